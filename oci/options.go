@@ -1,0 +1,299 @@
+package oci
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// withoutCgroup marks a spec whose lack of limits is on purpose, so that a
+// forgotten limit is told apart from a host that has none to give.
+const withoutCgroup = "org.securebench.without-cgroup"
+
+const (
+	minMemory = 6 << 20 // runc itself needs about this much to reach execve
+	cpuPeriod = 100_000 // microseconds; the kernel's default
+	minCPUs   = 0.01    // the kernel refuses quotas under 1 ms
+)
+
+// WithArgs sets the process's argument vector. The first is looked up in the
+// PATH of the process's environment unless it holds a slash.
+func WithArgs(args ...string) Option {
+	return func(s *specs.Spec) error {
+		if len(args) == 0 || args[0] == "" {
+			return errors.New("arguments: the command is empty")
+		}
+		for i, a := range args {
+			if strings.ContainsRune(a, 0) {
+				return fmt.Errorf("arguments: number %d holds a NUL byte", i)
+			}
+		}
+		s.Process.Args = slices.Clone(args)
+		return nil
+	}
+}
+
+// WithEnv adds NAME=value entries; a later entry replaces an earlier one of
+// the same name.
+func WithEnv(env ...string) Option {
+	return func(s *specs.Spec) error {
+		for _, e := range env {
+			name, _, ok := strings.Cut(e, "=")
+			if !ok || name == "" || strings.ContainsRune(e, 0) {
+				return fmt.Errorf("environment: entry for %q is not NAME=value", name) // the value may be a secret
+			}
+			s.Process.Env = slices.DeleteFunc(s.Process.Env, func(have string) bool { return strings.HasPrefix(have, name+"=") })
+			s.Process.Env = append(s.Process.Env, e)
+		}
+		return nil
+	}
+}
+
+// WithCwd sets the working directory, an absolute path inside the sandbox.
+func WithCwd(dir string) Option {
+	return func(s *specs.Spec) error {
+		if !cleanAbs(dir) {
+			return fmt.Errorf("working directory %q is not a clean absolute path", dir)
+		}
+		s.Process.Cwd = dir
+		return nil
+	}
+}
+
+// WithUser sets numeric ids inside the sandbox. The zero value of a spec is
+// root without any capability.
+func WithUser(uid, gid uint32, groups ...uint32) Option {
+	return func(s *specs.Spec) error {
+		s.Process.User = specs.User{UID: uid, GID: gid, AdditionalGids: slices.Clone(groups)}
+		return nil
+	}
+}
+
+// WithNetworkNamespace joins the namespace at p, an absolute host path. There
+// is no option to share the host's.
+func WithNetworkNamespace(p string) Option {
+	return func(s *specs.Spec) error {
+		if !cleanAbs(p) {
+			return fmt.Errorf("network namespace %q is not a clean absolute path", p)
+		}
+		if hasNamespace(s, specs.NetworkNamespace) {
+			return errors.New("network namespace: given twice")
+		}
+		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: p})
+		return nil
+	}
+}
+
+// WithMemoryLimit caps memory at limit bytes and forbids swap. It fails below
+// 6 MiB: a missing limit is an error, never "unlimited".
+func WithMemoryLimit(limit int64) Option {
+	return func(s *specs.Spec) error {
+		if limit < minMemory {
+			return fmt.Errorf("memory limit of %d bytes is below %d", limit, minMemory)
+		}
+		// Limit and swap equal: in the specification swap means memory plus swap.
+		resources(s).Memory = &specs.LinuxMemory{Limit: &limit, Swap: &limit}
+		return nil
+	}
+}
+
+// WithoutSwapLimit drops the bound on swap for a kernel that does not account
+// it. It comes after [WithMemoryLimit].
+func WithoutSwapLimit() Option {
+	return func(s *specs.Spec) error {
+		if s.Linux.Resources == nil || s.Linux.Resources.Memory == nil {
+			return errors.New("WithoutSwapLimit before WithMemoryLimit")
+		}
+		s.Linux.Resources.Memory.Swap = nil
+		return nil
+	}
+}
+
+// WithPidsLimit caps processes and threads together.
+func WithPidsLimit(limit int64) Option {
+	return func(s *specs.Spec) error {
+		if limit < 1 {
+			return fmt.Errorf("process limit of %d is not positive", limit)
+		}
+		resources(s).Pids = &specs.LinuxPids{Limit: &limit}
+		return nil
+	}
+}
+
+// WithCPUs caps CPU time at cpus cores, fractions allowed.
+func WithCPUs(cpus float64) Option {
+	return func(s *specs.Spec) error {
+		if math.IsNaN(cpus) || cpus < minCPUs || cpus > 4096 {
+			return fmt.Errorf("CPU limit of %v cores is not between %v and 4096", cpus, minCPUs)
+		}
+		period, quota := uint64(cpuPeriod), int64(math.Round(cpus*cpuPeriod))
+		resources(s).CPU = &specs.LinuxCPU{Period: &period, Quota: &quota}
+		return nil
+	}
+}
+
+// WithCgroup places the sandbox in the cgroup at p, absolute within the
+// cgroup hierarchy, and denies it every device but runc's minimal set.
+func WithCgroup(p string) Option {
+	return func(s *specs.Spec) error {
+		if !cleanAbs(p) || p == "/" {
+			return fmt.Errorf("cgroup %q is not a clean absolute path below the root", p)
+		}
+		s.Linux.CgroupsPath = p
+		resources(s).Devices = []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}
+		return nil
+	}
+}
+
+// WithoutCgroup states that the host can enforce no limits at all. It fails
+// when New finds limits beside it.
+func WithoutCgroup() Option {
+	return func(s *specs.Spec) error { return annotate(s, withoutCgroup, "true") }
+}
+
+// WithNoFile bounds open files per process. Lower only: a hard limit above the
+// container runtime's own needs CAP_SYS_RESOURCE.
+func WithNoFile(limit uint64) Option {
+	return func(s *specs.Spec) error {
+		if limit < 16 {
+			return fmt.Errorf("bound of %d open files is below 16", limit)
+		}
+		return addRlimit(s, "RLIMIT_NOFILE", limit)
+	}
+}
+
+// WithNProc bounds the processes of the sandbox's user, for hosts without
+// cgroups. It counts per user namespace and user id (setrlimit(2)).
+func WithNProc(limit uint64) Option {
+	return func(s *specs.Spec) error {
+		if limit < 1 {
+			return errors.New("bound of 0 processes")
+		}
+		return addRlimit(s, "RLIMIT_NPROC", limit)
+	}
+}
+
+// WithOOMScoreAdj makes the kernel prefer the sandbox as a victim. Negative
+// values are refused: they need CAP_SYS_RESOURCE and would shield the sandbox
+// at the host's cost (proc(5), oom_score_adj).
+func WithOOMScoreAdj(adj int) Option {
+	return func(s *specs.Spec) error {
+		if adj < 0 || adj > 1000 {
+			return fmt.Errorf("OOM score adjustment %d is not between 0 and 1000", adj)
+		}
+		s.Process.OOMScoreAdj = &adj
+		return nil
+	}
+}
+
+// WithTmpfs mounts an empty file system of at most bytes and inodes at dest,
+// open to every user of the sandbox.
+func WithTmpfs(dest string, bytes, inodes int64) Option {
+	return tmpfs(dest, bytes, inodes, "nosuid", "nodev")
+}
+
+// WithSharedMemory mounts /dev/shm with at most bytes.
+func WithSharedMemory(bytes int64) Option {
+	return tmpfs("/dev/shm", bytes, bytes/(4*kib)+16, "nosuid", "nodev", "noexec")
+}
+
+func tmpfs(dest string, bytes, inodes int64, flags ...string) Option {
+	return func(s *specs.Spec) error {
+		if bytes < 4*kib || inodes < 2 {
+			return fmt.Errorf("tmpfs %q: %d bytes and %d inodes are no usable size", dest, bytes, inodes)
+		}
+		return addMount(s, specs.Mount{Destination: dest, Type: "tmpfs", Source: "tmpfs", Options: append(flags, sized(bytes, inodes, 0o1777)...)})
+	}
+}
+
+// WithBind shows the host path source at dest, read-only unless writable.
+// Mounts below source on the host do not come along.
+func WithBind(source, dest string, writable bool) Option {
+	return func(s *specs.Spec) error {
+		if !cleanAbs(source) {
+			return fmt.Errorf("bind source %q is not a clean absolute path", source)
+		}
+		mode := "ro"
+		if writable {
+			mode = "rw"
+		}
+		return addMount(s, specs.Mount{Destination: dest, Type: "bind", Source: source, Options: []string{"bind", "private", "nosuid", "nodev", mode}})
+	}
+}
+
+// WithCapabilities gives names, and the system calls they stand for, to the
+// process. Only CAP_SYS_CHROOT can be given: no other needed_command exists.
+func WithCapabilities(names ...string) Option {
+	return func(s *specs.Spec) error {
+		for _, n := range names {
+			if n != "CAP_SYS_CHROOT" {
+				return fmt.Errorf("capability %q cannot be given to a sandbox", n)
+			}
+		}
+		if s.Linux.Seccomp != nil {
+			return errors.New("WithCapabilities after WithSeccomp")
+		}
+		c := s.Process.Capabilities
+		for _, set := range []*[]string{&c.Bounding, &c.Effective, &c.Permitted} {
+			*set = slices.Clone(names)
+		}
+		return nil
+	}
+}
+
+// WithAnnotation attaches a name for people and other programs; the OCI
+// runtime ignores it.
+func WithAnnotation(key, value string) Option {
+	return func(s *specs.Spec) error { return annotate(s, key, value) }
+}
+
+func annotate(s *specs.Spec, key, value string) error {
+	if key == "" {
+		return errors.New("annotation without a key")
+	}
+	if s.Annotations == nil {
+		s.Annotations = map[string]string{}
+	}
+	s.Annotations[key] = value
+	return nil
+}
+
+func addRlimit(s *specs.Spec, name string, limit uint64) error {
+	if hasRlimit(s, name) {
+		return fmt.Errorf("%s: given twice", name)
+	}
+	s.Process.Rlimits = append(s.Process.Rlimits, specs.POSIXRlimit{Type: name, Soft: limit, Hard: limit})
+	return nil
+}
+
+// addMount refuses destinations that would cover what the specification
+// itself relies on.
+func addMount(s *specs.Spec, m specs.Mount) error {
+	if !cleanAbs(m.Destination) || m.Destination == "/" {
+		return fmt.Errorf("mount destination %q is not a clean absolute path below the root", m.Destination)
+	}
+	for _, top := range []string{"/proc", "/sys", "/dev"} {
+		if (m.Destination == top || strings.HasPrefix(m.Destination, top+"/")) && m.Destination != "/dev/shm" {
+			return fmt.Errorf("mount destination %q lies in %s", m.Destination, top)
+		}
+	}
+	for _, have := range s.Mounts {
+		if have.Destination == m.Destination {
+			return fmt.Errorf("mount destination %q: given twice", path.Clean(m.Destination))
+		}
+	}
+	s.Mounts = append(s.Mounts, m)
+	return nil
+}
+
+func resources(s *specs.Spec) *specs.LinuxResources {
+	if s.Linux.Resources == nil {
+		s.Linux.Resources = &specs.LinuxResources{}
+	}
+	return s.Linux.Resources
+}

@@ -1,0 +1,98 @@
+package oci
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// Errno values are the same on amd64 and arm64 (errno(3)).
+const (
+	errnoPERM  = 1
+	errnoNOSYS = 38
+)
+
+// cloneNamespaces are the CLONE_NEW* bits of clone(2), of which a sandbox may
+// use none: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
+const cloneNamespaces = 0x7e02_0000
+
+// WithSeccomp filters system calls for arch (a GOARCH name) and no other
+// architecture: the 32-bit entry points would reach socketcall(2), whose
+// arguments a filter cannot see. New applies it for the host's own when it is
+// not given. It comes after [WithCapabilities].
+//
+// The profile is an allow-list. What it does not name fails with EPERM and is
+// never a kill, which would look like the task's own fault. clone3(2) fails
+// with ENOSYS, so that C libraries fall back to clone(2), whose flags can be
+// filtered.
+func WithSeccomp(arch string) Option {
+	return func(s *specs.Spec) error {
+		native, ok := map[string]specs.Arch{"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64}[arch]
+		if !ok {
+			return fmt.Errorf("seccomp: no profile for architecture %q", arch)
+		}
+		perm, nosys := uint(errnoPERM), uint(errnoNOSYS)
+		rules := []specs.LinuxSyscall{
+			{Names: allowedSyscalls(), Action: specs.ActAllow},
+			{Names: []string{"clone"}, Action: specs.ActAllow, Args: []specs.LinuxSeccompArg{
+				{Index: 0, Op: specs.OpMaskedEqual, Value: cloneNamespaces, ValueTwo: 0},
+			}},
+			{Names: []string{"clone3"}, Action: specs.ActErrno, ErrnoRet: &nosys},
+		}
+		rules = append(rules, socketRules()...)
+		rules = append(rules, personalityRules()...)
+		rules = append(rules, mknodRules()...)
+		if slices.Contains(s.Process.Capabilities.Bounding, "CAP_SYS_CHROOT") {
+			rules = append(rules, specs.LinuxSyscall{Names: []string{"chroot"}, Action: specs.ActAllow})
+		}
+		s.Linux.Seccomp = &specs.LinuxSeccomp{
+			DefaultAction: specs.ActErrno, DefaultErrnoRet: &perm,
+			Architectures: []specs.Arch{native},
+			Syscalls:      rules,
+		}
+		return nil
+	}
+}
+
+// socketRules admit UNIX, INET, INET6 and NETLINK. AF_VSOCK above all must stay
+// out: network namespaces do not contain it. Pairs exist for UNIX alone.
+func socketRules() []specs.LinuxSyscall {
+	const afUnix, afInet, afInet6, afNetlink = 1, 2, 10, 16 // socket(2)
+	rules := []specs.LinuxSyscall{argument("socketpair", 0, afUnix)}
+	for _, family := range []uint64{afUnix, afInet, afInet6, afNetlink} {
+		rules = append(rules, argument("socket", 0, family))
+	}
+	return rules
+}
+
+// personalityRules admit the query and the two Linux personalities, with and
+// without the 32-bit uname; ADDR_NO_RANDOMIZE and the like stay out.
+func personalityRules() []specs.LinuxSyscall {
+	var rules []specs.LinuxSyscall
+	for _, persona := range []uint64{0x0, 0x8, 0x20000, 0x20008, 0xffffffff} { // personality(2)
+		rules = append(rules, argument("personality", 0, persona))
+	}
+	return rules
+}
+
+// mknodRules admit regular files, pipes and sockets; never a device.
+func mknodRules() []specs.LinuxSyscall {
+	const typeMask = 0o170000 // inode(7), S_IFMT
+	var rules []specs.LinuxSyscall
+	for _, kind := range []uint64{0, 0o100000, 0o010000, 0o140000} { // zero means a regular file, mknod(2)
+		for name, index := range map[string]uint{"mknod": 1, "mknodat": 2} {
+			rules = append(rules, specs.LinuxSyscall{Names: []string{name}, Action: specs.ActAllow, Args: []specs.LinuxSeccompArg{
+				{Index: index, Op: specs.OpMaskedEqual, Value: typeMask, ValueTwo: kind},
+			}})
+		}
+	}
+	slices.SortStableFunc(rules, func(a, b specs.LinuxSyscall) int { return len(a.Names[0]) - len(b.Names[0]) })
+	return rules
+}
+
+func argument(name string, index uint, value uint64) specs.LinuxSyscall {
+	return specs.LinuxSyscall{Names: []string{name}, Action: specs.ActAllow, Args: []specs.LinuxSeccompArg{
+		{Index: index, Op: specs.OpEqualTo, Value: value},
+	}}
+}

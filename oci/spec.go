@@ -1,0 +1,169 @@
+package oci
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"runtime"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// Version is the specification version written into every spec: runc 1.1
+// refuses or ignores what later versions added.
+const Version = "1.0.2"
+
+// Hostname is the UTS name inside every sandbox.
+const Hostname = "sbench"
+
+const (
+	devBytes  = 64 << 10 // room for device nodes and links, not for data
+	devInodes = 64
+	kib       = 1 << 10
+)
+
+// An Option opens or sizes one point of a specification. It fails rather than
+// do less than asked.
+type Option func(*specs.Spec) error
+
+// New returns a specification for a process in the root filesystem at rootfs,
+// an absolute host path, after applying opts in order.
+//
+// These have no default and must be given: arguments, a network namespace, and
+// either a cgroup with memory, pids and CPU limits or [WithoutCgroup]. New
+// reports every missing point and every failed option at once.
+func New(rootfs string, opts ...Option) (*specs.Spec, error) {
+	var errs []error
+	if !cleanAbs(rootfs) {
+		errs = append(errs, fmt.Errorf("rootfs %q is not a clean absolute path", rootfs))
+	}
+	s := base(rootfs)
+	for _, opt := range opts {
+		if err := opt(s); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if s.Linux.Seccomp == nil {
+		if err := WithSeccomp(runtime.GOARCH)(s); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	errs = append(errs, missing(s)...)
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("runtime spec: %w", errors.Join(errs...))
+	}
+	return s, nil
+}
+
+func base(rootfs string) *specs.Spec {
+	return &specs.Spec{
+		Version:  Version,
+		Hostname: Hostname,
+		Root:     &specs.Root{Path: rootfs},
+		Process: &specs.Process{
+			Cwd: "/",
+			Env: []string{},
+			// All five sets, spelt out: an absent set would be the runtime's choice.
+			Capabilities: &specs.LinuxCapabilities{
+				Bounding: []string{}, Effective: []string{}, Inheritable: []string{}, Permitted: []string{}, Ambient: []string{},
+			},
+			// prctl(2) PR_SET_NO_NEW_PRIVS: setuid, setgid and file capabilities have no effect on execve.
+			NoNewPrivileges: true,
+			Rlimits: []specs.POSIXRlimit{
+				{Type: "RLIMIT_CORE"}, // zero: a core file would carry memory out of the sandbox
+			},
+		},
+		Mounts: baseMounts(),
+		Linux: &specs.Linux{
+			Namespaces: []specs.LinuxNamespace{
+				{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace},
+				{Type: specs.MountNamespace}, {Type: specs.CgroupNamespace},
+			},
+			// Nothing mounted on the host later appears inside, and nothing inside on the host.
+			RootfsPropagation: "private",
+			// Low ports need no privilege in a namespace that nobody else shares.
+			Sysctl:        map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"},
+			MaskedPaths:   maskedPaths(),
+			ReadonlyPaths: readonlyPaths(),
+		},
+	}
+}
+
+// baseMounts gives nosuid and nodev to every mount; /dev and /dev/pts alone
+// lack nodev, because they hold the devices. There is no /sys and no mqueue.
+func baseMounts() []specs.Mount {
+	return []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "noexec"}, sized(devBytes, devInodes, 0o755)...)},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}},
+	}
+}
+
+func maskedPaths() []string {
+	return []string{
+		"/proc/acpi", "/proc/asound", "/proc/cmdline", "/proc/interrupts", "/proc/kallsyms", "/proc/kcore",
+		"/proc/keys", "/proc/key-users", "/proc/latency_stats", "/proc/modules", "/proc/pressure",
+		"/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats",
+	}
+}
+
+func readonlyPaths() []string {
+	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+}
+
+func sized(bytes, inodes int64, mode uint32) []string {
+	return []string{
+		fmt.Sprintf("size=%dk", (bytes+kib-1)/kib),
+		fmt.Sprintf("nr_inodes=%d", inodes),
+		fmt.Sprintf("mode=%04o", mode),
+	}
+}
+
+// missing lists what New must not invent.
+func missing(s *specs.Spec) []error {
+	var errs []error
+	need := func(ok bool, what string) {
+		if !ok {
+			errs = append(errs, errors.New(what))
+		}
+	}
+	need(len(s.Process.Args) > 0, "no arguments: use WithArgs")
+	need(hasNamespace(s, specs.NetworkNamespace), "no network namespace: use WithNetworkNamespace")
+	need(hasRlimit(s, "RLIMIT_NOFILE"), "no bound on open files: use WithNoFile")
+	if s.Linux.Resources == nil && s.Linux.CgroupsPath == "" {
+		need(s.Annotations[withoutCgroup] == "true", "no limits: use WithCgroup and the limits, or WithoutCgroup")
+		return errs
+	}
+	r := s.Linux.Resources
+	need(s.Linux.CgroupsPath != "", "limits without a cgroup: use WithCgroup")
+	need(s.Annotations[withoutCgroup] == "", "WithoutCgroup together with a cgroup or limits")
+	need(r != nil && r.Memory != nil && r.Memory.Limit != nil, "no memory limit: use WithMemoryLimit")
+	need(r != nil && r.Pids != nil && r.Pids.Limit != nil, "no process limit: use WithPidsLimit")
+	need(r != nil && r.CPU != nil && r.CPU.Quota != nil, "no CPU limit: use WithCPUs")
+	return errs
+}
+
+func hasNamespace(s *specs.Spec, t specs.LinuxNamespaceType) bool {
+	for _, ns := range s.Linux.Namespaces {
+		if ns.Type == t {
+			return true
+		}
+	}
+	return false
+}
+
+func hasRlimit(s *specs.Spec, name string) bool {
+	for _, l := range s.Process.Rlimits {
+		if l.Type == name {
+			return true
+		}
+	}
+	return false
+}
+
+// cleanAbs says whether p is absolute, clean, and free of bytes that would end
+// it early in the kernel or in mountinfo.
+func cleanAbs(p string) bool {
+	return path.IsAbs(p) && path.Clean(p) == p && !strings.ContainsAny(p, "\x00\n")
+}
