@@ -1,0 +1,372 @@
+// Package cgroup reads what the kernel counted for a control group, sees
+// whether it is empty, kills what is in it and removes it, for both versions
+// of the interface and the hybrid of the two.
+package cgroup
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mode is the layout of the host's cgroup file systems.
+type Mode string
+
+// The layouts.
+const (
+	None   Mode = "none"
+	V1     Mode = "v1"
+	Hybrid Mode = "hybrid"
+	V2     Mode = "v2"
+)
+
+// Hierarchies are the cgroup file systems of this mount namespace.
+type Hierarchies struct {
+	byController map[string]string // v1 controller → mount point
+	unified      string            // mount point of v2; "" if there is none
+}
+
+// Mounted finds the host's hierarchies.
+func Mounted() (Hierarchies, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return Hierarchies{}, err
+	}
+	defer func() { _ = f.Close() }()
+	h := Hierarchies{byController: map[string]string{}}
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		left, right, ok := strings.Cut(sc.Text(), " - ")
+		fields, super := strings.Fields(left), strings.Fields(right)
+		if !ok || len(fields) < 5 || len(super) < 3 {
+			continue
+		}
+		switch super[0] {
+		case "cgroup2":
+			h.unified = fields[4]
+		case "cgroup":
+			for option := range strings.SplitSeq(super[2], ",") {
+				if option != "rw" && option != "ro" {
+					h.byController[option] = fields[4]
+				}
+			}
+		}
+	}
+	return h, nil
+}
+
+// Mode says which interface holds the controllers.
+func (h Hierarchies) Mode() Mode {
+	_, memory := h.byController["memory"]
+	switch {
+	case memory && h.unified != "":
+		return Hybrid
+	case memory:
+		return V1
+	case h.unified != "":
+		return V2
+	}
+	return None
+}
+
+// Controllers lists which of memory, swap, pids and cpu can be limited in a
+// new group below the root of the hierarchy.
+func (h Hierarchies) Controllers() []string {
+	var have []string
+	add := func(name, dir, file string) {
+		if dir == "" {
+			return
+		}
+		if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
+			have = append(have, name)
+		}
+	}
+	if h.Mode() != V2 {
+		add("memory", h.byController["memory"], "memory.limit_in_bytes")
+		add("swap", h.byController["memory"], "memory.memsw.limit_in_bytes")
+		add("pids", h.byController["pids"], "cgroup.procs")
+		add("cpu", h.byController["cpu"], "cpu.cfs_quota_us")
+		return have
+	}
+	for _, c := range strings.Fields(readString(filepath.Join(h.unified, "cgroup.controllers"))) {
+		if slices.Contains([]string{"memory", "pids", "cpu"}, c) {
+			have = append(have, c)
+		}
+	}
+	if slices.Contains(have, "memory") && swapAccounted(h.unified) {
+		have = append(have, "swap")
+	}
+	return have
+}
+
+// swapAccounted: memory.swap.max exists in every group but the root, if the
+// kernel accounts swap. Without swap there is nothing to account.
+func swapAccounted(root string) bool {
+	if files, err := filepath.Glob(filepath.Join(root, "*", "memory.swap.max")); err == nil && len(files) > 0 {
+		return true
+	}
+	return strings.Count(readString("/proc/swaps"), "\n") <= 1
+}
+
+// A Group is one control group in every hierarchy. Its directories may not
+// exist.
+type Group struct {
+	h    Hierarchies
+	path string
+}
+
+// Group names the group at path, absolute within the hierarchies.
+func (h Hierarchies) Group(path string) Group { return Group{h, path} }
+
+// dirs are the group's directories, each once.
+func (g Group) dirs() []string {
+	seen := map[string]bool{}
+	for _, mount := range g.h.byController {
+		seen[filepath.Join(mount, g.path)] = true
+	}
+	if g.h.unified != "" {
+		seen[filepath.Join(g.h.unified, g.path)] = true
+	}
+	dirs := make([]string, 0, len(seen))
+	for d := range seen {
+		dirs = append(dirs, d)
+	}
+	slices.Sort(dirs)
+	return dirs
+}
+
+func (g Group) file(controller, name string) string {
+	if dir, ok := g.h.byController[controller]; ok {
+		return filepath.Join(dir, g.path, name)
+	}
+	return filepath.Join(g.h.unified, g.path, name)
+}
+
+// Pids lists the processes of the group and of all below it, in any hierarchy.
+// A group that does not exist has none. Ids are as this process's namespace
+// sees them.
+func (g Group) Pids() ([]int, error) {
+	seen := map[int]bool{}
+	for _, dir := range g.dirs() {
+		err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+				return nil // removed meanwhile: empty
+			}
+			if err != nil || d.Name() != "cgroup.procs" {
+				return err
+			}
+			return addPids(p, seen)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("cgroup %s: %w", g.path, err)
+		}
+	}
+	pids := make([]int, 0, len(seen))
+	for pid := range seen {
+		pids = append(pids, pid)
+	}
+	slices.Sort(pids)
+	return pids, nil
+}
+
+func addPids(file string, seen map[int]bool) error {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for field := range strings.FieldsSeq(string(text)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			return fmt.Errorf("%s: %q is not a process id", file, field)
+		}
+		seen[pid] = true
+	}
+	return nil
+}
+
+// Signal sends sig to every process of the group but spare (0 spares none).
+// Processes that are gone, or that another user namespace hides, are no error.
+func (g Group) Signal(sig unix.Signal, spare int) error {
+	pids, err := g.Pids()
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if pid == spare || pid <= 1 {
+			continue
+		}
+		if err := g.signalOne(pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("cgroup %s: signal %d: %w", g.path, pid, err)
+		}
+	}
+	return nil
+}
+
+// signalOne looks at the membership again after it holds the process, so that
+// a reused id cannot turn the signal on a stranger.
+func (g Group) signalOne(pid int, sig unix.Signal) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	for line := range strings.Lines(readString(fmt.Sprintf("/proc/%d/cgroup", pid))) {
+		if _, path, ok := strings.Cut(strings.TrimSpace(line), ":/"); ok && within("/"+path, g.path) {
+			return unix.PidfdSendSignal(fd, sig, nil, 0)
+		}
+	}
+	return unix.ESRCH
+}
+
+func within(path, top string) bool {
+	return path == top || strings.HasPrefix(path, top+"/")
+}
+
+// KillAll kills every process of the group but spare (0 spares none) and sees
+// them gone. It freezes the group when killing alone does not get ahead of its
+// forks.
+func (g Group) KillAll(ctx context.Context, spare int) error {
+	for pass := 0; ; pass++ {
+		pids, err := g.Pids()
+		if err != nil {
+			return err
+		}
+		pids = slices.DeleteFunc(pids, func(p int) bool { return p == spare })
+		if len(pids) == 0 {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("cgroup %s: %d processes survive: %w", g.path, len(pids), context.Cause(ctx))
+		}
+		frozen := pass >= 2 && g.freeze(true) == nil
+		err = g.Signal(unix.SIGKILL, spare)
+		if frozen { // version 1 delivers the signal only on the thaw
+			err = errors.Join(err, g.freeze(false))
+		}
+		if err != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond << min(pass, 5))
+	}
+}
+
+func (g Group) freeze(on bool) error {
+	if g.h.Mode() == V2 {
+		return os.WriteFile(g.file("", "cgroup.freeze"), map[bool][]byte{true: []byte("1"), false: []byte("0")}[on], 0)
+	}
+	return os.WriteFile(g.file("freezer", "freezer.state"), map[bool][]byte{true: []byte("FROZEN"), false: []byte("THAWED")}[on], 0)
+}
+
+// Stats are the kernel's counters. Counters that the kernel lacks are zero.
+type Stats struct {
+	CPU        time.Duration
+	PeakMemory int64 // bytes
+	PeakPids   int64
+	OOMKills   int64 // processes killed because the group was out of memory
+	PidsDenied int64 // forks refused because the group was full
+}
+
+// Stats reads the counters. They are gone with the group.
+func (g Group) Stats() Stats {
+	v1 := g.h.Mode() != V2
+	s := Stats{
+		PeakPids:   number(readString(g.file("pids", "pids.peak"))),
+		PidsDenied: keyed(readString(g.file("pids", "pids.events")), "max"),
+	}
+	if v1 {
+		s.CPU = time.Duration(number(readString(g.file("cpuacct", "cpuacct.usage"))))
+		s.PeakMemory = number(readString(g.file("memory", "memory.max_usage_in_bytes")))
+		s.OOMKills = keyed(readString(g.file("memory", "memory.oom_control")), "oom_kill")
+		return s
+	}
+	s.CPU = time.Duration(keyed(readString(g.file("cpu", "cpu.stat")), "usage_usec")) * time.Microsecond
+	s.PeakMemory = number(readString(g.file("memory", "memory.peak")))
+	s.OOMKills = keyed(readString(g.file("memory", "memory.events")), "oom_kill")
+	return s
+}
+
+// Remove deletes the group and the groups below it. It must hold no process;
+// one that does not exist is no error.
+func (g Group) Remove() error {
+	var errs []error
+	for _, dir := range g.dirs() {
+		var below []string
+		err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err == nil && d.IsDir() {
+				below = append(below, p)
+			}
+			return err
+		})
+		errs = append(errs, err)
+		for _, p := range slices.Backward(below) {
+			if err := unix.Rmdir(p); err != nil && !errors.Is(err, unix.ENOENT) {
+				errs = append(errs, fmt.Errorf("remove %s: %w", p, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Children lists the names of groups right below the root that start with
+// prefix, in any hierarchy.
+func (h Hierarchies) Children(prefix string) []string {
+	seen := map[string]bool{}
+	for _, dir := range h.Group("/").dirs() {
+		matches, err := filepath.Glob(filepath.Join(dir, prefix+"*"))
+		if err != nil {
+			continue // the pattern is ours and good
+		}
+		for _, m := range matches {
+			if info, err := os.Stat(m); err == nil && info.IsDir() {
+				seen[filepath.Base(m)] = true
+			}
+		}
+	}
+	names := make([]string, 0, len(seen))
+	for n := range seen {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func readString(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+func number(text string) int64 {
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// keyed finds "key value" in lines of that form.
+func keyed(text, key string) int64 {
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(line, " "); ok && name == key {
+			return number(value)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,277 @@
+// Package containerd implements the runtime contract on a containerd daemon,
+// from 1.6 on, by its classic services only.
+//
+// What is made in the daemon or on the host belongs to a [Run]: it carries the
+// run's label, hangs on the run's lease, and lies below the run's folder, whose
+// lock file the owner holds. [Client.GC] removes what belongs to a run whose lock
+// nobody holds.
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	client "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/daemon"
+)
+
+// Defaults of [Options].
+const (
+	DefaultNamespace   = "sbench"
+	DefaultSnapshotter = "overlayfs"
+	DefaultHandler     = "io.containerd.runc.v2"
+	SystemAddress      = "/run/containerd/containerd.sock"
+)
+
+const (
+	dialTimeout    = 10 * time.Second
+	cleanupTimeout = 10 * time.Second
+	setupTimeout   = time.Minute
+)
+
+// Options says which daemon to use and where sbench keeps its own state. Zero
+// fields take the defaults above and those of [DefaultFolders].
+type Options struct {
+	// Address of the daemon's socket. Empty means the system's if it can be
+	// used, else a private daemon that is started on demand.
+	Address     string
+	Namespace   string
+	Snapshotter string
+	Handler     string // the OCI runtime's shim name
+	Root, State string // persistent and volatile folders
+	HostsDir    string // registry configuration; empty means containerd's own
+	// AllowDegraded names limits that may be missing on this host: memory, swap,
+	// pids, cpu, disk.
+	AllowDegraded []string
+	Logger        *slog.Logger
+}
+
+// DefaultFolders returns the persistent and the volatile folder of this user.
+func DefaultFolders() (root, state string) {
+	if os.Geteuid() == 0 {
+		return "/var/lib/sbench", "/run/sbench"
+	}
+	data, run := os.Getenv("XDG_DATA_HOME"), os.Getenv("XDG_RUNTIME_DIR")
+	if data == "" {
+		data = filepath.Join(os.Getenv("HOME"), ".local/share")
+	}
+	if run == "" {
+		run = filepath.Join(os.TempDir(), "sbench-"+strconv.Itoa(os.Geteuid()))
+	}
+	return filepath.Join(data, "sbench"), filepath.Join(run, "sbench")
+}
+
+// A Client is a connection to a daemon. Its methods are safe for concurrent use.
+type Client struct {
+	opts    Options
+	address string
+	daemon  *daemon.Daemon // nil unless ours
+	c       *client.Client
+	version string
+	cgroups cgroup.Hierarchies
+	limits  daemonLimits
+	setup   chan struct{} // bounds concurrent creation and deletion
+	log     *slog.Logger
+}
+
+// Open connects to a daemon, starting a private one if need be. Close it.
+func Open(ctx context.Context, opts Options) (*Client, error) {
+	c := &Client{opts: withDefaults(opts), setup: make(chan struct{}, 2*goruntime.NumCPU())}
+	c.log = c.opts.Logger
+	for _, dir := range []string{c.opts.Root, c.opts.State} {
+		// Overlay options separate paths with these.
+		if !filepath.IsAbs(dir) || strings.ContainsAny(dir, ":,\\\n\x00") {
+			return nil, fmt.Errorf("folder %q must be absolute and hold no colon, comma or backslash", dir)
+		}
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return nil, fmt.Errorf("make the state folder: %w", err)
+		}
+	}
+	var err error
+	if c.cgroups, err = cgroup.Mounted(); err != nil {
+		return nil, fmt.Errorf("find the cgroup hierarchies: %w", err)
+	}
+	if err := c.connect(ctx); err != nil {
+		return nil, errors.Join(err, c.Close(ctx))
+	}
+	if c.limits, err = c.inspectDaemon(); err != nil {
+		return nil, errors.Join(err, c.Close(ctx))
+	}
+	return c, nil
+}
+
+func withDefaults(o Options) Options {
+	root, state := DefaultFolders()
+	for _, f := range []struct {
+		field *string
+		value string
+	}{
+		{&o.Namespace, DefaultNamespace}, {&o.Snapshotter, DefaultSnapshotter}, {&o.Handler, DefaultHandler}, {&o.Root, root}, {&o.State, state},
+	} {
+		if *f.field == "" {
+			*f.field = f.value
+		}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	return o
+}
+
+// connect finds the daemon: the address given, the system's, a private one.
+func (c *Client) connect(ctx context.Context) error {
+	if c.opts.Address != "" {
+		return c.dial(ctx, strings.TrimPrefix(c.opts.Address, "unix://"))
+	}
+	if usable(SystemAddress) {
+		if err := c.dial(ctx, SystemAddress); err == nil {
+			return nil
+		}
+	}
+	var err error
+	c.daemon, err = daemon.Start(ctx, daemon.Config{
+		Root: filepath.Join(c.opts.Root, "containerd"), State: filepath.Join(c.opts.State, "containerd"), Logger: c.log,
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+	}
+	return c.dial(ctx, c.daemon.Address())
+}
+
+func usable(socket string) bool {
+	conn, err := net.DialTimeout("unix", socket, time.Second)
+	if err != nil {
+		return false
+	}
+	return conn.Close() == nil
+}
+
+func (c *Client) dial(ctx context.Context, address string) error {
+	if !filepath.IsAbs(address) {
+		return fmt.Errorf("containerd address %q is not an absolute path", address)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	cl, err := client.New(address, client.WithDefaultNamespace(c.opts.Namespace), client.WithTimeout(dialTimeout))
+	if err != nil {
+		return fmt.Errorf("%w: containerd at %s: %w", runtime.ErrUnavailable, address, err)
+	}
+	v, err := cl.Version(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: containerd at %s: %w", runtime.ErrUnavailable, address, errors.Join(err, cl.Close()))
+	}
+	c.c, c.address, c.version = cl, address, v.Version
+	return nil
+}
+
+// Close drops the connection, and stops a private daemon that has no other user.
+func (c *Client) Close(ctx context.Context) error {
+	var errs []error
+	if c.c != nil {
+		errs = append(errs, c.c.Close())
+		c.c = nil
+	}
+	if c.daemon != nil {
+		errs = append(errs, c.daemon.Close(ctx))
+		c.daemon = nil
+	}
+	return errors.Join(errs...)
+}
+
+// Address is the socket in use, and Version what the daemon calls itself.
+func (c *Client) Address() string { return c.address }
+
+// Version is the daemon's own word for its version.
+func (c *Client) Version() string { return c.version }
+
+// Private says whether sbench runs the daemon itself.
+func (c *Client) Private() bool { return c.daemon != nil }
+
+// ctx adds the namespace that every call needs.
+func (c *Client) ctx(ctx context.Context) context.Context {
+	return namespaces.WithNamespace(ctx, c.opts.Namespace)
+}
+
+// cleanup is a context for removals that outlives the caller's.
+func (c *Client) cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.ctx(context.WithoutCancel(ctx)), cleanupTimeout)
+}
+
+// daemonLimits are what the daemon hands down to every container: raising one
+// of them needs CAP_SYS_RESOURCE.
+type daemonLimits struct {
+	files       uint64
+	oomScoreAdj int
+	sameMounts  bool
+}
+
+// inspectDaemon looks at the process behind the socket (unix(7), SO_PEERCRED).
+func (c *Client) inspectDaemon() (daemonLimits, error) {
+	conn, err := net.DialTimeout("unix", c.address, dialTimeout)
+	if err != nil {
+		return daemonLimits{}, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+	}
+	defer func() { _ = conn.Close() }()
+	raw, err := conn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return daemonLimits{}, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil || credErr != nil {
+		return daemonLimits{}, errors.Join(err, credErr)
+	}
+	pid := int(cred.Pid)
+	l := daemonLimits{sameMounts: sameNamespace(pid, "mnt") && sameNamespace(pid, "pid")}
+	if !l.sameMounts {
+		return l, fmt.Errorf("containerd at %s runs in another mount or pid namespace, where it cannot see the sandboxes' files: "+
+			"run sbench beside it, or unset its address so that sbench starts one of its own", c.address)
+	}
+	var rlimit unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &rlimit); err != nil {
+		return l, fmt.Errorf("limits of containerd: %w", err)
+	}
+	l.files = rlimit.Max
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+	if err != nil {
+		return l, fmt.Errorf("limits of containerd: %w", err)
+	}
+	l.oomScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	return l, err
+}
+
+func sameNamespace(pid int, kind string) bool {
+	ours, err1 := os.Readlink("/proc/self/ns/" + kind)
+	theirs, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
+	return err1 == nil && err2 == nil && ours == theirs
+}
+
+// native adds the contract's sentinel to a daemon's error.
+func native(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errdefs.IsUnavailable(err), strings.Contains(err.Error(), "ttrpc: closed"):
+		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+	case errdefs.IsNotFound(err):
+		return fmt.Errorf("%w: %w", runtime.ErrNotFound, err)
+	}
+	return err
+}

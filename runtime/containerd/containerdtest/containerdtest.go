@@ -1,0 +1,139 @@
+// Package containerdtest gives tests a real daemon with a real image.
+package containerdtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd"
+)
+
+// Image is the name of the base image that scripts/base-image.sh builds.
+const Image = "sbench.local/base:bookworm"
+
+// Folder is where the tests' daemon lives: SBENCH_TEST_DIR, or one below the
+// temporary folder. It is shared between packages, so that the image is
+// unpacked once.
+func Folder() string {
+	if dir := os.Getenv("SBENCH_TEST_DIR"); dir != "" {
+		return dir
+	}
+	return filepath.Join(os.TempDir(), "sbench-test")
+}
+
+// Options are those of the tests' daemon, or of the one at
+// SBENCH_TEST_ADDRESS.
+func Options() containerd.Options {
+	level := slog.LevelWarn
+	if testing.Verbose() {
+		level = slog.LevelDebug
+	}
+	return containerd.Options{
+		Address: os.Getenv("SBENCH_TEST_ADDRESS"),
+		Root:    filepath.Join(Folder(), "root"), State: filepath.Join(Folder(), "state"),
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
+	}
+}
+
+// Open connects to the tests' daemon, which has the base image. It skips the
+// test where that is impossible, and fails it if CI is set.
+func Open(tb testing.TB) *containerd.Client {
+	tb.Helper()
+	ctx := context.Background()
+	archive, err := Archive()
+	if os.Geteuid() != 0 {
+		err = errors.New("not root")
+	}
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			tb.Fatalf("the daemon tests must run in CI: %v", err)
+		}
+		tb.Skipf("no daemon tests here: %v", err)
+	}
+	c, err := containerd.Open(ctx, Options())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := c.Close(ctx); err != nil {
+			tb.Errorf("close the client: %v", err)
+		}
+	})
+	if _, err := BaseImage(ctx, c, archive); err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// BaseImage returns the base image, importing it the first time.
+func BaseImage(ctx context.Context, c *containerd.Client, archive string) (runtime.Image, error) {
+	img, err := c.Image(ctx, Image, containerd.PullNever)
+	if err == nil || !errors.Is(err, runtime.ErrNotFound) {
+		return img, err
+	}
+	f, err := os.Open(archive)
+	if err != nil {
+		return img, err
+	}
+	defer func() { _ = f.Close() }()
+	if _, err := c.Import(ctx, f, ""); err != nil {
+		return img, err
+	}
+	return c.Image(ctx, Image, containerd.PullNever)
+}
+
+// NewRun makes a run that ends with the test, and its base image.
+func NewRun(tb testing.TB, c *containerd.Client) (*containerd.Run, runtime.Image) {
+	tb.Helper()
+	ctx := context.Background()
+	img, err := c.Image(ctx, Image, containerd.PullNever)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r, err := c.NewRun(ctx)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := r.Close(ctx); err != nil {
+			tb.Errorf("close the run: %v", err)
+		}
+	})
+	return r, img
+}
+
+// Archive finds the base image: SBENCH_TEST_IMAGE, or the newest that
+// scripts/base-image.sh left in the cache.
+func Archive() (string, error) {
+	if path := os.Getenv("SBENCH_TEST_IMAGE"); path != "" {
+		return path, nil
+	}
+	cache := os.Getenv("SBENCH_CACHE")
+	if cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		cache = filepath.Join(user, "sbench")
+	}
+	found, err := filepath.Glob(filepath.Join(cache, "images", "base-bookworm-*.oci.tar"))
+	if err != nil || len(found) == 0 {
+		return "", fmt.Errorf("no base image in %s: run \"make image\"", cache)
+	}
+	return slices.MaxFunc(found, func(a, b string) int { return int(modTime(a) - modTime(b)) }), nil
+}
+
+func modTime(name string) int64 {
+	info, err := os.Stat(name)
+	if err != nil {
+		return 0
+	}
+	return info.ModTime().Unix()
+}

@@ -1,0 +1,393 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	client "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/cgroup"
+)
+
+// killTimeout bounds the wait for killed processes to be gone, and drainTimeout
+// the wait for the last of their output.
+const (
+	killTimeout  = 10 * time.Second
+	drainTimeout = 10 * time.Second
+)
+
+// Exec runs p. See runtime.Sandbox.
+func (b *Box) Exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	exit, err := b.exec(ctx, p)
+	if err != nil {
+		return runtime.Exit{}, fmt.Errorf("sandbox %q: %w", b.cfg.Name, err)
+	}
+	return exit, nil
+}
+
+func (b *Box) exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
+	switch {
+	case b.closed:
+		return runtime.Exit{}, runtime.ErrClosed
+	case p.Wall <= 0:
+		return runtime.Exit{}, errors.New("process without a wall-clock limit")
+	case !b.cfg.Persistent && b.spent:
+		return runtime.Exit{}, runtime.ErrSpent
+	}
+	b.spent = true
+	streams := newStreams(p)
+	before := b.group.Stats()
+	proc, err := b.start(ctx, p, streams)
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	begun := time.Now()
+	exit, err := b.wait(ctx, p, proc, begun)
+	if err != nil {
+		return runtime.Exit{}, errors.Join(err, proc.close())
+	}
+	if err := streams.drain(proc.p.IO()); err != nil {
+		return runtime.Exit{}, errors.Join(err, proc.close())
+	}
+	exit.Stdout, exit.Stderr = streams.out.Output(), streams.err.Output()
+	b.account(&exit, before)
+	return exit, b.finish(ctx, proc)
+}
+
+// finish forgets a process that has ended; a one-shot's is deleted with the
+// sandbox, and the proof of its death is already there.
+func (b *Box) finish(ctx context.Context, proc *process) error {
+	err := proc.close()
+	if !b.cfg.Persistent {
+		return err
+	}
+	ctx, cancel := b.run.c.cleanup(ctx)
+	defer cancel()
+	_, deleteErr := proc.p.Delete(ctx)
+	return errors.Join(err, native(deleteErr))
+}
+
+// streams are a process's three, bounded and drained.
+type streams struct {
+	in       io.Reader
+	out, err *runtime.Capture
+	eof      chan struct{} // closed when in has been read to its end
+}
+
+func newStreams(p runtime.Process) *streams {
+	s := &streams{out: runtime.NewCapture(p.OutputBytes, p.Stdout), err: runtime.NewCapture(p.OutputBytes, p.Stderr)}
+	if p.Stdin != nil {
+		s.eof = make(chan struct{})
+		s.in = &eofReader{r: p.Stdin, eof: s.eof}
+	}
+	return s
+}
+
+func (s *streams) creator(dir string) cio.Creator {
+	return cio.NewCreator(cio.WithStreams(s.in, s.out, s.err), cio.WithFIFODir(dir))
+}
+
+// drain waits until all output has been read: it is not complete at the exit.
+func (s *streams) drain(pipes cio.IO) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pipes.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-time.After(drainTimeout):
+		pipes.Cancel()
+		return errors.New("output is still open after the last process ended")
+	}
+}
+
+// eofReader tells once when its source is at its end.
+type eofReader struct {
+	r    io.Reader
+	eof  chan struct{}
+	once sync.Once
+}
+
+func (e *eofReader) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
+	if err != nil {
+		e.once.Do(func() { close(e.eof) })
+	}
+	return n, err
+}
+
+// start brings p to life: as the first process of a one-shot sandbox, else next
+// to the idle one.
+func (b *Box) start(ctx context.Context, p runtime.Process, s *streams) (*process, error) {
+	ctx, cancel := context.WithTimeoutCause(b.run.ctx(ctx), setupTimeout, fmt.Errorf("%w: no answer within %s", runtime.ErrUnavailable, setupTimeout))
+	defer cancel()
+	if b.cfg.Persistent {
+		return b.startNext(ctx, p, s)
+	}
+	spec, err := b.spec(p.Args, p.Env, p.Dir)
+	if err != nil {
+		return nil, err
+	}
+	return b.startFirst(ctx, spec, s.creator(b.dir), s)
+}
+
+func (b *Box) startFirst(ctx context.Context, spec *specs.Spec, creator cio.Creator, s *streams) (*process, error) {
+	b.run.c.setup <- struct{}{}
+	defer func() { <-b.run.c.setup }()
+	var err error
+	b.container, err = b.run.c.c.NewContainer(ctx, b.id,
+		client.WithSpec(spec),
+		client.WithRuntime(b.run.c.opts.Handler, nil),
+		client.WithImageName(b.cfg.Image.Ref),
+		client.WithContainerLabels(b.run.labels(b.cfg.Name)),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("create container: %w", native(err))
+	}
+	// The root is mounted already and named by the spec: the daemon mounts nothing.
+	b.task, err = b.container.NewTask(ctx, creator)
+	if err != nil {
+		return nil, startError(err)
+	}
+	proc := hold(b.task)
+	if err := b.task.Start(ctx); err != nil {
+		return nil, errors.Join(startError(err), proc.close())
+	}
+	b.closeInput(s, b.task)
+	return proc, nil
+}
+
+func (b *Box) startPause(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(b.run.ctx(ctx), setupTimeout, fmt.Errorf("%w: no answer within %s", runtime.ErrUnavailable, setupTimeout))
+	defer cancel()
+	spec, err := b.spec([]string{pauseDest}, nil, "")
+	if err != nil {
+		return err
+	}
+	// The setup slot is held by Create.
+	<-b.run.c.setup
+	defer func() { b.run.c.setup <- struct{}{} }()
+	b.init, err = b.startFirst(ctx, spec, cio.NullIO, &streams{})
+	return err
+}
+
+func (b *Box) startNext(ctx context.Context, p runtime.Process, s *streams) (*process, error) {
+	spec, err := b.spec(p.Args, p.Env, p.Dir)
+	if err != nil {
+		return nil, err
+	}
+	next, err := b.task.Exec(ctx, "exec-"+randomID(), spec.Process, s.creator(b.dir))
+	if err != nil {
+		return nil, startError(err)
+	}
+	if err := next.Start(ctx); err != nil {
+		_, deleteErr := next.Delete(ctx)
+		return nil, errors.Join(startError(err), native(deleteErr))
+	}
+	b.closeInput(s, next)
+	return hold(next), nil
+}
+
+// closeInput passes the end of the input on: the shim holds its side open
+// until it is told.
+func (b *Box) closeInput(s *streams, p client.Process) {
+	if s.eof == nil {
+		return
+	}
+	go func() {
+		<-s.eof
+		ctx, cancel := b.run.c.cleanup(context.Background())
+		defer cancel()
+		_ = p.CloseIO(ctx, client.WithStdinCloser) // the process may be gone
+	}()
+}
+
+// startError tells a command that cannot be executed from a failing daemon, by
+// the only sign there is: runc's own words about execve and its working
+// directory.
+func startError(err error) error {
+	text := err.Error()
+	for _, sign := range []string{"executable file not found", "exec: \"", "exec /", "chdir to cwd"} {
+		if strings.Contains(text, sign) {
+			return fmt.Errorf("%w: %s", runtime.ErrNotStarted, lastPart(text))
+		}
+	}
+	return fmt.Errorf("start: %w", native(err))
+}
+
+// lastPart keeps what runc says at the end of its chain of prefixes.
+func lastPart(text string) string {
+	text = strings.TrimSuffix(text, ": unknown")
+	for _, mark := range []string{"unable to start container process: ", "exec failed: "} {
+		if _, rest, ok := strings.Cut(text, mark); ok {
+			text = rest
+		}
+	}
+	return text
+}
+
+// wait sees p through to the proof that nothing of it is alive. The process and
+// the daemon may each end first.
+func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun time.Time) (runtime.Exit, error) {
+	type end struct {
+		status uint32
+		err    error
+	}
+	waitCtx, stop := context.WithCancel(b.run.c.ctx(context.WithoutCancel(ctx)))
+	defer stop()
+	done := make(chan end, 1)
+	go func() {
+		status, err := proc.await(waitCtx)
+		done <- end{status, err}
+	}()
+	limit := time.NewTimer(p.Wall)
+	defer limit.Stop()
+	var e end
+	var overtime bool
+	select {
+	case e = <-done:
+	case <-ctx.Done():
+		return runtime.Exit{}, errors.Join(fmt.Errorf("interrupted: %w", context.Cause(ctx)), b.killAll(ctx, proc))
+	case <-limit.C:
+		overtime = true
+		if err := b.terminate(ctx, p.Grace, proc, func(d time.Duration) bool {
+			select {
+			case e = <-done:
+				return true
+			case <-time.After(d):
+				return false
+			}
+		}); err != nil {
+			return runtime.Exit{}, err
+		}
+	}
+	wall := time.Since(begun)
+	if err := b.killAll(ctx, proc); err != nil {
+		return runtime.Exit{}, err
+	}
+	if e.err != nil {
+		return runtime.Exit{}, fmt.Errorf("wait: %w", e.err)
+	}
+	exit := runtime.Exit{Reason: runtime.Exited, Code: int(e.status), Wall: wall, Signal: proc.signal(e.status)}
+	switch {
+	case overtime:
+		exit.Reason = runtime.WallTime
+	case exit.Signal != 0:
+		exit.Reason = runtime.Signaled
+	}
+	return exit, nil
+}
+
+// terminate asks every process to end and, when the grace is over, kills.
+func (b *Box) terminate(ctx context.Context, grace time.Duration, proc *process, ended func(time.Duration) bool) error {
+	if grace <= 0 {
+		grace = runtime.DefaultGrace
+	}
+	if err := b.group.Signal(unix.SIGTERM, b.idlePid()); err != nil {
+		return errors.Join(err, b.killAll(ctx, proc))
+	}
+	if ended(grace) {
+		return nil
+	}
+	if err := b.killAll(ctx, proc); err != nil {
+		return err
+	}
+	if !ended(reconnectTimeout + killTimeout) {
+		return fmt.Errorf("%w: no word of the exit after the kill", runtime.ErrUnavailable)
+	}
+	return nil
+}
+
+// idlePid is the first process of a persistent sandbox, which is spared; 0 if
+// there is none.
+func (b *Box) idlePid() int {
+	if b.init == nil {
+		return 0
+	}
+	return int(b.init.p.Pid())
+}
+
+// killAll leaves no process of the sandbox but the idle one, and proves it by
+// the cgroup.
+func (b *Box) killAll(ctx context.Context, proc *process) error {
+	ctx, cancel := context.WithTimeout(b.run.c.ctx(context.WithoutCancel(ctx)), killTimeout)
+	defer cancel()
+	if err := errors.Join(proc.kill(ctx), b.group.KillAll(ctx, b.idlePid())); err != nil {
+		return fmt.Errorf("%w: %w", runtime.ErrStillAlive, err)
+	}
+	return nil
+}
+
+// account adds what the kernel counted and says which limits were reached.
+func (b *Box) account(e *runtime.Exit, before cgroup.Stats) {
+	after := b.group.Stats()
+	e.Usage = runtime.Usage{CPU: after.CPU - before.CPU, PeakMemory: after.PeakMemory, PeakPids: after.PeakPids}
+	outOfMemory, outOfPids := after.OOMKills > before.OOMKills, after.PidsDenied > before.PidsDenied
+	full, err := b.full()
+	for _, l := range []struct {
+		limit   runtime.Limit
+		reached bool
+	}{
+		{runtime.LimitWall, e.Reason == runtime.WallTime},
+		{runtime.LimitMemory, outOfMemory},
+		{runtime.LimitPids, outOfPids},
+		{runtime.LimitOutput, e.Stdout.Cut() > 0 || e.Stderr.Cut() > 0},
+		{runtime.LimitDisk, err == nil && full},
+	} {
+		if l.reached {
+			e.Reached = append(e.Reached, l.limit)
+		}
+	}
+	if e.Success() || e.Reason == runtime.WallTime {
+		return // it coped, or our own kill came first
+	}
+	switch {
+	case outOfMemory:
+		e.Reason = runtime.OutOfMemory
+	case outOfPids:
+		e.Reason = runtime.PidsLimit
+	}
+}
+
+// full says whether the layer, or a writable mount that is a volume, has no room.
+func (b *Box) full() (bool, error) {
+	if isFull, err := b.layer.Full(); err != nil || isFull {
+		return isFull, err
+	}
+	volumes := filepath.Join(b.run.dir, "volume-")
+	for _, m := range slices.Clone(b.cfg.Mounts) {
+		if m.Writable && strings.HasPrefix(m.Source, volumes) {
+			if isFull, err := full(m.Source); err != nil || isFull {
+				return isFull, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// Root opens the file system as a stopped one-shot sandbox left it. The caller
+// closes it before the sandbox.
+func (b *Box) Root() (*os.Root, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || b.cfg.Persistent || !b.spent {
+		return nil, errors.New("sandbox has not stopped, or is closed")
+	}
+	return os.OpenRoot(b.root)
+}

@@ -1,0 +1,228 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	client "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/filelock"
+)
+
+// leftovers of one run. The lock is held by who removes them.
+type leftovers struct {
+	run  string
+	dir  string // the run's folder; it may be gone
+	lock *os.File
+}
+
+// GC removes what runs left whose owner is dead, in the daemon and on this host,
+// and returns their ids. What belongs to a live run is not touched: its owner
+// holds the lock.
+func (c *Client) GC(ctx context.Context) ([]string, error) {
+	gate, err := filelock.Acquire(ctx, filepath.Join(c.opts.State, "gc.lock"), filelock.Exclusive)
+	if err != nil {
+		return nil, fmt.Errorf("gc: %w", err)
+	}
+	defer func() { _ = gate.Close() }()
+	known, err := c.knownRuns(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("gc: %w", err)
+	}
+	var removed []string
+	var errs []error
+	for _, l := range known {
+		dead, err := l.claim()
+		if err == nil && dead {
+			err = c.reap(ctx, l)
+			removed = append(removed, l.run)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("gc: run %s: %w", l.run, err))
+		}
+	}
+	slices.Sort(removed)
+	return removed, errors.Join(errs...)
+}
+
+// knownRuns are those with a folder here, or with something in the daemon.
+func (c *Client) knownRuns(ctx context.Context) (map[string]leftovers, error) {
+	known := map[string]leftovers{}
+	runs := filepath.Join(c.opts.State, "runs")
+	entries, err := os.ReadDir(runs)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		known[e.Name()] = leftovers{run: e.Name(), dir: filepath.Join(runs, e.Name())}
+	}
+	add := func(labels map[string]string) {
+		run, lock := labels[labelRun], labels[labelLock]
+		dir := filepath.Dir(lock)
+		ours := validRun(run) && filepath.Base(dir) == run && filepath.Base(filepath.Dir(dir)) == "runs"
+		if _, ok := known[run]; !ok && ours {
+			known[run] = leftovers{run: run, dir: dir}
+		}
+	}
+	filter := fmt.Sprintf("labels.%q", labelRun)
+	containers, err := c.c.ContainerService().List(c.ctx(ctx), filter)
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", native(err))
+	}
+	for _, ct := range containers {
+		add(ct.Labels)
+	}
+	held, err := c.c.LeasesService().List(c.ctx(ctx), filter)
+	if err != nil {
+		return nil, fmt.Errorf("list leases: %w", native(err))
+	}
+	for _, l := range held {
+		add(l.Labels)
+	}
+	return known, nil
+}
+
+// validRun keeps a label from naming anything but a run of ours.
+func validRun(run string) bool {
+	return len(run) == 16 && strings.Trim(run, "0123456789abcdef") == ""
+}
+
+// claim takes the run's lock if its owner is dead. A folder that is gone has no
+// owner: a live one keeps it.
+func (l *leftovers) claim() (dead bool, err error) {
+	lock, err := os.OpenFile(filepath.Join(l.dir, "lock"), os.O_RDWR|unix.O_CLOEXEC, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := filelock.Try(lock, filelock.Exclusive); err != nil {
+		if errors.Is(err, filelock.ErrHeld) {
+			return false, lock.Close()
+		}
+		return false, errors.Join(err, lock.Close())
+	}
+	l.lock = lock
+	return true, nil
+}
+
+// reap removes everything of a run, its folder last, so that an interrupted
+// removal is found again.
+func (c *Client) reap(ctx context.Context, l leftovers) error {
+	group := c.cgroups.Group("/" + cgroupPrefix + l.run)
+	errs := []error{
+		group.KillAll(ctx, 0), // first of all nothing of it runs any more
+		c.reapContainers(ctx, l.run),
+		c.reapSnapshots(ctx, l.run),
+		c.reapLease(ctx, l.run),
+		unmountBelow(l.dir),
+		group.Remove(),
+	}
+	if err := errors.Join(errs...); err != nil {
+		if l.lock != nil {
+			err = errors.Join(err, l.lock.Close())
+		}
+		return err
+	}
+	if points, err := mountsBelow(l.dir); err != nil || len(points) > 0 {
+		return errors.Join(err, fmt.Errorf("%d mounts remain below %s", len(points), l.dir)) // never remove through a mount
+	}
+	err := os.RemoveAll(l.dir)
+	if l.lock != nil {
+		err = errors.Join(err, l.lock.Close())
+	}
+	return err
+}
+
+func (c *Client) reapContainers(ctx context.Context, run string) error {
+	containers, err := c.c.Containers(c.ctx(ctx), fmt.Sprintf("labels.%q==%s", labelRun, run))
+	if err != nil {
+		return fmt.Errorf("list containers: %w", native(err))
+	}
+	var errs []error
+	for _, ct := range containers {
+		errs = append(errs, c.removeContainer(ctx, ct))
+	}
+	return errors.Join(errs...)
+}
+
+// removeContainer kills and removes a container and its task; what is gone
+// already is no error.
+func (c *Client) removeContainer(ctx context.Context, ct client.Container) error {
+	ctx, cancel := c.cleanup(ctx)
+	defer cancel()
+	task, err := ct.Task(ctx, nil)
+	if err == nil {
+		err = forceDelete(ctx, task)
+	}
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("container %s: task: %w", ct.ID(), native(err))
+	}
+	if err := ct.Delete(ctx); err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("container %s: %w", ct.ID(), native(err))
+	}
+	return nil
+}
+
+// forceDelete deletes a task in whatever state it is. The first process's death
+// takes its pid namespace along, so that one signal is enough; asking the shim
+// to kill all fails without cgroups.
+func forceDelete(ctx context.Context, task client.Task) error {
+	status, err := task.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if status.Status != client.Stopped {
+		exited, err := task.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		if err := task.Kill(ctx, unix.SIGKILL); err != nil && !errdefs.IsNotFound(err) {
+			return err
+		}
+		select {
+		case <-exited:
+		case <-ctx.Done():
+			return fmt.Errorf("task does not end: %w", context.Cause(ctx))
+		}
+	}
+	_, err = task.Delete(ctx)
+	return err
+}
+
+func (c *Client) reapSnapshots(ctx context.Context, run string) error {
+	ss := c.c.SnapshotService(c.opts.Snapshotter)
+	var keys []string
+	err := ss.Walk(c.ctx(ctx), func(_ context.Context, info snapshots.Info) error {
+		keys = append(keys, info.Name)
+		return nil
+	}, fmt.Sprintf("labels.%q==%s", labelRun, run))
+	if err != nil {
+		return fmt.Errorf("list snapshots: %w", native(err))
+	}
+	var errs []error
+	for _, key := range keys {
+		if err := ss.Remove(c.ctx(ctx), key); err != nil && !errdefs.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("snapshot %s: %w", key, native(err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Client) reapLease(ctx context.Context, run string) error {
+	err := c.c.LeasesService().Delete(c.ctx(ctx), leases.Lease{ID: run})
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("lease: %w", native(err))
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	goruntime "runtime"
+	"slices"
+	"strings"
+	"time"
+
+	client "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
+	"github.com/distribution/reference"
+	"github.com/opencontainers/image-spec/identity"
+
+	"github.com/securebench/sbench/runtime"
+)
+
+// PullPolicy says when an image is fetched from its registry. The zero value is
+// PullMissing.
+type PullPolicy string
+
+// The policies of the tester file's runtime.pull.
+const (
+	PullMissing PullPolicy = "missing"
+	PullNever   PullPolicy = "never"
+	PullAlways  PullPolicy = "always"
+)
+
+// ImageInfo is what a listing shows.
+type ImageInfo struct {
+	Ref     string    `json:"ref"`
+	Digest  string    `json:"digest"`
+	Created time.Time `json:"created"` // when the name was given here
+}
+
+// NormalizeRef spells a reference out: python:3.11 is
+// docker.io/library/python:3.11, and a name without tag or digest means latest.
+func NormalizeRef(ref string) (string, error) {
+	named, err := reference.ParseDockerRef(ref)
+	if err != nil {
+		return "", fmt.Errorf("image reference %q: %w", ref, err)
+	}
+	return named.String(), nil
+}
+
+// Image resolves a reference to a local, unpacked image for this host's
+// platform, pulling as policy says. The error is runtime.ErrNotFound when there
+// is none and it may not be, or cannot be, pulled.
+func (c *Client) Image(ctx context.Context, ref string, policy PullPolicy) (runtime.Image, error) {
+	name, err := NormalizeRef(ref)
+	if err != nil {
+		return runtime.Image{}, err
+	}
+	if policy == PullAlways {
+		return c.Pull(ctx, name)
+	}
+	img, err := c.c.GetImage(c.ctx(ctx), name)
+	if err == nil {
+		return c.prepare(ctx, img)
+	}
+	if !errdefs.IsNotFound(err) {
+		return runtime.Image{}, fmt.Errorf("image %s: %w", name, native(err))
+	}
+	if policy == PullNever {
+		return runtime.Image{}, fmt.Errorf("image %s: %w here, and the pull policy is never: import it (sbench image import) or name another (sbench image tag)", name, runtime.ErrNotFound)
+	}
+	return c.Pull(ctx, name)
+}
+
+// prepare checks the platform, unpacks what is not yet, and reads the
+// configuration.
+func (c *Client) prepare(ctx context.Context, img client.Image) (runtime.Image, error) {
+	ctx = c.ctx(ctx)
+	fail := func(err error) (runtime.Image, error) {
+		return runtime.Image{}, fmt.Errorf("image %s: %w", img.Name(), native(err))
+	}
+	spec, err := img.Spec(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	// A manifest without an index is taken whatever its platform is.
+	if spec.OS != "linux" || spec.Architecture != goruntime.GOARCH {
+		return fail(fmt.Errorf("is for %s/%s, and this host is linux/%s", spec.OS, spec.Architecture, goruntime.GOARCH))
+	}
+	unpacked, err := img.IsUnpacked(ctx, c.opts.Snapshotter)
+	if err != nil {
+		return fail(err)
+	}
+	if !unpacked {
+		if err := img.Unpack(ctx, c.opts.Snapshotter); err != nil {
+			return fail(fmt.Errorf("unpack: %w", err))
+		}
+	}
+	diffs, err := img.RootFS(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	if len(diffs) == 0 {
+		return fail(errors.New("has no layers"))
+	}
+	return runtime.Image{
+		Ref: img.Name(), Digest: img.Target().Digest.String(), Platform: spec.OS + "/" + spec.Architecture,
+		ChainID: identity.ChainID(diffs).String(),
+		Env:     slices.Clone(spec.Config.Env), User: spec.Config.User, Workdir: spec.Config.WorkingDir,
+	}, nil
+}
+
+// Import reads an OCI or docker archive and returns its images. as, if not
+// empty, names the image of an archive that holds exactly one.
+func (c *Client) Import(ctx context.Context, archive io.Reader, as string) ([]runtime.Image, error) {
+	opts := []client.ImportOpt{client.WithImportPlatform(platforms.Default())}
+	if as != "" {
+		name, err := NormalizeRef(as)
+		if err != nil {
+			return nil, err
+		}
+		// An archive's own name gives way to the one asked for.
+		opts = append(opts, client.WithIndexName(name), client.WithImageRefTranslator(func(string) string { return name }))
+	}
+	found, err := c.c.Import(c.ctx(ctx), archive, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("import: %w", native(err))
+	}
+	// An index name is also given to the archive's index as a whole.
+	found = slices.DeleteFunc(found, func(i images.Image) bool { return as != "" && i.Target.MediaType == "" })
+	if len(found) == 0 {
+		return nil, errors.New("import: the archive names no image: give it a name with --as")
+	}
+	var all []runtime.Image
+	seen := map[string]bool{}
+	for _, i := range found {
+		if seen[i.Name] {
+			continue
+		}
+		seen[i.Name] = true
+		img, err := c.c.GetImage(c.ctx(ctx), i.Name)
+		if err != nil {
+			return all, fmt.Errorf("import: image %s: %w", i.Name, native(err))
+		}
+		ready, err := c.prepare(ctx, img)
+		if err != nil {
+			return all, fmt.Errorf("import: %w", err)
+		}
+		all = append(all, ready)
+	}
+	return all, nil
+}
+
+// Tag gives the image source the further name target, replacing what had it.
+func (c *Client) Tag(ctx context.Context, source, target string) (runtime.Image, error) {
+	img, err := c.Image(ctx, source, PullNever)
+	if err != nil {
+		return runtime.Image{}, err
+	}
+	name, err := NormalizeRef(target)
+	if err != nil {
+		return runtime.Image{}, err
+	}
+	ctx = c.ctx(ctx)
+	is := c.c.ImageService()
+	old, err := is.Get(ctx, img.Ref)
+	if err != nil {
+		return runtime.Image{}, fmt.Errorf("tag %s: %w", name, native(err))
+	}
+	old.Name = name
+	if _, err = is.Create(ctx, old); errdefs.IsAlreadyExists(err) {
+		_, err = is.Update(ctx, old)
+	}
+	if err != nil {
+		return runtime.Image{}, fmt.Errorf("tag %s: %w", name, native(err))
+	}
+	img.Ref = name
+	return img, nil
+}
+
+// Images lists the names of the namespace, sorted.
+func (c *Client) Images(ctx context.Context) ([]ImageInfo, error) {
+	list, err := c.c.ImageService().List(c.ctx(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("list images: %w", native(err))
+	}
+	infos := make([]ImageInfo, 0, len(list))
+	for _, i := range list {
+		infos = append(infos, ImageInfo{Ref: i.Name, Digest: i.Target.Digest.String(), Created: i.CreatedAt})
+	}
+	slices.SortFunc(infos, func(a, b ImageInfo) int { return strings.Compare(a.Ref, b.Ref) })
+	return infos, nil
+}
+
+// RemoveImage forgets a name. Its content goes when no other name and no run
+// holds it.
+func (c *Client) RemoveImage(ctx context.Context, ref string) error {
+	name, err := NormalizeRef(ref)
+	if err != nil {
+		return err
+	}
+	if err := c.c.ImageService().Delete(c.ctx(ctx), name, images.SynchronousDelete()); err != nil {
+		return fmt.Errorf("remove image %s: %w", name, native(err))
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package containerd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/mount"
+	securejoin "github.com/cyphar/filepath-securejoin"
+	"golang.org/x/sys/unix"
+)
+
+// overlayOptions switch off what would let an upper directory that a candidate
+// wrote reach outside its layers (overlayfs, "Redirecting directories" and
+// "Metadata only copy up").
+func overlayOptions() []string {
+	return []string{"index=off", "redirect_dir=off", "metacopy=off", "nosuid", "nodev"}
+}
+
+// mountView shows lower directories, topmost first, read-only at target.
+func mountView(lowers []string, target string) error {
+	m := mount.Mount{Type: "bind", Source: lowers[0], Options: []string{"bind", "ro", "nosuid", "nodev"}}
+	if len(lowers) > 1 {
+		m = mount.Mount{Type: "overlay", Source: "overlay", Options: append(overlayOptions(), "ro", "lowerdir="+strings.Join(lowers, ":"))}
+	}
+	return m.Mount(target)
+}
+
+// mountOverlay shows lower directories at target, with writes going to
+// directories of their own in layer.
+func mountOverlay(lowers []string, layer, target string) error {
+	upper, work := filepath.Join(layer, "upper"), filepath.Join(layer, "work")
+	for _, dir := range []string{upper, work} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	m := mount.Mount{Type: "overlay", Source: "overlay", Options: append(overlayOptions(),
+		"lowerdir="+strings.Join(lowers, ":"), "upperdir="+upper, "workdir="+work)}
+	return m.Mount(target)
+}
+
+// sealMount makes the mount at target read-only and keeps its other flags. The
+// OCI runtime's own way, root.readonly, would drop nosuid and nodev.
+func sealMount(target string) error {
+	err := unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "")
+	if err != nil {
+		return fmt.Errorf("make %s read-only: %w", target, err)
+	}
+	return nil
+}
+
+// bindMount shows source at target, which must exist. Nothing below source
+// comes along.
+func bindMount(source, target string, writable bool) error {
+	mode := "ro"
+	if writable {
+		mode = "rw"
+	}
+	return (&mount.Mount{Type: "bind", Source: source, Options: []string{"bind", mode, "nosuid", "nodev"}}).Mount(target)
+}
+
+// unmount detaches target, even when something still holds a file in it.
+func unmount(target string) error {
+	err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) { // not mounted
+		return fmt.Errorf("unmount %s: %w", target, err)
+	}
+	return nil
+}
+
+// unmountBelow detaches every mount at or below dir, deepest first.
+func unmountBelow(dir string) error {
+	points, err := mountsBelow(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := len(points) - 1; i >= 0; i-- { // mountinfo lists parents first
+		errs = append(errs, unmount(points[i]))
+	}
+	return errors.Join(errs...)
+}
+
+func mountsBelow(dir string) ([]string, error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	var points []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) > 4 && (fields[4] == dir || strings.HasPrefix(fields[4], dir+"/")) {
+			points = append(points, fields[4])
+		}
+	}
+	return points, nil
+}
+
+// makeMountPoint makes dest, a directory or an empty file, below the root file
+// system at root. Nobody else writes there yet, so that joining the path first
+// and making it afterwards is no race.
+func makeMountPoint(root, dest string, dir bool) error {
+	path, err := securejoin.SecureJoin(root, dest)
+	if err != nil {
+		return fmt.Errorf("mount destination %q: %w", dest, err)
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case err == nil && info.IsDir() != dir:
+		return fmt.Errorf("mount destination %q: a directory cannot be mounted over a file, nor a file over a directory", dest)
+	case err == nil:
+		return nil
+	case !errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("mount destination %q: %w", dest, err)
+	}
+	if dir {
+		return os.MkdirAll(path, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// clearPath removes from the tree at root, which an agent wrote, whatever is no
+// directory on the way to name and name itself if it is a link, so that a mount
+// there is what later processes find under that name.
+func clearPath(root, name string) error {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	at := ""
+	for part := range strings.SplitSeq(strings.Trim(name, "/"), "/") {
+		at = filepath.Join(at, part)
+		info, err := r.Lstat(at)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() {
+			return r.Remove(at)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	client "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime"
+)
+
+// reconnectTimeout is how long a daemon may be away before its sandboxes are
+// given up. A restarted one still knows them.
+const reconnectTimeout = 10 * time.Second
+
+// process is a started process: the daemon's view of it and the kernel's. The
+// second works without the first.
+type process struct {
+	p     client.Process
+	pidfd int // -1 if it was gone too early to be held
+}
+
+func hold(p client.Process) *process {
+	fd, err := unix.PidfdOpen(int(p.Pid()), 0)
+	if err != nil || p.Pid() == 0 {
+		fd = -1
+	}
+	return &process{p: p, pidfd: fd}
+}
+
+func (p *process) close() error {
+	if p.pidfd < 0 {
+		return nil
+	}
+	fd := p.pidfd
+	p.pidfd = -1
+	return unix.Close(fd)
+}
+
+// kill works with or without the daemon. A process that is gone is no error.
+func (p *process) kill(ctx context.Context) error {
+	if p.pidfd >= 0 {
+		if err := unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("kill: %w", err)
+		}
+		return nil
+	}
+	if err := p.p.Kill(ctx, unix.SIGKILL); err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("kill: %w", native(err))
+	}
+	return nil
+}
+
+// await returns the daemon's exit status. It survives a restart of the daemon,
+// and gives up with ErrUnavailable when that stays away.
+func (p *process) await(ctx context.Context) (uint32, error) {
+	var lost time.Time
+	for {
+		exited, err := p.p.Wait(ctx)
+		if err == nil {
+			st := <-exited
+			if err = st.Error(); err == nil {
+				return st.ExitCode(), nil
+			}
+		}
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		err = native(err)
+		if !errors.Is(err, runtime.ErrUnavailable) {
+			return 0, err
+		}
+		if lost.IsZero() {
+			lost = time.Now()
+		}
+		if time.Since(lost) > reconnectTimeout {
+			return 0, err
+		}
+		select {
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// signal tells by which signal the process ended, 0 if by none. Exit statuses
+// of 128 and more are ambiguous: a process may exit with 137. Linux 6.15 tells
+// for a held process; elsewhere such a status is taken for a signal.
+func (p *process) signal(status uint32) int {
+	if status <= 128 || status > 128+64 {
+		return 0
+	}
+	if wait, ok := p.waitStatus(); ok {
+		if wait.Signaled() {
+			return int(wait.Signal())
+		}
+		return 0
+	}
+	return int(status - 128)
+}
+
+// waitStatus asks the kernel with PIDFD_GET_INFO (linux/pidfd.h).
+func (p *process) waitStatus() (unix.WaitStatus, bool) {
+	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
+	if p.pidfd < 0 {
+		return 0, false
+	}
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.pidfd), unix.PIDFD_GET_INFO, uintptr(unsafe.Pointer(&info)))
+	if errno != 0 || info.Mask&unix.PIDFD_INFO_EXIT == 0 {
+		return 0, false
+	}
+	return unix.WaitStatus(info.Exit_code), true
+}

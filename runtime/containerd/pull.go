@@ -1,0 +1,76 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	client "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	"github.com/containerd/containerd/v2/core/remotes/docker/config"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/securebench/sbench/runtime"
+)
+
+// hostsDirectory is where containerd's own tools look for mirrors, certificates
+// and plain-http registries (registry configuration, "hosts.toml").
+const hostsDirectory = "/etc/containerd/certs.d"
+
+// pullTimeout bounds one image's download.
+const pullTimeout = 30 * time.Minute
+
+// Pull fetches and unpacks an image for this host's platform, with the
+// credentials of the user's docker configuration. Any failure that is not the
+// daemon's is runtime.ErrNotFound: the image is not to be had.
+func (c *Client) Pull(ctx context.Context, ref string) (runtime.Image, error) {
+	full, err := NormalizeRef(ref)
+	if err != nil {
+		return runtime.Image{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, pullTimeout, fmt.Errorf("no image within %s", pullTimeout))
+	defer cancel()
+	hosts := config.HostOptions{HostDir: config.HostDirFromRoot(c.hostsDir()), Credentials: credentials}
+	if insecure(full) {
+		hosts.DefaultScheme = "http"
+	}
+	img, err := c.c.Pull(c.ctx(ctx), full,
+		client.WithResolver(docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(ctx, hosts)})),
+		client.WithPullUnpack, client.WithPullSnapshotter(c.opts.Snapshotter),
+	)
+	if err != nil {
+		return runtime.Image{}, fmt.Errorf("pull %s: %w: %w", full, runtime.ErrNotFound, native(err))
+	}
+	return c.prepare(ctx, img)
+}
+
+func (c *Client) hostsDir() string { return firstOf(c.opts.HostsDir, hostsDirectory) }
+
+// insecure: a registry on this very host speaks plain http unless its hosts
+// directory says otherwise, as containerd's tools assume.
+func insecure(ref string) bool {
+	tag, err := name.ParseReference(ref, name.WeakValidation)
+	return err == nil && tag.Context().Scheme() == "http"
+}
+
+// credentials asks the usual docker configuration and its helpers. containerd
+// takes an empty user name with a secret for an identity token.
+func credentials(host string) (user, secret string, err error) {
+	registry, err := name.NewRegistry(host, name.WeakValidation)
+	if err != nil {
+		return "", "", fmt.Errorf("registry %q: %w", host, err)
+	}
+	auth, err := authn.DefaultKeychain.Resolve(registry)
+	if err != nil {
+		return "", "", fmt.Errorf("credentials for %s: %w", host, err)
+	}
+	cfg, err := auth.Authorization()
+	if err != nil {
+		return "", "", fmt.Errorf("credentials for %s: %w", host, err)
+	}
+	if cfg.IdentityToken != "" {
+		return "", cfg.IdentityToken, nil
+	}
+	return cfg.Username, cfg.Password, nil
+}

@@ -1,0 +1,198 @@
+package containerd
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/filelock"
+)
+
+// Labels on everything of a run in the daemon.
+const (
+	labelRun  = "org.securebench.run"
+	labelLock = "org.securebench.lock" // the lock file whose holder owns it
+	labelName = "org.securebench.name"
+)
+
+const cgroupPrefix = "sbench-"
+
+// A Run owns sandboxes, volumes and views until it is closed. Its methods are
+// safe for concurrent use.
+type Run struct {
+	c    *Client
+	id   string
+	dir  string
+	lock *os.File
+
+	mu    sync.Mutex
+	bases map[string][]string // chain id → lower directories
+}
+
+// NewRun takes a lock, a lease and a folder under one random name. Close it;
+// if the process dies instead, the next GC removes what it left.
+func (c *Client) NewRun(ctx context.Context) (*Run, error) {
+	r := &Run{c: c, id: randomID(), bases: map[string][]string{}}
+	if err := r.claim(ctx); err != nil {
+		return nil, fmt.Errorf("run %s: %w", r.id, err)
+	}
+	_, err := c.c.LeasesService().Create(c.ctx(ctx), leases.WithID(r.id), leases.WithLabels(r.labels("")))
+	if err != nil {
+		return nil, fmt.Errorf("run %s: lease: %w", r.id, errors.Join(native(err), r.disclaim()))
+	}
+	return r, nil
+}
+
+// ID is the random name that the run's leftovers carry.
+func (r *Run) ID() string { return r.id }
+
+func randomID() string {
+	b := make([]byte, 8)
+	_, _ = rand.Read(b) // never fails, crypto/rand
+	return hex.EncodeToString(b)
+}
+
+// claim makes the run's folder and locks it. A shared hold on the collector's
+// lock keeps that from seeing the folder before it is locked.
+func (r *Run) claim(ctx context.Context) error {
+	runs := filepath.Join(r.c.opts.State, "runs")
+	if err := os.MkdirAll(runs, 0o711); err != nil {
+		return err
+	}
+	gate, err := filelock.Acquire(ctx, filepath.Join(r.c.opts.State, "gc.lock"), filelock.Shared)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = gate.Close() }()
+	r.dir = filepath.Join(runs, r.id)
+	if err := os.Mkdir(r.dir, 0o711); err != nil {
+		return err
+	}
+	r.lock, err = filelock.Acquire(ctx, r.lockPath(), filelock.Exclusive)
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(r.dir))
+	}
+	if _, err := writePause(r.dir); err != nil {
+		return errors.Join(err, r.disclaim())
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, "hosts"), []byte("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"), 0o644); err != nil {
+		return errors.Join(err, r.disclaim())
+	}
+	return os.WriteFile(filepath.Join(r.dir, "resolv.conf"), nil, 0o644)
+}
+
+func (r *Run) lockPath() string { return filepath.Join(r.dir, "lock") }
+
+func (r *Run) disclaim() error { return errors.Join(os.RemoveAll(r.dir), r.lock.Close()) }
+
+func (r *Run) labels(name string) map[string]string {
+	l := map[string]string{labelRun: r.id, labelLock: r.lockPath()}
+	if name != "" {
+		l[labelName] = strings.ToValidUTF8(name[:min(len(name), 200)], "?")
+	}
+	return l
+}
+
+// ctx carries namespace and lease: what is made under it is not collected by
+// the daemon while the run lives.
+func (r *Run) ctx(ctx context.Context) context.Context {
+	return leases.WithLease(r.c.ctx(ctx), r.id)
+}
+
+// Close removes the run. Its sandboxes, volumes and views must be closed first.
+func (r *Run) Close(ctx context.Context) error {
+	ctx, cancel := r.c.cleanup(ctx)
+	defer cancel()
+	return r.c.reap(ctx, leftovers{run: r.id, dir: r.dir, lock: r.lock})
+}
+
+// lowers returns the directories that hold an image's file system, topmost
+// first, under a read-only snapshot of the run's.
+func (r *Run) lowers(ctx context.Context, image runtime.Image) ([]string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l, ok := r.bases[image.ChainID]; ok {
+		return l, nil
+	}
+	ss := r.c.c.SnapshotService(r.c.opts.Snapshotter)
+	key := r.id + "-" + strings.TrimPrefix(image.ChainID, "sha256:")[:min(16, len(image.ChainID)-7)]
+	ms, err := ss.View(r.ctx(ctx), key, image.ChainID, snapshots.WithLabels(r.labels(image.Ref)))
+	if errdefs.IsAlreadyExists(err) {
+		ms, err = ss.Mounts(r.ctx(ctx), key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("image %s: snapshot: %w", image.Ref, native(err))
+	}
+	l, err := lowerDirs(ms)
+	if err != nil {
+		return nil, fmt.Errorf("image %s: snapshotter %s: %w", image.Ref, r.c.opts.Snapshotter, err)
+	}
+	r.bases[image.ChainID] = l
+	return l, nil
+}
+
+// lowerDirs reads the directories out of a read-only overlay or, for an image
+// of one layer, a bind mount.
+func lowerDirs(ms []mount.Mount) ([]string, error) {
+	if len(ms) != 1 {
+		return nil, fmt.Errorf("gives %d mounts, not one", len(ms))
+	}
+	switch ms[0].Type {
+	case "bind":
+		return []string{ms[0].Source}, nil
+	case "overlay":
+		for _, o := range ms[0].Options {
+			if dirs, ok := strings.CutPrefix(o, "lowerdir="); ok {
+				return strings.Split(dirs, ":"), nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("gives a %s mount without lower directories", ms[0].Type)
+}
+
+type view struct {
+	root *os.Root
+	dir  string // "" if nothing is mounted
+}
+
+func (v *view) Root() *os.Root { return v.root }
+
+func (v *view) Close() error {
+	err := v.root.Close()
+	if v.dir != "" {
+		err = errors.Join(err, unmount(v.dir), os.Remove(v.dir))
+	}
+	return err
+}
+
+// View opens an image's file system for reading. Close it before the run.
+func (r *Run) View(ctx context.Context, image runtime.Image) (runtime.View, error) {
+	lowers, err := r.lowers(ctx, image)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(r.dir, "view-"+randomID())
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := mountView(lowers, dir); err != nil {
+		return nil, fmt.Errorf("image %s: %w", image.Ref, errors.Join(err, os.Remove(dir)))
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, errors.Join(err, unmount(dir), os.Remove(dir))
+	}
+	return &view{root: root, dir: dir}, nil
+}

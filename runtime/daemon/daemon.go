@@ -1,0 +1,293 @@
+// Package daemon runs a private containerd that concurrent sbench processes
+// share: the first starts it, the last stops it.
+//
+// Who uses it is told by shared locks on a file, which the kernel drops when a
+// process ends, however it ends. A daemon whose users were all killed is taken
+// over by the next one.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/filelock"
+)
+
+const (
+	startTimeout = 20 * time.Second
+	stopTimeout  = 10 * time.Second
+	pollInterval = 5 * time.Millisecond
+)
+
+// Config says where the daemon lives. Both folders are made if missing, with
+// access for their owner only.
+type Config struct {
+	Root   string // persistent: images and snapshots
+	State  string // volatile: socket, locks, log, running shims
+	Logger *slog.Logger
+}
+
+// A Daemon is this process's share in a private containerd.
+type Daemon struct {
+	cfg   Config
+	users *os.File
+}
+
+// Address is the daemon's socket.
+func (d *Daemon) Address() string { return filepath.Join(d.cfg.State, "containerd.sock") }
+
+// Start joins the daemon of cfg, starting it if nobody has. It fails with the
+// names of the packages to install when a program is missing.
+func Start(ctx context.Context, cfg Config) (*Daemon, error) {
+	for _, dir := range []string{cfg.Root, cfg.State} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("containerd: %w", err)
+		}
+	}
+	d := &Daemon{cfg: cfg}
+	start, err := d.lock(ctx, "start.lock", filelock.Exclusive)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = start.Close() }()
+	if err := d.ensure(ctx); err != nil {
+		return nil, err
+	}
+	if d.users, err = d.lock(ctx, "users.lock", filelock.Shared); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Close gives up this process's share and stops the daemon if it was the last.
+func (d *Daemon) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stopTimeout)
+	defer cancel()
+	start, err := d.lock(ctx, "start.lock", filelock.Exclusive)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = start.Close() }()
+	// The same open file: the exclusive lock replaces our own shared one.
+	err = filelock.Try(d.users, filelock.Exclusive)
+	if errors.Is(err, filelock.ErrHeld) {
+		return d.users.Close()
+	}
+	return errors.Join(err, d.stop(ctx), d.users.Close())
+}
+
+func (d *Daemon) lock(ctx context.Context, name string, mode filelock.Mode) (*os.File, error) {
+	f, err := filelock.Acquire(ctx, filepath.Join(d.cfg.State, name), mode)
+	if err != nil {
+		return nil, fmt.Errorf("containerd: %w", err)
+	}
+	return f, nil
+}
+
+// ensure has a daemon answering at the socket. The caller holds start.lock.
+func (d *Daemon) ensure(ctx context.Context) error {
+	if d.answers() {
+		return nil
+	}
+	if err := d.stop(ctx); err != nil { // one that hangs would hold the database's lock
+		return err
+	}
+	path, err := lookPrograms()
+	if err != nil {
+		return err
+	}
+	config := filepath.Join(d.cfg.State, "config.toml")
+	if err := os.WriteFile(config, []byte(d.toml()), 0o600); err != nil {
+		return fmt.Errorf("containerd: %w", err)
+	}
+	log, err := os.OpenFile(d.logFile(), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("containerd: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.Command(path, "--config", config)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Dir = d.cfg.State
+	// A session of its own: a terminal's Ctrl-C is for sbench, which still needs
+	// the daemon to clean up.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Env = environment(os.Environ())
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("containerd: start: %w", err)
+	}
+	if d.cfg.Logger != nil {
+		d.cfg.Logger.Debug("started a private containerd", "pid", cmd.Process.Pid, "address", d.Address())
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	if err := d.writePid(cmd.Process.Pid); err != nil {
+		return errors.Join(err, cmd.Process.Kill())
+	}
+	return d.await(ctx, exited, cmd.Process)
+}
+
+func (d *Daemon) await(ctx context.Context, exited <-chan error, p *os.Process) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no answer within %s", startTimeout))
+	defer cancel()
+	for !d.answers() {
+		select {
+		case err := <-exited:
+			return fmt.Errorf("containerd: ended at once (%v); its last words: %s", err, d.lastWords())
+		case <-ctx.Done():
+			return fmt.Errorf("containerd: start: %w; its last words: %s", errors.Join(context.Cause(ctx), p.Kill()), d.lastWords())
+		case <-time.After(pollInterval):
+		}
+	}
+	return nil
+}
+
+// environment drops what may hold credentials: the daemon needs none of ours.
+func environment(environ []string) []string {
+	var kept []string
+	for _, e := range environ {
+		name, _, _ := strings.Cut(e, "=")
+		switch strings.ToUpper(name) {
+		case "PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "TMPDIR", "XDG_RUNTIME_DIR", "HOME", "LANG":
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+func (d *Daemon) answers() bool {
+	conn, err := net.DialTimeout("unix", d.Address(), time.Second)
+	if err != nil {
+		return false
+	}
+	return conn.Close() == nil
+}
+
+// stop ends the daemon named by the pid file, if it is still that process.
+func (d *Daemon) stop(ctx context.Context) error {
+	pid, ok := d.readPid()
+	if !ok {
+		return nil
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil // gone
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if again, ok := d.readPid(); !ok || again != pid { // looked at after the process was held
+		return nil
+	}
+	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
+		if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil {
+			return nil // gone meanwhile
+		}
+		ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+		err := awaitExit(ctx, fd)
+		cancel()
+		if err == nil {
+			return errors.Join(removeIfThere(d.Address()), removeIfThere(d.pidFile()))
+		}
+	}
+	return fmt.Errorf("containerd: process %d does not end", pid)
+}
+
+func awaitExit(ctx context.Context, pidfd int) error {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 20)
+		if n > 0 {
+			return nil
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+func removeIfThere(name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (d *Daemon) pidFile() string { return filepath.Join(d.cfg.State, "containerd.pid") }
+func (d *Daemon) logFile() string { return filepath.Join(d.cfg.State, "containerd.log") }
+
+// The pid file holds the process's start time too, so that a reused id is not
+// taken for the daemon.
+func (d *Daemon) writePid(pid int) error {
+	started, err := startTime(pid)
+	if err != nil {
+		return fmt.Errorf("containerd: ended at once; its last words: %s", d.lastWords())
+	}
+	return os.WriteFile(d.pidFile(), fmt.Appendf(nil, "%d %s\n", pid, started), 0o600)
+}
+
+func (d *Daemon) readPid() (int, bool) {
+	text, err := os.ReadFile(d.pidFile())
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) != 2 {
+		return 0, false
+	}
+	pid, err := strconv.Atoi(fields[0])
+	if err != nil {
+		return 0, false
+	}
+	started, err := startTime(pid)
+	return pid, err == nil && started == fields[1]
+}
+
+// startTime is field 22 of /proc/PID/stat, in clock ticks since boot (proc(5)).
+func startTime(pid int) (string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", err
+	}
+	_, rest, ok := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	if !ok || len(fields) < 20 {
+		return "", fmt.Errorf("/proc/%d/stat has an unknown form", pid)
+	}
+	return fields[19], nil
+}
+
+func (d *Daemon) lastWords() string {
+	text, err := os.ReadFile(d.logFile())
+	if err != nil || len(text) == 0 {
+		return "none"
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-3):], " | ")
+}
+
+func lookPrograms() (string, error) {
+	var missing []string
+	var path string
+	for _, p := range []struct{ program, pkg string }{
+		{"runc", "runc"}, {"containerd-shim-runc-v2", "containerd"}, {"containerd", "containerd"},
+	} {
+		found, err := exec.LookPath(p.program)
+		if err != nil {
+			missing = append(missing, fmt.Sprintf("%s (install the package %q)", p.program, p.pkg))
+		}
+		path = found
+	}
+	if len(missing) > 0 {
+		return "", fmt.Errorf("not found in PATH: %s", strings.Join(missing, ", "))
+	}
+	return path, nil
+}

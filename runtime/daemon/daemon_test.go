@@ -1,0 +1,75 @@
+package daemon_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/runtime/daemon"
+)
+
+func config(t *testing.T) daemon.Config {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("not root: the daemon tests must not be skipped in CI")
+		}
+		t.Skip("needs root")
+	}
+	dir := t.TempDir()
+	return daemon.Config{Root: filepath.Join(dir, "root"), State: filepath.Join(dir, "state")}
+}
+
+// TestShared: the second user joins the first's daemon, and only the last to
+// leave stops it.
+func TestShared(t *testing.T) {
+	ctx, cfg := context.Background(), config(t)
+	first, err := daemon.Start(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := daemon.Start(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if !answers(second.Address()) {
+		t.Error("the daemon was stopped while it had a user")
+	}
+	if err := second.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if answers(second.Address()) {
+		t.Error("the daemon outlives its last user")
+	}
+	third, err := daemon.Start(ctx, cfg)
+	if err != nil {
+		t.Fatal("start again on the same folders:", err)
+	}
+	if err := third.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMissingPrograms(t *testing.T) {
+	cfg := config(t)
+	t.Setenv("PATH", t.TempDir())
+	_, err := daemon.Start(context.Background(), cfg)
+	if err == nil || !strings.Contains(err.Error(), `install the package "containerd"`) || !strings.Contains(err.Error(), `install the package "runc"`) {
+		t.Errorf("error %v does not name the packages", err)
+	}
+}
+
+func answers(address string) bool {
+	conn, err := net.Dial("unix", address)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}

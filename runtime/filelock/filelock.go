@@ -1,0 +1,66 @@
+// Package filelock takes flock(2) locks, which end with the process that holds
+// them, however it ends.
+package filelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mode is shared or exclusive.
+type Mode int
+
+// The modes.
+const (
+	Shared    Mode = unix.LOCK_SH
+	Exclusive Mode = unix.LOCK_EX
+)
+
+const pollInterval = 5 * time.Millisecond
+
+// ErrHeld: somebody else holds the lock.
+var ErrHeld = errors.New("lock is held")
+
+// Acquire opens or makes the file name and waits for a lock on it. Closing the
+// file drops the lock.
+func Acquire(ctx context.Context, name string, mode Mode) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := Try(f, mode)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, ErrHeld) {
+			return nil, errors.Join(err, f.Close())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", name, context.Cause(ctx)), f.Close())
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// Try takes the lock on an open file, or changes the mode of one it has, at
+// once or fails with ErrHeld.
+func Try(f *os.File, mode Mode) error {
+	for {
+		err := unix.Flock(int(f.Fd()), int(mode)|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return fmt.Errorf("%s: %w", f.Name(), ErrHeld)
+		case !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("lock %s: %w", f.Name(), err)
+		}
+	}
+}
