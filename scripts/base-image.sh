@@ -19,6 +19,10 @@ here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
 # shellcheck source-path=SCRIPTDIR source=oci-archive.sh
 . "$here/oci-archive.sh"
 
+# The same bytes wherever it runs: no locale, and no clamping but our own.
+export LC_ALL=C
+unset SOURCE_DATE_EPOCH
+
 readonly suite=bookworm
 readonly image=sbench.local/base:bookworm
 readonly packages="bash ca-certificates gcc git libc6-dev make procps python-is-python3 python3 python3-pytest"
@@ -134,7 +138,7 @@ build_layer() {
 	before="$(date +%s)"
 	if command -v mmdebstrap >/dev/null 2>&1; then
 		if [ "$(id -u)" = 0 ]; then
-			say "building debian $suite base with mmdebstrap"
+			say "building debian $suite base with mmdebstrap (about a minute)"
 			bootstrap_mmdebstrap "$stage/root" root >&2
 			pack "$stage/root" "$before" >"$stage/layer.tar"
 		else
@@ -146,7 +150,7 @@ build_layer() {
 		fi
 	elif command -v debootstrap >/dev/null 2>&1; then
 		[ "$(id -u)" = 0 ] || die "debootstrap needs root: install mmdebstrap to build without it"
-		say "building debian $suite base with debootstrap"
+		say "building debian $suite base with debootstrap (about two minutes)"
 		bootstrap_debootstrap "$stage/root"
 		pack "$stage/root" "$before" >"$stage/layer.tar"
 	else
@@ -164,23 +168,29 @@ repack() {
 	pack "$dir" "$1"
 }
 
-build() { # ARCHIVE ARCH
-	local archive="$1" arch="$2" images stage layer created
-	images="$(dirname -- "$archive")"
+# clean_up STATUS removes what build made; it is build's exit trap.
+clean_up() {
+	rm -rf --one-file-system -- "$stage" "$unfinished"
+	[ "$1" = 0 ] || say "the build failed"
+}
+
+# build ARCHIVE ARCH runs in a subshell of its own.
+build() {
+	local archive="$1" arch="$2" layer created
+	unfinished="$(dirname -- "$archive")/.new.$$"
 	# Not below the cache: apt's own user and mapped users cannot enter a home.
 	stage="$(mktemp -d "${TMPDIR:-/var/tmp}/sbench-image.XXXXXXXX")"
-	chmod 0755 "$stage"
-	# shellcheck disable=SC2064 # the folder's name is wanted as it is now
-	trap "rm -rf --one-file-system -- '$stage' '$images/.new.$$'" EXIT
+	trap 'clean_up $?' EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
+	chmod 0755 "$stage"
 	build_layer "$stage"
 	created="$(tar --utc --full-time --no-recursion --occurrence=1 -tvf "$stage/layer.tar" ./ | awk '{ print $4 "T" $5 "Z" }')"
 	say "wrapping the root filesystem ($(du -h "$stage/layer.tar" | cut -f1)) as an oci archive"
 	layer="$(oci_add_layer "$stage/layout" "$stage/layer.tar")"
 	oci_write_index "$stage/layout" "$image" "$(oci_arch "$arch")" "$created" / "$layer" >/dev/null
-	oci_pack "$stage/layout" "$images/.new.$$"
-	mv -f -- "$images/.new.$$" "$archive"
+	oci_pack "$stage/layout" "$unfinished"
+	mv -f -- "$unfinished" "$archive"
 }
 
 main() {

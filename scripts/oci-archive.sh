@@ -93,7 +93,7 @@ oci_write_index() {
 		sep=","
 	done
 	tmp="$layout/.json"
-	printf '{"created":"%s","architecture":"%s","os":"linux","config":{"Env":["PATH=%s"],"Cmd":["bash"],"WorkingDir":"%s"},"rootfs":{"type":"layers","diff_ids":[%s]},"history":[%s]}' \
+	printf '{"created":"%s","architecture":"%s","os":"linux","config":{"Env":["PATH=%s","LANG=C.UTF-8"],"Cmd":["bash"],"WorkingDir":"%s"},"rootfs":{"type":"layers","diff_ids":[%s]},"history":[%s]}' \
 		"$created" "$arch" "$path" "$workdir" "$diff_ids" "$history" >"$tmp"
 	config="$(oci_add_blob "$layout" "$tmp")"
 	printf '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"sha256:%s","size":%s},"layers":[%s]}' \

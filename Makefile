@@ -1,0 +1,105 @@
+# sbench: build, demo, tests. `make` alone lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+# The targets of demo and test follow on each other, and two cores are few.
+.NOTPARALLEL:
+
+# A login shell on Debian has no Go in its PATH, and a plain user's no sbin.
+export PATH := $(PATH):/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin
+export CGO_ENABLED := 0
+
+# Lazy: what no target asks for is not run.
+VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo devel)
+LINT = go tool -modfile=scripts/tools/go.mod
+SCRIPTS = scripts/*.sh .ci/run
+
+# Packages are tested one after the other: each may start its own containerd,
+# and their time limits assume that they have the machine to themselves.
+GO_TEST = go test -count=1 -p 1
+
+say = @echo "==> $(1)"
+
+## build: compile bin/sbench
+.PHONY: build
+build:
+	$(call say,build: compiling bin/sbench $(VERSION))
+	@go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/sbench ./cmd/sbench
+
+## demo: from a bare machine to a verdict table: set-up, build, image, one run
+.PHONY: demo
+demo: setup build image
+	$(call say,demo: running the pack terminal-task-smoke (tasks of it fail on purpose))
+	@bin/sbench run --config benchmarks/terminal-task-smoke/tester-command.yaml
+
+## test: set-up, build, image archives, then every test, on a real containerd
+.PHONY: test
+test: setup build
+	$(call say,test: go vet)
+	@go vet ./...
+	$(call say,test: building the images that the tests run on)
+	@archive="$$(scripts/base-image.sh)"; scripts/testbed-image.sh >/dev/null; \
+	echo "==> test: go test, with a containerd of its own"; \
+	SBENCH_TEST_IMAGE="$$archive" $(GO_TEST) -timeout 15m ./...
+
+## check: gofmt, vet, staticcheck, errcheck, tidy, shellcheck, race detector
+.PHONY: check
+check: setup-check
+	$(call say,check: gofmt)
+	@unformatted="$$(gofmt -l .)"; \
+	[ -z "$$unformatted" ] || { echo "not formatted with gofmt:"; echo "$$unformatted"; exit 1; }
+	$(call say,check: go vet)
+	@go vet ./...
+	$(call say,check: staticcheck)
+	@$(LINT) staticcheck -checks all ./...
+	$(call say,check: errcheck)
+	@$(LINT) errcheck ./...
+	$(call say,check: go mod tidy)
+	@go mod tidy -diff
+	$(call say,check: shellcheck)
+	@shellcheck -x $(SCRIPTS)
+	$(call say,check: go test -race -short)
+	@CGO_ENABLED=1 $(GO_TEST) -race -short -timeout 15m ./...
+
+## bench: Go benchmarks, then the life of a sandbox against its rivals
+.PHONY: bench
+bench: setup build image
+	$(call say,bench: go benchmarks)
+	@archive="$$(scripts/base-image.sh)"; SBENCH_TEST_IMAGE="$$archive" $(GO_TEST) -run '^$$' -bench . -timeout 30m ./...
+	$(call say,bench: scripts/bench.sh)
+	@scripts/bench.sh
+
+## soak: the long forms of the tests
+.PHONY: soak
+soak: setup build
+	$(call say,soak: the long tests (up to an hour))
+	@archive="$$(scripts/base-image.sh)"; SBENCH_SOAK=1 SBENCH_TEST_IMAGE="$$archive" $(GO_TEST) -timeout 60m -run Soak ./...
+
+## image: build the images of the example packs and import them
+.PHONY: image
+image: build
+	$(call say,image: building and importing the base image)
+	@archive="$$(scripts/base-image.sh)"; bin/sbench image import "$$archive"
+	@archive="$$(scripts/testbed-image.sh)"; [ -z "$$archive" ] || bin/sbench image import "$$archive"
+
+## clean: remove bin/ and the image archives that make built
+.PHONY: clean
+clean:
+	@. scripts/oci-archive.sh; images="$$(cache_dir)"; \
+	echo "==> clean: removing bin/ and the archives in $$images"; \
+	rm -rf bin; rm -f -- "$$images"/base-bookworm-*.oci.tar "$$images"/repo-patch-smoke-*.oci.tar
+
+## help: list the targets
+.PHONY: help
+help:
+	@echo "sbench: make targets"
+	@sed -n 's/^## \([a-z]*\): /  make \1 \t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+
+.PHONY: setup setup-check
+setup:
+	@scripts/setup.sh
+
+setup-check:
+	@scripts/setup.sh --check-tools

@@ -1,0 +1,134 @@
+#!/bin/bash
+# setup.sh [--check-tools]
+#
+# Makes sure that what sbench is built and run with is on this machine; with
+# --check-tools also what `make check` needs. As root on a Debian it installs
+# what is missing with apt-get; otherwise it prints the command that an
+# administrator has to run, and exits 1. Where nothing is missing it runs no apt
+# and changes nothing. Go is never installed: a missing or too old one is an
+# error that says where to get it.
+#
+# Programs are looked for, not packages, so that a containerd or a runc from
+# elsewhere counts. Everything is printed on stderr.
+set -euo pipefail
+
+here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
+# A plain user's PATH has no sbin on Debian, and a login shell no Go.
+PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/go/bin"
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+die() {
+	say "$*"
+	exit 1
+}
+
+# need PACKAGE PROGRAM... adds PACKAGE to missing unless every PROGRAM is here.
+need() {
+	local package="$1" program
+	shift
+	for program in "$@"; do
+		if ! command -v "$program" >/dev/null 2>&1; then
+			missing+=("$package")
+			return
+		fi
+	done
+}
+
+# find_missing [--check-tools] sets missing to the packages to install.
+find_missing() {
+	missing=()
+	need containerd containerd containerd-shim-runc-v2
+	need runc runc
+	# debootstrap does in its place: see base-image.sh.
+	command -v debootstrap >/dev/null 2>&1 || need mmdebstrap mmdebstrap
+	need git git
+	need make make
+	need e2fsprogs mkfs.ext4
+	need curl curl
+	need xz-utils xz
+	[ -s /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
+	if [ "${1:-}" = --check-tools ]; then
+		need shellcheck shellcheck
+		# The race detector is linked by a C compiler.
+		need gcc cc
+		[ -e /usr/include/features.h ] || missing+=(libc6-dev)
+	fi
+}
+
+# without_services CMD... runs CMD; where no systemd runs, packages are told not
+# to start their services, which would fail there.
+without_services() {
+	local policy=/usr/sbin/policy-rc.d
+	if [ -d /run/systemd/system ] || [ -e "$policy" ]; then
+		"$@"
+		return
+	fi
+	# shellcheck disable=SC2064 # the path is wanted as it is now
+	trap "rm -f -- '$policy'" EXIT
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod 0755 "$policy"
+	local status=0
+	"$@" || status=$?
+	rm -f -- "$policy"
+	trap - EXIT
+	return "$status"
+}
+
+apt() {
+	DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+		-o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" >&2
+}
+
+install_missing() {
+	command -v apt-get >/dev/null 2>&1 ||
+		die "missing: ${missing[*]} (Debian's package names), and there is no apt-get to install them with"
+	if [ "$(id -u)" != 0 ]; then
+		say "missing: ${missing[*]}. as an administrator, run:"
+		say "  apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
+		exit 1
+	fi
+	say "installing ${missing[*]} with apt-get"
+	apt update || die "apt-get update: no package list, see above"
+	local status=0 wanted="${missing[*]}"
+	without_services apt install --no-install-recommends "${missing[@]}" || status=$?
+	hash -r
+	find_missing "$@"
+	[ "${#missing[@]}" = 0 ] || die "apt-get install $wanted: still missing: ${missing[*]} (exit status $status)"
+	[ "$status" = 0 ] || say "apt-get exited with $status, but everything needed is here: going on"
+}
+
+# check_go fails unless a Go is here that can build this module. Go itself
+# compares its version with go.mod, and may fetch the toolchain it names.
+check_go() {
+	local want have
+	want="$(awk '$1 == "go" { print $2; exit }' "$here/../go.mod")"
+	if ! command -v go >/dev/null 2>&1; then
+		say "go is missing: Go $want or later is required"
+	elif ! have="$(cd "$here/.." && go env GOVERSION 2>/dev/null)"; then
+		say "go is too old: Go $want or later is required, $(go version 2>/dev/null || echo 'another') was found in $(command -v go)"
+	elif [ "$(printf '%s\n%s\n' "$want" "${have#go}" | sort -V | head -n 1)" != "$want" ]; then
+		say "go is too old: Go $want or later is required, $have was found in $(command -v go)"
+	else
+		return 0
+	fi
+	say "Debian 12's own golang package is older. get the linux archive from https://go.dev/dl/ and unpack it as /usr/local/go"
+	say "  (rm -rf /usr/local/go && tar -C /usr/local -xzf go*.linux-$(dpkg --print-architecture 2>/dev/null || uname -m).tar.gz)"
+	exit 1
+}
+
+main() {
+	case "${1:-}" in
+	"" | --check-tools) ;;
+	*) die "usage: setup.sh [--check-tools]" ;;
+	esac
+	check_go
+	local missing=()
+	find_missing "$@"
+	if [ "${#missing[@]}" -gt 0 ]; then
+		install_missing "$@"
+	fi
+	say "everything needed is here"
+}
+
+main "$@"
