@@ -1,0 +1,220 @@
+package workspace
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// CopyTree copies what lies below src into dst, which holds none of the names
+// yet, and reports it. It is safe on a tree that an untrusted process made, as
+// long as that process is dead:
+//
+//   - regular files, directories and symbolic links are copied; a link stays a
+//     link, with its target as it is, and is never followed;
+//   - sockets, fifos and devices are left out and reported;
+//   - setuid, setgid and sticky bits, extended attributes and links between
+//     files are not carried over; the other permission bits and the times are;
+//   - holes stay holes, but count as bytes.
+//
+// The bounds hold while it copies: it stops at the first that is exceeded with
+// an error that matches ErrTooBig, leaving a partial copy. A file or directory
+// without permission for its owner is opened all the same, if the process owns
+// it or is privileged.
+func CopyTree(ctx context.Context, src, dst *os.Root, opts TreeOptions) (TreeReport, error) {
+	in, err := src.Open(".")
+	if err != nil {
+		return TreeReport{}, fmt.Errorf("open tree: %w", err)
+	}
+	defer in.Close()
+	out, err := dst.Open(".")
+	if err != nil {
+		return TreeReport{}, fmt.Errorf("open destination of copy: %w", err)
+	}
+	defer out.Close()
+	w := newTreeWalk(ctx, opts)
+	if err := w.dir(int(in.Fd()), int(out.Fd()), "", 1); err != nil {
+		return w.finish(), fmt.Errorf("copy tree: %w", err)
+	}
+	return w.finish(), nil
+}
+
+// errChanged says that somebody writes to a tree that should be at rest.
+var errChanged = errors.New("file changed while it was read")
+
+func (w *treeWalk) file(src, dst int, name, rel string, st *unix.Stat_t) error {
+	in, err := openUntrusted(src, name, 0)
+	if err != nil {
+		return fmt.Errorf("open %q: %w", rel, err)
+	}
+	from := os.NewFile(uintptr(in), rel)
+	defer from.Close()
+	mode := st.Mode
+	// The descriptor is the truth: between Fstatat and open the name may have
+	// been given to something else.
+	if err := unix.Fstat(in, st); err != nil {
+		return fmt.Errorf("stat %q: %w", rel, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return fmt.Errorf("open %q: %w", rel, errChanged)
+	}
+	st.Mode = mode
+	if w.report.Bytes += st.Size; w.report.Bytes > w.opts.MaxBytes {
+		return fmt.Errorf("%w: more than %d bytes", ErrTooBig, w.opts.MaxBytes)
+	}
+	sum := sha256.New()
+	if err := w.content(from, dst, name, rel, st, sum); err != nil {
+		return err
+	}
+	fmt.Fprintf(w.list, "f %04o %x %s\x00", mode&0o777, sum.Sum(nil), rel)
+	return nil
+}
+
+func (w *treeWalk) content(from *os.File, dst int, name, rel string, st *unix.Stat_t, sum hash.Hash) error {
+	if dst == noCopy {
+		return w.transfer(from, nil, rel, st, sum)
+	}
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(dst, name, flags, 0o600)
+	if err != nil {
+		return fmt.Errorf("create %q: %w", rel, err)
+	}
+	to := os.NewFile(uintptr(fd), rel)
+	defer to.Close()
+	if err := w.transfer(from, to, rel, st, sum); err != nil {
+		return err
+	}
+	if err := w.settle(fd, rel, st); err != nil {
+		return err
+	}
+	if err := to.Close(); err != nil {
+		return fmt.Errorf("close %q: %w", rel, err)
+	}
+	return nil
+}
+
+// transfer reads exactly st.Size bytes into sum and, unless it is nil, to,
+// skipping holes on both sides.
+func (w *treeWalk) transfer(from, to *os.File, rel string, st *unix.Stat_t, sum hash.Hash) error {
+	if to != nil && st.Size > 0 {
+		if err := to.Truncate(st.Size); err != nil {
+			return fmt.Errorf("size %q: %w", rel, err)
+		}
+	}
+	sparse := st.Blocks*512 < st.Size
+	for off := int64(0); off < st.Size; {
+		start, end := off, st.Size
+		if sparse {
+			start, end = dataExtent(int(from.Fd()), off, st.Size)
+		}
+		if err := w.zeros(sum, start-off); err != nil {
+			return err
+		}
+		if err := w.extent(from, to, sum, start, end); err != nil {
+			return fmt.Errorf("copy %q: %w", rel, err)
+		}
+		off = end
+	}
+	return nil
+}
+
+// dataExtent returns the first extent at or after off that is no hole. Where
+// the file system cannot tell, everything is data; a file that ends in a hole
+// has an empty last extent.
+func dataExtent(fd int, off, size int64) (start, end int64) {
+	start, err := unix.Seek(fd, off, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) {
+		return size, size
+	}
+	if err != nil || start < off || start > size {
+		return off, size
+	}
+	end, err = unix.Seek(fd, start, unix.SEEK_HOLE)
+	if err != nil || end <= start || end > size {
+		end = size
+	}
+	return start, end
+}
+
+func (w *treeWalk) extent(from, to *os.File, sum hash.Hash, start, end int64) error {
+	for off := start; off < end; {
+		if err := context.Cause(w.ctx); err != nil {
+			return err
+		}
+		n, err := from.ReadAt(w.buf[:min(int64(len(w.buf)), end-off)], off)
+		if n == 0 {
+			return cmp.Or(ignoreEOF(err), errChanged)
+		}
+		sum.Write(w.buf[:n])
+		if to != nil {
+			if _, err := to.WriteAt(w.buf[:n], off); err != nil {
+				return err
+			}
+		}
+		off += int64(n)
+	}
+	return nil
+}
+
+// zeros feeds n zero bytes to sum.
+func (w *treeWalk) zeros(sum hash.Hash, n int64) error {
+	if n <= 0 {
+		return nil
+	}
+	clear(w.buf)
+	for n > 0 {
+		if err := context.Cause(w.ctx); err != nil {
+			return err
+		}
+		step := min(n, int64(len(w.buf)))
+		sum.Write(w.buf[:step])
+		n -= step
+	}
+	return nil
+}
+
+// openUntrusted opens name in the open directory dir for reading without
+// following a link or waiting for a fifo's writer. When the permission bits
+// forbid it, they are set aside for the moment of opening.
+func openUntrusted(dir int, name string, flags int) (int, error) {
+	flags |= unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	fd, err := unix.Openat(dir, name, flags, 0)
+	if !errors.Is(err, unix.EACCES) {
+		return fd, err
+	}
+	handle, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(handle)
+	var st unix.Stat_t
+	if err := unix.Fstat(handle, &st); err != nil {
+		return -1, err
+	}
+	if err := chmodHandle(handle, st.Mode&0o7777|0o500); err != nil {
+		return -1, err
+	}
+	fd, err = unix.Openat(dir, name, flags, 0)
+	return fd, errors.Join(err, chmodHandle(handle, st.Mode&0o7777))
+}
+
+// chmodHandle changes the mode of what an O_PATH descriptor stands for. The
+// descriptor's entry in /proc leads to that very inode, whatever its name is
+// now (proc(5), /proc/pid/fd), and is refused for symbolic links.
+func chmodHandle(fd int, mode uint32) error {
+	return unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), mode)
+}
+
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}

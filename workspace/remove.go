@@ -1,0 +1,145 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxRemoveDepth bounds the descriptors held while removing: what lies deeper
+// is first moved up.
+const maxRemoveDepth = 64
+
+// RemoveAll removes name and everything below it, whatever permission bits an
+// agent left and however deep it nested, without following a symbolic link or
+// leaving root. A name that does not exist is no error. It needs to own the
+// tree or to be privileged.
+func RemoveAll(root *os.Root, name string) error {
+	if !filepath.IsLocal(name) || path.Clean(name) == "." {
+		return fmt.Errorf("remove %q: %w", name, fs.ErrInvalid)
+	}
+	parent, err := root.Open(path.Dir(path.Clean(name)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove %q: %w", name, err)
+	}
+	defer parent.Close()
+	r := remover{top: noCopy}
+	if err := r.remove(int(parent.Fd()), path.Base(path.Clean(name)), 0); err != nil {
+		return fmt.Errorf("remove %q: %w", name, err)
+	}
+	return nil
+}
+
+// remover removes one tree.
+type remover struct {
+	top   int // the open directory that deep directories are moved to
+	moved int
+}
+
+func (r *remover) remove(parent int, name string, depth int) error {
+	err := unix.Unlinkat(parent, name, 0)
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	var st unix.Stat_t
+	if statErr := unix.Fstatat(parent, name, &st, unix.AT_SYMLINK_NOFOLLOW); statErr != nil {
+		return ignoreNotExist(statErr)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return err
+	}
+	if depth >= maxRemoveDepth {
+		return r.moveUp(parent, name)
+	}
+	fd, err := openOwned(parent, name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if depth == 0 {
+		r.top = fd
+	}
+	if err := r.empty(fd, depth); err != nil {
+		return err
+	}
+	return unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
+}
+
+// empty removes what the open directory holds, and again what was moved up
+// into it meanwhile.
+func (r *remover) empty(fd, depth int) error {
+	for {
+		names, err := readNames(fd, defaultMaxFiles)
+		if errors.Is(err, ErrTooBig) {
+			names, err = readSome(fd)
+		}
+		if err != nil {
+			return err
+		}
+		if len(names) == 0 {
+			return nil
+		}
+		for _, name := range names {
+			if err := r.remove(fd, name, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// readSome returns some names of a directory that holds very many.
+func readSome(fd int) ([]string, error) {
+	again, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	dir := os.NewFile(uintptr(again), ".")
+	defer dir.Close()
+	names, err := dir.Readdirnames(100_000)
+	return names, ignoreEOF(err)
+}
+
+func (r *remover) moveUp(parent int, name string) error {
+	fd, err := openOwned(parent, name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	for {
+		r.moved++
+		target := ".sbench-remove-" + strconv.Itoa(r.moved)
+		err := unix.Renameat2(parent, name, r.top, target, unix.RENAME_NOREPLACE)
+		if !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+}
+
+// openOwned opens a directory after giving its owner every right to it.
+func openOwned(parent int, name string) (int, error) {
+	handle, err := unix.Openat(parent, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(handle)
+	if err := chmodHandle(handle, 0o700); err != nil {
+		return -1, err
+	}
+	return unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+}
+
+func ignoreNotExist(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

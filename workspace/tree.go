@@ -1,0 +1,309 @@
+package workspace
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"os"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrTooBig says that a tree exceeds one of its bounds.
+var ErrTooBig = errors.New("tree is too big")
+
+// Bounds that hold when a TreeOptions field is zero.
+const (
+	defaultMaxBytes = 8 << 30
+	defaultMaxFiles = 1_000_000
+	defaultMaxDepth = 128
+)
+
+// maxDropped bounds the names kept in TreeReport.Dropped; all are counted.
+const maxDropped = 100
+
+// TreeOptions bound a walk over a tree and say who owns a copy.
+type TreeOptions struct {
+	// MaxBytes bounds the sum of the apparent sizes of the regular files, holes
+	// included. Zero means 8 GiB.
+	MaxBytes int64
+	// MaxFiles bounds the number of entries of any type. Zero means a million.
+	MaxFiles int64
+	// MaxDepth bounds how many directories lie inside one another. Zero means 128.
+	MaxDepth int
+	// UID and GID own everything in a copy. Nil leaves the calling process as
+	// the owner.
+	UID, GID *int
+	// Preserve gives every entry of a copy the numeric owner of its source, and
+	// beats UID and GID. It needs the right to change owners.
+	Preserve bool
+}
+
+func (o TreeOptions) withDefaults() TreeOptions {
+	if o.MaxBytes == 0 {
+		o.MaxBytes = defaultMaxBytes
+	}
+	if o.MaxFiles == 0 {
+		o.MaxFiles = defaultMaxFiles
+	}
+	if o.MaxDepth == 0 {
+		o.MaxDepth = defaultMaxDepth
+	}
+	return o
+}
+
+// TreeReport says what a walk over a tree met.
+type TreeReport struct {
+	Files   int64 // regular files
+	Entries int64 // regular files, directories and symbolic links
+	Bytes   int64 // the sum of the regular files' apparent sizes
+
+	// Dropped names the entries that are no file, directory or symbolic link:
+	// at most 100 of them. DroppedCount counts all.
+	Dropped      []string
+	DroppedCount int64
+
+	// Digest is "sha256:" and the hexadecimal SHA-256 of the tree's canonical
+	// listing: in depth-first order, the names of a directory sorted by their
+	// bytes, one record for every entry but the tree's root,
+	//
+	//	f MODE CONTENT PATH NUL   a regular file, CONTENT its SHA-256 in hex
+	//	d MODE - PATH NUL         a directory
+	//	l - TARGET PATH NUL       a symbolic link, TARGET its target's SHA-256
+	//
+	// MODE is the octal permission bits (four digits, without setuid, setgid
+	// and sticky), PATH is relative with slashes. Owners, times, links between
+	// files and dropped entries do not count.
+	Digest string
+}
+
+// DigestTree reads the tree below root and reports its digest. Like CopyTree
+// it follows no symbolic link and never blocks on a fifo. Errors match
+// ErrTooBig when a bound is exceeded.
+func DigestTree(ctx context.Context, root *os.Root, opts TreeOptions) (TreeReport, error) {
+	src, err := root.Open(".")
+	if err != nil {
+		return TreeReport{}, fmt.Errorf("open tree: %w", err)
+	}
+	defer src.Close()
+	w := newTreeWalk(ctx, opts)
+	if err := w.dir(int(src.Fd()), noCopy, "", 1); err != nil {
+		return w.finish(), fmt.Errorf("digest tree: %w", err)
+	}
+	return w.finish(), nil
+}
+
+// noCopy stands for the destination of a walk that only reads.
+const noCopy = -1
+
+// treeWalk is one walk over a tree, copying when it has a destination. It
+// holds open one descriptor a level (two when copying), never a path.
+type treeWalk struct {
+	ctx    context.Context // kept because the walk lives no longer than the call that made it
+	opts   TreeOptions
+	report TreeReport
+	list   hash.Hash
+	buf    []byte
+}
+
+func newTreeWalk(ctx context.Context, opts TreeOptions) *treeWalk {
+	return &treeWalk{ctx: ctx, opts: opts.withDefaults(), list: sha256.New(), buf: make([]byte, 128<<10)}
+}
+
+func (w *treeWalk) finish() TreeReport {
+	w.report.Digest = "sha256:" + hex.EncodeToString(w.list.Sum(nil))
+	return w.report
+}
+
+// dir walks the open directory src and copies it into the open directory dst.
+func (w *treeWalk) dir(src, dst int, rel string, depth int) error {
+	if depth > w.opts.MaxDepth {
+		return fmt.Errorf("%w: more than %d directories deep", ErrTooBig, w.opts.MaxDepth)
+	}
+	names, err := w.names(src, rel)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := context.Cause(w.ctx); err != nil {
+			return err
+		}
+		if w.report.Entries+w.report.DroppedCount >= w.opts.MaxFiles {
+			return w.tooMany()
+		}
+		if err := w.entry(src, dst, name, path.Join(rel, name), depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// names lists the directory sorted, but gives up before it holds more names
+// than the walk may still visit.
+func (w *treeWalk) names(src int, rel string) ([]string, error) {
+	left := w.opts.MaxFiles - w.report.Entries - w.report.DroppedCount
+	names, err := readNames(src, left)
+	if errors.Is(err, ErrTooBig) {
+		return nil, w.tooMany()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read directory %q: %w", rel, err)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (w *treeWalk) tooMany() error {
+	return fmt.Errorf("%w: more than %d files", ErrTooBig, w.opts.MaxFiles)
+}
+
+// readNames returns the names in the open directory fd, at most limit of them,
+// without moving or closing fd.
+func readNames(fd int, limit int64) ([]string, error) {
+	again, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	dir := os.NewFile(uintptr(again), ".")
+	defer dir.Close()
+	var names []string
+	for {
+		chunk, err := dir.Readdirnames(1024)
+		names = append(names, chunk...)
+		if int64(len(names)) > limit {
+			return nil, ErrTooBig
+		}
+		if len(chunk) == 0 || err != nil {
+			return names, ignoreEOF(err)
+		}
+	}
+}
+
+func (w *treeWalk) entry(src, dst int, name, rel string, depth int) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(src, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fmt.Errorf("stat %q: %w", rel, err)
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		w.report.Files++
+		w.report.Entries++
+		return w.file(src, dst, name, rel, &st)
+	case unix.S_IFDIR:
+		w.report.Entries++
+		return w.subdir(src, dst, name, rel, &st, depth)
+	case unix.S_IFLNK:
+		w.report.Entries++
+		return w.link(src, dst, name, rel, &st)
+	default:
+		w.drop(rel, st.Mode)
+		return nil
+	}
+}
+
+func (w *treeWalk) drop(rel string, mode uint32) {
+	w.report.DroppedCount++
+	if len(w.report.Dropped) < maxDropped {
+		w.report.Dropped = append(w.report.Dropped, rel+" ("+typeName(mode)+")")
+	}
+}
+
+func typeName(mode uint32) string {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFSOCK:
+		return "socket"
+	case unix.S_IFIFO:
+		return "fifo"
+	case unix.S_IFCHR:
+		return "character device"
+	case unix.S_IFBLK:
+		return "block device"
+	}
+	return "unknown"
+}
+
+func (w *treeWalk) subdir(src, dst int, name, rel string, st *unix.Stat_t, depth int) error {
+	fmt.Fprintf(w.list, "d %04o - %s\x00", st.Mode&0o777, rel)
+	in, err := openUntrusted(src, name, unix.O_DIRECTORY)
+	if err != nil {
+		return fmt.Errorf("open directory %q: %w", rel, err)
+	}
+	defer unix.Close(in)
+	if dst == noCopy {
+		return w.dir(in, noCopy, rel, depth+1)
+	}
+	if err := unix.Mkdirat(dst, name, 0o700); err != nil {
+		return fmt.Errorf("make directory %q: %w", rel, err)
+	}
+	out, err := unix.Openat(dst, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open copied directory %q: %w", rel, err)
+	}
+	defer unix.Close(out)
+	if err := w.dir(in, out, rel, depth+1); err != nil {
+		return err
+	}
+	return w.settle(out, rel, st)
+}
+
+func (w *treeWalk) link(src, dst int, name, rel string, st *unix.Stat_t) error {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(src, name, buf)
+	if err != nil {
+		return fmt.Errorf("read link %q: %w", rel, err)
+	}
+	target := string(buf[:n])
+	fmt.Fprintf(w.list, "l - %x %s\x00", sha256.Sum256(buf[:n]), rel)
+	if dst == noCopy {
+		return nil
+	}
+	if err := unix.Symlinkat(target, dst, name); err != nil {
+		return fmt.Errorf("make link %q: %w", rel, err)
+	}
+	uid, gid := w.owner(st)
+	if uid < 0 && gid < 0 {
+		return nil
+	}
+	if err := unix.Fchownat(dst, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fmt.Errorf("change owner of link %q: %w", rel, err)
+	}
+	return nil
+}
+
+// owner returns who owns the copy of an entry; -1 leaves what is.
+func (w *treeWalk) owner(st *unix.Stat_t) (uid, gid int) {
+	if w.opts.Preserve {
+		return int(st.Uid), int(st.Gid)
+	}
+	uid, gid = -1, -1
+	if w.opts.UID != nil {
+		uid = *w.opts.UID
+	}
+	if w.opts.GID != nil {
+		gid = *w.opts.GID
+	}
+	return uid, gid
+}
+
+// settle gives the finished copy its owner, permission bits and times, in this
+// order: a change of owner would clear bits, and writing would move times.
+func (w *treeWalk) settle(fd int, rel string, st *unix.Stat_t) error {
+	if uid, gid := w.owner(st); uid >= 0 || gid >= 0 {
+		if err := unix.Fchown(fd, uid, gid); err != nil {
+			return fmt.Errorf("change owner of %q: %w", rel, err)
+		}
+	}
+	if err := unix.Fchmod(fd, st.Mode&0o777); err != nil {
+		return fmt.Errorf("change mode of %q: %w", rel, err)
+	}
+	times := []unix.Timespec{st.Atim, st.Mtim}
+	if err := unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH); err != nil {
+		return fmt.Errorf("change times of %q: %w", rel, err)
+	}
+	return nil
+}

@@ -1,0 +1,270 @@
+package workspace_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/workspace"
+)
+
+func openRoot(t *testing.T, dir string) *os.Root {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return root
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path, content string, mode os.FileMode) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(content), 0o600))
+	must(t, os.Chmod(path, mode))
+}
+
+// hostile makes a tree with everything an agent may leave behind. It lives in
+// a short path, because a socket's path is bounded.
+func hostile(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ws")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	write(t, filepath.Join(dir, "a.txt"), "alpha", 0o644)
+	write(t, filepath.Join(dir, "bin/run"), "#!/bin/sh\n", 0o755|os.ModeSetuid|os.ModeSetgid)
+	write(t, filepath.Join(dir, "locked/secret"), "s", 0)
+	must(t, os.Chmod(filepath.Join(dir, "locked"), 0))
+	must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "escape")))
+	must(t, os.Symlink("..", filepath.Join(dir, "bin/up")))
+	must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
+	listener, err := net.Listen("unix", filepath.Join(dir, "socket"))
+	must(t, err)
+	t.Cleanup(func() { listener.Close() })
+	return dir
+}
+
+func TestCopyTreeHostile(t *testing.T) {
+	src, dst := hostile(t), t.TempDir()
+	report, err := workspace.CopyTree(t.Context(), openRoot(t, src), openRoot(t, dst), workspace.TreeOptions{})
+	must(t, err)
+	if report.Files != 3 || report.Entries != 7 || report.Bytes != 16 || report.DroppedCount != 2 {
+		t.Errorf("report %+v", report)
+	}
+	if got := strings.Join(report.Dropped, ", "); got != "fifo (fifo), socket (socket)" {
+		t.Errorf("dropped %q", got)
+	}
+	if target, err := os.Readlink(filepath.Join(dst, "escape")); err != nil || target != "/etc/passwd" {
+		t.Errorf("link: %q, %v", target, err)
+	}
+	info, err := os.Lstat(filepath.Join(dst, "bin/run"))
+	must(t, err)
+	if info.Mode() != 0o755 {
+		t.Errorf("mode %v, want no setuid", info.Mode())
+	}
+	same, err := workspace.DigestTree(t.Context(), openRoot(t, dst), workspace.TreeOptions{})
+	must(t, err)
+	if same.Digest != report.Digest {
+		t.Errorf("digest of copy %s, of source %s", same.Digest, report.Digest)
+	}
+	for _, dir := range []string{src, dst} {
+		must(t, workspace.RemoveAll(openRoot(t, filepath.Dir(dir)), filepath.Base(dir)))
+	}
+}
+
+func TestTreeBounds(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a/b/c/one"), strings.Repeat("x", 100), 0o644)
+	write(t, filepath.Join(dir, "a/two"), "2", 0o644)
+	sparse := t.TempDir()
+	write(t, filepath.Join(sparse, "disk"), "", 0o644)
+	must(t, os.Truncate(filepath.Join(sparse, "disk"), 1<<40))
+	tests := []struct {
+		name string
+		dir  string
+		opts workspace.TreeOptions
+		want string
+	}{
+		{"bytes", dir, workspace.TreeOptions{MaxBytes: 100}, "more than 100 bytes"},
+		{"holes are bytes", sparse, workspace.TreeOptions{}, "more than 8589934592 bytes"},
+		{"files", dir, workspace.TreeOptions{MaxFiles: 4}, "more than 4 files"},
+		{"depth", dir, workspace.TreeOptions{MaxDepth: 3}, "more than 3 directories deep"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := workspace.CopyTree(t.Context(), openRoot(t, test.dir), openRoot(t, t.TempDir()), test.opts)
+			if !errors.Is(err, workspace.ErrTooBig) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+			if _, err := workspace.DigestTree(t.Context(), openRoot(t, test.dir), test.opts); !errors.Is(err, workspace.ErrTooBig) {
+				t.Errorf("digest: %v", err)
+			}
+		})
+	}
+}
+
+func TestCopyTreeKeepsHoles(t *testing.T) {
+	src, dst := t.TempDir(), t.TempDir()
+	const size = 64 << 20
+	f, err := os.Create(filepath.Join(src, "disk"))
+	must(t, err)
+	_, err = f.WriteAt([]byte("middle"), size/2)
+	must(t, err)
+	must(t, f.Truncate(size))
+	must(t, f.Close())
+	_, err = workspace.CopyTree(t.Context(), openRoot(t, src), openRoot(t, dst), workspace.TreeOptions{})
+	must(t, err)
+	var st unix.Stat_t
+	must(t, unix.Stat(filepath.Join(dst, "disk"), &st))
+	if st.Size != size || st.Blocks*512 > size/8 {
+		t.Errorf("copy has %d bytes on %d blocks", st.Size, st.Blocks)
+	}
+	got, err := os.ReadFile(filepath.Join(dst, "disk"))
+	must(t, err)
+	if string(got[size/2:size/2+6]) != "middle" {
+		t.Error("content lost")
+	}
+	dense := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dense, "disk"), got, 0o644))
+	want, err := workspace.DigestTree(t.Context(), openRoot(t, dense), workspace.TreeOptions{})
+	must(t, err)
+	if again, err := workspace.DigestTree(t.Context(), openRoot(t, dst), workspace.TreeOptions{}); err != nil || again.Digest != want.Digest {
+		t.Errorf("sparse %v (%v), dense %v", again.Digest, err, want.Digest)
+	}
+}
+
+func TestDigestTreeSees(t *testing.T) {
+	base := func(t *testing.T) string {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "d/file"), "content", 0o644)
+		must(t, os.Symlink("file", filepath.Join(dir, "d/link")))
+		return dir
+	}
+	digest := func(t *testing.T, dir string) string {
+		report, err := workspace.DigestTree(t.Context(), openRoot(t, dir), workspace.TreeOptions{})
+		must(t, err)
+		return report.Digest
+	}
+	want := digest(t, base(t))
+	tests := []struct {
+		name   string
+		change func(t *testing.T, dir string)
+		same   bool
+	}{
+		{"nothing", func(*testing.T, string) {}, true},
+		{"times", func(t *testing.T, dir string) {
+			must(t, unix.Utimes(filepath.Join(dir, "d/file"), []unix.Timeval{{Sec: 1}, {Sec: 1}}))
+		}, true},
+		{"fifo", func(t *testing.T, dir string) { must(t, unix.Mkfifo(filepath.Join(dir, "p"), 0o644)) }, true},
+		{"content", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "d/file"), "Content", 0o644) }, false},
+		{"mode", func(t *testing.T, dir string) { must(t, os.Chmod(filepath.Join(dir, "d/file"), 0o600)) }, false},
+		{"name", func(t *testing.T, dir string) {
+			must(t, os.Rename(filepath.Join(dir, "d/file"), filepath.Join(dir, "d/File")))
+		}, false},
+		{"empty directory", func(t *testing.T, dir string) { must(t, os.Mkdir(filepath.Join(dir, "e"), 0o755)) }, false},
+		{"link target", func(t *testing.T, dir string) {
+			must(t, os.Remove(filepath.Join(dir, "d/link")))
+			must(t, os.Symlink("./file", filepath.Join(dir, "d/link")))
+		}, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			dir := base(t)
+			test.change(t, dir)
+			if got := digest(t, dir); (got == want) != test.same {
+				t.Errorf("digest %s, base %s", got, want)
+			}
+		})
+	}
+}
+
+func TestCopyTreeStops(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "file"), "content", 0o644)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	cancel(why)
+	if _, err := workspace.CopyTree(ctx, openRoot(t, dir), openRoot(t, t.TempDir()), workspace.TreeOptions{}); !errors.Is(err, why) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestRemoveAll(t *testing.T) {
+	outside := t.TempDir()
+	write(t, filepath.Join(outside, "keep"), "k", 0o644)
+	parent := t.TempDir()
+	root := openRoot(t, parent)
+	must(t, os.Mkdir(filepath.Join(parent, "ws"), 0o755))
+	must(t, os.Symlink(outside, filepath.Join(parent, "ws/out")))
+	must(t, os.Symlink(outside, filepath.Join(parent, "link")))
+	deep, err := os.OpenRoot(filepath.Join(parent, "ws"))
+	must(t, err)
+	for range 400 {
+		must(t, deep.Mkdir("d", 0o755))
+		next, err := deep.OpenRoot("d")
+		must(t, err)
+		must(t, deep.Close())
+		deep = next
+	}
+	must(t, deep.Close())
+	must(t, os.Chmod(filepath.Join(parent, "ws/d"), 0))
+	for _, name := range []string{"ws", "link", "absent", "absent/below"} {
+		if err := workspace.RemoveAll(root, name); err != nil {
+			t.Errorf("remove %s: %v", name, err)
+		}
+	}
+	if left, _ := os.ReadDir(parent); len(left) != 0 {
+		t.Errorf("left %v", left)
+	}
+	if _, err := os.Stat(filepath.Join(outside, "keep")); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"", ".", "..", "/etc", "a/../../b"} {
+		if err := workspace.RemoveAll(root, name); err == nil {
+			t.Errorf("remove %q: no error", name)
+		}
+	}
+}
+
+func TestTaskDir(t *testing.T) {
+	long := strings.Repeat("ab-", 60)
+	tests := []struct{ name, id, want string }{
+		{"plain", "task-1", "task-1-"},
+		{"slash", "pack/task 1", "pack_task_1-"},
+		{"dots", "../..", "task-"},
+		{"hidden", ".git", "git-"},
+		{"unicode", "täsk/ü", "t_sk-"},
+		{"empty", "", "task-e3b0c44298fc1c14"},
+		{"long", long, strings.TrimRight(long[:80], "-") + "-"},
+	}
+	seen := map[string]string{}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := workspace.TaskDir(test.id)
+			if !strings.HasPrefix(got, test.want) || len(got) != len(strings.TrimSuffix(test.want, "e3b0c44298fc1c14"))+16 {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			if !filepath.IsLocal(got) || filepath.Base(got) != got {
+				t.Errorf("%q is no single component", got)
+			}
+			if other, ok := seen[got]; ok {
+				t.Errorf("shared with %q", other)
+			}
+			seen[got] = test.id
+		})
+	}
+}
