@@ -1,0 +1,295 @@
+package containerd_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+)
+
+const wall = 2 * time.Minute
+
+// world is what a probe meets: another sandbox, and things of the host's that
+// it must not reach.
+type world struct {
+	run      *containerd.Run
+	image    runtime.Image
+	env      []string
+	work     runtime.Volume
+	programs string // read-only, with the probe
+}
+
+func newWorld(t *testing.T) world {
+	t.Helper()
+	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
+	w := world{run: run, image: image, programs: t.TempDir()}
+	vol, err := run.NewVolume(context.Background(), runtime.VolumeConfig{Bytes: 16 << 20, Inodes: 500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { report(t, vol.Close()) })
+	w.work = vol
+	copyProgram(t, filepath.Join(w.programs, "probe"), 0o755)
+	// A setuid root program: its wrapper prints the effective user.
+	suid := exec.Command("gcc", "-static", "-x", "c", "-o", filepath.Join(vol.Path(), "setuid-probe"), "-")
+	suid.Stdin = strings.NewReader("#include <stdio.h>\n#include <unistd.h>\nint main(void){printf(\"%d\\n\",geteuid());return 0;}\n")
+	if out, err := suid.CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v: %s", err, out)
+	}
+	report(t, os.Chmod(filepath.Join(vol.Path(), "setuid-probe"), 0o755|os.ModeSetuid))
+	w.env = append(w.env, "PROBE_ABSTRACT="+w.abstractSocket(t), "PROBE_PORT="+listen(t, "tcp", "127.0.0.1:0"))
+	w.neighbour(t)
+	return w
+}
+
+func copyProgram(t *testing.T, to string, mode os.FileMode) {
+	t.Helper()
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, os.WriteFile(to, self, mode))
+}
+
+func (w world) abstractSocket(t *testing.T) string {
+	name := fmt.Sprintf("@sbench-probe-%d", os.Getpid())
+	listen(t, "unix", name)
+	return name
+}
+
+func listen(t *testing.T, network, address string) string {
+	t.Helper()
+	l, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { report(t, l.Close()) })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(io.Discard, c)
+			_ = c.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// neighbour is a live sandbox with a marked process, shared memory and a System
+// V segment.
+func (w world) neighbour(t *testing.T) {
+	t.Helper()
+	box, err := w.run.Create(context.Background(), w.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ready := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = box.Exec(ctx, runtime.Process{
+			Args: []string{"python3", "-c", "import ctypes,time;open('/dev/shm/sbench-marked','w');" +
+				"assert ctypes.CDLL(None).shmget(0x5bec,4096,0o1666)>=0;print('up',flush=True);time.sleep(1000)", processMark},
+			Wall: 10 * time.Minute, Stdout: onWrite(func() { close(ready) }),
+		})
+	}()
+	select {
+	case <-ready:
+	case <-done:
+		t.Fatal("the neighbour did not start")
+	}
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		report(t, box.Close(context.Background()))
+	})
+}
+
+type onWrite func()
+
+func (f onWrite) Write(b []byte) (int, error) {
+	f()
+	return len(b), io.EOF // once is enough
+}
+
+func (w world) config() runtime.Config {
+	return runtime.Config{
+		Name: "probe", Image: w.image, Env: w.env, Limits: runtime.DefaultLimits(), Workdir: "/tmp",
+		Mounts: []runtime.Mount{{Source: w.programs, Dest: "/programs"}, {Source: w.work.Path(), Dest: "/work", Writable: true}},
+	}
+}
+
+// runOnce runs p in a sandbox of its own.
+func (w world) runOnce(t *testing.T, cfg runtime.Config, p runtime.Process) runtime.Exit {
+	t.Helper()
+	box, err := w.run.Create(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { report(t, box.Close(context.Background())) }()
+	if p.Wall == 0 {
+		p.Wall = wall
+	}
+	exit, err := box.Exec(context.Background(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exit
+}
+
+// TestProbe makes every attempt in a sandbox of its own, as root and as an
+// ordinary user, and where it can on the host, where it must succeed.
+func TestProbe(t *testing.T) {
+	w := newWorld(t)
+	for _, a := range attempts() {
+		t.Run(a.name, func(t *testing.T) {
+			for _, user := range []string{"0:0", "1000:1000"} {
+				if strings.HasPrefix(a.name, "inodes") || strings.HasPrefix(a.name, "fill") {
+					emptyBut(t, w.work.Path(), "setuid-probe")
+					report(t, os.Chmod(w.work.Path(), 0o777))
+				}
+				cfg := w.config()
+				cfg.User = user
+				cfg.WritableRoot = a.name == "fill / when writable"
+				exit := w.runOnce(t, cfg, runtime.Process{Args: []string{"/programs/probe"}, Env: []string{probeVariable + "=" + a.name}})
+				a.check(t, user, exit)
+			}
+			if a.control {
+				control(t, w, a)
+			}
+		})
+	}
+}
+
+func (a attempt) check(t *testing.T, user string, exit runtime.Exit) {
+	t.Helper()
+	words := strings.TrimSpace(exit.Stdout.String() + exit.Stderr.String())
+	switch {
+	case a.name == "become another user" && user == "1000:1000", a.name == "setuid program" && user == "0:0":
+		return // says nothing about this user
+	case exit.Code == escaped:
+		t.Errorf("as %s: escaped: %s", user, words)
+	case exit.Code != refused:
+		t.Errorf("as %s: the probe itself failed: %v: %s", user, exit, words)
+	case user == "0:0" && !a.refusedBy(words), !a.refusedBy(words) && !strings.Contains(words, "permission denied"):
+		t.Errorf("as %s: refused for another reason than %v: %s", user, a.want, words)
+	}
+}
+
+// control makes the attempt outside any sandbox, in a process of its own.
+func control(t *testing.T, w world, a attempt) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(w.programs, "probe"))
+	cmd.Env = append(slices.Clone(w.env), probeVariable+"="+a.name)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != escaped {
+		t.Errorf("on the host the attempt fails too, so that it proves nothing: %v: %s", err, out)
+	}
+}
+
+func emptyBut(t *testing.T, dir, keep string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	report(t, err)
+	for _, e := range entries {
+		if e.Name() != keep {
+			report(t, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+}
+
+// TestLimitReasons: each limit ends a process, or shows in its result, under a
+// name of its own.
+func TestLimitReasons(t *testing.T) {
+	w := newWorld(t)
+	bomb := "import os\nwhile True:\n  try: os.fork()\n  except OSError as e: \n    import sys; sys.exit(9)"
+	tests := []struct {
+		name    string
+		change  func(*runtime.Config)
+		args    []string
+		wall    time.Duration
+		reason  runtime.Reason
+		reached runtime.Limit
+	}{
+		{"memory", func(c *runtime.Config) { c.Limits.Memory = 64 << 20 }, []string{"python3", "-c", "b=b'x'*(200<<20)"}, wall, runtime.OutOfMemory, runtime.LimitMemory},
+		{"memory of a child", func(c *runtime.Config) { c.Limits.Memory = 64 << 20 }, []string{"sh", "-c", "python3 -c \"b=b'x'*(200<<20)\""}, wall, runtime.OutOfMemory, runtime.LimitMemory},
+		{"memory by tmpfs", func(c *runtime.Config) { c.Limits.Memory = 64 << 20 }, []string{"sh", "-c", "head -c 150000000 /dev/zero > /tmp/x; exit $?"}, wall, runtime.OutOfMemory, runtime.LimitMemory},
+		{"pids", func(c *runtime.Config) { c.Limits.Pids = 20 }, []string{"python3", "-c", "import os,sys\ntry:\n  while True:\n    if os.fork()==0: import time; time.sleep(100)\nexcept OSError: sys.exit(9)"}, wall, runtime.PidsLimit, runtime.LimitPids},
+		{"fork bomb", func(c *runtime.Config) { c.Limits.Pids = 64 }, []string{"python3", "-c", bomb}, 20 * time.Second, runtime.PidsLimit, runtime.LimitPids},
+		{"fork bomb in shell", func(c *runtime.Config) { c.Limits.Pids = 64 }, []string{"bash", "-c", "b(){ b|b& }; b; while :; do sleep 1; done"}, 2 * time.Second, runtime.WallTime, runtime.LimitPids},
+		{"wall time", nil, []string{"sleep", "1000"}, 200 * time.Millisecond, runtime.WallTime, runtime.LimitWall},
+		{"TERM ignored", nil, []string{"sh", "-c", "trap '' TERM INT HUP; while :; do sleep 1; done"}, 200 * time.Millisecond, runtime.WallTime, runtime.LimitWall},
+		{"output", nil, []string{"head", "-c", "3000000", "/dev/zero"}, wall, runtime.Exited, runtime.LimitOutput},
+		{"error output", nil, []string{"sh", "-c", "head -c 3000000 /dev/zero >&2"}, wall, runtime.Exited, runtime.LimitOutput},
+		{"layer", func(c *runtime.Config) { c.WritableRoot = true }, []string{"sh", "-c", "head -c 900000000 /dev/zero > /big"}, wall, runtime.Exited, runtime.LimitDisk},
+		{"layer on disk", func(c *runtime.Config) { c.WritableRoot = true; c.Limits.LayerBytes = 100 << 20 }, []string{"sh", "-c", "head -c 900000000 /dev/zero > /big"}, wall, runtime.Exited, runtime.LimitDisk},
+		{"volume", nil, []string{"sh", "-c", "head -c 900000000 /dev/zero > /work/big"}, wall, runtime.Exited, runtime.LimitDisk},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := w.config()
+			if tt.change != nil {
+				tt.change(&cfg)
+			}
+			emptyBut(t, w.work.Path(), "setuid-probe")
+			exit := w.runOnce(t, cfg, runtime.Process{Args: tt.args, Wall: tt.wall, Grace: 100 * time.Millisecond})
+			if exit.Reason != tt.reason || !slices.Contains(exit.Reached, tt.reached) {
+				t.Errorf("%v, reached %v, want %v and %v; stderr %s", exit, exit.Reached, tt.reason, tt.reached, exit.Stderr.String())
+			}
+			if exit.Usage.CPU <= 0 || exit.Usage.PeakMemory <= 0 {
+				t.Errorf("usage %+v", exit.Usage)
+			}
+		})
+	}
+}
+
+// TestNothingIsLeftBehind: daemonised children die with the first process.
+func TestNothingIsLeftBehind(t *testing.T) {
+	w := newWorld(t)
+	for _, persistent := range []bool{false, true} {
+		mark := fmt.Sprintf("sbench-left-behind-%v", persistent)
+		cfg := w.config()
+		cfg.Persistent = persistent
+		exit := w.runOnce(t, cfg, runtime.Process{Args: []string{"python3", "-c", `
+import os, sys, signal, time
+for i in range(20):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            for s in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT): signal.signal(s, signal.SIG_IGN)
+            time.sleep(1000)
+        os._exit(0)
+print("left")`, mark}})
+		if !exit.Success() || exit.Stdout.String() != "left\n" {
+			t.Fatalf("%v %s", exit, exit.Stderr.String())
+		}
+		found, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		report(t, err)
+		for _, name := range found {
+			if line, err := os.ReadFile(name); err == nil && strings.Contains(string(line), mark) {
+				t.Errorf("persistent %v: %s is alive", persistent, filepath.Dir(name))
+			}
+		}
+	}
+}
+
+func report(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,203 @@
+// Package fake imitates the runtime contract for tests of what is built on it.
+// It isolates nothing: its commands are Go functions.
+package fake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/securebench/sbench/runtime"
+)
+
+// Status is how a program ended: by a signal if that is not 0.
+type Status struct{ Code, Signal int }
+
+// A Program stands for a command. It must return soon after ctx is cancelled,
+// which is the fake's SIGKILL.
+type Program func(ctx context.Context, p *Proc) Status
+
+// A Proc is what a program sees.
+type Proc struct {
+	Args   []string
+	Env    map[string]string
+	Dir    string
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	Term   <-chan struct{} // closed when SIGTERM is sent
+
+	box        *box
+	background sync.WaitGroup
+	ctx        context.Context // the process's life, handed to Go
+}
+
+// Go runs f beside the program, as a background process.
+func (p *Proc) Go(f func(ctx context.Context)) { p.background.Go(func() { f(p.ctx) }) }
+
+// Path returns the host path that stands for the sandbox path name, and whether
+// it may be written.
+func (p *Proc) Path(name string) (host string, writable bool) { return p.box.path(name) }
+
+// Engine makes fake sandboxes. Lookup finds a program by its command line; nil
+// means that there is no such command.
+type Engine struct {
+	Lookup func(args []string) Program
+	Folder string // for the sandboxes' files
+}
+
+// Create makes a sandbox whose root file system is an empty folder.
+func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
+	if err := cfg.Limits.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.User != "" && strings.Trim(cfg.User, "0123456789:") != "" {
+		return nil, fmt.Errorf("user %q is not numeric", cfg.User)
+	}
+	root, err := os.MkdirTemp(e.Folder, "box-")
+	if err != nil {
+		return nil, err
+	}
+	b := &box{engine: e, cfg: cfg, root: root}
+	if from, ok := cfg.From.(*box); ok {
+		err = os.CopyFS(root, os.DirFS(from.root))
+	}
+	for i, m := range cfg.Mounts {
+		_, statErr := os.Stat(m.Source)
+		err = errors.Join(err, statErr)
+		if m.Copy && statErr == nil {
+			b.copies = append(b.copies, filepath.Join(e.Folder, fmt.Sprintf("%s-copy-%d", filepath.Base(root), i)))
+			err = errors.Join(err, os.CopyFS(b.copies[len(b.copies)-1], os.DirFS(m.Source)))
+			b.cfg.Mounts[i].Source, b.cfg.Mounts[i].Writable = b.copies[len(b.copies)-1], true
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.Close(context.Background()))
+	}
+	return b, nil
+}
+
+// NewVolume makes an unbounded folder.
+func (e *Engine) NewVolume(_ context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error) {
+	if cfg.Bytes <= 0 || cfg.Inodes <= 0 {
+		return nil, errors.New("volume without a size")
+	}
+	dir, err := os.MkdirTemp(e.Folder, "volume-")
+	return volume(dir), err
+}
+
+type volume string
+
+func (v volume) Path() string        { return string(v) }
+func (v volume) Full() (bool, error) { return false, nil }
+func (v volume) Close() error        { return os.RemoveAll(string(v)) }
+
+type box struct {
+	engine *Engine
+	cfg    runtime.Config
+	root   string
+	copies []string
+
+	mu            sync.Mutex
+	spent, closed bool
+}
+
+func (b *box) path(name string) (string, bool) {
+	host, writable, best := filepath.Join(b.root, name), b.cfg.WritableRoot, -1
+	for _, m := range b.cfg.Mounts {
+		if rest, ok := strings.CutPrefix(name+"/", m.Dest+"/"); ok && len(m.Dest) > best {
+			host, writable, best = filepath.Join(m.Source, rest), m.Writable, len(m.Dest)
+		}
+	}
+	return host, writable
+}
+
+// Exec runs the program that the engine finds for p.
+func (b *box) Exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return runtime.Exit{}, runtime.ErrClosed
+	case p.Wall <= 0:
+		return runtime.Exit{}, errors.New("process without a wall-clock limit")
+	case !b.cfg.Persistent && b.spent:
+		return runtime.Exit{}, runtime.ErrSpent
+	}
+	program := b.engine.Lookup(p.Args)
+	if program == nil {
+		return runtime.Exit{}, fmt.Errorf("%w: %q", runtime.ErrNotStarted, p.Args)
+	}
+	b.spent = true
+	return b.run(ctx, program, p)
+}
+
+func (b *box) run(ctx context.Context, program Program, p runtime.Process) (runtime.Exit, error) {
+	out, errOut := runtime.NewCapture(p.OutputBytes, p.Stdout), runtime.NewCapture(p.OutputBytes, p.Stderr)
+	life, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	term := make(chan struct{})
+	proc := &Proc{Args: p.Args, Env: b.environment(p.Env), Dir: p.Dir, Stdin: p.Stdin, Stdout: out, Stderr: errOut, Term: term, box: b, ctx: life}
+	done := make(chan Status, 1)
+	begun := time.Now()
+	go func() { done <- program(life, proc) }()
+	exit := runtime.Exit{Reason: runtime.Exited}
+	var st Status
+	select {
+	case st = <-done:
+	case <-ctx.Done():
+		kill()
+		<-done
+		proc.background.Wait()
+		return runtime.Exit{}, context.Cause(ctx)
+	case <-time.After(p.Wall):
+		exit.Reason, exit.Reached = runtime.WallTime, []runtime.Limit{runtime.LimitWall}
+		close(term)
+		select {
+		case st = <-done:
+		case <-time.After(max(p.Grace, time.Millisecond)):
+			kill()
+			st = <-done
+		}
+	}
+	kill()
+	proc.background.Wait()
+	exit.Code, exit.Signal, exit.Wall = st.Code, st.Signal, time.Since(begun)
+	if st.Signal != 0 && exit.Reason == runtime.Exited {
+		exit.Reason = runtime.Signaled
+	}
+	exit.Stdout, exit.Stderr = out.Output(), errOut.Output()
+	if exit.Stdout.Cut() > 0 || exit.Stderr.Cut() > 0 {
+		exit.Reached = append(exit.Reached, runtime.LimitOutput)
+	}
+	return exit, nil
+}
+
+func (b *box) environment(extra []string) map[string]string {
+	env := map[string]string{}
+	for _, list := range [][]string{b.cfg.Image.Env, b.cfg.Env, extra} {
+		for _, e := range list {
+			name, value, _ := strings.Cut(e, "=")
+			env[name] = value
+		}
+	}
+	return env
+}
+
+// Close removes the sandbox's files.
+func (b *box) Close(context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	errs := []error{os.RemoveAll(b.root)}
+	for _, c := range b.copies {
+		errs = append(errs, os.RemoveAll(c))
+	}
+	return errors.Join(errs...)
+}
