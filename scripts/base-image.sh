@@ -22,6 +22,8 @@ here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
 # The same bytes wherever it runs: no locale, and no clamping but our own.
 export LC_ALL=C
 unset SOURCE_DATE_EPOCH
+# On disk, not in memory, and not in a home, which apt's own user cannot enter.
+export TMPDIR="${TMPDIR:-/var/tmp}"
 
 readonly suite=bookworm
 readonly image=sbench.local/base:bookworm
@@ -38,8 +40,7 @@ apt_sources() {
 		return
 	fi
 	if command -v apt-get >/dev/null 2>&1; then
-		# shellcheck disable=SC2016 # apt expands $(...), not the shell
-		found="$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 2>/dev/null |
+		found="$(apt-get indextargets --format "\$(REPO_URI) \$(RELEASE) \$(COMPONENT)" 'Created-By: Packages' 2>/dev/null |
 			awk -v s="$suite" -v o="$option" '
 				$3 == "main" && ($2 == s || $2 == s "-updates" || $2 == s "-security") && !seen[$1 $2]++ {
 					print "deb " o $1 " " $2 " main"
@@ -129,13 +130,16 @@ pack() {
 	local epoch
 	epoch="$(epoch_of "$1" "$2")"
 	trim "$1"
+	# Only a build as root makes devices there.
+	touch -d "@$epoch" "$1/dev"
 	pack_tree "$1" "$epoch"
 }
 
 # build_layer STAGE writes STAGE/layer.tar.
 build_layer() {
 	local stage="$1" before
-	before="$(date +%s)"
+	# With slack, because what mmdebstrap writes may carry the time of its start.
+	before="$(($(date +%s) - 60))"
 	if command -v mmdebstrap >/dev/null 2>&1; then
 		if [ "$(id -u)" = 0 ]; then
 			say "building debian $suite base with mmdebstrap (about a minute)"
@@ -161,11 +165,10 @@ build_layer() {
 # repack BEFORE reads a root filesystem's tar on stdin and writes it trimmed; it
 # runs as the root of a user namespace, which alone can own the files.
 repack() {
-	local dir
-	dir="$(mktemp -d)"
-	trap 'rm -rf --one-file-system -- "$dir"' EXIT
-	tar -C "$dir" --exclude='./dev/*' --xattrs --xattrs-include='security.capability' --numeric-owner -xpf -
-	pack "$dir" "$1"
+	unpacked="$(mktemp -d)"
+	trap 'rm -rf --one-file-system -- "$unpacked"' EXIT
+	tar -C "$unpacked" --exclude='./dev/*' --xattrs --xattrs-include='security.capability' --numeric-owner -xpf -
+	pack "$unpacked" "$1"
 }
 
 # clean_up STATUS removes what build made; it is build's exit trap.
@@ -178,8 +181,7 @@ clean_up() {
 build() {
 	local archive="$1" arch="$2" layer created
 	unfinished="$(dirname -- "$archive")/.new.$$"
-	# Not below the cache: apt's own user and mapped users cannot enter a home.
-	stage="$(mktemp -d "${TMPDIR:-/var/tmp}/sbench-image.XXXXXXXX")"
+	stage="$(mktemp -d "$TMPDIR/sbench-image.XXXXXXXX")"
 	trap 'clean_up $?' EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM

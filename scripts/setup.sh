@@ -16,6 +16,9 @@ here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
 # A plain user's PATH has no sbin on Debian, and a login shell no Go.
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/go/bin"
 
+# invoke-rc.d asks this program before it starts a service.
+readonly policy=/usr/sbin/policy-rc.d
+
 say() { printf 'setup: %s\n' "$*" >&2; }
 
 die() {
@@ -59,13 +62,11 @@ find_missing() {
 # without_services CMD... runs CMD; where no systemd runs, packages are told not
 # to start their services, which would fail there.
 without_services() {
-	local policy=/usr/sbin/policy-rc.d
 	if [ -d /run/systemd/system ] || [ -e "$policy" ]; then
 		"$@"
 		return
 	fi
-	# shellcheck disable=SC2064 # the path is wanted as it is now
-	trap "rm -f -- '$policy'" EXIT
+	trap 'rm -f -- "$policy"' EXIT
 	printf '#!/bin/sh\nexit 101\n' >"$policy"
 	chmod 0755 "$policy"
 	local status=0

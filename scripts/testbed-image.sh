@@ -24,7 +24,6 @@ readonly pack="$here/../benchmarks/repo-patch-smoke"
 # When the files in /testbed say that they were written.
 readonly epoch=1700000000
 
-
 # base_layer LAYOUT prints the base image's only layer as oci_add_layer does.
 base_layer() {
 	local blobs="$1/blobs/sha256" manifest config layer diff_id
@@ -50,12 +49,11 @@ make_testbed() {
 	"${clean[@]}" git -C "$1/testbed" read-tree HEAD
 }
 
-build() { # ARCHIVE BASE ARCH
-	local archive="$1" base="$2" arch="$3" images stage lower upper
-	images="$(dirname -- "$archive")"
-	stage="$(mktemp -d "$images/.testbed.XXXXXXXX")"
-	# shellcheck disable=SC2064 # the folder's name is wanted as it is now
-	trap "rm -rf -- '$stage'" EXIT
+# build ARCHIVE BASE ARCH runs in a subshell of its own.
+build() {
+	local archive="$1" base="$2" arch="$3" lower upper
+	stage="$(mktemp -d "$(dirname -- "$archive")/.testbed.XXXXXXXX")"
+	trap 'rm -rf -- "$stage"' EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
 	mkdir -p "$stage/base" "$stage/tree" "$stage/layout/blobs/sha256"
