@@ -26,7 +26,7 @@ say = @echo "==> $(1)"
 .PHONY: build
 build:
 	$(call say,build: compiling bin/sbench $(VERSION))
-	@go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/sbench ./cmd/sbench
+	@go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/sbench ./cmd/sbench
 
 ## demo: from a bare machine to a verdict table: set-up, build, image, one run
 .PHONY: demo
