@@ -40,9 +40,9 @@ type Sandbox interface {
 	//
 	// Calls are serialised. A one-shot sandbox takes one call.
 	Exec(ctx context.Context, p Process) (Exit, error)
-	// Close kills what still runs and removes everything but what the caller
-	// handed in. It is idempotent and works on a context of its own when ctx is
-	// cancelled.
+	// Close waits for a running Exec, kills what still runs and removes
+	// everything but what the caller handed in. It is idempotent and works on a
+	// context of its own when ctx is cancelled.
 	Close(ctx context.Context) error
 }
 
@@ -108,6 +108,9 @@ type Mount struct {
 	// Copy gives the sandbox its own copy-on-write view of the directory Source,
 	// which is never written.
 	Copy bool
+	// Give makes the sandbox's user the owner of what this process owns at and
+	// below Source.
+	Give bool
 }
 
 // Limits bound a sandbox. Every field must be positive; [Limits.Over] fills the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	client "github.com/containerd/containerd/v2/client"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime"
@@ -78,6 +80,9 @@ func (b *Box) create(ctx context.Context) error {
 	}
 	var err error
 	if b.user, err = lookupUser(b.root, firstOf(b.cfg.User, b.cfg.Image.User)); err != nil {
+		return err
+	}
+	if err := b.giveMounts(); err != nil {
 		return err
 	}
 	if b.netns, err = netns.New(); err != nil {
@@ -173,6 +178,33 @@ func (b *Box) mountCopies() error {
 	return nil
 }
 
+// giveMounts makes the sandbox's user own what sbench owns of a given mount.
+// What has another owner, such as files copied out of an image, keeps it.
+func (b *Box) giveMounts() error {
+	if int(b.user.uid) == os.Geteuid() {
+		return nil
+	}
+	for _, m := range b.cfg.Mounts {
+		if !m.Give {
+			continue
+		}
+		err := filepath.WalkDir(m.Source, func(p string, _ fs.DirEntry, err error) error {
+			var st unix.Stat_t
+			if err == nil {
+				err = unix.Lstat(p, &st)
+			}
+			if err != nil || int(st.Uid) != os.Geteuid() {
+				return err
+			}
+			return os.Lchown(p, int(b.user.uid), int(b.user.gid))
+		})
+		if err != nil {
+			return fmt.Errorf("give %s to the sandbox's user: %w", m.Dest, err)
+		}
+	}
+	return nil
+}
+
 func (b *Box) makeMountPoints() error {
 	for _, dir := range []string{"/proc", "/dev", "/tmp", "/run"} {
 		if err := makeMountPoint(b.root, dir, true); err != nil {
@@ -262,6 +294,17 @@ func (b *Box) environment(extra []string) []string {
 	env = append(env, b.cfg.Image.Env...)
 	env = append(env, b.cfg.Env...)
 	return append(env, extra...)
+}
+
+// Spec returns the specification that p would run with, as it stands after
+// everything for the sandbox has been made.
+func (b *Box) Spec(p runtime.Process) (*specs.Spec, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, runtime.ErrClosed
+	}
+	return b.spec(p.Args, p.Env, p.Dir)
 }
 
 // Close kills what runs and removes the sandbox. See runtime.Sandbox.

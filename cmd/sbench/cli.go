@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd"
+)
+
+// Exit codes; see exitCodes for their meaning.
+const (
+	codeMeasured       = 0
+	codeBug            = 1
+	codeUsage          = 2
+	codeInfrastructure = 3
+	codeInterrupted    = 130
+)
+
+const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (nothing ran), 3 infrastructure errors, 130 interrupted."
+
+type cli struct {
+	globals
+
+	Run     runCmd     `cmd:"" help:"Run a benchmark and record the verdicts."`
+	Spec    specCmd    `cmd:"" help:"Print the OCI runtime specification that a task's sandbox would get."`
+	Image   imageCmd   `cmd:"" help:"List, fetch, import, name and remove images."`
+	Doctor  doctorCmd  `cmd:"" help:"Say what this host can enforce, and the cure for what it cannot."`
+	GC      gcCmd      `cmd:"" name:"gc" help:"Remove what runs of dead processes left behind."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+// globals are the flags of every command that talks to a daemon.
+type globals struct {
+	Address   string `env:"CONTAINERD_ADDRESS" placeholder:"SOCKET" help:"containerd's socket. Default: the system's if it can be used, else a private daemon."`
+	Namespace string `env:"CONTAINERD_NAMESPACE" placeholder:"NAME" help:"containerd namespace. Default: sbench."`
+	Root      string `env:"SBENCH_ROOT" placeholder:"DIR" help:"Folder for images of the private daemon and for large volumes."`
+	State     string `env:"SBENCH_STATE" placeholder:"DIR" help:"Folder for locks, mounts and sockets."`
+	Debug     bool   `help:"Log what is being done, on standard error."`
+}
+
+// app is what every command is handed.
+type app struct {
+	flags          globals
+	stdout, stderr io.Writer
+}
+
+func (a *app) logger() *slog.Logger {
+	level := slog.LevelWarn
+	if a.flags.Debug {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// options are the runtime's, from the flags, then the tester file (nil if the
+// command has none).
+func (a *app) options(t *compiler.Tester) containerd.Options {
+	o := containerd.Options{Address: a.flags.Address, Namespace: a.flags.Namespace, Root: a.flags.Root, State: a.flags.State, Logger: a.logger()}
+	if t != nil {
+		fill(&o.Address, t.Runtime.Address)
+		fill(&o.Namespace, t.Runtime.Namespace)
+		o.Snapshotter, o.Handler, o.AllowDegraded = t.Runtime.Snapshotter, t.Runtime.Handler, t.Runtime.AllowDegraded
+	}
+	return o
+}
+
+func fill(field *string, value string) {
+	if *field == "" {
+		*field = value
+	}
+}
+
+// client connects and removes what dead runs left. The caller closes it.
+func (a *app) client(ctx context.Context, t *compiler.Tester) (*containerd.Client, error) {
+	c, err := containerd.Open(ctx, a.options(t))
+	if err != nil {
+		return nil, err
+	}
+	removed, err := c.GC(ctx)
+	if err != nil {
+		return nil, errors.Join(err, c.Close(ctx))
+	}
+	if len(removed) > 0 {
+		a.logger().Warn("removed what dead runs left behind", "runs", removed)
+	}
+	return c, nil
+}
+
+func (a *app) json(v any) error {
+	enc := json.NewEncoder(a.stdout)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// exitCode is the one place that maps errors to codes.
+func exitCode(ctx context.Context, err error) int {
+	var problems compiler.Problems
+	switch {
+	case err == nil:
+		return codeMeasured
+	case ctx.Err() != nil, errors.Is(err, context.Canceled):
+		return codeInterrupted
+	case errors.As(err, &problems), errors.Is(err, errUsage):
+		return codeUsage
+	case errors.Is(err, run.ErrInfrastructure), errors.Is(err, runtime.ErrUnavailable):
+		return codeInfrastructure
+	case errors.Is(err, runtime.ErrNotFound):
+		return codeUsage
+	}
+	return codeBug
+}
+
+// errUsage marks what the user can mend in the command line.
+var errUsage = errors.New("usage")

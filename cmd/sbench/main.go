@@ -1,0 +1,58 @@
+// Command sbench runs untrusted agents on benchmark tasks in hardened sandboxes
+// on containerd, verifies what they made, and records it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// version is set by the linker.
+var version = "devel"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// execute runs one command line and returns its exit code.
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var c cli
+	app := &app{stdout: stdout, stderr: stderr}
+	exited := -1
+	parser, err := kong.New(&c,
+		kong.Name("sbench"),
+		kong.Description("Run untrusted agents on benchmark tasks in hardened sandboxes on containerd.\n\n"+exitCodes),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { exited = code }),
+		kong.Vars{"version": version},
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(app),
+		kong.UsageOnError(),
+	)
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "sbench:", err)
+		return codeBug
+	}
+	parsed, err := parser.Parse(args)
+	if exited >= 0 { // --help
+		return exited
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(stderr, "sbench: %v (see sbench --help)\n", err)
+		return codeUsage
+	}
+	app.flags = c.globals
+	err = parsed.Run()
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "sbench:", err)
+	}
+	return exitCode(ctx, err)
+}

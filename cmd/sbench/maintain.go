@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	goruntime "runtime"
+
+	"github.com/securebench/sbench/runtime/containerd"
+)
+
+type gcCmd struct {
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+func (cmd *gcCmd) Run(ctx context.Context, a *app) error {
+	c, err := containerd.Open(ctx, a.options(nil))
+	if err != nil {
+		return err
+	}
+	removed, err := c.GC(ctx)
+	err = errors.Join(err, c.Close(ctx))
+	if cmd.JSON {
+		return errors.Join(err, a.json(map[string]any{"removed": append([]string{}, removed...)}))
+	}
+	for _, id := range removed {
+		_, _ = fmt.Fprintf(a.stdout, "removed what run %s left\n", id)
+	}
+	return err
+}
+
+type versionCmd struct {
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+func (cmd *versionCmd) Run(a *app) error {
+	if cmd.JSON {
+		return a.json(map[string]string{"version": version, "go": goruntime.Version(), "platform": goruntime.GOOS + "/" + goruntime.GOARCH})
+	}
+	_, err := fmt.Fprintf(a.stdout, "sbench %s %s %s/%s\n", version, goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
+	return err
+}

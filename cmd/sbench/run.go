@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd"
+)
+
+type runCmd struct {
+	Config    string   `required:"" placeholder:"FILE" help:"Tester file."`
+	Limit     int      `placeholder:"N" help:"Run the first N tasks only."`
+	Task      []string `placeholder:"GLOB" help:"Run the tasks whose id matches one of these patterns only."`
+	OutputDir string   `placeholder:"DIR" help:"Folder for records and workspaces, instead of the tester file's."`
+	EnvFile   string   `placeholder:"FILE" help:"File of NAME=value lines for harness.env. Default: .env, if it is there."`
+	Progress  string   `enum:"plain,json,none" default:"plain" help:"Progress on standard error: plain, json or none."`
+	Quiet     bool     `help:"The same as --progress none."`
+	JSON      bool     `name:"json" help:"Print the summary as JSON."`
+}
+
+// Run measures and prints the summary line last.
+func (cmd *runCmd) Run(ctx context.Context, a *app) error {
+	tester, pack, env, err := cmd.load(a)
+	if err != nil {
+		return err
+	}
+	c, err := a.client(ctx, tester)
+	if err != nil {
+		return err
+	}
+	summary, err := cmd.measure(ctx, a, c, tester, pack, env)
+	err = errors.Join(err, c.Close(ctx))
+	if summary.RunID == "" { // nothing started
+		return err
+	}
+	if cmd.JSON {
+		return errors.Join(err, a.json(summary))
+	}
+	_, printErr := fmt.Fprintln(a.stdout, summary)
+	return errors.Join(err, printErr)
+}
+
+// load reads the tester file and the manifest, and reports the problems of both
+// together.
+func (cmd *runCmd) load(a *app) (*compiler.Tester, *compiler.Pack, map[string]string, error) {
+	if cmd.Limit < 0 {
+		return nil, nil, nil, fmt.Errorf("%w: --limit %d is negative", errUsage, cmd.Limit)
+	}
+	tester, pack, err := loadTester(a, cmd.Config)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	env, err := cmd.environment(tester)
+	return tester, pack, env, err
+}
+
+func loadTester(a *app, config string) (*compiler.Tester, *compiler.Pack, error) {
+	tester, warnings, err := compiler.LoadTester(config)
+	for _, w := range warnings {
+		_, _ = fmt.Fprintln(a.stderr, "sbench: warning:", w)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	pack, err := compiler.OpenPack(tester.Benchmark.Manifest, tester.Benchmark.Tasks)
+	return tester, pack, err
+}
+
+func (cmd *runCmd) environment(tester *compiler.Tester) (map[string]string, error) {
+	name, file := cmd.EnvFile, map[string]string{}
+	if name == "" {
+		if _, err := os.Stat(".env"); err == nil {
+			name = ".env"
+		}
+	}
+	if name != "" {
+		var err error
+		if file, err = compiler.LoadEnvFile(name); err != nil {
+			return nil, err
+		}
+	}
+	return tester.ResolveEnv(os.Environ(), file)
+}
+
+func (cmd *runCmd) measure(ctx context.Context, a *app, c *containerd.Client, tester *compiler.Tester, pack *compiler.Pack, env map[string]string) (run.Summary, error) {
+	producer, err := producerFor(tester)
+	if err != nil {
+		return run.Summary{}, err
+	}
+	degraded, err := c.Degraded()
+	if err != nil {
+		return run.Summary{}, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+	}
+	output := tester.Run.OutputDir
+	if cmd.OutputDir != "" {
+		if output, err = filepath.Abs(cmd.OutputDir); err != nil {
+			return run.Summary{}, err
+		}
+	}
+	engine, err := c.NewRun(ctx)
+	if err != nil {
+		return run.Summary{}, err
+	}
+	globs := append(append([]string{}, cmd.Task...), tester.Run.Tasks...)
+	summary, err := run.Run(ctx, run.Config{
+		Tester: tester, Pack: pack, Env: env, Engine: engine, Images: resolver{c, containerd.PullPolicy(tester.Runtime.Pull)},
+		Producer: producer, Limits: limits(tester), Degraded: degraded, Output: output, Limit: cmd.Limit,
+		Select: selector(globs), Progress: cmd.progress(a),
+	})
+	return summary, errors.Join(err, engine.Close(ctx))
+}
+
+// selector matches ids against globs; with none, everything is selected.
+func selector(globs []string) func(string) bool {
+	if len(globs) == 0 {
+		return nil
+	}
+	return func(id string) bool {
+		for _, g := range globs {
+			if ok, err := path.Match(g, id); err == nil && ok {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func limits(t *compiler.Tester) runtime.Limits {
+	l := t.Runtime.Limits
+	return runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
+}
+
+// producerFor refuses what this version cannot do before anything starts.
+func producerFor(t *compiler.Tester) (harness.Producer, error) {
+	refuse := func(path, message string) (harness.Producer, error) {
+		return nil, compiler.Problems{{File: t.Path, Path: path, Message: message}}
+	}
+	if t.Harness.Type != compiler.HarnessCommand {
+		return refuse("$.harness.type", fmt.Sprintf("the harness %q is not available in this version; command is", t.Harness.Type))
+	}
+	if len(t.Harness.Config.AllowedDomains) > 0 {
+		return refuse("$.harness.config.allowed_domains", "egress is not available in this version: every sandbox is without network")
+	}
+	return harness.Command{Args: t.Harness.Config.Command.Args(), TaskFile: t.Harness.Config.TaskFile}, nil
+}
+
+// resolver finds images as the tester file's pull policy says.
+type resolver struct {
+	c      *containerd.Client
+	policy containerd.PullPolicy
+}
+
+func (r resolver) Resolve(ctx context.Context, ref string) (runtime.Image, error) {
+	return r.c.Image(ctx, ref, r.policy)
+}
+
+// progress goes to standard error: results alone are on standard output.
+func (cmd *runCmd) progress(a *app) func(run.Event) {
+	switch {
+	case cmd.Quiet, cmd.Progress == "none":
+		return nil
+	case cmd.Progress == "json":
+		enc := json.NewEncoder(a.stderr)
+		return func(e run.Event) { _ = enc.Encode(e) } // progress that cannot be shown stops no run
+	}
+	return func(e run.Event) { _ = run.WriteEvent(a.stderr, e) }
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd"
+)
+
+type specCmd struct {
+	Config string   `required:"" placeholder:"FILE" help:"Tester file."`
+	Task   []string `placeholder:"GLOB" help:"Show the tasks whose id matches only. Default: the first task."`
+}
+
+// taskSpec is one line of output.
+type taskSpec struct {
+	Task string      `json:"task"`
+	Spec *specs.Spec `json:"spec"`
+}
+
+// Run makes the harness's sandbox of each task as a run would, prints its
+// specification and removes it again. Nothing is executed in it.
+func (cmd *specCmd) Run(ctx context.Context, a *app) error {
+	tester, pack, err := loadTester(a, cmd.Config)
+	if err != nil {
+		return err
+	}
+	producer, err := producerFor(tester)
+	if err != nil {
+		return err
+	}
+	return a.withTesterClient(ctx, tester, func(c *containerd.Client) error {
+		engine, err := c.NewRun(ctx)
+		if err != nil {
+			return err
+		}
+		cfg := run.Config{
+			Tester: tester, Pack: pack, Engine: engine, Images: resolver{c, containerd.PullPolicy(tester.Runtime.Pull)},
+			Limits: limits(tester), Select: selector(cmd.Task),
+		}
+		if len(cmd.Task) == 0 {
+			cfg.Limit = 1
+		}
+		return errors.Join(cmd.print(ctx, a, cfg, engine, producer), engine.Close(ctx))
+	})
+}
+
+func (a *app) withTesterClient(ctx context.Context, t *compiler.Tester, f func(*containerd.Client) error) error {
+	c, err := a.client(ctx, t)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(c), c.Close(ctx))
+}
+
+func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config, engine *containerd.Run, producer harness.Producer) error {
+	shown := 0
+	for request, err := range run.Requests(ctx, cfg) {
+		if err != nil {
+			return err
+		}
+		spec, err := specOf(ctx, engine, producer, request.Request)
+		if err != nil {
+			return fmt.Errorf("task %q: %w", request.ID, err)
+		}
+		if err := a.json(taskSpec{request.ID, spec}); err != nil {
+			return err
+		}
+		shown++
+	}
+	if shown == 0 {
+		return fmt.Errorf("%w: no task matches %q", errUsage, cmd.Task)
+	}
+	return nil
+}
+
+// specOf lets the harness work up to the point where it would execute its
+// command.
+func specOf(ctx context.Context, engine *containerd.Run, producer harness.Producer, r harness.Request) (*specs.Spec, error) {
+	dry := &dryEngine{Run: engine}
+	_, err := producer.Produce(ctx, dry, r)
+	if !errors.Is(err, errShown) {
+		return nil, fmt.Errorf("no sandbox was used: %w", err)
+	}
+	return dry.spec, nil
+}
+
+// errShown ends a harness that would now execute.
+var errShown = errors.New("specification shown")
+
+// dryEngine makes sandboxes that tell their specification instead of executing.
+type dryEngine struct {
+	*containerd.Run
+	spec *specs.Spec
+}
+
+func (e *dryEngine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
+	box, err := e.Run.Create(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return dryBox{box, e}, nil
+}
+
+type dryBox struct {
+	runtime.Sandbox
+	engine *dryEngine
+}
+
+func (b dryBox) Exec(_ context.Context, p runtime.Process) (runtime.Exit, error) {
+	spec, err := b.Sandbox.(*containerd.Box).Spec(p)
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	b.engine.spec = spec
+	return runtime.Exit{}, errShown
+}

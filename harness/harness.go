@@ -1,0 +1,79 @@
+// Package harness drives a candidate producer in one sandbox and takes the
+// candidate from it once it is dead.
+//
+// A producer is handed a [Request] and nothing else: it cannot reach evaluation
+// inputs or hidden values.
+package harness
+
+import (
+	"context"
+	"time"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/workspace"
+)
+
+// Engine is what a producer needs of the runtime.
+type Engine interface {
+	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
+	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
+	View(ctx context.Context, image runtime.Image) (runtime.View, error)
+}
+
+// A Producer makes one candidate for one task. An error means that nothing was
+// measured; whatever the agent itself did wrong is a Failure in the Result.
+type Producer interface {
+	Produce(ctx context.Context, e Engine, r Request) (Result, error)
+}
+
+// DefaultWorkdir is where the workspace is mounted when the task names none.
+const DefaultWorkdir = "/workspace"
+
+// A Request is one attempt, seen from the agent's side.
+type Request struct {
+	Task           compiler.AgentView
+	Kind           compiler.CandidateKind
+	Environment    compiler.Environment
+	Plan           workspace.Plan // what the agent may see, and where
+	Image          runtime.Image
+	Timeout        time.Duration
+	Limits         runtime.Limits
+	WorkspaceBytes int64
+	OutputBytes    int64    // of each stream kept in the record
+	Env            []string // NAME=value of harness.env
+	// Dest is an existing, empty host folder that receives the workspace as the
+	// agent left it, cleaned of what a candidate may not hold.
+	Dest string
+}
+
+// Workdir is where the workspace is mounted.
+func (r Request) Workdir() string {
+	if r.Environment.Workdir != "" {
+		return r.Environment.Workdir
+	}
+	return DefaultWorkdir
+}
+
+// A Candidate is what was produced. Which field counts is the task's kind.
+type Candidate struct {
+	Text      string // text and code
+	Patch     string
+	Workspace string // host folder
+	Digest    string // of the workspace's tree; see workspace.TreeReport
+	Dropped   []string
+}
+
+// A Failure is the agent's own fault: the attempt is measured, and failed.
+type Failure struct {
+	Reason  string // producer_timeout, producer_failed, candidate_missing, …
+	Phase   string // producer or extraction
+	Message string // never holds what the agent printed
+}
+
+// Result is one production.
+type Result struct {
+	Exit      runtime.Exit
+	Candidate Candidate
+	Failure   *Failure // nil if there is a candidate
+}

@@ -1,0 +1,111 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/workspace"
+)
+
+// plan is what preflight found out.
+type plan struct {
+	tasks  int
+	images map[string]runtime.Image // by the reference in the pack
+}
+
+// stream yields the selected tasks, and errors of rows.
+func (p plan) stream(cfg Config) iter.Seq2[*compiler.Task, error] {
+	return func(yield func(*compiler.Task, error) bool) {
+		n := 0
+		for task, err := range cfg.Pack.Tasks() {
+			if err == nil && cfg.Select != nil && !cfg.Select(task.ID()) {
+				continue
+			}
+			if err == nil && cfg.Limit > 0 && n == cfg.Limit {
+				return
+			}
+			n++
+			if !yield(task, err) {
+				return
+			}
+		}
+	}
+}
+
+// preflight reads every selected row, plans its files and resolves its image,
+// and returns all problems together as compiler.Problems. An unreachable daemon
+// is no problem of the files and ends it at once.
+func preflight(ctx context.Context, cfg Config) (plan, error) {
+	p := plan{images: map[string]runtime.Image{}}
+	var all compiler.Problems
+	for task, err := range p.stream(cfg) {
+		if err == nil {
+			p.tasks++
+			err = p.check(ctx, cfg, task)
+		}
+		var problems compiler.Problems
+		switch {
+		case err == nil:
+		case errors.As(err, &problems):
+			all = append(all, problems...)
+		default:
+			return p, err
+		}
+	}
+	if len(all) > 0 {
+		return p, all
+	}
+	return p, nil
+}
+
+func (p plan) check(ctx context.Context, cfg Config, task *compiler.Task) error {
+	problem := func(path, message string) compiler.Problem {
+		return compiler.Problem{File: cfg.Tester.Benchmark.Tasks, Line: task.Line(), Path: path, Message: message}
+	}
+	var all compiler.Problems
+	for _, plan := range []func(*compiler.Task, *compiler.Pack) (workspace.Plan, error){workspace.PlanAgent, workspace.PlanTestSandbox} {
+		if _, err := plan(task, cfg.Pack); err != nil {
+			var problems compiler.Problems
+			if !errors.As(err, &problems) {
+				problems = compiler.Problems{problem("$", err.Error())}
+			}
+			all = merge(all, problems)
+		}
+	}
+	ref := task.Environment().Image
+	if ref == "" {
+		all = append(all, problem("$.environment.image", "missing: the harness runs in the task's image"))
+	} else if _, known := p.images[ref]; !known {
+		img, err := cfg.Images.Resolve(ctx, ref)
+		if errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			all = append(all, problem("$.environment.image", err.Error()))
+		}
+		p.images[ref] = img // said once
+	}
+	if len(all) > 0 {
+		return all
+	}
+	return nil
+}
+
+// merge appends problems that are not there yet: both plans hold the public
+// files.
+func merge(all, more compiler.Problems) compiler.Problems {
+	seen := map[string]bool{}
+	for _, p := range all {
+		seen[fmt.Sprint(p)] = true
+	}
+	for _, p := range more {
+		if !seen[fmt.Sprint(p)] {
+			all = append(all, p)
+		}
+	}
+	return all
+}

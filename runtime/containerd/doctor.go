@@ -1,0 +1,226 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/netns"
+)
+
+// Severity of a finding. The zero severity is invalid.
+type Severity string
+
+// The severities.
+const (
+	OK    Severity = "ok"
+	Warn  Severity = "warn"  // a run works, with less
+	Error Severity = "error" // no run works
+)
+
+// A Finding is one line of an examination.
+type Finding struct {
+	Check    string   `json:"check"`
+	Severity Severity `json:"severity"`
+	Detail   string   `json:"detail"`
+	Cure     string   `json:"cure,omitempty"` // empty if nothing is wrong
+}
+
+// Diagnose examines the host for Options. It connects to a daemon, starting one
+// if need be, makes a network namespace and an overlay mount, and removes both.
+func Diagnose(ctx context.Context, opts Options) []Finding {
+	opts = withDefaults(opts)
+	findings := []Finding{programs()}
+	c, err := Open(ctx, opts)
+	if err != nil {
+		findings = append(findings, Finding{"daemon", Error, err.Error(), "install the packages containerd and runc, or name a running daemon with --address"})
+	} else {
+		findings = append(findings, c.describe(), c.imageStore(ctx))
+	}
+	hierarchies, err := cgroup.Mounted()
+	findings = append(findings, cgroups(hierarchies, err)...)
+	findings = append(findings, seccomp(), userNamespaces(), networkNamespace(), overlay(opts.State), loopVolumes(c), rootless())
+	findings = append(findings, room(opts.Root), room(opts.State))
+	if c != nil {
+		if err := c.Close(ctx); err != nil {
+			findings = append(findings, Finding{"daemon stops", Error, err.Error(), "look at containerd's log in the state folder"})
+		}
+	}
+	return findings
+}
+
+func programs() Finding {
+	f := Finding{Check: "oci runtime", Severity: OK}
+	path, err := exec.LookPath("runc")
+	if err != nil {
+		return Finding{f.Check, Error, "runc is not in PATH", "install the package runc"}
+	}
+	out, err := exec.Command(path, "--version").Output()
+	if err != nil {
+		return Finding{f.Check, Error, fmt.Sprintf("%s --version: %v", path, err), "install the package runc anew"}
+	}
+	f.Detail = strings.ReplaceAll(strings.TrimSpace(string(out)), "\n", ", ")
+	if !strings.Contains(f.Detail, "libseccomp") {
+		return Finding{f.Check, Error, f.Detail + ": built without seccomp", "install a runc that is built with seccomp"}
+	}
+	return f
+}
+
+func (c *Client) describe() Finding {
+	kind := "running before sbench"
+	if c.Private() {
+		kind = "private, started and stopped by sbench"
+	}
+	return Finding{"daemon", OK, fmt.Sprintf("containerd %s at %s (%s)", c.version, c.address, kind), ""}
+}
+
+func (c *Client) imageStore(ctx context.Context) Finding {
+	list, err := c.Images(ctx)
+	switch {
+	case err != nil:
+		return Finding{"image store", Error, err.Error(), "see the daemon's log"}
+	case len(list) == 0:
+		return Finding{"image store", Warn, "no images in namespace " + c.opts.Namespace, "make image, sbench image import, or sbench image pull"}
+	}
+	return Finding{"image store", OK, fmt.Sprintf("%d images in namespace %s", len(list), c.opts.Namespace), ""}
+}
+
+func cgroups(h cgroup.Hierarchies, err error) []Finding {
+	if err != nil || h.Mode() == cgroup.None {
+		return []Finding{{"cgroups", Error, fmt.Sprintf("none mounted (%v)", err), "mount the cgroup file system at /sys/fs/cgroup"}}
+	}
+	findings := []Finding{{"cgroups", OK, string(h.Mode()), ""}}
+	have := h.Controllers()
+	cures := []struct{ limit, cure string }{
+		{"memory", "enable the memory controller (cgroup_enable=memory)"},
+		{"swap", "boot with swapaccount=1, or turn swap off, or list swap in runtime.allow_degraded"},
+		{"pids", "enable the pids controller"},
+		{"cpu", "enable the cpu controller (CONFIG_CFS_BANDWIDTH)"},
+	}
+	for _, l := range cures {
+		if slices.Contains(have, l.limit) {
+			findings = append(findings, Finding{"limit " + l.limit, OK, "can be enforced", ""})
+		} else {
+			findings = append(findings, Finding{"limit " + l.limit, Error, "cannot be enforced", l.cure})
+		}
+	}
+	return findings
+}
+
+func seccomp() Finding {
+	actions, err := os.ReadFile("/proc/sys/kernel/seccomp/actions_avail")
+	if err != nil || !strings.Contains(string(actions), "errno") {
+		return Finding{"seccomp", Error, "the kernel has no seccomp filters", "use a kernel with CONFIG_SECCOMP_FILTER"}
+	}
+	return Finding{"seccomp", OK, "filters available", ""}
+}
+
+func userNamespaces() Finding {
+	limit := readWord("/proc/sys/user/max_user_namespaces")
+	switch {
+	case limit == "" || limit == "0":
+		return Finding{"user namespaces", Warn, "not available", "sysctl user.max_user_namespaces=15000; only rootless use needs them"}
+	case readWord("/proc/sys/kernel/unprivileged_userns_clone") == "0":
+		return Finding{"user namespaces", Warn, "for root only", "sysctl kernel.unprivileged_userns_clone=1; only rootless use needs it"}
+	case readWord("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+		return Finding{"user namespaces", Warn, "restricted by AppArmor", "give sbench an AppArmor profile with \"userns,\"; only rootless use needs it"}
+	}
+	return Finding{"user namespaces", OK, "up to " + limit, ""}
+}
+
+func readWord(name string) string {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func networkNamespace() Finding {
+	ns, err := netns.New()
+	if err != nil {
+		return Finding{"network namespace", Error, err.Error(), "run as root, or in a user namespace of your own"}
+	}
+	if err := ns.Close(); err != nil {
+		return Finding{"network namespace", Error, err.Error(), ""}
+	}
+	return Finding{"network namespace", OK, "can be made, with lo only", ""}
+}
+
+// overlay mounts one below the state folder, as a sandbox would.
+func overlay(state string) Finding {
+	fail := func(err error) Finding {
+		return Finding{"overlayfs", Error, err.Error(), "load the overlay module, and keep the state folder on a file system that overlay accepts"}
+	}
+	dir, err := os.MkdirTemp(state, "doctor-")
+	if err != nil {
+		return fail(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	lower, target := filepath.Join(dir, "lower"), filepath.Join(dir, "target")
+	if err := errors.Join(os.Mkdir(lower, 0o755), os.Mkdir(target, 0o755)); err != nil {
+		return fail(err)
+	}
+	if err := mountOverlay([]string{lower}, filepath.Join(dir, "layer"), target); err != nil {
+		return fail(err)
+	}
+	if err := unmount(target); err != nil {
+		return fail(err)
+	}
+	return Finding{"overlayfs", OK, "works below " + state, ""}
+}
+
+func loopVolumes(c *Client) Finding {
+	if c != nil && c.diskVolumes() {
+		return Finding{"limit disk", OK, "large volumes are ext4 images on loop devices", ""}
+	}
+	return Finding{"limit disk", Warn, "large volumes live in memory and count against the sandbox's limit", "run as root, with e2fsprogs installed and /dev/loop-control there"}
+}
+
+func rootless() Finding {
+	var missing []string
+	for _, p := range []string{"newuidmap", "newgidmap"} {
+		if _, err := exec.LookPath(p); err != nil {
+			missing = append(missing, p)
+		}
+	}
+	for _, f := range []string{"/etc/subuid", "/etc/subgid"} {
+		if readWord(f) == "" {
+			missing = append(missing, "entries in "+f)
+		}
+	}
+	if len(missing) > 0 {
+		return Finding{"rootless", Warn, "missing: " + strings.Join(missing, ", "), "install the package uidmap and give the user subordinate ids; root does not need them"}
+	}
+	return Finding{"rootless", OK, "newuidmap, newgidmap and subordinate ids are there", ""}
+}
+
+// room wants what a handful of images and sandboxes need.
+func room(dir string) Finding {
+	const wantBytes, wantInodes = 2 << 30, 100_000
+	var st unix.Statfs_t
+	for at := dir; ; at = filepath.Dir(at) { // the folder may not exist yet
+		err := unix.Statfs(at, &st)
+		if err == nil {
+			break
+		}
+		if at == "/" {
+			return Finding{"room in " + dir, Error, err.Error(), ""}
+		}
+	}
+	free := int64(st.Bavail) * st.Bsize
+	f := Finding{"room in " + dir, OK, fmt.Sprintf("%d MiB and %d inodes free", free>>20, st.Ffree), ""}
+	// Some file systems (btrfs) count no inodes and say zero of zero.
+	if free < wantBytes || st.Files > 0 && st.Ffree < wantInodes {
+		f.Severity, f.Cure = Warn, "free some, or choose another folder with --root or --state"
+	}
+	return f
+}

@@ -1,0 +1,151 @@
+package verifiers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/workspace"
+)
+
+const (
+	// evaluatorDir is where files of the evaluation root are mounted for
+	// checkers that name one.
+	evaluatorDir = "/opt/securebench/evaluator"
+	// trustedDir is the folder of a workspace that holds what sbench
+	// materializes. The verifier's sandbox gets it anew, whatever the candidate
+	// made of it.
+	trustedDir     = "securebench"
+	defaultTimeout = compiler.DefaultTimeout
+	stageInodes    = 65536
+)
+
+// terminalTask runs the task's checker on a throw-away copy of the workspace.
+// Exit code 0 passes.
+func terminalTask(ctx context.Context, e Engine, in Input) (Verdict, error) {
+	eval, ok := in.Task.TerminalTask()
+	if !ok {
+		return Verdict{}, fmt.Errorf("task %q is no terminal_task", in.Task.ID())
+	}
+	capabilities, denied := needed(eval.NeededCommands, in.Policy)
+	if denied != nil {
+		return *denied, nil
+	}
+	stage, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: in.WorkspaceBytes, Inodes: stageInodes})
+	if err != nil {
+		return Verdict{}, err
+	}
+	verdict, err := check(ctx, e, in, eval, capabilities, stage)
+	return verdict, errors.Join(err, stage.Close())
+}
+
+// needed maps commands to capabilities, if the operator allows them.
+func needed(commands []string, p Policy) ([]string, *Verdict) {
+	var capabilities []string
+	for _, c := range commands {
+		if !p.AllowDangerous || slices.Contains(p.Deny, c) {
+			v := failed("verifier_dangerous_command_denied", fmt.Sprintf("the task needs the command %q, which the tester file does not allow", c))
+			return nil, &v
+		}
+		if c == "chroot" { // the only one the row's schema admits
+			capabilities = append(capabilities, "CAP_SYS_CHROOT")
+		}
+	}
+	return capabilities, nil
+}
+
+func check(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, capabilities []string, stage runtime.Volume) (Verdict, error) {
+	if err := stageTrusted(ctx, in, stage.Path()); err != nil {
+		return Verdict{}, fmt.Errorf("stage the evaluation inputs: %w", err)
+	}
+	workdir := in.Task.Environment().Workdir
+	if workdir == "" {
+		workdir = harness.DefaultWorkdir
+	}
+	mounts := []runtime.Mount{
+		{Source: in.Candidate.Workspace, Dest: workdir, Copy: true},
+		{Source: filepath.Join(stage.Path(), trustedDir), Dest: path.Join(workdir, trustedDir)},
+	}
+	args, needsFiles := checkerArgs(eval.Checker)
+	if needsFiles {
+		mounts = append(mounts, runtime.Mount{Source: in.Pack.EvalRoot, Dest: evaluatorDir})
+	}
+	limits := in.Limits
+	limits.LayerBytes = in.WorkspaceBytes
+	env := in.Task.Environment()
+	box, err := e.Create(ctx, runtime.Config{
+		Name: "verifier", Image: in.Image, Mounts: mounts, Limits: limits, Capabilities: capabilities,
+		Workdir: workdir, User: env.User, Env: environ(env.Env),
+	})
+	if err != nil {
+		return Verdict{}, err
+	}
+	exit, err := box.Exec(ctx, runtime.Process{Args: args, Dir: eval.Checker.Workdir, Wall: timeout(eval.Checker, env), OutputBytes: in.OutputBytes})
+	if errors.Is(err, runtime.ErrNotStarted) {
+		return failed("verifier_not_started", "the checker could not be executed in the task's image and workspace"), box.Close(ctx)
+	}
+	if err := errors.Join(err, box.Close(ctx)); err != nil {
+		return Verdict{}, err
+	}
+	return judge(exit), nil
+}
+
+// stageTrusted materializes what the checker may see, from the pack and not
+// from the workspace.
+func stageTrusted(ctx context.Context, in Input, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	plan, err := workspace.PlanTestSandbox(in.Task, in.Pack)
+	if err != nil {
+		return err
+	}
+	if err := root.MkdirAll(trustedDir, 0o755); err != nil {
+		return err
+	}
+	return plan.Within(trustedDir).Write(ctx, root, workspace.WriteOptions{MaxBytes: in.WorkspaceBytes})
+}
+
+// checkerArgs is the command of each form of checker, and whether it needs the
+// files of the evaluation root.
+func checkerArgs(c compiler.Checker) (args []string, needsFiles bool) {
+	file := path.Join(evaluatorDir, c.Path)
+	switch c.Source {
+	case compiler.CheckerPytest:
+		// -I and -p: nothing in the workspace configures the interpreter or pytest.
+		return []string{"python3", "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", evaluatorDir, "--confcutdir", evaluatorDir, "-c", "/dev/null", file}, true
+	case compiler.CheckerScript:
+		return []string{file}, true
+	}
+	return c.Command.Args(), false
+}
+
+func judge(exit runtime.Exit) Verdict {
+	v := passed()
+	switch {
+	case exit.Success():
+	case exit.Reason == runtime.WallTime:
+		v = failed("verifier_timeout", "the checker was "+exit.String())
+	case exit.Reason == runtime.OutOfMemory:
+		v = failed("verifier_out_of_memory", "the checker "+exit.String())
+	case exit.Reason == runtime.PidsLimit:
+		v = failed("verifier_pids_limit", "the checker "+exit.String())
+	default:
+		v = failed("checker_failed", "the checker "+exit.String())
+	}
+	v.Stdout, v.Stderr = exit.Stdout, exit.Stderr
+	v.Metadata = map[string]any{
+		"exit_reason": exit.Reason.String(), "exit_code": exit.Code, "limits_reached": exit.Reached,
+		"wall_seconds": exit.Wall.Seconds(), "usage": exit.Usage,
+	}
+	return v
+}

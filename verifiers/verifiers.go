@@ -1,0 +1,84 @@
+// Package verifiers judges candidates, one file for each family.
+//
+// A verifier runs after the harness is dead, in sandboxes the harness never
+// touched. Its verdict comes from the exit status of a trusted process and never
+// from anything a candidate could write. Whatever a candidate can provoke is
+// Failed; an error means that nothing was judged.
+package verifiers
+
+import (
+	"context"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/runtime"
+)
+
+// Status of a verdict. The zero Status is invalid.
+type Status string
+
+// The statuses a verifier can reach.
+const (
+	Passed  Status = "passed"
+	Failed  Status = "failed"
+	Pending Status = "pending" // nothing can judge it yet
+)
+
+// A Verdict is what is known about a candidate after its verification.
+type Verdict struct {
+	Status  Status
+	Score   float64 // 0 to 1; 1 if and only if Status is Passed
+	Reason  string  // why it failed or is pending, a word; empty if passed
+	Message string  // the same for people; never holds what a process printed
+	// Stdout and Stderr are the checker's, for people.
+	Stdout, Stderr runtime.Output
+	Metadata       map[string]any
+}
+
+func passed() Verdict { return Verdict{Status: Passed, Score: 1} }
+
+func failed(reason, message string) Verdict {
+	return Verdict{Status: Failed, Reason: reason, Message: message}
+}
+
+// Engine is what a verifier needs of the runtime.
+type Engine interface {
+	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
+	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
+}
+
+// Policy is the operator's word on dangerous commands.
+type Policy struct {
+	// AllowDangerous lets a task have the commands it needs.
+	AllowDangerous bool
+	Deny           []string // beats AllowDangerous
+}
+
+// An Input is one verification.
+type Input struct {
+	Task      *compiler.Task
+	Pack      *compiler.Pack
+	Candidate harness.Candidate
+	Image     runtime.Image
+	Limits    runtime.Limits
+	Policy    Policy
+	// WorkspaceBytes bounds the throw-away copy, OutputBytes each stream kept.
+	WorkspaceBytes int64
+	OutputBytes    int64
+}
+
+// A Verifier judges one candidate.
+type Verifier func(ctx context.Context, e Engine, in Input) (Verdict, error)
+
+// For returns the verifier of a family. A family without one is Pending.
+func For(family compiler.Family) (v Verifier, needsSandbox bool) {
+	switch family {
+	case compiler.TerminalTask:
+		return terminalTask, true
+	}
+	return pending, false
+}
+
+func pending(_ context.Context, _ Engine, in Input) (Verdict, error) {
+	return Verdict{Status: Pending, Reason: "no_verifier", Message: "no verifier for the family " + string(in.Task.Family())}, nil
+}
