@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 	"github.com/distribution/reference"
+	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 
 	"github.com/securebench/sbench/runtime"
@@ -111,7 +112,8 @@ func (c *Client) prepare(ctx context.Context, img client.Image) (runtime.Image, 
 }
 
 // Import reads an OCI or docker archive and returns its images. as, if not
-// empty, names the image of an archive that holds exactly one.
+// empty, is a further name for the image of an archive that holds exactly one,
+// which alone is then returned.
 func (c *Client) Import(ctx context.Context, archive io.Reader, as string) ([]runtime.Image, error) {
 	opts := []client.ImportOpt{client.WithImportPlatform(platforms.Default())}
 	if as != "" {
@@ -119,25 +121,25 @@ func (c *Client) Import(ctx context.Context, archive io.Reader, as string) ([]ru
 		if err != nil {
 			return nil, err
 		}
-		// An archive's own name gives way to the one asked for.
-		opts = append(opts, client.WithIndexName(name), client.WithImageRefTranslator(func(string) string { return name }))
+		opts = append(opts, client.WithDigestRef(func(digest.Digest) string { return name }))
+		as = name
 	}
 	found, err := c.c.Import(c.ctx(ctx), archive, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("import: %w", native(err))
 	}
-	// An index name is also given to the archive's index as a whole.
-	found = slices.DeleteFunc(found, func(i images.Image) bool { return as != "" && i.Target.MediaType == "" })
 	if len(found) == 0 {
 		return nil, errors.New("import: the archive names no image: give it a name with --as")
 	}
-	var all []runtime.Image
-	seen := map[string]bool{}
-	for _, i := range found {
-		if seen[i.Name] {
-			continue
+	if as != "" {
+		found = slices.DeleteFunc(found, func(i images.Image) bool { return i.Name != as })
+		if len(found) > 1 {
+			err := fmt.Errorf("import: the archive holds %d images, and --as names one", len(found))
+			return nil, errors.Join(err, c.RemoveImage(ctx, as))
 		}
-		seen[i.Name] = true
+	}
+	var all []runtime.Image
+	for _, i := range found {
 		img, err := c.c.GetImage(c.ctx(ctx), i.Name)
 		if err != nil {
 			return all, fmt.Errorf("import: image %s: %w", i.Name, native(err))
