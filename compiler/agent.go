@@ -1,0 +1,141 @@
+package compiler
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/securebench/sbench/compiler/document"
+)
+
+// AgentView is what a harness is handed: the public lane and nothing else. It
+// shares no memory with the task it comes from and has no way back to it.
+type AgentView struct {
+	id          string
+	family      Family
+	input       []PublicValue
+	assets      []FileRef
+	environment Environment
+}
+
+// PublicValue is a field of a row's input.
+type PublicValue struct {
+	Name  string
+	Value json.RawMessage
+	Text  []byte // Value indented, with a line break at its end
+}
+
+// AgentView returns what a harness may know of the task.
+func (t *Task) AgentView() AgentView {
+	view := AgentView{id: t.id, family: t.family.Family, assets: t.Assets(), environment: t.environment.clone()}
+	for key, value := range t.input().Fields() {
+		view.input = append(view.input, PublicValue{
+			Name: key.Text(), Value: slices.Clone(value.Raw()), Text: append(value.AppendIndented(nil, ""), '\n'),
+		})
+	}
+	// Keys without a meaning are metadata, not part of the view.
+	view.environment.Unused = nil
+	return view
+}
+
+// ID returns the task's id.
+func (v AgentView) ID() string { return v.id }
+
+// Family returns the task's family.
+func (v AgentView) Family() Family { return v.family }
+
+// Input returns the public values in the order of the row.
+func (v AgentView) Input() []PublicValue { return slices.Clone(v.input) }
+
+// Assets returns the public files.
+func (v AgentView) Assets() []FileRef { return slices.Clone(v.assets) }
+
+// Environment returns the environment without the keys that have no meaning.
+func (v AgentView) Environment() Environment { return v.environment.clone() }
+
+// Payload returns the content of the task file, indented JSON with a line
+// break at its end. Its object holds every field of the row's input under its
+// own name and the list assets, as SecureBench 0.2 wrote them, and besides:
+//
+//	id           the task's id
+//	family       its family
+//	input        every field of the row's input once more
+//	environment  image, workdir, timeout_seconds, network, user, resources and
+//	             env, as far as they are set
+//
+// A field of input that has one of these names takes its place. The row's
+// metadata is not in it: authors keep there what helped them to write the task.
+func (v AgentView) Payload() ([]byte, error) {
+	input := make(map[string]json.RawMessage, len(v.input))
+	payload := map[string]any{"id": v.id, "family": v.family, "input": input, "environment": v.environment.public()}
+	if len(v.assets) > 0 {
+		payload["assets"] = assetList(v.assets)
+	}
+	for _, p := range v.input {
+		input[p.Name] = p.Value
+		payload[p.Name] = p.Value
+	}
+	return encodeIndented(payload)
+}
+
+// encodeIndented writes JSON as valueResource does.
+func encodeIndented(payload any) ([]byte, error) {
+	text, err := json.Marshal(payload)
+	if err != nil {
+		return nil, err
+	}
+	var doc document.Document
+	if problems := doc.ParseJSON(text, 1); len(problems) > 0 {
+		return nil, problems
+	}
+	return append(doc.Root().AppendIndented(nil, ""), '\n'), nil
+}
+
+type assetPayload struct {
+	Path     string `json:"path"`
+	Mount    string `json:"mount"`
+	ReadOnly bool   `json:"read_only"`
+}
+
+func assetList(refs []FileRef) []assetPayload {
+	list := make([]assetPayload, len(refs))
+	for i, ref := range refs {
+		list[i] = assetPayload{ref.Path, ref.Mount, ref.ReadOnly}
+	}
+	return list
+}
+
+// public returns the keys of an environment that are set, under the names they
+// have in a row.
+func (e Environment) public() map[string]any {
+	m := map[string]any{"workdir": e.Workdir}
+	if e.Image != "" {
+		m["image"] = e.Image
+	}
+	if e.Timeout > 0 {
+		m["timeout_seconds"] = float64(e.Timeout) / float64(time.Second)
+	}
+	if e.NetworkNone {
+		m["network"] = "none"
+	}
+	if e.User != "" {
+		m["user"] = e.User
+	}
+	if len(e.Env) > 0 {
+		m["env"] = e.Env
+	}
+	resources := map[string]any{}
+	if e.Resources.Memory > 0 {
+		resources["memory"] = e.Resources.Memory
+	}
+	if e.Resources.CPUs > 0 {
+		resources["cpus"] = e.Resources.CPUs
+	}
+	if e.Resources.Pids > 0 {
+		resources["pids"] = e.Resources.Pids
+	}
+	if len(resources) > 0 {
+		m["resources"] = resources
+	}
+	return m
+}

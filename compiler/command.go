@@ -1,0 +1,88 @@
+package compiler
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// commandSchema allows a shell line or an argument vector.
+func commandSchema(doc string) *schema.Schema {
+	return &schema.Schema{
+		Doc:    doc + " A string is run by sh -c, an array is executed as it is.",
+		String: &schema.String{NonBlank: true},
+		Array:  &schema.Array{Items: schema.Text("An argument."), Min: 1},
+		Check:  checkNoNUL,
+	}
+}
+
+// checkNoNUL refuses strings that execve(2) cannot take.
+func checkNoNUL(c *schema.Checker, v document.Value) {
+	for i, item := range oneOrMore(v) {
+		if !strings.Contains(item.Text(), "\x00") {
+			continue
+		}
+		if v.Kind() == document.Array {
+			c.Errorf(item, []any{i}, "", "argument holds a NUL byte")
+		} else {
+			c.Errorf(item, nil, "", "command holds a NUL byte")
+		}
+	}
+}
+
+func parseCommand(v document.Value) Command {
+	if v.Kind() == document.Array {
+		return Command{Argv: stringList(v)}
+	}
+	return Command{Shell: v.Text()}
+}
+
+// secondsSchema allows a number of seconds above zero; null means absent.
+func secondsSchema(doc string) *schema.Schema { return schema.Nullable(schema.Positive(doc)) }
+
+// seconds returns a number of seconds as a duration, and zero for anything
+// else. Durations too long for the type become its longest.
+func seconds(v document.Value) time.Duration {
+	n, ok := v.Float64()
+	if !ok {
+		return 0
+	}
+	if n >= math.MaxInt64/float64(time.Second) {
+		return math.MaxInt64
+	}
+	return max(time.Duration(n*float64(time.Second)), 1)
+}
+
+// dangerousCommands are what a verifier may be given by name, with the tester's
+// consent.
+func dangerousCommands() []string { return []string{"chroot"} }
+
+// dangerousSchema allows a list of the names of dangerous commands.
+func dangerousSchema(doc string) *schema.Schema {
+	return &schema.Schema{
+		Doc:  doc,
+		Null: true,
+		Array: &schema.Array{Items: &schema.Schema{
+			Doc:    "The only one known is \"chroot\".",
+			String: &schema.String{NonBlank: true, Pattern: `^\s*chroot\s*$`},
+			Check: func(c *schema.Checker, v document.Value) {
+				if name := strings.TrimSpace(v.Text()); name != "chroot" {
+					c.Errorf(v, nil, "the only one known is \"chroot\"", "unknown dangerous command %q", name)
+				}
+			},
+		}},
+	}
+}
+
+// dangerousList returns the names in a list of dangerous commands, each once.
+func dangerousList(v document.Value) []string {
+	for _, item := range v.Items() {
+		if item.Kind() == document.String {
+			return dangerousCommands() // there is but one to name
+		}
+	}
+	return nil
+}

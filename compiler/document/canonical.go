@@ -1,0 +1,164 @@
+package document
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+)
+
+// AppendCanonical appends the value's canonical form, which is the same for
+// two texts that say the same: UTF-8 JSON without white space, an object's
+// fields sorted by the bytes of their keys, strings with the shortest escapes
+// (\" \\ \b \f \n \r \t, other control characters as \u00xx in lower case,
+// nothing else escaped), integers as they are, and every other number as its
+// exact decimal value: digits without trailing zeros, "e", exponent. So 1.50
+// and 15E-1 are both 15e-1, while 1 and 1.0 (1e0) stay apart, as an integer
+// and a number.
+func (v Value) AppendCanonical(dst []byte) []byte {
+	switch v.Kind() {
+	case Bool:
+		return strconv.AppendBool(dst, v.IsTrue())
+	case Number:
+		return appendNumber(dst, v.Raw(), v.IsInteger())
+	case String:
+		return AppendQuoted(dst, v.bytes())
+	case Array:
+		return v.appendArray(dst)
+	case Object:
+		return v.appendObject(dst)
+	}
+	return append(dst, "null"...)
+}
+
+func (v Value) appendArray(dst []byte) []byte {
+	dst = append(dst, '[')
+	for i, item := range v.Items() {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = item.AppendCanonical(dst)
+	}
+	return append(dst, ']')
+}
+
+func (v Value) appendObject(dst []byte) []byte {
+	dst = append(dst, '{')
+	for i, f := range v.sorted() {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(AppendQuoted(dst, f.key), ':')
+		dst = f.value.AppendCanonical(dst)
+	}
+	return append(dst, '}')
+}
+
+type field struct {
+	key   []byte
+	value Value
+}
+
+func (v Value) sorted() []field {
+	fields := make([]field, 0, v.Len())
+	for key, value := range v.Fields() {
+		fields = append(fields, field{key.bytes(), value})
+	}
+	slices.SortStableFunc(fields, func(a, b field) int { return bytes.Compare(a.key, b.key) })
+	return fields
+}
+
+// AppendIndented appends the value as JSON for people: two spaces a level,
+// keys sorted, numbers as they were written.
+func (v Value) AppendIndented(dst []byte, indent string) []byte {
+	if v.Len() == 0 {
+		switch v.Kind() {
+		case Number:
+			return append(dst, v.Raw()...)
+		case Array:
+			return append(dst, "[]"...)
+		case Object:
+			return append(dst, "{}"...)
+		default:
+			return v.AppendCanonical(dst)
+		}
+	}
+	deeper := indent + "  "
+	if v.Kind() == Array {
+		for i, item := range v.Items() {
+			dst = append(append(append(dst, opening(i, '[')), '\n'), deeper...)
+			dst = item.AppendIndented(dst, deeper)
+		}
+		return append(append(append(dst, '\n'), indent...), ']')
+	}
+	for i, f := range v.sorted() {
+		dst = append(append(append(dst, opening(i, '{')), '\n'), deeper...)
+		dst = append(AppendQuoted(dst, f.key), ": "...)
+		dst = f.value.AppendIndented(dst, deeper)
+	}
+	return append(append(append(dst, '\n'), indent...), '}')
+}
+
+func opening(i int, bracket byte) byte {
+	if i > 0 {
+		return ','
+	}
+	return bracket
+}
+
+// AppendQuoted appends the string s in its canonical form.
+func AppendQuoted(dst, s []byte) []byte {
+	const digits = "0123456789abcdef"
+	dst = append(dst, '"')
+	for _, c := range s {
+		switch {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c >= 0x20:
+			dst = append(dst, c)
+		default:
+			if i := bytes.IndexByte([]byte("\b\f\n\r\t"), c); i >= 0 {
+				dst = append(dst, '\\', "bfnrt"[i])
+			} else {
+				dst = append(dst, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
+			}
+		}
+	}
+	return append(dst, '"')
+}
+
+// appendNumber appends a number that the parser accepted.
+func appendNumber(dst, raw []byte, integer bool) []byte {
+	negative := raw[0] == '-'
+	if negative {
+		raw = raw[1:]
+	}
+	if integer {
+		if negative && string(raw) != "0" {
+			dst = append(dst, '-')
+		}
+		return append(dst, raw...)
+	}
+	digits, exponent := split(raw)
+	digits = bytes.TrimLeft(digits, "0")
+	trimmed := bytes.TrimRight(digits, "0")
+	if len(trimmed) == 0 {
+		return append(dst, "0e0"...)
+	}
+	exponent += len(digits) - len(trimmed)
+	if negative {
+		dst = append(dst, '-')
+	}
+	dst = append(append(dst, trimmed...), 'e')
+	return strconv.AppendInt(dst, int64(exponent), 10)
+}
+
+// split returns a number's digits without its point, and the power of ten that
+// their integer is to be multiplied by. The parser bounds exponents.
+func split(raw []byte) (digits []byte, exponent int) {
+	if e := bytes.IndexAny(raw, "eE"); e >= 0 {
+		exponent, _ = strconv.Atoi(string(raw[e+1:]))
+		raw = raw[:e]
+	}
+	whole, fraction, _ := bytes.Cut(raw, []byte("."))
+	return slices.Concat(whole, fraction), exponent - len(fraction)
+}

@@ -1,0 +1,262 @@
+// Package document reads JSON and YAML strictly into one small model that
+// keeps what a good error message needs: the line of every value.
+//
+// A Document is a flat list of nodes over the text it was read from, so that a
+// benchmark row can be checked without an allocation for every value. Strict
+// means that what two programs could read in two ways is refused: duplicate
+// keys, NaN and Infinity, invalid UTF-8, lone surrogates, a second value.
+package document
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"strconv"
+)
+
+// Kind is the type of a value. The zero Kind is invalid.
+type Kind uint8
+
+// The kinds of values.
+const (
+	Null Kind = iota + 1
+	Bool
+	Number
+	String
+	Array
+	Object
+)
+
+// String returns the kind with its article, as error messages want it.
+func (k Kind) String() string {
+	switch k {
+	case Null:
+		return "null"
+	case Bool:
+		return "a boolean"
+	case Number:
+		return "a number"
+	case String:
+		return "a string"
+	case Array:
+		return "an array"
+	case Object:
+		return "an object"
+	}
+	return "nothing"
+}
+
+// Document is one parsed text. It may be used again for another text, which
+// makes every Value of the former text invalid. It is safe for concurrent
+// reading.
+type Document struct {
+	text       []byte
+	nodes      []node
+	duplicates []uint32 // the nodes of repeated keys
+}
+
+// node is one value or object key. Nodes stand in document order; the nodes
+// below one follow it directly.
+type node struct {
+	start, end uint32 // its text; a string's is without quotes
+	next       uint32 // the first node that is not below this one
+	size       uint32 // items of an array, fields of an object
+	line       int32
+	kind       Kind
+	flags      flag
+}
+
+type flag uint8
+
+const (
+	flagEscaped  flag = 1 << iota // a string with escapes
+	flagTrue                      // the boolean true
+	flagFraction                  // a number with a fraction or an exponent
+)
+
+// Root returns the document's value, or the zero Value if nothing was parsed.
+func (d *Document) Root() Value {
+	if len(d.nodes) == 0 {
+		return Value{}
+	}
+	return Value{d, 0}
+}
+
+// Clone returns a copy that shares no memory with d.
+func (d *Document) Clone() *Document {
+	c := &Document{text: bytes.Clone(d.text), nodes: make([]node, len(d.nodes))}
+	copy(c.nodes, d.nodes)
+	return c
+}
+
+// Value is one value of a document. The zero Value has no kind.
+type Value struct {
+	d  *Document
+	at uint32
+}
+
+func (v Value) node() *node { return &v.d.nodes[v.at] }
+
+// Kind returns the value's kind; zero for the zero Value.
+func (v Value) Kind() Kind {
+	if v.d == nil {
+		return 0
+	}
+	return v.node().kind
+}
+
+// Line returns the 1-based line the value begins on; 0 for the zero Value.
+func (v Value) Line() int {
+	if v.d == nil {
+		return 0
+	}
+	return int(v.node().line)
+}
+
+// Raw returns the value's JSON text, which the caller must not change.
+func (v Value) Raw() []byte {
+	n := v.node()
+	if n.kind == String {
+		return v.d.text[n.start-1 : n.end+1]
+	}
+	return v.d.text[n.start:n.end]
+}
+
+// Text returns a string's content, and "" for any other kind.
+func (v Value) Text() string {
+	if v.Kind() != String {
+		return ""
+	}
+	n := v.node()
+	raw := v.d.text[n.start:n.end]
+	if n.flags&flagEscaped == 0 {
+		return string(raw)
+	}
+	return string(appendUnescaped(make([]byte, 0, len(raw)), raw))
+}
+
+// bytes returns a string's content, possibly as part of the document's text.
+func (v Value) bytes() []byte {
+	n := v.node()
+	raw := v.d.text[n.start:n.end]
+	if n.flags&flagEscaped == 0 {
+		return raw
+	}
+	return appendUnescaped(nil, raw)
+}
+
+// Is reports whether the value is the string s.
+func (v Value) Is(s string) bool {
+	if v.Kind() != String {
+		return false
+	}
+	n := v.node()
+	if n.flags&flagEscaped == 0 {
+		return string(v.d.text[n.start:n.end]) == s
+	}
+	return v.Text() == s
+}
+
+// IsTrue reports whether the value is the boolean true.
+func (v Value) IsTrue() bool { return v.Kind() == Bool && v.node().flags&flagTrue != 0 }
+
+// IsInteger reports whether the value is a number without fraction and
+// exponent: 1 is an integer, 1.0 is none.
+func (v Value) IsInteger() bool { return v.Kind() == Number && v.node().flags&flagFraction == 0 }
+
+// Int64 returns an integer, if the value is one that an int64 holds.
+func (v Value) Int64() (int64, bool) {
+	if !v.IsInteger() {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(string(v.Raw()), 10, 64)
+	return n, err == nil
+}
+
+// Float64 returns the float64 nearest to a number, if the value is one.
+func (v Value) Float64() (float64, bool) {
+	if v.Kind() != Number {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(string(v.Raw()), 64)
+	return f, err == nil
+}
+
+// Len returns the number of an array's items or of an object's fields.
+func (v Value) Len() int {
+	if k := v.Kind(); k != Array && k != Object {
+		return 0
+	}
+	return int(v.node().size)
+}
+
+// Items yields the items of an array with their indexes, and nothing for any
+// other kind.
+func (v Value) Items() iter.Seq2[int, Value] {
+	return func(yield func(int, Value) bool) {
+		if v.Kind() != Array {
+			return
+		}
+		at := v.at + 1
+		for i := range int(v.node().size) {
+			if !yield(i, Value{v.d, at}) {
+				return
+			}
+			at = v.d.nodes[at].next
+		}
+	}
+}
+
+// Fields yields the keys (strings) and values of an object in the order of the
+// text, and nothing for any other kind.
+func (v Value) Fields() iter.Seq2[Value, Value] {
+	return func(yield func(Value, Value) bool) {
+		if v.Kind() != Object {
+			return
+		}
+		at := v.at + 1
+		for range v.node().size {
+			if !yield(Value{v.d, at}, Value{v.d, at + 1}) {
+				return
+			}
+			at = v.d.nodes[at+1].next
+		}
+	}
+}
+
+// Get returns the value of an object's field, and the zero Value where there
+// is none.
+func (v Value) Get(name string) Value {
+	for key, value := range v.Fields() {
+		if key.Is(name) {
+			return value
+		}
+	}
+	return Value{}
+}
+
+// Any returns the value in the types of encoding/json, with numbers as
+// json.Number.
+func (v Value) Any() any {
+	switch v.Kind() {
+	case Bool:
+		return v.IsTrue()
+	case Number:
+		return json.Number(v.Raw())
+	case String:
+		return v.Text()
+	case Array:
+		items := make([]any, 0, v.Len())
+		for _, item := range v.Items() {
+			items = append(items, item.Any())
+		}
+		return items
+	case Object:
+		fields := make(map[string]any, v.Len())
+		for key, value := range v.Fields() {
+			fields[key.Text()] = value.Any()
+		}
+		return fields
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+package document
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	// sigs.k8s.io/yaml turns YAML into JSON before anyone sees it and loses the
+	// lines; the nodes of the parser below it keep them.
+	"go.yaml.in/yaml/v3"
+)
+
+// Bounds on what a YAML text may expand to through its aliases.
+const (
+	maxYAMLText  = 16 << 20
+	maxYAMLNodes = 200_000
+	maxYAMLDepth = 100
+
+	maxYAMLProblems = 100
+)
+
+// ParseYAML reads one YAML document as SecureBench 0.2 did, with the scalars of
+// YAML 1.1 (yes is a boolean, 0o17 a string), into values that JSON can say.
+// Aliases and merge keys are expanded. The problems have no file.
+func (d *Document) ParseYAML(text []byte) Problems {
+	d.text, d.nodes, d.duplicates = nil, d.nodes[:0], d.duplicates[:0]
+	root, problem := decodeYAML(text)
+	if problem != nil {
+		return Problems{*problem}
+	}
+	b := yamlBuilder{d: d}
+	if root == nil {
+		b.null(1)
+	} else {
+		b.value(root, 1)
+	}
+	if len(b.problems) > 0 {
+		d.nodes = d.nodes[:0]
+	}
+	return b.problems
+}
+
+func decodeYAML(text []byte) (*yaml.Node, *Problem) {
+	if len(text) > maxYAMLText {
+		return nil, &Problem{Message: fmt.Sprintf("file has more than %d bytes", maxYAMLText)}
+	}
+	if line := invalidUTF8(text); line > 0 {
+		return nil, &Problem{Line: line, Message: "invalid UTF-8"}
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var root yaml.Node
+	err := decoder.Decode(&root)
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, yamlError(err)
+	}
+	var second yaml.Node
+	if err := decoder.Decode(&second); err == nil {
+		return nil, &Problem{Line: second.Line, Message: "second document", Hint: "a file holds one"}
+	} else if !errors.Is(err, io.EOF) {
+		return nil, yamlError(err)
+	}
+	return &root, nil
+}
+
+// invalidUTF8 returns the line of the first byte that is none.
+func invalidUTF8(text []byte) int {
+	if utf8.Valid(text) {
+		return 0
+	}
+	line := 1
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRune(text[i:])
+		if r == utf8.RuneError && size == 1 {
+			break
+		}
+		if r == '\n' {
+			line++
+		}
+		i += size
+	}
+	return line
+}
+
+// yamlError turns "yaml: line 3: message" into a problem.
+func yamlError(err error) *Problem {
+	message := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := 0
+	if rest, ok := strings.CutPrefix(message, "line "); ok {
+		number, after, ok := strings.Cut(rest, ": ")
+		if n, err := strconv.Atoi(number); ok && err == nil {
+			line, message = n, after
+		}
+	}
+	return &Problem{Line: line, Message: "invalid YAML: " + message}
+}
+
+// yamlBuilder writes the JSON of YAML nodes into a document's text and the
+// nodes for it.
+type yamlBuilder struct {
+	d        *Document
+	path     Path
+	problems Problems
+	steps    int // nodes looked at, through aliases as often as they are met
+	stopped  bool
+}
+
+// step counts work and reports whether there may be more of it.
+func (b *yamlBuilder) step(line, depth int) bool {
+	if b.stopped {
+		return false
+	}
+	b.steps++
+	if depth <= maxYAMLDepth && b.steps <= maxYAMLNodes && len(b.d.text) <= maxYAMLText && len(b.problems) < maxYAMLProblems {
+		return true
+	}
+	b.stopped = true
+	if len(b.problems) < maxYAMLProblems {
+		b.fail(line, "aliases may expand to very much", "document is too deep or too big")
+	}
+	return false
+}
+
+func (b *yamlBuilder) fail(line int, hint, format string, args ...any) {
+	b.problems = append(b.problems, Problem{Line: line, Path: b.path.String(), Message: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+func (b *yamlBuilder) open(kind Kind, line int, text string) uint32 {
+	at := uint32(len(b.d.nodes))
+	b.d.nodes = append(b.d.nodes, node{start: uint32(len(b.d.text)), kind: kind, line: int32(line)})
+	b.d.text = append(b.d.text, text...)
+	return at
+}
+
+func (b *yamlBuilder) close(at uint32, text string) {
+	b.d.text = append(b.d.text, text...)
+	n := &b.d.nodes[at]
+	n.end, n.next = uint32(len(b.d.text)), uint32(len(b.d.nodes))
+}
+
+func (b *yamlBuilder) leaf(kind Kind, line int, text string, flags flag) {
+	at := b.open(kind, line, text)
+	b.d.nodes[at].flags = flags
+	b.close(at, "")
+}
+
+func (b *yamlBuilder) null(line int) { b.leaf(Null, line, "null", 0) }
+
+func (b *yamlBuilder) text(s string, line int) {
+	quoted := AppendQuoted(nil, []byte(s))
+	at := b.open(String, line, string(quoted))
+	n := &b.d.nodes[at]
+	n.start, n.end, n.next = n.start+1, uint32(len(b.d.text)-1), at+1
+	if len(quoted) != len(s)+2 {
+		n.flags = flagEscaped
+	}
+}
+
+func (b *yamlBuilder) value(n *yaml.Node, depth int) {
+	if !b.step(n.Line, depth) {
+		return
+	}
+	switch n.Kind {
+	case yaml.DocumentNode:
+		b.value(n.Content[0], depth)
+	case yaml.AliasNode:
+		b.value(n.Alias, depth+1)
+	case yaml.SequenceNode:
+		b.sequence(n, depth)
+	case yaml.MappingNode:
+		b.mapping(n, depth)
+	case yaml.ScalarNode:
+		b.scalar(n)
+	default:
+		b.null(max(n.Line, 1))
+	}
+}
+
+func (b *yamlBuilder) sequence(n *yaml.Node, depth int) {
+	b.checkTag(n, "!!seq")
+	at := b.open(Array, n.Line, "[")
+	for i, item := range n.Content {
+		if i > 0 {
+			b.d.text = append(b.d.text, ',')
+		}
+		b.path.PushIndex(i)
+		b.value(item, depth+1)
+		b.path.Pop()
+	}
+	b.d.nodes[at].size = uint32(len(n.Content))
+	b.close(at, "]")
+}
+
+// checkTag refuses an explicit tag other than the node's own.
+func (b *yamlBuilder) checkTag(n *yaml.Node, own string) {
+	if n.Style&yaml.TaggedStyle != 0 && n.ShortTag() != own {
+		b.fail(n.Line, "", "unsupported tag %q", n.Tag)
+	}
+}
+
+func (b *yamlBuilder) mapping(n *yaml.Node, depth int) {
+	b.checkTag(n, "!!map")
+	at := b.open(Object, n.Line, "{")
+	pairs := b.pairs(n, depth)
+	for i, p := range pairs {
+		if i > 0 {
+			b.d.text = append(b.d.text, ',')
+		}
+		b.text(p.key, p.line)
+		b.d.text = append(b.d.text, ':')
+		b.path.PushKey(p.key)
+		b.value(p.value, depth+1)
+		b.path.Pop()
+	}
+	b.d.nodes[at].size = uint32(len(pairs))
+	b.close(at, "}")
+}
+
+type yamlPair struct {
+	key   string
+	line  int
+	value *yaml.Node
+}
+
+// pairs returns a mapping's fields: its own, then those of its merge keys that
+// it does not have itself.
+func (b *yamlBuilder) pairs(n *yaml.Node, depth int) []yamlPair {
+	var own, merged []yamlPair
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content) && b.step(n.Line, depth); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind == yaml.AliasNode && key.Alias != nil {
+			key = key.Alias
+		}
+		if isMergeKey(key) {
+			merged = append(merged, b.merge(value, depth+1)...)
+			continue
+		}
+		name, ok := b.key(key)
+		if !ok {
+			continue
+		}
+		if seen[name] {
+			b.path.PushKey(name)
+			b.fail(n.Content[i].Line, "readers disagree on which one counts", "duplicate key %q", name)
+			b.path.Pop()
+			continue
+		}
+		seen[name] = true
+		own = append(own, yamlPair{name, n.Content[i].Line, value})
+	}
+	for _, p := range merged {
+		if !seen[p.key] {
+			seen[p.key] = true
+			own = append(own, p)
+		}
+	}
+	return own
+}
+
+func isMergeKey(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.Value == "<<" && isPlain(n)
+}
+
+// merge returns the fields that the value of a merge key brings: those of a
+// mapping, or of a list of mappings of which the first counts most.
+func (b *yamlBuilder) merge(n *yaml.Node, depth int) []yamlPair {
+	if !b.step(n.Line, depth) {
+		return nil
+	}
+	switch n.Kind {
+	case yaml.AliasNode:
+		return b.merge(n.Alias, depth+1)
+	case yaml.MappingNode:
+		return b.pairs(n, depth)
+	case yaml.SequenceNode:
+		var all []yamlPair
+		for _, item := range n.Content {
+			all = append(all, b.merge(item, depth+1)...)
+		}
+		return all
+	default:
+		b.fail(n.Line, "<<: needs a mapping or a list of mappings", "merge key without a mapping")
+		return nil
+	}
+}
+
+// key returns the text of a mapping's key.
+func (b *yamlBuilder) key(n *yaml.Node) (string, bool) {
+	if n.Kind != yaml.ScalarNode {
+		b.fail(n.Line, "", "key is no string")
+		return "", false
+	}
+	if kind, _, _ := resolve(n); kind != String {
+		b.fail(n.Line, "put it in quotes", "key %q is no string in YAML 1.1 but %s", n.Value, kind)
+		return "", false
+	}
+	return n.Value, true
+}

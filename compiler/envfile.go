@@ -1,0 +1,68 @@
+package compiler
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// LoadEnvFile reads a file of lines NAME=VALUE, which may begin with "export "
+// and have quotes around the value. Blank lines and lines that begin with "#"
+// are skipped, and the last of several lines for a name counts. The error for
+// a file that does not exist matches fs.ErrNotExist; any other holds Problems,
+// none of which quotes a value.
+func LoadEnvFile(path string) (map[string]string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, Problems{{File: path, Message: plainError(err)}}
+	}
+	values := map[string]string{}
+	var problems Problems
+	line := 0
+	for raw := range strings.Lines(strings.TrimPrefix(string(text), "\ufeff")) {
+		line++
+		entry := strings.TrimSpace(raw)
+		if entry == "" || entry[0] == '#' {
+			continue
+		}
+		name, value, problem := parseEnvLine(entry)
+		if problem != nil {
+			problem.File, problem.Line = path, line
+			problems = append(problems, *problem)
+			continue
+		}
+		values[name] = value
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return values, nil
+}
+
+func parseEnvLine(entry string) (name, value string, problem *Problem) {
+	if rest, ok := strings.CutPrefix(entry, "export "); ok {
+		entry = strings.TrimSpace(rest)
+	}
+	name, value, ok := strings.Cut(entry, "=")
+	name = strings.TrimSpace(name)
+	switch {
+	case !ok:
+		return "", "", &Problem{Message: "expected NAME=VALUE", Hint: "a line without an equals sign"}
+	case name == "":
+		return "", "", &Problem{Message: "name of an environment variable is empty"}
+	case strings.ContainsAny(name, " \t\x00"):
+		// What stands there may be a line of a secret, so it is not quoted.
+		return "", "", &Problem{Message: "what is left of the equals sign is no name of an environment variable"}
+	case strings.Contains(value, "\x00"):
+		return "", "", &Problem{Message: fmt.Sprintf("value of %q holds a NUL byte", name)}
+	}
+	value = strings.TrimSpace(value)
+	if n := len(value); n >= 2 && value[0] == value[n-1] && (value[0] == '"' || value[0] == '\'') {
+		value = value[1 : n-1]
+	}
+	return name, value, nil
+}

@@ -1,0 +1,210 @@
+package compiler
+
+import (
+	"maps"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// DefaultWorkdir is where the workspace is mounted if the author says nothing.
+const DefaultWorkdir = "/workspace"
+
+// Environment is what a task's sandboxes are made of. All of it is public.
+type Environment struct {
+	Image   string // empty if the author gave none
+	Workdir string // absolute; DefaultWorkdir if the author gave none
+	// Timeout is the task's budget; zero if the author gave none.
+	Timeout time.Duration
+	// MaterializeWorkdirFromImage copies the image's workdir into the workspace
+	// before the harness runs. It is for terminal_task only.
+	MaterializeWorkdirFromImage bool
+	Resources                   Resources
+	Env                         map[string]string
+	// NetworkNone forbids egress whatever the tester allows.
+	NetworkNone bool
+	User        string // as in the OCI image configuration; empty if not given
+	// Unused are the keys that have no meaning, sorted.
+	Unused []string
+}
+
+// Resources bound a sandbox. Zero leaves a bound to the tester.
+type Resources struct {
+	Memory int64   // bytes
+	CPUs   float64 // cores
+	Pids   int64
+}
+
+func environmentSchema() *schema.Schema {
+	return &schema.Schema{
+		Doc:  "What the task's sandboxes are made of. A row's keys replace those of the manifest's defaults; null takes one back.",
+		Null: true,
+		Object: &schema.Object{Unknown: schema.Accept, OthersDoc: "Kept as metadata; sbench gives it no meaning.", Fields: []schema.Field{
+			optional("image", schema.Nullable(schema.Text("The image of the harness's and the verifier's sandbox."))),
+			optional("workdir", workdirSchema()),
+			optional("timeout_seconds", secondsSchema("The time the harness has.")),
+			optional("materialize_workdir_from_image", schema.Nullable(schema.Boolean(
+				"terminal_task only: copy the image's workdir into the workspace before the harness runs.", false))),
+			optional("resources", resourcesSchema()),
+			optional("env", envSchema()),
+			optional("network", schema.Nullable(schema.Enum("\"none\" forbids egress whatever the tester allows.", "none"))),
+			optional("user", schema.Nullable(schema.Text("The user in the sandbox: name, uid or uid:gid."))),
+		}},
+	}
+}
+
+func workdirSchema() *schema.Schema {
+	return &schema.Schema{
+		Doc:    "The working directory in the sandbox, an absolute path; also where the workspace is mounted.",
+		Null:   true,
+		String: &schema.String{NonEmpty: true, Pattern: `^/[^\\]*$`},
+		Check: func(c *schema.Checker, v document.Value) {
+			if !isWorkdir(v.Text()) {
+				c.Errorf(v, nil, `such as "/workspace"`, "workdir %q is no absolute path without %q and backslash", v.Text(), "..")
+			}
+		},
+	}
+}
+
+func isWorkdir(p string) bool {
+	return path.IsAbs(p) && !strings.ContainsFunc(p, isOdd) && !strings.Contains(p, `\`) &&
+		!slices.Contains(strings.Split(p, "/"), "..") && path.Clean(p) != "/" && len(p) <= maxPath
+}
+
+func resourcesSchema() *schema.Schema {
+	s := schema.Closed("Bounds on a sandbox.",
+		optional("memory", bytesSchema("Memory in bytes, or as \"512m\" or \"2GiB\".")),
+		optional("cpus", secondsSchema("Processor cores; a fraction is allowed.")),
+		optional("pids", schema.Nullable(schema.PositiveInteger("The number of processes and threads."))),
+	)
+	s.Null = true
+	return s
+}
+
+// bytesSchema allows a number of bytes, or a string with a unit.
+func bytesSchema(doc string) *schema.Schema {
+	return &schema.Schema{
+		Doc:    doc,
+		Null:   true,
+		Number: &schema.Number{Integer: true, Min: schema.At(1)},
+		String: &schema.String{NonBlank: true, Pattern: `^\s*[0-9.]+\s*[A-Za-z]*\s*$`},
+		Check: func(c *schema.Checker, v document.Value) {
+			if v.Kind() == document.String && parseBytes(v) == 0 {
+				c.Errorf(v, nil, `such as "512m" or "2GiB"`, "%q is no number of bytes", v.Text())
+			}
+		},
+	}
+}
+
+// parseBytes reads a number of bytes. Units are powers of 1024, as Docker and
+// SecureBench 0.2 have them: k, m, g, t, with "i" and "b" after them or not. It
+// returns 0 for what is none.
+func parseBytes(v document.Value) int64 {
+	if n, ok := v.Int64(); ok {
+		return max(n, 0)
+	}
+	text := strings.ToLower(strings.TrimSpace(v.Text()))
+	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyz ")
+	unit := strings.TrimSpace(text[len(digits):])
+	shift, ok := map[string]int{
+		"": 0, "b": 0, "k": 10, "kb": 10, "kib": 10, "m": 20, "mb": 20, "mib": 20,
+		"g": 30, "gb": 30, "gib": 30, "t": 40, "tb": 40, "tib": 40,
+	}[unit]
+	n, err := strconv.ParseFloat(digits, 64)
+	n = math.Ldexp(n, shift)
+	if !ok || err != nil || !(n >= 1) || n >= 1<<62 || strings.ContainsAny(digits, "+-e_xp") {
+		return 0
+	}
+	return int64(n)
+}
+
+func envSchema() *schema.Schema {
+	return &schema.Schema{
+		Doc:  "Environment variables of the sandbox. They are public.",
+		Null: true,
+		Object: &schema.Object{
+			Unknown:   schema.Accept,
+			Others:    &schema.Schema{String: &schema.String{}, Check: checkNoNUL},
+			OthersDoc: "A variable.",
+		},
+		Check: func(c *schema.Checker, v document.Value) {
+			for key := range v.Fields() {
+				if name := key.Text(); !isEnvName(name) {
+					c.Errorf(key, []any{name}, "", "%q is no name of an environment variable", name)
+				}
+			}
+		},
+	}
+}
+
+func isEnvName(name string) bool { return name != "" && !strings.ContainsAny(name, "=\x00") }
+
+// withRow returns the environment with the keys of v, an object that
+// environmentSchema allows, in place of its own.
+func (e Environment) withRow(v document.Value) Environment {
+	if v.Len() == 0 {
+		return e
+	}
+	e.Unused = slices.Clone(e.Unused)
+	for key, value := range v.Fields() {
+		if !e.set(key.Text(), value) && !slices.Contains(e.Unused, key.Text()) {
+			e.Unused = append(e.Unused, key.Text())
+		}
+	}
+	slices.Sort(e.Unused)
+	return e
+}
+
+// set sets the key and reports whether it has a meaning. Null sets its zero
+// value.
+func (e *Environment) set(key string, v document.Value) bool {
+	switch key {
+	case "image":
+		e.Image = strings.TrimSpace(v.Text())
+	case "workdir":
+		e.Workdir = DefaultWorkdir
+		if v.Kind() == document.String {
+			e.Workdir = path.Clean(v.Text())
+		}
+	case "timeout_seconds":
+		e.Timeout = seconds(v)
+	case "materialize_workdir_from_image":
+		e.MaterializeWorkdirFromImage = v.IsTrue()
+	case "resources":
+		e.Resources.Memory = parseBytes(v.Get("memory"))
+		e.Resources.CPUs, _ = v.Get("cpus").Float64()
+		e.Resources.Pids, _ = v.Get("pids").Int64()
+	case "env":
+		e.Env = stringMap(v)
+	case "network":
+		e.NetworkNone = v.Is("none")
+	case "user":
+		e.User = strings.TrimSpace(v.Text())
+	default:
+		return false
+	}
+	return true
+}
+
+func stringMap(v document.Value) map[string]string {
+	if v.Len() == 0 {
+		return nil
+	}
+	m := make(map[string]string, v.Len())
+	for key, value := range v.Fields() {
+		m[key.Text()] = value.Text()
+	}
+	return m
+}
+
+// clone returns a copy that shares no memory with e.
+func (e Environment) clone() Environment {
+	e.Env, e.Unused = maps.Clone(e.Env), slices.Clone(e.Unused)
+	return e
+}

@@ -1,0 +1,103 @@
+package compiler
+
+import (
+	"strings"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// CodeCompletion asks for source code that tests then use.
+const CodeCompletion Family = "code_completion"
+
+func codeCompletion() *family {
+	return &family{
+		Contract: Contract{Family: CodeCompletion, Active: true, CandidateKind: CandidateCode, Verifier: VerifierSandbox},
+		doc:      "Write code. Tests that the agent never sees use the names it defines.",
+		input: &schema.Object{Fields: []schema.Field{
+			required("prompt", schema.Text("What the code has to do.")),
+			optional("language", schema.Text("The language, python unless given. Only python has a verifier.")),
+			optional("starter_code", schema.AnyText("Code to begin with.")),
+		}},
+		eval: &schema.Object{Fields: []schema.Field{
+			required("tests", &schema.Schema{
+				Doc: "The tests: {\"source\": \"inline\", \"code\": \"…\"}. The code finds the candidate's top-level names as globals.",
+				Object: &schema.Object{Unknown: schema.Accept, Fields: []schema.Field{
+					optional("source", &schema.Schema{Doc: "Where the tests are: \"inline\".", Any: true}),
+					optional("code", &schema.Schema{Doc: "The code of the tests. It fails by an exception.", Any: true}),
+				}, OthersDoc: "Fields of tests of other sources."},
+				Check: checkCodeTests,
+			}),
+			optional("reference_solution", schema.AnyText("A right solution, whole.")),
+			optional("canonical_solution", schema.AnyText("A right solution, possibly a body that continues the prompt.")),
+		}},
+		lanes: map[string]Lane{"tests": EvaluationInputs, "reference_solution": HiddenLane, "canonical_solution": HiddenLane},
+		check: checkCodeCompletion,
+	}
+}
+
+func checkCodeTests(c *schema.Checker, v document.Value) {
+	source := v.Get("source")
+	if !source.Is("inline") {
+		at := source
+		if at.Kind() == 0 {
+			at = v
+		}
+		c.Warnf(at, []any{"source"}, `give {"source": "inline", "code": "…"}`, "tests that are not inline have no verifier")
+		return
+	}
+	c.CheckObject(&schema.Object{Fields: []schema.Field{
+		required("source", schema.Enum("", "inline")), required("code", schema.Text("the tests' code")),
+	}}, v)
+}
+
+func checkCodeCompletion(c *schema.Checker, input, _ document.Value) {
+	language := input.Get("language")
+	if language.Kind() == document.String && !isPython(language.Text()) {
+		c.Warnf(language, []any{"input", "language"}, "", "only python has a verifier, not %q", language.Text())
+	}
+}
+
+func isPython(language string) bool {
+	switch strings.ToLower(strings.TrimSpace(language)) {
+	case "", "python", "python3", "py":
+		return true
+	}
+	return false
+}
+
+// CodeCompletionEval is what verifying a code_completion task takes. It prints
+// as "<redacted>".
+type CodeCompletionEval struct {
+	redacted
+	Prompt      string
+	Language    string // "python" unless the author gave another
+	StarterCode string
+	// Inline reports whether Tests holds code; otherwise nothing can verify the
+	// task.
+	Inline            bool
+	Tests             string
+	ReferenceSolution Hidden[string]
+	CanonicalSolution Hidden[string]
+}
+
+// CodeCompletion returns the task's data, if that is its family.
+func (t *Task) CodeCompletion() (CodeCompletionEval, bool) {
+	if t.family.Family != CodeCompletion {
+		return CodeCompletionEval{}, false
+	}
+	tests := t.eval().Get("tests")
+	eval := CodeCompletionEval{
+		Prompt:            t.input().Get("prompt").Text(),
+		Language:          t.input().Get("language").Text(),
+		StarterCode:       t.input().Get("starter_code").Text(),
+		Inline:            tests.Get("source").Is("inline"),
+		Tests:             tests.Get("code").Text(),
+		ReferenceSolution: Hide(t.eval().Get("reference_solution").Text()),
+		CanonicalSolution: Hide(t.eval().Get("canonical_solution").Text()),
+	}
+	if isPython(eval.Language) {
+		eval.Language = "python"
+	}
+	return eval, true
+}

@@ -1,0 +1,132 @@
+package compiler
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// FreeResponse asks for a text that a rubric judges.
+const FreeResponse Family = "free_response"
+
+// ContainsAny is the only rubric type that has a verifier.
+const ContainsAny = "contains_any"
+
+func freeResponse() *family {
+	return &family{
+		Contract: Contract{Family: FreeResponse, Active: true, CandidateKind: CandidateText, Verifier: VerifierInProcess},
+		doc:      "Write a text. A rubric says what it has to hold.",
+		input: &schema.Object{Fields: []schema.Field{
+			required("prompt", schema.Text("What to write.")),
+			optional("context", textOrObject("What the prompt is about.")),
+		}},
+		eval: &schema.Object{Fields: []schema.Field{
+			required("rubric", rubricSchema()),
+			optional("reference_answer", schema.Text("A good answer.")),
+		}},
+		lanes: map[string]Lane{"rubric": HiddenLane, "reference_answer": HiddenLane},
+	}
+}
+
+func rubricSchema() *schema.Schema {
+	return &schema.Schema{
+		Doc:    "How answers are judged. A rubric in prose is for people: its records stay pending.",
+		String: &schema.String{NonBlank: true},
+		Object: &schema.Object{Unknown: schema.Accept, Fields: []schema.Field{
+			optional("type", &schema.Schema{Doc: "The kind of rubric: \"contains_any\".", Any: true}),
+			optional("accepted_answers", &schema.Schema{Doc: "Phrases of which the answer has to contain or resemble one.", Any: true}),
+			optional("rejected_answers", &schema.Schema{Doc: "Phrases that the answer must not contain or resemble as much.", Any: true}),
+			optional("min_token_f1", &schema.Schema{Doc: "How much an answer has to resemble an accepted one, 0 to 1.", Any: true, Default: 1.0}),
+		}, OthersDoc: "Fields of rubrics of other types."},
+		Check: checkRubric,
+	}
+}
+
+// containsAny returns the rule of a structured rubric.
+func containsAny() *schema.Object {
+	phrase := func() *schema.Schema { return schema.Text("A phrase.") }
+	return &schema.Object{Fields: []schema.Field{
+		required("type", schema.Enum("The kind of rubric.", ContainsAny)),
+		required("accepted_answers", &schema.Schema{Array: &schema.Array{Items: phrase(), Min: 1}, Doc: "phrases of which one is enough"}),
+		optional("rejected_answers", &schema.Schema{Array: &schema.Array{Items: phrase()}}),
+		optional("min_token_f1", &schema.Schema{Number: &schema.Number{Min: schema.At(0)}}),
+	}}
+}
+
+// checkRubric checks a contains_any rubric, and warns of one that nothing can
+// judge.
+func checkRubric(c *schema.Checker, v document.Value) {
+	if v.Kind() == document.String {
+		c.Warnf(v, nil, "give an object of type contains_any", "a rubric in prose has no verifier: records stay pending")
+		return
+	}
+	kind := v.Get("type")
+	if !kind.Is(ContainsAny) {
+		at := kind
+		if at.Kind() == 0 {
+			at = v
+		}
+		c.Warnf(at, []any{"type"}, "give an object of type contains_any", "this type of rubric has no verifier: records stay pending")
+		return
+	}
+	if !c.CheckObject(containsAny(), v) {
+		return
+	}
+	if f1 := v.Get("min_token_f1"); f1.Kind() == document.Number {
+		if n, _ := f1.Float64(); n > 1 {
+			c.Errorf(f1, []any{"min_token_f1"}, "", "expected a number from 0 to 1, found %s", f1.Raw())
+		}
+	}
+}
+
+// Rubric is a structured rubric.
+type Rubric struct {
+	AcceptedAnswers []string
+	RejectedAnswers []string
+	MinTokenF1      float64 // 0 to 1
+}
+
+// FreeResponseEval is what verifying a free_response task takes.
+type FreeResponseEval struct {
+	Prompt string
+	// Structured reports whether Rubric can be applied. Otherwise the record
+	// stays pending, for the Reason.
+	Structured      bool
+	Reason          string
+	Rubric          Hidden[Rubric]
+	ReferenceAnswer Hidden[string]
+}
+
+// FreeResponse returns the task's data, if that is its family.
+func (t *Task) FreeResponse() (FreeResponseEval, bool) {
+	if t.family.Family != FreeResponse {
+		return FreeResponseEval{}, false
+	}
+	eval := FreeResponseEval{
+		Prompt:          t.input().Get("prompt").Text(),
+		ReferenceAnswer: Hide(t.eval().Get("reference_answer").Text()),
+	}
+	rubric := t.eval().Get("rubric")
+	switch {
+	case rubric.Kind() == document.String:
+		eval.Reason = "the rubric is prose"
+	case !rubric.Get("type").Is(ContainsAny):
+		eval.Reason = "the rubric's type has no verifier"
+	default:
+		f1, ok := rubric.Get("min_token_f1").Float64()
+		if !ok {
+			f1 = 1
+		}
+		eval.Structured = true
+		eval.Rubric = Hide(Rubric{stringList(rubric.Get("accepted_answers")), stringList(rubric.Get("rejected_answers")), f1})
+	}
+	return eval, true
+}
+
+// isNumeric reports whether s is a number as people write it.
+func isNumeric(s string) bool {
+	_, err := strconv.ParseFloat(strings.ReplaceAll(strings.TrimSpace(s), ",", ""), 64)
+	return err == nil
+}

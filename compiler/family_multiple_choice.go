@@ -1,0 +1,144 @@
+package compiler
+
+import (
+	"strings"
+	"unicode"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// MultipleChoice asks for one of several choices.
+const MultipleChoice Family = "multiple_choice"
+
+// maxChoices is how many labels there are, A to Z.
+const maxChoices = 26
+
+func multipleChoice() *family {
+	answer := func() *schema.Schema {
+		return &schema.Schema{
+			Doc:    "A label (\"B\"), the text of a choice, or the index of one, from 0.",
+			String: &schema.String{NonBlank: true}, Number: &schema.Number{},
+		}
+	}
+	answers := answer()
+	answers.Doc = "The right answer: a label (\"B\"), the text of a choice, the index of one from 0, or a list of these if several are right."
+	answers.Array = &schema.Array{Items: answer(), Min: 1}
+	return &family{
+		Contract: Contract{Family: MultipleChoice, Active: true, CandidateKind: CandidateText, Verifier: VerifierInProcess},
+		doc:      "Pick one of up to 26 choices, which are labelled A to Z in their order.",
+		input: &schema.Object{Fields: []schema.Field{
+			required("question", schema.Text("The question.")),
+			required("choices", &schema.Schema{
+				Doc:   "The choices, labelled A to Z in this order.",
+				Array: &schema.Array{Items: schema.Text("A choice."), Min: 1, Max: maxChoices},
+			}),
+		}},
+		eval:  &schema.Object{Fields: []schema.Field{required("answer", answers)}},
+		lanes: map[string]Lane{"answer": HiddenLane},
+		check: checkMultipleChoice,
+	}
+}
+
+// Answer is one accepted answer of a multiple_choice task.
+type Answer struct {
+	// Choice is the index of the choice, or -1 if the answer is the text of
+	// none; then only that very text is right.
+	Choice int
+	// Text is the choice's text, or the answer as the author wrote it.
+	Text string
+}
+
+// MultipleChoiceEval is what verifying a multiple_choice task takes.
+type MultipleChoiceEval struct {
+	Question string
+	Choices  []string
+	Answers  Hidden[[]Answer]
+}
+
+// MultipleChoice returns the task's data, if that is its family.
+func (t *Task) MultipleChoice() (MultipleChoiceEval, bool) {
+	if t.family.Family != MultipleChoice {
+		return MultipleChoiceEval{}, false
+	}
+	choices := stringList(t.input().Get("choices"))
+	var answers []Answer
+	for _, v := range oneOrMore(t.eval().Get("answer")) {
+		if answer, ok := parseAnswer(v, choices); ok {
+			answers = append(answers, answer)
+		}
+	}
+	return MultipleChoiceEval{
+		Question: t.input().Get("question").Text(), Choices: choices, Answers: Hide(answers),
+	}, true
+}
+
+// oneOrMore returns the items of an array, or the value itself.
+func oneOrMore(v document.Value) []document.Value {
+	if v.Kind() != document.Array {
+		return []document.Value{v}
+	}
+	var items []document.Value
+	for _, item := range v.Items() {
+		items = append(items, item)
+	}
+	return items
+}
+
+// parseAnswer finds the choice that an answer names. It reports false for a
+// number that is no choice's index.
+func parseAnswer(v document.Value, choices []string) (Answer, bool) {
+	if n, ok := v.Float64(); ok {
+		i := int(min(max(n, -1), maxChoices))
+		if float64(i) != n || i < 0 || i >= len(choices) {
+			return Answer{}, false
+		}
+		return Answer{i, choices[i]}, true
+	}
+	text := strings.TrimSpace(v.Text())
+	if label := strings.Trim(text, "()[].: "); len(label) == 1 {
+		if i := int(label[0]|0x20) - 'a'; i >= 0 && i < len(choices) {
+			return Answer{i, choices[i]}, true
+		}
+	}
+	for i, choice := range choices {
+		if normalAnswer(choice) == normalAnswer(text) {
+			return Answer{i, choice}, true
+		}
+	}
+	return Answer{-1, text}, true
+}
+
+// normalAnswer makes answers alike that differ in case, white space and the
+// quotes and punctuation around them.
+func normalAnswer(s string) string {
+	s = strings.Join(strings.FieldsFunc(strings.ToLower(s), unicode.IsSpace), " ")
+	return strings.Trim(s, " \t\r\n\"'`.,;:")
+}
+
+func checkMultipleChoice(c *schema.Checker, input, eval document.Value) {
+	choices := stringList(input.Get("choices"))
+	seen := map[string]int{}
+	for i, choice := range choices {
+		normal := normalAnswer(choice)
+		if first, ok := seen[normal]; ok {
+			c.Warnf(input.Get("choices"), []any{"input", "choices", i}, "an answer by text cannot tell them apart",
+				"choice is the same as choice %d", first)
+		} else {
+			seen[normal] = i
+		}
+	}
+	answer := eval.Get("answer")
+	for i, v := range oneOrMore(answer) {
+		steps := []any{"eval", "answer", i}
+		if answer.Kind() != document.Array {
+			steps = steps[:2]
+		}
+		switch got, ok := parseAnswer(v, choices); {
+		case !ok:
+			c.Errorf(v, steps, "indexes count from 0", "answer is no index of the %d choices", len(choices))
+		case got.Choice < 0:
+			c.Warnf(v, steps, "give a label, a choice's text or an index", "answer names none of the choices")
+		}
+	}
+}

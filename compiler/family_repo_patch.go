@@ -1,0 +1,133 @@
+package compiler
+
+import (
+	"strings"
+	"time"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// RepoPatch asks for a change to a git repository.
+const RepoPatch Family = "repo_patch"
+
+func repoPatch() *family {
+	return &family{
+		Contract: Contract{
+			Family: RepoPatch, Active: true, CandidateKind: CandidatePatch, NeedsWorkspace: true, Verifier: VerifierSandbox,
+		},
+		doc: "Change a git repository. Its tests then run on a fresh checkout with the change.",
+		input: &schema.Object{Fields: []schema.Field{
+			required("repo", schema.Text("The repository's name.")),
+			required("base_commit", schema.Text("The commit that the image's checkout is at.")),
+			required("instructions", schema.Text("What to change.")),
+			optional("hints", schema.Text("Help for the agent.")),
+		}},
+		eval: &schema.Object{Fields: []schema.Field{
+			required("tests", repoTestsSchema()),
+			optional("candidate_policy", policySchema()),
+			optional("gold_patch", schema.AnyText("A patch that solves the task.")),
+		}},
+		lanes: map[string]Lane{"tests": EvaluationInputs, "candidate_policy": EvaluationInputs, "gold_patch": HiddenLane},
+		check: checkRepoPatch,
+	}
+}
+
+func repoTestsSchema() *schema.Schema {
+	return schema.Closed("The tests; exit status 0 passes.",
+		required("source", schema.Enum("Where the tests come from.", "command")),
+		required("command", commandSchema("The command that runs the tests.")),
+		optional("workdir", schema.Text("Where to run it, environment.workdir unless given.")),
+		optional("timeout_seconds", schema.Positive("How long it may take.")),
+		optional("setup_patch", patchSchema("A patch to apply before the candidate's.")),
+		optional("test_patch", patchSchema("A patch with the tests, to apply after the candidate's.")),
+		optional("candidate_policy", policySchema()),
+	)
+}
+
+func patchSchema(doc string) *schema.Schema {
+	return &schema.Schema{
+		Doc:    doc,
+		String: &schema.String{NonBlank: true},
+		Object: &schema.Object{Fields: []schema.Field{
+			required("source", schema.Enum("Where the patch is.", "inline")),
+			required("patch", schema.Text("The patch, as git diff writes it.")),
+		}},
+	}
+}
+
+func policySchema() *schema.Schema {
+	paths := func(doc string) *schema.Schema {
+		return schema.List(doc, schema.Text("A path or glob, relative to the repository; ** matches any folders."))
+	}
+	return schema.Closed("Which paths the candidate's patch may change.",
+		optional("allow_paths", paths("The only paths that may change. Without it all may that are not denied.")),
+		optional("allow_sensitive_paths", paths("Paths that may change although they are denied by default, such as tests.")),
+		optional("patch_preserved_paths", paths("Paths that keep the candidate's version when test_patch changes them too.")),
+	)
+}
+
+func checkRepoPatch(c *schema.Checker, _, eval document.Value) {
+	if top := eval.Get("candidate_policy"); top.Kind() != 0 && eval.Get("tests").Get("candidate_policy").Kind() != 0 {
+		c.Errorf(top, []any{"eval", "candidate_policy"}, "keep one of the two", "eval.tests has a candidate_policy too")
+	}
+}
+
+// CandidatePolicy says which paths a candidate's patch may change. The zero
+// policy leaves it to the defaults.
+type CandidatePolicy struct {
+	AllowPaths          []string
+	AllowSensitivePaths []string
+	PatchPreservedPaths []string
+}
+
+// RepoPatchEval is what verifying a repo_patch task takes. It prints as
+// "<redacted>".
+type RepoPatchEval struct {
+	redacted
+	Repo         string
+	BaseCommit   string
+	Instructions string
+	Command      Command
+	Workdir      string        // empty if the author gave none
+	Timeout      time.Duration // zero if the author gave none
+	SetupPatch   string        // empty if there is none
+	TestPatch    string        // empty if there is none
+	Policy       CandidatePolicy
+	GoldPatch    Hidden[string]
+}
+
+// RepoPatch returns the task's data, if that is its family.
+func (t *Task) RepoPatch() (RepoPatchEval, bool) {
+	if t.family.Family != RepoPatch {
+		return RepoPatchEval{}, false
+	}
+	tests := t.eval().Get("tests")
+	policy := tests.Get("candidate_policy")
+	if policy.Kind() == 0 {
+		policy = t.eval().Get("candidate_policy")
+	}
+	return RepoPatchEval{
+		Repo:         t.input().Get("repo").Text(),
+		BaseCommit:   strings.TrimSpace(t.input().Get("base_commit").Text()),
+		Instructions: t.input().Get("instructions").Text(),
+		Command:      parseCommand(tests.Get("command")),
+		Workdir:      strings.TrimSpace(tests.Get("workdir").Text()),
+		Timeout:      seconds(tests.Get("timeout_seconds")),
+		SetupPatch:   patchText(tests.Get("setup_patch")),
+		TestPatch:    patchText(tests.Get("test_patch")),
+		Policy: CandidatePolicy{
+			AllowPaths:          stringList(policy.Get("allow_paths")),
+			AllowSensitivePaths: stringList(policy.Get("allow_sensitive_paths")),
+			PatchPreservedPaths: stringList(policy.Get("patch_preserved_paths")),
+		},
+		GoldPatch: Hide(t.eval().Get("gold_patch").Text()),
+	}, true
+}
+
+func patchText(v document.Value) string {
+	if v.Kind() == document.Object {
+		return v.Get("patch").Text()
+	}
+	return v.Text()
+}

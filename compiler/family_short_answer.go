@@ -1,0 +1,87 @@
+package compiler
+
+import (
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// ShortAnswer asks for a word, a phrase or a number.
+const ShortAnswer Family = "short_answer"
+
+func shortAnswer() *family {
+	return &family{
+		Contract: Contract{Family: ShortAnswer, Active: true, CandidateKind: CandidateText, Verifier: VerifierInProcess},
+		doc:      "Answer with a word, a phrase or a number.",
+		input: &schema.Object{Fields: []schema.Field{
+			required("question", schema.Text("The question.")),
+			optional("context", textOrObject("What the question is about.")),
+			optional("answer_format", schema.Text("How the answer is to be written, as advice to the agent.")),
+		}},
+		eval: &schema.Object{Fields: []schema.Field{
+			required("accepted_answers", &schema.Schema{
+				Doc: "The answers of which any one is right.",
+				Array: &schema.Array{Min: 1, Items: &schema.Schema{
+					Doc: "An accepted answer.", String: &schema.String{NonBlank: true}, Number: &schema.Number{},
+				}},
+			}),
+			optional("tolerance", &schema.Schema{
+				Doc:    "How far a number may be from an accepted one.",
+				Number: &schema.Number{Min: schema.At(0)},
+			}),
+		}},
+		lanes: map[string]Lane{"accepted_answers": HiddenLane, "tolerance": HiddenLane},
+		check: checkShortAnswer,
+	}
+}
+
+// ShortAnswerEval is what verifying a short_answer task takes.
+type ShortAnswerEval struct {
+	Question     string
+	AnswerFormat string
+	// Accepted are the accepted answers; a number stands as it was written.
+	Accepted Hidden[[]string]
+	// Tolerance is how far a number may be off. HasTolerance is false if the
+	// author gave none; then numbers are not compared as such.
+	Tolerance    Hidden[float64]
+	HasTolerance bool
+}
+
+// ShortAnswer returns the task's data, if that is its family.
+func (t *Task) ShortAnswer() (ShortAnswerEval, bool) {
+	if t.family.Family != ShortAnswer {
+		return ShortAnswerEval{}, false
+	}
+	var accepted []string
+	for _, v := range t.eval().Get("accepted_answers").Items() {
+		accepted = append(accepted, textOrNumber(v))
+	}
+	tolerance, has := t.eval().Get("tolerance").Float64()
+	return ShortAnswerEval{
+		Question:     t.input().Get("question").Text(),
+		AnswerFormat: t.input().Get("answer_format").Text(),
+		Accepted:     Hide(accepted),
+		Tolerance:    Hide(tolerance),
+		HasTolerance: has,
+	}, true
+}
+
+// textOrNumber returns a string's content or a number as it was written.
+func textOrNumber(v document.Value) string {
+	if v.Kind() == document.Number {
+		return string(v.Raw())
+	}
+	return v.Text()
+}
+
+func checkShortAnswer(c *schema.Checker, _, eval document.Value) {
+	tolerance := eval.Get("tolerance")
+	if tolerance.Kind() != document.Number {
+		return
+	}
+	for _, v := range eval.Get("accepted_answers").Items() {
+		if isNumeric(textOrNumber(v)) {
+			return
+		}
+	}
+	c.Warnf(tolerance, []any{"eval", "tolerance"}, "", "no accepted answer is a number that it could apply to")
+}

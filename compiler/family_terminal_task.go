@@ -1,0 +1,155 @@
+package compiler
+
+import (
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// TerminalTask asks for a workspace in some state.
+const TerminalTask Family = "terminal_task"
+
+// The sources of a checker.
+const (
+	CheckerCommand = "command" // a command, given in the row
+	CheckerPytest  = "pytest"  // a file or folder below asset_roots.eval for pytest
+	CheckerScript  = "script"  // an executable file below asset_roots.eval
+)
+
+func terminalTask() *family {
+	object := func(doc string) *schema.Schema {
+		return &schema.Schema{Doc: doc, Object: &schema.Object{Unknown: schema.Accept}}
+	}
+	return &family{
+		Contract: Contract{
+			Family: TerminalTask, Active: true, CandidateKind: CandidateWorkspace, NeedsWorkspace: true, Verifier: VerifierSandbox,
+		},
+		doc: "Bring a workspace into a state. A checker then looks at a copy of it.",
+		input: &schema.Object{Fields: []schema.Field{
+			required("instructions", schema.Text("What to do.")),
+			optional("context", textOrObject("What the instructions are about.")),
+		}},
+		eval: &schema.Object{Fields: []schema.Field{
+			required("checker", checkerSchema()),
+			optional("run_tests", object("A file that the checker runs: {\"path\", \"mount\", \"read_only\"}.")),
+			optional("test_files", object("A file or folder that the checker uses: {\"path\", \"mount\", \"read_only\"}.")),
+			optional("needed_commands", dangerousSchema("Dangerous commands that the checker needs and the tester has to allow.")),
+			optional("expected_state", anything("What the workspace should be like, for people.")),
+		}},
+		lanes: map[string]Lane{
+			"checker": EvaluationInputs, "run_tests": EvaluationInputs, "test_files": EvaluationInputs,
+			"needed_commands": EvaluationInputs, "expected_state": HiddenLane,
+		},
+	}
+}
+
+func checkerSchema() *schema.Schema {
+	s := schema.Closed("The check of the final workspace; exit status 0 passes. Either a command, or the path of a pytest file or script below asset_roots.eval.",
+		optional("source", schema.Enum("Where the check comes from, \"command\" unless given.", CheckerCommand, CheckerPytest, CheckerScript)),
+		optional("command", commandSchema("The command that checks.")),
+		optional("path", pathSchema("The pytest file or folder, or the script, below asset_roots.eval. Its folder is mounted at "+CheckerMount+".")),
+		optional("workdir", schema.Text("Where to run it, environment.workdir unless given.")),
+		optional("timeout_seconds", secondsSchema("How long it may take.")),
+	)
+	s.Check = checkChecker
+	return s
+}
+
+// checkChecker makes sure that the checker says what to run, in one way.
+func checkChecker(c *schema.Checker, v document.Value) {
+	source, command, file := v.Get("source"), v.Get("command"), v.Get("path")
+	if source.Kind() == 0 || source.Is(CheckerCommand) {
+		if command.Kind() == 0 {
+			c.Errorf(v, nil, "the command that checks; exit status 0 passes", "key %q is missing", "command")
+		}
+		if file.Kind() != 0 {
+			c.Errorf(file, []any{"path"}, `a path needs "source": "pytest" or "script"`, "a command has no path")
+		}
+		return
+	}
+	if file.Kind() == 0 {
+		c.Errorf(v, nil, "the file below asset_roots.eval", "key %q is missing", "path")
+	}
+	if command.Kind() != 0 {
+		c.Errorf(command, []any{"command"}, "remove one of the two", "a checker of source %q has no command", source.Text())
+	}
+}
+
+// Checker says how a final workspace is checked. It prints as "<redacted>".
+type Checker struct {
+	redacted
+	Source string // CheckerCommand, CheckerPytest or CheckerScript
+	// Command is set if Source is CheckerCommand.
+	Command Command
+	// Path is set otherwise: clean, relative to Pack.EvalRoot and, in the
+	// sandbox, to CheckerMount.
+	Path    string
+	Workdir string        // empty if the author gave none
+	Timeout time.Duration // zero if the author gave none
+}
+
+// Folder returns the folder below Pack.EvalRoot that is mounted at the same
+// path below CheckerMount: the one that holds Path, so that a test finds its
+// conftest.py and its data. It is "." for a file that lies directly in the
+// root, and "" for a command.
+func (c Checker) Folder() string {
+	if c.Path == "" {
+		return ""
+	}
+	return path.Dir(c.Path)
+}
+
+// TerminalEval is what verifying a terminal_task takes. It prints as
+// "<redacted>".
+type TerminalEval struct {
+	redacted
+	Instructions string
+	Checker      Checker
+	// NeededCommands are the dangerous commands the checker needs; only
+	// "chroot" is known.
+	NeededCommands []string
+	// Files are the eval files to put into the verifier's copy of the workspace.
+	Files         []FileRef
+	ExpectedState Hidden[json.RawMessage]
+}
+
+// TerminalTask returns the task's data, if that is its family.
+func (t *Task) TerminalTask() (TerminalEval, bool) {
+	if t.family.Family != TerminalTask {
+		return TerminalEval{}, false
+	}
+	eval := TerminalEval{
+		Instructions:   t.input().Get("instructions").Text(),
+		Checker:        parseChecker(t.eval().Get("checker")),
+		NeededCommands: dangerousList(t.eval().Get("needed_commands")),
+		Files:          t.laneFiles(EvaluationInputs),
+	}
+	if state := t.eval().Get("expected_state"); state.Kind() != 0 {
+		eval.ExpectedState = Hide(json.RawMessage(slices.Clone(state.Raw())))
+	}
+	return eval, true
+}
+
+func parseChecker(v document.Value) Checker {
+	checker := Checker{
+		Source:  CheckerCommand,
+		Workdir: strings.TrimSpace(v.Get("workdir").Text()),
+		Timeout: seconds(v.Get("timeout_seconds")),
+	}
+	if source := v.Get("source"); source.Kind() == document.String {
+		checker.Source = source.Text()
+	}
+	if checker.Source == CheckerCommand {
+		checker.Command = parseCommand(v.Get("command"))
+		return checker
+	}
+	if clean, err := ParsePath(v.Get("path").Text()); err == nil {
+		checker.Path = clean
+	}
+	return checker
+}

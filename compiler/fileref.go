@@ -1,0 +1,89 @@
+package compiler
+
+import (
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// FileRef names a file or folder below one of the pack's asset roots, and the
+// place in a workspace where it appears.
+type FileRef struct {
+	// Name is the eval field, or "assets[0]" for an asset.
+	Name string
+	Lane Lane
+	// Path is clean and relative to Pack.PublicRoot for a public file, and to
+	// Pack.EvalRoot for any other.
+	Path string
+	// Mount is clean and relative to the workspace.
+	Mount    string
+	ReadOnly bool
+}
+
+// pathSchema allows relative paths.
+func pathSchema(doc string) *schema.Schema {
+	return &schema.Schema{
+		Doc:    doc,
+		String: &schema.String{NonEmpty: true, Pattern: `^[^/\\][^\\]*$`},
+		Check: func(c *schema.Checker, v document.Value) {
+			if _, err := ParsePath(v.Text()); err != nil {
+				c.Errorf(v, nil, "", "%v", err)
+			}
+		},
+	}
+}
+
+// isFileRef reports whether an eval value has the shape of a file reference:
+// an object with a path and nothing but path, mount and read_only.
+func isFileRef(v document.Value) bool {
+	if v.Kind() != document.Object {
+		return false
+	}
+	found := false
+	for key := range v.Fields() {
+		switch {
+		case key.Is("path"):
+			found = true
+		case !key.Is("mount") && !key.Is("read_only"):
+			return false
+		}
+	}
+	return found
+}
+
+func fileRefObject() *schema.Object {
+	return &schema.Object{Fields: []schema.Field{
+		required("path", pathSchema("The file or folder, relative to asset_roots.eval.")),
+		optional("mount", pathSchema("Where it appears in the workspace: below securebench/evaluation_inputs, or securebench/evaluator for a hidden one. That folder and path unless given.")),
+		optional("read_only", schema.Nullable(schema.Boolean("Whether it may be written to.", true))),
+	}}
+}
+
+// checkFileRef checks the file reference that is the eval field of this name.
+func checkFileRef(c *schema.Checker, name string, lane Lane, v document.Value) {
+	if !c.CheckObject(fileRefObject(), v) {
+		return
+	}
+	if mount := v.Get("mount"); mount.Kind() == document.String {
+		if _, err := parseLaneMount(lane, mount.Text()); err != nil {
+			c.Errorf(mount, []any{"mount"}, "", "%v", err)
+		}
+	}
+}
+
+// parseFileRef reads a file reference that checkFileRef has accepted.
+func parseFileRef(name string, lane Lane, v document.Value) FileRef {
+	clean, err := ParsePath(v.Get("path").Text())
+	if err != nil {
+		return FileRef{}
+	}
+	ref := FileRef{Name: name, Lane: lane, Path: clean, Mount: laneRoot(lane) + "/" + clean, ReadOnly: true}
+	if mount := v.Get("mount"); mount.Kind() == document.String {
+		if at, err := ParsePath(mount.Text()); err == nil {
+			ref.Mount = at
+		}
+	}
+	if readOnly := v.Get("read_only"); readOnly.Kind() == document.Bool {
+		ref.ReadOnly = readOnly.IsTrue()
+	}
+	return ref
+}

@@ -1,0 +1,64 @@
+package compiler
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+)
+
+// Redacted stands where a value that may not be shown would stand.
+const Redacted = "<redacted>"
+
+// Hidden holds a value that is not public. However it is printed, logged or
+// marshalled, it comes out as "<redacted>"; only Reveal gives the value away.
+//
+// The value lies in a closure, so that not even a printer that follows
+// pointers by reflection, or fmt on an unexported field, where it calls no
+// methods, finds it. The zero Hidden holds T's zero value.
+type Hidden[T any] struct {
+	reveal func() T
+}
+
+// Hide returns a Hidden that holds v.
+func Hide[T any](v T) Hidden[T] { return Hidden[T]{func() T { return v }} }
+
+// Reveal returns the value. Every call is a place where a secret may leak.
+func (h Hidden[T]) Reveal() T {
+	if h.reveal == nil {
+		var zero T
+		return zero
+	}
+	return h.reveal()
+}
+
+// IsZero reports whether nothing was hidden.
+func (h Hidden[T]) IsZero() bool { return h.reveal == nil }
+
+// Format prints "<redacted>" for every verb and flag.
+func (h Hidden[T]) Format(f fmt.State, _ rune) { redacted{}.Format(f, 0) }
+
+// String returns "<redacted>".
+func (h Hidden[T]) String() string { return Redacted }
+
+// GoString returns "<redacted>".
+func (h Hidden[T]) GoString() string { return Redacted }
+
+// MarshalJSON returns "<redacted>" as a JSON string.
+func (h Hidden[T]) MarshalJSON() ([]byte, error) { return redacted{}.MarshalJSON() }
+
+// MarshalText returns "<redacted>".
+func (h Hidden[T]) MarshalText() ([]byte, error) { return []byte(Redacted), nil }
+
+// LogValue returns "<redacted>".
+func (h Hidden[T]) LogValue() slog.Value { return slog.StringValue(Redacted) }
+
+// redacted is embedded by types whose fields are meant for a verifier and for
+// nobody's log: it makes the whole print as "<redacted>".
+type redacted struct{}
+
+func (redacted) Format(f fmt.State, _ rune)   { _, _ = io.WriteString(f, Redacted) }
+func (redacted) String() string               { return Redacted }
+func (redacted) GoString() string             { return Redacted }
+func (redacted) MarshalJSON() ([]byte, error) { return []byte(`"` + Redacted + `"`), nil }
+func (redacted) MarshalText() ([]byte, error) { return []byte(Redacted), nil }
+func (redacted) LogValue() slog.Value         { return slog.StringValue(Redacted) }

@@ -1,0 +1,110 @@
+package compiler
+
+import (
+	"bytes"
+	"hash/maphash"
+	"os"
+
+	"github.com/securebench/sbench/compiler/document"
+)
+
+// idSet finds ids that were seen before, at four bytes an id: it keeps a part
+// of a hash of each in 4096 open-addressed tables, and when that part is met
+// again, reads the file once more to be sure. A million distinct ids make
+// about 0.03 such readings by chance. The tables grow one at a time, so that
+// growing never needs twice the memory.
+type idSet struct {
+	file     string
+	seed     maphash.Seed
+	tables   [idTables]idTable
+	lookups  int
+	maxLooks int
+}
+
+const idTables = 4096
+
+// maxLookups bounds the readings of the file. Whoever needs more has very many
+// duplicates, and gets them reported without the line of the first.
+const maxLookups = 64
+
+func newIDSet(file string) *idSet {
+	return &idSet{file: file, seed: maphash.MakeSeed(), maxLooks: maxLookups}
+}
+
+// idTable is a hash table of 32-bit values; 0 marks a free place.
+type idTable struct {
+	slots []uint32
+	used  int
+}
+
+// add adds the id of the row on this line and reports whether an earlier line
+// has it: which one, or 0 if it did not look.
+func (s *idSet) add(id string, line int) (first int, used bool) {
+	hash := maphash.String(s.seed, id)
+	table := &s.tables[hash%idTables]
+	mark := uint32(hash >> 32)
+	if mark == 0 {
+		mark = 1
+	}
+	if table.add(mark) {
+		return 0, false
+	}
+	if s.lookups++; s.lookups > s.maxLooks {
+		return 0, true
+	}
+	first = s.find(id, line)
+	return first, first > 0
+}
+
+// add adds mark and reports whether it is new.
+func (t *idTable) add(mark uint32) bool {
+	if 4*(t.used+1) > 3*len(t.slots) {
+		t.grow()
+	}
+	i := int(uint64(mark) * uint64(len(t.slots)) >> 32)
+	for t.slots[i] != 0 {
+		if t.slots[i] == mark {
+			return false
+		}
+		if i++; i == len(t.slots) {
+			i = 0
+		}
+	}
+	t.slots[i] = mark
+	t.used++
+	return true
+}
+
+func (t *idTable) grow() {
+	old := t.slots
+	t.slots, t.used = make([]uint32, max(8, len(old)+len(old)/2)), 0
+	for _, mark := range old {
+		if mark != 0 {
+			t.add(mark)
+		}
+	}
+}
+
+// find returns the first line before the one given whose row has the id.
+func (s *idSet) find(id string, before int) int {
+	f, err := os.Open(s.file)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	lines := newLineReader(f, DefaultMaxLine)
+	var doc document.Document
+	for {
+		text, err := lines.next()
+		if lines.line >= before || err != nil && err != errLongLine {
+			return 0
+		}
+		// An escaped id would not be found by its bytes; a backslash makes sure.
+		if !bytes.Contains(text, []byte(id)) && !bytes.ContainsRune(text, '\\') {
+			continue
+		}
+		if len(doc.ParseJSON(text, lines.line)) == 0 && doc.Root().Get("id").Is(id) {
+			return lines.line
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package compiler
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// Defaults of a manifest.
+const (
+	defaultPublicRoot = "assets/"
+	defaultEvalRoot   = "hidden/"
+)
+
+// maxManifest bounds a manifest and a tester file in bytes.
+const maxManifest = 4 << 20
+
+func manifestSchema() *schema.Schema {
+	nullable := func(s *schema.Schema) *schema.Schema { return schema.Nullable(s) }
+	root := func(doc, preset string) *schema.Schema {
+		s := pathSchema(doc)
+		s.Default = preset
+		return s
+	}
+	return schema.Closed("The manifest of a SecureBench pack.",
+		required("id", &schema.Schema{Doc: "The benchmark's id.", String: &schema.String{NonEmpty: true}}),
+		required("version", &schema.Schema{Doc: "The benchmark's version.", Number: &schema.Number{Integer: true}}),
+		optional("defaults", nullable(schema.Closed("What rows have that do not say otherwise.",
+			optional("family", nullable(familySchema("The family of rows without one."))),
+			optional("environment", environmentSchema()),
+		))),
+		optional("asset_roots", nullable(schema.Closed("The folders of the pack that files come from.",
+			optional("public", root("The folder of public files.", defaultPublicRoot)),
+			optional("eval", root("The folder of files that agents never see.", defaultEvalRoot)),
+		))),
+		optional("asset_defaults", nullable(schema.Closed("What assets have that do not say otherwise.",
+			optional("read_only", schema.Boolean("Whether assets are read-only.", true)),
+		))),
+	)
+}
+
+func familySchema(doc string) *schema.Schema { return schema.Enum(doc, familyNames()...) }
+
+// OpenPack reads the manifest of a pack and makes sure that the file of rows
+// is there; it reads no row. Relative paths are relative to the working
+// directory. An error holds Problems.
+func OpenPack(manifest, tasks string) (*Pack, error) {
+	p := &Pack{ManifestPath: manifest, TasksPath: tasks}
+	problems := p.readManifest()
+	if problem := checkRegular(tasks); problem != nil {
+		problems = append(problems, *problem)
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return p, nil
+}
+
+func (p *Pack) readManifest() Problems {
+	text, problem := readFile(p.ManifestPath)
+	if problem != nil {
+		return Problems{*problem}
+	}
+	dir, err := filepath.Abs(filepath.Dir(p.ManifestPath))
+	if err != nil {
+		return Problems{{File: p.ManifestPath, Message: err.Error()}}
+	}
+	p.dir = dir
+	return p.parseManifest(text)
+}
+
+func (p *Pack) parseManifest(text []byte) Problems {
+	p.manifest = new(document.Document)
+	if problems := p.manifest.ParseYAML(text); len(problems) > 0 {
+		return inFile(p.ManifestPath, problems)
+	}
+	c := schema.Checker{File: p.ManifestPath}
+	root := p.manifest.Root()
+	if !c.Check(manifestSchema(), root) {
+		return c.Problems
+	}
+	p.ID = root.Get("id").Text()
+	version, ok := root.Get("version").Int64()
+	if !ok {
+		c.Errorf(root.Get("version"), []any{"version"}, "", "number is out of range")
+	}
+	p.Version = int(version)
+	p.defaultFamily = familyNamed(root.Get("defaults").Get("family").Text())
+	p.environment = Environment{Workdir: DefaultWorkdir}.withRow(root.Get("defaults").Get("environment"))
+	p.readOnly = true
+	if v := root.Get("asset_defaults").Get("read_only"); v.Kind() == document.Bool {
+		p.readOnly = v.IsTrue()
+	}
+	p.setRoots(&c, root.Get("asset_roots"))
+	return c.Problems
+}
+
+// setRoots makes the asset roots absolute and makes sure that they lie in the
+// pack and apart from one another, also when links are followed.
+func (p *Pack) setRoots(c *schema.Checker, v document.Value) {
+	p.publicRel, p.evalRel = defaultPublicRoot, defaultEvalRoot
+	if public := v.Get("public"); public.Kind() == document.String {
+		p.publicRel = public.Text()
+	}
+	if eval := v.Get("eval"); eval.Kind() == document.String {
+		p.evalRel = eval.Text()
+	}
+	public, err1 := ParsePath(p.publicRel)
+	eval, err2 := ParsePath(p.evalRel)
+	if err1 != nil || err2 != nil {
+		return // the schema's check has reported it
+	}
+	p.PublicRoot, p.EvalRoot = filepath.Join(p.dir, public), filepath.Join(p.dir, eval)
+	if Overlap(FoldPath(public), FoldPath(eval)) {
+		c.Errorf(v, []any{"asset_roots"}, "agents would see hidden files", "public root %q and eval root %q overlap", p.publicRel, p.evalRel)
+		return
+	}
+	realPublic := p.checkRoot(c, v, "public", p.PublicRoot)
+	realEval := p.checkRoot(c, v, "eval", p.EvalRoot)
+	if realPublic != "" && realEval != "" && Overlap(realPublic, realEval) {
+		c.Errorf(v, []any{"asset_roots"}, "agents would see hidden files", "public root and eval root lead to the same folder")
+	}
+}
+
+// checkRoot returns where the root really is, or "" if it does not exist.
+func (p *Pack) checkRoot(c *schema.Checker, v document.Value, name, root string) string {
+	pack, err := filepath.EvalSymlinks(p.dir)
+	if err != nil {
+		c.Errorf(v, []any{"asset_roots", name}, "", "%v", err)
+		return ""
+	}
+	actual, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return "" // whoever refers to a file below it hears of it
+	}
+	if actual == pack || !strings.HasPrefix(actual, strings.TrimSuffix(pack, "/")+"/") {
+		c.Errorf(v, []any{"asset_roots", name}, "", "folder leads outside the pack")
+	}
+	return actual
+}
+
+// readFile reads a manifest or tester file.
+func readFile(name string) ([]byte, *Problem) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, &Problem{File: name, Message: plainError(err)}
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
+	if err != nil {
+		return nil, &Problem{File: name, Message: plainError(err)}
+	}
+	if len(text) > maxManifest {
+		return nil, &Problem{File: name, Message: fmt.Sprintf("file has more than %d bytes", maxManifest)}
+	}
+	return text, nil
+}
+
+func checkRegular(name string) *Problem {
+	info, err := os.Stat(name)
+	if err != nil {
+		return &Problem{File: name, Message: plainError(err)}
+	}
+	if !info.Mode().IsRegular() {
+		return &Problem{File: name, Message: "not a regular file"}
+	}
+	return nil
+}
+
+func inFile(name string, problems Problems) Problems {
+	for i := range problems {
+		problems[i].File = name
+	}
+	return problems
+}

@@ -1,0 +1,249 @@
+package compiler
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// rowObject returns the rule for what rows of every family have in common.
+var rowObject = sync.OnceValue(func() *schema.Object { return rowRule(nil) })
+
+// rowRule returns the rule for rows of one family, or with nil for those of
+// any, whose input and eval it leaves open.
+func rowRule(f *family) *schema.Object {
+	input := &schema.Schema{Doc: "What the agent sees.", Null: true, Object: &schema.Object{Unknown: schema.Accept}}
+	eval := &schema.Schema{Doc: "What scores the candidate; the agent never sees it.", Null: true, Object: &schema.Object{Unknown: schema.Accept}}
+	name := schema.Nullable(familySchema("The row's family, the manifest's default unless given."))
+	if f != nil {
+		input.Object, eval.Object = f.input, f.eval
+		input.Null, eval.Null = !f.Active, !f.Active
+		name.String = &schema.String{Enum: []string{string(f.Family)}}
+	}
+	return &schema.Object{Unknown: schema.Tolerate, Fields: []schema.Field{
+		required("id", &schema.Schema{Doc: "The task's id, unique in the pack.", String: &schema.String{NonEmpty: true}}),
+		optional("family", name),
+		{Name: "input", Required: f != nil && f.Active, Schema: input},
+		{Name: "eval", Required: f != nil && f.Active, Schema: eval},
+		optional("assets", assetsSchema()),
+		optional("environment", environmentSchema()),
+		optional("metadata", &schema.Schema{
+			Doc: "Anything that is worth keeping. The agent never sees it.", Null: true, Object: &schema.Object{Unknown: schema.Accept},
+		}),
+	}}
+}
+
+func assetsSchema() *schema.Schema {
+	return &schema.Schema{
+		Doc:  "Public files that are put into the agent's workspace.",
+		Null: true,
+		Array: &schema.Array{Items: &schema.Schema{
+			Doc: "A public file or folder.",
+			Object: &schema.Object{Unknown: schema.Tolerate, Fields: []schema.Field{
+				required("path", pathSchema("The file or folder, relative to asset_roots.public.")),
+				optional("mount", mountSchema()),
+				optional("read_only", schema.Nullable(schema.Boolean("Whether the agent may write to it; the manifest's default unless given.", true))),
+			}},
+			Check: func(c *schema.Checker, v document.Value) {
+				if v.Get("mount").Kind() != 0 {
+					return
+				}
+				if _, err := ParseMount(Agent, v.Get("path").Text()); err != nil {
+					c.Errorf(v.Get("path"), []any{"path"}, "give another mount", "%v", err)
+				}
+			},
+		}},
+	}
+}
+
+func mountSchema() *schema.Schema {
+	s := pathSchema("Where it appears in the workspace; the same as path unless given.")
+	check := s.Check
+	s.Check = func(c *schema.Checker, v document.Value) {
+		if _, err := ParsePath(v.Text()); err != nil {
+			check(c, v)
+		} else if _, err := ParseMount(Agent, v.Text()); err != nil {
+			c.Errorf(v, nil, "", "%v", err)
+		}
+	}
+	return s
+}
+
+// check reports everything that is wrong with a row and returns its family, or
+// nil if that is one of the things.
+func (r *rowReader) check(root document.Value) *family {
+	c := &r.checker
+	if root.Kind() != document.Object {
+		c.Errorf(root, nil, "", "expected an object, found %s", root.Kind())
+		return nil
+	}
+	sound := c.CheckObject(rowObject(), root)
+	if id := root.Get("id"); id.Kind() == document.String && id.Text() != "" {
+		r.checkID(id)
+	}
+	f := r.pack.defaultFamily
+	switch name := root.Get("family"); {
+	case name.Kind() == document.String:
+		f = familyNamed(name.Text())
+	case name.Kind() != 0 && name.Kind() != document.Null:
+		f = nil
+	case f == nil:
+		c.Errorf(root, nil, "the manifest has no defaults.family", "key %q is missing", "family")
+	}
+	if f == nil {
+		return nil
+	}
+	inputSound := isObjectOrAbsent(root.Get("input")) && c.CheckAt("input", f.input, root)
+	evalSound := isObjectOrAbsent(root.Get("eval")) && c.CheckAt("eval", f.eval, root)
+	r.checkNames(f, root)
+	filesSound := r.checkFiles(f, root)
+	if sound && filesSound {
+		r.checkCollisions(f, root)
+	}
+	if inputSound && evalSound && f.check != nil {
+		f.check(c, root.Get("input"), root.Get("eval"))
+	}
+	return f
+}
+
+func isObjectOrAbsent(v document.Value) bool {
+	return v.Kind() == document.Object || v.Kind() == 0 || v.Kind() == document.Null
+}
+
+func (r *rowReader) checkID(id document.Value) {
+	first, used := r.ids.add(id.Text(), id.Line())
+	switch {
+	case used && first > 0:
+		r.checker.Errorf(id, []any{"id"}, "ids are unique in a pack", "id %q is used on line %d", id.Text(), first)
+	case used:
+		r.checker.Errorf(id, []any{"id"}, "ids are unique in a pack", "id %q is used on an earlier line", id.Text())
+	}
+}
+
+// checkNames makes sure that every value compiles to a resource of a name of
+// its own, which is also the name of a file. The fields of an active family
+// are sound by its definition.
+func (r *rowReader) checkNames(f *family, root document.Value) {
+	if f.Active {
+		return
+	}
+	seen := map[string]string{}
+	if root.Get("assets").Len() > 0 {
+		seen["assets"] = "assets"
+	}
+	for _, section := range []string{"input", "eval"} {
+		for key := range root.Get(section).Fields() {
+			name := key.Text()
+			if first, ok := seen[FoldPath(name)]; ok {
+				r.checker.Errorf(key, []any{section, name}, "names of input, eval and assets share one space",
+					"resource %q is defined by $.%s too", name, first)
+			}
+			seen[FoldPath(name)] = section
+			if clean, err := ParsePath(name + ".json"); err != nil || clean != name+".json" || strings.ContainsAny(name, "/") || strings.Contains(name, "..") {
+				r.checker.Errorf(key, []any{section, name}, "", "%q cannot name a resource", name)
+			}
+		}
+	}
+}
+
+// checkFiles checks the eval fields that are file references.
+func (r *rowReader) checkFiles(f *family, root document.Value) bool {
+	before := len(r.checker.Problems)
+	for key, value := range root.Get("eval").Fields() {
+		if name := key.Text(); isFileRef(value) {
+			r.checker.At("eval", func() {
+				r.checker.At(name, func() { checkFileRef(&r.checker, name, f.lane(name), value) })
+			})
+		}
+	}
+	return len(r.checker.Problems) == before
+}
+
+// placed is one thing that a row puts into a workspace.
+type placed struct {
+	path  string
+	fold  string // the path folded, with NUL for slash so that parents sort next to their children
+	value document.Value
+	steps []any
+}
+
+// checkCollisions makes sure that no two things that a row puts into a
+// workspace lie at or below one another.
+func (r *rowReader) checkCollisions(f *family, root document.Value) {
+	var all []placed
+	files := false
+	add := func(path string, v document.Value, steps ...any) {
+		fold := strings.ReplaceAll(FoldPath(path), "/", "\x00")
+		all = append(all, placed{path, fold, v, steps})
+	}
+	for i, asset := range root.Get("assets").Items() {
+		files = true
+		add(parseAsset(i, asset, true).Mount, asset, "assets", i)
+	}
+	for key, value := range root.Get("eval").Fields() {
+		name := key.Text()
+		if isFileRef(value) {
+			files = true
+			add(parseFileRef(name, f.lane(name), value).Mount, value, "eval", name)
+		}
+	}
+	if !files {
+		return
+	}
+	for key, value := range root.Get("input").Fields() {
+		add(PublicRoot+"/"+key.Text()+".json", value, "input", key.Text())
+	}
+	for key, value := range root.Get("eval").Fields() {
+		if name := key.Text(); !isFileRef(value) {
+			add(laneRoot(f.lane(name))+"/"+name+".json", value, "eval", name)
+		}
+	}
+	r.reportCollisions(all)
+}
+
+func (r *rowReader) reportCollisions(all []placed) {
+	slices.SortStableFunc(all, func(a, b placed) int { return strings.Compare(a.fold, b.fold) })
+	last := 0
+	for i := 1; i < len(all); i++ {
+		a, b := all[last], all[i]
+		if a.fold != b.fold && !strings.HasPrefix(b.fold, a.fold+"\x00") {
+			last = i
+			continue
+		}
+		r.checker.Errorf(b.value, b.steps, "mounts may not be equal or lie inside one another",
+			"%q collides with %q of %s", b.path, a.path, formatSteps(a.steps))
+	}
+}
+
+func formatSteps(steps []any) string {
+	var b strings.Builder
+	b.WriteByte('$')
+	for _, step := range steps {
+		switch step := step.(type) {
+		case int:
+			b.WriteString("[" + strconv.Itoa(step) + "]")
+		default:
+			fmt.Fprintf(&b, ".%v", step)
+		}
+	}
+	return b.String()
+}
+
+// parseAsset reads an asset that the schema allows.
+func parseAsset(i int, v document.Value, readOnly bool) FileRef {
+	ref := FileRef{Name: "assets[" + strconv.Itoa(i) + "]", Lane: Public, ReadOnly: readOnly}
+	ref.Path, _ = ParsePath(v.Get("path").Text()) // the schema's check has passed
+	ref.Mount = ref.Path
+	if mount := v.Get("mount"); mount.Kind() == document.String {
+		ref.Mount, _ = ParsePath(mount.Text())
+	}
+	if v := v.Get("read_only"); v.Kind() == document.Bool {
+		ref.ReadOnly = v.IsTrue()
+	}
+	return ref
+}

@@ -1,0 +1,78 @@
+package compiler
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+)
+
+// DefaultMaxLine bounds a row in bytes.
+const DefaultMaxLine = 16 << 20
+
+// lineReader reads a file of rows line by line into memory that it uses again.
+type lineReader struct {
+	r    *bufio.Reader
+	buf  []byte // of lines longer than r's buffer
+	line int    // of the last line read
+	max  int
+}
+
+func newLineReader(r io.Reader, longest int) *lineReader {
+	return &lineReader{r: bufio.NewReaderSize(r, 256<<10), max: longest}
+}
+
+// errLongLine says that a line was skipped because it is too long.
+var errLongLine = errors.New("line is too long")
+
+// next returns the next line that is not blank, without its end. The text is
+// valid until the next call. It returns io.EOF at the end of the file.
+func (l *lineReader) next() ([]byte, error) {
+	for {
+		text, err := l.read()
+		if err == io.EOF && len(text) == 0 {
+			return nil, io.EOF
+		}
+		l.line++
+		if err != nil && err != io.EOF {
+			return nil, err
+		}
+		text = bytes.Trim(text, " \t\r\n\v\f")
+		if len(text) > 0 {
+			return text, nil
+		}
+	}
+}
+
+func (l *lineReader) read() ([]byte, error) {
+	text, err := l.r.ReadSlice('\n')
+	if err != bufio.ErrBufferFull {
+		if len(text) > l.max && (err == nil || err == io.EOF) {
+			return nil, errLongLine
+		}
+		return text, err
+	}
+	l.buf = append(l.buf[:0], text...)
+	for err == bufio.ErrBufferFull {
+		text, err = l.r.ReadSlice('\n')
+		if len(l.buf) <= l.max {
+			l.buf = append(l.buf, text...)
+		}
+	}
+	if len(l.buf) > l.max && (err == nil || err == io.EOF) {
+		l.buf = nil
+		return nil, errLongLine
+	}
+	return l.buf, err
+}
+
+// plainError returns what is wrong with a file, without the path that the
+// message names anyway.
+func plainError(err error) string {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Op + ": " + pathErr.Err.Error()
+	}
+	return err.Error()
+}

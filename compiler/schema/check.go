@@ -1,0 +1,262 @@
+package schema
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/securebench/sbench/compiler/document"
+)
+
+// Checker compares values with schemas and collects what is wrong. It may be
+// used for one document after another, by one goroutine.
+type Checker struct {
+	// File is the name of the file in problems.
+	File     string
+	Problems document.Problems
+	path     document.Path
+	errors   int // problems that are no warnings, dropped ones included
+}
+
+// maxProblems bounds the problems kept for one document.
+const maxProblems = 100
+
+// Reset forgets the problems of the last document. It does not touch the slice
+// they were in.
+func (c *Checker) Reset() { c.Problems, c.errors = nil, 0 }
+
+// Check reports everything in v that s does not allow, and whether that was
+// nothing but warnings.
+func (c *Checker) Check(s *Schema, v document.Value) bool {
+	before := c.errors
+	c.value(s, v)
+	return c.errors == before
+}
+
+// CheckObject is Check for an object's rule.
+func (c *Checker) CheckObject(r *Object, v document.Value) bool { return c.object(r, v) }
+
+// CheckAt is CheckObject for the field of this name. A field that is absent or
+// null is an empty object, whose missing keys are reported at parent's line.
+func (c *Checker) CheckAt(name string, r *Object, parent document.Value) bool {
+	c.path.PushKey(name)
+	defer c.path.Pop()
+	v := parent.Get(name)
+	if v.Kind() == document.Object {
+		return c.object(r, v)
+	}
+	return c.missing(r, parent, 0)
+}
+
+// Errorf reports an error at v, which must be where the checker is or below
+// that by the steps given: strings for keys, ints for indexes.
+func (c *Checker) Errorf(v document.Value, steps []any, hint, format string, args ...any) {
+	c.report(v, steps, document.Problem{Message: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+// Warnf reports a warning, otherwise like Errorf.
+func (c *Checker) Warnf(v document.Value, steps []any, hint, format string, args ...any) {
+	c.report(v, steps, document.Problem{Message: fmt.Sprintf(format, args...), Hint: hint, Warning: true})
+}
+
+func (c *Checker) report(v document.Value, steps []any, p document.Problem) {
+	if !p.Warning {
+		c.errors++
+	}
+	if len(c.Problems) >= maxProblems {
+		c.Problems[maxProblems-1] = document.Problem{File: c.File, Line: v.Line(), Message: "and more problems"}
+		return
+	}
+	for _, step := range steps {
+		switch step := step.(type) {
+		case int:
+			c.path.PushIndex(step)
+		case string:
+			c.path.PushKey(step)
+		}
+	}
+	p.File, p.Line, p.Path = c.File, v.Line(), c.path.String()
+	for range steps {
+		c.path.Pop()
+	}
+	c.Problems = append(c.Problems, p)
+}
+
+// At runs check with the checker at the field of this name.
+func (c *Checker) At(name string, check func()) {
+	c.path.PushKey(name)
+	check()
+	c.path.Pop()
+}
+
+func (c *Checker) value(s *Schema, v document.Value) {
+	ok := s.Any
+	switch v.Kind() {
+	case document.Null:
+		if s.Null {
+			return
+		}
+	case document.Bool:
+		ok = ok || s.Boolean
+	case document.String:
+		ok = ok || s.String != nil && c.str(s, v)
+	case document.Number:
+		ok = ok || s.Number != nil && c.number(s, v)
+	case document.Array:
+		if s.Array != nil {
+			ok = c.array(s.Array, v)
+		}
+	case document.Object:
+		if s.Object != nil {
+			ok = c.object(s.Object, v)
+		}
+	}
+	if !ok {
+		if !s.allows(v.Kind()) {
+			c.Errorf(v, nil, kindHint(s, v), "expected %s, found %s", s.expected(), found(v))
+		}
+		return
+	}
+	if s.Check != nil {
+		s.Check(c, v)
+	}
+}
+
+// allows reports whether values of the kind are allowed at all; what is wrong
+// with one is then reported already.
+func (s *Schema) allows(kind document.Kind) bool {
+	switch kind {
+	case document.String:
+		return s.String != nil
+	case document.Number:
+		return s.Number != nil
+	case document.Array:
+		return s.Array != nil
+	case document.Object:
+		return s.Object != nil
+	}
+	return false
+}
+
+func found(v document.Value) string {
+	switch v.Kind() {
+	case document.Bool, document.Number:
+		if raw := string(v.Raw()); len(raw) <= 20 {
+			return v.Kind().String() + " (" + raw + ")"
+		}
+	}
+	return v.Kind().String()
+}
+
+// kindHint guesses why a value is of the wrong kind.
+func kindHint(s *Schema, v document.Value) string {
+	switch {
+	case v.Kind() == document.String && (s.Number != nil || s.Boolean):
+		text := v.Text()
+		if _, err := strconv.ParseFloat(text, 64); err == nil && s.Number != nil || s.Boolean && (text == "true" || text == "false") {
+			return "remove the quotes"
+		}
+	case (v.Kind() == document.Number || v.Kind() == document.Bool) && s.String != nil:
+		return "put it in quotes"
+	case v.Kind() == document.String && s.Array != nil:
+		return "write a list of one item"
+	}
+	return ""
+}
+
+// expected describes the allowed kinds.
+func (s *Schema) expected() string {
+	var kinds []string
+	if s.String != nil {
+		kinds = append(kinds, s.String.describe())
+	}
+	if s.Number != nil {
+		kinds = append(kinds, s.Number.describe())
+	}
+	if s.Boolean {
+		kinds = append(kinds, "a boolean")
+	}
+	if s.Array != nil {
+		kinds = append(kinds, "an array")
+	}
+	if s.Object != nil {
+		kinds = append(kinds, "an object")
+	}
+	return join(kinds, "or")
+}
+
+func join(words []string, last string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " " + last + " " + words[len(words)-1]
+}
+
+func (r *String) describe() string {
+	switch {
+	case len(r.Enum) > 0:
+		quoted := make([]string, len(r.Enum))
+		for i, value := range r.Enum {
+			quoted[i] = strconv.Quote(value)
+		}
+		return join(quoted, "or")
+	case r.NonBlank || r.NonEmpty:
+		return "a non-empty string"
+	}
+	return "a string"
+}
+
+func (r *Number) describe() string {
+	word := "a number"
+	if r.Integer {
+		word = "an integer"
+	}
+	switch {
+	case r.Above.Set:
+		return fmt.Sprintf("%s above %v", word, r.Above.Value)
+	case r.Min.Set:
+		return fmt.Sprintf("%s of at least %v", word, r.Min.Value)
+	}
+	return word
+}
+
+func (c *Checker) str(s *Schema, v document.Value) bool {
+	r := s.String
+	if len(r.Enum) > 0 {
+		for _, value := range r.Enum {
+			if v.Is(value) {
+				return true
+			}
+		}
+		c.Errorf(v, nil, suggest(v.Text(), r.Enum), "expected %s, found %q", s.expected(), clip(v.Text()))
+		return false
+	}
+	if len(v.Raw()) == 2 && (r.NonEmpty || r.NonBlank) {
+		c.Errorf(v, nil, "", "expected %s, found an empty one", s.expected())
+		return false
+	}
+	if r.NonBlank && isBlank(v) {
+		c.Errorf(v, nil, "", "expected %s, found only white space", s.expected())
+		return false
+	}
+	return true
+}
+
+// clip shortens what a message quotes.
+func clip(s string) string {
+	const most = 60
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}
+
+func (c *Checker) number(s *Schema, v document.Value) bool {
+	r := s.Number
+	n, _ := v.Float64()
+	if r.Integer && !v.IsInteger() || r.Above.Set && n <= r.Above.Value || r.Min.Set && n < r.Min.Value {
+		c.Errorf(v, nil, "", "expected %s, found %s", s.expected(), clip(string(v.Raw())))
+		return false
+	}
+	return true
+}

@@ -1,0 +1,102 @@
+package schema
+
+import (
+	"strings"
+
+	"github.com/securebench/sbench/compiler/document"
+)
+
+func (c *Checker) array(r *Array, v document.Value) bool {
+	ok := true
+	if v.Len() < r.Min {
+		c.Errorf(v, nil, "", "expected at least %d item(s), found %d", r.Min, v.Len())
+		ok = false
+	}
+	if r.Max > 0 && v.Len() > r.Max {
+		c.Errorf(v, nil, "", "expected at most %d items, found %d", r.Max, v.Len())
+		ok = false
+	}
+	if r.Items == nil {
+		return ok
+	}
+	before := c.errors
+	for i, item := range v.Items() {
+		c.path.PushIndex(i)
+		c.value(r.Items, item)
+		c.path.Pop()
+	}
+	return ok && c.errors == before
+}
+
+// maxFields bounds the fields of a rule, so that those met fit into a word.
+const maxFields = 64
+
+func (c *Checker) object(r *Object, v document.Value) bool {
+	before := c.errors
+	var met uint64
+	for key, value := range v.Fields() {
+		i := r.lookup(key)
+		if i < 0 {
+			c.unknown(r, key, value)
+			continue
+		}
+		met |= 1 << i
+		c.path.PushKey(r.Fields[i].Name)
+		c.value(r.Fields[i].Schema, value)
+		c.path.Pop()
+	}
+	return c.missing(r, v, met) && c.errors == before
+}
+
+// missing reports the required fields of which met has no bit.
+func (c *Checker) missing(r *Object, v document.Value, met uint64) bool {
+	before := c.errors
+	for i := range r.Fields {
+		if r.Fields[i].Required && met&(1<<i) == 0 {
+			c.Errorf(v, nil, hintFrom(r.Fields[i].Schema.Doc), "key %q is missing", r.Fields[i].Name)
+		}
+	}
+	return c.errors == before
+}
+
+// hintFrom makes a hint of the first sentence of a description.
+func hintFrom(doc string) string {
+	sentence, _, _ := strings.Cut(doc, ". ")
+	sentence = strings.TrimSuffix(sentence, ".")
+	if sentence == "" || len(sentence) > 1 && sentence[1] >= 'A' && sentence[1] <= 'Z' {
+		return sentence
+	}
+	return strings.ToLower(sentence[:1]) + sentence[1:]
+}
+
+func (c *Checker) unknown(r *Object, key, value document.Value) {
+	if r.Unknown == Accept {
+		if r.Others != nil {
+			c.path.PushKey(key.Text())
+			c.value(r.Others, value)
+			c.path.Pop()
+		}
+		return
+	}
+	name := key.Text()
+	hint := suggest(name, r.names())
+	if r.Unknown == Tolerate && hint == "" {
+		c.Warnf(key, []any{name}, "it has no meaning and is ignored", "unknown key %q", clip(name))
+		return
+	}
+	if hint == "" {
+		hint = suggestLoosely(name, r.names())
+	}
+	if hint == "" {
+		hint = "known keys are " + strings.Join(r.names(), ", ")
+	}
+	c.Errorf(key, []any{name}, hint, "unknown key %q", clip(name))
+}
+
+func (r *Object) names() []string {
+	names := make([]string, len(r.Fields))
+	for i := range r.Fields {
+		names[i] = r.Fields[i].Name
+	}
+	return names
+}

@@ -1,0 +1,70 @@
+package schema
+
+import (
+	"fmt"
+	"strings"
+)
+
+// suggest returns `did you mean "x"?` for the known word that is nearest to
+// what was written, or "" if none is near.
+func suggest(written string, known []string) string {
+	if len(written) > 64 {
+		return ""
+	}
+	best, distance := "", 1+max(1, len(written)/3)
+	for _, word := range known {
+		if d := editDistance(normal(written), normal(word)); d < distance {
+			best, distance = word, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("did you mean %q?", best)
+}
+
+// suggestLoosely is suggest, but also finds a known word that what was written
+// is nearly the beginning of.
+func suggestLoosely(written string, known []string) string {
+	if hint := suggest(written, known); hint != "" || len(written) < 4 || len(written) > 64 {
+		return hint
+	}
+	for _, word := range known {
+		if n := len(written); len(word) > n {
+			start := normal(word)[:min(n+1, len(word))]
+			if min(editDistance(normal(written), start), editDistance(normal(written), start[:n])) <= 1 {
+				return fmt.Sprintf("did you mean %q?", word)
+			}
+		}
+	}
+	return ""
+}
+
+// normal makes spellings alike that differ by convention only.
+func normal(s string) string {
+	return strings.NewReplacer("-", "_", " ", "_").Replace(strings.ToLower(s))
+}
+
+// editDistance counts the insertions, deletions, replacements and swaps of
+// neighbours that make b of a (optimal string alignment), in bytes.
+func editDistance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(last[j]+cost, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}

@@ -1,0 +1,110 @@
+package compiler
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler/document"
+)
+
+// Task is a compiled row. It holds the values of every lane, so it is for
+// trusted code only: a harness is handed an AgentView. Printing or marshalling
+// a Task shows its id and nothing else. It is safe for concurrent use.
+type Task struct {
+	pack        *Pack
+	doc         *document.Document
+	line        int
+	id          string
+	family      *family
+	environment Environment
+}
+
+// ID returns the task's id, unique in its pack.
+func (t *Task) ID() string { return t.id }
+
+// Line returns the 1-based line of the row.
+func (t *Task) Line() int { return t.line }
+
+// Family returns the row's family.
+func (t *Task) Family() Family { return t.family.Family }
+
+// Contract returns what is known of the task's family.
+func (t *Task) Contract() Contract { return t.family.Contract }
+
+// CandidateKind returns what a harness has to leave.
+func (t *Task) CandidateKind() CandidateKind { return t.family.CandidateKind }
+
+// NeedsWorkspace reports whether the family judges files of the workspace.
+func (t *Task) NeedsWorkspace() bool { return t.family.NeedsWorkspace }
+
+// Environment returns the row's environment over the manifest's defaults.
+func (t *Task) Environment() Environment { return t.environment.clone() }
+
+// BenchmarkID returns the id of the task's pack.
+func (t *Task) BenchmarkID() string { return t.pack.ID }
+
+// Metadata returns the row's metadata and, over it, benchmark_pack,
+// environment, asset_roots and asset_defaults, in the types of encoding/json.
+// Authors put into metadata what they like, answers included: it is for
+// records, and never for a harness.
+func (t *Task) Metadata() map[string]any {
+	metadata, ok := t.doc.Root().Get("metadata").Any().(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+	}
+	environment, ok := t.pack.manifest.Root().Get("defaults").Get("environment").Any().(map[string]any)
+	if !ok {
+		environment = map[string]any{}
+	}
+	for key, value := range t.doc.Root().Get("environment").Fields() {
+		environment[key.Text()] = value.Any()
+	}
+	metadata["benchmark_pack"] = map[string]any{
+		"id": t.pack.ID, "version": t.pack.Version, "manifest_path": t.pack.ManifestPath,
+	}
+	metadata["environment"] = environment
+	metadata["asset_roots"] = map[string]any{"public": t.pack.publicRel, "eval": t.pack.evalRel}
+	metadata["asset_defaults"] = map[string]any{"read_only": t.pack.readOnly}
+	return metadata
+}
+
+// Assets returns the public files of the task.
+func (t *Task) Assets() []FileRef {
+	var refs []FileRef
+	for i, v := range t.doc.Root().Get("assets").Items() {
+		refs = append(refs, parseAsset(i, v, t.pack.readOnly))
+	}
+	return refs
+}
+
+// laneFiles returns the file references of a lane other than public.
+func (t *Task) laneFiles(lane Lane) []FileRef {
+	var refs []FileRef
+	for key, value := range t.eval().Fields() {
+		if name := key.Text(); t.family.lane(name) == lane && isFileRef(value) {
+			refs = append(refs, parseFileRef(name, lane, value))
+		}
+	}
+	slices.SortFunc(refs, func(a, b FileRef) int { return strings.Compare(a.Mount, b.Mount) })
+	return refs
+}
+
+func (t *Task) input() document.Value { return t.doc.Root().Get("input") }
+func (t *Task) eval() document.Value  { return t.doc.Root().Get("eval") }
+
+// String returns the task's family and id.
+func (t *Task) String() string { return fmt.Sprintf("%s task %q", t.family.Family, t.id) }
+
+// Format prints String for every verb and flag, since the fields hold values
+// of every lane.
+func (t *Task) Format(f fmt.State, _ rune) { fmt.Fprint(f, t.String()) }
+
+// MarshalJSON returns the task's id.
+func (t *Task) MarshalJSON() ([]byte, error) {
+	return document.AppendQuoted(nil, []byte(t.id)), nil
+}
+
+// LogValue returns the task's id.
+func (t *Task) LogValue() slog.Value { return slog.StringValue(t.id) }

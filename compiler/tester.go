@@ -1,0 +1,310 @@
+package compiler
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// Tester is a tester file: what to run, with what, and what to allow. Zero
+// values of optional fields mean that the file does not say.
+type Tester struct {
+	Path         string // absolute
+	Run          RunSection
+	Benchmark    BenchmarkSection
+	Verification VerificationSection
+	Harness      HarnessSection
+	Runtime      RuntimeSection
+
+	envLines []int // of Harness.Env
+	name     string
+}
+
+// RunSection says what a run is called and how much of it there is.
+type RunSection struct {
+	ID        string
+	OutputDir string // absolute
+	Jobs      int
+	Attempts  int
+	Tasks     []string // globs of task ids
+}
+
+// BenchmarkSection says which pack is run.
+type BenchmarkSection struct {
+	Manifest string // absolute
+	Tasks    string // absolute
+}
+
+// VerificationSection says what verifiers may do.
+type VerificationSection struct {
+	DisallowDangerousCommands bool // true unless the file says otherwise
+	DenyCommands              []string
+}
+
+// HarnessType is what produces candidates. The zero HarnessType is invalid.
+type HarnessType string
+
+// The types of harnesses.
+const (
+	HarnessCommand    HarnessType = "command"
+	HarnessCodex      HarnessType = "codex"
+	HarnessClaudeCode HarnessType = "claude_code"
+)
+
+// HarnessSection says what produces candidates.
+type HarnessSection struct {
+	Type HarnessType
+	// Env are the names of the environment variables that the harness gets.
+	Env    []string
+	Config HarnessConfig
+}
+
+// HarnessConfig configures a harness. Which fields count depends on its type.
+type HarnessConfig struct {
+	TaskFile string        // clean, relative to the workspace; never empty
+	Timeout  time.Duration // zero if the file does not say and the type has no default
+	// AllowedDomains are in lower case, each once; a name allows its
+	// subdomains too.
+	AllowedDomains []string
+
+	// For a command.
+	Command Command
+	// ArtifactPath is the file that the candidate is read from, clean and
+	// relative to the workspace; empty for the family's default.
+	ArtifactPath string
+
+	// For an agent.
+	Model              string
+	Version            string // "latest" unless the file says otherwise
+	ReasoningEffort    string
+	BaseURL            string
+	AllowExternalTools bool
+	MaxTotalTokens     int64
+	MaxRequests        int64
+}
+
+// RuntimeSection says which containerd to use and how.
+type RuntimeSection struct {
+	Address       string
+	Namespace     string
+	Snapshotter   string
+	Handler       string // the OCI runtime's shim, such as io.containerd.runc.v2
+	Pull          string // missing, never or always
+	UserNamespace string // auto or host
+	Network       NetworkSection
+	Limits        LimitsSection
+	// AllowDegraded names the protections that a host may lack.
+	AllowDegraded []string
+}
+
+// NetworkSection says how sandboxes reach what they are allowed to.
+type NetworkSection struct {
+	Transparent bool
+}
+
+// LimitsSection bounds sandboxes and what they leave.
+type LimitsSection struct {
+	Memory         int64   // bytes
+	CPUs           float64 // cores
+	Pids           int64
+	WorkspaceBytes int64
+	OutputBytes    int64
+}
+
+// LoadTester reads a tester file. Relative paths in it are relative to its
+// folder. An error holds Problems, warnings among them.
+func LoadTester(path string) (*Tester, Problems, error) {
+	text, problem := readFile(path)
+	if problem != nil {
+		return nil, nil, Problems{*problem}
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, nil, Problems{{File: path, Message: err.Error()}}
+	}
+	t, problems := parseTester(path, absolute, text)
+	if t == nil {
+		return nil, nil, problems
+	}
+	return t, problems, nil
+}
+
+// parseTester returns the tester file with its warnings, or nil with all that
+// is wrong.
+func parseTester(name, absolute string, text []byte) (*Tester, Problems) {
+	var doc document.Document
+	if problems := doc.ParseYAML(text); len(problems) > 0 {
+		return nil, inFile(name, problems)
+	}
+	root := doc.Root()
+	c := schema.Checker{File: name}
+	sound := c.Check(testerSchema(), root)
+	kind := root.Get("harness").Get("type").Text()
+	if config := harnessConfig(HarnessType(kind)); config != nil && isObjectOrAbsent(root.Get("harness").Get("config")) {
+		harness := root.Get("harness")
+		c.At("harness", func() { sound = c.CheckAt("config", config, harness) && sound })
+	}
+	if !sound {
+		return nil, c.Problems
+	}
+	t := &Tester{Path: absolute, name: name}
+	t.fill(root)
+	warnOfSecrets(&c, t, root.Get("harness").Get("env"))
+	return t, c.Problems
+}
+
+func (t *Tester) fill(root document.Value) {
+	run, benchmark, verification := root.Get("run"), root.Get("benchmark"), root.Get("verification")
+	t.Run = RunSection{
+		ID: run.Get("id").Text(), OutputDir: t.resolve(run.Get("output_dir")),
+		Jobs: integer(run.Get("jobs")), Attempts: integer(run.Get("attempts")), Tasks: stringList(run.Get("tasks")),
+	}
+	t.Benchmark = BenchmarkSection{Manifest: t.resolve(benchmark.Get("manifest")), Tasks: t.resolve(benchmark.Get("tasks"))}
+	disallow := verification.Get("disallow_dangerous_commands")
+	t.Verification = VerificationSection{
+		DisallowDangerousCommands: disallow.Kind() != document.Bool || disallow.IsTrue(),
+		DenyCommands:              dangerousList(verification.Get("deny_commands")),
+	}
+	harness := root.Get("harness")
+	t.Harness = HarnessSection{Type: HarnessType(harness.Get("type").Text()), Env: stringList(harness.Get("env"))}
+	for _, v := range harness.Get("env").Items() {
+		t.envLines = append(t.envLines, v.Line())
+	}
+	t.Harness.Config = parseConfig(t.Harness.Type, harness.Get("config"))
+	t.Runtime = parseRuntime(root.Get("runtime"))
+}
+
+func (t *Tester) resolve(v document.Value) string {
+	if path := v.Text(); filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(filepath.Dir(t.Path), v.Text())
+}
+
+func integer(v document.Value) int {
+	n, _ := v.Int64()
+	return int(n)
+}
+
+// agentTimeout is how long an agent has if the tester file does not say.
+const agentTimeout = 900 * time.Second
+
+func parseConfig(kind HarnessType, v document.Value) HarnessConfig {
+	config := HarnessConfig{
+		TaskFile: "task.json", Timeout: seconds(v.Get("timeout_seconds")),
+		Command: parseCommand(v.Get("command")),
+		Model:   strings.TrimSpace(v.Get("model").Text()), Version: "latest",
+		ReasoningEffort:    v.Get("reasoning_effort").Text(),
+		BaseURL:            v.Get("base_url").Text(),
+		AllowExternalTools: v.Get("allow_external_tools").IsTrue(),
+	}
+	config.MaxTotalTokens, _ = v.Get("max_total_tokens").Int64()
+	config.MaxRequests, _ = v.Get("max_requests").Int64()
+	if file := v.Get("task_file"); file.Kind() == document.String {
+		config.TaskFile, _ = ParsePath(file.Text()) // the schema's check has passed
+	}
+	if file := v.Get("artifact_path"); file.Kind() == document.String {
+		config.ArtifactPath, _ = ParsePath(file.Text())
+	}
+	for _, name := range stringList(v.Get("allowed_domains")) {
+		if domain, err := ParseDomain(name); err == nil && !slices.Contains(config.AllowedDomains, domain) {
+			config.AllowedDomains = append(config.AllowedDomains, domain)
+		}
+	}
+	if kind == HarnessCommand {
+		config.Version = ""
+		return config
+	}
+	if version := strings.TrimSpace(v.Get("version").Text()); version != "" {
+		config.Version = version
+	}
+	if config.Timeout == 0 {
+		config.Timeout = agentTimeout
+	}
+	if config.Model == "" && kind == HarnessClaudeCode {
+		config.Model = defaultClaudeModel
+	}
+	return config
+}
+
+func parseRuntime(v document.Value) RuntimeSection {
+	limits := v.Get("limits")
+	r := RuntimeSection{
+		Address: v.Get("address").Text(), Namespace: v.Get("namespace").Text(), Snapshotter: v.Get("snapshotter").Text(),
+		Handler: v.Get("handler").Text(), Pull: v.Get("pull").Text(), UserNamespace: v.Get("user_namespace").Text(),
+		Network:       NetworkSection{Transparent: v.Get("network").Get("transparent").IsTrue()},
+		AllowDegraded: stringList(v.Get("allow_degraded")),
+		Limits: LimitsSection{
+			Memory: parseBytes(limits.Get("memory")), WorkspaceBytes: parseBytes(limits.Get("workspace_bytes")),
+			OutputBytes: parseBytes(limits.Get("output_bytes")),
+		},
+	}
+	r.Limits.CPUs, _ = limits.Get("cpus").Float64()
+	r.Limits.Pids, _ = limits.Get("pids").Int64()
+	return r
+}
+
+// warnOfSecrets warns of names that look like a secret's, given to a command:
+// a command gets the values themselves, where an agent gets placeholders.
+func warnOfSecrets(c *schema.Checker, t *Tester, env document.Value) {
+	if t.Harness.Type != HarnessCommand {
+		return
+	}
+	for i, v := range env.Items() {
+		if name := strings.ToUpper(v.Text()); looksSecret(name) {
+			c.Warnf(v, []any{"harness", "env", i}, "the command, and whatever it runs, can read the value",
+				"%q looks like the name of a secret", v.Text())
+		}
+	}
+}
+
+func looksSecret(name string) bool {
+	for _, word := range []string{"SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "PRIVATE", "API_KEY", "APIKEY", "ACCESS_KEY", "AUTH"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return strings.HasSuffix(name, "_KEY") || strings.HasSuffix(name, "_PAT") || name == "KEY"
+}
+
+// ResolveEnv returns the values of the names in harness.env. Environ is a list
+// of NAME=VALUE as os.Environ returns it, and beats file, which LoadEnvFile
+// returns. A name with no value, or an empty one, is an error that holds
+// Problems; no value is in it.
+func (t *Tester) ResolveEnv(environ []string, file map[string]string) (map[string]string, error) {
+	known := make(map[string]string, len(environ))
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		known[name] = value
+	}
+	var problems Problems
+	values := make(map[string]string, len(t.Harness.Env))
+	for i, name := range t.Harness.Env {
+		value := known[name]
+		if _, ok := known[name]; !ok {
+			value = file[name]
+		}
+		if value == "" {
+			problems = append(problems, Problem{
+				File: t.name, Line: t.envLines[i], Path: fmt.Sprintf("$.harness.env[%d]", i),
+				Message: fmt.Sprintf("environment variable %q has no value", name),
+				Hint:    "set it, or give it in the env file",
+			})
+			continue
+		}
+		values[name] = value
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return values, nil
+}
+
+// errEmptyDomain is ParseDomain's error for nothing at all.
+var errEmptyDomain = errors.New("domain is empty")

@@ -1,0 +1,182 @@
+package compiler
+
+import (
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// TesterVersion is the only schema_version of tester files.
+const TesterVersion = "0.2"
+
+// defaultClaudeModel is claude_code's model if the tester file names none, as
+// in SecureBench 0.2.
+const defaultClaudeModel = "sonnet"
+
+var testerSchema = sync.OnceValue(func() *schema.Schema {
+	name := func(doc string) *schema.Schema {
+		return &schema.Schema{Doc: doc, String: &schema.String{NonEmpty: true}, Check: checkNoNUL}
+	}
+	return schema.Closed("A SecureBench tester file, schema version 0.2.",
+		required("schema_version", versionSchema()),
+		required("run", schema.Closed("What the run is called and how much of it there is.",
+			required("id", name("The run's id.")),
+			required("output_dir", name("The folder for the records, relative to this file.")),
+			optional("jobs", schema.PositiveInteger("How many attempts run at the same time.")),
+			optional("attempts", schema.PositiveInteger("How often each task is tried.")),
+			optional("tasks", schema.List("Globs of the ids of the tasks to run.", name("A glob."))),
+		)),
+		required("benchmark", schema.Closed("The pack.",
+			required("manifest", name("The pack's manifest, relative to this file.")),
+			required("tasks", name("The pack's rows, relative to this file.")),
+		)),
+		required("harness", schema.Closed("What produces candidates.",
+			required("type", schema.Enum("The type of harness.", string(HarnessCommand), string(HarnessCodex), string(HarnessClaudeCode))),
+			optional("env", envNamesSchema()),
+			optional("config", &schema.Schema{
+				Doc: "What the type of harness needs.", Null: true, Object: &schema.Object{Unknown: schema.Accept},
+			}),
+		)),
+		optional("verification", schema.Nullable(schema.Closed("What verifiers may do.",
+			optional("disallow_dangerous_commands", schema.Boolean("Refuse the dangerous commands that tasks need.", true)),
+			optional("deny_commands", dangerousSchema("Dangerous commands that are refused in any case.")),
+		))),
+		optional("runtime", schema.Nullable(runtimeSchema())),
+	)
+})
+
+func versionSchema() *schema.Schema {
+	return &schema.Schema{
+		Doc: "The version of this format: \"0.2\".", String: &schema.String{Enum: []string{TesterVersion}},
+	}
+}
+
+func envNamesSchema() *schema.Schema {
+	return &schema.Schema{
+		Doc:  "The names of environment variables that the harness gets. Values come from the environment or the env file.",
+		Null: true,
+		Array: &schema.Array{Items: &schema.Schema{
+			Doc:    "A name, without a value.",
+			String: &schema.String{NonEmpty: true, Pattern: `^[^=]+$`},
+			Check: func(c *schema.Checker, v document.Value) {
+				if !isEnvName(v.Text()) {
+					name, _, _ := strings.Cut(v.Text(), "=")
+					c.Errorf(v, nil, "values come from the environment or the env file", "expected the name of an environment variable alone, such as %q", name)
+				}
+			},
+		}},
+	}
+}
+
+func runtimeSchema() *schema.Schema {
+	return schema.Closed("Which containerd to use and how.",
+		optional("address", schema.Text("The socket of containerd.")),
+		optional("namespace", schema.Text("The containerd namespace.")),
+		optional("snapshotter", schema.Text("The snapshotter.")),
+		optional("handler", schema.Text("The shim of the OCI runtime, such as io.containerd.runc.v2.")),
+		optional("pull", schema.Enum("When images are pulled.", "missing", "never", "always")),
+		optional("user_namespace", schema.Enum("Whether sandboxes have a user namespace of their own.", "auto", "host")),
+		optional("network", schema.Nullable(schema.Closed("How sandboxes reach what they are allowed to.",
+			optional("transparent", schema.Boolean("Catch connections that do not know of the proxy.", false)),
+		))),
+		optional("limits", schema.Nullable(schema.Closed("Bounds on sandboxes and on what they leave.",
+			optional("memory", bytesSchema("Memory in bytes, or as \"512m\" or \"2GiB\".")),
+			optional("cpus", secondsSchema("Processor cores; a fraction is allowed.")),
+			optional("pids", schema.Nullable(schema.PositiveInteger("The number of processes and threads."))),
+			optional("workspace_bytes", bytesSchema("The size of a workspace in bytes, or as \"1g\".")),
+			optional("output_bytes", bytesSchema("How much of a command's output is kept, in bytes or as \"1m\".")),
+		))),
+		optional("allow_degraded", schema.List("The protections that the host may lack.", schema.Text("The name of a protection."))),
+	)
+}
+
+// harnessConfig returns the rule for harness.config of the type, or nil if
+// there is no such type.
+func harnessConfig(kind HarnessType) *schema.Object {
+	if rule, ok := harnessConfigs()[kind]; ok {
+		return rule
+	}
+	return nil
+}
+
+var harnessConfigs = sync.OnceValue(func() map[HarnessType]*schema.Object {
+	common := []schema.Field{
+		optional("task_file", agentPathSchema("The file that the task is written to, relative to the workspace.", "task.json")),
+		optional("timeout_seconds", secondsSchema("How long the harness may take; a task's own timeout may be shorter.")),
+		optional("allowed_domains", domainsSchema()),
+	}
+	command := append([]schema.Field{
+		required("command", commandSchema("The command to run in the task's sandbox.")),
+		optional("artifact_path", schema.Nullable(agentPathSchema("The file that the candidate is read from, relative to the workspace.", nil))),
+	}, common...)
+	agent := func(model schema.Field) *schema.Object {
+		return &schema.Object{Fields: append([]schema.Field{
+			model,
+			optional("version", wordSchema("The version of the agent.", "latest")),
+			optional("reasoning_effort", wordSchema("How hard the model is to think.", nil)),
+			optional("allow_external_tools", schema.Boolean("Allow tools that the provider runs, such as web search.", false)),
+			optional("max_total_tokens", schema.PositiveInteger("The tokens that an attempt may use.")),
+			optional("max_requests", schema.PositiveInteger("The requests that an attempt may make.")),
+			optional("base_url", urlSchema("The provider's API, for gateways and tests.")),
+		}, common...)}
+	}
+	return map[HarnessType]*schema.Object{
+		HarnessCommand:    {Fields: command},
+		HarnessCodex:      agent(required("model", modelSchema(nil))),
+		HarnessClaudeCode: agent(optional("model", modelSchema(defaultClaudeModel))),
+	}
+})
+
+// agentPathSchema allows paths in the workspace that an agent may see.
+func agentPathSchema(doc string, preset any) *schema.Schema {
+	s := mountSchema()
+	s.Doc, s.Default = doc, preset
+	return s
+}
+
+func domainsSchema() *schema.Schema {
+	return &schema.Schema{
+		Doc:  "DNS names that the harness may reach. A name allows its subdomains too.",
+		Null: true,
+		Array: &schema.Array{Items: &schema.Schema{
+			Doc:    "A DNS name of two or more labels, without scheme, port, path or wildcard.",
+			String: &schema.String{NonBlank: true, Pattern: `^\s*[A-Za-z0-9.-]+\s*$`},
+			Check: func(c *schema.Checker, v document.Value) {
+				if _, err := ParseDomain(v.Text()); err != nil {
+					c.Errorf(v, nil, domainHint(v.Text()), "%v", err)
+				}
+			},
+		}},
+	}
+}
+
+// wordSchema allows what may stand as an argument of a command without quotes.
+func wordSchema(doc string, preset any) *schema.Schema {
+	return patternSchema(doc, preset, `^\s*[A-Za-z0-9._+-]+\s*$`, "letters, digits and . _ + -")
+}
+
+// modelSchema is wordSchema with the separators that gateways have in the names
+// of models.
+func modelSchema(preset any) *schema.Schema {
+	return patternSchema("The model.", preset, `^\s*[A-Za-z0-9._+:/@-]+\s*$`, "letters, digits and . _ + - : / @")
+}
+
+func urlSchema(doc string) *schema.Schema {
+	return patternSchema(doc, nil, `^https?://[^\s/?#@]+(/[^\s?#]*)?$`, "http:// or https://, a host and perhaps a path, without credentials and query")
+}
+
+func patternSchema(doc string, preset any, pattern, allowed string) *schema.Schema {
+	match := regexp.MustCompile(pattern)
+	return &schema.Schema{
+		Doc: doc, Default: preset,
+		String: &schema.String{NonBlank: true, Pattern: pattern},
+		Check: func(c *schema.Checker, v document.Value) {
+			if !match.MatchString(v.Text()) {
+				c.Errorf(v, nil, "allowed are "+allowed, "%q holds something else", v.Text())
+			}
+		},
+	}
+}

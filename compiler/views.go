@@ -1,0 +1,167 @@
+package compiler
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler/document"
+)
+
+// Resource is one named value or file of a task as a component sees it.
+type Resource struct {
+	Name string
+	Lane Lane
+	// File is set if the resource is a file or folder; then Value is the
+	// reference itself. The assets of a task are one Resource each.
+	File *FileRef
+	// Value is the value as JSON. It prints as "<redacted>" even if the
+	// resource is public.
+	Value Hidden[json.RawMessage]
+	// Text is the value as indented JSON with a line break at its end, as it
+	// is written to a file.
+	Text Hidden[[]byte]
+}
+
+// View is what one component other than the agent sees: resources in the order
+// of the row, public ones first.
+type View struct {
+	Component Component
+	Resources []Resource
+}
+
+// TestSandboxView returns the public values and the evaluation inputs.
+func (t *Task) TestSandboxView() View { return t.view(TestSandbox) }
+
+// EvaluatorView returns the public and the hidden values. They may only be
+// used in sbench's own process.
+func (t *Task) EvaluatorView() View { return t.view(Evaluator) }
+
+func (t *Task) view(component Component) View {
+	view := View{Component: component}
+	for key, value := range t.input().Fields() {
+		view.Resources = append(view.Resources, valueResource(key.Text(), Public, value))
+	}
+	for i, value := range t.doc.Root().Get("assets").Items() {
+		ref := parseAsset(i, value, t.pack.readOnly)
+		view.Resources = append(view.Resources, fileResource(ref, value))
+	}
+	for key, value := range t.eval().Fields() {
+		name := key.Text()
+		lane := t.family.lane(name)
+		switch {
+		case !component.Sees(lane):
+		case isFileRef(value):
+			view.Resources = append(view.Resources, fileResource(parseFileRef(name, lane, value), value))
+		default:
+			view.Resources = append(view.Resources, valueResource(name, lane, value))
+		}
+	}
+	return view
+}
+
+func valueResource(name string, lane Lane, v document.Value) Resource {
+	return Resource{
+		Name:  name,
+		Lane:  lane,
+		Value: Hide(json.RawMessage(slices.Clone(v.Raw()))),
+		Text:  Hide(append(v.AppendIndented(nil, ""), '\n')),
+	}
+}
+
+func fileResource(ref FileRef, v document.Value) Resource {
+	r := valueResource(ref.Name, ref.Lane, v)
+	r.File = &ref
+	return r
+}
+
+// ResourceSummary is what a record says of a resource. It is safe to print.
+type ResourceSummary struct {
+	Name string `json:"name"`
+	Lane Lane   `json:"visibility"`
+	Kind string `json:"kind"` // "text" for a string, otherwise "json"
+	// Value is set for public resources only.
+	Value json.RawMessage `json:"value,omitempty"`
+	// Redacted is set for all others.
+	Redacted bool `json:"redacted,omitempty"`
+}
+
+// ResourceSummary returns a summary of every resource, in the order of the
+// row. All assets are one resource.
+func (t *Task) ResourceSummary() []ResourceSummary {
+	var all []ResourceSummary
+	add := func(name string, lane Lane, v document.Value) {
+		s := ResourceSummary{Name: name, Lane: lane, Kind: "json", Redacted: lane != Public}
+		if v.Kind() == document.String {
+			s.Kind = "text"
+		}
+		if lane == Public {
+			s.Value = slices.Clone(v.Raw())
+		}
+		all = append(all, s)
+	}
+	for key, value := range t.input().Fields() {
+		add(key.Text(), Public, value)
+	}
+	if assets := t.doc.Root().Get("assets"); assets.Len() > 0 {
+		add("assets", Public, assets)
+	}
+	for key, value := range t.eval().Fields() {
+		add(key.Text(), t.family.lane(key.Text()), value)
+	}
+	return all
+}
+
+// minSecret is the length in bytes from which a string is a secret that can be
+// looked for in other text. Shorter ones turn up by chance, and a log with
+// holes where they would stand tells more than it hides.
+const minSecret = 8
+
+// Secrets returns every string in the evaluation inputs and the hidden values,
+// object keys not included, that is worth replacing in logs: at least eight
+// bytes long, each once, the longest first. What names a file, a folder or one
+// of sbench's own words is none.
+func (t *Task) Secrets() []string {
+	var secrets []string
+	for key, value := range t.eval().Fields() {
+		if !isFileRef(value) {
+			secrets = appendSecrets(secrets, key, value)
+		}
+	}
+	slices.SortFunc(secrets, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(b) - len(a)
+		}
+		return strings.Compare(a, b)
+	})
+	return slices.Compact(secrets)
+}
+
+func appendSecrets(secrets []string, key, v document.Value) []string {
+	switch v.Kind() {
+	case document.String:
+		if text := strings.TrimSpace(v.Text()); len(text) >= minSecret && !isPlainKey(key) {
+			secrets = append(secrets, text)
+		}
+	case document.Array:
+		for _, item := range v.Items() {
+			secrets = appendSecrets(secrets, key, item)
+		}
+	case document.Object:
+		for key, value := range v.Fields() {
+			secrets = appendSecrets(secrets, key, value)
+		}
+	}
+	return secrets
+}
+
+// isPlainKey reports whether the strings under a key say where or how, and not
+// what.
+func isPlainKey(key document.Value) bool {
+	for _, name := range []string{"source", "type", "workdir", "path", "mount", "needed_commands", "allow_paths", "allow_sensitive_paths", "patch_preserved_paths"} {
+		if key.Is(name) {
+			return true
+		}
+	}
+	return false
+}
