@@ -49,7 +49,9 @@ func CopyTree(ctx context.Context, src, dst *os.Root, opts TreeOptions) (TreeRep
 // errChanged says that somebody writes to a tree that should be at rest.
 var errChanged = errors.New("file changed while it was read")
 
-func (w *treeWalk) file(src, dst int, name, rel string, st *unix.Stat_t) error {
+// file copies the file name of the open directory src into the open directory
+// dst under the name to.
+func (w *treeWalk) file(src, dst int, name, to, rel string, st *unix.Stat_t) error {
 	in, err := openUntrusted(src, name, 0)
 	if err != nil {
 		return fmt.Errorf("open %q: %w", rel, err)
@@ -70,7 +72,7 @@ func (w *treeWalk) file(src, dst int, name, rel string, st *unix.Stat_t) error {
 		return fmt.Errorf("%w: more than %d bytes", ErrTooBig, w.opts.MaxBytes)
 	}
 	sum := sha256.New()
-	if err := w.content(from, dst, name, rel, st, sum); err != nil {
+	if err := w.content(from, dst, to, rel, st, sum); err != nil {
 		return err
 	}
 	fmt.Fprintf(w.list, "f %04o %x %s\x00", mode&0o777, sum.Sum(nil), rel)
@@ -80,6 +82,11 @@ func (w *treeWalk) file(src, dst int, name, rel string, st *unix.Stat_t) error {
 func (w *treeWalk) content(from *os.File, dst int, name, rel string, st *unix.Stat_t, sum hash.Hash) error {
 	if dst == noCopy {
 		return w.transfer(from, nil, rel, st, sum)
+	}
+	if w.asset != nil {
+		if err := unlinkFile(dst, name); err != nil {
+			return fmt.Errorf("replace %q: %w", rel, err)
+		}
 	}
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(dst, name, flags, 0o600)

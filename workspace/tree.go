@@ -109,6 +109,10 @@ type treeWalk struct {
 	report TreeReport
 	list   hash.Hash
 	buf    []byte
+
+	// asset is set for a copy of a pack's own files into a workspace that may
+	// hold some of their names.
+	asset *assetCopy
 }
 
 func newTreeWalk(ctx context.Context, opts TreeOptions) *treeWalk {
@@ -193,14 +197,20 @@ func (w *treeWalk) entry(src, dst int, name, rel string, depth int) error {
 	case unix.S_IFREG:
 		w.report.Files++
 		w.report.Entries++
-		return w.file(src, dst, name, rel, &st)
+		return w.file(src, dst, name, name, rel, &st)
 	case unix.S_IFDIR:
 		w.report.Entries++
 		return w.subdir(src, dst, name, rel, &st, depth)
 	case unix.S_IFLNK:
+		if w.asset != nil {
+			return fmt.Errorf("%q: %w", rel, errSymlink)
+		}
 		w.report.Entries++
 		return w.link(src, dst, name, rel, &st)
 	default:
+		if w.asset != nil {
+			return fmt.Errorf("%q is a %s, not a file or folder", rel, typeName(st.Mode))
+		}
 		w.drop(rel, st.Mode)
 		return nil
 	}
@@ -237,7 +247,7 @@ func (w *treeWalk) subdir(src, dst int, name, rel string, st *unix.Stat_t, depth
 	if dst == noCopy {
 		return w.dir(in, noCopy, rel, depth+1)
 	}
-	if err := unix.Mkdirat(dst, name, 0o700); err != nil {
+	if err := unix.Mkdirat(dst, name, 0o700); err != nil && (w.asset == nil || !errors.Is(err, unix.EEXIST)) {
 		return fmt.Errorf("make directory %q: %w", rel, err)
 	}
 	out, err := unix.Openat(dst, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -290,6 +300,14 @@ func (w *treeWalk) owner(st *unix.Stat_t) (uid, gid int) {
 	return uid, gid
 }
 
+// mode returns the permission bits of a copy.
+func (w *treeWalk) mode(st *unix.Stat_t) uint32 {
+	if w.asset == nil {
+		return st.Mode & 0o777
+	}
+	return w.asset.mode(st)
+}
+
 // settle gives the finished copy its owner, permission bits and times, in this
 // order: a change of owner would clear bits, and writing would move times.
 func (w *treeWalk) settle(fd int, rel string, st *unix.Stat_t) error {
@@ -298,7 +316,7 @@ func (w *treeWalk) settle(fd int, rel string, st *unix.Stat_t) error {
 			return fmt.Errorf("change owner of %q: %w", rel, err)
 		}
 	}
-	if err := unix.Fchmod(fd, st.Mode&0o777); err != nil {
+	if err := unix.Fchmod(fd, w.mode(st)); err != nil {
 		return fmt.Errorf("change mode of %q: %w", rel, err)
 	}
 	times := []unix.Timespec{st.Atim, st.Mtim}

@@ -1,0 +1,316 @@
+package workspace
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// ParseMount returns the clean form of the place in the workspace where an
+// author wants a file, or why the component may not see one there.
+func ParseMount(component compiler.Component, mount string) (string, error) {
+	return compiler.ParseMount(component, mount)
+}
+
+// Plan says which files a component gets. It prints no content.
+type Plan struct {
+	Component compiler.Component
+	Entries   []Entry
+}
+
+// Entry is one file or folder of a plan.
+type Entry struct {
+	// Name is the resource's name.
+	Name string
+	Lane compiler.Lane
+	// Dest is a clean slash path relative to the workspace (to
+	// compiler.CheckerMount for PlanChecker).
+	Dest   string
+	Source Source
+	// Mode holds the permission bits of a file made from Source.Data. Files of
+	// the pack keep whether they are executable.
+	Mode uint32
+	// ReadOnly asks for a read-only mount, besides permission bits without
+	// write permission.
+	ReadOnly bool
+}
+
+// Source is where an entry's content comes from: Data if Root is empty,
+// otherwise the file or folder Path below Root.
+type Source struct {
+	Data compiler.Hidden[[]byte]
+	Root string // absolute
+	Path string // clean, relative to Root; "." for all of it
+	// Dir reports whether the source is a folder, Size how large a file is.
+	Dir  bool
+	Size int64
+}
+
+const valueMode = 0o644
+
+// PlanAgent plans what a harness sees: every public value as
+// securebench/public/<name>.json, and the assets at their mounts. It fails if
+// an asset is missing, is or holds a symbolic link, or collides.
+func PlanAgent(view compiler.AgentView, p *compiler.Pack) (Plan, error) {
+	return agentPlan(view, p).resolve()
+}
+
+func agentPlan(view compiler.AgentView, p *compiler.Pack) Plan {
+	plan := Plan{Component: compiler.Agent}
+	for _, value := range view.Input() {
+		plan.Entries = append(plan.Entries, Entry{
+			Name: value.Name, Lane: compiler.Public, Dest: compiler.PublicRoot + "/" + value.Name + ".json",
+			Source: Source{Data: compiler.Hide(value.Text), Size: int64(len(value.Text))}, Mode: valueMode,
+		})
+	}
+	for _, ref := range view.Assets() {
+		plan.Entries = append(plan.Entries, fileEntry(ref, p))
+	}
+	return plan
+}
+
+// PlanTestSandbox plans what a verifier's sandbox sees in its copy of a
+// workspace: the agent's files and the evaluation inputs below
+// securebench/evaluation_inputs.
+func PlanTestSandbox(t *compiler.Task, p *compiler.Pack) (Plan, error) {
+	return viewPlan(t.TestSandboxView(), p).resolve()
+}
+
+// PlanEvaluator plans what a verifier may use in its own process. It is for
+// showing, never for a sandbox.
+func PlanEvaluator(t *compiler.Task, p *compiler.Pack) (Plan, error) {
+	return viewPlan(t.EvaluatorView(), p).resolve()
+}
+
+func viewPlan(view compiler.View, p *compiler.Pack) Plan {
+	plan := Plan{Component: view.Component}
+	for _, r := range view.Resources {
+		if r.File != nil {
+			plan.Entries = append(plan.Entries, fileEntry(*r.File, p))
+			continue
+		}
+		root := compiler.PublicRoot
+		switch {
+		case r.Lane == compiler.EvaluationInputs:
+			root = compiler.EvaluationInputsRoot
+		case view.Component == compiler.Evaluator:
+			root = compiler.EvaluatorRoot
+		}
+		plan.Entries = append(plan.Entries, Entry{
+			Name: r.Name, Lane: r.Lane, Dest: root + "/" + r.Name + ".json",
+			Source: Source{Data: r.Text, Size: int64(len(r.Text.Reveal()))}, Mode: valueMode,
+		})
+	}
+	return plan
+}
+
+// PlanChecker plans what lies below compiler.CheckerMount in the sandbox that
+// checks a terminal_task: the folder that holds the checker's path. The plan is
+// empty for every other checker and family.
+func PlanChecker(t *compiler.Task, p *compiler.Pack) (Plan, error) {
+	plan := checkerPlan(t, p)
+	if len(plan.Entries) == 0 {
+		return plan, nil
+	}
+	eval, _ := t.TerminalTask()
+	if err := checkSource(p.EvalRoot, eval.Checker.Path); err != nil {
+		return Plan{}, fmt.Errorf("checker: %w", err)
+	}
+	return plan.resolve()
+}
+
+func checkerPlan(t *compiler.Task, p *compiler.Pack) Plan {
+	plan := Plan{Component: compiler.TestSandbox}
+	eval, _ := t.TerminalTask()
+	if folder := eval.Checker.Folder(); folder != "" {
+		plan.Entries = []Entry{{
+			Name: "checker", Lane: compiler.EvaluationInputs, Dest: folder,
+			Source: Source{Root: p.EvalRoot, Path: folder, Dir: true}, ReadOnly: true,
+		}}
+	}
+	return plan
+}
+
+func fileEntry(ref compiler.FileRef, p *compiler.Pack) Entry {
+	root := p.EvalRoot
+	if ref.Lane == compiler.Public {
+		root = p.PublicRoot
+	}
+	return Entry{
+		Name: ref.Name, Lane: ref.Lane, Dest: ref.Mount, ReadOnly: ref.ReadOnly, Source: Source{Root: root, Path: ref.Path},
+	}
+}
+
+// Lane returns the part of the plan that is of the lane.
+func (p Plan) Lane(lane compiler.Lane) Plan {
+	part := Plan{Component: p.Component}
+	for _, e := range p.Entries {
+		if e.Lane == lane {
+			part.Entries = append(part.Entries, e)
+		}
+	}
+	return part
+}
+
+// Conflict returns the first entry that lies at, above or below the clean path
+// dest, such as a harness's task file.
+func (p Plan) Conflict(dest string) (Entry, bool) {
+	for _, e := range p.Entries {
+		if compiler.Overlap(compiler.FoldPath(e.Dest), compiler.FoldPath(dest)) {
+			return e, true
+		}
+	}
+	return Entry{}, false
+}
+
+// resolve looks at the sources and checks the plan as a whole.
+func (p Plan) resolve() (Plan, error) {
+	var errs []error
+	p.Entries = slices.Clone(p.Entries)
+	for i := range p.Entries {
+		if err := p.Entries[i].resolve(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.Entries[i].Name, err))
+		}
+	}
+	if err := p.checkCollisions(); err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		return Plan{}, errors.Join(errs...)
+	}
+	return p, nil
+}
+
+func (e *Entry) resolve() error {
+	if _, err := compiler.ParsePath(e.Dest); err != nil && e.Dest != "." {
+		return err
+	}
+	if e.Source.Root == "" {
+		return nil
+	}
+	fd, st, err := openSource(e.Source.Root, e.Source.Path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	e.Source.Dir = st.Mode&unix.S_IFMT == unix.S_IFDIR
+	if e.Source.Size = st.Size; !e.Source.Dir {
+		return nil
+	}
+	e.Source.Size = 0
+	return noLinksBelow(fd, e.Source.Path)
+}
+
+func checkSource(root, rel string) error {
+	fd, _, err := openSource(root, rel)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// checkCollisions is the last line of defence: the compiler has refused rows
+// whose files collide.
+func (p Plan) checkCollisions() error {
+	type place struct{ fold, dest string }
+	places := make([]place, 0, len(p.Entries))
+	for _, e := range p.Entries {
+		places = append(places, place{strings.ReplaceAll(compiler.FoldPath(e.Dest), "/", "\x00"), e.Dest})
+	}
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.fold, b.fold) })
+	for i := 1; i < len(places); i++ {
+		a, b := places[i-1], places[i]
+		if a.fold == b.fold || strings.HasPrefix(b.fold, a.fold+"\x00") {
+			return fmt.Errorf("%q collides with %q", b.dest, a.dest)
+		}
+	}
+	return nil
+}
+
+// errSymlink says that a pack's file is reached through a symbolic link.
+var errSymlink = errors.New("is a symbolic link, which an asset may not be or hold")
+
+// openSource opens a file or folder of the pack without following a symbolic
+// link below root, which itself may be one.
+func openSource(root, rel string) (int, *unix.Stat_t, error) {
+	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, nil, &os.PathError{Op: "open", Path: root, Err: err}
+	}
+	names := strings.Split(path.Clean(rel), "/")
+	for i, name := range names {
+		flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+		if i < len(names)-1 {
+			flags |= unix.O_DIRECTORY
+		}
+		next, err := unix.Openat(fd, name, flags, 0)
+		if err != nil {
+			err = sourceError(fd, name, rel, err)
+			unix.Close(fd)
+			return -1, nil, err
+		}
+		unix.Close(fd)
+		fd = next
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return -1, nil, fmt.Errorf("stat %q: %w", rel, err)
+	}
+	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
+		unix.Close(fd)
+		return -1, nil, fmt.Errorf("%q is a %s, not a file or folder", rel, typeName(st.Mode))
+	}
+	return fd, &st, nil
+}
+
+// sourceError names a symbolic link as the reason if it is one: the kernel says
+// ELOOP or ENOTDIR.
+func sourceError(dir int, name, rel string, err error) error {
+	var st unix.Stat_t
+	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return fmt.Errorf("%q: %q %w", rel, name, errSymlink)
+	}
+	return fmt.Errorf("open %q: %w", rel, err)
+}
+
+// noLinksBelow makes sure that a folder holds nothing but files and folders.
+func noLinksBelow(fd int, rel string) error {
+	names, err := readNames(fd, defaultMaxFiles)
+	if err != nil {
+		return fmt.Errorf("read directory %q: %w", rel, err)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		var st unix.Stat_t
+		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return fmt.Errorf("stat %q: %w", path.Join(rel, name), err)
+		}
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFREG:
+		case unix.S_IFDIR:
+			below, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return fmt.Errorf("open %q: %w", path.Join(rel, name), err)
+			}
+			err = noLinksBelow(below, path.Join(rel, name))
+			unix.Close(below)
+			if err != nil {
+				return err
+			}
+		case unix.S_IFLNK:
+			return fmt.Errorf("%q %w", path.Join(rel, name), errSymlink)
+		default:
+			return fmt.Errorf("%q is a %s, not a file or folder", path.Join(rel, name), typeName(st.Mode))
+		}
+	}
+	return nil
+}

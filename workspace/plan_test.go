@@ -1,0 +1,227 @@
+package workspace_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/workspace"
+)
+
+const terminalManifest = "id: demo\nversion: 1\ndefaults: {family: terminal_task}\n"
+
+// openPack writes a pack of one row and returns it with the row's task.
+func openPack(t *testing.T, manifest, row string, files map[string]string) (*compiler.Pack, *compiler.Task) {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "manifest.yaml"), manifest, 0o644)
+	write(t, filepath.Join(dir, "tasks.jsonl"), row+"\n", 0o644)
+	for name, content := range files {
+		if target, ok := strings.CutPrefix(content, "link:"); ok {
+			must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+			must(t, os.Symlink(target, filepath.Join(dir, name)))
+			continue
+		}
+		mode := os.FileMode(0o640)
+		if strings.HasPrefix(content, "#!") {
+			mode = 0o700
+		}
+		write(t, filepath.Join(dir, name), content, mode)
+	}
+	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	must(t, err)
+	for task, err := range pack.Tasks() {
+		must(t, err)
+		return pack, task
+	}
+	t.Fatal("no row")
+	return nil, nil
+}
+
+// list returns a line "mode path content" for everything below dir.
+func list(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		info, err := d.Info()
+		must(t, err)
+		rel, _ := filepath.Rel(dir, path)
+		if d.IsDir() {
+			fmt.Fprintf(&b, "%04o %s/\n", info.Mode().Perm(), rel)
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		must(t, err)
+		fmt.Fprintf(&b, "%04o %s %q\n", info.Mode().Perm(), rel, content)
+		return nil
+	}))
+	return b.String()
+}
+
+const fullRow = `{"id":"a","input":{"instructions":"do it"},` +
+	`"eval":{"checker":{"command":"bash check"},"run_tests":{"path":"a/run.sh"},"test_files":{"path":"a/tests","mount":"securebench/evaluation_inputs/t"},"expected_state":"done"},` +
+	`"assets":[{"path":"data","mount":"data/in","read_only":true},{"path":"run.sh","read_only":false}]}`
+
+func fullFiles() map[string]string {
+	return map[string]string{
+		"assets/data/x": "X", "assets/data/sub/y": "Y", "assets/run.sh": "#!/bin/sh\n",
+		"hidden/a/run.sh": "#!/bin/sh\nexit 0\n", "hidden/a/tests/test_a.py": "def test(): pass\n",
+	}
+}
+
+func TestPlanAgent(t *testing.T) {
+	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
+	plan, err := workspace.PlanAgent(task.AgentView(), pack)
+	must(t, err)
+	dir := t.TempDir()
+	must(t, plan.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
+	want := `0755 data/
+0555 data/in/
+0555 data/in/sub/
+0444 data/in/sub/y "Y"
+0444 data/in/x "X"
+0755 run.sh "#!/bin/sh\n"
+0755 securebench/
+0755 securebench/public/
+0644 securebench/public/instructions.json "\"do it\"\n"
+`
+	if diff := cmp.Diff(want, list(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+	if _, ok := plan.Conflict("data"); !ok {
+		t.Error("no conflict with a folder above a mount")
+	}
+	if e, ok := plan.Conflict("task.json"); ok {
+		t.Errorf("conflict with %q", e.Dest)
+	}
+}
+
+func TestPlanTestSandbox(t *testing.T) {
+	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
+	plan, err := workspace.PlanTestSandbox(task, pack)
+	must(t, err)
+	dir := t.TempDir()
+	must(t, plan.Lane(compiler.EvaluationInputs).Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
+	want := `0755 securebench/
+0755 securebench/evaluation_inputs/
+0755 securebench/evaluation_inputs/a/
+0555 securebench/evaluation_inputs/a/run.sh "#!/bin/sh\nexit 0\n"
+0644 securebench/evaluation_inputs/checker.json "{\n  \"command\": \"bash check\"\n}\n"
+0555 securebench/evaluation_inputs/t/
+0444 securebench/evaluation_inputs/t/test_a.py "def test(): pass\n"
+`
+	if diff := cmp.Diff(want, list(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+	if text := fmt.Sprintf("%+v", plan); strings.Contains(text, "bash check") {
+		t.Errorf("a printed plan shows content: %s", text)
+	}
+}
+
+func TestPlanChecker(t *testing.T) {
+	row := `{"id":"a","input":{"instructions":"do it"},"eval":{"checker":{"source":"pytest","path":"a/tests/test_a.py"}}}`
+	files := fullFiles()
+	files["hidden/a/tests/conftest.py"] = ""
+	pack, task := openPack(t, terminalManifest, row, files)
+	plan, err := workspace.PlanChecker(task, pack)
+	must(t, err)
+	dir := t.TempDir()
+	must(t, plan.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
+	want := `0755 a/
+0555 a/tests/
+0444 a/tests/conftest.py ""
+0444 a/tests/test_a.py "def test(): pass\n"
+`
+	if diff := cmp.Diff(want, list(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPlanRefuses(t *testing.T) {
+	row := func(assets string) string {
+		return `{"id":"a","input":{"instructions":"x"},"eval":{"checker":{"command":"true"}},"assets":` + assets + `}`
+	}
+	tests := []struct {
+		name, row string
+		files     map[string]string
+		want      string
+	}{
+		{"missing", row(`[{"path":"f"}]`), map[string]string{"assets/g": ""}, `assets[0]: open "f": no such file`},
+		{"no root", row(`[{"path":"f"}]`), nil, `assets: no such file`},
+		{"link", row(`[{"path":"f"}]`), map[string]string{"assets/f": "link:/etc/passwd"}, `"f": "f" is a symbolic link`},
+		{"link inside", row(`[{"path":"d"}]`), map[string]string{"assets/d/e/f": "link:../../g", "assets/g": ""}, `"d/e/f" is a symbolic link`},
+		{"link on the way", row(`[{"path":"d/f"}]`), map[string]string{"assets/d": "link:e", "assets/e/f": ""}, `"d/f": "d" is a symbolic link`},
+		{"link out of the root", row(`[{"path":"d/f"}]`), map[string]string{"assets/d": "link:../hidden", "hidden/f": ""}, `"d" is a symbolic link`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			pack, task := openPack(t, terminalManifest, test.row, test.files)
+			_, err := workspace.PlanAgent(task.AgentView(), pack)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// A workspace that already holds files, as an image's workdir may, must not
+// lead a plan elsewhere.
+func TestWriteIntoUsedWorkspace(t *testing.T) {
+	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
+	plan, err := workspace.PlanAgent(task.AgentView(), pack)
+	must(t, err)
+	outside := t.TempDir()
+	write(t, filepath.Join(outside, "victim"), "untouched", 0o644)
+	tests := []struct {
+		name string
+		make func(dir string)
+		ok   bool
+	}{
+		{"file is a link", func(dir string) { must(t, os.Symlink(filepath.Join(outside, "victim"), filepath.Join(dir, "run.sh"))) }, true},
+		{"folder is a link", func(dir string) { must(t, os.Symlink(outside, filepath.Join(dir, "data"))) }, false},
+		{"folder is a link inside", func(dir string) {
+			must(t, os.Mkdir(filepath.Join(dir, "other"), 0o755))
+			must(t, os.Symlink("other", filepath.Join(dir, "securebench")))
+		}, false},
+		{"folder exists", func(dir string) { write(t, filepath.Join(dir, "data/in/x"), "old", 0o644) }, true},
+		{"file is a folder", func(dir string) { must(t, os.Mkdir(filepath.Join(dir, "run.sh"), 0o755)) }, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			test.make(dir)
+			if err := plan.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}); (err == nil) != test.ok {
+				t.Errorf("error %v", err)
+			}
+			if got, _ := os.ReadFile(filepath.Join(outside, "victim")); string(got) != "untouched" {
+				t.Errorf("wrote outside: %q", got)
+			}
+			if entries, _ := os.ReadDir(outside); len(entries) != 1 {
+				t.Errorf("made files outside: %v", entries)
+			}
+		})
+	}
+}
+
+func TestWriteBounds(t *testing.T) {
+	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
+	plan, err := workspace.PlanAgent(task.AgentView(), pack)
+	must(t, err)
+	for name, opts := range map[string]workspace.WriteOptions{"bytes": {MaxBytes: 10}, "files": {MaxFiles: 2}} {
+		t.Run(name, func(t *testing.T) {
+			err := plan.Write(t.Context(), openRoot(t, t.TempDir()), opts)
+			if err == nil || !strings.Contains(err.Error(), workspace.ErrTooBig.Error()) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}

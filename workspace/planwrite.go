@@ -1,0 +1,198 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// WriteOptions say who owns what a plan writes, and bound it.
+type WriteOptions struct {
+	// UID and GID own every file and folder that is made. Zero leaves the
+	// calling process as the owner.
+	UID, GID int
+	// MaxBytes and MaxFiles bound all entries together. Zero means 8 GiB and a
+	// million.
+	MaxBytes, MaxFiles int64
+}
+
+// Write writes the plan's entries below root. A file that exists is replaced, a
+// folder that exists is added to; neither is reached through a symbolic link.
+// When a bound is exceeded the error matches ErrTooBig.
+func (p Plan) Write(ctx context.Context, root *os.Root, opts WriteOptions) error {
+	top, err := root.Open(".")
+	if err != nil {
+		return fmt.Errorf("open workspace: %w", err)
+	}
+	defer top.Close()
+	tree := TreeOptions{MaxBytes: opts.MaxBytes, MaxFiles: opts.MaxFiles}
+	if opts.UID != 0 {
+		tree.UID = &opts.UID
+	}
+	if opts.GID != 0 {
+		tree.GID = &opts.GID
+	}
+	w := newTreeWalk(ctx, tree)
+	for _, e := range p.Entries {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if err := w.place(int(top.Fd()), e); err != nil {
+			return fmt.Errorf("write %q: %w", e.Dest, err)
+		}
+	}
+	return nil
+}
+
+// assetCopy makes a treeWalk refuse links and special files, and overwrite.
+type assetCopy struct{ readOnly bool }
+
+// mode gives a pack's file the permission bits it would have in a fresh
+// checkout, whatever they are on this host.
+func (a *assetCopy) mode(st *unix.Stat_t) uint32 {
+	mode := uint32(0o644)
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR || st.Mode&0o111 != 0 {
+		mode = 0o755
+	}
+	if a.readOnly {
+		mode &^= 0o222
+	}
+	return mode
+}
+
+// place writes one entry below the open directory top.
+func (w *treeWalk) place(top int, e Entry) error {
+	w.asset = &assetCopy{e.ReadOnly}
+	parent, err := w.makeDirs(top, path.Dir(e.Dest))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	if e.Source.Root == "" {
+		return w.writeData(parent, e)
+	}
+	src, st, err := openSource(e.Source.Root, e.Source.Path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(src)
+	if w.report.Entries++; w.report.Entries > w.opts.MaxFiles {
+		return w.tooMany()
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return w.placeDir(src, parent, e, st)
+	}
+	// The file is opened once more by its name in its folder, as copying wants.
+	folder, _, err := openSource(e.Source.Root, path.Dir(e.Source.Path))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(folder)
+	return w.file(folder, parent, path.Base(e.Source.Path), path.Base(e.Dest), e.Source.Path, st)
+}
+
+func (w *treeWalk) placeDir(src, parent int, e Entry, st *unix.Stat_t) error {
+	dst := parent
+	if e.Dest != "." {
+		made, err := w.makeDirs(parent, path.Base(e.Dest))
+		if err != nil {
+			return err
+		}
+		defer unix.Close(made)
+		dst = made
+	}
+	if err := w.dir(src, dst, "", 1); err != nil {
+		return err
+	}
+	if e.Dest == "." {
+		return nil
+	}
+	return w.settle(dst, e.Dest, st)
+}
+
+// makeDirs opens the directory dir below the open directory top, making what
+// is missing of it. A symbolic link on the way is an error.
+func (w *treeWalk) makeDirs(top int, dir string) (int, error) {
+	fd, err := unix.Openat(top, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil || dir == "." {
+		return fd, err
+	}
+	for name := range strings.SplitSeq(dir, "/") {
+		next, err := w.makeDir(fd, name)
+		unix.Close(fd)
+		if err != nil {
+			return -1, fmt.Errorf("make directory %q: %w", dir, err)
+		}
+		fd = next
+	}
+	return fd, nil
+}
+
+func (w *treeWalk) makeDir(parent int, name string) (int, error) {
+	err := unix.Mkdirat(parent, name, 0o755)
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, err
+	}
+	made := err == nil
+	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil || !made {
+		return fd, err
+	}
+	// The umask may have taken bits.
+	err = unix.Fchmod(fd, 0o755)
+	if uid, gid := w.owner(nil); err == nil && (uid >= 0 || gid >= 0) {
+		err = unix.Fchown(fd, uid, gid)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func (w *treeWalk) writeData(parent int, e Entry) error {
+	data := e.Source.Data.Reveal()
+	if w.report.Entries++; w.report.Entries > w.opts.MaxFiles {
+		return w.tooMany()
+	}
+	if w.report.Bytes += int64(len(data)); w.report.Bytes > w.opts.MaxBytes {
+		return fmt.Errorf("%w: more than %d bytes", ErrTooBig, w.opts.MaxBytes)
+	}
+	name := path.Base(e.Dest)
+	if err := unlinkFile(parent, name); err != nil {
+		return err
+	}
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(parent, name, flags, 0o600)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if uid, gid := w.owner(nil); uid >= 0 || gid >= 0 {
+		if err := unix.Fchown(fd, uid, gid); err != nil {
+			return err
+		}
+	}
+	if err := unix.Fchmod(fd, e.Mode&0o777); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// unlinkFile removes what is no directory under this name; that there is
+// nothing is fine.
+func unlinkFile(dir int, name string) error {
+	if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
+}
