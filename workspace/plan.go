@@ -59,10 +59,12 @@ const valueMode = 0o644
 // PlanAgent plans what a harness sees: every public value as
 // securebench/public/<name>.json, and the assets at their mounts. It fails if
 // an asset is missing, is or holds a symbolic link, or collides.
-func PlanAgent(view compiler.AgentView, p *compiler.Pack) (Plan, error) {
-	return agentPlan(view, p).resolve()
+func PlanAgent(t *compiler.Task, p *compiler.Pack) (Plan, error) {
+	return agentPlan(t.AgentView(), p).resolve()
 }
 
+// agentPlan knows the agent's view alone, so that no other lane can get into
+// the plan.
 func agentPlan(view compiler.AgentView, p *compiler.Pack) Plan {
 	plan := Plan{Component: compiler.Agent}
 	for _, value := range view.Input() {

@@ -80,7 +80,7 @@ func fullFiles() map[string]string {
 
 func TestPlanAgent(t *testing.T) {
 	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
-	plan, err := workspace.PlanAgent(task.AgentView(), pack)
+	plan, err := workspace.PlanAgent(task, pack)
 	must(t, err)
 	dir := t.TempDir()
 	must(t, plan.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
@@ -165,7 +165,7 @@ func TestPlanRefuses(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			pack, task := openPack(t, terminalManifest, test.row, test.files)
-			_, err := workspace.PlanAgent(task.AgentView(), pack)
+			_, err := workspace.PlanAgent(task, pack)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
@@ -177,7 +177,7 @@ func TestPlanRefuses(t *testing.T) {
 // lead a plan elsewhere.
 func TestWriteIntoUsedWorkspace(t *testing.T) {
 	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
-	plan, err := workspace.PlanAgent(task.AgentView(), pack)
+	plan, err := workspace.PlanAgent(task, pack)
 	must(t, err)
 	outside := t.TempDir()
 	write(t, filepath.Join(outside, "victim"), "untouched", 0o644)
@@ -214,7 +214,7 @@ func TestWriteIntoUsedWorkspace(t *testing.T) {
 
 func TestWriteBounds(t *testing.T) {
 	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
-	plan, err := workspace.PlanAgent(task.AgentView(), pack)
+	plan, err := workspace.PlanAgent(task, pack)
 	must(t, err)
 	for name, opts := range map[string]workspace.WriteOptions{"bytes": {MaxBytes: 10}, "files": {MaxFiles: 2}} {
 		t.Run(name, func(t *testing.T) {
