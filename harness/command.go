@@ -4,27 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/workspace"
 )
 
 const (
-	codeFile      = "candidate.py"
-	maxCodeBytes  = 4 << 20
 	workspaceDir  = "workspace" // within the volume
 	inodeBytes    = 8 << 10     // of a workspace volume, for one inode
 	phaseProducer = "producer"
-	phaseExtract  = "extraction"
 )
 
 // Command is the harness that runs one command of the tester's in the task's
@@ -56,12 +50,12 @@ func (c Command) produce(ctx context.Context, e Engine, r Request, vol runtime.V
 	}
 	exit, err := c.exec(ctx, e, r, dir)
 	if errors.Is(err, runtime.ErrNotStarted) {
-		return Result{Failure: &Failure{"producer_not_started", phaseProducer, "the harness command could not be executed in the task's image"}}, nil
+		return Result{Failure: &candidate.Failure{Reason: "producer_not_started", Phase: phaseProducer, Message: "the harness command could not be executed in the task's image"}}, nil
 	}
 	if err != nil {
 		return Result{}, err
 	}
-	return extract(ctx, r, dir, exit)
+	return finish(ctx, r, dir, exit)
 }
 
 // fill puts everything the agent may see into the workspace.
@@ -71,9 +65,9 @@ func (c Command) fill(ctx context.Context, e Engine, r Request, dir string) erro
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	if r.Environment.MaterializeWorkdirFromImage {
+	if r.Task.Environment().MaterializeWorkdirFromImage {
 		if err := copyWorkdir(ctx, e, r, root); err != nil {
-			return fmt.Errorf("copy %s out of image %s: %w", r.Workdir(), r.Image.Ref, err)
+			return fmt.Errorf("copy %s out of image %s: %w", r.Task.Environment().Workdir, r.Image.Ref, err)
 		}
 	}
 	if err := r.Plan.Write(ctx, root, workspace.WriteOptions{MaxBytes: r.WorkspaceBytes}); err != nil {
@@ -96,7 +90,7 @@ func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 		return err
 	}
 	defer func() { _ = view.Close() }()
-	from, err := view.Root().OpenRoot(strings.TrimPrefix(r.Workdir(), "/"))
+	from, err := view.Root().OpenRoot(strings.TrimPrefix(r.Task.Environment().Workdir, "/"))
 	if err != nil {
 		return err
 	}
@@ -108,17 +102,17 @@ func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 // exec runs the command. Read-only assets are mounted over themselves, so that
 // their owner cannot change them either.
 func (c Command) exec(ctx context.Context, e Engine, r Request, dir string) (runtime.Exit, error) {
-	mounts := []runtime.Mount{{Source: dir, Dest: r.Workdir(), Writable: true, Give: true}}
+	mounts := []runtime.Mount{{Source: dir, Dest: r.Task.Environment().Workdir, Writable: true, Give: true}}
 	for _, entry := range r.Plan.Entries {
 		if entry.ReadOnly {
-			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, entry.Dest), Dest: path.Join(r.Workdir(), entry.Dest)})
+			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, entry.Dest), Dest: path.Join(r.Task.Environment().Workdir, entry.Dest)})
 		}
 	}
 	box, err := e.Create(ctx, runtime.Config{
 		Name: "harness", Image: r.Image, Mounts: mounts, Limits: r.Limits,
-		WritableRoot: r.Kind == compiler.PatchCandidate, // the repository lives in the image
-		Workdir:      r.Workdir(), User: r.Environment.User,
-		Env: append(environment(r.Environment.Env), r.Env...),
+		WritableRoot: r.Kind == compiler.CandidatePatch, // the repository lives in the image
+		Workdir:      r.Task.Environment().Workdir, User: r.Task.Environment().User,
+		Env: append(environment(r.Task.Environment().Env), r.Env...),
 	})
 	if err != nil {
 		return runtime.Exit{}, err
@@ -135,99 +129,31 @@ func environment(vars map[string]string) []string {
 	return env
 }
 
-// extract takes the candidate from a workspace that nothing writes any more.
-func extract(ctx context.Context, r Request, dir string, exit runtime.Exit) (Result, error) {
+// finish takes the candidate from a workspace that nothing writes any more.
+func finish(ctx context.Context, r Request, dir string, exit runtime.Exit) (Result, error) {
 	result := Result{Exit: exit, Failure: failure(r, exit)}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return result, err
-	}
-	defer func() { _ = root.Close() }()
-	if result.Failure == nil {
-		result.Failure = takeText(r, root, exit, &result.Candidate)
-	}
-	failed, err := keep(ctx, r, root, &result.Candidate)
+	c, failed, err := candidate.Extract(ctx, candidate.Source{
+		Kind: r.Kind, Stdout: exit.Stdout, Workspace: dir, Keep: r.Dest, MaxBytes: r.WorkspaceBytes,
+	})
 	if result.Failure == nil {
 		result.Failure = failed
 	}
+	result.Candidate = c
 	return result, err
 }
 
 // failure says why the way a command ended leaves no candidate. A text or code
 // candidate may come from a command that fails afterwards; a workspace may not.
-func failure(r Request, exit runtime.Exit) *Failure {
+func failure(r Request, exit runtime.Exit) *candidate.Failure {
 	switch {
 	case exit.Reason == runtime.WallTime:
-		return &Failure{"producer_timeout", phaseProducer, fmt.Sprintf("the harness did not end within %s", r.Timeout)}
+		return &candidate.Failure{Reason: "producer_timeout", Phase: phaseProducer, Message: fmt.Sprintf("the harness did not end within %s", r.Timeout)}
 	case exit.Reason == runtime.OutOfMemory:
-		return &Failure{"producer_out_of_memory", phaseProducer, exit.String()}
+		return &candidate.Failure{Reason: "producer_out_of_memory", Phase: phaseProducer, Message: exit.String()}
 	case exit.Reason == runtime.PidsLimit:
-		return &Failure{"producer_pids_limit", phaseProducer, exit.String()}
-	case !exit.Success() && r.Kind == compiler.WorkspaceCandidate:
-		return &Failure{"producer_failed", phaseProducer, "the harness " + exit.String()}
+		return &candidate.Failure{Reason: "producer_pids_limit", Phase: phaseProducer, Message: exit.String()}
+	case !exit.Success() && r.Kind == compiler.CandidateWorkspace:
+		return &candidate.Failure{Reason: "producer_failed", Phase: phaseProducer, Message: "the harness " + exit.String()}
 	}
 	return nil
-}
-
-// takeText fills in a text or code candidate.
-func takeText(r Request, root *os.Root, exit runtime.Exit, c *Candidate) *Failure {
-	switch r.Kind {
-	case compiler.TextCandidate:
-		if exit.Stdout.Cut() > 0 {
-			return &Failure{"candidate_too_big", phaseExtract, fmt.Sprintf("the answer on standard output is longer than %d bytes", r.OutputBytes)}
-		}
-		return setText(c, exit.Stdout.Bytes(), "standard output")
-	case compiler.CodeCandidate:
-		code, err := readBounded(root, codeFile)
-		if err != nil {
-			return &Failure{"candidate_missing", phaseExtract, fmt.Sprintf("%s is no readable regular file of at most %d bytes", codeFile, maxCodeBytes)}
-		}
-		return setText(c, code, codeFile)
-	}
-	return nil
-}
-
-func setText(c *Candidate, text []byte, where string) *Failure {
-	if !utf8.Valid(text) {
-		return &Failure{"candidate_not_utf8", phaseExtract, where + " is not valid UTF-8"}
-	}
-	c.Text = string(text)
-	return nil
-}
-
-var errNotRegular = errors.New("not a regular file of acceptable size")
-
-// readBounded follows no link and opens no fifo for waiting.
-func readBounded(root *os.Root, name string) ([]byte, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxCodeBytes {
-		return nil, errNotRegular
-	}
-	return io.ReadAll(io.LimitReader(f, maxCodeBytes))
-}
-
-// keep copies the workspace to where it stays.
-func keep(ctx context.Context, r Request, from *os.Root, c *Candidate) (*Failure, error) {
-	to, err := os.OpenRoot(r.Dest)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = to.Close() }()
-	report, err := workspace.CopyTree(ctx, from, to, workspace.TreeOptions{MaxBytes: r.WorkspaceBytes, Preserve: os.Geteuid() == 0})
-	if errors.Is(err, workspace.ErrTooBig) {
-		return &Failure{"candidate_too_big", phaseExtract, err.Error()}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("keep the workspace: %w", err)
-	}
-	c.Workspace, c.Digest, c.Dropped = r.Dest, report.Digest, report.Dropped
-	return nil, nil
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/workspace"
@@ -27,14 +28,10 @@ type Producer interface {
 	Produce(ctx context.Context, e Engine, r Request) (Result, error)
 }
 
-// DefaultWorkdir is where the workspace is mounted when the task names none.
-const DefaultWorkdir = "/workspace"
-
 // A Request is one attempt, seen from the agent's side.
 type Request struct {
 	Task           compiler.AgentView
 	Kind           compiler.CandidateKind
-	Environment    compiler.Environment
 	Plan           workspace.Plan // what the agent may see, and where
 	Image          runtime.Image
 	Timeout        time.Duration
@@ -47,33 +44,9 @@ type Request struct {
 	Dest string
 }
 
-// Workdir is where the workspace is mounted.
-func (r Request) Workdir() string {
-	if r.Environment.Workdir != "" {
-		return r.Environment.Workdir
-	}
-	return DefaultWorkdir
-}
-
-// A Candidate is what was produced. Which field counts is the task's kind.
-type Candidate struct {
-	Text      string // text and code
-	Patch     string
-	Workspace string // host folder
-	Digest    string // of the workspace's tree; see workspace.TreeReport
-	Dropped   []string
-}
-
-// A Failure is the agent's own fault: the attempt is measured, and failed.
-type Failure struct {
-	Reason  string // producer_timeout, producer_failed, candidate_missing, …
-	Phase   string // producer or extraction
-	Message string // never holds what the agent printed
-}
-
 // Result is one production.
 type Result struct {
 	Exit      runtime.Exit
-	Candidate Candidate
-	Failure   *Failure // nil if there is a candidate
+	Candidate candidate.Candidate
+	Failure   *candidate.Failure // nil if there is a candidate
 }

@@ -67,7 +67,7 @@ func (p plan) check(ctx context.Context, cfg Config, task *compiler.Task) error 
 		return compiler.Problem{File: cfg.Tester.Benchmark.Tasks, Line: task.Line(), Path: path, Message: message}
 	}
 	var all compiler.Problems
-	for _, plan := range []func(*compiler.Task, *compiler.Pack) (workspace.Plan, error){workspace.PlanAgent, workspace.PlanTestSandbox} {
+	for _, plan := range []func(*compiler.Task, *compiler.Pack) (workspace.Plan, error){workspace.PlanAgent, workspace.PlanTestSandbox, workspace.PlanChecker} {
 		if _, err := plan(task, cfg.Pack); err != nil {
 			var problems compiler.Problems
 			if !errors.As(err, &problems) {

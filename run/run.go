@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
@@ -27,6 +28,7 @@ var ErrInfrastructure = errors.New("infrastructure errors")
 const (
 	DefaultWorkspaceBytes = 2 << 30
 	DefaultOutputBytes    = 1 << 20
+	DefaultTimeout        = 10 * time.Minute // of a harness or a checker
 	recordsFile           = "candidates.jsonl"
 	workspacesDir         = "workspaces"
 )
@@ -262,7 +264,7 @@ func (c Config) request(task *compiler.Task, image runtime.Image) (harness.Reque
 	}
 	env := task.Environment()
 	return harness.Request{
-		Task: task.AgentView(), Kind: task.CandidateKind(), Environment: env, Plan: plan, Image: image,
+		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: image,
 		Timeout: smaller(env.Timeout, c.Tester.Harness.Config.Timeout), Limits: c.limits(env),
 		WorkspaceBytes: firstPositive(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes),
 		OutputBytes:    firstPositive(c.Tester.Runtime.Limits.OutputBytes, DefaultOutputBytes),
@@ -302,7 +304,7 @@ func Requests(ctx context.Context, cfg Config) iter.Seq2[TaskRequest, error] {
 func smaller(a, b time.Duration) time.Duration {
 	limits := slices.DeleteFunc([]time.Duration{a, b}, func(d time.Duration) bool { return d <= 0 })
 	if len(limits) == 0 {
-		return compiler.DefaultTimeout
+		return DefaultTimeout
 	}
 	return slices.Min(limits)
 }
@@ -328,12 +330,13 @@ func (c Config) limits(env compiler.Environment) runtime.Limits {
 	return runtime.Limits{Memory: env.Resources.Memory, CPUs: env.Resources.CPUs, Pids: env.Resources.Pids}.Over(c.Limits)
 }
 
-func (r *attemptRun) verify(ctx context.Context, task *compiler.Task, image runtime.Image, c harness.Candidate) (verifiers.Verdict, error) {
+func (r *attemptRun) verify(ctx context.Context, task *compiler.Task, image runtime.Image, c candidate.Candidate) (verifiers.Verdict, error) {
 	verifier, _ := verifiers.For(task.Family())
 	v := r.cfg.Tester.Verification
 	return verifier(ctx, r.cfg.Engine, verifiers.Input{
 		Task: task, Pack: r.cfg.Pack, Candidate: c, Image: image, Limits: r.cfg.limits(task.Environment()),
 		Policy:         verifiers.Policy{AllowDangerous: !v.DisallowDangerousCommands, Deny: v.DenyCommands},
+		Timeout:        DefaultTimeout,
 		WorkspaceBytes: firstPositive(r.cfg.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes),
 		OutputBytes:    firstPositive(r.cfg.Tester.Runtime.Limits.OutputBytes, DefaultOutputBytes),
 	})

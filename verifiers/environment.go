@@ -1,9 +1,8 @@
 package verifiers
 
 import (
+	"cmp"
 	"time"
-
-	"github.com/securebench/sbench/compiler"
 )
 
 // environ turns a task's variables into NAME=value entries.
@@ -15,12 +14,6 @@ func environ(vars map[string]string) []string {
 	return env
 }
 
-// timeout is the checker's own, else the task's, else the default.
-func timeout(c compiler.Checker, env compiler.Environment) time.Duration {
-	for _, d := range []time.Duration{c.Timeout, env.Timeout} {
-		if d > 0 {
-			return d
-		}
-	}
-	return compiler.DefaultTimeout
-}
+// timeout is the first limit that is set: the checker's own, the task's, the
+// default.
+func timeout(limits ...time.Duration) time.Duration { return cmp.Or(limits...) }

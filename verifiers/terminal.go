@@ -8,23 +8,20 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/workspace"
 )
 
 const (
-	// evaluatorDir is where files of the evaluation root are mounted for
-	// checkers that name one.
-	evaluatorDir = "/opt/securebench/evaluator"
 	// trustedDir is the folder of a workspace that holds what sbench
 	// materializes. The verifier's sandbox gets it anew, whatever the candidate
 	// made of it.
-	trustedDir     = "securebench"
-	defaultTimeout = compiler.DefaultTimeout
-	stageInodes    = 65536
+	trustedDir  = "securebench"
+	checkerDir  = "checker" // beside it, for compiler.CheckerMount
+	stageInodes = 65536
 )
 
 // terminalTask runs the task's checker on a throw-away copy of the workspace.
@@ -65,21 +62,17 @@ func check(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, 
 	if err := stageTrusted(ctx, in, stage.Path()); err != nil {
 		return Verdict{}, fmt.Errorf("stage the evaluation inputs: %w", err)
 	}
-	workdir := in.Task.Environment().Workdir
-	if workdir == "" {
-		workdir = harness.DefaultWorkdir
-	}
+	env := in.Task.Environment()
+	workdir := env.Workdir
 	mounts := []runtime.Mount{
 		{Source: in.Candidate.Workspace, Dest: workdir, Copy: true},
 		{Source: filepath.Join(stage.Path(), trustedDir), Dest: path.Join(workdir, trustedDir)},
 	}
-	args, needsFiles := checkerArgs(eval.Checker)
-	if needsFiles {
-		mounts = append(mounts, runtime.Mount{Source: in.Pack.EvalRoot, Dest: evaluatorDir})
+	if eval.Checker.Path != "" {
+		mounts = append(mounts, runtime.Mount{Source: filepath.Join(stage.Path(), checkerDir), Dest: compiler.CheckerMount})
 	}
 	limits := in.Limits
 	limits.LayerBytes = in.WorkspaceBytes
-	env := in.Task.Environment()
 	box, err := e.Create(ctx, runtime.Config{
 		Name: "verifier", Image: in.Image, Mounts: mounts, Limits: limits, Capabilities: capabilities,
 		Workdir: workdir, User: env.User, Env: environ(env.Env),
@@ -87,7 +80,7 @@ func check(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, 
 	if err != nil {
 		return Verdict{}, err
 	}
-	exit, err := box.Exec(ctx, runtime.Process{Args: args, Dir: eval.Checker.Workdir, Wall: timeout(eval.Checker, env), OutputBytes: in.OutputBytes})
+	exit, err := box.Exec(ctx, runtime.Process{Args: checkerArgs(eval.Checker), Dir: eval.Checker.Workdir, Wall: timeout(eval.Checker.Timeout, env.Timeout, in.Timeout), OutputBytes: in.OutputBytes})
 	if errors.Is(err, runtime.ErrNotStarted) {
 		return failed("verifier_not_started", "the checker could not be executed in the task's image and workspace"), box.Close(ctx)
 	}
@@ -105,28 +98,39 @@ func stageTrusted(ctx context.Context, in Input, dir string) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	plan, err := workspace.PlanTestSandbox(in.Task, in.Pack)
+	inputs, err := workspace.PlanTestSandbox(in.Task, in.Pack)
 	if err != nil {
 		return err
 	}
-	if err := root.MkdirAll(trustedDir, 0o755); err != nil {
+	// What lies elsewhere, such as assets, is the candidate's to change.
+	inputs.Entries = slices.DeleteFunc(inputs.Entries, func(e workspace.Entry) bool { return !strings.HasPrefix(e.Dest, trustedDir+"/") })
+	checker, err := workspace.PlanChecker(in.Task, in.Pack)
+	if err != nil {
 		return err
 	}
-	return plan.Within(trustedDir).Write(ctx, root, workspace.WriteOptions{MaxBytes: in.WorkspaceBytes})
+	for i := range checker.Entries {
+		checker.Entries[i].Dest = path.Join(checkerDir, checker.Entries[i].Dest)
+	}
+	for _, dir := range []string{trustedDir, checkerDir} {
+		if err := root.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	options := workspace.WriteOptions{MaxBytes: in.WorkspaceBytes}
+	return errors.Join(inputs.Write(ctx, root, options), checker.Write(ctx, root, options))
 }
 
-// checkerArgs is the command of each form of checker, and whether it needs the
-// files of the evaluation root.
-func checkerArgs(c compiler.Checker) (args []string, needsFiles bool) {
-	file := path.Join(evaluatorDir, c.Path)
+// checkerArgs is the command of each form of checker.
+func checkerArgs(c compiler.Checker) []string {
+	file, folder := path.Join(compiler.CheckerMount, c.Path), path.Join(compiler.CheckerMount, c.Folder())
 	switch c.Source {
 	case compiler.CheckerPytest:
-		// -I and -p: nothing in the workspace configures the interpreter or pytest.
-		return []string{"python3", "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", evaluatorDir, "--confcutdir", evaluatorDir, "-c", "/dev/null", file}, true
+		// Nothing in the workspace configures the interpreter or pytest.
+		return []string{"python3", "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", folder, "--confcutdir", folder, file}
 	case compiler.CheckerScript:
-		return []string{file}, true
+		return []string{file}
 	}
-	return c.Command.Args(), false
+	return c.Command.Args()
 }
 
 func judge(exit runtime.Exit) Verdict {

@@ -8,9 +8,10 @@ package verifiers
 
 import (
 	"context"
+	"time"
 
+	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -58,10 +59,11 @@ type Policy struct {
 type Input struct {
 	Task      *compiler.Task
 	Pack      *compiler.Pack
-	Candidate harness.Candidate
+	Candidate candidate.Candidate
 	Image     runtime.Image
 	Limits    runtime.Limits
 	Policy    Policy
+	Timeout   time.Duration // of a check whose author set none
 	// WorkspaceBytes bounds the throw-away copy, OutputBytes each stream kept.
 	WorkspaceBytes int64
 	OutputBytes    int64

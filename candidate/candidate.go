@@ -1,0 +1,134 @@
+// Package candidate takes what a harness produced out of a dead sandbox.
+//
+// From then on a candidate is data: bounded, and free of what could act on its
+// reader, such as devices, pipes, setuid bits and links that are followed.
+package candidate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/workspace"
+)
+
+const (
+	codeFile     = "candidate.py"
+	maxCodeBytes = 4 << 20
+	phase        = "extraction"
+)
+
+// A Candidate is what was produced. Which field counts is the task's kind.
+type Candidate struct {
+	Text      string // text and code
+	Patch     string
+	Workspace string   // host folder, absolute
+	Digest    string   // of the workspace's tree; see workspace.TreeReport
+	Dropped   []string // what the workspace held that a candidate may not
+}
+
+// A Failure is the candidate's own fault: the attempt is measured, and failed.
+type Failure struct {
+	Reason  string // producer_timeout, producer_failed, candidate_missing, …
+	Phase   string // producer or extraction
+	Message string // never holds what the agent printed
+}
+
+// A Source is where a candidate is taken from. Nothing may write to it any more.
+type Source struct {
+	Kind      compiler.CandidateKind
+	Stdout    runtime.Output // the answer of a text candidate
+	Workspace string         // host folder
+	// Keep is an existing, empty host folder that receives the workspace.
+	Keep     string
+	MaxBytes int64 // of the workspace
+}
+
+// Extract takes the candidate. A failure is the candidate's, an error ours.
+// The workspace is kept whatever the kind, for people to look at.
+func Extract(ctx context.Context, s Source) (Candidate, *Failure, error) {
+	var c Candidate
+	root, err := os.OpenRoot(s.Workspace)
+	if err != nil {
+		return c, nil, err
+	}
+	defer func() { _ = root.Close() }()
+	failure := c.takeText(s, root)
+	kept, err := c.keep(ctx, s, root)
+	if failure == nil {
+		failure = kept
+	}
+	return c, failure, err
+}
+
+// takeText fills in a text or code candidate.
+func (c *Candidate) takeText(s Source, root *os.Root) *Failure {
+	switch s.Kind {
+	case compiler.CandidateText:
+		if s.Stdout.Cut() > 0 {
+			return &Failure{"candidate_too_big", phase, "the answer on standard output is longer than what is kept of it"}
+		}
+		return c.setText(s.Stdout.Bytes(), "standard output")
+	case compiler.CandidateCode:
+		code, err := readBounded(root, codeFile)
+		if err != nil {
+			return &Failure{"candidate_missing", phase, fmt.Sprintf("%s is no readable regular file of at most %d bytes", codeFile, maxCodeBytes)}
+		}
+		return c.setText(code, codeFile)
+	}
+	return nil
+}
+
+func (c *Candidate) setText(text []byte, where string) *Failure {
+	if !utf8.Valid(text) {
+		return &Failure{"candidate_not_utf8", phase, where + " is not valid UTF-8"}
+	}
+	c.Text = string(text)
+	return nil
+}
+
+var errNotRegular = errors.New("not a regular file of acceptable size")
+
+// readBounded follows no link and does not wait for the other end of a pipe.
+func readBounded(root *os.Root, name string) ([]byte, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxCodeBytes {
+		return nil, errNotRegular
+	}
+	return io.ReadAll(io.LimitReader(f, maxCodeBytes))
+}
+
+// keep copies the workspace to where it stays.
+func (c *Candidate) keep(ctx context.Context, s Source, from *os.Root) (*Failure, error) {
+	to, err := os.OpenRoot(s.Keep)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = to.Close() }()
+	// Owners are kept where that is possible, so that the verifier's sandbox,
+	// with the same users, finds the files as they were.
+	report, err := workspace.CopyTree(ctx, from, to, workspace.TreeOptions{MaxBytes: s.MaxBytes, Preserve: os.Geteuid() == 0})
+	if errors.Is(err, workspace.ErrTooBig) {
+		return &Failure{"candidate_too_big", phase, err.Error()}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("keep the workspace: %w", err)
+	}
+	c.Workspace, c.Digest, c.Dropped = s.Keep, report.Digest, report.Dropped
+	return nil, nil
+}

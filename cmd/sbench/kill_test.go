@@ -1,0 +1,293 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+)
+
+// host is a set of state folders of its own with a private daemon of its own,
+// so that killing that hurts no other test.
+type host struct {
+	t     *testing.T
+	dir   string // for packs
+	state string // of sbench
+	env   []string
+}
+
+func newHost(t *testing.T) host {
+	t.Helper()
+	containerdtest.Open(t) // skips where there is no daemon
+	h := host{t: t, dir: t.TempDir(), state: filepath.Join(containerdtest.Folder(), "state")}
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "CONTAINERD_") {
+			h.env = append(h.env, e)
+		}
+	}
+	h.env = append(h.env, "SBENCH_ROOT="+filepath.Join(containerdtest.Folder(), "root"), "SBENCH_STATE="+h.state)
+	return h
+}
+
+// private gives the host a daemon of its own, with the base image.
+func (h host) private() host {
+	h.t.Helper()
+	archive, err := containerdtest.Archive()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.state = filepath.Join(h.dir, "state")
+	h.env = append(h.env, "SBENCH_ROOT="+filepath.Join(h.dir, "root"), "SBENCH_STATE="+h.state)
+	h.sbench(0, "image", "import", archive)
+	return h
+}
+
+// sbench runs a command to its end.
+func (h host) sbench(code int, args ...string) (stdout, stderr string) {
+	h.t.Helper()
+	cmd := exec.Command("sbench", args...)
+	cmd.Env = h.env
+	var out, errOut strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	_ = cmd.Run()
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		h.t.Fatalf("sbench %v: exit code %d, want %d\n%s%s", args, got, code, &out, &errOut)
+	}
+	return out.String(), errOut.String()
+}
+
+// start runs a pack whose harness sleeps, and returns when it does.
+func (h host) start(name string, seconds int) (cmd *exec.Cmd, output string, lines *bufio.Scanner) {
+	h.t.Helper()
+	pack := filepath.Join(h.dir, name)
+	for file, text := range map[string]string{
+		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
+		"tasks.jsonl": `{"id": "one", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}` + "\n" +
+			`{"id": "two", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}` + "\n",
+		"tester.yaml": "schema_version: '0.2'\nrun: {id: " + name + ", output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
+			fmt.Sprintf("harness: {type: command, config: {command: [sh, -c, 'sleep %d & sleep %d', %s]}}\n", seconds, seconds, h.mark(name)),
+	} {
+		check(h.t, os.MkdirAll(pack, 0o755))
+		check(h.t, os.WriteFile(filepath.Join(pack, file), []byte(text), 0o644))
+	}
+	output = filepath.Join(pack, "out")
+	cmd = exec.Command("sbench", "run", "--config", filepath.Join(pack, "tester.yaml"))
+	cmd.Env = h.env
+	stderr, err := cmd.StderrPipe()
+	check(h.t, err)
+	check(h.t, cmd.Start())
+	h.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	lines = bufio.NewScanner(stderr)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), "producer_start one") {
+			h.await(name)
+			return cmd, output, lines
+		}
+	}
+	h.t.Fatalf("%s did not start", name)
+	return nil, "", nil
+}
+
+func (h host) mark(name string) string { return "sbench-kill-test-" + name }
+
+// await sees the harness's process.
+func (h host) await(name string) {
+	h.t.Helper()
+	for range 6000 {
+		if h.alive(name) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond) // a process of another program can only be polled for
+	}
+	h.t.Fatalf("no process of %s", name)
+}
+
+func (h host) alive(name string) bool {
+	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	check(h.t, err)
+	for _, f := range found {
+		if line, err := os.ReadFile(f); err == nil && strings.Contains(string(line), "sleep 3") && strings.Contains(string(line), h.mark(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// runs lists the folders of runs.
+func (h host) runs() []string {
+	h.t.Helper()
+	entries, err := os.ReadDir(filepath.Join(h.state, "runs"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		h.t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// left lists what of a run is still on the host: mounts, cgroups, folders.
+func (h host) left(run string) []string {
+	var left []string
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	check(h.t, err)
+	if strings.Contains(string(mounts), run) {
+		left = append(left, "mounts")
+	}
+	hierarchies, err := cgroup.Mounted()
+	check(h.t, err)
+	left = append(left, hierarchies.Children("sbench-"+run)...)
+	for _, name := range h.runs() {
+		if name == run {
+			left = append(left, "folder")
+		}
+	}
+	return left
+}
+
+// TestKilledRun: after kill -9, a collection removes everything of that run and
+// nothing of the live one beside it.
+func TestKilledRun(t *testing.T) {
+	h := newHost(t)
+	before := h.runs()
+	live, output, lines := h.start("live", 3)
+	only := difference(h.runs(), before)
+	dead, _, _ := h.start("dead", 3000)
+	killed := difference(h.runs(), append(before, only...))
+	if len(only) != 1 || len(killed) != 1 {
+		t.Fatalf("runs %v and %v", only, killed)
+	}
+	check(t, dead.Process.Kill())
+	_ = dead.Wait()
+	if !h.alive("dead") {
+		t.Error("the sandbox died with its owner, so that this test shows nothing")
+	}
+	out, _ := h.sbench(0, "gc")
+	if !strings.Contains(out, killed[0]) || strings.Contains(out, only[0]) {
+		t.Errorf("gc printed %q, want %s and not %s", out, killed[0], only[0])
+	}
+	if left := h.left(killed[0]); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if h.alive("dead") {
+		t.Error("its process is alive")
+	}
+	h.daemonIsClean(killed[0])
+	for lines.Scan() { // until it ends
+	}
+	check(t, live.Wait())
+	if got := statuses(t, output); got != "passed passed" {
+		t.Errorf("the live run recorded %q", got)
+	}
+}
+
+// daemonIsClean asks the daemon itself, by its own client.
+func (h host) daemonIsClean(run string) {
+	h.t.Helper()
+	c := containerdtest.Open(h.t)
+	for _, kind := range [][]string{{"containers", "ls", "-q"}, {"snapshots", "ls"}, {"leases", "ls", "-q"}, {"tasks", "ls", "-q"}} {
+		out, err := exec.Command("ctr", append([]string{"--address", c.Address(), "-n", "sbench"}, kind...)...).CombinedOutput()
+		if err != nil || strings.Contains(string(out), run) {
+			h.t.Errorf("ctr %v: %v\n%s", kind, err, out)
+		}
+	}
+}
+
+// TestDaemonStopsMidRun: the attempt is recorded as error, the exit code is 3,
+// the harness is dead, and the next command mends the rest.
+func TestDaemonStopsMidRun(t *testing.T) {
+	h := newHost(t).private()
+	cmd, output, lines := h.start("orphan", 3000)
+	text, err := os.ReadFile(filepath.Join(h.state, "containerd", "containerd.pid"))
+	check(t, err)
+	var pid int
+	_, err = fmt.Sscan(string(text), &pid)
+	check(t, err)
+	runs := h.runs()
+	check(t, syscall.Kill(pid, syscall.SIGKILL))
+	for lines.Scan() {
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != codeInfrastructure {
+		t.Errorf("exit code %d", code)
+	}
+	if got := statuses(t, output); got != "error" {
+		t.Errorf("recorded %q", got)
+	}
+	if h.alive("orphan") {
+		t.Error("the harness goes on")
+	}
+	h.sbench(0, "gc")
+	for _, r := range runs {
+		if left := h.left(r); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+}
+
+// TestInterrupted: Ctrl-C ends the run with 130, records nothing half, and
+// leaves nothing.
+func TestInterrupted(t *testing.T) {
+	h := newHost(t)
+	before := h.runs()
+	cmd, output, lines := h.start("interrupted", 3000)
+	ours := difference(h.runs(), before)
+	check(t, cmd.Process.Signal(os.Interrupt))
+	for lines.Scan() {
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != codeInterrupted {
+		t.Errorf("exit code %d", code)
+	}
+	if got := statuses(t, output); got != "" {
+		t.Errorf("recorded %q", got)
+	}
+	for _, r := range ours {
+		if left := h.left(r); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+}
+
+func statuses(t *testing.T, output string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(output, "candidates.jsonl"))
+	check(t, err)
+	var all []string
+	for line := range strings.Lines(string(text)) {
+		var r struct {
+			Status string `json:"verification_status"`
+		}
+		check(t, json.Unmarshal([]byte(line), &r))
+		all = append(all, r.Status)
+	}
+	return strings.Join(all, " ")
+}
+
+func difference(now, before []string) []string {
+	var added []string
+	for _, n := range now {
+		if !strings.Contains(strings.Join(before, " "), n) {
+			added = append(added, n)
+		}
+	}
+	return added
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"sbench": func() {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	}})
+}
+
+// TestScript runs testdata/script, none of which needs a daemon.
+func TestScript(t *testing.T) { scripts(t, "testdata/script") }
+
+// TestDaemonScript runs testdata/daemon on the tests' daemon.
+func TestDaemonScript(t *testing.T) {
+	containerdtest.Open(t)
+	scripts(t, "testdata/daemon")
+}
+
+func scripts(t *testing.T, dir string) {
+	t.Helper()
+	packs, err := filepath.Abs("../../benchmarks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: dir,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PACKS", packs)
+			env.Setenv("SBENCH_ROOT", filepath.Join(containerdtest.Folder(), "root"))
+			env.Setenv("SBENCH_STATE", filepath.Join(containerdtest.Folder(), "state"))
+			env.Setenv("CONTAINERD_ADDRESS", os.Getenv("SBENCH_TEST_ADDRESS"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits CODE COMMAND... runs a command, wants exactly that exit code, and keeps
+// its output in the files out and err.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	cmd := exec.Command(args[1], args[2:]...)
+	cmd.Dir = ts.Getenv("WORK")
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "SBENCH_ROOT", "SBENCH_STATE", "CONTAINERD_ADDRESS", "TOKEN"} {
+		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
+	}
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		ts.Fatalf("%v", err)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("out"), out.Bytes(), 0o644))
+	ts.Check(os.WriteFile(ts.MkAbs("err"), errOut.Bytes(), 0o644))
+	if got := cmd.ProcessState.ExitCode(); got != want {
+		ts.Fatalf("exit code %d, want %d\n%s%s", got, want, &out, &errOut)
+	}
+}

@@ -1,0 +1,123 @@
+package sbench_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/securebench/sbench/"
+
+// layout is the map of CONTRIBUTING.md: what each folder may import of ours.
+// Packages below a folder count as the folder.
+func layout() map[string][]string {
+	return map[string][]string{
+		"cmd/sbench": {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "oci", "proxy", "report"},
+		"run":        {"harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "proxy"},
+		"report":     {"run"},
+		"harness":    {"candidate", "workspace", "compiler", "runtime", "proxy"},
+		"verifiers":  {"candidate", "workspace", "compiler", "runtime"},
+		"candidate":  {"workspace", "compiler", "runtime"},
+		"workspace":  {"compiler"},
+		"compiler":   {},
+		"runtime":    {"oci"},
+		"oci":        {},
+		"proxy":      {},
+	}
+}
+
+// soleUsers may import a module that no other folder may.
+func soleUsers() map[string][]string {
+	return map[string][]string{
+		"github.com/alecthomas/kong":              {"cmd/sbench"},
+		"github.com/containerd/":                  {"runtime", "cmd/sbench"}, // the command quiets the client's log
+		"github.com/opencontainers/runtime-spec":  {"oci", "runtime", "cmd/sbench"},
+		"sigs.k8s.io/yaml":                        {"compiler"},
+		"go.yaml.in/yaml":                         {"compiler"},
+		"github.com/elazarl/goproxy":              {"proxy"},
+		"github.com/google/go-containerregistry/": {"runtime"},
+	}
+}
+
+// TestImports parses every source file of the module, tests excepted.
+func TestImports(t *testing.T) {
+	files := 0
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		files++
+		checkFile(t, path)
+		return nil
+	})
+	if err != nil || files < 20 {
+		t.Fatalf("parsed %d files: %v", files, err)
+	}
+}
+
+func checkFile(t *testing.T, path string) {
+	t.Helper()
+	folder := folderOf(filepath.ToSlash(filepath.Dir(path)))
+	if folder == "" {
+		t.Errorf("%s: its folder is not in the layout", path)
+		return
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, spec := range f.Imports {
+		name, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ours, ok := strings.CutPrefix(name, module); ok {
+			if to := folderOf(ours); to != folder && !slices.Contains(layout()[folder], to) {
+				t.Errorf("%s: %s may not import %s", path, folder, ours)
+			}
+		}
+		for prefix, users := range soleUsers() {
+			if strings.HasPrefix(name, prefix) && !slices.Contains(users, folder) {
+				t.Errorf("%s: %s may not import %s", path, folder, name)
+			}
+		}
+	}
+}
+
+func folderOf(pkg string) string {
+	for folder := range layout() {
+		if pkg == folder || strings.HasPrefix(pkg, folder+"/") {
+			return folder
+		}
+	}
+	return ""
+}
+
+// TestFolders: the top level holds what the layout names, and nothing else.
+func TestFolders(t *testing.T) {
+	expected := []string{"benchmarks", "bin", "cmd", "docs", "scripts", "runs"}
+	for folder := range layout() {
+		expected = append(expected, folder)
+	}
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && !slices.Contains(expected, e.Name()) {
+			t.Errorf("%s: not in the layout", e.Name())
+		}
+	}
+}
