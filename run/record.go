@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,11 +104,13 @@ func (w *recorder) append(r Record) error {
 	default:
 		return fmt.Errorf("record of task %q: status %q is invalid", r.TaskID, r.VerificationStatus)
 	}
-	line, err := json.Marshal(w.redact.record(r))
-	if err != nil {
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false) // "<redacted>" is to be found as it is
+	if err := enc.Encode(w.redact.record(r)); err != nil {
 		return fmt.Errorf("record of task %q: %w", r.TaskID, err)
 	}
-	if _, err := w.file.Write(append(line, '\n')); err != nil {
+	if _, err := w.file.Write(line.Bytes()); err != nil { // one call: a line is whole or missing
 		return fmt.Errorf("record of task %q: %w", r.TaskID, err)
 	}
 	return w.file.Sync()

@@ -148,8 +148,10 @@ func judge(exit runtime.Exit) Verdict {
 	}
 	v.Stdout, v.Stderr = exit.Stdout, exit.Stderr
 	v.Metadata = map[string]any{
-		"exit_reason": exit.Reason.String(), "exit_code": exit.Code, "limits_reached": exit.Reached,
-		"wall_seconds": exit.Wall.Seconds(), "usage": exit.Usage,
+		"exit_reason": exit.Reason.String(), "exit_code": exit.Code, "wall_seconds": exit.Wall.Seconds(), "usage": exit.Usage,
+	}
+	if len(exit.Reached) > 0 {
+		v.Metadata["limits_reached"] = exit.Reached
 	}
 	return v
 }
