@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	containerdlog "github.com/containerd/log"
 )
 
 // version is set by the linker.
@@ -50,6 +51,12 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return codeUsage
 	}
 	app.flags = c.globals
+	// The containerd client logs every failing request of a pull by itself; the
+	// error that it returns says the same.
+	if err := containerdlog.SetLevel("error"); err != nil {
+		_, _ = fmt.Fprintln(stderr, "sbench:", err)
+		return codeBug
+	}
 	err = parsed.Run()
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "sbench:", err)

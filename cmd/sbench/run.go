@@ -164,13 +164,21 @@ func (r resolver) Resolve(ctx context.Context, ref string) (runtime.Image, error
 }
 
 // progress goes to standard error: results alone are on standard output.
+// Progress that cannot be shown stops no run.
 func (cmd *runCmd) progress(a *app) func(run.Event) {
 	switch {
 	case cmd.Quiet, cmd.Progress == "none":
 		return nil
 	case cmd.Progress == "json":
 		enc := json.NewEncoder(a.stderr)
-		return func(e run.Event) { _ = enc.Encode(e) } // progress that cannot be shown stops no run
+		return func(e run.Event) { _ = enc.Encode(e) }
 	}
-	return func(e run.Event) { _ = run.WriteEvent(a.stderr, e) }
+	var table run.Table
+	return func(e run.Event) {
+		table.Add(e)
+		_ = run.WriteEvent(a.stderr, e)
+		if e.Kind == run.RunDone {
+			_ = table.Write(a.stderr)
+		}
+	}
 }

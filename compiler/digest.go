@@ -1,0 +1,246 @@
+package compiler
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/securebench/sbench/compiler/document"
+)
+
+// Labels begin what is hashed, so that no two kinds of digest can be equal.
+// docs/digests.md describes them all for other programs.
+const (
+	labelRow            = "sbench row 1\n"
+	labelManifest       = "sbench manifest 1\n"
+	labelEvaluation     = "sbench evaluation 1\n"
+	labelAssets         = "sbench assets 1\n"
+	labelPack           = "sbench pack 1\n"
+	labelPackEvaluation = "sbench pack evaluation 1\n"
+)
+
+// Digests identify what a task is made of, each as "sha256:" and hexadecimal
+// digits. None depends on the order of keys, on white space or on file times.
+type Digests struct {
+	Row        string // the row as the author wrote it
+	Evaluation string // the row's eval values and the bytes of its eval files
+	Assets     string // the bytes of the row's public files
+}
+
+// PackDigests identify a whole pack. Evaluation and Pack depend on the order of
+// the rows.
+type PackDigests struct {
+	Manifest   string
+	Evaluation string
+	Pack       string // everything: manifest, rows and the files they refer to
+	Rows       int
+}
+
+// Digests reads the files that the row refers to and returns its digests. A
+// file that is missing or a symbolic link is an error.
+func (t *Task) Digests() (Digests, error) {
+	h := newPackHasher(t.pack)
+	defer h.close()
+	d, err := h.row(t)
+	if err != nil {
+		return Digests{}, fmt.Errorf("digest of task %q: %w", t.id, err)
+	}
+	return d, nil
+}
+
+// ManifestDigest returns the digest of the manifest's content.
+func (p *Pack) ManifestDigest() string {
+	return sum(labelManifest, p.manifest.Root().AppendCanonical(nil))
+}
+
+// Digest returns the digest of the whole pack; see Digests.
+func (p *Pack) Digest(ctx context.Context) (string, error) {
+	d, err := p.Digests(ctx)
+	return d.Pack, err
+}
+
+// Digests reads all rows and the files they refer to. An invalid row is an
+// error that holds Problems.
+func (p *Pack) Digests(ctx context.Context) (PackDigests, error) {
+	f, err := os.Open(p.TasksPath)
+	if err != nil {
+		return PackDigests{}, err
+	}
+	defer f.Close()
+	rows, h := p.newRowReader(f), newPackHasher(p)
+	defer h.close()
+	d := PackDigests{Manifest: p.ManifestDigest()}
+	pack, evaluation := newLabelled(labelPack), newLabelled(labelPackEvaluation)
+	fmt.Fprintf(pack, "%s\n", d.Manifest)
+	for {
+		row, err := rows.next()
+		if err == io.EOF {
+			break
+		}
+		if err := errors.Join(err, context.Cause(ctx)); err != nil {
+			return PackDigests{}, err
+		}
+		t := &Task{pack: p, doc: row.doc, family: row.family}
+		digests, err := h.row(t)
+		if err != nil {
+			return PackDigests{}, fmt.Errorf("digest of row on line %d: %w", row.line, err)
+		}
+		fmt.Fprintf(pack, "%s %s %s\n", digests.Row, digests.Evaluation, digests.Assets)
+		fmt.Fprintf(evaluation, "%s\n", digests.Evaluation)
+		d.Rows++
+	}
+	d.Evaluation, d.Pack = format(evaluation), format(pack)
+	return d, nil
+}
+
+func newLabelled(label string) hash.Hash {
+	h := sha256.New()
+	io.WriteString(h, label) // a hash never fails
+	return h
+}
+
+func format(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
+
+func sum(label string, content []byte) string {
+	h := newLabelled(label)
+	h.Write(content)
+	return format(h)
+}
+
+// packHasher computes digests of rows, and remembers files between them.
+type packHasher struct {
+	public, eval *fileHasher
+	buf          []byte
+}
+
+func newPackHasher(p *Pack) *packHasher {
+	return &packHasher{public: &fileHasher{path: p.PublicRoot}, eval: &fileHasher{path: p.EvalRoot}}
+}
+
+func (h *packHasher) close() {
+	h.public.close()
+	h.eval.close()
+}
+
+func (h *packHasher) row(t *Task) (Digests, error) {
+	h.buf = t.doc.Root().AppendCanonical(h.buf[:0])
+	d := Digests{Row: sum(labelRow, h.buf)}
+
+	evaluation := newLabelled(labelEvaluation)
+	h.buf = append(appendObject(h.buf[:0], t.eval()), '\n')
+	evaluation.Write(h.buf)
+	if err := h.eval.write(evaluation, t.evalPaths()); err != nil {
+		return Digests{}, err
+	}
+	d.Evaluation = format(evaluation)
+
+	assets := newLabelled(labelAssets)
+	var paths []string
+	for _, ref := range t.Assets() {
+		paths = append(paths, ref.Path)
+	}
+	if err := h.public.write(assets, paths); err != nil {
+		return Digests{}, err
+	}
+	d.Assets = format(assets)
+	return d, nil
+}
+
+// evalPaths returns what a row refers to below the eval root.
+func (t *Task) evalPaths() []string {
+	var paths []string
+	for key, value := range t.eval().Fields() {
+		if isFileRef(value) {
+			paths = append(paths, parseFileRef(key.Text(), HiddenLane, value).Path)
+		}
+	}
+	if eval, ok := t.TerminalTask(); ok && eval.Checker.Path != "" {
+		paths = append(paths, eval.Checker.Folder())
+	}
+	return paths
+}
+
+// fileHasher lists files and folders below a root for digests. It opens the
+// root when the first is asked for.
+type fileHasher struct {
+	path  string
+	root  *os.Root
+	known map[string]map[string]string
+	size  int
+}
+
+// maxKnown bounds the records a fileHasher remembers.
+const maxKnown = 1 << 16
+
+func (h *fileHasher) close() {
+	if h.root != nil {
+		h.root.Close() // it was only read from
+	}
+}
+
+// write writes the records of everything at and below the paths, sorted by
+// their bytes and each once.
+func (h *fileHasher) write(w io.Writer, paths []string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	all := map[string]string{}
+	for _, path := range paths {
+		records, err := h.records(path)
+		if err != nil {
+			return err
+		}
+		maps.Copy(all, records)
+	}
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		if _, err := fmt.Fprintf(w, "%s %s\x00", all[path], path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// records returns the record of every file and folder at and below path, by
+// its path: "f MODE SHA256" or "d 0755 -", where MODE is 0755 if the file is
+// executable by anyone and 0644 otherwise.
+func (h *fileHasher) records(path string) (map[string]string, error) {
+	if records, ok := h.known[path]; ok {
+		return records, nil
+	}
+	if h.root == nil {
+		root, err := os.OpenRoot(h.path)
+		if err != nil {
+			return nil, err
+		}
+		h.root = root
+	}
+	records := map[string]string{}
+	if err := walkFiles(h.root, path, func(f packFile) error {
+		record, err := f.record(h.root)
+		records[f.path] = record
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	if h.size += len(records); h.known == nil || h.size > maxKnown {
+		h.known, h.size = map[string]map[string]string{}, len(records)
+	}
+	h.known[path] = records
+	return records, nil
+}
+
+// appendObject appends the canonical form of an object; {} for one that is
+// absent or null.
+func appendObject(dst []byte, v document.Value) []byte {
+	if v.Kind() != document.Object {
+		return append(dst, "{}"...)
+	}
+	return v.AppendCanonical(dst)
+}

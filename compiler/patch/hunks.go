@@ -1,0 +1,131 @@
+package patch
+
+import (
+	"strconv"
+	"strings"
+)
+
+// body reads hunks or a binary patch.
+func (p *parser) body(f *File) error {
+	switch line := p.line(); {
+	case strings.HasPrefix(line, "Binary files ") && strings.HasSuffix(line, " differ"):
+		return p.fail("binary change without its content")
+	case line == "GIT binary patch":
+		f.Binary = true
+		p.i++
+		return p.binary()
+	}
+	for strings.HasPrefix(p.line(), "@@ -") {
+		if err := p.hunk(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hunk reads "@@ -LINE,COUNT +LINE,COUNT @@" and the lines it counts.
+func (p *parser) hunk(f *File) error {
+	removed, added, ok := hunkCounts(p.line())
+	if !ok {
+		return p.fail("malformed hunk header")
+	}
+	if removed == 0 && added == 0 {
+		return p.fail("empty hunk")
+	}
+	p.i++
+	for removed > 0 || added > 0 {
+		if p.i >= len(p.lines) {
+			return p.fail("hunk ends early")
+		}
+		switch line := p.lines[p.i]; {
+		case line[0] == '+':
+			added--
+			f.Added++
+		case line[0] == '-':
+			removed--
+			f.Removed++
+		case line[0] == ' ', line == "\n", line == "\r\n":
+			added--
+			removed--
+		case line[0] == '\\':
+		default:
+			return p.fail("line of a hunk begins with %q", line[:1])
+		}
+		if added < 0 || removed < 0 {
+			return p.fail("hunk has more lines than its header counts")
+		}
+		p.i++
+	}
+	if strings.HasPrefix(p.line(), `\ `) {
+		p.i++
+	}
+	return nil
+}
+
+func hunkCounts(line string) (removed, added int, ok bool) {
+	rest, ok := strings.CutPrefix(line, "@@ -")
+	if !ok {
+		return 0, 0, false
+	}
+	ranges, _, ok := strings.Cut(rest, " @@")
+	if !ok {
+		return 0, 0, false
+	}
+	old, current, ok := strings.Cut(ranges, " +")
+	if !ok {
+		return 0, 0, false
+	}
+	removed, ok1 := rangeCount(old)
+	added, ok2 := rangeCount(current)
+	return removed, added, ok1 && ok2
+}
+
+// rangeCount reads "LINE" or "LINE,COUNT".
+func rangeCount(s string) (int, bool) {
+	start, count, ok := strings.Cut(s, ",")
+	if !ok {
+		count = "1"
+	}
+	if _, err := strconv.ParseUint(start, 10, 31); err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(count, 10, 31)
+	return int(n), err == nil
+}
+
+// binary reads the one or two blocks of a binary patch: "literal SIZE" or
+// "delta SIZE", lines of base 85, a blank line.
+func (p *parser) binary() error {
+	for block := range 2 {
+		if !strings.HasPrefix(p.line(), "literal ") && !strings.HasPrefix(p.line(), "delta ") {
+			if block == 0 {
+				return p.fail("expected literal or delta")
+			}
+			return nil
+		}
+		p.i++
+		for p.i < len(p.lines) && strings.TrimSpace(p.line()) != "" {
+			if !base85(p.line()) {
+				return p.fail("malformed binary patch")
+			}
+			p.i++
+		}
+		p.i++ // the blank line, or the end
+	}
+	return nil
+}
+
+// base85 reports whether a line of a binary patch is well-formed: a letter
+// that gives the length, and groups of five.
+func base85(line string) bool {
+	line = strings.TrimSuffix(line, "\r")
+	if len(line) < 6 || (len(line)-1)%5 != 0 {
+		return false
+	}
+	c := line[0]
+	n := int(c) - 'A' + 1
+	if 'a' <= c && c <= 'z' {
+		n = int(c) - 'a' + 27
+	}
+	return n >= 1 && n <= 52 && (len(line)-1)/5 == (n+3)/4 && !strings.ContainsAny(line[1:], " \t\"',./:[\\]")
+}

@@ -1,0 +1,215 @@
+package patch
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// names reads the lines --- and +++, if they are there, and makes the file's
+// paths agree with what else the header says.
+func (p *parser) names(f *File, h *header) error {
+	old, current := h.name, h.name
+	if h.from != "" || h.to != "" {
+		if old, current = h.from, h.to; old == "" || current == "" {
+			return p.fail("half a rename or copy")
+		}
+	}
+	if strings.HasPrefix(p.line(), "--- ") {
+		before, after, err := p.nameLines()
+		if err != nil {
+			return err
+		}
+		if h.git && (disagree(before, old) || disagree(after, current)) {
+			return p.fail("names of the file's header disagree")
+		}
+		if before == "" && h.git && !h.created || after == "" && h.git && !h.deleted {
+			return p.fail("/dev/null for a file that is neither new nor deleted")
+		}
+		f.Old, f.New = before, after
+		if before != "" && h.created || after != "" && h.deleted {
+			return p.fail("a new or deleted file has both names")
+		}
+	} else {
+		f.Old, f.New = old, current
+		if h.created {
+			f.Old = ""
+		}
+		if h.deleted {
+			f.New = ""
+		}
+	}
+	if f.Old == "" && f.New == "" || h.created && h.deleted {
+		return p.fail("file without a name")
+	}
+	return nil
+}
+
+// disagree reports whether the name of a line --- or +++ is none that the rest
+// of the header allows; "" stands for /dev/null there and for unknown here.
+func disagree(line, known string) bool { return line != "" && known != "" && line != known }
+
+func (p *parser) nameLines() (before, after string, err error) {
+	before, err = p.name(strings.TrimPrefix(p.line(), "--- "), 1)
+	if err != nil {
+		return "", "", err
+	}
+	p.i++
+	rest, ok := strings.CutPrefix(p.line(), "+++ ")
+	if !ok {
+		return "", "", p.fail("expected +++")
+	}
+	if after, err = p.name(rest, 1); err != nil {
+		return "", "", err
+	}
+	p.i++
+	return before, after, nil
+}
+
+// name reads a path, quoted or not, and takes off as many leading folders as
+// strip says. With strip, /dev/null is "".
+func (p *parser) name(s string, strip int) (string, error) {
+	name := s
+	if strings.HasPrefix(s, `"`) {
+		unquoted, rest, err := unquote(s)
+		if err != nil || strings.TrimLeft(rest, "\t") != "" {
+			return "", p.fail("malformed quoted path")
+		}
+		name = unquoted
+	} else if strip > 0 {
+		// A tab ends the path: diff writes the time after it, and git the tab
+		// alone if the path holds a space.
+		name, _, _ = strings.Cut(name, "\t")
+		name = strings.TrimSuffix(name, "\r")
+	}
+	if strip > 0 && name == "/dev/null" {
+		return "", nil
+	}
+	for range strip {
+		_, rest, ok := strings.Cut(name, "/")
+		if !ok {
+			return "", p.fail("path %q lacks the prefix a/ or b/", name)
+		}
+		name = rest
+	}
+	if name == "" {
+		return "", p.fail("empty path")
+	}
+	return name, nil
+}
+
+// commonName returns the path of "a/PATH b/PATH", or "" if the two are not one,
+// as in a rename, whose own lines name both.
+func commonName(s string) string {
+	if strings.HasPrefix(s, `"`) {
+		first, rest, err := unquote(s)
+		if err != nil {
+			return ""
+		}
+		second := strings.TrimPrefix(rest, " ")
+		if strings.HasPrefix(second, `"`) {
+			if second, _, err = unquote(second); err != nil {
+				return ""
+			}
+		}
+		return sameBelow(first, second)
+	}
+	if first, second, ok := strings.Cut(s, ` "`); ok {
+		if unquoted, _, err := unquote(`"` + second); err == nil {
+			return sameBelow(first, unquoted)
+		}
+	}
+	// Unquoted paths may hold spaces: the line is cut in its middle.
+	if half := len(s) / 2; len(s)%2 == 1 && s[half] == ' ' {
+		return sameBelow(s[:half], s[half+1:])
+	}
+	return ""
+}
+
+// sameBelow returns what follows the first folder of both paths.
+func sameBelow(a, b string) string {
+	_, a, ok1 := strings.Cut(a, "/")
+	_, b, ok2 := strings.Cut(b, "/")
+	if ok1 && ok2 && a == b {
+		return a
+	}
+	return ""
+}
+
+var errQuote = errors.New("malformed quoted path")
+
+// unquote reads a path quoted in C's manner at the start of s, as git does with
+// core.quotePath.
+func unquote(s string) (path, rest string, err error) {
+	var b strings.Builder
+	for i := 1; i < len(s); i++ {
+		switch c := s[i]; c {
+		case '"':
+			return b.String(), s[i+1:], nil
+		case '\\':
+			i++
+			if i >= len(s) {
+				return "", "", errQuote
+			}
+			if at := strings.IndexByte(`abtnvfr"\`, s[i]); at >= 0 {
+				b.WriteByte("\a\b\t\n\v\f\r\"\\"[at])
+				continue
+			}
+			if i+2 >= len(s) || !octal(s[i]) || s[i] > '3' || !octal(s[i+1]) || !octal(s[i+2]) {
+				return "", "", errQuote
+			}
+			b.WriteByte((s[i]-'0')<<6 | (s[i+1]-'0')<<3 | s[i+2] - '0')
+			i += 2
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return "", "", errQuote
+}
+
+func octal(c byte) bool { return '0' <= c && c <= '7' }
+
+// CheckPath returns why a path may not be changed by any patch, or nil: it is
+// relative and clean, has no backslash, control character or invalid UTF-8, and
+// no part that some file system takes for ".git" or "..".
+func CheckPath(path string) error {
+	switch {
+	case path == "":
+		return errors.New("path is empty")
+	case strings.HasPrefix(path, "/"):
+		return fmt.Errorf("path %q is absolute", path)
+	case strings.Contains(path, `\`):
+		return fmt.Errorf("path %q holds a backslash", path)
+	case strings.ContainsFunc(path, func(r rune) bool { return r == unicode.ReplacementChar || unicode.IsControl(r) }):
+		return fmt.Errorf("path %q holds a control character or invalid UTF-8", path)
+	}
+	for part := range strings.SplitSeq(path, "/") {
+		switch name := plainName(part); {
+		case part == "" || part == "." || part == ".." || name == "" || name == "..":
+			return fmt.Errorf("path %q is not clean", path)
+		case name == ".git" || strings.HasPrefix(name, "git~"):
+			return fmt.Errorf("path %q leads into .git", path)
+		}
+	}
+	return nil
+}
+
+// plainName returns a name as the most careless file system sees it: without
+// case, without characters that HFS+ ignores, without what NTFS drops at the
+// end or takes for a stream (git's verify_path guards against the same).
+func plainName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, name)
+	if base, _, ok := strings.Cut(name, ":"); ok && base != "" {
+		name = base
+	}
+	if trimmed := strings.TrimRight(name, ". "); trimmed != "" {
+		return trimmed
+	}
+	return name
+}

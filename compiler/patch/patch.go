@@ -1,0 +1,237 @@
+// Package patch reads which paths a patch in git's format changes, and how. It
+// applies nothing. It is stricter than git apply: what it does not understand
+// is an error, so that a patch cannot say one thing to the policy that looks
+// at its paths and another to git.
+package patch
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// File is one file that a patch changes.
+type File struct {
+	// Old and New are the paths before and after, without the prefixes a/ and
+	// b/. Old is empty for a new file, New for a deleted one.
+	Old, New string
+	// OldMode and NewMode are git's modes, such as 0o100644; 0 if the patch does
+	// not say.
+	OldMode, NewMode uint32
+	Rename, Copy     bool
+	Binary           bool
+	// Added and Removed count lines.
+	Added, Removed int
+}
+
+// Git's modes of what is no regular file.
+const (
+	ModeSymlink   = 0o120000
+	ModeSubmodule = 0o160000
+)
+
+// Paths returns the paths that the change touches: one, or two for a rename.
+// The source of a copy is not touched.
+func (f File) Paths() []string {
+	switch {
+	case f.New == "" || f.New == f.Old:
+		return []string{f.Old}
+	case f.Old == "" || f.Copy:
+		return []string{f.New}
+	}
+	return []string{f.Old, f.New}
+}
+
+// Irregular reports whether the file is, was or becomes anything but a regular
+// file.
+func (f File) Irregular() bool {
+	for _, mode := range []uint32{f.OldMode, f.NewMode} {
+		if mode != 0 && mode != 0o100644 && mode != 0o100755 {
+			return true
+		}
+	}
+	return false
+}
+
+// Error says why a text is no patch.
+type Error struct {
+	Line    int // 1-based
+	Message string
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("line %d of the patch: %s", e.Line, e.Message) }
+
+// Parse returns the files that a patch changes, in its order. Text before the
+// first file, such as the head of a mail, is skipped. A text without a file is
+// an error, and so is everything after the first file that belongs to none. An
+// error is an *Error.
+func Parse(text string) ([]File, error) {
+	p := parser{lines: strings.SplitAfter(text, "\n")}
+	if n := len(p.lines); p.lines[n-1] == "" {
+		p.lines = p.lines[:n-1]
+	}
+	var files []File
+	for p.skipMail(len(files) == 0); p.i < len(p.lines); p.skipMail(false) {
+		f, err := p.file()
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	if len(files) == 0 {
+		return nil, p.fail("no file")
+	}
+	return files, nil
+}
+
+type parser struct {
+	lines []string // with their ends
+	i     int
+}
+
+func (p *parser) fail(format string, args ...any) error {
+	return &Error{min(p.i+1, max(len(p.lines), 1)), fmt.Sprintf(format, args...)}
+}
+
+// line returns the line at i without its end, and "" after the last.
+func (p *parser) line() string {
+	if p.i >= len(p.lines) {
+		return ""
+	}
+	return strings.TrimSuffix(p.lines[p.i], "\n")
+}
+
+// skipMail goes to the first header of a file; later only past blank lines and
+// the signature that git format-patch writes.
+func (p *parser) skipMail(first bool) {
+	for p.i < len(p.lines) && !p.atHeader() {
+		if line := strings.TrimSpace(p.line()); !first && line != "" {
+			if line == "--" {
+				p.i = len(p.lines)
+			}
+			return
+		}
+		p.i++
+	}
+}
+
+// atHeader reports whether a file begins here, by git apply's rule.
+func (p *parser) atHeader() bool {
+	line := p.line()
+	if strings.HasPrefix(line, "diff --git ") {
+		return true
+	}
+	return strings.HasPrefix(line, "--- ") && p.i+2 < len(p.lines) &&
+		strings.HasPrefix(p.lines[p.i+1], "+++ ") && strings.HasPrefix(p.lines[p.i+2], "@@ -")
+}
+
+func (p *parser) file() (File, error) {
+	var f File
+	if !p.atHeader() {
+		return f, p.fail("text between files")
+	}
+	h := header{}
+	if rest, ok := strings.CutPrefix(p.line(), "diff --git "); ok {
+		h.git, h.name = true, commonName(rest)
+		p.i++
+		if err := p.extended(&f, &h); err != nil {
+			return f, err
+		}
+	}
+	if err := p.names(&f, &h); err != nil {
+		return f, err
+	}
+	if err := p.body(&f); err != nil {
+		return f, err
+	}
+	if h.git && !h.changed && !f.Binary && f.Added+f.Removed == 0 {
+		return f, p.fail("file without a change")
+	}
+	return f, nil
+}
+
+// header collects what a file's header lines say.
+type header struct {
+	git              bool
+	name             string // of the line "diff --git", if both names are one
+	from, to         string // of rename and copy lines
+	created, deleted bool
+	changed          bool // the header alone changes something
+}
+
+// extended reads git's extended header lines.
+func (p *parser) extended(f *File, h *header) error {
+	for ; p.i < len(p.lines); p.i++ {
+		line := p.line()
+		word, rest := cutWords(line)
+		var err error
+		switch word {
+		case "old mode":
+			f.OldMode, err = p.mode(rest)
+		case "new mode":
+			h.changed = true
+			f.NewMode, err = p.mode(rest)
+		case "new file mode":
+			h.created, h.changed = true, true
+			f.NewMode, err = p.mode(rest)
+		case "deleted file mode":
+			h.deleted, h.changed = true, true
+			f.OldMode, err = p.mode(rest)
+		case "rename from", "copy from":
+			h.from, err = p.name(rest, 0)
+		case "rename to", "copy to":
+			h.changed = true
+			f.Rename, f.Copy = word == "rename to", word == "copy to"
+			h.to, err = p.name(rest, 0)
+		case "index":
+			err = p.index(f, rest)
+		case "similarity index", "dissimilarity index":
+		default:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cutWords parts an extended header line from its value.
+func cutWords(line string) (word, rest string) {
+	for _, word := range []string{
+		"old mode", "new mode", "new file mode", "deleted file mode", "rename from", "rename to", "copy from", "copy to",
+		"index", "similarity index", "dissimilarity index",
+	} {
+		if rest, ok := strings.CutPrefix(line, word+" "); ok {
+			return word, rest
+		}
+	}
+	return "", ""
+}
+
+func (p *parser) mode(s string) (uint32, error) {
+	mode, err := strconv.ParseUint(s, 8, 32)
+	switch {
+	case err != nil || len(s) != 6:
+		return 0, p.fail("malformed mode %q", s)
+	case mode&0o170000 == 0o100000 && mode&0o7000 != 0:
+		return 0, p.fail("mode %q with setuid, setgid or sticky bit", s)
+	}
+	return uint32(mode), nil
+}
+
+// index reads "HEX..HEX" or "HEX..HEX MODE".
+func (p *parser) index(f *File, rest string) error {
+	_, mode, ok := strings.Cut(rest, " ")
+	if !ok {
+		return nil
+	}
+	m, err := p.mode(mode)
+	if err != nil {
+		return err
+	}
+	if f.OldMode == 0 && f.NewMode == 0 {
+		f.OldMode, f.NewMode = m, m
+	}
+	return nil
+}
