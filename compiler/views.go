@@ -125,7 +125,7 @@ func (t *Task) Secrets() []string {
 	var secrets []string
 	for key, value := range t.eval().Fields() {
 		if !isFileRef(value) {
-			secrets = appendSecrets(secrets, key, value)
+			secrets = appendSecrets(secrets, key, value, minSecret)
 		}
 	}
 	slices.SortFunc(secrets, func(a, b string) int {
@@ -137,19 +137,21 @@ func (t *Task) Secrets() []string {
 	return slices.Compact(secrets)
 }
 
-func appendSecrets(secrets []string, key, v document.Value) []string {
+// appendSecrets appends the strings in a value that are at least shortest bytes
+// long. Key is what the value is called.
+func appendSecrets(secrets []string, key, v document.Value, shortest int) []string {
 	switch v.Kind() {
 	case document.String:
-		if text := strings.TrimSpace(v.Text()); len(text) >= minSecret && !isPlainKey(key) {
+		if text := strings.TrimSpace(v.Text()); len(text) >= shortest && !isPlainKey(key) {
 			secrets = append(secrets, text)
 		}
 	case document.Array:
 		for _, item := range v.Items() {
-			secrets = appendSecrets(secrets, key, item)
+			secrets = appendSecrets(secrets, key, item, shortest)
 		}
 	case document.Object:
 		for key, value := range v.Fields() {
-			secrets = appendSecrets(secrets, key, value)
+			secrets = appendSecrets(secrets, key, value, shortest)
 		}
 	}
 	return secrets

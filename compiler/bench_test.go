@@ -1,0 +1,162 @@
+package compiler_test
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// writeRows writes a pack of n rows of mixed families, of about 900 bytes each,
+// and returns its folder.
+func writeRows(tb testing.TB, n int) string {
+	tb.Helper()
+	dir := tb.TempDir()
+	manifest := "id: big\nversion: 1\ndefaults: {environment: {image: \"img@sha256:0\", workdir: /app}}\n"
+	if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(manifest), 0o644); err != nil {
+		tb.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(dir, "tasks.jsonl"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	for i := range n {
+		writeRow(w, i)
+	}
+	if err := w.Flush(); err != nil {
+		tb.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return dir
+}
+
+func writeRow(w *bufio.Writer, i int) {
+	prose := strings.Repeat(fmt.Sprintf("Sentence %d of a task that has some text, a quote \\\" and a line break.\\n ", i), 6)
+	fmt.Fprintf(w, `{"id":"big/task-%d","metadata":{"source":"generated","index":%d,"tags":["a","b"]},`, i, i)
+	switch i % 6 {
+	case 0:
+		fmt.Fprintf(w, `"family":"multiple_choice","input":{"question":"%s","choices":["alpha","beta","gamma","delta"]},"eval":{"answer":"C"}}`, prose)
+	case 1:
+		fmt.Fprintf(w, `"family":"short_answer","input":{"question":"%s"},"eval":{"accepted_answers":["forty-two",42],"tolerance":0.5}}`, prose)
+	case 2:
+		fmt.Fprintf(w, `"family":"free_response","input":{"prompt":"%s","context":"überall ☂"},"eval":{"rubric":{"type":"contains_any","accepted_answers":["a phrase that is expected %d"],"min_token_f1":0.75}}}`, prose, i)
+	case 3:
+		fmt.Fprintf(w, `"family":"code_completion","input":{"prompt":"%s","language":"python","starter_code":"def f(x):\n    ..."},"eval":{"tests":{"source":"inline","code":"assert f(%d) == %d\n"},"canonical_solution":"def f(x):\n    return x\n"}}`, prose, i, i)
+	case 4:
+		diff := `diff --git a/x.py b/x.py\nindex 1..2 100644\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n`
+		fmt.Fprintf(w, `"family":"repo_patch","input":{"repo":"o/r","base_commit":"%040d","instructions":"%s"},"eval":{"tests":{"source":"command","command":["pytest","-q"],"timeout_seconds":300},"gold_patch":"%s"},"environment":{"workdir":"/testbed"}}`, i, prose, diff)
+	case 5:
+		fmt.Fprintf(w, `"family":"terminal_task","input":{"instructions":"%s"},"eval":{"checker":{"command":"test -f out","timeout_seconds":30.5},"expected_state":{"files":["out"]}},"environment":{"timeout_seconds":60}}`, prose)
+	}
+	w.WriteByte('\n')
+}
+
+// BenchmarkValidate measures what sbench validate does, on one core.
+func BenchmarkValidate(b *testing.B) {
+	const rows = 100_000
+	dir := writeRows(b, rows)
+	info, err := os.Stat(filepath.Join(dir, "tasks.jsonl"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(info.Size())
+	b.ReportAllocs()
+	for b.Loop() {
+		summary, err := compiler.Validate(b.Context(), []string{dir}, func(p compiler.Problem) { b.Fatal(p) })
+		if err != nil || summary.Rows != rows {
+			b.Fatal(summary, err)
+		}
+	}
+	b.ReportMetric(float64(rows*b.N)/b.Elapsed().Seconds(), "rows/s")
+}
+
+// BenchmarkTasks measures reading rows as tasks.
+func BenchmarkTasks(b *testing.B) {
+	dir := writeRows(b, 20_000)
+	info, err := os.Stat(filepath.Join(dir, "tasks.jsonl"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(info.Size())
+	for b.Loop() {
+		for _, err := range p.Tasks() {
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+var long = flag.Bool("long", false, "run tests that take a minute, such as that of memory at a million rows")
+
+// TestPeakMemory shows that memory does not grow with the rows: validate of a
+// million takes at most 20 MB more than of ten thousand. Each runs in a process
+// of its own, whose largest resident size the kernel knows.
+func TestPeakMemory(t *testing.T) {
+	if dir := os.Getenv("SBENCH_VALIDATE"); dir != "" {
+		summary, err := compiler.Validate(t.Context(), []string{dir}, func(p compiler.Problem) { t.Fatal(p) })
+		if err != nil {
+			t.Fatal(summary, err)
+		}
+		fmt.Printf("peak %d\n", peak(t))
+		return
+	}
+	if !*long {
+		t.Skip("needs -long")
+	}
+	small, big := peakOf(t, 10_000), peakOf(t, 1_000_000)
+	t.Logf("peak memory: %.1f MB at 10,000 rows, %.1f MB at 1,000,000 rows", float64(small)/1e6, float64(big)/1e6)
+	if big-small > 20e6 {
+		t.Errorf("memory grew by %.1f MB", float64(big-small)/1e6)
+	}
+}
+
+func peakOf(t *testing.T, rows int) int {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPeakMemory$")
+	cmd.Env = append(os.Environ(), "SBENCH_VALIDATE="+writeRows(t, rows))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	_, after, _ := bytes.Cut(out, []byte("peak "))
+	number, _, _ := bytes.Cut(after, []byte("\n"))
+	n, err := strconv.Atoi(string(number))
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return n
+}
+
+// peak returns the process's largest resident size in bytes.
+func peak(t *testing.T) int {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Skip("no /proc")
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kb, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kb * 1024
+		}
+	}
+	t.Fatal("no VmHWM")
+	return 0
+}

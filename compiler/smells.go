@@ -1,0 +1,309 @@
+package compiler
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/patch"
+)
+
+// maxSeen bounds the warnings that are remembered to be given once.
+const maxSeen = 10_000
+
+// once emits a warning that many rows may have, for the first of them.
+func (pv *packValidator) once(p Problem) {
+	key := p.Path + "\x00" + p.Message
+	if pv.seen[key] || len(pv.seen) >= maxSeen {
+		return
+	}
+	pv.seen[key] = true
+	p.Warning = true
+	pv.emit(p)
+}
+
+func (pv *packValidator) manifestSmells() {
+	root := pv.pack.manifest.Root()
+	pv.environmentSmells(pv.pack.ManifestPath, "$.defaults.environment", root.Get("defaults").Get("environment"), pv.pack.defaultFamily)
+}
+
+func (pv *packValidator) rowSmells(r row) {
+	root := r.doc.Root()
+	pv.environmentSmells(pv.pack.TasksPath, "$.environment", root.Get("environment"), r.family)
+	if pv.pack.environment.Image == "" || root.Get("environment").Get("image").Kind() != 0 {
+		if pv.pack.environment.withRow(root.Get("environment")).Image == "" {
+			pv.once(Problem{
+				File: pv.pack.TasksPath, Line: r.line, Path: "$.environment",
+				Message: "task has no image, which every harness needs", Hint: "set defaults.environment.image in the manifest",
+			})
+		}
+	}
+	pv.fileSmells(r)
+	pv.leakSmells(r)
+	pv.patchSmells(r)
+}
+
+// environmentSmells looks at the environment of the manifest or of a row.
+func (pv *packValidator) environmentSmells(file, path string, env document.Value, f *family) {
+	for key, value := range env.Fields() {
+		name := key.Text()
+		at := Problem{File: file, Line: value.Line(), Path: path + "." + name}
+		switch {
+		case !isEnvironmentKey(name):
+			at.Message, at.Hint = fmt.Sprintf("environment key %q is unused", name), "sbench keeps it as metadata"
+		case name == "image" && value.Kind() == document.String && !strings.Contains(value.Text(), "@sha256:"):
+			at.Message, at.Hint = fmt.Sprintf("image %q has no digest", value.Text()), "a tag may mean another image tomorrow: add @sha256:…"
+		case name == "materialize_workdir_from_image" && value.IsTrue() && f != nil && f.Family != TerminalTask:
+			at.Message = fmt.Sprintf("%s has no meaning for %s", name, f.Family)
+		default:
+			continue
+		}
+		pv.once(at)
+	}
+	for key := range env.Get("env").Fields() {
+		if name := key.Text(); looksSecret(strings.ToUpper(name)) {
+			pv.once(Problem{
+				File: file, Line: key.Line(), Path: path + ".env." + name,
+				Message: fmt.Sprintf("%q looks like the name of a secret", name), Hint: "a pack's environment variables are public",
+			})
+		}
+	}
+}
+
+func isEnvironmentKey(name string) bool {
+	var e Environment
+	return e.set(name, document.Value{})
+}
+
+// fileSmells makes sure that the files a row refers to are there.
+func (pv *packValidator) fileSmells(r row) {
+	root := r.doc.Root()
+	for i, v := range root.Get("assets").Items() {
+		ref := parseAsset(i, v, true)
+		if err := pv.assets.check(ref.Path); err != nil {
+			pv.emit(Problem{File: pv.pack.TasksPath, Line: r.line, Path: fmt.Sprintf("$.assets[%d].path", i), Message: "asset " + err.Error()})
+		}
+	}
+	for key, v := range root.Get("eval").Fields() {
+		if isFileRef(v) {
+			pv.evalFile(r, "$.eval."+key.Text()+".path", parseFileRef(key.Text(), HiddenLane, v).Path, "eval file ")
+		}
+	}
+	if r.family.Family != TerminalTask {
+		return
+	}
+	if checker := parseChecker(root.Get("eval").Get("checker")); checker.Path != "" {
+		pv.evalFile(r, "$.eval.checker.path", checker.Path, "checker file ")
+		pv.orphans.mark(checker.Folder())
+	}
+}
+
+func (pv *packValidator) evalFile(r row, path, name, what string) {
+	pv.orphans.mark(name)
+	if err := pv.eval.check(name); err != nil {
+		pv.emit(Problem{
+			File: pv.pack.TasksPath, Line: r.line, Path: path, Message: what + err.Error(), Warning: true,
+			Hint: "it has to be below " + pv.pack.evalRel,
+		})
+	}
+}
+
+// Lengths in bytes from which a value that is not public is looked for in
+// public text. Shorter ones occur by chance.
+const (
+	minAnswer = 3
+	minLeak   = 16
+)
+
+// leakSmells looks for values that are not public in public fields. A context
+// is where answers are meant to be found, and choices hold the right one.
+func (pv *packValidator) leakSmells(r row) {
+	var public []string
+	for key, v := range r.doc.Root().Get("input").Fields() {
+		if !key.Is("context") && !key.Is("choices") {
+			public = appendStrings(public, v)
+		}
+	}
+	shortest := minLeak
+	if r.family.Family == ShortAnswer {
+		shortest = minAnswer
+	}
+	for key, v := range r.doc.Root().Get("eval").Fields() {
+		if isFileRef(v) {
+			continue
+		}
+		for _, secret := range secretsOf(key, v, shortest) {
+			if i := slices.IndexFunc(public, func(text string) bool { return holds(text, secret, r.family.Family == ShortAnswer) }); i >= 0 {
+				pv.emit(Problem{
+					File: pv.pack.TasksPath, Line: r.line, Path: "$.eval." + key.Text(), Warning: true,
+					Message: "value appears verbatim in a public field of input", Hint: "the agent can read it there",
+				})
+				break
+			}
+		}
+	}
+}
+
+// secretsOf returns the strings of at least shortest bytes in an eval value.
+func secretsOf(key, v document.Value, shortest int) []string {
+	var all []string
+	for _, s := range appendSecrets(nil, key, v, shortest) {
+		// A list of commands or names, such as pytest -q, is no secret.
+		if !key.Is("checker") || strings.Contains(s, "\n") {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func appendStrings(all []string, v document.Value) []string {
+	switch v.Kind() {
+	case document.String:
+		all = append(all, v.Text())
+	case document.Array:
+		for _, item := range v.Items() {
+			all = appendStrings(all, item)
+		}
+	case document.Object:
+		for _, value := range v.Fields() {
+			all = appendStrings(all, value)
+		}
+	}
+	return all
+}
+
+// holds reports whether text holds the secret; if asked, only as whole words.
+func holds(text, secret string, words bool) bool {
+	for start := 0; ; {
+		i := strings.Index(text[start:], secret)
+		if i < 0 {
+			return false
+		}
+		i += start
+		end := i + len(secret)
+		if !words || !(i > 0 && isWord(text[i-1])) && !(end < len(text) && isWord(text[end])) {
+			return true
+		}
+		start = i + 1
+	}
+}
+
+func isWord(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c >= 0x80
+}
+
+// patchSmells makes sure that git could read the patches of a row.
+func (pv *packValidator) patchSmells(r row) {
+	if r.family.Family != RepoPatch {
+		return
+	}
+	eval := r.doc.Root().Get("eval")
+	patches := []struct{ path, text string }{
+		{"$.eval.gold_patch", eval.Get("gold_patch").Text()},
+		{"$.eval.tests.setup_patch", patchText(eval.Get("tests").Get("setup_patch"))},
+		{"$.eval.tests.test_patch", patchText(eval.Get("tests").Get("test_patch"))},
+	}
+	for _, p := range patches {
+		if p.text == "" {
+			continue
+		}
+		if _, err := patch.Parse(p.text); err != nil {
+			pv.emit(Problem{File: pv.pack.TasksPath, Line: r.line, Path: p.path, Message: "malformed patch: " + err.Error(), Warning: true})
+		}
+	}
+}
+
+// fileProbe answers whether files below a root are there, and remembers.
+type fileProbe struct {
+	root  *os.Root
+	err   error
+	known map[string]error
+}
+
+func newFileProbe(path string) *fileProbe {
+	root, err := os.OpenRoot(path)
+	return &fileProbe{root: root, err: err, known: map[string]error{}}
+}
+
+func (p *fileProbe) close() {
+	if p.root != nil {
+		p.root.Close() // it was only read from
+	}
+}
+
+// check returns why name is no file or folder without links.
+func (p *fileProbe) check(name string) error {
+	if err, ok := p.known[name]; ok {
+		return err
+	}
+	err := p.err
+	if err == nil {
+		err = walkFiles(p.root, name, func(packFile) error { return nil })
+	} else {
+		err = fmt.Errorf("%q: %w", name, bare(err))
+	}
+	if len(p.known) > maxKnown {
+		clear(p.known)
+	}
+	p.known[name] = err
+	return err
+}
+
+// orphans finds the files below a root that nobody refers to.
+type orphans struct {
+	files  []string // sorted
+	used   []bool
+	marked map[string]bool // names that were marked and lead to files
+}
+
+// maxOrphans bounds the files that are looked at.
+const maxOrphans = 100_000
+
+func newOrphans(p *fileProbe) *orphans {
+	o := &orphans{marked: map[string]bool{}}
+	if p.root == nil {
+		return o
+	}
+	_ = fs.WalkDir(p.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			o.files = append(o.files, name)
+		}
+		if len(o.files) >= maxOrphans {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	slices.Sort(o.files)
+	o.used = make([]bool, len(o.files))
+	return o
+}
+
+// mark notes that somebody refers to the file or folder name.
+func (o *orphans) mark(name string) {
+	if o.marked[name] {
+		return
+	}
+	start, _ := slices.BinarySearch(o.files, name)
+	if name == "." {
+		start = 0
+	}
+	for i := start; i < len(o.files) && (name == "." || strings.HasPrefix(o.files[i], name)); i++ {
+		if name == "." || isBelow(o.files[i], name) {
+			o.used[i], o.marked[name] = true, true
+		}
+	}
+}
+
+// left returns what was not marked, at most twenty.
+func (o *orphans) left() []string {
+	var names []string
+	for i, name := range o.files {
+		if !o.used[i] && len(names) < 20 {
+			names = append(names, name)
+		}
+	}
+	return names
+}

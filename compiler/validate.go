@@ -1,0 +1,343 @@
+package compiler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler/document"
+)
+
+// Summary counts what Validate looked at and found.
+type Summary struct {
+	Testers  int `json:"testers"`
+	Packs    int `json:"packs"`
+	Rows     int `json:"rows"`
+	Errors   int `json:"errors"`
+	Warnings int `json:"warnings"`
+}
+
+// Validate checks packs and tester files, smells included, and calls report
+// for every problem as it is found; memory does not grow with the number of
+// rows. A path is a manifest (with tasks.jsonl next to it), a file of rows
+// (with manifest.yaml next to it), a tester file (with its pack) or a folder:
+// one that holds manifest.yaml is a pack, whose tester files are checked too,
+// and any other is searched for packs and tester files. What is named twice is
+// checked once. The error is the context's.
+func Validate(ctx context.Context, paths []string, report func(Problem)) (Summary, error) {
+	v := validator{report: report, packs: map[string]bool{}, testers: map[string]bool{}}
+	for _, path := range paths {
+		if err := v.path(ctx, filepath.Clean(path)); err != nil {
+			return v.summary, err
+		}
+	}
+	return v.summary, nil
+}
+
+type validator struct {
+	report  func(Problem)
+	summary Summary
+	// What was checked, by cleaned path.
+	packs, testers map[string]bool
+}
+
+func (v *validator) emit(problems ...Problem) {
+	for _, p := range problems {
+		if p.Warning {
+			v.summary.Warnings++
+		} else {
+			v.summary.Errors++
+		}
+		v.report(p)
+	}
+}
+
+func (v *validator) path(ctx context.Context, path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		v.emit(Problem{File: path, Message: plainError(err)})
+		return nil
+	}
+	if info.IsDir() {
+		found, err := v.folder(ctx, path, 0)
+		if err == nil && !found {
+			v.emit(Problem{File: path, Message: "folder holds no pack and no tester file", Hint: "a pack has a manifest.yaml"})
+		}
+		return err
+	}
+	switch {
+	case strings.HasSuffix(path, ".jsonl"):
+		return v.pack(ctx, filepath.Join(filepath.Dir(path), manifestName), path)
+	case looksLikeTester(path):
+		return v.tester(ctx, path)
+	default:
+		return v.pack(ctx, path, filepath.Join(filepath.Dir(path), tasksName))
+	}
+}
+
+// The names of a pack's files unless a tester file gives others.
+const (
+	manifestName = "manifest.yaml"
+	tasksName    = "tasks.jsonl"
+)
+
+// maxFolders bounds how deep folders are searched for packs.
+const maxFolders = 4
+
+// folder checks a pack with its tester files, or searches a folder, and
+// reports whether there was anything to check.
+func (v *validator) folder(ctx context.Context, dir string, depth int) (found bool, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		v.emit(Problem{File: dir, Message: plainError(err)})
+		return true, nil
+	}
+	isPack := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == manifestName })
+	if isPack {
+		found = true
+		if err := v.pack(ctx, filepath.Join(dir, manifestName), filepath.Join(dir, tasksName)); err != nil {
+			return true, err
+		}
+	}
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		switch {
+		case isYAML(e.Name()) && e.Type().IsRegular() && looksLikeTester(name):
+			found = true
+			if err := v.tester(ctx, name); err != nil {
+				return true, err
+			}
+		case e.IsDir() && !isPack && depth < maxFolders && !strings.HasPrefix(e.Name(), "."):
+			below, err := v.folder(ctx, name, depth+1)
+			if found = found || below; err != nil {
+				return found, err
+			}
+		}
+	}
+	return found, nil
+}
+
+func isYAML(name string) bool {
+	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
+}
+
+// looksLikeTester reports whether a YAML file has a key that only tester files
+// have.
+func looksLikeTester(path string) bool {
+	text, problem := readFile(path)
+	if problem != nil {
+		return false
+	}
+	var doc document.Document
+	if len(doc.ParseYAML(text)) > 0 {
+		return strings.HasPrefix(filepath.Base(path), "tester")
+	}
+	for _, key := range []string{"schema_version", "harness", "run"} {
+		if doc.Root().Get(key).Kind() != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// tester checks a tester file and its pack.
+func (v *validator) tester(ctx context.Context, path string) error {
+	if v.testers[path] {
+		return nil
+	}
+	v.testers[path] = true
+	v.summary.Testers++
+	t, warnings, err := LoadTester(path)
+	v.emit(warnings...)
+	if err != nil {
+		v.emitError(path, err)
+		return nil
+	}
+	return v.checkPack(ctx, relative(t.Benchmark.Manifest), relative(t.Benchmark.Tasks), t)
+}
+
+// relative shortens an absolute path to one below the working directory.
+func relative(path string) string {
+	wd, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	if rel, err := filepath.Rel(wd, path); err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	return path
+}
+
+func (v *validator) emitError(file string, err error) {
+	var problems Problems
+	if errors.As(err, &problems) {
+		v.emit(problems...)
+		return
+	}
+	v.emit(Problem{File: file, Message: plainError(err)})
+}
+
+func (v *validator) pack(ctx context.Context, manifest, tasks string) error {
+	return v.checkPack(ctx, manifest, tasks, nil)
+}
+
+// checkPack checks a pack, unless that was done before, and what of it the
+// tester file makes wrong, if there is one.
+func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Tester) error {
+	key := manifest + "\x00" + tasks
+	first := !v.packs[key]
+	v.packs[key] = true
+	if first {
+		v.summary.Packs++
+	}
+	p, err := OpenPack(manifest, tasks)
+	if err != nil {
+		if first {
+			v.emitError(manifest, err)
+		}
+		return nil
+	}
+	f, err := os.Open(tasks)
+	if err != nil {
+		v.emitError(tasks, err)
+		return nil
+	}
+	defer f.Close()
+	pv := packValidator{pack: p, tester: t, smells: first, emit: v.emit}
+	rows, err := pv.run(ctx, f)
+	if first {
+		v.summary.Rows += rows
+	}
+	return err
+}
+
+// packValidator checks the rows of one pack.
+type packValidator struct {
+	pack   *Pack
+	tester *Tester
+	// smells is false if the pack was checked before: then only what belongs
+	// to the tester file is reported.
+	smells  bool
+	emit    func(...Problem)
+	seen    map[string]bool // warnings that are given once
+	assets  *fileProbe
+	eval    *fileProbe
+	orphans *orphans
+	matched []bool // globs of the tester file that match an id
+}
+
+func (pv *packValidator) run(ctx context.Context, r io.Reader) (rows int, err error) {
+	pv.seen = map[string]bool{}
+	pv.assets, pv.eval = newFileProbe(pv.pack.PublicRoot), newFileProbe(pv.pack.EvalRoot)
+	defer pv.assets.close()
+	defer pv.eval.close()
+	if pv.smells {
+		pv.orphans = newOrphans(pv.eval)
+		pv.manifestSmells()
+	}
+	if pv.tester != nil {
+		pv.matched = make([]bool, len(pv.tester.Run.Tasks))
+	}
+	reader := pv.pack.newRowReader(r)
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return rows, err
+		}
+		row, err := reader.next()
+		if err == io.EOF {
+			pv.atEnd(rows)
+			return rows, nil
+		}
+		rows++
+		if err != nil && !pv.rowError(err) {
+			return rows, nil
+		}
+		if err == nil {
+			pv.row(row)
+		}
+	}
+}
+
+// rowError reports a row's error and whether reading can go on.
+func (pv *packValidator) rowError(err error) bool {
+	var problems Problems
+	ok := errors.As(err, &problems)
+	if !ok {
+		problems = Problems{{File: pv.pack.TasksPath, Message: plainError(err)}}
+	}
+	if pv.smells {
+		pv.emit(problems...)
+	}
+	return ok
+}
+
+func (pv *packValidator) row(r row) {
+	if pv.smells {
+		pv.emit(r.warnings...)
+		pv.rowSmells(r)
+	}
+	if pv.tester != nil {
+		pv.testerSmells(r)
+	}
+}
+
+func (pv *packValidator) atEnd(rows int) {
+	if pv.smells && rows == 0 {
+		pv.emit(Problem{File: pv.pack.TasksPath, Message: "file has no rows", Warning: true})
+	}
+	if pv.smells {
+		for _, name := range pv.orphans.left() {
+			pv.emit(Problem{
+				File: filepath.Join(pv.pack.EvalRoot, name), Message: "no row refers to this eval file", Warning: true,
+			})
+		}
+	}
+	for i, matched := range pv.matched {
+		if !matched {
+			pv.emit(Problem{
+				File: pv.tester.name, Path: fmt.Sprintf("$.run.tasks[%d]", i), Warning: true,
+				Message: fmt.Sprintf("glob %q matches no task", pv.tester.Run.Tasks[i]),
+			})
+		}
+	}
+}
+
+// testerSmells finds what is wrong with the row only for this tester file.
+func (pv *packValidator) testerSmells(r row) {
+	id := r.doc.Root().Get("id").Text()
+	for i, glob := range pv.tester.Run.Tasks {
+		pv.matched[i] = pv.matched[i] || MatchTask(glob, id)
+	}
+	own := map[string]string{"task_file": pv.tester.Harness.Config.TaskFile, "artifact_path": pv.tester.Harness.Config.ArtifactPath}
+	for i, v := range r.doc.Root().Get("assets").Items() {
+		ref := parseAsset(i, v, pv.pack.readOnly)
+		for _, field := range []string{"task_file", "artifact_path"} {
+			if own[field] != "" && Overlap(FoldPath(ref.Mount), FoldPath(own[field])) {
+				pv.emit(Problem{
+					File: pv.pack.TasksPath, Line: r.line, Path: fmt.Sprintf("$.assets[%d]", i),
+					Message: fmt.Sprintf("mount %q collides with harness.config.%s of %s", ref.Mount, field, pv.tester.name),
+				})
+			}
+		}
+	}
+}
+
+// MatchTask reports whether a glob of run.tasks matches a task's id: * stands
+// for any text, slashes too, ? for one character and [abc] for one of several.
+// A glob that path.Match refuses matches the id that it spells.
+func MatchTask(glob, id string) bool {
+	if glob == id {
+		return true
+	}
+	// path.Match stops * at slashes, which mean nothing in an id.
+	const slash = "\x01"
+	ok, err := path.Match(strings.ReplaceAll(glob, "/", slash), strings.ReplaceAll(id, "/", slash))
+	return err == nil && ok
+}
