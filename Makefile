@@ -16,10 +16,6 @@ VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo devel)
 LINT = go tool -modfile=scripts/tools/go.mod
 SCRIPTS = scripts/*.sh .ci/run
 
-# Packages are tested one after the other: each may start its own containerd,
-# and their time limits assume that they have the machine to themselves.
-GO_TEST = go test -count=1 -p 1
-
 say = @echo "==> $(1)"
 
 ## build: compile bin/sbench
@@ -32,7 +28,8 @@ build:
 .PHONY: demo
 demo: setup build image
 	$(call say,demo: running the pack terminal-task-smoke (tasks of it fail on purpose))
-	@bin/sbench run --config benchmarks/terminal-task-smoke/tester-command.yaml
+	@bin/sbench run --config benchmarks/terminal-task-smoke/tester-command.yaml \
+		--output-dir "runs/demo-$$(date +%Y%m%d-%H%M%S)"
 
 ## test: set-up, build, image archives, then every test, on a real containerd
 .PHONY: test
@@ -40,9 +37,11 @@ test: setup build
 	$(call say,test: go vet)
 	@go vet ./...
 	$(call say,test: building the images that the tests run on)
-	@archive="$$(scripts/base-image.sh)"; scripts/testbed-image.sh >/dev/null; \
-	echo "==> test: go test, with a containerd of its own"; \
-	SBENCH_TEST_IMAGE="$$archive" $(GO_TEST) -timeout 15m ./...
+	@scripts/base-image.sh >/dev/null; scripts/testbed-image.sh >/dev/null
+	$(call say,test: every test on the installed containerd)
+	@scripts/go-test.sh -timeout 15m ./...
+	$(call say,test: the runtime's tests on containerd 2.x)
+	@dir="$$(scripts/containerd2.sh)"; PATH="$$dir:$$PATH" scripts/go-test.sh -timeout 10m ./runtime/...
 
 ## check: gofmt, vet, staticcheck, errcheck, tidy, shellcheck, race detector
 .PHONY: check
@@ -61,21 +60,24 @@ check: setup-check
 	$(call say,check: shellcheck)
 	@shellcheck -x $(SCRIPTS)
 	$(call say,check: go test -race -short)
-	@CGO_ENABLED=1 $(GO_TEST) -race -short -timeout 15m ./...
+	@CGO_ENABLED=1 go test -count=1 -p 1 -race -short -timeout 15m ./...
 
-## bench: Go benchmarks, then the life of a sandbox against its rivals
+## bench: benchmarks, next to runc and, where a daemon answers, Docker
 .PHONY: bench
-bench: setup build image
-	$(call say,bench: go benchmarks)
-	@archive="$$(scripts/base-image.sh)"; SBENCH_TEST_IMAGE="$$archive" $(GO_TEST) -run '^$$' -bench . -timeout 30m ./...
-	$(call say,bench: scripts/bench.sh)
-	@scripts/bench.sh
+bench: setup build
+	@scripts/docker-image.sh "$$(scripts/base-image.sh)"
+	$(call say,bench: go test -bench)
+	@scripts/go-test.sh -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 60m $(BENCH)
+
+# Lives of sandboxes take tens of milliseconds: a fixed count gives quantiles.
+BENCHTIME ?= 200x
+BENCH ?= ./...
 
 ## soak: the long forms of the tests
 .PHONY: soak
 soak: setup build
 	$(call say,soak: the long tests (up to an hour))
-	@archive="$$(scripts/base-image.sh)"; SBENCH_SOAK=1 SBENCH_TEST_IMAGE="$$archive" $(GO_TEST) -timeout 60m -run Soak ./...
+	@SBENCH_SOAK=1 scripts/go-test.sh -timeout 60m -run Soak ./...
 
 ## image: build the images of the example packs and import them
 .PHONY: image

@@ -13,6 +13,9 @@ import (
 
 func config(t *testing.T) daemon.Config {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("the daemon tests are not short")
+	}
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("not root: the daemon tests must not be skipped in CI")

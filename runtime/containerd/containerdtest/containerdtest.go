@@ -46,6 +46,9 @@ func Options() containerd.Options {
 // test where that is impossible, and fails it if CI is set.
 func Open(tb testing.TB) *containerd.Client {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("the daemon tests are not short")
+	}
 	ctx := context.Background()
 	archive, err := Archive()
 	if os.Geteuid() != 0 {

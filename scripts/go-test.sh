@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# go-test.sh ARGUMENTS...
+#
+# go test with the base image at hand and a state folder of its own, where the
+# private containerd of the tests lives, and which is gone afterwards. Packages
+# are tested one after the other: they share the daemon, and their time limits
+# assume that they have the machine to themselves.
+set -euo pipefail
+
+SBENCH_TEST_IMAGE="$("$(dirname "$0")/base-image.sh")"
+SBENCH_TEST_DIR="$(mktemp -d /var/tmp/sbench-test.XXXXXX)"
+export SBENCH_TEST_IMAGE SBENCH_TEST_DIR
+trap 'rm -rf "$SBENCH_TEST_DIR"' EXIT
+
+go test -count=1 -p 1 "$@"
