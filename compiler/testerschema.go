@@ -33,13 +33,7 @@ var testerSchema = sync.OnceValue(func() *schema.Schema {
 			required("manifest", name("The pack's manifest, relative to this file.")),
 			required("tasks", name("The pack's rows, relative to this file.")),
 		)),
-		required("harness", schema.Closed("What produces candidates.",
-			required("type", schema.Enum("The type of harness.", string(HarnessCommand), string(HarnessCodex), string(HarnessClaudeCode))),
-			optional("env", envNamesSchema()),
-			optional("config", &schema.Schema{
-				Doc: "What the type of harness needs.", Null: true, Object: &schema.Object{Unknown: schema.Accept},
-			}),
-		)),
+		required("harness", harnessSchema()),
 		optional("verification", schema.Nullable(schema.Closed("What verifiers may do.",
 			optional("disallow_dangerous_commands", schema.Boolean("Refuse the dangerous commands that tasks need.", true)),
 			optional("deny_commands", dangerousSchema("Dangerous commands that are refused in any case.")),
@@ -47,6 +41,22 @@ var testerSchema = sync.OnceValue(func() *schema.Schema {
 		optional("runtime", schema.Nullable(runtimeSchema())),
 	)
 })
+
+func harnessSchema() *schema.Schema {
+	s := schema.Closed("What produces candidates.",
+		required("type", schema.Enum("The type of harness.", string(HarnessCommand), string(HarnessCodex), string(HarnessClaudeCode))),
+		optional("env", envNamesSchema()),
+		optional("config", &schema.Schema{
+			Doc: "What the type of harness needs.", Null: true, Object: &schema.Object{Unknown: schema.Accept},
+		}),
+	)
+	for _, kind := range []HarnessType{HarnessCommand, HarnessCodex, HarnessClaudeCode} {
+		config := &schema.Schema{Null: kind == HarnessClaudeCode, Object: harnessConfig(kind)}
+		field := schema.Field{Name: "config", Required: !config.Null, Schema: config}
+		s.Object.Variants = append(s.Object.Variants, schema.Variant{Key: "type", Value: string(kind), Fields: []schema.Field{field}})
+	}
+	return s
+}
 
 func versionSchema() *schema.Schema {
 	return &schema.Schema{

@@ -61,7 +61,6 @@ func At(value float64) Bound { return Bound{true, value} }
 type Array struct {
 	Items    *Schema
 	Min, Max int // number of items; Max 0 is unbounded
-	Unique   bool
 }
 
 // Unknown says what becomes of a key that an object's rule does not name.
@@ -85,6 +84,15 @@ type Object struct {
 	Others *Schema
 	// OthersDoc says what unknown keys are for.
 	OthersDoc string
+	// Variants are for JSON Schema alone: whoever checks such an object picks
+	// the variant and checks its fields.
+	Variants []Variant
+}
+
+// Variant says which rules fields have besides, if the field Key is Value.
+type Variant struct {
+	Key, Value string
+	Fields     []Field
 }
 
 // Field is one key of an object.

@@ -1,0 +1,243 @@
+package workspace
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// Inspection shows what every component sees of a task, file by file. Values
+// that are not public stand in it only if they were asked for.
+type Inspection struct {
+	TaskID     string              `json:"task_id"`
+	Family     compiler.Family     `json:"family"`
+	Line       int                 `json:"line"`
+	Candidate  string              `json:"candidate_kind"`
+	Digests    compiler.Digests    `json:"digests"`
+	Components []ComponentFiles    `json:"components"`
+	Problems   []string            `json:"problems,omitempty"`
+	Metadata   map[string]any      `json:"metadata"`
+	Contract   compiler.Contract   `json:"-"`
+	Summary    []InspectedResource `json:"resources"`
+}
+
+// ComponentFiles are the files that one component sees.
+type ComponentFiles struct {
+	Component compiler.Component `json:"component"`
+	Files     []InspectedFile    `json:"files"`
+}
+
+// InspectedFile is one file.
+type InspectedFile struct {
+	// Path is relative to the workspace, or absolute for a file outside it.
+	Path     string        `json:"path"`
+	Lane     compiler.Lane `json:"lane"`
+	Resource string        `json:"resource"`
+	ReadOnly bool          `json:"read_only,omitempty"`
+	Size     int64         `json:"size"` // bytes
+	// Source is where a file of the pack comes from, relative to its root.
+	Source string `json:"source,omitempty"`
+	// Content is a value's JSON, "<redacted>" if it may not be shown, and empty
+	// for a file of the pack.
+	Content string `json:"content,omitempty"`
+}
+
+// InspectedResource is one value of the task and who sees it.
+type InspectedResource struct {
+	Name  string        `json:"name"`
+	Lane  compiler.Lane `json:"lane"`
+	Value string        `json:"value"` // "<redacted>" if it may not be shown
+	// SeenBy are the components that are shown the value. A result is shown
+	// its name in any case.
+	SeenBy []compiler.Component `json:"seen_by"`
+}
+
+// InspectOptions say what to show.
+type InspectOptions struct {
+	Reveal   bool   // show values that are not public
+	TaskFile string // the harness's task file; task.json if empty
+}
+
+// Inspect returns what agent, test_sandbox, evaluator and result see of a
+// task. Files that are missing are Problems of the inspection, not an error.
+func Inspect(t *compiler.Task, p *compiler.Pack, opts InspectOptions) (Inspection, error) {
+	in := inspector{opts: opts, pack: p}
+	payload, err := t.AgentView().Payload()
+	if err != nil {
+		return Inspection{}, fmt.Errorf("payload of task %q: %w", t.ID(), err)
+	}
+	taskFile := InspectedFile{
+		Path: cmp.Or(opts.TaskFile, "task.json"), Lane: compiler.Public, Resource: "task", Size: int64(len(payload)), Content: string(payload),
+	}
+	checker := checkerPlan(t, p)
+	for i := range checker.Entries {
+		checker.Entries[i].Dest = path.Join(compiler.CheckerMount, checker.Entries[i].Dest)
+	}
+	agent := append([]InspectedFile{taskFile}, in.files(agentPlan(t.AgentView(), p))...)
+	sandbox := append(in.files(viewPlan(t.TestSandboxView(), p)), in.files(checker)...)
+	result := Inspection{
+		TaskID: t.ID(), Family: t.Family(), Line: t.Line(), Candidate: string(t.CandidateKind()), Contract: t.Contract(),
+		Components: []ComponentFiles{
+			{compiler.Agent, agent},
+			{compiler.TestSandbox, sandbox},
+			{compiler.Evaluator, in.files(viewPlan(t.EvaluatorView(), p))},
+			{compiler.Result, in.summary(t)},
+		},
+		Metadata: t.Metadata(),
+		Summary:  in.resources(t),
+	}
+	if result.Digests, err = t.Digests(); err != nil {
+		in.problem(err)
+	}
+	result.Problems = in.problems
+	return result, nil
+}
+
+type inspector struct {
+	opts     InspectOptions
+	pack     *compiler.Pack
+	problems []string
+}
+
+func (in *inspector) problem(err error) {
+	if text := err.Error(); !slices.Contains(in.problems, text) {
+		in.problems = append(in.problems, text)
+	}
+}
+
+// files expands a plan into its files.
+func (in *inspector) files(plan Plan) []InspectedFile {
+	var files []InspectedFile
+	for _, e := range plan.Entries {
+		if e.Source.Root == "" {
+			files = append(files, InspectedFile{
+				Path: e.Dest, Lane: e.Lane, Resource: e.Name, Size: e.Source.Size, ReadOnly: e.ReadOnly,
+				Content: in.show(e.Lane, string(e.Source.Data.Reveal())),
+			})
+			continue
+		}
+		below, err := in.expand(e)
+		if err != nil {
+			in.problem(fmt.Errorf("%s: %w", e.Name, err))
+		}
+		files = append(files, below...)
+	}
+	slices.SortStableFunc(files, func(a, b InspectedFile) int { return cmp.Compare(a.Path, b.Path) })
+	return files
+}
+
+func (in *inspector) show(lane compiler.Lane, content string) string {
+	if lane != compiler.Public && !in.opts.Reveal {
+		return compiler.Redacted
+	}
+	return content
+}
+
+// expand lists the files of an entry that is a file or folder of the pack.
+func (in *inspector) expand(e Entry) ([]InspectedFile, error) {
+	if err := e.resolve(); err != nil {
+		return nil, err
+	}
+	file := InspectedFile{
+		Path: e.Dest, Lane: e.Lane, Resource: e.Name, ReadOnly: e.ReadOnly, Size: e.Source.Size, Source: e.Source.Path,
+	}
+	if !e.Source.Dir {
+		return []InspectedFile{file}, nil
+	}
+	fd, _, err := openSource(e.Source.Root, e.Source.Path)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Close(fd); err != nil {
+		return nil, err
+	}
+	var files []InspectedFile
+	err = fs.WalkDir(os.DirFS(path.Join(e.Source.Root, e.Source.Path)), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		below := file
+		below.Path, below.Source, below.Size = path.Join(e.Dest, name), path.Join(e.Source.Path, name), info.Size()
+		files = append(files, below)
+		return nil
+	})
+	return files, err
+}
+
+// summary shows what a record holds of the task.
+func (in *inspector) summary(t *compiler.Task) []InspectedFile {
+	var files []InspectedFile
+	for _, s := range t.ResourceSummary() {
+		content := compiler.Redacted
+		if !s.Redacted {
+			content = string(s.Value) + "\n"
+		}
+		files = append(files, InspectedFile{
+			Path: "resource_summary/" + s.Name, Lane: s.Lane, Resource: s.Name, Size: int64(len(s.Value)), Content: content,
+		})
+	}
+	return files
+}
+
+// resources shows every value of the task once.
+func (in *inspector) resources(t *compiler.Task) []InspectedResource {
+	values := map[string]json.RawMessage{}
+	for _, view := range []compiler.View{t.TestSandboxView(), t.EvaluatorView()} {
+		for _, r := range view.Resources {
+			values[r.Name] = r.Value.Reveal()
+		}
+	}
+	var all []InspectedResource
+	for _, s := range t.ResourceSummary() {
+		value := string(s.Value)
+		if s.Lane != compiler.Public {
+			value = in.show(s.Lane, string(values[s.Name]))
+		}
+		r := InspectedResource{Name: s.Name, Lane: s.Lane, Value: value}
+		for _, c := range []compiler.Component{compiler.Agent, compiler.TestSandbox, compiler.Evaluator, compiler.Result} {
+			if c.Sees(s.Lane) {
+				r.SeenBy = append(r.SeenBy, c)
+			}
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// ErrNoTask says that a pack has no task of an id.
+var ErrNoTask = errors.New("no such task")
+
+// FindTask returns the task with this id. Rows with mistakes are passed over;
+// if no row has the id, the error matches ErrNoTask, and holds the mistakes of
+// the rows passed over, since one of them may be meant.
+func FindTask(p *compiler.Pack, id string) (*compiler.Task, error) {
+	var problems compiler.Problems
+	for t, err := range p.Tasks() {
+		if t != nil && t.ID() == id {
+			return t, nil
+		}
+		var row compiler.Problems
+		if errors.As(err, &row) && len(problems) < 100 {
+			problems = append(problems, row...)
+		} else if err != nil && row == nil {
+			return nil, err
+		}
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("%w: %q\n%w", ErrNoTask, id, problems)
+	}
+	return nil, fmt.Errorf("%w: %q", ErrNoTask, id)
+}
