@@ -1,0 +1,90 @@
+package main
+
+import (
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+)
+
+// kills is how many runs are killed: a few, or many under SBENCH_SOAK.
+func kills() int {
+	if os.Getenv("SBENCH_SOAK") != "" {
+		return 100
+	}
+	return 6
+}
+
+// TestSoakKilledAnywhere kills runs at random moments, from their start to their
+// end, and wants nothing left after one collection.
+func TestSoakKilledAnywhere(t *testing.T) {
+	h := newHost(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	before := h.runs()
+	for n := range kills() {
+		cmd := exec.Command("sbench", "run", "--quiet", "--config", smokePack(t), "--output-dir", filepath.Join(h.dir, strconv.Itoa(n)))
+		cmd.Env = h.env
+		check(t, cmd.Start())
+		time.Sleep(time.Duration(random.IntN(2500)) * time.Millisecond) // the moment is what is tested
+		check(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		dead := difference(h.runs(), before)
+		h.sbench(0, "gc")
+		for _, run := range dead {
+			if left := h.left(run); len(left) > 0 {
+				t.Errorf("kill %d: %s left %v", n, run, left)
+			}
+			h.daemonIsClean(run)
+		}
+	}
+	h.nothingLeft(before)
+}
+
+func smokePack(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs("../../benchmarks/terminal-task-smoke/tester-command.yaml")
+	check(t, err)
+	return path
+}
+
+// nothingLeft looks at the whole host but for what was there before.
+func (h host) nothingLeft(before []string) {
+	h.t.Helper()
+	if now := difference(h.runs(), before); len(now) > 0 {
+		h.t.Errorf("folders of runs: %v", now)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	check(h.t, err)
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, filepath.Join(h.state, "runs")) {
+			h.t.Errorf("mount: %s", line)
+		}
+	}
+	loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	check(h.t, err)
+	for _, l := range loops {
+		if text, err := os.ReadFile(l); err == nil && strings.Contains(string(text), containerdtest.Folder()) {
+			h.t.Errorf("loop device: %s %s", l, text)
+		}
+	}
+	hierarchies, err := cgroup.Mounted()
+	check(h.t, err)
+	for _, name := range hierarchies.Children("sbench-") {
+		if len(before) == 0 {
+			h.t.Errorf("cgroup: %s", name)
+		}
+	}
+	images, err := os.ReadDir(filepath.Join(containerdtest.Folder(), "root", "volumes"))
+	if err == nil && len(images) > 0 {
+		h.t.Errorf("volume images: %v", images)
+	}
+}
