@@ -21,7 +21,7 @@ import (
 
 const (
 	codeFile     = "candidate.py"
-	maxCodeBytes = 4 << 20
+	maxFileBytes = 4 << 20
 	phase        = "extraction"
 )
 
@@ -44,8 +44,11 @@ type Failure struct {
 // A Source is where a candidate is taken from. Nothing may write to it any more.
 type Source struct {
 	Kind      compiler.CandidateKind
-	Stdout    runtime.Output // the answer of a text candidate
+	Stdout    runtime.Output // the answer of a text candidate without a File
 	Workspace string         // host folder
+	// File holds a text or code candidate, relative to the workspace; empty
+	// means standard output for a text, and candidate.py for code.
+	File string
 	// Keep is an existing, empty host folder that receives the workspace.
 	Keep     string
 	MaxBytes int64 // of the workspace
@@ -70,20 +73,23 @@ func Extract(ctx context.Context, s Source) (Candidate, *Failure, error) {
 
 // takeText fills in a text or code candidate.
 func (c *Candidate) takeText(s Source, root *os.Root) *Failure {
-	switch s.Kind {
-	case compiler.CandidateText:
+	file := s.File
+	switch {
+	case s.Kind != compiler.CandidateText && s.Kind != compiler.CandidateCode:
+		return nil
+	case s.Kind == compiler.CandidateText && file == "":
 		if s.Stdout.Cut() > 0 {
 			return &Failure{"candidate_too_big", phase, "the answer on standard output is longer than what is kept of it"}
 		}
 		return c.setText(s.Stdout.Bytes(), "standard output")
-	case compiler.CandidateCode:
-		code, err := readBounded(root, codeFile)
-		if err != nil {
-			return &Failure{"candidate_missing", phase, fmt.Sprintf("%s is no readable regular file of at most %d bytes", codeFile, maxCodeBytes)}
-		}
-		return c.setText(code, codeFile)
+	case file == "":
+		file = codeFile
 	}
-	return nil
+	text, err := readBounded(root, file)
+	if err != nil {
+		return &Failure{"candidate_missing", phase, fmt.Sprintf("%s is no readable regular file of at most %d bytes", file, maxFileBytes)}
+	}
+	return c.setText(text, file)
 }
 
 func (c *Candidate) setText(text []byte, where string) *Failure {
@@ -107,10 +113,10 @@ func readBounded(root *os.Root, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > maxCodeBytes {
+	if !info.Mode().IsRegular() || info.Size() > maxFileBytes {
 		return nil, errNotRegular
 	}
-	return io.ReadAll(io.LimitReader(f, maxCodeBytes))
+	return io.ReadAll(io.LimitReader(f, maxFileBytes))
 }
 
 // keep copies the workspace to where it stays.

@@ -26,6 +26,9 @@ const (
 type Command struct {
 	Args     []string
 	TaskFile string // relative to the workspace
+	// ArtifactPath holds the candidate, relative to the workspace; empty means
+	// the kind's default. See candidate.Source.
+	ArtifactPath string
 }
 
 // Produce runs the command on a fresh workspace and takes the candidate when
@@ -55,7 +58,7 @@ func (c Command) produce(ctx context.Context, e Engine, r Request, vol runtime.V
 	if err != nil {
 		return Result{}, err
 	}
-	return finish(ctx, r, dir, exit)
+	return c.finish(ctx, r, dir, exit)
 }
 
 // fill puts everything the agent may see into the workspace.
@@ -130,15 +133,15 @@ func environment(vars map[string]string) []string {
 }
 
 // finish takes the candidate from a workspace that nothing writes any more.
-func finish(ctx context.Context, r Request, dir string, exit runtime.Exit) (Result, error) {
+func (c Command) finish(ctx context.Context, r Request, dir string, exit runtime.Exit) (Result, error) {
 	result := Result{Exit: exit, Failure: failure(r, exit)}
-	c, failed, err := candidate.Extract(ctx, candidate.Source{
-		Kind: r.Kind, Stdout: exit.Stdout, Workspace: dir, Keep: r.Dest, MaxBytes: r.WorkspaceBytes,
+	taken, failed, err := candidate.Extract(ctx, candidate.Source{
+		Kind: r.Kind, Stdout: exit.Stdout, File: c.ArtifactPath, Workspace: dir, Keep: r.Dest, MaxBytes: r.WorkspaceBytes,
 	})
 	if result.Failure == nil {
 		result.Failure = failed
 	}
-	result.Candidate = c
+	result.Candidate = taken
 	return result, err
 }
 

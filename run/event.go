@@ -13,7 +13,8 @@ type Kind string
 // The kinds that exist today.
 const (
 	RunStart             Kind = "run_start"
-	ImageReady           Kind = "image_pull"
+	SandboxCommand       Kind = "sandbox_command"
+	SandboxResult        Kind = "sandbox_result"
 	TaskStart            Kind = "task_start"
 	ProducerStart        Kind = "producer_start"
 	ProducerDone         Kind = "producer_done"

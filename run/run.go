@@ -253,7 +253,7 @@ func (r *attemptRun) produce(ctx context.Context, task *compiler.Task, image run
 		return harness.Result{}, err
 	}
 	request.Dest = dest
-	return r.cfg.Producer.Produce(ctx, r.cfg.Engine, request)
+	return r.cfg.Producer.Produce(ctx, r.audited(task.ID(), nil), request)
 }
 
 // request is what a producer is handed for a task, but for the destination.
@@ -333,7 +333,7 @@ func (c Config) limits(env compiler.Environment) runtime.Limits {
 func (r *attemptRun) verify(ctx context.Context, task *compiler.Task, image runtime.Image, c candidate.Candidate) (verifiers.Verdict, error) {
 	verifier, _ := verifiers.For(task.Family())
 	v := r.cfg.Tester.Verification
-	return verifier(ctx, r.cfg.Engine, verifiers.Input{
+	return verifier(ctx, r.audited(task.ID(), v.DenyCommands), verifiers.Input{
 		Task: task, Pack: r.cfg.Pack, Candidate: c, Image: image, Limits: r.cfg.limits(task.Environment()),
 		Policy:         verifiers.Policy{AllowDangerous: !v.DisallowDangerousCommands, Deny: v.DenyCommands},
 		Timeout:        DefaultTimeout,

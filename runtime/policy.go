@@ -54,6 +54,10 @@ type guarded struct {
 	audit  func(CommandDecision)
 }
 
+// Unwrap returns the sandbox that is guarded, for an engine that is asked to
+// build on it.
+func (g guarded) Unwrap() Sandbox { return g.Sandbox }
+
 func (g guarded) Exec(ctx context.Context, p Process) (Exit, error) {
 	d := g.policy.Decide(p.Args)
 	g.audit(d)

@@ -22,6 +22,8 @@ const (
 	trustedDir  = "securebench"
 	checkerDir  = "checker" // beside it, for compiler.CheckerMount
 	stageInodes = 65536
+	// deniedReason is a record's word for a command that the tester does not allow.
+	deniedReason = "verifier_dangerous_command_denied"
 )
 
 // terminalTask runs the task's checker on a throw-away copy of the workspace.
@@ -48,7 +50,7 @@ func needed(commands []string, p Policy) ([]string, *Verdict) {
 	var capabilities []string
 	for _, c := range commands {
 		if !p.AllowDangerous || slices.Contains(p.Deny, c) {
-			v := failed("verifier_dangerous_command_denied", fmt.Sprintf("the task needs the command %q, which the tester file does not allow", c))
+			v := failed(deniedReason, fmt.Sprintf("the task needs the command %q, which the tester file does not allow", c))
 			return nil, &v
 		}
 		if c == "chroot" { // the only one the row's schema admits
@@ -81,6 +83,9 @@ func check(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, 
 		return Verdict{}, err
 	}
 	exit, err := box.Exec(ctx, runtime.Process{Args: checkerArgs(eval.Checker), Dir: eval.Checker.Workdir, Wall: timeout(eval.Checker.Timeout, env.Timeout, in.Timeout), OutputBytes: in.OutputBytes})
+	if errors.Is(err, runtime.ErrDenied) {
+		return failed(deniedReason, "the tester file denies the checker's command"), box.Close(ctx)
+	}
 	if errors.Is(err, runtime.ErrNotStarted) {
 		return failed("verifier_not_started", "the checker could not be executed in the task's image and workspace"), box.Close(ctx)
 	}

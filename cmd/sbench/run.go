@@ -144,13 +144,20 @@ func producerFor(t *compiler.Tester) (harness.Producer, error) {
 	refuse := func(path, message string) (harness.Producer, error) {
 		return nil, compiler.Problems{{File: t.Path, Path: path, Message: message}}
 	}
-	if t.Harness.Type != compiler.HarnessCommand {
+	switch c := t.Harness.Config; {
+	case t.Harness.Type != compiler.HarnessCommand:
 		return refuse("$.harness.type", fmt.Sprintf("the harness %q is not available in this version; command is", t.Harness.Type))
-	}
-	if len(t.Harness.Config.AllowedDomains) > 0 {
+	case len(c.AllowedDomains) > 0:
 		return refuse("$.harness.config.allowed_domains", "egress is not available in this version: every sandbox is without network")
+	case t.Runtime.Network.Transparent:
+		return refuse("$.runtime.network.transparent", "egress is not available in this version: every sandbox is without network")
+	case t.Run.Jobs > 1:
+		return refuse("$.run.jobs", "this version runs one task after the other")
+	case t.Run.Attempts > 1:
+		return refuse("$.run.attempts", "this version makes one attempt for each task")
+	default:
+		return harness.Command{Args: c.Command.Args(), TaskFile: c.TaskFile, ArtifactPath: c.ArtifactPath}, nil
 	}
-	return harness.Command{Args: t.Harness.Config.Command.Args(), TaskFile: t.Harness.Config.TaskFile}, nil
 }
 
 // resolver finds images as the tester file's pull policy says.

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
@@ -28,21 +30,22 @@ const dockerImage = "sbench.local/base:bookworm"
 func BenchmarkLife(b *testing.B) {
 	run, image := containerdtest.NewRun(b, containerdtest.Open(b))
 	cfg := runtime.Config{Name: "bench", Image: image, Limits: runtime.DefaultLimits(), Workdir: "/tmp"}
-	lives := []struct {
+	type rival struct {
 		name string
 		life func(n int64) error
-	}{
-		{"runc", runcLife(b, run, cfg)},
+	}
+	rivals := []rival{
+		{"runc-run", runcLife(b, run, cfg, runcRun)},
+		{"runc-steps", runcLife(b, run, cfg, runcSteps)},
 		{"sbench", sbenchLife(run, cfg)},
 	}
-	if exec.Command("docker", "info").Run() == nil {
-		lives = append(lives, struct {
-			name string
-			life func(n int64) error
-		}{"docker", dockerLife})
+	if exec.Command("docker", "image", "inspect", dockerImage).Run() == nil {
+		rivals = append(rivals, rival{"docker", dockerLife})
+	} else {
+		b.Log("no Docker daemon with the base image answers: not measured")
 	}
 	for _, parallel := range []int{1, 8, 32} {
-		for _, l := range lives {
+		for _, l := range rivals {
 			b.Run(fmt.Sprintf("%s/parallel=%d", l.name, parallel), func(b *testing.B) { measure(b, parallel, l.life) })
 		}
 	}
@@ -106,8 +109,59 @@ func sbenchLife(run *containerd.Run, cfg runtime.Config) func(int64) error {
 	}
 }
 
+// runcRun is the whole life in one process, attached to the caller.
+func runcRun(state, bundle, id string) error {
+	return command("runc", "--root", state, "run", "--bundle", bundle, id)
+}
+
+// runcSteps is the life as every supervisor must lead it that wants to set up
+// before the start, read the counters after the end, and remove afterwards.
+func runcSteps(state, bundle, id string) error {
+	pidFile := filepath.Join(bundle, "pid")
+	if err := command("runc", "--root", state, "create", "--bundle", bundle, "--pid-file", pidFile, id); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(pidFile)
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(string(text))
+	if err != nil {
+		return err
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := command("runc", "--root", state, "start", id); err != nil {
+		return err
+	}
+	if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000); err != nil {
+		return err
+	}
+	return command("runc", "--root", state, "delete", "--force", id)
+}
+
+// command runs with files for its output: a pipe would be held open by what
+// runc leaves running.
+func command(args ...string) error {
+	out, err := os.CreateTemp("", "sbench-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _, _ = out.Close(), os.Remove(out.Name()) }()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Run(); err != nil {
+		text, _ := os.ReadFile(out.Name())
+		return fmt.Errorf("%v: %w: %s", args, err, text)
+	}
+	return nil
+}
+
 // runcLife runs the specification of a sandbox that stays open meanwhile.
-func runcLife(b *testing.B, run *containerd.Run, cfg runtime.Config) func(int64) error {
+func runcLife(b *testing.B, run *containerd.Run, cfg runtime.Config, life func(state, bundle, id string) error) func(int64) error {
 	b.Helper()
 	ctx := context.Background()
 	sandbox, err := run.Create(ctx, cfg)
@@ -142,11 +196,7 @@ func runcLife(b *testing.B, run *containerd.Run, cfg runtime.Config) func(int64)
 		if err := os.WriteFile(filepath.Join(bundle, "config.json"), text, 0o644); err != nil {
 			return err
 		}
-		out, err := exec.Command("runc", "--root", state, "run", "--bundle", bundle, id).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("runc: %w: %s", err, out)
-		}
-		return nil
+		return life(state, bundle, id)
 	}
 }
 
@@ -161,8 +211,8 @@ func dockerLife(n int64) error {
 		{"exec", name, "true"},
 		{"rm", "-f", name},
 	} {
-		if out, err := exec.Command("docker", args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("docker %s: %w: %s", args[0], err, out)
+		if err := command(append([]string{"docker"}, args...)...); err != nil {
+			return err
 		}
 	}
 	return nil

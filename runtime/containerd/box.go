@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	client "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
@@ -139,7 +140,11 @@ func (b *Box) base(ctx context.Context) ([]string, error) {
 	if b.cfg.From == nil {
 		return b.run.lowers(ctx, b.cfg.Image)
 	}
-	from, ok := b.cfg.From.(*Box)
+	base := b.cfg.From
+	if wrapped, ok := base.(interface{ Unwrap() runtime.Sandbox }); ok {
+		base = wrapped.Unwrap()
+	}
+	from, ok := base.(*Box)
 	if !ok || from.run != b.run {
 		return nil, errors.New("base sandbox is not of this run")
 	}
@@ -320,12 +325,14 @@ func (b *Box) Close(ctx context.Context) error {
 	if b.init != nil {
 		errs = append(errs, b.init.close())
 	}
-	errs = append(errs, b.group.KillAll(ctx, 0), b.deleteContainer(ctx))
+	errs = append(errs, b.group.KillAll(ctx, 0))
+	deleted := make(chan error, 1)
+	go func() { deleted <- b.deleteContainer(ctx) }() // most of it is waiting for the shim
 	if b.netns != nil {
 		errs = append(errs, b.netns.Close())
 		b.netns = nil
 	}
-	errs = append(errs, unmountBelow(b.dir))
+	errs = append(errs, unmountBelow(b.dir), <-deleted)
 	if b.layer != nil {
 		errs = append(errs, b.layer.Close())
 	}
@@ -340,9 +347,18 @@ func (b *Box) deleteContainer(ctx context.Context) error {
 	if b.container == nil {
 		return nil
 	}
-	err := b.run.c.removeContainer(ctx, b.container)
-	if err == nil {
-		b.container, b.task = nil, nil
+	var err error
+	if b.task != nil { // known to have ended: no need to ask
+		if _, err = b.task.Delete(ctx); err == nil || errdefs.IsNotFound(err) {
+			err = b.container.Delete(ctx)
+		}
 	}
-	return err
+	if b.task == nil || err != nil && !errdefs.IsNotFound(err) {
+		err = b.run.c.removeContainer(ctx, b.container)
+	}
+	if err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	b.container, b.task = nil, nil
+	return nil
 }

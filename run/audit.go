@@ -1,0 +1,55 @@
+package run
+
+import (
+	"context"
+
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/runtime"
+)
+
+// audited tells of every command that sbench starts in a sandbox, and of its
+// end, and denies what the policy denies.
+type audited struct {
+	harness.Engine
+	policy runtime.CommandPolicy
+	emit   func(Event) // with the task already in it
+}
+
+func (r *attemptRun) audited(task string, deny []string) audited {
+	return audited{r.cfg.Engine, runtime.CommandPolicy{Allow: []string{"*"}, Deny: deny}, func(e Event) {
+		e.Task = task
+		r.emit(e)
+	}}
+}
+
+// Create wraps the sandbox that the engine makes.
+func (a audited) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
+	box, err := a.Engine.Create(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	guarded := runtime.Guard(box, a.policy, func(d runtime.CommandDecision) {
+		a.emit(Event{Kind: SandboxCommand, Detail: cfg.Name + ": " + d.Executable, Reason: d.Reason})
+	})
+	return told{guarded, cfg.Name, a.emit}, nil
+}
+
+// told reports how commands ended.
+type told struct {
+	runtime.Sandbox
+	name string
+	emit func(Event)
+}
+
+// Unwrap returns the sandbox itself, for one that is built on it.
+func (s told) Unwrap() runtime.Sandbox {
+	return s.Sandbox.(interface{ Unwrap() runtime.Sandbox }).Unwrap()
+}
+
+func (s told) Exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
+	exit, err := s.Sandbox.Exec(ctx, p)
+	if err == nil {
+		s.emit(Event{Kind: SandboxResult, Detail: s.name + ": " + exit.String()})
+	}
+	return exit, err
+}
