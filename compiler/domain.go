@@ -32,7 +32,7 @@ func ParseDomain(name string) (string, error) {
 	}
 	for label := range strings.SplitSeq(domain, ".") {
 		if !isLabel(label) {
-			return "", fmt.Errorf("%q is no DNS name: label %q", name, label)
+			return "", fmt.Errorf("%q is no DNS name: malformed label %q", name, label)
 		}
 	}
 	return domain, nil

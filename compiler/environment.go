@@ -1,12 +1,14 @@
 package compiler
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/securebench/sbench/compiler/document"
@@ -45,19 +47,34 @@ func environmentSchema() *schema.Schema {
 	return &schema.Schema{
 		Doc:  "What the task's sandboxes are made of. A row's keys replace those of the manifest's defaults; null takes one back.",
 		Null: true,
-		Object: &schema.Object{Unknown: schema.Accept, OthersDoc: "Kept as metadata; sbench gives it no meaning.", Fields: []schema.Field{
-			optional("image", schema.Nullable(schema.Text("The image of the harness's and the verifier's sandbox."))),
-			optional("workdir", workdirSchema()),
-			optional("timeout_seconds", secondsSchema("The time the harness has.")),
-			optional("materialize_workdir_from_image", schema.Nullable(schema.Boolean(
-				"terminal_task only: copy the image's workdir into the workspace before the harness runs.", false))),
-			optional("resources", resourcesSchema()),
-			optional("env", envSchema()),
-			optional("network", schema.Nullable(schema.Enum("\"none\" forbids egress whatever the tester allows.", "none"))),
-			optional("user", schema.Nullable(schema.Text("The user in the sandbox: name, uid or uid:gid."))),
-		}},
+		Object: &schema.Object{
+			Unknown: schema.Accept, OthersDoc: "Kept as metadata; sbench gives it no meaning.", Fields: environmentFields(),
+		},
 	}
 }
+
+func environmentFields() []schema.Field {
+	return []schema.Field{
+		optional("image", schema.Nullable(schema.Text("The image of the harness's and the verifier's sandbox."))),
+		optional("workdir", workdirSchema()),
+		optional("timeout_seconds", secondsSchema("The time the harness has.")),
+		optional("materialize_workdir_from_image", schema.Nullable(schema.Boolean(
+			"terminal_task only: copy the image's workdir into the workspace before the harness runs.", false))),
+		optional("resources", resourcesSchema()),
+		optional("env", envSchema()),
+		optional("network", schema.Nullable(schema.Enum("\"none\" forbids egress whatever the tester allows.", "none"))),
+		optional("user", schema.Nullable(schema.Text("The user in the sandbox: name, uid or uid:gid."))),
+	}
+}
+
+// environmentKeys are the keys that have a meaning.
+var environmentKeys = sync.OnceValue(func() []string {
+	var names []string
+	for _, f := range environmentFields() {
+		names = append(names, f.Name)
+	}
+	return names
+})
 
 func workdirSchema() *schema.Schema {
 	return &schema.Schema{
@@ -65,7 +82,9 @@ func workdirSchema() *schema.Schema {
 		Null:   true,
 		String: &schema.String{NonEmpty: true, Pattern: `^/[^\\]*$`},
 		Check: func(c *schema.Checker, v document.Value) {
-			if !isWorkdir(v.Text()) {
+			if path.Clean(v.Text()) == "/" {
+				c.Errorf(v, nil, `such as "/workspace"`, "workdir is the root folder")
+			} else if !isWorkdir(v.Text()) {
 				c.Errorf(v, nil, `such as "/workspace"`, "workdir %q is no absolute path without %q and backslash", v.Text(), "..")
 			}
 		},
@@ -74,7 +93,7 @@ func workdirSchema() *schema.Schema {
 
 func isWorkdir(p string) bool {
 	return path.IsAbs(p) && !strings.ContainsFunc(p, isOdd) && !strings.Contains(p, `\`) &&
-		!slices.Contains(strings.Split(p, "/"), "..") && path.Clean(p) != "/" && len(p) <= maxPath
+		!slices.Contains(strings.Split(p, "/"), "..") && len(p) <= maxPath
 }
 
 func resourcesSchema() *schema.Schema {
@@ -132,13 +151,12 @@ func envSchema() *schema.Schema {
 			Unknown:   schema.Accept,
 			Others:    &schema.Schema{String: &schema.String{}, Check: checkNoNUL},
 			OthersDoc: "A variable.",
-		},
-		Check: func(c *schema.Checker, v document.Value) {
-			for key := range v.Fields() {
-				if name := key.Text(); !isEnvName(name) {
-					c.Errorf(key, []any{name}, "", "%q is no name of an environment variable", name)
+			CheckName: func(name string) error {
+				if !isEnvName(name) {
+					return fmt.Errorf("%q is no name of an environment variable", name)
 				}
-			}
+				return nil
+			},
 		},
 	}
 }

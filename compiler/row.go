@@ -144,7 +144,7 @@ func (r *rowReader) checkNames(f *family, root document.Value) {
 					"resource %q is defined by $.%s too", name, first)
 			}
 			seen[FoldPath(name)] = section
-			if clean, err := ParsePath(name + ".json"); err != nil || clean != name+".json" || strings.ContainsAny(name, "/") || strings.Contains(name, "..") {
+			if clean, err := ParsePath(name + ".json"); name == "" || err != nil || clean != name+".json" || strings.ContainsAny(name, "/") || strings.Contains(name, "..") {
 				r.checker.Errorf(key, []any{section, name}, "", "%q cannot name a resource", name)
 			}
 		}

@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/patch"
+	"github.com/securebench/sbench/compiler/schema"
 )
 
 // maxSeen bounds the warnings that are remembered to be given once.
@@ -52,8 +54,9 @@ func (pv *packValidator) environmentSmells(file, path string, env document.Value
 		name := key.Text()
 		at := Problem{File: file, Line: value.Line(), Path: path + "." + name}
 		switch {
-		case !isEnvironmentKey(name):
-			at.Message, at.Hint = fmt.Sprintf("environment key %q is unused", name), "sbench keeps it as metadata"
+		case !slices.Contains(environmentKeys(), name):
+			at.Message = fmt.Sprintf("environment key %q is unused", name)
+			at.Hint = cmp.Or(schema.Suggest(name, environmentKeys()), "sbench keeps it as metadata")
 		case name == "image" && value.Kind() == document.String && !strings.Contains(value.Text(), "@sha256:"):
 			at.Message, at.Hint = fmt.Sprintf("image %q has no digest", value.Text()), "a tag may mean another image tomorrow: add @sha256:…"
 		case name == "materialize_workdir_from_image" && value.IsTrue() && f != nil && f.Family != TerminalTask:
@@ -71,11 +74,6 @@ func (pv *packValidator) environmentSmells(file, path string, env document.Value
 			})
 		}
 	}
-}
-
-func isEnvironmentKey(name string) bool {
-	var e Environment
-	return e.set(name, document.Value{})
 }
 
 // fileSmells makes sure that the files a row refers to are there.

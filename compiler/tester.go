@@ -265,12 +265,12 @@ func warnOfSecrets(c *schema.Checker, t *Tester, env document.Value) {
 }
 
 func looksSecret(name string) bool {
-	for _, word := range []string{"SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "PRIVATE", "API_KEY", "APIKEY", "ACCESS_KEY", "AUTH"} {
+	for _, word := range []string{"SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "PRIVATE", "API_KEY", "APIKEY", "ACCESS_KEY", "AUTH_", "OAUTH"} {
 		if strings.Contains(name, word) {
 			return true
 		}
 	}
-	return strings.HasSuffix(name, "_KEY") || strings.HasSuffix(name, "_PAT") || name == "KEY"
+	return strings.HasSuffix(name, "_KEY") || strings.HasSuffix(name, "_PAT") || strings.HasSuffix(name, "_AUTH") || name == "KEY"
 }
 
 // ResolveEnv returns the values of the names in harness.env. Environ is a list

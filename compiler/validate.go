@@ -231,6 +231,7 @@ type packValidator struct {
 	eval    *fileProbe
 	orphans *orphans
 	matched []bool // globs of the tester file that match an id
+	failed  bool   // a row has errors, so that nobody knows what it refers to
 }
 
 func (pv *packValidator) run(ctx context.Context, r io.Reader) (rows int, err error) {
@@ -272,6 +273,7 @@ func (pv *packValidator) rowError(err error) bool {
 	if !ok {
 		problems = Problems{{File: pv.pack.TasksPath, Message: plainError(err)}}
 	}
+	pv.failed = true
 	if pv.smells {
 		pv.emit(problems...)
 	}
@@ -292,7 +294,7 @@ func (pv *packValidator) atEnd(rows int) {
 	if pv.smells && rows == 0 {
 		pv.emit(Problem{File: pv.pack.TasksPath, Message: "file has no rows", Warning: true})
 	}
-	if pv.smells {
+	if pv.smells && !pv.failed {
 		for _, name := range pv.orphans.left() {
 			pv.emit(Problem{
 				File: filepath.Join(pv.pack.EvalRoot, name), Message: "no row refers to this eval file", Warning: true,

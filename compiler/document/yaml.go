@@ -122,7 +122,9 @@ func (b *yamlBuilder) step(line, depth int) bool {
 	}
 	b.stopped = true
 	if len(b.problems) < maxYAMLProblems {
-		b.fail(line, "aliases may expand to very much", "document is too deep or too big")
+		b.problems = append(b.problems, Problem{
+			Line: line, Message: "document is too deep or too big", Hint: "aliases may expand to very much",
+		})
 	}
 	return false
 }

@@ -220,6 +220,10 @@ func (r *Number) describe() string {
 	return word
 }
 
+// maxListed is how many values a message lists although a hint names the one
+// that was probably meant.
+const maxListed = 4
+
 func (c *Checker) str(s *Schema, v document.Value) bool {
 	r := s.String
 	if len(r.Enum) > 0 {
@@ -228,11 +232,16 @@ func (c *Checker) str(s *Schema, v document.Value) bool {
 				return true
 			}
 		}
-		c.Errorf(v, nil, suggest(v.Text(), r.Enum), "expected %s, found %q", s.expected(), clip(v.Text()))
+		hint := suggest(v.Text(), r.Enum)
+		if hint != "" && len(r.Enum) > maxListed {
+			c.Errorf(v, nil, hint, "%q is none of the known values", clip(v.Text()))
+		} else {
+			c.Errorf(v, nil, hint, "expected %s, found %q", s.expected(), clip(v.Text()))
+		}
 		return false
 	}
 	if len(v.Raw()) == 2 && (r.NonEmpty || r.NonBlank) {
-		c.Errorf(v, nil, "", "expected %s, found an empty one", s.expected())
+		c.Errorf(v, nil, "", "expected %s, found an empty string", s.expected())
 		return false
 	}
 	if r.NonBlank && isBlank(v) {

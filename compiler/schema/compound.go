@@ -71,6 +71,11 @@ func hintFrom(doc string) string {
 
 func (c *Checker) unknown(r *Object, key, value document.Value) {
 	if r.Unknown == Accept {
+		if r.CheckName != nil {
+			if err := r.CheckName(key.Text()); err != nil {
+				c.Errorf(key, []any{key.Text()}, "", "%v", err)
+			}
+		}
 		if r.Others != nil {
 			c.path.PushKey(key.Text())
 			c.value(r.Others, value)
@@ -85,7 +90,7 @@ func (c *Checker) unknown(r *Object, key, value document.Value) {
 		return
 	}
 	if hint == "" {
-		hint = suggestLoosely(name, r.names())
+		hint = Suggest(name, r.names())
 	}
 	if hint == "" {
 		hint = "known keys are " + strings.Join(r.names(), ", ")

@@ -84,6 +84,8 @@ type Object struct {
 	Others *Schema
 	// OthersDoc says what unknown keys are for.
 	OthersDoc string
+	// CheckName says what is wrong with an unknown key that is accepted.
+	CheckName func(name string) error
 	// Variants are for JSON Schema alone: whoever checks such an object picks
 	// the variant and checks its fields.
 	Variants []Variant

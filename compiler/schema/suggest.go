@@ -23,18 +23,17 @@ func suggest(written string, known []string) string {
 	return fmt.Sprintf("did you mean %q?", best)
 }
 
-// suggestLoosely is suggest, but also finds a known word that what was written
-// is nearly the beginning of.
-func suggestLoosely(written string, known []string) string {
+// Suggest returns `did you mean "x"?` for the known word that what was written
+// is like, or is nearly the beginning of, or "" if there is none.
+func Suggest(written string, known []string) string {
 	if hint := suggest(written, known); hint != "" || len(written) < 4 || len(written) > 64 {
 		return hint
 	}
+	start := normal(written)
 	for _, word := range known {
-		if n := len(written); len(word) > n {
-			start := normal(word)[:min(n+1, len(word))]
-			if min(editDistance(normal(written), start), editDistance(normal(written), start[:n])) <= 1 {
-				return fmt.Sprintf("did you mean %q?", word)
-			}
+		long := normal(word)
+		if n := len(start); len(long) > n && min(editDistance(start, long[:n]), editDistance(start, long[:n+1])) <= 1 {
+			return fmt.Sprintf("did you mean %q?", word)
 		}
 	}
 	return ""
@@ -42,7 +41,7 @@ func suggestLoosely(written string, known []string) string {
 
 // normal makes spellings alike that differ by convention only.
 func normal(s string) string {
-	return strings.NewReplacer("-", "_", " ", "_").Replace(strings.ToLower(s))
+	return strings.NewReplacer("-", "", " ", "", "_", "").Replace(strings.ToLower(s))
 }
 
 // editDistance counts the insertions, deletions, replacements and swaps of
