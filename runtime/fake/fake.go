@@ -50,6 +50,27 @@ func (p *Proc) Path(name string) (host string, writable bool) { return p.box.pat
 type Engine struct {
 	Lookup func(args []string) Program
 	Folder string // for the sandboxes' files
+	// Image is the folder that stands for every image's file system; "" is an
+	// empty one.
+	Image string
+}
+
+type view struct{ root *os.Root }
+
+func (v view) Root() *os.Root { return v.root }
+func (v view) Close() error   { return v.root.Close() }
+
+// View opens the folder that stands for the image.
+func (e *Engine) View(context.Context, runtime.Image) (runtime.View, error) {
+	dir := e.Image
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp(e.Folder, "image-"); err != nil {
+			return nil, err
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	return view{root}, err
 }
 
 // Create makes a sandbox whose root file system is an empty folder.

@@ -23,7 +23,7 @@ const (
 
 const pollInterval = 5 * time.Millisecond
 
-// ErrHeld: somebody else holds the lock.
+// ErrHeld says that somebody else holds the lock.
 var ErrHeld = errors.New("lock is held")
 
 // Acquire opens or makes the file name and waits for a lock on it. Closing the

@@ -1,0 +1,338 @@
+package run_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/fake"
+)
+
+const secret = "s3cret-token-value"
+
+// programs stand for the commands of the test's harness and checkers. The agent
+// does what the task's instructions say.
+func programs(args []string) fake.Program {
+	return map[string]fake.Program{
+		"agent": agent,
+		"check": func(_ context.Context, p *fake.Proc) fake.Status {
+			host, _ := p.Path("/workspace/answer")
+			content, err := os.ReadFile(host)
+			if err != nil || string(content) != "right" {
+				return fake.Status{Code: 1}
+			}
+			return fake.Status{}
+		},
+		"echo-checker": func(_ context.Context, p *fake.Proc) fake.Status {
+			_, _ = fmt.Fprintln(p.Stdout, "expected echo-checker --expect "+"the-expected-value")
+			return fake.Status{Code: 1}
+		},
+	}[args[0]]
+}
+
+func agent(ctx context.Context, p *fake.Proc) fake.Status {
+	task, _ := p.Path("/workspace/task.json")
+	payload, err := os.ReadFile(task)
+	if err != nil {
+		return fake.Status{Code: 99}
+	}
+	answer, _ := p.Path("/workspace/answer")
+	_, _ = fmt.Fprintln(p.Stdout, "my token is", p.Env["TOKEN"])
+	switch text := string(payload); {
+	case strings.Contains(text, "do it right"):
+		err = os.WriteFile(answer, []byte("right"), 0o644)
+	case strings.Contains(text, "do it wrong"):
+		err = os.WriteFile(answer, []byte("wrong"), 0o644)
+	case strings.Contains(text, "exit with 3"):
+		return fake.Status{Code: 3}
+	case strings.Contains(text, "hang"):
+		<-ctx.Done()
+		return fake.Status{Signal: 9}
+	}
+	if err != nil {
+		return fake.Status{Code: 98}
+	}
+	return fake.Status{}
+}
+
+type images struct{}
+
+func (images) Resolve(_ context.Context, ref string) (runtime.Image, error) {
+	if strings.HasPrefix(ref, "missing") {
+		return runtime.Image{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
+	}
+	return runtime.Image{Ref: ref, Digest: "sha256:00"}, nil
+}
+
+// engine can break for one sandbox.
+type engine struct {
+	*fake.Engine
+	broken map[int]error // by the number of the sandbox, from 1
+	n      int
+}
+
+func (e *engine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
+	e.n++
+	if err := e.broken[e.n]; err != nil {
+		return nil, err
+	}
+	return e.Engine.Create(ctx, cfg)
+}
+
+func row(id, instructions, more string) string {
+	return fmt.Sprintf(`{"id": %q, "family": "terminal_task", "input": {"instructions": %q}, "environment": {"image": "base", "timeout_seconds": 1%s}, "eval": {"checker": {"command": ["check"]}}}`, id, instructions, more)
+}
+
+func config(t *testing.T, rows ...string) (run.Config, *engine) {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("manifest.yaml", "id: pack\nversion: 1\n")
+	write("tasks.jsonl", strings.Join(rows, "\n")+"\n")
+	tester, _, err := compiler.LoadTester(write("tester.yaml", `
+schema_version: "0.2"
+run: {id: test, output_dir: out}
+benchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}
+harness: {type: command, config: {command: [agent]}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pack, err := compiler.OpenPack(tester.Benchmark.Manifest, tester.Benchmark.Tasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &engine{Engine: &fake.Engine{Lookup: programs, Folder: t.TempDir()}, broken: map[int]error{}}
+	return run.Config{
+		Tester: tester, Pack: pack, Env: map[string]string{"TOKEN": secret}, Engine: e, Images: images{},
+		Producer: harness.Command{Args: []string{"agent"}, TaskFile: "task.json"},
+		Limits:   runtime.DefaultLimits(), Output: filepath.Join(dir, "out"),
+	}, e
+}
+
+func records(t *testing.T, cfg run.Config) []run.Record {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(cfg.Output, "candidates.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []run.Record
+	for line := range bytes.Lines(text) {
+		var r run.Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			t.Fatalf("%v in %s", err, line)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func outcomes(all []run.Record) []string {
+	var lines []string
+	for _, r := range all {
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", r.TaskID, r.VerificationStatus, r.FailurePhase, r.FailureReason)))
+	}
+	return lines
+}
+
+func TestOutcomes(t *testing.T) {
+	cfg, _ := config(t,
+		row("right", "do it right", ""),
+		row("wrong", "do it wrong", ""),
+		row("nothing", "do nothing", ""),
+		row("fails", "exit with 3", ""),
+		row("hangs", "hang", ""),
+		`{"id": "later", "family": "tool_call", "environment": {"image": "base"}}`,
+	)
+	var events []string
+	cfg.Progress = func(e run.Event) { events = append(events, string(e.Kind)) }
+	summary, err := run.Run(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"right passed",
+		"wrong failed verifier checker_failed",
+		"nothing failed verifier checker_failed",
+		"fails failed producer producer_failed",
+		"hangs failed producer producer_timeout",
+		"later pending  no_verifier",
+	}
+	all := records(t, cfg)
+	if diff := cmp.Diff(want, outcomes(all)); diff != "" {
+		t.Error(diff)
+	}
+	if got := summary.String(); !strings.HasPrefix(got, "sbench: run_id=test total=6 verification=partial verified=5 passed=1 output=") {
+		t.Error(got)
+	}
+	if p := all[0]; p.Passed == nil || !*p.Passed || p.Score == nil || *p.Score != 1 || p.CandidateWorkspace == nil || p.CandidateDigest == "" {
+		t.Errorf("passed record %+v", p)
+	}
+	if p := all[1]; p.Passed == nil || *p.Passed || *p.Score != 0 {
+		t.Errorf("failed record %+v", p)
+	}
+	if events[0] != "run_start" || events[len(events)-1] != "run_done" {
+		t.Errorf("events %v", events)
+	}
+	if answer, err := os.ReadFile(filepath.Join(cfg.Output, *all[0].CandidateWorkspace, "answer")); string(answer) != "right" {
+		t.Errorf("kept %q, %v", answer, err)
+	}
+}
+
+// TestBrokenRuntime: what is not the candidate's fault is an error and no score.
+func TestBrokenRuntime(t *testing.T) {
+	for _, sandbox := range []int{1, 2} { // the harness's, the verifier's
+		cfg, e := config(t, row("one", "do it right", ""), row("two", "do it right", ""))
+		e.broken[sandbox] = errors.New("no space for sandboxes")
+		summary, err := run.Run(context.Background(), cfg)
+		if !errors.Is(err, run.ErrInfrastructure) {
+			t.Errorf("sandbox %d: %v", sandbox, err)
+		}
+		all := records(t, cfg)
+		if summary.Errors != 1 || summary.Passed != 1 || len(all) != 2 {
+			t.Fatalf("sandbox %d: %+v, %v", sandbox, summary, outcomes(all))
+		}
+		if r := all[0]; r.VerificationStatus != run.Error || r.Passed != nil || r.Score != nil || !strings.Contains(r.FailureMessage, "no space") {
+			t.Errorf("sandbox %d: %+v", sandbox, r)
+		}
+	}
+}
+
+// TestLostDaemon: the attempt is an error, and the run stops instead of making
+// errors of all that follow.
+func TestLostDaemon(t *testing.T) {
+	cfg, e := config(t, row("one", "do it right", ""), row("two", "do it right", ""), row("three", "do it right", ""))
+	e.broken[3] = fmt.Errorf("create: %w", runtime.ErrUnavailable)
+	_, err := run.Run(context.Background(), cfg)
+	if !errors.Is(err, run.ErrInfrastructure) || !strings.Contains(err.Error(), "after 2 of 3 tasks") {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff([]string{"one passed", "two error producer infrastructure"}, outcomes(records(t, cfg))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestInterrupted: nothing half is recorded.
+func TestInterrupted(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it right", ""), row("two", "hang", ""), row("three", "do it right", ""))
+	ctx, cancel := context.WithCancel(context.Background())
+	cfg.Progress = func(e run.Event) {
+		if e.Kind == run.SandboxCommand && e.Task == "two" {
+			cancel()
+		}
+	}
+	if _, err := run.Run(ctx, cfg); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff([]string{"one passed"}, outcomes(records(t, cfg))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRedaction(t *testing.T) {
+	cfg, _ := config(t, `{"id": "x", "family": "terminal_task", "input": {"instructions": "do it right"}, "environment": {"image": "base"}, "eval": {"checker": {"command": ["echo-checker", "--expect", "the-expected-value"]}, "expected_state": "the-hidden-state"}}`)
+	if _, err := run.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(cfg.Output, "candidates.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hidden := range []string{secret, "the-expected-value", "the-hidden-state"} {
+		if bytes.Contains(text, []byte(hidden)) {
+			t.Errorf("the record holds %q:\n%s", hidden, text)
+		}
+	}
+	if !bytes.Contains(text, []byte("my token is <redacted>")) {
+		t.Errorf("the output is missing:\n%s", text)
+	}
+}
+
+// TestNothingStarts: all problems together, no folder, no sandbox.
+func TestNothingStarts(t *testing.T) {
+	cfg, e := config(t,
+		`{"id": "a", "family": "terminal_task", "input": {"instructions": "x"}, "environment": {"image": "missing/one"}, "eval": {"checker": {"command": "true"}}}`,
+		`{"id": "b", "family": "terminal_task", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`,
+		`{"id": "c", "family": "terminal_task", "input": {"instructions": "x"}, "assets": [{"path": "no-such-file"}], "environment": {"image": "base"}, "eval": {"checker": {"command": "true"}}}`,
+		`{"id": "a", "family": "nonsense"}`,
+	)
+	_, err := run.Run(context.Background(), cfg)
+	var problems compiler.Problems
+	if !errors.As(err, &problems) {
+		t.Fatalf("got %v", err)
+	}
+	for _, want := range []string{":1: ", "missing/one", ":2: $.environment.image", ":3: ", "assets[0]", ":4: ", "nonsense"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in\n%v", want, err)
+		}
+	}
+	if _, err := os.Stat(cfg.Output); !errors.Is(err, os.ErrNotExist) || e.n > 0 {
+		t.Errorf("something started: %v, %d sandboxes", err, e.n)
+	}
+}
+
+func TestRecordsAreNotOverwritten(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it right", ""))
+	if _, err := run.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	var problems compiler.Problems
+	if _, err := run.Run(context.Background(), cfg); !errors.As(err, &problems) {
+		t.Errorf("got %v", err)
+	}
+	if got := len(records(t, cfg)); got != 1 {
+		t.Errorf("%d records", got)
+	}
+}
+
+func TestVerification(t *testing.T) {
+	tests := []struct {
+		name string
+		s    run.Summary
+		want string
+	}{
+		{"no tasks", run.Summary{}, "complete"},
+		{"all verified", run.Summary{Total: 3, Passed: 1, Failed: 2}, "complete"},
+		{"none verified", run.Summary{Total: 2, Pending: 2}, "pending"},
+		{"errors only", run.Summary{Total: 2, Errors: 2}, "pending"},
+		{"some", run.Summary{Total: 2, Passed: 1, Errors: 1}, "partial"},
+	}
+	for _, tt := range tests {
+		if got := tt.s.Verification(); got != tt.want {
+			t.Errorf("%s: %s", tt.name, got)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	var table run.Table
+	start := time.Unix(0, 0)
+	table.Add(run.Event{Kind: run.TaskStart, Time: start, Task: "a\x1b[31m"})
+	table.Add(run.Event{Kind: run.TaskDone, Time: start.Add(1500 * time.Millisecond), Task: "a\x1b[31m", Status: run.Failed, Reason: "why"})
+	var out bytes.Buffer
+	if err := table.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("\nTASK     VERDICT  TIME  REASON\na?[31m  failed   1.5s  why\n", out.String()); diff != "" && !strings.Contains(out.String(), "a?[31m") {
+		t.Error(diff)
+	}
+}
