@@ -183,6 +183,9 @@ func (cmd *runCmd) progress(a *app) func(run.Event) {
 	var table run.Table
 	return func(e run.Event) {
 		table.Add(e)
+		if e.Kind == run.SandboxCommand || e.Kind == run.SandboxResult {
+			return // the audit trail is for machines, in json
+		}
 		_ = run.WriteEvent(a.stderr, e)
 		if e.Kind == run.RunDone {
 			_ = table.Write(a.stderr)
