@@ -1,0 +1,298 @@
+package compiler_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+const secret = "correct-horse-battery"
+
+// secretRows are rows of every family whose every value that is not public, and
+// all metadata, holds the secret.
+func secretRows() string {
+	diff := `diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+` + secret + `\n`
+	rows := []string{
+		`{"id":"mc","family":"multiple_choice","input":{"question":"q","choices":["a","b"]},"eval":{"answer":["A","` + secret + `"]}}`,
+		`{"id":"sa","family":"short_answer","input":{"question":"q"},"eval":{"accepted_answers":["` + secret + `"],"tolerance":1}}`,
+		`{"id":"fr","family":"free_response","input":{"prompt":"p"},"eval":{"rubric":{"type":"contains_any","accepted_answers":["` + secret + `"]},"reference_answer":"` + secret + `"}}`,
+		`{"id":"cc","family":"code_completion","input":{"prompt":"p"},"eval":{"tests":{"source":"inline","code":"` + secret + `"},"reference_solution":"` + secret + `"}}`,
+		`{"id":"rp","family":"repo_patch","input":{"repo":"r","base_commit":"c","instructions":"i"},"eval":{"tests":{"source":"command","command":"` + secret + `","test_patch":"` + diff + `"},"gold_patch":"` + diff + `"}}`,
+		`{"id":"tt","family":"terminal_task","input":{"instructions":"i"},"eval":{"checker":{"command":"` + secret + `"},"run_tests":{"path":"run"},"expected_state":{"` + secret + `":"` + secret + `"}}}`,
+		`{"id":"tp","family":"terminal_task","input":{"instructions":"i"},"eval":{"checker":{"source":"script","path":"` + secret + `"}}}`,
+		`{"id":"tc","family":"tool_call","input":{"x":[1]},"eval":{"initial_state":"` + secret + `","expected_calls":["` + secret + `"],"new":{"a":{"b":"` + secret + `"}}}}`,
+		`{"id":"bt","family":"browser_task","input":{},"eval":{"credentials":{"password":"` + secret + `"},"success_check":"` + secret + `"}}`,
+	}
+	for i, row := range rows {
+		rows[i] = strings.TrimSuffix(row, "}") + `,"metadata":{"note":"` + secret + `"},"environment":{"image":"i","note":"` + secret + `"},"assets":[{"path":"a"}]}`
+	}
+	return strings.Join(rows, "\n")
+}
+
+func openTasks(t testing.TB, manifest, rows string) (*compiler.Pack, []*compiler.Task) {
+	t.Helper()
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"manifest.yaml": manifest, "tasks.jsonl": rows})
+	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tasks []*compiler.Task
+	for task, err := range pack.Tasks() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		tasks = append(tasks, task)
+	}
+	return pack, tasks
+}
+
+// reach visits every byte that can be reached from a value by following
+// pointers, slices up to their capacity, maps, interfaces and unexported
+// fields. It fails on a function, behind which anything could be.
+type reach struct {
+	t    *testing.T
+	seen map[[2]uintptr]bool
+	text bytes.Buffer
+}
+
+func (r *reach) visit(path string, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		fmt.Fprintln(&r.text, v.String())
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			if v.Cap() > 0 {
+				fmt.Fprintf(&r.text, "%s\n", unsafe.Slice((*byte)(v.UnsafePointer()), v.Cap()))
+			}
+			return
+		}
+		for i := range v.Len() {
+			r.visit(fmt.Sprintf("%s[%d]", path, i), v.Index(i))
+		}
+	case reflect.Array:
+		for i := range v.Len() {
+			r.visit(path, v.Index(i))
+		}
+	case reflect.Map:
+		for iter := v.MapRange(); iter.Next(); {
+			r.visit(path, iter.Key())
+			r.visit(path, iter.Value())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			r.visit(path+"."+v.Type().Field(i).Name, v.Field(i))
+		}
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return
+		}
+		if v.Kind() == reflect.Pointer {
+			key := [2]uintptr{v.Pointer(), uintptr(v.Type().Size())}
+			if r.seen[key] {
+				return
+			}
+			r.seen[key] = true
+		}
+		r.visit(path, v.Elem())
+	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
+		if !v.IsNil() {
+			r.t.Errorf("%s is a %s, behind which anything could be", path, v.Type())
+		}
+	}
+}
+
+// TestAgentViewReachesNoSecret proves that what a harness is handed cannot
+// reach evaluation inputs, hidden values or metadata.
+func TestAgentViewReachesNoSecret(t *testing.T) {
+	_, tasks := openTasks(t, "id: p\nversion: 1\ndefaults: {environment: {hint: "+secret+"}}\n", secretRows())
+	for _, task := range tasks {
+		t.Run(task.ID(), func(t *testing.T) {
+			view := task.AgentView()
+			payload, err := view.Payload()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, v := range map[string]any{
+				"view": view, "payload": payload, "input": view.Input(), "assets": view.Assets(), "environment": view.Environment(),
+			} {
+				r := reach{t: t, seen: map[[2]uintptr]bool{}}
+				r.visit(name, reflect.ValueOf(v))
+				if strings.Contains(r.text.String(), secret) {
+					t.Errorf("%s reaches the secret", name)
+				}
+				if name == "view" && !strings.Contains(r.text.String(), task.ID()) {
+					t.Error("the walk does not even reach the id")
+				}
+			}
+		})
+	}
+}
+
+// TestAgentViewTypes proves it for all values at once: no type that can be
+// reached from AgentView by fields or by results of methods is Task, Pack, View
+// or a Hidden.
+func TestAgentViewTypes(t *testing.T) {
+	seen := map[reflect.Type]bool{}
+	var visit func(path string, typ reflect.Type)
+	visit = func(path string, typ reflect.Type) {
+		if seen[typ] {
+			return
+		}
+		seen[typ] = true
+		for _, bad := range []string{"Task", "Pack", "View", "Hidden", "Resource", "Eval", "Document"} {
+			name, _, _ := strings.Cut(typ.Name(), "[")
+			if name == bad || bad == "Eval" && strings.HasSuffix(name, bad) {
+				t.Errorf("%s has type %s", path, typ)
+			}
+		}
+		switch typ.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Chan:
+			visit(path, typ.Elem())
+		case reflect.Map:
+			visit(path, typ.Key())
+			visit(path, typ.Elem())
+		case reflect.Struct:
+			for i := range typ.NumField() {
+				visit(path+"."+typ.Field(i).Name, typ.Field(i).Type)
+			}
+		}
+		for i := range typ.NumMethod() {
+			method := typ.Method(i)
+			for j := range method.Type.NumOut() {
+				visit(path+"."+method.Name+"()", method.Type.Out(j))
+			}
+		}
+	}
+	visit("AgentView", reflect.TypeFor[compiler.AgentView]())
+}
+
+// TestNothingPrintsSecrets prints, logs and marshals everything that holds
+// values that are not public, in every way there is.
+func TestNothingPrintsSecrets(t *testing.T) {
+	pack, tasks := openTasks(t, "id: p\nversion: 1\n", secretRows())
+	for _, task := range tasks {
+		values := map[string]any{
+			"task": task, "task value": *task, "pack": pack,
+			"test sandbox": task.TestSandboxView(), "evaluator": task.EvaluatorView(), "summary": task.ResourceSummary(),
+		}
+		if e, ok := task.MultipleChoice(); ok {
+			values["eval"], values["field"] = e, struct{ hidden any }{e.Answers}
+		}
+		if e, ok := task.ShortAnswer(); ok {
+			values["eval"], values["field"] = e, struct{ hidden any }{e.Accepted}
+		}
+		if e, ok := task.FreeResponse(); ok {
+			values["eval"], values["field"] = e, struct{ hidden any }{e.Rubric}
+		}
+		if e, ok := task.CodeCompletion(); ok {
+			values["eval"], values["pointer"] = e, &e
+		}
+		if e, ok := task.RepoPatch(); ok {
+			values["eval"], values["pointer"] = e, &e
+		}
+		if e, ok := task.TerminalTask(); ok {
+			values["eval"], values["checker"] = e, e.Checker
+		}
+		for name, v := range values {
+			t.Run(task.ID()+" "+name, func(t *testing.T) { checkPrints(t, v) })
+		}
+	}
+}
+
+func checkPrints(t *testing.T, v any) {
+	t.Helper()
+	var b bytes.Buffer
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d", "%t"} {
+		fmt.Fprintf(&b, verb+"\n", v)
+	}
+	for _, handler := range []slog.Handler{slog.NewTextHandler(&b, nil), slog.NewJSONHandler(&b, nil)} {
+		slog.New(handler).Info("message", "value", v, slog.Group("group", "value", v))
+	}
+	if text, err := json.Marshal(v); err == nil {
+		b.Write(text)
+	}
+	text := b.String()
+	for _, form := range []string{secret, fmt.Sprintf("%x", secret), fmt.Sprintf("%d", []byte(secret))} {
+		if i := strings.Index(text, form); i >= 0 {
+			t.Errorf("printed the secret: …%s", text[max(0, i-100):i+len(form)])
+		}
+	}
+}
+
+func TestHidden(t *testing.T) {
+	h := compiler.Hide([]string{secret})
+	if diff := cmp.Diff([]string{secret}, h.Reveal()); diff != "" {
+		t.Error(diff)
+	}
+	text, err := json.Marshal(map[string]any{"a": h, "b": []any{&h}})
+	if err != nil || string(text) != `{"a":"\u003credacted\u003e","b":["\u003credacted\u003e"]}` {
+		t.Errorf("%s, %v", text, err)
+	}
+	for _, got := range []string{h.String(), h.GoString(), h.LogValue().String(), fmt.Sprint(h), fmt.Sprintf("%#v", h), fmt.Sprintf("%10.2f", h)} {
+		if got != compiler.Redacted {
+			t.Errorf("got %q", got)
+		}
+	}
+	var zero compiler.Hidden[int]
+	if zero.Reveal() != 0 || !zero.IsZero() || h.IsZero() {
+		t.Error("zero value")
+	}
+}
+
+func TestSecrets(t *testing.T) {
+	_, tasks := openTasks(t, "id: p\nversion: 1\n", secretRows())
+	for _, task := range tasks {
+		found := false
+		for _, s := range task.Secrets() {
+			found = found || strings.Contains(s, secret)
+			if len(s) < 8 || s == "contains_any" {
+				t.Errorf("%s: %q is no secret", task.ID(), s)
+			}
+		}
+		if want := task.ID() != "tp"; found != want {
+			t.Errorf("%s: secrets %q", task.ID(), task.Secrets())
+		}
+	}
+}
+
+func TestViews(t *testing.T) {
+	row := `{"id":"a","input":{"instructions":"i"},"eval":{"checker":{"command":"c"},"test_files":{"path":"t"},"expected_state":"s"},"assets":[{"path":"f"}]}`
+	_, tasks := openTasks(t, "id: p\nversion: 1\ndefaults: {family: terminal_task}\n", row)
+	names := func(v compiler.View) (names []string) {
+		for _, r := range v.Resources {
+			names = append(names, string(r.Lane)+" "+r.Name)
+		}
+		return names
+	}
+	want := []string{"public instructions", "public assets[0]", "evaluation_inputs checker", "evaluation_inputs test_files"}
+	if diff := cmp.Diff(want, names(tasks[0].TestSandboxView())); diff != "" {
+		t.Error(diff)
+	}
+	want = []string{"public instructions", "public assets[0]", "hidden expected_state"}
+	if diff := cmp.Diff(want, names(tasks[0].EvaluatorView())); diff != "" {
+		t.Error(diff)
+	}
+	text, err := json.Marshal(tasks[0].ResourceSummary())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantJSON := `[{"name":"instructions","visibility":"public","kind":"text","value":"i"},` +
+		`{"name":"assets","visibility":"public","kind":"json","value":[{"path":"f"}]},` +
+		`{"name":"checker","visibility":"evaluation_inputs","kind":"json","redacted":true},` +
+		`{"name":"test_files","visibility":"evaluation_inputs","kind":"json","redacted":true},` +
+		`{"name":"expected_state","visibility":"hidden","kind":"text","redacted":true}]`
+	if diff := cmp.Diff(wantJSON, string(text)); diff != "" {
+		t.Error(diff)
+	}
+}
