@@ -43,6 +43,8 @@ func (r *recorder) Exec(_ context.Context, p runtime.Process) (runtime.Exit, err
 	return runtime.Exit{Reason: runtime.Exited}, nil
 }
 
+func (r *recorder) Path(string) (string, error) { return "", nil }
+
 func (r *recorder) Close(context.Context) error { return nil }
 
 func TestGuard(t *testing.T) {

@@ -40,6 +40,11 @@ type Sandbox interface {
 	//
 	// Calls are serialised. A one-shot sandbox takes one call.
 	Exec(ctx context.Context, p Process) (Exit, error)
+	// Path returns the host path of the directory dir, absolute inside, as a
+	// one-shot sandbox left it in its root file system; mounts do not show. No
+	// link is followed: what is no directory is fs.ErrNotExist. It fails before
+	// the process has ended, and is good until Close.
+	Path(dir string) (string, error)
 	// Close waits for a running Exec, kills what still runs and removes
 	// everything but what the caller handed in. It is idempotent and works on a
 	// context of its own when ctx is cancelled.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -381,13 +382,23 @@ func (b *Box) full() (bool, error) {
 	return false, nil
 }
 
-// Root opens the file system as a stopped one-shot sandbox left it. The caller
-// closes it before the sandbox.
-func (b *Box) Root() (*os.Root, error) {
+// Path finds a directory that a stopped sandbox left. See runtime.Sandbox.
+func (b *Box) Path(dir string) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed || b.cfg.Persistent || !b.spent {
-		return nil, errors.New("sandbox has not stopped, or is closed")
+		return "", errors.New("sandbox has not stopped, or is closed")
 	}
-	return os.OpenRoot(b.root)
+	if !filepath.IsAbs(dir) {
+		return "", fmt.Errorf("path %q is not absolute", dir)
+	}
+	at := b.root
+	for part := range strings.SplitSeq(strings.Trim(filepath.Clean(dir), "/"), "/") {
+		at = filepath.Join(at, part)
+		info, err := os.Lstat(at)
+		if err != nil || !info.IsDir() {
+			return "", fmt.Errorf("%s in sandbox %q: %w", dir, b.cfg.Name, fs.ErrNotExist)
+		}
+	}
+	return at, nil
 }

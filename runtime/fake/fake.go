@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -209,6 +210,20 @@ func (b *box) environment(extra []string) map[string]string {
 		}
 	}
 	return env
+}
+
+// Path finds a directory in the root folder. See runtime.Sandbox.
+func (b *box) Path(dir string) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || b.cfg.Persistent || !b.spent {
+		return "", errors.New("sandbox has not stopped, or is closed")
+	}
+	host := filepath.Join(b.root, dir)
+	if info, err := os.Lstat(host); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("%s: %w", dir, fs.ErrNotExist)
+	}
+	return host, nil
 }
 
 // Close removes the sandbox's files.

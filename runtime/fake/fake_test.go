@@ -3,6 +3,7 @@ package fake_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -96,6 +97,11 @@ func lookup(args []string) fake.Program {
 			show(p, "/work/file")
 			_, _ = write(p, "/work/file", "new\n"), write(p, "/work/other", "more\n")
 			return show(p, "/work/file")
+		},
+		"mkdir /left; echo x > /left/file; ln -s /left /link": func(_ context.Context, p *fake.Proc) fake.Status {
+			dir, _ := p.Path("/left")
+			link, _ := p.Path("/link")
+			return ok(errors.Join(os.Mkdir(dir, 0o755), write(p, "/left/file", "x\n"), os.Symlink(dir, link)))
 		},
 		"echo made > /made; rm -r /etc/passwd": writes("/made", "made\n"),
 		"cat /made; test -e /etc/passwd && echo whole; echo changed > /made": func(_ context.Context, p *fake.Proc) fake.Status {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,6 +48,7 @@ func Contract(t *testing.T, e Engine, image runtime.Image) {
 	t.Run("writable mount and read-only mount", s.mounts)
 	t.Run("copy mount leaves its source alone", s.copyMount)
 	t.Run("sandbox from a stopped sandbox", s.from)
+	t.Run("path of what is left", s.path)
 	t.Run("refused configurations", s.refused)
 }
 
@@ -307,6 +309,28 @@ func (s suite) from(t *testing.T) {
 		exit := s.run(t, derived, sh("cat /made; test -e /etc/passwd && echo whole; echo changed > /made"))
 		if exit.Stdout.String() != "made\n" {
 			t.Errorf("%v: %q", exit, exit.Stdout.String())
+		}
+	}
+}
+
+func (s suite) path(t *testing.T) {
+	cfg := s.config()
+	cfg.WritableRoot = true
+	box := s.create(t, cfg)
+	if _, err := box.Path("/left"); err == nil {
+		t.Error("a path before the process")
+	}
+	exec(t, box, sh("mkdir /left; echo x > /left/file; ln -s /left /link"))
+	dir, err := box.Path("/left")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "file")); string(got) != "x\n" {
+		t.Errorf("found %q, %v", got, err)
+	}
+	for _, none := range []string{"/link", "/no-such", "/left/file"} {
+		if dir, err := box.Path(none); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %q, %v", none, dir, err)
 		}
 	}
 }
