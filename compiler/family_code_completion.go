@@ -25,7 +25,9 @@ func codeCompletion() *family {
 				Object: &schema.Object{Unknown: schema.Accept, Fields: []schema.Field{
 					optional("source", &schema.Schema{Doc: "Where the tests are: \"inline\".", Any: true}),
 					optional("code", &schema.Schema{Doc: "The code of the tests. It fails by an exception.", Any: true}),
-				}, OthersDoc: "Fields of tests of other sources."},
+				}, OthersDoc: "Fields of tests of other sources.", Variants: []schema.Variant{
+					{Key: "source", Value: "inline", Fields: inlineTests().Fields},
+				}},
 				Check: checkCodeTests,
 			}),
 			optional("reference_solution", schema.AnyText("A right solution, whole.")),
@@ -46,9 +48,15 @@ func checkCodeTests(c *schema.Checker, v document.Value) {
 		c.Warnf(at, []any{"source"}, `give {"source": "inline", "code": "…"}`, "tests that are not inline have no verifier")
 		return
 	}
-	c.CheckObject(&schema.Object{Fields: []schema.Field{
-		required("source", schema.Enum("", "inline")), required("code", schema.Text("the tests' code")),
-	}}, v)
+	c.CheckObject(inlineTests(), v)
+}
+
+// inlineTests returns the rule of tests that have a verifier.
+func inlineTests() *schema.Object {
+	return &schema.Object{Fields: []schema.Field{
+		required("source", schema.Enum("Where the tests are.", "inline")),
+		required("code", schema.Text("The code of the tests. It fails by an exception.")),
+	}}
 }
 
 func checkCodeCompletion(c *schema.Checker, input, _ document.Value) {

@@ -57,6 +57,10 @@ func checkerSchema() *schema.Schema {
 		optional("timeout_seconds", secondsSchema("How long it may take.")),
 	)
 	s.Check = checkChecker
+	for _, source := range []string{CheckerPytest, CheckerScript} {
+		path := required("path", pathSchema("The file or folder below asset_roots.eval."))
+		s.Object.Variants = append(s.Object.Variants, schema.Variant{Key: "source", Value: source, Fields: []schema.Field{path}})
+	}
 	return s
 }
 

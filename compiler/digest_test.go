@@ -1,0 +1,251 @@
+package compiler_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// digestPack returns the files of a pack that uses everything digests cover.
+func digestPack() map[string]string {
+	return map[string]string{
+		"manifest.yaml": "{\"id\": \"d\", \"version\": 1, \"defaults\": {\"family\": \"terminal_task\", \"environment\": {\"timeout_seconds\": 1.50}}}\n",
+		"tasks.jsonl": `{"id":"a","input":{"instructions":"do"},"eval":{"checker":{"command":"true"},"run_tests":{"path":"a/run.sh"}},"assets":[{"path":"data/"},{"path":"x.txt"}]}` + "\n\n" +
+			`{"id":"b","input":{"instructions":"dö \u001f \ud83d\ude00","context":{"b":-1.50,"a":[1,1.0,true,null,123456789012345678901234567890]}},"eval":{"checker":{"source":"pytest","path":"./b//test_b.py"}}}` + "\n" +
+			`{"id":"c","family":"multimodal_qa","eval":{"answer":{"path":"a"},"also":{"path":"a/run.sh","mount":"securebench/evaluator/run"}}}` + "\n" +
+			`{"id":"d","family":"tool_call"}` + "\n",
+		"assets/data/one": "1", "assets/data/two/three": "3", "assets/x.txt": "x",
+		"hidden/a/run.sh": "#!/bin/sh\n", "hidden/b/test_b.py": "def test(): pass\n", "hidden/b/conftest.py": "", "hidden/unused": "u",
+	}
+}
+
+func openDigestPack(t *testing.T, change func(files map[string]string)) (string, *compiler.Pack) {
+	t.Helper()
+	files := digestPack()
+	if change != nil {
+		change(files)
+	}
+	dir := t.TempDir()
+	writeFiles(t, dir, files)
+	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, pack
+}
+
+func packDigest(t *testing.T, pack *compiler.Pack) string {
+	t.Helper()
+	d, err := pack.Digest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestDigestGolden pins the format: if it changes, the labels have to.
+func TestDigestGolden(t *testing.T) {
+	_, pack := openDigestPack(t, nil)
+	got, err := pack.Digests(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := compiler.PackDigests{
+		Manifest:   "sha256:24cec3e5b373c068dd2539cfea75795f38b31c0a3d39ef6628b48a29dcf5b879",
+		Evaluation: "sha256:3482d0f4845e4b0d5777b00e1325805bf35f7d78f7f187dafadabbbe44730721",
+		Pack:       "sha256:86d4a635fad1502bfe32df88819d79e1727ee796b0b1547cfad7fb6278d9a22d",
+		Rows:       4,
+	}
+	if got != want {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestDigestInPython computes the same with the script of docs/digests.md.
+func TestDigestInPython(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3")
+	}
+	doc, err := os.ReadFile("../docs/digests.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, script, _ := strings.Cut(string(doc), "```python\n")
+	script, _, ok := strings.Cut(script, "```")
+	if !ok {
+		t.Fatal("no script in docs/digests.md")
+	}
+	dir, pack := openDigestPack(t, nil)
+	if err := os.Chmod(filepath.Join(dir, "hidden/a/run.sh"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), python, "-c", script, dir)
+	cmd.Stdin = strings.NewReader(digestPack()["manifest.yaml"])
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if got, want := string(bytes.TrimSpace(out)), packDigest(t, pack); got != want {
+		t.Errorf("python %s, sbench %s", got, want)
+	}
+}
+
+func TestDigestStays(t *testing.T) {
+	_, pack := openDigestPack(t, nil)
+	want := packDigest(t, pack)
+	tests := []struct {
+		name   string
+		change func(f map[string]string)
+	}{
+		{"manifest as YAML", func(f map[string]string) {
+			f["manifest.yaml"] = "# comment\nversion: 0x1\nid: d\ndefaults:\n  environment: {timeout_seconds: 1.5}\n  family: 'terminal_task'\n"
+		}},
+		{"order of keys and white space", func(f map[string]string) {
+			f["tasks.jsonl"] = strings.Replace(f["tasks.jsonl"], `{"id":"d","family":"tool_call"}`, `  { "family" : "tool_call", "id":"\u0064" } `, 1)
+		}},
+		{"number written otherwise", func(f map[string]string) { f["tasks.jsonl"] = strings.Replace(f["tasks.jsonl"], "-1.50", "-15e-1", 1) }},
+		{"line ends", func(f map[string]string) { f["tasks.jsonl"] = strings.ReplaceAll(f["tasks.jsonl"], "\n", "\r\n") }},
+		{"file nobody refers to", func(f map[string]string) { f["hidden/unused"] = "other"; f["assets/new"] = "n" }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, pack := openDigestPack(t, test.change)
+			if got := packDigest(t, pack); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+	dir, pack := openDigestPack(t, nil)
+	old := time.Unix(1, 0)
+	if err := os.Chtimes(filepath.Join(dir, "hidden/a/run.sh"), old, old); err != nil {
+		t.Fatal(err)
+	}
+	if got := packDigest(t, pack); got != want {
+		t.Error("times count")
+	}
+}
+
+func TestDigestChanges(t *testing.T) {
+	_, pack := openDigestPack(t, nil)
+	want := packDigest(t, pack)
+	replace := func(file, old, current string) func(map[string]string) {
+		return func(f map[string]string) {
+			if !strings.Contains(f[file], old) {
+				t.Fatalf("%s holds no %q", file, old)
+			}
+			f[file] = strings.Replace(f[file], old, current, 1)
+		}
+	}
+	tests := []struct {
+		name   string
+		change func(f map[string]string)
+	}{
+		{"manifest", replace("manifest.yaml", "1.50", "1.51")},
+		{"input", replace("tasks.jsonl", `"do"`, `"Do"`)},
+		{"integer to number", replace("tasks.jsonl", "[1,1.0", "[1.0,1.0")},
+		{"last digit", replace("tasks.jsonl", "567890]", "567891]")},
+		{"eval", replace("tasks.jsonl", `"command":"true"`, `"command":"false"`)},
+		{"unicode form", replace("tasks.jsonl", "ö", "o\u0308")},
+		{"order of rows", func(f map[string]string) {
+			rows := strings.SplitAfter(f["tasks.jsonl"], "\n")
+			f["tasks.jsonl"] = rows[2] + rows[0] + rows[3] + rows[4]
+		}},
+		{"asset", replace("assets/data/two/three", "3", "4")},
+		{"new file in an asset's folder", func(f map[string]string) { f["assets/data/new"] = "" }},
+		{"renamed file", func(f map[string]string) { delete(f, "assets/data/one"); f["assets/data/eins"] = "1" }},
+		{"eval file", replace("hidden/a/run.sh", "/sh", "/ash")},
+		{"file next to the checker", func(f map[string]string) { f["hidden/b/conftest.py"] = "x = 1\n" }},
+	}
+	seen := map[string]string{want: "the base"}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, pack := openDigestPack(t, test.change)
+			got := packDigest(t, pack)
+			if other, ok := seen[got]; ok {
+				t.Errorf("same digest as %s", other)
+			}
+			seen[got] = test.name
+		})
+	}
+	dir, pack := openDigestPack(t, nil)
+	if err := os.Chmod(filepath.Join(dir, "hidden/a/run.sh"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if packDigest(t, pack) == want {
+		t.Error("the right to execute does not count")
+	}
+}
+
+// TestTaskDigests shows which digest covers what.
+func TestTaskDigests(t *testing.T) {
+	digests := func(change func(f map[string]string)) compiler.Digests {
+		_, pack := openDigestPack(t, change)
+		for task, err := range pack.Tasks() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := task.Digests()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+		return compiler.Digests{}
+	}
+	base := digests(nil)
+	tests := []struct {
+		name                    string
+		change                  func(f map[string]string)
+		row, evaluation, assets bool // whether it changes
+	}{
+		{"metadata", func(f map[string]string) {
+			f["tasks.jsonl"] = strings.Replace(f["tasks.jsonl"], `"id":"a"`, `"id":"a","metadata":{}`, 1)
+		}, true, false, false},
+		{"eval", func(f map[string]string) {
+			f["tasks.jsonl"] = strings.Replace(f["tasks.jsonl"], `"true"`, `"false"`, 1)
+		}, true, true, false},
+		{"eval file", func(f map[string]string) { f["hidden/a/run.sh"] = "" }, false, true, false},
+		{"asset", func(f map[string]string) { f["assets/x.txt"] = "" }, false, false, true},
+		{"another row's file", func(f map[string]string) { f["hidden/b/test_b.py"] = "" }, false, false, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			d := digests(test.change)
+			if (d.Row != base.Row) != test.row || (d.Evaluation != base.Evaluation) != test.evaluation || (d.Assets != base.Assets) != test.assets {
+				t.Errorf("digests %+v, base %+v", d, base)
+			}
+		})
+	}
+}
+
+func TestDigestErrors(t *testing.T) {
+	for name, change := range map[string]func(f map[string]string){
+		"missing eval file": func(f map[string]string) { delete(f, "hidden/a/run.sh") },
+		"missing asset":     func(f map[string]string) { delete(f, "assets/x.txt") },
+		"bad row":           func(f map[string]string) { f["tasks.jsonl"] += "{}\n" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, pack := openDigestPack(t, change)
+			if d, err := pack.Digest(t.Context()); err == nil {
+				t.Errorf("digest %s", d)
+			}
+		})
+	}
+	dir, pack := openDigestPack(t, nil)
+	if err := os.Remove(filepath.Join(dir, "assets/x.txt")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("data/one", filepath.Join(dir, "assets/x.txt")); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := pack.Digest(t.Context()); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("digest %s, %v", d, err)
+	}
+}

@@ -1,0 +1,299 @@
+package compiler_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+)
+
+const schemaDir = "../docs/schemas"
+
+// TestSchemaFiles compares docs/schemas with what the definitions say. With
+// -update it writes them.
+func TestSchemaFiles(t *testing.T) {
+	files, err := compiler.SchemaFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, f := range files {
+		known[f.Name] = true
+		path := filepath.Join(schemaDir, f.Name)
+		if *update {
+			if err := os.WriteFile(path, f.Content, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(got), string(f.Content)); diff != "" {
+			t.Errorf("%s differs from the code; run go test ./compiler -run TestSchemaFiles -update\n%s", path, diff)
+		}
+	}
+	present, err := filepath.Glob(filepath.Join(schemaDir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range present {
+		if !known[filepath.Base(path)] {
+			t.Errorf("%s is no schema of the code's", path)
+		}
+	}
+}
+
+// TestSchemasAgree holds every case against the JSON Schemas: what sbench
+// accepts they accept, and what it refuses they refuse too, but for the cases
+// listed in beyond-schema.txt, whose faults no JSON Schema can say.
+func TestSchemasAgree(t *testing.T) {
+	schemas := readSchemas(t)
+	archives, err := filepath.Glob("testdata/cases/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var missed []string
+	for _, path := range archives {
+		archive, cases := readCases(t, path)
+		for _, c := range cases {
+			want := string(archive.Files[c.want].Data)
+			for file, problems := range problemsByFile(want) {
+				name := schemaFor(t, file, c.files)
+				value, ok := parseAny(file, c.files[file])
+				if name == "" || !ok {
+					continue
+				}
+				err := check(schemas[name], value, "$")
+				switch {
+				case problems == 0 && err != "":
+					t.Errorf("%s/%s: %s refuses what sbench accepts: %s", filepath.Base(path), c.name, name, err)
+				case problems > 0 && err == "":
+					missed = append(missed, strings.TrimSuffix(filepath.Base(path), ".txtar")+"/"+c.name)
+				}
+			}
+		}
+	}
+	got := strings.Join(missed, "\n") + "\n"
+	const golden = "testdata/beyond-schema.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("other cases than those in %s are beyond the schemas\n%s", golden, diff)
+	}
+}
+
+// problemsByFile counts the errors of each document of a case.
+func problemsByFile(want string) map[string]int {
+	count := map[string]int{"manifest.yaml": 0, "tester.yaml": 0, "tasks.jsonl": 0}
+	for line := range strings.Lines(want) {
+		file, rest, _ := strings.Cut(line, ":")
+		if _, ok := count[file]; ok && !strings.Contains(rest, "warning: ") {
+			count[file]++
+		}
+	}
+	return count
+}
+
+// schemaFor names the schema of a case's document; none for a file of several
+// rows.
+func schemaFor(t *testing.T, file string, files map[string]string) string {
+	t.Helper()
+	text, ok := files[file]
+	switch {
+	case !ok:
+		return ""
+	case file == "manifest.yaml":
+		return "manifest"
+	case file == "tester.yaml":
+		return "tester"
+	case strings.Count(strings.TrimSpace(text), "\n") > 0:
+		return ""
+	}
+	family := regexp.MustCompile(`"family": "(\w+)"`).FindStringSubmatch(text)
+	if family == nil {
+		family = regexp.MustCompile(`family: (\w+)`).FindStringSubmatch(files["manifest.yaml"])
+	}
+	if family == nil {
+		return "row"
+	}
+	if _, err := os.Stat(filepath.Join(schemaDir, "row."+family[1]+".schema.json")); err != nil {
+		return "row"
+	}
+	return "row." + family[1]
+}
+
+// parseAny reads a document that is sound as JSON or YAML.
+func parseAny(file, text string) (any, bool) {
+	var d document.Document
+	var problems document.Problems
+	if strings.HasSuffix(file, ".jsonl") {
+		problems = d.ParseJSON([]byte(strings.TrimSpace(text)), 1)
+	} else {
+		problems = d.ParseYAML([]byte(text))
+	}
+	return d.Root().Any(), len(problems) == 0
+}
+
+func readSchemas(t *testing.T) map[string]map[string]any {
+	t.Helper()
+	files, err := compiler.SchemaFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas := map[string]map[string]any{}
+	for _, f := range files {
+		decoder := json.NewDecoder(bytes.NewReader(f.Content))
+		decoder.UseNumber()
+		var s map[string]any
+		if err := decoder.Decode(&s); err != nil {
+			t.Fatal(err)
+		}
+		schemas[strings.TrimSuffix(f.Name, ".schema.json")] = s
+	}
+	return schemas
+}
+
+// check is a validator for the part of JSON Schema that the schemas use. It
+// returns what is wrong, or "". An unknown keyword is wrong too.
+func check(s map[string]any, v any, path string) string {
+	for keyword, rule := range s {
+		if problem := checkKeyword(s, keyword, rule, v, path); problem != "" {
+			return problem
+		}
+	}
+	return ""
+}
+
+func checkKeyword(s map[string]any, keyword string, rule, v any, path string) string {
+	text, isString := v.(string)
+	number, isNumber := v.(json.Number)
+	list, isList := v.([]any)
+	object, isObject := v.(map[string]any)
+	ok := true
+	switch keyword {
+	case "$schema", "title", "description", "default", "then":
+	case "type":
+		ok = hasType(rule, v)
+	case "const":
+		ok = reflect.DeepEqual(rule, v)
+	case "enum":
+		ok = false
+		for _, allowed := range rule.([]any) {
+			ok = ok || reflect.DeepEqual(allowed, v)
+		}
+	case "minLength":
+		ok = !isString || len([]rune(text)) >= integer(rule)
+	case "pattern":
+		ok = !isString || regexp.MustCompile(rule.(string)).MatchString(text)
+	case "minimum", "exclusiveMinimum":
+		if isNumber {
+			n, _ := number.Float64()
+			bound, _ := rule.(json.Number).Float64()
+			ok = n > bound || keyword == "minimum" && n == bound
+		}
+	case "minItems":
+		ok = !isList || len(list) >= integer(rule)
+	case "maxItems":
+		ok = !isList || len(list) <= integer(rule)
+	case "items":
+		for _, item := range list {
+			if problem := check(rule.(map[string]any), item, path+"[]"); problem != "" {
+				return problem
+			}
+		}
+	case "required":
+		for _, name := range rule.([]any) {
+			_, has := object[name.(string)]
+			ok = ok && (has || !isObject)
+		}
+	case "properties", "additionalProperties":
+		return checkProperties(s, keyword, rule, object, path)
+	case "if":
+		if check(rule.(map[string]any), v, path) == "" {
+			return check(s["then"].(map[string]any), v, path)
+		}
+	case "allOf":
+		for _, part := range rule.([]any) {
+			if problem := check(part.(map[string]any), v, path); problem != "" {
+				return problem
+			}
+		}
+	default:
+		return "unknown keyword " + keyword
+	}
+	if !ok {
+		return path + ": " + keyword
+	}
+	return ""
+}
+
+func checkProperties(s map[string]any, keyword string, rule any, object map[string]any, path string) string {
+	known, _ := s["properties"].(map[string]any)
+	for name, value := range object {
+		below, isKnown := known[name].(map[string]any)
+		if keyword == "additionalProperties" {
+			if isKnown {
+				continue
+			}
+			if rule == false {
+				return path + "." + name + ": additionalProperties"
+			}
+			below = rule.(map[string]any)
+		} else if !isKnown {
+			continue
+		}
+		if problem := check(below, value, path+"."+name); problem != "" {
+			return problem
+		}
+	}
+	return ""
+}
+
+func hasType(rule, v any) bool {
+	if list, ok := rule.([]any); ok {
+		for _, one := range list {
+			if hasType(one, v) {
+				return true
+			}
+		}
+		return false
+	}
+	switch v := v.(type) {
+	case nil:
+		return rule == "null"
+	case bool:
+		return rule == "boolean"
+	case string:
+		return rule == "string"
+	case []any:
+		return rule == "array"
+	case map[string]any:
+		return rule == "object"
+	case json.Number:
+		return rule == "number" || rule == "integer" && !strings.ContainsAny(string(v), ".eE")
+	}
+	return false
+}
+
+func integer(rule any) int {
+	n, _ := rule.(json.Number).Int64()
+	return int(n)
+}

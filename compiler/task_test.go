@@ -1,0 +1,280 @@
+package compiler_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+func oneTask(t *testing.T, manifest, row string) *compiler.Task {
+	t.Helper()
+	_, tasks := openTasks(t, manifest, row)
+	if len(tasks) != 1 {
+		t.Fatalf("%d tasks", len(tasks))
+	}
+	return tasks[0]
+}
+
+func TestEnvironment(t *testing.T) {
+	manifest := `{"id":"p","version":1,"defaults":{"family":"tool_call","environment":{"image":" i ","timeout_seconds":60,"env":{"A":"a"},"resources":{"memory":"1g"},"gpu":1,"user":"u"}}}`
+	row := `{"id":"a","environment":{"workdir":"/w//x/","timeout_seconds":0.5,"env":{"B":"b"},"network":"none","cuda":2,"user":null,"resources":{"cpus":2,"pids":10}}}`
+	want := compiler.Environment{
+		Image: "i", Workdir: "/w/x", Timeout: 500 * time.Millisecond, Env: map[string]string{"B": "b"}, NetworkNone: true,
+		Resources: compiler.Resources{CPUs: 2, Pids: 10}, Unused: []string{"cuda", "gpu"},
+	}
+	task := oneTask(t, manifest, row)
+	if diff := cmp.Diff(want, task.Environment()); diff != "" {
+		t.Error(diff)
+	}
+	task.Environment().Env["B"] = "changed"
+	if task.Environment().Env["B"] != "b" {
+		t.Error("a caller can change the task")
+	}
+	if got := oneTask(t, `{"id":"p","version":1}`, `{"id":"a","family":"tool_call"}`).Environment(); got.Workdir != "/workspace" {
+		t.Errorf("default %+v", got)
+	}
+	long := oneTask(t, `{"id":"p","version":1}`, `{"id":"a","family":"tool_call","environment":{"timeout_seconds":1e300}}`)
+	if got := long.Environment().Timeout; got < 100*365*24*time.Hour {
+		t.Errorf("timeout %v", got)
+	}
+}
+
+func TestMetadata(t *testing.T) {
+	manifest := `{"id":"p","version":3,"defaults":{"family":"tool_call","environment":{"image":"i","gpu":1}},"asset_roots":{"eval":"secret/"},"asset_defaults":{"read_only":false}}`
+	task := oneTask(t, manifest, `{"id":"a","metadata":{"difficulty":"hard","environment":"mine"},"environment":{"image":"j"}}`)
+	got, err := json.Marshal(task.Metadata())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := task.Metadata()["benchmark_pack"].(map[string]any)["manifest_path"].(string)
+	want := fmt.Sprintf(`{"asset_defaults":{"read_only":false},"asset_roots":{"eval":"secret/","public":"assets/"},`+
+		`"benchmark_pack":{"id":"p","manifest_path":%q,"version":3},"difficulty":"hard","environment":{"gpu":1,"image":"j"}}`, path)
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestPayload pins what a harness finds in its task file.
+func TestPayload(t *testing.T) {
+	row := `{"id":"a","input":{"prompt":"<é>","n":1.50,"id":"own"},"eval":{"x":1},"metadata":{"m":1},` +
+		`"assets":[{"path":"f"}],"environment":{"image":"i","timeout_seconds":1.5,"env":{"A":"b"},"network":"none","user":"1","resources":{"memory":1,"cpus":2.5,"pids":3},"other":1}}`
+	payload, err := oneTask(t, "id: p\nversion: 1\ndefaults: {family: tool_call}\n", row).AgentView().Payload()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{
+  "assets": [
+    {
+      "mount": "f",
+      "path": "f",
+      "read_only": true
+    }
+  ],
+  "environment": {
+    "env": {
+      "A": "b"
+    },
+    "image": "i",
+    "network": "none",
+    "resources": {
+      "cpus": 2.5,
+      "memory": 1,
+      "pids": 3
+    },
+    "timeout_seconds": 1.5,
+    "user": "1",
+    "workdir": "/workspace"
+  },
+  "family": "tool_call",
+  "id": "own",
+  "input": {
+    "id": "own",
+    "n": 1.50,
+    "prompt": "<é>"
+  },
+  "n": 1.50,
+  "prompt": "<é>"
+}
+`
+	if diff := cmp.Diff(want, string(payload)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestFamilies(t *testing.T) {
+	want := []string{
+		"multiple_choice text false in process", "short_answer text false in process", "free_response text false in process",
+		"code_completion code false sandbox", "repo_patch patch true sandbox", "terminal_task workspace true sandbox",
+		"tool_call text false ", "browser_task text false ", "desktop_task text false ", "artifact_task text false ",
+		"multimodal_qa text false ", "preference_pair text false ",
+	}
+	var got []string
+	for _, c := range compiler.Families() {
+		got = append(got, fmt.Sprintf("%s %s %v %s", c.Family, c.CandidateKind, c.NeedsWorkspace, c.Verifier))
+		if c.Active != (c.Verifier != compiler.VerifierNone) {
+			t.Errorf("%s: active %v, verifier %q", c.Family, c.Active, c.Verifier)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMultipleChoiceAnswers(t *testing.T) {
+	tests := []struct {
+		answer string
+		want   []compiler.Answer
+	}{
+		{`"A"`, []compiler.Answer{{Choice: 0, Text: "B"}}}, // a label beats the text of a choice
+		{`" (b). "`, []compiler.Answer{{Choice: 1, Text: "two words"}}},
+		{`"\"Two  Words\"."`, []compiler.Answer{{Choice: 1, Text: "two words"}}},
+		{`2`, []compiler.Answer{{Choice: 2, Text: "III"}}},
+		{`[0.0, "iii", "other"]`, []compiler.Answer{{Choice: 0, Text: "B"}, {Choice: 2, Text: "III"}, {Choice: -1, Text: "other"}}},
+	}
+	for _, test := range tests {
+		t.Run(test.answer, func(t *testing.T) {
+			row := `{"id":"a","family":"multiple_choice","input":{"question":"q","choices":["B","two words","III"]},"eval":{"answer":` + test.answer + `}}`
+			eval, ok := oneTask(t, "id: p\nversion: 1\n", row).MultipleChoice()
+			if !ok || len(eval.Choices) != 3 || eval.Question != "q" {
+				t.Fatalf("%v %+v", ok, eval)
+			}
+			if diff := cmp.Diff(test.want, eval.Answers.Reveal()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTextEvals(t *testing.T) {
+	short, ok := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"short_answer","input":{"question":"q","answer_format":"f"},"eval":{"accepted_answers":["x",1.50],"tolerance":0.25}}`).ShortAnswer()
+	if !ok || short.AnswerFormat != "f" || !short.HasTolerance || short.Tolerance.Reveal() != 0.25 || !cmp.Equal(short.Accepted.Reveal(), []string{"x", "1.50"}) {
+		t.Errorf("short answer %+v %v", short, short.Accepted.Reveal())
+	}
+	for name, test := range map[string]struct {
+		rubric string
+		want   compiler.Rubric
+		reason string
+	}{
+		"structured": {`{"type":"contains_any","accepted_answers":["a"],"rejected_answers":["b"]}`, compiler.Rubric{AcceptedAnswers: []string{"a"}, RejectedAnswers: []string{"b"}, MinTokenF1: 1}, ""},
+		"with f1":    {`{"type":"contains_any","accepted_answers":["a"],"min_token_f1":0}`, compiler.Rubric{AcceptedAnswers: []string{"a"}}, ""},
+		"prose":      {`"be kind"`, compiler.Rubric{}, "the rubric is prose"},
+		"other":      {`{"type":"judge"}`, compiler.Rubric{}, "the rubric's type has no verifier"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eval, ok := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"free_response","input":{"prompt":"p"},"eval":{"rubric":`+test.rubric+`,"reference_answer":"r"}}`).FreeResponse()
+			if !ok || eval.Structured != (test.reason == "") || eval.Reason != test.reason || eval.ReferenceAnswer.Reveal() != "r" {
+				t.Errorf("%+v", eval)
+			}
+			if diff := cmp.Diff(test.want, eval.Rubric.Reveal()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestSandboxEvals(t *testing.T) {
+	code, ok := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"code_completion","input":{"prompt":"p","language":"Py","starter_code":"s"},"eval":{"tests":{"source":"inline","code":"c"},"canonical_solution":"x"}}`).CodeCompletion()
+	if !ok || code.Language != "python" || !code.Inline || code.Tests != "c" || code.StarterCode != "s" || code.CanonicalSolution.Reveal() != "x" || code.ReferenceSolution.Reveal() != "" {
+		t.Errorf("code completion %v %q", ok, code.Language)
+	}
+	for _, where := range []string{`"tests":{"source":"command","command":["a","b"],"workdir":"/w","timeout_seconds":2,"setup_patch":"s","test_patch":{"source":"inline","patch":"t"},"candidate_policy":{"allow_paths":["x"]}}`,
+		`"tests":{"source":"command","command":["a","b"],"workdir":"/w","timeout_seconds":2,"setup_patch":"s","test_patch":{"source":"inline","patch":"t"}},"candidate_policy":{"allow_paths":["x"]}`} {
+		eval, ok := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"repo_patch","input":{"repo":"r","base_commit":" c ","instructions":"i"},"eval":{`+where+`,"gold_patch":"g"}}`).RepoPatch()
+		if !ok || eval.BaseCommit != "c" || !cmp.Equal(eval.Command.Args(), []string{"a", "b"}) || eval.Workdir != "/w" || eval.Timeout != 2*time.Second ||
+			eval.SetupPatch != "s" || eval.TestPatch != "t" || !cmp.Equal(eval.Policy, compiler.CandidatePolicy{AllowPaths: []string{"x"}}) || eval.GoldPatch.Reveal() != "g" {
+			t.Errorf("repo patch %v: %v %v", ok, eval.Policy, eval.Command)
+		}
+	}
+	terminal, ok := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"terminal_task","input":{"instructions":"i"},"eval":{"checker":{"source":"script","path":"./a//run.sh","workdir":"/w","timeout_seconds":1},"needed_commands":["chroot","chroot"],"test_files":{"path":"t","read_only":false},"expected_state":{"x":1}}}`).TerminalTask()
+	if !ok || terminal.Checker.Source != compiler.CheckerScript || terminal.Checker.Path != "a/run.sh" || terminal.Checker.Folder() != "a" || terminal.Checker.Timeout != time.Second ||
+		!cmp.Equal(terminal.NeededCommands, []string{"chroot"}) || string(terminal.ExpectedState.Reveal()) != `{"x":1}` {
+		t.Errorf("terminal task %v: %q %v", ok, terminal.Checker.Path, terminal.NeededCommands)
+	}
+	wantFiles := []compiler.FileRef{{Name: "test_files", Lane: compiler.EvaluationInputs, Path: "t", Mount: "securebench/evaluation_inputs/t"}}
+	if diff := cmp.Diff(wantFiles, terminal.Files); diff != "" {
+		t.Error(diff)
+	}
+	if _, ok := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"tool_call"}`).TerminalTask(); ok {
+		t.Error("a tool_call is a terminal_task")
+	}
+}
+
+// TestTasksGoOn shows that a bad row does not end the reading, and that a too
+// long line is one.
+func TestTasksGoOn(t *testing.T) {
+	dir := t.TempDir()
+	long := `{"id":"long","family":"tool_call","input":{"x":"` + strings.Repeat("y", compiler.DefaultMaxLine) + `"}}`
+	medium := `{"id":"medium","family":"tool_call","input":{"x":"` + strings.Repeat("y", 1<<20) + `"}}`
+	rows := `{"id":"a","family":"tool_call"}` + "\nx\n" + long + "\n" + medium + "\n" + `{"id":"a","family":"tool_call"}` + "\n" + `{"id":"b","family":"tool_call"}`
+	writeFiles(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": rows})
+	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a pack can be read again
+		var got []string
+		for task, err := range pack.Tasks() {
+			var problems compiler.Problems
+			switch {
+			case err == nil:
+				got = append(got, fmt.Sprintf("%d %s", task.Line(), task.ID()))
+			case errors.As(err, &problems):
+				got = append(got, fmt.Sprintf("%d error", problems[0].Line))
+			default:
+				t.Fatal(err)
+			}
+		}
+		want := []string{"1 a", "2 error", "3 error", "4 medium", "5 error", "6 b"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+	for range pack.Tasks() {
+		break // leaving early is allowed
+	}
+	if err := os.Remove(pack.TasksPath); err != nil {
+		t.Fatal(err)
+	}
+	for task, err := range pack.Tasks() {
+		if task != nil || err == nil {
+			t.Errorf("%v, %v", task, err)
+		}
+	}
+}
+
+// TestManyDuplicates has more duplicate ids than are looked up.
+func TestManyDuplicates(t *testing.T) {
+	dir := t.TempDir()
+	var rows strings.Builder
+	for i := range 400 {
+		fmt.Fprintf(&rows, `{"id":"%d","family":"tool_call"}`+"\n", i%200)
+	}
+	writeFiles(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": rows.String()})
+	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, named, unnamed := 0, 0, 0
+	for _, err := range pack.Tasks() {
+		switch {
+		case err == nil:
+			good++
+		case strings.Contains(err.Error(), "is used on line "):
+			named++
+		case strings.Contains(err.Error(), "is used on an earlier line"):
+			unnamed++
+		}
+	}
+	if good != 200 || named != 64 || unnamed != 136 {
+		t.Errorf("%d good, %d with and %d without a line", good, named, unnamed)
+	}
+}

@@ -1,0 +1,189 @@
+package compiler_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+func loadTester(t *testing.T, text string) *compiler.Tester {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tester.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	tester, _, err := compiler.LoadTester(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tester
+}
+
+const testerHead = "schema_version: \"0.2\"\nrun: {id: r, output_dir: ../out}\nbenchmark: {manifest: manifest.yaml, tasks: /abs/../tasks.jsonl}\n"
+
+func TestLoadTesterDefaults(t *testing.T) {
+	got := loadTester(t, testerHead+"harness: {type: command, config: {command: echo hi}}\n")
+	dir := filepath.Dir(got.Path)
+	want := &compiler.Tester{
+		Path:         filepath.Join(dir, "tester.yaml"),
+		Run:          compiler.RunSection{ID: "r", OutputDir: filepath.Join(filepath.Dir(dir), "out")},
+		Benchmark:    compiler.BenchmarkSection{Manifest: filepath.Join(dir, "manifest.yaml"), Tasks: "/tasks.jsonl"},
+		Verification: compiler.VerificationSection{DisallowDangerousCommands: true},
+		Harness: compiler.HarnessSection{
+			Type:   compiler.HarnessCommand,
+			Config: compiler.HarnessConfig{TaskFile: "task.json", Command: compiler.Command{Shell: "echo hi"}},
+		},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(compiler.Tester{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLoadTesterValues(t *testing.T) {
+	got := loadTester(t, testerHead+`
+verification: {disallow_dangerous_commands: no, deny_commands: [chroot, chroot]}
+harness:
+  type: codex
+  env: [A, B]
+  config: {model: " gpt-5 ", timeout_seconds: 1.5, allowed_domains: [Example.org., "example.ORG", a.io], task_file: ./in//t.json, max_requests: 7}
+runtime:
+  pull: never
+  limits: {memory: 512m, cpus: 0.5, pids: 9, workspace_bytes: 1.5GiB, output_bytes: 100}
+`)
+	wantHarness := compiler.HarnessSection{
+		Type: compiler.HarnessCodex, Env: []string{"A", "B"},
+		Config: compiler.HarnessConfig{
+			TaskFile: "in/t.json", Timeout: 1500 * time.Millisecond, AllowedDomains: []string{"example.org", "a.io"},
+			Model: "gpt-5", Version: "latest", MaxRequests: 7,
+		},
+	}
+	if diff := cmp.Diff(wantHarness, got.Harness); diff != "" {
+		t.Error(diff)
+	}
+	wantRuntime := compiler.RuntimeSection{Pull: "never", Limits: compiler.LimitsSection{
+		Memory: 512 << 20, CPUs: 0.5, Pids: 9, WorkspaceBytes: 3 << 29, OutputBytes: 100,
+	}}
+	if diff := cmp.Diff(wantRuntime, got.Runtime); diff != "" {
+		t.Error(diff)
+	}
+	if v := got.Verification; v.DisallowDangerousCommands || !cmp.Equal(v.DenyCommands, []string{"chroot"}) {
+		t.Errorf("verification %+v", v)
+	}
+}
+
+func TestAgentDefaults(t *testing.T) {
+	tests := []struct {
+		name, harness, model string
+		timeout              time.Duration
+	}{
+		{"claude_code", "{type: claude_code}", "sonnet", 15 * time.Minute},
+		{"codex", "{type: codex, config: {model: m}}", "m", 15 * time.Minute},
+		{"command", "{type: command, config: {command: x}}", "", 0},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			config := loadTester(t, testerHead+"harness: "+test.harness+"\n").Harness.Config
+			if config.Model != test.model || config.Timeout != test.timeout {
+				t.Errorf("config %+v", config)
+			}
+		})
+	}
+}
+
+func TestCommandArgs(t *testing.T) {
+	tests := []struct {
+		name    string
+		command compiler.Command
+		want    []string
+	}{
+		{"none", compiler.Command{}, nil},
+		{"shell", compiler.Command{Shell: "a | b"}, []string{"sh", "-c", "a | b"}},
+		{"vector", compiler.Command{Argv: []string{"a", "b c"}}, []string{"a", "b c"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, test.command.Args()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestResolveEnv(t *testing.T) {
+	tester := loadTester(t, testerHead+"harness: {type: command, env: [BOTH, FILE, SET, EMPTY, NONE], config: {command: x}}\n")
+	file := map[string]string{"BOTH": "file", "FILE": "f", "EMPTY": "file", "OTHER": "o"}
+	_, err := tester.ResolveEnv([]string{"BOTH=environment", "SET=a=b", "EMPTY="}, file)
+	var problems compiler.Problems
+	if !errors.As(err, &problems) {
+		t.Fatalf("error %v", err)
+	}
+	var got []string
+	for _, p := range problems {
+		got = append(got, p.Path+" "+p.Message)
+	}
+	want := []string{`$.harness.env[3] environment variable "EMPTY" has no value`, `$.harness.env[4] environment variable "NONE" has no value`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	values, err := tester.ResolveEnv([]string{"BOTH=environment", "SET=a=b", "EMPTY=e", "NONE=n", "UNRELATED=u"}, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantValues := map[string]string{"BOTH": "environment", "FILE": "f", "SET": "a=b", "EMPTY": "e", "NONE": "n"}
+	if diff := cmp.Diff(wantValues, values); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLoadEnvFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".env")
+	if _, err := compiler.LoadEnvFile(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("absent file: %v", err)
+	}
+	text := "\ufeff# comment\n\nA=1\nexport B = two words \nC='quoted'\nD=\"q\"\nE=\nF=a=b\nG='half\nA=2\r\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := compiler.LoadEnvFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"A": "2", "B": "two words", "C": "quoted", "D": "q", "E": "", "F": "a=b", "G": "'half"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if err := os.WriteFile(path, []byte("A=1\nsecretvalue\n=secretvalue\nMII secretvalue==\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = compiler.LoadEnvFile(path)
+	var problems compiler.Problems
+	if !errors.As(err, &problems) || len(problems) != 3 || strings.Contains(err.Error(), "secretvalue") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestParseDomain(t *testing.T) {
+	good := map[string]string{"Example.ORG": "example.org", " a.b. ": "a.b", "xn--bcher-kva.de": "xn--bcher-kva.de", "1.example.com": "1.example.com", "a-b.c": "a-b.c"}
+	for name, want := range good {
+		if got, err := compiler.ParseDomain(name); got != want || err != nil {
+			t.Errorf("%q: %q, %v", name, got, err)
+		}
+	}
+	for _, name := range []string{
+		"", ".", "com", "*.a.b", "a.b:1", "http://a.b", "a.b/c", "user@a.b", "localhost", "x.localhost", "127.0.0.1", "1.2", "0x7f.0x1", "0x.0x", "::1", "[::1]",
+		"a..b", "-a.b", "a-.b", "a_b.c", "a b.c", strings.Repeat("a", 64) + ".b", strings.Repeat("a.", 127) + "b", "b\u00fccher.de", "a.b\x00",
+	} {
+		if got, err := compiler.ParseDomain(name); err == nil {
+			t.Errorf("%q became %q", name, got)
+		}
+	}
+}
