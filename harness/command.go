@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/candidate"
@@ -51,14 +53,14 @@ func (c Command) produce(ctx context.Context, e Engine, r Request, vol runtime.V
 	if err := c.fill(ctx, e, r, dir); err != nil {
 		return Result{}, fmt.Errorf("prepare the workspace: %w", err)
 	}
-	exit, err := c.exec(ctx, e, r, dir)
+	exit, patch, err := c.exec(ctx, e, r, dir)
 	if errors.Is(err, runtime.ErrNotStarted) {
 		return Result{Failure: &candidate.Failure{Reason: "producer_not_started", Phase: phaseProducer, Message: "the harness command could not be executed in the task's image"}}, nil
 	}
 	if err != nil {
 		return Result{}, err
 	}
-	return c.finish(ctx, r, dir, exit)
+	return c.finish(ctx, r, dir, exit, patch)
 }
 
 // fill puts everything the agent may see into the workspace.
@@ -102,26 +104,99 @@ func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 	return err
 }
 
-// exec runs the command. Read-only assets are mounted over themselves, so that
-// their owner cannot change them either.
-func (c Command) exec(ctx context.Context, e Engine, r Request, dir string) (runtime.Exit, error) {
-	mounts := []runtime.Mount{{Source: dir, Dest: r.Task.Environment().Workdir, Writable: true, Give: true}}
+// patch is what was taken of a repository.
+type patch struct {
+	text    string
+	failure *candidate.Failure
+}
+
+// exec runs the command and, of a repository, takes the patch while the stopped
+// sandbox is still there.
+func (c Command) exec(ctx context.Context, e Engine, r Request, dir string) (runtime.Exit, patch, error) {
+	mounts, err := c.mounts(r, dir)
+	if err != nil {
+		return runtime.Exit{}, patch{}, err
+	}
+	env := r.Task.Environment()
+	cfg := runtime.Config{
+		Name: "harness", Image: r.Image, Mounts: mounts, Limits: r.Limits, Workdir: env.Workdir, User: env.User,
+		Env: append(environment(env.Env), r.Env...),
+	}
+	if r.Kind == compiler.CandidatePatch { // the repository lives in the image
+		cfg.WritableRoot, cfg.Limits.LayerBytes = true, r.WorkspaceBytes
+	}
+	box, err := e.Create(ctx, cfg)
+	if err != nil {
+		return runtime.Exit{}, patch{}, err
+	}
+	exit, err := box.Exec(ctx, runtime.Process{Args: c.Args, Wall: r.Timeout, OutputBytes: r.OutputBytes})
+	var p patch
+	if err == nil && r.Kind == compiler.CandidatePatch && failure(r, exit) == nil {
+		p.text, p.failure, err = takePatch(ctx, e, r, box, dir)
+	}
+	return exit, p, errors.Join(err, box.Close(ctx))
+}
+
+// mounts shows the workspace, or, in a repository, what lies in it.
+func (c Command) mounts(r Request, dir string) ([]runtime.Mount, error) {
+	workdir := r.Task.Environment().Workdir
+	if r.Kind != compiler.CandidatePatch {
+		return append([]runtime.Mount{{Source: dir, Dest: workdir, Writable: true, Give: true}}, readOnlyAssets(r, dir)...), nil
+	}
+	names, err := topLevel(dir)
+	if err != nil {
+		return nil, err
+	}
+	var mounts []runtime.Mount
+	for _, name := range names {
+		sealed := slices.ContainsFunc(r.Plan.Entries, func(e workspace.Entry) bool { return e.Dest == name && e.ReadOnly })
+		mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, name), Dest: path.Join(workdir, name), Writable: !sealed, Give: true})
+	}
+	return append(mounts, readOnlyAssets(r, dir)...), nil
+}
+
+func topLevel(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, nil
+}
+
+// readOnlyAssets are mounted over themselves, so that their owner cannot change
+// them either. Those that lie at a mount of their own already are left out.
+func readOnlyAssets(r Request, dir string) []runtime.Mount {
+	var mounts []runtime.Mount
 	for _, entry := range r.Plan.Entries {
-		if entry.ReadOnly {
+		if entry.ReadOnly && (r.Kind != compiler.CandidatePatch || strings.Contains(entry.Dest, "/")) {
 			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, entry.Dest), Dest: path.Join(r.Task.Environment().Workdir, entry.Dest)})
 		}
 	}
-	box, err := e.Create(ctx, runtime.Config{
-		Name: "harness", Image: r.Image, Mounts: mounts, Limits: r.Limits,
-		WritableRoot: r.Kind == compiler.CandidatePatch, // the repository lives in the image
-		Workdir:      r.Task.Environment().Workdir, User: r.Task.Environment().User,
-		Env: append(environment(r.Task.Environment().Env), r.Env...),
-	})
-	if err != nil {
-		return runtime.Exit{}, err
+	return mounts
+}
+
+// takePatch compares the repository that the stopped sandbox left with the
+// image's.
+func takePatch(ctx context.Context, e Engine, r Request, box runtime.Sandbox, dir string) (string, *candidate.Failure, error) {
+	env := r.Task.Environment()
+	tree, err := box.Path(env.Workdir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", &candidate.Failure{Reason: "candidate_missing", Phase: "extraction", Message: env.Workdir + " is no directory any more"}, nil
 	}
-	exit, err := box.Exec(ctx, runtime.Process{Args: c.Args, Wall: r.Timeout, OutputBytes: r.OutputBytes})
-	return exit, errors.Join(err, box.Close(ctx))
+	if err != nil {
+		return "", nil, err
+	}
+	ours, err := topLevel(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	return candidate.ExtractPatch(ctx, e, candidate.PatchSource{
+		Image: r.Image, Repo: env.Workdir, Tree: tree, Exclude: ours, User: env.User, Limits: r.Limits, MaxBytes: r.WorkspaceBytes,
+	})
 }
 
 func environment(vars map[string]string) []string {
@@ -133,7 +208,7 @@ func environment(vars map[string]string) []string {
 }
 
 // finish takes the candidate from a workspace that nothing writes any more.
-func (c Command) finish(ctx context.Context, r Request, dir string, exit runtime.Exit) (Result, error) {
+func (c Command) finish(ctx context.Context, r Request, dir string, exit runtime.Exit, p patch) (Result, error) {
 	result := Result{Exit: exit, Failure: failure(r, exit)}
 	taken, failed, err := candidate.Extract(ctx, candidate.Source{
 		Kind: r.Kind, Stdout: exit.Stdout, File: c.ArtifactPath, Workspace: dir, Keep: r.Dest, MaxBytes: r.WorkspaceBytes,
@@ -141,6 +216,10 @@ func (c Command) finish(ctx context.Context, r Request, dir string, exit runtime
 	if result.Failure == nil {
 		result.Failure = failed
 	}
+	if result.Failure == nil {
+		result.Failure = p.failure
+	}
+	taken.Patch = p.text
 	result.Candidate = taken
 	return result, err
 }

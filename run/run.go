@@ -352,8 +352,8 @@ func (r *attemptRun) fillProduced(rec *Record, result harness.Result, dest strin
 	if c.Text != "" {
 		rec.CandidateText = &c.Text
 	}
-	if c.Patch != "" {
-		rec.CandidatePatch = &c.Patch
+	if rec.TaskType == compiler.RepoPatch && result.Failure == nil {
+		rec.CandidatePatch = &c.Patch // an empty one is a candidate too
 	}
 	if c.Workspace != "" {
 		rel := filepath.Join(workspacesDir, filepath.Base(dest))

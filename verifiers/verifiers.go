@@ -77,6 +77,8 @@ func For(family compiler.Family) (v Verifier, needsSandbox bool) {
 	switch family {
 	case compiler.TerminalTask:
 		return terminalTask, true
+	case compiler.RepoPatch:
+		return repoPatch, true
 	}
 	return pending, false
 }

@@ -1,0 +1,97 @@
+package candidate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+	"unicode/utf8"
+
+	"github.com/securebench/sbench/candidate/trustedgit"
+	"github.com/securebench/sbench/runtime"
+)
+
+const (
+	maxPatchBytes = 16 << 20
+	patchTimeout  = 5 * time.Minute
+	patchInodes   = 1 << 18
+)
+
+// Engine is what the extraction of a patch needs of the runtime.
+type Engine interface {
+	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
+	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
+}
+
+// A PatchSource is a repository that an agent worked in.
+type PatchSource struct {
+	Image runtime.Image
+	Repo  string // where the image has the repository
+	// Tree is the host folder with the repository's directory as the agent left
+	// it. Nothing may write to it any more.
+	Tree string
+	// Exclude are paths of sbench's own, relative to the repository.
+	Exclude  []string
+	User     string // the agent's, who can read what it wrote
+	Limits   runtime.Limits
+	MaxBytes int64 // of the objects that git makes
+}
+
+// ExtractPatch returns the changes as a patch in git's format, in UTF-8. The git
+// that takes it is the image's, in a fresh sandbox, with the image's own
+// repository; of what the agent left it reads plain files and ignore rules.
+func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (string, *Failure, error) {
+	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: s.MaxBytes, Inodes: patchInodes})
+	if err != nil {
+		return "", nil, err
+	}
+	patch, failure, err := s.extract(ctx, e, vol)
+	return patch, failure, errors.Join(err, vol.Close())
+}
+
+func (s PatchSource) extract(ctx context.Context, e Engine, vol runtime.Volume) (string, *Failure, error) {
+	scratch, scripts := filepath.Join(vol.Path(), "scratch"), filepath.Join(vol.Path(), "scripts")
+	if err := errors.Join(os.Mkdir(scratch, 0o755), trustedgit.Stage(scripts)); err != nil {
+		return "", nil, err
+	}
+	box, err := e.Create(ctx, runtime.Config{
+		Name: "extraction", Image: s.Image, Limits: s.Limits, User: s.User, Workdir: "/", Persistent: true,
+		Mounts: []runtime.Mount{
+			{Source: scripts, Dest: trustedgit.Dest},
+			{Source: s.Tree, Dest: "/candidate"},
+			{Source: scratch, Dest: trustedgit.Scratch, Writable: true, Give: true},
+		},
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	patch, failure, err := s.diff(ctx, box)
+	return patch, failure, errors.Join(err, box.Close(ctx))
+}
+
+// diff asks for text first. A patch that is not UTF-8 cannot be kept in a
+// record, so it is then taken again as binary.
+func (s PatchSource) diff(ctx context.Context, box runtime.Sandbox) (string, *Failure, error) {
+	for _, form := range []string{"text", "binary"} {
+		exit, err := box.Exec(ctx, runtime.Process{
+			Args: append([]string{"sh", trustedgit.Dest + "/diff.sh", s.Repo, "/candidate", form}, s.Exclude...),
+			Wall: patchTimeout, OutputBytes: 2 * maxPatchBytes,
+		})
+		if err != nil {
+			return "", nil, err
+		}
+		if !exit.Success() {
+			return "", &Failure{"candidate_unreadable", phase, "the difference to the image's repository could not be taken: git " + exit.String()}, nil
+		}
+		patch := exit.Stdout.Bytes()
+		switch {
+		case exit.Stdout.Total > maxPatchBytes:
+			return "", &Failure{"candidate_too_big", phase, fmt.Sprintf("the patch is longer than %d bytes", maxPatchBytes)}, nil
+		case utf8.Valid(patch):
+			return string(patch), nil, nil
+		}
+	}
+	return "", &Failure{"candidate_unreadable", phase, "the patch is not UTF-8 even in binary form"}, nil
+}

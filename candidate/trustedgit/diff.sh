@@ -1,0 +1,23 @@
+#!/bin/sh
+# diff.sh REPO TREE FORM EXCLUDE...
+#
+# Prints the difference between the work tree of the repository REPO, as the
+# image has it, and the directory TREE, which an agent may have written. Of TREE
+# only plain files and ignore rules count. With FORM "binary" every change is
+# shown as binary, so that the output is ASCII.
+set -eu
+repo=$1 tree=$2 form=$3
+shift 3
+# shellcheck source=candidate/trustedgit/repo.sh
+. /opt/sbench/git/repo.sh
+
+for path; do
+	printf '/%s\n' "$path" >> "$GIT_DIR/info/exclude"
+done
+if [ "$form" = binary ]; then
+	echo "$plain -diff" > "$GIT_DIR/info/attributes"
+fi
+before=$(snapshot "$repo" /sbench/before)
+cp /sbench/before /sbench/after
+after=$(snapshot "$tree" /sbench/after)
+exec git diff --binary --full-index --no-renames --no-ext-diff --no-textconv --no-color --src-prefix=a/ --dst-prefix=b/ "$before" "$after"

@@ -1,0 +1,37 @@
+#!/bin/sh
+# prepare.sh REPO BASE
+#
+# Brings the repository REPO of a fresh sandbox to the state in which its tests
+# run: checks the commit, applies the patches below /opt/sbench/patches, each if
+# it is there, and looks at what the candidate's changed. Runs no code of the
+# candidate. The exit code says which step failed.
+set -eu
+repo=$1 base=$2
+patches=/opt/sbench/patches
+# shellcheck source=candidate/trustedgit/repo.sh
+. /opt/sbench/git/repo.sh
+
+apply() {
+	[ -s "$patches/$1" ] || return 0
+	(cd "$repo" && git --work-tree="$repo" apply --whitespace=nowarn "$patches/$1")
+}
+
+[ "$(git rev-parse --verify --quiet "$base^{commit}")" = "$head" ] || exit 10
+apply setup.patch || exit 11
+before=$(snapshot "$repo" /sbench/index)
+apply candidate.patch || exit 12
+after=$(snapshot "$repo" /sbench/index)
+git diff --name-only -z --no-renames "$before" "$after" | sort -z > /sbench/changed
+cmp -s /sbench/changed "$patches/changed" || exit 13
+
+# What the tests' patch touches is the base's again, whatever the candidate did.
+if [ -s "$patches/restore" ]; then
+	cd "$repo"
+	xargs -0 rm -rf -- < "$patches/restore"
+	# Of these the base may have some only; a path it lacks stays away.
+	git ls-tree -r -z --name-only "$before" > /sbench/base-paths
+	sort -z /sbench/base-paths | comm -z -12 - "$patches/restore" > /sbench/in-base
+	GIT_INDEX_FILE=/sbench/restore git read-tree "$before"
+	GIT_INDEX_FILE=/sbench/restore git --work-tree="$repo" checkout-index -z --force --stdin < /sbench/in-base
+fi
+apply test.patch || exit 14

@@ -1,0 +1,39 @@
+# shellcheck shell=sh
+# repo.sh: sourced with $repo set, a repository of the image that only trusted
+# programs have written. Makes a git directory of sbench's own at /sbench/git, on
+# a volume of its own, which reads the image's objects and nothing else of the
+# image's git: bytes are compared and applied as they are, whatever attributes,
+# hooks, filters or configuration a work tree brings. Sets $head.
+export HOME=/sbench GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=0 LC_ALL=C
+unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_EXTERNAL_DIFF GIT_ATTR_SOURCE || true
+
+common=$(cd "${repo:?}" && cd "$(git -c safe.directory='*' rev-parse --git-common-dir)" && pwd)
+head=$(cd "$repo" && git -c safe.directory='*' rev-parse --verify 'HEAD^{commit}')
+
+export GIT_DIR=/sbench/git
+if [ ! -d "$GIT_DIR" ]; then
+	git init -q --bare "$GIT_DIR"
+	for setting in core.bare=false core.hooksPath=/dev/null core.fsmonitor=false core.untrackedCache=false core.autocrlf=false \
+		core.symlinks=true core.fileMode=true core.quotePath=true core.precomposeUnicode=false core.attributesFile=/dev/null \
+		core.excludesFile=/dev/null gc.auto=0 advice.addEmbeddedRepo=false safe.directory=*; do
+		git config "${setting%%=*}" "${setting#*=}"
+	done
+	mkdir -p "$GIT_DIR/info"
+	echo "$common/objects" > "$GIT_DIR/objects/info/alternates"
+	if [ -f "$common/info/exclude" ]; then
+		cat "$common/info/exclude" > "$GIT_DIR/info/exclude"
+	fi
+fi
+# The file of highest precedence, gitattributes(5): back to plain bytes.
+plain='* !text !eol !crlf !filter !ident !merge !working-tree-encoding !whitespace'
+echo "$plain !diff" > "$GIT_DIR/info/attributes"
+
+# snapshot TREE INDEX prints the tree object of a work tree. What the index
+# holds counts even where an ignore rule names it.
+snapshot() (
+	cd "$1" || exit
+	export GIT_INDEX_FILE="$2"
+	[ -f "$2" ] || git read-tree "$head"
+	git --work-tree="$1" add --all -- .
+	git --work-tree="$1" write-tree
+)
