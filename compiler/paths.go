@@ -153,5 +153,20 @@ func FoldPath(p string) string {
 	if ascii {
 		return strings.ToLower(p)
 	}
-	return norm.NFC.String(cases.Fold().String(norm.NFD.String(p)))
+	folded := cases.Fold().String(norm.NFD.String(p))
+	return norm.NFC.String(strings.Map(foldRune, folded))
+}
+
+// foldRune returns the same rune for all that differ by case only. The full
+// folding, which knows that "ß" is "ss", goes to small letters for some scripts
+// and to capital ones for others, such as Cherokee.
+func foldRune(r rune) rune {
+	least := r
+	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+		least = min(least, next)
+	}
+	if 'A' <= least && least <= 'Z' {
+		least += 'a' - 'A'
+	}
+	return least
 }

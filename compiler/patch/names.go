@@ -159,7 +159,7 @@ func unquote(s string) (path, rest string, err error) {
 			if i+2 >= len(s) || !octal(s[i]) || s[i] > '3' || !octal(s[i+1]) || !octal(s[i+2]) {
 				return "", "", errQuote
 			}
-			b.WriteByte((s[i]-'0')<<6 | (s[i+1]-'0')<<3 | s[i+2] - '0')
+			b.WriteByte((s[i]-'0')<<6 | (s[i+1]-'0')<<3 | (s[i+2] - '0'))
 			i += 2
 		default:
 			b.WriteByte(c)
@@ -186,7 +186,7 @@ func CheckPath(path string) error {
 	}
 	for part := range strings.SplitSeq(path, "/") {
 		switch name := plainName(part); {
-		case part == "" || part == "." || part == ".." || name == "" || name == "..":
+		case part == "" || part == "." || part == ".." || name == "":
 			return fmt.Errorf("path %q is not clean", path)
 		case name == ".git" || strings.HasPrefix(name, "git~"):
 			return fmt.Errorf("path %q leads into .git", path)
@@ -208,8 +208,5 @@ func plainName(name string) string {
 	if base, _, ok := strings.Cut(name, ":"); ok && base != "" {
 		name = base
 	}
-	if trimmed := strings.TrimRight(name, ". "); trimmed != "" {
-		return trimmed
-	}
-	return name
+	return strings.TrimRight(name, ". ")
 }

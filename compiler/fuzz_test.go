@@ -1,0 +1,232 @@
+package compiler_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// seed adds every document of this name in the test cases to the corpus.
+func seed(f *testing.F, name string) {
+	archives, err := filepath.Glob("testdata/cases/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range archives {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range archive.Files {
+			if strings.HasSuffix(file.Name, "/"+name) {
+				f.Add(file.Data)
+			}
+		}
+	}
+}
+
+func put(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkError makes sure that an error holds problems that say something.
+func checkError(t *testing.T, err error) {
+	t.Helper()
+	var problems compiler.Problems
+	if !errors.As(err, &problems) || len(problems) == 0 {
+		t.Fatalf("error %v has no problems", err)
+	}
+	for _, p := range problems {
+		if p.File == "" || p.Message == "" || p.Line < 0 {
+			t.Fatalf("problem %+v", p)
+		}
+	}
+}
+
+func FuzzManifest(f *testing.F) {
+	seed(f, "manifest.yaml")
+	dir := f.TempDir()
+	manifest, tasks := filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl")
+	f.Fuzz(func(t *testing.T, text []byte) {
+		put(t, manifest, text)
+		put(t, tasks, nil)
+		pack, err := compiler.OpenPack(manifest, tasks)
+		if err != nil {
+			checkError(t, err)
+			return
+		}
+		for _, root := range []string{pack.PublicRoot, pack.EvalRoot} {
+			if !strings.HasPrefix(root, dir+"/") {
+				t.Fatalf("root %q leads out of the pack", root)
+			}
+		}
+		if compiler.Overlap(pack.PublicRoot, pack.EvalRoot) {
+			t.Fatalf("roots %q and %q overlap", pack.PublicRoot, pack.EvalRoot)
+		}
+		if pack.ID == "" || pack.ManifestDigest() == "" {
+			t.Fatal("pack without id")
+		}
+	})
+}
+
+func FuzzRow(f *testing.F) {
+	seed(f, "tasks.jsonl")
+	dir := f.TempDir()
+	manifest, tasks := filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl")
+	if err := os.WriteFile(manifest, []byte("id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: i}}\n"), 0o600); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		put(t, tasks, text)
+		pack, err := compiler.OpenPack(manifest, tasks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := map[string]bool{}
+		for task, err := range pack.Tasks() {
+			if err != nil {
+				checkError(t, err)
+				continue
+			}
+			if ids[task.ID()] {
+				t.Fatalf("id %q twice", task.ID())
+			}
+			ids[task.ID()] = true
+			checkTask(t, task)
+		}
+		if _, err := compiler.Validate(t.Context(), []string{dir}, func(compiler.Problem) {}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// checkTask makes sure that whatever a task says is fit for use.
+func checkTask(t *testing.T, task *compiler.Task) {
+	t.Helper()
+	payload, err := task.AgentView().Payload()
+	if err != nil || !json.Valid(payload) {
+		t.Fatalf("payload %s: %v", payload, err)
+	}
+	for _, view := range []compiler.View{task.TestSandboxView(), task.EvaluatorView()} {
+		for _, r := range view.Resources {
+			if !view.Component.Sees(r.Lane) || !json.Valid(r.Value.Reveal()) {
+				t.Fatalf("%s sees %s %q", view.Component, r.Lane, r.Name)
+			}
+			checkRef(t, r)
+		}
+	}
+	if _, err := json.Marshal(task.ResourceSummary()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := json.Marshal(task.Metadata()); err != nil {
+		t.Fatal(err)
+	}
+	if e := task.Environment(); !filepath.IsAbs(e.Workdir) || e.Timeout < 0 || e.Resources.Memory < 0 {
+		t.Fatalf("environment %+v", e)
+	}
+	if eval, ok := task.TerminalTask(); ok && eval.Checker.Command.IsZero() == (eval.Checker.Path == "") {
+		t.Fatalf("checker %q %v", eval.Checker.Path, eval.Checker.Command)
+	}
+	task.MultipleChoice()
+	task.ShortAnswer()
+	task.FreeResponse()
+	task.CodeCompletion()
+	task.RepoPatch()
+	task.Secrets()
+}
+
+func checkRef(t *testing.T, r compiler.Resource) {
+	t.Helper()
+	if r.File == nil {
+		return
+	}
+	ref := *r.File
+	if !filepath.IsLocal(ref.Path) || !filepath.IsLocal(ref.Mount) || filepath.Clean(ref.Mount) != ref.Mount {
+		t.Fatalf("file %+v leads outside", ref)
+	}
+	root := map[compiler.Lane]string{compiler.EvaluationInputs: compiler.EvaluationInputsRoot, compiler.HiddenLane: compiler.EvaluatorRoot}[ref.Lane]
+	if root != "" && ref.Mount != root && !strings.HasPrefix(ref.Mount, root+"/") {
+		t.Fatalf("file %+v lies in another lane", ref)
+	}
+	if root == "" {
+		if _, err := compiler.ParseMount(compiler.Agent, ref.Mount); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func FuzzTester(f *testing.F) {
+	seed(f, "tester.yaml")
+	path := filepath.Join(f.TempDir(), "tester.yaml")
+	f.Fuzz(func(t *testing.T, text []byte) {
+		put(t, path, text)
+		tester, warnings, err := compiler.LoadTester(path)
+		if err != nil {
+			checkError(t, err)
+			return
+		}
+		for _, w := range warnings {
+			if !w.Warning {
+				t.Fatalf("an error among the warnings: %v", w)
+			}
+		}
+		c := tester.Harness.Config
+		if _, err := compiler.ParseMount(compiler.Agent, c.TaskFile); err != nil {
+			t.Fatal(err)
+		}
+		if (tester.Harness.Type == compiler.HarnessCommand) == c.Command.IsZero() {
+			t.Fatalf("type %q, command %v", tester.Harness.Type, c.Command)
+		}
+		for _, domain := range c.AllowedDomains {
+			if again, err := compiler.ParseDomain(domain); err != nil || again != domain {
+				t.Fatalf("domain %q: %q, %v", domain, again, err)
+			}
+		}
+		if !filepath.IsAbs(tester.Run.OutputDir) || !filepath.IsAbs(tester.Benchmark.Manifest) || c.Timeout < 0 {
+			t.Fatalf("%+v", tester)
+		}
+	})
+}
+
+func FuzzParseMount(f *testing.F) {
+	for _, mount := range []string{"a", "a/b", "../a", "/a", "a/../../b", `a\b`, "./a//b/", "securebench/evaluator/x", "SECUREBENCH/public", "eval", "e\u0301", "\x00", strings.Repeat("a/", 600), "task/hidden.json/x", ".", "stra\u00dfe"} {
+		f.Add(mount)
+	}
+	f.Fuzz(func(t *testing.T, mount string) {
+		for _, component := range []compiler.Component{compiler.Agent, compiler.TestSandbox, compiler.Evaluator, compiler.Result, ""} {
+			clean, err := compiler.ParseMount(component, mount)
+			if err != nil {
+				continue
+			}
+			if !filepath.IsLocal(clean) || filepath.Clean(clean) != clean || clean == "." || strings.ContainsAny(clean, "\\\x00\n") || len(clean) > 1024 {
+				t.Fatalf("%s: %q became %q", component, mount, clean)
+			}
+			if again, err := compiler.ParseMount(component, clean); err != nil || again != clean {
+				t.Fatalf("%s: %q became %q, which becomes %q, %v", component, mount, clean, again, err)
+			}
+			below := clean == compiler.EvaluatorRoot || strings.HasPrefix(clean, compiler.EvaluatorRoot+"/")
+			if below != (component == compiler.Evaluator) || component == compiler.Result || component == "" {
+				t.Fatalf("%s may see %q", component, clean)
+			}
+			fold := compiler.FoldPath(clean)
+			if compiler.FoldPath(fold) != fold {
+				t.Fatalf("folding %q gives %q, then %q", clean, fold, compiler.FoldPath(fold))
+			}
+			for _, denied := range []string{"ground_truth", "scorer", "eval", "securebench/evaluation_inputs"} {
+				if fold == denied || strings.HasPrefix(fold, denied+"/") {
+					t.Fatalf("%s may see %q", component, clean)
+				}
+			}
+		}
+	})
+}
