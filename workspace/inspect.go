@@ -78,12 +78,12 @@ func Inspect(t *compiler.Task, p *compiler.Pack, opts InspectOptions) (Inspectio
 	taskFile := InspectedFile{
 		Path: cmp.Or(opts.TaskFile, "task.json"), Lane: compiler.Public, Resource: "task", Size: int64(len(payload)), Content: string(payload),
 	}
-	checker := checkerPlan(t, p)
-	for i := range checker.Entries {
-		checker.Entries[i].Dest = path.Join(compiler.CheckerMount, checker.Entries[i].Dest)
+	checker := in.files(checkerPlan(t, p))
+	for i := range checker {
+		checker[i].Path = path.Join(compiler.CheckerMount, checker[i].Path)
 	}
 	agent := append([]InspectedFile{taskFile}, in.files(agentPlan(t.AgentView(), p))...)
-	sandbox := append(in.files(viewPlan(t.TestSandboxView(), p)), in.files(checker)...)
+	sandbox := append(in.files(viewPlan(t.TestSandboxView(), p)), checker...)
 	result := Inspection{
 		TaskID: t.ID(), Family: t.Family(), Line: t.Line(), Candidate: string(t.CandidateKind()), Contract: t.Contract(),
 		Components: []ComponentFiles{

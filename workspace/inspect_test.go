@@ -1,0 +1,158 @@
+package workspace_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/workspace"
+)
+
+// lines returns a line for every file of an inspection.
+func lines(in workspace.Inspection) string {
+	var b strings.Builder
+	for _, c := range in.Components {
+		for _, f := range c.Files {
+			fmt.Fprintf(&b, "%s: %s (%s) %s%q\n", c.Component, f.Path, f.Lane, f.Source, strings.Join(strings.Fields(f.Content), " "))
+		}
+	}
+	return b.String()
+}
+
+func TestInspect(t *testing.T) {
+	row := `{"id":"a","input":{"instructions":"do it"},` +
+		`"eval":{"checker":{"source":"script","path":"a/check.sh"},"test_files":{"path":"a/tests"},"expected_state":"done"},"assets":[{"path":"d","mount":"in"}]}`
+	files := map[string]string{"assets/d/x": "X", "hidden/a/check.sh": "#!/bin/sh\n", "hidden/a/tests/t.py": "pass\n"}
+	pack, task := openPack(t, terminalManifest, row, files)
+	in, err := workspace.Inspect(task, pack, workspace.InspectOptions{})
+	must(t, err)
+	payload := `{ "assets": [ { "mount": "in", "path": "d", "read_only": true } ], "environment": { "workdir": "/workspace" }, "family": "terminal_task", "id": "a", "input": { "instructions": "do it" }, "instructions": "do it" }`
+	want := `agent: task.json (public) ` + fmt.Sprintf("%q", payload) + `
+agent: in/x (public) d/x""
+agent: securebench/public/instructions.json (public) "\"do it\""
+test_sandbox: in/x (public) d/x""
+test_sandbox: securebench/evaluation_inputs/a/tests/t.py (evaluation_inputs) a/tests/t.py""
+test_sandbox: securebench/evaluation_inputs/checker.json (evaluation_inputs) "<redacted>"
+test_sandbox: securebench/public/instructions.json (public) "\"do it\""
+test_sandbox: /opt/securebench/evaluator/a/check.sh (evaluation_inputs) a/check.sh""
+test_sandbox: /opt/securebench/evaluator/a/tests/t.py (evaluation_inputs) a/tests/t.py""
+evaluator: in/x (public) d/x""
+evaluator: securebench/evaluator/expected_state.json (hidden) "<redacted>"
+evaluator: securebench/evaluator/instructions.json (public) "\"do it\""
+result: resource_summary/instructions (public) "\"do it\""
+result: resource_summary/assets (public) "[{\"path\":\"d\",\"mount\":\"in\"}]"
+result: resource_summary/checker (evaluation_inputs) "<redacted>"
+result: resource_summary/test_files (evaluation_inputs) "<redacted>"
+result: resource_summary/expected_state (hidden) "<redacted>"
+`
+	if diff := cmp.Diff(want, lines(in)); diff != "" {
+		t.Error(diff)
+	}
+	if len(in.Problems) > 0 || in.Digests.Row == "" {
+		t.Errorf("problems %q, digests %+v", in.Problems, in.Digests)
+	}
+	revealed, err := workspace.Inspect(task, pack, workspace.InspectOptions{Reveal: true, TaskFile: "t.json"})
+	must(t, err)
+	got := lines(revealed)
+	for _, want := range []string{
+		"agent: t.json", `securebench/evaluation_inputs/checker.json (evaluation_inputs) "{ \"path\": \"a/check.sh\", \"source\": \"script\" }"`,
+		`securebench/evaluator/expected_state.json (hidden) "\"done\""`, `resource_summary/expected_state (hidden) "<redacted>"`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+// TestInspectRedacts shows that nothing of an inspection, as JSON too, tells a
+// value that is not public.
+func TestInspectRedacts(t *testing.T) {
+	row := `{"id":"a","family":"short_answer","input":{"question":"q"},"eval":{"accepted_answers":["hunter2hunter2"]}}`
+	pack, task := openPack(t, terminalManifest, row, nil)
+	in, err := workspace.Inspect(task, pack, workspace.InspectOptions{})
+	must(t, err)
+	text, err := json.Marshal(in)
+	must(t, err)
+	if strings.Contains(string(text), "hunter2") {
+		t.Errorf("%s", text)
+	}
+	in, err = workspace.Inspect(task, pack, workspace.InspectOptions{Reveal: true})
+	must(t, err)
+	if text, err = json.Marshal(in); err != nil || !strings.Contains(string(text), "hunter2") {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+func TestInspectMissingFiles(t *testing.T) {
+	row := `{"id":"a","input":{"instructions":"i"},"eval":{"checker":{"command":"true"},"run_tests":{"path":"no.sh"}},"assets":[{"path":"f"}]}`
+	pack, task := openPack(t, terminalManifest, row, nil)
+	in, err := workspace.Inspect(task, pack, workspace.InspectOptions{})
+	must(t, err)
+	text := strings.Join(in.Problems, "\n")
+	if !strings.Contains(text, "assets[0]: ") || !strings.Contains(text, "run_tests: ") {
+		t.Errorf("problems %q", in.Problems)
+	}
+}
+
+func TestFindTask(t *testing.T) {
+	pack, _ := openPack(t, terminalManifest, `{"id":"a","family":"tool_call"}`+"\n{}\n"+`{"id":"b","family":"tool_call"}`, nil)
+	task, err := workspace.FindTask(pack, "b")
+	must(t, err)
+	if task.ID() != "b" || task.Line() != 3 {
+		t.Errorf("found %v on line %d", task, task.Line())
+	}
+	_, err = workspace.FindTask(pack, "c")
+	var problems compiler.Problems
+	if !errors.Is(err, workspace.ErrNoTask) || !errors.As(err, &problems) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// FuzzPlanWrite writes an asset wherever a mount says and looks for anything
+// outside the workspace.
+func FuzzPlanWrite(f *testing.F) {
+	for _, mount := range []string{"a", "../a", "/tmp/a", "a/../../b", "a//b/./c/", "securebench/evaluator/x", "é", "link/x", "link", "a/link/../b"} {
+		f.Add(mount)
+	}
+	dir := f.TempDir()
+	for name, content := range map[string]string{"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: tool_call}\n", "assets/f": "f", "outside/keep": "k"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.Fuzz(func(t *testing.T, mount string) {
+		text, err := json.Marshal(mount)
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(`{"id":"a","assets":[{"path":"f","mount":`+string(text)+`}]}`), 0o644))
+		pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+		must(t, err)
+		ws := filepath.Join(dir, "ws")
+		must(t, os.RemoveAll(ws))
+		must(t, os.Mkdir(ws, 0o755))
+		must(t, os.Symlink("../outside", filepath.Join(ws, "link")))
+		for task, err := range pack.Tasks() {
+			if err != nil {
+				return
+			}
+			plan, err := workspace.PlanAgent(task, pack)
+			must(t, err)
+			root, err := os.OpenRoot(ws)
+			must(t, err)
+			_ = plan.Write(t.Context(), root, workspace.WriteOptions{}) // may fail, must not escape
+			must(t, root.Close())
+		}
+		for folder, want := range map[string]int{dir: 5, filepath.Join(dir, "outside"): 1, filepath.Join(dir, "assets"): 1} {
+			if entries, err := os.ReadDir(folder); err != nil || len(entries) != want {
+				t.Fatalf("%q wrote outside the workspace: %v", mount, entries)
+			}
+		}
+	})
+}
