@@ -1,0 +1,235 @@
+package verifiers_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/workspace"
+)
+
+// repoWorld is an image with a small repository at /testbed.
+type repoWorld struct {
+	run   *containerd.Run
+	image runtime.Image
+	base  string
+}
+
+func newRepoWorld(t *testing.T) repoWorld {
+	t.Helper()
+	c := containerdtest.Open(t)
+	repo := t.TempDir()
+	for name, text := range map[string]string{
+		"calc/__init__.py":      "",
+		"calc/core.py":          "def add(a, b):\n    return a - b\n",
+		"calc/crlf.txt":         "one\r\ntwo\r\n",
+		"calc/latin.txt":        "caf\xe9\n",
+		"tests/test_old.py":     "def test_old():\n    assert True\n",
+		".gitignore":            "*.tmp\nbuild/\n",
+		".gitattributes":        "crlf.txt text eol=crlf\n",
+		"kept.tmp":              "tracked although ignored\n",
+		"folder/deep/file.data": "\x00\x01binary\x02",
+	} {
+		path := filepath.Join(repo, name)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"add", "--all"}, {"add", "-f", "kept.tmp"}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "base"}} {
+		if out, err := exec.Command("git", append([]string{"-C", repo}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v %s", args, err, out)
+		}
+	}
+	head, err := exec.Command("git", "-C", repo, "rev-parse", "HEAD").Output()
+	must(t, err)
+	ref := "sbench.test/repo:" + strings.ToLower(strings.ReplaceAll(filepath.Base(filepath.Dir(repo)), "/", "-"))
+	image := containerdtest.WithFolder(t, c, ref, repo, "/testbed")
+	run, _ := containerdtest.NewRun(t, c)
+	t.Cleanup(func() { must(t, c.RemoveImage(context.Background(), ref)) })
+	return repoWorld{run, image, strings.TrimSpace(string(head))}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const testPatch = `diff --git a/tests/test_new.py b/tests/test_new.py
+new file mode 100644
+--- /dev/null
++++ b/tests/test_new.py
+@@ -0,0 +1,4 @@
++from calc.core import add
++
++def test_add():
++    assert add(2, 3) == 5
+`
+
+// task compiles a row of the family.
+func (w repoWorld) task(t *testing.T, tests map[string]any) (*compiler.Task, *compiler.Pack) {
+	t.Helper()
+	dir := t.TempDir()
+	all := map[string]any{"source": "command", "command": "python3 -m pytest -q tests", "test_patch": testPatch, "timeout_seconds": 60}
+	for k, v := range tests {
+		all[k] = v
+	}
+	base := w.base
+	if b, ok := all["base"].(string); ok {
+		base = b
+		delete(all, "base")
+	}
+	row, err := json.Marshal(map[string]any{
+		"id": "r", "family": "repo_patch",
+		"input":       map[string]any{"repo": "example/calc", "base_commit": base, "instructions": "fix add"},
+		"eval":        map[string]any{"tests": all},
+		"environment": map[string]any{"image": "x", "workdir": "/testbed", "timeout_seconds": 60},
+	})
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), append(row, '\n'), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\n"), 0o644))
+	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	must(t, err)
+	for task, err := range pack.Tasks() {
+		must(t, err)
+		return task, pack
+	}
+	t.Fatal("no task")
+	return nil, nil
+}
+
+// attempt lets a shell script be the agent, and judges what it leaves.
+func (w repoWorld) attempt(t *testing.T, script string, tests map[string]any) (harness.Result, verifiers.Verdict) {
+	t.Helper()
+	ctx := context.Background()
+	task, pack := w.task(t, tests)
+	plan, err := workspace.PlanAgent(task, pack)
+	must(t, err)
+	result, err := harness.Command{Args: []string{"bash", "-c", script}, TaskFile: "task.json"}.Produce(ctx, w.run, harness.Request{
+		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: w.image, Timeout: time.Minute,
+		Limits: runtime.DefaultLimits(), WorkspaceBytes: 256 << 20, OutputBytes: 1 << 20, Dest: t.TempDir(),
+	})
+	must(t, err)
+	if result.Failure != nil {
+		return result, verifiers.Verdict{}
+	}
+	return result, w.judge(t, task, pack, result)
+}
+
+func (w repoWorld) judge(t *testing.T, task *compiler.Task, pack *compiler.Pack, result harness.Result) verifiers.Verdict {
+	t.Helper()
+	verify, _ := verifiers.For(task.Family())
+	v, err := verify(context.Background(), w.run, verifiers.Input{
+		Task: task, Pack: pack, Candidate: result.Candidate, Image: w.image, Limits: runtime.DefaultLimits(),
+		Timeout: time.Minute, WorkspaceBytes: 256 << 20, OutputBytes: 1 << 20,
+	})
+	must(t, err)
+	return v
+}
+
+const fix = `sed -i 's/a - b/a + b/' calc/core.py`
+
+// TestRepoPatch: what an agent does to the repository, and what becomes of it.
+// Reason "" passes.
+func TestRepoPatch(t *testing.T) {
+	w := newRepoWorld(t)
+	tests := []struct {
+		name, script, reason string
+		tests                map[string]any
+	}{
+		{"honest fix", fix, "", nil},
+		{"honest fix, committed", fix + `; git -c user.name=x -c user.email=x@y commit -qam fix`, "", nil},
+		{"honest fix, staged", fix + `; git add -A`, "", nil},
+		{"honest fix in a new file", `echo 'def add(a, b): return a + b' > calc/impl.py; echo 'from calc.impl import add' > calc/core.py`, "", nil},
+		{"honest fix with a space and an umlaut in a name", fix + `; echo x > "calc/a ö.txt"`, "", nil},
+		{"honest fix with a CRLF file", fix + `; printf 'three\r\n' >> calc/crlf.txt`, "", nil},
+		{"honest fix with a Latin-1 file", fix + `; printf 'th\351\n' >> calc/latin.txt`, "", nil},
+		{"honest fix with a binary file", fix + `; printf '\0\1\2' > calc/blob.bin; printf x >> folder/deep/file.data`, "", nil},
+		{"honest fix and a deleted file", fix + `; rm folder/deep/file.data`, "", nil},
+		{"honest fix and an ignored file", fix + `; mkdir build; echo x > build/out; echo x > y.tmp`, "", nil},
+		{"honest fix and a change to a tracked ignored file", fix + `; echo more >> kept.tmp`, "", nil},
+		{"honest fix, executable", fix + `; chmod +x calc/core.py`, "", nil},
+		{"honest fix where sensitive paths are allowed", fix + `; echo '# x' > setup.cfg`, "", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"setup.cfg"}}}},
+		{"honest fix within allow_paths", fix, "", map[string]any{"candidate_policy": map[string]any{"allow_paths": []string{"calc/**"}}}},
+		{"honest fix with a setup patch", fix, "", map[string]any{"setup_patch": "diff --git a/setup.txt b/setup.txt\nnew file mode 100644\n--- /dev/null\n+++ b/setup.txt\n@@ -0,0 +1 @@\n+x\n"}},
+
+		{"no change", `true`, "empty_patch", nil},
+		{"reads only", `cat calc/core.py task.json securebench/public/*.json`, "empty_patch", nil},
+		{"wrong fix", `echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
+		{"outside allow_paths", fix + `; echo x > other.txt`, "candidate_policy_denied", map[string]any{"candidate_policy": map[string]any{"allow_paths": []string{"calc/**"}}}},
+		{"edits the tests", `echo 'def test_old(): pass' > tests/test_old.py`, "candidate_policy_denied", nil},
+		{"plants the test's file", `printf 'def test_add(): pass\n' > tests/test_new.py`, "candidate_policy_denied", nil},
+		{"plants the test's file where tests are allowed", `printf 'def test_add(): pass\n' > tests/test_new.py`, "tests_failed", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"tests/**"}}}},
+		{"makes the test's file a folder", `mkdir -p tests/test_new.py; echo x > tests/test_new.py/x`, "tests_failed", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"tests/**"}}}},
+		{"conftest", `echo 'x = 1' > conftest.py`, "candidate_policy_denied", nil},
+		{"conftest in a package", `echo 'x = 1' > calc/conftest.py`, "candidate_policy_denied", nil},
+		{"sitecustomize", `echo 'x = 1' > sitecustomize.py`, "candidate_policy_denied", nil},
+		{"pth", `echo 'import os' > x.pth`, "candidate_policy_denied", nil},
+		{"pytest.ini", `printf '[pytest]\naddopts=--co\n' > pytest.ini`, "candidate_policy_denied", nil},
+		{"tox.ini", `printf '[pytest]\naddopts=--co\n' > tox.ini`, "candidate_policy_denied", nil},
+		{"setup.cfg", `printf '[tool:pytest]\naddopts=--co\n' > setup.cfg`, "candidate_policy_denied", nil},
+		{"pyproject", `printf '[tool.pytest.ini_options]\naddopts="--co"\n' > pyproject.toml`, "candidate_policy_denied", nil},
+		{"shell script", `echo exit 0 > run.sh`, "candidate_policy_denied", nil},
+		{"workflow", `mkdir -p .github/workflows; echo x > .github/workflows/a.yml`, "candidate_policy_denied", nil},
+		{"link", `ln -s /etc/passwd calc/link`, "candidate_policy_denied", nil},
+		{"link in place of a package", `mv calc /tmp/calc; ln -s /tmp/calc calc`, "candidate_policy_denied", nil},
+		{"nested repository", `mkdir sub; cd sub; git init -q; echo x > f; git add f; git -c user.name=x -c user.email=x@y commit -qm x`, "candidate_policy_denied", nil},
+		{"own securebench folder", `mkdir -p x; echo x > x/y; mkdir -p securebench/public; echo x > securebench/z`, "tests_failed", nil},
+		{"conftest that reports success", `cat > conftest.py <<'P'
+import pytest
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    report.outcome = "passed"
+P`, "test_report_tampered", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"conftest.py"}}}},
+		{"conftest that ends the process", `printf 'import os\nos._exit(0)\n' > conftest.py`, "test_report_tampered", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"conftest.py"}}}},
+		{"module that ends the process", `printf 'import os\nos._exit(0)\n' > calc/core.py`, "test_report_tampered", nil},
+		{"attributes that hide", `echo '* -diff binary' > .gitattributes; echo 'def add(a, b): return 4' > calc/core.py`, "candidate_policy_denied", nil},
+		{"hooks and filters", `git config filter.x.clean 'cat /etc/passwd'; git config core.hooksPath /tmp; git config core.fsmonitor 'touch /tmp/ran'; echo '* filter=x' > .git/info/attributes; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
+		{"index that lies", `git update-index --assume-unchanged calc/core.py; git update-index --skip-worktree tests/test_old.py; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
+		{"git directory gone", `rm -rf .git; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
+		{"git directory replaced", `rm -rf .git; git init -q; git add -A; git -c user.name=x -c user.email=x@y commit -qm x; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
+		{"exclude that hides", `echo '*' >> .git/info/exclude; echo x > calc/hidden.py`, "tests_failed", nil},
+		{"another base", fix, "base_commit_mismatch", map[string]any{"base": "0123456789012345678901234567890123456789"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			result, v := w.attempt(t, tt.script, tt.tests)
+			if result.Failure != nil {
+				t.Fatalf("no candidate: %+v %s", result.Failure, result.Exit.Stderr.String())
+			}
+			if v.Reason != tt.reason || (v.Status == verifiers.Passed) != (tt.reason == "") {
+				t.Errorf("%s %q: %s\n%s%s\npatch:\n%.2000s", v.Status, v.Reason, v.Message, v.Stdout.String(), v.Stderr.String(), result.Candidate.Patch)
+			}
+		})
+	}
+}
+
+// TestRepoPatchWithoutCandidate: what cannot be taken is the agent's failure. (The
+// repository itself cannot be moved away: the mounts in it hold it.)
+func TestRepoPatchWithoutCandidate(t *testing.T) {
+	w := newRepoWorld(t)
+	tests := []struct{ name, script, reason string }{
+		{"unreadable", `echo x > secret; chmod 000 secret`, "candidate_unreadable"},
+		{"too big", `head -c 60000000 /dev/urandom > calc/big.bin`, "candidate_too_big"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			result, v := w.attempt(t, tt.script, nil)
+			if result.Failure == nil || result.Failure.Reason != tt.reason {
+				t.Errorf("failure %+v, verdict %+v, %s", result.Failure, v.Reason, result.Exit.Stderr.String())
+			}
+		})
+	}
+}
