@@ -30,7 +30,9 @@ func writeRows(tb testing.TB, n int) string {
 	}
 	w := bufio.NewWriterSize(f, 1<<20)
 	for i := range n {
-		writeRow(w, i)
+		if _, err := w.Write(appendRow(nil, i)); err != nil {
+			tb.Fatal(err)
+		}
 	}
 	if err := w.Flush(); err != nil {
 		tb.Fatal(err)
@@ -41,25 +43,25 @@ func writeRows(tb testing.TB, n int) string {
 	return dir
 }
 
-func writeRow(w *bufio.Writer, i int) {
+func appendRow(b []byte, i int) []byte {
 	prose := strings.Repeat(fmt.Sprintf("Sentence %d of a task that has some text, a quote \\\" and a line break.\\n ", i), 6)
-	fmt.Fprintf(w, `{"id":"big/task-%d","metadata":{"source":"generated","index":%d,"tags":["a","b"]},`, i, i)
+	b = fmt.Appendf(b, `{"id":"big/task-%d","metadata":{"source":"generated","index":%d,"tags":["a","b"]},`, i, i)
 	switch i % 6 {
 	case 0:
-		fmt.Fprintf(w, `"family":"multiple_choice","input":{"question":"%s","choices":["alpha","beta","gamma","delta"]},"eval":{"answer":"C"}}`, prose)
+		b = fmt.Appendf(b, `"family":"multiple_choice","input":{"question":"%s","choices":["alpha","beta","gamma","delta"]},"eval":{"answer":"C"}}`, prose)
 	case 1:
-		fmt.Fprintf(w, `"family":"short_answer","input":{"question":"%s"},"eval":{"accepted_answers":["forty-two",42],"tolerance":0.5}}`, prose)
+		b = fmt.Appendf(b, `"family":"short_answer","input":{"question":"%s"},"eval":{"accepted_answers":["forty-two",42],"tolerance":0.5}}`, prose)
 	case 2:
-		fmt.Fprintf(w, `"family":"free_response","input":{"prompt":"%s","context":"überall ☂"},"eval":{"rubric":{"type":"contains_any","accepted_answers":["a phrase that is expected %d"],"min_token_f1":0.75}}}`, prose, i)
+		b = fmt.Appendf(b, `"family":"free_response","input":{"prompt":"%s","context":"überall ☂"},"eval":{"rubric":{"type":"contains_any","accepted_answers":["a phrase that is expected %d"],"min_token_f1":0.75}}}`, prose, i)
 	case 3:
-		fmt.Fprintf(w, `"family":"code_completion","input":{"prompt":"%s","language":"python","starter_code":"def f(x):\n    ..."},"eval":{"tests":{"source":"inline","code":"assert f(%d) == %d\n"},"canonical_solution":"def f(x):\n    return x\n"}}`, prose, i, i)
+		b = fmt.Appendf(b, `"family":"code_completion","input":{"prompt":"%s","language":"python","starter_code":"def f(x):\n    ..."},"eval":{"tests":{"source":"inline","code":"assert f(%d) == %d\n"},"canonical_solution":"def f(x):\n    return x\n"}}`, prose, i, i)
 	case 4:
 		diff := `diff --git a/x.py b/x.py\nindex 1..2 100644\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n`
-		fmt.Fprintf(w, `"family":"repo_patch","input":{"repo":"o/r","base_commit":"%040d","instructions":"%s"},"eval":{"tests":{"source":"command","command":["pytest","-q"],"timeout_seconds":300},"gold_patch":"%s"},"environment":{"workdir":"/testbed"}}`, i, prose, diff)
+		b = fmt.Appendf(b, `"family":"repo_patch","input":{"repo":"o/r","base_commit":"%040d","instructions":"%s"},"eval":{"tests":{"source":"command","command":["pytest","-q"],"timeout_seconds":300},"gold_patch":"%s"},"environment":{"workdir":"/testbed"}}`, i, prose, diff)
 	case 5:
-		fmt.Fprintf(w, `"family":"terminal_task","input":{"instructions":"%s"},"eval":{"checker":{"command":"test -f out","timeout_seconds":30.5},"expected_state":{"files":["out"]}},"environment":{"timeout_seconds":60}}`, prose)
+		b = fmt.Appendf(b, `"family":"terminal_task","input":{"instructions":"%s"},"eval":{"checker":{"command":"test -f out","timeout_seconds":30.5},"expected_state":{"files":["out"]}},"environment":{"timeout_seconds":60}}`, prose)
 	}
-	w.WriteByte('\n')
+	return append(b, '\n')
 }
 
 // BenchmarkValidate measures what sbench validate does, on one core.

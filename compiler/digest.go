@@ -73,12 +73,12 @@ func (p *Pack) Digests(ctx context.Context) (PackDigests, error) {
 	if err != nil {
 		return PackDigests{}, err
 	}
-	defer f.Close()
+	defer shut(f)
 	rows, h := p.newRowReader(f), newPackHasher(p)
 	defer h.close()
 	d := PackDigests{Manifest: p.ManifestDigest()}
 	pack, evaluation := newLabelled(labelPack), newLabelled(labelPackEvaluation)
-	fmt.Fprintf(pack, "%s\n", d.Manifest)
+	write(pack, "%s\n", d.Manifest)
 	for {
 		row, err := rows.next()
 		if err == io.EOF {
@@ -92,8 +92,8 @@ func (p *Pack) Digests(ctx context.Context) (PackDigests, error) {
 		if err != nil {
 			return PackDigests{}, fmt.Errorf("digest of row on line %d: %w", row.line, err)
 		}
-		fmt.Fprintf(pack, "%s %s %s\n", digests.Row, digests.Evaluation, digests.Assets)
-		fmt.Fprintf(evaluation, "%s\n", digests.Evaluation)
+		write(pack, "%s %s %s\n", digests.Row, digests.Evaluation, digests.Assets)
+		write(evaluation, "%s\n", digests.Evaluation)
 		d.Rows++
 	}
 	d.Evaluation, d.Pack = format(evaluation), format(pack)
@@ -102,9 +102,12 @@ func (p *Pack) Digests(ctx context.Context) (PackDigests, error) {
 
 func newLabelled(label string) hash.Hash {
 	h := sha256.New()
-	io.WriteString(h, label) // a hash never fails
+	write(h, "%s", label)
 	return h
 }
+
+// write writes to a hash, which never fails.
+func write(h hash.Hash, format string, args ...any) { h.Write(fmt.Appendf(nil, format, args...)) }
 
 func format(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
 
@@ -181,13 +184,13 @@ const maxKnown = 1 << 16
 
 func (h *fileHasher) close() {
 	if h.root != nil {
-		h.root.Close() // it was only read from
+		shut(h.root)
 	}
 }
 
 // write writes the records of everything at and below the paths, sorted by
 // their bytes and each once.
-func (h *fileHasher) write(w io.Writer, paths []string) error {
+func (h *fileHasher) write(w hash.Hash, paths []string) error {
 	if len(paths) == 0 {
 		return nil
 	}
@@ -200,9 +203,7 @@ func (h *fileHasher) write(w io.Writer, paths []string) error {
 		maps.Copy(all, records)
 	}
 	for _, path := range slices.Sorted(maps.Keys(all)) {
-		if _, err := fmt.Fprintf(w, "%s %s\x00", all[path], path); err != nil {
-			return err
-		}
+		write(w, "%s %s\x00", all[path], path)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (s *idSet) find(id string, before int) int {
 	if err != nil {
 		return 0
 	}
-	defer f.Close()
+	defer shut(f)
 	lines := newLineReader(f, DefaultMaxLine)
 	var doc document.Document
 	for {

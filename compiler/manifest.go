@@ -150,7 +150,7 @@ func readFile(name string) ([]byte, *Problem) {
 	if err != nil {
 		return nil, &Problem{File: name, Message: plainError(err)}
 	}
-	defer f.Close()
+	defer shut(f)
 	text, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
 	if err != nil {
 		return nil, &Problem{File: name, Message: plainError(err)}

@@ -41,7 +41,7 @@ func (p *Pack) Tasks() iter.Seq2[*Task, error] {
 			yield(nil, err)
 			return
 		}
-		defer f.Close()
+		defer shut(f)
 		rows := p.newRowReader(f)
 		for {
 			row, err := rows.next()

@@ -17,6 +17,9 @@ import (
 // link.
 var errSymlink = errors.New("symbolic links are not allowed in a pack's files")
 
+// shut closes what was only read from, so that nothing can be lost.
+func shut(c io.Closer) { _ = c.Close() }
+
 // packFile is one file or folder of a pack.
 type packFile struct {
 	path string // clean, relative to its root
@@ -88,7 +91,7 @@ func (f packFile) record(root *os.Root) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%q: %w", f.path, bare(err))
 	}
-	defer file.Close()
+	defer shut(file)
 	h := sha256.New()
 	if _, err := io.Copy(h, file); err != nil {
 		return "", fmt.Errorf("%q: %w", f.path, bare(err))

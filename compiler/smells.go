@@ -228,7 +228,7 @@ func newFileProbe(path string) *fileProbe {
 
 func (p *fileProbe) close() {
 	if p.root != nil {
-		p.root.Close() // it was only read from
+		shut(p.root)
 	}
 }
 

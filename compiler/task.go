@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -99,7 +100,7 @@ func (t *Task) String() string { return fmt.Sprintf("%s task %q", t.family.Famil
 
 // Format prints String for every verb and flag, since the fields hold values
 // of every lane.
-func (t *Task) Format(f fmt.State, _ rune) { fmt.Fprint(f, t.String()) }
+func (t *Task) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, t.String()) }
 
 // MarshalJSON returns the task's id.
 func (t *Task) MarshalJSON() ([]byte, error) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -238,9 +239,11 @@ func TestTasksGoOn(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	for range pack.Tasks() {
-		break // leaving early is allowed
+	next, stop := iter.Pull2(pack.Tasks())
+	if task, err, ok := next(); !ok || err != nil || task.ID() != "a" {
+		t.Errorf("first %v, %v", task, err)
 	}
+	stop() // leaving early is allowed
 	if err := os.Remove(pack.TasksPath); err != nil {
 		t.Fatal(err)
 	}

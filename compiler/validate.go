@@ -209,7 +209,7 @@ func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Te
 		v.emitError(tasks, err)
 		return nil
 	}
-	defer f.Close()
+	defer shut(f)
 	pv := packValidator{pack: p, tester: t, smells: first, emit: v.emit}
 	rows, err := pv.run(ctx, f)
 	if first {

@@ -33,12 +33,12 @@ func CopyTree(ctx context.Context, src, dst *os.Root, opts TreeOptions) (TreeRep
 	if err != nil {
 		return TreeReport{}, fmt.Errorf("open tree: %w", err)
 	}
-	defer in.Close()
+	defer shut(in)
 	out, err := dst.Open(".")
 	if err != nil {
 		return TreeReport{}, fmt.Errorf("open destination of copy: %w", err)
 	}
-	defer out.Close()
+	defer shut(out)
 	w := newTreeWalk(ctx, opts)
 	if err := w.dir(int(in.Fd()), int(out.Fd()), "", 1); err != nil {
 		return w.finish(), fmt.Errorf("copy tree: %w", err)
@@ -57,7 +57,7 @@ func (w *treeWalk) file(src, dst int, name, to, rel string, st *unix.Stat_t) err
 		return fmt.Errorf("open %q: %w", rel, err)
 	}
 	from := os.NewFile(uintptr(in), rel)
-	defer from.Close()
+	defer shut(from)
 	mode := st.Mode
 	// The descriptor is the truth: between Fstatat and open the name may have
 	// been given to something else.
@@ -75,7 +75,7 @@ func (w *treeWalk) file(src, dst int, name, to, rel string, st *unix.Stat_t) err
 	if err := w.content(from, dst, to, rel, st, sum); err != nil {
 		return err
 	}
-	fmt.Fprintf(w.list, "f %04o %x %s\x00", mode&0o777, sum.Sum(nil), rel)
+	w.record("f %04o %x %s", mode&0o777, sum.Sum(nil), rel)
 	return nil
 }
 
@@ -94,7 +94,7 @@ func (w *treeWalk) content(from *os.File, dst int, name, rel string, st *unix.St
 		return fmt.Errorf("create %q: %w", rel, err)
 	}
 	to := os.NewFile(uintptr(fd), rel)
-	defer to.Close()
+	defer shut(to)
 	if err := w.transfer(from, to, rel, st, sum); err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func openUntrusted(dir int, name string, flags int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	defer unix.Close(handle)
+	defer closeFD(handle)
 	var st unix.Stat_t
 	if err := unix.Fstat(handle, &st); err != nil {
 		return -1, err

@@ -202,7 +202,7 @@ func (e *Entry) resolve() error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	e.Source.Dir = st.Mode&unix.S_IFMT == unix.S_IFDIR
 	if e.Source.Size = st.Size; !e.Source.Dir {
 		return nil
@@ -256,19 +256,19 @@ func openSource(root, rel string) (int, *unix.Stat_t, error) {
 		next, err := unix.Openat(fd, name, flags, 0)
 		if err != nil {
 			err = sourceError(fd, name, rel, err)
-			unix.Close(fd)
+			closeFD(fd)
 			return -1, nil, err
 		}
-		unix.Close(fd)
+		closeFD(fd)
 		fd = next
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		unix.Close(fd)
+		closeFD(fd)
 		return -1, nil, fmt.Errorf("stat %q: %w", rel, err)
 	}
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
-		unix.Close(fd)
+		closeFD(fd)
 		return -1, nil, fmt.Errorf("%q is a %s, not a file or folder", rel, typeName(st.Mode))
 	}
 	return fd, &st, nil
@@ -304,7 +304,7 @@ func noLinksBelow(fd int, rel string) error {
 				return fmt.Errorf("open %q: %w", path.Join(rel, name), err)
 			}
 			err = noLinksBelow(below, path.Join(rel, name))
-			unix.Close(below)
+			closeFD(below)
 			if err != nil {
 				return err
 			}

@@ -29,7 +29,7 @@ func (p Plan) Write(ctx context.Context, root *os.Root, opts WriteOptions) error
 	if err != nil {
 		return fmt.Errorf("open workspace: %w", err)
 	}
-	defer top.Close()
+	defer shut(top)
 	tree := TreeOptions{MaxBytes: opts.MaxBytes, MaxFiles: opts.MaxFiles}
 	if opts.UID != 0 {
 		tree.UID = &opts.UID
@@ -72,7 +72,7 @@ func (w *treeWalk) place(top int, e Entry) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(parent)
+	defer closeFD(parent)
 	if e.Source.Root == "" {
 		return w.writeData(parent, e)
 	}
@@ -80,7 +80,7 @@ func (w *treeWalk) place(top int, e Entry) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(src)
+	defer closeFD(src)
 	if w.report.Entries++; w.report.Entries > w.opts.MaxFiles {
 		return w.tooMany()
 	}
@@ -92,7 +92,7 @@ func (w *treeWalk) place(top int, e Entry) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(folder)
+	defer closeFD(folder)
 	return w.file(folder, parent, path.Base(e.Source.Path), path.Base(e.Dest), e.Source.Path, st)
 }
 
@@ -103,7 +103,7 @@ func (w *treeWalk) placeDir(src, parent int, e Entry, st *unix.Stat_t) error {
 		if err != nil {
 			return err
 		}
-		defer unix.Close(made)
+		defer closeFD(made)
 		dst = made
 	}
 	if err := w.dir(src, dst, "", 1); err != nil {
@@ -124,7 +124,7 @@ func (w *treeWalk) makeDirs(top int, dir string) (int, error) {
 	}
 	for name := range strings.SplitSeq(dir, "/") {
 		next, err := w.makeDir(fd, name)
-		unix.Close(fd)
+		closeFD(fd)
 		if err != nil {
 			return -1, fmt.Errorf("make directory %q: %w", dir, err)
 		}
@@ -149,7 +149,7 @@ func (w *treeWalk) makeDir(parent int, name string) (int, error) {
 		err = unix.Fchown(fd, uid, gid)
 	}
 	if err != nil {
-		unix.Close(fd)
+		closeFD(fd)
 		return -1, err
 	}
 	return fd, nil
@@ -173,7 +173,7 @@ func (w *treeWalk) writeData(parent int, e Entry) error {
 		return err
 	}
 	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
+	defer shut(f)
 	if _, err := f.Write(data); err != nil {
 		return err
 	}

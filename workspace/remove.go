@@ -31,7 +31,7 @@ func RemoveAll(root *os.Root, name string) error {
 	if err != nil {
 		return fmt.Errorf("remove %q: %w", name, err)
 	}
-	defer parent.Close()
+	defer shut(parent)
 	r := remover{top: noCopy}
 	if err := r.remove(int(parent.Fd()), path.Base(path.Clean(name)), 0); err != nil {
 		return fmt.Errorf("remove %q: %w", name, err)
@@ -64,7 +64,7 @@ func (r *remover) remove(parent int, name string, depth int) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	if depth == 0 {
 		r.top = fd
 	}
@@ -103,7 +103,7 @@ func readSome(fd int) ([]string, error) {
 		return nil, err
 	}
 	dir := os.NewFile(uintptr(again), ".")
-	defer dir.Close()
+	defer shut(dir)
 	names, err := dir.Readdirnames(100_000)
 	return names, ignoreEOF(err)
 }
@@ -113,7 +113,7 @@ func (r *remover) moveUp(parent int, name string) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	for {
 		r.moved++
 		target := ".sbench-remove-" + strconv.Itoa(r.moved)
@@ -130,7 +130,7 @@ func openOwned(parent int, name string) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	defer unix.Close(handle)
+	defer closeFD(handle)
 	if err := chmodHandle(handle, 0o700); err != nil {
 		return -1, err
 	}

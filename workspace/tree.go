@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"io"
 	"os"
 	"path"
 	"slices"
@@ -90,7 +91,7 @@ func DigestTree(ctx context.Context, root *os.Root, opts TreeOptions) (TreeRepor
 	if err != nil {
 		return TreeReport{}, fmt.Errorf("open tree: %w", err)
 	}
-	defer src.Close()
+	defer shut(src)
 	w := newTreeWalk(ctx, opts)
 	if err := w.dir(int(src.Fd()), noCopy, "", 1); err != nil {
 		return w.finish(), fmt.Errorf("digest tree: %w", err)
@@ -122,6 +123,11 @@ func newTreeWalk(ctx context.Context, opts TreeOptions) *treeWalk {
 func (w *treeWalk) finish() TreeReport {
 	w.report.Digest = "sha256:" + hex.EncodeToString(w.list.Sum(nil))
 	return w.report
+}
+
+// record adds an entry to the listing that the digest is of.
+func (w *treeWalk) record(format string, args ...any) {
+	w.list.Write(append(fmt.Appendf(nil, format, args...), 0))
 }
 
 // dir walks the open directory src and copies it into the open directory dst.
@@ -174,7 +180,7 @@ func readNames(fd int, limit int64) ([]string, error) {
 		return nil, err
 	}
 	dir := os.NewFile(uintptr(again), ".")
-	defer dir.Close()
+	defer shut(dir)
 	var names []string
 	for {
 		chunk, err := dir.Readdirnames(1024)
@@ -238,12 +244,12 @@ func typeName(mode uint32) string {
 }
 
 func (w *treeWalk) subdir(src, dst int, name, rel string, st *unix.Stat_t, depth int) error {
-	fmt.Fprintf(w.list, "d %04o - %s\x00", st.Mode&0o777, rel)
+	w.record("d %04o - %s", st.Mode&0o777, rel)
 	in, err := openUntrusted(src, name, unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("open directory %q: %w", rel, err)
 	}
-	defer unix.Close(in)
+	defer closeFD(in)
 	if dst == noCopy {
 		return w.dir(in, noCopy, rel, depth+1)
 	}
@@ -254,7 +260,7 @@ func (w *treeWalk) subdir(src, dst int, name, rel string, st *unix.Stat_t, depth
 	if err != nil {
 		return fmt.Errorf("open copied directory %q: %w", rel, err)
 	}
-	defer unix.Close(out)
+	defer closeFD(out)
 	if err := w.dir(in, out, rel, depth+1); err != nil {
 		return err
 	}
@@ -268,7 +274,7 @@ func (w *treeWalk) link(src, dst int, name, rel string, st *unix.Stat_t) error {
 		return fmt.Errorf("read link %q: %w", rel, err)
 	}
 	target := string(buf[:n])
-	fmt.Fprintf(w.list, "l - %x %s\x00", sha256.Sum256(buf[:n]), rel)
+	w.record("l - %x %s", sha256.Sum256(buf[:n]), rel)
 	if dst == noCopy {
 		return nil
 	}
@@ -325,3 +331,9 @@ func (w *treeWalk) settle(fd int, rel string, st *unix.Stat_t) error {
 	}
 	return nil
 }
+
+// shut closes what was only read from, or what an earlier error made useless.
+func shut(c io.Closer) { _ = c.Close() }
+
+// closeFD is shut for a descriptor.
+func closeFD(fd int) { _ = unix.Close(fd) }

@@ -20,7 +20,7 @@ func openRoot(t *testing.T, dir string) *os.Root {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { root.Close() })
+	t.Cleanup(func() { _ = root.Close() })
 	return root
 }
 
@@ -44,7 +44,7 @@ func hostile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ws")
 	must(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	write(t, filepath.Join(dir, "a.txt"), "alpha", 0o644)
 	write(t, filepath.Join(dir, "bin/run"), "#!/bin/sh\n", 0o755|os.ModeSetuid|os.ModeSetgid)
 	write(t, filepath.Join(dir, "locked/secret"), "s", 0)
@@ -54,7 +54,7 @@ func hostile(t *testing.T) string {
 	must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
 	listener, err := net.Listen("unix", filepath.Join(dir, "socket"))
 	must(t, err)
-	t.Cleanup(func() { listener.Close() })
+	t.Cleanup(func() { _ = listener.Close() })
 	return dir
 }
 

@@ -28,9 +28,8 @@ func (c *Checker) array(r *Array, v document.Value) bool {
 	return ok && c.errors == before
 }
 
-// maxFields bounds the fields of a rule, so that those met fit into a word.
-const maxFields = 64
-
+// object checks an object. The fields it meets are the bits of a word: a rule
+// has at most 64.
 func (c *Checker) object(r *Object, v document.Value) bool {
 	before := c.errors
 	var met uint64

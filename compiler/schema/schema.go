@@ -105,19 +105,19 @@ type Field struct {
 }
 
 // Field returns the field of this name, or nil.
-func (o *Object) Field(name string) *Field {
-	for i := range o.Fields {
-		if o.Fields[i].Name == name {
-			return &o.Fields[i]
+func (r *Object) Field(name string) *Field {
+	for i := range r.Fields {
+		if r.Fields[i].Name == name {
+			return &r.Fields[i]
 		}
 	}
 	return nil
 }
 
 // lookup returns the index of the field that key names, or -1.
-func (o *Object) lookup(key document.Value) int {
-	for i := range o.Fields {
-		if key.Is(o.Fields[i].Name) {
+func (r *Object) lookup(key document.Value) int {
+	for i := range r.Fields {
+		if key.Is(r.Fields[i].Name) {
 			return i
 		}
 	}
