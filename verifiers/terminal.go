@@ -66,6 +66,13 @@ func check(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, 
 	}
 	env := in.Task.Environment()
 	workdir := env.Workdir
+	forging, err := forgingLinks(ctx, e, in.Image, in.Candidate.Workspace, workdir, []string{path.Join(workdir, trustedDir), compiler.CheckerMount})
+	if err != nil {
+		return Verdict{}, err
+	}
+	if forging > 0 {
+		return failed("candidate_link_denied", fmt.Sprintf("%d symbolic links of the workspace lead to files of the checker, or through /proc", forging)), nil
+	}
 	mounts := []runtime.Mount{
 		{Source: in.Candidate.Workspace, Dest: workdir, Copy: true},
 		{Source: filepath.Join(stage.Path(), trustedDir), Dest: path.Join(workdir, trustedDir)},
@@ -77,7 +84,9 @@ func check(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, 
 	limits.LayerBytes = in.WorkspaceBytes
 	box, err := e.Create(ctx, runtime.Config{
 		Name: "verifier", Image: in.Image, Mounts: mounts, Limits: limits, Capabilities: capabilities,
-		Workdir: workdir, User: env.User, Env: environ(env.Env),
+		Workdir: workdir, User: env.User,
+		// No plugin or user folder steers a checker in Python.
+		Env: append([]string{"PYTHONNOUSERSITE=1"}, append(environ(env.Env), checkerEnv(eval.Checker)...)...),
 	})
 	if err != nil {
 		return Verdict{}, err
@@ -123,6 +132,14 @@ func stageTrusted(ctx context.Context, in Input, dir string) error {
 	}
 	options := workspace.WriteOptions{MaxBytes: in.WorkspaceBytes}
 	return errors.Join(inputs.Write(ctx, root, options), checker.Write(ctx, root, options))
+}
+
+// checkerEnv keeps installed and configured plugins out of a pytest checker.
+func checkerEnv(c compiler.Checker) []string {
+	if c.Source == compiler.CheckerPytest {
+		return []string{"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", "PYTEST_ADDOPTS=", "PYTEST_PLUGINS="}
+	}
+	return nil
 }
 
 // checkerArgs is the command of each form of checker.

@@ -46,6 +46,7 @@ func failed(reason, message string) Verdict {
 type Engine interface {
 	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
 	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
+	View(ctx context.Context, image runtime.Image) (runtime.View, error)
 }
 
 // Policy is the operator's word on dangerous commands.

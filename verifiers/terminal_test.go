@@ -1,0 +1,205 @@
+package verifiers_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/workspace"
+)
+
+// terminalWorld is a pack whose tasks want the number 44 in answer.txt, checked
+// in each way there is.
+type terminalWorld struct {
+	run   *containerd.Run
+	image runtime.Image
+	dir   string
+}
+
+func newTerminalWorld(t *testing.T) terminalWorld {
+	t.Helper()
+	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
+	w := terminalWorld{run, image, t.TempDir()}
+	for name, text := range map[string]string{
+		"manifest.yaml":          "id: p\nversion: 1\n",
+		"hidden/expected.txt":    "44\n",
+		"hidden/compare.sh":      "#!/bin/sh\ncd /workspace && cmp answer.txt securebench/evaluation_inputs/expected.txt\n",
+		"hidden/t/test_it.py":    "import helper\ndef test_answer():\n    assert open('/workspace/answer.txt').read() == helper.EXPECTED\n",
+		"hidden/t/helper.py":     "EXPECTED = '44\\n'\n",
+		"hidden/t/conftest.py":   "import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\n",
+		"hidden/s/script.sh":     "#!/bin/sh\nset -eu\ngrep -qx 44 /workspace/answer.txt\n",
+		"hidden/chroot/check.sh": "#!/bin/sh\nset -eu\nchroot / true\ngrep -qx 44 /workspace/answer.txt\n",
+	} {
+		path := filepath.Join(w.dir, name)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(text), 0o755))
+	}
+	return w
+}
+
+// checkers are the forms of eval.
+func checkers() map[string]map[string]any {
+	expected := map[string]any{"path": "expected.txt", "mount": "securebench/evaluation_inputs/expected.txt"}
+	return map[string]map[string]any{
+		"shell":   {"checker": map[string]any{"command": "cmp answer.txt securebench/evaluation_inputs/expected.txt"}, "test_files": expected},
+		"script":  {"checker": map[string]any{"source": "script", "path": "s/script.sh"}},
+		"pytest":  {"checker": map[string]any{"source": "pytest", "path": "t/test_it.py"}},
+		"python":  {"checker": map[string]any{"command": "python3 -c \"e = open('securebench/evaluation_inputs/expected.txt'); assert open('answer.txt').read() == e.read()\""}, "test_files": expected},
+		"chroot":  {"checker": map[string]any{"source": "script", "path": "chroot/check.sh"}, "needed_commands": []string{"chroot"}},
+		"workdir": {"checker": map[string]any{"command": "test \"$(cat ../answer.txt)\" = 44", "workdir": "/workspace/sub"}},
+		"slow":    {"checker": map[string]any{"command": "sh ./slow.sh && grep -qx 44 answer.txt", "timeout_seconds": 2}},
+	}
+}
+
+func (w terminalWorld) task(t *testing.T, eval map[string]any) (*compiler.Task, *compiler.Pack) {
+	t.Helper()
+	row, err := json.Marshal(map[string]any{
+		"id": "t", "family": "terminal_task", "input": map[string]any{"instructions": "write 44 to answer.txt"},
+		"eval": eval, "environment": map[string]any{"image": "x", "timeout_seconds": 30},
+	})
+	must(t, err)
+	rows := filepath.Join(t.TempDir(), "tasks.jsonl")
+	must(t, os.WriteFile(rows, append(row, '\n'), 0o644))
+	pack, err := compiler.OpenPack(filepath.Join(w.dir, "manifest.yaml"), rows)
+	must(t, err)
+	for task, err := range pack.Tasks() {
+		must(t, err)
+		return task, pack
+	}
+	t.Fatal("no task")
+	return nil, nil
+}
+
+// attempt lets a shell script be the agent and judges what it leaves.
+func (w terminalWorld) attempt(t *testing.T, script string, eval map[string]any, policy verifiers.Policy) (harness.Result, verifiers.Verdict) {
+	t.Helper()
+	ctx := context.Background()
+	task, pack := w.task(t, eval)
+	plan, err := workspace.PlanAgent(task, pack)
+	must(t, err)
+	limits := runtime.DefaultLimits()
+	result, err := harness.Command{Args: []string{"bash", "-c", script}, TaskFile: "task.json"}.Produce(ctx, w.run, harness.Request{
+		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: w.image, Timeout: time.Minute,
+		Limits: limits, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20, Dest: t.TempDir(),
+	})
+	must(t, err)
+	if result.Failure != nil {
+		return result, verifiers.Verdict{Status: verifiers.Failed, Reason: result.Failure.Reason}
+	}
+	verify, _ := verifiers.For(task.Family())
+	v, err := verify(ctx, w.run, verifiers.Input{
+		Task: task, Pack: pack, Candidate: result.Candidate, Image: w.image, Limits: limits, Policy: policy,
+		Timeout: time.Minute, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
+	})
+	must(t, err)
+	return result, v
+}
+
+const solve = `echo 44 > answer.txt`
+
+// TestTerminalTask: what an agent leaves, and what becomes of it. Reason ""
+// passes. Every attack has an honest twin that differs in the answer only.
+func TestTerminalTask(t *testing.T) {
+	w := newTerminalWorld(t)
+	const denied = "candidate_link_denied"
+	tests := []struct{ name, checker, script, reason string }{
+		{"honest, shell", "shell", solve, ""},
+		{"honest, script", "script", solve, ""},
+		{"honest, pytest", "pytest", solve, ""},
+		{"honest, python", "python", solve, ""},
+		{"honest, subfolder", "workdir", solve + "; mkdir sub", ""},
+		{"honest, link within the workspace", "shell", `echo 44 > real; ln -s real answer.txt; ln -s /usr/bin/env e; ln -s nowhere dead; ln -s . self`, ""},
+		{"honest, links that programs make", "shell", solve + `; ln -s /dev/stdout log; ln -s /proc/mounts mtab; python3 -m venv --without-pip --symlinks v`, ""},
+		{"honest, with modules of its own", "pytest", solve + `; echo raise SystemExit > pytest.py; mkdir pkg; echo x=1 > pkg/__init__.py`, ""},
+		{"honest, odd names", "shell", solve + `; touch $'new\nline' 'co:lon,com ma' $'\377' -- -rf`, ""},
+		{"honest, no permissions around", "shell", solve + `; mkdir shut; echo x > shut/f; chmod 000 shut/f shut`, ""},
+		{"honest, special files around", "shell", solve + `; mkfifo pipe; python3 -c "import socket; socket.socket(socket.AF_UNIX).bind('sock')"`, ""},
+		{"honest, hard link", "shell", `echo 44 > a; ln a answer.txt`, ""},
+		{"honest, own securebench folder", "shell", solve + `; mkdir -p securebench/evaluation_inputs; echo 5 > securebench/evaluation_inputs/expected.txt`, ""},
+		{"honest, securebench is a link", "shell", solve + `; rm -rf securebench; ln -s /etc securebench`, ""},
+		{"honest, securebench is a file", "shell", solve + `; rm -rf securebench; echo x > securebench`, ""},
+		{"honest, inputs are a link", "shell", solve + `; mkdir -p securebench; ln -s /etc securebench/evaluation_inputs`, ""},
+
+		{"nothing", "shell", `true`, "checker_failed"},
+		{"wrong answer, shell", "shell", `echo 45 > answer.txt`, "checker_failed"},
+		{"wrong answer, script", "script", `echo 45 > answer.txt`, "checker_failed"},
+		{"wrong answer, pytest", "pytest", `echo 45 > answer.txt`, "checker_failed"},
+		{"the agent fails", "shell", solve + `; exit 3`, "producer_failed"},
+		{"link to the expected file", "shell", `ln -s securebench/evaluation_inputs/expected.txt answer.txt`, denied},
+		{"absolute link to the expected file", "shell", `ln -s /workspace/securebench/evaluation_inputs/expected.txt answer.txt`, denied},
+		{"link through a folder", "shell", `ln -s . a; ln -s a/securebench b; ln -s b/evaluation_inputs/expected.txt answer.txt`, denied},
+		{"link through the image", "shell", `ln -s /usr/../workspace/securebench/evaluation_inputs/expected.txt answer.txt`, denied},
+		{"link through /proc/self/cwd", "shell", `ln -s /proc/self/cwd/securebench/evaluation_inputs/expected.txt answer.txt`, denied},
+		{"link through /proc/self/root", "pytest", `ln -s /proc/self/root/opt/securebench/evaluator/t/helper.py answer.txt`, denied},
+		{"link to an open file", "python", `ln -s /proc/self/fd/3 answer.txt`, denied},
+		{"link to an open file by /dev", "python", `ln -s /dev/fd/3 answer.txt`, denied},
+		{"link to the checker", "script", `ln -s /opt/securebench/evaluator/s/script.sh answer.txt`, denied},
+		{"folder in place of the answer", "shell", `mkdir answer.txt`, "checker_failed"},
+		{"pipe in place of the answer", "shell", `mkfifo answer.txt`, "checker_failed"},
+		{"own expected file", "shell", `mkdir -p securebench/evaluation_inputs; echo 45 | tee answer.txt > securebench/evaluation_inputs/expected.txt`, "checker_failed"},
+		{"pytest look-alike", "pytest", `echo 'import sys; sys.exit(0)' | tee pytest.py _pytest.py sitecustomize.py usercustomize.py helper.py; mkdir pytest; cp pytest.py pytest/__main__.py; echo 45 > answer.txt`, "checker_failed"},
+		{"conftest", "pytest", `cat > conftest.py <<'P'
+import pytest
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    (yield).get_result().outcome = "passed"
+P
+echo 45 > answer.txt`, "checker_failed"},
+		{"pytest.ini", "pytest", `printf '[pytest]\naddopts = --collect-only\n' | tee pytest.ini tox.ini setup.cfg; printf '[tool.pytest.ini_options]\naddopts = "--co"\n' > pyproject.toml; echo 45 > answer.txt`, "checker_failed"},
+		{"plugin entry point", "pytest", `mkdir evil-1.dist-info; printf '[pytest11]\nevil = evil\n' > evil-1.dist-info/entry_points.txt; printf 'Name: evil\nVersion: 1\n' > evil-1.dist-info/METADATA; echo 'import os; os._exit(0)' > evil.py; echo 45 > answer.txt`, "checker_failed"},
+		{"bytecode", "pytest", `mkdir __pycache__; python3 -c "import py_compile; open('helper.py','w').write('EXPECTED = 45'); py_compile.compile('helper.py')"; echo 45 > answer.txt`, "checker_failed"},
+		{"commands of its own", "shell", `printf '#!/bin/sh\nexit 0\n' | tee cmp grep python3 sh test > /dev/null; chmod +x cmp grep python3 sh test; echo 45 > answer.txt`, "checker_failed"},
+		{"shell start-up files", "shell", `echo 'exit 0' | tee .bashrc .profile .bash_profile .env > /dev/null; echo 45 > answer.txt`, "checker_failed"},
+		{"checker that never ends", "slow", `echo 'sleep 100' > slow.sh; ` + solve, "verifier_timeout"},
+		{"checker that ignores TERM", "slow", `printf 'trap "" TERM\nwhile :; do sleep 1; done' > slow.sh; ` + solve, "verifier_timeout"},
+		{"checker that eats memory", "slow", `echo 'exec python3 -c "b = bytearray(3 << 30)"' > slow.sh; ` + solve, "verifier_out_of_memory"},
+		{"honest, working directory missing", "workdir", solve, ""},
+		{"working directory a file", "workdir", solve + `; echo x > sub`, "verifier_not_started"},
+		{"working directory a link", "workdir", solve + `; ln -s /etc sub`, "checker_failed"},
+		{"full workspace", "shell", `head -c 100000000 /dev/zero > big; echo 45 > answer.txt; exit 0`, "checker_failed"},
+		{"sparse file", "shell", `truncate -s 100G big; ` + solve, "candidate_too_big"},
+		{"deep tree", "shell", solve + `; python3 -c "
+import os
+for i in range(1000): os.mkdir('d'); os.chdir('d')"`, "candidate_too_big"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			result, v := w.attempt(t, tt.script, checkers()[tt.checker], verifiers.Policy{})
+			if v.Reason != tt.reason || (v.Status == verifiers.Passed) != (tt.reason == "") {
+				t.Errorf("%s %q: %s\n%s%s\nagent: %v %s", v.Status, v.Reason, v.Message, v.Stdout.String(), v.Stderr.String(), result.Exit, result.Exit.Stderr.String())
+			}
+		})
+	}
+}
+
+// TestNeededCommands: the operator's opt-in, and the deny list over it.
+func TestNeededCommands(t *testing.T) {
+	w := newTerminalWorld(t)
+	tests := []struct {
+		name   string
+		policy verifiers.Policy
+		reason string
+	}{
+		{"not allowed", verifiers.Policy{}, "verifier_dangerous_command_denied"},
+		{"allowed", verifiers.Policy{AllowDangerous: true}, ""},
+		{"allowed and denied", verifiers.Policy{AllowDangerous: true, Deny: []string{"chroot"}}, "verifier_dangerous_command_denied"},
+		{"something else denied", verifiers.Policy{AllowDangerous: true, Deny: []string{"mount"}}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, v := w.attempt(t, solve, checkers()["chroot"], tt.policy)
+			if v.Reason != tt.reason {
+				t.Errorf("%s %q: %s %s", v.Status, v.Reason, v.Message, v.Stderr.String())
+			}
+		})
+	}
+}
