@@ -44,7 +44,7 @@ func Validate(ctx context.Context, paths []string, report func(Problem)) (Summar
 type validator struct {
 	report  func(Problem)
 	summary Summary
-	// What was checked, by cleaned path.
+	// What was checked, by absolute path.
 	packs, testers map[string]bool
 }
 
@@ -149,10 +149,10 @@ func looksLikeTester(path string) bool {
 
 // tester checks a tester file and its pack.
 func (v *validator) tester(ctx context.Context, path string) error {
-	if v.testers[path] {
+	if v.testers[absolute(path)] {
 		return nil
 	}
-	v.testers[path] = true
+	v.testers[absolute(path)] = true
 	v.summary.Testers++
 	t, warnings, err := LoadTester(path)
 	v.emit(warnings...)
@@ -160,19 +160,17 @@ func (v *validator) tester(ctx context.Context, path string) error {
 		v.emitError(path, err)
 		return nil
 	}
-	return v.checkPack(ctx, relative(t.Benchmark.Manifest), relative(t.Benchmark.Tasks), t)
+	return v.checkPack(ctx, beside(t, t.Benchmark.Manifest), beside(t, t.Benchmark.Tasks), t)
 }
 
-// relative shortens an absolute path to one below the working directory.
-func relative(path string) string {
-	wd, err := os.Getwd()
-	if err != nil {
+// beside returns an absolute path of a tester file in the terms in which the
+// file itself was named.
+func beside(t *Tester, path string) string {
+	rel, err := filepath.Rel(filepath.Dir(t.Path), path)
+	if err != nil || filepath.IsAbs(t.name) {
 		return path
 	}
-	if rel, err := filepath.Rel(wd, path); err == nil && filepath.IsLocal(rel) {
-		return rel
-	}
-	return path
+	return filepath.Join(filepath.Dir(t.name), rel)
 }
 
 func (v *validator) emitError(file string, err error) {
@@ -191,7 +189,7 @@ func (v *validator) pack(ctx context.Context, manifest, tasks string) error {
 // checkPack checks a pack, unless that was done before, and what of it the
 // tester file makes wrong, if there is one.
 func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Tester) error {
-	key := manifest + "\x00" + tasks
+	key := absolute(manifest) + "\x00" + absolute(tasks)
 	first := !v.packs[key]
 	v.packs[key] = true
 	if first {
@@ -216,6 +214,14 @@ func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Te
 		v.summary.Rows += rows
 	}
 	return err
+}
+
+// absolute returns an absolute path for comparing, and as it is what has none.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
 }
 
 // packValidator checks the rows of one pack.

@@ -1,0 +1,70 @@
+package compiler_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// TestBenchmarks validates the packs of this repository: no errors, and no
+// warnings but those that are meant.
+func TestBenchmarks(t *testing.T) {
+	meant := map[string]bool{
+		"a rubric in prose has no verifier: records stay pending": true, // a row of free-response-smoke shows it
+	}
+	summary, err := compiler.Validate(t.Context(), []string{"../benchmarks"}, func(p compiler.Problem) {
+		// The images are built on each machine, so they have no digest to name.
+		if !meant[p.Message] && !strings.Contains(p.Message, "has no digest") {
+			t.Error(p)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if summary.Packs < 6 || summary.Testers < 6 {
+		t.Errorf("summary %+v", summary)
+	}
+	for _, f := range compiler.Families() {
+		dir := filepath.Join("../benchmarks", strings.ReplaceAll(string(f.Family), "_", "-")+"-smoke")
+		if !f.Active {
+			continue
+		}
+		for _, name := range []string{"manifest.yaml", "tasks.jsonl", "tester-command.yaml", "README.md"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestBaseCommit makes the repository of repo-patch-smoke and compares its
+// commit with the rows.
+func TestBaseCommit(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("no git")
+	}
+	pack := "../benchmarks/repo-patch-smoke"
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "bash", filepath.Join(pack, "make-testbed.sh"), filepath.Join(dir, "testbed"))
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	p, err := compiler.OpenPack(filepath.Join(pack, "manifest.yaml"), filepath.Join(pack, "tasks.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for task, err := range p.Tasks() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if eval, _ := task.RepoPatch(); eval.BaseCommit != strings.TrimSpace(string(out)) {
+			t.Errorf("%s has base_commit %s, the repository %s", task.ID(), eval.BaseCommit, out)
+		}
+	}
+}
