@@ -81,7 +81,7 @@ func exitMetadata(e runtime.Exit) Metadata {
 // recorder appends records to a file that no run wrote before.
 type recorder struct {
 	file   *os.File
-	redact redactor
+	redact redactor // of secrets that may stand nowhere
 }
 
 // createRecords makes the file. One that is there already is somebody's
@@ -107,7 +107,7 @@ func (w *recorder) append(r Record) error {
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false) // "<redacted>" is to be found as it is
-	if err := enc.Encode(w.redact.record(r)); err != nil {
+	if err := enc.Encode(w.redact.everything(r)); err != nil {
 		return fmt.Errorf("record of task %q: %w", r.TaskID, err)
 	}
 	if _, err := w.file.Write(line.Bytes()); err != nil { // one call: a line is whole or missing

@@ -37,8 +37,19 @@ func (r redactor) text(s string) string {
 	return s
 }
 
-// record redacts every text of a record but those that identify it. Texts that
-// the candidate itself produced are redacted too: they may echo a secret.
+// everything redacts what record does and the candidate itself.
+func (r redactor) everything(rec Record) Record {
+	for _, field := range []**string{&rec.CandidateText, &rec.CandidatePatch} {
+		if *field != nil {
+			text := r.text(**field)
+			*field = &text
+		}
+	}
+	return r.record(rec)
+}
+
+// record redacts every text of a record but what identifies it and the
+// candidate, which may well be equal to a hidden answer: that is its purpose.
 func (r redactor) record(rec Record) Record {
 	rec.ProducerStdout, rec.ProducerStderr = r.text(rec.ProducerStdout), r.text(rec.ProducerStderr)
 	rec.VerifierStdout, rec.VerifierStderr = r.text(rec.VerifierStdout), r.text(rec.VerifierStderr)

@@ -103,6 +103,11 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
+	return measure(ctx, cfg, p, (*attemptRun).attempt)
+}
+
+// measure makes a record of every task of the plan and writes it down.
+func measure(ctx context.Context, cfg Config, p plan, attempt func(*attemptRun, context.Context, *compiler.Task) (Record, error)) (Summary, error) {
 	if err := os.MkdirAll(filepath.Join(cfg.Output, workspacesDir), 0o755); err != nil {
 		return Summary{}, outputProblem(cfg, err)
 	}
@@ -113,7 +118,7 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	}
 	r := &attemptRun{cfg: cfg, plan: p, records: records, summary: Summary{RunID: cfg.Tester.Run.ID, Output: name}}
 	r.emit(Event{Kind: RunStart, Detail: fmt.Sprintf("%d tasks", p.tasks)})
-	err = errors.Join(r.all(ctx), records.close())
+	err = errors.Join(r.all(ctx, attempt), records.close())
 	r.emit(Event{Kind: RunDone, Detail: r.summary.Verification()})
 	if err == nil && r.summary.Errors > 0 {
 		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, r.summary.Errors, r.summary.Total)
@@ -142,7 +147,7 @@ func (r *attemptRun) emit(e Event) {
 }
 
 // all goes through the tasks in the pack's order.
-func (r *attemptRun) all(ctx context.Context) error {
+func (r *attemptRun) all(ctx context.Context, attempt func(*attemptRun, context.Context, *compiler.Task) (Record, error)) error {
 	for task, err := range r.plan.stream(r.cfg) {
 		if err != nil {
 			return err // preflight read the same rows
@@ -151,7 +156,7 @@ func (r *attemptRun) all(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		r.emit(Event{Kind: TaskStart, Task: task.ID()})
-		rec, cause := r.attempt(ctx, task)
+		rec, cause := attempt(r, ctx, task)
 		if cause != nil && ctx.Err() != nil {
 			return context.Cause(ctx) // interrupted: not measured, not recorded
 		}
@@ -185,24 +190,31 @@ func (r *attemptRun) count(rec Record) {
 // happens; cause is the infrastructure's error behind a record of status error.
 func (r *attemptRun) attempt(ctx context.Context, task *compiler.Task) (rec Record, cause error) {
 	image := r.plan.images[task.Environment().Image]
-	rec = Record{
-		RunID: r.cfg.Tester.Run.ID, TaskID: task.ID(), BenchmarkID: r.cfg.Pack.ID, TaskType: task.Family(),
-		HiddenValues: redacted, ResourceSummary: task.ResourceSummary(), ProducerMetadata: Metadata{},
-		Image: image.Ref, ImageID: image.Digest, Degraded: r.cfg.Degraded, StartedAt: time.Now().UTC(),
-	}
-	defer func() {
-		rec.EndedAt = time.Now().UTC()
-		rec = redactor{}.with(task.Secrets()...).record(rec)
-	}()
+	rec = r.newRecord(task, image)
 	dest, err := r.resetWorkspace(task)
 	if err == nil {
 		err = r.produceAndVerify(ctx, task, image, dest, &rec)
 	}
+	return rec.finish(task, err), err
+}
+
+func (r *attemptRun) newRecord(task *compiler.Task, image runtime.Image) Record {
+	return Record{
+		RunID: r.cfg.Tester.Run.ID, TaskID: task.ID(), BenchmarkID: r.cfg.Pack.ID, TaskType: task.Family(),
+		HiddenValues: redacted, ResourceSummary: task.ResourceSummary(), ProducerMetadata: Metadata{},
+		Image: image.Ref, ImageID: image.Digest, Degraded: r.cfg.Degraded, StartedAt: time.Now().UTC(),
+	}
+}
+
+// finish makes a record of what could not be measured one of status error, and
+// cuts the task's secrets out of its texts.
+func (rec Record) finish(task *compiler.Task, err error) Record {
 	if err != nil {
 		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = Error, "infrastructure", err.Error()
 		rec.Passed, rec.Score = nil, nil
 	}
-	return rec, err
+	rec.EndedAt = time.Now().UTC()
+	return redactor{}.with(task.Secrets()...).record(rec)
 }
 
 func (r *attemptRun) produceAndVerify(ctx context.Context, task *compiler.Task, image runtime.Image, dest string, rec *Record) error {
@@ -218,9 +230,14 @@ func (r *attemptRun) produceAndVerify(ctx context.Context, task *compiler.Task, 
 		rec.VerificationStatus = Failed
 		return nil
 	}
+	return r.judge(ctx, task, image, result.Candidate, rec)
+}
+
+// judge verifies a candidate and fills the verdict in.
+func (r *attemptRun) judge(ctx context.Context, task *compiler.Task, image runtime.Image, c candidate.Candidate, rec *Record) error {
 	rec.FailurePhase = "verifier"
 	r.emit(Event{Kind: VerifierStart, Task: task.ID()})
-	verdict, err := r.verify(ctx, task, image, result.Candidate)
+	verdict, err := r.verify(ctx, task, image, c)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ type cli struct {
 	globals
 
 	Run     runCmd     `cmd:"" help:"Run a benchmark and record the verdicts."`
+	Regrade regradeCmd `cmd:"" help:"Verify the candidates of a run again, without its harness."`
 	Spec    specCmd    `cmd:"" help:"Print the OCI runtime specification that a task's sandbox would get."`
 	Image   imageCmd   `cmd:"" help:"List, fetch, import, name and remove images."`
 	Doctor  doctorCmd  `cmd:"" help:"Say what this host can enforce, and the cure for what it cannot."`

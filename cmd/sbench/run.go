@@ -38,15 +38,19 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	summary, err := cmd.measure(ctx, a, c, tester, pack, env)
-	err = errors.Join(err, c.Close(ctx))
-	if summary.RunID == "" { // nothing started
-		return err
+	return errors.Join(err, c.Close(ctx), a.printSummary(summary, cmd.JSON))
+}
+
+// printSummary prints nothing if nothing started.
+func (a *app) printSummary(s run.Summary, asJSON bool) error {
+	switch {
+	case s.RunID == "":
+		return nil
+	case asJSON:
+		return a.json(s)
 	}
-	if cmd.JSON {
-		return errors.Join(err, a.json(summary))
-	}
-	_, printErr := fmt.Fprintln(a.stdout, summary)
-	return errors.Join(err, printErr)
+	_, err := fmt.Fprintln(a.stdout, s)
+	return err
 }
 
 // load reads the tester file and the manifest, and reports the problems of both
@@ -96,27 +100,39 @@ func (cmd *runCmd) measure(ctx context.Context, a *app, c *containerd.Client, te
 	if err != nil {
 		return run.Summary{}, err
 	}
+	var summary run.Summary
+	err = withEngine(ctx, c, tester, pack, cmd.OutputDir, func(cfg run.Config) error {
+		cfg.Producer, cfg.Env, cfg.Limit, cfg.Progress = producer, env, cmd.Limit, progress(a, cmd.Progress, cmd.Quiet)
+		cfg.Select = selector(append(append([]string{}, cmd.Task...), tester.Run.Tasks...))
+		var err error
+		summary, err = run.Run(ctx, cfg)
+		return err
+	})
+	return summary, err
+}
+
+// withEngine hands f a configuration with what the daemon, the tester file and
+// --output-dir decide.
+func withEngine(ctx context.Context, c *containerd.Client, tester *compiler.Tester, pack *compiler.Pack, output string, f func(run.Config) error) error {
 	degraded, err := c.Degraded()
 	if err != nil {
-		return run.Summary{}, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
 	}
-	output := tester.Run.OutputDir
-	if cmd.OutputDir != "" {
-		if output, err = filepath.Abs(cmd.OutputDir); err != nil {
-			return run.Summary{}, err
-		}
+	if output == "" {
+		output = tester.Run.OutputDir
+	}
+	if output, err = filepath.Abs(output); err != nil {
+		return err
 	}
 	engine, err := c.NewRun(ctx)
 	if err != nil {
-		return run.Summary{}, err
+		return err
 	}
-	globs := append(append([]string{}, cmd.Task...), tester.Run.Tasks...)
-	summary, err := run.Run(ctx, run.Config{
-		Tester: tester, Pack: pack, Env: env, Engine: engine, Images: resolver{c, containerd.PullPolicy(tester.Runtime.Pull)},
-		Producer: producer, Limits: limits(tester), Degraded: degraded, Output: output, Limit: cmd.Limit,
-		Select: selector(globs), Progress: cmd.progress(a),
+	err = f(run.Config{
+		Tester: tester, Pack: pack, Engine: engine, Images: resolver{c, containerd.PullPolicy(tester.Runtime.Pull)},
+		Limits: limits(tester), Degraded: degraded, Output: output,
 	})
-	return summary, errors.Join(err, engine.Close(ctx))
+	return errors.Join(err, engine.Close(ctx))
 }
 
 // selector matches ids against globs; with none, everything is selected.
@@ -172,11 +188,11 @@ func (r resolver) Resolve(ctx context.Context, ref string) (runtime.Image, error
 
 // progress goes to standard error: results alone are on standard output.
 // Progress that cannot be shown stops no run.
-func (cmd *runCmd) progress(a *app) func(run.Event) {
+func progress(a *app, format string, quiet bool) func(run.Event) {
 	switch {
-	case cmd.Quiet, cmd.Progress == "none":
+	case quiet, format == "none":
 		return nil
-	case cmd.Progress == "json":
+	case format == "json":
 		enc := json.NewEncoder(a.stderr)
 		return func(e run.Event) { _ = enc.Encode(e) }
 	}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/runtime/containerd"
+)
+
+type regradeCmd struct {
+	RunDir    string   `arg:"" name:"run-dir" help:"Output folder of a run."`
+	Config    string   `required:"" placeholder:"FILE" help:"Tester file of that run."`
+	OutputDir string   `required:"" placeholder:"DIR" help:"Folder for the new records."`
+	Task      []string `placeholder:"GLOB" help:"Only the tasks whose id matches one of these patterns."`
+	Progress  string   `enum:"plain,json,none" default:"plain" help:"Progress on standard error: plain, json or none."`
+	JSON      bool     `name:"json" help:"Print the summary and the changed verdicts as JSON."`
+}
+
+// Run verifies the stored candidates again and prints which verdicts changed.
+func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
+	tester, pack, err := loadTester(a, cmd.Config)
+	if err != nil {
+		return err
+	}
+	old, err := filepath.Abs(cmd.RunDir)
+	if err != nil {
+		return err
+	}
+	return a.withTesterClient(ctx, tester, func(c *containerd.Client) error {
+		return withEngine(ctx, c, tester, pack, cmd.OutputDir, func(cfg run.Config) error {
+			cfg.Select, cfg.Progress = selector(cmd.Task), progress(a, cmd.Progress, false)
+			summary, changes, err := run.Regrade(ctx, cfg, old)
+			return errors.Join(err, cmd.print(a, summary, changes))
+		})
+	})
+}
+
+func (cmd *regradeCmd) print(a *app, summary run.Summary, changes []run.Change) error {
+	if cmd.JSON {
+		return a.json(map[string]any{"summary": summary, "changes": append([]run.Change{}, changes...)})
+	}
+	for _, c := range changes {
+		if _, err := fmt.Fprintf(a.stdout, "changed: %q from %s to %s\n", c.Task, c.Old, c.New); err != nil {
+			return err
+		}
+	}
+	return a.printSummary(summary, false)
+}
