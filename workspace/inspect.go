@@ -43,7 +43,9 @@ type InspectedFile struct {
 	Lane     compiler.Lane `json:"lane"`
 	Resource string        `json:"resource"`
 	ReadOnly bool          `json:"read_only,omitempty"`
-	Size     int64         `json:"size"` // bytes
+	// Size is in bytes; 0 for a value that may not be shown, since the length
+	// of an answer may be half of it.
+	Size int64 `json:"size,omitempty"`
 	// Source is where a file of the pack comes from, relative to its root.
 	Source string `json:"source,omitempty"`
 	// Content is a value's JSON, "<redacted>" if it may not be shown, and empty
@@ -119,10 +121,14 @@ func (in *inspector) files(plan Plan) []InspectedFile {
 	var files []InspectedFile
 	for _, e := range plan.Entries {
 		if e.Source.Root == "" {
-			files = append(files, InspectedFile{
+			file := InspectedFile{
 				Path: e.Dest, Lane: e.Lane, Resource: e.Name, Size: e.Source.Size, ReadOnly: e.ReadOnly,
 				Content: in.show(e.Lane, string(e.Source.Data.Reveal())),
-			})
+			}
+			if file.Content == compiler.Redacted {
+				file.Size = 0
+			}
+			files = append(files, file)
 			continue
 		}
 		below, err := in.expand(e)

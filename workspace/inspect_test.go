@@ -43,7 +43,6 @@ test_sandbox: securebench/evaluation_inputs/checker.json (evaluation_inputs) "<r
 test_sandbox: securebench/public/instructions.json (public) "\"do it\""
 test_sandbox: /opt/securebench/evaluator/a/check.sh (evaluation_inputs) a/check.sh""
 test_sandbox: /opt/securebench/evaluator/a/tests/t.py (evaluation_inputs) a/tests/t.py""
-evaluator: in/x (public) d/x""
 evaluator: securebench/evaluator/expected_state.json (hidden) "<redacted>"
 evaluator: securebench/evaluator/instructions.json (public) "\"do it\""
 result: resource_summary/instructions (public) "\"do it\""

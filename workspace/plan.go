@@ -96,7 +96,10 @@ func viewPlan(view compiler.View, p *compiler.Pack) Plan {
 	plan := Plan{Component: view.Component}
 	for _, r := range view.Resources {
 		if r.File != nil {
-			plan.Entries = append(plan.Entries, fileEntry(*r.File, p))
+			// Assets are for sandboxes: the evaluator is no file system.
+			if r.Lane != compiler.Public || view.Component != compiler.Evaluator {
+				plan.Entries = append(plan.Entries, fileEntry(*r.File, p))
+			}
 			continue
 		}
 		root := compiler.PublicRoot

@@ -27,13 +27,15 @@ const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (noth
 type cli struct {
 	globals
 
-	Run     runCmd     `cmd:"" help:"Run a benchmark and record the verdicts."`
-	Regrade regradeCmd `cmd:"" help:"Verify the candidates of a run again, without its harness."`
-	Spec    specCmd    `cmd:"" help:"Print the OCI runtime specification that a task's sandbox would get."`
-	Image   imageCmd   `cmd:"" help:"List, fetch, import, name and remove images."`
-	Doctor  doctorCmd  `cmd:"" help:"Say what this host can enforce, and the cure for what it cannot."`
-	GC      gcCmd      `cmd:"" name:"gc" help:"Remove what runs of dead processes left behind."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Run      runCmd      `cmd:"" help:"Run a benchmark and record the verdicts."`
+	Regrade  regradeCmd  `cmd:"" help:"Verify the candidates of a run again, without its harness."`
+	Validate validateCmd `cmd:"" help:"Check tester files and packs, and say everything that is wrong with them."`
+	Inspect  inspectCmd  `cmd:"" help:"Show which component sees which file and value of a task."`
+	Spec     specCmd     `cmd:"" help:"Print the OCI runtime specification that a task's sandbox would get."`
+	Image    imageCmd    `cmd:"" help:"List, fetch, import, name and remove images."`
+	Doctor   doctorCmd   `cmd:"" help:"Say what this host can enforce, and the cure for what it cannot."`
+	GC       gcCmd       `cmd:"" name:"gc" help:"Remove what runs of dead processes left behind."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
 // globals are the flags of every command that talks to a daemon.

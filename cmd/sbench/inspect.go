@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/workspace"
+)
+
+type inspectCmd struct {
+	Config string `arg:"" help:"Tester file."`
+	Task   string `arg:"" help:"Id of the task."`
+	Reveal bool   `help:"Show values that are not public."`
+	JSON   bool   `name:"json" help:"Print JSON."`
+}
+
+// Run shows which component sees which file and value of a task.
+func (cmd *inspectCmd) Run(a *app) error {
+	tester, pack, err := loadTester(a, cmd.Config)
+	if err != nil {
+		return err
+	}
+	task, err := workspace.FindTask(pack, cmd.Task)
+	if errors.Is(err, workspace.ErrNoTask) {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if err != nil {
+		return err
+	}
+	in, err := workspace.Inspect(task, pack, workspace.InspectOptions{Reveal: cmd.Reveal, TaskFile: tester.Harness.Config.TaskFile})
+	if err != nil {
+		return err
+	}
+	if cmd.JSON {
+		return a.json(in)
+	}
+	return printInspection(a.stdout, in)
+}
+
+func printInspection(w io.Writer, in workspace.Inspection) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "task %q, %s, line %d, candidate: %s\n\n", in.TaskID, in.Family, in.Line, in.Candidate)
+	printFiles(&b, in)
+	b.WriteString("\nvalues\n")
+	for _, r := range in.Summary {
+		fmt.Fprintf(&b, "\n%s (%s)\n%s\n", r.Name, r.Lane, indent(r.Value))
+	}
+	fmt.Fprintf(&b, "\nrow        %s\nevaluation %s\nassets     %s\n", in.Digests.Row, in.Digests.Evaluation, in.Digests.Assets)
+	for _, problem := range in.Problems {
+		fmt.Fprintf(&b, "\nproblem: %s\n", problem)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// printFiles prints a table: one line for every file, one column for every
+// component. A result has no files; its column says what a record holds of the
+// resource that the file is of.
+func printFiles(b *strings.Builder, in workspace.Inspection) {
+	components := []compiler.Component{compiler.Agent, compiler.TestSandbox, compiler.Evaluator}
+	seen := map[string][]compiler.Component{}
+	var files []workspace.InspectedFile
+	for _, c := range in.Components {
+		for _, f := range c.Files {
+			if c.Component == compiler.Result {
+				continue
+			}
+			if seen[f.Path] == nil {
+				files = append(files, f)
+			}
+			seen[f.Path] = append(seen[f.Path], c.Component)
+		}
+	}
+	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
+	printCells(t, "lane", "file", "bytes", "agent", "test_sandbox", "evaluator", "result")
+	for _, f := range files {
+		cells := []string{string(f.Lane), f.Path, size(f)}
+		for _, c := range components {
+			cells = append(cells, mark(slices.Contains(seen[f.Path], c), f.ReadOnly))
+		}
+		printCells(t, append(cells, inRecord(f))...)
+	}
+	_ = t.Flush() // a strings.Builder takes everything
+}
+
+func printCells(w io.Writer, cells ...string) {
+	_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // see printFiles
+}
+
+func mark(seen, readOnly bool) string {
+	switch {
+	case !seen:
+		return "-"
+	case readOnly:
+		return "read-only"
+	}
+	return "yes"
+}
+
+func size(f workspace.InspectedFile) string {
+	if f.Content == compiler.Redacted {
+		return "-"
+	}
+	return fmt.Sprint(f.Size)
+}
+
+// inRecord says what a record holds of a file's resource.
+func inRecord(f workspace.InspectedFile) string {
+	switch {
+	case f.Resource == "task":
+		return "-"
+	case f.Lane == compiler.Public:
+		return "value"
+	}
+	return "redacted"
+}
+
+func indent(text string) string {
+	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
+}
