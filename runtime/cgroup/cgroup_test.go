@@ -1,0 +1,106 @@
+package cgroup_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/cgroup"
+)
+
+// group makes a group in the pids hierarchy, with live processes in it.
+func group(t *testing.T, processes int) (cgroup.Group, []*exec.Cmd) {
+	t.Helper()
+	h, err := cgroup.Mounted()
+	if err != nil || h.Mode() == cgroup.None {
+		t.Skipf("no cgroups: %v", err)
+	}
+	name := fmt.Sprintf("/sbench-test-%d-%d", os.Getpid(), time.Now().UnixNano())
+	dir := filepath.Join("/sys/fs/cgroup/pids", name)
+	if h.Mode() == cgroup.V2 {
+		dir = filepath.Join("/sys/fs/cgroup", name)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skipf("cgroups cannot be made here: %v", err)
+	}
+	g := h.Group(name)
+	t.Cleanup(func() {
+		if err := g.KillAll(context.Background(), 0); err != nil {
+			t.Error(err)
+		}
+		if err := g.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	var started []*exec.Cmd
+	for range processes {
+		cmd := exec.Command("sleep", "1000")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
+			t.Fatal(err)
+		}
+		started = append(started, cmd)
+	}
+	return g, started
+}
+
+func TestKillAll(t *testing.T) {
+	g, started := group(t, 3)
+	pids, err := g.Pids()
+	if err != nil || len(pids) != 3 || !slices.Contains(pids, started[0].Process.Pid) {
+		t.Fatalf("pids %v, %v", pids, err)
+	}
+	spared := started[1]
+	reap := make(chan struct{})
+	go func() { // zombies stay in the group until they are waited for
+		_, _ = started[0].Process.Wait()
+		_, _ = started[2].Process.Wait()
+		close(reap)
+	}()
+	if err := g.KillAll(context.Background(), spared.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	<-reap
+	if err := unix.Kill(spared.Process.Pid, 0); err != nil {
+		t.Errorf("the spared process: %v", err)
+	}
+	go func() { _, _ = spared.Process.Wait() }()
+	if err := g.KillAll(context.Background(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if pids, err := g.Pids(); err != nil || len(pids) > 0 {
+		t.Errorf("left: %v, %v", pids, err)
+	}
+}
+
+// TestMissingGroup: what is gone is empty, and its removal no error.
+func TestMissingGroup(t *testing.T) {
+	h, err := cgroup.Mounted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := h.Group("/sbench-test-no-such-group")
+	if pids, err := g.Pids(); err != nil || len(pids) > 0 {
+		t.Errorf("pids %v, %v", pids, err)
+	}
+	if err := g.Remove(); err != nil {
+		t.Error(err)
+	}
+	if s := g.Stats(); s != (cgroup.Stats{}) {
+		t.Errorf("stats %+v", s)
+	}
+	if err := g.KillAll(context.Background(), 0); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,43 @@
+package filelock_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/securebench/sbench/runtime/filelock"
+)
+
+func TestLock(t *testing.T) {
+	ctx, name := context.Background(), filepath.Join(t.TempDir(), "lock")
+	first, err := filelock.Acquire(ctx, name, filelock.Shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := filelock.Acquire(ctx, name, filelock.Shared)
+	if err != nil {
+		t.Fatal("two may share:", err)
+	}
+	if err := filelock.Try(first, filelock.Exclusive); !errors.Is(err, filelock.ErrHeld) {
+		t.Errorf("exclusive beside shared: %v", err)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := filelock.Try(first, filelock.Exclusive); err != nil {
+		t.Errorf("exclusive alone: %v", err)
+	}
+	cancelled, cancel := context.WithCancelCause(ctx)
+	cancel(errors.New("enough"))
+	if f, err := filelock.Acquire(cancelled, name, filelock.Shared); err == nil || f != nil {
+		t.Errorf("acquired a held lock: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := filelock.Acquire(ctx, filepath.Join(name, "below-a-file"), filelock.Shared); !errors.Is(err, os.ErrNotExist) && err == nil {
+		t.Error("locked below a file")
+	}
+}
