@@ -1,0 +1,54 @@
+package compiler_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// TestAuthoring reads every example of docs/authoring.md.
+func TestAuthoring(t *testing.T) {
+	doc, err := os.ReadFile("../docs/authoring.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := regexp.MustCompile("(?s)```(?:json|yaml) (row|manifest|tester)\n(.*?)```").FindAllSubmatch(doc, -1)
+	dir := t.TempDir()
+	var manifest, tester, rows []byte
+	for _, example := range examples {
+		switch string(example[1]) {
+		case "manifest":
+			manifest = example[2]
+		case "tester":
+			tester = example[2]
+		default:
+			rows = append(rows, example[2]...)
+		}
+	}
+	writeFiles(t, dir, map[string]string{"manifest.yaml": string(manifest), "tasks.jsonl": string(rows), "tester.yaml": string(tester)})
+	if _, warnings, err := compiler.LoadTester(filepath.Join(dir, "tester.yaml")); err != nil || len(warnings) > 0 {
+		t.Error(warnings, err)
+	}
+	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	families := map[compiler.Family]bool{}
+	for task, err := range pack.Tasks() {
+		var problems compiler.Problems
+		if errors.As(err, &problems) {
+			t.Error(problems)
+			continue
+		}
+		families[task.Family()] = true
+	}
+	for _, f := range compiler.Families() {
+		if f.Active && !families[f.Family] {
+			t.Errorf("no example of %s", f.Family)
+		}
+	}
+}
