@@ -24,19 +24,37 @@ func New() (*Namespace, error) {
 		file *os.File
 		err  error
 	}
-	done := make(chan result)
-	go func() {
-		// Never unlocked: the thread is in the wrong namespace for anything else
-		// and ends with this goroutine.
-		runtime.LockOSThread()
+	done := make(chan result, 1)
+	onOtherThread(func() {
 		file, err := enter()
 		done <- result{file, err}
-	}()
+	})
 	r := <-done
 	if r.err != nil {
 		return nil, fmt.Errorf("network namespace: %w", r.err)
 	}
 	return &Namespace{r.file}, nil
+}
+
+// onOtherThread runs f on a thread that ends with it and is not the first of
+// the process: that one never ends, and its namespaces are what others, and
+// /proc/self, see as the process's.
+func onOtherThread(f func()) {
+	go func() {
+		runtime.LockOSThread() // never unlocked where f runs
+		if unix.Gettid() != unix.Getpid() {
+			f()
+			return
+		}
+		done := make(chan struct{})
+		go func() { // while the first thread is held here
+			defer close(done)
+			runtime.LockOSThread()
+			f()
+		}()
+		<-done
+		runtime.UnlockOSThread()
+	}()
 }
 
 func enter() (*os.File, error) {

@@ -15,6 +15,15 @@ func TestNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for range 50 { // on whatever threads there are, the first among them
+		more, err := netns.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := more.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 	inside, err := os.Readlink(n.Path())
 	if err != nil {
 		t.Fatal(err)
