@@ -52,12 +52,15 @@ var errChanged = errors.New("file changed while it was read")
 // file copies the file name of the open directory src into the open directory
 // dst under the name to.
 func (w *treeWalk) file(src, dst int, name, to, rel string, st *unix.Stat_t) error {
-	in, err := openUntrusted(src, name, 0)
+	in, restore, err := openUntrusted(src, name, 0)
 	if err != nil {
 		return fmt.Errorf("open %q: %w", rel, err)
 	}
 	from := os.NewFile(uintptr(in), rel)
 	defer shut(from)
+	if err := restore(); err != nil {
+		return fmt.Errorf("restore the mode of %q: %w", rel, err)
+	}
 	mode := st.Mode
 	// The descriptor is the truth: between Fstatat and open the name may have
 	// been given to something else.
@@ -188,28 +191,41 @@ func (w *treeWalk) zeros(sum hash.Hash, n int64) error {
 }
 
 // openUntrusted opens name in the open directory dir for reading without
-// following a link or waiting for a fifo's writer. When the permission bits
-// forbid it, they are set aside for the moment of opening.
-func openUntrusted(dir int, name string, flags int) (int, error) {
+// following a link or waiting for a fifo's writer. Where the permission bits
+// forbid its owner to read it, or to search a directory, they are set aside
+// until restore is called; it is nil if there is an error.
+func openUntrusted(dir int, name string, flags int) (fd int, restore func() error, err error) {
 	flags |= unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-	fd, err := unix.Openat(dir, name, flags, 0)
-	if !errors.Is(err, unix.EACCES) {
-		return fd, err
+	fd, err = unix.Openat(dir, name, flags, 0)
+	if err == nil && (flags&unix.O_DIRECTORY == 0 || unix.Faccessat(fd, ".", unix.X_OK, 0) == nil) {
+		return fd, func() error { return nil }, nil
+	}
+	if err == nil {
+		closeFD(fd)
+	} else if !errors.Is(err, unix.EACCES) {
+		return -1, nil, err
 	}
 	handle, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, err
+		return -1, nil, err
 	}
-	defer closeFD(handle)
 	var st unix.Stat_t
 	if err := unix.Fstat(handle, &st); err != nil {
-		return -1, err
+		closeFD(handle)
+		return -1, nil, err
+	}
+	restore = func() error {
+		defer closeFD(handle)
+		return chmodHandle(handle, st.Mode&0o7777)
 	}
 	if err := chmodHandle(handle, st.Mode&0o7777|0o500); err != nil {
-		return -1, err
+		closeFD(handle)
+		return -1, nil, err
 	}
-	fd, err = unix.Openat(dir, name, flags, 0)
-	return fd, errors.Join(err, chmodHandle(handle, st.Mode&0o7777))
+	if fd, err = unix.Openat(dir, name, flags, 0); err != nil {
+		return -1, nil, errors.Join(err, restore())
+	}
+	return fd, restore, nil
 }
 
 // chmodHandle changes the mode of what an O_PATH descriptor stands for. The

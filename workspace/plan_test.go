@@ -19,7 +19,7 @@ const terminalManifest = "id: demo\nversion: 1\ndefaults: {family: terminal_task
 // openPack writes a pack of one row and returns it with the row's task.
 func openPack(t *testing.T, manifest, row string, files map[string]string) (*compiler.Pack, *compiler.Task) {
 	t.Helper()
-	dir := t.TempDir()
+	dir := tempDir(t)
 	write(t, filepath.Join(dir, "manifest.yaml"), manifest, 0o644)
 	write(t, filepath.Join(dir, "tasks.jsonl"), row+"\n", 0o644)
 	for name, content := range files {
@@ -82,7 +82,7 @@ func TestPlanAgent(t *testing.T) {
 	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
 	plan, err := workspace.PlanAgent(task, pack)
 	must(t, err)
-	dir := t.TempDir()
+	dir := tempDir(t)
 	must(t, plan.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
 	want := `0755 data/
 0555 data/in/
@@ -109,7 +109,7 @@ func TestPlanTestSandbox(t *testing.T) {
 	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
 	plan, err := workspace.PlanTestSandbox(task, pack)
 	must(t, err)
-	dir := t.TempDir()
+	dir := tempDir(t)
 	must(t, plan.Lane(compiler.EvaluationInputs).Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
 	want := `0755 securebench/
 0755 securebench/evaluation_inputs/
@@ -134,7 +134,7 @@ func TestPlanChecker(t *testing.T) {
 	pack, task := openPack(t, terminalManifest, row, files)
 	plan, err := workspace.PlanChecker(task, pack)
 	must(t, err)
-	dir := t.TempDir()
+	dir := tempDir(t)
 	must(t, plan.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
 	want := `0755 a/
 0555 a/tests/
@@ -179,7 +179,7 @@ func TestWriteIntoUsedWorkspace(t *testing.T) {
 	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
 	plan, err := workspace.PlanAgent(task, pack)
 	must(t, err)
-	outside := t.TempDir()
+	outside := tempDir(t)
 	write(t, filepath.Join(outside, "victim"), "untouched", 0o644)
 	tests := []struct {
 		name string
@@ -197,7 +197,7 @@ func TestWriteIntoUsedWorkspace(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			dir := t.TempDir()
+			dir := tempDir(t)
 			test.make(dir)
 			if err := plan.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}); (err == nil) != test.ok {
 				t.Errorf("error %v", err)
@@ -218,7 +218,7 @@ func TestWriteBounds(t *testing.T) {
 	must(t, err)
 	for name, opts := range map[string]workspace.WriteOptions{"bytes": {MaxBytes: 10}, "files": {MaxFiles: 2}} {
 		t.Run(name, func(t *testing.T) {
-			err := plan.Write(t.Context(), openRoot(t, t.TempDir()), opts)
+			err := plan.Write(t.Context(), openRoot(t, tempDir(t)), opts)
 			if err == nil || !strings.Contains(err.Error(), workspace.ErrTooBig.Error()) {
 				t.Errorf("error %v", err)
 			}

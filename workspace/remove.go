@@ -98,11 +98,10 @@ func (r *remover) empty(fd, depth int) error {
 
 // readSome returns some names of a directory that holds very many.
 func readSome(fd int) ([]string, error) {
-	again, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := rewound(fd)
 	if err != nil {
 		return nil, err
 	}
-	dir := os.NewFile(uintptr(again), ".")
 	defer shut(dir)
 	names, err := dir.Readdirnames(100_000)
 	return names, ignoreEOF(err)

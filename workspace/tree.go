@@ -175,11 +175,10 @@ func (w *treeWalk) tooMany() error {
 // readNames returns the names in the open directory fd, at most limit of them,
 // without moving or closing fd.
 func readNames(fd int, limit int64) ([]string, error) {
-	again, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := rewound(fd)
 	if err != nil {
 		return nil, err
 	}
-	dir := os.NewFile(uintptr(again), ".")
 	defer shut(dir)
 	var names []string
 	for {
@@ -192,6 +191,22 @@ func readNames(fd int, limit int64) ([]string, error) {
 			return names, ignoreEOF(err)
 		}
 	}
+}
+
+// rewound returns a second handle of the open directory fd, at its start. The
+// two share their position. Opening it once more would need the permission that
+// an agent may have taken away.
+func rewound(fd int) (*os.File, error) {
+	again, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	dir := os.NewFile(uintptr(again), ".")
+	if _, err := dir.Seek(0, io.SeekStart); err != nil {
+		shut(dir)
+		return nil, err
+	}
+	return dir, nil
 }
 
 func (w *treeWalk) entry(src, dst int, name, rel string, depth int) error {
@@ -245,11 +260,18 @@ func typeName(mode uint32) string {
 
 func (w *treeWalk) subdir(src, dst int, name, rel string, st *unix.Stat_t, depth int) error {
 	w.record("d %04o - %s", st.Mode&0o777, rel)
-	in, err := openUntrusted(src, name, unix.O_DIRECTORY)
+	in, restore, err := openUntrusted(src, name, unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("open directory %q: %w", rel, err)
 	}
 	defer closeFD(in)
+	err = w.below(in, dst, name, rel, st, depth)
+	return errors.Join(err, restore())
+}
+
+// below walks the open directory in, and makes and fills the directory name of
+// dst.
+func (w *treeWalk) below(in, dst int, name, rel string, st *unix.Stat_t, depth int) error {
 	if dst == noCopy {
 		return w.dir(in, noCopy, rel, depth+1)
 	}

@@ -24,6 +24,20 @@ func openRoot(t *testing.T, dir string) *os.Root {
 	return root
 }
 
+// tempDir is t.TempDir for what the testing package cannot remove.
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	root := openRoot(t, dir)
+	t.Cleanup(func() {
+		entries, _ := os.ReadDir(dir) // the test may have removed it
+		for _, entry := range entries {
+			must(t, workspace.RemoveAll(root, entry.Name()))
+		}
+	})
+	return dir
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -59,7 +73,7 @@ func hostile(t *testing.T) string {
 }
 
 func TestCopyTreeHostile(t *testing.T) {
-	src, dst := hostile(t), t.TempDir()
+	src, dst := hostile(t), tempDir(t)
 	report, err := workspace.CopyTree(t.Context(), openRoot(t, src), openRoot(t, dst), workspace.TreeOptions{})
 	must(t, err)
 	if report.Files != 3 || report.Entries != 7 || report.Bytes != 16 || report.DroppedCount != 2 {
@@ -87,10 +101,10 @@ func TestCopyTreeHostile(t *testing.T) {
 }
 
 func TestTreeBounds(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	write(t, filepath.Join(dir, "a/b/c/one"), strings.Repeat("x", 100), 0o644)
 	write(t, filepath.Join(dir, "a/two"), "2", 0o644)
-	sparse := t.TempDir()
+	sparse := tempDir(t)
 	write(t, filepath.Join(sparse, "disk"), "", 0o644)
 	must(t, os.Truncate(filepath.Join(sparse, "disk"), 1<<40))
 	tests := []struct {
@@ -106,7 +120,7 @@ func TestTreeBounds(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := workspace.CopyTree(t.Context(), openRoot(t, test.dir), openRoot(t, t.TempDir()), test.opts)
+			_, err := workspace.CopyTree(t.Context(), openRoot(t, test.dir), openRoot(t, tempDir(t)), test.opts)
 			if !errors.Is(err, workspace.ErrTooBig) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
@@ -118,7 +132,7 @@ func TestTreeBounds(t *testing.T) {
 }
 
 func TestCopyTreeKeepsHoles(t *testing.T) {
-	src, dst := t.TempDir(), t.TempDir()
+	src, dst := tempDir(t), tempDir(t)
 	const size = 64 << 20
 	f, err := os.Create(filepath.Join(src, "disk"))
 	must(t, err)
@@ -138,7 +152,7 @@ func TestCopyTreeKeepsHoles(t *testing.T) {
 	if string(got[size/2:size/2+6]) != "middle" {
 		t.Error("content lost")
 	}
-	dense := t.TempDir()
+	dense := tempDir(t)
 	must(t, os.WriteFile(filepath.Join(dense, "disk"), got, 0o644))
 	want, err := workspace.DigestTree(t.Context(), openRoot(t, dense), workspace.TreeOptions{})
 	must(t, err)
@@ -149,7 +163,7 @@ func TestCopyTreeKeepsHoles(t *testing.T) {
 
 func TestDigestTreeSees(t *testing.T) {
 	base := func(t *testing.T) string {
-		dir := t.TempDir()
+		dir := tempDir(t)
 		write(t, filepath.Join(dir, "d/file"), "content", 0o644)
 		must(t, os.Symlink("file", filepath.Join(dir, "d/link")))
 		return dir
@@ -193,20 +207,20 @@ func TestDigestTreeSees(t *testing.T) {
 }
 
 func TestCopyTreeStops(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	write(t, filepath.Join(dir, "file"), "content", 0o644)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	cancel(why)
-	if _, err := workspace.CopyTree(ctx, openRoot(t, dir), openRoot(t, t.TempDir()), workspace.TreeOptions{}); !errors.Is(err, why) {
+	if _, err := workspace.CopyTree(ctx, openRoot(t, dir), openRoot(t, tempDir(t)), workspace.TreeOptions{}); !errors.Is(err, why) {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestRemoveAll(t *testing.T) {
-	outside := t.TempDir()
+	outside := tempDir(t)
 	write(t, filepath.Join(outside, "keep"), "k", 0o644)
-	parent := t.TempDir()
+	parent := tempDir(t)
 	root := openRoot(t, parent)
 	must(t, os.Mkdir(filepath.Join(parent, "ws"), 0o755))
 	must(t, os.Symlink(outside, filepath.Join(parent, "ws/out")))

@@ -2,6 +2,7 @@ package patch_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -115,50 +116,36 @@ func git(t *testing.T, dir string, args ...string) []byte {
 	return out
 }
 
-// TestAgainstGit reads what git itself writes for a repository with every kind
-// of change and name, and compares the paths with git's own list.
-func TestAgainstGit(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("no git")
-	}
+// changedRepository makes a repository with every kind of change and name in
+// its index, and returns its folder.
+func changedRepository(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
-	file := func(name, content string, mode os.FileMode) {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), mode); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
-	}
 	long := strings.Repeat("a line of text that stays\n", 30)
 	git(t, dir, "init", "-q")
-	file("change", "a\nb\n", 0o644)
-	file("dir/with space", "a\n", 0o644)
-	file("ünï\tcode \"q\" \\", "a\n", 0o644)
-	file("delete me", "a\n", 0o644)
-	file("mode", "a\n", 0o644)
-	file("rename from", long, 0o644)
-	file("copy", long+"other\n", 0o644)
-	file("binary", "\x00\x01"+strings.Repeat("\x00\xff", 500), 0o644)
-	file("no newline", "a", 0o644)
-	file("crlf", "a\r\nb\r\n", 0o644)
+	put(t, dir, "change", "a\nb\n", 0o644)
+	put(t, dir, "dir/with space", "a\n", 0o644)
+	put(t, dir, "ünï\tcode \"q\" \\", "a\n", 0o644)
+	put(t, dir, "delete me", "a\n", 0o644)
+	put(t, dir, "mode", "a\n", 0o644)
+	put(t, dir, "rename from", long, 0o644)
+	put(t, dir, "copy", long+"other\n", 0o644)
+	put(t, dir, "binary", "\x00\x01"+strings.Repeat("\x00\xff", 500), 0o644)
+	put(t, dir, "no newline", "a", 0o644)
+	put(t, dir, "crlf", "a\r\nb\r\n", 0o644)
 	git(t, dir, "add", "-A")
 	git(t, dir, "commit", "-q", "-m", "base")
-	file("change", "a\nc\n--- a/fake\n+++ b/fake\n@@ -1 +1 @@\n", 0o644)
-	file("dir/with space", "b\n", 0o644)
-	file("ünï\tcode \"q\" \\", "b\n", 0o644)
-	file("mode", "a\n", 0o755)
-	file("new\nline", "", 0o644)
-	file("empty", "", 0o644)
-	file("renamed to", long+"changed\n", 0o644)
-	file("copied", long+"other\n", 0o644)
-	file("binary", "\x00\x02"+strings.Repeat("\x00\xfe", 700), 0o644)
-	file("no newline", "b", 0o644)
-	file("crlf", "a\r\nc\r\n", 0o644)
+	put(t, dir, "change", "a\nc\n--- a/fake\n+++ b/fake\n@@ -1 +1 @@\n", 0o644)
+	put(t, dir, "dir/with space", "b\n", 0o644)
+	put(t, dir, "ünï\tcode \"q\" \\", "b\n", 0o644)
+	put(t, dir, "mode", "a\n", 0o755)
+	put(t, dir, "new\nline", "", 0o644)
+	put(t, dir, "empty", "", 0o644)
+	put(t, dir, "renamed to", long+"changed\n", 0o644)
+	put(t, dir, "copied", long+"other\n", 0o644)
+	put(t, dir, "binary", "\x00\x02"+strings.Repeat("\x00\xfe", 700), 0o644)
+	put(t, dir, "no newline", "b", 0o644)
+	put(t, dir, "crlf", "a\r\nc\r\n", 0o644)
 	for _, name := range []string{"delete me", "rename from"} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
@@ -168,6 +155,25 @@ func TestAgainstGit(t *testing.T) {
 		t.Fatal(err)
 	}
 	git(t, dir, "add", "-A")
+	return dir
+}
+
+func put(t *testing.T, dir, name, content string, mode os.FileMode) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), mode), os.Chmod(path, mode))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAgainstGit reads what git itself writes for a repository with every kind
+// of change and name, and compares the paths with git's own list.
+func TestAgainstGit(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("no git")
+	}
+	dir := changedRepository(t)
 	for name, args := range map[string][]string{
 		"renames":    {"-M", "-C", "--find-copies-harder"},
 		"no renames": {"--no-renames"},
