@@ -80,6 +80,8 @@ func For(family compiler.Family) (v Verifier, needsSandbox bool) {
 		return terminalTask, true
 	case compiler.RepoPatch:
 		return repoPatch, true
+	case compiler.MultipleChoice:
+		return multipleChoice, false
 	}
 	return pending, false
 }
