@@ -19,7 +19,8 @@ func digestPack() map[string]string {
 		"tasks.jsonl": `{"id":"a","input":{"instructions":"do"},"eval":{"checker":{"command":"true"},"run_tests":{"path":"a/run.sh"}},"assets":[{"path":"data/"},{"path":"x.txt"}]}` + "\n\n" +
 			`{"id":"b","input":{"instructions":"dö \u001f \ud83d\ude00","context":{"b":-1.50,"a":[1,1.0,true,null,123456789012345678901234567890]}},"eval":{"checker":{"source":"pytest","path":"./b//test_b.py"}}}` + "\n" +
 			`{"id":"c","family":"multimodal_qa","eval":{"answer":{"path":"a"},"also":{"path":"a/run.sh","mount":"securebench/evaluator/run"}}}` + "\n" +
-			`{"id":"d","family":"tool_call"}` + "\n",
+			`{"id":"d","family":"tool_call"}` + "\n" +
+			`{"id":"e","input":{"instructions":"e"},"eval":{"checker":{"source":"pytest","path":"b"}}}` + "\n",
 		"assets/data/one": "1", "assets/data/two/three": "3", "assets/x.txt": "x",
 		"hidden/a/run.sh": "#!/bin/sh\n", "hidden/b/test_b.py": "def test(): pass\n", "hidden/b/conftest.py": "", "hidden/unused": "u",
 	}
@@ -58,9 +59,9 @@ func TestDigestGolden(t *testing.T) {
 	}
 	want := compiler.PackDigests{
 		Manifest:   "sha256:24cec3e5b373c068dd2539cfea75795f38b31c0a3d39ef6628b48a29dcf5b879",
-		Evaluation: "sha256:3482d0f4845e4b0d5777b00e1325805bf35f7d78f7f187dafadabbbe44730721",
-		Pack:       "sha256:86d4a635fad1502bfe32df88819d79e1727ee796b0b1547cfad7fb6278d9a22d",
-		Rows:       4,
+		Evaluation: "sha256:d6ad88bfde88d8a1715210d3fd8826182f7ecaca283a4947a03751c0c862fe72",
+		Pack:       "sha256:79467ffb618d43eed989f0fb3bfae7e36ce598ad1b9d5df4f9e6c95c5e141a59",
+		Rows:       5,
 	}
 	if got != want {
 		t.Errorf("got %+v", got)
@@ -155,7 +156,7 @@ func TestDigestChanges(t *testing.T) {
 		{"unicode form", replace("tasks.jsonl", "ö", "o\u0308")},
 		{"order of rows", func(f map[string]string) {
 			rows := strings.SplitAfter(f["tasks.jsonl"], "\n")
-			f["tasks.jsonl"] = rows[2] + rows[0] + rows[3] + rows[4]
+			f["tasks.jsonl"] = rows[2] + rows[0] + rows[3] + rows[4] + rows[5]
 		}},
 		{"asset", replace("assets/data/two/three", "3", "4")},
 		{"new file in an asset's folder", func(f map[string]string) { f["assets/data/new"] = "" }},

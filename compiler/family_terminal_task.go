@@ -2,7 +2,9 @@ package compiler
 
 import (
 	"encoding/json"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -52,7 +54,7 @@ func checkerSchema() *schema.Schema {
 	s := schema.Closed("The check of the final workspace; exit status 0 passes. Either a command, or the path of a pytest file or script below asset_roots.eval.",
 		optional("source", schema.Enum("Where the check comes from, \"command\" unless given.", CheckerCommand, CheckerPytest, CheckerScript)),
 		optional("command", commandSchema("The command that checks.")),
-		optional("path", pathSchema("The pytest file or folder, or the script, below asset_roots.eval. Its folder is mounted at "+CheckerMount+".")),
+		optional("path", pathSchema("The pytest file or folder, or the script, below asset_roots.eval. The folder that holds it is mounted below "+CheckerMount+".")),
 		optional("workdir", schema.Text("Where to run it, environment.workdir unless given.")),
 		optional("timeout_seconds", secondsSchema("How long it may take.")),
 	)
@@ -95,18 +97,15 @@ type Checker struct {
 	Path    string
 	Workdir string        // empty if the author gave none
 	Timeout time.Duration // zero if the author gave none
+
+	folder string
 }
 
 // Folder returns the folder below Pack.EvalRoot that is mounted at the same
-// path below CheckerMount: the one that holds Path, so that a test finds its
-// conftest.py and its data. It is "." for a file that lies directly in the
-// root, and "" for a command.
-func (c Checker) Folder() string {
-	if c.Path == "" {
-		return ""
-	}
-	return path.Dir(c.Path)
-}
+// path below CheckerMount: Path if it is a folder, otherwise the one that holds
+// it, so that a test finds its conftest.py and its data. It is "." for a file
+// that lies directly in the root, and "" for a command.
+func (c Checker) Folder() string { return c.folder }
 
 // TerminalEval is what verifying a terminal_task takes. It prints as
 // "<redacted>".
@@ -129,7 +128,7 @@ func (t *Task) TerminalTask() (TerminalEval, bool) {
 	}
 	eval := TerminalEval{
 		Instructions:   t.input().Get("instructions").Text(),
-		Checker:        parseChecker(t.eval().Get("checker")),
+		Checker:        parseChecker(t.eval().Get("checker"), t.pack.EvalRoot),
 		NeededCommands: dangerousList(t.eval().Get("needed_commands")),
 		Files:          t.laneFiles(EvaluationInputs),
 	}
@@ -139,7 +138,8 @@ func (t *Task) TerminalTask() (TerminalEval, bool) {
 	return eval, true
 }
 
-func parseChecker(v document.Value) Checker {
+// parseChecker reads a checker that the schema allows.
+func parseChecker(v document.Value, evalRoot string) Checker {
 	checker := Checker{
 		Source:  CheckerCommand,
 		Workdir: strings.TrimSpace(v.Get("workdir").Text()),
@@ -152,8 +152,10 @@ func parseChecker(v document.Value) Checker {
 		checker.Command = parseCommand(v.Get("command"))
 		return checker
 	}
-	if clean, err := ParsePath(v.Get("path").Text()); err == nil {
-		checker.Path = clean
+	checker.Path, _ = ParsePath(v.Get("path").Text()) // the schema's check has passed
+	checker.folder = path.Dir(checker.Path)
+	if info, err := os.Lstat(filepath.Join(evalRoot, checker.Path)); err == nil && info.IsDir() {
+		checker.folder = checker.Path
 	}
 	return checker
 }

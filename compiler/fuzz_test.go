@@ -11,10 +11,13 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/compilertest"
 )
 
-// seed adds every document of this name in the test cases to the corpus.
+// seed adds every document of this name in the test cases, and what fuzzing
+// has found before, to the corpus.
 func seed(f *testing.F, name string) {
+	compilertest.Seed[[]byte](f, "testdata/corpus/"+f.Name()+".txt")
 	archives, err := filepath.Glob("testdata/cases/*.txtar")
 	if err != nil {
 		f.Fatal(err)
@@ -199,6 +202,7 @@ func FuzzTester(f *testing.F) {
 }
 
 func FuzzParseMount(f *testing.F) {
+	compilertest.Seed[string](f, "testdata/corpus/FuzzParseMount.txt")
 	for _, mount := range []string{"a", "a/b", "../a", "/a", "a/../../b", `a\b`, "./a//b/", "securebench/evaluator/x", "SECUREBENCH/public", "eval", "e\u0301", "\x00", strings.Repeat("a/", 600), "task/hidden.json/x", ".", "stra\u00dfe"} {
 		f.Add(mount)
 	}

@@ -93,7 +93,7 @@ func (pv *packValidator) fileSmells(r row) {
 	if r.family.Family != TerminalTask {
 		return
 	}
-	if checker := parseChecker(root.Get("eval").Get("checker")); checker.Path != "" {
+	if checker := parseChecker(root.Get("eval").Get("checker"), pv.pack.EvalRoot); checker.Path != "" {
 		pv.evalFile(r, "$.eval.checker.path", checker.Path, "checker file ")
 		pv.orphans.mark(checker.Folder())
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/compilertest"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -117,6 +118,7 @@ func TestFindTask(t *testing.T) {
 // FuzzPlanWrite writes an asset wherever a mount says and looks for anything
 // outside the workspace.
 func FuzzPlanWrite(f *testing.F) {
+	compilertest.Seed[string](f, "testdata/corpus/FuzzPlanWrite.txt")
 	for _, mount := range []string{"a", "../a", "/tmp/a", "a/../../b", "a//b/./c/", "securebench/evaluator/x", "é", "link/x", "link", "a/link/../b"} {
 		f.Add(mount)
 	}

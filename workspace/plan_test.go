@@ -127,10 +127,20 @@ func TestPlanTestSandbox(t *testing.T) {
 	}
 }
 
+// A checker brings the folder that holds it, or the folder that it is.
 func TestPlanChecker(t *testing.T) {
-	row := `{"id":"a","input":{"instructions":"do it"},"eval":{"checker":{"source":"pytest","path":"a/tests/test_a.py"}}}`
 	files := fullFiles()
 	files["hidden/a/tests/conftest.py"] = ""
+	for _, path := range []string{"a/tests/test_a.py", "a/tests"} {
+		t.Run(path, func(t *testing.T) {
+			row := `{"id":"a","input":{"instructions":"do it"},"eval":{"checker":{"source":"pytest","path":"` + path + `"}}}`
+			testPlanChecker(t, row, files)
+		})
+	}
+}
+
+func testPlanChecker(t *testing.T, row string, files map[string]string) {
+	t.Helper()
 	pack, task := openPack(t, terminalManifest, row, files)
 	plan, err := workspace.PlanChecker(task, pack)
 	must(t, err)

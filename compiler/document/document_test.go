@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/compiler/compilertest"
 	"github.com/securebench/sbench/compiler/document"
 )
 
@@ -115,6 +116,7 @@ func TestYAMLMerge(t *testing.T) {
 }
 
 func FuzzJSON(f *testing.F) {
+	compilertest.Seed[[]byte](f, "testdata/corpus/FuzzJSON.txt")
 	for _, seed := range []string{`{"a":[1,2.5e3,"x\u00e9",null,true],"b":{}}`, `"\ud83d\ude00"`, `[[]]`, `{"a":1,"a":2}`, "-0.0", `{"":""}`, "\"\x80\"", "1e400"} {
 		f.Add([]byte(seed))
 	}
@@ -153,6 +155,7 @@ func FuzzJSON(f *testing.F) {
 }
 
 func FuzzYAML(f *testing.F) {
+	compilertest.Seed[[]byte](f, "testdata/corpus/FuzzYAML.txt")
 	for _, seed := range []string{"a: 1\nb: [yes, 0x10, ~]\n", "&a [*a]", "<<: {a: 1}", "a: &x {b: *x}", "- - - 1", "? a\n: b", "!!binary x", "a: |\n  b\n", "{a: 1, a: 2}", "1:30", "\xff"} {
 		f.Add([]byte(seed))
 	}

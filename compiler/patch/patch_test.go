@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/compiler/compilertest"
 	"github.com/securebench/sbench/compiler/patch"
 )
 
@@ -206,6 +207,7 @@ func TestAgainstGit(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
+	compilertest.Seed[string](f, "testdata/corpus/FuzzParse.txt")
 	for _, seed := range []string{
 		"diff --git a/x b/x\nindex 1..2 100644\n--- a/x\n+++ b/x\n" + hunk,
 		"diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\n",
