@@ -1,0 +1,55 @@
+package compiler_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+func TestMatchTask(t *testing.T) {
+	tests := []struct {
+		glob, id string
+		want     bool
+	}{
+		{"pack/a", "pack/a", true}, {"pack/*", "pack/a/b", true}, {"*", "pack/a", true}, {"*/a", "pack/x/a", true}, {"pack/?", "pack/a", true},
+		{"pack/[ab]", "pack/b", true}, {"pack/[", "pack/[", true}, {"pack", "pack/a", false}, {"pack/[", "pack/a", false}, {"", "a", false},
+	}
+	for _, test := range tests {
+		t.Run(test.glob+" "+test.id, func(t *testing.T) {
+			if got := compiler.MatchTask(test.glob, test.id); got != test.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+// TestValidateOnce shows that what is named in several ways is checked once.
+func TestValidateOnce(t *testing.T) {
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{
+		"p/manifest.yaml": "id: p\nversion: 1\ndefaults: {family: tool_call}\n", "p/tasks.jsonl": `{"id":"a"}`,
+		"p/tester.yaml": "schema_version: \"0.2\"\nrun: {id: r, output_dir: o}\nbenchmark: {manifest: ./manifest.yaml, tasks: ../p/tasks.jsonl}\nharness: {type: command, config: {command: x}}\n",
+	})
+	t.Chdir(dir)
+	paths := []string{".", "p", "p/tester.yaml", "p/manifest.yaml", "p/tasks.jsonl", filepath.Join(dir, "p")}
+	problems := 0
+	summary, err := compiler.Validate(t.Context(), paths, func(compiler.Problem) { problems++ })
+	want := compiler.Summary{Testers: 1, Packs: 1, Rows: 1, Warnings: 1} // no image
+	if err != nil || summary != want || problems != 1 {
+		t.Errorf("%+v, %d problems, %v", summary, problems, err)
+	}
+}
+
+func TestValidateStops(t *testing.T) {
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: tool_call}\n", "tasks.jsonl": `{"id":"a"}`})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	cancel(why)
+	if _, err := compiler.Validate(ctx, []string{dir}, func(compiler.Problem) {}); !errors.Is(err, why) {
+		t.Errorf("error %v", err)
+	}
+}
