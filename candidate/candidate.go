@@ -21,6 +21,8 @@ import (
 
 const (
 	codeFile     = "candidate.py"
+	fileBytes    = 8 << 10 // of a workspace's bound, for one file: hard links become files
+	minFiles     = 1000
 	maxFileBytes = 4 << 20
 	phase        = "extraction"
 )
@@ -128,7 +130,9 @@ func (c *Candidate) keep(ctx context.Context, s Source, from *os.Root) (*Failure
 	defer func() { _ = to.Close() }()
 	// Owners are kept where that is possible, so that the verifier's sandbox,
 	// with the same users, finds the files as they were.
-	report, err := workspace.CopyTree(ctx, from, to, workspace.TreeOptions{MaxBytes: s.MaxBytes, Preserve: os.Geteuid() == 0})
+	report, err := workspace.CopyTree(ctx, from, to, workspace.TreeOptions{
+		MaxBytes: s.MaxBytes, MaxFiles: max(minFiles, s.MaxBytes/fileBytes), Preserve: os.Geteuid() == 0,
+	})
 	if errors.Is(err, workspace.ErrTooBig) {
 		return &Failure{"candidate_too_big", phase, err.Error()}, nil
 	}

@@ -15,6 +15,9 @@ import (
 // forgotten limit is told apart from a host that has none to give.
 const withoutCgroup = "org.securebench.without-cgroup"
 
+// sealedProcesses marks a spec whose processes may not trace one another.
+const sealedProcesses = "org.securebench.sealed-processes"
+
 const (
 	minMemory = 6 << 20 // runc itself needs about this much to reach execve
 	cpuPeriod = 100_000 // microseconds; the kernel's default
@@ -99,6 +102,33 @@ func WithMemoryLimit(limit int64) Option {
 		// Limit and swap equal: in the specification swap means memory plus swap.
 		resources(s).Memory = &specs.LinuxMemory{Limit: &limit, Swap: &limit}
 		return nil
+	}
+}
+
+// WithSocketMemoryLimit caps what TCP and UDP queue, which version 1 of cgroups
+// does not count as memory otherwise (memory.kmem.tcp.limit_in_bytes). Version 2
+// counts it by itself.
+func WithSocketMemoryLimit(limit int64) Option {
+	return func(s *specs.Spec) error {
+		if limit < 1 || s.Linux.Resources == nil || s.Linux.Resources.Memory == nil {
+			return fmt.Errorf("socket memory limit of %d bytes, or before WithMemoryLimit", limit)
+		}
+		s.Linux.Resources.Memory.KernelTCP = &limit
+		return nil
+	}
+}
+
+// WithSealedProcesses keeps the processes of a sandbox out of one another's
+// memory, where a trusted one starts an untrusted one of the same user: /proc is
+// read-only, mem files included, and ptrace(2) fails. It comes before
+// [WithSeccomp].
+func WithSealedProcesses() Option {
+	return func(s *specs.Spec) error {
+		if s.Linux.Seccomp != nil {
+			return errors.New("WithSealedProcesses after WithSeccomp")
+		}
+		s.Linux.ReadonlyPaths = append(s.Linux.ReadonlyPaths, "/proc")
+		return annotate(s, sealedProcesses, "true")
 	}
 }
 

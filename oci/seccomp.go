@@ -33,8 +33,12 @@ func WithSeccomp(arch string) Option {
 			return fmt.Errorf("seccomp: no profile for architecture %q", arch)
 		}
 		perm, nosys := uint(errnoPERM), uint(errnoNOSYS)
+		allowed := allowedSyscalls()
+		if s.Annotations[sealedProcesses] != "" {
+			allowed = slices.DeleteFunc(allowed, func(name string) bool { return name == "ptrace" })
+		}
 		rules := []specs.LinuxSyscall{
-			{Names: allowedSyscalls(), Action: specs.ActAllow},
+			{Names: allowed, Action: specs.ActAllow},
 			{Names: []string{"clone"}, Action: specs.ActAllow, Args: []specs.LinuxSeccompArg{
 				{Index: 0, Op: specs.OpMaskedEqual, Value: cloneNamespaces, ValueTwo: 0},
 			}},

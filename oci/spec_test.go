@@ -45,6 +45,7 @@ func TestGolden(t *testing.T) {
 			oci.WithBind("/run/sbench/box/workspace", "/workspace", true), oci.WithBind("/run/sbench/hosts", "/etc/hosts", false))},
 		{"agent-arm64", strict(oci.WithSeccomp("arm64"), oci.WithUser(1000, 1000, 4, 20))},
 		{"verifier-chroot-amd64", strict(oci.WithCapabilities("CAP_SYS_CHROOT"), oci.WithSeccomp("amd64"))},
+		{"verifier-sealed-amd64", strict(oci.WithSealedProcesses(), oci.WithSocketMemoryLimit(64<<20), oci.WithSeccomp("amd64"))},
 		{"no-swap-accounting-amd64", strict(oci.WithSeccomp("amd64"), oci.WithoutSwapLimit())},
 		{"without-cgroup-amd64", []oci.Option{oci.WithArgs("true"), oci.WithNetworkNamespace("/proc/7/fd/9"), oci.WithNoFile(1024),
 			oci.WithNProc(256), oci.WithSeccomp("amd64"), oci.WithoutCgroup(), oci.WithAnnotation("org.securebench.degraded", "memory,pids")}},
@@ -110,6 +111,7 @@ func TestRefused(t *testing.T) {
 		{"bind relative source", oci.WithBind("x", "/x", true), "bind source"},
 		{"capability", oci.WithCapabilities("CAP_SYS_ADMIN"), "cannot be given"},
 		{"no seccomp for", oci.WithSeccomp("riscv64"), "no profile for architecture"},
+		{"no socket memory", oci.WithSocketMemoryLimit(0), "socket memory limit of 0"},
 		{"annotation", oci.WithAnnotation("", "x"), "annotation without a key"},
 	}
 	for _, tt := range tests {

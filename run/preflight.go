@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
+	"strings"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
@@ -76,6 +78,7 @@ func (p plan) check(ctx context.Context, cfg Config, task *compiler.Task) error 
 			all = merge(all, problems)
 		}
 	}
+	all = append(all, environmentProblems(cfg, task)...)
 	ref := task.Environment().Image
 	if ref == "" {
 		all = append(all, problem("$.environment.image", "missing: the harness runs in the task's image"))
@@ -109,3 +112,42 @@ func merge(all, more compiler.Problems) compiler.Problems {
 	}
 	return all
 }
+
+// environmentProblems finds what no sandbox could be made with.
+func environmentProblems(cfg Config, task *compiler.Task) compiler.Problems {
+	var all compiler.Problems
+	add := func(path, message string) {
+		all = append(all, compiler.Problem{File: cfg.Tester.Benchmark.Tasks, Line: task.Line(), Path: path, Message: message})
+	}
+	env := task.Environment()
+	if takenWorkdir(env.Workdir) {
+		add("$.environment.workdir", fmt.Sprintf("%q is taken by the sandbox itself", env.Workdir))
+	}
+	limits := cfg.limits(env)
+	for _, l := range []struct {
+		path string
+		ok   bool
+		want string
+	}{
+		{"$.environment.resources.memory", limits.Memory >= minMemory, "at least 16 MiB"},
+		{"$.environment.resources.cpus", limits.CPUs >= 0.01 && limits.CPUs <= 4096, "between 0.01 and 4096"},
+		{"$.environment.resources.pids", limits.Pids >= 1, "at least 1"},
+	} {
+		if !l.ok {
+			add(l.path, "must be "+l.want)
+		}
+	}
+	return all
+}
+
+// takenWorkdir: folders that every sandbox mounts or needs as they are.
+func takenWorkdir(dir string) bool {
+	if slices.Contains([]string{"/", "/tmp", "/run", "/etc", "/opt"}, dir) {
+		return true
+	}
+	return slices.ContainsFunc([]string{"/proc", "/sys", "/dev", "/opt/securebench", "/opt/sbench", "/sbench", "/.sbench"}, func(top string) bool {
+		return dir == top || strings.HasPrefix(dir, top+"/")
+	})
+}
+
+const minMemory = 16 << 20 // bytes; the OCI runtime itself needs some of it

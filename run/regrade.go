@@ -90,7 +90,7 @@ func (r *attemptRun) again(ctx context.Context, task *compiler.Task, before Reco
 	if err == nil {
 		err = r.judge(ctx, task, image, c, &rec)
 	}
-	return rec.finish(task, err), err
+	return r.finish(rec, task, err), err
 }
 
 // stored finds a record's candidate and makes sure that it is the one.

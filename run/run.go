@@ -90,6 +90,7 @@ func (s Summary) String() string {
 type attemptRun struct {
 	cfg     Config
 	plan    plan
+	secrets redactor // values of harness.env
 	records *recorder
 	summary Summary
 }
@@ -112,11 +113,12 @@ func measure(ctx context.Context, cfg Config, p plan, attempt func(*attemptRun, 
 		return Summary{}, outputProblem(cfg, err)
 	}
 	name := filepath.Join(cfg.Output, recordsFile)
-	records, err := createRecords(name, redactor{}.with(values(cfg.Env)...))
+	secrets := redactor{}.with(values(cfg.Env)...)
+	records, err := createRecords(name, secrets)
 	if err != nil {
 		return Summary{}, outputProblem(cfg, err)
 	}
-	r := &attemptRun{cfg: cfg, plan: p, records: records, summary: Summary{RunID: cfg.Tester.Run.ID, Output: name}}
+	r := &attemptRun{cfg: cfg, plan: p, secrets: secrets, records: records, summary: Summary{RunID: cfg.Tester.Run.ID, Output: name}}
 	r.emit(Event{Kind: RunStart, Detail: fmt.Sprintf("%d tasks", p.tasks)})
 	err = errors.Join(r.all(ctx, attempt), records.close())
 	r.emit(Event{Kind: RunDone, Detail: r.summary.Verification()})
@@ -195,7 +197,7 @@ func (r *attemptRun) attempt(ctx context.Context, task *compiler.Task) (rec Reco
 	if err == nil {
 		err = r.produceAndVerify(ctx, task, image, dest, &rec)
 	}
-	return rec.finish(task, err), err
+	return r.finish(rec, task, err), err
 }
 
 func (r *attemptRun) newRecord(task *compiler.Task, image runtime.Image) Record {
@@ -207,14 +209,16 @@ func (r *attemptRun) newRecord(task *compiler.Task, image runtime.Image) Record 
 }
 
 // finish makes a record of what could not be measured one of status error, and
-// cuts the task's secrets out of its texts.
-func (rec Record) finish(task *compiler.Task, err error) Record {
+// cuts secrets out of its texts.
+func (r *attemptRun) finish(rec Record, task *compiler.Task, err error) Record {
 	if err != nil {
 		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = Error, "infrastructure", err.Error()
 		rec.Passed, rec.Score = nil, nil
 	}
 	rec.EndedAt = time.Now().UTC()
-	return redactor{}.with(task.Secrets()...).record(rec)
+	// All at once: cutting a short secret out first would leave the rest of a
+	// longer one that holds it.
+	return r.secrets.with(task.Secrets()...).record(rec)
 }
 
 func (r *attemptRun) produceAndVerify(ctx context.Context, task *compiler.Task, image runtime.Image, dest string, rec *Record) error {
@@ -224,7 +228,7 @@ func (r *attemptRun) produceAndVerify(ctx context.Context, task *compiler.Task, 
 	if err != nil {
 		return err
 	}
-	r.fillProduced(rec, result, dest)
+	r.fillProduced(rec, task, result, dest)
 	r.emit(Event{Kind: ProducerDone, Task: task.ID(), Reason: rec.FailureReason})
 	if result.Failure != nil {
 		rec.VerificationStatus = Failed
@@ -241,7 +245,7 @@ func (r *attemptRun) judge(ctx context.Context, task *compiler.Task, image runti
 	if err != nil {
 		return err
 	}
-	fillVerdict(rec, verdict)
+	fillVerdict(rec, verdict, r.secrets.with(task.Secrets()...))
 	kind := VerifierDone
 	if verdict.Reason == "verifier_dangerous_command_denied" {
 		kind = VerifierPolicyDenied
@@ -342,9 +346,21 @@ func pairs(env map[string]string) []string {
 	return list
 }
 
-// limits are the task's, else the tester's, else the defaults.
+// limits are the task's, else the tester's, else the defaults; but no task gets
+// more than the tester's file says.
 func (c Config) limits(env compiler.Environment) runtime.Limits {
-	return runtime.Limits{Memory: env.Resources.Memory, CPUs: env.Resources.CPUs, Pids: env.Resources.Pids}.Over(c.Limits)
+	l := runtime.Limits{Memory: env.Resources.Memory, CPUs: env.Resources.CPUs, Pids: env.Resources.Pids}.Over(c.Limits)
+	most := c.Tester.Runtime.Limits
+	l.Memory, l.CPUs, l.Pids = bounded(l.Memory, most.Memory), bounded(l.CPUs, most.CPUs), bounded(l.Pids, most.Pids)
+	return l
+}
+
+// bounded is value, at most most unless that is not set.
+func bounded[T int64 | float64](value, most T) T {
+	if most > 0 {
+		return min(value, most)
+	}
+	return value
 }
 
 func (r *attemptRun) verify(ctx context.Context, task *compiler.Task, image runtime.Image, c candidate.Candidate) (verifiers.Verdict, error) {
@@ -359,9 +375,10 @@ func (r *attemptRun) verify(ctx context.Context, task *compiler.Task, image runt
 	})
 }
 
-func (r *attemptRun) fillProduced(rec *Record, result harness.Result, dest string) {
+func (r *attemptRun) fillProduced(rec *Record, task *compiler.Task, result harness.Result, dest string) {
 	c := result.Candidate
-	rec.ProducerStdout, rec.ProducerStderr = result.Exit.Stdout.String(), result.Exit.Stderr.String()
+	secrets := r.secrets.with(task.Secrets()...)
+	rec.ProducerStdout, rec.ProducerStderr = secrets.output(result.Exit.Stdout), secrets.output(result.Exit.Stderr)
 	rec.ProducerMetadata = exitMetadata(result.Exit)
 	if len(c.Dropped) > 0 {
 		rec.ProducerMetadata["dropped"] = c.Dropped
@@ -381,7 +398,7 @@ func (r *attemptRun) fillProduced(rec *Record, result harness.Result, dest strin
 	}
 }
 
-func fillVerdict(rec *Record, v verifiers.Verdict) {
+func fillVerdict(rec *Record, v verifiers.Verdict, secrets redactor) {
 	rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = Status(v.Status), v.Reason, v.Message
 	if v.Status == verifiers.Pending {
 		rec.FailurePhase = ""
@@ -392,6 +409,6 @@ func fillVerdict(rec *Record, v verifiers.Verdict) {
 	if ok {
 		rec.FailurePhase = ""
 	}
-	rec.VerifierStdout, rec.VerifierStderr = v.Stdout.String(), v.Stderr.String()
+	rec.VerifierStdout, rec.VerifierStderr = secrets.output(v.Stdout), secrets.output(v.Stderr)
 	rec.VerifierMetadata = v.Metadata
 }

@@ -58,6 +58,11 @@ func agent(ctx context.Context, p *fake.Proc) fake.Status {
 		err = os.WriteFile(answer, []byte("wrong"), 0o644)
 	case strings.Contains(text, "exit with 3"):
 		return fake.Status{Code: 3}
+	case strings.Contains(text, "flood"):
+		for range 300_000 {
+			_, _ = fmt.Fprint(p.Stdout, p.Env["TOKEN"])
+		}
+		_ = os.Mkdir(filepath.Join(filepath.Dir(answer), "dir-"+p.Env["TOKEN"]), 0o755)
 	case strings.Contains(text, "hang"):
 		<-ctx.Done()
 		return fake.Status{Signal: 9}
@@ -82,10 +87,12 @@ type engine struct {
 	*fake.Engine
 	broken map[int]error // by the number of the sandbox, from 1
 	n      int
+	last   runtime.Config
 }
 
 func (e *engine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
 	e.n++
+	e.last = cfg
 	if err := e.broken[e.n]; err != nil {
 		return nil, err
 	}
@@ -267,6 +274,35 @@ func TestRedaction(t *testing.T) {
 	}
 }
 
+// TestRedactionAtTheCut: half a secret at the edge of what is kept is one too.
+func TestRedactionAtTheCut(t *testing.T) {
+	cfg, _ := config(t, row("x", "flood", ""))
+	if _, err := run.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	out := records(t, cfg)[0].ProducerStdout
+	if !strings.Contains(out, "bytes cut") {
+		t.Fatal("nothing was cut")
+	}
+	for n := 4; n <= len(secret); n++ {
+		if strings.Contains(out, secret[:n]) || strings.Contains(out, secret[len(secret)-n:]) {
+			t.Fatalf("%d bytes of the secret are left", n)
+		}
+	}
+}
+
+// TestTesterBoundsTheTask: a pack cannot raise what the tester's file says.
+func TestTesterBoundsTheTask(t *testing.T) {
+	cfg, e := config(t, `{"id": "x", "family": "terminal_task", "input": {"instructions": "do it right"}, "environment": {"image": "base", "resources": {"memory": "64gb", "pids": 100000, "cpus": 0.5}}, "eval": {"checker": {"command": ["check"]}}}`)
+	cfg.Tester.Runtime.Limits = compiler.LimitsSection{Memory: 1 << 28, Pids: 10, CPUs: 2}
+	if _, err := run.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.last.Limits; got.Memory != 1<<28 || got.Pids != 10 || got.CPUs != 0.5 {
+		t.Errorf("limits %+v", got)
+	}
+}
+
 // TestNothingStarts: all problems together, no folder, no sandbox.
 func TestNothingStarts(t *testing.T) {
 	cfg, e := config(t,
@@ -274,13 +310,14 @@ func TestNothingStarts(t *testing.T) {
 		`{"id": "b", "family": "terminal_task", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`,
 		`{"id": "c", "family": "terminal_task", "input": {"instructions": "x"}, "assets": [{"path": "no-such-file"}], "environment": {"image": "base"}, "eval": {"checker": {"command": "true"}}}`,
 		`{"id": "a", "family": "nonsense"}`,
+		`{"id": "e", "family": "terminal_task", "input": {"instructions": "x"}, "environment": {"image": "base", "workdir": "/proc/self", "resources": {"memory": 1}}, "eval": {"checker": {"command": "true"}}}`,
 	)
 	_, err := run.Run(context.Background(), cfg)
 	var problems compiler.Problems
 	if !errors.As(err, &problems) {
 		t.Fatalf("got %v", err)
 	}
-	for _, want := range []string{":1: ", "missing/one", ":2: $.environment.image", ":3: ", "assets[0]", ":4: ", "nonsense"} {
+	for _, want := range []string{":1: ", "missing/one", ":2: $.environment.image", ":3: ", "assets[0]", ":4: ", "nonsense", ":5: $.environment.workdir", ":5: $.environment.resources.memory"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in\n%v", want, err)
 		}

@@ -99,10 +99,13 @@ type Config struct {
 	WritableRoot bool // else only tmpfs and mounts can be written
 	Mounts       []Mount
 	Capabilities []string // see oci.WithCapabilities
-	Limits       Limits
-	Env          []string // NAME=value over the image's own
-	Workdir      string   // absolute; "" means the image's
-	User         string   // uid[:gid] or names; "" means the image's
+	// Sealed keeps the sandbox's processes out of one another's memory; see
+	// oci.WithSealedProcesses.
+	Sealed  bool
+	Limits  Limits
+	Env     []string // NAME=value over the image's own
+	Workdir string   // absolute; "" means the image's
+	User    string   // uid[:gid] or names; "" means the image's
 }
 
 // A Mount shows a host path inside the sandbox.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -31,27 +32,8 @@ func forgingLinks(ctx context.Context, e Engine, image runtime.Image, dir, workd
 		return 0, err
 	}
 	defer func() { _ = root.Close() }()
-	l := linkResolver{candidate: root, image: view.Root(), workdir: workdir, trusted: trusted}
-	count := 0
-	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case name == trustedDir && d.IsDir():
-			return fs.SkipDir // covered by the trusted one
-		case name == trustedDir:
-			return nil
-		case d.Type()&fs.ModeSymlink == 0:
-			return nil
-		}
-		forging, err := l.forges(path.Join(workdir, name))
-		if forging {
-			count++
-		}
-		return err
-	})
+	l := newLinkResolver(root, view.Root(), workdir, trusted)
+	count, err := l.count(ctx, ".")
 	if err != nil {
 		return 0, fmt.Errorf("links of the workspace: %w", err)
 	}
@@ -61,45 +43,88 @@ func forgingLinks(ctx context.Context, e Engine, image runtime.Image, dir, workd
 // linkResolver follows paths as a process of the verifier's sandbox would.
 type linkResolver struct {
 	candidate, image *os.Root
-	workdir          string
-	trusted          []string
+	// Both without links of the image, such as /var/run.
+	workdir string
+	trusted []string
+}
+
+func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string) linkResolver {
+	plain := linkResolver{image: image}
+	l := linkResolver{candidate: candidate, image: image, workdir: plain.follow(workdir, nil)}
+	for _, t := range trusted {
+		l.trusted = append(l.trusted, plain.follow(t, nil))
+	}
+	return l
+}
+
+// count walks the candidate's folder name. Names may be any bytes.
+func (l linkResolver) count(ctx context.Context, name string) (int, error) {
+	f, err := l.candidate.Open(name)
+	if err != nil {
+		return 0, err
+	}
+	entries, err := f.ReadDir(-1)
+	if err := errors.Join(err, f.Close(), context.Cause(ctx)); err != nil {
+		return 0, err
+	}
+	total := 0
+	for _, entry := range entries {
+		at := filepath.Join(name, entry.Name())
+		switch {
+		case at == trustedDir: // covered by the trusted one
+		case entry.IsDir():
+			n, err := l.count(ctx, at)
+			if err != nil {
+				return 0, err
+			}
+			total += n
+		case entry.Type()&fs.ModeSymlink != 0 && l.forges(path.Join(l.workdir, at)):
+			total++
+		}
+	}
+	return total, nil
 }
 
 // forges says whether the absolute path at leads where it must not.
-func (l linkResolver) forges(at string) (bool, error) {
-	done, rest := "/", strings.Split(strings.Trim(at, "/"), "/")
-	for hops := 0; len(rest) > 0; {
+func (l linkResolver) forges(at string) bool {
+	denied := false
+	l.follow(at, func(done, rest string) bool {
+		denied = l.denied(done, rest)
+		return denied
+	})
+	return denied
+}
+
+// follow resolves an absolute path and returns where it leads, as far as that
+// is known. It stops when visit, which sees every step, returns true.
+func (l linkResolver) follow(at string, visit func(done, rest string) bool) string {
+	done, rest := "/", strings.Split(at, "/")
+	for hops := 0; len(rest) > 0 && hops <= maxLinks; {
 		part := rest[0]
 		rest = rest[1:]
 		if part == "" || part == "." {
 			continue
 		}
 		done = path.Join(done, part) // ".." is resolved against what was followed
-		if l.denied(path.Join(done, path.Join(rest...)), done) {
-			return true, nil
+		if visit != nil && visit(done, path.Join(rest...)) {
+			break
 		}
-		target, err := l.readlink(done)
-		if err != nil {
-			return false, err
-		}
+		target := l.readlink(done)
 		if target == "" {
 			continue
 		}
-		if hops++; hops > maxLinks {
-			return false, nil // the kernel gives up, too
-		}
+		hops++
+		done = path.Dir(done)
 		if path.IsAbs(target) {
 			done = "/"
-		} else {
-			done = path.Dir(done)
 		}
 		rest = append(strings.Split(target, "/"), rest...)
 	}
-	return false, nil
+	return done
 }
 
 // denied judges a path that has been followed up to done.
-func (l linkResolver) denied(whole, done string) bool {
+func (l linkResolver) denied(done, rest string) bool {
 	for _, t := range l.trusted {
 		if done == t || strings.HasPrefix(done, t+"/") {
 			return true
@@ -109,23 +134,22 @@ func (l linkResolver) denied(whole, done string) bool {
 		return false
 	}
 	harmless := []string{"/proc/mounts", "/proc/self/mounts", "/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2"}
-	return !slices.Contains(harmless, whole)
+	return !slices.Contains(harmless, path.Join(done, rest))
 }
 
-// readlink returns the target of a link, "" for anything else. In an image
-// that is a plain file system; /proc and /dev are judged by name.
-func (l linkResolver) readlink(at string) (string, error) {
+// readlink returns the target of a link, "" for anything else, also for what
+// cannot be looked at.
+func (l linkResolver) readlink(at string) string {
 	root, name := l.image, strings.TrimPrefix(at, "/")
-	if rest, ok := strings.CutPrefix(at+"/", l.workdir+"/"); ok {
+	if rest, ok := strings.CutPrefix(at+"/", l.workdir+"/"); ok && l.candidate != nil {
 		root, name = l.candidate, strings.TrimSuffix(rest, "/")
 	}
 	if name == "" {
-		return "", nil
+		return ""
 	}
 	target, err := root.Readlink(name)
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) { // no link, or nothing there
-		return "", nil
+	if err != nil {
+		return ""
 	}
-	return target, err
+	return target
 }

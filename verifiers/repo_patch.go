@@ -163,7 +163,7 @@ func (c *repoCheck) prepare(ctx context.Context, box runtime.Sandbox) (Verdict, 
 func (c *repoCheck) test(ctx context.Context, e Engine, cfg runtime.Config) (Verdict, error) {
 	env := c.in.Task.Environment()
 	process := runtime.Process{
-		Args: c.eval.Command.Args(), Dir: firstOf(c.eval.Workdir, env.Workdir),
+		Args: c.eval.Command.Args(), Dir: within(env.Workdir, c.eval.Workdir),
 		Wall: timeout(c.eval.Timeout, env.Timeout, c.in.Timeout), OutputBytes: c.in.OutputBytes,
 	}
 	exit, err := once(ctx, e, cfg, process)
@@ -193,15 +193,6 @@ func once(ctx context.Context, e Engine, cfg runtime.Config, p runtime.Process) 
 	}
 	exit, err := box.Exec(ctx, p)
 	return exit, errors.Join(err, box.Close(ctx))
-}
-
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 // runsPytest says whether a canary can be handed to the command.

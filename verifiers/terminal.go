@@ -21,6 +21,7 @@ const (
 	// made of it.
 	trustedDir  = "securebench"
 	checkerDir  = "checker" // beside it, for compiler.CheckerMount
+	assetsDir   = "assets"  // beside it, for read-only assets
 	stageInodes = 65536
 	// deniedReason is a record's word for a command that the tester does not allow.
 	deniedReason = "verifier_dangerous_command_denied"
@@ -73,9 +74,9 @@ func check(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, 
 	if forging > 0 {
 		return failed("candidate_link_denied", fmt.Sprintf("%d symbolic links of the workspace lead to files of the checker, or through /proc", forging)), nil
 	}
-	mounts := []runtime.Mount{
-		{Source: in.Candidate.Workspace, Dest: workdir, Copy: true},
-		{Source: filepath.Join(stage.Path(), trustedDir), Dest: path.Join(workdir, trustedDir)},
+	mounts, err := trustedMounts(in, workdir, stage.Path())
+	if err != nil {
+		return Verdict{}, err
 	}
 	if eval.Checker.Path != "" {
 		mounts = append(mounts, runtime.Mount{Source: filepath.Join(stage.Path(), checkerDir), Dest: compiler.CheckerMount})
@@ -84,14 +85,14 @@ func check(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, 
 	limits.LayerBytes = in.WorkspaceBytes
 	box, err := e.Create(ctx, runtime.Config{
 		Name: "verifier", Image: in.Image, Mounts: mounts, Limits: limits, Capabilities: capabilities,
-		Workdir: workdir, User: env.User,
+		Workdir: workdir, User: env.User, Sealed: true,
 		// No plugin or user folder steers a checker in Python.
 		Env: append([]string{"PYTHONNOUSERSITE=1"}, append(environ(env.Env), checkerEnv(eval.Checker)...)...),
 	})
 	if err != nil {
 		return Verdict{}, err
 	}
-	exit, err := box.Exec(ctx, runtime.Process{Args: checkerArgs(eval.Checker), Dir: eval.Checker.Workdir, Wall: timeout(eval.Checker.Timeout, env.Timeout, in.Timeout), OutputBytes: in.OutputBytes})
+	exit, err := box.Exec(ctx, runtime.Process{Args: checkerArgs(eval.Checker), Dir: within(workdir, eval.Checker.Workdir), Wall: timeout(eval.Checker.Timeout, env.Timeout, in.Timeout), OutputBytes: in.OutputBytes})
 	if errors.Is(err, runtime.ErrDenied) {
 		return failed(deniedReason, "the tester file denies the checker's command"), box.Close(ctx)
 	}
@@ -104,8 +105,45 @@ func check(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, 
 	return judge(exit), nil
 }
 
+// within makes a checker's working directory absolute; "" stays the sandbox's.
+func within(workdir, dir string) string {
+	if dir == "" || path.IsAbs(dir) {
+		return cleaned(dir)
+	}
+	return path.Join(workdir, dir)
+}
+
+func cleaned(dir string) string {
+	if dir == "" {
+		return ""
+	}
+	return path.Clean(dir)
+}
+
+// trustedMounts lays what the agent could not change over the copy of what it
+// left.
+func trustedMounts(in Input, workdir, stage string) ([]runtime.Mount, error) {
+	mounts := []runtime.Mount{
+		{Source: in.Candidate.Workspace, Dest: workdir, Copy: true},
+		{Source: filepath.Join(stage, trustedDir), Dest: path.Join(workdir, trustedDir)},
+	}
+	plan, err := workspace.PlanAgent(in.Task, in.Pack)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range plan.Entries {
+		if e.ReadOnly && !trustedEntry(e) {
+			mounts = append(mounts, runtime.Mount{Source: filepath.Join(stage, assetsDir, e.Dest), Dest: path.Join(workdir, e.Dest)})
+		}
+	}
+	return mounts, nil
+}
+
+func trustedEntry(e workspace.Entry) bool { return strings.HasPrefix(e.Dest, trustedDir+"/") }
+
 // stageTrusted materializes what the checker may see, from the pack and not
-// from the workspace.
+// from the workspace: the trusted folder, the read-only assets, and the checker.
+// Other assets are the candidate's to change.
 func stageTrusted(ctx context.Context, in Input, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -116,22 +154,37 @@ func stageTrusted(ctx context.Context, in Input, dir string) error {
 	if err != nil {
 		return err
 	}
-	// What lies elsewhere, such as assets, is the candidate's to change.
-	inputs.Entries = slices.DeleteFunc(inputs.Entries, func(e workspace.Entry) bool { return !strings.HasPrefix(e.Dest, trustedDir+"/") })
 	checker, err := workspace.PlanChecker(in.Task, in.Pack)
 	if err != nil {
 		return err
 	}
-	for i := range checker.Entries {
-		checker.Entries[i].Dest = path.Join(checkerDir, checker.Entries[i].Dest)
-	}
-	for _, dir := range []string{trustedDir, checkerDir} {
-		if err := root.Mkdir(dir, 0o755); err != nil {
+	options := workspace.WriteOptions{MaxBytes: in.WorkspaceBytes}
+	for _, part := range []struct {
+		plan   workspace.Plan
+		folder string // below which the entries are written
+		wanted func(workspace.Entry) bool
+	}{
+		{inputs, "", trustedEntry},
+		{inputs, assetsDir, func(e workspace.Entry) bool { return e.ReadOnly && !trustedEntry(e) }},
+		{checker, checkerDir, func(workspace.Entry) bool { return true }},
+	} {
+		p := workspace.Plan{Component: part.plan.Component}
+		for _, e := range part.plan.Entries {
+			if part.wanted(e) {
+				e.Dest = path.Join(part.folder, e.Dest)
+				p.Entries = append(p.Entries, e)
+			}
+		}
+		if err := p.Write(ctx, root, options); err != nil {
 			return err
 		}
 	}
-	options := workspace.WriteOptions{MaxBytes: in.WorkspaceBytes}
-	return errors.Join(inputs.Write(ctx, root, options), checker.Write(ctx, root, options))
+	for _, name := range []string{trustedDir, checkerDir} { // a mount needs them, empty or not
+		if err := root.MkdirAll(name, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkerEnv keeps installed and configured plugins out of a pytest checker.

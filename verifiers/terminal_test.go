@@ -23,12 +23,14 @@ type terminalWorld struct {
 	run   *containerd.Run
 	image runtime.Image
 	dir   string
+	// workdir of the tasks; "" is the default.
+	workdir string
 }
 
 func newTerminalWorld(t *testing.T) terminalWorld {
 	t.Helper()
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
-	w := terminalWorld{run, image, t.TempDir()}
+	w := terminalWorld{run: run, image: image, dir: t.TempDir()}
 	for name, text := range map[string]string{
 		"manifest.yaml":          "id: p\nversion: 1\n",
 		"hidden/expected.txt":    "44\n",
@@ -36,6 +38,8 @@ func newTerminalWorld(t *testing.T) terminalWorld {
 		"hidden/t/test_it.py":    "import helper\ndef test_answer():\n    assert open('/workspace/answer.txt').read() == helper.EXPECTED\n",
 		"hidden/t/helper.py":     "EXPECTED = '44\\n'\n",
 		"hidden/t/conftest.py":   "import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\n",
+		"assets/data/asset.txt":  "44\n",
+		"hidden/r/run.sh":        "#!/bin/sh\ntest \"$(python3 /workspace/solution.py)\" = 44\n",
 		"hidden/s/script.sh":     "#!/bin/sh\nset -eu\ngrep -qx 44 /workspace/answer.txt\n",
 		"hidden/chroot/check.sh": "#!/bin/sh\nset -eu\nchroot / true\ngrep -qx 44 /workspace/answer.txt\n",
 	} {
@@ -55,16 +59,24 @@ func checkers() map[string]map[string]any {
 		"pytest":  {"checker": map[string]any{"source": "pytest", "path": "t/test_it.py"}},
 		"python":  {"checker": map[string]any{"command": "python3 -c \"e = open('securebench/evaluation_inputs/expected.txt'); assert open('answer.txt').read() == e.read()\""}, "test_files": expected},
 		"chroot":  {"checker": map[string]any{"source": "script", "path": "chroot/check.sh"}, "needed_commands": []string{"chroot"}},
+		"asset":   {"checker": map[string]any{"command": "cmp answer.txt data/asset.txt"}},
+		"runs":    {"checker": map[string]any{"source": "script", "path": "r/run.sh"}},
 		"workdir": {"checker": map[string]any{"command": "test \"$(cat ../answer.txt)\" = 44", "workdir": "/workspace/sub"}},
+		"hungry":  {"checker": map[string]any{"command": "sh ./slow.sh && grep -qx 44 answer.txt", "timeout_seconds": 60}},
 		"slow":    {"checker": map[string]any{"command": "sh ./slow.sh && grep -qx 44 answer.txt", "timeout_seconds": 2}},
 	}
 }
 
 func (w terminalWorld) task(t *testing.T, eval map[string]any) (*compiler.Task, *compiler.Pack) {
 	t.Helper()
+	environment := map[string]any{"image": "x", "timeout_seconds": 30}
+	if w.workdir != "" {
+		environment["workdir"] = w.workdir
+	}
 	row, err := json.Marshal(map[string]any{
 		"id": "t", "family": "terminal_task", "input": map[string]any{"instructions": "write 44 to answer.txt"},
-		"eval": eval, "environment": map[string]any{"image": "x", "timeout_seconds": 30},
+		"assets": []map[string]any{{"path": "data/asset.txt"}},
+		"eval":   eval, "environment": environment,
 	})
 	must(t, err)
 	rows := filepath.Join(t.TempDir(), "tasks.jsonl")
@@ -129,6 +141,32 @@ func TestTerminalTask(t *testing.T) {
 		{"honest, securebench is a file", "shell", solve + `; rm -rf securebench; echo x > securebench`, ""},
 		{"honest, inputs are a link", "shell", solve + `; mkdir -p securebench; ln -s /etc securebench/evaluation_inputs`, ""},
 
+		{"honest, names that are not UTF-8", "shell", solve + `; mkdir $'\xff'; ln -s x $'\xff/\xfe'`, ""},
+		{"honest, asset", "asset", `cp data/asset.txt answer.txt`, ""},
+		{"honest, asset moved", "asset", `cp data/asset.txt answer.txt; mv data elsewhere`, ""},
+		{"honest, asset folder a file", "asset", solve + `; mv data elsewhere; echo x > data`, ""},
+		{"honest, asset a folder", "asset", solve + `; mv data elsewhere; mkdir -p data/asset.txt/x`, ""},
+		{"honest, program", "runs", `echo 'print(44)' > solution.py`, ""},
+		{"honest, output left in flight", "shell", solve + `; cat > f.py <<'P'
+import socket, array, time, os
+if os.fork() == 0: time.sleep(2); os._exit(0)
+a, b = socket.socketpair(); c, d = socket.socketpair()
+for s in (a, c): s.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [1, 2, a.fileno(), b.fileno(), c.fileno(), d.fileno()]))])
+P
+python3 f.py`, ""},
+
+		{"program that reaches into the checker", "runs", `cat > solution.py <<'P'
+import os
+try:
+    open(f"/proc/{os.getppid()}/mem", "r+b"); print(44)
+except OSError:
+    print(0)
+P`, "checker_failed"},
+		{"program that traces the checker", "runs", `cat > solution.py <<'P'
+import ctypes, os
+print(44 if ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0) == 0 else 0)
+P`, "checker_failed"},
+		{"asset replaced", "asset", `mv data elsewhere; mkdir data; echo 45 | tee answer.txt > data/asset.txt`, "checker_failed"},
 		{"nothing", "shell", `true`, "checker_failed"},
 		{"wrong answer, shell", "shell", `echo 45 > answer.txt`, "checker_failed"},
 		{"wrong answer, script", "script", `echo 45 > answer.txt`, "checker_failed"},
@@ -161,7 +199,7 @@ echo 45 > answer.txt`, "checker_failed"},
 		{"shell start-up files", "shell", `echo 'exit 0' | tee .bashrc .profile .bash_profile .env > /dev/null; echo 45 > answer.txt`, "checker_failed"},
 		{"checker that never ends", "slow", `echo 'sleep 100' > slow.sh; ` + solve, "verifier_timeout"},
 		{"checker that ignores TERM", "slow", `printf 'trap "" TERM\nwhile :; do sleep 1; done' > slow.sh; ` + solve, "verifier_timeout"},
-		{"checker that eats memory", "slow", `echo 'exec python3 -c "b = bytearray(3 << 30)"' > slow.sh; ` + solve, "verifier_out_of_memory"},
+		{"checker that eats memory", "hungry", `echo 'exec python3 -c "b = bytearray(3 << 30)"' > slow.sh; ` + solve, "verifier_out_of_memory"},
 		{"honest, working directory missing", "workdir", solve, ""},
 		{"working directory a file", "workdir", solve + `; echo x > sub`, "verifier_not_started"},
 		{"working directory a link", "workdir", solve + `; ln -s /etc sub`, "checker_failed"},
@@ -197,6 +235,25 @@ func TestNeededCommands(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, v := w.attempt(t, solve, checkers()["chroot"], tt.policy)
+			if v.Reason != tt.reason {
+				t.Errorf("%s %q: %s %s", v.Status, v.Reason, v.Message, v.Stderr.String())
+			}
+		})
+	}
+}
+
+// TestLinksThroughTheImage: a workspace below a link of the image's is still one
+// that no link leads out of.
+func TestLinksThroughTheImage(t *testing.T) {
+	w := newTerminalWorld(t)
+	for _, tt := range []struct{ name, script, reason string }{
+		{"honest", solve, ""},
+		{"by the other name", `ln -s /run/work/securebench/evaluation_inputs/expected.txt answer.txt`, "candidate_link_denied"},
+		{"by the same name", `ln -s /var/run/work/securebench/evaluation_inputs/expected.txt answer.txt`, "candidate_link_denied"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w.workdir = "/var/run/work"
+			_, v := w.attempt(t, tt.script, checkers()["shell"], verifiers.Policy{})
 			if v.Reason != tt.reason {
 				t.Errorf("%s %q: %s %s", v.Status, v.Reason, v.Message, v.Stderr.String())
 			}

@@ -148,6 +148,13 @@ func (h host) left(run string) []string {
 	hierarchies, err := cgroup.Mounted()
 	check(h.t, err)
 	left = append(left, hierarchies.Children("sbench-"+run)...)
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	check(h.t, err)
+	for _, p := range processes {
+		if line, err := os.ReadFile(p); err == nil && strings.Contains(string(line), run) {
+			left = append(left, "process "+strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
 	for _, name := range h.runs() {
 		if name == run {
 			left = append(left, "folder")

@@ -108,6 +108,16 @@ func (h Hierarchies) Controllers() []string {
 	return have
 }
 
+// CountsSocketsApart says whether the memory of sockets needs a limit of its
+// own, and can have one.
+func (h Hierarchies) CountsSocketsApart() bool {
+	if h.Mode() == V2 {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(h.byController["memory"], "memory.kmem.tcp.limit_in_bytes"))
+	return err == nil
+}
+
 // swapAccounted: memory.swap.max exists in every group but the root, if the
 // kernel accounts swap. Without swap there is nothing to account.
 func swapAccounted(root string) bool {

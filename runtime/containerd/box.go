@@ -183,13 +183,19 @@ func (b *Box) mountCopies() error {
 	return nil
 }
 
-// giveMounts makes the sandbox's user own what sbench owns of a given mount.
-// What has another owner, such as files copied out of an image, keeps it.
+// giveMounts makes the sandbox's user own what sbench owns of a given mount, and
+// the top of a copy. What has another owner, such as files copied out of an
+// image, keeps it.
 func (b *Box) giveMounts() error {
 	if int(b.user.uid) == os.Geteuid() {
 		return nil
 	}
 	for _, m := range b.cfg.Mounts {
+		if m.Copy { // what is below keeps its owner
+			if err := os.Lchown(m.Source, int(b.user.uid), int(b.user.gid)); err != nil {
+				return fmt.Errorf("give %s to the sandbox's user: %w", m.Dest, err)
+			}
+		}
 		if !m.Give {
 			continue
 		}
@@ -242,7 +248,7 @@ func (b *Box) makePointIn(dest string, dir bool) error {
 	}
 	inner := strings.TrimPrefix(dest, outer.Dest)
 	if outer.Copy {
-		if err := clearPath(outer.Source, inner); err != nil {
+		if err := clearPath(outer.Source, inner, dir); err != nil {
 			return err
 		}
 	}
@@ -282,6 +288,9 @@ func (b *Box) spec(args []string, env []string, dir string) (*specs.Spec, error)
 		oci.WithCapabilities(b.cfg.Capabilities...),
 		oci.WithAnnotation(labelRun, b.run.id),
 	}
+	if b.cfg.Sealed {
+		opts = append(opts, oci.WithSealedProcesses())
+	}
 	for _, m := range b.allMounts() {
 		opts = append(opts, oci.WithBind(m.Source, m.Dest, m.Writable))
 	}
@@ -319,13 +328,13 @@ func (b *Box) Close(ctx context.Context) error {
 	if b.closed {
 		return nil
 	}
-	ctx, cancel := b.run.c.cleanup(ctx)
-	defer cancel()
 	var errs []error
 	if b.init != nil {
 		errs = append(errs, b.init.close())
 	}
-	errs = append(errs, b.group.KillAll(ctx, 0))
+	errs = append(errs, kill(ctx, b.group))
+	ctx, cancel := b.run.c.cleanup(ctx)
+	defer cancel()
 	deleted := make(chan error, 1)
 	go func() { deleted <- b.deleteContainer(ctx) }() // most of it is waiting for the shim
 	if b.netns != nil {
@@ -341,6 +350,13 @@ func (b *Box) Close(ctx context.Context) error {
 	}
 	b.closed = true
 	return errors.Join(os.RemoveAll(b.dir), b.group.Remove())
+}
+
+// kill empties a group on a context of its own.
+func kill(ctx context.Context, g cgroup.Group) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
+	defer cancel()
+	return g.KillAll(ctx, 0)
 }
 
 func (b *Box) deleteContainer(ctx context.Context) error {

@@ -95,16 +95,12 @@ type Client struct {
 func Open(ctx context.Context, opts Options) (*Client, error) {
 	c := &Client{opts: withDefaults(opts), setup: make(chan struct{}, 2*goruntime.NumCPU())}
 	c.log = c.opts.Logger
-	for _, dir := range []string{c.opts.Root, c.opts.State} {
-		// Overlay options separate paths with these.
-		if !filepath.IsAbs(dir) || strings.ContainsAny(dir, ":,\\\n\x00") {
-			return nil, fmt.Errorf("folder %q must be absolute and hold no colon, comma or backslash", dir)
-		}
-		if err := os.MkdirAll(dir, 0o711); err != nil {
-			return nil, fmt.Errorf("make the state folder: %w", err)
+	var err error
+	for _, dir := range []*string{&c.opts.Root, &c.opts.State} {
+		if *dir, err = stateFolder(*dir); err != nil {
+			return nil, err
 		}
 	}
-	var err error
 	if c.cgroups, err = cgroup.Mounted(); err != nil {
 		return nil, fmt.Errorf("find the cgroup hierarchies: %w", err)
 	}
@@ -115,6 +111,19 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
 	return c, nil
+}
+
+// stateFolder makes a folder and returns its path without links, as the mount
+// table will show it.
+func stateFolder(dir string) (string, error) {
+	// Overlay options separate paths with these.
+	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, ":,\\\n\x00") {
+		return "", fmt.Errorf("folder %q must be absolute and hold no colon, comma or backslash", dir)
+	}
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return "", fmt.Errorf("make the state folder: %w", err)
+	}
+	return filepath.EvalSymlinks(dir)
 }
 
 func withDefaults(o Options) Options {

@@ -43,8 +43,9 @@ func (c *Client) GC(ctx context.Context) ([]string, error) {
 	for _, l := range known {
 		dead, err := l.claim()
 		if err == nil && dead {
-			err = c.reap(ctx, l)
-			removed = append(removed, l.run)
+			if err = c.reap(ctx, l); err == nil {
+				removed = append(removed, l.run)
+			}
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("gc: run %s: %w", l.run, err))
@@ -121,12 +122,14 @@ func (l *leftovers) claim() (dead bool, err error) {
 func (c *Client) reap(ctx context.Context, l leftovers) error {
 	group := c.cgroups.Group("/" + cgroupPrefix + l.run)
 	errs := []error{
-		group.KillAll(ctx, 0), // first of all nothing of it runs any more
+		kill(ctx, group), // first of all nothing of it runs any more
 		c.reapContainers(ctx, l.run),
+		c.reapShims(ctx, l.run),
 		c.reapSnapshots(ctx, l.run),
 		c.reapLease(ctx, l.run),
 		unmountBelow(l.dir),
 		group.Remove(),
+		os.RemoveAll(c.volumeImages(l.run)),
 	}
 	if err := errors.Join(errs...); err != nil {
 		if l.lock != nil {

@@ -9,6 +9,10 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
+// socketBytes bounds what a sandbox may queue in sockets where that is not part
+// of its memory. There is only lo to send over.
+const socketBytes = 64 << 20
+
 // Degraded lists the limits that this host cannot enforce and that
 // Options.AllowDegraded lets be missing. Any other missing limit is the error.
 func (c *Client) Degraded() ([]string, error) {
@@ -60,6 +64,9 @@ func (c *Client) limitOptions(l runtime.Limits, group string) ([]oci.Option, err
 		}
 	}
 	opts = append(opts, oci.WithCgroup(group), oci.WithMemoryLimit(l.Memory), oci.WithPidsLimit(l.Pids), oci.WithCPUs(l.CPUs))
+	if c.cgroups.CountsSocketsApart() {
+		opts = append(opts, oci.WithSocketMemoryLimit(min(l.Memory, socketBytes)))
+	}
 	if slices.Contains(degraded, "swap") {
 		opts = append(opts, oci.WithoutSwapLimit())
 	}

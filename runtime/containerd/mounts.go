@@ -92,11 +92,20 @@ func mountsBelow(dir string) ([]string, error) {
 	var points []string
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
-		if len(fields) > 4 && (fields[4] == dir || strings.HasPrefix(fields[4], dir+"/")) {
-			points = append(points, fields[4])
+		if len(fields) < 5 {
+			continue
+		}
+		point := unescape(fields[4])
+		if point == dir || strings.HasPrefix(point, dir+"/") {
+			points = append(points, point)
 		}
 	}
 	return points, nil
+}
+
+// unescape undoes the octal escapes of mountinfo, proc(5).
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
 // makeMountPoint makes dest, a directory or an empty file, below the root file
@@ -129,17 +138,18 @@ func makeMountPoint(root, dest string, dir bool) error {
 	return f.Close()
 }
 
-// clearPath removes from the tree at root, which an agent wrote, whatever is no
-// directory on the way to name and name itself if it is a link, so that a mount
-// there is what later processes find under that name.
-func clearPath(root, name string) error {
+// clearPath removes from the tree at root, which an agent wrote, whatever stands
+// where a folder is needed on the way to name, and name itself if it is a link
+// or not of the wanted kind, so that a mount there is what later processes find
+// under that name.
+func clearPath(root, name string, dir bool) error {
 	r, err := os.OpenRoot(root)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = r.Close() }()
-	at := ""
-	for part := range strings.SplitSeq(strings.Trim(name, "/"), "/") {
+	at, parts := "", strings.Split(strings.Trim(name, "/"), "/")
+	for i, part := range parts {
 		at = filepath.Join(at, part)
 		info, err := r.Lstat(at)
 		if errors.Is(err, os.ErrNotExist) {
@@ -148,9 +158,11 @@ func clearPath(root, name string) error {
 		if err != nil {
 			return err
 		}
-		if !info.IsDir() {
-			return r.Remove(at)
+		last := i == len(parts)-1
+		if last && info.Mode().IsRegular() && !dir || info.IsDir() && (dir || !last) {
+			continue
 		}
+		return r.RemoveAll(at)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (c *Client) diskVolumes() bool {
 // mountImage makes the file system without a journal, which would only protect
 // what is thrown away after a crash.
 func (r *Run) mountImage(ctx context.Context, dir string, cfg runtime.VolumeConfig) error {
-	images := filepath.Join(r.c.opts.Root, "volumes")
+	images := r.c.volumeImages(r.id)
 	if err := os.MkdirAll(images, 0o700); err != nil {
 		return err
 	}
@@ -94,6 +94,9 @@ func (r *Run) mountImage(ctx context.Context, dir string, cfg runtime.VolumeConf
 	m := mount.Mount{Type: "ext4", Source: image, Options: []string{"loop", "nosuid", "nodev", "noatime", "nobarrier"}}
 	return m.Mount(dir)
 }
+
+// volumeImages is where a run's image files have names, for a moment each.
+func (c *Client) volumeImages(run string) string { return filepath.Join(c.opts.Root, "volumes", run) }
 
 func truncated(name string, size int64) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
