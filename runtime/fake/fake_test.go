@@ -68,13 +68,13 @@ func lookup(args []string) fake.Program {
 			}
 			return fake.Status{Code: 7}
 		},
-		"(while :; do echo alive >> /log; sleep 0.01; done) & exit 0": func(_ context.Context, p *fake.Proc) fake.Status {
+		"(while :; do echo alive >> /log; sleep 0.01; done) & until test -e /log; do :; done": func(_ context.Context, p *fake.Proc) fake.Status {
 			p.Go(func(ctx context.Context) {
 				for ctx.Err() == nil {
 					_ = write(p, "/log", time.Now().String())
 				}
 			})
-			return fake.Status{}
+			return ok(write(p, "/log", ""))
 		},
 		"cp /log /before; sleep 0.2; cmp /log /before": func(_ context.Context, p *fake.Proc) fake.Status {
 			before := read(p, "/log")

@@ -220,7 +220,7 @@ func (s suite) nothingOutlives(t *testing.T) {
 	cfg := s.config()
 	cfg.Persistent, cfg.WritableRoot = true, true
 	box := s.create(t, cfg)
-	exec(t, box, sh("(while :; do echo alive >> /log; sleep 0.01; done) & exit 0"))
+	exec(t, box, sh("(while :; do echo alive >> /log; sleep 0.01; done) & until test -e /log; do :; done"))
 	exit := exec(t, box, sh("cp /log /before; sleep 0.2; cmp /log /before"))
 	if !exit.Success() {
 		t.Errorf("a background process went on: %v %s", exit, exit.Stdout.String())
