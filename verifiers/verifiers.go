@@ -78,6 +78,8 @@ func For(family compiler.Family) (v Verifier, needsSandbox bool) {
 	switch family {
 	case compiler.TerminalTask:
 		return terminalTask, true
+	case compiler.CodeCompletion:
+		return codeCompletion, true
 	case compiler.RepoPatch:
 		return repoPatch, true
 	case compiler.MultipleChoice:

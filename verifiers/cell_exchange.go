@@ -1,0 +1,203 @@
+package verifiers
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// maxFrame bounds the body of a message, in bytes; cell/cellpeer.py has the same
+// number.
+const maxFrame = 16 << 20
+
+// An exchange carries frames between two cells. It knows a frame's length and
+// whose turn it is, and nothing of what is inside.
+//
+// The candidate's cell speaks first, then they take turns. It has limit to answer
+// each frame. Whatever it sends against that fails the exchange.
+type exchange struct {
+	tests, candidate *endpoint
+	limit            time.Duration
+	stop             func() // called once, when the exchange fails
+
+	mu     sync.Mutex
+	turn   *endpoint
+	timer  *time.Timer // runs while the candidate has the turn
+	count  int
+	failed *Verdict
+}
+
+func newExchange(limit time.Duration, stop func()) *exchange {
+	x := &exchange{limit: limit, stop: stop}
+	x.tests, x.candidate = &endpoint{x: x, in: newMailbox()}, &endpoint{x: x, in: newMailbox()}
+	x.turn = x.candidate
+	return x
+}
+
+// begin starts the time that the candidate has to be loaded.
+func (e *endpoint) begin() {
+	e.x.mu.Lock()
+	defer e.x.mu.Unlock()
+	if e == e.x.turn && e.x.timer == nil {
+		e.x.timer = time.AfterFunc(e.x.limit, e.x.overtime)
+	}
+}
+
+// An endpoint takes what one cell writes. Write reports a violation as an error
+// and never blocks.
+type endpoint struct {
+	x    *exchange
+	in   *mailbox // what the cell reads
+	data []byte   // of the frame that is arriving, its length included
+}
+
+var errFrame = errors.New("not a frame, or out of turn")
+
+func (e *endpoint) Write(p []byte) (int, error) {
+	total := len(p)
+	for len(p) > 0 {
+		n := min(len(p), e.missing())
+		e.data, p = append(e.data, p[:n]...), p[n:]
+		if len(e.data) == 4 {
+			if size := binary.BigEndian.Uint32(e.data); size == 0 || size > maxFrame {
+				e.x.fail(e, fmt.Sprintf("of %d bytes, which is none or too many", size))
+				return 0, errFrame
+			}
+		}
+		if e.missing() == 0 {
+			if !e.x.pass(e, e.data) {
+				return 0, errFrame
+			}
+			e.data = nil
+		}
+	}
+	return total, nil
+}
+
+// missing says how many bytes complete the length or the frame.
+func (e *endpoint) missing() int {
+	if len(e.data) < 4 {
+		return 4 - len(e.data)
+	}
+	return 4 + int(binary.BigEndian.Uint32(e.data)) - len(e.data)
+}
+
+// pass hands a frame to the other cell.
+func (x *exchange) pass(from *endpoint, frame []byte) bool {
+	x.mu.Lock()
+	if x.turn != from || x.failed != nil {
+		x.mu.Unlock()
+		x.fail(from, "out of turn")
+		return false
+	}
+	defer x.mu.Unlock()
+	x.count++
+	if x.timer != nil {
+		x.timer.Stop()
+	}
+	if from == x.tests {
+		x.turn = x.candidate
+		x.timer = time.AfterFunc(x.limit, x.overtime)
+	} else {
+		x.turn = x.tests
+	}
+	x.turn.in.put(frame)
+	return true
+}
+
+// fail ends the exchange. A violation by the tests' cell is reported as such; its
+// author can bring it about, and no candidate.
+func (x *exchange) fail(from *endpoint, what string) {
+	if from == x.tests {
+		x.end(failed("tests_protocol_violation", "the tests' cell sent a frame "+what))
+		return
+	}
+	x.end(failed("candidate_protocol_violation", "the candidate's cell sent a frame "+what))
+}
+
+func (x *exchange) overtime() {
+	x.end(failed("call_timeout", fmt.Sprintf("a call of the candidate did not return within %s", x.limit)))
+}
+
+// end records the first failure and stops the cells.
+func (x *exchange) end(v Verdict) {
+	x.mu.Lock()
+	first := x.failed == nil
+	if first {
+		x.failed = &v
+	}
+	x.mu.Unlock()
+	if first {
+		x.stop()
+	}
+}
+
+func (x *exchange) failure() *Verdict {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.failed
+}
+
+func (x *exchange) messages() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.count
+}
+
+// close releases whoever still reads.
+func (x *exchange) close() {
+	x.mu.Lock()
+	if x.timer != nil {
+		x.timer.Stop()
+	}
+	x.mu.Unlock()
+	x.tests.in.close()
+	x.candidate.in.close()
+}
+
+// A mailbox holds the frame that a cell has not read yet; there is at most one,
+// since the cells take turns.
+type mailbox struct {
+	mu     sync.Mutex
+	filled *sync.Cond
+	data   []byte
+	closed bool
+}
+
+func newMailbox() *mailbox {
+	m := &mailbox{}
+	m.filled = sync.NewCond(&m.mu)
+	return m
+}
+
+func (m *mailbox) put(frame []byte) {
+	m.mu.Lock()
+	m.data = append(m.data, frame...)
+	m.mu.Unlock()
+	m.filled.Signal()
+}
+
+// Read waits for bytes, and is at its end when the mailbox is closed and empty.
+func (m *mailbox) Read(p []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(m.data) == 0 && !m.closed {
+		m.filled.Wait()
+	}
+	if len(m.data) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, m.data)
+	m.data = m.data[n:]
+	return n, nil
+}
+
+func (m *mailbox) close() {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	m.filled.Broadcast()
+}

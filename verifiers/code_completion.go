@@ -1,0 +1,216 @@
+package verifiers
+
+import (
+	"context"
+	_ "embed" // the programs of the cells
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/securebench/sbench/runtime"
+)
+
+// The programs of the cells; docs/cells.md says what they do.
+var (
+	//go:embed cell/cellpeer.py
+	cellPeer string
+	//go:embed cell/cellobjects.py
+	cellObjects string
+	//go:embed cell/judge.py
+	cellJudge string
+	//go:embed cell/server.py
+	cellServer string
+	//go:embed cell/shared.py
+	cellShared string
+)
+
+const (
+	cellMount  = "/opt/securebench/cell"
+	cellInodes = 64
+	// cellLayer is what a cell may write over its read-only root, which is next to
+	// nothing.
+	cellLayer = 4 << 20
+	// callTimeout bounds one call of the candidate, for as long as the tests have
+	// it to wait for.
+	callTimeout = 60 * time.Second
+)
+
+// Isolations of code_completion, as the record names them.
+const (
+	isolationCells  = "cells"  // tests and candidate in a sandbox each
+	isolationShared = "shared" // tests and candidate in one interpreter
+)
+
+// codeCompletion runs the hidden tests in one sandbox and the candidate in
+// another. The exit status of the tests' process is the verdict.
+func codeCompletion(ctx context.Context, e Engine, in Input) (Verdict, error) {
+	eval, ok := in.Task.CodeCompletion()
+	if !ok {
+		return Verdict{}, fmt.Errorf("task %q is no code_completion", in.Task.ID())
+	}
+	if eval.Language != "python" {
+		return Verdict{Status: Pending, Reason: "language_without_verifier", Message: "no verifier for code in the language of this task; only python has one"}, nil
+	}
+	if !eval.Inline {
+		return Verdict{Status: Pending, Reason: "tests_without_verifier", Message: "no verifier for tests that are not inline"}, nil
+	}
+	return judgeCode(ctx, e, in, codeTests{source: eval.Tests, public: eval.Prompt + "\n" + eval.StarterCode, isolation: isolationCells})
+}
+
+// codeTests is what a candidate's code is judged by.
+type codeTests struct {
+	source    string
+	public    string // what the candidate's author saw
+	isolation string
+}
+
+func judgeCode(ctx context.Context, e Engine, in Input, tests codeTests) (Verdict, error) {
+	folders, err := tests.folders(in.Candidate.Text)
+	if err != nil {
+		return Verdict{}, err
+	}
+	stage, err := stageCells(ctx, e, folders)
+	if err != nil {
+		return Verdict{}, fmt.Errorf("stage the cells: %w", err)
+	}
+	c := cells{engine: e, in: in, stage: stage.Path(), call: callTimeout}
+	var v Verdict
+	if tests.isolation == isolationShared {
+		v, err = c.judgeShared(ctx)
+	} else {
+		v, err = c.judge(ctx)
+	}
+	if v.Metadata == nil {
+		v.Metadata = map[string]any{}
+	}
+	v.Metadata["isolation"] = tests.isolation
+	return v, errors.Join(err, stage.Close())
+}
+
+// folders returns the files of each cell, by folder and name. The candidate's has
+// nothing of the tests.
+func (t codeTests) folders(candidate string) (map[string]map[string]string, error) {
+	task, err := json.Marshal(map[string]any{
+		"functions": declared(t.public, `(?:async[ \t]+)?def`),
+		"classes":   declared(t.public, `class`),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if t.isolation == isolationShared {
+		return map[string]map[string]string{
+			"shared": {"shared.py": cellShared, "candidate.py": candidate, "tests.py": t.source},
+		}, nil
+	}
+	return map[string]map[string]string{
+		"tests":     {"cellpeer.py": cellPeer, "cellobjects.py": cellObjects, "judge.py": cellJudge, "tests.py": t.source, "task.json": string(task)},
+		"candidate": {"cellpeer.py": cellPeer, "cellobjects.py": cellObjects, "server.py": cellServer, "candidate.py": candidate},
+	}, nil
+}
+
+// declared returns the names that a text declares at the start of a line.
+func declared(text, keyword string) []string {
+	names := []string{}
+	for _, m := range regexp.MustCompile(`(?m)^`+keyword+`[ \t]+([A-Za-z_][A-Za-z0-9_]*)`).FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// stageCells writes the folders to a volume that just holds them.
+func stageCells(ctx context.Context, e Engine, folders map[string]map[string]string) (runtime.Volume, error) {
+	size := int64(1 << 20)
+	for _, files := range folders {
+		for _, text := range files {
+			size += int64(len(text)) + 4096
+		}
+	}
+	stage, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: size, Inodes: cellInodes})
+	if err != nil {
+		return nil, err
+	}
+	for folder, files := range folders {
+		if err := writeFiles(filepath.Join(stage.Path(), folder), files); err != nil {
+			return nil, errors.Join(err, stage.Close())
+		}
+	}
+	return stage, nil
+}
+
+func writeFiles(dir string, files map[string]string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cells makes and runs the sandboxes of one verification.
+type cells struct {
+	engine Engine
+	in     Input
+	stage  string        // folder that has one for each cell
+	call   time.Duration // limit of one call
+}
+
+func (c cells) create(ctx context.Context, folder string) (runtime.Sandbox, error) {
+	env := c.in.Task.Environment()
+	limits := c.in.Limits
+	limits.LayerBytes = min(limits.LayerBytes, cellLayer)
+	return c.engine.Create(ctx, runtime.Config{
+		Name: "verifier-" + folder, Image: c.in.Image, Limits: limits,
+		Mounts:  []runtime.Mount{{Source: filepath.Join(c.stage, folder), Dest: cellMount}},
+		Workdir: "/tmp", User: env.User, Env: environ(env.Env),
+	})
+}
+
+func (c cells) wall() time.Duration { return timeout(c.in.Task.Environment().Timeout, c.in.Timeout) }
+
+// pythonArgs starts a program of ours: isolated from the environment and the
+// user's folder, without site packages, writing no bytecode.
+func pythonArgs(program string) []string {
+	return []string{"python3", "-I", "-S", "-B", cellMount + "/" + program}
+}
+
+// judgeShared runs candidate and tests in one interpreter. The candidate can do
+// all that the tests can: the verdict is worth what the candidate's honesty is.
+// The token only keeps an early exit from being taken for success.
+func (c cells) judgeShared(ctx context.Context) (Verdict, error) {
+	box, err := c.create(ctx, "shared")
+	if err != nil {
+		return Verdict{}, err
+	}
+	token := newToken()
+	exit, err := box.Exec(ctx, runtime.Process{
+		Args: pythonArgs("shared.py"), Stdin: strings.NewReader(token), Wall: c.wall(), OutputBytes: c.in.OutputBytes,
+	})
+	if err := errors.Join(missingPython(err), box.Close(ctx)); err != nil {
+		return Verdict{}, err
+	}
+	v := judge(exit)
+	if exit.Success() && !strings.HasSuffix(string(exit.Stdout.Tail), token) && !strings.HasSuffix(string(exit.Stdout.Head), token) {
+		v.Status, v.Score, v.Reason, v.Message = Failed, 0, "tests_not_finished", "the process ended before the tests did"
+	}
+	v.Stdout = runtime.Output{}
+	return v, nil
+}
+
+// missingPython tells an image without an interpreter, which no candidate can
+// bring about.
+func missingPython(err error) error {
+	if errors.Is(err, runtime.ErrNotStarted) {
+		return fmt.Errorf("the image cannot run python3: %w", err)
+	}
+	return err
+}
