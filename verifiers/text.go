@@ -233,7 +233,7 @@ func words(s string) []word {
 	for i := 0; i < len(rs); {
 		start := i
 		if !startsWord(rs, i) {
-			if strings.ContainsRune(".,;:!?()\n", rs[i]) {
+			if strings.ContainsRune(".,;:!?/|&•\n", rs[i]) {
 				clause++
 			}
 			i++

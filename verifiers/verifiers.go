@@ -86,6 +86,8 @@ func For(family compiler.Family) (v Verifier, needsSandbox bool) {
 		return multipleChoice, false
 	case compiler.ShortAnswer:
 		return shortAnswer, false
+	case compiler.FreeResponse:
+		return freeResponse, false
 	}
 	return pending, false
 }
