@@ -26,7 +26,7 @@ func shortAnswer(_ context.Context, _ Engine, in Input) (Verdict, error) {
 // A shortKey is what answers to one question are compared with.
 type shortKey struct {
 	question  string
-	asked     map[string]bool // the question's words
+	asked     map[string]bool // the question's words that are no alternatives
 	accepted  []shortAccepted
 	tolerance *big.Rat // nil: numbers are compared as texts
 }
@@ -42,8 +42,9 @@ type shortAccepted struct {
 func newShortKey(question string, accepted []string, tolerance *big.Rat) shortKey {
 	k := shortKey{oneLine(fold(question)), map[string]bool{}, nil, tolerance}
 	asked := texts(words(k.question))
+	offers := slices.Contains(asked, "or") // then its words are alternatives
 	for _, w := range asked {
-		k.asked[w] = true
+		k.asked[w] = !offers
 	}
 	for _, s := range accepted {
 		a := shortAccepted{text: trimEdges(oneLine(fold(s)))}

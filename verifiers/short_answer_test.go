@@ -184,6 +184,8 @@ func TestShortAnswerRows(t *testing.T) {
 		{"attack: choices of the question", "Which is larger, Paris or Rome?", nil, []any{"Paris"}, "Paris Rome", "several_answers"},
 		{"attack: quoted choices", "Which is larger, Paris or Rome?", nil, []any{"Paris"}, "Which is larger, Paris or Rome?", "no_answer"},
 		{"twin: quoted choices, answer", "Which is larger, Paris or Rome?", nil, []any{"Paris"}, "Which is larger, Paris or Rome? Paris", ""},
+		{"attack: other choices of the question", "Is it red, green or another colour?", nil, []any{"blue"}, "red green blue", "several_answers"},
+		{"twin: another choice", "Is it red, green or another colour?", nil, []any{"blue"}, "It is blue.", ""},
 		{"yes", "Is it?", nil, []any{"yes"}, "Yes, it is.", ""},
 		{"attack: yes and no", "Is it?", nil, []any{"yes"}, "yes and no", "wrong_answer"},
 		{"no", "Is it?", nil, []any{"no"}, "No, it is not.", ""},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
@@ -121,4 +122,18 @@ func several(alternatives []string) []string {
 		out = append(out, strings.Join(backwards, sep))
 	}
 	return out
+}
+
+// TestTextDigits checks what the reading of other scripts' digits relies on.
+func TestTextDigits(t *testing.T) {
+	for _, r := range unicode.Nd.R16 {
+		if r.Stride != 1 || (r.Hi-r.Lo+1)%10 != 0 {
+			t.Errorf("digits %x to %x are no runs of ten", r.Lo, r.Hi)
+		}
+	}
+	for _, r := range unicode.Nd.R32 {
+		if r.Stride != 1 || (r.Hi-r.Lo+1)%10 != 0 {
+			t.Errorf("digits %x to %x are no runs of ten", r.Lo, r.Hi)
+		}
+	}
 }
