@@ -268,11 +268,14 @@ func FuzzShortAnswer(f *testing.F) {
 			t.Skip()
 		}
 		judgeText(t, task, text)
-		if v := judgeText(t, task, wrong); v.Reason == "" || !strings.ContainsAny(wrong, "bcdfghjklmnpqrstvwxyz") {
-			return // the wrong one is right, or nothing
+		judgeText(t, task, wrong)
+		// Words beside a number are free, so that only a number is an
+		// alternative to one.
+		if strings.Contains(strings.ToLower(right+question), "zebra") || strings.ContainsAny(right, "725") || tolerance > 1 {
+			return
 		}
-		for _, spray := range []string{right + " or " + wrong + " or zebra", "Answer: zebra\nAnswer: " + right} {
-			if v := judgeText(t, task, spray); v.Reason == "" && !strings.Contains(spray, "zebra or zebra") && !strings.Contains(strings.ToLower(right+question), "zebra") {
+		for _, spray := range []string{right + " or zebra 7251", "zebra 7251, " + right, "Answer: 7251\nAnswer: " + right} {
+			if v := judgeText(t, task, spray); v.Reason == "" {
 				t.Errorf("%q passes for %q", spray, right)
 			}
 		}
