@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -60,7 +61,14 @@ func codeCompletion(ctx context.Context, e Engine, in Input) (Verdict, error) {
 	if !eval.Inline {
 		return Verdict{Status: Pending, Reason: "tests_without_verifier", Message: "no verifier for tests that are not inline"}, nil
 	}
-	return judgeCode(ctx, e, in, codeTests{source: eval.Tests, public: eval.Prompt + "\n" + eval.StarterCode, isolation: isolationCells})
+	return judgeCode(ctx, e, in, codeTests{source: eval.Tests, public: eval.Prompt + "\n" + eval.StarterCode, isolation: isolationOf(eval)})
+}
+
+func isolationOf(eval compiler.CodeCompletionEval) string {
+	if eval.Shared {
+		return isolationShared
+	}
+	return isolationCells
 }
 
 // codeTests is what a candidate's code is judged by.
@@ -191,7 +199,7 @@ func (c cells) judgeShared(ctx context.Context) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, err
 	}
-	token := newToken()
+	token := randomName()
 	exit, err := box.Exec(ctx, runtime.Process{
 		Args: pythonArgs("shared.py"), Stdin: strings.NewReader(token), Wall: c.wall(), OutputBytes: c.in.OutputBytes,
 	})
