@@ -2,11 +2,10 @@ package verifiers
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/securebench/sbench/runtime"
 )
@@ -21,6 +20,7 @@ const (
 	judgeProtocol = 44
 	judgeBroken   = 45
 	judgeTooBig   = 46
+	judgeBroke    = 47
 )
 
 // errJudged stops the candidate's cell once the tests have ended, errStopped both
@@ -84,7 +84,7 @@ func (c cells) run(ctx context.Context, folder, program string, end *endpoint) c
 	}
 	end.begin()
 	exit, err := box.Exec(ctx, runtime.Process{
-		Args: pythonArgs(program), Stdin: end.in, Stdout: end, Wall: c.wall(), OutputBytes: c.in.OutputBytes,
+		Args: pythonArgs(program), Stdin: end.in, Stdout: end, Wall: c.wall(), Grace: time.Millisecond, OutputBytes: c.in.OutputBytes,
 	})
 	closed := box.Close(ctx)
 	if closed != nil {
@@ -144,6 +144,8 @@ func judgeReason(code int) (reason, message string) {
 		return "candidate_not_loaded", "the candidate raised an exception when it was loaded"
 	case judgeProtocol:
 		return "candidate_protocol_violation", "the candidate's cell sent what is no message"
+	case judgeBroke:
+		return "tests_interrupted", "the tests broke off a call of the candidate"
 	case judgeTooBig:
 		return "message_too_big", fmt.Sprintf("a call or result is larger than %d bytes, or nested too deeply", maxFrame)
 	}
@@ -163,11 +165,4 @@ func gone(candidate cellEnd) Verdict {
 		return failed("candidate_gone", "the candidate's process ended during a call: it "+candidate.exit.String())
 	}
 	return failed("candidate_gone", "the candidate's process ended during a call")
-}
-
-// newToken returns 32 random hexadecimal digits.
-func newToken() string {
-	b := make([]byte, 16)
-	_, _ = rand.Read(b) // never fails, crypto/rand
-	return hex.EncodeToString(b)
 }

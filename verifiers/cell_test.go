@@ -30,6 +30,7 @@ type codeWorld struct {
 	engine verifiers.Engine
 	image  runtime.Image
 	limits runtime.Limits
+	call   time.Duration
 }
 
 func newCodeWorld(tb testing.TB) codeWorld {
@@ -76,7 +77,7 @@ func hostPython(tb testing.TB) string {
 // codeTask is a task of the family with its candidate.
 type codeTask struct {
 	Prompt, Starter, Language string
-	Tests                     string
+	Tests, Isolation          string
 	Timeout                   int // seconds
 }
 
@@ -88,10 +89,14 @@ func (c codeTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
 			input[name] = value
 		}
 	}
+	tests := map[string]any{"source": "inline", "code": c.Tests}
+	if c.Isolation != "" {
+		tests["isolation"] = c.Isolation
+	}
 	dir := tb.TempDir()
 	row, err := json.Marshal(map[string]any{
 		"id": "t", "family": "code_completion", "input": input,
-		"eval":        map[string]any{"tests": map[string]any{"source": "inline", "code": c.Tests}},
+		"eval":        map[string]any{"tests": tests},
 		"environment": map[string]any{"image": "x", "timeout_seconds": max(c.Timeout, 1)},
 	})
 	if err != nil {
@@ -123,10 +128,14 @@ func (w codeWorld) judge(tb testing.TB, c codeTask, code string) (verifiers.Verd
 	if !needsSandbox {
 		tb.Fatal("code_completion needs a sandbox")
 	}
-	return verify(context.Background(), w.engine, verifiers.Input{
+	return verify(context.Background(), w.engine, w.input(task, pack, code))
+}
+
+func (w codeWorld) input(task *compiler.Task, pack *compiler.Pack, code string) verifiers.Input {
+	return verifiers.Input{
 		Task: task, Pack: pack, Candidate: candidate.Candidate{Text: code}, Image: w.image, Limits: w.limits,
-		Timeout: time.Minute, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
-	})
+		Timeout: time.Minute, CallTimeout: w.call, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
+	}
 }
 
 // cellCase is one entry of a table in testdata/cells.
@@ -221,4 +230,91 @@ func signalOf(s *os.ProcessState) int {
 		return int(ws.Signal())
 	}
 	return 0
+}
+
+// TestCellAttacks: no attack passes or is an error, and every honest twin passes
+// the same tests.
+func TestCellAttacks(t *testing.T) {
+	w := newCodeWorld(t)
+	w.limits.Memory, w.limits.Pids = 256<<20, 64
+	for _, c := range readCells(t, "testdata/cells/attacks.txtar") {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			task := c.task()
+			v, err := w.judge(t, task, c.files["honest.py"])
+			if err != nil || v.Status != verifiers.Passed {
+				t.Errorf("the honest twin: %v %s %s (%s)\n%s", err, v.Status, v.Reason, v.Message, v.Stderr)
+			}
+			task.Timeout = 6
+			v, err = w.judge(t, task, c.files["attack.py"])
+			if err != nil || v.Status != verifiers.Failed || v.Score != 0 {
+				t.Errorf("the attack: %v %s %s\n%s", err, v.Status, v.Reason, v.Stderr)
+			}
+			t.Logf("%s (%s)", v.Reason, v.Message)
+			if c.expect() != "" && v.Reason != c.expect() {
+				t.Errorf("the attack failed by %s (%s), want %s\n%s", v.Reason, v.Message, c.expect(), v.Stderr)
+			}
+		})
+	}
+}
+
+func TestCellCallTimeout(t *testing.T) {
+	w := newHostWorld(t)
+	w.call = 300 * time.Millisecond
+	tests := codeTask{Tests: "try:\n    nap(100)\nexcept BaseException:\n    pass\n", Timeout: 60}
+	for name, code := range map[string]string{
+		"in a call": "import time\ndef nap(s):\n    time.sleep(s)\n",
+		"at import": "import time\ntime.sleep(100)\ndef nap(s):\n    pass\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, err := w.judge(t, tests, code)
+			if err != nil || v.Reason != "call_timeout" {
+				t.Errorf("%v %s %s", err, v.Status, v.Reason)
+			}
+		})
+	}
+	v, err := w.judge(t, codeTask{Tests: "import time\nfor i in range(4):\n    assert nap(0.1) is None\n    time.sleep(0.1)\n", Timeout: 60}, "import time\ndef nap(s):\n    time.sleep(s)\n")
+	if err != nil || v.Status != verifiers.Passed {
+		t.Errorf("calls within the limit: %v %s %s", err, v.Status, v.Reason)
+	}
+}
+
+func TestCellPending(t *testing.T) {
+	w := newHostWorld(t)
+	v, err := w.judge(t, codeTask{Tests: "assert(f() == 1)", Language: "javascript"}, "function f() { return 1 }")
+	if err != nil || v.Status != verifiers.Pending || v.Reason == "" || v.Message == "" {
+		t.Errorf("%v %+v", err, v)
+	}
+}
+
+// TestCellTestsThatDoNotCompile: nothing was judged, whatever the candidate.
+func TestCellTestsThatDoNotCompile(t *testing.T) {
+	w := newHostWorld(t)
+	for _, code := range []string{"def f():\n    return 1\n", "import os\nos._exit(0)\n", "while True:\n    pass\n"} {
+		if v, err := w.judge(t, codeTask{Tests: "assert f( == 1", Timeout: 5}, code); err == nil {
+			t.Errorf("%+v, want an error", v)
+		}
+	}
+}
+
+func TestCellShared(t *testing.T) {
+	w := newHostWorld(t)
+	for _, c := range []struct{ name, code, tests, reason string }{
+		{"right", "def f():\n    return 1\n", "assert f() == 1\n", ""},
+		{"wrong", "def f():\n    return 2\n", "assert f() == 1\n", "checker_failed"},
+		{"tests exit", "def f():\n    return 1\n", "import sys\nsys.exit(f() != 1)\n", ""},
+		{"candidate exits", "import sys\ndef f():\n    sys.exit(0)\n", "assert f() == 1\n", "checker_failed"},
+		{"candidate leaves", "import os\nos._exit(0)\n", "assert f() == 1\n", "tests_not_finished"},
+		{"random numbers", "import random\ndef f():\n    return random.random()\n", "import random\nrandom.seed(1)\na = f()\nrandom.seed(1)\nassert a == f()\n", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v, err := w.judge(t, codeTask{Tests: c.tests, Isolation: "shared", Timeout: 10}, c.code)
+			if err != nil || v.Reason != c.reason || (v.Status == verifiers.Passed) != (c.reason == "") {
+				t.Errorf("%v %s %q, want %q\n%s", err, v.Status, v.Reason, c.reason, v.Stderr)
+			}
+			if v.Metadata["isolation"] != "shared" {
+				t.Errorf("isolation %v", v.Metadata["isolation"])
+			}
+		})
+	}
 }

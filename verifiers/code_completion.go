@@ -36,10 +36,8 @@ const (
 	cellInodes = 64
 	// cellLayer is what a cell may write over its read-only root, which is next to
 	// nothing.
-	cellLayer = 4 << 20
-	// callTimeout bounds one call of the candidate, for as long as the tests have
-	// it to wait for.
-	callTimeout = 60 * time.Second
+	cellLayer   = 4 << 20
+	callTimeout = time.Minute
 )
 
 // Isolations of code_completion, as the record names them.
@@ -87,7 +85,7 @@ func judgeCode(ctx context.Context, e Engine, in Input, tests codeTests) (Verdic
 	if err != nil {
 		return Verdict{}, fmt.Errorf("stage the cells: %w", err)
 	}
-	c := cells{engine: e, in: in, stage: stage.Path(), call: callTimeout}
+	c := cells{engine: e, in: in, stage: stage.Path(), call: timeout(in.CallTimeout, callTimeout)}
 	var v Verdict
 	if tests.isolation == isolationShared {
 		v, err = c.judgeShared(ctx)

@@ -65,6 +65,8 @@ type Input struct {
 	Limits    runtime.Limits
 	Policy    Policy
 	Timeout   time.Duration // of a check whose author set none
+	// CallTimeout bounds one call of a code_completion candidate; 0 means a minute.
+	CallTimeout time.Duration
 	// WorkspaceBytes bounds the throw-away copy, OutputBytes each stream kept.
 	WorkspaceBytes int64
 	OutputBytes    int64

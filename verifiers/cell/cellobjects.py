@@ -16,9 +16,10 @@ import types
 import cellpeer
 from cellpeer import (
     ARITHMETIC, BUILTIN_TYPES, CONVERSIONS, EXCEPTION_FIELDS, EXCEPTIONS, ID, LIBRARY_EXCEPTIONS, LIBRARY_TYPES,
-    MAX_NAME, MAX_NAMES, ORDERING, PURE_FUNCTIONS, SCALARS, SPECIAL, Callable, Function, Remote, Violation, _base)
+    MAX_NAME, MAX_NAMES, ORDERING, SCALARS, SPECIAL, Callable, Function, Remote, Violation, _base)
 
 TAINT = "\0taint"
+LIBRARY = frozenset(getattr(sys, "stdlib_module_names", sys.builtin_module_names))
 HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 # Builtin types whose value a stand-in can hold, with the kind of their contents.
@@ -36,6 +37,7 @@ EQUALITY = frozenset(("__eq__", "__ne__"))
 PREDICATES = frozenset("""startswith endswith find rfind isalpha isdigit isalnum isascii isdecimal isidentifier islower
     isnumeric isprintable isspace istitle isupper issubset issuperset isdisjoint is_integer""".split())
 
+PRIVATE = frozenset(("func", "args", "keywords"))  # of functools.partial
 BUILTIN_CALLABLES = (types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType, types.WrapperDescriptorType,
                      types.MethodDescriptorType, types.ClassMethodDescriptorType)
 INNARDS = (types.FrameType, types.CodeType, types.TracebackType)
@@ -212,7 +214,7 @@ def new_class(p, i, name, abstract, doc, bases, methods, properties, absent):
             if stub:
                 space[n] = stub
         elif n == "__init__" or n[:2] != "__":
-            space[n] = Method(n)
+            space[n] = Method(n, base)
     for n in names(properties):
         if n[:2] != "__":
             space[n] = Property(n)
@@ -248,18 +250,22 @@ def value_base(parents):
 
 
 class Method:
-    """A method in a stand-in class: it asks only when it is called."""
-    __slots__ = ("name", "owner")
+    """A method in a stand-in class: it asks only when it is called. One that
+    replaces a builtin type's is asked only of classes the tests name."""
+    __slots__ = ("name", "owner", "builtin")
 
-    def __init__(self, name):
-        self.name, self.owner = name, None
+    def __init__(self, name, base):
+        self.name, self.owner, self.builtin = name, None, getattr(base, name, None)
 
     def __set_name__(self, owner, name):
         self.owner = owner
 
     def __get__(self, obj, cls=None):
+        p = cellpeer.this
         if obj is None:
-            return cellpeer.this.request("g", self.owner, self.name)
+            return p.request("g", self.owner, self.name)
+        if self.builtin is not None and p.guard and not p.guard.named(type(obj)):
+            return self.builtin.__get__(obj, type(obj))
         return Bound(obj, self.name, overridden(self, obj))
 
 
@@ -518,7 +524,9 @@ class Guard:
             return False
         if isinstance(x, (types.FunctionType, *BUILTIN_CALLABLES)):
             return name == "__name__" or name == "__qualname__"
-        if any(b.__module__ == "unittest.case" for b in type(x).__mro__):
+        if any(b.__module__ == "unittest.case" for b in type(x).__mro__) or \
+                type(x).__name__ == "partial" and name in PRIVATE or \
+                name[:3] in ("gi_", "cr_", "ag_"):
             return False
         if name[:2] == "__":
             return name == "__dict__" and self.test_class(type(x)) or name == "__name__" and isinstance(x, type)
@@ -552,7 +560,7 @@ def enc(p, x):
     if t is Bound:
         return ["M", p.enc(x.__self__), x.__name__]
     if issubclass(t, type):
-        return enc_type(p, x)
+        return enc_class(p, x)
     f = ENCODERS.get(t)
     if f:
         return f(p, x)
@@ -586,15 +594,41 @@ def enc_shape(p, t):
     return ["K", i, *describe(p, t)]
 
 
+def library_path(x):
+    """Return "=module:name" of what the standard library defines, or None."""
+    module, name = getattr(x, "__module__", None), getattr(x, "__qualname__", None)
+    if type(module) is not str or type(name) is not str or module.partition(".")[0] not in LIBRARY:
+        return None
+    y = sys.modules.get(module)
+    for part in name.split("."):
+        y = getattr(y, part, None)
+    return "=" + module + ":" + name if y is x else None
+
+
+def enc_class(p, t):
+    path = library_path(t) if p.guard and t not in p.class_ids and type_name(p, t) is None else None
+    return ["T", path] if path else enc_type(p, t)
+
+
+def enc_function(p, x):
+    """Encode a function. What the tests pass on of the library becomes the
+    candidate's own: it shall open its files, not the tests'."""
+    path = library_path(x) if p.guard and x.__module__ != "__main__" else None
+    return ["T", path] if path else ["f", p.export(x)]
+
+
 def enc_callable(p, x):
-    if p.guard and PURE_FUNCTIONS.get(x.__name__) is x:
-        return ["T", "=" + x.__name__]
-    return ["f", p.export(x), 1]
+    path = library_path(x) if p.guard else None
+    return ["T", path] if path else ["f", p.export(x), 1]
 
 
 def enc_module(p, x):
-    name = "" if p.guard else x.__name__
-    return ["o", p.export(x), name if type(name) is str else ""]
+    name = x.__name__
+    if type(name) is not str:
+        name = ""
+    if p.guard:
+        return ["T", "=" + name + ":"] if name.partition(".")[0] in LIBRARY else ["o", p.export(x), ""]
+    return ["o", p.export(x), name]
 
 
 def enc_innards(p, x):
@@ -731,9 +765,14 @@ def dec_class(p, i, *description):
 
 
 def dec_named(p, name):
-    if name[:1] == "=" and not p.guard:
-        return PURE_FUNCTIONS[name[1:]]
-    return type_named(p, name)
+    if name[:1] != "=" or p.guard:
+        return type_named(p, name)
+    module, _, name = name[1:].partition(":")
+    __import__(module)
+    x = sys.modules[module]
+    for part in name.split(".") if name else ():
+        x = getattr(x, part)
+    return x
 
 
 def dec_method(p, target, name):

@@ -13,8 +13,8 @@ import cellpeer  # noqa: E402
 del sys.path[0]
 
 # Exit statuses. Any other is no verdict of this file.
-PASSED, FAILED, RAISED, NOT_LOADED, GONE, PROTOCOL, BROKEN_TESTS, BIG = 0, 40, 41, 42, 43, 44, 45, 46
-FATAL = {"gone": GONE, "protocol": PROTOCOL, "big": BIG}
+PASSED, FAILED, RAISED, NOT_LOADED, GONE, PROTOCOL, BROKEN_TESTS, BIG, INTERRUPTED = 0, 40, 41, 42, 43, 44, 45, 46, 47
+FATAL = {"gone": GONE, "protocol": PROTOCOL, "big": BIG, "interrupted": INTERRUPTED}
 
 # Names under which modules are customarily imported.
 ALIASES = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot", "dt": "datetime", "mp": "multiprocessing",
@@ -227,12 +227,11 @@ def main():
     except (SyntaxError, ValueError) as e:
         end(BROKEN_TESTS, "the tests do not compile: line %s" % getattr(e, "lineno", None))
     judge = cellpeer.this = Judge(pipes)
-    try:
-        judge.busy = 1
-        defined = judge.answer_of("load")
-        judge.busy = 0
-    except BaseException as e:
-        end(NOT_LOADED, "the candidate raised %s when it was loaded" % type(e).__name__)
+    judge.busy = 1
+    got, defined = judge.await_answer()
+    judge.busy = 0
+    if got == "!":
+        end(NOT_LOADED, "the candidate raised %s when it was loaded" % type(defined).__name__)
     if type(defined) is not tuple or not all(type(n) is str for n in defined):
         end(PROTOCOL)
     module = types.ModuleType("__main__")

@@ -29,11 +29,11 @@ class Server(cellpeer.Peer):
     def load(self, path):
         """Run the candidate and return the names it defines."""
         space = self.module.__dict__
-        space["__file__"] = "candidate.py"
+        space["__file__"] = path
         sys.modules["candidate"] = self.module
-        with open(path, encoding="utf-8") as f:
+        with open(path, encoding="utf-8-sig") as f:
             source = f.read()
-        exec(compile(source, "candidate.py", "exec", dont_inherit=True), space)
+        exec(compile(source, path, "exec", dont_inherit=True), space)
         return tuple([n for n in space if type(n) is str and n[:2] != "__"][:cellpeer.MAX_NAMES])
 
     def names(self, values):
