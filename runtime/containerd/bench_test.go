@@ -3,6 +3,7 @@ package containerd_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -137,8 +138,14 @@ func runcSteps(state, bundle, id string) error {
 	if err := command("runc", "--root", state, "start", id); err != nil {
 		return err
 	}
-	if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000); err != nil {
-		return err
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
 	}
 	return command("runc", "--root", state, "delete", "--force", id)
 }
