@@ -4,56 +4,74 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/securebench/sbench/runtime"
 )
 
-// Exit statuses of cell/judge.py.
+// Exit statuses of cell/judge.py, and of cell/warden.py for a process of its own
+// that the kernel killed.
 const (
-	judgePassed   = 0
-	judgeFailed   = 40
-	judgeRaised   = 41
-	judgeUnloaded = 42
-	judgeGone     = 43
-	judgeProtocol = 44
-	judgeBroken   = 45
-	judgeTooBig   = 46
-	judgeBroke    = 47
+	judgeFailed    = 40
+	judgeRaised    = 41
+	judgeUnloaded  = 42
+	judgeGone      = 43
+	judgeProtocol  = 44
+	judgeBroken    = 45
+	judgeTooBig    = 46
+	judgeBroke     = 47
+	wardenKilled   = 48
+	cellGrace      = time.Millisecond // for processes that are told to end
+	testsFolder    = "tests"
+	candidateDir   = "candidate"
+	sharedDir      = "shared"
+	cellBytes      = 1 << 20 // of a stage, beside its files
+	cellBlockBytes = 4096
 )
 
 // errJudged stops the candidate's cell once the tests have ended, errStopped both
-// when the exchange has failed.
+// when the exchange has failed, errOvertime both when the time is over.
 var (
-	errJudged  = errors.New("the tests have ended")
-	errStopped = errors.New("the exchange has failed")
+	errJudged   = errors.New("the tests have ended")
+	errStopped  = errors.New("the exchange has failed")
+	errOvertime = errors.New("the time of the tests is over")
 )
 
-// judge runs both cells and carries messages between them.
-func (c cells) judge(ctx context.Context) (Verdict, error) {
+// cells makes and runs the sandboxes of one verification.
+type cells struct {
+	engine Engine
+	in     Input
+	stage  string        // folder that has one for each cell
+	call   time.Duration // limit of one call
+}
+
+// judge runs both cells and carries messages between them. The tests' cell is
+// tests, which returns when the tests have ended.
+func (c cells) judge(ctx context.Context, in *mailbox, tests func(context.Context, *exchange) cellEnd) (Verdict, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	x := newExchange(c.call, func() { cancel(errStopped) })
+	x := newExchange(c.call, in, func() { cancel(errStopped) })
 	defer x.close()
-	var candidate, tests cellEnd
+	var candidate, judged cellEnd
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		candidate = c.run(ctx, "candidate", "server.py", x.candidate)
-		x.tests.in.close()
-		if candidate.failed() {
+		candidate = c.candidate(ctx, x)
+		x.gone()
+		if candidate.trouble() != nil {
 			cancel(errStopped)
 		}
 	})
 	wg.Go(func() {
-		tests = c.run(ctx, "tests", "judge.py", x.tests)
+		judged = tests(ctx, x)
 		cancel(errJudged)
 	})
 	wg.Wait()
-	if err := errors.Join(tests.trouble(), candidate.trouble()); err != nil {
+	if err := errors.Join(judged.trouble(), candidate.trouble()); err != nil {
 		return Verdict{}, err
 	}
-	return c.verdict(x, tests.exit, candidate)
+	return c.verdict(x, judged, candidate)
 }
 
 // cellEnd is how a cell ended: by an exit or by an error.
@@ -62,32 +80,38 @@ type cellEnd struct {
 	err  error
 }
 
-// trouble returns the error unless it is that we stopped the cell.
+// trouble returns the error, unless it is that we stopped the cell.
 func (e cellEnd) trouble() error {
-	if e.stopped() {
-		return nil
+	for _, ours := range []error{errJudged, errStopped, errOvertime} {
+		if errors.Is(e.err, ours) && !errors.Is(e.err, runtime.ErrStillAlive) {
+			return nil
+		}
 	}
 	return e.err
 }
 
-func (e cellEnd) stopped() bool {
-	return (errors.Is(e.err, errJudged) || errors.Is(e.err, errStopped)) && !errors.Is(e.err, runtime.ErrStillAlive)
+// candidate takes the candidate's cell through its whole life.
+func (c cells) candidate(ctx context.Context, x *exchange) cellEnd {
+	return c.run(ctx, candidateDir, runtime.Process{Args: pythonArgs("server.py"), Stdin: x.candidate.in, Stdout: x.candidate}, x.begin)
 }
 
-func (e cellEnd) failed() bool { return e.err != nil && !e.stopped() }
+// freshTests takes a tests' cell of its own through its whole life.
+func (c cells) freshTests(ctx context.Context, x *exchange) cellEnd {
+	defer x.tests.in.close()
+	return c.run(ctx, testsFolder, runtime.Process{Args: pythonArgs("judge.py"), Stdin: x.tests.in, Stdout: x.tests}, func() {})
+}
 
-// run takes one cell through its whole life.
-func (c cells) run(ctx context.Context, folder, program string, end *endpoint) cellEnd {
-	box, err := c.create(ctx, folder)
+// run takes a sandbox through its whole life; begin is called before its process
+// starts.
+func (c cells) run(ctx context.Context, folder string, p runtime.Process, begin func()) cellEnd {
+	box, err := c.engine.Create(ctx, c.config(folder, c.stage))
 	if err != nil {
 		return cellEnd{err: because(ctx, err)}
 	}
-	end.begin()
-	exit, err := box.Exec(ctx, runtime.Process{
-		Args: pythonArgs(program), Stdin: end.in, Stdout: end, Wall: c.wall(), Grace: time.Millisecond, OutputBytes: c.in.OutputBytes,
-	})
-	closed := box.Close(ctx)
-	if closed != nil {
+	begin()
+	p.Wall, p.Grace, p.OutputBytes = c.wall(), cellGrace, c.in.OutputBytes
+	exit, err := box.Exec(ctx, p)
+	if closed := box.Close(ctx); closed != nil {
 		// Not to be taken for our stopping the cell.
 		return cellEnd{err: fmt.Errorf("close the cell of the %s: %w", folder, closed)}
 	}
@@ -102,15 +126,30 @@ func because(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 }
 
+// config describes the sandbox of a cell.
+func (c cells) config(folder, stage string) runtime.Config {
+	env := c.in.Task.Environment()
+	limits := c.in.Limits
+	limits.LayerBytes = min(limits.LayerBytes, cellLayer)
+	return runtime.Config{
+		Name: "verifier-" + folder, Image: c.in.Image, Limits: limits,
+		Mounts:  []runtime.Mount{{Source: filepath.Join(stage, folder), Dest: cellMount}},
+		Workdir: "/tmp", User: env.User, Env: environ(env.Env),
+	}
+}
+
+func (c cells) wall() time.Duration { return timeout(c.in.Task.Environment().Timeout, c.in.Timeout) }
+
 // verdict maps the end of the tests' process.
-func (c cells) verdict(x *exchange, exit runtime.Exit, candidate cellEnd) (Verdict, error) {
+func (c cells) verdict(x *exchange, tests, candidate cellEnd) (Verdict, error) {
+	exit := tests.exit
 	v := passed()
 	failure := x.failure()
 	switch {
 	case failure != nil:
 		v = *failure
-	case exit.Reason == runtime.WallTime:
-		v = failed("verifier_timeout", "the tests were "+exit.String())
+	case exit.Reason == runtime.WallTime || errors.Is(tests.err, errOvertime):
+		v = failed("verifier_timeout", fmt.Sprintf("the tests did not end within %s", c.wall()))
 	case exit.Reason == runtime.OutOfMemory:
 		v = failed("verifier_out_of_memory", "the tests' process "+exit.String())
 	case exit.Reason == runtime.PidsLimit:
@@ -126,9 +165,12 @@ func (c cells) verdict(x *exchange, exit runtime.Exit, candidate cellEnd) (Verdi
 		v = failed(judgeReason(exit.Code))
 	}
 	v.Stderr = exit.Stderr
-	v.Metadata = map[string]any{
-		"exit_reason": exit.Reason.String(), "exit_code": exit.Code, "wall_seconds": exit.Wall.Seconds(), "usage": exit.Usage,
-		"messages": x.messages(),
+	v.Metadata = map[string]any{"messages": x.messages()}
+	if exit.Reason != 0 {
+		v.Metadata["exit_reason"], v.Metadata["exit_code"], v.Metadata["wall_seconds"] = exit.Reason.String(), exit.Code, exit.Wall.Seconds()
+	}
+	if candidate.err == nil {
+		v.Metadata["candidate_exit"], v.Metadata["candidate_usage"] = candidate.exit.String(), candidate.exit.Usage
 	}
 	return v, nil
 }

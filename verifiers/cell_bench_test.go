@@ -12,11 +12,11 @@ import (
 )
 
 // BenchmarkCells judges the canonical solutions of HumanEval: in two cells, in
-// one, and as 164 plain processes of the host's interpreter, at 1 and at 2 jobs.
+// two of which the tests' is kept, in one, and as 164 plain processes of the host's interpreter, at 1 and at 2 jobs.
 // times-plain is the ratio to the plain processes at as many jobs.
 func BenchmarkCells(b *testing.B) {
 	problems := humanEval(b)
-	w := newCodeWorld(b)
+	w, kept := newCodeWorld(b), newPooledWorld(b)
 	python := hostPython(b)
 	dir := b.TempDir()
 	for i, p := range problems {
@@ -36,6 +36,7 @@ func BenchmarkCells(b *testing.B) {
 			return exec.Command(python, filepath.Join(dir, fmt.Sprint(index[p.TaskID], ".py"))).Run()
 		}},
 		{"cells", func(p problem) error { return passes(w.judge(b, p.task(), p.Prompt+p.Solution)) }},
+		{"kept", func(p problem) error { return passes(kept.judge(b, p.task(), p.Prompt+p.Solution)) }},
 		{"shared", func(p problem) error { return passes(w.judge(b, p.shared(), p.Prompt+p.Solution)) }},
 	}
 	for _, jobs := range []int{1, 2} {

@@ -10,8 +10,12 @@ import (
 )
 
 // maxFrame bounds the body of a message, in bytes; cell/cellpeer.py has the same
-// number.
-const maxFrame = 16 << 20
+// number. A length of 0 tells the tests that the candidate's cell is gone, and one
+// with the top bit set is between sbench and the tests' cell; see cell/warden.py.
+const (
+	maxFrame     = 16 << 20
+	controlFrame = 1 << 31
+)
 
 // An exchange carries frames between two cells. It knows a frame's length and
 // whose turn it is, and nothing of what is inside.
@@ -28,30 +32,25 @@ type exchange struct {
 	timer  *time.Timer // runs while the candidate has the turn
 	count  int
 	failed *Verdict
+	over   bool // the tests' cell is no longer ours
 }
 
-func newExchange(limit time.Duration, stop func()) *exchange {
+// newExchange makes an exchange. tests receives what the tests' cell reads.
+func newExchange(limit time.Duration, tests *mailbox, stop func()) *exchange {
 	x := &exchange{limit: limit, stop: stop}
-	x.tests, x.candidate = &endpoint{x: x, in: newMailbox()}, &endpoint{x: x, in: newMailbox()}
+	x.tests, x.candidate = &endpoint{x: x, in: tests}, &endpoint{x: x, in: newMailbox()}
 	x.turn = x.candidate
 	return x
-}
-
-// begin starts the time that the candidate has to be loaded.
-func (e *endpoint) begin() {
-	e.x.mu.Lock()
-	defer e.x.mu.Unlock()
-	if e == e.x.turn && e.x.timer == nil {
-		e.x.timer = time.AfterFunc(e.x.limit, e.x.overtime)
-	}
 }
 
 // An endpoint takes what one cell writes. Write reports a violation as an error
 // and never blocks.
 type endpoint struct {
-	x    *exchange
-	in   *mailbox // what the cell reads
-	data []byte   // of the frame that is arriving, its length included
+	x  *exchange
+	in *mailbox // what the cell reads
+	// control takes control frames; nil refuses them.
+	control func(body []byte)
+	data    []byte // of the frame that is arriving, its length included
 }
 
 var errFrame = errors.New("not a frame, or out of turn")
@@ -61,14 +60,12 @@ func (e *endpoint) Write(p []byte) (int, error) {
 	for len(p) > 0 {
 		n := min(len(p), e.missing())
 		e.data, p = append(e.data, p[:n]...), p[n:]
-		if len(e.data) == 4 {
-			if size := binary.BigEndian.Uint32(e.data); size == 0 || size > maxFrame {
-				e.x.fail(e, fmt.Sprintf("of %d bytes, which is none or too many", size))
-				return 0, errFrame
-			}
+		if len(e.data) == 4 && (e.size() == 0 || e.size() > maxFrame || e.controls() && e.control == nil) {
+			e.x.violation(e, fmt.Sprintf("of %d bytes, which is none or too many", binary.BigEndian.Uint32(e.data)))
+			return 0, errFrame
 		}
 		if e.missing() == 0 {
-			if !e.x.pass(e, e.data) {
+			if !e.deliver() {
 				return 0, errFrame
 			}
 			e.data = nil
@@ -77,20 +74,41 @@ func (e *endpoint) Write(p []byte) (int, error) {
 	return total, nil
 }
 
+func (e *endpoint) controls() bool { return binary.BigEndian.Uint32(e.data)&controlFrame != 0 }
+
+func (e *endpoint) size() int { return int(binary.BigEndian.Uint32(e.data) &^ controlFrame) }
+
 // missing says how many bytes complete the length or the frame.
 func (e *endpoint) missing() int {
 	if len(e.data) < 4 {
 		return 4 - len(e.data)
 	}
-	return 4 + int(binary.BigEndian.Uint32(e.data)) - len(e.data)
+	return 4 + e.size() - len(e.data)
+}
+
+func (e *endpoint) deliver() bool {
+	if e.controls() {
+		e.control(e.data[4:])
+		return true
+	}
+	return e.x.pass(e, e.data)
+}
+
+// begin starts the time that the candidate has to be loaded.
+func (x *exchange) begin() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.turn == x.candidate && x.timer == nil {
+		x.timer = time.AfterFunc(x.limit, x.overtime)
+	}
 }
 
 // pass hands a frame to the other cell.
 func (x *exchange) pass(from *endpoint, frame []byte) bool {
 	x.mu.Lock()
-	if x.turn != from || x.failed != nil {
+	if x.turn != from || x.failed != nil || x.over {
 		x.mu.Unlock()
-		x.fail(from, "out of turn")
+		x.violation(from, "out of turn")
 		return false
 	}
 	defer x.mu.Unlock()
@@ -108,22 +126,22 @@ func (x *exchange) pass(from *endpoint, frame []byte) bool {
 	return true
 }
 
-// fail ends the exchange. A violation by the tests' cell is reported as such; its
-// author can bring it about, and no candidate.
-func (x *exchange) fail(from *endpoint, what string) {
+// violation fails the exchange. By the tests' cell it is the work of the tests'
+// author, and of no candidate.
+func (x *exchange) violation(from *endpoint, what string) {
 	if from == x.tests {
-		x.end(failed("tests_protocol_violation", "the tests' cell sent a frame "+what))
+		x.fail(failed("tests_protocol_violation", "the tests' cell sent a frame "+what))
 		return
 	}
-	x.end(failed("candidate_protocol_violation", "the candidate's cell sent a frame "+what))
+	x.fail(failed("candidate_protocol_violation", "the candidate's cell sent a frame "+what))
 }
 
 func (x *exchange) overtime() {
-	x.end(failed("call_timeout", fmt.Sprintf("a call of the candidate did not return within %s", x.limit)))
+	x.fail(failed("call_timeout", fmt.Sprintf("a call of the candidate did not return within %s", x.limit)))
 }
 
-// end records the first failure and stops the cells.
-func (x *exchange) end(v Verdict) {
+// fail records the first failure and stops the cells.
+func (x *exchange) fail(v Verdict) {
 	x.mu.Lock()
 	first := x.failed == nil
 	if first {
@@ -133,6 +151,24 @@ func (x *exchange) end(v Verdict) {
 	if first {
 		x.stop()
 	}
+}
+
+// gone tells the tests that their next question will not be answered.
+func (x *exchange) gone() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.over {
+		x.tests.in.put([]byte{0, 0, 0, 0})
+	}
+}
+
+// finish ends the exchange for the tests' cell, to which nothing goes any more. It
+// says whether no frame is on its way.
+func (x *exchange) finish() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.over = true
+	return x.failed == nil && x.turn == x.tests && len(x.tests.data) == 0
 }
 
 func (x *exchange) failure() *Verdict {
@@ -147,19 +183,18 @@ func (x *exchange) messages() int {
 	return x.count
 }
 
-// close releases whoever still reads.
+// close releases whoever still waits.
 func (x *exchange) close() {
 	x.mu.Lock()
 	if x.timer != nil {
 		x.timer.Stop()
 	}
 	x.mu.Unlock()
-	x.tests.in.close()
 	x.candidate.in.close()
 }
 
-// A mailbox holds the frame that a cell has not read yet; there is at most one,
-// since the cells take turns.
+// A mailbox holds the frames that a cell has not read yet. In an exchange that is
+// at most one, since the cells take turns.
 type mailbox struct {
 	mu     sync.Mutex
 	filled *sync.Cond

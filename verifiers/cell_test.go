@@ -31,12 +31,26 @@ type codeWorld struct {
 	image  runtime.Image
 	limits runtime.Limits
 	call   time.Duration
+	cells  *verifiers.CellPool
 }
 
 func newCodeWorld(tb testing.TB) codeWorld {
 	tb.Helper()
 	run, image := containerdtest.NewRun(tb, containerdtest.Open(tb))
 	return codeWorld{engine: run, image: image, limits: runtime.DefaultLimits()}
+}
+
+// newPooledWorld keeps the tests' cells.
+func newPooledWorld(tb testing.TB) codeWorld {
+	tb.Helper()
+	w := newCodeWorld(tb)
+	w.cells = verifiers.NewCellPool(w.engine)
+	tb.Cleanup(func() {
+		if err := w.cells.Close(context.Background()); err != nil {
+			tb.Errorf("close the pool: %v", err)
+		}
+	})
+	return w
 }
 
 func newHostWorld(tb testing.TB) codeWorld {
@@ -134,7 +148,7 @@ func (w codeWorld) judge(tb testing.TB, c codeTask, code string) (verifiers.Verd
 func (w codeWorld) input(task *compiler.Task, pack *compiler.Pack, code string) verifiers.Input {
 	return verifiers.Input{
 		Task: task, Pack: pack, Candidate: candidate.Candidate{Text: code}, Image: w.image, Limits: w.limits,
-		Timeout: time.Minute, CallTimeout: w.call, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
+		Timeout: time.Minute, CallTimeout: w.call, Cells: w.cells, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
 	}
 }
 
@@ -198,7 +212,7 @@ func TestCellSemanticsOnHost(t *testing.T) {
 }
 
 func TestCellSemantics(t *testing.T) {
-	w := newCodeWorld(t)
+	w := newPooledWorld(t)
 	for _, c := range readCells(t, "testdata/cells/semantics.txtar") {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -27,6 +27,8 @@ var (
 	cellJudge string
 	//go:embed cell/server.py
 	cellServer string
+	//go:embed cell/warden.py
+	cellWarden string
 	//go:embed cell/shared.py
 	cellShared string
 )
@@ -77,7 +79,7 @@ type codeTests struct {
 }
 
 func judgeCode(ctx context.Context, e Engine, in Input, tests codeTests) (Verdict, error) {
-	folders, err := tests.folders(in.Candidate.Text)
+	folders, err := tests.folders(in.Candidate.Text, in.Cells != nil)
 	if err != nil {
 		return Verdict{}, err
 	}
@@ -86,12 +88,7 @@ func judgeCode(ctx context.Context, e Engine, in Input, tests codeTests) (Verdic
 		return Verdict{}, fmt.Errorf("stage the cells: %w", err)
 	}
 	c := cells{engine: e, in: in, stage: stage.Path(), call: timeout(in.CallTimeout, callTimeout)}
-	var v Verdict
-	if tests.isolation == isolationShared {
-		v, err = c.judgeShared(ctx)
-	} else {
-		v, err = c.judge(ctx)
-	}
+	v, err := c.way(ctx, tests)
 	if v.Metadata == nil {
 		v.Metadata = map[string]any{}
 	}
@@ -99,25 +96,50 @@ func judgeCode(ctx context.Context, e Engine, in Input, tests codeTests) (Verdic
 	return v, errors.Join(err, stage.Close())
 }
 
+// way judges in the way the task and the caller want.
+func (c cells) way(ctx context.Context, tests codeTests) (Verdict, error) {
+	switch {
+	case tests.isolation == isolationShared:
+		return c.judgeShared(ctx)
+	case c.in.Cells == nil:
+		return c.judge(ctx, newMailbox(), c.freshTests)
+	}
+	k, err := c.in.Cells.take(ctx, c)
+	if err != nil {
+		return Verdict{}, err
+	}
+	return c.judge(ctx, k.in, func(ctx context.Context, x *exchange) cellEnd { return c.in.Cells.judge(ctx, c, k, tests, x) })
+}
+
 // folders returns the files of each cell, by folder and name. The candidate's has
-// nothing of the tests.
-func (t codeTests) folders(candidate string) (map[string]map[string]string, error) {
-	task, err := json.Marshal(map[string]any{
-		"functions": declared(t.public, `(?:async[ \t]+)?def`),
-		"classes":   declared(t.public, `class`),
-	})
+// nothing of the tests. A kept cell has the tests' files already.
+func (t codeTests) folders(candidate string, kept bool) (map[string]map[string]string, error) {
+	if t.isolation == isolationShared {
+		return map[string]map[string]string{
+			sharedDir: {"shared.py": cellShared, "candidate.py": candidate, "tests.py": t.source},
+		}, nil
+	}
+	folders := map[string]map[string]string{
+		candidateDir: {"cellpeer.py": cellPeer, "cellobjects.py": cellObjects, "server.py": cellServer, "candidate.py": candidate},
+	}
+	if kept {
+		return folders, nil
+	}
+	functions, classes := t.declared()
+	task, err := json.Marshal(map[string]any{"functions": functions, "classes": classes})
 	if err != nil {
 		return nil, err
 	}
-	if t.isolation == isolationShared {
-		return map[string]map[string]string{
-			"shared": {"shared.py": cellShared, "candidate.py": candidate, "tests.py": t.source},
-		}, nil
+	folders[testsFolder] = map[string]string{
+		"cellpeer.py": cellPeer, "cellobjects.py": cellObjects, "judge.py": cellJudge, "tests.py": t.source, "task.json": string(task),
 	}
-	return map[string]map[string]string{
-		"tests":     {"cellpeer.py": cellPeer, "cellobjects.py": cellObjects, "judge.py": cellJudge, "tests.py": t.source, "task.json": string(task)},
-		"candidate": {"cellpeer.py": cellPeer, "cellobjects.py": cellObjects, "server.py": cellServer, "candidate.py": candidate},
-	}, nil
+	return folders, nil
+}
+
+// declared returns the functions and classes that the candidate's author was
+// given.
+func (t codeTests) declared() (functions, classes []string) {
+	return declared(t.public, `(?:async[ \t]+)?def`), declared(t.public, `class`)
 }
 
 // declared returns the names that a text declares at the start of a line.
@@ -132,10 +154,10 @@ func declared(text, keyword string) []string {
 
 // stageCells writes the folders to a volume that just holds them.
 func stageCells(ctx context.Context, e Engine, folders map[string]map[string]string) (runtime.Volume, error) {
-	size := int64(1 << 20)
+	size := int64(cellBytes)
 	for _, files := range folders {
 		for _, text := range files {
-			size += int64(len(text)) + 4096
+			size += int64(len(text)) + cellBlockBytes
 		}
 	}
 	stage, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: size, Inodes: cellInodes})
@@ -162,27 +184,6 @@ func writeFiles(dir string, files map[string]string) error {
 	return nil
 }
 
-// cells makes and runs the sandboxes of one verification.
-type cells struct {
-	engine Engine
-	in     Input
-	stage  string        // folder that has one for each cell
-	call   time.Duration // limit of one call
-}
-
-func (c cells) create(ctx context.Context, folder string) (runtime.Sandbox, error) {
-	env := c.in.Task.Environment()
-	limits := c.in.Limits
-	limits.LayerBytes = min(limits.LayerBytes, cellLayer)
-	return c.engine.Create(ctx, runtime.Config{
-		Name: "verifier-" + folder, Image: c.in.Image, Limits: limits,
-		Mounts:  []runtime.Mount{{Source: filepath.Join(c.stage, folder), Dest: cellMount}},
-		Workdir: "/tmp", User: env.User, Env: environ(env.Env),
-	})
-}
-
-func (c cells) wall() time.Duration { return timeout(c.in.Task.Environment().Timeout, c.in.Timeout) }
-
 // pythonArgs starts a program of ours: isolated from the environment and the
 // user's folder, without site packages, writing no bytecode.
 func pythonArgs(program string) []string {
@@ -193,7 +194,7 @@ func pythonArgs(program string) []string {
 // all that the tests can: the verdict is worth what the candidate's honesty is.
 // The token only keeps an early exit from being taken for success.
 func (c cells) judgeShared(ctx context.Context) (Verdict, error) {
-	box, err := c.create(ctx, "shared")
+	box, err := c.engine.Create(ctx, c.config(sharedDir, c.stage))
 	if err != nil {
 		return Verdict{}, err
 	}

@@ -67,6 +67,8 @@ type Input struct {
 	Timeout   time.Duration // of a check whose author set none
 	// CallTimeout bounds one call of a code_completion candidate; 0 means a minute.
 	CallTimeout time.Duration
+	// Cells keeps sandboxes of code_completion's tests; nil keeps none.
+	Cells *CellPool
 	// WorkspaceBytes bounds the throw-away copy, OutputBytes each stream kept.
 	WorkspaceBytes int64
 	OutputBytes    int64

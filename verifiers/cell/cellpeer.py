@@ -254,24 +254,25 @@ class Peer:
             self.fatal("gone")
 
     def read_frame(self):
-        data, need = b"", 4
-        parts = []
-        have = 0
-        while have < need or need == 4:
-            chunk = posix.read(self.infd, 1 << 16 if need == 4 else min(need - have, 1 << 20))
-            if not chunk:
-                self.fatal("gone")
-            parts.append(chunk)
-            have += len(chunk)
-            if need == 4 and have >= 4:
-                data = b"".join(parts)
-                parts = [data]
-                need = 4 + int.from_bytes(data[:4], "big")
-                if need > 4 + MAX_FRAME or need <= 4:
-                    self.fatal("protocol")
-        if have != need:
+        size = int.from_bytes(self.read_bytes(4), "big")
+        if not size:
+            self.fatal("gone")
+        if size > MAX_FRAME:
             self.fatal("protocol")
-        return b"".join(parts)[4:]
+        return self.read_bytes(size)
+
+    def read_bytes(self, n):
+        data = posix.read(self.infd, n)
+        if len(data) == n:
+            return data
+        parts = [data]
+        while data:
+            n -= len(data)
+            if not n:
+                return b"".join(parts)
+            data = posix.read(self.infd, min(n, 1 << 20))
+            parts.append(data)
+        self.fatal("gone")
 
     # Messages.
 

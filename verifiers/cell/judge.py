@@ -1,4 +1,4 @@
-"""The test cell: runs tests.py with stand-ins for what the candidate defines.
+"""The test cell: runs tests with stand-ins for what the candidate defines.
 
 No candidate code runs here. The exit status is the verdict.
 """
@@ -25,6 +25,12 @@ class RemoteExit(SystemExit):
     """The candidate's SystemExit: caught as one, but it never ends the tests well."""
 
 
+class Process:
+    """What the end of this process needs to know."""
+    judge = None
+    clean = None  # a descriptor that is told that nothing is left unread
+
+
 def end(status, text=""):
     """End the process at once. Nobody can catch this."""
     for f in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
@@ -34,6 +40,9 @@ def end(status, text=""):
             pass
     if text:
         posix.write(2, ("securebench: %s\n" % text).encode("utf-8", "replace"))
+    judge = Process.judge
+    if Process.clean is not None and judge and judge.lock.acquire(False) and not judge.busy:
+        posix.write(Process.clean, b"c")
     posix._exit(status)
 
 
@@ -216,30 +225,38 @@ def run(code, space):
     return status, "tests, line %d: %s" % (line, type(error).__name__)
 
 
+def judge(pipes, source, task):
+    """Run the tests against the candidate at the other end of the pipes, and end
+    the process with the verdict."""
+    try:
+        code = compile(source, "tests.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as e:
+        end(BROKEN_TESTS, "the tests do not compile: line %s" % getattr(e, "lineno", None))
+    peer = cellpeer.this = Judge(pipes)
+    peer.busy = 1
+    got, defined = peer.await_answer()
+    peer.busy = 0
+    Process.judge = peer
+    if got == "!":
+        end(NOT_LOADED, "the candidate raised %s when it was loaded" % type(defined).__name__)
+    if type(defined) is not tuple or not all(type(n) is str for n in defined):
+        end(PROTOCOL)
+    module = types.ModuleType("__main__")
+    peer.space = space = module.__dict__
+    sys.modules["__main__"] = module
+    sys.argv = ["tests.py"]
+    bind(peer, space, source, words(code), defined, task)
+    end(*run(code, space))
+
+
 def main():
     pipes = cellpeer.prepare()
     with open(FOLDER + "/tests.py", encoding="utf-8") as f:
         source = f.read()
     with open(FOLDER + "/task.json", encoding="ascii") as f:
         task = cellpeer.loads(f.read())
-    try:
-        code = compile(source, "tests.py", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as e:
-        end(BROKEN_TESTS, "the tests do not compile: line %s" % getattr(e, "lineno", None))
-    judge = cellpeer.this = Judge(pipes)
-    judge.busy = 1
-    got, defined = judge.await_answer()
-    judge.busy = 0
-    if got == "!":
-        end(NOT_LOADED, "the candidate raised %s when it was loaded" % type(defined).__name__)
-    if type(defined) is not tuple or not all(type(n) is str for n in defined):
-        end(PROTOCOL)
-    module = types.ModuleType("__main__")
-    judge.space = space = module.__dict__
-    sys.modules["__main__"] = module
-    sys.argv = ["tests.py"]
-    bind(judge, space, source, words(code), defined, task)
-    end(*run(code, space))
+    judge(pipes, source, task)
 
 
-main()
+if __name__ == "__main__":
+    main()
