@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -266,12 +265,11 @@ func (m *marked) wait(limit time.Duration) {
 // output returns what was kept, without the mark at its end.
 func (m *marked) output() runtime.Output {
 	o := m.capture.Output()
-	trim := func(b []byte) []byte { return []byte(strings.TrimSuffix(string(b), m.mark)) }
-	switch {
-	case len(o.Tail) > 0:
-		o.Tail = trim(o.Tail)
-	default:
-		o.Head = trim(o.Head)
+	for _, part := range []*[]byte{&o.Head, &o.Tail} {
+		if rest, ok := bytes.CutSuffix(*part, []byte(m.mark)); ok {
+			*part = rest
+			o.Total -= int64(len(m.mark))
+		}
 	}
 	return o
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -331,4 +332,33 @@ func TestCellShared(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCellHostileFrames: frames made at random never pass, and never trip the
+// tests' cell itself, which would end with another status. SBENCH_SOAK is for
+// many.
+func TestCellHostileFrames(t *testing.T) {
+	w := newHostWorld(t)
+	hostile, err := os.ReadFile("testdata/cells/hostile.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := os.ReadFile("testdata/cells/hostile_tests.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seeds := 60
+	if os.Getenv("SBENCH_SOAK") != "" {
+		seeds = 2000
+	}
+	reasons := []string{"tests_failed", "tests_raised", "candidate_protocol_violation", "candidate_gone"}
+	count := map[string]int{}
+	for seed := range seeds {
+		v, err := w.judge(t, codeTask{Tests: string(tests), Timeout: 20}, fmt.Sprintf("SEED = %d\n%s", seed, hostile))
+		if err != nil || v.Status != verifiers.Failed || !slices.Contains(reasons, v.Reason) {
+			t.Errorf("seed %d: %v %s %s (%s)\n%s", seed, err, v.Status, v.Reason, v.Message, v.Stderr)
+		}
+		count[v.Reason]++
+	}
+	t.Logf("how they ended: %v", count)
 }
