@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 
 	"github.com/securebench/sbench/compiler"
@@ -70,7 +69,7 @@ func (cmd *runCmd) load(a *app) (*compiler.Tester, *compiler.Pack, map[string]st
 func loadTester(a *app, config string) (*compiler.Tester, *compiler.Pack, error) {
 	tester, warnings, err := compiler.LoadTester(config)
 	for _, w := range warnings {
-		_, _ = fmt.Fprintln(a.stderr, "sbench: warning:", w)
+		_, _ = fmt.Fprintln(a.stderr, "sbench:", w)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -142,7 +141,7 @@ func selector(globs []string) func(string) bool {
 	}
 	return func(id string) bool {
 		for _, g := range globs {
-			if ok, err := path.Match(g, id); err == nil && ok {
+			if compiler.MatchTask(g, id) {
 				return true
 			}
 		}
