@@ -88,9 +88,7 @@ func (p *CellPool) put(k *keptCell) {
 }
 
 func (p *CellPool) start(ctx context.Context, c cells, key string) (*keptCell, error) {
-	stage, err := stageCells(ctx, p.engine, map[string]map[string]string{
-		testsFolder: {"cellpeer.py": cellPeer, "cellobjects.py": cellObjects, "judge.py": cellJudge, "warden.py": cellWarden},
-	})
+	stage, err := stageCells(ctx, p.engine, map[string]files{testsFolder: peerFiles("judge.py", "warden.py")})
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,7 @@ package verifiers
 
 import (
 	"context"
-	_ "embed" // the programs of the cells
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,21 +17,11 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// The programs of the cells; docs/cells.md says what they do.
-var (
-	//go:embed cell/cellpeer.py
-	cellPeer string
-	//go:embed cell/cellobjects.py
-	cellObjects string
-	//go:embed cell/judge.py
-	cellJudge string
-	//go:embed cell/server.py
-	cellServer string
-	//go:embed cell/warden.py
-	cellWarden string
-	//go:embed cell/shared.py
-	cellShared string
-)
+// cellFiles are the programs of the cells; docs/cells.md says what they do. What
+// begins with "cell" is a part of all but shared.py.
+//
+//go:embed cell/*.py
+var cellFiles embed.FS
 
 const (
 	cellMount  = "/opt/securebench/cell"
@@ -113,15 +103,14 @@ func (c cells) way(ctx context.Context, tests codeTests) (Verdict, error) {
 
 // folders returns the files of each cell, by folder and name. The candidate's has
 // nothing of the tests. A kept cell has the tests' files already.
-func (t codeTests) folders(candidate string, kept bool) (map[string]map[string]string, error) {
+func (t codeTests) folders(candidate string, kept bool) (map[string]files, error) {
 	if t.isolation == isolationShared {
-		return map[string]map[string]string{
-			sharedDir: {"shared.py": cellShared, "candidate.py": candidate, "tests.py": t.source},
+		return map[string]files{
+			sharedDir: {"shared.py": program("shared.py"), "candidate.py": candidate, "tests.py": t.source},
 		}, nil
 	}
-	folders := map[string]map[string]string{
-		candidateDir: {"cellpeer.py": cellPeer, "cellobjects.py": cellObjects, "server.py": cellServer, "candidate.py": candidate},
-	}
+	folders := map[string]files{candidateDir: peerFiles("server.py")}
+	folders[candidateDir]["candidate.py"] = candidate
 	if kept {
 		return folders, nil
 	}
@@ -130,10 +119,35 @@ func (t codeTests) folders(candidate string, kept bool) (map[string]map[string]s
 	if err != nil {
 		return nil, err
 	}
-	folders[testsFolder] = map[string]string{
-		"cellpeer.py": cellPeer, "cellobjects.py": cellObjects, "judge.py": cellJudge, "tests.py": t.source, "task.json": string(task),
-	}
+	folders[testsFolder] = peerFiles("judge.py")
+	folders[testsFolder]["tests.py"], folders[testsFolder]["task.json"] = t.source, string(task)
 	return folders, nil
+}
+
+// files are texts by name.
+type files map[string]string
+
+func program(name string) string {
+	text, err := cellFiles.ReadFile("cell/" + name)
+	if err != nil {
+		panic(err) // it is compiled in
+	}
+	return string(text)
+}
+
+// peerFiles are what a program that takes part in an exchange consists of.
+func peerFiles(programs ...string) files {
+	all := files{}
+	entries, err := cellFiles.ReadDir("cell")
+	if err != nil {
+		panic(err) // it is compiled in
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "cell") || slices.Contains(programs, e.Name()) {
+			all[e.Name()] = program(e.Name())
+		}
+	}
+	return all
 }
 
 // declared returns the functions and classes that the candidate's author was
@@ -153,10 +167,10 @@ func declared(text, keyword string) []string {
 }
 
 // stageCells writes the folders to a volume that just holds them.
-func stageCells(ctx context.Context, e Engine, folders map[string]map[string]string) (runtime.Volume, error) {
+func stageCells(ctx context.Context, e Engine, folders map[string]files) (runtime.Volume, error) {
 	size := int64(cellBytes)
-	for _, files := range folders {
-		for _, text := range files {
+	for _, texts := range folders {
+		for _, text := range texts {
 			size += int64(len(text)) + cellBlockBytes
 		}
 	}
@@ -164,19 +178,19 @@ func stageCells(ctx context.Context, e Engine, folders map[string]map[string]str
 	if err != nil {
 		return nil, err
 	}
-	for folder, files := range folders {
-		if err := writeFiles(filepath.Join(stage.Path(), folder), files); err != nil {
+	for folder, texts := range folders {
+		if err := writeFiles(filepath.Join(stage.Path(), folder), texts); err != nil {
 			return nil, errors.Join(err, stage.Close())
 		}
 	}
 	return stage, nil
 }
 
-func writeFiles(dir string, files map[string]string) error {
+func writeFiles(dir string, texts files) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	for name, text := range files {
+	for name, text := range texts {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}

@@ -17,151 +17,25 @@ Values are JSON scalars or tagged arrays:
   h  object of the sender    f  function     g  generator, coroutine   o  opaque, module
   k  class of the sender, known   K  the same with its description
   H  object of the receiver  M  bound method of an object of the receiver
-
-A list, dict, set, bytearray or deque gets a number when it first crosses. From
-then on each message carries the new contents of those that changed, so that
-both sides see one object, until one side holds no other reference to it.
 """
 
 import posix
 import sys
 import types
-from _operator import is_
 from _thread import RLock
 from _weakref import ref as weakref
 
-MAX_FRAME = 16 << 20
-MAX_NAMES = 4096
-MAX_NAME = 256
+from cellsync import SCALARS, Sync
+from cellwire import Violation, dumps, loads, widen
 
-SCALARS = frozenset((type(None), bool, int, float, str))
-MUTABLE = frozenset("ldsyq")
-
-# Special methods that a stand-in may have. What is not here is never called
-# for the other side.
-CONVERSIONS = frozenset("""__abs__ __neg__ __pos__ __invert__ __int__ __float__ __complex__ __index__ __round__
-    __trunc__ __floor__ __ceil__""".split())
-ARITHMETIC = frozenset(
-    p + n + "__" for p in ("__", "__r", "__i")
-    for n in "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or".split())
-ORDERING = frozenset("__lt__ __le__ __gt__ __ge__".split())
-SPECIAL = CONVERSIONS | ARITHMETIC | ORDERING | frozenset("""__eq__ __ne__ __hash__ __bool__ __len__ __length_hint__
-    __str__ __repr__ __format__ __bytes__ __fspath__ __iter__ __next__ __reversed__ __getitem__ __setitem__
-    __delitem__ __contains__ __missing__ __call__ __enter__ __exit__ __aenter__ __aexit__ __aiter__
-    __anext__""".split())
-
-# Types that both sides have: they cross as names. The test cell resolves no
-# name that is not listed here, and none of these runs what a candidate wrote.
-BUILTIN_TYPES = {t.__name__: t for t in (
-    object, type, int, float, complex, bool, str, bytes, bytearray, memoryview, list, tuple, dict, set, frozenset,
-    range, slice, type(None), type(...), type(NotImplemented), types.FunctionType, types.GeneratorType)}
-EXCEPTIONS = {n: t for n, t in vars(sys.modules["builtins"]).items()
-              if isinstance(t, type) and issubclass(t, BaseException) and t.__name__ == n}
-BUILTIN_TYPES.update(EXCEPTIONS)
-LIBRARY_TYPES = {
-    "collections": ("OrderedDict", "Counter", "defaultdict", "deque"),
-    "decimal": ("Decimal",), "fractions": ("Fraction",), "uuid": ("UUID",),
-    "datetime": ("date", "time", "datetime", "timedelta", "timezone"),
-    "pathlib": ("PurePosixPath", "PosixPath"), "array": ("array",), "zoneinfo": ("ZoneInfo",),
-    "ipaddress": ("IPv4Address", "IPv6Address", "IPv4Network", "IPv6Network"),
-}
-LIBRARY_EXCEPTIONS = frozenset("""json.decoder decimal queue _queue struct zlib binascii re statistics configparser
-    _csv subprocess dataclasses copy _pickle pickle urllib.error xml.etree.ElementTree ipaddress asyncio.exceptions
-    zoneinfo argparse fractions uuid""".split())
-# What an exception of a builtin type carries beside its arguments.
-EXCEPTION_FIELDS = ("code", "value", "errno", "strerror", "filename", "filename2", "name", "path", "msg", "lineno",
-                    "offset", "text", "encoding", "object", "start", "end", "reason")
+MAX_FRAME = 16 << 20  # bytes; cell_exchange.go has the same number
 
 ID = "\0id"  # the key, in a stand-in's own dict, of its number
 
-_base = object.__getattribute__
+base_get = object.__getattribute__  # reads a stand-in's own dict and asks nobody
 
 
-class Violation(Exception):
-    """The other side sent what the protocol does not allow."""
-
-
-def _json():
-    """Return dumps and loads. The C halves of json come without its imports."""
-    try:
-        import _json as c
-
-        class Context:
-            strict, object_hook, object_pairs_hook, memo = True, None, None, {}
-            parse_float, parse_int = float, int
-            parse_constant = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": -float("inf")}.__getitem__
-
-        def refuse(x):
-            raise TypeError("not JSON: " + type(x).__name__)
-
-        scan = c.make_scanner(Context)
-        encoder = c.make_encoder(None, refuse, c.encode_basestring_ascii, None, ":", ",", False, False, True)
-        encoder([0.5], 0), scan("[1]", 0)
-    except Exception:
-        import json
-        return json.dumps, json.loads
-
-    def dumps(x):
-        return "".join(encoder(x, 0))
-
-    def loads(s):
-        try:
-            x, end = scan(s, 0)
-        except StopIteration:
-            raise Violation("not JSON") from None
-        if end != len(s):
-            raise Violation("bytes after the JSON")
-        return x
-
-    return dumps, loads
-
-
-dumps, loads = _json()
-
-
-def widen(x):
-    """Replace integers that decimal conversion refuses by tagged hexadecimal."""
-    if type(x) is list:
-        return [widen(v) for v in x]
-    if type(x) is int and x.bit_length() > 10000:
-        return ["i", hex(x)]
-    return x
-
-
-class Entry:
-    """A value that both sides hold.
-
-    snap is a copy of the contents both sides agree on, None if they cannot
-    change; kids are the numbers of values directly inside. The side that
-    created an object of its own class keeps it until the other lets go.
-    """
-    __slots__ = ("obj", "kind", "base", "snap", "kids", "keep", "remote")
-
-    def __init__(self, obj, kind, base, keep=False, remote=False):
-        self.obj, self.kind, self.base = obj, kind, base
-        self.snap, self.kids, self.keep, self.remote = None, (), keep, remote
-
-
-def _members(kind, base, x):
-    """Return what is in x, asking no method that a subclass may have replaced."""
-    if kind == "d":
-        return [*base.__iter__(x)], [*(dict.__getitem__(x, k) for k in base.__iter__(x))]
-    if kind == "y":
-        return bytes(memoryview(x))
-    return [*base.__iter__(x)]
-
-
-def _unchanged(e):
-    kind, x, snap = e.kind, e.obj, e.snap
-    if kind == "d":
-        return dict.__len__(x) == len(snap[0]) and all(map(is_, e.base.__iter__(x), snap[0])) and \
-            all(map(is_, dict.values(x) if e.base is dict else _members(kind, e.base, x)[1], snap[1]))
-    if kind == "y":
-        return len(snap) == bytearray.__len__(x) and bytes(memoryview(x)) == snap
-    return e.base.__len__(x) == len(snap) and all(map(is_, e.base.__iter__(x), snap))
-
-
-class Peer:
+class Peer(Sync):
     """One side. number is 0 or 1, unlike the other's.
 
     fatal(reason) ends the process: it is called when the other side is gone or
@@ -169,23 +43,21 @@ class Peer:
     """
 
     guard = None                # what restricts the other side, in the test cell
-    types, type_names = BUILTIN_TYPES, {}
+    substitutes = {}            # types in the place of builtin ones, by these
 
     def __init__(self, number, infd, outfd, fatal):
         self.infd, self.outfd, self.fatal = infd, outfd, fatal
-        self.handlers = {"c": self.call}
+        self.handlers = {"c": call}
         self.next, self.mine = 2 + number, number
         self.lock = RLock()
-        self.shared, self.shared_ids = {}, {}
         self.exports, self.export_ids = {}, {}
         self.proxies, self.released = {}, set()
         self.generators = {}        # id of a stand-in generator: number
         self.classes, self.class_ids = {}, {}
         self.described, self.shapes = set(), {}
-        self.todo, self.pending = [], {}
         self.subclasses = set()     # classes derived here from stand-ins
         self.busy = 0               # what arrives is being read, or it is not our turn
-        self.lean = 64              # sweep when more values than these are shared
+        Sync.__init__(self)
         self.encoders = {
             tuple: self.enc_tuple, list: self.enc_list, dict: self.enc_dict, set: self.enc_set, bytes: self.enc_bytes,
             bytearray: self.enc_bytearray, frozenset: self.enc_frozenset, complex: self.enc_complex,
@@ -325,13 +197,6 @@ class Peer:
     def more_handlers(self):
         return self.objects().HANDLERS
 
-    @staticmethod
-    def call(self, values):
-        f, args, kwargs = values
-        values.clear()
-        self.touch(f)
-        return f(*args, **dict(kwargs))
-
     def send(self, op, body):
         try:
             values = [self.enc(v) for v in body]
@@ -387,149 +252,6 @@ class Peer:
             self.fatal("protocol")
         return op, values
 
-    # Shared values.
-
-    def share(self, x, kind, base, keep=False):
-        i = self.next
-        self.next += 2
-        self.shared[i] = Entry(x, kind, base, keep)
-        self.shared_ids[id(x)] = i
-        self.todo.append(i)
-        return i
-
-    def definitions(self):
-        """Return the contents of new values, and of those that changed."""
-        defs = []
-        for i, e in [*self.shared.items()] if self.shared and self.busy == 1 else ():
-            if e.snap is not None and not _unchanged(e):
-                defs.append([i, e.kind, self.contents(e)])
-        while self.todo:
-            i = self.todo.pop()
-            e = self.shared[i]
-            if e.kind in MUTABLE:
-                d = [i, e.kind, self.contents(e)]
-                if type(e.obj) is not e.base or e.base not in self.encoders:
-                    d += [self.enc_type(type(e.obj)), self.enc(self.objects().rest(e))]
-            else:
-                d = [i, e.kind, *self.objects().contents(self, e)]
-            defs.append(d)
-        return defs
-
-    def contents(self, e):
-        kind = e.kind
-        snap = e.snap = _members(kind, e.base, e.obj)
-        if kind == "y":
-            return snap.decode("latin-1")
-        if kind == "d":
-            keys, kids = self.enc_all(snap[0])
-            values, e.kids = self.enc_all(snap[1])
-            return [keys, values]
-        items, e.kids = self.enc_all(snap)
-        return items
-
-    def enc_all(self, items):
-        if SCALARS.issuperset(map(type, items)):
-            return items, ()
-        out = [self.enc(v) for v in items]
-        ids = self.shared_ids
-        return out, [ids[id(v)] for v in items if id(v) in ids]
-
-    def sweep(self):
-        """Forget the values that only the table refers to, and return their numbers."""
-        shared = self.shared
-        if 64 < len(shared) < self.lean:
-            return ()
-        inner = {}
-        for e in shared.values():
-            for k in e.kids:
-                inner[k] = inner.get(k, 0) + 2  # from the value and from its snapshot
-        count = sys.getrefcount
-        alive = {i for i, e in shared.items() if e.keep or count(e.obj) - 2 > inner.get(i, 0)}
-        if len(alive) < len(shared):
-            todo = [*alive]
-            while todo:
-                for k in shared[todo.pop()].kids:
-                    if k in shared and k not in alive:
-                        alive.add(k)
-                        todo.append(k)
-        dropped = [i for i in shared if i not in alive]
-        for i in dropped:
-            del self.shared_ids[id(shared[i].obj)], shared[i]
-        self.lean = max(64, 2 * len(shared))
-        return dropped
-
-    def define(self, defs, drop):
-        fill = []
-        for d in defs:
-            i, kind = d[0], d[1]
-            if type(i) is not int or type(kind) is not str:
-                raise Violation("definition")
-            e = self.shared.get(i)
-            if e is not None:
-                if e.kind != kind or kind not in MUTABLE or len(d) != 3:
-                    raise Violation("definition of another kind")
-                e.snap = None
-                fill.append((e, d))
-            elif i & 1 == self.mine or i in self.pending:
-                raise Violation("definition of a foreign number")
-            elif len(d) == 3 and kind in FRESH:
-                e = self.register(i, FRESH[kind](), kind, FRESH[kind])
-                fill.append((e, d))
-            else:
-                self.pending[i] = d
-                fill.append((None, d))
-        for k, (e, d) in enumerate(fill):
-            if e is None:
-                e = self.shared[d[0]] if d[0] not in self.pending else self.create(d[0])
-                fill[k] = e, d
-        drop = frozenset(drop)
-        for e, d in fill:
-            self.fill(e, d, d[0] not in drop)
-
-    def register(self, i, x, kind, base, remote=False):
-        e = self.shared[i] = Entry(x, kind, base, remote=remote)
-        self.shared_ids[id(x)] = i
-        return e
-
-    def create(self, i):
-        return self.objects().create(self, i, self.pending.pop(i))
-
-    def fill(self, e, d, lasting):
-        kind, x, c = e.kind, e.obj, d[2]
-        if kind == "l" or kind == "s" or kind == "q":
-            c, kids = self.dec_all(c)
-            if kind == "l":
-                list.__setitem__(x, slice(None), c)
-            else:
-                e.base.clear(x)
-                (e.base.update if kind == "s" else e.base.extend)(x, c)
-        elif kind == "d":
-            keys, _ = self.dec_all(c[0])
-            values, kids = self.dec_all(c[1])
-            if len(keys) != len(values) or len(c) != 2:
-                raise Violation("dict")
-            e.base.clear(x)
-            put = dict.__setitem__ if e.base.__setitem__ is dict.__setitem__ else e.base.__setitem__
-            for k, v in zip(keys, values):
-                put(x, k, v)
-        elif kind == "y":
-            bytearray.__setitem__(x, slice(None), c.encode("latin-1"))
-            kids = ()
-        else:
-            self.objects().fill(self, e, d)
-            return
-        if lasting:
-            e.snap, e.kids = _members(kind, e.base, x), kids
-
-    def dec_all(self, items):
-        if type(items) is not list:
-            raise Violation("items")
-        if SCALARS.issuperset(map(type, items)):
-            return items, ()
-        out = [self.dec(v) for v in items]
-        ids = self.shared_ids
-        return out, [ids[id(v)] for v in out if id(v) in ids]
-
     # Encoding.
 
     def enc(self, x):
@@ -571,7 +293,7 @@ class Peer:
         return self.objects().enc_function(self, x) if self.guard else ["f", self.export(x)]
 
     def enc_home(self, x):
-        return ["H", _base(x, ID)]
+        return ["H", base_get(x, ID)]
 
     def enc_type(self, t):
         return self.objects().enc_type(self, t)
@@ -645,16 +367,27 @@ class Peer:
         self.watch(i, x)
         return x
 
-    def watch(self, i, x):
-        self.proxies[i] = weakref(x, lambda _: self.release(i))
+    def watch(self, i, x, forget=None):
+        """Tell the other side when the stand-in x is gone. The collector may find
+        that anywhere, so it goes with the next message."""
+        def gone(r):
+            if self.proxies.get(i) is r:
+                del self.proxies[i]
+                self.released.add(i)
+            if forget:
+                forget()
+
+        self.proxies[i] = weakref(x, gone)
         self.released.discard(i)
 
-    def release(self, i):
-        """Note that a stand-in is gone. The collector may call this anywhere."""
-        self.released.add(i)
 
+def call(p, values):
+    """Answer a call. The frame must not keep what it passed on."""
+    f, args, kwargs = values
+    values.clear()
+    p.touch(f)
+    return f(*args, **dict(kwargs))
 
-FRESH = {"l": list, "d": dict, "s": set, "y": bytearray}
 
 # The one peer of this process, for the stand-ins.
 this = None
@@ -722,37 +455,3 @@ class Function(Callable):
 
     def __get__(self, obj, cls=None):
         return self if obj is None else types.MethodType(self, obj)
-
-
-class Packages:
-    """Finds the image's packages when something is imported that the standard
-    library lacks. The interpreter starts without them."""
-
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        if path is not None:
-            return None
-        sys.meta_path.remove(cls)
-        import site
-        site.main()
-        from _frozen_importlib_external import PathFinder
-        return PathFinder.find_spec(name)
-
-
-def prepare():
-    """Set the interpreter up as a program expects it, and return private copies
-    of the descriptors 0 and 1. What is written to 1 from now on goes to 2."""
-    import builtins
-    pipes = posix.dup(0), posix.dup(1)
-    null = posix.open("/dev/null", posix.O_RDWR)
-    posix.dup2(null, 0)
-    posix.dup2(2, 1)
-    posix.close(null)
-    sys.meta_path.append(Packages)
-    sys.setrecursionlimit(4000)
-
-    def leave(code=None):
-        raise SystemExit(code)
-
-    builtins.exit = builtins.quit = leave
-    return pipes

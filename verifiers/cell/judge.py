@@ -10,6 +10,7 @@ import types
 FOLDER = __file__.rpartition("/")[0]
 sys.path.insert(0, FOLDER)
 import cellpeer  # noqa: E402
+import cellstart  # noqa: E402
 del sys.path[0]
 
 # Exit statuses. Any other is no verdict of this file.
@@ -47,8 +48,7 @@ def end(status, text=""):
 
 
 class Judge(cellpeer.Peer):
-    types = {**cellpeer.BUILTIN_TYPES, "SystemExit": RemoteExit}
-    type_names = {RemoteExit: "SystemExit"}
+    substitutes = {SystemExit: RemoteExit}
 
     def __init__(self, pipes):
         cellpeer.Peer.__init__(self, 0, *pipes, fatal=lambda reason: end(FATAL[reason]))
@@ -250,7 +250,7 @@ def judge(pipes, source, task):
 
 
 def main():
-    pipes = cellpeer.prepare()
+    pipes = cellstart.prepare()
     with open(FOLDER + "/tests.py", encoding="utf-8") as f:
         source = f.read()
     with open(FOLDER + "/task.json", encoding="ascii") as f:

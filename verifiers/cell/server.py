@@ -11,11 +11,11 @@ import types
 FOLDER = __file__.rpartition("/")[0]
 sys.path.insert(0, FOLDER)
 import cellpeer  # noqa: E402
+import cellstart  # noqa: E402
 del sys.path[0]
 
+MAX_NAMES = 4096
 MAX_OUTPUT = 1 << 20  # characters that reach the tests' sys.stdout and sys.stderr
-
-_missing = object()
 
 
 class Server(cellpeer.Peer):
@@ -34,7 +34,7 @@ class Server(cellpeer.Peer):
         with open(path, encoding="utf-8-sig") as f:
             source = f.read()
         exec(compile(source, path, "exec", dont_inherit=True), space)
-        return tuple([n for n in space if type(n) is str and n[:2] != "__"][:cellpeer.MAX_NAMES])
+        return tuple([n for n in space if type(n) is str and n[:2] != "__"][:MAX_NAMES])
 
     def names(self, values):
         """Return the values of some names, and from now on tell when they change."""
@@ -159,7 +159,7 @@ class Reader:
 
 def main():
     import builtins
-    server = cellpeer.this = Server(cellpeer.prepare())
+    server = cellpeer.this = Server(cellstart.prepare())
     sys.stdout, sys.stderr, sys.stdin = Writer(server, 1), Writer(server, 2), Reader(server)
     sys.__stdout__, sys.__stderr__, sys.__stdin__ = sys.stdout, sys.stderr, sys.stdin
     sys.argv = ["candidate.py"]

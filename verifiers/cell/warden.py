@@ -13,6 +13,7 @@ FOLDER = __file__.rpartition("/")[0]
 sys.path.insert(0, FOLDER)
 import cellobjects  # noqa: E402,F401  for the children
 import cellpeer  # noqa: E402
+import cellstart  # noqa: E402
 import judge  # noqa: E402
 del sys.path[0]
 
@@ -80,7 +81,7 @@ def reap():
 def main():
     if posix.getpid() != 1:
         sys.exit("this is for the first process of a sandbox only: it kills and removes")
-    pipes = cellpeer.prepare()
+    pipes = cellstart.prepare()
     inbox = Inbox(pipes)
     while True:
         source, functions, classes, mark = inbox.task()

@@ -1,5 +1,6 @@
 # A candidate that answers its tests by itself, with frames made at random: most
 # keep to the grammar, so that they get far. SEED is set in the line before this.
+import builtins
 import json
 import os
 import random
@@ -13,6 +14,7 @@ NAMES = """object type int str SystemExit ValueError decimal:Decimal os:system =
     unittest.case:SkipTest zoneinfo:ZoneInfo""".split()
 TYPES = """object type int SystemExit ValueError decimal:Decimal collections:Counter function AssertionError
     StopIteration""".split()
+EXCEPTIONS = [n for n, t in vars(builtins).items() if isinstance(t, type) and issubclass(t, BaseException)]
 TAGS = list("tbzrevDNTShfgokKHMicxq")
 SPECIAL = """__len__ __eq__ __iter__ __hash__ __getitem__ __call__ foo __add__ __sub__ __abs__ __lt__ __bool__ __str__
     __next__ __del__ __class__""".split()
@@ -70,7 +72,7 @@ def definition(defs, i, depth):
     contents = {"l": [v], "d": [[["k", 2], v]], "s": [[1, 2]], "P": [["t", 1, 2]], "U": ["abc"], "I": [5], "F": [1.5],
                 "x": [[[v[0]], None, [["code", 0], ["args", v[1]]]]]}[kind]
     if kind == "x":
-        contents.append(["T", r.choice(list(cellpeer.EXCEPTIONS))] if KIND != "x" else ["k", 7])
+        contents.append(["T", r.choice(EXCEPTIONS)] if KIND != "x" else ["k", 7])
     elif kind == KIND:
         contents += [["k", 7], None]
     return [i, kind, *contents]
@@ -92,7 +94,7 @@ def message():
         values = [value(defs)]
     if op == "!":
         i = new()
-        defs.append([i, "x", [[value(defs)], None, []], ["T", r.choice(list(cellpeer.EXCEPTIONS))]])
+        defs.append([i, "x", [[value(defs)], None, []], ["T", r.choice(EXCEPTIONS)]])
         values = [["S", i]]
     extra = {}
     if r.random() < .03 and mine:
