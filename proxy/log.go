@@ -1,0 +1,117 @@
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+	"time"
+)
+
+// Kind says by which way something tried to leave.
+type Kind string
+
+// Kinds of [Entry].
+const (
+	KindConnect     Kind = "connect"     // a CONNECT request to the forward proxy
+	KindHTTP        Kind = "http"        // any other request to the forward proxy
+	KindTransparent Kind = "transparent" // a redirected connection
+	KindDNS         Kind = "dns"         // a question to the name server in the sandbox
+	KindMalformed   Kind = "malformed"   // what was no request
+	KindRelay       Kind = "relay"       // a request to a provider
+)
+
+// Verdict says what became of an attempt to leave.
+type Verdict string
+
+// Verdicts of [Entry]. An error is an attempt that was allowed and came to
+// nothing.
+const (
+	Allow Verdict = "allow"
+	Deny  Verdict = "deny"
+	Error Verdict = "error"
+)
+
+// An Entry is one line of egress.jsonl. It never holds a header, a body or a
+// query string.
+type Entry struct {
+	Time    time.Time `json:"time"` // of the attempt, not of its end
+	Task    string    `json:"task,omitempty"`
+	Attempt int       `json:"attempt,omitempty"`
+
+	Kind    Kind    `json:"kind"`
+	Host    string  `json:"host,omitempty"` // as it was asked for, normalised where that was possible
+	Port    int     `json:"port,omitempty"`
+	Address string  `json:"address,omitempty"` // that was dialled, or refused
+	Verdict Verdict `json:"verdict"`
+	Rule    string  `json:"rule,omitempty"`   // that allowed or refused it, as the tester wrote it
+	Reason  string  `json:"reason,omitempty"` // a word of a closed list
+
+	Up       int64         `json:"up"`   // bytes out of the sandbox
+	Down     int64         `json:"down"` // bytes into it
+	Duration time.Duration `json:"-"`
+
+	// Of relay entries.
+	Provider string   `json:"provider,omitempty"`
+	Method   string   `json:"method,omitempty"`
+	Path     string   `json:"path,omitempty"` // an entry of the relay's list of paths
+	Status   int      `json:"status,omitempty"`
+	Model    string   `json:"model,omitempty"`
+	Stream   bool     `json:"stream,omitempty"`
+	Stripped []string `json:"stripped,omitempty"` // hosted tools that were taken out of the request
+	Usage    *Usage   `json:"usage,omitempty"`
+}
+
+// Usage counts tokens, in the provider's words made one. Zero is none.
+type Usage struct {
+	Input     int64 `json:"input"`     // all of them, cached ones included
+	Cached    int64 `json:"cached"`    // of Input, read from a cache
+	Output    int64 `json:"output"`    // all of them, reasoning included
+	Reasoning int64 `json:"reasoning"` // of Output, where the provider says so
+	// Estimated: the answer was cut before its final count.
+	Estimated bool `json:"estimated,omitempty"`
+}
+
+// Total is what a budget of tokens counts.
+func (u Usage) Total() int64 { return u.Input + u.Output }
+
+// Add returns the sum of both.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{
+		Input: u.Input + v.Input, Cached: u.Cached + v.Cached, Output: u.Output + v.Output,
+		Reasoning: u.Reasoning + v.Reasoning, Estimated: u.Estimated || v.Estimated,
+	}
+}
+
+// A Log writes entries as JSON lines, each with one Write. Its methods may be
+// called from several goroutines.
+type Log struct {
+	mu  sync.Mutex
+	w   io.Writer
+	err error
+}
+
+// NewLog returns a log that writes to w, which stays the caller's.
+func NewLog(w io.Writer) *Log { return &Log{w: w} }
+
+// Write appends an entry. What cannot be written is remembered, see
+// [Log.Err].
+func (l *Log) Write(e Entry) {
+	line, err := json.Marshal(struct {
+		Entry
+		Milliseconds int64 `json:"duration_ms"`
+	}{e, e.Duration.Milliseconds()})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		_, err = l.w.Write(append(line, '\n'))
+	}
+	l.err = errors.Join(l.err, err)
+}
+
+// Err returns the errors of all writes. A log that has any is not complete.
+func (l *Log) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
