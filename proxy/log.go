@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"sync"
 	"time"
@@ -94,8 +93,7 @@ type Log struct {
 // NewLog returns a log that writes to w, which stays the caller's.
 func NewLog(w io.Writer) *Log { return &Log{w: w} }
 
-// Write appends an entry. What cannot be written is remembered, see
-// [Log.Err].
+// Write appends an entry. The first error is remembered, see [Log.Err].
 func (l *Log) Write(e Entry) {
 	line, err := json.Marshal(struct {
 		Entry
@@ -106,10 +104,12 @@ func (l *Log) Write(e Entry) {
 	if err == nil {
 		_, err = l.w.Write(append(line, '\n'))
 	}
-	l.err = errors.Join(l.err, err)
+	if l.err == nil {
+		l.err = err
+	}
 }
 
-// Err returns the errors of all writes. A log that has any is not complete.
+// Err returns the first error of a write. A log that has one is not complete.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
