@@ -42,6 +42,7 @@ func soleUsers() map[string][]string {
 		"go.yaml.in/yaml":                         {"compiler"},
 		"github.com/elazarl/goproxy":              {"proxy"},
 		"github.com/google/go-containerregistry/": {"runtime"},
+		"github.com/google/nftables":              {"runtime"},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"time"
 )
@@ -106,6 +107,37 @@ type Config struct {
 	Env     []string // NAME=value over the image's own
 	Workdir string   // absolute; "" means the image's
 	User    string   // uid[:gid] or names; "" means the image's
+	Network *Network // nil is a loopback interface with nothing on it
+}
+
+// A Network is what a sandbox finds on its loopback interface, which is all it
+// has: no other interface, and no route to anything.
+type Network struct {
+	// TCP and UDP are addresses with ports on which this process listens in the
+	// sandbox.
+	TCP, UDP []string
+	// Redirect makes the sandbox's TCP connections to 198.18.0.0/15, which is
+	// nobody's, arrive at listeners of this process.
+	Redirect bool
+	// Nameserver is the address that the sandbox's resolv.conf names; "" is none.
+	Nameserver string
+	// Serve is handed the sockets before any process runs, and returns at once.
+	// The sandbox closes them after the last process has ended; Serve's side may
+	// do so before.
+	Serve func(Sockets) error
+}
+
+// Sockets belong to this process and listen inside a sandbox.
+type Sockets struct {
+	TCP []net.Listener // in the order of Network.TCP
+	UDP []net.PacketConn
+	// Redirected accept the redirected connections. Their original destination
+	// is the socket option SO_ORIGINAL_DST or, where that is not set, the local
+	// address.
+	Redirected []net.Listener
+	// AnyAddress: the kernel has no nftables. Connections to ports 80 and 443
+	// alone are redirected, and the sandbox cannot listen there.
+	AnyAddress bool
 }
 
 // A Mount shows a host path inside the sandbox.

@@ -145,7 +145,7 @@ func readWord(name string) string {
 }
 
 func networkNamespace() Finding {
-	ns, err := netns.New()
+	ns, err := netns.New(netns.Options{})
 	if err != nil {
 		return Finding{"network namespace", Error, err.Error(), "run as root, or in a user namespace of your own"}
 	}

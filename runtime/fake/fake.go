@@ -82,6 +82,9 @@ func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox,
 	if cfg.User != "" && strings.Trim(cfg.User, "0123456789:") != "" {
 		return nil, fmt.Errorf("user %q is not numeric", cfg.User)
 	}
+	if cfg.Network != nil {
+		return nil, errors.New("the fake has no network")
+	}
 	root, err := os.MkdirTemp(e.Folder, "box-")
 	if err != nil {
 		return nil, err

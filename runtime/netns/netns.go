@@ -1,11 +1,13 @@
 // Package netns makes network namespaces that hold nothing but a loopback
-// interface, and refers to them by file descriptor, so that there is nothing on
-// any file system to leak.
+// interface and sockets of this process on it, and refers to them by file
+// descriptor, so that there is nothing on any file system to leak.
 package netns
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"unsafe"
@@ -13,27 +15,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Options say what a namespace holds beside its loopback interface.
+type Options struct {
+	// TCP and UDP are addresses of the loopback interface to listen on.
+	TCP, UDP []string
+	// Redirect makes TCP connections to any port of any address in Range arrive
+	// at sockets of this process.
+	Redirect bool
+
+	noRules bool // as on a kernel without nftables
+}
+
 // A Namespace is an empty network namespace. It lives until it is closed and
 // the last process in it has ended.
-type Namespace struct{ file *os.File }
+type Namespace struct {
+	file *os.File
+	// TCP and UDP listen in the namespace, in the order of the options.
+	TCP []net.Listener
+	UDP []net.PacketConn
+	// Redirected accept the connections to Range.
+	Redirected []net.Listener
+	// AnyAddress: this kernel cannot redirect, so only connections to ports 80
+	// and 443 arrive, whose original destination is the local address; nothing
+	// else in the namespace can listen on these ports.
+	AnyAddress bool
+}
 
 // New makes a namespace with lo up. It needs CAP_SYS_ADMIN in the current user
 // namespace.
-func New() (*Namespace, error) {
-	type result struct {
-		file *os.File
-		err  error
+func New(o Options) (*Namespace, error) {
+	n := &Namespace{}
+	done := make(chan error, 1)
+	onOtherThread(func() { done <- n.make(o) })
+	if err := <-done; err != nil {
+		return nil, fmt.Errorf("network namespace: %w", errors.Join(err, n.Close()))
 	}
-	done := make(chan result, 1)
-	onOtherThread(func() {
-		file, err := enter()
-		done <- result{file, err}
-	})
-	r := <-done
-	if r.err != nil {
-		return nil, fmt.Errorf("network namespace: %w", r.err)
-	}
-	return &Namespace{r.file}, nil
+	return n, nil
 }
 
 // onOtherThread runs f on a thread that ends with it and is not the first of
@@ -57,18 +74,52 @@ func onOtherThread(f func()) {
 	}()
 }
 
-func enter() (*os.File, error) {
+// make moves the calling thread into a new namespace, and opens there what is
+// to be in it: a socket belongs to the namespace of the thread that made it.
+func (n *Namespace) make(o Options) error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return nil, fmt.Errorf("unshare: %w", err)
+		return fmt.Errorf("unshare: %w", err)
 	}
-	file, err := os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
-	if err != nil {
-		return nil, err
+	var err error
+	if n.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())); err != nil {
+		return err
 	}
 	if err := loopbackUp(); err != nil {
-		return nil, fmt.Errorf("bring lo up: %w", errors.Join(err, file.Close()))
+		return fmt.Errorf("bring lo up: %w", err)
 	}
-	return file, nil
+	if err := n.listen(o); err != nil {
+		return err
+	}
+	if !o.Redirect {
+		return nil
+	}
+	return n.redirect(!o.noRules)
+}
+
+func (n *Namespace) listen(o Options) error {
+	for _, address := range o.TCP {
+		l, err := listenTCP(address)
+		if err != nil {
+			return err
+		}
+		n.TCP = append(n.TCP, l)
+	}
+	for _, address := range o.UDP {
+		c, err := net.ListenPacket("udp", address)
+		if err != nil {
+			return err
+		}
+		n.UDP = append(n.UDP, c)
+	}
+	return nil
+}
+
+// listenTCP listens without MPTCP, which would hide the original destination of
+// a redirected connection.
+func listenTCP(address string) (net.Listener, error) {
+	var config net.ListenConfig
+	config.SetMultipathTCP(false)
+	return config.Listen(context.Background(), "tcp4", address)
 }
 
 // loopbackUp sets IFF_UP on lo (netdevice(7)); a fresh namespace has it down.
@@ -97,5 +148,28 @@ func (n *Namespace) Path() string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.file.Fd())
 }
 
-// Close drops this process's hold on the namespace.
-func (n *Namespace) Close() error { return n.file.Close() }
+// Close closes the sockets and drops this process's hold on the namespace.
+// Whoever uses the sockets may have closed them before.
+func (n *Namespace) Close() error {
+	var errs []error
+	for _, l := range n.TCP {
+		errs = append(errs, unlessClosed(l.Close()))
+	}
+	for _, l := range n.Redirected {
+		errs = append(errs, unlessClosed(l.Close()))
+	}
+	for _, c := range n.UDP {
+		errs = append(errs, unlessClosed(c.Close()))
+	}
+	if n.file != nil {
+		errs = append(errs, n.file.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func unlessClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}

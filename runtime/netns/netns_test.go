@@ -1,28 +1,42 @@
 package netns_test
 
 import (
+	"io"
+	"net"
 	"os"
+	"os/exec"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/netns"
 )
 
-func TestNew(t *testing.T) {
+func newNamespace(t *testing.T, o netns.Options) *netns.Namespace {
+	t.Helper()
 	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("needs root, which CI must have")
+		}
 		t.Skip("needs root")
 	}
-	n, err := netns.New()
+	n, err := netns.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 50 { // on whatever threads there are, the first among them
-		more, err := netns.New()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := more.Close(); err != nil {
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
 			t.Error(err)
 		}
+	})
+	return n
+}
+
+func TestNew(t *testing.T) {
+	n := newNamespace(t, netns.Options{})
+	for range 50 { // on whatever threads there are, the first among them
+		newNamespace(t, netns.Options{})
 	}
 	inside, err := os.Readlink(n.Path())
 	if err != nil {
@@ -35,7 +49,115 @@ func TestNew(t *testing.T) {
 	if inside == host || inside == "" {
 		t.Errorf("namespace %q, the host's is %q", inside, host)
 	}
-	if err := n.Close(); err != nil {
-		t.Error(err)
+}
+
+// answer accepts one connection, and writes what names its end.
+func answer(t *testing.T, l net.Listener, name func(c *net.TCPConn) string) {
+	t.Helper()
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = io.WriteString(c, name(c.(*net.TCPConn)))
+		_ = c.Close()
+	}()
+}
+
+// dial connects from within the namespace.
+func dial(t *testing.T, n *netns.Namespace, host, port string) string {
+	t.Helper()
+	out, err := inside(n, "import socket, sys; print(socket.create_connection((sys.argv[1], int(sys.argv[2])), 5).recv(100).decode())", host, port)
+	if err != nil {
+		t.Errorf("connect to %s:%s: %v\n%s", host, port, err, out)
 	}
+	return out
+}
+
+// TestListeners connects to sockets of this process from within, and checks
+// that they are not on the host.
+func TestListeners(t *testing.T) {
+	n := newNamespace(t, netns.Options{TCP: []string{"127.0.0.1:3128", "127.0.0.1:53"}, UDP: []string{"127.0.0.1:53"}})
+	answer(t, n.TCP[0], func(*net.TCPConn) string { return "proxy" })
+	if got := dial(t, n, "127.0.0.1", "3128"); got != "proxy" {
+		t.Errorf("inside: %q", got)
+	}
+	if n.TCP[1].Addr().String() != "127.0.0.1:53" || n.UDP[0].LocalAddr().String() != "127.0.0.1:53" {
+		t.Errorf("listens on %v and %v", n.TCP[1].Addr(), n.UDP[0].LocalAddr())
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:53128") // a port that is free on the host is not taken by a namespace
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	newNamespace(t, netns.Options{TCP: []string{"127.0.0.1:53128"}})
+}
+
+// TestRedirect connects to addresses that nobody has, with nftables and without,
+// and checks that others can still not be reached.
+func TestRedirect(t *testing.T) {
+	n := newNamespace(t, netns.Options{Redirect: true})
+	if n.AnyAddress {
+		t.Error("this kernel cannot redirect") // every Debian kernel can
+	}
+	for _, port := range []string{"80", "443", "22", "65535"} {
+		redirected(t, n, n.Redirected[0], port)
+	}
+	out, err := inside(n, "import socket; [socket.create_server(('', p)) for p in (80, 443)]")
+	if err != nil {
+		t.Errorf("the task's own servers on 80 and 443: %v\n%s", err, out)
+	}
+	unreachable(t, n)
+}
+
+func TestRedirectWithoutRules(t *testing.T) {
+	n := newNamespace(t, netns.WithoutRules(netns.Options{Redirect: true}))
+	if !n.AnyAddress || len(n.Redirected) != 2 {
+		t.Fatalf("%d listeners, any address: %v", len(n.Redirected), n.AnyAddress)
+	}
+	redirected(t, n, n.Redirected[0], "80")
+	redirected(t, n, n.Redirected[1], "443")
+	unreachable(t, n)
+}
+
+func redirected(t *testing.T, n *netns.Namespace, l net.Listener, port string) {
+	t.Helper()
+	answer(t, l, original)
+	if got, want := dial(t, n, "198.19.255.254", port), "198.19.255.254:"+port; got != want {
+		t.Errorf("original destination %q, want %q", got, want)
+	}
+}
+
+func unreachable(t *testing.T, n *netns.Namespace) {
+	t.Helper()
+	out, err := inside(n, "import socket; socket.create_connection(('93.184.216.34', 443), 5)")
+	if err == nil || !strings.Contains(out, "Network is unreachable") {
+		t.Errorf("an address outside of the range: %v\n%s", err, out)
+	}
+}
+
+func inside(n *netns.Namespace, program string, args ...string) (string, error) {
+	out, err := exec.Command("nsenter", append([]string{"--net=" + n.Path(), "python3", "-c", program}, args...)...).CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+func original(c *net.TCPConn) string {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err.Error()
+	}
+	text := ""
+	err = raw.Control(func(fd uintptr) {
+		req, err := unix.GetsockoptIPv6Mreq(int(fd), unix.IPPROTO_IP, unix.SO_ORIGINAL_DST)
+		if err != nil {
+			text = c.LocalAddr().String()
+			return
+		}
+		m := req.Multiaddr
+		text = (&net.TCPAddr{IP: net.IPv4(m[4], m[5], m[6], m[7]), Port: int(m[2])<<8 | int(m[3])}).String()
+	})
+	if err != nil {
+		return err.Error()
+	}
+	return text
 }

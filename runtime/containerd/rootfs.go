@@ -1,0 +1,172 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime"
+)
+
+// mountRoot stacks the sandbox's own layer over its base, makes all mount
+// points, and then seals the root unless it may be written.
+func (b *Box) mountRoot(ctx context.Context) error {
+	if err := os.MkdirAll(b.root, 0o711); err != nil {
+		return err
+	}
+	if n := b.cfg.Network; n != nil && n.Nameserver != "" {
+		if err := os.WriteFile(b.resolvConf(), []byte("nameserver "+n.Nameserver+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	var err error
+	if b.lower, err = b.base(ctx); err != nil {
+		return err
+	}
+	b.layer, err = b.run.NewVolume(ctx, runtime.VolumeConfig{
+		Bytes: b.cfg.Limits.LayerBytes, Inodes: max(minInodes, b.cfg.Limits.LayerBytes/inodeBytes),
+	})
+	if err != nil {
+		return err
+	}
+	if err := mountOverlay(b.lower, filepath.Join(b.layer.Path(), "root"), b.root); err != nil {
+		return fmt.Errorf("root file system: %w", err)
+	}
+	if err := b.mountCopies(); err != nil {
+		return err
+	}
+	if err := b.makeMountPoints(); err != nil {
+		return err
+	}
+	if b.cfg.WritableRoot {
+		return nil
+	}
+	return sealMount(b.root)
+}
+
+// base returns the directories below the sandbox's own layer.
+func (b *Box) base(ctx context.Context) ([]string, error) {
+	if b.cfg.From == nil {
+		return b.run.lowers(ctx, b.cfg.Image)
+	}
+	base := b.cfg.From
+	if wrapped, ok := base.(interface{ Unwrap() runtime.Sandbox }); ok {
+		base = wrapped.Unwrap()
+	}
+	from, ok := base.(*Box)
+	if !ok || from.run != b.run {
+		return nil, errors.New("base sandbox is not of this run")
+	}
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	if from.closed || from.cfg.Persistent || !from.spent {
+		return nil, errors.New("base sandbox has not stopped, or is closed")
+	}
+	return append([]string{filepath.Join(from.layer.Path(), "root", "upper")}, from.lower...), nil
+}
+
+// mountCopies puts a copy-on-write view over each mount that asks for one, and
+// lets the mount show that instead.
+func (b *Box) mountCopies() error {
+	b.cfg.Mounts = slices.Clone(b.cfg.Mounts)
+	for i, m := range b.cfg.Mounts {
+		if !m.Copy {
+			continue
+		}
+		name := fmt.Sprintf("copy-%d", i)
+		lower, merged := filepath.Join(b.dir, name+"-lower"), filepath.Join(b.dir, name)
+		for _, dir := range []string{lower, merged} {
+			if err := os.Mkdir(dir, 0o711); err != nil {
+				return err
+			}
+		}
+		// Through a bind mount, because overlay cannot take every path as it is.
+		if err := bindMount(m.Source, lower, false); err != nil {
+			return fmt.Errorf("copy of %s: %w", m.Source, err)
+		}
+		if err := mountOverlay([]string{lower}, filepath.Join(b.layer.Path(), name), merged); err != nil {
+			return fmt.Errorf("copy of %s: %w", m.Source, err)
+		}
+		b.cfg.Mounts[i].Source, b.cfg.Mounts[i].Writable = merged, true
+	}
+	return nil
+}
+
+// giveMounts makes the sandbox's user own what sbench owns of a given mount, and
+// the top of a copy. What has another owner, such as files copied out of an
+// image, keeps it.
+func (b *Box) giveMounts() error {
+	if int(b.user.uid) == os.Geteuid() {
+		return nil
+	}
+	for _, m := range b.cfg.Mounts {
+		if m.Copy { // what is below keeps its owner
+			if err := os.Lchown(m.Source, int(b.user.uid), int(b.user.gid)); err != nil {
+				return fmt.Errorf("give %s to the sandbox's user: %w", m.Dest, err)
+			}
+		}
+		if !m.Give {
+			continue
+		}
+		err := filepath.WalkDir(m.Source, func(p string, _ fs.DirEntry, err error) error {
+			var st unix.Stat_t
+			if err == nil {
+				err = unix.Lstat(p, &st)
+			}
+			if err != nil || int(st.Uid) != os.Geteuid() {
+				return err
+			}
+			return os.Lchown(p, int(b.user.uid), int(b.user.gid))
+		})
+		if err != nil {
+			return fmt.Errorf("give %s to the sandbox's user: %w", m.Dest, err)
+		}
+	}
+	return nil
+}
+
+func (b *Box) makeMountPoints() error {
+	for _, dir := range []string{"/proc", "/dev", "/tmp", "/run"} {
+		if err := makeMountPoint(b.root, dir, true); err != nil {
+			return err
+		}
+	}
+	for _, m := range b.allMounts() {
+		info, err := os.Stat(m.Source)
+		if err != nil {
+			return fmt.Errorf("mount at %q: %w", m.Dest, err)
+		}
+		if err := b.makePointIn(m.Dest, info.IsDir()); err != nil {
+			return err
+		}
+	}
+	return makeMountPoint(b.root, b.workdir(), true)
+}
+
+// makePointIn makes a mount point that may lie inside another mount of this
+// sandbox, where it must not be made in the root below it.
+func (b *Box) makePointIn(dest string, dir bool) error {
+	var outer *runtime.Mount
+	for i, m := range b.cfg.Mounts {
+		if strings.HasPrefix(dest, m.Dest+"/") && (outer == nil || len(m.Dest) > len(outer.Dest)) {
+			outer = &b.cfg.Mounts[i]
+		}
+	}
+	if outer == nil {
+		return makeMountPoint(b.root, dest, dir)
+	}
+	inner := strings.TrimPrefix(dest, outer.Dest)
+	if outer.Copy {
+		if err := clearPath(outer.Source, inner, dir); err != nil {
+			return err
+		}
+	}
+	return makeMountPoint(outer.Source, inner, dir)
+}
