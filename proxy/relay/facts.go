@@ -1,0 +1,57 @@
+package relay
+
+import "github.com/securebench/sbench/proxy"
+
+// A Cause is a way in which a request failed on the provider's side.
+type Cause string
+
+// Causes. An agent that asks badly (400, 404, 413, ...) is none of them.
+const (
+	Unreachable  Cause = "unreachable"   // no connection, or it broke before the answer
+	RateLimited  Cause = "rate_limited"  // 429
+	ServerError  Cause = "server_error"  // 5xx, an error event of that kind, or what is no answer
+	AnswerCut    Cause = "answer_cut"    // the answer broke off
+	BadKey       Cause = "bad_key"       // 401, 402 or 403
+	BrokenAnswer Cause = "broken_answer" // a redirect, another protocol, an encoding nobody asked for
+)
+
+// A Budget is one of the limits of a [Config].
+type Budget string
+
+// The budgets.
+const (
+	TokenBudget   Budget = "max_total_tokens"
+	RequestBudget Budget = "max_requests"
+)
+
+// Facts are what a [Relay] saw, for the decision how an attempt ended. None is
+// taken from what the agent or a model wrote.
+//
+// "Generation" is a request that makes a model write: Messages, Responses,
+// Chat Completions and compaction, and no counting of tokens or list of models.
+type Facts struct {
+	Seen    int64 // requests of the agent, whatever they were; 0: it never came
+	Refused int64 // of Seen, answered by the relay alone
+	Sent    int64 // generations sent to the provider, retries included; 0: no model was asked
+
+	Succeeded int64           // of Sent, answered with 2xx and to the end
+	Failed    map[Cause]int64 // of Sent, failed on the provider's side
+	Left      int64           // of Sent, given up by the agent before the answer's end
+	Statuses  []int           // of the last generations, at most 16, in the order of their ends; 0 is no answer
+
+	// Outage counts the generations at the end that all failed on the provider's
+	// side, by LastCause: it is 0 again after any other answer. A request that the
+	// agent itself gave up changes nothing.
+	Outage    int64
+	LastCause Cause
+
+	Exceeded Budget      // the first that refused a request; empty: none did
+	Usage    proxy.Usage // of all requests
+
+	Stripped map[string]int64 // what was taken out of requests, and how often
+	External map[string]int64 // what requests were refused for under [Refuse]
+}
+
+// ProviderFailed says that the last model request failed on the provider's
+// side: the agent ended without the answer it waited for.
+func (f Facts) ProviderFailed() bool { return f.Outage > 0 }

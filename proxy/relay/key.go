@@ -1,0 +1,47 @@
+package relay
+
+import (
+	"fmt"
+	"log/slog"
+)
+
+const redacted = "<redacted>"
+
+// A Key is a provider's credential. It can be used but not printed: formatting,
+// logging and encoding give a placeholder, also from within other structs. The
+// zero Key is no credential.
+type Key struct {
+	// reveal is a function because a printer that reaches an unexported field
+	// by reflection calls no methods, and prints no functions.
+	reveal func() string
+}
+
+// NewKey returns the key of the given value.
+func NewKey(value string) Key {
+	if value == "" {
+		return Key{}
+	}
+	return Key{func() string { return value }}
+}
+
+// IsZero says that there is no credential.
+func (k Key) IsZero() bool { return k.reveal == nil }
+
+func (k Key) value() string {
+	if k.reveal == nil {
+		return ""
+	}
+	return k.reveal()
+}
+
+// String returns a placeholder.
+func (Key) String() string { return redacted }
+
+// Format writes a placeholder, whatever the verb.
+func (Key) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
+
+// MarshalText returns a placeholder.
+func (Key) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// LogValue returns a placeholder.
+func (Key) LogValue() slog.Value { return slog.StringValue(redacted) }
