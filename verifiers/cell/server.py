@@ -98,6 +98,9 @@ class Writer:
     def flush(self):
         pass
 
+    def close(self):
+        pass
+
     def isatty(self):
         return False
 
@@ -149,6 +152,9 @@ class Reader:
 
     def __iter__(self):
         return iter(self.readline, "")
+
+    def close(self):
+        pass  # what multiprocessing does in a process of its own
 
     def isatty(self):
         return False
