@@ -1,0 +1,155 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
+)
+
+// A Domain is a rule: it allows a DNS name and the names below it, on label
+// boundaries. The zero Domain allows none.
+type Domain struct {
+	name    string // normalised
+	written string
+}
+
+// ParseDomain makes a rule of what a tester wrote. It refuses what is no DNS name
+// of two or more labels: addresses, localhost, ports, paths and wildcards; and the
+// names under which anybody can register one, such as "co.uk" or "github.io", by
+// the public suffix list. Names in other scripts become ASCII (UTS 46).
+func ParseDomain(written string) (Domain, error) {
+	trimmed := strings.TrimSuffix(strings.TrimSpace(written), ".")
+	switch {
+	case trimmed == "":
+		return Domain{}, errors.New("empty domain")
+	case strings.ContainsAny(trimmed, "*"):
+		return Domain{}, fmt.Errorf("domain %q: no wildcards; a name allows its subdomains", written)
+	case strings.ContainsAny(trimmed, ":/@?#[]\\"):
+		return Domain{}, fmt.Errorf("domain %q: has a scheme, port, path or user", written)
+	}
+	ascii, err := idna.Lookup.ToASCII(trimmed)
+	if err != nil {
+		return Domain{}, fmt.Errorf("domain %q: no DNS name", written)
+	}
+	name, reason := normalise(ascii)
+	switch {
+	case reason == ReasonIPLiteral:
+		return Domain{}, fmt.Errorf("domain %q: is an address", written)
+	case reason != "":
+		return Domain{}, fmt.Errorf("domain %q: no DNS name", written)
+	case name == "localhost" || strings.HasSuffix(name, ".localhost"):
+		return Domain{}, fmt.Errorf("domain %q: is this host", written)
+	case !strings.Contains(name, "."):
+		return Domain{}, fmt.Errorf("domain %q: has only one label", written)
+	}
+	if suffix, _ := publicsuffix.PublicSuffix(name); suffix == name {
+		return Domain{}, fmt.Errorf("domain %q: anybody can register a name below it (public suffix)", written)
+	}
+	return Domain{name: name, written: written}, nil
+}
+
+// ParseDomains parses all names, and returns the errors of all of them.
+func ParseDomains(names []string) ([]Domain, error) {
+	domains := make([]Domain, 0, len(names))
+	var errs []error
+	for _, name := range names {
+		d, err := ParseDomain(name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		domains = append(domains, d)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return domains, nil
+}
+
+// String is the rule as it was written.
+func (d Domain) String() string { return d.written }
+
+// allows says whether the normalised name is the domain's or below it.
+func (d Domain) allows(name string) bool {
+	if d.name == "" {
+		return false
+	}
+	head, ok := strings.CutSuffix(name, d.name)
+	return ok && (head == "" || head[len(head)-1] == '.')
+}
+
+// normalise returns the one spelling of a host that rules are compared with: in
+// lower case and without the dot at its end. What an address parser of any kind
+// would take for an address is refused: the last label of a DNS name is no number
+// (RFC 1123, 2.1; WHATWG URL, "ends in a number").
+func normalise(host string) (string, Reason) {
+	if strings.HasPrefix(host, "[") || strings.Contains(host, ":") {
+		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+			return "", ReasonIPLiteral
+		}
+		return "", ReasonBadName
+	}
+	name := strings.TrimSuffix(host, ".")
+	if name == "" || len(name) > 253 {
+		return "", ReasonBadName
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if !isLabel(label) {
+			return "", ReasonBadName
+		}
+	}
+	name = strings.ToLower(name)
+	if isNumber(name[strings.LastIndexByte(name, '.')+1:]) {
+		return "", ReasonIPLiteral
+	}
+	return name, ""
+}
+
+// isLabel knows letters, digits, hyphens, and the underscore of service names.
+func isLabel(label string) bool {
+	if label == "" || len(label) > 63 {
+		return false
+	}
+	for i := range len(label) {
+		c := label[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// isNumber knows what inet_aton(3) takes for a part of an address.
+func isNumber(label string) bool {
+	if hex, ok := strings.CutPrefix(label, "0x"); ok {
+		return strings.Trim(hex, "0123456789abcdef") == ""
+	}
+	return strings.Trim(label, "0123456789") == ""
+}
+
+// parsePort takes the one spelling of a port, and none that another parser would
+// read as another number.
+func parsePort(text string) (uint16, bool) {
+	if text == "" || text[0] < '1' || text[0] > '9' || strings.Trim(text, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	return uint16(n), err == nil
+}
+
+// splitAuthority takes "host:port" apart at its only colon, or behind the bracket
+// of an IPv6 literal. The parts may be malformed.
+func splitAuthority(authority string) (host, port string, ok bool) {
+	if strings.HasPrefix(authority, "[") {
+		host, port, err := net.SplitHostPort(authority)
+		return "[" + host + "]", port, err == nil
+	}
+	host, port, ok = strings.Cut(authority, ":")
+	return host, port, ok && !strings.Contains(port, ":")
+}

@@ -1,0 +1,115 @@
+package proxy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Phase is a part of a task's life.
+type Phase string
+
+// PhaseHarness is the only phase that may have a way out: verifiers never do.
+const PhaseHarness Phase = "harness"
+
+// A Policy says what may leave a sandbox. The zero Policy denies everything.
+type Policy struct {
+	Domains []Domain // what may be reached; none is nothing
+	Ports   []uint16 // of those; none is 80 and 443
+	Methods []string // of plain HTTP requests; none is GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS
+	Phases  []Phase  // none is PhaseHarness
+
+	// AllowMissingSNI lets tunnels through whose ClientHello names no host.
+	AllowMissingSNI bool
+	// AllowECH lets ClientHellos through that hide, or pretend to hide, a name
+	// (RFC 9849). Chromium and Firefox always pretend. What a hidden name reaches is
+	// then up to the server of the name that is shown.
+	AllowECH bool
+}
+
+// A Request is what something in a sandbox asks for. The zero Request is denied.
+type Request struct {
+	Phase  Phase
+	Kind   Kind
+	Method string // of KindHTTP
+	Host   string // as it was asked for, an address too
+	Port   string // as it was asked for; not used for KindDNS
+}
+
+// A Decision is what a policy says about a request. The zero Decision denies.
+type Decision struct {
+	Allowed bool
+	Host    string // normalised; "" if the request's is malformed or an address
+	Port    uint16 // 0 if the request's is malformed
+	Rule    string // that allowed or refused it
+	Reason  Reason // of a refusal
+	Cure    string // of a refusal: how to allow it
+}
+
+// Decide says whether the request may leave. It depends on nothing but its
+// arguments; addresses are checked when they are dialled.
+func (p Policy) Decide(r Request) Decision {
+	d := Decision{}
+	host, badName := normalise(r.Host)
+	port, okPort := parsePort(r.Port)
+	d.Host, d.Port = host, port
+	switch rule, ok := p.match(host); {
+	case !slices.Contains(orElse(p.Phases, []Phase{PhaseHarness}), r.Phase):
+		return d.refuse(ReasonPhase, "phases")
+	case badName != "":
+		return d.refuse(badName, "hosts are named by DNS names")
+	case !ok:
+		d = d.refuse(ReasonHost, "no entry of harness.config.allowed_domains matches")
+		d.Cure = fmt.Sprintf("add %q to harness.config.allowed_domains", host)
+		return d
+	default:
+		d.Rule = rule
+	}
+	ports, methods := orElse(p.Ports, []uint16{80, 443}), orElse(p.Methods, defaultMethods())
+	switch {
+	case r.Kind == KindDNS:
+	case !okPort:
+		return d.refuse(ReasonBadPort, "ports are decimal numbers")
+	case !slices.Contains(ports, port):
+		return d.refuse(ReasonPort, "ports "+joinPorts(ports))
+	case r.Kind == KindHTTP && !slices.Contains(methods, r.Method):
+		return d.refuse(ReasonMethod, "methods "+strings.Join(methods, ", "))
+	}
+	d.Allowed = true
+	return d
+}
+
+func (d Decision) refuse(reason Reason, rule string) Decision {
+	d.Allowed, d.Reason, d.Rule, d.Cure = false, reason, rule, Reasons()[reason]
+	return d
+}
+
+// match returns the first rule that allows the normalised name.
+func (p Policy) match(name string) (string, bool) {
+	for _, d := range p.Domains {
+		if d.allows(name) {
+			return d.String(), true
+		}
+	}
+	return "", false
+}
+
+func defaultMethods() []string {
+	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+}
+
+func orElse[T any](given, otherwise []T) []T {
+	if len(given) > 0 {
+		return given
+	}
+	return otherwise
+}
+
+func joinPorts(ports []uint16) string {
+	words := make([]string, len(ports))
+	for i, p := range ports {
+		words[i] = strconv.Itoa(int(p))
+	}
+	return strings.Join(words, ", ")
+}

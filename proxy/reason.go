@@ -1,0 +1,94 @@
+package proxy
+
+// Reason is the word that says why something was refused, failed or was cut. The
+// list is closed: [Reasons] has all of them.
+type Reason string
+
+// Reasons that lie in the request.
+const (
+	ReasonMalformed      Reason = "malformed_request"   // no HTTP request, or one that can be read in two ways
+	ReasonHeaderTooLarge Reason = "header_too_large"    // Limits.HeaderBytes
+	ReasonHeaderTimeout  Reason = "header_timeout"      // Limits.HeaderTime
+	ReasonNotProxy       Reason = "not_a_proxy_request" // names no absolute URL and is no CONNECT
+	ReasonScheme         Reason = "scheme_not_allowed"  // an absolute URL that is not http
+	ReasonMethod         Reason = "method_not_allowed"
+	ReasonUpgrade        Reason = "upgrade_not_allowed" // of plain HTTP to another protocol
+	ReasonAuthority      Reason = "bad_authority"       // not "name:port", or with user information
+	ReasonBadPort        Reason = "bad_port"            // not a decimal number from 1 to 65535
+	ReasonPort           Reason = "port_not_allowed"
+	ReasonBadName        Reason = "bad_name"   // no ASCII DNS name
+	ReasonIPLiteral      Reason = "ip_literal" // an address, in whatever spelling
+	ReasonHost           Reason = "host_not_allowed"
+	ReasonPhase          Reason = "phase_not_allowed"
+	ReasonHostMismatch   Reason = "host_mismatch" // a redirected request for another name than the address was given for
+)
+
+// Reasons that lie in the way to the host.
+const (
+	ReasonAddress  Reason = "address_not_allowed" // the name leads to an address that is not public
+	ReasonResolve  Reason = "resolve_failed"
+	ReasonDial     Reason = "dial_failed"
+	ReasonUpstream Reason = "upstream_failed" // it answered with no HTTP, or broke off
+)
+
+// Reasons that lie in the first bytes of a tunnel.
+const (
+	ReasonNotTLS       Reason = "not_tls"
+	ReasonBadHello     Reason = "bad_hello" // a malformed TLS ClientHello
+	ReasonHelloTimeout Reason = "hello_timeout"
+	ReasonSNIMissing   Reason = "sni_missing"
+	ReasonSNIMismatch  Reason = "sni_mismatch" // the ClientHello names another host than the CONNECT
+	ReasonECH          Reason = "ech"          // the ClientHello hides a name
+)
+
+// Reasons that are limits, or the end.
+const (
+	ReasonConnections Reason = "too_many_connections"
+	ReasonTunnels     Reason = "too_many_tunnels"
+	ReasonRequests    Reason = "too_many_requests"
+	ReasonNames       Reason = "too_many_names"
+	ReasonUp          Reason = "bytes_up"
+	ReasonDown        Reason = "bytes_down"
+	ReasonBody        Reason = "body_too_large"
+	ReasonIdle        Reason = "idle"
+	ReasonLifetime    Reason = "lifetime"
+	ReasonShutdown    Reason = "shutdown"   // the sandbox is over
+	ReasonLog         Reason = "log_failed" // what cannot be logged does not leave
+)
+
+// Reasons returns every reason there is, each with its cure: what whoever wrote
+// the tester file or the command inside the sandbox can do about it.
+func Reasons() map[Reason]string {
+	limit := "a limit of the sandbox's way out; ask for less"
+	return map[Reason]string{
+		ReasonMalformed:      "send one well-formed HTTP/1.1 request",
+		ReasonHeaderTooLarge: "send smaller headers",
+		ReasonHeaderTimeout:  "send the whole request head at once",
+		ReasonNotProxy:       "send an absolute URL, or CONNECT name:port",
+		ReasonScheme:         "use CONNECT for https; other schemes have no way out",
+		ReasonMethod:         "use a method that the policy lists",
+		ReasonUpgrade:        "use the protocol over TLS",
+		ReasonAuthority:      "name the host as name:port, without user information",
+		ReasonBadPort:        "give the port as a decimal number from 1 to 65535",
+		ReasonPort:           "use a port that the policy lists",
+		ReasonBadName:        "use the host's ASCII DNS name",
+		ReasonIPLiteral:      "use the host's name; addresses have no way out",
+		ReasonHost:           "add the host to harness.config.allowed_domains",
+		ReasonPhase:          "nothing; this phase of a task has no network",
+		ReasonHostMismatch:   "ask the host whose name was looked up",
+		ReasonAddress:        "nothing; only public addresses have a way out",
+		ReasonResolve:        "check the name and the name server of the host",
+		ReasonDial:           "check that the host is up and listens on the port",
+		ReasonUpstream:       "check the host's own log",
+		ReasonNotTLS:         "speak TLS through CONNECT; plain HTTP goes as an absolute URL",
+		ReasonBadHello:       "use a usual TLS client",
+		ReasonHelloTimeout:   "send the TLS ClientHello at once",
+		ReasonSNIMissing:     "send the host's name in the TLS ClientHello",
+		ReasonSNIMismatch:    "send the name of the CONNECT in the TLS ClientHello",
+		ReasonECH:            "switch Encrypted Client Hello off in the client",
+		ReasonConnections:    limit, ReasonTunnels: limit, ReasonRequests: limit, ReasonNames: limit,
+		ReasonUp: limit, ReasonDown: limit, ReasonBody: limit, ReasonIdle: limit, ReasonLifetime: limit,
+		ReasonShutdown: "nothing; the sandbox is over",
+		ReasonLog:      "nothing inside the sandbox; the disk of the run's records is full or broken",
+	}
+}
