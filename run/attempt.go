@@ -198,6 +198,7 @@ func (r *attemptRun) verify(ctx context.Context, task *compiler.Task, image runt
 		Task: task, Pack: r.cfg.Pack, Candidate: c, Image: image, Limits: r.cfg.limits(task.Environment()),
 		Policy:         verifiers.Policy{AllowDangerous: !v.DisallowDangerousCommands, Deny: v.DenyCommands},
 		Timeout:        DefaultTimeout,
+		Cells:          r.cells,
 		WorkspaceBytes: firstPositive(r.cfg.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes),
 		OutputBytes:    firstPositive(r.cfg.Tester.Runtime.Limits.OutputBytes, DefaultOutputBytes),
 	})

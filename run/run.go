@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers"
 )
 
 // ErrInfrastructure says that records of status error were written, or that the
@@ -86,6 +87,7 @@ type attemptRun struct {
 	cfg     Config
 	plan    plan
 	secrets redactor // values of harness.env
+	cells   *verifiers.CellPool
 	records *recorder
 	summary Summary
 }
@@ -114,8 +116,9 @@ func measure(ctx context.Context, cfg Config, p plan, attempt func(*attemptRun, 
 		return Summary{}, outputProblem(cfg, err)
 	}
 	r := &attemptRun{cfg: cfg, plan: p, secrets: secrets, records: records, summary: Summary{RunID: cfg.Tester.Run.ID, Output: name}}
+	r.cells = verifiers.NewCellPool(r.audited("", cfg.Tester.Verification.DenyCommands))
 	r.emit(Event{Kind: RunStart, Detail: fmt.Sprintf("%d tasks", p.tasks)})
-	err = errors.Join(r.all(ctx, attempt), records.close())
+	err = errors.Join(r.all(ctx, attempt), r.cells.Close(ctx), records.close())
 	r.emit(Event{Kind: RunDone, Detail: r.summary.Verification()})
 	if err == nil && r.summary.Errors > 0 {
 		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, r.summary.Errors, r.summary.Total)
