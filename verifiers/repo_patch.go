@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/securebench/sbench/candidate/trustedgit"
 	"github.com/securebench/sbench/compiler"
@@ -166,54 +164,31 @@ func (c *repoCheck) test(ctx context.Context, e Engine, cfg runtime.Config) (Ver
 		Args: c.eval.Command.Args(), Dir: within(env.Workdir, c.eval.Workdir),
 		Wall: timeout(c.eval.Timeout, env.Timeout, c.in.Timeout), OutputBytes: c.in.OutputBytes,
 	}
-	exit, err := once(ctx, e, cfg, process)
-	switch {
-	case errors.Is(err, runtime.ErrDenied):
-		return failed(deniedReason, "the tester file denies the tests' command"), nil
-	case errors.Is(err, runtime.ErrNotStarted):
-		return failed("verifier_not_started", "the tests could not be executed in the task's image and repository"), nil
-	case err != nil:
-		return Verdict{}, err
+	run := func(name string, canary *canary) (runtime.Exit, error) {
+		cfg, p := cfg, process
+		cfg.Name = name
+		if canary != nil {
+			p.Env = append(slices.Clone(p.Env), "PYTEST_ADDOPTS="+canary.inside)
+			cfg.Mounts = []runtime.Mount{{Source: canary.host, Dest: canary.inside}}
+		}
+		return once(ctx, e, cfg, p)
 	}
-	v := judge(exit)
-	if v.Reason == "checker_failed" {
-		v.Reason, v.Message = "tests_failed", "the tests' command "+exit.String()
+	if !runsPytest(c.eval.Command) {
+		return testVerdict(run("verifier", nil))
 	}
-	if v.Status != Passed || !runsPytest(c.eval.Command) {
-		return v, nil
-	}
-	return c.canary(ctx, e, cfg, process, v)
-}
-
-// once runs a process in a sandbox of its own.
-func once(ctx context.Context, e Engine, cfg runtime.Config, p runtime.Process) (runtime.Exit, error) {
-	box, err := e.Create(ctx, cfg)
+	silent, err := c.newCanary(false)
 	if err != nil {
-		return runtime.Exit{}, err
-	}
-	exit, err := box.Exec(ctx, p)
-	return exit, errors.Join(err, box.Close(ctx))
-}
-
-// runsPytest says whether a canary can be handed to the command.
-func runsPytest(c compiler.Command) bool {
-	return slices.ContainsFunc(c.Args(), func(a string) bool { return strings.Contains(a, "pytest") || strings.Contains(a, "py.test") })
-}
-
-// canary runs the same command with one more test, which nobody knows and which
-// must fail. If the run passes, something in the repository answers for the
-// tests.
-func (c *repoCheck) canary(ctx context.Context, e Engine, cfg runtime.Config, p runtime.Process, v Verdict) (Verdict, error) {
-	name := "test_" + randomName() + ".py"
-	host := filepath.Join(c.volume, name)
-	text := fmt.Sprintf("def test_%s():\n    raise AssertionError(%q)\n", randomName(), randomName())
-	if err := os.WriteFile(host, []byte(text), 0o644); err != nil {
 		return Verdict{}, err
 	}
-	inside := path.Join(c.repo(), c.canaryFolder(), name)
-	cfg.Name, cfg.Mounts = "canary", []runtime.Mount{{Source: host, Dest: inside}}
-	p.Env = append(slices.Clone(p.Env), "PYTEST_ADDOPTS="+inside)
-	exit, err := once(ctx, e, cfg, p)
+	v, err := testVerdict(run("verifier", silent))
+	if err != nil || v.Status != Passed {
+		return v, err
+	}
+	singing, err := c.newCanary(true)
+	if err != nil {
+		return Verdict{}, err
+	}
+	exit, err := run("canary", singing)
 	if err != nil {
 		return Verdict{}, err
 	}
@@ -226,20 +201,29 @@ func (c *repoCheck) canary(ctx context.Context, e Engine, cfg runtime.Config, p 
 	return v, nil
 }
 
-// canaryFolder is where the tests are: beside the first test file that the
-// tests' patch touches, so that the same conftest.py files are read.
-func (c *repoCheck) canaryFolder() string {
-	if c.eval.TestPatch == "" {
-		return "."
+// testVerdict judges how the tests' command ended.
+func testVerdict(exit runtime.Exit, err error) (Verdict, error) {
+	switch {
+	case errors.Is(err, runtime.ErrDenied):
+		return failed(deniedReason, "the tester file denies the tests' command"), nil
+	case errors.Is(err, runtime.ErrNotStarted):
+		return failed("verifier_not_started", "the tests could not be executed in the task's image and repository"), nil
+	case err != nil:
+		return Verdict{}, err
 	}
-	touched, err := patch.Parse(c.eval.TestPatch)
+	v := judge(exit)
+	if v.Reason == "checker_failed" {
+		v.Reason, v.Message = "tests_failed", "the tests' command "+exit.String()
+	}
+	return v, nil
+}
+
+// once runs a process in a sandbox of its own.
+func once(ctx context.Context, e Engine, cfg runtime.Config, p runtime.Process) (runtime.Exit, error) {
+	box, err := e.Create(ctx, cfg)
 	if err != nil {
-		return "." // stage has parsed it before
+		return runtime.Exit{}, err
 	}
-	for _, p := range pathsOf(touched) {
-		if strings.HasSuffix(p, ".py") {
-			return path.Dir(p)
-		}
-	}
-	return "."
+	exit, err := box.Exec(ctx, p)
+	return exit, errors.Join(err, box.Close(ctx))
 }

@@ -147,6 +147,8 @@ func TestTerminalTask(t *testing.T) {
 		{"honest, asset folder a file", "asset", solve + `; mv data elsewhere; echo x > data`, ""},
 		{"honest, asset a folder", "asset", solve + `; mv data elsewhere; mkdir -p data/asset.txt/x`, ""},
 		{"honest, program", "runs", `echo 'print(44)' > solution.py`, ""},
+		{"honest, slow", "slow", `echo 'sleep 0.1' > slow.sh; ` + solve, ""},
+		{"honest, hungry", "hungry", `echo 'exec python3 -c "b = bytearray(3 << 20)"' > slow.sh; ` + solve, ""},
 		{"honest, output left in flight", "shell", solve + `; cat > f.py <<'P'
 import socket, array, time, os
 if os.fork() == 0: time.sleep(2); os._exit(0)
