@@ -68,16 +68,13 @@ type HarnessSection struct {
 // HarnessConfig configures a harness. Which fields count depends on its type.
 type HarnessConfig struct {
 	TaskFile string        // clean, relative to the workspace; never empty
-	Timeout  time.Duration // zero if the file does not say and the type has no default
+	Timeout  time.Duration // zero if the file does not say
 	// AllowedDomains are in lower case, each once; a name allows its
 	// subdomains too.
 	AllowedDomains []string
 
 	// For a command.
 	Command Command
-	// ArtifactPath is the file that the candidate is read from, clean and
-	// relative to the workspace; empty for the family's default.
-	ArtifactPath string
 
 	// For an agent.
 	Model              string
@@ -192,9 +189,6 @@ func integer(v document.Value) int {
 	return int(n)
 }
 
-// agentTimeout is how long an agent has if the tester file does not say.
-const agentTimeout = 900 * time.Second
-
 func parseConfig(kind HarnessType, v document.Value) HarnessConfig {
 	config := HarnessConfig{
 		TaskFile: "task.json", Timeout: seconds(v.Get("timeout_seconds")),
@@ -209,9 +203,6 @@ func parseConfig(kind HarnessType, v document.Value) HarnessConfig {
 	if file := v.Get("task_file"); file.Kind() == document.String {
 		config.TaskFile, _ = ParsePath(file.Text()) // the schema's check has passed
 	}
-	if file := v.Get("artifact_path"); file.Kind() == document.String {
-		config.ArtifactPath, _ = ParsePath(file.Text())
-	}
 	for _, name := range stringList(v.Get("allowed_domains")) {
 		if domain, err := ParseDomain(name); err == nil && !slices.Contains(config.AllowedDomains, domain) {
 			config.AllowedDomains = append(config.AllowedDomains, domain)
@@ -223,12 +214,6 @@ func parseConfig(kind HarnessType, v document.Value) HarnessConfig {
 	}
 	if version := strings.TrimSpace(v.Get("version").Text()); version != "" {
 		config.Version = version
-	}
-	if config.Timeout == 0 {
-		config.Timeout = agentTimeout
-	}
-	if config.Model == "" && kind == HarnessClaudeCode {
-		config.Model = defaultClaudeModel
 	}
 	return config
 }

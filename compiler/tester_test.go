@@ -80,19 +80,16 @@ runtime:
 	}
 }
 
-func TestAgentDefaults(t *testing.T) {
-	tests := []struct {
-		name, harness, model string
-		timeout              time.Duration
-	}{
-		{"claude_code", "{type: claude_code}", "sonnet", 15 * time.Minute},
-		{"codex", "{type: codex, config: {model: m}}", "m", 15 * time.Minute},
-		{"command", "{type: command, config: {command: x}}", "", 0},
+func TestHarnessDefaults(t *testing.T) {
+	tests := []struct{ name, harness, model, version string }{
+		{"claude_code", "{type: claude_code, config: {model: m}}", "m", "latest"},
+		{"codex", "{type: codex, config: {model: m}}", "m", "latest"},
+		{"command", "{type: command, config: {command: x}}", "", ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			config := loadTester(t, testerHead+"harness: "+test.harness+"\n").Harness.Config
-			if config.Model != test.model || config.Timeout != test.timeout {
+			if config.Model != test.model || config.Version != test.version || config.Timeout != 0 {
 				t.Errorf("config %+v", config)
 			}
 		})

@@ -12,10 +12,6 @@ import (
 // TesterVersion is the only schema_version of tester files.
 const TesterVersion = "0.2"
 
-// defaultClaudeModel is claude_code's model if the tester file names none, as
-// in SecureBench 0.2.
-const defaultClaudeModel = "sonnet"
-
 var testerSchema = sync.OnceValue(func() *schema.Schema {
 	name := func(doc string) *schema.Schema {
 		return &schema.Schema{Doc: doc, String: &schema.String{NonEmpty: true}, Check: checkNoNUL}
@@ -51,8 +47,7 @@ func harnessSchema() *schema.Schema {
 		}),
 	)
 	for _, kind := range []HarnessType{HarnessCommand, HarnessCodex, HarnessClaudeCode} {
-		config := &schema.Schema{Null: kind == HarnessClaudeCode, Object: harnessConfig(kind)}
-		field := schema.Field{Name: "config", Required: !config.Null, Schema: config}
+		field := schema.Field{Name: "config", Required: true, Schema: &schema.Schema{Object: harnessConfig(kind)}}
 		s.Object.Variants = append(s.Object.Variants, schema.Variant{Key: "type", Value: string(kind), Fields: []schema.Field{field}})
 	}
 	return s
@@ -120,11 +115,10 @@ var harnessConfigs = sync.OnceValue(func() map[HarnessType]*schema.Object {
 	}
 	command := append([]schema.Field{
 		required("command", commandSchema("The command to run in the task's sandbox.")),
-		optional("artifact_path", schema.Nullable(agentPathSchema("The file that the candidate is read from, relative to the workspace.", nil))),
 	}, common...)
-	agent := func(model schema.Field) *schema.Object {
+	agent := func() *schema.Object {
 		return &schema.Object{Fields: append([]schema.Field{
-			model,
+			required("model", modelSchema()),
 			optional("version", wordSchema("The version of the agent.", "latest")),
 			optional("reasoning_effort", wordSchema("How hard the model is to think.", nil)),
 			optional("allow_external_tools", schema.Boolean("Allow tools that the provider runs, such as web search.", false)),
@@ -135,8 +129,8 @@ var harnessConfigs = sync.OnceValue(func() map[HarnessType]*schema.Object {
 	}
 	return map[HarnessType]*schema.Object{
 		HarnessCommand:    {Fields: command},
-		HarnessCodex:      agent(required("model", modelSchema(nil))),
-		HarnessClaudeCode: agent(optional("model", modelSchema(defaultClaudeModel))),
+		HarnessCodex:      agent(),
+		HarnessClaudeCode: agent(),
 	}
 })
 
@@ -170,8 +164,8 @@ func wordSchema(doc string, preset any) *schema.Schema {
 
 // modelSchema is wordSchema with the separators that gateways have in the names
 // of models.
-func modelSchema(preset any) *schema.Schema {
-	return patternSchema("The model.", preset, `^\s*[A-Za-z0-9._+:/@-]+\s*$`, "letters, digits and . _ + - : / @")
+func modelSchema() *schema.Schema {
+	return patternSchema("The model.", nil, `^\s*[A-Za-z0-9._+:/@-]+\s*$`, "letters, digits and . _ + - : / @")
 }
 
 func urlSchema(doc string) *schema.Schema {

@@ -323,16 +323,14 @@ func (pv *packValidator) testerSmells(r row) {
 	for i, glob := range pv.tester.Run.Tasks {
 		pv.matched[i] = pv.matched[i] || MatchTask(glob, id)
 	}
-	own := map[string]string{"task_file": pv.tester.Harness.Config.TaskFile, "artifact_path": pv.tester.Harness.Config.ArtifactPath}
+	file := pv.tester.Harness.Config.TaskFile
 	for i, v := range r.doc.Root().Get("assets").Items() {
 		ref := parseAsset(i, v, pv.pack.readOnly)
-		for _, field := range []string{"task_file", "artifact_path"} {
-			if own[field] != "" && Overlap(FoldPath(ref.Mount), FoldPath(own[field])) {
-				pv.emit(Problem{
-					File: pv.pack.TasksPath, Line: r.line, Path: fmt.Sprintf("$.assets[%d]", i),
-					Message: fmt.Sprintf("mount %q collides with harness.config.%s of %s", ref.Mount, field, pv.tester.name),
-				})
-			}
+		if file != "" && Overlap(FoldPath(ref.Mount), FoldPath(file)) {
+			pv.emit(Problem{
+				File: pv.pack.TasksPath, Line: r.line, Path: fmt.Sprintf("$.assets[%d]", i),
+				Message: fmt.Sprintf("mount %q collides with harness.config.task_file of %s", ref.Mount, pv.tester.name),
+			})
 		}
 	}
 }

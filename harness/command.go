@@ -28,9 +28,6 @@ const (
 type Command struct {
 	Args     []string
 	TaskFile string // relative to the workspace
-	// ArtifactPath holds the candidate, relative to the workspace; empty means
-	// the kind's default. See candidate.Source.
-	ArtifactPath string
 }
 
 // Produce runs the command on a fresh workspace and takes the candidate when
@@ -211,7 +208,7 @@ func environment(vars map[string]string) []string {
 func (c Command) finish(ctx context.Context, r Request, dir string, exit runtime.Exit, p patch) (Result, error) {
 	result := Result{Exit: exit, Failure: failure(r, exit)}
 	taken, failed, err := candidate.Extract(ctx, candidate.Source{
-		Kind: r.Kind, Stdout: exit.Stdout, File: c.ArtifactPath, Workspace: dir, Keep: r.Dest, MaxBytes: r.WorkspaceBytes,
+		Kind: r.Kind, Stdout: exit.Stdout, Workspace: dir, Keep: r.Dest, MaxBytes: r.WorkspaceBytes,
 	})
 	if result.Failure == nil {
 		result.Failure = failed

@@ -171,7 +171,7 @@ func producerFor(t *compiler.Tester) (harness.Producer, error) {
 	case t.Run.Attempts > 1:
 		return refuse("$.run.attempts", "this version makes one attempt for each task")
 	default:
-		return harness.Command{Args: c.Command.Args(), TaskFile: c.TaskFile, ArtifactPath: c.ArtifactPath}, nil
+		return harness.Command{Args: c.Command.Args(), TaskFile: c.TaskFile}, nil
 	}
 }
 
