@@ -18,7 +18,8 @@ const module = "github.com/securebench/sbench/"
 // Packages below a folder count as the folder.
 func layout() map[string][]string {
 	return map[string][]string{
-		"cmd/sbench": {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "oci", "proxy", "report"},
+		"cmd/sbench": {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "oci", "proxy", "report", "pack"},
+		"pack":       {"compiler", "workspace"},
 		"run":        {"harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "proxy"},
 		"report":     {"run"},
 		"harness":    {"candidate", "workspace", "compiler", "runtime", "proxy"},
@@ -41,6 +42,7 @@ func soleUsers() map[string][]string {
 		"sigs.k8s.io/yaml":                        {"compiler"},
 		"go.yaml.in/yaml":                         {"compiler"},
 		"github.com/elazarl/goproxy":              {"proxy"},
+		"github.com/pelletier/go-toml":            {"pack"},
 		"github.com/google/go-containerregistry/": {"runtime"},
 		"github.com/google/nftables":              {"runtime"},
 	}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/securebench/sbench/pack"
+	"github.com/securebench/sbench/runtime/containerd"
+)
+
+type packCmd struct {
+	Import packImportCmd `cmd:"" help:"Make a pack of a public benchmark's own files."`
+}
+
+type packImportCmd struct {
+	Format      string            `arg:"" help:"Format of the source: harbor, humaneval, mmlu, squad, swebench, terminal-bench, truthfulqa."`
+	Source      string            `arg:"" help:"File or folder with the benchmark's tasks."`
+	Out         string            `required:"" placeholder:"DIR" help:"Folder to make."`
+	Fill        bool              `help:"Put the rows into the existing folder, which has a manifest and no rows."`
+	ID          string            `placeholder:"NAME" help:"The pack's id. Default: after the format and the source."`
+	Limit       int               `placeholder:"N" help:"Import the first N tasks only."`
+	Select      []string          `placeholder:"GLOB" help:"Import the tasks whose id matches one of these patterns only."`
+	Image       string            `placeholder:"REF" help:"Image of the tasks; {instance_id}, {instance}, {repo} (swebench) and {task} (task folders) stand for a row's own names."`
+	Pin         bool              `help:"Write images with the digest that they have here."`
+	Skip        bool              `help:"Leave out, and report, tasks that cannot be imported or that validation would warn of."`
+	Hints       bool              `help:"swebench: show the agent hints_text."`
+	Pytest      bool              `help:"terminal-bench, harbor: let pytest check instead of the task's own script."`
+	TestCommand map[string]string `mapsep:"none" placeholder:"REPO=COMMAND" help:"swebench: command of a repository's tests; {tests} and {files} stand for them."`
+	JSON        bool              `name:"json" help:"Print JSON."`
+}
+
+// Run makes the pack, and says on standard error what the operator has to know.
+func (cmd *packImportCmd) Run(ctx context.Context, a *app) error {
+	format, err := pack.FormatNamed(cmd.Format)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if cmd.Limit < 0 {
+		return fmt.Errorf("%w: --limit %d is negative", errUsage, cmd.Limit)
+	}
+	options := pack.Options{
+		Source: cmd.Source, Out: cmd.Out, Fill: cmd.Fill, ID: cmd.ID, Limit: cmd.Limit, Tasks: cmd.Select, Image: cmd.Image,
+		Skip: cmd.Skip, Hints: cmd.Hints, Pytest: cmd.Pytest, TestCommands: cmd.TestCommand,
+	}
+	var report pack.Report
+	if cmd.Pin {
+		err = a.withClient(ctx, func(c *containerd.Client) error {
+			options.Pin = pinner(c)
+			report, err = pack.Import(ctx, format, options)
+			return err
+		})
+	} else {
+		report, err = pack.Import(ctx, format, options)
+	}
+	if err != nil {
+		return err
+	}
+	return cmd.print(a, report)
+}
+
+// pinner finds the digest of an image that is here, and gives the image the name
+// that has it, so that a run finds it by that.
+func pinner(c *containerd.Client) func(context.Context, string) (string, error) {
+	return func(ctx context.Context, ref string) (string, error) {
+		img, err := c.Image(ctx, ref, containerd.PullMissing)
+		if err != nil {
+			return "", err
+		}
+		name := img.Ref
+		if i := strings.LastIndex(name, ":"); i > strings.LastIndex(name, "/") {
+			name = name[:i]
+		}
+		pinned := name + "@" + img.Digest
+		_, err = c.Tag(ctx, img.Ref, pinned)
+		return pinned, err
+	}
+}
+
+// maxShown bounds the problems that are printed for people; JSON has all.
+const maxShown = 20
+
+func (cmd *packImportCmd) print(a *app, r pack.Report) error {
+	if cmd.JSON {
+		return a.json(r)
+	}
+	for _, list := range []struct {
+		what     string
+		problems []string
+	}{{"left out", lines(r.Left)}, {"note", lines(r.Notes)}} {
+		for i, p := range list.problems {
+			if i == maxShown {
+				_, _ = fmt.Fprintf(a.stderr, "sbench: %s: … and %d more (--json has all)\n", list.what, len(list.problems)-i)
+				break
+			}
+			_, _ = fmt.Fprintf(a.stderr, "sbench: %s: %s\n", list.what, p)
+		}
+	}
+	_, err := fmt.Fprintf(a.stdout, "imported %d task(s) into %s; left out %d\n", r.Rows, r.Out, len(r.Left))
+	if len(r.Images) > 0 {
+		_, also := fmt.Fprintf(a.stdout, "%d image(s) to build: sbench image build --pack %s\n", len(r.Images), r.Out)
+		err = errors.Join(err, also)
+	}
+	return err
+}
+
+func lines[T fmt.Stringer](list []T) []string {
+	all := make([]string, len(list))
+	for i, item := range list {
+		all[i] = item.String()
+	}
+	return all
+}

@@ -1,0 +1,280 @@
+package pack
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// Names of what a pack consists of.
+const (
+	manifestFile   = "manifest.yaml"
+	tasksFile      = "tasks.jsonl"
+	provenanceFile = "provenance.json"
+	hiddenDir      = "hidden"
+	imagesDir      = "images"
+)
+
+// maxProblems bounds the tasks that are reported before an import gives up.
+const maxProblems = 20
+
+// errDone ends the reading of a source: the limit is reached.
+var errDone = errors.New("enough rows")
+
+// A Place is where a task came from.
+type Place struct {
+	File string // as the operator named it
+	Line int    // 1-based; 0 if it is a whole file or folder
+	Path string // JSON path in it, where that says more than the line
+}
+
+// A Row is one task of the pack, but for what the manifest says of all.
+type Row struct {
+	ID          string         `json:"id"`
+	Input       map[string]any `json:"input"`
+	Eval        map[string]any `json:"eval"`
+	Environment map[string]any `json:"environment,omitempty"`
+	Metadata    map[string]any `json:"metadata"`
+	// Names may stand in the template of the image's reference.
+	Names map[string]string `json:"-"`
+}
+
+// Builder takes the tasks of a source and writes them to an unfinished pack. It
+// is for one goroutine.
+type Builder struct {
+	Options
+	format Format
+	root   *os.Root // the unfinished pack
+	file   *os.File // its rows
+	out    *bufio.Writer
+
+	places   []Place // of the rows, in order
+	sources  []sourceFile
+	problems compiler.Problems // of tasks that cannot be imported
+	notes    compiler.Problems
+	images   []BuiltImage
+	pinned   map[string]string
+	leave    map[Place]bool // tasks that an earlier pass found unfit
+	seen     int
+	bytes    int64 // of task folders
+}
+
+func newBuilder(f Format, o Options, root *os.Root, leave map[Place]bool) (*Builder, error) {
+	file, err := root.OpenFile(tasksFile, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	o.Limits = o.Limits.withDefaults()
+	return &Builder{Options: o, format: f, root: root, file: file, out: bufio.NewWriterSize(file, 1<<20), pinned: map[string]string{}, leave: leave}, nil
+}
+
+// read lets the format read the source to its end, or to the limit.
+func (b *Builder) read(ctx context.Context) error {
+	err := b.format.Read(ctx, b)
+	if errors.Is(err, errDone) {
+		err = nil
+	}
+	if err == nil {
+		err = errors.Join(b.out.Flush(), b.file.Sync())
+	}
+	err = errors.Join(err, b.file.Close())
+	var problems compiler.Problems
+	switch {
+	case errors.As(err, &problems):
+		return append(slices.Clone(b.fatal()), problems...)
+	case err != nil:
+		return err
+	case len(b.fatal()) > 0:
+		return b.fatal()
+	case len(b.places) == 0:
+		return compiler.Problems{{File: b.Source, Message: "no task to import", Hint: b.emptyHint()}}
+	}
+	return nil
+}
+
+func (b *Builder) emptyHint() string {
+	switch {
+	case len(b.problems) > 0:
+		return "all were left out: " + b.problems[0].String()
+	case len(b.Tasks) > 0:
+		return "no id matches the selection"
+	}
+	return "the source is empty"
+}
+
+// fatal are the problems of tasks, unless these may be left out.
+func (b *Builder) fatal() compiler.Problems {
+	if b.Skip {
+		return nil
+	}
+	return b.problems
+}
+
+// Wanted reports whether the selection has the id. Whoever knows an id early
+// need not look at the rest of a task that it lacks.
+func (b *Builder) Wanted(id string) bool {
+	if len(b.Tasks) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(b.Tasks, func(glob string) bool { return compiler.MatchTask(glob, id) })
+}
+
+// Count bounds the tasks of a source; it is called once for each.
+func (b *Builder) Count(ctx context.Context, at Place) error {
+	if b.seen++; b.seen > b.Options.Limits.Rows {
+		return at.problem("", "more than %d tasks", b.Options.Limits.Rows)
+	}
+	return context.Cause(ctx)
+}
+
+// Reject notes what is wrong with a task, which then has no row. The error ends
+// an import that met too many.
+func (b *Builder) Reject(problems ...compiler.Problem) error {
+	b.problems = append(b.problems, problems...)
+	if !b.Skip && len(b.problems) >= maxProblems {
+		return compiler.Problems{{File: b.Source, Message: fmt.Sprintf("stopped after %d problems", len(b.problems))}}
+	}
+	return nil
+}
+
+// Note tells the operator something about a task.
+func (b *Builder) Note(at Place, format string, args ...any) {
+	p := at.problem("", format, args...)[0]
+	p.Warning = true
+	b.notes = append(b.notes, p)
+}
+
+// Add writes a row. The error is errDone once there are enough.
+func (b *Builder) Add(ctx context.Context, at Place, row Row) error {
+	if !b.Wanted(row.ID) || b.leave[at] {
+		return nil
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if err := b.setImage(ctx, &row); err != nil {
+		return b.Reject(at.problem("", "%v", err)...)
+	}
+	text, err := marshal(row)
+	if err != nil {
+		return err
+	}
+	if len(text) > compiler.DefaultMaxLine {
+		return b.Reject(at.problem("", "the row has %d bytes, more than %d", len(text), compiler.DefaultMaxLine)...)
+	}
+	if _, err := b.out.Write(text); err != nil {
+		return err
+	}
+	b.places = append(b.places, at)
+	if b.Limit > 0 && len(b.places) >= b.Limit {
+		return errDone
+	}
+	return nil
+}
+
+// marshal writes one value as a line of JSON. Maps have their keys sorted.
+func marshal(v any) ([]byte, error) {
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return line.Bytes(), err
+}
+
+// problem is one problem at the place, as an error.
+func (p Place) problem(path, format string, args ...any) compiler.Problems {
+	if path == "" {
+		path = p.Path
+	} else if p.Path != "" {
+		path = p.Path + strings.TrimPrefix(path, "$")
+	}
+	return compiler.Problems{{File: p.File, Line: p.Line, Path: path, Message: fmt.Sprintf(format, args...)}}
+}
+
+// template is the reference of images: the operator's, or else the format's.
+func (b *Builder) template() string {
+	return cmp.Or(b.Image, b.format.Describe().Image, DefaultImage)
+}
+
+// perRow reports whether each row has an image of its own.
+func (b *Builder) perRow() bool { return strings.Contains(b.template(), "{") }
+
+// reference is a row's own image, from the template.
+func (b *Builder) reference(names map[string]string) (string, error) {
+	pairs := make([]string, 0, 2*len(names))
+	for name, value := range names {
+		pairs = append(pairs, "{"+name+"}", value)
+	}
+	ref := strings.NewReplacer(pairs...).Replace(b.template())
+	if strings.ContainsAny(ref, "{}") {
+		return "", fmt.Errorf("image template %q: a row of this format has the names %s", b.template(), strings.Join(sortedKeys(names), ", "))
+	}
+	return ref, nil
+}
+
+// setImage gives a row its image, unless the manifest names one for all or the
+// task did, and pins it.
+func (b *Builder) setImage(ctx context.Context, row *Row) error {
+	ref, given := row.Environment["image"].(string)
+	if !given && !b.perRow() {
+		return nil
+	}
+	var err error
+	if !given {
+		if ref, err = b.reference(row.Names); err != nil {
+			return err
+		}
+	}
+	if ref, err = b.pin(ctx, ref); err != nil {
+		return err
+	}
+	if row.Environment == nil {
+		row.Environment = map[string]any{}
+	}
+	row.Environment["image"] = ref
+	return nil
+}
+
+func (b *Builder) pin(ctx context.Context, ref string) (string, error) {
+	if b.Pin == nil || strings.Contains(ref, "@") {
+		return ref, nil
+	}
+	if known, ok := b.pinned[ref]; ok {
+		return known, nil
+	}
+	pinned, err := b.Pin(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	b.pinned[ref] = pinned
+	return pinned, nil
+}
+
+// write makes a file of the pack, and the folders above it.
+func (b *Builder) write(name string, content []byte, executable bool) error {
+	if err := b.root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o644)
+	if executable {
+		mode = 0o755
+	}
+	f, err := b.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	// The mode is the pack's, whatever the umask.
+	return errors.Join(err, f.Chmod(mode), f.Close())
+}

@@ -1,0 +1,191 @@
+package pack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// describe writes what a pack has besides rows: manifest, tester files and
+// provenance. A pack that is filled keeps its own.
+func (b *Builder) describe(ctx context.Context) error {
+	if err := b.provenance(); err != nil {
+		return err
+	}
+	if b.Fill {
+		return b.keep()
+	}
+	manifest, err := b.manifest(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.write(manifestFile, manifest, false); err != nil {
+		return err
+	}
+	for _, kind := range []compiler.HarnessType{compiler.HarnessCommand, compiler.HarnessCodex, compiler.HarnessClaudeCode} {
+		name := "tester-" + strings.ReplaceAll(string(kind), "_", "-") + ".yaml"
+		if err := b.write(name, []byte(b.tester(kind)), false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep copies what the folder that is filled holds.
+func (b *Builder) keep() error {
+	entries, err := os.ReadDir(b.Out)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == provenanceFile {
+			continue
+		}
+		text, err := readBounded(filepath.Join(b.Out, e.Name()), b.Limits.File)
+		if err != nil {
+			return compiler.Problems{{File: filepath.Join(b.Out, e.Name()), Message: plain(err).Error()}}
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if err := b.write(e.Name(), text, info.Mode()&0o100 != 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manifest is YAML whose values are written as JSON, which YAML includes.
+func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
+	d := b.format.Describe()
+	environment := map[string]any{}
+	for key, value := range d.Environment {
+		environment[key] = value
+	}
+	if !b.perRow() {
+		image, err := b.pin(ctx, b.template())
+		if err != nil {
+			return nil, compiler.Problems{{File: b.Source, Message: err.Error()}}
+		}
+		environment["image"] = image
+	}
+	var text strings.Builder
+	line := func(indent, key string, value any) {
+		encoded, err := marshal(value)
+		if err != nil {
+			panic(err) // strings and numbers
+		}
+		_, _ = fmt.Fprintf(&text, "%s%s: %s", indent, key, encoded)
+	}
+	line("", "id", b.ID)
+	line("", "version", 1)
+	text.WriteString("defaults:\n")
+	line("  ", "family", d.Family)
+	if len(environment) > 0 {
+		text.WriteString("  environment:\n")
+	}
+	for _, key := range sortedKeys(environment) {
+		line("    ", key, environment[key])
+	}
+	return []byte(text.String()), nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// provenance says what the pack was made of. It holds no time and no path of
+// the machine, so that it is the same everywhere.
+func (b *Builder) provenance() error {
+	options := map[string]any{}
+	set := func(key string, value any, given bool) {
+		if given {
+			options[key] = value
+		}
+	}
+	set("limit", b.Limit, b.Limit > 0)
+	set("select", b.Tasks, len(b.Tasks) > 0)
+	set("image", b.Image, b.Image != "")
+	set("skip", true, b.Skip)
+	set("hints", true, b.Hints)
+	set("pytest", true, b.Pytest)
+	set("test_commands", b.TestCommands, len(b.TestCommands) > 0)
+	left := make([]string, 0, len(b.problems)+len(b.leave))
+	for _, p := range b.problems {
+		left = append(left, b.relative(p.File, p.Line, p.Path)+": "+p.Message)
+	}
+	for at := range b.leave {
+		left = append(left, b.relative(at.File, at.Line, at.Path)+": validation warns of it")
+	}
+	slices.Sort(left)
+	text, err := json.MarshalIndent(map[string]any{
+		"format": b.format.Name(), "importer": 1, "id": b.ID, "options": options,
+		"sources": append([]sourceFile{}, b.sources...), "rows": len(b.places), "left_out": left,
+		"images": append([]BuiltImage{}, b.images...), "pinned": b.pinned,
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return b.write(provenanceFile, append(text, '\n'), false)
+}
+
+// relative names a place without the folder that the source lies in.
+func (b *Builder) relative(file string, line int, path string) string {
+	name := filepath.Base(file)
+	if rel, err := filepath.Rel(b.Source, file); err == nil && filepath.IsLocal(rel) && rel != "." {
+		name = rel
+	}
+	if line > 0 {
+		name += fmt.Sprintf(":%d", line)
+	}
+	return strings.TrimSpace(name + " " + path)
+}
+
+// tester is a tester file for one type of harness.
+func (b *Builder) tester(kind compiler.HarnessType) string {
+	d := b.format.Describe()
+	quoted := func(s string) string {
+		text, err := marshal(s)
+		if err != nil {
+			panic(err) // a string
+		}
+		return strings.TrimSpace(string(text))
+	}
+	run := b.ID + "-" + strings.ReplaceAll(string(kind), "_", "-")
+	text := "schema_version: \"0.2\"\nrun:\n  id: " + quoted(run) + "\n  output_dir: " + quoted("runs/"+run) +
+		"\nbenchmark:\n  manifest: " + manifestFile + "\n  tasks: " + tasksFile + "\nharness:\n  type: " + string(kind) + "\n"
+	timeout := fmt.Sprintf("    timeout_seconds: %d\n", d.Timeout)
+	switch kind {
+	case compiler.HarnessCodex:
+		return text + "  env: [OPENAI_API_KEY]\n  config:\n    model: gpt-5-codex\n" + timeout
+	case compiler.HarnessClaudeCode:
+		return text + "  env: [ANTHROPIC_API_KEY]\n  config:\n    model: sonnet\n" + timeout
+	}
+	return text + "  config:\n    # Put your agent here. It finds its task in task.json, and leaves " + candidateOf(d.Family) +
+		".\n    command: \"true\"\n" + timeout
+}
+
+// candidateOf says what a command has to leave.
+func candidateOf(family compiler.Family) string {
+	switch family {
+	case compiler.CodeCompletion:
+		return "its code in candidate.py"
+	case compiler.RepoPatch:
+		return "its changes in the repository"
+	case compiler.TerminalTask:
+		return "its work in the working directory"
+	}
+	return "its answer on standard output"
+}

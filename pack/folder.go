@@ -1,0 +1,342 @@
+package pack
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+)
+
+// A task is one folder of a source, read whole.
+type task struct {
+	id    string
+	place Place // the folder
+	files []taskFile
+	// problems are what is wrong with it; then it gets no row.
+	problems compiler.Problems
+}
+
+type taskFile struct {
+	path       string // clean, relative to the folder
+	text       []byte
+	executable bool
+}
+
+var folderName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// tasks yields the task folders of the source, or the source itself if it holds
+// the file marker. Files beside them and folders whose names begin with a point
+// or an underscore are none.
+func (b *Builder) tasks(ctx context.Context, marker string, yield func(*task) error) error {
+	at := Place{File: b.Source}
+	entries, err := os.ReadDir(b.Source)
+	if err != nil {
+		return at.problem("", "%v", plain(err))
+	}
+	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == marker }) {
+		absolute, err := filepath.Abs(b.Source)
+		if err != nil {
+			return err
+		}
+		return b.oneTask(ctx, filepath.Base(absolute), b.Source, yield)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), "_") || e.Type().IsRegular() {
+			continue
+		}
+		if err := b.oneTask(ctx, e.Name(), filepath.Join(b.Source, e.Name()), yield); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Builder) oneTask(ctx context.Context, id, dir string, yield func(*task) error) error {
+	at := Place{File: dir}
+	if err := b.Count(ctx, at); err != nil {
+		return err
+	}
+	if !b.Wanted(id) || b.leave[at] {
+		return nil
+	}
+	if !folderName.MatchString(id) {
+		return b.Reject(at.problem("", "%q cannot be a task's id: it is made of letters, digits and . _ -", id)...)
+	}
+	t := &task{id: id, place: at}
+	if err := t.read(dir, b.Limits); err != nil {
+		return b.Reject(at.problem("", "%v", err)...)
+	}
+	for _, f := range t.files {
+		b.bytes += int64(len(f.text))
+	}
+	if b.bytes > b.Limits.AllBytes {
+		return at.problem("", "the task folders hold more than %d bytes", b.Limits.AllBytes)
+	}
+	if err := yield(t); err != nil {
+		return err
+	}
+	if len(t.problems) > 0 {
+		return b.Reject(t.problems...)
+	}
+	return nil
+}
+
+// read reads everything below dir. A symbolic link, there or further down, is
+// an error, and so is what is neither file nor folder.
+func (t *task) read(dir string, limits Limits) error {
+	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+		return errors.Join(err, errors.New("not a folder"))
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	var size int64
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return fmt.Errorf("%q: %w", name, plain(err))
+		case d.IsDir():
+			return nil
+		case d.Type()&fs.ModeSymlink != 0:
+			return fmt.Errorf("%q is a symbolic link, which a task folder may not hold", name)
+		case !d.Type().IsRegular():
+			return fmt.Errorf("%q is neither a file nor a folder", name)
+		}
+		if _, err := compiler.ParsePath(name); err != nil {
+			return err
+		}
+		if len(t.files) == limits.TaskFiles {
+			return fmt.Errorf("more than %d files", limits.TaskFiles)
+		}
+		f, err := readTaskFile(root, name, min(limits.File, limits.TaskBytes-size))
+		size += int64(len(f.text))
+		t.files = append(t.files, f)
+		return err
+	})
+}
+
+func readTaskFile(root *os.Root, name string, limit int64) (taskFile, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return taskFile{}, fmt.Errorf("%q: %w", name, plain(err))
+	}
+	defer func() { _ = f.Close() }()
+	text, err := readRegular(f, limit)
+	if err != nil {
+		return taskFile{}, fmt.Errorf("%q: %w", name, plain(err))
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return taskFile{}, err
+	}
+	return taskFile{name, text, info.Mode()&0o111 != 0}, nil
+}
+
+// digest is of all files: their paths, bytes, and whether they are executable.
+func treeDigest(files []taskFile) string {
+	h := sha256.New()
+	for _, f := range files {
+		mode := "0644"
+		if f.executable {
+			mode = "0755"
+		}
+		_, _ = fmt.Fprintf(h, "f %s %s %s\x00", mode, digest(f.text), f.path)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func (t *task) source(format string) map[string]any {
+	return map[string]any{"format": format, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}
+}
+
+func (t *task) file(name string) (taskFile, bool) {
+	i := slices.IndexFunc(t.files, func(f taskFile) bool { return f.path == name })
+	if i < 0 {
+		return taskFile{}, false
+	}
+	return t.files[i], true
+}
+
+// below returns the files of a folder, with paths relative to it.
+func (t *task) below(dir string) []taskFile {
+	var files []taskFile
+	for _, f := range t.files {
+		if rest, ok := strings.CutPrefix(f.path, dir+"/"); ok {
+			f.path = rest
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+// wrong notes what is wrong with a file of the task; line is 0 for all of it.
+func (t *task) wrong(name string, line int, hint, format string, args ...any) {
+	t.problems = append(t.problems, compiler.Problem{File: t.path(name), Line: line, Message: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+func (t *task) path(name string) string { return filepath.Join(t.place.File, name) }
+
+// text returns a file that has to be there and be text.
+func (t *task) text(name string) string {
+	f, ok := t.file(name)
+	switch {
+	case !ok:
+		t.wrong(name, 0, "", "the task has no such file")
+	case !utf8.Valid(f.text):
+		t.wrong(name, 0, "", "invalid UTF-8")
+	case len(bytes.TrimSpace(f.text)) == 0:
+		t.wrong(name, 0, "", "file is blank")
+	default:
+		return strings.TrimPrefix(string(f.text), "\ufeff")
+	}
+	return ""
+}
+
+// yaml reads a file as YAML.
+func (t *task) yaml(name string) document.Value {
+	text := t.text(name)
+	if text == "" {
+		return document.Value{}
+	}
+	var doc document.Document
+	if problems := doc.ParseYAML([]byte(text)); len(problems) > 0 {
+		t.problems = append(t.problems, inFile(t.path(name), problems)...)
+		return document.Value{}
+	}
+	if doc.Root().Kind() != document.Object {
+		t.wrong(name, 1, "", "expected a mapping, found %s", doc.Root().Kind())
+	}
+	return doc.Root()
+}
+
+// sideCars refuses a compose file that starts more than the task's own service.
+func (t *task) sideCars(name, own string) {
+	if _, ok := t.file(name); !ok {
+		return
+	}
+	var others []string
+	services := t.yaml(name).Get("services")
+	for service := range services.Fields() {
+		if service.Text() != own {
+			others = append(others, service.Text())
+		}
+	}
+	if len(others) > 0 {
+		t.wrong(name, services.Line(), "a sandbox is one container without a network", "the task needs side-cars (%s), which are not supported", strings.Join(others, ", "))
+	}
+}
+
+// workdirOf finds the last working directory that a Dockerfile sets; "" if it
+// sets none, or by a variable.
+func workdirOf(dockerfile string) string {
+	dir := ""
+	for line := range strings.Lines(dockerfile) {
+		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		rest = strings.Trim(strings.TrimSpace(rest), `"'`)
+		switch {
+		case strings.EqualFold(word, "FROM"):
+			dir = ""
+		case !strings.EqualFold(word, "WORKDIR") || rest == "":
+		case strings.Contains(rest, "$"):
+			dir = ""
+		case path.IsAbs(rest):
+			dir = path.Clean(rest)
+		default:
+			dir = path.Join("/", dir, rest)
+		}
+	}
+	return dir
+}
+
+// networkUse finds the first line of a script that fetches something.
+func networkUse(script string) (line int, what string) {
+	n := 0
+	for text := range strings.Lines(script) {
+		n++
+		if text = strings.TrimSpace(text); strings.HasPrefix(text, "#") {
+			continue
+		}
+		if m := fetching.FindString(text); m != "" {
+			return n, strings.TrimSpace(m)
+		}
+	}
+	return 0, ""
+}
+
+var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|curl|wget|npm|npx|uv|uvx|git clone|conda|pip3?\s+install)\s`)
+
+// place writes files below a folder of the pack.
+func (b *Builder) place(dir string, files []taskFile) error {
+	for _, f := range files {
+		if err := b.write(path.Join(dir, f.path), f.text, f.executable); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A move is a folder that a task's scripts know under another name than the one
+// that it has in a sandbox.
+type move struct{ from, to string }
+
+// relocate writes the new names into the scripts and returns which have changed.
+func relocate(files []taskFile, moves []move) (changed []string) {
+	for i, f := range files {
+		if !utf8.Valid(f.text) || bytes.IndexByte(f.text, 0) >= 0 {
+			continue
+		}
+		text := string(f.text)
+		for _, m := range moves {
+			// A path of its own, and no part of another: /tests, and not /app/tests.
+			text = regexp.MustCompile(`(^|[^A-Za-z0-9_./~}-])`+regexp.QuoteMeta(m.from)+`(/|[^A-Za-z0-9_.-]|$)`).
+				ReplaceAllString(text, "${1}"+strings.ReplaceAll(m.to, "$", "$$")+"${2}")
+		}
+		if text != string(f.text) {
+			files[i].text = []byte(text)
+			changed = append(changed, f.path)
+		}
+	}
+	return changed
+}
+
+// buildContext puts what an image is made of into the pack and notes the image.
+func (b *Builder) buildContext(t *task, names map[string]string, files []taskFile) error {
+	if !b.perRow() {
+		return nil // the operator names an image that is there
+	}
+	ref, err := b.reference(names)
+	if err != nil {
+		return t.place.problem("", "%v", err)
+	}
+	dir := path.Join(imagesDir, t.id)
+	b.images = append(b.images, BuiltImage{Ref: ref, Context: dir, Digest: treeDigest(files)})
+	return b.place(dir, files)
+}
+
+// names of a task folder's row, for the image's reference.
+func (t *task) names() map[string]string {
+	return map[string]string{"task": strings.Trim(strings.ToLower(t.id), "._-")}
+}
+
+// solution is the reference to a solution folder, in the hidden lane: see
+// docs/datasets.md.
+func solutionRef(id string) map[string]any {
+	return map[string]any{"path": path.Join(id, "solution")}
+}

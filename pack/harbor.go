@@ -1,0 +1,276 @@
+package pack
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// harbor reads the task folders of Harbor, which Terminal-Bench 2 and later are
+// published in.
+type harbor struct{}
+
+func (harbor) Name() string { return "harbor" }
+
+func (harbor) Describe() Description {
+	return Description{
+		Source: "a task folder with a task.toml, or a folder of them", Family: compiler.TerminalTask,
+		Image: "sbench.local/harbor/{task}:latest", Timeout: 7200,
+		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "timeout_seconds": harborSeconds},
+	}
+}
+
+const (
+	harborSeconds = 600
+	harborCheck   = "sbench-check.sh" // beside the task's test.sh
+	// harborLogs is on the tmpfs of the verifier's sandbox.
+	harborLogs = "/tmp/sbench-logs"
+)
+
+// harborCheckScript runs a task's test.sh and makes an exit status of the reward.
+//
+//go:embed harbor-check.sh
+var harborCheckScript string
+
+// harborTask is what of a task.toml has a meaning here.
+type harborTask struct {
+	Metadata map[string]any `toml:"metadata"`
+	Agent    struct {
+		Timeout *float64 `toml:"timeout_sec"`
+		Network string   `toml:"network_mode"`
+	} `toml:"agent"`
+	Verifier struct {
+		Timeout *float64          `toml:"timeout_sec"`
+		Env     map[string]string `toml:"env"`
+		Network string            `toml:"network_mode"`
+	} `toml:"verifier"`
+	Environment harborEnvironment `toml:"environment"`
+	Steps       []map[string]any  `toml:"steps"`
+}
+
+type harborEnvironment struct {
+	Image    string            `toml:"docker_image"`
+	CPUs     *float64          `toml:"cpus"`
+	MemoryMB *int64            `toml:"memory_mb"`
+	Memory   string            `toml:"memory"`
+	GPUs     int64             `toml:"gpus"`
+	Workdir  string            `toml:"workdir"`
+	Internet *bool             `toml:"allow_internet"`
+	Network  string            `toml:"network_mode"`
+	Env      map[string]string `toml:"env"`
+}
+
+// Read makes of each folder a task that tests/test.sh checks.
+func (f harbor) Read(ctx context.Context, b *Builder) error {
+	return b.tasks(ctx, "task.toml", func(t *task) error {
+		var spec harborTask
+		if !t.toml("task.toml", &spec) {
+			return nil
+		}
+		f.check(t, spec)
+		tests, solution := t.below("tests"), t.below("solution")
+		row := Row{
+			ID: t.id, Input: map[string]any{"instructions": instructionOf(t)}, Names: t.names(),
+			Environment: f.environment(t, spec), Metadata: map[string]any{"source": t.source(f.Name())},
+		}
+		if len(spec.Metadata) > 0 {
+			row.Metadata["task"] = plainTOML(spec.Metadata)
+		}
+		row.Eval, tests = f.eval(b, t, spec, &row, tests)
+		if slices.ContainsFunc(solution, func(f taskFile) bool { return f.path == "solve.sh" }) {
+			row.Eval["expected_state"] = solutionRef(t.id)
+		} else {
+			b.Note(t.place, "the task has no solution/solve.sh to check it by")
+			solution = nil
+		}
+		if len(t.problems) > 0 {
+			return nil
+		}
+		if err := f.write(b, t, spec, tests, solution); err != nil {
+			return err
+		}
+		return b.Add(ctx, t.place, row)
+	})
+}
+
+func (harbor) write(b *Builder, t *task, spec harborTask, tests, solution []taskFile) error {
+	err := errors.Join(b.place(path.Join(hiddenDir, t.id, "tests"), tests), b.place(path.Join(hiddenDir, t.id, "solution"), solution))
+	if err != nil || spec.Environment.Image != "" {
+		return err
+	}
+	return b.buildContext(t, t.names(), t.below("environment"))
+}
+
+// toml reads a file as TOML.
+func (t *task) toml(name string, v any) bool {
+	text := t.text(name)
+	if text == "" {
+		return false
+	}
+	err := toml.Unmarshal([]byte(text), v)
+	var position *toml.DecodeError
+	switch {
+	case errors.As(err, &position):
+		line, column := position.Position()
+		t.wrong(name, line, "", "invalid TOML at column %d: %v", column, err)
+	case err != nil:
+		t.wrong(name, 0, "", "invalid TOML: %v", err)
+	}
+	return err == nil
+}
+
+// plainTOML turns what JSON cannot say, such as dates, into strings.
+func plainTOML(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		m := map[string]any{}
+		for key, value := range v {
+			m[key] = plainTOML(value)
+		}
+		return m
+	case []any:
+		list := make([]any, len(v))
+		for i, item := range v {
+			list[i] = plainTOML(item)
+		}
+		return list
+	case string, bool, int64:
+		return v
+	case float64:
+		if !math.IsInf(v, 0) && !math.IsNaN(v) {
+			return v
+		}
+	}
+	return fmt.Sprint(v)
+}
+
+// check refuses by name what a sandbox does not have.
+func (harbor) check(t *task, spec harborTask) {
+	const file = "task.toml"
+	if len(spec.Steps) > 0 {
+		t.wrong(file, 0, "", "a task of several steps is not supported")
+	}
+	if spec.Environment.GPUs > 0 {
+		t.wrong(file, 0, "", "a task with GPUs is not supported")
+	}
+	for _, env := range []map[string]string{spec.Environment.Env, spec.Verifier.Env} {
+		for _, name := range sortedKeys(env) {
+			if !pythonName.MatchString(name) {
+				t.wrong(file, 0, "", "%q is no name of a variable", name)
+			}
+			if strings.Contains(env[name], "${") {
+				t.wrong(file, 0, "a pack has no secrets of the host", "the variable %q comes from the host, which is not supported", name)
+			}
+		}
+	}
+	for _, mode := range []string{spec.Environment.Network, spec.Agent.Network, spec.Verifier.Network} {
+		if !slices.Contains([]string{"", "public", "no-network", "allowlist"}, mode) {
+			t.wrong(file, 0, "", "the network mode %q is unknown", mode)
+		}
+	}
+	for _, seconds := range []*float64{spec.Agent.Timeout, spec.Verifier.Timeout, spec.Environment.CPUs} {
+		if seconds != nil && !(*seconds > 0 && *seconds < 1e9) {
+			t.wrong(file, 0, "", "a limit of %v is no positive number", *seconds)
+		}
+	}
+	if spec.Environment.MemoryMB != nil && (*spec.Environment.MemoryMB <= 0 || *spec.Environment.MemoryMB > 1<<32) {
+		t.wrong(file, 0, "", "memory_mb is %d", *spec.Environment.MemoryMB)
+	}
+	for _, name := range []string{"environment/docker-compose.yaml", "environment/docker-compose.yml"} {
+		t.sideCars(name, "main")
+	}
+}
+
+// canary is a comment that keeps a task out of training data. It is no part of
+// what the agent has to do.
+var canary = regexp.MustCompile(`(?i)^\s*(<!--.*canary.*-->|#.*canary.*)\s*$`)
+
+func instructionOf(t *task) string {
+	text := t.text("instruction.md")
+	for text != "" {
+		line, rest, _ := strings.Cut(text, "\n")
+		if strings.TrimSpace(line) != "" && !canary.MatchString(line) {
+			break
+		}
+		text = rest
+	}
+	if strings.TrimSpace(text) == "" && len(t.problems) == 0 {
+		t.wrong("instruction.md", 0, "", "no instruction")
+	}
+	return text
+}
+
+func (harbor) environment(t *task, spec harborTask) map[string]any {
+	e := spec.Environment
+	env := map[string]any{"timeout_seconds": float64(harborSeconds)}
+	if spec.Agent.Timeout != nil {
+		env["timeout_seconds"] = *spec.Agent.Timeout
+	}
+	dir := e.Workdir
+	if e.Image != "" {
+		env["image"] = e.Image
+	} else if dockerfile := t.text("environment/Dockerfile"); dir == "" {
+		dir = workdirOf(dockerfile)
+	}
+	if dir != "" && dir != defaultWorkdir {
+		env["workdir"] = dir
+	}
+	resources := map[string]any{}
+	if e.CPUs != nil {
+		resources["cpus"] = *e.CPUs
+	}
+	if e.MemoryMB != nil {
+		resources["memory"] = fmt.Sprintf("%dm", *e.MemoryMB)
+	} else if e.Memory != "" {
+		resources["memory"] = e.Memory
+	}
+	if len(resources) > 0 {
+		env["resources"] = resources
+	}
+	if len(e.Env) > 0 {
+		env["env"] = e.Env
+	}
+	if e.Internet != nil && !*e.Internet || e.Network == "no-network" || spec.Agent.Network == "no-network" {
+		env["network"] = "none"
+	}
+	return env
+}
+
+// eval says how the task is checked and returns the tests as the pack has them.
+func (f harbor) eval(b *Builder, t *task, spec harborTask, row *Row, tests []taskFile) (map[string]any, []taskFile) {
+	seconds := float64(harborSeconds)
+	if spec.Verifier.Timeout != nil {
+		seconds = *spec.Verifier.Timeout
+	}
+	checker := map[string]any{"source": compiler.CheckerScript, "path": path.Join(t.id, "tests", harborCheck), "timeout_seconds": seconds}
+	row.changed(relocate(tests, []move{{"/tests", path.Join(compiler.CheckerMount, t.id, "tests")}, {"/logs", harborLogs}}))
+	if b.Pytest {
+		checker["source"], checker["path"] = compiler.CheckerPytest, path.Join(t.id, "tests", pytestFile(t, tests))
+		return map[string]any{"checker": checker}, tests
+	}
+	if line, what := networkUse(t.text("tests/test.sh")); line > 0 {
+		b.Note(Place{File: t.path("tests/test.sh"), Line: line}, "the script needs the network (%s), which a verifier does not have: --pytest runs the tests without it", what)
+	}
+	if _, ok := t.file("tests/" + harborCheck); ok {
+		t.wrong("tests/"+harborCheck, 0, "", "the name is taken")
+	}
+	var exports strings.Builder
+	for _, name := range sortedKeys(spec.Verifier.Env) {
+		_, _ = fmt.Fprintf(&exports, "export %s=%s\n", name, quoteShell(spec.Verifier.Env[name]))
+	}
+	script := strings.NewReplacer("@LOGS@", harborLogs, "# @EXPORTS@\n", exports.String()).Replace(harborCheckScript)
+	return map[string]any{"checker": checker}, append(tests, taskFile{harborCheck, []byte(script), true})
+}
+
+// quoteShell writes a string as one word of a shell.
+func quoteShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

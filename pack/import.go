@@ -1,0 +1,210 @@
+package pack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// maxPasses bounds how often a source is read: leaving out what validation
+// warns of can leave nothing new to warn of.
+const maxPasses = 3
+
+// Import makes a pack of the source. An error holds compiler.Problems if the
+// source, the options or the destination are at fault; then there is no pack.
+// An interrupted process may leave a folder .sbench-import-* beside Out.
+func Import(ctx context.Context, f Format, o Options) (Report, error) {
+	if o.ID == "" {
+		o.ID = defaultID(f, o.Source)
+	}
+	out, err := filepath.Abs(o.Out)
+	if err != nil {
+		return Report{}, err
+	}
+	if err := checkOut(out, o); err != nil {
+		return Report{}, err
+	}
+	leave := map[Place]bool{}
+	var left compiler.Problems
+	for range maxPasses {
+		report, unfit, err := once(ctx, f, o, out, leave)
+		if err != nil {
+			return Report{}, err
+		}
+		if len(unfit) == 0 {
+			report.Left = append(report.Left, left...)
+			return report, nil
+		}
+		for at, problem := range unfit {
+			leave[at] = true
+			left = append(left, problem)
+		}
+	}
+	return Report{}, fmt.Errorf("import %s: tasks are unfit after %d passes", o.Source, maxPasses)
+}
+
+// defaultID is the format and the source's name without its endings.
+func defaultID(f Format, source string) string {
+	name := filepath.Base(filepath.Clean(source))
+	for _, ending := range []string{".gz", ".jsonl", ".json", ".csv"} {
+		name = strings.TrimSuffix(name, ending)
+	}
+	if strings.EqualFold(name, f.Name()) || name == "." || name == "/" {
+		return f.Name()
+	}
+	return f.Name() + "-" + name
+}
+
+func checkOut(out string, o Options) error {
+	problem := func(hint, format string, args ...any) error {
+		return compiler.Problems{{File: o.Out, Message: fmt.Sprintf(format, args...), Hint: hint}}
+	}
+	entries, err := os.ReadDir(out)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && o.Fill:
+		return problem("", "there is no folder to fill")
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Stat(filepath.Dir(out)); err != nil {
+			return problem("", "%v", plain(err))
+		}
+		return nil
+	case err != nil:
+		return problem("", "%v", plain(err))
+	case !o.Fill:
+		return problem("name a folder that does not exist, or give --fill for one that holds a manifest and no rows", "is there already")
+	}
+	manifest := false
+	for _, e := range entries {
+		switch {
+		case e.Name() == tasksFile:
+			return problem("remove it first", "%s is there already", tasksFile)
+		case !e.Type().IsRegular():
+			return problem("only a folder of plain files can be filled", "holds %s, which is no plain file", e.Name())
+		}
+		manifest = manifest || e.Name() == manifestFile
+	}
+	if !manifest {
+		return problem("", "holds no %s", manifestFile)
+	}
+	return nil
+}
+
+// once makes the pack unless validation finds tasks unfit, which it returns.
+func once(ctx context.Context, f Format, o Options, out string, leave map[Place]bool) (Report, map[Place]compiler.Problem, error) {
+	dir, err := os.MkdirTemp(filepath.Dir(out), ".sbench-import-*")
+	if err != nil {
+		return Report{}, nil, compiler.Problems{{File: o.Out, Message: plain(err).Error()}}
+	}
+	report, unfit, err := makePack(ctx, f, o, dir, leave)
+	if err == nil && len(unfit) == 0 {
+		err = publish(dir, out, o.Fill)
+	}
+	// After an exchange it is the old folder that lies here.
+	return report, unfit, errors.Join(err, os.RemoveAll(dir))
+}
+
+func makePack(ctx context.Context, f Format, o Options, dir string, leave map[Place]bool) (report Report, unfit map[Place]compiler.Problem, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return report, nil, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if err := root.Chmod(".", 0o755); err != nil {
+		return report, nil, err
+	}
+	b, err := newBuilder(f, o, root, leave)
+	if err != nil {
+		return report, nil, err
+	}
+	if err := b.read(ctx); err != nil {
+		return report, nil, err
+	}
+	if err := b.describe(ctx); err != nil {
+		return report, nil, err
+	}
+	unfit, warnings, err := b.validate(ctx, dir)
+	if err != nil {
+		return report, nil, err
+	}
+	report = Report{
+		Format: f.Name(), ID: o.ID, Out: o.Out, Rows: len(b.places), Left: append(compiler.Problems{}, b.problems...),
+		Notes: append(append(compiler.Problems{}, b.notes...), warnings...), Images: append([]BuiltImage{}, b.images...),
+	}
+	return report, unfit, nil
+}
+
+// validate reads the pack as sbench validate does. What is wrong with a row is
+// said of the source that it came from.
+func (b *Builder) validate(ctx context.Context, dir string) (unfit map[Place]compiler.Problem, notes compiler.Problems, err error) {
+	rows, err := b.lines()
+	if err != nil {
+		return nil, nil, err
+	}
+	unfit = map[Place]compiler.Problem{}
+	var wrong compiler.Problems
+	_, err = compiler.Validate(ctx, []string{dir}, func(p compiler.Problem) {
+		path := p.Path
+		inRow := p.File == filepath.Join(dir, tasksFile) && p.Line > 0 && p.Line <= len(rows)
+		p.File = filepath.Join(b.Out, strings.TrimPrefix(p.File, dir))
+		if !inRow {
+			notes, wrong = sort(p, notes, wrong)
+			return
+		}
+		at := b.places[p.Line-1]
+		p.File, p.Line = at.File, at.Line
+		p.Path, p.Message = at.Path, fmt.Sprintf("as a row, %s: %s", path, p.Message)
+		switch {
+		case strings.HasPrefix(path, "$.environment") && p.Warning:
+			notes = append(notes, p)
+		case b.Skip:
+			p.Warning = false
+			unfit[at] = p
+		default:
+			p.Warning, p.Hint = false, "--skip leaves such tasks out"
+			wrong = append(wrong, p)
+		}
+	})
+	if err == nil && len(wrong) > 0 {
+		err = wrong[:min(len(wrong), maxProblems)]
+	}
+	return unfit, notes, err
+}
+
+func sort(p compiler.Problem, notes, wrong compiler.Problems) (compiler.Problems, compiler.Problems) {
+	if p.Warning {
+		return append(notes, p), wrong
+	}
+	return notes, append(wrong, p)
+}
+
+// lines makes sure that the file has a line for every row that was added.
+func (b *Builder) lines() ([]Place, error) {
+	if len(b.places) == 0 {
+		return nil, errors.New("no row was written")
+	}
+	return b.places, nil
+}
+
+// publish gives the finished folder its name, in one step.
+func publish(dir, out string, fill bool) error {
+	flags, what := uint(unix.RENAME_NOREPLACE), "make"
+	if fill {
+		flags, what = unix.RENAME_EXCHANGE, "fill"
+	}
+	if err := unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, out, flags); err != nil {
+		return compiler.Problems{{File: out, Message: fmt.Sprintf("%s the pack: %v", what, err)}}
+	}
+	parent, err := os.Open(filepath.Dir(out))
+	if err != nil {
+		return err
+	}
+	return errors.Join(parent.Sync(), parent.Close())
+}

@@ -1,0 +1,110 @@
+package pack
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// mmlu reads the per-subject CSV files of MMLU: one of them, or a folder with
+// them, searched two levels deep for test/, dev/ and val/.
+type mmlu struct{}
+
+func (mmlu) Name() string { return "mmlu" }
+
+func (mmlu) Describe() Description {
+	return Description{
+		Source: "a subject's CSV file, or a folder of them", Family: compiler.MultipleChoice, Timeout: 300,
+		Environment: map[string]any{"timeout_seconds": 300},
+	}
+}
+
+const mmluColumns = 6 // question, A, B, C, D, answer
+
+// Read makes of each record a task. Its id is the file's name and the number of
+// the record.
+func (f mmlu) Read(ctx context.Context, b *Builder) error {
+	files, err := csvFiles(b.Source)
+	if err != nil {
+		return err
+	}
+	for _, name := range files {
+		n := 0
+		err := b.table(ctx, f.Name(), name, func(c cells) error {
+			n++
+			if n == 1 && len(c.fields) == mmluColumns && slices.Contains([]string{"answer", "target"}, strings.ToLower(strings.TrimSpace(c.fields[5]))) {
+				n = 0 // a header, which some copies have
+				return nil
+			}
+			return f.row(ctx, b, subject(name), n, c)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subject is a file's name without its ending.
+func subject(name string) string {
+	name = strings.TrimSuffix(filepath.Base(name), ".gz")
+	return strings.TrimSuffix(name, ".csv")
+}
+
+func (f mmlu) row(ctx context.Context, b *Builder, subject string, n int, c cells) error {
+	if len(c.fields) != mmluColumns {
+		return b.Reject(c.place.problem("", "expected %d columns (question, four choices, answer), found %d", mmluColumns, len(c.fields))...)
+	}
+	answer := strings.TrimSpace(c.fields[5])
+	if len(answer) != 1 || !strings.Contains("ABCD", answer) {
+		return b.Reject(c.place.problem("", "the answer %q is none of A, B, C and D", answer)...)
+	}
+	for i, name := range []string{"question", "choice A", "choice B", "choice C", "choice D"} {
+		if strings.TrimSpace(c.fields[i]) == "" {
+			return b.Reject(c.place.problem("", "the %s is blank", name)...)
+		}
+	}
+	return b.Add(ctx, c.place, Row{
+		ID:       fmt.Sprintf("%s/%d", subject, n),
+		Input:    map[string]any{"question": c.fields[0], "choices": c.fields[1:5]},
+		Eval:     map[string]any{"answer": answer},
+		Metadata: map[string]any{"subject": strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(subject, "_test"), "_dev"), "_val"), "source": c.source},
+	})
+}
+
+// csvFiles returns the file itself, or the CSV files of a folder, sorted.
+func csvFiles(source string) ([]string, error) {
+	at := Place{File: source}
+	info, err := os.Stat(source)
+	if err != nil {
+		return nil, at.problem("", "%v", plain(err))
+	}
+	if !info.IsDir() {
+		return []string{source}, nil
+	}
+	var files []string
+	err = filepath.WalkDir(source, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.Count(strings.TrimPrefix(name, filepath.Clean(source)), string(filepath.Separator)) > 2):
+			return fs.SkipDir
+		case d.Type().IsRegular() && (strings.HasSuffix(name, ".csv") || strings.HasSuffix(name, ".csv.gz")):
+			files = append(files, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, at.problem("", "%v", err)
+	}
+	if len(files) == 0 {
+		return nil, at.problem("", "folder holds no CSV file")
+	}
+	return files, nil
+}

@@ -1,0 +1,141 @@
+// Package pack makes packs from the files that public benchmarks are published
+// as.
+//
+// Words: a format is a way in which somebody publishes tasks; an import reads
+// one source in one format and writes one pack, with a tester file for every
+// type of harness beside it and a record of where each row came from.
+//
+// An import is reproducible: the same source and options give the same bytes,
+// wherever it runs and whenever. It is atomic: the pack appears whole, by a
+// rename, or not at all. What is wrong with a source comes as
+// compiler.Problems, each with the source's file and line.
+package pack
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// A Format reads the tasks of one kind of source.
+type Format interface {
+	// Name is what the command line calls the format.
+	Name() string
+	// Describe says what the source is and which manifest its packs have.
+	Describe() Description
+	// Read hands every task of the source to b, in the source's order. What is
+	// wrong with one task goes to b.Reject; an error ends the import.
+	Read(ctx context.Context, b *Builder) error
+}
+
+// A Description is what is known of a format without a source.
+type Description struct {
+	Source string // what the source is, for people
+	Family compiler.Family
+	// Image is the reference of the rows' images, in which {name} stands for one
+	// of a row's names. Empty means DefaultImage.
+	Image       string
+	Environment map[string]any // of the manifest's defaults, without the image
+	Timeout     int            // seconds that a harness has, in the tester files
+}
+
+// DefaultImage has Python, git and pytest; "make image" builds it.
+const DefaultImage = "sbench.local/base:bookworm"
+
+// Formats returns all formats, by name.
+func Formats() []Format {
+	return []Format{harbor{}, humanEval{}, mmlu{}, squad{}, sweBench{}, terminalBench{}, truthfulQA{}}
+}
+
+// FormatNamed returns the format of the name, or an error that lists them all.
+func FormatNamed(name string) (Format, error) {
+	var names []string
+	for _, f := range Formats() {
+		if f.Name() == name {
+			return f, nil
+		}
+		names = append(names, f.Name())
+	}
+	return nil, fmt.Errorf("no format %q: there are %s", name, strings.Join(names, ", "))
+}
+
+// Options say what to import, and how.
+type Options struct {
+	Source string // file or folder
+	Out    string // folder to make; see Fill
+	// Fill puts rows into the existing folder Out, which holds plain files only
+	// and no rows. Its manifest and its tester files stay as they are.
+	Fill  bool
+	ID    string   // of the pack; empty means one after the format and the source
+	Limit int      // rows at most; 0 means all
+	Tasks []string // globs of ids, as compiler.MatchTask has them; none means all
+	Image string   // reference, with {name} for a row's names; empty means the format's
+	// Pin returns the reference with the digest that it has now. Nil leaves
+	// references as they are.
+	Pin func(ctx context.Context, ref string) (string, error)
+	// Skip leaves out tasks that cannot be imported, or that validation would warn
+	// of, and reports them. Otherwise one such task is an error.
+	Skip   bool
+	Hints  bool // swebench: hints_text becomes public
+	Pytest bool // terminal-bench, harbor: pytest is the checker, not the task's script
+	// TestCommands are commands by repository, over those that are known.
+	TestCommands map[string]string
+	Limits       Limits
+}
+
+// Limits bound what an import reads. Zero fields mean the default.
+type Limits struct {
+	Rows      int   // tasks of a source
+	Text      int64 // bytes of a source file, decompressed
+	Line      int   // bytes of one line or record
+	File      int64 // bytes of one file of a task folder
+	TaskFiles int   // files of one task folder
+	TaskBytes int64 // bytes of one task folder
+	AllBytes  int64 // bytes of all task folders
+}
+
+// DefaultLimits are far above any published benchmark.
+func DefaultLimits() Limits {
+	return Limits{
+		Rows: 1_000_000, Text: 512 << 20, Line: compiler.DefaultMaxLine,
+		File: 64 << 20, TaskFiles: 10_000, TaskBytes: 512 << 20, AllBytes: 8 << 30,
+	}
+}
+
+func (l Limits) withDefaults() Limits {
+	d := DefaultLimits()
+	for _, f := range []struct{ field, value *int64 }{{&l.Text, &d.Text}, {&l.File, &d.File}, {&l.TaskBytes, &d.TaskBytes}, {&l.AllBytes, &d.AllBytes}} {
+		if *f.field <= 0 {
+			*f.field = *f.value
+		}
+	}
+	for _, f := range []struct{ field, value *int }{{&l.Rows, &d.Rows}, {&l.Line, &d.Line}, {&l.TaskFiles, &d.TaskFiles}} {
+		if *f.field <= 0 {
+			*f.field = *f.value
+		}
+	}
+	return l
+}
+
+// A Report says what an import did.
+type Report struct {
+	Format string `json:"format"`
+	ID     string `json:"id"`
+	Out    string `json:"out"`
+	Rows   int    `json:"rows"`
+	// Left are the tasks that were left out, with what is wrong with them.
+	Left compiler.Problems `json:"left_out"`
+	// Notes are what the operator has to know, in no way errors.
+	Notes compiler.Problems `json:"notes"`
+	// Images are those that have to be built from the pack's folder images.
+	Images []BuiltImage `json:"images"`
+}
+
+// A BuiltImage is an image whose Dockerfile came with a task.
+type BuiltImage struct {
+	Ref     string `json:"ref"`
+	Context string `json:"context"` // relative to the pack
+	Digest  string `json:"digest"`  // of the context's tree
+}

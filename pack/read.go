@@ -1,0 +1,309 @@
+package pack
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+)
+
+// A sourceFile is one file that was read, as the pack's provenance names it.
+type sourceFile struct {
+	Name   string `json:"name"` // without the folder that it lay in
+	Bytes  int64  `json:"bytes"`
+	Digest string `json:"sha256"`
+}
+
+// digest is the SHA-256 of a text in hexadecimal digits.
+func digest(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// load reads a file of the source once, so that its digest is of what was
+// parsed, and decompresses it if it is gzip.
+func (b *Builder) load(name string) (text []byte, file sourceFile, err error) {
+	at := Place{File: name}
+	raw, err := readBounded(name, b.Limits.Text)
+	if err != nil {
+		return nil, file, at.problem("", "%v", plain(err))
+	}
+	file = sourceFile{Name: filepath.Base(name), Bytes: int64(len(raw)), Digest: digest(raw)}
+	b.sources = append(b.sources, file)
+	switch {
+	case bytes.HasPrefix(raw, []byte("\x1f\x8b")):
+		text, err = gunzip(at, raw, b.Limits.Text)
+	case bytes.HasPrefix(raw, []byte("PAR1")):
+		err = unsupported(at, "a Parquet file", "convert it to JSONL first, for instance with pandas")
+	case bytes.HasPrefix(raw, []byte("PK\x03\x04")):
+		err = unsupported(at, "a zip archive", "unpack it first")
+	default:
+		text = raw
+	}
+	return bytes.TrimPrefix(text, []byte("\ufeff")), file, err
+}
+
+// unsupported names a variant that is understood, and refused.
+func unsupported(at Place, what, hint string) compiler.Problems {
+	return compiler.Problems{{File: at.File, Line: at.Line, Path: at.Path, Message: what + " is not supported", Hint: hint}}
+}
+
+// readBounded reads a regular file of at most limit bytes.
+func readBounded(name string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return readRegular(f, limit)
+}
+
+func readRegular(f *os.File, limit int64) ([]byte, error) {
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("not a regular file")
+	case info.Size() > limit:
+		return nil, fmt.Errorf("file has %d bytes, more than %d", info.Size(), limit)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("file has more than %d bytes", limit)
+	}
+	return text, err
+}
+
+// plain takes the path off a file error, which the place of a problem names.
+func plain(err error) error {
+	var pathErr *os.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err
+	}
+	return err
+}
+
+// gunzip decompresses at most limit bytes. The line of a problem is the one at
+// which the data end.
+func gunzip(at Place, raw []byte, limit int64) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return nil, at.problem("", "damaged gzip data: %v", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(z, limit+1))
+	at.Line = 1 + bytes.Count(text, []byte("\n"))
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, at.problem("", "truncated gzip data")
+	case err != nil:
+		return nil, at.problem("", "damaged gzip data: %v", err)
+	case int64(len(text)) > limit:
+		return nil, at.problem("", "decompressed data have more than %d bytes", limit)
+	}
+	return text, nil
+}
+
+// A record is one JSON value that describes a task.
+type record struct {
+	place    Place
+	value    document.Value
+	raw      []byte
+	source   sourceFile
+	problems compiler.Problems
+}
+
+// records yields the lines of a JSONL file, or the items of a JSON array.
+func (b *Builder) records(ctx context.Context, name string, yield func(*record) error) error {
+	text, file, err := b.load(name)
+	if err != nil {
+		return err
+	}
+	if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 && trimmed[0] == '[' {
+		return b.items(ctx, name, text, file, yield)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, len(text)+1)
+	for n := 1; lines.Scan(); n++ {
+		line, at := bytes.TrimSpace(lines.Bytes()), Place{File: name, Line: n}
+		if len(line) == 0 {
+			continue
+		}
+		if err := b.Count(ctx, at); err != nil {
+			return err
+		}
+		if len(line) > b.Limits.Line {
+			if err := b.Reject(at.problem("", "line is longer than %d bytes", b.Limits.Line)...); err != nil {
+				return err
+			}
+			continue
+		}
+		var doc document.Document
+		if problems := doc.ParseJSON(line, n); len(problems) > 0 {
+			if err := b.Reject(inFile(name, problems)...); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := b.finish(&record{place: at, value: doc.Root(), raw: line, source: file}, yield); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+func (b *Builder) items(ctx context.Context, name string, text []byte, file sourceFile, yield func(*record) error) error {
+	var doc document.Document
+	if problems := doc.ParseJSON(text, 1); len(problems) > 0 {
+		return inFile(name, problems)
+	}
+	for i, v := range doc.Root().Items() {
+		at := Place{File: name, Line: v.Line(), Path: fmt.Sprintf("$[%d]", i)}
+		if err := b.Count(ctx, at); err != nil {
+			return err
+		}
+		if err := b.finish(&record{place: at, value: v, raw: v.Raw(), source: file}, yield); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish hands a record over and passes on what is wrong with it.
+func (b *Builder) finish(r *record, yield func(*record) error) error {
+	if r.value.Kind() != document.Object {
+		return b.Reject(r.place.problem("", "expected an object, found %s", r.value.Kind())...)
+	}
+	err := yield(r)
+	if err == nil && len(r.problems) > 0 {
+		err = b.Reject(r.problems...)
+	}
+	return err
+}
+
+func inFile(name string, problems compiler.Problems) compiler.Problems {
+	for i := range problems {
+		problems[i].File = name
+	}
+	return problems
+}
+
+// text returns a string that has to be there and not blank.
+func (r *record) text(key string) string {
+	v := r.value.Get(key)
+	switch {
+	case v.Kind() == 0:
+		r.wrong("$."+key, "key %q is missing", key)
+	case v.Kind() != document.String:
+		r.wrong("$."+key, "expected a string, found %s", v.Kind())
+	case strings.TrimSpace(v.Text()) == "":
+		r.wrong("$."+key, "string is blank")
+	}
+	return v.Text()
+}
+
+// optional returns a string that may be missing, null or blank.
+func (r *record) optional(key string) string {
+	v := r.value.Get(key)
+	if k := v.Kind(); k != 0 && k != document.String && k != document.Null {
+		r.wrong("$."+key, "expected a string, found %s", k)
+	}
+	return v.Text()
+}
+
+func (r *record) wrong(path, format string, args ...any) {
+	r.problems = append(r.problems, r.place.problem(path, format, args...)...)
+}
+
+// sourceOf is the metadata that says where a row came from.
+func (r *record) sourceOf(format string) map[string]any {
+	m := map[string]any{"format": format, "file": r.source.Name, "file_sha256": r.source.Digest, "sha256": digest(r.raw)}
+	if r.place.Path != "" {
+		m["path"] = r.place.Path
+	} else {
+		m["line"] = r.place.Line
+	}
+	return m
+}
+
+// A cells is one record of a CSV file.
+type cells struct {
+	place  Place
+	fields []string
+	source map[string]any // metadata
+}
+
+// table yields the records of a CSV file. Line breaks within quoted cells are
+// kept, as line feeds.
+func (b *Builder) table(ctx context.Context, format, name string, yield func(cells) error) error {
+	text, file, err := b.load(name)
+	if err != nil {
+		return err
+	}
+	r := csv.NewReader(bytes.NewReader(text))
+	r.FieldsPerRecord = -1
+	for {
+		start := r.InputOffset()
+		fields, err := r.Read()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return csvProblem(name, err)
+		}
+		line, _ := r.FieldPos(0)
+		at := Place{File: name, Line: line}
+		if err := b.Count(ctx, at); err != nil {
+			return err
+		}
+		raw := text[start:r.InputOffset()]
+		if problem := b.checkCells(at, raw); problem != nil {
+			if err := b.Reject(problem...); err != nil {
+				return err
+			}
+			continue
+		}
+		source := map[string]any{"format": format, "file": file.Name, "file_sha256": file.Digest, "line": line, "sha256": digest(raw)}
+		if err := yield(cells{at, fields, source}); err != nil {
+			return err
+		}
+	}
+}
+
+func (b *Builder) checkCells(at Place, raw []byte) compiler.Problems {
+	if len(raw) > b.Limits.Line {
+		return at.problem("", "record is longer than %d bytes", b.Limits.Line)
+	}
+	if !utf8.Valid(raw) {
+		return at.problem("", "invalid UTF-8")
+	}
+	return nil
+}
+
+// csvProblem is where a file stops being CSV: what follows has no meaning.
+func csvProblem(name string, err error) error {
+	var parse *csv.ParseError
+	if !errors.As(err, &parse) {
+		return Place{File: name}.problem("", "%v", err)
+	}
+	at := Place{File: name, Line: parse.Line}
+	if parse.StartLine != parse.Line {
+		return at.problem("", "invalid CSV at column %d of the record that begins on line %d: %v", parse.Column, parse.StartLine, parse.Err)
+	}
+	return at.problem("", "invalid CSV at column %d: %v", parse.Column, parse.Err)
+}

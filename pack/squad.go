@@ -1,0 +1,101 @@
+package pack
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+)
+
+// squad reads SQuAD v1.1.
+type squad struct{}
+
+func (squad) Name() string { return "squad" }
+
+func (squad) Describe() Description {
+	return Description{
+		Source: "SQuAD v1.1 JSON", Family: compiler.ShortAnswer, Timeout: 300,
+		Environment: map[string]any{"timeout_seconds": 300},
+	}
+}
+
+// Read makes of each question a task with the paragraph as its context.
+func (f squad) Read(ctx context.Context, b *Builder) error {
+	text, file, err := b.load(b.Source)
+	if err != nil {
+		return err
+	}
+	var doc document.Document
+	if problems := doc.ParseJSON(text, 1); len(problems) > 0 {
+		return inFile(b.Source, problems)
+	}
+	root, top := doc.Root(), Place{File: b.Source, Line: 1}
+	if strings.HasPrefix(root.Get("version").Text(), "v2") {
+		return unsupported(top, "SQuAD 2.0, whose questions may have no answer,", "the v1.1 files can be imported")
+	}
+	if root.Get("data").Kind() != document.Array {
+		return top.problem("$.data", "expected an array, found %s", root.Get("data").Kind())
+	}
+	for i, article := range root.Get("data").Items() {
+		for j, paragraph := range article.Get("paragraphs").Items() {
+			for k, qa := range paragraph.Get("qas").Items() {
+				at := Place{File: b.Source, Line: qa.Line(), Path: fmt.Sprintf("$.data[%d].paragraphs[%d].qas[%d]", i, j, k)}
+				if err := b.Count(ctx, at); err != nil {
+					return err
+				}
+				r := &record{place: at, value: qa, raw: qa.Raw(), source: file}
+				err := b.finish(r, func(r *record) error { return f.row(ctx, b, r, article, paragraph) })
+				if err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (f squad) row(ctx context.Context, b *Builder, r *record, article, paragraph document.Value) error {
+	id := r.text("id")
+	if len(r.problems) == 0 && !b.Wanted(id) {
+		return nil
+	}
+	if r.value.Get("is_impossible").Kind() != 0 {
+		return unsupported(r.place, "SQuAD 2.0, whose questions may have no answer,", "the v1.1 files can be imported")
+	}
+	question, answers := r.text("question"), squadAnswers(r)
+	passage := paragraph.Get("context")
+	if strings.TrimSpace(passage.Text()) == "" {
+		r.wrong("", "the paragraph has no context")
+	}
+	if len(r.problems) > 0 {
+		return nil
+	}
+	return b.Add(ctx, r.place, Row{
+		ID:       id,
+		Input:    map[string]any{"question": question, "context": passage.Text()},
+		Eval:     map[string]any{"accepted_answers": answers},
+		Metadata: map[string]any{"title": article.Get("title").Text(), "source": r.sourceOf(f.Name())},
+	})
+}
+
+// squadAnswers returns the answers, each once, in their order.
+func squadAnswers(r *record) []string {
+	var answers []string
+	for i, a := range r.value.Get("answers").Items() {
+		text := a.Get("text").Text()
+		if strings.TrimSpace(text) == "" {
+			r.wrong(fmt.Sprintf("$.answers[%d].text", i), "missing or blank")
+			continue
+		}
+		if !slices.Contains(answers, text) {
+			answers = append(answers, text)
+		}
+	}
+	if len(answers) == 0 && len(r.problems) == 0 {
+		r.wrong("$.answers", "no answer")
+	}
+	return answers
+}

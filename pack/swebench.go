@@ -1,0 +1,262 @@
+package pack
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/patch"
+)
+
+// sweBench reads the rows of SWE-bench (Lite, Verified, Multilingual) as JSONL
+// or as a JSON array.
+type sweBench struct{}
+
+func (sweBench) Name() string { return "swebench" }
+
+// Describe gives the images that the benchmark's authors publish: the name of a
+// row with "_1776_" for "__".
+func (sweBench) Describe() Description {
+	return Description{
+		Source: "SWE-bench rows as JSONL or a JSON array", Family: compiler.RepoPatch, Timeout: 1800,
+		Image:       "docker.io/swebench/sweb.eval.x86_64.{instance}:latest",
+		Environment: map[string]any{"workdir": testbed, "timeout_seconds": 1800},
+	}
+}
+
+// testbed is where the published images have the repository.
+const testbed = "/testbed"
+
+const testSeconds = 1800
+
+var (
+	commitID   = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+	instanceID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	repoName   = regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$`)
+)
+
+// Read makes of each row a task whose tests are those that the row names, or the
+// test files that its test_patch touches.
+func (f sweBench) Read(ctx context.Context, b *Builder) error {
+	return b.records(ctx, b.Source, func(r *record) error {
+		id := r.text("instance_id")
+		if len(r.problems) == 0 && !b.Wanted(id) {
+			return nil
+		}
+		i := f.instance(r, id)
+		if len(r.problems) > 0 {
+			return nil
+		}
+		command, err := i.command(b.TestCommands)
+		if err != nil {
+			r.wrong("$.repo", "%v", err)
+			return nil
+		}
+		row := i.row(command)
+		if hints := r.optional("hints_text"); b.Hints && strings.TrimSpace(hints) != "" {
+			row.Input["hints"] = hints
+		}
+		row.Metadata["source"] = r.sourceOf(f.Name())
+		for _, key := range []string{"version", "environment_setup_commit", "created_at", "difficulty"} {
+			if v := r.value.Get(key); v.Kind() != 0 && v.Kind() != document.Null {
+				row.Metadata[key] = v.Any()
+			}
+		}
+		return b.Add(ctx, r.place, row)
+	})
+}
+
+// instance is one row of the benchmark.
+type instance struct {
+	id, repo, base, problem, gold, test string
+	goldPaths, testPaths                []string
+	failToPass, passToPass              []string
+}
+
+func (sweBench) instance(r *record, id string) instance {
+	i := instance{
+		id: id, repo: r.text("repo"), base: r.text("base_commit"), problem: r.text("problem_statement"),
+		gold: r.text("patch"), test: r.text("test_patch"),
+		failToPass: r.names("FAIL_TO_PASS"), passToPass: r.names("PASS_TO_PASS"),
+	}
+	for _, c := range []struct {
+		key, value string
+		form       *regexp.Regexp
+	}{{"instance_id", id, instanceID}, {"repo", i.repo, repoName}, {"base_commit", i.base, commitID}} {
+		if c.value != "" && !c.form.MatchString(c.value) {
+			r.wrong("$."+c.key, "%q has not the form %s", c.value, c.form)
+		}
+	}
+	if len(i.failToPass) == 0 && len(r.problems) == 0 {
+		r.wrong("$.FAIL_TO_PASS", "no test")
+	}
+	i.goldPaths, i.testPaths = r.patchPaths("patch", i.gold), r.patchPaths("test_patch", i.test)
+	return i
+}
+
+// names reads a list of tests: an array, or a string that holds one.
+func (r *record) names(key string) []string {
+	v := r.value.Get(key)
+	var doc document.Document
+	if v.Kind() == document.String {
+		if problems := doc.ParseJSON([]byte(v.Text()), 1); len(problems) > 0 {
+			r.wrong("$."+key, "the string holds no list: %s", problems[0].Message)
+			return nil
+		}
+		v = doc.Root()
+	}
+	if v.Kind() != document.Array {
+		r.wrong("$."+key, "expected an array, or a string that holds one")
+		return nil
+	}
+	names := []string{}
+	for i, item := range v.Items() {
+		if item.Kind() != document.String || strings.TrimSpace(item.Text()) == "" {
+			r.wrong(fmt.Sprintf("$.%s[%d]", key, i), "expected the name of a test")
+			continue
+		}
+		names = append(names, item.Text())
+	}
+	return names
+}
+
+func (r *record) patchPaths(key, text string) []string {
+	if strings.TrimSpace(text) == "" {
+		return nil // said already
+	}
+	files, err := patch.Parse(text)
+	if err != nil {
+		r.wrong("$."+key, "malformed patch: %v", err)
+		return nil
+	}
+	var paths []string
+	for _, f := range files {
+		for _, p := range f.Paths() {
+			if err := patch.CheckPath(p); err != nil {
+				r.wrong("$."+key, "%v", err)
+			}
+			paths = append(paths, p)
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+func (i instance) row(command []string) Row {
+	return Row{
+		ID:    i.id,
+		Input: map[string]any{"repo": i.repo, "base_commit": i.base, "instructions": i.problem},
+		Eval: map[string]any{
+			"tests": map[string]any{
+				"source": "command", "command": command, "workdir": testbed, "timeout_seconds": testSeconds,
+				"test_patch": map[string]any{"source": "inline", "patch": i.test},
+				// What the right solution changes may change, wherever it lies.
+				"candidate_policy": map[string]any{"allow_sensitive_paths": i.goldPaths},
+			},
+			"gold_patch": i.gold,
+		},
+		Metadata: map[string]any{"fail_to_pass": i.failToPass, "pass_to_pass": i.passToPass, "test_files": i.testPaths},
+		Names: map[string]string{
+			"instance_id": strings.ToLower(i.id), "instance": strings.ReplaceAll(strings.ToLower(i.id), "__", "_1776_"),
+			"repo": strings.ReplaceAll(strings.ToLower(i.repo), "/", "__"),
+		},
+	}
+}
+
+// testCommands are the commands of the repositories of SWE-bench Verified, as
+// its authors run them. {tests} stands for the names of the tests if pytest can
+// be given them, and otherwise for the test files; {labels} for what Django's
+// runner calls these files.
+func testCommands() map[string]string {
+	const pytest = "python -m pytest -rA {tests}"
+	return map[string]string{
+		"astropy/astropy":           "python -m pytest -rA -vv -o console_output_style=classic --tb=no {tests}",
+		"django/django":             "./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1 {labels}",
+		"matplotlib/matplotlib":     pytest,
+		"mwaskom/seaborn":           "python -m pytest --no-header -rA {tests}",
+		"pallets/flask":             pytest,
+		"psf/requests":              pytest,
+		"pydata/xarray":             pytest,
+		"pylint-dev/pylint":         pytest,
+		"pytest-dev/pytest":         pytest,
+		"scikit-learn/scikit-learn": pytest,
+		"sphinx-doc/sphinx":         "tox --current-env -epy39 -v -- {files}",
+		"sympy/sympy":               "PYTHONWARNINGS='ignore::UserWarning,ignore::SyntaxWarning' bin/test -C --verbose {files}",
+	}
+}
+
+// activate enters the environment of the published images, where there is one.
+const activate = "if [ -f /opt/miniconda3/bin/activate ]; then . /opt/miniconda3/bin/activate && conda activate testbed; fi"
+
+// command is a shell line. Tests become positional parameters of the shell, so
+// that no name of one is ever read as shell.
+func (i instance) command(more map[string]string) ([]string, error) {
+	template, ok := more[i.repo]
+	if !ok {
+		template, ok = testCommands()[i.repo]
+	}
+	if !ok {
+		return nil, fmt.Errorf("no test command is known for %q: give --test-command '%s=python3 -m pytest -q {tests}'", i.repo, i.repo)
+	}
+	for _, kind := range []struct {
+		name string
+		args func() []string
+	}{{"{tests}", i.pytestArgs}, {"{labels}", i.djangoLabels}, {"{files}", i.files}} {
+		if strings.Contains(template, kind.name) {
+			args := kind.args()
+			if len(args) == 0 {
+				return nil, fmt.Errorf("the test_patch touches no test file in Python for %s", kind.name)
+			}
+			line := activate + "; " + strings.ReplaceAll(template, kind.name, `"$@"`)
+			return append([]string{"bash", "-c", line, "bash"}, args...), nil
+		}
+	}
+	return []string{"bash", "-c", activate + "; " + template}, nil
+}
+
+// files are the test files that the tests' patch touches.
+func (i instance) files() []string {
+	return slices.DeleteFunc(slices.Clone(i.testPaths), func(p string) bool {
+		base := path.Base(p)
+		return path.Ext(base) != ".py" || base == "__init__.py" || base == "conftest.py"
+	})
+}
+
+// maxNames bounds the command in bytes and the tests in it: a kernel takes no
+// more than 2 MiB, and a shell line of that length serves nobody.
+const (
+	maxNames     = 4000
+	maxNameBytes = 512 << 10
+)
+
+// pytestArgs are the tests that have to pass, by name. Some rows have names that
+// were cut, or are no names of pytest's; then they are the test files.
+func (i instance) pytestArgs() []string {
+	names := slices.Concat(i.failToPass, i.passToPass)
+	size := 0
+	for _, n := range names {
+		file, rest, ok := strings.Cut(n, "::")
+		size += len(n) + 1
+		if !ok || !strings.HasSuffix(file, ".py") || strings.HasPrefix(n, "-") || strings.Contains(rest, "[") != strings.HasSuffix(rest, "]") {
+			return i.files()
+		}
+	}
+	if len(names) > maxNames || size > maxNameBytes {
+		return i.files()
+	}
+	return names
+}
+
+// djangoLabels are the modules below tests/ that Django's runner knows.
+func (i instance) djangoLabels() []string {
+	var labels []string
+	for _, p := range i.files() {
+		labels = append(labels, strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(p, "tests/"), ".py"), "/", "."))
+	}
+	return labels
+}

@@ -1,0 +1,225 @@
+package pack
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+)
+
+// terminalBench reads the task folders of the original Terminal-Bench.
+type terminalBench struct{}
+
+func (terminalBench) Name() string { return "terminal-bench" }
+
+func (terminalBench) Describe() Description {
+	return Description{
+		Source: "a task folder with a task.yaml, or a folder of them", Family: compiler.TerminalTask,
+		Image: "sbench.local/terminal-bench/{task}:latest", Timeout: 3600,
+		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "timeout_seconds": defaultAgentSeconds},
+	}
+}
+
+// What a task has that says nothing else.
+const (
+	defaultWorkdir      = "/app"
+	defaultAgentSeconds = 360
+	defaultTestSeconds  = 60
+)
+
+// Read makes of each folder a task that run-tests.sh checks.
+func (f terminalBench) Read(ctx context.Context, b *Builder) error {
+	return b.tasks(ctx, "task.yaml", func(t *task) error {
+		spec := t.yaml("task.yaml")
+		if spec.Kind() != document.Object {
+			return nil
+		}
+		t.sideCars("docker-compose.yaml", "client")
+		tests := t.below("tests")
+		row := Row{
+			ID: t.id, Input: map[string]any{"instructions": f.instruction(t, spec)}, Names: t.names(),
+			Environment: f.environment(t, spec), Metadata: f.metadata(spec),
+		}
+		solution := f.solution(b, t)
+		row.Eval = f.eval(b, t, spec, &row, tests, len(solution) > 0)
+		row.Metadata["source"] = t.source(f.Name())
+		if len(t.problems) > 0 {
+			return nil
+		}
+		if err := f.write(b, t, tests, solution); err != nil {
+			return err
+		}
+		return b.Add(ctx, t.place, row)
+	})
+}
+
+func (terminalBench) write(b *Builder, t *task, tests, solution []taskFile) error {
+	if script, ok := t.file("run-tests.sh"); ok && !b.Pytest {
+		script.executable = true
+		if err := b.place(path.Join(hiddenDir, t.id), []taskFile{script}); err != nil {
+			return err
+		}
+	}
+	if err := b.place(path.Join(hiddenDir, t.id, "tests"), tests); err != nil {
+		return err
+	}
+	if err := b.place(path.Join(hiddenDir, t.id, "solution"), solution); err != nil {
+		return err
+	}
+	return b.buildContext(t, t.names(), slices.DeleteFunc(slices.Clone(t.files), func(f taskFile) bool { return isEvaluation(f.path) }))
+}
+
+// isEvaluation names what an agent must not find in the image: everything but
+// the files that the Dockerfile is about.
+func isEvaluation(name string) bool {
+	top, _, _ := strings.Cut(name, "/")
+	return slices.Contains([]string{"task.yaml", "docker-compose.yaml", "run-tests.sh", "tests", "solution", "solution.sh", "solution.yaml"}, top)
+}
+
+// instruction has an older form: descriptions with keys, of which base counts.
+func (terminalBench) instruction(t *task, spec document.Value) string {
+	text := spec.Get("instruction")
+	for _, d := range spec.Get("descriptions").Items() {
+		if text.Kind() == 0 && d.Get("key").Is("base") {
+			text = d.Get("description")
+		}
+	}
+	if strings.TrimSpace(text.Text()) == "" {
+		t.wrong("task.yaml", max(text.Line(), 1), "", "no instruction, and no description of the key base")
+	}
+	return text.Text()
+}
+
+func (terminalBench) environment(t *task, spec document.Value) map[string]any {
+	env := map[string]any{"timeout_seconds": t.seconds(spec, "max_agent_timeout_sec", defaultAgentSeconds)}
+	if dir := workdirOf(t.text("Dockerfile")); dir != "" && dir != defaultWorkdir {
+		env["workdir"] = dir
+	}
+	return env
+}
+
+// seconds reads a time limit.
+func (t *task) seconds(spec document.Value, key string, preset float64) any {
+	v := spec.Get(key)
+	if v.Kind() == 0 || v.Kind() == document.Null {
+		return preset
+	}
+	n, ok := v.Float64()
+	if !ok || n <= 0 || math.IsInf(n, 0) {
+		t.wrong("task.yaml", v.Line(), "", "%s is no positive number", key)
+	}
+	return n
+}
+
+func (terminalBench) metadata(spec document.Value) map[string]any {
+	m := map[string]any{}
+	for _, key := range []string{"author_name", "difficulty", "category", "tags", "parser_name", "run_tests_in_same_shell"} {
+		if v := spec.Get(key); v.Kind() != 0 && v.Kind() != document.Null {
+			m[key] = v.Any()
+		}
+	}
+	return m
+}
+
+// eval says how the task is checked, and makes the tests fit for that.
+func (f terminalBench) eval(b *Builder, t *task, spec document.Value, row *Row, tests []taskFile, solved bool) map[string]any {
+	seconds := t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds)
+	eval := map[string]any{}
+	if solved {
+		eval["expected_state"] = solutionRef(t.id)
+	}
+	if b.Pytest {
+		file := pytestFile(t, tests)
+		eval["checker"] = map[string]any{"source": compiler.CheckerPytest, "path": path.Join(t.id, "tests", file), "timeout_seconds": seconds}
+		row.changed(relocate(tests, []move{{"/tests", path.Join(compiler.CheckerMount, t.id, "tests")}}))
+		return eval
+	}
+	if line, what := networkUse(t.text("run-tests.sh")); line > 0 {
+		b.Note(Place{File: t.path("run-tests.sh"), Line: line}, "the script needs the network (%s), which a verifier does not have: --pytest runs the tests without it", what)
+	}
+	workdir, _ := row.Environment["workdir"].(string)
+	if workdir == "" {
+		workdir = defaultWorkdir
+	}
+	inputs := path.Join(workdir, compiler.EvaluationInputsRoot)
+	eval["checker"] = map[string]any{
+		"command":         []string{"env", "TEST_DIR=" + path.Join(inputs, "tests"), "bash", path.Join(inputs, "run-tests.sh")},
+		"timeout_seconds": seconds,
+	}
+	eval["run_tests"] = map[string]any{"path": path.Join(t.id, "run-tests.sh"), "mount": path.Join(compiler.EvaluationInputsRoot, "run-tests.sh")}
+	if len(tests) > 0 {
+		eval["test_files"] = map[string]any{"path": path.Join(t.id, "tests"), "mount": path.Join(compiler.EvaluationInputsRoot, "tests")}
+	}
+	row.changed(relocate(tests, []move{{"/tests", path.Join(inputs, "tests")}}))
+	return eval
+}
+
+// changed notes the files that are no longer what the source has.
+func (r *Row) changed(names []string) {
+	if len(names) > 0 {
+		r.Metadata["relocated"] = names
+	}
+}
+
+// pytestFile finds the tests that pytest is to run.
+func pytestFile(t *task, tests []taskFile) string {
+	var found []string
+	for _, f := range tests {
+		if base := path.Base(f.path); !strings.Contains(f.path, "/") && strings.HasPrefix(base, "test_") && strings.HasSuffix(base, ".py") {
+			found = append(found, f.path)
+		}
+	}
+	if slices.Contains(found, "test_outputs.py") {
+		return "test_outputs.py"
+	}
+	if len(found) != 1 {
+		t.wrong("tests", 0, "without --pytest the task's own script checks", "pytest needs tests/test_outputs.py, or one file test_*.py, found %d", len(found))
+		return ""
+	}
+	return found[0]
+}
+
+// solution is the reference solution as a script, solve.sh.
+func (terminalBench) solution(b *Builder, t *task) []taskFile {
+	if f, ok := t.file("solution.sh"); ok {
+		return []taskFile{{"solve.sh", f.text, true}}
+	}
+	if _, ok := t.file("solution.yaml"); !ok {
+		b.Note(t.place, "the task has no solution to check it by")
+		return nil
+	}
+	commands, reason := keystrokes(t.text("solution.yaml"))
+	if reason != "" {
+		b.Note(Place{File: t.path("solution.yaml")}, "no script can be made of the solution: %s", reason)
+		return nil
+	}
+	return []taskFile{{"solve.sh", []byte(commands), true}}
+}
+
+// keystrokes makes a script of a solution that was typed into a terminal.
+func keystrokes(text string) (script, reason string) {
+	var doc document.Document
+	if problems := doc.ParseYAML([]byte(text)); len(problems) > 0 {
+		return "", problems[0].Message
+	}
+	var lines []string
+	for i, step := range doc.Root().Items() {
+		command := step.Get("command")
+		if command.Kind() != document.String {
+			return "", fmt.Sprintf("step %d has no command", i+1)
+		}
+		if enter := step.Get("append_enter"); enter.Kind() == document.Bool && !enter.IsTrue() {
+			return "", fmt.Sprintf("step %d is typed into a program", i+1)
+		}
+		lines = append(lines, command.Text())
+	}
+	if len(lines) == 0 {
+		return "", "it holds no steps"
+	}
+	return "#!/bin/bash\n" + strings.Join(lines, "\n") + "\n", ""
+}

@@ -1,0 +1,105 @@
+package pack
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// truthfulQA reads TruthfulQA.csv.
+type truthfulQA struct{}
+
+func (truthfulQA) Name() string { return "truthfulqa" }
+
+func (truthfulQA) Describe() Description {
+	return Description{
+		Source: "TruthfulQA.csv", Family: compiler.FreeResponse, Timeout: 300,
+		Environment: map[string]any{"timeout_seconds": 300},
+	}
+}
+
+// minTokenF1 is how much an answer has to resemble a right one. The answers are
+// whole sentences, which nobody repeats word for word.
+const minTokenF1 = 0.5
+
+var truthfulColumns = []string{"Type", "Category", "Question", "Best Answer", "Correct Answers", "Incorrect Answers", "Source"}
+
+// Read makes of each record a task. Its id has the number of the record.
+func (f truthfulQA) Read(ctx context.Context, b *Builder) error {
+	var columns map[string]int
+	n, width := 0, 0
+	err := b.table(ctx, f.Name(), b.Source, func(c cells) error {
+		if columns == nil {
+			width = len(c.fields)
+			var err error
+			columns, err = header(c)
+			return err
+		}
+		n++
+		if len(c.fields) != width {
+			return b.Reject(c.place.problem("", "expected %d columns, as in the header, found %d", width, len(c.fields))...)
+		}
+		return f.row(ctx, b, n, c, func(name string) string { return strings.TrimSpace(c.fields[columns[name]]) })
+	})
+	if err == nil && columns == nil {
+		return Place{File: b.Source, Line: 1}.problem("", "no header")
+	}
+	return err
+}
+
+// header finds the columns by their names; others, which newer copies have, are
+// left alone.
+func header(c cells) (map[string]int, error) {
+	columns, missing := map[string]int{}, []string{}
+	for _, name := range truthfulColumns {
+		i := slices.IndexFunc(c.fields, func(f string) bool { return strings.EqualFold(strings.TrimSpace(f), name) })
+		if i < 0 {
+			missing = append(missing, name)
+		}
+		columns[name] = i
+	}
+	if len(missing) > 0 {
+		return nil, c.place.problem("", "the header has no column %s", strings.Join(missing, ", "))
+	}
+	return columns, nil
+}
+
+func (f truthfulQA) row(ctx context.Context, b *Builder, n int, c cells, cell func(string) string) error {
+	prompt, best := cell("Question"), cell("Best Answer")
+	for _, name := range []string{"Question", "Best Answer", "Correct Answers", "Incorrect Answers"} {
+		if cell(name) == "" {
+			return b.Reject(c.place.problem("", "%q is blank", name)...)
+		}
+	}
+	accepted := []string{best}
+	for _, answer := range list(cell("Correct Answers")) {
+		if !slices.Contains(accepted, answer) {
+			accepted = append(accepted, answer)
+		}
+	}
+	return b.Add(ctx, c.place, Row{
+		ID:    fmt.Sprintf("truthfulqa/%d", n),
+		Input: map[string]any{"prompt": prompt},
+		Eval: map[string]any{
+			"rubric": map[string]any{
+				"type": compiler.ContainsAny, "accepted_answers": accepted, "rejected_answers": list(cell("Incorrect Answers")), "min_token_f1": minTokenF1,
+			},
+			"reference_answer": best,
+		},
+		Metadata: map[string]any{"type": cell("Type"), "category": cell("Category"), "url": cell("Source"), "source": c.source},
+	})
+}
+
+// list parts a cell at its semicolons.
+func list(cell string) []string {
+	items := []string{}
+	for item := range strings.SplitSeq(cell, ";") {
+		if item = strings.TrimSpace(item); item != "" && !slices.Contains(items, item) {
+			items = append(items, item)
+		}
+	}
+	return items
+}
