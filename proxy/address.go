@@ -1,0 +1,119 @@
+package proxy
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// A refusedAddress is the error of dialling an address that is not public.
+type refusedAddress struct {
+	address netip.Addr
+	rule    string
+}
+
+func (e *refusedAddress) Error() string { return fmt.Sprintf("address %s: %s", e.address, e.rule) }
+
+type network struct{ prefix, name string }
+
+// closedNetworks are the special-purpose networks of the IANA registries (RFC
+// 6890) that are not globally reachable or lead to another address family, and
+// what clouds serve to their guests alone. Of IPv6 nothing outside 2000::/3 is
+// reachable to begin with.
+func closedNetworks() []network {
+	return []network{
+		{"0.0.0.0/8", "unspecified"},
+		{"10.0.0.0/8", "private"},
+		{"100.64.0.0/10", "carrier-grade NAT"}, // Alibaba's metadata service, too
+		{"127.0.0.0/8", "loopback"},
+		{"169.254.0.0/16", "link-local"}, // most clouds' metadata service, too
+		{"172.16.0.0/12", "private"},
+		{"192.0.0.0/24", "protocol assignments"}, // Oracle's metadata service, too
+		{"192.0.2.0/24", "documentation"},
+		{"192.88.99.0/24", "6to4 relay"},
+		{"192.168.0.0/16", "private"},
+		{"198.18.0.0/15", "benchmarking"}, // ours, inside a sandbox
+		{"198.51.100.0/24", "documentation"},
+		{"203.0.113.0/24", "documentation"},
+		{"224.0.0.0/4", "multicast"},
+		{"240.0.0.0/4", "reserved"},
+		{"168.63.129.16/32", "metadata of Azure"},
+		{"2001::/23", "protocol assignments"},
+		{"2001:db8::/32", "documentation"},
+		{"2002::/16", "6to4"},
+		{"3fff::/20", "documentation"},
+	}
+}
+
+// An addressCheck refuses addresses that are not public, or are this host's.
+type addressCheck struct {
+	closed     []netip.Prefix
+	names      []string
+	interfaces func() ([]net.Addr, error)
+
+	mu   sync.Mutex
+	own  map[netip.Addr]bool
+	read time.Time // when own was
+}
+
+func newAddressCheck(interfaces func() ([]net.Addr, error)) *addressCheck {
+	if interfaces == nil {
+		interfaces = net.InterfaceAddrs
+	}
+	c := &addressCheck{interfaces: interfaces}
+	for _, n := range closedNetworks() {
+		c.closed = append(c.closed, netip.MustParsePrefix(n.prefix))
+		c.names = append(c.names, n.name)
+	}
+	return c
+}
+
+// check returns nil if the address may be dialled.
+func (c *addressCheck) check(a netip.Addr) error {
+	address := a
+	a = a.Unmap()
+	switch {
+	case !a.IsValid() || a.Zone() != "":
+		return &refusedAddress{address, "has a zone"}
+	case address.Is4In6():
+		return &refusedAddress{address, "IPv4 inside IPv6"}
+	case a.Is6() && a.As16()[0]>>5 != 1: // 2000::/3
+		return &refusedAddress{address, "not global unicast"}
+	}
+	for i, prefix := range c.closed {
+		if prefix.Contains(a) {
+			return &refusedAddress{address, c.names[i]}
+		}
+	}
+	own, err := c.isOwn(a)
+	switch {
+	case err != nil:
+		return &refusedAddress{address, "the host's own addresses are unknown"}
+	case own:
+		return &refusedAddress{address, "the host's own"}
+	}
+	return nil
+}
+
+// isOwn knows the addresses of the host's interfaces, at most some seconds late.
+func (c *addressCheck) isOwn(a netip.Addr) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.own == nil || time.Since(c.read) > 3*time.Second {
+		list, err := c.interfaces()
+		if err != nil {
+			return false, err
+		}
+		c.own, c.read = map[netip.Addr]bool{}, time.Now()
+		for _, item := range list {
+			if n, ok := item.(*net.IPNet); ok {
+				if own, ok := netip.AddrFromSlice(n.IP); ok {
+					c.own[own.Unmap()] = true
+				}
+			}
+		}
+	}
+	return c.own[a], nil
+}

@@ -1,0 +1,160 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// EgressHeader is the header of a refusal that holds its reason.
+const EgressHeader = "X-Sbench-Egress"
+
+// An attempt becomes one entry of the log.
+type attempt struct {
+	p       *Proxy
+	entry   Entry
+	refused Decision // the last; the answer to the sandbox is made of it
+	blocked Reason   // nothing is allowed any more
+	silent  bool     // one of too many: counted and not logged
+}
+
+// attempt begins one.
+func (p *Proxy) attempt(kind Kind) *attempt {
+	a := &attempt{p: p, entry: Entry{Time: time.Now(), Task: p.cfg.Task, Attempt: p.cfg.Attempt, Kind: kind}}
+	n := p.counts.requests.Add(1)
+	switch {
+	case n > p.limits.Requests:
+		a.blocked, a.silent = ReasonRequests, n > p.limits.Requests+1
+	case p.cfg.Log.Err() != nil:
+		a.blocked = ReasonLog
+	case p.ctx.Err() != nil:
+		a.blocked = ReasonShutdown
+	}
+	return a
+}
+
+// decide asks the policy.
+func (a *attempt) decide(r Request) Decision {
+	r.Phase = a.p.cfg.Phase
+	d := a.p.cfg.Policy.Decide(r)
+	a.entry.Host, a.entry.Port = d.Host, int(d.Port)
+	if d.Allowed && a.blocked != "" {
+		d = d.refuse(a.blocked, "")
+	}
+	a.entry.Rule, a.entry.Reason, a.entry.Verdict = d.Rule, string(d.Reason), Deny
+	if d.Allowed {
+		a.entry.Verdict = Allow
+	}
+	a.refused = d
+	return d
+}
+
+// refuse gives a reason that is not the policy's.
+func (a *attempt) refuse(reason Reason, rule string) Decision {
+	if a.blocked != "" {
+		reason, rule = a.blocked, ""
+	}
+	a.refused = a.refused.refuse(reason, rule)
+	a.entry.Verdict, a.entry.Reason, a.entry.Rule = Deny, string(reason), rule
+	return a.refused
+}
+
+// failed notes an error of dial, or of what came after it; end is still to be
+// called.
+func (a *attempt) failed(err error) Decision {
+	verdict, reason, rule, address := dialErr(err)
+	if a.p.ctx.Err() != nil {
+		verdict, reason, rule, address = Error, ReasonShutdown, "", ""
+	}
+	if rule == "" {
+		rule = a.entry.Rule
+	}
+	a.refused = a.refused.refuse(reason, rule)
+	a.entry.Verdict, a.entry.Reason, a.entry.Rule = verdict, string(reason), rule
+	if address != "" {
+		a.entry.Address = address
+	}
+	return a.refused
+}
+
+// cut notes why something that was allowed was ended.
+func (a *attempt) cut(reason Reason) { a.entry.Verdict, a.entry.Reason = Allow, string(reason) }
+
+// end writes the entry, with the bytes that went out and came in.
+func (a *attempt) end(up, down int64) {
+	a.entry.Up, a.entry.Down, a.entry.Duration = up, down, time.Since(a.entry.Time)
+	c := &a.p.counts
+	switch a.entry.Verdict {
+	case Allow:
+		c.allowed.Add(1)
+	case Deny:
+		c.denied.Add(1)
+	case Error:
+		c.failed.Add(1)
+	}
+	if a.silent {
+		c.silent.Add(1)
+		return
+	}
+	a.p.cfg.Log.Write(a.entry)
+}
+
+// status is the HTTP status of a refusal.
+func (r Reason) status() int {
+	switch r {
+	case ReasonMalformed, ReasonNotProxy:
+		return http.StatusBadRequest
+	case ReasonHeaderTooLarge:
+		return http.StatusRequestHeaderFieldsTooLarge
+	case ReasonHeaderTimeout:
+		return http.StatusRequestTimeout
+	case ReasonBody:
+		return http.StatusRequestEntityTooLarge
+	case ReasonConnections, ReasonTunnels, ReasonRequests:
+		return http.StatusTooManyRequests
+	case ReasonResolve, ReasonDial, ReasonUpstream:
+		return http.StatusBadGateway
+	case ReasonIdle, ReasonLifetime:
+		return http.StatusGatewayTimeout
+	case ReasonShutdown, ReasonLog:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusForbidden
+}
+
+// text is the body of a refusal. It repeats nothing of the request but a
+// well-formed name.
+func (d Decision) text() string {
+	what := "a request"
+	if d.Host != "" {
+		what = d.Host
+	}
+	if d.Host != "" && d.Port != 0 {
+		what = net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port)))
+	}
+	text := fmt.Sprintf("sbench refused %s\nreason: %s\n", what, d.Reason)
+	if d.Rule != "" {
+		text += "rule: " + d.Rule + "\n"
+	}
+	return text + "cure: " + d.Cure + "\n"
+}
+
+// header is that of a refusal.
+func (d Decision) header() http.Header {
+	return http.Header{
+		EgressHeader: {string(d.Reason)}, "Content-Type": {"text/plain; charset=utf-8"}, "Cache-Control": {"no-store"},
+	}
+}
+
+// raw is the whole answer to a connection that ends with it.
+func (d Decision) raw() []byte {
+	var b bytes.Buffer
+	text, status := d.text(), d.Reason.status()
+	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", status, http.StatusText(status))
+	_ = d.header().Write(&b) // to memory
+	fmt.Fprintf(&b, "Connection: close\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
+	return b.Bytes()
+}

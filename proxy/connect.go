@@ -1,0 +1,172 @@
+package proxy
+
+import (
+	"bufio"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/elazarl/goproxy"
+)
+
+// newLibrary makes the dispatcher. Whatever it would do by itself (dial, copy,
+// log, answer with errors, ask the environment for a proxy) is replaced.
+func (p *Proxy) newLibrary() *goproxy.ProxyHttpServer {
+	lib := goproxy.NewProxyHttpServer()
+	lib.Logger = log.New(io.Discard, "", 0)
+	lib.Tr, lib.ConnectDial = p.transport, nil
+	lib.ConnectDialWithReq = func(*http.Request, string, string) (net.Conn, error) { return nil, ErrClosed }
+	lib.KeepAcceptEncoding = true
+	lib.NonproxyHandler = http.HandlerFunc(p.notProxy)
+	lib.OnRequest().HandleConnectFunc(p.handleConnect)
+	lib.OnRequest().DoFunc(p.handleRequest)
+	lib.OnResponse().DoFunc(p.handleResponse)
+	return lib
+}
+
+// handle is the server's handler.
+func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
+	c := r.Context().Value(clientKey{}).(*client)
+	c.handled.Store(true)
+	if !p.begin() {
+		panic(http.ErrAbortHandler) // net/http's way to say: close the connection
+	}
+	defer p.work.Done()
+	if r.Method == http.MethodConnect && c.mapped == nil {
+		p.library.ServeHTTP(hijackable{w, c}, r)
+		return
+	}
+	p.exchange(w, r, c)
+}
+
+// hijackable hands out the client, with what was read of it beyond the request.
+type hijackable struct {
+	http.ResponseWriter
+	c *client
+}
+
+// Hijack implements http.Hijacker.
+func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	_, rw, err := h.ResponseWriter.(http.Hijacker).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	early := make([]byte, rw.Reader.Buffered())
+	if _, err := io.ReadFull(rw.Reader, early); err != nil {
+		return nil, nil, err
+	}
+	h.c.early = append(early, h.c.early...)
+	return h.c, rw, nil
+}
+
+// handleConnect decides about a CONNECT. Both answers need the connection.
+func (p *Proxy) handleConnect(_ string, ctx *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
+	a := p.attempt(KindConnect)
+	d := a.decideConnect(ctx.Req)
+	if d.Allowed {
+		select {
+		case p.tunnels <- struct{}{}:
+		default:
+			d = a.refuse(ReasonTunnels, "")
+		}
+	}
+	return &goproxy.ConnectAction{Action: goproxy.ConnectHijack, Hijack: func(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx) {
+		c := conn.(*client)
+		then := func() { p.connect(a, c) }
+		if !d.Allowed {
+			a.end(0, 0)
+			then = func() { c.reject(d.raw()) }
+		}
+		if !p.start(then) {
+			_ = c.Close()
+		}
+	}}, ""
+}
+
+// decideConnect takes the target as it was sent and no other header: a CONNECT
+// has no body, and one meaning.
+func (a *attempt) decideConnect(r *http.Request) Decision {
+	host, port, ok := splitAuthority(r.RequestURI)
+	switch {
+	case r.RequestURI != r.URL.Host || r.URL.User != nil:
+		return a.refuse(ReasonAuthority, "")
+	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
+		return a.refuse(ReasonMalformed, "")
+	case !ok && strings.Contains(r.RequestURI, ":"):
+		if _, reason := normalise(r.RequestURI); reason == ReasonIPLiteral {
+			return a.refuse(reason, "")
+		}
+		return a.refuse(ReasonAuthority, "")
+	}
+	return a.decide(Request{Kind: KindConnect, Host: host, Port: port})
+}
+
+// connect dials, and then lets nothing through but TLS for the host.
+func (p *Proxy) connect(a *attempt, c *client) {
+	defer func() { <-p.tunnels }()
+	up, err := p.dial(p.ctx, a.refused.Host, a.refused.Port)
+	if err != nil {
+		d := a.failed(err)
+		a.end(0, 0)
+		c.reject(d.raw())
+		return
+	}
+	defer func() { _ = up.Close() }()
+	defer func() { _ = c.Close() }()
+	a.entry.Address = up.address.String()
+	if _, err := c.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n")); err != nil {
+		a.end(0, 0)
+		return
+	}
+	first, shown, reason := p.readHello(c)
+	if reason == "" {
+		reason = p.cfg.Policy.checkHello(shown, a.refused.Host)
+	}
+	if reason != "" {
+		p.refuseHello(a, c, first, reason)
+		return
+	}
+	p.tunnel(a, c, up, first)
+}
+
+// refuseHello ends a tunnel before a byte of it has left.
+func (p *Proxy) refuseHello(a *attempt, c *client, first []byte, reason Reason) {
+	switch {
+	case p.ctx.Err() != nil:
+		a.cut(ReasonShutdown)
+	case len(first) > 0 || reason == ReasonHelloTimeout:
+		a.refuse(reason, "")
+	} // else the client left without a word
+	a.end(0, 0)
+	if len(first) > 0 && first[0] == recordHandshake {
+		// A fatal access_denied (RFC 8446, 6.2), so that clients say so.
+		c.reject([]byte{recordAlert, 3, 3, 0, 2, 2, 49})
+		return
+	}
+	c.reject(nil)
+}
+
+// readHello reads until the ClientHello is whole, or until it cannot be one.
+func (p *Proxy) readHello(c *client) ([]byte, hello, Reason) {
+	if err := c.tcp.SetReadDeadline(time.Now().Add(p.limits.HelloTime)); err != nil {
+		return nil, hello{}, ReasonBadHello
+	}
+	var raw []byte
+	for chunk := make([]byte, 4096); ; {
+		n, err := c.Read(chunk)
+		raw = append(raw, chunk[:n]...)
+		shown, whole, reason := parseHello(raw)
+		if whole || reason != "" {
+			return raw, shown, reason
+		}
+		if netErr, ok := err.(net.Error); ok && netErr.Timeout() {
+			return raw, hello{}, ReasonHelloTimeout
+		}
+		if err != nil {
+			return raw, hello{}, ReasonBadHello
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"syscall"
+)
+
+// An upstream is a connection to an allowed host. It is closed with the proxy.
+type upstream struct {
+	*net.TCPConn
+	p       *Proxy
+	address netip.AddrPort // that passed the check
+}
+
+// Close implements net.Conn.
+func (u *upstream) Close() error {
+	u.p.untrack(u)
+	return u.TCPConn.Close()
+}
+
+// passedKey is for the *passed of a dial in its context.
+type passedKey struct{}
+
+// passed are the addresses that passed the check, by the socket's descriptor: a
+// name may have several, which are tried at once.
+type passed struct {
+	mu      sync.Mutex
+	address map[uintptr]netip.AddrPort
+}
+
+// newDialer checks each address on the socket that is about to be connected to
+// it. Whatever a name server said before, this is what connect(2) gets.
+func (p *Proxy) newDialer() *net.Dialer {
+	check := newAddressCheck(p.cfg.hooks.interfaces)
+	resolver := p.cfg.hooks.resolver
+	if resolver == nil {
+		resolver = &net.Resolver{PreferGo: true}
+	}
+	return &net.Dialer{
+		Timeout: p.limits.DialTime, Resolver: resolver,
+		ControlContext: func(ctx context.Context, network, address string, c syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return &refusedAddress{rule: "no address"}
+			}
+			if err := check.check(to.Addr()); err != nil {
+				return err
+			}
+			if seen, ok := ctx.Value(passedKey{}).(*passed); ok {
+				if err := c.Control(func(fd uintptr) { seen.put(fd, to) }); err != nil {
+					return err
+				}
+			}
+			if p.cfg.hooks.control != nil {
+				return p.cfg.hooks.control(network, address, c)
+			}
+			return nil
+		},
+	}
+}
+
+func (s *passed) put(fd uintptr, to netip.AddrPort) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.address[fd] = to
+}
+
+func (s *passed) get(fd uintptr) netip.AddrPort {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.address[fd]
+}
+
+// dial resolves an allowed, normalised name and connects to it.
+func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.limits.DialTime)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+	seen := &passed{address: map[uintptr]netip.AddrPort{}}
+	// The dot at the end keeps the host's search list out of it.
+	conn, err := p.dialer.DialContext(context.WithValue(ctx, passedKey{}, seen), "tcp", net.JoinHostPort(host+".", strconv.Itoa(int(port))))
+	if err != nil {
+		return nil, err
+	}
+	u := &upstream{TCPConn: conn.(*net.TCPConn), p: p}
+	raw, err := u.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { u.address = seen.get(fd) })
+	}
+	if err == nil && !u.address.IsValid() {
+		err = errors.New("connected to an address that was not checked")
+	}
+	if err == nil && !p.track(u) {
+		err = ErrClosed
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return u, nil
+}
+
+// dialErr says what an error of dial means for the log.
+func dialErr(err error) (verdict Verdict, reason Reason, rule, address string) {
+	var refused *refusedAddress
+	var dns *net.DNSError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &refused):
+		return Deny, ReasonAddress, refused.rule, refused.address.String()
+	case errors.As(err, &dns):
+		return Error, ReasonResolve, "", ""
+	case errors.As(err, &op) && op.Op == "dial":
+		if op.Addr != nil {
+			address = op.Addr.String()
+		}
+		return Error, ReasonDial, "", address
+	}
+	return Error, ReasonUpstream, "", ""
+}

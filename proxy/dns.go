@@ -1,0 +1,208 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// nameTTL is how long the sandbox may remember an address, in seconds. It is
+// good for as long as the proxy.
+const nameTTL = 60
+
+// firstName is the first address that is handed out, of 198.18.0.0/15.
+func firstName() netip.Addr { return netip.AddrFrom4([4]byte{198, 18, 0, 1}) }
+
+const maxNames = 1<<17 - 2
+
+// names gives each name an address, for good.
+type names struct {
+	mu      sync.Mutex
+	limit   int
+	next    netip.Addr
+	address map[string]netip.Addr
+	named   map[netip.Addr]string
+}
+
+func newNames(limit int) *names {
+	return &names{limit: min(limit, maxNames), next: firstName(), address: map[string]netip.Addr{}, named: map[netip.Addr]string{}}
+}
+
+// give returns the name's address, unless there are too many names.
+func (n *names) give(name string) (netip.Addr, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if a, ok := n.address[name]; ok {
+		return a, true
+	}
+	if len(n.address) >= n.limit {
+		return netip.Addr{}, false
+	}
+	a := n.next
+	n.next = a.Next()
+	n.address[name], n.named[a] = a, name
+	return a, true
+}
+
+// name returns the name that has the address.
+func (n *names) name(a netip.Addr) (string, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	name, ok := n.named[a]
+	return name, ok
+}
+
+// ServeDNS is a name server for the sandbox: an allowed name has an address of
+// 198.18.0.0/15, always the same, whose connections are for ServeRedirected; any
+// other does not exist. No question leaves the host. It returns when the
+// connection or the proxy is closed, and closes the connection.
+func (p *Proxy) ServeDNS(c net.PacketConn) error {
+	if !p.track(c) {
+		return errors.Join(ErrClosed, c.Close())
+	}
+	defer p.untrack(c)
+	defer func() { _ = c.Close() }()
+	buf := make([]byte, 4096)
+	for {
+		n, from, err := c.ReadFrom(buf)
+		switch {
+		case p.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return nil
+		case err != nil:
+			return err
+		}
+		if answer := p.answerDNS(buf[:n]); answer != nil {
+			_, _ = c.WriteTo(answer, from) // to somebody who may be gone
+		}
+	}
+}
+
+// ServeDNSTCP is ServeDNS for clients that ask by TCP.
+func (p *Proxy) ServeDNSTCP(l net.Listener) error {
+	return p.accept(l, KindDNS, func(c *client) {
+		if !p.start(func() { p.serveDNSConn(c) }) {
+			_ = c.Close()
+		}
+	})
+}
+
+func (p *Proxy) serveDNSConn(c *client) {
+	defer func() { _ = c.Close() }()
+	for {
+		var size [2]byte
+		if c.tcp.SetDeadline(time.Now().Add(p.limits.HeaderTime)) != nil {
+			return
+		}
+		if _, err := io.ReadFull(c.tcp, size[:]); err != nil {
+			return
+		}
+		question := make([]byte, binary.BigEndian.Uint16(size[:]))
+		if _, err := io.ReadFull(c.tcp, question); err != nil {
+			return
+		}
+		answer := p.answerDNS(question)
+		if answer == nil {
+			return
+		}
+		if _, err := c.tcp.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)); err != nil {
+			return
+		}
+	}
+}
+
+// answerDNS returns nil for what deserves no answer.
+func (p *Proxy) answerDNS(message []byte) []byte {
+	head, question, ok := parseQuestion(message)
+	if !ok {
+		if len(message) < 12 || head.Response {
+			return nil
+		}
+		a := p.attempt(KindDNS)
+		a.refuse(ReasonMalformed, "")
+		a.end(0, 0)
+		return packAnswer(head, nil, dnsmessage.RCodeFormatError, netip.Addr{})
+	}
+	a := p.attempt(KindDNS)
+	d := a.decide(Request{Kind: KindDNS, Host: question.Name.String()})
+	address, code := netip.Addr{}, dnsmessage.RCodeSuccess
+	switch {
+	case !d.Allowed:
+		code = dnsmessage.RCodeNameError
+	case question.Type == dnsmessage.TypeA:
+		if address, ok = p.names.give(d.Host); !ok {
+			a.refuse(ReasonNames, strconv.Itoa(p.names.limit)+" names")
+			code = dnsmessage.RCodeRefused
+		}
+	}
+	a.end(0, 0)
+	return packAnswer(head, &question, code, address)
+}
+
+// parseQuestion takes one question of the internet's class, and nothing that is
+// an answer itself.
+func parseQuestion(message []byte) (dnsmessage.Header, dnsmessage.Question, bool) {
+	var parser dnsmessage.Parser
+	head, err := parser.Start(message)
+	if err != nil {
+		return head, dnsmessage.Question{}, false
+	}
+	if head.Response || head.OpCode != 0 {
+		return head, dnsmessage.Question{}, false
+	}
+	questions, err := parser.AllQuestions()
+	if err != nil || len(questions) != 1 || questions[0].Class != dnsmessage.ClassINET {
+		return head, dnsmessage.Question{}, false
+	}
+	q := questions[0]
+	// The text of a name shows a dot inside a label as the end of one.
+	if strings.Count(q.Name.String(), ".") != labels(message) {
+		return head, q, false
+	}
+	return head, q, true
+}
+
+// labels counts those of the first question's name, which begins behind the
+// header and is not compressed.
+func labels(message []byte) int {
+	count := 0
+	for i := 12; i < len(message) && message[i] != 0; i += 1 + int(message[i]) {
+		if message[i] > 63 {
+			return -1
+		}
+		count++
+	}
+	return count
+}
+
+// packAnswer is nil where there is nothing that can be packed.
+func packAnswer(head dnsmessage.Header, q *dnsmessage.Question, code dnsmessage.RCode, a netip.Addr) []byte {
+	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{
+		ID: head.ID, Response: true, OpCode: head.OpCode, RecursionDesired: head.RecursionDesired, RecursionAvailable: true, RCode: code,
+	})
+	if q != nil {
+		if b.StartQuestions() != nil || b.Question(*q) != nil {
+			return nil
+		}
+	}
+	if q != nil && a.IsValid() {
+		h := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: nameTTL}
+		if b.StartAnswers() != nil || b.AResource(h, dnsmessage.AResource{A: a.As4()}) != nil {
+			return nil
+		}
+	}
+	answer, err := b.Finish()
+	if err != nil {
+		return nil
+	}
+	return answer
+}
+
+func portText(port uint16) string { return strconv.Itoa(int(port)) }

@@ -1,0 +1,175 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// Numbers of TLS (RFC 8446, RFC 6066, RFC 9849).
+const (
+	recordAlert     = 21
+	recordHandshake = 22
+	clientHello     = 1
+	extensionSNI    = 0
+	maxRecord       = 1 << 14
+	maxHello        = 1 << 15
+)
+
+// hidesName knows the extension of Encrypted Client Hello and its drafts, and
+// of the encrypted SNI that came before.
+func hidesName(extension uint16) bool {
+	return extension == 0xfe0d || extension >= 0xfe08 && extension <= 0xfe0c || extension == 0xffce
+}
+
+// A hello is what a ClientHello says about where it wants to go.
+type hello struct {
+	name  string // as sent; "" is none
+	named bool   // it has the extension
+	ech   bool
+}
+
+// parseHello reads a ClientHello from the first bytes of a connection. It is not
+// whole if more bytes are needed; what cannot become one has a reason.
+func parseHello(b []byte) (h hello, whole bool, reason Reason) {
+	message, whole, reason := firstMessage(b)
+	if !whole || reason != "" {
+		return hello{}, false, reason
+	}
+	h, ok := parseBody(message)
+	if !ok {
+		return hello{}, false, ReasonBadHello
+	}
+	return h, true, ""
+}
+
+// firstMessage puts the first handshake message together from its records.
+func firstMessage(b []byte) (message []byte, whole bool, reason Reason) {
+	for len(b) > 0 {
+		switch {
+		case b[0] != recordHandshake || len(b) > 1 && b[1] != 3:
+			if len(message) > 0 {
+				return nil, false, ReasonBadHello
+			}
+			return nil, false, ReasonNotTLS
+		case len(b) < 5:
+			return nil, false, ""
+		}
+		size := int(binary.BigEndian.Uint16(b[3:]))
+		if size == 0 || size > maxRecord {
+			return nil, false, ReasonBadHello
+		}
+		part := b[5:min(len(b), 5+size)]
+		message = append(message, part...)
+		if message[:min(1, len(message))] != nil && len(message) > 0 && message[0] != clientHello {
+			return nil, false, ReasonBadHello
+		}
+		if len(message) >= 4 {
+			length := 4 + int(message[1])<<16 + int(message[2])<<8 + int(message[3])
+			switch {
+			case length > maxHello, len(message) > length:
+				return nil, false, ReasonBadHello
+			case len(message) == length && len(part) == size:
+				return message[4:], true, ""
+			}
+		}
+		if len(part) < size {
+			return nil, false, ""
+		}
+		b = b[5+size:]
+	}
+	return nil, false, ""
+}
+
+// A field reads vectors (RFC 8446, 3.4); once one is short, nothing is ok.
+type field struct {
+	b   []byte
+	bad bool
+}
+
+// take returns the next n bytes.
+func (f *field) take(n int) []byte {
+	if f.bad || len(f.b) < n {
+		f.bad = true
+		return nil
+	}
+	var head []byte
+	head, f.b = f.b[:n], f.b[n:]
+	return head
+}
+
+// vector returns the next vector, whose length has the given number of bytes.
+func (f *field) vector(lengthBytes int) []byte {
+	n := 0
+	for _, c := range f.take(lengthBytes) {
+		n = n<<8 | int(c)
+	}
+	return f.take(n)
+}
+
+func (f *field) uint16() uint16 {
+	if b := f.take(2); len(b) == 2 {
+		return binary.BigEndian.Uint16(b)
+	}
+	return 0
+}
+
+// done: everything was read, and nothing was missing.
+func (f *field) done() bool { return !f.bad && len(f.b) == 0 }
+
+func parseBody(message []byte) (hello, bool) {
+	f := &field{b: message}
+	f.take(2 + 32) // version, random
+	f.vector(1)    // session
+	f.vector(2)    // cipher suites
+	f.vector(1)    // compression methods
+	if f.done() {
+		return hello{}, true // of TLS 1.2 and before, without extensions
+	}
+	extensions := &field{b: f.vector(2)}
+	if !f.done() {
+		return hello{}, false
+	}
+	var h hello
+	var seen []uint16
+	for len(extensions.b) > 0 {
+		kind, content := extensions.uint16(), extensions.vector(2)
+		if extensions.bad || slices.Contains(seen, kind) || len(seen) > 256 {
+			return hello{}, false
+		}
+		seen = append(seen, kind)
+		h.ech = h.ech || hidesName(kind)
+		if kind == extensionSNI {
+			var ok bool
+			if h.name, ok = parseSNI(content); !ok {
+				return hello{}, false
+			}
+			h.named = true
+		}
+	}
+	return h, true
+}
+
+// parseSNI takes exactly one name, of the only type there is.
+func parseSNI(content []byte) (string, bool) {
+	f := &field{b: content}
+	list := &field{b: f.vector(2)}
+	kind := list.take(1)
+	name := list.vector(2)
+	if !f.done() || !list.done() || len(name) == 0 || kind[0] != 0 {
+		return "", false
+	}
+	return string(name), true
+}
+
+// checkHello says why a ClientHello may not go to the host, which is normalised.
+func (p Policy) checkHello(h hello, host string) Reason {
+	switch name, bad := normalise(h.name); {
+	case h.named && (bad != "" || name != host):
+		return ReasonSNIMismatch
+	case h.ech && !p.AllowECH:
+		return ReasonECH
+	case !h.named && !p.AllowMissingSNI:
+		return ReasonSNIMissing
+	}
+	return ""
+}

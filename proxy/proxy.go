@@ -1,0 +1,262 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/elazarl/goproxy"
+)
+
+// Config describes the way out of one sandbox.
+type Config struct {
+	Policy Policy
+	Limits Limits // unset fields are those of DefaultLimits
+	Log    *Log   // must be given; once it has an error, nothing leaves any more
+	// Task and Attempt go into the log's entries.
+	Task    string
+	Attempt int
+	Phase   Phase // "" is PhaseHarness
+
+	hooks hooks
+}
+
+// hooks are reachable from this package's tests alone. None of them takes the
+// place of a check.
+type hooks struct {
+	resolver *net.Resolver
+	// control runs on a socket whose address passed the check.
+	control func(network, address string, c syscall.RawConn) error
+	// interfaces are the host's own addresses.
+	interfaces func() ([]net.Addr, error)
+}
+
+// ErrClosed is returned by the Serve methods of a proxy that was closed before.
+var ErrClosed = errors.New("proxy is closed")
+
+// A Proxy is the way out of one sandbox. Its methods may be called from several
+// goroutines.
+type Proxy struct {
+	cfg       Config
+	limits    Limits
+	library   *goproxy.ProxyHttpServer // dispatches; all decisions are made here
+	server    *http.Server
+	queue     queue
+	transport *http.Transport
+	dialer    *net.Dialer
+	buffers   *buffers
+	names     *names
+	up, down  *budget
+	tunnels   chan struct{} // a slot each
+	counts    counts
+	ctx       context.Context // of the proxy's life
+	end       context.CancelFunc
+	work      sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	open   map[io.Closer]struct{}
+}
+
+type counts struct {
+	open, connections, requests     atomic.Int64
+	allowed, denied, failed, silent atomic.Int64
+}
+
+// Totals sum up what a proxy did.
+type Totals struct {
+	Connections int64 `json:"connections"` // from the sandbox
+	Allowed     int64 `json:"allowed"`     // entries of the log, by verdict
+	Denied      int64 `json:"denied"`
+	Errors      int64 `json:"errors"`
+	Unlogged    int64 `json:"unlogged"` // of Denied, beyond Limits.Requests
+	Up          int64 `json:"up"`       // bytes out of the sandbox
+	Down        int64 `json:"down"`     // bytes into it
+}
+
+// New returns a proxy, which must be closed.
+func New(cfg Config) (*Proxy, error) {
+	if cfg.Log == nil {
+		return nil, errors.New("egress proxy without a log")
+	}
+	if cfg.Phase == "" {
+		cfg.Phase = PhaseHarness
+	}
+	p := &Proxy{cfg: cfg, limits: cfg.Limits.Over(DefaultLimits()), open: map[io.Closer]struct{}{}}
+	if err := p.limits.Validate(); err != nil {
+		return nil, err
+	}
+	p.ctx, p.end = context.WithCancel(context.Background())
+	p.up, p.down = newBudget(p.limits.Up), newBudget(p.limits.Down)
+	p.tunnels = make(chan struct{}, p.limits.Tunnels)
+	p.buffers = newBuffers()
+	p.names = newNames(p.limits.Names)
+	p.dialer = p.newDialer()
+	p.transport = p.newTransport()
+	p.library = p.newLibrary()
+	p.queue = queue{make(chan net.Conn), p.ctx}
+	p.server = p.newServer()
+	p.work.Go(func() { _ = p.server.Serve(p.queue) })
+	return p, nil
+}
+
+func (p *Proxy) newServer() *http.Server {
+	return &http.Server{
+		Handler:                      http.HandlerFunc(p.handle),
+		DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout:            p.limits.HeaderTime,
+		IdleTimeout:                  min(p.limits.Idle, time.Minute),
+		MaxHeaderBytes:               p.limits.HeaderBytes,
+		ErrorLog:                     log.New(io.Discard, "", 0),
+		ConnState:                    p.connState,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, clientKey{}, c)
+		},
+	}
+}
+
+// Serve is the forward proxy: it takes CONNECT and requests with absolute URLs.
+// It returns when the listener or the proxy is closed, and closes the listener.
+func (p *Proxy) Serve(l net.Listener) error {
+	return p.accept(l, KindMalformed, func(c *client) { p.queue.put(c) })
+}
+
+// accept hands the connections of a listener to use, within the limit.
+func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
+	if !p.track(l) {
+		return errors.Join(ErrClosed, l.Close())
+	}
+	defer p.untrack(l)
+	defer func() { _ = l.Close() }()
+	for wait := time.Millisecond; ; {
+		conn, err := l.Accept()
+		switch {
+		case err == nil:
+			wait = time.Millisecond
+			if c := p.newClient(conn, kind); c != nil {
+				use(c)
+			}
+		case p.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return nil
+		case !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) && !errors.Is(err, syscall.ECONNABORTED):
+			return err
+		default:
+			wait = min(2*wait, time.Second)
+			select {
+			case <-time.After(wait):
+			case <-p.ctx.Done():
+			}
+		}
+	}
+}
+
+// Close ends every connection and tunnel, and the Serve methods, and waits for
+// their entries in the log. It is idempotent.
+func (p *Proxy) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	open := make([]io.Closer, 0, len(p.open))
+	for c := range p.open {
+		open = append(open, c)
+	}
+	p.mu.Unlock()
+	p.end()
+	for _, c := range open {
+		_ = c.Close()
+	}
+	err := p.server.Close()
+	p.transport.CloseIdleConnections()
+	p.up.open()
+	p.down.open()
+	p.work.Wait()
+	return err
+}
+
+// Totals may be called at any time.
+func (p *Proxy) Totals() Totals {
+	return Totals{
+		Connections: p.counts.connections.Load(),
+		Allowed:     p.counts.allowed.Load(), Denied: p.counts.denied.Load(), Errors: p.counts.failed.Load(),
+		Unlogged: p.counts.silent.Load(), Up: p.up.used(), Down: p.down.used(),
+	}
+}
+
+// track lets Close close c. It is false, and nothing is tracked, once the proxy
+// is closed.
+func (p *Proxy) track(c io.Closer) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.open[c] = struct{}{}
+	return true
+}
+
+func (p *Proxy) untrack(c io.Closer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, c)
+}
+
+// begin makes Close wait for the one who calls p.work.Done. It is false once the
+// proxy is closed.
+func (p *Proxy) begin() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.work.Add(1)
+	return true
+}
+
+// start runs f on a goroutine that Close waits for. It is false, and f does not
+// run, once the proxy is closed.
+func (p *Proxy) start(f func()) bool {
+	if !p.begin() {
+		return false
+	}
+	go func() {
+		defer p.work.Done()
+		f()
+	}()
+	return true
+}
+
+// A queue is a listener of connections that were accepted elsewhere.
+type queue struct {
+	conns chan net.Conn
+	ctx   context.Context // of the proxy: a queue has no other end
+}
+
+func (q queue) put(c net.Conn) {
+	select {
+	case q.conns <- c:
+	case <-q.ctx.Done():
+		_ = c.Close()
+	}
+}
+
+// Accept implements net.Listener.
+func (q queue) Accept() (net.Conn, error) {
+	select {
+	case c := <-q.conns:
+		return c, nil
+	case <-q.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener; the queue ends with the proxy.
+func (q queue) Close() error { return nil }
+
+// Addr implements net.Listener.
+func (q queue) Addr() net.Addr { return &net.TCPAddr{} }

@@ -1,0 +1,110 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// soOriginalDst is SO_ORIGINAL_DST of linux/netfilter_ipv4.h.
+const soOriginalDst = 80
+
+// A mapping is what a redirected connection was made to.
+type mapping struct {
+	name string
+	port uint16
+}
+
+// ServeRedirected takes connections that something in the sandbox made to an
+// address of the name server: TLS whose ClientHello names the host that the
+// address was given for, and on other ports than 443 plain HTTP for it. The
+// original destination is SO_ORIGINAL_DST or, where that is not set, the local
+// address. It returns when the listener or the proxy is closed, and closes the
+// listener.
+func (p *Proxy) ServeRedirected(l net.Listener) error {
+	return p.accept(l, KindTransparent, func(c *client) {
+		if !p.start(func() { p.redirected(c) }) {
+			_ = c.Close()
+		}
+	})
+}
+
+func (p *Proxy) redirected(c *client) {
+	a := p.attempt(KindTransparent)
+	to := originalDestination(c.tcp)
+	name, ok := p.names.name(to.Addr())
+	if !ok {
+		a.entry.Address, a.entry.Port = to.Addr().String(), int(to.Port())
+		a.refuse(ReasonIPLiteral, "no name was asked for that has this address")
+		a.end(0, 0)
+		_ = c.Close()
+		return
+	}
+	d := a.decide(Request{Kind: KindTransparent, Host: name, Port: portText(to.Port())})
+	if !d.Allowed {
+		a.end(0, 0)
+		_ = c.Close()
+		return
+	}
+	first, shown, reason := p.readHello(c)
+	if reason == ReasonNotTLS && to.Port() != 443 {
+		c.early, c.mapped = append(first, c.early...), &mapping{name, to.Port()}
+		p.queue.put(c) // each request is an attempt of its own
+		return
+	}
+	if reason == "" {
+		reason = p.cfg.Policy.checkHello(shown, name)
+	}
+	if reason != "" {
+		p.refuseHello(a, c, first, reason)
+		return
+	}
+	p.redirectedTLS(a, c, first)
+}
+
+func (p *Proxy) redirectedTLS(a *attempt, c *client, first []byte) {
+	defer func() { _ = c.Close() }()
+	select {
+	case p.tunnels <- struct{}{}:
+		defer func() { <-p.tunnels }()
+	default:
+		a.refuse(ReasonTunnels, "")
+		a.end(0, 0)
+		return
+	}
+	up, err := p.dial(p.ctx, a.refused.Host, a.refused.Port)
+	if err != nil {
+		a.failed(err)
+		a.end(0, 0)
+		return
+	}
+	defer func() { _ = up.Close() }()
+	a.entry.Address = up.address.String()
+	p.tunnel(a, c, up, first)
+}
+
+// originalDestination is where a connection was to go before the kernel
+// redirected it.
+func originalDestination(c *net.TCPConn) netip.AddrPort {
+	local := c.LocalAddr().(*net.TCPAddr).AddrPort()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return local
+	}
+	to := local
+	err = raw.Control(func(fd uintptr) {
+		// A struct sockaddr_in, in an option that happens to have its size.
+		got, err := unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, soOriginalDst)
+		if err != nil {
+			return
+		}
+		b := got.Multiaddr
+		to = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), binary.BigEndian.Uint16(b[2:]))
+	})
+	if err != nil {
+		return local
+	}
+	return netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
+}

@@ -1,0 +1,205 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	copyBytes = 32 << 10
+	// spliceAfter: the kernel copies flows that have proved to be large. Its pipes
+	// would cost a small tunnel four descriptors.
+	spliceAfter = 512 << 10
+	spliceBytes = 1 << 20
+	spliceTime  = 200 * time.Millisecond
+)
+
+// buffers are of copyBytes; an idle tunnel holds none.
+type buffers struct{ sync.Pool }
+
+func newBuffers() *buffers {
+	return &buffers{sync.Pool{New: func() any { return new([copyBytes]byte) }}}
+}
+
+// A tunnel is two flows that live and die together.
+type tunnel struct {
+	p        *Proxy
+	up, down flow
+	begun    time.Time
+	active   atomic.Int64 // nanoseconds after begun: the last byte either way
+	reason   atomic.Pointer[Reason]
+}
+
+// A flow is one direction of a tunnel.
+type flow struct {
+	t        *tunnel
+	from, to *net.TCPConn
+	shared   *budget // of the sandbox
+	left     int64   // of the tunnel
+	moved    int64
+	full     Reason // of the end of either
+}
+
+// tunnel forwards first, then copies until both sides have ended, or a limit.
+func (p *Proxy) tunnel(a *attempt, c *client, up *upstream, first []byte) {
+	t := &tunnel{p: p, begun: time.Now()}
+	t.up = flow{t: t, from: c.tcp, to: up.TCPConn, shared: p.up, left: p.limits.TunnelUp, full: ReasonUp}
+	t.down = flow{t: t, from: up.TCPConn, to: c.tcp, shared: p.down, left: p.limits.TunnelDown, full: ReasonDown}
+	timer := time.AfterFunc(p.limits.Lifetime, func() { t.cut(ReasonLifetime) })
+	defer timer.Stop()
+	down := make(chan struct{})
+	go func() {
+		defer close(down)
+		t.down.run()
+	}()
+	if t.up.write(first) {
+		t.up.run()
+	}
+	<-down
+	if p.ctx.Err() != nil {
+		t.cut(ReasonShutdown)
+	}
+	if reason := t.reason.Load(); reason != nil {
+		a.cut(*reason)
+	}
+	a.end(t.up.moved, t.down.moved)
+}
+
+// cut ends both flows. The first reason is the one that counts.
+func (t *tunnel) cut(reason Reason) {
+	if reason != "" {
+		t.reason.CompareAndSwap(nil, &reason)
+	}
+	_ = t.up.from.Close()
+	_ = t.up.to.Close()
+}
+
+// run copies until the end of the flow, which it hands on.
+func (f *flow) run() {
+	raw, err := f.from.SyscallConn()
+	for err == nil {
+		var n int
+		if n, err = f.step(raw); err != nil || n < copyBytes || f.moved < spliceAfter {
+			continue
+		}
+		for full := true; full && err == nil; {
+			full, err = f.splice()
+		}
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		if f.to.CloseWrite() != nil {
+			f.t.cut("")
+		}
+	default:
+		f.t.cut("")
+	}
+}
+
+// step moves what there is to read, up to a buffer full. It waits for it without
+// a buffer.
+func (f *flow) step(raw syscall.RawConn) (int, error) {
+	idle := f.t.p.limits.Idle
+	if err := f.from.SetReadDeadline(time.Now().Add(idle/4 + time.Millisecond)); err != nil {
+		return 0, err
+	}
+	var buf *[copyBytes]byte
+	var n int
+	var errno error
+	err := raw.Read(func(fd uintptr) bool {
+		buf = f.t.p.buffers.Get().(*[copyBytes]byte)
+		for {
+			if n, errno = unix.Read(int(fd), buf[:]); errno != unix.EINTR {
+				break
+			}
+		}
+		if errno == unix.EAGAIN {
+			f.t.p.buffers.Put(buf)
+			buf = nil
+			return false
+		}
+		return true
+	})
+	if buf != nil {
+		defer f.t.p.buffers.Put(buf)
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		if time.Since(f.t.begun)-time.Duration(f.t.active.Load()) >= idle {
+			f.t.cut(ReasonIdle)
+		}
+		return 0, nil
+	case err != nil || errno != nil:
+		return 0, errors.Join(err, errno)
+	case n == 0:
+		return 0, io.EOF
+	}
+	f.t.touch()
+	if !f.write(buf[:n]) {
+		return n, net.ErrClosed
+	}
+	return n, nil
+}
+
+func (t *tunnel) touch() { t.active.Store(int64(time.Since(t.begun))) }
+
+// write sends b, or what of it the limits allow: then it ends the tunnel and
+// returns false.
+func (f *flow) write(b []byte) bool {
+	allowed := f.shared.take(min(int64(len(b)), f.left))
+	if err := f.to.SetWriteDeadline(time.Now().Add(f.t.p.limits.writeTime())); err != nil {
+		f.t.cut("")
+		return false
+	}
+	n, err := f.to.Write(b[:allowed])
+	f.moved += int64(n)
+	f.left -= int64(n)
+	if err == nil && allowed == int64(len(b)) {
+		f.t.touch()
+		return true
+	}
+	if err == nil {
+		f.t.cut(f.full)
+	}
+	f.t.cut("")
+	return false
+}
+
+// splice lets the kernel copy. It is not full if there was less to copy: then
+// waiting is done better without what was reserved here.
+func (f *flow) splice() (full bool, err error) {
+	reserved := f.shared.reserve(min(spliceBytes, f.left))
+	n := int64(0)
+	defer func() { f.shared.settle(reserved, n) }()
+	if reserved < 2*copyBytes {
+		return false, nil
+	}
+	now := time.Now()
+	if err := errors.Join(f.from.SetReadDeadline(now.Add(spliceTime)), f.to.SetWriteDeadline(now.Add(f.t.p.limits.writeTime()))); err != nil {
+		return false, err
+	}
+	n, err = f.to.ReadFrom(&io.LimitedReader{R: f.from, N: reserved})
+	f.moved += n
+	f.left -= n
+	if n > 0 {
+		f.t.touch()
+	}
+	var op *net.OpError
+	switch {
+	case errors.As(err, &op) && op.Timeout() && op.Op != "write" && time.Since(now) < f.t.p.limits.writeTime():
+		return false, nil
+	case err != nil:
+		return false, err
+	case n < reserved:
+		return false, io.EOF
+	}
+	return true, nil
+}
