@@ -1,0 +1,165 @@
+package relay
+
+import (
+	"context"
+	"io"
+	"mime"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+)
+
+const (
+	// maxError bounds the body of an error that is passed on.
+	maxError = 256 << 10
+	// pieceBytes is what is read of an answer at once.
+	pieceBytes = 32 << 10
+)
+
+// unusable says why an answer is none that an agent may see: it leads elsewhere,
+// or cannot be counted.
+func (x *exchange) unusable(resp *http.Response) Cause {
+	switch e := resp.Header.Get("Content-Encoding"); {
+	case resp.StatusCode < 200, resp.StatusCode >= 300 && resp.StatusCode < 400, resp.StatusCode == http.StatusProxyAuthRequired:
+		return BrokenAnswer
+	case e != "" && !strings.EqualFold(e, "identity"):
+		return BrokenAnswer
+	}
+	return ""
+}
+
+// copyHeader passes on what an agent needs and what names no account.
+func (x *exchange) copyHeader(resp *http.Response) {
+	for _, name := range []string{
+		"Content-Type", "Cache-Control", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id",
+	} {
+		if v := resp.Header.Get(name); v != "" && !strings.Contains(v, x.relay.cfg.Key.value()) {
+			x.w.Header().Set(name, v)
+		}
+	}
+}
+
+// account is what providers call the operator's organisation in their errors.
+var account = regexp.MustCompile(`\b(org-|proj_|wrkspc_)[A-Za-z0-9]{6,}`)
+
+// failed passes an error on. One about the credential says how the real one is
+// masked, or more, and is replaced.
+func (x *exchange) failed(resp *http.Response) outcome {
+	out := outcome{status: resp.StatusCode, cause: causeOf(resp.StatusCode)}
+	if out.cause == BadKey {
+		x.answer(resp.StatusCode, string(BadKey), "the provider did not accept the credential that sbench holds")
+		return out
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxError+1))
+	if x.req.Context().Err() != nil {
+		out.left, out.cause = true, ""
+		return out
+	}
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil || len(body) > maxError || media != "application/json" {
+		x.copyHeader(resp)
+		x.answer(resp.StatusCode, "provider_error", "the provider answered with an error")
+		return out
+	}
+	if key := x.relay.cfg.Key.value(); len(key) >= minKey {
+		body = []byte(strings.ReplaceAll(string(body), key, redacted))
+	}
+	body = account.ReplaceAll(body, []byte(redacted))
+	x.copyHeader(resp)
+	x.entry.Down = int64(len(body))
+	_ = x.ctl.SetWriteDeadline(time.Now().Add(x.relay.cfg.Limits.Download))
+	x.w.WriteHeader(resp.StatusCode)
+	_, _ = x.w.Write(body)
+	return out
+}
+
+// causeOf sorts a status of 400 and more.
+func causeOf(status int) Cause {
+	switch {
+	case status == http.StatusUnauthorized, status == http.StatusPaymentRequired, status == http.StatusForbidden:
+		return BadKey
+	case status == http.StatusTooManyRequests:
+		return RateLimited
+	case status >= 500:
+		return ServerError
+	}
+	return ""
+}
+
+// A sink is where an answer goes. What it holds back, flush writes.
+type sink interface {
+	io.Writer
+	flush() error
+}
+
+// pass sends a good answer on as it comes, and counts it.
+func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome {
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	stream := media == "text/event-stream"
+	m := newMeter(x.route.dialect, stream)
+	x.copyHeader(resp)
+	x.w.WriteHeader(resp.StatusCode)
+	agent := &agentWriter{x: x}
+	scrub := newScrubber(x.relay.cfg.Key, agent)
+	var to sink = scrub
+	if stream && x.hide {
+		to = &hider{out: scrub}
+	}
+	readErr, writeErr := x.copy(resp.Body, m, to, cancel)
+	out := outcome{status: resp.StatusCode, usage: m.close(int64(len(x.body)))}
+	switch {
+	case writeErr != nil, x.req.Context().Err() != nil:
+		out.left, x.aborted = true, true
+	case readErr != nil:
+		out.cause, x.aborted = AnswerCut, true
+	case m.cause != "":
+		out.cause = m.cause
+	case m.erred:
+	case !m.whole && x.route.generates():
+		out.cause = AnswerCut
+	default:
+		out.good = true
+	}
+	return out
+}
+
+// copy moves the answer until it ends or one side fails. A provider that falls
+// silent is cut off.
+func (x *exchange) copy(from io.Reader, m *meter, to sink, cancel context.CancelFunc) (readErr, writeErr error) {
+	silence := x.relay.cfg.Limits.Silence
+	timer := time.AfterFunc(silence, cancel)
+	defer timer.Stop()
+	buf := make([]byte, pieceBytes)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			m.write(buf[:n])
+			if _, writeErr = to.Write(buf[:n]); writeErr != nil {
+				return nil, writeErr
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return nil, to.flush()
+		case err != nil:
+			_ = to.flush()
+			return err, nil
+		}
+		timer.Reset(silence)
+	}
+}
+
+// An agentWriter writes to the agent at once, and not for ever.
+type agentWriter struct{ x *exchange }
+
+func (a *agentWriter) Write(p []byte) (int, error) {
+	x := a.x
+	_ = x.ctl.SetWriteDeadline(time.Now().Add(x.relay.cfg.Limits.Download))
+	n, err := x.w.Write(p)
+	x.entry.Down += int64(n)
+	if err == nil {
+		err = x.ctl.Flush()
+	}
+	return n, err
+}

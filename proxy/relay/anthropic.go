@@ -1,0 +1,162 @@
+package relay
+
+import "regexp"
+
+// anthropicRules are the fields of the Messages API, also where it only counts
+// tokens. A field that is missing here is taken out.
+func anthropicRules(name string) rule {
+	switch name {
+	case "model":
+		return modelRule
+	case "stream":
+		return streamRule
+	case "messages":
+		return anthropicMessages
+	case "system":
+		return anthropicContent
+	case "tools":
+		return toolsRule(anthropicTool)
+	case "tool_choice":
+		return anthropicToolChoice
+	case "max_tokens", "temperature", "top_p", "top_k", "stop_sequences", "thinking", "metadata", "cache_control",
+		"output_config", "output_format", "context_management", "compaction", "diagnostics":
+		return pass
+	case "service_tier":
+		return oneOf(name, "auto", "standard_only")
+	case "speed":
+		return oneOf(name, "standard")
+	case "mcp_servers", "container":
+		return outside(name)
+	case "fallbacks", "fallback_credit_token", "inference_geo":
+		return never(name)
+	}
+	return nil
+}
+
+// anthropicClientTool is a type that the agent's own machine runs.
+var anthropicClientTool = regexp.MustCompile(`^(bash|text_editor|memory)_[0-9]{8}$`)
+
+func anthropicTool(in *inspector, v []byte) ([]byte, error) {
+	all, err := in.object(v)
+	if err != nil {
+		return nil, err
+	}
+	t, ok := word(all, "type")
+	switch {
+	case !ok:
+		return nil, malformed("a tool's type is no string")
+	case t == "", t == "custom", anthropicClientTool.MatchString(t):
+		return v, nil
+	case in.allow && !absent(field(all, "model")): // such as the advisor
+		if m, _ := word(all, "model"); m == in.model {
+			return v, nil
+		}
+	case in.allow:
+		return v, nil
+	}
+	if name, _ := word(all, "name"); name != "" {
+		in.gone = append(in.gone, name)
+	}
+	return nil, in.external(cleanName(t))
+}
+
+func anthropicToolChoice(in *inspector, v []byte) ([]byte, error) {
+	if isNull(v) {
+		return v, nil
+	}
+	all, err := in.object(v)
+	if err != nil {
+		return nil, err
+	}
+	switch t, _ := word(all, "type"); t {
+	case "auto", "any", "tool", "none":
+		return v, nil
+	default:
+		if in.allow {
+			return v, nil
+		}
+		return nil, in.external("tool_choice:" + cleanName(t))
+	}
+}
+
+func anthropicMessages(in *inspector, v []byte) ([]byte, error) {
+	if in.allow {
+		return v, nil
+	}
+	return in.each(v, func(msg []byte) ([]byte, error) {
+		return in.members(msg, func(key string, v []byte) ([]byte, error) {
+			if key == "content" {
+				return anthropicContent(in, v)
+			}
+			return v, nil
+		})
+	})
+}
+
+func anthropicContent(in *inspector, v []byte) ([]byte, error) {
+	if k := kindOf(v); in.allow || k == '"' || k == 'n' {
+		return v, nil
+	}
+	return in.each(v, func(block []byte) ([]byte, error) { return in.anthropicBlock(block) })
+}
+
+func (in *inspector) anthropicBlock(v []byte) ([]byte, error) {
+	all, err := in.object(v)
+	if err != nil {
+		return nil, err
+	}
+	t, ok := word(all, "type")
+	if !ok || t == "" {
+		return nil, malformed("a block of content has no type")
+	}
+	switch t {
+	case "text", "thinking", "redacted_thinking", "tool_use", "tool_reference", "search_result", "compaction":
+		return v, nil
+	case "tool_result":
+		return in.members(v, func(key string, v []byte) ([]byte, error) {
+			if key == "content" {
+				return anthropicContent(in, v)
+			}
+			return v, nil
+		})
+	case "image", "document":
+		return in.anthropicSource(v, all, t)
+	}
+	return in.instead(cleanName(t), "text")
+}
+
+// anthropicSource keeps what holds its own bytes.
+func (in *inspector) anthropicSource(v []byte, all []member, kind string) ([]byte, error) {
+	source, err := in.object(field(all, "source"))
+	if err != nil {
+		return nil, err
+	}
+	t, _ := word(source, "type")
+	inline := absent(field(source, "url")) && absent(field(source, "file_id"))
+	switch {
+	case inline && (t == "base64" || t == "text"):
+		return v, nil
+	case inline && t == "content":
+		return in.members(v, func(key string, v []byte) ([]byte, error) {
+			if key != "source" {
+				return v, nil
+			}
+			return in.members(v, func(key string, v []byte) ([]byte, error) {
+				if key == "content" {
+					return anthropicContent(in, v)
+				}
+				return v, nil
+			})
+		})
+	}
+	return in.instead(kind+":"+cleanName(t), "text")
+}
+
+// instead is what stands where a part of a message was: APIs refuse messages
+// without content.
+func (in *inspector) instead(name, kind string) ([]byte, error) {
+	if err := in.external(name); err != nil {
+		return nil, err
+	}
+	return joinMembers([]member{newMember("type", `"`+kind+`"`), newMember("text", `"`+notice+`"`)}), nil
+}

@@ -1,0 +1,150 @@
+package relay
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// The functions of this file read checked JSON, level by level and as it is
+// needed: what nobody looks at is skipped, and goes out as it came in.
+
+// A member is one of an object, its parts as they are written.
+type member struct {
+	key   string
+	name  []byte // the key with its quotes
+	value []byte
+}
+
+// kindOf is the first byte of a value: one of {["tfn, '-' or a digit.
+func kindOf(v []byte) byte {
+	if len(v) == 0 {
+		return 0
+	}
+	return v[0]
+}
+
+func isNull(v []byte) bool { return kindOf(v) == 'n' }
+
+// text reads a string; false means that v is none.
+func text(v []byte) (string, bool) {
+	if kindOf(v) != '"' {
+		return "", false
+	}
+	return unquote(v)
+}
+
+// members returns those of an object, and nil of anything else.
+func members(v []byte) []member {
+	if kindOf(v) != '{' {
+		return nil
+	}
+	var all []member
+	s := scanner{v, 1}
+	for s.skipTo('}') {
+		name := s.take()
+		key, _ := unquote(name)
+		s.skipTo(0)
+		all = append(all, member{key, name, s.take()})
+	}
+	return all
+}
+
+// elements returns those of an array, and nil of anything else.
+func elements(v []byte) [][]byte {
+	if kindOf(v) != '[' {
+		return nil
+	}
+	var all [][]byte
+	s := scanner{v, 1}
+	for s.skipTo(']') {
+		all = append(all, s.take())
+	}
+	return all
+}
+
+func joinMembers(all []member) []byte {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, m := range all {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(m.name)
+		b.WriteByte(':')
+		b.Write(m.value)
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}
+
+func joinElements(all [][]byte) []byte {
+	return append(append([]byte{'['}, bytes.Join(all, []byte{','})...), ']')
+}
+
+// newMember is for keys and values of our own.
+func newMember(key, value string) member {
+	return member{key, []byte(strconv.Quote(key)), []byte(value)}
+}
+
+type scanner struct {
+	data []byte
+	pos  int
+}
+
+// skipTo goes to the next value, and is false at end.
+func (s *scanner) skipTo(end byte) bool {
+	for s.pos < len(s.data) {
+		switch s.data[s.pos] {
+		case ' ', '\t', '\n', '\r', ',', ':':
+			s.pos++
+		default:
+			return s.data[s.pos] != end
+		}
+	}
+	return false
+}
+
+// take returns the value at the scanner and goes behind it.
+func (s *scanner) take() []byte {
+	start, depth := s.pos, 0
+	for s.pos < len(s.data) {
+		switch s.data[s.pos] {
+		case '"':
+			s.skipString()
+		case '{', '[':
+			depth++
+			s.pos++
+		case '}', ']':
+			if depth == 0 { // behind a number or a word
+				return s.data[start:s.pos]
+			}
+			depth--
+			s.pos++
+		case ' ', '\t', '\n', '\r', ',', ':':
+			if depth == 0 {
+				return s.data[start:s.pos]
+			}
+			s.pos++
+			continue
+		default:
+			s.pos++
+			continue
+		}
+		if depth == 0 {
+			break
+		}
+	}
+	return s.data[start:s.pos]
+}
+
+func (s *scanner) skipString() {
+	for s.pos++; s.pos < len(s.data); s.pos++ {
+		switch s.data[s.pos] {
+		case '\\':
+			s.pos++
+		case '"':
+			s.pos++
+			return
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/securebench/sbench/proxy"
+)
+
+// An exchange is one request of the agent and its answer.
+type exchange struct {
+	relay *Relay
+	w     http.ResponseWriter
+	req   *http.Request
+	ctl   *http.ResponseController
+
+	route   route
+	body    []byte // to send
+	hide    bool   // the chunk that counts tokens
+	entry   proxy.Entry
+	refused bool
+	aborted bool        // the answer broke off behind its head
+	sent    atomic.Bool // the provider has the whole request
+}
+
+func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
+	r.conns.handled(req.Context())
+	start := time.Now()
+	x := &exchange{relay: r, w: w, req: req, ctl: http.NewResponseController(w), entry: r.newEntry(start)}
+	entered := r.ledger.enter()
+	defer func() {
+		r.ledger.leave(x.refused)
+		x.entry.Duration = time.Since(start)
+		r.log(x.entry)
+		if x.aborted {
+			panic(http.ErrAbortHandler) // the agent must not take it for the end
+		}
+	}()
+	if !entered {
+		x.deny(&refusal{status: http.StatusTooManyRequests, reason: tooMany, message: "too many requests at once"})
+		return
+	}
+	if err := x.prepare(); err != nil {
+		x.deny(err)
+		return
+	}
+	x.forward()
+}
+
+func (r *Relay) newEntry(start time.Time) proxy.Entry {
+	e := proxy.Entry{
+		Time: start.UTC(), Task: r.cfg.Task, Attempt: r.cfg.Attempt, Kind: proxy.KindRelay, Verdict: proxy.Allow,
+		Rule: "provider", Provider: string(r.cfg.Provider), Host: strings.ToLower(r.base.Hostname()),
+	}
+	port := r.base.Port()
+	if port == "" {
+		port = map[string]string{"http": "80"}[r.base.Scheme]
+	}
+	if e.Port, _ = strconv.Atoi(port); e.Port == 0 {
+		e.Port = 443
+	}
+	return e
+}
+
+func (r *Relay) log(e proxy.Entry) {
+	if r.cfg.Log != nil {
+		r.cfg.Log.Write(e)
+	}
+}
+
+func (r *Relay) logMalformed() {
+	r.ledger.enter()
+	r.ledger.leave(true)
+	e := r.newEntry(time.Now())
+	e.Verdict, e.Reason = proxy.Deny, string(badHead)
+	r.log(e)
+}
+
+// prepare does all that needs no provider.
+func (x *exchange) prepare() error {
+	route, ok := find(x.relay.routes, x.req)
+	if !ok {
+		return &refusal{status: http.StatusNotFound, reason: badPath, message: "this method and path are not served here"}
+	}
+	x.route = route
+	x.entry.Method, x.entry.Path = route.method, route.path
+	h := x.req.Header
+	if h.Get("Upgrade") != "" {
+		return refuse(badHeader, "an upgrade to another protocol is not served here")
+	}
+	for _, name := range []string{"Content-Encoding", "Transfer-Encoding"} {
+		if v := h.Get(name); v != "" && !strings.EqualFold(v, "identity") {
+			return &refusal{status: http.StatusUnsupportedMediaType, reason: badEncoding, message: "an encoded body is not read here"}
+		}
+	}
+	if route.rules == nil {
+		if x.req.ContentLength != 0 {
+			return malformed("this request has no body")
+		}
+		return nil
+	}
+	if t := h.Get("Content-Type"); t != "" {
+		if media, _, err := mime.ParseMediaType(t); err != nil || media != "application/json" {
+			return &refusal{status: http.StatusUnsupportedMediaType, reason: badEncoding, message: "a body must be application/json"}
+		}
+	}
+	return x.inspect()
+}
+
+func (x *exchange) inspect() error {
+	cfg := x.relay.cfg
+	raw, err := x.read()
+	if err != nil {
+		return err
+	}
+	x.entry.Up = int64(len(raw))
+	in := &inspector{model: cfg.Model, allow: cfg.AllowExternalTools, refuse: cfg.OnExternalTools == Refuse, chat: x.route.dialect == chat}
+	x.body, err = in.inspect(raw, x.route.rules)
+	x.entry.Model, x.entry.Stream, x.hide = in.asked, in.stream, in.hideUsage
+	x.entry.Stripped = in.found
+	var ref *refusal
+	x.relay.ledger.found(in.found, errors.As(err, &ref) && ref.reason == externalTool)
+	return err
+}
+
+// read takes the body, whole and in time.
+func (x *exchange) read() ([]byte, error) {
+	limits := x.relay.cfg.Limits
+	if x.req.ContentLength > limits.Body {
+		return nil, &refusal{status: http.StatusRequestEntityTooLarge, reason: tooLarge, message: "the body is too large"}
+	}
+	_ = x.ctl.SetReadDeadline(time.Now().Add(limits.Upload))
+	raw, err := io.ReadAll(http.MaxBytesReader(x.w, x.req.Body, limits.Body))
+	_ = x.ctl.SetReadDeadline(time.Time{})
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, &refusal{status: http.StatusRequestEntityTooLarge, reason: tooLarge, message: "the body is too large"}
+	case err != nil:
+		return nil, &refusal{status: http.StatusBadRequest, reason: unreadable, message: "the body did not come to its end"}
+	}
+	return raw, nil
+}
+
+// deny answers in the relay's own name.
+func (x *exchange) deny(err error) {
+	ref := &refusal{status: http.StatusInternalServerError, reason: badRequest, message: "internal error"}
+	_ = errors.As(err, &ref)
+	x.refused = true
+	x.entry.Verdict, x.entry.Reason = proxy.Deny, string(ref.reason)
+	status := ref.statusFor(x.relay.cfg.Provider)
+	if ref.reason == tooMany {
+		x.w.Header().Set("Retry-After", "1")
+	} else {
+		x.w.Header().Set("X-Should-Retry", "false") // also where the status invites to
+	}
+	// What net/http still reads of the body, it reads in this time.
+	_ = x.ctl.SetReadDeadline(time.Now().Add(x.relay.cfg.Limits.Head))
+	x.answer(status, string(ref.reason), ref.message)
+}
+
+// answer writes an error in the provider's shape.
+func (x *exchange) answer(status int, code, message string) {
+	x.entry.Status = status
+	x.w.Header().Set("Content-Type", "application/json")
+	x.w.Header().Set("X-Sbench-Relay", code)
+	body := errorBody(x.relay.cfg.Provider, status, code, message)
+	x.entry.Down = int64(len(body))
+	_ = x.ctl.SetWriteDeadline(time.Now().Add(x.relay.cfg.Limits.Download))
+	x.w.WriteHeader(status)
+	_, _ = x.w.Write(body)
+}
+
+// forward sends the request and passes the answer on.
+func (x *exchange) forward() {
+	input := int64(0)
+	if x.route.generates() {
+		input = estimateInput(int64(len(x.body)))
+		if err := x.relay.ledger.admit(input); err != nil {
+			x.deny(err)
+			return
+		}
+	}
+	out := x.exchange()
+	if x.route.generates() {
+		x.relay.ledger.settle(input, out)
+		if out.usage != (proxy.Usage{}) {
+			x.entry.Usage = &out.usage
+		}
+	}
+	switch {
+	case out.left && x.relay.ctx.Err() != nil:
+		x.entry.Verdict, x.entry.Reason = proxy.Error, string(relayClosed)
+	case out.left:
+		x.entry.Verdict, x.entry.Reason = proxy.Error, string(agentLeft)
+	case out.cause != "":
+		x.entry.Verdict, x.entry.Reason = proxy.Error, string(out.cause)
+	}
+}
+
+// exchange speaks with the provider.
+func (x *exchange) exchange() outcome {
+	ctx, cancel := context.WithCancel(x.req.Context())
+	defer cancel()
+	req, err := x.request(ctx)
+	if err != nil {
+		return x.unreachable(BrokenAnswer)
+	}
+	resp, err := x.relay.up.transport.RoundTrip(req)
+	switch {
+	case x.req.Context().Err() != nil:
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		return x.left()
+	case err != nil:
+		return x.unreachable(Unreachable)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	x.entry.Status = resp.StatusCode
+	if cause := x.unusable(resp); cause != "" {
+		return x.unreachable(cause)
+	}
+	if resp.StatusCode >= 300 {
+		return x.failed(resp)
+	}
+	return x.pass(resp, cancel)
+}
+
+func (x *exchange) request(ctx context.Context) (*http.Request, error) {
+	cfg := x.relay.cfg
+	trace := &httptrace.ClientTrace{
+		GotConn:      func(info httptrace.GotConnInfo) { x.entry.Address = info.Conn.RemoteAddr().String() },
+		WroteRequest: func(info httptrace.WroteRequestInfo) { x.sent.Store(info.Err == nil) },
+	}
+	target := x.route.target(cfg.Provider, x.relay.base, x.req.URL.Query())
+	var body io.Reader
+	if x.route.rules != nil {
+		body = bytes.NewReader(x.body)
+	}
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), x.route.method, target.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header = header(cfg.Provider, x.req.Header)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	cfg.authorize(req.Header)
+	return req, nil
+}
+
+// unreachable answers for a provider that did not.
+func (x *exchange) unreachable(cause Cause) outcome {
+	status := x.entry.Status // 0 unless it sent something
+	x.answer(http.StatusBadGateway, string(cause), "the provider cannot be reached or gave no usable answer")
+	out := outcome{status: status, cause: cause}
+	if x.sent.Load() && status == 0 {
+		out.usage = x.inputOnly()
+	}
+	return out
+}
+
+// left is for an agent that did not wait for the answer. What the provider took
+// in is spent.
+func (x *exchange) left() outcome {
+	out := outcome{left: true}
+	if x.sent.Load() {
+		out.usage = x.inputOnly()
+	}
+	return out
+}
+
+func (x *exchange) inputOnly() proxy.Usage {
+	return proxy.Usage{Input: estimateInput(int64(len(x.body))), Estimated: true}
+}

@@ -1,0 +1,305 @@
+package relay
+
+import (
+	"bytes"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// maxFound bounds the names kept of one request.
+const maxFound = 32
+
+// An inspector looks at one request's body. It walks to the places where the
+// APIs take tools or references, and nowhere else: what a tool takes or returned
+// is data.
+type inspector struct {
+	model  string // that may be asked for
+	allow  bool   // external tools
+	refuse bool   // instead of taking out
+	chat   bool   // Chat Completions, whose streams count tokens only when asked
+
+	found     []string // what was taken out, or the first of what was refused
+	gone      []string // names of tools taken out
+	tools     int      // that are left
+	toolsGone bool     // one was taken out at least
+	stream    bool
+	asked     string // the model, cleaned
+	hideUsage bool   // the agent did not ask for the chunk that counts tokens
+	options   bool   // of a chat's stream were in the request
+}
+
+// A rule looks at the value of one field. It returns the value as it came, or
+// another, or nil to take the field out.
+type rule func(in *inspector, v []byte) ([]byte, error)
+
+// rules are those of one kind of requests: nil for a field that is in no list.
+type rules func(field string) rule
+
+// inspect returns the body to send, which is the same slice if nothing was
+// changed.
+func (in *inspector) inspect(body []byte, fields rules) ([]byte, error) {
+	if err := checkJSON(body); err != nil {
+		return nil, &refusal{status: http.StatusBadRequest, reason: badJSON, message: err.Error()}
+	}
+	trimmed := bytes.Trim(body, " \t\r\n")
+	out, err := in.members(trimmed, func(key string, v []byte) ([]byte, error) {
+		if r := fields(key); r != nil {
+			return r(in, v)
+		}
+		if in.allow || isNull(v) {
+			return v, nil
+		}
+		return nil, in.external(cleanName(key))
+	})
+	if err != nil {
+		return nil, err
+	}
+	if in.asked == "" {
+		return nil, malformed("the request names no model")
+	}
+	if out, err = in.toolChoice(out); err != nil {
+		return nil, err
+	}
+	if in.chat {
+		out = in.countChat(out)
+	}
+	if same(out, trimmed) {
+		return body, nil
+	}
+	return out, nil
+}
+
+// external notes what the provider shall not do. An error means that the whole
+// request is refused.
+func (in *inspector) external(name string) error {
+	if !slices.Contains(in.found, name) && len(in.found) < maxFound {
+		in.found = append(in.found, name)
+	}
+	if in.refuse {
+		return refuse(externalTool, "external tools are not allowed here (allow_external_tools): "+name)
+	}
+	return nil
+}
+
+func same(a, b []byte) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// members passes those of an object through f, and leaves out those of which it
+// returns nil. An object of which nothing changes is returned as it is.
+func (in *inspector) members(v []byte, f func(key string, v []byte) ([]byte, error)) ([]byte, error) {
+	all, err := in.object(v)
+	if err != nil {
+		return nil, err
+	}
+	changed, kept := false, all[:0:len(all)]
+	for _, m := range all {
+		value, err := f(m.key, m.value)
+		if err != nil {
+			return nil, err
+		}
+		if value == nil || !same(value, m.value) {
+			changed = true
+		}
+		if m.value = value; value != nil {
+			kept = append(kept, m)
+		}
+	}
+	if !changed {
+		return v, nil
+	}
+	return joinMembers(kept), nil
+}
+
+// each does the same with the elements of an array.
+func (in *inspector) each(v []byte, f func(v []byte) ([]byte, error)) ([]byte, error) {
+	if kindOf(v) != '[' {
+		return nil, malformed("the request holds something else where an array belongs")
+	}
+	all := elements(v)
+	changed, kept := false, all[:0:len(all)]
+	for _, e := range all {
+		value, err := f(e)
+		if err != nil {
+			return nil, err
+		}
+		if value == nil || !same(value, e) {
+			changed = true
+		}
+		if value != nil {
+			kept = append(kept, value)
+		}
+	}
+	if !changed {
+		return v, nil
+	}
+	return joinElements(kept), nil
+}
+
+// object returns the members of an object that is looked at.
+func (in *inspector) object(v []byte) ([]member, error) {
+	if kindOf(v) != '{' {
+		return nil, malformed("the request holds something else where an object belongs")
+	}
+	all := members(v)
+	for _, m := range all {
+		if respelled(m.key) {
+			return nil, malformed("the request spells a field's name in capitals")
+		}
+	}
+	return all, nil
+}
+
+// respelled says whether a key is one that decides something here, for a reader
+// that takes no notice of case, such as Go's own. Strict readers do not know it.
+func respelled(key string) bool {
+	if len(key) > 64 || !strings.ContainsFunc(key, func(r rune) bool { return 'A' <= r && r <= 'Z' || r >= 0x80 }) {
+		return false
+	}
+	return slices.ContainsFunc([]string{
+		"type", "role", "content", "source", "url", "file_id", "image_url", "file_url", "file_data", "output", "tools", "tool_choice",
+		"environment", "include_usage", "name", "model", "input", "messages", "system", "stream", "stream_options",
+	}, func(s string) bool { return strings.EqualFold(s, key) })
+}
+
+// field returns the value of a member, nil if there is none.
+func field(all []member, key string) []byte {
+	for _, m := range all {
+		if m.key == key {
+			return m.value
+		}
+	}
+	return nil
+}
+
+// absent says that a value is missing or null, which the APIs take alike.
+func absent(v []byte) bool { return v == nil || isNull(v) }
+
+// word returns a member that is a string, "" if it is absent, and false for what
+// is neither.
+func word(all []member, key string) (string, bool) {
+	v := field(all, key)
+	if absent(v) {
+		return "", true
+	}
+	return text(v)
+}
+
+// Rules that both providers share.
+
+// pass is for what has no way out.
+func pass(_ *inspector, v []byte) ([]byte, error) { return v, nil }
+
+func modelRule(in *inspector, v []byte) ([]byte, error) {
+	s, ok := text(v)
+	if !ok {
+		return nil, malformed("the model is no string")
+	}
+	if in.asked = s; s != in.model {
+		in.asked = cleanName(s)
+		return nil, refuse(badModel, "only the model "+in.model+" may be asked for here")
+	}
+	return v, nil
+}
+
+func streamRule(in *inspector, v []byte) ([]byte, error) {
+	if k := kindOf(v); k != 't' && k != 'f' && k != 'n' {
+		return nil, malformed("stream is neither true nor false")
+	}
+	in.stream = kindOf(v) == 't'
+	return v, nil
+}
+
+// oneOf lets some strings pass and takes out all others, whatever is allowed:
+// they make the same request cost more.
+func oneOf(name string, good ...string) rule {
+	return func(in *inspector, v []byte) ([]byte, error) {
+		if s, ok := text(v); isNull(v) || ok && slices.Contains(good, s) {
+			return v, nil
+		}
+		return nil, in.external(name)
+	}
+}
+
+// outside is a field that makes the provider act outside.
+func outside(name string) rule {
+	return func(in *inspector, v []byte) ([]byte, error) {
+		if in.allow || isNull(v) || kindOf(v) == '[' && len(elements(v)) == 0 {
+			return v, nil
+		}
+		return nil, in.external(name)
+	}
+}
+
+// never is a field that makes the request cost more or asks another model,
+// whatever is allowed.
+func never(name string) rule {
+	return func(in *inspector, v []byte) ([]byte, error) {
+		if isNull(v) {
+			return v, nil
+		}
+		return nil, in.external(name)
+	}
+}
+
+// stateless refuses a field without which the request would mean something
+// else: what it refers to is kept by the provider, and was not seen here.
+func stateless(name string) rule {
+	return func(_ *inspector, v []byte) ([]byte, error) {
+		if k := kindOf(v); k == 'n' || k == 'f' {
+			return v, nil
+		}
+		return nil, refuse(keptState, "a request must hold all it refers to: "+name+" is not allowed here")
+	}
+}
+
+// toolsRule looks at a list of tools. A list that gets empty is taken out.
+func toolsRule(tool rule) rule {
+	return func(in *inspector, v []byte) ([]byte, error) {
+		if isNull(v) {
+			return v, nil
+		}
+		out, err := in.each(v, func(t []byte) ([]byte, error) {
+			kept, err := tool(in, t)
+			if err == nil && kept == nil {
+				in.toolsGone = true
+			} else if err == nil {
+				in.tools++
+			}
+			return kept, err
+		})
+		if err == nil && !same(out, v) && len(elements(out)) == 0 {
+			return nil, nil
+		}
+		return out, err
+	}
+}
+
+// toolChoice takes out a choice that the tools left do not offer: providers
+// refuse one.
+func (in *inspector) toolChoice(body []byte) ([]byte, error) {
+	if !in.toolsGone {
+		return body, nil
+	}
+	return in.members(body, func(key string, v []byte) ([]byte, error) {
+		switch key {
+		case "tool_choice":
+			if in.tools == 0 || in.namesGone(v) {
+				return nil, nil
+			}
+		case "parallel_tool_calls":
+			if in.tools == 0 {
+				return nil, nil
+			}
+		}
+		return v, nil
+	})
+}
+
+func (in *inspector) namesGone(choice []byte) bool {
+	name, _ := text(field(members(choice), "name"))
+	return name != "" && slices.Contains(in.gone, name)
+}
+
+const notice = "[removed by sbench: the provider may not fetch, run or look up anything here]"

@@ -1,0 +1,133 @@
+package relay
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/securebench/sbench/proxy"
+)
+
+const keptStatuses = 16
+
+// A ledger keeps the facts and the budgets of one relay.
+type ledger struct {
+	maxTokens, maxRequests int64
+	maxInFlight            int
+
+	mu       sync.Mutex
+	facts    Facts
+	inFlight int
+	reserved int64 // tokens that the requests under way take at least
+}
+
+func newLedger(cfg Config) *ledger {
+	return &ledger{
+		maxTokens: cfg.MaxTotalTokens, maxRequests: cfg.MaxRequests, maxInFlight: cfg.Limits.InFlight,
+		facts: Facts{Failed: map[Cause]int64{}, Stripped: map[string]int64{}, External: map[string]int64{}},
+	}
+}
+
+// enter lets a request in or not. Each that it lets in must leave.
+func (l *ledger) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.facts.Seen++
+	l.inFlight++
+	return l.inFlight <= l.maxInFlight
+}
+
+func (l *ledger) leave(refused bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inFlight--
+	if refused {
+		l.facts.Refused++
+	}
+}
+
+// found notes what was taken out of a request, or what one was refused for.
+func (l *ledger) found(names []string, refused bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	into := l.facts.Stripped
+	if refused {
+		into = l.facts.External
+	}
+	for _, name := range names {
+		if _, ok := into[name]; ok || len(into) < 8*maxFound {
+			into[name]++
+		}
+	}
+}
+
+// admit takes a generation into the budgets, or refuses it. Tokens are known
+// only afterwards: so a request is let in as long as those that were counted, and
+// the input of those under way, leave a token.
+func (l *ledger) admit(input int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.maxRequests > 0 && l.facts.Sent >= l.maxRequests {
+		return l.exceeded(RequestBudget)
+	}
+	if l.maxTokens > 0 && l.facts.Usage.Total()+l.reserved >= l.maxTokens {
+		return l.exceeded(TokenBudget)
+	}
+	l.facts.Sent++
+	l.reserved += input
+	return nil
+}
+
+func (l *ledger) exceeded(b Budget) error {
+	if l.facts.Exceeded == "" {
+		l.facts.Exceeded = b
+	}
+	return &refusal{
+		status: http.StatusTooManyRequests, reason: overBudget,
+		message: "the budget of this attempt is used up (" + string(b) + ")",
+	}
+}
+
+// An outcome is how one generation ended.
+type outcome struct {
+	status int   // 0: no answer
+	cause  Cause // empty: not failed on the provider's side
+	left   bool  // the agent gave up, or the relay was closed
+	good   bool
+	usage  proxy.Usage
+}
+
+// settle ends what admit began with the same input.
+func (l *ledger) settle(input int64, o outcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reserved -= input
+	f := &l.facts
+	f.Usage = f.Usage.Add(o.usage)
+	if f.Statuses = append(f.Statuses, o.status); len(f.Statuses) > keptStatuses {
+		f.Statuses = slices.Delete(f.Statuses, 0, 1)
+	}
+	switch {
+	case o.left:
+		f.Left++
+	case o.cause != "":
+		f.Failed[o.cause]++
+		f.Outage++
+		f.LastCause = o.cause
+	default:
+		f.Outage = 0
+		if o.good {
+			f.Succeeded++
+		}
+	}
+}
+
+func (l *ledger) snapshot() Facts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.facts
+	f.Statuses = slices.Clone(f.Statuses)
+	f.Failed, f.Stripped, f.External = maps.Clone(f.Failed), maps.Clone(f.Stripped), maps.Clone(f.External)
+	return f
+}

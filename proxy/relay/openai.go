@@ -1,0 +1,360 @@
+package relay
+
+import (
+	"slices"
+	"strings"
+)
+
+// responsesRules are the fields of the Responses API, compaction included. A
+// field that is missing here is taken out.
+func responsesRules(name string) rule {
+	switch name {
+	case "model":
+		return modelRule
+	case "stream":
+		return streamRule
+	case "input":
+		return responsesInput
+	case "instructions":
+		return stringRule
+	case "tools":
+		return toolsRule(responsesTool)
+	case "tool_choice":
+		return openAIToolChoice
+	case "include", "max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention",
+		"prompt_cache_options", "reasoning", "safety_identifier", "store", "stream_options", "temperature", "text", "top_logprobs", "top_p",
+		"truncation", "user", "context_management", "client_metadata":
+		return pass
+	case "service_tier":
+		return oneOf(name, "auto", "default", "flex")
+	case "background", "conversation", "previous_response_id", "prompt":
+		return stateless(name)
+	}
+	return nil
+}
+
+// chatRules are the fields of the Chat Completions API.
+func chatRules(name string) rule {
+	switch name {
+	case "model":
+		return modelRule
+	case "stream":
+		return streamRule
+	case "messages":
+		return chatMessages
+	case "tools":
+		return toolsRule(chatTool)
+	case "tool_choice":
+		return openAIToolChoice
+	case "stream_options":
+		return chatStreamOptions
+	case "audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens",
+		"metadata", "modalities", "n", "parallel_tool_calls", "prediction", "presence_penalty", "prompt_cache_key", "prompt_cache_retention",
+		"prompt_cache_options", "reasoning_effort", "response_format", "safety_identifier", "seed", "stop", "store", "temperature",
+		"top_logprobs", "top_p", "user", "verbosity":
+		return pass
+	case "service_tier":
+		return oneOf(name, "auto", "default", "flex")
+	case "web_search_options":
+		return outside(name)
+	}
+	return nil
+}
+
+func stringRule(_ *inspector, v []byte) ([]byte, error) {
+	if k := kindOf(v); k != '"' && k != 'n' {
+		return nil, malformed("the instructions are no string")
+	}
+	return v, nil
+}
+
+// responsesTool lets pass what the agent's own machine runs.
+func responsesTool(in *inspector, v []byte) ([]byte, error) {
+	all, err := in.object(v)
+	if err != nil {
+		return nil, err
+	}
+	t, ok := word(all, "type")
+	if !ok {
+		return nil, malformed("a tool's type is no string")
+	}
+	switch t {
+	case "function", "custom", "local_shell", "apply_patch", "tool_search":
+		return v, nil
+	case "namespace":
+		return in.namespace(v)
+	case "shell":
+		if where, _ := word(members(field(all, "environment")), "type"); where == "local" {
+			_, err := in.object(field(all, "environment"))
+			return v, err
+		}
+	}
+	if in.allow {
+		return v, nil
+	}
+	return nil, in.external(cleanName(t))
+}
+
+// namespace looks at the tools of one, which counts as one tool.
+func (in *inspector) namespace(v []byte) ([]byte, error) {
+	empty := false
+	out, err := in.members(v, func(key string, v []byte) ([]byte, error) {
+		if key != "tools" {
+			return v, nil
+		}
+		kept, err := toolsRule(responsesTool)(in, v)
+		empty = err == nil && kept == nil
+		return kept, err
+	})
+	if empty {
+		return nil, err
+	}
+	return out, err
+}
+
+func chatTool(in *inspector, v []byte) ([]byte, error) {
+	all, err := in.object(v)
+	if err != nil {
+		return nil, err
+	}
+	t, ok := word(all, "type")
+	if !ok {
+		return nil, malformed("a tool's type is no string")
+	}
+	if in.allow || t == "function" || t == "custom" {
+		return v, nil
+	}
+	return nil, in.external(cleanName(t))
+}
+
+func openAIToolChoice(in *inspector, v []byte) ([]byte, error) {
+	if k := kindOf(v); in.allow || k == '"' || k == 'n' {
+		return v, nil
+	}
+	all, err := in.object(v)
+	if err != nil {
+		return nil, err
+	}
+	switch t, _ := word(all, "type"); t {
+	case "function", "custom", "local_shell", "apply_patch", "shell":
+		return v, nil
+	case "allowed_tools":
+		return in.allowedTools(v)
+	default:
+		return nil, in.external("tool_choice:" + cleanName(t))
+	}
+}
+
+// allowedTools keeps those that may be there. The Responses API has the list at
+// the top, Chat Completions in a field of the name of the type.
+func (in *inspector) allowedTools(v []byte) ([]byte, error) {
+	empty := false
+	var walk func(v []byte) ([]byte, error)
+	walk = func(v []byte) ([]byte, error) {
+		return in.members(v, func(key string, v []byte) ([]byte, error) {
+			switch key {
+			case "allowed_tools":
+				return walk(v)
+			case "tools":
+				kept, err := in.each(v, in.allowedTool)
+				empty = err == nil && !same(kept, v) && len(elements(kept)) == 0
+				return kept, err
+			}
+			return v, nil
+		})
+	}
+	out, err := walk(v)
+	if empty {
+		return nil, err
+	}
+	return out, err
+}
+
+func (in *inspector) allowedTool(v []byte) ([]byte, error) {
+	all, err := in.object(v)
+	if err != nil {
+		return nil, err
+	}
+	switch t, _ := word(all, "type"); t {
+	case "function", "custom", "local_shell", "apply_patch", "shell", "namespace", "tool_search":
+		return v, nil
+	default:
+		return nil, in.external("tool_choice:" + cleanName(t))
+	}
+}
+
+func responsesInput(in *inspector, v []byte) ([]byte, error) {
+	if k := kindOf(v); k == '"' || k == 'n' {
+		return v, nil
+	}
+	return in.each(v, in.responsesItem)
+}
+
+func (in *inspector) responsesItem(v []byte) ([]byte, error) {
+	all, err := in.object(v)
+	if err != nil {
+		return nil, err
+	}
+	t, ok := word(all, "type")
+	if !ok {
+		return nil, malformed("an item's type is no string")
+	}
+	if t == "" && !absent(field(all, "role")) {
+		t = "message"
+	}
+	switch t {
+	case "message", "agent_message":
+		return in.responsesParts(v, "content", all)
+	case "function_call_output", "custom_tool_call_output":
+		return in.responsesParts(v, "output", all)
+	case "function_call", "custom_tool_call", "local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output",
+		"apply_patch_call", "apply_patch_call_output", "tool_search_call", "reasoning", "compaction", "compaction_summary",
+		"compaction_trigger", "context_compaction":
+		return v, nil
+	case "additional_tools", "tool_search_output":
+		return in.itemTools(v, t)
+	case "item_reference", "": // an item that is but an id is a reference, too
+		return stateless("item_reference")(in, v)
+	}
+	if in.allow {
+		return v, nil
+	}
+	return nil, in.external("input:" + cleanName(t))
+}
+
+// itemTools looks at the tools that an item of the conversation offers. The
+// output of a search stays, since its call does.
+func (in *inspector) itemTools(v []byte, kind string) ([]byte, error) {
+	empty := false
+	out, err := in.members(v, func(key string, v []byte) ([]byte, error) {
+		if key != "tools" {
+			return v, nil
+		}
+		kept, err := toolsRule(responsesTool)(in, v)
+		if err == nil && kept == nil {
+			empty = true
+			return []byte("[]"), nil
+		}
+		return kept, err
+	})
+	if empty && kind == "additional_tools" {
+		return nil, err
+	}
+	return out, err
+}
+
+// responsesParts looks at the parts of a message or of what a tool returned.
+func (in *inspector) responsesParts(v []byte, name string, item []member) ([]byte, error) {
+	kind := "input_text"
+	if role, _ := word(item, "role"); role == "assistant" {
+		kind = "output_text"
+	}
+	return in.parts(v, name, func(v []byte) ([]byte, error) {
+		all, err := in.object(v)
+		if err != nil {
+			return nil, err
+		}
+		t, _ := word(all, "type")
+		switch t {
+		case "input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text", "encrypted_content", "input_audio":
+			return v, nil
+		case "input_image", "input_file":
+			if inline(all) {
+				return v, nil
+			}
+		case "":
+			return nil, malformed("a part of content has no type")
+		}
+		return in.instead(cleanName(t), kind)
+	})
+}
+
+func chatMessages(in *inspector, v []byte) ([]byte, error) {
+	return in.each(v, func(msg []byte) ([]byte, error) {
+		return in.parts(msg, "content", func(v []byte) ([]byte, error) {
+			all, err := in.object(v)
+			if err != nil {
+				return nil, err
+			}
+			t, _ := word(all, "type")
+			switch t {
+			case "text", "refusal", "input_audio":
+				return v, nil
+			case "image_url":
+				if inline(all) {
+					return v, nil
+				}
+			case "file":
+				if file, err := in.object(field(all, "file")); err != nil || inline(file) {
+					return v, err
+				}
+			case "":
+				return nil, malformed("a part of content has no type")
+			}
+			return in.instead(cleanName(t), "text")
+		})
+	})
+}
+
+// parts passes those of the named field through f.
+func (in *inspector) parts(v []byte, name string, f func([]byte) ([]byte, error)) ([]byte, error) {
+	return in.members(v, func(key string, v []byte) ([]byte, error) {
+		if k := kindOf(v); key != name || in.allow || k == '"' || k == 'n' {
+			return v, nil
+		}
+		return in.each(v, f)
+	})
+}
+
+// inline says that a part holds its own bytes and refers to nothing.
+func inline(all []member) bool {
+	for _, m := range all {
+		switch m.key {
+		case "file_id", "file_url":
+			if !isNull(m.value) {
+				return false
+			}
+		case "file_data":
+			if s, ok := text(m.value); !isNull(m.value) && (!ok || !strings.HasPrefix(s, "data:") && strings.Contains(s, ":")) {
+				return false
+			}
+		case "image_url":
+			v := m.value
+			if kindOf(v) == '{' {
+				v = field(members(v), "url")
+			}
+			if s, ok := text(v); !absent(v) && (!ok || !strings.HasPrefix(s, "data:")) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// chatStreamOptions makes the provider count, which it does in a stream only
+// when asked.
+func chatStreamOptions(in *inspector, v []byte) ([]byte, error) {
+	if isNull(v) {
+		return nil, nil // countChat adds it
+	}
+	all, err := in.object(v)
+	if err != nil {
+		return nil, err
+	}
+	in.options = true
+	if kindOf(field(all, "include_usage")) == 't' {
+		return v, nil
+	}
+	in.hideUsage = true
+	all = slices.DeleteFunc(all, func(m member) bool { return m.key == "include_usage" })
+	return joinMembers(append(all, newMember("include_usage", "true"))), nil
+}
+
+// countChat adds the options to a stream that has none.
+func (in *inspector) countChat(body []byte) []byte {
+	if in.options || !in.stream {
+		return body
+	}
+	in.hideUsage = true
+	return joinMembers(append(members(body), newMember("stream_options", `{"include_usage":true}`)))
+}

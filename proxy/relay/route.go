@@ -1,0 +1,140 @@
+package relay
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// A dialect is the shape of an answer's token counts.
+type dialect int
+
+const (
+	noUsage dialect = iota
+	messages
+	responses
+	chat
+)
+
+// A route is something that may be asked of a provider.
+type route struct {
+	method, path string
+	rules        rules // nil: a request without a body
+	dialect      dialect
+	query        []string // parameters that are sent on
+}
+
+// generates says that a model writes, which costs.
+func (r route) generates() bool { return r.dialect != noUsage }
+
+// routes are all there is. What else the providers have keeps files, jobs,
+// agents or connections, lists them, or runs them.
+func routes(p Provider) []route {
+	if p == OpenAI {
+		return []route{
+			{http.MethodPost, "/v1/responses", responsesRules, responses, nil},
+			{http.MethodPost, "/v1/responses/compact", responsesRules, responses, nil},
+			{http.MethodPost, "/v1/chat/completions", chatRules, chat, nil},
+			{http.MethodGet, "/v1/models", nil, noUsage, []string{"client_version"}},
+		}
+	}
+	return []route{
+		{http.MethodPost, "/v1/messages", anthropicRules, messages, []string{"beta"}},
+		{http.MethodPost, "/v1/messages/count_tokens", anthropicRules, noUsage, []string{"beta"}},
+		{http.MethodGet, "/v1/models", nil, noUsage, []string{"beta", "limit", "after_id", "before_id"}},
+	}
+}
+
+// find matches the bytes of the path as they were sent, so that nobody decodes,
+// cleans or splits them in another way than the provider.
+func find(all []route, req *http.Request) (route, bool) {
+	path, _, _ := strings.Cut(req.RequestURI, "?")
+	for _, r := range all {
+		if r.method == req.Method && r.path == path && req.URL.RawPath == "" && req.URL.Path == path {
+			return r, true
+		}
+	}
+	return route{}, false
+}
+
+// target is the URL at the provider, with those parameters that the route
+// knows, and the first value of each.
+func (r route) target(p Provider, base *url.URL, query url.Values) *url.URL {
+	path := r.path
+	if p == OpenAI {
+		path = strings.TrimPrefix(path, "/v1")
+	}
+	u := base.JoinPath(path)
+	kept := url.Values{}
+	for _, name := range r.query {
+		if v := query.Get(name); v != "" && cleanName(v) == v {
+			kept.Set(name, v)
+		}
+	}
+	u.RawQuery = kept.Encode()
+	return u
+}
+
+// header makes the header for the provider. Nothing of the agent's is in it but
+// what is listed here: a credential of its own, or one that overrides an
+// organisation or a project, has no name in the list.
+func header(p Provider, in http.Header) http.Header {
+	out := http.Header{"Accept-Encoding": {"identity"}}
+	for _, name := range []string{"Accept", "User-Agent", "X-App"} {
+		keep(out, in, name)
+	}
+	for name := range in {
+		if strings.HasPrefix(name, "X-Stainless-") {
+			keep(out, in, name)
+		}
+	}
+	if p == OpenAI {
+		keep(out, in, "Openai-Beta")
+		// codex says with it that its tools are in the input.
+		if in.Get(codexLite) == "true" {
+			out.Set(codexLite, "true")
+		}
+		return out
+	}
+	if keep(out, in, "Anthropic-Version"); out.Get("Anthropic-Version") == "" {
+		out.Set("Anthropic-Version", "2023-06-01")
+	}
+	if betas := filterBetas(in.Values("Anthropic-Beta")); betas != "" {
+		out.Set("Anthropic-Beta", betas)
+	}
+	return out
+}
+
+const codexLite = "X-Openai-Internal-Codex-Responses-Lite"
+
+// keep takes over the first value of a header, if it is of a sane length.
+func keep(out, in http.Header, name string) {
+	if v := in.Get(name); v != "" && len(v) <= 512 {
+		out.Set(name, v)
+	}
+}
+
+// filterBetas drops the features whose fields and tools are taken out of
+// requests anyway, in case one of them does something by its name alone.
+func filterBetas(values []string) string {
+	var kept []string
+	for name := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		name = strings.TrimSpace(name)
+		if cleanName(name) == name && len(kept) < 32 && !slices.ContainsFunc(
+			[]string{"mcp-client", "code-execution", "files-api", "web-search", "web-fetch", "skills", "advisor", "managed-agents", "fast-mode", "server-side-fallback", "message-batches", "oauth"},
+			func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			kept = append(kept, name)
+		}
+	}
+	return strings.Join(kept, ",")
+}
+
+// authorize adds the real credential.
+func (c Config) authorize(h http.Header) {
+	if c.Provider == OpenAI || c.Bearer {
+		h.Set("Authorization", "Bearer "+c.Key.value())
+		return
+	}
+	h.Set("X-Api-Key", c.Key.value())
+}

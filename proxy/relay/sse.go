@@ -1,0 +1,95 @@
+package relay
+
+import "bytes"
+
+// maxEvent bounds one event of a stream. The last one of the Responses API
+// repeats the whole answer.
+const maxEvent = 16 << 20
+
+// An eventReader finds the data of server-sent events in a stream that comes in
+// any pieces. It takes every line end that the standard knows, but one of CR
+// alone only once an LF follows or the stream ends.
+type eventReader struct {
+	event func(data []byte) // called for each with data; data is valid until it returns
+	line  []byte            // begun
+	data  []byte            // of the event begun
+	has   bool              // the event begun has data
+	over  bool              // the event begun is too large, and skipped
+}
+
+// write takes the next piece. It keeps none of p.
+func (r *eventReader) write(p []byte) {
+	for {
+		i := bytes.IndexByte(p, '\n')
+		if i < 0 {
+			r.hold(p)
+			return
+		}
+		line := p[:i]
+		if len(r.line) > 0 {
+			r.hold(line)
+			line = r.line
+		}
+		r.lines(line)
+		r.line = r.line[:0]
+		p = p[i+1:]
+	}
+}
+
+// close takes the end of the stream for the end of the last line and event.
+func (r *eventReader) close() {
+	r.lines(r.line)
+	r.line = nil
+	r.dispatch()
+}
+
+func (r *eventReader) hold(p []byte) {
+	if len(r.line)+len(p) > maxEvent {
+		r.over = true
+		return
+	}
+	r.line = append(r.line, p...)
+}
+
+// lines splits what lies between two LFs at its CRs.
+func (r *eventReader) lines(p []byte) {
+	p = bytes.TrimSuffix(p, []byte{'\r'})
+	for {
+		line, rest, more := bytes.Cut(p, []byte{'\r'})
+		r.oneLine(line)
+		if !more {
+			return
+		}
+		p = rest
+	}
+}
+
+func (r *eventReader) oneLine(line []byte) {
+	if len(line) == 0 {
+		r.dispatch()
+		return
+	}
+	value, ok := bytes.CutPrefix(line, []byte("data"))
+	if !ok || len(value) > 0 && value[0] != ':' {
+		return // another field
+	}
+	value = bytes.TrimPrefix(bytes.TrimPrefix(value, []byte{':'}), []byte{' '})
+	if len(r.data)+len(value) >= maxEvent {
+		r.over = true
+		return
+	}
+	if r.has {
+		r.data = append(r.data, '\n')
+	}
+	r.data, r.has = append(r.data, value...), true
+}
+
+func (r *eventReader) dispatch() {
+	if r.has && !r.over {
+		r.event(r.data)
+	}
+	r.has, r.over = false, false
+	if r.data = r.data[:0]; cap(r.data) > 1<<20 {
+		r.data = nil
+	}
+}

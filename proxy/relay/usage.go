@@ -1,0 +1,253 @@
+package relay
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/securebench/sbench/proxy"
+)
+
+// maxAnswer bounds the answer without a stream that is kept for its counts.
+const maxAnswer = 32 << 20
+
+// maxTokens is more than any answer has. What is above it, or below zero, does
+// not count.
+const maxTokens = 1 << 40
+
+// A meter reads the counts out of one answer that passes by.
+type meter struct {
+	dialect dialect
+	stream  bool
+	events  eventReader
+	body    []byte // of an answer without a stream
+	over    bool   // body is not all
+	bytes   int64
+
+	usage counts
+	whole bool  // the end that the API promises was there
+	cause Cause // of an error in place of an answer; empty: none
+	erred bool  // there was one, of whatever kind
+}
+
+func newMeter(d dialect, stream bool) *meter {
+	m := &meter{dialect: d, stream: stream}
+	m.events.event = m.event
+	return m
+}
+
+// write takes the next bytes of the answer, and keeps none of p.
+func (m *meter) write(p []byte) {
+	m.bytes += int64(len(p))
+	switch {
+	case m.stream:
+		m.events.write(p)
+	case len(m.body)+len(p) > maxAnswer:
+		m.over, m.body = true, nil
+	case !m.over:
+		m.body = append(m.body, p...)
+	}
+}
+
+// close returns what was counted. What the provider did not say is estimated
+// from the bytes of the request and of the answer, and is never 0.
+func (m *meter) close(requestBytes int64) proxy.Usage {
+	if m.stream {
+		m.events.close()
+	} else {
+		m.answer(m.body)
+	}
+	u := m.usage.sum(m.dialect)
+	if m.dialect == noUsage || m.erred && u.Total() == 0 {
+		return u
+	}
+	if u.Input == 0 {
+		u.Input, u.Estimated = estimateInput(requestBytes), true
+	}
+	if !m.whole || !m.usage.final {
+		u.Output, u.Estimated = max(u.Output, m.bytes/8, 1), true
+	}
+	return u
+}
+
+// estimateInput takes four bytes for a token, as texts in English have it.
+func estimateInput(bytes int64) int64 { return max(bytes/4, 1) }
+
+// counts are the largest of each count that an answer had: those of a stream are
+// cumulative.
+type counts struct {
+	Input         int64 `json:"input_tokens"`
+	CacheCreation int64 `json:"cache_creation_input_tokens"`
+	CacheRead     int64 `json:"cache_read_input_tokens"`
+	Output        int64 `json:"output_tokens"`
+	InputDetails  struct {
+		Cached int64 `json:"cached_tokens"`
+	} `json:"input_tokens_details"`
+	OutputDetails struct {
+		Reasoning int64 `json:"reasoning_tokens"`
+		Thinking  int64 `json:"thinking_tokens"`
+	} `json:"output_tokens_details"`
+	Prompt        int64 `json:"prompt_tokens"`
+	Completion    int64 `json:"completion_tokens"`
+	PromptDetails struct {
+		Cached int64 `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+	CompletionDetails struct {
+		Reasoning int64 `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+	// Iterations are the samplings of one Anthropic answer, such as a compaction
+	// that the counts beside it leave out.
+	Iterations []iteration `json:"iterations"`
+
+	final bool // one was there that counts the whole output
+}
+
+type iteration struct {
+	Input         int64 `json:"input_tokens"`
+	CacheCreation int64 `json:"cache_creation_input_tokens"`
+	CacheRead     int64 `json:"cache_read_input_tokens"`
+	Output        int64 `json:"output_tokens"`
+}
+
+// larger puts into *a what is larger in b, and possible.
+func larger(a *int64, b int64) {
+	if b > *a && b <= maxTokens {
+		*a = b
+	}
+}
+
+func (c *counts) merge(b *counts) {
+	var sum iteration
+	for _, it := range b.Iterations {
+		for _, pair := range [][2]*int64{
+			{&sum.Input, &it.Input}, {&sum.CacheCreation, &it.CacheCreation}, {&sum.CacheRead, &it.CacheRead}, {&sum.Output, &it.Output},
+		} {
+			if v := *pair[1]; v > 0 && v <= maxTokens {
+				*pair[0] += v
+			}
+		}
+	}
+	larger(&c.Input, max(b.Input, sum.Input))
+	larger(&c.CacheCreation, max(b.CacheCreation, sum.CacheCreation))
+	larger(&c.CacheRead, max(b.CacheRead, sum.CacheRead))
+	larger(&c.Output, max(b.Output, sum.Output))
+	larger(&c.InputDetails.Cached, b.InputDetails.Cached)
+	larger(&c.OutputDetails.Reasoning, b.OutputDetails.Reasoning)
+	larger(&c.OutputDetails.Thinking, b.OutputDetails.Thinking)
+	larger(&c.Prompt, b.Prompt)
+	larger(&c.Completion, b.Completion)
+	larger(&c.PromptDetails.Cached, b.PromptDetails.Cached)
+	larger(&c.CompletionDetails.Reasoning, b.CompletionDetails.Reasoning)
+}
+
+func (c *counts) sum(d dialect) proxy.Usage {
+	switch d {
+	case messages:
+		return proxy.Usage{
+			Input: c.Input + c.CacheCreation + c.CacheRead, Cached: c.CacheRead,
+			Output: c.Output, Reasoning: min(c.OutputDetails.Thinking, c.Output),
+		}
+	case responses:
+		return proxy.Usage{
+			Input: c.Input, Cached: min(c.InputDetails.Cached, c.Input),
+			Output: c.Output, Reasoning: min(c.OutputDetails.Reasoning, c.Output),
+		}
+	case chat:
+		return proxy.Usage{
+			Input: c.Prompt, Cached: min(c.PromptDetails.Cached, c.Prompt),
+			Output: c.Completion, Reasoning: min(c.CompletionDetails.Reasoning, c.Completion),
+		}
+	}
+	return proxy.Usage{}
+}
+
+// An event is what an answer or a piece of one may say about itself.
+type event struct {
+	Type    string      `json:"type"`
+	Status  string      `json:"status"`
+	Usage   *counts     `json:"usage"`
+	Error   *errorValue `json:"error"`
+	Message *struct {
+		Usage *counts `json:"usage"`
+	} `json:"message"`
+	Response *struct {
+		Usage *counts     `json:"usage"`
+		Error *errorValue `json:"error"`
+	} `json:"response"`
+}
+
+type errorValue struct {
+	Type string          `json:"type"`
+	Code json.RawMessage `json:"code"` // a string, or a number at some gateways
+}
+
+// event looks at one of a stream. Only those that may say something are parsed.
+func (m *meter) event(data []byte) {
+	if m.dialect == chat && bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")) {
+		m.whole = true
+		return
+	}
+	for _, sign := range []string{`"usage"`, `"error"`, "message_stop", "response.completed", "response.incomplete", "response.failed"} {
+		if bytes.Contains(data, []byte(sign)) {
+			m.parse(data)
+			return
+		}
+	}
+}
+
+func (m *meter) parse(data []byte) {
+	var e event
+	if json.Unmarshal(data, &e) != nil {
+		return
+	}
+	m.add(e.Usage, e.Type == "message_delta" || m.dialect == chat)
+	if e.Message != nil {
+		m.add(e.Message.Usage, false)
+	}
+	switch e.Type {
+	case "message_stop":
+		m.whole = m.whole || m.dialect == messages
+	case "response.completed", "response.incomplete", "response.failed":
+		m.whole = m.whole || m.dialect == responses
+	}
+	if e.Response != nil {
+		m.add(e.Response.Usage, true)
+		m.fail(e.Response.Error)
+	}
+	m.fail(e.Error)
+}
+
+func (m *meter) add(c *counts, final bool) {
+	if c != nil {
+		m.usage.merge(c)
+		m.usage.final = m.usage.final || final
+	}
+}
+
+// answer looks at one without a stream.
+func (m *meter) answer(body []byte) {
+	var e event
+	if json.Unmarshal(body, &e) != nil {
+		return
+	}
+	m.whole = true
+	m.add(e.Usage, true)
+	m.fail(e.Error)
+}
+
+// fail sorts an error in an answer that began well by whose it is.
+func (m *meter) fail(e *errorValue) {
+	if e == nil {
+		return
+	}
+	m.erred = true
+	var code string
+	_ = json.Unmarshal(e.Code, &code)
+	for _, word := range []string{e.Type, code} {
+		switch word {
+		case "rate_limit_error", "rate_limit_exceeded", "insufficient_quota":
+			m.cause = RateLimited
+		case "overloaded_error", "api_error", "timeout_error", "server_error", "internal_server_error", "server_is_overloaded", "slow_down":
+			m.cause = ServerError
+		}
+	}
+}
