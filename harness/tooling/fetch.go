@@ -1,0 +1,197 @@
+package tooling
+
+import (
+	"context"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	maxManifest = 4 << 20   // bytes of a version's metadata
+	maxArchive  = 512 << 20 // bytes of a package, packed
+	askTimeout  = 30 * time.Second
+)
+
+// manifest is what the registry says of one version.
+type manifest struct {
+	Version string `json:"version"`
+	Dist    struct {
+		Integrity string `json:"integrity"`
+		Tarball   string `json:"tarball"`
+	} `json:"dist"`
+}
+
+// manifest asks for a version, or for the one that a tag names.
+func (c *Cache) manifest(ctx context.Context, name, version string) (manifest, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	registry := c.Registry
+	if registry == "" {
+		registry = DefaultRegistry
+	}
+	var m manifest
+	resp, err := c.get(ctx, strings.TrimSuffix(registry, "/")+"/"+url.PathEscape(name)+"/"+url.PathEscape(version))
+	if err != nil {
+		return m, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxManifest+1))
+	switch {
+	case err != nil:
+		return m, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	case len(data) > maxManifest:
+		return m, fmt.Errorf("%w: metadata of more than %d bytes", ErrUnreachable, maxManifest)
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, fmt.Errorf("%w: what answers is no registry: %w", ErrUnreachable, err)
+	}
+	return m, nil
+}
+
+func (c *Cache) get(ctx context.Context, address string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	client := c.Client
+	if client == nil {
+		client = http.DefaultClient
+	}
+	resp, err := client.Do(req)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed:
+		return nil, errors.Join(fmt.Errorf("%w: the registry answers %s", ErrNoVersion, resp.Status), resp.Body.Close())
+	case resp.StatusCode != http.StatusOK:
+		return nil, errors.Join(fmt.Errorf("%w: the registry answers %s", ErrUnreachable, resp.Status), resp.Body.Close())
+	}
+	return resp, nil
+}
+
+// fetch downloads, checks and unpacks a version.
+func (c *Cache) fetch(ctx context.Context, p Package, exact string) (Installed, error) {
+	m, err := c.manifest(ctx, p.Name, exact+p.Suffix)
+	if err != nil {
+		return Installed{}, err
+	}
+	want, err := sha512Of(m.Dist.Integrity)
+	if err != nil {
+		return Installed{}, err
+	}
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return Installed{}, err
+	}
+	work, err := os.MkdirTemp(c.Dir, ".new-*")
+	if err != nil {
+		return Installed{}, err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	archive := filepath.Join(work, "archive.tgz")
+	if err := c.download(ctx, p.Name, exact, m.Dist.Tarball, want, archive); err != nil {
+		return Installed{}, err
+	}
+	in := Installed{Package: p.Name, Version: exact, Integrity: m.Dist.Integrity, Time: time.Now().UTC(), Dir: c.treePath(m.Dist.Integrity)}
+	return in.unpacked(archive, filepath.Join(work, "tree"))
+}
+
+// unpacked moves what is in an archive, which is known to be the right one, to
+// where it stays.
+func (in Installed) unpacked(archive, work string) (Installed, error) {
+	err := unpack(archive, work)
+	if err == nil {
+		in.Tree, in.Bytes, err = digestTree(work)
+	}
+	if err != nil {
+		return in, err
+	}
+	err = os.Rename(work, in.Dir)
+	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) { // another was faster
+		tree, _, err := digestTree(in.Dir)
+		if err == nil && tree != in.Tree {
+			err = fmt.Errorf("%w: %s is not what the archive holds; remove it to install it again", ErrIntegrity, in.Dir)
+		}
+		return in, err
+	}
+	return in, err
+}
+
+// sha512Of reads a registry's integrity, of which only sha512 counts.
+func sha512Of(integrity string) ([]byte, error) {
+	for field := range strings.FieldsSeq(integrity) {
+		if text, ok := strings.CutPrefix(field, "sha512-"); ok {
+			sum, err := base64.StdEncoding.DecodeString(text)
+			if err == nil && len(sum) == sha512.Size {
+				return sum, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("%w: the registry has no sha512 of the package", ErrIntegrity)
+}
+
+func (c *Cache) treePath(integrity string) string {
+	sum, err := sha512Of(integrity)
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(c.Dir, "sha512-"+hex.EncodeToString(sum[:20]))
+}
+
+func (c *Cache) download(ctx context.Context, pkg, version, address string, want []byte, to string) error {
+	resp, err := c.get(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	f, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	hash := sha512.New()
+	body := &counted{r: io.LimitReader(resp.Body, maxArchive+1), tell: func(n int64) {
+		if c.Progress != nil {
+			c.Progress(pkg, version, n, resp.ContentLength)
+		}
+	}}
+	n, err := io.Copy(io.MultiWriter(f, hash), body)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	if n > maxArchive {
+		return fmt.Errorf("%w: the archive is larger than %d bytes", ErrIntegrity, maxArchive)
+	}
+	if got := hash.Sum(nil); string(got) != string(want) {
+		return fmt.Errorf("%w: the archive of %d bytes has sha512 %x…, the registry says %x…", ErrIntegrity, n, got[:8], want[:8])
+	}
+	return nil
+}
+
+// counted tells how much has been read, every few megabytes.
+type counted struct {
+	r          io.Reader
+	tell       func(int64)
+	done, told int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.done += int64(n)
+	if c.done-c.told >= 4<<20 || err != nil {
+		c.told = c.done
+		c.tell(c.done)
+	}
+	return n, err
+}

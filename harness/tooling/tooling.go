@@ -1,0 +1,209 @@
+// Package tooling keeps the command lines of agents: it fetches their platform
+// packages from an npm registry over HTTP, checks what came against the
+// registry's sha512, and unpacks it into a cache whose folders are named by that
+// digest. Nothing of a package is run on the host.
+package tooling
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// DefaultRegistry is npm's own.
+const DefaultRegistry = "https://registry.npmjs.org/"
+
+// Latest is the tag of the newest version.
+const Latest = "latest"
+
+// Errors that callers tell apart.
+var (
+	// ErrUnreachable: the registry could not be asked, and the cache has no answer.
+	ErrUnreachable = errors.New("registry unreachable")
+	// ErrNoVersion: the registry has no such package or version.
+	ErrNoVersion = errors.New("no such version")
+	// ErrIntegrity: what came, or what lies in the cache, is not what the registry
+	// signed for.
+	ErrIntegrity = errors.New("integrity check failed")
+)
+
+// A Package names a package of the registry. Its versions for one platform may
+// be told apart by a suffix of the version.
+type Package struct {
+	Name   string // such as @scope/name
+	Suffix string // such as -linux-x64, "" for none
+}
+
+// An Installed package lies in the cache.
+type Installed struct {
+	Package   string    `json:"package"`
+	Version   string    `json:"version"`   // exact, without the platform's suffix
+	Integrity string    `json:"integrity"` // of the archive, as the registry says it
+	Tree      string    `json:"tree"`      // digest of what was unpacked
+	Bytes     int64     `json:"bytes"`     // of the files
+	Time      time.Time `json:"time"`      // of the installation
+	Dir       string    `json:"-"`         // where its files are
+}
+
+// A Cache is a folder of packages. Its methods may be called from several
+// goroutines and processes.
+type Cache struct {
+	Dir      string       // made when it is needed
+	Registry string       // "" is DefaultRegistry
+	Client   *http.Client // nil is http.DefaultClient
+	// Progress, when not nil, is told of the bytes of a download as they come.
+	// total is -1 if it is not known.
+	Progress func(pkg, version string, done, total int64)
+}
+
+// RegistryFrom returns the registry that npm itself would use by an environment
+// of NAME=value.
+func RegistryFrom(environ []string) string {
+	for _, name := range []string{"npm_config_registry=", "NPM_CONFIG_REGISTRY="} {
+		for _, v := range environ {
+			if url, ok := strings.CutPrefix(v, name); ok && url != "" {
+				return url
+			}
+		}
+	}
+	return DefaultRegistry
+}
+
+// Resolve returns the exact version that a version or tag names. A tag is asked
+// of the registry; stale is true if that could not be reached and the answer is
+// the one it last gave.
+func (c *Cache) Resolve(ctx context.Context, p Package, version string) (exact string, stale bool, err error) {
+	if isExact(version) {
+		return version, false, nil
+	}
+	m, err := c.manifest(ctx, p.Name, version)
+	if errors.Is(err, ErrUnreachable) {
+		if last, readErr := c.readIndex(p, version); readErr == nil {
+			return last.Version, true, nil
+		}
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("%s@%s: %w", p.Name, version, err)
+	}
+	exact = strings.TrimSuffix(m.Version, p.Suffix)
+	if !isExact(exact) {
+		return "", false, fmt.Errorf("%s@%s: %w: the registry answers with version %q", p.Name, version, ErrNoVersion, m.Version)
+	}
+	return exact, false, c.writeIndex(p, version, Installed{Package: p.Name, Version: exact})
+}
+
+// isExact says whether a version starts as versions do, and tags do not.
+func isExact(version string) bool {
+	return version != "" && version[0] >= '0' && version[0] <= '9' && fileName(version) == version
+}
+
+// Install returns the package from the cache, or fetches it. What lies in the
+// cache is checked each time.
+func (c *Cache) Install(ctx context.Context, p Package, exact string) (Installed, error) {
+	if !isExact(exact) {
+		return Installed{}, fmt.Errorf("%s@%s: %w: not an exact version", p.Name, exact, ErrNoVersion)
+	}
+	in, err := c.readIndex(p, exact)
+	if err == nil {
+		err = c.check(in)
+	}
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return in, err
+	}
+	in, err = c.fetch(ctx, p, exact)
+	if err != nil {
+		return Installed{}, fmt.Errorf("%s@%s: %w", p.Name, exact, err)
+	}
+	return in, c.writeIndex(p, exact, in)
+}
+
+// check compares what lies in the cache with what was unpacked.
+func (c *Cache) check(in Installed) error {
+	tree, _, err := digestTree(in.Dir)
+	if err != nil {
+		return err
+	}
+	if tree != in.Tree {
+		return fmt.Errorf("%s@%s: %w: %s has changed since it was installed; remove it to install it again", in.Package, in.Version, ErrIntegrity, in.Dir)
+	}
+	return nil
+}
+
+// List returns what is installed, by package and version.
+func (c *Cache) List() ([]Installed, error) {
+	entries, err := os.ReadDir(filepath.Join(c.Dir, "index"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var all []Installed
+	for _, e := range entries {
+		in, err := c.readEntry(filepath.Join(c.Dir, "index", e.Name()))
+		if err == nil && in.Integrity != "" { // else it is what a tag stood for
+			all = append(all, in)
+		}
+	}
+	slices.SortFunc(all, func(a, b Installed) int { return strings.Compare(a.Package+a.Version, b.Package+b.Version) })
+	return all, err
+}
+
+func (c *Cache) indexPath(p Package, version string) string {
+	return filepath.Join(c.Dir, "index", fileName(p.Name+"@"+version+p.Suffix)+".json")
+}
+
+func (c *Cache) readIndex(p Package, version string) (Installed, error) {
+	return c.readEntry(c.indexPath(p, version))
+}
+
+func (c *Cache) readEntry(path string) (Installed, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Installed{}, err
+	}
+	var in Installed
+	if err := json.Unmarshal(data, &in); err != nil {
+		return Installed{}, fmt.Errorf("%s: %w", path, err)
+	}
+	in.Dir = c.treePath(in.Integrity)
+	return in, nil
+}
+
+func (c *Cache) writeIndex(p Package, version string, in Installed) error {
+	path := c.indexPath(p, version)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	data, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(data, '\n'))
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// fileName maps a name to one that is a single path element.
+func fileName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@._+-", r) {
+			return r
+		}
+		return '_'
+	}, name)
+}

@@ -1,0 +1,239 @@
+package tooling_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/securebench/sbench/harness/tooling"
+)
+
+// registry answers as npm's does, for the packages that it has.
+type registry struct {
+	*httptest.Server
+	mu       sync.Mutex
+	versions map[string]map[string]string // package, then version or tag
+	archives map[string][]byte            // by package and exact version
+	signed   map[string][]byte            // what the integrity is of, if not of the archive
+	asked    int
+}
+
+func newRegistry(t *testing.T) *registry {
+	r := &registry{versions: map[string]map[string]string{}, archives: map[string][]byte{}, signed: map[string][]byte{}}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *registry) add(pkg, tag, version string, archive []byte) {
+	r.versions[pkg] = map[string]string{tag: version, version: version}
+	r.archives[pkg+"@"+version] = archive
+}
+
+func (r *registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	if key, ok := strings.CutPrefix(req.URL.Path, "/archives/"); ok {
+		_, _ = w.Write(r.archives[key])
+		return
+	}
+	i := strings.LastIndex(req.URL.Path, "/")
+	pkg, version := req.URL.Path[1:i], req.URL.Path[i+1:]
+	exact, ok := r.versions[pkg][version]
+	if !ok {
+		http.Error(w, `"version not found"`, http.StatusNotFound)
+		return
+	}
+	signed := r.signed[pkg+"@"+exact]
+	if signed == nil {
+		signed = r.archives[pkg+"@"+exact]
+	}
+	sum := sha512.Sum512(signed)
+	_ = json.NewEncoder(w).Encode(map[string]any{"name": pkg, "version": exact, "dist": map[string]any{
+		"integrity": "sha1-AAAA sha512-" + base64.StdEncoding.EncodeToString(sum[:]),
+		"tarball":   r.URL + "/archives/" + pkg + "@" + exact,
+	}})
+}
+
+type entry struct {
+	name, text string
+	kind       byte
+	mode       int64
+}
+
+func pack(t *testing.T, entries ...entry) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for _, e := range entries {
+		h := &tar.Header{Name: e.name, Typeflag: e.kind, Mode: e.mode, Size: int64(len(e.text))}
+		if e.kind == tar.TypeSymlink || e.kind == tar.TypeLink {
+			h.Linkname, h.Size = e.text, 0
+		}
+		must(t, w.WriteHeader(h))
+		if h.Size > 0 {
+			_, err := w.Write([]byte(e.text))
+			must(t, err)
+		}
+	}
+	must(t, w.Close())
+	must(t, z.Close())
+	return b.Bytes()
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var tool = tooling.Package{Name: "@scope/agent", Suffix: "-linux-x64"}
+
+func good(t *testing.T) []byte {
+	return pack(t,
+		entry{"package", "", tar.TypeDir, 0o755}, entry{"package/bin/agent", "#!/bin/sh\n", tar.TypeReg, 0o755},
+		entry{"package/package.json", "{}", tar.TypeReg, 0o666},
+	)
+}
+
+func TestInstall(t *testing.T) {
+	ctx := context.Background()
+	r := newRegistry(t)
+	r.add(tool.Name, "latest", "1.2.3-linux-x64", good(t))
+	r.versions[tool.Name]["latest"] = "1.2.3-linux-x64"
+	c := &tooling.Cache{Dir: filepath.Join(t.TempDir(), "tools"), Registry: r.URL + "/"}
+	version, stale, err := c.Resolve(ctx, tool, tooling.Latest)
+	if err != nil || stale || version != "1.2.3" {
+		t.Fatalf("latest is %q, stale %v, %v", version, stale, err)
+	}
+	in, err := c.Install(ctx, tool, version)
+	must(t, err)
+	for name, mode := range map[string]fs.FileMode{"bin/agent": 0o755, "package.json": 0o644} {
+		if info, err := os.Stat(filepath.Join(in.Dir, name)); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v %v", name, info, err)
+		}
+	}
+	if in.Version != "1.2.3" || in.Bytes != 12 || in.Tree == "" {
+		t.Errorf("installed %+v", in)
+	}
+	asked := r.asked
+	r.Close() // from now on there is no registry
+	again, err := c.Install(ctx, tool, version)
+	if err != nil || again.Dir != in.Dir || r.asked != asked {
+		t.Errorf("from the cache: %+v, %v", again, err)
+	}
+	if version, stale, err := c.Resolve(ctx, tool, tooling.Latest); err != nil || !stale || version != "1.2.3" {
+		t.Errorf("latest without a registry: %q, stale %v, %v", version, stale, err)
+	}
+	if _, err := c.Install(ctx, tool, "1.2.4"); !errors.Is(err, tooling.ErrUnreachable) {
+		t.Errorf("another version without a registry: %v", err)
+	}
+	if all, err := c.List(); err != nil || len(all) != 1 || all[0].Dir != in.Dir {
+		t.Errorf("list: %+v %v", all, err)
+	}
+	must(t, os.WriteFile(filepath.Join(in.Dir, "bin/agent"), []byte("#!/bin/sH\n"), 0o755))
+	if _, err := c.Install(ctx, tool, version); !errors.Is(err, tooling.ErrIntegrity) {
+		t.Errorf("a file that was changed in the cache: %v", err)
+	}
+}
+
+// TestRefused: nothing of what is refused is left.
+func TestRefused(t *testing.T) {
+	reg := func(name, text string) entry { return entry{name, text, tar.TypeReg, 0o644} }
+	tests := []struct {
+		name    string
+		archive []byte
+		signed  []byte // nil: the archive itself
+		want    error  // nil: any
+	}{
+		{"tampered", good(t), pack(t, reg("package/x", "y")), tooling.ErrIntegrity},
+		{"cut", good(t)[:40], good(t), tooling.ErrIntegrity},
+		{"signed but cut", good(t)[:40], nil, nil},
+		{"no archive", []byte("<html>"), nil, nil},
+		{"parent", pack(t, reg("package/../../evil", "x")), nil, nil},
+		{"parent alone", pack(t, reg("../evil", "x")), nil, nil},
+		{"absolute", pack(t, reg("/evil", "x")), nil, nil},
+		{"beside the folder", pack(t, reg("evil", "x")), nil, nil},
+		{"link", pack(t, entry{"package/l", "/etc", tar.TypeSymlink, 0o777}), nil, nil},
+		{"hard link", pack(t, entry{"package/l", "/etc/passwd", tar.TypeLink, 0o777}), nil, nil},
+		{"device", pack(t, entry{"package/d", "", tar.TypeChar, 0o777}), nil, nil},
+		{"twice", pack(t, reg("package/a", "1"), reg("package/a", "2")), nil, nil},
+		{"file and folder", pack(t, reg("package/a", "1"), reg("package/a/b", "2")), nil, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRegistry(t)
+			r.add(tool.Name, "latest", "1.0.0-linux-x64", tt.archive)
+			if tt.signed != nil {
+				r.signed[tool.Name+"@1.0.0-linux-x64"] = tt.signed
+			}
+			dir := t.TempDir()
+			c := &tooling.Cache{Dir: dir, Registry: r.URL}
+			_, err := c.Install(context.Background(), tool, "1.0.0")
+			if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("left %v, %v", left, err)
+			}
+		})
+	}
+}
+
+func TestUnknown(t *testing.T) {
+	r := newRegistry(t)
+	c := &tooling.Cache{Dir: t.TempDir(), Registry: r.URL}
+	if _, _, err := c.Resolve(context.Background(), tool, "beta"); !errors.Is(err, tooling.ErrNoVersion) {
+		t.Errorf("unknown tag: %v", err)
+	}
+	for _, version := range []string{"9.9.9", "", "../../x", "1/../../x"} {
+		if _, err := c.Install(context.Background(), tool, version); !errors.Is(err, tooling.ErrNoVersion) {
+			t.Errorf("version %q: %v", version, err)
+		}
+	}
+}
+
+func TestInstallTogether(t *testing.T) {
+	r := newRegistry(t)
+	r.add(tool.Name, "latest", "1.0.0-linux-x64", good(t))
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			c := &tooling.Cache{Dir: dir, Registry: r.URL} // a process each, as it were
+			if _, err := c.Install(context.Background(), tool, "1.0.0"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 2 { // index and the package
+		t.Errorf("left %v, %v", entries, err)
+	}
+}
+
+func TestRegistryFrom(t *testing.T) {
+	if got := tooling.RegistryFrom([]string{"A=b", "npm_config_registry=http://x/"}); got != "http://x/" {
+		t.Errorf("registry %q", got)
+	}
+	if got := tooling.RegistryFrom(nil); got != tooling.DefaultRegistry {
+		t.Errorf("registry %q", got)
+	}
+}

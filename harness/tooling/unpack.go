@@ -1,0 +1,125 @@
+package tooling
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	maxFiles    = 20000
+	maxUnpacked = 2 << 30 // bytes
+	topFolder   = "package"
+)
+
+// unpack writes the regular files of an npm archive below to, which must not
+// exist. Every entry is below the folder "package". Anything but files and folders is
+// an error: no link can be followed then, or lead out.
+func unpack(archive, to string) error {
+	f, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	zipped, err := gzip.NewReader(f)
+	if err != nil {
+		return fmt.Errorf("archive: %w", err)
+	}
+	if err := os.Mkdir(to, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(to)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	return unpackAll(tar.NewReader(zipped), root)
+}
+
+func unpackAll(entries *tar.Reader, root *os.Root) error {
+	left := int64(maxUnpacked)
+	for count := 0; ; count++ {
+		h, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("archive: %w", err)
+		}
+		if left -= h.Size; left < 0 || count == maxFiles {
+			return fmt.Errorf("archive: more than %d bytes or %d files", int64(maxUnpacked), maxFiles)
+		}
+		if err := unpackEntry(entries, h, root); err != nil {
+			return fmt.Errorf("archive: entry %q: %w", h.Name, err)
+		}
+	}
+}
+
+func unpackEntry(from io.Reader, h *tar.Header, root *os.Root) error {
+	name, ok := strings.CutPrefix(path.Clean(h.Name), topFolder+"/")
+	switch {
+	case h.Typeflag == tar.TypeDir && path.Clean(h.Name) == topFolder:
+		return nil
+	case h.Typeflag == tar.TypeDir && ok && filepath.IsLocal(name):
+		return root.MkdirAll(name, 0o755)
+	case h.Typeflag != tar.TypeReg:
+		return fmt.Errorf("is no file (type %q)", h.Typeflag)
+	case !ok || !filepath.IsLocal(name):
+		return errors.New("is not below " + topFolder)
+	}
+	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o644)
+	if h.Mode&0o111 != 0 {
+		mode = 0o755
+	}
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, from)
+	return errors.Join(err, f.Chmod(mode), f.Close())
+}
+
+// digestTree returns a digest over the names, modes and contents of a folder's
+// files, and how many bytes they have.
+func digestTree(dir string) (digest string, size int64, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", 0, err
+	}
+	defer func() { _ = root.Close() }()
+	all := sha256.New()
+	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("%s: is no file", name)
+		}
+		f, err := root.Open(name)
+		if err != nil {
+			return err
+		}
+		one := sha256.New()
+		n, err := io.Copy(one, f)
+		size += n
+		_, _ = fmt.Fprintf(all, "%q %o %x\n", name, info.Mode().Perm(), one.Sum(nil)) // a hash takes everything
+		return errors.Join(err, f.Close())
+	})
+	return "sha256:" + hex.EncodeToString(all.Sum(nil)), size, err
+}
