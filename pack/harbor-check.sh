@@ -12,23 +12,24 @@ mkdir -p -- "$logs" @LOGS@/agent @LOGS@/artifacts || exit 1
 # @EXPORTS@
 bash "$here/test.sh"
 status=$?
-# What the tests left running cannot write the reward any more.
-kill -KILL -1 2>/dev/null
 
 fail() {
 	printf 'sbench-check: %s\n' "$*"
 	exit 1
 }
 [ "$status" = 0 ] || fail "test.sh ended with status $status"
-if [ -e "$logs/reward.txt" ] || [ -L "$logs/reward.txt" ]; then
-	reward="$logs/reward.txt"
+# What still runs could write the reward itself.
+! kill -KILL -1 2>/dev/null || fail "test.sh left processes behind"
+rewards=0
+for name in reward.txt reward.json; do
+	[ -e "$logs/$name" ] || [ -L "$logs/$name" ] || continue
+	rewards=$((rewards + 1))
+	[ ! -L "$logs/$name" ] && [ -f "$logs/$name" ] || fail "$name is no file"
+	[ "$(wc -c < "$logs/$name")" -le 4096 ] || fail "$name is too long for a reward"
 	one='^[+]?1([.]0*)?$'
-else
-	reward="$logs/reward.json"
-	one='^[{]"[^"\\]+":1([.]0*)?(,"[^"\\]+":1([.]0*)?)*[}]$'
-fi
-[ ! -L "$reward" ] && [ -f "$reward" ] || fail "test.sh wrote no reward"
-[ "$(wc -c < "$reward")" -le 4096 ] || fail "the reward is no number"
-value="$(tr -d ' \t\r\n' < "$reward")"
-[[ "$value" =~ $one ]] || fail "the reward is $value and not 1"
-printf 'sbench-check: the reward is %s\n' "$value"
+	[ "$name" = reward.txt ] || one='^[{]"[^"\\]+":1([.]0*)?(,"[^"\\]+":1([.]0*)?)*[}]$'
+	value="$(tr -d ' \t\r\n' < "$logs/$name")"
+	[[ "$value" =~ $one ]] || fail "the reward is $value and not 1"
+	printf 'sbench-check: the reward is %s\n' "$value"
+done
+[ "$rewards" -gt 0 ] || fail "test.sh wrote no reward"

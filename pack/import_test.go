@@ -1,0 +1,256 @@
+package pack_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/pack"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestGolden imports the sources in testdata and compares what comes of them.
+// The head of a file gives the format and the options, the files below src are
+// the source, and all others are what is wanted.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) < 15 {
+		t.Fatalf("%d golden files: %v", len(files), err)
+	}
+	for _, name := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source, want := split(archive)
+			got := importGolden(t, archive, source)
+			if *update {
+				archive.Files = append(source, got...)
+				must(t, os.WriteFile(name, txtar.Format(archive), 0o644))
+				return
+			}
+			if diff := cmp.Diff(texts(want), texts(got)); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func split(a *txtar.Archive) (source, want []txtar.File) {
+	for _, f := range a.Files {
+		if strings.HasPrefix(f.Name, "src/") {
+			source = append(source, f)
+		} else {
+			want = append(want, f)
+		}
+	}
+	return source, want
+}
+
+func texts(files []txtar.File) map[string]string {
+	m := map[string]string{}
+	for _, f := range files {
+		m[f.Name] = string(f.Data)
+	}
+	return m
+}
+
+// head is what the first lines of a golden file say.
+func head(t *testing.T, a *txtar.Archive) (f pack.Format, o pack.Options) {
+	t.Helper()
+	for line := range strings.Lines(string(a.Comment)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		var err error
+		switch key {
+		case "format":
+			f, err = pack.FormatNamed(value)
+		case "source":
+			o.Source = value
+		case "options":
+			o, err = options(o, value)
+		}
+		must(t, err)
+	}
+	return f, o
+}
+
+func options(o pack.Options, text string) (pack.Options, error) {
+	text, command, hasCommand := strings.Cut(text, "command=")
+	if hasCommand {
+		repo, line, _ := strings.Cut(command, "=")
+		o.TestCommands = map[string]string{repo: line}
+	}
+	for word := range strings.FieldsSeq(text) {
+		key, value, _ := strings.Cut(word, "=")
+		var err error
+		switch key {
+		case "skip":
+			o.Skip = true
+		case "hints":
+			o.Hints = true
+		case "pytest":
+			o.Pytest = true
+		case "select":
+			o.Tasks = append(o.Tasks, value)
+		case "image":
+			o.Image = value
+		case "limit":
+			o.Limit, err = strconv.Atoi(value)
+		default:
+			err = fmt.Errorf("option %q", word)
+		}
+		if err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// importGolden imports the source and checks what holds of every import: a
+// second one elsewhere gives the same bytes, validation has nothing to say but
+// that images have no digest, no agent sees what it may not, and nothing is left
+// beside the pack.
+func importGolden(t *testing.T, a *txtar.Archive, source []txtar.File) []txtar.File {
+	t.Helper()
+	first, dir := importOnce(t, a, source)
+	second, _ := importOnce(t, a, source)
+	if diff := cmp.Diff(texts(first), texts(second)); diff != "" {
+		t.Errorf("two imports differ:\n%s", diff)
+	}
+	if out := filepath.Join(dir, "out"); exists(out) {
+		checkPack(t, out)
+	}
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	for _, e := range entries {
+		if e.Name() != "src" && e.Name() != "out" {
+			t.Errorf("the import left %s behind", e.Name())
+		}
+	}
+	return first
+}
+
+func exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
+}
+
+func importOnce(t *testing.T, a *txtar.Archive, source []txtar.File) ([]txtar.File, string) {
+	t.Helper()
+	dir := t.TempDir()
+	writeTree(t, dir, source)
+	f, o := head(t, a)
+	o.Source, o.Out = filepath.Join(dir, o.Source), filepath.Join(dir, "out")
+	report, err := pack.Import(context.Background(), f, o)
+	strip := func(text string) []byte { return []byte(strings.ReplaceAll(text, dir+"/", "") + "\n") }
+	if err != nil {
+		var problems compiler.Problems
+		if !errors.As(err, &problems) || exists(o.Out) {
+			t.Fatalf("error %v, pack made: %v", err, exists(o.Out))
+		}
+		return []txtar.File{{Name: "error", Data: strip(err.Error())}}, dir
+	}
+	files := readTree(t, o.Out)
+	for name, problems := range map[string]compiler.Problems{"left-out": report.Left, "notes": report.Notes} {
+		if len(problems) > 0 {
+			files = append(files, txtar.File{Name: name, Data: strip(problems.Error())})
+		}
+	}
+	slices.SortFunc(files, func(a, b txtar.File) int { return strings.Compare(a.Name, b.Name) })
+	return files, dir
+}
+
+func writeTree(t testing.TB, dir string, files []txtar.File) {
+	t.Helper()
+	for _, f := range files {
+		name := filepath.Join(dir, f.Name)
+		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must(t, os.WriteFile(name, f.Data, 0o644))
+	}
+}
+
+// readTree reads a pack, executable files with a mark. Tester files are the same
+// for all formats but for names, and shown of one.
+func readTree(t testing.TB, dir string) []txtar.File {
+	t.Helper()
+	var files []txtar.File
+	must(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, name)
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(rel, "tester-") && !exists(filepath.Join(dir, "hidden", "json-reward")) {
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if info.Mode()&0o111 != 0 {
+			rel += "*"
+		}
+		if len(text) > 0 && !bytes.HasSuffix(text, []byte("\n")) {
+			text = append(text, '\n')
+		}
+		files = append(files, txtar.File{Name: "out/" + rel, Data: text})
+		return err
+	}))
+	return files
+}
+
+// checkPack validates a pack and looks for what is not public in what an agent
+// sees.
+func checkPack(t testing.TB, dir string) {
+	t.Helper()
+	_, err := compiler.Validate(context.Background(), []string{dir}, func(p compiler.Problem) {
+		if !strings.Contains(p.Message, "has no digest") {
+			t.Errorf("validation: %v", p)
+		}
+	})
+	must(t, err)
+	p, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	must(t, err)
+	for task, err := range p.Tasks() {
+		must(t, err)
+		payload, err := task.AgentView().Payload()
+		must(t, err)
+		for _, secret := range task.Secrets() {
+			quoted := strings.Trim(strconv.Quote(secret), `"`)
+			if isLong(secret) && (bytes.Contains(payload, []byte(secret)) || bytes.Contains(payload, []byte(quoted))) && task.Family() != compiler.MultipleChoice && task.Family() != compiler.ShortAnswer {
+				t.Errorf("%s: the agent's payload holds %q", task.ID(), secret)
+			}
+		}
+		if len(task.Assets()) > 0 {
+			t.Errorf("%s: assets %v", task.ID(), task.Assets())
+		}
+	}
+}
+
+// isLong: shorter strings stand in a text by chance.
+func isLong(s string) bool { return len(s) >= 16 }
