@@ -42,6 +42,7 @@ type Config struct {
 	Engine   harness.Engine
 	Images   Images
 	Producer harness.Producer
+	StandIn  StandIn // instead of Producer
 	Limits   runtime.Limits
 	Degraded []string
 	Output   string // folder; made if missing

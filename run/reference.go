@@ -1,0 +1,181 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/workspace"
+)
+
+// A StandIn makes candidates in the harness's place, so that a pack can be tried
+// without an agent. The zero StandIn is none.
+type StandIn string
+
+// The stand-ins. A pack measures something if the reference passes everywhere
+// and the empty candidate nowhere.
+const (
+	// Reference hands in each task's own solution. A task without one fails, for
+	// the reason reference_missing.
+	Reference StandIn = "reference"
+	// Empty hands in nothing: no text, no code, no change.
+	Empty StandIn = "empty"
+)
+
+// Where the solution of a terminal task lies in the sandbox that runs it.
+const (
+	solutionMount  = "/solution"
+	solutionScript = "solve.sh"
+	solutionField  = "expected_state"
+	solutionInodes = 1 << 14
+)
+
+// standIn makes the candidate of a task. Texts, code and patches need no
+// sandbox; a terminal task's solution runs in one as a command harness would.
+func (r *attemptRun) standIn(ctx context.Context, task *compiler.Task, request harness.Request) (harness.Result, error) {
+	var c candidate.Candidate
+	if request.Kind != compiler.CandidateWorkspace {
+		if r.cfg.StandIn == Reference {
+			var ok bool
+			if c, ok = solutionOf(task); !ok {
+				return missing("the task has no reference solution"), nil
+			}
+		}
+		return harness.Result{Candidate: c}, nil
+	}
+	engine := r.audited(task.ID(), nil)
+	command := harness.Command{Args: []string{"sh", "-c", ":"}, TaskFile: "task.json"}
+	if r.cfg.StandIn == Empty {
+		return command.Produce(ctx, engine, request)
+	}
+	plan, err := solutionPlan(task, r.cfg.Pack)
+	if err != nil {
+		return harness.Result{}, fmt.Errorf("reference solution: %w", err)
+	}
+	if len(plan.Entries) == 0 {
+		return missing("the task has no script " + solutionScript + " as its reference solution"), nil
+	}
+	command.Args = []string{"bash", path.Join(solutionMount, solutionScript)}
+	return withSolution(ctx, engine, plan, request.WorkspaceBytes, func(e harness.Engine) (harness.Result, error) {
+		return command.Produce(ctx, e, request)
+	})
+}
+
+func missing(message string) harness.Result {
+	return harness.Result{Failure: &candidate.Failure{Reason: "reference_missing", Phase: "producer", Message: message}}
+}
+
+// solutionOf returns the right answer of a task whose candidate is a text, code
+// or a patch.
+func solutionOf(task *compiler.Task) (c candidate.Candidate, ok bool) {
+	if eval, is := task.MultipleChoice(); is {
+		if answers := eval.Answers.Reveal(); len(answers) > 0 {
+			c.Text = answers[0].Text
+			if answers[0].Choice >= 0 {
+				c.Text = string(rune('A' + answers[0].Choice))
+			}
+		}
+	} else if eval, is := task.ShortAnswer(); is {
+		c.Text = firstOf(eval.Accepted.Reveal())
+	} else if eval, is := task.FreeResponse(); is {
+		if c.Text = eval.ReferenceAnswer.Reveal(); c.Text == "" {
+			c.Text = firstOf(eval.Rubric.Reveal().AcceptedAnswers)
+		}
+	} else if eval, is := task.CodeCompletion(); is {
+		c.Text = solutionCode(eval)
+	} else if eval, is := task.RepoPatch(); is {
+		c.Patch = eval.GoldPatch.Reveal()
+	}
+	return c, c.Text != "" || c.Patch != ""
+}
+
+func firstOf(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+// solutionCode is the whole solution, or else the canonical one. That one may be
+// a body, which its indentation shows: then it continues the starter code.
+func solutionCode(eval compiler.CodeCompletionEval) string {
+	if whole := eval.ReferenceSolution.Reveal(); whole != "" {
+		return whole
+	}
+	canonical := eval.CanonicalSolution.Reveal()
+	if body := strings.TrimLeft(canonical, "\r\n"); !strings.HasPrefix(body, " ") && !strings.HasPrefix(body, "\t") {
+		return canonical
+	}
+	starter := eval.StarterCode
+	if starter == "" {
+		starter = eval.Prompt
+	}
+	if !strings.HasSuffix(starter, "\n") {
+		starter += "\n"
+	}
+	return starter + canonical
+}
+
+// solutionPlan finds a terminal task's solution: the folder, or the script, that
+// its hidden expected_state refers to. The plan is empty if there is none.
+func solutionPlan(task *compiler.Task, pack *compiler.Pack) (workspace.Plan, error) {
+	all, err := workspace.PlanEvaluator(task, pack)
+	if err != nil {
+		return workspace.Plan{}, err
+	}
+	plan := workspace.Plan{Component: all.Component}
+	for _, e := range all.Lane(compiler.HiddenLane).Entries {
+		if e.Name != solutionField || e.Source.Root == "" {
+			continue
+		}
+		e.Dest = path.Base(solutionMount)
+		script := path.Join(e.Source.Path, solutionScript)
+		if !e.Source.Dir {
+			e.Dest, script = path.Join(e.Dest, solutionScript), e.Source.Path
+		}
+		if info, err := os.Lstat(filepath.Join(e.Source.Root, script)); err == nil && info.Mode().IsRegular() && path.Ext(script) == ".sh" {
+			plan.Entries = append(plan.Entries, e)
+		}
+	}
+	return plan, nil
+}
+
+// withSolution writes the plan to a volume of its own, which every sandbox that f
+// creates has, read-only, at solutionMount.
+func withSolution(ctx context.Context, e harness.Engine, plan workspace.Plan, bytes int64, f func(harness.Engine) (harness.Result, error)) (harness.Result, error) {
+	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: bytes, Inodes: solutionInodes})
+	if err != nil {
+		return harness.Result{}, err
+	}
+	result, err := func() (harness.Result, error) {
+		root, err := os.OpenRoot(vol.Path())
+		if err != nil {
+			return harness.Result{}, err
+		}
+		err = errors.Join(plan.Write(ctx, root, workspace.WriteOptions{MaxBytes: bytes}), root.Close())
+		if err != nil {
+			return harness.Result{}, err
+		}
+		return f(mountedEngine{e, runtime.Mount{Source: filepath.Join(vol.Path(), path.Base(solutionMount)), Dest: solutionMount}})
+	}()
+	return result, errors.Join(err, vol.Close())
+}
+
+// mountedEngine gives every sandbox one more mount.
+type mountedEngine struct {
+	harness.Engine
+	mount runtime.Mount
+}
+
+func (e mountedEngine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
+	cfg.Mounts = append(append([]runtime.Mount{}, cfg.Mounts...), e.mount)
+	return e.Engine.Create(ctx, cfg)
+}
