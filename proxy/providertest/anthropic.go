@@ -1,0 +1,150 @@
+package providertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// anthropic is the Messages API.
+type anthropic struct{}
+
+type m = map[string]any
+
+func (anthropic) idPrefix() string { return "toolu_sbench_" }
+
+func (d anthropic) parse(body []byte) (turn, error) {
+	var req struct {
+		Model    string `json:"model"`
+		Stream   bool   `json:"stream"`
+		Messages []struct {
+			Role    string          `json:"role"`
+			Content json.RawMessage `json:"content"`
+		} `json:"messages"`
+		Tools []struct {
+			Type        string          `json:"type"`
+			Name        string          `json:"name"`
+			Description string          `json:"description"`
+			Schema      json.RawMessage `json:"input_schema"`
+		} `json:"tools"`
+	}
+	if err := json.Unmarshal(body, &req); err != nil {
+		return turn{}, fmt.Errorf("messages: %w", err)
+	}
+	t := turn{model: req.Model, stream: req.Stream}
+	for _, tool := range req.Tools {
+		o := offer{name: tool.Name, description: tool.Description, bash: strings.HasPrefix(tool.Type, "bash_")}
+		_ = json.Unmarshal(tool.Schema, &o.schema) // a schema of another form has no properties
+		t.offers = append(t.offers, o)
+	}
+	for _, msg := range req.Messages {
+		if msg.Role == "assistant" {
+			t.next = d.after(msg.Content, t.next)
+		}
+	}
+	return t, nil
+}
+
+// after is the step behind a message of ours.
+func (d anthropic) after(content json.RawMessage, next int) int {
+	var blocks []struct {
+		ID string `json:"id"`
+	}
+	_ = json.Unmarshal(content, &blocks) // a text is none
+	for _, b := range blocks {
+		if n, ok := stepOf(b.ID, d.idPrefix()); ok {
+			return n + 1
+		}
+	}
+	return next + 1
+}
+
+func (anthropic) usage(u Usage, output int64) m {
+	return m{
+		"input_tokens": u.Input - u.Cached, "cache_read_input_tokens": u.Cached, "cache_creation_input_tokens": 0, "output_tokens": output,
+		"output_tokens_details": m{"thinking_tokens": min(u.Reasoning, output)},
+	}
+}
+
+// blocks are the content, with the pieces in which a stream writes each.
+func (anthropic) blocks(r reply) (blocks []m, deltas [][]m) {
+	add := func(block m, pieces ...m) { blocks, deltas = append(blocks, block), append(deltas, pieces) }
+	if r.think != "" {
+		var d []m
+		for _, p := range pieces(r.think) {
+			d = append(d, m{"type": "thinking_delta", "thinking": p})
+		}
+		add(m{"type": "thinking", "thinking": r.think, "signature": "c2lnbmF0dXJl"}, append(d, m{"type": "signature_delta", "signature": "c2lnbmF0dXJl"})...)
+	}
+	if r.text != "" {
+		var d []m
+		for _, p := range pieces(r.text) {
+			d = append(d, m{"type": "text_delta", "text": p})
+		}
+		add(m{"type": "text", "text": r.text}, d...)
+	}
+	if c := r.call; c != nil {
+		var d []m
+		for _, p := range pieces(c.input) {
+			d = append(d, m{"type": "input_json_delta", "partial_json": p})
+		}
+		add(m{"type": "tool_use", "id": c.id, "name": c.name, "input": json.RawMessage(c.input)}, d...)
+	}
+	return blocks, deltas
+}
+
+func (d anthropic) message(r reply, content []m, stop any, usage m) m {
+	return m{
+		"id": fmt.Sprintf("msg_sbench_%04d", r.n), "type": "message", "role": "assistant", "model": r.model,
+		"content": content, "stop_reason": stop, "stop_sequence": nil, "usage": usage,
+	}
+}
+
+func (anthropic) stop(r reply) string {
+	if r.call != nil {
+		return "tool_use"
+	}
+	return "end_turn"
+}
+
+func (d anthropic) answer(r reply) any {
+	blocks, _ := d.blocks(r)
+	return d.message(r, blocks, d.stop(r), d.usage(r.usage, r.usage.Output))
+}
+
+func (d anthropic) events(_ turn, r reply) []sseEvent {
+	var all []sseEvent
+	add := func(v m) { all = append(all, sseEvent{v["type"].(string), v}) }
+	add(m{"type": "message_start", "message": d.message(r, []m{}, nil, d.usage(r.usage, 1))})
+	add(m{"type": "ping"})
+	blocks, deltas := d.blocks(r)
+	for i, b := range blocks {
+		add(m{"type": "content_block_start", "index": i, "content_block": emptied(b)})
+		for _, delta := range deltas[i] {
+			add(m{"type": "content_block_delta", "index": i, "delta": delta})
+		}
+		add(m{"type": "content_block_stop", "index": i})
+	}
+	add(m{"type": "message_delta", "delta": m{"stop_reason": d.stop(r), "stop_sequence": nil}, "usage": d.usage(r.usage, r.usage.Output)})
+	add(m{"type": "message_stop"})
+	return all
+}
+
+// emptied is a block as a stream begins it.
+func emptied(b m) m {
+	switch b["type"] {
+	case "text":
+		return m{"type": "text", "text": ""}
+	case "thinking":
+		return m{"type": "thinking", "thinking": "", "signature": ""}
+	}
+	return m{"type": "tool_use", "id": b["id"], "name": b["name"], "input": m{}}
+}
+
+func (anthropic) failure(kind, message string) any {
+	return m{"type": "error", "error": m{"type": kind, "message": message}, "request_id": "req_sbench"}
+}
+
+func (d anthropic) streamFailure(_ reply, kind string) sseEvent {
+	return sseEvent{"error", d.failure(kind, "scripted failure")}
+}

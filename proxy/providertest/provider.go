@@ -1,0 +1,211 @@
+package providertest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxBody bounds a request.
+const maxBody = 64 << 20
+
+// A Request is one that came in.
+type Request struct {
+	Method, Path, Query string
+	Host                string
+	Header              http.Header
+	Body                []byte
+	Step                int    // that it asked for, counted from 0 and on beyond the last; -1: none
+	Fault               *Fault // that it got instead of the step
+}
+
+// A Provider answers as its script says. It is an [http.Handler] that may be used
+// by several goroutines.
+type Provider struct {
+	key    string
+	script Script
+
+	mu       sync.Mutex
+	requests []Request
+	problems []string
+	spoiled  map[int]int // by step: requests that got a fault
+}
+
+// New returns a provider that takes the key, as a bearer token or as Anthropic's
+// x-api-key, and nothing else. An empty key is any.
+func New(key string, s Script) (*Provider, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	return &Provider{key: key, script: s, spoiled: map[int]int{}}, nil
+}
+
+// Requests returns those that came in, in their order.
+func (p *Provider) Requests() []Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.requests)
+}
+
+// Problems says which requests could not be answered by the script.
+func (p *Provider) Problems() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.problems)
+}
+
+func (p *Provider) problem(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.problems = append(p.problems, fmt.Sprintf(format, args...))
+}
+
+// ServeHTTP answers one request, below /v1 or, as gateways have it, anywhere.
+func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	rec := Request{
+		Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Host: r.Host, Header: maps.Clone(r.Header), Body: body, Step: -1,
+	}
+	a := p.answer(r, body, err, &rec)
+	p.mu.Lock()
+	p.requests = append(p.requests, rec)
+	p.mu.Unlock()
+	a(w)
+}
+
+// answer decides what to write.
+func (p *Provider) answer(r *http.Request, body []byte, err error, rec *Request) func(http.ResponseWriter) {
+	d := dialectOf(r.URL.Path)
+	switch {
+	case err != nil:
+		return fail(d, http.StatusBadRequest, "the body did not come to its end")
+	case !p.authorized(r.Header):
+		p.problem("%s %s: a wrong credential", r.Method, r.URL.Path)
+		return fail(d, http.StatusUnauthorized, "Incorrect API key provided: "+masked(r.Header))
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
+		return whole(map[string]any{"object": "list", "data": []any{}, "has_more": false})
+	case r.Method != http.MethodPost || d == nil:
+		return fail(d, http.StatusNotFound, "no such path")
+	}
+	turn, err := d.parse(body)
+	if err != nil {
+		p.problem("%s: %v", r.URL.Path, err)
+		return fail(d, http.StatusBadRequest, err.Error())
+	}
+	if strings.HasSuffix(r.URL.Path, "/count_tokens") {
+		return whole(map[string]int{"input_tokens": len(body) / 4})
+	}
+	return p.turn(r.Context(), d, turn, rec)
+}
+
+// turn answers the next step, or a fault.
+func (p *Provider) turn(ctx context.Context, d dialect, t turn, rec *Request) func(http.ResponseWriter) {
+	s := p.step(t.next)
+	r := reply{n: t.next, model: t.model, text: s.Say, think: s.Think, usage: s.usage()}
+	if s.Say == "" {
+		if len(t.offers) == 0 { // a question beside the conversation, such as for its title
+			r.text = "ok"
+			return p.send(ctx, d, t, r, 0, nil)
+		}
+		var err error
+		if r.call, err = callFor(s, t.offers, fmt.Sprintf("%s%04d", d.idPrefix(), t.next)); err != nil {
+			p.problem("step %d: %v", t.next, err)
+			return fail(d, http.StatusBadRequest, err.Error())
+		}
+	}
+	rec.Step, rec.Fault = t.next, p.fault(t.next, s)
+	return p.send(ctx, d, t, r, s.delay(), rec.Fault)
+}
+
+func (p *Provider) step(n int) Step {
+	switch steps := p.script.Steps; {
+	case n < len(steps):
+		return steps[n]
+	case p.script.Loop:
+		return steps[n%len(steps)]
+	}
+	return Step{Say: "done"}
+}
+
+// fault returns the one that is due for a step.
+func (p *Provider) fault(n int, s Step) *Fault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := 0
+	for _, f := range s.Faults {
+		times := max(f.Times, 1)
+		if f.Times < 0 || p.spoiled[n] < before+times {
+			p.spoiled[n]++
+			return f
+		}
+		before += times
+	}
+	return nil
+}
+
+func (p *Provider) authorized(h http.Header) bool {
+	return p.key == "" || h.Get("X-Api-Key") == p.key || h.Get("Authorization") == "Bearer "+p.key
+}
+
+// masked repeats a part of the credential, as a real provider does.
+func masked(h http.Header) string {
+	key := strings.TrimPrefix(h.Get("Authorization")+h.Get("X-Api-Key"), "Bearer ")
+	if len(key) < 8 {
+		return "***"
+	}
+	return key[:4] + "***" + key[len(key)-4:]
+}
+
+// A Server is a provider on an address.
+type Server struct {
+	URL  string // without /v1
+	http *http.Server
+	done chan struct{}
+}
+
+// Listen serves the provider at an address as in "127.0.0.1:0". The server is the
+// caller's to close.
+func Listen(address string, p *Provider) (*Server, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return Serve(l, p), nil
+}
+
+// Serve serves the provider on l, which the server takes over.
+func Serve(l net.Listener, p *Provider) *Server {
+	s := &Server{URL: "http://" + l.Addr().String(), http: &http.Server{Handler: p, ReadHeaderTimeout: 10 * time.Second}, done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		_ = s.http.Serve(l) // ends with Close, and there is nobody to tell
+	}()
+	return s
+}
+
+// Close ends all connections.
+func (s *Server) Close() error {
+	err := s.http.Close()
+	<-s.done
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// whole answers with one JSON value.
+func whole(v any) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(v)
+	}
+}

@@ -1,0 +1,184 @@
+package providertest
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A turn is what a request asks for.
+type turn struct {
+	model  string
+	stream bool
+	count  bool // a chat's stream shall count tokens
+	offers []offer
+	next   int // the step
+}
+
+// A reply is an answer in no dialect yet.
+type reply struct {
+	n           int
+	model       string
+	think, text string
+	call        *toolCall
+	usage       Usage
+}
+
+// A sseEvent is one of a stream. Data that is a string is written as it is.
+type sseEvent struct {
+	name string
+	data any
+}
+
+// A dialect is one of the three APIs.
+type dialect interface {
+	parse(body []byte) (turn, error)
+	idPrefix() string // of calls, by which they are known again
+	answer(r reply) any
+	events(t turn, r reply) []sseEvent
+	failure(kind, message string) any
+	// streamFailure is the event of an error in a stream that began well.
+	streamFailure(r reply, kind string) sseEvent
+}
+
+func dialectOf(path string) dialect {
+	switch {
+	case strings.HasSuffix(path, "/messages"), strings.HasSuffix(path, "/messages/count_tokens"):
+		return anthropic{}
+	case strings.HasSuffix(path, "/responses"), strings.HasSuffix(path, "/responses/compact"):
+		return responses{}
+	case strings.HasSuffix(path, "/chat/completions"):
+		return chat{}
+	}
+	return nil
+}
+
+// stepOf reads a step out of a call's identifier.
+func stepOf(id, prefix string) (int, bool) {
+	rest, ok := strings.CutPrefix(id, prefix)
+	n, err := strconv.Atoi(rest)
+	return n, ok && err == nil
+}
+
+// fail answers with an error.
+func fail(d dialect, status int, message string) func(http.ResponseWriter) {
+	if d == nil {
+		d = chat{}
+	}
+	kind := "invalid_request_error"
+	switch {
+	case status == http.StatusTooManyRequests:
+		kind = "rate_limit_error"
+	case status == http.StatusUnauthorized:
+		kind = "authentication_error"
+	case status >= 500:
+		kind = "api_error"
+	}
+	return func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(d.failure(kind, message))
+	}
+}
+
+// send answers with a reply, spoiled or not.
+func (p *Provider) send(ctx context.Context, d dialect, t turn, r reply, delay time.Duration, f *Fault) func(http.ResponseWriter) {
+	switch {
+	case f != nil && f.Hang:
+		return func(http.ResponseWriter) { <-ctx.Done() }
+	case f != nil && f.Status != 0:
+		answer := fail(d, f.Status, "scripted failure")
+		return func(w http.ResponseWriter) {
+			if f.RetryAfter > 0 {
+				w.Header().Set("Retry-After", strconv.Itoa(f.RetryAfter))
+			}
+			answer(w)
+		}
+	case !t.stream:
+		return func(w http.ResponseWriter) { sendWhole(ctx, w, d.answer(r), delay, f) }
+	}
+	events := d.events(t, r)
+	if f != nil && f.Error != "" {
+		events = append(events[:1], d.streamFailure(r, f.Error))
+	}
+	return func(w http.ResponseWriter) { sendStream(ctx, w, events, delay, f) }
+}
+
+func sendWhole(ctx context.Context, w http.ResponseWriter, answer any, delay time.Duration, f *Fault) {
+	wait(ctx, delay)
+	body, _ := json.Marshal(answer) // of maps made here: it cannot fail
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	switch {
+	case f == nil:
+	case f.Cut > 0:
+		_, _ = w.Write(body[:min(f.Cut, len(body)-1)])
+		panic(http.ErrAbortHandler)
+	default:
+		body = []byte(strings.Repeat("?", len(body)))
+	}
+	_, _ = w.Write(body)
+}
+
+func sendStream(ctx context.Context, w http.ResponseWriter, events []sseEvent, delay time.Duration, f *Fault) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	ctl := http.NewResponseController(w)
+	_ = ctl.Flush()
+	for i, e := range events {
+		if f != nil && f.Cut > 0 && i >= f.Cut {
+			panic(http.ErrAbortHandler)
+		}
+		wait(ctx, delay)
+		if ctx.Err() != nil {
+			return
+		}
+		text := e.bytes()
+		if f != nil && f.Garble {
+			text = []byte("event: ???\ndata: {\"type\": \ndata\n: \x00}\n\n")
+		}
+		if _, err := w.Write(text); err != nil {
+			return
+		}
+		_ = ctl.Flush()
+	}
+}
+
+func (e sseEvent) bytes() []byte {
+	data, ok := e.data.(string)
+	if !ok {
+		b, _ := json.Marshal(e.data) // of maps made here: it cannot fail
+		data = string(b)
+	}
+	if e.name != "" {
+		return []byte("event: " + e.name + "\ndata: " + data + "\n\n")
+	}
+	return []byte("data: " + data + "\n\n")
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// pieces cuts a text in three, so that streams have something to put together.
+func pieces(s string) []string {
+	if len(s) < 3 {
+		return []string{s}
+	}
+	a, b := len(s)/3, 2*len(s)/3
+	for a > 0 && s[a]&0xC0 == 0x80 {
+		a--
+	}
+	for b > a && s[b]&0xC0 == 0x80 {
+		b--
+	}
+	return []string{s[:a], s[a:b], s[b:]}
+}

@@ -1,0 +1,125 @@
+package providertest
+
+import (
+	"encoding/json"
+	"errors"
+	"path"
+	"slices"
+	"strings"
+)
+
+// An offer is a tool that an agent offers.
+type offer struct {
+	name        string
+	namespace   string // of the Responses API
+	freeText    bool   // takes text instead of JSON
+	description string
+	schema      struct {
+		Properties map[string]struct {
+			Type json.RawMessage `json:"type"`
+		} `json:"properties"`
+	}
+	bash bool // Anthropic's own, without a schema
+}
+
+func (o offer) has(property string) bool {
+	_, ok := o.schema.Properties[property]
+	return ok
+}
+
+// A toolCall is the answer to an offer.
+type toolCall struct {
+	id              string
+	name, namespace string
+	freeText        bool
+	input           string // JSON, or the free text
+}
+
+var errNoTool = errors.New("the agent offers no tool that the step could use")
+
+// callFor makes the call of a step that is no text.
+func callFor(s Step, offers []offer, id string) (*toolCall, error) {
+	var c *toolCall
+	switch {
+	case s.Shell != "":
+		c = shellCall(s.Shell, offers)
+	case s.Write != nil:
+		c = writeCall(*s.Write, offers)
+	case s.Call != nil:
+		c = namedCall(*s.Call, offers)
+	}
+	if c == nil {
+		return nil, errNoTool
+	}
+	c.id = id
+	return c, nil
+}
+
+func (o offer) call(input any) *toolCall {
+	text, free := input.(string)
+	if !free {
+		b, _ := json.Marshal(input) // of strings and maps: it cannot fail
+		text = string(b)
+	}
+	return &toolCall{name: o.name, namespace: o.namespace, freeText: o.freeText, input: text}
+}
+
+// shellCall knows the shells of claude ("Bash": command), codex ("exec_command":
+// cmd; "shell": command as a list; "exec": JavaScript that has the other tools
+// as functions), and any other that takes a command.
+func shellCall(command string, offers []offer) *toolCall {
+	for _, o := range offers {
+		switch {
+		case o.freeText && strings.Contains(o.description, "tools.exec_command("):
+			quoted, _ := json.Marshal(command)
+			return o.call("const r = await tools.exec_command({cmd: " + string(quoted) + "});\ntext(r);\n")
+		case o.bash:
+			return o.call(map[string]any{"command": command})
+		case o.freeText:
+		case o.has("cmd"):
+			return o.call(map[string]any{"cmd": command})
+		case o.has("command"):
+			input := map[string]any{"command": command}
+			if strings.Contains(string(o.schema.Properties["command"].Type), `"array"`) {
+				input["command"] = []string{"sh", "-c", command}
+			}
+			if o.has("description") {
+				input["description"] = "Run the next command"
+			}
+			return o.call(input)
+		}
+	}
+	return nil
+}
+
+// writeCall takes a tool for whole files, which want an absolute path, or else
+// the shell.
+func writeCall(f File, offers []offer) *toolCall {
+	for _, o := range offers {
+		if path.IsAbs(f.Path) && o.has("content") && (o.has("file_path") || o.has("path")) {
+			name := "path"
+			if o.has("file_path") {
+				name = "file_path"
+			}
+			return o.call(map[string]any{name: f.Path, "content": f.Content})
+		}
+	}
+	return shellCall("mkdir -p "+quote(path.Dir(f.Path))+" && printf %s "+quote(f.Content)+" >"+quote(f.Path), offers)
+}
+
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// namedCall calls a tool by its name, whether it is offered or not.
+func namedCall(c Call, offers []offer) *toolCall {
+	o := offer{name: c.Name}
+	if i := slices.IndexFunc(offers, func(o offer) bool { return o.name == c.Name }); i >= 0 {
+		o = offers[i]
+	}
+	var text string
+	if json.Unmarshal(c.Input, &text) == nil {
+		o.freeText = true
+		return o.call(text)
+	}
+	o.freeText = false
+	return o.call(c.Input)
+}
