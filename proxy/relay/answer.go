@@ -100,6 +100,7 @@ func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome 
 	m := newMeter(x.route.dialect, stream)
 	x.copyHeader(resp)
 	x.w.WriteHeader(resp.StatusCode)
+	_ = x.ctl.Flush() // the first event may take long
 	agent := &agentWriter{x: x}
 	scrub := newScrubber(x.relay.cfg.Key, agent)
 	var to sink = scrub
