@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+)
+
+// The images of the imported packs.
+const (
+	appImage   = "sbench.test/pack-app:fixture"
+	repoImages = "sbench.test/pack-{repo}:fixture"
+)
+
+// sbench runs a command line on the tests' daemon.
+func sbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	t.Setenv("SBENCH_ROOT", filepath.Join(containerdtest.Folder(), "root"))
+	t.Setenv("SBENCH_STATE", filepath.Join(containerdtest.Folder(), "state"))
+	t.Setenv("CONTAINERD_ADDRESS", os.Getenv("SBENCH_TEST_ADDRESS"))
+	var out, errOut bytes.Buffer
+	code = execute(context.Background(), args, &out, &errOut)
+	return code, out.String(), errOut.String()
+}
+
+// expect wants an exit code and a text in what was printed.
+func expect(t *testing.T, code int, text string, args ...string) {
+	t.Helper()
+	got, stdout, stderr := sbench(t, args...)
+	if got != code || !strings.Contains(stdout, text) {
+		t.Fatalf("sbench %s: exit code %d, want %d and %q\n%s%s", strings.Join(args, " "), got, code, text, stdout, stderr)
+	}
+}
+
+// checked imports, validates without a warning, and checks that the references
+// pass and nothing else does.
+func checked(t *testing.T, tasks string, args ...string) (out string) {
+	t.Helper()
+	out = filepath.Join(t.TempDir(), "pack")
+	expect(t, codeMeasured, "imported "+tasks+" task(s)", append([]string{"pack", "import", "--pin", "--out", out}, args...)...)
+	expect(t, codeMeasured, " 0 error(s), 0 warning(s)", "validate", "--strict", out)
+	begun := time.Now()
+	expect(t, codeMeasured, "checked "+tasks+" task(s): reference passed "+tasks+", empty passed 0", "pack", "check", "--progress", "none", out)
+	t.Logf("checked %s tasks twice in %s", tasks, time.Since(begun).Round(time.Millisecond))
+	return out
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fixture writes the source of one of pack's golden files and returns its path.
+func fixture(t *testing.T, name string) string {
+	t.Helper()
+	archive, err := txtar.ParseFile(filepath.Join("../../pack/testdata", name+".txtar"))
+	must(t, err)
+	dir := t.TempDir()
+	for _, f := range archive.Files {
+		if strings.HasPrefix(f.Name, "src/") {
+			file := filepath.Join(dir, f.Name)
+			must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+			must(t, os.WriteFile(file, f.Data, 0o644))
+		}
+	}
+	for line := range strings.Lines(string(archive.Comment)) {
+		if source, ok := strings.CutPrefix(strings.TrimSpace(line), "source: "); ok {
+			return filepath.Join(dir, source)
+		}
+	}
+	t.Fatalf("%s names no source", name)
+	return ""
+}
+
+// TestPackText: formats whose candidates are texts and code.
+func TestPackText(t *testing.T) {
+	containerdtest.Open(t)
+	tests := []struct{ format, fixture, tasks string }{
+		{"humaneval", "humaneval", "3"}, {"mmlu", "mmlu", "5"}, {"squad", "squad", "4"}, {"truthfulqa", "truthfulqa", "3"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.format, func(t *testing.T) { checked(t, tt.tasks, tt.format, fixture(t, tt.fixture)) })
+	}
+}
+
+// TestPackHumanEval imports all of HumanEval.
+func TestPackHumanEval(t *testing.T) {
+	dir := os.Getenv("SBENCH_DATA")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "shared", "data")
+	}
+	source := filepath.Join(dir, "humaneval", "HumanEval.jsonl.gz")
+	if _, err := os.Stat(source); err != nil {
+		t.Skipf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the folder with humaneval/HumanEval.jsonl.gz: %v", err)
+	}
+	containerdtest.Open(t)
+	checked(t, "164", "humaneval", source)
+}
+
+// TestPackTasks: task folders, of which the solutions run in a sandbox.
+func TestPackTasks(t *testing.T) {
+	c := containerdtest.Open(t)
+	app := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(app, "work"), 0o755))
+	must(t, os.WriteFile(filepath.Join(app, "notes.txt"), []byte("one\ntwo\n"), 0o644))
+	withImage(t, c, appImage, app, "/app")
+	for _, tt := range []struct {
+		name, tasks string
+		args        []string
+	}{
+		{"terminal-bench", "3", []string{"terminal-bench"}},
+		{"terminal-bench with pytest", "1", []string{"terminal-bench", "--pytest", "--select", "count-*"}},
+		{"harbor", "3", []string{"harbor", "--select", "json-*", "--select", "sums", "--select", "unicode-*"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			checked(t, tt.tasks, append(tt.args, fixture(t, tt.args[0]), "--image", appImage)...)
+		})
+	}
+	t.Run("a pack that does not measure", func(t *testing.T) {
+		out := filepath.Join(t.TempDir(), "pack")
+		expect(t, codeMeasured, "imported 3", "pack", "import", "--out", out, "--image", appImage, "terminal-bench", fixture(t, "terminal-bench"))
+		must(t, os.WriteFile(filepath.Join(out, "hidden/old-form/run-tests.sh"), []byte("true\n"), 0o755))
+		must(t, os.WriteFile(filepath.Join(out, "hidden/count-lines/solution/solve.sh"), []byte("echo 3 > count.txt\n"), 0o755))
+		must(t, os.Rename(filepath.Join(out, "hidden/script-only/solution/solve.sh"), filepath.Join(out, "hidden/script-only/solution/other.sh")))
+		code, stdout, stderr := sbench(t, "pack", "check", "--progress", "none", out)
+		want := `"count-lines": reference failed checker_failed
+"script-only": reference failed reference_missing
+"old-form": empty passed 
+checked 3 task(s): reference passed 1, empty passed 1
+`
+		if code != codeUsage || stdout != want || !strings.Contains(stderr, "the pack does not measure: 3 result(s)") {
+			t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+		}
+	})
+}
+
+// withImage imports an image that goes with the test.
+func withImage(t *testing.T, c *containerd.Client, ref, dir, dest string) {
+	t.Helper()
+	img := containerdtest.WithFolder(t, c, ref, dir, dest)
+	t.Cleanup(func() {
+		must(t, c.RemoveImage(context.Background(), ref))
+		// What --pin names it, if anything did.
+		_ = c.RemoveImage(context.Background(), strings.TrimSuffix(ref, ":fixture")+"@"+img.Digest)
+	})
+}
+
+// repository makes a git repository and returns its commit.
+func repository(t *testing.T, files map[string]string) (dir, commit string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, text := range files {
+		file := filepath.Join(dir, name)
+		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must(t, os.WriteFile(file, []byte(text), 0o644))
+	}
+	git(t, dir, "init", "-q")
+	git(t, dir, "add", "--all")
+	git(t, dir, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "base")
+	return dir, strings.TrimSpace(git(t, dir, "rev-parse", "HEAD"))
+}
+
+func git(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", append([]string{"-C", dir, "-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null"}, args...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("git %v: %v", args, err)
+	}
+	return string(out)
+}
+
+// change returns the patch that writes files, and takes it back.
+func change(t *testing.T, dir string, files map[string]string) string {
+	t.Helper()
+	for name, text := range files {
+		file := filepath.Join(dir, name)
+		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must(t, os.WriteFile(file, []byte(text), 0o644))
+	}
+	git(t, dir, "add", "--all")
+	patch := git(t, dir, "diff", "--cached")
+	git(t, dir, "reset", "-q", "--hard")
+	return patch
+}
+
+// TestPackSWEBench: three rows of two repositories, one of them with CRLF in
+// what is patched, one with a solution in a folder that policies deny.
+func TestPackSWEBench(t *testing.T) {
+	c := containerdtest.Open(t)
+	calc, calcCommit := repository(t, map[string]string{
+		"calc/core.py": "def add(a, b):\n    return a - b\n\n\ndef mul(a, b):\n    return a + b\n", "calc/__init__.py": "",
+		"tests/test_core.py": "from calc.core import add\n\n\ndef test_zero():\n    assert add(0, 0) == 0\n\n\ndef test_broken_before_and_after():\n    assert False\n",
+		"calc/test/tool.py":  "LEVEL = 1\n",
+	})
+	crlf, crlfCommit := repository(t, map[string]string{"table.py": "ROWS = [1,\r\n        2]\r\n", "spec_table.py": "from table import ROWS\n"})
+	withImage(t, c, "sbench.test/pack-example__calc:fixture", calc, "/testbed")
+	withImage(t, c, "sbench.test/pack-example__crlf:fixture", crlf, "/testbed")
+
+	core := "def add(a, b):\n    return a + b\n\n\ndef mul(a, b):\n    return a + b\n"
+	test := func(dir, name, text string) string { return change(t, dir, map[string]string{name: text}) }
+	rows := []map[string]any{
+		{
+			"instance_id": "example__calc-1", "repo": "example/calc", "base_commit": calcCommit, "problem_statement": "add subtracts",
+			"patch":        change(t, calc, map[string]string{"calc/core.py": core}),
+			"test_patch":   test(calc, "tests/test_core.py", "import pytest\nfrom calc.core import add\n\n\ndef test_zero():\n    assert add(0, 0) == 0\n\n\n@pytest.mark.parametrize('a', ['ä', 'b c'])\ndef test_add(a):\n    assert add(a, a) == a * 2\n\n\ndef test_broken_before_and_after():\n    assert False\n"),
+			"FAIL_TO_PASS": `["tests/test_core.py::test_add[b c]"]`, "PASS_TO_PASS": []string{"tests/test_core.py::test_zero"},
+		},
+		{
+			"instance_id": "example__calc-2", "repo": "example/calc", "base_commit": calcCommit, "problem_statement": "the level is two",
+			"patch":        change(t, calc, map[string]string{"calc/test/tool.py": "LEVEL = 2\n"}),
+			"test_patch":   test(calc, "tests/test_tool.py", "from calc.test.tool import LEVEL\n\n\ndef test_level():\n    assert LEVEL == 2\n"),
+			"FAIL_TO_PASS": []string{"tests/test_tool.py::test_level"}, "PASS_TO_PASS": "[]", "hints_text": "",
+		},
+		{
+			"instance_id": "example__crlf-3", "repo": "example/crlf", "base_commit": crlfCommit, "problem_statement": "a row is missing",
+			"patch":        change(t, crlf, map[string]string{"table.py": "ROWS = [1,\r\n        2,\r\n        3]\r\n"}),
+			"test_patch":   test(crlf, "spec_table.py", "from table import ROWS\n\nassert ROWS == [1, 2, 3]\r\n"),
+			"FAIL_TO_PASS": []string{"spec (table)"}, "PASS_TO_PASS": []string{},
+		},
+	}
+	var source bytes.Buffer
+	enc := json.NewEncoder(&source)
+	for _, row := range rows {
+		must(t, enc.Encode(row))
+	}
+	file := filepath.Join(t.TempDir(), "rows.jsonl")
+	must(t, os.WriteFile(file, source.Bytes(), 0o644))
+	checked(t, "3", "swebench", file, "--image", repoImages,
+		"--test-command", "example/calc=python3 -m pytest -q -p no:cacheprovider {tests}", "--test-command", "example/crlf=python3 {files}")
+}

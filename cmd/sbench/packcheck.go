@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/runtime/containerd"
+)
+
+type packCheckCmd struct {
+	Dir       string   `arg:"" help:"Folder with a pack's manifest.yaml and tasks.jsonl."`
+	Config    string   `placeholder:"FILE" help:"Tester file whose runtime and verification sections count, instead of the defaults. Its pack and harness do not."`
+	Limit     int      `placeholder:"N" help:"Check the first N tasks only."`
+	Task      []string `placeholder:"GLOB" help:"Check the tasks whose id matches one of these patterns only."`
+	OutputDir string   `placeholder:"DIR" help:"Keep the records of both runs here, in reference and empty."`
+	Progress  string   `enum:"plain,json,none" default:"plain" help:"Progress on standard error: plain, json or none."`
+	JSON      bool     `name:"json" help:"Print JSON."`
+}
+
+// checkReport says for which tasks the reference solution does not pass, or
+// nothing at all does not fail.
+type checkReport struct {
+	Reference run.Summary `json:"reference"`
+	Empty     run.Summary `json:"empty"`
+	Wrong     []wrongTask `json:"wrong"`
+}
+
+type wrongTask struct {
+	Task    string      `json:"task"`
+	StandIn run.StandIn `json:"stand_in"`
+	Status  run.Status  `json:"status"`
+	Reason  string      `json:"reason,omitempty"`
+}
+
+// Run makes both runs. A pack that does not measure is exit code 2, as one that
+// is not valid is.
+func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
+	if cmd.Limit < 0 {
+		return fmt.Errorf("%w: --limit %d is negative", errUsage, cmd.Limit)
+	}
+	tester, pack, err := cmd.load(a)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutputDir
+	if out == "" {
+		if out, err = os.MkdirTemp("", "sbench-check-*"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(out)) }()
+	}
+	report := checkReport{Wrong: []wrongTask{}}
+	err = a.withTesterClient(ctx, tester, func(c *containerd.Client) error {
+		check := packCheck{cmd, a, c, tester, pack, out, &report}
+		var err error
+		if report.Reference, err = check.measure(ctx, run.Reference, run.Passed); err != nil {
+			return err
+		}
+		report.Empty, err = check.measure(ctx, run.Empty, run.Failed)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return cmd.print(a, report)
+}
+
+// load opens the pack and makes a tester file for it.
+func (cmd *packCheckCmd) load(a *app) (*compiler.Tester, *compiler.Pack, error) {
+	tester := &compiler.Tester{Verification: compiler.VerificationSection{DisallowDangerousCommands: true}}
+	if cmd.Config != "" {
+		loaded, warnings, err := compiler.LoadTester(cmd.Config)
+		for _, w := range warnings {
+			_, _ = fmt.Fprintln(a.stderr, "sbench:", w)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		tester = loaded
+	}
+	manifest, tasks := filepath.Join(cmd.Dir, "manifest.yaml"), filepath.Join(cmd.Dir, "tasks.jsonl")
+	tester.Benchmark = compiler.BenchmarkSection{Manifest: manifest, Tasks: tasks}
+	tester.Harness = compiler.HarnessSection{Type: compiler.HarnessCommand, Config: compiler.HarnessConfig{TaskFile: "task.json"}}
+	pack, err := compiler.OpenPack(manifest, tasks)
+	return tester, pack, err
+}
+
+// packCheck is one check of a pack.
+type packCheck struct {
+	cmd    *packCheckCmd
+	app    *app
+	client *containerd.Client
+	tester *compiler.Tester
+	pack   *compiler.Pack
+	out    string
+	report *checkReport
+}
+
+// measure makes one of the runs and notes the tasks that do not come out as they
+// should.
+func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want run.Status) (summary run.Summary, err error) {
+	out := filepath.Join(p.out, string(standIn))
+	p.tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out}
+	show := progress(p.app, p.cmd.Progress, false)
+	err = withEngine(ctx, p.client, p.tester, p.pack, out, func(cfg run.Config) error {
+		cfg.StandIn, cfg.Limit, cfg.Select = standIn, p.cmd.Limit, selector(p.cmd.Task)
+		cfg.Progress = func(e run.Event) {
+			if e.Kind == run.TaskDone && e.Status != want {
+				p.report.Wrong = append(p.report.Wrong, wrongTask{e.Task, standIn, e.Status, e.Reason})
+			}
+			if show != nil {
+				show(e)
+			}
+		}
+		summary, err = run.Run(ctx, cfg)
+		return err
+	})
+	return summary, err
+}
+
+func (cmd *packCheckCmd) print(a *app, r checkReport) error {
+	var err error
+	switch {
+	case r.Reference.Total == 0:
+		return fmt.Errorf("%w: no such task", errUsage)
+	case cmd.JSON:
+		err = a.json(r)
+	default:
+		for _, w := range r.Wrong {
+			_, also := fmt.Fprintf(a.stdout, "%q: %s %s %s\n", w.Task, w.StandIn, w.Status, w.Reason)
+			err = errors.Join(err, also)
+		}
+		_, also := fmt.Fprintf(a.stdout, "checked %d task(s): reference passed %d, empty passed %d\n", r.Reference.Total, r.Reference.Passed, r.Empty.Passed)
+		err = errors.Join(err, also)
+	}
+	if err == nil && len(r.Wrong) > 0 {
+		err = fmt.Errorf("%w: the pack does not measure: %d result(s) are not as they should be", errUsage, len(r.Wrong))
+	}
+	return err
+}
