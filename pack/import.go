@@ -1,12 +1,14 @@
 package pack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -40,6 +42,9 @@ func Import(ctx context.Context, f Format, o Options) (Report, error) {
 			return Report{}, err
 		}
 		if len(unfit) == 0 {
+			slices.SortFunc(left, func(a, b compiler.Problem) int {
+				return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Path, b.Path))
+			})
 			report.Left = append(report.Left, left...)
 			return report, nil
 		}

@@ -102,11 +102,11 @@ func plain(err error) error {
 // gunzip decompresses at most limit bytes. The line of a problem is the one at
 // which the data end.
 func gunzip(at Place, raw []byte, limit int64) ([]byte, error) {
+	var text []byte
 	z, err := gzip.NewReader(bytes.NewReader(raw))
-	if err != nil {
-		return nil, at.problem("", "damaged gzip data: %v", err)
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(z, limit+1))
 	}
-	text, err := io.ReadAll(io.LimitReader(z, limit+1))
 	at.Line = 1 + bytes.Count(text, []byte("\n"))
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):

@@ -1,0 +1,274 @@
+package pack_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/pack"
+)
+
+const soundRow = `{"task_id": "A/0", "prompt": "def f():\n", "entry_point": "f", "canonical_solution": "    return 1\n", "test": "def check(c):\n    assert c() == 1\n"}` + "\n"
+
+func zipped(t testing.TB, text string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, err := z.Write([]byte(text))
+	must(t, errors.Join(err, z.Close()))
+	return b.Bytes()
+}
+
+// failing imports and wants problems that hold the text, and nothing left
+// behind.
+func failing(t *testing.T, format string, o pack.Options, want string) {
+	t.Helper()
+	f, err := pack.FormatNamed(format)
+	must(t, err)
+	parent := t.TempDir()
+	if o.Out == "" {
+		o.Out = filepath.Join(parent, "out")
+	}
+	_, err = pack.Import(context.Background(), f, o)
+	var problems compiler.Problems
+	if !errors.As(err, &problems) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want problems with %q", err, want)
+	}
+	for _, p := range problems {
+		if p.File == "" {
+			t.Errorf("no file: %v", p)
+		}
+	}
+	entries, err := os.ReadDir(parent)
+	must(t, err)
+	if len(entries) > 0 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+// TestBrokenFiles: what text files cannot show.
+func TestBrokenFiles(t *testing.T) {
+	many := strings.Repeat(soundRow, 3)
+	long := `{"task_id": "A/1", "prompt": "` + strings.Repeat("x", 2000) + `"}` + "\n"
+	tests := []struct {
+		name, format, file string
+		content            []byte
+		limits             pack.Limits
+		want               string
+	}{
+		{"truncated gzip", "humaneval", "a.jsonl.gz", zipped(t, many)[:100], pack.Limits{}, "a.jsonl.gz:1: truncated gzip data"},
+		{"damaged gzip", "humaneval", "a.jsonl.gz", append(zipped(t, many)[:12], bytes.Repeat([]byte{0xff}, 60)...), pack.Limits{}, "damaged gzip data"},
+		{"wrong checksum", "humaneval", "a.jsonl.gz", flipped(zipped(t, many), 5), pack.Limits{}, "a.jsonl.gz:4: damaged gzip data: gzip: invalid checksum"},
+		{"gzip head alone", "humaneval", "a.gz", []byte("\x1f\x8b"), pack.Limits{}, "a.gz:1: truncated gzip data"},
+		{"gzip bomb", "humaneval", "a.gz", zipped(t, strings.Repeat(" ", 1<<20)), pack.Limits{Text: 1 << 16}, "decompressed data have more than 65536 bytes"},
+		{"csv bomb", "mmlu", "a.csv", zipped(t, strings.Repeat("\"\n", 1<<20)), pack.Limits{Text: 1 << 16}, "decompressed data have more than 65536 bytes"},
+		{"large file", "humaneval", "a.jsonl", []byte(many), pack.Limits{Text: 100}, "more than 100"},
+		{"long line", "humaneval", "a.jsonl", []byte(soundRow + long), pack.Limits{Line: 1000}, "a.jsonl:2: line is longer than 1000 bytes"},
+		{"long record", "mmlu", "a.csv", []byte("q,1,2,3,4,A\n" + strings.Repeat("x", 2000) + ",1,2,3,4,A\n"), pack.Limits{Line: 1000}, "a.csv:2: record is longer than 1000 bytes"},
+		{"many rows", "humaneval", "a.jsonl", []byte(many), pack.Limits{Rows: 2}, "a.jsonl:3: more than 2 tasks"},
+		{"many questions", "squad", "a.json", []byte(`{"data":[{"paragraphs":[{"context":"c","qas":[{"id":"a","question":"q","answers":[{"text":"t"}]},{"id":"b","question":"q","answers":[{"text":"t"}]}]}]}]}`), pack.Limits{Rows: 1}, "more than 1 tasks"},
+		{"parquet", "swebench", "a.parquet", []byte("PAR1...."), pack.Limits{}, "a Parquet file is not supported (convert it to JSONL"},
+		{"zip", "mmlu", "data.csv", []byte("PK\x03\x04"), pack.Limits{}, "a zip archive is not supported"},
+		{"empty", "humaneval", "a.jsonl", nil, pack.Limits{}, "no task to import (the source is empty)"},
+		{"no header", "truthfulqa", "a.csv", nil, pack.Limits{}, "a.csv:1: no header"},
+		{"latin-1", "mmlu", "a.csv", []byte("q\n,1,2,3,4,A\nGr\xf6\xdfe,1,2,3,4,A\n"), pack.Limits{}, "a.csv:3: invalid UTF-8"},
+		{"utf-16", "humaneval", "a.jsonl", []byte("\xff\xfe{\x00}\x00"), pack.Limits{}, "a.jsonl:1: invalid JSON"},
+		{"no object", "squad", "a.json", []byte("[]"), pack.Limits{}, "a.json:1: $.data: expected an array"},
+		{"malformed", "squad", "a.json", []byte("{\n\"data\": [\n}"), pack.Limits{}, "a.json:3: invalid JSON"},
+		{"not a number", "swebench", "a.jsonl", []byte(`{"instance_id": NaN}`), pack.Limits{}, "a.jsonl:1: invalid JSON"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			source := filepath.Join(t.TempDir(), tt.file)
+			must(t, os.WriteFile(source, tt.content, 0o644))
+			failing(t, tt.format, pack.Options{Source: source, Limits: tt.limits}, tt.want)
+		})
+	}
+}
+
+// flipped changes a byte, counted from the end.
+func flipped(b []byte, fromEnd int) []byte {
+	b[len(b)-fromEnd] ^= 0xff
+	return b
+}
+
+// TestManyProblems: an import gives up after some.
+func TestManyProblems(t *testing.T) {
+	source := filepath.Join(t.TempDir(), "a.jsonl")
+	must(t, os.WriteFile(source, []byte(strings.Repeat("{\n", 1000)), 0o644))
+	failing(t, "humaneval", pack.Options{Source: source}, "stopped after 20 problems")
+}
+
+// TestSources: paths that are no source of the format.
+func TestSources(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "empty"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o644))
+	for _, f := range pack.Formats() {
+		for source, want := range map[string]string{
+			"missing": "no such file or directory", "empty": "", "file": "",
+		} {
+			failing(t, f.Name(), pack.Options{Source: filepath.Join(dir, source)}, want)
+		}
+	}
+	failing(t, "humaneval", pack.Options{Source: "/dev/zero"}, "not a regular file")
+}
+
+// TestTaskFolders: what a task folder may not hold.
+func TestTaskFolders(t *testing.T) {
+	tests := []struct {
+		name   string
+		make   func(t *testing.T, task string)
+		limits pack.Limits
+		want   string
+	}{
+		{"link out", func(t *testing.T, task string) { must(t, os.Symlink("/etc/passwd", filepath.Join(task, "tests", "p"))) }, pack.Limits{}, `/one: "tests/p" is a symbolic link`},
+		{"link within", func(t *testing.T, task string) { must(t, os.Symlink("task.yaml", filepath.Join(task, "copy"))) }, pack.Limits{}, `"copy" is a symbolic link`},
+		{"link to a folder", func(t *testing.T, task string) { must(t, os.Symlink("..", filepath.Join(task, "tests", "up"))) }, pack.Limits{}, `"tests/up" is a symbolic link`},
+		{"task is a link", func(t *testing.T, task string) { must(t, os.Symlink(task, filepath.Join(filepath.Dir(task), "two"))) }, pack.Limits{}, "/two: not a folder"},
+		{"fifo", mkfifo, pack.Limits{}, `"pipe" is neither a file nor a folder`},
+		{"backslash", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, `..\x`), nil, 0o644)) }, pack.Limits{}, "holds a backslash"},
+		{"control character", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "a\nb"), nil, 0o644)) }, pack.Limits{}, "holds a control character"},
+		{"not utf-8", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "a\xff"), nil, 0o644)) }, pack.Limits{}, "invalid UTF-8"},
+		{"large file", func(t *testing.T, task string) {
+			must(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
+		}, pack.Limits{File: 1000}, `"big": file has 2000 bytes, more than 1000`},
+		{"sparse file", func(t *testing.T, task string) {
+			must(t, errors.Join(os.WriteFile(filepath.Join(task, "big"), nil, 0o644), os.Truncate(filepath.Join(task, "big"), 1<<40)))
+		}, pack.Limits{}, "more than 67108864"},
+		{"large folder", func(t *testing.T, task string) {
+			must(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
+		}, pack.Limits{TaskBytes: 1000}, "more than"},
+		{"large source", func(t *testing.T, task string) {
+			must(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
+		}, pack.Limits{AllBytes: 1000}, "the task folders hold more than 1000 bytes"},
+		{"many files", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "more"), nil, 0o644)) }, pack.Limits{TaskFiles: 4}, "more than 4 files"},
+		{"many tasks", func(t *testing.T, task string) {
+			must(t, os.CopyFS(filepath.Join(filepath.Dir(task), "two"), os.DirFS(task)))
+		}, pack.Limits{Rows: 1}, "more than 1 tasks"},
+		{"binary instruction", func(t *testing.T, task string) {
+			must(t, os.WriteFile(filepath.Join(task, "task.yaml"), []byte("instruction: \xff"), 0o644))
+		}, pack.Limits{}, "task.yaml: invalid UTF-8"},
+		{"workdir", func(t *testing.T, task string) {
+			must(t, os.WriteFile(filepath.Join(task, "Dockerfile"), []byte("FROM x\nWORKDIR /\n"), 0o644))
+		}, pack.Limits{}, "$.environment.workdir: workdir is the root folder"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			source := t.TempDir()
+			task := filepath.Join(source, "one")
+			must(t, os.MkdirAll(filepath.Join(task, "tests"), 0o755))
+			for name, text := range map[string]string{"task.yaml": "instruction: x\n", "Dockerfile": "FROM x\n", "run-tests.sh": "true\n", "solution.sh": "true\n"} {
+				must(t, os.WriteFile(filepath.Join(task, name), []byte(text), 0o644))
+			}
+			tt.make(t, task)
+			failing(t, "terminal-bench", pack.Options{Source: source, Limits: tt.limits}, tt.want)
+		})
+	}
+}
+
+func mkfifo(t *testing.T, task string) {
+	must(t, unix.Mkfifo(filepath.Join(task, "pipe"), 0o644))
+}
+
+// TestDestination: an import neither replaces a pack nor anything else.
+func TestDestination(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "a.jsonl")
+	must(t, os.WriteFile(source, []byte(soundRow), 0o644))
+	must(t, os.MkdirAll(filepath.Join(dir, "nested", "folder"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "nested", "manifest.yaml"), []byte("id: x\nversion: 1\n"), 0o644))
+	for name, o := range map[string]pack.Options{
+		"is there already":      {Out: dir},
+		"not a directory":       {Out: source},
+		"no folder to fill":     {Out: filepath.Join(dir, "none"), Fill: true},
+		"holds no manifest":     {Out: filepath.Join(dir, "nested", "folder"), Fill: true},
+		"holds folder, which":   {Out: filepath.Join(dir, "nested"), Fill: true},
+		"no such file":          {Out: filepath.Join(dir, "no", "where", "out")},
+		"no id matches the sel": {Tasks: []string{"B/*"}},
+		"a row of this format":  {Image: "x/{nonsense}"},
+	} {
+		o.Source = source
+		failing(t, "humaneval", o, name)
+	}
+}
+
+// TestFill puts rows into a folder with a manifest of its own, once.
+func TestFill(t *testing.T) {
+	dir := t.TempDir()
+	source, out := filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "out")
+	must(t, os.WriteFile(source, []byte(soundRow), 0o644))
+	must(t, os.Mkdir(out, 0o755))
+	const manifest = "id: mine # kept\nversion: 7\ndefaults:\n  family: code_completion\n  environment: {image: \"x:1\"}\n"
+	for name, text := range map[string]string{"manifest.yaml": manifest, "README.md": "read me\n"} {
+		must(t, os.WriteFile(filepath.Join(out, name), []byte(text), 0o644))
+	}
+	f, err := pack.FormatNamed("humaneval")
+	must(t, err)
+	report, err := pack.Import(context.Background(), f, pack.Options{Source: source, Out: out, Fill: true})
+	if err != nil || report.Rows != 1 {
+		t.Fatalf("%+v %v", report, err)
+	}
+	files := texts(readTree(t, out))
+	if files["out/manifest.yaml"] != manifest || files["out/README.md"] != "read me\n" || files["out/tasks.jsonl"] == "" || files["out/provenance.json"] == "" || len(files) != 4 {
+		t.Errorf("files %v", files)
+	}
+	checkPack(t, out)
+	_, err = pack.Import(context.Background(), f, pack.Options{Source: source, Out: out, Fill: true})
+	if err == nil || !strings.Contains(err.Error(), "tasks.jsonl is there already") {
+		t.Errorf("a second time: %v", err)
+	}
+}
+
+// TestCancelled leaves nothing behind.
+func TestCancelled(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "a.jsonl")
+	must(t, os.WriteFile(source, []byte(soundRow), 0o644))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	f, err := pack.FormatNamed("humaneval")
+	must(t, err)
+	_, err = pack.Import(ctx, f, pack.Options{Source: source, Out: filepath.Join(dir, "out")})
+	entries, also := os.ReadDir(dir)
+	must(t, also)
+	if !errors.Is(err, context.Canceled) || len(entries) != 1 {
+		t.Errorf("%v, left %v", err, entries)
+	}
+}
+
+// TestHumanEval imports the real thing.
+func TestHumanEval(t *testing.T) {
+	data := os.Getenv("SBENCH_DATA")
+	if data == "" {
+		data = filepath.Join("..", "..", "shared", "data")
+	}
+	source := filepath.Join(data, "humaneval", "HumanEval.jsonl.gz")
+	if _, err := os.Stat(source); err != nil {
+		t.Skipf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the folder with humaneval/HumanEval.jsonl.gz: %v", err)
+	}
+	f, err := pack.FormatNamed("humaneval")
+	must(t, err)
+	out := filepath.Join(t.TempDir(), "out")
+	report, err := pack.Import(context.Background(), f, pack.Options{Source: source, Out: out})
+	if err != nil || report.Rows != 164 || len(report.Left) > 0 {
+		t.Fatalf("%+v %v", report, err)
+	}
+	checkPack(t, out)
+	// Cut anywhere, it is an error.
+	whole, err := os.ReadFile(source)
+	must(t, err)
+	for _, n := range []int{10, 1000, len(whole) / 2, len(whole) - 1} {
+		cut := filepath.Join(t.TempDir(), "HumanEval.jsonl.gz")
+		must(t, os.WriteFile(cut, whole[:n], 0o644))
+		failing(t, "humaneval", pack.Options{Source: cut}, "truncated gzip data")
+	}
+}
