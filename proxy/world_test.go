@@ -1,0 +1,318 @@
+package proxy_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/proxy"
+)
+
+// public is where every name of the world leads that says nothing else.
+const public = "93.184.216.34"
+
+// A world is what lies behind a proxy: a name server, and servers for every
+// address that passes the proxy's check, on loopback addresses of this host.
+type world struct {
+	t       testing.TB
+	dns     net.PacketConn
+	web     map[uint16]net.Listener // by the port they stand for
+	special map[string]net.Listener // by "address:port"
+	own     []net.Addr              // the host's
+
+	mu      sync.Mutex
+	zone    map[string][]string // addresses; several, separated by "|", are given in turn
+	asked   map[string]int
+	reached []string
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{t: t, web: map[uint16]net.Listener{}, special: map[string]net.Listener{}, zone: map[string][]string{}, asked: map[string]int{}}
+	var err error
+	if w.dns, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.dns.Close() })
+	go w.serveNames()
+	for _, port := range []uint16{80, 443, 22, 8080} {
+		w.web[port] = listenLocal(t)
+	}
+	w.serve(w.web[80], nil)
+	w.serve(w.web[443], selfSigned(t))
+	for _, port := range []uint16{22, 8080} {
+		w.each(w.web[port], func(c net.Conn) { _, _ = io.WriteString(c, "HIT\r\n") })
+	}
+	return w
+}
+
+func listenLocal(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// each serves raw connections.
+func (w *world) each(l net.Listener, f func(net.Conn)) {
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = c.Close() }()
+				f(c)
+			}()
+		}
+	}()
+}
+
+// serve answers every request with what reached the server.
+func (w *world) serve(l net.Listener, config *tls.Config) {
+	server := &http.Server{TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		sni := ""
+		if r.TLS != nil {
+			sni = r.TLS.ServerName
+		}
+		switch r.URL.Path {
+		case "/redirect":
+			http.Redirect(rw, r, "http://169.254.169.254/latest", http.StatusFound)
+		case "/switch":
+			rw.Header().Set("Connection", "upgrade")
+			rw.Header().Set("Upgrade", "other")
+			rw.WriteHeader(http.StatusSwitchingProtocols)
+		case "/pretend": // a handshake that the status contradicts
+			rw.Header().Set("Connection", "Upgrade")
+			rw.Header().Set("Upgrade", "websocket")
+			_, _ = io.WriteString(rw, "no websocket")
+		case "/headers":
+			_, _ = fmt.Fprintln(rw, r.Header)
+		default:
+			n, _ := io.Copy(io.Discard, r.Body)
+			_, _ = fmt.Fprintf(rw, "HIT host=%s sni=%s body=%d\n", r.Host, sni, n)
+		}
+	})}
+	w.t.Cleanup(func() { _ = server.Close() })
+	go func() {
+		if config != nil {
+			l = tls.NewListener(l, config)
+		}
+		_ = server.Serve(l)
+	}()
+}
+
+func selfSigned(t testing.TB) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"allowed.test"}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+}
+
+// serveNames is the name server.
+func (w *world) serveNames() {
+	buf := make([]byte, 1500)
+	for {
+		n, from, err := w.dns.ReadFrom(buf)
+		if err != nil {
+			return
+		}
+		var m dnsmessage.Message
+		if m.Unpack(buf[:n]) != nil || len(m.Questions) != 1 {
+			continue
+		}
+		q := m.Questions[0]
+		m.Response, m.Additionals = true, nil
+		for _, address := range w.lookup(strings.TrimSuffix(strings.ToLower(q.Name.String()), "."), q.Type) {
+			h := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class}
+			if a := netip.MustParseAddr(address); a.Is4() && q.Type == dnsmessage.TypeA {
+				m.Answers = append(m.Answers, dnsmessage.Resource{Header: h, Body: &dnsmessage.AResource{A: a.As4()}})
+			} else if a.Is6() && q.Type == dnsmessage.TypeAAAA {
+				m.Answers = append(m.Answers, dnsmessage.Resource{Header: h, Body: &dnsmessage.AAAAResource{AAAA: a.As16()}})
+			}
+		}
+		if strings.HasPrefix(q.Name.String(), "nowhere.") {
+			m.RCode = dnsmessage.RCodeNameError
+		}
+		if b, err := m.Pack(); err == nil {
+			_, _ = w.dns.WriteTo(b, from)
+		}
+	}
+}
+
+func (w *world) lookup(name string, kind dnsmessage.Type) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked[name]++
+	answers, ok := w.zone[name]
+	if !ok {
+		return []string{public}
+	}
+	turn := 0
+	if kind == dnsmessage.TypeA {
+		w.asked["turn "+name]++
+		turn = w.asked["turn "+name] - 1
+	}
+	return strings.Split(answers[min(turn, len(answers)-1)], "|")
+}
+
+// takeReached returns which addresses were connected to since the last call,
+// and which names were asked for.
+func (w *world) takeReached() (reached []string, names []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name := range w.asked {
+		if !strings.HasPrefix(name, "turn ") {
+			names = append(names, name)
+			delete(w.asked, name)
+		}
+	}
+	slices.Sort(names)
+	reached, w.reached = w.reached, nil
+	return reached, names
+}
+
+// hooks connect what passed the check to the world's servers: the socket that
+// is about to be connected to the address is connected to the server before, and
+// connect(2) says EISCONN then, which is as good.
+func (w *world) hooks() proxy.Hooks {
+	return proxy.Hooks{
+		Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "udp", w.dns.LocalAddr().String())
+		}},
+		Interfaces: func() ([]net.Addr, error) { return w.own, nil },
+		Control: func(network, address string, c syscall.RawConn) error {
+			to := netip.MustParseAddrPort(address)
+			l := w.special[address]
+			if l == nil {
+				l = w.web[to.Port()]
+			}
+			w.mu.Lock()
+			w.reached = append(w.reached, address)
+			w.mu.Unlock()
+			if l == nil {
+				return syscall.ECONNREFUSED
+			}
+			port := l.Addr().(*net.TCPAddr).Port
+			var sockaddr unix.Sockaddr = &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: port}
+			if network == "tcp6" {
+				sockaddr = &unix.SockaddrInet6{Addr: netip.MustParseAddr("::ffff:127.0.0.1").As16(), Port: port}
+			}
+			var err error
+			if controlErr := c.Control(func(fd uintptr) { err = unix.Connect(int(fd), sockaddr) }); controlErr != nil {
+				return controlErr
+			}
+			if err == unix.EINPROGRESS {
+				err = nil
+			}
+			return err
+		},
+	}
+}
+
+// A book is the log of a proxy under test.
+type book struct{ entries chan proxy.Entry }
+
+func newBook() *book { return &book{make(chan proxy.Entry, 100_000)} }
+
+// Write implements io.Writer.
+func (b *book) Write(line []byte) (int, error) {
+	var e proxy.Entry
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	if err := decoder.Decode(&e); err != nil {
+		return 0, err
+	}
+	b.entries <- e
+	return len(line), nil
+}
+
+// next waits for the next entry.
+func (b *book) next(t testing.TB) proxy.Entry {
+	t.Helper()
+	select {
+	case e := <-b.entries:
+		return e
+	case <-time.After(15 * time.Second):
+		t.Fatal("no entry in the log")
+		return proxy.Entry{}
+	}
+}
+
+// none checks that there is no further entry.
+func (b *book) none(t testing.TB) {
+	t.Helper()
+	select {
+	case e := <-b.entries:
+		t.Errorf("one entry too many: %+v", e)
+	default:
+	}
+}
+
+// words are the entry's kind, verdict and reason.
+func words(e proxy.Entry) string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Kind, e.Verdict, e.Reason))
+}
+
+func domains(t testing.TB, names ...string) []proxy.Domain {
+	t.Helper()
+	d, err := proxy.ParseDomains(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// startProxy makes a proxy before the world.
+func (w *world) startProxy(cfg proxy.Config) (*proxy.Proxy, *book) {
+	w.t.Helper()
+	log := newBook()
+	cfg.Log = proxy.NewLog(log)
+	if cfg.Policy.Domains == nil {
+		cfg.Policy.Domains = domains(w.t, "allowed.test", "sub.wild.test")
+	}
+	p, err := proxy.New(proxy.WithHooks(cfg, w.hooks()))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { report(w.t, p.Close()) })
+	return p, log
+}
+
+func report(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
