@@ -1,0 +1,84 @@
+package relay
+
+import (
+	"io"
+
+	"github.com/securebench/sbench/proxy"
+)
+
+// What the fuzzers and benchmarks drive without a connection.
+
+// CheckJSON is checkJSON.
+func CheckJSON(data []byte) error { return checkJSON(data) }
+
+// Values reads checked JSON with the scanner, to the last value, and returns how
+// many there are.
+func Values(v []byte) int {
+	n := 1
+	for _, m := range members(v) {
+		n += Values(m.value)
+	}
+	for _, e := range elements(v) {
+		n += Values(e)
+	}
+	return n
+}
+
+// Inspect looks at a body of a POST to path for the model "m".
+func Inspect(p Provider, path string, body []byte) (out []byte, found []string, err error) {
+	for _, r := range routes(p) {
+		if r.path == path && r.rules != nil {
+			in := &inspector{model: "m", chat: r.dialect == chat}
+			out, err = in.inspect(body, r.rules)
+			return out, in.found, err
+		}
+	}
+	panic("no such path")
+}
+
+// Meter counts an answer that comes in the given pieces.
+func Meter(path string, p Provider, stream bool, pieces ...[]byte) (u proxy.Usage, whole bool, cause Cause) {
+	for _, r := range routes(p) {
+		if r.path == path {
+			m := newMeter(r.dialect, stream)
+			for _, piece := range pieces {
+				m.write(piece)
+			}
+			u = m.close(400)
+			return u, m.whole, m.cause
+		}
+	}
+	panic("no such path")
+}
+
+// Events returns the data of the events of a stream that comes in pieces.
+func Events(pieces ...[]byte) (all []string) {
+	r := eventReader{event: func(data []byte) { all = append(all, string(data)) }}
+	for _, p := range pieces {
+		r.write(p)
+	}
+	r.close()
+	return all
+}
+
+// Scrub writes pieces through a scrubber of the key.
+func Scrub(key string, out io.Writer, pieces ...[]byte) error {
+	s := newScrubber(NewKey(key), out)
+	for _, p := range pieces {
+		if _, err := s.Write(p); err != nil {
+			return err
+		}
+	}
+	return s.flush()
+}
+
+// Hide writes pieces through a hider.
+func Hide(out io.Writer, pieces ...[]byte) error {
+	h := hider{out: newScrubber(Key{}, out)}
+	for _, p := range pieces {
+		if _, err := h.Write(p); err != nil {
+			return err
+		}
+	}
+	return h.flush()
+}
