@@ -2,7 +2,9 @@ package compiler
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/securebench/sbench/compiler/document"
@@ -23,6 +25,22 @@ type PublicValue struct {
 	Name  string
 	Value json.RawMessage
 	Text  []byte // Value indented, with a line break at its end
+}
+
+// Plain returns the value as a person would write it: a string as it is, a list
+// of strings as lines, anything else as indented JSON.
+func (v PublicValue) Plain() (string, error) {
+	var text string
+	var list []string
+	switch {
+	case json.Unmarshal(v.Value, &text) == nil:
+		return text, nil
+	case json.Unmarshal(v.Value, &list) == nil:
+		return "- " + strings.Join(list, "\n- "), nil
+	case !json.Valid(v.Value):
+		return "", fmt.Errorf("value %q is no JSON", v.Name)
+	}
+	return string(v.Text), nil
 }
 
 // AgentView returns what a harness may know of the task.
@@ -55,7 +73,7 @@ func (v AgentView) Environment() Environment { return v.environment.clone() }
 
 // Payload returns the content of the task file, indented JSON with a line
 // break at its end. Its object holds every field of the row's input under its
-// own name and the list assets, as SecureBench 0.2 wrote them, and besides:
+// own name and the list assets, and besides:
 //
 //	id           the task's id
 //	family       its family

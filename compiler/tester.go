@@ -103,6 +103,7 @@ type RuntimeSection struct {
 // NetworkSection says how sandboxes reach what they are allowed to.
 type NetworkSection struct {
 	Transparent bool
+	CABundle    string // absolute or relative to the working directory; "" for none
 }
 
 // LimitsSection bounds sandboxes and what they leave.
@@ -175,6 +176,9 @@ func (t *Tester) fill(root document.Value) {
 	}
 	t.Harness.Config = parseConfig(t.Harness.Type, harness.Get("config"))
 	t.Runtime = parseRuntime(root.Get("runtime"))
+	if bundle := root.Get("runtime").Get("network").Get("ca_bundle"); bundle.Kind() == document.String {
+		t.Runtime.Network.CABundle = t.resolve(bundle)
+	}
 }
 
 func (t *Tester) resolve(v document.Value) string {

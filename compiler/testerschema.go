@@ -86,6 +86,7 @@ func runtimeSchema() *schema.Schema {
 		optional("user_namespace", schema.Enum("Whether sandboxes have a user namespace of their own.", "auto", "host")),
 		optional("network", schema.Nullable(schema.Closed("How sandboxes reach what they are allowed to.",
 			optional("transparent", schema.Boolean("Catch connections that do not know of the proxy.", false)),
+			optional("ca_bundle", schema.Text("A file of certificates to trust in sandboxes whose image has none, relative to this file.")),
 		))),
 		optional("limits", schema.Nullable(schema.Closed("Bounds on sandboxes and on what they leave.",
 			optional("memory", bytesSchema("Memory in bytes, or as \"512m\" or \"2GiB\".")),

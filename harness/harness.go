@@ -7,6 +7,7 @@ package harness
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/securebench/sbench/candidate"
@@ -39,6 +40,13 @@ type Request struct {
 	WorkspaceBytes int64
 	OutputBytes    int64    // of each stream kept in the record
 	Env            []string // NAME=value of harness.env
+	Attempt        int      // of this task, from 1
+	Egress         Egress
+	// Trace, when not nil, gets an agent's events as they come, a line with each
+	// Write. Said, when not nil, gets what people want to read of them. Both are
+	// called from one goroutine.
+	Trace io.Writer
+	Said  func(text string)
 	// Dest is an existing, empty host folder that receives the workspace as the
 	// agent left it, cleaned of what a candidate may not hold.
 	Dest string
@@ -49,4 +57,7 @@ type Result struct {
 	Exit      runtime.Exit
 	Candidate candidate.Candidate
 	Failure   *candidate.Failure // nil if there is a candidate
+	// Egress sums up what left the sandbox; nil if nothing could.
+	Egress *EgressTotals
+	Agent  *About // of agents
 }

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"os"
 	"path/filepath"
@@ -32,7 +33,7 @@ func (r *attemptRun) newRecord(task *compiler.Task, image runtime.Image) Record 
 	return Record{
 		RunID: r.cfg.Tester.Run.ID, TaskID: task.ID(), BenchmarkID: r.cfg.Pack.ID, TaskType: task.Family(),
 		HiddenValues: redacted, ResourceSummary: task.ResourceSummary(), ProducerMetadata: Metadata{},
-		Image: image.Ref, ImageID: image.Digest, Degraded: r.cfg.Degraded, StartedAt: time.Now().UTC(),
+		NetworkEnabled: r.cfg.networked(), Image: image.Ref, ImageID: image.Digest, Degraded: r.cfg.Degraded, StartedAt: time.Now().UTC(),
 	}
 }
 
@@ -53,6 +54,7 @@ func (r *attemptRun) produceAndVerify(ctx context.Context, task *compiler.Task, 
 	rec.FailurePhase = "producer"
 	r.emit(Event{Kind: ProducerStart, Task: task.ID()})
 	result, err := r.produce(ctx, task, image, dest)
+	rec.Agent, rec.Egress = result.Agent, result.Egress
 	if err != nil {
 		return err
 	}
@@ -101,11 +103,16 @@ func (r *attemptRun) produce(ctx context.Context, task *compiler.Task, image run
 	if err != nil {
 		return harness.Result{}, err
 	}
-	request.Dest = dest
+	request.Dest, request.Egress.Log = dest, r.egress
 	if r.cfg.StandIn != "" {
 		return r.standIn(ctx, task, request)
 	}
-	return r.cfg.Producer.Produce(ctx, r.audited(task.ID(), nil), request)
+	trace, err := r.watch(task, &request)
+	if err != nil {
+		return harness.Result{}, err
+	}
+	result, err := r.cfg.Producer.Produce(ctx, r.audited(task.ID(), nil), request)
+	return result, errors.Join(err, trace.Close())
 }
 
 // request is what a producer is handed for a task, but for the destination.
@@ -120,7 +127,7 @@ func (c Config) request(task *compiler.Task, image runtime.Image) (harness.Reque
 		Timeout: smaller(env.Timeout, c.Tester.Harness.Config.Timeout), Limits: c.limits(env),
 		WorkspaceBytes: firstPositive(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes),
 		OutputBytes:    firstPositive(c.Tester.Runtime.Limits.OutputBytes, DefaultOutputBytes),
-		Env:            pairs(c.Env),
+		Env:            pairs(c.Env), Attempt: 1, Egress: c.Egress,
 	}, nil
 }
 

@@ -17,6 +17,7 @@ const (
 	SandboxResult        Kind = "sandbox_result"
 	TaskStart            Kind = "task_start"
 	ProducerStart        Kind = "producer_start"
+	AgentOutput          Kind = "agent_output"
 	ProducerDone         Kind = "producer_done"
 	VerifierStart        Kind = "verifier_start"
 	VerifierPolicyDenied Kind = "verifier_policy_denied"

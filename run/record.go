@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -51,6 +52,12 @@ type Record struct {
 	FailureReason  string `json:"failure_reason,omitempty"`
 	FailurePhase   string `json:"failure_phase,omitempty"` // producer, extraction, verifier
 	FailureMessage string `json:"failure_message,omitempty"`
+
+	// NetworkEnabled: the run let its harness reach something, be it a provider
+	// alone; egress.jsonl says what.
+	NetworkEnabled bool                  `json:"network_enabled"`
+	Egress         *harness.EgressTotals `json:"egress,omitempty"`
+	Agent          *harness.About        `json:"agent,omitempty"`
 
 	Image     string    `json:"image,omitempty"`
 	ImageID   string    `json:"image_digest,omitempty"`

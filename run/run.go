@@ -12,6 +12,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -26,7 +27,10 @@ const (
 	DefaultOutputBytes    = 1 << 20
 	DefaultTimeout        = 10 * time.Minute // of a harness or a checker
 	recordsFile           = "candidates.jsonl"
+	egressFile            = "egress.jsonl"
+	traceFile             = "agent-trace.log"
 	workspacesDir         = "workspaces"
+	logsDir               = "logs"
 )
 
 // Images resolves references before anything starts.
@@ -42,7 +46,8 @@ type Config struct {
 	Engine   harness.Engine
 	Images   Images
 	Producer harness.Producer
-	StandIn  StandIn // instead of Producer
+	Egress   harness.Egress // without its log
+	StandIn  StandIn        // instead of Producer
 	Limits   runtime.Limits
 	Degraded []string
 	Output   string // folder; made if missing
@@ -90,6 +95,7 @@ type attemptRun struct {
 	secrets redactor // values of harness.env
 	cells   *verifiers.CellPool
 	records *recorder
+	egress  *proxy.Log // nil if nothing may leave
 	summary Summary
 }
 
@@ -117,9 +123,13 @@ func measure(ctx context.Context, cfg Config, p plan, attempt func(*attemptRun, 
 		return Summary{}, outputProblem(cfg, err)
 	}
 	r := &attemptRun{cfg: cfg, plan: p, secrets: secrets, records: records, summary: Summary{RunID: cfg.Tester.Run.ID, Output: name}}
+	log, err := r.openEgress()
+	if err != nil {
+		return Summary{}, errors.Join(outputProblem(cfg, err), records.close())
+	}
 	r.cells = verifiers.NewCellPool(r.audited("", cfg.Tester.Verification.DenyCommands))
 	r.emit(Event{Kind: RunStart, Detail: fmt.Sprintf("%d tasks", p.tasks)})
-	err = errors.Join(r.all(ctx, attempt), r.cells.Close(ctx), records.close())
+	err = errors.Join(r.all(ctx, attempt), r.cells.Close(ctx), records.close(), log.Close())
 	r.emit(Event{Kind: RunDone, Detail: r.summary.Verification()})
 	if err == nil && r.summary.Errors > 0 {
 		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, r.summary.Errors, r.summary.Total)

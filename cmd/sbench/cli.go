@@ -32,6 +32,7 @@ type cli struct {
 	Validate validateCmd `cmd:"" help:"Check tester files and packs, and say everything that is wrong with them."`
 	Inspect  inspectCmd  `cmd:"" help:"Show which component sees which file and value of a task."`
 	Spec     specCmd     `cmd:"" help:"Print the OCI runtime specification that a task's sandbox would get."`
+	Harness  harnessCmd  `cmd:"" help:"Fetch and list the command lines of agents."`
 	Pack     packCmd     `cmd:"" help:"Import packs, and check that they measure something."`
 	Image    imageCmd    `cmd:"" help:"List, fetch, import, name and remove images."`
 	Doctor   doctorCmd   `cmd:"" help:"Say what this host can enforce, and the cure for what it cannot."`

@@ -16,15 +16,17 @@ import (
 )
 
 type runCmd struct {
-	Config    string   `required:"" placeholder:"FILE" help:"Tester file."`
-	Limit     int      `placeholder:"N" help:"Run the first N tasks only."`
-	Task      []string `placeholder:"GLOB" help:"Run the tasks whose id matches one of these patterns only."`
-	Harness   string   `enum:",reference,empty" default:"" placeholder:"NAME" help:"Instead of the tester file's harness: reference, each task's own solution, or empty, nothing at all."`
-	OutputDir string   `placeholder:"DIR" help:"Folder for records and workspaces, instead of the tester file's."`
-	EnvFile   string   `placeholder:"FILE" help:"File of NAME=value lines for harness.env. Default: .env, if it is there."`
-	Progress  string   `enum:"plain,json,none" default:"plain" help:"Progress on standard error: plain, json or none."`
-	Quiet     bool     `help:"The same as --progress none."`
-	JSON      bool     `name:"json" help:"Print the summary as JSON."`
+	Config            string   `required:"" placeholder:"FILE" help:"Tester file."`
+	Limit             int      `placeholder:"N" help:"Run the first N tasks only."`
+	Task              []string `placeholder:"GLOB" help:"Run the tasks whose id matches one of these patterns only."`
+	Harness           string   `enum:",reference,empty" default:"" placeholder:"NAME" help:"Instead of the tester file's harness: reference, each task's own solution, or empty, nothing at all."`
+	OutputDir         string   `placeholder:"DIR" help:"Folder for records and workspaces, instead of the tester file's."`
+	EnvFile           string   `placeholder:"FILE" help:"File of NAME=value lines for harness.env. Default: .env, if it is there."`
+	Progress          string   `enum:"plain,json,none" default:"plain" help:"Progress on standard error: plain, json or none."`
+	Quiet             bool     `help:"The same as --progress none."`
+	ShowAgentOutput   bool     `help:"Show what an agent says and does as it does."`
+	ShowCommandOutput bool     `help:"Show the commands that sbench runs in sandboxes, and how they end."`
+	JSON              bool     `name:"json" help:"Print the summary as JSON."`
 }
 
 // Run measures and prints the summary line last.
@@ -100,15 +102,17 @@ func (cmd *runCmd) environment(tester *compiler.Tester) (map[string]string, erro
 
 func (cmd *runCmd) measure(ctx context.Context, a *app, c *containerd.Client, tester *compiler.Tester, pack *compiler.Pack, env map[string]string) (run.Summary, error) {
 	var producer harness.Producer
-	if cmd.Harness == "" {
-		var err error
-		if producer, err = producerFor(tester); err != nil {
-			return run.Summary{}, err
-		}
+	egress, err := egressFor(tester)
+	if err == nil && cmd.Harness == "" {
+		producer, err = a.producerFor(ctx, tester, env)
+	}
+	if err != nil {
+		return run.Summary{}, err
 	}
 	var summary run.Summary
-	err := withEngine(ctx, c, tester, pack, cmd.OutputDir, func(cfg run.Config) error {
-		cfg.StandIn, cfg.Producer, cfg.Env, cfg.Limit, cfg.Progress = run.StandIn(cmd.Harness), producer, env, cmd.Limit, progress(a, cmd.Progress, cmd.Quiet)
+	err = withEngine(ctx, c, tester, pack, cmd.OutputDir, func(cfg run.Config) error {
+		cfg.StandIn, cfg.Producer, cfg.Egress, cfg.Env, cfg.Limit = run.StandIn(cmd.Harness), producer, egress, env, cmd.Limit
+		cfg.Progress = cmd.progress(a)
 		cfg.Select = selector(append(append([]string{}, cmd.Task...), tester.Run.Tasks...))
 		var err error
 		summary, err = run.Run(ctx, cfg)
@@ -161,27 +165,6 @@ func limits(t *compiler.Tester) runtime.Limits {
 	return runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
 }
 
-// producerFor refuses what this version cannot do before anything starts.
-func producerFor(t *compiler.Tester) (harness.Producer, error) {
-	refuse := func(path, message string) (harness.Producer, error) {
-		return nil, compiler.Problems{{File: t.Path, Path: path, Message: message}}
-	}
-	switch c := t.Harness.Config; {
-	case t.Harness.Type != compiler.HarnessCommand:
-		return refuse("$.harness.type", fmt.Sprintf("the harness %q is not available in this version; command is", t.Harness.Type))
-	case len(c.AllowedDomains) > 0:
-		return refuse("$.harness.config.allowed_domains", "egress is not available in this version: every sandbox is without network")
-	case t.Runtime.Network.Transparent:
-		return refuse("$.runtime.network.transparent", "egress is not available in this version: every sandbox is without network")
-	case t.Run.Jobs > 1:
-		return refuse("$.run.jobs", "this version runs one task after the other")
-	case t.Run.Attempts > 1:
-		return refuse("$.run.attempts", "this version makes one attempt for each task")
-	default:
-		return harness.Command{Args: c.Command.Args(), TaskFile: c.TaskFile}, nil
-	}
-}
-
 // resolver finds images as the tester file's pull policy says.
 type resolver struct {
 	c      *containerd.Client
@@ -194,7 +177,27 @@ func (r resolver) Resolve(ctx context.Context, ref string) (runtime.Image, error
 
 // progress goes to standard error: results alone are on standard output.
 // Progress that cannot be shown stops no run.
+func (cmd *runCmd) progress(a *app) func(run.Event) {
+	return progressOf(a, cmd.Progress, cmd.Quiet, func(k run.Kind) bool {
+		switch k {
+		case run.AgentOutput:
+			return cmd.ShowAgentOutput
+		case run.SandboxCommand, run.SandboxResult:
+			return cmd.ShowCommandOutput
+		}
+		return true
+	})
+}
+
+// progress shows the events but those that are shown only on demand.
 func progress(a *app, format string, quiet bool) func(run.Event) {
+	return progressOf(a, format, quiet, func(k run.Kind) bool {
+		return k != run.AgentOutput && k != run.SandboxCommand && k != run.SandboxResult
+	})
+}
+
+// progressOf shows the events of the wanted kinds; in json, all of them.
+func progressOf(a *app, format string, quiet bool, wanted func(run.Kind) bool) func(run.Event) {
 	switch {
 	case quiet, format == "none":
 		return nil
@@ -205,8 +208,8 @@ func progress(a *app, format string, quiet bool) func(run.Event) {
 	var table run.Table
 	return func(e run.Event) {
 		table.Add(e)
-		if e.Kind == run.SandboxCommand || e.Kind == run.SandboxResult {
-			return // the audit trail is for machines, in json
+		if !wanted(e.Kind) {
+			return
 		}
 		_ = run.WriteEvent(a.stderr, e)
 		if e.Kind == run.RunDone {

@@ -32,7 +32,11 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	producer, err := producerFor(tester)
+	egress, err := egressFor(tester)
+	if err != nil {
+		return err
+	}
+	producer, err := a.producerFor(ctx, tester, noKeys(tester))
 	if err != nil {
 		return err
 	}
@@ -43,7 +47,7 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 		}
 		cfg := run.Config{
 			Tester: tester, Pack: pack, Engine: engine, Images: resolver{c, containerd.PullPolicy(tester.Runtime.Pull)},
-			Limits: limits(tester), Select: selector(cmd.Task),
+			Limits: limits(tester), Select: selector(cmd.Task), Egress: egress,
 		}
 		if len(cmd.Task) == 0 {
 			cfg.Limit = 1
@@ -106,15 +110,19 @@ func (e *dryEngine) Create(ctx context.Context, cfg runtime.Config) (runtime.San
 	if err != nil {
 		return nil, err
 	}
-	return dryBox{box, e}, nil
+	return dryBox{box, e, cfg.Name}, nil
 }
 
 type dryBox struct {
 	runtime.Sandbox
 	engine *dryEngine
+	name   string
 }
 
 func (b dryBox) Exec(_ context.Context, p runtime.Process) (runtime.Exit, error) {
+	if b.name != harness.SandboxName { // an agent's preflight
+		return runtime.Exit{Reason: runtime.Exited}, nil
+	}
 	spec, err := b.Sandbox.(*containerd.Box).Spec(p)
 	if err != nil {
 		return runtime.Exit{}, err

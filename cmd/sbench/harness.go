@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/harness/tooling"
+	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/relay"
+	"github.com/securebench/sbench/run"
+)
+
+type harnessCmd struct {
+	Install harnessInstallCmd `cmd:"" help:"Fetch the command lines of agents into the cache."`
+	Ls      harnessLsCmd      `cmd:"" help:"List the command lines in the cache."`
+}
+
+type harnessInstallCmd struct {
+	Agents []string `arg:"" name:"agent" placeholder:"NAME[@VERSION]" help:"codex or claude_code, with a version or latest."`
+	Musl   bool     `help:"For images with musl instead of glibc."`
+	JSON   bool     `name:"json" help:"Print JSON."`
+}
+
+// Run installs and prints what it installed.
+func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app) error {
+	cache, err := a.tools()
+	if err != nil {
+		return err
+	}
+	var all []tooling.Installed
+	for _, arg := range cmd.Agents {
+		name, version, _ := strings.Cut(arg, "@")
+		agent, ok := harness.CLIOf(name)
+		if !ok {
+			return fmt.Errorf("%w: no agent %q; there are %s", errUsage, name, agentNames())
+		}
+		if version == "" {
+			version = tooling.Latest
+		}
+		pkg, err := agent.Package(goruntime.GOARCH, cmd.Musl)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errUsage, err)
+		}
+		exact, err := a.resolveVersion(ctx, cache, pkg, version)
+		if err != nil {
+			return err
+		}
+		in, err := cache.Install(ctx, pkg, exact)
+		if err != nil {
+			return err
+		}
+		all = append(all, in)
+	}
+	return a.printTools(all, cmd.JSON)
+}
+
+func agentNames() string {
+	var names []string
+	for _, c := range harness.CLIs() {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+type harnessLsCmd struct {
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// Run prints what is in the cache.
+func (cmd *harnessLsCmd) Run(a *app) error {
+	cache, err := a.tools()
+	if err != nil {
+		return err
+	}
+	all, err := cache.List()
+	if err != nil {
+		return err
+	}
+	return a.printTools(all, cmd.JSON)
+}
+
+func (a *app) printTools(all []tooling.Installed, asJSON bool) error {
+	if asJSON {
+		return a.json(append([]tooling.Installed{}, all...))
+	}
+	for _, in := range all {
+		if _, err := fmt.Fprintf(a.stdout, "%s %s %d MB %s\n", in.Package, in.Version, in.Bytes>>20, in.Integrity); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tools is the cache of command lines: SBENCH_CACHE, or a folder of the user's
+// cache folder.
+func (a *app) tools() (*tooling.Cache, error) {
+	dir := os.Getenv("SBENCH_CACHE")
+	if dir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return nil, fmt.Errorf("%w: no cache folder: %w; set SBENCH_CACHE", errUsage, err)
+		}
+		dir = filepath.Join(user, "sbench")
+	}
+	return &tooling.Cache{
+		Dir: filepath.Join(dir, "tools"), Registry: tooling.RegistryFrom(os.Environ()),
+		Progress: func(pkg, version string, done, total int64) {
+			a.logger().Info("download", "package", pkg, "version", version, "bytes", done, "of", total)
+		},
+	}, nil
+}
+
+// resolveVersion warns if the answer is an old one.
+func (a *app) resolveVersion(ctx context.Context, cache *tooling.Cache, pkg tooling.Package, version string) (string, error) {
+	exact, stale, err := cache.Resolve(ctx, pkg, version)
+	if stale {
+		a.logger().Warn("the registry cannot be reached: taking what the tag last stood for", "package", pkg.Name, "tag", version, "version", exact)
+	}
+	return exact, err
+}
+
+// egressFor is what the tester file lets a harness reach.
+func egressFor(t *compiler.Tester) (harness.Egress, error) {
+	domains, err := proxy.ParseDomains(t.Harness.Config.AllowedDomains)
+	if err != nil {
+		return harness.Egress{}, compiler.Problems{{File: t.Path, Path: "$.harness.config.allowed_domains", Message: err.Error()}}
+	}
+	bundle := t.Runtime.Network.CABundle
+	if bundle != "" {
+		if bundle, err = filepath.Abs(bundle); err == nil {
+			_, err = os.Stat(bundle)
+		}
+		if err != nil {
+			return harness.Egress{}, compiler.Problems{{File: t.Path, Path: "$.runtime.network.ca_bundle", Message: err.Error()}}
+		}
+	}
+	return harness.Egress{Domains: domains, Transparent: t.Runtime.Network.Transparent, CABundle: bundle}, nil
+}
+
+// producerFor makes the harness, and refuses what this version cannot do before
+// anything starts.
+func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[string]string) (harness.Producer, error) {
+	refuse := func(path, message string) (harness.Producer, error) {
+		return nil, compiler.Problems{{File: t.Path, Path: path, Message: message}}
+	}
+	c := t.Harness.Config
+	agent, isAgent := harness.CLIOf(string(t.Harness.Type))
+	switch {
+	case t.Run.Jobs > 1:
+		return refuse("$.run.jobs", "this version runs one task after the other")
+	case t.Run.Attempts > 1:
+		return refuse("$.run.attempts", "this version makes one attempt for each task")
+	case !isAgent:
+		return harness.Command{Args: c.Command.Args(), TaskFile: c.TaskFile}, nil
+	}
+	key, bearer := credential(agent, env)
+	if key == "" {
+		return refuse("$.harness.env", fmt.Sprintf("%s needs a key of its provider: name %s here, and set it in the environment or the env file; it stays outside of the sandbox", agent.Name, credentialNames(agent)))
+	}
+	base, err := baseURL(c.BaseURL)
+	if err != nil {
+		return refuse("$.harness.config.base_url", err.Error())
+	}
+	cache, err := a.tools()
+	if err != nil {
+		return nil, err
+	}
+	pkg, err := agent.Package(goruntime.GOARCH, false)
+	if err != nil {
+		return refuse("$.harness.type", err.Error())
+	}
+	version, err := a.resolveVersion(ctx, cache, pkg, c.Version)
+	switch {
+	case errors.Is(err, tooling.ErrNoVersion):
+		return refuse("$.harness.config.version", err.Error())
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+	}
+	return &harness.Agent{
+		CLI: agent, Version: version, Tools: cache, Arch: goruntime.GOARCH, TaskFile: c.TaskFile,
+		Model: c.Model, ReasoningEffort: c.ReasoningEffort, BaseURL: base, Key: relay.NewKey(key), Bearer: bearer,
+		AllowExternalTools: c.AllowExternalTools, MaxTotalTokens: c.MaxTotalTokens, MaxRequests: c.MaxRequests,
+	}, nil
+}
+
+func baseURL(text string) (*url.URL, error) {
+	if text == "" {
+		return nil, nil
+	}
+	return url.Parse(text)
+}
+
+// credential is the first key of the agent's provider that is set.
+func credential(agent harness.CLI, env map[string]string) (key string, bearer bool) {
+	for _, c := range agent.Credentials {
+		if env[c.Name] != "" {
+			return env[c.Name], c.Bearer
+		}
+	}
+	return "", false
+}
+
+func credentialNames(agent harness.CLI) string {
+	var names []string
+	for _, c := range agent.Credentials {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, " or ")
+}
+
+// noKeys stands for the keys where nothing is executed.
+func noKeys(t *compiler.Tester) map[string]string {
+	env := map[string]string{}
+	if agent, ok := harness.CLIOf(string(t.Harness.Type)); ok {
+		env[agent.Credentials[0].Name] = "none"
+	}
+	return env
+}

@@ -1,0 +1,332 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/harness/tooling"
+	"github.com/securebench/sbench/proxy/relay"
+	"github.com/securebench/sbench/runtime"
+)
+
+const (
+	toolsDest     = "/opt/sbench/agent" // read-only, the same for all attempts
+	agentState    = "/opt/sbench/home"  // writable, each attempt's own
+	placeholder   = "sbench-placeholder-key"
+	textFile      = "candidate.txt"
+	preflightWall = time.Minute
+)
+
+// A CLI is the command line of an agent: everything in which one agent differs
+// from another.
+type CLI struct {
+	Name     string // of harness.type
+	Provider relay.Provider
+	// Credentials are the variables that may hold the provider's key, the first
+	// that is set counts. The others of the list never reach a sandbox either.
+	Credentials []Credential
+	// Package is the platform's package of the npm registry.
+	Package func(arch string, musl bool) (tooling.Package, error)
+	// Binary is the program, relative to the package.
+	Binary func(arch string) string
+
+	// Args are the program's arguments; it reads the prompt from standard input.
+	Args func(a *Agent, baseURL string) []string
+	// Env is what it needs beside HOME, which is the folder home.
+	Env func(baseURL, key, home string) []string
+	// Read takes one line of its output. What is no event is not Event.OK.
+	Read func(line []byte) Event
+}
+
+// A Credential is an environment variable that holds a provider's key.
+type Credential struct {
+	Name   string
+	Bearer bool // sent as a bearer token where the provider knows two ways
+}
+
+// An Event is one line of an agent's output, made readable.
+type Event struct {
+	OK   bool
+	Text string // for people, several lines at most; "" if there is nothing to say
+}
+
+// Agent is the harness that runs an agent's own command line in the task's
+// image, with the provider's relay as its way to a model.
+type Agent struct {
+	CLI     CLI
+	Version string // exact
+	Tools   *tooling.Cache
+	Arch    string // of the images, as GOARCH
+
+	TaskFile        string
+	Model           string
+	ReasoningEffort string // "" is the agent's own default
+	BaseURL         *url.URL
+	Key             relay.Key
+	Bearer          bool
+
+	AllowExternalTools  bool
+	RefuseExternalTools bool // instead of taking them out of requests
+	MaxTotalTokens      int64
+	MaxRequests         int64
+	mu                  sync.Mutex
+	preflights          map[string]error // by image and package
+	installed           map[string]tooling.Installed
+}
+
+// About is what a record says of the agent.
+type About struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Package string `json:"package"`
+	Digest  string `json:"digest"` // of the package's archive, as the registry says it
+	Model   string `json:"model"`
+}
+
+// Produce runs the agent. It is an error if the agent does not run in the image,
+// ends before its first event, or fails because its provider does.
+func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error) {
+	in, err := a.install(ctx, e, r.Image)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := a.preflight(ctx, e, r, in); err != nil {
+		return Result{}, err
+	}
+	prompt, err := a.prompt(r)
+	if err != nil {
+		return Result{}, err
+	}
+	way, err := openWay(r, a.provider())
+	if err != nil {
+		return Result{}, err
+	}
+	baseURL := a.CLI.Provider.AgentURL(relayAddress)
+	events := &eventReader{read: a.CLI.Read, trace: r.Trace, said: r.Said}
+	result, err := production{
+		engine: e, request: r, taskFile: a.TaskFile, textFile: textFile, writable: true, stateAt: agentState,
+		process: runtime.Process{
+			Args: append([]string{a.binary()}, a.CLI.Args(a, baseURL)...), Stdin: strings.NewReader(prompt), Stdout: events,
+		},
+		env:     append(append(way.env(), a.passed(r.Env)...), a.environment(baseURL)...),
+		mounts:  append(way.mounts(), runtime.Mount{Source: in.Dir, Dest: toolsDest}),
+		network: way.network(),
+	}.run(ctx)
+	events.end()
+	result, err = way.close(result, err)
+	result.Agent = &About{a.CLI.Name, in.Version, in.Package, in.Integrity, a.Model}
+	if err != nil {
+		return result, err
+	}
+	return a.outcome(result, events.count)
+}
+
+func (a *Agent) binary() string { return path.Join(toolsDest, a.CLI.Binary(a.Arch)) }
+
+func (a *Agent) provider() *relay.Config {
+	cfg := &relay.Config{
+		Provider: a.CLI.Provider, BaseURL: a.BaseURL, Key: a.Key, Bearer: a.Bearer, Model: a.Model,
+		AllowExternalTools: a.AllowExternalTools, MaxTotalTokens: a.MaxTotalTokens, MaxRequests: a.MaxRequests,
+	}
+	if a.RefuseExternalTools {
+		cfg.OnExternalTools = relay.Refuse
+	}
+	return cfg
+}
+
+// environment is the agent's own, which nothing of the image's or the tester's
+// overrides.
+func (a *Agent) environment(baseURL string) []string {
+	return append(a.CLI.Env(baseURL, placeholder, agentState), "HOME="+agentState, "IS_SANDBOX=1")
+}
+
+// passed are the variables of harness.env that are no provider's key: no key
+// enters a sandbox.
+func (a *Agent) passed(env []string) []string {
+	var rest []string
+	for _, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		if !IsCredential(name) {
+			rest = append(rest, v)
+		}
+	}
+	return rest
+}
+
+// install returns the package for an image, fetching it the first time.
+func (a *Agent) install(ctx context.Context, e Engine, image runtime.Image) (tooling.Installed, error) {
+	musl, err := usesMusl(ctx, e, image)
+	if err != nil {
+		return tooling.Installed{}, err
+	}
+	pkg, err := a.CLI.Package(a.Arch, musl)
+	if err != nil {
+		return tooling.Installed{}, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := pkg.Name + pkg.Suffix
+	if in, ok := a.installed[key]; ok {
+		return in, nil
+	}
+	in, err := a.Tools.Install(ctx, pkg, a.Version)
+	if err != nil {
+		return in, fmt.Errorf("install %s: %w", a.CLI.Name, err)
+	}
+	if a.installed == nil {
+		a.installed = map[string]tooling.Installed{}
+	}
+	a.installed[key] = in
+	return in, nil
+}
+
+// usesMusl looks for the dynamic loader of musl in an image.
+func usesMusl(ctx context.Context, e Engine, image runtime.Image) (bool, error) {
+	view, err := e.View(ctx, image)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = view.Close() }()
+	for _, loader := range []string{"lib/ld-musl-x86_64.so.1", "lib/ld-musl-aarch64.so.1"} {
+		if _, err := view.Root().Lstat(loader); err == nil {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// preflight runs the program with --version, once for each image.
+func (a *Agent) preflight(ctx context.Context, e Engine, r Request, in tooling.Installed) error {
+	key := r.Image.ChainID + " " + in.Tree
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err, done := a.preflights[key]; done {
+		return err
+	}
+	err := a.version(ctx, e, r, in)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if a.preflights == nil {
+		a.preflights = map[string]error{}
+	}
+	a.preflights[key] = err
+	return err
+}
+
+// ErrDoesNotRun: the agent's program does not run in the task's image.
+var ErrDoesNotRun = errors.New("this CLI does not run in this image")
+
+func (a *Agent) version(ctx context.Context, e Engine, r Request, in tooling.Installed) error {
+	box, err := e.Create(ctx, runtime.Config{
+		Name: SandboxName + "-preflight", Image: r.Image, Limits: r.Limits, Workdir: "/tmp", User: r.Task.Environment().User,
+		Mounts: []runtime.Mount{{Source: in.Dir, Dest: toolsDest}}, Env: []string{"HOME=/tmp"},
+	})
+	if err != nil {
+		return err
+	}
+	exit, err := box.Exec(ctx, runtime.Process{Args: []string{a.binary(), "--version"}, Wall: preflightWall, OutputBytes: 4096})
+	closed := box.Close(ctx)
+	switch {
+	case errors.Is(err, runtime.ErrNotStarted):
+		return errors.Join(fmt.Errorf("%w: %s %s: the program cannot be executed, perhaps for want of its dynamic loader", ErrDoesNotRun, a.CLI.Name, in.Version), closed)
+	case err != nil || closed != nil:
+		return errors.Join(err, closed)
+	case !exit.Success():
+		// The image's author may read this; the agent has not run yet.
+		words := strings.TrimSpace(string(append(exit.Stderr.Bytes(), exit.Stdout.Bytes()...)))
+		return fmt.Errorf("%w: %s %s %s: %s", ErrDoesNotRun, a.CLI.Name, in.Version, exit, words)
+	}
+	return nil
+}
+
+// outcome judges how the agent ended by what the relay saw, and never by what
+// the agent said.
+func (a *Agent) outcome(result Result, events int) (Result, error) {
+	facts := result.Egress.Relay
+	ended := result.Failure
+	if ended == nil && !result.Exit.Success() {
+		ended = &candidate.Failure{Reason: "producer_failed", Phase: phaseProducer, Message: "the agent " + result.Exit.String()}
+	}
+	switch {
+	case facts.Exceeded != "":
+		result.Failure = &candidate.Failure{Reason: string(facts.Exceeded) + "_exceeded", Phase: phaseProducer, Message: "the agent used up harness.config." + string(facts.Exceeded)}
+		return result, nil
+	case ended == nil:
+		return result, nil
+	case facts.ProviderFailed():
+		return result, fmt.Errorf("the provider failed: %s, %d times at the end", facts.LastCause, facts.Outage)
+	case events == 0 && result.Exit.Reason == runtime.Exited:
+		return result, fmt.Errorf("%s ended before its first event: it %s", a.CLI.Name, result.Exit)
+	}
+	result.Failure = ended
+	return result, nil
+}
+
+// eventReader cuts an agent's output into lines, and hands each on.
+type eventReader struct {
+	read  func(line []byte) Event
+	trace io.Writer
+	said  func(text string)
+	line  []byte
+	cut   bool
+	count int
+}
+
+// maxEvent bounds a line that is held until it is whole; what is longer is
+// passed on as it is.
+const maxEvent = 16 << 20
+
+func (r *eventReader) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		i := bytes.IndexByte(rest, '\n')
+		if i < 0 {
+			r.line = append(r.line, rest...)
+			if len(r.line) > maxEvent {
+				r.line, r.cut = r.line[:0], true
+			}
+			break
+		}
+		r.line = append(r.line, rest[:i]...)
+		r.take()
+		rest = rest[i+1:]
+	}
+	return len(p), nil
+}
+
+func (r *eventReader) end() {
+	if len(r.line) > 0 {
+		r.take()
+	}
+}
+
+// take hands on one line. A trace that cannot be written stops no agent: the
+// record has the output as well.
+func (r *eventReader) take() {
+	line := r.line
+	r.line = r.line[:0]
+	if r.cut {
+		r.cut = false
+		line = []byte(`{"type":"sbench.cut"}`)
+	}
+	if r.trace != nil {
+		_, _ = r.trace.Write(append(bytes.Clone(line), '\n'))
+	}
+	e := r.read(line)
+	if !e.OK {
+		return
+	}
+	r.count++
+	if e.Text != "" && r.said != nil {
+		r.said(e.Text)
+	}
+}

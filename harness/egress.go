@@ -1,0 +1,158 @@
+package harness
+
+import (
+	"errors"
+	"net"
+	"sync"
+
+	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/relay"
+	"github.com/securebench/sbench/runtime"
+)
+
+// Addresses on the sandbox's loopback interface.
+const (
+	proxyAddress = "127.0.0.1:3128"
+	relayAddress = "127.0.0.1:8099"
+	dnsAddress   = "127.0.0.1:53"
+	caDest       = "/opt/sbench/ca.pem"
+)
+
+// Egress is what a harness may reach. The zero Egress is nothing.
+type Egress struct {
+	Domains []proxy.Domain
+	// Transparent serves programs that do not know of proxies, too.
+	Transparent bool
+	// CABundle is a host file of certificates to trust in the sandbox, for images
+	// without any; "" is none.
+	CABundle string
+	Log      *proxy.Log // must be given where anything may be reached
+}
+
+// EgressTotals sum up one attempt's way out.
+type EgressTotals struct {
+	Proxy *proxy.Totals `json:"proxy,omitempty"`
+	Relay *relay.Facts  `json:"relay,omitempty"`
+	// AnyAddress: the kernel has no nftables, so that only ports 80 and 443 were
+	// served transparently, and the sandbox could not listen there.
+	AnyAddress bool `json:"any_address,omitempty"`
+}
+
+// way is the way out of one sandbox. It is closed after the sandbox.
+type way struct {
+	egress     Egress
+	proxy      *proxy.Proxy // nil for none
+	relay      *relay.Relay // nil for none
+	anyAddress bool
+	serving    sync.WaitGroup
+}
+
+// openWay makes the way out that a request allows, and for an agent the relay to
+// its provider. The environment's "network: none" takes away everything but the
+// relay.
+func openWay(r Request, provider *relay.Config) (*way, error) {
+	w := &way{egress: r.Egress}
+	if r.Task.Environment().NetworkNone {
+		w.egress.Domains, w.egress.Transparent = nil, false
+	}
+	if len(w.egress.Domains) == 0 && provider == nil {
+		return w, nil
+	}
+	var err error
+	w.proxy, err = proxy.New(proxy.Config{
+		Policy: proxy.Policy{Domains: w.egress.Domains}, Log: r.Egress.Log, Task: r.Task.ID(), Attempt: r.Attempt,
+	})
+	if err != nil || provider == nil {
+		return w, err
+	}
+	cfg := *provider
+	cfg.Log, cfg.Task, cfg.Attempt = r.Egress.Log, r.Task.ID(), r.Attempt
+	if w.relay, err = relay.New(cfg); err != nil {
+		return nil, errors.Join(err, w.proxy.Close())
+	}
+	return w, nil
+}
+
+// network is what the sandbox finds on its loopback interface.
+func (w *way) network() *runtime.Network {
+	if w.proxy == nil {
+		return nil
+	}
+	n := &runtime.Network{TCP: []string{proxyAddress}, Serve: w.serve}
+	if w.relay != nil {
+		n.TCP = append(n.TCP, relayAddress)
+	}
+	if w.egress.Transparent {
+		n.TCP, n.UDP = append(n.TCP, dnsAddress), []string{dnsAddress}
+		n.Redirect, n.Nameserver = true, "127.0.0.1"
+	}
+	return n
+}
+
+func (w *way) serve(s runtime.Sockets) error {
+	w.anyAddress = s.AnyAddress
+	w.listen(w.proxy.Serve, s.TCP[0])
+	rest := s.TCP[1:]
+	if w.relay != nil {
+		w.listen(w.relay.Serve, rest[0])
+		rest = rest[1:]
+	}
+	if w.egress.Transparent {
+		w.listen(w.proxy.ServeDNSTCP, rest[0])
+		w.serving.Go(func() { _ = w.proxy.ServeDNS(s.UDP[0]) })
+		for _, l := range s.Redirected {
+			w.listen(w.proxy.ServeRedirected, l)
+		}
+	}
+	return nil
+}
+
+// listen serves until the listener or the server is closed; that there is no
+// way out any more is then all there is to say.
+func (w *way) listen(serve func(net.Listener) error, l net.Listener) {
+	w.serving.Go(func() { _ = serve(l) })
+}
+
+// env points programs to the proxy, but not for the sandbox's own addresses.
+func (w *way) env() []string {
+	if w.proxy == nil {
+		return nil
+	}
+	const address, own = "http://" + proxyAddress, "127.0.0.1,localhost,::1"
+	env := []string{
+		"HTTP_PROXY=" + address, "HTTPS_PROXY=" + address, "ALL_PROXY=" + address, "NO_PROXY=" + own,
+		"http_proxy=" + address, "https_proxy=" + address, "all_proxy=" + address, "no_proxy=" + own,
+		"NODE_USE_ENV_PROXY=1",
+	}
+	if w.egress.CABundle != "" {
+		for _, name := range []string{"SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS"} {
+			env = append(env, name+"="+caDest)
+		}
+	}
+	return env
+}
+
+func (w *way) mounts() []runtime.Mount {
+	if w.proxy == nil || w.egress.CABundle == "" {
+		return nil
+	}
+	return []runtime.Mount{{Source: w.egress.CABundle, Dest: caDest}}
+}
+
+// close ends the way out and adds what went through it to the result.
+func (w *way) close(result Result, err error) (Result, error) {
+	if w.proxy == nil {
+		return result, err
+	}
+	result.Egress = &EgressTotals{AnyAddress: w.anyAddress}
+	if w.relay != nil {
+		err = errors.Join(err, w.relay.Close())
+		facts := w.relay.Facts()
+		result.Egress.Relay = &facts
+	}
+	err = errors.Join(err, w.proxy.Close(), w.egress.Log.Err())
+	totals := w.proxy.Totals()
+	result.Egress.Proxy = &totals
+	w.serving.Wait()
+	return result, err
+}

@@ -1,0 +1,272 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/workspace"
+)
+
+// SandboxName is the name of the sandbox that a harness works in.
+const SandboxName = "harness"
+
+const (
+	workspaceDir  = "workspace" // within the volume
+	stateDir      = "state"     // within the volume
+	inodeBytes    = 8 << 10     // of a workspace volume, for one inode
+	phaseProducer = "producer"
+)
+
+// production is the life of one harness's sandbox: a fresh workspace, one
+// process, and the candidate once every process is dead. The sandbox writes to a
+// volume of its own and never to the folder that keeps the result.
+type production struct {
+	engine  Engine
+	request Request
+
+	taskFile string // relative to the workspace
+	textFile string // holds a text candidate, relative to the workspace; "" is standard output
+	process  runtime.Process
+	// writable lets the process change the image's files, which a repository's
+	// can in any case.
+	writable bool
+	stateAt  string   // where a fresh folder of the process's own is mounted; "" for none
+	env      []string // over the task's
+	mounts   []runtime.Mount
+	network  *runtime.Network
+}
+
+func (p production) run(ctx context.Context) (Result, error) {
+	r := p.request
+	vol, err := p.engine.NewVolume(ctx, runtime.VolumeConfig{Bytes: r.WorkspaceBytes, Inodes: r.WorkspaceBytes / inodeBytes})
+	if err != nil {
+		return Result{}, err
+	}
+	result, err := p.produce(ctx, vol)
+	return result, errors.Join(err, vol.Close())
+}
+
+func (p production) produce(ctx context.Context, vol runtime.Volume) (Result, error) {
+	dir := filepath.Join(vol.Path(), workspaceDir)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return Result{}, err
+	}
+	if p.stateAt != "" {
+		state := filepath.Join(vol.Path(), stateDir)
+		if err := os.Mkdir(state, 0o755); err != nil {
+			return Result{}, err
+		}
+		p.mounts = append(p.mounts, runtime.Mount{Source: state, Dest: p.stateAt, Writable: true, Give: true})
+	}
+	if err := p.fill(ctx, dir); err != nil {
+		return Result{}, fmt.Errorf("prepare the workspace: %w", err)
+	}
+	exit, patch, err := p.exec(ctx, dir)
+	if errors.Is(err, runtime.ErrNotStarted) {
+		return Result{Failure: &candidate.Failure{Reason: "producer_not_started", Phase: phaseProducer, Message: "the harness command could not be executed in the task's image"}}, nil
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	return p.finish(ctx, dir, exit, patch)
+}
+
+// fill puts everything the agent may see into the workspace.
+func (p production) fill(ctx context.Context, dir string) error {
+	r := p.request
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	if r.Task.Environment().MaterializeWorkdirFromImage {
+		if err := copyWorkdir(ctx, p.engine, r, root); err != nil {
+			return fmt.Errorf("copy %s out of image %s: %w", r.Task.Environment().Workdir, r.Image.Ref, err)
+		}
+	}
+	if err := r.Plan.Write(ctx, root, workspace.WriteOptions{MaxBytes: r.WorkspaceBytes}); err != nil {
+		return err
+	}
+	payload, err := r.Task.Payload()
+	if err != nil {
+		return err
+	}
+	if err := root.MkdirAll(path.Dir(p.taskFile), 0o755); err != nil {
+		return err
+	}
+	return root.WriteFile(p.taskFile, payload, 0o644)
+}
+
+// copyWorkdir starts no container: it reads the image's own file system.
+func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
+	view, err := e.View(ctx, r.Image)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = view.Close() }()
+	from, err := view.Root().OpenRoot(strings.TrimPrefix(r.Task.Environment().Workdir, "/"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	_, err = workspace.CopyTree(ctx, from, to, workspace.TreeOptions{MaxBytes: r.WorkspaceBytes, Preserve: os.Geteuid() == 0})
+	return err
+}
+
+// patch is what was taken of a repository.
+type patch struct {
+	text    string
+	failure *candidate.Failure
+}
+
+// exec runs the command and, of a repository, takes the patch while the stopped
+// sandbox is still there.
+func (p production) exec(ctx context.Context, dir string) (runtime.Exit, patch, error) {
+	r := p.request
+	mounts, err := workspaceMounts(r, dir)
+	if err != nil {
+		return runtime.Exit{}, patch{}, err
+	}
+	env := r.Task.Environment()
+	cfg := runtime.Config{
+		Name: SandboxName, Image: r.Image, Mounts: append(mounts, p.mounts...), Limits: r.Limits, Workdir: env.Workdir, User: env.User,
+		Env: append(environment(env.Env), p.env...), Network: p.network,
+	}
+	if p.writable || r.Kind == compiler.CandidatePatch { // the repository lives in the image
+		cfg.WritableRoot, cfg.Limits.LayerBytes = true, r.WorkspaceBytes
+	}
+	box, err := p.engine.Create(ctx, cfg)
+	if err != nil {
+		return runtime.Exit{}, patch{}, err
+	}
+	p.process.Wall, p.process.OutputBytes = r.Timeout, r.OutputBytes
+	exit, err := box.Exec(ctx, p.process)
+	var taken patch
+	if err == nil && r.Kind == compiler.CandidatePatch && failure(r, exit) == nil {
+		taken.text, taken.failure, err = takePatch(ctx, p.engine, r, box, dir)
+	}
+	return exit, taken, errors.Join(err, box.Close(ctx))
+}
+
+// workspaceMounts shows the workspace, or, in a repository, what lies in it.
+func workspaceMounts(r Request, dir string) ([]runtime.Mount, error) {
+	workdir := r.Task.Environment().Workdir
+	if r.Kind != compiler.CandidatePatch {
+		return append([]runtime.Mount{{Source: dir, Dest: workdir, Writable: true, Give: true}}, readOnlyAssets(r, dir)...), nil
+	}
+	names, err := topLevel(dir)
+	if err != nil {
+		return nil, err
+	}
+	var mounts []runtime.Mount
+	for _, name := range names {
+		sealed := slices.ContainsFunc(r.Plan.Entries, func(e workspace.Entry) bool { return e.Dest == name && e.ReadOnly })
+		mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, name), Dest: path.Join(workdir, name), Writable: !sealed, Give: true})
+	}
+	return append(mounts, readOnlyAssets(r, dir)...), nil
+}
+
+func topLevel(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, nil
+}
+
+// readOnlyAssets are mounted over themselves, so that their owner cannot change
+// them either. Those that lie at a mount of their own already are left out.
+func readOnlyAssets(r Request, dir string) []runtime.Mount {
+	var mounts []runtime.Mount
+	for _, entry := range r.Plan.Entries {
+		if entry.ReadOnly && (r.Kind != compiler.CandidatePatch || strings.Contains(entry.Dest, "/")) {
+			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, entry.Dest), Dest: path.Join(r.Task.Environment().Workdir, entry.Dest)})
+		}
+	}
+	return mounts
+}
+
+// takePatch compares the repository that the stopped sandbox left with the
+// image's.
+func takePatch(ctx context.Context, e Engine, r Request, box runtime.Sandbox, dir string) (string, *candidate.Failure, error) {
+	env := r.Task.Environment()
+	tree, err := box.Path(env.Workdir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", &candidate.Failure{Reason: "candidate_missing", Phase: "extraction", Message: env.Workdir + " is no directory any more"}, nil
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	ours, err := topLevel(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	return candidate.ExtractPatch(ctx, e, candidate.PatchSource{
+		Image: r.Image, Repo: env.Workdir, Tree: tree, Exclude: ours, User: env.User, Limits: r.Limits, MaxBytes: r.WorkspaceBytes,
+	})
+}
+
+func environment(vars map[string]string) []string {
+	env := make([]string, 0, len(vars))
+	for name, value := range vars {
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+// finish takes the candidate from a workspace that nothing writes any more.
+func (p production) finish(ctx context.Context, dir string, exit runtime.Exit, of patch) (Result, error) {
+	r := p.request
+	result := Result{Exit: exit, Failure: failure(r, exit)}
+	taken, failed, err := candidate.Extract(ctx, candidate.Source{
+		Kind: r.Kind, Stdout: exit.Stdout, File: p.candidateFile(), Workspace: dir, Keep: r.Dest, MaxBytes: r.WorkspaceBytes,
+	})
+	if result.Failure == nil {
+		result.Failure = failed
+	}
+	if result.Failure == nil {
+		result.Failure = of.failure
+	}
+	taken.Patch = of.text
+	result.Candidate = taken
+	return result, err
+}
+
+// candidateFile is where a text candidate is; other kinds have a place of their
+// own.
+func (p production) candidateFile() string {
+	if p.request.Kind != compiler.CandidateText {
+		return ""
+	}
+	return p.textFile
+}
+
+// failure says why the way a command ended leaves no candidate. A text or code
+// candidate may come from a command that fails afterwards; a workspace may not.
+func failure(r Request, exit runtime.Exit) *candidate.Failure {
+	switch {
+	case exit.Reason == runtime.WallTime:
+		return &candidate.Failure{Reason: "producer_timeout", Phase: phaseProducer, Message: fmt.Sprintf("the harness did not end within %s", r.Timeout)}
+	case exit.Reason == runtime.OutOfMemory:
+		return &candidate.Failure{Reason: "producer_out_of_memory", Phase: phaseProducer, Message: exit.String()}
+	case exit.Reason == runtime.PidsLimit:
+		return &candidate.Failure{Reason: "producer_pids_limit", Phase: phaseProducer, Message: exit.String()}
+	case !exit.Success() && r.Kind == compiler.CandidateWorkspace:
+		return &candidate.Failure{Reason: "producer_failed", Phase: phaseProducer, Message: "the harness " + exit.String()}
+	}
+	return nil
+}
