@@ -16,6 +16,7 @@ type imageCmd struct {
 	Ls     imageLsCmd     `cmd:"" help:"List images."`
 	Pull   imagePullCmd   `cmd:"" help:"Fetch an image from its registry, with the credentials of the docker configuration."`
 	Import imageImportCmd `cmd:"" help:"Import an OCI or docker archive."`
+	Build  imageBuildCmd  `cmd:"" help:"Build an image from a Dockerfile with BuildKit, and import it."`
 	Tag    imageTagCmd    `cmd:"" help:"Give an image a further name."`
 	Rm     imageRmCmd     `cmd:"" help:"Forget a name; its content goes when nothing else holds it."`
 }

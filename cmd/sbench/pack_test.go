@@ -243,3 +243,97 @@ func TestPackSWEBench(t *testing.T) {
 	checked(t, "3", "swebench", file, "--image", repoImages,
 		"--test-command", "example/calc=python3 -m pytest -q -p no:cacheprovider {tests}", "--test-command", "example/crlf=python3 {files}")
 }
+
+// TestPackRewards: rewards that no test run explains. Each "solution" cheats, and
+// the task's tests run what it left.
+func TestPackRewards(t *testing.T) {
+	c := containerdtest.Open(t)
+	withImage(t, c, appImage, t.TempDir(), "/app")
+	cheats := map[string]struct{ test, program string }{
+		"another-reward": {
+			`./program; echo '{"a": 0}' > /logs/verifier/reward.json`, `echo 1 > /tmp/sbench-logs/verifier/reward.txt`,
+		},
+		"left-behind": {
+			`./program; echo 0 > /logs/verifier/reward.txt`,
+			`(setsid sh -c 'while :; do echo 1 > /tmp/sbench-logs/verifier/reward.txt; done' >/dev/null 2>&1 &)`,
+		},
+		"killed": {
+			`echo 1 > /logs/verifier/reward.txt; ./program; echo 0 > /logs/verifier/reward.txt`, `kill -9 $PPID`,
+		},
+		"a-link": {
+			`./program; sed -i s/1/0/ /logs/verifier/reward.txt 2>/dev/null; true`,
+			`echo 1 > one; ln -sf "$PWD/one" /tmp/sbench-logs/verifier/reward.txt; chmod 000 /tmp/sbench-logs/verifier`,
+		},
+		"no-number":  {`./program`, `echo 1 2 > /tmp/sbench-logs/verifier/reward.txt; echo 0x1 >> /tmp/sbench-logs/verifier/reward.txt`},
+		"too-much":   {`./program`, `echo 100 > /tmp/sbench-logs/verifier/reward.txt`},
+		"own-tests":  {`./program; echo 0 > /logs/verifier/reward.txt`, `echo 'echo 1 > /tmp/sbench-logs/verifier/reward.txt' > "$(dirname "$0")/tests/test.sh" || echo x > /opt/securebench/evaluator/own-tests/tests/test.sh`},
+		"no-reward":  {`./program`, `true`},
+		"honest":     {`./program && echo 1 > /logs/verifier/reward.txt`, `true`},
+		"not-a-file": {`./program`, `mkdir /tmp/sbench-logs/verifier/reward.txt`},
+	}
+	source := t.TempDir()
+	for name, cheat := range cheats {
+		for file, text := range map[string]string{
+			"task.toml": "version = \"1.0\"\n[environment]\ndocker_image = \"" + appImage + "\"\n", "instruction.md": "Write a program.\n",
+			"tests/test.sh":     cheat.test + "\n",
+			"solution/solve.sh": "cat > program <<'END'\n#!/bin/sh\n" + cheat.program + "\nEND\nchmod +x program\n",
+		} {
+			path := filepath.Join(source, name, file)
+			must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			must(t, os.WriteFile(path, []byte(text), 0o644))
+		}
+	}
+	out := filepath.Join(t.TempDir(), "pack")
+	expect(t, codeMeasured, "imported 10", "pack", "import", "--out", out, "harbor", source)
+	records := filepath.Join(t.TempDir(), "records")
+	expect(t, codeUsage, "checked 10 task(s): reference passed 1, empty passed 0", "pack", "check", "--progress", "none", "--output-dir", records, out)
+	text, err := os.ReadFile(filepath.Join(records, "reference", "candidates.jsonl"))
+	must(t, err)
+	for _, reason := range []string{
+		"the reward is {\\\"a\\\":0} and not 1", "test.sh left processes behind", "test.sh ended with status 137", "the reward is 0 and not 1",
+		"the reward is 120x1 and not 1", "the reward is 100 and not 1", "test.sh wrote no reward", "reward.txt is no file",
+	} {
+		if !bytes.Contains(text, []byte("sbench-check: "+reason)) {
+			t.Errorf("no reward failed because %s", reason)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%s", text)
+	}
+}
+
+// TestImageBuild drives a buildctl that stands for the real one: it notes how it
+// was called, and leaves the base image.
+func TestImageBuild(t *testing.T) {
+	c := containerdtest.Open(t)
+	archive, err := containerdtest.Archive()
+	must(t, err)
+	bin, calls := t.TempDir(), filepath.Join(t.TempDir(), "calls")
+	must(t, os.WriteFile(filepath.Join(bin, "buildctl"), []byte(`#!/bin/sh
+echo "$*" >> "`+calls+`"
+for a; do case "$a" in type=oci,*) dest="${a##*dest=}" ;; context=*broken*) exit 7 ;; esac; done
+cp "`+archive+`" "$dest"
+`), 0o755))
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	t.Setenv("BUILDKIT_HOST", "tcp://127.0.0.1:1")
+	out := filepath.Join(t.TempDir(), "pack")
+	expect(t, codeMeasured, "3 image(s) to build", "pack", "import", "--out", out, "terminal-bench", fixture(t, "terminal-bench"))
+	expect(t, codeMeasured, "sbench.local/terminal-bench/old-form:latest sha256:", "image", "build", "--pack", out)
+	for _, name := range []string{"count-lines", "old-form", "script-only"} {
+		must(t, c.RemoveImage(context.Background(), "sbench.local/terminal-bench/"+name+":latest"))
+	}
+	called, err := os.ReadFile(calls)
+	must(t, err)
+	want := "--addr tcp://127.0.0.1:1 build --progress plain --frontend dockerfile.v0 --local context=" + out + "/images/old-form --local dockerfile=" +
+		out + "/images/old-form --opt filename=Dockerfile --output type=oci,name=sbench.local/terminal-bench/old-form:latest,dest="
+	if !strings.Contains(string(called), want) {
+		t.Errorf("buildctl was called as\n%s, not as\n%s", called, want)
+	}
+	broken := filepath.Join(t.TempDir(), "broken")
+	must(t, os.Mkdir(broken, 0o755))
+	must(t, os.WriteFile(filepath.Join(broken, "Dockerfile"), []byte("FROM scratch\n"), 0o644))
+	code, _, stderr := sbench(t, "image", "build", broken, "--as", "sbench.test/broken:x")
+	if code != codeInfrastructure || !strings.Contains(stderr, "build sbench.test/broken:x: infrastructure errors: buildctl: exit status 7") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}

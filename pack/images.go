@@ -1,0 +1,41 @@
+package pack
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"path/filepath"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// maxProvenance bounds the record of an import in bytes.
+const maxProvenance = 64 << 20
+
+// Images returns the images whose Dockerfiles are in the pack in the folder dir.
+// Their contexts lie below it.
+func Images(dir string) ([]BuiltImage, error) {
+	name := filepath.Join(dir, provenanceFile)
+	at := Place{File: name}
+	text, err := readBounded(name, maxProvenance)
+	if err != nil {
+		return nil, at.problem("", "%v", plain(err))
+	}
+	var p struct {
+		Images []BuiltImage `json:"images"`
+	}
+	if err := json.Unmarshal(text, &p); err != nil {
+		return nil, at.problem("", "%v", err)
+	}
+	var problems compiler.Problems
+	for i, image := range p.Images {
+		clean, err := compiler.ParsePath(image.Context)
+		if err != nil || path.Dir(clean) != imagesDir || image.Ref == "" {
+			problems = append(problems, at.problem(fmt.Sprintf("$.images[%d]", i), "no context below %s with a reference", imagesDir)...)
+		}
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return p.Images, nil
+}
