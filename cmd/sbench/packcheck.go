@@ -14,7 +14,7 @@ import (
 
 type packCheckCmd struct {
 	Dir       string   `arg:"" help:"Folder with a pack's manifest.yaml and tasks.jsonl."`
-	Config    string   `placeholder:"FILE" help:"Tester file whose runtime and verification sections count, instead of the defaults. Its pack and harness do not."`
+	Config    string   `placeholder:"FILE" help:"Tester file whose runtime and verification sections and allowed_domains count, instead of the defaults. Its pack and the rest of its harness do not."`
 	Limit     int      `placeholder:"N" help:"Check the first N tasks only."`
 	Task      []string `placeholder:"GLOB" help:"Check the tasks whose id matches one of these patterns only."`
 	OutputDir string   `placeholder:"DIR" help:"Keep the records of both runs here, in reference and empty."`
@@ -85,7 +85,9 @@ func (cmd *packCheckCmd) load(a *app) (*compiler.Tester, *compiler.Pack, error) 
 	}
 	manifest, tasks := filepath.Join(cmd.Dir, "manifest.yaml"), filepath.Join(cmd.Dir, "tasks.jsonl")
 	tester.Benchmark = compiler.BenchmarkSection{Manifest: manifest, Tasks: tasks}
-	tester.Harness = compiler.HarnessSection{Type: compiler.HarnessCommand, Config: compiler.HarnessConfig{TaskFile: "task.json"}}
+	tester.Harness = compiler.HarnessSection{
+		Type: compiler.HarnessCommand, Config: compiler.HarnessConfig{TaskFile: "task.json", AllowedDomains: tester.Harness.Config.AllowedDomains},
+	}
 	pack, err := compiler.OpenPack(manifest, tasks)
 	return tester, pack, err
 }
@@ -106,9 +108,13 @@ type packCheck struct {
 func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want run.Status) (summary run.Summary, err error) {
 	out := filepath.Join(p.out, string(standIn))
 	p.tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out}
+	egress, err := egressFor(p.tester)
+	if err != nil {
+		return summary, err
+	}
 	show := progress(p.app, p.cmd.Progress, false)
 	err = withEngine(ctx, p.client, p.tester, p.pack, out, func(cfg run.Config) error {
-		cfg.StandIn, cfg.Limit, cfg.Select = standIn, p.cmd.Limit, selector(p.cmd.Task)
+		cfg.StandIn, cfg.Egress, cfg.Limit, cfg.Select = standIn, egress, p.cmd.Limit, selector(p.cmd.Task)
 		cfg.Progress = func(e run.Event) {
 			if e.Kind == run.TaskDone && e.Status != want {
 				p.report.Wrong = append(p.report.Wrong, wrongTask{e.Task, standIn, e.Status, e.Reason})
