@@ -1,0 +1,129 @@
+package run_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/runtime/fake"
+)
+
+const imageOfRow = `"environment": {"image": "base"}`
+
+// TestStandIns: the candidates of each family, and that texts need no sandbox.
+func TestStandIns(t *testing.T) {
+	const (
+		choice = `{"id": "x", "family": "multiple_choice", "input": {"question": "q", "choices": ["a", "b"]}, "eval": {"answer": %s}, ` + imageOfRow + `}`
+		short  = `{"id": "x", "family": "short_answer", "input": {"question": "q"}, "eval": {"accepted_answers": [1.50, "Graubünden"]}, ` + imageOfRow + `}`
+		free   = `{"id": "x", "family": "free_response", "input": {"prompt": "q"}, "eval": {%s"rubric": {"type": "contains_any", "accepted_answers": ["the sky"]}}, ` + imageOfRow + `}`
+		code   = `{"id": "x", "family": "code_completion", "input": {"prompt": "def f():"%s}, "eval": {"tests": {"source": "other"}%s}, ` + imageOfRow + `}`
+		other  = `{"id": "x", "family": "tool_call", "input": {}, "eval": {}, ` + imageOfRow + `}`
+	)
+	tests := []struct {
+		name, row        string
+		reference, empty string // status and reason
+		text             string // of the reference
+	}{
+		{"choice by label", fmt.Sprintf(choice, `"B"`), "passed ", "failed no_answer", "B"},
+		{"choice by text", fmt.Sprintf(choice, `"b"`), "passed ", "failed no_answer", "B"},
+		{"choice by index", fmt.Sprintf(choice, `[0, 1]`), "passed ", "failed no_answer", "A"},
+		{"short answer", short, "passed ", "failed no_answer", "1.50"},
+		{"reference answer", fmt.Sprintf(free, `"reference_answer": "It is the sky.", `), "passed ", "failed no_answer", "It is the sky."},
+		{"accepted answer", fmt.Sprintf(free, ""), "passed ", "failed no_answer", "the sky"},
+		{"body after the prompt", fmt.Sprintf(code, "", `, "canonical_solution": "\n  return 1\n"`), "pending tests_without_verifier", "pending tests_without_verifier", "def f():\n\n  return 1\n"},
+		{"body after starter code", fmt.Sprintf(code, `, "starter_code": "def g():\n"`, `, "canonical_solution": "\treturn 1"`), "pending tests_without_verifier", "pending tests_without_verifier", "def g():\n\treturn 1"},
+		{"whole canonical solution", fmt.Sprintf(code, "", `, "canonical_solution": "def f(): return 1\n"`), "pending tests_without_verifier", "pending tests_without_verifier", "def f(): return 1\n"},
+		{"reference solution", fmt.Sprintf(code, "", `, "canonical_solution": "  return 1\n", "reference_solution": "  f = 1"`), "pending tests_without_verifier", "pending tests_without_verifier", "  f = 1"},
+		{"no solution", fmt.Sprintf(code, "", ""), "failed reference_missing", "pending tests_without_verifier", ""},
+		{"no verifier", other, "failed reference_missing", "pending no_verifier", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for standIn, want := range map[run.StandIn]string{run.Reference: tt.reference, run.Empty: tt.empty} {
+				cfg, e := config(t, tt.row)
+				cfg.StandIn, cfg.Producer = standIn, nil
+				if _, err := run.Run(context.Background(), cfg); err != nil {
+					t.Fatal(err)
+				}
+				rec := records(t, cfg)[0]
+				text := ""
+				if rec.CandidateText != nil {
+					text = *rec.CandidateText
+				}
+				wantText := ""
+				if standIn == run.Reference {
+					wantText = tt.text
+				}
+				if got := fmt.Sprintf("%s %s", rec.VerificationStatus, rec.FailureReason); got != want || text != wantText || e.n > 0 {
+					t.Errorf("%s: %s, candidate %q, %d sandboxes; want %s, %q, 0", standIn, got, text, e.n, want, wantText)
+				}
+			}
+		})
+	}
+}
+
+// TestStandInSolution: a terminal task's solution is run, from where no agent
+// finds it.
+func TestStandInSolution(t *testing.T) {
+	row := `{"id": "x", "family": "terminal_task", "input": {"instructions": "i"}, "eval": {"checker": {"command": ["check"]}, "expected_state": %s}, ` + imageOfRow + `}`
+	tests := []struct{ name, state, reference string }{
+		{"folder", `{"path": "solution"}`, "passed "},
+		{"script", `{"path": "solution/solve.sh"}`, "passed "},
+		{"no script", `{"path": "solution/notes.txt"}`, "failed reference_missing"},
+		{"folder without a script", `{"path": "empty"}`, "failed reference_missing"},
+		{"for people", `"a file"`, "failed reference_missing"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for standIn, want := range map[run.StandIn]string{run.Reference: tt.reference, run.Empty: "failed checker_failed"} {
+				cfg, e := config(t, fmt.Sprintf(row, tt.state))
+				hidden := filepath.Join(filepath.Dir(cfg.Tester.Path), "hidden")
+				for name, text := range map[string]string{"solution/solve.sh": "right", "solution/notes.txt": "n", "empty/x": ""} {
+					file := filepath.Join(hidden, name)
+					if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				e.Engine.Lookup = solver
+				cfg.StandIn, cfg.Producer = standIn, nil
+				if _, err := run.Run(context.Background(), cfg); err != nil {
+					t.Fatal(err)
+				}
+				rec := records(t, cfg)[0]
+				if diff := cmp.Diff(want, fmt.Sprintf("%s %s", rec.VerificationStatus, rec.FailureReason)); diff != "" {
+					t.Errorf("%s: %s %s", standIn, diff, rec.FailureMessage)
+				}
+			}
+		})
+	}
+}
+
+// solver runs a solution: its text is the answer.
+func solver(args []string) fake.Program {
+	switch args[0] {
+	case "bash":
+		return func(_ context.Context, p *fake.Proc) fake.Status {
+			script, writable := p.Path(args[1])
+			text, err := os.ReadFile(script)
+			if err != nil || writable {
+				return fake.Status{Code: 97}
+			}
+			answer, _ := p.Path("/workspace/answer")
+			if os.WriteFile(answer, text, 0o644) != nil {
+				return fake.Status{Code: 98}
+			}
+			return fake.Status{}
+		}
+	case "sh":
+		return func(context.Context, *fake.Proc) fake.Status { return fake.Status{} }
+	}
+	return programs(args)
+}
