@@ -80,7 +80,7 @@ func (c *client) Write(b []byte) (int, error) {
 		return c.tcp.Write(b)
 	}
 	// What net/http says by itself is a whole answer, and the last one.
-	reason := ReasonMalformed
+	reason := c.complaint()
 	if bytes.HasPrefix(b, []byte("HTTP/1.1 431 ")) {
 		reason = ReasonHeaderTooLarge
 	}
@@ -158,9 +158,13 @@ func (c *client) vanish() {
 	if c.handled.Load() || c.heard.Load() == 0 || c.logged.Load() {
 		return
 	}
-	reason := ReasonMalformed
+	c.malformed(c.complaint())
+}
+
+// complaint is about what did not become a request.
+func (c *client) complaint() Reason {
 	if time.Since(time.Unix(0, c.since.Load())) >= c.p.limits.HeaderTime {
-		reason = ReasonHeaderTimeout
+		return ReasonHeaderTimeout
 	}
-	c.malformed(reason)
+	return ReasonMalformed
 }

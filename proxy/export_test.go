@@ -28,3 +28,6 @@ func ParseHello(b []byte) (name string, ech, whole bool, reason Reason) {
 
 // AnswerDNS gives tests what a question gets.
 func (p *Proxy) AnswerDNS(message []byte) []byte { return p.answerDNS(message) }
+
+// FreeTunnels is how many more there may be.
+func (p *Proxy) FreeTunnels() int { return cap(p.tunnels) - len(p.tunnels) }

@@ -1,0 +1,204 @@
+package proxy_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/securebench/sbench/proxy"
+)
+
+// serverName is what crypto/tls takes a ClientHello for.
+func serverName(b []byte) (name string, ok bool) {
+	ours, theirs := net.Pipe()
+	_ = ours.SetDeadline(time.Now().Add(time.Second))
+	go func() {
+		_, _ = ours.Write(b)
+		_ = ours.Close()
+	}()
+	go func() { _, _ = io.Copy(io.Discard, ours) }()
+	server := tls.Server(theirs, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+		name, ok = h.ServerName, true
+		return nil, io.EOF
+	}})
+	_ = server.Handshake()
+	_ = theirs.Close()
+	return name, ok
+}
+
+// FuzzHello: what the parser lets through names to a server what it named to us,
+// and whether it is whole does not depend on how it came.
+func FuzzHello(f *testing.F) {
+	for _, config := range []*tls.Config{
+		{ServerName: "allowed.test"}, {InsecureSkipVerify: true}, {ServerName: "allowed.test", MaxVersion: tls.VersionTLS12},
+		{ServerName: "evil.test", EncryptedClientHelloConfigList: echConfigList(f, "allowed.test"), MinVersion: tls.VersionTLS13},
+	} {
+		hello := captureHello(f, config)
+		f.Add(hello)
+		split := append([]byte{22, 3, 1, 0, 3}, hello[5:8]...)
+		rest := len(hello) - 8
+		f.Add(append(append(split, 22, 3, 1, byte(rest>>8), byte(rest)), hello[8:]...))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		name, _, whole, reason := proxy.ParseHello(b)
+		if whole && reason != "" {
+			t.Fatal("both whole and refused")
+		}
+		if !whole {
+			return
+		}
+		if seen, ok := serverName(b); ok && !strings.EqualFold(strings.TrimSuffix(seen, "."), strings.TrimSuffix(name, ".")) {
+			t.Errorf("a server sees %q, we %q", seen, name)
+		}
+		for i := range len(b) {
+			before, _, done, bad := proxy.ParseHello(b[:i])
+			if bad != "" || done && before != name {
+				t.Fatalf("the first %d bytes are another: %q, %q", i, before, bad)
+			}
+			if done {
+				break
+			}
+		}
+	})
+}
+
+// FuzzDecide: what is allowed is the name or below it, for other parsers too.
+func FuzzDecide(f *testing.F) {
+	for _, seed := range []string{"allowed.test", "A.allowed.test.", "allowed.test\x00.evil.test", "127.1", "[::1]", "0x7f.1", "evil.test", "xallowed.test"} {
+		f.Add(seed, "443")
+	}
+	policy := proxy.Policy{Domains: domains(f, "allowed.test")}
+	f.Fuzz(func(t *testing.T, host, port string) {
+		d := policy.Decide(proxy.Request{Phase: proxy.PhaseHarness, Kind: proxy.KindConnect, Host: host, Port: port})
+		if !d.Allowed {
+			if d.Reason == "" || d.Cure == "" {
+				t.Errorf("refused without a reason: %+v", d)
+			}
+			return
+		}
+		lower := strings.TrimSuffix(strings.ToLower(host), ".")
+		if lower != d.Host || lower != "allowed.test" && !strings.HasSuffix(lower, ".allowed.test") || net.ParseIP(lower) != nil {
+			t.Errorf("%q is allowed as %q", host, d.Host)
+		}
+		if port != "80" && port != "443" || d.Port != 80 && d.Port != 443 {
+			t.Errorf("port %q is allowed", port)
+		}
+	})
+}
+
+// FuzzRequest: whatever head comes, nothing but the allowed host is reached, with
+// the Host that was decided about, and the connection ends.
+func FuzzRequest(f *testing.F) {
+	for _, seed := range []string{
+		"GET http://allowed.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n", "CONNECT allowed.test:443 HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n",
+		"POST http://allowed.test/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\nGET http://evil.test/ HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET http://allowed.test@evil.test/ HTTP/1.1\r\nHost: x\r\n\r\n", "CONNECT allowed.test:443@evil.test:443 HTTP/1.1\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET HTTP://ALLOWED.TEST.:80/ HTTP/1.0\r\nUpgrade: x\r\n\r\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	w := newWorld(f)
+	var mu sync.Mutex
+	var hosts []string
+	l := listenLocal(f)
+	w.web[80], w.web[443] = l, l
+	w.each(l, func(c net.Conn) {
+		r, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		hosts = append(hosts, r.Host)
+		mu.Unlock()
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+	})
+	p, log := w.startProxy(proxy.Config{Policy: proxy.Policy{Domains: domains(f, "allowed.test")}, Limits: proxy.Limits{
+		HeaderTime: time.Second, HelloTime: time.Second, Idle: time.Second, Lifetime: 2 * time.Second, Requests: 1 << 40, Up: 1 << 50, Down: 1 << 50,
+	}})
+	address := serveLocal(f, p)
+	go func() {
+		for range log.entries { // for ever: there is no limit to fuzzing
+		}
+	}()
+	f.Fuzz(func(t *testing.T, head []byte) {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Skip(err)
+		}
+		defer func() { _ = c.Close() }()
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = c.Write(head)
+		_ = c.(*net.TCPConn).CloseWrite()
+		got, err := io.ReadAll(c)
+		if e, ok := err.(net.Error); ok && e.Timeout() {
+			t.Errorf("the connection is open after %q", got)
+		}
+		for _, leak := range [][]byte{[]byte("dial tcp"), []byte("lookup "), []byte("no such host")} {
+			if bytes.Contains(got, leak) {
+				t.Errorf("the answer says too much: %q", got)
+			}
+		}
+		_, names := w.takeReached()
+		for _, name := range names {
+			if name != "allowed.test" && !strings.HasSuffix(name, ".allowed.test") {
+				t.Errorf("asked for %q", name)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, host := range hosts {
+			if name := strings.TrimSuffix(host, ":443"); name != "allowed.test" && !strings.HasSuffix(name, ".allowed.test") {
+				t.Errorf("a server was asked for %q", host)
+			}
+		}
+		hosts = nil
+	})
+}
+
+// FuzzDNS: an answer parses, repeats the question, and has an address for allowed
+// names alone.
+func FuzzDNS(f *testing.F) {
+	for _, name := range []string{"allowed.test.", "a.allowed.test.", "evil.test.", "."} {
+		m := dnsmessage.Message{Header: dnsmessage.Header{ID: 1, RecursionDesired: true}, Questions: []dnsmessage.Question{
+			{Name: dnsmessage.MustNewName(name), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
+		b, err := m.Pack()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	p, err := proxy.New(proxy.Config{Log: proxy.NewLog(io.Discard), Policy: proxy.Policy{Domains: domains(f, "allowed.test")}, Limits: proxy.Limits{Requests: 1 << 40, Names: 100}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { report(f, p.Close()) })
+	f.Fuzz(func(t *testing.T, question []byte) {
+		answer := p.AnswerDNS(question)
+		if answer == nil {
+			return
+		}
+		var m dnsmessage.Message
+		if err := m.Unpack(answer); err != nil || !m.Response || len(question) < 2 || m.ID != uint16(question[0])<<8|uint16(question[1]) {
+			t.Fatalf("%v: %+v", err, m)
+		}
+		for _, a := range m.Answers {
+			name := strings.ToLower(a.Header.Name.String())
+			body, ok := a.Body.(*dnsmessage.AResource)
+			if !ok || body.A[0] != 198 || body.A[1] != 18 || name != "allowed.test." && !strings.HasSuffix(name, ".allowed.test.") {
+				t.Errorf("%s: %v", name, a.Body)
+			}
+		}
+		if len(answer) > 2*len(question)+64 {
+			t.Errorf("%d bytes answer %d", len(answer), len(question))
+		}
+	})
+}

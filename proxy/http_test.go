@@ -1,0 +1,142 @@
+package proxy_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/proxy"
+)
+
+// crude makes crude.allowed.test a server on port 80 that reads a request's head
+// and hands f the connection.
+func (w *world) crude(f func(net.Conn)) {
+	const address = "93.184.216.37"
+	l := listenLocal(w.t)
+	w.zone["crude.allowed.test"] = []string{address}
+	w.special[address+":80"] = l
+	w.each(l, func(c net.Conn) {
+		readHead(w.t, c)
+		f(c)
+	})
+}
+
+// converse sends text and returns all that comes back.
+func converse(t testing.TB, address, text string) string {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	go func() { _, _ = io.WriteString(c, text) }()
+	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(c)
+	if e, ok := err.(net.Error); ok && e.Timeout() {
+		t.Errorf("the connection is open after %q", b)
+	}
+	return string(b)
+}
+
+func request(method, path, headers, body string) string {
+	return method + " http://crude.allowed.test" + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + "\r\n" + body
+}
+
+// TestHTTPLimits: what a limit cuts does not look whole, and says why where that
+// is still possible.
+func TestHTTPLimits(t *testing.T) {
+	slow := func(c net.Conn) { silent(c) }
+	big := strings.Repeat("x", 100_000)
+	tests := []struct {
+		name   string
+		limits proxy.Limits
+		server func(net.Conn)
+		send   string
+		log    string
+		answer string // part of it
+		status int
+		upMax  int64
+	}{
+		{name: "silent server", limits: proxy.Limits{Idle: 200 * time.Millisecond}, server: slow,
+			send: request("GET", "/", "", ""), log: "http allow idle", status: 504, answer: "X-Sbench-Egress: idle"},
+		{name: "lifetime", limits: proxy.Limits{Lifetime: 200 * time.Millisecond}, server: slow,
+			send: request("GET", "/", "", ""), log: "http allow lifetime", status: 504, answer: "X-Sbench-Egress: lifetime"},
+		{name: "silent client", limits: proxy.Limits{Idle: 200 * time.Millisecond}, server: slow,
+			send: request("POST", "/", "Content-Length: 1000\r\n", "x"), log: "http allow idle", status: 504},
+		{name: "a declared body", limits: proxy.Limits{BodyBytes: 1000}, server: slow,
+			send: request("POST", "/", "Content-Length: 1001\r\n", "x"), log: "http deny body_too_large", status: 413},
+		{name: "a body in chunks", limits: proxy.Limits{BodyBytes: 1000}, server: slow,
+			send: request("POST", "/", "Transfer-Encoding: chunked\r\n", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(big), big)), log: "http allow body_too_large", status: 413, upMax: 1200},
+		{name: "bytes up", limits: proxy.Limits{Up: 50_000}, server: slow,
+			send: request("POST", "/", fmt.Sprintf("Content-Length: %d\r\n", len(big)), big), log: "http allow bytes_up", status: 403, upMax: 50_000},
+		{name: "a URL is bytes, too", limits: proxy.Limits{TunnelUp: 1000}, server: slow,
+			send: request("GET", "/"+big[:2000], "", ""), log: "http deny bytes_up", status: 403},
+		{name: "bytes down", limits: proxy.Limits{Down: 50_000}, server: func(c net.Conn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"+big)
+		}, send: request("GET", "/", "", ""), log: "http allow bytes_down", status: 200},
+		{name: "a server that breaks off", server: func(c net.Conn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+		}, send: request("GET", "/", "", ""), log: "http error upstream_failed"},
+		{name: "a server that says nothing", server: func(net.Conn) {}, send: request("GET", "/", "", ""), log: "http error upstream_failed", status: 502},
+		{name: "a server that speaks something else", server: func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-x\r\n") },
+			send: request("GET", "/", "", ""), log: "http error upstream_failed", status: 502},
+		{name: "a head of a megabyte", server: func(c net.Conn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat(big, 10)+"\r\n\r\n")
+		}, send: request("GET", "/", "", ""), log: "http error upstream_failed", status: 502},
+		{name: "slow head", limits: proxy.Limits{HeaderTime: 300 * time.Millisecond}, send: "GET http://crude.allowed.test/ HTTP/1.1\r\nX: y\r\n", log: "malformed deny header_timeout"},
+		{name: "half a head", send: "GET http://crude.allowed.test/ HT", limits: proxy.Limits{HeaderTime: 300 * time.Millisecond}, log: "malformed deny header_timeout"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			if tt.server != nil {
+				w.crude(tt.server)
+			}
+			p, log := w.startProxy(proxy.Config{Limits: tt.limits})
+			got := converse(t, serveLocal(t, p), tt.send)
+			e := log.next(t)
+			if words(e) != tt.log || tt.upMax > 0 && e.Up > tt.upMax || e.Verdict == proxy.Deny && e.Up != 0 {
+				t.Errorf("log: %+v, want %q", e, tt.log)
+			}
+			if tt.status != 0 && !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", tt.status)) || !strings.Contains(got, tt.answer) {
+				t.Errorf("got %.300q, want %d and %q", got, tt.status, tt.answer)
+			}
+			if strings.HasPrefix(got, "HTTP/1.1 200 ") { // cut: it must show
+				if resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(got)), nil); err == nil {
+					if _, err := io.ReadAll(resp.Body); err == nil {
+						t.Errorf("half an answer looks like a whole one: %.300q", got)
+					}
+				}
+			}
+			log.none(t)
+		})
+	}
+}
+
+// TestHTTPBodies: bodies go through whole, and are counted.
+func TestHTTPBodies(t *testing.T) {
+	w := newWorld(t)
+	p, log := w.startProxy(proxy.Config{})
+	address := serveLocal(t, p)
+	body := strings.Repeat("x", 300_000)
+	for _, headers := range []string{fmt.Sprintf("Content-Length: %d\r\nExpect: 100-continue\r\n", len(body)), "Transfer-Encoding: chunked\r\n"} {
+		sent := body
+		if strings.HasPrefix(headers, "T") {
+			sent = fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+		}
+		got := converse(t, address, "POST http://allowed.test/x?secret=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+headers+"\r\n"+sent)
+		if !strings.Contains(got, "body=300000") {
+			t.Errorf("got %.300q", got)
+		}
+		if e := log.next(t); words(e) != "http allow" || e.Up < 300_000 || e.Up > 300_300 || e.Status != 200 || e.Address != public+":80" || e.Path != "" || e.Down < 30 {
+			t.Errorf("%+v", e)
+		}
+	}
+}

@@ -1,0 +1,413 @@
+package proxy_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/proxy"
+)
+
+// serveLocal opens the proxy on loopback.
+func serveLocal(t testing.TB, p *proxy.Proxy) string {
+	t.Helper()
+	l := listenLocal(t)
+	done := make(chan error, 1)
+	go func() { done <- p.Serve(l) }()
+	t.Cleanup(func() {
+		report(t, p.Close())
+		report(t, <-done)
+	})
+	return l.Addr().String()
+}
+
+// raw makes raw.allowed.test a server that hands f each connection, behind the
+// ClientHello.
+func (w *world) raw(f func(net.Conn)) {
+	const address = "93.184.216.36"
+	l := listenLocal(w.t)
+	w.zone["raw.allowed.test"] = []string{address}
+	w.special[address+":443"] = l
+	w.each(l, func(c net.Conn) {
+		var head [5]byte
+		if _, err := io.ReadFull(c, head[:]); err != nil {
+			return
+		}
+		if _, err := io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint16(head[3:]))); err == nil {
+			f(c)
+		}
+	})
+}
+
+// openTunnel returns a connection through the proxy to raw.allowed.test, and how
+// many bytes it took.
+func openTunnel(t testing.TB, address string) (*net.TCPConn, int) {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if _, err := io.WriteString(c, "CONNECT raw.allowed.test:443 HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if head := readHead(t, c); !strings.HasPrefix(head, "HTTP/1.1 200 ") {
+		t.Fatal(head)
+	}
+	hello := captureHello(t, helloFor("raw.allowed.test"))
+	if _, err := c.Write(hello); err != nil {
+		t.Fatal(err)
+	}
+	return c.(*net.TCPConn), len(hello)
+}
+
+func helloFor(name string) *tls.Config { return &tls.Config{ServerName: name} }
+
+// readHead reads byte by byte, to leave what comes behind it.
+func readHead(t testing.TB, c net.Conn) string {
+	t.Helper()
+	var head []byte
+	for b := make([]byte, 1); !bytes.HasSuffix(head, []byte("\r\n\r\n")); {
+		if _, err := io.ReadFull(c, b); err != nil {
+			t.Fatalf("%v after %q", err, head)
+		}
+		head = append(head, b...)
+	}
+	return string(head)
+}
+
+func echo(c net.Conn) { _, _ = io.Copy(c, c) }
+
+// silent keeps a connection open that says nothing, until the other side ends.
+func silent(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+
+// TestTunnelHalfClose: an answer after the end of the question arrives.
+func TestTunnelHalfClose(t *testing.T) {
+	w := newWorld(t)
+	w.raw(func(c net.Conn) {
+		b, _ := io.ReadAll(c)
+		_, _ = fmt.Fprintf(c, "%d bytes", len(b))
+	})
+	p, log := w.startProxy(proxy.Config{})
+	c, n := openTunnel(t, serveLocal(t, p))
+	if _, err := c.Write(make([]byte, 3<<20)); err != nil {
+		t.Fatal(err)
+	}
+	report(t, c.CloseWrite())
+	got, err := io.ReadAll(c)
+	if want := "3145728 bytes"; err != nil || string(got) != want {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+	e := log.next(t)
+	if words(e) != "connect allow" || e.Up != int64(3<<20+n) || e.Down != int64(len(got)) || e.Address != "93.184.216.36:443" || e.Rule != "allowed.test" {
+		t.Errorf("%+v", e)
+	}
+	if got, want := p.Totals(), (proxy.Totals{Connections: 1, Allowed: 1, Up: e.Up, Down: e.Down}); got != want {
+		t.Errorf("totals %+v, want %+v", got, want)
+	}
+}
+
+// TestTunnelTime: a silent tunnel ends, a slow one does not, an old one does.
+func TestTunnelTime(t *testing.T) {
+	w := newWorld(t)
+	p, log := w.startProxy(proxy.Config{Limits: proxy.Limits{Idle: 300 * time.Millisecond, Lifetime: 1500 * time.Millisecond}})
+	address := serveLocal(t, p)
+	w.raw(silent)
+	c, _ := openTunnel(t, address)
+	if _, err := io.ReadAll(c); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Log(err)
+	}
+	if e := log.next(t); words(e) != "connect allow idle" || e.Duration != 0 {
+		t.Errorf("%+v", e)
+	}
+	w.raw(func(c net.Conn) { // a byte now and then, one way
+		for tick := time.NewTicker(100 * time.Millisecond); ; <-tick.C {
+			if _, err := c.Write([]byte("x")); err != nil {
+				tick.Stop()
+				return
+			}
+		}
+	})
+	begun := time.Now()
+	c, _ = openTunnel(t, address)
+	_, _ = io.ReadAll(c)
+	if e := log.next(t); words(e) != "connect allow lifetime" || e.Down < 10 || time.Since(begun) < 1400*time.Millisecond {
+		t.Errorf("%+v after %v", e, time.Since(begun))
+	}
+}
+
+// TestTunnelBytes: limits are exact, for one tunnel and for the sandbox, with
+// the kernel copying or not.
+func TestTunnelBytes(t *testing.T) {
+	const limit = 5_000_000
+	tests := []struct {
+		name    string
+		limits  proxy.Limits
+		down    bool
+		tunnels int
+		reason  string
+	}{
+		{"tunnel up", proxy.Limits{TunnelUp: limit}, false, 1, "bytes_up"},
+		{"tunnel down", proxy.Limits{TunnelDown: limit}, true, 1, "bytes_down"},
+		{"sandbox up", proxy.Limits{Up: limit}, false, 5, "bytes_up"},
+		{"sandbox down", proxy.Limits{Down: limit}, true, 5, "bytes_down"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			var arrived atomic.Int64
+			var servers, begun sync.WaitGroup
+			servers.Add(tt.tunnels)
+			begun.Add(tt.tunnels)
+			w.raw(func(c net.Conn) {
+				defer servers.Done()
+				begun.Done()
+				begun.Wait()
+				if tt.down {
+					_, _ = io.Copy(c, endless{})
+					return
+				}
+				n, _ := io.Copy(io.Discard, c)
+				arrived.Add(n)
+			})
+			p, log := w.startProxy(proxy.Config{Limits: tt.limits})
+			address := serveLocal(t, p)
+			var wg sync.WaitGroup
+			hellos := 0
+			for range tt.tunnels {
+				c, n := openTunnel(t, address)
+				hellos += n
+				wg.Go(func() {
+					begun.Wait()
+					if tt.down {
+						n, _ := io.Copy(io.Discard, c)
+						arrived.Add(n)
+						return
+					}
+					_, _ = io.Copy(c, endless{})
+				})
+			}
+			wg.Wait()
+			logged := int64(0)
+			for range tt.tunnels {
+				e := log.next(t)
+				if words(e) != "connect allow "+tt.reason {
+					t.Errorf("%+v", e)
+				}
+				logged += e.Up
+				if tt.down {
+					logged += e.Down - e.Up
+				}
+			}
+			servers.Wait()
+			got := arrived.Load()
+			if !tt.down {
+				got += int64(hellos)
+			}
+			if got > limit || logged != limit || tt.down && got != limit {
+				t.Errorf("%d bytes arrived, %d logged, want %d", got, logged, limit)
+			}
+		})
+	}
+}
+
+// endless is a reader that is not spliced from.
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) { return len(b), nil }
+
+// refused asks for a tunnel and wants to be told why there is none.
+func refused(t *testing.T, address, host, want string) {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	_, _ = io.WriteString(c, "CONNECT "+host+":443 HTTP/1.1\r\nHost: x\r\n\r\n")
+	got, _ := io.ReadAll(c)
+	if !strings.Contains(string(got), proxy.EgressHeader+": "+want+"\r\n") {
+		t.Errorf("got %q, want %s", got, want)
+	}
+}
+
+// TestTooManyTunnels, of which one is given back.
+func TestTooManyTunnels(t *testing.T) {
+	w := newWorld(t)
+	w.raw(echo)
+	p, log := w.startProxy(proxy.Config{Limits: proxy.Limits{Tunnels: 2}})
+	address := serveLocal(t, p)
+	openTunnel(t, address)
+	one, _ := openTunnel(t, address)
+	refused(t, address, "raw.allowed.test", "too_many_tunnels")
+	if e := log.next(t); words(e) != "connect deny too_many_tunnels" {
+		t.Errorf("%+v", e)
+	}
+	report(t, one.Close())
+	if e := log.next(t); words(e) != "connect allow" {
+		t.Errorf("%+v", e)
+	}
+	waitFor(t, func() bool { return p.FreeTunnels() == 1 })
+	openTunnel(t, address)
+}
+
+// TestTooManyConnections: one too many is closed.
+func TestTooManyConnections(t *testing.T) {
+	w := newWorld(t)
+	p, log := w.startProxy(proxy.Config{Limits: proxy.Limits{Connections: 4}})
+	address := serveLocal(t, p)
+	for i := range 5 {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		if i < 4 {
+			continue
+		}
+		if b, _ := io.ReadAll(c); len(b) != 0 {
+			t.Errorf("got %q", b)
+		}
+	}
+	if e := log.next(t); words(e) != "malformed deny too_many_connections" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestTooManyRequests: there is an end to the log, and nothing happens after it.
+func TestTooManyRequests(t *testing.T) {
+	w := newWorld(t)
+	p, log := w.startProxy(proxy.Config{Limits: proxy.Limits{Requests: 3}})
+	address := serveLocal(t, p)
+	for range 3 {
+		refused(t, address, "evil.test", "host_not_allowed")
+	}
+	for range 3 {
+		refused(t, address, "allowed.test", "too_many_requests")
+	}
+	for _, want := range []string{"host_not_allowed", "host_not_allowed", "host_not_allowed", "too_many_requests"} {
+		if e := log.next(t); words(e) != "connect deny "+want {
+			t.Errorf("%+v, want %s", e, want)
+		}
+	}
+	log.none(t)
+	if got, want := p.Totals(), (proxy.Totals{Connections: 6, Denied: 6, Unlogged: 2}); got != want {
+		t.Errorf("totals %+v, want %+v", got, want)
+	}
+}
+
+func waitFor(t testing.TB, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !done(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("waited too long")
+		}
+	}
+}
+
+// failing is a disk that is full.
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// TestLogFails: what cannot be logged does not leave.
+func TestLogFails(t *testing.T) {
+	w := newWorld(t)
+	cfg := proxy.Config{Log: proxy.NewLog(failing{}), Policy: proxy.Policy{Domains: domains(t, "allowed.test")}}
+	p, err := proxy.New(proxy.WithHooks(cfg, w.hooks()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := serveLocal(t, p)
+	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(c, "GET http://allowed.test/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || resp.StatusCode != want {
+			t.Errorf("request %d: %v, %v, want %d", i, resp, err, want)
+		}
+		_ = c.Close()
+		waitFor(t, func() bool { return cfg.Log.Err() != nil })
+	}
+}
+
+// TestClose: everything ends with the proxy, is logged, and nothing is left.
+func TestClose(t *testing.T) {
+	w := newWorld(t)
+	w.raw(silent)
+	goroutines, files := runtime.NumGoroutine(), openFiles(t)
+	const tunnels = 200
+	log := newBook()
+	cfg := proxy.Config{Log: proxy.NewLog(log), Policy: proxy.Policy{Domains: domains(t, "allowed.test")}, Limits: proxy.Limits{Tunnels: tunnels}}
+	p, err := proxy.New(proxy.WithHooks(cfg, w.hooks()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := listenLocal(t)
+	done := make(chan error, 1)
+	go func() { done <- p.Serve(l) }()
+	var clients []net.Conn
+	for range tunnels {
+		c, _ := openTunnel(t, l.Addr().String())
+		clients = append(clients, c)
+	}
+	half, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(half, "CONNECT raw.allowed")
+	clients = append(clients, half)
+	if n := openFiles(t) - files; n > 4*tunnels+20 { // a client's, a server's and two of the proxy's
+		t.Errorf("%d descriptors for %d tunnels", n, tunnels)
+	}
+	begun := time.Now()
+	report(t, p.Close())
+	if took := time.Since(begun); took > 2*time.Second {
+		t.Errorf("closed after %v", took)
+	}
+	report(t, <-done)
+	report(t, p.Close())
+	for range tunnels {
+		select {
+		case e := <-log.entries:
+			if e.Reason != "shutdown" && e.Kind != proxy.KindMalformed {
+				t.Errorf("%+v", e)
+			}
+		default:
+			t.Fatal("an entry is missing")
+		}
+	}
+	for _, c := range clients {
+		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if _, err := io.ReadAll(c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("a client's connection is open")
+		}
+		_ = c.Close()
+	}
+	waitFor(t, func() bool { return runtime.NumGoroutine() <= goroutines+1 && openFiles(t) <= files+1 })
+}
+
+func openFiles(t testing.TB) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
