@@ -29,10 +29,10 @@ type Summary struct {
 // rows. A path is a manifest (with tasks.jsonl next to it), a file of rows
 // (with manifest.yaml next to it), a tester file (with its pack) or a folder:
 // one that holds manifest.yaml is a pack, whose tester files are checked too,
-// and any other is searched for packs and tester files. What is named twice is
-// checked once. The error is the context's.
+// and any other is searched for packs and tester files, where a pack may still
+// lack its rows. What is named twice is checked once. The error is the context's.
 func Validate(ctx context.Context, paths []string, report func(Problem)) (Summary, error) {
-	v := validator{report: report, packs: map[string]bool{}, testers: map[string]bool{}}
+	v := validator{report: report, packs: map[string]bool{}, testers: map[string]bool{}, unfilled: map[string]bool{}}
 	for _, path := range paths {
 		if err := v.path(ctx, filepath.Clean(path)); err != nil {
 			return v.summary, err
@@ -42,8 +42,9 @@ func Validate(ctx context.Context, paths []string, report func(Problem)) (Summar
 }
 
 type validator struct {
-	report  func(Problem)
-	summary Summary
+	report   func(Problem)
+	summary  Summary
+	unfilled map[string]bool // files of rows that are still to come, by absolute path
 	// What was checked, by absolute path.
 	packs, testers map[string]bool
 }
@@ -100,7 +101,12 @@ func (v *validator) folder(ctx context.Context, dir string, depth int) (found bo
 		return true, nil
 	}
 	isPack := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == manifestName })
-	if isPack {
+	hasRows := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == tasksName })
+	switch {
+	case isPack && !hasRows && depth > 0:
+		found = true
+		v.withoutRows(dir)
+	case isPack:
 		found = true
 		if err := v.pack(ctx, filepath.Join(dir, manifestName), filepath.Join(dir, tasksName)); err != nil {
 			return true, err
@@ -122,6 +128,17 @@ func (v *validator) folder(ctx context.Context, dir string, depth int) (found bo
 		}
 	}
 	return found, nil
+}
+
+// withoutRows checks a pack that was found by searching, and whose rows are still
+// to come: an import will bring them. Who names such a pack hears that they are
+// missing.
+func (v *validator) withoutRows(dir string) {
+	v.summary.Packs++
+	v.emit((&Pack{ManifestPath: filepath.Join(dir, manifestName)}).readManifest()...)
+	tasks := filepath.Join(dir, tasksName)
+	v.unfilled[absolute(tasks)] = true
+	v.emit(Problem{File: tasks, Message: "pack has no rows yet", Hint: "sbench pack import --fill brings them", Warning: true})
 }
 
 func isYAML(name string) bool {
@@ -158,6 +175,9 @@ func (v *validator) tester(ctx context.Context, path string) error {
 	v.emit(warnings...)
 	if err != nil {
 		v.emitError(path, err)
+		return nil
+	}
+	if v.unfilled[t.Benchmark.Tasks] {
 		return nil
 	}
 	return v.checkPack(ctx, beside(t, t.Benchmark.Manifest), beside(t, t.Benchmark.Tasks), t)
