@@ -1,0 +1,215 @@
+// Package record is what a run leaves to be believed: one line of JSON for each
+// attempt, each with where it came from and with the digest of the line before it,
+// a manifest of the run at the chain's beginning, and a seal at its end.
+package record
+
+import (
+	"time"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/runtime"
+)
+
+// Files of a run's folder.
+const (
+	RecordsFile   = "candidates.jsonl"
+	ManifestFile  = "run.json"
+	SealFile      = "seal.json"
+	SignatureFile = "seal.dsse.json"
+	EgressFile    = "egress.jsonl"
+	TraceFile     = "agent-trace.log" // of an attempt's folder of logs
+	WorkspacesDir = "workspaces"
+	LogsDir       = "logs"
+)
+
+// Status of a record. The zero Status is invalid and cannot be written.
+type Status string
+
+// The statuses of a record. Error is no score and enters no denominator.
+const (
+	Pending Status = "pending"
+	Passed  Status = "passed"
+	Failed  Status = "failed"
+	Error   Status = "error"
+)
+
+// Valid says whether the status may be written.
+func (s Status) Valid() bool { return s == Pending || s == Passed || s == Failed || s == Error }
+
+// Scored says whether the status is a verdict.
+func (s Status) Scored() bool { return s == Passed || s == Failed }
+
+// A Record is one line of candidates.jsonl: one try of one attempt.
+type Record struct {
+	RunID       string          `json:"run_id"`
+	TaskID      string          `json:"task_id"`
+	BenchmarkID string          `json:"benchmark_id"`
+	TaskType    compiler.Family `json:"task_type"`
+	Category    string          `json:"category,omitempty"` // metadata.category of the row, if it is a text
+	Attempt     int             `json:"attempt"`            // of the task, from 1
+	// Try counts from 1 how often the attempt was made: what could not be
+	// measured is tried again. The last try counts.
+	Try int `json:"try"`
+
+	VerificationStatus Status                     `json:"verification_status"`
+	CandidateText      *string                    `json:"candidate_text"`
+	CandidatePatch     *string                    `json:"candidate_patch"`
+	CandidateWorkspace *string                    `json:"candidate_workspace"` // relative to the run's folder
+	ProducerStdout     string                     `json:"producer_stdout"`
+	ProducerStderr     string                     `json:"producer_stderr"`
+	ProducerMetadata   Metadata                   `json:"producer_metadata"`
+	ResourceSummary    []compiler.ResourceSummary `json:"resource_summary"`
+	HiddenValues       string                     `json:"hidden_values"`
+
+	// When verified.
+	Passed           *bool    `json:"passed,omitempty"`
+	Score            *float64 `json:"score,omitempty"`
+	VerifierStdout   string   `json:"verifier_stdout,omitempty"`
+	VerifierStderr   string   `json:"verifier_stderr,omitempty"`
+	VerifierMetadata Metadata `json:"verifier_metadata,omitempty"`
+
+	// When it did not pass.
+	FailureReason  string `json:"failure_reason,omitempty"`
+	FailurePhase   string `json:"failure_phase,omitempty"` // producer, extraction, verifier
+	FailureMessage string `json:"failure_message,omitempty"`
+
+	// NetworkEnabled: the run let its harness reach something, be it a provider
+	// alone; egress.jsonl says what.
+	NetworkEnabled bool                  `json:"network_enabled"`
+	Egress         *harness.EgressTotals `json:"egress,omitempty"`
+	Agent          *harness.About        `json:"agent,omitempty"`
+
+	Image    string   `json:"image,omitempty"`
+	ImageID  string   `json:"image_digest,omitempty"`
+	Degraded []string `json:"degraded,omitempty"` // limits this host did not enforce
+
+	StartedAt  time.Time  `json:"started_at"`
+	EndedAt    time.Time  `json:"ended_at"`
+	Times      Times      `json:"times"`
+	Logs       []Log      `json:"logs,omitempty"`
+	Provenance Provenance `json:"provenance"`
+
+	// CandidateDigest is of the workspace's tree, or "sha256:" of the text or
+	// patch; "" if there is no candidate.
+	CandidateDigest string `json:"candidate_digest,omitempty"`
+	// EgressDigest is "sha256:" of this try's lines of egress.jsonl, one after the
+	// other; "" if there are none.
+	EgressDigest string `json:"egress_digest,omitempty"`
+
+	// Previous is the Digest of the line before, or of the run's manifest. Digest
+	// is of this line up to itself. See [Ledger].
+	Previous string `json:"previous"`
+	Digest   string `json:"digest"`
+}
+
+// Metadata is an open object.
+type Metadata map[string]any
+
+// Times are how long the parts of a try took, in seconds.
+type Times struct {
+	Waited   float64 `json:"waited"` // for its turn, after the one before it was started
+	Producer float64 `json:"producer"`
+	Verifier float64 `json:"verifier"`
+}
+
+// A Log is a file beside the records.
+type Log struct {
+	Path   string `json:"path"` // relative to the run's folder
+	Bytes  int64  `json:"bytes"`
+	Digest string `json:"digest"`        // "sha256:"
+	Cut    int64  `json:"cut,omitempty"` // bytes that were not kept
+}
+
+// Provenance is what an attempt was made from and with.
+type Provenance struct {
+	Sbench     Version           `json:"sbench"`
+	Pack       Pack              `json:"pack"`
+	Row        string            `json:"row"` // digests of docs/digests.md
+	Evaluation string            `json:"evaluation"`
+	Assets     string            `json:"assets"`
+	Harness    Harness           `json:"harness"`
+	Policy     Policy            `json:"policy"`
+	Specs      map[string]string `json:"specs,omitempty"` // digest of the OCI specification, by the sandbox's name
+	Host       Host              `json:"host"`
+	// Inputs is a digest over everything that could change the outcome. A record
+	// is resumed from only if it is the same.
+	Inputs string `json:"inputs"`
+}
+
+// Version of sbench.
+type Version struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit,omitempty"`
+}
+
+// Pack names the benchmark.
+type Pack struct {
+	ID       string `json:"id"`
+	Version  int    `json:"version"`
+	Manifest string `json:"manifest"` // digest
+}
+
+// Harness names what produced the candidate.
+type Harness struct {
+	Type    string `json:"type"`              // of the tester file, or reference or empty
+	Version string `json:"version,omitempty"` // of an agent, exact
+	Config  string `json:"config"`            // digest of its configuration
+}
+
+// Policy is what held for the attempt.
+type Policy struct {
+	Limits         runtime.Limits `json:"limits"`
+	WorkspaceBytes int64          `json:"workspace_bytes"`
+	OutputBytes    int64          `json:"output_bytes"`
+	TimeoutSeconds float64        `json:"timeout_seconds"`
+	Domains        []string       `json:"domains,omitempty"`
+	Transparent    bool           `json:"transparent,omitempty"`
+	DenyCommands   []string       `json:"deny_commands,omitempty"`
+	AllowDangerous bool           `json:"allow_dangerous,omitempty"`
+	Degraded       []string       `json:"degraded,omitempty"`
+}
+
+// Host is where it ran.
+type Host struct {
+	OS         string `json:"os"`
+	Arch       string `json:"arch"`
+	Kernel     string `json:"kernel"`
+	CPUs       int    `json:"cpus"`
+	Memory     int64  `json:"memory"` // bytes
+	Containerd string `json:"containerd"`
+	Runtime    string `json:"runtime"` // the OCI runtime and its version
+	Cgroups    string `json:"cgroups"` // v1 or v2
+	Rootless   bool   `json:"rootless"`
+}
+
+// A Manifest is a run's first word: what was to be run, with what, where. It is
+// written once.
+type Manifest struct {
+	RunID     string    `json:"run_id"`
+	StartedAt time.Time `json:"started_at"`
+	Sbench    Version   `json:"sbench"`
+	Host      Host      `json:"host"`
+	Pack      Pack      `json:"pack"`
+	Harness   Harness   `json:"harness"`
+	// Inputs are the files that the run was made from, by what they are: tester,
+	// manifest, tasks.
+	Inputs   map[string]Input `json:"inputs"`
+	Jobs     int              `json:"jobs"`
+	Attempts int              `json:"attempts"` // of each task
+}
+
+// An Input is a file by its bytes.
+type Input struct {
+	Path   string `json:"path"` // absolute
+	Digest string `json:"digest"`
+}
+
+// A Seal says where a finished chain ends. It is written when a session of the run
+// ends, and replaced by the next.
+type Seal struct {
+	RunID   string    `json:"run_id"`
+	Records int       `json:"records"`
+	Last    string    `json:"last"` // Digest of the last line, or of the manifest
+	At      time.Time `json:"at"`
+}
