@@ -132,9 +132,9 @@ func newCanary(w *world) *atomic.Int64 {
 		n, _ := io.Copy(io.Discard, c)
 		count.Add(n)
 	})
-	w.zone["canary.allowed.test"] = []string{canaryAddress}
+	w.lead("canary.allowed.test", canaryAddress)
 	for _, port := range []string{"80", "443"} {
-		w.special[canaryAddress+":"+port] = l
+		w.stand(canaryAddress+":"+port, l)
 	}
 	return &count
 }
@@ -263,7 +263,7 @@ func addressRows(w *world) []row {
 		"64:ff9b::a00:1", "64:ff9b:1::1", "100::1", "2001::1", "2001:db8::1", "2002:a00:1::1", "3fff::1", "5f00::1", "2606:2800::40",
 	} {
 		name := fmt.Sprintf("a%d.allowed.test", i)
-		w.zone[name] = []string{address}
+		w.lead(name, address)
 		logged := netip.MustParseAddr(address)
 		if logged.Is4In6() {
 			logged = logged.Unmap() // Go's resolver does so, and connects by IPv4
@@ -273,10 +273,10 @@ func addressRows(w *world) []row {
 		}
 		rows = append(rows, row{name: address, ask: connect(name+":443", nil), log: []string{"connect deny address_not_allowed"}, address: logged.String()})
 	}
-	w.zone["http.allowed.test"] = []string{"169.254.169.254"}
-	w.zone["mixed.allowed.test"] = []string{"10.0.0.1|" + public}
-	w.zone["rebind.allowed.test"] = []string{public, public, "127.0.0.1"}
-	w.zone["six.allowed.test"] = []string{"2606:2800::1"}
+	w.lead("http.allowed.test", "169.254.169.254")
+	w.lead("mixed.allowed.test", "10.0.0.1|" + public)
+	w.lead("rebind.allowed.test", public, public, "127.0.0.1")
+	w.lead("six.allowed.test", "2606:2800::1")
 	get := ask{Send: []string{"GET http://http.allowed.test/latest/meta-data HTTP/1.1\r\nHost: http.allowed.test\r\n\r\n"}, Responses: 1}
 	hit := []string{public + ":443"}
 	rebind := connect("rebind.allowed.test:443", withSNI("rebind.allowed.test"))

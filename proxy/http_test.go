@@ -18,8 +18,8 @@ import (
 func (w *world) crude(f func(net.Conn)) {
 	const address = "93.184.216.37"
 	l := listenLocal(w.t)
-	w.zone["crude.allowed.test"] = []string{address}
-	w.special[address+":80"] = l
+	w.lead("crude.allowed.test", address)
+	w.stand(address+":80", l)
 	w.each(l, func(c net.Conn) {
 		readHead(w.t, c)
 		f(c)

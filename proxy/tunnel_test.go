@@ -39,8 +39,8 @@ func serveLocal(t testing.TB, p *proxy.Proxy) string {
 func (w *world) raw(f func(net.Conn)) {
 	const address = "93.184.216.36"
 	l := listenLocal(w.t)
-	w.zone["raw.allowed.test"] = []string{address}
-	w.special[address+":443"] = l
+	w.lead("raw.allowed.test", address)
+	w.stand(address+":443", l)
 	w.each(l, func(c net.Conn) {
 		var head [5]byte
 		if _, err := io.ReadFull(c, head[:]); err != nil {

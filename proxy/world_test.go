@@ -188,6 +188,20 @@ func (w *world) lookup(name string, kind dnsmessage.Type) []string {
 	return strings.Split(answers[min(turn, len(answers)-1)], "|")
 }
 
+// lead gives a name addresses: all of "a|b" at once, several in turn.
+func (w *world) lead(name string, addresses ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.zone[name] = addresses
+}
+
+// stand makes a listener the server at "address:port".
+func (w *world) stand(address string, l net.Listener) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.special[address] = l
+}
+
 // takeReached returns which addresses were connected to since the last call,
 // and which names were asked for.
 func (w *world) takeReached() (reached []string, names []string) {
@@ -215,11 +229,11 @@ func (w *world) hooks() proxy.Hooks {
 		Interfaces: func() ([]net.Addr, error) { return w.own, nil },
 		Control: func(network, address string, c syscall.RawConn) error {
 			to := netip.MustParseAddrPort(address)
+			w.mu.Lock()
 			l := w.special[address]
 			if l == nil {
 				l = w.web[to.Port()]
 			}
-			w.mu.Lock()
 			w.reached = append(w.reached, address)
 			w.mu.Unlock()
 			if l == nil {
