@@ -228,6 +228,33 @@ func TestFill(t *testing.T) {
 	}
 }
 
+// TestFillImage: an image that the operator names is in the rows, since the
+// manifest is not changed.
+func TestFillImage(t *testing.T) {
+	dir := t.TempDir()
+	source, out := filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "out")
+	must(t, os.WriteFile(source, []byte(soundRow), 0o644))
+	must(t, os.Mkdir(out, 0o755))
+	must(t, os.WriteFile(filepath.Join(out, "manifest.yaml"), []byte("id: x\nversion: 1\ndefaults: {family: code_completion}\n"), 0o644))
+	f, err := pack.FormatNamed("humaneval")
+	must(t, err)
+	pin := func(_ context.Context, ref string) (string, error) {
+		return ref + "@sha256:" + strings.Repeat("0", 64), nil
+	}
+	o := pack.Options{Source: source, Out: out, Fill: true, Pin: pin}
+	if _, err := pack.Import(context.Background(), f, o); err == nil || !strings.Contains(err.Error(), "give --image") {
+		t.Errorf("pinning what the manifest names: %v", err)
+	}
+	o.Image = "example.org/x"
+	report, err := pack.Import(context.Background(), f, o)
+	must(t, err)
+	row, err := os.ReadFile(filepath.Join(out, "tasks.jsonl"))
+	must(t, err)
+	if !bytes.Contains(row, []byte(`"image":"example.org/x@sha256:000`)) || len(report.Notes) > 0 {
+		t.Errorf("%s %v", row, report.Notes)
+	}
+}
+
 // TestCancelled leaves nothing behind.
 func TestCancelled(t *testing.T) {
 	dir := t.TempDir()

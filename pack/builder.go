@@ -207,8 +207,12 @@ func (b *Builder) template() string {
 	return cmp.Or(b.Image, b.format.Describe().Image, DefaultImage)
 }
 
-// perRow reports whether each row has an image of its own.
-func (b *Builder) perRow() bool { return strings.Contains(b.template(), "{") }
+// ownImages reports whether tasks have images of their own.
+func (b *Builder) ownImages() bool { return strings.Contains(b.template(), "{") }
+
+// perRow reports whether rows name images: their own, or the operator's in a pack
+// whose manifest is not the import's.
+func (b *Builder) perRow() bool { return b.ownImages() || b.Fill && b.Image != "" }
 
 // reference is a row's own image, from the template.
 func (b *Builder) reference(names map[string]string) (string, error) {

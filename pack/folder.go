@@ -361,7 +361,7 @@ func beginsPath(text string) bool {
 
 // buildContext puts what an image is made of into the pack and notes the image.
 func (b *Builder) buildContext(t *task, names map[string]string, files []taskFile) error {
-	if !b.perRow() {
+	if !b.ownImages() {
 		return nil // the operator names an image that is there
 	}
 	ref, err := b.reference(names)

@@ -34,6 +34,9 @@ func Import(ctx context.Context, f Format, o Options) (Report, error) {
 	if err := checkOut(out, o); err != nil {
 		return Report{}, err
 	}
+	if o.Fill && o.Pin != nil && o.Image == "" && f.Describe().Image == "" {
+		return Report{}, compiler.Problems{{File: o.Out, Message: "the manifest names the image, which is not changed", Hint: "give --image to pin it in the rows"}}
+	}
 	leave := map[Place]bool{}
 	var left compiler.Problems
 	for range maxPasses {

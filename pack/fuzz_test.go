@@ -1,0 +1,139 @@
+package pack_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/pack"
+)
+
+// FuzzImport gives every format what is nearly a source. An import either fails
+// with problems and leaves nothing, or its pack is valid and comes out the same a
+// second time. For task folders, data is a txtar archive of what lies below the
+// source; for all other formats it is the source.
+func FuzzImport(f *testing.F) {
+	formats := pack.Formats()
+	golden, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(golden) == 0 {
+		f.Fatal("no golden files")
+	}
+	for _, name := range golden {
+		archive, err := txtar.ParseFile(name)
+		must(f, err)
+		source, _ := split(archive)
+		for i, format := range formats {
+			if !strings.HasPrefix(filepath.Base(name), format.Name()) {
+				continue
+			}
+			for n := range source {
+				source[n].Name = strings.TrimPrefix(source[n].Name, "src/")
+			}
+			data := source[0].Data
+			if format.Describe().Family == compiler.TerminalTask {
+				data = txtar.Format(&txtar.Archive{Files: source})
+			}
+			for flags := range byte(4) {
+				f.Add(byte(i), flags, data)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, format, flags byte, data []byte) {
+		tryImport(t, formats[int(format)%len(formats)], flags, data)
+	})
+}
+
+func tryImport(t *testing.T, f pack.Format, flags byte, data []byte) {
+	t.Helper()
+	dir := t.TempDir()
+	o := pack.Options{
+		Source: filepath.Join(dir, "source"), Skip: flags&1 != 0, Pytest: flags&2 != 0, Hints: flags&2 != 0,
+		TestCommands: map[string]string{"example/calc": "pytest {tests}"},
+		Limits:       pack.Limits{Text: 1 << 20, Rows: 100, TaskFiles: 50},
+	}
+	if f.Describe().Family == compiler.TerminalTask {
+		makeFolder(t, o.Source, data)
+	} else {
+		must(t, os.WriteFile(o.Source, data, 0o644))
+	}
+	var trees [2]map[string]string
+	for i, name := range []string{"one", "two"} {
+		o.Out = filepath.Join(dir, name)
+		_, err := pack.Import(context.Background(), f, o)
+		var problems compiler.Problems
+		switch {
+		case err == nil:
+			checkPack(t, o.Out)
+			trees[i] = texts(readTree(t, o.Out))
+		case !errors.As(err, &problems) || len(problems) == 0:
+			t.Fatalf("%s: no problems: %v", f.Name(), err)
+		case exists(o.Out):
+			t.Fatalf("%s: a pack in spite of %v", f.Name(), err)
+		}
+	}
+	if diff := cmp.Diff(trees[0], trees[1]); diff != "" {
+		t.Errorf("%s: two imports differ:\n%s", f.Name(), diff)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, ".sbench-import-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+// makeFolder writes what of an archive a file system takes.
+func makeFolder(t *testing.T, dir string, data []byte) {
+	t.Helper()
+	must(t, os.Mkdir(dir, 0o755))
+	root, err := os.OpenRoot(dir)
+	must(t, err)
+	defer func() { must(t, root.Close()) }()
+	for _, f := range files(string(data)) {
+		if !filepath.IsLocal(f.Name) || strings.Count(f.Name, "/") > 6 {
+			continue
+		}
+		if root.MkdirAll(filepath.Dir(f.Name), 0o755) == nil {
+			_ = root.WriteFile(f.Name, f.Data, 0o644) // a name that is taken, or too long
+		}
+	}
+}
+
+// files parses an archive; txtar's own parser takes no text from strangers.
+func files(text string) []txtar.File {
+	var all []txtar.File
+	for line := range strings.Lines(text) {
+		name, ok := strings.CutPrefix(line, "-- ")
+		name, end := strings.CutSuffix(name, " --\n")
+		switch {
+		case ok && end:
+			all = append(all, txtar.File{Name: name})
+		case len(all) > 0:
+			last := &all[len(all)-1]
+			last.Data = append(last.Data, line...)
+		}
+	}
+	return all
+}
+
+// FuzzMove: relocating changes nothing but what it moves, and moves back.
+func FuzzMove(f *testing.F) {
+	f.Add(`cat "/tests/a" '$DIR'/tests /tests2 f"/tests"`)
+	f.Fuzz(func(t *testing.T, text string) {
+		moved := pack.Move(text, "/tests", "/opt/new")
+		if strings.Contains(text, "/opt/new") {
+			return
+		}
+		if back := strings.ReplaceAll(moved, "/opt/new", "/tests"); back != text {
+			t.Errorf("%q became %q", text, moved)
+		}
+		if again := pack.Move(moved, "/tests", "/opt/new"); again != moved {
+			t.Errorf("%q became %q, and then %q", text, moved, again)
+		}
+	})
+}
