@@ -274,7 +274,7 @@ func addressRows(w *world) []row {
 		rows = append(rows, row{name: address, ask: connect(name+":443", nil), log: []string{"connect deny address_not_allowed"}, address: logged.String()})
 	}
 	w.lead("http.allowed.test", "169.254.169.254")
-	w.lead("mixed.allowed.test", "10.0.0.1|" + public)
+	w.lead("mixed.allowed.test", "10.0.0.1|"+public)
 	w.lead("rebind.allowed.test", public, public, "127.0.0.1")
 	w.lead("six.allowed.test", "2606:2800::1")
 	get := ask{Send: []string{"GET http://http.allowed.test/latest/meta-data HTTP/1.1\r\nHost: http.allowed.test\r\n\r\n"}, Responses: 1}

@@ -1,0 +1,204 @@
+package proxy_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/elazarl/goproxy"
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/proxy"
+)
+
+// rivalVariable makes the test binary a proxy in a process of its own, whose
+// time and memory can be told from the client's.
+const rivalVariable = "SBENCH_TEST_RIVAL"
+
+func TestMain(m *testing.M) {
+	if name, origin, ok := strings.Cut(os.Getenv(rivalVariable), " "); ok {
+		serveRival(name, origin)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// serveRival serves the inherited listener until its input ends.
+func serveRival(name, origin string) {
+	l, err := net.FileListener(os.NewFile(3, "listener"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if name == "library" {
+		lib := goproxy.NewProxyHttpServer() // splices, without a limit or a check
+		lib.Logger, lib.ConnectDial = log.New(io.Discard, "", 0), nil
+		lib.Tr = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", origin)
+		}}
+		go func() { log.Fatal(http.Serve(l, lib)) }()
+	} else {
+		go func() { log.Fatal(benchProxy(origin).Serve(l)) }()
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// benchProxy reaches the origin by the name in the hosts file of every system,
+// as if it led elsewhere.
+func benchProxy(origin string) *proxy.Proxy {
+	to, err := net.ResolveTCPAddr("tcp4", origin)
+	if err != nil {
+		log.Fatal(err)
+	}
+	names, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	w := &world{dns: names, zone: map[string][]string{}, asked: map[string]int{}}
+	go w.serveNames()
+	hooks := w.hooks()
+	hooks.Control = func(_, _ string, c syscall.RawConn) error {
+		var err error
+		if controlErr := c.Control(func(fd uintptr) {
+			err = unix.Connect(int(fd), &unix.SockaddrInet4{Addr: [4]byte(to.IP.To4()), Port: to.Port})
+		}); controlErr != nil || err == unix.EINPROGRESS {
+			return controlErr
+		}
+		return err
+	}
+	allowed, err := proxy.ParseDomain("allowed.test")
+	if err != nil {
+		log.Fatal(err)
+	}
+	p, err := proxy.New(proxy.WithHooks(proxy.Config{
+		Log: proxy.NewLog(io.Discard), Policy: proxy.Policy{Domains: []proxy.Domain{allowed}},
+		Limits: proxy.Limits{Connections: 1 << 20, Tunnels: 1 << 14, Requests: 1 << 40, Up: 1 << 50, Down: 1 << 50, TunnelUp: 1 << 50, TunnelDown: 1 << 50},
+	}, hooks))
+	if err != nil {
+		log.Fatal(err)
+	}
+	return p
+}
+
+// A rival is a proxy in a process of its own; direct has none.
+type rival struct {
+	name    string
+	address string // "" is none: connect to the origin
+	target  string // of the CONNECT
+	pid     int
+}
+
+// startRival starts a proxy that leads to the origin; missing says what is not
+// installed.
+func startRival(b *testing.B, name, origin string) (r rival, missing string) {
+	b.Helper()
+	switch name {
+	case "direct":
+		return rival{name: name}, ""
+	case "sbench", "library":
+		return startOwn(b, name, origin), ""
+	}
+	program, err := exec.LookPath(name)
+	if err != nil {
+		return rival{}, name + " is not installed: NOT MEASURED"
+	}
+	l := listenLocal(b)
+	r = rival{name: name, address: l.Addr().String(), target: origin}
+	_, port, _ := net.SplitHostPort(r.address)
+	_, originPort, _ := net.SplitHostPort(origin)
+	_ = l.Close()
+	dir := b.TempDir()
+	file := filepath.Join(dir, "conf")
+	conf, args := tinyproxyConf(port, originPort), []string{"-d", "-c", file}
+	if name == "squid" {
+		conf, args = squidConf(port, dir), []string{"-N", "-f", file}
+	}
+	if err := os.WriteFile(file, []byte(conf), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	return startProcess(b, r, exec.Command(program, args...)), ""
+}
+
+func tinyproxyConf(port, originPort string) string {
+	return fmt.Sprintf("Port %s\nListen 127.0.0.1\nTimeout 600\nMaxClients 5000\nAllow 127.0.0.1\nConnectPort %s\nLogLevel Critical\n", port, originPort)
+}
+
+func squidConf(port, dir string) string {
+	return fmt.Sprintf("http_port 127.0.0.1:%s\nhttp_access allow all\ncache deny all\naccess_log none\ncache_log /dev/null\npid_filename none\n"+
+		"coredump_dir %s\nshutdown_lifetime 0 seconds\npinger_enable off\nnetdb_filename none\nmax_filedescriptors 16384\n", port, dir)
+}
+
+func startOwn(b *testing.B, name, origin string) rival {
+	b.Helper()
+	l := listenLocal(b)
+	file, err := l.(*net.TCPListener).File()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), rivalVariable+"="+name+" "+origin)
+	cmd.ExtraFiles, cmd.Stderr = []*os.File{file}, os.Stderr
+	stdin, err := cmd.StdinPipe() // its end is the process's
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = stdin.Close() })
+	return startProcess(b, rival{name: name, address: l.Addr().String(), target: "allowed.test:443"}, cmd)
+}
+
+func startProcess(b *testing.B, r rival, cmd *exec.Cmd) rival {
+	b.Helper()
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	r.pid = cmd.Process.Pid
+	b.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	waitFor(b, func() bool {
+		c, err := net.DialTimeout("tcp", r.address, time.Second)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+	return r
+}
+
+// processor is the processor time of the rival's process so far, in seconds.
+func (r rival) processor(b *testing.B) float64 {
+	if r.pid == 0 {
+		return 0
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')'):]))
+	user, _ := strconv.Atoi(fields[12])
+	system, _ := strconv.Atoi(fields[13])
+	return float64(user+system) / 100 // USER_HZ
+}
+
+// memory is what the rival's process holds, in KiB.
+func (r rival) memory(b *testing.B) float64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	kib, _ := strconv.Atoi(strings.Fields(rest)[0])
+	return float64(kib)
+}
