@@ -116,6 +116,7 @@ func sendWhole(ctx context.Context, w http.ResponseWriter, answer any, delay tim
 	case f == nil:
 	case f.Cut > 0:
 		_, _ = w.Write(body[:min(f.Cut, len(body)-1)])
+		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	default:
 		body = []byte(strings.Repeat("?", len(body)))

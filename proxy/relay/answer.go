@@ -53,8 +53,7 @@ func (x *exchange) failed(resp *http.Response) outcome {
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxError+1))
 	if x.req.Context().Err() != nil {
-		out.left, out.cause = true, ""
-		return out
+		return x.left()
 	}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil || len(body) > maxError || media != "application/json" {

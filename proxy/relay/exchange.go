@@ -198,7 +198,7 @@ func (x *exchange) forward() {
 		}
 	}
 	switch {
-	case out.left && x.relay.ctx.Err() != nil:
+	case out.left && errors.Is(context.Cause(x.req.Context()), ErrClosed):
 		x.entry.Verdict, x.entry.Reason = proxy.Error, string(relayClosed)
 	case out.left:
 		x.entry.Verdict, x.entry.Reason = proxy.Error, string(agentLeft)
@@ -273,6 +273,7 @@ func (x *exchange) unreachable(cause Cause) outcome {
 // left is for an agent that did not wait for the answer. What the provider took
 // in is spent.
 func (x *exchange) left() outcome {
+	x.aborted = true // else net/http answers with an empty success
 	out := outcome{left: true}
 	if x.sent.Load() {
 		out.usage = x.inputOnly()

@@ -28,7 +28,7 @@ type Relay struct {
 	conns  connTable
 
 	ctx    context.Context // of every request; ends with the relay
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 
 	mu     sync.Mutex
 	closed bool
@@ -46,7 +46,7 @@ func New(cfg Config) (*Relay, error) {
 	if r.base == nil {
 		r.base = cfg.Provider.publicURL()
 	}
-	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.conns = connTable{
 		max: cfg.Limits.Conns, opened: r.begin, closed: r.work.Done, malformed: r.logMalformed, conns: map[net.Conn]*connState{},
 	}
@@ -100,7 +100,7 @@ func (r *Relay) Close() error {
 	}
 	r.closed = true
 	r.mu.Unlock()
-	r.cancel()
+	r.cancel(ErrClosed)
 	err := r.server.Close()
 	r.up.close()
 	r.work.Wait()

@@ -3,14 +3,17 @@ package relay_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
@@ -76,7 +79,7 @@ func newRig(t *testing.T, p relay.Provider, upstream string, change func(*relay.
 		if err := r.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
-		if err := <-served; err != nil {
+		if err := <-served; err != nil && !errors.Is(err, relay.ErrClosed) { // closed before it began
 			t.Errorf("serve: %v", err)
 		}
 	})
@@ -172,4 +175,17 @@ func (a *answers) seen() (n int, last *http.Request, body string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.n, a.last, string(a.body)
+}
+
+// patience is how long a test waits for what should come at once.
+const patience = 20 * time.Second
+
+// until waits for what other goroutines do.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not happen", what)
+		}
+	}
 }

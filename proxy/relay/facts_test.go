@@ -1,0 +1,252 @@
+package relay_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/relay"
+)
+
+// TestFacts plays a provider's answers, one after the other, and looks at what
+// is left to judge by.
+func TestFacts(t *testing.T) {
+	const good = 200
+	for _, c := range []struct {
+		name    string
+		answers []int // 1: gzip, 2: redirect, 3: hang up, 4: error in a stream, 5: cut stream, 6: another protocol
+		want    relay.Facts
+	}{
+		{"never asked", nil, relay.Facts{}},
+		{"good", []int{good, good}, relay.Facts{Sent: 2, Succeeded: 2, Statuses: []int{200, 200}}},
+		{"rate, then good", []int{429, good}, relay.Facts{Sent: 2, Succeeded: 1, Failed: map[relay.Cause]int64{relay.RateLimited: 1}, Statuses: []int{429, 200}, LastCause: relay.RateLimited}},
+		{"rate to the end", []int{good, 429, 429}, relay.Facts{Sent: 3, Succeeded: 1, Failed: map[relay.Cause]int64{relay.RateLimited: 2}, Statuses: []int{200, 429, 429}, Outage: 2, LastCause: relay.RateLimited}},
+		{"server to the end", []int{500, 529, 503}, relay.Facts{Sent: 3, Failed: map[relay.Cause]int64{relay.ServerError: 3}, Statuses: []int{500, 529, 503}, Outage: 3, LastCause: relay.ServerError}},
+		{"bad key", []int{401, 403, 402}, relay.Facts{Sent: 3, Failed: map[relay.Cause]int64{relay.BadKey: 3}, Statuses: []int{401, 403, 402}, Outage: 3, LastCause: relay.BadKey}},
+		{"asked badly", []int{500, 400, 404, 413}, relay.Facts{Sent: 4, Failed: map[relay.Cause]int64{relay.ServerError: 1}, Statuses: []int{500, 400, 404, 413}, LastCause: relay.ServerError}},
+		{"compressed", []int{1}, relay.Facts{Sent: 1, Failed: map[relay.Cause]int64{relay.BrokenAnswer: 1}, Statuses: []int{200}, Outage: 1, LastCause: relay.BrokenAnswer}},
+		{"redirect", []int{2}, relay.Facts{Sent: 1, Failed: map[relay.Cause]int64{relay.BrokenAnswer: 1}, Statuses: []int{307}, Outage: 1, LastCause: relay.BrokenAnswer}},
+		{"hung up", []int{3, good, 3}, relay.Facts{Sent: 3, Succeeded: 1, Failed: map[relay.Cause]int64{relay.Unreachable: 2}, Statuses: []int{0, 200, 0}, Outage: 1, LastCause: relay.Unreachable}},
+		{"error in a stream", []int{4}, relay.Facts{Sent: 1, Failed: map[relay.Cause]int64{relay.ServerError: 1}, Statuses: []int{200}, Outage: 1, LastCause: relay.ServerError}},
+		{"stream without an end", []int{5, good}, relay.Facts{Sent: 2, Succeeded: 1, Failed: map[relay.Cause]int64{relay.AnswerCut: 1}, Statuses: []int{200, 200}, LastCause: relay.AnswerCut}},
+		{"another protocol", []int{6}, relay.Facts{Sent: 1, Failed: map[relay.Cause]int64{relay.BrokenAnswer: 1}, Statuses: []int{101}, Outage: 1, LastCause: relay.BrokenAnswer}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var n atomic.Int64
+			r := newRig(t, relay.Anthropic, upstream(t, func(w http.ResponseWriter, req *http.Request) {
+				_, _ = io.Copy(io.Discard, req.Body)
+				play(w, c.answers[n.Add(1)-1])
+			}), nil)
+			var last *http.Response
+			for range c.answers {
+				last = r.post(messagesPath, `{"model":"m","stream":true}`)
+				_, _ = io.ReadAll(last.Body) // also of a cut one
+			}
+			if c.want.Outage > 0 && (c.want.LastCause == relay.Unreachable || c.want.LastCause == relay.BrokenAnswer) && last.StatusCode != 502 {
+				t.Errorf("status %d", last.StatusCode)
+			}
+			_ = r.relay.Close()
+			got := r.relay.Facts()
+			got.Usage, got.Seen = proxy.Usage{}, 0
+			if c.want.Failed == nil {
+				c.want.Failed = map[relay.Cause]int64{}
+			}
+			c.want.Stripped, c.want.External = map[string]int64{}, map[string]int64{}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("facts (-want +got):\n%s", diff)
+			}
+			if want := c.want.Outage > 0; got.ProviderFailed() != want {
+				t.Errorf("provider failed: %v", !want)
+			}
+		})
+	}
+}
+
+func play(w http.ResponseWriter, what int) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	switch what {
+	case 1:
+		h.Set("Content-Encoding", "gzip")
+	case 2:
+		h.Set("Location", "http://evil.test/")
+		w.WriteHeader(307)
+	case 3:
+		panic(http.ErrAbortHandler)
+	case 4, 5:
+		h.Set("Content-Type", "text/event-stream")
+		if what == 4 {
+			_, _ = io.WriteString(w, `data: {"type":"error","error":{"type":"overloaded_error"}}`+"\n\n")
+		}
+		return
+	case 6:
+		h.Set("Upgrade", "websocket")
+		h.Set("Connection", "Upgrade")
+		w.WriteHeader(101)
+		return
+	default:
+		w.WriteHeader(what)
+	}
+	_, _ = io.WriteString(w, `{"usage":{"input_tokens":1,"output_tokens":1}}`)
+}
+
+// TestErrorsPass: what a client needs to try again reaches it.
+func TestErrorsPass(t *testing.T) {
+	r := newRig(t, relay.Anthropic, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Retry-After", "7")
+		w.Header().Set("X-Should-Retry", "true")
+		w.WriteHeader(529)
+		_, _ = io.WriteString(w, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`)
+	}), nil)
+	resp := r.post(messagesPath, `{"model":"m"}`)
+	if got := text(t, resp); resp.StatusCode != 529 || resp.Header.Get("Retry-After") != "7" || resp.Header.Get("X-Should-Retry") != "true" || !strings.Contains(got, "Overloaded") {
+		t.Errorf("status %d, %v, %s", resp.StatusCode, resp.Header, got)
+	}
+}
+
+// TestBudgets end in an error that both clients understand, and count what is
+// asked of a model only.
+func TestBudgets(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*relay.Config)
+		good   int // requests, of 15 tokens each
+		want   relay.Budget
+	}{
+		{"requests", func(c *relay.Config) { c.MaxRequests = 3 }, 3, relay.RequestBudget},
+		{"tokens", func(c *relay.Config) { c.MaxTotalTokens = 31 }, 3, relay.TokenBudget},
+		{"tokens to the last", func(c *relay.Config) { c.MaxTotalTokens = 30 }, 2, relay.TokenBudget},
+		{"both", func(c *relay.Config) { c.MaxTotalTokens, c.MaxRequests = 1, 3 }, 1, relay.TokenBudget},
+		{"one token", func(c *relay.Config) { c.MaxTotalTokens = 1 }, 1, relay.TokenBudget},
+	} {
+		for _, p := range []relay.Provider{relay.Anthropic, relay.OpenAI} {
+			t.Run(c.name+"/"+string(p), func(t *testing.T) {
+				path := map[relay.Provider]string{relay.Anthropic: messagesPath, relay.OpenAI: chatPath}[p]
+				up := newAnswers(t)
+				r := newRig(t, p, up.url, c.change)
+				for i := range c.good {
+					resp := r.post(path, `{"model":"m"}`)
+					if got := text(t, resp); resp.StatusCode != 200 {
+						t.Fatalf("request %d: status %d, %s", i, resp.StatusCode, got)
+					}
+				}
+				for range 2 {
+					resp := r.post(path, `{"model":"m"}`)
+					checkBudgetError(t, resp, c.want)
+				}
+				n, _, _ := up.seen()
+				f := r.relay.Facts()
+				if n != c.good || f.Exceeded != c.want || f.Refused != 2 || f.Sent != int64(c.good) || f.ProviderFailed() {
+					t.Errorf("asked %d times, facts %+v", n, f)
+				}
+				if resp := r.do(http.MethodGet, "/v1/models", ""); resp.StatusCode != 200 {
+					t.Errorf("models behind the budget: %d", resp.StatusCode)
+				}
+				e := r.entries()
+				if last := e[len(e)-2]; last.Reason != "budget_exceeded" || last.Verdict != proxy.Deny || last.Status != 429 {
+					t.Errorf("entry %+v", last)
+				}
+			})
+		}
+	}
+}
+
+func checkBudgetError(t *testing.T, resp *http.Response, want relay.Budget) {
+	t.Helper()
+	var body struct {
+		Type  string
+		Error struct{ Type, Code, Message string }
+	}
+	raw := text(t, resp)
+	if err := json.Unmarshal([]byte(raw), &body); err != nil {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	if resp.StatusCode != 429 || resp.Header.Get("X-Should-Retry") != "false" || resp.Header.Get("Content-Type") != "application/json" ||
+		body.Type != "error" || body.Error.Type != "rate_limit_error" || body.Error.Code != "budget_exceeded" || !strings.Contains(body.Error.Message, string(want)) {
+		t.Errorf("status %d, %v, %s", resp.StatusCode, resp.Header, raw)
+	}
+}
+
+// TestBudgetsAtOnce has many requests arrive before any was counted.
+func TestBudgetsAtOnce(t *testing.T) {
+	var asked atomic.Int64
+	release := make(chan struct{})
+	url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		asked.Add(1)
+		<-release
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"usage":{"input_tokens":1000,"output_tokens":1000}}`)
+	})
+	for _, c := range []struct {
+		name   string
+		change func(*relay.Config)
+		most   int64
+	}{
+		{"requests", func(c *relay.Config) { c.MaxRequests = 4 }, 4},
+		// A request has 4,000 bytes, so 1,000 tokens of it are reserved: the third
+		// of them finds none left.
+		{"tokens", func(c *relay.Config) { c.MaxTotalTokens = 1900 }, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			asked.Store(0)
+			release = make(chan struct{})
+			r := newRig(t, relay.Anthropic, url, func(cfg *relay.Config) { cfg.Limits.InFlight = 100; c.change(cfg) })
+			var wg sync.WaitGroup
+			var refused atomic.Int64
+			for range 30 {
+				wg.Go(func() {
+					resp, err := http.Post(r.url+messagesPath, "application/json", strings.NewReader(`{"model":"m","system":"`+strings.Repeat("a", 4000)+`"}`))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer func() { _ = resp.Body.Close() }()
+					if resp.StatusCode == 429 {
+						refused.Add(1)
+					}
+				})
+			}
+			until(t, "the last answer", func() bool { return asked.Load()+refused.Load() == 30 })
+			close(release)
+			wg.Wait()
+			if asked.Load() != c.most || refused.Load() != 30-c.most {
+				t.Errorf("asked %d times, refused %d", asked.Load(), refused.Load())
+			}
+		})
+	}
+}
+
+// TestFactsAreCopies: what was handed out does not change.
+func TestFactsAreCopies(t *testing.T) {
+	up := newAnswers(t)
+	r := newRig(t, relay.OpenAI, up.url, nil)
+	text(t, r.post(responsesPath, `{"model":"m","tools":[{"type":"mcp"}]}`))
+	before := r.relay.Facts()
+	want := fmt.Sprintf("%+v", before)
+	text(t, r.post(responsesPath, `{"model":"m","tools":[{"type":"mcp"}]}`))
+	if got := fmt.Sprintf("%+v", before); got != want {
+		t.Errorf("facts changed: %s", got)
+	}
+}
+
+// TestStatusesAreBounded keeps the last ones.
+func TestStatusesAreBounded(t *testing.T) {
+	up := newAnswers(t)
+	r := newRig(t, relay.OpenAI, up.url, nil)
+	for range 40 {
+		text(t, r.post(responsesPath, `{"model":"m"}`))
+	}
+	if f := r.relay.Facts(); len(f.Statuses) != 16 || f.Sent != 40 {
+		t.Errorf("facts %+v", f)
+	}
+}

@@ -1,0 +1,383 @@
+package relay_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/providertest"
+	"github.com/securebench/sbench/proxy/relay"
+)
+
+// scripted serves a script to the real key.
+func scripted(t *testing.T, script string) (*providertest.Provider, string) {
+	t.Helper()
+	s, err := providertest.ParseText(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := providertest.New(realKey, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := providertest.Listen("127.0.0.1:0", p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = srv.Close() })
+	return p, srv.URL
+}
+
+// apis are the three shapes of requests and their paths.
+func apis() []struct {
+	provider relay.Provider
+	path     string
+	prompt   string
+} {
+	return []struct {
+		provider relay.Provider
+		path     string
+		prompt   string
+	}{
+		{relay.Anthropic, messagesPath, `"messages":[{"role":"user","content":"hi"}]`},
+		{relay.OpenAI, responsesPath, `"input":"hi"`},
+		{relay.OpenAI, chatPath, `"messages":[{"role":"user","content":"hi"}]`},
+	}
+}
+
+// TestAnswersPass compares answers with those that the provider gives without
+// the relay: they are the same to the byte, and counted.
+func TestAnswersPass(t *testing.T) {
+	for _, api := range apis() {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%v", api.path, stream), func(t *testing.T) {
+				_, url := scripted(t, "think hm\ntokens in=100 cached=40 out=20 reasoning=5\nsay hello \U0001F600 world\n")
+				body := fmt.Sprintf(`{"model":"m",%s,"stream":%v}`, api.prompt, stream)
+				req, _ := http.NewRequest(http.MethodPost, url+api.path, strings.NewReader(body))
+				req.Header.Set("X-Api-Key", realKey)
+				direct, err := http.DefaultTransport.RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := text(t, direct)
+				_ = direct.Body.Close()
+
+				r := newRig(t, api.provider, url, nil)
+				resp := r.post(api.path, body)
+				if diff := cmp.Diff(want, text(t, resp)); diff != "" && api.path != chatPath {
+					t.Errorf("the answer changed (-want +got):\n%s", diff)
+				}
+				if got, want := resp.Header.Get("Content-Type"), direct.Header.Get("Content-Type"); got != want {
+					t.Errorf("type %q, want %q", got, want)
+				}
+				usage := proxy.Usage{Input: 100, Cached: 40, Output: 20, Reasoning: 5}
+				e := r.entries()[0]
+				if diff := cmp.Diff(&usage, e.Usage); diff != "" {
+					t.Errorf("usage (-want +got):\n%s", diff)
+				}
+				if e.Up != int64(len(body)) && api.path != chatPath || e.Down < 100 || e.Task != "task" || e.Attempt != 2 || e.Model != "m" || e.Stream != stream ||
+					e.Status != 200 || e.Kind != proxy.KindRelay || e.Provider != string(api.provider) || e.Host != "127.0.0.1" || e.Address == "" || e.Time.IsZero() {
+					t.Errorf("entry %+v", e)
+				}
+				if f := r.relay.Facts(); f.Usage != usage || f.Sent != 1 || f.Succeeded != 1 || f.ProviderFailed() {
+					t.Errorf("facts %+v", f)
+				}
+			})
+		}
+	}
+}
+
+// TestChatCountIsHidden: the relay asks for the counts, and an agent that did not
+// ask sees none; one that did sees them.
+func TestChatCountIsHidden(t *testing.T) {
+	for _, asks := range []bool{false, true} {
+		_, url := scripted(t, "tokens in=100 out=20\nsay hello\n")
+		r := newRig(t, relay.OpenAI, url, nil)
+		got := text(t, r.post(chatPath, fmt.Sprintf(`{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage":%v}}`, asks)))
+		if strings.Contains(got, `"choices":[]`) != asks || !strings.Contains(got, "[DONE]") || !strings.Contains(got, `"el"`) {
+			t.Errorf("asked %v: %s", asks, got)
+		}
+		if u := r.relay.Facts().Usage; u != (proxy.Usage{Input: 100, Output: 20}) {
+			t.Errorf("asked %v: usage %+v", asks, u)
+		}
+	}
+}
+
+// TestEventsPassAtOnce has an upstream that writes an event only when the last
+// one was read at the other end.
+func TestEventsPassAtOnce(t *testing.T) {
+	for _, hide := range []bool{false, true} {
+		read := make(chan struct{})
+		r := newRig(t, relay.OpenAI, upstream(t, func(w http.ResponseWriter, req *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush()
+			for i := range 20 {
+				select {
+				case <-read:
+				case <-req.Context().Done():
+					return
+				}
+				_, _ = fmt.Fprintf(w, "data: {\"choices\":[{\"index\":%d}]}\n\n", i)
+				_ = http.NewResponseController(w).Flush()
+			}
+			_, _ = io.WriteString(w, "data: [DONE]\n\n")
+		}), nil)
+		watch := time.AfterFunc(patience, func() { _ = r.relay.Close() })
+		body := `{"model":"m","stream":true,"stream_options":{"include_usage":true}}`
+		if hide {
+			body = `{"model":"m","stream":true}`
+		}
+		resp := r.post(chatPath, body)
+		in := bufio.NewReader(resp.Body)
+		for i := range 20 {
+			read <- struct{}{}
+			line, err := in.ReadString('\n')
+			if _, _ = in.ReadString('\n'); err != nil || !strings.Contains(line, fmt.Sprintf(":%d}", i)) {
+				t.Fatalf("hide %v: event %d: %q, %v", hide, i, line, err)
+			}
+		}
+		watch.Stop()
+	}
+}
+
+// stuck is an upstream that sends a piece of a stream and then nothing. It says
+// when each request began and ended.
+func stuck(t *testing.T, head bool) (url string, began, ended chan struct{}) {
+	began, ended = make(chan struct{}, 100), make(chan struct{}, 100)
+	return upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if head {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, `data: {"type":"message_start","message":{"usage":{"input_tokens":10,"output_tokens":1}}}`+"\n\n")
+			_ = http.NewResponseController(w).Flush()
+		}
+		began <- struct{}{}
+		<-r.Context().Done()
+		ended <- struct{}{}
+	}), began, ended
+}
+
+func await(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("%s did not happen", what)
+	}
+}
+
+// TestAgentLeaves mid-stream, or before the answer begins.
+func TestAgentLeaves(t *testing.T) {
+	for _, head := range []bool{false, true} {
+		url, began, ended := stuck(t, head)
+		r := newRig(t, relay.Anthropic, url, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		body := `{"model":"m","stream":true,"system":"` + strings.Repeat("a", 4000) + `"}`
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, r.url+messagesPath, strings.NewReader(body))
+		if head {
+			resp, err := http.DefaultTransport.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = resp.Body.Close() }()
+			if _, err := resp.Body.Read(make([]byte, 10)); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			go func() {
+				resp, err := http.DefaultTransport.RoundTrip(req)
+				if err == nil {
+					_ = resp.Body.Close()
+				}
+			}()
+			await(t, "the request at the provider", began)
+		}
+		cancel()
+		await(t, "the end of the request at the provider", ended)
+		e := r.entries()
+		f := r.relay.Facts()
+		if len(e) != 1 || e[0].Verdict != proxy.Error || e[0].Reason != "agent_left" {
+			t.Errorf("head %v: log %+v", head, e)
+		}
+		if f.Left != 1 || f.ProviderFailed() || f.Succeeded != 0 {
+			t.Errorf("head %v: facts %+v", head, f)
+		}
+		if !head && f.Usage != (proxy.Usage{Input: int64(len(body)) / 4, Estimated: true}) {
+			t.Errorf("usage %+v", f.Usage)
+		}
+		if head && (f.Usage.Input != 10 || f.Usage.Output < 1 || !f.Usage.Estimated) {
+			t.Errorf("usage %+v", f.Usage)
+		}
+	}
+}
+
+// TestCloseEndsRequests in whatever state they are.
+func TestCloseEndsRequests(t *testing.T) {
+	for _, head := range []bool{false, true} {
+		url, began, ended := stuck(t, head)
+		r := newRig(t, relay.Anthropic, url, nil)
+		const n = 10
+		got := make(chan error, n)
+		for range n {
+			go func() {
+				resp, err := http.Post(r.url+messagesPath, "application/json", strings.NewReader(`{"model":"m","stream":true}`))
+				if err == nil {
+					_, err = io.ReadAll(resp.Body)
+					_ = resp.Body.Close()
+				}
+				got <- err
+			}()
+		}
+		for range n {
+			await(t, "a request at the provider", began)
+		}
+		start := time.Now()
+		entries := r.entries() // closes
+		if d := time.Since(start); d > 5*time.Second {
+			t.Errorf("closing took %v", d)
+		}
+		for range n {
+			if err := <-got; err == nil {
+				t.Error("an agent took the end of the relay for the end of the answer")
+			}
+		}
+		for range n {
+			await(t, "the end of the request at the provider", ended)
+		}
+		if len(entries) != n || entries[0].Reason != "relay_closed" {
+			t.Errorf("%d lines, %+v", len(entries), entries)
+		}
+		if f := r.relay.Facts(); f.Left != n || f.ProviderFailed() {
+			t.Errorf("facts %+v", f)
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.relay.Serve(l); !errors.Is(err, relay.ErrClosed) {
+			t.Errorf("serve on a closed relay: %v", err)
+		}
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("the listener was left open: %v", err)
+		}
+	}
+}
+
+// TestCut: an agent does not take a cut answer for a whole one.
+func TestCut(t *testing.T) {
+	for _, api := range apis() {
+		for _, stream := range []bool{false, true} {
+			_, url := scripted(t, "cut 3 forever\nsay hello\n")
+			r := newRig(t, api.provider, url, nil)
+			resp := r.post(api.path, fmt.Sprintf(`{"model":"m",%s,"stream":%v}`, api.prompt, stream))
+			if got, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%s, stream %v: read %q, %v", api.path, stream, got, err)
+			}
+			until(t, "the cut", func() bool { return r.relay.Facts().Failed[relay.AnswerCut] == 1 })
+			f := r.relay.Facts()
+			if !f.ProviderFailed() || f.LastCause != relay.AnswerCut || f.Usage.Total() == 0 || !f.Usage.Estimated {
+				t.Errorf("%s, stream %v: facts %+v", api.path, stream, f)
+			}
+		}
+	}
+}
+
+// TestSilence: a provider that says nothing is cut off.
+func TestSilence(t *testing.T) {
+	for _, head := range []bool{false, true} {
+		url, _, ended := stuck(t, head)
+		r := newRig(t, relay.Anthropic, url, func(c *relay.Config) { c.Limits.Silence = 50 * time.Millisecond })
+		resp := r.post(messagesPath, `{"model":"m","stream":true}`)
+		_, err := io.ReadAll(resp.Body)
+		await(t, "the end of the request at the provider", ended)
+		f := r.relay.Facts()
+		if head && (err == nil || f.Failed[relay.AnswerCut] != 1) || !head && (err != nil || resp.StatusCode != 502 || f.Failed[relay.Unreachable] != 1) {
+			t.Errorf("head %v: status %d, %v, facts %+v", head, resp.StatusCode, err, f)
+		}
+		if f.Usage.Total() == 0 || !f.Usage.Estimated {
+			t.Errorf("head %v: what was sent costs %+v", head, f.Usage)
+		}
+	}
+}
+
+// TestSlowAgents hold nothing for long.
+func TestSlowAgents(t *testing.T) {
+	big := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for r.Context().Err() == nil {
+			if _, err := w.Write(bytes.Repeat([]byte("data: x\n\n"), 10000)); err != nil {
+				return
+			}
+		}
+	})
+	for _, c := range []struct{ name, send, reason string }{
+		{"head", "POST /v1/mess", "malformed_head"},
+		{"body", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", "body_unreadable"},
+		{"answer", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{\"model\":\"m\"}", "agent_left"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, relay.Anthropic, big, func(cfg *relay.Config) {
+				cfg.Limits.Head, cfg.Limits.Upload, cfg.Limits.Download = 50*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond
+			})
+			conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			if _, err := io.WriteString(conn, c.send); err != nil {
+				t.Fatal(err)
+			}
+			until(t, c.reason, func() bool { return strings.Contains(r.log.String(), c.reason) })
+		})
+	}
+}
+
+// TestLimitsAtOnce bounds requests and connections.
+func TestLimitsAtOnce(t *testing.T) {
+	url, _, _ := stuck(t, true)
+	r := newRig(t, relay.OpenAI, url, func(c *relay.Config) { c.Limits.InFlight, c.Limits.Conns = 3, 6 })
+	for range 3 {
+		if resp := r.post(responsesPath, `{"model":"m","stream":true}`); resp.StatusCode != 200 {
+			t.Fatalf("status %d", resp.StatusCode)
+		}
+	}
+	resp := r.post(responsesPath, `{"model":"m","stream":true}`)
+	if got := text(t, resp); resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" || resp.Header.Get("X-Should-Retry") == "false" || !strings.Contains(got, "at once") {
+		t.Errorf("status %d, %v, %s", resp.StatusCode, resp.Header, got)
+	}
+	if f := r.relay.Facts(); f.Sent != 3 || f.Refused != 1 || f.Exceeded != "" || f.ProviderFailed() {
+		t.Errorf("facts %+v", f)
+	}
+	refused := false
+	for range 10 {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		_ = conn.SetDeadline(time.Now().Add(200 * time.Millisecond))
+		if _, err := conn.Read(make([]byte, 1)); err != nil && !errors.Is(err, context.DeadlineExceeded) && !isTimeout(err) {
+			refused = true
+			break
+		}
+	}
+	if !refused {
+		t.Error("no connection was refused")
+	}
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}

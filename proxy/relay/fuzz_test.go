@@ -1,0 +1,198 @@
+package relay_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/proxy/relay"
+)
+
+// FuzzCheckJSON: what passes is JSON for Go's reader too, with as many values for
+// our scanner, and no object has a key twice for it.
+func FuzzCheckJSON(f *testing.F) {
+	for _, s := range []string{
+		`{"a":[1,-0.5e+9,true,false,null,"\u00e9\n"],"b":{}}`, `[]`, ` "x" `, `{"a":1,"\u0061":2}`, `{"a":{"b":1,"b":2}}`, "\"\xff\"",
+		`{"\ud83d":1}`, `{"\ud83d\ude00":1,"😀":2}`, `[1,]`, `01`, `1.`, `"\x"`, `{"a" : [ { } , [ ] ] }`, `[[[[]]]]`, `nul`, `-`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		err := relay.CheckJSON(data)
+		if err != nil {
+			return
+		}
+		if !json.Valid(data) {
+			t.Fatalf("passed, and is no JSON: %q", data)
+		}
+		n, twice := walk(t, json.NewDecoder(bytes.NewReader(data)))
+		if twice {
+			t.Fatalf("passed, and has a key twice: %q", data)
+		}
+		if got := relay.Values(bytes.Trim(data, " \t\r\n")); got != n {
+			t.Fatalf("%d values for the scanner, %d for Go, in %q", got, n, data)
+		}
+	})
+}
+
+// walk reads one value with Go's tokens.
+func walk(t *testing.T, d *json.Decoder) (values int, twice bool) {
+	t.Helper()
+	tok, err := d.Token()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values = 1
+	open, ok := tok.(json.Delim)
+	if !ok {
+		return values, false
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		if open == '{' {
+			key, err := d.Token()
+			if err != nil {
+				t.Fatal(err)
+			}
+			twice = twice || seen[key.(string)]
+			seen[key.(string)] = true
+		}
+		n, tw := walk(t, d)
+		values, twice = values+n, twice || tw
+	}
+	if _, err := d.Token(); err != nil {
+		t.Fatal(err)
+	}
+	return values, twice
+}
+
+// FuzzInspect: what comes out passes again unchanged, and names no place to
+// fetch from.
+func FuzzInspect(f *testing.F) {
+	for _, cases := range [][]toolCase{anthropicCases(), responsesCases(), chatCases()} {
+		for _, c := range cases {
+			f.Add([]byte(whole(c.body)))
+		}
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, api := range apis() {
+			out, _, err := relay.Inspect(api.provider, api.path, body)
+			if err != nil {
+				continue
+			}
+			if !json.Valid(out) {
+				t.Fatalf("%s: %q became %q", api.path, body, out)
+			}
+			again, found, err := relay.Inspect(api.provider, api.path, out)
+			if err != nil || len(found) > 0 || !bytes.Equal(out, again) {
+				t.Fatalf("%s: %q became %q, and that %q, %q, %v", api.path, body, out, again, found, err)
+			}
+			checkNoHosted(t, api.path, out)
+		}
+	})
+}
+
+// checkNoHosted reads the result as a lenient reader of Go's would.
+func checkNoHosted(t *testing.T, path string, out []byte) {
+	t.Helper()
+	type tool struct {
+		Type  string
+		Tools []json.RawMessage
+	}
+	var req struct {
+		Tools      []json.RawMessage
+		MCPServers json.RawMessage `json:"mcp_servers"`
+		Container  json.RawMessage
+		Messages   []struct{ Content json.RawMessage }
+		Input      json.RawMessage
+	}
+	if json.Unmarshal(out, &req) != nil {
+		return // of other types than the APIs take
+	}
+	var check func(raw json.RawMessage)
+	check = func(raw json.RawMessage) {
+		var one tool
+		_ = json.Unmarshal(raw, &one)
+		for _, bad := range []string{"mcp", "web_", "code_", "file_search", "image_gen", "computer", "advisor"} {
+			if strings.HasPrefix(one.Type, bad) {
+				t.Fatalf("%s: a tool is left in %q", path, out)
+			}
+		}
+		for _, inner := range one.Tools {
+			check(inner)
+		}
+	}
+	for _, raw := range req.Tools {
+		check(raw)
+	}
+	var items []tool
+	_ = json.Unmarshal(req.Input, &items)
+	for _, item := range items {
+		for _, raw := range item.Tools {
+			check(raw)
+		}
+	}
+	if s := string(req.MCPServers); path == messagesPath && s != "" && s != "null" && strings.Trim(s, "[] \t\r\n") != "" {
+		t.Fatalf("%s: servers are left in %q", path, out)
+	}
+}
+
+// FuzzEvents: an event stream reads alike in one piece and cut anywhere, and is
+// metered without a count below zero or none at all.
+func FuzzEvents(f *testing.F) {
+	f.Add([]byte("data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":1}}}\r\n\r\ndata: [DONE]\n\n"), uint(7), true)
+	f.Add([]byte("event: x\ndata: a\ndata: b\n\n: c\rdata\r\r"), uint(3), true)
+	f.Add([]byte(`{"usage":{"input_tokens":-1,"output_tokens":1e3}}`), uint(5), false)
+	f.Add([]byte("data: {\"choices\":[],\"usage\":{}}\n\n"), uint(20), true)
+	f.Fuzz(func(t *testing.T, stream []byte, at uint, sse bool) {
+		cut := int(at % uint(len(stream)+1))
+		if diff := cmp.Diff(relay.Events(stream), relay.Events(stream[:cut], stream[cut:])); diff != "" {
+			t.Fatalf("cut at %d (-whole +cut):\n%s", cut, diff)
+		}
+		for _, api := range apis() {
+			u, whole, cause := relay.Meter(api.path, api.provider, sse, stream)
+			u2, whole2, cause2 := relay.Meter(api.path, api.provider, sse, stream[:cut], stream[cut:])
+			if u != u2 || whole != whole2 || cause != cause2 {
+				t.Fatalf("%s: cut at %d: %+v and %+v", api.path, cut, u, u2)
+			}
+			if u.Input < 0 || u.Output < 0 || u.Cached < 0 || u.Cached > u.Input || u.Reasoning < 0 || u.Reasoning > u.Output {
+				t.Fatalf("%s: usage %+v", api.path, u)
+			}
+			if u.Total() == 0 && !whole && cause == "" && !bytes.Contains(stream, []byte("error")) {
+				t.Fatalf("%s: a cut answer costs nothing: %q", api.path, stream)
+			}
+		}
+	})
+}
+
+// FuzzFilters: what is between the provider and the agent changes nothing but
+// what it is for, wherever the pieces are cut.
+func FuzzFilters(f *testing.F) {
+	f.Add([]byte("data: {\"choices\":[],\"usage\":{}}\n\ndata: secretkey\n\n"), uint(9))
+	f.Add([]byte("secretkeysecretke"), uint(3))
+	f.Fuzz(func(t *testing.T, stream []byte, at uint) {
+		cut := int(at % uint(len(stream)+1))
+		const key = "secretkey"
+		var a, b, c, d bytes.Buffer
+		for _, step := range []error{
+			relay.Scrub(key, &a, stream), relay.Scrub(key, &b, stream[:cut], stream[cut:]),
+			relay.Hide(&c, stream), relay.Hide(&d, stream[:cut], stream[cut:]),
+		} {
+			if step != nil {
+				t.Fatal(step)
+			}
+		}
+		if a.String() != b.String() || c.String() != d.String() {
+			t.Fatalf("cut at %d: %q and %q; %q and %q", cut, &a, &b, &c, &d)
+		}
+		if strings.Contains(a.String(), key) {
+			t.Fatalf("the key is in %q", &a)
+		}
+		if !bytes.Contains(stream, []byte(`"usage"`)) && !bytes.Equal(c.Bytes(), stream) {
+			t.Fatalf("%q became %q", stream, &c)
+		}
+	})
+}

@@ -1,0 +1,94 @@
+package relay_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/securebench/sbench/proxy/relay"
+)
+
+// TestNoGoroutineOutlives a relay that had requests in every state when it was
+// closed.
+func TestNoGoroutineOutlives(t *testing.T) {
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	before := runtime.NumGoroutine()
+	for range 5 {
+		useAndClose(t)
+	}
+	until(t, "the end of the last goroutine", func() bool { return runtime.NumGoroutine() <= before })
+	if stacks := allStacks(); strings.Contains(stacks, "proxy/relay.(*") {
+		t.Errorf("there are goroutines left:\n%s", stacks)
+	}
+}
+
+func allStacks() string {
+	buf := make([]byte, 1<<20)
+	return string(buf[:runtime.Stack(buf, true)])
+}
+
+func useAndClose(t *testing.T) {
+	hang := make(chan struct{})
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: {}\n\n")
+		_ = http.NewResponseController(w).Flush()
+		if strings.Contains(string(body), "hang") {
+			hang <- struct{}{}
+			<-r.Context().Done()
+		}
+	}))
+	defer up.Close()
+	base, err := url.Parse(up.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := relay.New(relay.Config{Provider: relay.OpenAI, BaseURL: base.JoinPath("/v1"), Key: relay.NewKey(realKey), Model: "m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error)
+	go func() { served <- r.Serve(l) }()
+	tr := &http.Transport{}
+	defer tr.CloseIdleConnections()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			body := fmt.Sprintf(`{"model":"m","stream":true,"user":"%s"}`, []string{"hang", "end"}[i%2])
+			req, _ := http.NewRequest(http.MethodPost, "http://"+l.Addr().String()+responsesPath, strings.NewReader(body))
+			resp, err := tr.RoundTrip(req)
+			if err != nil {
+				return // the relay was closed before
+			}
+			_, _ = io.ReadAll(resp.Body) // those that hang end with the relay
+			_ = resp.Body.Close()
+		})
+	}
+	idle, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = idle.Close() }()
+	for range 4 {
+		<-hang
+	}
+	if err := r.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if err := <-served; err != nil {
+		t.Errorf("serve: %v", err)
+	}
+	wg.Wait()
+}
