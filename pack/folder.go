@@ -280,6 +280,20 @@ func networkUse(script string) (line int, what string) {
 	return 0, ""
 }
 
+// noteFetching tells of the first script of a task's tests that needs the
+// network.
+func (b *Builder) noteFetching(t *task) {
+	for _, f := range t.files {
+		if f.path != "run-tests.sh" && !(strings.HasPrefix(f.path, "tests/") && strings.HasSuffix(f.path, ".sh")) {
+			continue
+		}
+		if line, what := networkUse(string(f.text)); line > 0 {
+			b.Note(Place{File: t.path(f.path), Line: line}, "the script needs the network (%s), which a verifier does not have: --pytest runs the tests without it", what)
+			return
+		}
+	}
+}
+
 var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|curl|wget|npm|npx|uv|uvx|git clone|conda|pip3?\s+install)\s`)
 
 // place writes files below a folder of the pack.

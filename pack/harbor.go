@@ -44,6 +44,8 @@ var harborCheckScript string
 
 // harborTask is what of a task.toml has a meaning here.
 type harborTask struct {
+	Version  any            `toml:"version"`
+	Schema   any            `toml:"schema_version"`
 	Metadata map[string]any `toml:"metadata"`
 	Agent    struct {
 		Timeout *float64 `toml:"timeout_sec"`
@@ -68,6 +70,11 @@ type harborEnvironment struct {
 	Internet *bool             `toml:"allow_internet"`
 	Network  string            `toml:"network_mode"`
 	Env      map[string]string `toml:"env"`
+	// What an image is built with, and how large a workspace is, is the
+	// operator's.
+	BuildTimeout any `toml:"build_timeout_sec"`
+	Storage      any `toml:"storage"`
+	StorageMB    any `toml:"storage_mb"`
 }
 
 // Read makes of each folder a task that tests/test.sh checks.
@@ -76,6 +83,9 @@ func (f harbor) Read(ctx context.Context, b *Builder) error {
 		var spec harborTask
 		if !t.toml("task.toml", &spec) {
 			return nil
+		}
+		if unknown := unknownKeys(t.text("task.toml")); len(unknown) > 0 {
+			b.Note(Place{File: t.path("task.toml")}, "nothing is done about %s", strings.Join(unknown, ", "))
 		}
 		f.check(t, spec)
 		tests, solution := t.below("tests"), t.below("solution")
@@ -127,6 +137,19 @@ func (t *task) toml(name string, v any) bool {
 		t.wrong(name, 0, "", "invalid TOML: %v", err)
 	}
 	return err == nil
+}
+
+// unknownKeys are those of a task.toml that have no meaning here.
+func unknownKeys(text string) []string {
+	var names []string
+	var missing *toml.StrictMissingError
+	if err := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields().Decode(&harborTask{}); errors.As(err, &missing) {
+		for _, e := range missing.Errors {
+			names = append(names, strings.Join(e.Key(), "."))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // plainTOML turns what JSON cannot say, such as dates, into strings.
@@ -258,9 +281,8 @@ func (f harbor) eval(b *Builder, t *task, spec harborTask, row *Row, tests []tas
 		checker["source"], checker["path"] = compiler.CheckerPytest, path.Join(t.id, "tests", pytestFile(t, tests))
 		return map[string]any{"checker": checker}, tests
 	}
-	if line, what := networkUse(t.text("tests/test.sh")); line > 0 {
-		b.Note(Place{File: t.path("tests/test.sh"), Line: line}, "the script needs the network (%s), which a verifier does not have: --pytest runs the tests without it", what)
-	}
+	t.text("tests/test.sh") // it has to be there
+	b.noteFetching(t)
 	if _, ok := t.file("tests/" + harborCheck); ok {
 		t.wrong("tests/"+harborCheck, 0, "", "the name is taken")
 	}

@@ -139,9 +139,8 @@ func (f terminalBench) eval(b *Builder, t *task, spec document.Value, row *Row, 
 		row.changed(relocate(tests, []move{{"/tests", path.Join(compiler.CheckerMount, t.id, "tests")}}))
 		return eval
 	}
-	if line, what := networkUse(t.text("run-tests.sh")); line > 0 {
-		b.Note(Place{File: t.path("run-tests.sh"), Line: line}, "the script needs the network (%s), which a verifier does not have: --pytest runs the tests without it", what)
-	}
+	t.text("run-tests.sh") // it has to be there
+	b.noteFetching(t)
 	workdir, _ := row.Environment["workdir"].(string)
 	if workdir == "" {
 		workdir = defaultWorkdir
