@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,24 +70,20 @@ func (p *Proxy) exchange(w http.ResponseWriter, r *http.Request, c *client) {
 	if c.mapped != nil {
 		kind = KindTransparent
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), p.limits.Lifetime)
+	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 	x := &exchange{p: p, a: p.attempt(kind), c: c, cancel: cancel}
 	x.idle = time.AfterFunc(p.limits.Idle, func() { x.stop(ReasonIdle) })
 	defer x.idle.Stop()
-	defer context.AfterFunc(ctx, func() {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			x.stop(ReasonLifetime)
-		}
-	})()
+	defer time.AfterFunc(p.limits.Lifetime, func() { x.stop(ReasonLifetime) }).Stop()
 	r = r.WithContext(context.WithValue(ctx, exchangeKey{}, x))
 	if c.mapped != nil && !x.asAbsolute(r) {
 		x.answer(w)
 	} else {
 		p.library.ServeHTTP(w, r)
 	}
-	x.finish()
+	x.finish(ctx.Err() != nil)
 	if x.broken.Load() {
 		panic(http.ErrAbortHandler) // else half an answer would look like a whole one
 	}
@@ -216,10 +211,14 @@ func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http
 		err = io.ErrUnexpectedEOF
 	}
 	x.mu.Lock()
-	if x.cut != "" {
+	switch gone := ctx.Req.Context().Err() != nil && p.ctx.Err() == nil; {
+	case x.cut != "":
 		x.a.refuse(x.cut, "")
 		x.a.entry.Verdict = Allow
-	} else {
+	case gone: // nobody reads this answer
+		x.a.refuse(ReasonUpstream, "")
+		x.a.cut("")
+	default:
 		x.a.failed(err)
 	}
 	x.mu.Unlock()
@@ -253,8 +252,9 @@ func (x *exchange) answer(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, d.text()) // to somebody who may be gone
 }
 
-// finish writes the log's entry.
-func (x *exchange) finish() {
+// finish writes the log's entry. ended says that somebody ended the exchange: we,
+// for a reason, or the client by leaving.
+func (x *exchange) finish(ended bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
@@ -263,6 +263,8 @@ func (x *exchange) finish() {
 		x.a.cut(x.cut)
 	case x.p.ctx.Err() != nil:
 		x.a.cut(ReasonShutdown)
+	case ended:
+		x.a.cut("")
 	case x.broken.Load():
 		x.a.failed(io.ErrUnexpectedEOF)
 	}
@@ -306,94 +308,4 @@ func (x *exchange) take(count *int64, shared *budget, limit, n int64, reason Rea
 	defer x.mu.Unlock()
 	*count += n
 	return true
-}
-
-// upBody counts what leaves.
-type upBody struct {
-	io.ReadCloser
-	x *exchange
-}
-
-// Read implements io.Reader.
-func (b *upBody) Read(buf []byte) (int, error) {
-	n, err := b.ReadCloser.Read(buf)
-	x := b.x
-	if n == 0 {
-		return 0, err
-	}
-	x.touch()
-	x.mu.Lock()
-	x.body += int64(n)
-	over := x.body > x.p.limits.BodyBytes
-	x.mu.Unlock()
-	if over {
-		x.stop(ReasonBody)
-		return 0, errCut
-	}
-	if !x.take(&x.up, x.p.up, x.p.limits.TunnelUp, int64(n), ReasonUp) {
-		return 0, errCut
-	}
-	return n, err
-}
-
-// downBody counts what comes.
-type downBody struct {
-	io.ReadCloser
-	x *exchange
-}
-
-// Read implements io.Reader.
-func (b *downBody) Read(buf []byte) (int, error) {
-	n, err := b.ReadCloser.Read(buf)
-	if n > 0 {
-		b.x.touch()
-		if !b.x.take(&b.x.down, b.x.p.down, b.x.p.limits.TunnelDown, int64(n), ReasonDown) {
-			return 0, errCut
-		}
-	}
-	if err != nil && err != io.EOF {
-		b.x.broken.Store(true)
-	}
-	return n, err
-}
-
-// cleanHeader drops what is meant for the next hop alone (RFC 9110, 7.6.1).
-func cleanHeader(h http.Header) {
-	for _, value := range h["Connection"] {
-		for name := range strings.SplitSeq(value, ",") {
-			h.Del(strings.TrimSpace(name))
-		}
-	}
-	for _, name := range []string{
-		"Connection", "Proxy-Connection", "Proxy-Authorization", "Proxy-Authenticate", "Proxy-Authentication-Info",
-		"Keep-Alive", "Te", "Transfer-Encoding", "Upgrade", "Http2-Settings",
-	} {
-		h.Del(name)
-	}
-}
-
-func hasToken(values []string, token string) bool {
-	for _, value := range values {
-		for word := range strings.SplitSeq(value, ",") {
-			if strings.EqualFold(strings.TrimSpace(word), token) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// requestHead is about what the head takes on the wire: it leaves, too.
-func requestHead(r *http.Request) int64 {
-	return int64(len(r.Method)+len(r.URL.RequestURI())+len(r.Host)) + 24 + headBytes(r.Header)
-}
-
-func headBytes(h http.Header) int64 {
-	n := 0
-	for name, values := range h {
-		for _, value := range values {
-			n += len(name) + len(value) + 4
-		}
-	}
-	return int64(n)
 }

@@ -140,3 +140,32 @@ func TestHTTPBodies(t *testing.T) {
 		}
 	}
 }
+
+// TestHTTPClientLeaves: that is nobody's failure, and its upstream connection
+// ends.
+func TestHTTPClientLeaves(t *testing.T) {
+	for name, begin := range map[string]string{"before the answer": "", "in the middle of it": "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			asked, ended := make(chan struct{}), make(chan struct{})
+			w.crude(func(c net.Conn) {
+				_, _ = io.WriteString(c, begin)
+				close(asked)
+				silent(c)
+				close(ended)
+			})
+			p, log := w.startProxy(proxy.Config{})
+			c, err := net.Dial("tcp", serveLocal(t, p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(c, request("GET", "/", "", ""))
+			<-asked
+			report(t, c.Close())
+			<-ended
+			if e := log.next(t); words(e) != "http allow" || e.Up == 0 {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package proxy
+
+import (
+	"io"
+	"net/http"
+	"strings"
+)
+
+// upBody counts what leaves.
+type upBody struct {
+	io.ReadCloser
+	x *exchange
+}
+
+// Read implements io.Reader.
+func (b *upBody) Read(buf []byte) (int, error) {
+	n, err := b.ReadCloser.Read(buf)
+	x := b.x
+	if n == 0 {
+		return 0, err
+	}
+	x.touch()
+	x.mu.Lock()
+	x.body += int64(n)
+	over := x.body > x.p.limits.BodyBytes
+	x.mu.Unlock()
+	if over {
+		x.stop(ReasonBody)
+		return 0, errCut
+	}
+	if !x.take(&x.up, x.p.up, x.p.limits.TunnelUp, int64(n), ReasonUp) {
+		return 0, errCut
+	}
+	return n, err
+}
+
+// downBody counts what comes.
+type downBody struct {
+	io.ReadCloser
+	x *exchange
+}
+
+// Read implements io.Reader.
+func (b *downBody) Read(buf []byte) (int, error) {
+	n, err := b.ReadCloser.Read(buf)
+	if n > 0 {
+		b.x.touch()
+		if !b.x.take(&b.x.down, b.x.p.down, b.x.p.limits.TunnelDown, int64(n), ReasonDown) {
+			return 0, errCut
+		}
+	}
+	if err != nil && err != io.EOF {
+		b.x.broken.Store(true)
+	}
+	return n, err
+}
+
+// cleanHeader drops what is meant for the next hop alone (RFC 9110, 7.6.1).
+func cleanHeader(h http.Header) {
+	for _, value := range h["Connection"] {
+		for name := range strings.SplitSeq(value, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range []string{
+		"Connection", "Proxy-Connection", "Proxy-Authorization", "Proxy-Authenticate", "Proxy-Authentication-Info",
+		"Keep-Alive", "Te", "Transfer-Encoding", "Upgrade", "Http2-Settings",
+	} {
+		h.Del(name)
+	}
+}
+
+func hasToken(values []string, token string) bool {
+	for _, value := range values {
+		for word := range strings.SplitSeq(value, ",") {
+			if strings.EqualFold(strings.TrimSpace(word), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// requestHead is about what the head takes on the wire: it leaves, too.
+func requestHead(r *http.Request) int64 {
+	return int64(len(r.Method)+len(r.URL.RequestURI())+len(r.Host)) + 24 + headBytes(r.Header)
+}
+
+func headBytes(h http.Header) int64 {
+	n := 0
+	for name, values := range h {
+		for _, value := range values {
+			n += len(name) + len(value) + 4
+		}
+	}
+	return int64(n)
+}
