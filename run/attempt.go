@@ -219,6 +219,9 @@ func (r *attemptRun) fillProduced(rec *Record, task *compiler.Task, result harne
 	secrets := r.secrets.with(task.Secrets()...)
 	rec.ProducerStdout, rec.ProducerStderr = secrets.output(result.Exit.Stdout), secrets.output(result.Exit.Stderr)
 	rec.ProducerMetadata = exitMetadata(result.Exit)
+	if r.cfg.StandIn != "" { // nobody takes it for an agent's
+		rec.ProducerMetadata["stand_in"] = r.cfg.StandIn
+	}
 	if len(c.Dropped) > 0 {
 		rec.ProducerMetadata["dropped"] = c.Dropped
 	}

@@ -51,6 +51,9 @@ func TestStandIns(t *testing.T) {
 					t.Fatal(err)
 				}
 				rec := records(t, cfg)[0]
+				if rec.ProducerMetadata["stand_in"] != string(standIn) {
+					t.Errorf("the record says %v of its producer", rec.ProducerMetadata)
+				}
 				text := ""
 				if rec.CandidateText != nil {
 					text = *rec.CandidateText
