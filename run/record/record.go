@@ -90,9 +90,10 @@ type Record struct {
 	Logs       []Log      `json:"logs,omitempty"`
 	Provenance Provenance `json:"provenance"`
 
-	// CandidateDigest is of the workspace's tree, or "sha256:" of the text or
-	// patch; "" if there is no candidate.
+	// CandidateDigest is of what was judged: "sha256:" of the text or patch as it
+	// is here, or the WorkspaceDigest; "" if there is no candidate.
 	CandidateDigest string `json:"candidate_digest,omitempty"`
+	WorkspaceDigest string `json:"workspace_digest,omitempty"` // of the tree; see workspace.TreeReport
 	// EgressDigest is "sha256:" of this try's lines of egress.jsonl, one after the
 	// other; "" if there are none.
 	EgressDigest string `json:"egress_digest,omitempty"`
@@ -212,4 +213,5 @@ type Seal struct {
 	Records int       `json:"records"`
 	Last    string    `json:"last"` // Digest of the last line, or of the manifest
 	At      time.Time `json:"at"`
+	Digest  string    `json:"digest"` // of the JSON of the other fields, without white space, Digest ""
 }

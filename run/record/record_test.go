@@ -1,0 +1,238 @@
+package record_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/workspace"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sample is a run's folder with everything that records speak of.
+func sample(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755))
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		return record.Digest([]byte(text))
+	}
+	tester := filepath.Join(t.TempDir(), "tester.yaml")
+	must(t, os.WriteFile(tester, []byte("x"), 0o644))
+	l, err := record.Create(dir, record.Manifest{RunID: "r", Inputs: map[string]record.Input{"tester": {Path: tester, Digest: record.Digest([]byte("x"))}}})
+	must(t, err)
+	text, patch, place := "42", "diff", "workspaces/c"
+	egress := `{"task":"a","attempt":1,"try":1,"host":"x"}` + "\n"
+	write("egress.jsonl", egress)
+	log := write("logs/a/1/agent-trace.log", "said\n")
+	write(place+"/answer.txt", "44\n")
+	root, err := os.OpenRoot(filepath.Join(dir, place))
+	must(t, err)
+	tree, err := workspace.DigestTree(context.Background(), root, workspace.TreeOptions{})
+	must(t, err)
+	must(t, root.Close())
+	for _, r := range []record.Record{
+		{TaskID: "a", CandidateText: &text, CandidateDigest: record.Digest([]byte(text)), EgressDigest: record.Digest([]byte(egress)),
+			Logs: []record.Log{{Path: "logs/a/1/agent-trace.log", Bytes: 5, Digest: log}}},
+		{TaskID: "b", CandidatePatch: &patch, CandidateDigest: record.Digest([]byte(patch))},
+		{TaskID: "c", CandidateWorkspace: &place, CandidateDigest: tree.Digest, WorkspaceDigest: tree.Digest},
+	} {
+		r.RunID, r.Attempt, r.Try, r.VerificationStatus = "r", 1, 1, record.Passed
+		_, err := l.Append(r)
+		must(t, err)
+	}
+	must(t, l.Seal(record.Seal{At: time.Unix(1, 0).UTC()}, nil))
+	must(t, l.Close())
+	return dir
+}
+
+func verify(t *testing.T, dir string) record.Verification {
+	t.Helper()
+	v, err := record.Verify(context.Background(), dir, nil)
+	must(t, err)
+	return v
+}
+
+// TestEveryByteSoak flips every byte of every file, one after the other; in its
+// short form, every seventh.
+func TestEveryByteSoak(t *testing.T) {
+	step := 7
+	if os.Getenv("SBENCH_SOAK") != "" {
+		step = 1
+	}
+	dir := sample(t)
+	if v := verify(t, dir); !v.OK() || !v.Sealed || v.Records != 3 || len(v.Findings) > 0 {
+		t.Fatalf("the sample: %+v", v)
+	}
+	flipped := 0
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || d.Name() == ".lock" {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		must(t, err)
+		for i := 0; i < len(data); i += step {
+			changed := slices.Clone(data)
+			changed[i] ^= 1 << (i % 7)
+			must(t, os.WriteFile(path, changed, 0o644))
+			if v := verify(t, dir); v.OK() {
+				t.Errorf("%s: byte %d (%q) as %q: nothing is wrong", path, i, data[i], changed[i])
+			}
+			flipped++
+		}
+		return os.WriteFile(path, data, 0o644)
+	}))
+	if flipped < 500 {
+		t.Errorf("only %d flips", flipped)
+	}
+}
+
+// TestTampered changes more than a byte.
+func TestTampered(t *testing.T) {
+	lines := func(f func([]string) []string) func(string) string {
+		return func(text string) string { return strings.Join(f(strings.SplitAfter(text, "\n")), "") }
+	}
+	tests := []struct {
+		name, file string
+		change     func(string) string
+		want       string // in a finding; "" if that may be
+	}{
+		{"last line removed", record.RecordsFile, lines(func(l []string) []string { return l[:2] }), "the seal speaks of 3"},
+		{"first line removed", record.RecordsFile, lines(func(l []string) []string { return l[1:] }), "does not follow"},
+		{"lines swapped", record.RecordsFile, lines(func(l []string) []string { return []string{l[1], l[0], l[2]} }), "does not follow"},
+		{"line doubled", record.RecordsFile, lines(func(l []string) []string { return append(l[:3], l[2]) }), "does not follow"},
+		{"torn line", record.RecordsFile, func(s string) string { return s + `{"run_id":"r"` }, "not finished"},
+		{"all gone", record.RecordsFile, func(string) string { return "" }, "the seal speaks of 3"},
+		{"entry of a recorded try", record.EgressFile, func(s string) string { return s + `{"task":"b","attempt":1,"try":1}` + "\n" }, `task "b"`},
+		{"entry of another try", record.EgressFile, func(s string) string { return s + `{"task":"b","attempt":1,"try":2}` + "\n" }, ""},
+		{"file in a workspace", "workspaces/c/more", func(string) string { return "x" }, "not what line 3 recorded"},
+		{"seal removed", record.SealFile, nil, ""},
+		{"log removed", "logs/a/1/agent-trace.log", nil, "missing"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := sample(t)
+			path := filepath.Join(dir, tt.file)
+			if tt.change == nil {
+				must(t, os.Remove(path))
+			} else {
+				old, err := os.ReadFile(path)
+				if err != nil && !errors.Is(err, fs.ErrNotExist) {
+					t.Fatal(err)
+				}
+				must(t, os.WriteFile(path, []byte(tt.change(string(old))), 0o644))
+			}
+			v := verify(t, dir)
+			if v.OK() != (tt.want == "") || !strings.Contains(fmt.Sprint(v.Findings), tt.want) {
+				t.Errorf("%+v", v)
+			}
+		})
+	}
+}
+
+func TestResume(t *testing.T) {
+	dir := sample(t)
+	path := filepath.Join(dir, record.RecordsFile)
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	last := len(whole) - bytes.LastIndexByte(whole[:len(whole)-1], '\n') - 1
+	for _, cut := range []int{0, 1, last / 2, last - 1} { // bytes of the last line
+		must(t, os.WriteFile(path, whole[:len(whole)-cut], 0o644))
+		var seen []string
+		l, m, torn, err := record.Resume(dir, func(r record.Record) error {
+			seen = append(seen, r.TaskID)
+			return nil
+		})
+		must(t, err)
+		if m.RunID != "r" || (torn > 0) != (cut > 0) || len(seen) != map[bool]int{true: 3, false: 2}[cut == 0] {
+			t.Errorf("cut %d: run %q, torn %d, saw %v", cut, m.RunID, torn, seen)
+		}
+		if _, _, _, err := record.Resume(dir, nil); !errors.Is(err, record.ErrInUse) {
+			t.Errorf("a second process: %v", err)
+		}
+		if _, err := l.Append(record.Record{TaskID: "d", Attempt: 1, Try: 1, VerificationStatus: record.Error}); err != nil {
+			t.Error(err)
+		}
+		must(t, l.Close())
+		if v := verify(t, dir); v.OK() != (cut == 0) || v.Records != len(seen)+1 {
+			// The seal of three records fits only where none was lost.
+			t.Errorf("cut %d: %+v", cut, v)
+		}
+	}
+	must(t, os.WriteFile(path, append([]byte("x"), whole...), 0o644))
+	if _, _, _, err := record.Resume(dir, func(record.Record) error { return nil }); !errors.Is(err, record.ErrDamaged) {
+		t.Errorf("a damaged line: %v", err)
+	}
+	if _, err := record.Create(dir, record.Manifest{}); !errors.Is(err, record.ErrExists) {
+		t.Errorf("create over records: %v", err)
+	}
+	l, err := record.Create(t.TempDir(), record.Manifest{})
+	must(t, err)
+	if _, err := l.Append(record.Record{}); err == nil {
+		t.Error("a record without a status was written")
+	}
+	must(t, l.Close())
+}
+
+func TestSignature(t *testing.T) {
+	dir := t.TempDir()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	must(t, err)
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	must(t, err)
+	name := filepath.Join(dir, "key.pem")
+	must(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
+	key, err := record.LoadKey(name)
+	must(t, err)
+	run := filepath.Join(dir, "run")
+	l, err := record.Create(run, record.Manifest{RunID: "r"})
+	must(t, err)
+	must(t, l.Seal(record.Seal{}, key))
+	must(t, l.Close())
+	v, err := record.Verify(context.Background(), run, public)
+	if err != nil || !v.OK() || !v.Signed {
+		t.Errorf("%+v, %v", v, err)
+	}
+	other, _, err := ed25519.GenerateKey(rand.Reader)
+	must(t, err)
+	if v, err := record.Verify(context.Background(), run, other); err != nil || v.OK() || v.Signed {
+		t.Errorf("with another key: %+v, %v", v, err)
+	}
+	path := filepath.Join(run, record.SignatureFile)
+	data, err := os.ReadFile(path)
+	must(t, err)
+	for i := range data {
+		changed := slices.Clone(data)
+		changed[i] ^= 1
+		must(t, os.WriteFile(path, changed, 0o644))
+		if v, err := record.Verify(context.Background(), run, public); err == nil && v.Signed && !harmless(data, i) {
+			t.Errorf("byte %d (%q) of the signature is changed, and it is good", i, data[i])
+		}
+	}
+}
+
+// harmless: what JSON does not mind, and the key's id, which is only a hint.
+func harmless(data []byte, i int) bool {
+	line := data[strings.LastIndexByte(string(data[:i]), '\n')+1:]
+	return strings.Contains(string(line[:min(len(line), 30)]), "keyid")
+}

@@ -1,0 +1,132 @@
+package record
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// payloadType is the type of what is signed: the bytes of seal.json.
+const payloadType = "application/vnd.sbench.seal+json"
+
+// envelope is a DSSE envelope (github.com/secure-systems-lab/dsse).
+type envelope struct {
+	PayloadType string      `json:"payloadType"`
+	Payload     string      `json:"payload"` // base64
+	Signatures  []signature `json:"signatures"`
+}
+
+type signature struct {
+	KeyID string `json:"keyid"`
+	Sig   string `json:"sig"` // base64
+}
+
+// A Key signs seals.
+type Key struct{ private ed25519.PrivateKey }
+
+// LoadKey reads an ed25519 private key: PKCS #8 in PEM, as "openssl genpkey
+// -algorithm ed25519" writes it.
+func LoadKey(name string) (*Key, error) {
+	der, err := readPEM(name, "PRIVATE KEY")
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, fmt.Errorf("%s: no PKCS #8 key", name) // without what x509 says of its bytes
+	}
+	private, ok := parsed.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("%s: a %T, not an ed25519 key", name, parsed)
+	}
+	return &Key{private}, nil
+}
+
+// LoadPublicKey reads an ed25519 public key: PKIX in PEM, as "openssl pkey -pubout"
+// writes it.
+func LoadPublicKey(name string) (ed25519.PublicKey, error) {
+	der, err := readPEM(name, "PUBLIC KEY")
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := x509.ParsePKIXPublicKey(der)
+	if err != nil {
+		return nil, fmt.Errorf("%s: no PKIX key", name)
+	}
+	public, ok := parsed.(ed25519.PublicKey)
+	if !ok {
+		return nil, fmt.Errorf("%s: a %T, not an ed25519 key", name, parsed)
+	}
+	return public, nil
+}
+
+func readPEM(name, kind string) ([]byte, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(data)
+	if block == nil || block.Type != kind {
+		return nil, fmt.Errorf("%s: no PEM block %q", name, kind)
+	}
+	return block.Bytes, nil
+}
+
+func (k *Key) sign(payload []byte) ([]byte, error) {
+	public := k.private.Public().(ed25519.PublicKey)
+	id, err := keyID(public)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.MarshalIndent(envelope{
+		PayloadType: payloadType, Payload: base64.StdEncoding.EncodeToString(payload),
+		Signatures: []signature{{id, base64.StdEncoding.EncodeToString(ed25519.Sign(k.private, authenticated(payload)))}},
+	}, "", "  ")
+	return append(data, '\n'), err
+}
+
+// authenticated is what DSSE signs of a payload.
+func authenticated(payload []byte) []byte {
+	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(payloadType), payloadType, len(payload), payload)
+}
+
+// keyID is the SHA-256 of a key's PKIX form.
+func keyID(public ed25519.PublicKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// checkSignature says whether an envelope signs the seal with the key.
+func checkSignature(data, seal []byte, public ed25519.PublicKey) error {
+	var e envelope
+	if err := json.Unmarshal(data, &e); err != nil {
+		return fmt.Errorf("no envelope: %w", err)
+	}
+	payload, err := base64.StdEncoding.DecodeString(e.Payload)
+	switch {
+	case err != nil:
+		return fmt.Errorf("payload: %w", err)
+	case e.PayloadType != payloadType:
+		return fmt.Errorf("payload type %q, want %q", e.PayloadType, payloadType)
+	case string(payload) != string(seal):
+		return errors.New("it signs another seal")
+	}
+	for _, s := range e.Signatures {
+		sig, err := base64.StdEncoding.DecodeString(s.Sig)
+		if err == nil && ed25519.Verify(public, authenticated(payload), sig) {
+			return nil
+		}
+	}
+	return errors.New("no signature of this key")
+}

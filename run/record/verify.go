@@ -1,0 +1,270 @@
+package record
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/securebench/sbench/workspace"
+)
+
+// A Finding is something that verification has to say.
+type Finding struct {
+	File    string `json:"file"`           // relative to the run's folder
+	Line    int    `json:"line,omitempty"` // from 1
+	Message string `json:"message"`
+	// Note is nothing wrong, but something to know.
+	Note bool `json:"note,omitempty"`
+}
+
+func (f Finding) String() string {
+	text := f.File
+	if f.Line > 0 {
+		text = fmt.Sprintf("%s:%d", text, f.Line)
+	}
+	if f.Note {
+		text += ": note"
+	}
+	return text + ": " + f.Message
+}
+
+// Verification is what is known of a run's folder.
+type Verification struct {
+	Records  int       `json:"records"`
+	Sealed   bool      `json:"sealed"`
+	Signed   bool      `json:"signed"` // by the key that was asked for
+	Findings []Finding `json:"findings"`
+}
+
+// OK says whether nothing is wrong.
+func (v Verification) OK() bool {
+	return !slices.ContainsFunc(v.Findings, func(f Finding) bool { return !f.Note })
+}
+
+// Verify reads everything in a run's folder that records speak of, and compares
+// it with their digests. With a key, the seal must be signed by it. An error
+// means that the folder could not be read.
+func Verify(ctx context.Context, dir string, key ed25519.PublicKey) (Verification, error) {
+	v := verifier{ctx: ctx, dir: dir, egress: map[egressKey]hash.Hash{}, claimed: map[egressKey]claim{}}
+	v.Findings = []Finding{}
+	if err := v.chain(); err != nil {
+		return v.Verification, err
+	}
+	v.egressLines()
+	v.seal(key)
+	return v.Verification, nil
+}
+
+type egressKey struct {
+	Task    string `json:"task"`
+	Attempt int    `json:"attempt"`
+	Try     int    `json:"try"`
+}
+
+type claim struct {
+	line   int
+	digest string
+}
+
+type verifier struct {
+	Verification
+	ctx     context.Context
+	dir     string
+	egress  map[egressKey]hash.Hash
+	claimed map[egressKey]claim
+	digests []string // of run.json and every line
+}
+
+func (v *verifier) wrong(file string, line int, format string, args ...any) {
+	v.Findings = append(v.Findings, Finding{File: file, Line: line, Message: fmt.Sprintf(format, args...)})
+}
+
+func (v *verifier) note(file string, format string, args ...any) {
+	v.Findings = append(v.Findings, Finding{File: file, Message: fmt.Sprintf(format, args...), Note: true})
+}
+
+func (v *verifier) chain() error {
+	data, err := os.ReadFile(filepath.Join(v.dir, ManifestFile))
+	if err != nil {
+		return err
+	}
+	var m Manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		v.wrong(ManifestFile, 0, "is no run's manifest: %v", err)
+	}
+	v.inputs(m)
+	v.digests = []string{Digest(data)}
+	f, err := os.Open(filepath.Join(v.dir, RecordsFile))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	torn, err := Lines(f, func(n int, line []byte) error {
+		rec, err := Check(line, v.digests[n-1])
+		if err != nil {
+			v.wrong(RecordsFile, n, "%v", err)
+		}
+		v.Records = n
+		v.digests = append(v.digests, rec.Digest)
+		v.record(n, rec)
+		return v.ctx.Err()
+	})
+	if torn > 0 {
+		v.wrong(RecordsFile, v.Records+1, "%d bytes of a line that was not finished; sbench run --resume removes them", torn)
+	}
+	return err
+}
+
+// inputs compares the files that the run was made from with those there now. They
+// are not of the run's folder, so that a change is no damage.
+func (v *verifier) inputs(m Manifest) {
+	for _, name := range slices.Sorted(maps.Keys(m.Inputs)) {
+		in := m.Inputs[name]
+		data, err := os.ReadFile(in.Path)
+		switch {
+		case err != nil:
+			v.note(ManifestFile, "the %s file %s cannot be compared: %v", name, in.Path, err)
+		case Digest(data) != in.Digest:
+			v.note(ManifestFile, "the %s file %s has changed since the run", name, in.Path)
+		}
+	}
+}
+
+func (v *verifier) record(n int, r Record) {
+	for _, text := range []*string{r.CandidateText, r.CandidatePatch} {
+		if text != nil && r.CandidateDigest != Digest([]byte(*text)) {
+			v.wrong(RecordsFile, n, "candidate_digest is not of the candidate")
+		}
+	}
+	if r.CandidateWorkspace != nil && r.WorkspaceDigest != "" {
+		v.workspace(n, *r.CandidateWorkspace, r.WorkspaceDigest)
+	}
+	for _, l := range r.Logs {
+		v.log(n, l)
+	}
+	v.claimed[egressKey{r.TaskID, r.Attempt, r.Try}] = claim{n, r.EgressDigest}
+}
+
+func (v *verifier) workspace(n int, path, want string) {
+	if !filepath.IsLocal(path) {
+		v.wrong(RecordsFile, n, "candidate_workspace %q leads out of the folder", path)
+		return
+	}
+	root, err := os.OpenRoot(filepath.Join(v.dir, path))
+	if err != nil {
+		v.wrong(path, 0, "the workspace of line %d: %v", n, err)
+		return
+	}
+	defer func() { _ = root.Close() }()
+	report, err := workspace.DigestTree(v.ctx, root, workspace.TreeOptions{})
+	if err != nil || report.Digest != want {
+		v.wrong(path, 0, "the workspace is not what line %d recorded", n)
+	}
+}
+
+func (v *verifier) log(n int, l Log) {
+	if !filepath.IsLocal(l.Path) {
+		v.wrong(RecordsFile, n, "log %q leads out of the folder", l.Path)
+		return
+	}
+	digest, size, err := digestFile(filepath.Join(v.dir, l.Path))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		v.wrong(l.Path, 0, "the log of line %d is missing", n)
+	case err != nil:
+		v.wrong(l.Path, 0, "the log of line %d: %v", n, err)
+	case digest != l.Digest || size != l.Bytes:
+		v.wrong(l.Path, 0, "the log is not what line %d recorded", n)
+	}
+}
+
+func digestFile(name string) (digest string, size int64, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", 0, err
+	}
+	h := sha256.New()
+	size, err = io.Copy(h, f)
+	return digestName + hex.EncodeToString(h.Sum(nil)), size, errors.Join(err, f.Close())
+}
+
+// egressLines digests the egress log by try, and compares.
+func (v *verifier) egressLines() {
+	f, err := os.Open(filepath.Join(v.dir, EgressFile))
+	if err == nil {
+		defer func() { _ = f.Close() }()
+		_, err = Lines(f, func(n int, line []byte) error {
+			var key egressKey
+			if err := json.Unmarshal(line, &key); err != nil {
+				v.wrong(EgressFile, n, "no entry: %v", err)
+				return nil
+			}
+			if v.egress[key] == nil {
+				v.egress[key] = sha256.New()
+			}
+			_, _ = v.egress[key].Write(append(slices.Clone(line), '\n')) // a hash takes everything
+			return nil
+		})
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		v.wrong(EgressFile, 0, "%v", err)
+	}
+	for key, want := range v.claimed {
+		got := ""
+		if h := v.egress[key]; h != nil {
+			got = digestName + hex.EncodeToString(h.Sum(nil))
+		}
+		if got != want.digest {
+			v.wrong(EgressFile, 0, "the entries of task %q, attempt %d, try %d are not what line %d of the records says", key.Task, key.Attempt, key.Try, want.line)
+		}
+		delete(v.egress, key)
+	}
+	if len(v.egress) > 0 {
+		v.note(EgressFile, "holds entries of %d tries that were not recorded: they were interrupted", len(v.egress))
+	}
+}
+
+func (v *verifier) seal(key ed25519.PublicKey) {
+	data, err := os.ReadFile(filepath.Join(v.dir, SealFile))
+	var s Seal
+	if err == nil {
+		s, err = readSeal(data)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		v.note(SealFile, "is missing: the run was interrupted, and whether records at its end are missing cannot be told")
+	case err != nil:
+		v.wrong(SealFile, 0, "%v", err)
+	case s.Records > v.Records:
+		v.wrong(RecordsFile, v.Records, "ends here, the seal speaks of %d records", s.Records)
+	case s.Records < 0 || v.digests[s.Records] != s.Last:
+		v.wrong(SealFile, 0, "does not fit the chain at record %d", s.Records)
+	case s.Records < v.Records:
+		v.note(SealFile, "the run went on after it, by %d records, and was interrupted", v.Records-s.Records)
+	default:
+		v.Sealed = true
+	}
+	if key == nil {
+		return
+	}
+	signed, err := os.ReadFile(filepath.Join(v.dir, SignatureFile))
+	if err == nil {
+		err = checkSignature(signed, data, key)
+	}
+	if err != nil {
+		v.wrong(SignatureFile, 0, "%v", err)
+		return
+	}
+	v.Signed = true
+}
