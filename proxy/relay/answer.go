@@ -108,18 +108,18 @@ func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome 
 	}
 	readErr, writeErr := x.copy(resp.Body, m, to, cancel)
 	out := outcome{status: resp.StatusCode, usage: m.close(int64(len(x.body)))}
+	leaves := writeErr != nil || x.req.Context().Err() != nil
+	x.aborted = leaves || readErr != nil
 	switch {
-	case writeErr != nil, x.req.Context().Err() != nil:
-		out.left, x.aborted = true, true
-	case readErr != nil:
-		out.cause, x.aborted = AnswerCut, true
 	case m.cause != "":
 		out.cause = m.cause
 	case m.erred:
-	case !m.whole && x.route.generates():
-		out.cause = AnswerCut
+	case m.whole && (stream || !x.aborted), !x.route.generates() && !x.aborted:
+		out.good = true // also if one side hangs up behind the last event, as codex does
+	case leaves:
+		out.left = true
 	default:
-		out.good = true
+		out.cause = AnswerCut
 	}
 	return out
 }
