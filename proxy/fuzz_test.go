@@ -44,6 +44,8 @@ func FuzzHello(f *testing.F) {
 	} {
 		hello := captureHello(f, config)
 		f.Add(hello)
+		f.Add(hello[:5])
+		f.Add(hello[:6])
 		split := append([]byte{22, 3, 1, 0, 3}, hello[5:8]...)
 		rest := len(hello) - 8
 		f.Add(append(append(split, 22, 3, 1, byte(rest>>8), byte(rest)), hello[8:]...))
@@ -52,6 +54,9 @@ func FuzzHello(f *testing.F) {
 		name, _, whole, reason := proxy.ParseHello(b)
 		if whole && reason != "" {
 			t.Fatal("both whole and refused")
+		}
+		for i := range min(len(b), 20) {
+			proxy.ParseHello(b[:i])
 		}
 		if !whole {
 			return

@@ -60,7 +60,7 @@ func firstMessage(b []byte) (message []byte, whole bool, reason Reason) {
 		}
 		part := b[5:min(len(b), 5+size)]
 		message = append(message, part...)
-		if message[:min(1, len(message))] != nil && len(message) > 0 && message[0] != clientHello {
+		if len(message) > 0 && message[0] != clientHello {
 			return nil, false, ReasonBadHello
 		}
 		if len(message) >= 4 {
