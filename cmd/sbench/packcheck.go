@@ -145,7 +145,18 @@ func (cmd *packCheckCmd) print(a *app, r checkReport) error {
 		err = errors.Join(err, also)
 	}
 	if err == nil && len(r.Wrong) > 0 {
-		err = fmt.Errorf("%w: the pack does not measure: %d result(s) are not as they should be", errUsage, len(r.Wrong))
+		err = unmeasuringError(len(r.Wrong))
 	}
 	return err
 }
+
+// unmeasuringError counts the results, printed already, that are not as they
+// should be.
+type unmeasuringError int
+
+func (e unmeasuringError) Error() string {
+	return fmt.Sprintf("the pack does not measure: %d result(s) are not as they should be", int(e))
+}
+
+// Unwrap makes it a mistake in the user's files, and no bug.
+func (unmeasuringError) Unwrap() error { return errUsage }
