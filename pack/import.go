@@ -207,7 +207,11 @@ func publish(dir, out string, fill bool) error {
 	if fill {
 		flags, what = unix.RENAME_EXCHANGE, "fill"
 	}
-	if err := unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, out, flags); err != nil {
+	err := unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, out, flags)
+	if errors.Is(err, unix.EINVAL) && !fill { // a file system without the flag
+		err = os.Rename(dir, out) // which replaces nothing but an empty folder
+	}
+	if err != nil {
 		return compiler.Problems{{File: out, Message: fmt.Sprintf("%s the pack: %v", what, err)}}
 	}
 	parent, err := os.Open(filepath.Dir(out))
