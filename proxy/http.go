@@ -44,7 +44,7 @@ func (p *Proxy) newTransport() *http.Transport {
 	return &http.Transport{
 		DialContext: p.dialHTTP, DisableCompression: true,
 		MaxIdleConns: 32, IdleConnTimeout: 30 * time.Second,
-		ResponseHeaderTimeout: p.limits.Idle, MaxResponseHeaderBytes: int64(p.limits.HeaderBytes),
+		MaxResponseHeaderBytes: int64(p.limits.HeaderBytes), // times are limited by the exchange
 		DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return nil, ErrClosed },
 	}
 }
