@@ -170,8 +170,8 @@ func (i instance) row(command []string) Row {
 
 // testCommands are the commands of the repositories of SWE-bench Verified, as
 // its authors run them. {tests} stands for the names of the tests if pytest can
-// be given them, and otherwise for the test files; {labels} for what Django's
-// runner calls these files.
+// be given them, and otherwise for the test files; {labels} is the same for
+// Django's runner, and {files} always stands for the files.
 func testCommands() map[string]string {
 	const pytest = "python -m pytest -rA {tests}"
 	return map[string]string{
@@ -185,7 +185,7 @@ func testCommands() map[string]string {
 		"pylint-dev/pylint":         pytest,
 		"pytest-dev/pytest":         pytest,
 		"scikit-learn/scikit-learn": pytest,
-		"sphinx-doc/sphinx":         "tox --current-env -epy39 -v -- {files}",
+		"sphinx-doc/sphinx":         "tox --current-env -epy39 -v -- {tests}",
 		"sympy/sympy":               "PYTHONWARNINGS='ignore::UserWarning,ignore::SyntaxWarning' bin/test -C --verbose {files}",
 	}
 }
@@ -252,11 +252,30 @@ func (i instance) pytestArgs() []string {
 	return names
 }
 
-// djangoLabels are the modules below tests/ that Django's runner knows.
+// djangoName is how unittest prints a test: its name, and the class with or
+// without the name.
+var djangoName = regexp.MustCompile(`^(test\w*) \(([\w.]+)\)$`)
+
+// djangoLabels are the tests that have to pass, as Django's runner takes them.
+// Tests with a docstring are printed by that; then they are the modules below
+// tests/.
 func (i instance) djangoLabels() []string {
 	var labels []string
-	for _, p := range i.files() {
-		labels = append(labels, strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(p, "tests/"), ".py"), "/", "."))
+	names := slices.Concat(i.failToPass, i.passToPass)
+	for _, n := range names {
+		m := djangoName.FindStringSubmatch(n)
+		if m == nil || len(names) > maxNames {
+			return i.djangoModules()
+		}
+		labels = append(labels, strings.TrimSuffix(m[2], "."+m[1])+"."+m[1])
 	}
 	return labels
+}
+
+func (i instance) djangoModules() []string {
+	var modules []string
+	for _, p := range i.files() {
+		modules = append(modules, strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(p, "tests/"), ".py"), "/", "."))
+	}
+	return modules
 }
