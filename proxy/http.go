@@ -45,7 +45,7 @@ func (p *Proxy) newTransport() *http.Transport {
 		DialContext: p.dialHTTP, DisableCompression: true,
 		MaxIdleConns: 32, IdleConnTimeout: 30 * time.Second,
 		MaxResponseHeaderBytes: int64(p.limits.HeaderBytes), // times are limited by the exchange
-		DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return nil, ErrClosed },
+		DialTLSContext:         func(context.Context, string, string) (net.Conn, error) { return nil, ErrClosed },
 	}
 }
 
