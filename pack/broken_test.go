@@ -143,7 +143,7 @@ func TestTaskFolders(t *testing.T) {
 		}, pack.Limits{File: 1000}, `"big": file has 2000 bytes, more than 1000`},
 		{"sparse file", func(t *testing.T, task string) {
 			must(t, errors.Join(os.WriteFile(filepath.Join(task, "big"), nil, 0o644), os.Truncate(filepath.Join(task, "big"), 1<<40)))
-		}, pack.Limits{}, "more than 67108864"},
+		}, pack.Limits{}, "more than 268435456"},
 		{"large folder", func(t *testing.T, task string) {
 			must(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
 		}, pack.Limits{TaskBytes: 1000}, "more than"},

@@ -100,7 +100,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Rows: 1_000_000, Text: 512 << 20, Line: compiler.DefaultMaxLine,
-		File: 64 << 20, TaskFiles: 10_000, TaskBytes: 512 << 20, AllBytes: 8 << 30,
+		File: 256 << 20, TaskFiles: 10_000, TaskBytes: 1 << 30, AllBytes: 8 << 30,
 	}
 }
 
