@@ -37,6 +37,7 @@ type Entry struct {
 	Time    time.Time `json:"time"` // of the attempt, not of its end
 	Task    string    `json:"task,omitempty"`
 	Attempt int       `json:"attempt,omitempty"`
+	Try     int       `json:"try,omitempty"` // of the attempt, set by the log
 
 	Kind    Kind    `json:"kind"`
 	Host    string  `json:"host,omitempty"` // as it was asked for, normalised where that was possible
@@ -85,6 +86,9 @@ func (u Usage) Add(v Usage) Usage {
 // A Log writes entries as JSON lines, each with one Write. Its methods may be
 // called from several goroutines.
 type Log struct {
+	// Try goes into all entries. It is set before the first.
+	Try int
+
 	mu  sync.Mutex
 	w   io.Writer
 	err error
@@ -95,6 +99,7 @@ func NewLog(w io.Writer) *Log { return &Log{w: w} }
 
 // Write appends an entry. The first error is remembered, see [Log.Err].
 func (l *Log) Write(e Entry) {
+	e.Try = l.Try
 	line, err := json.Marshal(struct {
 		Entry
 		Milliseconds int64 `json:"duration_ms"`

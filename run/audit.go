@@ -13,13 +13,22 @@ type audited struct {
 	harness.Engine
 	policy runtime.CommandPolicy
 	emit   func(Event) // with the task already in it
+	spec   func(sandbox, digest string)
 }
 
-func (r *attemptRun) audited(task string, deny []string) audited {
-	return audited{r.cfg.Engine, runtime.CommandPolicy{Allow: []string{"*"}, Deny: deny}, func(e Event) {
+// audited is the engine of what belongs to no attempt.
+func (s *session) audited(task string, deny []string) audited {
+	return audited{s.cfg.Engine, runtime.CommandPolicy{Allow: []string{"*"}, Deny: deny}, func(e Event) {
 		e.Task = task
-		r.emit(e)
-	}}
+		s.emit(e)
+	}, func(string, string) {}}
+}
+
+// auditedTry is the engine of a try.
+func (s *session) auditedTry(t try, deny []string) audited {
+	a := s.audited(t.task.ID(), deny)
+	a.spec = t.log.addSpec
+	return a
 }
 
 // Create wraps the sandbox that the engine makes.
@@ -31,7 +40,7 @@ func (a audited) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbo
 	guarded := runtime.Guard(box, a.policy, func(d runtime.CommandDecision) {
 		a.emit(Event{Kind: SandboxCommand, Detail: cfg.Name + ": " + d.Executable, Reason: d.Reason})
 	})
-	return told{guarded, cfg.Name, a.emit}, nil
+	return told{guarded, cfg.Name, a.emit, a.spec}, nil
 }
 
 // told reports how commands ended.
@@ -39,6 +48,7 @@ type told struct {
 	runtime.Sandbox
 	name string
 	emit func(Event)
+	spec func(sandbox, digest string)
 }
 
 // Unwrap returns the sandbox itself, for one that is built on it.
@@ -49,6 +59,7 @@ func (s told) Unwrap() runtime.Sandbox {
 func (s told) Exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
 	exit, err := s.Sandbox.Exec(ctx, p)
 	if err == nil {
+		s.spec(s.name, exit.Spec)
 		s.emit(Event{Kind: SandboxResult, Detail: s.name + ": " + exit.String()})
 	}
 	return exit, err

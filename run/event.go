@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/securebench/sbench/run/record"
 )
 
 // Kind of an event. The names are those of SecureBench's progress events.
@@ -19,6 +21,11 @@ const (
 	ProducerStart        Kind = "producer_start"
 	AgentOutput          Kind = "agent_output"
 	ProducerDone         Kind = "producer_done"
+	Egress               Kind = "egress" // of an attempt, summed up
+	Waiting              Kind = "waiting"
+	Resume               Kind = "resume"
+	ImagePull            Kind = "image_pull"
+	Stopping             Kind = "stopping"
 	VerifierStart        Kind = "verifier_start"
 	VerifierPolicyDenied Kind = "verifier_policy_denied"
 	VerifierDone         Kind = "verifier_done"
@@ -28,13 +35,16 @@ const (
 
 // An Event tells of progress. Fields that do not apply are zero.
 type Event struct {
-	Time   time.Time `json:"time"`
-	Kind   Kind      `json:"event"`
-	RunID  string    `json:"run_id"`
-	Task   string    `json:"task,omitempty"`
-	Status Status    `json:"status,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	Detail string    `json:"detail,omitempty"`
+	Time    time.Time     `json:"time"`
+	Kind    Kind          `json:"event"`
+	RunID   string        `json:"run_id"`
+	Task    string        `json:"task,omitempty"`
+	Attempt int           `json:"attempt,omitempty"`
+	Status  record.Status `json:"status,omitempty"`
+	Reason  string        `json:"reason,omitempty"`
+	Detail  string        `json:"detail,omitempty"`
+	Tokens  int64         `json:"tokens,omitempty"` // of an egress event
+	Again   bool          `json:"again,omitempty"`  // a try that is followed by another
 }
 
 // WriteEvent prints an event as a line for people.
@@ -42,15 +52,15 @@ func WriteEvent(w io.Writer, e Event) error {
 	line := e.Time.UTC().Format("15:04:05") + " " + string(e.Kind)
 	for _, part := range []string{e.Task, string(e.Status), e.Reason, e.Detail} {
 		if part != "" {
-			line += " " + printable(part)
+			line += " " + Printable(part)
 		}
 	}
 	_, err := fmt.Fprintln(w, line)
 	return err
 }
 
-// printable keeps control characters of a pack's names off the terminal.
-func printable(s string) string {
+// Printable replaces control characters, which a terminal would obey.
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
 			return '?'

@@ -17,6 +17,7 @@ import (
 type plan struct {
 	tasks  int
 	images map[string]runtime.Image // by the reference in the pack
+	cpus   float64                  // the most that a task may use
 }
 
 // stream yields the selected tasks, and errors of rows.
@@ -47,6 +48,7 @@ func preflight(ctx context.Context, cfg Config) (plan, error) {
 	for task, err := range p.stream(cfg) {
 		if err == nil {
 			p.tasks++
+			p.cpus = max(p.cpus, cfg.limits(task.Environment()).CPUs)
 			err = p.check(ctx, cfg, task)
 		}
 		var problems compiler.Problems

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -90,7 +91,7 @@ func (r redactor) openStart(tail []byte) int {
 }
 
 // everything redacts what record does and the candidate itself.
-func (r redactor) everything(rec Record) Record {
+func (r redactor) everything(rec record.Record) record.Record {
 	for _, field := range []**string{&rec.CandidateText, &rec.CandidatePatch} {
 		if *field != nil {
 			text := r.text(**field)
@@ -102,7 +103,7 @@ func (r redactor) everything(rec Record) Record {
 
 // record redacts every text of a record but what identifies it and the
 // candidate, which may well be equal to a hidden answer: that is its purpose.
-func (r redactor) record(rec Record) Record {
+func (r redactor) record(rec record.Record) record.Record {
 	rec.ProducerStdout, rec.ProducerStderr = r.text(rec.ProducerStdout), r.text(rec.ProducerStderr)
 	rec.VerifierStdout, rec.VerifierStderr = r.text(rec.VerifierStdout), r.text(rec.VerifierStderr)
 	rec.FailureMessage = r.text(rec.FailureMessage)
@@ -112,7 +113,7 @@ func (r redactor) record(rec Record) Record {
 
 // object redacts the texts in an open object, however deep, as they will be
 // written.
-func (r redactor) object(m Metadata) Metadata {
+func (r redactor) object(m record.Metadata) record.Metadata {
 	text, err := json.Marshal(m)
 	if err != nil || m == nil {
 		return m // the recorder will say so
@@ -121,7 +122,7 @@ func (r redactor) object(m Metadata) Metadata {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if err := d.Decode(&plain); err != nil {
-		return Metadata{}
+		return record.Metadata{}
 	}
 	return r.value(plain).(map[string]any)
 }

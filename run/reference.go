@@ -40,10 +40,11 @@ const (
 
 // standIn makes the candidate of a task. Texts, code and patches need no
 // sandbox; a terminal task's solution runs in one as a command harness would.
-func (r *attemptRun) standIn(ctx context.Context, task *compiler.Task, request harness.Request) (harness.Result, error) {
+func (s *session) standIn(ctx context.Context, t try, request harness.Request) (harness.Result, error) {
+	task := t.task
 	var c candidate.Candidate
 	if request.Kind != compiler.CandidateWorkspace {
-		if r.cfg.StandIn == Reference {
+		if s.cfg.StandIn == Reference {
 			var ok bool
 			if c, ok = solutionOf(task); !ok {
 				return missing("the task has no reference solution"), nil
@@ -51,12 +52,12 @@ func (r *attemptRun) standIn(ctx context.Context, task *compiler.Task, request h
 		}
 		return harness.Result{Candidate: c}, nil
 	}
-	engine := r.audited(task.ID(), nil)
+	engine := s.auditedTry(t, nil)
 	command := harness.Command{Args: []string{"sh", "-c", ":"}, TaskFile: "task.json"}
-	if r.cfg.StandIn == Empty {
+	if s.cfg.StandIn == Empty {
 		return command.Produce(ctx, engine, request)
 	}
-	plan, err := solutionPlan(task, r.cfg.Pack)
+	plan, err := solutionPlan(task, s.cfg.Pack)
 	if err != nil {
 		return harness.Result{}, fmt.Errorf("reference solution: %w", err)
 	}

@@ -51,8 +51,8 @@ func TestStandIns(t *testing.T) {
 					t.Fatal(err)
 				}
 				rec := records(t, cfg)[0]
-				if rec.ProducerMetadata["stand_in"] != string(standIn) {
-					t.Errorf("the record says %v of its producer", rec.ProducerMetadata)
+				if rec.Provenance.Harness.Type != string(standIn) {
+					t.Errorf("the record says %+v of its producer", rec.Provenance.Harness)
 				}
 				text := ""
 				if rec.CandidateText != nil {

@@ -1,100 +1,109 @@
 package run
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
+	"time"
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/workspace"
 )
 
-const maxRecord = 256 << 20 // bytes of one line
-
 // A Change is a verdict that a regrading reached and the run had not.
 type Change struct {
-	Task string `json:"task"`
-	Old  Status `json:"old"`
-	New  Status `json:"new"`
+	Task    string        `json:"task"`
+	Attempt int           `json:"attempt"`
+	Old     record.Status `json:"old"`
+	New     record.Status `json:"new"`
 }
 
 // Regrade verifies the candidates that the run in the folder old kept, again,
 // without running a harness, and records it in cfg.Output as Run does. Attempts
 // without a candidate keep their record. A candidate that is not what the record
-// says is an error, and so is a task that the records lack.
+// says is an error.
 func Regrade(ctx context.Context, cfg Config, old string) (Summary, []Change, error) {
-	records, err := readRecords(filepath.Join(old, recordsFile))
+	g := &regrading{old: old, records: map[key]record.Record{}}
+	tasks := map[string]bool{}
+	err := record.Read(old, func(r record.Record) error {
+		g.records[key{r.TaskID, r.Attempt}] = r // the last try
+		tasks[r.TaskID] = true
+		cfg.Attempts = max(cfg.Attempts, r.Attempt)
+		return nil
+	})
 	if err != nil {
-		return Summary{}, nil, compiler.Problems{{File: filepath.Join(old, recordsFile), Message: err.Error()}}
+		return Summary{}, nil, compiler.Problems{{File: filepath.Join(old, record.RecordsFile), Message: err.Error()}}
 	}
-	cfg.Select = only(records, cfg.Select)
+	also := cfg.Select
+	cfg.Select = func(id string) bool { return tasks[id] && (also == nil || also(id)) }
 	p, err := preflight(ctx, cfg)
 	if err != nil {
 		return Summary{}, nil, err
 	}
-	var changes []Change
-	summary, err := measure(ctx, cfg, p, func(r *attemptRun, ctx context.Context, task *compiler.Task) (Record, error) {
-		before := records[task.ID()]
-		rec, err := r.again(ctx, task, before, old)
-		if rec.VerificationStatus != before.VerificationStatus {
-			changes = append(changes, Change{task.ID(), before.VerificationStatus, rec.VerificationStatus})
-		}
-		return rec, err
-	})
-	return summary, changes, err
+	summary, err := measure(ctx, cfg, p, g.again)
+	return summary, g.changes, err
 }
 
-func only(records map[string]Record, also func(string) bool) func(string) bool {
-	return func(id string) bool {
-		_, known := records[id]
-		return known && (also == nil || also(id))
-	}
+// regrading knows the records of a run.
+type regrading struct {
+	old     string
+	records map[key]record.Record
+
+	mu      sync.Mutex
+	changes []Change
 }
 
-// readRecords reads the last record of every task.
-func readRecords(name string) (map[string]Record, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
+// again verifies what a record says was produced. See attemptFunc.
+func (g *regrading) again(s *session, ctx context.Context, t try) (record.Record, error) {
+	before, ok := g.records[key{t.task.ID(), t.attempt}]
+	t.log = s.newTryLog(t)
+	if !ok {
+		return s.unknown(t)
 	}
-	defer func() { _ = f.Close() }()
-	records := map[string]Record{}
-	sc := bufio.NewScanner(f)
-	sc.Buffer(nil, maxRecord)
-	for n := 1; sc.Scan(); n++ {
-		var rec Record
-		if err := json.Unmarshal(sc.Bytes(), &rec); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		records[rec.TaskID] = rec
+	rec, err := g.verify(s, ctx, t, before)
+	if rec.VerificationStatus != before.VerificationStatus {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.changes = append(g.changes, Change{t.task.ID(), t.attempt, before.VerificationStatus, rec.VerificationStatus})
 	}
-	return records, sc.Err()
+	return rec, err
 }
 
-// again verifies what a record says was produced.
-func (r *attemptRun) again(ctx context.Context, task *compiler.Task, before Record, old string) (Record, error) {
-	failedBefore := before.VerificationStatus == Failed && before.FailurePhase != "verifier"
-	if failedBefore || before.VerificationStatus == Error {
+// unknown is the record of an attempt that the run does not have.
+func (s *session) unknown(t try) (record.Record, error) {
+	rec, err := s.newRecord(t, s.plan.images[t.task.Environment().Image])
+	rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Pending, "not_recorded", "the run has no record of this attempt"
+	rec.EndedAt = time.Now().UTC()
+	return rec, err
+}
+
+func (g *regrading) verify(s *session, ctx context.Context, t try, before record.Record) (record.Record, error) {
+	failedBefore := before.VerificationStatus == record.Failed && before.FailurePhase != "verifier"
+	if failedBefore || before.VerificationStatus == record.Error {
 		return before, nil // there is no candidate
 	}
-	image := r.plan.images[task.Environment().Image]
-	rec := r.newRecord(task, image)
+	image := s.plan.images[t.task.Environment().Image]
+	rec, err := s.newRecord(t, image)
 	rec.ProducerStdout, rec.ProducerStderr, rec.ProducerMetadata = before.ProducerStdout, before.ProducerStderr, before.ProducerMetadata
-	rec.CandidateText, rec.CandidatePatch, rec.CandidateDigest = before.CandidateText, before.CandidatePatch, before.CandidateDigest
-	c, err := r.stored(ctx, &rec, before, old)
+	rec.CandidateText, rec.CandidatePatch, rec.WorkspaceDigest = before.CandidateText, before.CandidatePatch, before.WorkspaceDigest
+	rec.Agent, rec.Times.Producer = before.Agent, before.Times.Producer
+	var c candidate.Candidate
 	if err == nil {
-		err = r.judge(ctx, task, image, c, &rec)
+		c, err = g.stored(ctx, s, &rec, before)
 	}
-	return r.finish(rec, task, err), err
+	if err == nil {
+		err = s.judge(ctx, t, image, c, &rec)
+	}
+	return s.finish(rec, t, err), err
 }
 
 // stored finds a record's candidate and makes sure that it is the one.
-func (r *attemptRun) stored(ctx context.Context, rec *Record, before Record, old string) (candidate.Candidate, error) {
+func (g *regrading) stored(ctx context.Context, s *session, rec *record.Record, before record.Record) (candidate.Candidate, error) {
 	var c candidate.Candidate
 	if before.CandidateText != nil {
 		c.Text = *before.CandidateText
@@ -102,22 +111,25 @@ func (r *attemptRun) stored(ctx context.Context, rec *Record, before Record, old
 	if before.CandidatePatch != nil {
 		c.Patch = *before.CandidatePatch
 	}
+	if candidateDigest(before) != before.CandidateDigest {
+		return c, errors.New("stored candidate is not what its record says")
+	}
 	if before.CandidateWorkspace == nil {
 		return c, nil
 	}
 	if !filepath.IsLocal(*before.CandidateWorkspace) {
 		return c, fmt.Errorf("candidate_workspace %q leads out of the run's folder", *before.CandidateWorkspace)
 	}
-	dir := filepath.Join(old, *before.CandidateWorkspace)
+	dir := filepath.Join(g.old, *before.CandidateWorkspace)
 	digest, err := digestOf(ctx, dir)
 	if err != nil {
 		return c, fmt.Errorf("stored candidate: %w", err)
 	}
-	if digest != before.CandidateDigest {
+	if digest != before.WorkspaceDigest {
 		return c, errors.New("stored candidate has changed since it was recorded")
 	}
 	c.Workspace, c.Digest = dir, digest
-	if rel, err := filepath.Rel(r.cfg.Output, dir); err == nil {
+	if rel, err := filepath.Rel(s.cfg.Output, dir); err == nil {
 		rec.CandidateWorkspace = &rel
 	}
 	return c, nil

@@ -1,5 +1,5 @@
-// Package run takes a benchmark from its files to its records: one attempt
-// after the other, each produced, verified and written down.
+// Package run takes a benchmark from its files to its records: attempts side by
+// side within what the host has, each produced, verified and written down.
 package run
 
 import (
@@ -12,25 +12,22 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
-	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/verifiers"
 )
 
 // ErrInfrastructure says that records of status error were written, or that the
 // run could not go on. It is not the candidates' fault.
 var ErrInfrastructure = errors.New("infrastructure errors")
 
+// ErrStopped says that the run was asked to stop before its end.
+var ErrStopped = errors.New("the run was stopped")
+
 // Defaults of what a tester file may set.
 const (
 	DefaultWorkspaceBytes = 2 << 30
 	DefaultOutputBytes    = 1 << 20
 	DefaultTimeout        = 10 * time.Minute // of a harness or a checker
-	recordsFile           = "candidates.jsonl"
-	egressFile            = "egress.jsonl"
-	traceFile             = "agent-trace.log"
-	workspacesDir         = "workspaces"
-	logsDir               = "logs"
 )
 
 // Images resolves references before anything starts.
@@ -53,18 +50,36 @@ type Config struct {
 	Output   string // folder; made if missing
 	Limit    int    // tasks at most; 0 means all
 	Select   func(id string) bool
-	Progress func(Event) // called from one goroutine
+	Progress func(Event) // never called by two goroutines at a time
+
+	Jobs     int // attempts at a time; 0 is as many as the host has room for
+	Attempts int // of each task; 0 is one
+	Retries  int // of an attempt that could not be measured
+	FailFast bool
+	Resume   bool        // go on in Output, where a run was begun
+	Sign     *record.Key // nil signs nothing
+	// Stop, once closed, lets nothing more start, ends the harnesses, and lets
+	// verifications come to their end. Nil never stops.
+	Stop <-chan struct{}
+
+	// What records say of where they come from.
+	Version record.Version
+	Host    record.Host
 }
 
-// A Summary counts a run's records.
+// A Summary counts attempts by their last record.
 type Summary struct {
 	RunID  string `json:"run_id"`
 	Total  int    `json:"total"`
 	Passed int    `json:"passed"`
 	Failed int    `json:"failed"`
 	// Pending tasks have no verifier; errors were not measured.
-	Pending int    `json:"pending"`
-	Errors  int    `json:"errors"`
+	Pending int `json:"pending"`
+	Errors  int `json:"errors"`
+	// Retried of Passed were measured only after an infrastructure error.
+	Retried int `json:"retried,omitempty"`
+	// Resumed of Total were there already.
+	Resumed int    `json:"resumed,omitempty"`
 	Output  string `json:"output"` // the records file
 }
 
@@ -88,56 +103,55 @@ func (s Summary) String() string {
 		s.RunID, s.Total, s.Verification(), s.Verified(), s.Passed, s.Output)
 }
 
-// attemptRun is a run in progress.
-type attemptRun struct {
-	cfg     Config
-	plan    plan
-	secrets redactor // values of harness.env
-	cells   *verifiers.CellPool
-	records *recorder
-	egress  *proxy.Log // nil if nothing may leave
-	summary Summary
+// count adds an attempt whose last record is r.
+func (s *Summary) count(status record.Status, try int) {
+	s.Total++
+	switch status {
+	case record.Passed:
+		s.Passed++
+		if try > 1 {
+			s.Retried++
+		}
+	case record.Failed:
+		s.Failed++
+	case record.Pending:
+		s.Pending++
+	case record.Error:
+		s.Errors++
+	}
 }
 
 // Run measures. It checks every input first and returns compiler.Problems, with
 // all that is wrong, before anything has started or been written. The summary
-// counts what was recorded, also when the error is ErrInfrastructure or the
-// context's.
+// counts what is recorded, also when the error is ErrInfrastructure, ErrStopped or
+// the context's.
 func Run(ctx context.Context, cfg Config) (Summary, error) {
 	p, err := preflight(ctx, cfg)
 	if err != nil {
 		return Summary{}, err
 	}
-	return measure(ctx, cfg, p, (*attemptRun).attempt)
+	return measure(ctx, cfg, p, (*session).attempt)
 }
 
 // measure makes a record of every task of the plan and writes it down.
-func measure(ctx context.Context, cfg Config, p plan, attempt func(*attemptRun, context.Context, *compiler.Task) (Record, error)) (Summary, error) {
-	if err := os.MkdirAll(filepath.Join(cfg.Output, workspacesDir), 0o755); err != nil {
-		return Summary{}, outputProblem(cfg, err)
-	}
-	name := filepath.Join(cfg.Output, recordsFile)
-	secrets := redactor{}.with(values(cfg.Env)...)
-	records, err := createRecords(name, secrets)
+func measure(ctx context.Context, cfg Config, p plan, attempt attemptFunc) (Summary, error) {
+	s, err := newSession(cfg, p, attempt)
 	if err != nil {
 		return Summary{}, outputProblem(cfg, err)
 	}
-	r := &attemptRun{cfg: cfg, plan: p, secrets: secrets, records: records, summary: Summary{RunID: cfg.Tester.Run.ID, Output: name}}
-	log, err := r.openEgress()
-	if err != nil {
-		return Summary{}, errors.Join(outputProblem(cfg, err), records.close())
+	s.emit(Event{Kind: RunStart, Detail: fmt.Sprintf("%d tasks, %d attempts each, %d at a time", p.tasks, s.attempts, s.jobs)})
+	err = errors.Join(s.all(ctx), s.close(ctx))
+	s.emit(Event{Kind: RunDone, Detail: s.summary.Verification()})
+	if err == nil && s.summary.Errors > 0 {
+		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, s.summary.Errors, s.summary.Total)
 	}
-	r.cells = verifiers.NewCellPool(r.audited("", cfg.Tester.Verification.DenyCommands))
-	r.emit(Event{Kind: RunStart, Detail: fmt.Sprintf("%d tasks", p.tasks)})
-	err = errors.Join(r.all(ctx, attempt), r.cells.Close(ctx), records.close(), log.Close())
-	r.emit(Event{Kind: RunDone, Detail: r.summary.Verification()})
-	if err == nil && r.summary.Errors > 0 {
-		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, r.summary.Errors, r.summary.Total)
-	}
-	return r.summary, err
+	return s.summary, err
 }
 
 func outputProblem(cfg Config, err error) error {
+	if errors.Is(err, record.ErrExists) {
+		err = fmt.Errorf("%w: go on with --resume, name another --output-dir, or move it away", err)
+	}
 	return compiler.Problems{{File: cfg.Tester.Path, Path: "$.run.output_dir", Message: err.Error()}}
 }
 
@@ -149,50 +163,12 @@ func values(m map[string]string) []string {
 	return all
 }
 
-func (r *attemptRun) emit(e Event) {
-	if r.cfg.Progress == nil {
-		return
-	}
-	e.Time, e.RunID = time.Now(), r.cfg.Tester.Run.ID
-	r.cfg.Progress(e)
-}
-
-// all goes through the tasks in the pack's order.
-func (r *attemptRun) all(ctx context.Context, attempt func(*attemptRun, context.Context, *compiler.Task) (Record, error)) error {
-	for task, err := range r.plan.stream(r.cfg) {
-		if err != nil {
-			return err // preflight read the same rows
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		r.emit(Event{Kind: TaskStart, Task: task.ID()})
-		rec, cause := attempt(r, ctx, task)
-		if cause != nil && ctx.Err() != nil {
-			return context.Cause(ctx) // interrupted: not measured, not recorded
-		}
-		if err := r.records.append(rec); err != nil {
+// prepareFolders makes what attempts write to.
+func prepareFolders(output string) error {
+	for _, dir := range []string{record.WorkspacesDir, record.LogsDir} {
+		if err := os.MkdirAll(filepath.Join(output, dir), 0o755); err != nil {
 			return err
-		}
-		r.count(rec)
-		r.emit(Event{Kind: TaskDone, Task: task.ID(), Status: rec.VerificationStatus, Reason: rec.FailureReason})
-		if errors.Is(cause, runtime.ErrUnavailable) {
-			return fmt.Errorf("%w: stopped after %d of %d tasks: %w", ErrInfrastructure, r.summary.Total, r.plan.tasks, cause)
 		}
 	}
 	return nil
-}
-
-func (r *attemptRun) count(rec Record) {
-	r.summary.Total++
-	switch rec.VerificationStatus {
-	case Passed:
-		r.summary.Passed++
-	case Failed:
-		r.summary.Failed++
-	case Pending:
-		r.summary.Pending++
-	case Error:
-		r.summary.Errors++
-	}
 }

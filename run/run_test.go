@@ -17,6 +17,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/fake"
 )
@@ -132,19 +133,19 @@ harness: {type: command, config: {command: [agent]}}
 	return run.Config{
 		Tester: tester, Pack: pack, Env: map[string]string{"TOKEN": secret}, Engine: e, Images: images{},
 		Producer: harness.Command{Args: []string{"agent"}, TaskFile: "task.json"},
-		Limits:   runtime.DefaultLimits(), Output: filepath.Join(dir, "out"),
+		Limits:   runtime.DefaultLimits(), Output: filepath.Join(dir, "out"), Jobs: 1,
 	}, e
 }
 
-func records(t *testing.T, cfg run.Config) []run.Record {
+func records(t *testing.T, cfg run.Config) []record.Record {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(cfg.Output, "candidates.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []run.Record
+	var all []record.Record
 	for line := range bytes.Lines(text) {
-		var r run.Record
+		var r record.Record
 		if err := json.Unmarshal(line, &r); err != nil {
 			t.Fatalf("%v in %s", err, line)
 		}
@@ -153,7 +154,7 @@ func records(t *testing.T, cfg run.Config) []run.Record {
 	return all
 }
 
-func outcomes(all []run.Record) []string {
+func outcomes(all []record.Record) []string {
 	var lines []string
 	for _, r := range all {
 		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", r.TaskID, r.VerificationStatus, r.FailurePhase, r.FailureReason)))
@@ -218,7 +219,7 @@ func TestBrokenRuntime(t *testing.T) {
 		if summary.Errors != 1 || summary.Passed != 1 || len(all) != 2 {
 			t.Fatalf("sandbox %d: %+v, %v", sandbox, summary, outcomes(all))
 		}
-		if r := all[0]; r.VerificationStatus != run.Error || r.Passed != nil || r.Score != nil || !strings.Contains(r.FailureMessage, "no space") {
+		if r := all[0]; r.VerificationStatus != record.Error || r.Passed != nil || r.Score != nil || !strings.Contains(r.FailureMessage, "no space") {
 			t.Errorf("sandbox %d: %+v", sandbox, r)
 		}
 	}
@@ -227,13 +228,20 @@ func TestBrokenRuntime(t *testing.T) {
 // TestLostDaemon: the attempt is an error, and the run stops instead of making
 // errors of all that follow.
 func TestLostDaemon(t *testing.T) {
-	cfg, e := config(t, row("one", "do it right", ""), row("two", "do it right", ""), row("three", "do it right", ""))
-	e.broken[3] = fmt.Errorf("create: %w", runtime.ErrUnavailable)
+	var rows []string
+	for _, id := range []string{"one", "two", "three", "four", "five", "six"} {
+		rows = append(rows, row(id, "do it right", ""))
+	}
+	cfg, e := config(t, rows...)
+	for n := 3; n < 100; n++ {
+		e.broken[n] = fmt.Errorf("create: %w", runtime.ErrUnavailable)
+	}
 	_, err := run.Run(context.Background(), cfg)
-	if !errors.Is(err, run.ErrInfrastructure) || !strings.Contains(err.Error(), "after 2 of 3 tasks") {
+	if !errors.Is(err, run.ErrInfrastructure) || !strings.Contains(err.Error(), "after 3 failures of the daemon") {
 		t.Errorf("got %v", err)
 	}
-	if diff := cmp.Diff([]string{"one passed", "two error producer infrastructure"}, outcomes(records(t, cfg))); diff != "" {
+	want := []string{"one passed", "two error producer infrastructure", "three error producer infrastructure", "four error producer infrastructure"}
+	if diff := cmp.Diff(want, outcomes(records(t, cfg))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -364,7 +372,7 @@ func TestTable(t *testing.T) {
 	var table run.Table
 	start := time.Unix(0, 0)
 	table.Add(run.Event{Kind: run.TaskStart, Time: start, Task: "a\x1b[31m"})
-	table.Add(run.Event{Kind: run.TaskDone, Time: start.Add(1500 * time.Millisecond), Task: "a\x1b[31m", Status: run.Failed, Reason: "why"})
+	table.Add(run.Event{Kind: run.TaskDone, Time: start.Add(1500 * time.Millisecond), Task: "a\x1b[31m", Status: record.Failed, Reason: "why"})
 	var out bytes.Buffer
 	if err := table.Write(&out); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"io"
 	"text/tabwriter"
 	"time"
+
+	"github.com/securebench/sbench/run/record"
 )
 
 // maxRows bounds the table of verdicts: longer ones are read from the records.
@@ -19,7 +21,7 @@ type Table struct {
 
 type row struct {
 	task, reason string
-	status       Status
+	status       record.Status
 	took         time.Duration
 }
 
@@ -31,7 +33,7 @@ func (t *Table) Add(e Event) {
 	case e.Kind == TaskDone && len(t.rows) == maxRows:
 		t.more++
 	case e.Kind == TaskDone:
-		t.rows = append(t.rows, row{printable(e.Task), e.Reason, e.Status, e.Time.Sub(t.started)})
+		t.rows = append(t.rows, row{Printable(e.Task), e.Reason, e.Status, e.Time.Sub(t.started)})
 	}
 }
 

@@ -63,6 +63,9 @@ type Exit struct {
 	Usage   Usage
 	Stdout  Output
 	Stderr  Output
+	// Spec is the digest of the sandbox's OCI specification; "" where there is
+	// none.
+	Spec string
 }
 
 // Success says whether the process exited by itself with code 0.

@@ -37,6 +37,7 @@ type cli struct {
 	Image    imageCmd    `cmd:"" help:"List, fetch, import, name and remove images."`
 	Doctor   doctorCmd   `cmd:"" help:"Say what this host can enforce, and the cure for what it cannot."`
 	GC       gcCmd       `cmd:"" name:"gc" help:"Remove what runs of dead processes left behind."`
+	Verify   verifyCmd   `cmd:"" help:"Check that a run's records are what was written."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
@@ -53,6 +54,7 @@ type globals struct {
 type app struct {
 	flags          globals
 	stdout, stderr io.Writer
+	interrupts     *interruption
 }
 
 func (a *app) logger() *slog.Logger {
@@ -110,7 +112,7 @@ func exitCode(ctx context.Context, err error) int {
 	switch {
 	case err == nil:
 		return codeMeasured
-	case ctx.Err() != nil, errors.Is(err, context.Canceled):
+	case ctx.Err() != nil, errors.Is(err, context.Canceled), errors.Is(err, run.ErrStopped):
 		return codeInterrupted
 	case errors.As(err, &problems), errors.Is(err, errUsage):
 		return codeUsage

@@ -145,8 +145,7 @@ func egressFor(t *compiler.Tester) (harness.Egress, error) {
 	return harness.Egress{Domains: domains, Transparent: t.Runtime.Network.Transparent, CABundle: bundle}, nil
 }
 
-// producerFor makes the harness, and refuses what this version cannot do before
-// anything starts.
+// producerFor makes the harness.
 func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[string]string) (harness.Producer, error) {
 	refuse := func(path, message string) (harness.Producer, error) {
 		return nil, compiler.Problems{{File: t.Path, Path: path, Message: message}}
@@ -154,10 +153,6 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	c := t.Harness.Config
 	agent, isAgent := harness.CLIOf(string(t.Harness.Type))
 	switch {
-	case t.Run.Jobs > 1:
-		return refuse("$.run.jobs", "this version runs one task after the other")
-	case t.Run.Attempts > 1:
-		return refuse("$.run.attempts", "this version makes one attempt for each task")
 	case !isAgent:
 		return harness.Command{Args: c.Command.Args(), TaskFile: c.TaskFile}, nil
 	}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/alecthomas/kong"
 	containerdlog "github.com/containerd/log"
@@ -18,15 +16,16 @@ import (
 var version = "devel"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	interrupts := watchSignals()
+	defer interrupts.close()
+	os.Exit(execute(interrupts, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // execute runs one command line and returns its exit code.
-func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) int {
 	var c cli
-	app := &app{stdout: stdout, stderr: stderr}
+	ctx := interrupts.ctx
+	app := &app{stdout: stdout, stderr: stderr, interrupts: interrupts}
 	exited := -1
 	parser, err := kong.New(&c,
 		kong.Name("sbench"),

@@ -2,14 +2,11 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -19,9 +16,9 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"sbench": func() {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
+		interrupts := watchSignals()
+		defer interrupts.close()
+		os.Exit(execute(interrupts, os.Args[1:], os.Stdout, os.Stderr))
 	}})
 }
 

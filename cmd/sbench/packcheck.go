@@ -9,6 +9,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/containerd"
 )
 
@@ -31,10 +32,10 @@ type checkReport struct {
 }
 
 type wrongTask struct {
-	Task    string      `json:"task"`
-	StandIn run.StandIn `json:"stand_in"`
-	Status  run.Status  `json:"status"`
-	Reason  string      `json:"reason,omitempty"`
+	Task    string        `json:"task"`
+	StandIn run.StandIn   `json:"stand_in"`
+	Status  record.Status `json:"status"`
+	Reason  string        `json:"reason,omitempty"`
 }
 
 // Run makes both runs. A pack that does not measure is exit code 2, as one that
@@ -58,10 +59,10 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	err = a.withTesterClient(ctx, tester, func(c *containerd.Client) error {
 		check := packCheck{cmd, a, c, tester, pack, out, &report}
 		var err error
-		if report.Reference, err = check.measure(ctx, run.Reference, run.Passed); err != nil {
+		if report.Reference, err = check.measure(ctx, run.Reference, record.Passed); err != nil {
 			return err
 		}
-		report.Empty, err = check.measure(ctx, run.Empty, run.Failed)
+		report.Empty, err = check.measure(ctx, run.Empty, record.Failed)
 		return err
 	})
 	if err != nil {
@@ -105,7 +106,7 @@ type packCheck struct {
 
 // measure makes one of the runs and notes the tasks that do not come out as they
 // should.
-func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want run.Status) (summary run.Summary, err error) {
+func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record.Status) (summary run.Summary, err error) {
 	out := filepath.Join(p.out, string(standIn))
 	p.tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out}
 	egress, err := egressFor(p.tester)

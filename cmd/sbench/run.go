@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 )
@@ -26,7 +28,14 @@ type runCmd struct {
 	Quiet             bool     `help:"The same as --progress none."`
 	ShowAgentOutput   bool     `help:"Show what an agent says and does as it does."`
 	ShowCommandOutput bool     `help:"Show the commands that sbench runs in sandboxes, and how they end."`
-	JSON              bool     `name:"json" help:"Print the summary as JSON."`
+	JSON              bool     `name:"json" help:"Print the summary, or the plan, as JSON."`
+
+	Jobs     int    `placeholder:"N" help:"Attempts at a time. Default: the tester file's, else what the cores can serve. Fewer if memory, processes or disk would not do."`
+	Resume   bool   `help:"Go on in an output folder: what is recorded with the same inputs is not run again."`
+	Plan     bool   `help:"Print what would run, and why, and run nothing."`
+	FailFast bool   `help:"Start nothing more after the first attempt that does not pass."`
+	Retries  int    `default:"1" placeholder:"N" help:"Try what could not be measured up to N times more."`
+	Sign     string `placeholder:"KEY" help:"Sign the end of the records with this ed25519 key (PKCS #8, PEM)."`
 }
 
 // Run measures and prints the summary line last.
@@ -40,6 +49,9 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	summary, err := cmd.measure(ctx, a, c, tester, pack, env)
+	if cmd.Plan {
+		return errors.Join(err, c.Close(ctx))
+	}
 	return errors.Join(err, c.Close(ctx), a.printSummary(summary, cmd.JSON))
 }
 
@@ -58,8 +70,10 @@ func (a *app) printSummary(s run.Summary, asJSON bool) error {
 // load reads the tester file and the manifest, and reports the problems of both
 // together.
 func (cmd *runCmd) load(a *app) (*compiler.Tester, *compiler.Pack, map[string]string, error) {
-	if cmd.Limit < 0 {
-		return nil, nil, nil, fmt.Errorf("%w: --limit %d is negative", errUsage, cmd.Limit)
+	for name, n := range map[string]int{"--limit": cmd.Limit, "--jobs": cmd.Jobs, "--retries": cmd.Retries} {
+		if n < 0 {
+			return nil, nil, nil, fmt.Errorf("%w: %s %d is negative", errUsage, name, n)
+		}
 	}
 	tester, pack, err := loadTester(a, cmd.Config)
 	if err != nil {
@@ -109,16 +123,50 @@ func (cmd *runCmd) measure(ctx context.Context, a *app, c *containerd.Client, te
 	if err != nil {
 		return run.Summary{}, err
 	}
+	var key *record.Key
+	if cmd.Sign != "" {
+		if key, err = record.LoadKey(cmd.Sign); err != nil {
+			return run.Summary{}, fmt.Errorf("%w: --sign: %w", errUsage, err)
+		}
+	}
 	var summary run.Summary
 	err = withEngine(ctx, c, tester, pack, cmd.OutputDir, func(cfg run.Config) error {
 		cfg.StandIn, cfg.Producer, cfg.Egress, cfg.Env, cfg.Limit = run.StandIn(cmd.Harness), producer, egress, env, cmd.Limit
-		cfg.Progress = cmd.progress(a)
 		cfg.Select = selector(append(append([]string{}, cmd.Task...), tester.Run.Tasks...))
+		cfg.Jobs, cfg.Attempts, cfg.Retries, cfg.FailFast = cmd.Jobs, tester.Run.Attempts, cmd.Retries, cmd.FailFast
+		if cfg.Jobs == 0 {
+			cfg.Jobs = tester.Run.Jobs
+		}
+		cfg.Resume, cfg.Sign = cmd.Resume, key
+		cfg.Progress = cmd.progress(a)
+		cfg.Images = resolver{c, containerd.PullPolicy(tester.Runtime.Pull), cfg.Progress}
 		var err error
+		if cmd.Plan {
+			return cmd.plan(ctx, a, cfg)
+		}
+		cfg.Stop = a.interrupts.graceful()
 		summary, err = run.Run(ctx, cfg)
 		return err
 	})
 	return summary, err
+}
+
+// plan prints what would run.
+func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
+	attempts, summary, err := run.Plan(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	if cmd.JSON {
+		return a.json(map[string]any{"attempts": append([]run.PlannedAttempt{}, attempts...), "recorded": summary.Resumed})
+	}
+	for _, p := range attempts {
+		if _, err := fmt.Fprintf(a.stdout, "%q attempt %d: %s\n", p.Task, p.Attempt, p.Why); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(a.stdout, "%d attempts would run, %d are recorded\n", len(attempts), summary.Resumed)
+	return err
 }
 
 // withEngine hands f a configuration with what the daemon, the tester file and
@@ -139,8 +187,8 @@ func withEngine(ctx context.Context, c *containerd.Client, tester *compiler.Test
 		return err
 	}
 	err = f(run.Config{
-		Tester: tester, Pack: pack, Engine: engine, Images: resolver{c, containerd.PullPolicy(tester.Runtime.Pull)},
-		Limits: limits(tester), Degraded: degraded, Output: output,
+		Tester: tester, Pack: pack, Engine: engine, Images: resolver{c, containerd.PullPolicy(tester.Runtime.Pull), nil},
+		Limits: limits(tester), Degraded: degraded, Output: output, Version: sbenchVersion(), Host: hostFacts(c),
 	})
 	return errors.Join(err, engine.Close(ctx))
 }
@@ -167,12 +215,29 @@ func limits(t *compiler.Tester) runtime.Limits {
 
 // resolver finds images as the tester file's pull policy says.
 type resolver struct {
-	c      *containerd.Client
-	policy containerd.PullPolicy
+	c        *containerd.Client
+	policy   containerd.PullPolicy
+	progress func(run.Event) // nil for none
 }
 
 func (r resolver) Resolve(ctx context.Context, ref string) (runtime.Image, error) {
-	return r.c.Image(ctx, ref, r.policy)
+	if r.policy != containerd.PullAlways {
+		img, err := r.c.Image(ctx, ref, containerd.PullNever)
+		if err == nil || r.policy == containerd.PullNever || !errors.Is(err, runtime.ErrNotFound) {
+			return img, err
+		}
+	}
+	tell := func(detail string) {
+		if r.progress != nil {
+			r.progress(run.Event{Time: time.Now(), Kind: run.ImagePull, Detail: ref + detail})
+		}
+	}
+	tell("")
+	img, err := r.c.Image(ctx, ref, r.policy)
+	if err == nil {
+		tell(": done")
+	}
+	return img, err
 }
 
 // progress goes to standard error: results alone are on standard output.

@@ -46,7 +46,7 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		cfg := run.Config{
-			Tester: tester, Pack: pack, Engine: engine, Images: resolver{c, containerd.PullPolicy(tester.Runtime.Pull)},
+			Tester: tester, Pack: pack, Engine: engine, Images: resolver{c, containerd.PullPolicy(tester.Runtime.Pull), nil},
 			Limits: limits(tester), Select: selector(cmd.Task), Egress: egress,
 		}
 		if len(cmd.Task) == 0 {

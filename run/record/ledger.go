@@ -311,3 +311,29 @@ func Check(line []byte, previous string) (Record, error) {
 	}
 	return r, nil
 }
+
+// Read hands every record of a folder to each, without taking the folder. A last
+// line that was not finished is left out. Lines that are not what was written are
+// ErrDamaged.
+func Read(dir string, each func(Record) error) error {
+	manifest, err := os.ReadFile(filepath.Join(dir, ManifestFile))
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(dir, RecordsFile)
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	last := Digest(manifest)
+	_, err = Lines(f, func(n int, line []byte) error {
+		rec, err := Check(line, last)
+		if err != nil {
+			return fmt.Errorf("%s: line %d: %w", name, n, err)
+		}
+		last = rec.Digest
+		return each(rec)
+	})
+	return err
+}

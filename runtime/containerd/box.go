@@ -45,10 +45,12 @@ type Box struct {
 
 	mu        sync.Mutex
 	container client.Container
-	task      client.Task // the first process
-	init      *process    // of a persistent sandbox
-	spent     bool
-	closed    bool
+	// specDigest is of the specification of the first process.
+	specDigest string
+	task       client.Task // the first process
+	init       *process    // of a persistent sandbox
+	spent      bool
+	closed     bool
 }
 
 // Create makes a sandbox; its first process starts with the first Exec if it is

@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 
 	client "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
@@ -63,6 +65,7 @@ func (b *Box) exec(ctx context.Context, p runtime.Process) (runtime.Exit, error)
 	streams.drain(proc.p.IO())
 	exit.Stdout, exit.Stderr = streams.out.Output(), streams.err.Output()
 	b.account(&exit, before)
+	exit.Spec = b.specDigest
 	return exit, b.finish(ctx, proc)
 }
 
@@ -97,7 +100,11 @@ func (b *Box) start(ctx context.Context, p runtime.Process, s *streams) (*proces
 func (b *Box) startFirst(ctx context.Context, spec *specs.Spec, creator cio.Creator, s *streams) (*process, error) {
 	b.run.c.setup <- struct{}{}
 	defer func() { <-b.run.c.setup }()
-	var err error
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	b.specDigest = digest.FromBytes(data).String()
 	b.container, err = b.run.c.c.NewContainer(ctx, b.id,
 		client.WithSpec(spec),
 		client.WithRuntime(b.run.c.opts.Handler, nil),

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	goruntime "runtime"
+	"runtime/debug"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/containerd"
+)
+
+// sbenchVersion is what records say of this program.
+func sbenchVersion() record.Version {
+	v := record.Version{Version: version}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				v.Commit = s.Value
+			}
+		}
+	}
+	if _, commit, ok := strings.Cut(version, "-g"); ok && v.Commit == "" { // as git describe writes it
+		v.Commit = strings.TrimSuffix(commit, "-dirty")
+	}
+	return v
+}
+
+// hostFacts are what records say of this host. What cannot be found out is "".
+func hostFacts(c *containerd.Client) record.Host {
+	h := record.Host{OS: goruntime.GOOS, Arch: goruntime.GOARCH, CPUs: goruntime.NumCPU(), Containerd: c.Version()}
+	var name unix.Utsname
+	if unix.Uname(&name) == nil {
+		h.Kernel = unix.ByteSliceToString(name.Release[:])
+	}
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		h.Memory = int64(info.Totalram) * int64(info.Unit)
+	}
+	if out, err := exec.Command("runc", "--version").Output(); err == nil {
+		h.Runtime, _, _ = strings.Cut(string(out), "\n")
+	}
+	if hierarchies, err := cgroup.Mounted(); err == nil {
+		h.Cgroups = fmt.Sprint(hierarchies.Mode())
+	}
+	return h
+}

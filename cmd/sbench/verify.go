@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
+)
+
+type verifyCmd struct {
+	RunDir string `arg:"" name:"run-dir" help:"Output folder of a run."`
+	Key    string `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
+	JSON   bool   `name:"json" help:"Print JSON."`
+}
+
+// errNotVerified: the records are not what was written.
+var errNotVerified = errors.New("the run does not verify")
+
+// Run prints what is wrong, and notes. Anything wrong is exit code 2.
+func (cmd *verifyCmd) Run(ctx context.Context, a *app) error {
+	var key ed25519.PublicKey
+	if cmd.Key != "" {
+		var err error
+		if key, err = record.LoadPublicKey(cmd.Key); err != nil {
+			return fmt.Errorf("%w: --key: %w", errUsage, err)
+		}
+	}
+	v, err := record.Verify(ctx, cmd.RunDir, key)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if err := cmd.print(a, v); err != nil {
+		return err
+	}
+	if !v.OK() {
+		return fmt.Errorf("%w: %w", errUsage, errNotVerified)
+	}
+	return nil
+}
+
+func (cmd *verifyCmd) print(a *app, v record.Verification) error {
+	if cmd.JSON {
+		return a.json(v)
+	}
+	for _, f := range v.Findings {
+		if _, err := fmt.Fprintln(a.stdout, run.Printable(f.String())); err != nil {
+			return err
+		}
+	}
+	state := "not sealed"
+	switch {
+	case v.Signed:
+		state = "sealed and signed"
+	case v.Sealed:
+		state = "sealed, not signed by a key that was asked for"
+	}
+	word := "is what was written"
+	if !v.OK() {
+		word = "is NOT what was written"
+	}
+	_, err := fmt.Fprintf(a.stdout, "%d records, %s: %s\n", v.Records, state, word)
+	return err
+}

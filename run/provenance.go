@@ -1,0 +1,105 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/run/record"
+)
+
+// provenance is what all records of a run have in common.
+func (c Config) provenance() (record.Provenance, error) {
+	h, err := c.harness()
+	return record.Provenance{
+		Sbench: c.Version, Host: c.Host, Harness: h,
+		Pack: record.Pack{ID: c.Pack.ID, Version: c.Pack.Version, Manifest: c.Pack.ManifestDigest()},
+	}, err
+}
+
+func (c Config) harness() (record.Harness, error) {
+	h := record.Harness{Type: string(c.Tester.Harness.Type)}
+	// The values of the variables are secrets; that they are the same is the
+	// operator's care.
+	config := struct {
+		Env    []string
+		Config compiler.HarnessConfig
+	}{c.Tester.Harness.Env, c.Tester.Harness.Config}
+	if agent, ok := c.Producer.(*harness.Agent); ok {
+		h.Version, config.Config.Version = agent.Version, agent.Version
+	}
+	if c.StandIn != "" {
+		h.Type = string(c.StandIn)
+	}
+	data, err := json.Marshal(config)
+	h.Config = record.Digest(data)
+	return h, err
+}
+
+// manifest is a run's first word.
+func (c Config) manifest(common record.Provenance, jobs, attempts int) (record.Manifest, error) {
+	m := record.Manifest{
+		RunID: c.Tester.Run.ID, StartedAt: time.Now().UTC(), Sbench: common.Sbench, Host: common.Host,
+		Pack: common.Pack, Harness: common.Harness, Jobs: jobs, Attempts: attempts, Inputs: map[string]record.Input{},
+	}
+	for name, path := range map[string]string{"tester": c.Tester.Path, "manifest": c.Pack.ManifestPath, "tasks": c.Pack.TasksPath} {
+		if path == "" { // a tester file that nobody wrote
+			continue
+		}
+		data, err := os.ReadFile(path)
+		if err == nil {
+			path, err = filepath.Abs(path)
+		}
+		if err != nil {
+			return m, err
+		}
+		m.Inputs[name] = record.Input{Path: path, Digest: record.Digest(data)}
+	}
+	return m, nil
+}
+
+// provenance completes what is common with what is the task's own.
+func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
+	p := s.common
+	digests, err := task.Digests()
+	if err != nil {
+		return p, err
+	}
+	p.Row, p.Evaluation, p.Assets = digests.Row, digests.Evaluation, digests.Assets
+	p.Policy = s.cfg.policy(task)
+	image := s.plan.images[task.Environment().Image]
+	// Where it runs is in the record and does not count: a run may go on on
+	// another machine.
+	data, err := json.Marshal(struct {
+		Sbench                  record.Version
+		Pack                    record.Pack
+		Row, Evaluation, Assets string
+		Harness                 record.Harness
+		Policy                  record.Policy
+		Image, Layers           string
+	}{p.Sbench, p.Pack, p.Row, p.Evaluation, p.Assets, p.Harness, p.Policy, image.Digest, image.ChainID})
+	if err != nil {
+		return p, fmt.Errorf("provenance of task %q: %w", task.ID(), err)
+	}
+	p.Inputs = record.Digest(data)
+	return p, nil
+}
+
+func (c Config) policy(task *compiler.Task) record.Policy {
+	env, v := task.Environment(), c.Tester.Verification
+	p := record.Policy{
+		Limits:         c.limits(env),
+		WorkspaceBytes: firstPositive(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes),
+		OutputBytes:    firstPositive(c.Tester.Runtime.Limits.OutputBytes, DefaultOutputBytes),
+		TimeoutSeconds: smaller(env.Timeout, c.Tester.Harness.Config.Timeout).Seconds(),
+		DenyCommands:   v.DenyCommands, AllowDangerous: !v.DisallowDangerousCommands, Degraded: c.Degraded,
+	}
+	if !env.NetworkNone {
+		p.Domains, p.Transparent = c.Tester.Harness.Config.AllowedDomains, c.Egress.Transparent
+	}
+	return p
+}

@@ -1,0 +1,100 @@
+package run
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/workspace"
+)
+
+// request is what a producer is handed for a task, but for what is the attempt's
+// own.
+func (c Config) request(task *compiler.Task, image runtime.Image) (harness.Request, error) {
+	plan, err := workspace.PlanAgent(task, c.Pack)
+	if err != nil {
+		return harness.Request{}, err
+	}
+	env := task.Environment()
+	return harness.Request{
+		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: image,
+		Timeout: smaller(env.Timeout, c.Tester.Harness.Config.Timeout), Limits: c.limits(env),
+		WorkspaceBytes: firstPositive(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes),
+		OutputBytes:    firstPositive(c.Tester.Runtime.Limits.OutputBytes, DefaultOutputBytes),
+		Env:            pairs(c.Env), Attempt: 1, Egress: c.Egress,
+	}, nil
+}
+
+// A TaskRequest is what the harness would be handed for a task.
+type TaskRequest struct {
+	ID      string
+	Request harness.Request
+}
+
+// Requests checks everything as Run does and then yields the requests in the
+// pack's order. Their Dest is empty.
+func Requests(ctx context.Context, cfg Config) iter.Seq2[TaskRequest, error] {
+	return func(yield func(TaskRequest, error) bool) {
+		p, err := preflight(ctx, cfg)
+		if err != nil {
+			yield(TaskRequest{}, err)
+			return
+		}
+		for task, err := range p.stream(cfg) {
+			var r TaskRequest
+			if err == nil {
+				r.ID = task.ID()
+				r.Request, err = cfg.request(task, p.images[task.Environment().Image])
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// smaller of the two time limits that are set, else the default.
+func smaller(a, b time.Duration) time.Duration {
+	limits := slices.DeleteFunc([]time.Duration{a, b}, func(d time.Duration) bool { return d <= 0 })
+	if len(limits) == 0 {
+		return DefaultTimeout
+	}
+	return slices.Min(limits)
+}
+
+func firstPositive(a, b int64) int64 {
+	if a > 0 {
+		return a
+	}
+	return b
+}
+
+func pairs(env map[string]string) []string {
+	list := make([]string, 0, len(env))
+	for name, value := range env {
+		list = append(list, name+"="+value)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// limits are the task's, else the tester's, else the defaults; but no task gets
+// more than the tester's file says.
+func (c Config) limits(env compiler.Environment) runtime.Limits {
+	l := runtime.Limits{Memory: env.Resources.Memory, CPUs: env.Resources.CPUs, Pids: env.Resources.Pids}.Over(c.Limits)
+	most := c.Tester.Runtime.Limits
+	l.Memory, l.CPUs, l.Pids = bounded(l.Memory, most.Memory), bounded(l.CPUs, most.CPUs), bounded(l.Pids, most.Pids)
+	return l
+}
+
+// bounded is value, at most most unless that is not set.
+func bounded[T int64 | float64](value, most T) T {
+	if most > 0 {
+		return min(value, most)
+	}
+	return value
+}

@@ -1,0 +1,174 @@
+package run
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	goruntime "runtime"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// need is what an attempt may use at its worst, by its limits. Processor time is
+// not in it: too little of it makes attempts slower and breaks nothing, and how
+// many cores there are is in every record.
+type need struct {
+	memory int64 // bytes
+	pids   int64
+	disk   int64 // bytes
+}
+
+// need is the larger of what the harness's and the verifier's sandboxes may use:
+// they are not there at the same time.
+func (c Config) need(task *compiler.Task) need {
+	l := c.limits(task.Environment())
+	sandboxes := int64(1)
+	if task.Family() == compiler.CodeCompletion {
+		sandboxes = 2 // the cells
+	}
+	return need{
+		memory: sandboxes * l.Memory, pids: sandboxes * l.Pids,
+		disk: firstPositive(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes) + l.LayerBytes,
+	}
+}
+
+// room admits attempts as long as the host can keep what their limits promise. An
+// attempt that is larger than the whole room runs alone. They are admitted in the
+// order in which they ask.
+type room struct {
+	mu    sync.Mutex
+	slots int
+	free  need
+	used  int // attempts
+	wake  chan struct{}
+}
+
+// newRoom measures the host. Some of the memory stays for the host itself.
+func newRoom(dir string, jobs int) (*room, error) {
+	memory, err := availableMemory()
+	if err != nil {
+		return nil, err
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return nil, fmt.Errorf("free space of %s: %w", dir, err)
+	}
+	return &room{
+		slots: jobs, wake: make(chan struct{}, 1),
+		free: need{memory: memory / 10 * 9, pids: pidsLeft(), disk: int64(fs.Bavail) * fs.Bsize / 10 * 9},
+	}, nil
+}
+
+// take waits for room; waits is told, once, what is short.
+func (r *room) take(ctx context.Context, n need, waits func(string)) error {
+	told := false
+	for {
+		short := r.try(n)
+		if short == "" {
+			return nil
+		}
+		if !told && short != "jobs" {
+			waits(short)
+			told = true
+		}
+		select {
+		case <-r.wake:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// try takes the room, or says what is short.
+func (r *room) try(n need) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.used > 0 {
+		switch {
+		case r.used >= r.slots:
+			return "jobs"
+		case n.memory > r.free.memory:
+			return fmt.Sprintf("for %d MiB of memory, of which %d are free", n.memory>>20, max(r.free.memory, 0)>>20)
+		case n.pids > r.free.pids:
+			return fmt.Sprintf("for %d processes, of which %d are free", n.pids, max(r.free.pids, 0))
+		case n.disk > r.free.disk:
+			return fmt.Sprintf("for %d MiB of disk, of which %d are free", n.disk>>20, max(r.free.disk, 0)>>20)
+		}
+	}
+	r.change(n, -1)
+	return ""
+}
+
+func (r *room) change(n need, sign int64) {
+	r.free.memory += sign * n.memory
+	r.free.pids += sign * n.pids
+	r.free.disk += sign * n.disk
+	r.used -= int(sign)
+}
+
+func (r *room) give(n need) {
+	r.mu.Lock()
+	r.change(n, 1)
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// defaultJobs is how many attempts the cores can serve at the tasks' limits.
+func (p plan) defaultJobs() int {
+	if p.cpus <= 0 {
+		return 1
+	}
+	return max(1, int(float64(goruntime.NumCPU())/p.cpus))
+}
+
+// availableMemory is what the kernel could hand out, in bytes, and no more than
+// the control group of this process may have.
+func availableMemory() (int64, error) {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewScanner(f)
+	available := int64(-1)
+	for lines.Scan() {
+		if fields := strings.Fields(lines.Text()); len(fields) > 1 && fields[0] == "MemAvailable:" {
+			kib, err := strconv.ParseInt(fields[1], 10, 64)
+			if err != nil {
+				return 0, err
+			}
+			available = kib << 10
+		}
+	}
+	if available < 0 {
+		return 0, fmt.Errorf("/proc/meminfo: no MemAvailable: %w", lines.Err())
+	}
+	for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		text, err := os.ReadFile(name)
+		if limit, parseErr := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && parseErr == nil {
+			available = min(available, limit)
+		}
+	}
+	return available, nil
+}
+
+// pidsLeft is half of what the kernel allows.
+func pidsLeft() int64 {
+	most := int64(32768)
+	for _, name := range []string{"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"} {
+		text, err := os.ReadFile(name)
+		if n, parseErr := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && parseErr == nil {
+			most = min(max(most, 32768), n)
+		}
+	}
+	return most / 2
+}

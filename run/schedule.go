@@ -1,0 +1,267 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime"
+)
+
+const (
+	// breakerLimit is how many attempts in a row may find no daemon before the run
+	// gives up.
+	breakerLimit = 3
+	retryDelay   = time.Second // before the first retry; doubled for each that follows
+)
+
+// all goes through the tasks in the pack's order, and through the attempts of
+// each.
+func (s *session) all(ctx context.Context) error {
+	harnesses, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go s.watchStop(harnesses, stop)
+	room, err := newRoom(s.cfg.Output, s.jobs)
+	if err != nil {
+		return err
+	}
+	group, work := errgroup.WithContext(ctx)
+	harnesses, release := joined(harnesses, work)
+	defer release()
+	err = s.eachAttempt(func(task *compiler.Task, attempt int) error {
+		if stopped := s.endsNow(harnesses); stopped != nil {
+			return stopped
+		}
+		t := try{task: task, attempt: attempt, asked: time.Now()}
+		need := s.cfg.need(task)
+		if err := room.take(harnesses, need, func(waits string) { s.emit(Event{Kind: Waiting, Task: task.ID(), Detail: waits}) }); err != nil {
+			return err
+		}
+		group.Go(func() error {
+			defer room.give(need)
+			return s.tryUntilMeasured(withHarness(work, harnesses), t)
+		})
+		return nil
+	})
+	// What a goroutine says is why the loop ended, if it did.
+	if failed := group.Wait(); failed != nil {
+		return failed
+	}
+	switch {
+	case errors.Is(err, errFailFast):
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+var errFailFast = errors.New("an attempt did not pass, and --fail-fast")
+
+// endsNow says why nothing more is to start.
+func (s *session) endsNow(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if s.failedFast() {
+		return errFailFast
+	}
+	return nil
+}
+
+// watchStop ends the harnesses when the run is asked to stop.
+func (s *session) watchStop(ctx context.Context, stop context.CancelCauseFunc) {
+	select {
+	case <-s.cfg.Stop: // nil: never
+		s.emit(Event{Kind: Stopping, Detail: "what is being verified comes to its end"})
+		stop(ErrStopped)
+	case <-ctx.Done():
+	}
+}
+
+// joined is done when one of both is.
+func joined(ctx, other context.Context) (context.Context, func()) {
+	both, cancel := context.WithCancelCause(ctx)
+	undo := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return both, func() { undo(); cancel(nil) }
+}
+
+// harnessKey carries the context that ends before the attempt's own: that of its
+// harness.
+type harnessKey struct{}
+
+func withHarness(ctx, harness context.Context) context.Context {
+	return context.WithValue(ctx, harnessKey{}, harness)
+}
+
+func harnessContext(ctx context.Context) context.Context {
+	return ctx.Value(harnessKey{}).(context.Context)
+}
+
+// eachAttempt calls f for every attempt that is not recorded yet.
+func (s *session) eachAttempt(f func(task *compiler.Task, attempt int) error) error {
+	for task, err := range s.plan.stream(s.cfg) {
+		if err != nil {
+			return err // preflight read the same rows
+		}
+		for attempt := 1; attempt <= s.attempts; attempt++ {
+			done, _, err := s.recorded(task, attempt)
+			if err == nil && !done {
+				err = f(task, attempt)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// recorded says whether an earlier session has measured the attempt, from the
+// same inputs, and if not why not.
+func (s *session) recorded(task *compiler.Task, attempt int) (done bool, why string, err error) {
+	old, known := s.before[key{task.ID(), attempt}]
+	if !known {
+		return false, "not recorded yet", nil
+	}
+	if !old.status.Scored() {
+		return false, "was " + string(old.status), nil
+	}
+	now, err := s.provenance(task)
+	if err != nil {
+		return false, "", err
+	}
+	if now.Inputs != old.inputs {
+		return false, "what it is made from has changed", nil
+	}
+	s.mu.Lock()
+	s.summary.Resumed++
+	s.mu.Unlock()
+	s.count(old.status, old.tries)
+	return true, "", nil
+}
+
+// tryUntilMeasured makes an attempt, and again if the infrastructure fails. An
+// error ends the run.
+func (s *session) tryUntilMeasured(ctx context.Context, t try) error {
+	first := s.before[key{t.task.ID(), t.attempt}].tries + 1
+	delay := retryDelay
+	for t.n = first; ; t.n++ {
+		s.emit(Event{Kind: TaskStart, Task: t.task.ID(), Attempt: t.attempt})
+		rec, cause := s.perform(s, ctx, t)
+		if cause != nil && harnessContext(ctx).Err() != nil {
+			return interrupted(ctx) // not measured, not recorded
+		}
+		if err := s.write(rec); err != nil {
+			return err
+		}
+		again := cause != nil && t.n-first < s.cfg.Retries
+		s.emit(Event{Kind: TaskDone, Task: t.task.ID(), Attempt: t.attempt, Status: rec.VerificationStatus, Reason: rec.FailureReason, Again: again})
+		if err := s.breaker.add(cause); err != nil {
+			s.count(rec.VerificationStatus, t.n)
+			return err
+		}
+		if !again {
+			s.count(rec.VerificationStatus, t.n)
+			return nil
+		}
+		if err := pause(harnessContext(ctx), delay); err != nil {
+			s.count(rec.VerificationStatus, t.n)
+			return interrupted(ctx)
+		}
+		delay *= 2
+	}
+}
+
+// interrupted is nil when the run just stops, since others may be in their
+// verification.
+func interrupted(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// breaker ends a run whose daemon is gone, instead of making an error of every
+// attempt that is left.
+type breaker struct {
+	limit int
+	mu    sync.Mutex
+	count int
+}
+
+func (b *breaker) add(cause error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !errors.Is(cause, runtime.ErrUnavailable) {
+		b.count = 0
+		return nil
+	}
+	if b.count++; b.count < b.limit {
+		return nil
+	}
+	return fmt.Errorf("%w: stopped after %d failures of the daemon in a row: %w", ErrInfrastructure, b.count, cause)
+}
+
+// A PlannedAttempt is one that a run would make.
+type PlannedAttempt struct {
+	Task    string `json:"task"`
+	Attempt int    `json:"attempt"`
+	Why     string `json:"why"`
+}
+
+// Plan says what Run would do, and does not do it. It counts what is recorded.
+func Plan(ctx context.Context, cfg Config) ([]PlannedAttempt, Summary, error) {
+	p, err := preflight(ctx, cfg)
+	if err != nil {
+		return nil, Summary{}, err
+	}
+	s := &session{cfg: cfg, plan: p, attempts: max(cfg.Attempts, 1), before: map[key]earlier{}, summary: Summary{RunID: cfg.Tester.Run.ID}}
+	if s.common, err = cfg.provenance(); err != nil {
+		return nil, Summary{}, err
+	}
+	if cfg.Resume {
+		if err := s.readBefore(); err != nil {
+			return nil, Summary{}, outputProblem(cfg, err)
+		}
+	}
+	var all []PlannedAttempt
+	for task, err := range p.stream(cfg) {
+		for attempt := 1; err == nil && attempt <= s.attempts; attempt++ {
+			var done bool
+			var why string
+			if done, why, err = s.recorded(task, attempt); err == nil && !done {
+				all = append(all, PlannedAttempt{task.ID(), attempt, why})
+			}
+		}
+		if err != nil {
+			return all, s.summary, err
+		}
+	}
+	return all, s.summary, nil
+}
+
+// readBefore reads the records of earlier sessions without touching them.
+func (s *session) readBefore() error {
+	return record.Read(s.cfg.Output, func(r record.Record) error {
+		s.before[key{r.TaskID, r.Attempt}] = earlier{r.VerificationStatus, r.Try, r.Provenance.Inputs}
+		return nil
+	})
+}

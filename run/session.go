@@ -1,0 +1,168 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/verifiers"
+)
+
+// attemptFunc makes one try of one attempt. The record is complete whatever
+// happens; cause is the infrastructure's error behind a record of status error.
+type attemptFunc func(s *session, ctx context.Context, t try) (rec record.Record, cause error)
+
+// try names what is made: the n-th try of the attempt of a task.
+type try struct {
+	task    *compiler.Task
+	attempt int // from 1
+	n       int // from 1
+	// asked is when its turn could have come.
+	asked time.Time
+	log   *tryLog
+}
+
+// key names an attempt.
+type key struct {
+	task    string
+	attempt int
+}
+
+// earlier is what the records of earlier sessions say of an attempt.
+type earlier struct {
+	status record.Status
+	tries  int
+	inputs string
+}
+
+// session is a run in progress.
+type session struct {
+	cfg      Config
+	plan     plan
+	perform  attemptFunc
+	jobs     int
+	attempts int
+	secrets  redactor // values of harness.env
+	cells    *verifiers.CellPool
+	egress   *egressFile // nil if nothing may leave
+	common   record.Provenance
+	before   map[key]earlier
+	breaker  breaker
+
+	progress sync.Mutex
+
+	mu      sync.Mutex // of what follows
+	ledger  *record.Ledger
+	summary Summary
+	failed  bool // an attempt that did not pass, under FailFast
+}
+
+func newSession(cfg Config, p plan, attempt attemptFunc) (*session, error) {
+	s := &session{
+		cfg: cfg, plan: p, perform: attempt, attempts: max(cfg.Attempts, 1), before: map[key]earlier{},
+		secrets: redactor{}.with(values(cfg.Env)...), breaker: breaker{limit: breakerLimit},
+		summary: Summary{RunID: cfg.Tester.Run.ID, Output: filepath.Join(cfg.Output, record.RecordsFile)},
+	}
+	s.jobs = cfg.Jobs
+	if s.jobs <= 0 {
+		s.jobs = p.defaultJobs()
+	}
+	var err error
+	if s.common, err = cfg.provenance(); err != nil {
+		return nil, err
+	}
+	if err := s.openLedger(); err != nil {
+		return nil, err
+	}
+	if err := s.openFiles(); err != nil {
+		return nil, errors.Join(err, s.ledger.Close())
+	}
+	s.cells = verifiers.NewCellPool(s.audited("", cfg.Tester.Verification.DenyCommands))
+	return s, nil
+}
+
+// openLedger begins the chain of records, or goes on with it.
+func (s *session) openLedger() error {
+	m, err := s.cfg.manifest(s.common, s.jobs, s.attempts)
+	if err != nil {
+		return err
+	}
+	if !s.cfg.Resume {
+		s.ledger, err = record.Create(s.cfg.Output, m)
+		return err
+	}
+	ledger, old, torn, err := record.Resume(s.cfg.Output, func(r record.Record) error {
+		s.before[key{r.TaskID, r.Attempt}] = earlier{r.VerificationStatus, r.Try, r.Provenance.Inputs}
+		return nil
+	})
+	if errors.Is(err, os.ErrNotExist) { // nothing was begun: --resume is good for a script that always says it
+		s.ledger, err = record.Create(s.cfg.Output, m)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	s.ledger = ledger
+	if old.RunID != m.RunID {
+		return errors.Join(fmt.Errorf("the folder belongs to the run %q, not to %q", old.RunID, m.RunID), ledger.Close())
+	}
+	s.emit(Event{Kind: Resume, Detail: fmt.Sprintf("%d attempts were recorded before", len(s.before))})
+	if torn > 0 {
+		s.emit(Event{Kind: Resume, Detail: fmt.Sprintf("cut off %d bytes of a record that a crash left unfinished", torn)})
+	}
+	return nil
+}
+
+func (s *session) openFiles() (err error) {
+	if err := prepareFolders(s.cfg.Output); err != nil {
+		return err
+	}
+	s.egress, err = s.openEgress()
+	return err
+}
+
+// close seals the chain and gives everything free.
+func (s *session) close(ctx context.Context) error {
+	return errors.Join(
+		s.cells.Close(ctx), s.egress.close(),
+		s.ledger.Seal(record.Seal{At: time.Now().UTC()}, s.cfg.Sign), s.ledger.Close(),
+	)
+}
+
+func (s *session) emit(e Event) {
+	if s.cfg.Progress == nil {
+		return
+	}
+	e.Time, e.RunID = time.Now(), s.cfg.Tester.Run.ID
+	s.progress.Lock()
+	defer s.progress.Unlock()
+	s.cfg.Progress(e)
+}
+
+// write appends a record.
+func (s *session) write(rec record.Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.ledger.Append(s.secrets.everything(rec))
+	return err
+}
+
+// count adds the last record of an attempt to the summary.
+func (s *session) count(status record.Status, try int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.summary.count(status, try)
+	s.failed = s.failed || s.cfg.FailFast && (status == record.Failed || status == record.Error)
+}
+
+func (s *session) failedFast() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}

@@ -1,0 +1,226 @@
+package run
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/workspace"
+)
+
+// networked says whether a harness of this run may reach anything.
+func (c Config) networked() bool {
+	_, agent := c.Producer.(*harness.Agent)
+	return agent || len(c.Egress.Domains) > 0
+}
+
+// egressFile is the run's egress log, which all attempts write to. A nil one is
+// none.
+type egressFile struct {
+	mu   sync.Mutex
+	file *os.File
+}
+
+func (s *session) openEgress() (*egressFile, error) {
+	if !s.cfg.networked() {
+		return nil, nil
+	}
+	f, err := os.OpenFile(filepath.Join(s.cfg.Output, record.EgressFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return &egressFile{file: f}, endLine(f)
+}
+
+// endLine ends a line that a crash left unfinished.
+func endLine(f *os.File) error {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil || size == 0 {
+		return err
+	}
+	last := make([]byte, 1)
+	if _, err := f.ReadAt(last, size-1); err != nil || last[0] == '\n' {
+		return err
+	}
+	_, err = f.WriteString(` {"kind":"malformed","verdict":"error","reason":"unfinished_line"}` + "\n")
+	return err
+}
+
+func (e *egressFile) close() error {
+	if e == nil {
+		return nil
+	}
+	return errors.Join(e.file.Sync(), e.file.Close())
+}
+
+// tryLog keeps what belongs to one try: its part of the egress log, its folder of
+// logs, and the specifications of its sandboxes.
+type tryLog struct {
+	egress  *egressFile
+	secrets redactor
+	output  string // the run's folder
+	dir     string // relative to it
+
+	mu    sync.Mutex
+	lines hash.Hash // of the egress entries; nil for none
+	specs map[string]string
+	logs  []record.Log
+}
+
+func (s *session) newTryLog(t try) *tryLog {
+	name := fmt.Sprint(t.attempt)
+	if t.n > 1 {
+		name += fmt.Sprint(".", t.n)
+	}
+	return &tryLog{
+		egress: s.egress, secrets: s.secrets.with(t.task.Secrets()...), output: s.cfg.Output,
+		dir: filepath.Join(record.LogsDir, workspace.TaskDir(t.task.ID()), name), specs: map[string]string{},
+	}
+}
+
+// Write takes one line of the egress log.
+func (l *tryLog) Write(p []byte) (int, error) {
+	line := []byte(l.secrets.text(string(p)))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lines == nil {
+		l.lines = sha256.New()
+	}
+	_, _ = l.lines.Write(line) // a hash takes everything
+	l.egress.mu.Lock()
+	defer l.egress.mu.Unlock()
+	if _, err := l.egress.file.Write(line); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// proxyLog is nil where nothing may leave.
+func (l *tryLog) proxyLog(try int) *proxy.Log {
+	if l.egress == nil {
+		return nil
+	}
+	log := proxy.NewLog(l)
+	log.Try = try
+	return log
+}
+
+func (l *tryLog) addSpec(sandbox, digest string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if digest != "" {
+		l.specs[sandbox] = digest
+	}
+}
+
+// fill adds to a record what the try kept.
+func (l *tryLog) fill(r *record.Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lines != nil {
+		r.EgressDigest = "sha256:" + hex.EncodeToString(l.lines.Sum(nil))
+	}
+	r.Logs = append(r.Logs, l.logs...)
+	if len(l.specs) > 0 {
+		r.Provenance.Specs = l.specs
+	}
+}
+
+// logFile is a log that is being written, without secrets. Each Write is a text of
+// its own, such as a line.
+type logFile struct {
+	log  *tryLog
+	file *os.File
+	path string // relative to the run's folder
+	hash hash.Hash
+	size int64
+	cut  int64
+}
+
+// maxLog bounds one log file, in bytes.
+const maxLog = 256 << 20
+
+func (l *tryLog) create(name string) (*logFile, error) {
+	if err := os.MkdirAll(filepath.Join(l.output, l.dir), 0o755); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(l.dir, name)
+	f, err := os.Create(filepath.Join(l.output, path))
+	if err != nil {
+		return nil, err
+	}
+	return &logFile{log: l, file: f, path: path, hash: sha256.New()}, nil
+}
+
+func (f *logFile) Write(p []byte) (int, error) {
+	text := f.log.secrets.text(string(p))
+	if f.size+int64(len(text)) > maxLog {
+		f.cut += int64(len(text))
+		return len(p), nil
+	}
+	n, err := f.file.WriteString(text)
+	f.size += int64(n)
+	_, _ = f.hash.Write([]byte(text[:n])) // a hash takes everything
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (f *logFile) close() error {
+	f.log.mu.Lock()
+	f.log.logs = append(f.log.logs, record.Log{Path: f.path, Bytes: f.size, Digest: "sha256:" + hex.EncodeToString(f.hash.Sum(nil)), Cut: f.cut})
+	f.log.mu.Unlock()
+	return errors.Join(f.file.Sync(), f.file.Close())
+}
+
+// keep writes a whole log.
+func (l *tryLog) keep(name, text string) error {
+	f, err := l.create(name)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write([]byte(text))
+	return errors.Join(err, f.close())
+}
+
+// watch adds to an agent's request where its events go: to a file of the try's own
+// and to the progress. What it returns is to be called after the harness.
+func (s *session) watch(t try, request *harness.Request) (func() error, error) {
+	agent, ok := s.cfg.Producer.(*harness.Agent)
+	if !ok {
+		return func() error { return nil }, nil
+	}
+	prompt, err := harness.Prompt(*request, agent.TaskFile)
+	if err == nil {
+		err = t.log.keep("prompt.txt", prompt)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := t.log.create(record.TraceFile)
+	if err != nil {
+		return nil, err
+	}
+	request.Trace = f
+	request.Said = func(text string) {
+		s.emit(Event{Kind: AgentOutput, Task: t.task.ID(), Attempt: t.attempt, Detail: t.log.secrets.text(text)})
+	}
+	return f.close, nil
+}
+
+// category is the metadata field by which reports group tasks.
+func category(task *compiler.Task) string {
+	text, _ := task.Metadata()["category"].(string)
+	return text
+}
