@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/pack"
@@ -123,6 +124,12 @@ func (cmd *imageBuildCmd) build(ctx context.Context, a *app, c *containerd.Clien
 	if err != nil {
 		return nil, fmt.Errorf("%w: buildctl left no image: %w", run.ErrInfrastructure, err)
 	}
-	list, err := c.Import(ctx, f, ref)
+	// The archive names the image itself. BuildKit may have put a provenance
+	// document beside it, so that there is no single one to give a name to.
+	list, err := c.Import(ctx, f, "")
+	list = slices.DeleteFunc(list, func(i runtime.Image) bool { return i.Ref != ref })
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("%w: buildctl left an image of another name", run.ErrInfrastructure)
+	}
 	return list, errors.Join(err, f.Close(), os.Remove(archive))
 }

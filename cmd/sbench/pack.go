@@ -99,7 +99,7 @@ func (cmd *packImportCmd) print(a *app, r pack.Report) error {
 		}
 	}
 	_, err := fmt.Fprintf(a.stdout, "imported %d task(s) into %s; left out %d\n", r.Rows, r.Out, len(r.Left))
-	if len(r.Images) > 0 {
+	if len(r.Images) > 0 && !cmd.Pin { // pinned images are here
 		_, also := fmt.Fprintf(a.stdout, "%d image(s) to build: sbench image build --pack %s\n", len(r.Images), r.Out)
 		err = errors.Join(err, also)
 	}

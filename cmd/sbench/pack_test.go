@@ -309,10 +309,19 @@ func TestImageBuild(t *testing.T) {
 	archive, err := containerdtest.Archive()
 	must(t, err)
 	bin, calls := t.TempDir(), filepath.Join(t.TempDir(), "calls")
+	unpacked := t.TempDir()
+	if out, err := exec.Command("tar", "-C", unpacked, "-xf", archive).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
 	must(t, os.WriteFile(filepath.Join(bin, "buildctl"), []byte(`#!/bin/sh
+set -e
 echo "$*" >> "`+calls+`"
-for a; do case "$a" in type=oci,*) dest="${a##*dest=}" ;; context=*broken*) exit 7 ;; esac; done
-cp "`+archive+`" "$dest"
+for a; do case "$a" in type=oci,*) out="$a" ;; context=*broken*) exit 7 ;; esac; done
+name="${out#*name=}"
+cp -r "`+unpacked+`" "${out##*dest=}.d"
+case "$*" in *another*) ;; *) sed -i "s#`+containerdtest.Image+`#${name%%,*}#" "${out##*dest=}.d/index.json" ;; esac
+tar -C "${out##*dest=}.d" -cf "${out##*dest=}" .
+rm -r "${out##*dest=}.d"
 `), 0o755))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	t.Setenv("BUILDKIT_HOST", "tcp://127.0.0.1:1")
@@ -329,11 +338,13 @@ cp "`+archive+`" "$dest"
 	if !strings.Contains(string(called), want) {
 		t.Errorf("buildctl was called as\n%s, not as\n%s", called, want)
 	}
-	broken := filepath.Join(t.TempDir(), "broken")
-	must(t, os.Mkdir(broken, 0o755))
-	must(t, os.WriteFile(filepath.Join(broken, "Dockerfile"), []byte("FROM scratch\n"), 0o644))
-	code, _, stderr := sbench(t, "image", "build", broken, "--as", "sbench.test/broken:x")
-	if code != codeInfrastructure || !strings.Contains(stderr, "build sbench.test/broken:x: infrastructure errors: buildctl: exit status 7") {
-		t.Errorf("exit code %d\n%s", code, stderr)
+	for name, want := range map[string]string{"broken": "buildctl: exit status 7", "another": "buildctl left an image of another name"} {
+		folder := filepath.Join(t.TempDir(), name)
+		must(t, os.Mkdir(folder, 0o755))
+		must(t, os.WriteFile(filepath.Join(folder, "Dockerfile"), []byte("FROM scratch\n"), 0o644))
+		code, _, stderr := sbench(t, "image", "build", folder, "--as", "sbench.test/"+name+":x")
+		if code != codeInfrastructure || !strings.Contains(stderr, "build sbench.test/"+name+":x: infrastructure errors: "+want) {
+			t.Errorf("exit code %d\n%s", code, stderr)
+		}
 	}
 }
