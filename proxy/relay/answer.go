@@ -48,6 +48,7 @@ var account = regexp.MustCompile(`\b(org-|proj_|wrkspc_)[A-Za-z0-9]{6,}`)
 func (x *exchange) failed(resp *http.Response) outcome {
 	out := outcome{status: resp.StatusCode, cause: causeOf(resp.StatusCode)}
 	if out.cause == BadKey {
+		x.w.Header().Set("X-Should-Retry", "false")
 		x.answer(resp.StatusCode, string(BadKey), "the provider did not accept the credential that sbench holds")
 		return out
 	}

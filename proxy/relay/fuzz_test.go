@@ -121,8 +121,10 @@ func checkNoHosted(t *testing.T, path string, out []byte) {
 				t.Fatalf("%s: a tool is left in %q", path, out)
 			}
 		}
-		for _, inner := range one.Tools {
-			check(inner)
+		if path == responsesPath { // the others have no tools in tools
+			for _, inner := range one.Tools {
+				check(inner)
+			}
 		}
 	}
 	for _, raw := range req.Tools {

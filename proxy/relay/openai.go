@@ -79,10 +79,8 @@ func responsesTool(in *inspector, v []byte) ([]byte, error) {
 		return nil, malformed("a tool's type is no string")
 	}
 	switch t {
-	case "function", "custom", "local_shell", "apply_patch", "tool_search":
-		return v, nil
-	case "namespace":
-		return in.namespace(v)
+	case "function", "custom", "local_shell", "apply_patch", "tool_search", "namespace":
+		return in.namespace(v) // of others, too, that have tools
 	case "shell":
 		if where, _ := word(members(field(all, "environment")), "type"); where == "local" {
 			_, err := in.object(field(all, "environment"))

@@ -75,6 +75,9 @@ func TestKeyStaysOutside(t *testing.T) {
 					body, _ := io.ReadAll(resp.Body)
 					var head bytes.Buffer
 					_ = resp.Header.Write(&head)
+					if bad := resp.StatusCode >= 401 && resp.StatusCode <= 403; bad != (resp.Header.Get("X-Should-Retry") == "false") {
+						t.Errorf("status %d, should retry: %q", resp.StatusCode, resp.Header.Get("X-Should-Retry"))
+					}
 					entries := r.entries()
 					if all := head.String() + string(body) + r.log.String(); leaks(all) {
 						t.Errorf("the key is in\n%s", all)

@@ -110,6 +110,7 @@ func responsesCases() []toolCase {
 		{"namespace", `"tools":[` + ns(`{"type":"function","name":"f"}`) + `]}`, "=", ""},
 		{"mcp in a namespace", `"tools":[` + ns(`{"type":"function","name":"f"},{"type":"mcp"}`) + `]}`, `"tools":[` + ns(`{"type":"function","name":"f"}`) + `]}`, "mcp"},
 		{"mcp in two namespaces", `"tools":[` + ns(ns(`{"type":"mcp"}`)) + `,{"type":"function","name":"f"}]}`, `"tools":[{"type":"function","name":"f"}]}`, "mcp"},
+		{"mcp in a function", `"tools":[{"type":"function","name":"f","tools":[{"type":"mcp"},{"type":"custom","name":"c"}]}]}`, `"tools":[{"type":"function","name":"f","tools":[{"type":"custom","name":"c"}]}]}`, "mcp"},
 		{"additional tools", `"input":[{"type":"additional_tools","role":"developer","tools":[` + ns(`{"type":"custom","name":"exec"}`) + `]}]}`, "=", ""},
 		{"mcp in additional tools", `"input":[{"type":"additional_tools","tools":[{"type":"mcp","server_url":"https://evil.test"},{"type":"function","name":"f"}]}]}`,
 			`"input":[{"type":"additional_tools","tools":[{"type":"function","name":"f"}]}]}`, "mcp"},
