@@ -211,7 +211,7 @@ func reportQuantiles(b *testing.B, took []time.Duration) {
 
 // idle keeps tunnels open that say nothing, once: there is nothing to repeat.
 func (c benchClient) idle(b *testing.B) {
-	const tunnels = 500
+	const tunnels = 2000
 	before := c.memory(b)
 	var open []net.Conn
 	for range tunnels {

@@ -65,11 +65,10 @@ func (n *names) name(a netip.Addr) (string, bool) {
 // other does not exist. No question leaves the host. It returns when the
 // connection or the proxy is closed, and closes the connection.
 func (p *Proxy) ServeDNS(c net.PacketConn) error {
-	if !p.track(c) {
+	if !p.serves(c) {
 		return errors.Join(ErrClosed, c.Close())
 	}
-	defer p.untrack(c)
-	defer func() { _ = c.Close() }()
+	defer p.served(c)
 	buf := make([]byte, 4096)
 	for {
 		n, from, err := c.ReadFrom(buf)

@@ -169,3 +169,30 @@ func TestHTTPClientLeaves(t *testing.T) {
 		})
 	}
 }
+
+// TestHTTPShutdown: a request that is under way when the sandbox ends is logged.
+func TestHTTPShutdown(t *testing.T) {
+	w := newWorld(t)
+	asked := make(chan struct{})
+	w.crude(func(c net.Conn) {
+		close(asked)
+		silent(c)
+	})
+	p, log := w.startProxy(proxy.Config{})
+	c, err := net.Dial("tcp", serveLocal(t, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	_, _ = io.WriteString(c, request("GET", "/", "", ""))
+	<-asked
+	report(t, p.Close())
+	select {
+	case e := <-log.entries:
+		if words(e) != "http error shutdown" {
+			t.Errorf("%+v", e)
+		}
+	default:
+		t.Error("closed without an entry")
+	}
+}

@@ -130,11 +130,10 @@ func (p *Proxy) Serve(l net.Listener) error {
 
 // accept hands the connections of a listener to use, within the limit.
 func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
-	if !p.track(l) {
+	if !p.serves(l) {
 		return errors.Join(ErrClosed, l.Close())
 	}
-	defer p.untrack(l)
-	defer func() { _ = l.Close() }()
+	defer p.served(l)
 	for wait := time.Millisecond; ; {
 		conn, err := l.Accept()
 		switch {
@@ -158,7 +157,7 @@ func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
 }
 
 // Close ends every connection and tunnel, and the Serve methods, and waits for
-// their entries in the log. It is idempotent.
+// all of them: their entries are in the log then. It is idempotent.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -204,6 +203,25 @@ func (p *Proxy) untrack(c io.Closer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.open, c)
+}
+
+// serves lets Close close a listener, and wait until it is served.
+func (p *Proxy) serves(l io.Closer) bool {
+	if !p.begin() {
+		return false
+	}
+	if !p.track(l) {
+		p.work.Done()
+		return false
+	}
+	return true
+}
+
+// served is the end of what began with serves.
+func (p *Proxy) served(l io.Closer) {
+	p.untrack(l)
+	_ = l.Close()
+	p.work.Done()
 }
 
 // begin makes Close wait for the one who calls p.work.Done. It is false once the
