@@ -1,0 +1,101 @@
+package report
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/securebench/sbench/report/stat"
+)
+
+// compare pairs the tasks of two runs.
+func compare(a, b int, from, to *Source) Comparison {
+	c := Comparison{A: a, B: b, Differ: []Differs{}}
+	rows, others := map[string]string{}, map[string][]Attempt{}
+	for _, task := range byTask(to.Attempts) {
+		if _, scored := score(task); scored > 0 {
+			others[task[0].Task], rows[task[0].Task] = task, task[0].rows
+		}
+	}
+	var pairs []Differs
+	for _, task := range byTask(from.Attempts) {
+		id := task[0].Task
+		if _, scored := score(task); scored == 0 {
+			continue
+		}
+		other, ok := others[id]
+		delete(others, id)
+		switch {
+		case !ok:
+			c.OnlyA++
+		case task[0].rows != "" && rows[id] != "" && task[0].rows != rows[id]:
+			c.Different++
+		default:
+			pairs = append(pairs, pair(id, task, other))
+		}
+	}
+	c.OnlyB, c.Tasks = len(others), len(pairs)
+	c.sum(pairs)
+	return c
+}
+
+func pair(id string, a, b []Attempt) Differs {
+	d := Differs{TaskID: id}
+	var passedA, passedB int
+	passedA, d.ScoredA = score(a)
+	passedB, d.ScoredB = score(b)
+	d.A, d.B = float64(passedA)/float64(d.ScoredA), float64(passedB)/float64(d.ScoredB)
+	return d
+}
+
+func (c *Comparison) sum(pairs []Differs) {
+	if len(pairs) == 0 {
+		return
+	}
+	clusters := make([]stat.Cluster, len(pairs))
+	for i, p := range pairs {
+		c.MeanA, c.MeanB = c.MeanA+p.A, c.MeanB+p.B
+		clusters[i] = stat.Cluster{Sum: p.B - p.A, N: 1}
+		switch {
+		case p.B > p.A:
+			c.Better++
+		case p.B < p.A:
+			c.Worse++
+		default:
+			c.Same++
+			continue
+		}
+		c.Differ = append(c.Differ, p)
+	}
+	n := float64(len(pairs))
+	c.MeanA, c.MeanB = c.MeanA/n, c.MeanB/n
+	c.Difference = c.MeanB - c.MeanA
+	if i, ok := stat.Bootstrap(clusters); ok {
+		c.Interval = &i
+	}
+	c.McNemar = mcNemar(pairs)
+	slices.SortStableFunc(c.Differ, func(a, b Differs) int {
+		return cmp.Or(cmp.Compare(math.Abs(b.B-b.A), math.Abs(a.B-a.A)), cmp.Compare(a.B-a.A, b.B-b.A), cmp.Compare(a.TaskID, b.TaskID))
+	})
+}
+
+// mcNemar is nil unless every pair is of two single verdicts.
+func mcNemar(pairs []Differs) *McNemar {
+	var m McNemar
+	for _, p := range pairs {
+		switch {
+		case p.ScoredA != 1 || p.ScoredB != 1:
+			return nil
+		case p.A == 1 && p.B == 1:
+			m.BothPassed++
+		case p.A == 0 && p.B == 0:
+			m.BothFailed++
+		case p.A == 1:
+			m.PassedA++
+		default:
+			m.PassedB++
+		}
+	}
+	m.P = stat.McNemar(m.PassedA, m.PassedB)
+	return &m
+}

@@ -1,0 +1,234 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/run/record"
+)
+
+// A Detail is all that is to be seen of one attempt. Its texts are cut to what was
+// asked for.
+type Detail struct {
+	Message   string          `json:"message,omitempty"`
+	Prompt    Text            `json:"prompt"`
+	Public    []Named         `json:"public,omitempty"` // values that the agent was shown, where there is no prompt
+	Trace     *Trace          `json:"trace,omitempty"`
+	Candidate Candidate       `json:"candidate"`
+	Producer  Output          `json:"producer"`
+	Verifier  Output          `json:"verifier"`
+	Logs      []Named         `json:"logs,omitempty"` // other files beside the records
+	Egress    *Egress         `json:"egress,omitempty"`
+	Limits    json.RawMessage `json:"limits"`
+	Times     record.Times    `json:"times"`
+	Facts     [][2]string     `json:"facts"` // provenance: what, and its value
+	Tries     []TryFacts      `json:"tries"`
+	Missing   []string        `json:"missing,omitempty"` // what could not be read
+}
+
+// A Candidate is at most one of these.
+type Candidate struct {
+	Text   *Text  `json:"text,omitempty"`
+	Code   bool   `json:"code,omitempty"` // the text is a program
+	Patch  *Text  `json:"patch,omitempty"`
+	Files  []File `json:"files,omitempty"`
+	More   bool   `json:"more,omitempty"` // there are more files
+	Folder string `json:"folder,omitempty"`
+}
+
+// A Named text is a value or a file.
+type Named struct {
+	Name string `json:"name"`
+	Text Text   `json:"text"`
+}
+
+// An Output is what a process left.
+type Output struct {
+	Stdout   Text            `json:"stdout"`
+	Stderr   Text            `json:"stderr"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+}
+
+// TryFacts is a try, without what it made.
+type TryFacts struct {
+	Line    int           `json:"line"`
+	Status  record.Status `json:"status"`
+	Reason  string        `json:"reason"`
+	Started string        `json:"started"`
+	Seconds float64       `json:"seconds"`
+}
+
+// keepDetail is what is held of either end of a string, when an attempt is shown.
+const keepDetail = 256 << 10
+
+// Detail reads what there is of the attempt at an index of Attempts. Its texts are
+// of most bytes together, about; what of it cannot be read is said in the Detail.
+func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
+	a := s.Attempts[at]
+	rec, err := s.reread(a.Tries[len(a.Tries)-1])
+	if err != nil {
+		return Detail{}, fmt.Errorf("%s of %q: %w", record.RecordsFile, a.Task, err)
+	}
+	if a.Task != rec.TaskID {
+		return Detail{}, fmt.Errorf("%s changed while it was read", record.RecordsFile)
+	}
+	share := max(256, most/12)
+	d := Detail{
+		Message: cutText(rec.FailureMessage, 2000).Head, Times: rec.Times,
+		Producer: output(rec.ProducerStdout, rec.ProducerStderr, rec.ProducerMetadata, share),
+		Verifier: output(rec.VerifierStdout, rec.VerifierStderr, rec.VerifierMetadata, share),
+		Limits:   asJSON(rec.Provenance.Policy, share), Facts: facts(rec), Tries: tries(a.Tries),
+	}
+	s.candidate(&d, rec, share)
+	s.logs(&d, rec, share)
+	if d.Prompt.Empty() {
+		d.Public = public(rec, share)
+	}
+	if err := s.indexEgress(ctx); err != nil {
+		d.Missing = append(d.Missing, record.EgressFile+": "+err.Error())
+	}
+	d.Egress = s.egressOf(a, &d, share)
+	return d, ctx.Err()
+}
+
+// reread reads a record again, with more of its texts.
+func (s *Source) reread(t Try) (record.Record, error) {
+	f, err := openFile(s.root, record.RecordsFile)
+	if err != nil {
+		return record.Record{}, err
+	}
+	defer func() { _ = f.Close() }()
+	l, err := newLineReader(io.NewSectionReader(f, t.offset, t.size+1), t.offset, keepDetail).next()
+	if err != nil {
+		return record.Record{}, err
+	}
+	return decode(l.text)
+}
+
+func output(stdout, stderr string, metadata record.Metadata, most int) Output {
+	o := Output{Stdout: cutText(stdout, most), Stderr: cutText(stderr, most)}
+	if len(metadata) > 0 {
+		o.Metadata = asJSON(metadata, most)
+	}
+	return o
+}
+
+// asJSON is an object, unless it is too long: then it is its text, cut.
+func asJSON(v any, most int) json.RawMessage {
+	text, err := json.Marshal(v)
+	if err == nil && len(text) > most {
+		text, err = json.Marshal(cutText(string(text), most).Head + "…")
+	}
+	if err != nil {
+		return json.RawMessage("null")
+	}
+	return text
+}
+
+func tries(all []Try) []TryFacts {
+	var list []TryFacts
+	for _, t := range all[max(0, len(all)-20):] {
+		list = append(list, TryFacts{t.Line, t.Status, t.Reason, stamp(t.Started), t.Seconds})
+	}
+	return list
+}
+
+func public(rec record.Record, most int) []Named {
+	var list []Named
+	for _, r := range rec.ResourceSummary {
+		if !r.Redacted && len(r.Value) > 0 && len(list) < 20 {
+			list = append(list, Named{r.Name, cutText(plainText(r.Value), most/2)})
+		}
+	}
+	return list
+}
+
+func (s *Source) candidate(d *Detail, rec record.Record, most int) {
+	if rec.CandidateText != nil {
+		text := cutText(*rec.CandidateText, 2*most)
+		d.Candidate.Text, d.Candidate.Code = &text, rec.TaskType == "code_completion"
+	}
+	if rec.CandidatePatch != nil {
+		text := cutText(*rec.CandidatePatch, 3*most)
+		d.Candidate.Patch = &text
+	}
+	if rec.CandidateWorkspace == nil {
+		return
+	}
+	d.Candidate.Folder = *rec.CandidateWorkspace
+	var err error
+	if d.Candidate.Files, d.Candidate.More, err = s.files(*rec.CandidateWorkspace, 2*most); err != nil {
+		d.Missing = append(d.Missing, "candidate: "+err.Error())
+	}
+}
+
+// maxLogs bounds the files of one attempt.
+const maxLogs = 16
+
+func (s *Source) logs(d *Detail, rec record.Record, most int) {
+	for i, l := range rec.Logs {
+		if i == maxLogs {
+			d.Missing = append(d.Missing, count(len(rec.Logs)-i, "further log"))
+			break
+		}
+		if err := s.log(d, l, most); err != nil {
+			d.Missing = append(d.Missing, err.Error())
+		}
+	}
+}
+
+func (s *Source) log(d *Detail, l record.Log, most int) error {
+	if !filepath.IsLocal(l.Path) {
+		return errors.New("a log's path leads out of the run's folder")
+	}
+	f, err := openFile(s.root, l.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	switch name := path.Base(l.Path); name {
+	case record.TraceFile:
+		trace, err := readTrace(f, 4*most)
+		d.Trace = &trace
+		return err
+	case "prompt.txt":
+		d.Prompt, err = ends(f, 2*most)
+	default:
+		var text Text
+		text, err = ends(f, most)
+		d.Logs = append(d.Logs, Named{name, text})
+	}
+	return err
+}
+
+// facts are where a record comes from.
+func facts(rec record.Record) [][2]string {
+	p, h := rec.Provenance, rec.Provenance.Host
+	list := [][2]string{
+		{"run", rec.RunID}, {"benchmark", rec.BenchmarkID}, {"started", stamp(rec.StartedAt)}, {"ended", stamp(rec.EndedAt)},
+		{"sbench", join(p.Sbench.Version, p.Sbench.Commit)}, {"harness", join(p.Harness.Type, p.Harness.Version)}, {"harness configuration", p.Harness.Config},
+		{"image", rec.Image}, {"image digest", rec.ImageID}, {"pack manifest", p.Pack.Manifest}, {"row", p.Row}, {"evaluation", p.Evaluation}, {"assets", p.Assets},
+		{"inputs", p.Inputs}, {"candidate", rec.CandidateDigest}, {"egress log", rec.EgressDigest},
+		{"containerd", h.Containerd}, {"runtime", h.Runtime}, {"kernel", join(h.OS, h.Arch, h.Kernel, h.Cgroups)},
+		{"limits not enforced", strings.Join(slices.Concat(rec.Degraded, p.Policy.Degraded), ", ")},
+		{"line before", rec.Previous}, {"this line", rec.Digest},
+	}
+	if a := rec.Agent; a != nil {
+		list = append(list, [2]string{"agent", join(a.Name, a.Version, a.Model)}, [2]string{"agent package", join(a.Package, a.Digest)})
+	}
+	for _, name := range sorted(p.Specs) {
+		list = append(list, [2]string{"specification of " + name, p.Specs[name]})
+	}
+	list = slices.DeleteFunc(list, func(f [2]string) bool { return f[1] == "" })
+	for i := range list {
+		list[i] = [2]string{cutText(list[i][0], 80).Head, cutText(list[i][1], 200).Head}
+	}
+	return list[:min(len(list), 60)]
+}

@@ -1,0 +1,165 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/securebench/sbench/run/record"
+)
+
+const (
+	maxEgress   = 200 // lines of one attempt that are shown
+	maxIndexed  = 256 // lines of one attempt whose place is known
+	egressLines = 160 // bytes of a line that is shown, about
+)
+
+// An Egress is what one attempt sent out, or tried to.
+type Egress struct {
+	Entries []Entry `json:"entries"`
+	More    int     `json:"more,omitempty"` // entries that are not here
+	Allowed int     `json:"allowed"`
+	Denied  int     `json:"denied"`
+	Errors  int     `json:"errors"`
+}
+
+// An Entry is a line of egress.jsonl, as far as it is shown.
+type Entry struct {
+	Time     time.Time `json:"-"`
+	At       string    `json:"at"`
+	Earlier  bool      `json:"earlier,omitempty"` // of a try that does not count
+	Kind     string    `json:"kind"`
+	Verdict  string    `json:"verdict"`
+	Host     string    `json:"host"`
+	Port     int       `json:"port,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	Rule     string    `json:"rule,omitempty"`
+	Up       int64     `json:"up"`
+	Down     int64     `json:"down"`
+	Duration int64     `json:"duration_ms"`
+	Method   string    `json:"method,omitempty"`
+	Path     string    `json:"path,omitempty"`
+	Status   int       `json:"status,omitempty"`
+	Model    string    `json:"model,omitempty"`
+	Stripped []string  `json:"stripped,omitempty"`
+	Usage    *Tokens   `json:"usage,omitempty"`
+}
+
+type egressIndex struct {
+	offsets                        []int64 // the first maxIndexed
+	total, allowed, denied, failed int
+}
+
+// egressLine is what says whose a line is, and the line.
+type egressLine struct {
+	Task    string    `json:"task"`
+	Attempt int       `json:"attempt"`
+	Time    time.Time `json:"time"`
+	Entry
+}
+
+// indexEgress reads egress.jsonl once, and remembers where the lines of each
+// attempt are.
+func (s *Source) indexEgress(ctx context.Context) error {
+	if s.egress != nil {
+		return nil
+	}
+	s.egress = map[attemptKey]*egressIndex{}
+	f, err := openFile(s.root, record.EgressFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	lines := newLineReader(f, 0, keepIndex)
+	for ctx.Err() == nil {
+		l, err := lines.next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil && err != errLong {
+			return err
+		}
+		var e egressLine
+		if err == nil && json.Unmarshal(l.text, &e) == nil {
+			s.indexLine(e, l.offset)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+func (s *Source) indexLine(e egressLine, offset int64) {
+	key := attemptKey{e.Task, max(1, e.Attempt)}
+	index := s.egress[key]
+	if index == nil {
+		index = &egressIndex{}
+		s.egress[key] = index
+	}
+	index.total++
+	switch e.Verdict {
+	case "allow":
+		index.allowed++
+	case "deny":
+		index.denied++
+	default:
+		index.failed++
+	}
+	if len(index.offsets) < maxIndexed {
+		index.offsets = append(index.offsets, offset)
+	}
+}
+
+// egressOf returns nil if nothing was logged of the attempt.
+func (s *Source) egressOf(a Attempt, d *Detail, most int) *Egress {
+	index := s.egress[attemptKey{a.Task, a.Number}]
+	if index == nil {
+		return nil
+	}
+	e := &Egress{Entries: []Entry{}, Allowed: index.allowed, Denied: index.denied, Errors: index.failed}
+	f, err := openFile(s.root, record.EgressFile)
+	if err != nil {
+		d.Missing = append(d.Missing, err.Error())
+		return e
+	}
+	defer func() { _ = f.Close() }()
+	for _, offset := range index.offsets[:min(len(index.offsets), maxEgress, max(4, 2*most/egressLines))] {
+		l, err := newLineReader(io.NewSectionReader(f, offset, 1<<20), offset, 100).next()
+		var entry egressLine
+		if err == nil && json.Unmarshal(l.text, &entry) == nil {
+			e.Entries = append(e.Entries, entry.shown(a.Started))
+		}
+	}
+	e.More = index.total - len(e.Entries)
+	return e
+}
+
+// shown cuts an entry's texts, which the sandbox may have chosen.
+func (l egressLine) shown(started time.Time) Entry {
+	e := l.Entry
+	e.At, e.Earlier = stamp(l.Time), !started.IsZero() && l.Time.Before(started)
+	for _, text := range []*string{&e.Kind, &e.Verdict, &e.Host, &e.Reason, &e.Rule, &e.Method, &e.Path, &e.Model} {
+		*text = cutText(*text, 200).Head
+	}
+	e.Stripped = e.Stripped[:min(len(e.Stripped), 10)]
+	for i := range e.Stripped {
+		e.Stripped[i] = cutText(e.Stripped[i], 60).Head
+	}
+	return e
+}
+
+// stamp is a time for people, "" if there is none.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05.000")
+}
+
+func sorted(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

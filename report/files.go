@@ -1,0 +1,148 @@
+package report
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// A File is part of a candidate's workspace.
+type File struct {
+	Path string `json:"path"`
+	Mode string `json:"mode"`
+	Size int64  `json:"size"`
+	Link string `json:"link,omitempty"` // where a symbolic link leads
+	Text *Text  `json:"text,omitempty"` // of small files of text
+}
+
+const (
+	maxFiles   = 200     // that are listed
+	maxVisited = 2000    // that are looked at
+	maxShown   = 8 << 10 // bytes of one file
+	maxDepth   = 12      // folders within folders
+)
+
+// files lists a candidate's folder, and reads small texts in it up to most bytes
+// together. No link is followed.
+func (s *Source) files(folder string, most int) (list []File, more bool, err error) {
+	if !filepath.IsLocal(folder) {
+		return nil, false, errors.New("its folder leads out of the run's folder")
+	}
+	root, err := s.root.OpenRoot(folder)
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { _ = root.Close() }()
+	w := &walker{root: root, most: most}
+	w.walk(".", 0)
+	return w.list, w.more, nil
+}
+
+type walker struct {
+	root    *os.Root
+	most    int
+	list    []File
+	visited int
+	more    bool
+}
+
+// walk goes through the folders in the order of names. What cannot be read is
+// listed without what is in it.
+func (w *walker) walk(dir string, depth int) {
+	f, err := w.root.Open(dir)
+	if err != nil {
+		return
+	}
+	entries, err := f.ReadDir(maxVisited)
+	w.more = w.more || len(entries) == maxVisited || err != nil && err != io.EOF
+	_ = f.Close() // it was only read
+	sortEntries(entries)
+	for _, e := range entries {
+		w.visited++
+		if len(w.list) == maxFiles || w.visited > maxVisited {
+			w.more = true
+			return
+		}
+		name := path.Join(dir, e.Name())
+		if e.IsDir() {
+			if depth == maxDepth {
+				w.more = true
+				continue
+			}
+			w.walk(name, depth+1)
+			continue
+		}
+		w.add(name)
+	}
+}
+
+func (w *walker) add(name string) {
+	info, err := w.root.Lstat(name)
+	if err != nil {
+		return
+	}
+	f := File{Path: name, Mode: info.Mode().String(), Size: info.Size()}
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		f.Link, _ = w.root.Readlink(name) // "" says enough
+	case info.Mode().IsRegular() && info.Size() > 0 && w.most > 0:
+		f.Text = w.text(name)
+	}
+	f.Path, f.Link = cutText(f.Path, 400).Head, cutText(f.Link, 400).Head
+	w.list = append(w.list, f)
+}
+
+// text is nil for a file that is not one of text.
+func (w *walker) text(name string) *Text {
+	f, err := openFile(w.root, name)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	text, err := ends(f, min(maxShown, w.most))
+	if err != nil || strings.ContainsAny(text.Head, "\x00\uFFFD") {
+		return nil
+	}
+	w.most -= text.Len()
+	return &text
+}
+
+// ends reads the beginning and the end of a file: most bytes together.
+func ends(f *os.File, most int) (Text, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return Text{}, err
+	}
+	if info.Size() <= int64(most) {
+		all, err := io.ReadAll(io.LimitReader(f, int64(most)))
+		return cutText(string(all), 2*most), err
+	}
+	head, tail := make([]byte, most*2/3), make([]byte, most/3)
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return Text{}, err
+	}
+	if _, err := f.ReadAt(tail, info.Size()-int64(len(tail))); err != nil {
+		return Text{}, err
+	}
+	for i := 0; i < 3 && len(head) > 0 && !utf8.Valid(head); i++ { // half a character at its end
+		head = head[:len(head)-1]
+	}
+	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
+		tail = tail[1:]
+	}
+	cut := info.Size() - int64(len(head)) - int64(len(tail))
+	return Text{valid(head), cut, valid(tail)}, nil
+}
+
+func valid(b []byte) string { return string(bytes.ToValidUTF8(b, []byte("\uFFFD"))) }
+
+func sortEntries(entries []fs.DirEntry) {
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+}

@@ -1,0 +1,137 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+const (
+	markdownRows = 10 // of each table
+	markdownText = 80 // characters of a name
+)
+
+// WriteMarkdown writes a summary that fits into a comment. Names of records do
+// nothing in it: no markup, no links, no mentions.
+func WriteMarkdown(w io.Writer, r Report) error {
+	var b strings.Builder
+	for _, run := range r.Runs {
+		markdownRun(&b, run)
+	}
+	for _, c := range r.Comparisons {
+		markdownComparison(&b, r, c)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// literal is a text as it is: in a code span, where nothing is markup, nobody is
+// mentioned and nothing is linked. What would end the span or a table's cell is
+// written as an escape.
+func literal(s string) string {
+	if s == "" {
+		return "–"
+	}
+	return "`" + strings.NewReplacer("`", `\x60`, "|", `\x7c`).Replace(Visible(s, markdownText)) + "`"
+}
+
+func row(b *strings.Builder, cells ...any) {
+	for _, c := range cells {
+		fmt.Fprintf(b, "| %v ", c)
+	}
+	b.WriteString("|\n")
+}
+
+func head(b *strings.Builder, cells ...any) {
+	b.WriteByte('\n')
+	row(b, cells...)
+	for i := range cells {
+		b.WriteString(map[bool]string{true: "|---", false: "|---:"}[i == 0])
+	}
+	b.WriteString("|\n")
+}
+
+func markdownRun(b *strings.Builder, r Run) {
+	c := r.Counts
+	fmt.Fprintf(b, "### %s: %s\n\n", literal(r.Title()), Percent(r.Accuracy.Value))
+	fmt.Fprintf(b, "%s. %d of %d scored attempts passed, 95 %% interval %s.", literal(r.Subtitle()), c.Passed, c.Scored(), Between(r.Accuracy.Wilson))
+	if r.Accuracy.Clustered != nil {
+		fmt.Fprintf(b, " Over tasks, which have several attempts: %s.", Between(r.Accuracy.Clustered))
+	}
+	if c.Errors+c.Pending > 0 {
+		fmt.Fprintf(b, " Not scored: %d pending, %s.", c.Pending, count(c.Errors, "error"))
+	}
+	if r.Retries.Attempts > 0 {
+		fmt.Fprintf(b, " %d passed only after a retry.", r.Retries.Passed)
+	}
+	if len(r.Problems) > 0 {
+		fmt.Fprintf(b, " **%s in the records**, the first: %s.", count(len(r.Problems), "problem"), literal(r.Problems[0].String()))
+	}
+	b.WriteByte('\n')
+	markdownGroups(b, "family", r.ByFamily)
+	if len(r.ByCategory) > 1 {
+		markdownGroups(b, "category", r.ByCategory)
+	}
+	if len(r.PassAtK) > 0 {
+		head(b, "k", "pass@k", "pass^k")
+		for i, k := range r.PassAtK {
+			row(b, k.K, Percent(k.Value), Percent(r.PassAllK[i].Value))
+		}
+	}
+	markdownDetails(b, r)
+}
+
+func markdownGroups(b *strings.Builder, title string, list []Group) {
+	head(b, title, "accuracy", "95 % interval", "passed", "failed", "pending", "errors")
+	for i, g := range list {
+		if i == markdownRows {
+			row(b, fmt.Sprintf("and %d more", len(list)-i), "", "", "", "", "", "")
+			return
+		}
+		c := g.Counts
+		row(b, literal(NameOr(g.Name)), Percent(g.Accuracy.Value), Between(g.Accuracy.Interval()), c.Passed, c.Failed, c.Pending, c.Errors)
+	}
+}
+
+// markdownDetails are folded.
+func markdownDetails(b *strings.Builder, r Run) {
+	b.WriteString("\n<details><summary>Outcomes, times, tokens</summary>\n")
+	head(b, "outcome", "reason", "attempts")
+	for i, o := range r.Outcomes {
+		if i == markdownRows {
+			row(b, "and more", "", "")
+			break
+		}
+		row(b, string(o.Status), literal(o.Reason), o.Count)
+	}
+	head(b, "measure", "attempts", "10 %", "median", "90 %", "max")
+	for _, m := range r.Distributions.Measures() {
+		row(b, m.Name, m.Of.Count, m.Write(m.Of.P10), m.Write(m.Of.P50), m.Write(m.Of.P90), m.Write(m.Of.Max))
+	}
+	b.WriteString("\n</details>\n\n")
+}
+
+func markdownComparison(b *strings.Builder, r Report, c Comparison) {
+	fmt.Fprintf(b, "### %s (B) against %s (A)\n\n", literal(r.Runs[c.B].Title()), literal(r.Runs[c.A].Title()))
+	fmt.Fprintf(b, "Tasks compared: %s.", c.Compared())
+	if c.Tasks == 0 {
+		b.WriteByte('\n')
+		return
+	}
+	fmt.Fprintf(b, " A %s, B %s: **%s**. %d better in B, %d worse, %d the same.", Percent(&c.MeanA), Percent(&c.MeanB), c.Gap(), c.Better, c.Worse, c.Same)
+	if c.McNemar != nil {
+		fmt.Fprintf(b, " McNemar: %s.", c.McNemar)
+	}
+	b.WriteByte('\n')
+	if len(c.Differ) == 0 {
+		return
+	}
+	head(b, "task", "A", "B")
+	for i, d := range c.Differ {
+		if i == markdownRows {
+			row(b, fmt.Sprintf("and %d more", len(c.Differ)-i), "", "")
+			return
+		}
+		row(b, literal(d.TaskID), d.InA(), d.InB())
+	}
+}

@@ -1,0 +1,84 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/securebench/sbench/report/stat"
+)
+
+// Percent writes a share, "–" for none.
+func Percent(share *float64) string {
+	if share == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f %%", 100**share)
+}
+
+// Between writes an interval of shares, "–" for none.
+func Between(i *stat.Interval) string {
+	if i == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f–%.1f %%", 100*i.Low, 100*i.High)
+}
+
+// Points writes a difference of shares, with its sign.
+func Points(difference float64) string { return fmt.Sprintf("%+.1f", 100*difference) }
+
+// Chance writes a probability.
+func Chance(p float64) string {
+	if p < 0.001 {
+		return "< 0.001"
+	}
+	return fmt.Sprintf("%.3f", p)
+}
+
+// Seconds writes a duration in seconds with three digits, or as minutes and hours.
+func Seconds(s float64) string {
+	switch {
+	case s <= 0:
+		return "–"
+	case s < 1:
+		return fmt.Sprintf("%.0f ms", 1000*s)
+	case s < 99.95:
+		return digits(s) + " s"
+	case s < 3600:
+		whole := int(math.Round(s))
+		return fmt.Sprintf("%d:%02d min", whole/60, whole%60)
+	}
+	whole := int(math.Round(s / 60))
+	return fmt.Sprintf("%d:%02d h", whole/60, whole%60)
+}
+
+// Bytes writes a size in binary units.
+func Bytes(n float64) string { return scaled(n, 1024, []string{" B", " KiB", " MiB", " GiB", " TiB"}) }
+
+// Many writes a count with three digits.
+func Many(n float64) string { return scaled(n, 1000, []string{"", " k", " M", " G", " T"}) }
+
+func scaled(n, step float64, units []string) string {
+	if n <= 0 {
+		return "0" + units[0]
+	}
+	unit := 0
+	for ; n >= step*0.9995 && unit < len(units)-1; unit++ {
+		n /= step
+	}
+	if unit == 0 {
+		return strconv.FormatFloat(n, 'f', 0, 64) + units[0]
+	}
+	return digits(n) + units[unit]
+}
+
+// digits writes three digits of what is at least 1.
+func digits(n float64) string {
+	switch {
+	case n < 9.995:
+		return fmt.Sprintf("%.2f", n)
+	case n < 99.95:
+		return fmt.Sprintf("%.1f", n)
+	}
+	return fmt.Sprintf("%.0f", n)
+}

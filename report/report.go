@@ -1,0 +1,216 @@
+// Package report sums the records of runs up: how many attempts passed and how
+// sure that is, what they took, and how runs differ.
+//
+// All that records say is taken for hostile text: candidates wrote much of it. It
+// is read as a stream, so that memory grows with the number of attempts and not
+// with what they printed.
+package report
+
+import (
+	"time"
+
+	"github.com/securebench/sbench/report/stat"
+	"github.com/securebench/sbench/run/record"
+)
+
+// Schema names the form of a Report as JSON. Fields are added to it, and none is
+// taken away or given another meaning without another name here.
+const Schema = "sbench.report/1"
+
+// A Report is of one or more runs. Shares are between 0 and 1, times in seconds,
+// memory in bytes.
+type Report struct {
+	Schema      string       `json:"schema"`
+	Confidence  float64      `json:"confidence"` // of all intervals
+	Runs        []Run        `json:"runs"`
+	Comparisons []Comparison `json:"comparisons"` // of each further run with the first
+}
+
+// A Run is one folder.
+type Run struct {
+	Dir         string         `json:"dir"` // as it was given
+	RunID       string         `json:"run_id"`
+	BenchmarkID string         `json:"benchmark_id"`
+	PackVersion int            `json:"pack_version,omitempty"`
+	StartedAt   *time.Time     `json:"started_at,omitempty"`
+	EndedAt     *time.Time     `json:"ended_at,omitempty"` // of the last attempt
+	Sbench      record.Version `json:"sbench"`
+	Harness     record.Harness `json:"harness"`
+	Agents      []string       `json:"agents"` // name, version and model
+	Jobs        int            `json:"jobs,omitempty"`
+	Degraded    []string       `json:"degraded"` // limits that the host did not enforce for some attempt
+
+	Records  int       `json:"records"` // lines that could be read
+	Problems []Problem `json:"problems"`
+
+	Counts   Counts   `json:"counts"`
+	Accuracy Accuracy `json:"accuracy"`
+	Retries  Retries  `json:"retries"`
+	PassAtK  []PassK  `json:"pass_at_k"` // at least one of k attempts passes
+	PassAllK []PassK  `json:"pass_all_k"`
+
+	ByFamily   []Group   `json:"by_family"`
+	ByCategory []Group   `json:"by_category"`
+	Outcomes   []Outcome `json:"outcomes"`
+
+	Distributions Distributions `json:"distributions"`
+	Spent         Tokens        `json:"tokens_spent"` // by all tries, those that count and those that do not
+	Slowest       []Slow        `json:"slowest"`
+	Tasks         []Task        `json:"tasks"`
+}
+
+// A Problem is something that could not be read, or was not as it should be.
+type Problem struct {
+	File    string `json:"file"` // in the run's folder
+	Line    int    `json:"line,omitempty"`
+	Message string `json:"message"`
+}
+
+// Counts are of attempts, by the status of the try that counts, and of tasks.
+type Counts struct {
+	Tasks    int `json:"tasks"`
+	Attempts int `json:"attempts"`
+	Passed   int `json:"passed"`
+	Failed   int `json:"failed"`
+	Pending  int `json:"pending"`
+	Errors   int `json:"errors"`
+}
+
+// Scored is the denominator of every share: attempts with a verdict.
+func (c Counts) Scored() int { return c.Passed + c.Failed }
+
+// An Accuracy is the share of scored attempts that passed. Value and the interval
+// are missing if none was scored.
+type Accuracy struct {
+	Passed int            `json:"passed"`
+	Scored int            `json:"scored"`
+	Value  *float64       `json:"value"`
+	Wilson *stat.Interval `json:"wilson"`
+	// Clustered is a bootstrap over tasks, where tasks have several scored attempts:
+	// these are not independent, as Wilson's interval takes them to be.
+	Clustered *stat.Interval `json:"clustered,omitempty"`
+}
+
+// Interval is the one to show: the clustered one where there is one.
+func (a Accuracy) Interval() *stat.Interval {
+	if a.Clustered != nil {
+		return a.Clustered
+	}
+	return a.Wilson
+}
+
+// Retries are attempts that were tried again because a try could not be measured.
+type Retries struct {
+	Attempts int `json:"attempts"`
+	Passed   int `json:"passed"` // of them, in the end
+}
+
+// A PassK is an unbiased estimate, the mean over the tasks that have k scored
+// attempts at least. Value is missing if none has.
+type PassK struct {
+	K       int      `json:"k"`
+	Value   *float64 `json:"value"`
+	Tasks   int      `json:"tasks"`
+	LeftOut int      `json:"left_out"` // tasks with fewer scored attempts
+}
+
+// A Group is the attempts that have something in common.
+type Group struct {
+	Name     string   `json:"name"` // "" where records say nothing
+	Counts   Counts   `json:"counts"`
+	Accuracy Accuracy `json:"accuracy"`
+}
+
+// An Outcome counts attempts that ended alike.
+type Outcome struct {
+	Status record.Status `json:"status"`
+	Reason string        `json:"reason"` // "" for passed
+	Phase  string        `json:"phase"`
+	Count  int           `json:"count"`
+}
+
+// Distributions are over the tries that count, errors left out, each over those
+// that report the value.
+type Distributions struct {
+	Producer   stat.Distribution `json:"producer_seconds"`
+	Verifier   stat.Distribution `json:"verifier_seconds"`
+	Total      stat.Distribution `json:"total_seconds"`
+	Input      stat.Distribution `json:"input_tokens"`
+	Cached     stat.Distribution `json:"cached_tokens"`
+	Output     stat.Distribution `json:"output_tokens"`
+	Reasoning  stat.Distribution `json:"reasoning_tokens"`
+	PeakMemory stat.Distribution `json:"peak_memory_bytes"`
+}
+
+// Tokens are what a provider counted. Cached are of Input, Reasoning of Output.
+type Tokens struct {
+	Input     int64 `json:"input"`
+	Cached    int64 `json:"cached"`
+	Output    int64 `json:"output"`
+	Reasoning int64 `json:"reasoning"`
+	Estimated bool  `json:"estimated,omitempty"` // an answer was cut before its final count
+}
+
+// Slow is a task's attempt, by what it took.
+type Slow struct {
+	TaskID   string        `json:"task_id"`
+	Attempt  int           `json:"attempt"`
+	Status   record.Status `json:"status"`
+	Total    float64       `json:"total_seconds"`
+	Producer float64       `json:"producer_seconds"`
+	Verifier float64       `json:"verifier_seconds"`
+}
+
+// A Task is its attempts.
+type Task struct {
+	TaskID   string `json:"task_id"`
+	Family   string `json:"family"`
+	Category string `json:"category"`
+	Passed   int    `json:"passed"`
+	Scored   int    `json:"scored"`
+	Attempts int    `json:"attempts"`
+}
+
+// A Comparison is between two runs, over the tasks that both scored and that were
+// the same in both.
+type Comparison struct {
+	A int `json:"a"` // index of the run
+	B int `json:"b"`
+
+	Tasks     int `json:"tasks"`      // compared
+	OnlyA     int `json:"only_a"`     // tasks scored in A alone
+	OnlyB     int `json:"only_b"`     // in B alone
+	Different int `json:"other_rows"` // tasks left out: their rows are not the same
+
+	MeanA float64 `json:"mean_a"` // over compared tasks, of the share that passed
+	MeanB float64 `json:"mean_b"`
+	// Difference is B's mean minus A's. Interval is a bootstrap over tasks: they are
+	// what was drawn, and a task's attempts are not independent.
+	Difference float64        `json:"difference"`
+	Interval   *stat.Interval `json:"interval"`
+	// McNemar is set where each task has one scored attempt in both runs.
+	McNemar *McNemar `json:"mcnemar,omitempty"`
+
+	Better int       `json:"better"` // tasks with a larger share in B
+	Worse  int       `json:"worse"`
+	Same   int       `json:"same"`
+	Differ []Differs `json:"differ"` // the largest differences first
+}
+
+// McNemar is the exact test of paired verdicts.
+type McNemar struct {
+	BothPassed int     `json:"both_passed"`
+	BothFailed int     `json:"both_failed"`
+	PassedA    int     `json:"passed_a_only"`
+	PassedB    int     `json:"passed_b_only"`
+	P          float64 `json:"p"` // two-sided
+}
+
+// Differs is a task with two results.
+type Differs struct {
+	TaskID  string  `json:"task_id"`
+	A       float64 `json:"a"` // share that passed
+	B       float64 `json:"b"`
+	ScoredA int     `json:"scored_a"`
+	ScoredB int     `json:"scored_b"`
+}

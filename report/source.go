@@ -1,0 +1,239 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/securebench/sbench/run/record"
+)
+
+const (
+	keepIndex   = 4 << 10 // of a string's ends, when records are summed up
+	maxManifest = 1 << 20 // bytes of run.json
+	maxProblems = 100     // that are kept
+)
+
+// ErrNoRun says that a folder is none of a run.
+var ErrNoRun = errors.New("not the folder of a run")
+
+// A Source is a run's folder, read. Its methods are for one goroutine.
+type Source struct {
+	Dir      string
+	Manifest record.Manifest // zero if there is none
+	Attempts []Attempt       // in the order of their first try
+	Records  int             // lines that could be read
+	Problems []Problem
+	more     int // problems that were not kept
+
+	Spent  Tokens
+	root   *os.Root
+	egress map[attemptKey]*egressIndex // nil until it is needed
+}
+
+// An Attempt is what is kept of one in memory: the try that counts, and how many
+// there were. Zero times, tokens and memory are not known.
+type Attempt struct {
+	Task, Benchmark, Family, Category string
+	Number                            int // of the task's attempts, from 1
+	Status                            record.Status
+	Phase, Reason                     string
+	Tries                             []Try // all of them
+	Retried                           bool  // an earlier try could not be measured
+
+	Started, Ended            time.Time
+	Producer, Verifier, Total float64
+	Tokens                    *Tokens
+	PeakMemory                int64
+	Agent                     string
+	Degraded                  []string
+	rows                      string // what the task was made from
+}
+
+// A Try is one line of the records.
+type Try struct {
+	Line    int
+	Status  record.Status
+	Reason  string
+	Started time.Time
+	Seconds float64
+	offset  int64
+	size    int64
+}
+
+type attemptKey struct {
+	task   string
+	number int
+}
+
+// Open reads the records of a run's folder. The Source must be closed. Lines that
+// are no records are Problems; the error wraps [ErrNoRun] if there is no file of
+// records.
+func Open(ctx context.Context, dir string) (*Source, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoRun, err)
+	}
+	s := &Source{Dir: dir, root: root}
+	if err := s.read(ctx); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return s, nil
+}
+
+// Close releases the folder.
+func (s *Source) Close() error { return s.root.Close() }
+
+func (s *Source) read(ctx context.Context) error {
+	s.readManifest()
+	f, err := openFile(s.root, record.RecordsFile)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrNoRun, s.Dir, err)
+	}
+	defer func() { _ = f.Close() }()
+	index := map[attemptKey]int{}
+	lines := newLineReader(f, 0, keepIndex)
+	for n := 1; ctx.Err() == nil; n++ {
+		l, err := lines.next()
+		switch {
+		case err == io.EOF:
+			return nil
+		case errors.Is(err, errLong):
+			s.problem(record.RecordsFile, n, err.Error())
+		case err != nil:
+			return fmt.Errorf("%s: %w", record.RecordsFile, err)
+		default:
+			s.take(index, n, l)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+func (s *Source) problem(file string, line int, message string) {
+	if len(s.Problems) == maxProblems {
+		s.more++
+		return
+	}
+	s.Problems = append(s.Problems, Problem{file, line, message})
+}
+
+func (s *Source) readManifest() {
+	f, err := openFile(s.root, record.ManifestFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return // runs of earlier versions have none
+	}
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(f, maxManifest)).Decode(&s.Manifest)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		s.problem(record.ManifestFile, 0, err.Error())
+	}
+}
+
+// take adds one line.
+func (s *Source) take(index map[attemptKey]int, n int, l line) {
+	if len(l.text) == 0 && l.whole {
+		return
+	}
+	rec, err := decode(l.text)
+	switch {
+	case err != nil && !l.whole:
+		s.problem(record.RecordsFile, n, "the last line is not whole: the run was stopped while it wrote it, or is writing it now")
+		return
+	case err != nil:
+		s.problem(record.RecordsFile, n, "no record: "+err.Error())
+		return
+	}
+	s.Records++
+	a := summarise(rec)
+	if a.Tokens != nil {
+		s.Spent.add(*a.Tokens)
+	}
+	a.Tries = []Try{{Line: n, Status: a.Status, Reason: a.Reason, Started: a.Started, Seconds: a.Total, offset: l.offset, size: l.size}}
+	key := attemptKey{a.Task, a.Number}
+	at, again := index[key]
+	if !again {
+		index[key] = len(s.Attempts)
+		s.Attempts = append(s.Attempts, a)
+		return
+	}
+	before := s.Attempts[at]
+	a.Retried = before.Retried || before.Status == record.Error
+	a.Tries = append(before.Tries, a.Tries...)
+	s.Attempts[at] = a
+}
+
+// decode reads one record and refuses what cannot be counted.
+func decode(text []byte) (record.Record, error) {
+	var rec record.Record
+	if err := json.Unmarshal(text, &rec); err != nil {
+		return rec, err
+	}
+	if rec.TaskID == "" {
+		return rec, errors.New("it has no task_id")
+	}
+	if !rec.VerificationStatus.Valid() {
+		return rec, errors.New("its verification_status is none")
+	}
+	return rec, nil
+}
+
+// summarise takes from a record what is kept in memory.
+func summarise(rec record.Record) Attempt {
+	a := Attempt{
+		Task: rec.TaskID, Benchmark: rec.BenchmarkID, Family: string(rec.TaskType), Category: rec.Category,
+		Number: max(1, rec.Attempt), Status: rec.VerificationStatus, Phase: rec.FailurePhase, Reason: rec.FailureReason,
+		Started: rec.StartedAt, Ended: rec.EndedAt, Producer: max(0, rec.Times.Producer), Verifier: max(0, rec.Times.Verifier),
+		Degraded: slices.Concat(rec.Degraded, rec.Provenance.Policy.Degraded), rows: rec.Provenance.Row + rec.Provenance.Evaluation,
+	}
+	if a.Status == record.Passed {
+		a.Phase, a.Reason = "", ""
+	}
+	if a.Producer == 0 {
+		a.Producer = max(0, number(rec.ProducerMetadata["wall_seconds"]))
+	}
+	a.Total = a.Producer + a.Verifier
+	if !rec.StartedAt.IsZero() && rec.EndedAt.After(rec.StartedAt) {
+		a.Total = rec.EndedAt.Sub(rec.StartedAt).Seconds()
+	}
+	if usage, ok := rec.ProducerMetadata["usage"].(map[string]any); ok {
+		a.PeakMemory = int64(min(max(0, number(usage["peak_memory_bytes"])), 1<<60))
+	}
+	if rec.Egress != nil && rec.Egress.Relay != nil {
+		u := rec.Egress.Relay.Usage
+		a.Tokens = &Tokens{max(0, u.Input), max(0, u.Cached), max(0, u.Output), max(0, u.Reasoning), u.Estimated}
+	}
+	if rec.Agent != nil {
+		a.Agent = join(rec.Agent.Name, rec.Agent.Version, rec.Agent.Model)
+	}
+	return a
+}
+
+func (t *Tokens) add(u Tokens) {
+	t.Input, t.Cached, t.Output, t.Reasoning = t.Input+u.Input, t.Cached+u.Cached, t.Output+u.Output, t.Reasoning+u.Reasoning
+	t.Estimated = t.Estimated || u.Estimated
+}
+
+func number(v any) float64 {
+	f, _ := v.(float64)
+	return f
+}
+
+// join puts the words that are there together.
+func join(words ...string) string {
+	var all string
+	for _, w := range words {
+		if w != "" && all != "" {
+			all += " "
+		}
+		all += w
+	}
+	return all
+}

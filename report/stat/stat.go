@@ -1,0 +1,161 @@
+// Package stat has the few statistics that a report needs. What is not defined,
+// such as a share of nothing, is told by a second result, and is never a number.
+package stat
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// Confidence is that of every interval here, and z its normal quantile.
+const (
+	Confidence = 0.95
+	z          = 1.959963984540054
+)
+
+// An Interval holds the true value with [Confidence].
+type Interval struct {
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+}
+
+// Wilson returns the score interval of a share: Wilson, JASA 22 (1927). It
+// assumes that the n trials are independent. There is none unless
+// 0 <= passed <= n and n > 0.
+func Wilson(passed, n int) (Interval, bool) {
+	if n <= 0 || passed < 0 || passed > n {
+		return Interval{}, false
+	}
+	total, share := float64(n), float64(passed)/float64(n)
+	spread := z * math.Sqrt(share*(1-share)/total+z*z/(4*total*total))
+	middle, scale := share+z*z/(2*total), 1+z*z/total
+	i := Interval{max(0, (middle-spread)/scale), min(1, (middle+spread)/scale)}
+	// The bounds are exact at the ends, whatever rounding makes of them.
+	if passed == 0 {
+		i.Low = 0
+	}
+	if passed == n {
+		i.High = 1
+	}
+	return i, true
+}
+
+// PassAtK estimates, without bias, the chance that at least one of k attempts
+// passes, from c of n that did: 1 - C(n-c, k)/C(n, k), see Chen et al.,
+// arXiv:2107.03374. It is not defined for k > n.
+func PassAtK(n, c, k int) (float64, bool) {
+	none, ok := PassAllK(n, n-c, k)
+	return 1 - none, ok
+}
+
+// PassAllK estimates, without bias, the chance that all of k attempts pass
+// (pass^k), from c of n that did: C(c, k)/C(n, k). It is not defined for k > n.
+func PassAllK(n, c, k int) (float64, bool) {
+	if k < 1 || k > n || c < 0 || c > n {
+		return 0, false
+	}
+	p := 1.0
+	for i := range k {
+		p *= float64(max(0, c-i)) / float64(n-i)
+	}
+	return p, true
+}
+
+// McNemar returns the two-sided exact probability that pairs that differ split
+// at least as unevenly as these, if neither side were the better: a binomial test
+// of onlyA against onlyA+onlyB at one half. With no such pair it is 1.
+func McNemar(onlyA, onlyB int) float64 {
+	n, few := onlyA+onlyB, min(onlyA, onlyB)
+	if few < 0 || n == 0 {
+		return 1
+	}
+	whole, _ := math.Lgamma(float64(n + 1))
+	tail := 0.0
+	for i := range few + 1 {
+		a, _ := math.Lgamma(float64(i + 1))
+		b, _ := math.Lgamma(float64(n - i + 1))
+		tail += math.Exp(whole - a - b - float64(n)*math.Ln2)
+	}
+	return min(1, 2*tail)
+}
+
+// resamples of a bootstrap.
+const resamples = 10000
+
+// A Cluster is what is drawn together: a task's attempts. Sum is of their
+// values, N how many there are.
+type Cluster struct {
+	Sum float64
+	N   int
+}
+
+// Bootstrap returns the percentile interval of the mean over all members of
+// clusters, which are drawn with replacement. It is the same each time for the
+// same input. There is none for less than two clusters.
+func Bootstrap(clusters []Cluster) (Interval, bool) {
+	if len(clusters) < 2 {
+		return Interval{}, false
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	means := make([]float64, resamples)
+	for i := range means {
+		var sum float64
+		var n int
+		for range clusters {
+			c := clusters[random.IntN(len(clusters))]
+			sum, n = sum+c.Sum, n+c.N
+		}
+		if n > 0 {
+			means[i] = sum / float64(n)
+		}
+	}
+	slices.Sort(means)
+	return Interval{Quantile(means, (1-Confidence)/2), Quantile(means, (1+Confidence)/2)}, true
+}
+
+// Quantile returns the q-quantile of sorted values, 0 <= q <= 1, between the two
+// nearest (Hyndman and Fan's type 7, as R and NumPy do by default). It is 0 for
+// no values.
+func Quantile(sorted []float64, q float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	at := q * float64(len(sorted)-1)
+	below := int(at)
+	if below >= len(sorted)-1 {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[below] + (at-float64(below))*(sorted[below+1]-sorted[below])
+}
+
+// A Distribution sums values up. The zero Distribution is of none.
+type Distribution struct {
+	Count int     `json:"count"`
+	Sum   float64 `json:"sum"`
+	Mean  float64 `json:"mean"`
+	Min   float64 `json:"min"`
+	P10   float64 `json:"p10"`
+	P25   float64 `json:"p25"`
+	P50   float64 `json:"p50"`
+	P75   float64 `json:"p75"`
+	P90   float64 `json:"p90"`
+	P99   float64 `json:"p99"`
+	Max   float64 `json:"max"`
+}
+
+// Describe sums values up; it sorts them.
+func Describe(values []float64) Distribution {
+	if len(values) == 0 {
+		return Distribution{}
+	}
+	slices.Sort(values)
+	d := Distribution{Count: len(values), Min: values[0], Max: values[len(values)-1]}
+	for _, v := range values {
+		d.Sum += v
+	}
+	d.Mean = d.Sum / float64(d.Count)
+	d.P10, d.P25, d.P50 = Quantile(values, 0.10), Quantile(values, 0.25), Quantile(values, 0.50)
+	d.P75, d.P90, d.P99 = Quantile(values, 0.75), Quantile(values, 0.90), Quantile(values, 0.99)
+	return d
+}

@@ -1,0 +1,284 @@
+package report
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/securebench/sbench/report/stat"
+	"github.com/securebench/sbench/run/record"
+)
+
+// maxSlowest bounds the list of slowest attempts.
+const maxSlowest = 10
+
+// Summarize sums runs up, and compares each further one with the first.
+func Summarize(sources []*Source) Report {
+	r := Report{Schema: Schema, Confidence: stat.Confidence, Runs: []Run{}, Comparisons: []Comparison{}}
+	for i, s := range sources {
+		r.Runs = append(r.Runs, s.run())
+		if i > 0 {
+			r.Comparisons = append(r.Comparisons, compare(0, i, sources[0], s))
+		}
+	}
+	return r
+}
+
+func (s *Source) run() Run {
+	m := s.Manifest
+	r := Run{
+		Dir: s.Dir, RunID: m.RunID, BenchmarkID: m.Pack.ID, PackVersion: m.Pack.Version, Sbench: m.Sbench, Harness: m.Harness,
+		Jobs: m.Jobs, Records: s.Records, Problems: append([]Problem{}, s.Problems...), Spent: s.Spent,
+	}
+	if s.more > 0 {
+		r.Problems = append(r.Problems, Problem{record.RecordsFile, 0, "and more: " + count(s.more, "problem")})
+	}
+	if !m.StartedAt.IsZero() {
+		r.StartedAt = &m.StartedAt
+	}
+	s.describe(&r)
+	all := s.Attempts
+	tasks := byTask(all)
+	r.Counts, r.Accuracy = counts(all), accuracy(all)
+	r.PassAtK, r.PassAllK = passK(tasks, stat.PassAtK), passK(tasks, stat.PassAllK)
+	r.ByFamily = groups(all, func(a Attempt) string { return a.Family })
+	r.ByCategory = groups(all, func(a Attempt) string { return a.Category })
+	r.Outcomes, r.Distributions, r.Slowest, r.Tasks = outcomes(all), distributions(all), slowest(all), summaries(tasks)
+	return r
+}
+
+// describe fills in what only the attempts say, or the manifest of an earlier
+// version does not.
+func (s *Source) describe(r *Run) {
+	agents, degraded := map[string]bool{}, map[string]bool{}
+	for _, a := range s.Attempts {
+		if r.BenchmarkID == "" {
+			r.BenchmarkID = a.Benchmark
+		}
+		if a.Agent != "" {
+			agents[a.Agent] = true
+		}
+		for _, d := range a.Degraded {
+			degraded[d] = true
+		}
+		if !a.Started.IsZero() && (r.StartedAt == nil || a.Started.Before(*r.StartedAt)) {
+			r.StartedAt = &a.Started
+		}
+		if !a.Ended.IsZero() && (r.EndedAt == nil || a.Ended.After(*r.EndedAt)) {
+			r.EndedAt = &a.Ended
+		}
+		if a.Retried {
+			r.Retries.Attempts++
+			if a.Status == record.Passed {
+				r.Retries.Passed++
+			}
+		}
+	}
+	r.Agents, r.Degraded = sortedKeys(agents), sortedKeys(degraded)
+}
+
+func sortedKeys(m map[string]bool) []string {
+	return append([]string{}, slices.Sorted(maps.Keys(m))...)
+}
+
+// byTask groups attempts by task, in the order of the tasks' first records.
+func byTask(attempts []Attempt) [][]Attempt {
+	index := map[string]int{}
+	var tasks [][]Attempt
+	for _, a := range attempts {
+		at, ok := index[a.Task]
+		if !ok {
+			at = len(tasks)
+			index[a.Task], tasks = at, append(tasks, nil)
+		}
+		tasks[at] = append(tasks[at], a)
+	}
+	return tasks
+}
+
+func counts(attempts []Attempt) Counts {
+	c := Counts{Attempts: len(attempts)}
+	tasks := map[string]bool{}
+	for _, a := range attempts {
+		tasks[a.Task] = true
+		switch a.Status {
+		case record.Passed:
+			c.Passed++
+		case record.Failed:
+			c.Failed++
+		case record.Pending:
+			c.Pending++
+		case record.Error:
+			c.Errors++
+		}
+	}
+	c.Tasks = len(tasks)
+	return c
+}
+
+// score is how many attempts have a verdict, and how many passed.
+func score(attempts []Attempt) (passed, scored int) {
+	c := counts(attempts)
+	return c.Passed, c.Scored()
+}
+
+func accuracy(attempts []Attempt) Accuracy {
+	var a Accuracy
+	a.Passed, a.Scored = score(attempts)
+	if i, ok := stat.Wilson(a.Passed, a.Scored); ok {
+		value := float64(a.Passed) / float64(a.Scored)
+		a.Value, a.Wilson = &value, &i
+	}
+	var clusters []stat.Cluster
+	several := false
+	for _, task := range byTask(attempts) {
+		if passed, scored := score(task); scored > 0 {
+			clusters = append(clusters, stat.Cluster{Sum: float64(passed), N: scored})
+			several = several || scored > 1
+		}
+	}
+	if several {
+		if i, ok := stat.Bootstrap(clusters); ok {
+			a.Clustered = &i
+		}
+	}
+	return a
+}
+
+// passK estimates for the k up to the most scored attempts of a task. Where each
+// task has one there is nothing to say that the accuracy does not.
+func passK(tasks [][]Attempt, estimate func(n, c, k int) (float64, bool)) []PassK {
+	most := 0
+	for _, task := range tasks {
+		_, scored := score(task)
+		most = max(most, scored)
+	}
+	list := []PassK{}
+	if most < 2 {
+		return list
+	}
+	for _, k := range ks(most) {
+		p, sum := PassK{K: k}, 0.0
+		for _, task := range tasks {
+			passed, scored := score(task)
+			value, ok := estimate(scored, passed, k)
+			if !ok {
+				p.LeftOut++
+				continue
+			}
+			p.Tasks++
+			sum += value
+		}
+		if p.Tasks > 0 {
+			mean := sum / float64(p.Tasks)
+			p.Value = &mean
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// ks are the k to show: all up to 5, then in steps that grow, and the last.
+func ks(most int) []int {
+	var list []int
+	for _, k := range []int{1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100} {
+		if k < most {
+			list = append(list, k)
+		}
+	}
+	return append(list, most)
+}
+
+func groups(attempts []Attempt, name func(Attempt) string) []Group {
+	members := map[string][]Attempt{}
+	for _, a := range attempts {
+		members[name(a)] = append(members[name(a)], a)
+	}
+	list := []Group{}
+	for _, n := range slices.Sorted(maps.Keys(members)) {
+		list = append(list, Group{n, counts(members[n]), accuracy(members[n])})
+	}
+	return list
+}
+
+// statusOrder is that of lists.
+func statusOrder() []record.Status {
+	return []record.Status{record.Passed, record.Failed, record.Pending, record.Error}
+}
+
+func outcomes(attempts []Attempt) []Outcome {
+	counted := map[Outcome]int{}
+	for _, a := range attempts {
+		counted[Outcome{Status: a.Status, Reason: a.Reason, Phase: a.Phase}]++
+	}
+	list := []Outcome{}
+	for o, n := range counted {
+		o.Count = n
+		list = append(list, o)
+	}
+	order := statusOrder()
+	slices.SortFunc(list, func(a, b Outcome) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, a.Status), slices.Index(order, b.Status)), cmp.Compare(b.Count, a.Count),
+			cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Phase, b.Phase))
+	})
+	return list
+}
+
+// values are what a distribution describes: errors are left out.
+func values(attempts []Attempt, of func(Attempt) (float64, bool)) []float64 {
+	var list []float64
+	for _, a := range attempts {
+		if v, ok := of(a); ok && a.Status != record.Error {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+func known(field func(Attempt) float64) func(Attempt) (float64, bool) {
+	return func(a Attempt) (float64, bool) { return field(a), field(a) > 0 }
+}
+
+func tokens(field func(Tokens) int64) func(Attempt) (float64, bool) {
+	return func(a Attempt) (float64, bool) {
+		if a.Tokens == nil {
+			return 0, false
+		}
+		return float64(field(*a.Tokens)), true
+	}
+}
+
+func distributions(attempts []Attempt) Distributions {
+	of := func(f func(Attempt) (float64, bool)) stat.Distribution { return stat.Describe(values(attempts, f)) }
+	return Distributions{
+		Producer:   of(known(func(a Attempt) float64 { return a.Producer })),
+		Verifier:   of(known(func(a Attempt) float64 { return a.Verifier })),
+		Total:      of(known(func(a Attempt) float64 { return a.Total })),
+		Input:      of(tokens(func(t Tokens) int64 { return t.Input })),
+		Cached:     of(tokens(func(t Tokens) int64 { return t.Cached })),
+		Output:     of(tokens(func(t Tokens) int64 { return t.Output })),
+		Reasoning:  of(tokens(func(t Tokens) int64 { return t.Reasoning })),
+		PeakMemory: of(known(func(a Attempt) float64 { return float64(a.PeakMemory) })),
+	}
+}
+
+func slowest(attempts []Attempt) []Slow {
+	list := []Slow{}
+	for _, a := range attempts {
+		if a.Total > 0 {
+			list = append(list, Slow{a.Task, a.Number, a.Status, a.Total, a.Producer, a.Verifier})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Slow) int { return cmp.Compare(b.Total, a.Total) })
+	return list[:min(len(list), maxSlowest)]
+}
+
+func summaries(tasks [][]Attempt) []Task {
+	list := []Task{}
+	for _, task := range tasks {
+		t := Task{TaskID: task[0].Task, Family: task[0].Family, Category: task[0].Category, Attempts: len(task)}
+		t.Passed, t.Scored = score(task)
+		list = append(list, t)
+	}
+	return list
+}

@@ -1,0 +1,265 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/securebench/sbench/report/stat"
+	"github.com/securebench/sbench/run/record"
+)
+
+const (
+	shownText  = 60 // characters of a name in a table
+	shownTasks = 20 // rows of a table of tasks
+)
+
+// WriteText writes a summary for a terminal, which obeys nothing in it.
+func WriteText(w io.Writer, r Report) error {
+	p := printer{tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)}
+	for i, run := range r.Runs {
+		if i > 0 {
+			p.line("")
+		}
+		p.run(run)
+	}
+	for _, c := range r.Comparisons {
+		p.comparison(r, c)
+	}
+	return p.w.Flush()
+}
+
+// A printer's errors come back from Flush.
+type printer struct{ w *tabwriter.Writer }
+
+func (p printer) line(cells ...string) {
+	for i, c := range cells {
+		cells[i] = Visible(c, 400)
+	}
+	_, _ = fmt.Fprintln(p.w, strings.Join(cells, "\t"))
+}
+
+// table ends the one before, so that columns are not wider than they must be.
+func (p printer) table(title string, heads ...string) {
+	_ = p.w.Flush()
+	p.line("")
+	p.line(append([]string{title}, heads...)...)
+}
+
+// Title names a run.
+func (r Run) Title() string {
+	title := r.RunID
+	if title == "" {
+		title = r.Dir
+	}
+	return title
+}
+
+// Subtitle says what was run with what.
+func (r Run) Subtitle() string {
+	words := r.BenchmarkID
+	if r.PackVersion > 0 {
+		words += fmt.Sprintf(" version %d", r.PackVersion)
+	}
+	for _, more := range append([]string{r.Harness.Type}, r.Agents...) {
+		if more != "" && !strings.HasPrefix(strings.Join(r.Agents, " "), more+" ") {
+			words = strings.TrimPrefix(words+", "+more, ", ")
+		}
+	}
+	return words
+}
+
+func (p printer) run(r Run) {
+	p.line(fmt.Sprintf("%s (%s)", Visible(r.Title(), shownText), Visible(r.Subtitle(), 200)))
+	c := r.Counts
+	p.line("")
+	p.line("accuracy", fmt.Sprintf("%s   95 %% interval %s   %d of %d scored", Percent(r.Accuracy.Value), Between(r.Accuracy.Wilson), c.Passed, c.Scored()))
+	if r.Accuracy.Clustered != nil {
+		p.line("", "over tasks, which have several attempts: 95 % interval "+Between(r.Accuracy.Clustered))
+	}
+	p.line("attempts", fmt.Sprintf("%d of %s: %d passed, %d failed, %d pending, %s", c.Attempts, count(c.Tasks, "task"), c.Passed, c.Failed, c.Pending, count(c.Errors, "error")))
+	if r.Retries.Attempts > 0 {
+		p.line("retried", fmt.Sprintf("%s; %d passed only after a retry", count(r.Retries.Attempts, "attempt"), r.Retries.Passed))
+	}
+	if r.Spent.Input+r.Spent.Output > 0 {
+		p.line("tokens", fmt.Sprintf("%s in (%s cached), %s out (%s reasoning), in all tries", Many(float64(r.Spent.Input)), Many(float64(r.Spent.Cached)), Many(float64(r.Spent.Output)), Many(float64(r.Spent.Reasoning))))
+	}
+	for _, d := range r.Degraded {
+		p.line("not enforced", Visible(d, shownText))
+	}
+	for i, problem := range r.Problems {
+		if i == shownTasks {
+			p.line("problem", fmt.Sprintf("and %d more", len(r.Problems)-i))
+			break
+		}
+		p.line("problem", problem.String())
+	}
+	p.passK(r)
+	p.groups("FAMILY", r.ByFamily)
+	if len(r.ByCategory) > 1 {
+		p.groups("CATEGORY", r.ByCategory)
+	}
+	p.outcomes(r.Outcomes)
+	p.distributions(r.Distributions)
+	p.slowest(r.Slowest)
+}
+
+// String is the problem on one line.
+func (p Problem) String() string {
+	where := p.File
+	if p.Line > 0 {
+		where += fmt.Sprintf(":%d", p.Line)
+	}
+	return where + ": " + p.Message
+}
+
+func (p printer) passK(r Run) {
+	if len(r.PassAtK) == 0 {
+		return
+	}
+	p.table("K", "PASS@K", "PASS^K", "TASKS")
+	for i, k := range r.PassAtK {
+		p.line(fmt.Sprint(k.K), Percent(k.Value), Percent(r.PassAllK[i].Value), fmt.Sprint(k.Tasks))
+	}
+}
+
+// NameOr is a group's name, or what stands for none.
+func NameOr(name string) string {
+	if name == "" {
+		return "(none)"
+	}
+	return name
+}
+
+func (p printer) groups(title string, list []Group) {
+	p.table(title, "ACCURACY", "INTERVAL", "PASSED", "FAILED", "PENDING", "ERRORS")
+	for i, g := range list {
+		if i == shownTasks {
+			p.line(fmt.Sprintf("and %d more", len(list)-i))
+			return
+		}
+		c := g.Counts
+		p.line(Visible(NameOr(g.Name), shownText), Percent(g.Accuracy.Value), Between(g.Accuracy.Interval()),
+			fmt.Sprint(c.Passed), fmt.Sprint(c.Failed), fmt.Sprint(c.Pending), fmt.Sprint(c.Errors))
+	}
+}
+
+func (p printer) outcomes(list []Outcome) {
+	p.table("OUTCOME", "REASON", "PHASE", "ATTEMPTS")
+	for i, o := range list {
+		if i == shownTasks {
+			p.line(fmt.Sprintf("and %d more", len(list)-i))
+			return
+		}
+		p.line(string(o.Status), Visible(o.Reason, shownText), Visible(o.Phase, shownText), fmt.Sprint(o.Count))
+	}
+}
+
+// A Measure is one distribution with its name and the way to write its values.
+type Measure struct {
+	Name  string
+	Of    stat.Distribution
+	Write func(float64) string
+}
+
+// Measures are the distributions that have values, in the order to show them in.
+func (d Distributions) Measures() []Measure {
+	var list []Measure
+	for _, m := range []Measure{
+		{"time, producer", d.Producer, Seconds}, {"time, verifier", d.Verifier, Seconds}, {"time, total", d.Total, Seconds},
+		{"tokens, input", d.Input, Many}, {"tokens, cached", d.Cached, Many}, {"tokens, output", d.Output, Many},
+		{"tokens, reasoning", d.Reasoning, Many}, {"peak memory", d.PeakMemory, Bytes},
+	} {
+		if m.Of.Count > 0 {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+func (p printer) distributions(d Distributions) {
+	if len(d.Measures()) == 0 {
+		return
+	}
+	p.table("MEASURE", "ATTEMPTS", "MIN", "10 %", "MEDIAN", "90 %", "MAX", "MEAN")
+	for _, m := range d.Measures() {
+		p.line(m.Name, fmt.Sprint(m.Of.Count), m.Write(m.Of.Min), m.Write(m.Of.P10), m.Write(m.Of.P50), m.Write(m.Of.P90), m.Write(m.Of.Max), m.Write(m.Of.Mean))
+	}
+}
+
+func (p printer) slowest(list []Slow) {
+	if len(list) == 0 {
+		return
+	}
+	p.table("SLOWEST", "ATTEMPT", "TIME", "PRODUCER", "VERIFIER", "STATUS")
+	for _, s := range list {
+		p.line(Visible(s.TaskID, shownText), fmt.Sprint(s.Attempt), Seconds(s.Total), Seconds(s.Producer), Seconds(s.Verifier), string(s.Status))
+	}
+}
+
+func (p printer) comparison(r Report, c Comparison) {
+	p.table(fmt.Sprintf("%s (B) against %s (A)", Visible(r.Runs[c.B].Title(), shownText), Visible(r.Runs[c.A].Title(), shownText)))
+	p.line("")
+	p.line("tasks compared", c.Compared())
+	if c.Tasks == 0 {
+		return
+	}
+	p.line("accuracy", fmt.Sprintf("A %s, B %s", Percent(&c.MeanA), Percent(&c.MeanB)))
+	p.line("difference", c.Gap())
+	p.line("tasks", fmt.Sprintf("%d better in B, %d worse, %d the same", c.Better, c.Worse, c.Same))
+	if c.McNemar != nil {
+		p.line("McNemar", c.McNemar.String())
+	}
+	if len(c.Differ) == 0 {
+		return
+	}
+	p.table("DIFFERS", "A", "B")
+	for i, d := range c.Differ {
+		if i == shownTasks {
+			p.line(fmt.Sprintf("and %d more (--json has all)", len(c.Differ)-i))
+			return
+		}
+		p.line(Visible(d.TaskID, shownText), d.share(d.A, d.ScoredA), d.share(d.B, d.ScoredB))
+	}
+}
+
+// share is a verdict, or a share of several.
+func (Differs) share(share float64, scored int) string {
+	switch {
+	case scored != 1:
+		return fmt.Sprintf("%.0f/%d", share*float64(scored), scored)
+	case share == 1:
+		return string(record.Passed)
+	}
+	return string(record.Failed)
+}
+
+// InA and InB are a task's results.
+func (d Differs) InA() string { return d.share(d.A, d.ScoredA) }
+
+// InB is the result in the second run.
+func (d Differs) InB() string { return d.share(d.B, d.ScoredB) }
+
+// Compared says which tasks were.
+func (c Comparison) Compared() string {
+	words := fmt.Sprintf("%d (scored in A alone: %d, in B alone: %d)", c.Tasks, c.OnlyA, c.OnlyB)
+	if c.Different > 0 {
+		words += fmt.Sprintf("; left out, because their rows are not the same: %d", c.Different)
+	}
+	return words
+}
+
+// Gap is the difference with its interval.
+func (c Comparison) Gap() string {
+	words := Points(c.Difference) + " points"
+	if c.Interval != nil {
+		words += fmt.Sprintf(", 95 %% interval %s to %s (paired bootstrap over tasks)", Points(c.Interval.Low), Points(c.Interval.High))
+	}
+	return words
+}
+
+// String says what was counted.
+func (m McNemar) String() string {
+	return fmt.Sprintf("p = %s (exact, two-sided): A alone passed %d, B alone %d, both %d, neither %d", Chance(m.P), m.PassedA, m.PassedB, m.BothPassed, m.BothFailed)
+}

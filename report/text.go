@@ -1,0 +1,36 @@
+package report
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// A Text is a text whose middle may have been left out.
+type Text struct {
+	Head string `json:"head"`
+	Cut  int64  `json:"cut,omitempty"` // bytes between head and tail that are not here
+	Tail string `json:"tail,omitempty"`
+}
+
+// cutText keeps most bytes of a text at the most: two thirds of them from its
+// beginning.
+func cutText(s string, most int) Text {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= most {
+		return Text{Head: s}
+	}
+	head, tail := most*2/3, len(s)-most/3
+	for head > 0 && !utf8.RuneStart(s[head]) {
+		head--
+	}
+	for tail < len(s) && !utf8.RuneStart(s[tail]) {
+		tail++
+	}
+	return Text{s[:head], int64(tail - head), s[tail:]}
+}
+
+// Len is how many bytes there are of it here.
+func (t Text) Len() int { return len(t.Head) + len(t.Tail) }
+
+// Empty says whether the text was empty.
+func (t Text) Empty() bool { return t.Len() == 0 && t.Cut == 0 }
