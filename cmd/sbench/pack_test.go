@@ -30,7 +30,9 @@ func sbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Setenv("SBENCH_STATE", filepath.Join(containerdtest.Folder(), "state"))
 	t.Setenv("CONTAINERD_ADDRESS", os.Getenv("SBENCH_TEST_ADDRESS"))
 	var out, errOut bytes.Buffer
-	code = execute(context.Background(), args, &out, &errOut)
+	interrupts := watchSignals()
+	defer interrupts.close()
+	code = execute(interrupts, args, &out, &errOut)
 	return code, out.String(), errOut.String()
 }
 
