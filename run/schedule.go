@@ -35,13 +35,13 @@ func (s *session) all(ctx context.Context) error {
 	harnesses, release := joined(harnesses, work)
 	defer release()
 	err = s.eachAttempt(func(task *compiler.Task, attempt int) error {
-		if stopped := s.endsNow(harnesses); stopped != nil {
-			return stopped
-		}
 		t := try{task: task, attempt: attempt, asked: time.Now()}
 		need := s.cfg.need(task)
 		if err := room.take(harnesses, need, func(waits string) { s.emit(Event{Kind: Waiting, Task: task.ID(), Detail: waits}) }); err != nil {
 			return err
+		}
+		if stopped := s.endsNow(harnesses); stopped != nil { // while it waited
+			return stopped
 		}
 		group.Go(func() error {
 			defer room.give(need)

@@ -1,0 +1,327 @@
+package run_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime"
+)
+
+func verified(t *testing.T, dir string) record.Verification {
+	t.Helper()
+	v, err := record.Verify(context.Background(), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !v.OK() {
+		t.Errorf("the records do not verify: %+v", v)
+	}
+	return v
+}
+
+// TestRetry: what could not be measured is tried again, every try is recorded,
+// and the last one counts.
+func TestRetry(t *testing.T) {
+	cfg, e := config(t, row("one", "do it right", ""), row("two", "do it wrong", ""))
+	cfg.Retries = 1
+	e.broken[1] = errors.New("no space")
+	summary, err := run.Run(context.Background(), cfg)
+	if err != nil || summary.Passed != 1 || summary.Failed != 1 || summary.Retried != 1 || summary.Errors != 0 || summary.Total != 2 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+	want := []string{"one error producer infrastructure", "one passed", "two failed verifier checker_failed"}
+	all := records(t, cfg)
+	if diff := cmp.Diff(want, outcomes(all)); diff != "" {
+		t.Error(diff)
+	}
+	if all[0].Try != 1 || all[1].Try != 2 || all[2].Try != 1 {
+		t.Errorf("tries %d, %d, %d", all[0].Try, all[1].Try, all[2].Try)
+	}
+	verified(t, cfg.Output)
+}
+
+// TestAttempts: each attempt has a record, a workspace and a number.
+func TestAttempts(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it wrong", ""))
+	cfg.Attempts, cfg.Jobs = 3, 4
+	summary, err := run.Run(context.Background(), cfg)
+	if err != nil || summary.Total != 6 || summary.Passed != 3 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+	seen, places := map[string]bool{}, map[string]bool{}
+	for _, r := range records(t, cfg) {
+		seen[fmt.Sprint(r.TaskID, r.Attempt)] = true
+		places[*r.CandidateWorkspace] = true
+	}
+	if len(seen) != 6 || len(places) != 6 {
+		t.Errorf("attempts %v in %v", seen, places)
+	}
+	if v := verified(t, cfg.Output); !v.Sealed || v.Records != 6 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestResume: what was measured from the same inputs stays; errors, and what has
+// changed, run again.
+func TestResume(t *testing.T) {
+	rows := []string{row("one", "do it right", ""), row("two", "do it wrong", ""), row("three", "do it right", "")}
+	cfg, e := config(t, rows...)
+	e.broken[5] = errors.New("no space") // the harness of three
+	if _, err := run.Run(context.Background(), cfg); !errors.Is(err, run.ErrInfrastructure) {
+		t.Fatal(err)
+	}
+	cfg.Resume = true
+	plan := func() []string {
+		t.Helper()
+		attempts, _, err := run.Plan(context.Background(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, a := range attempts {
+			all = append(all, a.Task+": "+a.Why)
+		}
+		return all
+	}
+	if diff := cmp.Diff([]string{"three: was error"}, plan()); diff != "" {
+		t.Error(diff)
+	}
+	before, made := len(records(t, cfg)), e.n
+	summary, err := run.Run(context.Background(), cfg)
+	if err != nil || summary.Total != 3 || summary.Passed != 2 || summary.Resumed != 2 || e.n != made+2 {
+		t.Errorf("%+v, %v, %d sandboxes", summary, err, e.n-made)
+	}
+	if all := records(t, cfg); len(all) != before+1 || all[before].Try != 2 {
+		t.Errorf("records %v", outcomes(all))
+	}
+	verified(t, cfg.Output)
+	if got := plan(); len(got) != 0 {
+		t.Errorf("plan %v", got)
+	}
+	// A row that changed.
+	rows[1] = row("two", "do it right", "")
+	if err := os.WriteFile(cfg.Pack.TasksPath, []byte(strings.Join(rows, "\n")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"two: what it is made from has changed"}, plan()); diff != "" {
+		t.Error(diff)
+	}
+	if summary, err = run.Run(context.Background(), cfg); err != nil || summary.Passed != 3 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+	// What else counts.
+	for name, change := range map[string]func(*run.Config){
+		"sbench":   func(c *run.Config) { c.Version.Version = "another" },
+		"limits":   func(c *run.Config) { c.Limits.Memory *= 2 },
+		"harness":  func(c *run.Config) { c.Tester.Harness.Config.Command.Shell = "another" },
+		"stand-in": func(c *run.Config) { c.StandIn = run.Empty },
+	} {
+		old := cfg
+		tester := *cfg.Tester
+		cfg.Tester = &tester
+		change(&cfg)
+		if got := plan(); len(got) != 3 {
+			t.Errorf("another %s: %v", name, got)
+		}
+		cfg = old
+	}
+	if got := plan(); len(got) != 0 {
+		t.Errorf("plan %v", got)
+	}
+}
+
+// TestTornRecord: a line that a crash left unfinished is cut off and said.
+func TestTornRecord(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it wrong", ""))
+	if _, err := run.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(cfg.Output, record.RecordsFile)
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, text[:len(text)-100], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	said := ""
+	cfg.Resume, cfg.Progress = true, func(e run.Event) {
+		if e.Kind == run.Resume {
+			said += e.Detail + "\n"
+		}
+	}
+	summary, err := run.Run(context.Background(), cfg)
+	if err != nil || summary.Resumed != 1 || summary.Total != 2 || !strings.Contains(said, "cut off") {
+		t.Errorf("%+v, %v, said %q", summary, err, said)
+	}
+	verified(t, cfg.Output)
+	if err := os.WriteFile(name, bytes.Replace(text, []byte("one"), []byte("uno"), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.Run(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("a damaged line: %v", err)
+	}
+}
+
+func TestFailFast(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it wrong", ""), row("three", "do it right", ""))
+	cfg.FailFast = true
+	summary, err := run.Run(context.Background(), cfg)
+	if err != nil || summary.Total != 2 || summary.Failed != 1 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+}
+
+// TestStop: what is being verified comes to its end, what is being produced does
+// not, and nothing more starts.
+func TestStop(t *testing.T) {
+	cfg, _ := config(t, row("verifying", "do it right", ""), strings.Replace(row("producing", "hang", ""), `"timeout_seconds": 1`, `"timeout_seconds": 60`, 1), row("later", "do it right", ""))
+	stop := make(chan struct{})
+	cfg.Stop, cfg.Jobs = stop, 2
+	ready := 0 // of both
+	producing := make(chan struct{})
+	e := &gatedEngine{Engine: cfg.Engine, gate: producing}
+	cfg.Engine = e
+	cfg.Progress = func(ev run.Event) {
+		if ev.Kind == run.SandboxCommand && ev.Task == "producing" || ev.Kind == run.VerifierStart {
+			if ready++; ready == 2 {
+				close(stop)
+			}
+		}
+		if ev.Kind == run.Stopping {
+			close(producing)
+		}
+	}
+	summary, err := run.Run(context.Background(), cfg)
+	if !errors.Is(err, run.ErrStopped) || summary.Total != 1 || summary.Passed != 1 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+	if diff := cmp.Diff([]string{"verifying passed"}, outcomes(records(t, cfg))); diff != "" {
+		t.Error(diff)
+	}
+	verified(t, cfg.Output)
+	cfg.Stop, cfg.Resume, cfg.Progress = nil, true, nil
+	cfg.Tester.Harness.Config.Timeout = 0
+	if attempts, _, err := run.Plan(context.Background(), cfg); err != nil || len(attempts) != 2 {
+		t.Errorf("what is left: %v, %v", attempts, err)
+	}
+}
+
+// gatedEngine lets no verifier's sandbox be made before the gate opens.
+type gatedEngine struct {
+	harness.Engine
+	gate chan struct{}
+}
+
+func (e *gatedEngine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
+	if cfg.Name != harness.SandboxName {
+		select {
+		case <-e.gate:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return e.Engine.Create(ctx, cfg)
+}
+
+// TestSideBySide: with as many jobs, so many attempts are under way, and no more.
+func TestSideBySide(t *testing.T) {
+	var rows []string
+	for i := range 12 {
+		rows = append(rows, row(fmt.Sprint("task-", i), "do it right", ""))
+	}
+	cfg, _ := config(t, rows...)
+	cfg.Jobs = 3
+	var mu sync.Mutex
+	now, most := 0, 0
+	cfg.Progress = func(e run.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch e.Kind {
+		case run.TaskStart:
+			now++
+			most = max(most, now)
+			time.Sleep(time.Millisecond) // lets others start
+		case run.TaskDone:
+			now--
+		}
+	}
+	if _, err := run.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if most > 3 || most < 2 {
+		t.Errorf("%d at a time", most)
+	}
+	all := records(t, cfg)
+	ids := map[string]bool{}
+	for _, r := range all {
+		ids[r.TaskID] = true
+	}
+	if len(all) != 12 || len(ids) != 12 {
+		t.Errorf("%d records of %d tasks", len(all), len(ids))
+	}
+	verified(t, cfg.Output)
+}
+
+// TestTooLargeForTheHost: attempts that would not fit beside each other wait, and
+// say for what; one that never fits runs alone.
+func TestTooLargeForTheHost(t *testing.T) {
+	var rows []string
+	for i := range 3 {
+		rows = append(rows, row(fmt.Sprint("task-", i), "do it right", `, "resources": {"memory": "4000g"}`))
+	}
+	cfg, _ := config(t, rows...)
+	cfg.Jobs = 3
+	waited, now := []string{}, 0
+	cfg.Progress = func(e run.Event) {
+		switch e.Kind {
+		case run.Waiting:
+			waited = append(waited, e.Detail)
+		case run.TaskStart:
+			if now++; now > 1 {
+				t.Error("two at a time")
+			}
+		case run.TaskDone:
+			now--
+		}
+	}
+	if _, err := run.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if len(waited) == 0 || !slices.ContainsFunc(waited, func(s string) bool { return strings.Contains(s, "memory") }) {
+		t.Errorf("waited %q", waited)
+	}
+}
+
+// TestTwoProcesses: a folder belongs to one run at a time.
+func TestTwoProcesses(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it right", ""))
+	var inner error
+	cfg.Progress = func(e run.Event) {
+		if e.Kind == run.TaskStart {
+			again := cfg
+			again.Progress, again.Resume = nil, true
+			_, inner = run.Run(context.Background(), again)
+		}
+	}
+	if _, err := run.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if inner == nil || !strings.Contains(inner.Error(), "another process") {
+		t.Errorf("the second: %v", inner)
+	}
+}
