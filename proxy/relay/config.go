@@ -93,6 +93,7 @@ type Config struct {
 // Limits bound what one sandbox costs its host. Zero means the default.
 type Limits struct {
 	Body     int64 // bytes of a request; 32 MiB
+	Bodies   int64 // bytes of all requests at once, more are answered with 429; two of the largest
 	InFlight int   // requests at once, more are answered with 429; 16
 	Conns    int   // connections at once, more are closed; 64
 
@@ -104,6 +105,8 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	fill(&l.Body, 32<<20)
+	fill(&l.Bodies, 2*l.Body)
+	l.Bodies = max(l.Bodies, l.Body)
 	fill(&l.InFlight, 16)
 	fill(&l.Conns, 64)
 	fill(&l.Head, 10*time.Second)

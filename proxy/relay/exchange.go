@@ -25,6 +25,7 @@ type exchange struct {
 
 	route   route
 	body    []byte // to send
+	held    int64  // bytes that are counted for it
 	hide    bool   // the chunk that counts tokens
 	entry   proxy.Entry
 	refused bool
@@ -38,7 +39,7 @@ func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
 	x := &exchange{relay: r, w: w, req: req, ctl: http.NewResponseController(w), entry: r.newEntry(start)}
 	entered := r.ledger.enter()
 	defer func() {
-		r.ledger.leave(x.refused)
+		r.ledger.leave(x.refused, x.held)
 		x.entry.Duration = time.Since(start)
 		r.log(x.entry)
 		if x.aborted {
@@ -46,7 +47,7 @@ func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
 		}
 	}()
 	if !entered {
-		x.deny(&refusal{status: http.StatusTooManyRequests, reason: tooMany, message: "too many requests at once"})
+		x.deny(errTooMany)
 		return
 	}
 	if err := x.prepare(); err != nil {
@@ -79,7 +80,7 @@ func (r *Relay) log(e proxy.Entry) {
 
 func (r *Relay) logMalformed() {
 	r.ledger.enter()
-	r.ledger.leave(true)
+	r.ledger.leave(true, 0)
 	e := r.newEntry(time.Now())
 	e.Verdict, e.Reason = proxy.Deny, string(badHead)
 	r.log(e)
@@ -138,6 +139,14 @@ func (x *exchange) read() ([]byte, error) {
 	if x.req.ContentLength > limits.Body {
 		return nil, &refusal{status: http.StatusRequestEntityTooLarge, reason: tooLarge, message: "the body is too large"}
 	}
+	size := x.req.ContentLength
+	if size < 0 {
+		size = limits.Body // it may become that large
+	}
+	if !x.relay.ledger.hold(size) {
+		return nil, errTooMany
+	}
+	x.held = size
 	_ = x.ctl.SetReadDeadline(time.Now().Add(limits.Upload))
 	raw, err := io.ReadAll(http.MaxBytesReader(x.w, x.req.Body, limits.Body))
 	_ = x.ctl.SetReadDeadline(time.Time{})

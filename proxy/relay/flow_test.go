@@ -377,6 +377,25 @@ func TestLimitsAtOnce(t *testing.T) {
 	}
 }
 
+// TestBodiesAtOnce bounds the memory that requests take.
+func TestBodiesAtOnce(t *testing.T) {
+	url, _, _ := stuck(t, true)
+	r := newRig(t, relay.OpenAI, url, func(c *relay.Config) { c.Limits.Body, c.Limits.Bodies = 10000, 25000 })
+	body := `{"model":"m","stream":true,"input":"` + strings.Repeat("a", 9000) + `"}`
+	var last *http.Response
+	for i, want := range []int{200, 200, 429} {
+		if last = r.post(responsesPath, body); last.StatusCode != want {
+			t.Errorf("request %d: status %d, want %d", i, last.StatusCode, want)
+		}
+	}
+	if got := text(t, last); !strings.Contains(got, "at once") {
+		t.Error(got)
+	}
+	if resp := r.post(responsesPath, `{"model":"m","stream":true}`); resp.StatusCode != 200 {
+		t.Errorf("a small one beside them: status %d", resp.StatusCode)
+	}
+}
+
 func isTimeout(err error) bool {
 	var ne net.Error
 	return errors.As(err, &ne) && ne.Timeout()

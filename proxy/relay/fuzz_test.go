@@ -28,7 +28,9 @@ func FuzzCheckJSON(f *testing.F) {
 		if !json.Valid(data) {
 			t.Fatalf("passed, and is no JSON: %q", data)
 		}
-		n, twice := walk(t, json.NewDecoder(bytes.NewReader(data)))
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.UseNumber() // a float64 holds no 1e700
+		n, twice := walk(t, d)
 		if twice {
 			t.Fatalf("passed, and has a key twice: %q", data)
 		}

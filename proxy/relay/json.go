@@ -12,7 +12,7 @@ import (
 // values, nested less than 20 deep.
 const (
 	maxDepth  = 256
-	maxValues = 1 << 20
+	maxValues = 1 << 18
 )
 
 var (

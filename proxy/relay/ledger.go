@@ -15,16 +15,18 @@ const keptStatuses = 16
 type ledger struct {
 	maxTokens, maxRequests int64
 	maxInFlight            int
+	maxBodies              int64
 
 	mu       sync.Mutex
 	facts    Facts
 	inFlight int
+	bodies   int64 // bytes in memory
 	reserved int64 // tokens that the requests under way take at least
 }
 
 func newLedger(cfg Config) *ledger {
 	return &ledger{
-		maxTokens: cfg.MaxTotalTokens, maxRequests: cfg.MaxRequests, maxInFlight: cfg.Limits.InFlight,
+		maxTokens: cfg.MaxTotalTokens, maxRequests: cfg.MaxRequests, maxInFlight: cfg.Limits.InFlight, maxBodies: cfg.Limits.Bodies,
 		facts: Facts{Failed: map[Cause]int64{}, Stripped: map[string]int64{}, External: map[string]int64{}},
 	}
 }
@@ -38,13 +40,26 @@ func (l *ledger) enter() bool {
 	return l.inFlight <= l.maxInFlight
 }
 
-func (l *ledger) leave(refused bool) {
+// leave gives back what hold took.
+func (l *ledger) leave(refused bool, held int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inFlight--
+	l.bodies -= held
 	if refused {
 		l.facts.Refused++
 	}
+}
+
+// hold makes room for a body, or not.
+func (l *ledger) hold(bytes int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.bodies+bytes > l.maxBodies {
+		return false
+	}
+	l.bodies += bytes
+	return true
 }
 
 // found notes what was taken out of a request, or what one was refused for.

@@ -200,6 +200,12 @@ func (in *inspector) responsesItem(v []byte) ([]byte, error) {
 	if t == "" && !absent(field(all, "role")) {
 		t = "message"
 	}
+	if field(all, "tools") != nil {
+		if v, err = in.itemTools(v, t); v == nil {
+			return nil, err
+		}
+		all = members(v)
+	}
 	switch t {
 	case "message", "agent_message":
 		return in.responsesParts(v, "content", all)
@@ -207,10 +213,8 @@ func (in *inspector) responsesItem(v []byte) ([]byte, error) {
 		return in.responsesParts(v, "output", all)
 	case "function_call", "custom_tool_call", "local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output",
 		"apply_patch_call", "apply_patch_call_output", "tool_search_call", "reasoning", "compaction", "compaction_summary",
-		"compaction_trigger", "context_compaction":
+		"compaction_trigger", "context_compaction", "additional_tools", "tool_search_output":
 		return v, nil
-	case "additional_tools", "tool_search_output":
-		return in.itemTools(v, t)
 	case "item_reference", "": // an item that is but an id is a reference, too
 		return stateless("item_reference")(in, v)
 	}
@@ -220,8 +224,8 @@ func (in *inspector) responsesItem(v []byte) ([]byte, error) {
 	return nil, in.external("input:" + cleanName(t))
 }
 
-// itemTools looks at the tools that an item of the conversation offers. The
-// output of a search stays, since its call does.
+// itemTools looks at the tools that an item of the conversation offers, be it one
+// that is for that or not. One that was nothing but tools is taken out.
 func (in *inspector) itemTools(v []byte, kind string) ([]byte, error) {
 	empty := false
 	out, err := in.members(v, func(key string, v []byte) ([]byte, error) {

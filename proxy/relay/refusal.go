@@ -41,6 +41,9 @@ func refuse(why reason, message string) error {
 	return &refusal{reason: why, message: message}
 }
 
+// errTooMany is for an agent that shall ask again a little later.
+var errTooMany = &refusal{status: http.StatusTooManyRequests, reason: tooMany, message: "too many requests at once"}
+
 func malformed(message string) error {
 	return &refusal{status: http.StatusBadRequest, reason: badRequest, message: message}
 }

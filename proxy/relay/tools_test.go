@@ -117,6 +117,7 @@ func responsesCases() []toolCase {
 		{"only mcp in additional tools", `"input":[{"type":"additional_tools","tools":[{"type":"mcp"}]},{"role":"user","content":"hi"}],"tool_choice":"required"}`,
 			`"input":[{"role":"user","content":"hi"}]}`, "mcp"},
 		{"mcp in the output of a search", `"input":[{"type":"tool_search_output","call_id":"c","tools":[{"type":"mcp"}]}]}`, `"input":[{"type":"tool_search_output","call_id":"c","tools":[]}]}`, "mcp"},
+		{"mcp in a message", `"input":[{"role":"user","content":"hi","tools":[{"type":"mcp"}]}]}`, `"input":[{"role":"user","content":"hi","tools":[]}]}`, "mcp"},
 		{"mcp approval", `"input":[{"type":"mcp_approval_response","approve":true},{"role":"user","content":"hi"}]}`, `"input":[{"role":"user","content":"hi"}]}`, "input:mcp_approval_response"},
 		{"computer", `"input":[{"type":"computer_call_output","output":{"type":"computer_screenshot","image_url":"https://evil.test"}}]}`, `"input":[]}`, "input:computer_call_output"},
 		{"reference", `"input":[{"type":"item_reference","id":"msg_1"}]}`, "!state_not_allowed", ""},
