@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -87,14 +88,18 @@ func (images) Resolve(_ context.Context, ref string) (runtime.Image, error) {
 type engine struct {
 	*fake.Engine
 	broken map[int]error // by the number of the sandbox, from 1
+	mu     sync.Mutex
 	n      int
 	last   runtime.Config
 }
 
 func (e *engine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
+	e.mu.Lock()
 	e.n++
 	e.last = cfg
-	if err := e.broken[e.n]; err != nil {
+	err := e.broken[e.n]
+	e.mu.Unlock()
+	if err != nil {
 		return nil, err
 	}
 	return e.Engine.Create(ctx, cfg)
