@@ -196,3 +196,29 @@ func TestHTTPShutdown(t *testing.T) {
 		t.Error("closed without an entry")
 	}
 }
+
+// TestHTTPAsSent: what is no concern of a proxy's goes through as it is.
+func TestHTTPAsSent(t *testing.T) {
+	w := newWorld(t)
+	w.crude(func(c net.Conn) {
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Encoding: gzip\r\nX-A: 1\r\nX-A: 2\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\r\n")
+		_, _ = io.WriteString(c, "no gz")
+	})
+	p, log := w.startProxy(proxy.Config{})
+	address := serveLocal(t, p)
+	for method, body := range map[string]string{"GET": "no gz", "HEAD": ""} {
+		got := converse(t, address, request(method, "/", "Accept-Encoding: gzip\r\n", ""))
+		head, rest, _ := strings.Cut(got, "\r\n\r\n")
+		for _, want := range []string{"Content-Length: 5\r\n", "Content-Encoding: gzip\r\n", "X-A: 1\r\nX-A: 2\r\n"} {
+			if !strings.Contains(head, want) {
+				t.Errorf("%s: no %q in %q", method, want, head)
+			}
+		}
+		if rest != body || strings.Contains(head, "X-Hop") {
+			t.Errorf("%s: got %q", method, got)
+		}
+		if e := log.next(t); words(e) != "http allow" || e.Down < int64(len(body)) {
+			t.Errorf("%+v", e)
+		}
+	}
+}
