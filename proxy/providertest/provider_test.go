@@ -6,97 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/proxy/providertest"
 )
 
 const key = "sk-test-0123456789"
-
-func TestParseText(t *testing.T) {
-	for _, c := range []struct {
-		name, src string
-		want      providertest.Script
-		err       string
-	}{
-		{"steps", "# comment\n\nsay hello there\n  shell ls -l | wc\nwrite a/b c.txt <<END\nx\n  y\nEND\ncall Read {\"file_path\": \"/x\"}\nloop\n", providertest.Script{
-			Steps: []providertest.Step{
-				{Say: "hello there"}, {Shell: "ls -l | wc"}, {Write: &providertest.File{Path: "a/b c.txt", Content: "x\n  y\n"}},
-				{Call: &providertest.Call{Name: "Read", Input: json.RawMessage(`{"file_path": "/x"}`)}},
-			}, Loop: true,
-		}, ""},
-		{"here-documents", "say <<E\na\n# b\nE\nshell <<E\nls\nE\nthink <<E\nhm\nE\nsay x\n", providertest.Script{
-			Steps: []providertest.Step{{Say: "a\n# b"}, {Shell: "ls"}, {Think: "hm", Say: "x"}},
-		}, ""},
-		{"about a step", "think hm\ntokens in=10 cached=4 out=3 reasoning=1\ndelay 20ms\nfail 429 2 after=1\nfail 500 forever\ncut 3\ngarble\nhang 2\nerror overloaded_error\nsay x\nsay y\n", providertest.Script{
-			Steps: []providertest.Step{{
-				Say: "x", Think: "hm", Usage: &providertest.Usage{Input: 10, Cached: 4, Output: 3, Reasoning: 1}, DelayMS: 20,
-				Faults: []*providertest.Fault{
-					{Status: 429, Times: 2, RetryAfter: 1}, {Status: 500, Times: -1}, {Cut: 3}, {Garble: true}, {Hang: true, Times: 2}, {Error: "overloaded_error"},
-				},
-			}, {Say: "y"}},
-		}, ""},
-		{"empty", "\n# nothing\n", providertest.Script{}, "no steps"},
-		{"unknown word", "say x\nshout y\n", providertest.Script{}, `line 2: "shout"`},
-		{"no end", "say <<END\nx\n", providertest.Script{}, "line 1: no line is END"},
-		{"nothing follows", "say x\nfail 500\n", providertest.Script{}, "no step follows"},
-		{"bad status", "fail 200\nsay x\n", providertest.Script{}, "error's"},
-		{"fail of what", "fail\nsay x\n", providertest.Script{}, "line 1: fail"},
-		{"bad number", "cut x\nsay x\n", providertest.Script{}, "line 1"},
-		{"bad tokens", "tokens up=3\nsay x\n", providertest.Script{}, `"up"`},
-		{"bad delay", "delay soon\nsay x\n", providertest.Script{}, "line 1"},
-		{"bad call", "call Read x\n", providertest.Script{}, "JSON"},
-		{"write of nothing", "write x\n", providertest.Script{}, "here-document"},
-		{"empty step", "say\n", providertest.Script{}, "exactly one"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got, err := providertest.ParseText(c.src)
-			if c.err != "" {
-				if err == nil || !strings.Contains(err.Error(), c.err) {
-					t.Errorf("error %v, want one with %q", err, c.err)
-				}
-				return
-			}
-			if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
-				t.Errorf("%v (-want +got):\n%s", err, diff)
-			}
-			again, err := json.Marshal(got)
-			if err != nil {
-				t.Fatal(err)
-			}
-			back, err := providertest.Parse(again)
-			if err != nil {
-				t.Fatalf("%s: %v", again, err)
-			}
-			if b, _ := json.Marshal(back); string(b) != string(again) {
-				t.Errorf("as JSON: %s became %s", again, b)
-			}
-		})
-	}
-}
-
-func TestParseJSON(t *testing.T) {
-	for _, c := range []struct{ name, src, err string }{
-		{"good", `{"steps":[{"say":"x","faults":[{"status":429}]}],"loop":true}`, ""},
-		{"unknown field", `{"steps":[{"shout":"x"}]}`, "shout"},
-		{"something behind", `{"steps":[{"say":"x"}]} {}`, "follows"},
-		{"two actions", `{"steps":[{"say":"x","shell":"y"}]}`, "step 1"},
-		{"null fault", `{"steps":[{"say":"x","faults":[null]}]}`, "fault"},
-		{"two faults in one", `{"steps":[{"say":"x","faults":[{"cut":1,"hang":true}]}]}`, "fault"},
-		{"write without a path", `{"steps":[{"write":{"content":"x"}}]}`, "incomplete"},
-	} {
-		_, err := providertest.Parse([]byte(c.src))
-		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%s: error %v, want %q", c.name, err, c.err)
-		}
-	}
-}
 
 // serve runs a script.
 func serve(t *testing.T, script string) (*providertest.Provider, *providertest.Server) {
@@ -381,22 +298,5 @@ func TestLoop(t *testing.T) {
 			t.Errorf("step %d: %s", n, got)
 		}
 		history = fmt.Sprintf(`{"type":"function_call","call_id":"call_sbench_%04d"}`, n)
-	}
-}
-
-// TestExamples reads the scripts of this folder.
-func TestExamples(t *testing.T) {
-	names, err := filepath.Glob("testdata/*.script")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	for _, name := range names {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := providertest.Parse(data); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
