@@ -58,6 +58,8 @@ func (s *session) all(ctx context.Context) error {
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case err == nil && s.cut:
+		return context.Cause(harnesses)
 	}
 	return err
 }
@@ -156,7 +158,7 @@ func (s *session) tryUntilMeasured(ctx context.Context, t try) error {
 		s.emit(Event{Kind: TaskStart, Task: t.task.ID(), Attempt: t.attempt})
 		rec, cause := s.perform(s, ctx, t)
 		if cause != nil && harnessContext(ctx).Err() != nil {
-			return interrupted(ctx) // not measured, not recorded
+			return s.interrupted(ctx) // not measured, not recorded
 		}
 		if err := s.write(rec); err != nil {
 			return err
@@ -173,7 +175,7 @@ func (s *session) tryUntilMeasured(ctx context.Context, t try) error {
 		}
 		if err := pause(harnessContext(ctx), delay); err != nil {
 			s.count(rec.VerificationStatus, t.n)
-			return interrupted(ctx)
+			return s.interrupted(ctx)
 		}
 		delay *= 2
 	}
@@ -181,7 +183,10 @@ func (s *session) tryUntilMeasured(ctx context.Context, t try) error {
 
 // interrupted is nil when the run just stops, since others may be in their
 // verification.
-func interrupted(ctx context.Context) error {
+func (s *session) interrupted(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut = true
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -61,6 +61,7 @@ type session struct {
 	ledger  *record.Ledger
 	summary Summary
 	failed  bool // an attempt that did not pass, under FailFast
+	cut     bool // an attempt was ended by a stop
 }
 
 func newSession(cfg Config, p plan, attempt attemptFunc) (*session, error) {

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run"
@@ -18,6 +21,7 @@ type packCheckCmd struct {
 	Config    string   `placeholder:"FILE" help:"Tester file whose runtime and verification sections and allowed_domains count, instead of the defaults. Its pack and the rest of its harness do not."`
 	Limit     int      `placeholder:"N" help:"Check the first N tasks only."`
 	Task      []string `placeholder:"GLOB" help:"Check the tasks whose id matches one of these patterns only."`
+	Jobs      int      `placeholder:"N" help:"Tasks at a time. Default: the tester file's, else what the cores can serve."`
 	OutputDir string   `placeholder:"DIR" help:"Keep the records of both runs here, in reference and empty."`
 	Progress  string   `enum:"plain,json,none" default:"plain" help:"Progress on standard error: plain, json or none."`
 	JSON      bool     `name:"json" help:"Print JSON."`
@@ -41,8 +45,8 @@ type wrongTask struct {
 // Run makes both runs. A pack that does not measure is exit code 2, as one that
 // is not valid is.
 func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
-	if cmd.Limit < 0 {
-		return fmt.Errorf("%w: --limit %d is negative", errUsage, cmd.Limit)
+	if cmd.Limit < 0 || cmd.Jobs < 0 {
+		return fmt.Errorf("%w: --limit %d or --jobs %d is negative", errUsage, cmd.Limit, cmd.Jobs)
 	}
 	tester, pack, err := cmd.load(a)
 	if err != nil {
@@ -62,8 +66,10 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 		if report.Reference, err = check.measure(ctx, run.Reference, record.Passed); err != nil {
 			return err
 		}
-		report.Empty, err = check.measure(ctx, run.Empty, record.Failed)
-		return err
+		if report.Empty, err = check.measure(ctx, run.Empty, record.Failed); err != nil {
+			return err
+		}
+		return report.inOrder(pack)
 	})
 	if err != nil {
 		return err
@@ -108,16 +114,17 @@ type packCheck struct {
 // should.
 func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record.Status) (summary run.Summary, err error) {
 	out := filepath.Join(p.out, string(standIn))
-	p.tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out}
+	p.tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out, Jobs: p.tester.Run.Jobs}
 	egress, err := egressFor(p.tester)
 	if err != nil {
 		return summary, err
 	}
 	show := progress(p.app, p.cmd.Progress, false)
-	err = withEngine(ctx, p.client, p.tester, p.pack, out, func(cfg run.Config) error {
+	err = withEngine(ctx, p.client, p.tester, p.pack, out, run.Config{}, func(cfg run.Config) error {
 		cfg.StandIn, cfg.Egress, cfg.Limit, cfg.Select = standIn, egress, p.cmd.Limit, selector(p.cmd.Task)
+		cfg.Jobs = cmp.Or(p.cmd.Jobs, p.tester.Run.Jobs)
 		cfg.Progress = func(e run.Event) {
-			if e.Kind == run.TaskDone && e.Status != want {
+			if e.Kind == run.TaskDone && !e.Again && e.Status != want {
 				p.report.Wrong = append(p.report.Wrong, wrongTask{e.Task, standIn, e.Status, e.Reason})
 			}
 			if show != nil {
@@ -128,6 +135,22 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 		return err
 	})
 	return summary, err
+}
+
+// inOrder sorts what ended side by side: the references first, and the tasks as
+// the pack has them.
+func (r *checkReport) inOrder(pack *compiler.Pack) error {
+	order := map[string]int{}
+	for task, err := range pack.Tasks() {
+		if err != nil {
+			return err
+		}
+		order[task.ID()] = len(order)
+	}
+	slices.SortStableFunc(r.Wrong, func(a, b wrongTask) int {
+		return cmp.Or(strings.Compare(string(b.StandIn), string(a.StandIn)), order[a.Task]-order[b.Task])
+	})
+	return nil
 }
 
 func (cmd *packCheckCmd) print(a *app, r checkReport) error {

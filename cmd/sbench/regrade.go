@@ -30,8 +30,7 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.withTesterClient(ctx, tester, func(c *containerd.Client) error {
-		return withEngine(ctx, c, tester, pack, cmd.OutputDir, func(cfg run.Config) error {
-			cfg.Select, cfg.Progress = selector(cmd.Task), progress(a, cmd.Progress, false)
+		return withEngine(ctx, c, tester, pack, cmd.OutputDir, run.Config{Select: selector(cmd.Task), Progress: progress(a, cmd.Progress, false)}, func(cfg run.Config) error {
 			summary, changes, err := run.Regrade(ctx, cfg, old)
 			return errors.Join(err, cmd.print(a, summary, changes))
 		})

@@ -44,11 +44,15 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	with, err := cmd.prepare(ctx, a, tester, env)
+	if err != nil {
+		return err
+	}
 	c, err := a.client(ctx, tester)
 	if err != nil {
 		return err
 	}
-	summary, err := cmd.measure(ctx, a, c, tester, pack, env)
+	summary, err := cmd.measure(ctx, a, c, tester, pack, with)
 	if cmd.Plan {
 		return errors.Join(err, c.Close(ctx))
 	}
@@ -114,32 +118,36 @@ func (cmd *runCmd) environment(tester *compiler.Tester) (map[string]string, erro
 	return tester.ResolveEnv(os.Environ(), file)
 }
 
-func (cmd *runCmd) measure(ctx context.Context, a *app, c *containerd.Client, tester *compiler.Tester, pack *compiler.Pack, env map[string]string) (run.Summary, error) {
-	var producer harness.Producer
-	egress, err := egressFor(tester)
-	if err == nil && cmd.Harness == "" {
-		producer, err = a.producerFor(ctx, tester, env)
+// prepare makes what a run needs beside a daemon: the harness and a key.
+func (cmd *runCmd) prepare(ctx context.Context, a *app, tester *compiler.Tester, env map[string]string) (run.Config, error) {
+	cfg := run.Config{
+		StandIn: run.StandIn(cmd.Harness), Env: env, Limit: cmd.Limit, Jobs: cmd.Jobs, Attempts: tester.Run.Attempts,
+		Retries: cmd.Retries, FailFast: cmd.FailFast, Resume: cmd.Resume, Progress: cmd.progress(a),
+		Select: selector(append(append([]string{}, cmd.Task...), tester.Run.Tasks...)),
 	}
-	if err != nil {
-		return run.Summary{}, err
+	if cfg.Jobs == 0 {
+		cfg.Jobs = tester.Run.Jobs
 	}
-	var key *record.Key
+	var err error
+	if cfg.Egress, err = egressFor(tester); err != nil {
+		return cfg, err
+	}
+	if cmd.Harness == "" {
+		if cfg.Producer, err = a.producerFor(ctx, tester, env); err != nil {
+			return cfg, err
+		}
+	}
 	if cmd.Sign != "" {
-		if key, err = record.LoadKey(cmd.Sign); err != nil {
-			return run.Summary{}, fmt.Errorf("%w: --sign: %w", errUsage, err)
+		if cfg.Sign, err = record.LoadKey(cmd.Sign); err != nil {
+			return cfg, fmt.Errorf("%w: --sign: %w", errUsage, err)
 		}
 	}
+	return cfg, nil
+}
+
+func (cmd *runCmd) measure(ctx context.Context, a *app, c *containerd.Client, tester *compiler.Tester, pack *compiler.Pack, with run.Config) (run.Summary, error) {
 	var summary run.Summary
-	err = withEngine(ctx, c, tester, pack, cmd.OutputDir, func(cfg run.Config) error {
-		cfg.StandIn, cfg.Producer, cfg.Egress, cfg.Env, cfg.Limit = run.StandIn(cmd.Harness), producer, egress, env, cmd.Limit
-		cfg.Select = selector(append(append([]string{}, cmd.Task...), tester.Run.Tasks...))
-		cfg.Jobs, cfg.Attempts, cfg.Retries, cfg.FailFast = cmd.Jobs, tester.Run.Attempts, cmd.Retries, cmd.FailFast
-		if cfg.Jobs == 0 {
-			cfg.Jobs = tester.Run.Jobs
-		}
-		cfg.Resume, cfg.Sign = cmd.Resume, key
-		cfg.Progress = cmd.progress(a)
-		cfg.Images = resolver{c, containerd.PullPolicy(tester.Runtime.Pull), cfg.Progress}
+	err := withEngine(ctx, c, tester, pack, cmd.OutputDir, with, func(cfg run.Config) error {
 		var err error
 		if cmd.Plan {
 			return cmd.plan(ctx, a, cfg)
@@ -169,9 +177,9 @@ func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	return err
 }
 
-// withEngine hands f a configuration with what the daemon, the tester file and
-// --output-dir decide.
-func withEngine(ctx context.Context, c *containerd.Client, tester *compiler.Tester, pack *compiler.Pack, output string, f func(run.Config) error) error {
+// withEngine hands f a configuration, completed with what the daemon, the tester
+// file and --output-dir decide.
+func withEngine(ctx context.Context, c *containerd.Client, tester *compiler.Tester, pack *compiler.Pack, output string, cfg run.Config, f func(run.Config) error) error {
 	degraded, err := c.Degraded()
 	if err != nil {
 		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
@@ -179,18 +187,17 @@ func withEngine(ctx context.Context, c *containerd.Client, tester *compiler.Test
 	if output == "" {
 		output = tester.Run.OutputDir
 	}
-	if output, err = filepath.Abs(output); err != nil {
+	if cfg.Output, err = filepath.Abs(output); err != nil {
 		return err
 	}
 	engine, err := c.NewRun(ctx)
 	if err != nil {
 		return err
 	}
-	err = f(run.Config{
-		Tester: tester, Pack: pack, Engine: engine, Images: resolver{c, containerd.PullPolicy(tester.Runtime.Pull), nil},
-		Limits: limits(tester), Degraded: degraded, Output: output, Version: sbenchVersion(), Host: hostFacts(c),
-	})
-	return errors.Join(err, engine.Close(ctx))
+	cfg.Tester, cfg.Pack, cfg.Engine, cfg.Limits, cfg.Degraded = tester, pack, engine, limits(tester), degraded
+	cfg.Images = resolver{c, containerd.PullPolicy(tester.Runtime.Pull), cfg.Progress}
+	cfg.Version, cfg.Host = sbenchVersion(), hostFacts(c)
+	return errors.Join(f(cfg), engine.Close(ctx))
 }
 
 // selector matches ids against globs; with none, everything is selected.
