@@ -81,7 +81,7 @@ func causeOf(status int) Cause {
 		return BadKey
 	case status == http.StatusTooManyRequests:
 		return RateLimited
-	case status >= 500:
+	case status >= 500, status == http.StatusRequestTimeout:
 		return ServerError
 	}
 	return ""

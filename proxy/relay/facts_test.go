@@ -22,7 +22,7 @@ func TestFacts(t *testing.T) {
 	const good = 200
 	for _, c := range []struct {
 		name    string
-		answers []int // 1: gzip, 2: redirect, 3: hang up, 4: error in a stream, 5: cut stream, 6: another protocol
+		answers []int // 1: gzip, 2: redirect, 3: hang up, 4: error in a stream, 5: cut stream, 6: another protocol, 7: the agent's error in a stream
 		want    relay.Facts
 	}{
 		{"never asked", nil, relay.Facts{}},
@@ -30,6 +30,7 @@ func TestFacts(t *testing.T) {
 		{"rate, then good", []int{429, good}, relay.Facts{Sent: 2, Succeeded: 1, Failed: map[relay.Cause]int64{relay.RateLimited: 1}, Statuses: []int{429, 200}, LastCause: relay.RateLimited}},
 		{"rate to the end", []int{good, 429, 429}, relay.Facts{Sent: 3, Succeeded: 1, Failed: map[relay.Cause]int64{relay.RateLimited: 2}, Statuses: []int{200, 429, 429}, Outage: 2, LastCause: relay.RateLimited}},
 		{"server to the end", []int{500, 529, 503}, relay.Facts{Sent: 3, Failed: map[relay.Cause]int64{relay.ServerError: 3}, Statuses: []int{500, 529, 503}, Outage: 3, LastCause: relay.ServerError}},
+		{"errors in streams that are the agent's", []int{500, 7}, relay.Facts{Sent: 2, Failed: map[relay.Cause]int64{relay.ServerError: 1}, Statuses: []int{500, 200}, LastCause: relay.ServerError}},
 		{"bad key", []int{401, 403, 402}, relay.Facts{Sent: 3, Failed: map[relay.Cause]int64{relay.BadKey: 3}, Statuses: []int{401, 403, 402}, Outage: 3, LastCause: relay.BadKey}},
 		{"asked badly", []int{500, 400, 404, 413}, relay.Facts{Sent: 4, Failed: map[relay.Cause]int64{relay.ServerError: 1}, Statuses: []int{500, 400, 404, 413}, LastCause: relay.ServerError}},
 		{"compressed", []int{1}, relay.Facts{Sent: 1, Failed: map[relay.Cause]int64{relay.BrokenAnswer: 1}, Statuses: []int{200}, Outage: 1, LastCause: relay.BrokenAnswer}},
@@ -81,10 +82,13 @@ func play(w http.ResponseWriter, what int) {
 		w.WriteHeader(307)
 	case 3:
 		panic(http.ErrAbortHandler)
-	case 4, 5:
+	case 4, 5, 7:
 		h.Set("Content-Type", "text/event-stream")
 		if what == 4 {
 			_, _ = io.WriteString(w, `data: {"type":"error","error":{"type":"overloaded_error"}}`+"\n\n")
+		}
+		if what == 7 {
+			_, _ = io.WriteString(w, `data: {"type":"error","error":{"type":"invalid_request_error"}}`+"\n\n")
 		}
 		return
 	case 6:

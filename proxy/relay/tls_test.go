@@ -2,16 +2,50 @@ package relay_test
 
 import (
 	"crypto/x509"
+	"errors"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"sync/atomic"
 	"testing"
 
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 )
+
+// TestPublicAddresses asks nobody: the proxy that would be used is a function
+// that refuses.
+func TestPublicAddresses(t *testing.T) {
+	for _, c := range []struct {
+		provider relay.Provider
+		path     string
+		agent    string
+		want     string
+	}{
+		{relay.Anthropic, messagesPath, "http://127.0.0.1:8099", "https://api.anthropic.com/v1/messages"},
+		{relay.OpenAI, responsesPath, "http://127.0.0.1:8099/v1", "https://api.openai.com/v1/responses"},
+	} {
+		var asked string
+		r := newRig(t, c.provider, "", func(cfg *relay.Config) {
+			cfg.BaseURL = nil
+			cfg.Proxy = func(req *http.Request) (*url.URL, error) {
+				asked = req.URL.String()
+				return nil, errors.New("no way out of a test")
+			}
+		})
+		if resp := r.post(c.path, `{"model":"m"}`); resp.StatusCode != 502 || asked != c.want {
+			t.Errorf("%s: status %d, asked for %q", c.provider, resp.StatusCode, asked)
+		}
+		if got := c.provider.AgentURL("127.0.0.1:8099"); got != c.agent {
+			t.Errorf("%s: the agent is told %s", c.provider, got)
+		}
+		if e := r.entries()[0]; "https://"+e.Host != c.want[:len(c.want)-len(c.path)] || e.Port != 443 {
+			t.Errorf("%s: entry %+v", c.provider, e)
+		}
+	}
+}
 
 // TestTLS speaks HTTP/2 with a provider whose certificate is good, and sends
 // nothing to one whose is not.

@@ -160,24 +160,36 @@ func (c *counts) sum(d dialect) proxy.Usage {
 	return proxy.Usage{}
 }
 
-// An event is what an answer or a piece of one may say about itself.
+// An event is what an answer or a piece of one may say about itself. Its fields
+// are read one by one: a "message" is an object here and a text there.
 type event struct {
-	Type    string      `json:"type"`
-	Status  string      `json:"status"`
-	Usage   *counts     `json:"usage"`
-	Error   *errorValue `json:"error"`
-	Message *struct {
-		Usage *counts `json:"usage"`
-	} `json:"message"`
-	Response *struct {
-		Usage *counts     `json:"usage"`
-		Error *errorValue `json:"error"`
-	} `json:"response"`
+	Type     json.RawMessage `json:"type"`
+	Usage    json.RawMessage `json:"usage"`
+	Error    json.RawMessage `json:"error"`
+	Code     json.RawMessage `json:"code"` // of an error event of the Responses API
+	Message  json.RawMessage `json:"message"`
+	Response json.RawMessage `json:"response"`
 }
 
 type errorValue struct {
-	Type string          `json:"type"`
+	Type json.RawMessage `json:"type"`
 	Code json.RawMessage `json:"code"` // a string, or a number at some gateways
+}
+
+// decode returns nil for what is absent, null or of another type.
+func decode[T any](raw json.RawMessage) *T {
+	var v *T
+	if len(raw) == 0 || json.Unmarshal(raw, &v) != nil {
+		return nil
+	}
+	return v
+}
+
+func str(raw json.RawMessage) string {
+	if s := decode[string](raw); s != nil {
+		return *s
+	}
+	return ""
 }
 
 // event looks at one of a stream. Only those that may say something are parsed.
@@ -199,25 +211,31 @@ func (m *meter) parse(data []byte) {
 	if json.Unmarshal(data, &e) != nil {
 		return
 	}
-	m.add(e.Usage, e.Type == "message_delta" || m.dialect == chat)
-	if e.Message != nil {
-		m.add(e.Message.Usage, false)
-	}
-	switch e.Type {
+	kind := str(e.Type)
+	m.add(e.Usage, kind == "message_delta" || m.dialect == chat)
+	switch kind {
+	case "message_start":
+		if msg := decode[event](e.Message); msg != nil {
+			m.add(msg.Usage, false)
+		}
 	case "message_stop":
 		m.whole = m.whole || m.dialect == messages
 	case "response.completed", "response.incomplete", "response.failed":
 		m.whole = m.whole || m.dialect == responses
-	}
-	if e.Response != nil {
-		m.add(e.Response.Usage, true)
-		m.fail(e.Response.Error)
+		if resp := decode[event](e.Response); resp != nil {
+			m.add(resp.Usage, true)
+			m.fail(resp.Error)
+		}
+	case "error":
+		if isNothing(e.Error) {
+			m.fail(data)
+		}
 	}
 	m.fail(e.Error)
 }
 
-func (m *meter) add(c *counts, final bool) {
-	if c != nil {
+func (m *meter) add(raw json.RawMessage, final bool) {
+	if c := decode[counts](raw); c != nil {
 		m.usage.merge(c)
 		m.usage.final = m.usage.final || final
 	}
@@ -234,15 +252,19 @@ func (m *meter) answer(body []byte) {
 	m.fail(e.Error)
 }
 
+func isNothing(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
 // fail sorts an error in an answer that began well by whose it is.
-func (m *meter) fail(e *errorValue) {
-	if e == nil {
+func (m *meter) fail(raw json.RawMessage) {
+	if isNothing(raw) {
 		return
 	}
 	m.erred = true
-	var code string
-	_ = json.Unmarshal(e.Code, &code)
-	for _, word := range []string{e.Type, code} {
+	e := decode[errorValue](raw)
+	if e == nil {
+		return
+	}
+	for _, word := range []string{str(e.Type), str(e.Code)} {
 		switch word {
 		case "rate_limit_error", "rate_limit_exceeded", "insufficient_quota":
 			m.cause = RateLimited

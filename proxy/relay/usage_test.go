@@ -61,6 +61,8 @@ func TestUsage(t *testing.T) {
 		{"failed response", responsesPath, true, `data: {"type":"response.failed","response":{"usage":null,"error":{"code":"server_error"}}}` + "\n\n", proxy.Usage{}, true, relay.ServerError},
 		{"response over the rate", responsesPath, true, `data: {"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded"}}}` + "\n\n", proxy.Usage{}, true, relay.RateLimited},
 		{"response to a bad prompt", responsesPath, true, `data: {"type":"response.failed","response":{"error":{"code":"invalid_prompt"}}}` + "\n\n", proxy.Usage{}, true, ""},
+		{"error event", responsesPath, true, `data: {"type":"error","code":"server_error","message":"m"}` + "\n\n", proxy.Usage{}, false, relay.ServerError},
+		{"error event that is the agent's", responsesPath, true, `data: {"type":"error","code":"context_length_exceeded","message":"m"}` + "\n\n", proxy.Usage{}, false, ""},
 		{"response cut", responsesPath, true, `data: {"type":"response.output_text.delta","delta":"` + strings.Repeat("a", 400) + `"}` + "\n\n", proxy.Usage{Input: 100, Output: byBytes, Estimated: true}, false, ""},
 		{"compaction", responsesPath + "/compact", false, `{"output":[],"usage":{"input_tokens":50,"output_tokens":12}}`, proxy.Usage{Input: 50, Output: 12}, true, ""},
 		{"chat", chatPath, false,
