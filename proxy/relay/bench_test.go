@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -109,6 +110,55 @@ func BenchmarkRequest(b *testing.B) {
 					b.Fatal(resp.StatusCode, err)
 				}
 				_ = resp.Body.Close()
+			}
+		})
+	}
+}
+
+// BenchmarkEvent is the way of one event of a stream that is under way.
+func BenchmarkEvent(b *testing.B) {
+	next := make(chan struct{})
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_ = http.NewResponseController(w).Flush()
+		for range next {
+			_, _ = io.WriteString(w, "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"some words\"}}\n\n")
+			_ = http.NewResponseController(w).Flush()
+		}
+	}))
+	defer up.Close()
+	base, err := url.Parse(up.URL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r, err := relay.New(relay.Config{Provider: relay.Anthropic, BaseURL: base, Key: relay.NewKey(realKey), Model: "m"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	go func() { _ = r.Serve(l) }()
+	for _, c := range []struct{ name, url string }{{"direct", up.URL}, {"relay", "http://" + l.Addr().String()}} {
+		b.Run(c.name, func(b *testing.B) {
+			next = make(chan struct{})
+			defer close(next)
+			resp, err := http.Post(c.url+messagesPath, "application/json", strings.NewReader(`{"model":"m","stream":true}`))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = resp.Body.Close() }()
+			in := bufio.NewReader(resp.Body)
+			for b.Loop() {
+				next <- struct{}{}
+				for range 2 {
+					if _, err := in.ReadSlice('\n'); err != nil {
+						b.Fatal(err)
+					}
+				}
 			}
 		})
 	}
