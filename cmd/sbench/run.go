@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
