@@ -30,7 +30,9 @@ rewards=0
 for name in reward.txt reward.json; do
 	[ -e "$logs/$name" ] || [ -L "$logs/$name" ] || continue
 	rewards=$((rewards + 1))
-	[ ! -L "$logs/$name" ] && [ -f "$logs/$name" ] || fail "$name is no file"
+	if [ -L "$logs/$name" ] || [ ! -f "$logs/$name" ]; then
+		fail "$name is no file"
+	fi
 	[ "$(wc -c < "$logs/$name")" -le 4096 ] || fail "$name is too long for a reward"
 	one='^[+]?1([.]0*)?$'
 	[ "$name" = reward.txt ] || one='^[{]"[^"\\]+":1([.]0*)?(,"[^"\\]+":1([.]0*)?)*[}]$'

@@ -1,0 +1,52 @@
+package pack_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/pack"
+)
+
+// TestImages: contexts lie in the pack, whatever the file says.
+func TestImages(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       []pack.BuiltImage
+		wrong      string
+	}{
+		{"two", `{"images": [{"ref": "a", "context": "images/a"}, {"ref": "b", "context": "images/b", "digest": "d"}]}`,
+			[]pack.BuiltImage{{Ref: "a", Context: "images/a"}, {Ref: "b", Context: "images/b", Digest: "d"}}, ""},
+		{"none", `{}`, nil, ""},
+		{"outside", `{"images": [{"ref": "a", "context": "../images/a"}]}`, nil, "$.images[0]: no context below images"},
+		{"absolute", `{"images": [{"ref": "a", "context": "/images/a"}]}`, nil, "$.images[0]"},
+		{"through the parent", `{"images": [{"ref": "a", "context": "images/a/../../.."}]}`, nil, "$.images[0]"},
+		{"hidden files", `{"images": [{"ref": "a", "context": "images/a"}, {"ref": "a", "context": "hidden/a"}]}`, nil, "$.images[1]"},
+		{"all images", `{"images": [{"ref": "a", "context": "images"}]}`, nil, "$.images[0]"},
+		{"without a name", `{"images": [{"context": "images/a"}]}`, nil, "$.images[0]"},
+		{"no json", `{`, nil, "provenance.json: unexpected end"},
+		{"no file", "", nil, "provenance.json: no such file"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if tt.text != "" {
+				must(t, os.WriteFile(filepath.Join(dir, "provenance.json"), []byte(tt.text), 0o644))
+			}
+			got, err := pack.Images(dir)
+			if tt.wrong != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wrong) {
+					t.Errorf("got %v %v, want %q", got, err, tt.wrong)
+				}
+				return
+			}
+			must(t, err)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
