@@ -76,6 +76,10 @@ func (s *session) produceAndVerify(ctx context.Context, t try, image runtime.Ima
 	s.emit(Event{Kind: ProducerStart, Task: t.task.ID(), Attempt: t.attempt})
 	begun := time.Now()
 	result, err := s.produce(harnessContext(ctx), t, image, dest)
+	scrubbed := 0
+	if err == nil {
+		scrubbed, err = s.scrub(ctx, &result)
+	}
 	rec.Times.Producer = time.Since(begun).Seconds()
 	rec.Agent, rec.Egress = result.Agent, result.Egress
 	s.tellEgress(t, result.Egress)
@@ -83,6 +87,9 @@ func (s *session) produceAndVerify(ctx context.Context, t try, image runtime.Ima
 		return err
 	}
 	s.fillProduced(rec, t, result, dest)
+	if scrubbed > 0 {
+		rec.ProducerMetadata["redacted_entries"] = scrubbed
+	}
 	s.emit(Event{Kind: ProducerDone, Task: t.task.ID(), Attempt: t.attempt, Reason: rec.FailureReason})
 	if result.Failure != nil {
 		rec.VerificationStatus = record.Failed

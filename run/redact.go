@@ -3,7 +3,10 @@ package run
 import (
 	"bytes"
 	"cmp"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -19,37 +22,78 @@ const (
 	minSecret = 6
 )
 
-// redactor cuts secret values out of texts. The zero redactor has none.
-type redactor struct{ values []string }
+// redactor cuts secret values out of texts. The zero redactor has none. It may be
+// used by several goroutines.
+type redactor struct {
+	values   []string // the longest first, so that none is left half
+	replacer *strings.Replacer
+}
 
-// with adds secrets, each also as JSON would write it and, if it has several
-// lines, each line of its own. Longer ones are cut first, so that none is left
-// half.
+// with adds secrets: each as it is and as it is commonly encoded, and of one with
+// several lines each line, too.
 func (r redactor) with(secrets ...string) redactor {
-	values := slices.Clone(r.values)
+	seen := map[string]bool{}
+	var values []string
 	add := func(s string) {
-		if len(s) >= minSecret && !slices.Contains(values, s) {
+		if len(s) >= minSecret && !seen[s] {
+			seen[s] = true
 			values = append(values, s)
 		}
 	}
+	for _, v := range r.values {
+		add(v)
+	}
 	for _, s := range secrets {
-		add(s)
-		if quoted, err := json.Marshal(s); err == nil {
-			add(string(quoted[1 : len(quoted)-1]))
+		for _, v := range encodings(s) {
+			add(v)
 		}
 		for line := range strings.Lines(s) {
-			add(strings.TrimSpace(line))
+			for _, v := range encodings(strings.TrimSpace(line)) {
+				add(v)
+			}
 		}
 	}
 	slices.SortStableFunc(values, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	return redactor{values}
+	pairs := make([]string, 0, 2*len(values))
+	for _, v := range values {
+		pairs = append(pairs, v, redacted)
+	}
+	return redactor{values, strings.NewReplacer(pairs...)}
+}
+
+// encodings returns a value as it is, in JSON, in URLs, in hexadecimal digits and
+// in base64. There it has three forms, by where in the encoded text it begins; of
+// each, what only the value decides.
+func encodings(s string) []string {
+	if len(s) < minSecret {
+		return nil
+	}
+	all := []string{s, url.QueryEscape(s), url.PathEscape(s), hex.EncodeToString([]byte(s)), strings.ToUpper(hex.EncodeToString([]byte(s)))}
+	if quoted, err := json.Marshal(s); err == nil {
+		all = append(all, string(quoted[1:len(quoted)-1]))
+	}
+	var plain strings.Builder
+	enc := json.NewEncoder(&plain)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(s) == nil {
+		all = append(all, strings.Trim(strings.TrimSpace(plain.String()), `"`))
+	}
+	for offset := range 3 {
+		for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			text := e.EncodeToString(append(make([]byte, offset), s...))
+			first := (offset*8 + 5) / 6 // characters that hold bits of what is before
+			last := (offset + len(s)) * 8 / 6
+			all = append(all, text[first:last])
+		}
+	}
+	return all
 }
 
 func (r redactor) text(s string) string {
-	for _, v := range r.values {
-		s = strings.ReplaceAll(s, v, redacted)
+	if r.replacer == nil {
+		return s
 	}
-	return s
+	return r.replacer.Replace(s)
 }
 
 // output redacts the bytes of a stream, before they are made valid UTF-8. Where

@@ -3,11 +3,15 @@ package run_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,7 +27,10 @@ import (
 	"github.com/securebench/sbench/runtime/fake"
 )
 
-const secret = "s3cret-token-value"
+const (
+	secret       = "s3cret-token-value+/ü\"\\&"
+	hiddenAnswer = "the hidden answer: <42> & \"more\""
+)
 
 // programs stand for the commands of the test's harness and checkers. The agent
 // does what the task's instructions say.
@@ -37,6 +44,13 @@ func programs(args []string) fake.Program {
 				return fake.Status{Code: 1}
 			}
 			return fake.Status{}
+		},
+		"tell-checker": func(_ context.Context, p *fake.Proc) fake.Status {
+			for _, e := range encoded(hiddenAnswer) {
+				_, _ = fmt.Fprintln(p.Stdout, "want", e)
+				_, _ = fmt.Fprintln(p.Stderr, "want", e)
+			}
+			return fake.Status{Code: 1}
 		},
 		"echo-checker": func(_ context.Context, p *fake.Proc) fake.Status {
 			_, _ = fmt.Fprintln(p.Stdout, "expected echo-checker --expect "+"the-expected-value")
@@ -65,6 +79,9 @@ func agent(ctx context.Context, p *fake.Proc) fake.Status {
 			_, _ = fmt.Fprint(p.Stdout, p.Env["TOKEN"])
 		}
 		_ = os.Mkdir(filepath.Join(filepath.Dir(answer), "dir-"+p.Env["TOKEN"]), 0o755)
+	case strings.Contains(text, "tell"):
+		tell(p, p.Env["TOKEN"])
+		err = os.WriteFile(answer, []byte("right"), 0o644)
 	case strings.Contains(text, "hang"):
 		<-ctx.Done()
 		return fake.Status{Signal: 9}
@@ -73,6 +90,30 @@ func agent(ctx context.Context, p *fake.Proc) fake.Status {
 		return fake.Status{Code: 98}
 	}
 	return fake.Status{}
+}
+
+// encoded are ways to write a secret down that people read through.
+func encoded(s string) []string {
+	quoted, _ := json.Marshal(s)
+	return []string{
+		s, url.QueryEscape(s), url.PathEscape(s), string(quoted), hex.EncodeToString([]byte(s)), base64.StdEncoding.EncodeToString([]byte(s)),
+		base64.StdEncoding.EncodeToString([]byte("x" + s + "yz")), base64.URLEncoding.EncodeToString([]byte("xy" + s + "z")),
+	}
+}
+
+// tell writes a secret wherever a process of a sandbox can.
+func tell(p *fake.Proc, s string) {
+	work, _ := p.Path("/workspace")
+	for i, e := range encoded(s) {
+		for half := range slices.Chunk([]byte(e), 5) { // several writes
+			_, _ = p.Stdout.Write(half)
+			_, _ = p.Stderr.Write(half)
+		}
+		_, _ = p.Stdout.Write([]byte("\n"))
+		_ = os.WriteFile(filepath.Join(work, fmt.Sprint("file-", i)), []byte("it is "+e+", you know"), 0o444)
+		_ = os.Mkdir(filepath.Join(work, "dir-"+strings.ReplaceAll(e, "/", "_")), 0o755)
+		_ = os.Symlink("to-"+e, filepath.Join(work, fmt.Sprint("link-", i)))
+	}
 }
 
 type images struct{}

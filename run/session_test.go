@@ -3,8 +3,10 @@ package run_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -305,6 +307,63 @@ func TestTooLargeForTheHost(t *testing.T) {
 	if len(waited) == 0 || !slices.ContainsFunc(waited, func(s string) bool { return strings.Contains(s, "memory") }) {
 		t.Errorf("waited %q", waited)
 	}
+}
+
+// TestPlanted: a secret and a hidden answer, echoed in several encodings, are
+// nowhere below the run's folder, nor in the progress.
+func TestPlanted(t *testing.T) {
+	hidden, err := json.Marshal(hiddenAnswer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _ := config(t, fmt.Sprintf(`{"id": "x", "family": "terminal_task", "input": {"instructions": "tell"}, "environment": {"image": "base"}, "eval": {"checker": {"command": ["tell-checker"]}, "expected_state": %s}}`, hidden))
+	var progress bytes.Buffer
+	enc := json.NewEncoder(&progress)
+	cfg.Progress = func(e run.Event) { _ = enc.Encode(e) }
+	if _, err := run.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	rec := records(t, cfg)[0]
+	if rec.FailureReason != "checker_failed" || !strings.Contains(rec.VerifierStdout, "want") || rec.ProducerMetadata["redacted_entries"] == nil {
+		t.Fatalf("%+v", rec)
+	}
+	everything := map[string]string{"the progress": progress.String()}
+	err = filepath.WalkDir(cfg.Output, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		text := d.Name()
+		if d.Type()&fs.ModeSymlink != 0 {
+			target, err := os.Readlink(path)
+			text += " " + target
+			if err != nil {
+				return err
+			}
+		} else if d.Type().IsRegular() {
+			data, err := os.ReadFile(path)
+			text += " " + string(data)
+			if err != nil {
+				return err
+			}
+		}
+		everything[path] = text
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for where, text := range everything {
+		for _, planted := range append(encoded(secret), encoded(hiddenAnswer)...) {
+			planted = strings.Trim(planted, `"=`)
+			if len(planted) > 12 { // what base64 mixes with what is around it may stay
+				planted = planted[4 : len(planted)-4]
+			}
+			if strings.Contains(text, planted) || strings.Contains(text, strings.ReplaceAll(planted, `\`, `\\`)) {
+				t.Errorf("%s holds %q", where, planted)
+			}
+		}
+	}
+	verified(t, cfg.Output)
 }
 
 // TestTwoProcesses: a folder belongs to one run at a time.

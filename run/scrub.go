@@ -1,0 +1,128 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/securebench/sbench/harness"
+)
+
+// maxScrub bounds a file that is searched for secrets, in bytes; a larger one is
+// no longer the candidate's.
+const maxScrub = 64 << 20
+
+// scrub takes the values of harness.env out of the workspace that a harness left:
+// out of names, out of contents, out of the targets of links. Hidden values stay:
+// an agent that has them was not told them, and a candidate may well be equal to
+// one. It says how many entries it changed.
+func (s *session) scrub(ctx context.Context, result *harness.Result) (changed int, err error) {
+	if len(s.secrets.values) == 0 || result.Candidate.Workspace == "" {
+		return 0, nil
+	}
+	root, err := os.OpenRoot(result.Candidate.Workspace)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = root.Close() }()
+	if changed, err = s.scrubFolder(ctx, root, "."); err != nil || changed == 0 {
+		return changed, err
+	}
+	result.Candidate.Digest, err = digestOf(ctx, result.Candidate.Workspace)
+	return changed, err
+}
+
+func (s *session) scrubFolder(ctx context.Context, root *os.Root, dir string) (changed int, err error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	entries, err := readFolder(root, dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		name := path.Join(dir, e.Name())
+		n, err := 0, error(nil)
+		switch {
+		case e.IsDir():
+			n, err = s.scrubFolder(ctx, root, name)
+		case e.Type()&fs.ModeSymlink != 0:
+			n, err = s.scrubLink(root, name)
+		case e.Type().IsRegular():
+			n, err = s.scrubFile(root, name)
+		}
+		changed += n
+		if clean := s.secrets.text(e.Name()); err == nil && clean != e.Name() {
+			changed++
+			err = root.Rename(name, freeName(root, path.Join(dir, clean)))
+		}
+		if err != nil {
+			return changed, err
+		}
+	}
+	return changed, nil
+}
+
+func readFolder(root *os.Root, dir string) ([]fs.DirEntry, error) {
+	f, err := root.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := f.ReadDir(-1)
+	return entries, errors.Join(err, f.Close())
+}
+
+// freeName adds a number to a name that is taken.
+func freeName(root *os.Root, name string) string {
+	free := name
+	for n := 2; ; n++ {
+		if _, err := root.Lstat(free); err != nil {
+			return free
+		}
+		free = fmt.Sprint(name, ".", n)
+	}
+}
+
+func (s *session) scrubLink(root *os.Root, name string) (int, error) {
+	target, err := root.Readlink(name)
+	if err != nil || s.secrets.text(target) == target {
+		return 0, err
+	}
+	return 1, errors.Join(root.Remove(name), root.Symlink(s.secrets.text(target), name))
+}
+
+func (s *session) scrubFile(root *os.Root, name string) (int, error) {
+	info, err := root.Lstat(name)
+	if err != nil {
+		return 0, err
+	}
+	f, err := root.OpenFile(name, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrPermission) { // of a file of ours
+		if err = root.Chmod(name, 0o600); err == nil {
+			f, err = root.OpenFile(name, os.O_RDWR, 0)
+		}
+		defer func() { _ = root.Chmod(name, info.Mode().Perm()) }()
+	}
+	if err != nil {
+		return 0, err
+	}
+	var b strings.Builder
+	size, err := io.Copy(&b, io.LimitReader(f, maxScrub+1))
+	clean := s.secrets.text(b.String())
+	if size > maxScrub {
+		clean = redacted // what cannot be searched is not kept
+	}
+	if err != nil || clean == b.String() {
+		return 0, errors.Join(err, f.Close())
+	}
+	err = f.Truncate(0)
+	if err == nil {
+		_, err = f.WriteAt([]byte(clean), 0)
+	}
+	return 1, errors.Join(err, f.Close())
+}
