@@ -135,7 +135,14 @@ func (d Decision) text() string {
 	if d.Host != "" && d.Port != 0 {
 		what = net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port)))
 	}
-	text := fmt.Sprintf("sbench refused %s\nreason: %s\n", what, d.Reason)
+	verb := "refused"
+	switch d.Reason {
+	case ReasonResolve, ReasonDial, ReasonUpstream:
+		verb = "could not reach"
+	case ReasonIdle, ReasonLifetime, ReasonShutdown:
+		verb = "gave up on"
+	}
+	text := fmt.Sprintf("sbench %s %s\nreason: %s\n", verb, what, d.Reason)
 	if d.Rule != "" {
 		text += "rule: " + d.Rule + "\n"
 	}

@@ -98,8 +98,7 @@ func (l Limits) writeTime() time.Duration { return max(l.Idle, 30*time.Second) }
 
 // malformed logs what was no request.
 func (c *client) malformed(reason Reason) Decision {
-	kind := KindMalformed
-	a := c.p.attempt(kind)
+	a := c.p.attempt(KindMalformed)
 	if c.mapped != nil {
 		a.entry.Host, a.entry.Port = c.mapped.name, int(c.mapped.port)
 	}
