@@ -1,0 +1,203 @@
+package page
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/report/stat"
+	"github.com/securebench/sbench/run/record"
+)
+
+// A histogram counts attempts by a measure, in columns of equal width or, where the
+// values differ by more than twenty times, of equal ratio.
+type histogram struct {
+	Name                   string
+	Bars                   []bar
+	Min, Median, High, Max string
+	MedianAt, HighAt       string
+	Count                  int
+	Logarithmic            bool
+}
+
+// A bar is one column's part of one status, in percent.
+type bar struct{ Status, X, Width, Y, Height string }
+
+// columns of a histogram.
+const columns = 28
+
+func histograms(attempts []report.Attempt) []histogram {
+	tokens := func(f func(report.Tokens) int64) func(report.Attempt) float64 {
+		return func(a report.Attempt) float64 {
+			if a.Tokens == nil {
+				return 0
+			}
+			return float64(f(*a.Tokens))
+		}
+	}
+	var list []histogram
+	for _, m := range []struct {
+		name  string
+		of    func(report.Attempt) float64
+		write func(float64) string
+	}{
+		{"Time of the producer", func(a report.Attempt) float64 { return a.Producer }, report.Seconds},
+		{"Time of the verifier", func(a report.Attempt) float64 { return a.Verifier }, report.Seconds},
+		{"Tokens read", tokens(func(t report.Tokens) int64 { return t.Input }), report.Many},
+		{"of them cached", tokens(func(t report.Tokens) int64 { return t.Cached }), report.Many},
+		{"Tokens written", tokens(func(t report.Tokens) int64 { return t.Output }), report.Many},
+		{"Peak memory", func(a report.Attempt) float64 { return float64(a.PeakMemory) }, report.Bytes},
+	} {
+		if h, ok := newHistogram(m.name, attempts, m.of, m.write); ok {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
+func newHistogram(name string, attempts []report.Attempt, of func(report.Attempt) float64, write func(float64) string) (histogram, bool) {
+	var values []float64
+	for _, a := range attempts {
+		if v := of(a); v > 0 && a.Status != record.Error {
+			values = append(values, v)
+		}
+	}
+	d := stat.Describe(values)
+	if d.Count < 2 || d.Min == d.Max {
+		return histogram{}, false
+	}
+	h := histogram{
+		Name: name, Count: d.Count, Logarithmic: d.Max > 20*d.Min,
+		Min: write(d.Min), Median: write(d.P50), High: write(d.P90), Max: write(d.Max),
+	}
+	at := h.scale(d)
+	h.MedianAt, h.HighAt = pc(at(d.P50)), pc(at(d.P90))
+	h.Bars = bars(attempts, of, at)
+	return h, true
+}
+
+// scale maps values to 0 to 1.
+func (h histogram) scale(d stat.Distribution) func(float64) float64 {
+	if h.Logarithmic {
+		return func(v float64) float64 { return math.Log(v/d.Min) / math.Log(d.Max/d.Min) }
+	}
+	return func(v float64) float64 { return (v - d.Min) / (d.Max - d.Min) }
+}
+
+// bars stack the statuses of each column.
+func bars(attempts []report.Attempt, of func(report.Attempt) float64, at func(float64) float64) []bar {
+	order := []record.Status{record.Passed, record.Failed, record.Pending}
+	var counts [columns]map[record.Status]int
+	most := 1
+	for _, a := range attempts {
+		v := of(a)
+		if v <= 0 || a.Status == record.Error {
+			continue
+		}
+		column := min(columns-1, int(at(v)*columns))
+		if counts[column] == nil {
+			counts[column] = map[record.Status]int{}
+		}
+		counts[column][a.Status]++
+		sum := 0
+		for _, n := range counts[column] {
+			sum += n
+		}
+		most = max(most, sum)
+	}
+	var list []bar
+	for i, column := range counts {
+		below := 0
+		for _, status := range order {
+			n := column[status]
+			if n == 0 {
+				continue
+			}
+			below += n
+			list = append(list, bar{
+				string(status), pc((float64(i) + 0.08) / columns), pc(0.84 / columns),
+				pc(1 - float64(below)/float64(most)), pc(float64(n) / float64(most)),
+			})
+		}
+	}
+	return list
+}
+
+// A curve is pass@k and pass^k.
+type curve struct {
+	AtLeast, All []point
+	Lines        [2]string // of points on a square of 100
+	Most         int
+}
+
+type point struct{ X, Y, Title string }
+
+func newCurve(r report.Run) *curve {
+	if len(r.PassAtK) < 2 {
+		return nil
+	}
+	c := &curve{Most: r.PassAtK[len(r.PassAtK)-1].K}
+	for i, list := range [][]report.PassK{r.PassAtK, r.PassAllK} {
+		for _, p := range list {
+			if p.Value == nil {
+				continue
+			}
+			x, y := float64(p.K-1)/float64(c.Most-1), 1-*p.Value
+			c.Lines[i] += fmt.Sprintf("%.2f,%.2f ", 100*x, 100*y)
+			dot := point{pc(x), pc(y), fmt.Sprintf("k = %d: %s, over %d tasks", p.K, report.Percent(p.Value), p.Tasks)}
+			if i == 0 {
+				c.AtLeast = append(c.AtLeast, dot)
+			} else {
+				c.All = append(c.All, dot)
+			}
+		}
+	}
+	return c
+}
+
+// A scatter has a dot for each attempt: time by tokens, both logarithmic.
+type scatter struct {
+	Dots        []dot
+	Cut         int
+	Left, Right string
+	Bottom, Top string
+}
+
+type dot struct {
+	Row           int
+	X, Y          string
+	Status, Title string
+}
+
+func newScatter(attempts []report.Attempt, first int) *scatter {
+	type pair struct {
+		row         int
+		time, count float64
+	}
+	var pairs []pair
+	var times, counts []float64
+	for i, a := range attempts {
+		if a.Tokens == nil || a.Total <= 0 || a.Tokens.Input+a.Tokens.Output <= 0 || a.Status == record.Error {
+			continue
+		}
+		p := pair{i, a.Total, float64(a.Tokens.Input + a.Tokens.Output)}
+		pairs, times, counts = append(pairs, p), append(times, p.time), append(counts, p.count)
+	}
+	t, c := stat.Describe(times), stat.Describe(counts)
+	if t.Count < 3 || t.Min == t.Max || c.Min == c.Max {
+		return nil
+	}
+	on := func(v float64, d stat.Distribution) float64 {
+		return 0.03 + 0.94*math.Log(v/d.Min)/math.Log(d.Max/d.Min)
+	}
+	s := &scatter{Left: report.Seconds(t.Min), Right: report.Seconds(t.Max), Bottom: report.Many(c.Min), Top: report.Many(c.Max)}
+	for _, p := range pairs[:min(len(pairs), maxDots)] {
+		a := attempts[p.row]
+		s.Dots = append(s.Dots, dot{
+			first + p.row, pc(on(p.time, t)), pc(1 - on(p.count, c)), string(a.Status),
+			fmt.Sprintf("%s: %s, %s, %s tokens", report.Visible(a.Task, 60), words(a), report.Seconds(p.time), report.Many(p.count)),
+		})
+	}
+	s.Cut = len(pairs) - len(s.Dots)
+	return s
+}

@@ -1,0 +1,207 @@
+// Package page writes a report as one HTML file that needs nothing else: no
+// network, no other file.
+//
+// Everything that records say is hostile text, and it reaches the page by two ways
+// only: html/template, and JSON in elements that are no programs, which the page's
+// one script shows as text. The page's own policy lets nothing run but that script,
+// by its hash, forbids it to make markup of text, and lets nothing be loaded or
+// sent.
+//
+// The charts are drawn here and not by a library: those of Go write style
+// attributes and fixed colours, which the policy and the dark mode forbid.
+package page
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+
+	"github.com/securebench/sbench/report"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// Options are for what is shown.
+type Options struct {
+	// Bytes is how much all attempts' texts may have together, about; 0 means 48
+	// MiB. Each gets the same share, but at least 6 KiB, and at most 512 KiB.
+	Bytes int64
+}
+
+const (
+	defaultBytes = 48 << 20
+	leastBytes   = 6 << 10
+	mostBytes    = 512 << 10
+)
+
+func (o Options) each(attempts int) int {
+	all := o.Bytes
+	if all == 0 {
+		all = defaultBytes
+	}
+	return int(min(max(all/int64(max(1, attempts)), leastBytes), mostBytes))
+}
+
+// Write writes the page of a report and of the sources that it sums up, and returns
+// how many bytes it has. Of the attempts one at a time is in memory.
+func Write(ctx context.Context, w io.Writer, r report.Report, sources []*report.Source, o Options) (int64, error) {
+	p := &writer{w: bufio.NewWriterSize(w, 1<<16)}
+	style, script, err := programs()
+	if err != nil {
+		return 0, err
+	}
+	p.print("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
+	p.print("<meta http-equiv=\"Content-Security-Policy\" content=\"" + policy(style, script) + "\">\n")
+	p.print("<style>" + style + "</style>\n")
+	if err := p.body(r, sources); err != nil {
+		return 0, err
+	}
+	p.index(r, sources)
+	attempts := 0
+	for _, s := range sources {
+		attempts += len(s.Attempts)
+	}
+	n := 0
+	for _, s := range sources {
+		for i := range s.Attempts {
+			d, err := s.Detail(ctx, i, o.each(attempts))
+			if err != nil {
+				return 0, err
+			}
+			p.json(fmt.Sprintf("d%d", n), d)
+			n++
+		}
+	}
+	p.print("<script>" + script + "</script>\n</body>\n</html>\n")
+	if p.err == nil {
+		p.err = p.w.Flush()
+	}
+	return p.bytes, p.err
+}
+
+// programs are the page's one style and one script.
+func programs() (style, script string, err error) {
+	for _, name := range []string{"page.css", "text.js", "code.js", "table.js", "attempt.js", "app.js"} {
+		data, err := assets.ReadFile("assets/" + name)
+		if err != nil {
+			return "", "", err
+		}
+		if strings.HasSuffix(name, ".css") {
+			style += string(data)
+		} else {
+			script += string(data)
+		}
+	}
+	return style, "\"use strict\";\n(() => {\n" + script + "})();\n", nil
+}
+
+func policy(style, script string) string {
+	hash := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	}
+	return "default-src 'none'; style-src " + hash(style) + "; script-src " + hash(script) +
+		"; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+}
+
+// A writer remembers its first error.
+type writer struct {
+	w     *bufio.Writer
+	bytes int64
+	err   error
+}
+
+func (p *writer) Write(b []byte) (int, error) {
+	n, err := p.w.Write(b)
+	p.bytes += int64(n)
+	if p.err == nil {
+		p.err = err
+	}
+	return n, err
+}
+
+func (p *writer) print(s string) { _, _ = io.WriteString(p, s) } // the error is kept
+
+// json writes data that the script reads when it needs it. Marshal writes <, > and
+// & as escapes, so that nothing in it ends the element.
+func (p *writer) json(id string, v any) {
+	data, err := json.Marshal(v)
+	if err != nil && p.err == nil {
+		p.err = err
+	}
+	p.print("<script type=\"application/json\" id=\"" + id + "\">")
+	p.print(string(data))
+	p.print("</script>\n")
+}
+
+// body is what can be seen without the script.
+func (p *writer) body(r report.Report, sources []*report.Source) error {
+	t, err := template.New("page.html").Funcs(template.FuncMap{
+		"percent": report.Percent, "between": report.Between, "seconds": report.Seconds, "bytes": func(n float64) string { return report.Bytes(n) },
+		"many": func(n int64) string { return report.Many(float64(n)) }, "name": report.NameOr, "points": report.Points, "ref": func(v float64) *float64 { return &v },
+		"plain": func(s string) string { return report.Visible(s, 120) }, "short": func(s string) string { return report.Visible(s, 44) },
+	}).ParseFS(assets, "assets/*.html")
+	if err != nil {
+		return err
+	}
+	return t.Execute(p, newView(r, sources))
+}
+
+// A row is what the table shows of an attempt.
+type row struct {
+	Run      int     `json:"run"`
+	Task     string  `json:"task"`
+	Attempt  int     `json:"attempt"`
+	Status   string  `json:"status"`
+	Family   string  `json:"family"`
+	Category string  `json:"category"`
+	Reason   string  `json:"reason"`
+	Phase    string  `json:"phase"`
+	Seconds  float64 `json:"seconds"`
+	Tokens   int64   `json:"tokens"`
+	Cached   int64   `json:"cached"`
+	Output   int64   `json:"output"`
+	Memory   int64   `json:"memory"`
+	Tries    int     `json:"tries"`
+}
+
+func (p *writer) index(r report.Report, sources []*report.Source) {
+	var index struct {
+		Runs []string `json:"runs"`
+		Rows []row    `json:"rows"`
+	}
+	index.Rows = []row{}
+	for i, s := range sources {
+		index.Runs = append(index.Runs, cut(r.Runs[i].Title()))
+		for _, a := range s.Attempts {
+			row := row{
+				Run: i, Task: cut(a.Task), Attempt: a.Number, Status: string(a.Status), Family: cut(a.Family), Category: cut(a.Category),
+				Reason: cut(a.Reason), Phase: cut(a.Phase), Seconds: a.Total, Memory: a.PeakMemory, Tries: len(a.Tries),
+			}
+			if t := a.Tokens; t != nil {
+				row.Tokens, row.Cached, row.Output = t.Input+t.Output, t.Cached, t.Output
+			}
+			index.Rows = append(index.Rows, row)
+		}
+	}
+	p.json("index", index)
+}
+
+// cut bounds a name.
+func cut(s string) string {
+	n := 0
+	for i := range s {
+		if n++; n > 200 {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}

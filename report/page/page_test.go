@@ -1,0 +1,88 @@
+package page_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/report/page"
+	"github.com/securebench/sbench/report/reporttest"
+)
+
+// write makes runs and their page, and returns the page's path.
+func write(t *testing.T, o page.Options, runs ...reporttest.Options) string {
+	t.Helper()
+	var sources []*report.Source
+	for _, run := range runs {
+		dir := t.TempDir()
+		check(t, reporttest.Write(dir, run))
+		s, err := report.Open(t.Context(), dir)
+		check(t, err)
+		t.Cleanup(func() { check(t, s.Close()) })
+		sources = append(sources, s)
+	}
+	name := filepath.Join(t.TempDir(), "report.html")
+	f, err := os.Create(name)
+	check(t, err)
+	n, err := page.Write(t.Context(), f, report.Summarize(sources), sources, o)
+	check(t, err)
+	info, err := f.Stat()
+	check(t, err)
+	if info.Size() != n {
+		t.Errorf("%d bytes were written, %d are said", info.Size(), n)
+	}
+	check(t, f.Close())
+	return name
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPictures: the page looks like something, in light and in dark. What it looks
+// like is for people to say.
+func TestPictures(t *testing.T) {
+	b := open(t)
+	single := write(t, page.Options{}, one())
+	both := write(t, page.Options{}, one(), two())
+	for _, dark := range []bool{false, true} {
+		suffix := map[bool]string{true: "-dark", false: "-light"}[dark]
+		b.size(1400, 1000, dark)
+		b.load(single, "")
+		overview := b.picture("overview" + suffix)
+		b.eval("scrollTo(0, 900)")
+		b.picture("charts" + suffix)
+		b.load(single, "#tasks")
+		b.press("ArrowDown", "ArrowDown")
+		b.picture("table" + suffix)
+		b.load(single, "#a2")
+		b.picture("program" + suffix)
+		b.load(single, "#a0")
+		attempt := b.picture("attempt" + suffix)
+		b.eval("document.querySelector('.part.candidate').scrollIntoView()")
+		b.picture("patch" + suffix)
+		b.eval("document.querySelector('.part.egress').scrollIntoView()")
+		b.picture("egress" + suffix)
+		b.load(both, "")
+		b.picture("comparison" + suffix)
+		if bytes.Equal(overview, attempt) || len(overview) < 20000 {
+			t.Errorf("the pictures are of nothing: %d and %d bytes", len(overview), len(attempt))
+		}
+		if said := b.said(); len(said) > 0 {
+			t.Error(said)
+		}
+	}
+}
+
+func one() reporttest.Options {
+	return reporttest.Options{RunID: "workbench-mini", Seed: 4, Tasks: 72, Attempts: 3, Skill: 0.72, Agent: "codex", Model: "large-1"}
+}
+
+func two() reporttest.Options {
+	return reporttest.Options{RunID: "workbench-large", Seed: 9, Tasks: 72, Attempts: 3, Skill: 0.86, Agent: "claude_code", Model: "large-2", Output: 200000}
+}
