@@ -72,6 +72,9 @@ type Builder struct {
 
 func newBuilder(f Format, o Options, root *os.Root, leave map[Place]bool) (*Builder, error) {
 	file, err := root.OpenFile(tasksFile, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err == nil {
+		err = file.Chmod(0o644) // whatever the umask
+	}
 	if err != nil {
 		return nil, err
 	}
