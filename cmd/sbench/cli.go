@@ -29,6 +29,7 @@ type cli struct {
 
 	Run      runCmd      `cmd:"" help:"Run a benchmark and record the verdicts."`
 	Regrade  regradeCmd  `cmd:"" help:"Verify the candidates of a run again, without its harness."`
+	Report   reportCmd   `cmd:"" help:"Sum up the records of runs, and compare runs."`
 	Validate validateCmd `cmd:"" help:"Check tester files and packs, and say everything that is wrong with them."`
 	Inspect  inspectCmd  `cmd:"" help:"Show which component sees which file and value of a task."`
 	Spec     specCmd     `cmd:"" help:"Print the OCI runtime specification that a task's sandbox would get."`

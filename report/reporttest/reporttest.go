@@ -167,8 +167,7 @@ func (w *writer) try(s *subject, try int) (record.Record, bool, error) {
 	if err != nil {
 		return rec, false, err
 	}
-	outage := w.chance(0.05)
-	if outage && (try == 1 || w.chance(0.5)) {
+	if try == 1 && w.chance(0.06) || try == 2 && w.chance(0.4) {
 		rec.VerificationStatus, rec.FailureReason, rec.FailurePhase = record.Error, "infrastructure", "producer"
 		rec.FailureMessage = "the provider failed: overloaded, 6 times at the end"
 		return rec, try == 1, w.pass(&rec, 0.3)

@@ -140,7 +140,7 @@ function candidateOf(d) {
   const list = make("div", "files");
   for (const f of c.files || []) {
     const entry = make("details", "entry", make("summary", "", line("span", "path", f.path + (f.link !== undefined ? " → " + f.link : "")), make("span", "soft", f.link !== undefined ? "link" : size(f.size)), make("span", "soft mode", f.mode)));
-    if (f.text) { entry.append(/\.(py|js|ts|go|rs|c|h|sh|java|rb)$/.test(f.path) ? program(f.text) : block(f.text)); }
+    if (f.text) { entry.append(programs.test(f.path) ? program(f.text) : block(f.text)); }
     else entry.classList.add("leaf");
     list.append(entry);
   }

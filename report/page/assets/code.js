@@ -22,6 +22,7 @@ function colour(parent, text) {
 }
 
 const maxLines = 4000;
+const programs = /\.(py|pyi|js|mjs|ts|tsx|go|rs|c|h|cc|cpp|java|rb|sh)$/;
 
 // program shows code with line numbers.
 function program(t) {
@@ -40,7 +41,7 @@ function program(t) {
 // diff shows a patch: a box for each file, with the numbers of lines old and new.
 function diff(t) {
   const box = make("div", "diff");
-  let file = null, body = null, old = 0, now = 0, shown = 0;
+  let file = null, body = null, plain = false, old = 0, now = 0, shown = 0;
   let added = 0, removed = 0, counts = null;
   const close = () => {
     if (counts) {
@@ -50,6 +51,7 @@ function diff(t) {
   };
   const open = (name) => {
     close();
+    plain = !programs.test(name);
     counts = make("span", "counts");
     file = make("details", "file", make("summary", "", line("span", "path", name), counts));
     file.open = true;
@@ -62,7 +64,7 @@ function diff(t) {
     const c = make("span", "lc");
     if (className === "add" || className === "del" || className === "ctx") {
       c.append(make("span", "sign", className === "add" ? "+" : className === "del" ? "−" : " "));
-      colour(c, text);
+      (plain ? put : colour)(c, text);
     } else put(c, text);
     r.append(c);
     body.append(r);
