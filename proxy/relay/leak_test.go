@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/securebench/sbench/proxy/relay"
@@ -21,7 +23,8 @@ func TestNoGoroutineOutlives(t *testing.T) {
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	before := runtime.NumGoroutine()
 	for range 5 {
-		useAndClose(t)
+		useAndClose(t, false)
+		useAndClose(t, true)
 	}
 	until(t, "the end of the last goroutine", func() bool { return runtime.NumGoroutine() <= before })
 	if stacks := allStacks(); strings.Contains(stacks, "proxy/relay.(*") {
@@ -34,9 +37,9 @@ func allStacks() string {
 	return string(buf[:runtime.Stack(buf, true)])
 }
 
-func useAndClose(t *testing.T) {
+func useAndClose(t *testing.T, h2 bool) {
 	hang := make(chan struct{})
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, "data: {}\n\n")
@@ -46,12 +49,31 @@ func useAndClose(t *testing.T) {
 			<-r.Context().Done()
 		}
 	}))
+	var open atomic.Int64
+	up.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed:
+			open.Add(-1)
+		}
+	}
+	if h2 {
+		up.EnableHTTP2 = true
+		up.StartTLS()
+	} else {
+		up.Start()
+	}
 	defer up.Close()
+	pool := x509.NewCertPool()
+	if h2 {
+		pool.AddCert(up.Certificate())
+	}
 	base, err := url.Parse(up.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := relay.New(relay.Config{Provider: relay.OpenAI, BaseURL: base.JoinPath("/v1"), Key: relay.NewKey(realKey), Model: "m"})
+	r, err := relay.New(relay.Config{Provider: relay.OpenAI, BaseURL: base.JoinPath("/v1"), RootCAs: pool, Key: relay.NewKey(realKey), Model: "m"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,4 +113,5 @@ func useAndClose(t *testing.T) {
 		t.Errorf("serve: %v", err)
 	}
 	wg.Wait()
+	until(t, "the end of the last connection to the provider", func() bool { return open.Load() == 0 })
 }
