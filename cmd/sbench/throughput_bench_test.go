@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+)
+
+// BenchmarkThroughput runs b.N trivial terminal tasks with sbench, and does the
+// same work with docker run and docker exec for each task where a Docker daemon has
+// the base image: a container in which the harness works, and a fresh one that
+// checks what it left.
+func BenchmarkThroughput(b *testing.B) {
+	dir := b.TempDir()
+	containerdtest.Open(b)
+	docker := exec.Command("docker", "image", "inspect", containerdtest.Image).Run() == nil
+	if !docker {
+		b.Log("no Docker daemon with the base image answers: not measured")
+	}
+	for _, jobs := range []int{1, 2, 8} {
+		b.Run(fmt.Sprintf("sbench/jobs=%d", jobs), func(b *testing.B) { sbenchTasks(b, dir, jobs) })
+		if docker {
+			b.Run(fmt.Sprintf("docker/jobs=%d", jobs), func(b *testing.B) { dockerTasks(b, jobs) })
+		}
+	}
+}
+
+func sbenchTasks(b *testing.B, dir string, jobs int) {
+	tester := trivialPack(b, dir, b.N)
+	cmd := exec.Command("sbench", "run", "--quiet", "--config", tester, "--output-dir", filepath.Join(b.TempDir(), "out"), "--jobs", fmt.Sprint(jobs))
+	cmd.Env = append(os.Environ(), "SBENCH_ROOT="+filepath.Join(containerdtest.Folder(), "root"), "SBENCH_STATE="+filepath.Join(containerdtest.Folder(), "state"))
+	begun := time.Now()
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), fmt.Sprintf("passed=%d ", b.N)) {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	rate(b, begun)
+	use := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	b.ReportMetric(float64(use.Maxrss)/1024, "MB")
+	b.ReportMetric((cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()).Seconds()/float64(b.N)*1000, "own-cpu-ms/task")
+}
+
+func rate(b *testing.B, begun time.Time) {
+	b.ReportMetric(float64(b.N)/time.Since(begun).Minutes(), "tasks/min")
+}
+
+func trivialPack(b *testing.B, dir string, n int) string {
+	b.Helper()
+	var rows strings.Builder
+	for i := range n {
+		fmt.Fprintf(&rows, `{"id": "task-%d", "input": {"instructions": "x"}, "eval": {"checker": {"command": "grep -q right answer"}}}`+"\n", i)
+	}
+	for name, text := range map[string]string{
+		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "'}}\n",
+		"tasks.jsonl":   rows.String(),
+		"tester.yaml": "schema_version: '0.2'\nrun: {id: r, output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
+			"harness: {type: command, config: {command: 'echo right > answer'}}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "tester.yaml")
+}
+
+func dockerTasks(b *testing.B, jobs int) {
+	dir := b.TempDir()
+	var next atomic.Int64
+	begun := time.Now()
+	var group errgroup.Group
+	for range jobs {
+		group.Go(func() error {
+			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
+				if err := dockerTask(dir, n); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	rate(b, begun)
+}
+
+// dockerTask is the work of one task.
+func dockerTask(dir string, n int64) error {
+	workspace := filepath.Join(dir, fmt.Sprint(n))
+	if err := os.Mkdir(workspace, 0o777); err != nil {
+		return err
+	}
+	for step, script := range []string{"echo right > answer", "grep -q right answer"} {
+		name := fmt.Sprintf("sbench-throughput-%d-%d-%d", os.Getpid(), n, step)
+		for _, args := range [][]string{
+			{"run", "-d", "--name", name, "--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges:true", "--read-only",
+				"--tmpfs", "/tmp:size=256m", "--memory", "1g", "--memory-swap", "1g", "--pids-limit", "256", "--cpus", "1",
+				"-v", workspace + ":/workspace", "-w", "/workspace", containerdtest.Image, "sleep", "1000"},
+			{"exec", name, "sh", "-c", script},
+			{"rm", "-f", name},
+		} {
+			if out, err := exec.Command("docker", args...).CombinedOutput(); err != nil {
+				return fmt.Errorf("docker %v: %w: %s", args, err, out)
+			}
+		}
+	}
+	return nil
+}
