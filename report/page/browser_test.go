@@ -167,7 +167,7 @@ func (b *browser) eval(expression string) string {
 			Exception struct{ Description string }
 		}
 	}
-	b.call("Runtime.evaluate", object{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
+	b.call("Runtime.evaluate", object{"expression": expression, "returnByValue": true, "awaitPromise": true, "allowUnsafeEvalBlockedByCSP": false}, &r)
 	if r.ExceptionDetails != nil {
 		b.t.Fatalf("%s: %s %s", expression, r.ExceptionDetails.Text, r.ExceptionDetails.Exception.Description)
 	}
