@@ -42,7 +42,7 @@ type CLI struct {
 	// Args are the program's arguments; it reads the prompt from standard input.
 	Args func(a *Agent, baseURL string) []string
 	// Env is what it needs beside HOME, which is the folder home.
-	Env func(baseURL, key, home string) []string
+	Env func(a *Agent, baseURL, key, home string) []string
 	// Read takes one line of its output. What is no event is not Event.OK.
 	Read func(line []byte) Event
 }
@@ -146,7 +146,7 @@ func (a *Agent) provider() *relay.Config {
 // environment is the agent's own, which nothing of the image's or the tester's
 // overrides.
 func (a *Agent) environment(baseURL string) []string {
-	return append(a.CLI.Env(baseURL, placeholder, agentState), "HOME="+agentState, "IS_SANDBOX=1")
+	return append(a.CLI.Env(a, baseURL, placeholder, agentState), "HOME="+agentState, "IS_SANDBOX=1")
 }
 
 // passed are the variables of harness.env that are no provider's key: no key
@@ -258,13 +258,13 @@ func (a *Agent) outcome(result Result, events int) (Result, error) {
 		ended = &candidate.Failure{Reason: "producer_failed", Phase: phaseProducer, Message: "the agent " + result.Exit.String()}
 	}
 	switch {
+	case ended != nil && facts.ProviderFailed(): // what was tried again may have used up a budget
+		return result, fmt.Errorf("the provider failed: %s, %d times at the end", facts.LastCause, facts.Outage)
 	case facts.Exceeded != "":
 		result.Failure = &candidate.Failure{Reason: string(facts.Exceeded) + "_exceeded", Phase: phaseProducer, Message: "the agent used up harness.config." + string(facts.Exceeded)}
 		return result, nil
 	case ended == nil:
 		return result, nil
-	case facts.ProviderFailed():
-		return result, fmt.Errorf("the provider failed: %s, %d times at the end", facts.LastCause, facts.Outage)
 	case events == 0 && result.Exit.Reason == runtime.Exited:
 		return result, fmt.Errorf("%s ended before its first event: it %s", a.CLI.Name, result.Exit)
 	}

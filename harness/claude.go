@@ -26,8 +26,11 @@ func ClaudeCode() CLI {
 		},
 		Binary: func(string) string { return "claude" },
 		Args:   claudeArgs,
-		Env: func(baseURL, key, home string) []string {
+		Env: func(a *Agent, baseURL, key, home string) []string {
 			return []string{
+				// The relay knows one model: no other is for small things.
+				"CLAUDE_CODE_SUBAGENT_MODEL=" + a.Model, "ANTHROPIC_DEFAULT_HAIKU_MODEL=" + a.Model,
+				"ANTHROPIC_DEFAULT_SONNET_MODEL=" + a.Model, "ANTHROPIC_DEFAULT_OPUS_MODEL=" + a.Model,
 				"ANTHROPIC_BASE_URL=" + baseURL, "ANTHROPIC_API_KEY=" + key, "CLAUDE_CONFIG_DIR=" + home + "/.claude",
 				"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1",
 			}

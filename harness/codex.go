@@ -26,7 +26,7 @@ func Codex() CLI {
 			return "vendor/" + triple + "/bin/codex"
 		},
 		Args: codexArgs,
-		Env: func(_, key, home string) []string {
+		Env: func(_ *Agent, _, key, home string) []string {
 			return []string{"CODEX_HOME=" + home, codexKeyName + "=" + key}
 		},
 		Read: readCodex,
@@ -39,7 +39,9 @@ const codexKeyName = "SBENCH_API_KEY"
 // approvals: the sandbox is ours.
 func codexArgs(a *Agent, baseURL string) []string {
 	args := []string{
-		"exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--model", a.Model,
+		"exec", "--json", "--skip-git-repo-check", "--ephemeral", "--dangerously-bypass-approvals-and-sandbox", "--model", a.Model,
+		// What asks other servers, and what the relay cannot look into.
+		"-c", "analytics.enabled=false", "--disable", "plugins", "--disable", "apps", "--disable", "enable_request_compression",
 		"-c", "model_provider=sbench", "-c", "model_providers.sbench.name=sbench",
 		"-c", "model_providers.sbench.base_url=" + baseURL, "-c", "model_providers.sbench.env_key=" + codexKeyName,
 		"-c", "model_providers.sbench.wire_api=responses",

@@ -86,7 +86,7 @@ harness:
 `, pack, agent, name, base, config), 0o644))
 	r := agentRun{host: h, provider: provider, output: filepath.Join(h.dir, "out")}
 	h.env = append(h.env, name+"="+realKey)
-	_, r.stderr = h.sbench(code, "run", "--config", tester, "--task", task, "--show-agent-output")
+	_, r.stderr = h.sbench(code, "run", "--config", tester, "--task", task, "--show-agent-output", "--retries", "0")
 	f, err := os.Open(filepath.Join(r.output, "candidates.jsonl"))
 	check(t, err)
 	defer func() { check(t, f.Close()) }()

