@@ -14,7 +14,7 @@ export CGO_ENABLED := 0
 # Lazy: what no target asks for is not run.
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo devel)
 LINT = go tool -modfile=scripts/tools/go.mod
-SCRIPTS = scripts/*.sh .ci/run
+SCRIPTS = scripts/*.sh pack/*.sh .ci/run
 
 say = @echo "==> $(1)"
 
