@@ -1,0 +1,141 @@
+package report_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/report"
+)
+
+// brief writes a trace on few lines.
+func brief(t *testing.T, text string) string {
+	t.Helper()
+	trace, err := report.ReadTrace(strings.NewReader(text), 64<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, s := range trace.Steps {
+		fmt.Fprintf(&b, "%s %q %q", s.Kind, s.Title, s.Text.Head)
+		if s.Output != nil {
+			fmt.Fprintf(&b, " > %q", s.Output.Head)
+		}
+		if s.Exit != nil {
+			fmt.Fprintf(&b, " exit %d", *s.Exit)
+		}
+		if s.Failed {
+			b.WriteString(" failed")
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func TestTraceOfCodex(t *testing.T) {
+	got := brief(t, `{"type":"thread.started","thread_id":"x"}
+{"type":"turn.started"}
+{"type":"item.completed","item":{"id":"0","type":"reasoning","text":"**Look**"}}
+{"type":"item.started","item":{"id":"1","type":"command_execution","command":"ls"}}
+{"type":"item.completed","item":{"id":"1","type":"command_execution","command":"ls","aggregated_output":"a\nb\n","exit_code":0,"status":"completed"}}
+{"type":"item.completed","item":{"id":"2","type":"command_execution","command":"false","aggregated_output":"","exit_code":1,"status":"failed"}}
+{"type":"item.completed","item":{"id":"3","type":"file_change","changes":[{"path":"/a","kind":"add"},{"path":"/b","kind":"update"}],"status":"completed"}}
+{"type":"item.completed","item":{"id":"4","type":"mcp_tool_call","server":"s","tool":"t","arguments":{"x":1},"status":"failed"}}
+{"type":"item.completed","item":{"id":"5","type":"todo_list","items":[{"text":"one","completed":true},{"text":"two","completed":false}]}}
+{"type":"item.completed","item":{"id":"6","type":"agent_message","text":"Done."}}
+{"type":"item.completed","item":{"id":"7","type":"error","message":"odd"}}
+{"type":"item.completed","item":{"id":"8","type":"something new","text":"words"}}
+{"type":"item.completed"}
+{"type":"error","message":"stream lost"}
+{"type":"turn.failed","error":{"message":"gave up"}}
+{"type":"turn.completed","usage":{"input_tokens":5}}
+{"type":"sbench.cut"}
+{"type":"of tomorrow"}
+no event at all
+{"type": 5}
+[1, 2]
+`)
+	want := `thinking "" "**Look**"
+command "" "ls" > "a\nb"
+command "" "false" exit 1
+files "" "add /a\nupdate /b"
+tool "s t" "{\"x\":1}" failed
+note "plan" "[x] one\n[ ] two"
+message "" "Done."
+error "" "odd"
+note "something new" "words"
+error "" "stream lost"
+error "turn failed" "gave up"
+note "turn completed" "{\"input_tokens\":5}"
+note "an event was too long to be kept" ""
+note "of tomorrow" ""
+raw "" "no event at all"
+raw "" "{\"type\": 5}"
+raw "" "[1, 2]"
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTraceOfClaude(t *testing.T) {
+	got := brief(t, `{"type":"system","subtype":"init","model":"m"}
+{"type":"assistant","message":{"role":"assistant","content":[{"type":"thinking","thinking":"Hm."},{"type":"text","text":"I look."}]}}
+{"type":"assistant","message":{"content":[{"type":"tool_use","id":"1","name":"Bash","input":{"command":"ls"}},{"type":"tool_use","id":"2","name":"Edit","input":{"file_path":"/a","old_string":"x","new_string":"y\nz"}}]}}
+{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"2","content":[{"type":"text","text":"changed"},{"type":"image"}]}]}}
+{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"1","content":"a\nb\n","is_error":true}]}}
+{"type":"assistant","message":{"content":[{"type":"tool_use","id":"3","name":"Grep","input":{"pattern":"x"}}]}}
+{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"of nobody","content":"?"}]}}
+{"type":"user","message":{"content":"a plain text"}}
+{"type":"assistant","message":7}
+{"type":"result","subtype":"success","is_error":false,"num_turns":3,"duration_ms":2500,"result":"All done."}
+{"type":"result","subtype":"error_max_turns","is_error":true,"num_turns":1,"duration_ms":0,"result":""}
+`)
+	want := `note "system init m" ""
+thinking "" "Hm."
+message "" "I look."
+command "" "ls" > "a\nb" failed
+files "Edit" "/a \n-x\n+y\n+z" > "changed\n[image]"
+tool "Grep" "{\"pattern\":\"x\"}"
+tool "result" "" > "?"
+message "user" "a plain text"
+note "result: success, 3 turns, 2.5 s" "All done."
+error "result: error_max_turns, 1 turn, 0.0 s" ""
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestTraceIsBounded: of a long trace the beginning and the end stay.
+func TestTraceIsBounded(t *testing.T) {
+	var b strings.Builder
+	for i := range 20000 {
+		line, _ := json.Marshal(map[string]any{"type": "item.completed", "item": map[string]any{
+			"type": "command_execution", "command": fmt.Sprint("step ", i), "aggregated_output": strings.Repeat("x", i%5000),
+		}})
+		b.Write(append(line, '\n'))
+	}
+	const most = 40000
+	trace, err := report.ReadTrace(strings.NewReader(b.String()), most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes := 0
+	for _, s := range trace.Steps {
+		bytes += s.Text.Len()
+		if s.Output != nil {
+			bytes += s.Output.Len()
+		}
+	}
+	last := trace.Steps[len(trace.Steps)-1]
+	if trace.Steps[0].Text.Head != "step 0" || last.Text.Head != "step 19999" || trace.Cut+len(trace.Steps) != 20000 || bytes > most+most/4 {
+		t.Errorf("%d steps, %d cut, %d bytes, from %q to %q", len(trace.Steps), trace.Cut, bytes, trace.Steps[0].Text.Head, last.Text.Head)
+	}
+	if after := trace.Steps[trace.At].Text.Head; after != fmt.Sprint("step ", trace.At+trace.Cut) {
+		t.Errorf("after the gap comes %q", after)
+	}
+}
