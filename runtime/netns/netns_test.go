@@ -1,12 +1,13 @@
 package netns_test
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
-	"os/exec"
-	"strings"
+	"runtime"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -64,14 +65,41 @@ func answer(t *testing.T, l net.Listener, name func(c *net.TCPConn) string) {
 	}()
 }
 
-// dial connects from within the namespace.
-func dial(t *testing.T, n *netns.Namespace, host, port string) string {
+// within runs f on a thread in the namespace, which ends with it.
+func within(t *testing.T, n *netns.Namespace, f func()) {
 	t.Helper()
-	out, err := inside(n, "import socket, sys; print(socket.create_connection((sys.argv[1], int(sys.argv[2])), 5).recv(100).decode())", host, port)
-	if err != nil {
-		t.Errorf("connect to %s:%s: %v\n%s", host, port, err, out)
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for ever: the thread is of no more use
+		file, err := os.Open(n.Path())
+		if err == nil {
+			err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET)
+			_ = file.Close()
+		}
+		if err == nil {
+			f()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
-	return out
+}
+
+// dial connects from within the namespace, and reads to the end.
+func dial(t *testing.T, n *netns.Namespace, host, port string) (got string, err error) {
+	t.Helper()
+	within(t, n, func() {
+		var c net.Conn
+		if c, err = net.DialTimeout("tcp4", net.JoinHostPort(host, port), 5*time.Second); err != nil {
+			return
+		}
+		var data []byte
+		data, err = io.ReadAll(c)
+		got = string(data)
+		_ = c.Close()
+	})
+	return got, err
 }
 
 // TestListeners connects to sockets of this process from within, and checks
@@ -79,8 +107,8 @@ func dial(t *testing.T, n *netns.Namespace, host, port string) string {
 func TestListeners(t *testing.T) {
 	n := newNamespace(t, netns.Options{TCP: []string{"127.0.0.1:3128", "127.0.0.1:53"}, UDP: []string{"127.0.0.1:53"}})
 	answer(t, n.TCP[0], func(*net.TCPConn) string { return "proxy" })
-	if got := dial(t, n, "127.0.0.1", "3128"); got != "proxy" {
-		t.Errorf("inside: %q", got)
+	if got, err := dial(t, n, "127.0.0.1", "3128"); got != "proxy" {
+		t.Errorf("inside: %q, %v", got, err)
 	}
 	if n.TCP[1].Addr().String() != "127.0.0.1:53" || n.UDP[0].LocalAddr().String() != "127.0.0.1:53" {
 		t.Errorf("listens on %v and %v", n.TCP[1].Addr(), n.UDP[0].LocalAddr())
@@ -103,10 +131,16 @@ func TestRedirect(t *testing.T) {
 	for _, port := range []string{"80", "443", "22", "65535"} {
 		redirected(t, n, n.Redirected[0], port)
 	}
-	out, err := inside(n, "import socket; [socket.create_server(('', p)) for p in (80, 443)]")
-	if err != nil {
-		t.Errorf("the task's own servers on 80 and 443: %v\n%s", err, out)
-	}
+	within(t, n, func() {
+		for _, own := range []string{":80", ":443"} {
+			l, err := net.Listen("tcp4", own)
+			if err != nil {
+				t.Errorf("the task's own server on %s: %v", own, err)
+				continue
+			}
+			_ = l.Close()
+		}
+	})
 	unreachable(t, n)
 }
 
@@ -123,22 +157,16 @@ func TestRedirectWithoutRules(t *testing.T) {
 func redirected(t *testing.T, n *netns.Namespace, l net.Listener, port string) {
 	t.Helper()
 	answer(t, l, original)
-	if got, want := dial(t, n, "198.19.255.254", port), "198.19.255.254:"+port; got != want {
-		t.Errorf("original destination %q, want %q", got, want)
+	if got, err := dial(t, n, "198.19.255.254", port); got != "198.19.255.254:"+port {
+		t.Errorf("original destination of port %s: %q, %v", port, got, err)
 	}
 }
 
 func unreachable(t *testing.T, n *netns.Namespace) {
 	t.Helper()
-	out, err := inside(n, "import socket; socket.create_connection(('93.184.216.34', 443), 5)")
-	if err == nil || !strings.Contains(out, "Network is unreachable") {
-		t.Errorf("an address outside of the range: %v\n%s", err, out)
+	if _, err := dial(t, n, "93.184.216.34", "443"); !errors.Is(err, unix.ENETUNREACH) {
+		t.Errorf("an address outside of the range: %v", err)
 	}
-}
-
-func inside(n *netns.Namespace, program string, args ...string) (string, error) {
-	out, err := exec.Command("nsenter", append([]string{"--net=" + n.Path(), "python3", "-c", program}, args...)...).CombinedOutput()
-	return strings.TrimSpace(string(out)), err
 }
 
 func original(c *net.TCPConn) string {
