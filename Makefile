@@ -33,7 +33,7 @@ demo: setup build image
 
 ## test: set-up, build, image archives, then every test, on a real containerd
 .PHONY: test
-test: setup build
+test: setup-tests build
 	$(call say,test: go vet)
 	@go vet ./...
 	$(call say,test: building the images that the tests run on)
@@ -99,9 +99,12 @@ help:
 	@echo "sbench: make targets"
 	@sed -n 's/^## \([a-z]*\): /  make \1 \t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
-.PHONY: setup setup-check
+.PHONY: setup setup-tests setup-check
 setup:
 	@scripts/setup.sh
+
+setup-tests:
+	@scripts/setup.sh --tests
 
 setup-check:
 	@scripts/setup.sh --check-tools

@@ -1,8 +1,9 @@
 #!/bin/bash
-# setup.sh [--check-tools]
+# setup.sh [--tests | --check-tools]
 #
 # Makes sure that what sbench is built and run with is on this machine; with
-# --check-tools also what `make check` needs. As root on a Debian it installs
+# --tests also what its tests look at reports with, with --check-tools also what
+# `make check` needs. As root on a Debian it installs
 # what is missing with apt-get; otherwise it prints the command that an
 # administrator has to run, and exits 1. Where nothing is missing it runs no apt
 # and changes nothing. Go is never installed: a missing or too old one is an
@@ -38,7 +39,7 @@ need() {
 	done
 }
 
-# find_missing [--check-tools] sets missing to the packages to install.
+# find_missing [--tests | --check-tools] sets missing to the packages to install.
 find_missing() {
 	missing=()
 	need containerd containerd containerd-shim-runc-v2
@@ -51,6 +52,9 @@ find_missing() {
 	need curl curl
 	need xz-utils xz
 	[ -s /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
+	if [ "${1:-}" = --tests ]; then
+		need chromium chromium
+	fi
 	if [ "${1:-}" = --check-tools ]; then
 		need shellcheck shellcheck
 		# The race detector is linked by a C compiler.
@@ -120,8 +124,8 @@ check_go() {
 
 main() {
 	case "${1:-}" in
-	"" | --check-tools) ;;
-	*) die "usage: setup.sh [--check-tools]" ;;
+	"" | --tests | --check-tools) ;;
+	*) die "usage: setup.sh [--tests | --check-tools]" ;;
 	esac
 	check_go
 	local missing=()
