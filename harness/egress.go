@@ -118,12 +118,7 @@ func (w *way) env() []string {
 	if w.proxy == nil {
 		return nil
 	}
-	const address, own = "http://" + proxyAddress, "127.0.0.1,localhost,::1"
-	env := []string{
-		"HTTP_PROXY=" + address, "HTTPS_PROXY=" + address, "ALL_PROXY=" + address, "NO_PROXY=" + own,
-		"http_proxy=" + address, "https_proxy=" + address, "all_proxy=" + address, "no_proxy=" + own,
-		"NODE_USE_ENV_PROXY=1",
-	}
+	env := proxy.Environment(proxyAddress)
 	if w.egress.CABundle != "" {
 		for _, name := range []string{"SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS"} {
 			env = append(env, name+"="+caDest)
