@@ -45,6 +45,11 @@ type Event struct {
 	Detail  string        `json:"detail,omitempty"`
 	Tokens  int64         `json:"tokens,omitempty"` // of an egress event
 	Again   bool          `json:"again,omitempty"`  // a try that is followed by another
+	// How many there are, of a run_start; Attempts counts those of all tasks.
+	Tasks    int `json:"tasks,omitempty"`
+	Attempts int `json:"attempts,omitempty"`
+	// Resumed counts the attempts found recorded so far, of a task_start.
+	Resumed int `json:"resumed,omitempty"`
 }
 
 // WriteEvent prints an event as a line for people.

@@ -139,7 +139,7 @@ func measure(ctx context.Context, cfg Config, p plan, attempt attemptFunc) (Summ
 	if err != nil {
 		return Summary{}, outputProblem(cfg, err)
 	}
-	s.emit(Event{Kind: RunStart, Detail: fmt.Sprintf("%d tasks, %d attempts each, %d at a time", p.tasks, s.attempts, s.jobs)})
+	s.emit(Event{Kind: RunStart, Tasks: p.tasks, Attempts: p.tasks * s.attempts, Detail: fmt.Sprintf("%d tasks, %d attempts each, %d at a time", p.tasks, s.attempts, s.jobs)})
 	err = errors.Join(s.all(ctx), s.close(ctx))
 	s.emit(Event{Kind: RunDone, Detail: s.summary.Verification()})
 	if err == nil && s.summary.Errors > 0 {

@@ -149,13 +149,20 @@ func (s *session) recorded(task *compiler.Task, attempt int) (done bool, why str
 	return true, "", nil
 }
 
+// resumed counts what was found recorded so far.
+func (s *session) resumed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.summary.Resumed
+}
+
 // tryUntilMeasured makes an attempt, and again if the infrastructure fails. An
 // error ends the run.
 func (s *session) tryUntilMeasured(ctx context.Context, t try) error {
 	first := s.before[key{t.task.ID(), t.attempt}].tries + 1
 	delay := retryDelay
 	for t.n = first; ; t.n++ {
-		s.emit(Event{Kind: TaskStart, Task: t.task.ID(), Attempt: t.attempt})
+		s.emit(Event{Kind: TaskStart, Task: t.task.ID(), Attempt: t.attempt, Resumed: s.resumed()})
 		rec, cause := s.perform(s, ctx, t)
 		if cause != nil && harnessContext(ctx).Err() != nil {
 			return s.interrupted(ctx) // not measured, not recorded
