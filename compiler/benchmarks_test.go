@@ -15,7 +15,7 @@ import (
 func TestBenchmarks(t *testing.T) {
 	meant := map[string]bool{
 		"a rubric in prose has no verifier: records stay pending": true, // a row of free-response-smoke shows it
-		"pack has no rows yet":                                    true, // those of others are imported
+		"pack has no rows yet": true, // those of others are imported
 	}
 	summary, err := compiler.Validate(t.Context(), []string{"../benchmarks"}, func(p compiler.Problem) {
 		// The images are built on each machine, so they have no digest to name.

@@ -82,8 +82,11 @@ type HarnessConfig struct {
 	ReasoningEffort    string
 	BaseURL            string
 	AllowExternalTools bool
-	MaxTotalTokens     int64
-	MaxRequests        int64
+	// RefuseExternalTools refuses requests for tools that are not allowed, instead
+	// of taking these out.
+	RefuseExternalTools bool
+	MaxTotalTokens      int64
+	MaxRequests         int64
 }
 
 // RuntimeSection says which containerd to use and how.
@@ -200,7 +203,7 @@ func parseConfig(kind HarnessType, v document.Value) HarnessConfig {
 		Model:   strings.TrimSpace(v.Get("model").Text()), Version: "latest",
 		ReasoningEffort:    v.Get("reasoning_effort").Text(),
 		BaseURL:            v.Get("base_url").Text(),
-		AllowExternalTools: v.Get("allow_external_tools").IsTrue(),
+		AllowExternalTools: v.Get("allow_external_tools").IsTrue(), RefuseExternalTools: v.Get("on_external_tools").Text() == "refuse",
 	}
 	config.MaxTotalTokens, _ = v.Get("max_total_tokens").Int64()
 	config.MaxRequests, _ = v.Get("max_requests").Int64()

@@ -123,6 +123,7 @@ var harnessConfigs = sync.OnceValue(func() map[HarnessType]*schema.Object {
 			optional("version", wordSchema("The version of the agent.", "latest")),
 			optional("reasoning_effort", wordSchema("How hard the model is to think.", nil)),
 			optional("allow_external_tools", schema.Boolean("Allow tools that the provider runs, such as web search.", false)),
+			optional("on_external_tools", schema.Enum("What becomes of a request for such a tool that is not allowed: it is taken out of the request, or the request is refused.", "strip", "refuse")),
 			optional("max_total_tokens", schema.PositiveInteger("The tokens that an attempt may use.")),
 			optional("max_requests", schema.PositiveInteger("The requests that an attempt may make.")),
 			optional("base_url", urlSchema("The provider's API, for gateways and tests.")),

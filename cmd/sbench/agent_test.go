@@ -31,6 +31,7 @@ type agentRecord struct {
 			Sent     int64                         `json:"sent"`
 			Usage    struct{ Input, Output int64 } `json:"usage"`
 			Stripped map[string]int64              `json:"stripped"`
+			External map[string]int64              `json:"external"`
 		} `json:"relay"`
 		Proxy struct {
 			Denied int64 `json:"denied"`
@@ -305,6 +306,20 @@ say The file is there.`
 				t.Errorf("no hosted tool was taken out: %+v", r.egress(t))
 			}
 		})
+	}
+}
+
+// TestAgentsRefusedTool: under the policy refuse, a request for a hosted tool is
+// none that a provider sees.
+func TestAgentsRefusedTool(t *testing.T) {
+	r := runAgent(t, "codex", "terminal-task-smoke", "terminal-task-smoke/create-file", greet, ", on_external_tools: refuse", 0)
+	if r.record.Status != "failed" || r.record.Egress.Relay.Sent != 0 || len(r.record.Egress.Relay.External) == 0 {
+		t.Errorf("%+v\n%s", r.record, r.stderr)
+	}
+	for _, line := range r.egress(t) {
+		if line.Kind == "relay" && line.Path == "/v1/responses" && line.Verdict != "deny" {
+			t.Errorf("%+v", line)
+		}
 	}
 }
 

@@ -182,7 +182,7 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	return &harness.Agent{
 		CLI: agent, Version: version, Tools: cache, Arch: goruntime.GOARCH, TaskFile: c.TaskFile,
 		Model: c.Model, ReasoningEffort: c.ReasoningEffort, BaseURL: base, Key: relay.NewKey(key), Bearer: bearer,
-		AllowExternalTools: c.AllowExternalTools, MaxTotalTokens: c.MaxTotalTokens, MaxRequests: c.MaxRequests,
+		AllowExternalTools: c.AllowExternalTools, RefuseExternalTools: c.RefuseExternalTools, MaxTotalTokens: c.MaxTotalTokens, MaxRequests: c.MaxRequests,
 	}, nil
 }
 
