@@ -216,11 +216,7 @@ func (h host) daemonIsClean(run string) {
 func TestDaemonStopsMidRun(t *testing.T) {
 	h := newHost(t).private()
 	cmd, output, lines := h.start("orphan", 3000)
-	text, err := os.ReadFile(filepath.Join(h.state, "containerd", "containerd.pid"))
-	check(t, err)
-	var pid int
-	_, err = fmt.Sscan(string(text), &pid)
-	check(t, err)
+	pid := h.daemonPid()
 	runs := h.runs()
 	check(t, syscall.Kill(pid, syscall.SIGKILL))
 	for lines.Scan() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -159,13 +160,119 @@ func TestSmallDisk(t *testing.T) {
 	}
 	check(t, syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=200m"))
 	h.sbench(0, "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "4")
-	counts := map[string]int{}
-	for verdict := range maps.Values(verdicts(t, output)) {
-		counts[verdict]++
-	}
-	if diff := cmp.Diff(map[string]int{"passed ": 20, "failed checker_failed": 4, "failed producer_failed": 16}, counts); diff != "" {
+	if diff := cmp.Diff(calmVerdicts(), countVerdicts(t, output)); diff != "" {
 		t.Error(diff)
 	}
 	h.sbench(0, "gc")
 	h.nothingLeft(before)
+}
+
+// calmVerdicts are what the forty tasks come to.
+func calmVerdicts() map[string]int {
+	return map[string]int{"passed ": 20, "failed checker_failed": 4, "failed producer_failed": 16}
+}
+
+func countVerdicts(t *testing.T, output string) map[string]int {
+	t.Helper()
+	counts := map[string]int{}
+	for verdict := range maps.Values(verdicts(t, output)) {
+		counts[verdict]++
+	}
+	return counts
+}
+
+// TestDaemonKilledResumed kills containerd in the middle of a run of 40 tasks.
+// The run says that it could not measure, and when there is a daemon again, it is
+// resumed to the verdicts of a run that nobody disturbed.
+func TestDaemonKilledResumed(t *testing.T) {
+	h := newHost(t).private()
+	tester := h.fortyTasks()
+	output := filepath.Join(h.dir, "out")
+	cmd := exec.Command("sbench", "run", "--progress", "plain", "--config", tester, "--output-dir", output, "--jobs", "4", "--retries", "0")
+	cmd.Env = h.env
+	stderr, err := cmd.StderrPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	lines := bufio.NewScanner(stderr)
+	for done := 0; done < 8 && lines.Scan(); {
+		if strings.Contains(lines.Text(), "task_done") {
+			done++
+		}
+	}
+	check(t, syscall.Kill(h.daemonPid(), syscall.SIGKILL))
+	for lines.Scan() {
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != codeInfrastructure {
+		t.Errorf("exit code %d", code)
+	}
+	if got := len(verdicts(t, output)); got < 8 || got == 40 {
+		t.Errorf("%d verdicts", got)
+	}
+	h.sbench(0, "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "4")
+	if diff := cmp.Diff(calmVerdicts(), countVerdicts(t, output)); diff != "" {
+		t.Error(diff)
+	}
+	h.sbench(0, "gc")
+	h.nothingLeft(nil)
+}
+
+func (h host) daemonPid() (pid int) {
+	h.t.Helper()
+	text, err := os.ReadFile(filepath.Join(h.state, "containerd", "containerd.pid"))
+	check(h.t, err)
+	_, err = fmt.Sscan(string(text), &pid)
+	check(h.t, err)
+	return pid
+}
+
+// TestMemoryPressure gives sbench itself less memory than it needs, so that the
+// kernel kills it wherever it is. What was measured by then stays.
+func TestMemoryPressure(t *testing.T) {
+	h := newHost(t)
+	tester := h.fortyTasks()
+	before := h.runs()
+	output := filepath.Join(h.dir, "out")
+	group := newMemoryGroup(t)
+	killed := 0
+	for _, limit := range []int64{18 << 20, 17 << 20, 16 << 20, 15 << 20, 12 << 20} {
+		check(t, group.limit(limit))
+		cmd := exec.Command("sh", "-c", `echo $$ > "$1" && shift && exec "$@"`, "sh", group.procs(),
+			"sbench", "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "8")
+		cmd.Env = h.env
+		out, _ := cmd.CombinedOutput()
+		t.Logf("%d MiB: %v %.300s", limit>>20, cmd.ProcessState, out)
+		if cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
+			killed++
+		}
+	}
+	if killed == 0 {
+		t.Error("the kernel never killed it, so that this test shows nothing")
+	}
+	h.sbench(0, "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "8")
+	if diff := cmp.Diff(calmVerdicts(), countVerdicts(t, output)); diff != "" {
+		t.Error(diff)
+	}
+	h.sbench(0, "gc")
+	h.nothingLeft(before)
+}
+
+// memoryGroup is a control group for one process of the test's.
+type memoryGroup struct{ dir, file string }
+
+func newMemoryGroup(t *testing.T) memoryGroup {
+	t.Helper()
+	g := memoryGroup{filepath.Join("/sys/fs/cgroup/memory", fmt.Sprint("sbench-test-", os.Getpid())), "memory.limit_in_bytes"}
+	if _, err := os.Stat("/sys/fs/cgroup/memory"); err != nil {
+		g = memoryGroup{filepath.Join("/sys/fs/cgroup", fmt.Sprint("sbench-test-", os.Getpid())), "memory.max"}
+	}
+	check(t, os.Mkdir(g.dir, 0o755))
+	t.Cleanup(func() { check(t, os.Remove(g.dir)) })
+	return g
+}
+
+func (g memoryGroup) procs() string { return filepath.Join(g.dir, "cgroup.procs") }
+
+func (g memoryGroup) limit(bytes int64) error {
+	return os.WriteFile(filepath.Join(g.dir, g.file), fmt.Append(nil, bytes), 0o644)
 }
