@@ -235,7 +235,7 @@ func TestMemoryPressure(t *testing.T) {
 	output := filepath.Join(h.dir, "out")
 	group := newMemoryGroup(t)
 	killed := 0
-	for _, limit := range []int64{18 << 20, 17 << 20, 16 << 20, 15 << 20, 12 << 20} {
+	for _, limit := range []int64{6 << 20, 8 << 20, 9 << 20, 10 << 20, 11 << 20, 12 << 20} {
 		check(t, group.limit(limit))
 		cmd := exec.Command("sh", "-c", `echo $$ > "$1" && shift && exec "$@"`, "sh", group.procs(),
 			"sbench", "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "8")
