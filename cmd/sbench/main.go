@@ -57,6 +57,7 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		return codeBug
 	}
 	err = parsed.Run()
+	app.endLive()
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "sbench:", err)
 	}

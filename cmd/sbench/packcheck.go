@@ -23,7 +23,7 @@ type packCheckCmd struct {
 	Task      []string `placeholder:"GLOB" help:"Check the tasks whose id matches one of these patterns only."`
 	Jobs      int      `placeholder:"N" help:"Tasks at a time. Default: the tester file's, else what the cores can serve."`
 	OutputDir string   `placeholder:"DIR" help:"Keep the records of both runs here, in reference and empty."`
-	Progress  string   `enum:"plain,json,none" default:"plain" help:"Progress on standard error: plain, json or none."`
+	Progress  string   `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: auto (a live view on a terminal, else plain), plain, json or none."`
 	JSON      bool     `name:"json" help:"Print JSON."`
 }
 
@@ -59,9 +59,9 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(out)) }()
 	}
-	report := checkReport{Wrong: []wrongTask{}}
+	report, show := checkReport{Wrong: []wrongTask{}}, progress(a, cmd.Progress, false) // before the client gets its log
 	err = a.withTesterClient(ctx, tester, func(c *containerd.Client) error {
-		check := packCheck{cmd, a, c, tester, pack, out, &report}
+		check := packCheck{cmd, a, c, tester, pack, out, &report, show}
 		var err error
 		if report.Reference, err = check.measure(ctx, run.Reference, record.Passed); err != nil {
 			return err
@@ -108,6 +108,7 @@ type packCheck struct {
 	pack   *compiler.Pack
 	out    string
 	report *checkReport
+	show   func(run.Event) // nil for none
 }
 
 // measure makes one of the runs and notes the tasks that do not come out as they
@@ -119,7 +120,6 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 	if err != nil {
 		return summary, err
 	}
-	show := progress(p.app, p.cmd.Progress, false)
 	err = withEngine(ctx, p.client, p.tester, p.pack, out, run.Config{}, func(cfg run.Config) error {
 		cfg.StandIn, cfg.Egress, cfg.Limit, cfg.Select = standIn, egress, p.cmd.Limit, selector(p.cmd.Task)
 		cfg.Jobs = cmp.Or(p.cmd.Jobs, p.tester.Run.Jobs)
@@ -127,8 +127,8 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 			if e.Kind == run.TaskDone && !e.Again && e.Status != want {
 				p.report.Wrong = append(p.report.Wrong, wrongTask{e.Task, standIn, e.Status, e.Reason})
 			}
-			if show != nil {
-				show(e)
+			if p.show != nil {
+				p.show(e)
 			}
 		}
 		summary, err = run.Run(ctx, cfg)

@@ -15,7 +15,7 @@ type regradeCmd struct {
 	Config    string   `required:"" placeholder:"FILE" help:"Tester file of that run."`
 	OutputDir string   `required:"" placeholder:"DIR" help:"Folder for the new records."`
 	Task      []string `placeholder:"GLOB" help:"Only the tasks whose id matches one of these patterns."`
-	Progress  string   `enum:"plain,json,none" default:"plain" help:"Progress on standard error: plain, json or none."`
+	Progress  string   `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: auto (a live view on a terminal, else plain), plain, json or none."`
 	JSON      bool     `name:"json" help:"Print the summary and the changed verdicts as JSON."`
 }
 
@@ -29,8 +29,9 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	show := progress(a, cmd.Progress, false) // before the client gets its log
 	return a.withTesterClient(ctx, tester, func(c *containerd.Client) error {
-		return withEngine(ctx, c, tester, pack, cmd.OutputDir, run.Config{Select: selector(cmd.Task), Progress: progress(a, cmd.Progress, false)}, func(cfg run.Config) error {
+		return withEngine(ctx, c, tester, pack, cmd.OutputDir, run.Config{Select: selector(cmd.Task), Progress: show}, func(cfg run.Config) error {
 			summary, changes, err := run.Regrade(ctx, cfg, old)
 			return errors.Join(err, cmd.print(a, summary, changes))
 		})

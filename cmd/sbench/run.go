@@ -23,7 +23,7 @@ type runCmd struct {
 	Harness           string   `enum:",reference,empty" default:"" placeholder:"NAME" help:"Instead of the tester file's harness: reference, each task's own solution, or empty, nothing at all."`
 	OutputDir         string   `placeholder:"DIR" help:"Folder for records and workspaces, instead of the tester file's."`
 	EnvFile           string   `placeholder:"FILE" help:"File of NAME=value lines for harness.env. Default: .env, if it is there."`
-	Progress          string   `enum:"plain,json,none" default:"plain" help:"Progress on standard error: plain, json or none."`
+	Progress          string   `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: auto (a live view on a terminal, else plain), plain, json or none."`
 	Quiet             bool     `help:"The same as --progress none."`
 	ShowAgentOutput   bool     `help:"Show what an agent says and does as it does."`
 	ShowCommandOutput bool     `help:"Show the commands that sbench runs in sandboxes, and how they end."`
@@ -161,6 +161,7 @@ func (cmd *runCmd) measure(ctx context.Context, a *app, c *containerd.Client, te
 // plan prints what would run.
 func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	attempts, summary, err := run.Plan(ctx, cfg)
+	a.endLive()
 	if err != nil {
 		return err
 	}
@@ -275,6 +276,10 @@ func progressOf(a *app, format string, quiet bool, wanted func(run.Kind) bool) f
 	case format == "json":
 		enc := json.NewEncoder(a.stderr)
 		return func(e run.Event) { _ = enc.Encode(e) }
+	case format == "auto":
+		if l, ok := a.live(); ok {
+			return func(e run.Event) { l.add(e, wanted(e.Kind)) }
+		}
 	}
 	var table run.Table
 	return func(e run.Event) {

@@ -1,0 +1,295 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/mattn/go-runewidth"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
+)
+
+const (
+	maxColumns = 100 // what is narrower than the terminal survives its resizing
+	maxBar     = 40  // columns
+	maxSaid    = 3   // lines of agents
+	cutMark    = "~" // one column wide in every locale
+)
+
+// Colours, as SGR parameters; each ends on the line where it begins.
+const (
+	plainText = ""
+	green     = "32"
+	red       = "31"
+	yellow    = "33"
+	faint     = "2"
+)
+
+// A board is what a live view shows, gathered from events. Its size depends on
+// how many attempts run side by side, never on how many there are. The zero board
+// is ready; it is not for concurrent use.
+type board struct {
+	began    time.Time // of the first event
+	started  bool      // the run: images are there
+	stopping bool
+
+	pulled, pulls int
+	image         string // the last one asked for
+
+	tasks, attempts int
+	resumed, done   int
+	verdicts        map[record.Status]int
+	retries         int
+	tokens          int64
+
+	running []running // in the order of their start
+	waiting string    // what the next attempt waits for
+	said    []string  // by agents, the last lines
+}
+
+// running is an attempt that has begun and is not recorded yet.
+type running struct {
+	task    string
+	attempt int
+	phase   string
+	since   time.Time
+	tokens  int64
+}
+
+// add takes what concerns the board from an event.
+func (b *board) add(e run.Event) {
+	if b.began.IsZero() {
+		b.began = e.Time
+	}
+	switch e.Kind {
+	case run.ImagePull:
+		b.addImage(e.Detail)
+	case run.RunStart:
+		b.started, b.tasks, b.attempts = true, e.Tasks, e.Attempts
+	case run.Waiting:
+		b.waiting = e.Detail + ": " + e.Task
+	case run.Stopping:
+		b.stopping = true
+	case run.Egress:
+		b.tokens += e.Tokens
+		b.change(e, func(r *running) { r.tokens += e.Tokens })
+	case run.ProducerStart:
+		b.change(e, func(r *running) { r.phase = "harness" })
+	case run.VerifierStart:
+		b.change(e, func(r *running) { r.phase = "verifier" })
+	case run.TaskStart:
+		b.waiting, b.resumed = "", e.Resumed
+		b.change(e, nil)
+		b.running = append(b.running, running{task: e.Task, attempt: e.Attempt, phase: "starting", since: e.Time})
+	case run.TaskDone:
+		b.addVerdict(e)
+	case run.AgentOutput:
+		b.addSaid(e)
+	}
+}
+
+func (b *board) addImage(detail string) {
+	ref, done := strings.CutSuffix(detail, ": done")
+	if done {
+		b.pulled++
+		return
+	}
+	b.pulls++
+	b.image = ref
+}
+
+func (b *board) addVerdict(e run.Event) {
+	if e.Again {
+		b.retries++
+		b.change(e, func(r *running) { r.phase = "waiting" })
+		return
+	}
+	b.change(e, nil)
+	b.done++
+	if b.verdicts == nil {
+		b.verdicts = map[record.Status]int{}
+	}
+	b.verdicts[e.Status]++
+}
+
+// addSaid keeps the last lines; of a long one, its beginning.
+func (b *board) addSaid(e run.Event) {
+	for line := range strings.Lines(e.Detail) {
+		if line = strings.TrimSpace(line); line != "" {
+			b.said = append(b.said, fit(e.Task+": "+line, maxColumns))
+		}
+	}
+	b.said = slices.Clone(b.said[max(0, len(b.said)-maxSaid):])
+}
+
+// change calls f for the event's attempt if it is running; without f, it ends it.
+func (b *board) change(e run.Event, f func(*running)) {
+	i := slices.IndexFunc(b.running, func(r running) bool { return r.task == e.Task && r.attempt == e.Attempt })
+	switch {
+	case i < 0:
+	case f == nil:
+		b.running = slices.Delete(b.running, i, i+1)
+	default:
+		f(&b.running[i])
+	}
+}
+
+// canvas is what lines are made for: their width in columns, which none of them
+// reaches, how many there may be, and whether they may have colours.
+type canvas struct {
+	width, height int
+	colour        bool
+}
+
+// lines are the whole view at a time. They hold no control characters but those
+// of colours.
+func (b *board) lines(now time.Time, c canvas) []string {
+	all := b.totals(now, c)
+	room := c.height - len(all) - len(b.said)
+	if b.waiting != "" {
+		room--
+	}
+	all = append(all, b.attemptLines(now, c, room)...)
+	if b.waiting != "" {
+		all = append(all, c.paint(faint, "  waiting "+b.waiting))
+	}
+	for _, said := range b.said {
+		all = append(all, c.paint(faint, "> "+said))
+	}
+	return all[:min(len(all), max(c.height, 0))]
+}
+
+// totals are the lines that stay when the run has ended.
+func (b *board) totals(now time.Time, c canvas) []string {
+	took := seconds(now.Sub(b.began))
+	if !b.started {
+		return []string{c.bar("images", b.pulled, b.pulls, took+"  "+b.image)}
+	}
+	done := min(b.resumed+b.done, b.attempts)
+	counts := []part{
+		{count(b.verdicts[record.Passed], "passed"), green}, {count(b.verdicts[record.Failed], "failed"), red},
+		{count(b.verdicts[record.Error], "error"), yellow}, {count(b.verdicts[record.Pending], "pending"), plainText},
+	}
+	for _, p := range []struct {
+		n    int
+		name string
+	}{{b.resumed, "recorded before"}, {b.retries, "retried"}} {
+		if p.n > 0 {
+			counts = append(counts, part{count(p.n, p.name), plainText})
+		}
+	}
+	if b.tokens > 0 {
+		counts = append(counts, part{tokens(b.tokens), plainText})
+	}
+	if b.stopping {
+		counts = append(counts, part{"stopping", yellow})
+	}
+	return append([]string{c.bar("attempts", done, b.attempts, took)}, c.flow(counts)...)
+}
+
+// attemptLines shows as many of the running attempts as there is room for.
+func (b *board) attemptLines(now time.Time, c canvas, room int) []string {
+	var all []string
+	for i, r := range b.running {
+		if left := len(b.running) - i; len(all) == room-1 && left > 1 {
+			return append(all, c.paint(faint, fmt.Sprintf("  and %d more", left)))
+		}
+		name := r.task
+		if b.attempts > b.tasks {
+			name += fmt.Sprintf(" #%d", r.attempt)
+		}
+		if r.tokens > 0 {
+			name += "  " + tokens(r.tokens)
+		}
+		all = append(all, c.paint(plainText, fmt.Sprintf("  %-8s %6s  %s", r.phase, seconds(now.Sub(r.since)), name)))
+	}
+	return all
+}
+
+// bar is a line with a bar, if there is room for one.
+func (c canvas) bar(name string, done, total int, rest string) string {
+	head, tail := fmt.Sprintf("%-9s", name), fmt.Sprintf(" %d/%d  %s", done, total, rest)
+	var bar strings.Builder
+	if room := min(maxBar, c.width-1-len(head)-min(runewidth.StringWidth(tail), c.width/2)); room > 4 {
+		stat := decor.Statistics{AvailableWidth: room, Total: int64(total), Current: int64(done), Completed: done == total}
+		_ = mpb.BarStyle().Build().Fill(&bar, stat) // a strings.Builder takes everything
+	}
+	return c.paint(plainText, head+bar.String()+tail)
+}
+
+// part of a line, which is not broken.
+type part struct{ text, colour string }
+
+// flow puts parts side by side, on as many lines as they need.
+func (c canvas) flow(parts []part) []string {
+	const between = "  "
+	var all []string
+	width := c.width
+	for _, p := range parts {
+		w := len(between) + runewidth.StringWidth(p.text)
+		if width+w >= c.width {
+			all, width = append(all, ""), 0
+		}
+		colour := p.colour
+		if strings.HasPrefix(p.text, "0 ") {
+			colour = plainText
+		}
+		all[len(all)-1] += c.paint(colour, between+p.text)
+		width += w
+	}
+	return all
+}
+
+// paint makes text harmless, narrower than the canvas, and coloured.
+func (c canvas) paint(colour, text string) string {
+	text = fit(text, c.width-1)
+	if !c.colour || colour == plainText {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+// fit makes text harmless and at most so many columns wide.
+func fit(text string, columns int) string {
+	text = strings.Map(func(r rune) rune {
+		// They would reorder or break the line, or change its width behind our back.
+		if unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector) {
+			return '?'
+		}
+		return r
+	}, run.Printable(text))
+	if columns < 1 {
+		return ""
+	}
+	return runewidth.Truncate(text, columns, cutMark)
+}
+
+func count(n int, what string) string { return fmt.Sprint(n, " ", what) }
+
+func tokens(n int64) string {
+	switch {
+	case n < 10_000:
+		return fmt.Sprintf("%d tokens", n)
+	case n < 10_000_000:
+		return fmt.Sprintf("%dk tokens", n/1000)
+	}
+	return fmt.Sprintf("%dM tokens", n/1_000_000)
+}
+
+// seconds is a duration at a glance; what is negative is none.
+func seconds(d time.Duration) string {
+	s := max(int64(d/time.Second), 0)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	}
+	return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
+}
