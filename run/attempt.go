@@ -29,7 +29,18 @@ func (s *session) attempt(ctx context.Context, t try) (rec record.Record, cause 
 	if err == nil {
 		err = s.produceAndVerify(ctx, t, image, dest, &rec)
 	}
-	return s.finish(rec, t, err), err
+	return s.complete(rec, t, err)
+}
+
+// complete finishes a record. That its logs cannot be written is as much an
+// infrastructure error as what came before.
+func (s *session) complete(rec record.Record, t try, cause error) (record.Record, error) {
+	rec, err := s.finish(rec, t, cause)
+	if err != nil && cause == nil {
+		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, "infrastructure", err.Error()
+		rec.Passed, rec.Score = nil, nil
+	}
+	return rec, errors.Join(cause, err)
 }
 
 func (s *session) newRecord(t try, image runtime.Image) (record.Record, error) {
@@ -45,19 +56,21 @@ func (s *session) newRecord(t try, image runtime.Image) (record.Record, error) {
 }
 
 // finish makes a record of what could not be measured one of status error, cuts
-// secrets out of its texts, and completes it.
-func (s *session) finish(rec record.Record, t try, err error) record.Record {
+// secrets out of its texts, and completes it. An error means that its logs could
+// not be written.
+func (s *session) finish(rec record.Record, t try, err error) (record.Record, error) {
 	if err != nil {
 		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, "infrastructure", err.Error()
 		rec.Passed, rec.Score = nil, nil
 	}
-	t.log.fill(&rec)
 	rec.EndedAt = time.Now().UTC()
 	// All at once: cutting a short secret out first would leave the rest of a
 	// longer one that holds it.
 	rec = s.secrets.everything(t.log.secrets.record(rec))
 	rec.CandidateDigest = candidateDigest(rec)
-	return rec
+	kept := t.log.outsource(&rec)
+	t.log.fill(&rec)
+	return rec, kept
 }
 
 // candidateDigest is of what was judged, as it is recorded.

@@ -23,6 +23,7 @@ const (
 	ProducerDone         Kind = "producer_done"
 	Egress               Kind = "egress" // of an attempt, summed up
 	Waiting              Kind = "waiting"
+	Notice               Kind = "notice"
 	Resume               Kind = "resume"
 	ImagePull            Kind = "image_pull"
 	Stopping             Kind = "stopping"

@@ -99,7 +99,7 @@ func (g *regrading) verify(s *session, ctx context.Context, t try, before record
 	if err == nil {
 		err = s.judge(ctx, t, image, c, &rec)
 	}
-	return s.finish(rec, t, err), err
+	return s.complete(rec, t, err)
 }
 
 // stored finds a record's candidate and makes sure that it is the one.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
@@ -140,6 +141,9 @@ func measure(ctx context.Context, cfg Config, p plan, attempt attemptFunc) (Summ
 		return Summary{}, outputProblem(cfg, err)
 	}
 	s.emit(Event{Kind: RunStart, Tasks: p.tasks, Attempts: p.tasks * s.attempts, Detail: fmt.Sprintf("%d tasks, %d attempts each, %d at a time", p.tasks, s.attempts, s.jobs)})
+	if cores := float64(goruntime.NumCPU()); float64(s.jobs)*p.cpus > cores && s.jobs > 1 {
+		s.emit(Event{Kind: Notice, Detail: fmt.Sprintf("%d attempts at a time may use %g cores, and there are %g: they will be slower, and their time limits do not know it", s.jobs, float64(s.jobs)*p.cpus, cores)})
+	}
 	err = errors.Join(s.all(ctx), s.close(ctx))
 	s.emit(Event{Kind: RunDone, Detail: s.summary.Verification()})
 	if err == nil && s.summary.Errors > 0 {

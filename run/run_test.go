@@ -150,7 +150,7 @@ func row(id, instructions, more string) string {
 	return fmt.Sprintf(`{"id": %q, "family": "terminal_task", "input": {"instructions": %q}, "environment": {"image": "base", "timeout_seconds": 1%s}, "eval": {"checker": {"command": ["check"]}}}`, id, instructions, more)
 }
 
-func config(t *testing.T, rows ...string) (run.Config, *engine) {
+func config(t testing.TB, rows ...string) (run.Config, *engine) {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -334,7 +334,15 @@ func TestRedactionAtTheCut(t *testing.T) {
 	if _, err := run.Run(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	out := records(t, cfg)[0].ProducerStdout
+	rec := records(t, cfg)[0]
+	if len(rec.Logs) != 1 || !strings.Contains(rec.ProducerStdout, rec.Logs[0].Path) || len(rec.ProducerStdout) > 40<<10 {
+		t.Fatalf("logs %+v, %d bytes in the record", rec.Logs, len(rec.ProducerStdout))
+	}
+	log, err := os.ReadFile(filepath.Join(cfg.Output, rec.Logs[0].Path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := rec.ProducerStdout + string(log)
 	if !strings.Contains(out, "bytes cut") {
 		t.Fatal("nothing was cut")
 	}

@@ -8,7 +8,9 @@ import (
 	"hash"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/securebench/sbench/compiler"
@@ -192,6 +194,30 @@ func (l *tryLog) keep(name, text string) error {
 	}
 	_, err = f.Write([]byte(text))
 	return errors.Join(err, f.close())
+}
+
+const (
+	// inlineBytes is how long an output may be to stand in the record itself, and
+	// edgeBytes what the record has of each end of a longer one.
+	inlineBytes = 64 << 10
+	edgeBytes   = 16 << 10
+)
+
+// outsource moves the long outputs of a record to logs of their own.
+func (l *tryLog) outsource(r *record.Record) error {
+	var errs []error
+	for name, text := range map[string]*string{
+		"harness-stdout.txt": &r.ProducerStdout, "harness-stderr.txt": &r.ProducerStderr,
+		"verifier-stdout.txt": &r.VerifierStdout, "verifier-stderr.txt": &r.VerifierStderr,
+	} {
+		if len(*text) <= inlineBytes {
+			continue
+		}
+		errs = append(errs, l.keep(name, *text))
+		head, tail := (*text)[:edgeBytes], (*text)[len(*text)-edgeBytes:]
+		*text = strings.ToValidUTF8(fmt.Sprintf("%s\n[... %d bytes, see %s ...]\n%s", head, len(*text)-2*edgeBytes, path.Join(l.dir, name), tail), "\uFFFD")
+	}
+	return errors.Join(errs...)
 }
 
 // watch adds to an agent's request where its events go: to a file of the try's own

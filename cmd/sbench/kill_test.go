@@ -225,7 +225,7 @@ func TestDaemonStopsMidRun(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != codeInfrastructure {
 		t.Errorf("exit code %d", code)
 	}
-	if got := statuses(t, output); got == "" || strings.Trim(got, "eror ") != "" {
+	if got := statuses(t, output); got == "" || strings.Trim(got, "ero ") != "" {
 		t.Errorf("recorded %q", got)
 	}
 	if h.alive("orphan") {
