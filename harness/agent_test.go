@@ -1,0 +1,164 @@
+package harness_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/harness/tooling"
+	"github.com/securebench/sbench/proxy/relay"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/fake"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRead makes lines of both agents' output readable.
+func TestRead(t *testing.T) {
+	tests := []struct{ name, agent, line, want string }{
+		{"codex starts", "codex", `{"type":"thread.started","thread_id":"x"}`, ""},
+		{"codex says", "codex", `{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"Done."}}`, "Done."},
+		{"codex begins a command", "codex", `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`, ""},
+		{"codex runs", "codex", `{"type":"item.completed","item":{"type":"command_execution","command":"ls","aggregated_output":"a\nb\n","exit_code":2}}`, "$ ls\na\nb\nexit status 2"},
+		{"codex writes", "codex", `{"type":"item.completed","item":{"type":"file_change","changes":[{"path":"/w/a","kind":"add"},{"path":"/w/b","kind":"update"}]}}`, "add /w/a\nupdate /w/b"},
+		{"codex fails", "codex", `{"type":"turn.failed","error":{"message":"no"}}`, "error: no"},
+		{"codex, something new", "codex", `{"type":"item.completed","item":{"type":"novelty","depth":[1]}}`, ""},
+		{"claude starts", "claude_code", `{"type":"system","subtype":"init","tools":[]}`, ""},
+		{"claude says", "claude_code", `{"type":"assistant","message":{"content":[{"type":"text","text":"Done."}]}}`, "Done."},
+		{"claude runs", "claude_code", `{"type":"assistant","message":{"content":[{"type":"text","text":"Look."},{"type":"tool_use","name":"Bash","input":{"command":"ls"}}]}}`, "Look.\n$ ls"},
+		{"claude writes", "claude_code", `{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Write","input":{"file_path":"/w/a"}}]}}`, "Write /w/a"},
+		{"claude does something else", "claude_code", `{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Glob","input":{"pattern":"*"}}]}}`, "Glob"},
+		{"claude sees", "claude_code", `{"type":"user","message":{"content":[{"type":"tool_result","content":"a\nb\n"}]}}`, "a\nb"},
+		{"claude sees parts", "claude_code", `{"type":"user","message":{"content":[{"type":"tool_result","content":[{"type":"text","text":"a\n"}]}]}}`, "a"},
+		{"claude fails", "claude_code", `{"type":"result","subtype":"error_during_execution","is_error":true,"result":"no"}`, "error: error_during_execution no"},
+		{"claude ends", "claude_code", `{"type":"result","subtype":"success","is_error":false,"result":"Done."}`, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cli, ok := harness.CLIOf(tt.agent)
+			if got := cli.Read([]byte(tt.line)); !ok || !got.OK || got.Text != tt.want {
+				t.Errorf("%+v, want %q", got, tt.want)
+			}
+		})
+	}
+	for _, cli := range harness.CLIs() {
+		for _, line := range []string{"", "no JSON", "{}", `{"type":""}`, `{"type":7}`, `[]`, `null`} {
+			if got := cli.Read([]byte(line)); got.OK {
+				t.Errorf("%s takes %q for an event", cli.Name, line)
+			}
+		}
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	for _, name := range []string{"OPENAI_API_KEY", "CODEX_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"} {
+		if !harness.IsCredential(name) {
+			t.Errorf("%s is the key of a provider", name)
+		}
+	}
+	if harness.IsCredential("LANG") {
+		t.Error("LANG is no key")
+	}
+}
+
+// agentView compiles one row and returns what an agent may know of it.
+func agentView(t *testing.T, row string) (compiler.AgentView, compiler.CandidateKind) {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\n"), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(row+"\n"), 0o644))
+	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	must(t, err)
+	for task, err := range pack.Tasks() {
+		must(t, err)
+		return task.AgentView(), task.CandidateKind()
+	}
+	t.Fatal("no task")
+	return compiler.AgentView{}, ""
+}
+
+// TestPrompt: the public input, how the result is collected, and nothing that is
+// not public.
+func TestPrompt(t *testing.T) {
+	tests := []struct{ name, row, collected string }{
+		{"text", `{"id": "x", "family": "short_answer", "input": {"question": "-v or not?"}, "eval": {"accepted_answers": ["the-hidden-answer"]}, "environment": {"image": "i"}}`, "/workspace/candidate.txt"},
+		{"choices", `{"id": "x", "family": "multiple_choice", "input": {"question": "-v or not?", "choices": ["yes", "no"]}, "eval": {"answer": "A"}, "environment": {"image": "i"}}`, "- yes\n- no"},
+		{"code", `{"id": "x", "family": "code_completion", "input": {"prompt": "-v or not?"}, "eval": {"tests": {"source": "inline", "code": "the-hidden-answer"}}, "environment": {"image": "i"}}`, "/workspace/candidate.py"},
+		{"patch", `{"id": "x", "family": "repo_patch", "input": {"repo": "r", "base_commit": "0123456789012345678901234567890123456789", "instructions": "-v or not?"}, "eval": {"tests": {"source": "command", "command": "the-hidden-answer"}}, "environment": {"image": "i", "workdir": "/testbed"}}`, "the repository in /testbed"},
+		{"workspace", `{"id": "x", "family": "terminal_task", "input": {"instructions": "-v or not?"}, "eval": {"checker": {"command": "the-hidden-answer"}}, "environment": {"image": "i"}, "metadata": {"secret": "the-hidden-answer"}}`, "the folder /workspace"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			view, kind := agentView(t, tt.row)
+			got, err := harness.Prompt(harness.Request{Task: view, Kind: kind}, "task.json")
+			must(t, err)
+			for _, want := range []string{"-v or not?", tt.collected, "/task.json", "How your result is collected"} {
+				if !strings.Contains(got, want) {
+					t.Errorf("lacks %q:\n%s", want, got)
+				}
+			}
+			if strings.Contains(got, "the-hidden-answer") || strings.HasPrefix(got, "-") {
+				t.Errorf("the prompt:\n%s", got)
+			}
+		})
+	}
+}
+
+// TestVariant: the image decides which package is taken, and what the registry
+// does not have is an error that names it.
+func TestVariant(t *testing.T) {
+	var asked []string
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path)
+		http.NotFound(w, r)
+	}))
+	defer registry.Close()
+	glibc, musl := t.TempDir(), t.TempDir()
+	must(t, os.Mkdir(filepath.Join(musl, "lib"), 0o755))
+	must(t, os.WriteFile(filepath.Join(musl, "lib", "ld-musl-x86_64.so.1"), nil, 0o755))
+	view, kind := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
+	for _, cli := range harness.CLIs() {
+		for _, image := range []string{glibc, musl} {
+			agent := &harness.Agent{
+				CLI: cli, Version: "1.2.3", Arch: "amd64", Model: "m", Key: relay.NewKey("key"), TaskFile: "task.json",
+				Tools: &tooling.Cache{Dir: t.TempDir(), Registry: registry.URL},
+			}
+			_, err := agent.Produce(context.Background(), &fake.Engine{Folder: t.TempDir(), Image: image}, harness.Request{Task: view, Kind: kind, Limits: runtime.DefaultLimits()})
+			if !errors.Is(err, tooling.ErrNoVersion) {
+				t.Errorf("%s: %v", cli.Name, err)
+			}
+		}
+	}
+	want := []string{
+		"/@openai/codex/1.2.3-linux-x64", "/@openai/codex/1.2.3-linux-x64",
+		"/@anthropic-ai/claude-code-linux-x64/1.2.3", "/@anthropic-ai/claude-code-linux-x64-musl/1.2.3",
+	}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestAgentPrintsNoKey: an agent can be printed without its key.
+func TestAgentPrintsNoKey(t *testing.T) {
+	agent := &harness.Agent{CLI: harness.CLI{Name: "x"}, Key: relay.NewKey("sk-secret")}
+	text, err := json.Marshal(struct{ Key relay.Key }{agent.Key})
+	must(t, err)
+	if strings.Contains(string(text), "sk-secret") {
+		t.Errorf("printed %s", text)
+	}
+}
