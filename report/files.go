@@ -35,6 +35,12 @@ func (s *Source) files(folder string, most int) (list []File, more bool, err err
 	if !filepath.IsLocal(folder) {
 		return nil, false, errors.New("its folder leads out of the run's folder")
 	}
+	// A pipe would be waited for.
+	if info, err := s.root.Stat(folder); err != nil {
+		return nil, false, err
+	} else if !info.IsDir() {
+		return nil, false, errors.New("its folder is none")
+	}
 	root, err := s.root.OpenRoot(folder)
 	if err != nil {
 		return nil, false, err

@@ -54,7 +54,10 @@ func head(b *strings.Builder, cells ...any) {
 func markdownRun(b *strings.Builder, r Run) {
 	c := r.Counts
 	fmt.Fprintf(b, "### %s: %s\n\n", literal(r.Title()), Percent(r.Accuracy.Value))
-	fmt.Fprintf(b, "%s. %d of %d scored attempts passed, 95 %% interval %s.", literal(r.Subtitle()), c.Passed, c.Scored(), Between(r.Accuracy.Wilson))
+	if words := r.Subtitle(); words != "" {
+		b.WriteString(literal(words) + ". ")
+	}
+	fmt.Fprintf(b, "%d of %d scored attempts passed, 95 %% interval %s.", c.Passed, c.Scored(), Between(r.Accuracy.Wilson))
 	if r.Accuracy.Clustered != nil {
 		fmt.Fprintf(b, " Over tasks, which have several attempts: %s.", Between(r.Accuracy.Clustered))
 	}
@@ -103,6 +106,10 @@ func markdownDetails(b *strings.Builder, r Run) {
 			break
 		}
 		row(b, string(o.Status), literal(o.Reason), o.Count)
+	}
+	if len(r.Distributions.Measures()) == 0 {
+		b.WriteString("\n</details>\n\n")
+		return
 	}
 	head(b, "measure", "attempts", "10 %", "median", "90 %", "max")
 	for _, m := range r.Distributions.Measures() {

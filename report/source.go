@@ -32,7 +32,8 @@ type Source struct {
 	Problems []Problem
 	more     int // problems that were not kept
 
-	Spent  Tokens
+	Spent  Tokens // by all tries
+	runID  string // that the first record says
 	root   *os.Root
 	egress map[attemptKey]*egressIndex // nil until it is needed
 }
@@ -151,7 +152,9 @@ func (s *Source) take(index map[attemptKey]int, n int, l line) {
 		s.problem(record.RecordsFile, n, "no record: "+err.Error())
 		return
 	}
-	s.Records++
+	if s.Records++; s.Records == 1 {
+		s.runID = rec.RunID
+	}
 	a := summarise(rec)
 	if a.Tokens != nil {
 		s.Spent.add(*a.Tokens)

@@ -30,6 +30,9 @@ func (s *Source) run() Run {
 		Dir: s.Dir, RunID: m.RunID, BenchmarkID: m.Pack.ID, PackVersion: m.Pack.Version, Sbench: m.Sbench, Harness: m.Harness,
 		Jobs: m.Jobs, Records: s.Records, Problems: append([]Problem{}, s.Problems...), Spent: s.Spent,
 	}
+	if r.RunID == "" {
+		r.RunID = s.runID
+	}
 	if s.more > 0 {
 		r.Problems = append(r.Problems, Problem{record.RecordsFile, 0, "and more: " + count(s.more, "problem")})
 	}

@@ -71,7 +71,11 @@ func (r Run) Subtitle() string {
 }
 
 func (p printer) run(r Run) {
-	p.line(fmt.Sprintf("%s (%s)", Visible(r.Title(), shownText), Visible(r.Subtitle(), 200)))
+	title := Visible(r.Title(), shownText)
+	if words := r.Subtitle(); words != "" {
+		title += " (" + Visible(words, 200) + ")"
+	}
+	p.line(title)
 	c := r.Counts
 	p.line("")
 	p.line("accuracy", fmt.Sprintf("%s   95 %% interval %s   %d of %d scored", Percent(r.Accuracy.Value), Between(r.Accuracy.Wilson), c.Passed, c.Scored()))

@@ -1,0 +1,247 @@
+package report_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/report/reporttest"
+)
+
+// TestDetail reads every attempt of a made-up run.
+func TestDetail(t *testing.T) {
+	dir := t.TempDir()
+	check(t, reporttest.Write(dir, reporttest.Options{RunID: "r", Seed: 6, Tasks: 54, Attempts: 2, Skill: 0.6, Agent: "codex", Model: "m", Output: 1 << 20}))
+	s, err := report.Open(t.Context(), dir)
+	check(t, err)
+	defer func() { check(t, s.Close()) }()
+	if len(s.Attempts) != 108 || len(s.Problems) != 0 || s.Records < 108 {
+		t.Fatalf("%d attempts, %d records, problems %v", len(s.Attempts), s.Records, s.Problems)
+	}
+	kinds := map[string]int{}
+	for i, a := range s.Attempts {
+		d, err := s.Detail(t.Context(), i, 60000)
+		check(t, err)
+		if len(d.Missing) > 0 || len(d.Facts) < 15 || len(d.Tries) != len(a.Tries) {
+			t.Errorf("%s: missing %v, %d facts, %d tries", a.Task, d.Missing, len(d.Facts), len(d.Tries))
+		}
+		data, err := json.Marshal(d)
+		check(t, err)
+		if len(data) > 120000 {
+			t.Errorf("%s: %d bytes", a.Task, len(data))
+		}
+		switch c := d.Candidate; {
+		case c.Patch != nil:
+			kinds["patch"]++
+		case c.Folder != "":
+			kinds["folder"]++
+			if len(c.Files) != 7 || c.Files[3].Link != "/etc/passwd" || c.Files[3].Text != nil || c.Files[1].Text != nil || c.Files[2].Text == nil {
+				t.Errorf("%s: %+v", a.Task, c.Files)
+			}
+		case c.Text != nil:
+			kinds["text"]++
+		default:
+			kinds[string(a.Status)]++
+			continue
+		}
+		if d.Prompt.Empty() || len(d.Trace.Steps) < 10 || len(d.Egress.Entries) < 6 || d.Egress.Denied == 0 {
+			t.Errorf("%s: prompt %v, trace %v, egress %v", a.Task, d.Prompt, d.Trace, d.Egress)
+		}
+	}
+	for _, kind := range []string{"patch", "folder", "text", "error"} {
+		if kinds[kind] == 0 {
+			t.Errorf("the example has no %s: %v", kind, kinds)
+		}
+	}
+}
+
+// TestOutside: nothing that a record names is read from outside the run's folder,
+// and nothing is waited for.
+func TestOutside(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "secret")
+	check(t, os.WriteFile(outside, []byte("SECRET"), 0o600))
+	up, err := filepath.Rel("/x/run", outside)
+	check(t, err)
+	paths := map[string]func(dir string) error{
+		outside:         nil,
+		"../" + up:      nil,
+		"..":            nil,
+		"logs/link":     func(dir string) error { return os.Symlink(outside, filepath.Join(dir, "logs/link")) },
+		"logs/way/x":    func(dir string) error { return os.Symlink(filepath.Dir(outside), filepath.Join(dir, "logs/way")) },
+		"logs/pipe":     func(dir string) error { return syscall.Mkfifo(filepath.Join(dir, "logs/pipe"), 0o600) },
+		"logs":          nil,
+		"logs/missing":  nil,
+		"\x00":          nil,
+		"/proc/self/fd": nil,
+	}
+	for path, prepare := range paths {
+		dir := t.TempDir()
+		check(t, os.Mkdir(filepath.Join(dir, "logs"), 0o755))
+		if prepare != nil {
+			check(t, prepare(dir))
+		}
+		line, err := json.Marshal(map[string]any{"task_id": "t", "verification_status": "failed", "candidate_workspace": path, "logs": []map[string]any{{"path": path}}})
+		check(t, err)
+		check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), line, 0o644))
+		s, err := report.Open(t.Context(), dir)
+		check(t, err)
+		d, err := s.Detail(t.Context(), 0, 1<<20)
+		check(t, err)
+		data, err := json.Marshal(d)
+		check(t, err)
+		if len(d.Logs) > 0 || len(d.Missing) == 0 || strings.Contains(string(data), "SECRET") {
+			t.Errorf("%q: %s", path, data)
+		}
+		check(t, s.Close())
+	}
+}
+
+// TestEgress reads what the proxy's own log writes.
+func TestEgress(t *testing.T) {
+	records := []a{{task: "t", attempt: 1, try: 1, status: "passed", producer: 60}, {task: "t", attempt: 2, try: 1, status: "passed", producer: 60}}
+	dir := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(records[0].line(0)+records[1].line(5)), 0o644))
+	f, err := os.Create(filepath.Join(dir, "egress.jsonl"))
+	check(t, err)
+	log := proxy.NewLog(f)
+	s, err := report.Open(t.Context(), dir)
+	check(t, err)
+	defer func() { check(t, s.Close()) }()
+	at := s.Attempts[1].Started
+	log.Write(proxy.Entry{Time: at.Add(-1), Task: "t", Attempt: 2, Kind: proxy.KindDNS, Host: "early.example", Verdict: proxy.Deny})
+	log.Write(proxy.Entry{Time: at, Task: "other", Attempt: 2, Kind: proxy.KindDNS, Host: "other.example", Verdict: proxy.Deny})
+	_, err = f.WriteString("no entry\n")
+	check(t, err)
+	for i := range 500 {
+		log.Write(proxy.Entry{
+			Time: at, Task: "t", Attempt: 2, Kind: proxy.KindRelay, Host: "h", Port: 443, Verdict: proxy.Allow, Up: 1, Down: int64(i), Duration: 2e9, Method: "POST", Path: "/p",
+			Status: 200, Model: "m", Stripped: []string{"web_search"}, Usage: &proxy.Usage{Input: 5, Cached: 4, Output: 3, Reasoning: 2},
+		})
+	}
+	check(t, f.Close())
+	d, err := s.Detail(t.Context(), 1, 1<<20)
+	check(t, err)
+	e := d.Egress
+	if e.Allowed != 500 || e.Denied != 1 || e.Errors != 0 || len(e.Entries)+e.More != 501 || len(e.Entries) != 200 || !e.Entries[0].Earlier || e.Entries[0].Host != "early.example" {
+		t.Errorf("%d entries, %+v", len(e.Entries), e)
+	}
+	got := e.Entries[2]
+	want := report.Entry{
+		At: "2026-01-01 00:05:00.000", Kind: "relay", Verdict: "allow", Host: "h", Port: 443, Up: 1, Down: 1, Duration: 2000, Method: "POST", Path: "/p", Status: 200, Model: "m",
+		Stripped: []string{"web_search"}, Usage: &report.Tokens{Input: 5, Cached: 4, Output: 3, Reasoning: 2},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if first, err := s.Detail(t.Context(), 0, 1<<20); err != nil || first.Egress != nil {
+		t.Errorf("%+v, %v", first.Egress, err)
+	}
+}
+
+// TestChanged: records that change while they are read are an error, and not
+// another attempt's page.
+func TestChanged(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "candidates.jsonl")
+	check(t, os.WriteFile(name, []byte(a{task: "one", status: "passed"}.line(0)), 0o644))
+	s, err := report.Open(t.Context(), dir)
+	check(t, err)
+	defer func() { check(t, s.Close()) }()
+	check(t, os.WriteFile(name, []byte(a{task: "two", status: "passed"}.line(0)), 0o644))
+	if _, err := s.Detail(t.Context(), 0, 1<<20); err == nil {
+		t.Error("no error")
+	}
+}
+
+// TestVisible: a terminal obeys nothing, and nothing is hidden in it.
+func TestVisible(t *testing.T) {
+	tests := []struct{ text, want string }{
+		{"plain – ünïcödé 日本 😀", "plain – ünïcödé 日本 😀"},
+		{"a\nb\tc\r", `a\nb\tc\x0d`},
+		{"\x1b[31mred\x1b[0m\x07\x00\x7f", `\x1b[31mred\x1b[0m\x07\x00\x7f`},
+		{"\u009b2J\u0085", `\u{9b}2J\u{85}`},
+		{"\u202eabc\u2066\u200f\u061c", `\u{202e}abc\u{2066}\u{200f}\u{61c}`},
+		{"\u200b\ufeff\u00ad\u2028\u00a0\u3164\U000e0041\ufe0f", `\u{200b}\u{feff}\u{ad}\u{2028}\u{a0}\u{3164}\u{e0041}\u{fe0f}`},
+		{"\xff\xfe\xed\xa0\x80", `\xff\xfe\xed\xa0\x80`},
+		{"\uFFFD", "\uFFFD"},
+		{strings.Repeat("é", 50), strings.Repeat("é", 50)},
+		{strings.Repeat("é", 51), strings.Repeat("é", 50) + "…"},
+	}
+	for _, tt := range tests {
+		if got := report.Visible(tt.text, 50); got != tt.want {
+			t.Errorf("%q became %q, want %q", tt.text, got, tt.want)
+		}
+	}
+}
+
+// TestHostileTexts: the forms for people carry nothing that a candidate wrote
+// unescaped.
+func TestHostileTexts(t *testing.T) {
+	const hostile = "\x1b]0;x\x07 | `<img src=x>` @everyone #1 [x](javascript:x) \u202e www.evil.example </details> **b**\n# head"
+	dir := t.TempDir()
+	check(t, reporttest.Write(dir, reporttest.Options{RunID: "r" + hostile, Seed: 2, Tasks: 9, Attempts: 2, Skill: 0.5, Agent: "codex" + hostile, Hostile: hostile}))
+	s, err := report.Open(t.Context(), dir)
+	check(t, err)
+	defer func() { check(t, s.Close()) }()
+	r := report.Summarize([]*report.Source{s, s})
+	r.Comparisons[0].Differ = append(r.Comparisons[0].Differ, report.Differs{TaskID: hostile, ScoredA: 1, ScoredB: 1})
+	r.Runs[0].Problems = append(r.Runs[0].Problems, report.Problem{File: hostile, Message: hostile})
+	var text, markdown strings.Builder
+	check(t, report.WriteText(&text, r))
+	check(t, report.WriteMarkdown(&markdown, r))
+	for _, c := range text.String() + markdown.String() {
+		if c != '\n' && c != ' ' && report.Hidden(c) {
+			t.Fatalf("a hidden character: %q", c)
+		}
+	}
+	for _, line := range strings.Split(markdown.String(), "\n") {
+		if strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "### `") {
+			t.Errorf("a heading: %s", line)
+		}
+		plain := outsideCode(line)
+		if strings.ContainsAny(strings.ReplaceAll(plain, "pass@k", ""), "@#[]`\\") && !strings.HasPrefix(line, "###") || strings.Contains(plain, "evil") || strings.Contains(plain, "img") {
+			t.Errorf("outside of code: %s", plain)
+		}
+		if strings.HasPrefix(line, "|") && strings.Count(line, "|") != strings.Count(plain, "|") {
+			t.Errorf("a cell is broken: %s", line)
+		}
+	}
+}
+
+// outsideCode is a line without its code spans.
+func outsideCode(line string) string {
+	var b strings.Builder
+	for i, part := range strings.Split(line, "`") {
+		if i%2 == 0 {
+			b.WriteString(part)
+		}
+	}
+	return b.String()
+}
+
+// TestNumbersForPeople holds the forms of numbers.
+func TestNumbersForPeople(t *testing.T) {
+	var got []string
+	for _, s := range []float64{0, 0.0004, 0.25, 1, 9.994, 9.996, 42.25, 99.94, 99.96, 3599, 3600, 90061} {
+		got = append(got, report.Seconds(s))
+	}
+	for _, n := range []float64{0, 999, 1000, 12345, 999499, 999500, 5e9} {
+		got = append(got, report.Many(n))
+	}
+	for _, n := range []float64{1023, 1024, 1 << 20, 1.5 * (1 << 30)} {
+		got = append(got, report.Bytes(n))
+	}
+	got = append(got, report.Chance(0.0001), report.Chance(0.04), report.Points(-0.125), report.Percent(nil))
+	want := "– 0 ms 250 ms 1.00 s 9.99 s 10.0 s 42.2 s 99.9 s 1:40 min 59:59 min 1:00 h 25:01 h " +
+		"0 999 1.00 k 12.3 k 999 k 1.00 M 5.00 G 1023 B 1.00 KiB 1.00 MiB 1.50 GiB < 0.001 0.040 -12.5 –"
+	if diff := cmp.Diff(want, strings.Join(got, " ")); diff != "" {
+		t.Error(diff)
+	}
+}
