@@ -137,6 +137,9 @@ func NameOr(name string) string {
 }
 
 func (p printer) groups(title string, list []Group) {
+	if len(list) == 0 {
+		return
+	}
 	p.table(title, "ACCURACY", "INTERVAL", "PASSED", "FAILED", "PENDING", "ERRORS")
 	for i, g := range list {
 		if i == shownTasks {
@@ -150,6 +153,9 @@ func (p printer) groups(title string, list []Group) {
 }
 
 func (p printer) outcomes(list []Outcome) {
+	if len(list) == 0 {
+		return
+	}
 	p.table("OUTCOME", "REASON", "PHASE", "ATTEMPTS")
 	for i, o := range list {
 		if i == shownTasks {

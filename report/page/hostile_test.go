@@ -61,6 +61,12 @@ func TestCanary(t *testing.T) {
 	}
 }
 
+// TestMarkup: the file itself, without a browser.
+func TestMarkup(t *testing.T) {
+	run := reporttest.Options{RunID: hostile("http://127.0.0.1:9"), Seed: 3, Tasks: 27, Attempts: 2, Skill: 0.5, Agent: "codex", Hostile: hostile("http://127.0.0.1:9")}
+	markup(t, write(t, page.Options{}, run, run))
+}
+
 // TestHostile: with hostile text in every field nothing of it runs, nothing is
 // loaded or sent, and all of it is there to be read.
 func TestHostile(t *testing.T) {
@@ -70,7 +76,6 @@ func TestHostile(t *testing.T) {
 	other := run
 	other.Agent, other.Seed = "claude_code", 5
 	name := write(t, page.Options{}, run, other)
-	markup(t, name)
 	b.load(name, "")
 	want := b.eval("document.title")
 	harmless(t, b, want, "the overview")
