@@ -39,12 +39,13 @@ type Run struct {
 
 	mu    sync.Mutex
 	bases map[string][]string // chain id → lower directories
+	idle  map[runtime.VolumeConfig][]*volume
 }
 
 // NewRun takes a lock, a lease and a folder under one random name. Close it;
 // if the process dies instead, the next GC removes what it left.
 func (c *Client) NewRun(ctx context.Context) (*Run, error) {
-	r := &Run{c: c, id: randomID(), bases: map[string][]string{}}
+	r := &Run{c: c, id: randomID(), bases: map[string][]string{}, idle: map[runtime.VolumeConfig][]*volume{}}
 	if err := r.claim(ctx); err != nil {
 		return nil, fmt.Errorf("run %s: %w", r.id, err)
 	}
