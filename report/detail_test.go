@@ -18,7 +18,7 @@ import (
 // TestDetail reads every attempt of a made-up run.
 func TestDetail(t *testing.T) {
 	dir := t.TempDir()
-	check(t, reporttest.Write(dir, reporttest.Options{RunID: "r", Seed: 6, Tasks: 54, Attempts: 2, Skill: 0.6, Agent: "codex", Model: "m", Output: 1 << 20}))
+	check(t, reporttest.Write(dir, reporttest.Options{RunID: "r", Seed: 6, Tasks: 54, Attempts: 2, Skill: 0.6, Agent: "codex", Model: "m", Output: 1 << 18}))
 	s, err := report.Open(t.Context(), dir)
 	check(t, err)
 	defer func() { check(t, s.Close()) }()

@@ -1,0 +1,46 @@
+package report_test
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/report"
+)
+
+// TestSchema: every field of the JSON form is in its documentation.
+func TestSchema(t *testing.T) {
+	doc, err := os.ReadFile("../docs/report.md")
+	check(t, err)
+	_, table, found := strings.Cut(string(doc), "\n## JSON\n")
+	if !found || !strings.Contains(table, report.Schema) {
+		t.Fatal("docs/report.md does not tell of this schema")
+	}
+	names := map[string]bool{}
+	fields(reflect.TypeFor[report.Report](), names)
+	if len(names) < 80 {
+		t.Fatalf("%d fields", len(names))
+	}
+	for name := range names {
+		if !strings.Contains(table, "`"+name) && !strings.Contains(table, "."+name) {
+			t.Errorf("docs/report.md lacks %q", name)
+		}
+	}
+}
+
+// fields collects the names of a type's fields, of this module's package report.
+func fields(t reflect.Type, names map[string]bool) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || !strings.Contains(t.PkgPath(), "/report") {
+		return
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names[name] = true
+		fields(f.Type, names)
+	}
+}
