@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -58,7 +59,8 @@ type live struct {
 	loop  *drawing   // nil while there is no view
 	board board
 	table run.Table
-	above bytes.Buffer // to be printed
+	above bytes.Buffer // whole lines, to be printed
+	begun bytes.Buffer // a line that was not written to its end
 	lost  int          // lines for which above had no room
 }
 
@@ -128,7 +130,8 @@ func (l *live) Write(p []byte) (int, error) {
 	if l.loop == nil {
 		return l.term.Write(p)
 	}
-	l.above.Write(p)
+	l.begun.Write(p)
+	l.above.Write(l.begun.Next(bytes.LastIndexByte(l.begun.Bytes(), '\n') + 1))
 	l.bound()
 	l.loop.poke()
 	return len(p), nil
@@ -136,9 +139,10 @@ func (l *live) Write(p []byte) (int, error) {
 
 // bound needs the lock.
 func (l *live) bound() {
-	if l.above.Len() > maxAbove {
+	if l.above.Len()+l.begun.Len() > maxAbove {
 		l.lost += bytes.Count(l.above.Bytes(), []byte("\n"))
 		l.above.Reset()
+		l.begun.Reset()
 	}
 }
 
@@ -197,14 +201,15 @@ func (l *live) canvas() canvas {
 	return canvas{min(columns, maxColumns), rows - 1, l.term.colour}
 }
 
-// takeAbove takes the whole lines; at the end, all of it. It needs the lock.
+// takeAbove takes the whole lines; at the end, what was begun too. It needs the
+// lock.
 func (l *live) takeAbove(end bool) string {
-	whole := bytes.LastIndexByte(l.above.Bytes(), '\n') + 1
-	text := string(l.above.Next(whole))
-	if end && l.above.Len() > 0 {
-		text += l.above.String() + "\n"
-		l.above.Reset()
+	if end && l.begun.Len() > 0 {
+		l.above.Write(append(l.begun.Bytes(), '\n'))
+		l.begun.Reset()
 	}
+	text := l.above.String()
+	l.above.Reset()
 	if l.lost > 0 {
 		text = fmt.Sprintf("sbench: %d lines were not printed: the terminal did not take them\n", l.lost) + text
 		l.lost = 0
@@ -231,11 +236,15 @@ func (d *drawing) draw(above string, lines []string) {
 // end leaves the totals, and the verdicts below them.
 func (l *live) end() {
 	l.close(func() string {
-		var text bytes.Buffer
+		var text strings.Builder
 		for _, line := range l.board.totals(l.now(), l.canvas()) {
 			text.WriteString(line + "\n")
 		}
-		_ = l.table.Write(&text) // a buffer takes everything
+		var table strings.Builder
+		_ = l.table.Write(&table) // a builder takes everything
+		for line := range strings.Lines(table.String()) {
+			text.WriteString(harmless(strings.TrimSuffix(line, "\n")) + "\n")
+		}
 		return text.String()
 	})
 }

@@ -255,19 +255,23 @@ func (c canvas) paint(colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// fit makes text harmless and at most so many columns wide.
-func fit(text string, columns int) string {
-	text = strings.Map(func(r rune) rune {
-		// They would reorder or break the line, or change its width behind our back.
+// harmless replaces what a terminal would obey, and what would reorder or break a
+// line or change its width.
+func harmless(text string) string {
+	return strings.Map(func(r rune) rune {
 		if unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector) {
 			return '?'
 		}
 		return r
 	}, run.Printable(text))
+}
+
+// fit makes text harmless and at most so many columns wide.
+func fit(text string, columns int) string {
 	if columns < 1 {
 		return ""
 	}
-	return runewidth.Truncate(text, columns, cutMark)
+	return runewidth.Truncate(harmless(text), columns, cutMark)
 }
 
 func count(n int, what string) string { return fmt.Sprint(n, " ", what) }

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+)
+
+// pty is a terminal of the kernel, whose screen is a small terminal.
+type pty struct {
+	master, slave *os.File
+	before        *unix.Termios
+	screen        *screen
+	changed       chan struct{} // the screen has
+	gone          chan struct{} // nobody has the slave
+}
+
+func newPty(t *testing.T, columns, rows int) *pty {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	check(t, err)
+	check(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	check(t, err)
+	p := &pty{master: os.NewFile(uintptr(fd), "ptmx"), screen: newScreen(columns, rows), changed: make(chan struct{}, 1), gone: make(chan struct{})}
+	p.slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	check(t, err)
+	check(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(columns), Row: uint16(rows)}))
+	p.before, err = unix.IoctlGetTermios(int(p.slave.Fd()), unix.TCGETS)
+	check(t, err)
+	t.Cleanup(func() { _ = p.slave.Close(); <-p.gone; _ = p.master.Close() })
+	go p.read()
+	return p
+}
+
+// read shows what comes, until the last writer is gone: EIO.
+func (p *pty) read() {
+	defer close(p.gone)
+	buf := make([]byte, 4096)
+	for {
+		n, err := p.master.Read(buf)
+		if err != nil {
+			return
+		}
+		p.screen.mu.Lock()
+		p.screen.feed(string(buf[:n]))
+		p.screen.mu.Unlock()
+		select {
+		case p.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// await waits until the screen shows want.
+func (p *pty) await(t *testing.T, want string) {
+	t.Helper()
+	late := time.After(2 * time.Minute)
+	for !strings.Contains(p.screen.text(), want) {
+		select {
+		case <-p.changed:
+		case <-late:
+			t.Fatalf("no %q:\n%s", want, p.screen.text())
+		}
+	}
+}
+
+// unbroken fails unless the terminal is as it was, and its cursor on a free line.
+func (p *pty) unbroken(t *testing.T) {
+	t.Helper()
+	now, err := unix.IoctlGetTermios(int(p.master.Fd()), unix.TCGETS) // of the slave
+	check(t, err)
+	if *now != *p.before {
+		t.Errorf("the modes are %+v, were %+v", now, p.before)
+	}
+	p.screen.sane(t)
+}
+
+// start runs sbench on the terminal, with all three of its streams.
+func (p *pty) start(t *testing.T, h host, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sbench", args...)
+	cmd.Env = append(h.env, "TERM=xterm-256color", "CI=", "NO_COLOR=")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.slave, p.slave, p.slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	check(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd
+}
+
+// sleeper is a pack of one task, whose harness sleeps.
+func sleeper(t *testing.T, seconds string) (config string) {
+	t.Helper()
+	dir := t.TempDir()
+	for file, text := range map[string]string{
+		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
+		"tasks.jsonl":   `{"id": "sleeps", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}` + "\n",
+		"tester.yaml": "schema_version: '0.2'\nrun: {id: live, output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
+			"harness: {type: command, config: {command: [sleep, '" + seconds + "']}}\n",
+	} {
+		check(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
+	}
+	return filepath.Join(dir, "tester.yaml")
+}
+
+// TestPtyRun is a whole run: the summary is the last line.
+func TestPtyRun(t *testing.T) {
+	h, p := newHost(t), newPty(t, 80, 24)
+	cmd := p.start(t, h, "run", "--config", sleeper(t, "0"))
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v", err)
+	}
+	p.await(t, "sbench: run_id=live total=1 verification=complete verified=1 passed=1 output=")
+	got := p.screen.text()
+	if strings.Count(got, "attempts [") != 1 || !strings.Contains(got, "1/1") || !strings.Contains(got, "\nsleeps  passed") || strings.Contains(got, "run_start") {
+		t.Errorf("%s", got)
+	}
+	p.unbroken(t)
+}
+
+// TestPtyResizes changes the size of a terminal that a run is on.
+func TestPtyResizes(t *testing.T) {
+	h, p := newHost(t), newPty(t, 80, 24)
+	cmd := p.start(t, h, "run", "--config", sleeper(t, "300"))
+	p.await(t, "  harness ")
+	p.screen.mu.Lock()
+	p.screen.columns = 40 // the screen keeps its lines, as xterm does
+	p.screen.mu.Unlock()
+	check(t, unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 40, Row: 10}))
+	p.await(t, "\n  0 pending\n") // which was on the line before
+	check(t, cmd.Process.Signal(syscall.SIGTERM))
+	_ = cmd.Wait()
+}
+
+// TestPtyInterrupted presses Ctrl-C, hangs up, crashes and kills: the terminal can
+// be used as before.
+func TestPtyInterrupted(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		end   func(p *pty, cmd *exec.Cmd) error
+		code  int
+		shows string
+	}{
+		{"ctrl-c", func(p *pty, _ *exec.Cmd) error { _, err := p.master.WriteString("\x03"); return err }, 130, "sbench: the run was stopped"},
+		{"hangup", func(_ *pty, cmd *exec.Cmd) error { return cmd.Process.Signal(syscall.SIGHUP) }, 130, "sbench: the run was stopped"},
+		{"crash", func(_ *pty, cmd *exec.Cmd) error { return cmd.Process.Signal(syscall.SIGQUIT) }, 2, "SIGQUIT: quit"},
+		{"kill", func(_ *pty, cmd *exec.Cmd) error { return cmd.Process.Kill() }, -1, "  harness "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h, p := newHost(t), newPty(t, 80, 24)
+			cmd := p.start(t, h, "run", "--config", sleeper(t, "300"))
+			p.await(t, "  harness ")
+			check(t, test.end(p, cmd))
+			_ = cmd.Wait()
+			if got := cmd.ProcessState.ExitCode(); got != test.code {
+				t.Errorf("exit code %d, want %d", got, test.code)
+			}
+			p.await(t, test.shows)
+			check(t, p.slave.Close())
+			<-p.gone // everything is on the screen
+			if got := p.screen.text(); strings.Count(got, "attempts [") != 1 {
+				t.Errorf("%s", got)
+			}
+			p.unbroken(t)
+		})
+	}
+	// What the killed runs left is removed by the next command.
+	h := newHost(t)
+	h.sbench(0, "gc")
+}
+
+// TestTerminalOf says on what a live view is shown.
+func TestTerminalOf(t *testing.T) {
+	p, flat := newPty(t, 80, 24), newPty(t, 0, 0)
+	r, w, err := os.Pipe()
+	check(t, err)
+	defer func() { check(t, errors.Join(r.Close(), w.Close())) }()
+	for _, test := range []struct {
+		name         string
+		out          io.Writer
+		env          map[string]string
+		live, colour bool
+	}{
+		{"a terminal", p.slave, map[string]string{"TERM": "xterm"}, true, true},
+		{"no colour", p.slave, map[string]string{"TERM": "xterm", "NO_COLOR": "1"}, true, false},
+		{"dumb", p.slave, map[string]string{"TERM": "dumb"}, false, false},
+		{"no kind of terminal", p.slave, nil, false, false},
+		{"continuous integration", p.slave, map[string]string{"TERM": "xterm", "CI": "true"}, false, false},
+		{"a terminal without a size", flat.slave, map[string]string{"TERM": "xterm"}, false, false},
+		{"a pipe", w, map[string]string{"TERM": "xterm"}, false, false},
+		{"a buffer", &bytes.Buffer{}, map[string]string{"TERM": "xterm"}, false, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, live := terminalOf(test.out, func(name string) string { return test.env[name] })
+			if live != test.live || live && got.colour != test.colour {
+				t.Errorf("live %v, colour %v", live, got.colour)
+			}
+		})
+	}
+}
+
+// TestProgressOnTerminal chooses by --progress too, and shares the terminal
+// between two runs of one command.
+func TestProgressOnTerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	t.Setenv("CI", "")
+	for _, format := range []string{"auto", "plain", "json"} {
+		t.Run(format, func(t *testing.T) {
+			p := newPty(t, 80, 24)
+			a := &app{stderr: p.slave}
+			for range 2 {
+				show := progress(a, format, false)
+				show(run.Event{Time: time.Now(), Kind: run.ImagePull, Detail: "a:1"})
+				show(run.Event{Time: time.Now(), Kind: run.RunDone})
+			}
+			a.endLive()
+			_, err := p.slave.WriteString("the end\n")
+			check(t, err)
+			p.await(t, "the end")
+			if got := p.screen.text(); strings.Contains(got, "run_done") == (format == "auto") || strings.Count(got, "images") != map[string]int{"auto": 2}[format] {
+				t.Errorf("%s", got)
+			}
+			p.unbroken(t)
+		})
+	}
+}

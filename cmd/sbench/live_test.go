@@ -1,0 +1,390 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/mattn/go-runewidth"
+
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
+)
+
+// after is an event so many seconds after the first.
+func after(s float64, e run.Event) run.Event {
+	e.Time = time.Unix(1_000_000, 0).Add(time.Duration(s * float64(time.Second)))
+	return e
+}
+
+func shown(c canvas, s float64, events ...run.Event) []string {
+	var b board
+	for _, e := range events {
+		b.add(e)
+	}
+	return b.lines(after(s, run.Event{}).Time, c)
+}
+
+func begin(tasks, attempts int) run.Event {
+	return after(0, run.Event{Kind: run.RunStart, Tasks: tasks, Attempts: attempts})
+}
+
+func TestBoard(t *testing.T) {
+	start := func(s float64, task string, resumed int) run.Event {
+		return after(s, run.Event{Kind: run.TaskStart, Task: task, Attempt: 1, Resumed: resumed})
+	}
+	at := func(s float64, kind run.Kind, task string) run.Event {
+		return after(s, run.Event{Kind: kind, Task: task, Attempt: 1})
+	}
+	done := func(task string, status record.Status, again bool) run.Event {
+		return after(9, run.Event{Kind: run.TaskDone, Task: task, Attempt: 1, Status: status, Again: again})
+	}
+	for _, test := range []struct {
+		name   string
+		rows   int
+		events []run.Event
+		want   []string
+	}{
+		{"images", 9, []run.Event{
+			after(0, run.Event{Kind: run.ImagePull, Detail: "a:1"}), after(1, run.Event{Kind: run.ImagePull, Detail: "a:1: done"}),
+			after(2, run.Event{Kind: run.ImagePull, Detail: "b:2"}),
+		}, []string{"images   [======>------] 1/2  10s  b:2"}},
+		{"nothing yet", 9, []run.Event{begin(4, 4)}, []string{"attempts [------------------] 0/4  10s", "  0 passed  0 failed  0 error", "  0 pending"}},
+		{"phases", 9, []run.Event{
+			begin(4, 4), start(1, "a", 0), at(2, run.ProducerStart, "a"), start(2, "b", 0), at(2, run.ProducerStart, "b"), at(4, run.VerifierStart, "b"),
+			start(5, "c", 0), start(5, "d", 0), done("d", record.Error, true),
+		}, []string{
+			"attempts [------------------] 0/4  10s", "  0 passed  0 failed  0 error", "  0 pending  1 retried",
+			"  harness      9s  a", "  verifier     8s  b", "  starting     5s  c", "  waiting      5s  d",
+		}},
+		{"verdicts", 9, []run.Event{
+			begin(5, 5), start(1, "a", 0), start(1, "b", 0), start(1, "c", 0), start(1, "d", 0),
+			done("a", record.Passed, false), done("b", record.Failed, false), done("c", record.Error, false), done("d", record.Pending, false),
+		}, []string{"attempts [=============>----] 4/5  10s", "  1 passed  1 failed  1 error", "  1 pending"}},
+		{"resumed", 9, []run.Event{begin(4, 4), start(1, "d", 3), done("d", record.Passed, false)}, []string{
+			"attempts [==================] 4/4  10s", "  1 passed  0 failed  0 error", "  0 pending  3 recorded before",
+		}},
+		{"tokens of two attempts", 9, []run.Event{
+			begin(1, 2), start(1, "a", 0), after(3, run.Event{Kind: run.Egress, Task: "a", Attempt: 1, Tokens: 1234}),
+			after(3, run.Event{Kind: run.TaskStart, Task: "a", Attempt: 2}), after(3, run.Event{Kind: run.Egress, Task: "a", Attempt: 2, Tokens: 20_000}),
+			done("a", record.Passed, false),
+		}, []string{
+			"attempts [========>---------] 1/2  10s", "  1 passed  0 failed  0 error", "  0 pending  21k tokens",
+			"  starting     7s  a #2  20k tokens",
+		}},
+		{"waiting and stopping", 9, []run.Event{
+			begin(1, 1), after(1, run.Event{Kind: run.Waiting, Task: "a", Detail: "for memory"}), after(1, run.Event{Kind: run.Stopping}),
+		}, []string{"attempts [------------------] 0/1  10s", "  0 passed  0 failed  0 error", "  0 pending  stopping", "  waiting for memory: a"}},
+		{"an agent's last lines", 9, []run.Event{
+			begin(1, 1), after(1, run.Event{Kind: run.AgentOutput, Task: "a", Detail: "1\n2\n"}), after(1, run.Event{Kind: run.AgentOutput, Task: "a", Detail: "3\n\n4"}),
+		}, []string{"attempts [------------------] 0/1  10s", "  0 passed  0 failed  0 error", "  0 pending", "> a: 2", "> a: 3", "> a: 4"}},
+		{"more than there is room for", 5, []run.Event{begin(4, 4), start(1, "a", 0), start(1, "b", 0), start(1, "c", 0)}, []string{
+			"attempts [------------------] 0/4  10s", "  0 passed  0 failed  0 error", "  0 pending", "  starting     9s  a", "  and 2 more",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, shown(canvas{width: 39, height: test.rows}, 10, test.events...)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// hostile is what nobody should be able to put on a terminal.
+const hostile = "\x1b[2J\x1b]0;owned\a\r\n\t\b\x7f\u009b31m\u202eevil\u2028\xff\xfe\u200b\ufe0f漢字漢字漢字漢字漢字漢字漢字漢字漢字 é"
+
+var colour = regexp.MustCompile("\x1b\\[[0-9]+m")
+
+var painted = regexp.MustCompile("^(\x1b\\[[0-9]+m[^\x1b]*\x1b\\[0m|[^\x1b]+)*$")
+
+func hostileEvents() []run.Event {
+	events := []run.Event{after(0, run.Event{Kind: run.ImagePull, Detail: hostile}), begin(3, 10_000)}
+	for i := range 30 {
+		e := run.Event{Task: hostile + strings.Repeat("x", i), Attempt: 1, Detail: hostile, Tokens: 1 << 40, RunID: hostile, Reason: hostile}
+		for _, e.Kind = range []run.Kind{run.TaskStart, run.ProducerStart, run.Egress, run.VerifierStart, run.AgentOutput, run.Stopping, run.Resume} {
+			events = append(events, after(1, e))
+		}
+		if e.Kind, e.Again, e.Status = run.TaskDone, i%2 > 0, record.Failed; i > 20 {
+			events = append(events, after(2, e))
+		}
+	}
+	return append(events, after(3, run.Event{Kind: run.Waiting, Task: hostile, Detail: hostile}))
+}
+
+// TestBoardFits looks at every size: no line reaches the width, there are no more
+// than there is room for, and nothing in them is for the terminal but colours,
+// which end where they began.
+func TestBoardFits(t *testing.T) {
+	for _, events := range [][]run.Event{hostileEvents(), hostileEvents()[:1]} {
+		var b board
+		for _, e := range events {
+			b.add(e)
+		}
+		for width := 1; width <= 120; width++ {
+			for _, height := range []int{0, 1, 2, 3, 5, 10, 24, 50} {
+				lines := b.lines(after(1e6, run.Event{}).Time, canvas{width, height, true})
+				if len(lines) > height {
+					t.Fatalf("%d lines at %dx%d", len(lines), width, height)
+				}
+				for _, line := range lines {
+					bare := colour.ReplaceAllString(line, "")
+					if runewidth.StringWidth(bare) >= width || !painted.MatchString(line) || run.Printable(bare) != bare || strings.ContainsAny(bare, "\u202e\u2028\u200b\ufe0f") {
+						t.Fatalf("%dx%d: %q", width, height, line)
+					}
+				}
+			}
+		}
+	}
+}
+
+// view is a live view on a small terminal, in a bubble of time.
+func view(s *screen) *live {
+	size := func() (int, int, error) { s.mu.Lock(); defer s.mu.Unlock(); return s.columns, s.rows, nil }
+	return &live{term: terminal{s, size, true}, now: time.Now}
+}
+
+// see shows an event of now, and waits until it is on the screen.
+func see(l *live, events ...run.Event) {
+	for _, e := range events {
+		e.Time = time.Now()
+		l.add(e, true)
+	}
+	time.Sleep(redrawEvery) // in the bubble
+	synctest.Wait()
+}
+
+func TestLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScreen(40, 10)
+		_, _ = io.WriteString(s, "$ sbench run\n")
+		l := view(s)
+		see(l, run.Event{Kind: run.ImagePull, Detail: "a:1"})
+		wantText(t, s, "$ sbench run\nimages   [---------------] 0/1  0s  a:1\n")
+		see(l, run.Event{Kind: run.RunStart, Tasks: 2, Attempts: 2}, run.Event{Kind: run.TaskStart, Task: "a", Attempt: 1})
+		time.Sleep(5 * time.Second)
+		_, _ = io.WriteString(l, "level=WARN msg=one\nlevel=WARN msg")
+		see(l, run.Event{Kind: run.TaskDone, Task: "a", Attempt: 1, Status: record.Error, Again: true})
+		s.feed("^C") // echoed by the terminal
+		_, _ = io.WriteString(l, "=two\n")
+		see(l, run.Event{Kind: run.TaskStart, Task: "a", Attempt: 1})
+		wantText(t, s, `$ sbench run
+level=WARN msg=one
+00:00:05 task_done a error
+level=WARN msg=two
+attempts [--------------------] 0/2  5s
+  0 passed  0 failed  0 error
+  0 pending  1 retried
+  starting     0s  a
+`)
+		see(l, run.Event{Kind: run.TaskDone, Task: "a", Attempt: 1, Status: record.Passed}, run.Event{Kind: run.RunDone})
+		_, _ = io.WriteString(l, "a late warning\n")
+		_, _ = io.WriteString(s, "sbench: run_id=x\n")
+		got := s.text()
+		if !strings.HasSuffix(got, "a late warning\nsbench: run_id=x\n") || !strings.Contains(got, "attempts [=========>----------] 1/2  5s\n  1 passed") ||
+			!strings.Contains(got, "\nTASK  VERDICT  TIME") || strings.Count(got, "attempts [") != 1 || strings.Contains(got, "^C") {
+			t.Errorf("at the end:\n%s", got)
+		}
+		s.sane(t)
+		l.stop() // nothing is left to stop
+	})
+}
+
+// wantText compares, and looks whether the terminal is sane.
+func wantText(t *testing.T, s *screen, want string) {
+	t.Helper()
+	if diff := cmp.Diff(want, s.text()); diff != "" {
+		t.Error(diff)
+	}
+	s.sane(t)
+}
+
+// TestLiveStop is a run that ends before it began, and then another on the same
+// terminal.
+func TestLiveStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScreen(40, 10)
+		l := view(s)
+		see(l, run.Event{Kind: run.ImagePull, Detail: "a:1"})
+		_, _ = io.WriteString(l, "no newline")
+		l.stop()
+		wantText(t, s, "no newline\n")
+		see(l, run.Event{Kind: run.ImagePull, Detail: "b:1"})
+		wantText(t, s, "no newline\nimages   [---------------] 0/1  0s  b:1\n")
+		l.stop()
+	})
+}
+
+// TestLiveHostile shows hostile events and never a sequence that they contain.
+func TestLiveHostile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScreen(40, 24)
+		l := view(s)
+		see(l, hostileEvents()...)
+		see(l, run.Event{Kind: run.RunDone})
+		s.sane(t)
+	})
+}
+
+// TestLiveResizes makes the terminal narrower and lower, and wider again.
+func TestLiveResizes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScreen(90, 24)
+		l := view(s)
+		see(l, run.Event{Kind: run.RunStart, Tasks: 20, Attempts: 20})
+		for i := range 12 {
+			see(l, run.Event{Kind: run.TaskStart, Task: fmt.Sprintf("a-task-with-a-rather-long-name-%d", i), Attempt: 1})
+		}
+		for _, size := range [][2]int{{40, 8}, {20, 3}, {100, 30}} {
+			s.mu.Lock()
+			s.lines, s.row, s.column, s.top = []string{""}, 0, 0, 0 // what it had is the terminal's affair
+			s.columns, s.rows = size[0], size[1]
+			s.mu.Unlock()
+			time.Sleep(2 * tickEvery)
+			synctest.Wait()
+			lines := strings.Split(s.text(), "\n")
+			if len(lines) > size[1] || s.top > 0 || !strings.HasPrefix(lines[0], "attempts") {
+				t.Errorf("%v: scrolled by %d:\n%s", size, s.top, s.text())
+			}
+			s.sane(t)
+		}
+		l.stop()
+	})
+}
+
+// TestLiveManyAttempts makes 10,000 attempts in 100 seconds: no more than a
+// redraw every 100 ms, both ends counted, one a second while nothing happens, and no more memory at the
+// end than after the first thousand.
+func TestLiveManyAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScreen(80, 24)
+		l := view(s)
+		see(l, run.Event{Kind: run.RunStart, Tasks: 10_000, Attempts: 10_000})
+		first := s.writes
+		var before, end runtime.MemStats
+		for i := range 10_000 {
+			if i == 1000 {
+				runtime.GC()
+				runtime.ReadMemStats(&before)
+			}
+			e := run.Event{Kind: run.TaskStart, Task: fmt.Sprintf("task-%d", i), Attempt: 1, Time: time.Now()}
+			l.add(e, true)
+			time.Sleep(10 * time.Millisecond)
+			e.Kind, e.Status = run.TaskDone, record.Passed
+			l.add(e, true)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&end)
+		if grown := int64(end.HeapAlloc) - int64(before.HeapAlloc); grown > 256<<10 {
+			t.Errorf("9,000 attempts took %d bytes", grown)
+		}
+		if n := s.writes - first; n > 1001 || n < 900 {
+			t.Errorf("%d redraws in 100 s", n)
+		}
+		time.Sleep(redrawEvery)
+		busy := s.writes
+		time.Sleep(10 * time.Second)
+		if idle := s.writes - busy; idle < 9 || idle > 11 {
+			t.Errorf("%d redraws in 10 idle seconds", idle)
+		}
+		if got := s.text(); !strings.Contains(got, "10000/10000  1m50s\n  10000 passed") || s.top > 0 {
+			t.Errorf("%s", got)
+		}
+		l.stop()
+	})
+}
+
+// stuck is a terminal that takes nothing until it is let go.
+type stuck struct {
+	*screen
+	free chan error
+}
+
+func (s stuck) Write(p []byte) (int, error) {
+	if err := <-s.free; err != nil {
+		return 0, err
+	}
+	return s.screen.Write(p)
+}
+
+// TestLiveStuck stops the terminal, as Ctrl-S does: no event and no log line waits
+// for it, and what had no room is counted.
+func TestLiveStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stuck{newScreen(80, 24), make(chan error)}
+		l := view(s.screen)
+		l.term.Writer = s
+		see(l, run.Event{Kind: run.RunStart, Tasks: 1, Attempts: 1})
+		for range 10_000 {
+			l.add(run.Event{Kind: run.Resume, Detail: strings.Repeat("x", 50)}, true)
+		}
+		if l.above.Len() > maxAbove {
+			t.Errorf("%d bytes are kept", l.above.Len())
+		}
+		close(s.free)
+		see(l)
+		l.stop()
+		lost := regexp.MustCompile(`sbench: (\d+) lines were not printed`).FindStringSubmatch(s.text())
+		if kept := strings.Count(s.text(), " resume "); lost == nil || fmt.Sprint(10_000-kept) != lost[1] {
+			t.Errorf("%d lines shown, %v lost", kept, lost)
+		}
+		s.sane(t)
+	})
+}
+
+// TestLiveGone takes the terminal away: the run goes on, and nobody writes to it.
+func TestLiveGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stuck{newScreen(80, 24), make(chan error, 1)}
+		l := view(s.screen)
+		l.term.Writer = s
+		s.free <- errors.New("input/output error")
+		see(l, run.Event{Kind: run.RunStart, Tasks: 1, Attempts: 1}) // a second write would wait for ever
+		see(l, run.Event{Kind: run.TaskStart, Task: "a", Attempt: 1}, run.Event{Kind: run.RunDone})
+		if s.text() != "" {
+			t.Errorf("%q", s.text())
+		}
+	})
+}
+
+// TestProgressElsewhere has no terminal: auto is plain, and json is an object a
+// line, whatever is in it.
+func TestProgressElsewhere(t *testing.T) {
+	for _, test := range []struct {
+		format string
+		quiet  bool
+	}{{"auto", false}, {"plain", false}, {"json", false}, {"none", false}, {"auto", true}} {
+		t.Run(fmt.Sprint(test.format, test.quiet), func(t *testing.T) {
+			var out bytes.Buffer
+			show := progress(&app{stderr: &out}, test.format, test.quiet)
+			if test.quiet || test.format == "none" {
+				if show != nil {
+					t.Error("shows something")
+				}
+				return
+			}
+			events := hostileEvents()
+			for _, e := range events {
+				show(e)
+			}
+			lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+			for i, line := range lines {
+				var e run.Event
+				switch err := json.Unmarshal([]byte(line), &e); {
+				case test.format != "json" && !regexp.MustCompile(`^\d\d:\d\d:\d\d [a-z_]+`).MatchString(line), run.Printable(line) != line && test.format != "json":
+					t.Errorf("%q", line)
+				case test.format == "json" && (err != nil || e.Kind != events[i].Kind || len(lines) != len(events)):
+					t.Errorf("line %d of %d is %q: %v", i, len(lines), line, err)
+				}
+			}
+		})
+	}
+}
