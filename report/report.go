@@ -91,9 +91,11 @@ type Accuracy struct {
 	Clustered *stat.Interval `json:"clustered,omitempty"`
 }
 
-// Interval is the one to show: the clustered one where there is one.
+// Interval is the one to show: the wider of the two. A bootstrap over few tasks, or
+// over tasks that are all alike, is too narrow, as Wilson's is where a task's
+// attempts are alike.
 func (a Accuracy) Interval() *stat.Interval {
-	if a.Clustered != nil {
+	if a.Clustered != nil && a.Clustered.High-a.Clustered.Low > a.Wilson.High-a.Wilson.Low {
 		return a.Clustered
 	}
 	return a.Wilson

@@ -133,6 +133,23 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// TestInterval: of two intervals the wider is shown.
+func TestInterval(t *testing.T) {
+	narrow, wide := &stat.Interval{Low: 0.5, High: 0.6}, &stat.Interval{Low: 0.3, High: 0.7}
+	tests := []struct {
+		name                    string
+		wilson, clustered, want *stat.Interval
+	}{
+		{"one attempt each", narrow, nil, narrow}, {"tasks of one mind", narrow, wide, wide},
+		{"all passed", wide, &stat.Interval{Low: 1, High: 1}, wide}, {"nothing", nil, nil, nil},
+	}
+	for _, tt := range tests {
+		if got := (report.Accuracy{Wilson: tt.wilson, Clustered: tt.clustered}).Interval(); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
 func TestGroups(t *testing.T) {
 	r := report.Summarize([]*report.Source{source(t, small()...)}).Runs[0]
 	type group struct {

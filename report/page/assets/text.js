@@ -60,7 +60,7 @@ function block(t, className) {
 // fold makes a long block low, until it is wanted whole.
 function fold(pre, length, t) {
   const lines = whole(t).split("\n").length;
-  if (lines <= 28 && length < 6000) return pre;
+  if (lines <= 24 && length < 5000) return pre;
   const box = make("div", "fold", pre);
   const more = make("button", "more", `show all ${lines} lines`);
   more.type = "button";
