@@ -16,7 +16,7 @@ const maxRows = 200
 type Table struct {
 	rows    []row
 	more    int
-	started time.Time
+	started map[key]time.Time // of what is under way
 }
 
 type row struct {
@@ -27,13 +27,25 @@ type row struct {
 
 // Add takes what concerns it from an event.
 func (t *Table) Add(e Event) {
-	switch {
-	case e.Kind == TaskStart:
-		t.started = e.Time
-	case e.Kind == TaskDone && len(t.rows) == maxRows:
-		t.more++
-	case e.Kind == TaskDone:
-		t.rows = append(t.rows, row{Printable(e.Task), e.Reason, e.Status, e.Time.Sub(t.started)})
+	k := key{e.Task, e.Attempt}
+	switch e.Kind {
+	case TaskStart:
+		if t.started == nil {
+			t.started = map[key]time.Time{}
+		}
+		t.started[k] = e.Time
+	case TaskDone:
+		took := e.Time.Sub(t.started[k])
+		delete(t.started, k)
+		if len(t.rows) == maxRows {
+			t.more++
+			return
+		}
+		name := Printable(e.Task)
+		if e.Attempt > 1 {
+			name += fmt.Sprintf(" (attempt %d)", e.Attempt)
+		}
+		t.rows = append(t.rows, row{name, e.Reason, e.Status, took})
 	}
 }
 

@@ -364,3 +364,16 @@ func TestAgentDoesNotRun(t *testing.T) {
 		t.Errorf("%+v", r.record)
 	}
 }
+
+// TestAgentSpec prints what an agent's sandbox would be made of, without a key.
+func TestAgentSpec(t *testing.T) {
+	h := newHost(t)
+	for _, name := range []string{"codex", "claude"} {
+		out, _ := h.sbench(0, "spec", "--config", "../../benchmarks/terminal-task-smoke/tester-"+name+".yaml")
+		for _, want := range []string{`"/opt/sbench/agent/`, `"destination": "/opt/sbench/home"`, "127.0.0.1:8099"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: the specification lacks %s", name, want)
+			}
+		}
+	}
+}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
@@ -89,6 +91,7 @@ func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config, engine *c
 // command.
 func specOf(ctx context.Context, engine *containerd.Run, producer harness.Producer, r harness.Request) (*specs.Spec, error) {
 	dry := &dryEngine{Run: engine}
+	r.Egress.Log = proxy.NewLog(io.Discard) // nothing runs that could leave
 	_, err := producer.Produce(ctx, dry, r)
 	if !errors.Is(err, errShown) {
 		return nil, fmt.Errorf("no sandbox was used: %w", err)
