@@ -21,7 +21,7 @@ type screen struct {
 	sgr           string   // "" or "0" when reset
 	pending       string   // an escape sequence or a character that is not complete
 	strange       []string
-	writes, bytes int
+	writes        int
 }
 
 func newScreen(columns, rows int) *screen {
@@ -33,7 +33,6 @@ func (s *screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writes++
-	s.bytes += len(p)
 	s.feed(strings.ReplaceAll(string(p), "\n", "\r\n"))
 	return len(p), nil
 }
@@ -121,6 +120,13 @@ func (s *screen) text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.lines, "\n")
+}
+
+// written counts the writes.
+func (s *screen) written() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writes
 }
 
 // sane fails unless the terminal can be used as before: a free line, no colour,

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -238,7 +240,8 @@ func TestLiveHostile(t *testing.T) {
 func TestLiveResizes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScreen(90, 24)
-		l := view(s)
+		l, resized := view(s), make(chan os.Signal, 1)
+		l.resized = resized
 		see(l, run.Event{Kind: run.RunStart, Tasks: 20, Attempts: 20})
 		for i := range 12 {
 			see(l, run.Event{Kind: run.TaskStart, Task: fmt.Sprintf("a-task-with-a-rather-long-name-%d", i), Attempt: 1})
@@ -248,13 +251,28 @@ func TestLiveResizes(t *testing.T) {
 			s.lines, s.row, s.column, s.top = []string{""}, 0, 0, 0 // what it had is the terminal's affair
 			s.columns, s.rows = size[0], size[1]
 			s.mu.Unlock()
-			time.Sleep(2 * tickEvery)
-			synctest.Wait()
+			resized <- syscall.SIGWINCH
+			see(l)
 			lines := strings.Split(s.text(), "\n")
 			if len(lines) > size[1] || s.top > 0 || !strings.HasPrefix(lines[0], "attempts") {
 				t.Errorf("%v: scrolled by %d:\n%s", size, s.top, s.text())
 			}
 			s.sane(t)
+		}
+		l.stop()
+	})
+}
+
+// TestLiveUnchanged writes nothing when nothing has changed.
+func TestLiveUnchanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScreen(80, 24)
+		l := view(s)
+		see(l, run.Event{Kind: run.RunStart, Tasks: 1, Attempts: 1})
+		before := s.written()
+		see(l, run.Event{Kind: run.VerifierDone, Task: "a", Attempt: 1})
+		if n := s.written() - before; n != 0 {
+			t.Errorf("%d redraws", n)
 		}
 		l.stop()
 	})
@@ -268,7 +286,7 @@ func TestLiveManyAttempts(t *testing.T) {
 		s := newScreen(80, 24)
 		l := view(s)
 		see(l, run.Event{Kind: run.RunStart, Tasks: 10_000, Attempts: 10_000})
-		first := s.writes
+		first := s.written()
 		var before, end runtime.MemStats
 		for i := range 10_000 {
 			if i == 1000 {
@@ -286,13 +304,13 @@ func TestLiveManyAttempts(t *testing.T) {
 		if grown := int64(end.HeapAlloc) - int64(before.HeapAlloc); grown > 256<<10 {
 			t.Errorf("9,000 attempts took %d bytes", grown)
 		}
-		if n := s.writes - first; n > 1001 || n < 900 {
+		if n := s.written() - first; n > 1001 || n < 900 {
 			t.Errorf("%d redraws in 100 s", n)
 		}
 		time.Sleep(redrawEvery)
-		busy := s.writes
+		busy := s.written()
 		time.Sleep(10 * time.Second)
-		if idle := s.writes - busy; idle < 9 || idle > 11 {
+		if idle := s.written() - busy; idle < 9 || idle > 11 {
 			t.Errorf("%d redraws in 10 idle seconds", idle)
 		}
 		if got := s.text(); !strings.Contains(got, "10000/10000  1m50s\n  10000 passed") || s.top > 0 {
@@ -326,9 +344,11 @@ func TestLiveStuck(t *testing.T) {
 		for range 10_000 {
 			l.add(run.Event{Kind: run.Resume, Detail: strings.Repeat("x", 50)}, true)
 		}
+		l.mu.Lock()
 		if l.above.Len() > maxAbove {
 			t.Errorf("%d bytes are kept", l.above.Len())
 		}
+		l.mu.Unlock()
 		close(s.free)
 		see(l)
 		l.stop()
