@@ -181,6 +181,9 @@ func (s *Source) logs(d *Detail, rec record.Record, most int) {
 		if err := s.log(d, l, most); err != nil {
 			d.Missing = append(d.Missing, err.Error())
 		}
+		if l.Cut > 0 {
+			d.Missing = append(d.Missing, fmt.Sprintf("%s: its last %d bytes, which the run did not keep", path.Base(l.Path), l.Cut))
+		}
 	}
 }
 

@@ -245,3 +245,18 @@ func TestNumbersForPeople(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestKept: what the run itself did not keep of a log is said.
+func TestKept(t *testing.T) {
+	dir := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(dir, "x.txt"), []byte("kept"), 0o644))
+	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(`{"task_id": "t", "verification_status": "failed", "logs": [{"path": "x.txt", "bytes": 4, "cut": 9}]}`), 0o644))
+	s, err := report.Open(t.Context(), dir)
+	check(t, err)
+	defer func() { check(t, s.Close()) }()
+	d, err := s.Detail(t.Context(), 0, 1<<20)
+	check(t, err)
+	if diff := cmp.Diff([]string{"x.txt: its last 9 bytes, which the run did not keep"}, d.Missing) + cmp.Diff([]report.Named{{Name: "x.txt", Text: report.Text{Head: "kept"}}}, d.Logs); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -22,6 +22,7 @@ func (w *writer) logs(rec *record.Record, s *subject) error {
 	}
 	for name, text := range map[string]string{
 		"prompt.txt": s.kind.prompt + w.Hostile, record.TraceFile: w.trace(s), "verifier-stdout.txt": "collected 20 items\n" + w.noise(s) + w.Hostile,
+		"harness-stderr.txt": "a log of the harness\n" + w.noise(s) + w.Hostile,
 	} {
 		file := filepath.Join(dir, name)
 		if err := os.WriteFile(filepath.Join(w.dir, file), []byte(text), 0o644); err != nil {

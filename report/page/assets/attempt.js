@@ -150,21 +150,25 @@ function candidateOf(d) {
   return s;
 }
 
-function streams(o, children) {
+// streams are what a process left, and its logs beside the records.
+function streams(o, logs) {
+  const children = [];
   if (!empty(o.stdout)) children.push(make("h3", "", "standard output"), block(o.stdout));
   if (!empty(o.stderr)) children.push(make("h3", "", "standard error"), block(o.stderr));
   if (o.metadata) children.push(make("h3", "", "how it ended"), values(o.metadata));
+  for (const l of logs) children.push(line("h3", "", l.name), block(l.text));
   return children;
 }
 
+const ofVerifier = (l) => l.name.startsWith("verifier");
+
 function verifierOf(d) {
-  const children = streams(d.verifier, []);
-  for (const l of d.logs || []) children.push(line("h3", "", l.name), block(l.text));
+  const children = streams(d.verifier, (d.logs || []).filter(ofVerifier));
   return children.length ? section("verifier", "Verifier", ...children) : null;
 }
 
 function producerOf(d) {
-  const children = streams(d.producer, []);
+  const children = streams(d.producer, (d.logs || []).filter((l) => !ofVerifier(l)));
   if (!children.length) return null;
   const s = section("producer", "Producer's output", ...children);
   s.open = false;
