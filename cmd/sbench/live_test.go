@@ -263,16 +263,23 @@ func TestLiveResizes(t *testing.T) {
 	})
 }
 
-// TestLiveUnchanged writes nothing when nothing has changed.
+// TestLiveUnchanged writes nothing when nothing has changed but, after a resize,
+// what the terminal may have broken.
 func TestLiveUnchanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScreen(80, 24)
-		l := view(s)
+		l, resized := view(s), make(chan os.Signal, 1)
+		l.resized = resized
 		see(l, run.Event{Kind: run.RunStart, Tasks: 1, Attempts: 1})
 		before := s.written()
 		see(l, run.Event{Kind: run.VerifierDone, Task: "a", Attempt: 1})
 		if n := s.written() - before; n != 0 {
 			t.Errorf("%d redraws", n)
+		}
+		resized <- syscall.SIGWINCH
+		see(l)
+		if n := s.written() - before; n != 1 {
+			t.Errorf("%d redraws after a resize", n)
 		}
 		l.stop()
 	})
