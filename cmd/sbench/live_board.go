@@ -207,7 +207,8 @@ func (b *board) attemptLines(now time.Time, c canvas, room int) []string {
 		if r.tokens > 0 {
 			name += "  " + tokens(r.tokens)
 		}
-		all = append(all, c.paint(plainText, fmt.Sprintf("  %-8s %6s  %s", r.phase, seconds(now.Sub(r.since)), name)))
+		head := fmt.Sprintf("  %-8s %6s  ", r.phase, seconds(now.Sub(r.since)))
+		all = append(all, c.paint(plainText, head+fitEnd(name, c.width-1-len(head))))
 	}
 	return all
 }
@@ -272,6 +273,15 @@ func fit(text string, columns int) string {
 		return ""
 	}
 	return runewidth.Truncate(harmless(text), columns, cutMark)
+}
+
+// fitEnd is fit for what differs at its end, as the tasks of a pack do.
+func fitEnd(text string, columns int) string {
+	text = harmless(text)
+	if excess := runewidth.StringWidth(text) - columns; excess > 0 && columns > 0 {
+		return runewidth.TruncateLeft(text, excess+len(cutMark), cutMark)
+	}
+	return text
 }
 
 func count(n int, what string) string { return fmt.Sprint(n, " ", what) }

@@ -89,6 +89,9 @@ func TestBoard(t *testing.T) {
 		{"an agent's last lines", 9, []run.Event{
 			begin(1, 1), after(1, run.Event{Kind: run.AgentOutput, Task: "a", Detail: "1\n2\n"}), after(1, run.Event{Kind: run.AgentOutput, Task: "a", Detail: "3\n\n4"}),
 		}, []string{"attempts [------------------] 0/1  10s", "  0 passed  0 failed  0 error", "  0 pending", "> a: 2", "> a: 3", "> a: 4"}},
+		{"a long name", 9, []run.Event{begin(1, 1), start(1, "a-pack-with-a-name/the-task", 0)}, []string{
+			"attempts [------------------] 0/1  10s", "  0 passed  0 failed  0 error", "  0 pending", "  starting     9s  ~th-a-name/the-task",
+		}},
 		{"more than there is room for", 5, []run.Event{begin(4, 4), start(1, "a", 0), start(1, "b", 0), start(1, "c", 0)}, []string{
 			"attempts [------------------] 0/4  10s", "  0 passed  0 failed  0 error", "  0 pending", "  starting     9s  a", "  and 2 more",
 		}},
