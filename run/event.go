@@ -49,7 +49,7 @@ type Event struct {
 	// How many there are, of a run_start; Attempts counts those of all tasks.
 	Tasks    int `json:"tasks,omitempty"`
 	Attempts int `json:"attempts,omitempty"`
-	// Resumed counts the attempts found recorded so far, of a task_start.
+	// Resumed counts the attempts found recorded so far, of a task_start or run_done.
 	Resumed int `json:"resumed,omitempty"`
 }
 

@@ -145,7 +145,7 @@ func measure(ctx context.Context, cfg Config, p plan, attempt attemptFunc) (Summ
 		s.emit(Event{Kind: Notice, Detail: fmt.Sprintf("%d attempts at a time may use %g cores, and there are %g: they will be slower, and their time limits do not know it", s.jobs, float64(s.jobs)*p.cpus, cores)})
 	}
 	err = errors.Join(s.all(ctx), s.close(ctx))
-	s.emit(Event{Kind: RunDone, Detail: s.summary.Verification()})
+	s.emit(Event{Kind: RunDone, Resumed: s.summary.Resumed, Detail: s.summary.Verification()})
 	if err == nil && s.summary.Errors > 0 {
 		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, s.summary.Errors, s.summary.Total)
 	}
