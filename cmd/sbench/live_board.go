@@ -72,6 +72,8 @@ func (b *board) add(e run.Event) {
 		b.addImage(e.Detail)
 	case run.RunStart:
 		b.started, b.tasks, b.attempts = true, e.Tasks, e.Attempts
+	case run.RunDone:
+		b.resumed = e.Resumed
 	case run.Waiting:
 		b.waiting = e.Detail + ": " + e.Task
 	case run.Stopping:

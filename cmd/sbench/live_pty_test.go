@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -116,19 +118,38 @@ func sleeper(t *testing.T, seconds string) (config string) {
 	return filepath.Join(dir, "tester.yaml")
 }
 
-// TestPtyRun is a whole run: the summary is the last line.
+// TestPtyRun is a whole run, which is then resumed: the summary is the last line.
 func TestPtyRun(t *testing.T) {
-	h, p := newHost(t), newPty(t, 80, 24)
-	cmd := p.start(t, h, "run", "--config", sleeper(t, "0"))
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("%v", err)
+	h, config := newHost(t), sleeper(t, "0")
+	for _, test := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, []string{" 1/1 ", "1 passed", "\nsleeps  passed"}},
+		{[]string{"--resume"}, []string{" resume 1 attempts", " 1/1 ", "0 passed", "1 recorded before"}},
+	} {
+		p := newPty(t, 200, 24)
+		cmd := p.start(t, h, append([]string{"run", "--config", config}, test.args...)...)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v", err)
+		}
+		check(t, p.slave.Close())
+		<-p.gone // everything is on the screen
+		got := p.screen.text()
+		lines := strings.Split(got, "\n")
+		if last := lines[len(lines)-2]; !strings.HasPrefix(last, "sbench: run_id=live total=1 verification=complete verified=1 passed=1 output=") {
+			t.Errorf("the last line is %q", last)
+		}
+		if strings.Count(got, "attempts [") != 1 || strings.Contains(got, "run_start") {
+			t.Errorf("%s", got)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("no %q:\n%s", want, got)
+			}
+		}
+		p.unbroken(t)
 	}
-	p.await(t, "sbench: run_id=live total=1 verification=complete verified=1 passed=1 output=")
-	got := p.screen.text()
-	if strings.Count(got, "attempts [") != 1 || !strings.Contains(got, "1/1") || !strings.Contains(got, "\nsleeps  passed") || strings.Contains(got, "run_start") {
-		t.Errorf("%s", got)
-	}
-	p.unbroken(t)
 }
 
 // TestPtyResizes changes the size of a terminal that a run is on.
@@ -155,6 +176,7 @@ func TestPtyInterrupted(t *testing.T) {
 		shows string
 	}{
 		{"ctrl-c", func(p *pty, _ *exec.Cmd) error { _, err := p.master.WriteString("\x03"); return err }, 130, "sbench: the run was stopped"},
+		{"ctrl-c twice", func(p *pty, _ *exec.Cmd) error { _, err := p.master.WriteString("\x03\x03"); return err }, 130, "\nsbench: "},
 		{"hangup", func(_ *pty, cmd *exec.Cmd) error { return cmd.Process.Signal(syscall.SIGHUP) }, 130, "sbench: the run was stopped"},
 		{"crash", func(_ *pty, cmd *exec.Cmd) error { return cmd.Process.Signal(syscall.SIGQUIT) }, 2, "SIGQUIT: quit"},
 		{"kill", func(_ *pty, cmd *exec.Cmd) error { return cmd.Process.Kill() }, -1, "  harness "},
@@ -234,6 +256,40 @@ func TestProgressOnTerminal(t *testing.T) {
 				t.Errorf("%s", got)
 			}
 			p.unbroken(t)
+		})
+	}
+}
+
+// TestProgressElsewhere has no terminal: auto is plain, and json is an object a
+// line, whatever is in it.
+func TestProgressElsewhere(t *testing.T) {
+	for _, test := range []struct {
+		format string
+		quiet  bool
+	}{{"auto", false}, {"plain", false}, {"json", false}, {"none", false}, {"auto", true}} {
+		t.Run(fmt.Sprint(test.format, test.quiet), func(t *testing.T) {
+			var out bytes.Buffer
+			show := progress(&app{stderr: &out}, test.format, test.quiet)
+			if test.quiet || test.format == "none" {
+				if show != nil {
+					t.Error("shows something")
+				}
+				return
+			}
+			events := hostileEvents()
+			for _, e := range events {
+				show(e)
+			}
+			lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+			for i, line := range lines {
+				var e run.Event
+				switch err := json.Unmarshal([]byte(line), &e); {
+				case test.format != "json" && !regexp.MustCompile(`^\d\d:\d\d:\d\d [a-z_]+`).MatchString(line), run.Printable(line) != line && test.format != "json":
+					t.Errorf("%q", line)
+				case test.format == "json" && (err != nil || e.Kind != events[i].Kind || len(lines) != len(events)):
+					t.Errorf("line %d of %d is %q: %v", i, len(lines), line, err)
+				}
+			}
 		})
 	}
 }

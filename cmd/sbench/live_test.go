@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -74,6 +72,9 @@ func TestBoard(t *testing.T) {
 		}, []string{"attempts [=============>----] 4/5  10s", "  1 passed  1 failed  1 error", "  1 pending"}},
 		{"resumed", 9, []run.Event{begin(4, 4), start(1, "d", 3), done("d", record.Passed, false)}, []string{
 			"attempts [==================] 4/4  10s", "  1 passed  0 failed  0 error", "  0 pending  3 recorded before",
+		}},
+		{"all recorded", 9, []run.Event{begin(4, 4), after(1, run.Event{Kind: run.RunDone, Resumed: 4})}, []string{
+			"attempts [==================] 4/4  10s", "  0 passed  0 failed  0 error", "  0 pending  4 recorded before",
 		}},
 		{"tokens of two attempts", 9, []run.Event{
 			begin(1, 2), start(1, "a", 0), after(3, run.Event{Kind: run.Egress, Task: "a", Attempt: 1, Tokens: 1234}),
@@ -383,38 +384,4 @@ func TestLiveGone(t *testing.T) {
 			t.Errorf("%q", s.text())
 		}
 	})
-}
-
-// TestProgressElsewhere has no terminal: auto is plain, and json is an object a
-// line, whatever is in it.
-func TestProgressElsewhere(t *testing.T) {
-	for _, test := range []struct {
-		format string
-		quiet  bool
-	}{{"auto", false}, {"plain", false}, {"json", false}, {"none", false}, {"auto", true}} {
-		t.Run(fmt.Sprint(test.format, test.quiet), func(t *testing.T) {
-			var out bytes.Buffer
-			show := progress(&app{stderr: &out}, test.format, test.quiet)
-			if test.quiet || test.format == "none" {
-				if show != nil {
-					t.Error("shows something")
-				}
-				return
-			}
-			events := hostileEvents()
-			for _, e := range events {
-				show(e)
-			}
-			lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-			for i, line := range lines {
-				var e run.Event
-				switch err := json.Unmarshal([]byte(line), &e); {
-				case test.format != "json" && !regexp.MustCompile(`^\d\d:\d\d:\d\d [a-z_]+`).MatchString(line), run.Printable(line) != line && test.format != "json":
-					t.Errorf("%q", line)
-				case test.format == "json" && (err != nil || e.Kind != events[i].Kind || len(lines) != len(events)):
-					t.Errorf("line %d of %d is %q: %v", i, len(lines), line, err)
-				}
-			}
-		})
-	}
 }
