@@ -216,10 +216,12 @@ func (a *Agent) preflight(ctx context.Context, e Engine, r Request, in tooling.I
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if a.preflights == nil {
-		a.preflights = map[string]error{}
+	if err == nil || errors.Is(err, ErrDoesNotRun) { // anything else may pass
+		if a.preflights == nil {
+			a.preflights = map[string]error{}
+		}
+		a.preflights[key] = err
 	}
-	a.preflights[key] = err
 	return err
 }
 
@@ -258,7 +260,7 @@ func (a *Agent) outcome(result Result, events int) (Result, error) {
 		ended = &candidate.Failure{Reason: "producer_failed", Phase: phaseProducer, Message: "the agent " + result.Exit.String()}
 	}
 	switch {
-	case ended != nil && facts.ProviderFailed(): // what was tried again may have used up a budget
+	case ended != nil && outage(facts): // what was tried again may have used up a budget
 		return result, fmt.Errorf("the provider failed: %s, %d times at the end", facts.LastCause, facts.Outage)
 	case facts.Exceeded != "":
 		result.Failure = &candidate.Failure{Reason: string(facts.Exceeded) + "_exceeded", Phase: phaseProducer, Message: "the agent used up harness.config." + string(facts.Exceeded)}
@@ -270,6 +272,16 @@ func (a *Agent) outcome(result Result, events int) (Result, error) {
 	}
 	result.Failure = ended
 	return result, nil
+}
+
+// outage says whether the provider, and not the agent, is why an attempt ended
+// badly. A model that once answered well has its key accepted, and agents try
+// again: one failure at the end may well be what the sandbox asked for.
+func outage(f *relay.Facts) bool {
+	if !f.ProviderFailed() {
+		return false
+	}
+	return f.Succeeded == 0 || f.Outage > 1 && f.LastCause != relay.BadKey
 }
 
 // eventReader cuts an agent's output into lines, and hands each on.

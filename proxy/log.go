@@ -86,8 +86,10 @@ func (u Usage) Add(v Usage) Usage {
 // A Log writes entries as JSON lines, each with one Write. Its methods may be
 // called from several goroutines.
 type Log struct {
-	// Try goes into all entries. It is set before the first.
-	Try int
+	// Try goes into all entries, and Redact, unless it is nil, over what a sandbox
+	// has a say in: names, addresses, models. Both are set before the first.
+	Try    int
+	Redact func(string) string
 
 	mu  sync.Mutex
 	w   io.Writer
@@ -100,6 +102,9 @@ func NewLog(w io.Writer) *Log { return &Log{w: w} }
 // Write appends an entry. The first error is remembered, see [Log.Err].
 func (l *Log) Write(e Entry) {
 	e.Try = l.Try
+	if l.Redact != nil {
+		e = e.redacted(l.Redact)
+	}
 	line, err := json.Marshal(struct {
 		Entry
 		Milliseconds int64 `json:"duration_ms"`
@@ -112,6 +117,18 @@ func (l *Log) Write(e Entry) {
 	if l.err == nil {
 		l.err = err
 	}
+}
+
+func (e Entry) redacted(redact func(string) string) Entry {
+	for _, text := range []*string{&e.Host, &e.Address, &e.Rule, &e.Path, &e.Model} {
+		*text = redact(*text)
+	}
+	stripped := make([]string, 0, len(e.Stripped))
+	for _, s := range e.Stripped {
+		stripped = append(stripped, redact(s))
+	}
+	e.Stripped = stripped
+	return e
 }
 
 // Err returns the first error of a write. A log that has one is not complete.

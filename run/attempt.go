@@ -62,6 +62,7 @@ func (s *session) finish(rec record.Record, t try, err error) (record.Record, er
 	if err != nil {
 		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, "infrastructure", err.Error()
 		rec.Passed, rec.Score = nil, nil
+		rec.CandidateWorkspace, rec.WorkspaceDigest = nil, "" // the next try has the folder
 	}
 	rec.EndedAt = time.Now().UTC()
 	// All at once: cutting a short secret out first would leave the rest of a
@@ -89,10 +90,8 @@ func (s *session) produceAndVerify(ctx context.Context, t try, image runtime.Ima
 	s.emit(Event{Kind: ProducerStart, Task: t.task.ID(), Attempt: t.attempt})
 	begun := time.Now()
 	result, err := s.produce(harnessContext(ctx), t, image, dest)
-	scrubbed := 0
-	if err == nil {
-		scrubbed, err = s.scrub(ctx, &result)
-	}
+	scrubbed, scrubErr := s.scrub(ctx, dest, &result)
+	err = errors.Join(err, scrubErr)
 	rec.Times.Producer = time.Since(begun).Seconds()
 	rec.Agent, rec.Egress = result.Agent, result.Egress
 	s.tellEgress(t, result.Egress)

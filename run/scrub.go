@@ -10,7 +10,9 @@ import (
 	"path"
 	"strings"
 
+	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/workspace"
 )
 
 // maxScrub bounds a file that is searched for secrets, in bytes; a larger one is
@@ -21,20 +23,43 @@ const maxScrub = 64 << 20
 // out of names, out of contents, out of the targets of links. Hidden values stay:
 // an agent that has them was not told them, and a candidate may well be equal to
 // one. It says how many entries it changed.
-func (s *session) scrub(ctx context.Context, result *harness.Result) (changed int, err error) {
-	if len(s.secrets.values) == 0 || result.Candidate.Workspace == "" {
+//
+// The folder is also searched where there is no candidate, since part of one may be
+// in it. What cannot be searched is not kept, and fails the attempt: it was the
+// agent's to make.
+func (s *session) scrub(ctx context.Context, dir string, result *harness.Result) (changed int, err error) {
+	if len(s.secrets.values) == 0 {
 		return 0, nil
 	}
-	root, err := os.OpenRoot(result.Candidate.Workspace)
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = root.Close() }()
-	if changed, err = s.scrubFolder(ctx, root, "."); err != nil || changed == 0 {
-		return changed, err
+	changed, err = s.scrubFolder(ctx, root, ".")
+	switch {
+	case ctx.Err() != nil:
+		return changed, errors.Join(context.Cause(ctx), empty(root))
+	case err != nil:
+		if err := empty(root); err != nil {
+			return changed, err
+		}
+		result.Candidate = candidate.Candidate{}
+		result.Failure = &candidate.Failure{Reason: "candidate_unreadable", Phase: "extraction", Message: "the workspace could not be searched for secrets"}
+		return changed, nil
+	case changed > 0 && result.Candidate.Workspace != "":
+		result.Candidate.Digest, err = digestOf(ctx, result.Candidate.Workspace)
 	}
-	result.Candidate.Digest, err = digestOf(ctx, result.Candidate.Workspace)
 	return changed, err
+}
+
+// empty removes everything in a folder.
+func empty(root *os.Root) error {
+	entries, err := readFolder(root, ".")
+	for _, e := range entries {
+		err = errors.Join(err, workspace.RemoveAll(root, e.Name()))
+	}
+	return err
 }
 
 func (s *session) scrubFolder(ctx context.Context, root *os.Root, dir string) (changed int, err error) {
@@ -59,7 +84,7 @@ func (s *session) scrubFolder(ctx context.Context, root *os.Root, dir string) (c
 		changed += n
 		if clean := s.secrets.text(e.Name()); err == nil && clean != e.Name() {
 			changed++
-			err = root.Rename(name, freeName(root, path.Join(dir, clean)))
+			err = root.Rename(name, freeName(root, path.Join(dir, short(clean, maxName))))
 		}
 		if err != nil {
 			return changed, err
@@ -67,6 +92,14 @@ func (s *session) scrubFolder(ctx context.Context, root *os.Root, dir string) (c
 	}
 	return changed, nil
 }
+
+const (
+	maxName   = 200  // bytes, of a name that was changed; a number may follow
+	maxTarget = 4000 // bytes, of a link's
+)
+
+// short cuts what has become longer than a file system takes.
+func short(text string, most int) string { return text[:min(len(text), most)] }
 
 func readFolder(root *os.Root, dir string) ([]fs.DirEntry, error) {
 	f, err := root.Open(dir)
@@ -93,7 +126,7 @@ func (s *session) scrubLink(root *os.Root, name string) (int, error) {
 	if err != nil || s.secrets.text(target) == target {
 		return 0, err
 	}
-	return 1, errors.Join(root.Remove(name), root.Symlink(s.secrets.text(target), name))
+	return 1, errors.Join(root.Remove(name), root.Symlink(short(s.secrets.text(target), maxTarget), name))
 }
 
 func (s *session) scrubFile(root *os.Root, name string) (int, error) {

@@ -92,19 +92,15 @@ func (s *session) newTryLog(t try) *tryLog {
 
 // Write takes one line of the egress log.
 func (l *tryLog) Write(p []byte) (int, error) {
-	line := []byte(l.secrets.text(string(p)))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lines == nil {
 		l.lines = sha256.New()
 	}
-	_, _ = l.lines.Write(line) // a hash takes everything
+	_, _ = l.lines.Write(p) // a hash takes everything
 	l.egress.mu.Lock()
 	defer l.egress.mu.Unlock()
-	if _, err := l.egress.file.Write(line); err != nil {
-		return 0, err
-	}
-	return len(p), nil
+	return l.egress.file.Write(p)
 }
 
 // proxyLog is nil where nothing may leave.
@@ -113,7 +109,7 @@ func (l *tryLog) proxyLog(try int) *proxy.Log {
 		return nil
 	}
 	log := proxy.NewLog(l)
-	log.Try = try
+	log.Try, log.Redact = try, l.secrets.text
 	return log
 }
 

@@ -14,7 +14,15 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-const maxLinks = 40 // what the kernel follows in one lookup, path_resolution(7)
+const (
+	maxLinks = 40 // what the kernel follows in one lookup, path_resolution(7)
+	// maxSteps bounds the following of one link, and maxAllSteps of all links of a
+	// workspace, in names. Whoever needs more wants to keep the verifier busy, and is
+	// taken to forge.
+	maxSteps    = 2000
+	maxAllSteps = 2_000_000
+	enoughLinks = 20 // of which one would do
+)
 
 // forgingLinks counts the symbolic links in a candidate's workspace through
 // which the checker would read, as the candidate's answer, a file of its own:
@@ -46,11 +54,12 @@ type linkResolver struct {
 	// Both without links of the image, such as /var/run.
 	workdir string
 	trusted []string
+	steps   int // in all
 }
 
-func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string) linkResolver {
-	plain := linkResolver{image: image}
-	l := linkResolver{candidate: candidate, image: image, workdir: plain.follow(workdir, nil)}
+func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string) *linkResolver {
+	plain := &linkResolver{image: image}
+	l := &linkResolver{candidate: candidate, image: image, workdir: plain.follow(workdir, nil)}
 	for _, t := range trusted {
 		l.trusted = append(l.trusted, plain.follow(t, nil))
 	}
@@ -58,7 +67,7 @@ func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string
 }
 
 // count walks the candidate's folder name. Names may be any bytes.
-func (l linkResolver) count(ctx context.Context, name string) (int, error) {
+func (l *linkResolver) count(ctx context.Context, name string) (int, error) {
 	f, err := l.candidate.Open(name)
 	if err != nil {
 		return 0, err
@@ -69,6 +78,12 @@ func (l linkResolver) count(ctx context.Context, name string) (int, error) {
 	}
 	total := 0
 	for _, entry := range entries {
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		if total >= enoughLinks {
+			break
+		}
 		at := filepath.Join(name, entry.Name())
 		switch {
 		case at == trustedDir: // covered by the trusted one
@@ -86,27 +101,30 @@ func (l linkResolver) count(ctx context.Context, name string) (int, error) {
 }
 
 // forges says whether the absolute path at leads where it must not.
-func (l linkResolver) forges(at string) bool {
-	denied := false
-	l.follow(at, func(done, rest string) bool {
-		denied = l.denied(done, rest)
+func (l *linkResolver) forges(at string) bool {
+	denied, steps := false, 0
+	l.follow(at, func(done string, rest []string) bool {
+		steps++
+		l.steps++
+		denied = steps > maxSteps || l.steps > maxAllSteps || l.denied(done, rest)
 		return denied
 	})
 	return denied
 }
 
 // follow resolves an absolute path and returns where it leads, as far as that
-// is known. It stops when visit, which sees every step, returns true.
-func (l linkResolver) follow(at string, visit func(done, rest string) bool) string {
-	done, rest := "/", strings.Split(at, "/")
+// is known. It stops when visit, which sees every step, returns true. What is left
+// of the path is a stack of names, the next on top.
+func (l *linkResolver) follow(at string, visit func(done string, rest []string) bool) string {
+	done, rest := "/", push(nil, at)
 	for hops := 0; len(rest) > 0 && hops <= maxLinks; {
-		part := rest[0]
-		rest = rest[1:]
+		part := rest[len(rest)-1]
+		rest = rest[:len(rest)-1]
 		if part == "" || part == "." {
 			continue
 		}
 		done = path.Join(done, part) // ".." is resolved against what was followed
-		if visit != nil && visit(done, path.Join(rest...)) {
+		if visit != nil && visit(done, rest) {
 			break
 		}
 		target := l.readlink(done)
@@ -118,13 +136,20 @@ func (l linkResolver) follow(at string, visit func(done, rest string) bool) stri
 		if path.IsAbs(target) {
 			done = "/"
 		}
-		rest = append(strings.Split(target, "/"), rest...)
+		rest = push(rest, target)
 	}
 	return done
 }
 
+// push puts the names of a path on a stack, the first on top.
+func push(stack []string, p string) []string {
+	names := strings.Split(p, "/")
+	slices.Reverse(names)
+	return append(stack, names...)
+}
+
 // denied judges a path that has been followed up to done.
-func (l linkResolver) denied(done, rest string) bool {
+func (l *linkResolver) denied(done string, rest []string) bool {
 	for _, t := range l.trusted {
 		if done == t || strings.HasPrefix(done, t+"/") {
 			return true
@@ -134,12 +159,17 @@ func (l linkResolver) denied(done, rest string) bool {
 		return false
 	}
 	harmless := []string{"/proc/mounts", "/proc/self/mounts", "/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2"}
-	return !slices.Contains(harmless, path.Join(done, rest))
+	if len(rest) > 8 { // longer than any of these, perhaps very long
+		return true
+	}
+	names := slices.Clone(rest)
+	slices.Reverse(names)
+	return !slices.Contains(harmless, path.Join(done, path.Join(names...)))
 }
 
 // readlink returns the target of a link, "" for anything else, also for what
 // cannot be looked at.
-func (l linkResolver) readlink(at string) string {
+func (l *linkResolver) readlink(at string) string {
 	root, name := l.image, strings.TrimPrefix(at, "/")
 	if rest, ok := strings.CutPrefix(at+"/", l.workdir+"/"); ok && l.candidate != nil {
 		root, name = l.candidate, strings.TrimSuffix(rest, "/")

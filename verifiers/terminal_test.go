@@ -182,6 +182,11 @@ P`, "checker_failed"},
 		{"link through /proc/self/root", "pytest", `ln -s /proc/self/root/opt/securebench/evaluator/t/helper.py answer.txt`, denied},
 		{"link to an open file", "python", `ln -s /proc/self/fd/3 answer.txt`, denied},
 		{"link to an open file by /dev", "python", `ln -s /dev/fd/3 answer.txt`, denied},
+		{"links that take for ever", "shell", `python3 -c "
+import os
+for i in range(40): os.symlink('c%02d' % (i + 1) + '/d/..' * 815, 'c%02d' % i)
+os.makedirs('c40/d')
+for i in range(2000): os.symlink('c00', 'x%04d' % i)"; ` + solve, denied},
 		{"link to the checker", "script", `ln -s /opt/securebench/evaluator/s/script.sh answer.txt`, denied},
 		{"folder in place of the answer", "shell", `mkdir answer.txt`, "checker_failed"},
 		{"pipe in place of the answer", "shell", `mkfifo answer.txt`, "checker_failed"},
