@@ -28,6 +28,9 @@ func judgePatch(text string, policy compiler.CandidatePolicy) ([]patch.File, *Ve
 		if f.Irregular() {
 			return deny("candidate_policy_denied", "the patch makes or changes a link, a submodule or a special file")
 		}
+		if shadows(f) && !matchAny(policy.AllowSensitivePaths, f.New) {
+			return deny("candidate_policy_denied", "%q: would be imported in place of a module of Python's or of the test runner's, and is not in allow_sensitive_paths", f.New)
+		}
 		for _, p := range f.Paths() {
 			if reason := deniedPath(p, policy); reason != "" {
 				return deny("candidate_policy_denied", "%q: %s", p, reason)

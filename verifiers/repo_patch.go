@@ -79,7 +79,7 @@ func (c *repoCheck) verify(ctx context.Context, e Engine) (Verdict, error) {
 	v, err := c.prepare(ctx, prepared)
 	if err == nil && v.Status == Passed {
 		cfg.Name, cfg.Mounts, cfg.From = "verifier", nil, prepared
-		v, err = c.test(ctx, e, cfg)
+		v, err = c.test(ctx, e, cfg, prepared)
 	}
 	return v, errors.Join(err, prepared.Close(ctx))
 }
@@ -158,7 +158,7 @@ func (c *repoCheck) prepare(ctx context.Context, box runtime.Sandbox) (Verdict, 
 }
 
 // test runs the command, and if it passes once more with a test that must fail.
-func (c *repoCheck) test(ctx context.Context, e Engine, cfg runtime.Config) (Verdict, error) {
+func (c *repoCheck) test(ctx context.Context, e Engine, cfg runtime.Config, prepared runtime.Sandbox) (Verdict, error) {
 	env := c.in.Task.Environment()
 	process := runtime.Process{
 		Args: c.eval.Command.Args(), Dir: within(env.Workdir, c.eval.Workdir),
@@ -168,7 +168,9 @@ func (c *repoCheck) test(ctx context.Context, e Engine, cfg runtime.Config) (Ver
 		cfg, p := cfg, process
 		cfg.Name = name
 		if canary != nil {
-			p.Env = append(slices.Clone(p.Env), "PYTEST_ADDOPTS="+canary.inside)
+			if canary.named {
+				p.Env = append(slices.Clone(p.Env), "PYTEST_ADDOPTS="+canary.inside)
+			}
 			cfg.Mounts = []runtime.Mount{{Source: canary.host, Dest: canary.inside}}
 		}
 		return once(ctx, e, cfg, p)
@@ -176,7 +178,7 @@ func (c *repoCheck) test(ctx context.Context, e Engine, cfg runtime.Config) (Ver
 	if !runsPytest(c.eval.Command) {
 		return testVerdict(run("verifier", nil))
 	}
-	silent, err := c.newCanary(false)
+	silent, err := c.newCanary(prepared, false)
 	if err != nil {
 		return Verdict{}, err
 	}
@@ -184,7 +186,7 @@ func (c *repoCheck) test(ctx context.Context, e Engine, cfg runtime.Config) (Ver
 	if err != nil || v.Status != Passed {
 		return v, err
 	}
-	singing, err := c.newCanary(true)
+	singing, err := c.newCanary(prepared, true)
 	if err != nil {
 		return Verdict{}, err
 	}
