@@ -45,6 +45,8 @@ func soleUsers() map[string][]string {
 		"github.com/pelletier/go-toml":            {"pack"},
 		"github.com/google/go-containerregistry/": {"runtime"},
 		"github.com/google/nftables":              {"runtime"},
+		"github.com/mattn/go-runewidth":           {"cmd/sbench"},
+		"github.com/vbauerster/mpb":               {"cmd/sbench"},
 	}
 }
 

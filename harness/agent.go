@@ -225,7 +225,7 @@ func (a *Agent) preflight(ctx context.Context, e Engine, r Request, in tooling.I
 	return err
 }
 
-// ErrDoesNotRun: the agent's program does not run in the task's image.
+// ErrDoesNotRun says that the agent's program does not run in the task's image.
 var ErrDoesNotRun = errors.New("this CLI does not run in this image")
 
 func (a *Agent) version(ctx context.Context, e Engine, r Request, in tooling.Installed) error {

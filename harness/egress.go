@@ -26,7 +26,8 @@ type Egress struct {
 	// CABundle is a host file of certificates to trust in the sandbox, for images
 	// without any; "" is none.
 	CABundle string
-	Log      *proxy.Log // must be given where anything may be reached
+	Log      *proxy.Log   // must be given where anything may be reached
+	Limits   proxy.Limits // unset fields are the proxy's defaults
 }
 
 // EgressTotals sum up one attempt's way out.
@@ -60,7 +61,8 @@ func openWay(r Request, provider *relay.Config) (*way, error) {
 	}
 	var err error
 	w.proxy, err = proxy.New(proxy.Config{
-		Policy: proxy.Policy{Domains: w.egress.Domains}, Log: r.Egress.Log, Task: r.Task.ID(), Attempt: r.Attempt,
+		Policy: proxy.Policy{Domains: w.egress.Domains}, Limits: w.egress.Limits,
+		Log: r.Egress.Log, Task: r.Task.ID(), Attempt: r.Attempt,
 	})
 	if err != nil || provider == nil {
 		return w, err

@@ -47,6 +47,7 @@ func WithSeccomp(arch string) Option {
 		rules = append(rules, socketRules()...)
 		rules = append(rules, personalityRules()...)
 		rules = append(rules, mknodRules()...)
+		rules = append(rules, fcntlRules()...)
 		if slices.Contains(s.Process.Capabilities.Bounding, "CAP_SYS_CHROOT") {
 			rules = append(rules, specs.LinuxSyscall{Names: []string{"chroot"}, Action: specs.ActAllow})
 		}
@@ -92,6 +93,24 @@ func mknodRules() []specs.LinuxSyscall {
 		}
 	}
 	slices.SortStableFunc(rules, func(a, b specs.LinuxSyscall) int { return len(a.Names[0]) - len(b.Names[0]) })
+	return rules
+}
+
+// fcntlRules admit all commands but those on leases and on changes of folders
+// (F_SETLEASE, F_GETLEASE and F_NOTIFY of fcntl(2)): with a lease on a file that
+// others share, read-only for all, one sandbox's root can hold up the others, and
+// the host, for as long as /proc/sys/fs/lease-break-time.
+func fcntlRules() []specs.LinuxSyscall {
+	var rules []specs.LinuxSyscall
+	for _, r := range []struct{ mask, value uint64 }{
+		{0xffff_fc00, 0},     // below F_LINUX_SPECIFIC_BASE, 1024
+		{0xffff_fffe, 0x406}, // F_DUPFD_CLOEXEC, F_SETPIPE_SZ
+		{0xffff_fff8, 0x408}, // F_GETPIPE_SZ, seals, hints
+	} {
+		rules = append(rules, specs.LinuxSyscall{Names: []string{"fcntl"}, Action: specs.ActAllow, Args: []specs.LinuxSeccompArg{
+			{Index: 1, Op: specs.OpMaskedEqual, Value: r.mask, ValueTwo: r.value},
+		}})
+	}
 	return rules
 }
 

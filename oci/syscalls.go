@@ -17,7 +17,7 @@ import (
 func allowedSyscalls() []string {
 	groups := []string{
 		// files by descriptor
-		`close close_range copy_file_range dup dup2 dup3 fadvise64 fallocate fcntl fdatasync flock fsync ftruncate
+		`close close_range copy_file_range dup dup2 dup3 fadvise64 fallocate fdatasync flock fsync ftruncate
 		 getdents getdents64 ioctl lseek pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readahead readv
 		 sendfile splice sync_file_range syncfs tee write writev pipe pipe2 cachestat`,
 		// files by name

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/proxy"
 )
 
 // need is what an attempt may use at its worst, by its limits. Processor time is
@@ -128,6 +129,21 @@ func (p plan) defaultJobs() int {
 		return 1
 	}
 	return max(1, int(float64(goruntime.NumCPU())/p.cpus))
+}
+
+// descriptors bounds the connections of each sandbox, so that none takes the files
+// that this process has to open for the others: two for each connection, and some
+// for the runs themselves.
+func descriptors(jobs int) proxy.Limits {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return proxy.Limits{} // the defaults
+	}
+	const own, ownEach, least = 256, 64, 8
+	usual := proxy.DefaultLimits()
+	left := int64(min(limit.Cur, 1<<30)) - own - int64(jobs)*ownEach
+	most := int(max(least, left/int64(jobs)/4))
+	return proxy.Limits{Connections: min(usual.Connections, most), Tunnels: min(usual.Tunnels, most)}
 }
 
 // availableMemory is what the kernel could hand out, in bytes, and no more than

@@ -79,6 +79,19 @@ func agent(ctx context.Context, p *fake.Proc) fake.Status {
 			_, _ = fmt.Fprint(p.Stdout, p.Env["TOKEN"])
 		}
 		_ = os.Mkdir(filepath.Join(filepath.Dir(answer), "dir-"+p.Env["TOKEN"]), 0o755)
+	case strings.Contains(text, "grow"):
+		dir := filepath.Dir(answer)
+		long := strings.Repeat(p.Env["TOKEN"], 60)[:252]
+		_ = os.Mkdir(filepath.Join(dir, long), 0o755)
+		_ = os.WriteFile(filepath.Join(dir, long, long), []byte(p.Env["TOKEN"]), 0o644)
+		_ = os.WriteFile(filepath.Join(dir, long, "x"+long[:251]), []byte(p.Env["TOKEN"]), 0o644)
+		_ = os.Symlink(strings.Repeat(p.Env["TOKEN"], 700)[:4090], filepath.Join(dir, "link"))
+		err = os.WriteFile(answer, []byte("right"), 0o644)
+	case strings.Contains(text, "too deep"):
+		dir := filepath.Dir(answer)
+		_ = os.WriteFile(filepath.Join(dir, "aaa"), []byte(p.Env["TOKEN"]), 0o644)
+		deep := filepath.Join(append([]string{dir}, strings.Split(strings.Repeat("d", 300), "")...)...)
+		err = os.MkdirAll(deep, 0o755)
 	case strings.Contains(text, "tell"):
 		tell(p, p.Env["TOKEN"])
 		err = os.WriteFile(answer, []byte("right"), 0o644)

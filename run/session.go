@@ -78,6 +78,7 @@ func newSession(cfg Config, p plan, attempt attemptFunc) (*session, error) {
 	if s.common, err = cfg.provenance(); err != nil {
 		return nil, err
 	}
+	s.cfg.Egress.Limits = descriptors(s.jobs)
 	if err := s.openLedger(); err != nil {
 		return nil, err
 	}

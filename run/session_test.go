@@ -366,6 +366,49 @@ func TestPlanted(t *testing.T) {
 	verified(t, cfg.Output)
 }
 
+// TestScrubHostile: names and targets that become too long, and a workspace that
+// is too large to be a candidate, keep no secret, and are no error of ours.
+func TestScrubHostile(t *testing.T) {
+	cfg, _ := config(t, row("grow", "grow", ""), row("deep", "too deep", ""))
+	cfg.Env = map[string]string{"TOKEN": "abc123"}
+	if _, err := run.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"grow passed", "deep failed extraction candidate_too_big"}, outcomes(records(t, cfg))); diff != "" {
+		t.Error(diff)
+	}
+	err := filepath.WalkDir(cfg.Output, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target, _ := os.Readlink(path)
+		data, _ := os.ReadFile(path) // of a folder or link nothing
+		if strings.Contains(d.Name()+target+string(data), "abc123") {
+			t.Errorf("%.100s holds the secret", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verified(t, cfg.Output)
+}
+
+// TestRetriedWorkspace: the folder of a try that was no verdict is the next
+// try's, and no record says otherwise.
+func TestRetriedWorkspace(t *testing.T) {
+	cfg, e := config(t, row("one", "do it right", ""))
+	e.broken[2] = errors.New("no space") // the verifier's
+	cfg.Retries = 1
+	if _, err := run.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"one error verifier infrastructure", "one passed"}, outcomes(records(t, cfg))); diff != "" {
+		t.Error(diff)
+	}
+	verified(t, cfg.Output)
+}
+
 // TestTwoProcesses: a folder belongs to one run at a time.
 func TestTwoProcesses(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""))

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/workspace"
 )
@@ -147,6 +149,32 @@ func TestTampered(t *testing.T) {
 				t.Errorf("%+v", v)
 			}
 		})
+	}
+}
+
+// TestForeignFolder: what somebody else's folder leads to is not read.
+func TestForeignFolder(t *testing.T) {
+	dir := sample(t)
+	log := filepath.Join(dir, "logs/a/1/agent-trace.log")
+	must(t, os.Remove(log))
+	must(t, os.Symlink("/etc/passwd", log))
+	if v := verify(t, dir); v.OK() {
+		t.Error("a log that leads out of the folder is good")
+	}
+	must(t, os.Remove(log))
+	must(t, unix.Mkfifo(log, 0o644))
+	if v := verify(t, dir); v.OK() {
+		t.Error("a log that is a pipe is good")
+	}
+	for _, path := range []string{"/dev/zero", "/dev/stdin", filepath.Join(dir, "logs/a/1/agent-trace.log")} {
+		run := filepath.Join(t.TempDir(), "run")
+		l, err := record.Create(run, record.Manifest{RunID: "r", Inputs: map[string]record.Input{"tester": {Path: path, Digest: "sha256:00"}}})
+		must(t, err)
+		must(t, l.Seal(record.Seal{}, nil))
+		must(t, l.Close())
+		if v := verify(t, run); len(v.Findings) != 1 || !v.Findings[0].Note {
+			t.Errorf("%s: %+v", path, v.Findings)
+		}
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -58,6 +60,11 @@ func (v Verification) OK() bool {
 func Verify(ctx context.Context, dir string, key ed25519.PublicKey) (Verification, error) {
 	v := verifier{ctx: ctx, dir: dir, egress: map[egressKey]hash.Hash{}, claimed: map[egressKey]claim{}}
 	v.Findings = []Finding{}
+	var err error
+	if v.root, err = os.OpenRoot(dir); err != nil {
+		return v.Verification, err
+	}
+	defer func() { _ = v.root.Close() }()
 	if err := v.chain(); err != nil {
 		return v.Verification, err
 	}
@@ -81,6 +88,7 @@ type verifier struct {
 	Verification
 	ctx     context.Context
 	dir     string
+	root    *os.Root
 	egress  map[egressKey]hash.Hash
 	claimed map[egressKey]claim
 	digests []string // of run.json and every line
@@ -95,7 +103,7 @@ func (v *verifier) note(file string, format string, args ...any) {
 }
 
 func (v *verifier) chain() error {
-	data, err := os.ReadFile(filepath.Join(v.dir, ManifestFile))
+	data, err := v.read(ManifestFile)
 	if err != nil {
 		return err
 	}
@@ -105,7 +113,7 @@ func (v *verifier) chain() error {
 	}
 	v.inputs(m)
 	v.digests = []string{Digest(data)}
-	f, err := os.Open(filepath.Join(v.dir, RecordsFile))
+	f, err := v.open(RecordsFile)
 	if err != nil {
 		return err
 	}
@@ -126,16 +134,40 @@ func (v *verifier) chain() error {
 	return err
 }
 
+// open opens a regular file of the folder.
+func (v *verifier) open(name string) (*os.File, error) {
+	f, err := v.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("%s: is no regular file", name), err, f.Close())
+	}
+	return f, nil
+}
+
+// maxSmall bounds a file that is read whole, in bytes.
+const maxSmall = 16 << 20
+
+func (v *verifier) read(name string) ([]byte, error) {
+	f, err := v.open(name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxSmall))
+	return data, errors.Join(err, f.Close())
+}
+
 // inputs compares the files that the run was made from with those there now. They
 // are not of the run's folder, so that a change is no damage.
 func (v *verifier) inputs(m Manifest) {
 	for _, name := range slices.Sorted(maps.Keys(m.Inputs)) {
 		in := m.Inputs[name]
-		data, err := os.ReadFile(in.Path)
+		digest, _, err := digestFile(os.OpenFile, in.Path)
 		switch {
 		case err != nil:
 			v.note(ManifestFile, "the %s file %s cannot be compared: %v", name, in.Path, err)
-		case Digest(data) != in.Digest:
+		case digest != in.Digest:
 			v.note(ManifestFile, "the %s file %s has changed since the run", name, in.Path)
 		}
 	}
@@ -161,7 +193,7 @@ func (v *verifier) workspace(n int, path, want string) {
 		v.note(RecordsFile, "line %d: candidate_workspace %q is not of this folder and was not looked at", n, path)
 		return
 	}
-	root, err := os.OpenRoot(filepath.Join(v.dir, path))
+	root, err := v.root.OpenRoot(path)
 	if err != nil {
 		v.wrong(path, 0, "the workspace of line %d: %v", n, err)
 		return
@@ -178,7 +210,7 @@ func (v *verifier) log(n int, l Log) {
 		v.wrong(RecordsFile, n, "log %q leads out of the folder", l.Path)
 		return
 	}
-	digest, size, err := digestFile(filepath.Join(v.dir, l.Path))
+	digest, size, err := digestFile(v.root.OpenFile, l.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		v.wrong(l.Path, 0, "the log of line %d is missing", n)
@@ -189,10 +221,19 @@ func (v *verifier) log(n int, l Log) {
 	}
 }
 
-func digestFile(name string) (digest string, size int64, err error) {
-	f, err := os.Open(name)
+// digestFile reads a regular file. The folder may be somebody else's: a pipe is
+// not waited for, nor a device read.
+func digestFile(open func(string, int, fs.FileMode) (*os.File, error), name string) (digest string, size int64, err error) {
+	f, err := open(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return "", 0, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("is no regular file")
+	}
+	if err != nil {
+		return "", 0, errors.Join(err, f.Close())
 	}
 	h := sha256.New()
 	size, err = io.Copy(h, f)
@@ -201,7 +242,7 @@ func digestFile(name string) (digest string, size int64, err error) {
 
 // egressLines digests the egress log by try, and compares.
 func (v *verifier) egressLines() {
-	f, err := os.Open(filepath.Join(v.dir, EgressFile))
+	f, err := v.open(EgressFile)
 	if err == nil {
 		defer func() { _ = f.Close() }()
 		_, err = Lines(f, func(n int, line []byte) error {
@@ -236,7 +277,7 @@ func (v *verifier) egressLines() {
 }
 
 func (v *verifier) seal(key ed25519.PublicKey) {
-	data, err := os.ReadFile(filepath.Join(v.dir, SealFile))
+	data, err := v.read(SealFile)
 	var s Seal
 	if err == nil {
 		s, err = readSeal(data)
@@ -258,7 +299,7 @@ func (v *verifier) seal(key ed25519.PublicKey) {
 	if key == nil {
 		return
 	}
-	signed, err := os.ReadFile(filepath.Join(v.dir, SignatureFile))
+	signed, err := v.read(SignatureFile)
 	if err == nil {
 		err = checkSignature(signed, data, key)
 	}

@@ -155,6 +155,24 @@ func fileAttempts() []attempt {
 	ro := []error{unix.EROFS}
 	gone := []error{unix.EROFS, unix.ENOENT, unix.EACCES}
 	return []attempt{
+		{name: "a lease on a file", try: func() error {
+			f, err := os.Open("/etc/hosts")
+			if err != nil {
+				return err
+			}
+			defer func() { _ = f.Close() }()
+			_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+			return err
+		}, want: []error{unix.EPERM}},
+		{name: "be told of changes of a folder", try: func() error {
+			f, err := os.Open("/etc")
+			if err != nil {
+				return err
+			}
+			defer func() { _ = f.Close() }()
+			_, err = unix.FcntlInt(f.Fd(), 0x402, 4) // F_NOTIFY, DN_CREATE
+			return err
+		}, want: []error{unix.EPERM}},
 		{name: "write to the root", try: write("/new"), want: ro},
 		{name: "write to etc", try: write("/etc/passwd"), want: ro},
 		{name: "write to hosts", try: write("/etc/hosts"), want: ro},
