@@ -329,6 +329,7 @@ func TestAgentsTogether(t *testing.T) {
 	for _, agent := range agents() {
 		t.Run(agent, func(t *testing.T) {
 			t.Parallel()
+			containerdtest.Open(t) // skips where there is no daemon
 			var both [2]agentRun
 			var wg sync.WaitGroup
 			for i := range both {
