@@ -72,7 +72,7 @@ func TestDigestGolden(t *testing.T) {
 func TestDigestInPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("no python3")
+		t.Skip("NO python3 ON THIS HOST, so the script of docs/digests.md is not tried")
 	}
 	doc, err := os.ReadFile("../docs/digests.md")
 	if err != nil {
