@@ -102,7 +102,7 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	if err := a.preflight(ctx, e, r, in); err != nil {
 		return Result{}, err
 	}
-	prompt, err := a.prompt(r)
+	prompt, err := Prompt(r, a.TaskFile)
 	if err != nil {
 		return Result{}, err
 	}

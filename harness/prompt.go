@@ -7,11 +7,9 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// prompt is the task's public payload as instructions, and a paragraph on how
-// the result is collected, which is the same for every agent.
-func (a *Agent) prompt(r Request) (string, error) { return Prompt(r, a.TaskFile) }
-
-// Prompt returns what an agent is told of a task.
+// Prompt returns what an agent is told of a task: its public input as
+// instructions, and a paragraph on how the result is collected, which is the same
+// for every agent.
 func Prompt(r Request, taskFile string) (string, error) {
 	var b strings.Builder
 	for _, v := range r.Task.Input() {

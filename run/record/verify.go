@@ -58,7 +58,7 @@ func (v Verification) OK() bool {
 // it with their digests. With a key, the seal must be signed by it. An error
 // means that the folder could not be read.
 func Verify(ctx context.Context, dir string, key ed25519.PublicKey) (Verification, error) {
-	v := verifier{ctx: ctx, dir: dir, egress: map[egressKey]hash.Hash{}, claimed: map[egressKey]claim{}}
+	v := verifier{ctx: ctx, egress: map[egressKey]hash.Hash{}, claimed: map[egressKey]claim{}}
 	v.Findings = []Finding{}
 	var err error
 	if v.root, err = os.OpenRoot(dir); err != nil {
@@ -87,7 +87,6 @@ type claim struct {
 type verifier struct {
 	Verification
 	ctx     context.Context
-	dir     string
 	root    *os.Root
 	egress  map[egressKey]hash.Hash
 	claimed map[egressKey]claim

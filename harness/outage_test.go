@@ -1,0 +1,31 @@
+package harness_test
+
+import (
+	"testing"
+
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/proxy/relay"
+)
+
+// TestOutage: one failure at the end, after a model has answered, may be what the
+// sandbox itself asked for, and a key that was accepted is none that is bad.
+func TestOutage(t *testing.T) {
+	tests := []struct {
+		name  string
+		facts relay.Facts
+		want  bool
+	}{
+		{"nothing happened", relay.Facts{}, false},
+		{"all went well", relay.Facts{Sent: 3, Succeeded: 3}, false},
+		{"never an answer", relay.Facts{Sent: 1, Outage: 1, LastCause: relay.RateLimited}, true},
+		{"never a good key", relay.Facts{Sent: 1, Outage: 1, LastCause: relay.BadKey}, true},
+		{"one failure at the end", relay.Facts{Sent: 3, Succeeded: 2, Outage: 1, LastCause: relay.ServerError}, false},
+		{"failures at the end", relay.Facts{Sent: 4, Succeeded: 2, Outage: 2, LastCause: relay.ServerError}, true},
+		{"a key refused after it was good", relay.Facts{Sent: 9, Succeeded: 2, Outage: 7, LastCause: relay.BadKey}, false},
+	}
+	for _, tt := range tests {
+		if got := harness.Outage(&tt.facts); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}
