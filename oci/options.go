@@ -77,6 +77,27 @@ func WithUser(uid, gid uint32, groups ...uint32) Option {
 	}
 }
 
+// WithUserNamespace gives the sandbox a user namespace of its own, with these
+// mappings for user and group ids alike. What has no mapping shows as nobody's.
+func WithUserNamespace(mappings ...specs.LinuxIDMapping) Option {
+	return func(s *specs.Spec) error {
+		if len(mappings) == 0 {
+			return errors.New("user namespace: no mappings")
+		}
+		if hasNamespace(s, specs.UserNamespace) {
+			return errors.New("user namespace: given twice")
+		}
+		for _, m := range mappings {
+			if m.Size == 0 {
+				return errors.New("user namespace: a mapping of no ids")
+			}
+		}
+		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace})
+		s.Linux.UIDMappings, s.Linux.GIDMappings = slices.Clone(mappings), slices.Clone(mappings)
+		return nil
+	}
+}
+
 // WithNetworkNamespace joins the namespace at p, an absolute host path. There
 // is no option to share the host's.
 func WithNetworkNamespace(p string) Option {

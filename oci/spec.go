@@ -82,10 +82,8 @@ func base(rootfs string) *specs.Spec {
 			},
 			// Nothing mounted on the host later appears inside, and nothing inside on the host.
 			RootfsPropagation: "private",
-			// Low ports need no privilege in a namespace that nobody else shares.
-			Sysctl:        map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"},
-			MaskedPaths:   maskedPaths(),
-			ReadonlyPaths: readonlyPaths(),
+			MaskedPaths:       maskedPaths(),
+			ReadonlyPaths:     readonlyPaths(),
 		},
 	}
 }

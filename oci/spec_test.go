@@ -48,7 +48,8 @@ func TestGolden(t *testing.T) {
 		{"verifier-sealed-amd64", strict(oci.WithSealedProcesses(), oci.WithSocketMemoryLimit(64<<20), oci.WithSeccomp("amd64"))},
 		{"no-swap-accounting-amd64", strict(oci.WithSeccomp("amd64"), oci.WithoutSwapLimit())},
 		{"without-cgroup-amd64", []oci.Option{oci.WithArgs("true"), oci.WithNetworkNamespace("/proc/7/fd/9"), oci.WithNoFile(1024),
-			oci.WithNProc(256), oci.WithSeccomp("amd64"), oci.WithoutCgroup(), oci.WithAnnotation("org.securebench.degraded", "memory,pids")}},
+			oci.WithNProc(256), oci.WithSeccomp("amd64"), oci.WithoutCgroup(),
+			oci.WithUserNamespace(specs.LinuxIDMapping{Size: 1}, specs.LinuxIDMapping{ContainerID: 1, HostID: 1, Size: 65536}), oci.WithAnnotation("org.securebench.degraded", "memory,pids")}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -92,6 +93,8 @@ func TestRefused(t *testing.T) {
 		{"unclean cwd", oci.WithCwd("/a/../b"), "not a clean absolute path"},
 		{"second network namespace", oci.WithNetworkNamespace("/proc/1/ns/net"), "given twice"},
 		{"relative network namespace", oci.WithNetworkNamespace("net"), "not a clean absolute path"},
+		{"user namespace of nobody", oci.WithUserNamespace(), "no mappings"},
+		{"user namespace of no ids", oci.WithUserNamespace(specs.LinuxIDMapping{}), "a mapping of no ids"},
 		{"no memory", oci.WithMemoryLimit(0), "memory limit of 0 bytes is below"},
 		{"negative memory", oci.WithMemoryLimit(-1), "memory limit of -1 bytes is below"},
 		{"no pids", oci.WithPidsLimit(0), "not positive"},

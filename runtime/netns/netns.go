@@ -87,6 +87,12 @@ func (n *Namespace) make(o Options) error {
 	if err := loopbackUp(); err != nil {
 		return fmt.Errorf("bring lo up: %w", err)
 	}
+	// Low ports need no privilege in a namespace that nobody else shares. The OCI
+	// runtime could not set this for a sandbox with a user namespace of its own,
+	// which does not own the network namespace.
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0); err != nil {
+		return fmt.Errorf("open low ports: %w", err)
+	}
 	if err := n.listen(o); err != nil {
 		return err
 	}
