@@ -201,10 +201,19 @@ func WithCgroup(p string) Option {
 	}
 }
 
-// WithoutCgroup states that the host can enforce no limits at all. It fails
-// when New finds limits beside it.
+// WithoutCgroup states that no kernel limit holds for the sandbox as a whole: what
+// looks after it from outside has to see all of its memory. So memory that no
+// process has mapped is not to be had: memfd_create(2) is missing, and a System V
+// segment goes with the last process that has it (shm_rmid_forced of proc(5)). It
+// comes before [WithSeccomp]; New fails when it finds limits beside it.
 func WithoutCgroup() Option {
-	return func(s *specs.Spec) error { return annotate(s, withoutCgroup, "true") }
+	return func(s *specs.Spec) error {
+		if s.Linux.Seccomp != nil {
+			return errors.New("WithoutCgroup after WithSeccomp")
+		}
+		s.Linux.Sysctl = map[string]string{"kernel.shm_rmid_forced": "1"}
+		return annotate(s, withoutCgroup, "true")
+	}
 }
 
 // WithNoFile bounds open files per process. Lower only: a hard limit above the
@@ -226,6 +235,29 @@ func WithNProc(limit uint64) Option {
 			return errors.New("bound of 0 processes")
 		}
 		return addRlimit(s, "RLIMIT_NPROC", limit)
+	}
+}
+
+// WithDataSize bounds what each process may have in private writable mappings,
+// touched or not (setrlimit(2), RLIMIT_DATA). It fails below 256 MiB, with which
+// runc itself does not start.
+func WithDataSize(bytes uint64) Option {
+	return func(s *specs.Spec) error {
+		if bytes < 256<<20 {
+			return fmt.Errorf("bound of %d bytes of data is below 256 MiB", bytes)
+		}
+		return addRlimit(s, "RLIMIT_DATA", bytes)
+	}
+}
+
+// WithFileSize bounds each file that a process writes (setrlimit(2),
+// RLIMIT_FSIZE).
+func WithFileSize(bytes uint64) Option {
+	return func(s *specs.Spec) error {
+		if bytes < 1 {
+			return errors.New("bound of 0 bytes for files")
+		}
+		return addRlimit(s, "RLIMIT_FSIZE", bytes)
 	}
 }
 

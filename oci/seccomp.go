@@ -37,12 +37,17 @@ func WithSeccomp(arch string) Option {
 		if s.Annotations[sealedProcesses] != "" {
 			allowed = slices.DeleteFunc(allowed, func(name string) bool { return name == "ptrace" })
 		}
+		absent := []string{"clone3"}
+		if s.Annotations[withoutCgroup] != "" {
+			absent = append(absent, "memfd_create")
+			allowed = slices.DeleteFunc(allowed, func(name string) bool { return name == "memfd_create" })
+		}
 		rules := []specs.LinuxSyscall{
 			{Names: allowed, Action: specs.ActAllow},
 			{Names: []string{"clone"}, Action: specs.ActAllow, Args: []specs.LinuxSeccompArg{
 				{Index: 0, Op: specs.OpMaskedEqual, Value: cloneNamespaces, ValueTwo: 0},
 			}},
-			{Names: []string{"clone3"}, Action: specs.ActErrno, ErrnoRet: &nosys},
+			{Names: absent, Action: specs.ActErrno, ErrnoRet: &nosys},
 		}
 		rules = append(rules, socketRules()...)
 		rules = append(rules, personalityRules()...)

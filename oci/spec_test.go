@@ -2,6 +2,7 @@ package oci_test
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -48,7 +49,7 @@ func TestGolden(t *testing.T) {
 		{"verifier-sealed-amd64", strict(oci.WithSealedProcesses(), oci.WithSocketMemoryLimit(64<<20), oci.WithSeccomp("amd64"))},
 		{"no-swap-accounting-amd64", strict(oci.WithSeccomp("amd64"), oci.WithoutSwapLimit())},
 		{"without-cgroup-amd64", []oci.Option{oci.WithArgs("true"), oci.WithNetworkNamespace("/proc/7/fd/9"), oci.WithNoFile(1024),
-			oci.WithNProc(256), oci.WithSeccomp("amd64"), oci.WithoutCgroup(),
+			oci.WithNProc(256), oci.WithDataSize(1 << 30), oci.WithFileSize(1 << 28), oci.WithoutCgroup(), oci.WithSeccomp("amd64"),
 			oci.WithUserNamespace(specs.LinuxIDMapping{Size: 1}, specs.LinuxIDMapping{ContainerID: 1, HostID: 1, Size: 65536}), oci.WithAnnotation("org.securebench.degraded", "memory,pids")}},
 	}
 	for _, tt := range tests {
@@ -102,6 +103,11 @@ func TestRefused(t *testing.T) {
 		{"no CPUs", oci.WithCPUs(0), "CPU limit of 0 cores"},
 		{"root cgroup", oci.WithCgroup("/"), "below the root"},
 		{"limits and no cgroup", oci.WithoutCgroup(), "WithoutCgroup together with"},
+		{"no limits after seccomp", func(s *specs.Spec) error {
+			return errors.Join(oci.WithSeccomp("amd64")(s), oci.WithoutCgroup()(s))
+		}, "WithoutCgroup after WithSeccomp"},
+		{"little data", oci.WithDataSize(1 << 20), "below 256 MiB"},
+		{"no file", oci.WithFileSize(0), "bound of 0 bytes"},
 		{"few files", oci.WithNoFile(3), "below 16"},
 		{"second file bound", oci.WithNoFile(100), "given twice"},
 		{"negative OOM score", oci.WithOOMScoreAdj(-1), "not between 0 and 1000"},

@@ -48,7 +48,10 @@ type globals struct {
 	Namespace string `env:"CONTAINERD_NAMESPACE" placeholder:"NAME" help:"containerd namespace. Default: sbench."`
 	Root      string `env:"SBENCH_ROOT" placeholder:"DIR" help:"Folder for images of the private daemon and for large volumes."`
 	State     string `env:"SBENCH_STATE" placeholder:"DIR" help:"Folder for locks, mounts and sockets."`
-	Debug     bool   `help:"Log what is being done, on standard error."`
+
+	AllowDegraded []string `env:"SBENCH_ALLOW_DEGRADED" placeholder:"LIMIT" help:"Run although the kernel cannot enforce these limits for a sandbox: memory, swap, pids, cpu. Added to the tester file's runtime.allow_degraded."`
+
+	Debug bool `help:"Log what is being done, on standard error."`
 }
 
 // app is what every command is handed.
@@ -69,11 +72,12 @@ func (a *app) logger() *slog.Logger {
 // options are the runtime's, from the flags, then the tester file (nil if the
 // command has none).
 func (a *app) options(t *compiler.Tester) containerd.Options {
-	o := containerd.Options{Address: a.flags.Address, Namespace: a.flags.Namespace, Root: a.flags.Root, State: a.flags.State, Logger: a.logger()}
+	o := containerd.Options{Address: a.flags.Address, Namespace: a.flags.Namespace, Root: a.flags.Root, State: a.flags.State, Logger: a.logger(), AllowDegraded: a.flags.AllowDegraded}
 	if t != nil {
 		fill(&o.Address, t.Runtime.Address)
 		fill(&o.Namespace, t.Runtime.Namespace)
-		o.Snapshotter, o.Handler, o.AllowDegraded = t.Runtime.Snapshotter, t.Runtime.Handler, t.Runtime.AllowDegraded
+		o.Snapshotter, o.Handler = t.Runtime.Snapshotter, t.Runtime.Handler
+		o.AllowDegraded = append(o.AllowDegraded, t.Runtime.AllowDegraded...)
 	}
 	return o
 }

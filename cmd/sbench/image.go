@@ -31,6 +31,8 @@ func (a *app) withClient(ctx context.Context, f func(*containerd.Client) error) 
 }
 
 type imageLsCmd struct {
+	onDaemon `kong:"-"`
+
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
@@ -52,6 +54,8 @@ func (cmd *imageLsCmd) Run(ctx context.Context, a *app) error {
 }
 
 type imagePullCmd struct {
+	onDaemon `kong:"-"`
+
 	Ref  string `arg:"" help:"Image reference."`
 	JSON bool   `name:"json" help:"Print JSON."`
 }
@@ -79,6 +83,8 @@ func (a *app) printImages(asJSON bool, list ...runtime.Image) error {
 }
 
 type imageImportCmd struct {
+	onDaemon `kong:"-"`
+
 	Archive string `arg:"" help:"Archive file, or - for standard input."`
 	As      string `placeholder:"REF" help:"Name for the image of an archive that holds one."`
 	JSON    bool   `name:"json" help:"Print JSON."`
@@ -104,6 +110,8 @@ func (cmd *imageImportCmd) Run(ctx context.Context, a *app) error {
 }
 
 type imageTagCmd struct {
+	onDaemon `kong:"-"`
+
 	Source string `arg:"" help:"Image that is here."`
 	Target string `arg:"" help:"Further name, such as python:3.11-slim."`
 	JSON   bool   `name:"json" help:"Print JSON."`
@@ -120,6 +128,8 @@ func (cmd *imageTagCmd) Run(ctx context.Context, a *app) error {
 }
 
 type imageRmCmd struct {
+	onDaemon `kong:"-"`
+
 	Refs []string `arg:"" help:"Image references."`
 }
 

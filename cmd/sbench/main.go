@@ -10,12 +10,18 @@ import (
 
 	"github.com/alecthomas/kong"
 	containerdlog "github.com/containerd/log"
+
+	"github.com/securebench/sbench/runtime/rootless"
 )
 
 // version is set by the linker.
 var version = "devel"
 
 func main() {
+	if err := rootless.Init(); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "sbench:", err)
+		os.Exit(codeInfrastructure)
+	}
 	interrupts := watchSignals()
 	defer interrupts.close()
 	os.Exit(execute(interrupts, os.Args[1:], os.Stdout, os.Stderr))
@@ -56,7 +62,9 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		_, _ = fmt.Fprintln(stderr, "sbench:", err)
 		return codeBug
 	}
-	err = parsed.Run()
+	if err = app.enter(ctx, parsed.Selected().Target.Addr().Interface()); err == nil {
+		err = parsed.Run()
+	}
 	app.endLive()
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "sbench:", err)

@@ -10,6 +10,8 @@ import (
 )
 
 type gcCmd struct {
+	onDaemon `kong:"-"`
+
 	JSON bool `name:"json" help:"Print JSON."`
 }
 

@@ -16,8 +16,8 @@ import (
 
 	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/netns"
+	"github.com/securebench/sbench/runtime/watchdog"
 )
 
 const (
@@ -39,7 +39,7 @@ type Box struct {
 	layer runtime.Volume
 	netns *netns.Namespace
 	user  user
-	group cgroup.Group
+	group group
 
 	cgroup string // absolute within the hierarchies
 
@@ -65,7 +65,7 @@ func (r *Run) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, 
 		run: r, cfg: cfg, id: r.id + "-" + id, dir: filepath.Join(r.dir, "box-"+id),
 		cgroup: "/" + cgroupPrefix + r.id + "/" + id,
 	}
-	b.group = r.c.cgroups.Group(b.cgroup)
+	b.group = r.c.newGroup(b.cgroup, watchdog.Limits{Memory: cfg.Limits.Memory, Pids: cfg.Limits.Pids, Held: b.held})
 	b.root = filepath.Join(b.dir, "rootfs")
 	r.c.setup <- struct{}{}
 	defer func() { <-r.c.setup }()
@@ -171,6 +171,7 @@ func (b *Box) spec(args []string, env []string, dir string) (*specs.Spec, error)
 	if err != nil {
 		return nil, err
 	}
+	limits = append(limits, b.nestedNamespace()...)
 	return oci.New(b.root, append(opts, limits...)...)
 }
 
@@ -226,7 +227,7 @@ func (b *Box) Close(ctx context.Context) error {
 }
 
 // kill empties a group on a context of its own.
-func kill(ctx context.Context, g cgroup.Group) error {
+func kill(ctx context.Context, g group) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
 	defer cancel()
 	return g.KillAll(ctx, 0)

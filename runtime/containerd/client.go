@@ -30,6 +30,8 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/daemon"
+	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/runtime/watchdog"
 )
 
 // Defaults of [Options].
@@ -57,25 +59,26 @@ type Options struct {
 	Handler     string // the OCI runtime's shim name
 	Root, State string // persistent and volatile folders
 	HostsDir    string // registry configuration; empty means containerd's own
-	// AllowDegraded names limits that may be missing on this host: memory, swap,
-	// pids, cpu, disk.
+	// AllowDegraded names limits that the kernel need not enforce on this host:
+	// memory, swap, pids, cpu, disk.
 	AllowDegraded []string
 	Logger        *slog.Logger
 }
 
 // DefaultFolders returns the persistent and the volatile folder of this user.
 func DefaultFolders() (root, state string) {
-	if os.Geteuid() == 0 {
+	if os.Geteuid() == 0 && !rootless.Entered() {
 		return "/var/lib/sbench", "/run/sbench"
 	}
 	data, run := os.Getenv("XDG_DATA_HOME"), os.Getenv("XDG_RUNTIME_DIR")
 	if data == "" {
 		data = filepath.Join(os.Getenv("HOME"), ".local/share")
 	}
-	if run == "" {
-		run = filepath.Join(os.TempDir(), "sbench-"+strconv.Itoa(os.Geteuid()))
+	root = filepath.Join(data, "sbench")
+	if run == "" { // no login session
+		return root, filepath.Join(root, "run")
 	}
-	return filepath.Join(data, "sbench"), filepath.Join(run, "sbench")
+	return root, filepath.Join(run, "sbench")
 }
 
 // A Client is a connection to a daemon. Its methods are safe for concurrent use.
@@ -86,6 +89,7 @@ type Client struct {
 	c       *client.Client
 	version string
 	cgroups cgroup.Hierarchies
+	watch   watchdog.Watchdog // where cgroups cannot bound memory and processes
 	limits  daemonLimits
 	setup   chan struct{} // bounds concurrent creation and deletion
 	log     *slog.Logger
@@ -101,7 +105,7 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 			return nil, err
 		}
 	}
-	if c.cgroups, err = cgroup.Mounted(); err != nil {
+	if c.cgroups, err = hierarchies(); err != nil {
 		return nil, fmt.Errorf("find the cgroup hierarchies: %w", err)
 	}
 	if err := c.connect(ctx); err != nil {

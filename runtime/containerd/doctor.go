@@ -47,7 +47,7 @@ func Diagnose(ctx context.Context, opts Options) []Finding {
 	}
 	hierarchies, err := cgroup.Mounted()
 	findings = append(findings, cgroups(hierarchies, err)...)
-	findings = append(findings, seccomp(), userNamespaces(), networkNamespace(), overlay(opts.State), loopVolumes(c), rootless())
+	findings = append(findings, seccomp(), userNamespaces(), networkNamespace(), overlay(opts.State), loopVolumes(c), subordinateIDs())
 	findings = append(findings, room(opts.Root), room(opts.State))
 	if c != nil {
 		if err := c.Close(ctx); err != nil {
@@ -185,7 +185,7 @@ func loopVolumes(c *Client) Finding {
 	return Finding{"limit disk", Warn, "large volumes live in memory and count against the sandbox's limit", "run as root, with e2fsprogs installed and /dev/loop-control there"}
 }
 
-func rootless() Finding {
+func subordinateIDs() Finding {
 	var missing []string
 	for _, p := range []string{"newuidmap", "newgidmap"} {
 		if _, err := exec.LookPath(p); err != nil {

@@ -120,6 +120,9 @@ func (b *Box) startFirst(ctx context.Context, spec *specs.Spec, creator cio.Crea
 		return nil, startError(err)
 	}
 	proc := hold(b.task)
+	if err := b.attach(b.task.Pid()); err != nil {
+		return nil, errors.Join(err, proc.close())
+	}
 	if err := b.task.Start(ctx); err != nil {
 		return nil, errors.Join(startError(err), proc.close())
 	}

@@ -1,22 +1,67 @@
 package containerd
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/runtime/watchdog"
 )
 
 // socketBytes bounds what a sandbox may queue in sockets where that is not part
 // of its memory. There is only lo to send over.
 const socketBytes = 64 << 20
 
-// Degraded lists the limits that this host cannot enforce and that
-// Options.AllowDegraded lets be missing. Any other missing limit is the error.
-func (c *Client) Degraded() ([]string, error) {
+// hierarchies are the cgroups that sbench may use.
+func hierarchies() (cgroup.Hierarchies, error) {
+	if rootless.InUserNamespace() {
+		return cgroup.Hierarchies{}, nil // none that are ours
+	}
+	return cgroup.Mounted()
+}
+
+// group is what a sandbox's processes are found by, counted and killed: a control
+// group, or what the watchdog sees.
+type group interface {
+	Signal(sig unix.Signal, spare int) error
+	KillAll(ctx context.Context, spare int) error
+	Stats() cgroup.Stats
+	Remove() error
+}
+
+// watched says whether a watchdog bounds memory and processes, because the kernel
+// does not.
+func (c *Client) watched() bool {
 	have := c.cgroups.Controllers()
+	return !slices.Contains(have, "memory") || !slices.Contains(have, "pids")
+}
+
+// newGroup returns the group of a sandbox.
+func (c *Client) newGroup(path string, l watchdog.Limits) group {
+	if c.watched() {
+		return c.watch.Group(l)
+	}
+	return c.cgroups.Group(path)
+}
+
+// Degraded lists the limits that the kernel of this host cannot enforce for a
+// sandbox and that Options.AllowDegraded lets be missing. Any other missing limit
+// is the error. Without control groups a watchdog enforces memory and processes.
+func (c *Client) Degraded() ([]string, error) {
+	var have []string
+	if c.watched() {
+		have = append(have, "swap") // the watchdog counts it as memory
+	} else {
+		have = c.cgroups.Controllers()
+	}
 	if c.diskVolumes() {
 		have = append(have, "disk")
 	}
@@ -58,10 +103,11 @@ func (c *Client) limitOptions(l runtime.Limits, group string) ([]oci.Option, err
 	if len(degraded) > 0 {
 		opts = append(opts, oci.WithAnnotation("org.securebench.degraded", strings.Join(degraded, ",")))
 	}
-	for _, limit := range []string{"memory", "pids", "cpu"} {
-		if slices.Contains(degraded, limit) {
-			return nil, fmt.Errorf("running without the %s limit is not supported yet", limit)
-		}
+	if c.watched() {
+		return append(opts, withoutCgroup(l)...), nil
+	}
+	if slices.Contains(degraded, "cpu") {
+		return nil, errors.New("a memory and a process limit without a CPU limit is not supported")
 	}
 	opts = append(opts, oci.WithCgroup(group), oci.WithMemoryLimit(l.Memory), oci.WithPidsLimit(l.Pids), oci.WithCPUs(l.CPUs))
 	if c.cgroups.CountsSocketsApart() {
@@ -71,4 +117,17 @@ func (c *Client) limitOptions(l runtime.Limits, group string) ([]oci.Option, err
 		opts = append(opts, oci.WithoutSwapLimit())
 	}
 	return opts, nil
+}
+
+// withoutCgroup is what the kernel enforces for each process or user namespace.
+// The bound on data lies far above the watchdog's, which is the exact one: it is
+// for what grows faster than that looks, and must not stop a program that reserves
+// more than it uses.
+func withoutCgroup(l runtime.Limits) []oci.Option {
+	const reserve, least = 4, 1 << 30
+	return []oci.Option{
+		oci.WithoutCgroup(),
+		oci.WithNProc(uint64(l.Pids)),
+		oci.WithDataSize(uint64(max(reserve*l.Memory, least))),
+	}
 }

@@ -10,13 +10,19 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	securejoin "github.com/cyphar/filepath-securejoin"
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/rootless"
 )
 
 // overlayOptions switch off what would let an upper directory that a candidate
 // wrote reach outside its layers (overlayfs, "Redirecting directories" and
 // "Metadata only copy up").
 func overlayOptions() []string {
-	return []string{"index=off", "redirect_dir=off", "metacopy=off", "nosuid", "nodev"}
+	options := []string{"index=off", "redirect_dir=nofollow", "metacopy=off", "nosuid", "nodev"}
+	if rootless.InUserNamespace() { // trusted attributes are the host root's
+		options = append(options, "userxattr")
+	}
+	return options
 }
 
 // mountView shows lower directories, topmost first, read-only at target.

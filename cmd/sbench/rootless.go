@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/rootless"
+)
+
+// onDaemon marks a command that talks to a daemon.
+type onDaemon struct{}
+
+func (onDaemon) testerFile() string { return "" }
+
+func (cmd *runCmd) testerFile() string       { return cmd.Config }
+func (cmd *regradeCmd) testerFile() string   { return cmd.Config }
+func (cmd *specCmd) testerFile() string      { return cmd.Config }
+func (cmd *packCheckCmd) testerFile() string { return cmd.Config }
+
+// daemonCommand is a command that talks to a daemon; its tester file, if it has
+// one, may name which.
+type daemonCommand interface{ testerFile() string }
+
+// enter makes an ordinary user root in a user namespace, for a command that needs
+// it: the program begins anew there.
+func (a *app) enter(ctx context.Context, command any) error {
+	cmd, ok := command.(daemonCommand)
+	if !ok || os.Geteuid() == 0 {
+		return nil
+	}
+	var tester *compiler.Tester
+	if name := cmd.testerFile(); name != "" {
+		var err error
+		if tester, _, err = compiler.LoadTester(name); err != nil {
+			return nil // the command says everything that is wrong with it
+		}
+	}
+	o := a.options(tester)
+	root, state := containerd.DefaultFolders()
+	fill(&o.Root, root)
+	fill(&o.State, state)
+	err := rootless.Enter(ctx, rootless.Options{Root: o.Root, State: o.State, Address: o.Address, Logger: o.Logger})
+	if err != nil {
+		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package rootless
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// runningDaemon finds the process whose namespaces a rootless containerd of this
+// user lives in; 0 means that there is none and none was named.
+func runningDaemon(address string) (int, error) {
+	if address != "" {
+		return namedDaemon(strings.TrimPrefix(address, "unix://"))
+	}
+	pid, ok := kitChild()
+	if !ok || !socketIn(pid, systemSocket) {
+		return 0, nil
+	}
+	return pid, nil
+}
+
+// systemSocket is containerd's usual socket, also inside rootlesskit's mounts.
+const systemSocket = "/run/containerd/containerd.sock"
+
+// namedDaemon finds the daemon behind a socket that this process can reach, or
+// that it could in rootlesskit's namespaces.
+func namedDaemon(address string) (int, error) {
+	pid, err := peer(address)
+	if err != nil {
+		child, ok := kitChild()
+		if ok && socketIn(child, address) {
+			return child, nil
+		}
+		return 0, fmt.Errorf("containerd at %s: %w (unset the address to let sbench find or start one)", address, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d", pid), &st); err != nil || int(st.Uid) != os.Geteuid() {
+		return 0, fmt.Errorf("containerd at %s is another user's: run sbench as that user, or unset the address to let sbench find or start one", address)
+	}
+	return pid, nil
+}
+
+// peer is the process that listens on a socket (unix(7), SO_PEERCRED).
+func peer(address string) (int, error) {
+	conn, err := net.DialTimeout("unix", address, time.Second)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = conn.Close() }()
+	raw, err := conn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, credErr); err != nil {
+		return 0, err
+	}
+	return int(cred.Pid), nil
+}
+
+// kitChild is the process in rootlesskit's namespaces, as its state folder says
+// that containerd-rootless.sh uses.
+func kitChild() (int, bool) {
+	dir := os.Getenv("ROOTLESSKIT_STATE_DIR")
+	if dir == "" {
+		if os.Getenv("XDG_RUNTIME_DIR") == "" {
+			return 0, false
+		}
+		dir = filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "containerd-rootless")
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "child_pid"))
+	if err != nil {
+		return 0, false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, false
+	}
+	_, err = startTime(pid)
+	return pid, err == nil
+}
+
+// socketIn says whether somebody listens on a socket as a process sees it.
+func socketIn(pid int, socket string) bool {
+	_, err := peer(fmt.Sprintf("/proc/%d/root%s", pid, socket))
+	return err == nil
+}

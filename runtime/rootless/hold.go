@@ -1,0 +1,225 @@
+package rootless
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// exitForbidden is the holder's exit code where it is root without power.
+const exitForbidden = 77
+
+// hold is the main function of the holder; it returns an exit code.
+func hold(stage string) int {
+	err := holdStage(stage)
+	if err == nil {
+		return 0
+	}
+	_, _ = fmt.Fprintln(os.Stderr, err)
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return exitForbidden
+	}
+	return 1
+}
+
+func holdStage(stage string) error {
+	root, state, ok := strings.Cut(os.Getenv(envFolders), ":")
+	if !ok {
+		return errors.New("the holder was not told its folders")
+	}
+	switch stage {
+	case stageUnmapped:
+		return becomeRoot()
+	case stageMapped:
+		return holdNamespaces(root, state)
+	}
+	return fmt.Errorf("unknown stage %q", stage)
+}
+
+// becomeRoot waits for the ids and executes itself again: only then does the
+// kernel give a process what is root's.
+func becomeRoot() error {
+	ready := os.NewFile(goFD, "ready")
+	if n, err := ready.Read(make([]byte, 1)); n != 1 {
+		return fmt.Errorf("the ids were not mapped: %w", err)
+	}
+	if err := ready.Close(); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return unix.Exec(self, os.Args[:1], environment(map[string]string{envHolder: stageMapped}))
+}
+
+// holdNamespaces prepares the mounts, says that it is ready, waits until nobody
+// holds the lock, and ends what is left.
+func holdNamespaces(root, state string) error {
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGPIPE)
+	// Mounts of the host come in, none of ours goes out.
+	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("make the mounts our own: %w", err)
+	}
+	if err := coverRun(root); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(lockFile(state), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := announce(state); err != nil {
+		return err
+	}
+	for {
+		if err = unix.Flock(int(lock.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	// The lock is held until this process is gone: who comes now waits for that.
+	return errors.Join(err, os.Remove(holderFile(state)), killRest())
+}
+
+// announce writes who holds the namespaces, by a rename, so that it is whole.
+func announce(state string) error {
+	started, err := startTime(os.Getpid())
+	if err != nil {
+		return err
+	}
+	name := holderFile(state)
+	if err := os.WriteFile(name+".new", fmt.Appendf(nil, "%d %s\n", os.Getpid(), started), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+// containerdRun is where containerd's shims have their sockets and runc its
+// states, wherever the daemon's own state is.
+const containerdRun = "/run/containerd"
+
+// coverRun gives the namespaces a /run/containerd of their own.
+func coverRun(root string) error {
+	if _, err := os.Stat(containerdRun); err != nil {
+		if err := copyRun(filepath.Join(root, "host-run")); err != nil {
+			return fmt.Errorf("a /run of our own: %w", err)
+		}
+	}
+	if err := unix.Mount("tmpfs", containerdRun, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0711"); err != nil {
+		return fmt.Errorf("a %s of our own: %w", containerdRun, err)
+	}
+	return nil
+}
+
+// copyRun mounts a new /run with everything of the host's in it, where the
+// missing folder can be made.
+func copyRun(aside string) error {
+	if err := os.MkdirAll(aside, 0o700); err != nil {
+		return err
+	}
+	if err := unix.Mount("/run", aside, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(aside)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := copyEntry(filepath.Join(aside, e.Name()), filepath.Join("/run", e.Name()), e.Type()); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(containerdRun, 0o711); err != nil {
+		return err
+	}
+	return unix.Unmount(aside, unix.MNT_DETACH)
+}
+
+func copyEntry(from, to string, kind os.FileMode) error {
+	switch {
+	case kind&os.ModeSymlink != 0:
+		target, err := os.Readlink(from)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, to)
+	case kind.IsDir():
+		if err := os.Mkdir(to, 0o755); err != nil {
+			return err
+		}
+	default:
+		if err := os.WriteFile(to, nil, 0o600); err != nil {
+			return err
+		}
+	}
+	return unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, "")
+}
+
+// killRest ends every other process of this user namespace and of those below
+// it: a daemon, shims, sandboxes of users that were killed.
+func killRest() error {
+	for pass := 0; pass < 1000; pass++ {
+		pids, err := inhabitants()
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		for _, pid := range pids {
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("kill %d: %w", pid, err)
+			}
+		}
+		time.Sleep(time.Millisecond << min(pass, 5))
+	}
+	return errors.New("processes in the namespaces do not end")
+}
+
+// inhabitants are the living processes of this user namespace or one below it,
+// but this one.
+func inhabitants() ([]int, error) {
+	own, err := os.Stat("/proc/self/ns/user")
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, e := range entries {
+		var pid int
+		if _, err := fmt.Sscanf(e.Name(), "%d", &pid); err != nil || pid == os.Getpid() {
+			continue
+		}
+		if _, err := startTime(pid); err == nil && below(pid, own) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// below walks up from a process's user namespace (ioctl_ns(2), NS_GET_PARENT).
+func below(pid int, top os.FileInfo) bool {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
+	for err == nil {
+		info, statErr := f.Stat()
+		if statErr == nil && os.SameFile(info, top) {
+			_ = f.Close()
+			return true
+		}
+		fd, ioctlErr := unix.IoctlRetInt(int(f.Fd()), unix.NS_GET_PARENT)
+		_ = f.Close()
+		if ioctlErr != nil {
+			return false // the first namespace, or one that we may not see
+		}
+		f = os.NewFile(uintptr(fd), "user namespace")
+	}
+	return false // another user's
+}

@@ -1,0 +1,215 @@
+package rootless
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Stages of the holder.
+const (
+	stageUnmapped = "unmapped" // in the new namespaces, and nobody there
+	stageMapped   = "mapped"   // root there
+)
+
+const (
+	startTimeout = 20 * time.Second
+	pollInterval = 2 * time.Millisecond
+	goFD         = 3 // the holder reads a byte here once its ids are mapped
+)
+
+// startHolder makes the namespaces. Where a policy lets only some programs do
+// that, rootlesskit, if it is one of them, does it in sbench's place.
+func startHolder(ctx context.Context, o Options) (int, error) {
+	pid, err := launch(ctx, o, direct)
+	if err == nil || !errors.Is(err, errForbidden) {
+		return pid, err
+	}
+	if _, lookErr := exec.LookPath("rootlesskit"); lookErr != nil {
+		return 0, err
+	}
+	o.Logger.Debug("namespaces are forbidden to sbench, trying rootlesskit", "error", err)
+	pid, kitErr := launch(ctx, o, rootlesskit)
+	if kitErr != nil {
+		return 0, errors.Join(err, kitErr)
+	}
+	return pid, nil
+}
+
+// errForbidden: this host does not let us have user namespaces, or none with
+// capabilities in them.
+var errForbidden = errors.New("this host does not let sbench make user namespaces")
+
+// launch starts a holder by start and waits until it is ready.
+func launch(ctx context.Context, o Options, start func(Options, *exec.Cmd) error) (int, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	logName := filepath.Join(o.State, "holder.log")
+	log, err := os.OpenFile(logName, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.Command(self)
+	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
+	cmd.Env = append(daemonEnvironment(), envFolders+"="+o.Root+":"+o.State)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's Ctrl-C is for sbench
+	if err := start(o, cmd); err != nil {
+		return 0, err
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	return awaitHolder(ctx, o.State, exited, func(cause error) error {
+		words, _ := os.ReadFile(logName)
+		err := fmt.Errorf("the holder of the namespaces did not start (%w): %s", cause, strings.TrimSpace(string(words)))
+		if code := cmd.ProcessState; code != nil && code.ExitCode() == exitForbidden {
+			return fmt.Errorf("%w: %w", forbidden(), err)
+		}
+		return errors.Join(err, ignoreDone(cmd.Process.Kill()))
+	})
+}
+
+func ignoreDone(err error) error {
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+func awaitHolder(ctx context.Context, state string, exited <-chan error, failed func(error) error) (int, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("nothing within %s", startTimeout))
+	defer cancel()
+	for {
+		if pid, ok := readHolder(state); ok {
+			return pid, nil
+		}
+		select {
+		case err := <-exited:
+			return 0, failed(fmt.Errorf("ended at once: %v", err))
+		case <-ctx.Done():
+			return 0, failed(context.Cause(ctx))
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// daemonEnvironment is what the holder may know: nothing that is secret.
+func daemonEnvironment() []string {
+	var environ []string
+	for _, name := range []string{"PATH", "HOME", "LANG", "XDG_RUNTIME_DIR"} {
+		if value, ok := os.LookupEnv(name); ok {
+			environ = append(environ, name+"="+value)
+		}
+	}
+	return environ
+}
+
+// direct starts cmd in new namespaces and maps the ids there.
+func direct(_ Options, cmd *exec.Cmd) error {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _, _ = read.Close(), write.Close() }()
+	cmd.ExtraFiles = []*os.File{read}
+	cmd.Env = append(cmd.Env, envHolder+"="+stageUnmapped)
+	cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS
+	if err := cmd.Start(); err != nil {
+		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("%w: %w", forbidden(), err)
+		}
+		return err
+	}
+	if err := mapIDs(cmd.Process.Pid); err != nil {
+		return errors.Join(err, cmd.Process.Kill(), reaped(cmd))
+	}
+	_, err = write.Write([]byte{1})
+	return err
+}
+
+// reaped waits for a process that was killed.
+func reaped(cmd *exec.Cmd) error {
+	var exit *exec.ExitError
+	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
+		return err
+	}
+	return nil
+}
+
+// rootlesskit starts cmd by rootlesskit, which makes the namespaces and maps the
+// ids. The network stays the host's.
+func rootlesskit(o Options, cmd *exec.Cmd) error {
+	program, err := exec.LookPath("rootlesskit")
+	if err != nil {
+		return err
+	}
+	cmd.Env = append(cmd.Env, envHolder+"="+stageMapped)
+	self := cmd.Path
+	cmd.Path = program
+	cmd.Args = []string{program, "--net=host", "--propagation=rslave", "--state-dir=" + filepath.Join(o.State, "rootlesskit"), self}
+	return cmd.Start()
+}
+
+// forbidden says why user namespaces cannot be had, and the cure.
+func forbidden() error {
+	word := func(name string) string {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return ""
+		}
+		return strings.TrimSpace(string(text))
+	}
+	switch {
+	case word("/proc/sys/user/max_user_namespaces") == "0":
+		return fmt.Errorf("%w: as root, run \"sysctl -w user.max_user_namespaces=15000\"", errForbidden)
+	case word("/proc/sys/kernel/unprivileged_userns_clone") == "0":
+		return fmt.Errorf("%w: as root, run \"sysctl -w kernel.unprivileged_userns_clone=1\"", errForbidden)
+	case word("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+		return fmt.Errorf("%w: AppArmor restricts them: install the package rootlesskit, or give sbench the profile in docs/rootless.md", errForbidden)
+	}
+	return fmt.Errorf("%w: a container's seccomp profile or the kernel forbids them, see docs/rootless.md", errForbidden)
+}
+
+func holderFile(state string) string { return filepath.Join(state, "holder.pid") }
+
+// readHolder returns the holder that is alive. The file holds its start time too,
+// so that a reused id is not taken for it.
+func readHolder(state string) (int, bool) {
+	text, err := os.ReadFile(holderFile(state))
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) != 2 {
+		return 0, false
+	}
+	pid, err := strconv.Atoi(fields[0])
+	if err != nil {
+		return 0, false
+	}
+	started, err := startTime(pid)
+	return pid, err == nil && started == fields[1]
+}
+
+// startTime is field 22 of /proc/PID/stat, in clock ticks since boot (proc(5)),
+// of a process that has not ended.
+func startTime(pid int) (string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", err
+	}
+	_, rest, ok := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	if !ok || len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return "", fmt.Errorf("process %d has ended", pid)
+	}
+	return fields[19], nil
+}

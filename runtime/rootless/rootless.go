@@ -1,0 +1,220 @@
+// Package rootless lets an ordinary user run sandboxes: in the namespaces of the
+// user's own rootless containerd if one runs, else in namespaces of sbench's own,
+// in which the private containerd is started then.
+//
+// A program enters them by executing itself again inside, where it is root in a
+// user namespace (user_namespaces(7)) and goes on as if it had been root from the
+// start, with the process id it had. A Go program has threads and cannot change
+// its user namespace itself, so nsenter(1) does it in between.
+//
+// Namespaces of sbench's own are shared by the user's concurrent sbench processes.
+// A process of their own, the holder, keeps them, and tells by a lock, which the
+// kernel drops when a process ends however it ends, that nobody uses them any
+// more. It then ends what still runs in them.
+//
+// No privilege is used but newuidmap(1) and newgidmap(1), which map the user's
+// subordinate ids (subuid(5)).
+package rootless
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/filelock"
+)
+
+// What a program is told about itself when it is executed again.
+const (
+	envHolder  = "SBENCH_ROOTLESS_HOLDER" // it is the holder; the value is the stage
+	envEntered = "SBENCH_ROOTLESS"        // it is inside; the value is whose the namespaces are
+	envLock    = "SBENCH_ROOTLESS_LOCK"   // descriptor of its lock on the namespaces
+	envDir     = "SBENCH_ROOTLESS_DIR"    // its working directory
+	envFolders = "SBENCH_ROOTLESS_FOLDERS"
+)
+
+// Values of envEntered.
+const (
+	ownNamespaces  = "own"
+	userNamespaces = "containerd"
+)
+
+// Options say where sbench keeps its state, and which containerd it is to use.
+type Options struct {
+	Root, State string // persistent and volatile folder
+	// Address is the socket of a daemon; empty means the user's own rootless one if
+	// it runs, else a private one.
+	Address string
+	Logger  *slog.Logger // nil for none
+}
+
+// Init is the first call of main in a program that calls [Enter]. In the process
+// that holds the namespaces it does not return. It fails only inside, when the
+// working directory cannot be reached there.
+func Init() error {
+	if stage := os.Getenv(envHolder); stage != "" {
+		os.Exit(hold(stage))
+	}
+	lock, dir := os.Getenv(envLock), os.Getenv(envDir)
+	for _, name := range []string{envLock, envDir} {
+		if err := os.Unsetenv(name); err != nil {
+			return err
+		}
+	}
+	if fd, err := strconv.Atoi(lock); err == nil {
+		unix.CloseOnExec(fd) // and open until this process ends
+	}
+	if dir == "" {
+		return nil
+	}
+	if err := os.Chdir(dir); err != nil {
+		return fmt.Errorf("rootless: working directory: %w", err)
+	}
+	return nil
+}
+
+// Entered says whether this process, or one that started it, has entered
+// namespaces by [Enter].
+func Entered() bool { return os.Getenv(envEntered) != "" && InUserNamespace() }
+
+// InUserNamespace says whether this process is in a user namespace other than the
+// first: whether its root is not the host's.
+func InUserNamespace() bool {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	fields := strings.Fields(string(text))
+	return err == nil && !(len(fields) == 3 && fields[0] == "0" && fields[1] == "0" && fields[2] == "4294967295")
+}
+
+// Enter executes this program again, with its arguments, inside namespaces where
+// it is root. It returns nil at once to a process that is root already, and else
+// only with an error, which says what is missing and the cure.
+func Enter(ctx context.Context, o Options) error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if err := enter(ctx, o); err != nil {
+		return fmt.Errorf("rootless: %w", err)
+	}
+	return nil
+}
+
+func enter(ctx context.Context, o Options) error {
+	nsenter, err := exec.LookPath("nsenter")
+	if err != nil {
+		return errors.New("nsenter is not in PATH: install the package util-linux")
+	}
+	pid, err := runningDaemon(o.Address)
+	if err != nil {
+		return err
+	}
+	if pid != 0 {
+		o.Logger.Debug("entering the namespaces of a rootless containerd", "pid", pid)
+		return execInside(nsenter, pid, o, map[string]string{envEntered: userNamespaces})
+	}
+	for _, dir := range []string{o.Root, o.State} {
+		if err := ownFolder(dir); err != nil {
+			return err
+		}
+	}
+	lock, pid, err := ownNamespace(ctx, o)
+	if err != nil {
+		return err
+	}
+	if _, err := unix.FcntlInt(lock.Fd(), unix.F_SETFD, 0); err != nil {
+		return errors.Join(err, lock.Close())
+	}
+	err = execInside(nsenter, pid, o, map[string]string{envEntered: ownNamespaces, envLock: strconv.Itoa(int(lock.Fd()))})
+	return errors.Join(err, lock.Close())
+}
+
+// ownFolder makes a folder that nobody else can look into.
+func ownFolder(dir string) error {
+	if !filepath.IsAbs(dir) {
+		return fmt.Errorf("folder %q is not absolute", dir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return fmt.Errorf("folder %s: %w", dir, err)
+	}
+	if int(st.Uid) != os.Geteuid() || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return fmt.Errorf("folder %s is not this user's own: choose another with --root or --state", dir)
+	}
+	return os.Chmod(dir, 0o700)
+}
+
+// execInside replaces this program by itself in the user and mount namespaces of
+// a process.
+func execInside(nsenter string, pid int, o Options, env map[string]string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if env[envDir], err = os.Getwd(); err != nil {
+		return fmt.Errorf("working directory: %w", err)
+	}
+	if os.Getenv("TMPDIR") == "" {
+		env["TMPDIR"] = filepath.Join(o.Root, "tmp")
+		if err := os.MkdirAll(env["TMPDIR"], 0o700); err != nil {
+			return err
+		}
+	}
+	args := []string{"nsenter", "--user", "--mount", "--preserve-credentials", "--target", strconv.Itoa(pid), "--", self}
+	err = unix.Exec(nsenter, append(args, os.Args[1:]...), environment(env))
+	return fmt.Errorf("nsenter: %w", err)
+}
+
+// environment is this process's with some variables replaced.
+func environment(replace map[string]string) []string {
+	var environ []string
+	for _, e := range os.Environ() {
+		name, _, _ := strings.Cut(e, "=")
+		if _, ok := replace[name]; !ok {
+			environ = append(environ, e)
+		}
+	}
+	for name, value := range replace {
+		environ = append(environ, name+"="+value)
+	}
+	return environ
+}
+
+// ownNamespace returns the process that holds sbench's own namespaces, starting
+// it if there is none, and a lock that keeps it there while it is held.
+func ownNamespace(ctx context.Context, o Options) (*os.File, int, error) {
+	start, err := filelock.Acquire(ctx, filepath.Join(o.State, "holder-start.lock"), filelock.Exclusive)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = start.Close() }()
+	// Waits for a holder that has found no user and is about to end.
+	lock, err := filelock.Acquire(ctx, lockFile(o.State), filelock.Shared)
+	if err != nil {
+		return nil, 0, err
+	}
+	pid, ok := readHolder(o.State)
+	if !ok {
+		o.Logger.Debug("making user and mount namespaces")
+		pid, err = startHolder(ctx, o)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, lock.Close())
+	}
+	return lock, pid, nil
+}
+
+func lockFile(state string) string { return filepath.Join(state, "holder-users.lock") }

@@ -1,0 +1,156 @@
+package watchdog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is what one look finds of a process.
+type process struct {
+	pid     int
+	threads int64
+	memory  int64 // bytes, with what it shares
+	cpu     time.Duration
+}
+
+// ticks is how many clock ticks /proc/PID/stat has for a second (proc(5)):
+// USER_HZ, which is 100 on every architecture that Go knows.
+const ticks = 100
+
+// pidNamespace is the inode of a process's pid namespace; 0 asks for our own.
+func pidNamespace(pid int) (uint64, error) {
+	name := "/proc/self/ns/pid"
+	if pid != 0 {
+		name = fmt.Sprintf("/proc/%d/ns/pid", pid)
+	}
+	link, err := os.Readlink(name)
+	if err != nil {
+		return 0, err
+	}
+	inode, ok := strings.CutPrefix(strings.TrimSuffix(link, "]"), "pid:[")
+	if !ok {
+		return 0, fmt.Errorf("%s leads to %q", name, link)
+	}
+	return strconv.ParseUint(inode, 10, 64)
+}
+
+// processes reads all living processes whose pid namespace is wanted.
+func processes(wanted func(uint64) bool) (map[uint64][]process, error) {
+	found := map[uint64][]process{}
+	err := each(func(pid int) {
+		space, err := pidNamespace(pid)
+		if err != nil || !wanted(space) {
+			return // gone, or another user's
+		}
+		if p, ok := readProcess(pid); ok {
+			found[space] = append(found[space], p)
+		}
+	})
+	return found, err
+}
+
+// members lists the living processes of one pid namespace.
+func members(space uint64) ([]int, error) {
+	found, err := processes(func(s uint64) bool { return s == space })
+	pids := make([]int, 0, len(found[space]))
+	for _, p := range found[space] {
+		pids = append(pids, p.pid)
+	}
+	return pids, err
+}
+
+func each(f func(pid int)) error {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			f(pid)
+		}
+	}
+	return nil
+}
+
+// readProcess reads what stat says (proc(5)); a process that has ended and only
+// waits for its parent is gone.
+func readProcess(pid int) (process, bool) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	at := bytes.LastIndex(text, []byte(") ")) // the name before it may hold anything
+	if err != nil || at < 0 {
+		return process{}, false
+	}
+	fields := strings.Fields(string(text[at+2:]))
+	if len(fields) < 22 {
+		return process{}, false
+	}
+	number := func(field int) int64 { // by its number in proc(5)
+		n, err := strconv.ParseInt(fields[field-3], 10, 64)
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	// A process whose first thread has ended is a zombie with living threads.
+	if fields[0] == "X" || fields[0] == "Z" && number(20) <= 1 {
+		return process{}, false
+	}
+	p := process{pid: pid, threads: number(20), cpu: time.Duration(number(14)+number(15)) * time.Second / ticks}
+	p.memory = status(pid)
+	return p, true
+}
+
+// status sums what a process has in memory or swap and no file holds.
+func status(pid int) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	return kilobytes(text, "RssAnon:", "RssShmem:", "VmSwap:")
+}
+
+// exactMemory sums the same with what is shared divided among those who share it.
+// It takes the kernel time, and so it is asked only in doubt.
+func exactMemory(ps []process) int64 {
+	var sum int64
+	for _, p := range ps {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p.pid))
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH):
+		case err != nil:
+			sum += p.memory
+		default:
+			sum += kilobytes(text, "Pss_Anon:", "Pss_Shmem:", "SwapPss:")
+		}
+	}
+	return sum
+}
+
+// kilobytes sums the values of some lines of the form "Name:  1 kB", in bytes.
+func kilobytes(text []byte, names ...string) int64 {
+	var sum int64
+	for line := range bytes.Lines(text) {
+		for _, name := range names {
+			if rest, ok := bytes.CutPrefix(line, []byte(name)); ok {
+				n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(string(rest)), " kB"), 10, 64)
+				if err == nil {
+					sum += n << 10
+				}
+			}
+		}
+	}
+	return sum
+}

@@ -1,0 +1,270 @@
+// Package watchdog enforces limits on sandboxes where there are no control groups,
+// as for an ordinary user without delegation: it looks at the processes of each
+// sandbox, which its pid namespace tells, many times a second, and kills.
+//
+// That is less than the kernel's own limit: between two looks a sandbox can have
+// more than it may, by what its processors can touch in that time.
+package watchdog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/cgroup"
+)
+
+// interval is the time between two looks: a core touches some 100 MB in it.
+const interval = 40 * time.Millisecond
+
+// overflow: a sandbox that has so many times its memory is killed as a whole, since
+// killing one process at a time did not get ahead of it.
+const overflow = 1.5
+
+// Limits of one group. Zero means none.
+type Limits struct {
+	Memory int64 // bytes, of all processes and of what Held counts together
+	Pids   int64 // processes and threads
+	// Held returns bytes that the sandbox has beside its processes' own, such as
+	// files in memory. The argument is the first process. It may be nil.
+	Held func(pid int) int64
+}
+
+// A Watchdog looks after groups. Its methods are safe for concurrent use, and so
+// are those of its groups. The zero value is ready.
+type Watchdog struct {
+	mu      sync.Mutex
+	groups  map[uint64]*Group // by the inode of their pid namespace
+	running bool
+}
+
+// A Group is the processes of one pid namespace. Until it is attached it has none.
+type Group struct {
+	w      *Watchdog
+	limits Limits
+
+	mu    sync.Mutex
+	space uint64 // inode of the pid namespace; 0 until attached
+	first int
+	stats cgroup.Stats
+	ended time.Duration // processor time of processes that are gone
+	seen  map[int]time.Duration
+}
+
+// Group makes a group that is not attached yet.
+func (w *Watchdog) Group(l Limits) *Group {
+	return &Group{w: w, limits: l, seen: map[int]time.Duration{}}
+}
+
+// Attach begins to watch the pid namespace whose first process is pid.
+func (g *Group) Attach(pid int) error {
+	space, err := pidNamespace(pid)
+	if err != nil {
+		return fmt.Errorf("watch process %d: %w", pid, err)
+	}
+	if own, err := pidNamespace(0); err != nil || own == space {
+		return fmt.Errorf("watch process %d: it has no pid namespace of its own (%v)", pid, err)
+	}
+	g.mu.Lock()
+	g.space, g.first = space, pid
+	g.mu.Unlock()
+	g.w.add(space, g)
+	return nil
+}
+
+func (w *Watchdog) add(space uint64, g *Group) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.groups == nil {
+		w.groups = map[uint64]*Group{}
+	}
+	w.groups[space] = g
+	if !w.running {
+		w.running = true
+		go w.watch()
+	}
+}
+
+// Remove stops watching. What of the group is alive stays alive.
+func (g *Group) Remove() error {
+	g.mu.Lock()
+	space := g.space
+	g.mu.Unlock()
+	g.w.mu.Lock()
+	defer g.w.mu.Unlock()
+	if g.w.groups[space] == g {
+		delete(g.w.groups, space)
+	}
+	return nil
+}
+
+// watch runs as long as there are groups.
+func (w *Watchdog) watch() {
+	for {
+		w.mu.Lock()
+		if len(w.groups) == 0 {
+			w.running = false
+			w.mu.Unlock()
+			return
+		}
+		groups := make(map[uint64]*Group, len(w.groups))
+		for space, g := range w.groups {
+			groups[space] = g
+		}
+		w.mu.Unlock()
+		w.look(groups)
+		time.Sleep(interval)
+	}
+}
+
+// look reads the processes of all groups once.
+func (w *Watchdog) look(groups map[uint64]*Group) {
+	found, err := processes(func(space uint64) bool { return groups[space] != nil })
+	if err != nil {
+		return // the next look
+	}
+	for space, g := range groups {
+		g.check(found[space])
+	}
+}
+
+// check counts, and kills what is too much.
+func (g *Group) check(ps []process) {
+	var threads, memory int64
+	for _, p := range ps {
+		threads += p.threads
+		memory += p.memory
+	}
+	if g.limits.Memory > 0 {
+		memory += g.held()
+		if memory > g.limits.Memory { // what is shared was counted for each process
+			memory = g.held() + exactMemory(ps)
+		}
+	}
+	g.mu.Lock()
+	g.count(ps, threads, memory)
+	g.mu.Unlock()
+	if g.limits.Memory <= 0 || memory <= g.limits.Memory || len(ps) == 0 {
+		return
+	}
+	victims := []process{slices.MaxFunc(ps, func(a, b process) int { return int(a.memory>>10 - b.memory>>10) })}
+	if float64(memory) > overflow*float64(g.limits.Memory) {
+		victims = ps
+	}
+	for _, v := range victims {
+		if g.signalOne(v.pid, unix.SIGKILL) == nil {
+			g.mu.Lock()
+			g.stats.OOMKills++
+			g.mu.Unlock()
+		}
+	}
+}
+
+func (g *Group) held() int64 {
+	if g.limits.Held == nil {
+		return 0
+	}
+	return g.limits.Held(g.first)
+}
+
+// count keeps what Stats tells. The caller holds the lock.
+func (g *Group) count(ps []process, threads, memory int64) {
+	g.stats.PeakMemory, g.stats.PeakPids = max(g.stats.PeakMemory, memory), max(g.stats.PeakPids, threads)
+	if g.limits.Pids > 0 && threads >= g.limits.Pids {
+		g.stats.PidsDenied++ // no room for one more: who forks like that is denied some
+	}
+	now := make(map[int]time.Duration, len(ps))
+	for _, p := range ps {
+		now[p.pid] = p.cpu
+	}
+	for pid, used := range g.seen {
+		if _, alive := now[pid]; !alive {
+			g.ended += used
+		}
+	}
+	g.seen = now
+}
+
+// Stats returns what the looks found so far: peaks and times between two looks
+// are missed.
+func (g *Group) Stats() cgroup.Stats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.stats
+	s.CPU = g.ended
+	for _, used := range g.seen {
+		s.CPU += used
+	}
+	return s
+}
+
+// Pids lists the living processes of the group.
+func (g *Group) Pids() ([]int, error) {
+	g.mu.Lock()
+	space := g.space
+	g.mu.Unlock()
+	if space == 0 {
+		return nil, nil
+	}
+	return members(space)
+}
+
+// Signal sends sig to every process of the group but spare (0 spares none).
+// Processes that are gone are no error.
+func (g *Group) Signal(sig unix.Signal, spare int) error {
+	pids, err := g.Pids()
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if pid == spare {
+			continue
+		}
+		if err := g.signalOne(pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("signal %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// signalOne looks at the membership again after it holds the process, so that a
+// reused id cannot turn the signal on a stranger.
+func (g *Group) signalOne(pid int, sig unix.Signal) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if space, err := pidNamespace(pid); err != nil || space != g.space {
+		return unix.ESRCH
+	}
+	return unix.PidfdSendSignal(fd, sig, nil, 0)
+}
+
+// KillAll kills every process of the group but spare (0 spares none) and sees
+// them gone. A process that was killed cannot fork any more, so that a few passes
+// get ahead of every fork.
+func (g *Group) KillAll(ctx context.Context, spare int) error {
+	for pass := 0; ; pass++ {
+		pids, err := g.Pids()
+		if err != nil {
+			return err
+		}
+		pids = slices.DeleteFunc(pids, func(p int) bool { return p == spare })
+		if len(pids) == 0 {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%d processes survive: %w", len(pids), context.Cause(ctx))
+		}
+		if err := g.Signal(unix.SIGKILL, spare); err != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond << min(pass, 5))
+	}
+}
