@@ -77,10 +77,14 @@ func WithUser(uid, gid uint32, groups ...uint32) Option {
 	}
 }
 
-// WithUserNamespace gives the sandbox a user namespace of its own, with these
-// mappings for user and group ids alike. What has no mapping shows as nobody's.
-func WithUserNamespace(mappings ...specs.LinuxIDMapping) Option {
+// WithUserNamespace joins the user namespace at p, an absolute host path. Its
+// mappings, of user and group ids alike, are repeated here: the OCI runtime wants
+// to know them. What has no mapping shows as nobody's.
+func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
 	return func(s *specs.Spec) error {
+		if !cleanAbs(p) {
+			return fmt.Errorf("user namespace %q is not a clean absolute path", p)
+		}
 		if len(mappings) == 0 {
 			return errors.New("user namespace: no mappings")
 		}
@@ -92,7 +96,7 @@ func WithUserNamespace(mappings ...specs.LinuxIDMapping) Option {
 				return errors.New("user namespace: a mapping of no ids")
 			}
 		}
-		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace})
+		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace, Path: p})
 		s.Linux.UIDMappings, s.Linux.GIDMappings = slices.Clone(mappings), slices.Clone(mappings)
 		return nil
 	}

@@ -50,7 +50,7 @@ func TestGolden(t *testing.T) {
 		{"no-swap-accounting-amd64", strict(oci.WithSeccomp("amd64"), oci.WithoutSwapLimit())},
 		{"without-cgroup-amd64", []oci.Option{oci.WithArgs("true"), oci.WithNetworkNamespace("/proc/7/fd/9"), oci.WithNoFile(1024),
 			oci.WithNProc(256), oci.WithDataSize(1 << 30), oci.WithFileSize(1 << 28), oci.WithoutCgroup(), oci.WithSeccomp("amd64"),
-			oci.WithUserNamespace(specs.LinuxIDMapping{Size: 1}, specs.LinuxIDMapping{ContainerID: 1, HostID: 1, Size: 65536}), oci.WithAnnotation("org.securebench.degraded", "memory,pids")}},
+			oci.WithUserNamespace("/proc/7/fd/8", specs.LinuxIDMapping{Size: 1}, specs.LinuxIDMapping{ContainerID: 1, HostID: 1, Size: 65536}), oci.WithAnnotation("org.securebench.degraded", "memory,pids")}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -94,8 +94,8 @@ func TestRefused(t *testing.T) {
 		{"unclean cwd", oci.WithCwd("/a/../b"), "not a clean absolute path"},
 		{"second network namespace", oci.WithNetworkNamespace("/proc/1/ns/net"), "given twice"},
 		{"relative network namespace", oci.WithNetworkNamespace("net"), "not a clean absolute path"},
-		{"user namespace of nobody", oci.WithUserNamespace(), "no mappings"},
-		{"user namespace of no ids", oci.WithUserNamespace(specs.LinuxIDMapping{}), "a mapping of no ids"},
+		{"user namespace of nobody", oci.WithUserNamespace("/proc/7/fd/8"), "no mappings"},
+		{"user namespace of no ids", oci.WithUserNamespace("/proc/7/fd/8", specs.LinuxIDMapping{}), "a mapping of no ids"},
 		{"no memory", oci.WithMemoryLimit(0), "memory limit of 0 bytes is below"},
 		{"negative memory", oci.WithMemoryLimit(-1), "memory limit of -1 bytes is below"},
 		{"no pids", oci.WithPidsLimit(0), "not positive"},

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 // rivalVariable makes the test binary a proxy in a process of its own, whose
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 		serveRival(name, origin)
 		return
 	}
+	containerdtest.Enter()
 	os.Exit(m.Run())
 }
 

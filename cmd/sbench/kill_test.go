@@ -35,7 +35,8 @@ func newHost(t *testing.T) host {
 			h.env = append(h.env, e)
 		}
 	}
-	h.env = append(h.env, "SBENCH_ROOT="+filepath.Join(containerdtest.Folder(), "root"), "SBENCH_STATE="+h.state)
+	h.env = append(h.env, containerdtest.Environment()...)
+	h.env = append(h.env, "CONTAINERD_ADDRESS=")
 	return h
 }
 

@@ -15,6 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	containerdtest.Enter()
 	testscript.Main(m, map[string]func(){"sbench": func() {
 		interrupts := watchSignals()
 		defer interrupts.close()
@@ -41,9 +42,7 @@ func scripts(t *testing.T, dir string) {
 		Dir: dir,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PACKS", packs)
-			env.Setenv("SBENCH_ROOT", filepath.Join(containerdtest.Folder(), "root"))
-			env.Setenv("SBENCH_STATE", filepath.Join(containerdtest.Folder(), "state"))
-			env.Setenv("CONTAINERD_ADDRESS", os.Getenv("SBENCH_TEST_ADDRESS"))
+			env.Vars = append(env.Vars, containerdtest.Environment()...)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
@@ -60,7 +59,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	cmd := exec.Command(args[1], args[2:]...)
 	cmd.Dir = ts.Getenv("WORK")
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "SBENCH_ROOT", "SBENCH_STATE", "CONTAINERD_ADDRESS", "TOKEN"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "SBENCH_ROOT", "SBENCH_STATE", "SBENCH_ALLOW_DEGRADED", "CONTAINERD_ADDRESS", "TOKEN"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	var out, errOut bytes.Buffer

@@ -26,9 +26,10 @@ const (
 // sbench runs a command line on the tests' daemon.
 func sbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	t.Setenv("SBENCH_ROOT", filepath.Join(containerdtest.Folder(), "root"))
-	t.Setenv("SBENCH_STATE", filepath.Join(containerdtest.Folder(), "state"))
-	t.Setenv("CONTAINERD_ADDRESS", os.Getenv("SBENCH_TEST_ADDRESS"))
+	for _, e := range containerdtest.Environment() {
+		name, value, _ := strings.Cut(e, "=")
+		t.Setenv(name, value)
+	}
 	var out, errOut bytes.Buffer
 	interrupts := watchSignals()
 	defer interrupts.close()

@@ -38,7 +38,7 @@ func BenchmarkThroughput(b *testing.B) {
 func sbenchTasks(b *testing.B, dir string, jobs int) {
 	tester := trivialPack(b, dir, b.N)
 	cmd := exec.Command("sbench", "run", "--quiet", "--config", tester, "--output-dir", filepath.Join(b.TempDir(), "out"), "--jobs", fmt.Sprint(jobs))
-	cmd.Env = append(os.Environ(), "SBENCH_ROOT="+filepath.Join(containerdtest.Folder(), "root"), "SBENCH_STATE="+filepath.Join(containerdtest.Folder(), "state"))
+	cmd.Env = append(os.Environ(), containerdtest.Environment()...)
 	begun := time.Now()
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), fmt.Sprintf("passed=%d ", b.N)) {
 		b.Fatalf("%v\n%s", err, out)

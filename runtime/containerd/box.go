@@ -17,6 +17,7 @@ import (
 	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/netns"
+	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
@@ -30,16 +31,18 @@ const (
 
 // Box is a sandbox on containerd. It implements runtime.Sandbox.
 type Box struct {
-	run   *Run
-	cfg   runtime.Config
-	id    string
-	dir   string
-	root  string // the mounted root file system
-	lower []string
-	layer runtime.Volume
-	netns *netns.Namespace
-	user  user
-	group group
+	run    *Run
+	cfg    runtime.Config
+	id     string
+	dir    string
+	root   string // the mounted root file system
+	lower  []string
+	layer  runtime.Volume
+	ids    []userns.Mapping  // of userns
+	userns *userns.Namespace // nil if the sandbox's root is sbench's
+	netns  *netns.Namespace
+	user   user
+	group  group
 
 	cgroup string // absolute within the hierarchies
 
@@ -86,6 +89,9 @@ func (b *Box) create(ctx context.Context) error {
 	if err := b.giveMounts(); err != nil {
 		return err
 	}
+	if err := b.makeUserNamespace(); err != nil {
+		return err
+	}
 	if err := b.makeNetwork(); err != nil {
 		return err
 	}
@@ -101,8 +107,12 @@ func (b *Box) makeNetwork() error {
 	if network == nil {
 		network = &runtime.Network{}
 	}
+	options := netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect}
+	if b.userns != nil {
+		options.In = b.userns.Net
+	}
 	var err error
-	b.netns, err = netns.New(netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect})
+	b.netns, err = netns.New(options)
 	if err != nil || network.Serve == nil {
 		return err
 	}
@@ -171,7 +181,7 @@ func (b *Box) spec(args []string, env []string, dir string) (*specs.Spec, error)
 	if err != nil {
 		return nil, err
 	}
-	limits = append(limits, b.nestedNamespace()...)
+	limits = append(limits, b.userNamespace()...)
 	return oci.New(b.root, append(opts, limits...)...)
 }
 
@@ -214,6 +224,9 @@ func (b *Box) Close(ctx context.Context) error {
 	if b.netns != nil {
 		errs = append(errs, b.netns.Close())
 		b.netns = nil
+	}
+	if b.userns != nil {
+		errs = append(errs, b.userns.Close())
 	}
 	errs = append(errs, unmountBelow(b.dir), <-deleted)
 	if b.layer != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/runtime/rootless"
 )
 
 const wall = 2 * time.Minute
@@ -168,7 +169,10 @@ func TestProbe(t *testing.T) {
 				exit := w.runOnce(t, cfg, runtime.Process{Args: []string{"/programs/probe"}, Env: []string{probeVariable + "=" + a.name}})
 				a.check(t, user, exit)
 			}
-			if a.control {
+			switch {
+			case a.hostRoot && rootless.InUserNamespace():
+				t.Log("without a control: it needs root of the host")
+			case a.control:
 				control(t, w, a)
 			}
 		})
@@ -216,7 +220,7 @@ func emptyBut(t *testing.T, dir, keep string) {
 // name of its own.
 func TestLimitReasons(t *testing.T) {
 	w := newWorld(t)
-	bomb := "import os\nwhile True:\n  try: os.fork()\n  except OSError as e: \n    import sys; sys.exit(9)"
+	bomb := "import os\nwhile True:\n  try: os.fork()\n  except OSError as e: \n    import sys, time; time.sleep(.3); sys.exit(9)"
 	tests := []struct {
 		name    string
 		change  func(*runtime.Config)
@@ -228,7 +232,7 @@ func TestLimitReasons(t *testing.T) {
 		{"memory", func(c *runtime.Config) { c.Limits.Memory = 64 << 20 }, []string{"python3", "-c", "b=b'x'*(200<<20)"}, wall, runtime.OutOfMemory, runtime.LimitMemory},
 		{"memory of a child", func(c *runtime.Config) { c.Limits.Memory = 64 << 20 }, []string{"sh", "-c", "python3 -c \"b=b'x'*(200<<20)\""}, wall, runtime.OutOfMemory, runtime.LimitMemory},
 		{"memory by tmpfs", func(c *runtime.Config) { c.Limits.Memory = 64 << 20 }, []string{"sh", "-c", "head -c 150000000 /dev/zero > /tmp/x; exit $?"}, wall, runtime.OutOfMemory, runtime.LimitMemory},
-		{"pids", func(c *runtime.Config) { c.Limits.Pids = 20 }, []string{"python3", "-c", "import os,sys\ntry:\n  while True:\n    if os.fork()==0: import time; time.sleep(100)\nexcept OSError: sys.exit(9)"}, wall, runtime.PidsLimit, runtime.LimitPids},
+		{"pids", func(c *runtime.Config) { c.Limits.Pids = 20 }, []string{"python3", "-c", "import os,sys,time\ntry:\n  while True:\n    if os.fork()==0: time.sleep(100)\nexcept OSError: time.sleep(.3); sys.exit(9)"}, wall, runtime.PidsLimit, runtime.LimitPids},
 		{"fork bomb", func(c *runtime.Config) { c.Limits.Pids = 64 }, []string{"python3", "-c", bomb}, 20 * time.Second, runtime.PidsLimit, runtime.LimitPids},
 		{"fork bomb in shell", func(c *runtime.Config) { c.Limits.Pids = 64 }, []string{"bash", "-c", "b(){ b|b& }; b; while :; do sleep 1; done"}, 2 * time.Second, runtime.WallTime, runtime.LimitPids},
 		{"wall time", nil, []string{"sleep", "1000"}, 200 * time.Millisecond, runtime.WallTime, runtime.LimitWall},
@@ -250,7 +254,9 @@ func TestLimitReasons(t *testing.T) {
 			if exit.Reason != tt.reason || !slices.Contains(exit.Reached, tt.reached) {
 				t.Errorf("%v, reached %v, want %v and %v; stderr %s", exit, exit.Reached, tt.reason, tt.reached, exit.Stderr.String())
 			}
-			if exit.Usage.CPU <= 0 || exit.Usage.PeakMemory <= 0 {
+			// A watchdog that looks now and then misses what is short.
+			seen := containerdtest.AllowDegraded() == nil || exit.Wall > 300*time.Millisecond
+			if seen && (exit.Usage.CPU <= 0 || exit.Usage.PeakMemory <= 0) {
 				t.Errorf("usage %+v", exit.Usage)
 			}
 		})

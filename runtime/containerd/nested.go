@@ -11,34 +11,54 @@ import (
 
 	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
-// nestedNamespace gives a sandbox, where sbench is itself in a user namespace, one
-// below that with the same ids. Its root has no power over sbench's, and processes
-// are counted for each sandbox apart (user_namespaces(7), setrlimit(2)).
-func (b *Box) nestedNamespace() []oci.Option {
+// makeUserNamespace gives a sandbox, where sbench is itself in a user namespace,
+// one below that with the same ids. Its root has no power over sbench's, and
+// processes are counted for each sandbox apart (user_namespaces(7), setrlimit(2)).
+func (b *Box) makeUserNamespace() error {
 	if !rootless.InUserNamespace() {
 		return nil
 	}
-	return []oci.Option{oci.WithUserNamespace(sameIDs()...)}
+	var err error
+	if b.ids, err = sameIDs(); err != nil {
+		return err
+	}
+	b.userns, err = userns.New(filepath.Join(b.run.dir, "pause"), b.ids)
+	return err
 }
 
 // sameIDs maps every id of this user namespace to itself. One mapping must not
 // span two of the namespace above (user_namespaces(7)).
-func sameIDs() []specs.LinuxIDMapping {
+func sameIDs() ([]userns.Mapping, error) {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
+		return nil, err
+	}
+	var ms []userns.Mapping
+	for line := range strings.Lines(string(text)) {
+		var m userns.Mapping
+		if _, err := fmt.Sscan(line, &m.First, &m.Outside, &m.Size); err != nil {
+			return nil, fmt.Errorf("/proc/self/uid_map: %q: %w", line, err)
+		}
+		m.Outside = m.First
+		ms = append(ms, m)
+	}
+	return ms, nil
+}
+
+// userNamespace is what the specification says of the namespace, if there is one.
+func (b *Box) userNamespace() []oci.Option {
+	if b.userns == nil {
 		return nil
 	}
-	var ms []specs.LinuxIDMapping
-	for line := range strings.Lines(string(text)) {
-		var first, outside, size uint32
-		if n, err := fmt.Sscan(line, &first, &outside, &size); err == nil && n == 3 {
-			ms = append(ms, specs.LinuxIDMapping{ContainerID: first, HostID: first, Size: size})
-		}
+	ids := make([]specs.LinuxIDMapping, 0, len(b.ids))
+	for _, m := range b.ids {
+		ids = append(ids, specs.LinuxIDMapping{ContainerID: m.First, HostID: m.Outside, Size: m.Size})
 	}
-	return ms
+	return []oci.Option{oci.WithUserNamespace(b.userns.Path(), ids...)}
 }
 
 // attach hands the first process of a sandbox to the watchdog, if there is one.

@@ -22,6 +22,10 @@ type Options struct {
 	// Redirect makes TCP connections to any port of any address in Range arrive
 	// at sockets of this process.
 	Redirect bool
+	// In is an empty network namespace to use instead of a new one; it stays the
+	// caller's to close. This process needs CAP_SYS_ADMIN in the user namespace that
+	// owns it.
+	In *os.File
 
 	noRules bool // as on a kernel without nftables
 }
@@ -77,8 +81,8 @@ func onOtherThread(f func()) {
 // make moves the calling thread into a new namespace, and opens there what is
 // to be in it: a socket belongs to the namespace of the thread that made it.
 func (n *Namespace) make(o Options) error {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("unshare: %w", err)
+	if err := enter(o.In); err != nil {
+		return err
 	}
 	var err error
 	if n.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())); err != nil {
@@ -100,6 +104,20 @@ func (n *Namespace) make(o Options) error {
 		return nil
 	}
 	return n.redirect(!o.noRules)
+}
+
+// enter moves the calling thread into a namespace, or into a new one.
+func enter(in *os.File) error {
+	if in != nil {
+		if err := unix.Setns(int(in.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("setns: %w", err)
+		}
+		return nil
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	return nil
 }
 
 func (n *Namespace) listen(o Options) error {

@@ -109,6 +109,13 @@ func readProcess(pid int) (process, bool) {
 		return process{}, false
 	}
 	p := process{pid: pid, threads: number(20), cpu: time.Duration(number(14)+number(15)) * time.Second / ticks}
+	// Exact, but of the first thread alone.
+	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid)); err == nil {
+		first, _, _ := strings.Cut(string(text), " ")
+		if ns, err := strconv.ParseInt(first, 10, 64); err == nil {
+			p.cpu = max(p.cpu, time.Duration(ns))
+		}
+	}
 	p.memory = status(pid)
 	return p, true
 }

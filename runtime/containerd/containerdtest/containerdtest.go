@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/rootless"
 )
 
 // Image is the name of the base image that scripts/base-image.sh builds.
@@ -28,6 +30,49 @@ func Folder() string {
 	return filepath.Join(os.TempDir(), "sbench-test")
 }
 
+// Enter is the first call of TestMain in a package whose tests need root: an
+// ordinary user becomes root in a user namespace. Where that is impossible it
+// says why, and the tests find that they are not root.
+func Enter() {
+	if err := rootless.Init(); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if os.Geteuid() == 0 {
+		return
+	}
+	dir := Folder() // inside, the temporary folder is another
+	err := os.Setenv("SBENCH_TEST_DIR", dir)
+	if err == nil {
+		root, state := folders()
+		err = rootless.Enter(context.Background(), rootless.Options{Root: root, State: state, Address: os.Getenv("SBENCH_TEST_ADDRESS")})
+	}
+	_, _ = fmt.Fprintln(os.Stderr, err)
+}
+
+// AllowDegraded names the limits that this machine's kernel need not enforce in
+// tests: none for root, whose control groups it has.
+func AllowDegraded() []string {
+	if rootless.InUserNamespace() {
+		return []string{"memory", "pids", "cpu"}
+	}
+	return nil
+}
+
+// Environment is what a sbench that a test starts has to know of the tests'
+// daemon, as NAME=value.
+func Environment() []string {
+	o := Options()
+	return []string{
+		"SBENCH_ROOT=" + o.Root, "SBENCH_STATE=" + o.State, "CONTAINERD_ADDRESS=" + o.Address,
+		"SBENCH_ALLOW_DEGRADED=" + strings.Join(o.AllowDegraded, ","),
+	}
+}
+
+func folders() (root, state string) {
+	return filepath.Join(Folder(), "root"), filepath.Join(Folder(), "state")
+}
+
 // Options are those of the tests' daemon, or of the one at
 // SBENCH_TEST_ADDRESS.
 func Options() containerd.Options {
@@ -35,10 +80,11 @@ func Options() containerd.Options {
 	if testing.Verbose() {
 		level = slog.LevelDebug
 	}
+	root, state := folders()
 	return containerd.Options{
-		Address: os.Getenv("SBENCH_TEST_ADDRESS"),
-		Root:    filepath.Join(Folder(), "root"), State: filepath.Join(Folder(), "state"),
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
+		Address: os.Getenv("SBENCH_TEST_ADDRESS"), Root: root, State: state,
+		AllowDegraded: AllowDegraded(),
+		Logger:        slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 	}
 }
 
