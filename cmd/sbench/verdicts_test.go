@@ -1,0 +1,194 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/runtime/rootless"
+)
+
+var updateVerdicts = flag.Bool("update-verdicts", false, "write testdata/verdicts.jsonl anew")
+
+// verdict is what must not depend on who runs sbench, nor on how a host enforces
+// its limits.
+type verdict struct {
+	Task      string        `json:"task"`
+	Status    record.Status `json:"status"`
+	Passed    *bool         `json:"passed,omitempty"`
+	Score     *float64      `json:"score,omitempty"`
+	Reason    string        `json:"reason,omitempty"`
+	Phase     string        `json:"phase,omitempty"`
+	End       any           `json:"end,omitempty"` // of the harness
+	Code      any           `json:"code,omitempty"`
+	Reached   any           `json:"reached,omitempty"`
+	Candidate string        `json:"candidate,omitempty"`
+	Workspace string        `json:"workspace,omitempty"`
+}
+
+// TestVerdictsRecordByRecord runs the example packs and a pack of hostile agents.
+// The verdicts, record by record, are the same wherever the test runs: as root, and
+// as an ordinary user without control groups. Every run is verified as well.
+func TestVerdictsRecordByRecord(t *testing.T) {
+	h := newHost(t)
+	testers := []string{h.hostilePack()}
+	for _, pack := range []string{"terminal-task", "code-completion", "free-response", "multiple-choice", "short-answer"} {
+		path, err := filepath.Abs("../../benchmarks/" + pack + "-smoke/tester-command.yaml")
+		check(t, err)
+		testers = append(testers, path)
+	}
+	var got []verdict
+	for i, tester := range testers {
+		output := filepath.Join(h.dir, fmt.Sprint("verdicts-", i))
+		h.sbench(0, "run", "--quiet", "--config", tester, "--output-dir", output)
+		h.sbench(0, "verify", output)
+		got = append(got, readVerdicts(t, output)...)
+		if rootless.InUserNamespace() { // the host's root can remove anything
+			removable(t, output)
+		}
+	}
+	slices.SortFunc(got, func(a, b verdict) int { return strings.Compare(a.Task, b.Task) })
+	golden := "testdata/verdicts.jsonl"
+	if *updateVerdicts {
+		writeVerdicts(t, golden, got)
+	}
+	if diff := cmp.Diff(readLines(t, golden), verdictLines(t, got)); diff != "" {
+		t.Errorf("verdicts differ from %s (-want +got):\n%s", golden, diff)
+	}
+}
+
+func readVerdicts(t *testing.T, output string) []verdict {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(output, record.RecordsFile))
+	check(t, err)
+	var all []verdict
+	for line := range strings.Lines(string(text)) {
+		var r record.Record
+		check(t, json.Unmarshal([]byte(line), &r))
+		v := verdict{
+			Task: r.BenchmarkID + " " + r.TaskID, Status: r.VerificationStatus, Passed: r.Passed, Score: r.Score, Reason: r.FailureReason, Phase: r.FailurePhase,
+			End: r.ProducerMetadata["exit_reason"], Code: r.ProducerMetadata["exit_code"], Reached: r.ProducerMetadata["limits_reached"],
+		}
+		if r.VerificationStatus == record.Passed { // what fills a disk, and how far, is another matter
+			v.Candidate, v.Workspace = r.CandidateDigest, r.WorkspaceDigest
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// removable takes every file away as the user who ran sbench can: whose the
+// folders are, and whose modes, an agent does not decide.
+func removable(t *testing.T, output string) {
+	t.Helper()
+	check(t, filepath.WalkDir(output, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && d.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
+			t.Errorf("%s has mode %v: its owner cannot empty it", path, info.Mode())
+		}
+		if owner := ownerOf(info); owner != uint32(os.Geteuid()) {
+			t.Errorf("%s belongs to %d", path, owner)
+		}
+		return err
+	}))
+}
+
+func verdictLines(t *testing.T, all []verdict) []string {
+	t.Helper()
+	var out []string
+	for _, v := range all {
+		text, err := json.Marshal(v)
+		check(t, err)
+		out = append(out, string(text))
+	}
+	return out
+}
+
+func writeVerdicts(t *testing.T, name string, all []verdict) {
+	t.Helper()
+	check(t, os.WriteFile(name, []byte(strings.Join(verdictLines(t, all), "\n")+"\n"), 0o644))
+}
+
+func readLines(t *testing.T, name string) []string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	check(t, err)
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}
+
+// hostileAgents are agents, each a script; all but the first few try to be more than an
+// agent that fails.
+var hostileAgents = []struct{ name, script string }{
+	{"honest", "echo right > answer"},
+	{"wrong", "echo wrong > answer"},
+	{"exits", "echo right > answer; exit 3"},
+	{"signal", "echo right > answer; kill -9 $$"},
+	{"exits like a signal", "echo right > answer; exit 137"},
+	{"forks", "echo right > answer; b(){ b|b& }; b; while :; do sleep 1; done"},
+	{"threads", "echo right > answer; python3 -c 'import threading,time; [threading.Thread(target=time.sleep,args=(1,)).start() for _ in iter(int,1)]'; exit 4"},
+	{"memory", "echo right > answer; python3 -c 'b=bytearray(3<<30)'; sleep 1; exit 5"},
+	{"memory in pieces", "echo right > answer; for i in 1 2 3 4 5 6; do python3 -c 'b=bytearray(80<<20); import time; time.sleep(5)' & done; wait; exit 5"},
+	{"memory in tmp", "echo right > answer; head -c 900000000 /dev/zero > /tmp/x; head -c 900000000 /dev/zero > /dev/shm/x; exit 6"},
+	{"disk", "echo right > answer; head -c 99000000000 /dev/zero > big; exit 7"},
+	{"disk, removed", "head -c 99000000000 /dev/zero > big; rm big; echo right > answer"},
+	{"files", "python3 -c 'for i in range(10**6): open(\"f%d\"%i,\"w\")'; exit 8"},
+	{"sparse", "echo right > answer; truncate -s 100G sparse"},
+	{"modes", "mkdir -p d/e; echo x > d/e/f; chmod 000 d/e/f d/e d; echo right > answer"},
+	{"setuid", "cp /bin/true t; chmod 4755 t; echo right > answer"},
+	{"owners", "echo right > answer; chown 12345 answer"},
+	{"answer is a link", "echo right > /tmp/answer; ln -s /tmp/answer answer"},
+	{"answer is of the host", "ln -s /etc/passwd answer"},
+	{"answer is a folder", "mkdir answer; echo right > answer/right"},
+	{"pipe", "mkfifo answer"},
+	{"socket", "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"answer\")'"},
+	{"hard links", "echo right > a; for i in 1 2 3; do ln a b$i; done; ln a answer"},
+	{"daemon", "(setsid sh -c 'trap \"\" TERM HUP; sleep 1; echo right > answer; sleep 99' &) ; exit 0"},
+	{"overlay attributes", "mkdir d; echo x > d/f; for p in d d/f; do for n in opaque redirect whiteout metacopy; do python3 -c 'import os,sys; os.setxattr(sys.argv[1],\"user.overlay.\"+sys.argv[2],b\"y\")' $p $n; done; done 2> /dev/null; echo right > answer"},
+	{"output", "head -c 9000000 /dev/zero; head -c 9000000 /dev/zero >&2; echo right > answer"},
+	{"device", "mknod answer c 1 3 || mknod answer b 8 0; exit 9"},
+	{"namespaces", "unshare -Ur echo right > answer"},
+	{"network", "python3 -c 'import socket; socket.create_connection((\"192.0.2.1\",80),2)' || echo right > answer"},
+	{"the task is gone", "rm -rf ./* .[a-z]*; echo right > answer"},
+}
+
+// hostilePack is a pack of one task for each hostile agent.
+func (h host) hostilePack() string {
+	h.t.Helper()
+	var rows, cases strings.Builder
+	for i, a := range hostileAgents {
+		row, err := json.Marshal(map[string]any{
+			"id": fmt.Sprintf("%02d %s", i, a.name), "input": map[string]any{"instructions": "Write right to answer."},
+			"eval": map[string]any{"checker": map[string]any{"command": "test \"$(cat answer)\" = right"}},
+		})
+		check(h.t, err)
+		fmt.Fprintf(&rows, "%s\n", row)
+		check(h.t, os.MkdirAll(filepath.Join(h.dir, "hostile"), 0o755))
+		fmt.Fprintf(&cases, "      *'\"%02d %s\"'*)\n        %s\n        ;;\n", i, a.name, strings.ReplaceAll(a.script, "\n", "\n        "))
+	}
+	tester := filepath.Join(h.dir, "hostile", "tester.yaml")
+	for name, text := range map[string]string{
+		"manifest.yaml": "id: hostile\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 6}}\n",
+		"tasks.jsonl":   rows.String(),
+		"tester.yaml": "schema_version: '0.2'\nrun: {id: hostile, output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
+			"runtime: {limits: {memory: 256MiB, pids: 100, workspace_bytes: 200MiB}}\n" +
+			"harness:\n  type: command\n  config:\n    command: |\n      case \"$(cat task.json)\" in\n" + cases.String() + "      esac\n",
+	} {
+		check(h.t, os.WriteFile(filepath.Join(h.dir, "hostile", name), []byte(text), 0o644))
+	}
+	return tester
+}
+
+func ownerOf(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
