@@ -120,14 +120,15 @@ func (c *Client) limitOptions(l runtime.Limits, group string) ([]oci.Option, err
 }
 
 // withoutCgroup is what the kernel enforces for each process or user namespace.
-// The bound on data lies far above the watchdog's, which is the exact one: it is
-// for what grows faster than that looks, and must not stop a program that reserves
-// more than it uses.
+// The bound on data is no limit of the sandbox: that is the watchdog's, which looks
+// at what is used. It keeps one process from having the host's memory between two
+// looks, and leaves room for programs that reserve more than they use.
 func withoutCgroup(l runtime.Limits) []oci.Option {
-	const reserve, least = 4, 1 << 30
-	return []oci.Option{
-		oci.WithoutCgroup(),
-		oci.WithNProc(uint64(l.Pids)),
-		oci.WithDataSize(uint64(max(reserve*l.Memory, least))),
+	const least = 1 << 30
+	var host unix.Sysinfo_t
+	data := max(4*uint64(l.Memory), least)
+	if unix.Sysinfo(&host) == nil {
+		data = max(data, uint64(host.Totalram)*uint64(host.Unit)/2)
 	}
+	return []oci.Option{oci.WithoutCgroup(), oci.WithNProc(uint64(l.Pids)), oci.WithDataSize(data)}
 }

@@ -26,6 +26,11 @@ const interval = 40 * time.Millisecond
 // killing one process at a time did not get ahead of it.
 const overflow = 1.5
 
+// nearly: a group is taken to have been denied a process when it has all but one in
+// so many of its limit. Forks and ends go on while it is counted, so that it rarely
+// shows all of them.
+const nearly = 16
+
 // Limits of one group. Zero means none.
 type Limits struct {
 	Memory int64 // bytes, of all processes and of what Held counts together
@@ -175,8 +180,8 @@ func (g *Group) held() int64 {
 // count keeps what Stats tells. The caller holds the lock.
 func (g *Group) count(ps []process, threads, memory int64) {
 	g.stats.PeakMemory, g.stats.PeakPids = max(g.stats.PeakMemory, memory), max(g.stats.PeakPids, threads)
-	if g.limits.Pids > 0 && threads >= g.limits.Pids {
-		g.stats.PidsDenied++ // no room for one more: who forks like that is denied some
+	if g.limits.Pids > 0 && threads >= g.limits.Pids-g.limits.Pids/nearly {
+		g.stats.PidsDenied++
 	}
 	now := make(map[int]time.Duration, len(ps))
 	for _, p := range ps {
