@@ -31,18 +31,19 @@ const (
 
 // Box is a sandbox on containerd. It implements runtime.Sandbox.
 type Box struct {
-	run    *Run
-	cfg    runtime.Config
-	id     string
-	dir    string
-	root   string // the mounted root file system
-	lower  []string
-	layer  runtime.Volume
-	ids    []userns.Mapping  // of userns
-	userns *userns.Namespace // nil if the sandbox's root is sbench's
-	netns  *netns.Namespace
-	user   user
-	group  group
+	run      *Run
+	cfg      runtime.Config
+	id       string
+	dir      string
+	root     string // the mounted root file system
+	lower    []string
+	layer    runtime.Volume
+	ids      []userns.Mapping  // of userns
+	userns   *userns.Namespace // nil if the sandbox's root is sbench's
+	netns    *netns.Namespace
+	user     user
+	group    group
+	inMemory memoryFiles // what a watchdog looks at
 
 	cgroup string // absolute within the hierarchies
 
@@ -228,7 +229,7 @@ func (b *Box) Close(ctx context.Context) error {
 	if b.userns != nil {
 		errs = append(errs, b.userns.Close())
 	}
-	errs = append(errs, unmountBelow(b.dir), <-deleted)
+	errs = append(errs, b.detach(), unmountBelow(b.dir), <-deleted)
 	if b.layer != nil {
 		errs = append(errs, b.layer.Close())
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/watchdog"
 )
 
 // killTimeout bounds the wait for killed processes to be gone: minutes, because
@@ -279,6 +280,9 @@ func (b *Box) killAll(ctx context.Context, proc *process) error {
 
 // account adds what the kernel counted and says which limits were reached.
 func (b *Box) account(e *runtime.Exit, before cgroup.Stats) {
+	if g, ok := b.group.(*watchdog.Group); ok {
+		g.Final()
+	}
 	after := b.group.Stats()
 	e.Usage = runtime.Usage{CPU: after.CPU - before.CPU, PeakMemory: after.PeakMemory, PeakPids: after.PeakPids}
 	outOfMemory, outOfPids := after.OOMKills > before.OOMKills, after.PidsDenied > before.PidsDenied

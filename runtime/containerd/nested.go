@@ -1,10 +1,12 @@
 package containerd
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -61,32 +63,76 @@ func (b *Box) userNamespace() []oci.Option {
 	return []oci.Option{oci.WithUserNamespace(b.userns.Path(), ids...)}
 }
 
-// attach hands the first process of a sandbox to the watchdog, if there is one.
+// attach hands the first process of a sandbox, which waits to be started, to the
+// watchdog, if there is one, with the file systems in memory that it sees.
 func (b *Box) attach(pid uint32) error {
-	if g, ok := b.group.(*watchdog.Group); ok {
-		return g.Attach(int(pid))
+	g, ok := b.group.(*watchdog.Group)
+	if !ok {
+		return nil
 	}
-	return nil
+	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("root of process %d: %w", pid, err)
+	}
+	defer func() { _ = unix.Close(root) }()
+	for _, dir := range []string{"/tmp", "/run", "/dev/shm"} {
+		fd, err := unix.Openat2(root, dir, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+		if err != nil {
+			return fmt.Errorf("%s of process %d: %w", dir, pid, err)
+		}
+		b.inMemory.add(os.NewFile(uintptr(fd), dir))
+	}
+	return g.Attach(int(pid))
 }
 
+// detach lets go of what attach opened.
+func (b *Box) detach() error { return b.inMemory.close() }
+
 // held is what files in memory hold of the sandbox's memory: of its own file
-// systems as a process sees them, and of volumes that would be in memory on any
-// host. Larger volumes have a bound of their own.
-func (b *Box) held(pid int) int64 {
-	var sum int64
-	for _, dir := range []string{"/tmp", "/run", "/dev/shm"} {
-		sum += usedBytes(filepath.Join(fmt.Sprintf("/proc/%d/root", pid), dir))
-	}
-	if b.cfg.Limits.LayerBytes <= maxMemoryVolume && b.layer != nil {
-		sum += usedBytes(b.layer.Path())
+// systems, and of a layer that would be in memory on any host. Larger volumes have
+// a bound of their own.
+func (b *Box) held() int64 {
+	sum := b.inMemory.used()
+	var st unix.Statfs_t
+	if b.cfg.Limits.LayerBytes <= maxMemoryVolume && b.layer != nil && unix.Statfs(b.layer.Path(), &st) == nil {
+		sum += int64(st.Blocks-st.Bfree) * st.Bsize
 	}
 	return sum
 }
 
-func usedBytes(dir string) int64 {
+// memoryFiles are open directories of file systems in memory.
+type memoryFiles struct {
+	mu   sync.Mutex
+	dirs []*os.File
+}
+
+func (m *memoryFiles) add(f *os.File) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dirs = append(m.dirs, f)
+}
+
+// used is how many bytes they hold together.
+func (m *memoryFiles) used() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var sum int64
 	var st unix.Statfs_t
-	if unix.Statfs(dir, &st) != nil || st.Type != unix.TMPFS_MAGIC {
-		return 0
+	for _, f := range m.dirs {
+		if unix.Fstatfs(int(f.Fd()), &st) == nil {
+			sum += int64(st.Blocks-st.Bfree) * st.Bsize
+		}
 	}
-	return int64(st.Blocks-st.Bfree) * st.Bsize
+	return sum
+}
+
+func (m *memoryFiles) close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for _, f := range m.dirs {
+		errs = append(errs, f.Close())
+	}
+	m.dirs = nil
+	return errors.Join(errs...)
 }

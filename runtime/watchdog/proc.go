@@ -43,18 +43,23 @@ func pidNamespace(pid int) (uint64, error) {
 	return strconv.ParseUint(inode, 10, 64)
 }
 
-// processes reads all processes, dead ones too, whose pid namespace is wanted.
+// processes reads all processes, dead ones too, whose pid namespace is wanted. It
+// first sees which there are, quickly, so that those that end while the others are
+// read are counted as well.
 func processes(wanted func(uint64) bool) (map[uint64][]process, error) {
-	found := map[uint64][]process{}
+	pids := map[uint64][]int{}
 	err := each(func(pid int) {
-		space, err := pidNamespace(pid)
-		if err != nil || !wanted(space) {
-			return // gone, or another user's
-		}
-		if p, ok := readProcess(pid); ok {
-			found[space] = append(found[space], p)
+		// An error: it is gone, or another user's.
+		if space, err := pidNamespace(pid); err == nil && wanted(space) {
+			pids[space] = append(pids[space], pid)
 		}
 	})
+	found := map[uint64][]process{}
+	for space, list := range pids {
+		for _, pid := range list {
+			found[space] = append(found[space], readProcess(pid))
+		}
+	}
 	return found, err
 }
 
@@ -88,16 +93,16 @@ func each(f func(pid int)) error {
 	return nil
 }
 
-// readProcess reads what stat says (proc(5)).
-func readProcess(pid int) (process, bool) {
+// readProcess reads what stat says (proc(5)). What is gone meanwhile is dead.
+func readProcess(pid int) process {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	at := bytes.LastIndex(text, []byte(") ")) // the name before it may hold anything
 	if err != nil || at < 0 {
-		return process{}, false
+		return process{pid: pid, dead: true, threads: 1}
 	}
 	fields := strings.Fields(string(text[at+2:]))
 	if len(fields) < 22 {
-		return process{}, false
+		return process{pid: pid, dead: true, threads: 1}
 	}
 	number := func(field int) int64 { // by its number in proc(5)
 		n, err := strconv.ParseInt(fields[field-3], 10, 64)
@@ -119,7 +124,7 @@ func readProcess(pid int) (process, bool) {
 	if !dead {
 		p.memory = status(pid)
 	}
-	return p, true
+	return p
 }
 
 // status sums what a process has in memory or swap and no file holds.
