@@ -267,7 +267,7 @@ func TestUndelegated(t *testing.T) {
 	if s := g.Stats(); s != (cgroup.Stats{}) {
 		t.Errorf("stats %+v", s)
 	}
-	if err := g.Remove(); err != nil {
+	if err := errors.Join(g.Remove(), h.Claim()); err != nil {
 		t.Error(err)
 	}
 	if names := h.Children(""); len(names) > 0 {
