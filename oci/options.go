@@ -15,6 +15,9 @@ import (
 // forgotten limit is told apart from a host that has none to give.
 const withoutCgroup = "org.securebench.without-cgroup"
 
+// withoutCPU marks a spec that lacks a CPU limit on purpose.
+const withoutCPU = "org.securebench.without-cpu-limit"
+
 // sealedProcesses marks a spec whose processes may not trace one another.
 const sealedProcesses = "org.securebench.sealed-processes"
 
@@ -190,6 +193,12 @@ func WithCPUs(cpus float64) Option {
 		resources(s).CPU = &specs.LinuxCPU{Period: &period, Quota: &quota}
 		return nil
 	}
+}
+
+// WithoutCPULimit states that the host can limit memory and processes, but not CPU
+// time.
+func WithoutCPULimit() Option {
+	return func(s *specs.Spec) error { return annotate(s, withoutCPU, "true") }
 }
 
 // WithCgroup places the sandbox in the cgroup at p, absolute within the

@@ -138,7 +138,8 @@ func missing(s *specs.Spec) []error {
 	need(s.Annotations[withoutCgroup] == "", "WithoutCgroup together with a cgroup or limits")
 	need(r != nil && r.Memory != nil && r.Memory.Limit != nil, "no memory limit: use WithMemoryLimit")
 	need(r != nil && r.Pids != nil && r.Pids.Limit != nil, "no process limit: use WithPidsLimit")
-	need(r != nil && r.CPU != nil && r.CPU.Quota != nil, "no CPU limit: use WithCPUs")
+	limited := r != nil && r.CPU != nil && r.CPU.Quota != nil
+	need(limited || s.Annotations[withoutCPU] == "true", "no CPU limit: use WithCPUs or WithoutCPULimit")
 	return errs
 }
 

@@ -39,6 +39,7 @@ const (
 	envEntered = "SBENCH_ROOTLESS"        // it is inside; the value is whose the namespaces are
 	envLock    = "SBENCH_ROOTLESS_LOCK"   // descriptor of its lock on the namespaces
 	envDir     = "SBENCH_ROOTLESS_DIR"    // its working directory
+	envScope   = "SBENCH_ROOTLESS_SCOPE"  // it has been given a scope of its own by systemd
 	envFolders = "SBENCH_ROOTLESS_FOLDERS"
 )
 
@@ -65,7 +66,10 @@ func Init() error {
 		os.Exit(hold(stage))
 	}
 	lock, dir := os.Getenv(envLock), os.Getenv(envDir)
-	for _, name := range []string{envLock, envDir} {
+	if !InUserNamespace() {
+		return nil
+	}
+	for _, name := range []string{envLock, envDir, envScope} {
 		if err := os.Unsetenv(name); err != nil {
 			return err
 		}
@@ -121,12 +125,18 @@ func enter(ctx context.Context, o Options) error {
 	}
 	if pid != 0 {
 		o.Logger.Debug("entering the namespaces of a rootless containerd", "pid", pid)
+		if err := claimGroup(o); err != nil {
+			return err
+		}
 		return execInside(nsenter, pid, o, map[string]string{envEntered: userNamespaces})
 	}
 	for _, dir := range []string{o.Root, o.State} {
 		if err := ownFolder(dir); err != nil {
 			return err
 		}
+	}
+	if err := claimGroup(o); err != nil {
+		return err
 	}
 	lock, pid, err := ownNamespace(ctx, o)
 	if err != nil {
