@@ -98,6 +98,21 @@ func WithUserNamespace(mappings ...specs.LinuxIDMapping) Option {
 	}
 }
 
+// WithUserNamespaceAt is [WithUserNamespace] with the namespace at p, an
+// absolute host path, whose mappings these must be.
+func WithUserNamespaceAt(p string, mappings ...specs.LinuxIDMapping) Option {
+	return func(s *specs.Spec) error {
+		if !cleanAbs(p) {
+			return fmt.Errorf("user namespace %q is not a clean absolute path", p)
+		}
+		if err := WithUserNamespace(mappings...)(s); err != nil {
+			return err
+		}
+		s.Linux.Namespaces[len(s.Linux.Namespaces)-1].Path = p
+		return nil
+	}
+}
+
 // WithNetworkNamespace joins the namespace at p, an absolute host path. There
 // is no option to share the host's.
 func WithNetworkNamespace(p string) Option {

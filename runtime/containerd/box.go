@@ -17,6 +17,7 @@ import (
 	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/idmap"
 	"github.com/securebench/sbench/runtime/netns"
 )
 
@@ -42,6 +43,9 @@ type Box struct {
 	group cgroup.Group
 
 	cgroup string // absolute within the hierarchies
+
+	ids    *idmap.Range    // nil if the sandbox has those of this process
+	mounts []runtime.Mount // all of them, as the specification names them
 
 	mu        sync.Mutex
 	container client.Container
@@ -83,6 +87,9 @@ func (b *Box) create(ctx context.Context) error {
 	if b.user, err = lookupUser(b.root, firstOf(b.cfg.User, b.cfg.Image.User)); err != nil {
 		return err
 	}
+	if err := b.checkUser(); err != nil {
+		return err
+	}
 	if err := b.giveMounts(); err != nil {
 		return err
 	}
@@ -102,7 +109,7 @@ func (b *Box) makeNetwork() error {
 		network = &runtime.Network{}
 	}
 	var err error
-	b.netns, err = netns.New(netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect})
+	b.netns, err = netns.New(netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect, Namespace: b.networkNamespace()})
 	if err != nil || network.Serve == nil {
 		return err
 	}
@@ -164,7 +171,9 @@ func (b *Box) spec(args []string, env []string, dir string) (*specs.Spec, error)
 	if b.cfg.Sealed {
 		opts = append(opts, oci.WithSealedProcesses())
 	}
-	for _, m := range b.allMounts() {
+	namespace, _ := b.userNamespace()
+	opts = append(opts, namespace...)
+	for _, m := range b.mounts {
 		opts = append(opts, oci.WithBind(m.Source, m.Dest, m.Writable))
 	}
 	limits, err := b.run.c.limitOptions(b.cfg.Limits, b.cgroup)
@@ -222,7 +231,7 @@ func (b *Box) Close(ctx context.Context) error {
 		return fmt.Errorf("close sandbox %q: %w", b.cfg.Name, err) // the run's end, or a collection, tries again
 	}
 	b.closed = true
-	return errors.Join(os.RemoveAll(b.dir), b.group.Remove())
+	return errors.Join(b.releaseIDs(), os.RemoveAll(b.dir), b.group.Remove())
 }
 
 // kill empties a group on a context of its own.

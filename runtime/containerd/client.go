@@ -60,6 +60,8 @@ type Options struct {
 	// AllowDegraded names limits that may be missing on this host: memory, swap,
 	// pids, cpu, disk.
 	AllowDegraded []string
+	// UserNamespace is UserNamespaceAuto, which "" is too, or HostUserNamespace.
+	UserNamespace string
 	Logger        *slog.Logger
 }
 
@@ -87,6 +89,7 @@ type Client struct {
 	version string
 	cgroups cgroup.Hierarchies
 	limits  daemonLimits
+	ids     idMode
 	setup   chan struct{} // bounds concurrent creation and deletion
 	log     *slog.Logger
 }
@@ -108,6 +111,9 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
 	if c.limits, err = c.inspectDaemon(); err != nil {
+		return nil, errors.Join(err, c.Close(ctx))
+	}
+	if c.ids, err = c.decideIDs(ctx); err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
 	return c, nil
@@ -229,6 +235,7 @@ type daemonLimits struct {
 	files       uint64
 	oomScoreAdj int
 	sameMounts  bool
+	sysResource bool // what the OCI runtime can have of CAP_SYS_RESOURCE
 }
 
 // inspectDaemon looks at the process behind the socket (unix(7), SO_PEERCRED).
@@ -262,7 +269,10 @@ func (c *Client) inspectDaemon() (daemonLimits, error) {
 	if err != nil {
 		return l, fmt.Errorf("limits of containerd: %w", err)
 	}
-	l.oomScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	if l.oomScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+		return l, fmt.Errorf("limits of containerd: %w", err)
+	}
+	l.sysResource, err = mayHave(pid, unix.CAP_SYS_RESOURCE)
 	return l, err
 }
 

@@ -9,10 +9,11 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/thread"
 )
 
 // Options say what a namespace holds beside its loopback interface.
@@ -22,6 +23,9 @@ type Options struct {
 	// Redirect makes TCP connections to any port of any address in Range arrive
 	// at sockets of this process.
 	Redirect bool
+	// Namespace is furnished, if it is not nil, instead of a new one. It stays the
+	// caller's, and must have been made for this.
+	Namespace *os.File
 
 	noRules bool // as on a kernel without nftables
 }
@@ -45,40 +49,17 @@ type Namespace struct {
 // namespace.
 func New(o Options) (*Namespace, error) {
 	n := &Namespace{}
-	done := make(chan error, 1)
-	onOtherThread(func() { done <- n.make(o) })
-	if err := <-done; err != nil {
+	if err := thread.Run(func() error { return n.make(o) }); err != nil {
 		return nil, fmt.Errorf("network namespace: %w", errors.Join(err, n.Close()))
 	}
 	return n, nil
 }
 
-// onOtherThread runs f on a thread that ends with it and is not the first of
-// the process: that one never ends, and its namespaces are what others, and
-// /proc/self, see as the process's.
-func onOtherThread(f func()) {
-	go func() {
-		runtime.LockOSThread() // never unlocked where f runs
-		if unix.Gettid() != unix.Getpid() {
-			f()
-			return
-		}
-		done := make(chan struct{})
-		go func() { // while the first thread is held here
-			defer close(done)
-			runtime.LockOSThread()
-			f()
-		}()
-		<-done
-		runtime.UnlockOSThread()
-	}()
-}
-
-// make moves the calling thread into a new namespace, and opens there what is
+// make moves the calling thread into the namespace, and opens there what is
 // to be in it: a socket belongs to the namespace of the thread that made it.
 func (n *Namespace) make(o Options) error {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("unshare: %w", err)
+	if err := enter(o.Namespace); err != nil {
+		return err
 	}
 	var err error
 	if n.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())); err != nil {
@@ -100,6 +81,20 @@ func (n *Namespace) make(o Options) error {
 		return nil
 	}
 	return n.redirect(!o.noRules)
+}
+
+// enter moves the calling thread into the namespace, a new one if it is nil.
+func enter(namespace *os.File) error {
+	if namespace == nil {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("unshare: %w", err)
+		}
+		return nil
+	}
+	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter: %w", err)
+	}
+	return nil
 }
 
 func (n *Namespace) listen(o Options) error {
