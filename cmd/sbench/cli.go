@@ -74,6 +74,7 @@ func (a *app) options(t *compiler.Tester) containerd.Options {
 		fill(&o.Address, t.Runtime.Address)
 		fill(&o.Namespace, t.Runtime.Namespace)
 		o.Snapshotter, o.Handler, o.AllowDegraded = t.Runtime.Snapshotter, t.Runtime.Handler, t.Runtime.AllowDegraded
+		o.UserNamespace = t.Runtime.UserNamespace
 	}
 	return o
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/containerd/api/types/runc/options"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime/idmap"
@@ -273,8 +274,13 @@ func (c *Client) userNamespaceFinding() Finding {
 		"run as root on Linux 6.3 or later, with --root and --state on ext4, xfs, btrfs or tmpfs, in folders that others may pass"}
 }
 
-// makeInside makes a mount point in a tree that has the sandbox's ids.
+// makeInside makes a mount point in a tree that has the sandbox's ids. Most are
+// there already, which takes no thread to find out; none can be made without.
 func (b *Box) makeInside(root, dest string, dir bool) error {
+	err := makeMountPoint(root, dest, dir)
+	if b.ids == nil || !errors.Is(err, unix.EOVERFLOW) {
+		return err
+	}
 	return b.inside(func() error { return makeMountPoint(root, dest, dir) })
 }
 

@@ -46,6 +46,12 @@ func Options() containerd.Options {
 // test where that is impossible, and fails it if CI is set.
 func Open(tb testing.TB) *containerd.Client {
 	tb.Helper()
+	return OpenWith(tb, Options())
+}
+
+// OpenWith is Open with other options.
+func OpenWith(tb testing.TB, opts containerd.Options) *containerd.Client {
+	tb.Helper()
 	if testing.Short() {
 		tb.Skip("the daemon tests are not short")
 	}
@@ -60,7 +66,7 @@ func Open(tb testing.TB) *containerd.Client {
 		}
 		tb.Skipf("no daemon tests here: %v", err)
 	}
-	c, err := containerd.Open(ctx, Options())
+	c, err := containerd.Open(ctx, opts)
 	if err != nil {
 		tb.Fatal(err)
 	}
