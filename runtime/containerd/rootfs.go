@@ -48,7 +48,7 @@ func (b *Box) mountRoot(ctx context.Context) error {
 	if err := b.makeMountPoints(); err != nil {
 		return err
 	}
-	if err := b.showMounts(); err != nil {
+	if err := errors.Join(b.showMounts(), b.makeDevices()); err != nil {
 		return err
 	}
 	if b.cfg.WritableRoot {

@@ -231,7 +231,7 @@ func (b *Box) userNamespace() ([]oci.Option, any) {
 	mapping := specs.LinuxIDMapping{HostID: base, Size: idmap.Size}
 	// The pipes of standard output must belong to the sandbox's root, or
 	// /dev/stdout could not be opened anew.
-	return []oci.Option{oci.WithUserNamespaceAt(b.ids.Path(), mapping)}, &options.Options{IoUid: base, IoGid: base}
+	return []oci.Option{oci.WithUserNamespaceAt(b.ids.Path(), mapping), oci.WithDevices(b.devices())}, &options.Options{IoUid: base, IoGid: base}
 }
 
 // left is the root file system that a stopped sandbox left, with owners as they
