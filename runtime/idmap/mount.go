@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrCannotShift: this kernel cannot shift the ids of the source's file system,
+// ErrCannotShift says that this kernel cannot shift the ids of the source's file system,
 // or of a mount whose ids are shifted already.
 var ErrCannotShift = errors.New("ids of the file system cannot be shifted")
 
