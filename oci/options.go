@@ -105,6 +105,23 @@ func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
 	}
 }
 
+// WithDevices shows the host path source, which holds device nodes, links and
+// the folders pts and shm, as /dev, instead of one that the OCI runtime fills.
+func WithDevices(source string) Option {
+	return func(s *specs.Spec) error {
+		if !cleanAbs(source) {
+			return fmt.Errorf("devices in %q, which is not a clean absolute path", source)
+		}
+		for i, m := range s.Mounts {
+			if m.Destination == "/dev" {
+				s.Mounts[i] = specs.Mount{Destination: "/dev", Type: "bind", Source: source, Options: []string{"bind", "private", "nosuid", "noexec", "rw"}}
+				return nil
+			}
+		}
+		return errors.New("devices: no /dev to replace")
+	}
+}
+
 // WithNetworkNamespace joins the namespace at p, an absolute host path. There
 // is no option to share the host's.
 func WithNetworkNamespace(p string) Option {

@@ -17,10 +17,13 @@ const Version = "1.0.2"
 // Hostname is the UTS name inside every sandbox.
 const Hostname = "sbench"
 
+const kib = 1 << 10
+
+// DevBytes and DevInodes size /dev: room for device nodes and links, not for
+// data.
 const (
-	devBytes  = 64 << 10 // room for device nodes and links, not for data
-	devInodes = 64
-	kib       = 1 << 10
+	DevBytes  = 64 << 10
+	DevInodes = 64
 )
 
 // An Option opens or sizes one point of a specification. It fails rather than
@@ -93,7 +96,7 @@ func base(rootfs string) *specs.Spec {
 func baseMounts() []specs.Mount {
 	return []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
-		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "noexec"}, sized(devBytes, devInodes, 0o755)...)},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "noexec"}, sized(DevBytes, DevInodes, 0o755)...)},
 		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}},
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
-	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 var updateVerdicts = flag.Bool("update-verdicts", false, "write testdata/verdicts.jsonl anew")
@@ -53,7 +53,7 @@ func TestVerdictsRecordByRecord(t *testing.T) {
 		h.sbench(0, "run", "--quiet", "--config", tester, "--output-dir", output)
 		h.sbench(0, "verify", output)
 		got = append(got, readVerdicts(t, output)...)
-		if rootless.InUserNamespace() { // the host's root can remove anything
+		if userns.Inside() { // the host's root can remove anything
 			removable(t, output)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 // supervisor is the group below a delegated one that holds sbench itself: a
@@ -59,9 +61,8 @@ type delegation struct {
 // are there after Claim. A user's systemd can be asked only outside a user
 // namespace, so that a process which will enter one calls Claim before.
 func (h Hierarchies) Delegated() (Hierarchies, error) {
-	root, err := hostRoot()
-	if err != nil || root {
-		return h, err
+	if userns.HostRoot() {
+		return h, nil
 	}
 	own, err := ownGroup()
 	if err != nil {
@@ -97,15 +98,6 @@ func (g Group) shown() string {
 		return g.path
 	}
 	return filepath.Join(g.h.top, g.Path())
-}
-
-// hostRoot: the owner of the hierarchies, whom nobody has to delegate anything.
-func hostRoot() (bool, error) {
-	if os.Geteuid() != 0 {
-		return false, nil
-	}
-	ids, err := os.ReadFile("/proc/self/uid_map")
-	return strings.Join(strings.Fields(string(ids)), " ") == "0 0 4294967295", err
 }
 
 // ownGroup is this process's group of version 2, as /proc shows it, and "" if

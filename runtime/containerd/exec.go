@@ -106,9 +106,10 @@ func (b *Box) startFirst(ctx context.Context, spec *specs.Spec, creator cio.Crea
 		return nil, err
 	}
 	b.specDigest = digest.FromBytes(data).String()
+	_, runtimeOptions := b.userNamespace()
 	b.container, err = b.run.c.c.NewContainer(ctx, b.id,
 		client.WithSpec(spec),
-		client.WithRuntime(b.run.c.opts.Handler, nil),
+		client.WithRuntime(b.run.c.opts.Handler, runtimeOptions),
 		client.WithImageName(b.cfg.Image.Ref),
 		client.WithContainerLabels(b.run.labels(b.cfg.Name)),
 	)
@@ -338,7 +339,10 @@ func (b *Box) Path(dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", fmt.Errorf("path %q is not absolute", dir)
 	}
-	at := b.root
+	at, err := b.left()
+	if err != nil {
+		return "", fmt.Errorf("%s in sandbox %q: %w", dir, b.cfg.Name, err)
+	}
 	for part := range strings.SplitSeq(strings.Trim(filepath.Clean(dir), "/"), "/") {
 		at = filepath.Join(at, part)
 		info, err := os.Lstat(at)

@@ -4,31 +4,27 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/oci"
-	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
-// makeUserNamespace gives a sandbox, where sbench is itself in a user namespace,
-// one below that with the same ids. Its root has no power over sbench's, and
-// processes are counted for each sandbox apart (user_namespaces(7), setrlimit(2)).
-func (b *Box) makeUserNamespace() error {
-	if !rootless.InUserNamespace() {
+// nest gives a sandbox, where sbench is itself in a user namespace, one below that
+// with the same ids. Its root has no power over sbench's, and processes are counted
+// for each sandbox apart (user_namespaces(7), setrlimit(2)).
+func (b *Box) nest() error {
+	if !userns.Inside() {
 		return nil
 	}
-	var err error
-	if b.ids, err = sameIDs(); err != nil {
+	ids, err := sameIDs()
+	if err != nil {
 		return err
 	}
-	b.userns, err = userns.New(filepath.Join(b.run.dir, "pause"), b.ids)
+	b.userns, err = userns.New(0, ids)
 	return err
 }
 
@@ -49,18 +45,6 @@ func sameIDs() ([]userns.Mapping, error) {
 		ms = append(ms, m)
 	}
 	return ms, nil
-}
-
-// userNamespace is what the specification says of the namespace, if there is one.
-func (b *Box) userNamespace() []oci.Option {
-	if b.userns == nil {
-		return nil
-	}
-	ids := make([]specs.LinuxIDMapping, 0, len(b.ids))
-	for _, m := range b.ids {
-		ids = append(ids, specs.LinuxIDMapping{ContainerID: m.First, HostID: m.Outside, Size: m.Size})
-	}
-	return []oci.Option{oci.WithUserNamespace(b.userns.Path(), ids...)}
 }
 
 // attach hands the first process of a sandbox, which waits to be started, to the

@@ -31,6 +31,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/filelock"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 // What a program is told about itself when it is executed again.
@@ -66,7 +67,7 @@ func Init() error {
 		os.Exit(hold(stage))
 	}
 	lock, dir := os.Getenv(envLock), os.Getenv(envDir)
-	if !InUserNamespace() {
+	if !userns.Inside() {
 		return nil
 	}
 	for _, name := range []string{envLock, envDir, envScope} {
@@ -88,15 +89,7 @@ func Init() error {
 
 // Entered says whether this process, or one that started it, has entered
 // namespaces by [Enter].
-func Entered() bool { return os.Getenv(envEntered) != "" && InUserNamespace() }
-
-// InUserNamespace says whether this process is in a user namespace other than the
-// first: whether its root is not the host's.
-func InUserNamespace() bool {
-	text, err := os.ReadFile("/proc/self/uid_map")
-	fields := strings.Fields(string(text))
-	return err == nil && !(len(fields) == 3 && fields[0] == "0" && fields[1] == "0" && fields[2] == "4294967295")
-}
+func Entered() bool { return os.Getenv(envEntered) != "" && userns.Inside() }
 
 // Enter executes this program again, with its arguments, inside namespaces where
 // it is root. It returns nil at once to a process that is root already, and else
