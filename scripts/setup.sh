@@ -52,6 +52,9 @@ find_missing() {
 	need curl curl
 	need xz-utils xz
 	[ -s /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
+	if [ "$(id -u)" != 0 ] || [ "${1:-}" = --tests ]; then
+		need uidmap newuidmap newgidmap
+	fi
 	if [ "${1:-}" = --tests ]; then
 		need chromium chromium
 	fi

@@ -12,6 +12,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 // sbenchVersion is what records say of this program.
@@ -48,5 +49,6 @@ func hostFacts(c *containerd.Client) record.Host {
 		h.Cgroups = fmt.Sprint(hierarchies.Mode())
 	}
 	h.UserNamespace, _ = c.UserNamespace()
+	h.Rootless = userns.Inside()
 	return h
 }

@@ -299,3 +299,45 @@ func report(t *testing.T, err error) {
 		t.Error(err)
 	}
 }
+
+// TestHogs: whatever one sandbox uses up, others start and run next to it, and of
+// memory it never has much more than its limit.
+func TestHogs(t *testing.T) {
+	w := newWorld(t)
+	tests := []struct {
+		name, script string
+	}{
+		{"processes", "b() { b | b & }; b; while :; do sleep 1; done"},
+		{"memory", "while :; do for i in 1 2 3 4; do python3 -c 'b = bytearray(1 << 30)' & done; wait; done"},
+		{"files in memory", "while :; do head -c 9G /dev/zero > /tmp/x; head -c 9G /dev/zero > /dev/shm/x; done"},
+		{"disk", "while :; do head -c 9G /dev/zero > /big; rm /big; done"},
+		{"processor", "for i in 1 2 3 4 5 6 7 8; do while :; do :; done & done; wait"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := w.config()
+			cfg.WritableRoot, cfg.Limits.Memory = true, 256<<20
+			hog, err := w.run.Create(context.Background(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan runtime.Exit, 1)
+			go func() {
+				exit, err := hog.Exec(context.Background(), runtime.Process{Args: []string{"bash", "-c", tt.script}, Wall: 3 * time.Second, Grace: 100 * time.Millisecond})
+				report(t, err)
+				ended <- exit
+			}()
+			for i := range 10 {
+				p := runtime.Process{Args: []string{"python3", "-c", "print(6*7)"}}
+				if exit := w.runOnce(t, w.config(), p); !exit.Success() || exit.Stdout.String() != "42\n" {
+					t.Errorf("neighbour %d: %v %s", i, exit, exit.Stderr.String())
+				}
+			}
+			exit := <-ended
+			if exit.Usage.PeakMemory > 2*cfg.Limits.Memory { // it asks for far more
+				t.Errorf("it had %d MiB of %d", exit.Usage.PeakMemory>>20, cfg.Limits.Memory>>20)
+			}
+			report(t, hog.Close(context.Background()))
+		})
+	}
+}

@@ -1,0 +1,299 @@
+package rootless_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/runtime/userns"
+)
+
+// The test binary is also the program that enters.
+const (
+	variableDir = "SBENCH_TEST_ROOTLESS" // below which it has its folders
+	arguments   = "a b"
+)
+
+func TestMain(m *testing.M) {
+	if err := rootless.Init(); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if dir := os.Getenv(variableDir); dir != "" {
+		if err := program(dir); err != nil {
+			fmt.Println("error:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// program enters, says where it is, and waits until its input ends.
+func program(dir string) error {
+	err := rootless.Enter(context.Background(), rootless.Options{Root: filepath.Join(dir, "root"), State: filepath.Join(dir, "state")})
+	if err != nil {
+		return err
+	}
+	wd, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	space, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("pid=%d uid=%d inside=%v entered=%v wd=%s mnt=%s args=%q\n", os.Getpid(), os.Geteuid(), userns.Inside(), rootless.Entered(), wd, space, os.Args[1:])
+	if os.Getenv("SBENCH_TEST_ORPHAN") != "" { // what a daemon or a shim is
+		orphan := exec.Command("sh", "-c", "setsid sleep 1000 & echo orphan=$!")
+		orphan.Stdout = os.Stdout
+		if err := orphan.Run(); err != nil {
+			return err
+		}
+	}
+	_, err = bufio.NewReader(os.Stdin).ReadString('\n')
+	_ = err // the end of the input is the word to end
+	return nil
+}
+
+// ordinary skips the test for root, who has nothing to enter. make test runs the
+// tests as an ordinary user too.
+func ordinary(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		t.Skip("for an ordinary user")
+	}
+}
+
+type entered struct {
+	cmd   *exec.Cmd
+	lines *bufio.Scanner
+	says  map[string]string
+}
+
+// start runs the program until it says where it is.
+func start(t *testing.T, dir string, env ...string) entered {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", arguments)
+	cmd.Dir = "/usr"
+	cmd.Env = append(append(os.Environ(), variableDir+"="+dir), env...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _, _ = in.Close(), cmd.Process.Kill(), cmd.Wait() })
+	e := entered{cmd: cmd, lines: bufio.NewScanner(out), says: map[string]string{}}
+	if !e.lines.Scan() {
+		t.Fatal("it said nothing")
+	}
+	for field := range strings.FieldsSeq(e.lines.Text()) {
+		name, value, _ := strings.Cut(field, "=")
+		e.says[name] = value
+	}
+	if e.says["inside"] != "true" {
+		t.Fatal(e.lines.Text())
+	}
+	return e
+}
+
+// end lets the program end by itself.
+func (e entered) end(t *testing.T) {
+	t.Helper()
+	if err := e.cmd.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = e.cmd.Wait()
+}
+
+func holder(dir string) (int, bool) {
+	text, err := os.ReadFile(filepath.Join(dir, "state", "holder.pid"))
+	if err != nil {
+		return 0, false
+	}
+	pid, err := strconv.Atoi(strings.Fields(string(text))[0])
+	return pid, err == nil
+}
+
+// gone waits until a process has ended.
+func gone(t *testing.T, what string, pid int) {
+	t.Helper()
+	for range 500 {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(text), ") Z ") {
+			return
+		}
+		time.Sleep(10 * time.Millisecond) // another process's end cannot be awaited otherwise
+	}
+	t.Errorf("%s, process %d, is alive", what, pid)
+}
+
+// TestEnter: the program is the same process, with its arguments and its working
+// directory, and is root there.
+func TestEnter(t *testing.T) {
+	ordinary(t)
+	dir := t.TempDir()
+	e := start(t, dir)
+	for name, want := range map[string]string{
+		"pid": fmt.Sprint(e.cmd.Process.Pid), "uid": "0", "entered": "true", "wd": "/usr", "args": `["a`,
+	} {
+		if e.says[name] != want {
+			t.Errorf("%s is %q, want %q", name, e.says[name], want)
+		}
+	}
+	for _, folder := range []string{"root", "state"} {
+		info, err := os.Stat(filepath.Join(dir, folder))
+		if err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v %v", folder, info.Mode(), err)
+		}
+	}
+	e.end(t)
+}
+
+// TestShared: the second program is in the first one's namespaces, which end with
+// the last, whoever that is.
+func TestShared(t *testing.T) {
+	ordinary(t)
+	dir := t.TempDir()
+	first, second := start(t, dir), start(t, dir)
+	if first.says["mnt"] != second.says["mnt"] {
+		t.Errorf("mount namespaces %s and %s", first.says["mnt"], second.says["mnt"])
+	}
+	pid, ok := holder(dir)
+	if !ok {
+		t.Fatal("nobody holds the namespaces")
+	}
+	first.end(t)
+	third := start(t, dir)
+	if third.says["mnt"] != second.says["mnt"] {
+		t.Error("the namespaces did not outlive their first user")
+	}
+	second.end(t)
+	third.end(t)
+	gone(t, "the holder", pid)
+	if _, ok := holder(dir); ok {
+		t.Error("its file is left")
+	}
+	start(t, dir).end(t)
+}
+
+// TestKilled: with the last user everything in the namespaces ends, though nobody
+// could clean up.
+func TestKilled(t *testing.T) {
+	ordinary(t)
+	dir := t.TempDir()
+	e := start(t, dir, "SBENCH_TEST_ORPHAN=1")
+	if !e.lines.Scan() {
+		t.Fatal("no orphan")
+	}
+	orphan, err := strconv.Atoi(strings.TrimPrefix(e.lines.Text(), "orphan="))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, _ := holder(dir)
+	if err := e.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, "the orphan", orphan)
+	gone(t, "the holder", pid)
+}
+
+// TestHolderKilled: the next program gets new namespaces.
+func TestHolderKilled(t *testing.T) {
+	ordinary(t)
+	dir := t.TempDir()
+	first := start(t, dir)
+	pid, _ := holder(dir)
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, "the holder", pid)
+	first.end(t)
+	second := start(t, dir)
+	if again, ok := holder(dir); !ok || again == pid {
+		t.Errorf("holder %d, as before", again)
+	}
+	second.end(t)
+}
+
+// TestRefused: what is missing has a name and a cure.
+func TestRefused(t *testing.T) {
+	ordinary(t)
+	nsenter, err := exec.LookPath("nsenter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	only := t.TempDir()
+	if err := os.Symlink(nsenter, filepath.Join(only, "nsenter")); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name string
+		env  []string
+		want string
+	}{
+		{"no nsenter", []string{"PATH=" + t.TempDir()}, "install the package util-linux"},
+		{"no newuidmap", []string{"PATH=" + only}, "install the package uidmap"},
+		{"relative folder", []string{variableDir + "=here"}, "is not absolute"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cmd := exec.Command("/proc/self/exe")
+			cmd.Env = append(append(os.Environ(), variableDir+"="+t.TempDir()), tt.env...)
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), tt.want) {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
+
+// TestForeignFolder: a folder of another user's, or a link, is not used.
+func TestForeignFolder(t *testing.T) {
+	ordinary(t)
+	dir := t.TempDir()
+	if err := os.Symlink("/tmp", filepath.Join(dir, "root")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), variableDir+"="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "not this user's own") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestSubordinate(t *testing.T) {
+	for lines, want := range map[string]int64{
+		"":                                0,
+		"eve:100000:65536\n":              65536,
+		"eve:100000:30000\n1000:200000:7": 30007,
+		"evelyn:100000:65536\n":           0,
+		"eve:0:65536\neve:-5:10\neve:1:0": 0,
+		"eve:100000\n# eve:1:2\n\x00:1:2": 0,
+		"eve:100000:65536:more":           0,
+	} {
+		if got := rootless.Subordinate(lines, "eve", "1000"); got != want {
+			t.Errorf("%q gives %d ids, want %d", lines, got, want)
+		}
+	}
+}

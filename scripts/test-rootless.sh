@@ -1,0 +1,153 @@
+#!/bin/bash
+# test-rootless.sh [PACKAGE...]
+#
+# As root: runs the tests of every package that talks to a daemon once more, as an
+# ordinary user that is made for it and removed afterwards, with everything that
+# user has: a home, a runtime folder, and subordinate ids. Then looks at that user's
+# run from outside: see confined and unreachable below. The test programs are
+# compiled by root, in whose cache they are.
+set -euo pipefail
+
+here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)"
+PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+
+readonly user=sbench-rootless-test
+readonly default=(runtime/rootless runtime/watchdog runtime/netns runtime/daemon runtime/containerd proxy verifiers cmd/sbench)
+
+dir="" # set by make_user
+
+say() { printf 'rootless: %s\n' "$*" >&2; }
+
+# make_user sets dir to a folder that holds all that the user has.
+make_user() {
+	dir="$(mktemp -d /var/tmp/sbench-rootless.XXXXXX)"
+	trap cleanup EXIT
+	chmod 711 "$dir"
+	useradd --no-log-init --shell /bin/sh --home-dir "$dir/home" --create-home "$user"
+	if ! grep -q "^$user:" /etc/subuid || ! grep -q "^$user:" /etc/subgid; then
+		usermod --add-subuids 1700000000-1700065535 --add-subgids 1700000000-1700065535 "$user"
+	fi
+	install -d -m 700 -o "$user" -g "$user" "$dir/run" "$dir/home/tmp" "$dir/home/out"
+}
+
+cleanup() {
+	local status=$? pid
+	# What a failed test left must not keep the user's name.
+	for pid in $(ps -o pid= -U "$user" 2>/dev/null); do kill -9 "$pid" 2>/dev/null || true; done
+	userdel "$user" 2>/dev/null || true
+	groupdel "$user" 2>/dev/null || true
+	rm -rf "$dir"
+	exit "$status"
+}
+
+# as_user COMMAND... runs it as the user, who knows nothing of root's environment.
+as_user() {
+	setpriv --reuid "$user" --regid "$user" --clear-groups --reset-env \
+		env HOME="$dir/home" TMPDIR="$dir/home/tmp" XDG_RUNTIME_DIR="$dir/run" LANG=C.UTF-8 \
+		PATH="$dir/src/bin:$PATH" CI="${CI:-}" SBENCH_SOAK="${SBENCH_SOAK:-}" SBENCH_DATA="$dir/data" \
+		SBENCH_TEST_IMAGE="$dir/base.tar" SBENCH_CACHE="$dir/home/.cache/sbench" "$@"
+}
+
+# copy puts the sources, the images and the data sets where the user can read them.
+copy() {
+	local data="${SBENCH_DATA:-$here/../shared/data}" cache
+	# shellcheck source=oci-archive.sh
+	cache="$(. "$here/scripts/oci-archive.sh" && cache_dir)"
+	mkdir "$dir/src"
+	tar -C "$here" --exclude=./.git --exclude=./runs -cf - . | tar -C "$dir/src" -xf -
+	ln "$("$here/scripts/base-image.sh")" "$dir/base.tar" 2>/dev/null || cp "$("$here/scripts/base-image.sh")" "$dir/base.tar"
+	chmod a+r "$dir/base.tar"
+	install -d -o "$user" -g "$user" "$dir/home/.cache" "$dir/home/.cache/sbench"
+	# The folder of the archives is what cache_dir names; agents' tools are beside it.
+	cp -r "$(dirname "$cache")/." "$dir/home/.cache/sbench/"
+	chown -R "$user:$user" "$dir/home/.cache" "$dir/src"
+	[ ! -d "$data" ] || cp -r "$data" "$dir/data"
+}
+
+# test_package PACKAGE compiles its tests and runs them as the user.
+test_package() {
+	(cd "$here" && CGO_ENABLED=0 go test -c -o "$dir/src/$1/rootless.test" "./$1")
+	say "$1"
+	(cd "$dir/src/$1" && as_user SBENCH_TEST_DIR="$dir/home/test" ./rootless.test -test.timeout 15m)
+	rm -f "$dir/src/$1/rootless.test"
+}
+
+# confined runs a pack where nothing can be written but home, runtime folder and
+# output folder, and where no program is setuid but newuidmap and newgidmap.
+confined() {
+	say "a run with two setuid programs and three folders to write to"
+	as_user "$dir/src/bin/sbench" image import "$dir/base.tar" >/dev/null
+	# shellcheck disable=SC2016 # the inner shell expands
+	unshare --mount --propagation private bash -euc '
+		dir="$1"; shift
+		for program in newuidmap newgidmap; do # on a mount of their own, which keeps setuid
+			at="$(command -v "$program")"
+			mount --bind "$at" "$at"
+		done
+		for folder in "$dir/home" "$dir/run"; do mount --bind "$folder" "$folder"; done
+		while read -r point; do
+			point="$(printf "%b" "$point")"
+			case "$point" in
+			*/newuidmap | */newgidmap) mount -o remount,bind,ro "$point" || exit 1 ;;
+			"$dir/home" | "$dir/run") mount -o remount,bind,nosuid "$point" || exit 1 ;;
+			/proc | /proc/* | /dev | /dev/* | /sys | /sys/*) ;;
+			*) mount -o remount,bind,ro,nosuid "$point" || exit 1 ;;
+			esac
+		done < <(awk "{print \$5}" /proc/self/mountinfo | awk "!seen[\$0]++")
+		if touch "$dir/src/x" 2>/dev/null || touch /tmp/sbench-x 2>/dev/null; then echo "not confined" >&2; exit 1; fi
+		"$@"
+	' confined "$dir" "${as_user_argv[@]}" "$dir/src/bin/sbench" --allow-degraded memory,pids,cpu run --quiet \
+		--config "$dir/src/benchmarks/terminal-task-smoke/tester-command.yaml" --output-dir "$dir/home/out/run" |
+		grep -q 'verified=5 passed=3' || { say "the confined run has other verdicts"; return 1; }
+}
+
+# unreachable: while a run is there, another user reaches none of its sockets and
+# reads nothing of it; and when it is over, its user can remove all of it.
+unreachable() {
+	local socket pid found=""
+	say "another user looks at a run"
+	as_user "$dir/src/bin/sbench" --allow-degraded memory,pids,cpu run --quiet \
+		--config "$dir/src/benchmarks/terminal-task-smoke/tester-command.yaml" --output-dir "$dir/home/out/watched" >/dev/null &
+	pid=$!
+	for _ in $(seq 200); do
+		found="$(find "$dir/run" -type s 2>/dev/null)"
+		[ -z "$found" ] || break
+		sleep 0.02
+	done
+	[ -n "$found" ] || { say "the run has no socket"; return 1; }
+	while read -r socket; do
+		if setpriv --reuid nobody --regid nogroup --clear-groups python3 -c \
+			'import socket,sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$socket" 2>/dev/null; then
+			say "nobody can connect to $socket"
+			return 1
+		fi
+	done <<<"$found"
+	wait "$pid"
+	for file in "$dir/home/out/watched/candidates.jsonl" "$dir/home/.local/share/sbench" "$dir/run/sbench"; do
+		[ -e "$file" ] || { say "$file is not there"; return 1; }
+		if setpriv --reuid nobody --regid nogroup --clear-groups ls "$file" >/dev/null 2>&1; then
+			say "nobody can see $file"
+			return 1
+		fi
+	done
+	as_user rm -rf "$dir/home/out/watched" "$dir/home/out/run"
+	[ -z "$(ls -A "$dir/home/out")" ] || { say "the user cannot remove the output"; return 1; }
+}
+
+main() {
+	[ "$(id -u)" = 0 ] || { say "for root: an ordinary user runs make test itself"; exit 1; }
+	local packages=("$@") package
+	[ "${#packages[@]}" -gt 0 ] || packages=("${default[@]}")
+	make_user
+	as_user_argv=(setpriv --reuid "$user" --regid "$user" --clear-groups --reset-env env HOME="$dir/home"
+		XDG_RUNTIME_DIR="$dir/run" PATH="$PATH" TMPDIR="$dir/home/tmp")
+	copy
+	for package in "${packages[@]}"; do
+		test_package "$package"
+	done
+	confined
+	unreachable
+	say "all passed as $user"
+}
+
+main "$@"
