@@ -215,8 +215,11 @@ func (r *AttributesReader) apply(rel string, st *unix.Stat_t) error {
 	if r.err != nil || r.ahead.Path != rel {
 		return r.err
 	}
-	st.Uid, st.Gid = r.ahead.UID, r.ahead.GID
-	st.Mode = st.Mode&unix.S_IFMT | r.ahead.Mode
+	was := st.Mode&unix.S_IFMT | r.ahead.Mode
+	if st.Mode&unix.S_IFMT != unix.S_IFLNK && st.Mode&permBits != ownMode(was) {
+		return r.wrong("names an entry whose mode has changed since")
+	}
+	st.Uid, st.Gid, st.Mode = r.ahead.UID, r.ahead.GID, was
 	r.advance()
 	return nil
 }

@@ -60,14 +60,37 @@ func attributes(t *testing.T, dir string) []string {
 	return all
 }
 
-// keep copies a tree as a run does in a user namespace.
+// removable: everything from dir on is this user's, and can be read and removed.
+func removable(t *testing.T, dir string) {
+	t.Helper()
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		must(t, unix.Lstat(path, &st))
+		needed := map[bool]uint32{true: 0o700, false: 0o400}[d.IsDir()]
+		if int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid() || st.Mode&needed != needed {
+			t.Errorf("%s: mode %o, owner %d:%d", path, st.Mode, st.Uid, st.Gid)
+		}
+		return nil
+	}))
+}
+
+// keep copies a tree as a run does in a user namespace, and looks at what is there
+// whenever the copy differs: a process may be killed at any moment.
 func keep(t *testing.T, src string) (kept workspace.Kept, dir string, report workspace.TreeReport) {
 	t.Helper()
 	parent := tempDir(t)
 	dir = filepath.Join(parent, "kept")
 	must(t, os.Mkdir(dir, 0o755))
 	list := workspace.NewAttributesWriter(dir + workspace.AttributesSuffix)
-	report, err := workspace.CopyTree(t.Context(), openRoot(t, src), openRoot(t, dir), workspace.TreeOptions{Own: true, Preserve: true, Lost: list.Add})
+	report, err := workspace.CopyTree(t.Context(), openRoot(t, src), openRoot(t, dir), workspace.TreeOptions{
+		Own: true, Preserve: true, Lost: func(a workspace.Attributes) error {
+			removable(t, dir)
+			return list.Add(a)
+		},
+	})
 	must(t, err)
 	digest, err := list.Close()
 	must(t, err)
@@ -82,18 +105,7 @@ func TestKeptAndRestored(t *testing.T) {
 	if report.Digest != want.Digest {
 		t.Errorf("digest of the source %s, reported %s", want.Digest, report.Digest)
 	}
-	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		var st unix.Stat_t
-		must(t, unix.Lstat(path, &st))
-		needed := map[bool]uint32{true: 0o700, false: 0o400}[d.IsDir()]
-		if int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid() || st.Mode&needed != needed {
-			t.Errorf("%s: mode %o, owner %d:%d", path, st.Mode, st.Uid, st.Gid)
-		}
-		return nil
-	}))
+	removable(t, dir)
 	again, err := kept.Digest(t.Context())
 	must(t, err)
 	if again.Digest != want.Digest {
@@ -140,6 +152,7 @@ func TestKeptDamaged(t *testing.T) {
 			must(t, make(list))
 		}
 	}
+	was := `{"path":"d/f","uid":0,"gid":0,"mode":"0000"}` + "\n"
 	tests := []struct {
 		name   string
 		damage func(t *testing.T, list string)
@@ -173,6 +186,10 @@ func TestKeptDamaged(t *testing.T) {
 		{"setuid", text(`{"path":"f","uid":1,"gid":1,"mode":"4755"}` + "\n"), true},
 		{"no owner", text(`{"path":"f","uid":4294967295,"gid":1,"mode":"0755"}` + "\n"), true},
 		{"negative", text(`{"path":"f","uid":-1,"gid":1,"mode":"0755"}` + "\n"), true},
+		{"a file's mode", func(t *testing.T, list string) {
+			must(t, os.Chmod(filepath.Join(strings.TrimSuffix(list, workspace.AttributesSuffix), "d/f"), 0o600))
+		}, true},
+		{"a folder's mode", text(`{"path":"d","uid":1,"gid":1,"mode":"0050"}` + "\n" + was), true},
 		{"huge line", text(line(strings.Repeat("f", 1<<20))), true},
 	}
 	for _, test := range tests {

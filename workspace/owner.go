@@ -44,16 +44,22 @@ func (w *treeWalk) owner(st *unix.Stat_t) (uid, gid int) {
 
 // mode returns the permission bits of a copy.
 func (w *treeWalk) mode(st *unix.Stat_t) uint32 {
-	mode := st.Mode & permBits
 	switch {
 	case w.asset != nil:
 		return w.asset.mode(st)
-	case w.opts.Own && st.Mode&unix.S_IFMT == unix.S_IFDIR:
-		return mode | unix.S_IRWXU
 	case w.opts.Own:
-		return mode | unix.S_IRUSR
+		return ownMode(st.Mode)
 	}
-	return mode
+	return st.Mode & permBits
+}
+
+// ownMode returns the permission bits of a copy under TreeOptions.Own, of a file or
+// directory by its whole mode.
+func ownMode(mode uint32) uint32 {
+	if mode&unix.S_IFMT == unix.S_IFDIR {
+		return mode&permBits | unix.S_IRWXU
+	}
+	return mode&permBits | unix.S_IRUSR
 }
 
 // settle gives the finished copy its owner, permission bits and times, in this
