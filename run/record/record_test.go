@@ -68,7 +68,7 @@ func kept(t *testing.T, dir string) (report workspace.TreeReport, attributes str
 	t.Helper()
 	src := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(src, "answer.txt"), []byte("44\n"), 0o644))
-	must(t, os.WriteFile(filepath.Join(src, "locked"), []byte("x"), 0))
+	must(t, os.WriteFile(filepath.Join(src, "locked"), []byte("x"), 0o200)) // whose owner cannot read it
 	must(t, os.MkdirAll(dir, 0o755))
 	from, err := os.OpenRoot(src)
 	must(t, err)
