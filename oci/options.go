@@ -15,6 +15,9 @@ import (
 // forgotten limit is told apart from a host that has none to give.
 const withoutCgroup = "org.securebench.without-cgroup"
 
+// withoutCPU marks a spec that lacks a CPU limit on purpose.
+const withoutCPU = "org.securebench.without-cpu-limit"
+
 // sealedProcesses marks a spec whose processes may not trace one another.
 const sealedProcesses = "org.securebench.sealed-processes"
 
@@ -99,6 +102,23 @@ func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
 		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace, Path: p})
 		s.Linux.UIDMappings, s.Linux.GIDMappings = slices.Clone(mappings), slices.Clone(mappings)
 		return nil
+	}
+}
+
+// WithDevices shows the host path source, which holds device nodes, links and
+// the folders pts and shm, as /dev, instead of one that the OCI runtime fills.
+func WithDevices(source string) Option {
+	return func(s *specs.Spec) error {
+		if !cleanAbs(source) {
+			return fmt.Errorf("devices in %q, which is not a clean absolute path", source)
+		}
+		for i, m := range s.Mounts {
+			if m.Destination == "/dev" {
+				s.Mounts[i] = specs.Mount{Destination: "/dev", Type: "bind", Source: source, Options: []string{"bind", "private", "nosuid", "noexec", "rw"}}
+				return nil
+			}
+		}
+		return errors.New("devices: no /dev to replace")
 	}
 }
 
@@ -190,6 +210,12 @@ func WithCPUs(cpus float64) Option {
 		resources(s).CPU = &specs.LinuxCPU{Period: &period, Quota: &quota}
 		return nil
 	}
+}
+
+// WithoutCPULimit states that the host can limit memory and processes, but not CPU
+// time.
+func WithoutCPULimit() Option {
+	return func(s *specs.Spec) error { return annotate(s, withoutCPU, "true") }
 }
 
 // WithCgroup places the sandbox in the cgroup at p, absolute within the

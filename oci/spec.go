@@ -17,10 +17,13 @@ const Version = "1.0.2"
 // Hostname is the UTS name inside every sandbox.
 const Hostname = "sbench"
 
+const kib = 1 << 10
+
+// DevBytes and DevInodes size /dev: room for device nodes and links, not for
+// data.
 const (
-	devBytes  = 64 << 10 // room for device nodes and links, not for data
-	devInodes = 64
-	kib       = 1 << 10
+	DevBytes  = 64 << 10
+	DevInodes = 64
 )
 
 // An Option opens or sizes one point of a specification. It fails rather than
@@ -93,7 +96,7 @@ func base(rootfs string) *specs.Spec {
 func baseMounts() []specs.Mount {
 	return []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
-		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "noexec"}, sized(devBytes, devInodes, 0o755)...)},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "noexec"}, sized(DevBytes, DevInodes, 0o755)...)},
 		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}},
 	}
 }
@@ -138,7 +141,8 @@ func missing(s *specs.Spec) []error {
 	need(s.Annotations[withoutCgroup] == "", "WithoutCgroup together with a cgroup or limits")
 	need(r != nil && r.Memory != nil && r.Memory.Limit != nil, "no memory limit: use WithMemoryLimit")
 	need(r != nil && r.Pids != nil && r.Pids.Limit != nil, "no process limit: use WithPidsLimit")
-	need(r != nil && r.CPU != nil && r.CPU.Quota != nil, "no CPU limit: use WithCPUs")
+	limited := r != nil && r.CPU != nil && r.CPU.Quota != nil
+	need(limited || s.Annotations[withoutCPU] == "true", "no CPU limit: use WithCPUs or WithoutCPULimit")
 	return errs
 }
 

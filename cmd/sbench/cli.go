@@ -78,6 +78,7 @@ func (a *app) options(t *compiler.Tester) containerd.Options {
 		fill(&o.Namespace, t.Runtime.Namespace)
 		o.Snapshotter, o.Handler = t.Runtime.Snapshotter, t.Runtime.Handler
 		o.AllowDegraded = append(o.AllowDegraded, t.Runtime.AllowDegraded...)
+		o.UserNamespace = t.Runtime.UserNamespace
 	}
 	return o
 }

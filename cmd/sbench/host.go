@@ -47,5 +47,6 @@ func hostFacts(c *containerd.Client) record.Host {
 	if hierarchies, err := cgroup.Mounted(); err == nil {
 		h.Cgroups = fmt.Sprint(hierarchies.Mode())
 	}
+	h.UserNamespace, _ = c.UserNamespace()
 	return h
 }

@@ -93,7 +93,7 @@ func pack() record.Pack {
 func host() record.Host {
 	return record.Host{
 		OS: "linux", Arch: "amd64", Kernel: "6.1.0-28-amd64", CPUs: 16, Memory: 64 << 30,
-		Containerd: "2.4.2", Runtime: "runc 1.1.5", Cgroups: "v2",
+		Containerd: "2.4.2", Runtime: "runc 1.1.5", Cgroups: "v2", UserNamespace: "own",
 	}
 }
 

@@ -187,6 +187,9 @@ type Host struct {
 	Runtime    string `json:"runtime"` // the OCI runtime and its version
 	Cgroups    string `json:"cgroups"` // v1 or v2
 	Rootless   bool   `json:"rootless"`
+	// UserNamespace is own if each sandbox had ids of its own, host if its root
+	// was the host's.
+	UserNamespace string `json:"user_namespace"`
 }
 
 // A Manifest is a run's first word: what was to be run, with what, where. It is

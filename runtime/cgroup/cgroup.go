@@ -1,6 +1,7 @@
 // Package cgroup reads what the kernel counted for a control group, sees
 // whether it is empty, kills what is in it and removes it, for both versions
-// of the interface and the hybrid of the two.
+// of the interface and the hybrid of the two. It finds the group that is
+// delegated to whoever is not the host's root.
 package cgroup
 
 import (
@@ -34,6 +35,8 @@ const (
 type Hierarchies struct {
 	byController map[string]string // v1 controller → mount point
 	unified      string            // mount point of v2; "" if there is none
+	top          string            // the group that this mount point shows
+	to           *delegation       // nil if the hierarchies are used as they are
 }
 
 // Mounted finds the host's hierarchies.
@@ -52,7 +55,7 @@ func Mounted() (Hierarchies, error) {
 		}
 		switch super[0] {
 		case "cgroup2":
-			h.unified = fields[4]
+			h.unified, h.top = fields[4], fields[3]
 		case "cgroup":
 			for option := range strings.SplitSeq(super[2], ",") {
 				if option != "rw" && option != "ro" {
@@ -79,9 +82,16 @@ func (h Hierarchies) Mode() Mode {
 }
 
 // Controllers lists which of memory, swap, pids and cpu can be limited in a
-// new group below the root of the hierarchy.
+// new group. If the hierarchies are Delegated ones, they can after Claim.
 func (h Hierarchies) Controllers() []string {
 	var have []string
+	if h.to != nil {
+		have = slices.Clone(h.to.can)
+		if slices.Contains(have, "memory") && swapAccounted(filepath.Join(h.unified, h.to.group)) {
+			have = append(have, "swap")
+		}
+		return have
+	}
 	add := func(name, dir, file string) {
 		if dir == "" {
 			return
@@ -98,7 +108,7 @@ func (h Hierarchies) Controllers() []string {
 		return have
 	}
 	for _, c := range strings.Fields(readString(filepath.Join(h.unified, "cgroup.controllers"))) {
-		if slices.Contains([]string{"memory", "pids", "cpu"}, c) {
+		if slices.Contains(controllers(), c) {
 			have = append(have, c)
 		}
 	}
@@ -120,9 +130,11 @@ func (h Hierarchies) CountsSocketsApart() bool {
 
 // swapAccounted: memory.swap.max exists in every group but the root, if the
 // kernel accounts swap. Without swap there is nothing to account.
-func swapAccounted(root string) bool {
-	if files, err := filepath.Glob(filepath.Join(root, "*", "memory.swap.max")); err == nil && len(files) > 0 {
-		return true
+func swapAccounted(dir string) bool {
+	for _, at := range []string{dir, filepath.Join(dir, "*")} {
+		if files, err := filepath.Glob(filepath.Join(at, "memory.swap.max")); err == nil && len(files) > 0 {
+			return true
+		}
 	}
 	return strings.Count(readString("/proc/swaps"), "\n") <= 1
 }
@@ -134,17 +146,21 @@ type Group struct {
 	path string
 }
 
-// Group names the group at path, absolute within the hierarchies.
+// Group names the group at path, absolute within the hierarchies, or within the
+// delegated group if they are Delegated ones.
 func (h Hierarchies) Group(path string) Group { return Group{h, path} }
 
 // dirs are the group's directories, each once.
 func (g Group) dirs() []string {
+	if g.h.to != nil && g.h.to.group == "" {
+		return nil
+	}
 	seen := map[string]bool{}
 	for _, mount := range g.h.byController {
-		seen[filepath.Join(mount, g.path)] = true
+		seen[filepath.Join(mount, g.Path())] = true
 	}
 	if g.h.unified != "" {
-		seen[filepath.Join(g.h.unified, g.path)] = true
+		seen[filepath.Join(g.h.unified, g.Path())] = true
 	}
 	dirs := make([]string, 0, len(seen))
 	for d := range seen {
@@ -154,17 +170,25 @@ func (g Group) dirs() []string {
 	return dirs
 }
 
+// file is "" if nothing is delegated: nobody's counters are ours.
 func (g Group) file(controller, name string) string {
-	if dir, ok := g.h.byController[controller]; ok {
-		return filepath.Join(dir, g.path, name)
+	if g.Path() == "" {
+		return ""
 	}
-	return filepath.Join(g.h.unified, g.path, name)
+	if dir, ok := g.h.byController[controller]; ok {
+		return filepath.Join(dir, g.Path(), name)
+	}
+	return filepath.Join(g.h.unified, g.Path(), name)
 }
 
 // Pids lists the processes of the group and of all below it, in any hierarchy.
-// A group that does not exist has none. Ids are as this process's namespace
-// sees them.
+// A group that does not exist has none; where none can exist, because nothing is
+// delegated, that proves nothing, and the error is ErrUndelegated. Ids are as
+// this process's namespace sees them.
 func (g Group) Pids() ([]int, error) {
+	if g.Path() == "" {
+		return nil, fmt.Errorf("cgroup %s: %w", g.path, ErrUndelegated)
+	}
 	seen := map[int]bool{}
 	for _, dir := range g.dirs() {
 		err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
@@ -233,7 +257,7 @@ func (g Group) signalOne(pid int, sig unix.Signal) error {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	for line := range strings.Lines(readString(fmt.Sprintf("/proc/%d/cgroup", pid))) {
-		if _, path, ok := strings.Cut(strings.TrimSpace(line), ":/"); ok && within("/"+path, g.path) {
+		if _, path, ok := strings.Cut(strings.TrimSpace(line), ":/"); ok && within("/"+path, g.shown()) {
 			return unix.PidfdSendSignal(fd, sig, nil, 0)
 		}
 	}
@@ -332,8 +356,8 @@ func (g Group) Remove() error {
 	return errors.Join(errs...)
 }
 
-// Children lists the names of groups right below the root that start with
-// prefix, in any hierarchy.
+// Children lists the names of groups right below the root, or the delegated
+// group, that start with prefix, in any hierarchy.
 func (h Hierarchies) Children(prefix string) []string {
 	seen := map[string]bool{}
 	for _, dir := range h.Group("/").dirs() {

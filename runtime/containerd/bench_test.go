@@ -31,6 +31,9 @@ const dockerImage = "sbench.local/base:bookworm"
 func BenchmarkLife(b *testing.B) {
 	run, image := containerdtest.NewRun(b, containerdtest.Open(b))
 	cfg := runtime.Config{Name: "bench", Image: image, Limits: runtime.DefaultLimits(), Workdir: "/tmp"}
+	opts := containerdtest.Options()
+	opts.UserNamespace = containerd.HostUserNamespace
+	hostRun, _ := containerdtest.NewRun(b, containerdtest.OpenWith(b, opts))
 	type rival struct {
 		name string
 		life func(n int64) error
@@ -39,6 +42,7 @@ func BenchmarkLife(b *testing.B) {
 		{"runc-run", runcLife(b, run, cfg, runcRun)},
 		{"runc-steps", runcLife(b, run, cfg, runcSteps)},
 		{"sbench", sbenchLife(run, cfg)},
+		{"sbench-host-ids", sbenchLife(hostRun, cfg)},
 	}
 	if exec.Command("docker", "image", "inspect", dockerImage).Run() == nil {
 		rivals = append(rivals, rival{"docker", dockerLife})
@@ -223,4 +227,27 @@ func dockerLife(n int64) error {
 		}
 	}
 	return nil
+}
+
+// BenchmarkCreate makes and removes sandboxes in which nothing runs, with ids of
+// their own and with the host's: what sbench does by itself.
+func BenchmarkCreate(b *testing.B) {
+	for _, mode := range []string{containerd.UserNamespaceAuto, containerd.HostUserNamespace} {
+		opts := containerdtest.Options()
+		opts.UserNamespace = mode
+		c := containerdtest.OpenWith(b, opts)
+		run, image := containerdtest.NewRun(b, c)
+		got, _ := c.UserNamespace()
+		b.Run("ids="+got, func(b *testing.B) {
+			for b.Loop() {
+				box, err := run.Create(b.Context(), runtime.Config{Name: "bench", Image: image, Limits: runtime.DefaultLimits(), Workdir: "/tmp"})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := box.Close(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

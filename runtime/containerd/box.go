@@ -16,6 +16,7 @@ import (
 
 	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/idmap"
 	"github.com/securebench/sbench/runtime/netns"
 	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/runtime/watchdog"
@@ -31,20 +32,23 @@ const (
 
 // Box is a sandbox on containerd. It implements runtime.Sandbox.
 type Box struct {
-	run    *Run
-	cfg    runtime.Config
-	id     string
-	dir    string
-	root   string // the mounted root file system
-	lower  []string
-	layer  runtime.Volume
-	ids    []userns.Mapping  // of userns
-	userns *userns.Namespace // nil if the sandbox's root is sbench's
-	netns  *netns.Namespace
-	user   user
-	group  group
+	run      *Run
+	cfg      runtime.Config
+	id       string
+	dir      string
+	root     string // the mounted root file system
+	lower    []string
+	layer    runtime.Volume
+	userns   *userns.Namespace // nil if the sandbox's root is sbench's
+	netns    *netns.Namespace
+	user     user
+	group    group
+	inMemory memoryFiles // what a watchdog looks at
 
 	cgroup string // absolute within the hierarchies
+
+	ids    *idmap.Range    // nil if the sandbox has those of this process
+	mounts []runtime.Mount // all of them, as the specification names them
 
 	mu        sync.Mutex
 	container client.Container
@@ -86,10 +90,13 @@ func (b *Box) create(ctx context.Context) error {
 	if b.user, err = lookupUser(b.root, firstOf(b.cfg.User, b.cfg.Image.User)); err != nil {
 		return err
 	}
+	if err := b.checkUser(); err != nil {
+		return err
+	}
 	if err := b.giveMounts(); err != nil {
 		return err
 	}
-	if err := b.makeUserNamespace(); err != nil {
+	if err := b.nest(); err != nil {
 		return err
 	}
 	if err := b.makeNetwork(); err != nil {
@@ -107,12 +114,8 @@ func (b *Box) makeNetwork() error {
 	if network == nil {
 		network = &runtime.Network{}
 	}
-	options := netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect}
-	if b.userns != nil {
-		options.In = b.userns.Net
-	}
 	var err error
-	b.netns, err = netns.New(options)
+	b.netns, err = netns.New(netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect, Namespace: b.networkNamespace()})
 	if err != nil || network.Serve == nil {
 		return err
 	}
@@ -174,14 +177,15 @@ func (b *Box) spec(args []string, env []string, dir string) (*specs.Spec, error)
 	if b.cfg.Sealed {
 		opts = append(opts, oci.WithSealedProcesses())
 	}
-	for _, m := range b.allMounts() {
+	namespace, _ := b.userNamespace()
+	opts = append(opts, namespace...)
+	for _, m := range b.mounts {
 		opts = append(opts, oci.WithBind(m.Source, m.Dest, m.Writable))
 	}
 	limits, err := b.run.c.limitOptions(b.cfg.Limits, b.cgroup)
 	if err != nil {
 		return nil, err
 	}
-	limits = append(limits, b.userNamespace()...)
 	return oci.New(b.root, append(opts, limits...)...)
 }
 
@@ -225,10 +229,7 @@ func (b *Box) Close(ctx context.Context) error {
 		errs = append(errs, b.netns.Close())
 		b.netns = nil
 	}
-	if b.userns != nil {
-		errs = append(errs, b.userns.Close())
-	}
-	errs = append(errs, unmountBelow(b.dir), <-deleted)
+	errs = append(errs, b.detach(), unmountBelow(b.dir), <-deleted)
 	if b.layer != nil {
 		errs = append(errs, b.layer.Close())
 	}
@@ -236,7 +237,7 @@ func (b *Box) Close(ctx context.Context) error {
 		return fmt.Errorf("close sandbox %q: %w", b.cfg.Name, err) // the run's end, or a collection, tries again
 	}
 	b.closed = true
-	return errors.Join(os.RemoveAll(b.dir), b.group.Remove())
+	return errors.Join(b.releaseIDs(), os.RemoveAll(b.dir), b.group.Remove())
 }
 
 // kill empties a group on a context of its own.

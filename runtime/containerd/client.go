@@ -62,6 +62,8 @@ type Options struct {
 	// AllowDegraded names limits that the kernel need not enforce on this host:
 	// memory, swap, pids, cpu, disk.
 	AllowDegraded []string
+	// UserNamespace is UserNamespaceAuto, which "" is too, or HostUserNamespace.
+	UserNamespace string
 	Logger        *slog.Logger
 }
 
@@ -91,6 +93,7 @@ type Client struct {
 	cgroups cgroup.Hierarchies
 	watch   watchdog.Watchdog // where cgroups cannot bound memory and processes
 	limits  daemonLimits
+	ids     idMode
 	setup   chan struct{} // bounds concurrent creation and deletion
 	log     *slog.Logger
 }
@@ -112,6 +115,9 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
 	if c.limits, err = c.inspectDaemon(); err != nil {
+		return nil, errors.Join(err, c.Close(ctx))
+	}
+	if c.ids, err = c.decideIDs(ctx); err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
 	return c, nil
@@ -233,6 +239,7 @@ type daemonLimits struct {
 	files       uint64
 	oomScoreAdj int
 	sameMounts  bool
+	sysResource bool // what the OCI runtime can have of CAP_SYS_RESOURCE
 }
 
 // inspectDaemon looks at the process behind the socket (unix(7), SO_PEERCRED).
@@ -266,7 +273,10 @@ func (c *Client) inspectDaemon() (daemonLimits, error) {
 	if err != nil {
 		return l, fmt.Errorf("limits of containerd: %w", err)
 	}
-	l.oomScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	if l.oomScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+		return l, fmt.Errorf("limits of containerd: %w", err)
+	}
+	l.sysResource, err = mayHave(pid, unix.CAP_SYS_RESOURCE)
 	return l, err
 }
 

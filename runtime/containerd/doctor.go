@@ -43,7 +43,7 @@ func Diagnose(ctx context.Context, opts Options) []Finding {
 	if err != nil {
 		findings = append(findings, Finding{"daemon", Error, err.Error(), "install the packages containerd and runc, or name a running daemon with --address"})
 	} else {
-		findings = append(findings, c.describe(), c.imageStore(ctx))
+		findings = append(findings, c.describe(), c.imageStore(ctx), c.userNamespaceFinding())
 	}
 	hierarchies, err := cgroup.Mounted()
 	findings = append(findings, cgroups(hierarchies, err)...)

@@ -16,7 +16,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
-	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 const wall = 2 * time.Minute
@@ -170,7 +170,7 @@ func TestProbe(t *testing.T) {
 				a.check(t, user, exit)
 			}
 			switch {
-			case a.hostRoot && rootless.InUserNamespace():
+			case a.hostRoot && userns.Inside():
 				t.Log("without a control: it needs root of the host")
 			case a.control:
 				control(t, w, a)

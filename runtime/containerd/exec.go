@@ -20,6 +20,7 @@ import (
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/watchdog"
 )
 
 // killTimeout bounds the wait for killed processes to be gone: minutes, because
@@ -105,9 +106,10 @@ func (b *Box) startFirst(ctx context.Context, spec *specs.Spec, creator cio.Crea
 		return nil, err
 	}
 	b.specDigest = digest.FromBytes(data).String()
+	_, runtimeOptions := b.userNamespace()
 	b.container, err = b.run.c.c.NewContainer(ctx, b.id,
 		client.WithSpec(spec),
-		client.WithRuntime(b.run.c.opts.Handler, nil),
+		client.WithRuntime(b.run.c.opts.Handler, runtimeOptions),
 		client.WithImageName(b.cfg.Image.Ref),
 		client.WithContainerLabels(b.run.labels(b.cfg.Name)),
 	)
@@ -279,6 +281,9 @@ func (b *Box) killAll(ctx context.Context, proc *process) error {
 
 // account adds what the kernel counted and says which limits were reached.
 func (b *Box) account(e *runtime.Exit, before cgroup.Stats) {
+	if g, ok := b.group.(*watchdog.Group); ok {
+		g.Final()
+	}
 	after := b.group.Stats()
 	e.Usage = runtime.Usage{CPU: after.CPU - before.CPU, PeakMemory: after.PeakMemory, PeakPids: after.PeakPids}
 	outOfMemory, outOfPids := after.OOMKills > before.OOMKills, after.PidsDenied > before.PidsDenied
@@ -334,7 +339,10 @@ func (b *Box) Path(dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", fmt.Errorf("path %q is not absolute", dir)
 	}
-	at := b.root
+	at, err := b.left()
+	if err != nil {
+		return "", fmt.Errorf("%s in sandbox %q: %w", dir, b.cfg.Name, err)
+	}
 	for part := range strings.SplitSeq(strings.Trim(filepath.Clean(dir), "/"), "/") {
 		at = filepath.Join(at, part)
 		info, err := os.Lstat(at)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/filelock"
+	"github.com/securebench/sbench/runtime/watchdog"
 )
 
 // leftovers of one run. The lock is held by who removes them.
@@ -120,7 +121,7 @@ func (l *leftovers) claim() (dead bool, err error) {
 // reap removes everything of a run, its folder last, so that an interrupted
 // removal is found again.
 func (c *Client) reap(ctx context.Context, l leftovers) error {
-	group := c.cgroups.Group("/" + cgroupPrefix + l.run)
+	group := c.newGroup("/"+cgroupPrefix+l.run, watchdog.Limits{})
 	errs := []error{
 		kill(ctx, group), // first of all nothing of it runs any more
 		c.reapContainers(ctx, l.run),

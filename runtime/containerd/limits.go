@@ -2,7 +2,6 @@ package containerd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
-	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
@@ -22,10 +20,11 @@ const socketBytes = 64 << 20
 
 // hierarchies are the cgroups that sbench may use.
 func hierarchies() (cgroup.Hierarchies, error) {
-	if rootless.InUserNamespace() {
-		return cgroup.Hierarchies{}, nil // none that are ours
+	h, err := cgroup.Mounted()
+	if err != nil {
+		return h, err
 	}
-	return cgroup.Mounted()
+	return h.Delegated()
 }
 
 // group is what a sandbox's processes are found by, counted and killed: a control
@@ -65,25 +64,33 @@ func (c *Client) Degraded() ([]string, error) {
 	if c.diskVolumes() {
 		have = append(have, "disk")
 	}
+	mount := "mount its cgroup controller"
+	if lack := c.cgroups.Lack(); lack.Cure != "" {
+		mount = lack.Cure
+	}
 	cures := []struct{ limit, cure string }{
-		{"memory", "mount the memory cgroup controller, or delegate it to this user"},
+		{"memory", mount},
 		{"swap", "boot with swapaccount=1, or turn swap off"},
-		{"pids", "mount the pids cgroup controller, or delegate it to this user"},
-		{"cpu", "mount the cpu cgroup controller, or delegate it to this user"},
+		{"pids", mount},
+		{"cpu", mount},
 		{"disk", "install e2fsprogs and make /dev/loop-control available; until then large volumes live in memory"},
 	}
-	var degraded, refused []string
+	var degraded, refused, cured []string
 	for _, l := range cures {
 		switch {
 		case slices.Contains(have, l.limit):
 		case l.limit == "disk", slices.Contains(c.opts.AllowDegraded, l.limit): // memory bounds a volume as well
 			degraded = append(degraded, l.limit)
 		default:
-			refused = append(refused, fmt.Sprintf("%s (%s; or name it in runtime.allow_degraded)", l.limit, l.cure))
+			refused = append(refused, l.limit)
+			if !slices.Contains(cured, l.cure) {
+				cured = append(cured, l.cure)
+			}
 		}
 	}
 	if len(refused) > 0 {
-		return degraded, fmt.Errorf("this host cannot enforce limits: %s", strings.Join(refused, ", "))
+		return degraded, fmt.Errorf("the kernel cannot enforce these limits for a sandbox here: %s; to run with what can be done without it, "+
+			"list them in runtime.allow_degraded or --allow-degraded: %s", strings.Join(refused, ", "), strings.Join(cured, "; "))
 	}
 	return degraded, nil
 }
@@ -106,10 +113,12 @@ func (c *Client) limitOptions(l runtime.Limits, group string) ([]oci.Option, err
 	if c.watched() {
 		return append(opts, withoutCgroup(l)...), nil
 	}
+	opts = append(opts, oci.WithCgroup(c.cgroups.Group(group).Path()), oci.WithMemoryLimit(l.Memory), oci.WithPidsLimit(l.Pids))
 	if slices.Contains(degraded, "cpu") {
-		return nil, errors.New("a memory and a process limit without a CPU limit is not supported")
+		opts = append(opts, oci.WithoutCPULimit())
+	} else {
+		opts = append(opts, oci.WithCPUs(l.CPUs))
 	}
-	opts = append(opts, oci.WithCgroup(group), oci.WithMemoryLimit(l.Memory), oci.WithPidsLimit(l.Pids), oci.WithCPUs(l.CPUs))
 	if c.cgroups.CountsSocketsApart() {
 		opts = append(opts, oci.WithSocketMemoryLimit(min(l.Memory, socketBytes)))
 	}
@@ -120,14 +129,15 @@ func (c *Client) limitOptions(l runtime.Limits, group string) ([]oci.Option, err
 }
 
 // withoutCgroup is what the kernel enforces for each process or user namespace.
-// The bound on data lies far above the watchdog's, which is the exact one: it is
-// for what grows faster than that looks, and must not stop a program that reserves
-// more than it uses.
+// The bound on data is no limit of the sandbox: that is the watchdog's, which looks
+// at what is used. It keeps one process from having the host's memory between two
+// looks, and leaves room for programs that reserve more than they use.
 func withoutCgroup(l runtime.Limits) []oci.Option {
-	const reserve, least = 4, 1 << 30
-	return []oci.Option{
-		oci.WithoutCgroup(),
-		oci.WithNProc(uint64(l.Pids)),
-		oci.WithDataSize(uint64(max(reserve*l.Memory, least))),
+	const least = 1 << 30
+	var host unix.Sysinfo_t
+	data := max(4*uint64(l.Memory), least)
+	if unix.Sysinfo(&host) == nil {
+		data = max(data, uint64(host.Totalram)*uint64(host.Unit)/2)
 	}
+	return []oci.Option{oci.WithoutCgroup(), oci.WithNProc(uint64(l.Pids)), oci.WithDataSize(data)}
 }

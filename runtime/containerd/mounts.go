@@ -11,15 +11,15 @@ import (
 	securejoin "github.com/cyphar/filepath-securejoin"
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 // overlayOptions switch off what would let an upper directory that a candidate
 // wrote reach outside its layers (overlayfs, "Redirecting directories" and
 // "Metadata only copy up").
 func overlayOptions() []string {
-	options := []string{"index=off", "redirect_dir=nofollow", "metacopy=off", "nosuid", "nodev"}
-	if rootless.InUserNamespace() { // trusted attributes are the host root's
+	options := []string{"index=off", "redirect_dir=nofollow", "metacopy=off"}
+	if userns.Inside() { // trusted attributes are the host root's
 		options = append(options, "userxattr")
 	}
 	return options
@@ -29,7 +29,7 @@ func overlayOptions() []string {
 func mountView(lowers []string, target string) error {
 	m := mount.Mount{Type: "bind", Source: lowers[0], Options: []string{"bind", "ro", "nosuid", "nodev"}}
 	if len(lowers) > 1 {
-		m = mount.Mount{Type: "overlay", Source: "overlay", Options: append(overlayOptions(), "ro", "lowerdir="+strings.Join(lowers, ":"))}
+		m = mount.Mount{Type: "overlay", Source: "overlay", Options: append(overlayOptions(), "nosuid", "nodev", "ro", "lowerdir="+strings.Join(lowers, ":"))}
 	}
 	return m.Mount(target)
 }
@@ -37,15 +37,22 @@ func mountView(lowers []string, target string) error {
 // mountOverlay shows lower directories at target, with writes going to
 // directories of their own in layer.
 func mountOverlay(lowers []string, layer, target string) error {
-	upper, work := filepath.Join(layer, "upper"), filepath.Join(layer, "work")
-	for _, dir := range []string{upper, work} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
+	upper, work, err := makeLayer(layer)
+	if err != nil {
+		return err
 	}
-	m := mount.Mount{Type: "overlay", Source: "overlay", Options: append(overlayOptions(),
-		"lowerdir="+strings.Join(lowers, ":"), "upperdir="+upper, "workdir="+work)}
+	m := mount.Mount{Type: "overlay", Source: "overlay", Options: append(layerOptions(lowers, upper, work), "nosuid", "nodev")}
 	return m.Mount(target)
+}
+
+// makeLayer makes the directories that take what is written.
+func makeLayer(layer string) (upper, work string, err error) {
+	upper, work = filepath.Join(layer, "upper"), filepath.Join(layer, "work")
+	return upper, work, errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755))
+}
+
+func layerOptions(lowers []string, upper, work string) []string {
+	return append(overlayOptions(), "lowerdir="+strings.Join(lowers, ":"), "upperdir="+upper, "workdir="+work)
 }
 
 // sealMount makes the mount at target read-only and keeps its other flags. The
@@ -77,15 +84,16 @@ func unmount(target string) error {
 	return nil
 }
 
-// unmountBelow detaches every mount at or below dir, deepest first.
+// unmountBelow detaches every mount at or below dir. The outermost takes those
+// below it along, which is faster than one by one.
 func unmountBelow(dir string) error {
 	points, err := mountsBelow(dir)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for i := len(points) - 1; i >= 0; i-- { // mountinfo lists parents first
-		errs = append(errs, unmount(points[i]))
+	for _, point := range points { // mountinfo lists parents first
+		errs = append(errs, unmount(point))
 	}
 	return errors.Join(errs...)
 }

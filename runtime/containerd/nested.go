@@ -1,32 +1,30 @@
 package containerd
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
+	"sync"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/oci"
-	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
-// makeUserNamespace gives a sandbox, where sbench is itself in a user namespace,
-// one below that with the same ids. Its root has no power over sbench's, and
-// processes are counted for each sandbox apart (user_namespaces(7), setrlimit(2)).
-func (b *Box) makeUserNamespace() error {
-	if !rootless.InUserNamespace() {
+// nest gives a sandbox, where sbench is itself in a user namespace, one below that
+// with the same ids. Its root has no power over sbench's, and processes are counted
+// for each sandbox apart (user_namespaces(7), setrlimit(2)).
+func (b *Box) nest() error {
+	if !userns.Inside() {
 		return nil
 	}
-	var err error
-	if b.ids, err = sameIDs(); err != nil {
+	ids, err := sameIDs()
+	if err != nil {
 		return err
 	}
-	b.userns, err = userns.New(filepath.Join(b.run.dir, "pause"), b.ids)
+	b.userns, err = userns.New(0, ids)
 	return err
 }
 
@@ -49,44 +47,76 @@ func sameIDs() ([]userns.Mapping, error) {
 	return ms, nil
 }
 
-// userNamespace is what the specification says of the namespace, if there is one.
-func (b *Box) userNamespace() []oci.Option {
-	if b.userns == nil {
+// attach hands the first process of a sandbox, which waits to be started, to the
+// watchdog, if there is one, with the file systems in memory that it sees.
+func (b *Box) attach(pid uint32) error {
+	g, ok := b.group.(*watchdog.Group)
+	if !ok {
 		return nil
 	}
-	ids := make([]specs.LinuxIDMapping, 0, len(b.ids))
-	for _, m := range b.ids {
-		ids = append(ids, specs.LinuxIDMapping{ContainerID: m.First, HostID: m.Outside, Size: m.Size})
+	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("root of process %d: %w", pid, err)
 	}
-	return []oci.Option{oci.WithUserNamespace(b.userns.Path(), ids...)}
+	defer func() { _ = unix.Close(root) }()
+	for _, dir := range []string{"/tmp", "/run", "/dev/shm"} {
+		fd, err := unix.Openat2(root, dir, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+		if err != nil {
+			return fmt.Errorf("%s of process %d: %w", dir, pid, err)
+		}
+		b.inMemory.add(os.NewFile(uintptr(fd), dir))
+	}
+	return g.Attach(int(pid))
 }
 
-// attach hands the first process of a sandbox to the watchdog, if there is one.
-func (b *Box) attach(pid uint32) error {
-	if g, ok := b.group.(*watchdog.Group); ok {
-		return g.Attach(int(pid))
-	}
-	return nil
-}
+// detach lets go of what attach opened.
+func (b *Box) detach() error { return b.inMemory.close() }
 
 // held is what files in memory hold of the sandbox's memory: of its own file
-// systems as a process sees them, and of volumes that would be in memory on any
-// host. Larger volumes have a bound of their own.
-func (b *Box) held(pid int) int64 {
-	var sum int64
-	for _, dir := range []string{"/tmp", "/run", "/dev/shm"} {
-		sum += usedBytes(filepath.Join(fmt.Sprintf("/proc/%d/root", pid), dir))
-	}
-	if b.cfg.Limits.LayerBytes <= maxMemoryVolume && b.layer != nil {
-		sum += usedBytes(b.layer.Path())
+// systems, and of a layer that would be in memory on any host. Larger volumes have
+// a bound of their own.
+func (b *Box) held() int64 {
+	sum := b.inMemory.used()
+	var st unix.Statfs_t
+	if b.cfg.Limits.LayerBytes <= maxMemoryVolume && b.layer != nil && unix.Statfs(b.layer.Path(), &st) == nil {
+		sum += int64(st.Blocks-st.Bfree) * st.Bsize
 	}
 	return sum
 }
 
-func usedBytes(dir string) int64 {
+// memoryFiles are open directories of file systems in memory.
+type memoryFiles struct {
+	mu   sync.Mutex
+	dirs []*os.File
+}
+
+func (m *memoryFiles) add(f *os.File) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dirs = append(m.dirs, f)
+}
+
+// used is how many bytes they hold together.
+func (m *memoryFiles) used() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var sum int64
 	var st unix.Statfs_t
-	if unix.Statfs(dir, &st) != nil || st.Type != unix.TMPFS_MAGIC {
-		return 0
+	for _, f := range m.dirs {
+		if unix.Fstatfs(int(f.Fd()), &st) == nil {
+			sum += int64(st.Blocks-st.Bfree) * st.Bsize
+		}
 	}
-	return int64(st.Blocks-st.Bfree) * st.Bsize
+	return sum
+}
+
+func (m *memoryFiles) close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for _, f := range m.dirs {
+		errs = append(errs, f.Close())
+	}
+	m.dirs = nil
+	return errors.Join(errs...)
 }

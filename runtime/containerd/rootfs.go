@@ -21,6 +21,9 @@ func (b *Box) mountRoot(ctx context.Context) error {
 	if err := os.MkdirAll(b.root, 0o711); err != nil {
 		return err
 	}
+	if err := b.takeIDs(); err != nil {
+		return err
+	}
 	if n := b.cfg.Network; n != nil && n.Nameserver != "" {
 		if err := os.WriteFile(b.resolvConf(), []byte("nameserver "+n.Nameserver+"\n"), 0o644); err != nil {
 			return err
@@ -36,13 +39,16 @@ func (b *Box) mountRoot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := mountOverlay(b.lower, filepath.Join(b.layer.Path(), "root"), b.root); err != nil {
+	if err := b.overlay(b.lower, "root", b.root); err != nil {
 		return fmt.Errorf("root file system: %w", err)
 	}
 	if err := b.mountCopies(); err != nil {
 		return err
 	}
 	if err := b.makeMountPoints(); err != nil {
+		return err
+	}
+	if err := errors.Join(b.showMounts(), b.makeDevices()); err != nil {
 		return err
 	}
 	if b.cfg.WritableRoot {
@@ -69,7 +75,7 @@ func (b *Box) base(ctx context.Context) ([]string, error) {
 	if from.closed || from.cfg.Persistent || !from.spent {
 		return nil, errors.New("base sandbox has not stopped, or is closed")
 	}
-	return append([]string{filepath.Join(from.layer.Path(), "root", "upper")}, from.lower...), nil
+	return from.stack(), nil
 }
 
 // mountCopies puts a copy-on-write view over each mount that asks for one, and
@@ -91,7 +97,7 @@ func (b *Box) mountCopies() error {
 		if err := bindMount(m.Source, lower, false); err != nil {
 			return fmt.Errorf("copy of %s: %w", m.Source, err)
 		}
-		if err := mountOverlay([]string{lower}, filepath.Join(b.layer.Path(), name), merged); err != nil {
+		if err := b.overlay([]string{lower}, name, merged); err != nil {
 			return fmt.Errorf("copy of %s: %w", m.Source, err)
 		}
 		b.cfg.Mounts[i].Source, b.cfg.Mounts[i].Writable = merged, true
@@ -108,7 +114,7 @@ func (b *Box) giveMounts() error {
 	}
 	for _, m := range b.cfg.Mounts {
 		if m.Copy { // what is below keeps its owner
-			if err := os.Lchown(m.Source, int(b.user.uid), int(b.user.gid)); err != nil {
+			if err := os.Lchown(m.Source, b.hostID(b.user.uid), b.hostID(b.user.gid)); err != nil {
 				return fmt.Errorf("give %s to the sandbox's user: %w", m.Dest, err)
 			}
 		}
@@ -134,7 +140,7 @@ func (b *Box) giveMounts() error {
 
 func (b *Box) makeMountPoints() error {
 	for _, dir := range []string{"/proc", "/dev", "/tmp", "/run"} {
-		if err := makeMountPoint(b.root, dir, true); err != nil {
+		if err := b.makeInside(b.root, dir, true); err != nil {
 			return err
 		}
 	}
@@ -147,7 +153,7 @@ func (b *Box) makeMountPoints() error {
 			return err
 		}
 	}
-	return makeMountPoint(b.root, b.workdir(), true)
+	return b.makeInside(b.root, b.workdir(), true)
 }
 
 // makePointIn makes a mount point that may lie inside another mount of this
@@ -160,13 +166,14 @@ func (b *Box) makePointIn(dest string, dir bool) error {
 		}
 	}
 	if outer == nil {
-		return makeMountPoint(b.root, dest, dir)
+		return b.makeInside(b.root, dest, dir)
 	}
 	inner := strings.TrimPrefix(dest, outer.Dest)
 	if outer.Copy {
-		if err := clearPath(outer.Source, inner, dir); err != nil {
+		if err := b.inside(func() error { return clearPath(outer.Source, inner, dir) }); err != nil {
 			return err
 		}
+		return b.makeInside(outer.Source, inner, dir)
 	}
 	return makeMountPoint(outer.Source, inner, dir)
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 // maxMemoryVolume is the largest volume kept in memory: its pages count against
@@ -142,7 +142,7 @@ func (v *volume) emptiable() bool {
 func (c *Client) diskVolumes() bool {
 	_, err := os.Stat("/dev/loop-control")
 	_, lookErr := exec.LookPath("mke2fs")
-	return err == nil && lookErr == nil && os.Geteuid() == 0 && !rootless.InUserNamespace()
+	return err == nil && lookErr == nil && os.Geteuid() == 0 && !userns.Inside()
 }
 
 // mountImage makes the file system without a journal, which would only protect

@@ -9,10 +9,11 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/thread"
 )
 
 // Options say what a namespace holds beside its loopback interface.
@@ -22,10 +23,9 @@ type Options struct {
 	// Redirect makes TCP connections to any port of any address in Range arrive
 	// at sockets of this process.
 	Redirect bool
-	// In is an empty network namespace to use instead of a new one; it stays the
-	// caller's to close. This process needs CAP_SYS_ADMIN in the user namespace that
-	// owns it.
-	In *os.File
+	// Namespace is furnished, if it is not nil, instead of a new one. It stays the
+	// caller's, and must have been made for this.
+	Namespace *os.File
 
 	noRules bool // as on a kernel without nftables
 }
@@ -49,39 +49,16 @@ type Namespace struct {
 // namespace.
 func New(o Options) (*Namespace, error) {
 	n := &Namespace{}
-	done := make(chan error, 1)
-	onOtherThread(func() { done <- n.make(o) })
-	if err := <-done; err != nil {
+	if err := thread.Run(func() error { return n.make(o) }); err != nil {
 		return nil, fmt.Errorf("network namespace: %w", errors.Join(err, n.Close()))
 	}
 	return n, nil
 }
 
-// onOtherThread runs f on a thread that ends with it and is not the first of
-// the process: that one never ends, and its namespaces are what others, and
-// /proc/self, see as the process's.
-func onOtherThread(f func()) {
-	go func() {
-		runtime.LockOSThread() // never unlocked where f runs
-		if unix.Gettid() != unix.Getpid() {
-			f()
-			return
-		}
-		done := make(chan struct{})
-		go func() { // while the first thread is held here
-			defer close(done)
-			runtime.LockOSThread()
-			f()
-		}()
-		<-done
-		runtime.UnlockOSThread()
-	}()
-}
-
-// make moves the calling thread into a new namespace, and opens there what is
+// make moves the calling thread into the namespace, and opens there what is
 // to be in it: a socket belongs to the namespace of the thread that made it.
 func (n *Namespace) make(o Options) error {
-	if err := enter(o.In); err != nil {
+	if err := enter(o.Namespace); err != nil {
 		return err
 	}
 	var err error
@@ -106,16 +83,16 @@ func (n *Namespace) make(o Options) error {
 	return n.redirect(!o.noRules)
 }
 
-// enter moves the calling thread into a namespace, or into a new one.
-func enter(in *os.File) error {
-	if in != nil {
-		if err := unix.Setns(int(in.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("setns: %w", err)
+// enter moves the calling thread into the namespace, a new one if it is nil.
+func enter(namespace *os.File) error {
+	if namespace == nil {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("unshare: %w", err)
 		}
 		return nil
 	}
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("unshare: %w", err)
+	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter: %w", err)
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/filelock"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 // What a program is told about itself when it is executed again.
@@ -39,6 +40,7 @@ const (
 	envEntered = "SBENCH_ROOTLESS"        // it is inside; the value is whose the namespaces are
 	envLock    = "SBENCH_ROOTLESS_LOCK"   // descriptor of its lock on the namespaces
 	envDir     = "SBENCH_ROOTLESS_DIR"    // its working directory
+	envScope   = "SBENCH_ROOTLESS_SCOPE"  // it has been given a scope of its own by systemd
 	envFolders = "SBENCH_ROOTLESS_FOLDERS"
 )
 
@@ -65,7 +67,10 @@ func Init() error {
 		os.Exit(hold(stage))
 	}
 	lock, dir := os.Getenv(envLock), os.Getenv(envDir)
-	for _, name := range []string{envLock, envDir} {
+	if !userns.Inside() {
+		return nil
+	}
+	for _, name := range []string{envLock, envDir, envScope} {
 		if err := os.Unsetenv(name); err != nil {
 			return err
 		}
@@ -84,15 +89,7 @@ func Init() error {
 
 // Entered says whether this process, or one that started it, has entered
 // namespaces by [Enter].
-func Entered() bool { return os.Getenv(envEntered) != "" && InUserNamespace() }
-
-// InUserNamespace says whether this process is in a user namespace other than the
-// first: whether its root is not the host's.
-func InUserNamespace() bool {
-	text, err := os.ReadFile("/proc/self/uid_map")
-	fields := strings.Fields(string(text))
-	return err == nil && !(len(fields) == 3 && fields[0] == "0" && fields[1] == "0" && fields[2] == "4294967295")
-}
+func Entered() bool { return os.Getenv(envEntered) != "" && userns.Inside() }
 
 // Enter executes this program again, with its arguments, inside namespaces where
 // it is root. It returns nil at once to a process that is root already, and else
@@ -121,12 +118,18 @@ func enter(ctx context.Context, o Options) error {
 	}
 	if pid != 0 {
 		o.Logger.Debug("entering the namespaces of a rootless containerd", "pid", pid)
+		if err := claimGroup(o); err != nil {
+			return err
+		}
 		return execInside(nsenter, pid, o, map[string]string{envEntered: userNamespaces})
 	}
 	for _, dir := range []string{o.Root, o.State} {
 		if err := ownFolder(dir); err != nil {
 			return err
 		}
+	}
+	if err := claimGroup(o); err != nil {
+		return err
 	}
 	lock, pid, err := ownNamespace(ctx, o)
 	if err != nil {

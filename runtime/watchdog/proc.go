@@ -16,6 +16,7 @@ import (
 // process is what one look finds of a process.
 type process struct {
 	pid     int
+	dead    bool // a zombie: it only counts as a process until its parent looks
 	threads int64
 	memory  int64 // bytes, with what it shares
 	cpu     time.Duration
@@ -42,18 +43,23 @@ func pidNamespace(pid int) (uint64, error) {
 	return strconv.ParseUint(inode, 10, 64)
 }
 
-// processes reads all living processes whose pid namespace is wanted.
+// processes reads all processes, dead ones too, whose pid namespace is wanted. It
+// first sees which there are, quickly, so that those that end while the others are
+// read are counted as well.
 func processes(wanted func(uint64) bool) (map[uint64][]process, error) {
-	found := map[uint64][]process{}
+	pids := map[uint64][]int{}
 	err := each(func(pid int) {
-		space, err := pidNamespace(pid)
-		if err != nil || !wanted(space) {
-			return // gone, or another user's
-		}
-		if p, ok := readProcess(pid); ok {
-			found[space] = append(found[space], p)
+		// An error: it is gone, or another user's.
+		if space, err := pidNamespace(pid); err == nil && wanted(space) {
+			pids[space] = append(pids[space], pid)
 		}
 	})
+	found := map[uint64][]process{}
+	for space, list := range pids {
+		for _, pid := range list {
+			found[space] = append(found[space], readProcess(pid))
+		}
+	}
 	return found, err
 }
 
@@ -62,7 +68,9 @@ func members(space uint64) ([]int, error) {
 	found, err := processes(func(s uint64) bool { return s == space })
 	pids := make([]int, 0, len(found[space]))
 	for _, p := range found[space] {
-		pids = append(pids, p.pid)
+		if !p.dead {
+			pids = append(pids, p.pid)
+		}
 	}
 	return pids, err
 }
@@ -85,17 +93,16 @@ func each(f func(pid int)) error {
 	return nil
 }
 
-// readProcess reads what stat says (proc(5)); a process that has ended and only
-// waits for its parent is gone.
-func readProcess(pid int) (process, bool) {
+// readProcess reads what stat says (proc(5)). What is gone meanwhile is dead.
+func readProcess(pid int) process {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	at := bytes.LastIndex(text, []byte(") ")) // the name before it may hold anything
 	if err != nil || at < 0 {
-		return process{}, false
+		return process{pid: pid, dead: true, threads: 1}
 	}
 	fields := strings.Fields(string(text[at+2:]))
 	if len(fields) < 22 {
-		return process{}, false
+		return process{pid: pid, dead: true, threads: 1}
 	}
 	number := func(field int) int64 { // by its number in proc(5)
 		n, err := strconv.ParseInt(fields[field-3], 10, 64)
@@ -105,10 +112,8 @@ func readProcess(pid int) (process, bool) {
 		return n
 	}
 	// A process whose first thread has ended is a zombie with living threads.
-	if fields[0] == "X" || fields[0] == "Z" && number(20) <= 1 {
-		return process{}, false
-	}
-	p := process{pid: pid, threads: number(20), cpu: time.Duration(number(14)+number(15)) * time.Second / ticks}
+	dead := fields[0] == "X" || fields[0] == "Z" && number(20) <= 1
+	p := process{pid: pid, dead: dead, threads: max(number(20), 1), cpu: time.Duration(number(14)+number(15)) * time.Second / ticks}
 	// Exact, but of the first thread alone.
 	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid)); err == nil {
 		first, _, _ := strings.Cut(string(text), " ")
@@ -116,8 +121,10 @@ func readProcess(pid int) (process, bool) {
 			p.cpu = max(p.cpu, time.Duration(ns))
 		}
 	}
-	p.memory = status(pid)
-	return p, true
+	if !dead {
+		p.memory = status(pid)
+	}
+	return p
 }
 
 // status sums what a process has in memory or swap and no file holds.
@@ -134,6 +141,9 @@ func status(pid int) int64 {
 func exactMemory(ps []process) int64 {
 	var sum int64
 	for _, p := range ps {
+		if p.dead {
+			continue
+		}
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p.pid))
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH):

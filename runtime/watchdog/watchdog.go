@@ -7,6 +7,7 @@
 package watchdog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,17 +23,18 @@ import (
 // interval is the time between two looks: a core touches some 100 MB in it.
 const interval = 40 * time.Millisecond
 
-// overflow: a sandbox that has so many times its memory is killed as a whole, since
-// killing one process at a time did not get ahead of it.
-const overflow = 1.5
+// nearly: a group is taken to have been denied a process when it has all but one in
+// so many of its limit. Forks and ends go on while it is counted, so that it rarely
+// shows all of them.
+const nearly = 16
 
 // Limits of one group. Zero means none.
 type Limits struct {
 	Memory int64 // bytes, of all processes and of what Held counts together
 	Pids   int64 // processes and threads
 	// Held returns bytes that the sandbox has beside its processes' own, such as
-	// files in memory. The argument is the first process. It may be nil.
-	Held func(pid int) int64
+	// files in memory. It may be nil.
+	Held func() int64
 }
 
 // A Watchdog looks after groups. Its methods are safe for concurrent use, and so
@@ -50,7 +52,6 @@ type Group struct {
 
 	mu    sync.Mutex
 	space uint64 // inode of the pid namespace; 0 until attached
-	first int
 	stats cgroup.Stats
 	ended time.Duration // processor time of processes that are gone
 	seen  map[int]time.Duration
@@ -71,7 +72,7 @@ func (g *Group) Attach(pid int) error {
 		return fmt.Errorf("watch process %d: it has no pid namespace of its own (%v)", pid, err)
 	}
 	g.mu.Lock()
-	g.space, g.first = space, pid
+	g.space = space
 	g.mu.Unlock()
 	g.w.add(space, g)
 	return nil
@@ -152,16 +153,29 @@ func (g *Group) check(ps []process) {
 	if g.limits.Memory <= 0 || memory <= g.limits.Memory || len(ps) == 0 {
 		return
 	}
-	victims := []process{slices.MaxFunc(ps, func(a, b process) int { return int(a.memory>>10 - b.memory>>10) })}
-	if float64(memory) > overflow*float64(g.limits.Memory) {
-		victims = ps
-	}
-	for _, v := range victims {
-		if g.signalOne(v.pid, unix.SIGKILL) == nil {
-			g.mu.Lock()
-			g.stats.OOMKills++
-			g.mu.Unlock()
+	// The largest first, until it would fit.
+	slices.SortFunc(ps, func(a, b process) int { return cmp.Compare(b.memory, a.memory) })
+	for _, p := range ps {
+		if memory <= g.limits.Memory {
+			break
 		}
+		if memory -= p.memory; !p.dead && g.signalOne(p.pid, unix.SIGKILL) == nil {
+			g.outOfMemory()
+		}
+	}
+}
+
+func (g *Group) outOfMemory() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stats.OOMKills++
+}
+
+// Final looks at what is left when no process of the group is alive any more: one
+// that was too fast for the watchdog may have filled more than the group's memory.
+func (g *Group) Final() {
+	if g.limits.Memory > 0 && g.held() > g.limits.Memory {
+		g.outOfMemory()
 	}
 }
 
@@ -169,14 +183,14 @@ func (g *Group) held() int64 {
 	if g.limits.Held == nil {
 		return 0
 	}
-	return g.limits.Held(g.first)
+	return g.limits.Held()
 }
 
 // count keeps what Stats tells. The caller holds the lock.
 func (g *Group) count(ps []process, threads, memory int64) {
 	g.stats.PeakMemory, g.stats.PeakPids = max(g.stats.PeakMemory, memory), max(g.stats.PeakPids, threads)
-	if g.limits.Pids > 0 && threads >= g.limits.Pids {
-		g.stats.PidsDenied++ // no room for one more: who forks like that is denied some
+	if g.limits.Pids > 0 && threads >= g.limits.Pids-g.limits.Pids/nearly {
+		g.stats.PidsDenied++
 	}
 	now := make(map[int]time.Duration, len(ps))
 	for _, p := range ps {

@@ -15,6 +15,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 // Image is the name of the base image that scripts/base-image.sh builds.
@@ -53,7 +54,7 @@ func Enter() {
 // AllowDegraded names the limits that this machine's kernel need not enforce in
 // tests: none for root, whose control groups it has.
 func AllowDegraded() []string {
-	if rootless.InUserNamespace() {
+	if userns.Inside() {
 		return []string{"memory", "pids", "cpu"}
 	}
 	return nil
@@ -92,6 +93,12 @@ func Options() containerd.Options {
 // test where that is impossible, and fails it if CI is set.
 func Open(tb testing.TB) *containerd.Client {
 	tb.Helper()
+	return OpenWith(tb, Options())
+}
+
+// OpenWith is Open with other options.
+func OpenWith(tb testing.TB, opts containerd.Options) *containerd.Client {
+	tb.Helper()
 	if testing.Short() {
 		tb.Skip("the daemon tests are not short")
 	}
@@ -106,7 +113,7 @@ func Open(tb testing.TB) *containerd.Client {
 		}
 		tb.Skipf("no daemon tests here: %v", err)
 	}
-	c, err := containerd.Open(ctx, Options())
+	c, err := containerd.Open(ctx, opts)
 	if err != nil {
 		tb.Fatal(err)
 	}

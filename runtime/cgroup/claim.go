@@ -1,0 +1,77 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// Claim makes what Delegated found ready for groups with limits: this process
+// moves into a group of its own below the delegated one, and the controllers are
+// passed on. Everything it starts from then on is in its group, from which the
+// kernel lets it, and what it starts, move processes into groups below the
+// delegated one. Call it before anything is started, and before a user or
+// process id namespace is entered. A second call, also by a child, changes
+// nothing; nor does one for the host's root, or where nothing is delegated.
+func (h Hierarchies) Claim() error {
+	if h.to == nil || len(h.to.can) == 0 {
+		return nil
+	}
+	own, err := ownGroup()
+	if err == nil {
+		err = h.claim(own, os.Getpid())
+	}
+	if err != nil {
+		return fmt.Errorf("claim control group %s: %w", h.to.group, err)
+	}
+	return nil
+}
+
+func (h Hierarchies) claim(own string, self int) error {
+	dir := filepath.Join(h.unified, h.to.group)
+	if group, _ := cutTop(own, h.top); group == h.to.group {
+		home := filepath.Join(dir, supervisor)
+		if err := os.Mkdir(home, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+		if err := write(home, "cgroup.procs", strconv.Itoa(self)); err != nil {
+			return err
+		}
+	}
+	on := words(dir, "cgroup.subtree_control")
+	for _, c := range h.to.can {
+		if slices.Contains(on, c) {
+			continue
+		}
+		if err := write(dir, "cgroup.subtree_control", "+"+c); err != nil {
+			return fmt.Errorf("pass on %s: %w", c, err)
+		}
+	}
+	return inProbe(dir, h.tryLimits)
+}
+
+// tryLimits writes into a new group the limits that a new group has anyway.
+func (h Hierarchies) tryLimits(probe string) error {
+	for c, limit := range map[string]string{"memory": "memory.max", "pids": "pids.max", "cpu": "cpu.max"} {
+		if !slices.Contains(h.to.can, c) {
+			continue
+		}
+		if err := write(probe, limit, "max"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write never creates the file.
+func write(dir, name, text string) error {
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,293 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/userns"
+)
+
+// supervisor is the group below a delegated one that holds sbench itself: a
+// group that has processes of its own can pass no controllers on (cgroups(7),
+// "no internal processes").
+const supervisor = "sbench-supervisor"
+
+const askTimeout = 10 * time.Second
+
+const (
+	cureScope = "run sbench in a group of its own: systemd-run --user --scope -p Delegate=yes sbench ...; " +
+		"it needs the user's systemd: log in, or loginctl enable-linger and XDG_RUNTIME_DIR=/run/user/$(id -u)"
+	cureControllers = "as root, put the lines [Service] and Delegate=cpu cpuset io memory pids into " +
+		"/etc/systemd/system/user@.service.d/delegate.conf; then systemctl daemon-reload, and systemctl restart user@UID or a new login"
+	cureUnified = "boot with systemd.unified_cgroup_hierarchy=1, or run as root"
+)
+
+// ErrUndelegated is returned for groups of hierarchies in which this process
+// may make none.
+var ErrUndelegated = errors.New("no control group is delegated to this user")
+
+// A Lack says why a controller is not to be had, and what helps. The zero Lack
+// says nothing.
+type Lack struct {
+	Why  string
+	Cure string
+}
+
+// delegation is what is passed on to a process that is not the host's root.
+type delegation struct {
+	group string   // the delegated group, absolute below the mount point; "" if there is none
+	can   []string // controllers that groups below it have, once Claim has run
+	lack  Lack
+}
+
+// Delegated returns the hierarchies as this process may use them. For the
+// host's root they are h. For anyone else, and for root in a user namespace,
+// groups are named and made below the nearest group, from the process's own
+// upwards, that the kernel lets it write and that systemd keeps its hands off.
+// Where there is none Controllers is empty, and Lack says why; that is no error.
+//
+// It makes and removes an empty group, and changes nothing else: the controllers
+// are there after Claim. A user's systemd can be asked only outside a user
+// namespace, so that a process which will enter one calls Claim before.
+func (h Hierarchies) Delegated() (Hierarchies, error) {
+	if userns.HostRoot() {
+		return h, nil
+	}
+	own, err := ownGroup()
+	if err != nil {
+		return Hierarchies{}, err
+	}
+	return h.delegatedTo(own, os.Getpid(), askManager), nil
+}
+
+// Lack says why Controllers lacks one that could be delegated; it is zero if
+// none is lacking, and for the host's root.
+func (h Hierarchies) Lack() Lack {
+	if h.to == nil {
+		return Lack{}
+	}
+	return h.to.lack
+}
+
+// Path is the group's path below the mount points of the hierarchies, which is
+// what an OCI specification has as cgroupsPath. It is "" if nothing is delegated.
+func (g Group) Path() string {
+	switch {
+	case g.h.to == nil:
+		return g.path
+	case g.h.to.group == "":
+		return ""
+	}
+	return filepath.Join(g.h.to.group, g.path)
+}
+
+// shown is the group's path as /proc shows it.
+func (g Group) shown() string {
+	if g.h.to == nil {
+		return g.path
+	}
+	return filepath.Join(g.h.top, g.Path())
+}
+
+// ownGroup is this process's group of version 2, as /proc shows it, and "" if
+// there is no version 2.
+func ownGroup() (string, error) {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if group, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
+			return group, nil
+		}
+	}
+	return "", nil
+}
+
+// delegatedTo is Delegated for process self in group own; delegates asks
+// whether a unit of the user's systemd is delegated.
+func (h Hierarchies) delegatedTo(own string, self int, delegates func(unit string) (bool, error)) Hierarchies {
+	none := func(cure, format string, args ...any) Hierarchies {
+		h.to = &delegation{lack: Lack{fmt.Sprintf(format, args...), cure}}
+		return h
+	}
+	if h.Mode() != V2 {
+		return none(cureUnified, "control groups of version 1 cannot be delegated to a user")
+	}
+	group, ok := cutTop(own, h.top)
+	if !ok {
+		return none(cureScope, "the control group %s of this process is not in the mounted hierarchy", own)
+	}
+	claimed := path.Base(group) == supervisor
+	if claimed {
+		group = path.Dir(group)
+	}
+	unit, lineage := lineage(group)
+	best, err := h.best(lineage, self)
+	if err != nil {
+		return none(cureScope, "the control group %s is not this user's: %v", group, err)
+	}
+	// Where a unit is not delegated, its files are nevertheless the user's, and
+	// his systemd takes controllers away again (systemd.resource-control(5)).
+	if unit != "" && !claimed {
+		yes, err := delegates(unit)
+		if err != nil {
+			return none(cureScope, "whether %s is delegated is unknown: %v", unit, err)
+		}
+		if !yes {
+			return none(cureScope, "%s belongs to the user's systemd, and is not delegated", unit)
+		}
+	}
+	h.byController, h.to = nil, &best
+	return h
+}
+
+// cutTop turns a group as /proc shows it into one below the mount point, which
+// shows the group top.
+func cutTop(group, top string) (string, bool) {
+	if top == "" || top == "/" {
+		return group, path.IsAbs(group) && group == path.Clean(group)
+	}
+	if !within(group, top) {
+		return "", false
+	}
+	return path.Clean("/" + strings.TrimPrefix(group, top)), true
+}
+
+// lineage lists group and those above it, as far as somebody else's begin: what
+// is above a unit of systemd is systemd's. unit is that unit if it is one of a
+// user's systemd. The system's hands a unit's files to a user by delegation only.
+func lineage(group string) (unit string, groups []string) {
+	for at := group; ; at = path.Dir(at) {
+		groups = append(groups, at)
+		if strings.HasSuffix(at, ".service") || strings.HasSuffix(at, ".scope") || strings.HasSuffix(at, ".slice") {
+			if strings.Contains(at, "/user@") {
+				unit = path.Base(at)
+			}
+			return unit, groups
+		}
+		if at == "/" {
+			return "", groups
+		}
+	}
+}
+
+// best is the nearest of groups that can pass most controllers on. It fails if
+// self may write none of them.
+func (h Hierarchies) best(groups []string, self int) (delegation, error) {
+	var found delegation
+	var refusal error
+	for _, group := range groups {
+		dir := filepath.Join(h.unified, group)
+		if err := tryWrite(dir); err != nil {
+			if refusal == nil {
+				refusal = err
+			}
+			continue
+		}
+		if d := examine(dir, self); found.group == "" || len(d.can) > len(found.can) {
+			d.group = group
+			found = d
+		}
+	}
+	if found.group == "" {
+		return delegation{}, refusal
+	}
+	return found, nil
+}
+
+// tryWrite asks the kernel for everything that a delegated group allows: ids and
+// modes do not tell inside a user namespace. Whoever may write cgroup.procs may
+// move processes between the groups below.
+func tryWrite(dir string) error {
+	if kind := strings.TrimSpace(readString(filepath.Join(dir, "cgroup.type"))); kind != "" && kind != "domain" {
+		return fmt.Errorf("it is of type %q", kind)
+	}
+	for _, name := range []string{"cgroup.procs", "cgroup.subtree_control"} {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return inProbe(dir, func(string) error { return nil })
+}
+
+// inProbe calls f with a new group below dir, and removes the group.
+func inProbe(dir string, f func(probe string) error) error {
+	probe, err := os.MkdirTemp(dir, "sbench-probe-")
+	if err != nil {
+		return err
+	}
+	err = f(probe)
+	return errors.Join(err, unix.Rmdir(probe))
+}
+
+// examine says which controllers a group can pass on: those it does already,
+// and the others if nobody but self is in it.
+func examine(dir string, self int) delegation {
+	have := words(dir, "cgroup.controllers")
+	on := words(dir, "cgroup.subtree_control")
+	procs := words(dir, "cgroup.procs")
+	others := len(procs)
+	if slices.Contains(procs, strconv.Itoa(self)) {
+		others--
+	}
+	var d delegation
+	var lacking, blocked []string
+	for _, c := range controllers() {
+		switch {
+		case slices.Contains(on, c), slices.Contains(have, c) && others == 0:
+			d.can = append(d.can, c)
+		case slices.Contains(have, c):
+			blocked = append(blocked, c)
+		default:
+			lacking = append(lacking, c)
+		}
+	}
+	switch {
+	case len(lacking) > 0:
+		d.lack = Lack{"the controllers " + strings.Join(lacking, ", ") + " are not delegated to this user", cureControllers}
+	case len(blocked) > 0:
+		d.lack = Lack{fmt.Sprintf("the control group holds %d other processes, and so can have no limited groups below it", others), cureScope}
+	}
+	return d
+}
+
+func words(dir, name string) []string { return strings.Fields(readString(filepath.Join(dir, name))) }
+
+// controllers are those that bound a sandbox.
+func controllers() []string { return []string{"memory", "pids", "cpu"} }
+
+// askManager asks the user's systemd.
+func askManager(unit string) (bool, error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), askTimeout, errors.New("no answer from the user's systemd"))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "systemctl", "--user", "show", "--property=Delegate", "--value", "--", unit)
+	cmd.Env = os.Environ()
+	if os.Getenv("XDG_RUNTIME_DIR") == "" {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("XDG_RUNTIME_DIR=/run/user/%d", os.Getuid()))
+	}
+	out, err := cmd.Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		return false, fmt.Errorf("systemctl --user show: %w: %s", err, strings.TrimSpace(string(failed.Stderr)))
+	}
+	if err != nil {
+		return false, err
+	}
+	return strings.TrimSpace(string(out)) == "yes", nil
+}

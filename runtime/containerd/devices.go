@@ -1,0 +1,63 @@
+package containerd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/oci"
+)
+
+// devices are those that the OCI runtime makes, with the numbers of
+// Documentation/admin-guide/devices.txt.
+func devices() map[string]uint64 {
+	return map[string]uint64{
+		"null": unix.Mkdev(1, 3), "zero": unix.Mkdev(1, 5), "full": unix.Mkdev(1, 7),
+		"random": unix.Mkdev(1, 8), "urandom": unix.Mkdev(1, 9), "tty": unix.Mkdev(5, 0),
+	}
+}
+
+// makeDevices makes the sandbox's /dev, if it has ids of its own. The OCI runtime
+// cannot in a user namespace: it would show the host's own files, whose times,
+// locks and notifications the sandbox shared with the host and all others.
+func (b *Box) makeDevices() error {
+	if b.ids == nil {
+		return nil
+	}
+	if err := os.Mkdir(b.devices(), 0o711); err != nil {
+		return err
+	}
+	base := b.ids.Base()
+	options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=0755,uid=%d,gid=%d", oci.DevBytes, oci.DevInodes, base, base)
+	if err := unix.Mount("tmpfs", b.devices(), "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, options); err != nil {
+		return fmt.Errorf("mount /dev: %w", err)
+	}
+	return b.inside(b.fillDevices)
+}
+
+func (b *Box) devices() string { return filepath.Join(b.dir, "dev") }
+
+func (b *Box) fillDevices() error {
+	for name, number := range devices() {
+		path := filepath.Join(b.devices(), name)
+		if err := errors.Join(unix.Mknod(path, unix.S_IFCHR, int(number)), os.Chmod(path, 0o666)); err != nil {
+			return fmt.Errorf("make /dev/%s: %w", name, err)
+		}
+	}
+	for _, name := range []string{"pts", "shm"} {
+		if err := os.Mkdir(filepath.Join(b.devices(), name), 0o755); err != nil {
+			return err
+		}
+	}
+	for name, target := range map[string]string{
+		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx",
+	} {
+		if err := os.Symlink(target, filepath.Join(b.devices(), name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,339 @@
+package idmap_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/idmap"
+	"github.com/securebench/sbench/runtime/userns"
+)
+
+// needRoot skips the test, or fails it in CI, unless this is the host's root.
+func needRoot(tb testing.TB) {
+	tb.Helper()
+	switch {
+	case userns.HostRoot():
+	case userns.Inside():
+		tb.Skip("ids are shifted by the host's root alone; sandboxes have nested namespaces here")
+	case os.Getenv("CI") != "":
+		tb.Fatal("CI must run this as the host's root")
+	default:
+		tb.Skip("not the host's root")
+	}
+}
+
+func take(tb testing.TB, hostOwned bool) *idmap.Range {
+	tb.Helper()
+	p, err := idmap.NewPool(hostOwned)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r, err := p.Take()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return r
+}
+
+// mountPoint is on a tmpfs of the test's own, with a source and a target in it.
+func mountPoint(tb testing.TB) (source, target string) {
+	tb.Helper()
+	dir := tb.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0711"); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			tb.Error(err)
+		}
+	})
+	if err := idmap.MountPrivate(dir); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			tb.Error(err)
+		}
+	})
+	source, target = filepath.Join(dir, "source"), filepath.Join(dir, "target")
+	for _, d := range []string{source, target} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return source, target
+}
+
+func TestRangesAreApart(t *testing.T) {
+	needRoot(t)
+	bases := map[uint32]bool{}
+	for range 20 {
+		base := take(t, false).Base()
+		if bases[base] || base%idmap.Size != 0 || base < 524288 || base > 1879048191-idmap.Size+1 {
+			t.Errorf("base %d", base)
+		}
+		bases[base] = true
+	}
+}
+
+func TestMountShiftsIDs(t *testing.T) {
+	needRoot(t)
+	r := take(t, false)
+	source, target := mountPoint(t)
+	for name, id := range map[string]int{"root": 0, "user": 1000, "last": 65535, "beyond": 65536} {
+		path := filepath.Join(source, name)
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, id, id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Mount(source, target, true); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]uint32{"root": r.Base(), "user": r.Base() + 1000, "last": r.Base() + 65535, "beyond": 65534} {
+		if got := owner(t, filepath.Join(target, name)); got != want {
+			t.Errorf("%s shows as %d, want %d", name, got, want)
+		}
+	}
+	made := filepath.Join(target, "made")
+	if err := os.WriteFile(made, nil, 0o600); !errors.Is(err, unix.EOVERFLOW) {
+		t.Errorf("a file of the host's root: %v", err)
+	}
+	if err := idmap.As(r.Base(), func() error { return os.WriteFile(made, nil, 0o600) }); err != nil {
+		t.Fatal(err)
+	}
+	if got := owner(t, filepath.Join(source, "made")); got != 0 {
+		t.Errorf("what the range's root made belongs to %d on disk", got)
+	}
+}
+
+func TestMountReadOnly(t *testing.T) {
+	needRoot(t)
+	r := take(t, false)
+	source, target := mountPoint(t)
+	if err := r.Mount(source, target, false); err != nil {
+		t.Fatal(err)
+	}
+	err := idmap.As(r.Base(), func() error { return os.WriteFile(filepath.Join(target, "made"), nil, 0o600) })
+	if !errors.Is(err, unix.EROFS) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestCannotShift: overlay is the file system that cannot, and must say so.
+func TestCannotShift(t *testing.T) {
+	needRoot(t)
+	r := take(t, false)
+	lower, merged := mountPoint(t)
+	more := filepath.Join(filepath.Dir(lower), "more")
+	shown := filepath.Join(filepath.Dir(lower), "shown")
+	if err := errors.Join(os.Mkdir(more, 0o755), os.Mkdir(shown, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("overlay", merged, "overlay", 0, "lowerdir="+lower+":"+more); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Mount(merged, shown, false); !errors.Is(err, idmap.ErrCannotShift) {
+		t.Errorf("got %v", err)
+	}
+	if err := (*idmap.Range)(nil).Mount(merged, shown, false); err != nil {
+		t.Errorf("without shifting: %v", err)
+	}
+}
+
+func TestProbeLeavesNothing(t *testing.T) {
+	needRoot(t)
+	source, lower := mountPoint(t)
+	p, err := idmap.NewPool(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := mounts(t)
+	if err := p.Probe(source, lower); err == nil {
+		t.Error("a folder below one that others may not pass is no obstacle")
+	}
+	passable(t, source)
+	if err := p.Probe(source, lower); err != nil {
+		t.Error(err)
+	}
+	entries, err := os.ReadDir(source)
+	if err != nil || len(entries) > 0 || mounts(t) != before {
+		t.Errorf("left %v, %v", entries, err)
+	}
+}
+
+// passable lets others pass the test's own folder, which is made for its user
+// alone.
+func passable(t *testing.T, source string) {
+	t.Helper()
+	if err := os.Chmod(filepath.Dir(filepath.Dir(source)), 0o711); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mounts(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func owner(t *testing.T, name string) uint32 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Lstat(name, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Uid
+}
+
+// exhaust joins a user namespace, as an OCI runtime does, becomes its root and
+// makes as many inotify instances as it can; then it waits for its input to end.
+const exhaust = `
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+fd = os.open(sys.argv[1], os.O_RDONLY)
+if libc.setns(fd, 0x10000000) != 0: sys.exit(os.strerror(ctypes.get_errno()))
+os.setresuid(0, 0, 0)
+n = 0
+while libc.inotify_init() >= 0: n += 1
+print(n, flush=True)
+sys.stdin.read()
+`
+
+// TestKernelCounts: what one range uses up of what the kernel counts per user,
+// neither another nor the host lacks, unless the host's root owns the namespaces.
+func TestKernelCounts(t *testing.T) {
+	needRoot(t)
+	limit := maxInstances(t)
+	host := func() bool {
+		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+		if err != nil {
+			return false
+		}
+		return unix.Close(fd) == nil
+	}
+	tests := []struct {
+		name      string
+		hostOwned bool
+	}{{"own", false}, {"of the host's root", true}}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			first, second := useUp(t, take(t, tt.hostOwned)), useUp(t, take(t, tt.hostOwned))
+			left := host()
+			if tt.hostOwned && (second > 0 || left) {
+				t.Errorf("the host's root could make %d and then %d instances, and more on the host: %v: it proves nothing that others can", first, second, left)
+			}
+			if !tt.hostOwned && (first != limit || second != limit || !left) {
+				t.Errorf("of %d instances the first had %d, the second %d, and there are more on the host: %v", limit, first, second, left)
+			}
+		})
+	}
+}
+
+func maxInstances(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || n > 900 {
+		t.Fatalf("%d instances are allowed, too many for the bound on open files: %v", n, err)
+	}
+	return n
+}
+
+func useUp(t *testing.T, r *idmap.Range) int {
+	t.Helper()
+	cmd := exec.Command("python3", "-c", exhaust, r.Path())
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+			t.Error(err)
+		}
+	})
+	var n int
+	if _, err := fmt.Fscan(out, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func BenchmarkRange(b *testing.B) {
+	needRoot(b)
+	p, err := idmap.NewPool(false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		r, err := p.Take()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := r.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkAs(b *testing.B) {
+	needRoot(b)
+	for b.Loop() {
+		if err := idmap.As(1<<30, func() error { return nil }); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkMount(b *testing.B) {
+	needRoot(b)
+	r := take(b, false)
+	source, target := mountPoint(b)
+	for b.Loop() {
+		if err := r.Mount(source, target, true); err != nil {
+			b.Fatal(err)
+		}
+		if err := unix.Unmount(target, unix.MNT_DETACH); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkProbe(b *testing.B) {
+	needRoot(b)
+	p, err := idmap.NewPool(false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if err := p.Probe("/run", "/var/lib"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package idmap
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrCannotShift says that this kernel cannot shift the ids of the source's file system,
+// or of a mount whose ids are shifted already.
+var ErrCannotShift = errors.New("ids of the file system cannot be shifted")
+
+// Mount shows the directory or file source at target, which must exist, with
+// the ids 0 to 65535 shifted to the range's, without setuid programs and
+// devices, and read-only unless writable. Others show as nobody's. Nothing that
+// is mounted below source comes along. With a nil range no ids are shifted.
+func (r *Range) Mount(source, target string, writable bool) error {
+	attr := unix.MountAttr{
+		Attr_set:    unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
+		Attr_clr:    unix.MOUNT_ATTR_NOEXEC,
+		Propagation: unix.MS_PRIVATE,
+	}
+	if writable {
+		attr.Attr_clr |= unix.MOUNT_ATTR_RDONLY
+	} else {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if r != nil {
+		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
+		attr.Userns_fd = uint64(r.User().Fd())
+	}
+	return clone(source, target, attr)
+}
+
+// MountPrivate mounts the directory dir on itself, so that everything mounted
+// below it later is this mount namespace's alone, and leaves with one unmount.
+func MountPrivate(dir string) error {
+	return clone(dir, dir, unix.MountAttr{Propagation: unix.MS_PRIVATE})
+}
+
+func clone(source, target string, attr unix.MountAttr) error {
+	fd, err := detached(source, attr)
+	if err != nil {
+		return fmt.Errorf("mount %s: %w", source, err)
+	}
+	defer func() { _ = unix.Close(fd) }() // unless attached, that unmounts it
+	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("mount %s at %s: %w", source, target, err)
+	}
+	return nil
+}
+
+// detached returns a clone of the mount that source is on, from source down.
+func detached(source string, attr unix.MountAttr) (int, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return -1, err
+	}
+	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr)
+	if err == nil {
+		return fd, nil
+	}
+	// EINVAL is the file system's answer, EPERM that of a mount that is shifted
+	// already or belongs to another user namespace (mount_setattr(2)).
+	if attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM)) {
+		err = fmt.Errorf("%w: %w", ErrCannotShift, err)
+	}
+	return -1, errors.Join(err, unix.Close(fd))
+}

@@ -1,0 +1,169 @@
+package idmap
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/userns"
+)
+
+// Size is how many ids a range has: 0 to 65535 inside.
+const Size = 1 << 16
+
+// Ranges are taken from the upper part of what systemd reserves for containers,
+// 524288 to 1879048191 (UIDS-GIDS.md of systemd); tools that hand out ids in
+// order begin at the lower end.
+const (
+	slots     = 1 << 14
+	lastSlot  = 1879048192 / Size
+	firstSlot = lastSlot - slots
+)
+
+const maxTries = 64
+
+// A Pool hands out ranges that nobody else on this host has from a pool, and
+// that no user was given in /etc/subuid or /etc/subgid. Its methods are safe for
+// concurrent use.
+type Pool struct {
+	reserved  []interval
+	hostOwned bool
+}
+
+// interval is of ids, end exclusive.
+type interval struct{ start, end uint64 }
+
+// NewPool reads what users were given.
+//
+// Each range owns its user namespace, unless hostOwned says that the host's root
+// does. What the kernel counts per user (inotify instances, for one) it counts
+// for the owner as well, in the namespace above (namespaces(7), "The
+// /proc/sys/user directory"), so that of host-owned namespaces one can exhaust
+// what all have. But only the owner can do in them what it lacks the capability
+// for.
+func NewPool(hostOwned bool) (*Pool, error) {
+	p := &Pool{hostOwned: hostOwned}
+	for _, name := range []string{"/etc/subuid", "/etc/subgid"} {
+		given, err := subordinate(name)
+		if err != nil {
+			return nil, err
+		}
+		p.reserved = append(p.reserved, given...)
+	}
+	return p, nil
+}
+
+// subordinate reads lines of name:start:count, subuid(5). Others say nothing.
+func subordinate(name string) ([]interval, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	var given []interval
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Split(strings.TrimSpace(lines.Text()), ":")
+		if len(fields) != 3 {
+			continue
+		}
+		start, err1 := strconv.ParseUint(fields[1], 10, 32)
+		count, err2 := strconv.ParseUint(fields[2], 10, 32)
+		if err1 == nil && err2 == nil {
+			given = append(given, interval{start, start + count})
+		}
+	}
+	return given, lines.Err()
+}
+
+// Take returns a range that is nobody else's until it is released.
+func (p *Pool) Take() (*Range, error) {
+	r, err := p.claim()
+	if err != nil {
+		return nil, err
+	}
+	r.Namespace, err = userns.New(p.owner(r.base), []userns.Mapping{{Outside: r.base, Size: Size}})
+	if err != nil {
+		return nil, fmt.Errorf("ids from %d: %w", r.base, errors.Join(err, unix.Close(r.socket)))
+	}
+	return r, nil
+}
+
+// claim finds a range that is free on this host.
+func (p *Pool) claim() (*Range, error) {
+	for range maxTries {
+		base := randomBase()
+		if p.isReserved(base) {
+			continue
+		}
+		socket, err := claimBase(base)
+		if err == nil {
+			return &Range{base: base, socket: socket}, nil
+		}
+		if !errors.Is(err, unix.EADDRINUSE) {
+			return nil, fmt.Errorf("claim ids from %d: %w", base, err)
+		}
+	}
+	return nil, fmt.Errorf("no free range of ids found in %d tries", maxTries)
+}
+
+func (p *Pool) owner(base uint32) uint32 {
+	if p.hostOwned {
+		return 0
+	}
+	return base
+}
+
+func randomBase() uint32 {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails, crypto/rand
+	return (firstSlot + binary.LittleEndian.Uint32(b[:])%slots) * Size
+}
+
+func (p *Pool) isReserved(base uint32) bool {
+	for _, i := range p.reserved {
+		if uint64(base) < i.end && i.start < uint64(base)+Size {
+			return true
+		}
+	}
+	return false
+}
+
+// claimBase keeps other processes of sbench off a range, by an abstract socket
+// (unix(7)) that the kernel frees with this process.
+func claimBase(base uint32) (int, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	name := fmt.Sprintf("@org.securebench.ids.%d", base)
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: name}); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// A Range is Size consecutive ids of the host's, for users and groups alike, with
+// a namespace in which they are 0 to 65535.
+type Range struct {
+	*userns.Namespace
+	base   uint32
+	socket int // the claim to the range
+}
+
+// Base is the host's id of the range's root.
+func (r *Range) Base() uint32 { return r.base }
+
+// Close gives the range back. No process may live in it any more, and r must not
+// be used again.
+func (r *Range) Close() error { return errors.Join(r.Namespace.Close(), unix.Close(r.socket)) }

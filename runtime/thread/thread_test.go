@@ -1,0 +1,45 @@
+package thread_test
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/thread"
+)
+
+// TestRun: each call has a thread that is not the first, does not share what it
+// changed there with any other, and gives back its error.
+func TestRun(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := errors.New("given back")
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			err := thread.Run(func() error {
+				if unix.Gettid() == unix.Getpid() {
+					t.Error("on the first thread")
+				}
+				var at [unix.PathMax]byte
+				n, err := unix.Getcwd(at[:])
+				if got := string(at[:max(n-1, 0)]); err != nil || got != here {
+					t.Errorf("begins in %q: %v", got, err)
+				}
+				if err := errors.Join(unix.Unshare(unix.CLONE_FS), unix.Chdir("/")); err != nil {
+					t.Error(err)
+				}
+				return want
+			})
+			if !errors.Is(err, want) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	wg.Wait()
+}
