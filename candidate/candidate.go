@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,11 @@ type Candidate struct {
 	Workspace string   // host folder, absolute
 	Digest    string   // of the workspace's tree; see workspace.TreeReport
 	Dropped   []string // what the workspace held that a candidate may not
+	// Attributes is the digest of the list beside Workspace, at its name with
+	// workspace.AttributesSuffix, of owners and modes that the agent left and the
+	// files do not have; "" if there are none. The Digest is of the tree as the
+	// agent left it.
+	Attributes string
 }
 
 // A Failure is the candidate's own fault: the attempt is measured, and failed.
@@ -54,6 +60,16 @@ type Source struct {
 	// Keep is an existing, empty host folder that receives the workspace.
 	Keep     string
 	MaxBytes int64 // of the workspace
+	// Own makes the process's user the owner of everything that is kept, and lets
+	// that user remove it without privileges. Owners and modes go to a list then.
+	Own bool
+}
+
+// Kept is the candidate's workspace, with what its files have lost. Its root is to
+// be closed.
+func (c Candidate) Kept() (workspace.Kept, error) {
+	root, err := os.OpenRoot(filepath.Dir(c.Workspace))
+	return workspace.Kept{Root: root, Name: filepath.Base(c.Workspace), List: c.Attributes}, err
 }
 
 // Extract takes the candidate. A failure is the candidate's, an error ours.
@@ -130,15 +146,22 @@ func (c *Candidate) keep(ctx context.Context, s Source, from *os.Root) (*Failure
 	defer func() { _ = to.Close() }()
 	// Owners are kept where that is possible, so that the verifier's sandbox,
 	// with the same users, finds the files as they were.
+	list := workspace.NewAttributesWriter(s.Keep + workspace.AttributesSuffix)
 	report, err := workspace.CopyTree(ctx, from, to, workspace.TreeOptions{
-		MaxBytes: s.MaxBytes, MaxFiles: max(minFiles, s.MaxBytes/fileBytes), Preserve: os.Geteuid() == 0,
+		MaxBytes: s.MaxBytes, MaxFiles: max(minFiles, s.MaxBytes/fileBytes), Preserve: os.Geteuid() == 0, Own: s.Own, Lost: list.Add,
 	})
+	attributes := ""
+	if err == nil {
+		attributes, err = list.Close()
+	} else if discard := list.Discard(); discard != nil {
+		return nil, fmt.Errorf("keep the workspace: %w", errors.Join(err, discard))
+	}
 	if errors.Is(err, workspace.ErrTooBig) {
 		return &Failure{"candidate_too_big", phase, err.Error()}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("keep the workspace: %w", err)
 	}
-	c.Workspace, c.Digest, c.Dropped = s.Keep, report.Digest, report.Dropped
+	c.Workspace, c.Digest, c.Attributes, c.Dropped = s.Keep, report.Digest, attributes, report.Dropped
 	return nil, nil
 }

@@ -50,6 +50,9 @@ type Request struct {
 	// Dest is an existing, empty host folder that receives the workspace as the
 	// agent left it, cleaned of what a candidate may not hold.
 	Dest string
+	// OwnDest makes the process's user the owner of everything in Dest. See
+	// candidate.Source.
+	OwnDest bool
 }
 
 // Result is one production.

@@ -233,7 +233,7 @@ func (p production) finish(ctx context.Context, dir string, exit runtime.Exit, o
 	r := p.request
 	result := Result{Exit: exit, Failure: failure(r, exit)}
 	taken, failed, err := candidate.Extract(ctx, candidate.Source{
-		Kind: r.Kind, Stdout: exit.Stdout, File: p.candidateFile(), Workspace: dir, Keep: r.Dest, MaxBytes: r.WorkspaceBytes,
+		Kind: r.Kind, Stdout: exit.Stdout, File: p.candidateFile(), Workspace: dir, Keep: r.Dest, Own: r.OwnDest, MaxBytes: r.WorkspaceBytes,
 	})
 	if result.Failure == nil {
 		result.Failure = failed

@@ -62,7 +62,7 @@ func (s *session) finish(rec record.Record, t try, err error) (record.Record, er
 	if err != nil {
 		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, "infrastructure", err.Error()
 		rec.Passed, rec.Score = nil, nil
-		rec.CandidateWorkspace, rec.WorkspaceDigest = nil, "" // the next try has the folder
+		rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes = nil, "", "" // the next try has the folder
 	}
 	rec.EndedAt = time.Now().UTC()
 	// All at once: cutting a short secret out first would leave the rest of a
@@ -154,7 +154,8 @@ func workspaceDir(t try) string {
 	return name
 }
 
-// resetWorkspace empties the folder that keeps the attempt's candidate.
+// resetWorkspace empties the folder that keeps the attempt's candidate, and
+// removes the list of its attributes.
 func (s *session) resetWorkspace(t try) (string, error) {
 	root, err := os.OpenRoot(filepath.Join(s.cfg.Output, record.WorkspacesDir))
 	if err != nil {
@@ -162,8 +163,10 @@ func (s *session) resetWorkspace(t try) (string, error) {
 	}
 	defer func() { _ = root.Close() }()
 	name := workspaceDir(t)
-	if err := workspace.RemoveAll(root, name); err != nil {
-		return "", err
+	for _, old := range []string{name, name + workspace.AttributesSuffix} {
+		if err := workspace.RemoveAll(root, old); err != nil {
+			return "", err
+		}
 	}
 	return filepath.Join(s.cfg.Output, record.WorkspacesDir, name), root.Mkdir(name, 0o755)
 }
@@ -173,7 +176,7 @@ func (s *session) produce(ctx context.Context, t try, image runtime.Image, dest 
 	if err != nil {
 		return harness.Result{}, err
 	}
-	request.Dest, request.Attempt, request.Egress.Log = dest, t.attempt, t.log.proxyLog(t.n)
+	request.Dest, request.OwnDest, request.Attempt, request.Egress.Log = dest, s.cfg.OwnFiles, t.attempt, t.log.proxyLog(t.n)
 	if s.cfg.StandIn != "" {
 		return s.standIn(ctx, t, request)
 	}
@@ -216,7 +219,7 @@ func (s *session) fillProduced(rec *record.Record, t try, result harness.Result,
 	}
 	if c.Workspace != "" {
 		rel := filepath.Join(record.WorkspacesDir, filepath.Base(dest))
-		rec.CandidateWorkspace, rec.WorkspaceDigest = &rel, c.Digest
+		rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes = &rel, c.Digest, c.Attributes
 	}
 	if f := result.Failure; f != nil {
 		rec.FailureReason, rec.FailurePhase, rec.FailureMessage = f.Reason, f.Phase, f.Message

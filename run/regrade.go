@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/workspace"
 )
 
 // A Change is a verdict that a regrading reached and the run had not.
@@ -90,7 +88,8 @@ func (g *regrading) verify(s *session, ctx context.Context, t try, before record
 	image := s.plan.images[t.task.Environment().Image]
 	rec, err := s.newRecord(t, image)
 	rec.ProducerStdout, rec.ProducerStderr, rec.ProducerMetadata = before.ProducerStdout, before.ProducerStderr, before.ProducerMetadata
-	rec.CandidateText, rec.CandidatePatch, rec.WorkspaceDigest = before.CandidateText, before.CandidatePatch, before.WorkspaceDigest
+	rec.CandidateText, rec.CandidatePatch = before.CandidateText, before.CandidatePatch
+	rec.WorkspaceDigest, rec.WorkspaceAttributes = before.WorkspaceDigest, before.WorkspaceAttributes
 	rec.Agent, rec.Times.Producer = before.Agent, before.Times.Producer
 	var c candidate.Candidate
 	if err == nil {
@@ -121,26 +120,28 @@ func (g *regrading) stored(ctx context.Context, s *session, rec *record.Record, 
 		return c, fmt.Errorf("candidate_workspace %q leads out of the run's folder", *before.CandidateWorkspace)
 	}
 	dir := filepath.Join(g.old, *before.CandidateWorkspace)
-	digest, err := digestOf(ctx, dir)
+	c.Workspace, c.Attributes = dir, before.WorkspaceAttributes
+	digest, err := digestOf(ctx, c)
 	if err != nil {
 		return c, fmt.Errorf("stored candidate: %w", err)
 	}
 	if digest != before.WorkspaceDigest {
 		return c, errors.New("stored candidate has changed since it was recorded")
 	}
-	c.Workspace, c.Digest = dir, digest
+	c.Digest = digest
 	if rel, err := filepath.Rel(s.cfg.Output, dir); err == nil {
 		rec.CandidateWorkspace = &rel
 	}
 	return c, nil
 }
 
-func digestOf(ctx context.Context, dir string) (string, error) {
-	root, err := os.OpenRoot(dir)
+// digestOf computes the digest of a candidate's workspace.
+func digestOf(ctx context.Context, c candidate.Candidate) (string, error) {
+	kept, err := c.Kept()
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = root.Close() }()
-	report, err := workspace.DigestTree(ctx, root, workspace.TreeOptions{})
+	defer func() { _ = kept.Root.Close() }()
+	report, err := kept.Digest(ctx)
 	return report.Digest, err
 }

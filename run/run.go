@@ -48,8 +48,12 @@ type Config struct {
 	StandIn  StandIn        // instead of Producer
 	Limits   runtime.Limits
 	Degraded []string
-	Output   string // folder; made if missing
-	Limit    int    // tasks at most; 0 means all
+	Output   string // folder; made if missing, then for this user alone
+	// OwnFiles makes this process's user the owner of every file of Output, and
+	// lets that user remove it without privileges. In a user namespace, where other
+	// owners are other users of the host's, that is always so.
+	OwnFiles bool
+	Limit    int // tasks at most; 0 means all
 	Select   func(id string) bool
 	Progress func(Event) // never called by two goroutines at a time
 

@@ -36,7 +36,8 @@ func (s *session) scrub(ctx context.Context, dir string, result *harness.Result)
 		return 0, err
 	}
 	defer func() { _ = root.Close() }()
-	changed, err = s.scrubFolder(ctx, root, ".")
+	c := scrubber{s.secrets, root, map[string]string{}}
+	changed, err = c.folder(ctx, ".")
 	switch {
 	case ctx.Err() != nil:
 		return changed, errors.Join(context.Cause(ctx), empty(root))
@@ -48,25 +49,52 @@ func (s *session) scrub(ctx context.Context, dir string, result *harness.Result)
 		result.Failure = &candidate.Failure{Reason: "candidate_unreadable", Phase: "extraction", Message: "the workspace could not be searched for secrets"}
 		return changed, nil
 	case changed > 0 && result.Candidate.Workspace != "":
-		result.Candidate.Digest, err = digestOf(ctx, result.Candidate.Workspace)
+		err = c.update(ctx, &result.Candidate)
 	}
 	return changed, err
 }
 
-// empty removes everything in a folder.
+// empty removes everything in the folder that keeps a workspace, and the list
+// beside it.
 func empty(root *os.Root) error {
 	entries, err := readFolder(root, ".")
+	if gone := os.Remove(root.Name() + workspace.AttributesSuffix); !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
 	for _, e := range entries {
 		err = errors.Join(err, workspace.RemoveAll(root, e.Name()))
 	}
 	return err
 }
 
-func (s *session) scrubFolder(ctx context.Context, root *os.Root, dir string) (changed int, err error) {
+// scrubber takes secrets out of a folder.
+type scrubber struct {
+	secrets redactor
+	root    *os.Root
+	renamed map[string]string // new names by old paths; see workspace.Kept
+}
+
+// update makes the candidate what was made of its workspace.
+func (s scrubber) update(ctx context.Context, c *candidate.Candidate) (err error) {
+	if len(s.renamed) > 0 {
+		kept, err := c.Kept()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = kept.Root.Close() }()
+		if c.Attributes, err = kept.Renamed(s.renamed); err != nil {
+			return err
+		}
+	}
+	c.Digest, err = digestOf(ctx, *c)
+	return err
+}
+
+func (s scrubber) folder(ctx context.Context, dir string) (changed int, err error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	entries, err := readFolder(root, dir)
+	entries, err := readFolder(s.root, dir)
 	if err != nil {
 		return 0, err
 	}
@@ -75,16 +103,17 @@ func (s *session) scrubFolder(ctx context.Context, root *os.Root, dir string) (c
 		n, err := 0, error(nil)
 		switch {
 		case e.IsDir():
-			n, err = s.scrubFolder(ctx, root, name)
+			n, err = s.folder(ctx, name)
 		case e.Type()&fs.ModeSymlink != 0:
-			n, err = s.scrubLink(root, name)
+			n, err = s.link(name)
 		case e.Type().IsRegular():
-			n, err = s.scrubFile(root, name)
+			n, err = s.file(name)
 		}
 		changed += n
 		if clean := s.secrets.text(e.Name()); err == nil && clean != e.Name() {
 			changed++
-			err = root.Rename(name, freeName(root, path.Join(dir, short(clean, maxName))))
+			to := freeName(s.root, path.Join(dir, short(clean, maxName)))
+			err, s.renamed[name] = s.root.Rename(name, to), path.Base(to)
 		}
 		if err != nil {
 			return changed, err
@@ -121,25 +150,25 @@ func freeName(root *os.Root, name string) string {
 	}
 }
 
-func (s *session) scrubLink(root *os.Root, name string) (int, error) {
-	target, err := root.Readlink(name)
+func (s scrubber) link(name string) (int, error) {
+	target, err := s.root.Readlink(name)
 	if err != nil || s.secrets.text(target) == target {
 		return 0, err
 	}
-	return 1, errors.Join(root.Remove(name), root.Symlink(short(s.secrets.text(target), maxTarget), name))
+	return 1, errors.Join(s.root.Remove(name), s.root.Symlink(short(s.secrets.text(target), maxTarget), name))
 }
 
-func (s *session) scrubFile(root *os.Root, name string) (int, error) {
-	info, err := root.Lstat(name)
+func (s scrubber) file(name string) (int, error) {
+	info, err := s.root.Lstat(name)
 	if err != nil {
 		return 0, err
 	}
-	f, err := root.OpenFile(name, os.O_RDWR, 0)
+	f, err := s.root.OpenFile(name, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrPermission) { // of a file of ours
-		if err = root.Chmod(name, 0o600); err == nil {
-			f, err = root.OpenFile(name, os.O_RDWR, 0)
+		if err = s.root.Chmod(name, 0o600); err == nil {
+			f, err = s.root.OpenFile(name, os.O_RDWR, 0)
 		}
-		defer func() { _ = root.Chmod(name, info.Mode().Perm()) }()
+		defer func() { _ = s.root.Chmod(name, info.Mode().Perm()) }()
 	}
 	if err != nil {
 		return 0, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/verifiers"
 )
 
@@ -70,6 +71,7 @@ func newSession(cfg Config, p plan, attempt attemptFunc) (*session, error) {
 		secrets: redactor{}.with(values(cfg.Env)...), breaker: breaker{limit: breakerLimit},
 		summary: Summary{RunID: cfg.Tester.Run.ID, Output: filepath.Join(cfg.Output, record.RecordsFile)},
 	}
+	s.cfg.OwnFiles = cfg.OwnFiles || userns.Inside()
 	s.jobs = cfg.Jobs
 	if s.jobs <= 0 {
 		s.jobs = p.defaultJobs()

@@ -38,12 +38,12 @@ func terminalTask(ctx context.Context, e Engine, in Input) (Verdict, error) {
 	if denied != nil {
 		return *denied, nil
 	}
-	stage, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: in.WorkspaceBytes, Inodes: stageInodes})
+	in, done, err := asLeft(ctx, e, in)
 	if err != nil {
-		return Verdict{}, err
+		return Verdict{}, fmt.Errorf("restore the workspace: %w", err)
 	}
-	verdict, err := check(ctx, e, in, eval, capabilities, stage)
-	return verdict, errors.Join(err, stage.Close())
+	verdict, err := staged(ctx, e, in, eval, capabilities)
+	return verdict, errors.Join(err, done())
 }
 
 // needed maps commands to capabilities, if the operator allows them.
@@ -59,6 +59,16 @@ func needed(commands []string, p Policy) ([]string, *Verdict) {
 		}
 	}
 	return capabilities, nil
+}
+
+// staged gives the check a volume for what the candidate must not change.
+func staged(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, capabilities []string) (Verdict, error) {
+	stage, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: in.WorkspaceBytes, Inodes: stageInodes})
+	if err != nil {
+		return Verdict{}, err
+	}
+	verdict, err := check(ctx, e, in, eval, capabilities, stage)
+	return verdict, errors.Join(err, stage.Close())
 }
 
 func check(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, capabilities []string, stage runtime.Volume) (Verdict, error) {

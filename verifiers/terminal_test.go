@@ -25,6 +25,10 @@ type terminalWorld struct {
 	dir   string
 	// workdir of the tasks; "" is the default.
 	workdir string
+	// user of the tasks; "" is the image's. own keeps workspaces as the process's
+	// own, see candidate.Source.
+	user string
+	own  bool
 }
 
 func newTerminalWorld(t *testing.T) terminalWorld {
@@ -73,6 +77,9 @@ func (w terminalWorld) task(t *testing.T, eval map[string]any) (*compiler.Task, 
 	if w.workdir != "" {
 		environment["workdir"] = w.workdir
 	}
+	if w.user != "" {
+		environment["user"] = w.user
+	}
 	row, err := json.Marshal(map[string]any{
 		"id": "t", "family": "terminal_task", "input": map[string]any{"instructions": "write 44 to answer.txt"},
 		"assets": []map[string]any{{"path": "data/asset.txt"}},
@@ -99,9 +106,11 @@ func (w terminalWorld) attempt(t *testing.T, script string, eval map[string]any,
 	plan, err := workspace.PlanAgent(task, pack)
 	must(t, err)
 	limits := runtime.DefaultLimits()
+	kept := filepath.Join(t.TempDir(), "kept")
+	must(t, os.Mkdir(kept, 0o755))
 	result, err := harness.Command{Args: []string{"bash", "-c", script}, TaskFile: "task.json"}.Produce(ctx, w.run, harness.Request{
 		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: w.image, Timeout: time.Minute,
-		Limits: limits, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20, Dest: t.TempDir(),
+		Limits: limits, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20, Dest: kept, OwnDest: w.own,
 	})
 	must(t, err)
 	if result.Failure != nil {

@@ -40,7 +40,7 @@ func CopyTree(ctx context.Context, src, dst *os.Root, opts TreeOptions) (TreeRep
 	}
 	defer shut(out)
 	w := newTreeWalk(ctx, opts)
-	if err := w.dir(int(in.Fd()), int(out.Fd()), "", 1); err != nil {
+	if err := w.root(int(in.Fd()), int(out.Fd())); err != nil {
 		return w.finish(), fmt.Errorf("copy tree: %w", err)
 	}
 	return w.finish(), nil
@@ -61,7 +61,7 @@ func (w *treeWalk) file(src, dst int, name, to, rel string, st *unix.Stat_t) err
 	if err := restore(); err != nil {
 		return fmt.Errorf("restore the mode of %q: %w", rel, err)
 	}
-	mode := st.Mode
+	mode, uid, gid := st.Mode, st.Uid, st.Gid
 	// The descriptor is the truth: between Fstatat and open the name may have
 	// been given to something else.
 	if err := unix.Fstat(in, st); err != nil {
@@ -70,7 +70,7 @@ func (w *treeWalk) file(src, dst int, name, to, rel string, st *unix.Stat_t) err
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return fmt.Errorf("open %q: %w", rel, errChanged)
 	}
-	st.Mode = mode
+	st.Mode, st.Uid, st.Gid = mode, uid, gid
 	if w.report.Bytes += st.Size; w.report.Bytes > w.opts.MaxBytes {
 		return fmt.Errorf("%w: more than %d bytes", ErrTooBig, w.opts.MaxBytes)
 	}

@@ -43,6 +43,18 @@ type TreeOptions struct {
 	// Preserve gives every entry of a copy the numeric owner of its source, and
 	// beats UID and GID. It needs the right to change owners.
 	Preserve bool
+	// Own makes a copy that the user of the calling process can read and remove
+	// without any privilege, at every moment of its making: each entry belongs to
+	// that user, directories have at least u+rwx, files at least u+r. It beats
+	// Preserve.
+	Own bool
+	// Lost is told, under Own, of the attributes of every entry whose copy does not
+	// have them, in the order of the walk. An error ends the walk.
+	Lost func(Attributes) error
+	// Attributes, when not nil, take the place of what the entries that they name
+	// have: in the digest, and in what a copy is given. Errors match ErrAttributes
+	// when the list does not fit the tree.
+	Attributes *AttributesReader
 }
 
 func (o TreeOptions) withDefaults() TreeOptions {
@@ -93,7 +105,7 @@ func DigestTree(ctx context.Context, root *os.Root, opts TreeOptions) (TreeRepor
 	}
 	defer shut(src)
 	w := newTreeWalk(ctx, opts)
-	if err := w.dir(int(src.Fd()), noCopy, "", 1); err != nil {
+	if err := w.root(int(src.Fd()), noCopy); err != nil {
 		return w.finish(), fmt.Errorf("digest tree: %w", err)
 	}
 	return w.finish(), nil
@@ -128,6 +140,14 @@ func (w *treeWalk) finish() TreeReport {
 // record adds an entry to the listing that the digest is of.
 func (w *treeWalk) record(format string, args ...any) {
 	w.list.Write(append(fmt.Appendf(nil, format, args...), 0))
+}
+
+// root walks the whole tree.
+func (w *treeWalk) root(src, dst int) error {
+	if err := w.dir(src, dst, "", 1); err != nil {
+		return err
+	}
+	return w.opts.Attributes.finished()
 }
 
 // dir walks the open directory src and copies it into the open directory dst.
@@ -213,6 +233,12 @@ func (w *treeWalk) entry(src, dst int, name, rel string, depth int) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(src, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return fmt.Errorf("stat %q: %w", rel, err)
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG, unix.S_IFDIR, unix.S_IFLNK:
+		if err := w.attributes(dst, rel, &st); err != nil {
+			return err
+		}
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -309,47 +335,6 @@ func (w *treeWalk) link(src, dst int, name, rel string, st *unix.Stat_t) error {
 	}
 	if err := unix.Fchownat(dst, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return fmt.Errorf("change owner of link %q: %w", rel, err)
-	}
-	return nil
-}
-
-// owner returns who owns the copy of an entry; -1 leaves what is.
-func (w *treeWalk) owner(st *unix.Stat_t) (uid, gid int) {
-	if w.opts.Preserve {
-		return int(st.Uid), int(st.Gid)
-	}
-	uid, gid = -1, -1
-	if w.opts.UID != nil {
-		uid = *w.opts.UID
-	}
-	if w.opts.GID != nil {
-		gid = *w.opts.GID
-	}
-	return uid, gid
-}
-
-// mode returns the permission bits of a copy.
-func (w *treeWalk) mode(st *unix.Stat_t) uint32 {
-	if w.asset == nil {
-		return st.Mode & 0o777
-	}
-	return w.asset.mode(st)
-}
-
-// settle gives the finished copy its owner, permission bits and times, in this
-// order: a change of owner would clear bits, and writing would move times.
-func (w *treeWalk) settle(fd int, rel string, st *unix.Stat_t) error {
-	if uid, gid := w.owner(st); uid >= 0 || gid >= 0 {
-		if err := unix.Fchown(fd, uid, gid); err != nil {
-			return fmt.Errorf("change owner of %q: %w", rel, err)
-		}
-	}
-	if err := unix.Fchmod(fd, w.mode(st)); err != nil {
-		return fmt.Errorf("change mode of %q: %w", rel, err)
-	}
-	times := []unix.Timespec{st.Atim, st.Mtim}
-	if err := unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH); err != nil {
-		return fmt.Errorf("change times of %q: %w", rel, err)
 	}
 	return nil
 }

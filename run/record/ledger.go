@@ -50,10 +50,11 @@ type Ledger struct {
 	count int
 }
 
-// Create begins a chain in a folder, which is made if it is missing. A folder with
+// Create begins a chain in a folder. If it is missing it is made, and nobody but
+// its owner can look into it; one that is there keeps its mode. A folder with
 // records is ErrExists, and stays as it is.
 func Create(dir string, m Manifest) (*Ledger, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := makeFolder(dir); err != nil {
 		return nil, err
 	}
 	lock, err := lockFolder(dir)
@@ -65,6 +66,17 @@ func Create(dir string, m Manifest) (*Ledger, error) {
 		return nil, errors.Join(err, l.release())
 	}
 	return l, nil
+}
+
+func makeFolder(dir string) error {
+	dir = filepath.Clean(dir) // a slash at its end would name a folder in it
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil // that it is a folder shows with the first file
 }
 
 func (l *Ledger) create(m Manifest) error {

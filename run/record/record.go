@@ -94,6 +94,11 @@ type Record struct {
 	// is here, or the WorkspaceDigest; "" if there is no candidate.
 	CandidateDigest string `json:"candidate_digest,omitempty"`
 	WorkspaceDigest string `json:"workspace_digest,omitempty"` // of the tree; see workspace.TreeReport
+	// WorkspaceAttributes is the digest of the list beside the workspace, at its name
+	// with workspace.AttributesSuffix, of the owners and modes that its entries do
+	// not have any more; "" if there are none. The WorkspaceDigest is of the tree
+	// with them.
+	WorkspaceAttributes string `json:"workspace_attributes,omitempty"`
 	// EgressDigest is "sha256:" of this try's lines of egress.jsonl, one after the
 	// other; "" if there are none.
 	EgressDigest string `json:"egress_digest,omitempty"`

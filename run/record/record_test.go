@@ -47,17 +47,12 @@ func sample(t *testing.T) string {
 	egress := `{"task":"a","attempt":1,"try":1,"host":"x"}` + "\n"
 	write("egress.jsonl", egress)
 	log := write("logs/a/1/agent-trace.log", "said\n")
-	write(place+"/answer.txt", "44\n")
-	root, err := os.OpenRoot(filepath.Join(dir, place))
-	must(t, err)
-	tree, err := workspace.DigestTree(context.Background(), root, workspace.TreeOptions{})
-	must(t, err)
-	must(t, root.Close())
+	tree, attributes := kept(t, filepath.Join(dir, place))
 	for _, r := range []record.Record{
 		{TaskID: "a", CandidateText: &text, CandidateDigest: record.Digest([]byte(text)), EgressDigest: record.Digest([]byte(egress)),
 			Logs: []record.Log{{Path: "logs/a/1/agent-trace.log", Bytes: 5, Digest: log}}},
 		{TaskID: "b", CandidatePatch: &patch, CandidateDigest: record.Digest([]byte(patch))},
-		{TaskID: "c", CandidateWorkspace: &place, CandidateDigest: tree.Digest, WorkspaceDigest: tree.Digest},
+		{TaskID: "c", CandidateWorkspace: &place, CandidateDigest: tree.Digest, WorkspaceDigest: tree.Digest, WorkspaceAttributes: attributes},
 	} {
 		r.RunID, r.Attempt, r.Try, r.VerificationStatus = "r", 1, 1, record.Passed
 		_, err := l.Append(r)
@@ -66,6 +61,25 @@ func sample(t *testing.T) string {
 	must(t, l.Seal(record.Seal{At: time.Unix(1, 0).UTC()}, nil))
 	must(t, l.Close())
 	return dir
+}
+
+// kept makes a workspace that has lost a mode, and the list of it.
+func kept(t *testing.T, dir string) (report workspace.TreeReport, attributes string) {
+	t.Helper()
+	src := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(src, "answer.txt"), []byte("44\n"), 0o644))
+	must(t, os.WriteFile(filepath.Join(src, "locked"), []byte("x"), 0o200)) // whose owner cannot read it
+	must(t, os.MkdirAll(dir, 0o755))
+	from, err := os.OpenRoot(src)
+	must(t, err)
+	to, err := os.OpenRoot(dir)
+	must(t, err)
+	list := workspace.NewAttributesWriter(dir + workspace.AttributesSuffix)
+	report, err = workspace.CopyTree(context.Background(), from, to, workspace.TreeOptions{Own: true, Lost: list.Add})
+	must(t, errors.Join(err, from.Close(), to.Close()))
+	attributes, err = list.Close()
+	must(t, err)
+	return report, attributes
 }
 
 func verify(t *testing.T, dir string) record.Verification {
@@ -128,6 +142,10 @@ func TestTampered(t *testing.T) {
 		{"entry of a recorded try", record.EgressFile, func(s string) string { return s + `{"task":"b","attempt":1,"try":1}` + "\n" }, `task "b"`},
 		{"entry of another try", record.EgressFile, func(s string) string { return s + `{"task":"b","attempt":1,"try":2}` + "\n" }, ""},
 		{"file in a workspace", "workspaces/c/more", func(string) string { return "x" }, "not what line 3 recorded"},
+		{"list of attributes removed", "workspaces/c.attributes.jsonl", nil, "workspaces/c.attributes.jsonl: the workspace of line 3: the list of owners and modes does not fit: it is missing"},
+		{"list of attributes emptied", "workspaces/c.attributes.jsonl", func(string) string { return "" }, "not what its digest says"},
+		{"another owner", "workspaces/c.attributes.jsonl", func(s string) string { return strings.Replace(s, `"uid":`, `"uid":1`, 1) }, "not what its digest says"},
+		{"file with a lost mode removed", "workspaces/c/locked", nil, "names nothing that is there"},
 		{"seal removed", record.SealFile, nil, ""},
 		{"log removed", "logs/a/1/agent-trace.log", nil, "missing"},
 	}

@@ -179,7 +179,7 @@ func (v *verifier) record(n int, r Record) {
 		}
 	}
 	if r.CandidateWorkspace != nil && r.WorkspaceDigest != "" {
-		v.workspace(n, *r.CandidateWorkspace, r.WorkspaceDigest)
+		v.workspace(n, *r.CandidateWorkspace, r)
 	}
 	for _, l := range r.Logs {
 		v.log(n, l)
@@ -187,19 +187,18 @@ func (v *verifier) record(n int, r Record) {
 	v.claimed[egressKey{r.TaskID, r.Attempt, r.Try}] = claim{n, r.EgressDigest}
 }
 
-func (v *verifier) workspace(n int, path, want string) {
+func (v *verifier) workspace(n int, path string, r Record) {
 	if !filepath.IsLocal(path) {
 		v.note(RecordsFile, "line %d: candidate_workspace %q is not of this folder and was not looked at", n, path)
 		return
 	}
-	root, err := v.root.OpenRoot(path)
-	if err != nil {
+	report, err := workspace.Kept{Root: v.root, Name: path, List: r.WorkspaceAttributes}.Digest(v.ctx)
+	switch {
+	case errors.Is(err, workspace.ErrAttributes):
+		v.wrong(filepath.Clean(path)+workspace.AttributesSuffix, 0, "the workspace of line %d: %v", n, err)
+	case err != nil:
 		v.wrong(path, 0, "the workspace of line %d: %v", n, err)
-		return
-	}
-	defer func() { _ = root.Close() }()
-	report, err := workspace.DigestTree(v.ctx, root, workspace.TreeOptions{})
-	if err != nil || report.Digest != want {
+	case report.Digest != r.WorkspaceDigest:
 		v.wrong(path, 0, "the workspace is not what line %d recorded", n)
 	}
 }

@@ -1,0 +1,396 @@
+package run_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/fake"
+	"github.com/securebench/sbench/workspace"
+)
+
+const (
+	foreign    = 12345 // who the agent gives files to
+	ordinary   = 54321 // who runs, where a test can choose
+	inFolder   = "SBENCH_TEST_OWNERS"
+	inPart     = "SBENCH_TEST_OWNERS_PART"
+	ownersWord = "abc123xyz" // a value of harness.env
+)
+
+// lockedAgent leaves what only root, or whoever it belongs to, can look into or
+// remove.
+func lockedAgent(_ context.Context, p *fake.Proc) fake.Status {
+	work, _ := p.Path("/workspace")
+	for _, name := range []string{"locked/deep/file", "half/file", "dir-" + ownersWord + "/file", "dir/\"odd\"\n%41/file"} {
+		_ = os.MkdirAll(filepath.Join(work, filepath.Dir(name)), 0o755)
+		_ = os.WriteFile(filepath.Join(work, name), []byte("content"), 0o600)
+		_ = os.Chmod(filepath.Join(work, name), 0)
+	}
+	_ = os.WriteFile(filepath.Join(work, "answer"), []byte("right"), 0o644)
+	_ = os.Symlink("answer", filepath.Join(work, "link"))
+	for _, name := range []string{"link", "locked/deep", "locked", "half/file", "dir-" + ownersWord} {
+		_ = os.Lchown(filepath.Join(work, name), foreign, foreign) // an ordinary user cannot
+	}
+	for _, name := range []string{"locked/deep", "locked", "dir-" + ownersWord} {
+		_ = os.Chmod(filepath.Join(work, name), 0)
+	}
+	if os.Chmod(filepath.Join(work, "half"), 0o555) != nil {
+		return fake.Status{Code: 1}
+	}
+	return fake.Status{}
+}
+
+// mountsEngine tells what each verifier's workspace was, and lets a test wait.
+type mountsEngine struct {
+	*engine
+	pause func() // before a verifier's sandbox is made
+
+	mu    sync.Mutex
+	trees []map[string]string
+}
+
+func (e *mountsEngine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
+	for _, m := range cfg.Mounts {
+		if m.Copy {
+			e.pause()
+			e.mu.Lock()
+			e.trees = append(e.trees, tree(m.Source))
+			e.mu.Unlock()
+		}
+	}
+	return e.engine.Create(ctx, cfg)
+}
+
+// tree says of every entry what it is, and whose.
+func tree(dir string) map[string]string {
+	all := map[string]string{}
+	_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Lstat(path, &st)
+		}
+		all[strings.TrimPrefix(path, dir+"/")] = fmt.Sprintf("%06o %d:%d %v", st.Mode, st.Uid, st.Gid, err)
+		return nil
+	})
+	return all
+}
+
+// left is what lockedAgent left, without the secret.
+func left() map[string]string {
+	of := func(mode uint32, given bool) string {
+		uid, gid := os.Geteuid(), os.Getegid()
+		if given && canGive() {
+			uid, gid = foreign, foreign
+		}
+		return fmt.Sprintf("%06o %d:%d <nil>", mode, uid, gid)
+	}
+	return map[string]string{
+		"answer": of(0o100644, false), "link": of(0o120777, true), "half": of(0o040555, false), "half/file": of(0o100000, true),
+		"locked": of(0o040000, true), "locked/deep": of(0o040000, true), "locked/deep/file": of(0o100000, false),
+		"dir-<redacted>": of(0o040000, true), "dir-<redacted>/file": of(0o100000, false), "dir/\"odd\"\n%41/file": of(0o100000, false),
+	}
+}
+
+// canGive says whether this process may give a file to the foreign user.
+func canGive() bool {
+	ids, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && os.Geteuid() == 0 && !strings.HasSuffix(strings.TrimSpace(string(ids)), " 1")
+}
+
+// lockedRun is a run of such an agent in dir.
+func lockedRun(t *testing.T, dir string, own bool) (run.Config, *mountsEngine) {
+	t.Helper()
+	cfg, e := config(t, row("one", "lock", ""))
+	e.Folder = filepath.Join(dir, "boxes")
+	if err := os.MkdirAll(e.Folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	e.Lookup = func(args []string) fake.Program {
+		if args[0] == "agent" {
+			return lockedAgent
+		}
+		return programs(args)
+	}
+	engine := &mountsEngine{engine: e, pause: func() {}}
+	cfg.Engine, cfg.Output, cfg.OwnFiles = engine, filepath.Join(dir, "out"), own
+	cfg.Env = map[string]string{"TOKEN": ownersWord}
+	return cfg, engine
+}
+
+// judgedAsLeft runs and regrades, and compares what the verifiers were shown.
+func judgedAsLeft(t *testing.T, cfg run.Config, e *mountsEngine) {
+	t.Helper()
+	if _, err := run.Run(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	verified(t, cfg.Output)
+	rec := records(t, cfg)[0]
+	if rec.VerificationStatus != record.Passed || rec.WorkspaceAttributes == "" {
+		t.Fatalf("%s, attributes %q: %s", rec.VerificationStatus, rec.WorkspaceAttributes, rec.FailureMessage)
+	}
+	old := cfg.Output
+	cfg.Output += "-again"
+	summary, changes, err := run.Regrade(t.Context(), cfg, old)
+	if err != nil || summary.Passed != 1 || len(changes) > 0 {
+		t.Errorf("regraded: %+v, %v, %v", summary, changes, err)
+	}
+	verified(t, cfg.Output)
+	if again := records(t, cfg)[0]; again.WorkspaceAttributes != rec.WorkspaceAttributes || again.WorkspaceDigest != rec.WorkspaceDigest {
+		t.Errorf("regraded record: %q, %q", again.WorkspaceAttributes, again.WorkspaceDigest)
+	}
+	if len(e.trees) != 2 {
+		t.Fatalf("%d verifications", len(e.trees))
+	}
+	for i, got := range e.trees {
+		for name, want := range left() {
+			if got[name] != want {
+				t.Errorf("verification %d: %q is %q, want %q", i+1, name, got[name], want)
+			}
+		}
+	}
+	if volumes, err := filepath.Glob(filepath.Join(e.Folder, "volume-*")); len(volumes) > 0 || err != nil {
+		t.Errorf("volumes left: %v, %v", volumes, err)
+	}
+}
+
+// removable: everything below dir belongs to this user, who can empty every folder
+// and read every file.
+func removable(t *testing.T, dir string) {
+	t.Helper()
+	for name, is := range tree(dir) {
+		var mode uint32
+		var uid, gid int
+		if _, err := fmt.Sscanf(is, "%o %d:%d <nil>", &mode, &uid, &gid); err != nil {
+			t.Errorf("%q: %q: %v", name, is, err)
+		}
+		needed := map[uint32]uint32{unix.S_IFDIR: 0o700, unix.S_IFREG: 0o400}[mode&unix.S_IFMT]
+		if uid != os.Geteuid() || mode&needed != needed {
+			t.Errorf("%q is %q", name, is)
+		}
+	}
+}
+
+// TestOwned: what the agent did with modes and owners stays out of the output, but
+// not out of the verifier's sight.
+func TestOwned(t *testing.T) {
+	if !asRoot(t) {
+		return
+	}
+	cfg, e := lockedRun(t, t.TempDir(), true)
+	judgedAsLeft(t, cfg, e)
+	removable(t, cfg.Output)
+	info, err := os.Stat(cfg.Output)
+	if err != nil || info.Mode() != fs.ModeDir|0o700 {
+		t.Errorf("the output folder: %v, %v", info.Mode(), err)
+	}
+	list := filepath.Join(cfg.Output, *records(t, cfg)[0].CandidateWorkspace+workspace.AttributesSuffix)
+	text, err := os.ReadFile(list)
+	if err != nil || strings.Contains(string(text), ownersWord) {
+		t.Errorf("%v, the list:\n%s", err, text)
+	}
+	// A list that was changed, and one that is gone, are found, and not judged by.
+	for _, damage := range []func() error{
+		func() error {
+			return os.WriteFile(list, []byte(strings.Replace(string(text), "0555", "0755", 1)), 0o644)
+		},
+		func() error { return os.Remove(list) },
+	} {
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		v, err := record.Verify(t.Context(), cfg.Output, nil)
+		if err != nil || v.OK() || v.Findings[0].File != strings.TrimPrefix(list, cfg.Output+"/") {
+			t.Errorf("%+v, %v", v, err)
+		}
+		again := cfg
+		again.Output = filepath.Join(t.TempDir(), "again")
+		if summary, _, _ := run.Regrade(t.Context(), again, cfg.Output); summary.Errors != 1 || summary.Total != 1 {
+			t.Errorf("regraded: %+v", summary)
+		}
+	}
+}
+
+// TestOwnedRetried: the list of a try that was no verdict goes with its workspace.
+func TestOwnedRetried(t *testing.T) {
+	if !asRoot(t) {
+		return
+	}
+	cfg, e := lockedRun(t, t.TempDir(), true)
+	e.broken[2], cfg.Retries = fmt.Errorf("no space"), 1 // the verifier's
+	locked := true
+	e.Lookup = func(args []string) fake.Program {
+		if args[0] == "agent" && locked {
+			locked = false
+			return lockedAgent
+		}
+		return func(_ context.Context, p *fake.Proc) fake.Status {
+			if path, _ := p.Path("/workspace/answer"); args[0] == "agent" {
+				_ = os.WriteFile(path, []byte("right"), 0o644)
+			}
+			return fake.Status{}
+		}
+	}
+	if _, err := run.Run(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	all := records(t, cfg)
+	if diff := cmp.Diff([]string{"one error verifier infrastructure", "one passed"}, outcomes(all)); diff != "" {
+		t.Error(diff)
+	}
+	lists, err := filepath.Glob(filepath.Join(cfg.Output, record.WorkspacesDir, "*"+workspace.AttributesSuffix))
+	if all[0].WorkspaceAttributes != "" || all[1].WorkspaceAttributes != "" || len(lists) > 0 || err != nil {
+		t.Errorf("attributes %q, %q, lists %v, %v", all[0].WorkspaceAttributes, all[1].WorkspaceAttributes, lists, err)
+	}
+	verified(t, cfg.Output)
+}
+
+// TestOwnedByAnOrdinaryUser runs in a user namespace, and lets the user whose
+// namespace it is verify and remove the output from outside it: of a run that ended,
+// and of one that was killed.
+func TestOwnedByAnOrdinaryUser(t *testing.T) {
+	if dir := os.Getenv(inFolder); dir != "" {
+		inside(t, dir, os.Getenv(inPart))
+		return
+	}
+	for _, part := range []string{"whole", "killed"} {
+		t.Run(part, func(t *testing.T) {
+			dir := ordinaryFolder(t)
+			out, err := again(t, dir, part, true)
+			if killed := strings.Contains(err, "killed"); killed != (part == "killed") || err != "" && !killed {
+				t.Fatalf("in the namespace: %v\n%s", err, out)
+			}
+			if part == "whole" {
+				if out, err := again(t, dir, "verify", false); err != "" {
+					t.Errorf("verified from outside: %s\n%s", err, out)
+				}
+			} else if out, err := asOrdinary(dir, exec.Command("rm", "-r", "boxes")); err == "" {
+				t.Errorf("what the agent left itself could be removed as well: the test proves nothing\n%s", out)
+			}
+			kept, err2 := filepath.Glob(filepath.Join(dir, "out/workspaces/*/locked/deep/file"))
+			if len(kept) != 1 || err2 != nil {
+				t.Errorf("kept %v, %v", kept, err2)
+			}
+			if out, err := asOrdinary(dir, exec.Command("rm", "-r", "out")); err != "" {
+				t.Errorf("removed from outside: %s\n%s", err, out)
+			}
+		})
+	}
+}
+
+// inside is what runs in the namespace, or, to verify, as the ordinary user.
+func inside(t *testing.T, dir, part string) {
+	if part == "verify" {
+		verified(t, filepath.Join(dir, "out"))
+		return
+	}
+	cfg, e := lockedRun(t, dir, false) // it finds out by itself
+	if part == "killed" {
+		e.pause = func() { _ = unix.Kill(os.Getpid(), unix.SIGKILL); select {} }
+	}
+	judgedAsLeft(t, cfg, e)
+}
+
+// ordinaryFolder is a folder of the ordinary user's, with the test's program in it.
+func ordinaryFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "owners")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		parent, err := os.OpenRoot(filepath.Dir(dir))
+		if err == nil {
+			err = errors.Join(workspace.RemoveAll(parent, filepath.Base(dir)), parent.Close())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	from, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = from.Close() }()
+	to, err := os.OpenFile(filepath.Join(dir, "test"), os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(to, from)
+	if closeErr := to.Close(); err != nil || closeErr != nil {
+		t.Fatal(err, closeErr)
+	}
+	if os.Geteuid() == 0 {
+		err = os.Chown(dir, ordinary, ordinary)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// asRoot says whether this process can remove what the fake's agents leave. If not,
+// the test has been run by one that can: root in a user namespace.
+func asRoot(t *testing.T) bool {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return true
+	}
+	if out, err := again(t, ordinaryFolder(t), "", true); err != "" {
+		t.Errorf("in a user namespace: %s\n%s", err, out)
+	}
+	return false
+}
+
+// again runs this test in another process: the ordinary user's, or one that is
+// root in a user namespace of that user's.
+func again(t *testing.T, dir, part string, namespace bool) (output, failure string) {
+	name, _, _ := strings.Cut(t.Name(), "/")
+	cmd := exec.Command(filepath.Join(dir, "test"), "-test.run=^"+name+"$")
+	cmd.Env = append(os.Environ(), inFolder+"="+dir, inPart+"="+part, "TMPDIR="+dir)
+	if namespace {
+		cmd.SysProcAttr = namespaces()
+	}
+	return asOrdinary(dir, cmd)
+}
+
+// asOrdinary runs a command in dir, as the ordinary user unless it says otherwise.
+func asOrdinary(dir string, cmd *exec.Cmd) (output, failure string) {
+	cmd.Dir = dir
+	if cmd.SysProcAttr == nil && os.Geteuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
+	}
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		failure = err.Error()
+	}
+	return string(text), failure
+}
+
+// namespaces makes the ordinary user root. Root's test has more ids to give to that
+// user than an ordinary user's test has.
+func namespaces() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, Credential: &syscall.Credential{NoSetGroups: true}}
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	if os.Geteuid() == 0 {
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: ordinary, Size: 1}, {ContainerID: 1, HostID: 200_000, Size: 1 << 16}}
+		attr.GidMappings, attr.GidMappingsEnableSetgroups = attr.UidMappings, true
+		attr.Credential.NoSetGroups = false
+	}
+	return attr
+}

@@ -1,0 +1,64 @@
+package verifiers
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/workspace"
+)
+
+const (
+	restoredDir = "workspace" // within its volume
+	// Files that were one under several names, or grew because a secret was cut out of
+	// them, take more room than the agent had.
+	restoredTimes  = 3
+	restoredInodes = 1000    // at least
+	restoredInode  = 4 << 10 // of the agent's room, for one more
+)
+
+// asLeft returns the input with a workspace whose files have the owners and modes
+// that the agent gave them: the kept one, or, where that has lost some, a copy in
+// a volume of its own. Done removes the copy.
+func asLeft(ctx context.Context, e Engine, in Input) (restored Input, done func() error, err error) {
+	if in.Candidate.Attributes == "" {
+		return in, func() error { return nil }, nil
+	}
+	bytes, inodes := restoredTimes*in.WorkspaceBytes, restoredInodes+in.WorkspaceBytes/restoredInode
+	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: bytes, Inodes: inodes})
+	if err != nil {
+		return in, nil, err
+	}
+	dir := filepath.Join(vol.Path(), restoredDir)
+	if err := restore(ctx, in, dir, workspace.TreeOptions{MaxBytes: bytes, MaxFiles: inodes}); err != nil {
+		return in, nil, errors.Join(err, vol.Close())
+	}
+	in.Candidate.Workspace, in.Candidate.Attributes = dir, ""
+	return in, vol.Close, nil
+}
+
+var errNotTheCandidate = errors.New("the kept workspace is not the candidate's")
+
+// restore copies the kept workspace to dir, which it makes.
+func restore(ctx context.Context, in Input, dir string, opts workspace.TreeOptions) error {
+	kept, err := in.Candidate.Kept()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = kept.Root.Close() }()
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	to, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = to.Close() }()
+	report, err := kept.Restore(ctx, to, opts)
+	if err == nil && report.Digest != in.Candidate.Digest {
+		err = errNotTheCandidate
+	}
+	return err
+}

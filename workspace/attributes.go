@@ -1,0 +1,236 @@
+package workspace
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrAttributes says that a list of attributes is none, or not that of the tree it
+// is read with.
+var ErrAttributes = errors.New("the list of owners and modes does not fit")
+
+const (
+	// maxListBytes bounds a list of attributes, and maxListLine one of its lines,
+	// which a path of 128 names fits in, each byte of it escaped.
+	maxListBytes = 256 << 20
+	maxListLine  = 128 << 10
+	permBits     = 0o777
+)
+
+// Attributes are the owner and the permission bits of an entry of a tree.
+type Attributes struct {
+	Path string // relative to the tree, with slashes; may hold any byte but NUL
+	// UID and GID are numbers of the user namespace that the tree was read in.
+	UID, GID uint32
+	Mode     uint32 // permission bits; without meaning for a symbolic link
+}
+
+func attributesOf(rel string, st *unix.Stat_t) Attributes {
+	return Attributes{Path: rel, UID: st.Uid, GID: st.Gid, Mode: st.Mode & permBits}
+}
+
+// line is the one form of an entry in a list: an object of JSON without white
+// space, in ASCII, and a line break. In the path, every byte that is no printable
+// ASCII, and each of % " \, stands as % and two upper-case hexadecimal digits.
+func (a Attributes) line() []byte {
+	return fmt.Appendf(nil, `{"path":"%s","uid":%d,"gid":%d,"mode":"%04o"}`+"\n", escapePath(a.Path), a.UID, a.GID, a.Mode)
+}
+
+func escapePath(path string) string {
+	var b strings.Builder
+	for i := range len(path) {
+		if c := path[i]; c < ' ' || c > '~' || c == '%' || c == '"' || c == '\\' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// unescapePath is lenient: what it makes of a path is escaped again and compared.
+func unescapePath(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '%' && i+2 < len(text) {
+			if c, err := strconv.ParseUint(text[i+1:i+3], 16, 8); err == nil {
+				b.WriteByte(byte(c))
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
+}
+
+// parseAttributes accepts what line writes, and nothing else.
+func parseAttributes(line []byte) (Attributes, error) {
+	var raw struct {
+		Path string `json:"path"`
+		UID  uint32 `json:"uid"`
+		GID  uint32 `json:"gid"`
+		Mode string `json:"mode"`
+	}
+	if err := json.Unmarshal(line, &raw); err != nil {
+		return Attributes{}, errors.New("is no entry")
+	}
+	mode, err := strconv.ParseUint(raw.Mode, 8, 32)
+	a := Attributes{Path: unescapePath(raw.Path), UID: raw.UID, GID: raw.GID, Mode: uint32(mode)}
+	const none = ^uint32(0) // chown(2) takes it for "leave it"
+	if err != nil || a.Mode > permBits || a.UID == none || a.GID == none || !bytes.Equal(a.line(), line) {
+		return Attributes{}, errors.New("is no entry")
+	}
+	return a, nil
+}
+
+// AttributesWriter writes a list of attributes to a file. It is used by one
+// goroutine at a time.
+type AttributesWriter struct {
+	name string
+	file *os.File // nil before the first entry
+	out  *bufio.Writer
+	sum  hash.Hash
+	size int64
+}
+
+// NewAttributesWriter returns a writer for the file name, which must not exist and
+// is made with the first entry. Call Close or Discard.
+func NewAttributesWriter(name string) *AttributesWriter {
+	return &AttributesWriter{name: name, sum: sha256.New()}
+}
+
+// Add appends an entry. Errors match ErrTooBig when the list becomes longer than
+// 256 MiB.
+func (w *AttributesWriter) Add(a Attributes) error {
+	if w.file == nil {
+		f, err := os.OpenFile(w.name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if err != nil {
+			return err
+		}
+		w.file, w.out = f, bufio.NewWriter(f)
+	}
+	line := a.line()
+	if w.size += int64(len(line)); w.size > maxListBytes || len(line) > maxListLine {
+		return fmt.Errorf("%w: the list of owners and modes would be longer than %d bytes", ErrTooBig, maxListBytes)
+	}
+	w.sum.Write(line)
+	_, err := w.out.Write(line)
+	return err
+}
+
+// Close brings the list to the disk and returns "sha256:" and the hexadecimal
+// SHA-256 of its bytes, or "" if it has no entry and no file was made.
+func (w *AttributesWriter) Close() (digest string, err error) {
+	if w.file == nil {
+		return "", nil
+	}
+	if err := errors.Join(w.out.Flush(), w.file.Sync(), w.file.Close()); err != nil {
+		return "", err
+	}
+	return "sha256:" + hex.EncodeToString(w.sum.Sum(nil)), nil
+}
+
+// Discard closes and removes the file, if there is one.
+func (w *AttributesWriter) Discard() error {
+	if w.file == nil {
+		return nil
+	}
+	return errors.Join(w.file.Close(), os.Remove(w.name))
+}
+
+// AttributesReader reads a list of attributes. A walk that has it in its options
+// takes every entry's attributes from it that the list names, and finds out
+// whether all of its entries are there, in the order of the walk: that of the
+// names in TreeReport's Digest, a directory before what it holds. It serves one
+// walk. Nothing in a list is ever used as a path.
+type AttributesReader struct {
+	in    *bufio.Reader
+	left  int64
+	line  int
+	ahead Attributes
+	err   error // io.EOF at the end
+}
+
+// NewAttributesReader reads the list in r, at most 256 MiB of it.
+func NewAttributesReader(r io.Reader) *AttributesReader {
+	a := &AttributesReader{in: bufio.NewReaderSize(r, maxListLine), left: maxListBytes}
+	a.advance()
+	return a
+}
+
+// Next returns the next entry; io.EOF if there is none, and otherwise errors that
+// match ErrAttributes.
+func (r *AttributesReader) Next() (Attributes, error) {
+	a, err := r.ahead, r.err
+	if err == nil {
+		r.advance()
+	}
+	return a, err
+}
+
+func (r *AttributesReader) advance() {
+	r.line++
+	line, err := r.in.ReadSlice('\n')
+	r.left -= int64(len(line))
+	switch {
+	case errors.Is(err, io.EOF) && len(line) == 0:
+		r.err = io.EOF
+	case errors.Is(err, io.EOF):
+		r.err = r.wrong("is not finished")
+	case errors.Is(err, bufio.ErrBufferFull) || r.left < 0:
+		r.err = r.wrong("is too long")
+	case err != nil:
+		r.err = err
+	default:
+		if r.ahead, err = parseAttributes(line); err != nil {
+			r.err = r.wrong(err.Error())
+		}
+	}
+}
+
+// wrong does not show the line, which an agent may have thought up.
+func (r *AttributesReader) wrong(what string) error {
+	return fmt.Errorf("%w: line %d %s", ErrAttributes, r.line, what)
+}
+
+// apply gives st the attributes of the entry rel, if they are the next of the
+// list.
+func (r *AttributesReader) apply(rel string, st *unix.Stat_t) error {
+	if r == nil || errors.Is(r.err, io.EOF) {
+		return nil
+	}
+	if r.err != nil || r.ahead.Path != rel {
+		return r.err
+	}
+	was := st.Mode&unix.S_IFMT | r.ahead.Mode
+	if st.Mode&unix.S_IFMT != unix.S_IFLNK && st.Mode&permBits != ownMode(was) {
+		return r.wrong("names an entry whose mode has changed since")
+	}
+	st.Uid, st.Gid, st.Mode = r.ahead.UID, r.ahead.GID, was
+	r.advance()
+	return nil
+}
+
+// finished says whether the walk has met every entry.
+func (r *AttributesReader) finished() error {
+	switch {
+	case r == nil || errors.Is(r.err, io.EOF):
+		return nil
+	case r.err != nil:
+		return r.err
+	}
+	return r.wrong("names nothing that is there, or not in its order")
+}

@@ -1,0 +1,254 @@
+package workspace_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/workspace"
+)
+
+const oddName = "od\"d\\ %41\xff\n\u00fc\x7f<"
+
+// owned makes a tree that its owner cannot remove, and in which, if the test may
+// give files away, not everything is the owner's.
+func owned(t *testing.T) string {
+	t.Helper()
+	dir := tempDir(t)
+	write(t, filepath.Join(dir, "plain/file"), "f", 0o644)
+	write(t, filepath.Join(dir, "deep/er/file"), "f", 0)
+	write(t, filepath.Join(dir, "deep.er/file"), "f", 0o711)
+	write(t, filepath.Join(dir, oddName, oddName), "f", 0o004)
+	must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "deep/link")))
+	must(t, unix.Mkfifo(filepath.Join(dir, "deep/fifo"), 0))
+	if os.Geteuid() == 0 {
+		must(t, os.Lchown(filepath.Join(dir, "deep/link"), 12345, 0))
+		must(t, os.Lchown(filepath.Join(dir, "deep/er"), 0, 54321))
+		must(t, os.Lchown(filepath.Join(dir, "deep.er/file"), 65534, 65534))
+	}
+	must(t, os.Chmod(filepath.Join(dir, "deep/er"), 0o555))
+	must(t, os.Chmod(filepath.Join(dir, "deep"), 0))
+	must(t, os.Chmod(filepath.Join(dir, oddName), 0o077))
+	return dir
+}
+
+// attributes describes what a tree's entries are, without the walk under test.
+func attributes(t *testing.T, dir string) []string {
+	t.Helper()
+	var all []string
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		must(t, unix.Lstat(path, &st))
+		if path != dir && st.Mode&unix.S_IFMT != unix.S_IFIFO {
+			all = append(all, fmt.Sprintf("%q %o %d %d", path[len(dir):], st.Mode, st.Uid, st.Gid))
+		}
+		return nil
+	}))
+	return all
+}
+
+// removable: everything from dir on is this user's, and can be read and removed.
+func removable(t *testing.T, dir string) {
+	t.Helper()
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		must(t, unix.Lstat(path, &st))
+		needed := map[bool]uint32{true: 0o700, false: 0o400}[d.IsDir()]
+		if int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid() || st.Mode&needed != needed {
+			t.Errorf("%s: mode %o, owner %d:%d", path, st.Mode, st.Uid, st.Gid)
+		}
+		return nil
+	}))
+}
+
+// keep copies a tree as a run does in a user namespace, and looks at what is there
+// whenever the copy differs: a process may be killed at any moment.
+func keep(t *testing.T, src string) (kept workspace.Kept, dir string, report workspace.TreeReport) {
+	t.Helper()
+	parent := tempDir(t)
+	dir = filepath.Join(parent, "kept")
+	must(t, os.Mkdir(dir, 0o755))
+	list := workspace.NewAttributesWriter(dir + workspace.AttributesSuffix)
+	report, err := workspace.CopyTree(t.Context(), openRoot(t, src), openRoot(t, dir), workspace.TreeOptions{
+		Own: true, Preserve: true, Lost: func(a workspace.Attributes) error {
+			removable(t, dir)
+			return list.Add(a)
+		},
+	})
+	must(t, err)
+	digest, err := list.Close()
+	must(t, err)
+	return workspace.Kept{Root: openRoot(t, parent), Name: "kept", List: digest}, dir, report
+}
+
+func TestKeptAndRestored(t *testing.T) {
+	src := owned(t)
+	want, err := workspace.DigestTree(t.Context(), openRoot(t, src), workspace.TreeOptions{})
+	must(t, err)
+	kept, dir, report := keep(t, src)
+	if report.Digest != want.Digest {
+		t.Errorf("digest of the source %s, reported %s", want.Digest, report.Digest)
+	}
+	removable(t, dir)
+	again, err := kept.Digest(t.Context())
+	must(t, err)
+	if again.Digest != want.Digest {
+		t.Errorf("digest of the kept tree %s, want %s", again.Digest, want.Digest)
+	}
+	restored := tempDir(t)
+	back, err := kept.Restore(t.Context(), openRoot(t, restored), workspace.TreeOptions{Own: true})
+	must(t, err)
+	if back.Digest != want.Digest {
+		t.Errorf("digest of the restored tree %s, want %s", back.Digest, want.Digest)
+	}
+	if os.Geteuid() != 0 { // what follows cannot look into folders of mode 0
+		return
+	}
+	if diff := cmp.Diff(attributes(t, src), attributes(t, restored)); diff != "" {
+		t.Errorf("restored (-left +got):\n%s", diff)
+	}
+}
+
+// TestKeptPlain: where nothing is lost, no list is made.
+func TestKeptPlain(t *testing.T) {
+	src := tempDir(t)
+	write(t, filepath.Join(src, "d/file"), "f", 0o444)
+	must(t, os.Symlink("file", filepath.Join(src, "d/link")))
+	kept, dir, report := keep(t, src)
+	if _, err := os.Lstat(dir + workspace.AttributesSuffix); kept.List != "" || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a list %q, %v", kept.List, err)
+	}
+	if again, err := kept.Digest(t.Context()); err != nil || again.Digest != report.Digest {
+		t.Errorf("digest %s, want %s, %v", again.Digest, report.Digest, err)
+	}
+}
+
+// TestKeptDamaged: a list that is not what it was, or never was one, is said to be
+// so, also where its digest was made anew.
+func TestKeptDamaged(t *testing.T) {
+	line := func(path string) string { return `{"path":"` + path + `","uid":1,"gid":1,"mode":"0600"}` + "\n" }
+	text := func(text string) func(t *testing.T, list string) {
+		return func(t *testing.T, list string) { must(t, os.WriteFile(list, []byte(text), 0o644)) }
+	}
+	replaced := func(make func(list string) error) func(t *testing.T, list string) {
+		return func(t *testing.T, list string) {
+			must(t, os.Remove(list))
+			must(t, make(list))
+		}
+	}
+	was := `{"path":"d/f","uid":0,"gid":0,"mode":"0000"}` + "\n"
+	tests := []struct {
+		name   string
+		damage func(t *testing.T, list string)
+		forged bool // the digest is of what is there now
+	}{
+		{"missing", func(t *testing.T, list string) { must(t, os.Remove(list)) }, false},
+		{"another", text(line("f")), false},
+		{"empty", text(""), false},
+		{"a folder", replaced(func(list string) error { return os.Mkdir(list, 0o755) }), false},
+		{"a pipe", replaced(func(list string) error { return unix.Mkfifo(list, 0o644) }), false},
+		{"a link that leads out", replaced(func(list string) error { return os.Symlink("/dev/zero", list) }), false},
+		{"sparse", func(t *testing.T, list string) { must(t, os.Truncate(list, 1<<40)) }, false},
+		{"not there", text(line("d/g")), true},
+		{"dropped", text(line("fifo")), true},
+		{"out of order", text(line("f") + line("d")), true},
+		{"twice", text(line("d") + line("d")), true},
+		{"above", text(line("../f")), true},
+		{"absolute", text(line("/etc/passwd")), true},
+		{"the tree itself", text(line(".")), true},
+		{"no path", text(line("")), true},
+		{"not clean", text(line("d//f")), true},
+		{"needless escape", text(line("%66")), true},
+		{"other escape", text(line(`\u0066`)), true},
+		{"half an escape", text(line("f%")), true},
+		{"NUL", text(line("f%00")), true},
+		{"no JSON", text("f\n"), true},
+		{"not finished", text(strings.TrimSuffix(line("f"), "\n")), true},
+		{"white space", text(" " + line("f")), true},
+		{"empty line", text("\n"), true},
+		{"more fields", text(`{"path":"f","uid":1,"gid":1,"mode":"0600","x":1}` + "\n"), true},
+		{"setuid", text(`{"path":"f","uid":1,"gid":1,"mode":"4755"}` + "\n"), true},
+		{"no owner", text(`{"path":"f","uid":4294967295,"gid":1,"mode":"0755"}` + "\n"), true},
+		{"negative", text(`{"path":"f","uid":-1,"gid":1,"mode":"0755"}` + "\n"), true},
+		{"a file's mode", func(t *testing.T, list string) {
+			must(t, os.Chmod(filepath.Join(strings.TrimSuffix(list, workspace.AttributesSuffix), "d/f"), 0o600))
+		}, true},
+		{"a folder's mode", text(`{"path":"d","uid":1,"gid":1,"mode":"0050"}` + "\n" + was), true},
+		{"huge line", text(line(strings.Repeat("f", 1<<20))), true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			src := tempDir(t)
+			write(t, filepath.Join(src, "d/f"), "f", 0)
+			write(t, filepath.Join(src, "f"), "f", 0)
+			kept, dir, _ := keep(t, src)
+			must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
+			list := dir + workspace.AttributesSuffix
+			test.damage(t, list)
+			if test.forged {
+				data, err := os.ReadFile(list)
+				must(t, err)
+				kept.List = fmt.Sprintf("sha256:%x", sha256.Sum256(data))
+			}
+			if _, err := kept.Digest(t.Context()); !errors.Is(err, workspace.ErrAttributes) {
+				t.Errorf("digest: %v", err)
+			}
+			if _, err := kept.Restore(t.Context(), openRoot(t, tempDir(t)), workspace.TreeOptions{}); err == nil {
+				t.Error("restored")
+			}
+		})
+	}
+}
+
+// TestKeptRenamed: a list follows the names of a tree, and their new order.
+func TestKeptRenamed(t *testing.T) {
+	src := tempDir(t)
+	for _, name := range []string{"a/b/c", "a/b.c", "a.b/c", "z/" + oddName + "/c", "z/zz"} {
+		write(t, filepath.Join(src, name), name, 0)
+	}
+	kept, dir, _ := keep(t, src)
+	names := map[string]string{"a": "y", "a/b": "x\x01", "z": "b", "z/" + oddName + "/c": "C"}
+	for _, old := range slices.Backward(slices.Sorted(maps.Keys(names))) { // what lies deeper first
+		must(t, os.Rename(filepath.Join(dir, old), filepath.Join(dir, filepath.Dir(old), names[old])))
+		must(t, os.Rename(filepath.Join(src, old), filepath.Join(src, filepath.Dir(old), names[old])))
+	}
+	want, err := workspace.DigestTree(t.Context(), openRoot(t, src), workspace.TreeOptions{})
+	must(t, err)
+	if _, err := kept.Digest(t.Context()); !errors.Is(err, workspace.ErrAttributes) {
+		t.Errorf("with the old list: %v", err)
+	}
+	kept.List, err = kept.Renamed(names)
+	must(t, err)
+	if got, err := kept.Digest(t.Context()); err != nil || got.Digest != want.Digest {
+		t.Errorf("digest %s, want %s, %v", got.Digest, want.Digest, err)
+	}
+}
+
+// TestListBounded: a path that no walk would make is not written.
+func TestListBounded(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "list")
+	list := workspace.NewAttributesWriter(name)
+	if err := list.Add(workspace.Attributes{Path: strings.Repeat("x", 128<<10)}); !errors.Is(err, workspace.ErrTooBig) {
+		t.Errorf("a long path: %v", err)
+	}
+	must(t, list.Discard())
+	if _, err := os.Lstat(name); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the list is there: %v", err)
+	}
+}

@@ -1,0 +1,81 @@
+package workspace
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// attributes puts the attributes that an entry had once into st, and tells of those
+// that its copy will not have.
+func (w *treeWalk) attributes(dst int, rel string, st *unix.Stat_t) error {
+	if err := w.opts.Attributes.apply(rel, st); err != nil {
+		return err
+	}
+	if !w.opts.Own || w.opts.Lost == nil || dst == noCopy {
+		return nil
+	}
+	uid, gid := w.owner(st)
+	same := uid == int(st.Uid) && gid == int(st.Gid)
+	if same && (st.Mode&unix.S_IFMT == unix.S_IFLNK || w.mode(st) == st.Mode&permBits) {
+		return nil
+	}
+	return w.opts.Lost(attributesOf(rel, st))
+}
+
+// owner returns who owns the copy of an entry; -1 leaves what is.
+func (w *treeWalk) owner(st *unix.Stat_t) (uid, gid int) {
+	if w.opts.Own {
+		return os.Geteuid(), os.Getegid()
+	}
+	if w.opts.Preserve {
+		return int(st.Uid), int(st.Gid)
+	}
+	uid, gid = -1, -1
+	if w.opts.UID != nil {
+		uid = *w.opts.UID
+	}
+	if w.opts.GID != nil {
+		gid = *w.opts.GID
+	}
+	return uid, gid
+}
+
+// mode returns the permission bits of a copy.
+func (w *treeWalk) mode(st *unix.Stat_t) uint32 {
+	switch {
+	case w.asset != nil:
+		return w.asset.mode(st)
+	case w.opts.Own:
+		return ownMode(st.Mode)
+	}
+	return st.Mode & permBits
+}
+
+// ownMode returns the permission bits of a copy under TreeOptions.Own, of a file or
+// directory by its whole mode.
+func ownMode(mode uint32) uint32 {
+	if mode&unix.S_IFMT == unix.S_IFDIR {
+		return mode&permBits | unix.S_IRWXU
+	}
+	return mode&permBits | unix.S_IRUSR
+}
+
+// settle gives the finished copy its owner, permission bits and times, in this
+// order: a change of owner would clear bits, and writing would move times.
+func (w *treeWalk) settle(fd int, rel string, st *unix.Stat_t) error {
+	if uid, gid := w.owner(st); uid >= 0 || gid >= 0 {
+		if err := unix.Fchown(fd, uid, gid); err != nil {
+			return fmt.Errorf("change owner of %q: %w", rel, err)
+		}
+	}
+	if err := unix.Fchmod(fd, w.mode(st)); err != nil {
+		return fmt.Errorf("change mode of %q: %w", rel, err)
+	}
+	times := []unix.Timespec{st.Atim, st.Mtim}
+	if err := unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH); err != nil {
+		return fmt.Errorf("change times of %q: %w", rel, err)
+	}
+	return nil
+}
