@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -52,6 +53,8 @@ type Group struct {
 
 	mu    sync.Mutex
 	space uint64 // inode of the pid namespace; 0 until attached
+	// held open, so that no other namespace gets the inode's number.
+	open  *os.File
 	stats cgroup.Stats
 	ended time.Duration // processor time of processes that are gone
 	seen  map[int]time.Duration
@@ -71,8 +74,12 @@ func (g *Group) Attach(pid int) error {
 	if own, err := pidNamespace(0); err != nil || own == space {
 		return fmt.Errorf("watch process %d: it has no pid namespace of its own (%v)", pid, err)
 	}
+	open, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", pid))
+	if err != nil {
+		return fmt.Errorf("watch process %d: %w", pid, err)
+	}
 	g.mu.Lock()
-	g.space = space
+	g.space, g.open = space, open
 	g.mu.Unlock()
 	g.w.add(space, g)
 	return nil
@@ -91,17 +98,20 @@ func (w *Watchdog) add(space uint64, g *Group) {
 	}
 }
 
-// Remove stops watching. What of the group is alive stays alive.
+// Remove stops watching; the group has no processes from then on. What of it is
+// alive stays alive.
 func (g *Group) Remove() error {
 	g.mu.Lock()
-	space := g.space
+	space, open := g.space, g.open
+	g.space, g.open = 0, nil
 	g.mu.Unlock()
-	g.w.mu.Lock()
-	defer g.w.mu.Unlock()
-	if g.w.groups[space] == g {
-		delete(g.w.groups, space)
+	if open == nil {
+		return nil
 	}
-	return nil
+	g.w.mu.Lock()
+	delete(g.w.groups, space)
+	g.w.mu.Unlock()
+	return open.Close()
 }
 
 // watch runs as long as there are groups.
@@ -254,7 +264,10 @@ func (g *Group) signalOne(pid int, sig unix.Signal) error {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if space, err := pidNamespace(pid); err != nil || space != g.space {
+	g.mu.Lock()
+	ours := g.space
+	g.mu.Unlock()
+	if space, err := pidNamespace(pid); err != nil || ours == 0 || space != ours {
 		return unix.ESRCH
 	}
 	return unix.PidfdSendSignal(fd, sig, nil, 0)

@@ -166,3 +166,19 @@ func TestAttachRefusesOurOwn(t *testing.T) {
 		t.Error("a group of everything")
 	}
 }
+
+// TestNamespaceNumberReused: a group whose processes have all ended is not taken for
+// the next one that the kernel would give its number.
+func TestNamespaceNumberReused(t *testing.T) {
+	held := int64(200 << 20)
+	old, _ := start(t, watchdog.Limits{Memory: 100 << 20, Held: func() int64 { return held }}, "exit")
+	await(t, "its end", func() bool { return count(t, old) == 0 })
+	for range 20 {
+		next, _ := start(t, watchdog.Limits{}, "exec sleep 1000")
+		await(t, "the next is there", func() bool { return count(t, next) == 1 })
+		if n := count(t, old); n != 0 {
+			t.Fatalf("%d processes of another are in it", n)
+		}
+		killAll(t, next, 0)
+	}
+}
