@@ -29,6 +29,9 @@ func hold(stage string) int {
 }
 
 func holdStage(stage string) error {
+	if stage == stageSweep {
+		return killRest()
+	}
 	root, state, ok := strings.Cut(os.Getenv(envFolders), ":")
 	if !ok {
 		return errors.New("the holder was not told its folders")

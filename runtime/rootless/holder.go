@@ -19,6 +19,7 @@ import (
 const (
 	stageUnmapped = "unmapped" // in the new namespaces, and nobody there
 	stageMapped   = "mapped"   // root there
+	stageSweep    = "sweep"    // not the holder, but who ends what it left
 )
 
 const (
@@ -183,10 +184,13 @@ func forbidden() error {
 
 func holderFile(state string) string { return filepath.Join(state, "holder.pid") }
 
-// readHolder returns the holder that is alive. The file holds its start time too,
-// so that a reused id is not taken for it.
-func readHolder(state string) (int, bool) {
-	text, err := os.ReadFile(holderFile(state))
+// readHolder returns the holder that is alive.
+func readHolder(state string) (int, bool) { return readProcess(holderFile(state)) }
+
+// readProcess returns the process of a pid file, if it is alive. The file holds its
+// start time too, so that a reused id is not taken for it.
+func readProcess(name string) (int, bool) {
+	text, err := os.ReadFile(name)
 	fields := strings.Fields(string(text))
 	if err != nil || len(fields) != 2 {
 		return 0, false

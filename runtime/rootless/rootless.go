@@ -211,13 +211,57 @@ func ownNamespace(ctx context.Context, o Options) (*os.File, int, error) {
 	}
 	pid, ok := readHolder(o.State)
 	if !ok {
-		o.Logger.Debug("making user and mount namespaces")
-		pid, err = startHolder(ctx, o)
+		pid, err = newNamespaces(ctx, o, lock)
 	}
 	if err != nil {
 		return nil, 0, errors.Join(err, lock.Close())
 	}
 	return lock, pid, nil
+}
+
+// newNamespaces makes them. Those of a holder that was killed may still have
+// somebody in them: others who use them, or what such left.
+func newNamespaces(ctx context.Context, o Options, lock *os.File) (int, error) {
+	err := filelock.Try(lock, filelock.Exclusive)
+	if errors.Is(err, filelock.ErrHeld) {
+		return 0, errors.New("the process that held the namespaces was killed while others use them: wait until the other sbench has ended")
+	}
+	if err != nil {
+		return 0, err
+	}
+	if err := sweep(ctx, o); err != nil {
+		return 0, err
+	}
+	// The start lock keeps others out meanwhile.
+	if err := filelock.Try(lock, filelock.Shared); err != nil {
+		return 0, err
+	}
+	o.Logger.Debug("making user and mount namespaces")
+	return startHolder(ctx, o)
+}
+
+// sweep ends what is left in the namespaces of a killed holder, which the private
+// daemon's process leads to. Only from inside all of it can be seen and killed.
+func sweep(ctx context.Context, o Options) error {
+	pid, ok := readProcess(filepath.Join(o.State, "containerd", "containerd.pid"))
+	if !ok {
+		return nil
+	}
+	nsenter, err := exec.LookPath("nsenter")
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	o.Logger.Debug("ending what a killed holder left", "containerd", pid)
+	cmd := exec.CommandContext(ctx, nsenter, "--user", "--preserve-credentials", "--target", strconv.Itoa(pid), "--", self)
+	cmd.Env = append(daemonEnvironment(), envHolder+"="+stageSweep)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("end what a killed holder left: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
 }
 
 func lockFile(state string) string { return filepath.Join(state, "holder-users.lock") }

@@ -216,22 +216,54 @@ func TestKilled(t *testing.T) {
 	gone(t, "the holder", pid)
 }
 
-// TestHolderKilled: the next program gets new namespaces.
+// TestHolderKilled: the next program gets new namespaces, when the old ones have no
+// user any more, and what was left in them ends.
 func TestHolderKilled(t *testing.T) {
 	ordinary(t)
 	dir := t.TempDir()
-	first := start(t, dir)
+	first := start(t, dir, "SBENCH_TEST_ORPHAN=1")
+	if !first.lines.Scan() {
+		t.Fatal("no orphan")
+	}
+	orphan, err := strconv.Atoi(strings.TrimPrefix(first.lines.Text(), "orphan="))
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemonIs(t, dir, orphan)
 	pid, _ := holder(dir)
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	gone(t, "the holder", pid)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), variableDir+"="+dir)
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "wait until the other sbench has ended") {
+		t.Errorf("%v: %s", err, out)
+	}
 	first.end(t)
 	second := start(t, dir)
+	gone(t, "what the killed holder left", orphan)
 	if again, ok := holder(dir); !ok || again == pid {
 		t.Errorf("holder %d, as before", again)
 	}
 	second.end(t)
+}
+
+// daemonIs writes the file that tells the daemon's process, as package daemon does.
+func daemonIs(t *testing.T, dir string, pid int) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(dir, "state", "containerd")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	started := strings.Fields(string(text))[21]
+	if err := os.WriteFile(filepath.Join(folder, "containerd.pid"), fmt.Appendf(nil, "%d %s\n", pid, started), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestRefused: what is missing has a name and a cure.
