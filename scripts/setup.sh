@@ -57,6 +57,7 @@ find_missing() {
 	fi
 	if [ "${1:-}" = --tests ]; then
 		need chromium chromium
+		need fuse-overlayfs fuse-overlayfs
 	fi
 	if [ "${1:-}" = --check-tools ]; then
 		need shellcheck shellcheck

@@ -55,7 +55,7 @@ type Options struct {
 	// used, else a private daemon that is started on demand.
 	Address     string
 	Namespace   string
-	Snapshotter string
+	Snapshotter string // "" means DefaultSnapshotter, or FuseSnapshotter where that cannot be
 	Handler     string // the OCI runtime's shim name
 	Root, State string // persistent and volatile folders
 	HostsDir    string // registry configuration; empty means containerd's own
@@ -94,6 +94,7 @@ type Client struct {
 	watch   watchdog.Watchdog // where cgroups cannot bound memory and processes
 	limits  daemonLimits
 	ids     idMode
+	stack   stacker
 	setup   chan struct{} // bounds concurrent creation and deletion
 	log     *slog.Logger
 }
@@ -111,8 +112,14 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 	if c.cgroups, err = hierarchies(); err != nil {
 		return nil, fmt.Errorf("find the cgroup hierarchies: %w", err)
 	}
+	if err := c.decideStacker(); err != nil {
+		return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+	}
 	if err := c.connect(ctx); err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
+	}
+	if err := c.snapshotterWorks(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %w", runtime.ErrUnavailable, err), c.Close(ctx))
 	}
 	if c.limits, err = c.inspectDaemon(); err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
@@ -142,7 +149,7 @@ func withDefaults(o Options) Options {
 		field *string
 		value string
 	}{
-		{&o.Namespace, DefaultNamespace}, {&o.Snapshotter, DefaultSnapshotter}, {&o.Handler, DefaultHandler}, {&o.Root, root}, {&o.State, state},
+		{&o.Namespace, DefaultNamespace}, {&o.Handler, DefaultHandler}, {&o.Root, root}, {&o.State, state},
 	} {
 		if *f.field == "" {
 			*f.field = f.value

@@ -2,7 +2,6 @@ package containerd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -47,7 +46,7 @@ func Diagnose(ctx context.Context, opts Options) []Finding {
 	}
 	hierarchies, err := cgroup.Mounted()
 	findings = append(findings, cgroups(hierarchies, err)...)
-	findings = append(findings, seccomp(), userNamespaces(), networkNamespace(), overlay(opts.State), loopVolumes(c), subordinateIDs())
+	findings = append(findings, seccomp(), userNamespaces(), networkNamespace(), overlay(c), loopVolumes(c), subordinateIDs())
 	findings = append(findings, room(opts.Root), room(opts.State))
 	if c != nil {
 		if err := c.Close(ctx); err != nil {
@@ -156,26 +155,18 @@ func networkNamespace() Finding {
 }
 
 // overlay mounts one below the state folder, as a sandbox would.
-func overlay(state string) Finding {
-	fail := func(err error) Finding {
-		return Finding{"overlayfs", Error, err.Error(), "load the overlay module, and keep the state folder on a file system that overlay accepts"}
+func overlay(c *Client) Finding {
+	const check = "overlayfs"
+	if c == nil {
+		return Finding{check, Warn, "not tried: there is no daemon", "see above"}
 	}
-	dir, err := os.MkdirTemp(state, "doctor-")
-	if err != nil {
-		return fail(err)
+	if err := tryOverlay(c.stack, c.opts.State); err != nil {
+		return Finding{check, Error, err.Error(), "load the overlay module, and keep the state folder on a file system that overlay accepts"}
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	lower, target := filepath.Join(dir, "lower"), filepath.Join(dir, "target")
-	if err := errors.Join(os.Mkdir(lower, 0o755), os.Mkdir(target, 0o755)); err != nil {
-		return fail(err)
+	if c.stack.fuse != "" {
+		return Finding{check, Warn, "the kernel gives this user none: fuse-overlayfs is used, which is slower", "Linux 5.11 or later"}
 	}
-	if err := mountOverlay([]string{lower}, filepath.Join(dir, "layer"), target); err != nil {
-		return fail(err)
-	}
-	if err := unmount(target); err != nil {
-		return fail(err)
-	}
-	return Finding{"overlayfs", OK, "works below " + state, ""}
+	return Finding{check, OK, "works below " + c.opts.State, ""}
 }
 
 func loopVolumes(c *Client) Finding {

@@ -34,17 +34,6 @@ func mountView(lowers []string, target string) error {
 	return m.Mount(target)
 }
 
-// mountOverlay shows lower directories at target, with writes going to
-// directories of their own in layer.
-func mountOverlay(lowers []string, layer, target string) error {
-	upper, work, err := makeLayer(layer)
-	if err != nil {
-		return err
-	}
-	m := mount.Mount{Type: "overlay", Source: "overlay", Options: append(layerOptions(lowers, upper, work), "nosuid", "nodev")}
-	return m.Mount(target)
-}
-
 // makeLayer makes the directories that take what is written.
 func makeLayer(layer string) (upper, work string, err error) {
 	upper, work = filepath.Join(layer, "upper"), filepath.Join(layer, "work")

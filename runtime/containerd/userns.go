@@ -58,6 +58,8 @@ func (c *Client) decideIDs(ctx context.Context) (idMode, error) {
 		return idMode{}, fmt.Errorf("user namespace %q is neither %s nor %s", c.opts.UserNamespace, UserNamespaceAuto, HostUserNamespace)
 	case !userns.HostRoot():
 		return idMode{why: "sbench is not the host's root"}, nil
+	case c.stack.fuse != "":
+		return idMode{why: "fuse-overlayfs shifts no ids"}, nil
 	case c.opts.Handler != DefaultHandler:
 		return idMode{why: "the handler is not " + DefaultHandler}, nil
 	}
@@ -148,7 +150,7 @@ func (b *Box) makeTarget(source, name string) error {
 // sandbox's layer. On disk every file keeps the owner it has in the sandbox.
 func (b *Box) overlay(lowers []string, name, target string) error {
 	if b.ids == nil {
-		return mountOverlay(lowers, filepath.Join(b.layer.Path(), name), target)
+		return b.run.c.stack.overlay(lowers, filepath.Join(b.layer.Path(), name), target)
 	}
 	if _, _, err := makeLayer(filepath.Join(b.layer.Path(), name)); err != nil {
 		return err

@@ -1,0 +1,126 @@
+package containerd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/mount"
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/userns"
+)
+
+// FuseSnapshotter is the value of Options.Snapshotter for hosts whose kernel does
+// not let a user mount overlayfs: fuse-overlayfs(1) stacks directories, and the
+// daemon's native snapshotter keeps images, one copy for each layer.
+const FuseSnapshotter = "fuse-overlayfs"
+
+const nativeSnapshotter = "native"
+
+// stacker stacks directories. The zero value has the kernel do it.
+type stacker struct {
+	fuse string // the program; "" for the kernel's overlayfs
+}
+
+// overlay shows lower directories at target, with writes going to directories of
+// their own in layer.
+func (s stacker) overlay(lowers []string, layer, target string) error {
+	upper, work, err := makeLayer(layer)
+	if err != nil {
+		return err
+	}
+	if s.fuse == "" {
+		m := mount.Mount{Type: "overlay", Source: "overlay", Options: append(layerOptions(lowers, upper, work), "nosuid", "nodev")}
+		return m.Mount(target)
+	}
+	options := "lowerdir=" + strings.Join(lowers, ":") + ",upperdir=" + upper + ",workdir=" + work
+	// It goes on in the background, until the unmount.
+	cmd := exec.Command(s.fuse, "-o", options, target)
+	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH")}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("fuse-overlayfs: %w: %s", err, bytes.TrimSpace(out))
+	}
+	err = unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NOSUID|unix.MS_NODEV, "")
+	if err != nil {
+		return errors.Join(fmt.Errorf("fuse-overlayfs: %w", err), unmount(target))
+	}
+	return nil
+}
+
+// decideStacker chooses before the daemon is asked for a snapshotter.
+func (c *Client) decideStacker() error {
+	wanted := c.opts.Snapshotter
+	if wanted == "" {
+		c.opts.Snapshotter = DefaultSnapshotter
+	}
+	var kernel error
+	if wanted != FuseSnapshotter {
+		if wanted != "" || !userns.Inside() {
+			return nil
+		}
+		if kernel = tryOverlay(stacker{}, c.opts.State); kernel == nil {
+			return nil
+		}
+	}
+	program, err := exec.LookPath("fuse-overlayfs")
+	if err == nil {
+		c.stack = stacker{fuse: program}
+		err = tryOverlay(c.stack, c.opts.State)
+	}
+	if err != nil {
+		return fmt.Errorf("overlay file systems: the kernel gives this user none (%v), and fuse-overlayfs does not work (%w): "+
+			"use Linux 5.11 or later, or install the package fuse-overlayfs and make /dev/fuse available", kernel, err)
+	}
+	c.opts.Snapshotter = nativeSnapshotter
+	return nil
+}
+
+// tryOverlay stacks a directory below the state folder and replaces one in it,
+// which takes whiteouts and attributes, on a file system in memory, as sandboxes do.
+func tryOverlay(s stacker, state string) (err error) {
+	dir, err := os.MkdirTemp(state, "overlay-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unmountBelow(dir), os.RemoveAll(dir)) }()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=1m"); err != nil {
+		return err
+	}
+	lower, target := filepath.Join(dir, "lower"), filepath.Join(dir, "target")
+	old := filepath.Join(lower, "dir", "old")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(old), 0o755), os.WriteFile(old, nil, 0o644), os.Mkdir(target, 0o755)); err != nil {
+		return err
+	}
+	if err := s.overlay([]string{lower}, filepath.Join(dir, "layer"), target); err != nil {
+		return err
+	}
+	replaced := filepath.Join(target, "dir")
+	if err := errors.Join(os.RemoveAll(replaced), os.Mkdir(replaced, 0o755)); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(filepath.Join(replaced, "old")); !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("a folder that was made anew is not empty (%v)", err)
+	}
+	return nil
+}
+
+// snapshotterWorks says whether the daemon has the snapshotter, with its own words
+// if it has not.
+func (c *Client) snapshotterWorks(ctx context.Context) error {
+	answer, err := c.c.IntrospectionService().Plugins(c.ctx(ctx), "type==io.containerd.snapshotter.v1", "id=="+c.opts.Snapshotter)
+	if err != nil {
+		return native(err)
+	}
+	for _, p := range answer.Plugins {
+		if p.InitErr != nil {
+			return fmt.Errorf("containerd's snapshotter %s: %s", c.opts.Snapshotter, p.InitErr.GetMessage())
+		}
+	}
+	return nil
+}
