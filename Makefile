@@ -74,6 +74,8 @@ bench: setup build
 	@scripts/docker-image.sh "$$(scripts/base-image.sh)"
 	$(call say,bench: go test -bench)
 	@scripts/go-test.sh -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 60m $(BENCH)
+	$(call say,bench: a sandbox as root and as an ordinary user)
+	@[ "$$(id -u)" != 0 ] || scripts/test-rootless.sh --bench
 
 # Lives of sandboxes take tens of milliseconds: a fixed count gives quantiles.
 BENCHTIME ?= 200x

@@ -1,5 +1,5 @@
 #!/bin/bash
-# test-rootless.sh [PACKAGE...]
+# test-rootless.sh [PACKAGE... | --bench]
 #
 # As root: runs the tests of every package that talks to a daemon once more, as an
 # ordinary user that is made for it and removed afterwards, with everything that
@@ -14,7 +14,8 @@ PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 readonly user=sbench-rootless-test
 readonly default=(runtime/rootless runtime/watchdog runtime/netns runtime/daemon runtime/containerd proxy verifiers cmd/sbench)
 
-dir="" # set by make_user
+dir=""  # set by make_user
+base="" # the archive of the base image; set by copy
 
 say() { printf 'rootless: %s\n' "$*" >&2; }
 
@@ -45,21 +46,20 @@ as_user() {
 	setpriv --reuid "$user" --regid "$user" --clear-groups --reset-env \
 		env HOME="$dir/home" TMPDIR="$dir/home/tmp" XDG_RUNTIME_DIR="$dir/run" LANG=C.UTF-8 \
 		PATH="$dir/src/bin:$PATH" CI="${CI:-}" SBENCH_SOAK="${SBENCH_SOAK:-}" SBENCH_DATA="$dir/data" \
-		SBENCH_TEST_IMAGE="$dir/base.tar" SBENCH_CACHE="$dir/home/.cache/sbench" "$@"
+		SBENCH_TEST_IMAGE="$base" SBENCH_CACHE="$dir/home/.cache/sbench" "$@"
 }
 
 # copy puts the sources, the images and the data sets where the user can read them.
 copy() {
 	local data="${SBENCH_DATA:-$here/../shared/data}" cache
-	# shellcheck source=oci-archive.sh
-	cache="$(. "$here/scripts/oci-archive.sh" && cache_dir)"
 	mkdir "$dir/src"
 	tar -C "$here" --exclude=./.git --exclude=./runs -cf - . | tar -C "$dir/src" -xf -
-	ln "$("$here/scripts/base-image.sh")" "$dir/base.tar" 2>/dev/null || cp "$("$here/scripts/base-image.sh")" "$dir/base.tar"
-	chmod a+r "$dir/base.tar"
+	base="$("$here/scripts/base-image.sh")"
 	install -d -o "$user" -g "$user" "$dir/home/.cache" "$dir/home/.cache/sbench"
-	# The folder of the archives is what cache_dir names; agents' tools are beside it.
-	cp -r "$(dirname "$cache")/." "$dir/home/.cache/sbench/"
+	# Images are in one folder of the cache, and what belongs to agents in another.
+	cache="$(dirname "$(dirname "$base")")"
+	cp -r "$cache/." "$dir/home/.cache/sbench/"
+	base="$dir/home/.cache/sbench/images/$(basename "$base")"
 	chown -R "$user:$user" "$dir/home/.cache" "$dir/src"
 	[ ! -d "$data" ] || cp -r "$data" "$dir/data"
 }
@@ -76,7 +76,7 @@ test_package() {
 # output folder, and where no program is setuid but newuidmap and newgidmap.
 confined() {
 	say "a run with two setuid programs and three folders to write to"
-	as_user "$dir/src/bin/sbench" image import "$dir/base.tar" >/dev/null
+	as_user "$dir/src/bin/sbench" image import "$base" >/dev/null
 	# shellcheck disable=SC2016 # the inner shell expands
 	unshare --mount --propagation private bash -euc '
 		dir="$1"; shift
@@ -134,6 +134,51 @@ unreachable() {
 	[ -z "$(ls -A "$dir/home/out")" ] || { say "the user cannot remove the output"; return 1; }
 }
 
+# killed: after kill -9 of sbench nothing of the user's runs any more.
+killed() {
+	local pid left=""
+	say "kill -9"
+	# shellcheck disable=SC2016 # the inner shell expands
+	as_user sh -c 'echo $$ >"$TMPDIR/pid"; exec "$@"' sh "$dir/src/bin/sbench" --allow-degraded memory,pids,cpu run --quiet \
+		--config "$dir/src/benchmarks/terminal-task-smoke/tester-command.yaml" --output-dir "$dir/home/out/killed" --task '*/times-out' &
+	for _ in $(seq 500); do
+		pid="$(pgrep -U "$user" -f 'sleep 600' || true)"
+		[ -z "$pid" ] || break
+		sleep 0.02
+	done
+	[ -n "$pid" ] || { say "the sandbox did not start"; return 1; }
+	kill -9 "$(cat "$dir/home/tmp/pid")"
+	for _ in $(seq 500); do
+		left="$(ps -o pid=,stat=,args= -U "$user" | awk '$2 !~ /^Z/')"
+		[ -n "$left" ] || break
+		sleep 0.02
+	done
+	[ -z "$left" ] || { say "still there: $left"; return 1; }
+	as_user "$dir/src/bin/sbench" gc | grep -q 'removed what run' || { say "gc found nothing to remove"; return 1; }
+	[ -z "$(ls -A "$dir/run/sbench/runs")" ] || { say "gc left something"; return 1; }
+}
+
+# bench prints the median life of a sandbox as root and as the user, in turns.
+bench() {
+	local turn who line rootful=() rootless=()
+	(cd "$here" && CGO_ENABLED=0 go test -c -o "$dir/src/runtime/containerd/rootless.test" ./runtime/containerd)
+	cd "$dir/src/runtime/containerd"
+	mkdir -m 711 "$dir/root"
+	for turn in 1 2 3; do
+		for who in root user; do
+			local run=(env SBENCH_TEST_DIR="$dir/root" SBENCH_TEST_IMAGE="$base")
+			[ "$who" = root ] || run=(as_user SBENCH_TEST_DIR="$dir/home/test")
+			line="$("${run[@]}" ./rootless.test -test.run '^$' -test.bench 'Life/^sbench$/^parallel=[18]$' -test.benchtime 150x | grep p50-ms)"
+			printf '%s, turn %s\n%s\n' "$who" "$turn" "$line"
+			line="$(awk '/parallel=1-|parallel=1 / { for (i = 1; i < NF; i++) if ($(i + 1) == "p50-ms") print $i }' <<<"$line")"
+			if [ "$who" = root ]; then rootful+=("$line"); else rootless+=("$line"); fi
+		done
+	done
+	awk -v a="${rootful[*]}" -v b="${rootless[*]}" 'function median(s,  v) { split(s, v, " "); n = asort(v); return v[int((n + 1) / 2)] }
+		function asort(v,  i, j, t, n) { n = 0; for (i in v) n++; for (i = 1; i <= n; i++) for (j = i + 1; j <= n; j++) if (v[j] + 0 < v[i] + 0) { t = v[i]; v[i] = v[j]; v[j] = t } return n }
+		BEGIN { r = median(a); u = median(b); printf "life p50: %s ms as root, %s ms as an ordinary user: %.2f times\n", r, u, u / r }'
+}
+
 main() {
 	[ "$(id -u)" = 0 ] || { say "for root: an ordinary user runs make test itself"; exit 1; }
 	local packages=("$@") package
@@ -142,11 +187,16 @@ main() {
 	as_user_argv=(setpriv --reuid "$user" --regid "$user" --clear-groups --reset-env env HOME="$dir/home"
 		XDG_RUNTIME_DIR="$dir/run" PATH="$PATH" TMPDIR="$dir/home/tmp")
 	copy
+	if [ "${1:-}" = --bench ]; then
+		bench
+		return
+	fi
 	for package in "${packages[@]}"; do
 		test_package "$package"
 	done
 	confined
 	unreachable
+	killed
 	say "all passed as $user"
 }
 
