@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,10 +34,14 @@ func (c Config) need(task *compiler.Task) need {
 	if task.Family() == compiler.CodeCompletion {
 		sandboxes = 2 // the cells
 	}
-	return need{
+	n := need{
 		memory: sandboxes * l.Memory, pids: sandboxes * l.Pids,
 		disk: firstPositive(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes) + l.LayerBytes,
 	}
+	if slices.Contains(c.Degraded, "disk") { // volumes are in memory; what is kept of them is not
+		n.memory += n.disk
+	}
+	return n
 }
 
 // room admits attempts as long as the host can keep what their limits promise. An

@@ -58,6 +58,7 @@ find_missing() {
 	if [ "${1:-}" = --tests ]; then
 		need chromium chromium
 		need fuse-overlayfs fuse-overlayfs
+		need rootlesskit rootlesskit
 	fi
 	if [ "${1:-}" = --check-tools ]; then
 		need shellcheck shellcheck

@@ -3,6 +3,7 @@ package rootless_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime/filelock"
 	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -328,4 +330,39 @@ func TestSubordinate(t *testing.T) {
 			t.Errorf("%q gives %d ids, want %d", lines, got, want)
 		}
 	}
+}
+
+// TestRootlesskit: namespaces that rootlesskit made, since a policy lets it alone,
+// are entered, shared and ended like our own.
+func TestRootlesskit(t *testing.T) {
+	ordinary(t)
+	if _, err := exec.LookPath("rootlesskit"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	state := filepath.Join(dir, "state")
+	for _, folder := range []string{"root", "state"} {
+		if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock, err := filelock.Acquire(t.Context(), rootless.LockFile(state), filelock.Shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := rootless.LaunchByRootlesskit(t.Context(), rootless.Options{Root: filepath.Join(dir, "root"), State: state})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := start(t, dir, "SBENCH_TEST_ORPHAN=1")
+	if again, ok := holder(dir); !ok || again != pid || e.says["uid"] != "0" {
+		t.Errorf("holder %d, not %d; %v", again, pid, e.says)
+	}
+	if err := errors.Join(lock.Close(), e.cmd.Process.Kill()); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, "the holder", pid)
 }
