@@ -21,14 +21,14 @@ say() { printf 'rootless: %s\n' "$*" >&2; }
 
 # make_user sets dir to a folder that holds all that the user has.
 make_user() {
-	dir="$(mktemp -d /var/tmp/sbench-rootless.XXXXXX)"
+	dir="$(mktemp -d /var/tmp/sbench.XXXXXX)"
 	trap cleanup EXIT
 	chmod 711 "$dir"
 	useradd --no-log-init --shell /bin/sh --home-dir "$dir/home" --create-home "$user"
 	if ! grep -q "^$user:" /etc/subuid || ! grep -q "^$user:" /etc/subgid; then
 		usermod --add-subuids 1700000000-1700065535 --add-subgids 1700000000-1700065535 "$user"
 	fi
-	install -d -m 700 -o "$user" -g "$user" "$dir/run" "$dir/home/tmp" "$dir/home/out"
+	install -d -m 700 -o "$user" -g "$user" "$dir/run" "$dir/t" "$dir/home/out" # t: sockets' paths are short
 }
 
 cleanup() {
@@ -44,7 +44,7 @@ cleanup() {
 # as_user COMMAND... runs it as the user, who knows nothing of root's environment.
 as_user() {
 	setpriv --reuid "$user" --regid "$user" --clear-groups --reset-env \
-		env HOME="$dir/home" TMPDIR="$dir/home/tmp" XDG_RUNTIME_DIR="$dir/run" LANG=C.UTF-8 \
+		env HOME="$dir/home" TMPDIR="$dir/t" XDG_RUNTIME_DIR="$dir/run" LANG=C.UTF-8 \
 		PATH="$dir/src/bin:$PATH" CI="${CI:-}" SBENCH_SOAK="${SBENCH_SOAK:-}" SBENCH_DATA="$dir/data" \
 		SBENCH_TEST_IMAGE="$base" SBENCH_CACHE="$dir/home/.cache/sbench" "$@"
 }
@@ -84,12 +84,12 @@ confined() {
 			at="$(command -v "$program")"
 			mount --bind "$at" "$at"
 		done
-		for folder in "$dir/home" "$dir/run"; do mount --bind "$folder" "$folder"; done
+		for folder in "$dir/home" "$dir/run" "$dir/t"; do mount --bind "$folder" "$folder"; done
 		while read -r point; do
 			point="$(printf "%b" "$point")"
 			case "$point" in
 			*/newuidmap | */newgidmap) mount -o remount,bind,ro "$point" || exit 1 ;;
-			"$dir/home" | "$dir/run") mount -o remount,bind,nosuid "$point" || exit 1 ;;
+			"$dir/home" | "$dir/run" | "$dir/t") mount -o remount,bind,nosuid "$point" || exit 1 ;;
 			/proc | /proc/* | /dev | /dev/* | /sys | /sys/*) ;;
 			*) mount -o remount,bind,ro,nosuid "$point" || exit 1 ;;
 			esac
@@ -147,7 +147,7 @@ killed() {
 		sleep 0.02
 	done
 	[ -n "$pid" ] || { say "the sandbox did not start"; return 1; }
-	kill -9 "$(cat "$dir/home/tmp/pid")"
+	kill -9 "$(cat "$dir/t/pid")"
 	for _ in $(seq 500); do
 		left="$(ps -o pid=,stat=,args= -U "$user" | awk '$2 !~ /^Z/')"
 		[ -n "$left" ] || break
@@ -185,7 +185,7 @@ main() {
 	[ "${#packages[@]}" -gt 0 ] || packages=("${default[@]}")
 	make_user
 	as_user_argv=(setpriv --reuid "$user" --regid "$user" --clear-groups --reset-env env HOME="$dir/home"
-		XDG_RUNTIME_DIR="$dir/run" PATH="$PATH" TMPDIR="$dir/home/tmp")
+		XDG_RUNTIME_DIR="$dir/run" PATH="$PATH" TMPDIR="$dir/t")
 	copy
 	if [ "${1:-}" = --bench ]; then
 		bench

@@ -31,6 +31,10 @@ const (
 	pollInterval = 5 * time.Millisecond
 )
 
+// maxSocketPath is what a socket's address holds (unix(7), sun_path), less the zero
+// at its end. The daemon makes a second socket, whose name is longer.
+const maxSocketPath = 107
+
 // Config says where the daemon lives. Both folders are made if missing, with
 // access for their owner only.
 type Config struct {
@@ -57,6 +61,9 @@ func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 		}
 	}
 	d := &Daemon{cfg: cfg}
+	if len(d.Address())+len(".ttrpc") > maxSocketPath {
+		return nil, fmt.Errorf("containerd: the path of its socket, %s, is too long for a socket: choose a shorter state folder (--state)", d.Address())
+	}
 	start, err := d.lock(ctx, "start.lock", filelock.Exclusive)
 	if err != nil {
 		return nil, err

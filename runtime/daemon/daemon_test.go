@@ -76,3 +76,11 @@ func answers(address string) bool {
 	_ = conn.Close()
 	return true
 }
+
+func TestLongFolder(t *testing.T) {
+	cfg := config(t)
+	cfg.State = filepath.Join(t.TempDir(), strings.Repeat("long", 20))
+	if _, err := daemon.Start(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), "choose a shorter state folder") {
+		t.Errorf("%v", err)
+	}
+}
