@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 func TestMain(m *testing.M) {
@@ -44,6 +46,13 @@ func scripts(t *testing.T, dir string) {
 			env.Setenv("PACKS", packs)
 			env.Vars = append(env.Vars, containerdtest.Environment()...)
 			return nil
+		},
+		// nested: the tests are an ordinary user's, in a user namespace.
+		Condition: func(name string) (bool, error) {
+			if name != "nested" {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			return userns.Inside(), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 	})
