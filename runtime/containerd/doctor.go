@@ -13,6 +13,7 @@ import (
 
 	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/netns"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 // Severity of a finding. The zero severity is invalid.
@@ -44,8 +45,7 @@ func Diagnose(ctx context.Context, opts Options) []Finding {
 	} else {
 		findings = append(findings, c.describe(), c.imageStore(ctx), c.userNamespaceFinding())
 	}
-	hierarchies, err := cgroup.Mounted()
-	findings = append(findings, cgroups(hierarchies, err)...)
+	findings = append(findings, cgroups(opts)...)
 	findings = append(findings, seccomp(), userNamespaces(), networkNamespace(), overlay(c), loopVolumes(c), subordinateIDs())
 	findings = append(findings, room(opts.Root), room(opts.State))
 	if c != nil {
@@ -92,26 +92,51 @@ func (c *Client) imageStore(ctx context.Context) Finding {
 	return Finding{"image store", OK, fmt.Sprintf("%d images in namespace %s", len(list), c.opts.Namespace), ""}
 }
 
-func cgroups(h cgroup.Hierarchies, err error) []Finding {
-	if err != nil || h.Mode() == cgroup.None {
-		return []Finding{{"cgroups", Error, fmt.Sprintf("none mounted (%v)", err), "mount the cgroup file system at /sys/fs/cgroup"}}
+// cgroups says which limits the kernel enforces for a sandbox of this user.
+func cgroups(opts Options) []Finding {
+	h, err := hierarchies()
+	if err != nil {
+		return []Finding{{"cgroups", Error, err.Error(), "mount the cgroup file system at /sys/fs/cgroup"}}
 	}
 	findings := []Finding{{"cgroups", OK, string(h.Mode()), ""}}
-	have := h.Controllers()
-	cures := []struct{ limit, cure string }{
-		{"memory", "enable the memory controller (cgroup_enable=memory)"},
-		{"swap", "boot with swapaccount=1, or turn swap off, or list swap in runtime.allow_degraded"},
-		{"pids", "enable the pids controller"},
-		{"cpu", "enable the cpu controller (CONFIG_CFS_BANDWIDTH)"},
+	lack := h.Lack()
+	switch {
+	case lack.Why != "":
+		findings = []Finding{{"cgroups", Warn, string(h.Mode()) + ": " + lack.Why, lack.Cure}}
+	case h.Mode() == cgroup.None:
+		findings = []Finding{{"cgroups", Warn, "none mounted", "mount the cgroup file system at /sys/fs/cgroup"}}
 	}
-	for _, l := range cures {
-		if slices.Contains(have, l.limit) {
+	have := h.Controllers()
+	watched := !slices.Contains(have, "memory") || !slices.Contains(have, "pids")
+	for _, l := range []struct{ limit, instead, cure string }{
+		{"memory", "a watchdog kills what uses more", "enable the memory controller (cgroup_enable=memory)"},
+		{"swap", "", "boot with swapaccount=1, or turn swap off"},
+		{"pids", "the kernel counts them for the sandbox's user namespace", "enable the pids controller"},
+		{"cpu", "nothing limits it", "enable the cpu controller (CONFIG_CFS_BANDWIDTH)"},
+	} {
+		if lack.Cure != "" {
+			l.cure = lack.Cure
+		}
+		switch {
+		case slices.Contains(have, l.limit):
 			findings = append(findings, Finding{"limit " + l.limit, OK, "can be enforced", ""})
-		} else {
-			findings = append(findings, Finding{"limit " + l.limit, Error, "cannot be enforced", l.cure})
+		case watched && l.limit == "swap": // counted as memory
+		default:
+			findings = append(findings, missingLimit(opts, l.limit, l.instead, l.cure))
 		}
 	}
 	return findings
+}
+
+func missingLimit(opts Options, limit, instead, cure string) Finding {
+	f := Finding{"limit " + limit, Error, "cannot be enforced", cure + "; or list " + limit + " in runtime.allow_degraded or --allow-degraded"}
+	if userns.Inside() && instead != "" {
+		f.Detail += "; without control groups " + instead
+	}
+	if slices.Contains(opts.AllowDegraded, limit) {
+		f.Severity = Warn
+	}
+	return f
 }
 
 func seccomp() Finding {
@@ -173,7 +198,7 @@ func loopVolumes(c *Client) Finding {
 	if c != nil && c.diskVolumes() {
 		return Finding{"limit disk", OK, "large volumes are ext4 images on loop devices", ""}
 	}
-	return Finding{"limit disk", Warn, "large volumes live in memory and count against the sandbox's limit", "run as root, with e2fsprogs installed and /dev/loop-control there"}
+	return Finding{"limit disk", Warn, "large volumes live in memory", "run as root, with e2fsprogs installed and /dev/loop-control there"}
 }
 
 func subordinateIDs() Finding {
