@@ -3,7 +3,6 @@ package oci
 import (
 	"errors"
 	"fmt"
-	"math"
 	"path"
 	"slices"
 	"strings"
@@ -28,7 +27,9 @@ const (
 )
 
 // WithArgs sets the process's argument vector. The first is looked up in the
+
 // PATH of the process's environment unless it holds a slash.
+
 func WithArgs(args ...string) Option {
 	return func(s *specs.Spec) error {
 		if len(args) == 0 || args[0] == "" {
@@ -45,7 +46,9 @@ func WithArgs(args ...string) Option {
 }
 
 // WithEnv adds NAME=value entries; a later entry replaces an earlier one of
+
 // the same name.
+
 func WithEnv(env ...string) Option {
 	return func(s *specs.Spec) error {
 		for _, e := range env {
@@ -61,6 +64,7 @@ func WithEnv(env ...string) Option {
 }
 
 // WithCwd sets the working directory, an absolute path inside the sandbox.
+
 func WithCwd(dir string) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(dir) {
@@ -72,7 +76,9 @@ func WithCwd(dir string) Option {
 }
 
 // WithUser sets numeric ids inside the sandbox. The zero value of a spec is
+
 // root without any capability.
+
 func WithUser(uid, gid uint32, groups ...uint32) Option {
 	return func(s *specs.Spec) error {
 		s.Process.User = specs.User{UID: uid, GID: gid, AdditionalGids: slices.Clone(groups)}
@@ -81,8 +87,11 @@ func WithUser(uid, gid uint32, groups ...uint32) Option {
 }
 
 // WithUserNamespace joins the user namespace at p, an absolute host path. Its
+
 // mappings, of user and group ids alike, are repeated here: the OCI runtime wants
+
 // to know them. What has no mapping shows as nobody's.
+
 func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(p) {
@@ -106,7 +115,9 @@ func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
 }
 
 // WithDevices shows the host path source, which holds device nodes, links and
+
 // the folders pts and shm, as /dev, instead of one that the OCI runtime fills.
+
 func WithDevices(source string) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(source) {
@@ -123,7 +134,9 @@ func WithDevices(source string) Option {
 }
 
 // WithNetworkNamespace joins the namespace at p, an absolute host path. There
+
 // is no option to share the host's.
+
 func WithNetworkNamespace(p string) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(p) {
@@ -138,35 +151,23 @@ func WithNetworkNamespace(p string) Option {
 }
 
 // WithMemoryLimit caps memory at limit bytes and forbids swap. It fails below
+
 // 6 MiB: a missing limit is an error, never "unlimited".
-func WithMemoryLimit(limit int64) Option {
-	return func(s *specs.Spec) error {
-		if limit < minMemory {
-			return fmt.Errorf("memory limit of %d bytes is below %d", limit, minMemory)
-		}
-		// Limit and swap equal: in the specification swap means memory plus swap.
-		resources(s).Memory = &specs.LinuxMemory{Limit: &limit, Swap: &limit}
-		return nil
-	}
-}
 
 // WithSocketMemoryLimit caps what TCP and UDP queue, which version 1 of cgroups
+
 // does not count as memory otherwise (memory.kmem.tcp.limit_in_bytes). Version 2
+
 // counts it by itself.
-func WithSocketMemoryLimit(limit int64) Option {
-	return func(s *specs.Spec) error {
-		if limit < 1 || s.Linux.Resources == nil || s.Linux.Resources.Memory == nil {
-			return fmt.Errorf("socket memory limit of %d bytes, or before WithMemoryLimit", limit)
-		}
-		s.Linux.Resources.Memory.KernelTCP = &limit
-		return nil
-	}
-}
 
 // WithSealedProcesses keeps the processes of a sandbox out of one another's
+
 // memory, where a trusted one starts an untrusted one of the same user: /proc is
+
 // read-only, mem files included, and ptrace(2) fails. It comes before
+
 // [WithSeccomp].
+
 func WithSealedProcesses() Option {
 	return func(s *specs.Spec) error {
 		if s.Linux.Seccomp != nil {
@@ -178,139 +179,65 @@ func WithSealedProcesses() Option {
 }
 
 // WithoutSwapLimit drops the bound on swap for a kernel that does not account
+
 // it. It comes after [WithMemoryLimit].
-func WithoutSwapLimit() Option {
-	return func(s *specs.Spec) error {
-		if s.Linux.Resources == nil || s.Linux.Resources.Memory == nil {
-			return errors.New("WithoutSwapLimit before WithMemoryLimit")
-		}
-		s.Linux.Resources.Memory.Swap = nil
-		return nil
-	}
-}
 
 // WithPidsLimit caps processes and threads together.
-func WithPidsLimit(limit int64) Option {
-	return func(s *specs.Spec) error {
-		if limit < 1 {
-			return fmt.Errorf("process limit of %d is not positive", limit)
-		}
-		resources(s).Pids = &specs.LinuxPids{Limit: &limit}
-		return nil
-	}
-}
 
 // WithCPUs caps CPU time at cpus cores, fractions allowed.
-func WithCPUs(cpus float64) Option {
-	return func(s *specs.Spec) error {
-		if math.IsNaN(cpus) || cpus < minCPUs || cpus > 4096 {
-			return fmt.Errorf("CPU limit of %v cores is not between %v and 4096", cpus, minCPUs)
-		}
-		period, quota := uint64(cpuPeriod), int64(math.Round(cpus*cpuPeriod))
-		resources(s).CPU = &specs.LinuxCPU{Period: &period, Quota: &quota}
-		return nil
-	}
-}
 
 // WithoutCPULimit states that the host can limit memory and processes, but not CPU
+
 // time.
-func WithoutCPULimit() Option {
-	return func(s *specs.Spec) error { return annotate(s, withoutCPU, "true") }
-}
 
 // WithCgroup places the sandbox in the cgroup at p, absolute within the
+
 // cgroup hierarchy, and denies it every device but runc's minimal set.
-func WithCgroup(p string) Option {
-	return func(s *specs.Spec) error {
-		if !cleanAbs(p) || p == "/" {
-			return fmt.Errorf("cgroup %q is not a clean absolute path below the root", p)
-		}
-		s.Linux.CgroupsPath = p
-		resources(s).Devices = []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}
-		return nil
-	}
-}
 
 // WithoutCgroup states that no kernel limit holds for the sandbox as a whole: what
+
 // looks after it from outside has to see all of its memory. So memory that no
+
 // process has mapped is not to be had: memfd_create(2) is missing, and a System V
+
 // segment goes with the last process that has it (shm_rmid_forced of proc(5)). It
+
 // comes before [WithSeccomp]; New fails when it finds limits beside it.
-func WithoutCgroup() Option {
-	return func(s *specs.Spec) error {
-		if s.Linux.Seccomp != nil {
-			return errors.New("WithoutCgroup after WithSeccomp")
-		}
-		s.Linux.Sysctl = map[string]string{"kernel.shm_rmid_forced": "1"}
-		return annotate(s, withoutCgroup, "true")
-	}
-}
 
 // WithNoFile bounds open files per process. Lower only: a hard limit above the
+
 // container runtime's own needs CAP_SYS_RESOURCE.
-func WithNoFile(limit uint64) Option {
-	return func(s *specs.Spec) error {
-		if limit < 16 {
-			return fmt.Errorf("bound of %d open files is below 16", limit)
-		}
-		return addRlimit(s, "RLIMIT_NOFILE", limit)
-	}
-}
 
 // WithNProc bounds the processes of the sandbox's user, for hosts without
+
 // cgroups. It counts per user namespace and user id (setrlimit(2)).
-func WithNProc(limit uint64) Option {
-	return func(s *specs.Spec) error {
-		if limit < 1 {
-			return errors.New("bound of 0 processes")
-		}
-		return addRlimit(s, "RLIMIT_NPROC", limit)
-	}
-}
 
 // WithDataSize bounds what each process may have in private writable mappings,
+
 // touched or not (setrlimit(2), RLIMIT_DATA). It fails below 256 MiB, with which
+
 // runc itself does not start.
-func WithDataSize(bytes uint64) Option {
-	return func(s *specs.Spec) error {
-		if bytes < 256<<20 {
-			return fmt.Errorf("bound of %d bytes of data is below 256 MiB", bytes)
-		}
-		return addRlimit(s, "RLIMIT_DATA", bytes)
-	}
-}
 
 // WithFileSize bounds each file that a process writes (setrlimit(2),
+
 // RLIMIT_FSIZE).
-func WithFileSize(bytes uint64) Option {
-	return func(s *specs.Spec) error {
-		if bytes < 1 {
-			return errors.New("bound of 0 bytes for files")
-		}
-		return addRlimit(s, "RLIMIT_FSIZE", bytes)
-	}
-}
 
 // WithOOMScoreAdj makes the kernel prefer the sandbox as a victim. Negative
+
 // values are refused: they need CAP_SYS_RESOURCE and would shield the sandbox
+
 // at the host's cost (proc(5), oom_score_adj).
-func WithOOMScoreAdj(adj int) Option {
-	return func(s *specs.Spec) error {
-		if adj < 0 || adj > 1000 {
-			return fmt.Errorf("OOM score adjustment %d is not between 0 and 1000", adj)
-		}
-		s.Process.OOMScoreAdj = &adj
-		return nil
-	}
-}
 
 // WithTmpfs mounts an empty file system of at most bytes and inodes at dest,
+
 // open to every user of the sandbox.
+
 func WithTmpfs(dest string, bytes, inodes int64) Option {
 	return tmpfs(dest, bytes, inodes, "nosuid", "nodev")
 }
 
 // WithSharedMemory mounts /dev/shm with at most bytes.
+
 func WithSharedMemory(bytes int64) Option {
 	return tmpfs("/dev/shm", bytes, bytes/(4*kib)+16, "nosuid", "nodev", "noexec")
 }
@@ -325,7 +252,9 @@ func tmpfs(dest string, bytes, inodes int64, flags ...string) Option {
 }
 
 // WithBind shows the host path source at dest, read-only unless writable.
+
 // Mounts below source on the host do not come along.
+
 func WithBind(source, dest string, writable bool) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(source) {
@@ -340,7 +269,9 @@ func WithBind(source, dest string, writable bool) Option {
 }
 
 // WithCapabilities gives names, and the system calls they stand for, to the
+
 // process. Only CAP_SYS_CHROOT can be given: no other needed_command exists.
+
 func WithCapabilities(names ...string) Option {
 	return func(s *specs.Spec) error {
 		for _, n := range names {
@@ -360,7 +291,9 @@ func WithCapabilities(names ...string) Option {
 }
 
 // WithAnnotation attaches a name for people and other programs; the OCI
+
 // runtime ignores it.
+
 func WithAnnotation(key, value string) Option {
 	return func(s *specs.Spec) error { return annotate(s, key, value) }
 }
@@ -376,16 +309,10 @@ func annotate(s *specs.Spec, key, value string) error {
 	return nil
 }
 
-func addRlimit(s *specs.Spec, name string, limit uint64) error {
-	if hasRlimit(s, name) {
-		return fmt.Errorf("%s: given twice", name)
-	}
-	s.Process.Rlimits = append(s.Process.Rlimits, specs.POSIXRlimit{Type: name, Soft: limit, Hard: limit})
-	return nil
-}
-
 // addMount refuses destinations that would cover what the specification
+
 // itself relies on.
+
 func addMount(s *specs.Spec, m specs.Mount) error {
 	if !cleanAbs(m.Destination) || m.Destination == "/" {
 		return fmt.Errorf("mount destination %q is not a clean absolute path below the root", m.Destination)
@@ -402,11 +329,4 @@ func addMount(s *specs.Spec, m specs.Mount) error {
 	}
 	s.Mounts = append(s.Mounts, m)
 	return nil
-}
-
-func resources(s *specs.Spec) *specs.LinuxResources {
-	if s.Linux.Resources == nil {
-		s.Linux.Resources = &specs.LinuxResources{}
-	}
-	return s.Linux.Resources
 }

@@ -1,0 +1,31 @@
+package cgroup
+
+import "time"
+
+// Stats are the kernel's counters. Counters that the kernel lacks are zero.
+type Stats struct {
+	CPU        time.Duration
+	PeakMemory int64 // bytes
+	PeakPids   int64
+	OOMKills   int64 // processes killed because the group was out of memory
+	PidsDenied int64 // forks refused because the group was full
+}
+
+// Stats reads the counters. They are gone with the group.
+func (g Group) Stats() Stats {
+	v1 := g.h.Mode() != V2
+	s := Stats{
+		PeakPids:   number(readString(g.file("pids", "pids.peak"))),
+		PidsDenied: keyed(readString(g.file("pids", "pids.events")), "max"),
+	}
+	if v1 {
+		s.CPU = time.Duration(number(readString(g.file("cpuacct", "cpuacct.usage"))))
+		s.PeakMemory = number(readString(g.file("memory", "memory.max_usage_in_bytes")))
+		s.OOMKills = keyed(readString(g.file("memory", "memory.oom_control")), "oom_kill")
+		return s
+	}
+	s.CPU = time.Duration(keyed(readString(g.file("cpu", "cpu.stat")), "usage_usec")) * time.Microsecond
+	s.PeakMemory = number(readString(g.file("memory", "memory.peak")))
+	s.OOMKills = keyed(readString(g.file("memory", "memory.events")), "oom_kill")
+	return s
+}
