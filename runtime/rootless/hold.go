@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 // exitForbidden is the holder's exit code where it is root without power.
@@ -29,6 +31,9 @@ func hold(stage string) int {
 }
 
 func holdStage(stage string) error {
+	if !userns.Inside() { // what follows is for mounts and processes of our own
+		return fmt.Errorf("%s is set outside a user namespace: unset it", envHolder)
+	}
 	if stage == stageSweep {
 		return killRest()
 	}

@@ -366,3 +366,16 @@ func TestRootlesskit(t *testing.T) {
 	}
 	gone(t, "the holder", pid)
 }
+
+// TestHolderOutside: root of the host does not become a holder because a variable
+// says so.
+func TestHolderOutside(t *testing.T) {
+	for _, stage := range []string{"unmapped", "mapped", "sweep"} {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), "SBENCH_ROOTLESS_HOLDER="+stage, "SBENCH_ROOTLESS_FOLDERS=/nowhere:/nowhere")
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "outside a user namespace") {
+			t.Errorf("%s: %v %s", stage, err, out)
+		}
+	}
+}
