@@ -99,7 +99,7 @@ type RuntimeSection struct {
 	UserNamespace string // auto or host
 	Network       NetworkSection
 	Limits        LimitsSection
-	// AllowDegraded names the protections that a host may lack.
+	// AllowDegraded names the limits that a host's kernel need not enforce.
 	AllowDegraded []string
 }
 
