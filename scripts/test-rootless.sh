@@ -12,7 +12,7 @@ here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)"
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 readonly user=sbench-rootless-test
-readonly default=(runtime/rootless runtime/watchdog runtime/netns runtime/daemon runtime/containerd proxy verifiers cmd/sbench)
+readonly default=(runtime/rootless runtime/watchdog runtime/userns runtime/netns runtime/daemon runtime/containerd proxy verifiers cmd/sbench)
 
 dir=""  # set by make_user
 base="" # the archive of the base image; set by copy
