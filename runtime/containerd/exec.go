@@ -281,8 +281,10 @@ func (b *Box) killAll(ctx context.Context, proc *process) error {
 
 // account adds what the kernel counted and says which limits were reached.
 func (b *Box) account(e *runtime.Exit, before cgroup.Stats) {
+	near := false
 	if g, ok := b.group.(*watchdog.Group); ok {
 		g.Final()
+		near = g.NearPids()
 	}
 	after := b.group.Stats()
 	e.Usage = runtime.Usage{CPU: after.CPU - before.CPU, PeakMemory: after.PeakMemory, PeakPids: after.PeakPids}
@@ -294,7 +296,7 @@ func (b *Box) account(e *runtime.Exit, before cgroup.Stats) {
 	}{
 		{runtime.LimitWall, e.Reason == runtime.WallTime},
 		{runtime.LimitMemory, outOfMemory},
-		{runtime.LimitPids, outOfPids},
+		{runtime.LimitPids, outOfPids || near},
 		{runtime.LimitOutput, e.Stdout.Cut() > 0 || e.Stderr.Cut() > 0},
 		{runtime.LimitDisk, err == nil && full},
 	} {

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +22,7 @@ type process struct {
 	dead    bool // a zombie: it only counts as a process until its parent looks
 	threads int64
 	memory  int64 // bytes, with what it shares
+	size    int64 // bytes of address space
 	cpu     time.Duration
 }
 
@@ -81,16 +85,20 @@ func each(f func(pid int)) error {
 		return err
 	}
 	defer func() { _ = dir.Close() }()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			f(pid)
+	for { // a few at a time: who forks and ends has little time to be elsewhere
+		names, err := dir.Readdirnames(16)
+		for _, name := range names {
+			if pid, err := strconv.Atoi(name); err == nil {
+				f(pid)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return nil
 }
 
 // readProcess reads what stat says (proc(5)). What is gone meanwhile is dead.
@@ -122,38 +130,85 @@ func readProcess(pid int) process {
 		}
 	}
 	if !dead {
-		p.memory = status(pid)
+		p.size = number(23)
+		p.memory = status(alive(pid, fields[0]))
 	}
 	return p
 }
 
-// status sums what a process has in memory or swap and no file holds.
-func status(pid int) int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// alive names the folder in /proc that tells of a process's memory: that of a
+// living thread, since a first thread that has ended has none.
+func alive(pid int, state string) string {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	if state != "Z" {
+		return dir
+	}
+	threads, err := filepath.Glob(dir + "/task/[0-9]*")
+	if err != nil {
+		return dir
+	}
+	for _, thread := range threads {
+		if text, err := os.ReadFile(thread + "/status"); err == nil && bytes.Contains(text, []byte("\nVmRSS:")) {
+			return thread
+		}
+	}
+	return dir
+}
+
+// status sums what a process has in memory or swap and no file holds, and the page
+// tables for it.
+func status(dir string) int64 {
+	text, err := os.ReadFile(dir + "/status")
 	if err != nil {
 		return 0
 	}
-	return kilobytes(text, "RssAnon:", "RssShmem:", "VmSwap:")
+	return kilobytes(text, "RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:")
 }
 
-// exactMemory sums the same with what is shared divided among those who share it.
+// exactMemory sums the same with what is shared divided among those who share it,
+// and with an address space that several processes have, as after vfork(2), once.
 // It takes the kernel time, and so it is asked only in doubt.
 func exactMemory(ps []process) int64 {
 	var sum int64
+	counted := map[int64][]int{} // by size, to compare few
 	for _, p := range ps {
-		if p.dead {
+		if p.dead || slices.ContainsFunc(counted[p.size], func(pid int) bool { return sameMemory(p.pid, pid) }) {
 			continue
 		}
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p.pid))
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH):
-		case err != nil:
-			sum += p.memory
-		default:
-			sum += kilobytes(text, "Pss_Anon:", "Pss_Shmem:", "SwapPss:")
-		}
+		counted[p.size] = append(counted[p.size], p.pid)
+		sum += share(p)
 	}
 	return sum
+}
+
+// share is a process's part.
+func share(p process) int64 {
+	state := ""
+	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid)); err == nil {
+		if at := bytes.LastIndex(text, []byte(") ")); at >= 0 && at+2 < len(text) {
+			state = string(text[at+2 : at+3])
+		}
+	}
+	dir := alive(p.pid, state)
+	text, err := os.ReadFile(dir + "/smaps_rollup")
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // gone
+		return 0
+	case err != nil:
+		return p.memory
+	}
+	sum := kilobytes(text, "Pss_Anon:", "Pss_Shmem:", "SwapPss:")
+	if text, err = os.ReadFile(dir + "/status"); err == nil {
+		sum += kilobytes(text, "VmPTE:")
+	}
+	return sum
+}
+
+// sameMemory says whether two processes have one address space (kcmp(2)).
+func sameMemory(a, b int) bool {
+	const kcmpVM = 1
+	order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpVM, 0, 0, 0)
+	return errno == 0 && order == 0
 }
 
 // kilobytes sums the values of some lines of the form "Name:  1 kB", in bytes.

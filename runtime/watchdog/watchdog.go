@@ -24,10 +24,13 @@ import (
 // interval is the time between two looks: a core touches some 100 MB in it.
 const interval = 40 * time.Millisecond
 
-// nearly: a group is taken to have been denied a process when it has all but one in
-// so many of its limit. Forks and ends go on while it is counted, so that it rarely
-// shows all of them.
+// nearly: a group is near its limit when it has all but one in so many of it. Forks
+// and ends go on while it is counted, so that it rarely shows all of them.
 const nearly = 16
+
+// emptyPasses is how often in a row nothing must be found: a process that forks and
+// ends, again and again, can be elsewhere each time.
+const emptyPasses = 3
 
 // Limits of one group. Zero means none.
 type Limits struct {
@@ -53,11 +56,13 @@ type Group struct {
 
 	mu    sync.Mutex
 	space uint64 // inode of the pid namespace; 0 until attached
+	first int    // its first process
 	// held open, so that no other namespace gets the inode's number.
 	open  *os.File
 	stats cgroup.Stats
 	ended time.Duration // processor time of processes that are gone
 	seen  map[int]time.Duration
+	near  bool
 }
 
 // Group makes a group that is not attached yet.
@@ -79,7 +84,7 @@ func (g *Group) Attach(pid int) error {
 		return fmt.Errorf("watch process %d: %w", pid, err)
 	}
 	g.mu.Lock()
-	g.space, g.open = space, open
+	g.space, g.first, g.open = space, pid, open
 	g.mu.Unlock()
 	g.w.add(space, g)
 	return nil
@@ -199,9 +204,10 @@ func (g *Group) held() int64 {
 // count keeps what Stats tells. The caller holds the lock.
 func (g *Group) count(ps []process, threads, memory int64) {
 	g.stats.PeakMemory, g.stats.PeakPids = max(g.stats.PeakMemory, memory), max(g.stats.PeakPids, threads)
-	if g.limits.Pids > 0 && threads >= g.limits.Pids-g.limits.Pids/nearly {
-		g.stats.PidsDenied++
+	if g.limits.Pids > 0 && threads >= g.limits.Pids {
+		g.stats.PidsDenied++ // there is no room for one more
 	}
+	g.near = g.near || g.limits.Pids > 0 && threads >= g.limits.Pids-g.limits.Pids/nearly
 	now := make(map[int]time.Duration, len(ps))
 	for _, p := range ps {
 		now[p.pid] = p.cpu
@@ -225,6 +231,13 @@ func (g *Group) Stats() cgroup.Stats {
 		s.CPU += used
 	}
 	return s
+}
+
+// NearPids says whether the group was seen with hardly room for another process.
+func (g *Group) NearPids() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.near
 }
 
 // Pids lists the living processes of the group.
@@ -277,6 +290,7 @@ func (g *Group) signalOne(pid int, sig unix.Signal) error {
 // them gone. A process that was killed cannot fork any more, so that a few passes
 // get ahead of every fork.
 func (g *Group) KillAll(ctx context.Context, spare int) error {
+	empty := 0
 	for pass := 0; ; pass++ {
 		pids, err := g.Pids()
 		if err != nil {
@@ -284,8 +298,12 @@ func (g *Group) KillAll(ctx context.Context, spare int) error {
 		}
 		pids = slices.DeleteFunc(pids, func(p int) bool { return p == spare })
 		if len(pids) == 0 {
-			return nil
+			if empty++; empty == emptyPasses || g.firstIsGone() {
+				return nil
+			}
+			continue
 		}
+		empty = 0
 		if ctx.Err() != nil {
 			return fmt.Errorf("%d processes survive: %w", len(pids), context.Cause(ctx))
 		}
@@ -294,4 +312,13 @@ func (g *Group) KillAll(ctx context.Context, spare int) error {
 		}
 		time.Sleep(time.Millisecond << min(pass, 5))
 	}
+}
+
+// firstIsGone: the kernel ends a pid namespace with its first process, which is
+// only gone when all others are (pid_namespaces(7)).
+func (g *Group) firstIsGone() bool {
+	g.mu.Lock()
+	first := g.first
+	g.mu.Unlock()
+	return first == 0 || readProcess(first).dead
 }

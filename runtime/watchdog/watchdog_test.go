@@ -2,8 +2,10 @@ package watchdog_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -151,10 +153,53 @@ func TestHeld(t *testing.T) {
 	}
 }
 
+// TestPids: who is near the limit is not taken for one that was refused a process.
 func TestPids(t *testing.T) {
-	g, _ := start(t, watchdog.Limits{Pids: 16}, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do sleep 1000 & done; wait")
-	await(t, "fifteen", func() bool { return count(t, g) == 15 })
-	await(t, "it counts as denied", func() bool { return g.Stats().PidsDenied > 0 })
+	const script = "for i in $(seq %d); do sleep 1000 & done; wait"
+	near, _ := start(t, watchdog.Limits{Pids: 32}, fmt.Sprintf(script, 30))
+	await(t, "it is near", near.NearPids)
+	if s := near.Stats(); s.PidsDenied != 0 {
+		t.Errorf("%+v", s)
+	}
+	full, _ := start(t, watchdog.Limits{Pids: 32}, fmt.Sprintf(script, 31))
+	await(t, "it is full", func() bool { return full.Stats().PidsDenied > 0 })
+}
+
+// TestVforkMemory: the child of a vfork has its parent's memory, which counts once.
+func TestVforkMemory(t *testing.T) {
+	const script = `exec python3 -c '
+import os, subprocess
+b = bytearray(60 << 20)
+for i in range(200): subprocess.run(["/bin/true"])
+os.execvp("sleep", ["sleep", "1000"])'`
+	g, cmd := start(t, watchdog.Limits{Memory: 100 << 20}, script)
+	await(t, "it is through", func() bool {
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid))
+		return err != nil || string(name) == "sleep\n" || count(t, g) == 0
+	})
+	if s := g.Stats(); s.OOMKills != 0 || s.PeakMemory > 100<<20 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestMemoryOfZombie: the first thread of a process has ended, and another uses
+// memory.
+func TestMemoryOfZombie(t *testing.T) {
+	const script = `python3 -c '
+import ctypes, threading, time
+def use():
+    b = bytearray()
+    for i in range(300):
+        b += bytearray(1 << 20)
+        time.sleep(.01)
+    time.sleep(1000)
+threading.Thread(target=use).start()
+ctypes.CDLL(None).syscall(60, 0)' & wait; sleep 1000`
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the number of exit is amd64's")
+	}
+	g, _ := start(t, watchdog.Limits{Memory: 100 << 20}, script)
+	await(t, "the kill", func() bool { return g.Stats().OOMKills > 0 })
 }
 
 func TestAttachRefusesOurOwn(t *testing.T) {
