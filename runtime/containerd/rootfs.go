@@ -18,7 +18,7 @@ import (
 // mountRoot stacks the sandbox's own layer over its base, makes all mount
 // points, and then seals the root unless it may be written.
 func (b *Box) mountRoot(ctx context.Context) error {
-	if err := os.MkdirAll(b.root, 0o711); err != nil {
+	if err := errors.Join(os.Mkdir(b.dir, 0o700), os.Mkdir(b.root, 0o711)); err != nil {
 		return err
 	}
 	if err := b.takeIDs(); err != nil {

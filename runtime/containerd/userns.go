@@ -67,7 +67,7 @@ func (c *Client) decideIDs(ctx context.Context) (idMode, error) {
 	if !c.limits.sysResource {
 		m.why = "the daemon has no CAP_SYS_RESOURCE: what the kernel counts per user, it counts for the host's root as well"
 	}
-	pool, err := idmap.NewPool(!c.limits.sysResource)
+	pool, err := idmap.NewPool(filepath.Join(c.opts.State, "ids.lock"), !c.limits.sysResource)
 	if err != nil {
 		return idMode{}, fmt.Errorf("user namespaces: %w", err)
 	}
@@ -105,7 +105,8 @@ func (b *Box) takeIDs() error {
 		return err
 	}
 	b.userns = b.ids.Namespace
-	if err := os.Mkdir(b.shifted(""), 0o711); err != nil {
+	// Its root has to pass, and nobody else: what is below is a running sandbox.
+	if err := errors.Join(os.Chown(b.dir, 0, int(b.ids.Base())), os.Chmod(b.dir, 0o710), os.Mkdir(b.shifted(""), 0o711)); err != nil {
 		return err
 	}
 	return idmap.MountPrivate(b.dir)

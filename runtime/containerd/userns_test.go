@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -395,5 +397,37 @@ func TestKernelCountsOfSandboxes(t *testing.T) {
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// TestOthersCannotLook: another user of the host reaches neither the files of a live
+// sandbox nor its volumes, whose paths the mount table tells.
+func TestOthersCannotLook(t *testing.T) {
+	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
+	work := volumeOf(t, run)
+	report(t, os.WriteFile(filepath.Join(work, "secret"), []byte("4711"), 0o644))
+	box := create(t, run, runtime.Config{Name: "seen", Image: image, Persistent: true, Mounts: []runtime.Mount{{Source: work, Dest: "/work", Writable: true}}})
+	if got := output(t, box, "cat", "/work/secret"); got != "4711" {
+		t.Fatalf("the sandbox reads %q", got)
+	}
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	report(t, err)
+	looked := 0
+	for line := range strings.Lines(string(table)) {
+		point := strings.Fields(line)[4]
+		if !strings.Contains(point, "/runs/"+run.ID()+"/") {
+			continue
+		}
+		looked++
+		for _, try := range []string{point + "/.", point + "/etc/passwd"} {
+			cmd := exec.Command("stat", try)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4242, Gid: 4242}}
+			if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "Permission denied") {
+				t.Errorf("%v: %s", err, out)
+			}
+		}
+	}
+	if looked < 2 {
+		t.Errorf("only %d mounts", looked)
 	}
 }

@@ -59,7 +59,7 @@ func (r *Run) NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.
 		return v, nil
 	}
 	dir := filepath.Join(r.dir, "volume-"+randomID())
-	if err := os.Mkdir(dir, 0o711); err != nil {
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("volume: %w", err)
 	}
 	v, err := r.mountVolume(ctx, dir, cfg)
@@ -73,7 +73,7 @@ func (r *Run) mountVolume(ctx context.Context, dir string, cfg runtime.VolumeCon
 	var err error
 	image := cfg.Bytes > maxMemoryVolume && r.c.diskVolumes()
 	if !image {
-		options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=0755", cfg.Bytes, cfg.Inodes)
+		options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=0700", cfg.Bytes, cfg.Inodes)
 		err = unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
 	} else {
 		err = r.mountImage(ctx, dir, cfg)
@@ -88,8 +88,12 @@ func (r *Run) mountVolume(ctx context.Context, dir string, cfg runtime.VolumeCon
 	return v, nil
 }
 
-// open makes the directory to write to; ext4 has a lost+found beside it.
+// open makes the directory to write to; ext4 has a lost+found beside it. Nobody but
+// sbench passes the top: a sandbox is shown the directory itself.
 func (v *volume) open() error {
+	if err := os.Chmod(v.mountPoint, 0o700); err != nil {
+		return err
+	}
 	v.data = filepath.Join(v.mountPoint, "data-"+randomID())
 	if err := os.Mkdir(v.data, 0o755); err != nil {
 		v.data = ""

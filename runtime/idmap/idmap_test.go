@@ -32,7 +32,7 @@ func needRoot(tb testing.TB) {
 
 func take(tb testing.TB, hostOwned bool) *idmap.Range {
 	tb.Helper()
-	p, err := idmap.NewPool(hostOwned)
+	p, err := idmap.NewPool(filepath.Join(tb.TempDir(), "locks"), hostOwned)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestCannotShift(t *testing.T) {
 func TestProbeLeavesNothing(t *testing.T) {
 	needRoot(t)
 	source, lower := mountPoint(t)
-	p, err := idmap.NewPool(false)
+	p, err := idmap.NewPool(filepath.Join(t.TempDir(), "locks"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func useUp(t *testing.T, r *idmap.Range) int {
 
 func BenchmarkRange(b *testing.B) {
 	needRoot(b)
-	p, err := idmap.NewPool(false)
+	p, err := idmap.NewPool(filepath.Join(b.TempDir(), "locks"), false)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func BenchmarkMount(b *testing.B) {
 
 func BenchmarkProbe(b *testing.B) {
 	needRoot(b)
-	p, err := idmap.NewPool(false)
+	p, err := idmap.NewPool(filepath.Join(b.TempDir(), "locks"), false)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -33,6 +33,7 @@ const maxTries = 64
 // that no user was given in /etc/subuid or /etc/subgid. Its methods are safe for
 // concurrent use.
 type Pool struct {
+	locks     string
 	reserved  []interval
 	hostOwned bool
 }
@@ -40,7 +41,8 @@ type Pool struct {
 // interval is of ids, end exclusive.
 type interval struct{ start, end uint64 }
 
-// NewPool reads what users were given.
+// NewPool reads what users were given. locks is the file that processes which are
+// not to have the same ranges share.
 //
 // Each range owns its user namespace, unless hostOwned says that the host's root
 // does. What the kernel counts per user (inotify instances, for one) it counts
@@ -48,8 +50,8 @@ type interval struct{ start, end uint64 }
 // /proc/sys/user directory"), so that of host-owned namespaces one can exhaust
 // what all have. But only the owner can do in them what it lacks the capability
 // for.
-func NewPool(hostOwned bool) (*Pool, error) {
-	p := &Pool{hostOwned: hostOwned}
+func NewPool(locks string, hostOwned bool) (*Pool, error) {
+	p := &Pool{locks: locks, hostOwned: hostOwned}
 	for _, name := range []string{"/etc/subuid", "/etc/subgid"} {
 		given, err := subordinate(name)
 		if err != nil {
@@ -94,7 +96,7 @@ func (p *Pool) Take() (*Range, error) {
 	}
 	r.Namespace, err = userns.New(p.owner(r.base), []userns.Mapping{{Outside: r.base, Size: Size}})
 	if err != nil {
-		return nil, fmt.Errorf("ids from %d: %w", r.base, errors.Join(err, unix.Close(r.socket)))
+		return nil, fmt.Errorf("ids from %d: %w", r.base, errors.Join(err, r.claimed.Close()))
 	}
 	return r, nil
 }
@@ -106,11 +108,11 @@ func (p *Pool) claim() (*Range, error) {
 		if p.isReserved(base) {
 			continue
 		}
-		socket, err := claimBase(base)
+		claim, err := p.claimBase(base)
 		if err == nil {
-			return &Range{base: base, socket: socket}, nil
+			return &Range{base: base, claimed: claim}, nil
 		}
-		if !errors.Is(err, unix.EADDRINUSE) {
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
 			return nil, fmt.Errorf("claim ids from %d: %w", base, err)
 		}
 	}
@@ -139,26 +141,27 @@ func (p *Pool) isReserved(base uint32) bool {
 	return false
 }
 
-// claimBase keeps other processes of sbench off a range, by an abstract socket
-// (unix(7)) that the kernel frees with this process.
-func claimBase(base uint32) (int, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+// claimBase keeps other processes of sbench off a range, by a lock on one byte of a
+// file that only this user may open; the kernel drops it with this process
+// (fcntl(2), open file description locks).
+func (p *Pool) claimBase(base uint32) (*os.File, error) {
+	f, err := os.OpenFile(p.locks, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return -1, err
+		return nil, err
 	}
-	name := fmt.Sprintf("@org.securebench.ids.%d", base)
-	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: name}); err != nil {
-		return -1, errors.Join(err, unix.Close(fd))
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(base / Size), Len: 1}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
-	return fd, nil
+	return f, nil
 }
 
 // A Range is Size consecutive ids of the host's, for users and groups alike, with
 // a namespace in which they are 0 to 65535.
 type Range struct {
 	*userns.Namespace
-	base   uint32
-	socket int // the claim to the range
+	base    uint32
+	claimed *os.File
 }
 
 // Base is the host's id of the range's root.
@@ -166,4 +169,4 @@ func (r *Range) Base() uint32 { return r.base }
 
 // Close gives the range back. No process may live in it any more, and r must not
 // be used again.
-func (r *Range) Close() error { return errors.Join(r.Namespace.Close(), unix.Close(r.socket)) }
+func (r *Range) Close() error { return errors.Join(r.Namespace.Close(), r.claimed.Close()) }

@@ -45,6 +45,9 @@ func namedDaemon(address string) (int, error) {
 	if err := unix.Stat(fmt.Sprintf("/proc/%d", pid), &st); err != nil || int(st.Uid) != os.Geteuid() {
 		return 0, fmt.Errorf("containerd at %s is another user's: run sbench as that user, or unset the address to let sbench find or start one", address)
 	}
+	if !childNamespace(pid) {
+		return 0, fmt.Errorf("containerd at %s is not in a user namespace of this user's: unset the address to let sbench find or start one", address)
+	}
 	return pid, nil
 }
 
@@ -83,11 +86,30 @@ func kitChild() (int, bool) {
 		return 0, false
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	return pid, err == nil && childNamespace(pid)
+}
+
+// childNamespace says whether a process is in a user namespace right below ours, as
+// rootlesskit's is, and as no sandbox's is: a file that is left from before may name
+// a process that has nothing to do with it, an agent's among them.
+func childNamespace(pid int) bool {
+	own, err := os.Stat("/proc/self/ns/user")
 	if err != nil {
-		return 0, false
+		return false
 	}
-	_, err = startTime(pid)
-	return pid, err == nil
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	fd, err := unix.IoctlRetInt(int(f.Fd()), unix.NS_GET_PARENT)
+	if err != nil {
+		return false // ours, which has no parent that we may see, or another's
+	}
+	parent := os.NewFile(uintptr(fd), "user namespace")
+	defer func() { _ = parent.Close() }()
+	info, err := parent.Stat()
+	return err == nil && os.SameFile(info, own)
 }
 
 // socketIn says whether somebody listens on a socket as a process sees it.
