@@ -113,12 +113,12 @@ func tryOverlay(s stacker, state string) (err error) {
 // snapshotterWorks says whether the daemon has the snapshotter, with its own words
 // if it has not.
 func (c *Client) snapshotterWorks(ctx context.Context) error {
-	answer, err := c.c.IntrospectionService().Plugins(c.ctx(ctx), "type==io.containerd.snapshotter.v1", "id=="+c.opts.Snapshotter)
+	answer, err := c.c.IntrospectionService().Plugins(c.ctx(ctx), "type==io.containerd.snapshotter.v1,id=="+c.opts.Snapshotter)
 	if err != nil {
 		return native(err)
 	}
 	for _, p := range answer.Plugins {
-		if p.InitErr != nil {
+		if p.ID == c.opts.Snapshotter && p.InitErr != nil {
 			return fmt.Errorf("containerd's snapshotter %s: %s", c.opts.Snapshotter, p.InitErr.GetMessage())
 		}
 	}

@@ -81,7 +81,7 @@ func (c *Client) decideIDs(ctx context.Context) (idMode, error) {
 // snapshotRoot is where the snapshotter has the layers of images, as far as the
 // daemon tells; else it is taken to be on the file system of our own root.
 func (c *Client) snapshotRoot(ctx context.Context) string {
-	answer, err := c.c.IntrospectionService().Plugins(c.ctx(ctx), "type==io.containerd.snapshotter.v1", "id=="+c.opts.Snapshotter)
+	answer, err := c.c.IntrospectionService().Plugins(c.ctx(ctx), "type==io.containerd.snapshotter.v1,id=="+c.opts.Snapshotter)
 	if err != nil {
 		return c.opts.Root
 	}
