@@ -51,10 +51,6 @@ func (c *Client) newGroup(path string, l watchdog.Limits) group {
 	return c.cgroups.Group(path)
 }
 
-// watchedFiles bounds the open files of each process where a watchdog bounds memory:
-// it does not see what waits in sockets and pipes.
-const watchedFiles = 1024
-
 // Degraded lists the limits that the kernel of this host cannot enforce for a
 // sandbox and that Options.AllowDegraded lets be missing. Any other missing limit
 // is the error. Without control groups a watchdog enforces memory and processes.
@@ -106,12 +102,8 @@ func (c *Client) limitOptions(l runtime.Limits, group string) ([]oci.Option, err
 	if err != nil {
 		return nil, err
 	}
-	files := min(l.Files, c.limits.files)
-	if c.watched() {
-		files = min(files, watchedFiles)
-	}
 	opts := []oci.Option{
-		oci.WithNoFile(files),
+		oci.WithNoFile(min(l.Files, c.limits.files)),
 		// Only up: lowering it would need CAP_SYS_RESOURCE.
 		oci.WithOOMScoreAdj(max(oomScoreAdj, c.limits.oomScoreAdj)),
 	}
