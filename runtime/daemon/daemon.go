@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/filelock"
+	"github.com/securebench/sbench/runtime/pidfile"
 )
 
 const (
@@ -139,7 +139,8 @@ func (d *Daemon) ensure(ctx context.Context) error {
 	}
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
-	if err := d.writePid(cmd.Process.Pid); err != nil {
+	if err := pidfile.Write(d.pidFile(), cmd.Process.Pid); err != nil {
+		err = fmt.Errorf("containerd: %w; its last words: %s", err, d.lastWords())
 		return errors.Join(err, cmd.Process.Kill())
 	}
 	return d.await(ctx, exited, cmd.Process)
@@ -183,7 +184,7 @@ func (d *Daemon) answers() bool {
 
 // stop ends the daemon named by the pid file, if it is still that process.
 func (d *Daemon) stop(ctx context.Context) error {
-	pid, ok := d.readPid()
+	pid, ok := pidfile.Read(d.pidFile())
 	if !ok {
 		return nil
 	}
@@ -192,7 +193,7 @@ func (d *Daemon) stop(ctx context.Context) error {
 		return nil // gone
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if again, ok := d.readPid(); !ok || again != pid { // looked at after the process was held
+	if again, ok := pidfile.Read(d.pidFile()); !ok || again != pid { // looked at after the process was held
 		return nil
 	}
 	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
@@ -233,44 +234,6 @@ func removeIfThere(name string) error {
 
 func (d *Daemon) pidFile() string { return filepath.Join(d.cfg.State, "containerd.pid") }
 func (d *Daemon) logFile() string { return filepath.Join(d.cfg.State, "containerd.log") }
-
-// The pid file holds the process's start time too, so that a reused id is not
-// taken for the daemon.
-func (d *Daemon) writePid(pid int) error {
-	started, err := startTime(pid)
-	if err != nil {
-		return fmt.Errorf("containerd: ended at once; its last words: %s", d.lastWords())
-	}
-	return os.WriteFile(d.pidFile(), fmt.Appendf(nil, "%d %s\n", pid, started), 0o600)
-}
-
-func (d *Daemon) readPid() (int, bool) {
-	text, err := os.ReadFile(d.pidFile())
-	fields := strings.Fields(string(text))
-	if err != nil || len(fields) != 2 {
-		return 0, false
-	}
-	pid, err := strconv.Atoi(fields[0])
-	if err != nil {
-		return 0, false
-	}
-	started, err := startTime(pid)
-	return pid, err == nil && started == fields[1]
-}
-
-// startTime is field 22 of /proc/PID/stat, in clock ticks since boot (proc(5)).
-func startTime(pid int) (string, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return "", err
-	}
-	_, rest, ok := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	if !ok || len(fields) < 20 {
-		return "", fmt.Errorf("/proc/%d/stat has an unknown form", pid)
-	}
-	return fields[19], nil
-}
 
 func (d *Daemon) lastWords() string {
 	text, err := os.ReadFile(d.logFile())

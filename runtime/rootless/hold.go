@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime/pidfile"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -82,7 +83,7 @@ func holdNamespaces(root, state string) error {
 	if err != nil {
 		return err
 	}
-	if err := announce(state); err != nil {
+	if err := pidfile.Write(holderFile(state), os.Getpid()); err != nil {
 		return err
 	}
 	for {
@@ -92,19 +93,6 @@ func holdNamespaces(root, state string) error {
 	}
 	// The lock is held until this process is gone: who comes now waits for that.
 	return errors.Join(err, os.Remove(holderFile(state)), killRest())
-}
-
-// announce writes who holds the namespaces, by a rename, so that it is whole.
-func announce(state string) error {
-	started, err := startTime(os.Getpid())
-	if err != nil {
-		return err
-	}
-	name := holderFile(state)
-	if err := os.WriteFile(name+".new", fmt.Appendf(nil, "%d %s\n", os.Getpid(), started), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
 }
 
 // containerdRun is where containerd's shims have their sockets and runc its
@@ -206,7 +194,7 @@ func inhabitants() ([]int, error) {
 		if _, err := fmt.Sscanf(e.Name(), "%d", &pid); err != nil || pid == os.Getpid() {
 			continue
 		}
-		if _, err := startTime(pid); err == nil && below(pid, own) {
+		if pidfile.Alive(pid) && below(pid, own) {
 			pids = append(pids, pid)
 		}
 	}

@@ -7,12 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/pidfile"
 )
 
 // Stages of the holder.
@@ -92,7 +93,7 @@ func awaitHolder(ctx context.Context, state string, exited <-chan error, failed 
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("nothing within %s", startTimeout))
 	defer cancel()
 	for {
-		if pid, ok := readHolder(state); ok {
+		if pid, ok := pidfile.Read(holderFile(state)); ok {
 			return pid, nil
 		}
 		select {
@@ -183,37 +184,3 @@ func forbidden() error {
 }
 
 func holderFile(state string) string { return filepath.Join(state, "holder.pid") }
-
-// readHolder returns the holder that is alive.
-func readHolder(state string) (int, bool) { return readProcess(holderFile(state)) }
-
-// readProcess returns the process of a pid file, if it is alive. The file holds its
-// start time too, so that a reused id is not taken for it.
-func readProcess(name string) (int, bool) {
-	text, err := os.ReadFile(name)
-	fields := strings.Fields(string(text))
-	if err != nil || len(fields) != 2 {
-		return 0, false
-	}
-	pid, err := strconv.Atoi(fields[0])
-	if err != nil {
-		return 0, false
-	}
-	started, err := startTime(pid)
-	return pid, err == nil && started == fields[1]
-}
-
-// startTime is field 22 of /proc/PID/stat, in clock ticks since boot (proc(5)),
-// of a process that has not ended.
-func startTime(pid int) (string, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return "", err
-	}
-	_, rest, ok := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	if !ok || len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
-		return "", fmt.Errorf("process %d has ended", pid)
-	}
-	return fields[19], nil
-}

@@ -31,6 +31,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/filelock"
+	"github.com/securebench/sbench/runtime/pidfile"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -209,7 +210,7 @@ func ownNamespace(ctx context.Context, o Options) (*os.File, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	pid, ok := readHolder(o.State)
+	pid, ok := pidfile.Read(holderFile(o.State))
 	if !ok {
 		pid, err = newNamespaces(ctx, o, lock)
 	}
@@ -243,7 +244,7 @@ func newNamespaces(ctx context.Context, o Options, lock *os.File) (int, error) {
 // sweep ends what is left in the namespaces of a killed holder, which the private
 // daemon's process leads to. Only from inside all of it can be seen and killed.
 func sweep(ctx context.Context, o Options) error {
-	pid, ok := readProcess(filepath.Join(o.State, "containerd", "containerd.pid"))
+	pid, ok := pidfile.Read(filepath.Join(o.State, "containerd", "containerd.pid"))
 	if !ok {
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/filelock"
+	"github.com/securebench/sbench/runtime/pidfile"
 	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -127,20 +128,14 @@ func (e entered) end(t *testing.T) {
 }
 
 func holder(dir string) (int, bool) {
-	text, err := os.ReadFile(filepath.Join(dir, "state", "holder.pid"))
-	if err != nil {
-		return 0, false
-	}
-	pid, err := strconv.Atoi(strings.Fields(string(text))[0])
-	return pid, err == nil
+	return pidfile.Read(filepath.Join(dir, "state", "holder.pid"))
 }
 
 // gone waits until a process has ended.
 func gone(t *testing.T, what string, pid int) {
 	t.Helper()
 	for range 500 {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || strings.Contains(string(text), ") Z ") {
+		if !pidfile.Alive(pid) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond) // another process's end cannot be awaited otherwise
@@ -191,7 +186,7 @@ func TestShared(t *testing.T) {
 	second.end(t)
 	third.end(t)
 	gone(t, "the holder", pid)
-	if _, ok := holder(dir); ok {
+	if _, err := os.Stat(filepath.Join(dir, "state", "holder.pid")); err == nil {
 		t.Error("its file is left")
 	}
 	start(t, dir).end(t)
@@ -251,19 +246,11 @@ func TestHolderKilled(t *testing.T) {
 	second.end(t)
 }
 
-// daemonIs writes the file that tells the daemon's process, as package daemon does.
+// daemonIs writes the file that tells the daemon's process.
 func daemonIs(t *testing.T, dir string, pid int) {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
 	folder := filepath.Join(dir, "state", "containerd")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	started := strings.Fields(string(text))[21]
-	if err := os.WriteFile(filepath.Join(folder, "containerd.pid"), fmt.Appendf(nil, "%d %s\n", pid, started), 0o600); err != nil {
+	if err := errors.Join(os.MkdirAll(folder, 0o700), pidfile.Write(filepath.Join(folder, "containerd.pid"), pid)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,0 +1,58 @@
+// Package pidfile names a process in a file together with its start time, so that a
+// process id that the kernel uses again is not taken for it.
+package pidfile
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Write names a living process of this machine, by a rename, so that who reads
+// finds all of it. The file is for its owner alone.
+func Write(name string, pid int) error {
+	started, err := startTime(pid)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(name+".new", fmt.Appendf(nil, "%d %s\n", pid, started), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+// Read returns the process if it is alive.
+func Read(name string) (pid int, ok bool) {
+	text, err := os.ReadFile(name)
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) != 2 {
+		return 0, false
+	}
+	pid, err = strconv.Atoi(fields[0])
+	if err != nil {
+		return 0, false
+	}
+	started, err := startTime(pid)
+	return pid, err == nil && started == fields[1]
+}
+
+// Alive says whether a process has not ended. A zombie has.
+func Alive(pid int) bool {
+	_, err := startTime(pid)
+	return err == nil
+}
+
+// startTime is field 22 of /proc/PID/stat, in clock ticks since boot (proc(5)).
+func startTime(pid int) (string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", fmt.Errorf("process %d has ended: %w", pid, err)
+	}
+	// The name before the last parenthesis may hold anything.
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return "", fmt.Errorf("process %d has ended", pid)
+	}
+	return fields[19], nil
+}
