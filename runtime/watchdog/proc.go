@@ -67,15 +67,17 @@ func processes(wanted func(uint64) bool) (map[uint64][]process, error) {
 	return found, err
 }
 
-// members lists the living processes of one pid namespace.
+// members lists the living processes of one pid namespace, and reads no more of them
+// than it must: they may be many, and busy.
 func members(space uint64) ([]int, error) {
-	found, err := processes(func(s uint64) bool { return s == space })
-	pids := make([]int, 0, len(found[space]))
-	for _, p := range found[space] {
-		if !p.dead {
-			pids = append(pids, p.pid)
+	var pids []int
+	err := each(func(pid int) {
+		if s, err := pidNamespace(pid); err == nil && s == space {
+			if _, dead := readStat(pid); !dead {
+				pids = append(pids, pid)
+			}
 		}
-	}
+	})
 	return pids, err
 }
 
@@ -101,27 +103,40 @@ func each(f func(pid int)) error {
 	}
 }
 
-// readProcess reads what stat says (proc(5)). What is gone meanwhile is dead.
-func readProcess(pid int) process {
+// stat is what /proc/PID/stat says (proc(5)), from the state, field 3, on.
+type stat []string
+
+// number is a field by its number in proc(5), 0 if it is none.
+func (s stat) number(field int) int64 {
+	n, err := strconv.ParseInt(s[field-3], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// readStat says whether a process is dead, too: gone, or a zombie. One whose first
+// thread has ended is a zombie with living threads.
+func readStat(pid int) (s stat, dead bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	at := bytes.LastIndex(text, []byte(") ")) // the name before it may hold anything
 	if err != nil || at < 0 {
+		return nil, true
+	}
+	s = strings.Fields(string(text[at+2:]))
+	if len(s) < 22 {
+		return nil, true
+	}
+	return s, s[0] == "X" || s[0] == "Z" && s.number(20) <= 1
+}
+
+// readProcess reads what a look wants to know.
+func readProcess(pid int) process {
+	s, dead := readStat(pid)
+	if s == nil {
 		return process{pid: pid, dead: true, threads: 1}
 	}
-	fields := strings.Fields(string(text[at+2:]))
-	if len(fields) < 22 {
-		return process{pid: pid, dead: true, threads: 1}
-	}
-	number := func(field int) int64 { // by its number in proc(5)
-		n, err := strconv.ParseInt(fields[field-3], 10, 64)
-		if err != nil {
-			return 0
-		}
-		return n
-	}
-	// A process whose first thread has ended is a zombie with living threads.
-	dead := fields[0] == "X" || fields[0] == "Z" && number(20) <= 1
-	p := process{pid: pid, dead: dead, threads: max(number(20), 1), cpu: time.Duration(number(14)+number(15)) * time.Second / ticks}
+	p := process{pid: pid, dead: dead, threads: max(s.number(20), 1), cpu: time.Duration(s.number(14)+s.number(15)) * time.Second / ticks}
 	// Exact, but of the first thread alone.
 	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid)); err == nil {
 		first, _, _ := strings.Cut(string(text), " ")
@@ -130,8 +145,8 @@ func readProcess(pid int) process {
 		}
 	}
 	if !dead {
-		p.size = number(23)
-		p.memory = status(alive(pid, fields[0]))
+		p.size = s.number(23)
+		p.memory = status(alive(pid, s[0]))
 	}
 	return p
 }
@@ -183,13 +198,11 @@ func exactMemory(ps []process) int64 {
 
 // share is a process's part.
 func share(p process) int64 {
-	state := ""
-	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid)); err == nil {
-		if at := bytes.LastIndex(text, []byte(") ")); at >= 0 && at+2 < len(text) {
-			state = string(text[at+2 : at+3])
-		}
+	s, _ := readStat(p.pid)
+	if s == nil {
+		return 0
 	}
-	dir := alive(p.pid, state)
+	dir := alive(p.pid, s[0])
 	text, err := os.ReadFile(dir + "/smaps_rollup")
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // gone

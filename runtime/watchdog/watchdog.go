@@ -290,6 +290,12 @@ func (g *Group) signalOne(pid int, sig unix.Signal) error {
 // them gone. A process that was killed cannot fork any more, so that a few passes
 // get ahead of every fork.
 func (g *Group) KillAll(ctx context.Context, spare int) error {
+	// The first one's end is all the others', and to find them takes time.
+	if first := g.firstProcess(); first != 0 && first != spare {
+		if err := g.signalOne(first, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("kill %d: %w", first, err)
+		}
+	}
 	empty := 0
 	for pass := 0; ; pass++ {
 		pids, err := g.Pids()
@@ -317,8 +323,14 @@ func (g *Group) KillAll(ctx context.Context, spare int) error {
 // firstIsGone: the kernel ends a pid namespace with its first process, which is
 // only gone when all others are (pid_namespaces(7)).
 func (g *Group) firstIsGone() bool {
+	first := g.firstProcess()
+	_, dead := readStat(first)
+	return first == 0 || dead
+}
+
+// firstProcess is 0 until the group is attached.
+func (g *Group) firstProcess() int {
 	g.mu.Lock()
-	first := g.first
-	g.mu.Unlock()
-	return first == 0 || readProcess(first).dead
+	defer g.mu.Unlock()
+	return g.first
 }

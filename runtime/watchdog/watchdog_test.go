@@ -33,10 +33,11 @@ func start(t *testing.T, l watchdog.Limits, script string) (*watchdog.Group, *ex
 		t.Skip("needs root")
 	}
 	cmd := exec.Command("sh", "-c", script)
-	// In a user namespace of its own root too is bound by "ulimit -u".
-	ids := []syscall.SysProcIDMap{{Size: 1}}
+	// Root in a namespace of its own who is not the host's, so that "ulimit -u" binds.
+	ids := []syscall.SysProcIDMap{{HostID: 1, Size: 1}}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID, UidMappings: ids, GidMappings: ids, Pdeathsig: unix.SIGKILL,
+		Credential: &syscall.Credential{NoSetGroups: true},
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
