@@ -8,6 +8,14 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
+const (
+	minMemory = 6 << 20 // runc itself needs about this much to reach execve
+	cpuPeriod = 100_000 // microseconds; the kernel's default
+	minCPUs   = 0.01    // the kernel refuses quotas under 1 ms
+)
+
+// WithMemoryLimit caps memory at limit bytes and forbids swap. It fails below
+// 6 MiB: a missing limit is an error, never "unlimited".
 func WithMemoryLimit(limit int64) Option {
 	return func(s *specs.Spec) error {
 		if limit < minMemory {
@@ -19,6 +27,9 @@ func WithMemoryLimit(limit int64) Option {
 	}
 }
 
+// WithSocketMemoryLimit caps what TCP and UDP queue, which version 1 of cgroups
+// does not count as memory otherwise (memory.kmem.tcp.limit_in_bytes). Version 2
+// counts it by itself.
 func WithSocketMemoryLimit(limit int64) Option {
 	return func(s *specs.Spec) error {
 		if limit < 1 || s.Linux.Resources == nil || s.Linux.Resources.Memory == nil {
@@ -29,6 +40,8 @@ func WithSocketMemoryLimit(limit int64) Option {
 	}
 }
 
+// WithoutSwapLimit drops the bound on swap for a kernel that does not account
+// it. It comes after [WithMemoryLimit].
 func WithoutSwapLimit() Option {
 	return func(s *specs.Spec) error {
 		if s.Linux.Resources == nil || s.Linux.Resources.Memory == nil {
@@ -39,6 +52,7 @@ func WithoutSwapLimit() Option {
 	}
 }
 
+// WithPidsLimit caps processes and threads together.
 func WithPidsLimit(limit int64) Option {
 	return func(s *specs.Spec) error {
 		if limit < 1 {
@@ -49,6 +63,7 @@ func WithPidsLimit(limit int64) Option {
 	}
 }
 
+// WithCPUs caps CPU time at cpus cores, fractions allowed.
 func WithCPUs(cpus float64) Option {
 	return func(s *specs.Spec) error {
 		if math.IsNaN(cpus) || cpus < minCPUs || cpus > 4096 {
@@ -60,10 +75,14 @@ func WithCPUs(cpus float64) Option {
 	}
 }
 
+// WithoutCPULimit states that the host can limit memory and processes, but not CPU
+// time.
 func WithoutCPULimit() Option {
 	return func(s *specs.Spec) error { return annotate(s, withoutCPU, "true") }
 }
 
+// WithCgroup places the sandbox in the cgroup at p, absolute within the
+// cgroup hierarchy, and denies it every device but runc's minimal set.
 func WithCgroup(p string) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(p) || p == "/" {
@@ -75,6 +94,11 @@ func WithCgroup(p string) Option {
 	}
 }
 
+// WithoutCgroup states that no kernel limit holds for the sandbox as a whole: what
+// looks after it from outside has to see all of its memory. So memory that no
+// process has mapped is not to be had: memfd_create(2) is missing, and a System V
+// segment goes with the last process that has it (shm_rmid_forced of proc(5)). It
+// comes before [WithSeccomp]; New fails when it finds limits beside it.
 func WithoutCgroup() Option {
 	return func(s *specs.Spec) error {
 		if s.Linux.Seccomp != nil {
@@ -85,6 +109,8 @@ func WithoutCgroup() Option {
 	}
 }
 
+// WithNoFile bounds open files per process. Lower only: a hard limit above the
+// container runtime's own needs CAP_SYS_RESOURCE.
 func WithNoFile(limit uint64) Option {
 	return func(s *specs.Spec) error {
 		if limit < 16 {
@@ -94,6 +120,8 @@ func WithNoFile(limit uint64) Option {
 	}
 }
 
+// WithNProc bounds the processes of the sandbox's user, for hosts without
+// cgroups. It counts per user namespace and user id (setrlimit(2)).
 func WithNProc(limit uint64) Option {
 	return func(s *specs.Spec) error {
 		if limit < 1 {
@@ -103,6 +131,9 @@ func WithNProc(limit uint64) Option {
 	}
 }
 
+// WithDataSize bounds what each process may have in private writable mappings,
+// touched or not (setrlimit(2), RLIMIT_DATA). It fails below 256 MiB, with which
+// runc itself does not start.
 func WithDataSize(bytes uint64) Option {
 	return func(s *specs.Spec) error {
 		if bytes < 256<<20 {
@@ -112,15 +143,9 @@ func WithDataSize(bytes uint64) Option {
 	}
 }
 
-func WithFileSize(bytes uint64) Option {
-	return func(s *specs.Spec) error {
-		if bytes < 1 {
-			return errors.New("bound of 0 bytes for files")
-		}
-		return addRlimit(s, "RLIMIT_FSIZE", bytes)
-	}
-}
-
+// WithOOMScoreAdj makes the kernel prefer the sandbox as a victim. Negative
+// values are refused: they need CAP_SYS_RESOURCE and would shield the sandbox
+// at the host's cost (proc(5), oom_score_adj).
 func WithOOMScoreAdj(adj int) Option {
 	return func(s *specs.Spec) error {
 		if adj < 0 || adj > 1000 {

@@ -20,16 +20,8 @@ const withoutCPU = "org.securebench.without-cpu-limit"
 // sealedProcesses marks a spec whose processes may not trace one another.
 const sealedProcesses = "org.securebench.sealed-processes"
 
-const (
-	minMemory = 6 << 20 // runc itself needs about this much to reach execve
-	cpuPeriod = 100_000 // microseconds; the kernel's default
-	minCPUs   = 0.01    // the kernel refuses quotas under 1 ms
-)
-
 // WithArgs sets the process's argument vector. The first is looked up in the
-
 // PATH of the process's environment unless it holds a slash.
-
 func WithArgs(args ...string) Option {
 	return func(s *specs.Spec) error {
 		if len(args) == 0 || args[0] == "" {
@@ -46,9 +38,7 @@ func WithArgs(args ...string) Option {
 }
 
 // WithEnv adds NAME=value entries; a later entry replaces an earlier one of
-
 // the same name.
-
 func WithEnv(env ...string) Option {
 	return func(s *specs.Spec) error {
 		for _, e := range env {
@@ -64,7 +54,6 @@ func WithEnv(env ...string) Option {
 }
 
 // WithCwd sets the working directory, an absolute path inside the sandbox.
-
 func WithCwd(dir string) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(dir) {
@@ -76,9 +65,7 @@ func WithCwd(dir string) Option {
 }
 
 // WithUser sets numeric ids inside the sandbox. The zero value of a spec is
-
 // root without any capability.
-
 func WithUser(uid, gid uint32, groups ...uint32) Option {
 	return func(s *specs.Spec) error {
 		s.Process.User = specs.User{UID: uid, GID: gid, AdditionalGids: slices.Clone(groups)}
@@ -87,11 +74,8 @@ func WithUser(uid, gid uint32, groups ...uint32) Option {
 }
 
 // WithUserNamespace joins the user namespace at p, an absolute host path. Its
-
 // mappings, of user and group ids alike, are repeated here: the OCI runtime wants
-
 // to know them. What has no mapping shows as nobody's.
-
 func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(p) {
@@ -115,9 +99,7 @@ func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
 }
 
 // WithDevices shows the host path source, which holds device nodes, links and
-
 // the folders pts and shm, as /dev, instead of one that the OCI runtime fills.
-
 func WithDevices(source string) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(source) {
@@ -134,9 +116,7 @@ func WithDevices(source string) Option {
 }
 
 // WithNetworkNamespace joins the namespace at p, an absolute host path. There
-
 // is no option to share the host's.
-
 func WithNetworkNamespace(p string) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(p) {
@@ -150,24 +130,10 @@ func WithNetworkNamespace(p string) Option {
 	}
 }
 
-// WithMemoryLimit caps memory at limit bytes and forbids swap. It fails below
-
-// 6 MiB: a missing limit is an error, never "unlimited".
-
-// WithSocketMemoryLimit caps what TCP and UDP queue, which version 1 of cgroups
-
-// does not count as memory otherwise (memory.kmem.tcp.limit_in_bytes). Version 2
-
-// counts it by itself.
-
 // WithSealedProcesses keeps the processes of a sandbox out of one another's
-
 // memory, where a trusted one starts an untrusted one of the same user: /proc is
-
 // read-only, mem files included, and ptrace(2) fails. It comes before
-
 // [WithSeccomp].
-
 func WithSealedProcesses() Option {
 	return func(s *specs.Spec) error {
 		if s.Linux.Seccomp != nil {
@@ -178,66 +144,13 @@ func WithSealedProcesses() Option {
 	}
 }
 
-// WithoutSwapLimit drops the bound on swap for a kernel that does not account
-
-// it. It comes after [WithMemoryLimit].
-
-// WithPidsLimit caps processes and threads together.
-
-// WithCPUs caps CPU time at cpus cores, fractions allowed.
-
-// WithoutCPULimit states that the host can limit memory and processes, but not CPU
-
-// time.
-
-// WithCgroup places the sandbox in the cgroup at p, absolute within the
-
-// cgroup hierarchy, and denies it every device but runc's minimal set.
-
-// WithoutCgroup states that no kernel limit holds for the sandbox as a whole: what
-
-// looks after it from outside has to see all of its memory. So memory that no
-
-// process has mapped is not to be had: memfd_create(2) is missing, and a System V
-
-// segment goes with the last process that has it (shm_rmid_forced of proc(5)). It
-
-// comes before [WithSeccomp]; New fails when it finds limits beside it.
-
-// WithNoFile bounds open files per process. Lower only: a hard limit above the
-
-// container runtime's own needs CAP_SYS_RESOURCE.
-
-// WithNProc bounds the processes of the sandbox's user, for hosts without
-
-// cgroups. It counts per user namespace and user id (setrlimit(2)).
-
-// WithDataSize bounds what each process may have in private writable mappings,
-
-// touched or not (setrlimit(2), RLIMIT_DATA). It fails below 256 MiB, with which
-
-// runc itself does not start.
-
-// WithFileSize bounds each file that a process writes (setrlimit(2),
-
-// RLIMIT_FSIZE).
-
-// WithOOMScoreAdj makes the kernel prefer the sandbox as a victim. Negative
-
-// values are refused: they need CAP_SYS_RESOURCE and would shield the sandbox
-
-// at the host's cost (proc(5), oom_score_adj).
-
 // WithTmpfs mounts an empty file system of at most bytes and inodes at dest,
-
 // open to every user of the sandbox.
-
 func WithTmpfs(dest string, bytes, inodes int64) Option {
 	return tmpfs(dest, bytes, inodes, "nosuid", "nodev")
 }
 
 // WithSharedMemory mounts /dev/shm with at most bytes.
-
 func WithSharedMemory(bytes int64) Option {
 	return tmpfs("/dev/shm", bytes, bytes/(4*kib)+16, "nosuid", "nodev", "noexec")
 }
@@ -252,9 +165,7 @@ func tmpfs(dest string, bytes, inodes int64, flags ...string) Option {
 }
 
 // WithBind shows the host path source at dest, read-only unless writable.
-
 // Mounts below source on the host do not come along.
-
 func WithBind(source, dest string, writable bool) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(source) {
@@ -269,9 +180,7 @@ func WithBind(source, dest string, writable bool) Option {
 }
 
 // WithCapabilities gives names, and the system calls they stand for, to the
-
 // process. Only CAP_SYS_CHROOT can be given: no other needed_command exists.
-
 func WithCapabilities(names ...string) Option {
 	return func(s *specs.Spec) error {
 		for _, n := range names {
@@ -291,9 +200,7 @@ func WithCapabilities(names ...string) Option {
 }
 
 // WithAnnotation attaches a name for people and other programs; the OCI
-
 // runtime ignores it.
-
 func WithAnnotation(key, value string) Option {
 	return func(s *specs.Spec) error { return annotate(s, key, value) }
 }
@@ -310,9 +217,7 @@ func annotate(s *specs.Spec, key, value string) error {
 }
 
 // addMount refuses destinations that would cover what the specification
-
 // itself relies on.
-
 func addMount(s *specs.Spec, m specs.Mount) error {
 	if !cleanAbs(m.Destination) || m.Destination == "/" {
 		return fmt.Errorf("mount destination %q is not a clean absolute path below the root", m.Destination)

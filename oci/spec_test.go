@@ -51,7 +51,7 @@ func TestGolden(t *testing.T) {
 		{"own-ids-amd64", strict(oci.WithSeccomp("amd64"), oci.WithDevices("/run/sbench/box/dev"),
 			oci.WithUserNamespace("/proc/7/fd/10", specs.LinuxIDMapping{HostID: 1 << 30, Size: 65536}))},
 		{"without-cgroup-amd64", []oci.Option{oci.WithArgs("true"), oci.WithNetworkNamespace("/proc/7/fd/9"), oci.WithNoFile(1024),
-			oci.WithNProc(256), oci.WithDataSize(1 << 30), oci.WithFileSize(1 << 28), oci.WithoutCgroup(), oci.WithSeccomp("amd64"),
+			oci.WithNProc(256), oci.WithDataSize(1 << 30), oci.WithoutCgroup(), oci.WithSeccomp("amd64"),
 			oci.WithUserNamespace("/proc/7/fd/8", specs.LinuxIDMapping{Size: 1}, specs.LinuxIDMapping{ContainerID: 1, HostID: 1, Size: 65536}), oci.WithAnnotation("org.securebench.degraded", "memory,pids")}},
 	}
 	for _, tt := range tests {
@@ -111,7 +111,6 @@ func TestRefused(t *testing.T) {
 			return errors.Join(oci.WithSeccomp("amd64")(s), oci.WithoutCgroup()(s))
 		}, "WithoutCgroup after WithSeccomp"},
 		{"little data", oci.WithDataSize(1 << 20), "below 256 MiB"},
-		{"no file", oci.WithFileSize(0), "bound of 0 bytes"},
 		{"few files", oci.WithNoFile(3), "below 16"},
 		{"second file bound", oci.WithNoFile(100), "given twice"},
 		{"negative OOM score", oci.WithOOMScoreAdj(-1), "not between 0 and 1000"},
