@@ -95,6 +95,7 @@ type RuntimeSection struct {
 	Namespace     string
 	Snapshotter   string
 	Handler       string // the OCI runtime's shim, such as io.containerd.runc.v2
+	OCIRuntime    string // the program that the shim executes, such as crun; "" and auto are runc
 	Pull          string // missing, never or always
 	UserNamespace string // auto or host
 	Network       NetworkSection
@@ -229,7 +230,7 @@ func parseRuntime(v document.Value) RuntimeSection {
 	limits := v.Get("limits")
 	r := RuntimeSection{
 		Address: v.Get("address").Text(), Namespace: v.Get("namespace").Text(), Snapshotter: v.Get("snapshotter").Text(),
-		Handler: v.Get("handler").Text(), Pull: v.Get("pull").Text(), UserNamespace: v.Get("user_namespace").Text(),
+		Handler: v.Get("handler").Text(), OCIRuntime: v.Get("oci_runtime").Text(), Pull: v.Get("pull").Text(), UserNamespace: v.Get("user_namespace").Text(),
 		Network:       NetworkSection{Transparent: v.Get("network").Get("transparent").IsTrue()},
 		AllowDegraded: stringList(v.Get("allow_degraded")),
 		Limits: LimitsSection{

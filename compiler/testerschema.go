@@ -78,10 +78,11 @@ func envNamesSchema() *schema.Schema {
 
 func runtimeSchema() *schema.Schema {
 	return schema.Closed("Which containerd to use and how.",
-		optional("address", schema.Text("The socket of containerd.")),
+		optional("address", schema.Text("The socket of containerd; none for one of sbench's own.")),
 		optional("namespace", schema.Text("The containerd namespace.")),
 		optional("snapshotter", schema.Text("The snapshotter.")),
 		optional("handler", schema.Text("The shim of the OCI runtime, such as io.containerd.runc.v2.")),
+		optional("oci_runtime", schema.Text("The program that the shim executes, by path or by name: auto, which is runc, or crun or another.")),
 		optional("pull", schema.Enum("When images are pulled.", "missing", "never", "always")),
 		optional("user_namespace", schema.Enum("Whether sandboxes have a user namespace of their own.", "auto", "host")),
 		optional("network", schema.Nullable(schema.Closed("How sandboxes reach what they are allowed to.",

@@ -17,6 +17,8 @@ var (
 	ErrUnavailable = errors.New("runtime unavailable")
 	// ErrNotFound: no such image.
 	ErrNotFound = errors.New("not found")
+	// ErrInvalid: what the operator chose cannot be used.
+	ErrInvalid = errors.New("cannot be used")
 	// ErrSpent: a one-shot sandbox was asked for a second process.
 	ErrSpent = errors.New("one-shot sandbox has run its process")
 	// ErrClosed: the sandbox was closed, or lost its first process.

@@ -44,10 +44,12 @@ type cli struct {
 
 // globals are the flags of every command that talks to a daemon.
 type globals struct {
-	Address   string `env:"CONTAINERD_ADDRESS" placeholder:"SOCKET" help:"containerd's socket. Default: the system's if it can be used, else a private daemon."`
-	Namespace string `env:"CONTAINERD_NAMESPACE" placeholder:"NAME" help:"containerd namespace. Default: sbench."`
-	Root      string `env:"SBENCH_ROOT" placeholder:"DIR" help:"Folder for images of the private daemon and for large volumes."`
-	State     string `env:"SBENCH_STATE" placeholder:"DIR" help:"Folder for locks, mounts and sockets."`
+	Address    string `env:"CONTAINERD_ADDRESS" placeholder:"SOCKET" help:"containerd's socket. Default: the system's if it can be used, else a private daemon."`
+	Namespace  string `env:"CONTAINERD_NAMESPACE" placeholder:"NAME" help:"containerd namespace. Default: sbench."`
+	OCIRuntime string `name:"oci-runtime" env:"SBENCH_OCI_RUNTIME" placeholder:"PROGRAM" help:"OCI runtime that containerd's shim executes, by path or by name in PATH: runc, crun. Default: runc."`
+
+	Root  string `env:"SBENCH_ROOT" placeholder:"DIR" help:"Folder for images of the private daemon and for large volumes."`
+	State string `env:"SBENCH_STATE" placeholder:"DIR" help:"Folder for locks, mounts and sockets."`
 
 	AllowDegraded []string `enum:"memory,swap,pids,cpu,disk" env:"SBENCH_ALLOW_DEGRADED" placeholder:"LIMIT" help:"Run although the kernel cannot enforce these limits for a sandbox: memory, swap, pids, cpu. Added to the tester file's runtime.allow_degraded."`
 
@@ -72,10 +74,11 @@ func (a *app) logger() *slog.Logger {
 // options are the runtime's, from the flags, then the tester file (nil if the
 // command has none).
 func (a *app) options(t *compiler.Tester) containerd.Options {
-	o := containerd.Options{Address: a.flags.Address, Namespace: a.flags.Namespace, Root: a.flags.Root, State: a.flags.State, Logger: a.logger(), AllowDegraded: a.flags.AllowDegraded}
+	o := containerd.Options{Address: a.flags.Address, Namespace: a.flags.Namespace, OCIRuntime: a.flags.OCIRuntime, Root: a.flags.Root, State: a.flags.State, Logger: a.logger(), AllowDegraded: a.flags.AllowDegraded}
 	if t != nil {
 		fill(&o.Address, t.Runtime.Address)
 		fill(&o.Namespace, t.Runtime.Namespace)
+		fill(&o.OCIRuntime, t.Runtime.OCIRuntime)
 		o.Snapshotter, o.Handler = t.Runtime.Snapshotter, t.Runtime.Handler
 		o.AllowDegraded = append(o.AllowDegraded, t.Runtime.AllowDegraded...)
 		o.UserNamespace = t.Runtime.UserNamespace
@@ -124,7 +127,7 @@ func exitCode(ctx context.Context, err error) int {
 		return codeUsage
 	case errors.Is(err, run.ErrInfrastructure), errors.Is(err, runtime.ErrUnavailable):
 		return codeInfrastructure
-	case errors.Is(err, runtime.ErrNotFound):
+	case errors.Is(err, runtime.ErrNotFound), errors.Is(err, runtime.ErrInvalid):
 		return codeUsage
 	}
 	return codeBug

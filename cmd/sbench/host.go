@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os/exec"
 	goruntime "runtime"
 	"runtime/debug"
 	"strings"
@@ -42,9 +41,7 @@ func hostFacts(c *containerd.Client) record.Host {
 	if unix.Sysinfo(&info) == nil {
 		h.Memory = int64(info.Totalram) * int64(info.Unit)
 	}
-	if out, err := exec.Command("runc", "--version").Output(); err == nil {
-		h.Runtime, _, _ = strings.Cut(string(out), "\n")
-	}
+	_, h.Runtime = c.OCIRuntime()
 	if hierarchies, err := cgroup.Mounted(); err == nil {
 		h.Cgroups = fmt.Sprint(hierarchies.Mode())
 	}

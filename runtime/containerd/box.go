@@ -38,7 +38,7 @@ type Box struct {
 	dir      string
 	root     string // the mounted root file system
 	lower    []string
-	layer    runtime.Volume
+	layer    *volume
 	userns   *userns.Namespace // nil if the sandbox's root is sbench's
 	netns    *netns.Namespace
 	user     user
@@ -177,8 +177,7 @@ func (b *Box) spec(args []string, env []string, dir string) (*specs.Spec, error)
 	if b.cfg.Sealed {
 		opts = append(opts, oci.WithSealedProcesses())
 	}
-	namespace, _ := b.userNamespace()
-	opts = append(opts, namespace...)
+	opts = append(opts, b.userNamespace()...)
 	for _, m := range b.mounts {
 		opts = append(opts, oci.WithBind(m.Source, m.Dest, m.Writable))
 	}

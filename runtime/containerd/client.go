@@ -19,6 +19,7 @@ import (
 	goruntime "runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -39,13 +40,14 @@ const (
 	DefaultNamespace   = "sbench"
 	DefaultSnapshotter = "overlayfs"
 	DefaultHandler     = "io.containerd.runc.v2"
+	OCIRuntimeAuto     = "auto"
 	SystemAddress      = "/run/containerd/containerd.sock"
 )
 
 const (
 	dialTimeout    = 10 * time.Second
 	cleanupTimeout = 10 * time.Second
-	setupTimeout   = time.Minute
+	startTimeout   = 30 * time.Second
 )
 
 // Options says which daemon to use and where sbench keeps its own state. Zero
@@ -57,6 +59,10 @@ type Options struct {
 	Namespace   string
 	Snapshotter string // "" means DefaultSnapshotter, or FuseSnapshotter where that cannot be
 	Handler     string // the OCI runtime's shim name
+	// OCIRuntime is the program that the shim executes, by path or by a name in
+	// PATH: runc, crun or another with their command line. "" and
+	// OCIRuntimeAuto are runc. A Handler other than the default has its own.
+	OCIRuntime  string
 	Root, State string // persistent and volatile folders
 	HostsDir    string // registry configuration; empty means containerd's own
 	// AllowDegraded names limits that the kernel need not enforce on this host:
@@ -93,10 +99,14 @@ type Client struct {
 	cgroups cgroup.Hierarchies
 	watch   watchdog.Watchdog // where cgroups cannot bound memory and processes
 	limits  daemonLimits
-	ids     idMode
+	program ociRuntime
 	stack   stacker
 	setup   chan struct{} // bounds concurrent creation and deletion
 	log     *slog.Logger
+
+	settling sync.Mutex
+	settled  bool
+	ids      idMode // good once settled
 }
 
 // Open connects to a daemon, starting a private one if need be. Close it.
@@ -115,6 +125,9 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 	if err := c.decideStacker(); err != nil {
 		return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}
+	if c.program, err = findOCIRuntime(ctx, c.opts); err != nil {
+		return nil, err
+	}
 	if err := c.connect(ctx); err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
@@ -122,9 +135,6 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 		return nil, errors.Join(fmt.Errorf("%w: %w", runtime.ErrUnavailable, err), c.Close(ctx))
 	}
 	if c.limits, err = c.inspectDaemon(); err != nil {
-		return nil, errors.Join(err, c.Close(ctx))
-	}
-	if c.ids, err = c.decideIDs(ctx); err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
 	return c, nil
@@ -173,7 +183,8 @@ func (c *Client) connect(ctx context.Context) error {
 	}
 	var err error
 	c.daemon, err = daemon.Start(ctx, daemon.Config{
-		Root: filepath.Join(c.opts.Root, "containerd"), State: filepath.Join(c.opts.State, "containerd"), Logger: c.log,
+		Root: filepath.Join(c.opts.Root, "containerd"), State: filepath.Join(c.opts.State, "containerd"),
+		OCIRuntime: c.program.path, Logger: c.log,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)

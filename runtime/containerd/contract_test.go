@@ -1,9 +1,13 @@
 package containerd_test
 
 import (
+	"context"
+	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 	"github.com/securebench/sbench/runtime/runtimetest"
@@ -12,6 +16,36 @@ import (
 func TestContract(t *testing.T) {
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	runtimetest.Contract(t, run, image)
+}
+
+// TestNotStarted: whatever keeps a command from being executed is said as the
+// command's fault, by every OCI runtime.
+func TestNotStarted(t *testing.T) {
+	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
+	work := volumeOf(t, run)
+	report(t, os.WriteFile(filepath.Join(work, "garbage"), []byte{1, 2, 3}, 0o755))
+	report(t, os.WriteFile(filepath.Join(work, "orphan"), []byte("#!/no/interpreter\n"), 0o755))
+	for _, p := range []runtime.Process{
+		{Args: []string{"no-such-program"}},
+		{Args: []string{"/no/such/program"}},
+		{Args: []string{"/etc/passwd"}},
+		{Args: []string{"/etc"}},
+		{Args: []string{"/work/garbage"}},
+		{Args: []string{"/work/orphan"}},
+		{Args: []string{"true"}, Dir: "/etc/passwd"},
+	} {
+		for _, persistent := range []bool{false, true} {
+			box := create(t, run, runtime.Config{
+				Name: "not started", Image: image, Workdir: "/tmp", Persistent: persistent,
+				Mounts: []runtime.Mount{{Source: work, Dest: "/work", Writable: true}},
+			})
+			p.Wall = wall
+			exit, err := box.Exec(context.Background(), p)
+			if !errors.Is(err, runtime.ErrNotStarted) && (err != nil || exit.Success()) {
+				t.Errorf("%q in %q, persistent %v: %v, %v", p.Args, p.Dir, persistent, exit, err)
+			}
+		}
+	}
 }
 
 // TestContractOnFuse is the contract on fuse-overlayfs, which a user has where the

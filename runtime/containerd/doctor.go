@@ -35,15 +35,16 @@ type Finding struct {
 }
 
 // Diagnose examines the host for Options. It connects to a daemon, starting one
-// if need be, makes a network namespace and an overlay mount, and removes both.
+// if need be, has a sandbox live, makes a network namespace and an overlay mount,
+// and removes all of them.
 func Diagnose(ctx context.Context, opts Options) []Finding {
 	opts = withDefaults(opts)
-	findings := []Finding{programs()}
+	var findings []Finding
 	c, err := Open(ctx, opts)
 	if err != nil {
 		findings = append(findings, Finding{"daemon", Error, err.Error(), "install the packages containerd and runc, or name a running daemon with --address"})
 	} else {
-		findings = append(findings, c.describe(), c.imageStore(ctx), c.userNamespaceFinding())
+		findings = append(findings, c.describe(), c.ociRuntimeFinding(), c.life(ctx), c.userNamespaceFinding(), c.imageStore(ctx))
 	}
 	findings = append(findings, cgroups(opts)...)
 	findings = append(findings, seccomp(), userNamespaces(), networkNamespace(), overlay(c), loopVolumes(c), subordinateIDs())
@@ -56,21 +57,32 @@ func Diagnose(ctx context.Context, opts Options) []Finding {
 	return findings
 }
 
-func programs() Finding {
-	f := Finding{Check: "oci runtime", Severity: OK}
-	path, err := exec.LookPath("runc")
+// ociRuntimeFinding says which program it is. Without seccomp the program would
+// refuse every sandbox.
+func (c *Client) ociRuntimeFinding() Finding {
+	const check = "oci runtime"
+	if c.program.path == "" {
+		return Finding{check, Warn, "not in PATH: the daemon's own is used, and records do not name it", "install the package runc, or name one with --oci-runtime"}
+	}
+	text := c.program.path + ": " + strings.ReplaceAll(c.program.version, "\n", ", ")
+	if !strings.Contains(strings.ToLower(text), "seccomp") { // runc names libseccomp, crun +SECCOMP
+		return Finding{check, Warn, text + ": it does not say that it is built with seccomp", "install a runc or crun that is"}
+	}
+	return Finding{check, OK, text, ""}
+}
+
+// life has a sandbox live from beginning to end, as every run does before its first
+// task.
+func (c *Client) life(ctx context.Context) Finding {
+	const check, cure = "a sandbox's life", "the error says what refused; see also docs/hosts.md"
+	r, err := c.NewRun(ctx)
 	if err != nil {
-		return Finding{f.Check, Error, "runc is not in PATH", "install the package runc"}
+		return Finding{check, Error, err.Error(), cure}
 	}
-	out, err := exec.Command(path, "--version").Output()
-	if err != nil {
-		return Finding{f.Check, Error, fmt.Sprintf("%s --version: %v", path, err), "install the package runc anew"}
+	if err := r.Close(ctx); err != nil {
+		return Finding{check, Error, "its end: " + err.Error(), cure}
 	}
-	f.Detail = strings.ReplaceAll(strings.TrimSpace(string(out)), "\n", ", ")
-	if !strings.Contains(f.Detail, "libseccomp") {
-		return Finding{f.Check, Error, f.Detail + ": built without seccomp", "install a runc that is built with seccomp"}
-	}
-	return f
+	return Finding{check, OK, "created, started, and removed without a trace", ""}
 }
 
 func (c *Client) describe() Finding {
@@ -185,8 +197,11 @@ func overlay(c *Client) Finding {
 	if c == nil {
 		return Finding{check, Warn, "not tried: there is no daemon", "see above"}
 	}
-	if err := tryOverlay(c.stack, c.opts.State); err != nil {
+	if err := c.tryOverlay(c.stack); err != nil {
 		return Finding{check, Error, err.Error(), "load the overlay module, and keep the state folder on a file system that overlay accepts"}
+	}
+	if c.stack.onDisk {
+		return Finding{check, Warn, "what sandboxes write over their root is on disk below " + c.opts.Root + ", watched and not bounded by the kernel: file systems in memory have no user.* attributes here", "Linux 6.6 or later"}
 	}
 	if c.stack.fuse != "" {
 		return Finding{check, Warn, "the kernel gives this user none: fuse-overlayfs is used, which is slower", "Linux 5.11 or later"}

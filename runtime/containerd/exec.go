@@ -86,7 +86,7 @@ func (b *Box) finish(ctx context.Context, proc *process) error {
 // start brings p to life: as the first process of a one-shot sandbox, else next
 // to the idle one.
 func (b *Box) start(ctx context.Context, p runtime.Process, s *streams) (*process, error) {
-	ctx, cancel := context.WithTimeoutCause(b.run.ctx(ctx), setupTimeout, fmt.Errorf("%w: no answer within %s", runtime.ErrUnavailable, setupTimeout))
+	ctx, cancel := context.WithTimeoutCause(b.run.ctx(ctx), startTimeout, fmt.Errorf("%w: no answer within %s", runtime.ErrUnavailable, startTimeout))
 	defer cancel()
 	if b.cfg.Persistent {
 		return b.startNext(ctx, p, s)
@@ -106,10 +106,9 @@ func (b *Box) startFirst(ctx context.Context, spec *specs.Spec, creator cio.Crea
 		return nil, err
 	}
 	b.specDigest = digest.FromBytes(data).String()
-	_, runtimeOptions := b.userNamespace()
 	b.container, err = b.run.c.c.NewContainer(ctx, b.id,
 		client.WithSpec(spec),
-		client.WithRuntime(b.run.c.opts.Handler, runtimeOptions),
+		client.WithRuntime(b.run.c.opts.Handler, b.shimOptions()),
 		client.WithImageName(b.cfg.Image.Ref),
 		client.WithContainerLabels(b.run.labels(b.cfg.Name)),
 	)
@@ -133,7 +132,7 @@ func (b *Box) startFirst(ctx context.Context, spec *specs.Spec, creator cio.Crea
 }
 
 func (b *Box) startPause(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(b.run.ctx(ctx), setupTimeout, fmt.Errorf("%w: no answer within %s", runtime.ErrUnavailable, setupTimeout))
+	ctx, cancel := context.WithTimeoutCause(b.run.ctx(ctx), startTimeout, fmt.Errorf("%w: no answer within %s", runtime.ErrUnavailable, startTimeout))
 	defer cancel()
 	spec, err := b.spec([]string{pauseDest}, nil, "")
 	if err != nil {
@@ -164,22 +163,30 @@ func (b *Box) startNext(ctx context.Context, p runtime.Process, s *streams) (*pr
 }
 
 // startError tells a command that cannot be executed from a failing daemon, by
-// the only sign there is: runc's own words about execve and its working
+// the only sign there is: the words of runc and crun about execve and the working
 // directory.
 func startError(err error) error {
 	text := err.Error()
-	for _, sign := range []string{"executable file not found", "exec: \"", "exec /", "chdir to cwd", "container init: mkdir "} {
+	for _, sign := range []string{
+		"executable file not found", "exec: \"", "exec /", "chdir to cwd", "container init: mkdir ",
+		"executable file `", "open executable", "exec container process", "chdir `", "chdir to `",
+	} {
 		if strings.Contains(text, sign) {
 			return fmt.Errorf("%w: %s", runtime.ErrNotStarted, lastPart(text))
 		}
 	}
-	return fmt.Errorf("start: %w", native(err))
+	return refusal{fmt.Errorf("start: %w", native(err))}
 }
+
+// refusal is what the OCI runtime, or who stands between, had against a sandbox.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
 
 // lastPart keeps what runc says at the end of its chain of prefixes.
 func lastPart(text string) string {
 	text = strings.TrimSuffix(text, ": unknown")
-	for _, mark := range []string{"unable to start container process: ", "exec failed: "} {
+	for _, mark := range []string{"unable to start container process: ", "exec failed: ", "create failed: "} {
 		if _, rest, ok := strings.Cut(text, mark); ok {
 			text = rest
 		}
@@ -207,6 +214,11 @@ func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun 
 	var overtime bool
 	select {
 	case e = <-done:
+	case <-b.layer.overflow(waitCtx):
+		if err := b.killAll(ctx, proc); err != nil {
+			return runtime.Exit{}, err
+		}
+		e = <-done
 	case <-ctx.Done():
 		return runtime.Exit{}, errors.Join(fmt.Errorf("interrupted: %w", context.Cause(ctx)), b.killAll(ctx, proc))
 	case <-limit.C:

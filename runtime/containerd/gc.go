@@ -130,7 +130,7 @@ func (c *Client) reap(ctx context.Context, l leftovers) error {
 		c.reapLease(ctx, l.run),
 		unmountBelow(l.dir),
 		group.Remove(),
-		os.RemoveAll(c.volumeImages(l.run)),
+		os.RemoveAll(c.volumeFiles(l.run)),
 	}
 	if err := errors.Join(errs...); err != nil {
 		if l.lock != nil {

@@ -78,7 +78,7 @@ func (b *Box) detach() error { return b.inMemory.close() }
 func (b *Box) held() int64 {
 	sum := b.inMemory.used()
 	var st unix.Statfs_t
-	if b.cfg.Limits.LayerBytes <= maxMemoryVolume && b.layer != nil && unix.Statfs(b.layer.Path(), &st) == nil {
+	if b.cfg.Limits.LayerBytes <= maxMemoryVolume && b.layer != nil && !b.layer.folder && unix.Statfs(b.layer.Path(), &st) == nil {
 		sum += int64(st.Blocks-st.Bfree) * st.Bsize
 	}
 	return sum

@@ -26,6 +26,9 @@ const nativeSnapshotter = "native"
 // stacker stacks directories. The zero value has the kernel do it.
 type stacker struct {
 	fuse string // the program; "" for the kernel's overlayfs
+	// onDisk: what is written goes to a folder on disk, since a user's overlay
+	// needs user.* attributes, which tmpfs has from Linux 6.6 on (tmpfs(5)).
+	onDisk bool
 }
 
 // overlay shows lower directories at target, with writes going to directories of
@@ -53,7 +56,8 @@ func (s stacker) overlay(lowers []string, layer, target string) error {
 	return nil
 }
 
-// decideStacker chooses before the daemon is asked for a snapshotter.
+// decideStacker chooses before the daemon is asked for a snapshotter: the first of
+// its ways in which an overlay works.
 func (c *Client) decideStacker() error {
 	wanted := c.opts.Snapshotter
 	if wanted == "" {
@@ -64,33 +68,44 @@ func (c *Client) decideStacker() error {
 		if wanted != "" || !userns.Inside() {
 			return nil
 		}
-		if kernel = tryOverlay(stacker{}, c.opts.State); kernel == nil {
-			return nil
+		for _, s := range []stacker{{}, {onDisk: true}} {
+			err := c.tryOverlay(s)
+			if err == nil {
+				c.stack = s
+				return nil
+			}
+			kernel = err
 		}
 	}
 	program, err := exec.LookPath("fuse-overlayfs")
 	if err == nil {
 		c.stack = stacker{fuse: program}
-		err = tryOverlay(c.stack, c.opts.State)
+		err = c.tryOverlay(c.stack)
 	}
 	if err != nil {
 		return fmt.Errorf("overlay file systems: the kernel gives this user none (%v), and fuse-overlayfs does not work (%w): "+
-			"use Linux 5.11 or later, or install the package fuse-overlayfs and make /dev/fuse available", kernel, err)
+			"use Linux 5.11 or later with --root on a file system that has user.* attributes (ext4, xfs, btrfs), or install the package fuse-overlayfs and make /dev/fuse available", kernel, err)
 	}
 	c.opts.Snapshotter = nativeSnapshotter
 	return nil
 }
 
-// tryOverlay stacks a directory below the state folder and replaces one in it,
-// which takes whiteouts and attributes, on a file system in memory, as sandboxes do.
-func tryOverlay(s stacker, state string) (err error) {
-	dir, err := os.MkdirTemp(state, "overlay-")
+// tryOverlay stacks a directory and replaces one in it, which takes whiteouts and
+// attributes, where the layers of sandboxes will be.
+func (c *Client) tryOverlay(s stacker) (err error) {
+	under := c.opts.State
+	if s.onDisk {
+		under = c.opts.Root
+	}
+	dir, err := os.MkdirTemp(under, "overlay-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, unmountBelow(dir), os.RemoveAll(dir)) }()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=1m"); err != nil {
-		return err
+	if !s.onDisk {
+		if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=1m"); err != nil {
+			return err
+		}
 	}
 	lower, target := filepath.Join(dir, "lower"), filepath.Join(dir, "target")
 	old := filepath.Join(lower, "dir", "old")

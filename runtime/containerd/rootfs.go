@@ -33,7 +33,7 @@ func (b *Box) mountRoot(ctx context.Context) error {
 	if b.lower, err = b.base(ctx); err != nil {
 		return err
 	}
-	b.layer, err = b.run.NewVolume(ctx, runtime.VolumeConfig{
+	b.layer, err = b.run.newLayer(ctx, runtime.VolumeConfig{
 		Bytes: b.cfg.Limits.LayerBytes, Inodes: max(minInodes, b.cfg.Limits.LayerBytes/inodeBytes),
 	})
 	if err != nil {

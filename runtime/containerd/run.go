@@ -43,7 +43,9 @@ type Run struct {
 }
 
 // NewRun takes a lock, a lease and a folder under one random name. Close it;
-// if the process dies instead, the next GC removes what it left.
+// if the process dies instead, the next GC removes what it left. A client's first
+// run finds out whether and how sandboxes live on this host; that none can is
+// runtime.ErrUnavailable.
 func (c *Client) NewRun(ctx context.Context) (*Run, error) {
 	r := &Run{c: c, id: randomID(), bases: map[string][]string{}, idle: map[runtime.VolumeConfig][]*volume{}}
 	if err := r.claim(ctx); err != nil {
@@ -52,6 +54,9 @@ func (c *Client) NewRun(ctx context.Context) (*Run, error) {
 	_, err := c.c.LeasesService().Create(c.ctx(ctx), leases.WithID(r.id), leases.WithLabels(r.labels("")))
 	if err != nil {
 		return nil, fmt.Errorf("run %s: lease: %w", r.id, errors.Join(native(err), r.disclaim()))
+	}
+	if err := c.settle(ctx, r); err != nil {
+		return nil, errors.Join(err, r.Close(ctx))
 	}
 	return r, nil
 }
@@ -85,7 +90,7 @@ func (r *Run) claim(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(r.dir))
 	}
-	if _, err := writePause(r.dir); err != nil {
+	if err := writePrograms(r.dir); err != nil {
 		return errors.Join(err, r.disclaim())
 	}
 	if err := os.WriteFile(filepath.Join(r.dir, "hosts"), []byte("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"), 0o644); err != nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/oci"
+	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/idmap"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -29,53 +30,121 @@ const (
 	NestedUserNamespace = "nested"
 )
 
-// idMode is how the ids of sandboxes relate to the host's, decided once
-// for a client.
+// idMode is how the ids of sandboxes relate to the host's.
 type idMode struct {
-	pool *idmap.Pool // of ranges; nil in HostUserNamespace
+	name string      // one of the modes above
 	why  string      // reason for HostUserNamespace, or what OwnUserNamespace lacks
+	pool *idmap.Pool // of ranges, in OwnUserNamespace
+	// mappings: the OCI runtime joins a user namespace only if the specification
+	// repeats its mappings; see oci.WithUserNamespace.
+	mappings bool
+	// onDisk: ids of a file system in memory cannot be shifted (before Linux 6.3).
+	onDisk bool
 }
 
 // UserNamespace returns NestedUserNamespace, OwnUserNamespace and what it lacks on this host, "" if
-// nothing, or HostUserNamespace and why.
-func (c *Client) UserNamespace() (mode, why string) {
-	switch {
-	case userns.Inside():
-		return NestedUserNamespace, ""
-	case c.ids.pool == nil:
-		return HostUserNamespace, c.ids.why
+// nothing, or HostUserNamespace and why. It is known once a run has been made.
+func (c *Client) UserNamespace() (mode, why string) { return c.ids.name, c.ids.why }
+
+// settle chooses the ids of sandboxes, the first time: of the modes that may be,
+// the strongest in which a sandbox lives.
+func (c *Client) settle(ctx context.Context, r *Run) error {
+	c.settling.Lock()
+	defer c.settling.Unlock()
+	if c.settled {
+		return nil
 	}
-	return OwnUserNamespace, c.ids.why
+	modes, err := c.idModes()
+	if err != nil {
+		return err
+	}
+	image := r.emptyImage(ctx)
+	var whys []string
+	for _, m := range modes {
+		if m.mappings && !errors.As(err, new(refusal)) {
+			continue // not for lack of mappings
+		}
+		if m.name == HostUserNamespace && m.why == "" {
+			m.why = strings.Join(whys, "; ")
+		}
+		c.ids = m
+		if err = r.Live(ctx, image); err == nil {
+			c.settled = true
+			return nil
+		}
+		if ctx.Err() != nil || errors.Is(err, runtime.ErrUnavailable) {
+			return err
+		}
+		whys = append(whys, err.Error())
+	}
+	return fmt.Errorf("%w: this host runs no sandbox: %s", runtime.ErrUnavailable, strings.Join(whys, "; "))
 }
 
-// decideIDs is the one place that chooses. That this host cannot give
-// user namespaces is no error.
-func (c *Client) decideIDs(ctx context.Context) (idMode, error) {
+// idModes lists what Options allow on this host, in the order in which it is tried.
+func (c *Client) idModes() ([]idMode, error) {
+	host := idMode{name: HostUserNamespace}
 	switch {
+	case c.opts.UserNamespace != "" && c.opts.UserNamespace != UserNamespaceAuto && c.opts.UserNamespace != HostUserNamespace:
+		return nil, fmt.Errorf("user namespace %q %w: it is neither %s nor %s", c.opts.UserNamespace, runtime.ErrInvalid, UserNamespaceAuto, HostUserNamespace)
+	case userns.Inside(): // less would be an agent with sbench's own ids
+		return []idMode{{name: NestedUserNamespace}, {name: NestedUserNamespace, mappings: true}}, nil
 	case c.opts.UserNamespace == HostUserNamespace:
-		return idMode{why: "asked for"}, nil
-	case c.opts.UserNamespace != "" && c.opts.UserNamespace != UserNamespaceAuto:
-		return idMode{}, fmt.Errorf("user namespace %q is neither %s nor %s", c.opts.UserNamespace, UserNamespaceAuto, HostUserNamespace)
+		host.why = "asked for"
 	case !userns.HostRoot():
-		return idMode{why: "sbench is not the host's root"}, nil
+		host.why = "sbench is not the host's root"
 	case c.stack.fuse != "":
-		return idMode{why: "fuse-overlayfs shifts no ids"}, nil
-	case c.opts.Handler != DefaultHandler:
-		return idMode{why: "the handler is not " + DefaultHandler}, nil
+		host.why = "fuse-overlayfs shifts no ids"
 	}
-	m := idMode{}
+	if host.why != "" {
+		return []idMode{host}, nil
+	}
+	own := idMode{name: OwnUserNamespace}
 	if !c.limits.sysResource {
-		m.why = "the daemon has no CAP_SYS_RESOURCE: what the kernel counts per user, it counts for the host's root as well"
+		own.why = "the daemon has no CAP_SYS_RESOURCE: what the kernel counts per user, it counts for the host's root as well"
 	}
-	pool, err := idmap.NewPool(filepath.Join(c.opts.State, "ids.lock"), !c.limits.sysResource)
+	var err error
+	if own.pool, err = idmap.NewPool(filepath.Join(c.opts.State, "ids.lock"), !c.limits.sysResource); err != nil {
+		return nil, fmt.Errorf("user namespaces: %w", err)
+	}
+	inMemory, err := own.pool.ShiftsTmpfs()
+	if err != nil || !inMemory && !c.diskVolumes() {
+		host.why = "the ids of file systems in memory cannot be shifted (Linux 6.3), and there are no loop devices"
+		if err != nil {
+			host.why = err.Error()
+		}
+		return []idMode{host}, nil
+	}
+	own.onDisk = !inMemory
+	mapped := own
+	mapped.mappings = true
+	return []idMode{own, mapped, host}, nil
+}
+
+// emptyImage is one for processes that need nothing but what is mounted: the folder
+// of the layers of images, on which those of a run will be, seen as a layer.
+func (r *Run) emptyImage(ctx context.Context) runtime.Image {
+	const chain = "empty"
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bases[chain] = []string{r.c.snapshotRoot(ctx)}
+	return runtime.Image{Ref: "sbench.local/empty", ChainID: chain}
+}
+
+// Live creates, starts and ends a sandbox of the image, as a run's attempts will.
+func (r *Run) Live(ctx context.Context, image runtime.Image) error {
+	const program = "/.sbench/true"
+	box, err := r.Create(ctx, runtime.Config{
+		Name: "trial", Image: image, User: "0:0", Workdir: "/tmp", Persistent: true, Limits: runtime.DefaultLimits(),
+		Mounts: []runtime.Mount{{Source: filepath.Join(r.dir, "true"), Dest: program}},
+	})
 	if err != nil {
-		return idMode{}, fmt.Errorf("user namespaces: %w", err)
+		return err
 	}
-	if err := pool.Probe(c.opts.State, c.snapshotRoot(ctx)); err != nil {
-		return idMode{why: err.Error()}, nil
+	exit, err := box.Exec(ctx, runtime.Process{Args: []string{program}, Wall: startTimeout})
+	if err == nil && !exit.Success() {
+		err = fmt.Errorf("sandbox %q: a program that does nothing: %v", "trial", exit)
 	}
-	m.pool = pool
-	return m, nil
+	return errors.Join(err, box.Close(ctx))
 }
 
 // snapshotRoot is where the snapshotter has the layers of images, as far as the
@@ -237,23 +306,36 @@ func (b *Box) networkNamespace() *os.File {
 	return b.userns.Network()
 }
 
-// userNamespace returns the options of the specification, and of the OCI runtime.
-func (b *Box) userNamespace() ([]oci.Option, any) {
+// userNamespace returns the options of the specification.
+func (b *Box) userNamespace() []oci.Option {
 	if b.userns == nil {
-		return nil, nil
+		return nil
 	}
 	var mappings []specs.LinuxIDMapping
-	for _, m := range b.userns.Mappings() {
-		mappings = append(mappings, specs.LinuxIDMapping{ContainerID: m.First, HostID: m.Outside, Size: m.Size})
+	if b.run.c.ids.mappings {
+		for _, m := range b.userns.Mappings() {
+			mappings = append(mappings, specs.LinuxIDMapping{ContainerID: m.First, HostID: m.Outside, Size: m.Size})
+		}
 	}
 	opts := []oci.Option{oci.WithUserNamespace(b.userns.Path(), mappings...)}
 	if b.ids == nil {
-		return opts, nil
+		return opts
 	}
-	// The pipes of standard output must belong to the sandbox's root, or
-	// /dev/stdout could not be opened anew.
-	base := b.ids.Base()
-	return append(opts, oci.WithDevices(b.devices())), &options.Options{IoUid: base, IoGid: base}
+	return append(opts, oci.WithDevices(b.devices()))
+}
+
+// shimOptions are what the shim needs to know beside the specification.
+func (b *Box) shimOptions() any {
+	if b.run.c.opts.Handler != DefaultHandler {
+		return nil
+	}
+	o := &options.Options{BinaryName: b.run.c.program.path}
+	if b.ids != nil {
+		// The pipes of standard output must belong to the sandbox's root, or
+		// /dev/stdout could not be opened anew.
+		o.IoUid, o.IoGid = b.ids.Base(), b.ids.Base()
+	}
+	return o
 }
 
 // left is the root file system that a stopped sandbox left, with owners as they
@@ -287,6 +369,8 @@ func (c *Client) userNamespaceFinding() Finding {
 	mode, why := c.UserNamespace()
 	own := "every sandbox has a user namespace and a range of ids of its own"
 	switch {
+	case mode == "":
+		return Finding{check, Error, "not known: no sandbox lived", "see above"}
 	case mode == NestedUserNamespace:
 		return Finding{check, OK, "every sandbox has a user namespace below this user's", ""}
 	case mode == OwnUserNamespace && why == "":
@@ -295,7 +379,7 @@ func (c *Client) userNamespaceFinding() Finding {
 		return Finding{check, Warn, own + ", but " + why, "start containerd with CAP_SYS_RESOURCE"}
 	}
 	return Finding{check, Warn, "root in a sandbox is " + "the host's root, without capabilities: " + why,
-		"run as root on Linux 6.3 or later, with --root and --state on ext4, xfs, btrfs or tmpfs, in folders that others may pass"}
+		"run as root on Linux 5.19 or later, with --root and the daemon's images on ext4, xfs or btrfs, and --state in a folder that others may pass"}
 }
 
 // makeInside makes a mount point in a tree that has the sandbox's ids. Most are

@@ -26,10 +26,10 @@ import (
 func ownIDs(t *testing.T) (*containerd.Client, *containerd.Run, runtime.Image) {
 	t.Helper()
 	c := containerdtest.Open(t)
+	run, image := containerdtest.NewRun(t, c)
 	if mode, why := c.UserNamespace(); mode != containerd.OwnUserNamespace {
 		t.Skipf("sandboxes have the host's ids here: %s", why)
 	}
-	run, image := containerdtest.NewRun(t, c)
 	return c, run, image
 }
 
@@ -167,6 +167,7 @@ func TestHostIDs(t *testing.T) {
 	opts := containerdtest.Options()
 	opts.UserNamespace = containerd.HostUserNamespace
 	c := containerdtest.OpenWith(t, opts)
+	run, image := containerdtest.NewRun(t, c)
 	mode, why := c.UserNamespace()
 	if userns.Inside() {
 		if mode != containerd.NestedUserNamespace { // less is not to be had by asking
@@ -177,7 +178,6 @@ func TestHostIDs(t *testing.T) {
 	if mode != containerd.HostUserNamespace || why == "" {
 		t.Errorf("mode %q because of %q", mode, why)
 	}
-	run, image := containerdtest.NewRun(t, c)
 	work := volumeOf(t, run)
 	box := create(t, run, runtime.Config{Name: "host", Image: image, Mounts: []runtime.Mount{{Source: work, Dest: "/work", Writable: true}}})
 	ours, err := os.ReadFile("/proc/self/uid_map")

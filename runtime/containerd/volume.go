@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/mount"
 	"golang.org/x/sys/unix"
@@ -27,7 +29,8 @@ const (
 )
 
 // volume is a file system of its own: a tmpfs, or a sparse ext4 image on a loop
-// device, which the kernel frees with the mount, since the image has no name.
+// device, which the kernel frees with the mount, since the image has no name. Where
+// neither will do it is a folder on disk that somebody has to watch.
 //
 // To make and to remove an image takes longer than most attempts. So one that is
 // closed is emptied, and kept mounted for the run's next volume of that size. What
@@ -38,7 +41,11 @@ type volume struct {
 	mountPoint string
 	data       string // "" once closed
 	image      bool
+	folder     bool // nothing is mounted, and nothing bounds it
 }
+
+// watchInterval is how long a folder may grow unseen.
+const watchInterval = 200 * time.Millisecond
 
 const (
 	// maxIdle is how many emptied images of a size a run keeps.
@@ -52,6 +59,14 @@ const (
 // NewVolume makes a bounded directory: in memory up to 64 MiB, above that on
 // disk where the host has loop devices. It is owned by root with mode 0755.
 func (r *Run) NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error) {
+	v, err := r.newVolume(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+func (r *Run) newVolume(ctx context.Context, cfg runtime.VolumeConfig) (*volume, error) {
 	if cfg.Bytes <= 0 || cfg.Inodes <= 0 {
 		return nil, fmt.Errorf("volume: %d bytes and %d inodes are no size", cfg.Bytes, cfg.Inodes)
 	}
@@ -71,7 +86,7 @@ func (r *Run) NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.
 
 func (r *Run) mountVolume(ctx context.Context, dir string, cfg runtime.VolumeConfig) (*volume, error) {
 	var err error
-	image := cfg.Bytes > maxMemoryVolume && r.c.diskVolumes()
+	image := r.c.ids.onDisk || cfg.Bytes > maxMemoryVolume && r.c.diskVolumes()
 	if !image {
 		options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=0700", cfg.Bytes, cfg.Inodes)
 		err = unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
@@ -84,6 +99,22 @@ func (r *Run) mountVolume(ctx context.Context, dir string, cfg runtime.VolumeCon
 	v := &volume{run: r, cfg: cfg, mountPoint: dir, image: image}
 	if err := v.open(); err != nil {
 		return nil, errors.Join(err, unmount(dir))
+	}
+	return v, nil
+}
+
+// newLayer makes the volume for what a sandbox writes over its root and copies.
+func (r *Run) newLayer(ctx context.Context, cfg runtime.VolumeConfig) (*volume, error) {
+	if !r.c.stack.onDisk {
+		return r.newVolume(ctx, cfg)
+	}
+	v := &volume{run: r, cfg: cfg, mountPoint: filepath.Join(r.c.volumeFiles(r.id), "layer-"+randomID()), folder: true}
+	err := os.MkdirAll(v.mountPoint, 0o700)
+	if err == nil {
+		err = v.open()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("layer: %w", errors.Join(err, os.RemoveAll(v.mountPoint)))
 	}
 	return v, nil
 }
@@ -152,7 +183,7 @@ func (c *Client) diskVolumes() bool {
 // mountImage makes the file system without a journal, which would only protect
 // what is thrown away after a crash.
 func (r *Run) mountImage(ctx context.Context, dir string, cfg runtime.VolumeConfig) error {
-	images := r.c.volumeImages(r.id)
+	images := r.c.volumeFiles(r.id)
 	if err := os.MkdirAll(images, 0o700); err != nil {
 		return err
 	}
@@ -170,8 +201,9 @@ func (r *Run) mountImage(ctx context.Context, dir string, cfg runtime.VolumeConf
 	return m.Mount(dir)
 }
 
-// volumeImages is where a run's image files have names, for a moment each.
-func (c *Client) volumeImages(run string) string { return filepath.Join(c.opts.Root, "volumes", run) }
+// volumeFiles is where a run's image files have names, for a moment each, and where
+// its layers on disk are.
+func (c *Client) volumeFiles(run string) string { return filepath.Join(c.opts.Root, "volumes", run) }
 
 func truncated(name string, size int64) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -185,7 +217,54 @@ func truncated(name string, size int64) error {
 func (v *volume) Path() string { return v.data }
 
 // Full says whether less is left than a small file needs.
-func (v *volume) Full() (bool, error) { return full(v.data) }
+func (v *volume) Full() (bool, error) {
+	if v.folder {
+		bytes, inodes, err := v.used()
+		return bytes > v.cfg.Bytes-fullBytes || inodes > v.cfg.Inodes-fullInodes, err
+	}
+	return full(v.data)
+}
+
+// used walks a folder. What vanishes meanwhile does not count.
+func (v *volume) used() (bytes, inodes int64, err error) {
+	err = filepath.WalkDir(v.data, func(p string, _ fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Lstat(p, &st)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		bytes, inodes = bytes+st.Blocks*512, inodes+1
+		return err
+	})
+	return bytes, inodes, err
+}
+
+// overflow is closed once a folder holds more than it may. Other volumes are
+// bounded by the kernel, and it stays open.
+func (v *volume) overflow(ctx context.Context) <-chan struct{} {
+	over := make(chan struct{})
+	if !v.folder {
+		return over
+	}
+	go func() {
+		for {
+			begun := time.Now()
+			bytes, inodes, err := v.used()
+			if err == nil && (bytes > v.cfg.Bytes || inodes > v.cfg.Inodes) {
+				close(over)
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(max(watchInterval, 4*time.Since(begun))): // a walk of many files is no light work
+			}
+		}
+	}()
+	return over
+}
 
 func full(dir string) (bool, error) {
 	var st unix.Statfs_t
@@ -201,6 +280,13 @@ func (v *volume) Close() error {
 		return nil
 	}
 	if v.keep() {
+		v.data = ""
+		return nil
+	}
+	if v.folder {
+		if err := os.RemoveAll(v.mountPoint); err != nil {
+			return err
+		}
 		v.data = ""
 		return nil
 	}

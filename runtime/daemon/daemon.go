@@ -38,9 +38,12 @@ const maxSocketPath = 107
 // Config says where the daemon lives. Both folders are made if missing, with
 // access for their owner only.
 type Config struct {
-	Root   string // persistent: images and snapshots
-	State  string // volatile: socket, locks, log, running shims
-	Logger *slog.Logger
+	Root  string // persistent: images and snapshots
+	State string // volatile: socket, locks, log, running shims
+	// OCIRuntime is the program, by path or name, that has to be there beside
+	// containerd's own; "" is runc.
+	OCIRuntime string
+	Logger     *slog.Logger
 }
 
 // A Daemon is this process's share in a private containerd.
@@ -111,7 +114,7 @@ func (d *Daemon) ensure(ctx context.Context) error {
 	if err := d.stop(ctx); err != nil { // one that hangs would hold the database's lock
 		return err
 	}
-	path, err := lookPrograms()
+	path, err := lookPrograms(d.cfg.OCIRuntime)
 	if err != nil {
 		return err
 	}
@@ -244,11 +247,14 @@ func (d *Daemon) lastWords() string {
 	return strings.Join(lines[max(0, len(lines)-3):], " | ")
 }
 
-func lookPrograms() (string, error) {
+func lookPrograms(ociRuntime string) (string, error) {
 	var missing []string
 	var path string
+	if ociRuntime == "" {
+		ociRuntime = "runc"
+	}
 	for _, p := range []struct{ program, pkg string }{
-		{"runc", "runc"}, {"containerd-shim-runc-v2", "containerd"}, {"containerd", "containerd"},
+		{ociRuntime, filepath.Base(ociRuntime)}, {"containerd-shim-runc-v2", "containerd"}, {"containerd", "containerd"},
 	} {
 		found, err := exec.LookPath(p.program)
 		if err != nil {

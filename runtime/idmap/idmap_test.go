@@ -153,43 +153,21 @@ func TestCannotShift(t *testing.T) {
 	}
 }
 
-func TestProbeLeavesNothing(t *testing.T) {
+// TestShiftsTmpfs compares the answer with what a mount does.
+func TestShiftsTmpfs(t *testing.T) {
 	needRoot(t)
-	source, lower := mountPoint(t)
 	p, err := idmap.NewPool(filepath.Join(t.TempDir(), "locks"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := mounts(t)
-	if err := p.Probe(source, lower); err == nil {
-		t.Error("a folder below one that others may not pass is no obstacle")
-	}
-	passable(t, source)
-	if err := p.Probe(source, lower); err != nil {
-		t.Error(err)
-	}
-	entries, err := os.ReadDir(source)
-	if err != nil || len(entries) > 0 || mounts(t) != before {
-		t.Errorf("left %v, %v", entries, err)
-	}
-}
-
-// passable lets others pass the test's own folder, which is made for its user
-// alone.
-func passable(t *testing.T, source string) {
-	t.Helper()
-	if err := os.Chmod(filepath.Dir(filepath.Dir(source)), 0o711); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func mounts(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	can, err := p.ShiftsTmpfs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	source, target := mountPoint(t) // on a tmpfs
+	if err := take(t, false).Mount(source, target, true); (err == nil) != can || err != nil && !errors.Is(err, idmap.ErrCannotShift) {
+		t.Errorf("ShiftsTmpfs says %v, and a mount %v", can, err)
+	}
 }
 
 func owner(t *testing.T, name string) uint32 {
@@ -320,19 +298,6 @@ func BenchmarkMount(b *testing.B) {
 			b.Fatal(err)
 		}
 		if err := unix.Unmount(target, unix.MNT_DETACH); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkProbe(b *testing.B) {
-	needRoot(b)
-	p, err := idmap.NewPool(filepath.Join(b.TempDir(), "locks"), false)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		if err := p.Probe("/run", "/var/lib"); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -65,7 +65,7 @@ func AllowDegraded() []string {
 func Environment() []string {
 	o := Options()
 	return []string{
-		"SBENCH_ROOT=" + o.Root, "SBENCH_STATE=" + o.State, "CONTAINERD_ADDRESS=" + o.Address,
+		"SBENCH_ROOT=" + o.Root, "SBENCH_STATE=" + o.State, "CONTAINERD_ADDRESS=" + o.Address, "SBENCH_OCI_RUNTIME=" + o.OCIRuntime,
 		"SBENCH_ALLOW_DEGRADED=" + strings.Join(o.AllowDegraded, ","),
 	}
 }
@@ -75,7 +75,7 @@ func folders() (root, state string) {
 }
 
 // Options are those of the tests' daemon, or of the one at
-// SBENCH_TEST_ADDRESS.
+// SBENCH_TEST_ADDRESS, with the OCI runtime of SBENCH_TEST_OCI_RUNTIME.
 func Options() containerd.Options {
 	level := slog.LevelWarn
 	if testing.Verbose() {
@@ -83,7 +83,7 @@ func Options() containerd.Options {
 	}
 	root, state := folders()
 	return containerd.Options{
-		Address: os.Getenv("SBENCH_TEST_ADDRESS"), Root: root, State: state,
+		Address: os.Getenv("SBENCH_TEST_ADDRESS"), OCIRuntime: os.Getenv("SBENCH_TEST_OCI_RUNTIME"), Root: root, State: state,
 		AllowDegraded: AllowDegraded(),
 		Logger:        slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 	}

@@ -1,0 +1,66 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/securebench/sbench/runtime"
+)
+
+// versionTimeout bounds the question after a program's version.
+const versionTimeout = 10 * time.Second
+
+// ociRuntime is the program that containerd's shim executes.
+type ociRuntime struct {
+	path    string // absolute; "" leaves it to the daemon
+	version string // all that it says of itself, in lines; "" if it is not known
+}
+
+// findOCIRuntime looks for the program that Options name. That the default is not in
+// PATH is no error: a daemon that runs already may have another PATH.
+func findOCIRuntime(ctx context.Context, opts Options) (ociRuntime, error) {
+	if opts.Handler != DefaultHandler {
+		if opts.OCIRuntime != "" && opts.OCIRuntime != OCIRuntimeAuto {
+			return ociRuntime{}, fmt.Errorf("OCI runtime %q %w: the handler %s has its own", opts.OCIRuntime, runtime.ErrInvalid, opts.Handler)
+		}
+		return ociRuntime{}, nil
+	}
+	name := opts.OCIRuntime
+	if name == "" || name == OCIRuntimeAuto {
+		name = "runc"
+	}
+	path, err := exec.LookPath(name)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	switch {
+	case err == nil:
+	case opts.OCIRuntime == "" || opts.OCIRuntime == OCIRuntimeAuto:
+		return ociRuntime{}, nil
+	default:
+		return ociRuntime{}, fmt.Errorf("OCI runtime %q %w: it is no program in PATH, and no path of one", name, runtime.ErrInvalid)
+	}
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("no answer within %s", versionTimeout)
+	}
+	if err != nil {
+		return ociRuntime{}, fmt.Errorf("%w: %s --version: %w", runtime.ErrUnavailable, path, err)
+	}
+	return ociRuntime{path: path, version: strings.TrimSpace(string(out))}, nil
+}
+
+// OCIRuntime is the path of the OCI runtime, and what it calls itself. Both are "" if
+// that is the daemon's choice and not known here.
+func (c *Client) OCIRuntime() (path, version string) {
+	version, _, _ = strings.Cut(c.program.version, "\n")
+	return c.program.path, version
+}

@@ -1,0 +1,145 @@
+#!/bin/bash
+# hosts-system.sh [--force] SUITE
+#
+# Builds a bootable Debian SUITE (bookworm, trixie, sid) for hosts.sh and prints
+# the folder that it is in on stdout: disk.img, an ext4 file system; vmlinuz and
+# initrd, its kernel. Progress goes to stderr. A second call finds the folder and
+# builds nothing, unless it is older than 30 days; --force builds anyway.
+#
+# In the system are containerd and runc as Debian configures them, systemd,
+# AppArmor, and an ordinary user u (1000), whose systemd runs from the start
+# and who has subordinate ids. When it has booted it mounts the disk labelled
+# "payload" read-only on /payload, runs /payload/start with its output on
+# ttyS1, and powers off.
+#
+# The folder is ${SBENCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sbench}/hosts/
+# SUITE-<hash of this script>. It appears by a rename, so that it is complete.
+#
+# Needs root, mmdebstrap and mke2fs. Packages come from SBENCH_DEBIAN_MIRROR (a
+# complete URI), or from where mmdebstrap takes SUITE from by itself: the apt
+# sources of this machine if they have it, else deb.debian.org.
+set -euo pipefail
+
+here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
+export SAY_PREFIX=hosts
+# shellcheck source-path=SCRIPTDIR source=oci-archive.sh
+. "$here/oci-archive.sh"
+
+export LC_ALL=C
+# On disk, not in memory, and not in a home, which apt's own user cannot enter.
+export TMPDIR="${TMPDIR:-/var/tmp}"
+PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+
+readonly packages="linux-image-cloud-amd64 systemd-sysv dbus dbus-user-session libpam-systemd udev kmod
+	containerd runc crun apparmor uidmap iproute2 procps e2fsprogs ca-certificates git make python3"
+readonly days=30
+
+# What would only take time of an emulated machine: consoles that nobody looks
+# at, timers, and what waits for a network.
+readonly masked="getty@tty1.service serial-getty@ttyS0.service apt-daily.timer apt-daily-upgrade.timer
+	dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer man-db.timer
+	systemd-timesyncd.service networking.service systemd-networkd-wait-online.service"
+
+# apt_options prints the settings of this machine's apt that decide how a mirror
+# is reached, one `Name "value";` a line.
+apt_options() {
+	command -v apt-config >/dev/null 2>&1 || return 0
+	apt-config dump | grep -E '^Acquire::(https?::Proxy|Check-Valid-Until|Check-Date|Retries|ForceIPv[46]) ' || true
+}
+
+# customize ROOT OUT is mmdebstrap's hook: it configures the system in ROOT and
+# writes the folder OUT.
+customize() {
+	local root="$1" out="$2" name
+	chroot "$root" useradd --uid 1000 --create-home --shell /bin/bash u
+	for name in subuid subgid; do
+		grep -q '^u:' "$root/etc/$name" || echo 'u:100000:65536' >>"$root/etc/$name"
+	done
+	mkdir -p "$root/var/lib/systemd/linger" "$root/payload"
+	touch "$root/var/lib/systemd/linger/u"
+	echo host >"$root/etc/hostname"
+	printf '127.0.0.1 localhost host\n' >"$root/etc/hosts"
+	printf '/dev/vda / ext4 defaults 0 0\nLABEL=payload /payload ext4 ro,nofail 0 0\n' >"$root/etc/fstab"
+	# Without one, systemd takes the boot for the first and sets every unit anew.
+	tr -d - </proc/sys/kernel/random/uuid >"$root/etc/machine-id"
+	cat >"$root/etc/systemd/system/payload.service" <<-'UNIT'
+		[Unit]
+		After=multi-user.target user@1000.service
+		RequiresMountsFor=/payload
+		[Service]
+		Type=oneshot
+		StandardOutput=file:/dev/ttyS1
+		StandardError=inherit
+		ExecStart=/payload/start
+		ExecStopPost=/bin/systemctl poweroff --force --force
+	UNIT
+	mkdir -p "$root/etc/systemd/system/graphical.target.wants"
+	ln -s ../payload.service "$root/etc/systemd/system/graphical.target.wants/payload.service"
+	for name in $masked; do ln -sf /dev/null "$root/etc/systemd/system/$name"; done
+	rm -rf "$root"/var/cache/apt/*.bin "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
+	cp -L -- "$root"/boot/vmlinuz-* "$out/vmlinuz"
+	cp -L -- "$root"/boot/initrd.img-* "$out/initrd"
+	# Without what mmdebstrap has mounted there.
+	mkdir "$out/root"
+	mount --bind "$root" "$out/root"
+	mke2fs -q -t ext4 -L system -d "$out/root" "$out/disk.img" 12G
+	umount "$out/root"
+	rmdir "$out/root"
+}
+
+# build SUITE FOLDER runs in a subshell of its own.
+build() {
+	local suite="$1" folder="$2" line args=()
+	stage="$(mktemp -d "$(dirname -- "$folder")/.new.XXXXXXXX")"
+	trap 'rm -rf -- "$stage"' EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	while IFS= read -r line; do
+		[ -z "$line" ] || args+=("--aptopt=$line")
+	done < <(apt_options)
+	# A mirror that is late has an expired list of the suite that moves daily.
+	[ "$suite" != sid ] || args+=('--aptopt=Acquire::Check-Valid-Until "false";')
+	for line in man locale info doc; do args+=("--dpkgopt=path-exclude=/usr/share/$line/*"); done
+	mmdebstrap --quiet --mode=root --variant=minbase --format=null --dpkgopt=force-unsafe-io \
+		--include="$(tr -s ' \t\n' , <<<"$packages" | sed 's/,$//')" "${args[@]}" \
+		--customize-hook="'$here/hosts-system.sh' --customize \"\$1\" '$stage'" \
+		"$suite" - ${SBENCH_DEBIAN_MIRROR:+"$SBENCH_DEBIAN_MIRROR"} >&2
+	rm -rf -- "$folder"
+	mv -- "$stage" "$folder"
+}
+
+main() {
+	local force="" suite folder
+	umask 022
+	case "${1:-}" in
+	--customize)
+		customize "$2" "$3"
+		return
+		;;
+	--force)
+		force=1
+		shift
+		;;
+	esac
+	suite="${1:-}"
+	case "$suite" in
+	bookworm | trixie | sid) ;;
+	*) die "usage: hosts-system.sh [--force] bookworm|trixie|sid" ;;
+	esac
+	folder="$(dirname -- "$(cache_dir)")/hosts/$suite-$(recipe_hash "$here/hosts-system.sh")"
+	mkdir -p "$(dirname -- "$folder")"
+	exec 9>"$(dirname -- "$folder")/.lock"
+	flock 9
+	if [ -n "$force" ] || [ ! -d "$folder" ] || [ -n "$(find "$folder" -maxdepth 0 -mtime "+$days")" ]; then
+		[ "$(id -u)" = 0 ] || die "building debian $suite needs root"
+		say "building debian $suite (about two minutes)"
+		# Of an earlier recipe, or of a build that was killed.
+		rm -rf -- "$(dirname -- "$folder")"/.new.* "$(dirname -- "$folder")/$suite"-*
+		(build "$suite" "$folder")
+		say "built debian $suite in ${SECONDS}s"
+	fi
+	exec 9>&-
+	printf '%s\n' "$folder"
+}
+
+main "$@"

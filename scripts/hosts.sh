@@ -1,0 +1,177 @@
+#!/bin/bash
+# hosts.sh [--short] [--force] [SUITE...]
+#
+# Tests sbench on whole Debian machines: bookworm, trixie and sid (with --short
+# trixie alone), each with its own kernel, systemd, control groups of version 2,
+# AppArmor, containerd and runc, as root and as an ordinary user whose systemd
+# delegates control groups. hosts-guest.sh says what is tested; --short leaves the
+# long tests out. The machines are emulated, one after the other.
+#
+# A line for each step goes to stderr as it ends, and a table of all machines to
+# stdout. The exit status is 1 if a step failed, or a machine did not get to its
+# last one; then the folder with its console's output is kept, and named.
+#
+# The systems are built and kept by hosts-system.sh; --force builds them again.
+# Needs Go, mmdebstrap, mke2fs, qemu-system-x86_64, and for the build of a system
+# root. SBENCH_HOSTS_ACCEL is qemu's -accel: "tcg,thread=multi" unless it is set,
+# since that works everywhere; "kvm" is many times faster.
+set -euo pipefail
+
+here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
+export SAY_PREFIX=hosts
+# shellcheck source-path=SCRIPTDIR source=oci-archive.sh
+. "$here/oci-archive.sh"
+PATH="$PATH:/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+readonly accel="${SBENCH_HOSTS_ACCEL:-tcg,thread=multi}"
+
+length=full
+suites=()
+force=() # an argument of hosts-system.sh
+stage=""
+machine="" # the process that runs qemu
+failed=""
+
+need() { # PACKAGE PROGRAM
+	command -v "$2" >/dev/null 2>&1 || missing+=("$1")
+}
+
+check_programs() {
+	local missing=()
+	[ "$(uname -m)" = x86_64 ] || die "the machines are emulated on amd64 alone"
+	need qemu-system-x86 qemu-system-x86_64
+	need mmdebstrap mmdebstrap
+	need e2fsprogs mke2fs
+	[ "${#missing[@]}" = 0 ] ||
+		die "missing: ${missing[*]}; as root: apt-get install --no-install-recommends ${missing[*]}"
+	command -v go >/dev/null 2>&1 || die "go is missing: see make setup"
+}
+
+arguments() {
+	while [ $# -gt 0 ]; do
+		case "$1" in
+		--short) length=short ;;
+		--force) force=(--force) ;;
+		bookworm | trixie | sid) suites+=("$1") ;;
+		*) die "usage: hosts.sh [--short] [--force] [bookworm|trixie|sid]..." ;;
+		esac
+		shift
+	done
+	[ "${#suites[@]}" -gt 0 ] || case "$length" in
+	short) suites=(trixie) ;;
+	full) suites=(bookworm trixie sid) ;;
+	esac
+}
+
+clean_up() {
+	[ -z "$machine" ] || kill "$machine" 2>/dev/null || true
+	rm -rf -- "$stage/payload" "$stage/payload.img"
+	if [ -n "$failed" ]; then
+		say "kept: $stage"
+	else
+		rm -rf -- "$stage"
+	fi
+}
+
+# make_payload makes the disk that is the same for every machine: programs, the
+# repository, the base image.
+make_payload() {
+	local payload="$stage/payload" archive
+	archive="$("$here/base-image.sh")"
+	say "compiling sbench and its tests"
+	mkdir -p "$payload/bin" "$payload/tree"
+	tar -C "$here/.." --exclude=./.git --exclude=./runs --exclude=./bin -cf - . | tar -C "$payload/tree" -xf -
+	(
+		cd "$payload/tree"
+		export CGO_ENABLED=0
+		go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=hosts" -o "$payload/bin/sbench" ./cmd/sbench
+		go test -c -ldflags -s -o "$payload/bin/containerd.test" ./runtime/containerd
+		[ "$length" = short ] || go test -c -ldflags -s -o "$payload/bin/sbench.test" ./cmd/sbench
+	)
+	cp -- "$archive" "$payload/base.oci.tar"
+	cat >"$payload/start" <<-'END'
+		#!/bin/bash
+		# The suite and the length are words of the kernel's command line.
+		for word in $(cat /proc/cmdline); do
+			case "$word" in hosts.suite=*) suite="${word#*=}" ;; hosts.length=*) length="${word#*=}" ;; esac
+		done
+		exec /payload/tree/scripts/hosts-guest.sh "$suite" "$length"
+	END
+	chmod 755 "$payload/start"
+	chmod -R a+rX "$payload"
+	mke2fs -q -t ext4 -L payload -E root_owner=0:0 -d "$payload" "$stage/payload.img" 1G >&2
+}
+
+# boot SUITE runs a machine to its end, and writes its lines to SUITE.results. What
+# it writes to its own disk is gone afterwards.
+boot() {
+	local suite="$1" system limit=2h lines
+	system="$("$here/hosts-system.sh" ${force[@]+"${force[@]}"} "$suite")"
+	[ "$length" = full ] || limit=20m
+	say "$suite boots"
+	: >"$stage/$suite.results"
+	TMPDIR="$stage" timeout --kill-after=10 "$limit" qemu-system-x86_64 -accel "$accel" -cpu max -smp 2 -m 4G \
+		-kernel "$system/vmlinuz" -initrd "$system/initrd" \
+		-append "console=ttyS0 root=/dev/vda rw quiet systemd.show_status=0 hosts.suite=$suite hosts.length=$length" \
+		-drive "file=$system/disk.img,if=virtio,format=raw,snapshot=on,cache=unsafe" \
+		-drive "file=$stage/payload.img,if=virtio,format=raw,readonly=on" \
+		-nic none -display none -no-reboot -monitor none \
+		-serial "file:$stage/$suite.console" -serial "file:$stage/$suite.results" </dev/null &
+	machine=$!
+	tail -n +1 -f --pid="$machine" "$stage/$suite.results" >&2 &
+	lines=$!
+	wait "$machine" || say "$suite: qemu ended with status $?"
+	machine=""
+	wait "$lines" || true
+}
+
+# table prints a row for each machine: its facts, and each step of root and u with
+# its result and seconds.
+table() {
+	printf '| host | kernel | containerd | runc | as root | as a user |\n|---|---|---|---|---|---|\n'
+	local suite
+	for suite in "${suites[@]}"; do
+		tr -d '\r' <"$stage/$suite.results" | awk -v suite="$suite" '
+			$1 != "hosts:" || $2 != suite { next }
+			$4 == "machine" { for (i = 7; i <= NF; i++) { split($i, f, "="); fact[f[1]] = f[2] } }
+			$4 != "machine" {
+				cell[$3] = cell[$3] (cell[$3] ? ", " : "") $4 " " ($5 == "ok" ? "" : "**FAILED** ") $6
+				for (i = 7; i <= NF; i++) {
+					if ($i ~ /^ids=/ && $4 == "smoke") cell[$3] = cell[$3] " (" $i ")"
+					if ($i ~ /^skipped=[1-9]/) cell[$3] = cell[$3] " (" $i ")"
+				}
+			}
+			END { printf "| %s | %s | %s | %s | %s | %s |\n", suite, fact["kernel"], fact["containerd"], fact["runc"], cell["root"], cell["u"] }'
+	done
+}
+
+# judge sets failed unless every step of SUITE is ok and the machine got to the end.
+judge() {
+	local results="$stage/$1.results"
+	if ! grep -q "^hosts: $1 - done " "$results"; then
+		say "$1: the machine did not get to its last step; the end of $stage/$1.console:"
+		tail -n 20 "$stage/$1.console" >&2 || true
+		failed=1
+	fi
+	if grep -q "^hosts: $1 [a-z]* [a-z]* FAILED " "$results"; then failed=1; fi
+}
+
+main() {
+	local suite
+	umask 022
+	arguments "$@"
+	check_programs
+	stage="$(mktemp -d "${TMPDIR:-/var/tmp}/sbench-hosts.XXXXXX")"
+	trap clean_up EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	make_payload
+	for suite in "${suites[@]}"; do
+		boot "$suite"
+		judge "$suite"
+	done
+	table
+	[ -z "$failed" ] || exit 1
+}
+
+main "$@"
