@@ -31,7 +31,8 @@ export TMPDIR="${TMPDIR:-/var/tmp}"
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 readonly packages="linux-image-cloud-amd64 systemd-sysv dbus dbus-user-session libpam-systemd udev kmod
-	containerd runc crun apparmor uidmap iproute2 procps e2fsprogs ca-certificates git make python3"
+	containerd runc crun apparmor uidmap iproute2 procps e2fsprogs ca-certificates git make python3
+	gcc libc6-dev"
 readonly days=30
 
 # What would only take time of an emulated machine: consoles that nobody looks

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run"
@@ -44,9 +45,11 @@ type cli struct {
 
 // globals are the flags of every command that talks to a daemon.
 type globals struct {
-	Address    string `env:"CONTAINERD_ADDRESS" placeholder:"SOCKET" help:"containerd's socket. Default: the system's if it can be used, else a private daemon."`
+	Address    string `env:"CONTAINERD_ADDRESS" placeholder:"SOCKET" help:"containerd's socket, or none for a private daemon. Default: the system's if it can be used, else a private one."`
 	Namespace  string `env:"CONTAINERD_NAMESPACE" placeholder:"NAME" help:"containerd namespace. Default: sbench."`
 	OCIRuntime string `name:"oci-runtime" env:"SBENCH_OCI_RUNTIME" placeholder:"PROGRAM" help:"OCI runtime that containerd's shim executes, by path or by name in PATH: runc, crun. Default: runc."`
+
+	Timeout time.Duration `name:"daemon-timeout" env:"SBENCH_DAEMON_TIMEOUT" default:"30s" placeholder:"DURATION" help:"How long an answer of containerd, or of the OCI runtime, may take."`
 
 	Root  string `env:"SBENCH_ROOT" placeholder:"DIR" help:"Folder for images of the private daemon and for large volumes."`
 	State string `env:"SBENCH_STATE" placeholder:"DIR" help:"Folder for locks, mounts and sockets."`
@@ -74,7 +77,7 @@ func (a *app) logger() *slog.Logger {
 // options are the runtime's, from the flags, then the tester file (nil if the
 // command has none).
 func (a *app) options(t *compiler.Tester) containerd.Options {
-	o := containerd.Options{Address: a.flags.Address, Namespace: a.flags.Namespace, OCIRuntime: a.flags.OCIRuntime, Root: a.flags.Root, State: a.flags.State, Logger: a.logger(), AllowDegraded: a.flags.AllowDegraded}
+	o := containerd.Options{Address: a.flags.Address, Namespace: a.flags.Namespace, OCIRuntime: a.flags.OCIRuntime, Timeout: a.flags.Timeout, Root: a.flags.Root, State: a.flags.State, Logger: a.logger(), AllowDegraded: a.flags.AllowDegraded}
 	if t != nil {
 		fill(&o.Address, t.Runtime.Address)
 		fill(&o.Namespace, t.Runtime.Namespace)
@@ -98,12 +101,15 @@ func (a *app) client(ctx context.Context, t *compiler.Tester) (*containerd.Clien
 	if err != nil {
 		return nil, err
 	}
-	removed, err := c.GC(ctx)
+	gone, err := c.GC(ctx)
 	if err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
-	if len(removed) > 0 {
-		a.logger().Warn("removed what dead runs left behind", "runs", removed)
+	if len(gone.Removed) > 0 {
+		a.logger().Warn("removed what dead runs left behind", "runs", gone.Removed)
+	}
+	for _, err := range gone.Left {
+		a.logger().Warn("something of a dead run is still there", "cause", err)
 	}
 	return c, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	goruntime "runtime"
 
+	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime/containerd"
 )
 
@@ -20,12 +21,15 @@ func (cmd *gcCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	removed, err := c.GC(ctx)
+	gone, err := c.GC(ctx)
 	err = errors.Join(err, c.Close(ctx))
-	if cmd.JSON {
-		return errors.Join(err, a.json(map[string]any{"removed": append([]string{}, removed...)}))
+	if len(gone.Left) > 0 {
+		err = errors.Join(err, fmt.Errorf("%w: not all could be removed: %w", run.ErrInfrastructure, errors.Join(gone.Left...)))
 	}
-	for _, id := range removed {
+	if cmd.JSON {
+		return errors.Join(err, a.json(map[string]any{"removed": append([]string{}, gone.Removed...)}))
+	}
+	for _, id := range gone.Removed {
 		_, _ = fmt.Fprintf(a.stdout, "removed what run %s left\n", id)
 	}
 	return err

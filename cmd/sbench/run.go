@@ -151,7 +151,7 @@ func (cmd *runCmd) measure(ctx context.Context, a *app, c *containerd.Client, te
 		if cmd.Plan {
 			return cmd.plan(ctx, a, cfg)
 		}
-		cfg.Stop = a.interrupts.graceful()
+		cfg.Stop = a.interrupts.graceful(a.stderr)
 		summary, err = run.Run(ctx, cfg)
 		return err
 	})
@@ -195,7 +195,7 @@ func withEngine(ctx context.Context, c *containerd.Client, tester *compiler.Test
 		return err
 	}
 	cfg.Tester, cfg.Pack, cfg.Engine, cfg.Limits, cfg.Degraded = tester, pack, engine, limits(tester), degraded
-	cfg.Images = resolver{c, containerd.PullPolicy(tester.Runtime.Pull), cfg.Progress}
+	cfg.Images = &resolver{c: c, engine: engine, policy: containerd.PullPolicy(tester.Runtime.Pull), progress: cfg.Progress}
 	cfg.Version, cfg.Host = sbenchVersion(), hostFacts(c)
 	return errors.Join(f(cfg), engine.Close(ctx))
 }
@@ -220,17 +220,33 @@ func limits(t *compiler.Tester) runtime.Limits {
 	return runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
 }
 
-// resolver finds images as the tester file's pull policy says.
+// resolver finds images as the tester file's pull policy says. On the first a sandbox
+// has to live before any task does: what keeps all sandboxes of a run from working is
+// one error then.
 type resolver struct {
 	c        *containerd.Client
+	engine   *containerd.Run
 	policy   containerd.PullPolicy
 	progress func(run.Event) // nil for none
+	lived    bool
 }
 
-func (r resolver) Resolve(ctx context.Context, ref string) (runtime.Image, error) {
+func (r *resolver) Resolve(ctx context.Context, ref string) (runtime.Image, error) {
+	img, err := r.find(ctx, ref)
+	if err != nil || r.lived {
+		return img, err
+	}
+	if err := r.engine.Live(ctx, img); err != nil {
+		return img, fmt.Errorf("%w: no sandbox lives on the image %s here: %w", runtime.ErrUnavailable, img.Ref, err)
+	}
+	r.lived = true
+	return img, nil
+}
+
+func (r *resolver) find(ctx context.Context, ref string) (runtime.Image, error) {
 	if r.policy != containerd.PullAlways {
 		img, err := r.c.Image(ctx, ref, containerd.PullNever)
-		if err == nil || r.policy == containerd.PullNever || !errors.Is(err, runtime.ErrNotFound) {
+		if err == nil || r.policy == containerd.PullNever || containerd.Local(ref) || !errors.Is(err, runtime.ErrNotFound) {
 			return img, err
 		}
 	}

@@ -48,7 +48,7 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		cfg := run.Config{
-			Tester: tester, Pack: pack, Engine: engine, Images: resolver{c, containerd.PullPolicy(tester.Runtime.Pull), nil},
+			Tester: tester, Pack: pack, Engine: engine, Images: &resolver{c: c, engine: engine, policy: containerd.PullPolicy(tester.Runtime.Pull)},
 			Limits: limits(tester), Select: selector(cmd.Task), Egress: egress,
 		}
 		if len(cmd.Task) == 0 {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	client "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/errdefs"
@@ -219,7 +220,7 @@ func (b *Box) Close(ctx context.Context) error {
 	if b.init != nil {
 		errs = append(errs, b.init.close())
 	}
-	errs = append(errs, kill(ctx, b.group))
+	errs = append(errs, kill(ctx, b.group, killTimeout))
 	ctx, cancel := b.run.c.cleanup(ctx)
 	defer cancel()
 	deleted := make(chan error, 1)
@@ -240,8 +241,8 @@ func (b *Box) Close(ctx context.Context) error {
 }
 
 // kill empties a group on a context of its own.
-func kill(ctx context.Context, g group) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
+func kill(ctx context.Context, g group, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	return g.KillAll(ctx, 0)
 }

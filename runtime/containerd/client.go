@@ -27,6 +27,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
@@ -42,19 +43,17 @@ const (
 	DefaultHandler     = "io.containerd.runc.v2"
 	OCIRuntimeAuto     = "auto"
 	SystemAddress      = "/run/containerd/containerd.sock"
+	// NoAddress, as an address, asks for a private daemon, whatever else runs.
+	NoAddress = "none"
 )
 
-const (
-	dialTimeout    = 10 * time.Second
-	cleanupTimeout = 10 * time.Second
-	startTimeout   = 30 * time.Second
-)
+const dialTimeout = 10 * time.Second
 
 // Options says which daemon to use and where sbench keeps its own state. Zero
 // fields take the defaults above and those of [DefaultFolders].
 type Options struct {
 	// Address of the daemon's socket. Empty means the system's if it can be
-	// used, else a private daemon that is started on demand.
+	// used, else a private daemon that is started on demand, as it is for NoAddress.
 	Address     string
 	Namespace   string
 	Snapshotter string // "" means DefaultSnapshotter, or FuseSnapshotter where that cannot be
@@ -68,6 +67,9 @@ type Options struct {
 	// AllowDegraded names limits that the kernel need not enforce on this host:
 	// memory, swap, pids, cpu, disk.
 	AllowDegraded []string
+	// Timeout bounds every answer of the daemon and the OCI runtime; 0 means
+	// DefaultTimeout. Transfers of images have longer.
+	Timeout time.Duration
 	// UserNamespace is UserNamespaceAuto, which "" is too, or HostUserNamespace.
 	UserNamespace string
 	Logger        *slog.Logger
@@ -113,6 +115,9 @@ type Client struct {
 func Open(ctx context.Context, opts Options) (*Client, error) {
 	c := &Client{opts: withDefaults(opts), setup: make(chan struct{}, 2*goruntime.NumCPU())}
 	c.log = c.opts.Logger
+	if mode := c.opts.UserNamespace; mode != "" && mode != UserNamespaceAuto && mode != HostUserNamespace {
+		return nil, fmt.Errorf("user namespace %q %w: it is neither %s nor %s", mode, runtime.ErrInvalid, UserNamespaceAuto, HostUserNamespace)
+	}
 	var err error
 	for _, dir := range []*string{&c.opts.Root, &c.opts.State} {
 		if *dir, err = stateFolder(*dir); err != nil {
@@ -133,9 +138,6 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 	}
 	if err := c.snapshotterWorks(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", runtime.ErrUnavailable, err), c.Close(ctx))
-	}
-	if c.limits, err = c.inspectDaemon(); err != nil {
-		return nil, errors.Join(err, c.Close(ctx))
 	}
 	return c, nil
 }
@@ -165,21 +167,28 @@ func withDefaults(o Options) Options {
 			*f.field = f.value
 		}
 	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	return o
 }
 
-// connect finds the daemon: the address given, the system's, a private one.
+// connect finds the daemon: the address given, the system's, a private one. One that
+// was not asked for and cannot be used is said and passed over.
 func (c *Client) connect(ctx context.Context) error {
-	if c.opts.Address != "" {
+	switch {
+	case c.opts.Address == NoAddress:
+	case c.opts.Address != "":
 		return c.dial(ctx, strings.TrimPrefix(c.opts.Address, "unix://"))
-	}
-	if usable(SystemAddress) {
-		if err := c.dial(ctx, SystemAddress); err == nil {
+	case usable(SystemAddress):
+		err := c.dial(ctx, SystemAddress)
+		if err == nil {
 			return nil
 		}
+		c.log.Warn("the system's containerd cannot be used: sbench has one of its own, with its own images (--address none says so from the start)", "cause", err)
 	}
 	var err error
 	c.daemon, err = daemon.Start(ctx, daemon.Config{
@@ -200,21 +209,33 @@ func usable(socket string) bool {
 	return conn.Close() == nil
 }
 
+// dial connects to a daemon that answers and sees what sbench sees.
 func (c *Client) dial(ctx context.Context, address string) error {
 	if !filepath.IsAbs(address) {
-		return fmt.Errorf("containerd address %q is not an absolute path", address)
+		return fmt.Errorf("containerd address %q %w: it is not an absolute path", address, runtime.ErrInvalid)
+	}
+	fail := func(err error) error {
+		return fmt.Errorf("%w: containerd at %s: %w", runtime.ErrUnavailable, address, err)
+	}
+	limits, err := inspectDaemon(address)
+	if err != nil {
+		return fail(err)
+	}
+	cl, err := client.New(address, client.WithDefaultNamespace(c.opts.Namespace), client.WithTimeout(dialTimeout),
+		client.WithExtraDialOpts([]grpc.DialOption{grpc.WithChainUnaryInterceptor(bound(c.opts.Timeout))}))
+	if err != nil {
+		return fail(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	cl, err := client.New(address, client.WithDefaultNamespace(c.opts.Namespace), client.WithTimeout(dialTimeout))
-	if err != nil {
-		return fmt.Errorf("%w: containerd at %s: %w", runtime.ErrUnavailable, address, err)
-	}
 	v, err := cl.Version(ctx)
 	if err != nil {
-		return fmt.Errorf("%w: containerd at %s: %w", runtime.ErrUnavailable, address, errors.Join(err, cl.Close()))
+		if ctx.Err() != nil {
+			err = fmt.Errorf("no answer within %s: it hangs, or was stopped", dialTimeout)
+		}
+		return fail(errors.Join(err, cl.Close()))
 	}
-	c.c, c.address, c.version = cl, address, v.Version
+	c.c, c.address, c.version, c.limits = cl, address, v.Version, limits
 	return nil
 }
 
@@ -248,7 +269,7 @@ func (c *Client) ctx(ctx context.Context) context.Context {
 
 // cleanup is a context for removals that outlives the caller's.
 func (c *Client) cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.ctx(context.WithoutCancel(ctx)), cleanupTimeout)
+	return context.WithTimeout(c.ctx(context.WithoutCancel(ctx)), min(cleanupTimeout, c.opts.Timeout))
 }
 
 // daemonLimits are what the daemon hands down to every container: raising one
@@ -256,15 +277,14 @@ func (c *Client) cleanup(ctx context.Context) (context.Context, context.CancelFu
 type daemonLimits struct {
 	files       uint64
 	oomScoreAdj int
-	sameMounts  bool
 	sysResource bool // what the OCI runtime can have of CAP_SYS_RESOURCE
 }
 
-// inspectDaemon looks at the process behind the socket (unix(7), SO_PEERCRED).
-func (c *Client) inspectDaemon() (daemonLimits, error) {
-	conn, err := net.DialTimeout("unix", c.address, dialTimeout)
+// inspectDaemon looks at the process behind a socket (unix(7), SO_PEERCRED).
+func inspectDaemon(address string) (daemonLimits, error) {
+	conn, err := net.DialTimeout("unix", address, dialTimeout)
 	if err != nil {
-		return daemonLimits{}, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+		return daemonLimits{}, err
 	}
 	defer func() { _ = conn.Close() }()
 	raw, err := conn.(syscall.Conn).SyscallConn()
@@ -277,10 +297,10 @@ func (c *Client) inspectDaemon() (daemonLimits, error) {
 		return daemonLimits{}, errors.Join(err, credErr)
 	}
 	pid := int(cred.Pid)
-	l := daemonLimits{sameMounts: sameNamespace(pid, "mnt") && sameNamespace(pid, "pid")}
-	if !l.sameMounts {
-		return l, fmt.Errorf("containerd at %s runs in another mount or pid namespace, where it cannot see the sandboxes' files: "+
-			"run sbench beside it, or unset its address so that sbench starts one of its own", c.address)
+	var l daemonLimits
+	if !sameNamespace(pid, "mnt") || !sameNamespace(pid, "pid") {
+		return l, errors.New("it runs in another mount or pid namespace, where it cannot see the sandboxes' files: " +
+			"run sbench beside it, or let sbench start one of its own (--address none)")
 	}
 	var rlimit unix.Rlimit
 	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &rlimit); err != nil {
@@ -309,7 +329,7 @@ func native(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errdefs.IsUnavailable(err), strings.Contains(err.Error(), "ttrpc: closed"):
+	case errdefs.IsUnavailable(err), errdefs.IsDeadlineExceeded(err), strings.Contains(err.Error(), "ttrpc: closed"):
 		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	case errdefs.IsNotFound(err):
 		return fmt.Errorf("%w: %w", runtime.ErrNotFound, err)

@@ -24,10 +24,11 @@ import (
 )
 
 // killTimeout bounds the wait for killed processes to be gone: minutes, because
-// one that waits for a slow disk dies only when the disk answers. drainTimeout
-// bounds the wait for the last of their output.
+// one that waits for a slow disk dies only when the disk answers. After slowKill
+// that is said. drainTimeout bounds the wait for the last of their output.
 const (
 	killTimeout  = 5 * time.Minute
+	slowKill     = 20 * time.Second
 	drainTimeout = 10 * time.Second
 )
 
@@ -86,8 +87,7 @@ func (b *Box) finish(ctx context.Context, proc *process) error {
 // start brings p to life: as the first process of a one-shot sandbox, else next
 // to the idle one.
 func (b *Box) start(ctx context.Context, p runtime.Process, s *streams) (*process, error) {
-	ctx, cancel := context.WithTimeoutCause(b.run.ctx(ctx), startTimeout, fmt.Errorf("%w: no answer within %s", runtime.ErrUnavailable, startTimeout))
-	defer cancel()
+	ctx = b.run.ctx(ctx)
 	if b.cfg.Persistent {
 		return b.startNext(ctx, p, s)
 	}
@@ -132,8 +132,7 @@ func (b *Box) startFirst(ctx context.Context, spec *specs.Spec, creator cio.Crea
 }
 
 func (b *Box) startPause(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(b.run.ctx(ctx), startTimeout, fmt.Errorf("%w: no answer within %s", runtime.ErrUnavailable, startTimeout))
-	defer cancel()
+	ctx = b.run.ctx(ctx)
 	spec, err := b.spec([]string{pauseDest}, nil, "")
 	if err != nil {
 		return err
@@ -211,6 +210,14 @@ func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun 
 	limit := time.NewTimer(p.Wall)
 	defer limit.Stop()
 	var e end
+	ended := func(within time.Duration) bool {
+		select {
+		case e = <-done:
+			return true
+		case <-time.After(within):
+			return false
+		}
+	}
 	var overtime bool
 	select {
 	case e = <-done:
@@ -218,19 +225,14 @@ func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun 
 		if err := b.killAll(ctx, proc); err != nil {
 			return runtime.Exit{}, err
 		}
-		e = <-done
+		if !ended(b.afterKill()) {
+			return runtime.Exit{}, errNoWord
+		}
 	case <-ctx.Done():
 		return runtime.Exit{}, errors.Join(fmt.Errorf("interrupted: %w", context.Cause(ctx)), b.killAll(ctx, proc))
 	case <-limit.C:
 		overtime = true
-		if err := b.terminate(ctx, p.Grace, proc, func(d time.Duration) bool {
-			select {
-			case e = <-done:
-				return true
-			case <-time.After(d):
-				return false
-			}
-		}); err != nil {
+		if err := b.terminate(ctx, p.Grace, proc, ended); err != nil {
 			return runtime.Exit{}, err
 		}
 	}
@@ -265,11 +267,16 @@ func (b *Box) terminate(ctx context.Context, grace time.Duration, proc *process,
 	if err := b.killAll(ctx, proc); err != nil {
 		return err
 	}
-	if !ended(reconnectTimeout + killTimeout) {
-		return fmt.Errorf("%w: no word of the exit after the kill", runtime.ErrUnavailable)
+	if !ended(b.afterKill()) {
+		return errNoWord
 	}
 	return nil
 }
+
+var errNoWord = fmt.Errorf("%w: no word of the exit after the kill", runtime.ErrUnavailable)
+
+// afterKill is how long the daemon has to say what the kernel has proved.
+func (b *Box) afterKill() time.Duration { return reconnectTimeout + b.run.c.opts.Timeout }
 
 // idlePid is the first process of a persistent sandbox, which is spared; 0 if
 // there is none.
@@ -285,6 +292,10 @@ func (b *Box) idlePid() int {
 func (b *Box) killAll(ctx context.Context, proc *process) error {
 	ctx, cancel := context.WithTimeout(b.run.c.ctx(context.WithoutCancel(ctx)), killTimeout)
 	defer cancel()
+	slow := time.AfterFunc(slowKill, func() {
+		b.run.c.log.Warn("processes of a sandbox were killed and do not end: they wait for a disk, or the kernel hangs", "sandbox", b.cfg.Name, "gives up after", killTimeout)
+	})
+	defer slow.Stop()
 	if err := errors.Join(proc.kill(ctx), b.group.KillAll(ctx, b.idlePid())); err != nil {
 		return fmt.Errorf("%w: %w", runtime.ErrStillAlive, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/filelock"
@@ -26,34 +27,43 @@ type leftovers struct {
 	lock *os.File
 }
 
-// GC removes what runs left whose owner is dead, in the daemon and on this host,
-// and returns their ids. What belongs to a live run is not touched: its owner
-// holds the lock.
-func (c *Client) GC(ctx context.Context) ([]string, error) {
+// Collected is what a collection did. Left says of which runs something could not be
+// removed, and why: the next collection tries again.
+type Collected struct {
+	Removed []string // runs, sorted
+	Left    []error
+}
+
+// GC removes what runs left whose owner is dead, in the daemon and on this host. What
+// belongs to a live run is not touched: its owner holds the lock. The error is the
+// daemon's, or of the host's folders; what one run left never keeps GC from the next.
+func (c *Client) GC(ctx context.Context) (Collected, error) {
+	var done Collected
 	gate, err := filelock.Acquire(ctx, filepath.Join(c.opts.State, "gc.lock"), filelock.Exclusive)
 	if err != nil {
-		return nil, fmt.Errorf("gc: %w", err)
+		return done, fmt.Errorf("gc: %w", err)
 	}
 	defer func() { _ = gate.Close() }()
 	known, err := c.knownRuns(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("gc: %w", err)
+		return done, fmt.Errorf("gc: %w", err)
 	}
-	var removed []string
-	var errs []error
 	for _, l := range known {
+		if ctx.Err() != nil {
+			return done, fmt.Errorf("gc: %w", context.Cause(ctx))
+		}
 		dead, err := l.claim()
 		if err == nil && dead {
 			if err = c.reap(ctx, l); err == nil {
-				removed = append(removed, l.run)
+				done.Removed = append(done.Removed, l.run)
 			}
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("gc: run %s: %w", l.run, err))
+			done.Left = append(done.Left, fmt.Errorf("gc: run %s: %w", l.run, err))
 		}
 	}
-	slices.Sort(removed)
-	return removed, errors.Join(errs...)
+	slices.Sort(done.Removed)
+	return done, nil
 }
 
 // knownRuns are those with a folder here, or with something in the daemon.
@@ -123,7 +133,7 @@ func (l *leftovers) claim() (dead bool, err error) {
 func (c *Client) reap(ctx context.Context, l leftovers) error {
 	group := c.newGroup("/"+cgroupPrefix+l.run, watchdog.Limits{})
 	errs := []error{
-		kill(ctx, group), // first of all nothing of it runs any more
+		kill(ctx, group, cleanupTimeout), // first of all nothing of it runs any more
 		c.reapContainers(ctx, l.run),
 		c.reapShims(ctx, l.run),
 		c.reapSnapshots(ctx, l.run),
@@ -153,11 +163,16 @@ func (c *Client) reapContainers(ctx context.Context, run string) error {
 	if err != nil {
 		return fmt.Errorf("list containers: %w", native(err))
 	}
-	var errs []error
-	for _, ct := range containers {
-		errs = append(errs, c.removeContainer(ctx, ct))
+	errs := make([]error, len(containers))
+	var each errgroup.Group // one that hangs must not hold up the others
+	each.SetLimit(cap(c.setup))
+	for i, ct := range containers {
+		each.Go(func() error {
+			errs[i] = c.removeContainer(ctx, ct)
+			return nil
+		})
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, each.Wait())...)
 }
 
 // removeContainer kills and removes a container and its task; what is gone

@@ -57,7 +57,7 @@ func (c *Client) Image(ctx context.Context, ref string, policy PullPolicy) (runt
 	if err != nil {
 		return runtime.Image{}, err
 	}
-	if policy == PullAlways {
+	if policy == PullAlways && !Local(name) {
 		return c.Pull(ctx, name)
 	}
 	img, err := c.c.GetImage(c.ctx(ctx), name)
@@ -67,10 +67,25 @@ func (c *Client) Image(ctx context.Context, ref string, policy PullPolicy) (runt
 	if !errdefs.IsNotFound(err) {
 		return runtime.Image{}, fmt.Errorf("image %s: %w", name, native(err))
 	}
-	if policy == PullNever {
-		return runtime.Image{}, fmt.Errorf("image %s: %w here, and the pull policy is never: import it (sbench image import) or name another (sbench image tag)", name, runtime.ErrNotFound)
+	if policy == PullNever || Local(name) {
+		return runtime.Image{}, fmt.Errorf("image %s: %w in %s", name, runtime.ErrNotFound, c.store())
 	}
 	return c.Pull(ctx, name)
+}
+
+// Local says whether the reference is of an image that is built and imported, and
+// that no registry has.
+func Local(ref string) bool {
+	named, err := reference.ParseDockerRef(ref)
+	return err == nil && reference.Domain(named) == "sbench.local"
+}
+
+// store says where images were looked for, and how to have them elsewhere.
+func (c *Client) store() string {
+	if c.Private() {
+		return fmt.Sprintf("namespace %q of sbench's own containerd (%s): import it (sbench image import ARCHIVE), or name the daemon that has it (--address, --namespace)", c.opts.Namespace, c.opts.Root)
+	}
+	return fmt.Sprintf("namespace %q of containerd at %s: import it there (sbench image import ARCHIVE), or use sbench's own daemon and its images (--address none)", c.opts.Namespace, c.address)
 }
 
 // prepare checks the platform, unpacks what is not yet, and reads the
@@ -124,6 +139,8 @@ func (c *Client) Import(ctx context.Context, archive io.Reader, as string) ([]ru
 		opts = append(opts, client.WithDigestRef(func(digest.Digest) string { return name }))
 		as = name
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, bulkTimeout, fmt.Errorf("no image within %s", bulkTimeout))
+	defer cancel()
 	found, err := c.c.Import(c.ctx(ctx), archive, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("import: %w", native(err))

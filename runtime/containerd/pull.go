@@ -3,7 +3,6 @@ package containerd
 import (
 	"context"
 	"fmt"
-	"time"
 
 	client "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
@@ -18,9 +17,6 @@ import (
 // and plain-http registries (registry configuration, "hosts.toml").
 const hostsDirectory = "/etc/containerd/certs.d"
 
-// pullTimeout bounds one image's download.
-const pullTimeout = 30 * time.Minute
-
 // Pull fetches and unpacks an image for this host's platform, with the
 // credentials of the user's docker configuration. Any failure that is not the
 // daemon's is runtime.ErrNotFound: the image is not to be had.
@@ -29,7 +25,10 @@ func (c *Client) Pull(ctx context.Context, ref string) (runtime.Image, error) {
 	if err != nil {
 		return runtime.Image{}, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, pullTimeout, fmt.Errorf("no image within %s", pullTimeout))
+	if Local(full) {
+		return runtime.Image{}, fmt.Errorf("image %s: no registry has it; %w in %s", full, runtime.ErrNotFound, c.store())
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, bulkTimeout, fmt.Errorf("no image within %s", bulkTimeout))
 	defer cancel()
 	hosts := config.HostOptions{HostDir: config.HostDirFromRoot(c.hostsDir()), Credentials: credentials}
 	if insecure(full) {
@@ -40,7 +39,7 @@ func (c *Client) Pull(ctx context.Context, ref string) (runtime.Image, error) {
 		client.WithPullUnpack, client.WithPullSnapshotter(c.opts.Snapshotter),
 	)
 	if err != nil {
-		return runtime.Image{}, fmt.Errorf("pull %s: %w: %w", full, runtime.ErrNotFound, native(err))
+		return runtime.Image{}, fmt.Errorf("image %s: %w in %s; pull: %w", full, runtime.ErrNotFound, c.store(), native(err))
 	}
 	return c.prepare(ctx, img)
 }

@@ -119,9 +119,8 @@ func (r *Run) ctx(ctx context.Context) context.Context {
 
 // Close removes the run. Its sandboxes, volumes and views must be closed first.
 func (r *Run) Close(ctx context.Context) error {
-	ctx, cancel := r.c.cleanup(ctx)
-	defer cancel()
-	return r.c.reap(ctx, leftovers{run: r.id, dir: r.dir, lock: r.lock})
+	// Each call has a bound of its own; see bound.
+	return r.c.reap(context.WithoutCancel(ctx), leftovers{run: r.id, dir: r.dir, lock: r.lock})
 }
 
 // lowers returns the directories that hold an image's file system, topmost

@@ -61,6 +61,11 @@ func (c *Client) reapShim(ctx context.Context, pid int, run string) error {
 	if err != nil {
 		return nil
 	}
+	// The OCI runtimes that it waits for are in its process group, which it leads, or
+	// have its death for a signal of theirs.
+	if group, err := unix.Getpgid(pid); err == nil && group == pid {
+		_ = unix.Kill(-pid, unix.SIGKILL) // gone meanwhile, or the next line says why not
+	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("shim %d: %w", pid, err)
 	}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+)
+
+// hanging is an OCI runtime that hangs in one of its commands, once it is told to.
+type hanging struct {
+	host
+	file string
+}
+
+// newHanging gives a host a runtime that hangs, and sbench the patience of timeout.
+func newHanging(t *testing.T, timeout string) hanging {
+	t.Helper()
+	h := hanging{host: newHost(t)}
+	h.file = filepath.Join(h.dir, "hangs")
+	real := containerdtest.Options().OCIRuntime
+	if real == "" {
+		real = "runc"
+	}
+	real, err := exec.LookPath(real)
+	check(t, err)
+	script := "#!/bin/sh\nif read -r command <" + h.file + "; then for a; do [ \"$a\" != \"$command\" ] || exec sleep 1000; done; fi 2>/dev/null\nexec " + real + " \"$@\"\n"
+	check(t, os.WriteFile(filepath.Join(h.dir, "runtime"), []byte(script), 0o755))
+	check(t, os.WriteFile(h.file, nil, 0o644))
+	h.env = append(h.env, "SBENCH_OCI_RUNTIME="+filepath.Join(h.dir, "runtime"), "SBENCH_DAEMON_TIMEOUT="+timeout)
+	return h
+}
+
+// in makes the runtime hang in command; "" ends that.
+func (h hanging) in(command string) {
+	h.t.Helper()
+	if command != "" {
+		command += "\n"
+	}
+	check(h.t, os.WriteFile(h.file, []byte(command), 0o644))
+}
+
+// within runs sbench, which must end by itself.
+func (h host) within(limit time.Duration, args ...string) (code int, text string) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sbench", args...)
+	cmd.Env = h.env
+	out, _ := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		h.t.Fatalf("sbench %v hangs\n%s", args, out)
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+// pack writes a pack of one task and returns its tester file and output folder.
+func (h host) pack(name, image string) (tester, output string) {
+	h.t.Helper()
+	dir := filepath.Join(h.dir, name)
+	for file, text := range map[string]string{
+		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + image + "'}}\n",
+		"tasks.jsonl":   `{"id": "one", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}` + "\n",
+		"tester.yaml": "schema_version: '0.2'\nrun: {id: " + name + ", output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
+			"harness: {type: command, config: {command: 'true'}}\n",
+	} {
+		check(h.t, os.MkdirAll(dir, 0o755))
+		check(h.t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
+	}
+	return filepath.Join(dir, "tester.yaml"), filepath.Join(dir, "out")
+}
+
+const (
+	patience = "4s" // of sbench with the runtime
+	// bounded is far more than patience and what is removed afterwards.
+	bounded = 2 * time.Minute
+)
+
+// TestHangsFromTheStart: an OCI runtime that hangs is one error before anything
+// starts, for run and doctor, and gc removes what was left.
+func TestHangsFromTheStart(t *testing.T) {
+	h := newHanging(t, patience)
+	tester, output := h.pack("start", containerdtest.Image)
+	for _, command := range []string{"create", "start", "delete"} {
+		t.Run(command, func(t *testing.T) {
+			h := h
+			h.t = t
+			before := h.runs()
+			h.in(command)
+			code, text := h.within(bounded, "run", "--config", tester)
+			if code != codeInfrastructure || !strings.Contains(text, "gave no answer to") {
+				t.Errorf("run: exit code %d\n%s", code, text)
+			}
+			if _, err := os.Stat(output); !os.IsNotExist(err) {
+				t.Errorf("the output folder is there: %v", err)
+			}
+			code, text = h.within(bounded, "doctor", "--json")
+			if code != codeInfrastructure || !strings.Contains(text, "gave no answer to") {
+				t.Errorf("doctor: exit code %d\n%s", code, text)
+			}
+			h.within(bounded, "gc") // with the hanging runtime: it ends
+			h.in("")
+			h.sbench(0, "gc")
+			for _, r := range difference(h.runs(), before) {
+				t.Errorf("left of run %s: %v", r, h.left(r))
+			}
+		})
+	}
+	// sbench kills by itself, without the runtime.
+	h.in("kill")
+	if code, text := h.within(bounded, "run", "--config", tester); code != codeMeasured {
+		t.Errorf("exit code %d\n%s", code, text)
+	}
+}
+
+// TestHangsMidRun: what a runtime that begins to hang keeps from being measured is
+// recorded as error, and the run ends.
+func TestHangsMidRun(t *testing.T) {
+	h := newHanging(t, patience)
+	cmd, output, lines := h.start("mid", 3)
+	h.in("create")
+	var text strings.Builder
+	for lines.Scan() {
+		text.WriteString(lines.Text() + "\n")
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != codeInfrastructure || !strings.Contains(text.String(), "gave no answer to Create") {
+		t.Errorf("exit code %d\n%s", code, &text)
+	}
+	got := statuses(t, output)
+	if got == "" || strings.Trim(strings.ReplaceAll(got, "error", ""), " ") != "" {
+		t.Errorf("recorded %q", got)
+	}
+	h.in("")
+	h.sbench(0, "gc")
+}
+
+// TestSecondInterrupt: the second Ctrl-C ends sbench while it waits for a runtime
+// that never answers, and the first says so.
+func TestSecondInterrupt(t *testing.T) {
+	h := newHanging(t, "1h")
+	before := h.runs()
+	cmd, _, lines := h.start("twice", 3)
+	ours := difference(h.runs(), before)
+	h.in("create")
+	hint := make(chan bool, 1)
+	go func() {
+		told := false
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), "verifier_start") { // now it waits for the runtime
+				_ = cmd.Process.Signal(os.Interrupt)
+			}
+			if strings.Contains(lines.Text(), "a second Ctrl-C ends sbench") {
+				told = true
+				_ = cmd.Process.Signal(os.Interrupt)
+			}
+		}
+		hint <- told
+	}()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-ended:
+	case <-time.After(bounded):
+		t.Fatal("the second Ctrl-C does not end it")
+	}
+	if code := cmd.ProcessState.ExitCode(); code != codeInterrupted {
+		t.Errorf("exit code %d", code)
+	}
+	if !<-hint {
+		t.Error("the first Ctrl-C says nothing of the second")
+	}
+	h.in("")
+	h.env = append(h.env, "SBENCH_DAEMON_TIMEOUT=30s")
+	h.sbench(0, "gc")
+	for _, r := range ours {
+		if left := h.left(r); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+}
+
+// TestCollectionGoesOn: what cannot be removed of one dead run is said, and keeps
+// neither gc from the others nor a run from running.
+func TestCollectionGoesOn(t *testing.T) {
+	h := newHost(t)
+	tester, _ := h.pack("go-on", containerdtest.Image)
+	stuck, dead := filepath.Join(h.state, "runs", "0000000000000bad"), filepath.Join(h.state, "runs", "00000000000dead0")
+	check(t, os.MkdirAll(filepath.Join(stuck, "lock"), 0o700)) // a lock that cannot be opened
+	check(t, os.MkdirAll(dead, 0o700))
+	t.Cleanup(func() { check(t, os.RemoveAll(stuck)) })
+	code, text := h.within(bounded, "gc")
+	if code != codeInfrastructure || !strings.Contains(text, "0000000000000bad") || !strings.Contains(text, "removed what run 00000000000dead0 left") {
+		t.Errorf("gc: exit code %d\n%s", code, text)
+	}
+	if code, text = h.within(bounded, "run", "--config", tester); code != codeMeasured || !strings.Contains(text, "0000000000000bad") {
+		t.Errorf("run: exit code %d\n%s", code, text)
+	}
+}
+
+// TestLocalImageIsNotPulled: a registry is not asked for an image that none has, and the
+// message says where it was looked for.
+func TestLocalImageIsNotPulled(t *testing.T) {
+	h := newHost(t)
+	tester, _ := h.pack("local", "sbench.local/nowhere:latest")
+	code, text := h.within(bounded, "run", "--config", tester)
+	if code != codeUsage || !strings.Contains(text, `image sbench.local/nowhere:latest: not found in namespace "sbench"`) || !strings.Contains(text, "sbench image import") || strings.Contains(text, "image_pull") {
+		t.Errorf("exit code %d\n%s", code, text)
+	}
+}

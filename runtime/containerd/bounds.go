@@ -1,0 +1,49 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// DefaultTimeout is how long an answer of the daemon, or of the OCI runtime behind it,
+// may take: a sandbox is made in a tenth of a second, and on a host that is a hundred times
+// slower in ten.
+const DefaultTimeout = 30 * time.Second
+
+// bulkTimeout bounds the calls that move or remove the bytes of whole images.
+const bulkTimeout = 30 * time.Minute
+
+// cleanupTimeout bounds each removal, unless the limit for answers is less.
+const cleanupTimeout = 10 * time.Second
+
+// bound puts an end to every call: a daemon that is stopped and an OCI runtime that hangs
+// would else hold a run for ever. Its error, which says so, is runtime.ErrUnavailable to
+// [native].
+func bound(usual time.Duration) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		limit := usual
+		switch service := strings.Trim(path.Dir(method), "/"); {
+		case path.Base(method) == "Wait": // as long as a process runs
+			return invoke(ctx, method, request, reply, conn, opts...)
+		case strings.HasPrefix(service, "containerd.services.diff."), strings.HasPrefix(service, "containerd.services.snapshots."),
+			path.Base(method) == "Delete" && !strings.HasPrefix(service, "containerd.services.tasks."):
+			limit = bulkTimeout
+		}
+		own := fmt.Errorf("containerd, or the OCI runtime behind it, gave no answer to %s within %s", path.Base(method), limit)
+		ctx, cancel := context.WithTimeoutCause(ctx, limit, own)
+		defer cancel()
+		err := invoke(ctx, method, request, reply, conn, opts...)
+		if err != nil && errors.Is(context.Cause(ctx), own) {
+			return status.Error(codes.DeadlineExceeded, own.Error())
+		}
+		return err
+	}
+}
