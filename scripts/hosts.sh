@@ -1,11 +1,12 @@
 #!/bin/bash
-# hosts.sh [--short] [--force] [SUITE...]
+# hosts.sh [--short] [--only STEP,...] [--force] [SUITE...]
 #
 # Tests sbench on whole Debian machines: bookworm, trixie and sid (with --short
 # trixie alone), each with its own kernel, systemd, control groups of version 2,
 # AppArmor, containerd and runc, as root and as an ordinary user whose systemd
 # delegates control groups. hosts-guest.sh says what is tested; --short leaves the
-# long tests out. The machines are emulated, one after the other.
+# long tests out, --only all steps but those named. The machines are emulated, one
+# after the other.
 #
 # A line for each step goes to stderr as it ends, and a table of all machines to
 # stdout. The exit status is 1 if a step failed, or a machine did not get to its
@@ -26,6 +27,7 @@ PATH="$PATH:/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin"
 readonly accel="${SBENCH_HOSTS_ACCEL:-tcg,thread=multi}"
 
 length=full
+only=""
 suites=()
 force=() # an argument of hosts-system.sh
 stage=""
@@ -51,9 +53,14 @@ arguments() {
 	while [ $# -gt 0 ]; do
 		case "$1" in
 		--short) length=short ;;
+		--only)
+			[ $# -gt 1 ] || die "--only names steps: --only import,smoke"
+			only="$2"
+			shift
+			;;
 		--force) force=(--force) ;;
 		bookworm | trixie | sid) suites+=("$1") ;;
-		*) die "usage: hosts.sh [--short] [--force] [bookworm|trixie|sid]..." ;;
+		*) die "usage: hosts.sh [--short] [--only STEP,...] [--force] [bookworm|trixie|sid]..." ;;
 		esac
 		shift
 	done
@@ -73,11 +80,27 @@ clean_up() {
 	fi
 }
 
+# make_image ARCHIVE writes to ARCHIVE the base image without what no sandbox of these
+# tests starts: two thirds of it, which an emulated machine takes a minute to import.
+make_image() {
+	local archive layer stage="$stage/image"
+	archive="$("$here/base-image.sh")"
+	mkdir -p "$stage/base" "$stage/layout"
+	tar -C "$stage/base" -xf "$archive"
+	layer="$(find "$stage/base/blobs" -type f -size +1M)"
+	gzip -dc "$layer" | tar --delete --wildcards './usr/lib/gcc/*' './usr/lib/git-core/*' './usr/bin/*git*' \
+		'./usr/include/*' './usr/share/perl/*' './usr/lib/x86_64-linux-gnu/perl/*' './usr/lib/x86_64-linux-gnu/*.a' \
+		'./usr/lib/x86_64-linux-gnu/lib?san.so*' './usr/lib/x86_64-linux-gnu/libperl*' >"$stage/layer.tar"
+	layer="$(oci_add_layer "$stage/layout" "$stage/layer.tar")"
+	oci_write_index "$stage/layout" sbench.local/base:bookworm amd64 1970-01-01T00:00:00Z / "$layer" >/dev/null
+	oci_pack "$stage/layout" "$1"
+	rm -rf -- "$stage"
+}
+
 # make_payload makes the disk that is the same for every machine: programs, the
 # repository, the base image.
 make_payload() {
-	local payload="$stage/payload" archive
-	archive="$("$here/base-image.sh")"
+	local payload="$stage/payload"
 	say "compiling sbench and its tests"
 	mkdir -p "$payload/bin" "$payload/tree"
 	tar -C "$here/.." --exclude=./.git --exclude=./runs --exclude=./bin -cf - . | tar -C "$payload/tree" -xf -
@@ -88,14 +111,14 @@ make_payload() {
 		go test -c -ldflags -s -o "$payload/bin/containerd.test" ./runtime/containerd
 		[ "$length" = short ] || go test -c -ldflags -s -o "$payload/bin/sbench.test" ./cmd/sbench
 	)
-	cp -- "$archive" "$payload/base.oci.tar"
+	make_image "$payload/base.oci.tar"
 	cat >"$payload/start" <<-'END'
 		#!/bin/bash
-		# The suite and the length are words of the kernel's command line.
-		for word in $(cat /proc/cmdline); do
-			case "$word" in hosts.suite=*) suite="${word#*=}" ;; hosts.length=*) length="${word#*=}" ;; esac
-		done
-		exec /payload/tree/scripts/hosts-guest.sh "$suite" "$length"
+		stty -onlcr <&1
+		# What this boot is for is the last word of the kernel's command line.
+		read -ra words </proc/cmdline
+		IFS=: read -r suite length only <<<"${words[-1]#hosts=}"
+		exec /payload/tree/scripts/hosts-guest.sh "$suite" "$length" "$only"
 	END
 	chmod 755 "$payload/start"
 	chmod -R a+rX "$payload"
@@ -112,7 +135,7 @@ boot() {
 	: >"$stage/$suite.results"
 	TMPDIR="$stage" timeout --kill-after=10 "$limit" qemu-system-x86_64 -accel "$accel" -cpu max -smp 2 -m 4G \
 		-kernel "$system/vmlinuz" -initrd "$system/initrd" \
-		-append "console=ttyS0 root=/dev/vda rw quiet systemd.show_status=0 hosts.suite=$suite hosts.length=$length" \
+		-append "console=ttyS0 root=/dev/vda rw quiet mitigations=off systemd.show_status=0 hosts=$suite:$length:$only" \
 		-drive "file=$system/disk.img,if=virtio,format=raw,snapshot=on,cache=unsafe" \
 		-drive "file=$stage/payload.img,if=virtio,format=raw,readonly=on" \
 		-nic none -display none -no-reboot -monitor none \
@@ -131,7 +154,7 @@ table() {
 	printf '| host | kernel | containerd | runc | as root | as a user |\n|---|---|---|---|---|---|\n'
 	local suite
 	for suite in "${suites[@]}"; do
-		tr -d '\r' <"$stage/$suite.results" | awk -v suite="$suite" '
+		awk -v suite="$suite" '
 			$1 != "hosts:" || $2 != suite { next }
 			$4 == "machine" { for (i = 7; i <= NF; i++) { split($i, f, "="); fact[f[1]] = f[2] } }
 			$4 != "machine" {
@@ -141,7 +164,7 @@ table() {
 					if ($i ~ /^skipped=[1-9]/) cell[$3] = cell[$3] " (" $i ")"
 				}
 			}
-			END { printf "| %s | %s | %s | %s | %s | %s |\n", suite, fact["kernel"], fact["containerd"], fact["runc"], cell["root"], cell["u"] }'
+			END { printf "| %s | %s | %s | %s | %s | %s |\n", suite, fact["kernel"], fact["containerd"], fact["runc"], cell["root"], cell["u"] }' "$stage/$suite.results"
 	done
 }
 

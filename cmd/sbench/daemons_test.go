@@ -1,0 +1,93 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/runtime/userns"
+)
+
+// daemons runs a script in a mount namespace whose /run/containerd is empty, for a
+// containerd at the system's address that is nobody else's. The script has a function
+// serve, which starts one there, and its process id in $daemon.
+const daemons = `
+mkdir -p /run/containerd
+mount -t tmpfs tmpfs /run/containerd
+printf 'version = 2\nroot = "%s"\nstate = "%s"\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n[grpc]\naddress = "/run/containerd/containerd.sock"\n' "$DIR/system" "$DIR/system-state" >"$DIR/system.toml"
+trap 'kill -CONT "$daemon" && kill "$daemon" && wait "$daemon"' EXIT
+serve() {
+	"$@" containerd --config "$DIR/system.toml" >"$DIR/system.log" 2>&1 &
+	daemon=$!
+	for _ in $(seq 500); do [ ! -S /run/containerd/containerd.sock ] || break; sleep 0.02; done
+}
+expect() { # CODE TEXT COMMAND...
+	code="$1" text="$2"
+	shift 2
+	got=0
+	"$@" >"$DIR/out" 2>&1 || got=$?
+	if [ "$got" != "$code" ] || ! grep -qF -- "$text" "$DIR/out"; then
+		echo "exit code $got, want $code and «$text»: $*" >&2
+		cat "$DIR/out" >&2
+		failed=1
+	fi
+}
+failed=0
+`
+
+// TestSystemDaemon: the containerd at the default socket is used where it can be, and
+// what it lacks is said with its cure.
+func TestSystemDaemon(t *testing.T) {
+	if userns.Inside() {
+		t.Skip("an ordinary user does not use the system's containerd")
+	}
+	h := newHost(t)
+	archive, err := containerdtest.Archive()
+	check(t, err)
+	tester, output := h.pack("system", containerdtest.Image)
+	tests := []struct{ name, script string }{
+		{"without the image", `
+			serve
+			expect 2 'not found in namespace "sbench" of containerd at /run/containerd/containerd.sock: import it there (sbench image import ARCHIVE), or use sbench'"'"'s own daemon and its images (--address none)' sbench run --config "$TESTER"
+			expect 2 "not found in namespace \"sbench\" of sbench's own containerd" sbench --address none run --config "$TESTER"
+			expect 0 "$IMAGE" sbench image import "$ARCHIVE"
+			expect 0 'passed=1' sbench run --config "$TESTER"
+			expect 0 '/run/containerd/containerd.sock (running before sbench)' sbench doctor`},
+		{"stopped", `
+			serve
+			kill -STOP "$daemon"
+			expect 3 'no answer within 10s' sbench --address /run/containerd/containerd.sock run --config "$TESTER"
+			expect 2 "the system's containerd cannot be used" sbench run --config "$TESTER"
+			grep -q "of sbench's own containerd" "$DIR/out"`},
+		{"foreign", `
+			serve unshare --mount --propagation private
+			expect 3 'another mount or pid namespace' sbench --address /run/containerd/containerd.sock run --config "$TESTER"
+			expect 2 "the system's containerd cannot be used" sbench run --config "$TESTER"
+			grep -q "of sbench's own containerd" "$DIR/out"`},
+		{"missing", `
+			daemon=$$
+			trap - EXIT
+			expect 3 'containerd at /run/containerd/containerd.sock' sbench --address /run/containerd/containerd.sock run --config "$TESTER"
+			expect 2 "of sbench's own containerd" sbench run --config "$TESTER"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			cmd := exec.Command("unshare", "--mount", "--propagation", "private", "bash", "-euc", daemons+tt.script+"\nexit $failed")
+			for _, e := range h.env {
+				if !strings.HasPrefix(e, "CONTAINERD_") {
+					cmd.Env = append(cmd.Env, e)
+				}
+			}
+			cmd.Env = append(cmd.Env, "DIR="+dir, "TESTER="+tester, "OUTPUT="+output, "ARCHIVE="+archive, "IMAGE="+containerdtest.Image,
+				"SBENCH_ROOT="+filepath.Join(dir, "root"), "SBENCH_STATE="+filepath.Join(dir, "state")) // empty stores
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+			check(t, os.RemoveAll(output))
+		})
+	}
+}
