@@ -44,8 +44,11 @@ test: setup-tests build
 	@scripts/base-image.sh >/dev/null; scripts/testbed-image.sh >/dev/null
 	$(call say,test: every test on the installed containerd)
 	@scripts/go-test.sh -timeout 15m ./...
-	$(call say,test: the runtime's tests on containerd 2.x)
-	@dir="$$(scripts/containerd2.sh)"; PATH="$$dir:$$PATH" scripts/go-test.sh -timeout 10m ./runtime/...
+	$(call say,test: the runtime's tests and the example packs on the newest containerd and runc)
+	@newest="$$(scripts/containerd2.sh):$$(scripts/runc.sh $(RUNC))"; PATH="$$newest:$$PATH"; export PATH; \
+	scripts/go-test.sh -timeout 10m ./runtime/...; scripts/go-test.sh -timeout 10m -run VerdictsRecordByRecord ./cmd/sbench
+	$(call say,test: an emulated Debian 13 as root and as an ordinary user)
+	@[ "$$(id -u)" != 0 ] || [ "$$(uname -m)" != x86_64 ] || scripts/hosts.sh --short
 	$(call say,test: once more as an ordinary user without control groups)
 	@[ "$$(id -u)" != 0 ] || scripts/test-rootless.sh
 
@@ -73,19 +76,33 @@ check: setup-check
 bench: setup build
 	@scripts/docker-image.sh "$$(scripts/base-image.sh)"
 	$(call say,bench: go test -bench)
-	@scripts/go-test.sh -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 60m $(BENCH)
+	@scripts/without-hybrid.sh scripts/go-test.sh -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 60m $(BENCH)
 	$(call say,bench: a sandbox as root and as an ordinary user)
 	@[ "$$(id -u)" != 0 ] || scripts/test-rootless.sh --bench
 
 # Lives of sandboxes take tens of milliseconds: a fixed count gives quantiles.
 BENCHTIME ?= 200x
 BENCH ?= ./...
+# The newest release that the tests run on beside the distribution's.
+RUNC = v1.5.2
 
 ## soak: the long forms of the tests
 .PHONY: soak
 soak: setup build
 	$(call say,soak: the long tests (up to an hour))
 	@SBENCH_SOAK=1 scripts/go-test.sh -timeout 60m -run Soak ./...
+
+## hosts: everything on emulated Debian 12, 13 and sid, as root and as a user
+.PHONY: hosts
+hosts: setup-tests
+	$(call say,hosts: three emulated machines (an hour or two))
+	@scripts/hosts.sh
+
+## runtimes: contract, probe and attacks on runc of two more versions and crun
+.PHONY: runtimes
+runtimes: setup-tests build
+	$(call say,runtimes: on each some minutes)
+	@scripts/runtimes.sh
 
 ## image: build the images of the example packs and import them
 .PHONY: image

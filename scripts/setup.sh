@@ -59,6 +59,15 @@ find_missing() {
 		need chromium chromium
 		need fuse-overlayfs fuse-overlayfs
 		need rootlesskit rootlesskit
+		# Another runc is compiled.
+		need gcc cc
+		need pkg-config pkg-config
+		[ -e /usr/include/seccomp.h ] || missing+=(libseccomp-dev)
+		[ -e /usr/include/features.h ] || missing+=(libc6-dev)
+		if [ "$(id -u)" = 0 ] && [ "$(uname -m)" = x86_64 ]; then # other machines are emulated
+			command -v mmdebstrap >/dev/null 2>&1 || missing+=(mmdebstrap)
+			need qemu-system-x86 qemu-system-x86_64
+		fi
 	fi
 	if [ "${1:-}" = --check-tools ]; then
 		need shellcheck shellcheck

@@ -44,6 +44,11 @@ func BenchmarkLife(b *testing.B) {
 		{"sbench", sbenchLife(run, cfg)},
 		{"sbench-host-ids", sbenchLife(hostRun, cfg)},
 	}
+	if life, err := crunLife(b, cfg); err == nil {
+		rivals = append(rivals, rival{"sbench-crun", life})
+	} else {
+		b.Logf("no crun that runs sandboxes here: not measured: %v", err)
+	}
 	if exec.Command("docker", "image", "inspect", dockerImage).Run() == nil {
 		rivals = append(rivals, rival{"docker", dockerLife})
 	} else {
@@ -112,6 +117,27 @@ func sbenchLife(run *containerd.Run, cfg runtime.Config) func(int64) error {
 		}
 		return box.Close(ctx)
 	}
+}
+
+// crunLife is the life of a sandbox by crun instead of runc.
+func crunLife(b *testing.B, cfg runtime.Config) (func(int64) error, error) {
+	ctx := context.Background()
+	opts := containerdtest.Options()
+	opts.OCIRuntime = "crun"
+	c, err := containerd.Open(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	run, err := c.NewRun(ctx)
+	if err != nil {
+		return nil, errors.Join(err, c.Close(ctx))
+	}
+	b.Cleanup(func() {
+		if err := errors.Join(run.Close(ctx), c.Close(ctx)); err != nil {
+			b.Error(err)
+		}
+	})
+	return sbenchLife(run, cfg), nil
 }
 
 // runcRun is the whole life in one process, attached to the caller.

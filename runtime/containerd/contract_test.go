@@ -51,9 +51,11 @@ func TestNotStarted(t *testing.T) {
 // TestContractOnFuse is the contract on fuse-overlayfs, which a user has where the
 // kernel does not stack directories for users.
 func TestContractOnFuse(t *testing.T) {
-	if _, err := os.Stat("/dev/fuse"); err != nil {
-		t.Skipf("this host has no FUSE: %v", err)
+	fuse, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("this host has no FUSE for this user: %v", err)
 	}
+	report(t, fuse.Close())
 	opts := containerdtest.Options()
 	opts.Snapshotter = containerd.FuseSnapshotter
 	run, image := containerdtest.NewRun(t, containerdtest.OpenWith(t, opts))
