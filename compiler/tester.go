@@ -98,8 +98,11 @@ type RuntimeSection struct {
 	OCIRuntime    string // the program that the shim executes, such as crun; "" and auto are runc
 	Pull          string // missing, never or always
 	UserNamespace string // auto or host
-	Network       NetworkSection
-	Limits        LimitsSection
+	// AllowSeccomp and AllowNetlink let programs in sandboxes install filters of their
+	// own and open netlink sockets.
+	AllowSeccomp, AllowNetlink bool
+	Network                    NetworkSection
+	Limits                     LimitsSection
 	// AllowDegraded names the limits that a host's kernel need not enforce.
 	AllowDegraded []string
 }
@@ -231,6 +234,7 @@ func parseRuntime(v document.Value) RuntimeSection {
 	r := RuntimeSection{
 		Address: v.Get("address").Text(), Namespace: v.Get("namespace").Text(), Snapshotter: v.Get("snapshotter").Text(),
 		Handler: v.Get("handler").Text(), OCIRuntime: v.Get("oci_runtime").Text(), Pull: v.Get("pull").Text(), UserNamespace: v.Get("user_namespace").Text(),
+		AllowSeccomp: v.Get("allow_seccomp").IsTrue(), AllowNetlink: v.Get("allow_netlink").IsTrue(),
 		Network:       NetworkSection{Transparent: v.Get("network").Get("transparent").IsTrue()},
 		AllowDegraded: stringList(v.Get("allow_degraded")),
 		Limits: LimitsSection{

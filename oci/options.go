@@ -17,6 +17,12 @@ const withoutCgroup = "org.securebench.without-cgroup"
 // withoutCPU marks a spec that lacks a CPU limit on purpose.
 const withoutCPU = "org.securebench.without-cpu-limit"
 
+// ownFilters marks a spec whose processes may install filters of their own.
+const ownFilters = "org.securebench.own-filters"
+
+// netlinkAllowed marks a spec whose processes may open netlink sockets.
+const netlinkAllowed = "org.securebench.netlink"
+
 // sealedProcesses marks a spec whose processes may not trace one another.
 const sealedProcesses = "org.securebench.sealed-processes"
 
@@ -140,6 +146,30 @@ func WithSealedProcesses() Option {
 		}
 		s.Linux.ReadonlyPaths = append(s.Linux.ReadonlyPaths, "/proc")
 		return annotate(s, sealedProcesses, "true")
+	}
+}
+
+// WithOwnFilters lets processes install seccomp and socket filters, for programs that
+// need them. Their translated code is memory of the host that no limit of the sandbox
+// bounds; see [WithSeccomp]. It comes before that.
+func WithOwnFilters() Option {
+	return func(s *specs.Spec) error {
+		if s.Linux.Seccomp != nil {
+			return errors.New("WithOwnFilters after WithSeccomp")
+		}
+		return annotate(s, ownFilters, "true")
+	}
+}
+
+// WithNetlink lets processes open netlink sockets, for programs that need them. What
+// waits in them is memory of the host that no limit of the sandbox bounds; see
+// [WithSeccomp]. It comes before that.
+func WithNetlink() Option {
+	return func(s *specs.Spec) error {
+		if s.Linux.Seccomp != nil {
+			return errors.New("WithNetlink after WithSeccomp")
+		}
+		return annotate(s, netlinkAllowed, "true")
 	}
 }
 

@@ -49,7 +49,12 @@ func WithSeccomp(arch string) Option {
 			}},
 			{Names: absent, Action: specs.ActErrno, ErrnoRet: &nosys},
 		}
-		rules = append(rules, socketRules()...)
+		if s.Annotations[ownFilters] != "" {
+			rules = append(rules, specs.LinuxSyscall{Names: []string{"prctl", "seccomp", "setsockopt"}, Action: specs.ActAllow})
+		} else {
+			rules = append(rules, filterRules()...)
+		}
+		rules = append(rules, socketRules(s.Annotations[netlinkAllowed] != "")...)
 		rules = append(rules, personalityRules()...)
 		rules = append(rules, mknodRules()...)
 		rules = append(rules, fcntlRules()...)
@@ -65,15 +70,82 @@ func WithSeccomp(arch string) Option {
 	}
 }
 
-// socketRules admit UNIX, INET, INET6 and NETLINK. AF_VSOCK above all must stay
-// out: network namespaces do not contain it. Pairs exist for UNIX alone.
-func socketRules() []specs.LinuxSyscall {
+// socketRules admit UNIX, INET and INET6. AF_VSOCK above all must stay out: network
+// namespaces do not contain it. AF_NETLINK is as if the kernel had none, for which C
+// libraries and Node.js are prepared: what waits in its sockets is memory that the kernel
+// counts to nobody, some hundred kilobytes a socket. Pairs exist for UNIX alone.
+func socketRules(netlink bool) []specs.LinuxSyscall {
 	const afUnix, afInet, afInet6, afNetlink = 1, 2, 10, 16 // socket(2)
 	rules := []specs.LinuxSyscall{argument("socketpair", 0, afUnix)}
-	for _, family := range []uint64{afUnix, afInet, afInet6, afNetlink} {
+	families := []uint64{afUnix, afInet, afInet6}
+	if netlink {
+		families = append(families, afNetlink)
+	} else {
+		nosys := uint(errnoNOSYS)
+		none := argument("socket", 0, afNetlink)
+		none.Action, none.ErrnoRet = specs.ActErrno, &nosys
+		rules = append(rules, none)
+	}
+	for _, family := range families {
 		rules = append(rules, argument("socket", 0, family))
 	}
 	return rules
+}
+
+// filterRules keep a sandbox from giving the kernel programs to translate: socket
+// filters (socket(7), SO_ATTACH_FILTER and its kin) and seccomp filters. The memory of
+// the translation is the whole host's, within one limit (net.core.bpf_jit_limit), and
+// counted to nobody; and thousands of them freed at a time blocked Linux 6.18 for ever.
+//
+// The kernel takes the low 32 bits of these arguments, so the rules compare no others.
+func filterRules() []specs.LinuxSyscall {
+	const solSocket = 1
+	prctl := append(below(128, 22), only(0x53564d41), only(0x59616d61)) // not PR_SET_SECCOMP; PR_SET_VMA, PR_SET_PTRACER
+	var rules []specs.LinuxSyscall
+	allow := func(name string, args ...specs.LinuxSeccompArg) {
+		rules = append(rules, specs.LinuxSyscall{Names: []string{name}, Action: specs.ActAllow, Args: args})
+	}
+	for _, option := range prctl {
+		allow("prctl", option.of(0))
+	}
+	for _, operation := range below(4, 0, 1) { // SECCOMP_GET_ACTION_AVAIL, SECCOMP_GET_NOTIF_SIZES
+		allow("seccomp", operation.of(0))
+	}
+	for _, level := range below(512, solSocket) {
+		allow("setsockopt", level.of(1))
+	}
+	// Not SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF.
+	for _, option := range below(128, 26, 50, 51, 52) {
+		allow("setsockopt", only(solSocket).of(1), option.of(2))
+	}
+	return rules
+}
+
+// A block is the 32-bit numbers that have value under mask.
+type block struct{ mask, value uint32 }
+
+func only(number uint32) block { return block{0xffff_ffff, number} }
+
+func (b block) of(argument uint) specs.LinuxSeccompArg {
+	return specs.LinuxSeccompArg{Index: argument, Op: specs.OpMaskedEqual, Value: uint64(b.mask), ValueTwo: uint64(b.value)}
+}
+
+// below covers the numbers below limit, a power of two, but those named, by the fewest
+// blocks.
+func below(limit uint32, not ...uint32) []block {
+	var blocks []block
+	var split func(b block, bit uint32)
+	split = func(b block, bit uint32) {
+		switch {
+		case !slices.ContainsFunc(not, func(n uint32) bool { return n&b.mask == b.value }):
+			blocks = append(blocks, b)
+		case bit != 0:
+			split(block{b.mask | bit, b.value}, bit>>1)
+			split(block{b.mask | bit, b.value | bit}, bit>>1)
+		}
+	}
+	split(block{^(limit - 1), 0}, limit>>1)
+	return blocks
 }
 
 // personalityRules admit the query and the two Linux personalities, with and

@@ -237,3 +237,68 @@ func FuzzMountDestination(f *testing.F) {
 		}
 	})
 }
+
+// admits evaluates a specification's filter for a call, as the kernel does.
+func admits(s *specs.Spec, name string, args ...uint64) bool {
+	for _, r := range s.Linux.Seccomp.Syscalls {
+		if r.Action != specs.ActAllow || !slices.Contains(r.Names, name) {
+			continue
+		}
+		if !slices.ContainsFunc(r.Args, func(a specs.LinuxSeccompArg) bool {
+			switch a.Op {
+			case specs.OpMaskedEqual:
+				return args[a.Index]&a.Value != a.ValueTwo
+			case specs.OpEqualTo:
+				return args[a.Index] != a.Value
+			default:
+				return true
+			}
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestFilters: no argument that the kernel takes for the installation of a filter
+// passes, whatever its upper half, and everything else does.
+func TestFilters(t *testing.T) {
+	s, err := oci.New(rootfs, strict(oci.WithSeccomp("amd64"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := oci.New(rootfs, strict(oci.WithOwnFilters(), oci.WithSeccomp("amd64"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const garbage = 0x1234_5678_0000_0000
+	denied := map[uint64]bool{26: true, 50: true, 51: true, 52: true}
+	for _, upper := range []uint64{0, garbage} {
+		for level := range uint64(300) {
+			for option := range uint64(100) {
+				want := level != 1 || !denied[option] // all that there are
+				if got := admits(s, "setsockopt", 3, level|upper, option|upper); got != want {
+					t.Fatalf("setsockopt level %d option %d upper %x: %v", level, option, upper, got)
+				}
+			}
+		}
+		for option := range uint64(128) {
+			if got := admits(s, "prctl", option|upper); got != (option != 22) {
+				t.Errorf("prctl %d upper %x: %v", option, upper, got)
+			}
+			if got := admits(s, "seccomp", option|upper); got != (option == 2 || option == 3) {
+				t.Errorf("seccomp %d upper %x: %v", option, upper, got)
+			}
+		}
+	}
+	for _, option := range []uint64{0x59616d61, 0x53564d41} { // PR_SET_PTRACER, PR_SET_VMA
+		if !admits(s, "prctl", option) {
+			t.Errorf("prctl %x is refused", option)
+		}
+	}
+	for name, args := range map[string][]uint64{"setsockopt": {3, 1, 26}, "prctl": {22}, "seccomp": {1}} {
+		if !admits(own, name, args...) {
+			t.Errorf("%s %v is refused although it is allowed", name, args)
+		}
+	}
+}

@@ -40,7 +40,7 @@ func allowedSyscalls() []string {
 		// processes and threads
 		`arch_prctl execve execveat exit exit_group fork futex futex_requeue futex_wait futex_waitv futex_wake
 		 get_robust_list get_thread_area getcpu getpgid getpgrp getpid getppid getpriority getrusage getsid gettid kill
-		 pidfd_open pidfd_send_signal prctl ptrace restart_syscall rseq seccomp set_robust_list set_thread_area
+		 pidfd_open pidfd_send_signal ptrace restart_syscall rseq set_robust_list set_thread_area
 		 set_tid_address setpgid setpriority setsid tgkill tkill vfork wait4 waitid`,
 		// scheduling
 		`ioprio_get ioprio_set sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getattr
@@ -62,9 +62,9 @@ func allowedSyscalls() []string {
 		// System V and POSIX communication, private to the sandbox's namespace
 		`mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink msgctl msgget msgrcv msgsnd semctl
 		 semget semop semtimedop shmat shmctl shmdt shmget`,
-		// sockets; socket and socketpair have rules of their own
+		// sockets; socket, socketpair and setsockopt have rules of their own
 		`accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg recvmsg sendmmsg
-		 sendmsg sendto setsockopt shutdown`,
+		 sendmsg sendto shutdown`,
 		// the system
 		`getrandom sysinfo uname`,
 	}

@@ -97,6 +97,7 @@ func (c Config) policy(task *compiler.Task) record.Policy {
 		OutputBytes:    firstPositive(c.Tester.Runtime.Limits.OutputBytes, DefaultOutputBytes),
 		TimeoutSeconds: smaller(env.Timeout, c.Tester.Harness.Config.Timeout).Seconds(),
 		DenyCommands:   v.DenyCommands, AllowDangerous: !v.DisallowDangerousCommands, Degraded: c.Degraded,
+		AllowSeccomp: c.Tester.Runtime.AllowSeccomp, AllowNetlink: c.Tester.Runtime.AllowNetlink,
 	}
 	if !env.NetworkNone {
 		p.Domains, p.Transparent = c.Tester.Harness.Config.AllowedDomains, c.Egress.Transparent

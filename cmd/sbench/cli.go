@@ -85,6 +85,7 @@ func (a *app) options(t *compiler.Tester) containerd.Options {
 		o.Snapshotter, o.Handler = t.Runtime.Snapshotter, t.Runtime.Handler
 		o.AllowDegraded = append(o.AllowDegraded, t.Runtime.AllowDegraded...)
 		o.UserNamespace = t.Runtime.UserNamespace
+		o.AllowSeccomp, o.AllowNetlink = t.Runtime.AllowSeccomp, t.Runtime.AllowNetlink
 	}
 	return o
 }

@@ -173,6 +173,8 @@ type Policy struct {
 	Transparent    bool           `json:"transparent,omitempty"`
 	DenyCommands   []string       `json:"deny_commands,omitempty"`
 	AllowDangerous bool           `json:"allow_dangerous,omitempty"`
+	AllowSeccomp   bool           `json:"allow_seccomp,omitempty"`
+	AllowNetlink   bool           `json:"allow_netlink,omitempty"`
 	Degraded       []string       `json:"degraded,omitempty"`
 }
 

@@ -175,6 +175,12 @@ func (b *Box) spec(args []string, env []string, dir string) (*specs.Spec, error)
 		oci.WithCapabilities(b.cfg.Capabilities...),
 		oci.WithAnnotation(labelRun, b.run.id),
 	}
+	if b.run.c.opts.AllowSeccomp {
+		opts = append(opts, oci.WithOwnFilters())
+	}
+	if b.run.c.opts.AllowNetlink {
+		opts = append(opts, oci.WithNetlink())
+	}
 	if b.cfg.Sealed {
 		opts = append(opts, oci.WithSealedProcesses())
 	}

@@ -70,6 +70,9 @@ type Options struct {
 	// Timeout bounds every answer of the daemon and the OCI runtime; 0 means
 	// DefaultTimeout. Transfers of images have longer.
 	Timeout time.Duration
+	// AllowSeccomp and AllowNetlink give sandboxes what the host pays for beyond any
+	// limit; see oci.WithOwnFilters and oci.WithNetlink.
+	AllowSeccomp, AllowNetlink bool
 	// UserNamespace is UserNamespaceAuto, which "" is too, or HostUserNamespace.
 	UserNamespace string
 	Logger        *slog.Logger

@@ -74,7 +74,7 @@ type attempt struct {
 }
 
 func attempts() []attempt {
-	all := slices.Concat(privilegeAttempts(), fileAttempts(), namespaceAttempts(), socketAttempts(), kernelAttempts(), networkAttempts())
+	all := slices.Concat(privilegeAttempts(), fileAttempts(), namespaceAttempts(), socketAttempts(), kernelAttempts(), filterAttempts(), networkAttempts())
 	return append(all, limitAttempts()...)
 }
 
@@ -318,6 +318,10 @@ func socketAttempts() []attempt {
 		{name: "vsock", try: socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0), want: perm()},
 		{name: "algorithm socket", try: socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0), want: perm()},
 		{name: "key socket", try: socket(unix.AF_KEY, unix.SOCK_RAW, 2), want: perm()},
+		{name: "netlink route socket", try: socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE), want: []error{unix.ENOSYS}, control: true},
+		{name: "netlink event socket", try: socket(unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_KOBJECT_UEVENT), want: []error{unix.ENOSYS}, control: true},
+		{name: "generic netlink socket", try: socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_GENERIC), want: []error{unix.ENOSYS}, control: true},
+		{name: "netlink socket with high bits", try: socket(1<<32|unix.AF_NETLINK, unix.SOCK_RAW, 0), want: perm()},
 		{name: "XDP socket", try: socket(unix.AF_XDP, unix.SOCK_RAW, 0), want: perm()},
 		{name: "bluetooth socket", try: socket(unix.AF_BLUETOOTH, unix.SOCK_RAW, 1), want: perm()},
 		{name: "TIPC socket", try: socket(unix.AF_TIPC, unix.SOCK_SEQPACKET, 0), want: perm()},
@@ -393,12 +397,24 @@ func networkAttempts() []attempt {
 		{name: "connect out by IPv6", try: dial("tcp", "[2001:db8::1]:443"), want: unreachable},
 		{name: "send a datagram", try: dial("udp", "192.0.2.1:53"), want: unreachable},
 		{name: "another interface than lo", try: func() error {
-			all, err := net.Interfaces()
-			if err != nil {
+			text, err := os.ReadFile("/proc/net/dev")
+			fd, socketErr := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+			if err := errors.Join(err, socketErr); err != nil {
 				return errors.Join(errSetup, err)
 			}
-			for _, i := range all {
-				if i.Name != "lo" && i.Flags&net.FlagUp != 0 {
+			for line := range strings.Lines(string(text)) {
+				name, _, ok := strings.Cut(strings.TrimSpace(line), ":")
+				if !ok || name == "lo" {
+					continue
+				}
+				request, err := unix.NewIfreq(name)
+				if err == nil {
+					err = unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, request)
+				}
+				if err != nil {
+					return errors.Join(errSetup, err)
+				}
+				if request.Uint16()&unix.IFF_UP != 0 {
 					return nil
 				}
 			}
@@ -419,26 +435,18 @@ var errLookup = &net.DNSError{}
 
 // addAddress asks netlink for 198.51.100.1 on lo, RTM_NEWADDR of rtnetlink(7).
 func addAddress() error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {
 		return errors.Join(errSetup, err)
 	}
-	msg := []byte{
-		32, 0, 0, 0, unix.RTM_NEWADDR, 0, unix.NLM_F_REQUEST | unix.NLM_F_ACK, 4, 1, 0, 0, 0, 0, 0, 0, 0,
-		unix.AF_INET, 32, 0, 0, 1, 0, 0, 0, 8, 0, unix.IFA_LOCAL, 0, 198, 51, 100, 1,
+	request, err := unix.NewIfreq("lo:1")
+	if err == nil {
+		err = request.SetInet4Addr([]byte{198, 51, 100, 1})
 	}
-	if err := unix.Sendto(fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return err
-	}
-	answer := make([]byte, 256)
-	n, _, err := unix.Recvfrom(fd, answer, 0)
-	if err != nil || n < 20 {
+	if err != nil {
 		return errors.Join(errSetup, err)
 	}
-	if code := *(*int32)(unsafe.Pointer(&answer[16])); code != 0 {
-		return unix.Errno(-code)
-	}
-	return nil
+	return unix.IoctlIfreq(fd, unix.SIOCSIFADDR, request)
 }
 
 const processMark = "sbench-marked-process"
