@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/userns"
 
 	"github.com/securebench/sbench/run/record"
@@ -219,13 +220,14 @@ func TestDaemonKilledResumed(t *testing.T) {
 	h.nothingLeft(nil)
 }
 
-func (h host) daemonPid() (pid int) {
+func (h host) daemonPid() int {
 	h.t.Helper()
-	text, err := os.ReadFile(filepath.Join(h.state, "containerd", "containerd.pid"))
+	found, err := daemon.Find(filepath.Join(h.state, "containerd"))
 	check(h.t, err)
-	_, err = fmt.Sscan(string(text), &pid)
-	check(h.t, err)
-	return pid
+	if len(found) != 1 {
+		h.t.Fatalf("daemons %v", found)
+	}
+	return found[0]
 }
 
 // TestMemoryPressure gives sbench itself less memory than it needs, so that the

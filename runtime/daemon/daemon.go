@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -22,8 +23,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/filelock"
-	"github.com/securebench/sbench/runtime/pidfile"
 )
+
+const program = "containerd"
 
 const (
 	startTimeout = 20 * time.Second
@@ -118,7 +120,7 @@ func (d *Daemon) ensure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config := filepath.Join(d.cfg.State, "config.toml")
+	config := configFile(d.cfg.State)
 	if err := os.WriteFile(config, []byte(d.toml()), 0o600); err != nil {
 		return fmt.Errorf("containerd: %w", err)
 	}
@@ -142,10 +144,6 @@ func (d *Daemon) ensure(ctx context.Context) error {
 	}
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
-	if err := pidfile.Write(d.pidFile(), cmd.Process.Pid); err != nil {
-		err = fmt.Errorf("containerd: %w; its last words: %s", err, d.lastWords())
-		return errors.Join(err, cmd.Process.Kill())
-	}
 	return d.await(ctx, exited, cmd.Process)
 }
 
@@ -185,18 +183,28 @@ func (d *Daemon) answers() bool {
 	return conn.Close() == nil
 }
 
-// stop ends the daemon named by the pid file, if it is still that process.
+// stop ends the daemons of this state folder: one that hangs, or one whose starter was
+// killed before it answered, would hold the database's lock.
 func (d *Daemon) stop(ctx context.Context) error {
-	pid, ok := pidfile.Read(d.pidFile())
-	if !ok {
-		return nil
+	found, err := Find(d.cfg.State)
+	if err != nil {
+		return fmt.Errorf("containerd: %w", err)
 	}
+	for _, pid := range found {
+		if err := d.stopOne(ctx, pid); err != nil {
+			return err
+		}
+	}
+	return removeIfThere(d.Address())
+}
+
+func (d *Daemon) stopOne(ctx context.Context, pid int) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil // gone
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if again, ok := pidfile.Read(d.pidFile()); !ok || again != pid { // looked at after the process was held
+	if !serves(pid, d.cfg.State) { // looked at again now that it is held
 		return nil
 	}
 	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
@@ -207,11 +215,41 @@ func (d *Daemon) stop(ctx context.Context) error {
 		err := awaitExit(ctx, fd)
 		cancel()
 		if err == nil {
-			return errors.Join(removeIfThere(d.Address()), removeIfThere(d.pidFile()))
+			return nil
 		}
 	}
 	return fmt.Errorf("containerd: process %d does not end", pid)
 }
+
+// Find returns the processes of this user that are a private daemon with that state
+// folder, by their arguments: there is no moment at which one runs and is not found.
+func Find(state string) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var found []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && serves(pid, state) {
+			found = append(found, pid)
+		}
+	}
+	return found, nil
+}
+
+// serves says whether a process is a daemon of that state folder.
+func serves(pid int, state string) bool {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	text, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+	args := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+	if err != nil || len(args) != 3 || filepath.Base(args[0]) != program || args[1] != "--config" || args[2] != configFile(state) {
+		return false
+	}
+	var st unix.Stat_t
+	return unix.Stat(dir, &st) == nil && int(st.Uid) == os.Geteuid()
+}
+
+func configFile(state string) string { return filepath.Join(state, "config.toml") }
 
 func awaitExit(ctx context.Context, pidfd int) error {
 	for {
@@ -235,7 +273,6 @@ func removeIfThere(name string) error {
 	return nil
 }
 
-func (d *Daemon) pidFile() string { return filepath.Join(d.cfg.State, "containerd.pid") }
 func (d *Daemon) logFile() string { return filepath.Join(d.cfg.State, "containerd.log") }
 
 func (d *Daemon) lastWords() string {
@@ -254,7 +291,7 @@ func lookPrograms(ociRuntime string) (string, error) {
 		ociRuntime = "runc"
 	}
 	for _, p := range []struct{ program, pkg string }{
-		{ociRuntime, filepath.Base(ociRuntime)}, {"containerd-shim-runc-v2", "containerd"}, {"containerd", "containerd"},
+		{ociRuntime, filepath.Base(ociRuntime)}, {"containerd-shim-runc-v2", "containerd"}, {program, "containerd"},
 	} {
 		found, err := exec.LookPath(p.program)
 		if err != nil {

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -56,6 +57,36 @@ func TestShared(t *testing.T) {
 	}
 	if err := third.Close(ctx); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestStarterKilled: a daemon whose starter was killed before it wrote anything down,
+// and which does not answer, does not keep the next from starting.
+func TestStarterKilled(t *testing.T) {
+	ctx, cfg := context.Background(), config(t)
+	first, err := daemon.Start(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := daemon.Find(cfg.State)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("found %v, %v", found, err)
+	}
+	if err := os.Remove(first.Address()); err != nil { // as before it listens
+		t.Fatal(err)
+	}
+	second, err := daemon.Start(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := daemon.Find(cfg.State); err != nil || len(again) != 1 || again[0] == found[0] {
+		t.Errorf("found %v after %v, %v", again, found, err)
+	}
+	if err := errors.Join(first.Close(ctx), second.Close(ctx)); err != nil {
+		t.Error(err)
+	}
+	if left, err := daemon.Find(cfg.State); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
 	}
 }
 

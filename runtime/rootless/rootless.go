@@ -30,6 +30,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/filelock"
 	"github.com/securebench/sbench/runtime/pidfile"
 	"github.com/securebench/sbench/runtime/userns"
@@ -244,10 +245,11 @@ func newNamespaces(ctx context.Context, o Options, lock *os.File) (int, error) {
 // sweep ends what is left in the namespaces of a killed holder, which the private
 // daemon's process leads to. Only from inside all of it can be seen and killed.
 func sweep(ctx context.Context, o Options) error {
-	pid, ok := pidfile.Read(filepath.Join(o.State, "containerd", "containerd.pid"))
-	if !ok {
-		return nil
+	left, err := daemon.Find(filepath.Join(o.State, "containerd"))
+	if err != nil || len(left) == 0 {
+		return err
 	}
+	pid := left[0]
 	nsenter, err := exec.LookPath("nsenter")
 	if err != nil {
 		return err
