@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/securebench/sbench/runtime/filelock"
 )
 
@@ -142,7 +144,8 @@ func syncFolder(dir string) error {
 
 // Resume opens the chain of a folder, hands every record to each, and goes on at
 // its end. What a crash left of a last line is cut off; torn is how many bytes
-// that were. Lines that are not what was written are ErrDamaged.
+// that were. Lines that are not what was written are ErrDamaged, and so is a chain that
+// does not reach what its seal speaks of: it is left as it is.
 func Resume(dir string, each func(Record) error) (l *Ledger, m Manifest, torn int64, err error) {
 	if _, err := os.Stat(filepath.Join(dir, ManifestFile)); err != nil {
 		return nil, m, 0, err
@@ -168,22 +171,71 @@ func (l *Ledger) resume(each func(Record) error) (m Manifest, torn int64, err er
 	}
 	l.last, l.runID = Digest(data), m.RunID
 	name := filepath.Join(l.dir, RecordsFile)
-	if l.file, err = os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o644); err != nil {
+	if l.file, err = openRecords(name, os.O_CREATE|os.O_APPEND|os.O_RDWR); err != nil {
 		return m, 0, err
 	}
-	end := int64(0)
+	seal, err := l.readSeal()
+	if err != nil {
+		return m, 0, err
+	}
+	end, sealed := int64(0), seal == nil || seal.Records == 0 && seal.Last == l.last
 	torn, err = Lines(l.file, func(n int, line []byte) error {
 		rec, err := Check(line, l.last)
 		if err != nil {
 			return fmt.Errorf("%s: line %d: %w", name, n, err)
 		}
 		l.last, l.count, end = rec.Digest, n, end+int64(len(line))+1
+		sealed = sealed || n == seal.Records && rec.Digest == seal.Last
 		return each(rec)
 	})
+	if err == nil && !sealed {
+		err = fmt.Errorf("%s: %w: it holds %d records, and %s speaks of %d that end with another digest: bring the whole file back", name, ErrDamaged, l.count, SealFile, seal.Records)
+	}
 	if err == nil && torn > 0 {
 		err = errors.Join(l.file.Truncate(end), l.file.Sync())
 	}
 	return m, torn, err
+}
+
+// readSeal returns the folder's seal, nil if it has none.
+func (l *Ledger) readSeal() (*Seal, error) {
+	name := filepath.Join(l.dir, SealFile)
+	f, err := openRecords(name, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(filepath.Join(l.dir, SignatureFile)); err == nil {
+			return nil, fmt.Errorf("%s: %w: it is missing, and %s is there", name, ErrDamaged, SignatureFile)
+		}
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxSmall))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	s, err := readSeal(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return &s, nil
+}
+
+// openRecords opens a regular file. A pipe, which nobody may ever write to, would hold
+// up the program for ever.
+func openRecords(name string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(name, flags|unix.O_NONBLOCK, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // Append completes a record with its place in the chain and writes it: when it
@@ -333,7 +385,7 @@ func Read(dir string, each func(Record) error) error {
 		return err
 	}
 	name := filepath.Join(dir, RecordsFile)
-	f, err := os.Open(name)
+	f, err := openRecords(name, os.O_RDONLY)
 	if err != nil {
 		return err
 	}

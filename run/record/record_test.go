@@ -202,6 +202,25 @@ func TestResume(t *testing.T) {
 	whole, err := os.ReadFile(path)
 	must(t, err)
 	last := len(whole) - bytes.LastIndexByte(whole[:len(whole)-1], '\n') - 1
+	for _, cut := range []int{1, last, len(whole)} { // of a sealed run nothing may be missing
+		must(t, os.WriteFile(path, whole[:len(whole)-cut], 0o644))
+		_, _, _, err := record.Resume(dir, func(record.Record) error { return nil })
+		if !errors.Is(err, record.ErrDamaged) || !strings.Contains(err.Error(), "speaks of 3") {
+			t.Errorf("cut %d of a sealed run: %v", cut, err)
+		}
+		if left, err := os.ReadFile(path); err != nil || len(left) != len(whole)-cut {
+			t.Errorf("cut %d: the file was changed, %v", cut, err)
+		}
+	}
+	seal := filepath.Join(dir, record.SealFile)
+	sealed, err := os.ReadFile(seal)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, record.SignatureFile), nil, 0o644))
+	must(t, os.Remove(seal))
+	if _, _, _, err := record.Resume(dir, nil); !errors.Is(err, record.ErrDamaged) {
+		t.Errorf("a signature without a seal: %v", err)
+	}
+	must(t, os.Remove(filepath.Join(dir, record.SignatureFile)))
 	for _, cut := range []int{0, 1, last / 2, last - 1} { // bytes of the last line
 		must(t, os.WriteFile(path, whole[:len(whole)-cut], 0o644))
 		var seen []string
@@ -220,11 +239,22 @@ func TestResume(t *testing.T) {
 			t.Error(err)
 		}
 		must(t, l.Close())
-		if v := verify(t, dir); v.OK() != (cut == 0) || v.Records != len(seen)+1 {
-			// The seal of three records fits only where none was lost.
+		if v := verify(t, dir); !v.OK() || v.Records != len(seen)+1 {
 			t.Errorf("cut %d: %+v", cut, v)
 		}
 	}
+	must(t, os.WriteFile(path, whole, 0o644))
+	must(t, os.WriteFile(seal, sealed, 0o644))
+	l, _, _, err := record.Resume(dir, func(record.Record) error { return nil })
+	must(t, err)
+	must(t, l.Close())
+	must(t, os.Remove(path))
+	must(t, unix.Mkfifo(path, 0o644))
+	if _, _, _, err := record.Resume(dir, nil); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Errorf("a pipe: %v", err)
+	}
+	must(t, os.Remove(path))
+	must(t, os.Remove(seal))
 	must(t, os.WriteFile(path, append([]byte("x"), whole...), 0o644))
 	if _, _, _, err := record.Resume(dir, func(record.Record) error { return nil }); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("a damaged line: %v", err)
@@ -232,7 +262,7 @@ func TestResume(t *testing.T) {
 	if _, err := record.Create(dir, record.Manifest{}); !errors.Is(err, record.ErrExists) {
 		t.Errorf("create over records: %v", err)
 	}
-	l, err := record.Create(t.TempDir(), record.Manifest{})
+	l, err = record.Create(t.TempDir(), record.Manifest{})
 	must(t, err)
 	if _, err := l.Append(record.Record{}); err == nil {
 		t.Error("a record without a status was written")
