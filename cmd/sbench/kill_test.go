@@ -295,3 +295,51 @@ func check(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestKilledImport: what an import that was killed had made belongs to a run that gc
+// finds.
+func TestKilledImport(t *testing.T) {
+	h := newHost(t)
+	archive, err := containerdtest.Archive()
+	check(t, err)
+	h.state = filepath.Join(h.dir, "state")
+	h.env = append(h.env, "SBENCH_ROOT="+filepath.Join(h.dir, "root"), "SBENCH_STATE="+h.state, "CONTAINERD_ADDRESS=none")
+	cmd := exec.Command("sbench", "image", "import", archive)
+	cmd.Env = h.env
+	check(t, cmd.Start())
+	unpacks := func() bool { // the layer's files appear
+		found, err := filepath.Glob(filepath.Join(h.dir, "root/containerd/root/io.containerd.snapshotter.v1.*/snapshots/*/fs/usr"))
+		check(t, err)
+		return len(found) > 0
+	}
+	for range 3000 {
+		if unpacks() {
+			break
+		}
+		time.Sleep(10 * time.Millisecond) // another program's work can only be polled for
+	}
+	if !unpacks() {
+		t.Fatal("nothing was unpacked")
+	}
+	check(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	check(t, os.MkdirAll(filepath.Join(h.state, "overlay-0/lower"), 0o700)) // of a killed trial
+	out, _ := h.sbench(0, "gc")
+	if !strings.Contains(out, "removed what run") {
+		t.Errorf("gc: %q", out)
+	}
+	if out, _ = h.sbench(0, "gc"); out != "" {
+		t.Errorf("gc finds more: %q", out)
+	}
+	if _, err := os.Stat(filepath.Join(h.state, "overlay-0")); !os.IsNotExist(err) {
+		t.Errorf("the folder of a trial is left: %v", err)
+	}
+	for range 300 { // the daemon collects in its own time
+		if !unpacks() {
+			return
+		}
+		h.sbench(0, "image", "ls")
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Error("half an image is left")
+}

@@ -25,6 +25,7 @@ type leftovers struct {
 	run  string
 	dir  string // the run's folder; it may be gone
 	lock *os.File
+	dead bool // its owner did not come to remove it
 }
 
 // Collected is what a collection did. Left says of which runs something could not be
@@ -39,11 +40,14 @@ type Collected struct {
 // daemon's, or of the host's folders; what one run left never keeps GC from the next.
 func (c *Client) GC(ctx context.Context) (Collected, error) {
 	var done Collected
-	gate, err := filelock.Acquire(ctx, filepath.Join(c.opts.State, "gc.lock"), filelock.Exclusive)
+	gate, err := filelock.Acquire(ctx, c.gate(), filelock.Exclusive)
 	if err != nil {
 		return done, fmt.Errorf("gc: %w", err)
 	}
 	defer func() { _ = gate.Close() }()
+	if err := c.reapTrials(); err != nil {
+		done.Left = append(done.Left, fmt.Errorf("gc: %w", err))
+	}
 	known, err := c.knownRuns(ctx)
 	if err != nil {
 		return done, fmt.Errorf("gc: %w", err)
@@ -54,6 +58,7 @@ func (c *Client) GC(ctx context.Context) (Collected, error) {
 		}
 		dead, err := l.claim()
 		if err == nil && dead {
+			l.dead = true
 			if err = c.reap(ctx, l); err == nil {
 				done.Removed = append(done.Removed, l.run)
 			}
@@ -65,6 +70,10 @@ func (c *Client) GC(ctx context.Context) (Collected, error) {
 	slices.Sort(done.Removed)
 	return done, nil
 }
+
+// gate is the lock that a collection holds alone, and others while they make what it
+// would take for left behind.
+func (c *Client) gate() string { return filepath.Join(c.opts.State, "gc.lock") }
 
 // knownRuns are those with a folder here, or with something in the daemon.
 func (c *Client) knownRuns(ctx context.Context) (map[string]leftovers, error) {
@@ -137,7 +146,7 @@ func (c *Client) reap(ctx context.Context, l leftovers) error {
 		c.reapContainers(ctx, l.run),
 		c.reapShims(ctx, l.run),
 		c.reapSnapshots(ctx, l.run),
-		c.reapLease(ctx, l.run),
+		c.reapLease(ctx, l),
 		unmountBelow(l.dir),
 		group.Remove(),
 		os.RemoveAll(c.volumeFiles(l.run)),
@@ -238,8 +247,15 @@ func (c *Client) reapSnapshots(ctx context.Context, run string) error {
 	return errors.Join(errs...)
 }
 
-func (c *Client) reapLease(ctx context.Context, run string) error {
-	err := c.c.LeasesService().Delete(c.ctx(ctx), leases.Lease{ID: run})
+// reapLease has the daemon collect what the lease of a dead run held, half an image for
+// one, before it says that it is gone: a private daemon would be stopped before it does so by
+// itself.
+func (c *Client) reapLease(ctx context.Context, l leftovers) error {
+	var opts []leases.DeleteOpt
+	if l.dead {
+		opts = append(opts, leases.SynchronousDelete)
+	}
+	err := c.c.LeasesService().Delete(c.ctx(ctx), leases.Lease{ID: l.run}, opts...)
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("lease: %w", native(err))
 	}

@@ -108,7 +108,8 @@ func (c *Client) prepare(ctx context.Context, img client.Image) (runtime.Image, 
 		return fail(err)
 	}
 	if !unpacked {
-		if err := img.Unpack(ctx, c.opts.Snapshotter); err != nil {
+		err := c.owned(ctx, func(ctx context.Context) error { return img.Unpack(ctx, c.opts.Snapshotter) })
+		if err != nil {
 			return fail(fmt.Errorf("unpack: %w", err))
 		}
 	}
@@ -141,7 +142,11 @@ func (c *Client) Import(ctx context.Context, archive io.Reader, as string) ([]ru
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, bulkTimeout, fmt.Errorf("no image within %s", bulkTimeout))
 	defer cancel()
-	found, err := c.c.Import(c.ctx(ctx), archive, opts...)
+	var found []images.Image
+	err := c.owned(ctx, func(ctx context.Context) (err error) {
+		found, err = c.c.Import(ctx, archive, opts...)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("import: %w", native(err))
 	}

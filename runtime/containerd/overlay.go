@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime/filelock"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -56,6 +57,22 @@ func (s stacker) overlay(lowers []string, layer, target string) error {
 	return nil
 }
 
+// trialPrefix begins the names of folders for trials.
+const trialPrefix = "overlay-"
+
+// reapTrials removes what killed trials left. The caller holds the gate alone.
+func (c *Client) reapTrials() error {
+	var errs []error
+	for _, dir := range []string{c.opts.State, c.opts.Root} {
+		left, err := filepath.Glob(filepath.Join(dir, trialPrefix+"*"))
+		errs = append(errs, err)
+		for _, l := range left {
+			errs = append(errs, unmountBelow(l), os.RemoveAll(l))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // decideStacker chooses before the daemon is asked for a snapshotter: the first of
 // its ways in which an overlay works.
 func (c *Client) decideStacker() error {
@@ -93,11 +110,16 @@ func (c *Client) decideStacker() error {
 // tryOverlay stacks a directory and replaces one in it, which takes whiteouts and
 // attributes, where the layers of sandboxes will be.
 func (c *Client) tryOverlay(s stacker) (err error) {
+	gate, err := filelock.Acquire(context.Background(), c.gate(), filelock.Shared) // GC removes such folders
+	if err != nil {
+		return err
+	}
+	defer func() { _ = gate.Close() }()
 	under := c.opts.State
 	if s.onDisk {
 		under = c.opts.Root
 	}
-	dir, err := os.MkdirTemp(under, "overlay-")
+	dir, err := os.MkdirTemp(under, trialPrefix)
 	if err != nil {
 		return err
 	}

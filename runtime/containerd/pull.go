@@ -34,10 +34,14 @@ func (c *Client) Pull(ctx context.Context, ref string) (runtime.Image, error) {
 	if insecure(full) {
 		hosts.DefaultScheme = "http"
 	}
-	img, err := c.c.Pull(c.ctx(ctx), full,
-		client.WithResolver(docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(ctx, hosts)})),
-		client.WithPullUnpack, client.WithPullSnapshotter(c.opts.Snapshotter),
-	)
+	var img client.Image
+	err = c.owned(ctx, func(ctx context.Context) (err error) {
+		img, err = c.c.Pull(ctx, full,
+			client.WithResolver(docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(ctx, hosts)})),
+			client.WithPullUnpack, client.WithPullSnapshotter(c.opts.Snapshotter),
+		)
+		return err
+	})
 	if err != nil {
 		return runtime.Image{}, fmt.Errorf("image %s: %w in %s; pull: %w", full, runtime.ErrNotFound, c.store(), native(err))
 	}

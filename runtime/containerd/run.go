@@ -47,6 +47,17 @@ type Run struct {
 // run finds out whether and how sandboxes live on this host; that none can is
 // runtime.ErrUnavailable.
 func (c *Client) NewRun(ctx context.Context) (*Run, error) {
+	r, err := c.claimRun(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.settle(ctx, r); err != nil {
+		return nil, errors.Join(err, r.Close(ctx))
+	}
+	return r, nil
+}
+
+func (c *Client) claimRun(ctx context.Context) (*Run, error) {
 	r := &Run{c: c, id: randomID(), bases: map[string][]string{}, idle: map[runtime.VolumeConfig][]*volume{}}
 	if err := r.claim(ctx); err != nil {
 		return nil, fmt.Errorf("run %s: %w", r.id, err)
@@ -55,10 +66,18 @@ func (c *Client) NewRun(ctx context.Context) (*Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run %s: lease: %w", r.id, errors.Join(native(err), r.disclaim()))
 	}
-	if err := c.settle(ctx, r); err != nil {
-		return nil, errors.Join(err, r.Close(ctx))
-	}
 	return r, nil
+}
+
+// owned calls f, which makes something in the daemon, with a context whose lease is a
+// run's: if this process dies, the next GC finds the lease, and the daemon collects what
+// nothing else refers to.
+func (c *Client) owned(ctx context.Context, f func(ctx context.Context) error) error {
+	r, err := c.claimRun(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(r.ctx(ctx)), r.Close(ctx))
 }
 
 // ID is the random name that the run's leftovers carry.
@@ -77,7 +96,7 @@ func (r *Run) claim(ctx context.Context) error {
 	if err := os.MkdirAll(runs, 0o711); err != nil {
 		return err
 	}
-	gate, err := filelock.Acquire(ctx, filepath.Join(r.c.opts.State, "gc.lock"), filelock.Shared)
+	gate, err := filelock.Acquire(ctx, r.c.gate(), filelock.Shared)
 	if err != nil {
 		return err
 	}
