@@ -27,19 +27,6 @@ func WithMemoryLimit(limit int64) Option {
 	}
 }
 
-// WithSocketMemoryLimit caps what TCP and UDP queue, which version 1 of cgroups
-// does not count as memory otherwise (memory.kmem.tcp.limit_in_bytes). Version 2
-// counts it by itself.
-func WithSocketMemoryLimit(limit int64) Option {
-	return func(s *specs.Spec) error {
-		if limit < 1 || s.Linux.Resources == nil || s.Linux.Resources.Memory == nil {
-			return fmt.Errorf("socket memory limit of %d bytes, or before WithMemoryLimit", limit)
-		}
-		s.Linux.Resources.Memory.KernelTCP = &limit
-		return nil
-	}
-}
-
 // WithoutSwapLimit drops the bound on swap for a kernel that does not account
 // it. It comes after [WithMemoryLimit].
 func WithoutSwapLimit() Option {

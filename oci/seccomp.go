@@ -37,10 +37,11 @@ func WithSeccomp(arch string) Option {
 		if s.Annotations[sealedProcesses] != "" {
 			allowed = slices.DeleteFunc(allowed, func(name string) bool { return name == "ptrace" })
 		}
+		hugePages := hugePageRules()
 		absent := []string{"clone3"}
 		if s.Annotations[withoutCgroup] != "" {
 			absent = append(absent, "memfd_create")
-			allowed = slices.DeleteFunc(allowed, func(name string) bool { return name == "memfd_create" })
+			hugePages = slices.DeleteFunc(hugePages, func(r specs.LinuxSyscall) bool { return r.Names[0] == "memfd_create" })
 		}
 		rules := []specs.LinuxSyscall{
 			{Names: allowed, Action: specs.ActAllow},
@@ -55,6 +56,7 @@ func WithSeccomp(arch string) Option {
 			rules = append(rules, filterRules()...)
 		}
 		rules = append(rules, socketRules(s.Annotations[netlinkAllowed] != "")...)
+		rules = append(rules, hugePages...)
 		rules = append(rules, personalityRules()...)
 		rules = append(rules, mknodRules()...)
 		rules = append(rules, fcntlRules()...)
@@ -146,6 +148,32 @@ func below(limit uint32, not ...uint32) []block {
 	}
 	split(block{^(limit - 1), 0}, limit>>1)
 	return blocks
+}
+
+// hugePageRules admit memory but for pages of the host's huge page pool, which is one
+// for all and no part of a sandbox's memory (hugetlbpage.rst). There it is as if the
+// pool were empty.
+func hugePageRules() []specs.LinuxSyscall {
+	const errnoNOMEM = 12
+	noMemory := uint(errnoNOMEM)
+	var rules []specs.LinuxSyscall
+	for _, call := range []struct {
+		name  string
+		flags uint
+		huge  uint64
+	}{
+		{"mmap", 3, 0x40000},     // MAP_HUGETLB, mmap(2)
+		{"memfd_create", 1, 0x4}, // MFD_HUGETLB, memfd_create(2)
+		{"shmget", 2, 0o4000},    // SHM_HUGETLB, shmget(2)
+	} {
+		flag := specs.LinuxSeccompArg{Index: call.flags, Op: specs.OpMaskedEqual, Value: call.huge}
+		set := flag
+		set.ValueTwo = call.huge
+		rules = append(rules,
+			specs.LinuxSyscall{Names: []string{call.name}, Action: specs.ActAllow, Args: []specs.LinuxSeccompArg{flag}},
+			specs.LinuxSyscall{Names: []string{call.name}, Action: specs.ActErrno, ErrnoRet: &noMemory, Args: []specs.LinuxSeccompArg{set}})
+	}
+	return rules
 }
 
 // personalityRules admit the query and the two Linux personalities, with and

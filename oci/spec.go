@@ -101,16 +101,21 @@ func baseMounts() []specs.Mount {
 	}
 }
 
+// maskedPaths tell of the whole host, whatever the namespaces: its hardware, kernel
+// and boot, its disks, and in /proc/locks every lock that any process holds, with which
+// two sandboxes could talk (proc(5)).
 func maskedPaths() []string {
 	return []string{
-		"/proc/acpi", "/proc/asound", "/proc/cmdline", "/proc/interrupts", "/proc/kallsyms", "/proc/kcore",
-		"/proc/keys", "/proc/key-users", "/proc/latency_stats", "/proc/modules", "/proc/pressure",
-		"/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats",
+		"/proc/acpi", "/proc/asound", "/proc/buddyinfo", "/proc/cmdline", "/proc/config.gz", "/proc/diskstats", "/proc/fs",
+		"/proc/interrupts", "/proc/kallsyms", "/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/latency_stats",
+		"/proc/locks", "/proc/modules", "/proc/pagetypeinfo", "/proc/partitions", "/proc/pressure", "/proc/sched_debug",
+		"/proc/scsi", "/proc/slabinfo", "/proc/softirqs", "/proc/swaps", "/proc/sys/kernel/random/boot_id", "/proc/timer_list",
+		"/proc/timer_stats", "/proc/vmallocinfo", "/proc/zoneinfo",
 	}
 }
 
 func readonlyPaths() []string {
-	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+	return []string{"/proc/bus", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 }
 
 func sized(bytes, inodes int64, mode uint32) []string {

@@ -46,7 +46,7 @@ func TestGolden(t *testing.T) {
 			oci.WithBind("/run/sbench/box/workspace", "/workspace", true), oci.WithBind("/run/sbench/hosts", "/etc/hosts", false))},
 		{"agent-arm64", strict(oci.WithSeccomp("arm64"), oci.WithUser(1000, 1000, 4, 20))},
 		{"verifier-chroot-amd64", strict(oci.WithCapabilities("CAP_SYS_CHROOT"), oci.WithSeccomp("amd64"))},
-		{"verifier-sealed-amd64", strict(oci.WithSealedProcesses(), oci.WithSocketMemoryLimit(64<<20), oci.WithSeccomp("amd64"))},
+		{"verifier-sealed-amd64", strict(oci.WithSealedProcesses(), oci.WithSeccomp("amd64"))},
 		{"no-swap-accounting-amd64", strict(oci.WithSeccomp("amd64"), oci.WithoutSwapLimit())},
 		{"own-ids-amd64", strict(oci.WithSeccomp("amd64"), oci.WithDevices("/run/sbench/box/dev"),
 			oci.WithUserNamespace("/proc/7/fd/10", specs.LinuxIDMapping{HostID: 1 << 30, Size: 65536}))},
@@ -122,7 +122,6 @@ func TestRefused(t *testing.T) {
 		{"bind relative source", oci.WithBind("x", "/x", true), "bind source"},
 		{"capability", oci.WithCapabilities("CAP_SYS_ADMIN"), "cannot be given"},
 		{"no seccomp for", oci.WithSeccomp("riscv64"), "no profile for architecture"},
-		{"no socket memory", oci.WithSocketMemoryLimit(0), "socket memory limit of 0"},
 		{"annotation", oci.WithAnnotation("", "x"), "annotation without a key"},
 	}
 	for _, tt := range tests {

@@ -34,8 +34,8 @@ func allowedSyscalls() []string {
 		 timerfd_gettime timerfd_settime`,
 		// asynchronous input and output; io_uring stays out, it passes by this filter
 		`io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit`,
-		// memory
-		`brk madvise map_shadow_stack membarrier memfd_create mincore mlock mlock2 mlockall mmap mprotect mremap mseal msync munlock
+		// memory; mmap and memfd_create have rules of their own
+		`brk madvise map_shadow_stack membarrier mincore mlock mlock2 mlockall mprotect mremap mseal msync munlock
 		 munlockall munmap pkey_alloc pkey_free pkey_mprotect`,
 		// processes and threads
 		`arch_prctl execve execveat exit exit_group fork futex futex_requeue futex_wait futex_waitv futex_wake
@@ -61,7 +61,7 @@ func allowedSyscalls() []string {
 		 timer_delete timer_getoverrun timer_gettime timer_settime times`,
 		// System V and POSIX communication, private to the sandbox's namespace
 		`mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink msgctl msgget msgrcv msgsnd semctl
-		 semget semop semtimedop shmat shmctl shmdt shmget`,
+		 semget semop semtimedop shmat shmctl shmdt`,
 		// sockets; socket, socketpair and setsockopt have rules of their own
 		`accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg recvmsg sendmmsg
 		 sendmsg sendto shutdown`,

@@ -36,7 +36,7 @@ become() {
 
 # as COMMAND... runs it as the user, as a service of systemd's would.
 as() {
-	local environment=(HOME="$home" PATH="$path" LANG=C.UTF-8 CI=true
+	local environment=(HOME="$home" PATH="$path" LANG=C.UTF-8 CI=true SBENCH_TEST_SLOWNESS=5
 		SBENCH_TEST_DIR="$home/t" SBENCH_TEST_IMAGE="$payload/base.oci.tar")
 	case "$who" in
 	root) env -i "${environment[@]}" "$@" ;;
@@ -52,7 +52,7 @@ as() {
 step() {
 	local name="$1" began="$SECONDS" status=0 result=ok
 	shift
-	[ -z "$only" ] || [[ ",$only," == *",$name,"* ]] || return 0
+	[ -z "$only" ] || [ "$name" = machine ] || [[ ",$only," == *",$name,"* ]] || return 0
 	: >"$work/detail"
 	# Not in a condition, where set -e would not hold.
 	set +e
@@ -183,7 +183,7 @@ limits() {
 	detail "$reached"
 	if grep -E 'degraded=.*(memory|swap|pids|cpu)' "$work/detail"; then return 1; fi
 	[[ "$reached" == *"memory=memory pids=pids cpu="* ]]
-	records "$out/limits/candidates.jsonl" 'all(m["usage"]["cpu_ns"] / 1e9 / m["wall_seconds"] < 0.35 for x in r if x["task_id"] == "cpu" for m in [x["producer_metadata"]])' | grep -qx True
+	records "$out/limits/candidates.jsonl" 'all(m["usage"]["cpu_ns"] / 1e9 / m["wall_seconds"] < 0.6 for x in r if x["task_id"] == "cpu" for m in [x["producer_metadata"]])' | grep -qx True
 }
 
 # tests PROGRAM FOLDER PATTERN runs tests in the folder of their package.

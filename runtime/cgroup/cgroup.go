@@ -136,8 +136,10 @@ func swapAccounted(dir string) bool {
 			return true
 		}
 	}
-	return strings.Count(readString("/proc/swaps"), "\n") <= 1
+	return noSwap()
 }
+
+func noSwap() bool { return strings.Count(readString("/proc/swaps"), "\n") <= 1 }
 
 // A Group is one control group in every hierarchy. Its directories may not
 // exist.

@@ -138,8 +138,8 @@ func firstOf(values ...string) string {
 // outermost first.
 func (b *Box) allMounts() []runtime.Mount {
 	ms := []runtime.Mount{
-		{Source: filepath.Join(b.run.dir, "hosts"), Dest: "/etc/hosts"},
-		{Source: b.resolvConf(), Dest: "/etc/resolv.conf"},
+		{Source: filepath.Join(b.dir, "hosts"), Dest: "/etc/hosts"},
+		{Source: filepath.Join(b.dir, "resolv.conf"), Dest: "/etc/resolv.conf"},
 	}
 	if b.cfg.Persistent {
 		ms = append(ms, runtime.Mount{Source: filepath.Join(b.run.dir, "pause"), Dest: pauseDest})
@@ -151,12 +151,16 @@ func (b *Box) allMounts() []runtime.Mount {
 	return ms
 }
 
-// resolvConf is the file that names the sandbox's name server, if it has one.
-func (b *Box) resolvConf() string {
-	if b.cfg.Network != nil && b.cfg.Network.Nameserver != "" {
-		return filepath.Join(b.dir, "resolv.conf")
+// writeFiles makes the files of /etc. Each sandbox has its own: a file that two share
+// is one on which they could lock and watch each other.
+func (b *Box) writeFiles() error {
+	nameserver := ""
+	if n := b.cfg.Network; n != nil && n.Nameserver != "" {
+		nameserver = "nameserver " + n.Nameserver + "\n"
 	}
-	return filepath.Join(b.run.dir, "resolv.conf")
+	return errors.Join(
+		os.WriteFile(filepath.Join(b.dir, "hosts"), []byte("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"), 0o644),
+		os.WriteFile(filepath.Join(b.dir, "resolv.conf"), []byte(nameserver), 0o644))
 }
 
 func (b *Box) workdir() string { return firstOf(b.cfg.Workdir, b.cfg.Image.Workdir, "/") }

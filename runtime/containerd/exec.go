@@ -121,7 +121,7 @@ func (b *Box) startFirst(ctx context.Context, spec *specs.Spec, creator cio.Crea
 		return nil, startError(err)
 	}
 	proc := hold(b.task)
-	if err := errors.Join(b.checkRoot(b.task.Pid()), b.attach(b.task.Pid())); err != nil {
+	if err := errors.Join(b.checkRoot(b.task.Pid()), b.checkLimits(), b.attach(b.task.Pid())); err != nil {
 		return nil, errors.Join(err, proc.close())
 	}
 	if err := b.task.Start(ctx); err != nil {

@@ -119,13 +119,32 @@ func (c *Client) limitOptions(l runtime.Limits, group string) ([]oci.Option, err
 	} else {
 		opts = append(opts, oci.WithCPUs(l.CPUs))
 	}
-	if c.cgroups.CountsSocketsApart() {
-		opts = append(opts, oci.WithSocketMemoryLimit(min(l.Memory, socketBytes)))
-	}
 	if slices.Contains(degraded, "swap") {
 		opts = append(opts, oci.WithoutSwapLimit())
 	}
 	return opts, nil
+}
+
+// checkLimits sees that the kernel has the limits of a sandbox whose first process
+// waits to be started, and adds what the OCI runtime does not know.
+func (b *Box) checkLimits() error {
+	g, ok := b.group.(cgroup.Group)
+	if !ok {
+		return nil
+	}
+	c, l := b.run.c, b.cfg.Limits
+	degraded, err := c.Degraded()
+	if err != nil {
+		return err
+	}
+	want := cgroup.Limits{Memory: l.Memory, Pids: l.Pids, CPUs: l.CPUs, Swap: !slices.Contains(degraded, "swap")}
+	if slices.Contains(degraded, "cpu") {
+		want.CPUs = 0
+	}
+	if err := g.Verify(want); err != nil || !c.cgroups.CountsSocketsApart() {
+		return err
+	}
+	return g.LimitSockets(min(l.Memory, socketBytes))
 }
 
 // withoutCgroup is what the kernel enforces for each process or user namespace.

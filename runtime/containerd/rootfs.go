@@ -24,12 +24,10 @@ func (b *Box) mountRoot(ctx context.Context) error {
 	if err := b.takeIDs(); err != nil {
 		return err
 	}
-	if n := b.cfg.Network; n != nil && n.Nameserver != "" {
-		if err := os.WriteFile(b.resolvConf(), []byte("nameserver "+n.Nameserver+"\n"), 0o644); err != nil {
-			return err
-		}
+	err := b.writeFiles()
+	if err != nil {
+		return err
 	}
-	var err error
 	if b.lower, err = b.base(ctx); err != nil {
 		return err
 	}

@@ -74,6 +74,9 @@ func (n *Namespace) make(o Options) error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0); err != nil {
 		return fmt.Errorf("open low ports: %w", err)
 	}
+	if err := boundQueues(); err != nil {
+		return err
+	}
 	if err := n.listen(o); err != nil {
 		return err
 	}
@@ -81,6 +84,19 @@ func (n *Namespace) make(o Options) error {
 		return nil
 	}
 	return n.redirect(!o.noRules)
+}
+
+// boundQueues keeps small what connections hold that no process has accepted: it is
+// counted to no control group until then (ip-sysctl.rst). Some kernels do not show the
+// first to a namespace that an ordinary user made.
+func boundQueues() error {
+	for name, value := range map[string]string{"core/somaxconn": "128", "ipv4/tcp_rmem": "4096 131072 1048576"} {
+		err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("bound the queues of connections: %w", err)
+		}
+	}
+	return nil
 }
 
 // enter moves the calling thread into the namespace, a new one if it is nil.

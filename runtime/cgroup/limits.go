@@ -1,0 +1,88 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Limits are what a group is to be bounded by. A field that is zero is not looked at.
+type Limits struct {
+	Memory int64 // bytes
+	Swap   bool  // none beyond Memory
+	Pids   int64
+	CPUs   float64 // cores
+}
+
+// Verify reads the limits of a group back, and is the error that names every one that
+// the kernel does not have as it was asked for: an OCI runtime may ignore what it does not
+// know, without a word.
+func (g Group) Verify(want Limits) error {
+	var errs []error
+	check := func(controller, name string, ok func(text string) bool) {
+		text := strings.TrimSpace(readString(g.file(controller, name)))
+		if !ok(text) {
+			errs = append(errs, fmt.Errorf("%s is %q", name, text))
+		}
+	}
+	page := int64(os.Getpagesize())
+	bytes := func(text string) bool { // the kernel rounds down to pages
+		n, err := strconv.ParseInt(text, 10, 64)
+		return err == nil && n <= want.Memory && n > want.Memory-page
+	}
+	pids := func(text string) bool { return text == strconv.FormatInt(want.Pids, 10) }
+	v2 := g.h.Mode() == V2
+	if want.Memory > 0 && v2 {
+		check("memory", "memory.max", bytes)
+	}
+	if want.Memory > 0 && want.Swap && v2 {
+		check("memory", "memory.swap.max", func(text string) bool { return text == "0" || text == "" && noSwap() })
+	}
+	if want.Memory > 0 && !v2 {
+		check("memory", "memory.limit_in_bytes", bytes)
+	}
+	if want.Memory > 0 && want.Swap && !v2 {
+		check("memory", "memory.memsw.limit_in_bytes", bytes)
+	}
+	if want.Pids > 0 {
+		check("pids", "pids.max", pids)
+	}
+	if want.CPUs > 0 && v2 {
+		check("cpu", "cpu.max", func(text string) bool { return atMost(strings.Fields(text), want.CPUs) })
+	}
+	if want.CPUs > 0 && !v2 {
+		period := strings.TrimSpace(readString(g.file("cpu", "cpu.cfs_period_us")))
+		check("cpu", "cpu.cfs_quota_us", func(text string) bool { return atMost([]string{text, period}, want.CPUs) })
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cgroup %s: limits are not what was asked for: %w", g.path, err)
+	}
+	return nil
+}
+
+// atMost: a quota and its period, in microseconds, give no more than so many cores.
+func atMost(quota []string, cpus float64) bool {
+	if len(quota) != 2 {
+		return false
+	}
+	q, err1 := strconv.ParseFloat(quota[0], 64)
+	p, err2 := strconv.ParseFloat(quota[1], 64)
+	return err1 == nil && err2 == nil && q > 0 && p > 0 && q/p <= cpus*1.001
+}
+
+// LimitSockets bounds what TCP and UDP sockets of the group queue, in bytes, and reads
+// it back. Only version 1 has that limit, which no OCI runtime sets any more; version 2
+// counts that memory with the rest.
+func (g Group) LimitSockets(bytes int64) error {
+	name := g.file("memory", "memory.kmem.tcp.limit_in_bytes")
+	if err := os.WriteFile(name, strconv.AppendInt(nil, bytes, 10), 0); err != nil {
+		return fmt.Errorf("limit the memory of sockets: %w", err)
+	}
+	page := int64(os.Getpagesize())
+	if got := number(readString(name)); got > bytes || got <= bytes-page {
+		return fmt.Errorf("limit the memory of sockets: %s is %d, not %d", name, got, bytes)
+	}
+	return nil
+}
