@@ -68,7 +68,7 @@ func (b *Box) exec(ctx context.Context, p runtime.Process) (runtime.Exit, error)
 	exit.Stdout, exit.Stderr = streams.out.Output(), streams.err.Output()
 	b.account(&exit, before)
 	exit.Spec = b.specDigest
-	return exit, b.finish(ctx, proc)
+	return exit, errors.Join(b.finish(ctx, proc), b.sound())
 }
 
 // finish forgets a process that has ended; a one-shot's is deleted with the

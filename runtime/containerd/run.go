@@ -40,6 +40,9 @@ type Run struct {
 	mu    sync.Mutex
 	bases map[string][]string // chain id → lower directories
 	idle  map[runtime.VolumeConfig][]*volume
+	// images are open since before anything was written to what is mounted there; see
+	// [volume].
+	images map[string]*os.File
 }
 
 // NewRun takes a lock, a lease and a folder under one random name. Close it;
@@ -58,7 +61,7 @@ func (c *Client) NewRun(ctx context.Context) (*Run, error) {
 }
 
 func (c *Client) claimRun(ctx context.Context) (*Run, error) {
-	r := &Run{c: c, id: randomID(), bases: map[string][]string{}, idle: map[runtime.VolumeConfig][]*volume{}}
+	r := &Run{c: c, id: randomID(), bases: map[string][]string{}, idle: map[runtime.VolumeConfig][]*volume{}, images: map[string]*os.File{}}
 	if err := r.claim(ctx); err != nil {
 		return nil, fmt.Errorf("run %s: %w", r.id, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/mount"
@@ -42,6 +43,9 @@ type volume struct {
 	data       string // "" once closed
 	image      bool
 	folder     bool // nothing is mounted, and nothing bounds it
+	// since is open since before anything was written to an image: what could not be
+	// written since then is told to it (syncfs(2)).
+	since *os.File
 }
 
 // watchInterval is how long a folder may grow unseen.
@@ -97,10 +101,72 @@ func (r *Run) mountVolume(ctx context.Context, dir string, cfg runtime.VolumeCon
 		return nil, err
 	}
 	v := &volume{run: r, cfg: cfg, mountPoint: dir, image: image}
-	if err := v.open(); err != nil {
-		return nil, errors.Join(err, unmount(dir))
+	if image {
+		v.since, err = os.Open(dir)
+		r.mu.Lock()
+		r.images[dir] = v.since
+		r.mu.Unlock()
+	}
+	if err == nil {
+		err = v.open()
+	}
+	if err != nil {
+		return nil, errors.Join(err, v.forget(), unmount(dir))
 	}
 	return v, nil
+}
+
+// sound says whether everything that was written is in the image.
+func (v *volume) sound() error {
+	if v.since == nil {
+		return nil
+	}
+	return v.run.written(v.since)
+}
+
+// written: an image is sparse, so where the disk below --root is full, what is written to
+// it is lost, and whoever wrote it is not told.
+func (r *Run) written(since *os.File) error {
+	if err := unix.Syncfs(int(since.Fd())); err != nil {
+		return fmt.Errorf("%w: what was written to a volume below %s is lost, for its disk is full or fails: %w", runtime.ErrUnavailable, r.c.opts.Root, err)
+	}
+	return nil
+}
+
+// sound says whether what the sandbox was given and wrote is on disk.
+func (b *Box) sound() error {
+	if err := b.layer.sound(); err != nil {
+		return err
+	}
+	for _, m := range b.cfg.Mounts {
+		rest, ok := strings.CutPrefix(m.Source, b.run.dir+"/")
+		if !ok {
+			continue
+		}
+		top, _, _ := strings.Cut(rest, "/")
+		b.run.mu.Lock()
+		since := b.run.images[filepath.Join(b.run.dir, top)]
+		b.run.mu.Unlock()
+		if since == nil {
+			continue
+		}
+		if err := b.run.written(since); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *volume) forget() error {
+	if v.since == nil {
+		return nil
+	}
+	v.run.mu.Lock()
+	delete(v.run.images, v.mountPoint)
+	v.run.mu.Unlock()
+	err := v.since.Close()
+	v.since = nil
+	return err
 }
 
 // newLayer makes the volume for what a sandbox writes over its root and copies.
@@ -152,7 +218,7 @@ func (r *Run) takeIdle(cfg runtime.VolumeConfig) *volume {
 
 // keep empties an image and keeps it for the next volume; it says whether it did.
 func (v *volume) keep() bool {
-	if !v.image || !v.emptiable() || os.RemoveAll(v.data) != nil {
+	if !v.image || v.sound() != nil || !v.emptiable() || os.RemoveAll(v.data) != nil {
 		return false
 	}
 	v.run.mu.Lock()
@@ -290,7 +356,7 @@ func (v *volume) Close() error {
 		v.data = ""
 		return nil
 	}
-	err := unmount(v.mountPoint)
+	err := errors.Join(v.forget(), unmount(v.mountPoint))
 	if err == nil {
 		v.data = ""
 	}
