@@ -104,7 +104,7 @@ func (w world) neighbour(t *testing.T) {
 		defer close(done)
 		_, _ = box.Exec(ctx, runtime.Process{
 			Args: []string{"python3", "-c", "import ctypes,time;open('/dev/shm/sbench-marked','w');" +
-				"assert ctypes.CDLL(None).shmget(0x5bec,4096,0o1666)>=0;print('up',flush=True);time.sleep(1000)", processMark},
+				"assert ctypes.CDLL(None).shmget(0x5bec,4096,0o1666)>=0;import fcntl;f=open('/etc/hosts');fcntl.flock(f,fcntl.LOCK_EX);print('up',flush=True);time.sleep(1000)", processMark},
 			Wall: 10 * time.Minute, Stdout: onWrite(func() { close(ready) }),
 		})
 	}()

@@ -8,12 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
-	"github.com/containerd/containerd/v2/core/mount"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/filelock"
+	"github.com/securebench/sbench/runtime/thread"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -40,8 +41,7 @@ func (s stacker) overlay(lowers []string, layer, target string) error {
 		return err
 	}
 	if s.fuse == "" {
-		m := mount.Mount{Type: "overlay", Source: "overlay", Options: append(layerOptions(lowers, upper, work), "nosuid", "nodev")}
-		return m.Mount(target)
+		return mountNamed(lowers, layer, target)
 	}
 	options := "lowerdir=" + strings.Join(lowers, ":") + ",upperdir=" + upper + ",workdir=" + work
 	// It goes on in the background, until the unmount.
@@ -55,6 +55,36 @@ func (s stacker) overlay(lowers []string, layer, target string) error {
 		return errors.Join(fmt.Errorf("fuse-overlayfs: %w", err), unmount(target))
 	}
 	return nil
+}
+
+// mountNamed mounts an overlay by short names, links beside its target: a sandbox reads the
+// options of its root's mount, which are not to tell where the host's user keeps things, and
+// the kernel takes a page of them.
+func mountNamed(lowers []string, layer, target string) error {
+	links := target + "-layers"
+	if err := errors.Join(os.Mkdir(links, 0o700), os.Symlink(layer, filepath.Join(links, "layer"))); err != nil {
+		return err
+	}
+	names := make([]string, len(lowers))
+	for i, lower := range lowers {
+		names[i] = strconv.Itoa(i)
+		if err := os.Symlink(lower, filepath.Join(links, names[i])); err != nil {
+			return err
+		}
+	}
+	return thread.Run(func() error {
+		if err := unix.Unshare(unix.CLONE_FS); err != nil { // a working directory of this thread's own
+			return err
+		}
+		if err := unix.Chdir(links); err != nil {
+			return err
+		}
+		options := strings.Join(layerOptions(names, "layer/upper", "layer/work"), ",")
+		if err := unix.Mount("overlay", target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+			return fmt.Errorf("mount overlay at %s: %w", target, err)
+		}
+		return nil
+	})
 }
 
 // trialPrefix begins the names of folders for trials.

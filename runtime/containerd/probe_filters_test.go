@@ -2,6 +2,8 @@ package containerd_test
 
 import (
 	"errors"
+	"os"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -47,6 +49,64 @@ func filterAttempts() []attempt {
 		{name: "seccomp filter with a listener", try: own(func() error { return call(unix.SYS_SECCOMP, 1, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, pointer) }), want: perm(), control: true},
 		{name: "seccomp filter by prctl", try: own(func() error { return call(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, filter, pointer) }), want: perm(), control: true},
 		{name: "seccomp filter by prctl with high bits", try: own(func() error { return call(unix.SYS_PRCTL, 1<<32|unix.PR_SET_SECCOMP, filter, pointer) }), want: perm(), control: true},
+		{name: "huge page", try: func() error {
+			return call(unix.SYS_MMAP, 0, 2<<20, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB, ^uintptr(0), 0)
+		}, want: []error{unix.ENOMEM}},
+		{name: "file of huge pages", try: func() error {
+			_, err := unix.MemfdCreate("huge", unix.MFD_HUGETLB)
+			return err
+		}, want: []error{unix.ENOMEM, unix.ENOSYS}},
+		{name: "segment of huge pages", try: func() error { _, err := unix.SysvShmGet(7, 2<<20, 0o1000|0o4000|0o600); return err }, want: []error{unix.ENOMEM}},
 		{name: "strict seccomp", try: func() error { return call(unix.SYS_SECCOMP, strict-1, 0, 0) }, want: perm()},
 	}
+}
+
+// tellingAttempts read what tells of the host or of other sandboxes.
+func tellingAttempts() []attempt {
+	var all []attempt
+	for _, name := range []string{
+		"/proc/locks", "/proc/diskstats", "/proc/partitions", "/proc/swaps", "/proc/zoneinfo", "/proc/buddyinfo", "/proc/softirqs",
+		"/proc/vmallocinfo", "/proc/slabinfo", "/proc/pagetypeinfo", "/proc/config.gz", "/proc/interrupts", "/proc/cmdline",
+		"/proc/modules", "/proc/kallsyms", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/sys/kernel/random/boot_id",
+	} {
+		all = append(all, attempt{name: "read " + name, try: func() error {
+			text, err := os.ReadFile(name)
+			if err != nil || len(text) == 0 {
+				return errors.Join(errNone, err)
+			}
+			return nil
+		}, want: []error{errNone}})
+	}
+	return append(all,
+		attempt{name: "names of the host in the mount table", try: func() error {
+			text, err := os.ReadFile("/proc/self/mountinfo")
+			if err != nil {
+				return errors.Join(errSetup, err)
+			}
+			for line := range strings.Lines(string(text)) {
+				fields := strings.Fields(line)
+				if fields[4] == "/" && strings.Contains(line, "dir=/") {
+					return nil
+				}
+			}
+			return errNone
+		}, want: []error{errNone}},
+		attempt{name: "list /proc/fs", try: func() error {
+			entries, err := os.ReadDir("/proc/fs")
+			if err != nil || len(entries) == 0 {
+				return errors.Join(errNone, err)
+			}
+			return nil
+		}, want: []error{errNone}},
+		attempt{name: "lock a file of another sandbox", try: func() error {
+			f, err := os.Open("/etc/hosts")
+			if err != nil {
+				return errors.Join(errSetup, err)
+			}
+			if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+				return nil // the neighbour holds it: they share it
+			}
+			return errNone
+		}, want: []error{errNone}},
+	)
 }

@@ -74,7 +74,7 @@ type attempt struct {
 }
 
 func attempts() []attempt {
-	all := slices.Concat(privilegeAttempts(), fileAttempts(), namespaceAttempts(), socketAttempts(), kernelAttempts(), filterAttempts(), networkAttempts())
+	all := slices.Concat(privilegeAttempts(), fileAttempts(), namespaceAttempts(), socketAttempts(), kernelAttempts(), filterAttempts(), tellingAttempts(), networkAttempts())
 	return append(all, limitAttempts()...)
 }
 
