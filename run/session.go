@@ -153,8 +153,10 @@ func (s *session) emit(e Event) {
 func (s *session) write(rec record.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err := s.ledger.Append(s.secrets.everything(rec))
-	return err
+	if _, err := s.ledger.Append(s.secrets.everything(rec)); err != nil {
+		return fmt.Errorf("%w: %w", ErrInfrastructure, err)
+	}
+	return nil
 }
 
 // count adds the last record of an attempt to the summary.

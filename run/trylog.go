@@ -58,6 +58,21 @@ func endLine(f *os.File) error {
 	return err
 }
 
+// append writes a line, or nothing of it.
+func (e *egressFile) append(line []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	end, err := e.file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, err
+	}
+	n, err := e.file.Write(line)
+	if err != nil {
+		return 0, errors.Join(err, e.file.Truncate(end))
+	}
+	return n, nil
+}
+
 func (e *egressFile) close() error {
 	if e == nil {
 		return nil
@@ -94,13 +109,15 @@ func (s *session) newTryLog(t try) *tryLog {
 func (l *tryLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	n, err := l.egress.append(p)
+	if err != nil {
+		return n, err
+	}
 	if l.lines == nil {
 		l.lines = sha256.New()
 	}
 	_, _ = l.lines.Write(p) // a hash takes everything
-	l.egress.mu.Lock()
-	defer l.egress.mu.Unlock()
-	return l.egress.file.Write(p)
+	return n, nil
 }
 
 // proxyLog is nil where nothing may leave.

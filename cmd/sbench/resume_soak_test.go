@@ -158,9 +158,10 @@ func TestSmallDisk(t *testing.T) {
 	cmd := exec.Command("sbench", "run", "--quiet", "--config", tester, "--output-dir", output, "--jobs", "4")
 	cmd.Env = h.env
 	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "no space left on device") {
+	if cmd.ProcessState.ExitCode() != codeInfrastructure || !strings.Contains(string(out), "no space left on device") {
 		t.Fatalf("on a full disk: %v\n%s", err, out)
 	}
+	h.sbench(0, "verify", output) // without a line that is torn
 	check(t, syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=200m"))
 	h.sbench(0, "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "4")
 	if diff := cmp.Diff(calmVerdicts(), countVerdicts(t, output)); diff != "" {

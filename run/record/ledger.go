@@ -257,14 +257,27 @@ func (l *Ledger) Append(r Record) (Record, error) {
 	}
 	r.Digest = Digest(body)
 	line := fmt.Appendf(body, "%q}\n", r.Digest)
-	if _, err := l.file.Write(line); err != nil { // one call: a line is whole or torn, never mixed
-		return r, fmt.Errorf("record of task %q: %w", r.TaskID, err)
-	}
-	if err := l.file.Sync(); err != nil {
+	if err := appendLine(l.file, line); err != nil {
 		return r, fmt.Errorf("record of task %q: %w", r.TaskID, err)
 	}
 	l.last, l.count = r.Digest, l.count+1
 	return r, nil
+}
+
+// appendLine writes a line to the end of a file and to disk. What a full disk took of it
+// is taken back: a line is whole, or not there.
+func appendLine(f *os.File, line []byte) error {
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(line); err == nil { // one call: a crash may leave it torn, never mixed
+		err = f.Sync()
+	}
+	if err != nil {
+		return errors.Join(err, f.Truncate(end))
+	}
+	return nil
 }
 
 // Seal writes down where the chain ends. A key signs that; nil signs nothing, and
