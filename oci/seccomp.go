@@ -25,7 +25,7 @@ const cloneNamespaces = 0x7e02_0000
 // The profile is an allow-list. What it does not name fails with EPERM and is
 // never a kill, which would look like the task's own fault. clone3(2) fails
 // with ENOSYS, so that C libraries fall back to clone(2), whose flags can be
-// filtered.
+// filtered; so do others that programs can do without.
 func WithSeccomp(arch string) Option {
 	return func(s *specs.Spec) error {
 		native, ok := map[string]specs.Arch{"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64}[arch]
@@ -38,7 +38,7 @@ func WithSeccomp(arch string) Option {
 			allowed = slices.DeleteFunc(allowed, func(name string) bool { return name == "ptrace" })
 		}
 		hugePages := hugePageRules()
-		absent := []string{"clone3"}
+		absent := []string{"clone3", "io_setup"} // programs do without
 		if s.Annotations[withoutCgroup] != "" {
 			absent = append(absent, "memfd_create")
 			hugePages = slices.DeleteFunc(hugePages, func(r specs.LinuxSyscall) bool { return r.Names[0] == "memfd_create" })

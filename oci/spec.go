@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -25,6 +26,10 @@ const (
 	DevBytes  = 64 << 10
 	DevInodes = 64
 )
+
+// maxTerminals bounds the pseudo-terminals of a sandbox: kernel.pty.max is for all that a
+// host has (devpts.rst).
+const maxTerminals = 256
 
 // An Option opens or sizes one point of a specification. It fails rather than
 // do less than asked.
@@ -97,7 +102,7 @@ func baseMounts() []specs.Mount {
 	return []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "noexec"}, sized(DevBytes, DevInodes, 0o755)...)},
-		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "max=" + strconv.Itoa(maxTerminals)}},
 	}
 }
 

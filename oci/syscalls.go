@@ -11,7 +11,8 @@ import (
 //
 // Left out against that default: memfd_secret, modify_ldt, name_to_handle_at,
 // process_vm_readv and _writev, process_mrelease, remap_file_pages, vmsplice,
-// adjtimex, socketcall, listmount, statmount. Kept: ptrace, because debuggers
+// adjtimex, socketcall, listmount, statmount, and asynchronous input and output: io_uring
+// passes by this filter, and the slots of io_setup are one number for the host. Kept: ptrace, because debuggers
 // and leak checkers are honest work and, since Linux 4.8, a tracer cannot
 // change a call after the filter has judged it.
 func allowedSyscalls() []string {
@@ -32,8 +33,6 @@ func allowedSyscalls() []string {
 		`epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 inotify_add_watch
 		 inotify_init inotify_init1 inotify_rm_watch poll ppoll pselect6 select signalfd signalfd4 timerfd_create
 		 timerfd_gettime timerfd_settime`,
-		// asynchronous input and output; io_uring stays out, it passes by this filter
-		`io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit`,
 		// memory; mmap and memfd_create have rules of their own
 		`brk madvise map_shadow_stack membarrier mincore mlock mlock2 mlockall mprotect mremap mseal msync munlock
 		 munlockall munmap pkey_alloc pkey_free pkey_mprotect`,

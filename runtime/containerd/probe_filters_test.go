@@ -57,6 +57,18 @@ func filterAttempts() []attempt {
 			return err
 		}, want: []error{unix.ENOMEM, unix.ENOSYS}},
 		{name: "segment of huge pages", try: func() error { _, err := unix.SysvShmGet(7, 2<<20, 0o1000|0o4000|0o600); return err }, want: []error{unix.ENOMEM}},
+		{name: "slots of asynchronous input and output", try: func() error {
+			var context uint64
+			return call(unix.SYS_IO_SETUP, 1, uintptr(unsafe.Pointer(&context)))
+		}, want: []error{unix.ENOSYS}, control: true},
+		{name: "more terminals than a sandbox may have", try: func() error {
+			for range 300 {
+				if _, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, want: []error{unix.ENOSPC}, control: true},
 		{name: "strict seccomp", try: func() error { return call(unix.SYS_SECCOMP, strict-1, 0, 0) }, want: perm()},
 	}
 }
