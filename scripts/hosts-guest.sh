@@ -249,7 +249,7 @@ main() {
 		step limits limits
 		step killed killed
 		if [ "$length" = full ]; then
-			step reasons tests containerd.test runtime/containerd 'TestLimitReasons|TestHogs'
+			step reasons tests containerd.test runtime/containerd 'TestLimitReasons|TestHogs|TestSocketMemory'
 			step probe tests containerd.test runtime/containerd TestProbe
 			step verdicts tests sbench.test cmd/sbench TestVerdictsRecordByRecord
 		else

@@ -51,10 +51,13 @@ time.sleep(1)
 // version 1 of control groups by 64 MiB for each of TCP and UDP, as the host's own count
 // of all sockets' memory shows.
 func TestSocketMemory(t *testing.T) {
-	if containerdtest.AllowDegraded() != nil && !delegated() {
-		t.Skip("without control groups nothing bounds it: docs/rootless.md says so")
+	opts := containerdtest.Options()
+	opts.AllowDegraded = nil
+	c := containerdtest.OpenWith(t, opts)
+	if _, err := c.Degraded(); err != nil {
+		t.Skipf("without control groups nothing bounds it, as docs/rootless.md says: %v", err)
 	}
-	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
+	run, image := containerdtest.NewRun(t, c)
 	const limit = 256 << 20
 	for _, kind := range []string{"udp", "tcp", "mptcp", "unaccepted", "unix"} {
 		t.Run(kind, func(t *testing.T) {
@@ -96,9 +99,6 @@ func TestSocketMemory(t *testing.T) {
 		})
 	}
 }
-
-// delegated says whether control groups bound sandboxes of this user.
-func delegated() bool { return os.Getenv("SBENCH_TEST_DELEGATED") != "" }
 
 // socketMemory is what TCP and UDP sockets of the whole host hold, in bytes (proc(5),
 // /proc/net/sockstat).
