@@ -2,10 +2,7 @@ package proxy
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
-	"sync"
-	"time"
 )
 
 // A refusedAddress is the error of dialling an address that is not public.
@@ -49,20 +46,16 @@ func closedNetworks() []network {
 
 // An addressCheck refuses addresses that are not public, or are this host's.
 type addressCheck struct {
-	closed     []netip.Prefix
-	names      []string
-	interfaces func() ([]net.Addr, error)
-
-	mu   sync.Mutex
-	own  map[netip.Addr]bool
-	read time.Time // when own was
+	closed []netip.Prefix
+	names  []string
+	local  func(netip.Addr) (bool, error)
 }
 
-func newAddressCheck(interfaces func() ([]net.Addr, error)) *addressCheck {
-	if interfaces == nil {
-		interfaces = net.InterfaceAddrs
+func newAddressCheck(local func(netip.Addr) (bool, error)) *addressCheck {
+	if local == nil {
+		local = isLocal
 	}
-	c := &addressCheck{interfaces: interfaces}
+	c := &addressCheck{local: local}
 	for _, n := range closedNetworks() {
 		c.closed = append(c.closed, netip.MustParsePrefix(n.prefix))
 		c.names = append(c.names, n.name)
@@ -87,7 +80,7 @@ func (c *addressCheck) check(a netip.Addr) error {
 			return &refusedAddress{address, c.names[i]}
 		}
 	}
-	own, err := c.isOwn(a)
+	own, err := c.local(a)
 	switch {
 	case err != nil:
 		return &refusedAddress{address, "the host's own addresses are unknown"}
@@ -95,25 +88,4 @@ func (c *addressCheck) check(a netip.Addr) error {
 		return &refusedAddress{address, "the host's own"}
 	}
 	return nil
-}
-
-// isOwn knows the addresses of the host's interfaces, at most some seconds late.
-func (c *addressCheck) isOwn(a netip.Addr) (bool, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.own == nil || time.Since(c.read) > 3*time.Second {
-		list, err := c.interfaces()
-		if err != nil {
-			return false, err
-		}
-		c.own, c.read = map[netip.Addr]bool{}, time.Now()
-		for _, item := range list {
-			if n, ok := item.(*net.IPNet); ok {
-				if own, ok := netip.AddrFromSlice(n.IP); ok {
-					c.own[own.Unmap()] = true
-				}
-			}
-		}
-	}
-	return c.own[a], nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -26,14 +27,21 @@ func TestAnyAddress(t *testing.T) {
 		anyAddress(t)
 		return
 	}
+	inNetwork(t, anyAddressVariable)
+}
+
+// inNetwork runs the test again in a process with a network of its own, where the
+// variable is set.
+func inNetwork(t *testing.T, variable string) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {
 			t.Fatal("needs root, which CI must have")
 		}
 		t.Skip("needs root")
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestAnyAddress$")
-	cmd.Env = append(os.Environ(), anyAddressVariable+"=1")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), variable+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
 		t.Errorf("%v: %s", err, out)
@@ -85,11 +93,9 @@ func localNetwork() error {
 	for _, n := range []uint32{1, unix.IFF_UP, unix.IFF_UP} { // the index of lo, the flag, its mask
 		up = binary.NativeEndian.AppendUint32(up, n)
 	}
-	route := []byte{unix.AF_INET, 15, 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_BOOT, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0,
-		8, 0, unix.RTA_DST, 0, 198, 18, 0, 0, 8, 0, unix.RTA_OIF, 0, 1, 0, 0, 0} // of a little-endian machine
 	return errors.Join(
 		netlink(fd, unix.RTM_NEWLINK, 0, up),
-		netlink(fd, unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, route),
+		netlink(fd, unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, localRoute("198.18.0.0/15")),
 	)
 }
 
@@ -109,4 +115,53 @@ func netlink(fd int, kind, flags uint16, body []byte) error {
 		return unix.Errno(errno)
 	}
 	return nil
+}
+
+const localTableVariable = "SBENCH_TEST_LOCAL_TABLE"
+
+// TestLocalTable: what the kernel's table of local routes has is this host, be it
+// an interface's address or not. In a process with a network of its own, a route
+// makes 93.184.216.0/24 and 2606:2800::/32 local.
+func TestLocalTable(t *testing.T) {
+	if os.Getenv(localTableVariable) == "" {
+		inNetwork(t, localTableVariable)
+		return
+	}
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	report(t, localNetwork())
+	report(t, netlink(fd, unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, localRoute("93.184.216.0/24")))
+	report(t, netlink(fd, unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, localRoute("2606:2800::/32")))
+	for address, want := range map[string]bool{
+		"93.184.216.34": true, "93.184.216.255": true, "2606:2800::1": true, "93.184.217.34": false, "8.8.8.8": false, "2607::1": false,
+	} {
+		if got, err := proxy.IsLocal(netip.MustParseAddr(address)); err != nil || got != want {
+			t.Errorf("%s: %v, %v", address, got, err)
+		}
+	}
+	w := newWorld(t)
+	w.real = true
+	p, log := w.startProxy(proxy.Config{})
+	got := converse(t, serveLocal(t, p), "GET http://allowed.test/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	if e := log.next(t); words(e) != "http deny address_not_allowed" || e.Rule != "the host's own" || !strings.Contains(got, "403") {
+		t.Errorf("%+v, %q", e, got)
+	}
+}
+
+// localRoute is the body of a route that makes a network local to lo.
+func localRoute(network string) []byte {
+	prefix := netip.MustParsePrefix(network)
+	family, to := byte(unix.AF_INET), prefix.Addr().AsSlice()
+	if prefix.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	b := []byte{family, byte(prefix.Bits()), 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_BOOT, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0}
+	b = binary.NativeEndian.AppendUint16(b, uint16(4+len(to)))
+	b = append(binary.NativeEndian.AppendUint16(b, unix.RTA_DST), to...)
+	b = binary.NativeEndian.AppendUint16(b, 8)
+	b = binary.NativeEndian.AppendUint16(b, unix.RTA_OIF)
+	return binary.NativeEndian.AppendUint32(b, 1)
 }

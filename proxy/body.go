@@ -3,13 +3,15 @@ package proxy
 import (
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
-// upBody counts what leaves.
+// upBody counts what leaves. The transport makes a chunk of each read.
 type upBody struct {
 	io.ReadCloser
-	x *exchange
+	x       *exchange
+	chunked bool
 }
 
 // Read implements io.Reader.
@@ -28,7 +30,11 @@ func (b *upBody) Read(buf []byte) (int, error) {
 		x.stop(ReasonBody)
 		return 0, errCut
 	}
-	if !x.take(&x.up, x.p.up, x.p.limits.TunnelUp, int64(n), ReasonUp) {
+	sent := int64(n)
+	if b.chunked {
+		sent += int64(len(strconv.FormatInt(sent, 16)) + len("\r\n\r\n"))
+	}
+	if !x.take(&x.up, x.p.up, x.p.limits.TunnelUp, sent, ReasonUp) {
 		return 0, errCut
 	}
 	return n, err
@@ -64,7 +70,7 @@ func cleanHeader(h http.Header) {
 	}
 	for _, name := range []string{
 		"Connection", "Proxy-Connection", "Proxy-Authorization", "Proxy-Authenticate", "Proxy-Authentication-Info",
-		"Keep-Alive", "Te", "Transfer-Encoding", "Upgrade", "Http2-Settings",
+		"Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings",
 	} {
 		h.Del(name)
 	}
@@ -81,9 +87,15 @@ func hasToken(values []string, token string) bool {
 	return false
 }
 
-// requestHead is about what the head takes on the wire: it leaves, too.
+// requestHead is what the head takes on the wire, and the end of a body in chunks:
+// they leave, too.
 func requestHead(r *http.Request) int64 {
-	return int64(len(r.Method)+len(r.URL.RequestURI())+len(r.Host)) + 24 + headBytes(r.Header)
+	n := int64(len(r.Method)+len(r.URL.RequestURI())+len(r.Host)) + headBytes(r.Header)
+	n += int64(len("  HTTP/1.1\r\nHost: \r\nConnection: close\r\n\r\n"))
+	if r.ContentLength < 0 { // else its header is counted
+		n += int64(len("Transfer-Encoding: chunked\r\n") + len("0\r\n\r\n"))
+	}
+	return n
 }
 
 func headBytes(h http.Header) int64 {

@@ -41,7 +41,7 @@ func callKernel(call string) string {
 func namespaceProbes(abstract string) []probe {
 	const unreachable, refused, denied = "Network is unreachable", "Connection refused", "Operation not permitted"
 	return []probe{
-		{"no other interface", "import socket\nresult = [n for _, n in socket.if_nameindex()]", `{"result": ["lo"]}`},
+		{"no other interface", "result = [l.split(':')[0].strip() for l in list(open('/proc/net/dev'))[2:]]", `{"result": ["lo"]}`},
 		{"no route", "result = [open('/proc/net/route').read().count('\\n'), [l.split()[9] for l in open('/proc/net/ipv6_route') if l.split()[9] != 'lo']]", `{"result": [1, []]}`},
 		{"TCP", "import socket\nsocket.create_connection(('93.184.216.34', 443), 2)\nresult = 'reached'", unreachable},
 		{"TCP by IPv6", "import socket\nsocket.create_connection(('2606:2800::1', 443), 2)\nresult = 'reached'", `"error"`},
@@ -69,13 +69,13 @@ s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
 body = struct.pack('=BBBBi', 2, 32, 0, 0, 1) + struct.pack('=HH4s', 8, 2, bytes([10, 0, 0, 1]))
 s.send(struct.pack('=IHHII', 16 + len(body), 20, 0x605, 1, 0) + body)
 error = struct.unpack('=i', s.recv(4096)[16:20])[0]
-result = 'added' if error == 0 else 'refused %d' % error`, "refused -1"},
+result = 'added' if error == 0 else 'refused %d' % error`, "Function not implemented"},
 		{"a route of one's own", `import socket, struct
 s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
 body = struct.pack('=BBBBBBBBI', 2, 0, 0, 0, 254, 4, 253, 1, 0) + struct.pack('=HHI', 8, 4, 1)
 s.send(struct.pack('=IHHII', 16 + len(body), 24, 0x605, 1, 0) + body)
 error = struct.unpack('=i', s.recv(4096)[16:20])[0]
-result = 'added' if error == 0 else 'refused %d' % error`, "refused -1"},
+result = 'added' if error == 0 else 'refused %d' % error`, "Function not implemented"},
 		{"an abstract socket of the host", "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('\\0" + abstract[1:] + "')\nresult = 'reached'", refused},
 		{"containerd's socket", "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('/run/containerd/containerd.sock')\nresult = 'reached'", `"error"`},
 	}

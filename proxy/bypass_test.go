@@ -253,7 +253,7 @@ func authorityRows() []row {
 // addressRows tell the world of names that are allowed and lead to where nothing
 // may go.
 func addressRows(w *world) []row {
-	w.own = []net.Addr{&net.IPNet{IP: net.IPv4(93, 184, 216, 40), Mask: net.CIDRMask(24, 32)}, &net.IPNet{IP: net.ParseIP("2606:2800::40"), Mask: net.CIDRMask(64, 128)}}
+	w.own = []netip.Addr{netip.MustParseAddr("93.184.216.40"), netip.MustParseAddr("2606:2800::40")}
 	var rows []row
 	for i, address := range []string{
 		"10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.0.1", "127.0.0.1", "127.8.8.8", "0.0.0.0", "0.1.2.3", "169.254.169.254", "169.254.0.1",

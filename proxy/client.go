@@ -25,6 +25,7 @@ type client struct {
 
 	handled atomic.Bool  // a handler has the request
 	heard   atomic.Int64 // bytes of what is no request yet
+	head    []byte       // of those, the first, for [client.twoLengths]
 	since   atomic.Int64 // when the current request could begin, in nanoseconds
 	logged  atomic.Bool
 	counted bool // Close waits for it
@@ -67,6 +68,7 @@ func (c *client) Read(b []byte) (int, error) {
 	}
 	if !c.handled.Load() {
 		c.heard.Add(int64(n))
+		c.head = append(c.head, b[:min(n, c.p.limits.HeaderBytes+8192-len(c.head))]...)
 	}
 	return n, err
 }
@@ -91,6 +93,32 @@ func (c *client) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// twoLengths says whether a request has a length and chunks, which is a message
+// with two meanings (RFC 9112, 6.3). net/http drops the length unsaid, so the head
+// is looked at as it came. One that came with the request before it was not seen,
+// and is taken for such a message if it has chunks.
+func (c *client) twoLengths(r *http.Request) bool {
+	if len(r.TransferEncoding) == 0 {
+		return false
+	}
+	head := bytes.TrimLeft(c.head, "\r\n")
+	begin := []byte(r.Method + " " + r.RequestURI)
+	// net/http may have read one byte while the request before it was served.
+	if !bytes.HasPrefix(head, begin) && !bytes.HasPrefix(head, begin[1:]) {
+		return true
+	}
+	for line := range bytes.Lines(head) {
+		name, _, _ := bytes.Cut(line, []byte{':'})
+		if len(bytes.TrimRight(line, "\r\n")) == 0 {
+			return false
+		}
+		if bytes.EqualFold(name, []byte("Content-Length")) {
+			return true
+		}
+	}
+	return true
 }
 
 // writeTime is how long a write may take.
@@ -141,6 +169,7 @@ func (p *Proxy) connState(conn net.Conn, state http.ConnState) {
 	case http.StateIdle: // between two requests
 		c.handled.Store(false)
 		c.heard.Store(0)
+		c.head = nil
 		c.since.Store(time.Now().UnixNano())
 	case http.StateClosed:
 		c.vanish()

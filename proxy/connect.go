@@ -34,6 +34,10 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // net/http's way to say: close the connection
 	}
 	defer p.work.Done()
+	if r.Method != http.MethodConnect && c.twoLengths(r) {
+		c.reject(c.malformed(ReasonMalformed).raw())
+		panic(http.ErrAbortHandler)
+	}
 	if r.Method == http.MethodConnect && c.mapped == nil {
 		p.library.ServeHTTP(hijackable{w, c}, r)
 		return

@@ -36,7 +36,7 @@ type passed struct {
 // newDialer checks each address on the socket that is about to be connected to
 // it. Whatever a name server said before, this is what connect(2) gets.
 func (p *Proxy) newDialer() *net.Dialer {
-	check := newAddressCheck(p.cfg.hooks.interfaces)
+	check := newAddressCheck(p.cfg.hooks.local)
 	resolver := p.cfg.hooks.resolver
 	if resolver == nil {
 		resolver = &net.Resolver{PreferGo: true}

@@ -2,21 +2,22 @@ package proxy
 
 import (
 	"net"
+	"net/netip"
 	"syscall"
 )
 
 // Hooks are what only tests may do to a proxy: ask another name server, have
-// another idea of the host's interfaces, and connect a socket elsewhere after its
+// another idea of the host's own addresses, and connect a socket elsewhere after its
 // address has passed the check.
 type Hooks struct {
-	Resolver   *net.Resolver
-	Control    func(network, address string, c syscall.RawConn) error
-	Interfaces func() ([]net.Addr, error)
+	Resolver *net.Resolver
+	Control  func(network, address string, c syscall.RawConn) error
+	Local    func(netip.Addr) (bool, error)
 }
 
 // WithHooks returns the configuration with hooks.
 func WithHooks(cfg Config, h Hooks) Config {
-	cfg.hooks = hooks{h.Resolver, h.Control, h.Interfaces}
+	cfg.hooks = hooks{h.Resolver, h.Control, h.Local}
 	return cfg
 }
 
@@ -31,3 +32,6 @@ func (p *Proxy) AnswerDNS(message []byte) []byte { return p.answerDNS(message) }
 
 // FreeTunnels is how many more there may be.
 func (p *Proxy) FreeTunnels() int { return cap(p.tunnels) - len(p.tunnels) }
+
+// IsLocal gives tests what the kernel says.
+func IsLocal(a netip.Addr) (bool, error) { return isLocal(a) }

@@ -39,11 +39,12 @@ type exchange struct {
 	upstreamed bool // an answer came
 }
 
-// newTransport makes connections to allowed hosts, and to nothing else.
+// newTransport makes connections to allowed hosts, and to nothing else. Each is
+// for one request: what a server sends on an idle one, net/http prints to standard
+// error, and what it tries again is not counted twice.
 func (p *Proxy) newTransport() *http.Transport {
 	return &http.Transport{
-		DialContext: p.dialHTTP, DisableCompression: true,
-		MaxIdleConns: 32, IdleConnTimeout: 30 * time.Second,
+		DialContext: p.dialHTTP, DisableCompression: true, DisableKeepAlives: true,
 		MaxResponseHeaderBytes: int64(p.limits.HeaderBytes), // times are limited by the exchange
 		DialTLSContext:         func(context.Context, string, string) (net.Conn, error) { return nil, ErrClosed },
 	}
@@ -61,7 +62,13 @@ func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, erro
 	if err != nil {
 		return nil, err // a nil *upstream is no nil net.Conn
 	}
-	return up, nil
+	return &upstreamHTTP{SpeakFirst(up), up.address.String()}, nil
+}
+
+// An upstreamHTTP is an upstream for one request of plain HTTP.
+type upstreamHTTP struct {
+	net.Conn
+	address string
 }
 
 // exchange serves one request that is no CONNECT of the forward proxy.
@@ -133,7 +140,7 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 		authority = net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port)))
 	}
 	r.URL.Host, r.Host = authority, authority
-	r.Close, r.Header = false, r.Header.Clone()
+	r.Close, r.Header, r.Trailer = false, r.Header.Clone(), nil
 	cleanHeader(r.Header)
 	r.Header.Del("Expect") // the server has answered it
 	if _, ok := r.Header["User-Agent"]; !ok {
@@ -144,7 +151,7 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 		return r, x.refusal(r)
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = &upBody{r.Body, x}
+		r.Body = &upBody{r.Body, x, r.ContentLength < 0}
 	}
 	ctx.RoundTripper = goproxy.RoundTripperFunc(x.roundTrip)
 	return r, nil
@@ -173,10 +180,10 @@ func (x *exchange) decide(r *http.Request) Decision {
 // it.
 func (x *exchange) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if up, ok := info.Conn.(*upstream); ok {
+		if up, ok := info.Conn.(*upstreamHTTP); ok {
 			x.mu.Lock()
 			defer x.mu.Unlock()
-			x.a.entry.Address, x.connected = up.address.String(), true
+			x.a.entry.Address, x.connected = up.address, true
 		}
 	}}
 	resp, err := x.p.transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
@@ -195,8 +202,10 @@ func (x *exchange) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Respon
 	if !x.take(&x.down, x.p.down, x.p.limits.TunnelDown, headBytes(resp.Header), ReasonDown) {
 		return nil, errors.Join(errCut, resp.Body.Close())
 	}
-	resp.Body = &downBody{resp.Body, x}
-	return resp, nil
+	// A copy, since the transport puts the trailer into the original.
+	whole := *resp
+	whole.Trailer, whole.Body = nil, &downBody{resp.Body, x}
+	return &whole, nil
 }
 
 // handleResponse turns an error into an answer that says no more than its

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -34,8 +35,8 @@ type hooks struct {
 	resolver *net.Resolver
 	// control runs on a socket whose address passed the check.
 	control func(network, address string, c syscall.RawConn) error
-	// interfaces are the host's own addresses.
-	interfaces func() ([]net.Addr, error)
+	// local says which addresses are the host's own.
+	local func(netip.Addr) (bool, error)
 }
 
 // ErrClosed is returned by the Serve methods of a proxy that was closed before.

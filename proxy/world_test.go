@@ -39,7 +39,8 @@ type world struct {
 	dns     net.PacketConn
 	web     map[uint16]net.Listener // by the port they stand for
 	special map[string]net.Listener // by "address:port"
-	own     []net.Addr              // the host's
+	own     []netip.Addr            // the host's
+	real    bool                    // the host's are the kernel's
 
 	mu      sync.Mutex
 	zone    map[string][]string // addresses; several, separated by "|", are given in turn
@@ -222,11 +223,15 @@ func (w *world) takeReached() (reached []string, names []string) {
 // is about to be connected to the address is connected to the server before, and
 // connect(2) says EISCONN then, which is as good.
 func (w *world) hooks() proxy.Hooks {
+	local := func(a netip.Addr) (bool, error) { return slices.Contains(w.own, a), nil }
+	if w.real {
+		local = nil
+	}
 	return proxy.Hooks{
 		Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "udp", w.dns.LocalAddr().String())
 		}},
-		Interfaces: func() ([]net.Addr, error) { return w.own, nil },
+		Local: local,
 		Control: func(network, address string, c syscall.RawConn) error {
 			to := netip.MustParseAddrPort(address)
 			w.mu.Lock()

@@ -1,0 +1,39 @@
+package proxy
+
+import (
+	"net"
+	"sync"
+)
+
+// SpeakFirst returns conn with reads that wait until something was written, or
+// the connection was closed. A server that speaks unasked is not heard before
+// there is a request: net/http would print what it says to standard error.
+func SpeakFirst(conn net.Conn) net.Conn {
+	return &speaker{Conn: conn, spoken: make(chan struct{})}
+}
+
+type speaker struct {
+	net.Conn
+	once   sync.Once
+	spoken chan struct{}
+}
+
+func (s *speaker) speak() { s.once.Do(func() { close(s.spoken) }) }
+
+// Read implements net.Conn.
+func (s *speaker) Read(b []byte) (int, error) {
+	<-s.spoken
+	return s.Conn.Read(b)
+}
+
+// Write implements net.Conn.
+func (s *speaker) Write(b []byte) (int, error) {
+	s.speak()
+	return s.Conn.Write(b)
+}
+
+// Close implements net.Conn.
+func (s *speaker) Close() error {
+	s.speak()
+	return s.Conn.Close()
+}
