@@ -70,6 +70,9 @@ func (c *Client) settle(ctx context.Context, r *Run) error {
 		c.ids = m
 		if err = r.Live(ctx, image); err == nil {
 			c.settled = true
+			if len(whys) > 0 && m.name == HostUserNamespace {
+				c.log.Warn("root in a sandbox is the host's root, without capabilities: ids of its own cannot be had", "cause", m.why)
+			}
 			return nil
 		}
 		if ctx.Err() != nil || errors.Is(err, runtime.ErrUnavailable) {
