@@ -145,7 +145,7 @@ func httpRows() []row {
 		{name: "a length and chunks", ask: smuggled, log: []string{"malformed deny malformed_request"}, answer: "malformed_request"},
 		{name: "a length and chunks behind another request", ask: two(allowed, smuggled), log: []string{"http allow", "malformed deny malformed_request"}, answer: "malformed_request"},
 		{name: "another host on the same connection", ask: two(allowed, evil), log: []string{"http allow", "http deny host_not_allowed"}, answer: "host_not_allowed"},
-		{name: "the host after a denial", ask: two(evil, allowed), log: []string{"http deny host_not_allowed", "http allow"}, answer: "HIT host=allowed.test"},
+		{name: "the host after a denial", ask: two(evil, allowed), log: []string{"http deny host_not_allowed", "http allow"}, reached: hit, answer: "HIT host=allowed.test"},
 		{name: "a redirect to the metadata", ask: get("GET http://allowed.test/redirect HTTP/1.1", "Host: allowed.test"), log: []string{"http allow"}, answer: "302"},
 		{name: "the HTTP/2 preface", ask: ask{Send: []string{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}, Responses: 1}, log: []string{"http deny not_a_proxy_request"}},
 		{name: "HTTP/0.9", ask: zeroNine, log: []string{"malformed deny malformed_request"}},
