@@ -37,12 +37,10 @@ type Run struct {
 	dir  string
 	lock *os.File
 
-	mu    sync.Mutex
-	bases map[string][]string // chain id → lower directories
-	idle  map[runtime.VolumeConfig][]*volume
-	// images are open since before anything was written to what is mounted there; see
-	// [volume].
-	images map[string]*os.File
+	mu     sync.Mutex
+	bases  map[string][]string // chain id → lower directories
+	idle   map[runtime.VolumeConfig][]*volume
+	images map[string]*writes // of images, by their mount points
 }
 
 // NewRun takes a lock, a lease and a folder under one random name. Close it;
@@ -61,7 +59,7 @@ func (c *Client) NewRun(ctx context.Context) (*Run, error) {
 }
 
 func (c *Client) claimRun(ctx context.Context) (*Run, error) {
-	r := &Run{c: c, id: randomID(), bases: map[string][]string{}, idle: map[runtime.VolumeConfig][]*volume{}, images: map[string]*os.File{}}
+	r := &Run{c: c, id: randomID(), bases: map[string][]string{}, idle: map[runtime.VolumeConfig][]*volume{}, images: map[string]*writes{}}
 	if err := r.claim(ctx); err != nil {
 		return nil, fmt.Errorf("run %s: %w", r.id, err)
 	}
@@ -139,7 +137,7 @@ func (r *Run) ctx(ctx context.Context) context.Context {
 // Close removes the run. Its sandboxes, volumes and views must be closed first.
 func (r *Run) Close(ctx context.Context) error {
 	// Each call has a bound of its own; see bound.
-	return r.c.reap(context.WithoutCancel(ctx), leftovers{run: r.id, dir: r.dir, lock: r.lock})
+	return errors.Join(r.forgetImages(), r.c.reap(context.WithoutCancel(ctx), leftovers{run: r.id, dir: r.dir, lock: r.lock}))
 }
 
 // lowers returns the directories that hold an image's file system, topmost

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/mount"
@@ -42,10 +43,28 @@ type volume struct {
 	mountPoint string
 	data       string // "" once closed
 	image      bool
-	folder     bool // nothing is mounted, and nothing bounds it
-	// since is open since before anything was written to an image: what could not be
-	// written since then is told to it (syncfs(2)).
+	folder     bool    // nothing is mounted, and nothing bounds it
+	writes     *writes // of an image
+}
+
+// writes tell whether what was written to an image is in it. An image is sparse: where the
+// disk below --root is full, what is written to it is lost, and whoever wrote it is not told.
+type writes struct {
+	// since is open since before anything was written: what could not be written since
+	// then is told to it, once (syncfs(2)).
 	since *os.File
+
+	mu   sync.Mutex
+	lost error
+}
+
+func (w *writes) check(root string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := unix.Syncfs(int(w.since.Fd())); err != nil && w.lost == nil {
+		w.lost = fmt.Errorf("%w: what was written to a volume below %s is lost, for its disk is full or fails: %w", runtime.ErrUnavailable, root, err)
+	}
+	return w.lost
 }
 
 // watchInterval is how long a folder may grow unseen.
@@ -102,10 +121,12 @@ func (r *Run) mountVolume(ctx context.Context, dir string, cfg runtime.VolumeCon
 	}
 	v := &volume{run: r, cfg: cfg, mountPoint: dir, image: image}
 	if image {
-		v.since, err = os.Open(dir)
-		r.mu.Lock()
-		r.images[dir] = v.since
-		r.mu.Unlock()
+		v.writes = &writes{}
+		if v.writes.since, err = os.Open(dir); err == nil {
+			r.mu.Lock()
+			r.images[dir] = v.writes
+			r.mu.Unlock()
+		}
 	}
 	if err == nil {
 		err = v.open()
@@ -118,19 +139,10 @@ func (r *Run) mountVolume(ctx context.Context, dir string, cfg runtime.VolumeCon
 
 // sound says whether everything that was written is in the image.
 func (v *volume) sound() error {
-	if v.since == nil {
+	if v.writes == nil {
 		return nil
 	}
-	return v.run.written(v.since)
-}
-
-// written: an image is sparse, so where the disk below --root is full, what is written to
-// it is lost, and whoever wrote it is not told.
-func (r *Run) written(since *os.File) error {
-	if err := unix.Syncfs(int(since.Fd())); err != nil {
-		return fmt.Errorf("%w: what was written to a volume below %s is lost, for its disk is full or fails: %w", runtime.ErrUnavailable, r.c.opts.Root, err)
-	}
-	return nil
+	return v.writes.check(v.run.c.opts.Root)
 }
 
 // sound says whether what the sandbox was given and wrote is on disk.
@@ -145,28 +157,42 @@ func (b *Box) sound() error {
 		}
 		top, _, _ := strings.Cut(rest, "/")
 		b.run.mu.Lock()
-		since := b.run.images[filepath.Join(b.run.dir, top)]
+		w := b.run.images[filepath.Join(b.run.dir, top)]
 		b.run.mu.Unlock()
-		if since == nil {
+		if w == nil {
 			continue
 		}
-		if err := b.run.written(since); err != nil {
+		if err := w.check(b.run.c.opts.Root); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// forget lets go of an image, which is not unmounted while a file of it is open.
 func (v *volume) forget() error {
-	if v.since == nil {
+	if v.writes == nil {
 		return nil
 	}
 	v.run.mu.Lock()
 	delete(v.run.images, v.mountPoint)
 	v.run.mu.Unlock()
-	err := v.since.Close()
-	v.since = nil
+	err := v.writes.since.Close()
+	v.writes = nil
 	return err
+}
+
+// forgetImages lets go of those that are kept for a next volume.
+func (r *Run) forgetImages() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, w := range r.images {
+		errs = append(errs, w.since.Close())
+	}
+	clear(r.images)
+	clear(r.idle)
+	return errors.Join(errs...)
 }
 
 // newLayer makes the volume for what a sandbox writes over its root and copies.
