@@ -214,11 +214,11 @@ func (h host) hostilePack() string {
 	}
 	tester := filepath.Join(h.dir, "hostile", "tester.yaml")
 	for name, text := range map[string]string{
-		"manifest.yaml": "id: hostile\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: " + strconv.Itoa(6*slowness(h.t)) + "}}\n",
+		"manifest.yaml": "id: hostile\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "'}}\n",
 		"tasks.jsonl":   rows.String(),
 		"tester.yaml": "schema_version: '0.2'\nrun: {id: hostile, output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
 			"runtime: {limits: {memory: 256MiB, pids: 100, workspace_bytes: 200MiB}}\n" +
-			"harness:\n  type: command\n  config:\n    command: |\n      case \"$(cat task.json)\" in\n" + cases.String() + "      esac\n",
+			"harness:\n  type: command\n  config:\n    timeout_seconds: " + strconv.Itoa(6*slowness(h.t)) + "\n    command: |\n      case \"$(cat task.json)\" in\n" + cases.String() + "      esac\n",
 	} {
 		check(h.t, os.WriteFile(filepath.Join(h.dir, "hostile", name), []byte(text), 0o644))
 	}
