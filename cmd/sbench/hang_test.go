@@ -162,8 +162,11 @@ func TestSecondInterrupt(t *testing.T) {
 		}
 		hint <- told
 	}()
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
 	select {
 	case <-ended:
 	case <-time.After(bounded):

@@ -34,7 +34,7 @@ func (x *exchange) copyHeader(resp *http.Response) {
 	for _, name := range []string{
 		"Content-Type", "Cache-Control", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id",
 	} {
-		if v := resp.Header.Get(name); v != "" && !strings.Contains(v, x.relay.cfg.Key.value()) {
+		if v := resp.Header.Get(name); v != "" && string(scrub(x.relay.cfg.Key, []byte(v))) == v {
 			x.w.Header().Set(name, v)
 		}
 	}
@@ -53,8 +53,9 @@ func (x *exchange) failed(resp *http.Response) outcome {
 		return out
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxError+1))
-	if x.req.Context().Err() != nil {
-		return x.left()
+	if x.gone() { // and the provider has no answer to charge for
+		x.aborted = true
+		return outcome{status: resp.StatusCode, left: true}
 	}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil || len(body) > maxError || media != "application/json" {
@@ -62,10 +63,7 @@ func (x *exchange) failed(resp *http.Response) outcome {
 		x.answer(resp.StatusCode, "provider_error", "the provider answered with an error")
 		return out
 	}
-	if key := x.relay.cfg.Key.value(); len(key) >= minKey {
-		body = []byte(strings.ReplaceAll(string(body), key, redacted))
-	}
-	body = account.ReplaceAll(body, []byte(redacted))
+	body = account.ReplaceAll(scrub(x.relay.cfg.Key, body), []byte(redacted))
 	x.copyHeader(resp)
 	x.entry.Down = int64(len(body))
 	_ = x.ctl.SetWriteDeadline(time.Now().Add(x.relay.cfg.Limits.Download))
@@ -108,8 +106,8 @@ func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome 
 		to = &hider{out: scrub}
 	}
 	readErr, writeErr := x.copy(resp.Body, m, to, cancel)
-	out := outcome{status: resp.StatusCode, usage: m.close(int64(len(x.body)))}
-	leaves := writeErr != nil || x.req.Context().Err() != nil
+	leaves := writeErr != nil || x.gone()
+	out := outcome{status: resp.StatusCode, usage: m.close(x.bounds, leaves && !x.closed())}
 	x.aborted = leaves || readErr != nil
 	switch {
 	case m.cause != "":
@@ -125,8 +123,9 @@ func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome 
 	return out
 }
 
-// copy moves the answer until it ends or one side fails. A provider that falls
-// silent is cut off.
+// copy moves the answer until it ends or the provider fails. A provider that
+// falls silent is cut off. Of an agent that left, the answer is read on for its
+// counts.
 func (x *exchange) copy(from io.Reader, m *meter, to sink, cancel context.CancelFunc) (readErr, writeErr error) {
 	silence := x.relay.cfg.Limits.Silence
 	timer := time.AfterFunc(silence, cancel)
@@ -136,16 +135,18 @@ func (x *exchange) copy(from io.Reader, m *meter, to sink, cancel context.Cancel
 		n, err := from.Read(buf)
 		if n > 0 {
 			m.write(buf[:n])
-			if _, writeErr = to.Write(buf[:n]); writeErr != nil {
-				return nil, writeErr
+			if writeErr == nil {
+				_, writeErr = to.Write(buf[:n])
 			}
 		}
+		if err != nil && writeErr == nil {
+			writeErr = to.flush()
+		}
 		switch {
-		case err == io.EOF:
-			return nil, to.flush()
+		case err == io.EOF, writeErr != nil && m.counted():
+			return nil, writeErr
 		case err != nil:
-			_ = to.flush()
-			return err, nil
+			return err, writeErr
 		}
 		timer.Reset(silence)
 	}

@@ -18,7 +18,9 @@ func anthropicRules(name string) rule {
 		return toolsRule(anthropicTool)
 	case "tool_choice":
 		return anthropicToolChoice
-	case "max_tokens", "temperature", "top_p", "top_k", "stop_sequences", "thinking", "metadata", "cache_control",
+	case "max_tokens":
+		return mostRule
+	case "temperature", "top_p", "top_k", "stop_sequences", "thinking", "metadata", "cache_control",
 		"output_config", "output_format", "context_management", "compaction", "diagnostics":
 		return pass
 	case "service_tier":

@@ -96,11 +96,13 @@ type Limits struct {
 	Bodies   int64 // bytes of all requests at once, more are answered with 429; two of the largest
 	InFlight int   // requests at once, more are answered with 429; 16
 	Conns    int   // connections at once, more are closed; 64
+	Requests int64 // in all, malformed ones too; each is a line of the log; 100,000
 
 	Head     time.Duration // for a request's head; 10 s
 	Upload   time.Duration // for a request's body; 1 min
 	Silence  time.Duration // without a byte of the provider; 15 min
 	Download time.Duration // for the agent to take what was sent to it; 1 min
+	Linger   time.Duration // for the counts of an answer whose agent left; 30 s
 }
 
 func (l Limits) withDefaults() Limits {
@@ -109,6 +111,8 @@ func (l Limits) withDefaults() Limits {
 	l.Bodies = max(l.Bodies, l.Body)
 	fill(&l.InFlight, 16)
 	fill(&l.Conns, 64)
+	fill(&l.Requests, proxy.DefaultLimits().Requests)
+	fill(&l.Linger, 30*time.Second)
 	fill(&l.Head, 10*time.Second)
 	fill(&l.Upload, time.Minute)
 	fill(&l.Silence, 15*time.Minute)

@@ -25,28 +25,40 @@ type exchange struct {
 
 	route   route
 	body    []byte // to send
+	bounds  bounds // of the answer
+	silent  bool   // one of too many: counted and not logged
 	held    int64  // bytes that are counted for it
 	hide    bool   // the chunk that counts tokens
 	entry   proxy.Entry
 	refused bool
 	aborted bool        // the answer broke off behind its head
-	sent    atomic.Bool // the provider has the whole request
+	sent    atomic.Bool // the provider may have the whole request
 }
 
 func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
 	r.conns.handled(req.Context())
 	start := time.Now()
 	x := &exchange{relay: r, w: w, req: req, ctl: http.NewResponseController(w), entry: r.newEntry(start)}
-	entered := r.ledger.enter()
+	n, crowded := r.ledger.enter()
+	x.silent = n > r.cfg.Limits.Requests+1
 	defer func() {
-		r.ledger.leave(x.refused, x.held)
+		r.ledger.leave(x.refused, x.silent, x.held)
 		x.entry.Duration = time.Since(start)
-		r.log(x.entry)
+		if !x.silent {
+			r.log(x.entry)
+		}
 		if x.aborted {
 			panic(http.ErrAbortHandler) // the agent must not take it for the end
 		}
 	}()
-	if !entered {
+	switch {
+	case n > r.cfg.Limits.Requests:
+		x.deny(&refusal{status: http.StatusTooManyRequests, reason: tooManyInAll, message: "too many requests in all"})
+		return
+	case r.cfg.Log != nil && r.cfg.Log.Err() != nil:
+		x.deny(&refusal{status: http.StatusServiceUnavailable, reason: logFailed, message: "what cannot be logged does not leave"})
+		return
+	case crowded:
 		x.deny(errTooMany)
 		return
 	}
@@ -79,8 +91,11 @@ func (r *Relay) log(e proxy.Entry) {
 }
 
 func (r *Relay) logMalformed() {
-	r.ledger.enter()
-	r.ledger.leave(true, 0)
+	n, _ := r.ledger.enter()
+	silent := n > r.cfg.Limits.Requests+1
+	if r.ledger.leave(true, silent, 0); silent {
+		return
+	}
 	e := r.newEntry(time.Now())
 	e.Verdict, e.Reason = proxy.Deny, string(badHead)
 	r.log(e)
@@ -98,10 +113,11 @@ func (x *exchange) prepare() error {
 	if h.Get("Upgrade") != "" {
 		return refuse(badHeader, "an upgrade to another protocol is not served here")
 	}
-	for _, name := range []string{"Content-Encoding", "Transfer-Encoding"} {
-		if v := h.Get(name); v != "" && !strings.EqualFold(v, "identity") {
-			return &refusal{status: http.StatusUnsupportedMediaType, reason: badEncoding, message: "an encoded body is not read here"}
-		}
+	if v := h.Get("Content-Encoding"); v != "" && !strings.EqualFold(v, "identity") {
+		return &refusal{status: http.StatusUnsupportedMediaType, reason: badEncoding, message: "an encoded body is not read here"}
+	}
+	if x.req.ContentLength < 0 { // also with a length beside it, which net/http drops
+		return &refusal{status: http.StatusLengthRequired, reason: badEncoding, message: "a body must have a length, and no chunks"}
 	}
 	if route.rules == nil {
 		if x.req.ContentLength != 0 {
@@ -125,7 +141,10 @@ func (x *exchange) inspect() error {
 	}
 	x.entry.Up = int64(len(raw))
 	in := &inspector{model: cfg.Model, allow: cfg.AllowExternalTools, refuse: cfg.OnExternalTools == Refuse, chat: x.route.dialect == chat}
+	x.relay.inspecting.Lock()
 	x.body, err = in.inspect(raw, x.route.rules)
+	x.relay.inspecting.Unlock()
+	x.bounds = in.bounds()
 	x.entry.Model, x.entry.Stream, x.hide = in.asked, in.stream, in.hideUsage
 	x.entry.Stripped = in.found
 	var ref *refusal
@@ -139,22 +158,15 @@ func (x *exchange) read() ([]byte, error) {
 	if x.req.ContentLength > limits.Body {
 		return nil, &refusal{status: http.StatusRequestEntityTooLarge, reason: tooLarge, message: "the body is too large"}
 	}
-	size := x.req.ContentLength
-	if size < 0 {
-		size = limits.Body // it may become that large
-	}
-	if !x.relay.ledger.hold(size) {
+	if !x.relay.ledger.hold(x.req.ContentLength) {
 		return nil, errTooMany
 	}
-	x.held = size
+	x.held = x.req.ContentLength
+	raw := make([]byte, x.held)
 	_ = x.ctl.SetReadDeadline(time.Now().Add(limits.Upload))
-	raw, err := io.ReadAll(http.MaxBytesReader(x.w, x.req.Body, limits.Body))
+	_, err := io.ReadFull(x.req.Body, raw)
 	_ = x.ctl.SetReadDeadline(time.Time{})
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return nil, &refusal{status: http.StatusRequestEntityTooLarge, reason: tooLarge, message: "the body is too large"}
-	case err != nil:
+	if err != nil {
 		return nil, &refusal{status: http.StatusBadRequest, reason: unreadable, message: "the body did not come to its end"}
 	}
 	return raw, nil
@@ -207,7 +219,7 @@ func (x *exchange) forward() {
 		}
 	}
 	switch {
-	case out.left && errors.Is(context.Cause(x.req.Context()), ErrClosed):
+	case out.left && x.closed():
 		x.entry.Verdict, x.entry.Reason = proxy.Error, string(relayClosed)
 	case out.left:
 		x.entry.Verdict, x.entry.Reason = proxy.Error, string(agentLeft)
@@ -216,22 +228,24 @@ func (x *exchange) forward() {
 	}
 }
 
-// exchange speaks with the provider.
+// exchange speaks with the provider. It goes on for a while without the agent, to
+// learn what the answer costs.
 func (x *exchange) exchange() outcome {
-	ctx, cancel := context.WithCancel(x.req.Context())
+	ctx, cancel := context.WithCancel(x.relay.ctx)
 	defer cancel()
+	defer context.AfterFunc(x.req.Context(), func() {
+		if !x.route.generates() || !x.sent.Load() {
+			cancel()
+			return
+		}
+		time.AfterFunc(x.relay.cfg.Limits.Linger, cancel)
+	})()
 	req, err := x.request(ctx)
 	if err != nil {
 		return x.unreachable(BrokenAnswer)
 	}
 	resp, err := x.relay.up.transport.RoundTrip(req)
-	switch {
-	case x.req.Context().Err() != nil:
-		if err == nil {
-			_ = resp.Body.Close()
-		}
-		return x.left()
-	case err != nil:
+	if err != nil {
 		return x.unreachable(Unreachable)
 	}
 	defer func() { _ = resp.Body.Close() }()
@@ -249,7 +263,9 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	cfg := x.relay.cfg
 	trace := &httptrace.ClientTrace{
 		GotConn:      func(info httptrace.GotConnInfo) { x.entry.Address = info.Conn.RemoteAddr().String() },
-		WroteRequest: func(info httptrace.WroteRequestInfo) { x.sent.Store(info.Err == nil) },
+		WroteHeaders: func() { x.sent.Store(true) },
+		// Of HTTP/1 alone, whose idle connections net/http reads and prints what comes.
+		PutIdleConn: func(error) { x.relay.up.transport.CloseIdleConnections() },
 	}
 	target := x.route.target(cfg.Provider, x.relay.base, x.req.URL.Query())
 	var body io.Reader
@@ -270,26 +286,31 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 
 // unreachable answers for a provider that did not.
 func (x *exchange) unreachable(cause Cause) outcome {
+	if x.gone() {
+		return x.left()
+	}
 	status := x.entry.Status // 0 unless it sent something
 	x.answer(http.StatusBadGateway, string(cause), "the provider cannot be reached or gave no usable answer")
 	out := outcome{status: status, cause: cause}
 	if x.sent.Load() && status == 0 {
-		out.usage = x.inputOnly()
+		out.usage = proxy.Usage{Input: estimateInput(x.bounds.input), Estimated: true}
 	}
 	return out
 }
 
-// left is for an agent that did not wait for the answer. What the provider took
-// in is spent.
+// gone says that the agent left, or that the relay was closed.
+func (x *exchange) gone() bool { return x.req.Context().Err() != nil }
+
+// closed says that no request follows, for which a bound would have to hold.
+func (x *exchange) closed() bool { return errors.Is(context.Cause(x.req.Context()), ErrClosed) }
+
+// left is for an agent that did not wait for the answer, which did not come. What
+// it costs is not known.
 func (x *exchange) left() outcome {
 	x.aborted = true // else net/http answers with an empty success
 	out := outcome{left: true}
 	if x.sent.Load() {
-		out.usage = x.inputOnly()
+		out.usage = newMeter(x.route.dialect, false).close(x.bounds, !x.closed())
 	}
 	return out
-}
-
-func (x *exchange) inputOnly() proxy.Usage {
-	return proxy.Usage{Input: estimateInput(int64(len(x.body))), Estimated: true}
 }

@@ -44,7 +44,7 @@ func Meter(path string, p Provider, stream bool, pieces ...[]byte) (u proxy.Usag
 			for _, piece := range pieces {
 				m.write(piece)
 			}
-			u = m.close(400)
+			u = m.close(bounds{400, 1000}, false)
 			return u, m.whole, m.cause
 		}
 	}

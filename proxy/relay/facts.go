@@ -32,6 +32,8 @@ const (
 type Facts struct {
 	Seen    int64 `json:"seen"`    // requests of the agent, whatever they were; 0: it never came
 	Refused int64 `json:"refused"` // of Seen, answered by the relay alone
+	// Unlogged are those of Refused that were beyond Limits.Requests.
+	Unlogged int64 `json:"unlogged,omitempty"`
 	Sent    int64 `json:"sent"`    // generations sent to the provider, retries included; 0: no model was asked
 
 	Succeeded int64           `json:"succeeded"`          // of Sent, answered with 2xx and to the end

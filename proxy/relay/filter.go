@@ -2,8 +2,11 @@ package relay
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"io"
+	"strings"
 )
 
 // minKey is the length from which a key is looked for in answers. A shorter one
@@ -11,65 +14,178 @@ import (
 const minKey = 8
 
 // A scrubber passes bytes on without the key, should an upstream repeat what it
-// was sent. It holds bytes back only while they may be the beginning of the key,
-// which the end of an event never is.
+// was sent: as it is, in base64 of either alphabet at whatever place, or in
+// hexadecimal, each with any of its characters escaped as in JSON or a URL. It holds
+// back no more than one spelling of the key, while that may have begun, which it
+// has not at the end of an event.
 type scrubber struct {
-	key  []byte
-	out  io.Writer
-	held []byte
+	forms []form
+	first [256]uint16 // the forms that a byte may begin, a bit each
+	out   io.Writer
+	held  []byte
 }
+
+// A form is a way to write the key: its characters, and those that stand for the
+// same.
+type form struct{ chars, others string }
 
 func newScrubber(k Key, out io.Writer) *scrubber {
 	s := &scrubber{out: out}
-	if v := k.value(); len(v) >= minKey {
-		s.key = []byte(v)
+	key := k.value()
+	if len(key) < minKey {
+		return s
+	}
+	inHex := hex.EncodeToString([]byte(key))
+	s.forms = []form{{key, key}, {inHex, strings.ToUpper(inHex)}}
+	for before := range 3 { // bytes of another text in the same group
+		raw := append(make([]byte, before), key...)
+		// The characters that no bit of another byte is in.
+		from, to := (8*before+5)/6, 8*len(raw)/6
+		s.forms = append(s.forms, form{base64.RawStdEncoding.EncodeToString(raw)[from:to], base64.RawURLEncoding.EncodeToString(raw)[from:to]})
+	}
+	for i, f := range s.forms {
+		for _, b := range []byte{f.chars[0], f.others[0], '\\', '%'} {
+			s.first[b] |= 1 << i
+		}
 	}
 	return s
 }
 
+// scrub is a scrubber's work on one text.
+func scrub(k Key, text []byte) []byte {
+	var out bytes.Buffer
+	s := newScrubber(k, &out)
+	_, _ = s.Write(text) // to memory
+	_ = s.flush()
+	return out.Bytes()
+}
+
+// Write implements io.Writer.
 func (s *scrubber) Write(p []byte) (int, error) {
-	if s.key == nil {
-		return s.out.Write(p)
-	}
 	b := p
 	if len(s.held) > 0 {
 		b = append(s.held, p...)
 		s.held = nil
 	}
-	if bytes.Contains(b, s.key) {
-		b = bytes.ReplaceAll(b, s.key, []byte(redacted))
+	var clean []byte
+	begin := 0 // of what is not in clean
+	for i := 0; i < len(b); i++ {
+		size, begun := s.at(b[i:])
+		if begun > 0 && size == 0 {
+			s.held = bytes.Clone(b[i:])
+			b = b[:i]
+			break
+		}
+		if size > 0 {
+			clean = append(append(clean, b[begin:i]...), redacted...)
+			begin = i + size
+			i = begin - 1
+		}
 	}
-	n := s.begun(b)
-	if n > 0 {
-		s.held = bytes.Clone(b[len(b)-n:])
+	if clean != nil {
+		b = append(clean, b[begin:]...)
 	}
-	if len(b) > n {
-		if _, err := s.out.Write(b[:len(b)-n]); err != nil {
+	if len(b) > 0 {
+		if _, err := s.out.Write(b); err != nil {
 			return 0, err
 		}
 	}
 	return len(p), nil
 }
 
-// begun is the length of the end of b that the key begins with.
-func (s *scrubber) begun(b []byte) int {
-	for n := min(len(b), len(s.key)-1); n > 0; n-- {
-		if bytes.HasSuffix(b, s.key[:n]) {
-			return n
+// at returns the size of the key's spelling that b begins with, or, if b may be
+// the beginning of one, how many of its characters that has.
+func (s *scrubber) at(b []byte) (size, begun int) {
+	mask := s.first[b[0]]
+	for i := 0; mask != 0; i, mask = i+1, mask>>1 {
+		if mask&1 == 0 {
+			continue
 		}
+		size, chars := s.forms[i].match(b)
+		if size > 0 {
+			return size, chars
+		}
+		begun = max(begun, chars)
 	}
-	return 0
+	return 0, begun
 }
 
-// flush writes what was held back, unless it is so much of the key that no
+// match returns the size of the spelling that b begins with and its characters;
+// if b ends within one, 0 and the characters that have begun; else 0 and 0.
+func (f form) match(b []byte) (size, chars int) {
+	for i := range len(f.chars) {
+		n, more := spelling(b[size:], f.chars[i], f.others[i])
+		switch {
+		case more:
+			return 0, i + 1
+		case n == 0:
+			return 0, 0
+		}
+		size += n
+	}
+	return size, len(f.chars)
+}
+
+// spelling returns how many bytes at the beginning of b stand for one of two
+// characters; more says that b ends too soon to know.
+func spelling(b []byte, c, other byte) (n int, more bool) {
+	if len(b) == 0 {
+		return 0, true
+	}
+	if b[0] == c || b[0] == other {
+		return 1, false
+	}
+	if b[0] != '\\' && b[0] != '%' {
+		return 0, false
+	}
+	for _, prefix := range []string{`\u00`, `\\u00`, `\\\\u00`, "%", "%25"} {
+		for _, c := range []byte{c, other} {
+			if n, cut := escaped(b, prefix, c); n > 0 {
+				return n, false
+			} else if cut {
+				more = true
+			}
+		}
+	}
+	if c == '/' && b[0] == '\\' && len(b) > 1 && b[1] == '/' {
+		return 2, false
+	}
+	return 0, more
+}
+
+// escaped matches a prefix and a character in hexadecimal.
+func escaped(b []byte, prefix string, c byte) (n int, cut bool) {
+	const digits = "0123456789abcdef"
+	for i := range len(prefix) + 2 {
+		if i == len(b) {
+			return 0, true
+		}
+		want := digits[c&15]
+		if i < len(prefix) {
+			want = prefix[i]
+		} else if i == len(prefix) {
+			want = digits[c>>4]
+		}
+		if got := b[i]; got != want && (got < 'A' || got > 'F' || got+'a'-'A' != want) {
+			return 0, false
+		}
+	}
+	return len(prefix) + 2, false
+}
+
+// flush writes what was held back, without what is so much of the key that no
 // chance explains it.
 func (s *scrubber) flush() error {
 	held := s.held
-	if s.held = nil; len(held) == 0 {
-		return nil
+	s.held = nil
+	for i := range held {
+		if _, begun := s.at(held[i:]); begun >= minKey {
+			held = append(held[:i], redacted...)
+			break
+		}
 	}
-	if len(held) >= minKey {
-		held = []byte(redacted)
+	if len(held) == 0 {
+		return nil
 	}
 	_, err := s.out.Write(held)
 	return err

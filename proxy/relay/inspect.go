@@ -27,6 +27,37 @@ type inspector struct {
 	asked     string // the model, cleaned
 	hideUsage bool   // the agent did not ask for the chunk that counts tokens
 	options   bool   // of a chat's stream were in the request
+
+	most    int64 // tokens that one answer may have; 0: not said
+	choices int64 // answers that were asked for; 0: one
+	size    int64 // of the body
+	work    int64 // bytes that were gone through, as often as they were
+}
+
+const (
+	// mostOutput is what an answer may have if the request does not say. No model
+	// writes more.
+	mostOutput = 128 << 10
+	// maxPasses bounds how often a byte is gone through: what is nested deeper than
+	// any API takes it costs more. Requests of real agents take less than 15.
+	maxPasses = 20
+)
+
+// bounds are those of the answer.
+func (in *inspector) bounds() bounds {
+	most := min(in.most, 1<<30)
+	if most == 0 {
+		most = mostOutput
+	}
+	return bounds{input: in.size, output: most * min(max(in.choices, 1), 1<<10)}
+}
+
+// step is about to go through v.
+func (in *inspector) step(v []byte) error {
+	if in.work += int64(len(v)); in.work > maxPasses*max(in.size, 4096) {
+		return malformed("the request is nested too deep")
+	}
+	return nil
 }
 
 // A rule looks at the value of one field. It returns the value as it came, or
@@ -39,6 +70,7 @@ type rules func(field string) rule
 // inspect returns the body to send, which is the same slice if nothing was
 // changed.
 func (in *inspector) inspect(body []byte, fields rules) ([]byte, error) {
+	in.size = int64(len(body))
 	if err := checkJSON(body); err != nil {
 		return nil, &refusal{status: http.StatusBadRequest, reason: badJSON, message: err.Error()}
 	}
@@ -117,6 +149,9 @@ func (in *inspector) each(v []byte, f func(v []byte) ([]byte, error)) ([]byte, e
 	if kindOf(v) != '[' {
 		return nil, malformed("the request holds something else where an array belongs")
 	}
+	if err := in.step(v); err != nil {
+		return nil, err
+	}
 	all := elements(v)
 	changed, kept := false, all[:0:len(all)]
 	for _, e := range all {
@@ -141,6 +176,9 @@ func (in *inspector) each(v []byte, f func(v []byte) ([]byte, error)) ([]byte, e
 func (in *inspector) object(v []byte) ([]member, error) {
 	if kindOf(v) != '{' {
 		return nil, malformed("the request holds something else where an object belongs")
+	}
+	if err := in.step(v); err != nil {
+		return nil, err
 	}
 	all := members(v)
 	for _, m := range all {
@@ -200,6 +238,22 @@ func modelRule(in *inspector, v []byte) ([]byte, error) {
 		in.asked = cleanName(s)
 		return nil, refuse(badModel, "only the model "+in.model+" may be asked for here")
 	}
+	return v, nil
+}
+
+// mostRule reads how much a model may write, and is none too strict: the provider
+// decides what it takes.
+func mostRule(in *inspector, v []byte) ([]byte, error) {
+	var n count
+	_ = n.UnmarshalJSON(v) // never fails
+	in.most = max(in.most, int64(n))
+	return v, nil
+}
+
+func choicesRule(in *inspector, v []byte) ([]byte, error) {
+	var n count
+	_ = n.UnmarshalJSON(v)
+	in.choices = int64(n)
 	return v, nil
 }
 

@@ -31,23 +31,27 @@ func newLedger(cfg Config) *ledger {
 	}
 }
 
-// enter lets a request in or not. Each that it lets in must leave.
-func (l *ledger) enter() bool {
+// enter counts a request, and says how many there were and whether there are too
+// many at once. Each must leave.
+func (l *ledger) enter() (n int64, crowded bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.facts.Seen++
 	l.inFlight++
-	return l.inFlight <= l.maxInFlight
+	return l.facts.Seen, l.inFlight > l.maxInFlight
 }
 
 // leave gives back what hold took.
-func (l *ledger) leave(refused bool, held int64) {
+func (l *ledger) leave(refused, silent bool, held int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inFlight--
 	l.bodies -= held
 	if refused {
 		l.facts.Refused++
+	}
+	if silent {
+		l.facts.Unlogged++
 	}
 }
 

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 )
@@ -21,7 +22,9 @@ func responsesRules(name string) rule {
 		return toolsRule(responsesTool)
 	case "tool_choice":
 		return openAIToolChoice
-	case "include", "max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention",
+	case "max_output_tokens":
+		return mostRule
+	case "include", "max_tool_calls", "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention",
 		"prompt_cache_options", "reasoning", "safety_identifier", "store", "stream_options", "temperature", "text", "top_logprobs", "top_p",
 		"truncation", "user", "context_management", "client_metadata":
 		return pass
@@ -48,8 +51,12 @@ func chatRules(name string) rule {
 		return openAIToolChoice
 	case "stream_options":
 		return chatStreamOptions
-	case "audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens",
-		"metadata", "modalities", "n", "parallel_tool_calls", "prediction", "presence_penalty", "prompt_cache_key", "prompt_cache_retention",
+	case "max_completion_tokens", "max_tokens":
+		return mostRule
+	case "n":
+		return choicesRule
+	case "audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs",
+		"metadata", "modalities", "parallel_tool_calls", "prediction", "presence_penalty", "prompt_cache_key", "prompt_cache_retention",
 		"prompt_cache_options", "reasoning_effort", "response_format", "safety_identifier", "seed", "stop", "store", "temperature",
 		"top_logprobs", "top_p", "user", "verbosity":
 		return pass
@@ -200,6 +207,9 @@ func (in *inspector) responsesItem(v []byte) ([]byte, error) {
 	if t == "" && !absent(field(all, "role")) {
 		t = "message"
 	}
+	if refersByID(t, all) {
+		return stateless("an item that is but an id")(in, v)
+	}
 	if field(all, "tools") != nil {
 		if v, err = in.itemTools(v, t); v == nil {
 			return nil, err
@@ -222,6 +232,32 @@ func (in *inspector) responsesItem(v []byte) ([]byte, error) {
 		return v, nil
 	}
 	return nil, in.external("input:" + cleanName(t))
+}
+
+// refersByID says whether an item has an id and nothing of what it would hold: the
+// provider takes the rest from what it keeps.
+func refersByID(kind string, all []member) bool {
+	if absent(field(all, "id")) {
+		return false
+	}
+	if strings.HasSuffix(kind, "_output") { // which may be empty
+		return absent(field(all, "output")) && absent(field(all, "tools"))
+	}
+	names := []string{"encrypted_content"}
+	switch kind {
+	case "message", "agent_message":
+		names = []string{"content"}
+	case "reasoning":
+		names = append(names, "content")
+	case "function_call", "tool_search_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call":
+		names = []string{"arguments", "input", "action", "operation"}
+	case "additional_tools":
+		names = []string{"tools"}
+	}
+	return !slices.ContainsFunc(names, func(name string) bool {
+		v := field(all, name)
+		return !absent(v) && len(v) > len(`""`) && len(bytes.Trim(v, "[] \t\r\n")) > 0
+	})
 }
 
 // itemTools looks at the tools that an item of the conversation offers, be it one
@@ -273,6 +309,9 @@ func (in *inspector) responsesParts(v []byte, name string, item []member) ([]byt
 
 func chatMessages(in *inspector, v []byte) ([]byte, error) {
 	return in.each(v, func(msg []byte) ([]byte, error) {
+		if !absent(field(members(msg), "audio")) { // an id of what the provider said before
+			return nil, refuse(keptState, "a request must hold all it refers to: audio is not allowed here")
+		}
 		return in.parts(msg, "content", func(v []byte) ([]byte, error) {
 			all, err := in.object(v)
 			if err != nil {

@@ -23,6 +23,8 @@ const (
 	keptState    reason = "state_not_allowed"
 	overBudget   reason = "budget_exceeded"
 	tooMany      reason = "too_many_requests"
+	tooManyInAll reason = "request_limit"
+	logFailed    reason = "log_failed"
 	agentLeft    reason = "agent_left"
 	relayClosed  reason = "relay_closed"
 )

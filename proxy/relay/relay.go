@@ -30,6 +30,8 @@ type Relay struct {
 	ctx    context.Context // of every request; ends with the relay
 	cancel context.CancelCauseFunc
 
+	inspecting sync.Mutex // one body at a time: it is work outside the sandbox's quota
+
 	mu     sync.Mutex
 	closed bool
 	work   sync.WaitGroup // Serve and the agent's connections

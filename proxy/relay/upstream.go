@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/securebench/sbench/proxy"
 )
 
 // An upstream is the way to the provider. Its connections are its own, so that
@@ -48,7 +50,7 @@ func (u *upstream) dial(ctx context.Context, network, address string) (net.Conn,
 		_ = conn.Close()
 		return nil, ErrClosed
 	}
-	tracked := &trackedConn{Conn: conn, up: u}
+	tracked := &trackedConn{Conn: proxy.SpeakFirst(conn), up: u}
 	u.conns[tracked] = struct{}{}
 	return tracked, nil
 }

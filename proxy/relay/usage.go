@@ -3,6 +3,9 @@ package relay
 import (
 	"bytes"
 	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
 
 	"github.com/securebench/sbench/proxy"
 )
@@ -49,50 +52,77 @@ func (m *meter) write(p []byte) {
 }
 
 // close returns what was counted. What the provider did not say is estimated
-// from the bytes of the request and of the answer, and is never 0.
-func (m *meter) close(requestBytes int64) proxy.Usage {
+// from the bytes of the request and of the answer, and is never 0. If the agent
+// left, which it can do when it likes, that is the bound.
+func (m *meter) close(b bounds, left bool) proxy.Usage {
 	if m.stream {
 		m.events.close()
 	} else {
 		m.answer(m.body)
 	}
-	u := m.usage.sum(m.dialect)
+	u := m.usage.sum(m.dialect, b)
 	if m.dialect == noUsage || m.erred && u.Total() == 0 {
 		return u
 	}
 	if u.Input == 0 {
-		u.Input, u.Estimated = estimateInput(requestBytes), true
+		u.Input, u.Estimated = estimateInput(b.input), true
+		if left {
+			u.Input = max(b.input, 1)
+		}
 	}
-	if !m.whole || !m.usage.final {
+	if !m.counted() || u.Output == 0 {
 		u.Output, u.Estimated = max(u.Output, m.bytes/8, 1), true
+		if left {
+			u.Output = max(u.Output, b.output)
+		}
 	}
 	return u
 }
 
+// counted says that nothing is left to be counted.
+func (m *meter) counted() bool { return m.whole && m.usage.final }
+
 // estimateInput takes four bytes for a token, as texts in English have it.
 func estimateInput(bytes int64) int64 { return max(bytes/4, 1) }
+
+// A count is a number of tokens, as leniently as providers and gateways write it:
+// a fraction, and a string of a number, count too, rounded up. What is none of
+// these, negative or absurd is garbage.
+type count int64
+
+const garbage count = -1
+
+// UnmarshalJSON does not fail. Null leaves the count as it is.
+func (c *count) UnmarshalJSON(raw []byte) error {
+	text := strings.TrimSpace(strings.Trim(string(raw), `"`))
+	if text == "null" {
+		return nil
+	}
+	*c = garbage
+	if f, err := strconv.ParseFloat(text, 64); err == nil && f >= 0 && f <= maxTokens {
+		*c = count(math.Ceil(f))
+	}
+	return nil
+}
 
 // counts are the largest of each count that an answer had: those of a stream are
 // cumulative.
 type counts struct {
-	Input         int64 `json:"input_tokens"`
-	CacheCreation int64 `json:"cache_creation_input_tokens"`
-	CacheRead     int64 `json:"cache_read_input_tokens"`
-	Output        int64 `json:"output_tokens"`
-	InputDetails  struct {
-		Cached int64 `json:"cached_tokens"`
+	iteration
+	InputDetails struct {
+		Cached count `json:"cached_tokens"`
 	} `json:"input_tokens_details"`
 	OutputDetails struct {
-		Reasoning int64 `json:"reasoning_tokens"`
-		Thinking  int64 `json:"thinking_tokens"`
+		Reasoning count `json:"reasoning_tokens"`
+		Thinking  count `json:"thinking_tokens"`
 	} `json:"output_tokens_details"`
-	Prompt        int64 `json:"prompt_tokens"`
-	Completion    int64 `json:"completion_tokens"`
+	Prompt        count `json:"prompt_tokens"`
+	Completion    count `json:"completion_tokens"`
 	PromptDetails struct {
-		Cached int64 `json:"cached_tokens"`
+		Cached count `json:"cached_tokens"`
 	} `json:"prompt_tokens_details"`
 	CompletionDetails struct {
-		Reasoning int64 `json:"reasoning_tokens"`
+		Reasoning count `json:"reasoning_tokens"`
 	} `json:"completion_tokens_details"`
 	// Iterations are the samplings of one Anthropic answer, such as a compaction
 	// that the counts beside it leave out.
@@ -102,15 +132,15 @@ type counts struct {
 }
 
 type iteration struct {
-	Input         int64 `json:"input_tokens"`
-	CacheCreation int64 `json:"cache_creation_input_tokens"`
-	CacheRead     int64 `json:"cache_read_input_tokens"`
-	Output        int64 `json:"output_tokens"`
+	Input         count `json:"input_tokens"`
+	CacheCreation count `json:"cache_creation_input_tokens"`
+	CacheRead     count `json:"cache_read_input_tokens"`
+	Output        count `json:"output_tokens"`
 }
 
-// larger puts into *a what is larger in b, and possible.
-func larger(a *int64, b int64) {
-	if b > *a && b <= maxTokens {
+// larger puts into *a what is larger in b. Garbage stays.
+func larger(a *count, b count) {
+	if *a != garbage && (b == garbage || b > *a) {
 		*a = b
 	}
 }
@@ -118,18 +148,17 @@ func larger(a *int64, b int64) {
 func (c *counts) merge(b *counts) {
 	var sum iteration
 	for _, it := range b.Iterations {
-		for _, pair := range [][2]*int64{
-			{&sum.Input, &it.Input}, {&sum.CacheCreation, &it.CacheCreation}, {&sum.CacheRead, &it.CacheRead}, {&sum.Output, &it.Output},
-		} {
-			if v := *pair[1]; v > 0 && v <= maxTokens {
-				*pair[0] += v
-			}
-		}
+		plus(&sum.Input, it.Input)
+		plus(&sum.CacheCreation, it.CacheCreation)
+		plus(&sum.CacheRead, it.CacheRead)
+		plus(&sum.Output, it.Output)
 	}
-	larger(&c.Input, max(b.Input, sum.Input))
-	larger(&c.CacheCreation, max(b.CacheCreation, sum.CacheCreation))
-	larger(&c.CacheRead, max(b.CacheRead, sum.CacheRead))
-	larger(&c.Output, max(b.Output, sum.Output))
+	for _, it := range []iteration{b.iteration, sum} {
+		larger(&c.Input, it.Input)
+		larger(&c.CacheCreation, it.CacheCreation)
+		larger(&c.CacheRead, it.CacheRead)
+		larger(&c.Output, it.Output)
+	}
 	larger(&c.InputDetails.Cached, b.InputDetails.Cached)
 	larger(&c.OutputDetails.Reasoning, b.OutputDetails.Reasoning)
 	larger(&c.OutputDetails.Thinking, b.OutputDetails.Thinking)
@@ -139,25 +168,42 @@ func (c *counts) merge(b *counts) {
 	larger(&c.CompletionDetails.Reasoning, b.CompletionDetails.Reasoning)
 }
 
-func (c *counts) sum(d dialect) proxy.Usage {
+func plus(a *count, b count) {
+	if *a == garbage || b == garbage {
+		*a = garbage
+		return
+	}
+	*a = min(*a+b, maxTokens)
+}
+
+// sum puts the counts of an API together. What is garbage is its bound.
+func (c *counts) sum(d dialect, b bounds) proxy.Usage {
+	var in, cached, out, reasoning count
 	switch d {
 	case messages:
-		return proxy.Usage{
-			Input: c.Input + c.CacheCreation + c.CacheRead, Cached: c.CacheRead,
-			Output: c.Output, Reasoning: min(c.OutputDetails.Thinking, c.Output),
-		}
+		in, cached, out, reasoning = c.Input, c.CacheRead, c.Output, c.OutputDetails.Thinking
+		plus(&in, c.CacheCreation)
+		plus(&in, c.CacheRead)
 	case responses:
-		return proxy.Usage{
-			Input: c.Input, Cached: min(c.InputDetails.Cached, c.Input),
-			Output: c.Output, Reasoning: min(c.OutputDetails.Reasoning, c.Output),
-		}
+		in, cached, out, reasoning = c.Input, c.InputDetails.Cached, c.Output, c.OutputDetails.Reasoning
 	case chat:
-		return proxy.Usage{
-			Input: c.Prompt, Cached: min(c.PromptDetails.Cached, c.Prompt),
-			Output: c.Completion, Reasoning: min(c.CompletionDetails.Reasoning, c.Completion),
-		}
+		in, cached, out, reasoning = c.Prompt, c.PromptDetails.Cached, c.Completion, c.CompletionDetails.Reasoning
 	}
-	return proxy.Usage{}
+	u := proxy.Usage{Input: int64(in), Output: int64(out), Estimated: in == garbage || out == garbage}
+	if in == garbage {
+		u.Input = b.input
+	}
+	if out == garbage {
+		u.Output = b.output
+	}
+	u.Cached, u.Reasoning = min(max(int64(cached), 0), u.Input), min(max(int64(reasoning), 0), u.Output)
+	return u
+}
+
+// bounds are more tokens than one answer can cost.
+type bounds struct {
+	input  int64 // a token has a byte of the request at least
+	output int64 // what the request allowed the model to write
 }
 
 // An event is what an answer or a piece of one may say about itself. Its fields
@@ -235,10 +281,16 @@ func (m *meter) parse(data []byte) {
 }
 
 func (m *meter) add(raw json.RawMessage, final bool) {
-	if c := decode[counts](raw); c != nil {
-		m.usage.merge(c)
-		m.usage.final = m.usage.final || final
+	if isNothing(raw) {
+		return
 	}
+	c := counts{iteration: iteration{Input: garbage, Output: garbage}, Prompt: garbage, Completion: garbage}
+	if kindOf(raw) == '{' {
+		c = counts{}
+		_ = json.Unmarshal(raw, &c) // what has another type is left out, and all else is read
+	}
+	m.usage.merge(&c)
+	m.usage.final = m.usage.final || final
 }
 
 // answer looks at one without a stream.
