@@ -82,3 +82,23 @@ func Hide(out io.Writer, pieces ...[]byte) error {
 	}
 	return h.flush()
 }
+
+// Work looks at a body as [Inspect] does, and returns how many bytes it went
+// through, each as often as it did, and the bound of the answer's output.
+func Work(p Provider, path string, body []byte) (work, output int64, err error) {
+	for _, r := range routes(p) {
+		if r.path == path && r.rules != nil {
+			in := &inspector{model: "m", chat: r.dialect == chat}
+			_, err = in.inspect(body, r.rules)
+			return in.work, in.bounds().output, err
+		}
+	}
+	panic("no such path")
+}
+
+// Held is how many bytes a scrubber holds back behind a piece.
+func Held(key string, piece []byte) int {
+	s := newScrubber(NewKey(key), io.Discard)
+	_, _ = s.Write(piece)
+	return len(s.held)
+}

@@ -34,7 +34,7 @@ type Facts struct {
 	Refused int64 `json:"refused"` // of Seen, answered by the relay alone
 	// Unlogged are those of Refused that were beyond Limits.Requests.
 	Unlogged int64 `json:"unlogged,omitempty"`
-	Sent    int64 `json:"sent"`    // generations sent to the provider, retries included; 0: no model was asked
+	Sent     int64 `json:"sent"` // generations sent to the provider, retries included; 0: no model was asked
 
 	Succeeded int64           `json:"succeeded"`          // of Sent, answered with 2xx and to the end
 	Failed    map[Cause]int64 `json:"failed,omitempty"`   // of Sent, failed on the provider's side

@@ -246,7 +246,10 @@ func TestRawHeads(t *testing.T) {
 		name, send, reason string
 		status             int
 	}{
-		{"chunked body", head + "Transfer-Encoding: chunked\r\n\r\nd\r\n{\"model\":\"m\"}\r\n0\r\n\r\n", "", 200},
+		{"chunked body", head + "Transfer-Encoding: chunked\r\n\r\nd\r\n{\"model\":\"m\"}\r\n0\r\n\r\n", "encoding_not_allowed", 411},
+		{"a length and chunks", head + "Content-Length: 13\r\nTransfer-Encoding: chunked\r\n\r\nd\r\n{\"model\":\"m\"}\r\n0\r\n\r\n", "encoding_not_allowed", 411},
+		{"chunks and a length", head + "Transfer-Encoding: chunked\r\nContent-Length: 13\r\n\r\nd\r\n{\"model\":\"m\"}\r\n0\r\n\r\n", "encoding_not_allowed", 411},
+		{"good", head + "Content-Length: 13\r\n\r\n{\"model\":\"m\"}", "", 200},
 		{"two lengths", head + "Content-Length: 13\r\nContent-Length: 14\r\n\r\n{\"model\":\"m\"}", "malformed_head", 400},
 		{"no HTTP", "hello\r\n\r\n", "malformed_head", 400},
 		{"h2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "path_not_allowed", 404},

@@ -32,6 +32,7 @@ func TestSlowAgents(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, relay.Anthropic, big, func(cfg *relay.Config) {
 				cfg.Limits.Head, cfg.Limits.Upload, cfg.Limits.Download = 50*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond
+				cfg.Limits.Linger = time.Millisecond
 			})
 			conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 			if err != nil {

@@ -1,0 +1,325 @@
+package relay_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/relay"
+)
+
+// TestLeftIsCounted: an agent that leaves before the answer, or in the middle of
+// it, is charged what the provider says of it in the end.
+func TestLeftIsCounted(t *testing.T) {
+	for _, stream := range []bool{false, true} {
+		began, release := make(chan struct{}), make(chan struct{})
+		r := newRig(t, relay.OpenAI, upstream(t, func(w http.ResponseWriter, req *http.Request) {
+			_, _ = io.Copy(io.Discard, req.Body)
+			usage := `{"usage":{"input_tokens":9000,"output_tokens":5000}}`
+			if stream {
+				w.Header().Set("Content-Type", "text/event-stream")
+				_ = http.NewResponseController(w).Flush()
+				usage = `data: {"type":"response.completed","response":` + usage + "}\n\n"
+			} else {
+				w.Header().Set("Content-Type", "application/json")
+			}
+			close(began)
+			<-release
+			_, _ = io.WriteString(w, usage)
+		}), nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, r.url+responsesPath, strings.NewReader(fmt.Sprintf(`{"model":"m","stream":%v}`, stream)))
+		go func() {
+			if resp, err := http.DefaultTransport.RoundTrip(req); err == nil {
+				_, _ = io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+			}
+		}()
+		await(t, "the request at the provider", began)
+		cancel()
+		close(release)
+		until(t, "the count", func() bool { return len(r.relay.Facts().Statuses) == 1 })
+		if u := r.relay.Facts().Usage; u != (proxy.Usage{Input: 9000, Output: 5000}) {
+			t.Errorf("stream %v: usage %+v", stream, u)
+		}
+	}
+}
+
+// TestBounds are what an answer is charged that nobody waited for.
+func TestBounds(t *testing.T) {
+	for _, c := range []struct {
+		provider   relay.Provider
+		path, body string
+		want       int64
+	}{
+		{relay.Anthropic, messagesPath, `{"model":"m","max_tokens":7000}`, 7000},
+		{relay.OpenAI, responsesPath, `{"model":"m"}`, 128 << 10},
+		{relay.OpenAI, responsesPath, `{"model":"m","max_output_tokens":"x"}`, 128 << 10},
+		{relay.OpenAI, responsesPath, `{"model":"m","max_output_tokens":6999.5}`, 7000},
+		{relay.OpenAI, chatPath, `{"model":"m","max_tokens":1,"max_completion_tokens":7000,"n":3}`, 21000},
+		{relay.OpenAI, chatPath, `{"model":"m","max_tokens":1e300,"n":1e300}`, 128 << 10},
+	} {
+		if _, output, err := relay.Work(c.provider, c.path, []byte(c.body)); err != nil || output != c.want {
+			t.Errorf("%s: %d, %v, want %d", c.body, output, err, c.want)
+		}
+	}
+}
+
+// TestItemsByID: what an item is but a name for is kept by the provider, and not
+// counted here.
+func TestItemsByID(t *testing.T) {
+	for _, c := range []struct {
+		name, path, item string
+		refused          bool
+	}{
+		{"reasoning", responsesPath, `{"type":"reasoning","id":"rs_1"}`, true},
+		{"reasoning with a summary", responsesPath, `{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"x"}],"encrypted_content":null,"content":[ ]}`, true},
+		{"reasoning that is there", responsesPath, `{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"gAAA"}`, false},
+		{"reasoning of no name", responsesPath, `{"type":"reasoning","summary":[]}`, false},
+		{"message", responsesPath, `{"type":"message","id":"msg_1","role":"assistant"}`, true},
+		{"message without a type", responsesPath, `{"id":"msg_1","role":"assistant","content":[]}`, true},
+		{"empty message", responsesPath, `{"type":"message","id":"msg_1","role":"assistant","content":""}`, true},
+		{"message that is there", responsesPath, `{"type":"message","id":"msg_1","role":"assistant","content":[{"type":"output_text","text":"x"}]}`, false},
+		{"compaction", responsesPath, `{"type":"compaction","id":"cmp_1"}`, true},
+		{"call", responsesPath, `{"type":"function_call","id":"fc_1","call_id":"c"}`, true},
+		{"call that is there", responsesPath, `{"type":"function_call","id":"fc_1","call_id":"c","name":"f","arguments":"{}"}`, false},
+		{"output", responsesPath, `{"type":"function_call_output","id":"fo_1","call_id":"c"}`, true},
+		{"empty output", responsesPath, `{"type":"function_call_output","id":"fo_1","call_id":"c","output":""}`, false},
+		{"audio of before", chatPath, `{"role":"assistant","audio":{"id":"audio_1"}}`, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			up := newAnswers(t)
+			r := newRig(t, relay.OpenAI, up.url, func(cfg *relay.Config) { cfg.AllowExternalTools = true })
+			field := map[string]string{responsesPath: "input", chatPath: "messages"}[c.path]
+			resp := r.post(c.path, fmt.Sprintf(`{"model":"m",%q:[%s]}`, field, c.item))
+			got := text(t, resp)
+			if n, _, _ := up.seen(); c.refused != (n == 0) || c.refused != (resp.Header.Get("X-Sbench-Relay") == "state_not_allowed") {
+				t.Errorf("asked %d times, status %d, %s", n, resp.StatusCode, got)
+			}
+		})
+	}
+}
+
+// nested is a body of tools in tools, or of contents in contents.
+func nested(before, open, filler, end, after string, depth int) []byte {
+	return []byte(before + strings.Repeat(open, depth) + filler + strings.Repeat(end, depth) + after)
+}
+
+// TestWorkIsBounded: however a request is nested, its bytes are gone through some
+// times, and copied some times.
+func TestWorkIsBounded(t *testing.T) {
+	filler := strings.Repeat("a", 4<<20)
+	for _, c := range []struct {
+		name, path string
+		provider   relay.Provider
+		body       []byte
+	}{
+		{"namespaces", responsesPath, relay.OpenAI, nested(`{"model":"m","tools":[`, `{"type":"namespace","tools":[`, `{"type":"function","name":"`+filler+`"}`, `]}`, `]}`, 120)},
+		{"namespaces to be changed", responsesPath, relay.OpenAI, nested(`{"model":"m","tools":[`, `{"type":"namespace","tools":[`, `{"type":"web_search"},{"type":"function","name":"`+filler+`"}`, `]}`, `]}`, 120)},
+		{"additional tools", responsesPath, relay.OpenAI, nested(`{"model":"m","input":[{"type":"additional_tools","tools":[`, `{"type":"namespace","tools":[`, `{"type":"function","name":"`+filler+`"}`, `]}`, `]}]}`, 120)},
+		{"allowed tools", responsesPath, relay.OpenAI, nested(`{"model":"m","tool_choice":{"type":"allowed_tools","allowed_tools":`, `{"allowed_tools":`, `{"x":"`+filler+`"}`, `}`, `}}`, 240)},
+		{"tool results", messagesPath, relay.Anthropic, nested(`{"model":"m","messages":[{"content":[`, `{"type":"tool_result","content":[`, `{"type":"text","text":"`+filler+`"}`, `]}`, `]}]}`, 120)},
+		{"documents", messagesPath, relay.Anthropic, nested(`{"model":"m","messages":[{"content":[`, `{"type":"document","source":{"type":"content","content":[`, `{"type":"text","text":"`+filler+`"}`, `]}}`, `]}]}`, 80)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			work, _, err := relay.Work(c.provider, c.path, c.body)
+			runtime.ReadMemStats(&after)
+			if size := int64(len(c.body)); work > 21*size || err == nil || !strings.Contains(err.Error(), "nested too deep") {
+				t.Errorf("%d bytes, %d gone through, %v", size, work, err)
+			}
+			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > uint64(3*len(c.body)) {
+				t.Errorf("%d bytes, %d allocated", len(c.body), allocated)
+			}
+		})
+	}
+}
+
+// TestLogIsBounded: there is an end to the lines, and nothing is sent behind it.
+func TestLogIsBounded(t *testing.T) {
+	up := newAnswers(t)
+	r := newRig(t, relay.OpenAI, up.url, func(c *relay.Config) { c.Limits.Requests = 3 })
+	for range 2 {
+		text(t, r.post(responsesPath, `{"model":"m"}`))
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(conn, "no request\r\n\r\n")
+	_, _ = io.ReadAll(conn)
+	_ = conn.Close()
+	until(t, "the third line", func() bool { return strings.Count(r.log.String(), "\n") == 3 })
+	for range 10 {
+		resp := r.post(responsesPath, `{"model":"m"}`)
+		if got := text(t, resp); resp.StatusCode != 429 || resp.Header.Get("X-Sbench-Relay") != "request_limit" || resp.Header.Get("X-Should-Retry") != "false" {
+			t.Errorf("status %d, %s", resp.StatusCode, got)
+		}
+	}
+	entries := r.entries()
+	if n, _, _ := up.seen(); n != 2 || len(entries) != 4 || entries[3].Reason != "request_limit" {
+		t.Errorf("asked %d times, %d lines, the last %+v", n, len(entries), entries[len(entries)-1])
+	}
+	if f := r.relay.Facts(); f.Seen != 13 || f.Refused != 11 || f.Unlogged != 9 {
+		t.Errorf("facts %+v", f)
+	}
+}
+
+// TestLogFails: what cannot be logged does not leave.
+func TestLogFails(t *testing.T) {
+	up := newAnswers(t)
+	r := newRig(t, relay.OpenAI, up.url, func(c *relay.Config) { c.Log = proxy.NewLog(failing{}) })
+	text(t, r.post(responsesPath, `{"model":"m"}`))
+	until(t, "the first request's end", func() bool { return r.relay.Facts().Sent == 1 })
+	resp := r.post(responsesPath, `{"model":"m"}`)
+	for ; resp.StatusCode == 200; resp = r.post(responsesPath, `{"model":"m"}`) { // the line is behind the answer
+		text(t, resp)
+	}
+	asked, _, _ := up.seen()
+	resp = r.post(responsesPath, `{"model":"m"}`)
+	if n, _, _ := up.seen(); resp.StatusCode != 503 || resp.Header.Get("X-Sbench-Relay") != "log_failed" || n != asked {
+		t.Errorf("status %d, asked %d times", resp.StatusCode, n-asked)
+	}
+}
+
+// TestNothingIsPrinted has a provider that says the key unasked, before a request
+// and behind an answer. It is the standard logger's output that is looked at.
+func TestNothingIsPrinted(t *testing.T) {
+	var printed bytes.Buffer
+	was := log.Writer()
+	log.SetOutput(&printed)
+	defer log.SetOutput(was)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	ended := make(chan struct{}, 100)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			body := `{"usage":{"input_tokens":1,"output_tokens":1}}`
+			answer := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			_, _ = io.WriteString(c, answer+"X-Unasked: "+realKey)
+			for b := make([]byte, 4096); ; {
+				n, err := c.Read(b)
+				if err != nil {
+					break
+				}
+				if bytes.Contains(b[:n], []byte(`{"model":"m"}`)) {
+					_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n"+realKey)
+				}
+			}
+			_ = c.Close()
+			ended <- struct{}{}
+		}
+	}()
+	r := newRig(t, relay.OpenAI, "http://"+l.Addr().String(), nil)
+	for range 20 {
+		text(t, r.post(responsesPath, `{"model":"m"}`))
+		await(t, "the connection's end", ended)
+	}
+	if r.entries(); printed.Len() > 0 {
+		t.Errorf("printed: %s", &printed)
+	}
+}
+
+// spellings of the key that a provider, or a proxy before it, may repeat.
+func spellings() map[string]string {
+	escape := func(format string) string {
+		var b strings.Builder
+		for _, c := range []byte(realKey) {
+			fmt.Fprintf(&b, format, c)
+		}
+		return b.String()
+	}
+	all := map[string]string{
+		"plain": realKey, "JSON": escape(`\u%04x`), "JSON in capitals": escape(`\u%04X`), "JSON in JSON": escape(`\\u%04x`), "URL": escape("%%%02X"), "URL twice": escape("%%25%02x"),
+		"hexadecimal": hex.EncodeToString([]byte(realKey)), "some escapes": strings.NewReplacer("-", "%2D", "e", `\u0065`).Replace(realKey), "URL's own": url.QueryEscape(realKey),
+		"base64 of base64's end": base64.StdEncoding.EncodeToString([]byte(realKey)),
+	}
+	for before := range 4 {
+		for name, e := range map[string]*base64.Encoding{"base64": base64.StdEncoding, "URL's base64": base64.RawURLEncoding} {
+			for _, after := range []string{"", "?", "\xff\xfe"} {
+				all[fmt.Sprintf("%s behind %d, %q", name, before, after)] = e.EncodeToString([]byte("Bearer"[:before] + realKey + after))
+			}
+		}
+	}
+	return all
+}
+
+// TestSpellings are cut out, in whatever pieces they come.
+func TestSpellings(t *testing.T) {
+	for name, s := range spellings() {
+		for _, size := range []int{1, 2, 7, 1000} {
+			var pieces [][]byte
+			for rest := "data: <" + s + ">\n\n"; rest != ""; {
+				n := min(size, len(rest))
+				pieces, rest = append(pieces, []byte(rest[:n])), rest[n:]
+			}
+			var out bytes.Buffer
+			if err := relay.Scrub(realKey, &out, pieces...); err != nil {
+				t.Fatal(err)
+			}
+			got := out.String()
+			if !strings.Contains(got, "<redacted>") || len(got) > len("data: <<redacted>>\n\n")+10 || !strings.HasPrefix(got, "data: <") || !strings.HasSuffix(got, ">\n\n") {
+				t.Errorf("%s in pieces of %d: %q of %q", name, size, got, s)
+			}
+		}
+	}
+}
+
+// TestSpellingsStayOutside has a provider repeat them in an answer, in an error
+// and in a header.
+func TestSpellingsStayOutside(t *testing.T) {
+	for name, s := range spellings() {
+		for _, status := range []int{200, 400} {
+			r := newRig(t, relay.OpenAI, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.Header().Set("X-Request-Id", "r-"+s)
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, `{"error":{"message":"`+s+`"}}`)
+			}), nil)
+			resp := r.post(responsesPath, `{"model":"m"}`)
+			core := s[4 : len(s)-4]
+			if got := text(t, resp); strings.Contains(got, core) || resp.Header.Get("X-Request-Id") != "" || strings.Contains(r.log.String(), core) {
+				t.Errorf("%s, %d: %s, %v", name, status, got, resp.Header)
+			}
+		}
+	}
+}
+
+// TestScrubberHoldsLittle: whatever comes, what is held back is no more than a
+// spelling of the key, and nothing at an event's end.
+func TestScrubberHoldsLittle(t *testing.T) {
+	for _, s := range []string{strings.Repeat("%", 10000), strings.Repeat(`\`, 10000), strings.Repeat(realKey[:20], 1000), strings.Repeat(`\u0073`, 1000), strings.Repeat("data: sk-\\n%\n\n", 100)} {
+		var held int
+		for i := range len(s) {
+			if held = max(held, relay.Held(realKey, []byte(s[:i]))); held > 9*2*len(realKey) {
+				t.Fatalf("%.20q: %d bytes of %d are held", s, held, i)
+			}
+			if i > 2000 {
+				break
+			}
+		}
+		if n := relay.Held(realKey, []byte(s+"\n\n")); n != 0 {
+			t.Errorf("%.20q: %d bytes are held at an event's end", s, n)
+		}
+	}
+}
