@@ -65,7 +65,8 @@ step() {
 	[ "$status" = 0 ] || result=FAILED
 	printf 'hosts: %s %s %s %s %ss %s\n' "$suite" "$who" "$name" "$result" "$((SECONDS - began))" "$(tr '\n' ' ' <"$work/detail")"
 	if [ "$status" != 0 ]; then
-		tail -n 60 "$work/log" | cut -c 1-600 | sed 's/^/    /'
+		grep -A 6 -e '^ *--- FAIL' "$work/log" | head -n 60 | cut -c 1-600 | sed 's/^/    /' || true
+		tail -n 40 "$work/log" | cut -c 1-600 | sed 's/^/    /'
 	fi
 }
 

@@ -138,13 +138,15 @@ func (s *scanner) take() []byte {
 }
 
 func (s *scanner) skipString() {
-	for s.pos++; s.pos < len(s.data); s.pos++ {
-		switch s.data[s.pos] {
-		case '\\':
-			s.pos++
-		case '"':
-			s.pos++
-			return
+	for s.pos++; ; {
+		end := s.pos + bytes.IndexByte(s.data[s.pos:], '"') // of checked JSON: there is one
+		for s.pos <= end {
+			escape := bytes.IndexByte(s.data[s.pos:end], '\\')
+			if escape < 0 {
+				s.pos = end + 1
+				return
+			}
+			s.pos += escape + 2
 		}
 	}
 }

@@ -299,10 +299,10 @@ func (x *exchange) unreachable(cause Cause) outcome {
 }
 
 // gone says that the agent left, or that the relay was closed.
-func (x *exchange) gone() bool { return x.req.Context().Err() != nil }
+func (x *exchange) gone() bool { return x.req.Context().Err() != nil || x.closed() }
 
-// closed says that no request follows, for which a bound would have to hold.
-func (x *exchange) closed() bool { return errors.Is(context.Cause(x.req.Context()), ErrClosed) }
+// closed says that the relay was, so that no request follows.
+func (x *exchange) closed() bool { return x.relay.ctx.Err() != nil }
 
 // left is for an agent that did not wait for the answer, which did not come. What
 // it costs is not known.
