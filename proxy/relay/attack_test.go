@@ -78,14 +78,15 @@ func TestBounds(t *testing.T) {
 }
 
 // TestItemsByID: what an item is but a name for is kept by the provider, and not
-// counted here.
+// counted here. Reasoning loses its name, since codex sends it so, and all else is
+// refused.
 func TestItemsByID(t *testing.T) {
 	for _, c := range []struct {
 		name, path, item string
 		refused          bool
 	}{
-		{"reasoning", responsesPath, `{"type":"reasoning","id":"rs_1"}`, true},
-		{"reasoning with a summary", responsesPath, `{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"x"}],"encrypted_content":null,"content":[ ]}`, true},
+		{"reasoning", responsesPath, `{"type":"reasoning","id":"rs_gone"}`, false},
+		{"reasoning with a summary", responsesPath, `{"type":"reasoning","id":"rs_gone","summary":[{"type":"summary_text","text":"x"}],"encrypted_content":null,"content":[ ]}`, false},
 		{"reasoning that is there", responsesPath, `{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"gAAA"}`, false},
 		{"reasoning of no name", responsesPath, `{"type":"reasoning","summary":[]}`, false},
 		{"message", responsesPath, `{"type":"message","id":"msg_1","role":"assistant"}`, true},
@@ -105,6 +106,9 @@ func TestItemsByID(t *testing.T) {
 			field := map[string]string{responsesPath: "input", chatPath: "messages"}[c.path]
 			resp := r.post(c.path, fmt.Sprintf(`{"model":"m",%q:[%s]}`, field, c.item))
 			got := text(t, resp)
+			if _, _, sent := up.seen(); strings.Contains(sent, "gone") || strings.Contains(c.item, "rs_1") && !strings.Contains(sent, "rs_1") {
+				t.Errorf("sent %s", sent)
+			}
 			if n, _, _ := up.seen(); c.refused != (n == 0) || c.refused != (resp.Header.Get("X-Sbench-Relay") == "state_not_allowed") {
 				t.Errorf("asked %d times, status %d, %s", n, resp.StatusCode, got)
 			}

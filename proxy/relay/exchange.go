@@ -301,8 +301,14 @@ func (x *exchange) unreachable(cause Cause) outcome {
 // gone says that the agent left, or that the relay was closed.
 func (x *exchange) gone() bool { return x.req.Context().Err() != nil || x.closed() }
 
-// closed says that the relay was, so that no request follows.
-func (x *exchange) closed() bool { return x.relay.ctx.Err() != nil }
+// closed says that the relay was, before the agent left, so that no request
+// follows.
+func (x *exchange) closed() bool {
+	if ctx := x.req.Context(); ctx.Err() != nil {
+		return errors.Is(context.Cause(ctx), ErrClosed)
+	}
+	return x.relay.ctx.Err() != nil
+}
 
 // left is for an agent that did not wait for the answer, which did not come. What
 // it costs is not known.

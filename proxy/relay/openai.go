@@ -208,7 +208,13 @@ func (in *inspector) responsesItem(v []byte) ([]byte, error) {
 		t = "message"
 	}
 	if refersByID(t, all) {
-		return stateless("an item that is but an id")(in, v)
+		if t != "reasoning" {
+			return stateless("an item that is but an id")(in, v)
+		}
+		if v, err = in.without(v, "id"); err != nil { // codex sends some, of providers that encrypt nothing
+			return nil, err
+		}
+		all = members(v)
 	}
 	if field(all, "tools") != nil {
 		if v, err = in.itemTools(v, t); v == nil {
@@ -232,6 +238,16 @@ func (in *inspector) responsesItem(v []byte) ([]byte, error) {
 		return v, nil
 	}
 	return nil, in.external("input:" + cleanName(t))
+}
+
+// without takes a member out of an object.
+func (in *inspector) without(v []byte, name string) ([]byte, error) {
+	return in.members(v, func(key string, v []byte) ([]byte, error) {
+		if key == name {
+			return nil, nil
+		}
+		return v, nil
+	})
 }
 
 // refersByID says whether an item has an id and nothing of what it would hold: the
