@@ -97,7 +97,8 @@ func socketRules(netlink bool) []specs.LinuxSyscall {
 // filterRules keep a sandbox from giving the kernel programs to translate: socket
 // filters (socket(7), SO_ATTACH_FILTER and its kin) and seccomp filters. The memory of
 // the translation is the whole host's, within one limit (net.core.bpf_jit_limit), and
-// counted to nobody; and thousands of them freed at a time blocked Linux 6.18 for ever.
+// counted to nobody; and thousands of them freed at a time blocked Linux 6.18 for ever. The
+// same call has other options that hold memory or numbers of the whole host.
 //
 // The kernel takes the low 32 bits of these arguments, so the rules compare no others.
 func filterRules() []specs.LinuxSyscall {
@@ -113,12 +114,23 @@ func filterRules() []specs.LinuxSyscall {
 	for _, operation := range below(4, 0, 1) { // SECCOMP_GET_ACTION_AVAIL, SECCOMP_GET_NOTIF_SIZES
 		allow("seccomp", operation.of(0))
 	}
-	for _, level := range below(512, solSocket) {
+	const solTCP, solIPv6 = 6, 41
+	for _, level := range below(512, solSocket, solTCP, solIPv6) {
 		allow("setsockopt", level.of(1))
 	}
-	// Not SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF.
-	for _, option := range below(128, 26, 50, 51, 52) {
-		allow("setsockopt", only(solSocket).of(1), option.of(2))
+	for _, l := range []struct {
+		level   uint32
+		options []block
+	}{
+		{solSocket, below(128, 26, 50, 51, 52)}, // SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF
+		// TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY, TCP_AO_INFO: keys for
+		// connections between routers, a thousand to a socket, counted to nobody.
+		{solTCP, below(128, 14, 32, 38, 39, 40)},
+		{solIPv6, below(128, 32)}, // IPV6_FLOWLABEL_MGR: labels are one number for the host
+	} {
+		for _, option := range l.options {
+			allow("setsockopt", only(l.level).of(1), option.of(2))
+		}
 	}
 	return rules
 }

@@ -133,7 +133,7 @@ func environmentProblems(cfg Config, task *compiler.Task) compiler.Problems {
 	}{
 		{"$.environment.resources.memory", limits.Memory >= minMemory, "at least 16 MiB"},
 		{"$.environment.resources.cpus", limits.CPUs >= 0.01 && limits.CPUs <= 4096, "between 0.01 and 4096"},
-		{"$.environment.resources.pids", limits.Pids >= 1, "at least 1"},
+		{"$.environment.resources.pids", limits.Pids >= 1 && limits.Pids <= maxPids, "between 1 and 4194304"},
 	} {
 		if !l.ok {
 			add(l.path, "must be "+l.want)
@@ -151,5 +151,7 @@ func takenWorkdir(dir string) bool {
 		return dir == top || strings.HasPrefix(dir, top+"/")
 	})
 }
+
+const maxPids = 1 << 22 // PID_MAX_LIMIT of the kernel
 
 const minMemory = 16 << 20 // bytes; the OCI runtime itself needs some of it

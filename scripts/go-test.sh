@@ -9,6 +9,7 @@ set -euo pipefail
 
 SBENCH_TEST_IMAGE="$("$(dirname "$0")/base-image.sh")"
 SBENCH_TEST_DIR="$(mktemp -d /var/tmp/sbench-test.XXXXXX)"
+chmod 711 "$SBENCH_TEST_DIR" # or sandboxes could have no ids of their own
 export SBENCH_TEST_IMAGE SBENCH_TEST_DIR
 trap 'rm -rf "$SBENCH_TEST_DIR"' EXIT
 

@@ -45,7 +45,7 @@ func hostFacts(c *containerd.Client) record.Host {
 	if hierarchies, err := cgroup.Mounted(); err == nil {
 		h.Cgroups = fmt.Sprint(hierarchies.Mode())
 	}
-	h.UserNamespace, _ = c.UserNamespace()
+	h.UserNamespace, h.UserNamespaceReason = c.UserNamespace()
 	h.Rootless = userns.Inside()
 	return h
 }

@@ -323,7 +323,7 @@ func TestKilledImport(t *testing.T) {
 	}
 	check(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	check(t, os.MkdirAll(filepath.Join(h.state, "overlay-0/lower"), 0o700)) // of a killed trial
+	check(t, os.MkdirAll(filepath.Join(h.state, "trials/overlay-0/lower"), 0o700)) // of a killed trial
 	out, _ := h.sbench(0, "gc")
 	if !strings.Contains(out, "removed what run") {
 		t.Errorf("gc: %q", out)
@@ -331,7 +331,7 @@ func TestKilledImport(t *testing.T) {
 	if out, _ = h.sbench(0, "gc"); out != "" {
 		t.Errorf("gc finds more: %q", out)
 	}
-	if _, err := os.Stat(filepath.Join(h.state, "overlay-0")); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(h.state, "trials/overlay-0")); !os.IsNotExist(err) {
 		t.Errorf("the folder of a trial is left: %v", err)
 	}
 	for range 300 { // the daemon collects in its own time

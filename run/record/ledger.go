@@ -104,7 +104,7 @@ func (l *Ledger) create(m Manifest) error {
 }
 
 func lockFolder(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := openRecords(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
@@ -222,9 +222,9 @@ func (l *Ledger) readSeal() (*Seal, error) {
 }
 
 // openRecords opens a regular file. A pipe, which nobody may ever write to, would hold
-// up the program for ever.
+// up the program for ever, and a link lead to a file of somebody else's.
 func openRecords(name string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(name, flags|unix.O_NONBLOCK, 0o644)
+	f, err := os.OpenFile(name, flags|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o644)
 	if err != nil {
 		return nil, err
 	}

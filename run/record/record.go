@@ -192,6 +192,8 @@ type Host struct {
 	// UserNamespace is own if each sandbox had ids of its own, host if its root
 	// was the host's.
 	UserNamespace string `json:"user_namespace"`
+	// UserNamespaceReason says why it is host, or what own lacks; "" for neither.
+	UserNamespaceReason string `json:"user_namespace_reason,omitempty"`
 }
 
 // A Manifest is a run's first word: what was to be run, with what, where. It is

@@ -166,6 +166,12 @@ func (b *Box) startNext(ctx context.Context, p runtime.Process, s *streams) (*pr
 // directory.
 func startError(err error) error {
 	text := err.Error()
+	// What the host lacks for a moment: a runtime that cannot fork says so with "exec", too.
+	for _, sign := range []string{"fork/exec", "resource temporarily unavailable", "cannot allocate memory", "too many open files", "no space left on device"} {
+		if strings.Contains(strings.ToLower(text), sign) {
+			return fmt.Errorf("start: %w: %w", runtime.ErrUnavailable, err)
+		}
+	}
 	for _, sign := range []string{
 		"executable file not found", "exec: \"", "exec /", "chdir to cwd", "container init: mkdir ",
 		"executable file `", "open executable", "exec container process", "chdir `", "chdir to `",
@@ -221,7 +227,7 @@ func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun 
 	var overtime bool
 	select {
 	case e = <-done:
-	case <-b.layer.overflow(waitCtx):
+	case <-b.overflow(waitCtx):
 		if err := b.killAll(ctx, proc); err != nil {
 			return runtime.Exit{}, err
 		}

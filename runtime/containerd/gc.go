@@ -40,14 +40,14 @@ type Collected struct {
 // daemon's, or of the host's folders; what one run left never keeps GC from the next.
 func (c *Client) GC(ctx context.Context) (Collected, error) {
 	var done Collected
-	gate, err := filelock.Acquire(ctx, c.gate(), filelock.Exclusive)
+	if err := c.reapTrials(ctx); err != nil {
+		done.Left = append(done.Left, fmt.Errorf("gc: trials: %w", err))
+	}
+	gate, err := filelock.Acquire(ctx, gateOf(c.opts.State), filelock.Exclusive)
 	if err != nil {
 		return done, fmt.Errorf("gc: %w", err)
 	}
 	defer func() { _ = gate.Close() }()
-	if err := c.reapTrials(); err != nil {
-		done.Left = append(done.Left, fmt.Errorf("gc: %w", err))
-	}
 	known, err := c.knownRuns(ctx)
 	if err != nil {
 		return done, fmt.Errorf("gc: %w", err)
@@ -70,10 +70,6 @@ func (c *Client) GC(ctx context.Context) (Collected, error) {
 	slices.Sort(done.Removed)
 	return done, nil
 }
-
-// gate is the lock that a collection holds alone, and others while they make what it
-// would take for left behind.
-func (c *Client) gate() string { return filepath.Join(c.opts.State, "gc.lock") }
 
 // knownRuns are those with a folder here, or with something in the daemon.
 func (c *Client) knownRuns(ctx context.Context) (map[string]leftovers, error) {

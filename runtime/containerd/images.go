@@ -67,8 +67,11 @@ func (c *Client) Image(ctx context.Context, ref string, policy PullPolicy) (runt
 	if !errdefs.IsNotFound(err) {
 		return runtime.Image{}, fmt.Errorf("image %s: %w", name, native(err))
 	}
-	if policy == PullNever || Local(name) {
+	switch {
+	case Local(name):
 		return runtime.Image{}, fmt.Errorf("image %s: %w in %s", name, runtime.ErrNotFound, c.store())
+	case policy == PullNever:
+		return runtime.Image{}, fmt.Errorf("image %s: %w, and the pull policy is never, in %s", name, runtime.ErrNotFound, c.store())
 	}
 	return c.Pull(ctx, name)
 }

@@ -30,6 +30,7 @@ func hierarchies() (cgroup.Hierarchies, error) {
 // group is what a sandbox's processes are found by, counted and killed: a control
 // group, or what the watchdog sees.
 type group interface {
+	Pids() ([]int, error)
 	Signal(sig unix.Signal, spare int) error
 	KillAll(ctx context.Context, spare int) error
 	Stats() cgroup.Stats

@@ -87,18 +87,26 @@ func mountNamed(lowers []string, layer, target string) error {
 	})
 }
 
-// trialPrefix begins the names of folders for trials.
-const trialPrefix = "overlay-"
+// trials is where trials of this folder are made. Nobody else makes anything there.
+func trials(under string) string { return filepath.Join(under, "trials") }
 
-// reapTrials removes what killed trials left. The caller holds the gate alone.
-func (c *Client) reapTrials() error {
+// gateOf is the lock on what is below a folder: a collection holds it alone, and others
+// while they make what it would take for left behind.
+func gateOf(under string) string { return filepath.Join(under, "gc.lock") }
+
+// reapTrials removes what killed trials left.
+func (c *Client) reapTrials(ctx context.Context) error {
 	var errs []error
-	for _, dir := range []string{c.opts.State, c.opts.Root} {
-		left, err := filepath.Glob(filepath.Join(dir, trialPrefix+"*"))
-		errs = append(errs, err)
-		for _, l := range left {
-			errs = append(errs, unmountBelow(l), os.RemoveAll(l))
+	for _, under := range []string{c.opts.State, c.opts.Root} {
+		gate, err := filelock.Acquire(ctx, gateOf(under), filelock.Exclusive)
+		if err != nil {
+			return err
 		}
+		err = unmountBelow(trials(under))
+		if points, mountsErr := mountsBelow(trials(under)); len(points) == 0 && mountsErr == nil { // never remove through a mount
+			err = os.RemoveAll(trials(under))
+		}
+		errs = append(errs, err, gate.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -140,16 +148,19 @@ func (c *Client) decideStacker() error {
 // tryOverlay stacks a directory and replaces one in it, which takes whiteouts and
 // attributes, where the layers of sandboxes will be.
 func (c *Client) tryOverlay(s stacker) (err error) {
-	gate, err := filelock.Acquire(context.Background(), c.gate(), filelock.Shared) // GC removes such folders
-	if err != nil {
-		return err
-	}
-	defer func() { _ = gate.Close() }()
 	under := c.opts.State
 	if s.onDisk {
 		under = c.opts.Root
 	}
-	dir, err := os.MkdirTemp(under, trialPrefix)
+	gate, err := filelock.Acquire(context.Background(), gateOf(under), filelock.Shared)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = gate.Close() }()
+	if err := os.MkdirAll(trials(under), 0o700); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(trials(under), "overlay-")
 	if err != nil {
 		return err
 	}

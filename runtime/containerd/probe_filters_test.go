@@ -69,6 +69,30 @@ func filterAttempts() []attempt {
 			}
 			return nil
 		}, want: []error{unix.ENOSPC}, control: true},
+		{name: "key of a TCP connection", try: func() error {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+			if err != nil {
+				return errors.Join(errSetup, err)
+			}
+			// struct tcp_md5sig of linux/tcp.h: the address 10.0.0.0, and a key of 16 bytes.
+			signature := make([]byte, 216)
+			signature[0], signature[4], signature[130] = unix.AF_INET, 10, 16
+			return call(unix.SYS_SETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_MD5SIG, uintptr(unsafe.Pointer(&signature[0])), uintptr(len(signature)))
+		}, want: perm(), control: true},
+		{name: "flow label of the host", try: func() error {
+			fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM, 0)
+			if err != nil {
+				return errors.Join(errSetup, err)
+			}
+			request := struct {
+				to            [16]byte
+				label         uint32
+				action, share uint8
+				flags         uint16
+				rest          [8]byte
+			}{to: [16]byte{15: 1}, action: 0, share: 1, flags: 1}
+			return call(unix.SYS_SETSOCKOPT, uintptr(fd), unix.IPPROTO_IPV6, 32, uintptr(unsafe.Pointer(&request)), unsafe.Sizeof(request))
+		}, want: perm(), control: true},
 		{name: "strict seccomp", try: func() error { return call(unix.SYS_SECCOMP, strict-1, 0, 0) }, want: perm()},
 	}
 }

@@ -97,7 +97,7 @@ func (r *Run) claim(ctx context.Context) error {
 	if err := os.MkdirAll(runs, 0o711); err != nil {
 		return err
 	}
-	gate, err := filelock.Acquire(ctx, r.c.gate(), filelock.Shared)
+	gate, err := filelock.Acquire(ctx, gateOf(r.c.opts.State), filelock.Shared)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,17 +71,37 @@ func (c *Client) settle(ctx context.Context, r *Run) error {
 		c.ids = m
 		if err = r.Live(ctx, image); err == nil {
 			c.settled = true
-			if len(whys) > 0 && m.name == HostUserNamespace {
+			if m.name == HostUserNamespace && c.opts.UserNamespace != HostUserNamespace {
 				c.log.Warn("root in a sandbox is the host's root, without capabilities: ids of its own cannot be had", "cause", m.why)
 			}
 			return nil
 		}
-		if ctx.Err() != nil || errors.Is(err, runtime.ErrUnavailable) {
+		if ctx.Err() != nil {
 			return err
 		}
-		whys = append(whys, err.Error())
+		if !lasting(err) {
+			return fmt.Errorf("%w: no sandbox lives on this host now: %w", runtime.ErrUnavailable, err)
+		}
+		if !slices.Contains(whys, err.Error()) {
+			whys = append(whys, err.Error())
+		}
 	}
 	return fmt.Errorf("%w: this host runs no sandbox: %s", runtime.ErrUnavailable, strings.Join(whys, "; "))
+}
+
+// lasting says whether a trial failed for what the host is: what the OCI runtime refuses,
+// and mounts that the kernel does. A host that is short of memory or processes for a moment
+// must not lead to a lesser mode.
+func lasting(err error) bool {
+	if errors.Is(err, runtime.ErrUnavailable) {
+		return false
+	}
+	for _, fact := range []error{idmap.ErrCannotShift, unix.EPERM, unix.EACCES, unix.EINVAL, unix.EOVERFLOW, unix.ENOSYS} {
+		if errors.Is(err, fact) {
+			return true
+		}
+	}
+	return errors.As(err, new(refusal))
 }
 
 // idModes lists what Options allow on this host, in the order in which it is tried.
@@ -107,6 +128,10 @@ func (c *Client) idModes() ([]idMode, error) {
 	if own.pool, err = idmap.NewPool(filepath.Join(c.opts.State, "ids.lock"), !c.limits.sysResource); err != nil {
 		return nil, fmt.Errorf("user namespaces: %w", err)
 	}
+	if err := passable(c.opts.State); err != nil {
+		host.why = err.Error()
+		return []idMode{host}, nil
+	}
 	inMemory, err := own.pool.ShiftsTmpfs()
 	if err != nil || !inMemory && !c.diskVolumes() {
 		host.why = "the ids of file systems in memory cannot be shifted (Linux 6.3), and there are no loop devices"
@@ -118,7 +143,22 @@ func (c *Client) idModes() ([]idMode, error) {
 	own.onDisk = !inMemory
 	mapped := own
 	mapped.mappings = true
-	return []idMode{own, mapped, host}, nil
+	return []idMode{own, mapped, own, mapped, host}, nil // once more, before less will do
+}
+
+// passable says which folder on the way to dir keeps out the root of a sandbox with ids
+// of its own, in whose name the OCI runtime goes there.
+func passable(dir string) error {
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o001 == 0 {
+			return fmt.Errorf("the folder %s, on the way to --state, cannot be passed by other users (chmod o+x)", dir)
+		}
+	}
+	return nil
 }
 
 // emptyImage is one for processes that need nothing but what is mounted: the folder
@@ -143,7 +183,7 @@ func (r *Run) Live(ctx context.Context, image runtime.Image) error {
 	}
 	exit, err := box.Exec(ctx, runtime.Process{Args: []string{program}, Wall: r.c.opts.Timeout})
 	if err == nil && !exit.Success() {
-		err = fmt.Errorf("sandbox %q: a program that does nothing: %v", "trial", exit)
+		err = fmt.Errorf("%w: sandbox %q: a program that does nothing: %v", runtime.ErrUnavailable, "trial", exit)
 	}
 	return errors.Join(err, box.Close(ctx))
 }

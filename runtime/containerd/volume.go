@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/containerd/containerd/v2/core/mount"
 	"golang.org/x/sys/unix"
@@ -66,9 +64,6 @@ func (w *writes) check(root string) error {
 	}
 	return w.lost
 }
-
-// watchInterval is how long a folder may grow unseen.
-const watchInterval = 200 * time.Millisecond
 
 const (
 	// maxIdle is how many emptied images of a size a run keeps.
@@ -311,51 +306,10 @@ func (v *volume) Path() string { return v.data }
 // Full says whether less is left than a small file needs.
 func (v *volume) Full() (bool, error) {
 	if v.folder {
-		bytes, inodes, err := v.used()
+		bytes, inodes, err := v.used(nil)
 		return bytes > v.cfg.Bytes-fullBytes || inodes > v.cfg.Inodes-fullInodes, err
 	}
 	return full(v.data)
-}
-
-// used walks a folder. What vanishes meanwhile does not count.
-func (v *volume) used() (bytes, inodes int64, err error) {
-	err = filepath.WalkDir(v.data, func(p string, _ fs.DirEntry, err error) error {
-		var st unix.Stat_t
-		if err == nil {
-			err = unix.Lstat(p, &st)
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		bytes, inodes = bytes+st.Blocks*512, inodes+1
-		return err
-	})
-	return bytes, inodes, err
-}
-
-// overflow is closed once a folder holds more than it may. Other volumes are
-// bounded by the kernel, and it stays open.
-func (v *volume) overflow(ctx context.Context) <-chan struct{} {
-	over := make(chan struct{})
-	if !v.folder {
-		return over
-	}
-	go func() {
-		for {
-			begun := time.Now()
-			bytes, inodes, err := v.used()
-			if err == nil && (bytes > v.cfg.Bytes || inodes > v.cfg.Inodes) {
-				close(over)
-				return
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(max(watchInterval, 4*time.Since(begun))): // a walk of many files is no light work
-			}
-		}
-	}()
-	return over
 }
 
 func full(dir string) (bool, error) {

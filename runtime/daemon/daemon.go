@@ -245,8 +245,11 @@ func serves(pid int, state string) bool {
 	if err != nil || len(args) != 3 || filepath.Base(args[0]) != program || args[1] != "--config" || args[2] != configFile(state) {
 		return false
 	}
+	// A sandbox's processes have whatever arguments they like, and a namespace of their own.
+	ours, err1 := os.Readlink("/proc/self/ns/pid")
+	theirs, err2 := os.Readlink(filepath.Join(dir, "ns/pid"))
 	var st unix.Stat_t
-	return unix.Stat(dir, &st) == nil && int(st.Uid) == os.Geteuid()
+	return err1 == nil && err2 == nil && ours == theirs && unix.Stat(dir, &st) == nil && int(st.Uid) == os.Geteuid()
 }
 
 func configFile(state string) string { return filepath.Join(state, "config.toml") }

@@ -86,11 +86,14 @@ func (n *Namespace) make(o Options) error {
 	return n.redirect(!o.noRules)
 }
 
-// boundQueues keeps small what connections hold that no process has accepted: it is
-// counted to no control group until then (ip-sysctl.rst). Some kernels do not show the
-// first to a namespace that an ordinary user made.
+// boundQueues keeps small what connections hold that no process has accepted, and what
+// options add to a socket: the first is counted to no control group until then, the second
+// never (ip-sysctl.rst, net.rst). Some kernels have not all of these for each namespace, or
+// not for one that an ordinary user made.
 func boundQueues() error {
-	for name, value := range map[string]string{"core/somaxconn": "128", "ipv4/tcp_rmem": "4096 131072 1048576"} {
+	for name, value := range map[string]string{
+		"core/somaxconn": "128", "core/optmem_max": "20480", "ipv4/tcp_rmem": "4096 131072 1048576",
+	} {
 		err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("bound the queues of connections: %w", err)

@@ -1,0 +1,120 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watchInterval is how long a folder may grow unseen.
+const watchInterval = 200 * time.Millisecond
+
+// overflow is closed once a layer that is a folder holds more than it may, or cannot be
+// counted. Others are bounded by the kernel, and it stays open.
+func (b *Box) overflow(ctx context.Context) <-chan struct{} {
+	over := make(chan struct{})
+	v := b.layer
+	if !v.folder {
+		return over
+	}
+	go func() {
+		for {
+			begun := time.Now()
+			pids, _ := b.group.Pids() // without them, files that have a name are seen
+			bytes, inodes, err := v.used(pids)
+			if ctx.Err() == nil && (err != nil || bytes > v.cfg.Bytes || inodes > v.cfg.Inodes) {
+				close(over)
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(max(watchInterval, 4*time.Since(begun))): // a walk of many files is no light work
+			}
+		}
+	}()
+	return over
+}
+
+// used counts what a folder holds: each file once, whatever its names, and files without a
+// name that one of the processes has open. What vanishes meanwhile does not count.
+func (v *volume) used(pids []int) (bytes, inodes int64, err error) {
+	type id struct{ dev, ino uint64 }
+	seen := map[id]bool{}
+	count := func(dev, ino uint64, blocks int64) {
+		if !seen[id{dev, ino}] {
+			seen[id{dev, ino}] = true
+			bytes, inodes = bytes+blocks*512, inodes+1
+		}
+	}
+	root, err := os.OpenRoot(v.data) // by descriptors: a path may be longer than the kernel takes
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { _ = root.Close() }()
+	err = fs.WalkDir(root.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
+		var info fs.FileInfo
+		if err == nil {
+			info, err = d.Info()
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			st := info.Sys().(*syscall.Stat_t)
+			count(st.Dev, st.Ino, st.Blocks)
+		}
+		return err
+	})
+	for _, pid := range pids {
+		for _, st := range nameless(pid) {
+			count(st.Dev, st.Ino, st.Blocks)
+		}
+	}
+	return bytes, inodes, err
+}
+
+// nameless are the files of overlays that a process has open and that have no name any
+// more. A process that is gone has none.
+func nameless(pid int) []unix.Stat_t {
+	overlays := overlayMounts(pid)
+	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		return nil
+	}
+	var found []unix.Stat_t
+	for _, fd := range open {
+		var st unix.Stat_t
+		if unix.Stat(fd, &st) != nil || st.Nlink > 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
+			continue
+		}
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, filepath.Base(fd)))
+		for line := range strings.Lines(string(text)) {
+			if mount, ok := strings.CutPrefix(line, "mnt_id:"); ok && overlays[strings.TrimSpace(mount)] {
+				found = append(found, st)
+			}
+		}
+	}
+	return found
+}
+
+// overlayMounts are the ids of a process's overlay mounts, proc(5).
+func overlayMounts(pid int) map[string]bool {
+	ids := map[string]bool{}
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	for line := range strings.Lines(string(text)) {
+		mount, rest, _ := strings.Cut(line, " ")
+		if strings.Contains(rest, " - overlay ") {
+			ids[mount] = true
+		}
+	}
+	return ids
+}
