@@ -111,12 +111,12 @@ image: build
 	@archive="$$(scripts/base-image.sh)"; bin/sbench image import "$$archive"
 	@archive="$$(scripts/testbed-image.sh)"; [ -z "$$archive" ] || bin/sbench image import "$$archive"
 
-## clean: remove bin/ and the image archives that make built
+## clean: remove bin/, the image archives and the emulated machines that make built
 .PHONY: clean
 clean:
 	@. scripts/oci-archive.sh; images="$$(cache_dir)"; \
 	echo "==> clean: removing bin/ and the archives in $$images"; \
-	rm -rf bin; rm -f -- "$$images"/base-bookworm-*.oci.tar "$$images"/repo-patch-smoke-*.oci.tar
+	rm -rf bin "$$(dirname "$$images")/hosts"; rm -f -- "$$images"/base-bookworm-*.oci.tar "$$images"/repo-patch-smoke-*.oci.tar
 
 ## help: list the targets
 .PHONY: help
