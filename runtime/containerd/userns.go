@@ -59,6 +59,11 @@ func (c *Client) settle(ctx context.Context, r *Run) error {
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if !c.settled {
+			c.ids = idMode{}
+		}
+	}()
 	image := r.emptyImage(ctx)
 	var whys []string
 	for _, m := range modes {
