@@ -38,10 +38,12 @@ func bound(usual time.Duration) grpc.UnaryClientInterceptor {
 			limit = bulkTimeout
 		}
 		own := fmt.Errorf("containerd, or the OCI runtime behind it, gave no answer to %s within %s", path.Base(method), limit)
-		ctx, cancel := context.WithTimeoutCause(ctx, limit, own)
+		bounded, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		err := invoke(ctx, method, request, reply, conn, opts...)
-		if err != nil && errors.Is(context.Cause(ctx), own) {
+		err := invoke(bounded, method, request, reply, conn, opts...)
+		// The daemon knows the limit and may end the call first; so may a shorter one of the
+		// caller's.
+		if code := status.Code(err); !errors.Is(ctx.Err(), context.Canceled) && (code == codes.DeadlineExceeded || code == codes.Canceled) {
 			return status.Error(codes.DeadlineExceeded, own.Error())
 		}
 		return err

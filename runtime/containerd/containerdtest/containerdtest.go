@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
@@ -65,7 +66,7 @@ func AllowDegraded() []string {
 func Environment() []string {
 	o := Options()
 	return []string{
-		"SBENCH_ROOT=" + o.Root, "SBENCH_STATE=" + o.State, "CONTAINERD_ADDRESS=" + o.Address, "SBENCH_OCI_RUNTIME=" + o.OCIRuntime,
+		"SBENCH_ROOT=" + o.Root, "SBENCH_STATE=" + o.State, "CONTAINERD_ADDRESS=" + o.Address, "SBENCH_OCI_RUNTIME=" + o.OCIRuntime, "SBENCH_DAEMON_TIMEOUT=" + o.Timeout.String(),
 		"SBENCH_ALLOW_DEGRADED=" + strings.Join(o.AllowDegraded, ","),
 	}
 }
@@ -73,6 +74,9 @@ func Environment() []string {
 func folders() (root, state string) {
 	return filepath.Join(Folder(), "root"), filepath.Join(Folder(), "state")
 }
+
+// patience is for machines that are shared, on which tests fill disks and processors.
+const patience = 2 * time.Minute
 
 // Options are those of the tests' daemon, or of the one at
 // SBENCH_TEST_ADDRESS, with the OCI runtime of SBENCH_TEST_OCI_RUNTIME.
@@ -84,8 +88,8 @@ func Options() containerd.Options {
 	root, state := folders()
 	return containerd.Options{
 		Address: os.Getenv("SBENCH_TEST_ADDRESS"), OCIRuntime: os.Getenv("SBENCH_TEST_OCI_RUNTIME"), Root: root, State: state,
-		AllowDegraded: AllowDegraded(),
-		Logger:        slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
+		AllowDegraded: AllowDegraded(), Timeout: patience,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 	}
 }
 
