@@ -41,11 +41,19 @@ func bound(usual time.Duration) grpc.UnaryClientInterceptor {
 		bounded, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		err := invoke(bounded, method, request, reply, conn, opts...)
-		// The daemon knows the limit and may end the call first; so may a shorter one of the
-		// caller's.
-		if code := status.Code(err); !errors.Is(ctx.Err(), context.Canceled) && (code == codes.DeadlineExceeded || code == codes.Canceled) {
+		if err != nil && !errors.Is(ctx.Err(), context.Canceled) && late(err) {
 			return status.Error(codes.DeadlineExceeded, own.Error())
 		}
 		return err
 	}
+}
+
+// late: the daemon knows the limit and may end the call before this process does, in words
+// of its own or of its shim's; so may a shorter limit of the caller's.
+func late(err error) bool {
+	switch status.Code(err) {
+	case codes.DeadlineExceeded, codes.Canceled:
+		return true
+	}
+	return strings.Contains(err.Error(), context.DeadlineExceeded.Error())
 }
