@@ -76,7 +76,7 @@ test_package() {
 # output folder, and where no program is setuid but newuidmap and newgidmap.
 confined() {
 	say "a run with two setuid programs and three folders to write to"
-	as_user "$dir/src/bin/sbench" image import "$base" >/dev/null
+	as_user "$dir/src/bin/sbench" --address none image import "$base" >/dev/null
 	# shellcheck disable=SC2016 # the inner shell expands
 	unshare --mount --propagation private bash -euc '
 		dir="$1"; shift

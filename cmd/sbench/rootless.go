@@ -43,7 +43,7 @@ func (a *app) enter(ctx context.Context, command any) error {
 	root, state := containerd.DefaultFolders()
 	fill(&o.Root, root)
 	fill(&o.State, state)
-	err := rootless.Enter(ctx, rootless.Options{Root: o.Root, State: o.State, Address: o.Address, Logger: o.Logger})
+	err := rootless.Enter(ctx, rootless.Options{Root: o.Root, State: o.State, Address: o.Address, Private: o.Address == containerd.NoAddress, Logger: o.Logger})
 	if err != nil {
 		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}

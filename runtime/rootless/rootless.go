@@ -58,6 +58,8 @@ type Options struct {
 	// Address is the socket of a daemon; empty means the user's own rootless one if
 	// it runs, else a private one.
 	Address string
+	// Private looks for no daemon, and leaves Address alone.
+	Private bool
 	Logger  *slog.Logger // nil for none
 }
 
@@ -114,9 +116,11 @@ func enter(ctx context.Context, o Options) error {
 	if err != nil {
 		return errors.New("nsenter is not in PATH: install the package util-linux")
 	}
-	pid, err := runningDaemon(o.Address)
-	if err != nil {
-		return err
+	pid := 0
+	if !o.Private {
+		if pid, err = runningDaemon(o.Address); err != nil {
+			return err
+		}
 	}
 	if pid != 0 {
 		o.Logger.Debug("entering the namespaces of a rootless containerd", "pid", pid)
