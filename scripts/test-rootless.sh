@@ -1,6 +1,9 @@
 #!/bin/bash
 # test-rootless.sh [PACKAGE... | --bench]
 #
+# With PACKAGEs only their tests, and with RUN in the environment only the tests
+# whose names match that expression, and no looks from outside.
+#
 # As root: runs the tests of every package that talks to a daemon once more, as an
 # ordinary user that is made for it and removed afterwards, with everything that
 # user has: a home, a runtime folder, and subordinate ids. Then looks at that user's
@@ -58,7 +61,7 @@ copy() {
 	install -d -o "$user" -g "$user" "$dir/home/.cache" "$dir/home/.cache/sbench"
 	# Images are in one folder of the cache, and what belongs to agents in another.
 	cache="$(dirname "$(dirname "$base")")"
-	cp -r "$cache/." "$dir/home/.cache/sbench/"
+	tar -C "$cache" --exclude=./hosts -cf - . | tar -C "$dir/home/.cache/sbench" -xf -
 	base="$dir/home/.cache/sbench/images/$(basename "$base")"
 	chown -R "$user:$user" "$dir/home/.cache" "$dir/src"
 	[ ! -d "$data" ] || cp -r "$data" "$dir/data"
@@ -68,7 +71,7 @@ copy() {
 test_package() {
 	(cd "$here" && CGO_ENABLED=0 go test -c -o "$dir/src/$1/rootless.test" "./$1")
 	say "$1"
-	(cd "$dir/src/$1" && as_user SBENCH_TEST_DIR="$dir/home/test" ./rootless.test -test.timeout 15m)
+	(cd "$dir/src/$1" && as_user SBENCH_TEST_DIR="$dir/home/test" ./rootless.test -test.timeout 15m -test.run "${RUN:-}")
 	rm -f "$dir/src/$1/rootless.test"
 }
 
@@ -194,6 +197,7 @@ main() {
 	for package in "${packages[@]}"; do
 		test_package "$package"
 	done
+	[ -z "${RUN:-}" ] || return 0
 	confined
 	unreachable
 	killed
