@@ -31,6 +31,12 @@ const (
 // host has (devpts.rst).
 const maxTerminals = 256
 
+// noCores, as RLIMIT_CORE, is less than any core file takes, which would carry memory out of
+// the sandbox; and where kernel.core_pattern is a pipe, this value alone keeps the kernel from
+// starting the host's handler, outside of all limits, for each crash in a sandbox
+// (fs/coredump.c; zero does not, core(5)).
+const noCores = 1
+
 // An Option opens or sizes one point of a specification. It fails rather than
 // do less than asked.
 type Option func(*specs.Spec) error
@@ -79,7 +85,7 @@ func base(rootfs string) *specs.Spec {
 			// prctl(2) PR_SET_NO_NEW_PRIVS: setuid, setgid and file capabilities have no effect on execve.
 			NoNewPrivileges: true,
 			Rlimits: []specs.POSIXRlimit{
-				{Type: "RLIMIT_CORE"}, // zero: a core file would carry memory out of the sandbox
+				{Type: "RLIMIT_CORE", Soft: noCores, Hard: noCores},
 			},
 		},
 		Mounts: baseMounts(),

@@ -43,8 +43,6 @@ func filterAttempts() []attempt {
 		{name: "socket filter", try: attach(unix.SOL_SOCKET, unix.SO_ATTACH_FILTER), want: perm(), control: true},
 		{name: "socket filter with high bits", try: attach(1<<32|unix.SOL_SOCKET, 1<<33|unix.SO_ATTACH_FILTER), want: perm(), control: true},
 		{name: "reuseport filter", try: attach(unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF), want: perm(), control: true},
-		{name: "socket program", try: attach(unix.SOL_SOCKET, unix.SO_ATTACH_BPF), want: perm()},
-		{name: "reuseport program", try: attach(unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_EBPF), want: perm()},
 		{name: "seccomp filter", try: own(func() error { return call(unix.SYS_SECCOMP, 1, 0, pointer) }), want: perm(), control: true},
 		{name: "seccomp filter with a listener", try: own(func() error { return call(unix.SYS_SECCOMP, 1, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, pointer) }), want: perm(), control: true},
 		{name: "seccomp filter by prctl", try: own(func() error { return call(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, filter, pointer) }), want: perm(), control: true},
@@ -93,7 +91,6 @@ func filterAttempts() []attempt {
 			}{to: [16]byte{15: 1}, action: 0, share: 1, flags: 1}
 			return call(unix.SYS_SETSOCKOPT, uintptr(fd), unix.IPPROTO_IPV6, 32, uintptr(unsafe.Pointer(&request)), unsafe.Sizeof(request))
 		}, want: perm(), control: true},
-		{name: "strict seccomp", try: func() error { return call(unix.SYS_SECCOMP, strict-1, 0, 0) }, want: perm()},
 	}
 }
 
