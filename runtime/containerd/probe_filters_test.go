@@ -2,6 +2,7 @@ package containerd_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"unsafe"
@@ -116,10 +117,12 @@ func tellingAttempts() []attempt {
 			if err != nil {
 				return errors.Join(errSetup, err)
 			}
-			for line := range strings.Lines(string(text)) {
-				fields := strings.Fields(line)
-				if fields[4] == "/" && strings.Contains(line, "dir=/") {
-					return nil
+			for name := range strings.FieldsSeq(os.Getenv("PROBE_FOLDERS")) {
+				for line := range strings.Lines(string(text)) {
+					if strings.Contains(line, name) {
+						fmt.Println(line)
+						return nil
+					}
 				}
 			}
 			return errNone
@@ -131,15 +134,41 @@ func tellingAttempts() []attempt {
 			}
 			return nil
 		}, want: []error{errNone}},
-		attempt{name: "lock a file of another sandbox", try: func() error {
-			f, err := os.Open("/etc/hosts")
-			if err != nil {
-				return errors.Join(errSetup, err)
-			}
-			if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-				return nil // the neighbour holds it: they share it
-			}
-			return errNone
-		}, want: []error{errNone}},
+		attempt{name: "lock a file of another sandbox", try: lockShared("/etc/hosts"), want: []error{errNone}},
+		attempt{name: "lock a program that another sandbox has, too", try: lockShared("/programs/probe"), want: []error{errNone}},
+		attempt{name: "watch another sandbox execute a program", try: watchShared, want: []error{errNone}},
 	)
+}
+
+// lockShared tries to lock what the neighbour has locked.
+func lockShared(name string) func() error {
+	return func() error {
+		f, err := os.Open(name)
+		if err != nil {
+			return errors.Join(errSetup, err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			return nil // the neighbour holds it: they share it
+		}
+		return errNone
+	}
+}
+
+// watchShared waits to be told of what the neighbour does all the time.
+func watchShared() error {
+	fd, err := unix.InotifyInit1(0)
+	if err == nil {
+		_, err = unix.InotifyAddWatch(fd, "/programs/probe", unix.IN_OPEN|unix.IN_ACCESS|unix.IN_CLOSE)
+	}
+	if err != nil {
+		return errors.Join(errSetup, err)
+	}
+	ready, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 1000)
+	if err != nil {
+		return errors.Join(errSetup, err)
+	}
+	if ready > 0 {
+		return nil
+	}
+	return errNone
 }
