@@ -102,6 +102,9 @@ func tellingAttempts() []attempt {
 		"/proc/locks", "/proc/diskstats", "/proc/partitions", "/proc/swaps", "/proc/zoneinfo", "/proc/buddyinfo", "/proc/softirqs",
 		"/proc/vmallocinfo", "/proc/slabinfo", "/proc/pagetypeinfo", "/proc/config.gz", "/proc/interrupts", "/proc/cmdline",
 		"/proc/modules", "/proc/kallsyms", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/sys/kernel/random/boot_id",
+		"/proc/sys/kernel/pty/nr", "/proc/sys/fs/file-nr", "/proc/sys/fs/inode-nr", "/proc/sys/fs/inode-state", "/proc/sys/fs/dentry-state",
+		"/proc/sys/fs/aio-nr", "/proc/sys/fs/quota/lookups", "/proc/cgroups", "/proc/schedstat", "/proc/vmstat", "/proc/crypto", "/proc/iomem", "/proc/ioports",
+		"/proc/devices", "/proc/misc", "/proc/mdstat", "/proc/mtrr", "/proc/bus/pci/devices", "/proc/irq/default_smp_affinity",
 	} {
 		all = append(all, attempt{name: "read " + name, try: func() error {
 			text, err := os.ReadFile(name)
