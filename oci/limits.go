@@ -107,6 +107,19 @@ func WithNoFile(limit uint64) Option {
 	}
 }
 
+// WithLowCoreLimit sets RLIMIT_CORE to 0, for an OCI runtime that may not have it higher. There
+// a crash in the sandbox starts the host's handler of core files, if there is one.
+func WithLowCoreLimit() Option {
+	return func(s *specs.Spec) error {
+		for i, l := range s.Process.Rlimits {
+			if l.Type == "RLIMIT_CORE" {
+				s.Process.Rlimits[i] = specs.POSIXRlimit{Type: l.Type}
+			}
+		}
+		return nil
+	}
+}
+
 // WithNProc bounds the processes of the sandbox's user, for hosts without
 // cgroups. It counts per user namespace and user id (setrlimit(2)).
 func WithNProc(limit uint64) Option {

@@ -31,6 +31,12 @@ const (
 // host has (devpts.rst).
 const maxTerminals = 256
 
+// noCores, as RLIMIT_CORE, is less than any core file takes, which would carry memory out of
+// the sandbox; and where kernel.core_pattern is a pipe, this value alone keeps the kernel from
+// starting the host's handler, outside of all limits, for each crash in a sandbox
+// (fs/coredump.c; zero does not, core(5)).
+const noCores = 1
+
 // An Option opens or sizes one point of a specification. It fails rather than
 // do less than asked.
 type Option func(*specs.Spec) error
@@ -79,7 +85,7 @@ func base(rootfs string) *specs.Spec {
 			// prctl(2) PR_SET_NO_NEW_PRIVS: setuid, setgid and file capabilities have no effect on execve.
 			NoNewPrivileges: true,
 			Rlimits: []specs.POSIXRlimit{
-				{Type: "RLIMIT_CORE"}, // zero: a core file would carry memory out of the sandbox
+				{Type: "RLIMIT_CORE", Soft: noCores, Hard: noCores},
 			},
 		},
 		Mounts: baseMounts(),
@@ -107,21 +113,25 @@ func baseMounts() []specs.Mount {
 }
 
 // maskedPaths tell of the whole host, whatever the namespaces: its hardware, kernel
-// and boot, its disks, and in /proc/locks every lock that any process holds, with which
-// two sandboxes could talk (proc(5)).
+// and boot, its disks, and in /proc/locks every lock that any process holds; and counters of
+// the whole host, which a neighbour can move, as by opening files or pseudo-terminals. So two
+// sandboxes could talk (proc(5)). /proc/stat, meminfo, loadavg and uptime stay, since programs
+// cannot do without.
 func maskedPaths() []string {
 	return []string{
-		"/proc/acpi", "/proc/asound", "/proc/buddyinfo", "/proc/cmdline", "/proc/config.gz", "/proc/diskstats", "/proc/fs",
-		"/proc/interrupts", "/proc/kallsyms", "/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/latency_stats",
-		"/proc/locks", "/proc/modules", "/proc/pagetypeinfo", "/proc/partitions", "/proc/pressure", "/proc/sched_debug",
-		"/proc/scsi", "/proc/slabinfo", "/proc/softirqs", "/proc/swaps", "/proc/sys/kernel/random/boot_id", "/proc/timer_list",
-		"/proc/timer_stats", "/proc/vmallocinfo", "/proc/zoneinfo",
+		"/proc/acpi", "/proc/asound", "/proc/buddyinfo", "/proc/bus", "/proc/cgroups", "/proc/cmdline", "/proc/config.gz", "/proc/consoles",
+		"/proc/crypto", "/proc/devices", "/proc/diskstats", "/proc/dma", "/proc/driver", "/proc/fs", "/proc/interrupts", "/proc/iomem",
+		"/proc/ioports", "/proc/irq", "/proc/kallsyms", "/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kpagecgroup",
+		"/proc/kpagecount", "/proc/kpageflags", "/proc/latency_stats", "/proc/locks", "/proc/mdstat", "/proc/misc", "/proc/modules",
+		"/proc/mtrr", "/proc/pagetypeinfo", "/proc/partitions", "/proc/pressure", "/proc/sched_debug", "/proc/schedstat", "/proc/scsi",
+		"/proc/slabinfo", "/proc/softirqs", "/proc/swaps", "/proc/sys/fs/aio-nr", "/proc/sys/fs/dentry-state", "/proc/sys/fs/file-nr",
+		"/proc/sys/fs/inode-nr", "/proc/sys/fs/inode-state", "/proc/sys/fs/quota", "/proc/sys/kernel/pty/nr",
+		"/proc/sys/kernel/random/boot_id", "/proc/timer_list", "/proc/timer_stats", "/proc/tty/driver", "/proc/vmallocinfo",
+		"/proc/vmstat", "/proc/zoneinfo",
 	}
 }
 
-func readonlyPaths() []string {
-	return []string{"/proc/bus", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
-}
+func readonlyPaths() []string { return []string{"/proc/sys", "/proc/sysrq-trigger"} }
 
 func sized(bytes, inodes int64, mode uint32) []string {
 	return []string{

@@ -17,9 +17,9 @@ import (
 // change a call after the filter has judged it.
 func allowedSyscalls() []string {
 	groups := []string{
-		// files by descriptor
+		// files by descriptor; ioctl has rules of its own
 		`close close_range copy_file_range dup dup2 dup3 fadvise64 fallocate fdatasync flock fsync ftruncate
-		 getdents getdents64 ioctl lseek pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readahead readv
+		 getdents getdents64 lseek pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readahead readv
 		 sendfile splice sync_file_range syncfs tee write writev pipe pipe2 cachestat`,
 		// files by name
 		`access chdir chmod chown creat faccessat faccessat2 fchdir fchmod fchmodat fchmodat2 fchown fchownat fstat fstatfs
@@ -33,8 +33,8 @@ func allowedSyscalls() []string {
 		`epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 inotify_add_watch
 		 inotify_init inotify_init1 inotify_rm_watch poll ppoll pselect6 select signalfd signalfd4 timerfd_create
 		 timerfd_gettime timerfd_settime`,
-		// memory; mmap and memfd_create have rules of their own
-		`brk madvise map_shadow_stack membarrier mincore mlock mlock2 mlockall mprotect mremap mseal msync munlock
+		// memory; madvise, memfd_create and mmap have rules of their own
+		`brk map_shadow_stack membarrier mincore mlock mlock2 mlockall mprotect mremap mseal msync munlock
 		 munlockall munmap pkey_alloc pkey_free pkey_mprotect`,
 		// processes and threads
 		`arch_prctl execve execveat exit exit_group fork futex futex_requeue futex_wait futex_waitv futex_wake
@@ -48,8 +48,8 @@ func allowedSyscalls() []string {
 		// credentials; without capabilities they can only go down
 		`capget capset getegid geteuid getgid getgroups getresgid getresuid getuid setfsgid setfsuid setgid setgroups
 		 setregid setresgid setresuid setreuid setuid`,
-		// limits
-		`getrlimit prlimit64 setrlimit`,
+		// limits; prlimit64 and setrlimit have rules of their own
+		`getrlimit`,
 		// self-restriction
 		`landlock_add_rule landlock_create_ruleset landlock_restrict_self`,
 		// signals

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -138,11 +139,11 @@ func firstOf(values ...string) string {
 // outermost first.
 func (b *Box) allMounts() []runtime.Mount {
 	ms := []runtime.Mount{
-		{Source: filepath.Join(b.dir, "hosts"), Dest: "/etc/hosts"},
-		{Source: filepath.Join(b.dir, "resolv.conf"), Dest: "/etc/resolv.conf"},
+		{Source: b.file("hosts"), Dest: "/etc/hosts"},
+		{Source: b.file("resolv.conf"), Dest: "/etc/resolv.conf"},
 	}
 	if b.cfg.Persistent {
-		ms = append(ms, runtime.Mount{Source: filepath.Join(b.run.dir, "pause"), Dest: pauseDest})
+		ms = append(ms, runtime.Mount{Source: b.file("pause"), Dest: pauseDest})
 	}
 	ms = append(ms, b.cfg.Mounts...)
 	slices.SortStableFunc(ms, func(x, y runtime.Mount) int {
@@ -151,16 +152,21 @@ func (b *Box) allMounts() []runtime.Mount {
 	return ms
 }
 
-// writeFiles makes the files of /etc. Each sandbox has its own: a file that two share
-// is one on which they could lock and watch each other.
+// file names one of the sandbox's small files. They are in its layer: a file that two
+// sandboxes share is one on which they could lock and watch each other.
+func (b *Box) file(name string) string { return filepath.Join(b.layer.Path(), "files", name) }
+
 func (b *Box) writeFiles() error {
 	nameserver := ""
 	if n := b.cfg.Network; n != nil && n.Nameserver != "" {
 		nameserver = "nameserver " + n.Nameserver + "\n"
 	}
-	return errors.Join(
-		os.WriteFile(filepath.Join(b.dir, "hosts"), []byte("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"), 0o644),
-		os.WriteFile(filepath.Join(b.dir, "resolv.conf"), []byte(nameserver), 0o644))
+	pause, err := pauseProgram(goruntime.GOARCH)
+	return errors.Join(err,
+		os.Mkdir(b.file(""), 0o755),
+		os.WriteFile(b.file("hosts"), []byte("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"), 0o644),
+		os.WriteFile(b.file("resolv.conf"), []byte(nameserver), 0o644),
+		os.WriteFile(b.file("pause"), pause, 0o555))
 }
 
 func (b *Box) workdir() string { return firstOf(b.cfg.Workdir, b.cfg.Image.Workdir, "/") }

@@ -33,6 +33,7 @@ import (
 	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
@@ -281,6 +282,7 @@ type daemonLimits struct {
 	files       uint64
 	oomScoreAdj int
 	sysResource bool // what the OCI runtime can have of CAP_SYS_RESOURCE
+	lowCores    bool // it cannot have RLIMIT_CORE above zero
 }
 
 // inspectDaemon looks at the process behind a socket (unix(7), SO_PEERCRED).
@@ -317,8 +319,14 @@ func inspectDaemon(address string) (daemonLimits, error) {
 	if l.oomScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
 		return l, fmt.Errorf("limits of containerd: %w", err)
 	}
-	l.sysResource, err = mayHave(pid, unix.CAP_SYS_RESOURCE)
-	return l, err
+	if l.sysResource, err = mayHave(pid, unix.CAP_SYS_RESOURCE); err != nil {
+		return l, err
+	}
+	if err := unix.Prlimit(pid, unix.RLIMIT_CORE, nil, &rlimit); err != nil {
+		return l, fmt.Errorf("limits of containerd: %w", err)
+	}
+	l.lowCores = rlimit.Max == 0 && !(l.sysResource && userns.HostRoot())
+	return l, nil
 }
 
 func sameNamespace(pid int, kind string) bool {

@@ -185,8 +185,12 @@ func networkNamespace() Finding {
 	if err != nil {
 		return Finding{"network namespace", Error, err.Error(), "run as root, or in a user namespace of your own"}
 	}
+	counts := ns.Counts()
 	if err := ns.Close(); err != nil {
 		return Finding{"network namespace", Error, err.Error(), ""}
+	}
+	if !counts {
+		return Finding{"network namespace", Warn, "the kernel does not tell of TCP sockets: the memory of connections that nobody accepts is not counted", "modprobe tcp_diag, or a kernel with CONFIG_INET_DIAG"}
 	}
 	return Finding{"network namespace", OK, "can be made, with lo only", ""}
 }

@@ -51,7 +51,7 @@ func newWorld(t *testing.T) world {
 		t.Fatalf("gcc: %v: %s", err, out)
 	}
 	report(t, os.Chmod(filepath.Join(vol.Path(), "setuid-probe"), 0o755|os.ModeSetuid))
-	w.env = append(w.env, "PROBE_ABSTRACT="+w.abstractSocket(t), "PROBE_PORT="+listen(t, "tcp", "127.0.0.1:0"))
+	w.env = append(w.env, "PROBE_FOLDERS="+w.programs+" "+containerdtest.Folder(), "PROBE_ABSTRACT="+w.abstractSocket(t), "PROBE_PORT="+listen(t, "tcp", "127.0.0.1:0"))
 	w.neighbour(t)
 	return w
 }
@@ -105,8 +105,17 @@ func (w world) neighbour(t *testing.T) {
 	go func() {
 		defer close(done)
 		_, _ = box.Exec(ctx, runtime.Process{
-			Args: []string{"python3", "-c", "import ctypes,time;open('/dev/shm/sbench-marked','w');" +
-				"assert ctypes.CDLL(None).shmget(0x5bec,4096,0o1666)>=0;import fcntl;f=open('/etc/hosts');fcntl.flock(f,fcntl.LOCK_EX);print('up',flush=True);time.sleep(1000)", processMark},
+			Args: []string{"python3", "-c", `
+import ctypes, fcntl, time
+open('/dev/shm/sbench-marked', 'w')
+assert ctypes.CDLL(None).shmget(0x5bec, 4096, 0o1666) >= 0
+locked = [open(name, 'rb') for name in ('/etc/hosts', '/programs/probe')]
+for f in locked: fcntl.flock(f, fcntl.LOCK_EX)
+print('up', flush=True)
+while True:
+    open('/programs/probe', 'rb').read(1)
+    time.sleep(.02)
+`, processMark},
 			Wall: 10 * time.Minute, Stdout: onWrite(func() { close(ready) }),
 		})
 	}()

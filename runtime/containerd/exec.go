@@ -224,15 +224,26 @@ func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun 
 			return false
 		}
 	}
-	var overtime bool
+	var overtime, sockets bool
+	exceeded := func() error {
+		if err := b.killAll(ctx, proc); err != nil {
+			return err
+		}
+		if !ended(b.afterKill()) {
+			return errNoWord
+		}
+		return nil
+	}
 	select {
 	case e = <-done:
 	case <-b.overflow(waitCtx):
-		if err := b.killAll(ctx, proc); err != nil {
+		if err := exceeded(); err != nil {
 			return runtime.Exit{}, err
 		}
-		if !ended(b.afterKill()) {
-			return runtime.Exit{}, errNoWord
+	case <-b.uncounted(waitCtx):
+		sockets = true
+		if err := exceeded(); err != nil {
+			return runtime.Exit{}, err
 		}
 	case <-ctx.Done():
 		return runtime.Exit{}, errors.Join(fmt.Errorf("interrupted: %w", context.Cause(ctx)), b.killAll(ctx, proc))
@@ -253,6 +264,8 @@ func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun 
 	switch {
 	case overtime:
 		exit.Reason = runtime.WallTime
+	case sockets:
+		exit.Reason = runtime.OutOfMemory
 	case exit.Signal != 0:
 		exit.Reason = runtime.Signaled
 	}
@@ -317,7 +330,7 @@ func (b *Box) account(e *runtime.Exit, before cgroup.Stats) {
 	}
 	after := b.group.Stats()
 	e.Usage = runtime.Usage{CPU: after.CPU - before.CPU, PeakMemory: after.PeakMemory, PeakPids: after.PeakPids}
-	outOfMemory, outOfPids := after.OOMKills > before.OOMKills, after.PidsDenied > before.PidsDenied
+	outOfMemory, outOfPids := e.Reason == runtime.OutOfMemory || after.OOMKills > before.OOMKills, after.PidsDenied > before.PidsDenied
 	full, err := b.full()
 	for _, l := range []struct {
 		limit   runtime.Limit

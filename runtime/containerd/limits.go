@@ -108,6 +108,9 @@ func (c *Client) limitOptions(l runtime.Limits, group string) ([]oci.Option, err
 		// Only up: lowering it would need CAP_SYS_RESOURCE.
 		oci.WithOOMScoreAdj(max(oomScoreAdj, c.limits.oomScoreAdj)),
 	}
+	if c.limits.lowCores {
+		opts = append(opts, oci.WithLowCoreLimit())
+	}
 	if len(degraded) > 0 {
 		opts = append(opts, oci.WithAnnotation("org.securebench.degraded", strings.Join(degraded, ",")))
 	}

@@ -3,9 +3,6 @@ package containerd
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
-	"path/filepath"
-	"runtime"
 )
 
 // pauseDest is where a persistent sandbox finds its first process.
@@ -110,18 +107,4 @@ func trueProgram(arch string) ([]byte, error) {
 		return elf(183, code), nil
 	}
 	return nil, fmt.Errorf("no program for architecture %q", arch)
-}
-
-// writePrograms puts the programs into dir, as pause and true.
-func writePrograms(dir string) error {
-	for name, make := range map[string]func(string) ([]byte, error){"pause": pauseProgram, "true": trueProgram} {
-		program, err := make(runtime.GOARCH)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), program, 0o555)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/idmap"
 )
 
 // mountRoot stacks the sandbox's own layer over its base, makes all mount
@@ -24,10 +25,7 @@ func (b *Box) mountRoot(ctx context.Context) error {
 	if err := b.takeIDs(); err != nil {
 		return err
 	}
-	err := b.writeFiles()
-	if err != nil {
-		return err
-	}
+	var err error
 	if b.lower, err = b.base(ctx); err != nil {
 		return err
 	}
@@ -35,6 +33,9 @@ func (b *Box) mountRoot(ctx context.Context) error {
 		Bytes: b.cfg.Limits.LayerBytes, Inodes: max(minInodes, b.cfg.Limits.LayerBytes/inodeBytes),
 	})
 	if err != nil {
+		return err
+	}
+	if err := b.writeFiles(); err != nil {
 		return err
 	}
 	if err := b.overlay(b.lower, "root", b.root); err != nil {
@@ -84,23 +85,52 @@ func (b *Box) mountCopies() error {
 		if !m.Copy {
 			continue
 		}
-		name := fmt.Sprintf("copy-%d", i)
-		lower, merged := filepath.Join(b.dir, name+"-lower"), filepath.Join(b.dir, name)
-		for _, dir := range []string{lower, merged} {
-			if err := os.Mkdir(dir, 0o711); err != nil {
-				return err
-			}
-		}
-		// Through a bind mount, because overlay cannot take every path as it is.
-		if err := bindMount(m.Source, lower, false); err != nil {
-			return fmt.Errorf("copy of %s: %w", m.Source, err)
-		}
-		if err := b.overlay([]string{lower}, name, merged); err != nil {
+		merged, err := b.overlayOf(m.Source, fmt.Sprintf("copy-%d", i))
+		if err != nil {
 			return fmt.Errorf("copy of %s: %w", m.Source, err)
 		}
 		b.cfg.Mounts[i].Source, b.cfg.Mounts[i].Writable = merged, true
 	}
 	return nil
+}
+
+// overlayOf shows the directory source, with writes going to the sandbox's layer, at the path
+// that it returns.
+func (b *Box) overlayOf(source, name string) (string, error) {
+	lower, merged := filepath.Join(b.dir, name+"-lower"), filepath.Join(b.dir, name)
+	for _, dir := range []string{lower, merged} {
+		if err := os.Mkdir(dir, 0o711); err != nil {
+			return "", err
+		}
+	}
+	// Through a bind mount, because overlay cannot take every path as it is.
+	if err := bindMount(source, lower, false); err != nil {
+		return "", err
+	}
+	return merged, b.overlay([]string{lower}, name, merged)
+}
+
+// view shows a mount that is only read by inodes of the sandbox's own, since sandboxes could
+// talk by locks and watches on one that they share, and without the host's names in the
+// sandbox's mount table. It is "" for a mount that no other sandbox has, and where the file
+// system can be no layer.
+func (b *Box) view(m runtime.Mount, name string) (string, error) {
+	if m.Writable || m.Give || b.run.c.stack.fuse != "" || strings.HasPrefix(m.Source, b.layer.Path()+"/") {
+		return "", nil
+	}
+	info, err := os.Stat(m.Source)
+	if err != nil {
+		return "", err
+	}
+	dir, file := m.Source, ""
+	if !info.IsDir() {
+		dir, file = filepath.Dir(m.Source), filepath.Base(m.Source)
+	}
+	merged, err := b.overlayOf(dir, name)
+	if errors.Is(err, idmap.ErrCannotShift) || errors.Is(err, unix.EINVAL) {
+		return "", nil
+	}
+	return filepath.Join(merged, file), err
 }
 
 // giveMounts makes the sandbox's user own what sbench owns of a given mount, and

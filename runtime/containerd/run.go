@@ -110,9 +110,6 @@ func (r *Run) claim(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(r.dir))
 	}
-	if err := writePrograms(r.dir); err != nil {
-		return errors.Join(err, r.disclaim())
-	}
 	return nil
 }
 

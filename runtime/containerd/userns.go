@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -179,9 +180,20 @@ func (r *Run) emptyImage(ctx context.Context) runtime.Image {
 // Live creates, starts and ends a sandbox of the image, as a run's attempts will.
 func (r *Run) Live(ctx context.Context, image runtime.Image) error {
 	const program = "/.sbench/true"
+	at := filepath.Join(r.dir, "trial", "true")
+	text, err := trueProgram(goruntime.GOARCH)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(at), 0o711)
+	}
+	if err == nil {
+		err = os.WriteFile(at, text, 0o555)
+	}
+	if err != nil {
+		return err
+	}
 	box, err := r.Create(ctx, runtime.Config{
 		Name: "trial", Image: image, User: "0:0", Workdir: "/tmp", Persistent: true, Limits: runtime.DefaultLimits(),
-		Mounts: []runtime.Mount{{Source: filepath.Join(r.dir, "true"), Dest: program}},
+		Mounts: []runtime.Mount{{Source: at, Dest: program}},
 	})
 	if err != nil {
 		return err
@@ -318,20 +330,29 @@ func (b *Box) checkUser() error {
 }
 
 // showMounts prepares what the specification will name: all mounts as the
-// sandbox's ids see them. What cannot be shifted is shown as it is, if it is
-// only read: there its owners are nobody, and modes for others decide.
+// sandbox's ids see them, and those that are only read by a view of its own. What cannot be
+// shifted is shown as it is, if it is only read: there its owners are nobody, and modes for
+// others decide.
 func (b *Box) showMounts() error {
 	b.mounts = b.allMounts()
-	if b.ids == nil {
-		return nil
-	}
 	for i := range b.mounts {
 		m := &b.mounts[i]
-		if m.Copy { // an overlay of shifted directories
+		if m.Copy { // an overlay of its own
+			continue
+		}
+		at, err := b.view(*m, "view-"+strconv.Itoa(i))
+		if err != nil {
+			return fmt.Errorf("mount at %q: %w", m.Dest, err)
+		}
+		if at != "" {
+			m.Source = at
+			continue
+		}
+		if b.ids == nil {
 			continue
 		}
 		name := "mount-" + strconv.Itoa(i)
-		err := b.shift(m.Source, name, m.Writable)
+		err = b.shift(m.Source, name, m.Writable)
 		if errors.Is(err, idmap.ErrCannotShift) && !m.Writable {
 			err = (*idmap.Range)(nil).Mount(m.Source, b.shifted(name), false)
 		}

@@ -14,8 +14,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchInterval is how long a folder may grow unseen.
-const watchInterval = 200 * time.Millisecond
+// watchInterval is how long a folder may grow unseen, socketInterval the same for sockets.
+const (
+	watchInterval  = 200 * time.Millisecond
+	socketInterval = 50 * time.Millisecond
+)
+
+// uncounted is closed once the sandbox's connections hold more memory that the kernel counts to
+// nobody than they may: a sixteenth of the sandbox's, at least 16 MiB.
+func (b *Box) uncounted(ctx context.Context) <-chan struct{} {
+	over, space := make(chan struct{}), b.netns
+	limit := max(b.cfg.Limits.Memory/16, 16<<20)
+	go func() {
+		for {
+			begun := time.Now()
+			if bytes, err := space.Uncounted(); err == nil && bytes > limit { // an error is memory that the kernel lacks for a moment
+				close(over)
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(max(socketInterval, 4*time.Since(begun))):
+			}
+		}
+	}()
+	return over
+}
 
 // overflow is closed once a layer that is a folder holds more than it may, or cannot be
 // counted. Others are bounded by the kernel, and it stays open.

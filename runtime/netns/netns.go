@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,10 @@ type Options struct {
 // the last process in it has ended.
 type Namespace struct {
 	file *os.File
+
+	mu        sync.Mutex
+	diagnosis *diagnosis // nil if the kernel has none, or after Close
+
 	// TCP and UDP listen in the namespace, in the order of the options.
 	TCP []net.Listener
 	UDP []net.PacketConn
@@ -77,6 +82,9 @@ func (n *Namespace) make(o Options) error {
 	if err := boundQueues(); err != nil {
 		return err
 	}
+	if n.diagnosis, err = diagnose(); err != nil {
+		return err
+	}
 	if err := n.listen(o); err != nil {
 		return err
 	}
@@ -86,13 +94,14 @@ func (n *Namespace) make(o Options) error {
 	return n.redirect(!o.noRules)
 }
 
-// boundQueues keeps small what connections hold that no process has accepted, and what
-// options add to a socket: the first is counted to no control group until then, the second
-// never (ip-sysctl.rst, net.rst). Some kernels have not all of these for each namespace, or
-// not for one that an ordinary user made.
+// boundQueues keeps small what connections hold that no process has accepted, or has any
+// more, and what options add to a socket: the first are counted to no control group until then,
+// the last never (ip-sysctl.rst, net.rst). Some kernels have not all of these for each
+// namespace, or not for one that an ordinary user made.
 func boundQueues() error {
 	for name, value := range map[string]string{
 		"core/somaxconn": "128", "core/optmem_max": "20480", "ipv4/tcp_rmem": "4096 131072 1048576",
+		"ipv4/tcp_fin_timeout": "5", "ipv4/tcp_orphan_retries": "1", "ipv4/tcp_max_tw_buckets": "4096",
 	} {
 		err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -100,6 +109,21 @@ func boundQueues() error {
 		}
 	}
 	return nil
+}
+
+// Counts says whether [Namespace.Uncounted] works: whether the kernel has sock_diag(7) for TCP.
+func (n *Namespace) Counts() bool { return n.diagnosis != nil }
+
+// Uncounted is the memory, in bytes, of TCP sockets in the namespace that the kernel counts to
+// no control group: what is queued in connections that no process has accepted, or has any
+// more, and of each connection a little. It is 0 after Close, and where Counts is false.
+func (n *Namespace) Uncounted() (int64, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.diagnosis == nil {
+		return 0, nil
+	}
+	return n.diagnosis.uncounted()
 }
 
 // enter moves the calling thread into the namespace, a new one if it is nil.
@@ -172,6 +196,12 @@ func (n *Namespace) Path() string {
 // Whoever uses the sockets may have closed them before.
 func (n *Namespace) Close() error {
 	var errs []error
+	n.mu.Lock()
+	if n.diagnosis != nil {
+		errs = append(errs, n.diagnosis.close())
+		n.diagnosis = nil
+	}
+	n.mu.Unlock()
 	for _, l := range n.TCP {
 		errs = append(errs, unlessClosed(l.Close()))
 	}

@@ -189,3 +189,64 @@ func original(c *net.TCPConn) string {
 	}
 	return text
 }
+
+// TestUncounted: what waits for a listener that accepts nothing is seen, and not what a
+// process has.
+func TestUncounted(t *testing.T) {
+	n := newNamespace(t, netns.Options{})
+	if !n.Counts() {
+		t.Skip("this kernel has no sock_diag for TCP")
+	}
+	count := func() int64 {
+		t.Helper()
+		bytes, err := n.Uncounted()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes
+	}
+	if got := count(); got != 0 {
+		t.Fatalf("%d bytes in an empty namespace", got)
+	}
+	const size = 64 << 10
+	for _, address := range []string{"127.0.0.1:80", "[::1]:80"} {
+		before := count()
+		var listener net.Listener
+		var client net.Conn
+		var err error
+		within(t, n, func() {
+			if listener, err = net.Listen("tcp", address); err == nil {
+				client, err = net.Dial("tcp", address)
+			}
+		})
+		if err == nil {
+			_, err = client.Write(make([]byte, size))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _, _ = client.Close(), listener.Close() }()
+		waiting := count() - before
+		if waiting < size || waiting > 8*size {
+			t.Errorf("%s: %d bytes wait, %d are counted", address, size, waiting)
+		}
+		accepted, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = accepted.Close() }()
+		if got := count() - before; got >= waiting || got > 8<<10 {
+			t.Errorf("%s: %d bytes after they were accepted", address, got)
+		}
+	}
+	closed, err := netns.New(netns.Options{})
+	if err == nil {
+		err = closed.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := closed.Uncounted(); got != 0 || err != nil {
+		t.Errorf("closed: %d, %v", got, err)
+	}
+}
