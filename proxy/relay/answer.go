@@ -2,11 +2,13 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -47,15 +49,19 @@ var account = regexp.MustCompile(`\b(org-|proj_|wrkspc_)[A-Za-z0-9]{6,}`)
 // masked, or more, and is replaced.
 func (x *exchange) failed(resp *http.Response) outcome {
 	out := outcome{status: resp.StatusCode, cause: causeOf(resp.StatusCode)}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxError+1))
+	if m := newMeter(x.route.dialect, false); out.cause != BadKey && out.cause != RateLimited { // these come before any work
+		m.write(body)
+		out.usage = m.close(x.bounds, false)
+	}
 	if out.cause == BadKey {
 		x.w.Header().Set("X-Should-Retry", "false")
 		x.answer(resp.StatusCode, string(BadKey), "the provider did not accept the credential that sbench holds")
 		return out
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxError+1))
-	if x.gone() { // and the provider has no answer to charge for
-		x.aborted = true
-		return outcome{status: resp.StatusCode, left: true}
+	if x.gone() {
+		x.aborted, out.cause, out.left = true, "", true
+		return out
 	}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil || len(body) > maxError || media != "application/json" {
@@ -107,7 +113,7 @@ func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome 
 	}
 	readErr, writeErr := x.copy(resp.Body, m, to, cancel)
 	leaves := writeErr != nil || x.gone()
-	out := outcome{status: resp.StatusCode, usage: m.close(x.bounds, leaves && !x.closed())}
+	out := outcome{status: resp.StatusCode, usage: m.close(x.bounds, (leaves || errors.Is(readErr, errSilent)) && !x.closed())}
 	x.aborted = leaves || readErr != nil
 	switch {
 	case m.cause != "":
@@ -123,12 +129,16 @@ func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome 
 	return out
 }
 
+// errSilent: the provider said nothing for too long, and may be at work still.
+var errSilent = errors.New("silent provider")
+
 // copy moves the answer until it ends or the provider fails. A provider that
 // falls silent is cut off. Of an agent that left, the answer is read on for its
 // counts.
 func (x *exchange) copy(from io.Reader, m *meter, to sink, cancel context.CancelFunc) (readErr, writeErr error) {
 	silence := x.relay.cfg.Limits.Silence
-	timer := time.AfterFunc(silence, cancel)
+	var silent atomic.Bool
+	timer := time.AfterFunc(silence, func() { silent.Store(true); cancel() })
 	defer timer.Stop()
 	buf := make([]byte, pieceBytes)
 	for {
@@ -145,6 +155,8 @@ func (x *exchange) copy(from io.Reader, m *meter, to sink, cancel context.Cancel
 		switch {
 		case err == io.EOF, writeErr != nil && m.counted():
 			return nil, writeErr
+		case err != nil && silent.Load():
+			return errSilent, writeErr
 		case err != nil:
 			return err, writeErr
 		}
