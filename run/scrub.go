@@ -25,7 +25,7 @@ var errUnsearchable = errors.New("the workspace could not be searched for secret
 // them was not told them, and a candidate may well be equal to one. It says how many
 // entries it changed.
 func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed int, err error) {
-	if len(s.secrets.values) == 0 {
+	if s.secrets.longest == 0 {
 		return 0, nil
 	}
 	root, err := os.OpenRoot(c.Workspace)

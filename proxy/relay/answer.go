@@ -36,7 +36,7 @@ func (x *exchange) copyHeader(resp *http.Response) {
 	for _, name := range []string{
 		"Content-Type", "Cache-Control", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id",
 	} {
-		if v := resp.Header.Get(name); v != "" && string(scrub(x.relay.cfg.Key, []byte(v))) == v {
+		if v := resp.Header.Get(name); v != "" && string(scrub(x.relay.cfg.Key, x.relay.cfg.MinSecret, []byte(v))) == v {
 			x.w.Header().Set(name, v)
 		}
 	}
@@ -69,7 +69,7 @@ func (x *exchange) failed(resp *http.Response) outcome {
 		x.answer(resp.StatusCode, "provider_error", "the provider answered with an error")
 		return out
 	}
-	body = account.ReplaceAll(scrub(x.relay.cfg.Key, body), []byte(redacted))
+	body = account.ReplaceAll(scrub(x.relay.cfg.Key, x.relay.cfg.MinSecret, body), []byte(redacted))
 	x.copyHeader(resp)
 	x.entry.Down = int64(len(body))
 	_ = x.ctl.SetWriteDeadline(time.Now().Add(x.relay.cfg.Limits.Download))
@@ -106,7 +106,7 @@ func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome 
 	x.w.WriteHeader(resp.StatusCode)
 	_ = x.ctl.Flush() // the first event may take long
 	agent := &agentWriter{x: x}
-	scrub := newScrubber(x.relay.cfg.Key, agent)
+	scrub := newScrubber(x.relay.cfg.Key, x.relay.cfg.MinSecret, agent)
 	var to sink = scrub
 	if stream && x.hide {
 		to = &hider{out: scrub}

@@ -66,6 +66,9 @@ type Config struct {
 	Proxy func(*http.Request) (*url.URL, error)
 
 	Key Key
+	// MinSecret is the length from which a key is looked for in answers, and what begins
+	// like it at the end of one. Shorter texts stand anywhere by chance.
+	MinSecret int
 	// Bearer sends an Anthropic key as a bearer token instead of x-api-key.
 	// OpenAI keys are always sent as one.
 	Bearer bool
