@@ -112,20 +112,20 @@ func (t *Task) ResourceSummary() []ResourceSummary {
 	return all
 }
 
-// minSecret is the length in bytes from which a string is a secret that can be
-// looked for in other text. Shorter ones turn up by chance, and a log with
-// holes where they would stand tells more than it hides.
-const minSecret = 8
+// MinSecret is the length in bytes from which a string is a secret that can be
+// looked for in other text, be it of the pack or of harness.env. Shorter ones turn up
+// by chance, and a log with holes where they would stand tells more than it hides.
+const MinSecret = 6
 
 // Secrets returns every string in the evaluation inputs and the hidden values,
-// object keys not included, that is worth replacing in logs: at least eight
+// object keys not included, that is worth replacing in logs: at least [MinSecret]
 // bytes long, each once, the longest first. What names a file, a folder or one
 // of sbench's own words is none.
 func (t *Task) Secrets() []string {
 	var secrets []string
 	for key, value := range t.eval().Fields() {
 		if !isFileRef(value) {
-			secrets = appendSecrets(secrets, key, value, minSecret)
+			secrets = appendSecrets(secrets, key, value, MinSecret)
 		}
 	}
 	slices.SortFunc(secrets, func(a, b string) int {

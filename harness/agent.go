@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness/tooling"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
@@ -134,7 +135,7 @@ func (a *Agent) binary() string { return path.Join(toolsDest, a.CLI.Binary(a.Arc
 
 func (a *Agent) provider() *relay.Config {
 	cfg := &relay.Config{
-		Provider: a.CLI.Provider, BaseURL: a.BaseURL, Key: a.Key, Bearer: a.Bearer, Model: a.Model,
+		Provider: a.CLI.Provider, BaseURL: a.BaseURL, Key: a.Key, MinSecret: compiler.MinSecret, Bearer: a.Bearer, Model: a.Model,
 		AllowExternalTools: a.AllowExternalTools, MaxTotalTokens: a.MaxTotalTokens, MaxRequests: a.MaxRequests,
 	}
 	if a.RefuseExternalTools {

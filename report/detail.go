@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -100,7 +101,7 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 
 // reread reads a record again, with more of its texts.
 func (s *Source) reread(t Try) (record.Record, error) {
-	f, err := openFile(s.root, record.RecordsFile)
+	f, err := record.OpenFile(s.root, record.RecordsFile, os.O_RDONLY)
 	if err != nil {
 		return record.Record{}, err
 	}
@@ -191,7 +192,7 @@ func (s *Source) log(d *Detail, l record.Log, most int) error {
 	if !filepath.IsLocal(l.Path) {
 		return errors.New("a log's path leads out of the run's folder")
 	}
-	f, err := openFile(s.root, l.Path)
+	f, err := record.OpenFile(s.root, l.Path, os.O_RDONLY)
 	if err != nil {
 		return err
 	}

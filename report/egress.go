@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"io/fs"
 	"maps"
 	"slices"
@@ -70,7 +71,7 @@ func (s *Source) indexEgress(ctx context.Context) error {
 		return nil
 	}
 	s.egress = map[attemptKey]*egressIndex{}
-	f, err := openFile(s.root, record.EgressFile)
+	f, err := record.OpenFile(s.root, record.EgressFile, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -123,7 +124,7 @@ func (s *Source) egressOf(a Attempt, d *Detail, most int) *Egress {
 		return nil
 	}
 	e := &Egress{Entries: []Entry{}, Allowed: index.allowed, Denied: index.denied, Errors: index.failed}
-	f, err := openFile(s.root, record.EgressFile)
+	f, err := record.OpenFile(s.root, record.EgressFile, os.O_RDONLY)
 	if err != nil {
 		d.Missing = append(d.Missing, err.Error())
 		return e

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/securebench/sbench/run/record"
 )
 
 // A File is part of a candidate's workspace.
@@ -107,7 +109,7 @@ func (w *walker) add(name string) {
 
 // text is nil for a file that is not one of text.
 func (w *walker) text(name string) *Text {
-	f, err := openFile(w.root, name)
+	f, err := record.OpenFile(w.root, name, os.O_RDONLY)
 	if err != nil {
 		return nil
 	}

@@ -93,7 +93,7 @@ func (s *Source) Close() error { return s.root.Close() }
 
 func (s *Source) read(ctx context.Context) error {
 	s.readManifest()
-	f, err := openFile(s.root, record.RecordsFile)
+	f, err := record.OpenFile(s.root, record.RecordsFile, os.O_RDONLY)
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrNoRun, s.Dir, err)
 	}
@@ -125,7 +125,7 @@ func (s *Source) problem(file string, line int, message string) {
 }
 
 func (s *Source) readManifest() {
-	f, err := openFile(s.root, record.ManifestFile)
+	f, err := record.OpenFile(s.root, record.ManifestFile, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return // runs of earlier versions have none
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -22,14 +22,10 @@ func (s *session) attempt(ctx context.Context, t try) (rec record.Record, cause 
 	t.log = s.newTryLog(t)
 	image := s.plan.images[t.task.Environment().Image]
 	rec, err := s.newRecord(t, image)
-	var dest string
 	if err == nil {
-		dest, err = s.resetWorkspace(t)
+		err = s.produceAndVerify(ctx, t, image, &rec)
 	}
-	if err == nil {
-		err = s.produceAndVerify(ctx, t, image, dest, &rec)
-	}
-	return s.complete(rec, t, err)
+	return s.complete(rec, t, errors.Join(err, s.removeWorkspace(unjudgedDir, t)))
 }
 
 // complete finishes a record. That its logs cannot be written is as much an
@@ -62,7 +58,7 @@ func (s *session) finish(rec record.Record, t try, err error) (record.Record, er
 	if err != nil {
 		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, "infrastructure", err.Error()
 		rec.Passed, rec.Score = nil, nil
-		rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes = nil, "", "" // the next try has the folder
+		rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes = nil, "", ""
 	}
 	rec.EndedAt = time.Now().UTC()
 	// All at once: cutting a short secret out first would leave the rest of a
@@ -85,29 +81,34 @@ func candidateDigest(rec record.Record) string {
 	return rec.WorkspaceDigest
 }
 
-func (s *session) produceAndVerify(ctx context.Context, t try, image runtime.Image, dest string, rec *record.Record) error {
+// produceAndVerify judges what was produced as it is, and only then takes secrets out
+// of what is kept.
+func (s *session) produceAndVerify(ctx context.Context, t try, image runtime.Image, rec *record.Record) error {
 	rec.FailurePhase = "producer"
+	if err := s.removeWorkspace(unjudgedDir, t); err != nil {
+		return err
+	}
+	dest := path.Join(unjudgedDir, workspaceName(t))
+	if err := s.out.Mkdir(dest, 0o755); err != nil {
+		return err
+	}
 	s.emit(Event{Kind: ProducerStart, Task: t.task.ID(), Attempt: t.attempt})
 	begun := time.Now()
-	result, err := s.produce(harnessContext(ctx), t, image, dest)
-	scrubbed, scrubErr := s.scrub(ctx, dest, &result)
-	err = errors.Join(err, scrubErr)
+	result, err := s.produce(harnessContext(ctx), t, image, filepath.Join(s.cfg.Output, dest))
 	rec.Times.Producer = time.Since(begun).Seconds()
 	rec.Agent, rec.Egress = result.Agent, result.Egress
 	s.tellEgress(t, result.Egress)
 	if err != nil {
 		return err
 	}
-	s.fillProduced(rec, t, result, dest)
-	if scrubbed > 0 {
-		rec.ProducerMetadata["redacted_entries"] = scrubbed
-	}
+	s.fillProduced(rec, t, result)
 	s.emit(Event{Kind: ProducerDone, Task: t.task.ID(), Attempt: t.attempt, Reason: rec.FailureReason})
 	if result.Failure != nil {
 		rec.VerificationStatus = record.Failed
-		return nil
+	} else if err := s.judge(ctx, t, image, result.Candidate, rec); err != nil {
+		return err
 	}
-	return s.judge(ctx, t, image, result.Candidate, rec)
+	return s.keep(ctx, t, result.Candidate, rec)
 }
 
 // tellEgress sums up an attempt's way out for the progress.
@@ -145,30 +146,54 @@ func (s *session) judge(ctx context.Context, t try, image runtime.Image, c candi
 	return nil
 }
 
-// workspaceDir names the folder that keeps an attempt's candidate.
-func workspaceDir(t try) string {
+// unjudgedDir holds what was produced until it is judged and without secrets. Only
+// then it comes to record.WorkspacesDir, and is never changed there.
+const unjudgedDir = "unjudged"
+
+// workspaceName names a try's workspace.
+func workspaceName(t try) string {
 	name := workspace.TaskDir(t.task.ID())
-	if t.attempt > 1 {
+	if t.attempt > 1 || t.n > 1 {
 		name += fmt.Sprint(".", t.attempt)
+	}
+	if t.n > 1 {
+		name += fmt.Sprint(".", t.n)
 	}
 	return name
 }
 
-// resetWorkspace empties the folder that keeps the attempt's candidate, and
-// removes the list of its attributes.
-func (s *session) resetWorkspace(t try) (string, error) {
-	root, err := os.OpenRoot(filepath.Join(s.cfg.Output, record.WorkspacesDir))
+// removeWorkspace removes a try's workspace in a folder, and the list of its attributes.
+func (s *session) removeWorkspace(dir string, t try) error {
+	name := path.Join(dir, workspaceName(t))
+	return errors.Join(workspace.RemoveAll(s.out, name), workspace.RemoveAll(s.out, name+workspace.AttributesSuffix))
+}
+
+// keep moves a workspace that was judged to where it stays, without secrets.
+func (s *session) keep(ctx context.Context, t try, c candidate.Candidate, rec *record.Record) error {
+	if c.Workspace == "" {
+		return nil
+	}
+	changed, err := s.scrub(ctx, &c)
+	if errors.Is(err, errUnsearchable) { // which was the agent's to make
+		rec.VerificationStatus, rec.FailureReason, rec.FailurePhase, rec.FailureMessage = record.Failed, "candidate_unreadable", "extraction", err.Error()
+		rec.Passed, rec.Score = nil, nil
+		return nil
+	}
+	if err == nil {
+		err = s.removeWorkspace(record.WorkspacesDir, t)
+	}
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer func() { _ = root.Close() }()
-	name := workspaceDir(t)
-	for _, old := range []string{name, name + workspace.AttributesSuffix} {
-		if err := workspace.RemoveAll(root, old); err != nil {
-			return "", err
-		}
+	if changed > 0 {
+		rec.ProducerMetadata["redacted_entries"] = changed
 	}
-	return filepath.Join(s.cfg.Output, record.WorkspacesDir, name), root.Mkdir(name, 0o755)
+	from, to := path.Join(unjudgedDir, workspaceName(t)), path.Join(record.WorkspacesDir, workspaceName(t))
+	if c.Attributes != "" {
+		err = s.out.Rename(from+workspace.AttributesSuffix, to+workspace.AttributesSuffix)
+	}
+	rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes = &to, c.Digest, c.Attributes
+	return errors.Join(err, s.out.Rename(from, to))
 }
 
 func (s *session) produce(ctx context.Context, t try, image runtime.Image, dest string) (harness.Result, error) {
@@ -203,7 +228,7 @@ func (s *session) verify(ctx context.Context, t try, image runtime.Image, c cand
 	})
 }
 
-func (s *session) fillProduced(rec *record.Record, t try, result harness.Result, dest string) {
+func (s *session) fillProduced(rec *record.Record, t try, result harness.Result) {
 	c := result.Candidate
 	secrets := t.log.secrets
 	rec.ProducerStdout, rec.ProducerStderr = secrets.output(result.Exit.Stdout), secrets.output(result.Exit.Stderr)
@@ -216,10 +241,6 @@ func (s *session) fillProduced(rec *record.Record, t try, result harness.Result,
 	}
 	if rec.TaskType == compiler.RepoPatch && result.Failure == nil {
 		rec.CandidatePatch = &c.Patch // an empty one is a candidate too
-	}
-	if c.Workspace != "" {
-		rel := filepath.Join(record.WorkspacesDir, filepath.Base(dest))
-		rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes = &rel, c.Digest, c.Attributes
 	}
 	if f := result.Failure; f != nil {
 		rec.FailureReason, rec.FailurePhase, rec.FailureMessage = f.Reason, f.Phase, f.Message

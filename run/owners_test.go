@@ -90,8 +90,8 @@ func tree(dir string) map[string]string {
 	return all
 }
 
-// left is what lockedAgent left, without the secret.
-func left() map[string]string {
+// left is what lockedAgent left, with the word in a name.
+func left(word string) map[string]string {
 	of := func(mode uint32, given bool) string {
 		uid, gid := os.Geteuid(), os.Getegid()
 		if given && canGive() {
@@ -102,7 +102,7 @@ func left() map[string]string {
 	return map[string]string{
 		"answer": of(0o100644, false), "link": of(0o120777, true), "half": of(0o040555, false), "half/file": of(0o100000, true),
 		"locked": of(0o040000, true), "locked/deep": of(0o040000, true), "locked/deep/file": of(0o100000, false),
-		"dir-<redacted>": of(0o040000, true), "dir-<redacted>/file": of(0o100000, false), "dir/\"odd\"\n%41/file": of(0o100000, false),
+		"dir-" + word: of(0o040000, true), "dir-" + word + "/file": of(0o100000, false), "dir/\"odd\"\n%41/file": of(0o100000, false),
 	}
 }
 
@@ -132,7 +132,8 @@ func lockedRun(t *testing.T, dir string, own bool) (run.Config, *mountsEngine) {
 	return cfg, engine
 }
 
-// judgedAsLeft runs and regrades, and compares what the verifiers were shown.
+// judgedAsLeft runs and regrades, and compares what the verifiers were shown: what was
+// left, and what of it was kept.
 func judgedAsLeft(t *testing.T, cfg run.Config, e *mountsEngine) {
 	t.Helper()
 	if _, err := run.Run(t.Context(), cfg); err != nil {
@@ -157,7 +158,7 @@ func judgedAsLeft(t *testing.T, cfg run.Config, e *mountsEngine) {
 		t.Fatalf("%d verifications", len(e.trees))
 	}
 	for i, got := range e.trees {
-		for name, want := range left() {
+		for name, want := range left([]string{ownersWord, "<redacted>"}[i]) {
 			if got[name] != want {
 				t.Errorf("verification %d: %q is %q, want %q", i+1, name, got[name], want)
 			}
@@ -281,9 +282,11 @@ func TestOwnedByAnOrdinaryUser(t *testing.T) {
 			} else if out, err := asOrdinary(dir, exec.Command("rm", "-r", "boxes")); err == "" {
 				t.Errorf("what the agent left itself could be removed as well: the test proves nothing\n%s", out)
 			}
-			kept, err2 := filepath.Glob(filepath.Join(dir, "out/workspaces/*/locked/deep/file"))
-			if len(kept) != 1 || err2 != nil {
-				t.Errorf("kept %v, %v", kept, err2)
+			for folder, want := range map[string]bool{"workspaces": part == "whole", "unjudged": part == "killed"} {
+				kept, err := filepath.Glob(filepath.Join(dir, "out", folder, "*/locked/deep/file"))
+				if (len(kept) == 1) != want || err != nil {
+					t.Errorf("%s: %v, %v", folder, kept, err)
+				}
 			}
 			if out, err := asOrdinary(dir, exec.Command("rm", "-r", "out")); err != "" {
 				t.Errorf("removed from outside: %s\n%s", err, out)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -24,18 +26,19 @@ type Change struct {
 // Regrade verifies the candidates that the run in the folder old kept, again,
 // without running a harness, and records it in cfg.Output as Run does. Attempts
 // without a candidate keep their record. A candidate that is not what the record
-// says is an error.
+// says is an error. The records of old must show what cfg.Trust asks for.
 func Regrade(ctx context.Context, cfg Config, old string) (Summary, []Change, error) {
 	g := &regrading{old: old, records: map[key]record.Record{}}
 	tasks := map[string]bool{}
-	err := record.Read(old, func(r record.Record) error {
+	var err error
+	cfg.accepted, err = record.Read(old, cfg.Trust, func(r record.Record) error {
 		g.records[key{r.TaskID, r.Attempt}] = r // the last try
 		tasks[r.TaskID] = true
 		cfg.Attempts = max(cfg.Attempts, r.Attempt)
 		return nil
 	})
 	if err != nil {
-		return Summary{}, nil, compiler.Problems{{File: filepath.Join(old, record.RecordsFile), Message: err.Error()}}
+		return Summary{}, nil, compiler.Problems{{File: filepath.Join(old, record.RecordsFile), Message: withHint(err).Error()}}
 	}
 	also := cfg.Select
 	cfg.Select = func(id string) bool { return tasks[id] && (also == nil || also(id)) }
@@ -116,8 +119,8 @@ func (g *regrading) stored(ctx context.Context, s *session, rec *record.Record, 
 	if before.CandidateWorkspace == nil {
 		return c, nil
 	}
-	if !filepath.IsLocal(*before.CandidateWorkspace) {
-		return c, fmt.Errorf("candidate_workspace %q leads out of the run's folder", *before.CandidateWorkspace)
+	if err := inFolder(g.old, *before.CandidateWorkspace); err != nil {
+		return c, fmt.Errorf("candidate_workspace %q leads out of the run's folder: %w", *before.CandidateWorkspace, err)
 	}
 	dir := filepath.Join(g.old, *before.CandidateWorkspace)
 	c.Workspace, c.Attributes = dir, before.WorkspaceAttributes
@@ -133,6 +136,24 @@ func (g *regrading) stored(ctx context.Context, s *session, rec *record.Record, 
 		rec.CandidateWorkspace = &rel
 	}
 	return c, nil
+}
+
+// inFolder says why a name is not that of a folder in dir, without a link on the way.
+func inFolder(dir, name string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	if !filepath.IsLocal(name) {
+		return fs.ErrInvalid
+	}
+	for part := filepath.Clean(name); part != "."; part = filepath.Dir(part) {
+		if info, err := root.Lstat(part); err != nil || !info.IsDir() {
+			return errors.Join(err, fmt.Errorf("%s is no folder", part))
+		}
+	}
+	return nil
 }
 
 // digestOf computes the digest of a candidate's workspace.

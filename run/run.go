@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	goruntime "runtime"
 	"time"
 
@@ -63,6 +61,9 @@ type Config struct {
 	FailFast bool
 	Resume   bool        // go on in Output, where a run was begun
 	Sign     *record.Key // nil signs nothing
+	// Trust is what the records of Output must show when it is gone on with, or those of
+	// the run that is regraded. Who signs wants them signed by the same key.
+	Trust record.Trust
 	// Stop, once closed, lets nothing more start, ends the harnesses, and lets
 	// verifications come to their end. Nil never stops.
 	Stop <-chan struct{}
@@ -70,6 +71,8 @@ type Config struct {
 	// What records say of where they come from.
 	Version record.Version
 	Host    record.Host
+
+	accepted int // records that a regrading takes unsigned
 }
 
 // A Summary counts attempts by their last record.
@@ -157,10 +160,18 @@ func measure(ctx context.Context, cfg Config, p plan, attempt attemptFunc) (Summ
 }
 
 func outputProblem(cfg Config, err error) error {
-	if errors.Is(err, record.ErrExists) {
-		err = fmt.Errorf("%w: go on with --resume, name another --output-dir, or move it away", err)
+	return compiler.Problems{{File: cfg.Tester.Path, Path: "$.run.output_dir", Message: withHint(err).Error()}}
+}
+
+// withHint adds what the user can do.
+func withHint(err error) error {
+	switch {
+	case errors.Is(err, record.ErrExists):
+		return fmt.Errorf("%w: go on with --resume, name another --output-dir, or move it away", err)
+	case errors.Is(err, record.ErrUnsigned):
+		return fmt.Errorf("%w: --accept-unsigned takes them as they are, and the seal will say so", err)
 	}
-	return compiler.Problems{{File: cfg.Tester.Path, Path: "$.run.output_dir", Message: err.Error()}}
+	return err
 }
 
 func values(m map[string]string) []string {
@@ -169,14 +180,4 @@ func values(m map[string]string) []string {
 		all = append(all, v)
 	}
 	return all
-}
-
-// prepareFolders makes what attempts write to.
-func prepareFolders(output string) error {
-	for _, dir := range []string{record.WorkspacesDir, record.LogsDir} {
-		if err := os.MkdirAll(filepath.Join(output, dir), 0o755); err != nil {
-			return err
-		}
-	}
-	return nil
 }

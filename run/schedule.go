@@ -250,7 +250,7 @@ func Plan(ctx context.Context, cfg Config) ([]PlannedAttempt, Summary, error) {
 		return nil, Summary{}, err
 	}
 	if cfg.Resume {
-		if err := s.readBefore(); err != nil {
+		if _, err := record.Read(cfg.Output, cfg.resumeTrust(), s.remember); err != nil {
 			return nil, Summary{}, outputProblem(cfg, err)
 		}
 	}
@@ -268,12 +268,4 @@ func Plan(ctx context.Context, cfg Config) ([]PlannedAttempt, Summary, error) {
 		}
 	}
 	return all, s.summary, nil
-}
-
-// readBefore reads the records of earlier sessions without touching them.
-func (s *session) readBefore() error {
-	return record.Read(s.cfg.Output, func(r record.Record) error {
-		s.before[key{r.TaskID, r.Attempt}] = earlier{r.VerificationStatus, r.Try, r.Provenance.Inputs}
-		return nil
-	})
 }

@@ -11,60 +11,39 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/candidate"
-	"github.com/securebench/sbench/harness"
-	"github.com/securebench/sbench/workspace"
 )
 
 // maxScrub bounds a file that is searched for secrets, in bytes; a larger one is
 // no longer the candidate's.
 const maxScrub = 64 << 20
 
-// scrub takes the values of harness.env out of the workspace that a harness left:
-// out of names, out of contents, out of the targets of links. Hidden values stay:
-// an agent that has them was not told them, and a candidate may well be equal to
-// one. It says how many entries it changed.
-//
-// The folder is also searched where there is no candidate, since part of one may be
-// in it. What cannot be searched is not kept, and fails the attempt: it was the
-// agent's to make.
-func (s *session) scrub(ctx context.Context, dir string, result *harness.Result) (changed int, err error) {
-	if len(s.secrets.values) == 0 {
+// errUnsearchable: what cannot be searched is not kept.
+var errUnsearchable = errors.New("the workspace could not be searched for secrets")
+
+// scrub takes the values of harness.env out of a candidate's workspace: out of names,
+// out of contents, out of the targets of links. Hidden values stay: an agent that has
+// them was not told them, and a candidate may well be equal to one. It says how many
+// entries it changed.
+func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed int, err error) {
+	if s.secrets.longest == 0 {
 		return 0, nil
 	}
-	root, err := os.OpenRoot(dir)
+	root, err := os.OpenRoot(c.Workspace)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = root.Close() }()
-	c := scrubber{s.secrets, root, map[string]string{}}
-	changed, err = c.folder(ctx, ".")
+	sc := scrubber{s.secrets, root, map[string]string{}}
+	changed, err = sc.folder(ctx, ".")
 	switch {
 	case ctx.Err() != nil:
-		return changed, errors.Join(context.Cause(ctx), empty(root))
-	case err != nil:
-		if err := empty(root); err != nil {
-			return changed, err
-		}
-		result.Candidate = candidate.Candidate{}
-		result.Failure = &candidate.Failure{Reason: "candidate_unreadable", Phase: "extraction", Message: "the workspace could not be searched for secrets"}
-		return changed, nil
-	case changed > 0 && result.Candidate.Workspace != "":
-		err = c.update(ctx, &result.Candidate)
+		return 0, context.Cause(ctx)
+	case err != nil: // which may name what it found
+		return 0, errUnsearchable
+	case changed > 0:
+		err = sc.update(ctx, c)
 	}
 	return changed, err
-}
-
-// empty removes everything in the folder that keeps a workspace, and the list
-// beside it.
-func empty(root *os.Root) error {
-	entries, err := readFolder(root, ".")
-	if gone := os.Remove(root.Name() + workspace.AttributesSuffix); !errors.Is(gone, fs.ErrNotExist) {
-		err = errors.Join(err, gone)
-	}
-	for _, e := range entries {
-		err = errors.Join(err, workspace.RemoveAll(root, e.Name()))
-	}
-	return err
 }
 
 // scrubber takes secrets out of a folder.

@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/workspace"
 )
 
 // attemptFunc makes one try of one attempt. The record is complete whatever
@@ -51,6 +52,7 @@ type session struct {
 	attempts int
 	secrets  redactor // values of harness.env
 	cells    *verifiers.CellPool
+	out      *os.Root    // cfg.Output; the ledger's
 	egress   *egressFile // nil if nothing may leave
 	common   record.Provenance
 	before   map[key]earlier
@@ -101,10 +103,7 @@ func (s *session) openLedger() error {
 		s.ledger, err = record.Create(s.cfg.Output, m)
 		return err
 	}
-	ledger, old, torn, err := record.Resume(s.cfg.Output, func(r record.Record) error {
-		s.before[key{r.TaskID, r.Attempt}] = earlier{r.VerificationStatus, r.Try, r.Provenance.Inputs}
-		return nil
-	})
+	ledger, old, torn, err := record.Resume(s.cfg.Output, s.cfg.resumeTrust(), s.remember)
 	if errors.Is(err, os.ErrNotExist) { // nothing was begun: --resume is good for a script that always says it
 		s.ledger, err = record.Create(s.cfg.Output, m)
 		return err
@@ -123,19 +122,41 @@ func (s *session) openLedger() error {
 	return nil
 }
 
-func (s *session) openFiles() (err error) {
-	if err := prepareFolders(s.cfg.Output); err != nil {
-		return err
+// remember takes a record of an earlier session.
+func (s *session) remember(r record.Record) error {
+	s.before[key{r.TaskID, r.Attempt}] = earlier{r.VerificationStatus, r.Try, r.Provenance.Inputs}
+	return nil
+}
+
+// resumeTrust asks who signs for their own signature: theirs covers everything.
+func (c Config) resumeTrust() record.Trust {
+	t := c.Trust
+	t.Resume = true
+	if c.Sign != nil {
+		t.Key = c.Sign.Public()
 	}
-	s.egress, err = s.openEgress()
+	return t
+}
+
+// openFiles makes what attempts write to. What a killed session did not come to judge
+// goes.
+func (s *session) openFiles() error {
+	s.out = s.ledger.Root()
+	err := workspace.RemoveAll(s.out, unjudgedDir)
+	for _, dir := range []string{record.WorkspacesDir, record.LogsDir, unjudgedDir} {
+		err = errors.Join(err, s.out.MkdirAll(dir, 0o755))
+	}
+	if err == nil {
+		s.egress, err = s.openEgress()
+	}
 	return err
 }
 
 // close seals the chain and gives everything free.
 func (s *session) close(ctx context.Context) error {
 	return errors.Join(
-		s.cells.Close(ctx), s.egress.close(),
-		s.ledger.Seal(record.Seal{At: time.Now().UTC()}, s.cfg.Sign), s.ledger.Close(),
+		s.cells.Close(ctx), s.egress.close(), workspace.RemoveAll(s.out, unjudgedDir),
+		s.ledger.Seal(record.Seal{At: time.Now().UTC(), AcceptedUnsigned: s.cfg.accepted}, s.cfg.Sign), s.ledger.Close(),
 	)
 }
 

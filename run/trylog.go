@@ -37,7 +37,7 @@ func (s *session) openEgress() (*egressFile, error) {
 	if !s.cfg.networked() {
 		return nil, nil
 	}
-	f, err := os.OpenFile(filepath.Join(s.cfg.Output, record.EgressFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o644)
+	f, err := record.OpenFile(s.out, record.EgressFile, os.O_CREATE|os.O_APPEND|os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
@@ -85,8 +85,8 @@ func (e *egressFile) close() error {
 type tryLog struct {
 	egress  *egressFile
 	secrets redactor
-	output  string // the run's folder
-	dir     string // relative to it
+	out     *os.Root // the run's folder
+	dir     string   // relative to it
 
 	mu    sync.Mutex
 	lines hash.Hash // of the egress entries; nil for none
@@ -100,7 +100,7 @@ func (s *session) newTryLog(t try) *tryLog {
 		name += fmt.Sprint(".", t.n)
 	}
 	return &tryLog{
-		egress: s.egress, secrets: s.secrets.with(t.task.Secrets()...), output: s.cfg.Output,
+		egress: s.egress, secrets: s.secrets.with(t.task.Secrets()...), out: s.out,
 		dir: filepath.Join(record.LogsDir, workspace.TaskDir(t.task.ID()), name), specs: map[string]string{},
 	}
 }
@@ -166,11 +166,11 @@ type logFile struct {
 const maxLog = 256 << 20
 
 func (l *tryLog) create(name string) (*logFile, error) {
-	if err := os.MkdirAll(filepath.Join(l.output, l.dir), 0o755); err != nil {
+	if err := l.out.MkdirAll(l.dir, 0o755); err != nil {
 		return nil, err
 	}
 	path := filepath.Join(l.dir, name)
-	f, err := os.Create(filepath.Join(l.output, path))
+	f, err := record.OpenFile(l.out, path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ const (
 	PidsLimit
 )
 
+// String is the reason in a word, as records have it.
 func (r Reason) String() string {
 	names := [...]string{"", "exited", "signaled", "wall_time", "out_of_memory", "pids_limit"}
 	if r < Exited || int(r) >= len(names) {

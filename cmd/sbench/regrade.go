@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/containerd"
 )
 
@@ -15,8 +16,11 @@ type regradeCmd struct {
 	Config    string   `required:"" placeholder:"FILE" help:"Tester file of that run."`
 	OutputDir string   `required:"" placeholder:"DIR" help:"Folder for the new records."`
 	Task      []string `placeholder:"GLOB" help:"Only the tasks whose id matches one of these patterns."`
+	Key       string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the run's records."`
 	Progress  string   `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: auto (a live view on a terminal, else plain), plain, json or none."`
 	JSON      bool     `name:"json" help:"Print the summary and the changed verdicts as JSON."`
+
+	AcceptUnsigned bool `help:"Take records that are not sealed, or not signed by --key. The new seal says so."`
 }
 
 // Run verifies the stored candidates again and prints which verdicts changed.
@@ -29,9 +33,14 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	show := progress(a, cmd.Progress, false) // before the client gets its log
+	key, err := publicKey(cmd.Key)
+	if err != nil {
+		return err
+	}
+	with := run.Config{Select: selector(cmd.Task), Trust: record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned}}
+	with.Progress = progress(a, cmd.Progress, false) // before the client gets its log
 	return a.withTesterClient(ctx, tester, func(c *containerd.Client) error {
-		return withEngine(ctx, c, tester, pack, cmd.OutputDir, run.Config{Select: selector(cmd.Task), Progress: show}, func(cfg run.Config) error {
+		return withEngine(ctx, c, tester, pack, cmd.OutputDir, with, func(cfg run.Config) error {
 			summary, changes, err := run.Regrade(ctx, cfg, old)
 			return errors.Join(err, cmd.print(a, summary, changes))
 		})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/page"
+	"github.com/securebench/sbench/run/record"
 )
 
 type reportCmd struct {
@@ -17,6 +19,9 @@ type reportCmd struct {
 	HTML     string   `name:"html" xor:"format" placeholder:"FILE" help:"Write one self-contained HTML file."`
 	JSON     bool     `name:"json" xor:"format" help:"Print JSON."`
 	Markdown bool     `xor:"format" help:"Print Markdown, as for a comment on a change."`
+	Key      string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
+
+	AcceptUnsigned bool `help:"Sum up records that are damaged, or not signed by --key. The report says so."`
 }
 
 // Run sums up the records of runs.
@@ -27,6 +32,10 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	key, err := publicKey(cmd.Key)
+	if err != nil {
+		return err
+	}
 	for _, dir := range cmd.RunDirs {
 		s, err := report.Open(ctx, dir)
 		if errors.Is(err, report.ErrNoRun) {
@@ -36,6 +45,9 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 			return err
 		}
 		sources = append(sources, s)
+		if err := cmd.believe(s, key); err != nil {
+			return err
+		}
 	}
 	r := report.Summarize(sources)
 	if err := complain(a.stderr, r); err != nil {
@@ -50,6 +62,22 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 		return cmd.page(ctx, a, r, sources)
 	}
 	return report.WriteText(a.stdout, r)
+}
+
+// believe refuses records that are not what was written, or not signed by the key, or
+// lets the report say so. A run that is not over has no seal yet.
+func (cmd *reportCmd) believe(s *report.Source, key ed25519.PublicKey) error {
+	accepted, err := record.Read(s.Dir, record.Trust{Key: key}, func(record.Record) error { return nil })
+	switch {
+	case err == nil && accepted > 0:
+		err = fmt.Errorf("the first %d records were accepted unsigned", accepted)
+	case err == nil:
+		return nil
+	case !cmd.AcceptUnsigned && (key != nil || !errors.Is(err, record.ErrUnsigned)):
+		return fmt.Errorf("%w: %s: %w: --accept-unsigned sums them up all the same", errUsage, s.Dir, err)
+	}
+	s.Problems = append(s.Problems, report.Problem{File: record.RecordsFile, Message: err.Error()})
+	return nil
 }
 
 // complain says on standard error what could not be read.

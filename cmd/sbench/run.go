@@ -34,7 +34,9 @@ type runCmd struct {
 	Plan     bool   `help:"Print what would run, and why, and run nothing."`
 	FailFast bool   `help:"Start nothing more after the first attempt that does not pass."`
 	Retries  int    `default:"1" placeholder:"N" help:"Try what could not be measured up to N times more."`
-	Sign     string `placeholder:"KEY" help:"Sign the end of the records with this ed25519 key (PKCS #8, PEM)."`
+	Sign     string `placeholder:"KEY" help:"Sign the end of the records with this ed25519 key (PKCS #8, PEM). With --resume, it must have signed what is there."`
+
+	AcceptUnsigned bool `help:"With --resume, go on with records that nobody signed, or somebody else. The seal says so."`
 }
 
 // Run measures and prints the summary line last.
@@ -122,7 +124,8 @@ func (cmd *runCmd) prepare(ctx context.Context, a *app, tester *compiler.Tester,
 	cfg := run.Config{
 		StandIn: run.StandIn(cmd.Harness), Env: env, Limit: cmd.Limit, Jobs: cmd.Jobs, Attempts: tester.Run.Attempts,
 		Retries: cmd.Retries, FailFast: cmd.FailFast, Resume: cmd.Resume, Progress: cmd.progress(a),
-		Select: selector(append(append([]string{}, cmd.Task...), tester.Run.Tasks...)),
+		Select: both(selector(tester.Run.Tasks), selector(cmd.Task)),
+		Trust:  record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
 	}
 	if cfg.Jobs == 0 {
 		cfg.Jobs = tester.Run.Jobs
@@ -213,6 +216,17 @@ func selector(globs []string) func(string) bool {
 		}
 		return false
 	}
+}
+
+// both selects what a and b select; nil selects everything.
+func both(a, b func(string) bool) func(string) bool {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func(id string) bool { return a(id) && b(id) }
 }
 
 func limits(t *compiler.Tester) runtime.Limits {

@@ -19,14 +19,23 @@ type verifyCmd struct {
 // errNotVerified: the records are not what was written.
 var errNotVerified = errors.New("the run does not verify")
 
+// publicKey reads what --key names; nil for nothing.
+func publicKey(name string) (ed25519.PublicKey, error) {
+	if name == "" {
+		return nil, nil
+	}
+	key, err := record.LoadPublicKey(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: --key: %w", errUsage, err)
+	}
+	return key, nil
+}
+
 // Run prints what is wrong, and notes. Anything wrong is exit code 2.
 func (cmd *verifyCmd) Run(ctx context.Context, a *app) error {
-	var key ed25519.PublicKey
-	if cmd.Key != "" {
-		var err error
-		if key, err = record.LoadPublicKey(cmd.Key); err != nil {
-			return fmt.Errorf("%w: --key: %w", errUsage, err)
-		}
+	key, err := publicKey(cmd.Key)
+	if err != nil {
+		return err
 	}
 	v, err := record.Verify(ctx, cmd.RunDir, key)
 	if err != nil {

@@ -2,11 +2,13 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,7 +36,7 @@ func (x *exchange) copyHeader(resp *http.Response) {
 	for _, name := range []string{
 		"Content-Type", "Cache-Control", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id",
 	} {
-		if v := resp.Header.Get(name); v != "" && string(scrub(x.relay.cfg.Key, []byte(v))) == v {
+		if v := resp.Header.Get(name); v != "" && string(scrub(x.relay.cfg.Key, x.relay.cfg.MinSecret, []byte(v))) == v {
 			x.w.Header().Set(name, v)
 		}
 	}
@@ -47,15 +49,19 @@ var account = regexp.MustCompile(`\b(org-|proj_|wrkspc_)[A-Za-z0-9]{6,}`)
 // masked, or more, and is replaced.
 func (x *exchange) failed(resp *http.Response) outcome {
 	out := outcome{status: resp.StatusCode, cause: causeOf(resp.StatusCode)}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxError+1))
+	if m := newMeter(x.route.dialect, false); out.cause != BadKey && out.cause != RateLimited { // these come before any work
+		m.write(body)
+		out.usage = m.close(x.bounds, false)
+	}
 	if out.cause == BadKey {
 		x.w.Header().Set("X-Should-Retry", "false")
 		x.answer(resp.StatusCode, string(BadKey), "the provider did not accept the credential that sbench holds")
 		return out
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxError+1))
-	if x.gone() { // and the provider has no answer to charge for
-		x.aborted = true
-		return outcome{status: resp.StatusCode, left: true}
+	if x.gone() {
+		x.aborted, out.cause, out.left = true, "", true
+		return out
 	}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil || len(body) > maxError || media != "application/json" {
@@ -63,7 +69,7 @@ func (x *exchange) failed(resp *http.Response) outcome {
 		x.answer(resp.StatusCode, "provider_error", "the provider answered with an error")
 		return out
 	}
-	body = account.ReplaceAll(scrub(x.relay.cfg.Key, body), []byte(redacted))
+	body = account.ReplaceAll(scrub(x.relay.cfg.Key, x.relay.cfg.MinSecret, body), []byte(redacted))
 	x.copyHeader(resp)
 	x.entry.Down = int64(len(body))
 	_ = x.ctl.SetWriteDeadline(time.Now().Add(x.relay.cfg.Limits.Download))
@@ -100,14 +106,14 @@ func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome 
 	x.w.WriteHeader(resp.StatusCode)
 	_ = x.ctl.Flush() // the first event may take long
 	agent := &agentWriter{x: x}
-	scrub := newScrubber(x.relay.cfg.Key, agent)
+	scrub := newScrubber(x.relay.cfg.Key, x.relay.cfg.MinSecret, agent)
 	var to sink = scrub
 	if stream && x.hide {
 		to = &hider{out: scrub}
 	}
 	readErr, writeErr := x.copy(resp.Body, m, to, cancel)
 	leaves := writeErr != nil || x.gone()
-	out := outcome{status: resp.StatusCode, usage: m.close(x.bounds, leaves && !x.closed())}
+	out := outcome{status: resp.StatusCode, usage: m.close(x.bounds, (leaves || errors.Is(readErr, errSilent)) && !x.closed())}
 	x.aborted = leaves || readErr != nil
 	switch {
 	case m.cause != "":
@@ -123,12 +129,16 @@ func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome 
 	return out
 }
 
+// errSilent: the provider said nothing for too long, and may be at work still.
+var errSilent = errors.New("silent provider")
+
 // copy moves the answer until it ends or the provider fails. A provider that
 // falls silent is cut off. Of an agent that left, the answer is read on for its
 // counts.
 func (x *exchange) copy(from io.Reader, m *meter, to sink, cancel context.CancelFunc) (readErr, writeErr error) {
 	silence := x.relay.cfg.Limits.Silence
-	timer := time.AfterFunc(silence, cancel)
+	var silent atomic.Bool
+	timer := time.AfterFunc(silence, func() { silent.Store(true); cancel() })
 	defer timer.Stop()
 	buf := make([]byte, pieceBytes)
 	for {
@@ -145,6 +155,8 @@ func (x *exchange) copy(from io.Reader, m *meter, to sink, cancel context.Cancel
 		switch {
 		case err == io.EOF, writeErr != nil && m.counted():
 			return nil, writeErr
+		case err != nil && silent.Load():
+			return errSilent, writeErr
 		case err != nil:
 			return err, writeErr
 		}

@@ -66,6 +66,9 @@ type Config struct {
 	Proxy func(*http.Request) (*url.URL, error)
 
 	Key Key
+	// MinSecret is the length from which a key is looked for in answers, and what begins
+	// like it at the end of one. Shorter texts stand anywhere by chance.
+	MinSecret int
 	// Bearer sends an Anthropic key as a bearer token instead of x-api-key.
 	// OpenAI keys are always sent as one.
 	Bearer bool
@@ -96,6 +99,10 @@ type Limits struct {
 	Bodies   int64 // bytes of all requests at once, more are answered with 429; two of the largest
 	InFlight int   // requests at once, more are answered with 429; 16
 	Conns    int   // connections at once, more are closed; 64
+	// Inspect is how many bytes of requests are gone through a second, each as often as
+	// it is, in the long run; 32 MiB. What 32 seconds allow may be taken at once, more is
+	// answered with 429. It is in bytes so that no agent's fate depends on the host's speed.
+	Inspect  int64
 	Requests int64 // in all, malformed ones too; each is a line of the log; 100,000
 
 	Head     time.Duration // for a request's head; 10 s
@@ -109,6 +116,7 @@ func (l Limits) withDefaults() Limits {
 	fill(&l.Body, 32<<20)
 	fill(&l.Bodies, 2*l.Body)
 	l.Bodies = max(l.Bodies, l.Body)
+	fill(&l.Inspect, 32<<20)
 	fill(&l.InFlight, 16)
 	fill(&l.Conns, 64)
 	fill(&l.Requests, proxy.DefaultLimits().Requests)

@@ -135,15 +135,22 @@ func (x *exchange) prepare() error {
 
 func (x *exchange) inspect() error {
 	cfg := x.relay.cfg
+	if err := x.relay.allowance.spend(func() int64 { return 0 }); err != nil { // before it is read
+		return err
+	}
 	raw, err := x.read()
 	if err != nil {
 		return err
 	}
 	x.entry.Up = int64(len(raw))
 	in := &inspector{model: cfg.Model, allow: cfg.AllowExternalTools, refuse: cfg.OnExternalTools == Refuse, chat: x.route.dialect == chat}
-	x.relay.inspecting.Lock()
-	x.body, err = in.inspect(raw, x.route.rules)
-	x.relay.inspecting.Unlock()
+	refused := x.relay.allowance.spend(func() int64 {
+		x.body, err = in.inspect(raw, x.route.rules)
+		return in.size + in.work
+	})
+	if refused != nil { // others were before it
+		return refused
+	}
 	x.bounds = in.bounds()
 	x.entry.Model, x.entry.Stream, x.hide = in.asked, in.stream, in.hideUsage
 	x.entry.Stripped = in.found
@@ -179,7 +186,7 @@ func (x *exchange) deny(err error) {
 	x.refused = true
 	x.entry.Verdict, x.entry.Reason = proxy.Deny, string(ref.reason)
 	status := ref.statusFor(x.relay.cfg.Provider)
-	if ref.reason == tooMany {
+	if ref.reason == tooMany || ref.reason == tooMuch {
 		x.w.Header().Set("Retry-After", "1")
 	} else {
 		x.w.Header().Set("X-Should-Retry", "false") // also where the status invites to
@@ -242,16 +249,17 @@ func (x *exchange) exchange() outcome {
 	})()
 	req, err := x.request(ctx)
 	if err != nil {
-		return x.unreachable(BrokenAnswer)
+		return x.unreachable(BrokenAnswer, false)
 	}
 	resp, err := x.relay.up.transport.RoundTrip(req)
 	if err != nil {
-		return x.unreachable(Unreachable)
+		var wait interface{ Timeout() bool }
+		return x.unreachable(Unreachable, errors.As(err, &wait) && wait.Timeout())
 	}
 	defer func() { _ = resp.Body.Close() }()
 	x.entry.Status = resp.StatusCode
 	if cause := x.unusable(resp); cause != "" {
-		return x.unreachable(cause)
+		return x.unreachable(cause, resp.StatusCode/100 == 2)
 	}
 	if resp.StatusCode >= 300 {
 		return x.failed(resp)
@@ -284,18 +292,23 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// unreachable answers for a provider that did not.
-func (x *exchange) unreachable(cause Cause) outcome {
+// unreachable answers for a provider that did not. Most says that it may have worked
+// on the request for as long as it liked.
+func (x *exchange) unreachable(cause Cause, most bool) outcome {
 	if x.gone() {
 		return x.left()
 	}
 	status := x.entry.Status // 0 unless it sent something
 	x.answer(http.StatusBadGateway, string(cause), "the provider cannot be reached or gave no usable answer")
-	out := outcome{status: status, cause: cause}
-	if x.sent.Load() && status == 0 {
-		out.usage = proxy.Usage{Input: estimateInput(x.bounds.input), Estimated: true}
+	return outcome{status: status, cause: cause, usage: x.unseen(most)}
+}
+
+// unseen is what a request costs whose answer nobody saw.
+func (x *exchange) unseen(most bool) proxy.Usage {
+	if !x.sent.Load() {
+		return proxy.Usage{}
 	}
-	return out
+	return newMeter(x.route.dialect, false).close(x.bounds, most)
 }
 
 // gone says that the agent left, or that the relay was closed.
@@ -314,9 +327,5 @@ func (x *exchange) closed() bool {
 // it costs is not known.
 func (x *exchange) left() outcome {
 	x.aborted = true // else net/http answers with an empty success
-	out := outcome{left: true}
-	if x.sent.Load() {
-		out.usage = newMeter(x.route.dialect, false).close(x.bounds, !x.closed())
-	}
-	return out
+	return outcome{left: true, usage: x.unseen(!x.closed())}
 }

@@ -63,7 +63,7 @@ func Events(pieces ...[]byte) (all []string) {
 
 // Scrub writes pieces through a scrubber of the key.
 func Scrub(key string, out io.Writer, pieces ...[]byte) error {
-	s := newScrubber(NewKey(key), out)
+	s := newScrubber(NewKey(key), 8, out)
 	for _, p := range pieces {
 		if _, err := s.Write(p); err != nil {
 			return err
@@ -74,7 +74,7 @@ func Scrub(key string, out io.Writer, pieces ...[]byte) error {
 
 // Hide writes pieces through a hider.
 func Hide(out io.Writer, pieces ...[]byte) error {
-	h := hider{out: newScrubber(Key{}, out)}
+	h := hider{out: newScrubber(Key{}, 8, out)}
 	for _, p := range pieces {
 		if _, err := h.Write(p); err != nil {
 			return err
@@ -98,7 +98,7 @@ func Work(p Provider, path string, body []byte) (work, output int64, err error) 
 
 // Held is how many bytes a scrubber holds back behind a piece.
 func Held(key string, piece []byte) int {
-	s := newScrubber(NewKey(key), io.Discard)
+	s := newScrubber(NewKey(key), 8, io.Discard)
 	_, _ = s.Write(piece)
 	return len(s.held)
 }

@@ -9,16 +9,13 @@ import (
 	"strings"
 )
 
-// minKey is the length from which a key is looked for in answers. A shorter one
-// stands in any text by chance.
-const minKey = 8
-
 // A scrubber passes bytes on without the key, should an upstream repeat what it
 // was sent: as it is, in base64 of either alphabet at whatever place, or in
 // hexadecimal, each with any of its characters escaped as in JSON or a URL. It holds
 // back no more than one spelling of the key, while that may have begun, which it
 // has not at the end of an event.
 type scrubber struct {
+	least int // characters that no chance explains
 	forms []form
 	first [256]uint16 // the forms that a byte may begin, a bit each
 	out   io.Writer
@@ -29,10 +26,10 @@ type scrubber struct {
 // same.
 type form struct{ chars, others string }
 
-func newScrubber(k Key, out io.Writer) *scrubber {
-	s := &scrubber{out: out}
+func newScrubber(k Key, least int, out io.Writer) *scrubber {
+	s := &scrubber{least: max(least, 1), out: out}
 	key := k.value()
-	if len(key) < minKey {
+	if len(key) < s.least {
 		return s
 	}
 	inHex := hex.EncodeToString([]byte(key))
@@ -52,9 +49,9 @@ func newScrubber(k Key, out io.Writer) *scrubber {
 }
 
 // scrub is a scrubber's work on one text.
-func scrub(k Key, text []byte) []byte {
+func scrub(k Key, least int, text []byte) []byte {
 	var out bytes.Buffer
-	s := newScrubber(k, &out)
+	s := newScrubber(k, least, &out)
 	_, _ = s.Write(text) // to memory
 	_ = s.flush()
 	return out.Bytes()
@@ -179,7 +176,7 @@ func (s *scrubber) flush() error {
 	held := s.held
 	s.held = nil
 	for i := range held {
-		if _, begun := s.at(held[i:]); begun >= minKey {
+		if _, begun := s.at(held[i:]); begun >= s.least {
 			held = append(held[:i], redacted...)
 			break
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 )
 
@@ -97,6 +98,119 @@ func TestBodiesAtOnce(t *testing.T) {
 	}
 	if resp := r.post(responsesPath, `{"model":"m","stream":true}`); resp.StatusCode != 200 {
 		t.Errorf("a small one beside them: status %d", resp.StatusCode)
+	}
+}
+
+// TestInspectionAllowance: who has had as many bytes looked at as a sandbox may is
+// refused, whatever the machine's speed, and nothing of it is sent.
+func TestInspectionAllowance(t *testing.T) {
+	up := newAnswers(t)
+	r := newRig(t, relay.OpenAI, up.url, func(c *relay.Config) { c.Limits.Inspect = 1 })
+	body := `{"model":"m","input":"` + strings.Repeat("a", 100_000) + `"}` // a day's worth
+	for i, want := range []int{200, 429, 429} {
+		resp := r.post(responsesPath, body)
+		if resp.StatusCode != want || want == 429 && resp.Header.Get("Retry-After") == "" {
+			t.Errorf("request %d: status %d, %v", i, resp.StatusCode, resp.Header)
+		}
+	}
+	if n, _, _ := up.seen(); n != 1 {
+		t.Errorf("%d requests were sent", n)
+	}
+	if all := r.entries(); len(all) != 3 || all[1].Reason != "inspection_limit" || all[1].Verdict != proxy.Deny {
+		t.Errorf("%+v", all)
+	}
+}
+
+// TestErrorsCost: an answer that is an error, or none, costs what the provider may have
+// spent on it, so that no budget is walked around by provoking one.
+func TestErrorsCost(t *testing.T) {
+	const delta = `data: {"type":"response.output_text.delta","delta":"0123456789"}` + "\n\n"
+	body := `{"model":"m","stream":true,"max_output_tokens":5000,"input":"` + strings.Repeat("a", 4000) + `"}`
+	size := int64(len(body))
+	long := strings.Repeat(delta, 1000)
+	for _, c := range []struct {
+		name   string
+		answer func(w http.ResponseWriter)
+		input  int64 // at least
+		output int64
+		free   bool
+	}{
+		{name: "400", answer: status(400, `{"error":{}}`), input: size / 4},
+		{name: "400 that counts", answer: status(400, `{"error":{},"usage":{"input_tokens":7000,"output_tokens":300}}`), input: 7000, output: 300},
+		{name: "404", answer: status(404, ""), input: size / 4},
+		{name: "500", answer: status(500, "no JSON"), input: size / 4},
+		{name: "529 without an end", answer: status(529, strings.Repeat("x", 1<<20)), input: size / 4},
+		{name: "429", answer: status(429, `{"error":{}}`), free: true},
+		{name: "401", answer: status(401, `{"error":{}}`), free: true},
+		{name: "a redirect", answer: status(302, ""), input: size / 4},
+		{name: "an encoding nobody asked for", answer: func(w http.ResponseWriter) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(w, long)
+		}, input: size, output: 5000},
+		{name: "nothing", answer: func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, input: size / 4},
+		{name: "an error event behind the text", answer: stream(long + `data: {"type":"error","code":"server_error"}` + "\n\n"), input: size / 4, output: int64(len(long) / 8)},
+		{name: "a failure behind the text", answer: stream(long + `data: {"type":"response.failed","response":{"usage":null,"error":{"code":"rate_limit_exceeded"}}}` + "\n\n"), input: size / 4, output: int64(len(long) / 8)},
+		{name: "a stream that is cut", answer: func(w http.ResponseWriter) {
+			stream(long)(w)
+			panic(http.ErrAbortHandler)
+		}, input: size / 4, output: int64(len(long) / 16)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				c.answer(w)
+			})
+			r := newRig(t, relay.OpenAI, url, nil)
+			resp := r.post(responsesPath, body)
+			_, _ = io.Copy(io.Discard, resp.Body) // may be cut
+			r.entries()
+			u := r.relay.Facts().Usage
+			if u.Input < c.input || u.Output < c.output || c.free != (u == proxy.Usage{}) {
+				t.Errorf("%+v, want at least %d, %d", u, c.input, c.output)
+			}
+		})
+	}
+}
+
+func status(code int, body string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func stream(events string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, events)
+		_ = http.NewResponseController(w).Flush()
+	}
+}
+
+// TestSilentProvider: whom the relay itself does not wait for may be at work still.
+func TestSilentProvider(t *testing.T) {
+	body := `{"model":"m","stream":true,"max_output_tokens":5000,"input":"a"}`
+	for name, begin := range map[string]func(http.ResponseWriter){"before the answer": func(http.ResponseWriter) {}, "within it": stream("data: {}\n\n")} {
+		t.Run(name, func(t *testing.T) {
+			gone := make(chan struct{})
+			defer close(gone)
+			url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				begin(w)
+				select {
+				case <-r.Context().Done():
+				case <-gone:
+				}
+			})
+			r := newRig(t, relay.OpenAI, url, func(c *relay.Config) { c.Limits.Silence = 100 * time.Millisecond })
+			resp := r.post(responsesPath, body)
+			_, _ = io.Copy(io.Discard, resp.Body)
+			r.entries()
+			if u := r.relay.Facts().Usage; u.Output != 5000 || u.Input < int64(len(body)) {
+				t.Errorf("%+v", u)
+			}
+		})
 	}
 }
 

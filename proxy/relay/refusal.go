@@ -23,6 +23,7 @@ const (
 	keptState    reason = "state_not_allowed"
 	overBudget   reason = "budget_exceeded"
 	tooMany      reason = "too_many_requests"
+	tooMuch      reason = "inspection_limit"
 	tooManyInAll reason = "request_limit"
 	logFailed    reason = "log_failed"
 	agentLeft    reason = "agent_left"
@@ -45,6 +46,9 @@ func refuse(why reason, message string) error {
 
 // errTooMany is for an agent that shall ask again a little later.
 var errTooMany = &refusal{status: http.StatusTooManyRequests, reason: tooMany, message: "too many requests at once"}
+
+// errTooMuch, too: its requests cost the host more than it is allowed.
+var errTooMuch = &refusal{status: http.StatusTooManyRequests, reason: tooMuch, message: "too many bytes of requests to look at"}
 
 func malformed(message string) error {
 	return &refusal{status: http.StatusBadRequest, reason: badRequest, message: message}

@@ -30,7 +30,7 @@ type Relay struct {
 	ctx    context.Context // of every request; ends with the relay
 	cancel context.CancelCauseFunc
 
-	inspecting sync.Mutex // one body at a time: it is work outside the sandbox's quota
+	allowance allowance
 
 	mu     sync.Mutex
 	closed bool
@@ -45,6 +45,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
 	r := &Relay{cfg: cfg, base: cfg.BaseURL, routes: routes(cfg.Provider), ledger: newLedger(cfg), up: newUpstream(cfg)}
+	r.allowance.rate = cfg.Limits.Inspect
 	if r.base == nil {
 		r.base = cfg.Provider.publicURL()
 	}

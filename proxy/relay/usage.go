@@ -51,28 +51,29 @@ func (m *meter) write(p []byte) {
 	}
 }
 
-// close returns what was counted. What the provider did not say is estimated
-// from the bytes of the request and of the answer, and is never 0. If the agent
-// left, which it can do when it likes, that is the bound.
-func (m *meter) close(b bounds, left bool) proxy.Usage {
+// close returns what was counted, of an answer that is an error, too: it may have
+// cost before. What the provider did not say is estimated from the bytes of the request
+// and of the answer, and is never 0. Most says that it may as well be the bound: the
+// agent left, which it can do when it likes, or the relay did.
+func (m *meter) close(b bounds, most bool) proxy.Usage {
 	if m.stream {
 		m.events.close()
 	} else {
 		m.answer(m.body)
 	}
 	u := m.usage.sum(m.dialect, b)
-	if m.dialect == noUsage || m.erred && u.Total() == 0 {
+	if m.dialect == noUsage {
 		return u
 	}
 	if u.Input == 0 {
 		u.Input, u.Estimated = estimateInput(b.input), true
-		if left {
+		if most {
 			u.Input = max(b.input, 1)
 		}
 	}
 	if !m.counted() || u.Output == 0 {
 		u.Output, u.Estimated = max(u.Output, m.bytes/8, 1), true
-		if left {
+		if most {
 			u.Output = max(u.Output, b.output)
 		}
 	}

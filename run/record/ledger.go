@@ -12,8 +12,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/securebench/sbench/runtime/filelock"
 )
 
@@ -25,6 +23,8 @@ var (
 	ErrInUse = errors.New("another process works in this folder")
 	// ErrDamaged: the records are not what was written.
 	ErrDamaged = errors.New("records are damaged")
+	// ErrUnsigned: the records lack the seal or the signature that they are asked for.
+	ErrUnsigned = errors.New("records are not sealed and signed")
 )
 
 const (
@@ -44,12 +44,13 @@ func Digest(data []byte) string {
 // that of the line before it; the first that of run.json. It is used by one
 // goroutine at a time.
 type Ledger struct {
-	dir   string
-	lock  *os.File
-	file  *os.File
-	runID string
-	last  string
-	count int
+	root     *os.Root
+	lock     *os.File
+	file     *os.File
+	runID    string
+	last     string
+	count    int
+	accepted int // see Seal.AcceptedUnsigned
 }
 
 // Create begins a chain in a folder. If it is missing it is made, and nobody but
@@ -59,13 +60,16 @@ func Create(dir string, m Manifest) (*Ledger, error) {
 	if err := makeFolder(dir); err != nil {
 		return nil, err
 	}
-	lock, err := lockFolder(dir)
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	l := &Ledger{dir: dir, lock: lock, runID: m.RunID}
+	l, err := lockFolder(root)
+	if err != nil {
+		return nil, err
+	}
 	if err := l.create(m); err != nil {
-		return nil, errors.Join(err, l.release())
+		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
@@ -78,14 +82,14 @@ func makeFolder(dir string) error {
 	if err := os.Mkdir(dir, 0o700); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return nil // that it is a folder shows with the first file
+	return nil // that it is a folder shows when it is opened
 }
 
 func (l *Ledger) create(m Manifest) error {
 	for _, name := range []string{RecordsFile, ManifestFile} {
-		if _, err := os.Lstat(filepath.Join(l.dir, name)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := l.root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 			if err == nil {
-				err = fmt.Errorf("%s: %w", filepath.Join(l.dir, name), ErrExists)
+				err = fmt.Errorf("%s: %w", filepath.Join(l.root.Name(), name), ErrExists)
 			}
 			return err
 		}
@@ -95,147 +99,93 @@ func (l *Ledger) create(m Manifest) error {
 		return err
 	}
 	data = append(data, '\n')
-	if err := writeWhole(l.dir, ManifestFile, data); err != nil {
+	if err := l.writeWhole(ManifestFile, data); err != nil {
 		return err
 	}
-	l.last = Digest(data)
-	l.file, err = os.OpenFile(filepath.Join(l.dir, RecordsFile), os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY, 0o644)
+	l.last, l.runID = Digest(data), m.RunID
+	l.file, err = OpenFile(l.root, RecordsFile, os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY)
 	return err
 }
 
-func lockFolder(dir string) (*os.File, error) {
-	f, err := openRecords(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR)
+// lockFolder takes root over, and closes it with an error.
+func lockFolder(root *os.Root) (*Ledger, error) {
+	f, err := OpenFile(root, lockFile, os.O_CREATE|os.O_RDWR)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, root.Close())
 	}
 	if err := filelock.Try(f, filelock.Exclusive); err != nil {
 		if errors.Is(err, filelock.ErrHeld) {
-			err = fmt.Errorf("%s: %w", dir, ErrInUse)
+			err = fmt.Errorf("%s: %w", root.Name(), ErrInUse)
 		}
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, f.Close(), root.Close())
 	}
-	return f, nil
+	return &Ledger{root: root, lock: f}, nil
 }
 
 // writeWhole makes a file appear with all of its content, or not at all.
-func writeWhole(dir, name string, data []byte) error {
-	f, err := os.CreateTemp(dir, ".new-*")
+func (l *Ledger) writeWhole(name string, data []byte) error {
+	fresh := ".new-" + name
+	if err := l.root.RemoveAll(fresh); err != nil { // of a session that was killed
+		return err
+	}
+	f, err := OpenFile(l.root, fresh, os.O_CREATE|os.O_EXCL|os.O_WRONLY)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, name))
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = l.root.Rename(fresh, name)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		return errors.Join(err, l.root.RemoveAll(fresh))
 	}
-	return syncFolder(dir)
-}
-
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
+	dir, err := l.root.Open(".")
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // Resume opens the chain of a folder, hands every record to each, and goes on at
-// its end. What a crash left of a last line is cut off; torn is how many bytes
-// that were. Lines that are not what was written are ErrDamaged, and so is a chain that
-// does not reach what its seal speaks of: it is left as it is.
-func Resume(dir string, each func(Record) error) (l *Ledger, m Manifest, torn int64, err error) {
-	if _, err := os.Stat(filepath.Join(dir, ManifestFile)); err != nil {
-		return nil, m, 0, err
-	}
-	lock, err := lockFolder(dir)
+// its end, if the records show what [Trust] asks for: nothing that each was handed
+// counts otherwise, and the folder stays as it is. What a crash left of a last line
+// is cut off; torn is how many bytes that were.
+func Resume(dir string, t Trust, each func(Record) error) (l *Ledger, m Manifest, torn int64, err error) {
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, m, 0, err
 	}
-	l = &Ledger{dir: dir, lock: lock}
-	if m, torn, err = l.resume(each); err != nil {
-		return nil, m, 0, errors.Join(err, l.release())
+	if _, err := root.Lstat(ManifestFile); err != nil {
+		return nil, m, 0, errors.Join(err, root.Close())
 	}
-	return l, m, torn, nil
+	if l, err = lockFolder(root); err != nil {
+		return nil, m, 0, err
+	}
+	c, err := l.resume(t, each)
+	if err != nil {
+		return nil, m, 0, errors.Join(err, l.Close())
+	}
+	return l, c.manifest, c.torn, nil
 }
 
-func (l *Ledger) resume(each func(Record) error) (m Manifest, torn int64, err error) {
-	data, err := os.ReadFile(filepath.Join(l.dir, ManifestFile))
-	if err != nil {
-		return m, 0, err
+func (l *Ledger) resume(t Trust, each func(Record) error) (chain, error) {
+	var err error
+	if l.file, err = OpenFile(l.root, RecordsFile, os.O_CREATE|os.O_APPEND|os.O_RDWR); err != nil {
+		return chain{}, err
 	}
-	if err := json.Unmarshal(data, &m); err != nil {
-		return m, 0, fmt.Errorf("%s: %w: %w", ManifestFile, ErrDamaged, err)
-	}
-	l.last, l.runID = Digest(data), m.RunID
-	name := filepath.Join(l.dir, RecordsFile)
-	if l.file, err = openRecords(name, os.O_CREATE|os.O_APPEND|os.O_RDWR); err != nil {
-		return m, 0, err
-	}
-	seal, err := l.readSeal()
-	if err != nil {
-		return m, 0, err
-	}
-	end, sealed := int64(0), seal == nil || seal.Records == 0 && seal.Last == l.last
-	torn, err = Lines(l.file, func(n int, line []byte) error {
-		rec, err := Check(line, l.last)
-		if err != nil {
-			return fmt.Errorf("%s: line %d: %w", name, n, err)
-		}
-		l.last, l.count, end = rec.Digest, n, end+int64(len(line))+1
-		sealed = sealed || n == seal.Records && rec.Digest == seal.Last
-		return each(rec)
-	})
-	if err == nil && !sealed {
-		err = fmt.Errorf("%s: %w: it holds %d records, and %s speaks of %d that end with another digest: bring the whole file back", name, ErrDamaged, l.count, SealFile, seal.Records)
-	}
-	if err == nil && torn > 0 {
-		err = errors.Join(l.file.Truncate(end), l.file.Sync())
-	}
-	return m, torn, err
-}
-
-// readSeal returns the folder's seal, nil if it has none.
-func (l *Ledger) readSeal() (*Seal, error) {
-	name := filepath.Join(l.dir, SealFile)
-	f, err := openRecords(name, os.O_RDONLY)
-	if errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Lstat(filepath.Join(l.dir, SignatureFile)); err == nil {
-			return nil, fmt.Errorf("%s: %w: it is missing, and %s is there", name, ErrDamaged, SignatureFile)
-		}
-		return nil, nil
+	t.Resume = true
+	c, err := follow(l.root, t.Key, func(_ int, r Record) error { return each(r) })
+	if err == nil {
+		err = c.believe(t)
 	}
 	if err != nil {
-		return nil, err
+		return c, fmt.Errorf("%s: %w", l.root.Name(), err)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxSmall))
-	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, err
+	l.runID, l.last, l.count, l.accepted = c.manifest.RunID, c.last, c.records, c.accepted
+	if c.torn > 0 {
+		err = errors.Join(l.file.Truncate(c.end), l.file.Sync())
 	}
-	s, err := readSeal(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return &s, nil
-}
-
-// openRecords opens a regular file. A pipe, which nobody may ever write to, would hold
-// up the program for ever, and a link lead to a file of somebody else's.
-func openRecords(name string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(name, flags|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", name)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
+	return c, err
 }
 
 // Append completes a record with its place in the chain and writes it: when it
@@ -283,134 +233,32 @@ func appendLine(f *os.File, line []byte) error {
 // Seal writes down where the chain ends. A key signs that; nil signs nothing, and
 // removes the signature of an earlier seal.
 func (l *Ledger) Seal(s Seal, key *Key) error {
-	s.RunID, s.Records, s.Last = l.runID, l.count, l.last
+	s.RunID, s.Records, s.Last, s.AcceptedUnsigned = l.runID, l.count, l.last, max(s.AcceptedUnsigned, l.accepted)
 	data, err := s.encode()
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(l.dir, SignatureFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := l.root.Remove(SignatureFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := writeWhole(l.dir, SealFile, data); err != nil || key == nil {
+	if err := l.writeWhole(SealFile, data); err != nil || key == nil {
 		return err
 	}
 	envelope, err := key.sign(data)
 	if err != nil {
 		return err
 	}
-	return writeWhole(l.dir, SignatureFile, envelope)
+	return l.writeWhole(SignatureFile, envelope)
 }
 
-// encode writes a seal with its own digest.
-func (s Seal) encode() ([]byte, error) {
-	s.Digest = ""
-	body, err := json.Marshal(s)
-	if err != nil {
-		return nil, err
-	}
-	s.Digest = Digest(body)
-	data, err := json.MarshalIndent(s, "", "  ")
-	return append(data, '\n'), err
-}
-
-func readSeal(data []byte) (Seal, error) {
-	var s Seal
-	if err := json.Unmarshal(data, &s); err != nil {
-		return s, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	if again, err := s.encode(); err != nil || !bytes.Equal(again, data) {
-		return s, fmt.Errorf("%w: its bytes are not what its digest says", ErrDamaged)
-	}
-	return s, nil
-}
+// Root is the folder, until Close.
+func (l *Ledger) Root() *os.Root { return l.root }
 
 // Close gives the folder free.
-func (l *Ledger) Close() error { return l.release() }
-
-func (l *Ledger) release() error {
+func (l *Ledger) Close() error {
 	var err error
 	if l.file != nil {
 		err = l.file.Close()
 	}
-	return errors.Join(err, l.lock.Close())
-}
-
-// Lines hands the lines of a file to each, without their ends, numbered from 1. A
-// last line without an end is not one; torn is its length. The bytes are good until
-// each returns.
-func Lines(r io.Reader, each func(n int, line []byte) error) (torn int64, err error) {
-	const chunk = 1 << 16
-	var line []byte
-	buffer := make([]byte, chunk)
-	for n := 1; ; {
-		count, err := r.Read(buffer)
-		for rest := buffer[:count]; len(rest) > 0; {
-			i := bytes.IndexByte(rest, '\n')
-			if i < 0 {
-				line = append(line, rest...)
-				break
-			}
-			line = append(line, rest[:i]...)
-			if err := each(n, line); err != nil {
-				return 0, err
-			}
-			n, line, rest = n+1, line[:0], rest[i+1:]
-		}
-		if errors.Is(err, io.EOF) {
-			return int64(len(line)), nil
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
-}
-
-// Check reads a line, and compares it with its own digest and with that of the
-// line before it. It returns the record also with an error, as far as it can be
-// read.
-func Check(line []byte, previous string) (Record, error) {
-	var r Record
-	if err := json.Unmarshal(line, &r); err != nil {
-		return r, fmt.Errorf("%w: no record: %w", ErrDamaged, err)
-	}
-	const tail = len(`""}`) + len(digestName) + hexDigits
-	if len(line) < tail {
-		return r, fmt.Errorf("%w: no digest", ErrDamaged)
-	}
-	body := line[:len(line)-tail]
-	switch want := Digest(body); {
-	case string(line[len(body):]) != fmt.Sprintf("%q}", want):
-		return r, fmt.Errorf("%w: its bytes are not what its digest says", ErrDamaged)
-	case r.Previous != previous:
-		return r, fmt.Errorf("%w: it does not follow what is before it: a line was removed, added or moved", ErrDamaged)
-	case !r.VerificationStatus.Valid():
-		return r, fmt.Errorf("%w: status %q", ErrDamaged, r.VerificationStatus)
-	}
-	return r, nil
-}
-
-// Read hands every record of a folder to each, without taking the folder. A last
-// line that was not finished is left out. Lines that are not what was written are
-// ErrDamaged.
-func Read(dir string, each func(Record) error) error {
-	manifest, err := os.ReadFile(filepath.Join(dir, ManifestFile))
-	if err != nil {
-		return err
-	}
-	name := filepath.Join(dir, RecordsFile)
-	f, err := openRecords(name, os.O_RDONLY)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	last := Digest(manifest)
-	_, err = Lines(f, func(n int, line []byte) error {
-		rec, err := Check(line, last)
-		if err != nil {
-			return fmt.Errorf("%s: line %d: %w", name, n, err)
-		}
-		last = rec.Digest
-		return each(rec)
-	})
-	return err
+	return errors.Join(err, l.lock.Close(), l.root.Close())
 }

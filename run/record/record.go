@@ -90,8 +90,8 @@ type Record struct {
 	Logs       []Log      `json:"logs,omitempty"`
 	Provenance Provenance `json:"provenance"`
 
-	// CandidateDigest is of what was judged: "sha256:" of the text or patch as it
-	// is here, or the WorkspaceDigest; "" if there is no candidate.
+	// CandidateDigest is of what was judged, without secrets: "sha256:" of the text or
+	// patch as it is here, or the WorkspaceDigest; "" if there is no candidate.
 	CandidateDigest string `json:"candidate_digest,omitempty"`
 	WorkspaceDigest string `json:"workspace_digest,omitempty"` // of the tree; see workspace.TreeReport
 	// WorkspaceAttributes is the digest of the list beside the workspace, at its name
@@ -225,5 +225,9 @@ type Seal struct {
 	Records int       `json:"records"`
 	Last    string    `json:"last"` // Digest of the last line, or of the manifest
 	At      time.Time `json:"at"`
-	Digest  string    `json:"digest"` // of the JSON of the other fields, without white space, Digest ""
+	// AcceptedUnsigned counts the records at the beginning that were taken although
+	// they were not sealed, or not signed, when the run went on ([Trust]); of a
+	// regrading, those that it was made from.
+	AcceptedUnsigned int    `json:"accepted_unsigned,omitempty"`
+	Digest           string `json:"digest"` // of the JSON of the other fields, without white space, Digest ""
 }

@@ -204,7 +204,7 @@ func TestResume(t *testing.T) {
 	last := len(whole) - bytes.LastIndexByte(whole[:len(whole)-1], '\n') - 1
 	for _, cut := range []int{1, last, len(whole)} { // of a sealed run nothing may be missing
 		must(t, os.WriteFile(path, whole[:len(whole)-cut], 0o644))
-		_, _, _, err := record.Resume(dir, func(record.Record) error { return nil })
+		_, _, _, err := record.Resume(dir, record.Trust{}, func(record.Record) error { return nil })
 		if !errors.Is(err, record.ErrDamaged) || !strings.Contains(err.Error(), "speaks of 3") {
 			t.Errorf("cut %d of a sealed run: %v", cut, err)
 		}
@@ -217,14 +217,14 @@ func TestResume(t *testing.T) {
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, record.SignatureFile), nil, 0o644))
 	must(t, os.Remove(seal))
-	if _, _, _, err := record.Resume(dir, nil); !errors.Is(err, record.ErrDamaged) {
+	if _, _, _, err := record.Resume(dir, record.Trust{}, func(record.Record) error { return nil }); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("a signature without a seal: %v", err)
 	}
 	must(t, os.Remove(filepath.Join(dir, record.SignatureFile)))
 	for _, cut := range []int{0, 1, last / 2, last - 1} { // bytes of the last line
 		must(t, os.WriteFile(path, whole[:len(whole)-cut], 0o644))
 		var seen []string
-		l, m, torn, err := record.Resume(dir, func(r record.Record) error {
+		l, m, torn, err := record.Resume(dir, record.Trust{}, func(r record.Record) error {
 			seen = append(seen, r.TaskID)
 			return nil
 		})
@@ -232,7 +232,7 @@ func TestResume(t *testing.T) {
 		if m.RunID != "r" || (torn > 0) != (cut > 0) || len(seen) != map[bool]int{true: 3, false: 2}[cut == 0] {
 			t.Errorf("cut %d: run %q, torn %d, saw %v", cut, m.RunID, torn, seen)
 		}
-		if _, _, _, err := record.Resume(dir, nil); !errors.Is(err, record.ErrInUse) {
+		if _, _, _, err := record.Resume(dir, record.Trust{}, nil); !errors.Is(err, record.ErrInUse) {
 			t.Errorf("a second process: %v", err)
 		}
 		if _, err := l.Append(record.Record{TaskID: "d", Attempt: 1, Try: 1, VerificationStatus: record.Error}); err != nil {
@@ -245,18 +245,18 @@ func TestResume(t *testing.T) {
 	}
 	must(t, os.WriteFile(path, whole, 0o644))
 	must(t, os.WriteFile(seal, sealed, 0o644))
-	l, _, _, err := record.Resume(dir, func(record.Record) error { return nil })
+	l, _, _, err := record.Resume(dir, record.Trust{}, func(record.Record) error { return nil })
 	must(t, err)
 	must(t, l.Close())
 	must(t, os.Remove(path))
 	must(t, unix.Mkfifo(path, 0o644))
-	if _, _, _, err := record.Resume(dir, nil); err == nil || !strings.Contains(err.Error(), "no regular file") {
+	if _, _, _, err := record.Resume(dir, record.Trust{}, nil); err == nil || !strings.Contains(err.Error(), "no regular file") {
 		t.Errorf("a pipe: %v", err)
 	}
 	must(t, os.Remove(path))
 	must(t, os.Remove(seal))
 	must(t, os.WriteFile(path, append([]byte("x"), whole...), 0o644))
-	if _, _, _, err := record.Resume(dir, func(record.Record) error { return nil }); !errors.Is(err, record.ErrDamaged) {
+	if _, _, _, err := record.Resume(dir, record.Trust{}, func(record.Record) error { return nil }); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("a damaged line: %v", err)
 	}
 	if _, err := record.Create(dir, record.Manifest{}); !errors.Is(err, record.ErrExists) {
@@ -270,28 +270,182 @@ func TestResume(t *testing.T) {
 	must(t, l.Close())
 }
 
-func TestSignature(t *testing.T) {
-	dir := t.TempDir()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
+// newKey makes a key and writes it to a file.
+func newKey(t *testing.T) *record.Key {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
 	must(t, err)
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	must(t, err)
-	name := filepath.Join(dir, "key.pem")
+	name := filepath.Join(t.TempDir(), "key.pem")
 	must(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
 	key, err := record.LoadKey(name)
 	must(t, err)
-	run := filepath.Join(dir, "run")
+	return key
+}
+
+// TestTrust: what somebody wrote anew, with good digests, is not made anything of
+// where a signature is asked for, and what is taken all the same is said for ever.
+func TestTrust(t *testing.T) {
+	key, other := newKey(t), newKey(t)
+	const sealed, unsealed = true, false
+	// write makes a folder of two records, the second of status last.
+	write := func(last record.Status, end bool, signed *record.Key) string {
+		dir := filepath.Join(t.TempDir(), "run")
+		l, err := record.Create(dir, record.Manifest{RunID: "r"})
+		must(t, err)
+		for i, status := range []record.Status{record.Passed, last} {
+			_, err := l.Append(record.Record{TaskID: fmt.Sprint(i), Attempt: 1, Try: 1, VerificationStatus: status})
+			must(t, err)
+		}
+		if end {
+			must(t, l.Seal(record.Seal{At: time.Unix(1, 0)}, signed))
+		}
+		must(t, l.Close())
+		return dir
+	}
+	signed := func() string { return write(record.Failed, sealed, key) }
+	over := func(dir, forged string, names ...string) string {
+		for _, name := range names {
+			data, err := os.ReadFile(filepath.Join(forged, name))
+			must(t, err)
+			must(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
+		}
+		return dir
+	}
+	forged := write(record.Passed, sealed, nil)
+	tail := signed()
+	l, _, _, err := record.Resume(tail, record.Trust{Key: key.Public()}, func(record.Record) error { return nil })
+	must(t, err)
+	_, err = l.Append(record.Record{TaskID: "tail", Attempt: 1, Try: 1, VerificationStatus: record.Passed})
+	must(t, errors.Join(err, l.Close()))
+	unsealedSignature := signed()
+	must(t, os.Remove(filepath.Join(unsealedSignature, record.SealFile)))
+	for _, c := range []struct {
+		name string
+		dir  string
+		// What Resume and Read say without a key, and with it; the last two also with
+		// AcceptUnsigned, where ErrUnsigned becomes nil.
+		resume, read, resumeKey, readKey error
+	}{
+		{"signed", signed(), record.ErrUnsigned, nil, nil, nil},
+		{"signed by another", write(record.Failed, sealed, other), record.ErrUnsigned, nil, record.ErrUnsigned, record.ErrUnsigned},
+		{"sealed", forged, nil, nil, record.ErrUnsigned, record.ErrUnsigned},
+		{"cut", write(record.Passed, unsealed, nil), nil, record.ErrUnsigned, record.ErrUnsigned, record.ErrUnsigned},
+		{"cut behind the signature", tail, record.ErrUnsigned, record.ErrUnsigned, record.ErrUnsigned, record.ErrUnsigned},
+		{"forged records", over(signed(), forged, record.RecordsFile), record.ErrDamaged, record.ErrDamaged, record.ErrDamaged, record.ErrDamaged},
+		{"forged records and seal", over(signed(), forged, record.RecordsFile, record.SealFile), record.ErrUnsigned, record.ErrUnsigned, record.ErrUnsigned, record.ErrUnsigned},
+		{"no seal", unsealedSignature, record.ErrDamaged, record.ErrDamaged, record.ErrDamaged, record.ErrDamaged},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, trust := range []record.Trust{{}, {Key: key.Public()}, {AcceptUnsigned: true}, {Key: key.Public(), AcceptUnsigned: true}} {
+				resume, read := c.resume, c.read
+				if trust.Key != nil {
+					resume, read = c.resumeKey, c.readKey
+				}
+				accepted := 0
+				if trust.AcceptUnsigned && errors.Is(read, record.ErrUnsigned) {
+					read, accepted = nil, map[bool]int{true: 3, false: 2}[c.dir == tail]
+				}
+				each := func(record.Record) error { return nil }
+				if n, err := record.Read(c.dir, trust, each); !errors.Is(err, read) || err == nil && n != accepted {
+					t.Errorf("read with %+v: %d, %v, want %d, %v", trust, n, err, accepted, read)
+				}
+				if trust.AcceptUnsigned && errors.Is(resume, record.ErrUnsigned) {
+					resume = nil
+				}
+				l, _, _, err := record.Resume(c.dir, trust, each)
+				if !errors.Is(err, resume) {
+					t.Errorf("resume with %+v: %v, want %v", trust, err, resume)
+				}
+				if err == nil {
+					must(t, l.Close())
+				}
+			}
+			v, err := record.Verify(context.Background(), c.dir, key.Public())
+			if must(t, err); v.OK() != (c.readKey == nil) || v.Signed != v.OK() {
+				t.Errorf("verify: %+v, want %v", v, c.readKey)
+			}
+		})
+	}
+	// What was accepted once is said in every seal that follows.
+	for _, trust := range []record.Trust{{Key: key.Public(), AcceptUnsigned: true}, {Key: key.Public()}} {
+		l, _, _, err := record.Resume(forged, trust, func(record.Record) error { return nil })
+		must(t, err)
+		_, err = l.Append(record.Record{TaskID: "more", Attempt: 1, Try: 1, VerificationStatus: record.Passed})
+		must(t, errors.Join(err, l.Seal(record.Seal{}, key), l.Close()))
+		v, err := record.Verify(context.Background(), forged, key.Public())
+		if must(t, err); !v.OK() || !v.Signed || !strings.Contains(fmt.Sprint(v.Findings), "first 2 records") {
+			t.Errorf("%+v", v)
+		}
+	}
+}
+
+// TestIrregular: no file of a run's folder is a pipe, a link or a device, whoever
+// reads it or writes to it.
+func TestIrregular(t *testing.T) {
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	makers := map[string]func(path string) error{
+		"pipe":          func(path string) error { return unix.Mkfifo(path, 0o644) },
+		"link":          func(path string) error { return os.Symlink(elsewhere, path) },
+		"link in there": func(path string) error { return os.Symlink("copy", path) },
+		"folder":        func(path string) error { return os.Mkdir(path, 0o755) },
+	}
+	if os.Geteuid() == 0 {
+		makers["device"] = func(path string) error { return unix.Mknod(path, unix.S_IFCHR|0o644, int(unix.Mkdev(1, 5))) }
+	}
+	each := func(record.Record) error { return nil }
+	key := newKey(t)
+	for _, file := range []string{record.RecordsFile, record.ManifestFile, record.SealFile, record.SignatureFile, ".lock"} {
+		for name, make := range makers {
+			t.Run(file+" "+name, func(t *testing.T) {
+				dir := sample(t)
+				l, _, _, err := record.Resume(dir, record.Trust{}, each)
+				must(t, err)
+				must(t, errors.Join(l.Seal(record.Seal{}, key), l.Close()))
+				path := filepath.Join(dir, file)
+				must(t, os.Rename(path, filepath.Join(dir, "copy")))
+				if err := make(path); err != nil {
+					t.Skip(err)
+				}
+				if l, _, _, err := record.Resume(dir, record.Trust{AcceptUnsigned: true}, each); err == nil {
+					t.Error("it was gone on with", l.Close())
+				}
+				if file == ".lock" {
+					return
+				}
+				if _, err := record.Read(dir, record.Trust{AcceptUnsigned: true}, each); err == nil {
+					t.Error("it was read")
+				}
+				if v, err := record.Verify(context.Background(), dir, nil); err == nil && v.OK() {
+					t.Error("it was verified")
+				}
+			})
+		}
+	}
+	// Where a session that was killed left the next seal, nothing is followed either.
+	dir := sample(t)
+	must(t, os.Symlink(elsewhere, filepath.Join(dir, ".new-"+record.SealFile)))
+	l, _, _, err := record.Resume(dir, record.Trust{}, each)
+	must(t, err)
+	must(t, errors.Join(l.Seal(record.Seal{}, nil), l.Close()))
+	if _, err := os.Lstat(elsewhere); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("something was written elsewhere: %v", err)
+	}
+}
+
+func TestSignature(t *testing.T) {
+	key := newKey(t)
+	run := filepath.Join(t.TempDir(), "run")
 	l, err := record.Create(run, record.Manifest{RunID: "r"})
 	must(t, err)
 	must(t, l.Seal(record.Seal{}, key))
 	must(t, l.Close())
-	v, err := record.Verify(context.Background(), run, public)
+	v, err := record.Verify(context.Background(), run, key.Public())
 	if err != nil || !v.OK() || !v.Signed {
 		t.Errorf("%+v, %v", v, err)
 	}
-	other, _, err := ed25519.GenerateKey(rand.Reader)
-	must(t, err)
-	if v, err := record.Verify(context.Background(), run, other); err != nil || v.OK() || v.Signed {
+	if v, err := record.Verify(context.Background(), run, newKey(t).Public()); err != nil || v.OK() || v.Signed {
 		t.Errorf("with another key: %+v, %v", v, err)
 	}
 	path := filepath.Join(run, record.SignatureFile)
@@ -301,7 +455,7 @@ func TestSignature(t *testing.T) {
 		changed := slices.Clone(data)
 		changed[i] ^= 1
 		must(t, os.WriteFile(path, changed, 0o644))
-		if v, err := record.Verify(context.Background(), run, public); err == nil && v.Signed && !harmless(data, i) {
+		if v, err := record.Verify(context.Background(), run, key.Public()); err == nil && v.Signed && !harmless(data, i) {
 			t.Errorf("byte %d (%q) of the signature is changed, and it is good", i, data[i])
 		}
 	}

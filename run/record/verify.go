@@ -30,6 +30,7 @@ type Finding struct {
 	Note bool `json:"note,omitempty"`
 }
 
+// String is the finding as a line: file, line and message.
 func (f Finding) String() string {
 	text := f.File
 	if f.Line > 0 {
@@ -58,19 +59,31 @@ func (v Verification) OK() bool {
 // it with their digests. With a key, the seal must be signed by it. An error
 // means that the folder could not be read.
 func Verify(ctx context.Context, dir string, key ed25519.PublicKey) (Verification, error) {
-	v := verifier{ctx: ctx, egress: map[egressKey]hash.Hash{}, claimed: map[egressKey]claim{}}
-	v.Findings = []Finding{}
-	var err error
-	if v.root, err = os.OpenRoot(dir); err != nil {
-		return v.Verification, err
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return Verification{}, err
 	}
-	defer func() { _ = v.root.Close() }()
-	if err := v.chain(); err != nil {
-		return v.Verification, err
+	defer func() { _ = root.Close() }()
+	v := verifier{ctx: ctx, root: root, egress: map[egressKey]hash.Hash{}, claimed: map[egressKey]claim{}}
+	c, err := follow(root, key, func(n int, r Record) error {
+		v.record(n, r)
+		return ctx.Err()
+	})
+	if err != nil {
+		return Verification{}, err
 	}
+	if c.torn > 0 {
+		v.wrong(RecordsFile, c.records+1, "%d bytes of a line that was not finished; sbench run --resume removes them", c.torn)
+	}
+	if c.unsigned != nil {
+		v.wrong(SignatureFile, 0, "%v", c.unsigned)
+	}
+	v.inputs(c.manifest)
 	v.egressLines()
-	v.seal(key)
-	return v.Verification, nil
+	return Verification{
+		Records: c.records, Sealed: c.sealed, Signed: key != nil && c.sealed && c.unsigned == nil,
+		Findings: append(append([]Finding{}, c.findings...), v.findings...),
+	}, nil
 }
 
 type egressKey struct {
@@ -84,77 +97,13 @@ type claim struct {
 	digest string
 }
 
+// verifier looks at what the lines of a chain speak of.
 type verifier struct {
-	Verification
+	chain   // for its findings
 	ctx     context.Context
 	root    *os.Root
 	egress  map[egressKey]hash.Hash
 	claimed map[egressKey]claim
-	digests []string // of run.json and every line
-}
-
-func (v *verifier) wrong(file string, line int, format string, args ...any) {
-	v.Findings = append(v.Findings, Finding{File: file, Line: line, Message: fmt.Sprintf(format, args...)})
-}
-
-func (v *verifier) note(file string, format string, args ...any) {
-	v.Findings = append(v.Findings, Finding{File: file, Message: fmt.Sprintf(format, args...), Note: true})
-}
-
-func (v *verifier) chain() error {
-	data, err := v.read(ManifestFile)
-	if err != nil {
-		return err
-	}
-	var m Manifest
-	if err := json.Unmarshal(data, &m); err != nil {
-		v.wrong(ManifestFile, 0, "is no run's manifest: %v", err)
-	}
-	v.inputs(m)
-	v.digests = []string{Digest(data)}
-	f, err := v.open(RecordsFile)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	torn, err := Lines(f, func(n int, line []byte) error {
-		rec, err := Check(line, v.digests[n-1])
-		if err != nil {
-			v.wrong(RecordsFile, n, "%v", err)
-		}
-		v.Records = n
-		v.digests = append(v.digests, rec.Digest)
-		v.record(n, rec)
-		return v.ctx.Err()
-	})
-	if torn > 0 {
-		v.wrong(RecordsFile, v.Records+1, "%d bytes of a line that was not finished; sbench run --resume removes them", torn)
-	}
-	return err
-}
-
-// open opens a regular file of the folder.
-func (v *verifier) open(name string) (*os.File, error) {
-	f, err := v.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("%s: is no regular file", name), err, f.Close())
-	}
-	return f, nil
-}
-
-// maxSmall bounds a file that is read whole, in bytes.
-const maxSmall = 16 << 20
-
-func (v *verifier) read(name string) ([]byte, error) {
-	f, err := v.open(name)
-	if err != nil {
-		return nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxSmall))
-	return data, errors.Join(err, f.Close())
 }
 
 // inputs compares the files that the run was made from with those there now. They
@@ -162,7 +111,7 @@ func (v *verifier) read(name string) ([]byte, error) {
 func (v *verifier) inputs(m Manifest) {
 	for _, name := range slices.Sorted(maps.Keys(m.Inputs)) {
 		in := m.Inputs[name]
-		digest, _, err := digestFile(os.OpenFile, in.Path)
+		digest, _, err := digestInput(in.Path)
 		switch {
 		case err != nil:
 			v.note(ManifestFile, "the %s file %s cannot be compared: %v", name, in.Path, err)
@@ -208,7 +157,7 @@ func (v *verifier) log(n int, l Log) {
 		v.wrong(RecordsFile, n, "log %q leads out of the folder", l.Path)
 		return
 	}
-	digest, size, err := digestFile(v.root.OpenFile, l.Path)
+	digest, size, err := digestFile(OpenFile(v.root, l.Path, os.O_RDONLY))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		v.wrong(l.Path, 0, "the log of line %d is missing", n)
@@ -219,19 +168,22 @@ func (v *verifier) log(n int, l Log) {
 	}
 }
 
-// digestFile reads a regular file. The folder may be somebody else's: a pipe is
-// not waited for, nor a device read.
-func digestFile(open func(string, int, fs.FileMode) (*os.File, error), name string) (digest string, size int64, err error) {
-	f, err := open(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+// digestInput digests a regular file that may have become anything: a pipe is not
+// waited for, nor a device read.
+func digestInput(name string) (digest string, size int64, err error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err == nil {
+		var info fs.FileInfo
+		if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
+			err = errors.Join(errors.New("is no regular file"), f.Close())
+		}
+	}
+	return digestFile(f, err)
+}
+
+func digestFile(f *os.File, err error) (digest string, size int64, _ error) {
 	if err != nil {
 		return "", 0, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("is no regular file")
-	}
-	if err != nil {
-		return "", 0, errors.Join(err, f.Close())
 	}
 	h := sha256.New()
 	size, err = io.Copy(h, f)
@@ -240,10 +192,10 @@ func digestFile(open func(string, int, fs.FileMode) (*os.File, error), name stri
 
 // egressLines digests the egress log by try, and compares.
 func (v *verifier) egressLines() {
-	f, err := v.open(EgressFile)
+	f, err := OpenFile(v.root, EgressFile, os.O_RDONLY)
 	if err == nil {
 		defer func() { _ = f.Close() }()
-		_, err = Lines(f, func(n int, line []byte) error {
+		_, err = eachLine(f, func(n int, line []byte) error {
 			var key egressKey
 			if err := json.Unmarshal(line, &key); err != nil {
 				v.wrong(EgressFile, n, "no entry: %v", err)
@@ -272,38 +224,4 @@ func (v *verifier) egressLines() {
 	if len(v.egress) > 0 {
 		v.note(EgressFile, "holds entries of %d tries that were not recorded: they were interrupted", len(v.egress))
 	}
-}
-
-func (v *verifier) seal(key ed25519.PublicKey) {
-	data, err := v.read(SealFile)
-	var s Seal
-	if err == nil {
-		s, err = readSeal(data)
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		v.note(SealFile, "is missing: the run was interrupted, and whether records at its end are missing cannot be told")
-	case err != nil:
-		v.wrong(SealFile, 0, "%v", err)
-	case s.Records > v.Records:
-		v.wrong(RecordsFile, v.Records, "ends here, the seal speaks of %d records", s.Records)
-	case s.Records < 0 || v.digests[s.Records] != s.Last:
-		v.wrong(SealFile, 0, "does not fit the chain at record %d", s.Records)
-	case s.Records < v.Records:
-		v.note(SealFile, "the run went on after it, by %d records, and was interrupted", v.Records-s.Records)
-	default:
-		v.Sealed = true
-	}
-	if key == nil {
-		return
-	}
-	signed, err := v.read(SignatureFile)
-	if err == nil {
-		err = checkSignature(signed, data, key)
-	}
-	if err != nil {
-		v.wrong(SignatureFile, 0, "%v", err)
-		return
-	}
-	v.Signed = true
 }

@@ -1,0 +1,15 @@
+package run
+
+import "github.com/securebench/sbench/runtime"
+
+// A Redactor is a redactor of secrets.
+type Redactor struct{ r redactor }
+
+// NewRedactor is redactor.with.
+func NewRedactor(secrets ...string) Redactor { return Redactor{redactor{}.with(secrets...)} }
+
+// Text is redactor.text.
+func (r Redactor) Text(s string) string { return r.r.text(s) }
+
+// Output is redactor.output.
+func (r Redactor) Output(o runtime.Output) string { return r.r.output(o) }

@@ -1,0 +1,292 @@
+package record
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Trust is what the records of a folder must show before anything is made of them.
+// The zero Trust asks for no signature.
+type Trust struct {
+	// Key must have signed the end of the records; nil asks for no signature.
+	Key ed25519.PublicKey
+	// AcceptUnsigned takes records without the seal or the signature that is asked
+	// for, and the next seal says so. Records that are damaged are not taken.
+	AcceptUnsigned bool
+	// Resume takes a run that was interrupted, and is not over. But what is signed is
+	// taken with its Key only: the signature would be lost.
+	Resume bool
+}
+
+// Read hands every record of a folder to each, without taking the folder, and
+// returns how many of them were accepted unsigned. Nothing that each was handed
+// counts if there is an error: [ErrDamaged] for what is not what was written, and
+// [ErrUnsigned] for what does not show what t asks for.
+func Read(dir string, t Trust, each func(Record) error) (accepted int, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = root.Close() }()
+	c, err := follow(root, t.Key, func(_ int, r Record) error { return each(r) })
+	if err == nil {
+		err = c.believe(t)
+	}
+	return c.accepted, err
+}
+
+// A chain is what the records of a folder show as a whole.
+type chain struct {
+	manifest  Manifest
+	findings  []Finding
+	records   int
+	last      string // digest of the last line, or of the manifest
+	end, torn int64  // bytes of the whole lines, and of one that was not finished
+	sealed    bool   // the seal is of the last line
+	signature bool   // there is one, whoever made it
+	unsigned  error  // why the last line is not signed by the key; nil without a key
+	accepted  int    // records that were taken without a signature
+}
+
+func (c *chain) wrong(file string, line int, format string, args ...any) {
+	c.findings = append(c.findings, Finding{File: file, Line: line, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *chain) note(file string, format string, args ...any) {
+	c.findings = append(c.findings, Finding{File: file, Message: fmt.Sprintf(format, args...), Note: true})
+}
+
+// follow goes along the chain from the manifest to the seal and its signature. It
+// hands each every line, also one that is damaged, as far as it can be read. An error
+// means that the folder could not be read.
+func follow(root *os.Root, key ed25519.PublicKey, each func(n int, r Record) error) (chain, error) {
+	var c chain
+	manifest, err := readSmall(root, ManifestFile)
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(manifest, &c.manifest); err != nil {
+		c.wrong(ManifestFile, 0, "is no run's manifest: %v", err)
+	}
+	seal, err := c.readSeal(root, key)
+	if err != nil {
+		return c, err
+	}
+	f, err := OpenFile(root, RecordsFile, os.O_RDONLY)
+	if err != nil {
+		return c, err
+	}
+	defer func() { _ = f.Close() }()
+	c.last = Digest(manifest)
+	fits := seal == nil || seal.Records == 0 && seal.Last == c.last
+	c.torn, err = eachLine(f, func(n int, line []byte) error {
+		r, err := check(line, c.last)
+		if err != nil {
+			c.wrong(RecordsFile, n, "%v", err)
+		}
+		c.records, c.last, c.end = n, r.Digest, c.end+int64(len(line))+1
+		fits = fits || n == seal.Records && r.Digest == seal.Last
+		return each(n, r)
+	})
+	switch {
+	case seal == nil:
+	case seal.Records > c.records:
+		c.wrong(RecordsFile, c.records, "ends here, the seal speaks of %d records: bring the whole file back", seal.Records)
+	case !fits:
+		c.wrong(SealFile, 0, "does not fit the chain at record %d", seal.Records)
+	case seal.Records < c.records:
+		c.note(SealFile, "the run went on after it, by %d records, and was interrupted", c.records-seal.Records)
+		if key != nil && c.unsigned == nil {
+			c.unsigned = fmt.Errorf("it covers the first %d of %d records", seal.Records, c.records)
+		}
+	default:
+		c.sealed = true
+	}
+	return c, err
+}
+
+// readSeal reads the seal, nil if there is none, and its signature. What is wrong
+// with them is found.
+func (c *chain) readSeal(root *os.Root, key ed25519.PublicKey) (*Seal, error) {
+	signed, err := readSmall(root, SignatureFile)
+	if c.signature = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if !c.signature && key != nil {
+		c.unsigned = errors.New("it is missing")
+	}
+	data, err := readSmall(root, SealFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && c.signature:
+		c.wrong(SealFile, 0, "is missing, and %s is there", SignatureFile)
+		return nil, nil
+	case errors.Is(err, fs.ErrNotExist):
+		c.note(SealFile, "is missing: the run was interrupted, and whether records at its end are missing cannot be told")
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	if c.signature {
+		c.unsigned = checkSignature(signed, data, key)
+	}
+	seal, err := decodeSeal(data)
+	if err != nil {
+		c.wrong(SealFile, 0, "%v", err)
+		return nil, nil
+	}
+	if c.accepted = seal.AcceptedUnsigned; c.accepted > 0 {
+		c.note(SealFile, "of the first %d records it is not known who wrote them: they were accepted unsigned", c.accepted)
+	}
+	return &seal, nil
+}
+
+// believe says why nothing may be made of the records.
+func (c *chain) believe(t Trust) error {
+	if i := slices.IndexFunc(c.findings, func(f Finding) bool { return !f.Note }); i >= 0 {
+		return fmt.Errorf("%w: %s", ErrDamaged, c.findings[i])
+	}
+	var why error
+	switch {
+	case c.unsigned != nil:
+		why = fmt.Errorf("%s: %w", SignatureFile, c.unsigned)
+	case c.signature && t.Key == nil && t.Resume:
+		why = fmt.Errorf("%s would be lost: sign with its key again", SignatureFile)
+	case !c.sealed && !t.Resume:
+		why = errors.New("there is no seal at their end: the run is not over, or was interrupted")
+	default:
+		return nil
+	}
+	if !t.AcceptUnsigned {
+		return fmt.Errorf("%w: %w", ErrUnsigned, why)
+	}
+	c.accepted = c.records
+	return nil
+}
+
+// encode writes a seal with its own digest.
+func (s Seal) encode() ([]byte, error) {
+	s.Digest = ""
+	body, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	s.Digest = Digest(body)
+	data, err := json.MarshalIndent(s, "", "  ")
+	return append(data, '\n'), err
+}
+
+func decodeSeal(data []byte) (Seal, error) {
+	var s Seal
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, err
+	}
+	if again, err := s.encode(); err != nil || !bytes.Equal(again, data) {
+		return s, errors.New("its bytes are not what its digest says")
+	}
+	return s, nil
+}
+
+// OpenFile opens a regular file of a run's folder, made with mode 0644 where flags
+// say so. The folder may be somebody else's: no link is followed to the file or out
+// of the folder, no pipe is waited for and no device opened.
+func OpenFile(root *os.Root, name string, flags int) (*os.File, error) {
+	irregular := fmt.Errorf("%s is no regular file", name)
+	info, err := root.Lstat(name)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return nil, irregular
+	case err != nil && (flags&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist)):
+		return nil, err
+	}
+	f, err := root.OpenFile(name, flags|unix.O_NONBLOCK, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	info, err = f.Stat()
+	var named fs.FileInfo
+	if err == nil {
+		named, err = root.Lstat(name)
+	}
+	if err == nil && (!info.Mode().IsRegular() || !os.SameFile(info, named)) { // it was exchanged
+		err = irregular
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// maxSmall bounds a file that is read whole, in bytes.
+const maxSmall = 16 << 20
+
+func readSmall(root *os.Root, name string) ([]byte, error) {
+	f, err := OpenFile(root, name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxSmall))
+	return data, errors.Join(err, f.Close())
+}
+
+// eachLine hands the lines of a file to each, without their ends, numbered from 1. A
+// last line without an end is not one; torn is its length. The bytes are good until
+// each returns.
+func eachLine(r io.Reader, each func(n int, line []byte) error) (torn int64, err error) {
+	const chunk = 1 << 16
+	var line []byte
+	buffer := make([]byte, chunk)
+	for n := 1; ; {
+		count, err := r.Read(buffer)
+		for rest := buffer[:count]; len(rest) > 0; {
+			i := bytes.IndexByte(rest, '\n')
+			if i < 0 {
+				line = append(line, rest...)
+				break
+			}
+			line = append(line, rest[:i]...)
+			if err := each(n, line); err != nil {
+				return 0, err
+			}
+			n, line, rest = n+1, line[:0], rest[i+1:]
+		}
+		if errors.Is(err, io.EOF) {
+			return int64(len(line)), nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// check reads a line, and compares it with its own digest and with that of the
+// line before it. It returns the record also with an error, as far as it can be
+// read.
+func check(line []byte, previous string) (Record, error) {
+	var r Record
+	if err := json.Unmarshal(line, &r); err != nil {
+		return r, fmt.Errorf("no record: %w", err)
+	}
+	const tail = len(`""}`) + len(digestName) + hexDigits
+	if len(line) < tail {
+		return r, errors.New("no digest")
+	}
+	body := line[:len(line)-tail]
+	switch want := Digest(body); {
+	case string(line[len(body):]) != fmt.Sprintf("%q}", want):
+		return r, errors.New("its bytes are not what its digest says")
+	case r.Previous != previous:
+		return r, errors.New("it does not follow what is before it: a line was removed, added or moved")
+	case !r.VerificationStatus.Valid():
+		return r, fmt.Errorf("status %q", r.VerificationStatus)
+	}
+	return r, nil
+}

@@ -1,0 +1,122 @@
+package run_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/run"
+	sandbox "github.com/securebench/sbench/runtime"
+)
+
+// TestRedactor cuts out what is a secret, and nothing else.
+func TestRedactor(t *testing.T) {
+	var numbers strings.Builder
+	for i := range 250 {
+		_, _ = fmt.Fprintf(&numbers, "%03d-", i)
+	}
+	long := numbers.String() // of several pieces
+	for _, c := range []struct {
+		name    string
+		secrets []string
+		text    string
+		want    string
+	}{
+		{"none", nil, "text", "text"},
+		{"short ones", []string{"four5", ""}, "four5", "four5"},
+		{"one", []string{"secret"}, "a secret, secre", "a <redacted>, secre"},
+		{"two beside each other", []string{"secret"}, "secretsecret", "<redacted><redacted>"},
+		{"two that overlap", []string{"secret", "crets!"}, "secrets!", "<redacted>"},
+		{"one in another", []string{"secret", "a secret indeed"}, "a secret indeed, a secret", "<redacted>, a <redacted>"},
+		{"the same beginning", []string{"secret-1", "secret-22", "secret-333"}, "secret-22 secret-333 secret-4", "<redacted> <redacted> secret-4"},
+		{"lines", []string{"first line\n\n  second line\n"}, "+second line\nfirst line.", "+<redacted>\n<redacted>."},
+		{"all lines", []string{"first line\nx\nsecond line"}, "first line\nx\nsecond line", "<redacted>"},
+		{"a long one", []string{long}, "<" + long + ">", "<<redacted>>"},
+		{"a piece of a long one", []string{long}, long[:300], "<redacted>" + long[256:300]},
+		{"nothing but one", []string{"secret"}, "secret", "<redacted>"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := run.NewRedactor(c.secrets...).Text(c.text); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+	secrets := []string{secret, hiddenAnswer}
+	for _, s := range secrets {
+		for _, e := range encoded(s) {
+			if got := run.NewRedactor(secrets...).Text("x " + e + " y"); strings.Contains(got, e) || !strings.Contains(got, "<redacted>") {
+				t.Errorf("%q is %q", e, got)
+			}
+		}
+	}
+}
+
+// TestRedactedEdges: of an output whose middle is missing no part of a secret is left at
+// the edges, wherever it was cut.
+func TestRedactedEdges(t *testing.T) {
+	const word = "0123456789abcdef"
+	text := strings.Repeat("x", 400) + strings.Repeat(word, 5) + strings.Repeat("y", 400)
+	r := run.NewRedactor(word)
+	for at := range len(text) {
+		o := sandbox.Output{Head: []byte(text[:at]), Tail: []byte(text[at:]), Total: int64(len(text) + 7)}
+		got := r.Output(o)
+		if i := strings.IndexAny(strings.ReplaceAll(strings.ReplaceAll(got, "<redacted>", ""), "[sbench: 7 bytes cut]", ""), word); i >= 0 {
+			t.Fatalf("cut at %d: %q", at, got)
+		}
+		if !strings.Contains(got, "[sbench: 7 bytes cut]") {
+			t.Fatalf("cut at %d: %q", at, got)
+		}
+	}
+}
+
+// hiddenLines are lines of so many printable bytes, a mebibyte together.
+func hiddenLines(length int) string {
+	random := rand.New(rand.NewPCG(1, uint64(length)))
+	var b strings.Builder
+	for b.Len() < 1<<20 {
+		for range length {
+			b.WriteByte(byte(' ' + 1 + random.IntN(94)))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// redactionMemory is what a redactor of the lines keeps, in times of their bytes.
+func redactionMemory(length int) float64 {
+	text := hiddenLines(length)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	r := run.NewRedactor(text)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(r)
+	return float64(int64(after.HeapAlloc)-int64(before.HeapAlloc)) / float64(len(text))
+}
+
+// TestRedactionMemory: it was 130 times what is hidden.
+func TestRedactionMemory(t *testing.T) {
+	for length, most := range map[int]float64{6: 20, 40: 4} {
+		if times := redactionMemory(length); times > most {
+			t.Errorf("lines of %d bytes: %.1f times their size, want at most %g", length, times, most)
+		}
+	}
+}
+
+// BenchmarkRedact reports the memory of a redactor in times of what it hides, and how
+// fast it reads a text in which nothing of it is.
+func BenchmarkRedact(b *testing.B) {
+	for _, length := range []int{6, 20, 40, 80} {
+		b.Run(fmt.Sprint(length), func(b *testing.B) {
+			r, text := run.NewRedactor(hiddenLines(length)), strings.Repeat("some other text of no interest\n", 1<<15)
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				r.Text(text)
+			}
+			b.ReportMetric(redactionMemory(length), "times-hidden")
+		})
+	}
+}

@@ -1,0 +1,191 @@
+package run_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime/fake"
+)
+
+// newKey makes a key to sign with.
+func newKey(t *testing.T) *record.Key {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	must(t, err)
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	must(t, err)
+	name := filepath.Join(t.TempDir(), "key.pem")
+	must(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
+	key, err := record.LoadKey(name)
+	must(t, err)
+	return key
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forge makes every verdict of a folder passed, with good digests, and removes what
+// would tell.
+func forge(t *testing.T, dir string) {
+	t.Helper()
+	name := filepath.Join(dir, record.RecordsFile)
+	manifest, err := os.ReadFile(filepath.Join(dir, record.ManifestFile))
+	must(t, err)
+	text, err := os.ReadFile(name)
+	must(t, err)
+	last, forged := record.Digest(manifest), ""
+	for line := range strings.Lines(strings.ReplaceAll(string(text), `"verification_status":"failed"`, `"verification_status":"passed"`)) {
+		at := strings.LastIndex(line, `"previous":`)
+		line = line[:at] + `"previous":"` + last + `","digest":`
+		last = record.Digest([]byte(line))
+		forged += line + `"` + last + `"}` + "\n"
+	}
+	must(t, os.WriteFile(name, []byte(forged), 0o644))
+	for _, name := range []string{record.SealFile, record.SignatureFile} {
+		must(t, os.Remove(filepath.Join(dir, name)))
+	}
+}
+
+// TestForgedRecords are not signed by who goes on with them, nor regraded, unless they
+// say that they take them.
+func TestForgedRecords(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it wrong", ""))
+	cfg.Sign = newKey(t)
+	if _, err := run.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Resume = true
+	if _, err := run.Run(context.Background(), cfg); err != nil {
+		t.Fatalf("honest records: %v", err)
+	}
+	unsigned := cfg
+	unsigned.Sign = nil
+	if _, err := run.Run(context.Background(), unsigned); !errors.Is(err, record.ErrUnsigned) && !strings.Contains(err.Error(), "would be lost") {
+		t.Errorf("without the key: %v", err)
+	}
+	forge(t, cfg.Output)
+	again := cfg
+	again.Output = filepath.Join(t.TempDir(), "again")
+	for name, attempt := range map[string]func() error{
+		"resume":  func() error { _, err := run.Run(context.Background(), cfg); return err },
+		"plan":    func() error { _, _, err := run.Plan(context.Background(), cfg); return err },
+		"regrade": func() error { _, _, err := run.Regrade(context.Background(), again, cfg.Output); return err },
+	} {
+		if err := attempt(); err == nil || !strings.Contains(err.Error(), "--accept-unsigned") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if v, err := record.Verify(context.Background(), cfg.Output, cfg.Sign.Public()); err != nil || v.OK() || v.Signed {
+		t.Errorf("the forgery is signed: %+v, %v", v, err)
+	}
+	cfg.Trust.AcceptUnsigned, again.Trust.AcceptUnsigned, again.Resume = true, true, false
+	if summary, err := run.Run(context.Background(), cfg); err != nil || summary.Passed != 1 {
+		t.Errorf("accepted: %+v, %v", summary, err)
+	}
+	if _, changes, err := run.Regrade(context.Background(), again, cfg.Output); err != nil || len(changes) != 1 {
+		t.Errorf("accepted: %+v, %v", changes, err)
+	}
+	if v := verified(t, cfg.Output); len(v.Findings) != 1 || !strings.Contains(v.Findings[0].Message, "accepted unsigned") {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestJudgedFirst: a value of harness.env that an answer holds by right stays in it
+// until it is judged, and is in no record.
+func TestJudgedFirst(t *testing.T) {
+	cfg, e := config(t, row("one", "do it right", ""))
+	cfg.Env = map[string]string{"MODE": "production"}
+	e.Lookup = func(args []string) fake.Program {
+		return func(_ context.Context, p *fake.Proc) fake.Status {
+			name, _ := p.Path("/workspace/answer")
+			if args[0] == "agent" {
+				must(t, os.WriteFile(name, []byte("mode: "+p.Env["MODE"]), 0o644))
+			} else if text, err := os.ReadFile(name); err != nil || string(text) != "mode: production" {
+				return fake.Status{Code: 1}
+			}
+			return fake.Status{}
+		}
+	}
+	if _, err := run.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	rec := records(t, cfg)[0]
+	if rec.VerificationStatus != record.Passed {
+		t.Fatalf("%s: %s", rec.VerificationStatus, rec.FailureReason)
+	}
+	text, err := os.ReadFile(filepath.Join(cfg.Output, *rec.CandidateWorkspace, "answer"))
+	if err != nil || string(text) != "mode: <redacted>" {
+		t.Errorf("kept %q, %v", text, err)
+	}
+	verified(t, cfg.Output)
+	if _, err := os.Lstat(filepath.Join(cfg.Output, "unjudged")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what was not judged: %v", err)
+	}
+}
+
+// TestIrregularOutput: a run does not write through what somebody put into its folder.
+func TestIrregularOutput(t *testing.T) {
+	elsewhere := t.TempDir()
+	link := func(path string) error { return os.Symlink(elsewhere, path) }
+	pipe := func(path string) error { return unix.Mkfifo(path, 0o644) }
+	for _, c := range []struct {
+		name string
+		make func(path string) error
+	}{
+		{record.WorkspacesDir, link}, {record.LogsDir, link}, {record.WorkspacesDir, pipe}, {record.EgressFile, pipe},
+		{record.EgressFile, func(path string) error { return os.Symlink(filepath.Join(elsewhere, "log"), path) }},
+		{record.RecordsFile, pipe}, {record.ManifestFile, link},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg, _ := config(t, row("one", "do it right", ""))
+			if c.name == record.EgressFile {
+				domains, err := proxy.ParseDomains([]string{"example.org"})
+				must(t, err)
+				cfg.Egress.Domains = domains
+			}
+			cfg.Resume = true
+			must(t, os.MkdirAll(cfg.Output, 0o755))
+			must(t, c.make(filepath.Join(cfg.Output, c.name)))
+			if summary, err := run.Run(context.Background(), cfg); err == nil && summary.Errors == 0 {
+				t.Errorf("it ran: %+v", summary)
+			}
+			if entries, err := os.ReadDir(elsewhere); err != nil || len(entries) > 0 {
+				t.Errorf("written elsewhere: %v, %v", entries, err)
+			}
+		})
+	}
+}
+
+// TestLinkedWorkspace: what a link leads to is not regraded.
+func TestLinkedWorkspace(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it right", ""))
+	if _, err := run.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	old, elsewhere := filepath.Join(cfg.Output, record.WorkspacesDir), filepath.Join(t.TempDir(), "workspaces")
+	must(t, os.Rename(old, elsewhere))
+	must(t, os.Symlink(elsewhere, old))
+	again := cfg
+	again.Output = filepath.Join(t.TempDir(), "again")
+	if summary, _, _ := run.Regrade(context.Background(), again, cfg.Output); summary.Errors != 1 {
+		t.Errorf("%+v", summary)
+	}
+}
