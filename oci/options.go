@@ -209,11 +209,13 @@ func WithBind(source, dest string, writable bool) Option {
 }
 
 // WithCapabilities gives names, and the system calls they stand for, to the
-// process. Only CAP_SYS_CHROOT can be given: no other needed_command exists.
+// process. Only these can be given: CAP_SYS_CHROOT, the one needed_command that
+// exists, and CAP_SETUID, CAP_SETGID and CAP_KILL, for a first process of ours that runs
+// others as another user of the sandbox.
 func WithCapabilities(names ...string) Option {
 	return func(s *specs.Spec) error {
 		for _, n := range names {
-			if n != "CAP_SYS_CHROOT" {
+			if !slices.Contains([]string{"CAP_SYS_CHROOT", "CAP_SETUID", "CAP_SETGID", "CAP_KILL"}, n) {
 				return fmt.Errorf("capability %q cannot be given to a sandbox", n)
 			}
 		}

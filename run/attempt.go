@@ -222,7 +222,8 @@ func (s *session) verify(ctx context.Context, t try, image runtime.Image, c cand
 		Task: task, Pack: s.cfg.Pack, Candidate: c, Image: image, Limits: policy.Limits,
 		Policy:         verifiers.Policy{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
 		Timeout:        DefaultTimeout,
-		Cells:          s.cells,
+		Code:           s.code,
+		Calibrations:   s.calibrations,
 		WorkspaceBytes: policy.WorkspaceBytes,
 		OutputBytes:    policy.OutputBytes,
 	})
@@ -259,5 +260,5 @@ func fillVerdict(rec *record.Record, v verifiers.Verdict, secrets redactor) {
 		rec.FailurePhase = ""
 	}
 	rec.VerifierStdout, rec.VerifierStderr = secrets.output(v.Stdout), secrets.output(v.Stderr)
-	rec.VerifierMetadata = v.Metadata
+	rec.VerifierMetadata, rec.Contrast = v.Metadata, v.Contrast
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -51,12 +52,14 @@ type session struct {
 	jobs     int
 	attempts int
 	secrets  redactor // values of harness.env
-	cells    *verifiers.CellPool
-	out      *os.Root    // cfg.Output; the ledger's
-	egress   *egressFile // nil if nothing may leave
-	common   record.Provenance
-	before   map[key]earlier
-	breaker  breaker
+	code     *verifiers.CodePool
+	// calibrations of changed tests
+	calibrations *contrast.Store
+	out          *os.Root    // cfg.Output; the ledger's
+	egress       *egressFile // nil if nothing may leave
+	common       record.Provenance
+	before       map[key]earlier
+	breaker      breaker
 
 	progress sync.Mutex
 
@@ -89,7 +92,8 @@ func newSession(cfg Config, p plan, attempt attemptFunc) (*session, error) {
 	if err := s.openFiles(); err != nil {
 		return nil, errors.Join(err, s.ledger.Close())
 	}
-	s.cells = verifiers.NewCellPool(s.audited("", cfg.Tester.Verification.DenyCommands))
+	s.calibrations = contrast.NewStore(cfg.Calibrations)
+	s.code = verifiers.NewCodePool(s.audited("", cfg.Tester.Verification.DenyCommands))
 	return s, nil
 }
 
@@ -155,7 +159,7 @@ func (s *session) openFiles() error {
 // close seals the chain and gives everything free.
 func (s *session) close(ctx context.Context) error {
 	return errors.Join(
-		s.cells.Close(ctx), s.egress.close(), workspace.RemoveAll(s.out, unjudgedDir),
+		s.code.Close(ctx), s.egress.close(), workspace.RemoveAll(s.out, unjudgedDir),
 		s.ledger.Seal(record.Seal{At: time.Now().UTC(), AcceptedUnsigned: s.cfg.accepted}, s.cfg.Sign), s.ledger.Close(),
 	)
 }

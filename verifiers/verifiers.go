@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers/contrast"
 )
 
 // Status of a verdict. The zero Status is invalid.
@@ -33,7 +34,10 @@ type Verdict struct {
 	Message string  // the same for people; never holds what a process printed
 	// Stdout and Stderr are the checker's, for people.
 	Stdout, Stderr runtime.Output
-	Metadata       map[string]any
+	// Contrast says how the candidate did on changed tests; nil if there was no
+	// occasion to change them.
+	Contrast *contrast.Summary
+	Metadata map[string]any
 }
 
 func passed() Verdict { return Verdict{Status: Passed, Score: 1} }
@@ -65,14 +69,17 @@ type Input struct {
 	Limits    runtime.Limits
 	Policy    Policy
 	Timeout   time.Duration // of a check whose author set none
-	// CallTimeout bounds one call of a code_completion candidate; 0 means a minute.
-	CallTimeout time.Duration
-	// Cells keeps sandboxes of code_completion's tests; nil keeps none.
-	Cells *CellPool
+	// Code keeps sandboxes of code_completion; nil keeps none.
+	Code *CodePool
+	// Calibrations of changed tests; nil keeps none.
+	Calibrations *contrast.Store
 	// WorkspaceBytes bounds the throw-away copy, OutputBytes each stream kept.
 	WorkspaceBytes int64
 	OutputBytes    int64
 }
+
+// wall is the time that a run of tests has.
+func (in Input) wall() time.Duration { return timeout(in.Task.Environment().Timeout, in.Timeout) }
 
 // A Verifier judges one candidate.
 type Verifier func(ctx context.Context, e Engine, in Input) (Verdict, error)
