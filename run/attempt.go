@@ -232,10 +232,12 @@ func fillVerdict(rec *record.Record, v verifiers.Verdict, secrets redactor) {
 		rec.FailurePhase = ""
 		return
 	}
-	ok := v.Status == verifiers.Passed
-	rec.Passed, rec.Score = &ok, &v.Score
-	if ok {
-		rec.FailurePhase = ""
+	if v.Status != verifiers.Faulty {
+		ok := v.Status == verifiers.Passed
+		rec.Passed, rec.Score = &ok, &v.Score
+		if ok {
+			rec.FailurePhase = ""
+		}
 	}
 	rec.VerifierStdout, rec.VerifierStderr = secrets.output(v.Stdout), secrets.output(v.Stderr)
 	rec.VerifierMetadata = v.Metadata
