@@ -1,0 +1,183 @@
+// Package contrast finds candidates that follow the tests instead of the truth: a
+// candidate passes only if it also fails once an expected value is changed.
+//
+// [List] names changes of hidden tests in Python, [Calibrate] keeps those that the
+// reference solution fails, and [Calibration.Judge] tries some of them on a
+// candidate.
+package contrast
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/securebench/sbench/runtime"
+)
+
+// Program is the Python program that finds changes: a request as JSON on its input,
+// an answer on its output.
+//
+//go:embed mutate.py
+var Program string
+
+// Mutants is how many changed tests a candidate is tried with.
+const Mutants = 4
+
+// ErrTests: a test file is no Python that the image's interpreter compiles.
+var ErrTests = errors.New("the tests do not compile")
+
+// ErrPython: the image has no python3 that can list changes.
+var ErrPython = errors.New("the image's python3 cannot be used")
+
+// Kind says what is changed.
+type Kind string
+
+// The kinds, the best first. Without a reference only a Value is known to be
+// observed.
+const (
+	Value    Kind = "value"    // the expected value of an equality
+	Wrapped  Kind = "wrapped"  // a side of an equality without literals: a pair with it
+	Bound    Kind = "bound"    // a number that is compared with, otherwise than by an equality
+	Negation Kind = "negation" // the condition, or the expected exception
+	Literal  Kind = "literal"  // any other literal of an assertion
+)
+
+func (k Kind) rank() int { return slices.Index([]Kind{Value, Wrapped, Bound, Negation, Literal}, k) }
+
+// A File is a test file.
+type File struct {
+	Path string `json:"path"` // any name, the edits have it
+	Text string `json:"text"`
+}
+
+// An Edit changes one assertion, on as many lines as it had. A candidate that was
+// not told fails there, and passes all assertions before.
+type Edit struct {
+	Path  string `json:"path"`
+	Start int    `json:"start"` // bytes of the file that New replaces
+	End   int    `json:"end"`
+	New   string `json:"new"`
+	Kind  Kind   `json:"kind"`
+	// Place numbers the assertion in its file: edits of one place are
+	// alternatives.
+	Place int `json:"place"`
+	// Line to Last is the assertion, wherever the value stands.
+	Line int `json:"line"`
+	Last int `json:"last"`
+	// Test names the function, "TestList::test_empty"; "" is the file's top level.
+	Test string `json:"test"`
+}
+
+// Options of List. The zero Options are for tests that run in milliseconds.
+type Options struct {
+	Seed     string // edits are the same for the same seed, and differ between seeds
+	Places   int    // assertions at most, in each file or in each test; 0 means 12
+	Variants int    // edits of each; 0 means 3
+	Each     bool   // look for places in each test function, and only there
+}
+
+// Apply changes a file's text. No two edits may overlap.
+func Apply(file File, edits ...Edit) (string, error) {
+	own := slices.DeleteFunc(slices.Clone(edits), func(e Edit) bool { return e.Path != file.Path })
+	slices.SortFunc(own, func(a, b Edit) int { return b.Start - a.Start })
+	text, end := file.Text, len(file.Text)
+	for _, e := range own {
+		if e.Start < 0 || e.Start > e.End || e.End > end {
+			return "", fmt.Errorf("edit of line %d of %q does not fit", e.Line, file.Path)
+		}
+		text, end = text[:e.Start]+e.New+text[e.End:], e.Start
+	}
+	return text, nil
+}
+
+// A Python runs Program in a sandbox that no candidate has touched.
+type Python func(ctx context.Context, request []byte) (answer []byte, err error)
+
+// Sandboxes makes sandboxes.
+type Sandboxes interface {
+	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
+}
+
+const listWall = 2 * time.Minute
+
+// InSandbox runs Program in a sandbox of its own. It needs nothing of cfg but the
+// image and the limits, and may be given no mounts that a candidate has written.
+func InSandbox(e Sandboxes, cfg runtime.Config) Python {
+	return func(ctx context.Context, request []byte) ([]byte, error) {
+		box, err := e.Create(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		var answer bytes.Buffer
+		start := fmt.Sprintf("import sys; exec(compile(sys.stdin.buffer.read(%d), 'mutate', 'exec'))", len(Program))
+		exit, err := box.Exec(ctx, runtime.Process{
+			Args: []string{"python3", "-I", "-S", "-B", "-c", start}, Dir: "/",
+			Stdin: bytes.NewReader(append([]byte(Program), request...)), Stdout: &answer, Wall: listWall,
+		})
+		err = errors.Join(err, box.Close(ctx))
+		switch {
+		case errors.Is(err, runtime.ErrNotStarted):
+			return nil, fmt.Errorf("%w: %w", ErrPython, err)
+		case err != nil:
+			return nil, err
+		case !exit.Success():
+			return nil, fmt.Errorf("%w: listing the tests' assertions, it %s", ErrPython, exit)
+		}
+		return answer.Bytes(), nil
+	}
+}
+
+// A Listing is what List found.
+type Listing struct {
+	Edits []Edit
+	// Assertions counts those that were understood, by path.
+	Assertions map[string]int
+	// Broken are the paths of files that do not compile.
+	Broken []string
+}
+
+// List finds edits. A file that does not compile is in the listing's Broken.
+func List(ctx context.Context, python Python, files []File, o Options) (Listing, error) {
+	if o.Places == 0 {
+		o.Places = 12
+	}
+	if o.Variants == 0 {
+		o.Variants = 3
+	}
+	request, err := json.Marshal(map[string]any{
+		"files": files, "seed": o.Seed, "places": o.Places, "variants": o.Variants, "each": o.Each,
+	})
+	if err != nil {
+		return Listing{}, err
+	}
+	answer, err := python(ctx, request)
+	if err != nil {
+		return Listing{}, err
+	}
+	var found struct {
+		Files []struct {
+			Path       string
+			Error      string
+			Assertions int
+			Edits      []Edit
+		}
+	}
+	if err := json.Unmarshal(answer, &found); err != nil {
+		return Listing{}, fmt.Errorf("%w: its answer: %w", ErrPython, err)
+	}
+	listing := Listing{Assertions: map[string]int{}}
+	for _, f := range found.Files {
+		if f.Error != "" {
+			listing.Broken = append(listing.Broken, f.Path)
+			continue
+		}
+		listing.Assertions[f.Path] = f.Assertions
+		listing.Edits = append(listing.Edits, f.Edits...)
+	}
+	return listing, nil
+}

@@ -1,0 +1,105 @@
+package contrast
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// A Store keeps calibrations: in memory, and in a directory between runs. It is
+// safe for concurrent use. Its files hold parts of hidden tests.
+type Store struct {
+	dir string
+
+	mu      sync.Mutex
+	entries map[string]*entry
+}
+
+type entry struct {
+	mu          sync.Mutex
+	calibration *Calibration
+}
+
+// NewStore returns a store. With dir "" it keeps nothing for the next run.
+func NewStore(dir string) *Store { return &Store{dir: dir, entries: map[string]*entry{}} }
+
+// Key names a calibration: by the digests of the evaluation, whatever its family
+// adds to that included, and of the image, and by this version of Program.
+func Key(image string, evaluation ...string) string {
+	h := sha256.New()
+	for _, part := range append([]string{Program, image}, evaluation...) {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// Get returns the calibration of a key, from calibrate if there is none yet. One
+// call of calibrate for a key runs at a time; its errors are not kept.
+func (s *Store) Get(key string, calibrate func() (Calibration, error)) (Calibration, error) {
+	s.mu.Lock()
+	e := s.entries[key]
+	if e == nil {
+		e = &entry{}
+		s.entries[key] = e
+	}
+	s.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.calibration != nil {
+		return *e.calibration, nil
+	}
+	c, err := s.read(key)
+	if errors.Is(err, fs.ErrNotExist) {
+		if c, err = calibrate(); err == nil {
+			err = s.write(key, c)
+		}
+	}
+	if err == nil {
+		e.calibration = &c
+	}
+	return c, err
+}
+
+func (s *Store) file(key string) string { return filepath.Join(s.dir, key+".json") }
+
+// read returns fs.ErrNotExist for what is no calibration, too.
+func (s *Store) read(key string) (c Calibration, err error) {
+	if s.dir == "" {
+		return c, fs.ErrNotExist
+	}
+	text, err := os.ReadFile(s.file(key))
+	if err == nil && json.Unmarshal(text, &c) != nil {
+		err = fs.ErrNotExist
+	}
+	return c, err
+}
+
+func (s *Store) write(key string, c Calibration) error {
+	if s.dir == "" {
+		return nil
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(s.dir, ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), s.file(key))
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
