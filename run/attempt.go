@@ -198,6 +198,7 @@ func (s *session) verify(ctx context.Context, t try, image runtime.Image, c cand
 		Policy:         verifiers.Policy{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
 		Timeout:        DefaultTimeout,
 		Cells:          s.cells,
+		Calibrations:   s.calibrations,
 		WorkspaceBytes: policy.WorkspaceBytes,
 		OutputBytes:    policy.OutputBytes,
 	})
@@ -240,5 +241,5 @@ func fillVerdict(rec *record.Record, v verifiers.Verdict, secrets redactor) {
 		}
 	}
 	rec.VerifierStdout, rec.VerifierStderr = secrets.output(v.Stdout), secrets.output(v.Stderr)
-	rec.VerifierMetadata = v.Metadata
+	rec.VerifierMetadata, rec.Contrast = v.Metadata, v.Contrast
 }

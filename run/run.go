@@ -53,9 +53,12 @@ type Config struct {
 	// lets that user remove it without privileges. In a user namespace, where other
 	// owners are other users of the host's, that is always so.
 	OwnFiles bool
-	Limit    int // tasks at most; 0 means all
-	Select   func(id string) bool
-	Progress func(Event) // never called by two goroutines at a time
+	// Calibrations is a folder that keeps calibrations of changed tests from one run
+	// to the next; "" keeps them for this run alone.
+	Calibrations string
+	Limit        int // tasks at most; 0 means all
+	Select       func(id string) bool
+	Progress     func(Event) // never called by two goroutines at a time
 
 	Jobs     int // attempts at a time; 0 is as many as the host has room for
 	Attempts int // of each task; 0 is one

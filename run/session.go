@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/contrast"
 )
 
 // attemptFunc makes one try of one attempt. The record is complete whatever
@@ -51,10 +52,12 @@ type session struct {
 	attempts int
 	secrets  redactor // values of harness.env
 	cells    *verifiers.CellPool
-	egress   *egressFile // nil if nothing may leave
-	common   record.Provenance
-	before   map[key]earlier
-	breaker  breaker
+	// calibrations of changed tests
+	calibrations *contrast.Store
+	egress       *egressFile // nil if nothing may leave
+	common       record.Provenance
+	before       map[key]earlier
+	breaker      breaker
 
 	progress sync.Mutex
 
@@ -87,6 +90,7 @@ func newSession(cfg Config, p plan, attempt attemptFunc) (*session, error) {
 	if err := s.openFiles(); err != nil {
 		return nil, errors.Join(err, s.ledger.Close())
 	}
+	s.calibrations = contrast.NewStore(cfg.Calibrations)
 	s.cells = verifiers.NewCellPool(s.audited("", cfg.Tester.Verification.DenyCommands))
 	return s, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers/contrast"
 )
 
 // Status of a verdict. The zero Status is invalid.
@@ -36,7 +37,10 @@ type Verdict struct {
 	Message string  // the same for people; never holds what a process printed
 	// Stdout and Stderr are the checker's, for people.
 	Stdout, Stderr runtime.Output
-	Metadata       map[string]any
+	// Contrast says how the candidate did on changed tests; nil if there was no
+	// occasion to change them.
+	Contrast *contrast.Summary
+	Metadata map[string]any
 }
 
 func passed() Verdict { return Verdict{Status: Passed, Score: 1} }
@@ -85,6 +89,8 @@ type Input struct {
 	CallTimeout time.Duration
 	// Cells keeps sandboxes of code_completion's tests; nil keeps none.
 	Cells *CellPool
+	// Calibrations of changed tests; nil keeps none.
+	Calibrations *contrast.Store
 	// WorkspaceBytes bounds the throw-away copy, OutputBytes each stream kept.
 	WorkspaceBytes int64
 	OutputBytes    int64

@@ -9,6 +9,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers/contrast"
 )
 
 // Files of a run's folder.
@@ -68,6 +69,8 @@ type Record struct {
 	VerifierStdout   string   `json:"verifier_stdout,omitempty"`
 	VerifierStderr   string   `json:"verifier_stderr,omitempty"`
 	VerifierMetadata Metadata `json:"verifier_metadata,omitempty"`
+	// Contrast says how the candidate did on changed tests, where there were any.
+	Contrast *contrast.Summary `json:"contrast,omitempty"`
 
 	// When it did not pass.
 	FailureReason  string `json:"failure_reason,omitempty"`

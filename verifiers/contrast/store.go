@@ -39,8 +39,12 @@ func Key(image string, evaluation ...string) string {
 }
 
 // Get returns the calibration of a key, from calibrate if there is none yet. One
-// call of calibrate for a key runs at a time; its errors are not kept.
+// call of calibrate for a key runs at a time; its errors are not kept. A nil store
+// keeps nothing.
 func (s *Store) Get(key string, calibrate func() (Calibration, error)) (Calibration, error) {
+	if s == nil {
+		return calibrate()
+	}
 	s.mu.Lock()
 	e := s.entries[key]
 	if e == nil {
