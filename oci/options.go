@@ -209,11 +209,12 @@ func WithBind(source, dest string, writable bool) Option {
 }
 
 // WithCapabilities gives names, and the system calls they stand for, to the
-// process. Only CAP_SYS_CHROOT can be given: no other needed_command exists.
+// process. Those that can be given are CAP_SYS_CHROOT, for the needed_command
+// chroot, and CAP_SETUID with CAP_SETGID, for programs of another user.
 func WithCapabilities(names ...string) Option {
 	return func(s *specs.Spec) error {
 		for _, n := range names {
-			if n != "CAP_SYS_CHROOT" {
+			if n != "CAP_SYS_CHROOT" && n != "CAP_SETUID" && n != "CAP_SETGID" {
 				return fmt.Errorf("capability %q cannot be given to a sandbox", n)
 			}
 		}

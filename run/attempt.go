@@ -194,7 +194,7 @@ func (s *session) verify(ctx context.Context, t try, image runtime.Image, c cand
 	v := s.cfg.Tester.Verification
 	policy := s.cfg.policy(task)
 	return verifier(ctx, s.auditedTry(t, v.DenyCommands), verifiers.Input{
-		Task: task, Pack: s.cfg.Pack, Candidate: c, Image: image, Limits: policy.Limits,
+		Task: task, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: image, Limits: policy.Limits,
 		Policy:         verifiers.Policy{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
 		Timeout:        DefaultTimeout,
 		Cells:          s.cells,

@@ -5,16 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/securebench/sbench/candidate/trustedgit"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/patch"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -71,19 +74,156 @@ type repoCheck struct {
 
 func (c *repoCheck) repo() string { return c.in.Task.Environment().Workdir }
 
-func (c *repoCheck) verify(ctx context.Context, files []patch.File) (Verdict, error) {
+func (c *repoCheck) verify(ctx context.Context, changes []patch.File) (Verdict, error) {
 	if err := c.stageInputs(ctx); err != nil {
 		return Verdict{}, fmt.Errorf("stage the task's files: %w", err)
 	}
-	prepared, v, err := c.prepare(ctx, "candidate", files)
+	prepared, v, err := c.prepare(ctx, "candidate", changes)
 	if err != nil || v.Status != Passed {
 		return v, err
 	}
-	v, err = testVerdict(c.test(ctx, "verifier", prepared))
-	if err == nil && startsNothing(v) {
+	files, err := c.hiddenTests(prepared)
+	if err == nil {
+		// The same mounts as later, so that no run can be told from another.
+		v, err = testVerdict(c.testChanged(ctx, prepared, files))
+	}
+	switch {
+	case err != nil:
+	case startsNothing(v):
 		v, err = c.withoutCandidate(ctx, v)
+	case v.Status == Passed:
+		v, err = c.contrast(ctx, prepared, files, v)
 	}
 	return v, errors.Join(err, prepared.Close(ctx))
+}
+
+// contrast looks at whether a candidate that has passed follows the tests.
+func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, files []contrast.File, v Verdict) (Verdict, error) {
+	s := suite{
+		in: c.in, key: c.evaluation(files), files: files,
+		listing: contrast.InSandbox(c.engine, runtime.Config{Name: "listing", Image: c.in.Image, Limits: c.in.Limits, User: c.in.Task.Environment().User}),
+		candidate: func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
+			return c.testChanged(ctx, prepared, files)
+		},
+	}
+	gold, err := patch.Parse(c.eval.GoldPatch.Reveal())
+	if err != nil || len(files) == 0 { // none, or none that can be read
+		return s.judge(ctx, v)
+	}
+	var reference runtime.Sandbox // made when a calibration needs it
+	s.reference = func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
+		if reference == nil {
+			box, gone, err := c.prepare(ctx, "reference", gold)
+			if err != nil || gone.Status != Passed {
+				return runtime.Exit{}, errors.Join(err, errors.New("the gold patch does not apply: "+gone.Message))
+			}
+			reference = box
+		}
+		return c.testChanged(ctx, reference, files)
+	}
+	v, err = s.judge(ctx, v)
+	if reference != nil {
+		err = errors.Join(err, reference.Close(ctx))
+	}
+	return v, err
+}
+
+// evaluation is what a calibration is made from.
+func (c *repoCheck) evaluation(files []contrast.File) string {
+	return fmt.Sprintf("%q %q", files, append([]string{c.eval.SetupPatch, c.eval.TestPatch, c.eval.GoldPatch.Reveal(), c.eval.BaseCommit, c.eval.Workdir}, c.eval.Command.Args()...))
+}
+
+// testChanged runs the command with files over those of the repository.
+func (c *repoCheck) testChanged(ctx context.Context, prepared runtime.Sandbox, files []contrast.File) (runtime.Exit, error) {
+	dir, err := os.MkdirTemp(c.volume, "tests-")
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	var mounts []runtime.Mount
+	for i, f := range files {
+		at := filepath.Join(dir, fmt.Sprint(i))
+		if err := os.WriteFile(at, []byte(f.Text), 0o644); err != nil {
+			return runtime.Exit{}, err
+		}
+		mounts = append(mounts, runtime.Mount{Source: at, Dest: path.Join(c.repo(), f.Path)})
+	}
+	return c.test(ctx, "verifier", prepared, mounts...)
+}
+
+// Bounds of the test files that are changed.
+const (
+	maxTestFile  = 4 << 20
+	maxTestFiles = 200
+)
+
+// hiddenTests returns the Python files of tests that test_patch touches, or else
+// those that the command names, as the tests will find them.
+func (c *repoCheck) hiddenTests(prepared runtime.Sandbox) ([]contrast.File, error) {
+	dir, err := prepared.Path(c.repo())
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	touched, _ := patch.Parse(c.eval.TestPatch) // stage has parsed it before
+	files := readTests(root, pathsOf(touched))
+	if len(files) == 0 {
+		files = readTests(root, selected(root, path.Join(".", strings.TrimPrefix(c.eval.Workdir, c.repo())), c.eval.Command.Args()))
+	}
+	return files, nil
+}
+
+// readTests returns those of the names that are files of tests in Python.
+func readTests(root *os.Root, names []string) (files []contrast.File) {
+	for _, name := range names {
+		base := path.Base(name)
+		if path.Ext(base) != ".py" || base == "conftest.py" || base == "__init__.py" || len(files) == maxTestFiles {
+			continue
+		}
+		info, err := root.Lstat(name)
+		if err != nil || !info.Mode().IsRegular() || info.Size() > maxTestFile {
+			continue // deleted by the patch, perhaps
+		}
+		text, err := root.ReadFile(name)
+		if err == nil && bytes.Contains(text, []byte("def test")) && utf8.Valid(text) {
+			files = append(files, contrast.File{Path: name, Text: string(text)})
+		}
+	}
+	return files
+}
+
+// selected returns the Python files of tests that the words of a command name, by
+// themselves or by their directory; all there are if it names none.
+func selected(root *os.Root, workdir string, args []string) []string {
+	var names []string
+	for _, word := range strings.FieldsFunc(strings.Join(args, " "), func(r rune) bool { return strings.ContainsRune(" \t\n\"';|&()=", r) }) {
+		name, _, _ := strings.Cut(word, "::")
+		name = path.Join(workdir, name)
+		if info, err := root.Stat(name); err == nil && info.IsDir() {
+			names = append(names, testsBelow(root, name)...)
+		} else if err == nil {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		names = testsBelow(root, workdir)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func testsBelow(root *os.Root, dir string) (names []string) {
+	_ = fs.WalkDir(root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
+		base := path.Base(name)
+		if err == nil && !d.IsDir() && (strings.HasPrefix(base, "test") || strings.HasSuffix(base, "_test.py")) && path.Ext(base) == ".py" {
+			names = append(names, name)
+		}
+		return nil
+	})
+	return names
 }
 
 // stageInputs writes what the tests' sandbox sees besides the repository.

@@ -81,6 +81,9 @@ type Input struct {
 	Task      *compiler.Task
 	Pack      *compiler.Pack
 	Candidate candidate.Candidate
+	// Reference says that the candidate is the task's own solution, by which changed
+	// tests can be calibrated.
+	Reference bool
 	Image     runtime.Image
 	Limits    runtime.Limits
 	Policy    Policy
