@@ -91,13 +91,14 @@ func (c *repoCheck) verify(ctx context.Context, changes []patch.File) (Verdict, 
 	case err != nil:
 	case startsNothing(v):
 		v, err = c.withoutCandidate(ctx, v)
-	case v.Status == Passed:
+	default:
 		v, err = c.contrast(ctx, prepared, files, v)
 	}
 	return v, errors.Join(err, prepared.Close(ctx))
 }
 
-// contrast looks at whether a candidate that has passed follows the tests.
+// contrast looks at whether a candidate that has passed follows the tests, and
+// whether the tests of one that has failed can be run at all.
 func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, files []contrast.File, v Verdict) (Verdict, error) {
 	s := suite{
 		in: c.in, key: c.evaluation(files), files: files,
@@ -105,6 +106,9 @@ func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, file
 		candidate: func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
 			return c.testChanged(ctx, prepared, files)
 		},
+	}
+	if v.Status != Passed {
+		return s.malformed(ctx, v)
 	}
 	gold, err := patch.Parse(c.eval.GoldPatch.Reveal())
 	if err != nil || len(files) == 0 { // none, or none that can be read

@@ -54,7 +54,7 @@ func (s suite) judge(ctx context.Context, v Verdict) (Verdict, error) {
 		case errors.Is(err, contrast.ErrPython):
 			return none, nil
 		case errors.Is(err, contrast.ErrTests):
-			return faulty("tests_malformed", "a hidden test file is no Python that the image's interpreter compiles"), nil
+			return faulty("tests_malformed", malformedTests), nil
 		case errors.Is(err, errCannotFail):
 			return faulty("tests_cannot_fail", "the tests' command exits with 0 although every test fails"), nil
 		case err != nil:
@@ -69,6 +69,23 @@ func (s suite) judge(ctx context.Context, v Verdict) (Verdict, error) {
 	}
 	return s.try(ctx, v, sets)
 }
+
+// malformed makes a failure the pack's if the output tells of a syntax error and a
+// hidden test file has one.
+func (s suite) malformed(ctx context.Context, v Verdict) (Verdict, error) {
+	text := v.Stderr.String() + v.Stdout.String()
+	if len(s.files) == 0 || !strings.Contains(text, "SyntaxError") && !strings.Contains(text, "IndentationError") && !strings.Contains(text, "TabError") {
+		return v, nil
+	}
+	found, err := contrast.List(ctx, s.listing, s.files, contrast.Options{})
+	if errors.Is(err, contrast.ErrPython) || err == nil && len(found.Broken) == 0 {
+		return v, nil
+	}
+	v.Status, v.Reason, v.Message = Faulty, "tests_malformed", malformedTests
+	return v, err
+}
+
+const malformedTests = "a hidden test file is no Python that the image's interpreter compiles"
 
 // calibration returns the kept one of a round, or makes it.
 func (s suite) calibration(ctx context.Context, round int) (contrast.Calibration, error) {

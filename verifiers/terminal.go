@@ -130,9 +130,9 @@ func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
 	case err != nil:
 		return Verdict{}, err
 	}
-	v := judge(exit)
-	if v.Status != Passed {
-		return c.withoutPytest(ctx, v)
+	v, err := c.withoutPytest(ctx, judge(exit))
+	if err != nil || v.Status == Faulty {
+		return v, err
 	}
 	return c.contrast(ctx, dir, v)
 }
@@ -167,7 +167,7 @@ func (c *terminalCheck) notStarted() Verdict {
 // withoutPytest finds out, after a failure that looks like it, whether the image
 // lacks pytest.
 func (c *terminalCheck) withoutPytest(ctx context.Context, v Verdict) (Verdict, error) {
-	if !lacksPytest(v) {
+	if v.Status == Passed || !lacksPytest(v) {
 		return v, nil
 	}
 	env := c.in.Task.Environment()
@@ -379,6 +379,9 @@ func (c *terminalCheck) contrast(ctx context.Context, dir string, v Verdict) (Ve
 			return runtime.Exit{}, err
 		}
 		return c.run(ctx, changed)
+	}
+	if v.Status != Passed {
+		return s.malformed(ctx, v)
 	}
 	if c.in.Reference {
 		s.reference = s.candidate
