@@ -29,12 +29,12 @@ func (pv *packValidator) once(p Problem) {
 
 func (pv *packValidator) manifestSmells() {
 	root := pv.pack.manifest.Root()
-	pv.environmentSmells(pv.pack.ManifestPath, "$.defaults.environment", root.Get("defaults").Get("environment"), pv.pack.defaultFamily)
+	pv.environmentSmells(pv.pack.ManifestPath, "$.defaults.environment", root.Get("defaults").Get("environment"))
 }
 
 func (pv *packValidator) rowSmells(r row) {
 	root := r.doc.Root()
-	pv.environmentSmells(pv.pack.TasksPath, "$.environment", root.Get("environment"), r.family)
+	pv.environmentSmells(pv.pack.TasksPath, "$.environment", root.Get("environment"))
 	if pv.pack.environment.Image == "" || root.Get("environment").Get("image").Kind() != 0 {
 		if pv.pack.environment.withRow(root.Get("environment")).Image == "" {
 			pv.once(Problem{
@@ -49,7 +49,7 @@ func (pv *packValidator) rowSmells(r row) {
 }
 
 // environmentSmells looks at the environment of the manifest or of a row.
-func (pv *packValidator) environmentSmells(file, path string, env document.Value, f *family) {
+func (pv *packValidator) environmentSmells(file, path string, env document.Value) {
 	for key, value := range env.Fields() {
 		name := key.Text()
 		at := Problem{File: file, Line: value.Line(), Path: path + "." + name}
@@ -59,8 +59,6 @@ func (pv *packValidator) environmentSmells(file, path string, env document.Value
 			at.Hint = cmp.Or(schema.Suggest(name, environmentKeys()), "sbench keeps it as metadata")
 		case name == "image" && value.Kind() == document.String && !strings.Contains(value.Text(), "@sha256:"):
 			at.Message, at.Hint = fmt.Sprintf("image %q has no digest", value.Text()), "a tag may mean another image tomorrow: add @sha256:…"
-		case name == "materialize_workdir_from_image" && value.IsTrue() && f != nil && f.Family != TerminalTask:
-			at.Message = fmt.Sprintf("%s has no meaning for %s", name, f.Family)
 		default:
 			continue
 		}
@@ -209,7 +207,7 @@ func (pv *packValidator) patchSmells(r row) {
 			continue
 		}
 		if _, err := patch.Parse(p.text); err != nil {
-			pv.emit(Problem{File: pv.pack.TasksPath, Line: r.line, Path: p.path, Message: "malformed patch: " + err.Error(), Warning: true})
+			pv.emit(Problem{File: pv.pack.TasksPath, Line: r.line, Path: p.path, Message: "malformed patch: " + err.Error()})
 		}
 	}
 }
