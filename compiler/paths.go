@@ -84,7 +84,7 @@ func ParseMount(component Component, mount string) (string, error) {
 	}
 	switch component {
 	case Agent, TestSandbox:
-		if err := checkPublicMount(clean); err != nil {
+		if err := CheckPublicMount(clean); err != nil {
 			return "", err
 		}
 		return clean, nil
@@ -94,7 +94,9 @@ func ParseMount(component Component, mount string) (string, error) {
 	return "", fmt.Errorf("component %q has no workspace", component)
 }
 
-func checkPublicMount(clean string) error {
+// CheckPublicMount reports why nothing that an agent sees may lie at a clean path
+// in the workspace, or nil. It does not look into a folder there.
+func CheckPublicMount(clean string) error {
 	folded := FoldPath(clean)
 	for _, denied := range deniedMounts() {
 		if isBelow(folded, denied) {

@@ -80,6 +80,12 @@ func (p plan) check(ctx context.Context, cfg Config, task *compiler.Task) error 
 			all = merge(all, problems)
 		}
 	}
+	if agent, err := workspace.PlanAgent(task, cfg.Pack); err == nil {
+		file := cfg.Tester.Harness.Config.TaskFile
+		if e, ok := agent.Conflict(file); ok && file != "" {
+			all = append(all, problem("$.assets", fmt.Sprintf("%q collides with harness.config.task_file %q", e.Dest, file)))
+		}
+	}
 	all = append(all, environmentProblems(cfg, task)...)
 	ref := task.Environment().Image
 	if ref == "" {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -399,6 +400,19 @@ func TestNothingStarts(t *testing.T) {
 	}
 	if _, err := os.Stat(cfg.Output); !errors.Is(err, os.ErrNotExist) || e.n > 0 {
 		t.Errorf("something started: %v, %d sandboxes", err, e.n)
+	}
+}
+
+// TestAssetAtTaskFile: the harness's task file would overwrite an asset.
+func TestAssetAtTaskFile(t *testing.T) {
+	cfg, e := config(t, strings.TrimSuffix(row("one", "do it right", ""), "}")+`, "assets": [{"path": "Task.JSON"}]}`)
+	if err := os.CopyFS(cfg.Pack.PublicRoot, fstest.MapFS{"Task.JSON": {}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := run.Run(context.Background(), cfg)
+	var problems compiler.Problems
+	if !errors.As(err, &problems) || !strings.Contains(err.Error(), "collides with harness.config.task_file") || e.n > 0 {
+		t.Errorf("got %v, %d sandboxes", err, e.n)
 	}
 }
 

@@ -3,6 +3,7 @@ package verifiers
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"unicode"
@@ -47,7 +48,8 @@ type phrase struct {
 func newPhrases(all []string) []phrase {
 	var out []phrase
 	for _, s := range all {
-		p := phrase{words: texts(words(fold(s)))}
+		p := phrase{}
+		p.words, _ = wordsOf(tokenize(s))
 		for _, w := range p.words {
 			p.loose = append(p.loose, loosen(w))
 		}
@@ -64,8 +66,8 @@ const minQuote = 4
 
 func newFreeKey(prompt string, r compiler.Rubric) freeKey {
 	k := freeKey{asked: map[string]bool{}, accepted: newPhrases(r.AcceptedAnswers), rejected: newPhrases(r.RejectedAnswers), minF1: r.MinTokenF1}
-	folded := fold(prompt)
-	whole := texts(words(folded))
+	ts := tokenize(prompt)
+	whole, _ := wordsOf(ts)
 	for _, w := range whole {
 		k.asked[w] = true
 	}
@@ -75,10 +77,16 @@ func newFreeKey(prompt string, r compiler.Rubric) freeKey {
 		k.maxItem = max(k.maxItem, len(p.words))
 	}
 	k.addQuote(whole)
-	for sentence := range strings.FieldsFuncSeq(folded, func(r rune) bool { return strings.ContainsRune(".!?\n", r) }) {
-		if ws := texts(words(sentence)); len(ws) >= minQuote {
-			k.addQuote(ws)
+	sentence, words := 0, []string(nil)
+	for _, st := range append(statements(ts, nil), statement{sentence: -1}) {
+		if st.sentence != sentence {
+			if len(words) >= minQuote {
+				k.addQuote(words)
+			}
+			sentence, words = st.sentence, nil
 		}
+		ws, _ := wordsOf(st.tokens)
+		words = append(words, ws...)
 	}
 	return k
 }
@@ -95,14 +103,14 @@ func (k *freeKey) addQuote(quote []string) {
 // judge is pure, and linear in the text.
 func (k freeKey) judge(text string) Verdict {
 	folded := fold(text)
-	r := k.newResponse(folded)
-	if r.length == 0 && strings.TrimSpace(folded) == "" {
+	r := k.newResponse(text, folded)
+	if len(r.strict) == 0 && strings.TrimSpace(folded) == "" {
 		return failed(reasonNone, "the answer is empty")
 	}
 	score, rule := 0.0, ""
 	list := k.isList(r)
-	for _, p := range k.accepted {
-		if !list && r.affirms(p) {
+	for i, p := range k.accepted {
+		if !list && r.affirms(i, p) {
 			score, rule = 1, "contained"
 		} else if f1 := r.f1(p, false); f1 > score {
 			score, rule = f1, "token_f1"
@@ -114,7 +122,7 @@ func (k freeKey) judge(text string) Verdict {
 		}
 	}
 	switch {
-	case r.length == 0 && score == 0:
+	case len(r.strict) == 0 && score == 0:
 		return failed(reasonNone, "the answer says nothing of its own")
 	case score > 0 && score >= k.minF1:
 		return matched(rule)
@@ -124,103 +132,99 @@ func (k freeKey) judge(text string) Verdict {
 	return failed(reasonWrong, "the answer neither holds nor resembles an accepted one")
 }
 
-// A response is an answer prepared to be searched many times.
+// A response is an answer prepared to be searched many times, without quotes of
+// the prompt.
 type response struct {
-	folded string
-	words  []word // quotes of the prompt are words without a text
-	strict []string
-	loose  []string
-	length int // words, without quotes
-	count  map[string]int
-	counts map[string]int // of the loose ones
-	reach  []int          // where the longest accepted phrase ends that has begun by then
+	folded     string
+	strict     []string // words
+	loose      []string
+	statements []statement // their mentions are those of accepted answers
+	last       map[int]int // the statement that mentions an accepted answer last
+	count      map[string]int
+	counts     map[string]int // of the loose ones
+	reach      []int          // where the longest accepted phrase ends that has begun by then
 }
 
-func (k freeKey) newResponse(folded string) *response {
-	ws := words(folded)
-	all := texts(ws)
+func (k freeKey) newResponse(text, folded string) *response {
+	ts := tokenize(text)
 	for _, quote := range k.prompt {
-		end := 0
-		for _, at := range find(all, quote) {
-			for i := max(at, end); i < at+len(quote); i++ {
-				ws[i].text = ""
-			}
-			end = at + len(quote)
-		}
+		ts = withoutQuote(ts, quote)
 	}
-	r := &response{folded: folded, words: ws, strict: texts(ws), count: map[string]int{}, counts: map[string]int{}, reach: make([]int, len(ws))}
-	for _, w := range r.strict {
+	ws, at := wordsOf(ts)
+	r := &response{folded: folded, strict: ws, last: map[int]int{}, count: map[string]int{}, counts: map[string]int{}, reach: make([]int, len(ws))}
+	for _, w := range ws {
 		l := loosen(w)
 		r.loose = append(r.loose, l)
-		if w != "" {
-			r.length++
-			r.count[w]++
-			r.counts[l]++
+		r.count[w]++
+		r.counts[l]++
+	}
+	found := map[int][]int{} // the phrases that begin at a word
+	for i, p := range k.accepted {
+		for _, from := range find(ws, p.words) {
+			r.reach[from] = max(r.reach[from], from+len(p.words))
+			found[from] = append(found[from], i)
 		}
 	}
-	for _, p := range k.accepted {
-		for _, at := range find(r.strict, p.words) {
-			r.reach[at] = max(r.reach[at], at+len(p.words))
+	var ms []mention
+	for i, end := range r.reach {
+		if end > 0 {
+			ms = append(ms, mention{answers: found[i], from: at[i], to: at[end-1] + 1})
+		}
+		if i > 0 {
+			r.reach[i] = max(end, r.reach[i-1])
 		}
 	}
-	for i := 1; i < len(r.reach); i++ {
-		r.reach[i] = max(r.reach[i], r.reach[i-1])
+	r.statements = statements(ts, ms)
+	for i, s := range r.statements {
+		for _, m := range s.mentions {
+			for _, a := range m.answers {
+				r.last[a] = i
+			}
+		}
 	}
 	return r
 }
 
-// affirms reports whether p is contained, and not denied where it stands last.
-func (r *response) affirms(p phrase) bool {
+// affirms reports whether the accepted answer i is contained, and asserted where
+// it stands last.
+func (r *response) affirms(i int, p phrase) bool {
 	if p.text != "" {
 		return strings.Contains(oneLine(r.folded), p.text)
 	}
-	at := find(r.strict, p.words)
-	return len(at) > 0 && !r.denied(at[len(at)-1], at[len(at)-1]+len(p.words))
-}
-
-// reachOfNegation is how many words behind it a negation denies.
-const reachOfNegation = 3
-
-// denied reports whether the words from begin to end are denied: "not x",
-// "x is wrong".
-func (r *response) denied(begin, end int) bool {
-	for i := max(0, begin-reachOfNegation); i < begin; i++ {
-		if r.words[i].clause == r.words[begin].clause && r.negates(i) {
-			return true
-		}
-	}
-	rest := r.words[end:]
-	for i, w := range rest[:min(len(rest), 3)] {
-		if w.clause != r.words[end-1].clause {
-			return false
-		}
-		switch w.text {
-		case "is", "was", "are", "were", "not", "isn't", "wasn't", "aren't", "weren't":
-		case "wrong", "incorrect", "false", "untrue":
-			return i > 0 && !isNegation(rest[i-1].text)
-		case "the", "it", "correct", "right", "true":
-			return i > 0 && isNegation(rest[i-1].text)
-		default:
-			return false
-		}
-	}
-	return false
-}
-
-// negates reports whether the word at i is a negation: "not", but not in "not
-// only".
-func (r *response) negates(i int) bool {
-	if !isNegation(r.strict[i]) || r.strict[i] == "without" {
+	last, ok := r.last[i]
+	if !ok || r.statements[last].asks || !r.statements[last].asserts() {
 		return false
 	}
-	if i+1 == len(r.strict) {
-		return true
-	}
-	switch r.strict[i+1] {
-	case "only", "just", "merely", "simply", "doubt":
+	return !slices.ContainsFunc(r.statements[last+1:], (statement).takesBack)
+}
+
+// asserts reports whether what the statement mentions is neither denied nor left
+// open.
+func (s statement) asserts() bool {
+	if s.toneOf().denies {
 		return false
+	}
+	hedge := slices.IndexFunc(s.tokens, func(t token) bool { return isHedge(t.text) && !t.named })
+	for _, m := range s.mentions {
+		from, to := m.from-s.from, m.to-s.from
+		if 0 <= hedge && hedge < from || s.wordAt(from-1) == "or" || s.wordAt(to) == "or" {
+			return false
+		}
+		if isNumberAt(s.tokens, from) && to == from+1 && !s.isClear(from) {
+			return false
+		}
 	}
 	return true
+}
+
+// takesBack reports whether a statement only denies what was said before it.
+func (s statement) takesBack() bool {
+	if s.mentions != nil || !s.toneOf().denies {
+		return false
+	}
+	return !slices.ContainsFunc(s.tokens, func(t token) bool {
+		return t.kind != symbol && !isGlue(t.text) && !isNegation(t.text) && !isDenial(t.text)
+	})
 }
 
 // f1 is the harmonic mean of precision and recall of words, whatever their
@@ -232,7 +236,7 @@ func (r *response) f1(p phrase, loose bool) float64 {
 	} else if r.opposes(p.words) {
 		return 0
 	}
-	if len(want)+r.length == 0 {
+	if len(want)+len(r.strict) == 0 {
 		return 0
 	}
 	used, common := map[string]int{}, 0
@@ -242,7 +246,7 @@ func (r *response) f1(p phrase, loose bool) float64 {
 			common++
 		}
 	}
-	return 2 * float64(common) / float64(len(want)+r.length)
+	return 2 * float64(common) / float64(len(want)+len(r.strict))
 }
 
 // opposes reports whether the response denies a word of the phrase, or leaves
@@ -255,17 +259,9 @@ func (r *response) opposes(want []string) bool {
 	for _, w := range want {
 		wanted[w] = !isGlue(w)
 	}
-	for i := range r.words {
-		if !r.negates(i) {
-			continue
-		}
-		for j := i + 1; j <= i+reachOfNegation && j < len(r.words) && r.words[j].clause == r.words[i].clause; j++ {
-			if wanted[r.strict[j]] {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.statements, func(s statement) bool {
+		return slices.ContainsFunc(s.tokens, func(t token) bool { return wanted[t.text] }) && s.toneOf().denies
+	})
 }
 
 // rejects reports whether p is contained other than as a part of an accepted
@@ -286,27 +282,44 @@ func (k freeKey) isList(r *response) bool {
 	if isPile(r) {
 		return true
 	}
-	items, foreign := 0, 0
-	for begin := 0; begin < len(r.words); {
-		end := begin
-		for end < len(r.words) && r.words[end].clause == r.words[begin].clause && r.strict[end] != "or" {
-			end++
-		}
-		switch k.classify(r.strict[begin:end]) {
-		case proseItem:
+	items, foreign, bracket := 0, 0, false
+	for _, s := range r.statements {
+		if s.opened == "because" || bracket && s.opened == ")" {
 			return false
-		case foreignItem:
-			foreign++
-			fallthrough
-		case acceptedItem:
-			items++
 		}
-		begin = end
-		if end < len(r.words) && r.strict[end] == "or" {
-			begin++
+		bracket = s.opened == "("
+		if s.mentions == nil && s.toneOf().denies {
+			continue
+		}
+		for item := range splitItems(s.tokens) {
+			switch k.classify(item) {
+			case proseItem:
+				return false
+			case foreignItem:
+				foreign++
+				fallthrough
+			case acceptedItem:
+				items++
+			}
 		}
 	}
 	return items > 1 && foreign > 0
+}
+
+// splitItems yields the words of the alternatives within a statement.
+func splitItems(ts []token) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		begin := 0
+		for i := range len(ts) + 1 {
+			if i < len(ts) && ts[i].text != "or" && ts[i].text != "/" && ts[i].text != "&" {
+				continue
+			}
+			if words, _ := wordsOf(ts[begin:i]); len(words) > 0 && !yield(words) {
+				return
+			}
+			begin = i + 1
+		}
+	}
 }
 
 type itemKind int
@@ -323,7 +336,7 @@ func (k freeKey) classify(item []string) itemKind {
 	said := false
 	for _, w := range item {
 		switch {
-		case w == "a", w == "an", w == "the", w == "and", w == "of", w == "in", w == "":
+		case w == "a", w == "an", w == "the", w == "and", w == "of", w == "in":
 		case isGlue(w):
 			return proseItem
 		case k.asked[w] && !k.offered, strings.HasSuffix(w, "ly"), w == "yes", w == "no", w == "ok", w == "please":
@@ -351,8 +364,8 @@ const (
 // isPile reports whether words are heaped up without grammar: prose of eight
 // words has a short one, in any language with spaces.
 func isPile(r *response) bool {
-	return r.length >= minPile && !slices.ContainsFunc(r.strict, func(w string) bool {
-		return w != "" && (isGlue(w) || utf8.RuneCountInString(w) <= 3)
+	return len(r.strict) >= minPile && !slices.ContainsFunc(r.strict, func(w string) bool {
+		return isGlue(w) || utf8.RuneCountInString(w) <= 3
 	})
 }
 

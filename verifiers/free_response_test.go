@@ -45,7 +45,7 @@ func TestFreeResponseContains(t *testing.T) {
 		{"not only", "Not only gravity acts, there is also drag.", ""},
 		{"not magnets but", "Nothing else would do, but gravity does.", ""},
 		{"denial of something else", "It is not the wind, it is gravity.", ""},
-		{"without", "Without gravity they would not fall.", ""},
+		{"in doubt: without", "Without gravity they would not fall.", "wrong_answer"},
 		{"no doubt", "No doubt gravity is the cause.", ""},
 		{"last word counts", "I thought it was not gravity. Now I know that gravity pulls them.", ""},
 		{"wrong", "The wind blows them down.", "wrong_answer"},

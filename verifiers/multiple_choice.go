@@ -3,10 +3,8 @@ package verifiers
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/securebench/sbench/compiler"
 )
@@ -17,12 +15,12 @@ func multipleChoice(_ context.Context, _ Engine, in Input) (Verdict, error) {
 	if !ok {
 		return Verdict{}, fmt.Errorf("task %q is no multiple_choice", in.Task.ID())
 	}
-	return judgeChoice(in.Candidate.Text, eval.Choices, eval.Answers.Reveal()), nil
+	return judgeChoice(eval.Question, in.Candidate.Text, eval.Choices, eval.Answers.Reveal()), nil
 }
 
 // judgeChoice passes text if it names one choice, and that one is right. It is
 // pure, and linear in the text.
-func judgeChoice(text string, choices []string, answers []compiler.Answer) Verdict {
+func judgeChoice(question, text string, choices []string, answers []compiler.Answer) Verdict {
 	accepted := map[int]bool{}
 	known := slices.Clone(choices)
 	for _, a := range answers {
@@ -32,13 +30,7 @@ func judgeChoice(text string, choices []string, answers []compiler.Answer) Verdi
 		}
 		accepted[a.Choice] = true
 	}
-	named, reason := newBallot(known, len(choices), fold).read(text)
-	if len(named) > 1 {
-		// Alike but for case or form, perhaps: then the exact text decides.
-		if exact, _ := newBallot(known, len(choices), plain).read(text); len(exact) == 1 && slices.Contains(named, exact[0]) {
-			named = exact
-		}
-	}
+	named, reason := newBallot(question, known, len(choices)).read(text)
 	right := func(i int) bool { return accepted[i] }
 	switch {
 	case reason == reasonNone:
@@ -55,121 +47,77 @@ func judgeChoice(text string, choices []string, answers []compiler.Answer) Verdi
 
 // A ballot knows what choices are called.
 type ballot struct {
-	labels int              // how many choices have a label, from "a" up
-	texts  map[string][]int // the choices of a text in the ballot's form
-	form   func(string) string
+	question []string // its words
+	asked    echo
+	labels   int // how many choices have a label, from "a" up
+	choices  []choice
 }
 
-func newBallot(choices []string, labels int, form func(string) string) ballot {
-	b := ballot{labels, map[string][]int{}, form}
-	for i, choice := range choices {
-		whole := oneLine(form(choice))
-		b.texts[whole] = append(b.texts[whole], i)
+type choice struct {
+	text, exact string   // folded, and with its case
+	words, raw  []string // the same as words
+}
+
+func newBallot(question string, choices []string, labels int) ballot {
+	asked := tokenize(question)
+	b := ballot{asked: newEcho(asked), labels: labels}
+	b.question, _ = wordsOf(asked)
+	for _, s := range choices {
+		ts := tokenize(s)
+		c := choice{text: bare(fold(s)), exact: bare(plain(s)), raw: rawWords(ts)}
+		c.words, _ = wordsOf(ts)
+		b.choices = append(b.choices, c)
 	}
-	trimmed := map[string][]int{}
-	for i, choice := range choices {
-		if s := trimEdges(oneLine(form(choice))); s != "" && b.texts[s] == nil {
-			trimmed[s] = append(trimmed[s], i)
-		}
-	}
-	maps.Copy(b.texts, trimmed)
 	return b
 }
 
-// How firmly a line names a choice.
-const (
-	listed   = iota // a label and its text, as in a quoted question
-	bare            // a label or a text
-	explicit        // with a lead-in such as "the answer is"
-)
+func rawWords(ts []token) []string {
+	var out []string
+	for _, t := range ts {
+		if t.kind != symbol {
+			out = append(out, t.raw)
+		}
+	}
+	return out
+}
 
 // read returns the choices that an answer names: several only if one text fits
 // them all. If there are none, it says why.
-func (b ballot) read(text string) (named []int, reason string) {
-	all := lines(b.form(text))
-	if len(all) == 0 {
+func (b ballot) read(text string) ([]int, string) {
+	folded := fold(text)
+	whole := bare(folded)
+	if whole == "" {
 		return nil, reasonNone
 	}
-	last := all[len(all)-1]
-	if named, _ := b.name(strings.Join(all, " ")); len(named) > 0 {
-		return agreed(named)
+	if i := b.label(whole); i >= 0 {
+		return []int{i}, ""
 	}
-	named, firmness := b.name(last)
-	if len(named) == 0 {
-		if b.mentions(last) > 1 {
-			return nil, reasonSeveral
-		}
-		return nil, reasonNone
-	}
-	for _, line := range all[:len(all)-1] {
-		if other, firm := b.name(line); len(other) > 0 && firm >= firmness && !slices.Equal(other, named) {
-			return nil, reasonSeveral
+	fits := b.those(func(c choice) bool { return c.text == whole || oneLine(c.text) == whole })
+	if exact := bare(plain(text)); len(fits) > 1 {
+		if same := b.those(func(c choice) bool { return c.exact == exact }); len(same) > 0 {
+			fits = same
 		}
 	}
-	return agreed(named)
+	if len(fits) > 0 {
+		return fits, ""
+	}
+	r := reader{question: b.asked, mentions: b.mentions}
+	return r.read(withoutQuote(tokenize(text), b.question))
 }
 
-// contradiction stands in for a choice when a label and the text beside it are
-// of different choices.
-const contradiction = -1
-
-func agreed(named []int) ([]int, string) {
-	if named[0] == contradiction {
-		return nil, reasonSeveral
-	}
-	return named, ""
-}
-
-// name returns the choices that a line is the name of, and nothing else.
-func (b ballot) name(line string) (named []int, firmness int) {
-	if named := b.texts[line]; named != nil && b.label(line) < 0 {
-		return named, bare
-	}
-	for s, says := range readings(line) {
-		named, firmness := b.lookUp(s)
-		if len(named) == 0 && strings.Contains(s, "**") {
-			named, firmness = b.lookUp(strings.ReplaceAll(s, "**", ""))
-		}
-		if says {
-			firmness = explicit
-		}
-		if len(named) > 0 {
-			return named, firmness
+func (b ballot) those(fit func(choice) bool) []int {
+	var out []int
+	for i, c := range b.choices {
+		if fit(c) {
+			out = append(out, i)
 		}
 	}
-	return nil, listed
-}
-
-func (b ballot) lookUp(s string) ([]int, int) {
-	if i := b.label(s); i >= 0 {
-		return []int{i}, bare
-	}
-	if named := b.texts[s]; named != nil {
-		return named, bare
-	}
-	label, text := cutLabel(s)
-	i := b.label(label)
-	if i < 0 {
-		return nil, listed
-	}
-	if text == "" {
-		return []int{i}, bare
-	}
-	switch named := b.texts[text]; {
-	case slices.Contains(named, i):
-		return []int{i}, listed
-	case named != nil:
-		return []int{contradiction}, listed
-	}
-	return nil, listed
+	return out
 }
 
 // label returns the choice of a label, or -1.
 func (b ballot) label(s string) int {
-	if len(s) > utf8.UTFMax {
-		return -1
-	}
-	if s = fold(s); len(s) != 1 {
+	if len(s) != 1 {
 		return -1
 	}
 	if i := int(s[0]) - 'a'; i >= 0 && i < b.labels {
@@ -178,43 +126,61 @@ func (b ballot) label(s string) int {
 	return -1
 }
 
-// cutLabel takes a label and what ends it off: "a) x", "(a) x", "a: x", "a - x".
-func cutLabel(s string) (label, text string) {
-	rest := strings.TrimLeft(s, "([")
-	bracket := len(s) - len(rest)
-	if bracket > 1 || rest == "" {
-		return "", ""
+// mentions returns where the text names a choice, by its text or its label.
+func (b ballot) mentions(ts []token) []mention {
+	words, at := wordsOf(ts)
+	raw := rawWords(ts)
+	ends := make([]int, len(words)) // of the longest text that begins there
+	longest := map[int][]int{}
+	for i, c := range b.choices {
+		for _, from := range find(words, c.words) {
+			end := from + len(c.words)
+			if end > ends[from] {
+				ends[from], longest[from] = end, nil
+			}
+			if end == ends[from] {
+				longest[from] = append(longest[from], i)
+			}
+		}
 	}
-	label, rest = rest[:1], rest[1:]
-	switch {
-	case strings.HasPrefix(rest, ")"), strings.HasPrefix(rest, "]"):
-		rest = rest[1:]
-	case bracket > 0:
-		return "", ""
-	case strings.HasPrefix(rest, "."), strings.HasPrefix(rest, ":"):
-		rest = rest[1:]
-	case strings.HasPrefix(rest, " - "):
-		rest = rest[3:]
-	default:
-		return "", ""
+	labels := map[int]bool{} // by token, whether the label's text follows
+	for i, w := range words {
+		c := b.label(w)
+		if c < 0 || ends[i] > i+1 || !isLabel(ts, at[i]) {
+			continue
+		}
+		ends[i], longest[i], labels[at[i]] = i+1, []int{c}, false
+		own := b.choices[c].words
+		if end := i + 1 + len(own); len(own) > 0 && end <= len(words) && slices.Equal(words[i+1:end], own) {
+			ends[i], labels[at[i]] = end, true
+		}
 	}
-	return label, trimEdges(strings.TrimLeft(rest, ":. "))
+	out := spans(ends, at, func(from int) []int {
+		fits := longest[from]
+		same := func(i int) bool { return slices.Equal(b.choices[i].raw, raw[from:ends[from]]) }
+		if len(fits) > 1 && slices.ContainsFunc(fits, same) {
+			fits = slices.DeleteFunc(slices.Clone(fits), func(i int) bool { return !same(i) })
+		}
+		return fits
+	})
+	for i := range out {
+		out[i].listed, out[i].label = labels[out[i].from]
+	}
+	return out
 }
 
-// mentions counts the choices that a line speaks of, to tell a spray from a
-// line without an answer. It decides no verdict.
-func (b ballot) mentions(line string) int {
-	seen := map[int]bool{}
-	all := texts(words(fold(line)))
-	for _, w := range all {
-		if i := b.label(w); i >= 0 && (w != "a" || len(all) <= b.labels*2) {
-			seen[i] = true
-		}
+// isLabel reports whether the letter at i can be a label: "a" and "i" are words,
+// too.
+func isLabel(ts []token, i int) bool {
+	if i+1 < len(ts) && ts[i+1].glued && ts[i+1].kind == symbol && strings.Contains("'/^+", ts[i+1].text) && i+2 < len(ts) && ts[i+2].glued {
+		return ts[i+1].text == "/"
 	}
-	for text, named := range b.texts {
-		if len(find(all, texts(words(fold(text))))) > 0 {
-			seen[named[0]] = true
-		}
+	if ts[i].text != "a" && ts[i].text != "i" || i+1 == len(ts) || ts[i+1].kind == symbol || len(ts[i+1].text) == 1 {
+		return true
 	}
-	return len(seen)
+	switch ts[i+1].text {
+	case "or", "and", "is", "was", "isn't", "wasn't", "can't", "because", "but":
+		return true
+	}
+	return ts[i].raw == "A" && i > 0 && !strings.Contains("\n.!?", ts[i-1].text)
 }

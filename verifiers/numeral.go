@@ -1,12 +1,13 @@
 package verifiers
 
 import (
+	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 // exactTolerance returns the decimal that the author wrote; nil if there is
@@ -22,11 +23,13 @@ func exactTolerance(f float64) *big.Rat {
 	return r
 }
 
-// A numeral is a number in a text.
+// A numeral is a number in a text: digits, or words, powers, fractions and
+// factors such as "thousand" and "%".
 type numeral struct {
-	text  string // with its sign, as it stands
-	whole bool   // nothing else is in the text
-	clear bool   // nothing beside it makes it a part of something else
+	text    string   // without separators of thousands
+	value   *big.Rat // nil if it is malformed or out of bounds
+	comma   bool     // a comma might be the decimal point
+	percent bool
 }
 
 // Bounds of the numbers that are compared.
@@ -35,9 +38,64 @@ const (
 	maxExponent      = 400
 )
 
-// value returns the exact value, or nil if it is out of bounds.
-func (n numeral) value() *big.Rat {
-	s := strings.ReplaceAll(n.text, ",", "")
+// scanNumeral reads the number at i: a sign, digits with commas, apostrophes or
+// single spaces between groups of three, a fraction and an exponent. It returns
+// where the number ends. Digits that are glued on in any other way make it
+// malformed.
+func scanNumeral(rs []rune, i int) (numeral, int) {
+	start, n := i, numeral{}
+	if rs[i] == '-' || rs[i] == '+' {
+		i++
+	}
+	first := i
+	i = digits(rs, i)
+	size, grouped := i-first, false
+	if 1 <= size && size <= 3 {
+		for i+3 < len(rs) && strings.ContainsRune(",' ", rs[i]) && digits(rs, i+1) == i+4 && (!grouped || rs[i] == rs[first+size]) {
+			grouped = true
+			i += 4
+		}
+	}
+	if i+1 < len(rs) && rs[i] == '.' && isDigit(rs[i+1]) {
+		i = digits(rs, i+1)
+	} else if !grouped && i+1 < len(rs) && rs[i] == ',' && isDigit(rs[i+1]) {
+		n.comma = true
+		i = digits(rs, i+1)
+	}
+	if i+1 < len(rs) && unicode.ToLower(rs[i]) == 'e' {
+		exp := i + 1
+		if rs[exp] == '-' || rs[exp] == '+' {
+			exp++
+		}
+		if end := digits(rs, exp); end > exp {
+			i = end
+		}
+	}
+	n.text = strings.TrimPrefix(strings.ToLower(string(rs[start:i])), "+")
+	if n.comma {
+		n.text = strings.Replace(n.text, ",", ".", 1)
+	} else if grouped {
+		n.text = strings.ReplaceAll(n.text, string(rs[first+size]), "")
+	}
+	end := i
+	for i+1 < len(rs) && strings.ContainsRune(".,", rs[i]) && isDigit(rs[i+1]) {
+		i = digits(rs, i+1)
+	}
+	if i > end {
+		return numeral{text: string(rs[start:i])}, i
+	}
+	n.value = parseDecimal(n.text)
+	return n, i
+}
+
+func digits(rs []rune, i int) int {
+	for i < len(rs) && isDigit(rs[i]) {
+		i++
+	}
+	return i
+}
+
+func parseDecimal(s string) *big.Rat {
 	if len(s) > maxNumeralLength {
 		return nil
 	}
@@ -53,97 +111,267 @@ func (n numeral) value() *big.Rat {
 	return r
 }
 
-func wholeNumeral(s string) (numeral, bool) {
-	if s == "" || !strings.ContainsRune("+-.0123456789", rune(s[0])) {
-		return numeral{}, false
-	}
-	found := numerals(s)
-	return append(found, numeral{})[0], len(found) == 1 && found[0].whole
-}
-
-// numerals returns the numbers of a folded text: digits, with commas between
-// groups of three, a fraction, an exponent and a sign.
-func numerals(s string) []numeral {
-	var out []numeral
-	for i := 0; i < len(s); {
-		start := i
-		if !isDigit(rune(s[i])) && (s[i] != '.' || i+1 == len(s) || !isDigit(rune(s[i+1]))) {
-			i++
-			continue
+// joinNumbers makes one token of each number that is more than one: words
+// ("twenty-two"), powers, fractions, and factors ("3 × 10^8", "2 thousand",
+// "25%").
+func joinNumbers(ts []token) []token {
+	out := ts[:0]
+	for i := 0; i < len(ts); i++ {
+		t := ts[i]
+		if n, size := wordNumeral(ts[i:]); size > 0 {
+			t, i = token{kind: number, text: n.text, raw: t.raw, glued: t.glued, num: n}, i+size-1
 		}
-		i = endOfNumeral(s, i)
-		if r, _ := utf8.DecodeLastRuneInString(s[:start]); unicode.IsLetter(r) {
-			continue // of a name, such as "h2o"
+		if t.kind == number {
+			for t.num.value != nil {
+				n, size := extend(t.num, ts[i+1:])
+				if size == 0 {
+					break
+				}
+				t.num, t.text, i = n, n.text, i+size
+			}
 		}
-		clear := endsClearly(s[i:])
-		begin, ok := signOf(s, start)
-		out = append(out, numeral{s[begin:start] + s[start:i], begin == 0 && i == len(s), clear && ok})
+		out = append(out, t)
 	}
 	return out
 }
 
-func digits(s string, i int) int {
-	for i < len(s) && isDigit(rune(s[i])) {
+// extend returns the number that n is with the tokens behind it, and how many
+// those are.
+func extend(n numeral, ts []token) (numeral, int) {
+	if len(ts) == 0 {
+		return n, 0
+	}
+	operand := func(i int) *big.Rat {
+		if i < len(ts) && ts[i].kind == number && (ts[i].num.text == "" || ts[i].num.text[0] != '+') {
+			return ts[i].num.value
+		}
+		return nil
+	}
+	product := func(f *big.Rat) *big.Rat {
+		if n.value.Num().BitLen()+n.value.Denom().BitLen() > maxProduct {
+			return nil
+		}
+		return new(big.Rat).Mul(n.value, f)
+	}
+	switch t := ts[0]; {
+	case t.text == "^" && operand(1) != nil && !strings.Contains(n.text, "^"):
+		return numeral{text: n.text + "^" + ts[1].text, value: power(n.value, operand(1))}, 2
+	case t.text == "/" && operand(1) != nil && operand(1).Sign() > 0 && !strings.Contains(n.text, "/"):
+		return numeral{text: n.text + "/" + ts[1].text, value: product(new(big.Rat).Inv(operand(1)))}, 2
+	case (t.text == "×" || t.text == "x" || t.text == "*") && !strings.Contains(n.text, "×") && operand(1) != nil && ts[1].text == "10" && len(ts) > 3 && ts[2].text == "^" && operand(3) != nil:
+		if p := power(operand(1), operand(3)); p != nil {
+			return numeral{text: n.text + "×10^" + ts[3].text, value: product(p)}, 4
+		}
+	case n.percent:
+	case t.text == "%" || t.text == "percent":
+		return numeral{text: n.text + "%", value: n.value, comma: n.comma, percent: true}, 1
+	case t.text == "per" && len(ts) > 1 && ts[1].text == "cent":
+		return numeral{text: n.text + "%", value: n.value, comma: n.comma, percent: true}, 2
+	case factor(t.text) != nil:
+		return numeral{text: n.text + " " + t.text, value: product(factor(t.text))}, 1
+	}
+	return n, 0
+}
+
+// maxProduct bounds the bits of a number that is multiplied.
+const maxProduct = 1 << 14
+
+// power returns b to the power of e, or nil if it is out of bounds.
+func power(b, e *big.Rat) *big.Rat {
+	if !e.IsInt() || !e.Num().IsInt64() || b.Sign() == 0 {
+		return nil
+	}
+	n := e.Num().Int64()
+	if n < -maxExponent || n > maxExponent || b.Num().BitLen()+b.Denom().BitLen() > 128 {
+		return nil
+	}
+	size := big.NewInt(max(n, -n))
+	r := new(big.Rat).SetFrac(new(big.Int).Exp(b.Num(), size, nil), new(big.Int).Exp(b.Denom(), size, nil))
+	if n < 0 {
+		r.Inv(r)
+	}
+	return r
+}
+
+// factor returns what a word behind a number multiplies it by, or nil.
+func factor(w string) *big.Rat {
+	switch w {
+	case "hundred":
+		return big.NewRat(100, 1)
+	case "thousand", "k":
+		return big.NewRat(1e3, 1)
+	case "million", "mn", "mio":
+		return big.NewRat(1e6, 1)
+	case "billion", "bn":
+		return big.NewRat(1e9, 1)
+	case "trillion", "tn":
+		return big.NewRat(1e12, 1)
+	case "dozen", "dozens":
+		return big.NewRat(12, 1)
+	case "‰":
+		return big.NewRat(1, 1000)
+	case "half", "halves":
+		return big.NewRat(1, 2)
+	case "third", "thirds":
+		return big.NewRat(1, 3)
+	case "quarter", "quarters", "fourths":
+		return big.NewRat(1, 4)
+	case "fifths":
+		return big.NewRat(1, 5)
+	case "eighths":
+		return big.NewRat(1, 8)
+	case "tenths":
+		return big.NewRat(1, 10)
+	case "hundredths":
+		return big.NewRat(1, 100)
+	case "thousandths":
+		return big.NewRat(1, 1000)
+	}
+	return nil
+}
+
+// wordNumeral reads a number below a hundred that is written in words, and "a
+// thousand". A lone "one" is a pronoun more often.
+func wordNumeral(ts []token) (numeral, int) {
+	if ts[0].kind != word {
+		return numeral{}, 0
+	}
+	n, size := smallNumber(ts[0].text), 1
+	scaled := len(ts) > 1 && factor(ts[1].text) != nil
+	switch {
+	case ts[0].text == "a" && scaled && len(ts[1].text) > 4 && ts[1].text != "third" && ts[1].text != "quarter":
+		n = 1
+	case n < 0, n == 1 && !scaled && len(ts) > 1:
+		return numeral{}, 0
+	case n >= 20 && len(ts) > 1:
+		next := 1
+		if ts[1].text == "-" && len(ts) > 2 {
+			next = 2
+		}
+		if unit := smallNumber(ts[next].text); 1 <= unit && unit <= 9 {
+			n, size = n+unit, next+1
+		}
+	}
+	return numeral{text: strconv.Itoa(n), value: big.NewRat(int64(n), 1)}, size
+}
+
+func smallNumber(w string) int {
+	units := [...]string{"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+		"fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"}
+	tens := [...]string{"twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"}
+	if i := slices.Index(units[:], w); i >= 0 {
+		return i
+	}
+	if i := slices.Index(tens[:], w); i >= 0 {
+		return 10 * (i + 2)
+	}
+	return -1
+}
+
+// joinDates makes one token of each date with day, month and year, and of the
+// day of the week before it. Of numbers alone only year, month, day is clear.
+func joinDates(ts []token) []token {
+	out := ts[:0]
+	for i := 0; i < len(ts); i++ {
+		if text, size := dateAt(ts[i:]); size > 0 {
+			out = append(out, token{kind: date, text: text, raw: text, glued: ts[i].glued})
+			i += size - 1
+			continue
+		}
+		out = append(out, ts[i])
+	}
+	return out
+}
+
+// dateAt returns the date at the start of ts as year-month-day, and how many
+// tokens it takes.
+func dateAt(ts []token) (string, int) {
+	i := 0
+	skip := func(texts ...string) {
+		for _, s := range texts {
+			if i < len(ts) && ts[i].text == s {
+				i++
+			}
+		}
+	}
+	read := func(lo, hi int) int {
+		if i < len(ts) && ts[i].kind == number {
+			if n, err := strconv.Atoi(ts[i].text); err == nil && lo <= n && n <= hi {
+				i++
+				return n
+			}
+		}
+		return 0
+	}
+	month := func() int {
+		if i < len(ts) && ts[i].kind == word {
+			if m := monthOf(ts[i].text); m > 0 {
+				i++
+				skip(".")
+				return m
+			}
+		}
+		return 0
+	}
+	day := func() int {
+		d := read(1, 31)
+		if d > 0 && i < len(ts) && ts[i].glued {
+			skip("st", "nd", "rd", "th")
+		}
+		return d
+	}
+	if ts[0].kind == word && strings.HasSuffix(ts[0].text, "day") && len(ts[0].text) >= 6 {
 		i++
+		skip(",", "the")
 	}
-	return i
-}
-
-// endOfNumeral returns the end of the number that begins at i.
-func endOfNumeral(s string, i int) int {
-	end := digits(s, i)
-	if n := end - i; 1 <= n && n <= 3 {
-		for end < len(s) && s[end] == ',' && digits(s, end+1) == end+4 {
-			end += 4
+	var y, m, d int
+	if i < len(ts) && ts[i].kind == word {
+		if m = month(); m > 0 {
+			d = day()
+			skip(",")
+			y = read(1000, 9999)
+		}
+	} else if i < len(ts) && ts[i].kind == number {
+		if y, m, d = numericDate(ts[i:]); y > 0 {
+			return fmt.Sprintf("%d-%d-%d", y, m, d), i + 5
+		} else if d = day(); d > 0 {
+			skip(".", "of")
+			m = month()
+			skip(",")
+			y = read(1000, 9999)
 		}
 	}
-	if end < len(s) && s[end] == '.' && digits(s, end+1) > end+1 {
-		end = digits(s, end+1)
+	if y == 0 || m == 0 || d == 0 {
+		return "", 0
 	}
-	if end > i && end < len(s) && s[end] == 'e' {
-		exp := end + 1
-		if exp < len(s) && (s[exp] == '-' || s[exp] == '+') {
-			exp++
+	return fmt.Sprintf("%d-%d-%d", y, m, d), i
+}
+
+// numericDate reads 2016-02-07.
+func numericDate(ts []token) (y, m, d int) {
+	if len(ts) < 5 || ts[1].text != "-" && ts[1].text != "/" || ts[3].text != ts[1].text {
+		return 0, 0, 0
+	}
+	part := func(t token, size int) int {
+		if t.kind != number || len(t.text) != size {
+			return 0
 		}
-		if after := digits(s, exp); after > exp {
-			end = after
+		n, _ := strconv.Atoi(t.text)
+		return n
+	}
+	y, m, d = part(ts[0], 4), part(ts[2], 2), part(ts[4], 2)
+	if m == 0 || d == 0 || m > 12 || d > 31 {
+		return 0, 0, 0
+	}
+	return y, m, d
+}
+
+func monthOf(w string) int {
+	months := [...]string{"january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"}
+	for i, m := range months {
+		if w == m || w == m[:3] || w == "sept" && i == 8 {
+			return i + 1
 		}
 	}
-	return end
-}
-
-// endsClearly reports whether a number may end before s.
-func endsClearly(s string) bool {
-	r, size := utf8.DecodeRuneInString(s)
-	switch {
-	case s == "", unicode.Is(unicode.Sc, r), strings.ContainsRune(" \n)]}\"':;*_`%°$\\", r):
-		return true
-	case r == '.' || r == ',':
-		next, _ := utf8.DecodeRuneInString(s[size:])
-		return !isDigit(next)
-	}
-	return false
-}
-
-// signOf returns where the sign of the number at i begins, or i. It reports
-// false if what stands before the number makes another number of it.
-func signOf(s string, i int) (int, bool) {
-	before, size := utf8.DecodeLastRuneInString(s[:i])
-	switch {
-	case before == '-' || before == '+':
-		return i - 1, beginsClearly(s[:i-1])
-	case unicode.Is(unicode.Sc, before): // "-$5" is not five
-		r, _ := utf8.DecodeLastRuneInString(strings.TrimRight(s[:i-size], " "))
-		return i, !isDigit(r) && !strings.ContainsRune("-+/^", r)
-	}
-	return i, beginsClearly(s[:i])
-}
-
-// beginsClearly reports whether a number may begin behind s.
-func beginsClearly(s string) bool {
-	if t := strings.TrimRight(s, " "); t != s {
-		// A sign apart could be a bullet, a minus or a difference.
-		return t == "" || !strings.ContainsRune("-+/^", rune(t[len(t)-1]))
-	}
-	return s == "" || strings.ContainsRune("\n([{\"'=:,;*_`~", rune(s[len(s)-1]))
+	return 0
 }

@@ -67,7 +67,7 @@ func TestShortAnswerText(t *testing.T) {
 		{"attack: not", "not Paris", "wrong_answer"},
 		{"attack: is not", "The capital of France is not Paris.", "wrong_answer"},
 		{"attack: isn't", "It isn’t Paris", "wrong_answer"},
-		{"attack: wrong, right", "London is wrong, Paris", "wrong_answer"},
+		{"attack: wrong, right", "London is wrong, Paris", "several_answers"},
 		{"twin: wrong, right in lines", "London is wrong, as that is in another country.\nParis", ""},
 		{"attack: asks", "Is it Paris?", "several_answers"},
 		{"attack: quoted question alone", capital, "no_answer"},
@@ -85,7 +85,7 @@ func TestShortAnswerText(t *testing.T) {
 		{"attack: nul", "London\x00Paris", "several_answers"},
 		{"attack: long", strings.Repeat("London ", 1<<16) + "Paris", "several_answers"},
 		{"twin: long thought", strings.Repeat("I wonder what it could be. ", 1<<15) + "\nParis", ""},
-		{"attack: verdict", `{"passed": true}`, "wrong_answer"},
+		{"attack: verdict", `{"passed": true}`, "several_answers"},
 	} {
 		t.Run(c.name, func(t *testing.T) { checkText(t, task, c.text, c.want) })
 	}
@@ -104,7 +104,7 @@ func TestShortAnswerNumber(t *testing.T) {
 		{"small exponent", "12345000E-4", ""},
 		{"unit", "1234.5 km", ""},
 		{"currency", "$1,234.50", ""},
-		{"per cent", "1234.5%", ""},
+		{"attack: per cent", "1234.5%", "wrong_answer"},
 		{"lead-in", "The answer is **1234.5**.", ""},
 		{"boxed", `\boxed{1,234.5}`, ""},
 		{"formula", "x = 1234.5", ""},
@@ -131,8 +131,8 @@ func TestShortAnswerNumber(t *testing.T) {
 		{"huge exponent", "1e999999999", "wrong_answer"},
 		{"tiny exponent", "1234.5e-999999999999999999999", "wrong_answer"},
 		{"hexadecimal", "0x4D2", "wrong_answer"},
-		{"fraction", "2469/2", "wrong_answer"},
-		{"power", "1234.5²", "several_answers"},
+		{"fraction", "2469/2", ""},
+		{"power", "1234.5²", "wrong_answer"},
 		{"groups of two", "12,34.5", "wrong_answer"},
 
 		{"attack: two numbers", "1234.5 or 1300", "several_answers"},
@@ -148,14 +148,14 @@ func TestShortAnswerNumber(t *testing.T) {
 		{"attack: comparison", "> 1234.5", "several_answers"},
 		{"attack: asks", "1234.5?", "several_answers"},
 		{"attack: factorial", "1234.5!", "several_answers"},
-		{"attack: thousand", "1234.5 thousand", "several_answers"},
+		{"attack: thousand", "1234.5 thousand", "wrong_answer"},
 		{"twin: exclamation after the unit", "1234.5 km!", ""},
 		{"attack: all digits", strings.Repeat("1234567890", 1<<16), "wrong_answer"},
 		{"attack: zero width list", "1234\u200b5 1234.5", "several_answers"},
 		{"twin: zero width", "1234\u200b.5", ""},
 		{"attack: points", "1.234.5", "wrong_answer"},
 		{"attack: other digits in a list", "1234.5 ١٢٣٦", "several_answers"},
-		{"attack: circled", "①234.5", "wrong_answer"},
+		{"circled, as a thousand", "①234.5", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) { checkText(t, task, c.text, c.want) })
 	}
@@ -189,7 +189,7 @@ func TestShortAnswerRows(t *testing.T) {
 		{"yes", "Is it?", nil, []any{"yes"}, "Yes, it is.", ""},
 		{"attack: yes and no", "Is it?", nil, []any{"yes"}, "yes and no", "wrong_answer"},
 		{"no", "Is it?", nil, []any{"no"}, "No, it is not.", ""},
-		{"attack: no and yes", "Is it?", nil, []any{"no"}, "no yes", "wrong_answer"},
+		{"attack: no and yes", "Is it?", nil, []any{"no"}, "no yes", "several_answers"},
 		{"false", "Is that true?", nil, []any{"false"}, "It is false.", ""},
 		{"attack: true and false", "Is that so?", nil, []any{"true"}, "true false", "wrong_answer"},
 		{"negated answer", "What was the verdict?", nil, []any{"not guilty"}, "The verdict was not guilty.", ""},

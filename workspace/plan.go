@@ -211,7 +211,7 @@ func (e *Entry) resolve() error {
 		return nil
 	}
 	e.Source.Size = 0
-	return noLinksBelow(fd, e.Source.Path)
+	return e.checkBelow(fd, ".")
 }
 
 func checkSource(root, rel string) error {
@@ -287,14 +287,21 @@ func sourceError(dir int, name, rel string, err error) error {
 	return fmt.Errorf("open %q: %w", rel, err)
 }
 
-// noLinksBelow makes sure that a folder holds nothing but files and folders.
-func noLinksBelow(fd int, rel string) error {
+// checkBelow makes sure that a folder of the entry's source holds nothing but
+// files and folders, and of what agents see nothing that may not be mounted.
+func (e *Entry) checkBelow(fd int, folder string) error {
+	rel := path.Join(e.Source.Path, folder)
 	names, err := readNames(fd, defaultMaxFiles)
 	if err != nil {
 		return fmt.Errorf("read directory %q: %w", rel, err)
 	}
 	slices.Sort(names)
 	for _, name := range names {
+		if e.Lane == compiler.Public {
+			if err := compiler.CheckPublicMount(path.Join(e.Dest, folder, name)); err != nil {
+				return err
+			}
+		}
 		var st unix.Stat_t
 		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return fmt.Errorf("stat %q: %w", path.Join(rel, name), err)
@@ -306,7 +313,7 @@ func noLinksBelow(fd int, rel string) error {
 			if err != nil {
 				return fmt.Errorf("open %q: %w", path.Join(rel, name), err)
 			}
-			err = noLinksBelow(below, path.Join(rel, name))
+			err = e.checkBelow(below, path.Join(folder, name))
 			closeFD(below)
 			if err != nil {
 				return err

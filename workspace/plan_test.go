@@ -168,6 +168,7 @@ func TestPlanRefuses(t *testing.T) {
 		{"link", row(`[{"path":"f"}]`), map[string]string{"assets/f": "link:/etc/passwd"}, `"f": "f" is a symbolic link`},
 		{"link inside", row(`[{"path":"d"}]`), map[string]string{"assets/d/e/f": "link:../../g", "assets/g": ""}, `"d/e/f" is a symbolic link`},
 		{"link on the way", row(`[{"path":"d/f"}]`), map[string]string{"assets/d": "link:e", "assets/e/f": ""}, `"d/f": "d" is a symbolic link`},
+		{"denied below a folder", row(`[{"path":"d","mount":"task"}]`), map[string]string{"assets/d/Hidden.json": ""}, `mount "task/Hidden.json" is denied`},
 		{"link out of the root", row(`[{"path":"d/f"}]`), map[string]string{"assets/d": "link:../hidden", "hidden/f": ""}, `"d" is a symbolic link`},
 	}
 	for _, test := range tests {

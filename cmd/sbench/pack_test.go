@@ -107,6 +107,9 @@ func TestPackHumanEval(t *testing.T) {
 	}
 	source := filepath.Join(dir, "humaneval", "HumanEval.jsonl.gz")
 	if _, err := os.Stat(source); err != nil {
+		if _, missing := os.Stat(dir); missing == nil && os.Getenv("CI") == "true" {
+			t.Fatalf("the data folder is there, and the HumanEval problems are not: %v", err)
+		}
 		t.Skipf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the folder with humaneval/HumanEval.jsonl.gz: %v", err)
 	}
 	containerdtest.Open(t)

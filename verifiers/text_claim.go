@@ -1,0 +1,448 @@
+package verifiers
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A reader finds the answer that a text gives to a question with short answers.
+type reader struct {
+	question echo
+	aside    map[string]bool // words that may stand beside any answer
+	denial   bool            // an answer is a negation itself
+	numeric  bool            // the answers are numbers: words are no alternatives to them
+	open     bool            // what is no known answer is an alternative to one
+	mentions func([]token) []mention
+}
+
+// firmness is how clearly a statement gives its answer.
+type firmness int
+
+const (
+	listed    firmness = iota // a label with its text, as in a quoted question
+	alone                     // the answer and nothing else
+	sentence                  // "it is …", words of the question
+	announced                 // "the answer is …"
+)
+
+// role is what a statement does in an answer.
+type role int
+
+const (
+	idle     role = iota // says nothing
+	prose                // says something else
+	claims               // gives an answer
+	refuses              // denies an answer, or another thing
+	retracts             // denies what was said before
+	doubts               // mentions an answer without giving it
+)
+
+// A said is a statement as it was understood.
+type said struct {
+	role    role
+	firm    firmness
+	answers []int // those that it gives or denies; a claim without gives an unknown one
+	spoils  bool  // nothing else in its sentence is certain
+	at      *statement
+}
+
+// read returns the answers that the text gives: all that fit it. If there are
+// none it says why.
+func (r reader) read(ts []token) ([]int, string) {
+	ss := statements(ts, r.mentions(ts))
+	all := r.understand(ss)
+	last := r.decisive(all)
+	if last < 0 {
+		return nil, r.withoutClaim(all)
+	}
+	decision := all[last]
+	given := decision.answers
+	for i, s := range all {
+		near := s.at.sentence == decision.at.sentence
+		line := s.at.line == decision.at.line
+		if i == last {
+			if s.spoils {
+				return nil, reasonSeveral
+			}
+			continue
+		}
+		switch {
+		case near && s.spoils, near && s.role == doubts, i > last && s.role == retracts, i > last && s.role == doubts && !s.at.asks && !r.open:
+			return nil, reasonSeveral
+		case s.role == refuses && (near || i > last) && meet(s.answers, given) != nil:
+			return nil, reasonSeveral
+		case near && s.role == refuses && i < last && decision.firm == alone && decision.at.opened != "but":
+			return nil, reasonSeveral
+		case near && s.role == prose && i < last && decision.firm < sentence && r.open && !r.numeric:
+			return nil, reasonSeveral
+		case s.role != claims:
+			continue
+		}
+		common := meet(given, s.answers)
+		switch {
+		case common != nil:
+			given = common
+		case s.firm >= decision.firm, near, line && i < last, line && r.open, i > last && s.answers != nil:
+			return nil, reasonSeveral
+		}
+	}
+	if given == nil {
+		return nil, reasonWrong
+	}
+	return given, ""
+}
+
+// decisive returns the last of the firmest claims, or -1.
+func (r reader) decisive(all []said) int {
+	last := -1
+	for i, s := range all {
+		if s.role == claims && (last < 0 || s.firm >= all[last].firm) {
+			last = i
+		}
+	}
+	return last
+}
+
+// withoutClaim tells an answer that says several things from one that says none.
+func (r reader) withoutClaim(all []said) string {
+	said := false
+	for _, s := range all {
+		if s.role == doubts {
+			return reasonSeveral
+		}
+		said = said || s.role != idle
+	}
+	if said && r.open {
+		return reasonWrong
+	}
+	return reasonNone
+}
+
+func meet(a, b []int) []int {
+	var out []int
+	for _, x := range a {
+		if slices.Contains(b, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// understand finds the role of each statement. An announcement that stands apart
+// holds for what follows it.
+func (r reader) understand(ss []statement) []said {
+	all := make([]said, len(ss))
+	lead := idleLead
+	for i := range ss {
+		s := r.classify(&ss[i], i+1 < len(ss) && ss[i+1].opened == "=")
+		switch {
+		case s.role == idle && s.firm == announced:
+			lead = ss[i].sentence
+		case lead == ss[i].sentence, i > 0 && all[i-1].role == idle && lead == ss[i-1].sentence:
+			s.firm = announced
+			if s.role == claims {
+				lead = ss[i].sentence
+			}
+		}
+		all[i] = s
+	}
+	for i := len(all) - 2; i >= 0; i-- {
+		// "A, C and D are wrong" denies the first, too.
+		a, b := &all[i], &all[i+1]
+		if a.role == claims && a.firm == alone && a.answers != nil && b.role == refuses && b.at.opened == "," && b.at.startsWithMention() && a.at.sentence == b.at.sentence {
+			a.role = refuses
+		}
+	}
+	return all
+}
+
+func (s *statement) startsWithMention() bool {
+	return s.mentions != nil && s.mentions[0].from == s.from
+}
+
+const idleLead = -1
+
+// A count is what the words of a statement are that are in no mention.
+type count struct{ unknown, numbers, asked, copulas, signs int }
+
+func (r reader) classify(s *statement, isWorking bool) said {
+	out := said{at: s, firm: alone}
+	if isWorking {
+		return out
+	}
+	if s.opened == "because" {
+		out.role = prose
+		return out
+	}
+	t := s.toneOf()
+	t.denies = t.denies && !(r.denial && s.mentions == nil)
+	c, announcing := r.count(s)
+	switch {
+	case announcing:
+		out.firm = announced
+	case c.copulas > 0, c.asked > 0 && s.mentions != nil, c.asked > 1, s.opened == "=":
+		out.firm = sentence
+	case slices.ContainsFunc(s.mentions, func(m mention) bool { return m.listed }):
+		out.firm = listed
+	}
+	short := c.unknown+c.numbers <= 3 && len(s.tokens)-c.asked <= 6
+	out.spoils = t.hedges || t.or && (s.mentions != nil || short) || s.asks && s.mentions != nil
+	if len(s.mentions) == 0 {
+		switch {
+		case r.open && len(s.tokens) == 1 && s.wordAt(0) == "no": // or else "yes"
+			out.role = claims
+		case t.denies && c.unknown+c.numbers == 0:
+			out.role, out.spoils = retracts, true
+		case t.denies:
+			out.role = refuses
+		case c.unknown+c.numbers+c.signs == 0:
+			out.role = idle
+		case s.asks, !r.open, !short, s.narrates(), r.numeric && (c.numbers == 0 || c.signs > 0 || c.unknown > 2):
+			out.role = prose
+		default:
+			out.role = claims
+		}
+		return out
+	}
+	out.answers = s.mentions[0].answers
+	same := true
+	for _, m := range s.mentions[1:] {
+		common := meet(out.answers, m.answers)
+		same = same && common != nil
+		if common != nil {
+			out.answers = common
+		}
+	}
+	switch {
+	case out.spoils:
+		out.role = doubts
+	case t.denies:
+		out.role, out.answers = refuses, nil
+		for _, m := range s.mentions {
+			if !slices.Equal(meet(m.answers, out.answers), m.answers) {
+				out.answers = append(out.answers, m.answers...)
+			}
+		}
+	case !same, !r.isPure(s, c):
+		out.role = doubts
+	default:
+		out.role = claims
+	}
+	return out
+}
+
+func (r reader) count(s *statement) (c count, announcing bool) {
+	for i, t := range s.tokens {
+		switch {
+		case t.named, isQuiet(t), s.isHarmless(i), r.numeric && s.isExponent(i) && !r.question.hasUnit():
+		case t.kind == symbol:
+			c.signs++
+		case t.kind != word:
+			if r.question.has(t) {
+				c.asked++
+			} else {
+				c.numbers++
+			}
+		case announces(t.text):
+			announcing = true
+		case r.aside[t.text], t.text == "yes" && !r.denial:
+		case isNegation(t.text), isDenial(t.text), isHedge(t.text): // see toneOf
+		case isCopula(t.text):
+			c.copulas++
+		case isGlue(t.text):
+		case r.question.has(t):
+			c.asked++
+		default:
+			c.unknown++
+		}
+	}
+	return c, announcing
+}
+
+// isExponent reports whether the token at i belongs to the power of a unit.
+func (s *statement) isExponent(i int) bool {
+	if s.wordAt(i) != "^" {
+		return i > 1 && s.wordAt(i-1) == "^" && s.tokens[i-2].kind == word
+	}
+	return i > 0 && s.tokens[i-1].kind == word
+}
+
+// narrates reports whether a statement says what somebody does, such as "they
+// scored more".
+func (s *statement) narrates() bool {
+	switch s.wordAt(0) {
+	case "he", "she", "it", "they", "we", "i":
+		return !isCopula(s.wordAt(1))
+	}
+	return slices.ContainsFunc(s.tokens, func(t token) bool {
+		switch t.text {
+		case "has", "have", "had", "do", "does", "did":
+			return true
+		}
+		return false
+	})
+}
+
+// isCopula reports whether w links a subject to what is said of it.
+func isCopula(w string) bool {
+	switch w {
+	case "is", "are", "was", "were", "be", "it's", "that's", "equals":
+		return true
+	}
+	return false
+}
+
+// isQuiet reports whether a symbol says nothing: marks of emphasis, pictures.
+func isQuiet(t token) bool {
+	if t.kind != symbol {
+		return false
+	}
+	r, _ := utf8.DecodeRuneInString(t.text)
+	return strings.ContainsRune("*_`'\"{}$~#\\-,:.!", r) || unicode.In(r, unicode.So, unicode.Sk) && !strings.ContainsRune("❌✗✘\ufffd", r)
+}
+
+// isPure reports whether a statement gives the answer that it mentions, and
+// nothing beside it.
+func (r reader) isPure(s *statement, c count) bool {
+	if c.signs > 0 || c.numbers > 0 {
+		return false
+	}
+	for _, m := range s.mentions {
+		from, to := m.from-s.from, m.to-s.from
+		if isNumberAt(s.tokens, from) && to == from+1 && !s.isClear(from) {
+			return false
+		}
+		if to == from+1 && s.tokens[from].kind == word && isStandIn(s.tokens[from].text) && !m.label && (len(s.mentions) > 1 || !s.isLast(to)) {
+			return false
+		}
+	}
+	if !r.numeric {
+		return c.unknown == 0
+	}
+	return r.isNumberPure(s)
+}
+
+// isLast reports whether nothing follows in the statement, and before it only
+// words of an announcement.
+func (s *statement) isLast(to int) bool {
+	if to < len(s.tokens) && slices.ContainsFunc(s.tokens[to:], func(t token) bool { return t.kind != symbol }) {
+		return false
+	}
+	for _, t := range s.tokens[:to] {
+		if t.kind == word && !t.named && !announces(t.text) && !isCopula(t.text) && t.text != "the" {
+			return false
+		}
+	}
+	return true
+}
+
+// isClear reports whether nothing beside the number at i makes another of it.
+func (s *statement) isClear(i int) bool {
+	for j := i - 1; j >= 0; j-- {
+		t := s.tokens[j]
+		if t.kind == symbol && strings.Contains("*_`'\"{}$:,", t.text) {
+			continue
+		}
+		if t.kind == symbol && !strings.Contains("~≈=([|.!?;\n", t.text) || t.kind == word && (changes(t.text) || t.text == "from" || t.text == "to") {
+			return false
+		}
+		break
+	}
+	for j := i + 1; j < len(s.tokens); j++ {
+		t := s.tokens[j]
+		if t.kind == symbol && strings.Contains("*_`'\"{}$:,.", t.text) {
+			continue
+		}
+		if t.kind == symbol {
+			r, _ := utf8.DecodeRuneInString(t.text)
+			return strings.ContainsRune("°€£¥", r) || unicode.In(r, unicode.So)
+		}
+		if t.glued && (t.text == "th" || t.text == "st" || t.text == "nd" || t.text == "rd" || t.text == "s") || changes(t.text) {
+			return false
+		}
+		break
+	}
+	return true
+}
+
+// isNumberPure allows a number what words are not allowed: a unit behind it, and
+// the name of a quantity before "is".
+func (r reader) isNumberPure(s *statement) bool {
+	first, last := s.mentions[0].from-s.from, s.mentions[len(s.mentions)-1].to-s.from
+	if !r.isQuantity(s, first) {
+		return false
+	}
+	rest := r.withoutUnit(s.tokens[last:])
+	for _, t := range rest {
+		if t.kind == word && !isGlue(t.text) && !r.question.has(t) && !r.aside[t.text] || t.kind == word && changes(t.text) {
+			return false
+		}
+	}
+	return true
+}
+
+const maxQuantity = 4 // words of a quantity that are not the question's
+
+func (r reader) isQuantity(s *statement, to int) bool {
+	unknown, linked := 0, s.opened == "=" || s.opened == ":"
+	for i := to - 1; i >= 0; i-- {
+		t := s.tokens[i]
+		switch {
+		case t.kind == symbol, t.named:
+		case t.kind == word && changes(t.text):
+			if !r.question.has(t) {
+				return false
+			}
+		case isCopula(t.text):
+			linked = true
+		case isGlue(t.text), r.question.has(t), r.aside[t.text]:
+		case !linked:
+			return false
+		default:
+			unknown++
+		}
+	}
+	return unknown <= maxQuantity
+}
+
+// withoutUnit drops a unit at the start of what stands behind a number. A
+// question that names units wants one of its own.
+func (r reader) withoutUnit(ts []token) []token {
+	for len(ts) > 0 && isQuiet(ts[0]) {
+		ts = ts[1:]
+	}
+	if len(ts) == 0 || ts[0].kind != word || isGlue(ts[0].text) || isStandIn(ts[0].text) && unitName(ts[0].text) == "" || changes(ts[0].text) {
+		return ts
+	}
+	if unitName(ts[0].text) != "" && !r.question.has(ts[0]) && r.question.hasUnit() {
+		return ts
+	}
+	ts = ts[1:]
+	if len(ts) > 1 && (ts[0].text == "/" || ts[0].text == "per") && ts[1].kind == word && (r.question.has(ts[1]) || !r.question.hasUnit()) {
+		return ts[2:]
+	}
+	return ts
+}
+
+func (e echo) hasUnit() bool {
+	for w := range e {
+		if unitName(w) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// changes reports whether w makes another value of the number beside it.
+func changes(w string) bool {
+	switch w {
+	case "or", "and", "than", "least", "most", "minus", "negative", "above", "below", "over", "under", "plus", "times", "multiplied", "divided",
+		"half", "third", "quarter", "twice", "thrice", "double", "triple", "k", "b", "squared", "cubed", "factorial", "root", "square", "log", "ln",
+		"mod", "modulo", "base", "more", "less", "fewer", "before", "after", "until", "bc", "bce", "between", "within", "per", "inverse", "opposite", "bound",
+		"minimum", "maximum", "limit", "power", "up", "almost", "nearly", "late", "early", "mid", "if", "unless", "otherwise", "something":
+		return true
+	}
+	return isNegation(w) || isDenial(w) || isHedge(w)
+}

@@ -1,0 +1,354 @@
+package verifiers
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// A mention is where a text names one of the answers that are known: an accepted
+// one, or a choice.
+type mention struct {
+	answers  []int
+	from, to int  // tokens
+	label    bool // it is the label of a choice
+	listed   bool // it is a label and its text
+}
+
+// A statement is a clause of a text: what stands between two separators.
+type statement struct {
+	tokens   []token
+	mentions []mention
+	from     int    // where in the text its first token stands
+	line     int    // of the text, without blank lines
+	sentence int    // of the text
+	opened   string // the separator before it, or "because" of a clause with a reason
+	asks     bool   // its sentence ends in a question mark
+}
+
+// statements splits a text into clauses, and marks the tokens that are named. A
+// separator within a mention is part of the mention.
+func statements(ts []token, ms []mention) []statement {
+	var out []statement
+	line, sentence := 0, 0
+	opened, begin, next := "\n", 0, 0
+	flush := func(end int) {
+		if end > begin {
+			s := statement{tokens: ts[begin:end], from: begin, line: line, sentence: sentence, opened: opened}
+			for next < len(ms) && ms[next].from < end {
+				s.mentions = append(s.mentions, ms[next])
+				next++
+			}
+			out = append(out, s)
+		}
+	}
+	inside := 0 // the end of the mentions that have begun
+	for i, m := 0, 0; i < len(ts); i++ {
+		for ; m < len(ms) && ms[m].from <= i; m++ {
+			inside = max(inside, ms[m].to)
+		}
+		if ts[i].named = i < inside; ts[i].named {
+			continue
+		}
+		t := ts[i]
+		switch {
+		case t.kind == word && isConjunction(ts, i):
+			flush(i)
+			begin, opened = i+1, ","
+			switch {
+			case isReason(t.text):
+				opened = "because"
+			case t.text == "but":
+				opened = "but"
+			}
+		case t.kind != symbol || !separates(ts, i):
+		case strings.Contains("\n.!?;", t.text):
+			flush(i)
+			if t.text == "?" {
+				for j := len(out) - 1; j >= 0 && out[j].sentence == sentence; j-- {
+					out[j].asks = true
+				}
+			}
+			if t.text == "\n" && len(out) > 0 && out[len(out)-1].line == line {
+				line++
+			}
+			begin, opened = i+1, t.text
+			sentence++
+		default:
+			flush(i)
+			begin, opened = i+1, t.text
+		}
+	}
+	flush(len(ts))
+	return out
+}
+
+// separates reports whether the symbol at i ends a clause. Between two numbers
+// it rather makes one of both.
+func separates(ts []token, i int) bool {
+	t := ts[i]
+	switch t.text {
+	case "\n", "?", ";", "(", ")", "[", "]", "|", "=", "≈", "→", "⇒", "\"", "•":
+		return true
+	case ",", ":":
+		return !isNumberAt(ts, i-1) || !isNumberAt(ts, i+1) || !ts[i+1].glued
+	case ".":
+		return i+1 == len(ts) || !ts[i+1].glued || ts[i+1].kind == symbol
+	case "!": // of a number, a factorial
+		return !isNumberAt(ts, i-1) || !t.glued
+	case "-":
+		if isNumberAt(ts, i+1) && (i == 0 || ts[i-1].kind != word || len(ts[i-1].text) == 1) {
+			return false // a minus
+		}
+		return !t.glued && (i+1 == len(ts) || !ts[i+1].glued)
+	}
+	return false
+}
+
+func isNumberAt(ts []token, i int) bool { return 0 <= i && i < len(ts) && ts[i].kind == number }
+
+// isConjunction reports whether the word at i begins a clause. The "but" of
+// "anything but" does not.
+func isConjunction(ts []token, i int) bool {
+	before := token{kind: symbol}
+	if i > 0 {
+		before = ts[i-1]
+	}
+	switch ts[i].text {
+	case "but":
+		switch before.text {
+		case "anything", "everything", "anyone", "everyone", "all", "none", "nothing", "nobody":
+			return false
+		}
+		return true
+	case "as":
+		return before.text == ","
+	case "so", "therefore", "thus", "hence", "then", "whereas", "while":
+		return true
+	}
+	return isReason(ts[i].text)
+}
+
+// isReason reports whether w begins a clause that only explains another.
+func isReason(w string) bool {
+	switch w {
+	case "because", "since", "as", "although", "though":
+		return true
+	}
+	return false
+}
+
+// A tone is how a statement says what it says.
+type tone struct {
+	denies bool // a negation stands outside of the mentions
+	hedges bool // it leaves open whether it is so
+	or     bool // it gives alternatives
+}
+
+// toneOf reads the words of a statement that are in no mention.
+func (s statement) toneOf() tone {
+	var t tone
+	for i := range s.tokens {
+		w := s.tokens[i].text
+		if s.tokens[i].kind != word || s.tokens[i].named {
+			continue
+		}
+		switch {
+		case isNegation(w) || isDenial(w):
+			t.denies = t.denies || !s.isHarmless(i)
+		case w == "but":
+			t.denies = true
+		case isHedge(w):
+			t.hedges = true
+		case w == "or":
+			t.or = true
+		case w == "far" && s.wordAt(i+1) == "from":
+			t.denies = true
+		}
+	}
+	return t
+}
+
+func (s statement) wordAt(i int) string {
+	if 0 <= i && i < len(s.tokens) {
+		return s.tokens[i].text
+	}
+	return ""
+}
+
+// isHarmless reports whether the negation at i denies nothing: "not only", "no
+// doubt", "without question".
+func (s statement) isHarmless(i int) bool {
+	next := s.wordAt(i + 1)
+	if next == "a" || next == "any" {
+		next = s.wordAt(i + 2)
+	}
+	switch w := s.tokens[i].text; w {
+	case "without":
+		return next == "doubt" || next == "question"
+	case "no":
+		return next == "doubt" || next == "question"
+	case "not":
+		return next == "only" || next == "just" || next == "merely" || next == "simply"
+	case "doubt":
+		before := s.wordAt(i - 1)
+		if before == "a" || before == "any" {
+			before = s.wordAt(i - 2)
+		}
+		return before == "no" || before == "without"
+	}
+	return false
+}
+
+// isNegation reports whether w denies what stands near it.
+func isNegation(w string) bool {
+	switch w {
+	case "not", "no", "never", "neither", "nor", "none", "nobody", "nothing", "non", "cannot", "without", "except", "unlike", "instead", "rather",
+		"isnt", "wasnt", "arent", "dont", "hardly", "scarcely", "nowhere", "least":
+		return true
+	}
+	return strings.HasSuffix(w, "n't")
+}
+
+// isDenial reports whether w says of something that it is not so.
+func isDenial(w string) bool {
+	switch w {
+	case "wrong", "incorrect", "false", "untrue", "mistaken", "mistake", "error", "myth", "misconception", "doubt", "doubtful", "unlikely", "impossible",
+		"ruled", "rule", "excluded", "exclude", "eliminated", "eliminate", "reject", "rejected", "refuted", "disproved", "debunked", "irrelevant",
+		"distractor":
+		return true
+	}
+	return false
+}
+
+// isHedge reports whether w leaves open what is said.
+func isHedge(w string) bool {
+	switch w {
+	case "maybe", "perhaps", "possibly", "might", "may", "could", "either", "if", "unless", "otherwise", "whether", "unsure", "supposedly", "allegedly":
+		return true
+	}
+	return false
+}
+
+// denies reports whether any word is a negation.
+func denies(ws []string) bool {
+	return slices.ContainsFunc(ws, func(w string) bool { return isNegation(w) || isDenial(w) })
+}
+
+// isGlue reports whether w is a word that is no answer by itself.
+func isGlue(w string) bool {
+	switch w {
+	case "a", "an", "the", "this", "that", "these", "those", "it", "its", "it's", "that's", "he", "she", "they", "we", "you", "i", "i'm", "me",
+		"my", "our", "his", "her", "their", "there", "here", "is", "are", "was", "were", "be", "been", "being", "am", "has", "have", "had",
+		"do", "does", "did", "would", "should", "must", "will", "of", "in", "on", "at", "to", "for", "from", "by", "with",
+		"as", "and", "which", "who", "what", "where", "when", "whose", "how", "one", "i'd", "i'll", "we'll", "us", "get", "go", "say",
+		"called", "named", "known", "name", "namely", "think", "thinking", "believe", "believed", "know", "said", "let", "sure", "course", "indeed",
+		"option", "choice", "letter", "question", "q", "simply", "just", "also", "very", "exactly", "equals", "equal", "well", "confident", "certain",
+		"definitely", "certainly", "undoubtedly", "clearly", "obviously", "probably", "likely", "most",
+		"approximately", "about", "around", "roughly", "ca", "circa":
+		return true
+	}
+	return announces(w)
+}
+
+// announces reports whether w belongs to an announcement of the answer.
+func announces(w string) bool {
+	switch w {
+	case "answer", "answers", "ans", "final", "correct", "right", "best", "solution", "result", "choose", "pick", "select", "chosen":
+		return true
+	}
+	return false
+}
+
+// isStandIn reports whether w is of those words that glue could be the
+// alternatives of, such as a preposition or a letter. It has to be given alone.
+func isStandIn(w string) bool {
+	switch w {
+	case "under", "over", "above", "below", "into", "onto", "between", "among", "after", "before", "through", "during", "towards", "toward",
+		"until", "than", "or", "but", "if", "why", "him", "them", "your", "mine", "yours", "hers", "ours", "theirs",
+		"shall", "can", "may", "might", "ought", "near", "some", "any", "all", "so", "then":
+		return true
+	}
+	return utf8.RuneCountInString(w) == 1 || isGlue(w) && w != "correct" && w != "right"
+}
+
+// An echo knows the words of a question, which say nothing in an answer.
+type echo map[string]bool
+
+// newEcho leaves out the alternatives that a question offers with "or".
+func newEcho(question []token) echo {
+	e := echo{}
+	sentences := map[int][]statement{}
+	all := statements(question, nil)
+	for _, s := range all {
+		sentences[s.sentence] = append(sentences[s.sentence], s)
+	}
+	for _, clauses := range sentences {
+		offered := slices.ContainsFunc(clauses, func(s statement) bool { return s.toneOf().or })
+		for i, s := range clauses {
+			words := slices.DeleteFunc(slices.Clone(s.tokens), func(t token) bool { return t.kind == symbol })
+			if offered && (i > 0 || len(clauses) == 1) {
+				continue
+			}
+			if asks := s.wordAt(0); offered && clauses[1].opened == "," && (asks == "is" || asks == "are" || asks == "was") {
+				words = words[:len(words)-1] // the first alternative
+			}
+			for _, t := range words {
+				e[stem(t)] = true
+			}
+		}
+	}
+	return e
+}
+
+func (e echo) has(t token) bool { return e[stem(t)] }
+
+// stem makes inflected forms of a word alike: it drops an ending, and the vowels
+// behind the first letter, which change in "write", "wrote", "written".
+func stem(t token) string {
+	if t.kind != word {
+		return t.text
+	}
+	w := t.text
+	w = strings.TrimSuffix(w, "'s")
+	if c := unitName(w); c != "" {
+		return c
+	}
+	if len(w) < 3 {
+		return w
+	}
+	for _, ending := range []string{"est", "ers", "er", "ing", "en", "ed", "es", "s"} {
+		if rest, ok := strings.CutSuffix(w, ending); ok && len(rest) >= 3 {
+			w = rest
+			break
+		}
+	}
+	var b strings.Builder
+	last := rune(0)
+	for i, r := range w {
+		if i > 0 && (strings.ContainsRune("aeiouy", r) || r == last) {
+			continue
+		}
+		b.WriteRune(r)
+		last = r
+	}
+	return b.String()
+}
+
+// unitName returns one name for the ways to write a unit, or "".
+func unitName(w string) string {
+	for _, names := range [...][]string{
+		{"km", "kilometre", "kilometres", "kilometer", "kilometers"}, {"m", "metre", "metres", "meter", "meters"},
+		{"cm", "centimetre", "centimetres", "centimeter", "centimeters"}, {"mm", "millimetre", "millimetres", "millimeter", "millimeters"},
+		{"mi", "mile", "miles"}, {"ft", "foot", "feet"}, {"in.", "inch", "inches"},
+		{"kg", "kilogram", "kilograms"}, {"g", "gram", "grams"}, {"mg", "milligram", "milligrams"}, {"lb", "pound", "pounds"},
+		{"s", "sec", "second", "seconds"}, {"min", "minute", "minutes"}, {"h", "hour", "hours"}, {"ms", "millisecond", "milliseconds"},
+		{"day", "days"}, {"year", "years"}, {"l", "litre", "litres", "liter", "liters"}, {"ml", "millilitre", "millilitres"},
+		{"percent", "percentage"},
+	} {
+		if slices.Contains(names, w) {
+			return names[0]
+		}
+	}
+	return ""
+}
