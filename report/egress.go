@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
