@@ -114,8 +114,12 @@ func bytesSchema(doc string) *schema.Schema {
 		Number: &schema.Number{Integer: true, Min: schema.At(1)},
 		String: &schema.String{NonBlank: true, Pattern: `^\s*[0-9.]+\s*[A-Za-z]*\s*$`},
 		Check: func(c *schema.Checker, v document.Value) {
-			if v.Kind() == document.String && parseBytes(v) == 0 {
+			const most = 1 << 50 // the kernel takes what is near 2^63 for no bound
+			switch n := parseBytes(v); {
+			case v.Kind() == document.String && n == 0:
 				c.Errorf(v, nil, `such as "512m" or "2GiB"`, "%q is no number of bytes", v.Text())
+			case n > most:
+				c.Errorf(v, nil, "at most 1024TiB", "%d bytes are more than any host has", n)
 			}
 		},
 	}

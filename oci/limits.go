@@ -10,16 +10,17 @@ import (
 
 const (
 	minMemory = 6 << 20 // runc itself needs about this much to reach execve
+	maxMemory = 1 << 50 // version 1 of control groups takes what is near 2^63 for no limit
 	cpuPeriod = 100_000 // microseconds; the kernel's default
 	minCPUs   = 0.01    // the kernel refuses quotas under 1 ms
 )
 
 // WithMemoryLimit caps memory at limit bytes and forbids swap. It fails below
-// 6 MiB: a missing limit is an error, never "unlimited".
+// 6 MiB and above 1 PiB: a missing limit is an error, never "unlimited".
 func WithMemoryLimit(limit int64) Option {
 	return func(s *specs.Spec) error {
-		if limit < minMemory {
-			return fmt.Errorf("memory limit of %d bytes is below %d", limit, minMemory)
+		if limit < minMemory || limit > maxMemory {
+			return fmt.Errorf("memory limit of %d bytes is not between %d and %d", limit, minMemory, int64(maxMemory))
 		}
 		// Limit and swap equal: in the specification swap means memory plus swap.
 		resources(s).Memory = &specs.LinuxMemory{Limit: &limit, Swap: &limit}

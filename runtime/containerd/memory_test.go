@@ -1,15 +1,19 @@
 package containerd_test
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
@@ -123,4 +127,136 @@ func socketMemory(t *testing.T) int64 {
 		}
 	}
 	return pages * int64(os.Getpagesize())
+}
+
+// hold has a process hold memory of one kind, until it may have no more or is killed for it.
+const hold = `
+import ctypes, fcntl, mmap, os, sys
+kind, kept = sys.argv[1], []
+block = b"x" * (1 << 20)
+def fill(fd):
+    while True: os.write(fd, block)
+try:
+    if kind == "memory":
+        while True: kept.append(bytearray(block))
+    elif kind == "files in memory":
+        for name in ("/tmp/x", "/dev/shm/x", "/run/x"):
+            try: fill(os.open(name, os.O_CREAT | os.O_WRONLY))
+            except OSError: pass
+    elif kind == "memfd": fill(os.memfd_create("x"))
+    elif kind == "page cache":
+        for n in range(3):
+            fd = os.open("/x", os.O_CREAT | os.O_TRUNC | os.O_RDWR)
+            try: fill(fd)
+            except OSError: pass
+            os.close(fd)
+    elif kind == "pipes":
+        while True:
+            r, w = os.pipe(); kept.append((r, w)); os.set_blocking(w, False)
+            try: fcntl.fcntl(w, 1031, 1 << 20)
+            except OSError: pass
+            try: fill(w)
+            except BlockingIOError: pass
+    elif kind == "System V":
+        libc = ctypes.CDLL(None)
+        libc.shmat.restype = ctypes.c_void_p
+        while True:
+            segment = libc.shmget(0, 8 << 20, 0o1600)
+            if segment < 0: break
+            at = libc.shmat(segment, 0, 0)
+            libc.shmctl(segment, 0, 0)
+            ctypes.memset(at, 1, 8 << 20)
+except (OSError, MemoryError): pass
+`
+
+// TestHostMemory: sandboxes that hold all the memory they can get, each of another kind, never
+// have more of the host's together than their limits and a tenth. Others use the host, too: what
+// happens once in three times is theirs.
+func TestHostMemory(t *testing.T) {
+	c := containerdtest.Open(t)
+	kinds := []string{"unaccepted", "memory", "files in memory", "page cache", "System V", "memory", "udp", "tcp", "unix", "memfd", "pipes"}
+	if degraded, err := c.Degraded(); err != nil || slices.Contains(degraded, "memory") {
+		t.Logf("without control groups nothing bounds sockets, pipes and memfds, as docs/rootless.md says: %v %v", degraded, err)
+		kinds = kinds[:6]
+	}
+	run, image := containerdtest.NewRun(t, c)
+	limit := int64(192 << 20)
+	if os.Getenv("SBENCH_SOAK") != "" {
+		limit = 1 << 30
+	}
+	limit = min(limit, available(t)/int64(2*len(kinds)))
+	allowed := limit * int64(len(kinds)) * 11 / 10
+	var falls []string
+	for range 3 {
+		fall := hogMemory(t, run, image, kinds, limit)
+		if fall <= allowed {
+			t.Logf("%d sandboxes of %d MiB took %d MiB", len(kinds), limit>>20, fall>>20)
+			return
+		}
+		falls = append(falls, strconv.FormatInt(fall>>20, 10))
+	}
+	t.Errorf("%d sandboxes of %d MiB took %s MiB", len(kinds), limit>>20, strings.Join(falls, ", "))
+}
+
+// hogMemory has one sandbox for each kind fill its memory, all at the same time, and returns how
+// far the host's available memory fell.
+func hogMemory(t *testing.T, run *containerd.Run, image runtime.Image, kinds []string, limit int64) int64 {
+	t.Helper()
+	var boxes []runtime.Sandbox
+	for range kinds {
+		cfg := runtime.Config{Name: "hog", Image: image, Workdir: "/tmp", Persistent: true, WritableRoot: true, Limits: runtime.DefaultLimits()}
+		cfg.Limits.Memory, cfg.Limits.LayerBytes = limit, 128<<20
+		box, err := run.Create(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { report(t, box.Close(context.Background())) }()
+		boxes = append(boxes, box)
+	}
+	rounds := "1"
+	if os.Getenv("SBENCH_SOAK") != "" {
+		rounds = "5"
+	}
+	before, least := available(t), int64(math.MaxInt64)
+	var hogs sync.WaitGroup
+	for i, kind := range kinds {
+		script := hold
+		if slices.Contains([]string{"unaccepted", "udp", "tcp", "unix"}, kind) {
+			script = queue
+		}
+		hogs.Go(func() {
+			p := runtime.Process{Args: []string{"bash", "-c", `for round in $(seq "$2"); do python3 -c "$0" "$1"; done; true`, script, kind, rounds}, Wall: 5 * time.Minute}
+			if _, err := boxes[i].Exec(t.Context(), p); err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		hogs.Wait()
+	}()
+	for {
+		least = min(least, available(t))
+		select {
+		case <-ended:
+			return before - least
+		case <-time.After(20 * time.Millisecond): // the kernel's count can only be polled for
+		}
+	}
+}
+
+// available is the host's MemAvailable, in bytes (proc(5)).
+func available(t *testing.T) int64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "MemAvailable:")
+	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
 }
