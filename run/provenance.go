@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -40,8 +41,8 @@ func (c Config) harness() (record.Harness, error) {
 	return h, err
 }
 
-// manifest is a run's first word.
-func (c Config) manifest(common record.Provenance, jobs, attempts int) (record.Manifest, error) {
+// manifest is the run's own.
+func (c Config) manifest(ctx context.Context, common record.Provenance, jobs, attempts int) (record.Manifest, error) {
 	m := record.Manifest{
 		RunID: c.Tester.Run.ID, StartedAt: time.Now().UTC(), Sbench: common.Sbench, Host: common.Host,
 		Pack: common.Pack, Harness: common.Harness, Jobs: jobs, Attempts: attempts, Inputs: map[string]record.Input{},
@@ -59,7 +60,11 @@ func (c Config) manifest(common record.Provenance, jobs, attempts int) (record.M
 		}
 		m.Inputs[name] = record.Input{Path: path, Digest: record.Digest(data)}
 	}
-	return m, nil
+	var err error
+	if c.Limit == 0 && c.Select == nil {
+		m.Pack.Digest, err = c.Pack.Digest(ctx)
+	}
+	return m, err
 }
 
 // provenance completes what is common with what is the task's own.

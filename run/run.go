@@ -146,7 +146,7 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 
 // measure makes a record of every task of the plan and writes it down.
 func measure(ctx context.Context, cfg Config, p plan, attempt attemptFunc) (Summary, error) {
-	s, err := newSession(cfg, p, attempt)
+	s, err := newSession(ctx, cfg, p, attempt)
 	if err != nil {
 		return Summary{}, outputProblem(cfg, err)
 	}

@@ -70,7 +70,7 @@ type session struct {
 	cut     bool // an attempt was ended by a stop
 }
 
-func newSession(cfg Config, p plan, attempt attemptFunc) (*session, error) {
+func newSession(ctx context.Context, cfg Config, p plan, attempt attemptFunc) (*session, error) {
 	s := &session{
 		cfg: cfg, plan: p, perform: attempt, attempts: max(cfg.Attempts, 1), before: map[key]earlier{},
 		secrets: redactor{}.with(values(cfg.Env)...), breaker: breaker{limit: breakerLimit},
@@ -86,7 +86,7 @@ func newSession(cfg Config, p plan, attempt attemptFunc) (*session, error) {
 		return nil, err
 	}
 	s.cfg.Egress.Limits = descriptors(s.jobs)
-	if err := s.openLedger(); err != nil {
+	if err := s.openLedger(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.openFiles(); err != nil {
@@ -98,32 +98,34 @@ func newSession(cfg Config, p plan, attempt attemptFunc) (*session, error) {
 }
 
 // openLedger begins the chain of records, or goes on with it.
-func (s *session) openLedger() error {
-	m, err := s.cfg.manifest(s.common, s.jobs, s.attempts)
-	if err != nil {
-		return err
-	}
+func (s *session) openLedger(ctx context.Context) error {
 	if !s.cfg.Resume {
-		s.ledger, err = record.Create(s.cfg.Output, m)
-		return err
+		return s.createLedger(ctx)
 	}
 	ledger, old, torn, err := record.Resume(s.cfg.Output, s.cfg.resumeTrust(), s.remember)
 	if errors.Is(err, os.ErrNotExist) { // nothing was begun: --resume is good for a script that always says it
-		s.ledger, err = record.Create(s.cfg.Output, m)
-		return err
+		return s.createLedger(ctx)
 	}
 	if err != nil {
 		return err
 	}
 	s.ledger = ledger
-	if old.RunID != m.RunID {
-		return errors.Join(fmt.Errorf("the folder belongs to the run %q, not to %q", old.RunID, m.RunID), ledger.Close())
+	if old.RunID != s.cfg.Tester.Run.ID {
+		return errors.Join(fmt.Errorf("the folder belongs to the run %q, not to %q", old.RunID, s.cfg.Tester.Run.ID), ledger.Close())
 	}
 	s.emit(Event{Kind: Resume, Detail: fmt.Sprintf("%d attempts were recorded before", len(s.before))})
 	if torn > 0 {
 		s.emit(Event{Kind: Resume, Detail: fmt.Sprintf("cut off %d bytes of a record that a crash left unfinished", torn)})
 	}
 	return nil
+}
+
+func (s *session) createLedger(ctx context.Context) error {
+	m, err := s.cfg.manifest(ctx, s.common, s.jobs, s.attempts)
+	if err == nil {
+		s.ledger, err = record.Create(s.cfg.Output, m)
+	}
+	return err
 }
 
 // remember takes a record of an earlier session.

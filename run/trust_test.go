@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io/fs"
@@ -187,5 +188,29 @@ func TestLinkedWorkspace(t *testing.T) {
 	again.Output = filepath.Join(t.TempDir(), "again")
 	if summary, _, _ := run.Regrade(context.Background(), again, cfg.Output); summary.Errors != 1 {
 		t.Errorf("%+v", summary)
+	}
+}
+
+// TestPackDigest: run.json says which pack it was, if all of it was to be run.
+func TestPackDigest(t *testing.T) {
+	for limit, whole := range map[int]bool{0: true, 1: false} {
+		cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it right", ""))
+		cfg.Limit = limit
+		if _, err := run.Run(context.Background(), cfg); err != nil {
+			t.Fatal(err)
+		}
+		want := ""
+		if whole {
+			var err error
+			want, err = cfg.Pack.Digest(context.Background())
+			must(t, err)
+		}
+		text, err := os.ReadFile(filepath.Join(cfg.Output, record.ManifestFile))
+		must(t, err)
+		var m record.Manifest
+		must(t, json.Unmarshal(text, &m))
+		if m.Pack.Digest != want || whole && want == "" {
+			t.Errorf("limit %d: %q, want %q", limit, m.Pack.Digest, want)
+		}
 	}
 }

@@ -36,10 +36,30 @@ func (cmd *inspectCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	network := networkOf(tester, task)
 	if cmd.JSON {
-		return a.json(in)
+		return a.json(struct {
+			workspace.Inspection
+			Network string `json:"network,omitempty"`
+		}{in, network})
 	}
-	return printInspection(a.stdout, in)
+	if err := printInspection(a.stdout, in); err != nil || network == "" {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, "\nnetwork    %s\n", network)
+	return err
+}
+
+// networkOf says what a task's "network: none" leaves of the tester file's, "" for a task
+// without it.
+func networkOf(tester *compiler.Tester, task *compiler.Task) string {
+	switch {
+	case !task.Environment().NetworkNone:
+		return ""
+	case tester.Harness.Type == compiler.HarnessCommand:
+		return "none: nothing leaves the harness's sandbox"
+	}
+	return "none, but for the requests of the agent to its provider, through the relay"
 }
 
 func printInspection(w io.Writer, in workspace.Inspection) error {

@@ -157,6 +157,9 @@ type Pack struct {
 	ID       string `json:"id"`
 	Version  int    `json:"version"`
 	Manifest string `json:"manifest"` // digest
+	// Digest is of the whole pack (docs/digests.md), in run.json alone, and only if all
+	// of it was to be run: what is not run may be anything.
+	Digest string `json:"digest,omitempty"`
 }
 
 // Harness names what produced the candidate.
@@ -199,8 +202,8 @@ type Host struct {
 	UserNamespaceReason string `json:"user_namespace_reason,omitempty"`
 }
 
-// A Manifest is a run's first word: what was to be run, with what, where. It is
-// written once.
+// A Manifest says what was to be run, with what and where. It is written once, before
+// the first record.
 type Manifest struct {
 	RunID     string    `json:"run_id"`
 	StartedAt time.Time `json:"started_at"`
