@@ -209,12 +209,13 @@ func WithBind(source, dest string, writable bool) Option {
 }
 
 // WithCapabilities gives names, and the system calls they stand for, to the
-// process. Those that can be given are CAP_SYS_CHROOT, for the needed_command
-// chroot, and CAP_SETUID with CAP_SETGID, for programs of another user.
+// process. Only these can be given: CAP_SYS_CHROOT, the one needed_command that
+// exists, and CAP_SETUID, CAP_SETGID and CAP_KILL, for a first process of ours that runs
+// others as another user of the sandbox.
 func WithCapabilities(names ...string) Option {
 	return func(s *specs.Spec) error {
 		for _, n := range names {
-			if n != "CAP_SYS_CHROOT" && n != "CAP_SETUID" && n != "CAP_SETGID" {
+			if !slices.Contains([]string{"CAP_SYS_CHROOT", "CAP_SETUID", "CAP_SETGID", "CAP_KILL"}, n) {
 				return fmt.Errorf("capability %q cannot be given to a sandbox", n)
 			}
 		}

@@ -197,7 +197,7 @@ func (s *session) verify(ctx context.Context, t try, image runtime.Image, c cand
 		Task: task, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: image, Limits: policy.Limits,
 		Policy:         verifiers.Policy{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
 		Timeout:        DefaultTimeout,
-		Cells:          s.cells,
+		Code:           s.code,
 		Calibrations:   s.calibrations,
 		WorkspaceBytes: policy.WorkspaceBytes,
 		OutputBytes:    policy.OutputBytes,

@@ -7,12 +7,12 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -91,7 +91,7 @@ func solutionOf(task *compiler.Task) (c candidate.Candidate, ok bool) {
 			c.Text = firstOf(eval.Rubric.Reveal().AcceptedAnswers)
 		}
 	} else if eval, is := task.CodeCompletion(); is {
-		c.Text = solutionCode(eval)
+		c.Text = verifiers.Solution(eval)
 	} else if eval, is := task.RepoPatch(); is {
 		c.Patch = eval.GoldPatch.Reveal()
 	}
@@ -103,26 +103,6 @@ func firstOf(list []string) string {
 		return ""
 	}
 	return list[0]
-}
-
-// solutionCode is the whole solution, or else the canonical one. That one may be
-// a body, which its indentation shows: then it continues the starter code.
-func solutionCode(eval compiler.CodeCompletionEval) string {
-	if whole := eval.ReferenceSolution.Reveal(); whole != "" {
-		return whole
-	}
-	canonical := eval.CanonicalSolution.Reveal()
-	if body := strings.TrimLeft(canonical, "\r\n"); !strings.HasPrefix(body, " ") && !strings.HasPrefix(body, "\t") {
-		return canonical
-	}
-	starter := eval.StarterCode
-	if starter == "" {
-		starter = eval.Prompt
-	}
-	if !strings.HasSuffix(starter, "\n") {
-		starter += "\n"
-	}
-	return starter + canonical
 }
 
 // solutionPlan finds a terminal task's solution: the folder, or the script, that

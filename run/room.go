@@ -30,12 +30,8 @@ type need struct {
 // they are not there at the same time.
 func (c Config) need(task *compiler.Task) need {
 	l := c.limits(task.Environment())
-	sandboxes := int64(1)
-	if task.Family() == compiler.CodeCompletion {
-		sandboxes = 2 // the cells
-	}
 	n := need{
-		memory: sandboxes * l.Memory, pids: sandboxes * l.Pids,
+		memory: l.Memory, pids: l.Pids,
 		disk: firstPositive(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes) + l.LayerBytes,
 	}
 	if slices.Contains(c.Degraded, "disk") { // volumes are in memory; what is kept of them is not

@@ -51,7 +51,7 @@ type session struct {
 	jobs     int
 	attempts int
 	secrets  redactor // values of harness.env
-	cells    *verifiers.CellPool
+	code     *verifiers.CodePool
 	// calibrations of changed tests
 	calibrations *contrast.Store
 	egress       *egressFile // nil if nothing may leave
@@ -91,7 +91,7 @@ func newSession(cfg Config, p plan, attempt attemptFunc) (*session, error) {
 		return nil, errors.Join(err, s.ledger.Close())
 	}
 	s.calibrations = contrast.NewStore(cfg.Calibrations)
-	s.cells = verifiers.NewCellPool(s.audited("", cfg.Tester.Verification.DenyCommands))
+	s.code = verifiers.NewCodePool(s.audited("", cfg.Tester.Verification.DenyCommands))
 	return s, nil
 }
 
@@ -138,7 +138,7 @@ func (s *session) openFiles() (err error) {
 // close seals the chain and gives everything free.
 func (s *session) close(ctx context.Context) error {
 	return errors.Join(
-		s.cells.Close(ctx), s.egress.close(),
+		s.code.Close(ctx), s.egress.close(),
 		s.ledger.Seal(record.Seal{At: time.Now().UTC()}, s.cfg.Sign), s.ledger.Close(),
 	)
 }

@@ -2,45 +2,22 @@ package verifiers
 
 import (
 	"context"
-	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// cellFiles are the programs of the cells; docs/cells.md says what they do. What
-// begins with "cell" is a part of all but shared.py.
-//
-//go:embed cell/*.py
-var cellFiles embed.FS
-
-const (
-	cellMount  = "/opt/securebench/cell"
-	cellInodes = 64
-	// cellLayer is what a cell may write over its read-only root, which is next to
-	// nothing.
-	cellLayer   = 4 << 20
-	callTimeout = time.Minute
-)
-
-// Isolations of code_completion, as the record names them.
-const (
-	isolationCells  = "cells"  // tests and candidate in a sandbox each
-	isolationShared = "shared" // tests and candidate in one interpreter
-)
-
-// codeCompletion runs the hidden tests in one sandbox and the candidate in
-// another. The exit status of the tests' process is the verdict.
-func codeCompletion(ctx context.Context, e Engine, in Input) (Verdict, error) {
+// codeCompletion runs the hidden tests, as they are and changed, with the candidate
+// as a module of its own in the same process.
+func codeCompletion(ctx context.Context, e Engine, in Input) (v Verdict, err error) {
 	eval, ok := in.Task.CodeCompletion()
 	if !ok {
 		return Verdict{}, fmt.Errorf("task %q is no code_completion", in.Task.ID())
@@ -51,187 +28,207 @@ func codeCompletion(ctx context.Context, e Engine, in Input) (Verdict, error) {
 	if !eval.Inline {
 		return Verdict{Status: Pending, Reason: "tests_without_verifier", Message: "no verifier for tests that are not inline"}, nil
 	}
-	return judgeCode(ctx, e, in, codeTests{source: eval.Tests, public: eval.Prompt + "\n" + eval.StarterCode, isolation: isolationOf(eval)})
-}
-
-func isolationOf(eval compiler.CodeCompletionEval) string {
-	if eval.Shared {
-		return isolationShared
+	if in.Code == nil {
+		in.Code = NewCodePool(e)
+		defer func() { err = errors.Join(err, in.Code.Close(ctx)) }()
 	}
-	return isolationCells
+	return (&codeCheck{in: in, eval: eval, engine: e}).verify(ctx)
 }
 
-// codeTests is what a candidate's code is judged by.
-type codeTests struct {
-	source    string
-	public    string // what the candidate's author saw
-	isolation string
+// codeCheck is one verification.
+type codeCheck struct {
+	in     Input
+	eval   compiler.CodeCompletionEval
+	engine Engine
+	real   codeRun // of the tests as they are
+	wrong  Verdict // why they failed
 }
 
-func judgeCode(ctx context.Context, e Engine, in Input, tests codeTests) (Verdict, error) {
-	folders, err := tests.folders(in.Candidate.Text, in.Cells != nil)
+func (c *codeCheck) tests() contrast.File {
+	return contrast.File{Path: "tests.py", Text: c.eval.Tests}
+}
+
+func (c *codeCheck) verify(ctx context.Context) (Verdict, error) {
+	calibration, err := c.calibration(ctx)
 	if err != nil {
 		return Verdict{}, err
 	}
-	stage, err := stageCells(ctx, e, folders)
+	real, follows, summary, err := calibration.Judge(ctx, contrast.Mutants, c.try(c.in.Candidate.Text))
 	if err != nil {
-		return Verdict{}, fmt.Errorf("stage the cells: %w", err)
+		return Verdict{}, err
 	}
-	c := cells{engine: e, in: in, stage: stage.Path(), call: timeout(in.CallTimeout, callTimeout)}
-	v, err := c.way(ctx, tests)
-	if v.Metadata == nil {
-		v.Metadata = map[string]any{}
-	}
-	v.Metadata["isolation"] = tests.isolation
-	return v, errors.Join(err, stage.Close())
-}
-
-// way judges in the way the task and the caller want.
-func (c cells) way(ctx context.Context, tests codeTests) (Verdict, error) {
+	v := passed()
 	switch {
-	case tests.isolation == isolationShared:
-		return c.judgeShared(ctx)
-	case c.in.Cells == nil:
-		return c.judge(ctx, newMailbox(), c.freshTests)
+	case real != contrast.Passed:
+		v = c.wrong
+	case follows && calibration.Reference:
+		v = failed(contrast.Reason, "the candidate passes tests that expect what is wrong")
 	}
-	k, err := c.in.Cells.take(ctx, c)
-	if err != nil {
-		return Verdict{}, err
-	}
-	return c.judge(ctx, k.in, func(ctx context.Context, x *exchange) cellEnd { return c.in.Cells.judge(ctx, c, k, tests, x) })
+	v.Contrast = &summary
+	v.Stderr = c.real.output()
+	v.Metadata = map[string]any{"exit_reason": c.real.End, "wall_seconds": c.real.took.Seconds()}
+	return v, nil
 }
 
-// folders returns the files of each cell, by folder and name. The candidate's has
-// nothing of the tests. A kept cell has the tests' files already.
-func (t codeTests) folders(candidate string, kept bool) (map[string]files, error) {
-	if t.isolation == isolationShared {
-		return map[string]files{
-			sharedDir: {"shared.py": program("shared.py"), "candidate.py": candidate, "tests.py": t.source},
-		}, nil
-	}
-	folders := map[string]files{candidateDir: peerFiles("server.py")}
-	folders[candidateDir]["candidate.py"] = candidate
-	if kept {
-		return folders, nil
-	}
-	functions, classes := t.declared()
-	task, err := json.Marshal(map[string]any{"functions": functions, "classes": classes})
-	if err != nil {
-		return nil, err
-	}
-	folders[testsFolder] = peerFiles("judge.py")
-	folders[testsFolder]["tests.py"], folders[testsFolder]["task.json"] = t.source, string(task)
-	return folders, nil
-}
-
-// files are texts by name.
-type files map[string]string
-
-func program(name string) string {
-	text, err := cellFiles.ReadFile("cell/" + name)
-	if err != nil {
-		panic(err) // it is compiled in
-	}
-	return string(text)
-}
-
-// peerFiles are what a program that takes part in an exchange consists of.
-func peerFiles(programs ...string) files {
-	all := files{}
-	entries, err := cellFiles.ReadDir("cell")
-	if err != nil {
-		panic(err) // it is compiled in
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "cell") || slices.Contains(programs, e.Name()) {
-			all[e.Name()] = program(e.Name())
+// calibration returns that of the task, and makes it the first time.
+func (c *codeCheck) calibration(ctx context.Context) (contrast.Calibration, error) {
+	solution := Solution(c.eval)
+	key := contrast.Key(c.in.Image.Digest, codeUser(c.in), c.eval.Tests, solution, c.eval.Prompt, c.eval.StarterCode)
+	return c.in.Calibrations.Get(key, func() (contrast.Calibration, error) {
+		listing, err := contrast.List(ctx, c.python, []contrast.File{c.tests()}, contrast.Options{Seed: key})
+		switch {
+		case err != nil:
+			return contrast.Calibration{}, err
+		case len(listing.Broken) > 0:
+			return contrast.Calibration{}, contrast.ErrTests
+		case solution == "":
+			return contrast.Without(listing.Edits), nil
 		}
+		return contrast.Calibrate(ctx, listing.Edits, c.try(solution))
+	})
+}
+
+// Solution is the task's own: the whole one, or else the canonical one. That one
+// may be a body, which its indentation shows: then it continues the starter code.
+func Solution(eval compiler.CodeCompletionEval) string {
+	if whole := eval.ReferenceSolution.Reveal(); whole != "" {
+		return whole
 	}
-	return all
+	canonical := eval.CanonicalSolution.Reveal()
+	if body := strings.TrimLeft(canonical, "\r\n"); !strings.HasPrefix(body, " ") && !strings.HasPrefix(body, "\t") {
+		return canonical
+	}
+	starter := eval.StarterCode
+	if starter == "" {
+		starter = eval.Prompt
+	}
+	if !strings.HasSuffix(starter, "\n") {
+		starter += "\n"
+	}
+	return starter + canonical
 }
 
-// declared returns the functions and classes that the candidate's author was
-// given.
-func (t codeTests) declared() (functions, classes []string) {
-	return declared(t.public, `(?:async[ \t]+)?def`), declared(t.public, `class`)
+// python runs a program in a sandbox that has not seen the candidate.
+func (c *codeCheck) python(ctx context.Context, request []byte) ([]byte, error) {
+	cfg := codeConfig(c.in, "")
+	cfg.Name, cfg.Mounts, cfg.Capabilities = "calibration", nil, nil
+	return contrast.InSandbox(c.engine, cfg)(ctx, request)
 }
 
-// declared returns the names that a text declares at the start of a line.
-func declared(text, keyword string) []string {
+// try returns how a program fares with the tests.
+func (c *codeCheck) try(code string) contrast.Try {
+	return func(ctx context.Context, edits ...contrast.Edit) (contrast.Outcome, error) {
+		tests, err := contrast.Apply(c.tests(), edits...)
+		if err != nil {
+			return 0, err
+		}
+		token := randomName()
+		run, err := c.run(ctx, code, tests, token)
+		if err != nil {
+			return 0, err
+		}
+		v, lines, err := codeVerdict(run, token)
+		if err != nil {
+			return 0, err
+		}
+		if len(edits) == 0 {
+			c.real, c.wrong = run, v
+			if v.Reason == "verifier_timeout" {
+				c.wrong.Message = fmt.Sprintf("the tests did not end within %s", c.in.wall())
+			}
+		}
+		return outcome(v, lines, edits), nil
+	}
+}
+
+// outcome says whether the failures are at the changed assertion, and none is
+// anywhere else.
+func outcome(v Verdict, failures [][]int, edits []contrast.Edit) contrast.Outcome {
+	if v.Status == Passed {
+		return contrast.Passed
+	}
+	there := func(lines []int) bool {
+		return slices.ContainsFunc(lines, func(l int) bool {
+			return slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Line <= l && l <= e.Last })
+		})
+	}
+	if len(failures) == 0 || slices.ContainsFunc(failures, func(lines []int) bool { return !there(lines) }) {
+		return contrast.FailedElsewhere
+	}
+	return contrast.FailedThere
+}
+
+// run takes candidate and tests through a sandbox.
+func (c *codeCheck) run(ctx context.Context, code, tests, token string) (codeRun, error) {
+	request, err := json.Marshal(map[string]any{
+		"token": token, "candidate": code, "tests": tests,
+		"given": []string{c.eval.Prompt, c.eval.StarterCode}, "declared": declared(c.eval.Prompt + "\n" + c.eval.StarterCode),
+	})
+	if err != nil {
+		return codeRun{}, err
+	}
+	box, err := c.in.Code.take(ctx, c.in)
+	if err != nil {
+		return codeRun{}, err
+	}
+	run, clean, err := box.run(ctx, request, c.in.wall(), c.in.OutputBytes)
+	if clean && err == nil {
+		c.in.Code.put(box)
+		return run, nil
+	}
+	return run, errors.Join(err, box.close(ctx))
+}
+
+// declared returns the functions and classes that the candidate's author was given,
+// and names in a prose text that are called or quoted there.
+func declared(text string) []string {
 	names := []string{}
-	for _, m := range regexp.MustCompile(`(?m)^`+keyword+`[ \t]+([A-Za-z_][A-Za-z0-9_]*)`).FindAllStringSubmatch(text, -1) {
-		names = append(names, m[1])
+	for _, m := range regexp.MustCompile("(?m)^(?:(?:async[ \t]+)?def|class)[ \t]+([A-Za-z_]\\w*)|`([A-Za-z_]\\w*)`|\\b([A-Za-z_]\\w*)\\(").FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1]+m[2]+m[3])
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// stageCells writes the folders to a volume that just holds them.
-func stageCells(ctx context.Context, e Engine, folders map[string]files) (runtime.Volume, error) {
-	size := int64(cellBytes)
-	for _, texts := range folders {
-		for _, text := range texts {
-			size += int64(len(text)) + cellBlockBytes
+// codeVerdict judges how a run ended, and returns the lines of the tests at which
+// it failed.
+func codeVerdict(run codeRun, token string) (v Verdict, failures [][]int, err error) {
+	switch {
+	case run.End == "timeout":
+		return failed("verifier_timeout", ""), nil, nil
+	case run.limit == runtime.OutOfMemory:
+		return failed("verifier_out_of_memory", "the process ran out of memory"), nil, nil
+	case run.limit == runtime.PidsLimit:
+		return failed("verifier_pids_limit", "the process ran out of processes"), nil, nil
+	}
+	rest, ok := strings.CutPrefix(run.Result, token+" ")
+	if !ok || strings.Contains(rest, token) {
+		return failed("tests_not_finished", fmt.Sprintf("the process ended before the tests did (%s)", run.End)), nil, nil
+	}
+	word, where, _ := strings.Cut(rest, " ")
+	for part := range strings.SplitSeq(where, ";") {
+		var lines []int
+		for l := range strings.SplitSeq(part, ",") {
+			if n, err := strconv.Atoi(l); err == nil {
+				lines = append(lines, n)
+			}
 		}
+		failures = append(failures, lines)
 	}
-	stage, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: size, Inodes: cellInodes})
-	if err != nil {
-		return nil, err
+	switch word {
+	case "passed":
+		return passed(), nil, nil
+	case "failed":
+		return failed("tests_failed", "an assertion of the tests does not hold"), failures, nil
+	case "raised":
+		return failed("tests_raised", "an exception ended the tests"), failures, nil
+	case "unloaded":
+		return failed("candidate_not_loaded", "the candidate raised an exception when it was loaded"), nil, nil
+	case "ended":
+		return failed("tests_ended", "the candidate ended the tests"), nil, nil
+	case "broken":
+		// Before any line of the candidate ran, and by the tests that every candidate gets.
+		return Verdict{}, nil, contrast.ErrTests
 	}
-	for folder, texts := range folders {
-		if err := writeFiles(filepath.Join(stage.Path(), folder), texts); err != nil {
-			return nil, errors.Join(err, stage.Close())
-		}
-	}
-	return stage, nil
-}
-
-func writeFiles(dir string, texts files) error {
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
-	}
-	for name, text := range texts {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// pythonArgs starts a program of ours: isolated from the environment and the
-// user's folder, without site packages, writing no bytecode.
-func pythonArgs(program string) []string {
-	return []string{"python3", "-I", "-S", "-B", cellMount + "/" + program}
-}
-
-// judgeShared runs candidate and tests in one interpreter. The candidate can do
-// all that the tests can: the verdict is worth what the candidate's honesty is.
-// The token only keeps an early exit from being taken for success.
-func (c cells) judgeShared(ctx context.Context) (Verdict, error) {
-	box, err := c.engine.Create(ctx, c.config(sharedDir, c.stage))
-	if err != nil {
-		return Verdict{}, err
-	}
-	token := randomName()
-	exit, err := box.Exec(ctx, runtime.Process{
-		Args: pythonArgs("shared.py"), Stdin: strings.NewReader(token), Wall: c.wall(), OutputBytes: c.in.OutputBytes,
-	})
-	if err := errors.Join(missingPython(err), box.Close(ctx)); err != nil {
-		return Verdict{}, err
-	}
-	v := judge(exit)
-	if exit.Success() && !strings.HasSuffix(string(exit.Stdout.Tail), token) && !strings.HasSuffix(string(exit.Stdout.Head), token) {
-		v.Status, v.Score, v.Reason, v.Message = Failed, 0, "tests_not_finished", "the process ended before the tests did"
-	}
-	v.Stdout = runtime.Output{}
-	return v, nil
-}
-
-// missingPython tells an image without an interpreter, which no candidate can
-// bring about.
-func missingPython(err error) error {
-	if errors.Is(err, runtime.ErrNotStarted) {
-		return fmt.Errorf("the image cannot run python3: %w", err)
-	}
-	return err
+	return failed("tests_not_finished", "the process reported no result"), nil, nil
 }

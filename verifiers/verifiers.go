@@ -88,16 +88,17 @@ type Input struct {
 	Limits    runtime.Limits
 	Policy    Policy
 	Timeout   time.Duration // of a check whose author set none
-	// CallTimeout bounds one call of a code_completion candidate; 0 means a minute.
-	CallTimeout time.Duration
-	// Cells keeps sandboxes of code_completion's tests; nil keeps none.
-	Cells *CellPool
+	// Code keeps sandboxes of code_completion; nil keeps none.
+	Code *CodePool
 	// Calibrations of changed tests; nil keeps none.
 	Calibrations *contrast.Store
 	// WorkspaceBytes bounds the throw-away copy, OutputBytes each stream kept.
 	WorkspaceBytes int64
 	OutputBytes    int64
 }
+
+// wall is the time that a run of tests has.
+func (in Input) wall() time.Duration { return timeout(in.Task.Environment().Timeout, in.Timeout) }
 
 // A Verifier judges one candidate.
 type Verifier func(ctx context.Context, e Engine, in Input) (Verdict, error)

@@ -76,8 +76,8 @@ type Edit struct {
 // Options of List. The zero Options are for tests that run in milliseconds.
 type Options struct {
 	Seed     string // edits are the same for the same seed, and differ between seeds
-	Places   int    // assertions at most, in each file or in each test; 0 means 12
-	Variants int    // edits of each; 0 means 3
+	Places   int    // assertions at most, in each file or in each test; 0 means 8
+	Variants int    // edits of each, or more if there are few places; 0 means 2
 	Each     bool   // look for places in each test function, and only there
 }
 
@@ -144,10 +144,10 @@ type Listing struct {
 // List finds edits. A file that does not compile is in the listing's Broken.
 func List(ctx context.Context, python Python, files []File, o Options) (Listing, error) {
 	if o.Places == 0 {
-		o.Places = 12
+		o.Places = 8
 	}
 	if o.Variants == 0 {
-		o.Variants = 3
+		o.Variants = 2
 	}
 	request, err := json.Marshal(map[string]any{
 		"files": files, "seed": o.Seed, "places": o.Places, "variants": o.Variants, "each": o.Each,

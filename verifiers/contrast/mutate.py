@@ -266,7 +266,7 @@ class File:
             return False
         leaves, done = list(self.leaves(node)), 0
         self.rng.shuffle(leaves)
-        for turn in range(count):
+        for turn in range(count if kind != VALUE else 8):
             for leaf in leaves[turn:] + leaves[:turn]:
                 if self.leaf(at, kind, leaf):
                     done += 1
@@ -353,6 +353,8 @@ def chosen(edits, places, variants, each, rng):
         rng.shuffle(strong)
         rng.shuffle(weak)
         kept += (strong + weak)[:places]
+    if not each and kept:
+        variants = max(variants, -(-variants * 4 // len(kept)))  # more of few
     for place in sorted(kept):
         yield from sorted(by_place[place], key=lambda e: KINDS.index(e["kind"]))[:variants]
 

@@ -1,0 +1,315 @@
+package verifiers
+
+import (
+	"context"
+	"embed"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers/contrast"
+)
+
+// codeFiles are the programs of a supervised sandbox; docs/contrast.md says what
+// they do.
+//
+//go:embed code/*.py
+var codeFiles embed.FS
+
+const (
+	codeMount  = "/opt/securebench/code"
+	codeBytes  = 1 << 20
+	codeInodes = 64
+	// codeLayer is what a sandbox may write over its read-only root, which is next
+	// to nothing.
+	codeLayer = 4 << 20
+	// poolWall bounds the life of a sandbox; each run has its own time in it.
+	poolWall = 24 * time.Hour
+	// readyWall bounds how long its first process may take to be ready, and
+	// runSlack what a run may take beyond its own time.
+	readyWall = 5 * time.Minute
+	runSlack  = time.Minute
+	// codeKilled is the status of code/supervise.py after the kernel killed a run.
+	codeKilled = 48
+	maxAnswer  = 64 << 20
+)
+
+// errPython: the image's interpreter cannot judge, whatever the candidate.
+var errPython = contrast.ErrPython
+
+// A CodePool keeps the sandboxes of code_completion from one verification to the
+// next. Their first process, code/supervise.py, is ours; each run of tests is in a
+// process of its own, as another user, and nothing that it wrote or started is left
+// for the next. A sandbox of which that is not sure is thrown away.
+//
+// It is safe for concurrent use. Close it when no verification is running.
+type CodePool struct {
+	engine Engine
+
+	mu   sync.Mutex
+	idle map[string][]*codeBox
+}
+
+// NewCodePool makes an empty pool. The engine must outlive it.
+func NewCodePool(e Engine) *CodePool { return &CodePool{engine: e, idle: map[string][]*codeBox{}} }
+
+// Close removes the sandboxes.
+func (p *CodePool) Close(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	for key, list := range p.idle {
+		for _, b := range list {
+			errs = append(errs, b.close(ctx))
+		}
+		delete(p.idle, key)
+	}
+	return errors.Join(errs...)
+}
+
+// codeConfig describes the sandboxes of a task.
+func codeConfig(in Input, stage string) runtime.Config {
+	env := in.Task.Environment()
+	limits := in.Limits
+	limits.LayerBytes = min(limits.LayerBytes, codeLayer)
+	vars := environ(env.Env)
+	slices.Sort(vars)
+	return runtime.Config{
+		Name: "verifier", Image: in.Image, Limits: limits, Mounts: []runtime.Mount{{Source: stage, Dest: codeMount}},
+		Workdir: "/tmp", User: "0:0", Env: vars, Capabilities: []string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL"},
+	}
+}
+
+// codeUser is the user of the tests, as the task or else the image names it.
+func codeUser(in Input) string {
+	if user := in.Task.Environment().User; user != "" {
+		return user
+	}
+	return in.Image.User
+}
+
+// take returns a sandbox for such tasks, an idle one if there is any.
+func (p *CodePool) take(ctx context.Context, in Input) (*codeBox, error) {
+	cfg := codeConfig(in, "")
+	key := fmt.Sprintf("%s %s %+v %s %q", cfg.Image.Digest, cfg.Image.ChainID, cfg.Limits, codeUser(in), cfg.Env)
+	for b := p.pop(key); b != nil; b = p.pop(key) {
+		select {
+		case <-b.ended: // with the daemon, or by the kernel's hand
+			if err := b.close(ctx); err != nil {
+				return nil, err
+			}
+		default:
+			return b, nil
+		}
+	}
+	return p.start(ctx, in, key)
+}
+
+func (p *CodePool) pop(key string) *codeBox {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := p.idle[key]
+	if len(list) == 0 {
+		return nil
+	}
+	p.idle[key] = list[:len(list)-1]
+	return list[len(list)-1]
+}
+
+func (p *CodePool) put(b *codeBox) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle[b.key] = append(p.idle[b.key], b)
+}
+
+func (p *CodePool) start(ctx context.Context, in Input, key string) (*codeBox, error) {
+	stage, err := p.engine.NewVolume(ctx, runtime.VolumeConfig{Bytes: codeBytes, Inodes: codeInodes})
+	if err != nil {
+		return nil, err
+	}
+	if err := stageCode(stage.Path()); err != nil {
+		return nil, errors.Join(err, stage.Close())
+	}
+	box, err := p.engine.Create(ctx, codeConfig(in, filepath.Join(stage.Path(), "code")))
+	if err != nil {
+		return nil, errors.Join(err, stage.Close())
+	}
+	input, requests := io.Pipe()
+	b := &codeBox{key: key, box: box, stage: stage, requests: requests, answers: &answers{arrived: make(chan []byte, 2)}, ended: make(chan struct{})}
+	life, kill := context.WithCancel(context.WithoutCancel(ctx))
+	b.kill = kill
+	go func() {
+		defer close(b.ended)
+		b.exit, b.err = box.Exec(life, runtime.Process{
+			Args: []string{"python3", codeMount + "/supervise.py", codeUser(in)}, Stdin: input, Stdout: b.answers,
+			Wall: poolWall, Grace: time.Millisecond, OutputBytes: 64 << 10,
+		})
+		_ = input.CloseWithError(io.ErrClosedPipe)
+	}()
+	if answer, err := b.answer(ctx, readyWall); err != nil || string(answer) != "ready" {
+		select {
+		case <-b.ended:
+			if errors.Is(b.err, runtime.ErrNotStarted) || b.err == nil {
+				err = fmt.Errorf("%w: %w: %s", errPython, errors.Join(err, b.err), firstLine(b.exit))
+			}
+		default:
+		}
+		return nil, errors.Join(err, b.close(ctx))
+	}
+	return b, nil
+}
+
+// firstLine is what our own program says of the image; no candidate has run.
+func firstLine(exit runtime.Exit) string {
+	if exit.Reason == 0 {
+		return "it was not started"
+	}
+	return exit.String() + ": " + exit.Stderr.String()
+}
+
+// stageCode writes the programs below a folder.
+func stageCode(dir string) error { return os.CopyFS(dir, codeFiles) }
+
+// codeBox is a sandbox that runs code/supervise.py.
+type codeBox struct {
+	key      string
+	box      runtime.Sandbox
+	stage    runtime.Volume
+	requests *io.PipeWriter
+	answers  *answers
+	kill     func()
+	ended    chan struct{} // closed when its process has ended, by exit or err
+	exit     runtime.Exit
+	err      error
+}
+
+// errEnded: the first process has ended, which says why.
+var errEnded = errors.New("the sandbox's first process has ended")
+
+// answer waits for a frame.
+func (b *codeBox) answer(ctx context.Context, limit time.Duration) ([]byte, error) {
+	overtime := time.NewTimer(limit)
+	defer overtime.Stop()
+	select {
+	case a := <-b.answers.arrived:
+		return a, nil
+	case <-b.ended:
+		select {
+		case a := <-b.answers.arrived: // before it ended
+			return a, nil
+		default:
+			return nil, errEnded
+		}
+	case <-overtime.C:
+		return nil, errOvertime
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+var errOvertime = errors.New("no answer of the sandbox's first process")
+
+// close ends the sandbox and removes it.
+func (b *codeBox) close(ctx context.Context) error {
+	b.kill()
+	_ = b.requests.Close()
+	<-b.ended
+	var err error
+	if errors.Is(b.err, runtime.ErrStillAlive) {
+		err = b.err
+	}
+	return errors.Join(err, b.box.Close(ctx), b.stage.Close())
+}
+
+// codeRun is how a run of tests ended.
+type codeRun struct {
+	End    string // "exit 0", "signal 11", "killed", "timeout"
+	Result string // what the process reported, if it did
+	Output string // the end of its output, base64
+	Total  int64
+	took   time.Duration
+	// limit is the limit of the sandbox that ended the run, 0 if none did.
+	limit runtime.Reason
+}
+
+func (r codeRun) output() runtime.Output {
+	text, _ := base64.StdEncoding.DecodeString(r.Output)
+	return runtime.Output{Tail: text, Total: r.Total}
+}
+
+// run takes one request through a sandbox. The sandbox is not to be used again
+// unless it is clean.
+func (b *codeBox) run(ctx context.Context, request []byte, wall time.Duration, output int64) (r codeRun, clean bool, err error) {
+	begun := time.Now()
+	frame := fmt.Appendf(nil, "%010d%010d%010d", len(request), wall.Milliseconds(), output)
+	if _, err := b.requests.Write(append(frame, request...)); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+		return r, false, err
+	}
+	answer, err := b.answer(ctx, wall+runSlack)
+	r.took = time.Since(begun)
+	switch {
+	case errors.Is(err, errEnded):
+		return b.gone(r)
+	case err != nil:
+		return r, false, err
+	}
+	if err := json.Unmarshal(answer, &r); err != nil {
+		return r, false, fmt.Errorf("the answer of a run: %w", err)
+	}
+	answer, err = b.answer(ctx, runSlack)
+	switch {
+	case errors.Is(err, errEnded):
+		return b.gone(r)
+	case err != nil:
+		return r, false, err
+	}
+	return r, string(answer) == "clean", nil
+}
+
+// gone says what ended the first process, and the run with it.
+func (b *codeBox) gone(r codeRun) (codeRun, bool, error) {
+	switch {
+	case b.err != nil:
+		return r, false, b.err
+	case b.exit.Reason == runtime.OutOfMemory, b.exit.Reason == runtime.PidsLimit:
+		r.End, r.limit = "killed", b.exit.Reason
+		return r, false, nil
+	case b.exit.Reason == runtime.Exited && b.exit.Code == codeKilled:
+		r.End = "killed"
+		return r, false, nil
+	}
+	return r, false, fmt.Errorf("%w: it %s", errEnded, b.exit)
+}
+
+// answers takes frames, each with its length in four bytes before it.
+type answers struct {
+	data    []byte
+	arrived chan []byte
+}
+
+var errAnswer = errors.New("an answer that is too long")
+
+func (a *answers) Write(p []byte) (int, error) {
+	a.data = append(a.data, p...)
+	for len(a.data) >= 4 {
+		size := int(binary.BigEndian.Uint32(a.data))
+		if size > maxAnswer {
+			return 0, errAnswer
+		}
+		if len(a.data) < 4+size {
+			break
+		}
+		a.arrived <- slices.Clone(a.data[4 : 4+size])
+		a.data = a.data[4+size:]
+	}
+	return len(p), nil
+}
