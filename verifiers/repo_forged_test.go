@@ -197,7 +197,7 @@ func TestCommands(t *testing.T) {
 		"python3 -m pytest --ignore=tests/test_old.py tests",
 		"python3 -m pytest tests/test_unit.py",
 		"python3 -m unittest -v tests.test_unit",
-		"python3 -m unittest discover -s tests -t . -p 'test_unit.py'",
+		"python3 -m unittest discover -s tests -p 'test_unit.py'",
 		"python3 -m pytest -x tests",
 		"python3 -m pytest --maxfail=1 --tb=no -q tests",
 		"cd tests && PYTHONPATH=.. python3 -m pytest test_new.py",

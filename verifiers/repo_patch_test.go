@@ -51,8 +51,9 @@ func newRepoWorld(t *testing.T) repoWorld {
 	} {
 		path := filepath.Join(repo, name)
 		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		must(t, os.WriteFile(path, []byte(text), 0o755))
+		must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
+	must(t, os.Chmod(filepath.Join(repo, "bin/test"), 0o755))
 	for _, args := range [][]string{{"init", "-q"}, {"add", "--all"}, {"add", "-f", "kept.tmp"}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "base"}} {
 		if out, err := exec.Command("git", append([]string{"-C", repo}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v %s", args, err, out)
