@@ -98,7 +98,7 @@ func runtimeSchema() *schema.Schema {
 			optional("workspace_bytes", bytesSchema("The size of a workspace in bytes, or as \"1g\".")),
 			optional("output_bytes", bytesSchema("How much of a command's output is kept, in bytes or as \"1m\".")),
 		))),
-		optional("allow_degraded", schema.List("The limits that the kernel of the host need not enforce.", schema.Enum("The name of a limit.", "memory", "swap", "pids", "cpu", "disk"))),
+		optional("allow_degraded", schema.List("The limits that the kernel of the host need not enforce.", schema.Enum("The name of a limit.", "memory", "swap", "pids", "cpu"))),
 	)
 }
 

@@ -54,7 +54,7 @@ type globals struct {
 	Root  string `env:"SBENCH_ROOT" placeholder:"DIR" help:"Folder for images of the private daemon and for large volumes."`
 	State string `env:"SBENCH_STATE" placeholder:"DIR" help:"Folder for locks, mounts and sockets."`
 
-	AllowDegraded []string `enum:"memory,swap,pids,cpu,disk" env:"SBENCH_ALLOW_DEGRADED" placeholder:"LIMIT" help:"Run although the kernel cannot enforce these limits for a sandbox: memory, swap, pids, cpu. Added to the tester file's runtime.allow_degraded."`
+	AllowDegraded []string `enum:"memory,swap,pids,cpu" env:"SBENCH_ALLOW_DEGRADED" placeholder:"LIMIT" help:"Run although the kernel cannot enforce these limits for a sandbox: memory, swap, pids, cpu. Added to the tester file's runtime.allow_degraded."`
 
 	Debug bool `help:"Log what is being done, on standard error."`
 }
