@@ -15,13 +15,13 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// DefaultWorkdir is where the workspace is mounted if the author says nothing.
-const DefaultWorkdir = "/workspace"
+// defaultWorkdir is where the workspace is mounted if the author says nothing.
+const defaultWorkdir = "/workspace"
 
 // Environment is what a task's sandboxes are made of. All of it is public.
 type Environment struct {
 	Image   string // empty if the author gave none
-	Workdir string // absolute; DefaultWorkdir if the author gave none
+	Workdir string // absolute; defaultWorkdir if the author gave none
 	// Timeout is the task's budget; zero if the author gave none.
 	Timeout time.Duration
 	// MaterializeWorkdirFromImage copies the image's workdir into the workspace
@@ -190,7 +190,7 @@ func (e *Environment) set(key string, v document.Value) bool {
 	case "image":
 		e.Image = strings.TrimSpace(v.Text())
 	case "workdir":
-		e.Workdir = DefaultWorkdir
+		e.Workdir = defaultWorkdir
 		if v.Kind() == document.String {
 			e.Workdir = path.Clean(v.Text())
 		}

@@ -11,23 +11,11 @@ import (
 // Family is the name of a row's contract. The zero Family is invalid.
 type Family string
 
-// VerifierKind says where a family's candidates are judged.
-type VerifierKind string
-
-// The kinds of verifiers. A task without one is recorded as pending.
-const (
-	VerifierNone      VerifierKind = ""
-	VerifierInProcess VerifierKind = "in process"
-	VerifierSandbox   VerifierKind = "sandbox"
-)
-
 // Contract is what is known of a family without a row.
 type Contract struct {
-	Family         Family        `json:"family"`
-	Active         bool          `json:"active"` // validated and verified
-	CandidateKind  CandidateKind `json:"candidate_kind"`
-	NeedsWorkspace bool          `json:"needs_workspace"`
-	Verifier       VerifierKind  `json:"verifier"`
+	Family        Family        `json:"family"`
+	Active        bool          `json:"active"` // validated and verified
+	CandidateKind CandidateKind `json:"candidate_kind"`
 }
 
 // family is the whole definition of a family: its file has a function that

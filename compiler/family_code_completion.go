@@ -12,7 +12,7 @@ const CodeCompletion Family = "code_completion"
 
 func codeCompletion() *family {
 	return &family{
-		Contract: Contract{Family: CodeCompletion, Active: true, CandidateKind: CandidateCode, Verifier: VerifierSandbox},
+		Contract: Contract{Family: CodeCompletion, Active: true, CandidateKind: CandidateCode},
 		doc:      "Write code. Tests that the agent never sees use the names it defines.",
 		input: &schema.Object{Fields: []schema.Field{
 			required("prompt", schema.Text("What the code has to do.")),

@@ -16,7 +16,7 @@ const ContainsAny = "contains_any"
 
 func freeResponse() *family {
 	return &family{
-		Contract: Contract{Family: FreeResponse, Active: true, CandidateKind: CandidateText, Verifier: VerifierInProcess},
+		Contract: Contract{Family: FreeResponse, Active: true, CandidateKind: CandidateText},
 		doc:      "Write a text. A rubric says what it has to hold.",
 		input: &schema.Object{Fields: []schema.Field{
 			required("prompt", schema.Text("What to write.")),

@@ -25,7 +25,7 @@ func multipleChoice() *family {
 	answers.Doc = "The right answer: a label (\"B\"), the text of a choice, the index of one from 0, or a list of these if several are right."
 	answers.Array = &schema.Array{Items: answer(), Min: 1}
 	return &family{
-		Contract: Contract{Family: MultipleChoice, Active: true, CandidateKind: CandidateText, Verifier: VerifierInProcess},
+		Contract: Contract{Family: MultipleChoice, Active: true, CandidateKind: CandidateText},
 		doc:      "Pick one of up to 26 choices, which are labelled A to Z in their order.",
 		input: &schema.Object{Fields: []schema.Field{
 			required("question", schema.Text("The question.")),

@@ -13,10 +13,8 @@ const RepoPatch Family = "repo_patch"
 
 func repoPatch() *family {
 	return &family{
-		Contract: Contract{
-			Family: RepoPatch, Active: true, CandidateKind: CandidatePatch, NeedsWorkspace: true, Verifier: VerifierSandbox,
-		},
-		doc: "Change a git repository. Its tests then run on a fresh checkout with the change.",
+		Contract: Contract{Family: RepoPatch, Active: true, CandidateKind: CandidatePatch},
+		doc:      "Change a git repository. Its tests then run on a fresh checkout with the change.",
 		input: &schema.Object{Fields: []schema.Field{
 			required("repo", schema.Text("The repository's name.")),
 			required("base_commit", schema.Text("The commit that the image's checkout is at.")),

@@ -10,7 +10,7 @@ const ShortAnswer Family = "short_answer"
 
 func shortAnswer() *family {
 	return &family{
-		Contract: Contract{Family: ShortAnswer, Active: true, CandidateKind: CandidateText, Verifier: VerifierInProcess},
+		Contract: Contract{Family: ShortAnswer, Active: true, CandidateKind: CandidateText},
 		doc:      "Answer with a word, a phrase or a number.",
 		input: &schema.Object{Fields: []schema.Field{
 			required("question", schema.Text("The question.")),

@@ -18,7 +18,7 @@ const TerminalTask Family = "terminal_task"
 
 // The sources of a checker.
 const (
-	CheckerCommand = "command" // a command, given in the row
+	checkerCommand = "command" // a command, given in the row
 	CheckerPytest  = "pytest"  // a file or folder below asset_roots.eval for pytest
 	CheckerScript  = "script"  // an executable file below asset_roots.eval
 )
@@ -28,10 +28,8 @@ func terminalTask() *family {
 		return &schema.Schema{Doc: doc, Object: &schema.Object{Unknown: schema.Accept}}
 	}
 	return &family{
-		Contract: Contract{
-			Family: TerminalTask, Active: true, CandidateKind: CandidateWorkspace, NeedsWorkspace: true, Verifier: VerifierSandbox,
-		},
-		doc: "Bring a workspace into a state. A checker then looks at a copy of it.",
+		Contract: Contract{Family: TerminalTask, Active: true, CandidateKind: CandidateWorkspace},
+		doc:      "Bring a workspace into a state. A checker then looks at a copy of it.",
 		input: &schema.Object{Fields: []schema.Field{
 			required("instructions", schema.Text("What to do.")),
 			optional("context", textOrObject("What the instructions are about.")),
@@ -52,7 +50,7 @@ func terminalTask() *family {
 
 func checkerSchema() *schema.Schema {
 	s := schema.Closed("The check of the final workspace; exit status 0 passes. Either a command, or the path of a pytest file or script below asset_roots.eval.",
-		optional("source", schema.Enum("Where the check comes from, \"command\" unless given.", CheckerCommand, CheckerPytest, CheckerScript)),
+		optional("source", schema.Enum("Where the check comes from, \"command\" unless given.", checkerCommand, CheckerPytest, CheckerScript)),
 		optional("command", commandSchema("The command that checks.")),
 		optional("path", pathSchema("The pytest file or folder, or the script, below asset_roots.eval. The folder that holds it is mounted at "+CheckerMount+".")),
 		optional("workdir", schema.Text("Where to run it, environment.workdir unless given.")),
@@ -70,7 +68,7 @@ func checkerSchema() *schema.Schema {
 // checkChecker makes sure that the checker says what to run, in one way.
 func checkChecker(c *schema.Checker, v document.Value) {
 	source, command, file := v.Get("source"), v.Get("command"), v.Get("path")
-	if source.Kind() == 0 || source.Is(CheckerCommand) {
+	if source.Kind() == 0 || source.Is(checkerCommand) {
 		if command.Kind() == 0 {
 			c.Errorf(v, nil, "the command that checks; exit status 0 passes", "key %q is missing", "command")
 		}
@@ -90,8 +88,8 @@ func checkChecker(c *schema.Checker, v document.Value) {
 // Checker says how a final workspace is checked. It prints as "<redacted>".
 type Checker struct {
 	redacted
-	Source string // CheckerCommand, CheckerPytest or CheckerScript
-	// Command is set if Source is CheckerCommand.
+	Source string // checkerCommand, CheckerPytest or CheckerScript
+	// Command is set if Source is checkerCommand.
 	Command Command
 	// Path is set otherwise: clean, relative to Pack.EvalRoot.
 	Path    string
@@ -154,7 +152,7 @@ func (t *Task) TerminalTask() (TerminalEval, bool) {
 // parseChecker reads a checker that the schema allows.
 func parseChecker(v document.Value, evalRoot string) Checker {
 	checker := Checker{
-		Source:  CheckerCommand,
+		Source:  checkerCommand,
 		Workdir: strings.TrimSpace(v.Get("workdir").Text()),
 		Timeout: seconds(v.Get("timeout_seconds")),
 
@@ -163,7 +161,7 @@ func parseChecker(v document.Value, evalRoot string) Checker {
 	if source := v.Get("source"); source.Kind() == document.String {
 		checker.Source = source.Text()
 	}
-	if checker.Source == CheckerCommand {
+	if checker.Source == checkerCommand {
 		checker.Command = parseCommand(v.Get("command"))
 		return checker
 	}

@@ -91,7 +91,7 @@ func (p *Pack) parseManifest(text []byte) Problems {
 	}
 	p.Version = int(version)
 	p.defaultFamily = familyNamed(root.Get("defaults").Get("family").Text())
-	p.environment = Environment{Workdir: DefaultWorkdir}.withRow(root.Get("defaults").Get("environment"))
+	p.environment = Environment{Workdir: defaultWorkdir}.withRow(root.Get("defaults").Get("environment"))
 	p.readOnly = true
 	if v := root.Get("asset_defaults").Get("read_only"); v.Kind() == document.Bool {
 		p.readOnly = v.IsTrue()

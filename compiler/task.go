@@ -31,14 +31,8 @@ func (t *Task) Line() int { return t.line }
 // Family returns the row's family.
 func (t *Task) Family() Family { return t.family.Family }
 
-// Contract returns what is known of the task's family.
-func (t *Task) Contract() Contract { return t.family.Contract }
-
 // CandidateKind returns what a harness has to leave.
 func (t *Task) CandidateKind() CandidateKind { return t.family.CandidateKind }
-
-// NeedsWorkspace reports whether the family judges files of the workspace.
-func (t *Task) NeedsWorkspace() bool { return t.family.NeedsWorkspace }
 
 // Environment returns the row's environment over the manifest's defaults.
 func (t *Task) Environment() Environment { return t.environment.clone() }

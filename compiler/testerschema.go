@@ -9,8 +9,8 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// TesterVersion is the only schema_version of tester files.
-const TesterVersion = "0.2"
+// testerVersion is the only schema_version of tester files.
+const testerVersion = "0.2"
 
 var testerSchema = sync.OnceValue(func() *schema.Schema {
 	name := func(doc string) *schema.Schema {
@@ -55,7 +55,7 @@ func harnessSchema() *schema.Schema {
 
 func versionSchema() *schema.Schema {
 	return &schema.Schema{
-		Doc: "The version of this format: \"0.2\".", String: &schema.String{Enum: []string{TesterVersion}},
+		Doc: "The version of this format: \"0.2\".", String: &schema.String{Enum: []string{testerVersion}},
 	}
 }
 

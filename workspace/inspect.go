@@ -26,7 +26,6 @@ type Inspection struct {
 	Components []ComponentFiles    `json:"components"`
 	Problems   []string            `json:"problems,omitempty"`
 	Metadata   map[string]any      `json:"metadata"`
-	Contract   compiler.Contract   `json:"-"`
 	Summary    []InspectedResource `json:"resources"`
 }
 
@@ -87,7 +86,7 @@ func Inspect(t *compiler.Task, p *compiler.Pack, opts InspectOptions) (Inspectio
 	agent := append([]InspectedFile{taskFile}, in.files(agentPlan(t.AgentView(), p))...)
 	sandbox := append(in.files(viewPlan(t.TestSandboxView(), p)), checker...)
 	result := Inspection{
-		TaskID: t.ID(), Family: t.Family(), Line: t.Line(), Candidate: string(t.CandidateKind()), Contract: t.Contract(),
+		TaskID: t.ID(), Family: t.Family(), Line: t.Line(), Candidate: string(t.CandidateKind()),
 		Components: []ComponentFiles{
 			{compiler.Agent, agent},
 			{compiler.TestSandbox, sandbox},

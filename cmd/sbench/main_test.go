@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -81,5 +82,33 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("err"), errOut.Bytes(), 0o644))
 	if got := cmd.ProcessState.ExitCode(); got != want {
 		ts.Fatalf("exit code %d, want %d\n%s%s", got, want, &out, &errOut)
+	}
+}
+
+// TestSelector: --task narrows what the tester file selects.
+func TestSelector(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		task, tester []string
+		want         string
+	}{
+		{"neither", nil, nil, "a/1 a/2 b/1"},
+		{"tester file", nil, []string{"a/*"}, "a/1 a/2"},
+		{"flag", []string{"*/1"}, nil, "a/1 b/1"},
+		{"both", []string{"*/1"}, []string{"a/*"}, "a/1"},
+		{"nothing in common", []string{"b/*"}, []string{"a/*"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			selected := selector(tt.task, tt.tester)
+			var got []string
+			for _, id := range []string{"a/1", "a/2", "b/1"} {
+				if selected == nil || selected(id) {
+					got = append(got, id)
+				}
+			}
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("selects %q, want %q", got, tt.want)
+			}
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
@@ -19,7 +20,7 @@ import (
 type runCmd struct {
 	Config            string   `required:"" placeholder:"FILE" help:"Tester file."`
 	Limit             int      `placeholder:"N" help:"Run the first N tasks only."`
-	Task              []string `placeholder:"GLOB" help:"Run the tasks whose id matches one of these patterns only."`
+	Task              []string `placeholder:"GLOB" help:"Of the tasks that the tester file selects, run only those whose id matches one of these patterns."`
 	Harness           string   `enum:",reference,empty" default:"" placeholder:"NAME" help:"Instead of the tester file's harness: reference, each task's own solution, or empty, nothing at all."`
 	OutputDir         string   `placeholder:"DIR" help:"Folder for records and workspaces, instead of the tester file's."`
 	EnvFile           string   `placeholder:"FILE" help:"File of NAME=value lines for harness.env. Default: .env, if it is there."`
@@ -124,7 +125,7 @@ func (cmd *runCmd) prepare(ctx context.Context, a *app, tester *compiler.Tester,
 	cfg := run.Config{
 		StandIn: run.StandIn(cmd.Harness), Env: env, Limit: cmd.Limit, Jobs: cmd.Jobs, Attempts: tester.Run.Attempts,
 		Retries: cmd.Retries, FailFast: cmd.FailFast, Resume: cmd.Resume, Progress: cmd.progress(a),
-		Select: both(selector(tester.Run.Tasks), selector(cmd.Task)),
+		Select: selector(cmd.Task, tester.Run.Tasks),
 		Trust:  record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
 	}
 	if cfg.Jobs == 0 {
@@ -203,30 +204,21 @@ func withEngine(ctx context.Context, c *containerd.Client, tester *compiler.Test
 	return errors.Join(f(cfg), engine.Close(ctx))
 }
 
-// selector matches ids against globs; with none, everything is selected.
-func selector(globs []string) func(string) bool {
-	if len(globs) == 0 {
+// selector returns what matches an id against one glob at least of each list; an
+// empty list selects everything. It returns nil if all are empty.
+func selector(lists ...[]string) func(string) bool {
+	lists = slices.DeleteFunc(lists, func(globs []string) bool { return len(globs) == 0 })
+	if len(lists) == 0 {
 		return nil
 	}
 	return func(id string) bool {
-		for _, g := range globs {
-			if compiler.MatchTask(g, id) {
-				return true
+		for _, globs := range lists {
+			if !slices.ContainsFunc(globs, func(g string) bool { return compiler.MatchTask(g, id) }) {
+				return false
 			}
 		}
-		return false
+		return true
 	}
-}
-
-// both selects what a and b select; nil selects everything.
-func both(a, b func(string) bool) func(string) bool {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	}
-	return func(id string) bool { return a(id) && b(id) }
 }
 
 func limits(t *compiler.Tester) runtime.Limits {

@@ -5,15 +5,15 @@ import (
 	"encoding/json"
 )
 
-// Dialect is the version of JSON Schema that is written; editors know it best.
-const Dialect = "http://json-schema.org/draft-07/schema#"
+// dialect is the version of JSON Schema that is written; editors know it best.
+const dialect = "http://json-schema.org/draft-07/schema#"
 
 // JSONSchema returns the schema as an indented JSON Schema with this title. It
 // accepts everything that a Checker accepts. What only Check functions refuse,
 // it may accept too.
 func (s *Schema) JSONSchema(title string) ([]byte, error) {
 	js := s.json()
-	js.Schema, js.Title = Dialect, title
+	js.Schema, js.Title = dialect, title
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
