@@ -33,7 +33,7 @@ func (s *session) attempt(ctx context.Context, t try) (rec record.Record, cause 
 func (s *session) complete(rec record.Record, t try, cause error) (record.Record, error) {
 	rec, err := s.finish(rec, t, cause)
 	if err != nil && cause == nil {
-		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, "infrastructure", err.Error()
+		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, Infrastructure, err.Error()
 		rec.Passed, rec.Score = nil, nil
 	}
 	return rec, errors.Join(cause, err)
@@ -56,7 +56,7 @@ func (s *session) newRecord(t try, image runtime.Image) (record.Record, error) {
 // not be written.
 func (s *session) finish(rec record.Record, t try, err error) (record.Record, error) {
 	if err != nil {
-		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, "infrastructure", err.Error()
+		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, Infrastructure, err.Error()
 		rec.Passed, rec.Score = nil, nil
 		rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes = nil, "", ""
 	}

@@ -19,6 +19,10 @@ import (
 // run could not go on. It is not the candidates' fault.
 var ErrInfrastructure = errors.New("infrastructure errors")
 
+// Infrastructure is the reason of records of status error for which sbench or the host is
+// to blame. Other reasons of that status blame the pack.
+const Infrastructure = "infrastructure"
+
 // ErrStopped says that the run was asked to stop before its end.
 var ErrStopped = errors.New("the run was stopped")
 

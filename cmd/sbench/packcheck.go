@@ -120,18 +120,25 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 	if err != nil {
 		return summary, err
 	}
+	faults := 0 // errors that are the pack's: they are what a check is for
 	err = withEngine(ctx, p.client, p.tester, p.pack, out, run.Config{}, func(cfg run.Config) error {
 		cfg.StandIn, cfg.Egress, cfg.Limit, cfg.Select = standIn, egress, p.cmd.Limit, selector(p.cmd.Task)
 		cfg.Jobs = cmp.Or(p.cmd.Jobs, p.tester.Run.Jobs)
 		cfg.Progress = func(e run.Event) {
 			if e.Kind == run.TaskDone && !e.Again && e.Status != want {
 				p.report.Wrong = append(p.report.Wrong, wrongTask{e.Task, standIn, e.Status, e.Reason})
+				if e.Status == record.Error && e.Reason != run.Infrastructure {
+					faults++
+				}
 			}
 			if p.show != nil {
 				p.show(e)
 			}
 		}
 		summary, err = run.Run(ctx, cfg)
+		if errors.Is(err, run.ErrInfrastructure) && summary.Errors == faults {
+			return nil
+		}
 		return err
 	})
 	return summary, err
