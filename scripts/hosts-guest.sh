@@ -19,25 +19,28 @@ readonly smoke="$payload/tree/benchmarks/terminal-task-smoke"
 readonly work=/var/lib/hosts # logs, and packs of our own
 export PATH="$path" LC_ALL=C.UTF-8
 
-who="" # root or u; home, state and out are that user's
+who="" # root or u; home, state, folder, out and ids are that user's
 home=""
 state=""
+folder="" # of the tests' daemon; ids of sandboxes' own need one that others may pass
 out=""
+ids="" # what sandboxes must have
 
 become() {
 	who="$1"
 	case "$who" in
-	root) home=/root state=/run/sbench ;;
-	u) home=/home/u state=/run/user/1000/sbench ;;
+	root) home=/root state=/run/sbench folder=/var/lib/tests ids=own ;;
+	u) home=/home/u state=/run/user/1000/sbench folder=/home/u/t ids=nested ;;
 	esac
 	out="$home/out"
+	as mkdir -p -m 711 "$folder"
 	as mkdir -p "$out"
 }
 
 # as COMMAND... runs it as the user, as a service of systemd's would.
 as() {
-	local environment=(HOME="$home" PATH="$path" LANG=C.UTF-8 CI=true SBENCH_TEST_SLOWNESS=5
-		SBENCH_TEST_DIR="$home/t" SBENCH_TEST_IMAGE="$payload/base.oci.tar")
+	local environment=(HOME="$home" PATH="$path" LANG=C.UTF-8 CI=true SBENCH_TEST_SLOWNESS=8
+		SBENCH_TEST_DIR="$folder" SBENCH_TEST_IMAGE="$payload/base.oci.tar")
 	case "$who" in
 	root) env -i "${environment[@]}" "$@" ;;
 	u)
@@ -121,15 +124,18 @@ for f in findings.values():
 import() { as sbench image import "$payload/base.oci.tar"; }
 
 # run NAME ARGUMENT... runs a pack, and prints in whose user namespace its
-# sandboxes were and which limits the kernel did not enforce.
+# sandboxes were and which limits the kernel did not enforce. It fails unless the
+# first is what it must be.
 run() {
-	local name="$1" status=0
+	local name="$1" status=0 had
 	shift
 	as sbench run --output-dir "$out/$name" "$@" || status=$?
 	records "$out/$name/candidates.jsonl" '"\n".join(sorted({str(x.get("failure_message")) for x in r if x["verification_status"] == "error"}))'
-	detail "ids=$(records "$out/$name/candidates.jsonl" '",".join(sorted({x["provenance"]["host"].get("user_namespace", "none") for x in r}))')" \
+	had="$(records "$out/$name/candidates.jsonl" '",".join(sorted({x["provenance"]["host"].get("user_namespace", "none") for x in r}))')"
+	detail "ids=$had" \
 		"degraded=$(records "$out/$name/candidates.jsonl" '",".join(sorted({d for x in r for d in x.get("degraded", [])})) or "none"')"
-	return "$status"
+	[ "$status" = 0 ] || return "$status"
+	[ "$had" = "$ids" ]
 }
 
 smoke() {
@@ -187,6 +193,45 @@ limits() {
 	records "$out/limits/candidates.jsonl" 'all(m["usage"]["cpu_ns"] / 1e9 / m["wall_seconds"] < 0.6 for x in r if x["task_id"] == "cpu" for m in [x["producer_metadata"]])' | grep -qx True
 }
 
+# cores: a crash in a sandbox does not start the host's handler of core files, as one on
+# the host does.
+cores() {
+	local pack="$work/cores" marks="$work/marks"
+	mkdir -p "$pack"
+	cat >"$pack/manifest.yaml" <<-'END'
+		id: cores
+		version: 1
+		defaults:
+		  family: terminal_task
+		  environment: {image: sbench.local/base:bookworm, timeout_seconds: 120}
+	END
+	cat >"$pack/tasks.jsonl" <<-'END'
+		{"id": "crash", "input": {"instructions": "crash"}, "eval": {"checker": {"command": "grep -x 134 crashed"}}}
+	END
+	cat >"$pack/tester.yaml" <<-'END'
+		schema_version: "0.2"
+		run: {id: cores, output_dir: out}
+		benchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}
+		harness:
+		  type: command
+		  config:
+		    timeout_seconds: 120
+		    command: ulimit -c 0; python3 -c 'import os; os.abort()'; echo $? >crashed
+	END
+	printf '%s\n' '#!/bin/sh' "echo \"\$1\" >>$marks" >"$work/handler"
+	chmod 755 "$work/handler"
+	rm -f "$marks"
+	cp /proc/sys/kernel/core_pattern "$work/pattern"
+	trap 'cat "$work/pattern" >/proc/sys/kernel/core_pattern' EXIT # of the step's shell
+	echo "|$work/handler %e" >/proc/sys/kernel/core_pattern
+	run cores --config "$pack/tester.yaml"
+	grep -q 'total=1 .*passed=1' "$work/log"
+	bash -c 'kill -ABRT $$' || true
+	wait_for grep -qx bash "$marks"
+	detail "marks=$(tr '\n' ',' <"$marks")"
+	[ "$(sort -u "$marks")" = bash ]
+}
+
 # tests PROGRAM FOLDER PATTERN runs tests in the folder of their package.
 tests() {
 	local status=0 log="$work/tests"
@@ -197,6 +242,8 @@ tests() {
 		"skipped=$(grep -c '^ *--- SKIP' "$log" || true)"
 	[ "$status" = 0 ]
 	grep -q '^--- PASS' "$log"
+	# Tests in a lesser mode than the machine has prove nothing.
+	if grep 'ids of its own cannot be had' "$log"; then return 1; fi
 }
 
 sleeps() { pgrep -f '^sleep 600$' >/dev/null; }
@@ -248,9 +295,10 @@ main() {
 		step import import
 		step smoke smoke
 		step limits limits
+		step cores cores
 		step killed killed
 		if [ "$length" = full ]; then
-			step reasons tests containerd.test runtime/containerd 'TestLimitReasons|TestHogs|TestSocketMemory'
+			step reasons tests containerd.test runtime/containerd 'TestLimitReasons|TestHogs|TestSocketMemory|TestHostMemory|TestProcTellsLittle'
 			step probe tests containerd.test runtime/containerd TestProbe
 			step verdicts tests sbench.test cmd/sbench TestVerdictsRecordByRecord
 		else

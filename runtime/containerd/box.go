@@ -76,8 +76,11 @@ func (r *Run) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, 
 	}
 	b.group = r.c.newGroup(b.cgroup, watchdog.Limits{Memory: cfg.Limits.Memory, Pids: cfg.Limits.Pids, Held: b.held})
 	b.root = filepath.Join(b.dir, "rootfs")
-	r.c.setup <- struct{}{}
-	defer func() { <-r.c.setup }()
+	release, err := r.c.slot(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
+	}
+	defer release()
 	if err := b.create(ctx); err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, errors.Join(err, b.Close(ctx)))
 	}

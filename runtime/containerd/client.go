@@ -271,6 +271,16 @@ func (c *Client) ctx(ctx context.Context) context.Context {
 	return namespaces.WithNamespace(ctx, c.opts.Namespace)
 }
 
+// slot waits until one more sandbox may be made or started. The caller releases it.
+func (c *Client) slot(ctx context.Context) (release func(), err error) {
+	select {
+	case c.setup <- struct{}{}:
+		return func() { <-c.setup }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("interrupted: %w", context.Cause(ctx))
+	}
+}
+
 // cleanup is a context for removals that outlives the caller's.
 func (c *Client) cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.ctx(context.WithoutCancel(ctx)), min(cleanupTimeout, c.opts.Timeout))

@@ -6,11 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/netns"
 	"github.com/securebench/sbench/runtime/userns"
@@ -48,6 +51,7 @@ func Diagnose(ctx context.Context, opts Options) []Finding {
 	}
 	findings = append(findings, cgroups(opts)...)
 	findings = append(findings, seccomp(), userNamespaces(), networkNamespace(), overlay(c), loopVolumes(c), subordinateIDs())
+	findings = append(findings, cores(c), descriptors(), overcommit())
 	findings = append(findings, room(opts.Root), room(opts.State))
 	if c != nil {
 		if err := c.Close(ctx); err != nil {
@@ -157,6 +161,47 @@ func seccomp() Finding {
 		return Finding{"seccomp", Error, "the kernel has no seccomp filters", "use a kernel with CONFIG_SECCOMP_FILTER"}
 	}
 	return Finding{"seccomp", OK, "filters available", ""}
+}
+
+// cores says what a crash in a sandbox starts; see noCores in package oci.
+func cores(c *Client) Finding {
+	const check = "core files"
+	pattern := readWord("/proc/sys/kernel/core_pattern")
+	switch {
+	case strings.HasPrefix(pattern, "@"):
+		return Finding{check, Warn, "the kernel sends the core of every crash in a sandbox to the host's socket (kernel.core_pattern is " + pattern + ")", "sysctl kernel.core_pattern=core, or a pattern that is a pipe"}
+	case strings.HasPrefix(pattern, "|") && c != nil && c.limits.lowCores:
+		return Finding{check, Warn, "every crash in a sandbox starts the host's handler, outside of its limits (kernel.core_pattern is " + pattern + "): containerd's hard limit on core files is 0", "start containerd with a hard limit on core files of at least 1"}
+	case strings.HasPrefix(pattern, "|"):
+		return Finding{check, OK, "none of sandboxes: their crashes do not start the host's handler (kernel.core_pattern is " + pattern + ")", ""}
+	}
+	return Finding{check, OK, "none of sandboxes", ""}
+}
+
+// descriptors compares the host's bound on open files with what sandboxes may open.
+func descriptors() Finding {
+	const check = "open files of the host"
+	text := readWord("/proc/sys/fs/file-max")
+	limit, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return Finding{check, Warn, fmt.Sprintf("fs.file-max is %q", text), ""}
+	}
+	l := runtime.DefaultLimits()
+	one := l.Files * uint64(l.Pids)
+	if wanted := one * uint64(goruntime.NumCPU()); limit < wanted {
+		return Finding{check, Warn, fmt.Sprintf("at most %d (fs.file-max): %d sandboxes whose processes all open as many as they may leave none to others", limit, limit/one+1), fmt.Sprintf("sysctl fs.file-max=%d", 2*wanted)}
+	}
+	return Finding{check, OK, "at most " + text, ""}
+}
+
+// overcommit: with mode 2 the kernel bounds what all processes of the host reserve together,
+// which no control group bounds (overcommit-accounting.rst).
+func overcommit() Finding {
+	const check = "memory that is only reserved"
+	if readWord("/proc/sys/vm/overcommit_memory") == "2" {
+		return Finding{check, Warn, "counted for the whole host (vm.overcommit_memory is 2): one sandbox can reserve what others need", "sysctl vm.overcommit_memory=0"}
+	}
+	return Finding{check, OK, "not counted", ""}
 }
 
 func userNamespaces() Finding {

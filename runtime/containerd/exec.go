@@ -54,6 +54,7 @@ func (b *Box) exec(ctx context.Context, p runtime.Process) (runtime.Exit, error)
 	}
 	b.spent = true
 	streams := newStreams(p)
+	defer close(streams.ended)
 	before := b.group.Stats()
 	proc, err := b.start(ctx, p, streams)
 	if err != nil {
@@ -95,12 +96,16 @@ func (b *Box) start(ctx context.Context, p runtime.Process, s *streams) (*proces
 	if err != nil {
 		return nil, err
 	}
+	release, err := b.run.c.slot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	return b.startFirst(ctx, spec, s.creator(b.dir), s)
 }
 
+// startFirst starts the first process. The caller holds a slot; see [Client.slot].
 func (b *Box) startFirst(ctx context.Context, spec *specs.Spec, creator cio.Creator, s *streams) (*process, error) {
-	b.run.c.setup <- struct{}{}
-	defer func() { <-b.run.c.setup }()
 	data, err := json.Marshal(spec)
 	if err != nil {
 		return nil, err
@@ -137,9 +142,6 @@ func (b *Box) startPause(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The setup slot is held by Create.
-	<-b.run.c.setup
-	defer func() { b.run.c.setup <- struct{}{} }()
 	b.init, err = b.startFirst(ctx, spec, cio.NullIO, &streams{})
 	return err
 }

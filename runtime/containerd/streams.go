@@ -18,10 +18,11 @@ type streams struct {
 	in       io.Reader
 	out, err *runtime.Capture
 	eof      chan struct{} // closed when in has been read to its end
+	ended    chan struct{} // closed when nobody reads from in any more
 }
 
 func newStreams(p runtime.Process) *streams {
-	s := &streams{out: runtime.NewCapture(p.OutputBytes, p.Stdout), err: runtime.NewCapture(p.OutputBytes, p.Stderr)}
+	s := &streams{out: runtime.NewCapture(p.OutputBytes, p.Stdout), err: runtime.NewCapture(p.OutputBytes, p.Stderr), ended: make(chan struct{})}
 	if p.Stdin != nil {
 		s.eof = make(chan struct{})
 		s.in = &eofReader{r: p.Stdin, eof: s.eof}
@@ -87,7 +88,11 @@ func (b *Box) closeInput(s *streams, p client.Process) {
 		return
 	}
 	go func() {
-		<-s.eof
+		select {
+		case <-s.eof:
+		case <-s.ended:
+			return
+		}
 		ctx, cancel := b.run.c.cleanup(context.Background())
 		defer cancel()
 		_ = p.CloseIO(ctx, client.WithStdinCloser) // the process may be gone

@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -63,5 +64,24 @@ func TestUsed(t *testing.T) {
 				t.Errorf("%d bytes, %v", bytes, err)
 			}
 		})
+	}
+}
+
+// TestSlot: who waits for others' sandboxes to be made can be interrupted.
+func TestSlot(t *testing.T) {
+	c := &Client{setup: make(chan struct{}, 1)}
+	release, err := c.slot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	over := errors.New("no more")
+	cancel(over)
+	if _, err := c.slot(ctx); !errors.Is(err, over) {
+		t.Errorf("a second one: %v", err)
+	}
+	release()
+	if _, err := c.slot(t.Context()); err != nil {
+		t.Errorf("after the first: %v", err)
 	}
 }
