@@ -18,12 +18,12 @@ import (
 )
 
 // attempt produces and verifies once. See attemptFunc.
-func (s *session) attempt(ctx context.Context, t try) (rec record.Record, cause error) {
+func (s *session) attempt(ctx, harness context.Context, t try) (rec record.Record, cause error) {
 	t.log = s.newTryLog(t)
 	image := s.plan.images[t.task.Environment().Image]
 	rec, err := s.newRecord(t, image)
 	if err == nil {
-		err = s.produceAndVerify(ctx, t, image, &rec)
+		err = s.produceAndVerify(ctx, harness, t, image, &rec)
 	}
 	return s.complete(rec, t, errors.Join(err, s.removeWorkspace(unjudgedDir, t)))
 }
@@ -83,7 +83,7 @@ func candidateDigest(rec record.Record) string {
 
 // produceAndVerify judges what was produced as it is, and only then takes secrets out
 // of what is kept.
-func (s *session) produceAndVerify(ctx context.Context, t try, image runtime.Image, rec *record.Record) error {
+func (s *session) produceAndVerify(ctx, harness context.Context, t try, image runtime.Image, rec *record.Record) error {
 	rec.FailurePhase = "producer"
 	if err := s.removeWorkspace(unjudgedDir, t); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (s *session) produceAndVerify(ctx context.Context, t try, image runtime.Ima
 	}
 	s.emit(Event{Kind: ProducerStart, Task: t.task.ID(), Attempt: t.attempt})
 	begun := time.Now()
-	result, err := s.produce(harnessContext(ctx), t, image, filepath.Join(s.cfg.Output, dest))
+	result, err := s.produce(harness, t, image, filepath.Join(s.cfg.Output, dest))
 	rec.Times.Producer = time.Since(begun).Seconds()
 	rec.Agent, rec.Egress = result.Agent, result.Egress
 	s.tellEgress(t, result.Egress)

@@ -60,7 +60,7 @@ type regrading struct {
 }
 
 // again verifies what a record says was produced. See attemptFunc.
-func (g *regrading) again(s *session, ctx context.Context, t try) (record.Record, error) {
+func (g *regrading) again(s *session, ctx, _ context.Context, t try) (record.Record, error) {
 	before, ok := g.records[key{t.task.ID(), t.attempt}]
 	t.log = s.newTryLog(t)
 	if !ok {

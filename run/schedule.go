@@ -45,7 +45,7 @@ func (s *session) all(ctx context.Context) error {
 		}
 		group.Go(func() error {
 			defer room.give(need)
-			return s.tryUntilMeasured(withHarness(work, harnesses), t)
+			return s.tryUntilMeasured(work, harnesses, t)
 		})
 		return nil
 	})
@@ -92,18 +92,6 @@ func joined(ctx, other context.Context) (context.Context, func()) {
 	both, cancel := context.WithCancelCause(ctx)
 	undo := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
 	return both, func() { undo(); cancel(nil) }
-}
-
-// harnessKey carries the context that ends before the attempt's own: that of its
-// harness.
-type harnessKey struct{}
-
-func withHarness(ctx, harness context.Context) context.Context {
-	return context.WithValue(ctx, harnessKey{}, harness)
-}
-
-func harnessContext(ctx context.Context) context.Context {
-	return ctx.Value(harnessKey{}).(context.Context)
 }
 
 // eachAttempt calls f for every attempt that is not recorded yet.
@@ -158,13 +146,13 @@ func (s *session) resumed() int {
 
 // tryUntilMeasured makes an attempt, and again if the infrastructure fails. An
 // error ends the run.
-func (s *session) tryUntilMeasured(ctx context.Context, t try) error {
+func (s *session) tryUntilMeasured(ctx, harness context.Context, t try) error {
 	first := s.before[key{t.task.ID(), t.attempt}].tries + 1
 	delay := retryDelay
 	for t.n = first; ; t.n++ {
 		s.emit(Event{Kind: TaskStart, Task: t.task.ID(), Attempt: t.attempt, Resumed: s.resumed()})
-		rec, cause := s.perform(s, ctx, t)
-		if cause != nil && harnessContext(ctx).Err() != nil {
+		rec, cause := s.perform(s, ctx, harness, t)
+		if cause != nil && harness.Err() != nil {
 			return s.interrupted(ctx) // not measured, not recorded
 		}
 		if err := s.write(rec); err != nil {
@@ -180,7 +168,7 @@ func (s *session) tryUntilMeasured(ctx context.Context, t try) error {
 			s.count(rec.VerificationStatus, t.n)
 			return nil
 		}
-		if err := pause(harnessContext(ctx), delay); err != nil {
+		if err := pause(harness, delay); err != nil {
 			s.count(rec.VerificationStatus, t.n)
 			return s.interrupted(ctx)
 		}

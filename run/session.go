@@ -17,9 +17,10 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// attemptFunc makes one try of one attempt. The record is complete whatever
-// happens; cause is the infrastructure's error behind a record of status error.
-type attemptFunc func(s *session, ctx context.Context, t try) (rec record.Record, cause error)
+// attemptFunc makes one try of one attempt, its harness within a context that may end
+// before ctx does. The record is complete whatever happens; cause is the infrastructure's
+// error behind a record of status error.
+type attemptFunc func(s *session, ctx, harness context.Context, t try) (rec record.Record, cause error)
 
 // try names what is made: the n-th try of the attempt of a task.
 type try struct {

@@ -125,6 +125,7 @@ func TestJudgedFirst(t *testing.T) {
 			return fake.Status{}
 		}
 	}
+	must(t, os.MkdirAll(filepath.Join(cfg.Output, "unjudged", "of-a-killed-session"), 0o755))
 	if _, err := run.Run(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}

@@ -241,7 +241,7 @@ func readSmall(root *os.Root, name string) ([]byte, error) {
 // last line without an end is not one; torn is its length. The bytes are good until
 // each returns.
 func eachLine(r io.Reader, each func(n int, line []byte) error) (torn int64, err error) {
-	const chunk = 1 << 16
+	const chunk, maxLine = 1 << 16, 256 << 20 // a candidate has 16 MiB at most, and each byte six in JSON
 	var line []byte
 	buffer := make([]byte, chunk)
 	for n := 1; ; {
@@ -257,6 +257,9 @@ func eachLine(r io.Reader, each func(n int, line []byte) error) (torn int64, err
 				return 0, err
 			}
 			n, line, rest = n+1, line[:0], rest[i+1:]
+		}
+		if len(line) > maxLine { // and not of a run
+			return 0, fmt.Errorf("line %d is too long", n)
 		}
 		if errors.Is(err, io.EOF) {
 			return int64(len(line)), nil

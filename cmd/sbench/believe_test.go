@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/run/record"
+)
+
+// TestReportBelieves sums up what the key signed, and what nobody did only for who
+// says so; the report says it, too.
+func TestReportBelieves(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	check(t, err)
+	write := func(kind string, der []byte, err error) string {
+		check(t, err)
+		name := filepath.Join(t.TempDir(), "key.pem")
+		check(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		return name
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	key, err := record.LoadKey(write("PRIVATE KEY", der, err))
+	check(t, err)
+	der, err = x509.MarshalPKIXPublicKey(public)
+	publicFile := write("PUBLIC KEY", der, err)
+	folder := func(seal bool, key *record.Key) string {
+		dir := filepath.Join(t.TempDir(), "run")
+		l, err := record.Create(dir, record.Manifest{RunID: "r"})
+		check(t, err)
+		_, err = l.Append(record.Record{TaskID: "a", Attempt: 1, Try: 1, VerificationStatus: record.Passed})
+		check(t, err)
+		if seal {
+			check(t, l.Seal(record.Seal{}, key))
+		}
+		check(t, l.Close())
+		return dir
+	}
+	for _, c := range []struct {
+		name, dir string
+		cmd       reportCmd
+		refused   bool
+		says      string
+	}{
+		{"signed", folder(true, key), reportCmd{Key: publicFile}, false, ""},
+		{"sealed, no key", folder(true, nil), reportCmd{}, false, ""},
+		{"sealed, a key", folder(true, nil), reportCmd{Key: publicFile}, true, "--accept-unsigned"},
+		{"sealed, a key, accepted", folder(true, nil), reportCmd{Key: publicFile, AcceptUnsigned: true}, false, "not sealed and signed"},
+		{"going on", folder(false, nil), reportCmd{}, false, "no seal"},
+		{"going on, a key", folder(false, nil), reportCmd{Key: publicFile}, true, "--accept-unsigned"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var stderr strings.Builder
+			c.cmd.RunDirs = []string{c.dir}
+			err := c.cmd.Run(context.Background(), &app{stdout: io.Discard, stderr: &stderr})
+			said := stderr.String()
+			if err != nil {
+				said += err.Error()
+			}
+			if (err != nil) != c.refused || !strings.Contains(said, c.says) || c.says == "" && said != "" {
+				t.Errorf("%v, said %q", err, said)
+			}
+		})
+	}
+}
