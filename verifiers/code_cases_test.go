@@ -71,7 +71,7 @@ func TestCodeAttacks(t *testing.T) {
 // in one plain interpreter, unless "differs" says why not.
 func TestCodeHonest(t *testing.T) {
 	w := newCodeWorld(t)
-	plain, err := w.engine.Create(t.Context(), runtime.Config{Name: "plain", Image: w.image, Limits: w.limits, Persistent: true, Workdir: "/tmp", User: "65534"})
+	plain, err := w.engine.Create(t.Context(), runtime.Config{Name: "plain", Image: w.image, Limits: w.limits, Persistent: true, Workdir: "/tmp"})
 	if err != nil {
 		t.Fatal(err)
 	}
