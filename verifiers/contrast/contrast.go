@@ -48,7 +48,9 @@ const (
 	Literal  Kind = "literal"  // what a candidate is called with, of which it may know nothing
 )
 
-func (k Kind) rank() int { return slices.Index([]Kind{Value, Wrapped, Swap, Bound, Negation, Literal}, k) }
+func (k Kind) rank() int {
+	return slices.Index([]Kind{Value, Wrapped, Swap, Bound, Negation, Literal}, k)
+}
 
 // A File is a test file.
 type File struct {
