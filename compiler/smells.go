@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -46,6 +48,31 @@ func (pv *packValidator) rowSmells(r row) {
 	pv.fileSmells(r)
 	pv.leakSmells(r)
 	pv.patchSmells(r)
+	pv.checkerSmells(r)
+}
+
+// steerable are forms of commands in which sbench cannot keep a candidate's files
+// from steering Python or pytest.
+var steerable = regexp.MustCompile(`\b(env\s+-i|PYTHONPATH=|PYTEST_ADDOPTS=|python[0-9.]*\s+-[a-zA-Z]*[ES])|\b(npm|npx|yarn|pnpm|cargo|make|mvn|gradle|tox)\b`)
+
+// checkerSmells looks at whether the surroundings of a checker hold.
+func (pv *packValidator) checkerSmells(r row) {
+	if r.family.Family != TerminalTask {
+		return
+	}
+	checker := parseChecker(r.doc.Root().Get("eval").Get("checker"), pv.pack.EvalRoot)
+	line := strings.Join(checker.Command.Args(), " ")
+	if m := steerable.FindString(line); checker.Source == checkerCommand && m != "" {
+		pv.emit(Problem{
+			File: pv.pack.TasksPath, Line: r.line, Path: "$.eval.checker.command", Warning: true,
+			Message: fmt.Sprintf("with %q the candidate's files in the workspace may steer the check", strings.TrimSpace(m)), Hint: "a checker of source script or pytest runs from /tests",
+		})
+	}
+	if checker.Source == CheckerScript {
+		if info, err := os.Stat(filepath.Join(pv.pack.EvalRoot, checker.Path)); err == nil && info.Mode()&0o111 == 0 {
+			pv.emit(Problem{File: pv.pack.TasksPath, Line: r.line, Path: "$.eval.checker.path", Message: fmt.Sprintf("script %q is not executable", checker.Path), Hint: "chmod +x"})
+		}
+	}
 }
 
 // environmentSmells looks at the environment of the manifest or of a row.

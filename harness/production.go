@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,7 @@ func (p production) produce(ctx context.Context, vol runtime.Volume) (Result, er
 	}
 	if p.stateAt != "" {
 		state := filepath.Join(vol.Path(), stateDir)
-		if err := os.Mkdir(state, 0o755); err != nil {
+		if err := errors.Join(os.Mkdir(state, 0o755), os.WriteFile(filepath.Join(state, ".gitconfig"), gitConfig(p.request), 0o644)); err != nil {
 			return Result{}, err
 		}
 		p.mounts = append(p.mounts, runtime.Mount{Source: state, Dest: p.stateAt, Writable: true, Give: true})
@@ -79,6 +80,20 @@ func (p production) produce(ctx context.Context, vol runtime.Volume) (Result, er
 		return Result{}, err
 	}
 	return p.finish(ctx, dir, exit, patch)
+}
+
+// gitConfig is that of a home directory which is not the user's own: it has git read
+// the identity and settings that the image has for the user, git-config(1), "Includes".
+func gitConfig(r Request) []byte {
+	user, _, _ := strings.Cut(cmp.Or(r.Task.Environment().User, r.Image.User, "root"), ":")
+	home := "~" + user
+	switch {
+	case user == "root" || user == "0":
+		home = "/root"
+	case user[0] >= '0' && user[0] <= '9': // git knows no home of a number, and fails
+		return nil
+	}
+	return fmt.Appendf(nil, "[include]\n\tpath = %[1]s/.config/git/config\n\tpath = %[1]s/.gitconfig\n", home)
 }
 
 // fill puts everything the agent may see into the workspace.

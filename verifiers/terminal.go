@@ -1,6 +1,7 @@
 package verifiers
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"errors"
@@ -110,8 +111,8 @@ func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, fmt.Errorf("stage the evaluation inputs: %w", err)
 	}
-	if v := c.notExecutable(dir); v != nil {
-		return *v, nil
+	if v, err := c.scriptFault(ctx, dir); err != nil || v.Status != Passed {
+		return v, err
 	}
 	trusted := []string{path.Join(c.workdir(), trustedDir), compiler.CheckerMount, sbenchDir}
 	forging, err := forgingLinks(ctx, c.engine, c.in.Image, c.in.Candidate.Workspace, c.workdir(), trusted)
@@ -137,17 +138,35 @@ func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
 	return c.contrast(ctx, dir, v)
 }
 
-// notExecutable finds a script of the pack's that cannot be run.
-func (c *terminalCheck) notExecutable(dir string) *Verdict {
+// scriptFault finds a script of the pack's that the image cannot run.
+func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v Verdict, err error) {
 	if c.eval.Checker.Source != compiler.CheckerScript {
-		return nil
+		return passed(), nil
 	}
-	info, err := os.Lstat(filepath.Join(dir, checkerDir, path.Base(c.eval.Checker.Path)))
-	if err != nil || info.Mode()&0o111 != 0 {
-		return nil
+	name := filepath.Join(dir, checkerDir, path.Base(c.eval.Checker.Path))
+	info, err := os.Lstat(name)
+	if err != nil {
+		return Verdict{}, err
 	}
-	v := faulty("checker_not_executable", "the checker's script is not executable")
-	return &v
+	if info.Mode()&0o111 == 0 {
+		return faulty("checker_not_executable", "the checker's script is not executable"), nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil || !bytes.HasPrefix(text, []byte("#!")) {
+		return passed(), err // the kernel decides
+	}
+	line, _, _ := strings.Cut(string(text[2:]), "\n")
+	view, err := c.engine.View(ctx, c.in.Image)
+	if err != nil {
+		return Verdict{}, err
+	}
+	v = passed()
+	fields := append(strings.Fields(line), "")
+	plain := &linkResolver{image: view.Root()}
+	if _, err := view.Root().Lstat(strings.TrimPrefix(plain.follow(fields[0], nil), "/")); err != nil {
+		v = faulty("checker_not_runnable", "the image lacks the interpreter of the checker's script")
+	}
+	return v, view.Close()
 }
 
 // notStarted says whose fault it is that the checker could not be executed: the
@@ -361,7 +380,7 @@ func overwrite(root *os.Root, f contrast.File) error {
 // reference solution is only here when it is the candidate.
 func (c *terminalCheck) contrast(ctx context.Context, dir string, v Verdict) (Verdict, error) {
 	_, stagedTests := c.tests()
-	s := suite{in: c.in, listing: contrast.InSandbox(c.engine, runtime.Config{Name: "listing", Image: c.in.Image, Limits: c.in.Limits, User: c.in.Task.Environment().User})}
+	s := suite{in: c.in, unused: true, listing: contrast.InSandbox(c.engine, runtime.Config{Name: "listing", Image: c.in.Image, Limits: c.in.Limits, User: c.in.Task.Environment().User})}
 	if stagedTests != "" {
 		root, err := os.OpenRoot(dir)
 		if err != nil {

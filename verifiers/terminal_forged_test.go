@@ -66,7 +66,7 @@ def test_negative():
 		"hidden/log/check.sh":     "#!/bin/sh\npython3 solve.py 2 3 > /tmp/out 2>&1\necho 5 > /tmp/want\ncmp answer /tmp/want\n",
 		"hidden/print/check.sh":   "#!/bin/sh\necho 5 | cmp - answer\n",
 		"hidden/seed/conftest.py": "", "hidden/seed/test_outputs.py": program, "hidden/seed/data.json": "{}",
-		"hidden/unit/check.py": "import json, subprocess, sys, unittest\nclass T(unittest.TestCase):\n    def test_sum(self):\n        out = subprocess.run([sys.executable, 'solve.py', '2', '3'], capture_output=True, text=True).stdout\n        self.assertEqual(json.loads(out), 5)\nunittest.main()\n",
+		"hidden/unit/check.py": "import json, subprocess, sys, unittest\nclass T(unittest.TestCase):\n    def test_sum(self):\n        out = subprocess.run([sys.executable, 'solve.py', '2', '3'], capture_output=True, text=True).stdout\n        self.assertEqual(json.loads(out), 5)\nif __name__ == \"__main__\":\n    unittest.main()\n",
 	} {
 		path := filepath.Join(w.dir, name)
 		must(t, os.MkdirAll(filepath.Dir(path), 0o755))

@@ -1,7 +1,9 @@
 package patch_test
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/securebench/sbench/compiler/patch"
@@ -70,5 +72,16 @@ func TestRunners(t *testing.T) {
 	}
 	if got := patch.Runners([]string{"python3", "-m", "pytest", "src/a.py"}); slices.Contains(got, "src/a.py") {
 		t.Errorf("%q names what is tested", got)
+	}
+}
+
+// TestPage: the documentation prints the table.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/verifiers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), patch.Table()) {
+		t.Errorf("docs/verifiers.md lacks this table:\n%s", patch.Table())
 	}
 }
