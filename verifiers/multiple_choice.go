@@ -151,7 +151,7 @@ func (b ballot) mentions(ts []token) []mention {
 		}
 		ends[i], longest[i], labels[at[i]] = i+1, []int{c}, false
 		own := b.choices[c].words
-		if end := i + 1 + len(own); len(own) > 0 && end <= len(words) && slices.Equal(words[i+1:end], own) {
+		if end := i + 1 + len(own); len(own) > 0 && end <= len(words) && slices.Equal(words[i+1:end], own) && !hasBreak(ts[at[i]:at[i+1]]) {
 			ends[i], labels[at[i]] = end, true
 		}
 	}
@@ -167,6 +167,10 @@ func (b ballot) mentions(ts []token) []mention {
 		out[i].listed, out[i].label = labels[out[i].from]
 	}
 	return out
+}
+
+func hasBreak(ts []token) bool {
+	return slices.ContainsFunc(ts, func(t token) bool { return t.text == "\n" })
 }
 
 // isLabel reports whether the letter at i can be a label: "a" and "i" are words,

@@ -201,6 +201,7 @@ func FuzzMultipleChoice(f *testing.F) {
 	f.Add("Mg", "mg", " or ", "**Answer:** (a)")
 	f.Add("10²", "102", "\n", "B) x")
 	f.Add("(a)", "a\u0301", "/", `\boxed{b}`)
+	f.Add("\x1600000", "00000", ", ", "00 000B0")
 	f.Fuzz(func(t *testing.T, one, two, separator, text string) {
 		task := choiceTask(t, "B", one, two, "neither of these")
 		if task == nil {

@@ -69,7 +69,7 @@ func (r reader) read(ts []token) ([]int, string) {
 			continue
 		}
 		switch {
-		case near && s.spoils, near && s.role == doubts, i > last && s.role == retracts, i > last && s.role == doubts && !s.at.asks && !r.open:
+		case near && s.spoils, near && s.role == doubts, s.role == doubts && s.firm == announced && !s.at.asks && meet(s.answers, given) == nil, i > last && s.role == retracts, i > last && s.role == doubts && !s.at.asks && !r.open:
 			return nil, reasonSeveral
 		case s.role == refuses && (near || i > last) && meet(s.answers, given) != nil:
 			return nil, reasonSeveral
