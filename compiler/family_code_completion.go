@@ -49,6 +49,9 @@ func checkCodeTests(c *schema.Checker, v document.Value) {
 		return
 	}
 	c.CheckObject(inlineTests(), v)
+	if isolation := v.Get("isolation"); isolation.Kind() != 0 {
+		c.Warnf(isolation, []any{"isolation"}, "leave it out", "it has no effect: tests and candidate are two modules of one process")
+	}
 }
 
 // inlineTests returns the rule of tests that have a verifier.
@@ -56,8 +59,7 @@ func inlineTests() *schema.Object {
 	return &schema.Object{Fields: []schema.Field{
 		required("source", schema.Enum("Where the tests are.", "inline")),
 		required("code", schema.Text("The code of the tests. It fails by an exception.")),
-		optional("isolation", schema.Enum("Whether tests and candidate run in a sandbox each (\"cells\", the default) or in one interpreter (\"shared\"), "+
-			"where the candidate can do whatever the tests can. The record says which.", "cells", "shared")),
+		optional("isolation", schema.Enum("Without effect, from earlier versions.", "cells", "shared")),
 	}}
 }
 
@@ -85,11 +87,8 @@ type CodeCompletionEval struct {
 	StarterCode string
 	// Inline reports whether Tests holds code; otherwise nothing can verify the
 	// task.
-	Inline bool
-	Tests  string
-	// Shared reports whether the author wants tests and candidate in one
-	// interpreter.
-	Shared            bool
+	Inline            bool
+	Tests             string
 	ReferenceSolution Hidden[string]
 	CanonicalSolution Hidden[string]
 }
@@ -106,7 +105,6 @@ func (t *Task) CodeCompletion() (CodeCompletionEval, bool) {
 		StarterCode:       t.input().Get("starter_code").Text(),
 		Inline:            tests.Get("source").Is("inline"),
 		Tests:             tests.Get("code").Text(),
-		Shared:            tests.Get("isolation").Is("shared"),
 		ReferenceSolution: Hide(t.eval().Get("reference_solution").Text()),
 		CanonicalSolution: Hide(t.eval().Get("canonical_solution").Text()),
 	}

@@ -39,6 +39,8 @@ type Run struct {
 	Agents      []string       `json:"agents"` // name, version and model
 	Jobs        int            `json:"jobs,omitempty"`
 	Degraded    []string       `json:"degraded"` // limits that the host did not enforce for some attempt
+	// Contrast counts passes by how changed tests bear them out; see docs/contrast.md.
+	Contrast map[string]int `json:"contrast,omitempty"`
 
 	Records  int       `json:"records"` // lines that could be read
 	Problems []Problem `json:"problems"`

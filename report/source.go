@@ -54,6 +54,7 @@ type Attempt struct {
 	PeakMemory                int64
 	Agent                     string
 	Degraded                  []string
+	Contrast                  string // the state of docs/contrast.md; "" for tests that cannot be changed
 	rows                      string // what the task was made from
 }
 
@@ -205,6 +206,9 @@ func summarise(rec record.Record) Attempt {
 	a.Total = a.Producer + a.Verifier
 	if !rec.StartedAt.IsZero() && rec.EndedAt.After(rec.StartedAt) {
 		a.Total = rec.EndedAt.Sub(rec.StartedAt).Seconds()
+	}
+	if rec.Contrast != nil {
+		a.Contrast = rec.Contrast.State
 	}
 	if usage, ok := rec.ProducerMetadata["usage"].(map[string]any); ok {
 		a.PeakMemory = int64(min(max(0, number(usage["peak_memory_bytes"])), 1<<60))

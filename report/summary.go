@@ -70,6 +70,12 @@ func (s *Source) describe(r *Run) {
 		if !a.Ended.IsZero() && (r.EndedAt == nil || a.Ended.After(*r.EndedAt)) {
 			r.EndedAt = &a.Ended
 		}
+		if a.Contrast != "" && a.Status == record.Passed {
+			if r.Contrast == nil {
+				r.Contrast = map[string]int{}
+			}
+			r.Contrast[a.Contrast]++
+		}
 		if a.Retried {
 			r.Retries.Attempts++
 			if a.Status == record.Passed {

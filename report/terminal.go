@@ -89,6 +89,9 @@ func (p printer) run(r Run) {
 	if r.Spent.Input+r.Spent.Output > 0 {
 		p.line("tokens", fmt.Sprintf("%s in (%s cached), %s out (%s reasoning), in all tries", Many(float64(r.Spent.Input)), Many(float64(r.Spent.Cached)), Many(float64(r.Spent.Output)), Many(float64(r.Spent.Reasoning))))
 	}
+	if len(r.Contrast) > 0 {
+		p.line("contrast", fmt.Sprintf("passes borne out by changed tests: %d calibrated, %d uncalibrated, %d without", r.Contrast["calibrated"], r.Contrast["uncalibrated"], r.Contrast["none"]))
+	}
 	for _, d := range r.Degraded {
 		p.line("not enforced", Visible(d, shownText))
 	}

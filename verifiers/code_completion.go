@@ -84,7 +84,11 @@ func (c *codeCheck) calibration(ctx context.Context) (contrast.Calibration, erro
 		case solution == "":
 			return contrast.Without(listing.Edits), nil
 		}
-		return contrast.Calibrate(ctx, listing.Edits, c.try(solution))
+		calibration, err := contrast.Calibrate(ctx, listing.Edits, c.try(solution))
+		if errors.Is(err, contrast.ErrReference) {
+			err = fmt.Errorf("%w: %s", err, c.wrong.Reason)
+		}
+		return calibration, err
 	})
 }
 

@@ -196,6 +196,7 @@ func withEngine(ctx context.Context, c *containerd.Client, tester *compiler.Test
 	}
 	cfg.Tester, cfg.Pack, cfg.Engine, cfg.Limits, cfg.Degraded = tester, pack, engine, limits(tester), degraded
 	cfg.Images = &resolver{c: c, engine: engine, policy: containerd.PullPolicy(tester.Runtime.Pull), progress: cfg.Progress}
+	cfg.Calibrations = filepath.Join(c.Root(), "calibrations")
 	cfg.Version, cfg.Host = sbenchVersion(), hostFacts(c)
 	return errors.Join(f(cfg), engine.Close(ctx))
 }

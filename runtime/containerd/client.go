@@ -259,6 +259,9 @@ func (c *Client) Close(ctx context.Context) error {
 // Address is the socket in use, and Version what the daemon calls itself.
 func (c *Client) Address() string { return c.address }
 
+// Root is the folder for what outlives a run.
+func (c *Client) Root() string { return c.opts.Root }
+
 // Version is the daemon's own word for its version.
 func (c *Client) Version() string { return c.version }
 

@@ -23,14 +23,11 @@ class Names(dict):
     """The built-ins as the tests find them, and behind them the candidate's names."""
 
     def __init__(self, candidate):
-        super().__init__((n, builtins.__dict__[n]) for n in ("__import__", "__build_class__", "__debug__"))
+        super().__init__(builtins.__dict__)
         self.candidate = candidate
 
     def __missing__(self, name):
-        try:
-            return builtins.__dict__[name]
-        except KeyError:
-            return self.candidate[name]
+        return self.candidate[name]
 
 
 class Main(types.ModuleType):
@@ -48,10 +45,12 @@ class Main(types.ModuleType):
             raise AttributeError("module '__main__' has no attribute %r" % name) from None
 
     def __setattr__(self, name, value):
-        if name not in self.__dict__ and (name in Main.shared or name in Main.removed):
+        own = name in self.__dict__
+        if name in Main.shared and (not own or self.__dict__[name] is Main.shared[name]) or name in Main.removed:
             Main.shared[name] = value
-        else:
-            types.ModuleType.__setattr__(self, name, value)
+            if not own:
+                return
+        types.ModuleType.__setattr__(self, name, value)
 
     def __delattr__(self, name):
         if name not in self.__dict__ and name in Main.shared:
@@ -152,7 +151,7 @@ def judge(request, report):
     sys.modules["candidate"], sys.modules["__main__"] = candidate, main
     sys.argv[:] = [TESTS]
     try:
-        compiled = compile(tests, TESTS, "exec", dont_inherit=True)
+        compiled = compile(tests.lstrip("\ufeff"), TESTS, "exec", dont_inherit=True)
         given = helpers(request["given"])
         exec(compile(given, TESTS, "exec", dont_inherit=True), space)
     except BaseException:
@@ -163,12 +162,12 @@ def judge(request, report):
     candidate.__file__ = CANDIDATE
     sys.setrecursionlimit(sys.getrecursionlimit() + 8)  # frames of this program's
     try:
-        exec(compile(source, CANDIDATE, "exec", dont_inherit=True), candidate.__dict__)
+        exec(compile(source.lstrip("\ufeff"), CANDIDATE, "exec", dont_inherit=True), candidate.__dict__)
     except BaseException:
         end("unloaded", error=caught())
-    for name in request["declared"]:
-        if name in candidate.__dict__ and name not in space:
-            space[name] = candidate.__dict__[name]
+    for name, value in list(candidate.__dict__.items()):  # for those who look into globals()
+        if name not in space and (name in request["declared"] or callable(value) and not hasattr(builtins, name)):
+            space[name] = value
     try:
         exec(compiled, space)
     except SystemExit as e:

@@ -42,12 +42,13 @@ type Kind string
 const (
 	Value    Kind = "value"    // the expected value of an equality
 	Wrapped  Kind = "wrapped"  // a side of an equality without literals: a pair with it
-	Bound    Kind = "bound"    // a number that is compared with, otherwise than by an equality
+	Swap     Kind = "swap"     // what is asked, by what has the opposite answer
+	Bound    Kind = "bound"    // what answers are compared with, otherwise than by an equality
 	Negation Kind = "negation" // the condition, or the expected exception
-	Literal  Kind = "literal"  // any other literal of an assertion
+	Literal  Kind = "literal"  // what a candidate is called with, of which it may know nothing
 )
 
-func (k Kind) rank() int { return slices.Index([]Kind{Value, Wrapped, Bound, Negation, Literal}, k) }
+func (k Kind) rank() int { return slices.Index([]Kind{Value, Wrapped, Swap, Bound, Negation, Literal}, k) }
 
 // A File is a test file.
 type File struct {

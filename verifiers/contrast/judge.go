@@ -132,10 +132,10 @@ func (c Calibration) Pick(n int) []Edit {
 	return picked
 }
 
-// Another returns an edit of the same place that is not among those used.
+// Another returns an edit of the same kind and place that is not among those used.
 func (c Calibration) Another(e Edit, used ...Edit) (Edit, bool) {
 	for _, o := range c.shuffled() {
-		if o.samePlace(e) && !slices.Contains(used, o) && o != e {
+		if o.Kind == e.Kind && o.samePlace(e) && !slices.Contains(used, o) && o != e {
 			return o, true
 		}
 	}
@@ -168,11 +168,13 @@ func (c Calibration) shuffled() []Edit {
 // Judge tries a candidate with n edits and with the tests as they are, in random
 // order. It returns how the tests as they are ended, and whether the candidate
 // follows the tests: whether there is a place where it did not fail, by two changes.
-// It stops at the first of both.
+// Of changed arguments alone, with which an honest candidate may do as it likes, it
+// has to follow all, and more than one. It stops when the tests as they are fail.
 func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, follows bool, s Summary, err error) {
 	picked := c.Pick(n)
 	s.State = c.State()
 	turns := rand.Perm(len(picked) + 1)
+	arguments, followedArguments := 0, 0
 	for _, turn := range turns {
 		if turn == len(picked) {
 			if real, err = try(ctx); err != nil || real != Passed {
@@ -184,9 +186,16 @@ func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, f
 		if err != nil {
 			return real, false, s, err
 		}
-		follows = follows || followed
+		if picked[turn].Kind != Literal {
+			follows = follows || followed
+			continue
+		}
+		arguments++
+		if followed {
+			followedArguments++
+		}
 	}
-	return real, follows, s, nil
+	return real, follows || arguments > 1 && arguments == followedArguments, s, nil
 }
 
 // follows tries one edit, and a second one if that is not failed in its place.

@@ -7,6 +7,7 @@ in other ways.
 """
 
 import ast
+import builtins
 import json
 import random
 import sys
@@ -19,7 +20,9 @@ OPPOSITE = [("assertTrue", "assertFalse"), ("assertIn", "assertNotIn"), ("assert
 ERRORS = [ValueError, TypeError, KeyError, IndexError, ZeroDivisionError, AttributeError, RuntimeError]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Kinds of changes, the best first.
-VALUE, WRAPPED, BOUND, NEGATION, LITERAL = KINDS = ("value", "wrapped", "bound", "negation", "literal")
+VALUE, WRAPPED, SWAP, BOUND, NEGATION, LITERAL = KINDS = ("value", "wrapped", "swap", "bound", "negation", "literal")
+LIBRARY = {"pytest", "numpy"} | set(getattr(sys, "stdlib_module_names", ("math", "random", "copy", "json", "unittest")))
+METHODS = {n for t in (str, bytes, list, dict, set) for n in dir(t)}
 
 
 class File:
@@ -30,9 +33,13 @@ class File:
         for line in self.data.splitlines(keepends=True):
             self.lines.append(at)
             at += len(line)
-        self.edits, self.place = [], 0
+        self.edits, self.place, self.stated = [], 0, []
         self.parents = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
         self.known = self.bindings()
+        self.strange = set(dir(builtins)) | {(a.asname or a.name).partition(".")[0] for n in ast.walk(self.tree)
+                                             if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names
+                                             if (getattr(n, "module", None) or a.name).partition(".")[0] in LIBRARY}
+        self.asked = self.questions()
 
     def span(self, node):
         return self.lines[node.lineno - 1] + node.col_offset, self.lines[node.end_lineno - 1] + node.end_col_offset
@@ -128,19 +135,32 @@ class File:
             elif isinstance(node, (ast.With, ast.AsyncWith)):
                 for item in node.items:
                     self.raises(node, item.context_expr)
+        asserted = {n for s in self.stated for n in ast.walk(s)}
+        for node in ast.walk(self.tree):  # by which helpers of the tests decide
+            if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq) and node not in asserted:
+                at = self.begin(node, 1, len(self.lines))
+                self.equality(at, node.left, node.comparators[0])
 
     def condition(self, statement, test, first=0, last=0):
-        if not any(isinstance(n, (ast.Name, ast.Call)) for n in ast.walk(test)):
-            return  # nothing of a candidate is in it
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and isinstance(statement, ast.Assert):
+            for part in test.values:
+                self.condition(statement, part, first, last)
+            return
+        if not self.candidates(test):
+            return
         at = self.begin(statement, first, last)
         found = self.truth(at, test)
         if not found:
-            if isinstance(test, (ast.Compare, ast.UnaryOp)):
-                self.bounds(at, test)
+            for n in ast.walk(test):
+                self.swap(at, n)
             whole = self.source(test)
             inner = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
             self.replace(at, NEGATION, test, "(%s)" % self.source(inner) if inner is not None and "\n" not in whole else "not (%s)" % whole)
         self.literals(at, test)
+
+    def candidates(self, node):
+        """Whether something of a candidate may be in it."""
+        return any(isinstance(n, ast.Name) and n.id not in self.strange for n in ast.walk(node))
 
     def truth(self, at, test):
         """Changes of the expected values of equalities."""
@@ -157,10 +177,12 @@ class File:
 
     def equality(self, at, left, right):
         for side, other in ((right, left), (left, right)):
-            if self.plain(other):
+            if self.plain(other) or not self.candidates(other):
                 continue
             if self.plain(side):
                 return self.vary(at, VALUE, side)
+            while isinstance(side, ast.Subscript):
+                side = side.value
             if isinstance(side, ast.Name):
                 values = [v for v in self.values(side, self.known) if self.plain(v)]
                 if values and not any(self.plain(v) for v in (self.values(other, self.known) if isinstance(other, ast.Name) else [])):
@@ -174,14 +196,6 @@ class File:
             return False
         # Whatever it is, a pair of it and something is not equal to it.
         return any([self.replace(at, WRAPPED, side, "(%s, 1)" % self.source(side)) for side in (right, left)])
-
-    def bounds(self, at, node):
-        """What a comparison other than an equality compares with."""
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, (ast.Constant, ast.UnaryOp)) and self.plain(child):
-                self.vary(at, BOUND, child, 1)
-            elif isinstance(child, (ast.Compare, ast.BinOp)) or isinstance(child, ast.Call) and isinstance(child.func, ast.Name) and child.func.id in ("abs", "round"):
-                self.bounds(at, child)
 
     def call(self, statement, call):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
@@ -212,16 +226,61 @@ class File:
                 self.replace(at, NEGATION, node, e.__name__)
 
     def literals(self, at, node, wanted=True):
-        """Any other literal."""
-        leaves = [n for n in self.leaves(node)] if wanted else []
+        """Any other literal: those that a candidate is called with, and those that its answers
+        are compared with."""
+        leaves = list(self.leaves(node)) if wanted and not any(e["place"] == at["place"] and e["kind"] == VALUE for e in self.edits) else []
         self.rng.shuffle(leaves)
-        for leaf in leaves[:6]:
-            self.vary(at, LITERAL, leaf, 1)
+        for turn in range(4):
+            for leaf in leaves[:12]:
+                self.vary(at, LITERAL if self.argument(leaf, node) else BOUND, leaf, 1)
+
+    def argument(self, node, top):
+        """Whether a literal is in an argument of a call of a candidate's."""
+        while node is not top:
+            node, inner = self.parents[node], node
+            if isinstance(node, ast.Call) and inner is not node.func:
+                if isinstance(node.func, ast.Name) and node.func.id not in self.strange:
+                    return True
+                if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) \
+                        and node.func.value.id not in self.strange and node.func.attr not in METHODS and not node.func.attr.startswith("assert"):
+                    return True
+        return False
+
+    def questions(self):
+        """Calls that are asserted to be true or false: by what is called and that."""
+        found = {}
+        for n in ast.walk(self.tree):
+            if self.question(n) is not None:
+                found.setdefault(self.question(n), []).append(n)
+        return found
+
+    def question(self, n):
+        if not isinstance(n, ast.Call) or n.keywords or not n.args or not all(map(self.plain, n.args)) or not self.candidates(n.func):
+            return None
+        parent = self.parents[n]
+        if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not):
+            return ast.dump(n.func), False
+        if isinstance(parent, (ast.Assert, ast.BoolOp, ast.List, ast.Tuple)):
+            return ast.dump(n.func), True
+        return None
+
+    def swap(self, at, n):
+        """What is asked, by what is asked where the answer is the opposite."""
+        asked = self.question(n)
+        if asked is None:
+            return
+        others = self.asked.get((asked[0], not asked[1]), [])
+        for other in self.rng.sample(others, min(3, len(others))):
+            start, end = self.span(n.args[0])[0], self.span(n.args[-1])[1]
+            new = self.data[self.span(other.args[0])[0]:self.span(other.args[-1])[1]].decode("utf-8", "surrogatepass")
+            if "\n" not in new and b"\n" not in self.data[start:end]:
+                self.edit(at, SWAP, start, end, new)
 
     # Changes.
 
     def begin(self, statement, first=0, last=0):
         self.place += 1
+        self.stated.append(statement.test if isinstance(statement, ast.If) else statement)
         names, node = [], statement
         while node in self.parents:
             if isinstance(node, FUNCTIONS):
@@ -356,7 +415,8 @@ def chosen(edits, places, variants, each, rng):
     if not each and kept:
         variants = max(variants, -(-variants * 4 // len(kept)))  # more of few
     for place in sorted(kept):
-        yield from sorted(by_place[place], key=lambda e: KINDS.index(e["kind"]))[:variants]
+        for kind in KINDS:
+            yield from [e for e in by_place[place] if e["kind"] == kind][:variants]
 
 
 def listed(file, request):

@@ -1,0 +1,156 @@
+package verifiers_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers"
+)
+
+// codeCase is one entry of a table in testdata/code.
+type codeCase struct {
+	name  string
+	files map[string]string
+}
+
+func readCases(tb testing.TB, name string) []codeCase {
+	tb.Helper()
+	archive, err := txtar.ParseFile(filepath.Join("testdata", "code", name))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var cases []codeCase
+	for _, f := range archive.Files {
+		name, file, _ := strings.Cut(f.Name, "/")
+		if len(cases) == 0 || cases[len(cases)-1].name != name {
+			cases = append(cases, codeCase{name: name, files: map[string]string{}})
+		}
+		cases[len(cases)-1].files[file] = string(f.Data)
+	}
+	return cases
+}
+
+func (c codeCase) task() codeTask {
+	return codeTask{Tests: c.files["tests.py"], Starter: c.files["starter.py"], Timeout: 120}
+}
+
+// TestCodeAttacks: no attack passes or is an error, and every honest twin passes
+// the same tests.
+func TestCodeAttacks(t *testing.T) {
+	w := newCodeWorld(t)
+	w.limits.Memory, w.limits.Pids = 256<<20, 64
+	for _, c := range short(readCases(t, "attacks.txtar"), 4) {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			task := c.task()
+			task.Reference = c.files["honest.py"]
+			v, err := w.judge(t, task, c.files["honest.py"])
+			if err != nil || v.Status != verifiers.Passed || v.Contrast.Mutants == 0 && c.files["endless"] == "" {
+				t.Errorf("the honest twin: %v %s %s (%s) %+v\n%s", err, v.Status, v.Reason, v.Message, v.Contrast, v.Stderr)
+			}
+			if c.files["endless"] != "" {
+				task.Timeout = 2
+			}
+			v, err = w.judge(t, task, c.files["attack.py"])
+			if err != nil || v.Status != verifiers.Failed || v.Score != 0 {
+				t.Errorf("the attack: %v %s %s %+v\n%s", err, v.Status, v.Reason, v.Contrast, v.Stderr)
+			}
+			t.Logf("%s (%s) %+v", v.Reason, v.Message, v.Contrast)
+		})
+	}
+}
+
+// TestCodeHonest: programs pass, or fail, as candidate and tests one after the other do
+// in one plain interpreter, unless "differs" says why not.
+func TestCodeHonest(t *testing.T) {
+	w := newCodeWorld(t)
+	plain, err := w.engine.Create(t.Context(), runtime.Config{Name: "plain", Image: w.image, Limits: w.limits, Persistent: true, Workdir: "/tmp"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := plain.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, c := range short(readCases(t, "honest.txtar"), 4) {
+		t.Run(c.name, func(t *testing.T) {
+			task, fails := c.task(), c.files["fails"] != ""
+			if !fails {
+				task.Reference = c.files["candidate.py"]
+			}
+			v, err := w.judge(t, task, c.files["candidate.py"])
+			if err != nil || (v.Status == verifiers.Failed) != fails {
+				t.Errorf("%v %s %s (%s) %+v\n%s", err, v.Status, v.Reason, v.Message, v.Contrast, v.Stderr)
+			}
+			if want := strings.TrimSpace(c.files["fails"]); v.Reason != want {
+				t.Errorf("reason %q, want %q", v.Reason, want)
+			}
+			exit, err := plain.Exec(t.Context(), runtime.Process{
+				Args:  []string{"sh", "-c", "cat >/tmp/program.py; HOME=/tmp exec python3 /tmp/program.py"},
+				Stdin: strings.NewReader(strings.TrimPrefix(c.files["candidate.py"], "\ufeff") + "\n" + c.files["tests.py"]), Wall: 2 * time.Minute,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if exit.Success() == fails && c.files["differs"] == "" {
+				t.Errorf("in a plain interpreter it %s\n%s", exit, exit.Stderr)
+			}
+		})
+	}
+}
+
+// TestCodeErrors: what no candidate can have caused is an error, whatever the
+// candidate.
+func TestCodeErrors(t *testing.T) {
+	w := newCodeWorld(t)
+	for _, c := range []struct {
+		name string
+		task codeTask
+	}{
+		{"tests that do not compile", codeTask{Tests: "assert f( == 1", Timeout: 60}},
+		{"a reference that fails", codeTask{Tests: "assert f() == 1", Reference: "def f():\n    return 2\n", Timeout: 60}},
+		{"a prompt whose imports are missing", codeTask{Prompt: "import no_such_module\ndef f():\n    pass\n", Tests: "assert f() == 1", Timeout: 60}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, code := range []string{"def f():\n    return 1\n", "import os\nos._exit(0)\n", "1/0"} {
+				if v, err := w.judge(t, c.task, code); err == nil {
+					t.Errorf("%+v, want an error", v)
+				}
+			}
+		})
+	}
+}
+
+func TestCodePending(t *testing.T) {
+	w := codeWorld{limits: runtime.DefaultLimits()}
+	v, err := w.judge(t, codeTask{Tests: "assert(f() == 1)", Language: "javascript"}, "function f() { return 1 }")
+	if err != nil || v.Status != verifiers.Pending || v.Reason == "" || v.Message == "" {
+		t.Errorf("%v %+v", err, v)
+	}
+}
+
+// TestCodeLeavesNothing: what one run leaves, the next does not find, and a
+// sandbox in which something stays is not used again.
+func TestCodeLeavesNothing(t *testing.T) {
+	w := newCodeWorld(t)
+	candidate, err := os.ReadFile("testdata/code/leaves.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		v, err := w.judge(t, codeTask{Tests: "assert add(2, 3) == 5\n", Reference: addCode, Timeout: 120}, string(candidate))
+		if err != nil || v.Status != verifiers.Passed {
+			t.Fatalf("%v %s %s %+v\n%s", err, v.Status, v.Reason, v.Contrast, v.Stderr)
+		}
+	}
+}
+
+const addCode = "def add(a, b):\n    return a + b\n"
