@@ -135,7 +135,7 @@ func TestPackTasks(t *testing.T) {
 	t.Run("a pack that does not measure", func(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "pack")
 		expect(t, codeMeasured, "imported 3", "pack", "import", "--out", out, "--image", appImage, "terminal-bench", fixture(t, "terminal-bench"))
-		must(t, os.WriteFile(filepath.Join(out, "hidden/old-form/run-tests.sh"), []byte("true\n"), 0o755))
+		must(t, os.WriteFile(filepath.Join(out, "hidden/old-form/tests/run-tests.sh"), []byte("#!/bin/sh\ntrue\n"), 0o755))
 		must(t, os.WriteFile(filepath.Join(out, "hidden/count-lines/solution/solve.sh"), []byte("echo 3 > count.txt\n"), 0o755))
 		must(t, os.Rename(filepath.Join(out, "hidden/script-only/solution/solve.sh"), filepath.Join(out, "hidden/script-only/solution/other.sh")))
 		code, stdout, stderr := sbench(t, "pack", "check", "--progress", "none", out)
@@ -254,25 +254,25 @@ func TestPackRewards(t *testing.T) {
 	withImage(t, c, appImage, t.TempDir(), "/app")
 	cheats := map[string]struct{ test, program string }{
 		"another-reward": {
-			`./program; echo '{"a": 0}' > /logs/verifier/reward.json`, `echo 1 > /tmp/sbench-logs/verifier/reward.txt`,
+			`./program; echo '{"a": 0}' > /logs/verifier/reward.json`, `echo 1 > /logs/verifier/reward.txt`,
 		},
 		"left-behind": {
 			`./program; echo 0 > /logs/verifier/reward.txt`,
-			`(setsid sh -c 'while :; do echo 1 > /tmp/sbench-logs/verifier/reward.txt; done' >/dev/null 2>&1 &)`,
+			`(setsid sh -c 'while :; do echo 1 > /logs/verifier/reward.txt; done' >/dev/null 2>&1 &)`,
 		},
 		"killed": {
 			`echo 1 > /logs/verifier/reward.txt; ./program; echo 0 > /logs/verifier/reward.txt`, `kill -9 $PPID`,
 		},
 		"a-link": {
 			`./program; sed -i s/1/0/ /logs/verifier/reward.txt 2>/dev/null; true`,
-			`echo 1 > one; ln -sf "$PWD/one" /tmp/sbench-logs/verifier/reward.txt; chmod 000 /tmp/sbench-logs/verifier`,
+			`echo 1 > one; ln -sf "$PWD/one" /logs/verifier/reward.txt; chmod 000 /logs/verifier`,
 		},
-		"no-number":  {`./program`, `echo 1 2 > /tmp/sbench-logs/verifier/reward.txt; echo 0x1 >> /tmp/sbench-logs/verifier/reward.txt`},
-		"too-much":   {`./program`, `echo 100 > /tmp/sbench-logs/verifier/reward.txt`},
-		"own-tests":  {`./program; echo 0 > /logs/verifier/reward.txt`, `echo 'echo 1 > /tmp/sbench-logs/verifier/reward.txt' > "$(dirname "$0")/tests/test.sh" || echo x > /opt/securebench/evaluator/own-tests/tests/test.sh`},
+		"no-number":  {`./program`, `echo 1 2 > /logs/verifier/reward.txt; echo 0x1 >> /logs/verifier/reward.txt`},
+		"too-much":   {`./program`, `echo 100 > /logs/verifier/reward.txt`},
+		"own-tests":  {`./program; echo 0 > /logs/verifier/reward.txt`, `echo 'echo 1 > /logs/verifier/reward.txt' > "$(dirname "$0")/tests/test.sh" || echo x > /tests/test.sh`},
 		"no-reward":  {`./program`, `true`},
 		"honest":     {`./program && echo 1 > /logs/verifier/reward.txt`, `true`},
-		"not-a-file": {`./program`, `mkdir /tmp/sbench-logs/verifier/reward.txt`},
+		"not-a-file": {`./program`, `mkdir /logs/verifier/reward.txt`},
 	}
 	source := t.TempDir()
 	for name, cheat := range cheats {
