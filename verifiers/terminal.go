@@ -415,8 +415,7 @@ func (c *terminalCheck) contrast(ctx context.Context, dir string, v Verdict) (Ve
 func checkerArgs(c compiler.Checker) []string {
 	switch c.Source {
 	case compiler.CheckerPytest:
-		// Nothing in the workspace configures the interpreter or pytest. Relative to its
-		// own directory a test is imported by its name alone.
+		// Nothing in the workspace configures the interpreter; env sees to pytest.
 		return []string{"python3", "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", c.Mounted()}
 	case compiler.CheckerScript:
 		return []string{c.Mounted()}
