@@ -3,10 +3,13 @@ package compiler_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -262,6 +265,24 @@ func TestSecrets(t *testing.T) {
 		}
 		if want := task.ID() != "tp"; found != want {
 			t.Errorf("%s: secrets %q", task.ID(), task.Secrets())
+		}
+	}
+}
+
+// TestSecretsOfTests: hidden tests are secrets by the line, as a test runner prints
+// them.
+func TestSecretsOfTests(t *testing.T) {
+	patch := `diff --git a/t.py b/t.py\n--- a/t.py\n+++ b/t.py\n@@ -1 +1,2 @@\n context_line()\n+    assert add(2, 3) == 5\n`
+	row := `{"id":"a","family":"repo_patch","input":{"repo":"r","base_commit":"0","instructions":"i"},"eval":{"tests":{"source":"command","command":"pytest","test_patch":"` + patch + `"}}}`
+	pack, tasks := openTasks(t, "id: p\nversion: 1\n", row+"\n"+
+		`{"id":"b","family":"terminal_task","input":{"instructions":"i"},"eval":{"checker":{"source":"pytest","path":"b/test_b.py"}}}`)
+	folder := filepath.Join(pack.EvalRoot, "b")
+	if err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, "test_b.py"), []byte("def test():\n    assert total() == 4711\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"assert add(2, 3) == 5", "assert total() == 4711"} {
+		if !slices.Contains(tasks[i].Secrets(), want) {
+			t.Errorf("%q is no secret of %q", want, tasks[i].Secrets())
 		}
 	}
 }

@@ -153,7 +153,7 @@ func takenWorkdir(dir string) bool {
 	if slices.Contains([]string{"/", "/tmp", "/run", "/etc", "/opt"}, dir) {
 		return true
 	}
-	return slices.ContainsFunc([]string{"/proc", "/sys", "/dev", "/opt/securebench", "/opt/sbench", "/sbench", "/.sbench"}, func(top string) bool {
+	return slices.ContainsFunc([]string{"/proc", "/sys", "/dev", compiler.CheckerMount, "/logs", "/opt/securebench", "/opt/sbench", "/sbench", "/.sbench"}, func(top string) bool {
 		return dir == top || strings.HasPrefix(dir, top+"/")
 	})
 }

@@ -402,9 +402,7 @@ func (c *repoCheck) withoutCandidate(ctx context.Context, v Verdict) (Verdict, e
 // startsNothing reports whether a command failed as one does that lacks a program.
 func startsNothing(v Verdict) bool {
 	code, _ := v.Metadata["exit_code"].(int)
-	text := v.Stderr.String() + v.Stdout.String()
-	return v.Reason == "verifier_not_started" || v.Reason != "" && (code == 126 || code == 127 ||
-		strings.Contains(text, "No module named pytest") || strings.Contains(text, "pytest: not found") || strings.Contains(text, "pytest: command not found"))
+	return v.Reason == "verifier_not_started" || v.Reason != "" && (code == 126 || code == 127 || lacksPytest(v))
 }
 
 // testVerdict judges how the tests' command ended.

@@ -126,6 +126,13 @@ func (w repoWorld) task(t *testing.T, tests map[string]any) (*compiler.Task, *co
 		base = b
 		delete(all, "base")
 	}
+	assets, _ := all["assets"].([]map[string]any)
+	delete(all, "assets")
+	for _, a := range assets {
+		name := filepath.Join(dir, "assets", a["path"].(string), "more.txt")
+		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must(t, os.WriteFile(name, []byte("more\n"), 0o644))
+	}
 	gold := goldPatch
 	if g, ok := all["gold_patch"].(string); ok {
 		gold = g
@@ -133,6 +140,7 @@ func (w repoWorld) task(t *testing.T, tests map[string]any) (*compiler.Task, *co
 	}
 	row, err := json.Marshal(map[string]any{
 		"id": "r", "family": "repo_patch",
+		"assets":      assets,
 		"input":       map[string]any{"repo": "example/calc", "base_commit": base, "instructions": "fix add"},
 		"eval":        map[string]any{"tests": all, "gold_patch": gold},
 		"environment": map[string]any{"image": "x", "workdir": "/testbed", "timeout_seconds": 60},
@@ -250,6 +258,21 @@ func TestRepoPatch(t *testing.T) {
 				t.Errorf("%s %q: %s\n%s%s\npatch:\n%.2000s", v.Status, v.Reason, v.Message, v.Stdout.String(), v.Stderr.String(), result.Candidate.Patch)
 			}
 		})
+	}
+}
+
+// TestRepoPatchAssets: a task's files hide no directory of the repository, are there
+// for the agent and for the tests, and are no part of the patch.
+func TestRepoPatchAssets(t *testing.T) {
+	w := newRepoWorld(t)
+	tests := map[string]any{
+		"assets":  []map[string]any{{"path": "calc"}, {"path": "new", "mount": "tests/new", "read_only": false}, {"path": "far", "mount": "far/away"}},
+		"command": "set -e; for f in calc/more.txt tests/new/more.txt far/away/more.txt; do grep -q more $f; done; test -f securebench/public/repo.json; python3 -m pytest -q tests",
+	}
+	look := "set -e; grep -q more calc/more.txt tests/new/more.txt far/away/more.txt; test -f calc/core.py -a -f tests/test_old.py; grep -q rules task.json; echo x >> tests/new/more.txt; "
+	result, v := w.attempt(t, look+fix, tests)
+	if v.Status != verifiers.Passed || !strings.HasPrefix(result.Candidate.Patch, "diff --git a/calc/core.py") || strings.Count(result.Candidate.Patch, "diff --git") != 1 {
+		t.Errorf("%s %q: %s\n%s%s\n%s\n%+v", v.Status, v.Reason, v.Message, v.Stdout.String(), v.Stderr.String(), result.Candidate.Patch, result.Exit.Stderr.String())
 	}
 }
 

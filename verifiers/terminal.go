@@ -152,8 +152,11 @@ func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v Verdict,
 		return faulty("checker_not_executable", "the checker's script is not executable"), nil
 	}
 	text, err := os.ReadFile(name)
-	if err != nil || !bytes.HasPrefix(text, []byte("#!")) {
-		return passed(), err // the kernel decides
+	switch {
+	case err != nil || bytes.HasPrefix(text, []byte("\x7fELF")):
+		return passed(), err
+	case !bytes.HasPrefix(text, []byte("#!")):
+		return faulty("checker_not_runnable", "the checker's script names no interpreter in its first line, #!"), nil
 	}
 	line, _, _ := strings.Cut(string(text[2:]), "\n")
 	view, err := c.engine.View(ctx, c.in.Image)
@@ -412,8 +415,7 @@ func (c *terminalCheck) contrast(ctx context.Context, dir string, v Verdict) (Ve
 func checkerArgs(c compiler.Checker) []string {
 	switch c.Source {
 	case compiler.CheckerPytest:
-		// Nothing in the workspace configures the interpreter or pytest. Relative to its
-		// own directory a test is imported by its name alone.
+		// Nothing in the workspace configures the interpreter; env sees to pytest.
 		return []string{"python3", "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", c.Mounted()}
 	case compiler.CheckerScript:
 		return []string{c.Mounted()}
