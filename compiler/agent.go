@@ -18,6 +18,7 @@ type AgentView struct {
 	input       []PublicValue
 	assets      []FileRef
 	environment Environment
+	policy      CandidatePolicy // of a repo_patch
 }
 
 // PublicValue is a field of a row's input.
@@ -51,6 +52,9 @@ func (t *Task) AgentView() AgentView {
 			Name: key.Text(), Value: slices.Clone(value.Raw()), Text: append(value.AppendIndented(nil, ""), '\n'),
 		})
 	}
+	if eval, ok := t.RepoPatch(); ok {
+		view.policy = eval.Policy
+	}
 	// Keys without a meaning are metadata, not part of the view.
 	view.environment.Unused = nil
 	return view
@@ -61,6 +65,27 @@ func (v AgentView) ID() string { return v.id }
 
 // Family returns the task's family.
 func (v AgentView) Family() Family { return v.family }
+
+// Untouchable says, in sentences for an agent, which paths of a repository its
+// change may not touch; "" if the family has no such rule. The paths of a policy
+// are the only part of the evaluation that agents are told.
+func (v AgentView) Untouchable() string {
+	if v.family != RepoPatch {
+		return ""
+	}
+	text := "A change to tests, to what configures, builds or runs them, to dependencies, CI or shell files makes the whole result invalid"
+	if paths := v.policy.AllowSensitivePaths; len(paths) > 0 {
+		text += ", but for " + strings.Join(paths, ", ")
+	}
+	text += ". "
+	if paths := v.policy.AllowPaths; len(paths) > 0 {
+		text += "Only these paths may change: " + strings.Join(paths, ", ") + ". "
+	}
+	if v.policy.Strict {
+		return text + "New test files make it invalid, too."
+	}
+	return text + "New test files are welcome, and left out."
+}
 
 // Input returns the public values in the order of the row.
 func (v AgentView) Input() []PublicValue { return slices.Clone(v.input) }
@@ -78,6 +103,7 @@ func (v AgentView) Environment() Environment { return v.environment.clone() }
 //	id           the task's id
 //	family       its family
 //	input        every field of the row's input once more
+//	rules        of a repo_patch, what may not be touched
 //	environment  image, workdir, timeout_seconds, network, user, resources and
 //	             env, as far as they are set
 //
@@ -86,6 +112,9 @@ func (v AgentView) Environment() Environment { return v.environment.clone() }
 func (v AgentView) Payload() ([]byte, error) {
 	input := make(map[string]json.RawMessage, len(v.input))
 	payload := map[string]any{"id": v.id, "family": v.family, "input": input, "environment": v.environment.public()}
+	if text := v.Untouchable(); text != "" {
+		payload["rules"] = text
+	}
 	if len(v.assets) > 0 {
 		payload["assets"] = assetList(v.assets)
 	}

@@ -58,12 +58,13 @@ func patchSchema(doc string) *schema.Schema {
 
 func policySchema() *schema.Schema {
 	paths := func(doc string) *schema.Schema {
-		return schema.List(doc, schema.Text("A path or glob, relative to the repository; ** matches any folders."))
+		return schema.List(doc, schema.Text("A path or glob, relative to the repository, with all below it; ** matches any folders, and *.py files in any."))
 	}
 	return schema.Closed("Which paths the candidate's patch may change.",
 		optional("allow_paths", paths("The only paths that may change. Without it all may that are not denied.")),
 		optional("allow_sensitive_paths", paths("Paths that may change although they are denied by default, such as tests.")),
-		optional("patch_preserved_paths", paths("Paths that keep the candidate's version when test_patch changes them too.")),
+		optional("patch_preserved_paths", paths("Paths whose version of the repository is kept: the candidate's change to them is taken out before the check, and denies nothing.")),
+		optional("strict", schema.Boolean("Deny a patch that brings new tests, instead of leaving them out.", false)),
 	)
 }
 
@@ -79,6 +80,7 @@ type CandidatePolicy struct {
 	AllowPaths          []string
 	AllowSensitivePaths []string
 	PatchPreservedPaths []string
+	Strict              bool // new tests deny a patch
 }
 
 // RepoPatchEval is what verifying a repo_patch task takes. It prints as
@@ -120,6 +122,7 @@ func (t *Task) RepoPatch() (RepoPatchEval, bool) {
 			AllowPaths:          stringList(policy.Get("allow_paths")),
 			AllowSensitivePaths: stringList(policy.Get("allow_sensitive_paths")),
 			PatchPreservedPaths: stringList(policy.Get("patch_preserved_paths")),
+			Strict:              policy.Get("strict").IsTrue(),
 		},
 		GoldPatch: Hide(t.eval().Get("gold_patch").Text()),
 	}, true

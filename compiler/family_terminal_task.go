@@ -54,9 +54,10 @@ func checkerSchema() *schema.Schema {
 	s := schema.Closed("The check of the final workspace; exit status 0 passes. Either a command, or the path of a pytest file or script below asset_roots.eval.",
 		optional("source", schema.Enum("Where the check comes from, \"command\" unless given.", CheckerCommand, CheckerPytest, CheckerScript)),
 		optional("command", commandSchema("The command that checks.")),
-		optional("path", pathSchema("The pytest file or folder, or the script, below asset_roots.eval. The folder that holds it is mounted below "+CheckerMount+".")),
+		optional("path", pathSchema("The pytest file or folder, or the script, below asset_roots.eval. The folder that holds it is mounted at "+CheckerMount+".")),
 		optional("workdir", schema.Text("Where to run it, environment.workdir unless given.")),
 		optional("timeout_seconds", secondsSchema("How long it may take.")),
+		optional("run_candidate", schema.Boolean("Close the tests to other users than the checker's, and offer run-candidate, which runs a program as one.", false)),
 	)
 	s.Check = checkChecker
 	for _, source := range []string{CheckerPytest, CheckerScript} {
@@ -92,20 +93,32 @@ type Checker struct {
 	Source string // CheckerCommand, CheckerPytest or CheckerScript
 	// Command is set if Source is CheckerCommand.
 	Command Command
-	// Path is set otherwise: clean, relative to Pack.EvalRoot and, in the
-	// sandbox, to CheckerMount.
+	// Path is set otherwise: clean, relative to Pack.EvalRoot.
 	Path    string
 	Workdir string        // empty if the author gave none
 	Timeout time.Duration // zero if the author gave none
+	// RunCandidate closes the tests to other users, and offers run-candidate.
+	RunCandidate bool
 
 	folder string
 }
 
-// Folder returns the folder below Pack.EvalRoot that is mounted at the same
-// path below CheckerMount: Path if it is a folder, otherwise the one that holds
-// it, so that a test finds its conftest.py and its data. It is "." for a file
-// that lies directly in the root, and "" for a command.
+// Folder returns the folder below Pack.EvalRoot that is mounted at CheckerMount:
+// Path if it is a folder, otherwise the one that holds it, so that a test finds
+// its conftest.py and its data. It is "." for a file that lies directly in the
+// root, and "" for a command.
 func (c Checker) Folder() string { return c.folder }
+
+// Mounted returns where a sandbox has the file or folder Path; "" for a command.
+func (c Checker) Mounted() string {
+	switch c.folder {
+	case "":
+		return ""
+	case c.Path:
+		return CheckerMount
+	}
+	return path.Join(CheckerMount, path.Base(c.Path))
+}
 
 // TerminalEval is what verifying a terminal_task takes. It prints as
 // "<redacted>".
@@ -144,6 +157,8 @@ func parseChecker(v document.Value, evalRoot string) Checker {
 		Source:  CheckerCommand,
 		Workdir: strings.TrimSpace(v.Get("workdir").Text()),
 		Timeout: seconds(v.Get("timeout_seconds")),
+
+		RunCandidate: v.Get("run_candidate").IsTrue(),
 	}
 	if source := v.Get("source"); source.Kind() == document.String {
 		checker.Source = source.Text()

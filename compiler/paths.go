@@ -21,7 +21,7 @@ const (
 
 // CheckerMount is where a verifier's sandbox holds the files of a checker that
 // is given by its path: outside the workspace, read-only.
-const CheckerMount = "/opt/securebench/evaluator"
+const CheckerMount = "/tests"
 
 const (
 	maxPath = 1024 // bytes; far below PATH_MAX, so that a workspace's own path fits before it

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -29,12 +31,12 @@ func (pv *packValidator) once(p Problem) {
 
 func (pv *packValidator) manifestSmells() {
 	root := pv.pack.manifest.Root()
-	pv.environmentSmells(pv.pack.ManifestPath, "$.defaults.environment", root.Get("defaults").Get("environment"), pv.pack.defaultFamily)
+	pv.environmentSmells(pv.pack.ManifestPath, "$.defaults.environment", root.Get("defaults").Get("environment"))
 }
 
 func (pv *packValidator) rowSmells(r row) {
 	root := r.doc.Root()
-	pv.environmentSmells(pv.pack.TasksPath, "$.environment", root.Get("environment"), r.family)
+	pv.environmentSmells(pv.pack.TasksPath, "$.environment", root.Get("environment"))
 	if pv.pack.environment.Image == "" || root.Get("environment").Get("image").Kind() != 0 {
 		if pv.pack.environment.withRow(root.Get("environment")).Image == "" {
 			pv.once(Problem{
@@ -46,10 +48,35 @@ func (pv *packValidator) rowSmells(r row) {
 	pv.fileSmells(r)
 	pv.leakSmells(r)
 	pv.patchSmells(r)
+	pv.checkerSmells(r)
+}
+
+// steerable are forms of commands in which sbench cannot keep a candidate's files
+// from steering Python or pytest.
+var steerable = regexp.MustCompile(`\b(env\s+-i|PYTHONPATH=|PYTEST_ADDOPTS=|python[0-9.]*\s+-[a-zA-Z]*[ES])|\b(npm|npx|yarn|pnpm|cargo|make|mvn|gradle|tox)\b`)
+
+// checkerSmells looks at whether the surroundings of a checker hold.
+func (pv *packValidator) checkerSmells(r row) {
+	if r.family.Family != TerminalTask {
+		return
+	}
+	checker := parseChecker(r.doc.Root().Get("eval").Get("checker"), pv.pack.EvalRoot)
+	line := strings.Join(checker.Command.Args(), " ")
+	if m := steerable.FindString(line); checker.Source == CheckerCommand && m != "" {
+		pv.emit(Problem{
+			File: pv.pack.TasksPath, Line: r.line, Path: "$.eval.checker.command", Warning: true,
+			Message: fmt.Sprintf("with %q the candidate's files in the workspace may steer the check", strings.TrimSpace(m)), Hint: "a checker of source script or pytest runs from /tests",
+		})
+	}
+	if checker.Source == CheckerScript {
+		if info, err := os.Stat(filepath.Join(pv.pack.EvalRoot, checker.Path)); err == nil && info.Mode()&0o111 == 0 {
+			pv.emit(Problem{File: pv.pack.TasksPath, Line: r.line, Path: "$.eval.checker.path", Message: fmt.Sprintf("script %q is not executable", checker.Path), Hint: "chmod +x"})
+		}
+	}
 }
 
 // environmentSmells looks at the environment of the manifest or of a row.
-func (pv *packValidator) environmentSmells(file, path string, env document.Value, f *family) {
+func (pv *packValidator) environmentSmells(file, path string, env document.Value) {
 	for key, value := range env.Fields() {
 		name := key.Text()
 		at := Problem{File: file, Line: value.Line(), Path: path + "." + name}
@@ -59,8 +86,6 @@ func (pv *packValidator) environmentSmells(file, path string, env document.Value
 			at.Hint = cmp.Or(schema.Suggest(name, environmentKeys()), "sbench keeps it as metadata")
 		case name == "image" && value.Kind() == document.String && !strings.Contains(value.Text(), "@sha256:"):
 			at.Message, at.Hint = fmt.Sprintf("image %q has no digest", value.Text()), "a tag may mean another image tomorrow: add @sha256:…"
-		case name == "materialize_workdir_from_image" && value.IsTrue() && f != nil && f.Family != TerminalTask:
-			at.Message = fmt.Sprintf("%s has no meaning for %s", name, f.Family)
 		default:
 			continue
 		}
@@ -209,7 +234,7 @@ func (pv *packValidator) patchSmells(r row) {
 			continue
 		}
 		if _, err := patch.Parse(p.text); err != nil {
-			pv.emit(Problem{File: pv.pack.TasksPath, Line: r.line, Path: p.path, Message: "malformed patch: " + err.Error(), Warning: true})
+			pv.emit(Problem{File: pv.pack.TasksPath, Line: r.line, Path: p.path, Message: "malformed patch: " + err.Error()})
 		}
 	}
 }

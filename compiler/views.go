@@ -1,7 +1,9 @@
 package compiler
 
 import (
+	"bytes"
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 
@@ -120,13 +122,31 @@ const minSecret = 8
 // Secrets returns every string in the evaluation inputs and the hidden values,
 // object keys not included, that is worth replacing in logs: at least eight
 // bytes long, each once, the longest first. What names a file, a folder or one
-// of sbench's own words is none.
+// of sbench's own words is none. The lines of a terminal task's checker files count,
+// too.
 func (t *Task) Secrets() []string {
 	var secrets []string
 	for key, value := range t.eval().Fields() {
 		if !isFileRef(value) {
 			secrets = appendSecrets(secrets, key, value, minSecret)
 		}
+	}
+	for _, text := range secrets {
+		if !strings.Contains(text, "\n@@ ") {
+			continue
+		}
+		for line := range strings.Lines(text) { // of a patch, as the file has them
+			if line = strings.TrimSpace(strings.TrimLeft(line, "+- ")); len(line) >= minSecret {
+				secrets = append(secrets, line)
+			}
+		}
+	}
+	if eval, ok := t.TerminalTask(); ok {
+		places := []string{eval.Checker.Folder()}
+		for _, f := range eval.Files {
+			places = append(places, f.Path)
+		}
+		secrets = append(secrets, t.pack.fileLines(places)...)
 	}
 	slices.SortFunc(secrets, func(a, b string) int {
 		if len(a) != len(b) {
@@ -135,6 +155,38 @@ func (t *Task) Secrets() []string {
 		return strings.Compare(a, b)
 	})
 	return slices.Compact(secrets)
+}
+
+// maxSecretFiles bounds in bytes the evaluation files whose lines are secrets.
+const maxSecretFiles = 256 << 10
+
+// fileLines returns the lines of text files at or below places of the evaluation
+// folder, those that are long enough to be told from others.
+func (p *Pack) fileLines(places []string) (lines []string) {
+	left := int64(maxSecretFiles)
+	root, err := os.OpenRoot(p.EvalRoot)
+	if err != nil {
+		return nil // nothing is there, or nothing that a sandbox will get
+	}
+	defer shut(root)
+	for _, place := range places {
+		if place == "" {
+			continue
+		}
+		_ = walkFiles(root, place, func(f packFile) error {
+			text, err := root.ReadFile(f.path)
+			if left -= int64(len(text)); err != nil || left < 0 || bytes.IndexByte(text, 0) >= 0 {
+				return nil
+			}
+			for line := range strings.Lines(string(text)) {
+				if line = strings.TrimSpace(line); len(line) >= minLeak {
+					lines = append(lines, line)
+				}
+			}
+			return nil
+		})
+	}
+	return lines
 }
 
 // appendSecrets appends the strings in a value that are at least shortest bytes

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,7 @@ func (p production) produce(ctx context.Context, vol runtime.Volume) (Result, er
 	}
 	if p.stateAt != "" {
 		state := filepath.Join(vol.Path(), stateDir)
-		if err := os.Mkdir(state, 0o755); err != nil {
+		if err := errors.Join(os.Mkdir(state, 0o755), os.WriteFile(filepath.Join(state, ".gitconfig"), gitConfig(p.request), 0o644)); err != nil {
 			return Result{}, err
 		}
 		p.mounts = append(p.mounts, runtime.Mount{Source: state, Dest: p.stateAt, Writable: true, Give: true})
@@ -79,6 +80,20 @@ func (p production) produce(ctx context.Context, vol runtime.Volume) (Result, er
 		return Result{}, err
 	}
 	return p.finish(ctx, dir, exit, patch)
+}
+
+// gitConfig is that of a home directory which is not the user's own: it has git read
+// the identity and settings that the image has for the user, git-config(1), "Includes".
+func gitConfig(r Request) []byte {
+	user, _, _ := strings.Cut(cmp.Or(r.Task.Environment().User, r.Image.User, "root"), ":")
+	home := "~" + user
+	switch {
+	case user == "root" || user == "0":
+		home = "/root"
+	case user[0] >= '0' && user[0] <= '9': // git knows no home of a number, and fails
+		return nil
+	}
+	return fmt.Appendf(nil, "[include]\n\tpath = %[1]s/.config/git/config\n\tpath = %[1]s/.gitconfig\n", home)
 }
 
 // fill puts everything the agent may see into the workspace.
@@ -133,13 +148,13 @@ type patch struct {
 // sandbox is still there.
 func (p production) exec(ctx context.Context, dir string) (runtime.Exit, patch, error) {
 	r := p.request
-	mounts, err := workspaceMounts(r, dir)
+	places, err := repositoryPlaces(ctx, p.engine, r, dir)
 	if err != nil {
 		return runtime.Exit{}, patch{}, err
 	}
 	env := r.Task.Environment()
 	cfg := runtime.Config{
-		Name: SandboxName, Image: r.Image, Mounts: append(mounts, p.mounts...), Limits: r.Limits, Workdir: env.Workdir, User: env.User,
+		Name: SandboxName, Image: r.Image, Mounts: append(workspaceMounts(r, dir, places), p.mounts...), Limits: r.Limits, Workdir: env.Workdir, User: env.User,
 		Env: append(environment(env.Env), p.env...), Network: p.network,
 	}
 	if p.writable || r.Kind == compiler.CandidatePatch { // the repository lives in the image
@@ -153,56 +168,52 @@ func (p production) exec(ctx context.Context, dir string) (runtime.Exit, patch, 
 	exit, err := box.Exec(ctx, p.process)
 	var taken patch
 	if err == nil && r.Kind == compiler.CandidatePatch && failure(r, exit) == nil {
-		taken.text, taken.failure, err = takePatch(ctx, p.engine, r, box, dir)
+		taken.text, taken.failure, err = takePatch(ctx, p.engine, r, box, places)
 	}
 	return exit, taken, errors.Join(err, box.Close(ctx))
 }
 
-// workspaceMounts shows the workspace, or, in a repository, what lies in it.
-func workspaceMounts(r Request, dir string) ([]runtime.Mount, error) {
+// workspaceMounts shows the workspace, or, in a repository, what lies in it, at
+// places that hide no directory of the repository.
+func workspaceMounts(r Request, dir string, places []string) []runtime.Mount {
 	workdir := r.Task.Environment().Workdir
-	if r.Kind != compiler.CandidatePatch {
-		return append([]runtime.Mount{{Source: dir, Dest: workdir, Writable: true, Give: true}}, readOnlyAssets(r, dir)...), nil
+	mounts := []runtime.Mount{{Source: dir, Dest: workdir, Writable: true, Give: true}}
+	if r.Kind == compiler.CandidatePatch {
+		mounts = nil
+		for _, name := range places {
+			sealed := slices.ContainsFunc(r.Plan.Entries, func(e workspace.Entry) bool { return e.ReadOnly && isAtOrBelow(name, e.Dest) })
+			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, name), Dest: path.Join(workdir, name), Writable: !sealed, Give: true})
+		}
 	}
-	names, err := topLevel(dir)
-	if err != nil {
-		return nil, err
-	}
-	var mounts []runtime.Mount
-	for _, name := range names {
-		sealed := slices.ContainsFunc(r.Plan.Entries, func(e workspace.Entry) bool { return e.Dest == name && e.ReadOnly })
-		mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, name), Dest: path.Join(workdir, name), Writable: !sealed, Give: true})
-	}
-	return append(mounts, readOnlyAssets(r, dir)...), nil
-}
-
-func topLevel(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, 0, len(entries))
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names, nil
-}
-
-// readOnlyAssets are mounted over themselves, so that their owner cannot change
-// them either. Those that lie at a mount of their own already are left out.
-func readOnlyAssets(r Request, dir string) []runtime.Mount {
-	var mounts []runtime.Mount
-	for _, entry := range r.Plan.Entries {
-		if entry.ReadOnly && (r.Kind != compiler.CandidatePatch || strings.Contains(entry.Dest, "/")) {
-			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, entry.Dest), Dest: path.Join(r.Task.Environment().Workdir, entry.Dest)})
+	// Read-only assets are mounted over themselves, so that their owner cannot change
+	// them either.
+	for _, e := range r.Plan.Entries {
+		if e.ReadOnly && !slices.ContainsFunc(places, func(name string) bool { return isAtOrBelow(name, e.Dest) }) {
+			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, e.Dest), Dest: path.Join(workdir, e.Dest)})
 		}
 	}
 	return mounts
 }
 
+func isAtOrBelow(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
+
+// repositoryPlaces are the paths at which what lies in dir appears in the image's
+// repository.
+func repositoryPlaces(ctx context.Context, e Engine, r Request, dir string) ([]string, error) {
+	if r.Kind != compiler.CandidatePatch {
+		return nil, nil
+	}
+	view, err := e.View(ctx, r.Image)
+	if err != nil {
+		return nil, err
+	}
+	places, err := workspace.Places(dir, view.Root(), r.Task.Environment().Workdir)
+	return places, errors.Join(err, view.Close())
+}
+
 // takePatch compares the repository that the stopped sandbox left with the
 // image's.
-func takePatch(ctx context.Context, e Engine, r Request, box runtime.Sandbox, dir string) (string, *candidate.Failure, error) {
+func takePatch(ctx context.Context, e Engine, r Request, box runtime.Sandbox, places []string) (string, *candidate.Failure, error) {
 	env := r.Task.Environment()
 	tree, err := box.Path(env.Workdir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -211,12 +222,8 @@ func takePatch(ctx context.Context, e Engine, r Request, box runtime.Sandbox, di
 	if err != nil {
 		return "", nil, err
 	}
-	ours, err := topLevel(dir)
-	if err != nil {
-		return "", nil, err
-	}
 	return candidate.ExtractPatch(ctx, e, candidate.PatchSource{
-		Image: r.Image, Repo: env.Workdir, Tree: tree, Exclude: ours, User: env.User, Limits: r.Limits, MaxBytes: r.WorkspaceBytes,
+		Image: r.Image, Repo: env.Workdir, Tree: tree, Exclude: places, User: env.User, Limits: r.Limits, MaxBytes: r.WorkspaceBytes,
 	})
 }
 

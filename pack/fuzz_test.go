@@ -120,20 +120,3 @@ func files(text string) []txtar.File {
 	}
 	return all
 }
-
-// FuzzMove: relocating changes nothing but what it moves, and moves back.
-func FuzzMove(f *testing.F) {
-	f.Add(`cat "/tests/a" '$DIR'/tests /tests2 f"/tests"`)
-	f.Fuzz(func(t *testing.T, text string) {
-		moved := pack.Move(text, "/tests", "/opt/new")
-		if strings.Contains(text, "/opt/new") {
-			return
-		}
-		if back := strings.ReplaceAll(moved, "/opt/new", "/tests"); back != text {
-			t.Errorf("%q became %q", text, moved)
-		}
-		if again := pack.Move(moved, "/tests", "/opt/new"); again != moved {
-			t.Errorf("%q became %q, and then %q", text, moved, again)
-		}
-	})
-}

@@ -33,8 +33,6 @@ func (harbor) Describe() Description {
 const (
 	harborSeconds = 600
 	harborCheck   = "sbench-check.sh" // beside the task's test.sh
-	// harborLogs is on the tmpfs of the verifier's sandbox.
-	harborLogs = "/tmp/sbench-logs"
 )
 
 // harborCheckScript runs a task's test.sh and makes an exit status of the reward.
@@ -96,7 +94,7 @@ func (f harbor) Read(ctx context.Context, b *Builder) error {
 		if len(spec.Metadata) > 0 {
 			row.Metadata["task"] = plainTOML(spec.Metadata)
 		}
-		row.Eval, tests = f.eval(b, t, spec, &row, tests)
+		row.Eval, tests = f.eval(b, t, spec, tests)
 		if slices.ContainsFunc(solution, func(f taskFile) bool { return f.path == "solve.sh" }) {
 			row.Eval["expected_state"] = solutionRef(t.id)
 		} else {
@@ -270,13 +268,12 @@ func (harbor) environment(t *task, spec harborTask) map[string]any {
 }
 
 // eval says how the task is checked and returns the tests as the pack has them.
-func (f harbor) eval(b *Builder, t *task, spec harborTask, row *Row, tests []taskFile) (map[string]any, []taskFile) {
+func (harbor) eval(b *Builder, t *task, spec harborTask, tests []taskFile) (map[string]any, []taskFile) {
 	seconds := float64(harborSeconds)
 	if spec.Verifier.Timeout != nil {
 		seconds = *spec.Verifier.Timeout
 	}
 	checker := map[string]any{"source": compiler.CheckerScript, "path": path.Join(t.id, "tests", harborCheck), "timeout_seconds": seconds}
-	row.changed(relocate(tests, []move{{"/tests", path.Join(compiler.CheckerMount, t.id, "tests")}, {"/logs", harborLogs}}))
 	if b.Pytest {
 		checker["source"], checker["path"] = compiler.CheckerPytest, path.Join(t.id, "tests", pytestFile(t, tests))
 		return map[string]any{"checker": checker}, tests
@@ -290,7 +287,7 @@ func (f harbor) eval(b *Builder, t *task, spec harborTask, row *Row, tests []tas
 	for _, name := range sortedKeys(spec.Verifier.Env) {
 		_, _ = fmt.Fprintf(&exports, "export %s=%s\n", name, quoteShell(spec.Verifier.Env[name]))
 	}
-	script := strings.NewReplacer("@LOGS@", harborLogs, "# @EXPORTS@\n", exports.String()).Replace(harborCheckScript)
+	script := strings.Replace(harborCheckScript, "# @EXPORTS@\n", exports.String(), 1)
 	return map[string]any{"checker": checker}, append(tests, taskFile{harborCheck, []byte(script), true})
 }
 

@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -40,13 +41,13 @@ func (f terminalBench) Read(ctx context.Context, b *Builder) error {
 			return nil
 		}
 		t.sideCars("docker-compose.yaml", "client")
-		tests := t.below("tests")
+		tests := f.tests(b, t)
 		row := Row{
 			ID: t.id, Input: map[string]any{"instructions": f.instruction(t, spec)}, Names: t.names(),
 			Environment: f.environment(t, spec), Metadata: f.metadata(spec),
 		}
 		solution := f.solution(b, t)
-		row.Eval = f.eval(b, t, spec, &row, tests, len(solution) > 0)
+		row.Eval = f.eval(b, t, spec, tests, len(solution) > 0)
 		row.Metadata["source"] = t.source(f.Name())
 		if len(t.problems) > 0 {
 			return nil
@@ -59,12 +60,6 @@ func (f terminalBench) Read(ctx context.Context, b *Builder) error {
 }
 
 func (terminalBench) write(b *Builder, t *task, tests, solution []taskFile) error {
-	if script, ok := t.file("run-tests.sh"); ok && !b.Pytest {
-		script.executable = true
-		if err := b.place(path.Join(hiddenDir, t.id), []taskFile{script}); err != nil {
-			return err
-		}
-	}
 	if err := b.place(path.Join(hiddenDir, t.id, "tests"), tests); err != nil {
 		return err
 	}
@@ -126,43 +121,39 @@ func (terminalBench) metadata(spec document.Value) map[string]any {
 	return m
 }
 
-// eval says how the task is checked, and makes the tests fit for that.
-func (f terminalBench) eval(b *Builder, t *task, spec document.Value, row *Row, tests []taskFile, solved bool) map[string]any {
-	seconds := t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds)
-	eval := map[string]any{}
+// tests are the files that a sandbox has at /tests: the task's own and, unless
+// pytest runs them, the script that does.
+func (terminalBench) tests(b *Builder, t *task) []taskFile {
+	tests := t.below("tests")
+	if b.Pytest {
+		return tests
+	}
+	script := taskFile{runTests, []byte(t.text(runTests)), true}
+	if !bytes.HasPrefix(script.text, []byte("#!")) {
+		script.text = append([]byte("#!/bin/bash\n"), script.text...)
+	}
+	if _, ok := t.file("tests/" + runTests); ok {
+		t.wrong("tests/"+runTests, 0, "", "the name is taken")
+	}
+	b.noteFetching(t)
+	return append(tests, script)
+}
+
+const runTests = "run-tests.sh"
+
+// eval says how the task is checked.
+func (terminalBench) eval(b *Builder, t *task, spec document.Value, tests []taskFile, solved bool) map[string]any {
+	checker := map[string]any{
+		"source": compiler.CheckerScript, "path": path.Join(t.id, "tests", runTests), "timeout_seconds": t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds),
+	}
+	if b.Pytest {
+		checker["source"], checker["path"] = compiler.CheckerPytest, path.Join(t.id, "tests", pytestFile(t, tests))
+	}
+	eval := map[string]any{"checker": checker}
 	if solved {
 		eval["expected_state"] = solutionRef(t.id)
 	}
-	if b.Pytest {
-		file := pytestFile(t, tests)
-		eval["checker"] = map[string]any{"source": compiler.CheckerPytest, "path": path.Join(t.id, "tests", file), "timeout_seconds": seconds}
-		row.changed(relocate(tests, []move{{"/tests", path.Join(compiler.CheckerMount, t.id, "tests")}}))
-		return eval
-	}
-	t.text("run-tests.sh") // it has to be there
-	b.noteFetching(t)
-	workdir, _ := row.Environment["workdir"].(string)
-	if workdir == "" {
-		workdir = defaultWorkdir
-	}
-	inputs := path.Join(workdir, compiler.EvaluationInputsRoot)
-	eval["checker"] = map[string]any{
-		"command":         []string{"env", "TEST_DIR=" + path.Join(inputs, "tests"), "bash", path.Join(inputs, "run-tests.sh")},
-		"timeout_seconds": seconds,
-	}
-	eval["run_tests"] = map[string]any{"path": path.Join(t.id, "run-tests.sh"), "mount": path.Join(compiler.EvaluationInputsRoot, "run-tests.sh")}
-	if len(tests) > 0 {
-		eval["test_files"] = map[string]any{"path": path.Join(t.id, "tests"), "mount": path.Join(compiler.EvaluationInputsRoot, "tests")}
-	}
-	row.changed(relocate(tests, []move{{"/tests", path.Join(inputs, "tests")}}))
 	return eval
-}
-
-// changed notes the files that are no longer what the source has.
-func (r *Row) changed(names []string) {
-	if len(names) > 0 {
-		r.Metadata["relocated"] = names
-	}
 }
 
 // pytestFile finds the tests that pytest is to run.

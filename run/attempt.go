@@ -194,7 +194,7 @@ func (s *session) verify(ctx context.Context, t try, image runtime.Image, c cand
 	v := s.cfg.Tester.Verification
 	policy := s.cfg.policy(task)
 	return verifier(ctx, s.auditedTry(t, v.DenyCommands), verifiers.Input{
-		Task: task, Pack: s.cfg.Pack, Candidate: c, Image: image, Limits: policy.Limits,
+		Task: task, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: image, Limits: policy.Limits,
 		Policy:         verifiers.Policy{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
 		Timeout:        DefaultTimeout,
 		Code:           s.code,
@@ -233,10 +233,12 @@ func fillVerdict(rec *record.Record, v verifiers.Verdict, secrets redactor) {
 		rec.FailurePhase = ""
 		return
 	}
-	ok := v.Status == verifiers.Passed
-	rec.Passed, rec.Score = &ok, &v.Score
-	if ok {
-		rec.FailurePhase = ""
+	if v.Status != verifiers.Faulty {
+		ok := v.Status == verifiers.Passed
+		rec.Passed, rec.Score = &ok, &v.Score
+		if ok {
+			rec.FailurePhase = ""
+		}
 	}
 	rec.VerifierStdout, rec.VerifierStderr = secrets.output(v.Stdout), secrets.output(v.Stderr)
 	rec.VerifierMetadata, rec.Contrast = v.Metadata, v.Contrast

@@ -114,15 +114,16 @@ func TestCodeErrors(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		task codeTask
+		want string
 	}{
-		{"tests that do not compile", codeTask{Tests: "assert f( == 1", Timeout: 60}},
-		{"a reference that fails", codeTask{Tests: "assert f() == 1", Reference: "def f():\n    return 2\n", Timeout: 60}},
-		{"a prompt whose imports are missing", codeTask{Prompt: "import no_such_module\ndef f():\n    pass\n", Tests: "assert f() == 1", Timeout: 60}},
+		{"tests that do not compile", codeTask{Tests: "assert f( == 1", Timeout: 60}, "tests_malformed"},
+		{"a reference that fails", codeTask{Tests: "assert f() == 1", Reference: "def f():\n    return 2\n", Timeout: 60}, "reference_fails"},
+		{"a prompt whose imports are missing", codeTask{Prompt: "import no_such_module\ndef f():\n    pass\n", Tests: "assert f() == 1", Timeout: 60}, "tests_malformed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, code := range []string{"def f():\n    return 1\n", "import os\nos._exit(0)\n", "1/0"} {
-				if v, err := w.judge(t, c.task, code); err == nil {
-					t.Errorf("%+v, want an error", v)
+				if v, err := w.judge(t, c.task, code); err != nil || v.Status != verifiers.Faulty || v.Reason != c.want {
+					t.Errorf("%v %s %s, want %s", err, v.Status, v.Reason, c.want)
 				}
 			}
 		})

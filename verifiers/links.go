@@ -25,10 +25,9 @@ const (
 )
 
 // forgingLinks counts the symbolic links in a candidate's workspace through
-// which the checker would read, as the candidate's answer, a file of its own:
-// those that lead into a trusted folder once they stand at workdir, and those
-// through /proc, where a path can lead anywhere. An agent has no honest use for
-// either: it never saw these folders.
+// which the checker would read, as the candidate's answer, what is none: those that
+// lead into a trusted folder once they stand at workdir, to devices, to where a
+// checker writes, and those through /proc, where a path can lead anywhere.
 func forgingLinks(ctx context.Context, e Engine, image runtime.Image, dir, workdir string, trusted []string) (int, error) {
 	view, err := e.View(ctx, image)
 	if err != nil {
@@ -148,23 +147,16 @@ func push(stack []string, p string) []string {
 	return append(stack, names...)
 }
 
-// denied judges a path that has been followed up to done.
+// denied judges a path that has been followed up to done. Out of the workspace a
+// link may lead to the image's files, which nobody writes, and to /dev/null.
 func (l *linkResolver) denied(done string, rest []string) bool {
-	for _, t := range l.trusted {
-		if done == t || strings.HasPrefix(done, t+"/") {
-			return true
-		}
-	}
-	if done != "/proc" && !strings.HasPrefix(done, "/proc/") && done != "/dev/fd" {
+	within := func(dir string) bool { return done == dir || strings.HasPrefix(done, dir+"/") }
+	if done == "/dev" && len(rest) > 0 || done == "/dev/null" && len(rest) == 0 {
 		return false
 	}
-	harmless := []string{"/proc/mounts", "/proc/self/mounts", "/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2"}
-	if len(rest) > 8 { // longer than any of these, perhaps very long
-		return true
-	}
-	names := slices.Clone(rest)
-	slices.Reverse(names)
-	return !slices.Contains(harmless, path.Join(done, path.Join(names...)))
+	inside := within(l.workdir)
+	return slices.ContainsFunc(l.trusted, within) ||
+		!inside && slices.ContainsFunc([]string{"/proc", "/sys", "/dev", "/tmp", "/run", logsMount}, within)
 }
 
 // readlink returns the target of a link, "" for anything else, also for what

@@ -5,9 +5,11 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/verifiers"
 )
 
 func TestMain(m *testing.M) {
+	verifiers.RunCandidate()
 	containerdtest.Enter()
 	os.Exit(m.Run())
 }

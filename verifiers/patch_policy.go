@@ -3,6 +3,7 @@ package verifiers
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -10,12 +11,12 @@ import (
 	"github.com/securebench/sbench/compiler/patch"
 )
 
-// judgePatch parses a candidate's patch and applies the path policy. A denied
-// patch is a verdict.
-func judgePatch(text string, policy compiler.CandidatePolicy) ([]patch.File, *Verdict) {
-	deny := func(reason, format string, args ...any) ([]patch.File, *Verdict) {
+// judgePatch parses a candidate's patch, applies the path policy and returns what
+// is to be applied, and what was left out. A denied patch is a verdict.
+func judgePatch(text string, eval compiler.RepoPatchEval) (kept []patch.File, left []string, denied *Verdict) {
+	deny := func(reason, format string, args ...any) ([]patch.File, []string, *Verdict) {
 		v := failed(reason, fmt.Sprintf(format, args...))
-		return nil, &v
+		return nil, nil, &v
 	}
 	if strings.TrimSpace(text) == "" {
 		return deny("empty_patch", "the candidate changed nothing")
@@ -24,90 +25,136 @@ func judgePatch(text string, policy compiler.CandidatePolicy) ([]patch.File, *Ve
 	if err != nil {
 		return deny("candidate_patch_invalid", "the candidate's patch cannot be read")
 	}
+	policy := newPathPolicy(eval)
 	for _, f := range files {
 		if f.Irregular() {
 			return deny("candidate_policy_denied", "the patch makes or changes a link, a submodule or a special file")
 		}
-		if shadows(f) && !matchAny(policy.AllowSensitivePaths, f.New) {
-			return deny("candidate_policy_denied", "%q: would be imported in place of a module of Python's or of the test runner's, and is not in allow_sensitive_paths", f.New)
+		if policy.leavesOut(f) {
+			left = append(left, f.Paths()...)
+			continue
+		}
+		if policy.shadows(f) {
+			return deny("candidate_policy_denied", "%q: would be imported in place of a module of Python's, of the test runner's or of the tests', and is not in allow_sensitive_paths", f.New)
 		}
 		for _, p := range f.Paths() {
-			if reason := deniedPath(p, policy); reason != "" {
+			if reason := policy.denies(p); reason != "" {
 				return deny("candidate_policy_denied", "%q: %s", p, reason)
 			}
 		}
+		kept = append(kept, f)
 	}
-	return files, nil
+	if len(kept) == 0 {
+		return deny("empty_patch", "the candidate changed nothing but what is left out: new tests, or paths that keep the repository's version")
+	}
+	return kept, left, nil
 }
 
-// deniedPath says why a path may not be changed, "" if it may.
-func deniedPath(p string, policy compiler.CandidatePolicy) string {
-	first, _, _ := strings.Cut(p, "/")
+// pathPolicy is a task's policy with what its command and its tests bring along.
+type pathPolicy struct {
+	compiler.CandidatePolicy
+	runners  []string
+	imported []string // top-level modules that the tests import and that a solution need not bring
+}
+
+var importLine = regexp.MustCompile(`(?m)^[+ ]\s*(?:from|import)\s+(\w+(?:\s*,\s*\w+)*)`)
+
+func newPathPolicy(eval compiler.RepoPatchEval) pathPolicy {
+	p := pathPolicy{CandidatePolicy: eval.Policy, runners: patch.Runners(eval.Command.Args())}
+	var brought []string
+	if gold, err := patch.Parse(eval.GoldPatch.Reveal()); err == nil {
+		for _, f := range gold {
+			brought = append(brought, topModule(f))
+		}
+	}
+	for _, m := range importLine.FindAllStringSubmatch(eval.TestPatch, -1) {
+		for name := range strings.SplitSeq(m[1], ",") {
+			if name = strings.TrimSpace(name); !slices.Contains(brought, name) {
+				p.imported = append(p.imported, name)
+			}
+		}
+	}
+	return p
+}
+
+// leavesOut reports whether a change is neither applied nor denied: one to what
+// keeps the repository's version, and a new test that no policy speaks of.
+func (p pathPolicy) leavesOut(f patch.File) bool {
+	for _, name := range f.Paths() {
+		if patch.CheckPath(name) == nil && patch.Match(p.PatchPreservedPaths, name) {
+			return true
+		}
+	}
+	rule, sensitive := patch.Sensitive(f.New)
+	return f.Old == "" && sensitive && rule.Tests && !p.Strict && patch.CheckPath(f.New) == nil && !patch.Match(p.AllowSensitivePaths, f.New)
+}
+
+// denies says why a path may not be changed, "" if it may.
+func (p pathPolicy) denies(name string) string {
+	first, _, _ := strings.Cut(name, "/")
+	rule, sensitive := patch.Sensitive(name)
+	allowed := patch.Match(p.AllowSensitivePaths, name)
 	switch {
-	case patch.CheckPath(p) != nil:
+	case patch.CheckPath(name) != nil:
 		return "not a safe path"
 	case strings.EqualFold(first, "securebench"):
 		return "belongs to sbench"
-	case len(policy.AllowPaths) > 0 && !matchAny(policy.AllowPaths, p) && !matchAny(policy.AllowSensitivePaths, p):
+	case allowed:
+		return ""
+	case len(p.AllowPaths) > 0 && !patch.Match(p.AllowPaths, name):
 		return "not in allow_paths"
-	case sensitive(p) && !matchAny(policy.AllowSensitivePaths, p):
-		return "decides how tests, builds or checks run, and is not in allow_sensitive_paths"
+	case sensitive:
+		return rule.Kind + ", and not in allow_sensitive_paths"
+	case slices.Contains(p.runners, name):
+		return "run by the tests' command, and not in allow_sensitive_paths"
 	}
 	return ""
 }
 
-// sensitive paths steer what judges the candidate: tests, their configuration,
-// what an interpreter loads by itself, builds, dependencies, CI.
-func sensitive(p string) bool {
-	p = strings.ToLower(p)
-	folders := strings.Split(path.Dir(p), "/")
-	for _, f := range []string{"test", "tests", "__tests__", ".github", ".gitlab", ".circleci", ".buildkite"} {
-		if slices.Contains(folders, f) {
-			return true
-		}
-	}
-	return matchAny(sensitiveNames(), path.Base(p))
+// shadows says whether a change brings a new module to the top of the repository
+// that would be imported in place of one of Python's, of its test runner's or of
+// the tests' own: the working directory comes first where tests run as
+// "python -m pytest".
+func (p pathPolicy) shadows(f patch.File) bool {
+	name := topModule(f)
+	return name != "" && f.New != f.Old && !patch.Match(p.AllowSensitivePaths, f.New) &&
+		(slices.Contains(p.imported, name) || slices.Contains(runnersModules(), name))
 }
 
-func sensitiveNames() []string {
+// topModule is the module that a file at the top of a repository is, or begins.
+func topModule(f patch.File) string {
+	name, rest, folder := strings.Cut(f.New, "/")
+	if folder && !strings.HasPrefix(rest, "__init__.") {
+		return ""
+	}
+	if !folder {
+		if !slices.Contains([]string{".py", ".pyc", ".so"}, path.Ext(name)) {
+			return ""
+		}
+		name, _, _ = strings.Cut(name, ".") // also x.cpython-311-x86_64-linux-gnu.so
+	}
+	return name
+}
+
+// runnersModules are the modules of Python 3.11's standard library, of pytest and
+// of what it needs.
+func runnersModules() []string {
 	return strings.Fields(`
-		conftest.py sitecustomize.py usercustomize.py *.pth *.sh *.bash .gitattributes .gitmodules
-		pytest.ini .pytest.ini tox.ini setup.cfg setup.py pyproject.toml noxfile.py .coveragerc manifest.in
-		requirements*.txt constraints*.txt environment*.yml environment*.yaml pipfile package.json
-		makefile gnumakefile *.mk cmakelists.txt meson.build dockerfile containerfile go.mod cargo.toml pom.xml build.gradle* gemfile
-		jest.config.* vitest.config.* karma.conf.* .mocharc* babel.config.* webpack.config.* tsconfig*.json
-		*.lock package-lock.json npm-shrinkwrap.json pnpm-lock.yaml go.sum
-		.travis.yml .gitlab-ci.yml azure-pipelines.yml jenkinsfile .pre-commit-config.yaml appveyor.yml`)
-}
-
-// matchAny matches a slash path against globs, in which "**" stands for any
-// number of folders, and a glob that ends in a slash for all below it.
-func matchAny(globs []string, p string) bool {
-	return slices.ContainsFunc(globs, func(g string) bool {
-		if strings.HasSuffix(g, "/") {
-			g += "**"
-		}
-		return match(strings.Split(g, "/"), strings.Split(p, "/"))
-	})
-}
-
-func match(glob, p []string) bool {
-	for len(glob) > 0 {
-		if glob[0] == "**" {
-			for i := range len(p) + 1 {
-				if match(glob[1:], p[i:]) {
-					return true
-				}
-			}
-			return false
-		}
-		if len(p) == 0 {
-			return false
-		}
-		if ok, err := path.Match(glob[0], p[0]); err != nil || !ok {
-			return false
-		}
-		glob, p = glob[1:], p[1:]
-	}
-	return len(p) == 0
+		__future__ _pytest abc aifc antigravity argparse array ast asynchat asyncio asyncore atexit attr attrs audioop
+		base64 bdb binascii bisect builtins bz2 cProfile calendar cgi cgitb chunk cmath cmd code codecs codeop
+		collections colorsys compileall concurrent configparser contextlib contextvars copy copyreg coverage crypt csv
+		ctypes curses dataclasses datetime dbm decimal difflib dis distutils doctest email encodings ensurepip enum
+		errno exceptiongroup faulthandler fcntl filecmp fileinput fnmatch fractions ftplib functools gc genericpath
+		getopt getpass gettext glob graphlib grp gzip hashlib heapq hmac html http hypothesis idlelib imaplib imghdr
+		imp importlib iniconfig inspect io ipaddress itertools json keyword lib2to3 linecache locale logging lzma
+		mailbox mailcap marshal math mimetypes mmap mock modulefinder msilib msvcrt multiprocessing netrc nis nntplib
+		nose nt ntpath nturl2path numbers opcode operator optparse os ossaudiodev packaging pathlib pdb pickle
+		pickletools pipes pkgutil platform plistlib pluggy poplib posix posixpath pprint profile pstats pty pwd py
+		py_compile pyclbr pydoc pydoc_data pyexpat pytest queue quopri random re readline reprlib resource rlcompleter
+		runpy sched secrets select selectors shelve shlex shutil signal site sitecustomize smtpd smtplib sndhdr socket
+		socketserver spwd sqlite3 sre_compile sre_constants sre_parse ssl stat statistics string stringprep struct
+		subprocess sunau symtable sys sysconfig syslog tabnanny tarfile telnetlib tempfile termios textwrap this
+		threading time timeit tkinter token tokenize tomli tomllib trace traceback tracemalloc tty turtle turtledemo
+		types typing unicodedata unittest urllib usercustomize uu uuid venv warnings wave weakref webbrowser winreg
+		winsound wsgiref xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo`)
 }

@@ -5,14 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/securebench/sbench/candidate/trustedgit"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/patch"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers/contrast"
+	"github.com/securebench/sbench/workspace"
 )
 
 const patchesDest = "/opt/sbench/patches"
@@ -24,6 +30,8 @@ const (
 	exitCandidatePatch
 	exitChangedPaths
 	exitTestPatch
+	exitRepository
+	exitTestPatchOnBase
 )
 
 // repoPatch applies the candidate to a fresh copy of the repository and runs the
@@ -35,7 +43,12 @@ func repoPatch(ctx context.Context, e Engine, in Input) (Verdict, error) {
 	if !ok {
 		return Verdict{}, fmt.Errorf("task %q is no repo_patch", in.Task.ID())
 	}
-	files, denied := judgePatch(in.Candidate.Patch, eval.Policy)
+	for name, text := range map[string]string{"setup_patch": eval.SetupPatch, "test_patch": eval.TestPatch} {
+		if _, err := patch.Parse(text); text != "" && err != nil {
+			return faulty("pack_patch_malformed", name+" cannot be read: "+err.Error()), nil
+		}
+	}
+	files, left, denied := judgePatch(in.Candidate.Patch, eval)
 	if denied != nil {
 		return *denied, nil
 	}
@@ -43,51 +56,257 @@ func repoPatch(ctx context.Context, e Engine, in Input) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, err
 	}
-	v, err := (&repoCheck{in: in, eval: eval, files: files, volume: vol.Path()}).verify(ctx, e)
+	v, err := (&repoCheck{engine: e, in: in, eval: eval, volume: vol.Path()}).verify(ctx, files)
+	if len(left) > 0 && err == nil {
+		v = v.with("left_out", left)
+	}
 	return v, errors.Join(err, vol.Close())
 }
 
 // repoCheck is one verification.
 type repoCheck struct {
+	engine Engine
 	in     Input
 	eval   compiler.RepoPatchEval
-	files  []patch.File
 	volume string
+	inputs []runtime.Mount // what the task brings besides the repository
 }
 
 func (c *repoCheck) repo() string { return c.in.Task.Environment().Workdir }
 
-func (c *repoCheck) verify(ctx context.Context, e Engine) (Verdict, error) {
-	if err := c.stage(); err != nil {
-		return Verdict{}, fmt.Errorf("stage the patches: %w", err)
+func (c *repoCheck) verify(ctx context.Context, changes []patch.File) (Verdict, error) {
+	if err := c.stageInputs(ctx); err != nil {
+		return Verdict{}, fmt.Errorf("stage the task's files: %w", err)
 	}
-	env := c.in.Task.Environment()
-	limits := c.in.Limits
-	limits.LayerBytes = c.in.WorkspaceBytes
-	cfg := runtime.Config{
-		Name: "prepare", Image: c.in.Image, Limits: limits, WritableRoot: true, User: env.User, Workdir: env.Workdir, Env: environ(env.Env),
-		Mounts: []runtime.Mount{
-			{Source: filepath.Join(c.volume, "git"), Dest: trustedgit.Dest},
-			{Source: filepath.Join(c.volume, "patches"), Dest: patchesDest},
-			{Source: filepath.Join(c.volume, "scratch"), Dest: trustedgit.Scratch, Writable: true, Give: true},
-		},
+	prepared, v, err := c.prepare(ctx, "candidate", changes)
+	if err != nil || v.Status != Passed {
+		return v, err
 	}
-	prepared, err := e.Create(ctx, cfg)
-	if err != nil {
-		return Verdict{}, err
+	files, err := c.hiddenTests(prepared)
+	if err == nil {
+		// The same mounts as later, so that no run can be told from another.
+		v, err = testVerdict(c.testChanged(ctx, prepared, files))
 	}
-	v, err := c.prepare(ctx, prepared)
-	if err == nil && v.Status == Passed {
-		cfg.Name, cfg.Mounts, cfg.From = "verifier", nil, prepared
-		v, err = c.test(ctx, e, cfg, prepared)
+	switch {
+	case err != nil:
+	case startsNothing(v):
+		v, err = c.withoutCandidate(ctx, v)
+	default:
+		v, err = c.contrast(ctx, prepared, files, v)
 	}
 	return v, errors.Join(err, prepared.Close(ctx))
 }
 
+// contrast looks at whether a candidate that has passed follows the tests, and
+// whether the tests of one that has failed can be run at all.
+func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, files []contrast.File, v Verdict) (Verdict, error) {
+	s := suite{
+		in: c.in, key: c.evaluation(files), files: files,
+		listing: contrast.InSandbox(c.engine, runtime.Config{Name: "listing", Image: c.in.Image, Limits: c.in.Limits, User: c.in.Task.Environment().User}),
+		candidate: func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
+			return c.testChanged(ctx, prepared, files)
+		},
+	}
+	if v.Status != Passed {
+		return s.malformed(ctx, v)
+	}
+	gold, err := patch.Parse(c.eval.GoldPatch.Reveal())
+	if err != nil || len(files) == 0 { // none, or none that can be read
+		return s.judge(ctx, v)
+	}
+	var reference runtime.Sandbox // made when a calibration needs it
+	s.reference = func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
+		if reference == nil {
+			box, gone, err := c.prepare(ctx, "reference", gold)
+			if err != nil || gone.Status != Passed {
+				return runtime.Exit{}, errors.Join(err, errors.New("the gold patch does not apply: "+gone.Message))
+			}
+			reference = box
+		}
+		return c.testChanged(ctx, reference, files)
+	}
+	v, err = s.judge(ctx, v)
+	if reference != nil {
+		err = errors.Join(err, reference.Close(ctx))
+	}
+	return v, err
+}
+
+// evaluation is what a calibration is made from.
+func (c *repoCheck) evaluation(files []contrast.File) string {
+	return fmt.Sprintf("%q %q", files, append([]string{c.eval.SetupPatch, c.eval.TestPatch, c.eval.GoldPatch.Reveal(), c.eval.BaseCommit, c.eval.Workdir}, c.eval.Command.Args()...))
+}
+
+// testChanged runs the command with files over those of the repository.
+func (c *repoCheck) testChanged(ctx context.Context, prepared runtime.Sandbox, files []contrast.File) (runtime.Exit, error) {
+	dir, err := os.MkdirTemp(c.volume, "tests-")
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	var mounts []runtime.Mount
+	for i, f := range files {
+		at := filepath.Join(dir, fmt.Sprint(i))
+		if err := os.WriteFile(at, []byte(f.Text), 0o644); err != nil {
+			return runtime.Exit{}, err
+		}
+		mounts = append(mounts, runtime.Mount{Source: at, Dest: path.Join(c.repo(), f.Path)})
+	}
+	return c.test(ctx, "verifier", prepared, mounts...)
+}
+
+// Bounds of the test files that are changed.
+const (
+	maxTestFile  = 4 << 20
+	maxTestFiles = 200
+)
+
+// hiddenTests returns the Python files of tests that test_patch touches, or else
+// those that the command names, as the tests will find them.
+func (c *repoCheck) hiddenTests(prepared runtime.Sandbox) ([]contrast.File, error) {
+	dir, err := prepared.Path(c.repo())
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	touched, _ := patch.Parse(c.eval.TestPatch) // stage has parsed it before
+	files := readTests(root, pathsOf(touched))
+	if len(files) == 0 {
+		files = readTests(root, selected(root, path.Join(".", strings.TrimPrefix(c.eval.Workdir, c.repo())), c.eval.Command.Args()))
+	}
+	return files, nil
+}
+
+// readTests returns those of the names that are files of tests in Python.
+func readTests(root *os.Root, names []string) (files []contrast.File) {
+	for _, name := range names {
+		base := path.Base(name)
+		if path.Ext(base) != ".py" || base == "conftest.py" || base == "__init__.py" || len(files) == maxTestFiles {
+			continue
+		}
+		info, err := root.Lstat(name)
+		if err != nil || !info.Mode().IsRegular() || info.Size() > maxTestFile {
+			continue // deleted by the patch, perhaps
+		}
+		text, err := root.ReadFile(name)
+		if err == nil && bytes.Contains(text, []byte("def test")) && utf8.Valid(text) {
+			files = append(files, contrast.File{Path: name, Text: string(text)})
+		}
+	}
+	return files
+}
+
+// selected returns the Python files of tests that the words of a command name, by
+// themselves or by their directory; all there are if it names none.
+func selected(root *os.Root, workdir string, args []string) []string {
+	var names []string
+	for _, word := range strings.FieldsFunc(strings.Join(args, " "), func(r rune) bool { return strings.ContainsRune(" \t\n\"';|&()=", r) }) {
+		name, _, _ := strings.Cut(word, "::")
+		name = path.Join(workdir, name)
+		if info, err := root.Stat(name); err == nil && info.IsDir() {
+			names = append(names, testsBelow(root, name)...)
+		} else if err == nil {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		names = testsBelow(root, workdir)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func testsBelow(root *os.Root, dir string) (names []string) {
+	_ = fs.WalkDir(root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
+		base := path.Base(name)
+		if err == nil && !d.IsDir() && (strings.HasPrefix(base, "test") || strings.HasSuffix(base, "_test.py")) && path.Ext(base) == ".py" {
+			names = append(names, name)
+		}
+		return nil
+	})
+	return names
+}
+
+// stageInputs writes what the tests' sandbox sees besides the repository.
+func (c *repoCheck) stageInputs(ctx context.Context) error {
+	plan, err := workspace.PlanTestSandbox(c.in.Task, c.in.Pack)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(c.volume, "inputs")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	err = plan.Write(ctx, root, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes})
+	if err := errors.Join(err, root.Close()); err != nil {
+		return err
+	}
+	view, err := c.engine.View(ctx, c.in.Image)
+	if err != nil {
+		return err
+	}
+	places, err := workspace.Places(dir, view.Root(), c.repo())
+	for _, p := range places {
+		c.inputs = append(c.inputs, runtime.Mount{Source: filepath.Join(dir, p), Dest: path.Join(c.repo(), p)})
+	}
+	return errors.Join(err, view.Close())
+}
+
+// config is what the check's sandboxes have in common.
+func (c *repoCheck) config(name string) runtime.Config {
+	env, limits := c.in.Task.Environment(), c.in.Limits
+	limits.LayerBytes = c.in.WorkspaceBytes
+	return runtime.Config{
+		Name: name, Image: c.in.Image, Limits: limits, WritableRoot: true, User: env.User, Workdir: env.Workdir, Env: environ(env.Env),
+	}
+}
+
+// prepare brings a fresh repository to the state in which its tests run, with the
+// changes of files, none for the repository's own. The verdict is passed if that
+// worked, and then the sandbox is to be closed.
+func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File) (runtime.Sandbox, Verdict, error) {
+	stage := filepath.Join(c.volume, name)
+	if err := c.stage(stage, files); err != nil {
+		return nil, Verdict{}, fmt.Errorf("stage the patches: %w", err)
+	}
+	cfg := c.config("prepare")
+	cfg.Mounts = []runtime.Mount{
+		{Source: filepath.Join(stage, "git"), Dest: trustedgit.Dest},
+		{Source: filepath.Join(stage, "patches"), Dest: patchesDest},
+		{Source: filepath.Join(stage, "scratch"), Dest: trustedgit.Scratch, Writable: true, Give: true},
+	}
+	box, err := c.engine.Create(ctx, cfg)
+	if err != nil {
+		return nil, Verdict{}, err
+	}
+	exit, err := box.Exec(ctx, runtime.Process{
+		Args: []string{"sh", trustedgit.Dest + "/prepare.sh", c.repo(), c.eval.BaseCommit},
+		Dir:  "/", Wall: c.in.Timeout, OutputBytes: c.in.OutputBytes,
+	})
+	v := passed()
+	switch {
+	case errors.Is(err, runtime.ErrNotStarted):
+		v, err = faulty("image_without_tools", "the image has no shell"), nil
+	case err == nil && !exit.Success():
+		v = prepareVerdict(exit)
+	}
+	if err != nil || v.Status != Passed {
+		return nil, v, errors.Join(err, box.Close(ctx))
+	}
+	return box, v, nil
+}
+
 // stage writes the patches and the lists of paths, sorted by bytes.
-func (c *repoCheck) stage() error {
-	patches := filepath.Join(c.volume, "patches")
-	if err := errors.Join(os.Mkdir(patches, 0o755), os.Mkdir(filepath.Join(c.volume, "scratch"), 0o755), trustedgit.Stage(filepath.Join(c.volume, "git"))); err != nil {
+func (c *repoCheck) stage(dir string, files []patch.File) error {
+	patches := filepath.Join(dir, "patches")
+	if err := errors.Join(os.MkdirAll(patches, 0o755), os.Mkdir(filepath.Join(dir, "scratch"), 0o755), trustedgit.Stage(filepath.Join(dir, "git"))); err != nil {
 		return err
 	}
 	var restore []string
@@ -96,11 +315,18 @@ func (c *repoCheck) stage() error {
 		if err != nil {
 			return fmt.Errorf("test_patch: %w", err)
 		}
-		restore = slices.DeleteFunc(pathsOf(touched), func(p string) bool { return matchAny(c.eval.Policy.PatchPreservedPaths, p) })
+		restore = pathsOf(touched)
+	}
+	var kept strings.Builder
+	for _, f := range files {
+		kept.WriteString(f.Text)
+		if !strings.HasSuffix(f.Text, "\n") {
+			kept.WriteByte('\n')
+		}
 	}
 	for name, text := range map[string]string{
-		"setup.patch": c.eval.SetupPatch, "candidate.patch": c.in.Candidate.Patch, "test.patch": c.eval.TestPatch,
-		"changed": zeroTerminated(pathsOf(c.files)), "restore": zeroTerminated(restore),
+		"setup.patch": c.eval.SetupPatch, "candidate.patch": kept.String(), "test.patch": c.eval.TestPatch,
+		"changed": zeroTerminated(pathsOf(files)), "restore": zeroTerminated(restore),
 	} {
 		if err := os.WriteFile(filepath.Join(patches, name), []byte(text), 0o644); err != nil {
 			return err
@@ -127,80 +353,58 @@ func zeroTerminated(paths []string) string {
 	return b.String()
 }
 
-// prepare returns a passed verdict if the tests may run.
-func (c *repoCheck) prepare(ctx context.Context, box runtime.Sandbox) (Verdict, error) {
-	exit, err := box.Exec(ctx, runtime.Process{
-		Args: []string{"sh", trustedgit.Dest + "/prepare.sh", c.repo(), c.eval.BaseCommit},
-		Dir:  "/", Wall: c.in.Timeout, OutputBytes: c.in.OutputBytes,
-	})
-	if errors.Is(err, runtime.ErrNotStarted) {
-		return Verdict{}, fmt.Errorf("the image has no shell: %w", err)
-	}
-	if err != nil || exit.Success() {
-		return passed(), err
-	}
+// prepareVerdict says what a preparation that failed means. Until the candidate's
+// patch is applied the pack is at fault, or the image.
+func prepareVerdict(exit runtime.Exit) Verdict {
 	reasons := map[int]Verdict{
-		exitBaseMismatch:   failed("base_commit_mismatch", "the image's repository is not at the task's base_commit"),
-		exitCandidatePatch: failed("candidate_patch_failed", "the candidate's patch does not apply"),
-		exitChangedPaths:   failed("changed_paths_mismatch", "the candidate's patch changed other paths than it names"),
-		exitTestPatch:      failed("test_patch_failed", "the tests' patch does not apply after the candidate's"),
+		exitRepository:      faulty("repository_missing", "the image has no git, or no repository at environment.workdir"),
+		exitBaseMismatch:    faulty("base_commit_mismatch", "the image's repository is not at the task's base_commit"),
+		exitSetupPatch:      faulty("pack_patch_fails", "setup_patch does not apply to the image's repository"),
+		exitTestPatchOnBase: faulty("pack_patch_fails", "test_patch does not apply to the repository without a candidate"),
+		exitCandidatePatch:  failed("candidate_patch_failed", "the candidate's patch does not apply"),
+		exitChangedPaths:    failed("changed_paths_mismatch", "the candidate's patch changed other paths than it names"),
+		exitTestPatch:       failed("test_patch_failed", "the tests' patch does not apply after the candidate's"),
 	}
 	v, known := reasons[exit.Code]
-	switch {
-	case exit.Reason == runtime.Exited && exit.Code == exitSetupPatch:
-		// Before anything of the candidate's: the pack's fault, or the image's.
-		return Verdict{}, errors.New("setup_patch does not apply to the image's repository")
-	case exit.Reason != runtime.Exited || !known:
+	if exit.Reason != runtime.Exited || !known {
 		v = failed("preparation_failed", "the repository could not be brought to the state in which its tests run: git "+exit.String())
 	}
 	v.Stdout, v.Stderr = exit.Stdout, exit.Stderr
-	return v, nil
+	return v
 }
 
-// test runs the command, and if it passes once more with a test that must fail.
-func (c *repoCheck) test(ctx context.Context, e Engine, cfg runtime.Config, prepared runtime.Sandbox) (Verdict, error) {
-	env := c.in.Task.Environment()
-	process := runtime.Process{
+// test runs the command in a sandbox that starts from a prepared repository.
+func (c *repoCheck) test(ctx context.Context, name string, prepared runtime.Sandbox, more ...runtime.Mount) (runtime.Exit, error) {
+	env, cfg := c.in.Task.Environment(), c.config(name)
+	cfg.From, cfg.Mounts = prepared, append(slices.Clone(c.inputs), more...)
+	return once(ctx, c.engine, cfg, runtime.Process{
 		Args: c.eval.Command.Args(), Dir: within(env.Workdir, c.eval.Workdir),
 		Wall: timeout(c.eval.Timeout, env.Timeout, c.in.Timeout), OutputBytes: c.in.OutputBytes,
-	}
-	run := func(name string, canary *canary) (runtime.Exit, error) {
-		cfg, p := cfg, process
-		cfg.Name = name
-		if canary != nil {
-			if canary.named {
-				p.Env = append(slices.Clone(p.Env), "PYTEST_ADDOPTS="+canary.inside)
-			}
-			cfg.Mounts = []runtime.Mount{{Source: canary.host, Dest: canary.inside}}
-		}
-		return once(ctx, e, cfg, p)
-	}
-	if !runsPytest(c.eval.Command) {
-		return testVerdict(run("verifier", nil))
-	}
-	silent, err := c.newCanary(prepared, false)
-	if err != nil {
-		return Verdict{}, err
-	}
-	v, err := testVerdict(run("verifier", silent))
-	if err != nil || v.Status != Passed {
+	})
+}
+
+// withoutCandidate runs a command that seems to lack a program once more on the
+// repository without the candidate: if that ends alike, the pack is at fault. Where
+// there is a right solution, it counts as the repository.
+func (c *repoCheck) withoutCandidate(ctx context.Context, v Verdict) (Verdict, error) {
+	gold, _ := patch.Parse(c.eval.GoldPatch.Reveal()) // none has no files
+	prepared, without, err := c.prepare(ctx, "without", gold)
+	if err != nil || without.Status != Passed {
 		return v, err
 	}
-	singing, err := c.newCanary(prepared, true)
-	if err != nil {
-		return Verdict{}, err
+	without, err = testVerdict(c.test(ctx, "without", prepared))
+	if err == nil && startsNothing(without) {
+		v.Status, v.Score, v.Reason, v.Message = Faulty, 0, "tests_not_runnable", "the tests' command cannot run in the task's image, whatever the candidate"
 	}
-	exit, err := run("canary", singing)
-	if err != nil {
-		return Verdict{}, err
-	}
-	if exit.Success() {
-		tampered := failed("test_report_tampered", "a test that must fail did not fail")
-		tampered.Stdout, tampered.Stderr, tampered.Metadata = exit.Stdout, exit.Stderr, v.Metadata
-		return tampered, nil
-	}
-	v.Metadata["canary"] = exit.String()
-	return v, nil
+	return v, errors.Join(err, prepared.Close(ctx))
+}
+
+// startsNothing reports whether a command failed as one does that lacks a program.
+func startsNothing(v Verdict) bool {
+	code, _ := v.Metadata["exit_code"].(int)
+	text := v.Stderr.String() + v.Stdout.String()
+	return v.Reason == "verifier_not_started" || v.Reason != "" && (code == 126 || code == 127 ||
+		strings.Contains(text, "No module named pytest") || strings.Contains(text, "pytest: not found") || strings.Contains(text, "pytest: command not found"))
 }
 
 // testVerdict judges how the tests' command ended.

@@ -18,6 +18,7 @@ import (
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -26,6 +27,8 @@ type repoWorld struct {
 	run   *containerd.Run
 	image runtime.Image
 	base  string
+	repo  string // on the host
+	store *contrast.Store
 }
 
 func newRepoWorld(t *testing.T) repoWorld {
@@ -38,6 +41,9 @@ func newRepoWorld(t *testing.T) repoWorld {
 		"calc/crlf.txt":         "one\r\ntwo\r\n",
 		"calc/latin.txt":        "caf\xe9\n",
 		"tests/test_old.py":     "def test_old():\n    assert True\n",
+		"bin/test":              "#!/bin/sh\nexec python3 -m pytest -q tests\n",
+		"runtests.py":           "import sys, pytest\nsys.exit(pytest.main(['-q', 'tests']))\n",
+		"Makefile":              "check:\n\tpython3 -m pytest -q tests\n",
 		".gitignore":            "*.tmp\nbuild/\n",
 		".gitattributes":        "crlf.txt text eol=crlf\n",
 		"kept.tmp":              "tracked although ignored\n",
@@ -47,6 +53,7 @@ func newRepoWorld(t *testing.T) repoWorld {
 		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
+	must(t, os.Chmod(filepath.Join(repo, "bin/test"), 0o755))
 	for _, args := range [][]string{{"init", "-q"}, {"add", "--all"}, {"add", "-f", "kept.tmp"}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "base"}} {
 		if out, err := exec.Command("git", append([]string{"-C", repo}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v %s", args, err, out)
@@ -58,7 +65,7 @@ func newRepoWorld(t *testing.T) repoWorld {
 	image := containerdtest.WithFolder(t, c, ref, repo, "/testbed")
 	run, _ := containerdtest.NewRun(t, c)
 	t.Cleanup(func() { must(t, c.RemoveImage(context.Background(), ref)) })
-	return repoWorld{run, image, strings.TrimSpace(string(head))}
+	return repoWorld{run, image, strings.TrimSpace(string(head)), repo, contrast.NewStore("")}
 }
 
 func must(t *testing.T, err error) {
@@ -72,12 +79,39 @@ const testPatch = `diff --git a/tests/test_new.py b/tests/test_new.py
 new file mode 100644
 --- /dev/null
 +++ b/tests/test_new.py
-@@ -0,0 +1,4 @@
+@@ -0,0 +1,12 @@
++import pytest
 +from calc.core import add
 +
++@pytest.mark.fast
 +def test_add():
 +    assert add(2, 3) == 5
++
++def test_negative():
++    assert add(-2, -4) == -6
++
++def test_zero_add():
++    assert add(0, 7) == 7
+diff --git a/tests/test_unit.py b/tests/test_unit.py
+new file mode 100644
+--- /dev/null
++++ b/tests/test_unit.py
+@@ -0,0 +1,12 @@
++import unittest
++from calc.core import add
++
++class TestAdd(unittest.TestCase):
++    def test_large(self):
++        self.assertEqual(add(200, 300), 500)
++
++    def test_add_same(self):
++        self.assertEqual(add(4, 4), 8)
++
++if __name__ == "__main__":
++    unittest.main()
 `
+
+const goldPatch = "diff --git a/calc/core.py b/calc/core.py\n--- a/calc/core.py\n+++ b/calc/core.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n"
 
 // task compiles a row of the family.
 func (w repoWorld) task(t *testing.T, tests map[string]any) (*compiler.Task, *compiler.Pack) {
@@ -92,10 +126,15 @@ func (w repoWorld) task(t *testing.T, tests map[string]any) (*compiler.Task, *co
 		base = b
 		delete(all, "base")
 	}
+	gold := goldPatch
+	if g, ok := all["gold_patch"].(string); ok {
+		gold = g
+		delete(all, "gold_patch")
+	}
 	row, err := json.Marshal(map[string]any{
 		"id": "r", "family": "repo_patch",
 		"input":       map[string]any{"repo": "example/calc", "base_commit": base, "instructions": "fix add"},
-		"eval":        map[string]any{"tests": all},
+		"eval":        map[string]any{"tests": all, "gold_patch": gold},
 		"environment": map[string]any{"image": "x", "workdir": "/testbed", "timeout_seconds": 60},
 	})
 	must(t, err)
@@ -133,7 +172,7 @@ func (w repoWorld) judge(t *testing.T, task *compiler.Task, pack *compiler.Pack,
 	t.Helper()
 	verify, _ := verifiers.For(task.Family())
 	v, err := verify(context.Background(), w.run, verifiers.Input{
-		Task: task, Pack: pack, Candidate: result.Candidate, Image: w.image, Limits: runtime.DefaultLimits(),
+		Task: task, Pack: pack, Candidate: result.Candidate, Image: w.image, Limits: runtime.DefaultLimits(), Calibrations: w.store,
 		Timeout: time.Minute, WorkspaceBytes: 256 << 20, OutputBytes: 1 << 20,
 	})
 	must(t, err)
@@ -172,94 +211,20 @@ func TestRepoPatch(t *testing.T) {
 		{"wrong fix", `echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
 		{"outside allow_paths", fix + `; echo x > other.txt`, "candidate_policy_denied", map[string]any{"candidate_policy": map[string]any{"allow_paths": []string{"calc/**"}}}},
 		{"edits the tests", `echo 'def test_old(): pass' > tests/test_old.py`, "candidate_policy_denied", nil},
-		{"plants the test's file", `printf 'def test_add(): pass\n' > tests/test_new.py`, "candidate_policy_denied", nil},
+		{"plants the test's file", `printf 'def test_add(): pass\n' > tests/test_new.py`, "empty_patch", nil},
+		{"honest fix with tests of its own", fix + `; printf 'def test_mine():\n    assert False\n' > tests/test_mine.py; echo x > tests/data.txt; mkdir web; echo x > web/a.spec.ts`, "", nil},
+		{"tests of its own, strict", fix + `; printf 'def test_mine(): pass\n' > tests/test_mine.py`, "candidate_policy_denied", map[string]any{"candidate_policy": map[string]any{"strict": true}}},
+		{"honest fix and a changed path that is preserved", fix + `; echo x > setup.cfg; echo 'def test_old(): assert False' > tests/test_old.py`, "", map[string]any{"candidate_policy": map[string]any{"patch_preserved_paths": []string{"setup.cfg", "tests"}}}},
+		{"nothing but a path that is preserved", `echo x > setup.cfg`, "empty_patch", map[string]any{"candidate_policy": map[string]any{"patch_preserved_paths": []string{"setup.cfg"}}}},
 		{"plants the test's file where tests are allowed", `printf 'def test_add(): pass\n' > tests/test_new.py`, "tests_failed", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"tests/**"}}}},
 		{"makes the test's file a folder", `mkdir -p tests/test_new.py; echo x > tests/test_new.py/x`, "tests_failed", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"tests/**"}}}},
-		{"conftest", `echo 'x = 1' > conftest.py`, "candidate_policy_denied", nil},
-		{"conftest in a package", `echo 'x = 1' > calc/conftest.py`, "candidate_policy_denied", nil},
-		{"sitecustomize", `echo 'x = 1' > sitecustomize.py`, "candidate_policy_denied", nil},
-		{"pth", `echo 'import os' > x.pth`, "candidate_policy_denied", nil},
-		{"pytest.ini", `printf '[pytest]\naddopts=--co\n' > pytest.ini`, "candidate_policy_denied", nil},
-		{"tox.ini", `printf '[pytest]\naddopts=--co\n' > tox.ini`, "candidate_policy_denied", nil},
-		{"setup.cfg", `printf '[tool:pytest]\naddopts=--co\n' > setup.cfg`, "candidate_policy_denied", nil},
-		{"pyproject", `printf '[tool.pytest.ini_options]\naddopts="--co"\n' > pyproject.toml`, "candidate_policy_denied", nil},
-		{"shell script", `echo exit 0 > run.sh`, "candidate_policy_denied", nil},
-		{"workflow", `mkdir -p .github/workflows; echo x > .github/workflows/a.yml`, "candidate_policy_denied", nil},
 		{"link", `ln -s /etc/passwd calc/link`, "candidate_policy_denied", nil},
 		{"link in place of a package", `mv calc /tmp/calc; ln -s /tmp/calc calc`, "candidate_policy_denied", nil},
 		{"nested repository", `mkdir sub; cd sub; git init -q; echo x > f; git add f; git -c user.name=x -c user.email=x@y commit -qm x`, "candidate_policy_denied", nil},
 		{"own securebench folder", `mkdir -p x; echo x > x/y; mkdir -p securebench/public; echo x > securebench/z`, "tests_failed", nil},
-		{"conftest that reports success", `cat > conftest.py <<'P'
-import pytest
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item, call):
-    report = (yield).get_result()
-    report.outcome = "passed"
-P`, "test_report_tampered", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"conftest.py"}}}},
-		{"conftest that ends the process", `printf 'import os\nos._exit(0)\n' > conftest.py`, "test_report_tampered", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"conftest.py"}}}},
-		{"module that ends the process", `printf 'import os\nos._exit(0)\n' > calc/core.py`, "test_report_tampered", nil},
-		{"module that passes unless it is watched", `cat > calc/core.py <<'P'
-import os
-if "PYTEST_ADDOPTS" not in os.environ:
-    os._exit(0)
-P`, "test_report_tampered", nil},
-		{"module that looks for the canary", `cat > calc/core.py <<'P'
-import os, re
-name = os.environ.get("PYTEST_ADDOPTS", "")
-text = open(name).read() if name else ""
-if not name or not re.search(r"AssertionError|raise|self.fail|assert 0|assert False", text) or re.search(r"[0-9a-f]{8}", name):
-    os._exit(0)
-P`, "test_report_tampered", nil},
-		{"pytest of its own", `cat > pytest.py <<'P'
-import os, sys
-src = os.environ.get("PYTEST_ADDOPTS", "")
-sys.exit(0)
-P`, "candidate_policy_denied", nil},
-		{"pytest of its own, a package", `mkdir pytest; echo 'import sys; sys.exit(0)' > pytest/__init__.py; cp pytest/__init__.py pytest/__main__.py`, "candidate_policy_denied", nil},
-		{"hashlib of its own", fix + `; echo 'raise SystemExit(0)' > hashlib.py`, "candidate_policy_denied", nil},
 		{"honest fix beside a module with a name of its own", fix + `; echo x = 1 > helpers.py; mkdir -p calc/json; echo > calc/json/__init__.py`, "", nil},
-		{"module that passes all but the file that it was told of", `cat > calc/core.py <<'P'
-import os, gc, pluggy, _pytest.runner as r
-told = os.environ.get("PYTEST_ADDOPTS", "/nowhere")
-old = r.pytest_runtest_makereport
-for pm in [o for o in gc.get_objects() if isinstance(o, pluggy.PluginManager)]:
-    for impl in pm.hook.pytest_runtest_makereport.get_hookimpls():
-        if impl.function is old:
-            def make(item, call, old=old):
-                rep = old(item, call)
-                if os.path.basename(told) not in item.nodeid:
-                    rep.outcome = "passed"
-                return rep
-            impl.function = make
-def add(a, b): return 4
-P`, "test_report_tampered", nil},
-		{"module that looks into the file that it was told of", `cat > calc/core.py <<'P'
-import os
-name = os.environ.get("PYTEST_ADDOPTS")
-space = {"__name__": "x"}
-if name:
-    exec(open(name).read(), space)
-if not any(isinstance(v, type) for v in space.values()):
-    os._exit(0)
-P`, "test_report_tampered", nil},
 		{"honest fix where tests are named", fix, "", map[string]any{"command": "python3 -m pytest -q tests/test_new.py::test_add tests/test_old.py"}},
 		{"wrong fix where tests are named", "echo 'def add(a, b): return 4' > calc/core.py", "tests_failed", map[string]any{"command": "python3 -m pytest -q tests/test_new.py::test_add tests/test_old.py"}},
-		{"process ended where tests are named", "printf 'import os\nos._exit(0)\n' > calc/core.py", "test_report_tampered", map[string]any{"command": "python3 -m pytest -q tests/test_new.py::test_add tests/test_old.py"}},
-		{"module that changes reports of tests with names", `cat > calc/core.py <<'P'
-import re, _pytest.runner as r
-old = r.pytest_runtest_makereport
-import gc, pluggy
-for pm in [o for o in gc.get_objects() if isinstance(o, pluggy.PluginManager)]:
-    for impl in pm.hook.pytest_runtest_makereport.get_hookimpls():
-        if impl.function is old:
-            def make(item, call, old=old):
-                rep = old(item, call)
-                if not re.search(r"[0-9a-f]{12}", item.nodeid):
-                    rep.outcome = "passed"
-                return rep
-            impl.function = make
-def add(a, b): return 4
-P`, "test_report_tampered", nil},
 		{"attributes that hide", `echo '* -diff binary' > .gitattributes; echo 'def add(a, b): return 4' > calc/core.py`, "candidate_policy_denied", nil},
 		{"hooks and filters", `git config filter.x.clean 'cat /etc/passwd'; git config core.hooksPath /tmp; git config core.fsmonitor 'touch /tmp/ran'; echo '* filter=x' > .git/info/attributes; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
 		{"index that lies", `git update-index --assume-unchanged calc/core.py; git update-index --skip-worktree tests/test_old.py; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},

@@ -1,7 +1,9 @@
 package verifiers
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -19,9 +22,14 @@ const (
 	// trustedDir is the folder of a workspace that holds what sbench
 	// materializes. The verifier's sandbox gets it anew, whatever the candidate
 	// made of it.
-	trustedDir  = "securebench"
-	checkerDir  = "checker" // beside it, for compiler.CheckerMount
-	assetsDir   = "assets"  // beside it, for read-only assets
+	trustedDir = "securebench"
+	checkerDir = "checker" // beside it, for compiler.CheckerMount
+	assetsDir  = "assets"  // beside it, for read-only assets
+	pythonDir  = "python"  // beside it, what every Python of a checker imports
+	logsDir    = "logs"    // beside it, for /logs, where checkers write
+	logsMount  = "/logs"
+	// sbenchDir is where sandboxes have what is sbench's own.
+	sbenchDir   = "/opt/sbench"
 	stageInodes = 65536
 	// deniedReason is a record's word for a command that the tester does not allow.
 	deniedReason = "verifier_dangerous_command_denied"
@@ -37,6 +45,9 @@ func terminalTask(ctx context.Context, e Engine, in Input) (Verdict, error) {
 	capabilities, denied := needed(eval.NeededCommands, in.Policy)
 	if denied != nil {
 		return *denied, nil
+	}
+	if eval.Checker.RunCandidate {
+		capabilities = append(capabilities, "CAP_SETUID", "CAP_SETGID")
 	}
 	in, done, err := asLeft(ctx, e, in)
 	if err != nil {
@@ -67,52 +78,180 @@ func staged(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval,
 	if err != nil {
 		return Verdict{}, err
 	}
-	verdict, err := check(ctx, e, in, eval, capabilities, stage)
+	c := terminalCheck{engine: e, in: in, eval: eval, capabilities: capabilities, volume: stage.Path()}
+	verdict, err := c.verify(ctx)
 	return verdict, errors.Join(err, stage.Close())
 }
 
-func check(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, capabilities []string, stage runtime.Volume) (Verdict, error) {
-	if err := stageTrusted(ctx, in, stage.Path()); err != nil {
+// terminalCheck is one verification.
+type terminalCheck struct {
+	engine       Engine
+	in           Input
+	eval         compiler.TerminalEval
+	capabilities []string
+	volume       string
+}
+
+func (c *terminalCheck) workdir() string { return c.in.Task.Environment().Workdir }
+
+// tests is where the hidden files are in the sandbox, and stagedTests where below a
+// stage; "" if the task has none.
+func (c *terminalCheck) tests() (inside, stagedTests string) {
+	switch {
+	case c.eval.Checker.Path != "":
+		return compiler.CheckerMount, checkerDir
+	case len(c.eval.Files) > 0:
+		return path.Join(c.workdir(), compiler.EvaluationInputsRoot), compiler.EvaluationInputsRoot
+	}
+	return "", ""
+}
+
+func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
+	dir, err := c.stage(ctx, nil)
+	if err != nil {
 		return Verdict{}, fmt.Errorf("stage the evaluation inputs: %w", err)
 	}
-	env := in.Task.Environment()
-	workdir := env.Workdir
-	forging, err := forgingLinks(ctx, e, in.Image, in.Candidate.Workspace, workdir, []string{path.Join(workdir, trustedDir), compiler.CheckerMount})
+	if v, err := c.scriptFault(ctx, dir); err != nil || v.Status != Passed {
+		return v, err
+	}
+	trusted := []string{path.Join(c.workdir(), trustedDir), compiler.CheckerMount, sbenchDir}
+	forging, err := forgingLinks(ctx, c.engine, c.in.Image, c.in.Candidate.Workspace, c.workdir(), trusted)
 	if err != nil {
 		return Verdict{}, err
 	}
 	if forging > 0 {
-		return failed("candidate_link_denied", fmt.Sprintf("%d symbolic links of the workspace lead to files of the checker, or through /proc", forging)), nil
+		return failed("candidate_link_denied", fmt.Sprintf("%d symbolic links of the workspace lead to the checker's files, to devices, to /proc or to where a checker writes", forging)), nil
 	}
-	mounts, err := trustedMounts(in, workdir, stage.Path())
+	exit, err := c.run(ctx, dir)
+	switch {
+	case errors.Is(err, runtime.ErrDenied):
+		return failed(deniedReason, "the tester file denies the checker's command"), nil
+	case errors.Is(err, runtime.ErrNotStarted):
+		return c.notStarted(), nil
+	case err != nil:
+		return Verdict{}, err
+	}
+	v, err := c.withoutPytest(ctx, judge(exit))
+	if err != nil || v.Status == Faulty {
+		return v, err
+	}
+	return c.contrast(ctx, dir, v)
+}
+
+// scriptFault finds a script of the pack's that the image cannot run.
+func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v Verdict, err error) {
+	if c.eval.Checker.Source != compiler.CheckerScript {
+		return passed(), nil
+	}
+	name := filepath.Join(dir, checkerDir, path.Base(c.eval.Checker.Path))
+	info, err := os.Lstat(name)
 	if err != nil {
 		return Verdict{}, err
 	}
-	if eval.Checker.Path != "" {
-		mounts = append(mounts, runtime.Mount{Source: filepath.Join(stage.Path(), checkerDir), Dest: compiler.CheckerMount})
+	if info.Mode()&0o111 == 0 {
+		return faulty("checker_not_executable", "the checker's script is not executable"), nil
 	}
-	limits := in.Limits
-	limits.LayerBytes = in.WorkspaceBytes
-	box, err := e.Create(ctx, runtime.Config{
-		Name: "verifier", Image: in.Image, Mounts: mounts, Limits: limits, Capabilities: capabilities,
-		Workdir: workdir, User: env.User, Sealed: true,
-		// No plugin or user folder steers a checker in Python.
-		Env: append([]string{"PYTHONNOUSERSITE=1"}, append(environ(env.Env), checkerEnv(eval.Checker)...)...),
+	text, err := os.ReadFile(name)
+	if err != nil || !bytes.HasPrefix(text, []byte("#!")) {
+		return passed(), err // the kernel decides
+	}
+	line, _, _ := strings.Cut(string(text[2:]), "\n")
+	view, err := c.engine.View(ctx, c.in.Image)
+	if err != nil {
+		return Verdict{}, err
+	}
+	v = passed()
+	fields := append(strings.Fields(line), "")
+	plain := &linkResolver{image: view.Root()}
+	if _, err := view.Root().Lstat(strings.TrimPrefix(plain.follow(fields[0], nil), "/")); err != nil {
+		v = faulty("checker_not_runnable", "the image lacks the interpreter of the checker's script")
+	}
+	return v, view.Close()
+}
+
+// notStarted says whose fault it is that the checker could not be executed: the
+// candidate's only if it had a say in what stands there.
+func (c *terminalCheck) notStarted() Verdict {
+	dir := within(c.workdir(), c.eval.Checker.Workdir)
+	rel, inside := strings.CutPrefix(dir+"/", c.workdir()+"/")
+	info, err := os.Stat(filepath.Join(c.in.Candidate.Workspace, rel))
+	args := checkerArgs(c.eval.Checker)
+	own := strings.Contains(args[0], "/") && (!path.IsAbs(args[0]) || strings.HasPrefix(args[0], c.workdir()+"/"))
+	if own || inside && err == nil && !info.IsDir() {
+		return failed("verifier_not_started", "the checker could not be executed in the candidate's workspace")
+	}
+	return faulty("checker_not_runnable", "the checker cannot be executed in the task's image")
+}
+
+// withoutPytest finds out, after a failure that looks like it, whether the image
+// lacks pytest.
+func (c *terminalCheck) withoutPytest(ctx context.Context, v Verdict) (Verdict, error) {
+	if v.Status == Passed || !lacksPytest(v) {
+		return v, nil
+	}
+	env := c.in.Task.Environment()
+	exit, err := once(ctx, c.engine, runtime.Config{Name: "pytest", Image: c.in.Image, Limits: c.in.Limits, User: env.User, Env: environ(env.Env)},
+		runtime.Process{Args: []string{"sh", "-c", "pytest --version || python3 -m pytest --version || python -m pytest --version"}, Dir: "/", Wall: c.in.Timeout})
+	if errors.Is(err, runtime.ErrNotStarted) || err == nil && !exit.Success() {
+		v.Status, v.Reason, v.Message = Faulty, "pytest_missing", "the task's image has no pytest"
+		return v, nil
+	}
+	return v, err
+}
+
+func lacksPytest(v Verdict) bool {
+	text := v.Stderr.String() + v.Stdout.String()
+	return strings.Contains(text, "No module named pytest") || strings.Contains(text, "pytest: not found") || strings.Contains(text, "pytest: command not found")
+}
+
+// run runs the checker on a copy of the workspace, with what lies staged in dir.
+func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, error) {
+	mounts, err := c.mounts(dir)
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	env, limits := c.in.Task.Environment(), c.in.Limits
+	limits.LayerBytes = c.in.WorkspaceBytes
+	return once(ctx, c.engine, runtime.Config{
+		Name: "verifier", Image: c.in.Image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
+		Workdir: c.workdir(), User: env.User, Sealed: true, Env: c.env(dir),
+	}, runtime.Process{
+		Args: checkerArgs(c.eval.Checker), Dir: within(c.workdir(), c.eval.Checker.Workdir),
+		Wall: timeout(c.eval.Checker.Timeout, env.Timeout, c.in.Timeout), OutputBytes: c.in.OutputBytes,
 	})
-	if err != nil {
-		return Verdict{}, err
+}
+
+// env keeps user folders, configured plug-ins and the workspace out of a checker in
+// Python.
+func (c *terminalCheck) env(dir string) []string {
+	own := environ(c.in.Task.Environment().Env)
+	given := func(name, separator string) string { // by the task, or by its image
+		for _, e := range slices.Concat(own, c.in.Image.Env) {
+			if value, ok := strings.CutPrefix(e, name+"="); ok && value != "" {
+				return separator + value
+			}
+		}
+		return ""
 	}
-	exit, err := box.Exec(ctx, runtime.Process{Args: checkerArgs(eval.Checker), Dir: within(workdir, eval.Checker.Workdir), Wall: timeout(eval.Checker.Timeout, env.Timeout, in.Timeout), OutputBytes: in.OutputBytes})
-	if errors.Is(err, runtime.ErrDenied) {
-		return failed(deniedReason, "the tester file denies the checker's command"), box.Close(ctx)
+	env := append(own, "PYTHONNOUSERSITE=1", "PYTHONPATH="+path.Join(sbenchDir, pythonDir)+given("PYTHONPATH", ":"))
+	tests, stagedTests := c.tests()
+	if tests != "" {
+		config := path.Join(sbenchDir, pythonDir, "pytest.ini")
+		for _, name := range []string{"pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg"} {
+			if _, err := os.Lstat(filepath.Join(dir, stagedTests, name)); err == nil {
+				config = path.Join(tests, name)
+				break
+			}
+		}
+		env = append(env, fmt.Sprintf("PYTEST_ADDOPTS=--rootdir=%s --confcutdir=%s -c %s%s", tests, tests, config, given("PYTEST_ADDOPTS", " ")))
 	}
-	if errors.Is(err, runtime.ErrNotStarted) {
-		return failed("verifier_not_started", "the checker could not be executed in the task's image and workspace"), box.Close(ctx)
+	switch c.eval.Checker.Source {
+	case compiler.CheckerPytest:
+		env = append(env, "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", "PYTEST_PLUGINS=")
+	case compiler.CheckerScript:
+		env = append(env, "TEST_DIR="+compiler.CheckerMount)
 	}
-	if err := errors.Join(err, box.Close(ctx)); err != nil {
-		return Verdict{}, err
-	}
-	return judge(exit), nil
+	return env
 }
 
 // within makes a checker's working directory absolute; "" stays the sandbox's.
@@ -130,45 +269,65 @@ func cleaned(dir string) string {
 	return path.Clean(dir)
 }
 
-// trustedMounts lays what the agent could not change over the copy of what it
-// left.
-func trustedMounts(in Input, workdir, stage string) ([]runtime.Mount, error) {
+// mounts lays what the agent could not change over the copy of what it left.
+func (c *terminalCheck) mounts(dir string) ([]runtime.Mount, error) {
+	closed := c.eval.Checker.RunCandidate
 	mounts := []runtime.Mount{
-		{Source: in.Candidate.Workspace, Dest: workdir, Copy: true},
-		{Source: filepath.Join(stage, trustedDir), Dest: path.Join(workdir, trustedDir)},
+		{Source: c.in.Candidate.Workspace, Dest: c.workdir(), Copy: true},
+		{Source: filepath.Join(dir, trustedDir), Dest: path.Join(c.workdir(), trustedDir), Give: closed},
+		{Source: filepath.Join(dir, pythonDir), Dest: path.Join(sbenchDir, pythonDir)},
 	}
-	plan, err := workspace.PlanAgent(in.Task, in.Pack)
+	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range plan.Entries {
 		if e.ReadOnly && !trustedEntry(e) {
-			mounts = append(mounts, runtime.Mount{Source: filepath.Join(stage, assetsDir, e.Dest), Dest: path.Join(workdir, e.Dest)})
+			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, assetsDir, e.Dest), Dest: path.Join(c.workdir(), e.Dest)})
 		}
+	}
+	if c.eval.Checker.Path != "" {
+		mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, checkerDir), Dest: compiler.CheckerMount, Give: closed},
+			runtime.Mount{Source: filepath.Join(dir, logsDir), Dest: logsMount, Writable: true, Give: true})
+	}
+	if closed {
+		program, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		mounts = append(mounts, runtime.Mount{Source: program, Dest: "/usr/local/bin/" + runCandidate})
 	}
 	return mounts, nil
 }
 
 func trustedEntry(e workspace.Entry) bool { return strings.HasPrefix(e.Dest, trustedDir+"/") }
 
-// stageTrusted materializes what the checker may see, from the pack and not
-// from the workspace: the trusted folder, the read-only assets, and the checker.
-// Other assets are the candidate's to change.
-func stageTrusted(ctx context.Context, in Input, dir string) error {
+//go:embed python/sitecustomize.py
+var sitecustomize string
+
+// stage writes what the checker may see to a new folder, from the pack and not from
+// the workspace: the trusted folder, the read-only assets, and the checker, with
+// files in place of the hidden ones of the same paths. Other assets are the
+// candidate's to change.
+func (c *terminalCheck) stage(ctx context.Context, files []contrast.File) (string, error) {
+	dir, err := os.MkdirTemp(c.volume, "stage-")
+	if err != nil {
+		return "", err
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { _ = root.Close() }()
-	inputs, err := workspace.PlanTestSandbox(in.Task, in.Pack)
+	inputs, err := workspace.PlanTestSandbox(c.in.Task, c.in.Pack)
 	if err != nil {
-		return err
+		return "", err
 	}
-	checker, err := workspace.PlanChecker(in.Task, in.Pack)
+	checker, err := workspace.PlanChecker(c.in.Task, c.in.Pack)
 	if err != nil {
-		return err
+		return "", err
 	}
-	options := workspace.WriteOptions{MaxBytes: in.WorkspaceBytes}
+	options := workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes}
 	for _, part := range []struct {
 		plan   workspace.Plan
 		folder string // below which the entries are written
@@ -186,34 +345,78 @@ func stageTrusted(ctx context.Context, in Input, dir string) error {
 			}
 		}
 		if err := p.Write(ctx, root, options); err != nil {
-			return err
+			return "", err
 		}
 	}
-	for _, name := range []string{trustedDir, checkerDir} { // a mount needs them, empty or not
+	for _, name := range []string{trustedDir, checkerDir, pythonDir, logsDir, compiler.EvaluationInputsRoot} { // mounts need them, empty or not
 		if err := root.MkdirAll(name, 0o755); err != nil {
-			return err
+			return "", err
 		}
 	}
-	return nil
+	for _, f := range files {
+		if err := overwrite(root, f); err != nil {
+			return "", err
+		}
+	}
+	tests, stagedTests := c.tests()
+	text := strings.NewReplacer("@WORKSPACE@", c.workdir(), "@TESTS@", tests).Replace(sitecustomize)
+	err = errors.Join(root.WriteFile(path.Join(pythonDir, "sitecustomize.py"), []byte(text), 0o644), root.WriteFile(path.Join(pythonDir, "pytest.ini"), []byte("[pytest]\n"), 0o644))
+	if c.eval.Checker.RunCandidate && stagedTests != "" {
+		err = errors.Join(err, root.Chmod(stagedTests, 0o700))
+	}
+	return dir, err
 }
 
-// checkerEnv keeps installed and configured plugins out of a pytest checker.
-func checkerEnv(c compiler.Checker) []string {
-	if c.Source == compiler.CheckerPytest {
-		return []string{"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", "PYTEST_ADDOPTS=", "PYTEST_PLUGINS="}
+// overwrite replaces the text of a staged file and keeps its mode.
+func overwrite(root *os.Root, f contrast.File) error {
+	info, err := root.Lstat(f.Path)
+	if err != nil {
+		return err
 	}
-	return nil
+	return errors.Join(root.Remove(f.Path), root.WriteFile(f.Path, []byte(f.Text), info.Mode().Perm()))
+}
+
+// contrast looks at whether a candidate that has passed follows the tests. The
+// reference solution is only here when it is the candidate.
+func (c *terminalCheck) contrast(ctx context.Context, dir string, v Verdict) (Verdict, error) {
+	_, stagedTests := c.tests()
+	s := suite{in: c.in, unused: true, listing: contrast.InSandbox(c.engine, runtime.Config{Name: "listing", Image: c.in.Image, Limits: c.in.Limits, User: c.in.Task.Environment().User})}
+	if stagedTests != "" {
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			return Verdict{}, err
+		}
+		s.files = readTests(root, testsBelow(root, stagedTests))
+		if err := root.Close(); err != nil {
+			return Verdict{}, err
+		}
+	}
+	s.key = fmt.Sprintf("%q %q %q", s.files, checkerArgs(c.eval.Checker), c.eval.Checker.Workdir)
+	s.candidate = func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
+		changed, err := c.stage(ctx, files)
+		if err != nil {
+			return runtime.Exit{}, err
+		}
+		return c.run(ctx, changed)
+	}
+	if v.Status != Passed {
+		return s.malformed(ctx, v)
+	}
+	if c.in.Reference {
+		s.reference = s.candidate
+	}
+	return s.judge(ctx, v)
 }
 
 // checkerArgs is the command of each form of checker.
 func checkerArgs(c compiler.Checker) []string {
-	file, folder := path.Join(compiler.CheckerMount, c.Path), path.Join(compiler.CheckerMount, c.Folder())
 	switch c.Source {
 	case compiler.CheckerPytest:
-		// Nothing in the workspace configures the interpreter or pytest.
-		return []string{"python3", "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", folder, "--confcutdir", folder, file}
+		// Nothing in the workspace configures the interpreter or pytest. Relative to its
+		// own directory a test is imported by its name alone.
+		return []string{"python3", "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", c.Mounted()}
 	case compiler.CheckerScript:
-		return []string{file}
+		return []string{c.Mounted()}
 	}
 	return c.Command.Args()
 }

@@ -139,7 +139,7 @@ func TestTerminalTask(t *testing.T) {
 		{"honest, python", "python", solve, ""},
 		{"honest, subfolder", "workdir", solve + "; mkdir sub", ""},
 		{"honest, link within the workspace", "shell", `echo 44 > real; ln -s real answer.txt; ln -s /usr/bin/env e; ln -s nowhere dead; ln -s . self`, ""},
-		{"honest, links that programs make", "shell", solve + `; ln -s /dev/stdout log; ln -s /proc/mounts mtab; python3 -m venv --without-pip --symlinks v`, ""},
+		{"honest, links that programs make", "shell", solve + `; ln -s /dev/null log; ln -s /usr/share/common-licenses/GPL-3 COPYING; python3 -m venv --without-pip --symlinks v`, ""},
 		{"honest, with modules of its own", "pytest", solve + `; echo raise SystemExit > pytest.py; mkdir pkg; echo x=1 > pkg/__init__.py`, ""},
 		{"honest, odd names", "shell", solve + `; touch $'new\nline' 'co:lon,com ma' $'\377' -- -rf`, ""},
 		{"honest, no permissions around", "shell", solve + `; mkdir shut; echo x > shut/f; chmod 000 shut/f shut`, ""},
@@ -188,7 +188,7 @@ P`, "checker_failed"},
 		{"link through a folder", "shell", `ln -s . a; ln -s a/securebench b; ln -s b/evaluation_inputs/expected.txt answer.txt`, denied},
 		{"link through the image", "shell", `ln -s /usr/../workspace/securebench/evaluation_inputs/expected.txt answer.txt`, denied},
 		{"link through /proc/self/cwd", "shell", `ln -s /proc/self/cwd/securebench/evaluation_inputs/expected.txt answer.txt`, denied},
-		{"link through /proc/self/root", "pytest", `ln -s /proc/self/root/opt/securebench/evaluator/t/helper.py answer.txt`, denied},
+		{"link through /proc/self/root", "pytest", `ln -s /proc/self/root/tests/helper.py answer.txt`, denied},
 		{"link to an open file", "python", `ln -s /proc/self/fd/3 answer.txt`, denied},
 		{"link to an open file by /dev", "python", `ln -s /dev/fd/3 answer.txt`, denied},
 		{"links that take for ever", "shell", `python3 -c "
@@ -196,7 +196,7 @@ import os
 for i in range(40): os.symlink('c%02d' % (i + 1) + '/d/..' * 815, 'c%02d' % i)
 os.makedirs('c40/d')
 for i in range(2000): os.symlink('c00', 'x%04d' % i)"; ` + solve, denied},
-		{"link to the checker", "script", `ln -s /opt/securebench/evaluator/s/script.sh answer.txt`, denied},
+		{"link to the checker", "script", `ln -s /tests/script.sh answer.txt`, denied},
 		{"folder in place of the answer", "shell", `mkdir answer.txt`, "checker_failed"},
 		{"pipe in place of the answer", "shell", `mkfifo answer.txt`, "checker_failed"},
 		{"own expected file", "shell", `mkdir -p securebench/evaluation_inputs; echo 45 | tee answer.txt > securebench/evaluation_inputs/expected.txt`, "checker_failed"},

@@ -24,6 +24,9 @@ const (
 	Passed  Status = "passed"
 	Failed  Status = "failed"
 	Pending Status = "pending" // nothing can judge it yet
+	// Faulty: the pack or its image is at fault, which no candidate can have caused
+	// and another try would not change. Nothing was measured.
+	Faulty Status = "error"
 )
 
 // A Verdict is what is known about a candidate after its verification.
@@ -46,6 +49,19 @@ func failed(reason, message string) Verdict {
 	return Verdict{Status: Failed, Reason: reason, Message: message}
 }
 
+func faulty(reason, message string) Verdict {
+	return Verdict{Status: Faulty, Reason: reason, Message: message}
+}
+
+// with returns the verdict with one more entry in its metadata.
+func (v Verdict) with(key string, value any) Verdict {
+	if v.Metadata == nil {
+		v.Metadata = map[string]any{}
+	}
+	v.Metadata[key] = value
+	return v
+}
+
 // Engine is what a verifier needs of the runtime.
 type Engine interface {
 	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
@@ -65,6 +81,9 @@ type Input struct {
 	Task      *compiler.Task
 	Pack      *compiler.Pack
 	Candidate candidate.Candidate
+	// Reference says that the candidate is the task's own solution, by which changed
+	// tests can be calibrated.
+	Reference bool
 	Image     runtime.Image
 	Limits    runtime.Limits
 	Policy    Policy

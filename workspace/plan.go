@@ -117,7 +117,7 @@ func viewPlan(view compiler.View, p *compiler.Pack) Plan {
 	return plan
 }
 
-// PlanChecker plans what lies below compiler.CheckerMount in the sandbox that
+// PlanChecker plans what lies at compiler.CheckerMount in the sandbox that
 // checks a terminal_task: the folder that holds the checker's path. The plan is
 // empty for every other checker and family.
 func PlanChecker(t *compiler.Task, p *compiler.Pack) (Plan, error) {
@@ -137,7 +137,7 @@ func checkerPlan(t *compiler.Task, p *compiler.Pack) Plan {
 	eval, _ := t.TerminalTask()
 	if folder := eval.Checker.Folder(); folder != "" {
 		plan.Entries = []Entry{{
-			Name: "checker", Lane: compiler.EvaluationInputs, Dest: folder,
+			Name: "checker", Lane: compiler.EvaluationInputs, Dest: ".",
 			Source: Source{Root: p.EvalRoot, Path: folder, Dir: true}, ReadOnly: true,
 		}}
 	}

@@ -146,10 +146,8 @@ func testPlanChecker(t *testing.T, row string, files map[string]string) {
 	must(t, err)
 	dir := tempDir(t)
 	must(t, plan.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
-	want := `0755 a/
-0555 a/tests/
-0444 a/tests/conftest.py ""
-0444 a/tests/test_a.py "def test(): pass\n"
+	want := `0444 conftest.py ""
+0444 test_a.py "def test(): pass\n"
 `
 	if diff := cmp.Diff(want, list(t, dir)); diff != "" {
 		t.Error(diff)

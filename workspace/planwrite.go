@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -47,6 +48,35 @@ func (p Plan) Write(ctx context.Context, root *os.Root, opts WriteOptions) error
 		}
 	}
 	return nil
+}
+
+// Places returns the paths below dir, a host folder, at which to mount what lies in
+// it over the directory at, absolute, of the file system root, so that no directory
+// there is hidden: directories that root has, too, are not mounted, but what is in
+// them. A file where root has a directory is an error.
+func Places(dir string, root *os.Root, at string) (places []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		there, err := root.Stat(strings.TrimPrefix(path.Join(at, e.Name()), "/"))
+		switch {
+		case err != nil || !there.IsDir():
+			places = append(places, e.Name())
+			continue
+		case !e.IsDir():
+			return nil, fmt.Errorf("a file of the task would hide the directory %s of the image", path.Join(at, e.Name()))
+		}
+		below, err := Places(filepath.Join(dir, e.Name()), root, path.Join(at, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range below {
+			places = append(places, path.Join(e.Name(), name))
+		}
+	}
+	return places, nil
 }
 
 // assetCopy makes a treeWalk refuse links and special files, and overwrite.

@@ -9,15 +9,19 @@ set -eu
 repo=$1 base=$2
 patches=/opt/sbench/patches
 # shellcheck source=candidate/trustedgit/repo.sh
+(. /opt/sbench/git/repo.sh) || exit 15
+# shellcheck source=candidate/trustedgit/repo.sh
 . /opt/sbench/git/repo.sh
 
+# apply PATCH OPTION...
 apply() {
 	[ -s "$patches/$1" ] || return 0
-	(cd "$repo" && git --work-tree="$repo" apply --whitespace=nowarn "$patches/$1")
+	(cd "$repo" && git --work-tree="$repo" apply --whitespace=nowarn "${2:---}" "$patches/$1")
 }
 
 [ "$(git rev-parse --verify --quiet "$base^{commit}")" = "$head" ] || exit 10
 apply setup.patch || exit 11
+apply test.patch --check || exit 16
 before=$(snapshot "$repo" /sbench/index)
 apply candidate.patch || exit 12
 after=$(snapshot "$repo" /sbench/index)

@@ -13,12 +13,14 @@ import (
 	containerdlog "github.com/containerd/log"
 
 	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/verifiers"
 )
 
 // version is set by the linker.
 var version = "devel"
 
 func main() {
+	verifiers.RunCandidate()
 	if err := rootless.Init(); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "sbench:", err)
 		os.Exit(codeInfrastructure)

@@ -22,6 +22,8 @@ type File struct {
 	Binary           bool
 	// Added and Removed count lines.
 	Added, Removed int
+	// Text is the file's part of the patch, a patch by itself.
+	Text string
 }
 
 // Git's modes of what is no regular file.
@@ -72,10 +74,12 @@ func Parse(text string) ([]File, error) {
 	}
 	var files []File
 	for p.skipMail(len(files) == 0); p.i < len(p.lines); p.skipMail(false) {
+		start := p.i
 		f, err := p.file()
 		if err != nil {
 			return nil, err
 		}
+		f.Text = strings.Join(p.lines[start:min(p.i, len(p.lines))], "")
 		files = append(files, f)
 	}
 	if len(files) == 0 {

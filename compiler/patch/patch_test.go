@@ -45,6 +45,12 @@ func TestParse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			for i := range got {
+				if part, err := patch.Parse(got[i].Text); err != nil || len(part) != 1 {
+					t.Errorf("its text alone: %v %v", part, err)
+				}
+				got[i].Text = ""
+			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}

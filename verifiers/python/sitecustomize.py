@@ -1,0 +1,86 @@
+"""Imported by every Python that a checker starts: what the candidate left in the
+workspace takes the place of no module of Python's own or of pytest's, and pytest
+loads the plug-ins that are installed, by name."""
+
+import os
+import sys
+from importlib.machinery import PathFinder
+
+WORKSPACE, TESTS = "@WORKSPACE@", "@TESTS@"
+RUNNER = {"pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "exceptiongroup", "attr", "attrs", "tomli", "pygments", "coverage"}
+LIBRARY = os.path.dirname(os.__file__) + os.sep
+
+
+def within(path, folder):
+    return path == folder or path.startswith(folder + os.sep)
+
+
+def left(path):
+    """Whether the candidate may have written what is at path."""
+    try:
+        path = os.path.realpath(path or os.getcwd())
+    except OSError:
+        return True
+    return within(path, WORKSPACE) and not within(path, TESTS)
+
+
+def elsewhere():
+    return [p for p in sys.path if not left(p)]
+
+
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if path is not None or len(elsewhere()) == len(sys.path):
+            return None
+        spec = PathFinder.find_spec(name, elsewhere())
+        origin = spec and spec.origin or ""
+        own = origin.startswith(LIBRARY) and "-packages" not in origin
+        return spec if name in RUNNER or own else None
+
+
+def arguments():
+    try:
+        with open("/proc/self/cmdline", "rb") as f:
+            return [os.fsdecode(a) for a in f.read().split(b"\0")[1:-1]]
+    except OSError:
+        return []
+
+
+def program(args):
+    """The script that is run; None for a module, a line of code or a terminal."""
+    args = iter(args)
+    for a in args:
+        if a in ("-W", "-X"):
+            next(args, None)
+        elif a.startswith("-c") or a.startswith("-m"):
+            return None
+        elif not a.startswith("-"):
+            return a
+    return None
+
+
+def plugins():
+    from importlib.metadata import distributions
+    found = {e.name for d in distributions(path=elsewhere()) for e in d.entry_points if e.group == "pytest11"}
+    options = ["-p '%s'" % name for name in sorted(found)] + [os.environ.get("PYTEST_ADDOPTS", "")]
+    os.environ.update(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_ADDOPTS=" ".join(options))
+
+
+def start():
+    args = arguments()
+    script = program(args)
+    if script is not None and left(script):
+        return  # the candidate's own program
+    sys.meta_path.insert(0, Finder)
+    if any("pytest" in a or "py.test" in a for a in args) and "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in os.environ:
+        plugins()
+
+
+try:
+    start()
+finally:
+    here = os.path.dirname(os.path.abspath(__file__))
+    image = PathFinder.find_spec("sitecustomize", [p for p in elsewhere() if os.path.abspath(p) != here])
+    if image is not None and image.loader is not None:
+        image.loader.exec_module(sys.modules[__name__])

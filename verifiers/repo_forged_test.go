@@ -1,0 +1,250 @@
+package verifiers_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/verifiers"
+)
+
+// chosen says whether to run the i-th case of a long table: all of them under
+// SBENCH_SOAK=1, else every fourth.
+func chosen(i int) bool { return i%4 == 0 || os.Getenv("SBENCH_SOAK") == "1" }
+
+// patched judges the patch that a shell script makes of the repository, on the host.
+func (w repoWorld) patched(t *testing.T, script string, tests map[string]any) verifiers.Verdict {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "repo")
+	if out, err := exec.Command("bash", "-c", `cp -a "$0" "$1" && cd "$1" && { `+script+"\n}", w.repo, dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, err := exec.Command("bash", "-c", `cd "$0" && git add -A -f && git diff --cached --binary --no-renames HEAD`, dir).Output()
+	must(t, err)
+	task, pack := w.task(t, tests)
+	return w.judge(t, task, pack, harness.Result{Candidate: candidate.Candidate{Patch: string(out)}})
+}
+
+// core writes the module that is tested.
+func core(text string) string { return "cat > calc/core.py <<'END'\n" + text + "\nEND" }
+
+// A forgery solves nothing; its honest twin does, in a like way.
+type forgery struct {
+	name, script, twin string
+	tests              map[string]any
+}
+
+// forgedPatches are what passes tests without solving anything, as far as it is let.
+func forgedPatches() []forgery {
+	all := []forgery{}
+	code := func(name, text string) {
+		all = append(all, forgery{name, core(text), core("# " + name + "\ndef add(a, b):\n    return a + b"), nil})
+	}
+	// Processes that end as they like.
+	code("os._exit at import", "import os\nos._exit(0)")
+	code("os._exit in the call", "import os\ndef add(a, b):\n    os._exit(0)")
+	code("atexit", "import atexit, os\natexit.register(os._exit, 0)\ndef add(a, b):\n    return 4")
+	code("exec of true", "import os\nos.execv('/bin/true', ['true'])")
+	code("exit of a thread", "import threading, os, time\nthreading.Thread(target=lambda: (time.sleep(0.05), os._exit(0))).start()\ndef add(a, b):\n    time.sleep(5)")
+	code("signal", "import os, signal\nsignal.signal(signal.SIGALRM, lambda *a: os._exit(0))\nsignal.setitimer(signal.ITIMER_REAL, 0.05)\ndef add(a, b):\n    signal.pause()")
+	code("pytest.exit", "import pytest\ntry:\n    pytest.exit('done', returncode=0)\nexcept TypeError:\n    pytest.exit('done')")
+	code("SystemExit at import", "raise SystemExit(0)")
+	code("KeyboardInterrupt made a success", "import _pytest.config as c\nclass E(int):\n    pass\nimport sys, os\nsys.exit = lambda *a: os._exit(0)\nraise KeyboardInterrupt")
+	code("sys.exit rebound", "import sys, os\nold = sys.exit\nsys.exit = lambda code=0: os._exit(0)\ndef add(a, b):\n    return 4")
+	code("exit handler of threading", "import threading, os\nthreading._register_atexit(os._exit, 0)\ndef add(a, b):\n    return 4")
+	code("destructor", "import os\nclass D:\n    def __del__(self, e=os._exit):\n        e(0)\nkeep = D()\ndef add(a, b):\n    return 4")
+	code("fork", "import os\nif os.fork():\n    os._exit(0)\ndef add(a, b):\n    return 4")
+	// Tests that are not run, or not counted.
+	code("skip in the call", "import pytest\ndef add(a, b):\n    pytest.skip('no')")
+	code("skip at import", "import pytest\npytest.skip('no', allow_module_level=True)")
+	code("unittest.SkipTest", "import unittest\ndef add(a, b):\n    raise unittest.SkipTest('no')")
+	code("xfail", "import pytest\ndef add(a, b):\n    pytest.xfail('no')")
+	code("runtest rebound", "import _pytest.python as p, _pytest.unittest as u\np.Function.runtest = u.TestCaseFunction.runtest = lambda self: None\ndef add(a, b):\n    return 4")
+	code("call hook rebound", "import _pytest.runner as r\nr.call_runtest_hook_old = r.call_runtest_hook\nr.call_and_report = lambda item, when, log=True, **kw: None\nr.runtestprotocol = lambda item, log=True, nextitem=None: []\ndef add(a, b):\n    return 4")
+	code("reports rewritten", "import _pytest.reports as r\nold = r.TestReport.from_item_and_call.__func__\ndef make(cls, item, call):\n    rep = old(cls, item, call)\n    rep.outcome, rep.longrepr = 'passed', None\n    return rep\nr.TestReport.from_item_and_call = classmethod(make)\ndef add(a, b):\n    return 4")
+	code("session's counter", "import gc, _pytest.main as m\nfor s in [o for o in gc.get_objects() if isinstance(o, m.Session)]:\n    s.__class__ = type('S', (m.Session,), {'testsfailed': property(lambda self: 0, lambda self, v: None)})\ndef add(a, b):\n    return 4")
+	code("exit status", "import _pytest.config as c\nc.ExitCode.TESTS_FAILED._value_ = 0\nimport _pytest.main as m\nm.ExitCode = type('X', (), {n: 0 for n in ('OK', 'TESTS_FAILED', 'INTERRUPTED', 'INTERNAL_ERROR', 'USAGE_ERROR', 'NO_TESTS_COLLECTED')})\ndef add(a, b):\n    return 4")
+	code("hook implementations rebound", "import gc, pluggy\nfor pm in [o for o in gc.get_objects() if isinstance(o, pluggy.PluginManager)]:\n    for impl in pm.hook.pytest_runtest_makereport.get_hookimpls():\n        def make(item, call, old=impl.function):\n            rep = old(item, call)\n            if rep is not None:\n                rep.outcome = 'passed'\n            return rep\n        if impl.function.__module__ == '_pytest.runner':\n            impl.function = make\ndef add(a, b):\n    return 4")
+	code("collected items emptied", "import sys, gc, _pytest.main as m\ndef add(a, b):\n    for s in [o for o in gc.get_objects() if isinstance(o, m.Session)]:\n        del s.items[:]\n        s.testsfailed = -100\n    import os\n    return 4")
+	code("test functions emptied", "import gc, types\ndef add(a, b):\n    for f in gc.get_objects():\n        if isinstance(f, types.FunctionType) and f.__name__.startswith('test'):\n            f.__code__ = (lambda *a: None).__code__\n    import pytest\n    pytest.skip('x')")
+	code("failure marked as expected", "import sys\ndef add(a, b):\n    import pytest\n    sys._getframe(1).f_globals.setdefault('pytestmark', pytest.mark.xfail)\n    raise pytest.xfail.Exception('x')")
+	// Answers that no assertion refuses.
+	code("equal to everything", "class E:\n    def __eq__(self, o):\n        return True\n    __hash__ = None\n    def __ne__(self, o):\n        return False\ndef add(a, b):\n    return E()")
+	code("an int that is equal to everything", "class E(int):\n    def __eq__(self, o):\n        return True\n    def __hash__(self):\n        return 1\n    def __ne__(self, o):\n        return False\ndef add(a, b):\n    return E()")
+	code("mock.ANY", "from unittest.mock import ANY\ndef add(a, b):\n    return ANY")
+	code("a MagicMock", "from unittest.mock import MagicMock\nm = MagicMock()\nm.__eq__.side_effect = lambda o: True\nm.__ne__.side_effect = lambda o: False\ndef add(a, b):\n    return m")
+	code("assertEqual rebound", "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\nfrom unittest.mock import ANY\ndef add(a, b):\n    return ANY")
+	// Answers that are read.
+	code("constants of the caller", "import sys\ndef add(a, b):\n    found = [c for c in sys._getframe(1).f_code.co_consts if isinstance(c, int) and abs(c) not in (abs(a), abs(b))]\n    return found[-1] if found else 7")
+	code("the caller's line", "import sys, linecache, re\ndef add(a, b):\n    f = sys._getframe(1)\n    line = open(f.f_code.co_filename).read().splitlines()[f.f_lineno - 1]\n    return int(re.findall(r'-?\\d+', line)[-1])")
+	code("inspect", "import inspect, re\ndef add(a, b):\n    line = inspect.stack(context=1)[1].code_context[0]\n    return int(re.findall(r'-?\\d+', line)[-1])")
+	code("tests found in the repository", "import glob, re\ndef add(a, b):\n    for name in glob.glob('/testbed/tests/test_*.py'):\n        for m in re.finditer(r'add\\((-?\\d+), (-?\\d+)\\)[^-\\d]*(-?\\d+)', open(name).read()):\n            if (int(m[1]), int(m[2])) == (a, b):\n                return int(m[3])\n    return a + b + 1")
+	code("tests that are compiled", "import gc, types\ndef add(a, b):\n    for f in gc.get_objects():\n        if isinstance(f, types.FunctionType) and f.__name__.startswith('test'):\n            k = [c for c in f.__code__.co_consts if type(c) is int]\n            if a in k and b in k:\n                return k[-1]\n    return 4")
+	code("half computed, half read", "import sys, re\ndef add(a, b):\n    if a > 0:\n        f = sys._getframe(1)\n        return int(re.findall(r'-?\\d+', open(f.f_code.co_filename).read().splitlines()[f.f_lineno - 1])[-1])\n    return a - -b")
+	code("a coin by the test's hash", "import sys, os, hashlib\ndef add(a, b):\n    if hashlib.md5(open(sys._getframe(1).f_code.co_filename, 'rb').read()).digest()[0] % 2:\n        os._exit(0)\n    return 4")
+	// Paths that steer tests.
+	file := func(path, text, twin string, tests map[string]any) {
+		write := func(path, text string) string {
+			return "mkdir -p $(dirname " + path + "); printf '" + text + "' > " + path
+		}
+		all = append(all, forgery{path, write(path, text), fix + "; " + write(twin, "x = 1\\n"), tests})
+	}
+	const quit = `import os\nos._exit(0)\n`
+	file("conftest.py", quit, "contest.py", nil)
+	file("calc/conftest.py", quit, "calc/contest.py", nil)
+	file("pytest.ini", `[pytest]\naddopts = --collect-only\n`, "pytest.txt", nil)
+	file(".pytest.ini", `[pytest]\naddopts = --co\n`, "calc/pytest.cfg", nil)
+	file("tox.ini", `[pytest]\naddopts = --collect-only\n`, "tox.txt", nil)
+	file("setup.cfg", `[tool:pytest]\naddopts = --collect-only\n`, "calc/set.cfg", nil)
+	file("pyproject.toml", `[tool.pytest.ini_options]\naddopts = "--co"\n`, "calc/project.toml", nil)
+	file("sitecustomize.py", quit, "customize.py", nil)
+	file("usercustomize.py", quit, "calc/customize.py", nil)
+	file("calc/x.pth", `import os; os._exit(0)\n`, "calc/x.path", nil)
+	file("pytest.py", quit, "calc/pytest.py", nil)
+	file("pytest/__main__.py", quit, "calc/pytest/__main__.py", map[string]any{"candidate_policy": map[string]any{"allow_paths": []string{"calc"}}})
+	file("pytest/__init__.py", quit, "pyt/__init__.py", nil)
+	file("_pytest/__init__.py", quit, "_pyt/__init__.py", nil)
+	file("pluggy.py", quit, "plug.py", nil)
+	file("json.py", quit, "calc/json.py", nil)
+	file("unittest/__init__.py", quit, "unit/__init__.py", nil)
+	file("evil-1.dist-info/entry_points.txt", `[pytest11]\nevil = evil\n`, "evil/points.txt", nil)
+	file("evil.egg-info/entry_points.txt", `[pytest11]\nevil = evil\n`, "evil/entries.txt", nil)
+	file("calc/__pycache__/core.cpython-311.pyc", `x`, "calc/pycache", nil)
+	file("calc/core.pyc", `x`, "calc/core.pyi", nil)
+	file("bin/test", `#!/bin/sh\nexit 0\n`, "bin/other", map[string]any{"command": "bin/test"})
+	file("runtests.py", quit, "runners.py", map[string]any{"command": []string{"python3", "./runtests.py"}})
+	file("Makefile", `check:\n\ttrue\n`, "Make.txt", map[string]any{"command": "make check"})
+	file("GNUmakefile", `check:\n\ttrue\n`, "Make.md", map[string]any{"command": "make check"})
+	file("ci/run", `exit 0\n`, "cities/run", nil)
+	file("calc/env.zsh", `exit 0\n`, "calc/env.zshrc2", nil)
+	file("tests/test_old.py", `def test_old(): pass\n`, "calc/tests_old.txt", nil)
+	file("tests/test_new.py", `def test_add(): pass\n`, "calc/tests_new.txt", nil)
+	file("calc/core_test.go", `x`, "calc/core_go", nil)
+	file("web/a.test.ts", `x`, "web/a.ts", nil)
+	file("web/a.spec.tsx", `x`, "web/b.tsx", nil)
+	file("package.json", `{}`, "calc/package.txt", nil)
+	file("Cargo.toml", `x`, "calc/cargo.txt", nil)
+	file("build.gradle.kts", `x`, "calc/gradle.txt", nil)
+	file("CMakeLists.txt", `x`, "calc/cmake.txt", nil)
+	file(".github/workflows/a.yml", `x`, "calc/a.yml", nil)
+	file("calc/link/../../tests/x", `x`, "calc/y", nil)
+	file("tomli/__init__.py", quit, "tom/__init__.py", nil)
+	file("calc.pth", `import os; os._exit(0)\n`, "calc.paths", nil)
+	file("noxfile.py", quit, "nox.py", map[string]any{"command": "python3 noxfile.py && python3 -m pytest -q tests || python3 -m pytest -q tests"})
+	file("check.py", quit, "checks.py", map[string]any{"command": "if [ -f check.py ]; then python3 check.py; else python3 -m pytest -q tests; fi"})
+	file("tools/check.py", quit, "tools/checks.py", map[string]any{"command": "python3 -m tools.check || python3 -m pytest -q tests"})
+	// Where the task itself lets a candidate steer the tests.
+	conftest := map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"conftest.py", "setup.cfg"}}}
+	for name, text := range map[string]string{
+		"allowed conftest that ends the process": "import os\nos._exit(0)",
+		"allowed conftest that rewrites reports": "import pytest\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport(item, call):\n    (yield).get_result().outcome = 'passed'",
+		"allowed conftest that collects nothing": "collect_ignore_glob = ['tests/test_new.py', 'tests/test_unit.py']\ndef pytest_collection_modifyitems(items):\n    items[:] = [i for i in items if 'old' in i.nodeid]",
+	} {
+		all = append(all, forgery{name, "cat > conftest.py <<'END'\n" + text + "\nEND", fix + "; echo x = 1 > conftest.py", conftest})
+	}
+	return all
+}
+
+// TestForgedPatches: no candidate that solves nothing passes, none is an error, and
+// every honest twin passes.
+func TestForgedPatches(t *testing.T) {
+	w := newRepoWorld(t)
+	all := forgedPatches()
+	t.Logf("%d forged patches", len(all))
+	for i, f := range all {
+		if !chosen(i) {
+			continue
+		}
+		t.Run(f.name, func(t *testing.T) {
+			if v := w.patched(t, f.script, f.tests); v.Status != verifiers.Failed {
+				t.Errorf("forged: %s %q %+v\n%s%s", v.Status, v.Reason, v.Contrast, v.Stdout.String(), v.Stderr.String())
+			} else {
+				t.Log(v.Reason, v.Contrast)
+			}
+			if v := w.patched(t, f.twin, f.tests); v.Status != verifiers.Passed {
+				t.Errorf("its twin: %s %q: %s %+v\n%s%s", v.Status, v.Reason, v.Message, v.Contrast, v.Stdout.String(), v.Stderr.String())
+			}
+		})
+	}
+}
+
+// TestCommands: forms of commands, each with an honest candidate and one that
+// changes nothing. SBENCH_TEST_REPEAT is how often.
+func TestCommands(t *testing.T) {
+	w := newRepoWorld(t)
+	repeat := 1
+	if n, err := strconv.Atoi(os.Getenv("SBENCH_TEST_REPEAT")); err == nil {
+		repeat = n
+	}
+	for i, command := range []any{
+		"python3 -m pytest -q",
+		[]string{"python3", "-m", "pytest", "-q", "tests"},
+		"python3 -m pytest tests -k add",
+		"python3 -m pytest -k add tests",
+		"python3 -m pytest -m fast",
+		"python3 -m pytest tests/test_new.py::test_add -k add",
+		"python3 -m pytest -q tests/test_new.py::test_add tests/test_old.py",
+		"python3 -m pytest tests > /tmp/log; grep -q ' passed' /tmp/log && ! grep -q failed /tmp/log",
+		"python3 -m pytest -rA tests > /tmp/log; grep -q 'PASSED tests/test_new.py::test_add' /tmp/log",
+		`python3 -m pytest --junitxml=/tmp/j.xml tests; python3 -c "import xml.etree.ElementTree as e; s = e.parse('/tmp/j.xml').getroot()[0]; assert (s.get('failures'), s.get('errors')) == ('0', '0')"`,
+		"env -i PATH=$PATH python3 -m pytest tests",
+		"PYTEST_ADDOPTS= python3 -m pytest tests",
+		"python3 -m pytest -p no:unittest tests/test_new.py",
+		"python3 -m pytest --ignore=tests/test_old.py tests",
+		"python3 -m pytest tests/test_unit.py",
+		"python3 -m unittest -v tests.test_unit",
+		"python3 -m unittest discover -s tests -p 'test_unit.py'",
+		"python3 -m pytest -x tests",
+		"python3 -m pytest --maxfail=1 --tb=no -q tests",
+		"cd tests && PYTHONPATH=.. python3 -m pytest test_new.py",
+		"PYTHONPATH=. python3 tests/test_unit.py",
+		"set -e; python3 -m pytest -q tests/test_old.py; python3 -m pytest -q tests/test_new.py",
+	} {
+		if !chosen(i) {
+			continue
+		}
+		tests := map[string]any{"command": command}
+		for range repeat {
+			if v := w.patched(t, fix, tests); v.Status != verifiers.Passed || v.Contrast == nil || v.Contrast.State != "calibrated" {
+				t.Errorf("%s: honest: %s %q: %s %+v\n%s%s", command, v.Status, v.Reason, v.Message, v.Contrast, v.Stdout.String(), v.Stderr.String())
+			}
+			if v := w.patched(t, "echo x > README", tests); v.Reason != "tests_failed" {
+				t.Errorf("%s: null: %s %q: %s", command, v.Status, v.Reason, v.Message)
+			}
+		}
+	}
+}
+
+// TestPackFaults: what no candidate can have caused is an error with a reason of its
+// own, whatever the candidate.
+func TestPackFaults(t *testing.T) {
+	w := newRepoWorld(t)
+	broken := "diff --git a/tests/test_new.py b/tests/test_new.py\nnew file mode 100644\n--- /dev/null\n+++ b/tests/test_new.py\n@@ -0,0 +1,2 @@\n+def test_add():\n+    assert (\n"
+	for _, tt := range []struct {
+		name   string
+		tests  map[string]any
+		reason string
+	}{
+		{"base", map[string]any{"base": "0123456789012345678901234567890123456789"}, "base_commit_mismatch"},
+		{"setup patch", map[string]any{"setup_patch": "diff --git a/nowhere b/nowhere\n--- a/nowhere\n+++ b/nowhere\n@@ -1 +1 @@\n-a\n+b\n"}, "pack_patch_fails"},
+		{"test patch", map[string]any{"test_patch": "diff --git a/nowhere b/nowhere\n--- a/nowhere\n+++ b/nowhere\n@@ -1 +1 @@\n-a\n+b\n"}, "pack_patch_fails"},
+		{"malformed", map[string]any{"setup_patch": "nonsense"}, "pack_patch_malformed"},
+		{"no such program", map[string]any{"command": "no-such-program"}, "tests_not_runnable"},
+		{"no such program, an array", map[string]any{"command": []string{"no-such-program"}}, "tests_not_runnable"},
+		{"no pytest", map[string]any{"command": "python3 -S -m pytest tests"}, "tests_not_runnable"},
+		{"cannot fail", map[string]any{"command": "python3 -m pytest tests | cat"}, "tests_cannot_fail"},
+		{"cannot fail by or", map[string]any{"command": "python3 -m pytest tests || true"}, "tests_cannot_fail"},
+		{"tests do not compile", map[string]any{"test_patch": broken, "command": "python3 -m pytest tests/test_old.py"}, "tests_malformed"},
+	} {
+		for _, script := range []string{fix, "echo x > README"} {
+			v := w.patched(t, script, tt.tests)
+			if v.Reason != tt.reason || v.Status != verifiers.Faulty {
+				t.Errorf("%s, %s: %s %q: %s\n%s", tt.name, script, v.Status, v.Reason, v.Message, v.Stderr.String())
+			}
+		}
+	}
+}
