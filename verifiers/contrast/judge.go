@@ -132,14 +132,19 @@ func (c Calibration) Pick(n int) []Edit {
 	return picked
 }
 
-// Another returns an edit of the same kind and place that is not among those used.
-func (c Calibration) Another(e Edit, used ...Edit) (Edit, bool) {
+// Another returns an edit of the same kind and place that is not among those used,
+// and of the same literal if there is one.
+func (c Calibration) Another(e Edit, used ...Edit) (another Edit, ok bool) {
 	for _, o := range c.shuffled() {
-		if o.Kind == e.Kind && o.samePlace(e) && !slices.Contains(used, o) && o != e {
-			return o, true
+		if o.Kind != e.Kind || !o.samePlace(e) || slices.Contains(used, o) || o == e || ok && o.Start != e.Start {
+			continue
+		}
+		another, ok = o, true
+		if o.Start == e.Start {
+			break
 		}
 	}
-	return Edit{}, false
+	return another, ok
 }
 
 // EachTest returns one edit for each test function that has any, none of them among
