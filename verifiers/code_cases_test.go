@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,15 @@ func TestCodeErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCodeWeakTests: assertions that nothing observes are named.
+func TestCodeWeakTests(t *testing.T) {
+	w := newCodeWorld(t)
+	v, err := w.judge(t, codeTask{Tests: "assert add(2, 3) == 5\nassert add(40, 2) < 1000\nassert len(str(add(1, 1))) < 50\n", Reference: addCode, Timeout: 120}, addCode)
+	if err != nil || v.Status != verifiers.Passed || !slices.Equal(v.Contrast.Unobserved, []string{"tests.py:2", "tests.py:3"}) {
+		t.Errorf("%v %s %+v", err, v.Status, v.Contrast)
 	}
 }
 
