@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/securebench/sbench/candidate"
@@ -142,7 +143,11 @@ func (s *session) judge(ctx context.Context, t try, image runtime.Image, c candi
 	if verdict.Reason == "verifier_dangerous_command_denied" {
 		kind = VerifierPolicyDenied
 	}
-	s.emit(Event{Kind: kind, Task: t.task.ID(), Attempt: t.attempt, Status: rec.VerificationStatus, Reason: verdict.Reason})
+	detail := ""
+	if verdict.Contrast != nil && len(verdict.Contrast.Unobserved) > 0 && s.cfg.StandIn == Reference {
+		detail = "nothing observes what is expected at " + strings.Join(verdict.Contrast.Unobserved, ", ")
+	}
+	s.emit(Event{Kind: kind, Task: t.task.ID(), Attempt: t.attempt, Status: rec.VerificationStatus, Reason: verdict.Reason, Detail: detail})
 	return nil
 }
 

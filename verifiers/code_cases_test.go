@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,18 +115,28 @@ func TestCodeErrors(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		task codeTask
+		want string
 	}{
-		{"tests that do not compile", codeTask{Tests: "assert f( == 1", Timeout: 60}},
-		{"a reference that fails", codeTask{Tests: "assert f() == 1", Reference: "def f():\n    return 2\n", Timeout: 60}},
-		{"a prompt whose imports are missing", codeTask{Prompt: "import no_such_module\ndef f():\n    pass\n", Tests: "assert f() == 1", Timeout: 60}},
+		{"tests that do not compile", codeTask{Tests: "assert f( == 1", Timeout: 60}, "tests_malformed"},
+		{"a reference that fails", codeTask{Tests: "assert f() == 1", Reference: "def f():\n    return 2\n", Timeout: 60}, "reference_fails"},
+		{"a prompt whose imports are missing", codeTask{Prompt: "import no_such_module\ndef f():\n    pass\n", Tests: "assert f() == 1", Timeout: 60}, "tests_malformed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, code := range []string{"def f():\n    return 1\n", "import os\nos._exit(0)\n", "1/0"} {
-				if v, err := w.judge(t, c.task, code); err == nil {
-					t.Errorf("%+v, want an error", v)
+				if v, err := w.judge(t, c.task, code); err != nil || v.Status != verifiers.Faulty || v.Reason != c.want {
+					t.Errorf("%v %s %s, want %s", err, v.Status, v.Reason, c.want)
 				}
 			}
 		})
+	}
+}
+
+// TestCodeWeakTests: assertions that nothing observes are named.
+func TestCodeWeakTests(t *testing.T) {
+	w := newCodeWorld(t)
+	v, err := w.judge(t, codeTask{Tests: "assert add(2, 3) == 5\nassert add(40, 2) < 1000\nassert len(str(add(1, 1))) < 50\n", Reference: addCode, Timeout: 120}, addCode)
+	if err != nil || v.Status != verifiers.Passed || !slices.Equal(v.Contrast.Unobserved, []string{"tests.py:2", "tests.py:3"}) {
+		t.Errorf("%v %s %+v", err, v.Status, v.Contrast)
 	}
 }
 

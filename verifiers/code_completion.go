@@ -50,11 +50,21 @@ func (c *codeCheck) tests() contrast.File {
 
 func (c *codeCheck) verify(ctx context.Context) (Verdict, error) {
 	calibration, err := c.calibration(ctx)
-	if err != nil {
+	switch {
+	case errors.Is(err, contrast.ErrTests):
+		return faulty("tests_malformed", "the tests are no Python that the image's interpreter compiles, or the prompt imports what it lacks"), nil
+	case errors.Is(err, contrast.ErrReference):
+		return faulty("reference_fails", "the reference solution does not pass the task's own tests: "+c.wrong.Reason), nil
+	case errors.Is(err, contrast.ErrPython):
+		return faulty("python_missing", "the image has no python3 that the tests' user can use"), nil
+	case err != nil:
 		return Verdict{}, err
 	}
 	real, follows, summary, err := calibration.Judge(ctx, contrast.Mutants, c.try(c.in.Candidate.Text))
-	if err != nil {
+	switch {
+	case errors.Is(err, contrast.ErrTests):
+		return faulty("tests_malformed", "the prompt imports what the image lacks"), nil
+	case err != nil:
 		return Verdict{}, err
 	}
 	v := passed()
@@ -84,11 +94,7 @@ func (c *codeCheck) calibration(ctx context.Context) (contrast.Calibration, erro
 		case solution == "":
 			return contrast.Without(listing.Edits), nil
 		}
-		calibration, err := contrast.Calibrate(ctx, listing.Edits, c.try(solution))
-		if errors.Is(err, contrast.ErrReference) {
-			err = fmt.Errorf("%w: %s", err, c.wrong.Reason)
-		}
-		return calibration, err
+		return contrast.Calibrate(ctx, listing.Edits, c.try(solution))
 	})
 }
 

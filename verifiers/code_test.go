@@ -59,8 +59,7 @@ func hostPython(tb testing.TB) string {
 // codeTask is a task of the family with its candidate.
 type codeTask struct {
 	Prompt, Starter, Language string
-	Tests, Isolation          string
-	Reference                 string
+	Tests, Reference          string
 	Timeout                   int // seconds
 }
 
@@ -73,9 +72,6 @@ func (c codeTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
 		}
 	}
 	tests := map[string]any{"source": "inline", "code": c.Tests}
-	if c.Isolation != "" {
-		tests["isolation"] = c.Isolation
-	}
 	eval := map[string]any{"tests": tests}
 	if c.Reference != "" {
 		eval["reference_solution"] = c.Reference

@@ -73,7 +73,9 @@ func Reasons() []Reason {
 		tests_malformed: a hidden test file is no Python that compiles
 		checker_not_executable: the checker's script has no mode for it
 		checker_not_runnable: the image lacks the checker's command, or its interpreter
-		pytest_missing: the image has no pytest`)
+		pytest_missing: the image has no pytest
+		python_missing: the image has no python3 that the tests' user can use
+		reference_fails: the reference solution does not pass the task's own tests`)
 	add(Pending, `
 		no_verifier: the family has none
 		no_structured_rubric: the rubric is one for people

@@ -140,7 +140,7 @@ def watch(runner, deadline, output, result, limit):
         if left <= 0:
             end = "timeout"
             break
-        for fd, _ in poll.poll(left * 1000):
+        for fd, _ in poll.poll(min(left, 1) * 1000):
             total += drain(fd, output, kept, results, poll)
             del kept[:-limit]
         pid, status = os.waitpid(runner, os.WNOHANG)

@@ -28,11 +28,15 @@ var Program string
 // Mutants is how many changed tests a candidate is tried with.
 const Mutants = 4
 
-// ErrTests: a test file is no Python that the image's interpreter compiles.
-var ErrTests = errors.New("the tests do not compile")
-
-// ErrPython: the image has no python3 that can list changes.
-var ErrPython = errors.New("the image's python3 cannot be used")
+// Errors that are the pack's or its image's fault.
+var (
+	// ErrTests: a test file is no Python that the image's interpreter compiles.
+	ErrTests = errors.New("the tests do not compile")
+	// ErrPython: the image has no python3 that can list changes.
+	ErrPython = errors.New("the image's python3 cannot be used")
+	// ErrReference: the reference solution does not pass the tests.
+	ErrReference = errors.New("the reference solution does not pass the tests")
+)
 
 // Kind says what is changed.
 type Kind string

@@ -2,7 +2,6 @@ package contrast
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -35,6 +34,9 @@ type Summary struct {
 	Followed int `json:"followed"`
 	// Retried mutants were Followed, and another change of that place was not.
 	Retried int `json:"retried,omitempty"`
+	// Unobserved are assertions, "tests.py:7", of which the reference observes no
+	// change: what they expect may be anything.
+	Unobserved []string `json:"unobserved,omitempty"`
 }
 
 // States of a Summary.
@@ -56,9 +58,6 @@ type Calibration struct {
 	// Unobserved are edits that the reference passes.
 	Unobserved []Edit `json:"unobserved,omitempty"`
 }
-
-// ErrReference: the reference solution does not pass the tests.
-var ErrReference = errors.New("the reference solution does not pass the tests")
 
 // Without returns the calibration of a task that has no reference.
 func Without(edits []Edit) Calibration {
@@ -99,11 +98,12 @@ func (c Calibration) State() string {
 }
 
 // Weak returns one edit for each assertion of which the reference observes no
-// change that was tried.
+// change that was tried, but for its negation.
 func (c Calibration) Weak() []Edit {
 	var weak []Edit
+	observed := slices.DeleteFunc(slices.Clone(c.Edits), func(e Edit) bool { return e.Kind == Negation })
 	for _, e := range c.Unobserved {
-		if !slices.ContainsFunc(append(c.Edits, weak...), e.samePlace) {
+		if !slices.ContainsFunc(append(observed, weak...), e.samePlace) {
 			weak = append(weak, e)
 		}
 	}
@@ -132,14 +132,19 @@ func (c Calibration) Pick(n int) []Edit {
 	return picked
 }
 
-// Another returns an edit of the same kind and place that is not among those used.
-func (c Calibration) Another(e Edit, used ...Edit) (Edit, bool) {
+// Another returns an edit of the same kind and place that is not among those used,
+// and of the same literal if there is one.
+func (c Calibration) Another(e Edit, used ...Edit) (another Edit, ok bool) {
 	for _, o := range c.shuffled() {
-		if o.Kind == e.Kind && o.samePlace(e) && !slices.Contains(used, o) && o != e {
-			return o, true
+		if o.Kind != e.Kind || !o.samePlace(e) || slices.Contains(used, o) || o == e || ok && o.Start != e.Start {
+			continue
+		}
+		another, ok = o, true
+		if o.Start == e.Start {
+			break
 		}
 	}
-	return Edit{}, false
+	return another, ok
 }
 
 // EachTest returns one edit for each test function that has any, none of them among
@@ -173,6 +178,9 @@ func (c Calibration) shuffled() []Edit {
 func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, follows bool, s Summary, err error) {
 	picked := c.Pick(n)
 	s.State = c.State()
+	for _, e := range c.Weak() {
+		s.Unobserved = append(s.Unobserved, fmt.Sprintf("%s:%d", e.Path, e.Line))
+	}
 	turns := rand.Perm(len(picked) + 1)
 	arguments, followedArguments := 0, 0
 	for _, turn := range turns {

@@ -320,7 +320,7 @@ class File:
                 yield from self.leaves(child)
 
     def vary(self, at, kind, node, count=3):
-        """Change one literal in node, in count ways."""
+        """Change one literal in node, and others until there are count."""
         if not hasattr(node, "lineno") or isinstance(node, ast.Constant) and node.value is None:
             return False
         leaves, done = list(self.leaves(node)), 0
@@ -329,6 +329,7 @@ class File:
             for leaf in leaves[turn:] + leaves[:turn]:
                 if self.leaf(at, kind, leaf):
                     done += 1
+                    self.leaf(at, kind, leaf)  # another change of it, to try again with
                     break
         return done > 0
 
