@@ -89,8 +89,8 @@ RUNC = v1.5.2
 ## soak: the long forms of the tests
 .PHONY: soak
 soak: setup build
-	$(call say,soak: the long tests (up to an hour))
-	@SBENCH_SOAK=1 scripts/go-test.sh -timeout 60m -run Soak ./...
+	$(call say,soak: the long tests (an hour and more))
+	@SBENCH_SOAK=1 scripts/go-test.sh -timeout 60m -run 'Soak|Attacks|Honest|Forged|HumanEval|Commands|HostMemory|IsLinear' ./...
 
 ## hosts: everything on emulated Debian 12, 13 and sid, as root and as a user
 .PHONY: hosts
