@@ -42,6 +42,7 @@ func TestList(t *testing.T) {
 		{"list", "assert f(x) == [1]\n", "value", "1"},
 		{"empty list", "assert f(x) == []\n", "value", "[]"},
 		{"triple quoted", "assert f(x) == '''\na\n'''\n", "value", "'''\na\n'''"},
+		{"item of a dictionary", "want = {'key': 17}\nassert f(x) == want['key']\n", "value", "17"},
 		{"call of set", "assert f(x) == set([8])\n", "value", "8"},
 		{"variable", "want = 17\nassert f(x) == want\n", "value", "17"},
 		{"table", "for x, want in [(1, 17)]:\n    assert f(x) == want\n", "value", "17"},

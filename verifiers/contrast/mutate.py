@@ -181,10 +181,13 @@ class File:
                 continue
             if self.plain(side):
                 return self.vary(at, VALUE, side)
+            item = isinstance(side, ast.Subscript)
             while isinstance(side, ast.Subscript):
                 side = side.value
             if isinstance(side, ast.Name):
                 values = [v for v in self.values(side, self.known) if self.plain(v)]
+                if item:  # another key would be missed, whatever the answer
+                    values = [w for v in values for w in (v.values if isinstance(v, ast.Dict) else [v])]
                 if values and not any(self.plain(v) for v in (self.values(other, self.known) if isinstance(other, ast.Name) else [])):
                     self.rng.shuffle(values)
                     return any([self.vary(at, VALUE, v) for v in values[:4]])
