@@ -47,8 +47,10 @@ func (b *Box) fillDevices() error {
 			return fmt.Errorf("make /dev/%s: %w", name, err)
 		}
 	}
-	for _, name := range []string{"pts", "shm"} {
-		if err := os.Mkdir(filepath.Join(b.devices(), name), 0o755); err != nil {
+	// runc before 1.2 gives what is mounted on a directory that directory's mode.
+	for name, mode := range map[string]os.FileMode{"pts": 0o755, "shm": os.ModeSticky | 0o777} {
+		path := filepath.Join(b.devices(), name)
+		if err := errors.Join(os.Mkdir(path, 0o755), os.Chmod(path, mode)); err != nil {
 			return err
 		}
 	}
