@@ -60,7 +60,7 @@ func (c *codeCheck) verify(ctx context.Context) (Verdict, error) {
 	case err != nil:
 		return Verdict{}, err
 	}
-	real, follows, summary, err := calibration.Judge(ctx, contrast.Mutants, c.try(c.in.Candidate.Text))
+	real, follows, summary, err := calibration.Judge(ctx, contrast.Mutants, c.try(c.in.Candidate.Text, c.in.Task.ID()))
 	switch {
 	case errors.Is(err, contrast.ErrTests):
 		return faulty("tests_malformed", "the prompt imports what the image lacks"), nil
@@ -94,7 +94,7 @@ func (c *codeCheck) calibration(ctx context.Context) (contrast.Calibration, erro
 		case solution == "":
 			return contrast.Without(listing.Edits), nil
 		}
-		return contrast.Calibrate(ctx, listing.Edits, c.try(solution))
+		return contrast.Calibrate(ctx, listing.Edits, c.try(solution, ""))
 	})
 }
 
@@ -125,8 +125,9 @@ func (c *codeCheck) python(ctx context.Context, request []byte) ([]byte, error) 
 	return contrast.InSandbox(c.engine, cfg)(ctx, request)
 }
 
-// try returns how a program fares with the tests.
-func (c *codeCheck) try(code string) contrast.Try {
+// try returns how a program fares with the tests: a candidate of the task, or one of ours if
+// that is "".
+func (c *codeCheck) try(code, task string) contrast.Try {
 	return func(ctx context.Context, edits ...contrast.Edit) (contrast.Outcome, error) {
 		tests, err := contrast.Apply(c.tests(), edits...)
 		if err != nil {
@@ -138,6 +139,12 @@ func (c *codeCheck) try(code string) contrast.Try {
 			return 0, err
 		}
 		v, lines, err := codeVerdict(run, token)
+		if errors.Is(err, contrast.ErrTests) && task != "" { // a candidate can report that, too
+			if _, without := c.try("", "")(ctx, edits...); without != nil {
+				return 0, without
+			}
+			v, err = failed("tests_not_finished", "the process reported of the tests what is not so"), nil
+		}
 		if err != nil {
 			return 0, err
 		}
@@ -237,7 +244,6 @@ func codeVerdict(run codeRun, token string) (v Verdict, failures [][]int, err er
 	case "ended":
 		return failed("tests_ended", "the candidate ended the tests"), nil, nil
 	case "broken":
-		// Before any line of the candidate ran, and by the tests that every candidate gets.
 		return Verdict{}, nil, contrast.ErrTests
 	}
 	return failed("tests_not_finished", "the process reported no result"), nil, nil

@@ -131,7 +131,7 @@ func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
 	case err != nil:
 		return Verdict{}, err
 	}
-	v, err := c.withoutPytest(ctx, judge(exit))
+	v, err := c.withoutPytest(ctx, dir, judge(exit))
 	if err != nil || v.Status == Faulty {
 		return v, err
 	}
@@ -177,10 +177,15 @@ func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v Verdict,
 func (c *terminalCheck) notStarted() Verdict {
 	dir := within(c.workdir(), c.eval.Checker.Workdir)
 	rel, inside := strings.CutPrefix(dir+"/", c.workdir()+"/")
-	info, err := os.Stat(filepath.Join(c.in.Candidate.Workspace, rel))
+	blocked, at := false, c.in.Candidate.Workspace
+	for part := range strings.SplitSeq(strings.Trim(rel, "/"), "/") {
+		at = filepath.Join(at, part)
+		info, err := os.Lstat(at)
+		blocked = blocked || err == nil && !info.IsDir()
+	}
 	args := checkerArgs(c.eval.Checker)
 	own := strings.Contains(args[0], "/") && (!path.IsAbs(args[0]) || strings.HasPrefix(args[0], c.workdir()+"/"))
-	if own || inside && err == nil && !info.IsDir() {
+	if own || inside && blocked {
 		return failed("verifier_not_started", "the checker could not be executed in the candidate's workspace")
 	}
 	return faulty("checker_not_runnable", "the checker cannot be executed in the task's image")
@@ -188,8 +193,8 @@ func (c *terminalCheck) notStarted() Verdict {
 
 // withoutPytest finds out, after a failure that looks like it, whether the image
 // lacks pytest.
-func (c *terminalCheck) withoutPytest(ctx context.Context, v Verdict) (Verdict, error) {
-	if v.Status == Passed || !lacksPytest(v) {
+func (c *terminalCheck) withoutPytest(ctx context.Context, dir string, v Verdict) (Verdict, error) {
+	if v.Status == Passed || !lacksPytest(v) || !c.usesPytest(dir) {
 		return v, nil
 	}
 	env := c.in.Task.Environment()
@@ -200,6 +205,17 @@ func (c *terminalCheck) withoutPytest(ctx context.Context, v Verdict) (Verdict, 
 		return v, nil
 	}
 	return v, err
+}
+
+// usesPytest: what a checker prints may be the candidate's words, so the checker itself has to
+// name pytest.
+func (c *terminalCheck) usesPytest(dir string) bool {
+	checker := c.eval.Checker
+	if checker.Source == compiler.CheckerPytest || strings.Contains(strings.Join(checkerArgs(checker), " "), "pytest") {
+		return true
+	}
+	text, err := os.ReadFile(filepath.Join(dir, checkerDir, path.Base(checker.Path)))
+	return err == nil && bytes.Contains(text, []byte("pytest"))
 }
 
 func lacksPytest(v Verdict) bool {
