@@ -21,7 +21,8 @@ const DefaultTimeout = 30 * time.Second
 // bulkTimeout bounds the calls that move or remove the bytes of whole images.
 const bulkTimeout = 30 * time.Minute
 
-// cleanupTimeout bounds each removal, unless the limit for answers is less.
+// cleanupTimeout bounds each removal, unless the limit for answers is less, or, as on a slow
+// host, more than three times as long: then a third of it does.
 const cleanupTimeout = 10 * time.Second
 
 // bound puts an end to every call: a daemon that is stopped and an OCI runtime that hangs

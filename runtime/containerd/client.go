@@ -286,7 +286,7 @@ func (c *Client) slot(ctx context.Context) (release func(), err error) {
 
 // cleanup is a context for removals that outlives the caller's.
 func (c *Client) cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.ctx(context.WithoutCancel(ctx)), min(cleanupTimeout, c.opts.Timeout))
+	return context.WithTimeout(c.ctx(context.WithoutCancel(ctx)), max(min(cleanupTimeout, c.opts.Timeout), c.opts.Timeout/3))
 }
 
 // daemonLimits are what the daemon hands down to every container: raising one
