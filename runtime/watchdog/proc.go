@@ -205,7 +205,7 @@ func share(p process) int64 {
 	dir := alive(p.pid, s[0])
 	text, err := os.ReadFile(dir + "/smaps_rollup")
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // gone
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH): // gone, or its memory is
 		return 0
 	case err != nil:
 		return p.memory
