@@ -12,10 +12,6 @@ import (
 	"github.com/securebench/sbench/verifiers"
 )
 
-// chosen says whether to run the i-th case of a long table: all of them under
-// SBENCH_SOAK=1, else every fourth.
-func chosen(i int) bool { return i%4 == 0 || os.Getenv("SBENCH_SOAK") == "1" }
-
 // patched judges the patch that a shell script makes of the repository, on the host.
 func (w repoWorld) patched(t *testing.T, script string, tests map[string]any) verifiers.Verdict {
 	t.Helper()
@@ -155,10 +151,7 @@ func TestForgedPatches(t *testing.T) {
 	w := newRepoWorld(t)
 	all := forgedPatches()
 	t.Logf("%d forged patches", len(all))
-	for i, f := range all {
-		if !chosen(i) {
-			continue
-		}
+	for _, f := range short(all, 4) {
 		t.Run(f.name, func(t *testing.T) {
 			if v := w.patched(t, f.script, f.tests); v.Status != verifiers.Failed {
 				t.Errorf("forged: %s %q %+v\n%s%s", v.Status, v.Reason, v.Contrast, v.Stdout.String(), v.Stderr.String())
@@ -180,7 +173,7 @@ func TestCommands(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("SBENCH_TEST_REPEAT")); err == nil {
 		repeat = n
 	}
-	for i, command := range []any{
+	for _, command := range short([]any{
 		"python3 -m pytest -q",
 		[]string{"python3", "-m", "pytest", "-q", "tests"},
 		"python3 -m pytest tests -k add",
@@ -203,10 +196,7 @@ func TestCommands(t *testing.T) {
 		"cd tests && PYTHONPATH=.. python3 -m pytest test_new.py",
 		"PYTHONPATH=. python3 tests/test_unit.py",
 		"set -e; python3 -m pytest -q tests/test_old.py; python3 -m pytest -q tests/test_new.py",
-	} {
-		if !chosen(i) {
-			continue
-		}
+	}, 4) {
 		tests := map[string]any{"command": command}
 		for range repeat {
 			if v := w.patched(t, fix, tests); v.Status != verifiers.Passed || v.Contrast == nil || v.Contrast.State != "calibrated" {

@@ -61,6 +61,7 @@ type Error struct {
 	Message string
 }
 
+// Error names the place in the patch and what is wrong there.
 func (e *Error) Error() string { return fmt.Sprintf("line %d of the patch: %s", e.Line, e.Message) }
 
 // Parse returns the files that a patch changes, in its order. Text before the
