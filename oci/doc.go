@@ -1,11 +1,36 @@
 // Package oci builds locked-down OCI runtime specifications. It is pure:
-// options in, specification out. It never asks a daemon, a file or the host.
+// options go in, a specification comes out. It never consults a daemon, a file
+// or the host.
 //
-// [New] starts from the strictest specification sbench uses and options open
-// or size single points of it. What an option cannot do exactly as asked is an
-// error, never a silent default, and a specification that lacks one of its
-// limits is refused.
+// [New] starts from the strictest specification that sbench uses. Each [Option]
+// opens or sizes one point of it, and options are applied in the order given.
+// An option that cannot do exactly what it was asked to do returns an error; it
+// never falls back to a default. A specification that lacks a required limit is
+// refused.
 //
-// Sources of the single lines: the OCI runtime specification 1.0.2 (the newest
-// that runc 1.1 reads), and the kernel's manual pages where they are named.
+// A minimal specification:
+//
+//	spec, err := oci.New("/run/example/rootfs",
+//		oci.WithArgs("/bin/true"),
+//		oci.WithNetworkNamespace("/run/example/netns"),
+//		oci.WithNoFile(1024),
+//		oci.WithCgroup("/example"),
+//		oci.WithMemoryLimit(256<<20),
+//		oci.WithPidsLimit(64),
+//		oci.WithCPUs(1),
+//	)
+//
+// Without further options the sandbox has no capabilities, cannot gain
+// privileges through execve(2), has its own PID, IPC, UTS, mount and cgroup
+// namespaces, and runs under the system call filter of [WithSeccomp]. What it
+// can write, and how large that may grow, is the caller's choice of root file
+// system and mounts.
+//
+// Sizes are in bytes. Paths are absolute and clean, and hold neither NUL nor
+// newline. Nothing in this package keeps state, so everything may be called
+// concurrently, with a different specification in each goroutine.
+//
+// The sources of the individual settings are the OCI runtime specification 1.0.2
+// (the newest version that runc 1.1 reads) and the kernel documentation and
+// manual pages named beside them.
 package oci

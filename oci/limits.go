@@ -15,8 +15,9 @@ const (
 	minCPUs   = 0.01    // the kernel refuses quotas under 1 ms
 )
 
-// WithMemoryLimit caps memory at limit bytes and forbids swap. It fails below
-// 6 MiB and above 1 PiB: a missing limit is an error, never "unlimited".
+// WithMemoryLimit caps the sandbox's memory at limit bytes and forbids swap. It
+// fails below 6 MiB, which runc itself needs, and above 1 PiB: 0 and -1 are errors,
+// never "unlimited".
 func WithMemoryLimit(limit int64) Option {
 	return func(s *specs.Spec) error {
 		if limit < minMemory || limit > maxMemory {
@@ -28,8 +29,8 @@ func WithMemoryLimit(limit int64) Option {
 	}
 }
 
-// WithoutSwapLimit drops the bound on swap for a kernel that does not account
-// it. It comes after [WithMemoryLimit].
+// WithoutSwapLimit removes the bound on swap that [WithMemoryLimit] sets, for
+// kernels that do not account for swap. It fails before [WithMemoryLimit].
 func WithoutSwapLimit() Option {
 	return func(s *specs.Spec) error {
 		if s.Linux.Resources == nil || s.Linux.Resources.Memory == nil {
@@ -40,7 +41,8 @@ func WithoutSwapLimit() Option {
 	}
 }
 
-// WithPidsLimit caps processes and threads together.
+// WithPidsLimit caps the number of processes and threads, counted together
+// (pids.max in cgroup-v2.rst). It fails unless limit is positive.
 func WithPidsLimit(limit int64) Option {
 	return func(s *specs.Spec) error {
 		if limit < 1 {
@@ -51,7 +53,9 @@ func WithPidsLimit(limit int64) Option {
 	}
 }
 
-// WithCPUs caps CPU time at cpus cores, fractions allowed.
+// WithCPUs caps CPU time at cpus cores, which may be a fraction. The quota is
+// enforced in periods of 100 ms. It fails below 0.01, since the kernel refuses
+// quotas under 1 ms, above 4096, and for NaN.
 func WithCPUs(cpus float64) Option {
 	return func(s *specs.Spec) error {
 		if math.IsNaN(cpus) || cpus < minCPUs || cpus > 4096 {
@@ -63,14 +67,17 @@ func WithCPUs(cpus float64) Option {
 	}
 }
 
-// WithoutCPULimit states that the host can limit memory and processes, but not CPU
-// time.
+// WithoutCPULimit states that the host can limit memory and processes but not CPU
+// time. [New] then accepts a specification without [WithCPUs].
 func WithoutCPULimit() Option {
 	return func(s *specs.Spec) error { return annotate(s, withoutCPU, "true") }
 }
 
-// WithCgroup places the sandbox in the cgroup at p, absolute within the
-// cgroup hierarchy, and denies it every device but runc's minimal set.
+// WithCgroup places the sandbox in the cgroup at p, an absolute path within the
+// cgroup hierarchy, and denies access to every device except the default ones that
+// the OCI runtime always adds (config-linux.md, "Default Devices"). It fails if p is
+// not clean and absolute or is "/". [New] then requires the memory, process and CPU
+// limits too.
 func WithCgroup(p string) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(p) || p == "/" {
@@ -82,11 +89,12 @@ func WithCgroup(p string) Option {
 	}
 }
 
-// WithoutCgroup states that no kernel limit holds for the sandbox as a whole: what
-// looks after it from outside has to see all of its memory. So memory that no
-// process has mapped is not to be had: memfd_create(2) is missing, and a System V
-// segment goes with the last process that has it (shm_rmid_forced of proc(5)). It
-// comes before [WithSeccomp]; New fails when it finds limits beside it.
+// WithoutCgroup states that the kernel cannot limit the sandbox as a whole, so that
+// a process outside has to watch how much memory it uses. That process sees only
+// memory that is mapped, and so memory cannot outlive its mapping: memfd_create(2)
+// fails with ENOSYS, and a System V segment is removed with the last process
+// attached to it (kernel.shm_rmid_forced in proc(5)). It fails after [WithSeccomp],
+// and [New] fails if a cgroup or a limit is given as well.
 func WithoutCgroup() Option {
 	return func(s *specs.Spec) error {
 		if s.Linux.Seccomp != nil {
@@ -97,8 +105,10 @@ func WithoutCgroup() Option {
 	}
 }
 
-// WithNoFile bounds open files per process. Lower only: a hard limit above the
-// container runtime's own needs CAP_SYS_RESOURCE.
+// WithNoFile bounds the open files of each process (RLIMIT_NOFILE, setrlimit(2)).
+// There is no default: [New] requires it. It fails below 16 and if given twice. A
+// limit above the OCI runtime's own hard limit needs CAP_SYS_RESOURCE, and makes
+// the runtime fail without it.
 func WithNoFile(limit uint64) Option {
 	return func(s *specs.Spec) error {
 		if limit < 16 {
@@ -108,8 +118,9 @@ func WithNoFile(limit uint64) Option {
 	}
 }
 
-// WithLowCoreLimit sets RLIMIT_CORE to 0, for an OCI runtime that may not have it higher. There
-// a crash in the sandbox starts the host's handler of core files, if there is one.
+// WithLowCoreLimit sets RLIMIT_CORE to 0 instead of 1, for an OCI runtime whose own
+// hard limit is 0. The price: where kernel.core_pattern is a pipe, a crash in the
+// sandbox starts the host's core dump handler (core(5)), which 1 alone prevents.
 func WithLowCoreLimit() Option {
 	return func(s *specs.Spec) error {
 		for i, l := range s.Process.Rlimits {
@@ -121,8 +132,9 @@ func WithLowCoreLimit() Option {
 	}
 }
 
-// WithNProc bounds the processes of the sandbox's user, for hosts without
-// cgroups. It counts per user namespace and user id (setrlimit(2)).
+// WithNProc bounds the number of processes and threads of the sandbox's user
+// (RLIMIT_NPROC), for hosts without cgroups. The kernel counts them per user
+// namespace and user id (setrlimit(2)). It fails for 0 and if given twice.
 func WithNProc(limit uint64) Option {
 	return func(s *specs.Spec) error {
 		if limit < 1 {
@@ -132,9 +144,9 @@ func WithNProc(limit uint64) Option {
 	}
 }
 
-// WithDataSize bounds what each process may have in private writable mappings,
-// touched or not (setrlimit(2), RLIMIT_DATA). It fails below 256 MiB, with which
-// runc itself does not start.
+// WithDataSize bounds the private writable mappings of each process to bytes,
+// whether touched or not (RLIMIT_DATA, setrlimit(2)). It fails below 256 MiB, with
+// which runc itself does not start, and if given twice.
 func WithDataSize(bytes uint64) Option {
 	return func(s *specs.Spec) error {
 		if bytes < 256<<20 {
@@ -144,9 +156,10 @@ func WithDataSize(bytes uint64) Option {
 	}
 }
 
-// WithOOMScoreAdj makes the kernel prefer the sandbox as a victim. Negative
-// values are refused: they need CAP_SYS_RESOURCE and would shield the sandbox
-// at the host's cost (proc(5), oom_score_adj).
+// WithOOMScoreAdj sets how strongly the kernel prefers the sandbox's processes as
+// victims when memory runs out, from 0 to 1000 (oom_score_adj in proc(5)). Negative
+// values are refused: they need CAP_SYS_RESOURCE and would protect the sandbox at
+// the host's expense.
 func WithOOMScoreAdj(adj int) Option {
 	return func(s *specs.Spec) error {
 		if adj < 0 || adj > 1000 {

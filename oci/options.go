@@ -10,8 +10,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// withoutCgroup marks a spec whose lack of limits is on purpose, so that a
-// forgotten limit is told apart from a host that has none to give.
+// withoutCgroup marks a spec that lacks limits on purpose. It distinguishes a
+// host that cannot enforce limits from a limit that was forgotten.
 const withoutCgroup = "org.securebench.without-cgroup"
 
 // withoutCPU marks a spec that lacks a CPU limit on purpose.
@@ -26,8 +26,10 @@ const netlinkAllowed = "org.securebench.netlink"
 // sealedProcesses marks a spec whose processes may not trace one another.
 const sealedProcesses = "org.securebench.sealed-processes"
 
-// WithArgs sets the process's argument vector. The first is looked up in the
-// PATH of the process's environment unless it holds a slash.
+// WithArgs sets the argument vector of the sandbox's first process. The first
+// argument is looked up in the PATH of the process's environment unless it
+// contains a slash. It fails if the first argument is missing or empty, or if any
+// argument contains a NUL byte. There is no default: [New] requires it.
 func WithArgs(args ...string) Option {
 	return func(s *specs.Spec) error {
 		if len(args) == 0 || args[0] == "" {
@@ -43,8 +45,10 @@ func WithArgs(args ...string) Option {
 	}
 }
 
-// WithEnv adds NAME=value entries; a later entry replaces an earlier one of
-// the same name.
+// WithEnv adds NAME=value entries to the environment, which is empty otherwise. A
+// later entry replaces an earlier one of the same name. It fails for an entry
+// without "=", with an empty name or with a NUL byte. Errors quote the name and
+// never the value, which may be a secret.
 func WithEnv(env ...string) Option {
 	return func(s *specs.Spec) error {
 		for _, e := range env {
@@ -59,7 +63,8 @@ func WithEnv(env ...string) Option {
 	}
 }
 
-// WithCwd sets the working directory, an absolute path inside the sandbox.
+// WithCwd sets the working directory, a clean absolute path inside the sandbox.
+// The default is "/".
 func WithCwd(dir string) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(dir) {
@@ -70,8 +75,9 @@ func WithCwd(dir string) Option {
 	}
 }
 
-// WithUser sets numeric ids inside the sandbox. The zero value of a spec is
-// root without any capability.
+// WithUser sets the numeric user, group and supplementary group ids of the first
+// process, as seen inside the sandbox. The default is 0 for both and no
+// supplementary groups: root without any capability.
 func WithUser(uid, gid uint32, groups ...uint32) Option {
 	return func(s *specs.Spec) error {
 		s.Process.User = specs.User{UID: uid, GID: gid, AdditionalGids: slices.Clone(groups)}
@@ -79,11 +85,17 @@ func WithUser(uid, gid uint32, groups ...uint32) Option {
 	}
 }
 
-// WithUserNamespace joins the user namespace at p, an absolute host path. What has
-// no mapping there shows as nobody's. The specification says that mappings are for
-// a namespace that the OCI runtime makes itself (config-linux.md, "User namespace
-// mappings"), and runc from 1.1.11 on and crun hold to that; runc before 1.1.11
-// refuses to join without the namespace's own mappings, of user and group ids alike.
+// WithUserNamespace joins the existing user namespace at p, an absolute host path.
+// Files whose owner has no mapping there appear to be owned by the overflow user
+// (user_namespaces(7)). Without this option the sandbox stays in the caller's user
+// namespace. It fails if p is not clean and absolute, if a namespace was given
+// before, or if a mapping has size 0.
+//
+// The mappings apply to user and group ids alike and must be those of the
+// namespace itself. Only runc before 1.1.11 needs them, and refuses to join without
+// them. The OCI specification reserves mappings for a namespace that the runtime
+// creates (config-linux.md, "User namespace mappings"), so later versions of runc,
+// and crun, must be given none.
 func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(p) {
@@ -103,8 +115,11 @@ func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
 	}
 }
 
-// WithDevices shows the host path source, which holds device nodes, links and
-// the folders pts and shm, as /dev, instead of one that the OCI runtime fills.
+// WithDevices mounts the host directory source as /dev, in place of the tmpfs that
+// the OCI runtime fills itself. The directory must already contain the device
+// nodes, the symbolic links and the directories pts and shm. It is for hosts on
+// which the runtime may not create device nodes. It fails if source is not clean
+// and absolute.
 func WithDevices(source string) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(source) {
@@ -120,8 +135,10 @@ func WithDevices(source string) Option {
 	}
 }
 
-// WithNetworkNamespace joins the namespace at p, an absolute host path. There
-// is no option to share the host's.
+// WithNetworkNamespace joins the existing network namespace at p, an absolute host
+// path. There is no default, since [New] requires it, and no option that shares the
+// host's network. It fails if p is not clean and absolute or if a namespace was
+// given before.
 func WithNetworkNamespace(p string) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(p) {
@@ -135,10 +152,11 @@ func WithNetworkNamespace(p string) Option {
 	}
 }
 
-// WithSealedProcesses keeps the processes of a sandbox out of one another's
-// memory, where a trusted one starts an untrusted one of the same user: /proc is
-// read-only, mem files included, and ptrace(2) fails. It comes before
-// [WithSeccomp].
+// WithSealedProcesses keeps the processes of a sandbox from reading or writing one
+// another's memory. It is for a trusted process that starts an untrusted one as the
+// same user. /proc becomes read-only, which includes /proc/PID/mem (proc(5)), and
+// ptrace(2) fails with EPERM; process_vm_readv(2) and process_vm_writev(2) are
+// denied in any case. It fails after [WithSeccomp].
 func WithSealedProcesses() Option {
 	return func(s *specs.Spec) error {
 		if s.Linux.Seccomp != nil {
@@ -149,9 +167,10 @@ func WithSealedProcesses() Option {
 	}
 }
 
-// WithOwnFilters lets processes install seccomp and socket filters, for programs that
-// need them. Their translated code is memory of the host that no limit of the sandbox
-// bounds; see [WithSeccomp]. It comes before that.
+// WithOwnFilters lets processes install seccomp filters and socket filters, for
+// programs that need them. The kernel compiles such filters into memory that no
+// limit of the sandbox bounds, within one budget for the whole host
+// (net.core.bpf_jit_limit). It fails after [WithSeccomp].
 func WithOwnFilters() Option {
 	return func(s *specs.Spec) error {
 		if s.Linux.Seccomp != nil {
@@ -161,9 +180,9 @@ func WithOwnFilters() Option {
 	}
 }
 
-// WithNetlink lets processes open netlink sockets, for programs that need them. What
-// waits in them is memory of the host that no limit of the sandbox bounds; see
-// [WithSeccomp]. It comes before that.
+// WithNetlink lets processes open netlink sockets (netlink(7)), for programs that
+// need them. Messages queued in them take kernel memory that no limit of the
+// sandbox bounds. It fails after [WithSeccomp].
 func WithNetlink() Option {
 	return func(s *specs.Spec) error {
 		if s.Linux.Seccomp != nil {
@@ -173,13 +192,19 @@ func WithNetlink() Option {
 	}
 }
 
-// WithTmpfs mounts an empty file system of at most bytes and inodes at dest,
-// open to every user of the sandbox.
+// WithTmpfs mounts an empty in-memory file system at dest that every user of the
+// sandbox may write to (mode 1777). It holds at most bytes, rounded up to whole
+// KiB, and inodes files. Setuid programs and device nodes have no effect on it;
+// programs can be executed. Its contents count towards the memory limit. It fails
+// below 4 KiB or 2 inodes, and for the same destinations as [WithBind].
 func WithTmpfs(dest string, bytes, inodes int64) Option {
 	return tmpfs(dest, bytes, inodes, "nosuid", "nodev")
 }
 
-// WithSharedMemory mounts /dev/shm with at most bytes.
+// WithSharedMemory mounts /dev/shm, where POSIX shared memory lives
+// (shm_overview(7)), with room for at most bytes. It differs from [WithTmpfs] in
+// that programs on it cannot be executed. It fails below 4 KiB. Without it there
+// is no /dev/shm.
 func WithSharedMemory(bytes int64) Option {
 	return tmpfs("/dev/shm", bytes, bytes/(4*kib)+16, "nosuid", "nodev", "noexec")
 }
@@ -193,8 +218,11 @@ func tmpfs(dest string, bytes, inodes int64, flags ...string) Option {
 	}
 }
 
-// WithBind shows the host path source at dest, read-only unless writable.
-// Mounts below source on the host do not come along.
+// WithBind makes the host file or directory source visible at dest, read-only
+// unless writable is set. Mounts below source on the host are not included, and
+// setuid programs and device nodes have no effect. It fails if either path is not
+// clean and absolute, if dest is "/", was mounted before, or lies in /proc, /sys or
+// /dev; /dev/shm alone is allowed.
 func WithBind(source, dest string, writable bool) Option {
 	return func(s *specs.Spec) error {
 		if !cleanAbs(source) {
@@ -208,10 +236,12 @@ func WithBind(source, dest string, writable bool) Option {
 	}
 }
 
-// WithCapabilities gives names, and the system calls they stand for, to the
-// process. Only these can be given: CAP_SYS_CHROOT, the one needed_command that
-// exists, and CAP_SETUID, CAP_SETGID and CAP_KILL, for a first process of ours that runs
-// others as another user of the sandbox.
+// WithCapabilities sets the bounding, effective and permitted capability sets of
+// the first process to names (capabilities(7)), and admits the system calls that
+// need them. The default is none. It accepts CAP_SYS_CHROOT, for tasks that need
+// chroot(2), and CAP_SETUID, CAP_SETGID and CAP_KILL, for a trusted first process
+// that runs others as a different user of the sandbox. Any other name is an error.
+// A second call replaces the first. It fails after [WithSeccomp].
 func WithCapabilities(names ...string) Option {
 	return func(s *specs.Spec) error {
 		for _, n := range names {
@@ -230,8 +260,9 @@ func WithCapabilities(names ...string) Option {
 	}
 }
 
-// WithAnnotation attaches a name for people and other programs; the OCI
-// runtime ignores it.
+// WithAnnotation attaches value under key, for people and other programs. The OCI
+// runtime ignores keys that it does not know. A later value replaces an earlier
+// one. It fails if key is empty.
 func WithAnnotation(key, value string) Option {
 	return func(s *specs.Spec) error { return annotate(s, key, value) }
 }
@@ -247,8 +278,8 @@ func annotate(s *specs.Spec, key, value string) error {
 	return nil
 }
 
-// addMount refuses destinations that would cover what the specification
-// itself relies on.
+// addMount refuses destinations that would cover what the specification itself
+// relies on.
 func addMount(s *specs.Spec, m specs.Mount) error {
 	if !cleanAbs(m.Destination) || m.Destination == "/" {
 		return fmt.Errorf("mount destination %q is not a clean absolute path below the root", m.Destination)

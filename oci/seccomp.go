@@ -8,7 +8,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Errno values are the same on amd64 and arm64 (errno(3)).
+// The values of errno are the same on amd64 and arm64 (errno(3)).
 const (
 	errnoPERM           = 1
 	errnoNOMEM          = 12
@@ -17,19 +17,22 @@ const (
 	errnoPROTONOSUPPORT = 93
 )
 
-// cloneNamespaces are the CLONE_NEW* bits of clone(2), of which a sandbox may
-// use none: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
+// cloneNamespaces are the CLONE_NEW* bits of clone(2), none of which a sandbox may
+// use: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
 const cloneNamespaces = 0x7e02_0000
 
-// WithSeccomp filters system calls for arch (a GOARCH name) and no other
-// architecture: the 32-bit entry points would reach socketcall(2), whose
-// arguments a filter cannot see. New applies it for the host's own when it is
-// not given. It comes after [WithCapabilities].
+// WithSeccomp installs the system call filter (seccomp(2)) for arch, a GOARCH name:
+// amd64 or arm64. Any other name is an error. [New] applies it for the host's own
+// architecture when it is not given. Options that change the filter must precede
+// it, and fail otherwise: [WithCapabilities], [WithSealedProcesses],
+// [WithOwnFilters], [WithNetlink] and [WithoutCgroup].
 //
-// The profile is an allow-list. What it does not name fails with EPERM and is
-// never a kill, which would look like the task's own fault. clone3(2) fails
+// The filter is an allow-list. A call that is not on it fails with EPERM; it never
+// kills the process, which would look like the task's own fault. clone3(2) fails
 // with ENOSYS, so that C libraries fall back to clone(2), whose flags can be
-// filtered; so do others that programs can do without.
+// filtered; so do other calls that programs can do without. The entry points of
+// other architectures are closed, because the 32-bit ones reach socketcall(2), whose
+// arguments a filter cannot see.
 func WithSeccomp(arch string) Option {
 	return func(s *specs.Spec) error {
 		native, ok := map[string]specs.Arch{"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64}[arch]
@@ -57,7 +60,7 @@ func WithSeccomp(arch string) Option {
 		rules = append(rules, optionRules(own)...)
 		rules = append(rules, socketRules(s.Annotations[netlinkAllowed] != "")...)
 		rules = append(rules, ioctlRules()...)
-		rules = append(rules, mergeRules()...)
+		rules = append(rules, adviceRules()...)
 		rules = append(rules, coreRules()...)
 		rules = append(rules, hugePages...)
 		rules = append(rules, personalityRules()...)
@@ -75,13 +78,14 @@ func WithSeccomp(arch string) Option {
 	}
 }
 
-// socketRules admit UNIX, and of INET and INET6 what the kernel has built in: TCP, UDP and
-// echo requests. A socket of another protocol (UDP-Lite, SCTP, SMC) makes the kernel load a
-// module, and none of them counts its memory as TCP does, MPTCP before Linux 6.2 neither. AF_VSOCK
-// above all must stay out: network namespaces do not contain it. AF_NETLINK is as if the kernel
-// had none, for which C libraries and Node.js are prepared: what waits in its sockets is
-// memory that the kernel counts to nobody, some hundred kilobytes a socket. Pairs exist for
-// UNIX alone.
+// socketRules admit UNIX sockets, and INET and INET6 sockets of the protocols built
+// into the kernel: TCP, UDP and ICMP echo. A socket of another protocol (UDP-Lite,
+// SCTP, SMC) makes the kernel load a module, and none of these accounts for its
+// memory as TCP does; nor does MPTCP before Linux 6.2. AF_VSOCK above all must stay
+// out: network namespaces do not contain it. AF_NETLINK fails as if the kernel lacked
+// it, which C libraries and Node.js are prepared for: messages queued in its sockets
+// take kernel memory that is charged to nobody, some hundred kilobytes a socket.
+// Socket pairs exist for UNIX only.
 func socketRules(netlink bool) []specs.LinuxSyscall {
 	const (
 		afUnix, afInet, afInet6, afNetlink     = 1, 2, 10, 16 // socket(2)
@@ -114,15 +118,16 @@ func socketRules(netlink bool) []specs.LinuxSyscall {
 	return rules
 }
 
-// filterRules keep a sandbox from giving the kernel programs to translate: seccomp filters,
-// and the socket filters of [optionRules]. The memory of the translation is the whole host's,
-// within one limit (net.core.bpf_jit_limit), and counted to nobody; and thousands of them freed
-// at a time blocked Linux 6.18 for ever.
+// filterRules keep a sandbox from giving the kernel programs to compile: seccomp
+// filters here, and socket filters in [optionRules]. The compiled code takes memory
+// from one budget for the whole host (net.core.bpf_jit_limit) and is charged to
+// nobody; and freeing thousands of filters at once blocked Linux 6.18 forever.
 //
-// Of prctl(2), it is as if the kernel lacked names of mappings, which are counted to nobody,
-// and the merging of equal pages, by which sandboxes could read one another.
+// Two operations of prctl(2) fail as if the kernel lacked them: naming mappings,
+// because the names are charged to nobody, and merging equal pages, through which
+// sandboxes could read one another's memory.
 //
-// The kernel takes the low 32 bits of these arguments, so the rules compare no others.
+// The kernel uses the low 32 bits of these arguments, so the rules compare only those.
 func filterRules(own bool) []specs.LinuxSyscall {
 	const setSeccomp, setMemoryMerge, setVMA, setPtracer = 22, 67, 0x53564d41, 0x59616d61
 	denied := []uint32{setMemoryMerge}
@@ -145,20 +150,20 @@ func filterRules(own bool) []specs.LinuxSyscall {
 	return rules
 }
 
-// optionRules admit the options of sockets but for filters and for what holds memory or
-// numbers of the whole host.
+// optionRules admit all socket options except filters and those that take memory or
+// numbers from the whole host.
 func optionRules(own bool) []specs.LinuxSyscall {
 	const solIP, solSocket, solTCP, solIPv6 = 0, 1, 6, 41
 	denied := map[uint32][]uint32{
-		// Memberships of groups, and lists of sources, counted to nobody: IP_MSFILTER,
-		// IP_*_SOURCE, IP_ADD_MEMBERSHIP, MCAST_*.
+		// Group memberships and source lists, charged to nobody: IP_MSFILTER, IP_*_SOURCE,
+		// IP_ADD_MEMBERSHIP, MCAST_*.
 		solIP: {35, 37, 38, 39, 41, 42, 43, 44, 46, 48},
-		// TCP_LINGER2: how long a connection outlives its process. TCP_ULP: a state of 1 KiB that
-		// is counted to nobody. TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY,
-		// TCP_AO_INFO: keys for connections between routers, a thousand to a socket, the same.
+		// TCP_LINGER2: how long a connection outlives its process. TCP_ULP: 1 KiB of state that is
+		// charged to nobody. TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY,
+		// TCP_AO_INFO: keys for connections between routers, a thousand per socket, likewise.
 		solTCP: {8, 31, 14, 32, 38, 39, 40},
-		// IPV6_JOIN_GROUP, IPV6_JOIN_ANYCAST, MCAST_*; IPV6_FLOWLABEL_MGR: labels are one number
-		// for the host.
+		// IPV6_JOIN_GROUP, IPV6_JOIN_ANYCAST, MCAST_*, as above. IPV6_FLOWLABEL_MGR: the whole
+		// host shares one pool of flow labels.
 		solIPv6:   {20, 27, 42, 43, 44, 46, 48, 32},
 		solSocket: nil,
 	}
@@ -178,9 +183,9 @@ func optionRules(own bool) []specs.LinuxSyscall {
 	return rules
 }
 
-// ioctlRules admit all requests but those for which the kernel loads modules whoever asks: line
-// disciplines of terminals (TIOCSETD), bridges (SIOCGIFBR, SIOCSIFBR, SIOCBRADDBR, SIOCBRDELBR)
-// and VLANs (SIOCGIFVLAN, SIOCSIFVLAN).
+// ioctlRules admit all requests except those for which the kernel loads modules on
+// behalf of any caller: terminal line disciplines (TIOCSETD), bridges (SIOCGIFBR,
+// SIOCSIFBR, SIOCBRADDBR, SIOCBRDELBR) and VLANs (SIOCGIFVLAN, SIOCSIFVLAN).
 func ioctlRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
 	for _, request := range but(0x5423, 0x8940, 0x8941, 0x8982, 0x8983, 0x89a0, 0x89a1) {
@@ -189,19 +194,29 @@ func ioctlRules() []specs.LinuxSyscall {
 	return rules
 }
 
-// mergeRules admit madvise(2) as of a kernel that merges no equal pages (MADV_MERGEABLE);
-// see [filterRules].
-func mergeRules() []specs.LinuxSyscall {
-	const mergeable = 12
-	rules := []specs.LinuxSyscall{answer(errnoINVAL, []string{"madvise"}, only(mergeable).of(2))}
-	for _, advice := range below(128, mergeable) {
+// adviceRules admit madvise(2) as it is on a kernel that cannot merge equal pages
+// (MADV_MERGEABLE; see [filterRules]), and posix_fadvise(2). Advice to throw pages of files out of memory does
+// nothing: all sandboxes share the host's page cache, and one could tell another by what is
+// not in it any more.
+func adviceRules() []specs.LinuxSyscall {
+	const mergeable, cold, pageOut, dontNeed = 12, 20, 21, 4
+	rules := []specs.LinuxSyscall{
+		answer(errnoINVAL, []string{"madvise"}, only(mergeable).of(2)),
+		answer(0, []string{"madvise"}, only(cold).of(2)),
+		answer(0, []string{"madvise"}, only(pageOut).of(2)),
+		answer(0, []string{"fadvise64"}, only(dontNeed).of(3)),
+	}
+	for _, advice := range below(128, mergeable, cold, pageOut) {
 		rules = append(rules, allow("madvise", advice.of(2)))
+	}
+	for _, advice := range below(8, dontNeed) {
+		rules = append(rules, allow("fadvise64", advice.of(3)))
 	}
 	return rules
 }
 
-// coreRules let programs believe that they changed the bound on core files, which many set to
-// nothing: see noCores for what that would do.
+// coreRules let programs believe that they changed the limit on core files, which
+// many set to 0. They do not change it, for the reason given at [noCores].
 func coreRules() []specs.LinuxSyscall {
 	const core = 4
 	rules := []specs.LinuxSyscall{
@@ -215,7 +230,7 @@ func coreRules() []specs.LinuxSyscall {
 	return rules
 }
 
-// A block is the 32-bit numbers that have value under mask.
+// A block is the set of 32-bit numbers n for which n & mask == value.
 type block struct{ mask, value uint32 }
 
 func only(number uint32) block { return block{0xffff_ffff, number} }
@@ -224,16 +239,17 @@ func (b block) of(argument uint) specs.LinuxSeccompArg {
 	return specs.LinuxSeccompArg{Index: argument, Op: specs.OpMaskedEqual, Value: uint64(b.mask), ValueTwo: uint64(b.value)}
 }
 
-// below covers the numbers below limit, a power of two, but those named, by the fewest
-// blocks.
+// below covers the numbers below limit, a power of two, except those in not, with
+// the fewest blocks.
 func below(limit uint32, not ...uint32) []block {
 	return halve(block{^(limit - 1), 0}, limit>>1, not)
 }
 
-// but covers all 32-bit numbers except those named.
+// but covers all 32-bit numbers except those in not.
 func but(not ...uint32) []block { return halve(block{}, 1<<31, not) }
 
-// halve splits a block, from a bit downwards, into those that hold none of the numbers.
+// halve splits a block, from bit downwards, into blocks that contain none of the
+// numbers in not.
 func halve(b block, bit uint32, not []uint32) []block {
 	if !slices.ContainsFunc(not, func(n uint32) bool { return n&b.mask == b.value }) {
 		return []block{b}
@@ -244,9 +260,9 @@ func halve(b block, bit uint32, not []uint32) []block {
 	return append(halve(block{b.mask | bit, b.value}, bit>>1, not), halve(block{b.mask | bit, b.value | bit}, bit>>1, not)...)
 }
 
-// hugePageRules admit memory but for pages of the host's huge page pool, which is one
-// for all and no part of a sandbox's memory (hugetlbpage.rst). There it is as if the
-// pool were empty.
+// hugePageRules admit memory except pages from the huge page pool, which the whole
+// host shares and which does not count as the sandbox's memory (hugetlbpage.rst).
+// Requests for such pages fail as if the pool were empty.
 func hugePageRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
 	for _, call := range []struct {
@@ -266,8 +282,8 @@ func hugePageRules() []specs.LinuxSyscall {
 	return rules
 }
 
-// personalityRules admit the query and the two Linux personalities, with and
-// without the 32-bit uname; ADDR_NO_RANDOMIZE and the like stay out.
+// personalityRules admit querying the personality and setting the two Linux ones,
+// each with and without the 32-bit uname. ADDR_NO_RANDOMIZE and the like stay out.
 func personalityRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
 	for _, persona := range []uint64{0x0, 0x8, 0x20000, 0x20008, 0xffffffff} { // personality(2)
@@ -276,7 +292,7 @@ func personalityRules() []specs.LinuxSyscall {
 	return rules
 }
 
-// mknodRules admit regular files, pipes and sockets; never a device.
+// mknodRules admit regular files, pipes and sockets, and no devices.
 func mknodRules() []specs.LinuxSyscall {
 	const typeMask = 0o170000 // inode(7), S_IFMT
 	var rules []specs.LinuxSyscall
@@ -289,10 +305,10 @@ func mknodRules() []specs.LinuxSyscall {
 	return rules
 }
 
-// fcntlRules admit all commands but those on leases and on changes of folders
-// (F_SETLEASE, F_GETLEASE and F_NOTIFY of fcntl(2)): with a lease on a file that
-// others share, read-only for all, one sandbox's root can hold up the others, and
-// the host, for as long as /proc/sys/fs/lease-break-time.
+// fcntlRules admit all commands except those for leases and for directory change
+// notification (F_SETLEASE, F_GETLEASE and F_NOTIFY of fcntl(2)). With a lease on a
+// file that several sandboxes share read-only, root in one of them can block the
+// others, and the host, for as long as /proc/sys/fs/lease-break-time.
 func fcntlRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
 	for _, r := range []struct{ mask, value uint64 }{

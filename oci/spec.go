@@ -11,42 +11,46 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Version is the specification version written into every spec: runc 1.1
-// refuses or ignores what later versions added.
+// Version is the OCI runtime specification version written into every spec. It is
+// not the newest: runc 1.1 refuses or ignores what later versions added.
 const Version = "1.0.2"
 
-// Hostname is the UTS name inside every sandbox.
+// Hostname is the host name inside every sandbox (uts_namespaces(7)).
 const Hostname = "sbench"
 
 const kib = 1 << 10
 
-// DevBytes and DevInodes size /dev: room for device nodes and links, not for
-// data.
+// DevBytes and DevInodes are the size of the tmpfs at /dev, in bytes and in
+// inodes. It has room for device nodes and links, not for data.
 const (
 	DevBytes  = 64 << 10
 	DevInodes = 64
 )
 
-// maxTerminals bounds the pseudo-terminals of a sandbox: kernel.pty.max is for all that a
-// host has (devpts.rst).
+// maxTerminals bounds the pseudo-terminals of one sandbox, because kernel.pty.max
+// bounds only those of the whole host (devpts.rst).
 const maxTerminals = 256
 
-// noCores, as RLIMIT_CORE, is less than any core file takes, which would carry memory out of
-// the sandbox; and where kernel.core_pattern is a pipe, this value alone keeps the kernel from
-// starting the host's handler, outside of all limits, for each crash in a sandbox
-// (fs/coredump.c; zero does not, core(5)).
+// noCores is the value of RLIMIT_CORE, in bytes. It is smaller than any core file,
+// which would carry memory out of the sandbox. Where kernel.core_pattern is a pipe, 1
+// is also the only value that keeps the kernel from starting the host's handler,
+// outside all limits, for each crash in a sandbox (fs/coredump.c); 0 does not
+// (core(5)).
 const noCores = 1
 
-// An Option opens or sizes one point of a specification. It fails rather than
-// do less than asked.
+// An Option opens or sizes one point of a specification. It returns an error
+// rather than do less than it was asked to. Options are values without state: one
+// may be used for several specifications, concurrently. A nil Option panics.
 type Option func(*specs.Spec) error
 
-// New returns a specification for a process in the root filesystem at rootfs,
-// an absolute host path, after applying opts in order.
+// New returns a specification for a process in the root file system at rootfs, a
+// clean absolute host path, after applying opts in order. It applies [WithSeccomp]
+// for the host's architecture unless opts did. The caller owns the result.
 //
-// These have no default and must be given: arguments, a network namespace, and
-// either a cgroup with memory, pids and CPU limits or [WithoutCgroup]. New
-// reports every missing point and every failed option at once.
+// These have no default and must be given: [WithArgs], [WithNetworkNamespace],
+// [WithNoFile], and either [WithCgroup] with [WithMemoryLimit], [WithPidsLimit] and
+// [WithCPUs] (or [WithoutCPULimit]), or [WithoutCgroup]. The error joins every
+// missing point and every failed option; no specification is returned with it.
 func New(rootfs string, opts ...Option) (*specs.Spec, error) {
 	var errs []error
 	if !cleanAbs(rootfs) {
@@ -102,8 +106,8 @@ func base(rootfs string) *specs.Spec {
 	}
 }
 
-// baseMounts gives nosuid and nodev to every mount; /dev and /dev/pts alone
-// lack nodev, because they hold the devices. There is no /sys and no mqueue.
+// baseMounts gives nosuid and nodev to every mount except /dev and /dev/pts, which
+// hold the devices and lack nodev. There is no /sys and no mqueue.
 func baseMounts() []specs.Mount {
 	return []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
@@ -112,11 +116,12 @@ func baseMounts() []specs.Mount {
 	}
 }
 
-// maskedPaths tell of the whole host, whatever the namespaces: its hardware, kernel
-// and boot, its disks, and in /proc/locks every lock that any process holds; and counters of
-// the whole host, which a neighbour can move, as by opening files or pseudo-terminals. So two
-// sandboxes could talk (proc(5)). /proc/stat, meminfo, loadavg and uptime stay, since programs
-// cannot do without.
+// maskedPaths lists the files that describe the whole host whatever the namespaces
+// (proc(5)): its hardware, kernel, boot and disks, and in /proc/locks every lock that
+// any process holds. It also lists host-wide counters, which a neighbour can change,
+// for example by opening files or pseudo-terminals, and through which two sandboxes
+// could communicate. /proc/stat, meminfo, loadavg and uptime stay visible, because
+// programs cannot do without them.
 func maskedPaths() []string {
 	return []string{
 		"/proc/acpi", "/proc/asound", "/proc/buddyinfo", "/proc/bus", "/proc/cgroups", "/proc/cmdline", "/proc/config.gz", "/proc/consoles",
@@ -141,7 +146,8 @@ func sized(bytes, inodes int64, mode uint32) []string {
 	}
 }
 
-// missing lists what New must not invent.
+// missing lists the required points that s lacks, for which New must not invent a
+// value.
 func missing(s *specs.Spec) []error {
 	var errs []error
 	need := func(ok bool, what string) {
@@ -184,8 +190,8 @@ func hasRlimit(s *specs.Spec, name string) bool {
 	return false
 }
 
-// cleanAbs says whether p is absolute, clean, and free of bytes that would end
-// it early in the kernel or in mountinfo.
+// cleanAbs reports whether p is absolute, clean, and free of bytes that would
+// truncate it in the kernel or in mountinfo.
 func cleanAbs(p string) bool {
 	return path.IsAbs(p) && path.Clean(p) == p && !strings.ContainsAny(p, "\x00\n")
 }
