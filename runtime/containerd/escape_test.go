@@ -118,7 +118,7 @@ while True:
     open('/programs/probe', 'rb').read(1)
     time.sleep(.02)
 `, processMark},
-			Wall: 10 * time.Minute, Stdout: onWrite(func() { close(ready) }),
+			Wall: 10 * time.Minute * slowness(t), Stdout: onWrite(func() { close(ready) }),
 		})
 	}()
 	select {
@@ -175,7 +175,11 @@ func TestProbe(t *testing.T) {
 			if !fills {
 				t.Parallel()
 			}
-			for _, user := range []string{"0:0", "1000:1000"} {
+			users := []string{"0:0", "1000:1000"}
+			if slowness(t) > 1 && a.name != "setuid program" {
+				users = users[:1] // an emulated machine, where each takes ten seconds; root can do more
+			}
+			for _, user := range users {
 				if fills {
 					emptyBut(t, w.work.Path(), "setuid-probe")
 					report(t, os.Chmod(w.work.Path(), 0o777))
@@ -276,8 +280,9 @@ func TestLimitReasons(t *testing.T) {
 			if exit.Reason != tt.reason || !slices.Contains(exit.Reached, tt.reached) {
 				t.Errorf("%v, reached %v, want %v and %v; stderr %s", exit, exit.Reached, tt.reason, tt.reached, exit.Stderr.String())
 			}
-			// A watchdog that looks now and then misses what is short.
-			seen := containerdtest.AllowDegraded() == nil || exit.Wall > 300*time.Millisecond
+			// A watchdog misses what is between two looks; it has seen what made it act.
+			acted := slices.Contains(exit.Reached, runtime.LimitMemory) || slices.Contains(exit.Reached, runtime.LimitPids)
+			seen := containerdtest.AllowDegraded() == nil || acted
 			if seen && (exit.Usage.CPU <= 0 || exit.Usage.PeakMemory <= 0) {
 				t.Errorf("usage %+v", exit.Usage)
 			}
