@@ -5,9 +5,10 @@ import (
 	"sync"
 )
 
-// A Capture keeps the head and the tail of a stream within a bound and passes
-// everything on to another writer. It never fails and never stops reading, so
-// that a flood does not block its writer. Safe for concurrent use.
+// A Capture keeps the beginning and the end of a stream within a bound and passes
+// everything on to another writer. Writing to it never fails, so a process that
+// writes too much is not blocked. Make one with [NewCapture]; its methods are safe
+// for concurrent use.
 type Capture struct {
 	mu    sync.Mutex
 	head  []byte
@@ -18,8 +19,10 @@ type Capture struct {
 	tee   io.Writer
 }
 
-// NewCapture keeps at most limit bytes (at least 2; 0 means DefaultOutputBytes)
-// and copies all to tee if it is not nil.
+// NewCapture returns a Capture that keeps at most limit bytes, half of them from
+// the beginning and half from the end. It keeps at least 2; 0 or less means
+// [DefaultOutputBytes]. Everything is also written to tee unless that is nil; after
+// tee's first error it is no longer used.
 func NewCapture(limit int64, tee io.Writer) *Capture {
 	if limit <= 0 {
 		limit = DefaultOutputBytes
@@ -27,8 +30,8 @@ func NewCapture(limit int64, tee io.Writer) *Capture {
 	return &Capture{room: max(1, int(limit/2)), tee: tee}
 }
 
-// Write takes p. It always reports success: a full capture is not the
-// writer's fault.
+// Write takes p and always reports success, also when the capture is full or the
+// other writer has failed.
 func (c *Capture) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +64,7 @@ func (c *Capture) keepTail(p []byte) {
 	}
 }
 
-// Output returns what was kept so far.
+// Output returns a copy of what has been kept so far.
 func (c *Capture) Output() Output {
 	c.mu.Lock()
 	defer c.mu.Unlock()

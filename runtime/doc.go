@@ -1,18 +1,20 @@
-// Package runtime is the contract between sbench and whatever isolates a
-// process: what a sandbox is made from, what a process may use, and how its end
-// is told.
+// Package runtime is the contract between sbench and whatever isolates a process:
+// what a sandbox is made from, what a process may use, and how its end is reported.
 //
-// The nouns are the field's: an image has a reference, a digest and a root file
-// system; a volume is a bounded piece of writable disk; a sandbox runs processes
-// on top of an image or of another, stopped sandbox; an exit says how a process
-// ended and what it used.
+// An image has a reference, a digest and a root file system. A volume is a bounded
+// piece of writable disk. A sandbox runs processes on top of an image, or of
+// another sandbox that has stopped. An exit says how a process ended and what it
+// used.
 //
-// A sandbox is one-shot or persistent. A one-shot sandbox runs one process, as
-// its first, and everything dies with it. A persistent one is created once and
-// runs any number, one after the other; between two of them nothing but its idle
-// first process is alive.
+// A sandbox is one-shot or persistent. A one-shot sandbox runs one process, which
+// is the first of its PID namespace, and everything in the sandbox dies with it. A
+// persistent sandbox is created once and runs any number of processes, one after
+// the other; between two of them only its idle first process is alive.
 //
-// Package runtime/containerd implements the contract; package runtime/fake
-// imitates it for tests; package runtime/runtimetest holds the suite that both
-// must pass.
+// Throughout, an error means that sbench could not measure. A process that fails,
+// is killed or reaches a limit is a result: an [Exit].
+//
+// Package runtime/containerd implements the contract, package runtime/fake imitates
+// it for tests, and package runtime/runtimetest holds the test suite that both must
+// pass.
 package runtime

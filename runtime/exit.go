@@ -9,22 +9,25 @@ import (
 // Reason says how a process ended. The zero Reason is invalid.
 type Reason int
 
-// The reasons, from facts of the kernel and of sbench's own clock.
+// The reasons. They follow from what the kernel reports and from sbench's own clock,
+// never from what the process wrote.
 const (
-	// Exited: by itself, with Exit.Code.
+	// Exited means that the process ended by itself, with [Exit.Code].
 	Exited Reason = iota + 1
-	// Signaled: by a signal that nobody of ours sent.
+	// Signaled means that a signal ended the process which sbench did not send.
 	Signaled
-	// WallTime: killed by sbench when Process.Wall was over.
+	// WallTime means that sbench killed the process when [Process.Wall] was over.
 	WallTime
-	// OutOfMemory: it failed, and the kernel killed a process of the sandbox for
-	// memory meanwhile.
+	// OutOfMemory means that the process failed, and that the kernel meanwhile
+	// killed a process of the sandbox because the memory limit was reached.
 	OutOfMemory
-	// PidsLimit: it failed, and the kernel refused a fork or thread meanwhile.
+	// PidsLimit means that the process failed, and that the kernel meanwhile
+	// refused the sandbox a new process or thread.
 	PidsLimit
 )
 
-// String is the reason in a word, as records have it.
+// String returns the name of the reason as it stands in records, such as
+// "wall_time". An invalid reason is named as such.
 func (r Reason) String() string {
 	names := [...]string{"", "exited", "signaled", "wall_time", "out_of_memory", "pids_limit"}
 	if r < Exited || int(r) >= len(names) {
@@ -33,7 +36,8 @@ func (r Reason) String() string {
 	return names[r]
 }
 
-// MarshalText writes the reason's name and refuses an invalid one.
+// MarshalText returns the name of the reason, as String does. It fails for an
+// invalid reason, so that none reaches a record.
 func (r Reason) MarshalText() ([]byte, error) {
 	if r < Exited || r > PidsLimit {
 		return nil, fmt.Errorf("exit reason %d is invalid", int(r))
@@ -41,38 +45,38 @@ func (r Reason) MarshalText() ([]byte, error) {
 	return []byte(r.String()), nil
 }
 
-// Limit names a bound that was reached.
+// Limit names a limit that a process reached.
 type Limit string
 
-// Bounds that can be seen to have been reached. A reached limit does not by
-// itself end a process.
+// The limits that [Exit.Reached] can list. Reaching a limit does not by itself end
+// a process.
 const (
-	LimitWall   Limit = "wall_time"
-	LimitMemory Limit = "memory"
-	LimitPids   Limit = "pids"
-	LimitOutput Limit = "output"
-	LimitDisk   Limit = "disk" // the writable layer is full
+	LimitWall   Limit = "wall_time" // Process.Wall
+	LimitMemory Limit = "memory"    // Limits.Memory
+	LimitPids   Limit = "pids"      // Limits.Pids
+	LimitOutput Limit = "output"    // Process.OutputBytes, of either stream
+	LimitDisk   Limit = "disk"      // Limits.LayerBytes: the writable layer is full
 )
 
-// Exit is how a process ended.
+// Exit says how a process ended. The zero Exit is invalid.
 type Exit struct {
 	Reason  Reason
 	Code    int           // 0–255, meaningful only if Reason is Exited, OutOfMemory or PidsLimit and Signal is 0
-	Signal  int           // of the process; 0 if it was not ended by one
-	Reached []Limit       // every bound that was hit, in a fixed order
+	Signal  int           // the number of the signal that ended the process; 0 if none did
+	Reached []Limit       // every limit that was reached, in a fixed order
 	Wall    time.Duration // from start to exit
 	Usage   Usage
 	Stdout  Output
 	Stderr  Output
-	// Spec is the digest of the sandbox's OCI specification; "" where there is
-	// none.
+	// Spec is the digest of the sandbox's OCI specification, "" for an engine that
+	// has none.
 	Spec string
 }
 
-// Success says whether the process exited by itself with code 0.
+// Success reports whether the process exited by itself with code 0.
 func (e Exit) Success() bool { return e.Reason == Exited && e.Code == 0 }
 
-// String describes the end without any byte the process wrote.
+// String describes the end for people. It contains nothing that the process wrote.
 func (e Exit) String() string {
 	switch {
 	case e.Reason == Exited:
@@ -89,26 +93,28 @@ func (e Exit) String() string {
 	return e.Reason.String()
 }
 
-// Usage is what the kernel counted for the sandbox's cgroup: for a one-shot
-// sandbox its whole life, for a persistent one since its creation (peaks) or
-// since the process started (CPU). Zero means not reported.
+// Usage is what the kernel counted for the sandbox's cgroup. In a one-shot sandbox
+// it covers the sandbox's whole life. In a persistent one the peaks are since the
+// sandbox was created, and CPU since the process started. A field that the kernel
+// did not report is 0.
 type Usage struct {
-	CPU        time.Duration `json:"cpu_ns"`
-	PeakMemory int64         `json:"peak_memory_bytes"`
-	PeakPids   int64         `json:"peak_pids"`
+	CPU        time.Duration `json:"cpu_ns"`            // user and system time
+	PeakMemory int64         `json:"peak_memory_bytes"` // bytes
+	PeakPids   int64         `json:"peak_pids"`         // processes and threads
 }
 
-// Output is a bounded piece of a stream: its head, its tail, and how much there
-// was in all.
+// Output is what was kept of a stream: its beginning, its end, and its total
+// length. The zero Output is that of an empty stream.
 type Output struct {
 	Head, Tail []byte
 	Total      int64 // bytes written by the process
 }
 
-// Cut says how many bytes between head and tail are missing.
+// Cut returns how many bytes between Head and Tail are missing.
 func (o Output) Cut() int64 { return o.Total - int64(len(o.Head)) - int64(len(o.Tail)) }
 
-// Bytes returns the output, with a line in place of what was cut.
+// Bytes returns a copy of the output. Where bytes are missing, a line of its own
+// says how many.
 func (o Output) Bytes() []byte {
 	if o.Cut() <= 0 {
 		return append(append([]byte{}, o.Head...), o.Tail...)
@@ -117,5 +123,5 @@ func (o Output) Bytes() []byte {
 	return append(append(append([]byte{}, o.Head...), mark...), o.Tail...)
 }
 
-// String is Bytes with invalid UTF-8 replaced.
+// String returns what Bytes does, with invalid UTF-8 replaced by U+FFFD.
 func (o Output) String() string { return strings.ToValidUTF8(string(o.Bytes()), "\uFFFD") }

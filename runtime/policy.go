@@ -7,25 +7,26 @@ import (
 	"slices"
 )
 
-// A CommandPolicy says by executable name which commands sbench itself may
-// start in a sandbox. It is for auditing and never instead of isolation: what a
-// started command starts in turn is not seen.
+// A CommandPolicy says by executable name which commands sbench itself may start in
+// a sandbox. It serves auditing and is no substitute for isolation, since it does
+// not see what a started command starts in turn.
 //
-// The zero policy denies everything. Deny beats Allow; the name "*" in Allow
-// stands for every name.
+// The zero policy denies everything. Deny takes precedence over Allow; the name "*"
+// in Allow stands forevery name.
 type CommandPolicy struct {
 	Allow []string
 	Deny  []string
 }
 
-// A CommandDecision is one audit event.
+// A CommandDecision is a policy's decision about one command.
 type CommandDecision struct {
 	Executable string // the base name of the first argument
 	Allowed    bool
 	Reason     string // "allowed", "denied by name" or "not in the allow list"
 }
 
-// Decide judges a command by its first argument.
+// Decide decides by the base name of the command's first argument. A command
+// without one is denied.
 func (p CommandPolicy) Decide(args []string) CommandDecision {
 	d := CommandDecision{Reason: "not in the allow list"}
 	if len(args) > 0 && args[0] != "" {
@@ -41,9 +42,9 @@ func (p CommandPolicy) Decide(args []string) CommandDecision {
 	return d
 }
 
-// Guard wraps a sandbox so that every command is judged before it starts. Each
-// decision is passed to audit, which must be safe for concurrent use; a denied
-// command is ErrDenied.
+// Guard returns a sandbox that asks p before each Exec and then calls s. Each
+// decision is passed to audit, which must be safe for concurrent use. The error of
+// Exec is [ErrDenied] if p denies the command, which then does not start.
 func Guard(s Sandbox, p CommandPolicy, audit func(CommandDecision)) Sandbox {
 	return guarded{s, p, audit}
 }
@@ -54,8 +55,8 @@ type guarded struct {
 	audit  func(CommandDecision)
 }
 
-// Unwrap returns the sandbox that is guarded, for an engine that is asked to
-// build on it.
+// Unwrap returns the guarded sandbox. An engine needs it when the guarded one is
+// given as [Config.From].
 func (g guarded) Unwrap() Sandbox { return g.Sandbox }
 
 func (g guarded) Exec(ctx context.Context, p Process) (Exit, error) {

@@ -10,31 +10,33 @@ import (
 	"time"
 )
 
-// Errors that callers tell apart with errors.Is. An error, as opposed to an
+// Errors that callers distinguish with errors.Is. An error, as opposed to an
 // [Exit], means that nothing was measured.
 var (
-	// ErrUnavailable: the daemon behind the sandboxes does not answer.
+	// ErrUnavailable means that the daemon behind the sandboxes does not answer, or
+	// that this host cannot run sandboxes.
 	ErrUnavailable = errors.New("runtime unavailable")
-	// ErrNotFound: no such image.
+	// ErrNotFound means that there is no such image.
 	ErrNotFound = errors.New("not found")
-	// ErrInvalid: what the operator chose cannot be used.
+	// ErrInvalid means that a setting which the operator chose cannot be used.
 	ErrInvalid = errors.New("cannot be used")
-	// ErrSpent: a one-shot sandbox was asked for a second process.
+	// ErrSpent means that a one-shot sandbox was asked to run a second process.
 	ErrSpent = errors.New("one-shot sandbox has run its process")
-	// ErrClosed: the sandbox was closed, or lost its first process.
+	// ErrClosed means that the sandbox was closed or has lost its first process.
 	ErrClosed = errors.New("sandbox is closed")
-	// ErrNotStarted: the process could not be executed at all (no such file,
-	// not executable). That is the fault of who wrote the command, or of the
-	// image, and never of the host.
+	// ErrNotStarted means that the process could not be executed at all, because
+	// there is no such file or it is not executable. The command or the image is at
+	// fault, never the host.
 	ErrNotStarted = errors.New("process was not started")
-	// ErrDenied: a [CommandPolicy] refused the command.
+	// ErrDenied means that a [CommandPolicy] refused the command.
 	ErrDenied = errors.New("command denied by policy")
-	// ErrStillAlive: processes survived the kill. Nothing the sandbox wrote may
-	// be trusted to have stopped changing.
+	// ErrStillAlive means that processes survived being killed. What the sandbox
+	// wrote may still be changing and must not be used.
 	ErrStillAlive = errors.New("processes survived")
 )
 
-// A Sandbox runs processes in one isolated environment.
+// A Sandbox runs processes in one isolated environment. Its methods are safe for
+// concurrent use. Whoever created it closes it.
 type Sandbox interface {
 	// Exec runs p to completion. A process that fails, is killed or hits a limit
 	// is a result; err means there is no trustworthy Exit. When Exec returns,
@@ -43,66 +45,70 @@ type Sandbox interface {
 	//
 	// Calls are serialised. A one-shot sandbox takes one call.
 	Exec(ctx context.Context, p Process) (Exit, error)
-	// Path returns the host path of the directory dir, absolute inside, as a
-	// one-shot sandbox left it in its root file system; mounts do not show. No
-	// link is followed: what is no directory is fs.ErrNotExist. It fails before
-	// the process has ended, and is good until Close.
+	// Path returns the host path of the directory dir, an absolute path inside, as
+	// a one-shot sandbox left it in its root file system. Mounts are not included.
+	// No symbolic link is followed: the error is fs.ErrNotExist if any part of dir
+	// is not a directory. It fails before the process has ended; the path is valid
+	// until Close.
 	Path(dir string) (string, error)
-	// Close waits for a running Exec, kills what still runs and removes
-	// everything but what the caller handed in. It is idempotent and works on a
-	// context of its own when ctx is cancelled.
+	// Close waits for a running Exec, kills what still runs, and removes everything
+	// except what the caller provided. It may be called again, and cleans up even
+	// when ctx has been cancelled.
 	Close(ctx context.Context) error
 }
 
-// A Volume is a directory of its own, bounded in bytes and inodes where the
-// host can do that.
+// A Volume is a writable directory whose size and number of files are bounded where
+// the host can enforce that. Whoever made it closes it.
 type Volume interface {
 	// Path is the absolute host path of the directory.
 	Path() string
-	// Full says whether writes to it have been running out of space or inodes.
+	// Full reports whether the volume has run out of space or inodes.
 	Full() (bool, error)
 	// Close removes the volume. Sandboxes that mount it must be closed first.
 	Close() error
 }
 
-// VolumeConfig sizes a volume. Bytes and Inodes must be positive.
+// VolumeConfig sizes a volume. Both fields must be positive.
 type VolumeConfig struct {
 	Bytes  int64
-	Inodes int64
+	Inodes int64 // files, directories and links
 }
 
 // An Image is a root file system that is present and unpacked on this host.
 type Image struct {
-	Ref      string   `json:"ref"`      // normalised, as the daemon knows it
+	Ref      string   `json:"ref"`      // the full reference, as the daemon knows it
 	Digest   string   `json:"digest"`   // of the manifest or index the reference points to
 	Platform string   `json:"platform"` // os/architecture
-	ChainID  string   `json:"chain_id"` // names the unpacked file system
-	Env      []string `json:"env"`
-	User     string   `json:"user"`
-	Workdir  string   `json:"workdir"`
+	ChainID  string   `json:"chain_id"` // identifies the unpacked file system (image-spec, config.md)
+	Env      []string `json:"env"`      // NAME=value
+	User     string   `json:"user"`     // uid[:gid] or names; "" means root
+	Workdir  string   `json:"workdir"`  // "" means /
 }
 
-// A View is read access to an image's files without any process.
+// A View is read access to an image's files without running a process. Whoever
+// made it closes it.
 type View interface {
-	// Root holds the file system; it is closed with the view.
+	// Root returns the image's file system. It is closed with the view.
 	Root() *os.Root
+	// Close releases the view. Root must not be used afterwards.
 	Close() error
 }
 
-// Config describes a sandbox. Image or From must be given.
+// Config describes a sandbox. Image or From must be given, and every field of
+// Limits must be positive.
 type Config struct {
 	Name  string // for people, in labels; need not be unique
 	Image Image
-	// From is a stopped sandbox of the same engine whose root file system, with
-	// what was written to it, becomes the read-only base of this one. It must
-	// stay open until this one is closed.
+	// From is a stopped sandbox of the same engine. Its root file system, including
+	// what was written to it, becomes the read-only base of this one. It must stay
+	// open until this one is closed.
 	From Sandbox
 
 	Persistent   bool
 	WritableRoot bool // else only tmpfs and mounts can be written
 	Mounts       []Mount
 	Capabilities []string // see oci.WithCapabilities
-	// Sealed keeps the sandbox's processes out of one another's memory; see
+	// Sealed keeps the sandbox's processes from accessing one another's memory; see
 	// oci.WithSealedProcesses.
 	Sealed  bool
 	Limits  Limits
@@ -112,62 +118,63 @@ type Config struct {
 	Network *Network // nil is a loopback interface with nothing on it
 }
 
-// A Network is what a sandbox finds on its loopback interface, which is all it
-// has: no other interface, and no route to anything.
+// A Network describes the sockets of sbench on a sandbox's loopback interface. The
+// sandbox has no other interface and no route to anything, so these sockets are all
+// it can reach. The zero Network has none.
 type Network struct {
-	// TCP and UDP are addresses with ports on which this process listens in the
-	// sandbox.
+	// TCP and UDP are host:port addresses on which sbench listens in the sandbox.
 	TCP, UDP []string
-	// Redirect makes the sandbox's TCP connections to 198.18.0.0/15, which is
-	// nobody's, arrive at listeners of this process.
+	// Redirect sends the sandbox's TCP connections to 198.18.0.0/15 to listeners of
+	// sbench. The block is reserved for benchmarks of network devices (RFC 2544), so
+	// no server on the internet has an address in it.
 	Redirect bool
-	// Nameserver is the address that the sandbox's resolv.conf names; "" is none.
+	// Nameserver is the address in the sandbox's resolv.conf; "" means none.
 	Nameserver string
-	// Serve is handed the sockets before any process runs, and returns at once.
-	// The sandbox closes them after the last process has ended; Serve's side may
-	// do so before.
+	// Serve is called with the sockets before any process runs. It must return at
+	// once and serve them in the background. The sandbox closes them after its last
+	// process has ended; they may be closed earlier.
 	Serve func(Sockets) error
 }
 
-// Sockets belong to this process and listen inside a sandbox.
+// Sockets listen inside a sandbox and belong to the process of sbench.
 type Sockets struct {
-	TCP []net.Listener // in the order of Network.TCP
-	UDP []net.PacketConn
-	// Redirected accept the redirected connections. Their original destination
-	// is the socket option SO_ORIGINAL_DST or, where that is not set, the local
-	// address.
+	TCP []net.Listener   // in the order of Network.TCP
+	UDP []net.PacketConn // in the order of Network.UDP
+	// Redirected accept the redirected connections. The original destination of a
+	// connection is its socket option SO_ORIGINAL_DST or, where that is not set,
+	// its local address.
 	Redirected []net.Listener
-	// AnyAddress: the kernel has no nftables. Connections to ports 80 and 443
-	// alone are redirected, and the sandbox cannot listen there.
+	// AnyAddress says that the kernel has no nftables. Only connections to ports 80
+	// and 443 are then redirected, and the sandbox cannot listen on those ports.
 	AnyAddress bool
 }
 
-// A Mount shows a host path inside the sandbox.
+// A Mount makes a host path visible inside the sandbox.
 type Mount struct {
 	Source   string // absolute host path of a directory or regular file
 	Dest     string // absolute path inside
-	Writable bool
-	// Copy gives the sandbox its own copy-on-write view of the directory Source,
-	// which is never written.
+	Writable bool   // the zero value is read-only
+	// Copy gives the sandbox a copy-on-write view of the directory Source, which
+	// itself is never written to.
 	Copy bool
-	// Give makes the sandbox's user the owner of what this process owns at and
-	// below Source.
+	// Give changes the owner of every file at and below Source that belongs to this
+	// process's user to the sandbox's user.
 	Give bool
 }
 
-// Limits bound a sandbox. Every field must be positive; [Limits.Over] fills the
-// unset ones.
+// Limits bound a sandbox. Every field must be positive when a sandbox is created;
+// [Limits.Over] fills in those that are 0.
 type Limits struct {
 	Memory     int64   `json:"memory"`      // bytes, swap included
 	CPUs       float64 `json:"cpus"`        // cores
 	Pids       int64   `json:"pids"`        // processes and threads
 	Files      uint64  `json:"files"`       // open files per process
-	LayerBytes int64   `json:"layer_bytes"` // what the sandbox may write over its root and its copies
-	TmpBytes   int64   `json:"tmp_bytes"`   // /tmp, counted as memory
-	ShmBytes   int64   `json:"shm_bytes"`   // /dev/shm, counted as memory
+	LayerBytes int64   `json:"layer_bytes"` // bytes written over the root and over mounts with Copy
+	TmpBytes   int64   `json:"tmp_bytes"`   // bytes in /tmp, which count as memory
+	ShmBytes   int64   `json:"shm_bytes"`   // bytes in /dev/shm, which count as memory
 }
 
-// DefaultLimits are what a task gets that asks for nothing.
+// DefaultLimits returns the limits of a task that asks for none.
 func DefaultLimits() Limits {
 	return Limits{
 		Memory: 1 << 30, CPUs: 1, Pids: 256, Files: 4096,
@@ -175,7 +182,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Over returns l with its unset fields taken from base.
+// Over returns l with each field that is 0 taken from base.
 func (l Limits) Over(base Limits) Limits {
 	set(&l.Memory, base.Memory)
 	set(&l.CPUs, base.CPUs)
@@ -193,7 +200,7 @@ func set[T int64 | uint64 | float64](field *T, value T) {
 	}
 }
 
-// Validate says which fields are not positive.
+// Validate returns an error that names every field that is not positive, or nil.
 func (l Limits) Validate() error {
 	var errs []error
 	for name, ok := range map[string]bool{
@@ -207,28 +214,31 @@ func (l Limits) Validate() error {
 	return errors.Join(errs...)
 }
 
-// A Process is one command inside a sandbox.
+// A Process describes one command to run inside a sandbox. Args and Wall are
+// required.
 type Process struct {
-	Args []string
+	Args []string // the first is looked up in the PATH of the environment
 	Env  []string // NAME=value over the sandbox's
 	Dir  string   // absolute; "" means the sandbox's working directory
 
 	Stdin io.Reader // nil is an empty input
-	// Stdout and Stderr, when not nil, get all output as it comes, uncut, from
-	// one goroutine each. An error from them stops the copy and not the process.
+	// Stdout and Stderr, when not nil, receive the whole output as it is written,
+	// from one goroutine each. An error from one stops the copying to it, not the
+	// process.
 	Stdout, Stderr io.Writer
-	// OutputBytes bounds what Exit keeps of each stream; 0 means 1 MiB.
+	// OutputBytes bounds what Exit keeps of each stream; 0 means
+	// DefaultOutputBytes.
 	OutputBytes int64
 
-	// Wall bounds the time from start to exit; it must be positive. At its end
-	// every process of the sandbox gets SIGTERM and, after Grace (0 means 2 s),
-	// SIGKILL.
+	// Wall bounds the time from start to exit and must be positive. When it is over
+	// every process of the sandbox receives SIGTERM and, after Grace, SIGKILL. A
+	// Grace of 0 means DefaultGrace.
 	Wall  time.Duration
 	Grace time.Duration
 }
 
-// Defaults of [Process].
+// Defaults for the fields of [Process] that are 0.
 const (
-	DefaultOutputBytes = 1 << 20
+	DefaultOutputBytes = 1 << 20 // bytes of each stream
 	DefaultGrace       = 2 * time.Second
 )

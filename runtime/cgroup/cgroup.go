@@ -1,7 +1,7 @@
-// Package cgroup reads what the kernel counted for a control group, sees
-// whether it is empty, kills what is in it and removes it, for both versions
-// of the interface and the hybrid of the two. It finds the group that is
-// delegated to whoever is not the host's root.
+// Package cgroup works with control groups that an OCI runtime has made: it reads
+// their counters and limits, lists and kills their processes, and removes them. It
+// supports version 1, version 2 and the hybrid of the two (cgroups(7)). For a process
+// that is not the host's root it finds the group that is delegated to it.
 package cgroup
 
 import (
@@ -20,10 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mode is the layout of the host's cgroup file systems.
+// Mode names the layout of the host's cgroup file systems.
 type Mode string
 
-// The layouts.
+// The layouts. In a Hybrid one the controllers are those of version 1.
 const (
 	None   Mode = "none"
 	V1     Mode = "v1"
@@ -31,7 +31,8 @@ const (
 	V2     Mode = "v2"
 )
 
-// Hierarchies are the cgroup file systems of this mount namespace.
+// Hierarchies are the cgroup file systems of this mount namespace. The zero value
+// has none. They are immutable and safe for concurrent use.
 type Hierarchies struct {
 	byController map[string]string // v1 controller → mount point
 	unified      string            // mount point of v2; "" if there is none
@@ -39,7 +40,7 @@ type Hierarchies struct {
 	to           *delegation       // nil if the hierarchies are used as they are
 }
 
-// Mounted finds the host's hierarchies.
+// Mounted finds the mounted hierarchies. That there are none is not an error.
 func Mounted() (Hierarchies, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -67,7 +68,7 @@ func Mounted() (Hierarchies, error) {
 	return h, nil
 }
 
-// Mode says which interface holds the controllers.
+// Mode says which version of the interface has the controllers.
 func (h Hierarchies) Mode() Mode {
 	_, memory := h.byController["memory"]
 	switch {
@@ -81,8 +82,9 @@ func (h Hierarchies) Mode() Mode {
 	return None
 }
 
-// Controllers lists which of memory, swap, pids and cpu can be limited in a
-// new group. If the hierarchies are Delegated ones, they can after Claim.
+// Controllers lists which of memory, swap, pids and cpu can be limited in a new
+// group. For hierarchies that [Hierarchies.Delegated] returned, that is the case
+// only after [Hierarchies.Claim].
 func (h Hierarchies) Controllers() []string {
 	var have []string
 	if h.to != nil {
@@ -118,8 +120,8 @@ func (h Hierarchies) Controllers() []string {
 	return have
 }
 
-// CountsSocketsApart says whether the memory of sockets needs a limit of its
-// own, and can have one.
+// CountsSocketsApart reports whether the memory of sockets needs a limit of its own
+// and can have one; see [Group.LimitSockets].
 func (h Hierarchies) CountsSocketsApart() bool {
 	if h.Mode() == V2 {
 		return false
@@ -141,15 +143,15 @@ func swapAccounted(dir string) bool {
 
 func noSwap() bool { return strings.Count(readString("/proc/swaps"), "\n") <= 1 }
 
-// A Group is one control group in every hierarchy. Its directories may not
-// exist.
+// A Group names one control group in every hierarchy. The group need not exist.
 type Group struct {
 	h    Hierarchies
 	path string
 }
 
-// Group names the group at path, absolute within the hierarchies, or within the
-// delegated group if they are Delegated ones.
+// Group returns the group at path, which is absolute within the hierarchies or, if
+// [Hierarchies.Delegated] returned them, within the delegated group. It creates
+// nothing.
 func (h Hierarchies) Group(path string) Group { return Group{h, path} }
 
 // dirs are the group's directories, each once.
@@ -172,7 +174,7 @@ func (g Group) dirs() []string {
 	return dirs
 }
 
-// file is "" if nothing is delegated: nobody's counters are ours.
+// file returns "" if nothing is delegated, since no group's counters are then ours.
 func (g Group) file(controller, name string) string {
 	if g.Path() == "" {
 		return ""
@@ -183,10 +185,10 @@ func (g Group) file(controller, name string) string {
 	return filepath.Join(g.h.unified, g.Path(), name)
 }
 
-// Pids lists the processes of the group and of all below it, in any hierarchy.
-// A group that does not exist has none; where none can exist, because nothing is
-// delegated, that proves nothing, and the error is ErrUndelegated. Ids are as
-// this process's namespace sees them.
+// Pids lists the processes of the group and of all groups below it, in any
+// hierarchy. A group that does not exist has none. If no group can exist because
+// none is delegated, that would prove nothing, and the error is [ErrUndelegated].
+// The ids are those of this process's PID namespace.
 func (g Group) Pids() ([]int, error) {
 	if g.Path() == "" {
 		return nil, fmt.Errorf("cgroup %s: %w", g.path, ErrUndelegated)
@@ -232,8 +234,9 @@ func addPids(file string, seen map[int]bool) error {
 	return nil
 }
 
-// Signal sends sig to every process of the group but spare (0 spares none).
-// Processes that are gone, or that another user namespace hides, are no error.
+// Signal sends sig to every process of the group except spare (0 spares none).
+// Processes that have ended, or that another user namespace hides, are not an
+// error.
 func (g Group) Signal(sig unix.Signal, spare int) error {
 	pids, err := g.Pids()
 	if err != nil {
@@ -250,8 +253,8 @@ func (g Group) Signal(sig unix.Signal, spare int) error {
 	return nil
 }
 
-// signalOne looks at the membership again after it holds the process, so that
-// a reused id cannot turn the signal on a stranger.
+// signalOne checks the membership again once it holds a pidfd, so that a reused id
+// cannot direct the signal at an unrelated process.
 func (g Group) signalOne(pid int, sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -270,9 +273,9 @@ func within(path, top string) bool {
 	return path == top || strings.HasPrefix(path, top+"/")
 }
 
-// KillAll kills every process of the group but spare (0 spares none) and sees
-// them gone. It freezes the group when killing alone does not get ahead of its
-// forks.
+// KillAll kills every process of the group except spare (0 spares none) and waits
+// until they have ended or ctx is done. If the group forks faster than it is
+// killed, KillAll freezes it first.
 func (g Group) KillAll(ctx context.Context, spare int) error {
 	for pass := 0; ; pass++ {
 		pids, err := g.Pids()
@@ -305,8 +308,8 @@ func (g Group) freeze(on bool) error {
 	return os.WriteFile(g.file("freezer", "freezer.state"), map[bool][]byte{true: []byte("FROZEN"), false: []byte("THAWED")}[on], 0)
 }
 
-// Remove deletes the group and the groups below it. It must hold no process;
-// one that does not exist is no error.
+// Remove deletes the group and the groups below it, which must not contain any
+// process. A group that does not exist is not an error.
 func (g Group) Remove() error {
 	var errs []error
 	for _, dir := range g.dirs() {
@@ -330,8 +333,9 @@ func (g Group) Remove() error {
 	return errors.Join(errs...)
 }
 
-// Children lists the names of groups right below the root, or the delegated
-// group, that start with prefix, in any hierarchy.
+// Children lists the names, in any hierarchy, of the groups that start with prefix
+// and lie directly below the root or, for Delegated hierarchies, the delegated
+// group.
 func (h Hierarchies) Children(prefix string) []string {
 	seen := map[string]bool{}
 	for _, dir := range h.Group("/").dirs() {

@@ -9,13 +9,14 @@ import (
 	"strconv"
 )
 
-// Claim makes what Delegated found ready for groups with limits: this process
-// moves into a group of its own below the delegated one, and the controllers are
-// passed on. Everything it starts from then on is in its group, from which the
-// kernel lets it, and what it starts, move processes into groups below the
-// delegated one. Call it before anything is started, and before a user or
-// process id namespace is entered. A second call, also by a child, changes
-// nothing; nor does one for the host's root, or where nothing is delegated.
+// Claim prepares the group that [Hierarchies.Delegated] found for child groups with
+// limits: it moves this process into a child group of its own and enables the
+// controllers. Child processes start in that group too, from which the kernel lets
+// them move processes into other groups below the delegated one.
+//
+// Call it before starting any process and before entering a user or PID namespace.
+// Calling it again, also from a child process, changes nothing. It does nothing for
+// the host's root or if no group is delegated.
 func (h Hierarchies) Claim() error {
 	if h.to == nil || len(h.to.can) == 0 {
 		return nil

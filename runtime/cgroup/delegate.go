@@ -33,12 +33,12 @@ const (
 	cureUnified = "boot with systemd.unified_cgroup_hierarchy=1, or run as root"
 )
 
-// ErrUndelegated is returned for groups of hierarchies in which this process
-// may make none.
+// ErrUndelegated is the error for groups in hierarchies in which this process may
+// not create any.
 var ErrUndelegated = errors.New("no control group is delegated to this user")
 
-// A Lack says why a controller is not to be had, and what helps. The zero Lack
-// says nothing.
+// A Lack says why a controller is missing and what the administrator can do about
+// it. In the zero Lack none is missing.
 type Lack struct {
 	Why  string
 	Cure string
@@ -51,15 +51,16 @@ type delegation struct {
 	lack  Lack
 }
 
-// Delegated returns the hierarchies as this process may use them. For the
-// host's root they are h. For anyone else, and for root in a user namespace,
-// groups are named and made below the nearest group, from the process's own
-// upwards, that the kernel lets it write and that systemd keeps its hands off.
-// Where there is none Controllers is empty, and Lack says why; that is no error.
+// Delegated returns the hierarchies as this process may use them. For the host's
+// root they are h. For anyone else, including root in a user namespace, groups are
+// named relative to the delegated group: the nearest one, from the process's own
+// upwards, that the process may write to and that systemd does not manage. If there
+// is none, Controllers returns nothing and Lack says why; that is not an error.
 //
-// It makes and removes an empty group, and changes nothing else: the controllers
-// are there after Claim. A user's systemd can be asked only outside a user
-// namespace, so that a process which will enter one calls Claim before.
+// Delegated creates and removes an empty group and changes nothing else; the
+// controllers become available with [Hierarchies.Claim]. A user's systemd can be
+// asked only from outside a user namespace, so a process that will enter one must
+// call Claim first.
 func (h Hierarchies) Delegated() (Hierarchies, error) {
 	if userns.HostRoot() {
 		return h, nil
@@ -71,8 +72,8 @@ func (h Hierarchies) Delegated() (Hierarchies, error) {
 	return h.delegatedTo(own, os.Getpid(), askManager), nil
 }
 
-// Lack says why Controllers lacks one that could be delegated; it is zero if
-// none is lacking, and for the host's root.
+// Lack says why Controllers lacks a controller that could be delegated. It is zero
+// if none is missing, and for the host's root.
 func (h Hierarchies) Lack() Lack {
 	if h.to == nil {
 		return Lack{}
@@ -80,8 +81,9 @@ func (h Hierarchies) Lack() Lack {
 	return h.to.lack
 }
 
-// Path is the group's path below the mount points of the hierarchies, which is
-// what an OCI specification has as cgroupsPath. It is "" if nothing is delegated.
+// Path returns the group's path below the mount points of the hierarchies, as
+// linux.cgroupsPath of an OCI specification expects it. It is "" if nothing is
+// delegated.
 func (g Group) Path() string {
 	switch {
 	case g.h.to == nil:
@@ -165,9 +167,10 @@ func cutTop(group, top string) (string, bool) {
 	return path.Clean("/" + strings.TrimPrefix(group, top)), true
 }
 
-// lineage lists group and those above it, as far as somebody else's begin: what
-// is above a unit of systemd is systemd's. unit is that unit if it is one of a
-// user's systemd. The system's hands a unit's files to a user by delegation only.
+// lineage lists group and its ancestors up to the first that belongs to systemd: all
+// groups above a unit of systemd do. unit is that unit if it is one of a user's
+// systemd. The system's systemd gives a user the files of a unit only by delegating
+// it.
 func lineage(group string) (unit string, groups []string) {
 	for at := group; ; at = path.Dir(at) {
 		groups = append(groups, at)
@@ -207,7 +210,7 @@ func (h Hierarchies) best(groups []string, self int) (delegation, error) {
 	return found, nil
 }
 
-// tryWrite asks the kernel for everything that a delegated group allows: ids and
+// tryWrite asks the kernel foreverything that a delegated group allows: ids and
 // modes do not tell inside a user namespace. Whoever may write cgroup.procs may
 // move processes between the groups below.
 func tryWrite(dir string) error {

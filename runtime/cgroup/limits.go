@@ -8,17 +8,18 @@ import (
 	"strings"
 )
 
-// Limits are what a group is to be bounded by. A field that is zero is not looked at.
+// Limits are the limits that [Group.Verify] expects. A field that is zero is not
+// checked.
 type Limits struct {
 	Memory int64 // bytes
-	Swap   bool  // none beyond Memory
+	Swap   bool  // whether swap must be forbidden
 	Pids   int64
 	CPUs   float64 // cores
 }
 
-// Verify reads the limits of a group back, and is the error that names every one that
-// the kernel does not have as it was asked for: an OCI runtime may ignore what it does not
-// know, without a word.
+// Verify reads the limits of the group back from the kernel. Its error names every
+// one that is not set as wanted, since an OCI runtime may silently ignore settings
+// that it does not know.
 func (g Group) Verify(want Limits) error {
 	var errs []error
 	check := func(controller, name string, ok func(text string) bool) {
@@ -62,7 +63,8 @@ func (g Group) Verify(want Limits) error {
 	return nil
 }
 
-// atMost: a quota and its period, in microseconds, give no more than so many cores.
+// atMost reports whether a quota and its period, in microseconds, allow no more than
+// cpus cores.
 func atMost(quota []string, cpus float64) bool {
 	if len(quota) != 2 {
 		return false
@@ -72,9 +74,10 @@ func atMost(quota []string, cpus float64) bool {
 	return err1 == nil && err2 == nil && q > 0 && p > 0 && q/p <= cpus*1.001
 }
 
-// LimitSockets bounds what TCP and UDP sockets of the group queue, in bytes, and reads
-// it back. Only version 1 has that limit, which no OCI runtime sets any more; version 2
-// counts that memory with the rest.
+// LimitSockets bounds the memory of the group's TCP and UDP sockets to bytes, and
+// reads the limit back. Only version 1 has this limit
+// (memory.kmem.tcp.limit_in_bytes in memory.rst), and no OCI runtime sets it any
+// more; version 2 counts that memory with the rest.
 func (g Group) LimitSockets(bytes int64) error {
 	name := g.file("memory", "memory.kmem.tcp.limit_in_bytes")
 	if err := os.WriteFile(name, strconv.AppendInt(nil, bytes, 10), 0); err != nil {

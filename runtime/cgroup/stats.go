@@ -2,7 +2,7 @@ package cgroup
 
 import "time"
 
-// Stats are the kernel's counters. Counters that the kernel lacks are zero.
+// Stats are the kernel's counters for a group. A counter that the kernel lacks is 0.
 type Stats struct {
 	CPU        time.Duration
 	PeakMemory int64 // bytes
@@ -11,7 +11,7 @@ type Stats struct {
 	PidsDenied int64 // forks refused because the group was full
 }
 
-// Stats reads the counters. They are gone with the group.
+// Stats reads the counters, which must happen before the group is removed.
 func (g Group) Stats() Stats {
 	v1 := g.h.Mode() != V2
 	s := Stats{

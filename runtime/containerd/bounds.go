@@ -14,20 +14,20 @@ import (
 )
 
 // DefaultTimeout is how long an answer of the daemon, or of the OCI runtime behind it,
-// may take: a sandbox is made in a tenth of a second, and on a host that is a hundred times
-// slower in ten.
+// may take. Making a sandbox takes a tenth of a second, or ten seconds on a host that
+// is a hundred times slower.
 const DefaultTimeout = 30 * time.Second
 
 // bulkTimeout bounds the calls that move or remove the bytes of whole images.
 const bulkTimeout = 30 * time.Minute
 
-// cleanupTimeout bounds each removal, unless the limit for answers is less, or, as on a slow
-// host, more than three times as long: then a third of it does.
+// cleanupTimeout bounds each removal. If the limit for answers is shorter, that applies
+// instead; if it is more than three times as long, as on a slow host, a third of it.
 const cleanupTimeout = 10 * time.Second
 
-// bound puts an end to every call: a daemon that is stopped and an OCI runtime that hangs
-// would else hold a run for ever. Its error, which says so, is runtime.ErrUnavailable to
-// [native].
+// bound limits the duration of every call: a daemon that is stopped, or an OCI runtime
+// that hangs, would otherwise block a run forever. [native] turns its error into
+// runtime.ErrUnavailable.
 func bound(usual time.Duration) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		limit := usual

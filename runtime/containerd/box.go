@@ -32,7 +32,8 @@ const (
 	oomScoreAdj   = 500 // the sandbox goes before anything of the host's
 )
 
-// Box is a sandbox on containerd. It implements runtime.Sandbox.
+// Box is a sandbox on containerd. It implements runtime.Sandbox, and its methods are
+// safe for concurrent use.
 type Box struct {
 	run      *Run
 	cfg      runtime.Config
@@ -62,9 +63,9 @@ type Box struct {
 	closed     bool
 }
 
-// Create makes a sandbox; its first process starts with the first Exec if it is
-// one-shot, and idles from now on if it is persistent. Nothing is left when it
-// fails.
+// Create makes a sandbox, which the caller closes. The first process of a one-shot
+// sandbox starts with Exec, that of a persistent one starts now and idles. If Create
+// fails it leaves nothing behind.
 func (r *Run) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
 	if err := cfg.Limits.Validate(); err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
@@ -138,8 +139,8 @@ func firstOf(values ...string) string {
 	return ""
 }
 
-// allMounts are the caller's and the small files every program expects,
-// outermost first.
+// allMounts are the caller's mounts and those of the small files that every program
+// expects, outermost first.
 func (b *Box) allMounts() []runtime.Mount {
 	ms := []runtime.Mount{
 		{Source: b.file("hosts"), Dest: "/etc/hosts"},
@@ -155,8 +156,8 @@ func (b *Box) allMounts() []runtime.Mount {
 	return ms
 }
 
-// file names one of the sandbox's small files. They are in its layer: a file that two
-// sandboxes share is one on which they could lock and watch each other.
+// file returns the path of one of the sandbox's small files. They are in its own layer,
+// because two sandboxes could communicate through locks and watches on a shared file.
 func (b *Box) file(name string) string { return filepath.Join(b.layer.Path(), "files", name) }
 
 func (b *Box) writeFiles() error {
@@ -217,8 +218,7 @@ func (b *Box) environment(extra []string) []string {
 	return append(env, extra...)
 }
 
-// Spec returns the specification that p would run with, as it stands after
-// everything for the sandbox has been made.
+// Spec returns the OCI specification that p would run with, without running p.
 func (b *Box) Spec(p runtime.Process) (*specs.Spec, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,7 +228,7 @@ func (b *Box) Spec(p runtime.Process) (*specs.Spec, error) {
 	return b.spec(p.Args, p.Env, p.Dir)
 }
 
-// Close kills what runs and removes the sandbox. See runtime.Sandbox.
+// Close kills what still runs and removes the sandbox; see runtime.Sandbox.
 func (b *Box) Close(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,10 +1,10 @@
-// Package containerd implements the runtime contract on a containerd daemon,
-// from 1.6 on, by its classic services only.
+// Package containerd implements the runtime contract on a containerd daemon, version
+// 1.6 or later. It uses only services that both 1.x and 2.x have.
 //
-// What is made in the daemon or on the host belongs to a [Run]: it carries the
-// run's label, hangs on the run's lease, and lies below the run's folder, whose
-// lock file the owner holds. [Client.GC] removes what belongs to a run whose lock
-// nobody holds.
+// Everything that it makes in the daemon or on the host belongs to a [Run]: it carries
+// the run's label, is referenced by the run's lease, and lies below the run's
+// directory, whose lock file the owner holds. [Client.GC] removes what belongs to a
+// run whose lock is not held.
 package containerd
 
 import (
@@ -44,42 +44,43 @@ const (
 	DefaultHandler     = "io.containerd.runc.v2"
 	OCIRuntimeAuto     = "auto"
 	SystemAddress      = "/run/containerd/containerd.sock"
-	// NoAddress, as an address, asks for a private daemon, whatever else runs.
+	// NoAddress, as an address, asks for a private daemon even if another one runs.
 	NoAddress = "none"
 )
 
 const dialTimeout = 10 * time.Second
 
-// Options says which daemon to use and where sbench keeps its own state. Zero
-// fields take the defaults above and those of [DefaultFolders].
+// Options says which daemon to use and where sbench keeps its own state. Fields that
+// are zero have the defaults above and those of [DefaultFolders].
 type Options struct {
-	// Address of the daemon's socket. Empty means the system's if it can be
-	// used, else a private daemon that is started on demand, as it is for NoAddress.
+	// Address is the daemon's socket. "" means the system's daemon if it can be used,
+	// and otherwise a private one, which is started on demand.
 	Address     string
 	Namespace   string
 	Snapshotter string // "" means DefaultSnapshotter, or FuseSnapshotter where that cannot be
 	Handler     string // the OCI runtime's shim name
-	// OCIRuntime is the program that the shim executes, by path or by a name in
-	// PATH: runc, crun or another with their command line. "" and
-	// OCIRuntimeAuto are runc. A Handler other than the default has its own.
+	// OCIRuntime is the program that the shim executes, by path or by name in PATH:
+	// runc, crun, or another one with the same command line. "" and OCIRuntimeAuto
+	// mean runc. A Handler other than the default has its own.
 	OCIRuntime  string
-	Root, State string // persistent and volatile folders
-	HostsDir    string // registry configuration; empty means containerd's own
-	// AllowDegraded names limits that the kernel need not enforce on this host:
-	// memory, swap, pids, cpu, disk.
+	Root, State string // persistent and volatile directories
+	HostsDir    string // registry configuration; "" means containerd's own
+	// AllowDegraded names limits that may be missing on this host: memory, swap,
+	// pids, cpu, disk.
 	AllowDegraded []string
-	// Timeout bounds every answer of the daemon and the OCI runtime; 0 means
-	// DefaultTimeout. Transfers of images have longer.
+	// Timeout bounds every answer of the daemon and the OCI runtime, except transfers
+	// of images, which may take longer; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// AllowSeccomp and AllowNetlink give sandboxes what the host pays for beyond any
-	// limit; see oci.WithOwnFilters and oci.WithNetlink.
+	// AllowSeccomp and AllowNetlink permit sandboxes system calls whose memory is
+	// not bounded by any limit; see oci.WithOwnFilters and oci.WithNetlink.
 	AllowSeccomp, AllowNetlink bool
-	// UserNamespace is UserNamespaceAuto, which "" is too, or HostUserNamespace.
+	// UserNamespace is UserNamespaceAuto or HostUserNamespace; "" means the former.
 	UserNamespace string
 	Logger        *slog.Logger
 }
 
-// DefaultFolders returns the persistent and the volatile folder of this user.
+// DefaultFolders returns this user's directories for persistent and for volatile
+// state. It makes neither.
 func DefaultFolders() (root, state string) {
 	if os.Geteuid() == 0 && !rootless.Entered() {
 		return "/var/lib/sbench", "/run/sbench"
@@ -95,7 +96,8 @@ func DefaultFolders() (root, state string) {
 	return root, filepath.Join(run, "sbench")
 }
 
-// A Client is a connection to a daemon. Its methods are safe for concurrent use.
+// A Client is a connection to a daemon. Its methods are safe for concurrent use. Make
+// one with [Open].
 type Client struct {
 	opts    Options
 	address string
@@ -115,7 +117,9 @@ type Client struct {
 	ids      idMode // good once settled
 }
 
-// Open connects to a daemon, starting a private one if need be. Close it.
+// Open connects to a daemon, starting a private one if necessary. The caller closes
+// the client. The error is runtime.ErrUnavailable if no daemon can be used, and
+// runtime.ErrInvalid if one of opts is invalid.
 func Open(ctx context.Context, opts Options) (*Client, error) {
 	c := &Client{opts: withDefaults(opts), setup: make(chan struct{}, 2*goruntime.NumCPU())}
 	c.log = c.opts.Logger
@@ -146,8 +150,8 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 	return c, nil
 }
 
-// stateFolder makes a folder and returns its path without links, as the mount
-// table will show it.
+// stateFolder makes a directory and returns its path without symbolic links, as the
+// mount table will show it.
 func stateFolder(dir string) (string, error) {
 	// Overlay options separate paths with these.
 	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, ":,\\\n\x00") {
@@ -180,8 +184,8 @@ func withDefaults(o Options) Options {
 	return o
 }
 
-// connect finds the daemon: the address given, the system's, a private one. One that
-// was not asked for and cannot be used is said and passed over.
+// connect finds the daemon: the one at the given address, the system's, or a private
+// one. If none was asked for and the system's cannot be used, it logs that and goes on.
 func (c *Client) connect(ctx context.Context) error {
 	switch {
 	case c.opts.Address == NoAddress:
@@ -213,7 +217,8 @@ func usable(socket string) bool {
 	return conn.Close() == nil
 }
 
-// dial connects to a daemon that answers and sees what sbench sees.
+// dial connects to a daemon that answers and that shares this process's view of the
+// host.
 func (c *Client) dial(ctx context.Context, address string) error {
 	if !filepath.IsAbs(address) {
 		return fmt.Errorf("containerd address %q %w: it is not an absolute path", address, runtime.ErrInvalid)
@@ -243,7 +248,7 @@ func (c *Client) dial(ctx context.Context, address string) error {
 	return nil
 }
 
-// Close drops the connection, and stops a private daemon that has no other user.
+// Close closes the connection, and stops a private daemon that no other process uses.
 func (c *Client) Close(ctx context.Context) error {
 	var errs []error
 	if c.c != nil {
@@ -257,16 +262,16 @@ func (c *Client) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Address is the socket in use, and Version what the daemon calls itself.
+// Address returns the path of the socket in use.
 func (c *Client) Address() string { return c.address }
 
-// Root is the folder for what outlives a run.
+// Root returns the directory for state that outlives a run.
 func (c *Client) Root() string { return c.opts.Root }
 
-// Version is the daemon's own word for its version.
+// Version returns the version that the daemon reports.
 func (c *Client) Version() string { return c.version }
 
-// Private says whether sbench runs the daemon itself.
+// Private reports whether the daemon is one that sbench started itself.
 func (c *Client) Private() bool { return c.daemon != nil }
 
 // ctx adds the namespace that every call needs.
@@ -348,7 +353,7 @@ func sameNamespace(pid int, kind string) bool {
 	return err1 == nil && err2 == nil && ours == theirs
 }
 
-// native adds the contract's sentinel to a daemon's error.
+// native adds the sentinel error of the runtime contract to a daemon's error.
 func native(err error) error {
 	switch {
 	case err == nil:

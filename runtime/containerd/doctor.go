@@ -19,17 +19,17 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// Severity of a finding. The zero severity is invalid.
+// Severity says how serious a [Finding] is. The zero Severity is invalid.
 type Severity string
 
 // The severities.
 const (
 	OK    Severity = "ok"
-	Warn  Severity = "warn"  // a run works, with less
-	Error Severity = "error" // no run works
+	Warn  Severity = "warn"  // runs work, with restrictions
+	Error Severity = "error" // runs do not work
 )
 
-// A Finding is one line of an examination.
+// A Finding is one line of what [Diagnose] reports.
 type Finding struct {
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
@@ -37,9 +37,9 @@ type Finding struct {
 	Cure     string   `json:"cure,omitempty"` // empty if nothing is wrong
 }
 
-// Diagnose examines the host for Options. It connects to a daemon, starting one
-// if need be, has a sandbox live, makes a network namespace and an overlay mount,
-// and removes all of them.
+// Diagnose examines whether this host can run sandboxes with opts. It connects to a
+// daemon, starting one if necessary, runs a sandbox, makes a network namespace and an
+// overlay mount, and removes all of them. What it cannot do is a finding.
 func Diagnose(ctx context.Context, opts Options) []Finding {
 	opts = withDefaults(opts)
 	var findings []Finding
@@ -75,8 +75,7 @@ func (c *Client) ociRuntimeFinding() Finding {
 	return Finding{check, OK, text, ""}
 }
 
-// life has a sandbox live from beginning to end, as every run does before its first
-// task.
+// life creates, runs and removes a sandbox, as every run does before its first task.
 func (c *Client) life(ctx context.Context) Finding {
 	const check, cure = "a sandbox's life", "the error says what refused; see also docs/hosts.md"
 	r, err := c.NewRun(ctx)
@@ -240,7 +239,7 @@ func networkNamespace() Finding {
 	return Finding{"network namespace", OK, "can be made, with lo only", ""}
 }
 
-// overlay mounts one below the state folder, as a sandbox would.
+// overlay mounts one below the state directory, as a sandbox would.
 func overlay(c *Client) Finding {
 	const check = "overlayfs"
 	if c == nil {

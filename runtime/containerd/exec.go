@@ -23,16 +23,16 @@ import (
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
-// killTimeout bounds the wait for killed processes to be gone: minutes, because
-// one that waits for a slow disk dies only when the disk answers. After slowKill
-// that is said. drainTimeout bounds the wait for the last of their output.
+// killTimeout bounds the wait until killed processes have ended. It is minutes long,
+// because one that waits for a slow disk ends only when the disk answers. After
+// slowKill the wait is logged. drainTimeout bounds the wait for the rest of the output.
 const (
 	killTimeout  = 5 * time.Minute
 	slowKill     = 20 * time.Second
 	drainTimeout = 10 * time.Second
 )
 
-// Exec runs p. See runtime.Sandbox.
+// Exec runs p to completion; see runtime.Sandbox.
 func (b *Box) Exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,7 +185,7 @@ func startError(err error) error {
 	return refusal{fmt.Errorf("start: %w", native(err))}
 }
 
-// refusal is what the OCI runtime, or who stands between, had against a sandbox.
+// refusal is the error with which the OCI runtime, or the shim, refused a sandbox.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
@@ -201,8 +201,8 @@ func lastPart(text string) string {
 	return text
 }
 
-// wait sees p through to the proof that nothing of it is alive. The process and
-// the daemon may each end first.
+// wait waits until p has ended and it is proven that none of its processes is alive.
+// The daemon may end before the process does.
 func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun time.Time) (runtime.Exit, error) {
 	type end struct {
 		status uint32
@@ -375,7 +375,8 @@ func (b *Box) full() (bool, error) {
 	return false, nil
 }
 
-// Path finds a directory that a stopped sandbox left. See runtime.Sandbox.
+// Path returns the host path of a directory that a stopped sandbox left; see
+// runtime.Sandbox.
 func (b *Box) Path(dir string) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -28,16 +28,17 @@ type leftovers struct {
 	dead bool // its owner did not come to remove it
 }
 
-// Collected is what a collection did. Left says of which runs something could not be
-// removed, and why: the next collection tries again.
+// Collected says what [Client.GC] did. Left has an error for each run of which
+// something could not be removed; the next collection tries again.
 type Collected struct {
-	Removed []string // runs, sorted
+	Removed []string // the ids of the runs, sorted
 	Left    []error
 }
 
-// GC removes what runs left whose owner is dead, in the daemon and on this host. What
-// belongs to a live run is not touched: its owner holds the lock. The error is the
-// daemon's, or of the host's folders; what one run left never keeps GC from the next.
+// GC removes what runs left behind, in the daemon and on this host, if their owner has
+// died. It does not touch live runs, whose owners hold a lock. The error means that the
+// runs could not be listed; that one run could not be removed does not keep GC from
+// removing the next.
 func (c *Client) GC(ctx context.Context) (Collected, error) {
 	var done Collected
 	if err := c.reapTrials(ctx); err != nil {
@@ -71,7 +72,7 @@ func (c *Client) GC(ctx context.Context) (Collected, error) {
 	return done, nil
 }
 
-// knownRuns are those with a folder here, or with something in the daemon.
+// knownRuns are those with a directory here, or with something in the daemon.
 func (c *Client) knownRuns(ctx context.Context) (map[string]leftovers, error) {
 	known := map[string]leftovers{}
 	runs := filepath.Join(c.opts.State, "runs")
@@ -108,12 +109,13 @@ func (c *Client) knownRuns(ctx context.Context) (map[string]leftovers, error) {
 	return known, nil
 }
 
-// validRun keeps a label from naming anything but a run of ours.
+// validRun reports whether a label can be the id of a run, so that no label names
+// anything else.
 func validRun(run string) bool {
 	return len(run) == 16 && strings.Trim(run, "0123456789abcdef") == ""
 }
 
-// claim takes the run's lock if its owner is dead. A folder that is gone has no
+// claim takes the run's lock if its owner is dead. A directory that is gone has no
 // owner: a live one keeps it.
 func (l *leftovers) claim() (dead bool, err error) {
 	lock, err := os.OpenFile(filepath.Join(l.dir, "lock"), os.O_RDWR|unix.O_CLOEXEC, 0)
@@ -133,7 +135,7 @@ func (l *leftovers) claim() (dead bool, err error) {
 	return true, nil
 }
 
-// reap removes everything of a run, its folder last, so that an interrupted
+// reap removes everything of a run, its directory last, so that an interrupted
 // removal is found again.
 func (c *Client) reap(ctx context.Context, l leftovers) error {
 	group := c.newGroup("/"+cgroupPrefix+l.run, watchdog.Limits{})

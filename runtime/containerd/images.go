@@ -21,7 +21,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// PullPolicy says when an image is fetched from its registry. The zero value is
+// PullPolicy says when an image is fetched from its registry. The zero value means
 // PullMissing.
 type PullPolicy string
 
@@ -32,15 +32,16 @@ const (
 	PullAlways  PullPolicy = "always"
 )
 
-// ImageInfo is what a listing shows.
+// ImageInfo describes a name in the list that [Client.Images] returns.
 type ImageInfo struct {
 	Ref     string    `json:"ref"`
 	Digest  string    `json:"digest"`
 	Created time.Time `json:"created"` // when the name was given here
 }
 
-// NormalizeRef spells a reference out: python:3.11 is
-// docker.io/library/python:3.11, and a name without tag or digest means latest.
+// NormalizeRef returns the full form of a reference: "python:3.11" becomes
+// "docker.io/library/python:3.11", and a name without tag or digest gets the tag
+// latest.
 func NormalizeRef(ref string) (string, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
@@ -49,9 +50,9 @@ func NormalizeRef(ref string) (string, error) {
 	return named.String(), nil
 }
 
-// Image resolves a reference to a local, unpacked image for this host's
-// platform, pulling as policy says. The error is runtime.ErrNotFound when there
-// is none and it may not be, or cannot be, pulled.
+// Image resolves a reference to a local, unpacked image for this host's platform,
+// pulling it as policy says. The error is runtime.ErrNotFound if there is no such
+// image and policy forbids pulling it, or pulling it fails.
 func (c *Client) Image(ctx context.Context, ref string, policy PullPolicy) (runtime.Image, error) {
 	name, err := NormalizeRef(ref)
 	if err != nil {
@@ -76,8 +77,8 @@ func (c *Client) Image(ctx context.Context, ref string, policy PullPolicy) (runt
 	return c.Pull(ctx, name)
 }
 
-// Local says whether the reference is of an image that is built and imported, and
-// that no registry has.
+// Local reports whether the reference names an image that is built and imported
+// locally, so that no registry has it.
 func Local(ref string) bool {
 	named, err := reference.ParseDockerRef(ref)
 	return err == nil && reference.Domain(named) == "sbench.local"
@@ -130,9 +131,9 @@ func (c *Client) prepare(ctx context.Context, img client.Image) (runtime.Image, 
 	}, nil
 }
 
-// Import reads an OCI or docker archive and returns its images. as, if not
-// empty, is a further name for the image of an archive that holds exactly one,
-// which alone is then returned.
+// Import reads an OCI or Docker archive and returns its images. If as is not empty, the
+// archive must contain exactly one image, which also gets that name and is returned
+// under it alone.
 func (c *Client) Import(ctx context.Context, archive io.Reader, as string) ([]runtime.Image, error) {
 	opts := []client.ImportOpt{client.WithImportPlatform(platforms.Default())}
 	if as != "" {
@@ -178,7 +179,8 @@ func (c *Client) Import(ctx context.Context, archive io.Reader, as string) ([]ru
 	return all, nil
 }
 
-// Tag gives the image source the further name target, replacing what had it.
+// Tag gives the image source the additional name target. If another image had that
+// name, it loses it.
 func (c *Client) Tag(ctx context.Context, source, target string) (runtime.Image, error) {
 	img, err := c.Image(ctx, source, PullNever)
 	if err != nil {
@@ -205,7 +207,7 @@ func (c *Client) Tag(ctx context.Context, source, target string) (runtime.Image,
 	return img, nil
 }
 
-// Images lists the names of the namespace, sorted.
+// Images lists the names of all images in the daemon's namespace, sorted.
 func (c *Client) Images(ctx context.Context) ([]ImageInfo, error) {
 	list, err := c.c.ImageService().List(c.ctx(ctx))
 	if err != nil {
@@ -219,8 +221,8 @@ func (c *Client) Images(ctx context.Context) ([]ImageInfo, error) {
 	return infos, nil
 }
 
-// RemoveImage forgets a name. Its content goes when no other name and no run
-// holds it.
+// RemoveImage removes a name. The content is removed once no other name and no run
+// refers to it.
 func (c *Client) RemoveImage(ctx context.Context, ref string) error {
 	name, err := NormalizeRef(ref)
 	if err != nil {

@@ -27,8 +27,8 @@ func hierarchies() (cgroup.Hierarchies, error) {
 	return h.Delegated()
 }
 
-// group is what a sandbox's processes are found by, counted and killed: a control
-// group, or what the watchdog sees.
+// group finds, counts and kills the processes of a sandbox. It is a control group or a
+// group of the watchdog.
 type group interface {
 	Pids() ([]int, error)
 	Signal(sig unix.Signal, spare int) error
@@ -52,9 +52,10 @@ func (c *Client) newGroup(path string, l watchdog.Limits) group {
 	return c.cgroups.Group(path)
 }
 
-// Degraded lists the limits that the kernel of this host cannot enforce for a
-// sandbox and that Options.AllowDegraded lets be missing. Any other missing limit
-// is the error. Without control groups a watchdog enforces memory and processes.
+// Degraded lists the limits that the kernel of this host cannot enforce for a sandbox
+// and that Options.AllowDegraded permits to be missing. The error names all other
+// limits that are missing. Without control groups a watchdog enforces the limits on
+// memory and processes; see package watchdog.
 func (c *Client) Degraded() ([]string, error) {
 	var have []string
 	if c.watched() {

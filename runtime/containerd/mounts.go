@@ -54,8 +54,8 @@ func sealMount(target string) error {
 	return nil
 }
 
-// bindMount shows source at target, which must exist. Nothing below source
-// comes along.
+// bindMount bind-mounts source at target, which must exist. Mounts below source are not
+// included.
 func bindMount(source, target string, writable bool) error {
 	mode := "ro"
 	if writable {
@@ -142,7 +142,7 @@ func makeMountPoint(root, dest string, dir bool) error {
 }
 
 // clearPath removes from the tree at root, which an agent wrote, whatever stands
-// where a folder is needed on the way to name, and name itself if it is a link
+// where a directory is needed on the way to name, and name itself if it is a link
 // or not of the wanted kind, so that a mount there is what later processes find
 // under that name.
 func clearPath(root, name string, dir bool) error {

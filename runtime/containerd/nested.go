@@ -69,12 +69,12 @@ func (b *Box) attach(pid uint32) error {
 	return g.Attach(int(pid))
 }
 
-// detach lets go of what attach opened.
+// detach closes what attach opened.
 func (b *Box) detach() error { return b.inMemory.close() }
 
-// held is what files in memory hold of the sandbox's memory: of its own file
-// systems, and of a layer that would be in memory on any host. Larger volumes have
-// a bound of their own.
+// held returns how many bytes of the sandbox's memory are taken by files: those on its own
+// tmpfs mounts, and those in a layer small enough to be kept in memory on any host. Larger
+// volumes have a bound of their own.
 func (b *Box) held() int64 {
 	sum := b.inMemory.used()
 	var st unix.Statfs_t

@@ -58,8 +58,8 @@ func findOCIRuntime(ctx context.Context, opts Options) (ociRuntime, error) {
 	return ociRuntime{path: path, version: strings.TrimSpace(string(out))}, nil
 }
 
-// OCIRuntime is the path of the OCI runtime, and what it calls itself. Both are "" if
-// that is the daemon's choice and not known here.
+// OCIRuntime returns the path of the OCI runtime and the version that it reports. Both
+// are "" if the daemon chooses the runtime and this process does not know which.
 func (c *Client) OCIRuntime() (path, version string) {
 	version, _, _ = strings.Cut(c.program.version, "\n")
 	return c.program.path, version

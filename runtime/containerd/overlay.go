@@ -18,9 +18,9 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// FuseSnapshotter is the value of Options.Snapshotter for hosts whose kernel does
-// not let a user mount overlayfs: fuse-overlayfs(1) stacks directories, and the
-// daemon's native snapshotter keeps images, one copy for each layer.
+// FuseSnapshotter is the value of Options.Snapshotter for hosts whose kernel does not
+// let a user mount overlayfs. Directories are then stacked by fuse-overlayfs(1), and
+// the daemon's native snapshotter keeps one full copy of the image for each layer.
 const FuseSnapshotter = "fuse-overlayfs"
 
 const nativeSnapshotter = "native"
@@ -28,7 +28,7 @@ const nativeSnapshotter = "native"
 // stacker stacks directories. The zero value has the kernel do it.
 type stacker struct {
 	fuse string // the program; "" for the kernel's overlayfs
-	// onDisk: what is written goes to a folder on disk, since a user's overlay
+	// onDisk: what is written goes to a directory on disk, since a user's overlay
 	// needs user.* attributes, which tmpfs has from Linux 6.6 on (tmpfs(5)).
 	onDisk bool
 }
@@ -57,9 +57,9 @@ func (s stacker) overlay(lowers []string, layer, target string) error {
 	return nil
 }
 
-// mountNamed mounts an overlay by short names, links beside its target: a sandbox reads the
-// options of its root's mount, which are not to tell where the host's user keeps things, and
-// the kernel takes a page of them.
+// mountNamed mounts an overlay by short names, which are links beside its target. A sandbox
+// can read the options of its root mount, which must not reveal the paths of the host's user;
+// and the kernel accepts at most one page of options.
 func mountNamed(lowers []string, layer, target string) error {
 	links := target + "-layers"
 	if err := errors.Join(os.Mkdir(links, 0o700), os.Symlink(layer, filepath.Join(links, "layer"))); err != nil {
@@ -87,10 +87,10 @@ func mountNamed(lowers []string, layer, target string) error {
 	})
 }
 
-// trials is where trials of this folder are made. Nobody else makes anything there.
+// trials is where trials of this directory are made. Nobody else makes anything there.
 func trials(under string) string { return filepath.Join(under, "trials") }
 
-// gateOf is the lock on what is below a folder: a collection holds it alone, and others
+// gateOf is the lock on what is below a directory: a collection holds it alone, and others
 // while they make what it would take for left behind.
 func gateOf(under string) string { return filepath.Join(under, "gc.lock") }
 

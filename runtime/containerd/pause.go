@@ -10,7 +10,7 @@ const pauseDest = "/.sbench/pause"
 
 // pauseProgram is the first process of a persistent sandbox: a static program
 // that ignores SIGCHLD, so that the kernel reaps orphans by itself
-// (sigaction(2), "SA_NOCLDWAIT"), and then sleeps for ever. It brings nothing
+// (sigaction(2), "SA_NOCLDWAIT"), and then sleeps forever. It brings nothing
 // into the sandbox that a candidate could use, needs nothing of the image, and
 // occupies one page.
 //

@@ -17,9 +17,9 @@ import (
 // and plain-http registries (registry configuration, "hosts.toml").
 const hostsDirectory = "/etc/containerd/certs.d"
 
-// Pull fetches and unpacks an image for this host's platform, with the
-// credentials of the user's docker configuration. Any failure that is not the
-// daemon's is runtime.ErrNotFound: the image is not to be had.
+// Pull fetches and unpacks an image for this host's platform, with the credentials of
+// the user's Docker configuration. The error is runtime.ErrNotFound forevery failure
+// except those of the daemon itself, since the image cannot be obtained.
 func (c *Client) Pull(ctx context.Context, ref string) (runtime.Image, error) {
 	full, err := NormalizeRef(ref)
 	if err != nil {

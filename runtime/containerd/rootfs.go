@@ -110,10 +110,10 @@ func (b *Box) overlayOf(source, name string) (string, error) {
 	return merged, b.overlay([]string{lower}, name, merged)
 }
 
-// view shows a mount that is only read by inodes of the sandbox's own, since sandboxes could
-// talk by locks and watches on one that they share, and without the host's names in the
-// sandbox's mount table. It is "" for a mount that no other sandbox has, and where the file
-// system can be no layer.
+// view makes a read-only mount visible through inodes of the sandbox's own, since sandboxes
+// could communicate through locks and watches on shared ones, and without host paths in the
+// sandbox's mount table. It returns "" for a mount that no other sandbox has, and if the file
+// system cannot be a layer of an overlay.
 func (b *Box) view(m runtime.Mount, name string) (string, error) {
 	if m.Writable || m.Give || b.run.c.stack.fuse != "" || strings.HasPrefix(m.Source, b.layer.Path()+"/") {
 		return "", nil

@@ -29,8 +29,8 @@ const (
 
 const cgroupPrefix = "sbench-"
 
-// A Run owns sandboxes, volumes and views until it is closed. Its methods are
-// safe for concurrent use.
+// A Run owns sandboxes, volumes and views until it is closed. Its methods are safe for
+// concurrent use. Make one with [Client.NewRun].
 type Run struct {
 	c    *Client
 	id   string
@@ -43,10 +43,10 @@ type Run struct {
 	images map[string]*writes // of images, by their mount points
 }
 
-// NewRun takes a lock, a lease and a folder under one random name. Close it;
-// if the process dies instead, the next GC removes what it left. A client's first
-// run finds out whether and how sandboxes live on this host; that none can is
-// runtime.ErrUnavailable.
+// NewRun makes a run, with a lock, a lease and a directory of the same random name. The
+// caller closes it; if the process dies instead, the next GC removes what is left. The
+// first run of a client finds out how this host can run sandboxes; the error is
+// runtime.ErrUnavailable if it cannot.
 func (c *Client) NewRun(ctx context.Context) (*Run, error) {
 	r, err := c.claimRun(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *Client) owned(ctx context.Context, f func(ctx context.Context) error) e
 	return errors.Join(f(r.ctx(ctx)), r.Close(ctx))
 }
 
-// ID is the random name that the run's leftovers carry.
+// ID returns the run's random name, which everything that belongs to it carries.
 func (r *Run) ID() string { return r.id }
 
 func randomID() string {
@@ -90,8 +90,8 @@ func randomID() string {
 	return hex.EncodeToString(b)
 }
 
-// claim makes the run's folder and locks it. A shared hold on the collector's
-// lock keeps that from seeing the folder before it is locked.
+// claim makes the run's directory and locks it. A shared hold on the collector's
+// lock keeps that from seeing the directory before it is locked.
 func (r *Run) claim(ctx context.Context) error {
 	runs := filepath.Join(r.c.opts.State, "runs")
 	if err := os.MkdirAll(runs, 0o711); err != nil {
@@ -131,7 +131,8 @@ func (r *Run) ctx(ctx context.Context) context.Context {
 	return leases.WithLease(r.c.ctx(ctx), r.id)
 }
 
-// Close removes the run. Its sandboxes, volumes and views must be closed first.
+// Close removes the run and everything that belongs to it. Its sandboxes, volumes and
+// views must be closed first.
 func (r *Run) Close(ctx context.Context) error {
 	// Each call has a bound of its own; see bound.
 	return errors.Join(r.forgetImages(), r.c.reap(context.WithoutCancel(ctx), leftovers{run: r.id, dir: r.dir, lock: r.lock}))
@@ -196,7 +197,8 @@ func (v *view) Close() error {
 	return err
 }
 
-// View opens an image's file system for reading. Close it before the run.
+// View opens an image's file system for reading. The caller closes the view before the
+// run.
 func (r *Run) View(ctx context.Context, image runtime.Image) (runtime.View, error) {
 	lowers, err := r.lowers(ctx, image)
 	if err != nil {

@@ -22,13 +22,15 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// The values of Options.UserNamespace, and what came of it.
+// The values of [Options.UserNamespace] and of the mode that
+// [Client.UserNamespace] returns.
 const (
 	UserNamespaceAuto = "auto" // OwnUserNamespace where that is possible
-	HostUserNamespace = "host" // sandboxes' ids are those of sbench
+	HostUserNamespace = "host" // sandboxes have the same ids as sbench
 	OwnUserNamespace  = "own"  // each sandbox has a range of ids of its own
-	// NestedUserNamespace: sbench is in a user namespace, and each sandbox has one
-	// below that, with the same ids, none of which is the host's root.
+	// NestedUserNamespace means that sbench itself runs in a user namespace, and
+	// that each sandbox has one below it with the same ids. None of them is the
+	// host's root.
 	NestedUserNamespace = "nested"
 )
 
@@ -44,8 +46,10 @@ type idMode struct {
 	onDisk bool
 }
 
-// UserNamespace returns NestedUserNamespace, OwnUserNamespace and what it lacks on this host, "" if
-// nothing, or HostUserNamespace and why. It is known once a run has been made.
+// UserNamespace returns the mode in which sandboxes get their ids: NestedUserNamespace,
+// OwnUserNamespace or HostUserNamespace. why is the reason for HostUserNamespace, or
+// what OwnUserNamespace lacks on this host; it is "" if there is nothing to say. Both
+// are known once a run has been made, and "" before.
 func (c *Client) UserNamespace() (mode, why string) { return c.ids.name, c.ids.why }
 
 // settle chooses the ids of sandboxes, the first time: of the modes that may be,
@@ -152,7 +156,7 @@ func (c *Client) idModes() ([]idMode, error) {
 	return []idMode{own, mapped, own, mapped, host}, nil // once more, before less will do
 }
 
-// passable says which folder on the way to dir keeps out the root of a sandbox with ids
+// passable says which directory on the way to dir keeps out the root of a sandbox with ids
 // of its own, in whose name the OCI runtime goes there.
 func passable(dir string) error {
 	for ; dir != "/"; dir = filepath.Dir(dir) {
@@ -167,7 +171,7 @@ func passable(dir string) error {
 	return nil
 }
 
-// emptyImage is one for processes that need nothing but what is mounted: the folder
+// emptyImage is one for processes that need nothing but what is mounted: the directory
 // of the layers of images, on which those of a run will be, seen as a layer.
 func (r *Run) emptyImage(ctx context.Context) runtime.Image {
 	const chain = "empty"
@@ -177,7 +181,8 @@ func (r *Run) emptyImage(ctx context.Context) runtime.Image {
 	return runtime.Image{Ref: "sbench.local/empty", ChainID: chain}
 }
 
-// Live creates, starts and ends a sandbox of the image, as a run's attempts will.
+// Live creates, runs and removes a sandbox of the image, as the attempts of a run will,
+// and returns the error with which that fails.
 func (r *Run) Live(ctx context.Context, image runtime.Image) error {
 	const program = "/.sbench/true"
 	at := filepath.Join(r.dir, "trial", "true")
@@ -232,7 +237,8 @@ func (b *Box) takeIDs() error {
 		return err
 	}
 	b.userns = b.ids.Namespace
-	// Its root has to pass, and nobody else: what is below is a running sandbox.
+	// The sandbox's root has to pass this directory, and no one else may: a running sandbox
+	// is below it.
 	if err := errors.Join(os.Chown(b.dir, 0, int(b.ids.Base())), os.Chmod(b.dir, 0o710), os.Mkdir(b.shifted(""), 0o711)); err != nil {
 		return err
 	}

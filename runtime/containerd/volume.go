@@ -30,7 +30,7 @@ const (
 
 // volume is a file system of its own: a tmpfs, or a sparse ext4 image on a loop
 // device, which the kernel frees with the mount, since the image has no name. Where
-// neither will do it is a folder on disk that somebody has to watch.
+// neither will do it is a directory on disk that somebody has to watch.
 //
 // To make and to remove an image takes longer than most attempts. So one that is
 // closed is emptied, and kept mounted for the run's next volume of that size. What
@@ -45,8 +45,9 @@ type volume struct {
 	writes     *writes // of an image
 }
 
-// writes tell whether what was written to an image is in it. An image is sparse: where the
-// disk below --root is full, what is written to it is lost, and whoever wrote it is not told.
+// writes tell whether everything written to an image file has reached it. Image files are
+// sparse: when the disk below --root is full, writes to them are lost and the writer gets
+// no error.
 type writes struct {
 	// since is open since before anything was written: what could not be written since
 	// then is told to it, once (syncfs(2)).
@@ -74,8 +75,9 @@ const (
 	maxEmptiedBytes = 256 << 20
 )
 
-// NewVolume makes a bounded directory: in memory up to 64 MiB, above that on
-// disk where the host has loop devices. It is owned by root with mode 0755.
+// NewVolume makes a volume, which the caller closes. Up to 64 MiB it is in memory, above
+// that on disk, where it is bounded only if the host has loop devices. Its directory is
+// owned by root and has mode 0755.
 func (r *Run) NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error) {
 	v, err := r.newVolume(ctx, cfg)
 	if err != nil {
@@ -132,7 +134,7 @@ func (r *Run) mountVolume(ctx context.Context, dir string, cfg runtime.VolumeCon
 	return v, nil
 }
 
-// sound says whether everything that was written is in the image.
+// sound returns an error if something that was written has not reached the image file.
 func (v *volume) sound() error {
 	if v.writes == nil {
 		return nil
@@ -140,7 +142,8 @@ func (v *volume) sound() error {
 	return v.writes.check(v.run.c.opts.Root)
 }
 
-// sound says whether what the sandbox was given and wrote is on disk.
+// sound returns an error if something that was written to the sandbox's volumes has not
+// reached the disk.
 func (b *Box) sound() error {
 	if err := b.layer.sound(); err != nil {
 		return err
@@ -164,7 +167,7 @@ func (b *Box) sound() error {
 	return nil
 }
 
-// forget lets go of an image, which is not unmounted while a file of it is open.
+// forget closes what keeps an image file open, without which it could not be unmounted.
 func (v *volume) forget() error {
 	if v.writes == nil {
 		return nil
@@ -177,7 +180,7 @@ func (v *volume) forget() error {
 	return err
 }
 
-// forgetImages lets go of those that are kept for a next volume.
+// forgetImages calls forget for the image files that are kept for the next volume.
 func (r *Run) forgetImages() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,8 +209,8 @@ func (r *Run) newLayer(ctx context.Context, cfg runtime.VolumeConfig) (*volume, 
 	return v, nil
 }
 
-// open makes the directory to write to; ext4 has a lost+found beside it. Nobody but
-// sbench passes the top: a sandbox is shown the directory itself.
+// open makes the directory to write to, beside the lost+found of ext4. Only sbench can
+// pass the top of the file system; a sandbox sees the directory itself.
 func (v *volume) open() error {
 	if err := os.Chmod(v.mountPoint, 0o700); err != nil {
 		return err
@@ -237,7 +240,7 @@ func (r *Run) takeIdle(cfg runtime.VolumeConfig) *volume {
 	return &v
 }
 
-// keep empties an image and keeps it for the next volume; it says whether it did.
+// keep empties an image file and keeps it for the next volume. It reports whether it did.
 func (v *volume) keep() bool {
 	if !v.image || v.sound() != nil || !v.emptiable() || os.RemoveAll(v.data) != nil {
 		return false
@@ -300,10 +303,10 @@ func truncated(name string, size int64) error {
 	return errors.Join(f.Truncate(size), f.Close())
 }
 
-// Path is the directory to write to.
+// Path returns the directory to write to.
 func (v *volume) Path() string { return v.data }
 
-// Full says whether less is left than a small file needs.
+// Full reports whether less space is left than a small file needs.
 func (v *volume) Full() (bool, error) {
 	if v.folder {
 		bytes, inodes, err := v.used(nil)
@@ -320,7 +323,7 @@ func full(dir string) (bool, error) {
 	return int64(st.Bavail)*st.Bsize < fullBytes || st.Ffree < fullInodes, nil
 }
 
-// Close removes the volume, or what is in it.
+// Close removes the volume, or its contents if it is kept for the next one.
 func (v *volume) Close() error {
 	if v.data == "" {
 		return nil

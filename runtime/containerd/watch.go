@@ -14,14 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchInterval is how long a folder may grow unseen, socketInterval the same for sockets.
+// watchInterval is how long a directory may grow unseen, socketInterval the same for sockets.
 const (
 	watchInterval  = 200 * time.Millisecond
 	socketInterval = 50 * time.Millisecond
 )
 
-// uncounted is closed once the sandbox's connections hold more memory that the kernel counts to
-// nobody than they may: a sixteenth of the sandbox's, at least 16 MiB.
+// uncounted returns a channel that is closed once the sandbox's connections use more memory
+// that no control group is charged for than they may: a sixteenth of the sandbox's memory,
+// and at least 16 MiB.
 func (b *Box) uncounted(ctx context.Context) <-chan struct{} {
 	over, space := make(chan struct{}), b.netns
 	limit := max(b.cfg.Limits.Memory/16, 16<<20)
@@ -42,8 +43,9 @@ func (b *Box) uncounted(ctx context.Context) <-chan struct{} {
 	return over
 }
 
-// overflow is closed once a layer that is a folder holds more than it may, or cannot be
-// counted. Others are bounded by the kernel, and it stays open.
+// overflow returns a channel that is closed once a layer that is only a directory contains
+// more than it may, or cannot be counted. Other layers are bounded by the kernel, and the
+// channel stays open.
 func (b *Box) overflow(ctx context.Context) <-chan struct{} {
 	over := make(chan struct{})
 	v := b.layer
@@ -69,7 +71,7 @@ func (b *Box) overflow(ctx context.Context) <-chan struct{} {
 	return over
 }
 
-// used counts what a folder holds: each file once, whatever its names, and files without a
+// used counts what a directory holds: each file once, whatever its names, and files without a
 // name that one of the processes has open. What vanishes meanwhile does not count.
 func (v *volume) used(pids []int) (bytes, inodes int64, err error) {
 	type id struct{ dev, ino uint64 }

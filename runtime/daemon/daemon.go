@@ -1,9 +1,9 @@
-// Package daemon runs a private containerd that concurrent sbench processes
-// share: the first starts it, the last stops it.
+// Package daemon runs a private containerd that concurrent sbench processes share:
+// the first one starts it, the last one stops it.
 //
-// Who uses it is told by shared locks on a file, which the kernel drops when a
-// process ends, however it ends. A daemon whose users were all killed is taken
-// over by the next one.
+// Each user holds a shared lock on a file, which the kernel releases when the process
+// ends for whatever reason. If all users of a daemon were killed, the next one takes
+// it over.
 package daemon
 
 import (
@@ -33,32 +33,33 @@ const (
 	pollInterval = 5 * time.Millisecond
 )
 
-// maxSocketPath is what a socket's address holds (unix(7), sun_path), less the zero
-// at its end. The daemon makes a second socket, whose name is longer.
+// maxSocketPath is the maximum length of a socket's path in bytes, without the
+// terminating NUL (sun_path in unix(7)). The daemon makes a second socket, whose name
+// is longer.
 const maxSocketPath = 107
 
-// Config says where the daemon lives. Both folders are made if missing, with
-// access for their owner only.
+// Config says where the daemon keeps its files. Both directories are required, and
+// are made if missing, accessible only to their owner.
 type Config struct {
 	Root  string // persistent: images and snapshots
 	State string // volatile: socket, locks, log, running shims
-	// OCIRuntime is the program, by path or name, that has to be there beside
-	// containerd's own; "" is runc.
+	// OCIRuntime is the path or name of the program that must be installed besides
+	// containerd's own; "" means runc.
 	OCIRuntime string
 	Logger     *slog.Logger
 }
 
-// A Daemon is this process's share in a private containerd.
+// A Daemon is this process's share of a private containerd. Close it.
 type Daemon struct {
 	cfg   Config
 	users *os.File
 }
 
-// Address is the daemon's socket.
+// Address returns the path of the daemon's socket.
 func (d *Daemon) Address() string { return filepath.Join(d.cfg.State, "containerd.sock") }
 
-// Start joins the daemon of cfg, starting it if nobody has. It fails with the
-// names of the packages to install when a program is missing.
+// Start joins the daemon of cfg, starting it if it does not run, and returns when it
+// answers. If a program is missing, the error names the packages to install.
 func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 	for _, dir := range []string{cfg.Root, cfg.State} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -83,7 +84,8 @@ func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 	return d, nil
 }
 
-// Close gives up this process's share and stops the daemon if it was the last.
+// Close gives up this process's share, and stops the daemon if no other process has
+// one.
 func (d *Daemon) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stopTimeout)
 	defer cancel()
@@ -162,7 +164,8 @@ func (d *Daemon) await(ctx context.Context, exited <-chan error, p *os.Process) 
 	return nil
 }
 
-// environment drops what may hold credentials: the daemon needs none of ours.
+// environment drops variables that may hold credentials, since the daemon needs none
+// of ours.
 func environment(environ []string) []string {
 	var kept []string
 	for _, e := range environ {
@@ -183,7 +186,7 @@ func (d *Daemon) answers() bool {
 	return conn.Close() == nil
 }
 
-// stop ends the daemons of this state folder: one that hangs, or one whose starter was
+// stop ends the daemons of this state directory: one that hangs, or one whose starter was
 // killed before it answered, would hold the database's lock.
 func (d *Daemon) stop(ctx context.Context) error {
 	found, err := Find(d.cfg.State)
@@ -221,8 +224,9 @@ func (d *Daemon) stopOne(ctx context.Context, pid int) error {
 	return fmt.Errorf("containerd: process %d does not end", pid)
 }
 
-// Find returns the processes of this user that are a private daemon with that state
-// folder, by their arguments: there is no moment at which one runs and is not found.
+// Find returns the ids of this user's processes that are a private daemon with the
+// directory state. It recognises them by their arguments, and so finds a daemon from
+// the moment it runs.
 func Find(state string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -237,7 +241,7 @@ func Find(state string) ([]int, error) {
 	return found, nil
 }
 
-// serves says whether a process is a daemon of that state folder.
+// serves says whether a process is a daemon of that state directory.
 func serves(pid int, state string) bool {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	text, err := os.ReadFile(filepath.Join(dir, "cmdline"))

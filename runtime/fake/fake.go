@@ -1,5 +1,5 @@
-// Package fake imitates the runtime contract for tests of what is built on it.
-// It isolates nothing: its commands are Go functions.
+// Package fake implements the runtime contract for tests of packages that use it. It
+// isolates nothing: its commands are Go functions.
 package fake
 
 import (
@@ -17,14 +17,15 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// Status is how a program ended: by a signal if that is not 0.
+// Status says how a program ended: killed by Signal, or with the exit code Code if
+// Signal is 0.
 type Status struct{ Code, Signal int }
 
-// A Program stands for a command. It must return soon after ctx is cancelled,
-// which is the fake's SIGKILL.
+// A Program takes the place of a command. It must return soon after ctx is cancelled,
+// which corresponds to SIGKILL.
 type Program func(ctx context.Context, p *Proc) Status
 
-// A Proc is what a program sees.
+// A Proc is what a [Program] sees of its process.
 type Proc struct {
 	Args   []string
 	Env    map[string]string
@@ -39,20 +40,20 @@ type Proc struct {
 	ctx        context.Context // the process's life, handed to Go
 }
 
-// Go runs f beside the program, as a background process.
+// Go runs f concurrently with the program, as a background process would run.
 func (p *Proc) Go(f func(ctx context.Context)) { p.background.Go(func() { f(p.ctx) }) }
 
-// Path returns the host path that stands for the sandbox path name, and whether
-// it may be written.
+// Path returns the host path that corresponds to the path name in the sandbox, and
+// whether it may be written to.
 func (p *Proc) Path(name string) (host string, writable bool) { return p.box.path(name) }
 
-// Engine makes fake sandboxes. Lookup finds a program by its command line; nil
-// means that there is no such command.
+// Engine makes fake sandboxes. Lookup returns the program for a command line, or nil if
+// there is no such command.
 type Engine struct {
 	Lookup func(args []string) Program
-	Folder string // for the sandboxes' files
-	// Image is the folder that stands for every image's file system; "" is an
-	// empty one.
+	Folder string // the directory for the sandboxes' files
+	// Image is the directory that serves as the file system of every image; "" means
+	// an empty one.
 	Image string
 }
 
@@ -61,7 +62,7 @@ type view struct{ root *os.Root }
 func (v view) Root() *os.Root { return v.root }
 func (v view) Close() error   { return v.root.Close() }
 
-// View opens the folder that stands for the image.
+// View opens the directory that serves as the image's file system.
 func (e *Engine) View(context.Context, runtime.Image) (runtime.View, error) {
 	dir := e.Image
 	if dir == "" {
@@ -74,7 +75,7 @@ func (e *Engine) View(context.Context, runtime.Image) (runtime.View, error) {
 	return view{root}, err
 }
 
-// Create makes a sandbox whose root file system is an empty folder.
+// Create makes a sandbox whose root file system is an empty directory.
 func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
 	if err := cfg.Limits.Validate(); err != nil {
 		return nil, err
@@ -108,7 +109,7 @@ func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox,
 	return b, nil
 }
 
-// NewVolume makes an unbounded folder.
+// NewVolume makes a directory without any bound.
 func (e *Engine) NewVolume(_ context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error) {
 	if cfg.Bytes <= 0 || cfg.Inodes <= 0 {
 		return nil, errors.New("volume without a size")
@@ -215,7 +216,7 @@ func (b *box) environment(extra []string) map[string]string {
 	return env
 }
 
-// Path finds a directory in the root folder. See runtime.Sandbox.
+// Path finds a directory in the root directory. See runtime.Sandbox.
 func (b *box) Path(dir string) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

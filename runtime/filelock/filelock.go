@@ -1,5 +1,5 @@
-// Package filelock takes flock(2) locks, which end with the process that holds
-// them, however it ends.
+// Package filelock takes flock(2) locks. The kernel releases such a lock when the
+// process that holds it ends, for whatever reason.
 package filelock
 
 import (
@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mode is shared or exclusive.
+// Mode says whether others may hold the lock at the same time.
 type Mode int
 
 // The modes.
@@ -23,11 +23,11 @@ const (
 
 const pollInterval = 5 * time.Millisecond
 
-// ErrHeld says that somebody else holds the lock.
+// ErrHeld means that another open file holds a lock that excludes this one.
 var ErrHeld = errors.New("lock is held")
 
-// Acquire opens or makes the file name and waits for a lock on it. Closing the
-// file drops the lock.
+// Acquire opens the file name, creating it if it is missing, and waits for a lock on
+// it until ctx is done. Closing the file releases the lock.
 func Acquire(ctx context.Context, name string, mode Mode) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -49,8 +49,8 @@ func Acquire(ctx context.Context, name string, mode Mode) (*os.File, error) {
 	}
 }
 
-// Try takes the lock on an open file, or changes the mode of one it has, at
-// once or fails with ErrHeld.
+// Try locks an open file, or changes the mode of the lock that it holds, without
+// waiting. It fails with [ErrHeld] if that is not possible at once.
 func Try(f *os.File, mode Mode) error {
 	for {
 		err := unix.Flock(int(f.Fd()), int(mode)|unix.LOCK_NB)

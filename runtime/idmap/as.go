@@ -8,11 +8,11 @@ import (
 	"github.com/securebench/sbench/runtime/thread"
 )
 
-// As calls f as the file system sees the user and group id, but with this
-// process's capabilities: what f makes through a mount that shifts ids belongs
-// to the root of the range that begins with id. Without that, making a file
-// there is EOVERFLOW, since the host's root is no id of the range. f has a thread
-// of its own, which ends with it; see [thread.Run].
+// As calls f with id as its user and group id for file access (setfsuid(2)), but with
+// the capabilities of this process, and returns f's error. Files that f creates
+// through a mount that shifts ids then belong to the root of the range that begins
+// with id. Otherwise creating a file there fails with EOVERFLOW, since the host's
+// root has no id in the range. f runs on a thread of its own; see [thread.Run].
 func As(id uint32, f func() error) error {
 	return thread.Run(func() error {
 		if err := becomeForFiles(id); err != nil {
@@ -25,8 +25,7 @@ func As(id uint32, f func() error) error {
 	})
 }
 
-// becomeForFiles changes this thread alone, and drops its capabilities over
-// files.
+// becomeForFiles changes only this thread, and drops its capabilities over files.
 func becomeForFiles(id uint32) error {
 	for _, set := range []func(int) (int, error){unix.SetfsgidRetGid, unix.SetfsuidRetUid} {
 		_, _ = set(int(id))

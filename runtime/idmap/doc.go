@@ -1,8 +1,8 @@
-// Package idmap gives sandboxes user and group ids of their own without
-// changing what is on disk: there every tree keeps the ids 0 to 65535, and a
-// sandbox sees it through mounts that shift them into a range of the host's ids
-// that nobody else has (mount_setattr(2), MOUNT_ATTR_IDMAP).
+// Package idmap gives sandboxes user and group ids of their own without changing
+// files on disk. On disk every tree keeps the ids 0 to 65535. A sandbox sees it
+// through mounts that shift these ids into a range of host ids that is used for
+// nothing else (mount_setattr(2), MOUNT_ATTR_IDMAP).
 //
-// It needs the capabilities of the host's root. It does nothing for a process
-// that is in a user namespace itself.
+// The package needs the capabilities of the host's root, and is of no use to a
+// process in a user namespace.
 package idmap

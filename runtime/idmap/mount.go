@@ -7,14 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrCannotShift says that this kernel cannot shift the ids of the source's file system,
-// or of a mount whose ids are shifted already.
+// ErrCannotShift means that this kernel cannot shift the ids of the source's file
+// system, or that the ids of the source's mount are shifted already.
 var ErrCannotShift = errors.New("ids of the file system cannot be shifted")
 
-// Mount shows the directory or file source at target, which must exist, with
-// the ids 0 to 65535 shifted to the range's, without setuid programs and
-// devices, and read-only unless writable. Others show as nobody's. Nothing that
-// is mounted below source comes along. With a nil range no ids are shifted.
+// Mount mounts the directory or file source at target, which must exist, with the
+// ids 0 to 65535 shifted to the range's. Files with other ids appear to be owned by
+// the overflow user. The mount is nosuid and nodev, and read-only unless writable is
+// set; mounts below source are not included. With a nil range no ids are shifted.
+// The error is [ErrCannotShift] if the ids of source cannot be.
 func (r *Range) Mount(source, target string, writable bool) error {
 	attr := unix.MountAttr{
 		Attr_set:    unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
@@ -33,8 +34,8 @@ func (r *Range) Mount(source, target string, writable bool) error {
 	return clone(source, target, attr)
 }
 
-// MountPrivate mounts the directory dir on itself, so that everything mounted
-// below it later is this mount namespace's alone, and leaves with one unmount.
+// MountPrivate mounts the directory dir on itself. What is mounted below it later is
+// visible only in this mount namespace, and is removed with a single unmount.
 func MountPrivate(dir string) error {
 	return clone(dir, dir, unix.MountAttr{Propagation: unix.MS_PRIVATE})
 }

@@ -7,12 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Overlay mounts an overlay of directories that [Range.Mount] has shifted. The
-// paths in options may be relative to dir, which keeps them short: the kernel
-// takes a page of options.
+// Overlay mounts at target an overlay of directories that [Range.Mount] has shifted.
+// The paths in options may be relative to dir, which keeps them short: the kernel
+// accepts at most one page of options.
 //
-// The mounter is the range's root: overlay does its own work, such as making
-// the work directory, as who mounted it (overlayfs, "Permission model").
+// It is mounted as the range's root, because overlayfs does its own work, such as
+// making the work directory, with the credentials of the mounter (overlayfs.rst,
+// "Permission model").
 func (r *Range) Overlay(dir, target string, options []string) error {
 	return As(r.base, func() error {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {

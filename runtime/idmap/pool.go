@@ -15,7 +15,7 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// Size is how many ids a range has: 0 to 65535 inside.
+// Size is the number of ids in a range, which are 0 to 65535 inside the sandbox.
 const Size = 1 << 16
 
 // Ranges are taken from the upper part of what systemd reserves for containers,
@@ -29,7 +29,7 @@ const (
 
 const maxTries = 64
 
-// A Pool hands out ranges that nobody else on this host has from a pool, and
+// A Pool hands out ranges that no other process has from a pool on this host, and
 // that no user was given in /etc/subuid or /etc/subgid. Its methods are safe for
 // concurrent use.
 type Pool struct {
@@ -41,15 +41,16 @@ type Pool struct {
 // interval is of ids, end exclusive.
 type interval struct{ start, end uint64 }
 
-// NewPool reads what users were given. locks is the file that processes which are
-// not to have the same ranges share.
+// NewPool returns a pool without the ids that users were given in /etc/subuid and
+// /etc/subgid, which it reads once. locks is the path of a file, created if missing,
+// through which processes agree on who has which range.
 //
-// Each range owns its user namespace, unless hostOwned says that the host's root
-// does. What the kernel counts per user (inotify instances, for one) it counts
-// for the owner as well, in the namespace above (namespaces(7), "The
-// /proc/sys/user directory"), so that of host-owned namespaces one can exhaust
-// what all have. But only the owner can do in them what it lacks the capability
-// for.
+// The owner of a range's user namespace is the range's own root or, with hostOwned,
+// the host's root. Resources that the kernel counts per user, such as inotify
+// instances, also count for the owner in the parent namespace (namespaces(7), "The
+// /proc/sys/user directory"). If the host's root owns all namespaces, one sandbox can
+// therefore exhaust what all of them share. On the other hand, only the owner has all
+// capabilities in the namespace (user_namespaces(7)).
 func NewPool(locks string, hostOwned bool) (*Pool, error) {
 	p := &Pool{locks: locks, hostOwned: hostOwned}
 	for _, name := range []string{"/etc/subuid", "/etc/subgid"} {
@@ -88,7 +89,8 @@ func subordinate(name string) ([]interval, error) {
 	return given, lines.Err()
 }
 
-// Take returns a range that is nobody else's until it is released.
+// Take returns a range that is in no other use until it is closed. The caller closes
+// it.
 func (p *Pool) Take() (*Range, error) {
 	r, err := p.claim()
 	if err != nil {
@@ -156,17 +158,17 @@ func (p *Pool) claimBase(base uint32) (*os.File, error) {
 	return f, nil
 }
 
-// A Range is Size consecutive ids of the host's, for users and groups alike, with
-// a namespace in which they are 0 to 65535.
+// A Range is [Size] consecutive ids of the host, for users and groups alike, together
+// with a user namespace in which they are 0 to 65535.
 type Range struct {
 	*userns.Namespace
 	base    uint32
 	claimed *os.File
 }
 
-// Base is the host's id of the range's root.
+// Base returns the host's id for the root of the range.
 func (r *Range) Base() uint32 { return r.base }
 
-// Close gives the range back. No process may live in it any more, and r must not
-// be used again.
+// Close returns the range to the pool. No process may have its ids any more, and r
+// must not be used again.
 func (r *Range) Close() error { return errors.Join(r.Namespace.Close(), r.claimed.Close()) }

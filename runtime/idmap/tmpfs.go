@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ShiftsTmpfs says whether this kernel shifts the ids of a file system in memory,
-// which it does from Linux 6.3 on. Nothing is mounted anywhere.
+// ShiftsTmpfs reports whether this kernel can shift the ids of a tmpfs, which is the
+// case from Linux 6.3 on. It tries that on a mount that is not attached anywhere.
 func (p *Pool) ShiftsTmpfs() (can bool, err error) {
 	r, err := p.Take()
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package netns makes network namespaces that hold nothing but a loopback
-// interface and sockets of this process on it, and refers to them by file
-// descriptor, so that there is nothing on any file system to leak.
+// Package netns makes network namespaces (network_namespaces(7)) that contain only a
+// loopback interface and sockets of this process on it. A namespace is held by a file
+// descriptor and not by a mount, so nothing is left behind when this process dies.
 package netns
 
 import (
@@ -17,41 +17,42 @@ import (
 	"github.com/securebench/sbench/runtime/thread"
 )
 
-// Options say what a namespace holds beside its loopback interface.
+// Options say what a namespace contains besides its loopback interface. The zero
+// Options add nothing.
 type Options struct {
-	// TCP and UDP are addresses of the loopback interface to listen on.
+	// TCP and UDP are host:port addresses of the loopback interface to listen on.
 	TCP, UDP []string
-	// Redirect makes TCP connections to any port of any address in Range arrive
+	// Redirect makes TCP connections to any port of any address in [Range] arrive
 	// at sockets of this process.
 	Redirect bool
-	// Namespace is furnished, if it is not nil, instead of a new one. It stays the
-	// caller's, and must have been made for this.
+	// Namespace, if not nil, is used instead of a new namespace. It must be freshly
+	// made. The caller remains responsible for closing it.
 	Namespace *os.File
 
 	noRules bool // as on a kernel without nftables
 }
 
-// A Namespace is an empty network namespace. It lives until it is closed and
-// the last process in it has ended.
+// A Namespace is a network namespace without any way out. It exists until it is
+// closed and the last process in it has ended.
 type Namespace struct {
 	file *os.File
 
 	mu        sync.Mutex
 	diagnosis *diagnosis // nil if the kernel has none, or after Close
 
-	// TCP and UDP listen in the namespace, in the order of the options.
+	// TCP and UDP listen in the namespace, in the order of the addresses in Options.
 	TCP []net.Listener
 	UDP []net.PacketConn
-	// Redirected accept the connections to Range.
+	// Redirected accept the connections to [Range].
 	Redirected []net.Listener
-	// AnyAddress: this kernel cannot redirect, so only connections to ports 80
-	// and 443 arrive, whose original destination is the local address; nothing
-	// else in the namespace can listen on these ports.
+	// AnyAddress says that this kernel cannot redirect. Only connections to ports 80
+	// and 443 then arrive, their original destination is the local address, and
+	// nothing else in the namespace can listen on these ports.
 	AnyAddress bool
 }
 
-// New makes a namespace with lo up. It needs CAP_SYS_ADMIN in the current user
-// namespace.
+// New makes a namespace whose loopback interface is up. It needs CAP_SYS_ADMIN in
+// the current user namespace. The caller closes the result.
 func New(o Options) (*Namespace, error) {
 	n := &Namespace{}
 	if err := thread.Run(func() error { return n.make(o) }); err != nil {
@@ -60,8 +61,8 @@ func New(o Options) (*Namespace, error) {
 	return n, nil
 }
 
-// make moves the calling thread into the namespace, and opens there what is
-// to be in it: a socket belongs to the namespace of the thread that made it.
+// make moves the calling thread into the namespace and opens the sockets there,
+// because a socket belongs to the namespace of the thread that made it.
 func (n *Namespace) make(o Options) error {
 	if err := enter(o.Namespace); err != nil {
 		return err
@@ -94,10 +95,11 @@ func (n *Namespace) make(o Options) error {
 	return n.redirect(!o.noRules)
 }
 
-// boundQueues keeps small what connections hold that no process has accepted, or has any
-// more, and what options add to a socket: the first are counted to no control group until then,
-// the last never (ip-sysctl.rst, net.rst). Some kernels have not all of these for each
-// namespace, or not for one that an ordinary user made.
+// boundQueues keeps small what connections queue that no process has accepted, or
+// that no process holds any more, and what options add to a socket: no control group
+// is charged for the former until they are accepted, or ever for the latter
+// (ip-sysctl.rst, net.rst). Some kernels do not have all of these settings per
+// namespace, or not for a namespace that an ordinary user made.
 func boundQueues() error {
 	for name, value := range map[string]string{
 		"core/somaxconn": "128", "core/optmem_max": "20480", "ipv4/tcp_rmem": "4096 131072 1048576",
@@ -111,12 +113,14 @@ func boundQueues() error {
 	return nil
 }
 
-// Counts says whether [Namespace.Uncounted] works: whether the kernel has sock_diag(7) for TCP.
+// Counts reports whether [Namespace.Uncounted] works, which needs a kernel with
+// sock_diag(7) for TCP.
 func (n *Namespace) Counts() bool { return n.diagnosis != nil }
 
-// Uncounted is the memory, in bytes, of TCP sockets in the namespace that the kernel counts to
-// no control group: what is queued in connections that no process has accepted, or has any
-// more, and of each connection a little. It is 0 after Close, and where Counts is false.
+// Uncounted returns the memory, in bytes, of TCP sockets in the namespace that no
+// control group is charged for: data queued in connections that no process has
+// accepted or that no process holds any more, and a little forevery connection. It
+// is 0 after Close, and where Counts is false.
 func (n *Namespace) Uncounted() (int64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -186,14 +190,14 @@ func loopbackUp() error {
 	return nil
 }
 
-// Path names the namespace for a process that shares this one's /proc. It is
-// good while n is open and this process lives.
+// Path returns a path to the namespace for a process that shares this one's /proc.
+// It is valid while n is open and this process lives.
 func (n *Namespace) Path() string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.file.Fd())
 }
 
-// Close closes the sockets and drops this process's hold on the namespace.
-// Whoever uses the sockets may have closed them before.
+// Close closes the sockets and releases the namespace. Sockets that have been closed
+// already are not an error.
 func (n *Namespace) Close() error {
 	var errs []error
 	n.mu.Lock()

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Range are the addresses whose connections are redirected. RFC 2544 reserves
-// them for measurements: nobody's server has one.
+// Range returns the addresses whose connections are redirected. RFC 2544 reserves
+// them for benchmarks of network devices, so no server on the internet has one.
 func Range() netip.Prefix { return netip.MustParsePrefix("198.18.0.0/15") }
 
-// errNoNFTables: the kernel has no netfilter tables, or none for us.
+// errNoNFTables means that the kernel has no nftables, or does not let us use them.
 var errNoNFTables = errors.New("no nftables")
 
 // redirect makes connections to Range arrive at sockets of this process, by a
@@ -43,8 +43,8 @@ func (n *Namespace) redirect(rule bool) error {
 	return n.listenOnAny()
 }
 
-// listenOnAny takes what comes for the addresses of the local route, by sockets
-// on every address.
+// listenOnAny accepts connections to the addresses of the local route with sockets
+// that listen on every address.
 func (n *Namespace) listenOnAny() error {
 	n.AnyAddress, n.Redirected = true, nil
 	for _, address := range []string{"0.0.0.0:80", "0.0.0.0:443"} {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What linux/inet_diag.h and linux/sock_diag.h say.
+// Constants of linux/inet_diag.h, linux/sock_diag.h and net/tcp_states.h.
 const (
 	sizeofRequest, sizeofMessage = 56, 72 // struct inet_diag_req_v2, struct inet_diag_msg
 	inodeAt                      = 68     // idiag_inode in the latter: 0 if no process has the socket
@@ -17,8 +17,8 @@ const (
 	timeWait, listening          = 6, 10  // tcp_states.h
 )
 
-// socketBytes is what a socket takes beside its queues. That of a connection which came in
-// is counted to no control group, accepted or not.
+// socketBytes is what a socket takes besides its queues. No control group is charged
+// for that of an incoming connection, accepted or not.
 const socketBytes = 2 << 10
 
 // A diagnosis asks the kernel for the sockets of a network namespace (sock_diag(7)).

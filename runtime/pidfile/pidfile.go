@@ -1,5 +1,5 @@
-// Package pidfile names a process in a file together with its start time, so that a
-// process id that the kernel uses again is not taken for it.
+// Package pidfile records a process in a file by its id and its start time, so that a
+// later process with the same id is not mistaken for it.
 package pidfile
 
 import (
@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Write names a living process of this machine, by a rename, so that who reads
-// finds all of it. The file is for its owner alone.
+// Write records the living process pid in the file name. It replaces the file in one
+// step, so that a reader never sees part of it. Only the owner can read it.
 func Write(name string, pid int) error {
 	started, err := startTime(pid)
 	if err != nil {
@@ -22,7 +22,8 @@ func Write(name string, pid int) error {
 	return os.Rename(name+".new", name)
 }
 
-// Read returns the process if it is alive.
+// Read returns the process that the file name records. ok is false if that process is
+// not alive, or if there is no such file or it cannot be parsed.
 func Read(name string) (pid int, ok bool) {
 	text, err := os.ReadFile(name)
 	fields := strings.Fields(string(text))
@@ -37,7 +38,7 @@ func Read(name string) (pid int, ok bool) {
 	return pid, err == nil && started == fields[1]
 }
 
-// Alive says whether a process has not ended. A zombie has.
+// Alive reports whether the process pid exists and has not ended. A zombie has ended.
 func Alive(pid int) bool {
 	_, err := startTime(pid)
 	return err == nil

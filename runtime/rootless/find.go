@@ -71,7 +71,7 @@ func peer(address string) (int, error) {
 	return int(cred.Pid), nil
 }
 
-// kitChild is the process in rootlesskit's namespaces, as its state folder says
+// kitChild is the process in rootlesskit's namespaces, as its state directory says
 // that containerd-rootless.sh uses.
 func kitChild() (int, bool) {
 	dir := os.Getenv("ROOTLESSKIT_STATE_DIR")

@@ -113,7 +113,7 @@ func coverRun(root string) error {
 }
 
 // copyRun mounts a new /run with everything of the host's in it, where the
-// missing folder can be made.
+// missing directory can be made.
 func copyRun(aside string) error {
 	if err := os.MkdirAll(aside, 0o700); err != nil {
 		return err

@@ -1,19 +1,19 @@
-// Package rootless lets an ordinary user run sandboxes: in the namespaces of the
-// user's own rootless containerd if one runs, else in namespaces of sbench's own,
-// in which the private containerd is started then.
+// Package rootless lets an ordinary user run sandboxes. They run in the namespaces of
+// the user's own rootless containerd if there is one. Otherwise sbench makes
+// namespaces of its own, in which the private containerd is then started.
 //
-// A program enters them by executing itself again inside, where it is root in a
-// user namespace (user_namespaces(7)) and goes on as if it had been root from the
-// start, with the process id it had. A Go program has threads and cannot change
-// its user namespace itself, so nsenter(1) does it in between.
+// A program enters them by executing itself again inside. There it is root in a user
+// namespace (user_namespaces(7)), keeps its process id, and continues as if it had
+// been root from the start. A Go program has several threads and so cannot change its
+// user namespace itself; nsenter(1) does that in between.
 //
-// Namespaces of sbench's own are shared by the user's concurrent sbench processes.
-// A process of their own, the holder, keeps them, and tells by a lock, which the
-// kernel drops when a process ends however it ends, that nobody uses them any
-// more. It then ends what still runs in them.
+// The user's concurrent sbench processes share the namespaces that sbench made. A
+// separate process, the holder, keeps them alive. Each user of them holds a lock,
+// which the kernel releases when the process ends for whatever reason. When no lock
+// is held any more, the holder ends what still runs in the namespaces.
 //
-// No privilege is used but newuidmap(1) and newgidmap(1), which map the user's
-// subordinate ids (subuid(5)).
+// The only privileged programs used are newuidmap(1) and newgidmap(1), which map the
+// user's subordinate ids (subuid(5)).
 package rootless
 
 import (
@@ -52,7 +52,8 @@ const (
 	userNamespaces = "containerd"
 )
 
-// Options say where sbench keeps its state, and which containerd it is to use.
+// Options say where sbench keeps its state and which containerd to use. Root and
+// State are required.
 type Options struct {
 	Root, State string // persistent and volatile folder
 	// Address is the socket of a daemon; empty means the user's own rootless one if
@@ -63,9 +64,9 @@ type Options struct {
 	Logger  *slog.Logger // nil for none
 }
 
-// Init is the first call of main in a program that calls [Enter]. In the process
-// that holds the namespaces it does not return. It fails only inside, when the
-// working directory cannot be reached there.
+// Init must be the first call of main in a program that calls [Enter]. In the process
+// that holds the namespaces it does not return. It fails only inside the namespaces,
+// if the working directory cannot be reached there.
 func Init() error {
 	if stage := os.Getenv(envHolder); stage != "" {
 		os.Exit(hold(stage))
@@ -91,13 +92,13 @@ func Init() error {
 	return nil
 }
 
-// Entered says whether this process, or one that started it, has entered
-// namespaces by [Enter].
+// Entered reports whether this process, or an ancestor of it, has entered namespaces
+// through [Enter].
 func Entered() bool { return os.Getenv(envEntered) != "" && userns.Inside() }
 
-// Enter executes this program again, with its arguments, inside namespaces where
-// it is root. It returns nil at once to a process that is root already, and else
-// only with an error, which says what is missing and the cure.
+// Enter executes this program again, with the same arguments, inside namespaces where
+// it is root. In a process that is root already it returns nil at once. Otherwise it
+// returns only on failure, with an error that says what is missing and how to fix it.
 func Enter(ctx context.Context, o Options) error {
 	if os.Geteuid() == 0 {
 		return nil
@@ -148,7 +149,7 @@ func enter(ctx context.Context, o Options) error {
 	return errors.Join(err, lock.Close())
 }
 
-// ownFolder makes a folder that nobody else can look into.
+// ownFolder makes a directory that only its owner can access.
 func ownFolder(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("folder %q is not absolute", dir)

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// minSubordinate is how many ids images may use: 1 to 65535, and nobody's.
+// minSubordinate is how many subordinate ids a user needs: the usual size of a range in
+// subuid(5), which covers the ids that images use, 1 to 65535.
 const minSubordinate = 65536
 
 // idRange is a line of subuid(5).

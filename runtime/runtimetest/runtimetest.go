@@ -17,17 +17,20 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// Engine is what is tested.
+// Engine is the implementation under test.
 type Engine interface {
+	// Create makes a sandbox, which the suite closes.
 	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
+	// NewVolume makes a volume, which the suite closes.
 	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
 }
 
-// wall is far more than any process of the suite needs, for a busy machine.
+// wall is far more time than any process of the suite needs, even on a busy machine.
 const wall = 2 * time.Minute
 
-// Contract runs the suite. The image must have a POSIX shell and coreutils, or
-// the engine must imitate the suite's commands, all of which go through sh -c.
+// Contract runs the suite against e. The image must contain a POSIX shell and
+// coreutils, or the engine must imitate the suite's commands, all of which are run
+// with sh -c.
 func Contract(t *testing.T, e Engine, image runtime.Image) {
 	s := suite{e, image}
 	t.Run("exit code", s.exitCode)

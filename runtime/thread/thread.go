@@ -1,6 +1,6 @@
-// Package thread runs functions on operating system threads of their own, for
-// what the kernel keeps per thread and Go per process: namespaces, working
-// directory, credentials.
+// Package thread runs functions on operating system threads of their own. They can
+// change what the kernel keeps per thread and Go expects to be the same in the whole
+// process: namespaces, working directory and credentials.
 package thread
 
 import (
@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run calls f on a thread that ends with it, so that f may change the thread
-// as it likes, and returns f's error. The thread is not the first of the
-// process: that one never ends, and what it is, is what others, and /proc/self,
-// take for the process. f must not start goroutines that rely on the thread.
+// Run calls f on a new thread that ends when f returns, so that f may change the
+// thread in any way, and returns f's error. The thread is never the first one of the
+// process, which cannot end and whose properties /proc/self and other processes take
+// for those of the whole process. f must not start goroutines that depend on the
+// thread.
 func Run(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -33,9 +34,9 @@ func Run(f func() error) error {
 	return <-done
 }
 
-// RaiseCapabilities makes what is permitted effective again on this thread: a
-// change of ids from 0 has dropped some or all of it (capabilities(7), "Effect of
-// user ID changes").
+// RaiseCapabilities makes all permitted capabilities of this thread effective again. A
+// change of its user id from 0 has dropped some or all of them (capabilities(7),
+// "Effect of user ID changes on capabilities").
 func RaiseCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

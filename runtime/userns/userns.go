@@ -1,6 +1,7 @@
-// Package userns makes user namespaces, each with a network namespace that belongs
-// to it, and refers to them by file descriptor. A Go program can enter neither: an
-// OCI runtime joins them, and a thread that opens sockets enters the second.
+// Package userns makes user namespaces (user_namespaces(7)), each with a network
+// namespace that it owns, and holds them by file descriptors. A Go program cannot
+// enter a user namespace itself. An OCI runtime joins both, and a thread that opens
+// sockets enters the network namespace.
 package userns
 
 import (
@@ -15,21 +16,21 @@ import (
 	"github.com/securebench/sbench/runtime/thread"
 )
 
-// A Mapping makes Size ids, from First on inside, those from Outside on of the
-// namespace above, for users and for groups.
+// A Mapping maps Size consecutive ids, for users and groups alike: those that start at
+// First in the namespace to those that start at Outside in its parent.
 type Mapping struct{ First, Outside, Size uint32 }
 
-// A Namespace is a user namespace and a network namespace that it owns: an OCI
-// runtime that joins both (runc 1.1) joins the user namespace first, and then needs
-// its leave to join the other. It lives until it is closed and the last process in
-// it has ended.
+// A Namespace is a user namespace together with a network namespace that it owns. The
+// user namespace must own the other: an OCI runtime that joins both, such as runc 1.1,
+// joins the user namespace first and then needs its permission for the other. They
+// exist until they are closed and the last process in them has ended.
 type Namespace struct {
 	user, network *os.File
 	mappings      []Mapping
 }
 
-// New makes a namespace whose owner is a user of the namespace above. It needs
-// CAP_SETUID and CAP_SETGID there.
+// New makes a namespace owned by the user id owner of the current user namespace, in
+// which it needs CAP_SETUID and CAP_SETGID. The caller closes the result.
 func New(owner uint32, mappings []Mapping) (*Namespace, error) {
 	n := &Namespace{mappings: mappings}
 	err := thread.Run(func() error {
@@ -46,22 +47,22 @@ func New(owner uint32, mappings []Mapping) (*Namespace, error) {
 	return n, nil
 }
 
-// Path names the user namespace for a process that shares this one's /proc. It
-// is good until n is closed and while this process lives.
+// Path returns a path to the user namespace for a process that shares this one's
+// /proc. It is valid while n is open and this process lives.
 func (n *Namespace) Path() string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.user.Fd())
 }
 
-// User and Network are the open namespaces. They are closed with n.
+// User returns the open user namespace. It is closed with n.
 func (n *Namespace) User() *os.File { return n.user }
 
-// Network is the network namespace; see User.
+// Network returns the open network namespace. It is closed with n.
 func (n *Namespace) Network() *os.File { return n.network }
 
-// Mappings are those that it was made with.
+// Mappings returns the mappings that the namespace was made with.
 func (n *Namespace) Mappings() []Mapping { return n.mappings }
 
-// Close drops this process's hold on the namespaces.
+// Close releases the namespaces.
 func (n *Namespace) Close() error {
 	var errs []error
 	for _, f := range []*os.File{n.user, n.network} {
@@ -111,12 +112,12 @@ func (n *Namespace) start() error {
 	return nil
 }
 
-// Inside says whether this process is in a user namespace other than the first: its
-// ids are not the host's.
+// Inside reports whether this process is in a user namespace other than the initial
+// one, so that its ids are not the host's.
 func Inside() bool {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && strings.Join(strings.Fields(string(text)), " ") != "0 0 4294967295"
 }
 
-// HostRoot says whether this process is root of the first user namespace.
+// HostRoot reports whether this process is root in the initial user namespace.
 func HostRoot() bool { return os.Geteuid() == 0 && !Inside() }

@@ -151,7 +151,7 @@ func readProcess(pid int) process {
 	return p
 }
 
-// alive names the folder in /proc that tells of a process's memory: that of a
+// alive names the directory in /proc that tells of a process's memory: that of a
 // living thread, since a first thread that has ended has none.
 func alive(pid int, state string) string {
 	dir := fmt.Sprintf("/proc/%d", pid)

@@ -1,9 +1,10 @@
-// Package watchdog enforces limits on sandboxes where there are no control groups,
-// as for an ordinary user without delegation: it looks at the processes of each
-// sandbox, which its pid namespace tells, many times a second, and kills.
+// Package watchdog enforces limits on sandboxes where control groups are not
+// available, as for an ordinary user without delegation. Many times a second it reads
+// the memory of the processes in each sandbox's PID namespace and kills those of a
+// sandbox that exceeds its limits.
 //
-// That is less than the kernel's own limit: between two looks a sandbox can have
-// more than it may, by what its processors can touch in that time.
+// That is weaker than a limit of the kernel: between two readings a sandbox can
+// exceed its limit by as much memory as its processors can touch in that time.
 package watchdog
 
 import (
@@ -21,35 +22,38 @@ import (
 	"github.com/securebench/sbench/runtime/cgroup"
 )
 
-// interval is the time between two looks: a core touches some 100 MB in it.
+// interval is the time between two readings, in which a core can touch about 100 MB.
 const interval = 40 * time.Millisecond
 
-// nearly: a group is near its limit when it has all but one in so many of it. Forks
-// and ends go on while it is counted, so that it rarely shows all of them.
+// nearly is the fraction, as 1/nearly, of a group's process limit that may be free
+// while the group still counts as near the limit. Processes start and end while they
+// are counted, so that a full group rarely shows all of them.
 const nearly = 16
 
-// emptyPasses is how often in a row nothing must be found: a process that forks and
-// ends, again and again, can be elsewhere each time.
+// emptyPasses is how often in a row no process must be found for a group to count as
+// empty: one that keeps forking and exiting can have a different id each time.
 const emptyPasses = 3
 
-// Limits of one group. Zero means none.
+// Limits are the limits of one group. A field that is zero sets none.
 type Limits struct {
-	Memory int64 // bytes, of all processes and of what Held counts together
+	Memory int64 // bytes: the memory of all processes, plus Held
 	Pids   int64 // processes and threads
-	// Held returns bytes that the sandbox has beside its processes' own, such as
-	// files in memory. It may be nil.
+	// Held returns how many bytes the sandbox uses besides the memory of its
+	// processes, such as files in memory. It may be nil, and is called from the
+	// watchdog's goroutine.
 	Held func() int64
 }
 
-// A Watchdog looks after groups. Its methods are safe for concurrent use, and so
-// are those of its groups. The zero value is ready.
+// A Watchdog watches groups. The zero value is ready to use. Its methods and those
+// of its groups are safe for concurrent use.
 type Watchdog struct {
 	mu      sync.Mutex
 	groups  map[uint64]*Group // by the inode of their pid namespace
 	running bool
 }
 
-// A Group is the processes of one pid namespace. Until it is attached it has none.
+// A Group stands for the processes of one PID namespace. It has none until
+// [Group.Attach]. Make one with [Watchdog.Group].
 type Group struct {
 	w      *Watchdog
 	limits Limits
@@ -65,12 +69,12 @@ type Group struct {
 	near  bool
 }
 
-// Group makes a group that is not attached yet.
+// Group returns a group with limits l that is not attached yet.
 func (w *Watchdog) Group(l Limits) *Group {
 	return &Group{w: w, limits: l, seen: map[int]time.Duration{}}
 }
 
-// Attach begins to watch the pid namespace whose first process is pid.
+// Attach starts watching the PID namespace whose first process is pid.
 func (g *Group) Attach(pid int) error {
 	space, err := pidNamespace(pid)
 	if err != nil {
@@ -103,8 +107,8 @@ func (w *Watchdog) add(space uint64, g *Group) {
 	}
 }
 
-// Remove stops watching; the group has no processes from then on. What of it is
-// alive stays alive.
+// Remove stops watching. The group has no processes from then on; those that are
+// alive are not killed.
 func (g *Group) Remove() error {
 	g.mu.Lock()
 	space, open := g.space, g.open
@@ -138,7 +142,7 @@ func (w *Watchdog) watch() {
 	}
 }
 
-// look reads the processes of all groups once.
+// look reads the processes of all groups, once.
 func (w *Watchdog) look(groups map[uint64]*Group) {
 	found, err := processes(func(space uint64) bool { return groups[space] != nil })
 	if err != nil {
@@ -186,8 +190,8 @@ func (g *Group) outOfMemory() {
 	g.stats.OOMKills++
 }
 
-// Final looks at what is left when no process of the group is alive any more: one
-// that was too fast for the watchdog may have filled more than the group's memory.
+// Final takes a last reading after all processes of the group have ended: one that
+// was too fast for the watchdog may have left more in Held than the group may use.
 func (g *Group) Final() {
 	if g.limits.Memory > 0 && g.held() > g.limits.Memory {
 		g.outOfMemory()
@@ -220,8 +224,8 @@ func (g *Group) count(ps []process, threads, memory int64) {
 	g.seen = now
 }
 
-// Stats returns what the looks found so far: peaks and times between two looks
-// are missed.
+// Stats returns what the readings have found so far. Peaks between two readings, and
+// the CPU time used after the last one of a process, are missed.
 func (g *Group) Stats() cgroup.Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -233,7 +237,7 @@ func (g *Group) Stats() cgroup.Stats {
 	return s
 }
 
-// NearPids says whether the group was seen with hardly room for another process.
+// NearPids reports whether the group has been at or close to its process limit.
 func (g *Group) NearPids() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -251,8 +255,8 @@ func (g *Group) Pids() ([]int, error) {
 	return members(space)
 }
 
-// Signal sends sig to every process of the group but spare (0 spares none).
-// Processes that are gone are no error.
+// Signal sends sig to every process of the group except spare (0 spares none).
+// Processes that have ended are not an error.
 func (g *Group) Signal(sig unix.Signal, spare int) error {
 	pids, err := g.Pids()
 	if err != nil {
@@ -269,8 +273,8 @@ func (g *Group) Signal(sig unix.Signal, spare int) error {
 	return nil
 }
 
-// signalOne looks at the membership again after it holds the process, so that a
-// reused id cannot turn the signal on a stranger.
+// signalOne checks the membership again once it holds a pidfd, so that a reused id
+// cannot direct the signal at an unrelated process.
 func (g *Group) signalOne(pid int, sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -286,9 +290,9 @@ func (g *Group) signalOne(pid int, sig unix.Signal) error {
 	return unix.PidfdSendSignal(fd, sig, nil, 0)
 }
 
-// KillAll kills every process of the group but spare (0 spares none) and sees
-// them gone. A process that was killed cannot fork any more, so that a few passes
-// get ahead of every fork.
+// KillAll kills every process of the group except spare (0 spares none) and waits
+// until they have ended or ctx is done. A killed process cannot fork any more, so a
+// few passes are enough however fast they fork.
 func (g *Group) KillAll(ctx context.Context, spare int) error {
 	// The first one's end is all the others', and to find them takes time.
 	if first := g.firstProcess(); first != 0 && first != spare {

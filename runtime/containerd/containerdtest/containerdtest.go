@@ -23,7 +23,7 @@ import (
 const Image = "sbench.local/base:bookworm"
 
 // Folder is where the tests' daemon lives: SBENCH_TEST_DIR, or one below the
-// temporary folder. It is shared between packages, so that the image is
+// temporary directory. It is shared between packages, so that the image is
 // unpacked once.
 func Folder() string {
 	if dir := os.Getenv("SBENCH_TEST_DIR"); dir != "" {

@@ -19,7 +19,7 @@ import (
 	"github.com/securebench/sbench/runtime/containerd"
 )
 
-// WithFolder imports, as ref, the base image with the host folder dir, owned by
+// WithFolder imports, as ref, the base image with the host directory dir, owned by
 // root, at the path dest.
 func WithFolder(tb testing.TB, c *containerd.Client, ref, dir, dest string) runtime.Image {
 	tb.Helper()
