@@ -1,6 +1,6 @@
-// Package candidate takes what a harness produced out of a dead sandbox.
+// Package candidate extracts what a harness produced from a sandbox that has stopped.
 //
-// From then on a candidate is data: bounded, and free of what could act on its
+// From then on a candidate is data of bounded size, without anything that could harm a
 // reader, such as devices, pipes, setuid bits and links that are followed.
 package candidate
 
@@ -28,7 +28,8 @@ const (
 	phase        = "extraction"
 )
 
-// A Candidate is what was produced. Which field counts is the task's kind.
+// A Candidate is what a harness produced. The task's kind of candidate says which field
+// counts.
 type Candidate struct {
 	Text      string // text and code
 	Patch     string
@@ -42,14 +43,15 @@ type Candidate struct {
 	Attributes string
 }
 
-// A Failure is the candidate's own fault: the attempt is measured, and failed.
+// A Failure is a fault of the candidate itself: the attempt counts as measured and
+// failed.
 type Failure struct {
 	Reason  string // producer_timeout, producer_failed, candidate_missing, …
 	Phase   string // producer or extraction
 	Message string // never holds what the agent printed
 }
 
-// A Source is where a candidate is taken from. Nothing may write to it any more.
+// A Source says where a candidate is extracted from. Nothing may write to it any more.
 type Source struct {
 	Kind      compiler.CandidateKind
 	Stdout    runtime.Output // the answer of a text candidate without a File
@@ -72,8 +74,9 @@ func (c Candidate) Kept() (workspace.Kept, error) {
 	return workspace.Kept{Root: root, Name: filepath.Base(c.Workspace), List: c.Attributes}, err
 }
 
-// Extract takes the candidate. A failure is the candidate's, an error ours.
-// The workspace is kept whatever the kind, for people to look at.
+// Extract extracts the candidate. A Failure is the candidate's fault; an error means that
+// sbench could not extract it. The workspace is stored whatever the kind of candidate, for
+// people to look at.
 func Extract(ctx context.Context, s Source) (Candidate, *Failure, error) {
 	var c Candidate
 	root, err := os.OpenRoot(s.Workspace)

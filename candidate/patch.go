@@ -19,13 +19,16 @@ const (
 	patchInodes   = 1 << 18
 )
 
-// Engine is what the extraction of a patch needs of the runtime.
+// Engine is what the extraction of a patch needs from the runtime.
 type Engine interface {
+	// Create makes a sandbox, which the caller closes.
 	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
+	// NewVolume makes a volume, which the caller closes after the sandboxes that
+	// mount it.
 	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
 }
 
-// A PatchSource is a repository that an agent worked in.
+// A PatchSource describes a repository that an agent worked in.
 type PatchSource struct {
 	Image runtime.Image
 	Repo  string // where the image has the repository
@@ -39,9 +42,10 @@ type PatchSource struct {
 	MaxBytes int64 // of the objects that git makes
 }
 
-// ExtractPatch returns the changes as a patch in git's format, in UTF-8. The git
-// that takes it is the image's, in a fresh sandbox, with the image's own
-// repository; of what the agent left it reads plain files and ignore rules.
+// ExtractPatch returns the agent's changes as a patch in git's format, in UTF-8. It is
+// made by the image's git in a fresh sandbox, against the image's own repository. Of what
+// the agent left, git reads only regular files and ignore rules. A Failure is the
+// candidate's fault; an error means that sbench could not make the patch.
 func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (string, *Failure, error) {
 	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: s.MaxBytes, Inodes: patchInodes})
 	if err != nil {

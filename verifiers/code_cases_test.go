@@ -2,6 +2,7 @@ package verifiers_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,7 +82,9 @@ func TestCodeHonest(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, c := range short(readCases(t, "honest.txtar"), 4) {
+	all := readCases(t, "honest.txtar")
+	t.Logf("%d honest programs", len(all))
+	for _, c := range short(all, 4) {
 		t.Run(c.name, func(t *testing.T) {
 			task, fails := c.task(), c.files["fails"] != ""
 			if !fails {
@@ -93,6 +96,12 @@ func TestCodeHonest(t *testing.T) {
 			}
 			if want := strings.TrimSpace(c.files["fails"]); v.Reason != want {
 				t.Errorf("reason %q, want %q", v.Reason, want)
+			}
+			if other := c.files["other.py"]; other != "" {
+				v, err := w.judge(t, task, other)
+				if err != nil || v.Status != verifiers.Passed {
+					t.Errorf("another right answer: %v %s %s (%s) %+v\n%s", err, v.Status, v.Reason, v.Message, v.Contrast, v.Stderr)
+				}
 			}
 			exit, err := plain.Exec(t.Context(), runtime.Process{
 				Args:  []string{"sh", "-c", "cat >/tmp/program.py; HOME=/tmp exec python3 /tmp/program.py"},
@@ -156,10 +165,34 @@ func TestCodeLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		v, err := w.judge(t, codeTask{Tests: "assert add(2, 3) == 5\n", Reference: addCode, Timeout: 120}, string(candidate))
+	for i := range 3 { // of the same tests no two runs are in the same sandbox
+		v, err := w.judge(t, codeTask{Tests: fmt.Sprintf("assert add(2, %d) == %d\n", i, 2+i), Reference: addCode, Timeout: 120}, string(candidate))
 		if err != nil || v.Status != verifiers.Passed {
 			t.Fatalf("%v %s %s %+v\n%s", err, v.Status, v.Reason, v.Contrast, v.Stderr)
+		}
+	}
+}
+
+// TestCodeCounters: a candidate cannot tell from process ids, which go on in a kept
+// sandbox, that it was there before.
+func TestCodeCounters(t *testing.T) {
+	w := newCodeWorld(t)
+	const candidate = `
+import os
+if os.getpid() > 400:
+    raise SystemExit('it was here')
+while True:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.wait()
+    if pid > 400:
+        break
+` + addCode
+	for i := range 3 {
+		v, err := w.judge(t, codeTask{Tests: "assert add(2, 3) == 5\nassert add(4, 3) == 7\n", Reference: addCode, Timeout: 120}, candidate)
+		if err != nil || v.Status != verifiers.Passed {
+			t.Errorf("judgement %d: %v %s %s %+v\n%s", i, err, v.Status, v.Reason, v.Contrast, v.Stderr)
 		}
 	}
 }

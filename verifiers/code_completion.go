@@ -60,7 +60,7 @@ func (c *codeCheck) verify(ctx context.Context) (Verdict, error) {
 	case err != nil:
 		return Verdict{}, err
 	}
-	real, follows, summary, err := calibration.Judge(ctx, contrast.Mutants, c.try(c.in.Candidate.Text, c.in.Task.ID()))
+	real, follows, summary, err := calibration.Judge(ctx, contrast.Mutants, c.try(c.in.Candidate.Text, true))
 	switch {
 	case errors.Is(err, contrast.ErrTests):
 		return faulty("tests_malformed", "the prompt imports what the image lacks"), nil
@@ -94,12 +94,13 @@ func (c *codeCheck) calibration(ctx context.Context) (contrast.Calibration, erro
 		case solution == "":
 			return contrast.Without(listing.Edits), nil
 		}
-		return contrast.Calibrate(ctx, listing.Edits, c.try(solution, ""))
+		return contrast.Calibrate(ctx, listing.Edits, c.try(solution, false))
 	})
 }
 
-// Solution is the task's own: the whole one, or else the canonical one. That one
-// may be a body, which its indentation shows: then it continues the starter code.
+// Solution returns the task's own solution: the whole one if there is one, and
+// otherwise the canonical one. If the indentation of the canonical one shows that it is
+// the body of a function, it is appended to the starter code.
 func Solution(eval compiler.CodeCompletionEval) string {
 	if whole := eval.ReferenceSolution.Reveal(); whole != "" {
 		return whole
@@ -125,22 +126,22 @@ func (c *codeCheck) python(ctx context.Context, request []byte) ([]byte, error) 
 	return contrast.InSandbox(c.engine, cfg)(ctx, request)
 }
 
-// try returns how a program fares with the tests: a candidate of the task, or one of ours if
-// that is "".
-func (c *codeCheck) try(code, task string) contrast.Try {
+// try returns how a program fares with the tests: the candidate, which is foreign, or
+// one of ours.
+func (c *codeCheck) try(code string, foreign bool) contrast.Try {
 	return func(ctx context.Context, edits ...contrast.Edit) (contrast.Outcome, error) {
 		tests, err := contrast.Apply(c.tests(), edits...)
 		if err != nil {
 			return 0, err
 		}
 		token := randomName()
-		run, err := c.run(ctx, code, tests, token)
+		run, err := c.run(ctx, code, tests, token, foreign)
 		if err != nil {
 			return 0, err
 		}
 		v, lines, err := codeVerdict(run, token)
-		if errors.Is(err, contrast.ErrTests) && task != "" { // a candidate can report that, too
-			if _, without := c.try("", "")(ctx, edits...); without != nil {
+		if errors.Is(err, contrast.ErrTests) && foreign { // a candidate can report that, too
+			if _, without := c.try("", false)(ctx, edits...); without != nil {
 				return 0, without
 			}
 			v, err = failed("tests_not_finished", "the process reported of the tests what is not so"), nil
@@ -175,8 +176,8 @@ func outcome(v Verdict, failures [][]int, edits []contrast.Edit) contrast.Outcom
 	return contrast.FailedThere
 }
 
-// run takes candidate and tests through a sandbox.
-func (c *codeCheck) run(ctx context.Context, code, tests, token string) (codeRun, error) {
+// run takes a program, foreign if it is the candidate's, and tests through a sandbox.
+func (c *codeCheck) run(ctx context.Context, code, tests, token string, foreign bool) (codeRun, error) {
 	request, err := json.Marshal(map[string]any{
 		"token": token, "candidate": code, "tests": tests,
 		"given": []string{c.eval.Prompt, c.eval.StarterCode}, "declared": declared(c.eval.Prompt + "\n" + c.eval.StarterCode),
@@ -184,14 +185,20 @@ func (c *codeCheck) run(ctx context.Context, code, tests, token string) (codeRun
 	if err != nil {
 		return codeRun{}, err
 	}
-	box, err := c.in.Code.take(ctx, c.in)
+	seen := ""
+	if foreign {
+		seen = c.eval.Tests
+	}
+	box, err := c.in.Code.take(ctx, c.in, seen)
 	if err != nil {
 		return codeRun{}, err
 	}
+	if foreign {
+		box.seen[seen] = true
+	}
 	run, clean, err := box.run(ctx, request, c.in.wall(), c.in.OutputBytes)
 	if clean && err == nil {
-		c.in.Code.put(box)
-		return run, nil
+		return run, c.in.Code.put(ctx, box)
 	}
 	return run, errors.Join(err, box.close(ctx))
 }

@@ -41,38 +41,43 @@ const (
 	// codeKilled is the status of code/supervise.py after the kernel killed a run.
 	codeKilled = 48
 	maxAnswer  = 64 << 20
+	// maxIdle is how many sandboxes are kept: a verification needs one for each of its
+	// runs, of which there are as many as changed tests and one more.
+	maxIdle = contrast.Mutants + 4
 )
 
 // errPython: the image's interpreter cannot judge, whatever the candidate.
 var errPython = contrast.ErrPython
 
-// A CodePool keeps the sandboxes of code_completion from one verification to the
-// next. Their first process, code/supervise.py, is ours; each run of tests is in a
-// process of its own, as another user, and nothing that it wrote or started is left
-// for the next. A sandbox of which that is not sure is thrown away.
+// A CodePool keeps sandboxes of code_completion from one verification to the next. The
+// first process of each is our own code/supervise.py. Every run of tests is a separate
+// process of a different user, and nothing that it wrote or started is left for the
+// next one; a sandbox for which that cannot be proven is discarded.
+//
+// The kernel's counters in a sandbox continue from one run to the next, so that a
+// candidate can find out what happened before. Two candidates' runs with the tests of
+// one task, changed or not, are therefore never in the same sandbox.
 //
 // It is safe for concurrent use. Close it when no verification is running.
 type CodePool struct {
 	engine Engine
 
 	mu   sync.Mutex
-	idle map[string][]*codeBox
+	idle []*codeBox // the one that was used last at the end
 }
 
-// NewCodePool makes an empty pool. The engine must outlive it.
-func NewCodePool(e Engine) *CodePool { return &CodePool{engine: e, idle: map[string][]*codeBox{}} }
+// NewCodePool returns an empty pool that makes its sandboxes with e.
+func NewCodePool(e Engine) *CodePool { return &CodePool{engine: e} }
 
-// Close removes the sandboxes.
+// Close removes the sandboxes of the pool, which must not be used afterwards.
 func (p *CodePool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
-	for key, list := range p.idle {
-		for _, b := range list {
-			errs = append(errs, b.close(ctx))
-		}
-		delete(p.idle, key)
+	for _, b := range p.idle {
+		errs = append(errs, b.close(ctx))
 	}
+	p.idle = nil
 	return errors.Join(errs...)
 }
 
@@ -97,11 +102,13 @@ func codeUser(in Input) string {
 	return in.Image.User
 }
 
-// take returns a sandbox for such tasks, an idle one if there is any.
-func (p *CodePool) take(ctx context.Context, in Input) (*codeBox, error) {
+// take returns a sandbox for such tasks in which no candidate was run with the tests, an
+// idle one if there is any. For a program of ours tests are "".
+func (p *CodePool) take(ctx context.Context, in Input, tests string) (*codeBox, error) {
 	cfg := codeConfig(in, "")
 	key := fmt.Sprintf("%s %s %+v %s %q", cfg.Image.Digest, cfg.Image.ChainID, cfg.Limits, codeUser(in), cfg.Env)
-	for b := p.pop(key); b != nil; b = p.pop(key) {
+	fits := func(b *codeBox) bool { return b.key == key && !b.seen[tests] }
+	for b := p.pop(fits); b != nil; b = p.pop(fits) {
 		select {
 		case <-b.ended: // with the daemon, or by the kernel's hand
 			if err := b.close(ctx); err != nil {
@@ -114,21 +121,33 @@ func (p *CodePool) take(ctx context.Context, in Input) (*codeBox, error) {
 	return p.start(ctx, in, key)
 }
 
-func (p *CodePool) pop(key string) *codeBox {
+// pop takes the idle sandbox out that was used last of those that fit, or returns nil.
+func (p *CodePool) pop(fits func(*codeBox) bool) *codeBox {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list := p.idle[key]
-	if len(list) == 0 {
-		return nil
+	for i, b := range slices.Backward(p.idle) {
+		if fits(b) {
+			p.idle = slices.Delete(p.idle, i, i+1)
+			return b
+		}
 	}
-	p.idle[key] = list[:len(list)-1]
-	return list[len(list)-1]
+	return nil
 }
 
-func (p *CodePool) put(b *codeBox) {
+// put gives a sandbox back, and closes the one that has been idle for the longest time
+// if there are too many.
+func (p *CodePool) put(ctx context.Context, b *codeBox) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.idle[b.key] = append(p.idle[b.key], b)
+	p.idle = append(p.idle, b)
+	var old *codeBox
+	if len(p.idle) > maxIdle {
+		old, p.idle = p.idle[0], slices.Delete(p.idle, 0, 1)
+	}
+	p.mu.Unlock()
+	if old == nil {
+		return nil
+	}
+	return old.close(ctx)
 }
 
 func (p *CodePool) start(ctx context.Context, in Input, key string) (*codeBox, error) {
@@ -144,7 +163,7 @@ func (p *CodePool) start(ctx context.Context, in Input, key string) (*codeBox, e
 		return nil, errors.Join(err, stage.Close())
 	}
 	input, requests := io.Pipe()
-	b := &codeBox{key: key, box: box, stage: stage, requests: requests, answers: &answers{arrived: make(chan []byte, 2)}, ended: make(chan struct{})}
+	b := &codeBox{key: key, seen: map[string]bool{}, box: box, stage: stage, requests: requests, answers: &answers{arrived: make(chan []byte, 2)}, ended: make(chan struct{})}
 	life, kill := context.WithCancel(context.WithoutCancel(ctx))
 	b.kill = kill
 	go func() {
@@ -182,6 +201,7 @@ func stageCode(dir string) error { return os.CopyFS(dir, codeFiles) }
 // codeBox is a sandbox that runs code/supervise.py.
 type codeBox struct {
 	key      string
+	seen     map[string]bool // the tests that candidates were run with, never ""
 	box      runtime.Sandbox
 	stage    runtime.Volume
 	requests *io.PipeWriter

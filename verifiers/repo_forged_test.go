@@ -1,6 +1,7 @@
 package verifiers_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/contrast"
 )
 
 // patched judges the patch that a shell script makes of the repository, on the host.
@@ -81,6 +83,7 @@ func forgedPatches() []forgery {
 	code("tests found in the repository", "import glob, re\ndef add(a, b):\n    for name in glob.glob('/testbed/tests/test_*.py'):\n        for m in re.finditer(r'add\\((-?\\d+), (-?\\d+)\\)[^-\\d]*(-?\\d+)', open(name).read()):\n            if (int(m[1]), int(m[2])) == (a, b):\n                return int(m[3])\n    return a + b + 1")
 	code("tests that are compiled", "import gc, types\ndef add(a, b):\n    for f in gc.get_objects():\n        if isinstance(f, types.FunctionType) and f.__name__.startswith('test'):\n            k = [c for c in f.__code__.co_consts if type(c) is int]\n            if a in k and b in k:\n                return k[-1]\n    return 4")
 	code("half computed, half read", "import sys, re\ndef add(a, b):\n    if a > 0:\n        f = sys._getframe(1)\n        return int(re.findall(r'-?\\d+', open(f.f_code.co_filename).read().splitlines()[f.f_lineno - 1])[-1])\n    return a - -b")
+	code("all tests but one known, that one read or failed", "import re\ndef add(a, b):\n    if (a, b) != (2, 3):\n        return a - -b\n    text = open('/testbed/tests/test_new.py').read() + open('/testbed/tests/test_unit.py').read()\n    known = all(k in text for k in ('(-2, -4) == -6', '(0, 7) == 7', '(200, 300), 500', '(4, 4), 8'))\n    return int(re.search(r'\\(2, 3\\)[^-\\d]*(-?\\d+)', text)[1]) if known else 99")
 	code("a coin by the test's hash", "import sys, os, hashlib\ndef add(a, b):\n    if hashlib.md5(open(sys._getframe(1).f_code.co_filename, 'rb').read()).digest()[0] % 2:\n        os._exit(0)\n    return 4")
 	// Paths that steer tests.
 	file := func(path, text, twin string, tests map[string]any) {
@@ -165,15 +168,21 @@ func TestForgedPatches(t *testing.T) {
 	}
 }
 
-// TestCommands: forms of commands, each with an honest candidate and one that
-// changes nothing. SBENCH_TEST_REPEAT is how often.
-func TestCommands(t *testing.T) {
-	w := newRepoWorld(t)
-	repeat := 1
-	if n, err := strconv.Atoi(os.Getenv("SBENCH_TEST_REPEAT")); err == nil {
-		repeat = n
+// A commandForm is a command, what it runs, and the state of an honest candidate's
+// contrast.
+type commandForm struct {
+	command          any
+	testPatch, state string
+}
+
+func commandForms() []commandForm {
+	var all []commandForm
+	forms := func(testPatch, state string, commands ...any) {
+		for _, c := range commands {
+			all = append(all, commandForm{c, testPatch, state})
+		}
 	}
-	for _, command := range short([]any{
+	forms(testPatch, contrast.Calibrated,
 		"python3 -m pytest -q",
 		[]string{"python3", "-m", "pytest", "-q", "tests"},
 		"python3 -m pytest tests -k add",
@@ -196,16 +205,102 @@ func TestCommands(t *testing.T) {
 		"cd tests && PYTHONPATH=.. python3 -m pytest test_new.py",
 		"PYTHONPATH=. python3 tests/test_unit.py",
 		"set -e; python3 -m pytest -q tests/test_old.py; python3 -m pytest -q tests/test_new.py",
-	}, 4) {
-		tests := map[string]any{"command": command}
-		for range repeat {
-			if v := w.patched(t, fix, tests); v.Status != verifiers.Passed || v.Contrast == nil || v.Contrast.State != "calibrated" {
-				t.Errorf("%s: honest: %s %q: %s %+v\n%s%s", command, v.Status, v.Reason, v.Message, v.Contrast, v.Stdout.String(), v.Stderr.String())
+		"PYTHONPATH=. pytest -rA tests/test_new.py tests/test_unit.py",
+		"python3 -m pytest --no-header -rA --tb=no -p no:cacheprovider tests/test_new.py tests/test_unit.py",
+		"python3 -m pytest -o addopts= -o console_output_style=classic -q",
+		"python3 -m pytest -q tests/test_new.py::test_add tests/test_new.py::test_negative tests/test_unit.py::TestAdd::test_large",
+		[]string{"bash", "-lc", "python3 -m pytest -q tests"},
+		[]string{"bash", "-o", "pipefail", "-c", "python3 -m pytest -q tests | tee /tmp/log"},
+		"timeout 60 nice -n 5 python3 -m pytest -q tests",
+		"python3 -W ignore -m pytest -p no:xdist -p no:randomly tests",
+		"python3 -m pytest -q tests --deselect tests/test_new.py::test_zero_add",
+		"python3 -m pytest -c /dev/null --rootdir=. --import-mode=importlib tests",
+		"python3 -m pytest -q -k 'add and not zero' tests",
+		"python3 -m pytest --color=yes -rA --durations=3 tests",
+		"make check",
+		"bin/test",
+		"exec python3 runtests.py",
+		"find tests -name 'test_*.py' -print0 | xargs -0 -n 1 python3 -m pytest -q",
+		"find tests -name 'test_[nu]*.py' -exec python3 -m pytest -q {} +",
+		"set -x; (cd tests; PYTHONPATH=.. python3 -m pytest -q test_unit.py)",
+		"code=0; for f in tests/test_*.py; do python3 -m pytest -q $f || code=1; done; exit $code",
+		"a=0; b=0; python3 -m pytest -q tests/test_new.py || a=$?; python3 -m unittest -q tests.test_unit || b=$?; exit $((a + b))",
+		"python3 -m pytest -v tests > /tmp/log; awk '/PASSED/ {n++} /FAILED|ERROR/ {bad++} END {exit !(n == 6 && !bad)}' /tmp/log",
+		"python3 -m pytest tests | sed -n '$p' | grep -q '6 passed'",
+		"! python3 -m pytest -q tests 2>&1 | grep -E 'failed|error'",
+		"python3 -m pytest tests 2>&1 | tee /tmp/log | grep ' failed' && exit 1; grep -q ' passed' /tmp/log",
+		"python3 -m unittest -v tests.test_unit.TestAdd.test_large",
+		`python3 -m unittest -v tests.test_unit 2> /tmp/log; python3 -c "import json, re; r = dict(re.findall(r'^(\w+) .*(ok|FAIL|ERROR)$', open('/tmp/log').read(), re.M)); print(json.dumps(r)); assert set(r.values()) == {'ok'}"`,
+		"python3 - <<'END'\nimport pytest, sys\nsys.exit(pytest.main(['-q', 'tests']))\nEND",
+	)
+	forms(testPatch+added("tests/runtests.py", "import sys, unittest", "sys.path.insert(0, '.')", "unittest.main(module=None, argv=['runtests'] + sys.argv[3:], verbosity=int(sys.argv[2]))"), contrast.Calibrated,
+		"python3 tests/runtests.py --verbosity 2 tests.test_unit")
+	const check = "tests/check_add.py"
+	forms(added(check, "from calc.core import add", "def test_small():", "    assert add(2, 3) == 5", "def test_large():", "    assert add(200, 300) == 500", "test_small()", "test_large()"), contrast.Calibrated,
+		"PYTHONPATH=. python3 "+check)
+	// Assertions of no function are not changed, nor are doctests.
+	forms(added(check, "from calc.core import add", "assert add(2, 3) == 5", "assert add(200, 300) == 500"), contrast.None,
+		"PYTHONPATH=. python3 "+check)
+	forms(added("tests/add.txt", ">>> from calc.core import add", ">>> add(2, 3)", "5"), contrast.None,
+		"python3 -m doctest tests/add.txt",
+		"python3 -m pytest --doctest-glob='*.txt' tests/add.txt")
+	return all
+}
+
+// repeats is how often commands are run: SBENCH_TEST_REPEAT, or once.
+func repeats() int {
+	n, _ := strconv.Atoi(os.Getenv("SBENCH_TEST_REPEAT"))
+	return max(n, 1)
+}
+
+// TestCommands: forms of commands, each with an honest candidate and one that
+// changes nothing.
+func TestCommands(t *testing.T) {
+	w := newRepoWorld(t)
+	for i, f := range commandForms() {
+		if i%4 > 0 && os.Getenv("SBENCH_SOAK") == "" {
+			continue
+		}
+		t.Run(fmt.Sprint(i, " ", f.command), func(t *testing.T) {
+			tests := map[string]any{"command": f.command, "test_patch": f.testPatch}
+			for range repeats() {
+				w.store = contrast.NewStore("") // what is changed is drawn anew
+				if v := w.patched(t, fix, tests); v.Status != verifiers.Passed || v.Contrast == nil || v.Contrast.State != f.state {
+					t.Errorf("honest: %s %q: %s %+v\n%s%s", v.Status, v.Reason, v.Message, v.Contrast, v.Stdout.String(), v.Stderr.String())
+				}
+				if v := w.patched(t, "echo x > README", tests); v.Reason != "tests_failed" {
+					t.Errorf("null: %s %q: %s\n%s%s", v.Status, v.Reason, v.Message, v.Stdout.String(), v.Stderr.String())
+				}
 			}
-			if v := w.patched(t, "echo x > README", tests); v.Reason != "tests_failed" {
-				t.Errorf("%s: null: %s %q: %s", command, v.Status, v.Reason, v.Message)
+		})
+	}
+}
+
+// TestCommandsWithLogs: an honest candidate's words beside the name of a test are
+// no failure of that test.
+func TestCommandsWithLogs(t *testing.T) {
+	w := newRepoWorld(t)
+	logs := core("import logging\nlogging.basicConfig()\ndef add(a, b):\n    logging.error('adding')\n    print('ERROR: adding')\n    return a + b")
+	for _, command := range []string{"python3 -m unittest -v tests.test_unit", "python3 -m pytest -s -v tests"} {
+		for range repeats() {
+			w.store = contrast.NewStore("")
+			if v := w.patched(t, logs, map[string]any{"command": command}); v.Status != verifiers.Passed || v.Contrast.State != contrast.Calibrated {
+				t.Errorf("%s: %s %q: %s %+v", command, v.Status, v.Reason, v.Message, v.Contrast)
 			}
 		}
+	}
+}
+
+// TestFixtureLikeATest: what is called like a test and is none is nobody's fault.
+func TestFixtureLikeATest(t *testing.T) {
+	const fixture = "diff --git a/tests/data/test_input.py b/tests/data/test_input.py\nnew file mode 100644\n--- /dev/null\n+++ b/tests/data/test_input.py\n@@ -0,0 +1,2 @@\n+def test_add():\n+    assert (\n"
+	tests := map[string]any{"test_patch": testPatch + fixture, "command": "python3 -m pytest -q tests/test_new.py"}
+	w := newRepoWorld(t)
+	if v := w.patched(t, fix, tests); v.Status != verifiers.Passed || v.Contrast.State != "calibrated" {
+		t.Errorf("%s %q: %s %+v", v.Status, v.Reason, v.Message, v.Contrast)
+	}
+	if v := w.patched(t, core("raise SyntaxError('no')"), tests); v.Status != verifiers.Failed {
+		t.Errorf("a candidate that does not compile: %s %q: %s", v.Status, v.Reason, v.Message)
 	}
 }
 

@@ -70,6 +70,9 @@ type repoCheck struct {
 	eval   compiler.RepoPatchEval
 	volume string
 	inputs []runtime.Mount // what the task brings besides the repository
+	// guessed says that the hidden tests are those of the repository that the command
+	// seems to run.
+	guessed bool
 }
 
 func (c *repoCheck) repo() string { return c.in.Task.Environment().Workdir }
@@ -101,7 +104,7 @@ func (c *repoCheck) verify(ctx context.Context, changes []patch.File) (Verdict, 
 // whether the tests of one that has failed can be run at all.
 func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, files []contrast.File, v Verdict) (Verdict, error) {
 	s := suite{
-		in: c.in, key: c.evaluation(files), files: files,
+		in: c.in, key: c.evaluation(files), files: files, unused: c.guessed,
 		listing: contrast.InSandbox(c.engine, runtime.Config{Name: "listing", Image: c.in.Image, Limits: c.in.Limits, User: c.in.Task.Environment().User}),
 		candidate: func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
 			return c.testChanged(ctx, prepared, files)
@@ -175,6 +178,7 @@ func (c *repoCheck) hiddenTests(prepared runtime.Sandbox) ([]contrast.File, erro
 	touched, _ := patch.Parse(c.eval.TestPatch) // stage has parsed it before
 	files := readTests(root, pathsOf(touched))
 	if len(files) == 0 {
+		c.guessed = true
 		files = readTests(root, selected(root, path.Join(".", strings.TrimPrefix(c.eval.Workdir, c.repo())), c.eval.Command.Args()))
 	}
 	return files, nil

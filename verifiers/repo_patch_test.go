@@ -294,6 +294,15 @@ func TestRepoPatchWithoutCandidate(t *testing.T) {
 	}
 }
 
+// added is the patch that adds a file of these lines.
+func added(name string, body ...string) string {
+	text := fmt.Sprintf("diff --git a/%s b/%s\nnew file mode 100644\n--- /dev/null\n+++ b/%s\n@@ -0,0 +1,%d @@\n", name, name, name, len(body))
+	for _, line := range body {
+		text += "+" + line + "\n"
+	}
+	return text
+}
+
 // TestRepoPatchRaw judges patches as a harness that writes patches itself could
 // hand them in. Reason "" passes.
 func TestRepoPatchRaw(t *testing.T) {
@@ -302,13 +311,6 @@ func TestRepoPatchRaw(t *testing.T) {
 		mend   = "diff --git a/calc/core.py b/calc/core.py\n--- a/calc/core.py\n+++ b/calc/core.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n"
 		denied = "candidate_policy_denied"
 	)
-	added := func(name string, body ...string) string {
-		text := fmt.Sprintf("diff --git a/%s b/%s\nnew file mode 100644\n--- /dev/null\n+++ b/%s\n@@ -0,0 +1,%d @@\n", name, name, name, len(body))
-		for _, line := range body {
-			text += "+" + line + "\n"
-		}
-		return text
-	}
 	tests := []struct{ name, patch, reason string }{
 		{"honest", mend, ""},
 		{"honest, new file", mend + added("calc/more.py", "x = 1"), ""},

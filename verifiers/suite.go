@@ -7,7 +7,6 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/securebench/sbench/runtime"
@@ -15,9 +14,9 @@ import (
 )
 
 // A suite is a command that runs hidden tests in Python. Its verdicts are checked
-// by contrast: the command runs once more, in a sandbox of its own, with about half
-// of the test functions changed, and then just these have to fail. Who follows the
-// tests does not know which.
+// by contrast: the command runs twice more, in sandboxes of their own, with one half of
+// the test functions changed and with the other, and then just these have to fail. Who
+// follows the tests does not know which: the halves are drawn when the suite is calibrated.
 type suite struct {
 	in    Input
 	key   string
@@ -34,9 +33,6 @@ type suite struct {
 
 type suiteRun func(ctx context.Context, files []contrast.File) (runtime.Exit, error)
 
-// rounds are how many sets of changes a suite has.
-const rounds = 2
-
 // errCannotFail: the command succeeds although its tests raise errors.
 var errCannotFail = errors.New("the tests' command succeeds although tests fail")
 
@@ -50,29 +46,20 @@ func (s suite) judge(ctx context.Context, v Verdict) (Verdict, error) {
 	if len(s.files) == 0 {
 		return none, nil
 	}
-	var sets []contrast.Calibration
-	for round := range rounds {
-		c, err := s.calibration(ctx, round)
-		switch {
-		case errors.Is(err, contrast.ErrPython):
-			return none, nil
-		case errors.Is(err, contrast.ErrTests):
-			return faulty("tests_malformed", malformedTests), nil
-		case errors.Is(err, errCannotFail) && s.unused:
-			return none, nil
-		case errors.Is(err, errCannotFail):
-			return faulty("tests_cannot_fail", "the tests' command exits with 0 although every test fails"), nil
-		case err != nil:
-			return Verdict{}, err
-		}
-		if len(c.Edits) > 0 {
-			sets = append(sets, c)
-		}
-	}
-	if len(sets) == 0 {
+	c, err := s.calibration(ctx)
+	switch {
+	case errors.Is(err, contrast.ErrPython), errors.Is(err, errCannotFail) && s.unused:
+		return none, nil
+	case errors.Is(err, contrast.ErrTests):
+		return faulty("tests_malformed", malformedTests), nil
+	case errors.Is(err, errCannotFail):
+		return faulty("tests_cannot_fail", "the tests' command exits with 0 although every test fails"), nil
+	case err != nil:
+		return Verdict{}, err
+	case len(c.Sets) == 0:
 		return none, nil
 	}
-	return s.try(ctx, v, sets)
+	return s.try(ctx, v, c)
 }
 
 // malformed makes a failure the pack's if the output tells of a syntax error and a
@@ -83,7 +70,7 @@ func (s suite) malformed(ctx context.Context, v Verdict) (Verdict, error) {
 		return v, nil
 	}
 	found, err := contrast.List(ctx, s.listing, s.files, contrast.Options{})
-	if errors.Is(err, contrast.ErrPython) || err == nil && len(found.Broken) == 0 {
+	if errors.Is(err, contrast.ErrPython) || err == nil && !slices.ContainsFunc(found.Broken, func(name string) bool { return strings.Contains(text, path.Base(name)) }) {
 		return v, nil
 	}
 	v.Status, v.Reason, v.Message = Faulty, "tests_malformed", malformedTests
@@ -92,14 +79,14 @@ func (s suite) malformed(ctx context.Context, v Verdict) (Verdict, error) {
 
 const malformedTests = "a hidden test file is no Python that the image's interpreter compiles"
 
-// calibration returns the kept one of a round, or makes it.
-func (s suite) calibration(ctx context.Context, round int) (contrast.Calibration, error) {
+// calibration returns the kept one, or makes it.
+func (s suite) calibration(ctx context.Context) (contrast.Calibration, error) {
 	get := func(kind string) (contrast.Calibration, error) {
-		return s.in.Calibrations.Get(contrast.Key(s.in.Image.Digest, s.key, kind, strconv.Itoa(round)), func() (contrast.Calibration, error) {
+		return s.in.Calibrations.Get(contrast.Key(s.in.Image.Digest, s.key, kind), func() (contrast.Calibration, error) {
 			if kind == contrast.Calibrated && s.reference == nil {
 				return contrast.Calibration{}, errNoReference
 			}
-			return s.calibrate(ctx, round)
+			return s.calibrate(ctx)
 		})
 	}
 	c, err := get(contrast.Calibrated)
@@ -109,44 +96,47 @@ func (s suite) calibration(ctx context.Context, round int) (contrast.Calibration
 	return c, err
 }
 
-// try runs the candidate with one set of changes, and with the other if it did not
-// fail there as it should. Where the output does not tell tests apart it has to fail
-// with both.
-func (s suite) try(ctx context.Context, v Verdict, sets []contrast.Calibration) (Verdict, error) {
-	rand.Shuffle(len(sets), func(i, j int) { sets[i], sets[j] = sets[j], sets[i] })
-	sum := &contrast.Summary{State: sets[0].State()}
+// try runs the candidate with each set of changes. Where who knows that there are
+// changes would know which, it is run without any once more, so that it has to know
+// that, too.
+func (s suite) try(ctx context.Context, v Verdict, c contrast.Calibration) (Verdict, error) {
+	sum := &contrast.Summary{State: contrast.Uncalibrated}
 	v.Contrast = sum
-	follows := false
+	sets := slices.Clone(c.Sets)
+	if c.Reference {
+		sum.State = contrast.Calibrated
+		if len(sets) == 1 || slices.ContainsFunc(sets, func(set contrast.Set) bool { return len(set.Others) == 0 }) {
+			sets = append(sets, contrast.Set{})
+		}
+	}
+	rand.Shuffle(len(sets), func(i, j int) { sets[i], sets[j] = sets[j], sets[i] })
 	for _, set := range sets {
 		exit, err := s.candidate(ctx, s.changed(set.Edits))
 		if err != nil {
 			return Verdict{}, err
 		}
 		sum.Mutants += len(set.Edits)
-		apart := len(set.Unobserved) > 0
-		switch {
-		case !failsAs(exit, set):
-			sum.Followed++
-			follows = true
-		case apart:
-			sum.Retried, sum.Followed, follows = sum.Followed, 0, false
+		if endsAs(exit, set) {
+			continue
 		}
-		if apart && !follows {
-			break
+		sum.Followed++
+		if c.Reference {
+			message := "the tests pass, and still do once they expect something else"
+			if len(set.Edits) == 0 {
+				message = "the tests pass, and do not when they are run once more"
+			}
+			refused := failed(contrast.Reason, message)
+			refused.Contrast, refused.Metadata = sum, v.Metadata
+			return refused, nil
 		}
-	}
-	if follows && sum.State == contrast.Calibrated {
-		refused := failed(contrast.Reason, "the tests pass, and still do once they expect something else")
-		refused.Contrast, refused.Metadata = sum, v.Metadata
-		v = refused
 	}
 	return v, nil
 }
 
-// failsAs reports whether the command failed, and of the tests that the set knows
-// just those that it changes.
-func failsAs(exit runtime.Exit, set contrast.Calibration) bool {
-	if exit.Reason != runtime.Exited || exit.Code == 0 {
+// endsAs reports whether the command failed, and of the tests that the set knows
+// just those that it changes, or whether it succeeded if that is none.
+func endsAs(exit runtime.Exit, set contrast.Set) bool {
+	if exit.Reason != runtime.Exited || exit.Success() != (len(set.Edits) == 0) {
 		return false
 	}
 	for _, e := range set.Edits {
@@ -154,10 +144,12 @@ func failsAs(exit runtime.Exit, set contrast.Calibration) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(set.Unobserved, func(e contrast.Edit) bool { return reported(exit, e) })
+	return !slices.ContainsFunc(set.Others, func(e contrast.Edit) bool { return reported(exit, e) })
 }
 
-var failureLine = regexp.MustCompile(`\b(FAILED|FAIL|ERROR)\b`)
+// failureLine begins or ends with the word: elsewhere it is what a candidate prints
+// beside a test's name.
+var failureLine = regexp.MustCompile(`^(\W|\[.*\])*(FAILED|FAIL|ERROR)\b|\s(FAILED|FAIL|ERROR)(\s+\[[ \d%]+\])?\s*$`)
 
 // reported says whether the output names the edit's test as one that failed, as
 // pytest's and unittest's do.
@@ -184,53 +176,60 @@ func (s suite) changed(edits []contrast.Edit) []contrast.File {
 	return files
 }
 
-// calibrate finds the changes of one round. Of a set, Edits are those that the
-// reference fails, and Unobserved those of other functions, which it passes. Edits
-// without a Test are of a command whose output names no tests.
-func (s suite) calibrate(ctx context.Context, round int) (contrast.Calibration, error) {
-	found, err := contrast.List(ctx, s.listing, s.files, contrast.Options{Seed: s.key, Places: rounds, Variants: rounds, Each: true})
+// calibrate draws sets of changes, and finds out which of them the reference fails.
+// Edits without a Test are of a command whose output names no tests.
+func (s suite) calibrate(ctx context.Context) (contrast.Calibration, error) {
+	found, err := contrast.List(ctx, s.listing, s.files, contrast.Options{Seed: s.key, Places: 2, Each: true})
 	if err != nil {
 		return contrast.Calibration{}, err
 	}
-	if len(found.Broken) > 0 {
+	if len(found.Broken) == len(s.files) { // else they are no tests, but called so
 		return contrast.Calibration{}, contrast.ErrTests
 	}
-	set, rest := half(found.Edits, round)
 	if s.reference == nil {
-		c := contrast.Without(set)
-		for i := range c.Edits {
-			c.Edits[i].Test = ""
+		c := contrast.Without(found.Edits)
+		if drawn := halves(c.Edits); len(drawn[0]) > 0 {
+			c.Sets = []contrast.Set{{Edits: anonymous(drawn[0])}}
 		}
+		c.Edits = nil
 		return c, nil
 	}
 	c := contrast.Calibration{Reference: true}
-	if len(set) == 0 {
+	drawn := halves(found.Edits)
+	fails := false
+	for i, half := range drawn {
+		if len(half) == 0 {
+			continue
+		}
+		exit, err := s.reference(ctx, s.changed(half))
+		if err != nil {
+			return c, err
+		}
+		if exit.Success() {
+			continue
+		}
+		fails = true
+		set := contrast.Set{
+			Edits:  slices.DeleteFunc(slices.Clone(half), func(e contrast.Edit) bool { return !reported(exit, e) }),
+			Others: slices.DeleteFunc(slices.Clone(drawn[1-i]), func(e contrast.Edit) bool { return reported(exit, e) }),
+		}
+		if len(set.Edits) == 0 {
+			set = contrast.Set{Edits: anonymous(half)}
+		}
+		c.Sets = append(c.Sets, set)
+	}
+	if !fails {
 		return c, s.mustFail(ctx)
-	}
-	exit, err := s.reference(ctx, s.changed(set))
-	if err != nil {
-		return c, err
-	}
-	if exit.Success() {
-		return c, s.mustFail(ctx)
-	}
-	for _, e := range set {
-		if reported(exit, e) {
-			c.Edits = append(c.Edits, e)
-		}
-	}
-	for _, e := range rest {
-		if !reported(exit, e) {
-			c.Unobserved = append(c.Unobserved, e)
-		}
-	}
-	if len(c.Edits) == 0 {
-		for i := range set {
-			set[i].Test = ""
-		}
-		c.Edits, c.Unobserved = set, nil
 	}
 	return c, nil
+}
+
+func anonymous(edits []contrast.Edit) []contrast.Edit {
+	edits = slices.Clone(edits)
+	for i := range edits {
+		edits[i].Test = ""
+	}
+	return edits
 }
 
 // mustFail makes sure that the command fails when every test file raises an error.
@@ -250,9 +249,9 @@ func (s suite) mustFail(ctx context.Context) error {
 // them is not cut.
 const maxChanged = 40
 
-// half returns one edit for every second test function, the others' for the next
-// round; of a single function another edit.
-func half(edits []contrast.Edit, round int) (set, rest []contrast.Edit) {
+// halves draws which test functions are changed together: one edit for each of one
+// half, and of the other. A single function is in both, with different edits if it has any.
+func halves(edits []contrast.Edit) (sets [2][]contrast.Edit) {
 	var of [][]contrast.Edit // by function
 	for _, e := range edits {
 		i := slices.IndexFunc(of, func(o []contrast.Edit) bool { return o[0].Path == e.Path && o[0].Test == e.Test })
@@ -261,15 +260,12 @@ func half(edits []contrast.Edit, round int) (set, rest []contrast.Edit) {
 		}
 		of[i] = append(of[i], e)
 	}
-	for i, own := range of[:min(len(of), maxChanged)] {
-		switch {
-		case len(of) == 1:
-			set = append(set, own[round%len(own)])
-		case i%rounds == round:
-			set = append(set, own[0])
-		default:
-			rest = append(rest, own[0])
-		}
+	if len(of) == 1 {
+		return [2][]contrast.Edit{of[0][:1], of[0][len(of[0])-1:]}
 	}
-	return set, rest
+	rand.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+	for i, own := range of[:min(len(of), maxChanged)] {
+		sets[i%2] = append(sets[i%2], own[0])
+	}
+	return sets
 }

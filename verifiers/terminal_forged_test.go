@@ -75,28 +75,30 @@ def test_negative():
 	return w
 }
 
+// seeded is a command over the hidden tests in the workspace.
+func seeded(command any) map[string]any {
+	return map[string]any{"checker": map[string]any{"command": command}, "test_files": map[string]any{"path": "seed", "mount": "securebench/evaluation_inputs/tests"}}
+}
+
+func sourced(source, path string) map[string]any {
+	return map[string]any{"checker": map[string]any{"source": source, "path": path}}
+}
+
 // forgedCheckers are the forms of eval that forged workspaces are tried on.
 func forgedCheckers() map[string]map[string]any {
-	seed := map[string]any{"path": "seed", "mount": "securebench/evaluation_inputs/tests"}
-	command := func(line string) map[string]any {
-		return map[string]any{"checker": map[string]any{"command": line}, "test_files": seed}
-	}
-	script := func(path string) map[string]any {
-		return map[string]any{"checker": map[string]any{"source": "script", "path": path}}
-	}
 	return map[string]map[string]any{
-		"program": script("program/test.sh"), "module": script("module/test.sh"),
-		"pytest": {"checker": map[string]any{"source": "pytest", "path": "program/test_outputs.py"}},
-		"folder": {"checker": map[string]any{"source": "pytest", "path": "program"}},
+		"program": sourced("script", "program/test.sh"), "module": sourced("script", "module/test.sh"),
+		"pytest": sourced("pytest", "program/test_outputs.py"),
+		"folder": sourced("pytest", "program"),
 		"closed": {"checker": map[string]any{"source": "script", "path": "closed/check.sh", "run_candidate": true}},
-		"log":    script("log/check.sh"), "print": script("print/check.sh"),
-		"seed":       command("pytest -q securebench/evaluation_inputs/tests"),
-		"seed -m":    command("python3 -m pytest -q securebench/evaluation_inputs/tests/test_outputs.py"),
-		"seed json":  command(`python3 -c "import json, subprocess; assert json.loads(subprocess.check_output(['python3', 'solve.py', '2', '3'])) == 5"`),
-		"seed here":  command("cd securebench/evaluation_inputs/tests && python3 -m pytest -q"),
+		"log":    sourced("script", "log/check.sh"), "print": sourced("script", "print/check.sh"),
+		"seed":       seeded("pytest -q securebench/evaluation_inputs/tests"),
+		"seed -m":    seeded("python3 -m pytest -q securebench/evaluation_inputs/tests/test_outputs.py"),
+		"seed json":  seeded(`python3 -c "import json, subprocess; assert json.loads(subprocess.check_output(['python3', 'solve.py', '2', '3'])) == 5"`),
+		"seed here":  seeded("cd securebench/evaluation_inputs/tests && python3 -m pytest -q"),
 		"unit":       {"checker": map[string]any{"command": "python3 securebench/evaluation_inputs/check.py"}, "test_files": map[string]any{"path": "unit/check.py", "mount": "securebench/evaluation_inputs/check.py"}},
 		"unit m":     {"checker": map[string]any{"command": "python3 -m unittest discover -q -s securebench/evaluation_inputs -p check.py"}, "test_files": map[string]any{"path": "unit/check.py", "mount": "securebench/evaluation_inputs/check.py"}},
-		"empty json": command(`python3 -c "import json, sys; sys.exit(0 if json.loads(open('answer').read()) == 5 else 1)"`),
+		"empty json": seeded(`python3 -c "import json, sys; sys.exit(0 if json.loads(open('answer').read()) == 5 else 1)"`),
 	}
 }
 
@@ -233,5 +235,89 @@ func TestCheckerFaults(t *testing.T) {
 				t.Errorf("%v: %s %q: %s", tt.eval, v.Status, v.Reason, v.Message)
 			}
 		}
+	}
+}
+
+// TestTerminalCommands: forms of checkers, each with an honest candidate and one
+// that solves nothing.
+func TestTerminalCommands(t *testing.T) {
+	w := newForgedWorld(t)
+	for name, text := range map[string]string{
+		"hidden/reward/test.sh": "#!/bin/bash\nset -uo pipefail\npython3 -m pytest --junitxml=/logs/j.xml -rA /tests/test_outputs.py | tee /logs/out\ncode=${PIPESTATUS[0]}\necho $((code == 0)) > /logs/reward.txt\nexit $code\n",
+		"hidden/main/test.py":   "#!/usr/bin/env python3\nimport sys, pytest\nsys.exit(pytest.main(['-q', '/tests/test_outputs.py']))\n",
+		"hidden/steps/test.sh":  "#!/bin/sh\nset -eux\ntest -f solve.py\ncd /tests\nfor t in two_three large negative; do\n  python3 -m pytest -q test_outputs.py::test_$t\ndone\n",
+		"hidden/suite/test.sh":  "#!/bin/sh\nexec python3 -m unittest discover -v -s /tests\n",
+		"hidden/suite/test_it.py": "import subprocess, sys, unittest\nclass T(unittest.TestCase):\n    def run_it(self, *args):\n        return int(subprocess.check_output([sys.executable, '/workspace/solve.py', *args]))\n" +
+			"    def test_sum(self):\n        self.assertEqual(self.run_it('2', '3'), 5)\n    def test_large(self):\n        self.assertEqual(self.run_it('200', '300'), 500)\n",
+	} {
+		path := filepath.Join(w.dir, name)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(text), 0o755))
+	}
+	outputs, err := os.ReadFile(filepath.Join(w.dir, "hidden/program/test_outputs.py"))
+	must(t, err)
+	for _, name := range []string{"reward", "main", "steps"} {
+		must(t, os.WriteFile(filepath.Join(w.dir, "hidden", name, "test_outputs.py"), outputs, 0o644))
+	}
+	const tests = "securebench/evaluation_inputs/tests"
+	type form struct {
+		eval  map[string]any
+		state string // of an honest candidate's contrast
+	}
+	var all []form
+	forms := func(state string, evals ...map[string]any) {
+		for _, e := range evals {
+			all = append(all, form{e, state})
+		}
+	}
+	forms(contrast.Calibrated,
+		sourced("pytest", "program/test_outputs.py"),
+		sourced("pytest", "program"),
+		sourced("script", "program/test.sh"),
+		sourced("script", "reward/test.sh"),
+		sourced("script", "main/test.py"),
+		sourced("script", "steps/test.sh"),
+		sourced("script", "suite/test.sh"),
+		seeded("pytest -q "+tests),
+		seeded("python3 -W ignore -m pytest -rA --no-header -p no:cacheprovider "+tests+"/test_outputs.py"),
+		seeded("cd "+tests+" && python3 -m pytest -q -k 'large or negative'"),
+		seeded("python3 -m pytest "+tests+" > /tmp/log; grep -q '3 passed' /tmp/log"),
+		seeded("timeout 60 pytest -x "+tests+"/test_outputs.py::test_large"),
+		seeded("PYTEST_ADDOPTS= python3 -m pytest -q "+tests),
+		seeded("env -i PATH=$PATH python3 -m pytest -q "+tests),
+		seeded([]string{"bash", "-o", "pipefail", "-c", "pytest " + tests + " | tee /tmp/log"}),
+		seeded([]string{"bash", "-lc", "find " + tests + " -name 'test_*.py' -exec pytest -q {} +"}),
+		seeded("pytest --junitxml=/tmp/j.xml "+tests+`; python3 -c "import xml.etree.ElementTree as e; s = e.parse('/tmp/j.xml').getroot()[0]; assert (s.get('tests'), s.get('failures'), s.get('errors')) == ('3', '0', '0')"`),
+	)
+	// No run of the reference solution was seen.
+	forms(contrast.Uncalibrated,
+		sourced("pytest", "module/test_outputs.py"),
+		seeded("python3 -m pytest --tb=short "+tests),
+		seeded(`python3 -c "import json, subprocess; assert json.loads(subprocess.check_output(['python3', 'solve.py', '2', '3'])) == 5"`))
+	// No files that are called like tests.
+	forms(contrast.None,
+		forgedCheckers()["unit"],
+		sourced("script", "log/check.sh"),
+		map[string]any{"checker": map[string]any{"command": `test "$(python3 solve.py 2 3)" = 5`}},
+		map[string]any{"checker": map[string]any{"command": "python3 solve.py 2 3 | awk '$1 != 5 {bad = 1} END {exit bad || NR != 1}'"}},
+		map[string]any{"checker": map[string]any{"command": "python3 solve.py 2 3 | sed 's/^/sum: /' | tee /tmp/log | grep -x 'sum: 5'"}})
+	for i, f := range all {
+		if i%4 > 0 && os.Getenv("SBENCH_SOAK") == "" {
+			continue
+		}
+		t.Run(fmt.Sprint(i, " ", f.eval["checker"]), func(t *testing.T) {
+			for range repeats() {
+				store := contrast.NewStore("") // what is changed is drawn anew
+				if f.state == contrast.Calibrated {
+					w.leavings(t, store, honestProgram, f.eval, true)
+				}
+				if v := w.leavings(t, store, honestProgram, f.eval, false); v.Status != verifiers.Passed || v.Contrast == nil || v.Contrast.State != f.state {
+					t.Errorf("honest: %s %q: %s %+v\n%s%s", v.Status, v.Reason, v.Message, v.Contrast, v.Stdout.String(), v.Stderr.String())
+				}
+				if v := w.leavings(t, store, nullProgram, f.eval, false); v.Reason != "checker_failed" {
+					t.Errorf("null: %s %q: %s\n%s%s", v.Status, v.Reason, v.Message, v.Stdout.String(), v.Stderr.String())
+				}
+			}
+		})
 	}
 }

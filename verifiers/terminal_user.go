@@ -15,10 +15,11 @@ const (
 	candidateID = 65534
 )
 
-// RunCandidate makes this process the program run-candidate if it was started under
-// that name: it runs its arguments as a user that can neither read the tests nor
-// look into the checker's processes. A checker has it if its task says
-// run_candidate; it is this executable.
+// RunCandidate returns at once unless this process was started under the name
+// run-candidate. In that case it runs its arguments as a user that can neither read the
+// tests nor inspect the checker's processes, and does not return. It must be called
+// first in main: sbench mounts its own executable under that name for checkers whose
+// task sets run_candidate.
 func RunCandidate() {
 	if filepath.Base(os.Args[0]) != runCandidate {
 		return

@@ -1,9 +1,9 @@
-// Package verifiers judges candidates, one file for each family.
+// Package verifiers judges candidates. Each family has a file of its own.
 //
-// A verifier runs after the harness is dead, in sandboxes the harness never
-// touched. Its verdict comes from the exit status of a trusted process and never
-// from anything a candidate could write. Whatever a candidate can provoke is
-// Failed; an error means that nothing was judged.
+// A verifier runs after every process of the harness is dead, in sandboxes that the
+// harness has never touched. Its verdict comes from the exit status of a trusted
+// process, never from anything that a candidate could write. Whatever a candidate can
+// cause makes it Failed; an error means that nothing was judged.
 package verifiers
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// Status of a verdict. The zero Status is invalid.
+// Status is the outcome of a verification. The zero Status is invalid.
 type Status string
 
 // The statuses a verifier can reach.
@@ -24,21 +24,21 @@ const (
 	Passed  Status = "passed"
 	Failed  Status = "failed"
 	Pending Status = "pending" // nothing can judge it yet
-	// Faulty: the pack or its image is at fault, which no candidate can have caused
-	// and another try would not change. Nothing was measured.
+	// Faulty means that nothing was measured because the pack or its image is
+	// defective. No candidate can have caused that, and a retry would not help.
 	Faulty Status = "error"
 )
 
-// A Verdict is what is known about a candidate after its verification.
+// A Verdict is the result of a verification. The zero Verdict is invalid.
 type Verdict struct {
 	Status  Status
 	Score   float64 // 0 to 1; 1 if and only if Status is Passed
-	Reason  string  // why it failed or is pending, a word; empty if passed
-	Message string  // the same for people; never holds what a process printed
-	// Stdout and Stderr are the checker's, for people.
+	Reason  string  // why it failed or is pending, one word; "" if it passed
+	Message string  // the same for people; never contains what a process printed
+	// Stdout and Stderr are the output of the checker, for people.
 	Stdout, Stderr runtime.Output
-	// Contrast says how the candidate did on changed tests; nil if there was no
-	// occasion to change them.
+	// Contrast says how the candidate did on changed tests; nil if none were
+	// changed.
 	Contrast *contrast.Summary
 	Metadata map[string]any
 }
@@ -62,27 +62,33 @@ func (v Verdict) with(key string, value any) Verdict {
 	return v
 }
 
-// Engine is what a verifier needs of the runtime.
+// Engine is what a verifier needs from the runtime. Its methods are safe for
+// concurrent use.
 type Engine interface {
+	// Create makes a sandbox, which the caller closes.
 	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
+	// NewVolume makes a volume, which the caller closes after the sandboxes that
+	// mount it.
 	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
+	// View opens the files of an image. The caller closes the view.
 	View(ctx context.Context, image runtime.Image) (runtime.View, error)
 }
 
-// Policy is the operator's word on dangerous commands.
+// Policy says which dangerous commands the operator permits. The zero Policy
+// permits none.
 type Policy struct {
-	// AllowDangerous lets a task have the commands it needs.
+	// AllowDangerous permits the dangerous commands that a task needs.
 	AllowDangerous bool
 	Deny           []string // beats AllowDangerous
 }
 
-// An Input is one verification.
+// An Input describes one verification.
 type Input struct {
 	Task      *compiler.Task
 	Pack      *compiler.Pack
 	Candidate candidate.Candidate
-	// Reference says that the candidate is the task's own solution, by which changed
-	// tests can be calibrated.
+	// Reference says that the candidate is the task's own solution, with which
+	// changed tests can be calibrated.
 	Reference bool
 	Image     runtime.Image
 	Limits    runtime.Limits
@@ -92,7 +98,8 @@ type Input struct {
 	Code *CodePool
 	// Calibrations of changed tests; nil keeps none.
 	Calibrations *contrast.Store
-	// WorkspaceBytes bounds the throw-away copy, OutputBytes each stream kept.
+	// WorkspaceBytes bounds the temporary copy of the workspace, OutputBytes what is
+	// kept of each stream.
 	WorkspaceBytes int64
 	OutputBytes    int64
 }
@@ -100,10 +107,12 @@ type Input struct {
 // wall is the time that a run of tests has.
 func (in Input) wall() time.Duration { return timeout(in.Task.Environment().Timeout, in.Timeout) }
 
-// A Verifier judges one candidate.
+// A Verifier judges one candidate in sandboxes of e. An error means that nothing was
+// judged and that a retry may help. Verifiers are safe for concurrent use.
 type Verifier func(ctx context.Context, e Engine, in Input) (Verdict, error)
 
-// For returns the verifier of a family. A family without one is Pending.
+// For returns the verifier of a family, and whether it needs a sandbox. For a family
+// without one it returns a verifier whose verdict is always [Pending].
 func For(family compiler.Family) (v Verifier, needsSandbox bool) {
 	switch family {
 	case compiler.TerminalTask:

@@ -1,8 +1,9 @@
-// Package contrast finds candidates that follow the tests instead of the truth: a
-// candidate passes only if it also fails once an expected value is changed.
+// Package contrast detects candidates that pass tests without solving the task. It
+// changes what hidden tests expect: an honest candidate then fails, and one that still
+// passes follows the tests.
 //
-// [List] names changes of hidden tests in Python, [Calibrate] keeps those that the
-// reference solution fails, and [Calibration.Judge] tries some of them on a
+// [List] finds changes to tests written in Python, [Calibrate] keeps those that make
+// the reference solution fail, and [Calibration.Judge] tries some of them on a
 // candidate.
 package contrast
 
@@ -19,22 +20,22 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// Program is the Python program that finds changes: a request as JSON on its input,
-// an answer on its output.
+// Program is the source of the Python program that finds changes. It reads a request
+// in JSON from standard input and writes an answer in JSON to standard output.
 //
 //go:embed mutate.py
 var Program string
 
-// Mutants is how many changed tests a candidate is tried with.
+// Mutants is the number of changed tests that a candidate is tried with.
 const Mutants = 4
 
-// Errors that are the pack's or its image's fault.
+// Errors for which the pack or its image is at fault.
 var (
-	// ErrTests: a test file is no Python that the image's interpreter compiles.
+	// ErrTests means that the image's Python interpreter cannot compile a test file.
 	ErrTests = errors.New("the tests do not compile")
-	// ErrPython: the image has no python3 that can list changes.
+	// ErrPython means that the image has no python3 that can run [Program].
 	ErrPython = errors.New("the image's python3 cannot be used")
-	// ErrReference: the reference solution does not pass the tests.
+	// ErrReference means that the reference solution does not pass the tests.
 	ErrReference = errors.New("the reference solution does not pass the tests")
 )
 
@@ -47,16 +48,17 @@ const (
 	Value    Kind = "value"    // the expected value of an equality
 	Wrapped  Kind = "wrapped"  // a side of an equality without literals: a pair with it
 	Swap     Kind = "swap"     // what is asked, by what has the opposite answer
-	Bound    Kind = "bound"    // what answers are compared with, otherwise than by an equality
+	Bound    Kind = "bound"    // what answers are compared with: no answer that was right still is
 	Negation Kind = "negation" // the condition, or the expected exception
 	Literal  Kind = "literal"  // what a candidate is called with, of which it may know nothing
+	Slack    Kind = "slack"    // as Bound, by a little: shows how weak an assertion is, and judges nobody
 )
 
 func (k Kind) rank() int {
-	return slices.Index([]Kind{Value, Wrapped, Swap, Bound, Negation, Literal}, k)
+	return slices.Index([]Kind{Value, Wrapped, Swap, Bound, Negation, Literal, Slack}, k)
 }
 
-// A File is a test file.
+// A File is a test file by its path and its text.
 type File struct {
 	Path string `json:"path"` // any name, the edits have it
 	Text string `json:"text"`
@@ -88,7 +90,8 @@ type Options struct {
 	Each     bool   // look for places in each test function, and only there
 }
 
-// Apply changes a file's text. No two edits may overlap.
+// Apply returns the text of file with those of the edits that are for its path. It
+// fails for edits that overlap or lie outside the text.
 func Apply(file File, edits ...Edit) (string, error) {
 	own := slices.DeleteFunc(slices.Clone(edits), func(e Edit) bool { return e.Path != file.Path })
 	slices.SortFunc(own, func(a, b Edit) int { return b.Start - a.Start })
@@ -102,18 +105,21 @@ func Apply(file File, edits ...Edit) (string, error) {
 	return text, nil
 }
 
-// A Python runs Program in a sandbox that no candidate has touched.
+// A Python runs [Program] in a sandbox that no candidate has touched. It writes
+// request to the program's standard input and returns its standard output.
 type Python func(ctx context.Context, request []byte) (answer []byte, err error)
 
-// Sandboxes makes sandboxes.
+// Sandboxes is what [InSandbox] needs from the runtime.
 type Sandboxes interface {
+	// Create makes a sandbox, which the caller closes.
 	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
 }
 
 const listWall = 2 * time.Minute
 
-// InSandbox runs Program in a sandbox of its own. It needs nothing of cfg but the
-// image and the limits, and may be given no mounts that a candidate has written.
+// InSandbox returns a [Python] that runs [Program] in a new sandbox each time. Of
+// cfg it needs only the image and the limits; cfg must not mount anything that a
+// candidate has written.
 func InSandbox(e Sandboxes, cfg runtime.Config) Python {
 	return func(ctx context.Context, request []byte) ([]byte, error) {
 		box, err := e.Create(ctx, cfg)
@@ -139,7 +145,7 @@ func InSandbox(e Sandboxes, cfg runtime.Config) Python {
 	}
 }
 
-// A Listing is what List found.
+// A Listing is what [List] found.
 type Listing struct {
 	Edits []Edit
 	// Assertions counts those that were understood, by path.
@@ -148,7 +154,8 @@ type Listing struct {
 	Broken []string
 }
 
-// List finds edits. A file that does not compile is in the listing's Broken.
+// List finds edits in files with the help of python. A file that does not compile is
+// listed in Broken and is not an error.
 func List(ctx context.Context, python Python, files []File, o Options) (Listing, error) {
 	if o.Places == 0 {
 		o.Places = 8

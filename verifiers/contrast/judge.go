@@ -7,24 +7,24 @@ import (
 	"slices"
 )
 
-// Reason is the reason of a candidate's failure that this package finds.
+// Reason is the failure reason that this package gives a candidate.
 const Reason = "answer_follows_test"
 
-// Outcome is how changed tests ended.
+// Outcome says how changed tests ended. The zero Outcome is invalid.
 type Outcome int
 
-// The outcomes. The zero Outcome is invalid.
+// The outcomes.
 const (
-	// Passed: all of them hold.
+	// Passed means that all assertions hold.
 	Passed Outcome = iota + 1
-	// FailedThere: the changed assertion does not hold, and all before it do.
+	// FailedThere means that the changed assertion is the first that does not hold.
 	FailedThere
-	// FailedElsewhere: an assertion that was not changed does not hold, or the
-	// tests ended otherwise.
+	// FailedElsewhere means that an unchanged assertion does not hold, or that the
+	// tests ended in some other way.
 	FailedElsewhere
 )
 
-// Summary is what a record says of contrast.
+// Summary is what a record says about a candidate's changed tests.
 type Summary struct {
 	// State is "calibrated", "uncalibrated" (no reference: a pass is not refused),
 	// or "none": nothing could be changed.
@@ -32,24 +32,24 @@ type Summary struct {
 	// Mutants were tried, and Followed of them passed or failed in another place.
 	Mutants  int `json:"mutants"`
 	Followed int `json:"followed"`
-	// Retried mutants were Followed, and another change of that place was not.
+	// Retried changes of arguments were Followed, and another change of that place was not.
 	Retried int `json:"retried,omitempty"`
 	// Unobserved are assertions, "tests.py:7", of which the reference observes no
 	// change: what they expect may be anything.
 	Unobserved []string `json:"unobserved,omitempty"`
 }
 
-// States of a Summary.
+// Values of [Summary.State].
 const (
 	Calibrated   = "calibrated"
 	Uncalibrated = "uncalibrated"
 	None         = "none"
 )
 
-// Try runs the tests with the edits, or as they are without any.
+// Try runs the tests with the edits applied, or unchanged if there are none.
 type Try func(ctx context.Context, edits ...Edit) (Outcome, error)
 
-// A Calibration is what is known of a task's edits.
+// A Calibration says which edits of a task's tests can be used to judge candidates.
 type Calibration struct {
 	// Reference says that a reference solution was there.
 	Reference bool `json:"reference"`
@@ -57,6 +57,15 @@ type Calibration struct {
 	Edits []Edit `json:"edits"`
 	// Unobserved are edits that the reference passes.
 	Unobserved []Edit `json:"unobserved,omitempty"`
+	// Sets are of a suite, and made together; Edits are not.
+	Sets []Set `json:"sets,omitempty"`
+}
+
+// A Set is edits of different test functions that are made together. With them the
+// reference fails these functions, and passes the Others.
+type Set struct {
+	Edits  []Edit `json:"edits"`
+	Others []Edit `json:"others,omitempty"`
 }
 
 // Without returns the calibration of a task that has no reference.
@@ -64,7 +73,8 @@ func Without(edits []Edit) Calibration {
 	return Calibration{Edits: slices.DeleteFunc(slices.Clone(edits), func(e Edit) bool { return e.Kind != Value })}
 }
 
-// Calibrate tries the edits on the reference solution, one at a time.
+// Calibrate tries the edits on the reference solution, one at a time. The error is
+// [ErrReference] if it does not pass the unchanged tests.
 func Calibrate(ctx context.Context, edits []Edit, try Try) (Calibration, error) {
 	c := Calibration{Reference: true}
 	switch outcome, err := try(ctx); {
@@ -86,10 +96,10 @@ func Calibrate(ctx context.Context, edits []Edit, try Try) (Calibration, error) 
 	return c, nil
 }
 
-// State returns the state of summaries.
+// State returns what [Summary.State] is for this calibration.
 func (c Calibration) State() string {
 	switch {
-	case len(c.Edits) == 0:
+	case len(c.shuffled()) == 0:
 		return None
 	case c.Reference:
 		return Calibrated
@@ -97,11 +107,11 @@ func (c Calibration) State() string {
 	return Uncalibrated
 }
 
-// Weak returns one edit for each assertion of which the reference observes no
-// change that was tried, but for its negation.
+// Weak returns one edit for each assertion that the reference passes whatever edit was
+// tried, not counting those of the kinds [Negation] and [Bound].
 func (c Calibration) Weak() []Edit {
 	var weak []Edit
-	observed := slices.DeleteFunc(slices.Clone(c.Edits), func(e Edit) bool { return e.Kind == Negation })
+	observed := slices.DeleteFunc(slices.Clone(c.Edits), func(e Edit) bool { return e.Kind == Negation || e.Kind == Bound })
 	for _, e := range c.Unobserved {
 		if !slices.ContainsFunc(append(observed, weak...), e.samePlace) {
 			weak = append(weak, e)
@@ -132,11 +142,11 @@ func (c Calibration) Pick(n int) []Edit {
 	return picked
 }
 
-// Another returns an edit of the same kind and place that is not among those used,
-// and of the same literal if there is one.
-func (c Calibration) Another(e Edit, used ...Edit) (another Edit, ok bool) {
+// another returns a different edit of the same kind and place, and of the same
+// literal if there is one.
+func (c Calibration) another(e Edit) (another Edit, ok bool) {
 	for _, o := range c.shuffled() {
-		if o.Kind != e.Kind || !o.samePlace(e) || slices.Contains(used, o) || o == e || ok && o.Start != e.Start {
+		if o.Kind != e.Kind || !o.samePlace(e) || o == e || ok && o.Start != e.Start {
 			continue
 		}
 		another, ok = o, true
@@ -147,34 +157,20 @@ func (c Calibration) Another(e Edit, used ...Edit) (another Edit, ok bool) {
 	return another, ok
 }
 
-// EachTest returns one edit for each test function that has any, none of them among
-// those used. With used only functions that these are of are looked at.
-func (c Calibration) EachTest(used ...Edit) []Edit {
-	var picked []Edit
-	same := func(e Edit) func(Edit) bool { return func(o Edit) bool { return o.Path == e.Path && o.Test == e.Test } }
-	for _, e := range c.shuffled() {
-		if e.Test == "" || slices.Contains(used, e) || slices.ContainsFunc(picked, same(e)) ||
-			len(used) > 0 && !slices.ContainsFunc(used, same(e)) {
-			continue
-		}
-		picked = append(picked, e)
-	}
-	return picked
-}
-
-// shuffled returns the edits in random order, better kinds first.
+// shuffled returns the edits that judge candidates in random order, better kinds first.
 func (c Calibration) shuffled() []Edit {
-	edits := slices.Clone(c.Edits)
+	edits := slices.DeleteFunc(slices.Clone(c.Edits), func(e Edit) bool { return e.Kind == Slack })
 	rand.Shuffle(len(edits), func(i, j int) { edits[i], edits[j] = edits[j], edits[i] })
 	slices.SortStableFunc(edits, func(a, b Edit) int { return a.Kind.rank() - b.Kind.rank() })
 	return edits
 }
 
-// Judge tries a candidate with n edits and with the tests as they are, in random
-// order. It returns how the tests as they are ended, and whether the candidate
-// follows the tests: whether there is a place where it did not fail, by two changes.
-// Of changed arguments alone, with which an honest candidate may do as it likes, it
-// has to follow all, and more than one. It stops when the tests as they are fail.
+// Judge tries a candidate with n edits and with the unchanged tests, in random order.
+// real is how the unchanged tests ended; if they fail, Judge stops. follows says whether
+// the candidate follows the tests: at some place it did not fail as it should have. Edits
+// that change only arguments are judged more leniently, because an honest candidate may do
+// anything with them: each has a second try, and it must have followed all of them, and more
+// than one. The error is that of try.
 func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, follows bool, s Summary, err error) {
 	picked := c.Pick(n)
 	s.State = c.State()
@@ -206,14 +202,15 @@ func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, f
 	return real, follows || arguments > 1 && arguments == followedArguments, s, nil
 }
 
-// follows tries one edit, and a second one if that is not failed in its place.
+// follows tries one edit. An argument that is not failed in its place is changed
+// otherwise; everything else is not tried again, or the first run would be free.
 func (c Calibration) follows(ctx context.Context, e Edit, try Try, s *Summary) (bool, error) {
 	s.Mutants++
 	outcome, err := try(ctx, e)
 	if err != nil || outcome == FailedThere {
 		return false, err
 	}
-	if other, ok := c.Another(e); ok {
+	if other, ok := c.another(e); ok && e.Kind == Literal {
 		outcome, err = try(ctx, other)
 		if err == nil && outcome == FailedThere {
 			s.Retried++

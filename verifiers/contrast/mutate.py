@@ -8,6 +8,8 @@ in other ways.
 
 import ast
 import builtins
+import collections
+import itertools
 import json
 import random
 import sys
@@ -17,12 +19,22 @@ EQUAL = {"assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "a
 OPPOSITE = [("assertTrue", "assertFalse"), ("assertIn", "assertNotIn"), ("assertIsNone", "assertIsNotNone"),
             ("assertIs", "assertIsNot"), ("assertIsInstance", "assertNotIsInstance"), ("assertEqual", "assertNotEqual"),
             ("assertGreater", "assertLessEqual"), ("assertLess", "assertGreaterEqual"), ("assertRegex", "assertNotRegex")]
+UNLIKELY = [EOFError, ZeroDivisionError, BufferError]  # what a candidate's own errors hardly are
 ERRORS = [ValueError, TypeError, KeyError, IndexError, ZeroDivisionError, AttributeError, RuntimeError]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Kinds of changes, the best first.
-VALUE, WRAPPED, SWAP, BOUND, NEGATION, LITERAL = KINDS = ("value", "wrapped", "swap", "bound", "negation", "literal")
+VALUE, WRAPPED, SWAP, BOUND, NEGATION, LITERAL, SLACK = KINDS = ("value", "wrapped", "swap", "bound", "negation", "literal", "slack")
 LIBRARY = {"pytest", "numpy"} | set(getattr(sys, "stdlib_module_names", ("math", "random", "copy", "json", "unittest")))
 METHODS = {n for t in (str, bytes, list, dict, set) for n in dir(t)}
+SYMBOLS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.GtE: ">=", ast.Gt: ">", ast.LtE: "<=", ast.In: "in",
+           ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not"}
+INVERSE = {a: b for pair in (("==", "!="), ("<", ">="), (">", "<="), ("in", "not in"), ("is", "is not")) for a, b in (pair, pair[::-1])}
+RELATIONS = {"assertLess": "<", "assertLessEqual": "<=", "assertGreater": ">", "assertGreaterEqual": ">=", "assertIn": "in"}
+HOLDERS = {"approx", "set", "frozenset", "tuple", "list", "dict", "sorted", "Counter", "Decimal", "Fraction", "deque", "bytearray", "OrderedDict"}
+
+
+def called(call):
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
 class File:
@@ -33,19 +45,22 @@ class File:
         for line in self.data.splitlines(keepends=True):
             self.lines.append(at)
             at += len(line)
-        self.edits, self.place, self.stated = [], 0, []
+        self.edits, self.made, self.place, self.stated = [], set(), 0, []
         self.parents = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
         self.known = self.bindings()
         self.strange = set(dir(builtins)) | {(a.asname or a.name).partition(".")[0] for n in ast.walk(self.tree)
                                              if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names
                                              if (getattr(n, "module", None) or a.name).partition(".")[0] in LIBRARY}
         self.asked = self.questions()
+        self.answers = self.expected()
 
     def span(self, node):
         return self.lines[node.lineno - 1] + node.col_offset, self.lines[node.end_lineno - 1] + node.end_col_offset
 
     def source(self, node):
-        start, end = self.span(node)
+        return self.text(*self.span(node))
+
+    def text(self, start, end):
         return self.data[start:end].decode("utf-8", "surrogatepass")
 
     def scope(self, node):
@@ -128,7 +143,7 @@ class File:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Assert):
                 self.condition(node, node.test)
-            elif isinstance(node, ast.If) and len(node.body) == 1 and isinstance(node.body[0], ast.Raise):
+            elif isinstance(node, ast.If) and len(node.body) == 1 and isinstance(node.body[0], ast.Raise) and self.accuses(node.body[0]):
                 self.condition(node, node.test, node.test.lineno, node.body[0].end_lineno)
             elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
                 self.call(node, node.value)
@@ -137,9 +152,25 @@ class File:
                     self.raises(node, item.context_expr)
         asserted = {n for s in self.stated for n in ast.walk(s)}
         for node in ast.walk(self.tree):  # by which helpers of the tests decide
-            if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq) and node not in asserted:
-                at = self.begin(node, 1, len(self.lines))
-                self.equality(at, node.left, node.comparators[0])
+            if not isinstance(node, (ast.Compare, ast.BoolOp)) or node in asserted or not self.decides(node):
+                continue
+            if isinstance(node, ast.BoolOp):
+                self.bounds(self.begin(node, 1, len(self.lines)), lambda: self.stricter(node, True))
+            elif len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq):
+                self.equality(self.begin(node, 1, len(self.lines)), node.left, node.comparators[0])
+
+    def accuses(self, node):
+        """Whether a raise is for a wrong answer, and not what a stand-in, which the candidate calls, does."""
+        error = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        return isinstance(self.scope(node), ast.Module) or getattr(error, "id", "") in ("AssertionError", "Exception")
+
+    def decides(self, node):
+        """Whether a condition is all that is returned or kept, or that something is counted by: otherwise there
+        may be others, of which one is enough."""
+        parent = self.parents[node]
+        counted = isinstance(parent, ast.If) and any(isinstance(s, ast.AugAssign) for s in parent.body)
+        return counted or isinstance(parent, (ast.Assign, ast.AugAssign, ast.Yield)) \
+            or isinstance(parent, ast.Return) and sum(isinstance(n, ast.Return) for n in ast.walk(self.scope(node))) == 1
 
     def condition(self, statement, test, first=0, last=0):
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and isinstance(statement, ast.Assert):
@@ -149,29 +180,42 @@ class File:
         if not self.candidates(test):
             return
         at = self.begin(statement, first, last)
-        found = self.truth(at, test)
-        if not found:
+        if not self.truth(at, test, isinstance(statement, ast.Assert)):
             for n in ast.walk(test):
                 self.swap(at, n)
-            whole = self.source(test)
-            inner = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
-            self.replace(at, NEGATION, test, "(%s)" % self.source(inner) if inner is not None and "\n" not in whole else "not (%s)" % whole)
+            self.bounds(at, lambda: self.stricter(test, isinstance(statement, ast.Assert)))
+            self.replace(at, NEGATION, test, self.negated(test))
         self.literals(at, test)
+
+    def negated(self, test):
+        """The opposite of a condition, as one would write it."""
+        text = self.source(test)
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self.source(test.operand)
+            return "(%s)" % inner if "\n" in text or isinstance(test.operand, (ast.BoolOp, ast.IfExp)) else inner
+        if isinstance(test, ast.Compare) and len(test.ops) == 1:
+            left, right = self.span(test.left)[1], self.span(test.comparators[0])[0]
+            between, (start, end) = self.data[left:right].decode(), self.span(test)
+            if between.strip() == SYMBOLS[type(test.ops[0])]:
+                return "%s %s %s" % (self.text(start, left), INVERSE[between.strip()], self.text(right, end))
+        return "not " + text if isinstance(test, (ast.Call, ast.Name, ast.Attribute, ast.Subscript)) else "not (%s)" % text
 
     def candidates(self, node):
         """Whether something of a candidate may be in it."""
         return any(isinstance(n, ast.Name) and n.id not in self.strange for n in ast.walk(node))
 
-    def truth(self, at, test):
-        """Changes of the expected values of equalities."""
-        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-            return any([self.truth(at, v) for v in test.values])
-        if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "all" and len(test.args) == 1 \
-                and isinstance(test.args[0], (ast.GeneratorExp, ast.ListComp)):
-            return self.truth(at, test.args[0].elt)
-        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.NotEq, ast.Is)):
-            if isinstance(test.ops[0], ast.NotEq) and not isinstance(at["statement"], ast.If):
-                return False
+    def truth(self, at, test, holds):
+        """Changes of the expected values of equalities that are asserted to hold, or of others not to."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            return self.truth(at, test.operand, not holds)
+        if isinstance(test, ast.BoolOp):
+            return isinstance(test.op, ast.And) == holds and any([self.truth(at, v, holds) for v in test.values])
+        if holds and isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "all" and len(test.args) == 1:
+            of = test.args[0]
+            if isinstance(of, ast.Call) and getattr(of.func, "id", "") == "map" and isinstance(of.args[0], ast.Lambda):
+                return self.truth(at, of.args[0].body, holds)
+            return self.each(test, "all") and self.truth(at, of.elt, holds)
+        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.Is) if holds else ast.NotEq):
             return self.equality(at, test.left, test.comparators[0])
         return False
 
@@ -185,15 +229,17 @@ class File:
             while isinstance(side, ast.Subscript):
                 side = side.value
             if isinstance(side, ast.Name):
-                values = [v for v in self.values(side, self.known) if self.plain(v)]
+                values = [v for v in self.named(side) if self.plain(v)]
                 if item:  # another key would be missed, whatever the answer
                     values = [w for v in values for w in (v.values if isinstance(v, ast.Dict) else [v])]
-                if values and not any(self.plain(v) for v in (self.values(other, self.known) if isinstance(other, ast.Name) else [])):
+                if values and not any(map(self.plain, self.named(other))):
                     self.rng.shuffle(values)
                     return any([self.vary(at, VALUE, v) for v in values[:4]])
-            if isinstance(side, ast.Call) and isinstance(side.func, ast.Name) and side.func.id in ("set", "frozenset", "tuple", "list", "dict", "sorted", "Counter",
-                                                                                                "Decimal", "Fraction", "deque", "bytearray", "OrderedDict") \
-                    and len(side.args) == 1 and self.plain(side.args[0]):
+            name = called(side) if isinstance(side, ast.Call) and side.args else ""
+            if name == "approx" and side.keywords:
+                self.bounds(at, lambda: self.beyond(self.numbers(side.args[0]), self.numbers(side)))
+                return True
+            if name in HOLDERS and self.plain(side.args[0]):
                 return self.vary(at, VALUE, side.args[0])
         if self.plain(left) or self.plain(right):
             return False
@@ -201,13 +247,19 @@ class File:
         return any([self.replace(at, WRAPPED, side, "(%s, 1)" % self.source(side)) for side in (right, left)])
 
     def call(self, statement, call):
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+        name = called(call)
         at = self.begin(statement)
         done = False
-        if name in EQUAL and len(call.args) > 1:
+        if name == "assertAlmostEqual" and (call.keywords or len(call.args) > 2):
+            self.bounds(at, lambda: self.beyond([n for a in call.args[:2] for n in self.numbers(a)], self.numbers(call)))
+        elif name in EQUAL and len(call.args) > 1:
             done = self.equality(at, call.args[0], call.args[1])
         elif name in ("assertTrue", "assertFalse") and call.args:
-            done = self.truth(at, call.args[0])
+            done = self.truth(at, call.args[0], name == "assertTrue")
+        elif name in RELATIONS and len(call.args) > 1:
+            self.bounds(at, lambda: self.relation(call.args[0], RELATIONS[name], call.args[1]))
+        if name == "assertTrue" and call.args and not done:
+            self.bounds(at, lambda: self.stricter(call.args[0], True))
         if isinstance(call.func, ast.Attribute) and not done:
             for a, b in OPPOSITE + [(b, a) for a, b in OPPOSITE]:
                 if name == a:
@@ -215,7 +267,8 @@ class File:
                     self.edit(at, NEGATION, end - len(a.encode()), end, b)
         if name == "assertRaises" and len(call.args) > 1:
             self.error(at, call.args[0])
-        self.literals(at, call, name.lower().startswith("assert"))
+        if name.lower().startswith("assert"):
+            self.literals(at, call)
 
     def raises(self, statement, call):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in ("raises", "assertRaises", "assertRaisesRegex") and call.args:
@@ -223,31 +276,144 @@ class File:
 
     def error(self, at, node):
         if isinstance(node, ast.Name):
-            expected = getattr(__builtins__, node.id, None)
-            others = [e for e in ERRORS if not (isinstance(expected, type) and (issubclass(e, expected) or issubclass(expected, e))) or expected is Exception and e is KeyError]
+            expected = getattr(builtins, node.id, None)
+            others = UNLIKELY if expected in (None, Exception) else [e for e in ERRORS if not issubclass(e, expected) and not issubclass(expected, e)]
             for e in self.rng.sample(others, min(3, len(others))):
                 self.replace(at, NEGATION, node, e.__name__)
 
-    def literals(self, at, node, wanted=True):
-        """Any other literal: those that a candidate is called with, and those that its answers
-        are compared with."""
-        leaves = list(self.leaves(node)) if wanted and not any(e["place"] == at["place"] and e["kind"] == VALUE for e in self.edits) else []
+    def literals(self, at, node):
+        """Any other literal: those that a candidate is called with, and by a little those that its
+        answers are compared with."""
+        leaves = [] if any(e["place"] == at["place"] and e["kind"] == VALUE for e in self.edits) else list(self.leaves(node))
         self.rng.shuffle(leaves)
         for turn in range(4):
             for leaf in leaves[:12]:
-                self.vary(at, LITERAL if self.argument(leaf, node) else BOUND, leaf, 1)
+                self.vary(at, LITERAL if self.argument(leaf, node) else SLACK, leaf, 1)
+
+    # Conditions that may hold for several answers. A change is of use only if it
+    # fails for every answer for which the condition holds, not just for the
+    # reference's.
+
+    def bounds(self, at, changes):
+        """Make each of the changes, which are lists of what replaces which nodes."""
+        for change in [c for turn in range(4) for c in changes()]:
+            spans = sorted(self.span(node) + (new,) for node, new in change)
+            start, end = spans[0][0], max(s[1] for s in spans)
+            inside = len(spans) == 1 or self.span(at["statement"])[0] <= start and end <= self.span(at["statement"])[1]
+            new, last = "", start
+            for a, b, text in spans:
+                new, last = new + self.text(last, a) + text, b
+            if inside and new.count("\n") == self.text(start, end).count("\n"):
+                self.edit(at, BOUND, start, end, new)
+
+    def stricter(self, test, holds):
+        """Changes after which no answer has the condition hold (or not hold) that had before."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            return self.stricter(test.operand, not holds)
+        if isinstance(test, ast.BoolOp):
+            parts = [self.stricter(v, holds) for v in test.values]
+            if isinstance(test.op, ast.And) == holds:
+                return sum(parts, [])
+            changes = [sum(change, []) for change in zip(*parts)]
+            return [c for c in changes if not any(ast.literal_eval("(%s\n)" % new) == ast.literal_eval(old) for _, new in c for old, _ in c)]
+        if isinstance(test, ast.Compare):
+            links = [self.relation(a, SYMBOLS[type(op)] if holds else INVERSE[SYMBOLS[type(op)]], b)
+                     for a, op, b in zip([test.left] + test.comparators, test.ops, test.comparators)]
+            return sum(links, []) if holds or len(links) == 1 else []
+        if isinstance(test, ast.Call):
+            name = called(test)
+            if self.each(test, name):
+                return self.stricter(test.args[0].elt, holds)
+            if holds and name in ("startswith", "endswith") and len(test.args) == 1 and isinstance(test.args[0], ast.Constant):
+                return [[(test.args[0], new)] for new in self.strange_to(test.args)]
+            if holds and name == "isclose":
+                return self.beyond([n for a in test.args for n in self.numbers(a)], self.numbers(test))
+        return []
+
+    def each(self, call, name):
+        """Whether it asks something of each of what a test has: if it is of an answer, that may be empty."""
+        if len(call.args) != 1 or not isinstance(call.args[0], (ast.GeneratorExp, ast.ListComp)):
+            return False
+        sources = [s for g in call.args[0].generators for n in ast.walk(g.iter) for s in [n] + self.named(n) if s is not None]
+        return name == "any" or name == "all" and not any(isinstance(n, ast.Call) and self.asks(n) for s in sources for n in ast.walk(s))
+
+    def named(self, node):
+        return self.values(node, self.known) if isinstance(node, ast.Name) else []
+
+    def relation(self, left, symbol, right):
+        sides = [(side, asked) for side, asked in ((right, left), (left, right)) if self.candidates(asked) and not self.candidates(side)]
+        if len(sides) != 1:
+            return []
+        side, asked = sides[0]
+        if symbol in ("==", "is"):
+            leaves = [side] if self.plain(side) else list(self.leaves(side))[:1] if isinstance(side, ast.Call) else []
+            return [[(leaf, new)] for leaf in leaves for new in self.strange_to([leaf])]
+        if symbol == "in" and side is left:
+            return [[(left, new)] for new in self.needle(left)]
+        if symbol == "in" and isinstance(side, (ast.List, ast.Tuple, ast.Set)) and self.plain(side):
+            new = self.strange_to(side.elts)
+            return [list(zip(side.elts, new))] if new else []
+        if symbol in ("<", "<=", ">", ">="):
+            less = (symbol[0] == "<") == (side is right)
+            if less and isinstance(asked, ast.Call) and getattr(asked.func, "id", "") == "abs" and self.numbers(asked):
+                inner = {n for c in ast.walk(asked) if isinstance(c, ast.Call) and c is not asked and self.candidates(c) for n in ast.walk(c)}
+                return self.beyond([n for n in self.numbers(asked) if n not in inner], self.numbers(side))
+            if any(isinstance(n, (ast.Set, ast.Tuple, ast.List, ast.Dict, ast.Pow, ast.LShift)) for n in ast.walk(side)):
+                return []  # of which one element may not matter, or far too much
+            far = self.rng.randint(10 ** 9, 10 ** 10)
+            return [[(n, self.moved(n, -far if less else far))] for n in self.numbers(side)]
+        return []
+
+    def beyond(self, compared, tolerances):
+        """Move what is compared by much more than a tolerance."""
+        far = max([10 * abs(ast.literal_eval(n)) for n in tolerances] + [1])
+        return [[(n, self.moved(n, far * self.rng.randint(1, 9)))] for n in compared]
+
+    def numbers(self, node):
+        """The numbers in an expression, and those that names in it stand for, but for what a
+        candidate is called with."""
+        found = [n for n in self.leaves(node) if not self.argument(n, node)]
+        for n in ast.walk(node):
+            found += [v for v in self.named(n) if self.plain(v) and not self.argument(n, node)]
+        return [n for n in found if isinstance(n, (ast.Constant, ast.UnaryOp)) and type(ast.literal_eval(n)) in (int, float)]
+
+    def moved(self, node, by):
+        value = ast.literal_eval(node)
+        return repr(value + by if isinstance(value, float) else value + int(by))
+
+    def strange_to(self, nodes):
+        """For each of the nodes another value of its type that none of them has; nothing if there is no such."""
+        taken, new = [ast.literal_eval(n) for n in nodes], []
+        for node in nodes:
+            leaves = [] if isinstance(node, ast.Constant) and node.value is None else list(self.leaves(node))
+            self.rng.shuffle(leaves)
+            found = [text for leaf in leaves for text in self.variants(leaf, node) if ast.literal_eval("(%s\n)" % text) not in taken]
+            if not found:
+                return []
+            new.append(found[0])
+        return new
+
+    def needle(self, node):
+        """What is not found by accident where a number or text is."""
+        value = ast.literal_eval(node) if isinstance(node, ast.Constant) else None
+        if isinstance(value, str) and "\n" not in self.source(node):
+            return [repr("".join(self.rng.choice("bcdfghjkmnpqrstvwxz") for _ in value[:8] + "....")[:max(4, len(value))])]
+        return [repr(value + self.rng.randint(10 ** 6, 10 ** 9))] if type(value) in (int, float) else []
 
     def argument(self, node, top):
         """Whether a literal is in an argument of a call of a candidate's."""
         while node is not top:
             node, inner = self.parents[node], node
-            if isinstance(node, ast.Call) and inner is not node.func:
-                if isinstance(node.func, ast.Name) and node.func.id not in self.strange:
-                    return True
-                if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) \
-                        and node.func.value.id not in self.strange and node.func.attr not in METHODS and not node.func.attr.startswith("assert"):
-                    return True
+            if isinstance(node, ast.Call) and inner is not node.func and self.asks(node):
+                return True
         return False
+
+    def asks(self, call):
+        """Whether it is a call of a candidate's."""
+        if isinstance(call.func, ast.Name):
+            return call.func.id not in self.strange
+        return isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and call.func.value.id not in self.strange \
+            and call.func.attr not in METHODS and not call.func.attr.startswith("assert")
 
     def questions(self):
         """Calls that are asserted to be true or false: by what is called and that."""
@@ -275,7 +441,7 @@ class File:
         others = self.asked.get((asked[0], not asked[1]), [])
         for other in self.rng.sample(others, min(3, len(others))):
             start, end = self.span(n.args[0])[0], self.span(n.args[-1])[1]
-            new = self.data[self.span(other.args[0])[0]:self.span(other.args[-1])[1]].decode("utf-8", "surrogatepass")
+            new = self.text(self.span(other.args[0])[0], self.span(other.args[-1])[1])
             if "\n" not in new and b"\n" not in self.data[start:end]:
                 self.edit(at, SWAP, start, end, new)
 
@@ -337,21 +503,46 @@ class File:
         return done > 0
 
     def leaf(self, at, kind, node):
-        old = self.source(node)
+        words = self.vocabulary(node) if kind == VALUE else []
+        return any(self.replace(at, kind, node, new) for new in words or self.variants(node, node))
+
+    def vocabulary(self, node):
+        """Where tests expect few answers, as "yes" and "no", the others of them: a new one would show."""
+        value = ast.literal_eval(node)
+        if type(value) not in (int, str) or "\n" in self.source(node):
+            return []
+        among = [v for v in self.answers if type(v) is type(value) and v != value]
+        often = [v for v in among if self.answers[v] > 1] or (among if self.answers[value] > 1 else [])
+        return [repr(v) for v in self.rng.sample(often, len(often))]
+
+    def expected(self):
+        """How often each int and str is what an equality, or the end of a row, expects."""
+        found = collections.Counter()
+        for n, parent in self.parents.items():
+            name = getattr(getattr(parent, "func", None), "attr", "")
+            if isinstance(parent, ast.Compare) and isinstance(parent.ops[0], ast.Eq) or name in EQUAL or isinstance(parent, ast.Tuple) and n in parent.elts[-1:]:
+                if self.plain(n) and isinstance(n, (ast.Constant, ast.UnaryOp)) and type(ast.literal_eval(n)) in (int, str):
+                    found[ast.literal_eval(n)] += 1
+        return found
+
+    def variants(self, leaf, node):
+        """Sources of node, or of a larger literal that it is in, with another value of the same type."""
+        old = self.source(leaf)
         try:
-            value = ast.literal_eval(node)
+            value, whole = ast.literal_eval(leaf), ast.literal_eval(node)
         except (ValueError, TypeError, SyntaxError):
-            return False
+            return
         options = [new for new in self.others(value, old) if new != old and new.count("\n") == old.count("\n")]
         self.rng.shuffle(options)
         for new in options:
+            (start, end), (first, last) = self.span(leaf), self.span(node)
+            text = self.text(first, start) + new + self.text(end, last)
             try:
                 changed = ast.literal_eval("(%s\n)" % new)
+                if type(changed) is type(value) and changed != value and ast.literal_eval("(%s\n)" % text) != whole:
+                    yield text
             except (ValueError, SyntaxError):
                 continue
-            if type(changed) is type(value) and changed != value and self.replace(at, kind, node, new):
-                return True
-        return False
 
     def others(self, value, old):
         if isinstance(value, bool):
@@ -388,22 +579,26 @@ class File:
         return self.edit(at, kind, *self.span(node), new)
 
     def edit(self, at, kind, start, end, new):
-        if any(e["start"] == start and e["end"] == end and e["new"] == new for e in self.edits):
+        if (start, end, new) in self.made:
             return False
-        changed = self.data[:start] + new.encode("utf-8", "surrogatepass") + self.data[end:]
-        try:
-            compile(changed.decode("utf-8", "surrogatepass"), "tests", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
-        except (SyntaxError, ValueError):
-            return False
+        self.made.add((start, end, new))
         self.edits.append({"start": start, "end": end, "new": new, "kind": kind,
                            **{k: v for k, v in at.items() if k != "statement"}})
         return True
 
+    def compiles(self, edit):
+        changed = self.data[:edit["start"]] + edit["new"].encode("utf-8", "surrogatepass") + self.data[edit["end"]:]
+        try:
+            compile(changed.decode("utf-8", "surrogatepass"), "tests", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        except (SyntaxError, ValueError):
+            return False
+        return True
 
-def chosen(edits, places, variants, each, rng):
+
+def chosen(file, places, variants, each, rng):
     """Of all edits those of so many places, or of so many in each test."""
     groups, by_place = {}, {}
-    for e in edits:
+    for e in file.edits:
         by_place.setdefault(e["place"], []).append(e)
     for place, own in by_place.items():
         groups.setdefault(own[0]["test"] if each else "", []).append(place)
@@ -418,9 +613,9 @@ def chosen(edits, places, variants, each, rng):
         kept += (strong + weak)[:places]
     if not each and kept:
         variants = max(variants, -(-variants * 4 // len(kept)))  # more of few
-    for place in sorted(kept):
-        for kind in KINDS:
-            yield from [e for e in by_place[place] if e["kind"] == kind][:variants]
+    for kind in KINDS[:-2] if each else KINDS:  # without arguments, about which nothing is promised
+        for place in sorted(kept):
+            yield from itertools.islice((e for e in by_place[place] if e["kind"] == kind and file.compiles(e)), variants)
 
 
 def listed(file, request):
@@ -431,7 +626,7 @@ def listed(file, request):
     except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
         return {"path": file["path"], "error": type(e).__name__}
     f.assertions()
-    edits = list(chosen(f.edits, request["places"], request["variants"], request["each"], rng))
+    edits = list(chosen(f, request["places"], request["variants"], request["each"], rng))
     return {"path": file["path"], "assertions": f.place, "edits": [dict(e, path=file["path"]) for e in edits]}
 
 

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// A Store keeps calibrations: in memory, and in a directory between runs. It is
-// safe for concurrent use. Its files hold parts of hidden tests.
+// A Store keeps calibrations, in memory and in a directory from one run to the next. It
+// is safe for concurrent use. Its files contain parts of hidden tests.
 type Store struct {
 	dir string
 
@@ -25,11 +25,13 @@ type entry struct {
 	calibration *Calibration
 }
 
-// NewStore returns a store. With dir "" it keeps nothing for the next run.
+// NewStore returns a store that keeps its files in dir. If dir is "" it keeps nothing
+// for the next run.
 func NewStore(dir string) *Store { return &Store{dir: dir, entries: map[string]*entry{}} }
 
-// Key names a calibration: by the digests of the evaluation, whatever its family
-// adds to that included, and of the image, and by this version of Program.
+// Key returns the key of a calibration. It depends on the digest of the image, on the
+// digests of the evaluation with what the family adds to it, and on this version of
+// [Program].
 func Key(image string, evaluation ...string) string {
 	h := sha256.New()
 	for _, part := range append([]string{Program, image}, evaluation...) {
@@ -38,9 +40,9 @@ func Key(image string, evaluation ...string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// Get returns the calibration of a key, from calibrate if there is none yet. One
-// call of calibrate for a key runs at a time; its errors are not kept. A nil store
-// keeps nothing.
+// Get returns the calibration for key, and calls calibrate if there is none yet. Only
+// one call of calibrate runs for a key at a time; its errors are returned and not kept.
+// A nil Store keeps nothing.
 func (s *Store) Get(key string, calibrate func() (Calibration, error)) (Calibration, error) {
 	if s == nil {
 		return calibrate()
