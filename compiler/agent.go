@@ -49,14 +49,12 @@ func (t *Task) AgentView() AgentView {
 	view := AgentView{id: t.id, family: t.family.Family, assets: t.Assets(), environment: t.environment.clone()}
 	for key, value := range t.input().Fields() {
 		view.input = append(view.input, PublicValue{
-			Name: key.Text(), Value: slices.Clone(value.Raw()), Text: append(value.AppendIndented(nil, ""), '\n'),
+			Name: key.Text(), Value: slices.Clone(value.Raw()), Text: append(value.AppendIndented(nil), '\n'),
 		})
 	}
 	if eval, ok := t.RepoPatch(); ok {
 		view.policy = eval.Policy
 	}
-	// Keys without a meaning are metadata, not part of the view.
-	view.environment.Unused = nil
 	return view
 }
 
@@ -93,7 +91,7 @@ func (v AgentView) Input() []PublicValue { return slices.Clone(v.input) }
 // Assets returns the public files.
 func (v AgentView) Assets() []FileRef { return slices.Clone(v.assets) }
 
-// Environment returns the environment without the keys that have no meaning.
+// Environment returns the environment.
 func (v AgentView) Environment() Environment { return v.environment.clone() }
 
 // Payload returns the content of the task file, indented JSON with a line
@@ -116,7 +114,7 @@ func (v AgentView) Payload() ([]byte, error) {
 		payload["rules"] = text
 	}
 	if len(v.assets) > 0 {
-		payload["assets"] = assetList(v.assets)
+		payload["assets"] = v.assets
 	}
 	for _, p := range v.input {
 		input[p.Name] = p.Value
@@ -135,54 +133,28 @@ func encodeIndented(payload any) ([]byte, error) {
 	if problems := doc.ParseJSON(text, 1); len(problems) > 0 {
 		return nil, problems
 	}
-	return append(doc.Root().AppendIndented(nil, ""), '\n'), nil
+	return append(doc.Root().AppendIndented(nil), '\n'), nil
 }
 
-type assetPayload struct {
-	Path     string `json:"path"`
-	Mount    string `json:"mount"`
-	ReadOnly bool   `json:"read_only"`
+// publicEnvironment is what of an environment is set, under the names it has in
+// a row.
+type publicEnvironment struct {
+	Image     string            `json:"image,omitempty"`
+	Workdir   string            `json:"workdir"`
+	Timeout   float64           `json:"timeout_seconds,omitempty"`
+	Resources Resources         `json:"resources,omitzero"`
+	Env       map[string]string `json:"env,omitempty"`
+	Network   string            `json:"network,omitempty"`
+	User      string            `json:"user,omitempty"`
 }
 
-func assetList(refs []FileRef) []assetPayload {
-	list := make([]assetPayload, len(refs))
-	for i, ref := range refs {
-		list[i] = assetPayload{ref.Path, ref.Mount, ref.ReadOnly}
-	}
-	return list
-}
-
-// public returns the keys of an environment that are set, under the names they
-// have in a row.
-func (e Environment) public() map[string]any {
-	m := map[string]any{"workdir": e.Workdir}
-	if e.Image != "" {
-		m["image"] = e.Image
-	}
-	if e.Timeout > 0 {
-		m["timeout_seconds"] = float64(e.Timeout) / float64(time.Second)
+func (e Environment) public() publicEnvironment {
+	p := publicEnvironment{
+		Image: e.Image, Workdir: e.Workdir, Timeout: float64(e.Timeout) / float64(time.Second),
+		Resources: e.Resources, Env: e.Env, User: e.User,
 	}
 	if e.NetworkNone {
-		m["network"] = "none"
+		p.Network = "none"
 	}
-	if e.User != "" {
-		m["user"] = e.User
-	}
-	if len(e.Env) > 0 {
-		m["env"] = e.Env
-	}
-	resources := map[string]any{}
-	if e.Resources.Memory > 0 {
-		resources["memory"] = e.Resources.Memory
-	}
-	if e.Resources.CPUs > 0 {
-		resources["cpus"] = e.Resources.CPUs
-	}
-	if e.Resources.Pids > 0 {
-		resources["pids"] = e.Resources.Pids
-	}
-	if len(resources) > 0 {
-		m["resources"] = resources
-	}
-	return m
+	return p
 }

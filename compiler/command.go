@@ -56,11 +56,8 @@ func seconds(v document.Value) time.Duration {
 	return max(time.Duration(n*float64(time.Second)), 1)
 }
 
-// dangerousCommands are what a verifier may be given by name, with the tester's
-// consent.
-func dangerousCommands() []string { return []string{"chroot"} }
-
-// dangerousSchema allows a list of the names of dangerous commands.
+// dangerousSchema allows a list of the names of dangerous commands, which a
+// verifier may be given with the tester's consent.
 func dangerousSchema(doc string) *schema.Schema {
 	return &schema.Schema{
 		Doc:  doc,
@@ -81,7 +78,7 @@ func dangerousSchema(doc string) *schema.Schema {
 func dangerousList(v document.Value) []string {
 	for _, item := range v.Items() {
 		if item.Kind() == document.String {
-			return dangerousCommands() // there is but one to name
+			return []string{"chroot"} // there is but one to name
 		}
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -69,21 +68,12 @@ func (p *Pack) Digest(ctx context.Context) (string, error) {
 // Digests reads all rows and the files they refer to. An invalid row is an
 // error that holds Problems.
 func (p *Pack) Digests(ctx context.Context) (PackDigests, error) {
-	f, err := os.Open(p.TasksPath)
-	if err != nil {
-		return PackDigests{}, err
-	}
-	defer shut(f)
-	rows, h := p.newRowReader(f), newPackHasher(p)
+	h := newPackHasher(p)
 	defer h.close()
 	d := PackDigests{Manifest: p.ManifestDigest()}
 	pack, evaluation := newLabelled(labelPack), newLabelled(labelPackEvaluation)
 	write(pack, "%s\n", d.Manifest)
-	for {
-		row, err := rows.next()
-		if err == io.EOF {
-			break
-		}
+	for row, err := range p.rows() {
 		if err := errors.Join(err, context.Cause(ctx)); err != nil {
 			return PackDigests{}, err
 		}

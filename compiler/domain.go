@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -14,7 +15,7 @@ func ParseDomain(name string) (string, error) {
 	domain := strings.TrimRight(strings.ToLower(strings.TrimSpace(name)), ".")
 	switch {
 	case domain == "":
-		return "", errEmptyDomain
+		return "", errors.New("domain is empty")
 	case strings.ContainsAny(domain, ":/*@?#"):
 		return "", fmt.Errorf("%q is no DNS name: it has a scheme, port, path or wildcard", name)
 	case domain == "localhost" || strings.HasSuffix(domain, ".localhost"):

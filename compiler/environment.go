@@ -32,15 +32,13 @@ type Environment struct {
 	// NetworkNone forbids egress whatever the tester allows.
 	NetworkNone bool
 	User        string // as in the OCI image configuration; empty if not given
-	// Unused are the keys that have no meaning, sorted.
-	Unused []string
 }
 
 // Resources bound a sandbox. Zero leaves a bound to the tester.
 type Resources struct {
-	Memory int64   // bytes
-	CPUs   float64 // cores
-	Pids   int64
+	Memory int64   `json:"memory,omitempty"` // bytes
+	CPUs   float64 `json:"cpus,omitempty"`   // cores
+	Pids   int64   `json:"pids,omitempty"`
 }
 
 func environmentSchema() *schema.Schema {
@@ -97,13 +95,15 @@ func isWorkdir(p string) bool {
 }
 
 func resourcesSchema() *schema.Schema {
-	s := schema.Closed("Bounds on a sandbox.",
+	return schema.Nullable(schema.Closed("Bounds on a sandbox.", resourceFields()...))
+}
+
+func resourceFields() []schema.Field {
+	return []schema.Field{
 		optional("memory", bytesSchema("Memory in bytes, or as \"512m\" or \"2GiB\".")),
 		optional("cpus", secondsSchema("Processor cores; a fraction is allowed.")),
 		optional("pids", schema.Nullable(schema.PositiveInteger("The number of processes and threads."))),
-	)
-	s.Null = true
-	return s
+	}
 }
 
 // bytesSchema allows a number of bytes, or a string with a unit.
@@ -170,22 +170,14 @@ func isEnvName(name string) bool { return name != "" && !strings.ContainsAny(nam
 // withRow returns the environment with the keys of v, an object that
 // environmentSchema allows, in place of its own.
 func (e Environment) withRow(v document.Value) Environment {
-	if v.Len() == 0 {
-		return e
-	}
-	e.Unused = slices.Clone(e.Unused)
 	for key, value := range v.Fields() {
-		if !e.set(key.Text(), value) && !slices.Contains(e.Unused, key.Text()) {
-			e.Unused = append(e.Unused, key.Text())
-		}
+		e.set(key.Text(), value)
 	}
-	slices.Sort(e.Unused)
 	return e
 }
 
-// set sets the key and reports whether it has a meaning. Null sets its zero
-// value.
-func (e *Environment) set(key string, v document.Value) bool {
+// set sets the key, if it has a meaning. Null sets its zero value.
+func (e *Environment) set(key string, v document.Value) {
 	switch key {
 	case "image":
 		e.Image = strings.TrimSpace(v.Text())
@@ -208,10 +200,7 @@ func (e *Environment) set(key string, v document.Value) bool {
 		e.NetworkNone = v.Is("none")
 	case "user":
 		e.User = strings.TrimSpace(v.Text())
-	default:
-		return false
 	}
-	return true
 }
 
 func stringMap(v document.Value) map[string]string {
@@ -227,6 +216,6 @@ func stringMap(v document.Value) map[string]string {
 
 // clone returns a copy that shares no memory with e.
 func (e Environment) clone() Environment {
-	e.Env, e.Unused = maps.Clone(e.Env), slices.Clone(e.Unused)
+	e.Env = maps.Clone(e.Env)
 	return e
 }

@@ -11,17 +11,13 @@ import (
 // Family is the name of a row's contract. The zero Family is invalid.
 type Family string
 
-// Contract is what is known of a family without a row.
-type Contract struct {
-	Family        Family        `json:"family"`
-	Active        bool          `json:"active"` // validated and verified
-	CandidateKind CandidateKind `json:"candidate_kind"`
-}
-
 // family is the whole definition of a family: its file has a function that
-// returns one, and newRegistry names that function.
+// returns one, and registry calls that function.
 type family struct {
-	Contract
+	Family        Family
+	Active        bool // validated and verified
+	CandidateKind CandidateKind
+
 	doc string
 	// input and eval are closed for an active family and open for a deferred
 	// one. Every input field is public.
@@ -43,10 +39,9 @@ func (f *family) lane(name string) Lane {
 
 // registry returns every family, the active ones first.
 var registry = sync.OnceValue(func() []*family {
-	return []*family{
+	return append([]*family{
 		multipleChoice(), shortAnswer(), freeResponse(), codeCompletion(), repoPatch(), terminalTask(),
-		toolCall(), browserTask(), desktopTask(), artifactTask(), multimodalQA(), preferencePair(),
-	}
+	}, deferredFamilies()...)
 })
 
 func familyNamed(name string) *family {
@@ -66,28 +61,7 @@ func familyNames() []string {
 	return names
 }
 
-// Families returns the contracts of all families, the active ones first.
-func Families() []Contract {
-	var contracts []Contract
-	for _, f := range registry() {
-		contracts = append(contracts, f.Contract)
-	}
-	return contracts
-}
-
-// deferred makes a family that loads, compiles and runs a harness, but has no
-// verifier: its rows may hold any field.
-func deferred(name Family, doc string, lanes map[string]Lane, eval ...schema.Field) *family {
-	return &family{
-		Contract: Contract{Family: name, CandidateKind: CandidateText},
-		doc:      doc,
-		input:    &schema.Object{Unknown: schema.Accept, OthersDoc: "Any public value."},
-		eval:     &schema.Object{Fields: eval, Unknown: schema.Accept, OthersDoc: "Any hidden value."},
-		lanes:    lanes,
-	}
-}
-
-// anything is the schema of a deferred family's field.
+// anything is the schema of a field that may hold any value.
 func anything(doc string) *schema.Schema { return &schema.Schema{Doc: doc, Any: true} }
 
 func required(name string, s *schema.Schema) schema.Field {
@@ -100,9 +74,9 @@ func optional(name string, s *schema.Schema) schema.Field {
 
 // textOrObject is the schema of context-like fields.
 func textOrObject(doc string) *schema.Schema {
-	return &schema.Schema{
-		Doc: doc, String: &schema.String{NonBlank: true}, Object: &schema.Object{Unknown: schema.Accept},
-	}
+	s := schema.Open(doc)
+	s.String = &schema.String{NonBlank: true}
+	return s
 }
 
 // stringList returns the strings of an array.

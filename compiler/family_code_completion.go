@@ -12,8 +12,8 @@ const CodeCompletion Family = "code_completion"
 
 func codeCompletion() *family {
 	return &family{
-		Contract: Contract{Family: CodeCompletion, Active: true, CandidateKind: CandidateCode},
-		doc:      "Write code. Tests that the agent never sees use the names it defines.",
+		Family: CodeCompletion, Active: true, CandidateKind: CandidateCode,
+		doc: "Write code. Tests that the agent never sees use the names it defines.",
 		input: &schema.Object{Fields: []schema.Field{
 			required("prompt", schema.Text("What the code has to do.")),
 			optional("language", schema.Text("The language, python unless given. Only python has a verifier.")),

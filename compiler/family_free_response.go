@@ -16,8 +16,8 @@ const ContainsAny = "contains_any"
 
 func freeResponse() *family {
 	return &family{
-		Contract: Contract{Family: FreeResponse, Active: true, CandidateKind: CandidateText},
-		doc:      "Write a text. A rubric says what it has to hold.",
+		Family: FreeResponse, Active: true, CandidateKind: CandidateText,
+		doc: "Write a text. A rubric says what it has to hold.",
 		input: &schema.Object{Fields: []schema.Field{
 			required("prompt", schema.Text("What to write.")),
 			optional("context", textOrObject("What the prompt is about.")),

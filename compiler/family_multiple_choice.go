@@ -2,7 +2,6 @@ package compiler
 
 import (
 	"strings"
-	"unicode"
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
@@ -25,8 +24,8 @@ func multipleChoice() *family {
 	answers.Doc = "The right answer: a label (\"B\"), the text of a choice, the index of one from 0, or a list of these if several are right."
 	answers.Array = &schema.Array{Items: answer(), Min: 1}
 	return &family{
-		Contract: Contract{Family: MultipleChoice, Active: true, CandidateKind: CandidateText},
-		doc:      "Pick one of up to 26 choices, which are labelled A to Z in their order.",
+		Family: MultipleChoice, Active: true, CandidateKind: CandidateText,
+		doc: "Pick one of up to 26 choices, which are labelled A to Z in their order.",
 		input: &schema.Object{Fields: []schema.Field{
 			required("question", schema.Text("The question.")),
 			required("choices", &schema.Schema{
@@ -112,7 +111,7 @@ func parseAnswer(v document.Value, choices []string) (Answer, bool) {
 // normalAnswer makes answers alike that differ in case, white space and the
 // quotes and punctuation around them.
 func normalAnswer(s string) string {
-	s = strings.Join(strings.FieldsFunc(strings.ToLower(s), unicode.IsSpace), " ")
+	s = strings.Join(strings.Fields(strings.ToLower(s)), " ")
 	return strings.Trim(s, " \t\r\n\"'`.,;:")
 }
 

@@ -13,8 +13,8 @@ const RepoPatch Family = "repo_patch"
 
 func repoPatch() *family {
 	return &family{
-		Contract: Contract{Family: RepoPatch, Active: true, CandidateKind: CandidatePatch},
-		doc:      "Change a git repository. Its tests then run on a fresh checkout with the change.",
+		Family: RepoPatch, Active: true, CandidateKind: CandidatePatch,
+		doc: "Change a git repository. Its tests then run on a fresh checkout with the change.",
 		input: &schema.Object{Fields: []schema.Field{
 			required("repo", schema.Text("The repository's name.")),
 			required("base_commit", schema.Text("The commit that the image's checkout is at.")),
@@ -85,16 +85,14 @@ type CandidatePolicy struct {
 // "<redacted>".
 type RepoPatchEval struct {
 	redacted
-	Repo         string
-	BaseCommit   string
-	Instructions string
-	Command      Command
-	Workdir      string        // empty if the author gave none
-	Timeout      time.Duration // zero if the author gave none
-	SetupPatch   string        // empty if there is none
-	TestPatch    string        // empty if there is none
-	Policy       CandidatePolicy
-	GoldPatch    Hidden[string]
+	BaseCommit string
+	Command    Command
+	Workdir    string        // empty if the author gave none
+	Timeout    time.Duration // zero if the author gave none
+	SetupPatch string        // empty if there is none
+	TestPatch  string        // empty if there is none
+	Policy     CandidatePolicy
+	GoldPatch  Hidden[string]
 }
 
 // RepoPatch returns the task's data, if that is its family.
@@ -108,14 +106,12 @@ func (t *Task) RepoPatch() (RepoPatchEval, bool) {
 		policy = t.eval().Get("candidate_policy")
 	}
 	return RepoPatchEval{
-		Repo:         t.input().Get("repo").Text(),
-		BaseCommit:   strings.TrimSpace(t.input().Get("base_commit").Text()),
-		Instructions: t.input().Get("instructions").Text(),
-		Command:      parseCommand(tests.Get("command")),
-		Workdir:      strings.TrimSpace(tests.Get("workdir").Text()),
-		Timeout:      seconds(tests.Get("timeout_seconds")),
-		SetupPatch:   patchText(tests.Get("setup_patch")),
-		TestPatch:    patchText(tests.Get("test_patch")),
+		BaseCommit: strings.TrimSpace(t.input().Get("base_commit").Text()),
+		Command:    parseCommand(tests.Get("command")),
+		Workdir:    strings.TrimSpace(tests.Get("workdir").Text()),
+		Timeout:    seconds(tests.Get("timeout_seconds")),
+		SetupPatch: patchText(tests.Get("setup_patch")),
+		TestPatch:  patchText(tests.Get("test_patch")),
 		Policy: CandidatePolicy{
 			AllowPaths:          stringList(policy.Get("allow_paths")),
 			AllowSensitivePaths: stringList(policy.Get("allow_sensitive_paths")),

@@ -10,8 +10,8 @@ const ShortAnswer Family = "short_answer"
 
 func shortAnswer() *family {
 	return &family{
-		Contract: Contract{Family: ShortAnswer, Active: true, CandidateKind: CandidateText},
-		doc:      "Answer with a word, a phrase or a number.",
+		Family: ShortAnswer, Active: true, CandidateKind: CandidateText,
+		doc: "Answer with a word, a phrase or a number.",
 		input: &schema.Object{Fields: []schema.Field{
 			required("question", schema.Text("The question.")),
 			optional("context", textOrObject("What the question is about.")),
@@ -36,8 +36,7 @@ func shortAnswer() *family {
 
 // ShortAnswerEval is what verifying a short_answer task takes.
 type ShortAnswerEval struct {
-	Question     string
-	AnswerFormat string
+	Question string
 	// Accepted are the accepted answers; a number stands as it was written.
 	Accepted Hidden[[]string]
 	// Tolerance is how far a number may be off. HasTolerance is false if the
@@ -58,7 +57,6 @@ func (t *Task) ShortAnswer() (ShortAnswerEval, bool) {
 	tolerance, has := t.eval().Get("tolerance").Float64()
 	return ShortAnswerEval{
 		Question:     t.input().Get("question").Text(),
-		AnswerFormat: t.input().Get("answer_format").Text(),
 		Accepted:     Hide(accepted),
 		Tolerance:    Hide(tolerance),
 		HasTolerance: has,

@@ -1,11 +1,9 @@
 package compiler
 
 import (
-	"encoding/json"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,20 +22,17 @@ const (
 )
 
 func terminalTask() *family {
-	object := func(doc string) *schema.Schema {
-		return &schema.Schema{Doc: doc, Object: &schema.Object{Unknown: schema.Accept}}
-	}
 	return &family{
-		Contract: Contract{Family: TerminalTask, Active: true, CandidateKind: CandidateWorkspace},
-		doc:      "Bring a workspace into a state. A checker then looks at a copy of it.",
+		Family: TerminalTask, Active: true, CandidateKind: CandidateWorkspace,
+		doc: "Bring a workspace into a state. A checker then looks at a copy of it.",
 		input: &schema.Object{Fields: []schema.Field{
 			required("instructions", schema.Text("What to do.")),
 			optional("context", textOrObject("What the instructions are about.")),
 		}},
 		eval: &schema.Object{Fields: []schema.Field{
 			required("checker", checkerSchema()),
-			optional("run_tests", object("A file that the checker runs: {\"path\", \"mount\", \"read_only\"}.")),
-			optional("test_files", object("A file or folder that the checker uses: {\"path\", \"mount\", \"read_only\"}.")),
+			optional("run_tests", schema.Open("A file that the checker runs: {\"path\", \"mount\", \"read_only\"}.")),
+			optional("test_files", schema.Open("A file or folder that the checker uses: {\"path\", \"mount\", \"read_only\"}.")),
 			optional("needed_commands", dangerousSchema("Dangerous commands that the checker needs and the tester has to allow.")),
 			optional("expected_state", anything("What the workspace should be like, for people.")),
 		}},
@@ -122,14 +117,12 @@ func (c Checker) Mounted() string {
 // "<redacted>".
 type TerminalEval struct {
 	redacted
-	Instructions string
-	Checker      Checker
+	Checker Checker
 	// NeededCommands are the dangerous commands the checker needs; only
 	// "chroot" is known.
 	NeededCommands []string
 	// Files are the eval files to put into the verifier's copy of the workspace.
-	Files         []FileRef
-	ExpectedState Hidden[json.RawMessage]
+	Files []FileRef
 }
 
 // TerminalTask returns the task's data, if that is its family.
@@ -137,16 +130,11 @@ func (t *Task) TerminalTask() (TerminalEval, bool) {
 	if t.family.Family != TerminalTask {
 		return TerminalEval{}, false
 	}
-	eval := TerminalEval{
-		Instructions:   t.input().Get("instructions").Text(),
+	return TerminalEval{
 		Checker:        parseChecker(t.eval().Get("checker"), t.pack.EvalRoot),
 		NeededCommands: dangerousList(t.eval().Get("needed_commands")),
 		Files:          t.laneFiles(EvaluationInputs),
-	}
-	if state := t.eval().Get("expected_state"); state.Kind() != 0 {
-		eval.ExpectedState = Hide(json.RawMessage(slices.Clone(state.Raw())))
-	}
-	return eval, true
+	}, true
 }
 
 // parseChecker reads a checker that the schema allows.

@@ -1,6 +1,8 @@
 package compiler
 
 import (
+	"strconv"
+
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 )
@@ -9,14 +11,14 @@ import (
 // place in a workspace where it appears.
 type FileRef struct {
 	// Name is the eval field, or "assets[0]" for an asset.
-	Name string
-	Lane Lane
+	Name string `json:"-"`
+	Lane Lane   `json:"-"`
 	// Path is clean and relative to Pack.PublicRoot for a public file, and to
 	// Pack.EvalRoot for any other.
-	Path string
+	Path string `json:"path"`
 	// Mount is clean and relative to the workspace.
-	Mount    string
-	ReadOnly bool
+	Mount    string `json:"mount"`
+	ReadOnly bool   `json:"read_only"`
 }
 
 // pathSchema allows relative paths.
@@ -72,18 +74,25 @@ func checkFileRef(c *schema.Checker, name string, lane Lane, v document.Value) {
 
 // parseFileRef reads a file reference that checkFileRef has accepted.
 func parseFileRef(name string, lane Lane, v document.Value) FileRef {
-	clean, err := ParsePath(v.Get("path").Text())
-	if err != nil {
-		return FileRef{}
-	}
-	ref := FileRef{Name: name, Lane: lane, Path: clean, Mount: laneRoot(lane) + "/" + clean, ReadOnly: true}
+	return newFileRef(name, lane, v, laneRoot(lane)+"/", true)
+}
+
+// parseAsset reads an asset that the schema allows.
+func parseAsset(i int, v document.Value, readOnly bool) FileRef {
+	return newFileRef("assets["+strconv.Itoa(i)+"]", Public, v, "", readOnly)
+}
+
+// newFileRef reads a reference whose paths are sound. Without a mount it appears
+// at its path below root, which ends in a slash or is empty.
+func newFileRef(name string, lane Lane, v document.Value, root string, readOnly bool) FileRef {
+	ref := FileRef{Name: name, Lane: lane, ReadOnly: readOnly}
+	ref.Path, _ = ParsePath(v.Get("path").Text())
+	ref.Mount = root + ref.Path
 	if mount := v.Get("mount"); mount.Kind() == document.String {
-		if at, err := ParsePath(mount.Text()); err == nil {
-			ref.Mount = at
-		}
+		ref.Mount, _ = ParsePath(mount.Text())
 	}
-	if readOnly := v.Get("read_only"); readOnly.Kind() == document.Bool {
-		ref.ReadOnly = readOnly.IsTrue()
+	if v := v.Get("read_only"); v.Kind() == document.Bool {
+		ref.ReadOnly = v.IsTrue()
 	}
 	return ref
 }

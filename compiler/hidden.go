@@ -16,11 +16,12 @@ const Redacted = "<redacted>"
 // pointers by reflection, or fmt on an unexported field, where it calls no
 // methods, finds it. The zero Hidden holds T's zero value.
 type Hidden[T any] struct {
+	redacted
 	reveal func() T
 }
 
 // Hide returns a Hidden that holds v.
-func Hide[T any](v T) Hidden[T] { return Hidden[T]{func() T { return v }} }
+func Hide[T any](v T) Hidden[T] { return Hidden[T]{reveal: func() T { return v }} }
 
 // Reveal returns the value. Every call is a place where a secret may leak.
 func (h Hidden[T]) Reveal() T {
@@ -34,26 +35,8 @@ func (h Hidden[T]) Reveal() T {
 // IsZero reports whether nothing was hidden.
 func (h Hidden[T]) IsZero() bool { return h.reveal == nil }
 
-// Format prints "<redacted>" for every verb and flag.
-func (h Hidden[T]) Format(f fmt.State, _ rune) { redacted{}.Format(f, 0) }
-
-// String returns "<redacted>".
-func (h Hidden[T]) String() string { return Redacted }
-
-// GoString returns "<redacted>".
-func (h Hidden[T]) GoString() string { return Redacted }
-
-// MarshalJSON returns "<redacted>" as a JSON string.
-func (h Hidden[T]) MarshalJSON() ([]byte, error) { return redacted{}.MarshalJSON() }
-
-// MarshalText returns "<redacted>".
-func (h Hidden[T]) MarshalText() ([]byte, error) { return []byte(Redacted), nil }
-
-// LogValue returns "<redacted>".
-func (h Hidden[T]) LogValue() slog.Value { return slog.StringValue(Redacted) }
-
 // redacted is embedded by types whose fields are meant for a verifier and for
-// nobody's log: it makes the whole print as "<redacted>".
+// nobody's log: it makes the whole print as "<redacted>", for every verb and flag.
 type redacted struct{}
 
 func (redacted) Format(f fmt.State, _ rune)   { _, _ = io.WriteString(f, Redacted) }

@@ -14,11 +14,10 @@ import (
 // about 0.03 such readings by chance. The tables grow one at a time, so that
 // growing never needs twice the memory.
 type idSet struct {
-	file     string
-	seed     maphash.Seed
-	tables   [idTables]idTable
-	lookups  int
-	maxLooks int
+	file    string
+	seed    maphash.Seed
+	tables  [idTables]idTable
+	lookups int
 }
 
 const idTables = 4096
@@ -28,7 +27,7 @@ const idTables = 4096
 const maxLookups = 64
 
 func newIDSet(file string) *idSet {
-	return &idSet{file: file, seed: maphash.MakeSeed(), maxLooks: maxLookups}
+	return &idSet{file: file, seed: maphash.MakeSeed()}
 }
 
 // idTable is a hash table of 32-bit values; 0 marks a free place.
@@ -49,7 +48,7 @@ func (s *idSet) add(id string, line int) (first int, used bool) {
 	if table.add(mark) {
 		return 0, false
 	}
-	if s.lookups++; s.lookups > s.maxLooks {
+	if s.lookups++; s.lookups > maxLookups {
 		return 0, true
 	}
 	first = s.find(id, line)

@@ -21,7 +21,6 @@ const (
 const maxManifest = 4 << 20
 
 func manifestSchema() *schema.Schema {
-	nullable := func(s *schema.Schema) *schema.Schema { return schema.Nullable(s) }
 	root := func(doc, preset string) *schema.Schema {
 		s := pathSchema(doc)
 		s.Default = preset
@@ -30,15 +29,15 @@ func manifestSchema() *schema.Schema {
 	return schema.Closed("The manifest of a SecureBench pack.",
 		required("id", &schema.Schema{Doc: "The benchmark's id.", String: &schema.String{NonEmpty: true}}),
 		required("version", &schema.Schema{Doc: "The benchmark's version.", Number: &schema.Number{Integer: true}}),
-		optional("defaults", nullable(schema.Closed("What rows have that do not say otherwise.",
-			optional("family", nullable(familySchema("The family of rows without one."))),
+		optional("defaults", schema.Nullable(schema.Closed("What rows have that do not say otherwise.",
+			optional("family", schema.Nullable(familySchema("The family of rows without one."))),
 			optional("environment", environmentSchema()),
 		))),
-		optional("asset_roots", nullable(schema.Closed("The folders of the pack that files come from.",
+		optional("asset_roots", schema.Nullable(schema.Closed("The folders of the pack that files come from.",
 			optional("public", root("The folder of public files.", defaultPublicRoot)),
 			optional("eval", root("The folder of files that agents never see.", defaultEvalRoot)),
 		))),
-		optional("asset_defaults", nullable(schema.Closed("What assets have that do not say otherwise.",
+		optional("asset_defaults", schema.Nullable(schema.Closed("What assets have that do not say otherwise.",
 			optional("read_only", schema.Boolean("Whether assets are read-only.", true)),
 		))),
 	)
@@ -71,13 +70,9 @@ func (p *Pack) readManifest() Problems {
 		return Problems{{File: p.ManifestPath, Message: err.Error()}}
 	}
 	p.dir = dir
-	return p.parseManifest(text)
-}
-
-func (p *Pack) parseManifest(text []byte) Problems {
 	p.manifest = new(document.Document)
 	if problems := p.manifest.ParseYAML(text); len(problems) > 0 {
-		return inFile(p.ManifestPath, problems)
+		return problems.In(p.ManifestPath)
 	}
 	c := schema.Checker{File: p.ManifestPath}
 	root := p.manifest.Root()
@@ -170,11 +165,4 @@ func checkRegular(name string) *Problem {
 		return &Problem{File: name, Message: "not a regular file"}
 	}
 	return nil
-}
-
-func inFile(name string, problems Problems) Problems {
-	for i := range problems {
-		problems[i].File = name
-	}
-	return problems
 }

@@ -36,25 +36,35 @@ type Pack struct {
 // with the number of rows, but for four bytes each by which ids are told apart.
 func (p *Pack) Tasks() iter.Seq2[*Task, error] {
 	return func(yield func(*Task, error) bool) {
+		for row, err := range p.rows() {
+			var task *Task
+			if err == nil {
+				task = row.task(p)
+			}
+			if !yield(task, err) {
+				return
+			}
+		}
+	}
+}
+
+// rows yields the rows as Tasks does.
+func (p *Pack) rows() iter.Seq2[row, error] {
+	return func(yield func(row, error) bool) {
 		f, err := os.Open(p.TasksPath)
 		if err != nil {
-			yield(nil, err)
+			yield(row{}, err)
 			return
 		}
 		defer shut(f)
 		rows := p.newRowReader(f)
 		for {
-			row, err := rows.next()
+			next, err := rows.next()
 			if err == io.EOF {
 				return
 			}
 			var problems Problems
-			stop := err != nil && !errors.As(err, &problems)
-			var task *Task
-			if err == nil {
-				task = row.task(p)
-			}
-			if !yield(task, err) || stop {
+			if !yield(next, err) || err != nil && !errors.As(err, &problems) {
 				return
 			}
 		}
@@ -101,7 +111,7 @@ func (r *rowReader) next() (row, error) {
 		return row{}, err
 	}
 	if problems := r.doc.ParseJSON(text, r.lines.line); len(problems) > 0 {
-		return row{}, inFile(r.pack.TasksPath, problems)
+		return row{}, problems.In(r.pack.TasksPath)
 	}
 	r.checker.Reset()
 	family := r.check(r.doc.Root())

@@ -3,7 +3,6 @@ package compiler
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -17,8 +16,8 @@ var rowObject = sync.OnceValue(func() *schema.Object { return rowRule(nil) })
 // rowRule returns the rule for rows of one family, or with nil for those of
 // any, whose input and eval it leaves open.
 func rowRule(f *family) *schema.Object {
-	input := &schema.Schema{Doc: "What the agent sees.", Null: true, Object: &schema.Object{Unknown: schema.Accept}}
-	eval := &schema.Schema{Doc: "What scores the candidate; the agent never sees it.", Null: true, Object: &schema.Object{Unknown: schema.Accept}}
+	input := schema.Nullable(schema.Open("What the agent sees."))
+	eval := schema.Nullable(schema.Open("What scores the candidate; the agent never sees it."))
 	name := schema.Nullable(familySchema("The row's family, the manifest's default unless given."))
 	if f != nil {
 		input.Object, eval.Object = f.input, f.eval
@@ -32,9 +31,7 @@ func rowRule(f *family) *schema.Object {
 		{Name: "eval", Required: f != nil && f.Active, Schema: eval},
 		optional("assets", assetsSchema()),
 		optional("environment", environmentSchema()),
-		optional("metadata", &schema.Schema{
-			Doc: "Anything that is worth keeping. The agent never sees it.", Null: true, Object: &schema.Object{Unknown: schema.Accept},
-		}),
+		optional("metadata", schema.Nullable(schema.Open("Anything that is worth keeping. The agent never sees it."))),
 	}}
 }
 
@@ -63,11 +60,8 @@ func assetsSchema() *schema.Schema {
 
 func mountSchema() *schema.Schema {
 	s := pathSchema("Where it appears in the workspace; the same as path unless given.")
-	check := s.Check
 	s.Check = func(c *schema.Checker, v document.Value) {
-		if _, err := ParsePath(v.Text()); err != nil {
-			check(c, v)
-		} else if _, err := ParseMount(Agent, v.Text()); err != nil {
+		if _, err := ParseMount(Agent, v.Text()); err != nil {
 			c.Errorf(v, nil, "", "%v", err)
 		}
 	}
@@ -173,6 +167,7 @@ type placed struct {
 	fold  string // the path folded, with NUL for slash so that parents sort next to their children
 	value document.Value
 	steps []any
+	where string // the path of the value
 }
 
 // checkCollisions makes sure that no two things that a row puts into a
@@ -180,30 +175,30 @@ type placed struct {
 func (r *rowReader) checkCollisions(f *family, root document.Value) {
 	var all []placed
 	files := false
-	add := func(path string, v document.Value, steps ...any) {
+	add := func(path string, v document.Value, where string, steps ...any) {
 		fold := strings.ReplaceAll(FoldPath(path), "/", "\x00")
-		all = append(all, placed{path, fold, v, steps})
+		all = append(all, placed{path, fold, v, steps, where})
 	}
 	for i, asset := range root.Get("assets").Items() {
 		files = true
-		add(parseAsset(i, asset, true).Mount, asset, "assets", i)
+		add(parseAsset(i, asset, true).Mount, asset, fmt.Sprintf("$.assets[%d]", i), "assets", i)
 	}
 	for key, value := range root.Get("eval").Fields() {
 		name := key.Text()
 		if isFileRef(value) {
 			files = true
-			add(parseFileRef(name, f.lane(name), value).Mount, value, "eval", name)
+			add(parseFileRef(name, f.lane(name), value).Mount, value, "$.eval."+name, "eval", name)
 		}
 	}
 	if !files {
 		return
 	}
 	for key, value := range root.Get("input").Fields() {
-		add(PublicRoot+"/"+key.Text()+".json", value, "input", key.Text())
+		add(PublicRoot+"/"+key.Text()+".json", value, "$.input."+key.Text(), "input", key.Text())
 	}
 	for key, value := range root.Get("eval").Fields() {
 		if name := key.Text(); !isFileRef(value) {
-			add(laneRoot(f.lane(name))+"/"+name+".json", value, "eval", name)
+			add(laneRoot(f.lane(name))+"/"+name+".json", value, "$.eval."+name, "eval", name)
 		}
 	}
 	r.reportCollisions(all)
@@ -219,34 +214,6 @@ func (r *rowReader) reportCollisions(all []placed) {
 			continue
 		}
 		r.checker.Errorf(b.value, b.steps, "mounts may not be equal or lie inside one another",
-			"%q collides with %q of %s", b.path, a.path, formatSteps(a.steps))
+			"%q collides with %q of %s", b.path, a.path, a.where)
 	}
-}
-
-func formatSteps(steps []any) string {
-	var b strings.Builder
-	b.WriteByte('$')
-	for _, step := range steps {
-		switch step := step.(type) {
-		case int:
-			b.WriteString("[" + strconv.Itoa(step) + "]")
-		default:
-			fmt.Fprintf(&b, ".%v", step)
-		}
-	}
-	return b.String()
-}
-
-// parseAsset reads an asset that the schema allows.
-func parseAsset(i int, v document.Value, readOnly bool) FileRef {
-	ref := FileRef{Name: "assets[" + strconv.Itoa(i) + "]", Lane: Public, ReadOnly: readOnly}
-	ref.Path, _ = ParsePath(v.Get("path").Text()) // the schema's check has passed
-	ref.Mount = ref.Path
-	if mount := v.Get("mount"); mount.Kind() == document.String {
-		ref.Mount, _ = ParsePath(mount.Text())
-	}
-	if v := v.Get("read_only"); v.Kind() == document.Bool {
-		ref.ReadOnly = v.IsTrue()
-	}
-	return ref
 }

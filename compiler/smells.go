@@ -25,13 +25,7 @@ func (pv *packValidator) once(p Problem) {
 		return
 	}
 	pv.seen[key] = true
-	p.Warning = true
-	pv.emit(p)
-}
-
-func (pv *packValidator) manifestSmells() {
-	root := pv.pack.manifest.Root()
-	pv.environmentSmells(pv.pack.ManifestPath, "$.defaults.environment", root.Get("defaults").Get("environment"))
+	pv.warn(p)
 }
 
 func (pv *packValidator) rowSmells(r row) {
@@ -39,10 +33,7 @@ func (pv *packValidator) rowSmells(r row) {
 	pv.environmentSmells(pv.pack.TasksPath, "$.environment", root.Get("environment"))
 	if pv.pack.environment.Image == "" || root.Get("environment").Get("image").Kind() != 0 {
 		if pv.pack.environment.withRow(root.Get("environment")).Image == "" {
-			pv.once(Problem{
-				File: pv.pack.TasksPath, Line: r.line, Path: "$.environment",
-				Message: "task has no image, which every harness needs", Hint: "set defaults.environment.image in the manifest",
-			})
+			pv.once(pv.at(r, "$.environment", "set defaults.environment.image in the manifest", "task has no image, which every harness needs"))
 		}
 	}
 	pv.fileSmells(r)
@@ -63,14 +54,12 @@ func (pv *packValidator) checkerSmells(r row) {
 	checker := parseChecker(r.doc.Root().Get("eval").Get("checker"), pv.pack.EvalRoot)
 	line := strings.Join(checker.Command.Args(), " ")
 	if m := steerable.FindString(line); checker.Source == checkerCommand && m != "" {
-		pv.emit(Problem{
-			File: pv.pack.TasksPath, Line: r.line, Path: "$.eval.checker.command", Warning: true,
-			Message: fmt.Sprintf("with %q the candidate's files in the workspace may steer the check", strings.TrimSpace(m)), Hint: "a checker of source script or pytest runs from /tests",
-		})
+		pv.warn(pv.at(r, "$.eval.checker.command", "a checker of source script or pytest runs from /tests",
+			"with %q the candidate's files in the workspace may steer the check", strings.TrimSpace(m)))
 	}
 	if checker.Source == CheckerScript {
 		if info, err := os.Stat(filepath.Join(pv.pack.EvalRoot, checker.Path)); err == nil && info.Mode()&0o111 == 0 {
-			pv.emit(Problem{File: pv.pack.TasksPath, Line: r.line, Path: "$.eval.checker.path", Message: fmt.Sprintf("script %q is not executable", checker.Path), Hint: "chmod +x"})
+			pv.emit(pv.at(r, "$.eval.checker.path", "chmod +x", "script %q is not executable", checker.Path))
 		}
 	}
 }
@@ -107,19 +96,19 @@ func (pv *packValidator) fileSmells(r row) {
 	for i, v := range root.Get("assets").Items() {
 		ref := parseAsset(i, v, true)
 		if err := pv.assets.check(ref.Path); err != nil {
-			pv.emit(Problem{File: pv.pack.TasksPath, Line: r.line, Path: fmt.Sprintf("$.assets[%d].path", i), Message: "asset " + err.Error()})
+			pv.emit(pv.at(r, fmt.Sprintf("$.assets[%d].path", i), "", "asset %v", err))
 		}
 	}
 	for key, v := range root.Get("eval").Fields() {
 		if isFileRef(v) {
-			pv.evalFile(r, "$.eval."+key.Text()+".path", parseFileRef(key.Text(), HiddenLane, v).Path, "eval file ")
+			pv.evalFile(r, "$.eval."+key.Text()+".path", parseFileRef(key.Text(), HiddenLane, v).Path, "eval file")
 		}
 	}
 	if r.family.Family != TerminalTask {
 		return
 	}
 	if checker := parseChecker(root.Get("eval").Get("checker"), pv.pack.EvalRoot); checker.Path != "" {
-		pv.evalFile(r, "$.eval.checker.path", checker.Path, "checker file ")
+		pv.evalFile(r, "$.eval.checker.path", checker.Path, "checker file")
 		pv.orphans.mark(checker.Folder())
 	}
 }
@@ -127,10 +116,7 @@ func (pv *packValidator) fileSmells(r row) {
 func (pv *packValidator) evalFile(r row, path, name, what string) {
 	pv.orphans.mark(name)
 	if err := pv.eval.check(name); err != nil {
-		pv.emit(Problem{
-			File: pv.pack.TasksPath, Line: r.line, Path: path, Message: what + err.Error(), Warning: true,
-			Hint: "it has to be below " + pv.pack.evalRel,
-		})
+		pv.warn(pv.at(r, path, "it has to be below "+pv.pack.evalRel, "%s %v", what, err))
 	}
 }
 
@@ -147,7 +133,7 @@ func (pv *packValidator) leakSmells(r row) {
 	var public []string
 	for key, v := range r.doc.Root().Get("input").Fields() {
 		if !key.Is("context") && !key.Is("choices") {
-			public = appendStrings(public, v)
+			eachString(key, v, func(_ document.Value, text string) { public = append(public, text) })
 		}
 	}
 	shortest := minLeak
@@ -160,10 +146,7 @@ func (pv *packValidator) leakSmells(r row) {
 		}
 		for _, secret := range secretsOf(key, v, shortest) {
 			if i := slices.IndexFunc(public, func(text string) bool { return holds(text, secret, r.family.Family == ShortAnswer) }); i >= 0 {
-				pv.emit(Problem{
-					File: pv.pack.TasksPath, Line: r.line, Path: "$.eval." + key.Text(), Warning: true,
-					Message: "value appears verbatim in a public field of input", Hint: "the agent can read it there",
-				})
+				pv.warn(pv.at(r, "$.eval."+key.Text(), "the agent can read it there", "value appears verbatim in a public field of input"))
 				break
 			}
 		}
@@ -177,22 +160,6 @@ func secretsOf(key, v document.Value, shortest int) []string {
 		// A list of commands or names, such as pytest -q, is no secret.
 		if !key.Is("checker") || strings.Contains(s, "\n") {
 			all = append(all, s)
-		}
-	}
-	return all
-}
-
-func appendStrings(all []string, v document.Value) []string {
-	switch v.Kind() {
-	case document.String:
-		all = append(all, v.Text())
-	case document.Array:
-		for _, item := range v.Items() {
-			all = appendStrings(all, item)
-		}
-	case document.Object:
-		for _, value := range v.Fields() {
-			all = appendStrings(all, value)
 		}
 	}
 	return all
@@ -234,7 +201,7 @@ func (pv *packValidator) patchSmells(r row) {
 			continue
 		}
 		if _, err := patch.Parse(p.text); err != nil {
-			pv.emit(Problem{File: pv.pack.TasksPath, Line: r.line, Path: p.path, Message: "malformed patch: " + err.Error()})
+			pv.emit(pv.at(r, p.path, "", "malformed patch: %v", err))
 		}
 	}
 }

@@ -37,9 +37,6 @@ func (t *Task) CandidateKind() CandidateKind { return t.family.CandidateKind }
 // Environment returns the row's environment over the manifest's defaults.
 func (t *Task) Environment() Environment { return t.environment.clone() }
 
-// BenchmarkID returns the id of the task's pack.
-func (t *Task) BenchmarkID() string { return t.pack.ID }
-
 // Metadata returns the row's metadata and, over it, benchmark_pack,
 // environment, asset_roots and asset_defaults, in the types of encoding/json.
 // Authors put into metadata what they like, answers included: it is for

@@ -1,7 +1,6 @@
 package compiler
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -133,22 +132,12 @@ func LoadTester(path string) (*Tester, Problems, error) {
 	if err != nil {
 		return nil, nil, Problems{{File: path, Message: err.Error()}}
 	}
-	t, problems := parseTester(path, absolute, text)
-	if t == nil {
-		return nil, nil, problems
-	}
-	return t, problems, nil
-}
-
-// parseTester returns the tester file with its warnings, or nil with all that
-// is wrong.
-func parseTester(name, absolute string, text []byte) (*Tester, Problems) {
 	var doc document.Document
 	if problems := doc.ParseYAML(text); len(problems) > 0 {
-		return nil, inFile(name, problems)
+		return nil, nil, problems.In(path)
 	}
 	root := doc.Root()
-	c := schema.Checker{File: name}
+	c := schema.Checker{File: path}
 	sound := c.Check(testerSchema(), root)
 	kind := root.Get("harness").Get("type").Text()
 	if config := harnessConfig(HarnessType(kind)); config != nil && isObjectOrAbsent(root.Get("harness").Get("config")) {
@@ -156,12 +145,12 @@ func parseTester(name, absolute string, text []byte) (*Tester, Problems) {
 		c.At("harness", func() { sound = c.CheckAt("config", config, harness) && sound })
 	}
 	if !sound {
-		return nil, c.Problems
+		return nil, nil, c.Problems
 	}
-	t := &Tester{Path: absolute, name: name}
+	t := &Tester{Path: absolute, name: path}
 	t.fill(root)
 	warnOfSecrets(&c, t, root.Get("harness").Get("env"))
-	return t, c.Problems
+	return t, c.Problems, nil
 }
 
 func (t *Tester) fill(root document.Value) {
@@ -302,6 +291,3 @@ func (t *Tester) ResolveEnv(environ []string, file map[string]string) (map[strin
 	}
 	return values, nil
 }
-
-// errEmptyDomain is ParseDomain's error for nothing at all.
-var errEmptyDomain = errors.New("domain is empty")

@@ -17,7 +17,7 @@ var testerSchema = sync.OnceValue(func() *schema.Schema {
 		return &schema.Schema{Doc: doc, String: &schema.String{NonEmpty: true}, Check: checkNoNUL}
 	}
 	return schema.Closed("A SecureBench tester file, schema version 0.2.",
-		required("schema_version", versionSchema()),
+		required("schema_version", schema.Enum("The version of this format: \"0.2\".", testerVersion)),
 		required("run", schema.Closed("What the run is called and how much of it there is.",
 			required("id", name("The run's id.")),
 			required("output_dir", name("The folder for the records, relative to this file.")),
@@ -42,21 +42,13 @@ func harnessSchema() *schema.Schema {
 	s := schema.Closed("What produces candidates.",
 		required("type", schema.Enum("The type of harness.", string(HarnessCommand), string(HarnessCodex), string(HarnessClaudeCode))),
 		optional("env", envNamesSchema()),
-		optional("config", &schema.Schema{
-			Doc: "What the type of harness needs.", Null: true, Object: &schema.Object{Unknown: schema.Accept},
-		}),
+		optional("config", schema.Nullable(schema.Open("What the type of harness needs."))),
 	)
 	for _, kind := range []HarnessType{HarnessCommand, HarnessCodex, HarnessClaudeCode} {
 		field := schema.Field{Name: "config", Required: true, Schema: &schema.Schema{Object: harnessConfig(kind)}}
 		s.Object.Variants = append(s.Object.Variants, schema.Variant{Key: "type", Value: string(kind), Fields: []schema.Field{field}})
 	}
 	return s
-}
-
-func versionSchema() *schema.Schema {
-	return &schema.Schema{
-		Doc: "The version of this format: \"0.2\".", String: &schema.String{Enum: []string{testerVersion}},
-	}
 }
 
 func envNamesSchema() *schema.Schema {
@@ -91,29 +83,23 @@ func runtimeSchema() *schema.Schema {
 			optional("transparent", schema.Boolean("Catch connections that do not know of the proxy.", false)),
 			optional("ca_bundle", schema.Text("A file of certificates to trust in sandboxes whose image has none, relative to this file.")),
 		))),
-		optional("limits", schema.Nullable(schema.Closed("Bounds on sandboxes and on what they leave.",
-			optional("memory", bytesSchema("Memory in bytes, or as \"512m\" or \"2GiB\".")),
-			optional("cpus", secondsSchema("Processor cores; a fraction is allowed.")),
-			optional("pids", schema.Nullable(schema.PositiveInteger("The number of processes and threads."))),
+		optional("limits", schema.Nullable(schema.Closed("Bounds on sandboxes and on what they leave.", append(resourceFields(),
 			optional("workspace_bytes", bytesSchema("The size of a workspace in bytes, or as \"1g\".")),
 			optional("output_bytes", bytesSchema("How much of a command's output is kept, in bytes or as \"1m\".")),
-		))),
+		)...))),
 		optional("allow_degraded", schema.List("The limits that the kernel of the host need not enforce.", schema.Enum("The name of a limit.", "memory", "swap", "pids", "cpu"))),
 	)
 }
 
 // harnessConfig returns the rule for harness.config of the type, or nil if
 // there is no such type.
-func harnessConfig(kind HarnessType) *schema.Object {
-	if rule, ok := harnessConfigs()[kind]; ok {
-		return rule
-	}
-	return nil
-}
+func harnessConfig(kind HarnessType) *schema.Object { return harnessConfigs()[kind] }
 
 var harnessConfigs = sync.OnceValue(func() map[HarnessType]*schema.Object {
+	taskFile := mountSchema()
+	taskFile.Doc, taskFile.Default = "The file that the task is written to, relative to the workspace.", "task.json"
 	common := []schema.Field{
-		optional("task_file", agentPathSchema("The file that the task is written to, relative to the workspace.", "task.json")),
+		optional("task_file", taskFile),
 		optional("timeout_seconds", secondsSchema("How long the harness may take; a task's own timeout may be shorter.")),
 		optional("allowed_domains", domainsSchema()),
 	}
@@ -138,13 +124,6 @@ var harnessConfigs = sync.OnceValue(func() map[HarnessType]*schema.Object {
 		HarnessClaudeCode: agent(),
 	}
 })
-
-// agentPathSchema allows paths in the workspace that an agent may see.
-func agentPathSchema(doc string, preset any) *schema.Schema {
-	s := mountSchema()
-	s.Doc, s.Default = doc, preset
-	return s
-}
 
 func domainsSchema() *schema.Schema {
 	return &schema.Schema{

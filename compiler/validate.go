@@ -75,11 +75,11 @@ func (v *validator) path(ctx context.Context, path string) error {
 	}
 	switch {
 	case strings.HasSuffix(path, ".jsonl"):
-		return v.pack(ctx, filepath.Join(filepath.Dir(path), manifestName), path)
+		return v.checkPack(ctx, filepath.Join(filepath.Dir(path), manifestName), path, nil)
 	case looksLikeTester(path):
 		return v.tester(ctx, path)
 	default:
-		return v.pack(ctx, path, filepath.Join(filepath.Dir(path), tasksName))
+		return v.checkPack(ctx, path, filepath.Join(filepath.Dir(path), tasksName), nil)
 	}
 }
 
@@ -108,7 +108,7 @@ func (v *validator) folder(ctx context.Context, dir string, depth int) (found bo
 		v.withoutRows(dir)
 	case isPack:
 		found = true
-		if err := v.pack(ctx, filepath.Join(dir, manifestName), filepath.Join(dir, tasksName)); err != nil {
+		if err := v.checkPack(ctx, filepath.Join(dir, manifestName), filepath.Join(dir, tasksName), nil); err != nil {
 			return true, err
 		}
 	}
@@ -202,10 +202,6 @@ func (v *validator) emitError(file string, err error) {
 	v.emit(Problem{File: file, Message: plainError(err)})
 }
 
-func (v *validator) pack(ctx context.Context, manifest, tasks string) error {
-	return v.checkPack(ctx, manifest, tasks, nil)
-}
-
 // checkPack checks a pack, unless that was done before, and what of it the
 // tester file makes wrong, if there is one.
 func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Tester) error {
@@ -267,7 +263,8 @@ func (pv *packValidator) run(ctx context.Context, r io.Reader) (rows int, err er
 	defer pv.eval.close()
 	if pv.smells {
 		pv.orphans = newOrphans(pv.eval)
-		pv.manifestSmells()
+		environment := pv.pack.manifest.Root().Get("defaults").Get("environment")
+		pv.environmentSmells(pv.pack.ManifestPath, "$.defaults.environment", environment)
 	}
 	if pv.tester != nil {
 		pv.matched = make([]bool, len(pv.tester.Run.Tasks))
@@ -306,6 +303,17 @@ func (pv *packValidator) rowError(err error) bool {
 	return ok
 }
 
+// at returns a problem of a row.
+func (pv *packValidator) at(r row, path, hint, format string, args ...any) Problem {
+	return Problem{File: pv.pack.TasksPath, Line: r.line, Path: path, Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// warn emits a problem as a warning.
+func (pv *packValidator) warn(p Problem) {
+	p.Warning = true
+	pv.emit(p)
+}
+
 func (pv *packValidator) row(r row) {
 	if pv.smells {
 		pv.emit(r.warnings...)
@@ -318,21 +326,17 @@ func (pv *packValidator) row(r row) {
 
 func (pv *packValidator) atEnd(rows int) {
 	if pv.smells && rows == 0 {
-		pv.emit(Problem{File: pv.pack.TasksPath, Message: "file has no rows", Warning: true})
+		pv.warn(Problem{File: pv.pack.TasksPath, Message: "file has no rows"})
 	}
 	if pv.smells && !pv.failed {
 		for _, name := range pv.orphans.left() {
-			pv.emit(Problem{
-				File: filepath.Join(pv.pack.EvalRoot, name), Message: "no row refers to this eval file", Warning: true,
-			})
+			pv.warn(Problem{File: filepath.Join(pv.pack.EvalRoot, name), Message: "no row refers to this eval file"})
 		}
 	}
 	for i, matched := range pv.matched {
 		if !matched {
-			pv.emit(Problem{
-				File: pv.tester.name, Path: fmt.Sprintf("$.run.tasks[%d]", i), Warning: true,
-				Message: fmt.Sprintf("glob %q matches no task", pv.tester.Run.Tasks[i]),
-			})
+			message := fmt.Sprintf("glob %q matches no task", pv.tester.Run.Tasks[i])
+			pv.warn(Problem{File: pv.tester.name, Path: fmt.Sprintf("$.run.tasks[%d]", i), Message: message})
 		}
 	}
 }
@@ -347,10 +351,7 @@ func (pv *packValidator) testerSmells(r row) {
 	for i, v := range r.doc.Root().Get("assets").Items() {
 		ref := parseAsset(i, v, pv.pack.readOnly)
 		if file != "" && Overlap(FoldPath(ref.Mount), FoldPath(file)) {
-			pv.emit(Problem{
-				File: pv.pack.TasksPath, Line: r.line, Path: fmt.Sprintf("$.assets[%d]", i),
-				Message: fmt.Sprintf("mount %q collides with harness.config.task_file of %s", ref.Mount, pv.tester.name),
-			})
+			pv.emit(pv.at(r, fmt.Sprintf("$.assets[%d]", i), "", "mount %q collides with harness.config.task_file of %s", ref.Mount, pv.tester.name))
 		}
 	}
 }

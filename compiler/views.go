@@ -67,7 +67,7 @@ func valueResource(name string, lane Lane, v document.Value) Resource {
 		Name:  name,
 		Lane:  lane,
 		Value: Hide(json.RawMessage(slices.Clone(v.Raw()))),
-		Text:  Hide(append(v.AppendIndented(nil, ""), '\n')),
+		Text:  Hide(append(v.AppendIndented(nil), '\n')),
 	}
 }
 
@@ -192,30 +192,31 @@ func (p *Pack) fileLines(places []string) (lines []string) {
 // appendSecrets appends the strings in a value that are at least shortest bytes
 // long. Key is what the value is called.
 func appendSecrets(secrets []string, key, v document.Value, shortest int) []string {
-	switch v.Kind() {
-	case document.String:
-		if text := strings.TrimSpace(v.Text()); len(text) >= shortest && !isPlainKey(key) {
+	eachString(key, v, func(key document.Value, text string) {
+		if text = strings.TrimSpace(text); len(text) >= shortest && !isPlainKey(key) {
 			secrets = append(secrets, text)
 		}
-	case document.Array:
-		for _, item := range v.Items() {
-			secrets = appendSecrets(secrets, key, item, shortest)
-		}
-	case document.Object:
-		for key, value := range v.Fields() {
-			secrets = appendSecrets(secrets, key, value, shortest)
-		}
-	}
+	})
 	return secrets
+}
+
+// eachString calls visit for every string in a value, with what it is called.
+func eachString(key, v document.Value, visit func(key document.Value, text string)) {
+	if v.Kind() == document.String {
+		visit(key, v.Text())
+	}
+	for _, item := range v.Items() {
+		eachString(key, item, visit)
+	}
+	for key, value := range v.Fields() {
+		eachString(key, value, visit)
+	}
 }
 
 // isPlainKey reports whether the strings under a key say where or how, and not
 // what.
 func isPlainKey(key document.Value) bool {
-	for _, name := range []string{"source", "type", "workdir", "path", "mount", "needed_commands", "allow_paths", "allow_sensitive_paths", "patch_preserved_paths"} {
-		if key.Is(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{
+		"source", "type", "workdir", "path", "mount", "needed_commands", "allow_paths", "allow_sensitive_paths", "patch_preserved_paths",
+	}, key.Is)
 }

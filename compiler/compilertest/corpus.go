@@ -32,7 +32,7 @@ func Seed[T string | []byte](f *testing.F, path string) {
 	}
 }
 
-// Read returns the inputs of a corpus file.
+// Read returns the inputs in the corpus file path, none if it does not exist.
 func Read(path string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,43 +14,67 @@ import (
 // exact decimal value: digits without trailing zeros, "e", exponent. So 1.50
 // and 15E-1 are both 15e-1, while 1 and 1.0 (1e0) stay apart, as an integer
 // and a number.
-func (v Value) AppendCanonical(dst []byte) []byte {
+func (v Value) AppendCanonical(dst []byte) []byte { return v.write(dst, layout{colon: ":"}) }
+
+// AppendIndented appends the value as JSON for people: two spaces a level,
+// keys sorted, numbers as they were written.
+func (v Value) AppendIndented(dst []byte) []byte {
+	return v.write(dst, layout{colon: ": ", line: "\n", raw: true})
+}
+
+// layout is how values are written.
+type layout struct {
+	colon string
+	line  string // what begins a line, with its indentation; empty for no lines
+	raw   bool   // numbers as they were written
+}
+
+// next begins the i-th item, and end the closing bracket after n items.
+func (l layout) next(dst []byte, i int) []byte {
+	if i > 0 {
+		dst = append(dst, ',')
+	}
+	return append(dst, l.line...)
+}
+
+func (l layout) end(dst []byte, n int) []byte {
+	if n == 0 {
+		return dst
+	}
+	return append(dst, l.line...)
+}
+
+// write appends the value.
+func (v Value) write(dst []byte, l layout) []byte {
+	deeper := l
+	if l.line != "" {
+		deeper.line += "  "
+	}
 	switch v.Kind() {
 	case Bool:
 		return strconv.AppendBool(dst, v.IsTrue())
 	case Number:
+		if l.raw {
+			return append(dst, v.Raw()...)
+		}
 		return appendNumber(dst, v.Raw(), v.IsInteger())
 	case String:
 		return AppendQuoted(dst, v.bytes())
 	case Array:
-		return v.appendArray(dst)
+		dst = append(dst, '[')
+		for i, item := range v.Items() {
+			dst = item.write(deeper.next(dst, i), deeper)
+		}
+		return append(l.end(dst, v.Len()), ']')
 	case Object:
-		return v.appendObject(dst)
+		dst = append(dst, '{')
+		for i, f := range v.sorted() {
+			dst = append(AppendQuoted(deeper.next(dst, i), f.key), l.colon...)
+			dst = f.value.write(dst, deeper)
+		}
+		return append(l.end(dst, v.Len()), '}')
 	}
 	return append(dst, "null"...)
-}
-
-func (v Value) appendArray(dst []byte) []byte {
-	dst = append(dst, '[')
-	for i, item := range v.Items() {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = item.AppendCanonical(dst)
-	}
-	return append(dst, ']')
-}
-
-func (v Value) appendObject(dst []byte) []byte {
-	dst = append(dst, '{')
-	for i, f := range v.sorted() {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(AppendQuoted(dst, f.key), ':')
-		dst = f.value.AppendCanonical(dst)
-	}
-	return append(dst, '}')
 }
 
 type field struct {
@@ -65,44 +89,6 @@ func (v Value) sorted() []field {
 	}
 	slices.SortStableFunc(fields, func(a, b field) int { return bytes.Compare(a.key, b.key) })
 	return fields
-}
-
-// AppendIndented appends the value as JSON for people: two spaces a level,
-// keys sorted, numbers as they were written.
-func (v Value) AppendIndented(dst []byte, indent string) []byte {
-	if v.Len() == 0 {
-		switch v.Kind() {
-		case Number:
-			return append(dst, v.Raw()...)
-		case Array:
-			return append(dst, "[]"...)
-		case Object:
-			return append(dst, "{}"...)
-		default:
-			return v.AppendCanonical(dst)
-		}
-	}
-	deeper := indent + "  "
-	if v.Kind() == Array {
-		for i, item := range v.Items() {
-			dst = append(append(append(dst, opening(i, '[')), '\n'), deeper...)
-			dst = item.AppendIndented(dst, deeper)
-		}
-		return append(append(append(dst, '\n'), indent...), ']')
-	}
-	for i, f := range v.sorted() {
-		dst = append(append(append(dst, opening(i, '{')), '\n'), deeper...)
-		dst = append(AppendQuoted(dst, f.key), ": "...)
-		dst = f.value.AppendIndented(dst, deeper)
-	}
-	return append(append(append(dst, '\n'), indent...), '}')
-}
-
-func opening(i int, bracket byte) byte {
-	if i > 0 {
-		return ','
-	}
-	return bracket
 }
 
 // AppendQuoted appends the string s in its canonical form.

@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"iter"
+	"slices"
 	"strconv"
 )
 
@@ -84,9 +85,7 @@ func (d *Document) Root() Value {
 
 // Clone returns a copy that shares no memory with d.
 func (d *Document) Clone() *Document {
-	c := &Document{text: bytes.Clone(d.text), nodes: make([]node, len(d.nodes))}
-	copy(c.nodes, d.nodes)
-	return c
+	return &Document{text: bytes.Clone(d.text), nodes: slices.Clone(d.nodes)}
 }
 
 // Value is one value of a document. The zero Value has no kind.

@@ -47,7 +47,7 @@ func TestCanonical(t *testing.T) {
 }
 
 func TestIndented(t *testing.T) {
-	got := string(parse(t, `{"b":[1.50,{}],"a":"x","c":[]}`).AppendIndented(nil, ""))
+	got := string(parse(t, `{"b":[1.50,{}],"a":"x","c":[]}`).AppendIndented(nil))
 	want := "{\n  \"a\": \"x\",\n  \"b\": [\n    1.50,\n    {}\n  ],\n  \"c\": []\n}"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -144,7 +144,7 @@ func FuzzJSON(f *testing.F) {
 		if twice := again.Root().AppendCanonical(nil); !bytes.Equal(twice, canonical) {
 			t.Fatalf("canonical form %s of canonical form %s", twice, canonical)
 		}
-		indented := d.Root().AppendIndented(nil, "")
+		indented := d.Root().AppendIndented(nil)
 		if problems := again.ParseJSON(indented, 1); len(problems) > 0 || !bytes.Equal(again.Root().AppendCanonical(nil), canonical) {
 			t.Fatalf("indented form %s: %v", indented, problems)
 		}

@@ -142,9 +142,9 @@ func (p *jsonParser) value() *Problem {
 	}
 	switch c := p.s[p.i]; c {
 	case '{':
-		return p.nested(p.object)
+		return p.container(Object, '}')
 	case '[':
-		return p.nested(p.array)
+		return p.container(Array, ']')
 	case '"':
 		return p.text()
 	case 't':
@@ -188,37 +188,39 @@ func (p *jsonParser) word(word string, kind Kind, flags flag) *Problem {
 	return nil
 }
 
-func (p *jsonParser) nested(parse func() *Problem) *Problem {
+// container reads an array or an object.
+func (p *jsonParser) container(kind Kind, closing byte) *Problem {
 	if p.depth++; p.depth > maxDepth {
 		return p.fail(p.i, "", "values nest more than %d deep", maxDepth)
 	}
-	problem := parse()
-	p.depth--
-	return problem
-}
-
-func (p *jsonParser) array() *Problem {
-	at := p.add(Array, p.i)
+	at := p.add(kind, p.i)
 	p.i++
-	if p.space(); p.i < len(p.s) && p.s[p.i] == ']' {
+	p.space()
+	done := p.i < len(p.s) && p.s[p.i] == closing
+	if done {
 		p.i++
-		p.end(at, p.i)
-		return nil
 	}
-	for {
-		if problem := p.value(); problem != nil {
-			return problem
+	for !done {
+		var problem *Problem
+		if kind == Object {
+			problem = p.field()
+		} else {
+			problem = p.value()
 		}
-		p.d.nodes[at].size++
-		done, problem := p.separator(']')
+		if problem == nil {
+			done, problem = p.separator(closing)
+		}
 		if problem != nil {
 			return problem
 		}
-		if done {
-			p.end(at, p.i)
-			return nil
-		}
+		p.d.nodes[at].size++
 	}
+	p.end(at, p.i)
+	if kind == Object {
+		p.d.checkKeys(at)
+	}
+	p.depth--
+	return nil
 }
 
 // separator reads a comma, or the closing byte, which it reports.
@@ -241,31 +243,7 @@ func (p *jsonParser) separator(closing byte) (done bool, problem *Problem) {
 	return false, p.fail(p.i, "", "expected a comma or %q, found %s", closing, p.found())
 }
 
-func (p *jsonParser) object() *Problem {
-	at := p.add(Object, p.i)
-	p.i++
-	if p.space(); p.i < len(p.s) && p.s[p.i] == '}' {
-		p.i++
-		p.end(at, p.i)
-		return nil
-	}
-	for {
-		if problem := p.field(at); problem != nil {
-			return problem
-		}
-		done, problem := p.separator('}')
-		if problem != nil {
-			return problem
-		}
-		if done {
-			p.end(at, p.i)
-			p.d.checkKeys(at)
-			return nil
-		}
-	}
-}
-
-func (p *jsonParser) field(object uint32) *Problem {
+func (p *jsonParser) field() *Problem {
 	if p.space(); p.i >= len(p.s) || p.s[p.i] != '"' {
 		return p.fail(p.i, "keys stand in double quotes", "expected a key, found %s", p.found())
 	}
@@ -276,6 +254,5 @@ func (p *jsonParser) field(object uint32) *Problem {
 		return p.fail(p.i, "", "expected a colon, found %s", p.found())
 	}
 	p.i++
-	p.d.nodes[object].size++
 	return p.value()
 }

@@ -2,6 +2,9 @@ package document
 
 import (
 	"encoding/binary"
+	"strconv"
+	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -80,11 +83,11 @@ func (p *jsonParser) unicodeEscape() *Problem {
 		return p.fail(start, "", `\u needs four hexadecimal digits`)
 	}
 	p.i += 6
-	if high < 0xd800 || high > 0xdfff {
+	if !utf16.IsSurrogate(high) {
 		return nil
 	}
 	low, ok := hex4(p.s, p.i)
-	if high > 0xdbff || !ok || low < 0xdc00 || low > 0xdfff {
+	if !ok || utf16.DecodeRune(high, low) == utf8.RuneError {
 		return p.fail(start, "it stands for no character", "lone surrogate in a string")
 	}
 	p.i += 6
@@ -96,20 +99,8 @@ func hex4(s []byte, i int) (rune, bool) {
 	if i+6 > len(s) || s[i] != '\\' || s[i+1] != 'u' {
 		return 0, false
 	}
-	var r rune
-	for _, c := range s[i+2 : i+6] {
-		switch {
-		case '0' <= c && c <= '9':
-			r = r<<4 | rune(c-'0')
-		case 'a' <= c && c <= 'f':
-			r = r<<4 | rune(c-'a'+10)
-		case 'A' <= c && c <= 'F':
-			r = r<<4 | rune(c-'A'+10)
-		default:
-			return 0, false
-		}
-	}
-	return r, true
+	r, err := strconv.ParseUint(string(s[i+2:i+6]), 16, 32)
+	return rune(r), err == nil
 }
 
 // appendUnescaped appends the content of a string that text has accepted.
@@ -120,27 +111,19 @@ func appendUnescaped(dst, raw []byte) []byte {
 			i++
 			continue
 		}
-		switch c := raw[i+1]; c {
-		case 'b':
-			dst = append(dst, '\b')
-		case 'f':
-			dst = append(dst, '\f')
-		case 'n':
-			dst = append(dst, '\n')
-		case 'r':
-			dst = append(dst, '\r')
-		case 't':
-			dst = append(dst, '\t')
-		case 'u':
+		c := raw[i+1]
+		if at := strings.IndexByte("bfnrt", c); at >= 0 {
+			dst = append(dst, "\b\f\n\r\t"[at])
+		} else if c == 'u' {
 			r, _ := hex4(raw, i)
 			i += 4
-			if r >= 0xd800 && r <= 0xdbff {
+			if utf16.IsSurrogate(r) {
 				low, _ := hex4(raw, i+2)
-				r = (r-0xd800)<<10 + (low - 0xdc00) + 0x10000
+				r = utf16.DecodeRune(r, low)
 				i += 6
 			}
 			dst = utf8.AppendRune(dst, r)
-		default:
+		} else {
 			dst = append(dst, c)
 		}
 		i += 2

@@ -9,39 +9,24 @@ const smallObject = 12
 // checkKeys notes the keys of the object at that stand in it twice.
 func (d *Document) checkKeys(at uint32) {
 	object := Value{d, at}
+	var few [smallObject][]byte
+	keys, many := few[:0], map[string]struct{}(nil)
 	if object.Len() > smallObject {
-		d.checkManyKeys(object)
-		return
+		many = make(map[string]struct{}, object.Len())
 	}
-	var keys [smallObject][]byte
-	n := 0
 	for key := range object.Fields() {
-		text := key.bytes()
-		for _, other := range keys[:n] {
-			if bytes.Equal(text, other) {
-				d.duplicate(key.at)
-				break
+		text, seen := key.bytes(), false
+		if many != nil {
+			_, seen = many[string(text)]
+			many[string(text)] = struct{}{}
+		} else {
+			for i := 0; i < len(keys) && !seen; i++ {
+				seen = bytes.Equal(text, keys[i])
 			}
+			keys = append(keys, text)
 		}
-		keys[n] = text
-		n++
-	}
-}
-
-func (d *Document) checkManyKeys(object Value) {
-	seen := make(map[string]struct{}, object.Len())
-	for key := range object.Fields() {
-		text := key.bytes()
-		if _, ok := seen[string(text)]; ok {
-			d.duplicate(key.at)
-			continue
+		if seen && len(d.duplicates) < maxDuplicates {
+			d.duplicates = append(d.duplicates, key.at)
 		}
-		seen[string(text)] = struct{}{}
-	}
-}
-
-func (d *Document) duplicate(at uint32) {
-	if len(d.duplicates) < maxDuplicates {
-		d.duplicates = append(d.duplicates, at)
 	}
 }

@@ -1,6 +1,13 @@
 package document
 
-import "strconv"
+import (
+	"bytes"
+	"strconv"
+)
+
+// maxExponent bounds the digits of an exponent, which a number of zeros may have
+// without being out of range.
+const maxExponent = 6
 
 // number reads a number and refuses those that a float64 holds only as an
 // infinity.
@@ -24,13 +31,20 @@ func (p *jsonParser) number() *Problem {
 	}
 	at := p.add(Number, start)
 	p.end(at, p.i)
-	if fraction {
-		p.d.nodes[at].flags = flagFraction
-		if p.i-start > 16 || p.exponentDigits(start) > 2 {
-			if _, err := strconv.ParseFloat(string(p.s[start:p.i]), 64); err != nil || p.exponentDigits(start) > 6 {
-				return p.fail(start, "", "number is out of range")
-			}
-		}
+	if !fraction {
+		return nil
+	}
+	p.d.nodes[at].flags = flagFraction
+	raw := p.s[start:p.i]
+	digits := 0 // of the exponent
+	if e := bytes.IndexAny(raw, "eE"); e >= 0 {
+		digits = len(bytes.TrimLeft(raw[e+1:], "+-"))
+	}
+	if len(raw) <= 16 && digits <= 2 {
+		return nil // as almost all, and never out of range
+	}
+	if _, err := strconv.ParseFloat(string(raw), 64); err != nil || digits > maxExponent {
+		return p.fail(start, "", "number is out of range")
 	}
 	return nil
 }
@@ -69,20 +83,4 @@ func (p *jsonParser) fraction() (any, ok bool) {
 		any = true
 	}
 	return any, true
-}
-
-// exponentDigits counts the digits of the exponent of the number that begins
-// at start and ends at p.i.
-func (p *jsonParser) exponentDigits(start int) int {
-	for i := start; i < p.i; i++ {
-		if p.s[i]|0x20 != 'e' {
-			continue
-		}
-		i++
-		if p.s[i] == '+' || p.s[i] == '-' {
-			i++
-		}
-		return p.i - i
-	}
-	return 0
 }

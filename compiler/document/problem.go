@@ -1,6 +1,7 @@
 package document
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -59,6 +60,14 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// In returns the problems with the name of their file.
+func (ps Problems) In(file string) Problems {
+	for i := range ps {
+		ps[i].File = file
+	}
+	return ps
+}
+
 // Split parts the errors from the warnings.
 func (ps Problems) Split() (errs, warnings Problems) {
 	for _, p := range ps {
@@ -105,12 +114,4 @@ func (p *Path) String() string {
 	return b.String()
 }
 
-func isName(key string) bool {
-	for i, c := range []byte(key) {
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_'
-		if !letter && (i == 0 || (c < '0' || c > '9') && c != '-') {
-			return false
-		}
-	}
-	return key != ""
-}
+var isName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`).MatchString

@@ -33,16 +33,20 @@ func (d *Document) ParseYAML(text []byte) Problems {
 	if problem != nil {
 		return Problems{*problem}
 	}
-	b := yamlBuilder{d: d}
+	var b yamlBuilder
 	if root == nil {
-		b.null(1)
+		b.write(1, "null")
 	} else {
 		b.value(root, 1)
 	}
 	if len(b.problems) > 0 {
-		d.nodes = d.nodes[:0]
+		return b.problems
 	}
-	return b.problems
+	problems := d.ParseJSON(b.text, 1)
+	for i := range d.nodes {
+		d.nodes[i].line = b.lines[i]
+	}
+	return problems
 }
 
 func decodeYAML(text []byte) (*yaml.Node, *Problem) {
@@ -70,23 +74,15 @@ func decodeYAML(text []byte) (*yaml.Node, *Problem) {
 	return &root, nil
 }
 
-// invalidUTF8 returns the line of the first byte that is none.
+// invalidUTF8 returns the line of the first byte that is none, or 0.
 func invalidUTF8(text []byte) int {
-	if utf8.Valid(text) {
-		return 0
-	}
-	line := 1
-	for i := 0; i < len(text); {
-		r, size := utf8.DecodeRune(text[i:])
-		if r == utf8.RuneError && size == 1 {
-			break
+	n := 0
+	for line := range bytes.Lines(text) {
+		if n++; !utf8.Valid(line) {
+			return n
 		}
-		if r == '\n' {
-			line++
-		}
-		i += size
 	}
-	return line
+	return 0
 }
 
 // yamlError turns "yaml: line 3: message" into a problem.
@@ -102,10 +98,11 @@ func yamlError(err error) *Problem {
 	return &Problem{Line: line, Message: "invalid YAML: " + message}
 }
 
-// yamlBuilder writes the JSON of YAML nodes into a document's text and the
-// nodes for it.
+// yamlBuilder writes the JSON of YAML nodes. Unless there are problems, it is
+// sound.
 type yamlBuilder struct {
-	d        *Document
+	text     []byte
+	lines    []int32 // of the values and keys, in their order
 	path     Path
 	problems Problems
 	steps    int // nodes looked at, through aliases as often as they are met
@@ -118,7 +115,7 @@ func (b *yamlBuilder) step(line, depth int) bool {
 		return false
 	}
 	b.steps++
-	if depth <= maxYAMLDepth && b.steps <= maxYAMLNodes && len(b.d.text) <= maxYAMLText && len(b.problems) < maxYAMLProblems {
+	if depth <= maxYAMLDepth && b.steps <= maxYAMLNodes && len(b.text) <= maxYAMLText && len(b.problems) < maxYAMLProblems {
 		return true
 	}
 	b.stopped = true
@@ -134,36 +131,13 @@ func (b *yamlBuilder) fail(line int, hint, format string, args ...any) {
 	b.problems = append(b.problems, Problem{Line: line, Path: b.path.String(), Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-func (b *yamlBuilder) open(kind Kind, line int, text string) uint32 {
-	at := uint32(len(b.d.nodes))
-	b.d.nodes = append(b.d.nodes, node{start: uint32(len(b.d.text)), kind: kind, line: int32(line)})
-	b.d.text = append(b.d.text, text...)
-	return at
+// write writes the beginning of a value or key, or all of it.
+func (b *yamlBuilder) write(line int, text string) {
+	b.lines = append(b.lines, int32(line))
+	b.text = append(b.text, text...)
 }
 
-func (b *yamlBuilder) close(at uint32, text string) {
-	b.d.text = append(b.d.text, text...)
-	n := &b.d.nodes[at]
-	n.end, n.next = uint32(len(b.d.text)), uint32(len(b.d.nodes))
-}
-
-func (b *yamlBuilder) leaf(kind Kind, line int, text string, flags flag) {
-	at := b.open(kind, line, text)
-	b.d.nodes[at].flags = flags
-	b.close(at, "")
-}
-
-func (b *yamlBuilder) null(line int) { b.leaf(Null, line, "null", 0) }
-
-func (b *yamlBuilder) text(s string, line int) {
-	quoted := AppendQuoted(nil, []byte(s))
-	at := b.open(String, line, string(quoted))
-	n := &b.d.nodes[at]
-	n.start, n.end, n.next = n.start+1, uint32(len(b.d.text)-1), at+1
-	if len(quoted) != len(s)+2 {
-		n.flags = flagEscaped
-	}
-}
+func quoted(s string) string { return string(AppendQuoted(nil, []byte(s))) }
 
 func (b *yamlBuilder) value(n *yaml.Node, depth int) {
 	if !b.step(n.Line, depth) {
@@ -181,23 +155,22 @@ func (b *yamlBuilder) value(n *yaml.Node, depth int) {
 	case yaml.ScalarNode:
 		b.scalar(n)
 	default:
-		b.null(max(n.Line, 1))
+		b.write(max(n.Line, 1), "null")
 	}
 }
 
 func (b *yamlBuilder) sequence(n *yaml.Node, depth int) {
 	b.checkTag(n, "!!seq")
-	at := b.open(Array, n.Line, "[")
+	b.write(n.Line, "[")
 	for i, item := range n.Content {
 		if i > 0 {
-			b.d.text = append(b.d.text, ',')
+			b.text = append(b.text, ',')
 		}
 		b.path.PushIndex(i)
 		b.value(item, depth+1)
 		b.path.Pop()
 	}
-	b.d.nodes[at].size = uint32(len(n.Content))
-	b.close(at, "]")
+	b.text = append(b.text, ']')
 }
 
 // checkTag refuses an explicit tag other than the node's own.
@@ -209,20 +182,18 @@ func (b *yamlBuilder) checkTag(n *yaml.Node, own string) {
 
 func (b *yamlBuilder) mapping(n *yaml.Node, depth int) {
 	b.checkTag(n, "!!map")
-	at := b.open(Object, n.Line, "{")
-	pairs := b.pairs(n, depth)
-	for i, p := range pairs {
+	b.write(n.Line, "{")
+	for i, p := range b.pairs(n, depth) {
 		if i > 0 {
-			b.d.text = append(b.d.text, ',')
+			b.text = append(b.text, ',')
 		}
-		b.text(p.key, p.line)
-		b.d.text = append(b.d.text, ':')
+		b.write(p.line, quoted(p.key))
+		b.text = append(b.text, ':')
 		b.path.PushKey(p.key)
 		b.value(p.value, depth+1)
 		b.path.Pop()
 	}
-	b.d.nodes[at].size = uint32(len(pairs))
-	b.close(at, "}")
+	b.text = append(b.text, '}')
 }
 
 type yamlPair struct {

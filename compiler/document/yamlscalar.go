@@ -14,40 +14,20 @@ func isPlain(n *yaml.Node) bool {
 
 func (b *yamlBuilder) scalar(n *yaml.Node) {
 	kind, text, ok := resolve(n)
-	if !ok {
+	switch {
+	case !ok:
 		b.fail(n.Line, "use a string, number, boolean or null", "unsupported value %q of tag %q", n.Value, n.Tag)
-		b.null(n.Line)
 		return
-	}
-	switch kind {
-	case Null:
-		b.null(n.Line)
-	case Bool:
-		var flags flag
-		if text == "true" {
-			flags = flagTrue
+	case kind == String:
+		text = quoted(text)
+	case kind == Number:
+		var check Document
+		if problems := check.ParseJSON([]byte(text), n.Line); len(problems) > 0 {
+			b.fail(n.Line, "", "%s", problems[0].Message)
+			return
 		}
-		b.leaf(Bool, n.Line, text, flags)
-	case Number:
-		b.number(n, text)
-	default:
-		b.text(text, n.Line)
 	}
-}
-
-// number adds a number, whose text the JSON parser checks once more.
-func (b *yamlBuilder) number(n *yaml.Node, text string) {
-	var check Document
-	if problems := check.ParseJSON([]byte(text), n.Line); len(problems) > 0 {
-		b.fail(n.Line, "", "%s", problems[0].Message)
-		b.null(n.Line)
-		return
-	}
-	var flags flag
-	if !check.Root().IsInteger() {
-		flags = flagFraction
-	}
-	b.leaf(Number, n.Line, text, flags)
+	b.write(n.Line, text)
 }
 
 // resolve returns what a scalar is, with its text as JSON has it (a string's

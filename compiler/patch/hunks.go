@@ -1,6 +1,8 @@
 package patch
 
 import (
+	"cmp"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -62,35 +64,23 @@ func (p *parser) hunk(f *File) error {
 	return nil
 }
 
-func hunkCounts(line string) (removed, added int, ok bool) {
-	rest, ok := strings.CutPrefix(line, "@@ -")
-	if !ok {
-		return 0, 0, false
-	}
-	ranges, _, ok := strings.Cut(rest, " @@")
-	if !ok {
-		return 0, 0, false
-	}
-	old, current, ok := strings.Cut(ranges, " +")
-	if !ok {
-		return 0, 0, false
-	}
-	removed, ok1 := rangeCount(old)
-	added, ok2 := rangeCount(current)
-	return removed, added, ok1 && ok2
-}
+var hunkHeader = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
 
-// rangeCount reads "LINE" or "LINE,COUNT".
-func rangeCount(s string) (int, bool) {
-	start, count, ok := strings.Cut(s, ",")
-	if !ok {
-		count = "1"
+// hunkCounts reads "@@ -LINE,COUNT +LINE,COUNT @@"; a count that is not there is 1.
+func hunkCounts(line string) (removed, added int, ok bool) {
+	m := hunkHeader.FindStringSubmatch(line)
+	if m == nil {
+		return 0, 0, false
 	}
-	if _, err := strconv.ParseUint(start, 10, 31); err != nil {
-		return 0, false
+	var numbers [4]int
+	for i, text := range m[1:] {
+		n, err := strconv.ParseUint(cmp.Or(text, "1"), 10, 31)
+		if err != nil {
+			return 0, 0, false
+		}
+		numbers[i] = int(n)
 	}
-	n, err := strconv.ParseUint(count, 10, 31)
-	return int(n), err == nil
+	return numbers[1], numbers[3], true
 }
 
 // binary reads the one or two blocks of a binary patch: "literal SIZE" or

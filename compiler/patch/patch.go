@@ -26,12 +26,6 @@ type File struct {
 	Text string
 }
 
-// Git's modes of what is no regular file.
-const (
-	ModeSymlink   = 0o120000
-	ModeSubmodule = 0o160000
-)
-
 // Paths returns the paths that the change touches: one, or two for a rename.
 // The source of a copy is not touched.
 func (f File) Paths() []string {

@@ -31,7 +31,7 @@ func TestParse(t *testing.T) {
 		{"rename", "diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\n", []patch.File{{Old: "x", New: "y", Rename: true}}},
 		{"copy", "diff --git a/x b/y\nsimilarity index 100%\ncopy from x\ncopy to y\n", []patch.File{{Old: "x", New: "y", Copy: true}}},
 		{"quoted", "diff --git \"a/\\303\\244\\t\" \"b/\\303\\244\\t\"\n--- \"a/\\303\\244\\t\"\n+++ \"b/\\303\\244\\t\"\n" + hunk, []patch.File{{Old: "ä\t", New: "ä\t", Added: 1, Removed: 1}}},
-		{"symlink", "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/etc\n\\ No newline at end of file\n", []patch.File{{New: "l", NewMode: patch.ModeSymlink, Added: 1}}},
+		{"symlink", "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/etc\n\\ No newline at end of file\n", []patch.File{{New: "l", NewMode: 0o120000, Added: 1}}},
 		{"binary", "diff --git a/x b/x\nindex 1..2 100644\nGIT binary patch\nliteral 1\nIcmZPo000310RR91\n\nliteral 0\nHcmV?d00001\n\n", []patch.File{{Old: "x", New: "x", OldMode: 0o100644, NewMode: 0o100644, Binary: true}}},
 		{"plain", "--- a/x\t2024-01-01\n+++ b/x\t2024-01-02\n" + hunk, []patch.File{{Old: "x", New: "x", Added: 1, Removed: 1}}},
 		{"mail", "From: a\nSubject: b\n\n---\n x | 1 +\n\ndiff --git a/x b/x\n--- a/x\n+++ b/x\n" + hunk + "-- \n2.39\n", []patch.File{{Old: "x", New: "x", Added: 1, Removed: 1}}},

@@ -46,16 +46,6 @@ var Rules = sync.OnceValue(func() []Rule {
 	}
 })
 
-// Table returns the rules as the documentation prints them.
-func Table() string {
-	var b strings.Builder
-	b.WriteString("| | paths |\n|---|---|\n")
-	for _, r := range Rules() {
-		b.WriteString("| " + r.Kind + " | `" + strings.Join(r.Globs, "` `") + "` |\n")
-	}
-	return b.String()
-}
-
 // Sensitive returns the first rule that names the path.
 func Sensitive(p string) (Rule, bool) {
 	parts := strings.Split(strings.ToLower(p), "/")

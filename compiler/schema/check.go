@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,9 +34,6 @@ func (c *Checker) Check(s *Schema, v document.Value) bool {
 	return c.errors == before
 }
 
-// CheckObject is Check for an object's rule.
-func (c *Checker) CheckObject(r *Object, v document.Value) bool { return c.object(r, v) }
-
 // CheckAt is CheckObject for the field of this name. A field that is absent or
 // null is an empty object, whose missing keys are reported at parent's line.
 func (c *Checker) CheckAt(name string, r *Object, parent document.Value) bool {
@@ -43,7 +41,7 @@ func (c *Checker) CheckAt(name string, r *Object, parent document.Value) bool {
 	defer c.path.Pop()
 	v := parent.Get(name)
 	if v.Kind() == document.Object {
-		return c.object(r, v)
+		return c.CheckObject(r, v)
 	}
 	return c.missing(r, parent, 0)
 }
@@ -90,7 +88,8 @@ func (c *Checker) At(name string, check func()) {
 }
 
 func (c *Checker) value(s *Schema, v document.Value) {
-	ok := s.Any
+	// What is wrong with a value of an allowed kind is reported by its rule.
+	ok, allowed := s.Any, false
 	switch v.Kind() {
 	case document.Null:
 		if s.Null {
@@ -99,43 +98,26 @@ func (c *Checker) value(s *Schema, v document.Value) {
 	case document.Bool:
 		ok = ok || s.Boolean
 	case document.String:
-		ok = ok || s.String != nil && c.str(s, v)
+		allowed = s.String != nil
+		ok = ok || allowed && c.str(s, v)
 	case document.Number:
-		ok = ok || s.Number != nil && c.number(s, v)
+		allowed = s.Number != nil
+		ok = ok || allowed && c.number(s, v)
 	case document.Array:
-		if s.Array != nil {
+		if allowed = s.Array != nil; allowed {
 			ok = c.array(s.Array, v)
 		}
 	case document.Object:
-		if s.Object != nil {
-			ok = c.object(s.Object, v)
+		if allowed = s.Object != nil; allowed {
+			ok = c.CheckObject(s.Object, v)
 		}
 	}
-	if !ok {
-		if !s.allows(v.Kind()) {
-			c.Errorf(v, nil, kindHint(s, v), "expected %s, found %s", s.expected(), found(v))
-		}
-		return
-	}
-	if s.Check != nil {
+	switch {
+	case ok && s.Check != nil:
 		s.Check(c, v)
+	case !ok && !allowed:
+		c.Errorf(v, nil, kindHint(s, v), "expected %s, found %s", s.expected(), found(v))
 	}
-}
-
-// allows reports whether values of the kind are allowed at all; what is wrong
-// with one is then reported already.
-func (s *Schema) allows(kind document.Kind) bool {
-	switch kind {
-	case document.String:
-		return s.String != nil
-	case document.Number:
-		return s.Number != nil
-	case document.Array:
-		return s.Array != nil
-	case document.Object:
-		return s.Object != nil
-	}
-	return false
 }
 
 func found(v document.Value) string {
@@ -212,10 +194,10 @@ func (r *Number) describe() string {
 		word = "an integer"
 	}
 	switch {
-	case r.Above.Set:
-		return fmt.Sprintf("%s above %v", word, r.Above.Value)
-	case r.Min.Set:
-		return fmt.Sprintf("%s of at least %v", word, r.Min.Value)
+	case r.Above != nil:
+		return fmt.Sprintf("%s above %v", word, *r.Above)
+	case r.Min != nil:
+		return fmt.Sprintf("%s of at least %v", word, *r.Min)
 	}
 	return word
 }
@@ -227,10 +209,8 @@ const maxListed = 4
 func (c *Checker) str(s *Schema, v document.Value) bool {
 	r := s.String
 	if len(r.Enum) > 0 {
-		for _, value := range r.Enum {
-			if v.Is(value) {
-				return true
-			}
+		if slices.ContainsFunc(r.Enum, v.Is) {
+			return true
 		}
 		hint := suggest(v.Text(), r.Enum)
 		if hint != "" && len(r.Enum) > maxListed {
@@ -263,7 +243,7 @@ func clip(s string) string {
 func (c *Checker) number(s *Schema, v document.Value) bool {
 	r := s.Number
 	n, _ := v.Float64()
-	if r.Integer && !v.IsInteger() || r.Above.Set && n <= r.Above.Value || r.Min.Set && n < r.Min.Value {
+	if r.Integer && !v.IsInteger() || r.Above != nil && n <= *r.Above || r.Min != nil && n < *r.Min {
 		c.Errorf(v, nil, "", "expected %s, found %s", s.expected(), clip(string(v.Raw())))
 		return false
 	}

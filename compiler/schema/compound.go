@@ -28,10 +28,10 @@ func (c *Checker) array(r *Array, v document.Value) bool {
 	return ok && c.errors == before
 }
 
-// object checks an object. The fields it meets are the bits of a word: a rule
-// has at most 64.
-func (c *Checker) object(r *Object, v document.Value) bool {
+// CheckObject is Check for an object's rule.
+func (c *Checker) CheckObject(r *Object, v document.Value) bool {
 	before := c.errors
+	// The fields that are met are the bits of a word: a rule has at most 64.
 	var met uint64
 	for key, value := range v.Fields() {
 		i := r.lookup(key)

@@ -1,8 +1,10 @@
 // Package schema says as data what a document may hold. The same definitions
-// check a document and are written out as JSON Schema, so the two agree.
+// check a document and are written out as JSON Schema, by the test that keeps
+// docs/schemas, so the two agree.
 package schema
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -44,18 +46,12 @@ type String struct {
 // Number is a rule for numbers. The zero Number allows all of them.
 type Number struct {
 	Integer bool
-	Min     Bound
-	Above   Bound // exclusive
-}
-
-// Bound is an optional bound of a number. The zero Bound is none.
-type Bound struct {
-	Set   bool
-	Value float64
+	Min     *float64 // nil is no bound
+	Above   *float64 // exclusive
 }
 
 // At returns a bound.
-func At(value float64) Bound { return Bound{true, value} }
+func At(value float64) *float64 { return &value }
 
 // Array is a rule for arrays.
 type Array struct {
@@ -104,16 +100,6 @@ type Field struct {
 	Schema   *Schema
 }
 
-// Field returns the field of this name, or nil.
-func (r *Object) Field(name string) *Field {
-	for i := range r.Fields {
-		if r.Fields[i].Name == name {
-			return &r.Fields[i]
-		}
-	}
-	return nil
-}
-
 // lookup returns the index of the field that key names, or -1.
 func (r *Object) lookup(key document.Value) int {
 	for i := range r.Fields {
@@ -153,6 +139,9 @@ func Closed(doc string, fields ...Field) *Schema {
 	return &Schema{Doc: doc, Object: &Object{Fields: fields}}
 }
 
+// Open allows all objects.
+func Open(doc string) *Schema { return &Schema{Doc: doc, Object: &Object{Unknown: Accept}} }
+
 // List allows arrays of items.
 func List(doc string, items *Schema) *Schema {
 	return &Schema{Doc: doc, Array: &Array{Items: items}}
@@ -165,17 +154,8 @@ func Nullable(s *Schema) *Schema {
 	return &c
 }
 
-func blank(s string) bool {
-	for _, r := range s {
-		if !unicode.IsSpace(r) {
-			return false
-		}
-	}
-	return true
-}
-
-// isBlank is blank for a raw string value, without a copy where it can do
-// without.
+// isBlank reports whether a string is empty or white space, without a copy where
+// it can do without.
 func isBlank(v document.Value) bool {
 	raw := v.Raw()
 	if len(raw) > 2 {
@@ -183,5 +163,5 @@ func isBlank(v document.Value) bool {
 			return false
 		}
 	}
-	return blank(v.Text())
+	return strings.TrimSpace(v.Text()) == ""
 }

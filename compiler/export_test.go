@@ -1,27 +1,89 @@
-package schema
+package compiler
 
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+
+	"github.com/securebench/sbench/compiler/schema"
 )
 
-// dialect is the version of JSON Schema that is written; editors know it best.
-const dialect = "http://json-schema.org/draft-07/schema#"
+// Contract is what is known of a family without a row.
+type Contract struct {
+	Family        Family
+	Active        bool
+	CandidateKind CandidateKind
+}
 
-// JSONSchema returns the schema as an indented JSON Schema with this title. It
-// accepts everything that a Checker accepts. What only Check functions refuse,
-// it may accept too.
-func (s *Schema) JSONSchema(title string) ([]byte, error) {
-	js := s.json()
-	js.Schema, js.Title = dialect, title
+// Families returns the contracts of all families, the active ones first.
+func Families() []Contract {
+	var contracts []Contract
+	for _, f := range registry() {
+		contracts = append(contracts, Contract{f.Family, f.Active, f.CandidateKind})
+	}
+	return contracts
+}
+
+// SchemaFile is a JSON Schema as it stands in docs/schemas.
+type SchemaFile struct {
+	Name    string
+	Content []byte
+}
+
+// SchemaFiles returns the JSON Schemas of manifests, of tester files, and of
+// rows: of every family, and of one family each. They are written from the
+// definitions that check these files, and accept what those accept.
+func SchemaFiles() ([]SchemaFile, error) {
+	var files []SchemaFile
+	add := func(name, title string, s *schema.Schema) error {
+		content, err := writeSchema(s, title)
+		files = append(files, SchemaFile{name + ".schema.json", content})
+		return err
+	}
+	err := add("manifest", "SecureBench pack manifest", manifestSchema())
+	if err == nil {
+		err = add("tester", "SecureBench tester file 0.2", testerSchema())
+	}
+	if err == nil {
+		err = add("row", "SecureBench row of any family", anyRowSchema())
+	}
+	for _, f := range registry() {
+		if err == nil {
+			name := string(f.Family)
+			err = add("row."+name, fmt.Sprintf("SecureBench %s row", name), &schema.Schema{Doc: f.doc, Object: rowRule(f)})
+		}
+	}
+	return files, err
+}
+
+// anyRowSchema is for rows that name their family themselves.
+func anyRowSchema() *schema.Schema {
+	rule := rowRule(nil)
+	for _, f := range registry() {
+		var fields []schema.Field
+		for _, field := range rowRule(f).Fields {
+			if field.Name == "input" || field.Name == "eval" {
+				fields = append(fields, field)
+			}
+		}
+		rule.Variants = append(rule.Variants, schema.Variant{Key: "family", Value: string(f.Family), Fields: fields})
+	}
+	return &schema.Schema{Doc: "One task.", Object: rule}
+}
+
+// writeSchema returns s as an indented JSON Schema with this title. It accepts
+// everything that a Checker accepts. What only Check functions refuse, it may
+// accept too.
+func writeSchema(s *schema.Schema, title string) ([]byte, error) {
+	js := jsonOf(s)
+	// The version of JSON Schema that editors know best.
+	js.Schema, js.Title = "http://json-schema.org/draft-07/schema#", title
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(js); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	err := enc.Encode(js)
+	return b.Bytes(), err
 }
 
 // jsonSchema has the keywords that are used, in the order they are written.
@@ -88,15 +150,15 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), err
 }
 
-func (s *Schema) json() *jsonSchema {
+func jsonOf(s *schema.Schema) *jsonSchema {
 	js := &jsonSchema{Description: s.Doc, Default: s.Default}
 	var types []string
 	if s.String != nil {
 		types = append(types, "string")
-		s.String.json(js)
+		jsonOfString(s.String, js)
 	}
 	if s.Number != nil {
-		types = append(types, s.Number.json(js))
+		types = append(types, jsonOfNumber(s.Number, js))
 	}
 	if s.Boolean {
 		types = append(types, "boolean")
@@ -105,12 +167,12 @@ func (s *Schema) json() *jsonSchema {
 		types = append(types, "array")
 		js.MinItems, js.MaxItems = s.Array.Min, s.Array.Max
 		if s.Array.Items != nil {
-			js.Items = s.Array.Items.json()
+			js.Items = jsonOf(s.Array.Items)
 		}
 	}
 	if s.Object != nil {
 		types = append(types, "object")
-		s.Object.json(js)
+		jsonOfObject(s.Object, js)
 	}
 	if s.Null {
 		types = append(types, "null")
@@ -128,7 +190,7 @@ func (s *Schema) json() *jsonSchema {
 	return js
 }
 
-func (r *String) json(js *jsonSchema) {
+func jsonOfString(r *schema.String, js *jsonSchema) {
 	for _, value := range r.Enum {
 		js.Enum = append(js.Enum, value)
 	}
@@ -143,37 +205,32 @@ func (r *String) json(js *jsonSchema) {
 	}
 }
 
-// json returns the type's name.
-func (r *Number) json(js *jsonSchema) string {
-	if r.Min.Set {
-		js.Minimum = &r.Min.Value
-	}
-	if r.Above.Set {
-		js.ExclusiveMinimum = &r.Above.Value
-	}
+// jsonOfNumber returns the type's name.
+func jsonOfNumber(r *schema.Number, js *jsonSchema) string {
+	js.Minimum, js.ExclusiveMinimum = r.Min, r.Above
 	if r.Integer {
 		return "integer"
 	}
 	return "number"
 }
 
-func (r *Object) json(js *jsonSchema) {
+func jsonOfObject(r *schema.Object, js *jsonSchema) {
 	for _, f := range r.Fields {
-		js.Properties = append(js.Properties, property{f.Name, f.Schema.json()})
+		js.Properties = append(js.Properties, property{f.Name, jsonOf(f.Schema)})
 		if f.Required {
 			js.Required = append(js.Required, f.Name)
 		}
 	}
 	switch {
-	case r.Unknown == Refuse:
+	case r.Unknown == schema.Refuse:
 		js.AdditionalProperties = false
 	case r.Others != nil:
-		js.AdditionalProperties = r.Others.json()
+		js.AdditionalProperties = jsonOf(r.Others)
 	}
 	for _, v := range r.Variants {
 		condition := &jsonSchema{Required: []string{v.Key}, Properties: properties{{v.Key, &jsonSchema{Const: v.Value}}}}
 		then := &jsonSchema{}
-		(&Object{Fields: v.Fields, Unknown: Accept}).json(then)
+		jsonOfObject(&schema.Object{Fields: v.Fields, Unknown: schema.Accept}, then)
 		js.AllOf = append(js.AllOf, &jsonSchema{If: condition, Then: then})
 	}
 }
