@@ -116,7 +116,7 @@ func TestSources(t *testing.T) {
 		for source, want := range map[string]string{
 			"missing": "no such file or directory", "empty": "", "file": "",
 		} {
-			failing(t, f.Name(), pack.Options{Source: filepath.Join(dir, source)}, want)
+			failing(t, f.Name, pack.Options{Source: filepath.Join(dir, source)}, want)
 		}
 	}
 	failing(t, "humaneval", pack.Options{Source: "/dev/zero"}, "not a regular file")

@@ -32,14 +32,14 @@ const maxProblems = 20
 // errDone ends the reading of a source: the limit is reached.
 var errDone = errors.New("enough rows")
 
-// A Place is where a task came from.
+// A Place says where in a source a task comes from.
 type Place struct {
 	File string // as the operator named it
 	Line int    // 1-based; 0 if it is a whole file or folder
 	Path string // JSON path in it, where that says more than the line
 }
 
-// A Row is one task of the pack, but for what the manifest says of all.
+// A Row is one task of the pack, without what the manifest says about all tasks.
 type Row struct {
 	ID          string         `json:"id"`
 	Input       map[string]any `json:"input"`
@@ -124,8 +124,8 @@ func (b *Builder) fatal() compiler.Problems {
 	return b.problems
 }
 
-// Wanted reports whether the selection has the id. Whoever knows an id early
-// need not look at the rest of a task that it lacks.
+// Wanted reports whether the task with this id is selected. A format that knows the id
+// early can skip the rest of a task that is not.
 func (b *Builder) Wanted(id string) bool {
 	if len(b.Tasks) == 0 {
 		return true
@@ -141,8 +141,8 @@ func (b *Builder) Count(ctx context.Context, at Place) error {
 	return context.Cause(ctx)
 }
 
-// Reject notes what is wrong with a task, which then has no row. The error ends
-// an import that met too many.
+// Reject records what is wrong with a task, which then gets no row. It returns an error,
+// which must end the import, when too many tasks have been rejected.
 func (b *Builder) Reject(problems ...compiler.Problem) error {
 	b.problems = append(b.problems, problems...)
 	if !b.Skip && len(b.problems) >= maxProblems {
@@ -207,7 +207,7 @@ func (p Place) problem(path, format string, args ...any) compiler.Problems {
 
 // template is the reference of images: the operator's, or else the format's.
 func (b *Builder) template() string {
-	return cmp.Or(b.Image, b.format.Describe().Image, DefaultImage)
+	return cmp.Or(b.Image, b.format.Image, defaultImage)
 }
 
 // ownImages reports whether tasks have images of their own.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,11 +65,8 @@ func (b *Builder) keep() error {
 
 // manifest is YAML whose values are written as JSON, which YAML includes.
 func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
-	d := b.format.Describe()
 	environment := map[string]any{}
-	for key, value := range d.Environment {
-		environment[key] = value
-	}
+	maps.Copy(environment, b.format.Environment)
 	if !b.perRow() {
 		image, err := b.pin(ctx, b.template())
 		if err != nil {
@@ -87,7 +85,7 @@ func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
 	line("", "id", b.ID)
 	line("", "version", 1)
 	text.WriteString("defaults:\n")
-	line("  ", "family", d.Family)
+	line("  ", "family", b.format.Family)
 	if len(environment) > 0 {
 		text.WriteString("  environment:\n")
 	}
@@ -97,14 +95,7 @@ func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
 	return []byte(text.String()), nil
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // provenance says what the pack was made of. It holds no time and no path of
 // the machine, so that it is the same everywhere.
@@ -131,7 +122,7 @@ func (b *Builder) provenance() error {
 	}
 	slices.Sort(left)
 	text, err := json.MarshalIndent(map[string]any{
-		"format": b.format.Name(), "importer": 1, "id": b.ID, "options": options,
+		"format": b.format.Name, "importer": 1, "id": b.ID, "options": options,
 		"sources": append([]sourceFile{}, b.sources...), "rows": len(b.places), "left_out": left,
 		"images": append([]BuiltImage{}, b.images...), "pinned": b.pinned,
 	}, "", "  ")
@@ -155,7 +146,6 @@ func (b *Builder) relative(file string, line int, path string) string {
 
 // tester is a tester file for one type of harness.
 func (b *Builder) tester(kind compiler.HarnessType) string {
-	d := b.format.Describe()
 	quoted := func(s string) string {
 		text, err := marshal(s)
 		if err != nil {
@@ -166,14 +156,14 @@ func (b *Builder) tester(kind compiler.HarnessType) string {
 	run := b.ID + "-" + strings.ReplaceAll(string(kind), "_", "-")
 	text := "schema_version: \"0.2\"\nrun:\n  id: " + quoted(run) + "\n  output_dir: " + quoted("runs/"+run) +
 		"\nbenchmark:\n  manifest: " + manifestFile + "\n  tasks: " + tasksFile + "\nharness:\n  type: " + string(kind) + "\n"
-	timeout := fmt.Sprintf("    timeout_seconds: %d\n", d.Timeout)
+	timeout := fmt.Sprintf("    timeout_seconds: %d\n", b.format.Timeout)
 	switch kind {
 	case compiler.HarnessCodex:
 		return text + "  env: [OPENAI_API_KEY]\n  config:\n    model: gpt-5-codex\n" + timeout
 	case compiler.HarnessClaudeCode:
 		return text + "  env: [ANTHROPIC_API_KEY]\n  config:\n    model: sonnet\n" + timeout
 	}
-	return text + "  config:\n    # Put your agent here. It finds its task in task.json, and leaves " + candidateOf(d.Family) +
+	return text + "  config:\n    # Put your agent here. It finds its task in task.json, and leaves " + candidateOf(b.format.Family) +
 		".\n    command: \"true\"\n" + timeout
 }
 

@@ -217,7 +217,7 @@ func (t *task) yaml(name string) document.Value {
 	}
 	var doc document.Document
 	if problems := doc.ParseYAML([]byte(text)); len(problems) > 0 {
-		t.problems = append(t.problems, inFile(t.path(name), problems)...)
+		t.problems = append(t.problems, problems.In(t.path(name))...)
 		return document.Value{}
 	}
 	if doc.Root().Kind() != document.Object {
@@ -265,31 +265,21 @@ func workdirOf(dockerfile string) string {
 	return dir
 }
 
-// networkUse finds the first line of a script that fetches something.
-func networkUse(script string) (line int, what string) {
-	n := 0
-	for text := range strings.Lines(script) {
-		n++
-		if text = strings.TrimSpace(text); strings.HasPrefix(text, "#") {
-			continue
-		}
-		if m := fetching.FindString(text); m != "" {
-			return n, strings.TrimSpace(m)
-		}
-	}
-	return 0, ""
-}
-
-// noteFetching tells of the first script of a task's tests that needs the
-// network.
+// noteFetching tells of the first line in the scripts of a task's tests that
+// fetches something.
 func (b *Builder) noteFetching(t *task) {
 	for _, f := range t.files {
 		if f.path != "run-tests.sh" && !(strings.HasPrefix(f.path, "tests/") && strings.HasSuffix(f.path, ".sh")) {
 			continue
 		}
-		if line, what := networkUse(string(f.text)); line > 0 {
-			b.Note(Place{File: t.path(f.path), Line: line}, "the script needs the network (%s), which a verifier does not have: --pytest runs the tests without it", what)
-			return
+		n := 0
+		for line := range strings.Lines(string(f.text)) {
+			n++
+			what := fetching.FindString(strings.TrimSpace(line))
+			if what != "" && !strings.HasPrefix(strings.TrimSpace(line), "#") {
+				b.Note(Place{File: t.path(f.path), Line: n}, "the script needs the network (%s), which a verifier does not have: --pytest runs the tests without it", strings.TrimSpace(what))
+				return
+			}
 		}
 	}
 }
@@ -304,6 +294,12 @@ func (b *Builder) place(dir string, files []taskFile) error {
 		}
 	}
 	return nil
+}
+
+// placeTask writes what of a task agents never see.
+func (b *Builder) placeTask(t *task, tests, solution []taskFile) error {
+	hidden := path.Join(hiddenDir, t.id)
+	return errors.Join(b.place(path.Join(hidden, "tests"), tests), b.place(path.Join(hidden, "solution"), solution))
 }
 
 // buildContext puts what an image is made of into the pack and notes the image.

@@ -30,14 +30,14 @@ func FuzzImport(f *testing.F) {
 		must(f, err)
 		source, _ := split(archive)
 		for i, format := range formats {
-			if !strings.HasPrefix(filepath.Base(name), format.Name()) {
+			if !strings.HasPrefix(filepath.Base(name), format.Name) {
 				continue
 			}
 			for n := range source {
 				source[n].Name = strings.TrimPrefix(source[n].Name, "src/")
 			}
 			data := source[0].Data
-			if format.Describe().Family == compiler.TerminalTask {
+			if format.Family == compiler.TerminalTask {
 				data = txtar.Format(&txtar.Archive{Files: source})
 			}
 			for flags := range byte(4) {
@@ -58,7 +58,7 @@ func tryImport(t *testing.T, f pack.Format, flags byte, data []byte) {
 		TestCommands: map[string]string{"example/calc": "pytest {tests}"},
 		Limits:       pack.Limits{Text: 1 << 20, Rows: 100, TaskFiles: 50},
 	}
-	if f.Describe().Family == compiler.TerminalTask {
+	if f.Family == compiler.TerminalTask {
 		makeFolder(t, o.Source, data)
 	} else {
 		must(t, os.WriteFile(o.Source, data, 0o644))
@@ -73,13 +73,13 @@ func tryImport(t *testing.T, f pack.Format, flags byte, data []byte) {
 			checkPack(t, o.Out)
 			trees[i] = texts(readTree(t, o.Out))
 		case !errors.As(err, &problems) || len(problems) == 0:
-			t.Fatalf("%s: no problems: %v", f.Name(), err)
+			t.Fatalf("%s: no problems: %v", f.Name, err)
 		case exists(o.Out):
-			t.Fatalf("%s: a pack in spite of %v", f.Name(), err)
+			t.Fatalf("%s: a pack in spite of %v", f.Name, err)
 		}
 	}
 	if diff := cmp.Diff(trees[0], trees[1]); diff != "" {
-		t.Errorf("%s: two imports differ:\n%s", f.Name(), diff)
+		t.Errorf("%s: two imports differ:\n%s", f.Name, diff)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, ".sbench-import-*"))
 	if err != nil || len(left) > 0 {

@@ -18,15 +18,13 @@ import (
 
 // harbor reads the task folders of Harbor, which Terminal-Bench 2 and later are
 // published in.
-type harbor struct{}
-
-func (harbor) Name() string { return "harbor" }
-
-func (harbor) Describe() Description {
-	return Description{
+func harbor() Format {
+	return Format{
+		Name:   "harbor",
 		Source: "a task folder with a task.toml, or a folder of them", Family: compiler.TerminalTask,
 		Image: "sbench.local/harbor/{task}:latest", Timeout: 7200,
 		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "timeout_seconds": harborSeconds},
+		Read:        readHarbor,
 	}
 }
 
@@ -75,26 +73,27 @@ type harborEnvironment struct {
 	StorageMB    any `toml:"storage_mb"`
 }
 
-// Read makes of each folder a task that tests/test.sh checks.
-func (f harbor) Read(ctx context.Context, b *Builder) error {
+// readHarbor makes of each folder a task that tests/test.sh checks.
+func readHarbor(ctx context.Context, b *Builder) error {
 	return b.tasks(ctx, "task.toml", func(t *task) error {
 		var spec harborTask
-		if !t.toml("task.toml", &spec) {
+		unknown, ok := t.toml("task.toml", &spec)
+		if !ok {
 			return nil
 		}
-		if unknown := unknownKeys(t.text("task.toml")); len(unknown) > 0 {
+		if len(unknown) > 0 {
 			b.Note(Place{File: t.path("task.toml")}, "nothing is done about %s", strings.Join(unknown, ", "))
 		}
-		f.check(t, spec)
+		spec.check(t)
 		tests, solution := t.below("tests"), t.below("solution")
 		row := Row{
 			ID: t.id, Input: map[string]any{"instructions": instructionOf(t)}, Names: t.names(),
-			Environment: f.environment(t, spec), Metadata: map[string]any{"source": t.source(f.Name())},
+			Environment: spec.environment(t), Metadata: map[string]any{"source": t.source(b.format.Name)},
 		}
 		if len(spec.Metadata) > 0 {
 			row.Metadata["task"] = plainTOML(spec.Metadata)
 		}
-		row.Eval, tests = f.eval(b, t, spec, tests)
+		row.Eval, tests = spec.eval(b, t, tests)
 		if slices.ContainsFunc(solution, func(f taskFile) bool { return f.path == "solve.sh" }) {
 			row.Eval["expected_state"] = solutionRef(t.id)
 		} else {
@@ -104,50 +103,41 @@ func (f harbor) Read(ctx context.Context, b *Builder) error {
 		if len(t.problems) > 0 {
 			return nil
 		}
-		if err := f.write(b, t, spec, tests, solution); err != nil {
+		if err := b.placeTask(t, tests, solution); err != nil {
 			return err
+		}
+		if spec.Environment.Image == "" {
+			if err := b.buildContext(t, t.names(), t.below("environment")); err != nil {
+				return err
+			}
 		}
 		return b.Add(ctx, t.place, row)
 	})
 }
 
-func (harbor) write(b *Builder, t *task, spec harborTask, tests, solution []taskFile) error {
-	err := errors.Join(b.place(path.Join(hiddenDir, t.id, "tests"), tests), b.place(path.Join(hiddenDir, t.id, "solution"), solution))
-	if err != nil || spec.Environment.Image != "" {
-		return err
-	}
-	return b.buildContext(t, t.names(), t.below("environment"))
-}
-
-// toml reads a file as TOML.
-func (t *task) toml(name string, v any) bool {
+// toml reads a file as TOML and returns the keys that v has no place for.
+func (t *task) toml(name string, v any) (unknown []string, ok bool) {
 	text := t.text(name)
 	if text == "" {
-		return false
+		return nil, false
 	}
-	err := toml.Unmarshal([]byte(text), v)
+	err := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields().Decode(v)
+	var missing *toml.StrictMissingError
 	var position *toml.DecodeError
 	switch {
+	case errors.As(err, &missing):
+		for _, e := range missing.Errors {
+			unknown = append(unknown, strings.Join(e.Key(), "."))
+		}
+		slices.Sort(unknown)
+		return slices.Compact(unknown), true
 	case errors.As(err, &position):
 		line, column := position.Position()
 		t.wrong(name, line, "", "invalid TOML at column %d: %v", column, err)
 	case err != nil:
 		t.wrong(name, 0, "", "invalid TOML: %v", err)
 	}
-	return err == nil
-}
-
-// unknownKeys are those of a task.toml that have no meaning here.
-func unknownKeys(text string) []string {
-	var names []string
-	var missing *toml.StrictMissingError
-	if err := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields().Decode(&harborTask{}); errors.As(err, &missing) {
-		for _, e := range missing.Errors {
-			names = append(names, strings.Join(e.Key(), "."))
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return nil, err == nil
 }
 
 // plainTOML turns what JSON cannot say, such as dates, into strings.
@@ -176,7 +166,7 @@ func plainTOML(v any) any {
 }
 
 // check refuses by name what a sandbox does not have.
-func (harbor) check(t *task, spec harborTask) {
+func (spec harborTask) check(t *task) {
 	const file = "task.toml"
 	if len(spec.Steps) > 0 {
 		t.wrong(file, 0, "", "a task of several steps is not supported")
@@ -231,7 +221,7 @@ func instructionOf(t *task) string {
 	return text
 }
 
-func (harbor) environment(t *task, spec harborTask) map[string]any {
+func (spec harborTask) environment(t *task) map[string]any {
 	e := spec.Environment
 	env := map[string]any{"timeout_seconds": float64(harborSeconds)}
 	if spec.Agent.Timeout != nil {
@@ -268,7 +258,7 @@ func (harbor) environment(t *task, spec harborTask) map[string]any {
 }
 
 // eval says how the task is checked and returns the tests as the pack has them.
-func (harbor) eval(b *Builder, t *task, spec harborTask, tests []taskFile) (map[string]any, []taskFile) {
+func (spec harborTask) eval(b *Builder, t *task, tests []taskFile) (map[string]any, []taskFile) {
 	seconds := float64(harborSeconds)
 	if spec.Verifier.Timeout != nil {
 		seconds = *spec.Verifier.Timeout

@@ -9,22 +9,20 @@ import (
 )
 
 // humanEval reads HumanEval.jsonl, plain or gzipped, and files of its shape.
-type humanEval struct{}
-
-func (humanEval) Name() string { return "humaneval" }
-
-func (humanEval) Describe() Description {
-	return Description{
+func humanEval() Format {
+	return Format{
+		Name:   "humaneval",
 		Source: "HumanEval.jsonl or HumanEval.jsonl.gz", Family: compiler.CodeCompletion, Timeout: 300,
 		Environment: map[string]any{"timeout_seconds": 300},
+		Read:        readHumanEval,
 	}
 }
 
 var pythonName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Read makes of each line a task whose tests are the line's check function and
-// a call of it.
-func (f humanEval) Read(ctx context.Context, b *Builder) error {
+// readHumanEval makes of each line a task whose tests are the line's check
+// function and a call of it.
+func readHumanEval(ctx context.Context, b *Builder) error {
 	return b.records(ctx, b.Source, func(r *record) error {
 		id := r.text("task_id")
 		if len(r.problems) == 0 && !b.Wanted(id) {
@@ -44,7 +42,7 @@ func (f humanEval) Read(ctx context.Context, b *Builder) error {
 				"tests":              map[string]any{"source": "inline", "code": fmt.Sprintf("%s\ncheck(%s)\n", tests, entry)},
 				"canonical_solution": solution,
 			},
-			Metadata: map[string]any{"entry_point": entry, "source": r.sourceOf(f.Name())},
+			Metadata: map[string]any{"entry_point": entry, "source": r.sourceOf(b.format.Name)},
 		})
 	})
 }

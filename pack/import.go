@@ -34,7 +34,7 @@ func Import(ctx context.Context, f Format, o Options) (Report, error) {
 	if err := checkOut(out, o); err != nil {
 		return Report{}, err
 	}
-	if o.Fill && o.Pin != nil && o.Image == "" && f.Describe().Image == "" {
+	if o.Fill && o.Pin != nil && o.Image == "" && f.Image == "" {
 		return Report{}, compiler.Problems{{File: o.Out, Message: "the manifest names the image, which is not changed", Hint: "give --image to pin it in the rows"}}
 	}
 	leave := map[Place]bool{}
@@ -65,10 +65,10 @@ func defaultID(f Format, source string) string {
 	for _, ending := range []string{".gz", ".jsonl", ".json", ".csv"} {
 		name = strings.TrimSuffix(name, ending)
 	}
-	if strings.EqualFold(name, f.Name()) || name == "." || name == "/" {
-		return f.Name()
+	if strings.EqualFold(name, f.Name) || name == "." || name == "/" {
+		return f.Name
 	}
-	return f.Name() + "-" + name
+	return f.Name + "-" + name
 }
 
 func checkOut(out string, o Options) error {
@@ -143,7 +143,7 @@ func makePack(ctx context.Context, f Format, o Options, dir string, leave map[Pl
 		return report, nil, err
 	}
 	report = Report{
-		Format: f.Name(), ID: o.ID, Out: o.Out, Rows: len(b.places), Left: append(compiler.Problems{}, b.problems...),
+		Format: f.Name, ID: o.ID, Out: o.Out, Rows: len(b.places), Left: append(compiler.Problems{}, b.problems...),
 		Notes: append(append(compiler.Problems{}, b.notes...), warnings...), Images: append([]BuiltImage{}, b.images...),
 	}
 	return report, unfit, nil
@@ -152,18 +152,18 @@ func makePack(ctx context.Context, f Format, o Options, dir string, leave map[Pl
 // validate reads the pack as sbench validate does. What is wrong with a row is
 // said of the source that it came from.
 func (b *Builder) validate(ctx context.Context, dir string) (unfit map[Place]compiler.Problem, notes compiler.Problems, err error) {
-	rows, err := b.lines()
-	if err != nil {
-		return nil, nil, err
-	}
 	unfit = map[Place]compiler.Problem{}
 	var wrong compiler.Problems
 	_, err = compiler.Validate(ctx, []string{dir}, func(p compiler.Problem) {
 		path := p.Path
-		inRow := p.File == filepath.Join(dir, tasksFile) && p.Line > 0 && p.Line <= len(rows)
+		inRow := p.File == filepath.Join(dir, tasksFile) && p.Line > 0 && p.Line <= len(b.places)
 		p.File = filepath.Join(b.Out, strings.TrimPrefix(p.File, dir))
-		if !inRow {
-			notes, wrong = sort(p, notes, wrong)
+		switch {
+		case !inRow && p.Warning:
+			notes = append(notes, p)
+			return
+		case !inRow:
+			wrong = append(wrong, p)
 			return
 		}
 		at := b.places[p.Line-1]
@@ -184,21 +184,6 @@ func (b *Builder) validate(ctx context.Context, dir string) (unfit map[Place]com
 		err = wrong[:min(len(wrong), maxProblems)]
 	}
 	return unfit, notes, err
-}
-
-func sort(p compiler.Problem, notes, wrong compiler.Problems) (compiler.Problems, compiler.Problems) {
-	if p.Warning {
-		return append(notes, p), wrong
-	}
-	return notes, append(wrong, p)
-}
-
-// lines makes sure that the file has a line for every row that was added.
-func (b *Builder) lines() ([]Place, error) {
-	if len(b.places) == 0 {
-		return nil, errors.New("no row was written")
-	}
-	return b.places, nil
 }
 
 // publish gives the finished folder its name, in one step.

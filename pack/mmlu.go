@@ -14,35 +14,33 @@ import (
 
 // mmlu reads the per-subject CSV files of MMLU: one of them, or a folder with
 // them, searched two levels deep for test/, dev/ and val/.
-type mmlu struct{}
-
-func (mmlu) Name() string { return "mmlu" }
-
-func (mmlu) Describe() Description {
-	return Description{
+func mmlu() Format {
+	return Format{
+		Name:   "mmlu",
 		Source: "a subject's CSV file, or a folder of them", Family: compiler.MultipleChoice, Timeout: 300,
 		Environment: map[string]any{"timeout_seconds": 300},
+		Read:        readMmlu,
 	}
 }
 
 const mmluColumns = 6 // question, A, B, C, D, answer
 
-// Read makes of each record a task. Its id is the file's name and the number of
+// readMmlu makes of each record a task. Its id is the file's name and the number of
 // the record.
-func (f mmlu) Read(ctx context.Context, b *Builder) error {
+func readMmlu(ctx context.Context, b *Builder) error {
 	files, err := csvFiles(b.Source)
 	if err != nil {
 		return err
 	}
 	for _, name := range files {
 		n := 0
-		err := b.table(ctx, f.Name(), name, func(c cells) error {
+		err := b.table(ctx, name, func(c cells) error {
 			n++
 			if n == 1 && len(c.fields) == mmluColumns && slices.Contains([]string{"answer", "target"}, strings.ToLower(strings.TrimSpace(c.fields[5]))) {
 				n = 0 // a header, which some copies have
 				return nil
 			}
-			return f.row(ctx, b, subject(name), n, c)
+			return mmluRow(ctx, b, subject(name), n, c)
 		})
 		if err != nil {
 			return err
@@ -57,7 +55,7 @@ func subject(name string) string {
 	return strings.TrimSuffix(name, ".csv")
 }
 
-func (f mmlu) row(ctx context.Context, b *Builder, subject string, n int, c cells) error {
+func mmluRow(ctx context.Context, b *Builder, subject string, n int, c cells) error {
 	if len(c.fields) != mmluColumns {
 		return b.Reject(c.place.problem("", "expected %d columns (question, four choices, answer), found %d", mmluColumns, len(c.fields))...)
 	}

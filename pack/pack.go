@@ -12,6 +12,7 @@
 package pack
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -19,46 +20,40 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// A Format reads the tasks of one kind of source.
-type Format interface {
-	// Name is what the command line calls the format.
-	Name() string
-	// Describe says what the source is and which manifest its packs have.
-	Describe() Description
-	// Read hands every task of the source to b, in the source's order. What is
-	// wrong with one task goes to b.Reject; an error ends the import.
-	Read(ctx context.Context, b *Builder) error
-}
-
-// A Description is what is known of a format without a source.
-type Description struct {
+// A Format is a kind of source: what is known of it without one, which manifest
+// its packs have, and how its tasks are read.
+type Format struct {
+	Name   string // what the command line calls the format
 	Source string // what the source is, for people
 	Family compiler.Family
 	// Image is the reference of the rows' images, in which {name} stands for one
-	// of a row's names. Empty means DefaultImage.
+	// of a row's names. Empty means defaultImage.
 	Image       string
 	Environment map[string]any // of the manifest's defaults, without the image
 	Timeout     int            // seconds that a harness has, in the tester files
+	// Read hands every task of the source to b, in the source's order. What is
+	// wrong with one task goes to b.Reject; an error ends the import.
+	Read func(ctx context.Context, b *Builder) error
 }
 
-// DefaultImage has Python, git and pytest; "make image" builds it.
-const DefaultImage = "sbench.local/base:bookworm"
+// defaultImage has Python, git and pytest; "make image" builds it.
+const defaultImage = "sbench.local/base:bookworm"
 
 // Formats returns all formats, by name.
 func Formats() []Format {
-	return []Format{harbor{}, humanEval{}, mmlu{}, squad{}, sweBench{}, terminalBench{}, truthfulQA{}}
+	return []Format{harbor(), humanEval(), mmlu(), squad(), sweBench(), terminalBench(), truthfulQA()}
 }
 
 // FormatNamed returns the format of the name, or an error that lists them all.
 func FormatNamed(name string) (Format, error) {
 	var names []string
 	for _, f := range Formats() {
-		if f.Name() == name {
+		if f.Name == name {
 			return f, nil
 		}
-		names = append(names, f.Name())
+		names = append(names, f.Name)
 	}
-	return nil, fmt.Errorf("no format %q: there are %s", name, strings.Join(names, ", "))
+	return Format{}, fmt.Errorf("no format %q: there are %s", name, strings.Join(names, ", "))
 }
 
 // Options say what to import, and how.
@@ -96,27 +91,18 @@ type Limits struct {
 	AllBytes  int64 // bytes of all task folders
 }
 
-// DefaultLimits are far above any published benchmark.
-func DefaultLimits() Limits {
-	return Limits{
-		Rows: 1_000_000, Text: 512 << 20, Line: compiler.DefaultMaxLine,
-		File: 256 << 20, TaskFiles: 10_000, TaskBytes: 1 << 30, AllBytes: 8 << 30,
-	}
-}
-
+// withDefaults sets the limits that are not given far above any published
+// benchmark.
 func (l Limits) withDefaults() Limits {
-	d := DefaultLimits()
-	for _, f := range []struct{ field, value *int64 }{{&l.Text, &d.Text}, {&l.File, &d.File}, {&l.TaskBytes, &d.TaskBytes}, {&l.AllBytes, &d.AllBytes}} {
-		if *f.field <= 0 {
-			*f.field = *f.value
-		}
+	return Limits{
+		Rows:      cmp.Or(max(l.Rows, 0), 1_000_000),
+		Text:      cmp.Or(max(l.Text, 0), 512<<20),
+		Line:      cmp.Or(max(l.Line, 0), compiler.DefaultMaxLine),
+		File:      cmp.Or(max(l.File, 0), 256<<20),
+		TaskFiles: cmp.Or(max(l.TaskFiles, 0), 10_000),
+		TaskBytes: cmp.Or(max(l.TaskBytes, 0), 1<<30),
+		AllBytes:  cmp.Or(max(l.AllBytes, 0), 8<<30),
 	}
-	for _, f := range []struct{ field, value *int }{{&l.Rows, &d.Rows}, {&l.Line, &d.Line}, {&l.TaskFiles, &d.TaskFiles}} {
-		if *f.field <= 0 {
-			*f.field = *f.value
-		}
-	}
-	return l
 }
 
 // A Report says what an import did.

@@ -144,33 +144,31 @@ func (b *Builder) records(ctx context.Context, name string, yield func(*record) 
 		if len(line) == 0 {
 			continue
 		}
-		if err := b.Count(ctx, at); err != nil {
-			return err
-		}
-		if len(line) > b.Limits.Line {
-			if err := b.Reject(at.problem("", "line is longer than %d bytes", b.Limits.Line)...); err != nil {
-				return err
-			}
-			continue
-		}
-		var doc document.Document
-		if problems := doc.ParseJSON(line, n); len(problems) > 0 {
-			if err := b.Reject(inFile(name, problems)...); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := b.finish(&record{place: at, value: doc.Root(), raw: line, source: file}, yield); err != nil {
+		if err := b.line(ctx, at, line, file, yield); err != nil {
 			return err
 		}
 	}
 	return lines.Err()
 }
 
+func (b *Builder) line(ctx context.Context, at Place, line []byte, file sourceFile, yield func(*record) error) error {
+	if err := b.Count(ctx, at); err != nil {
+		return err
+	}
+	if len(line) > b.Limits.Line {
+		return b.Reject(at.problem("", "line is longer than %d bytes", b.Limits.Line)...)
+	}
+	var doc document.Document
+	if problems := doc.ParseJSON(line, at.Line); len(problems) > 0 {
+		return b.Reject(problems.In(at.File)...)
+	}
+	return b.finish(&record{place: at, value: doc.Root(), raw: line, source: file}, yield)
+}
+
 func (b *Builder) items(ctx context.Context, name string, text []byte, file sourceFile, yield func(*record) error) error {
 	var doc document.Document
 	if problems := doc.ParseJSON(text, 1); len(problems) > 0 {
-		return inFile(name, problems)
+		return problems.In(name)
 	}
 	for i, v := range doc.Root().Items() {
 		at := Place{File: name, Line: v.Line(), Path: fmt.Sprintf("$[%d]", i)}
@@ -194,13 +192,6 @@ func (b *Builder) finish(r *record, yield func(*record) error) error {
 		err = b.Reject(r.problems...)
 	}
 	return err
-}
-
-func inFile(name string, problems compiler.Problems) compiler.Problems {
-	for i := range problems {
-		problems[i].File = name
-	}
-	return problems
 }
 
 // text returns a string that has to be there and not blank.
@@ -250,7 +241,7 @@ type cells struct {
 
 // table yields the records of a CSV file. Line breaks within quoted cells are
 // kept, as line feeds.
-func (b *Builder) table(ctx context.Context, format, name string, yield func(cells) error) error {
+func (b *Builder) table(ctx context.Context, name string, yield func(cells) error) error {
 	text, file, err := b.load(name)
 	if err != nil {
 		return err
@@ -278,7 +269,7 @@ func (b *Builder) table(ctx context.Context, format, name string, yield func(cel
 			}
 			continue
 		}
-		source := map[string]any{"format": format, "file": file.Name, "file_sha256": file.Digest, "line": line, "sha256": digest(raw)}
+		source := map[string]any{"format": b.format.Name, "file": file.Name, "file_sha256": file.Digest, "line": line, "sha256": digest(raw)}
 		if err := yield(cells{at, fields, source}); err != nil {
 			return err
 		}

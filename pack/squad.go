@@ -11,26 +11,24 @@ import (
 )
 
 // squad reads SQuAD v1.1.
-type squad struct{}
-
-func (squad) Name() string { return "squad" }
-
-func (squad) Describe() Description {
-	return Description{
+func squad() Format {
+	return Format{
+		Name:   "squad",
 		Source: "SQuAD v1.1 JSON", Family: compiler.ShortAnswer, Timeout: 300,
 		Environment: map[string]any{"timeout_seconds": 300},
+		Read:        readSquad,
 	}
 }
 
-// Read makes of each question a task with the paragraph as its context.
-func (f squad) Read(ctx context.Context, b *Builder) error {
+// readSquad makes of each question a task with the paragraph as its context.
+func readSquad(ctx context.Context, b *Builder) error {
 	text, file, err := b.load(b.Source)
 	if err != nil {
 		return err
 	}
 	var doc document.Document
 	if problems := doc.ParseJSON(text, 1); len(problems) > 0 {
-		return inFile(b.Source, problems)
+		return problems.In(b.Source)
 	}
 	root, top := doc.Root(), Place{File: b.Source, Line: 1}
 	if strings.HasPrefix(root.Get("version").Text(), "v2") {
@@ -47,7 +45,7 @@ func (f squad) Read(ctx context.Context, b *Builder) error {
 					return err
 				}
 				r := &record{place: at, value: qa, raw: qa.Raw(), source: file}
-				err := b.finish(r, func(r *record) error { return f.row(ctx, b, r, article, paragraph) })
+				err := b.finish(r, func(r *record) error { return squadRow(ctx, b, r, article, paragraph) })
 				if err != nil {
 					return err
 				}
@@ -57,7 +55,7 @@ func (f squad) Read(ctx context.Context, b *Builder) error {
 	return nil
 }
 
-func (f squad) row(ctx context.Context, b *Builder, r *record, article, paragraph document.Value) error {
+func squadRow(ctx context.Context, b *Builder, r *record, article, paragraph document.Value) error {
 	id := r.text("id")
 	if len(r.problems) == 0 && !b.Wanted(id) {
 		return nil
@@ -77,7 +75,7 @@ func (f squad) row(ctx context.Context, b *Builder, r *record, article, paragrap
 		ID:       id,
 		Input:    map[string]any{"question": question, "context": passage.Text()},
 		Eval:     map[string]any{"accepted_answers": answers},
-		Metadata: map[string]any{"title": article.Get("title").Text(), "source": r.sourceOf(f.Name())},
+		Metadata: map[string]any{"title": article.Get("title").Text(), "source": r.sourceOf(b.format.Name)},
 	})
 }
 

@@ -14,18 +14,15 @@ import (
 )
 
 // sweBench reads the rows of SWE-bench (Lite, Verified, Multilingual) as JSONL
-// or as a JSON array.
-type sweBench struct{}
-
-func (sweBench) Name() string { return "swebench" }
-
-// Describe gives the images that the benchmark's authors publish: the name of a
-// row with "_1776_" for "__".
-func (sweBench) Describe() Description {
-	return Description{
+// or as a JSON array. Its images are those that the benchmark's authors publish:
+// the name of a row with "_1776_" for "__".
+func sweBench() Format {
+	return Format{
+		Name:   "swebench",
 		Source: "SWE-bench rows as JSONL or a JSON array", Family: compiler.RepoPatch, Timeout: 1800,
 		Image:       "docker.io/swebench/sweb.eval.x86_64.{instance}:latest",
 		Environment: map[string]any{"workdir": testbed, "timeout_seconds": 1800},
+		Read:        readSWEBench,
 	}
 }
 
@@ -40,15 +37,15 @@ var (
 	repoName   = regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$`)
 )
 
-// Read makes of each row a task whose tests are those that the row names, or the
-// test files that its test_patch touches.
-func (f sweBench) Read(ctx context.Context, b *Builder) error {
+// readSWEBench makes of each row a task whose tests are those that the row names,
+// or the test files that its test_patch touches.
+func readSWEBench(ctx context.Context, b *Builder) error {
 	return b.records(ctx, b.Source, func(r *record) error {
 		id := r.text("instance_id")
 		if len(r.problems) == 0 && !b.Wanted(id) {
 			return nil
 		}
-		i := f.instance(r, id)
+		i := newInstance(r, id)
 		if len(r.problems) > 0 {
 			return nil
 		}
@@ -61,7 +58,7 @@ func (f sweBench) Read(ctx context.Context, b *Builder) error {
 		if hints := r.optional("hints_text"); b.Hints && strings.TrimSpace(hints) != "" {
 			row.Input["hints"] = hints
 		}
-		row.Metadata["source"] = r.sourceOf(f.Name())
+		row.Metadata["source"] = r.sourceOf(b.format.Name)
 		for _, key := range []string{"version", "environment_setup_commit", "created_at", "difficulty"} {
 			if v := r.value.Get(key); v.Kind() != 0 && v.Kind() != document.Null {
 				row.Metadata[key] = v.Any()
@@ -78,7 +75,7 @@ type instance struct {
 	failToPass, passToPass              []string
 }
 
-func (sweBench) instance(r *record, id string) instance {
+func newInstance(r *record, id string) instance {
 	i := instance{
 		id: id, repo: r.text("repo"), base: r.text("base_commit"), problem: r.text("problem_statement"),
 		gold: r.text("patch"), test: r.text("test_patch"),

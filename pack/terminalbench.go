@@ -14,15 +14,13 @@ import (
 )
 
 // terminalBench reads the task folders of the original Terminal-Bench.
-type terminalBench struct{}
-
-func (terminalBench) Name() string { return "terminal-bench" }
-
-func (terminalBench) Describe() Description {
-	return Description{
+func terminalBench() Format {
+	return Format{
+		Name:   "terminal-bench",
 		Source: "a task folder with a task.yaml, or a folder of them", Family: compiler.TerminalTask,
 		Image: "sbench.local/terminal-bench/{task}:latest", Timeout: 3600,
 		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "timeout_seconds": defaultAgentSeconds},
+		Read:        readTerminalBench,
 	}
 }
 
@@ -33,40 +31,34 @@ const (
 	defaultTestSeconds  = 60
 )
 
-// Read makes of each folder a task that run-tests.sh checks.
-func (f terminalBench) Read(ctx context.Context, b *Builder) error {
+// readTerminalBench makes of each folder a task that run-tests.sh checks.
+func readTerminalBench(ctx context.Context, b *Builder) error {
 	return b.tasks(ctx, "task.yaml", func(t *task) error {
 		spec := t.yaml("task.yaml")
 		if spec.Kind() != document.Object {
 			return nil
 		}
 		t.sideCars("docker-compose.yaml", "client")
-		tests := f.tests(b, t)
+		tests := b.terminalTests(t)
 		row := Row{
-			ID: t.id, Input: map[string]any{"instructions": f.instruction(t, spec)}, Names: t.names(),
-			Environment: f.environment(t, spec), Metadata: f.metadata(spec),
+			ID: t.id, Input: map[string]any{"instructions": terminalInstruction(t, spec)}, Names: t.names(),
+			Environment: terminalEnvironment(t, spec), Metadata: terminalMetadata(spec),
 		}
-		solution := f.solution(b, t)
-		row.Eval = f.eval(b, t, spec, tests, len(solution) > 0)
-		row.Metadata["source"] = t.source(f.Name())
+		solution := b.terminalSolution(t)
+		row.Eval = b.terminalEval(t, spec, tests, len(solution) > 0)
+		row.Metadata["source"] = t.source(b.format.Name)
 		if len(t.problems) > 0 {
 			return nil
 		}
-		if err := f.write(b, t, tests, solution); err != nil {
+		if err := b.placeTask(t, tests, solution); err != nil {
+			return err
+		}
+		image := slices.DeleteFunc(slices.Clone(t.files), func(f taskFile) bool { return isEvaluation(f.path) })
+		if err := b.buildContext(t, t.names(), image); err != nil {
 			return err
 		}
 		return b.Add(ctx, t.place, row)
 	})
-}
-
-func (terminalBench) write(b *Builder, t *task, tests, solution []taskFile) error {
-	if err := b.place(path.Join(hiddenDir, t.id, "tests"), tests); err != nil {
-		return err
-	}
-	if err := b.place(path.Join(hiddenDir, t.id, "solution"), solution); err != nil {
-		return err
-	}
-	return b.buildContext(t, t.names(), slices.DeleteFunc(slices.Clone(t.files), func(f taskFile) bool { return isEvaluation(f.path) }))
 }
 
 // isEvaluation names what an agent must not find in the image: everything but
@@ -76,8 +68,8 @@ func isEvaluation(name string) bool {
 	return slices.Contains([]string{"task.yaml", "docker-compose.yaml", "run-tests.sh", "tests", "solution", "solution.sh", "solution.yaml"}, top)
 }
 
-// instruction has an older form: descriptions with keys, of which base counts.
-func (terminalBench) instruction(t *task, spec document.Value) string {
+// terminalInstruction knows an older form: descriptions with keys, of which base counts.
+func terminalInstruction(t *task, spec document.Value) string {
 	text := spec.Get("instruction")
 	for _, d := range spec.Get("descriptions").Items() {
 		if text.Kind() == 0 && d.Get("key").Is("base") {
@@ -90,7 +82,7 @@ func (terminalBench) instruction(t *task, spec document.Value) string {
 	return text.Text()
 }
 
-func (terminalBench) environment(t *task, spec document.Value) map[string]any {
+func terminalEnvironment(t *task, spec document.Value) map[string]any {
 	env := map[string]any{"timeout_seconds": t.seconds(spec, "max_agent_timeout_sec", defaultAgentSeconds)}
 	if dir := workdirOf(t.text("Dockerfile")); dir != "" && dir != defaultWorkdir {
 		env["workdir"] = dir
@@ -111,7 +103,7 @@ func (t *task) seconds(spec document.Value, key string, preset float64) any {
 	return n
 }
 
-func (terminalBench) metadata(spec document.Value) map[string]any {
+func terminalMetadata(spec document.Value) map[string]any {
 	m := map[string]any{}
 	for _, key := range []string{"author_name", "difficulty", "category", "tags", "parser_name", "run_tests_in_same_shell"} {
 		if v := spec.Get(key); v.Kind() != 0 && v.Kind() != document.Null {
@@ -121,9 +113,9 @@ func (terminalBench) metadata(spec document.Value) map[string]any {
 	return m
 }
 
-// tests are the files that a sandbox has at /tests: the task's own and, unless
+// terminalTests are the files that a sandbox has at /tests: the task's own and, unless
 // pytest runs them, the script that does.
-func (terminalBench) tests(b *Builder, t *task) []taskFile {
+func (b *Builder) terminalTests(t *task) []taskFile {
 	tests := t.below("tests")
 	if b.Pytest {
 		return tests
@@ -141,8 +133,8 @@ func (terminalBench) tests(b *Builder, t *task) []taskFile {
 
 const runTests = "run-tests.sh"
 
-// eval says how the task is checked.
-func (terminalBench) eval(b *Builder, t *task, spec document.Value, tests []taskFile, solved bool) map[string]any {
+// terminalEval says how the task is checked.
+func (b *Builder) terminalEval(t *task, spec document.Value, tests []taskFile, solved bool) map[string]any {
 	checker := map[string]any{
 		"source": compiler.CheckerScript, "path": path.Join(t.id, "tests", runTests), "timeout_seconds": t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds),
 	}
@@ -174,8 +166,8 @@ func pytestFile(t *task, tests []taskFile) string {
 	return found[0]
 }
 
-// solution is the reference solution as a script, solve.sh.
-func (terminalBench) solution(b *Builder, t *task) []taskFile {
+// terminalSolution is the reference solution as a script, solve.sh.
+func (b *Builder) terminalSolution(t *task) []taskFile {
 	if f, ok := t.file("solution.sh"); ok {
 		return []taskFile{{"solve.sh", f.text, true}}
 	}

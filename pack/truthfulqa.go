@@ -10,14 +10,12 @@ import (
 )
 
 // truthfulQA reads TruthfulQA.csv.
-type truthfulQA struct{}
-
-func (truthfulQA) Name() string { return "truthfulqa" }
-
-func (truthfulQA) Describe() Description {
-	return Description{
+func truthfulQA() Format {
+	return Format{
+		Name:   "truthfulqa",
 		Source: "TruthfulQA.csv", Family: compiler.FreeResponse, Timeout: 300,
 		Environment: map[string]any{"timeout_seconds": 300},
+		Read:        readTruthfulQA,
 	}
 }
 
@@ -27,11 +25,11 @@ const minTokenF1 = 0.5
 
 var truthfulColumns = []string{"Type", "Category", "Question", "Best Answer", "Correct Answers", "Incorrect Answers", "Source"}
 
-// Read makes of each record a task. Its id has the number of the record.
-func (f truthfulQA) Read(ctx context.Context, b *Builder) error {
+// readTruthfulQA makes of each record a task. Its id has the number of the record.
+func readTruthfulQA(ctx context.Context, b *Builder) error {
 	var columns map[string]int
 	n, width := 0, 0
-	err := b.table(ctx, f.Name(), b.Source, func(c cells) error {
+	err := b.table(ctx, b.Source, func(c cells) error {
 		if columns == nil {
 			width = len(c.fields)
 			var err error
@@ -42,7 +40,7 @@ func (f truthfulQA) Read(ctx context.Context, b *Builder) error {
 		if len(c.fields) != width {
 			return b.Reject(c.place.problem("", "expected %d columns, as in the header, found %d", width, len(c.fields))...)
 		}
-		return f.row(ctx, b, n, c, func(name string) string { return strings.TrimSpace(c.fields[columns[name]]) })
+		return truthfulRow(ctx, b, n, c, func(name string) string { return strings.TrimSpace(c.fields[columns[name]]) })
 	})
 	if err == nil && columns == nil {
 		return Place{File: b.Source, Line: 1}.problem("", "no header")
@@ -67,7 +65,7 @@ func header(c cells) (map[string]int, error) {
 	return columns, nil
 }
 
-func (f truthfulQA) row(ctx context.Context, b *Builder, n int, c cells, cell func(string) string) error {
+func truthfulRow(ctx context.Context, b *Builder, n int, c cells, cell func(string) string) error {
 	prompt, best := cell("Question"), cell("Best Answer")
 	for _, name := range []string{"Question", "Best Answer", "Correct Answers", "Incorrect Answers"} {
 		if cell(name) == "" {

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrAttributes says that a list of attributes is none, or not that of the tree it
-// is read with.
+// ErrAttributes means that a list of attributes is malformed, or does not belong to the
+// tree with which it is read.
 var ErrAttributes = errors.New("the list of owners and modes does not fit")
 
 const (
@@ -151,12 +151,12 @@ func (w *AttributesWriter) Discard() error {
 	return errors.Join(w.file.Close(), os.Remove(w.name))
 }
 
-// AttributesReader reads a list of attributes. A walk that has it in its options
+// attributesReader reads a list of attributes. A walk that has it in its options
 // takes every entry's attributes from it that the list names, and finds out
 // whether all of its entries are there, in the order of the walk: that of the
 // names in TreeReport's Digest, a directory before what it holds. It serves one
 // walk. Nothing in a list is ever used as a path.
-type AttributesReader struct {
+type attributesReader struct {
 	in    *bufio.Reader
 	left  int64
 	line  int
@@ -164,16 +164,16 @@ type AttributesReader struct {
 	err   error // io.EOF at the end
 }
 
-// NewAttributesReader reads the list in r, at most 256 MiB of it.
-func NewAttributesReader(r io.Reader) *AttributesReader {
-	a := &AttributesReader{in: bufio.NewReaderSize(r, maxListLine), left: maxListBytes}
+// newAttributesReader reads the list in r, at most 256 MiB of it.
+func newAttributesReader(r io.Reader) *attributesReader {
+	a := &attributesReader{in: bufio.NewReaderSize(r, maxListLine), left: maxListBytes}
 	a.advance()
 	return a
 }
 
-// Next returns the next entry; io.EOF if there is none, and otherwise errors that
+// next returns the next entry; io.EOF if there is none, and otherwise errors that
 // match ErrAttributes.
-func (r *AttributesReader) Next() (Attributes, error) {
+func (r *attributesReader) next() (Attributes, error) {
 	a, err := r.ahead, r.err
 	if err == nil {
 		r.advance()
@@ -181,7 +181,7 @@ func (r *AttributesReader) Next() (Attributes, error) {
 	return a, err
 }
 
-func (r *AttributesReader) advance() {
+func (r *attributesReader) advance() {
 	r.line++
 	line, err := r.in.ReadSlice('\n')
 	r.left -= int64(len(line))
@@ -202,13 +202,13 @@ func (r *AttributesReader) advance() {
 }
 
 // wrong does not show the line, which an agent may have thought up.
-func (r *AttributesReader) wrong(what string) error {
+func (r *attributesReader) wrong(what string) error {
 	return fmt.Errorf("%w: line %d %s", ErrAttributes, r.line, what)
 }
 
 // apply gives st the attributes of the entry rel, if they are the next of the
 // list.
-func (r *AttributesReader) apply(rel string, st *unix.Stat_t) error {
+func (r *attributesReader) apply(rel string, st *unix.Stat_t) error {
 	if r == nil || errors.Is(r.err, io.EOF) {
 		return nil
 	}
@@ -225,7 +225,7 @@ func (r *AttributesReader) apply(rel string, st *unix.Stat_t) error {
 }
 
 // finished says whether the walk has met every entry.
-func (r *AttributesReader) finished() error {
+func (r *attributesReader) finished() error {
 	switch {
 	case r == nil || errors.Is(r.err, io.EOF):
 		return nil

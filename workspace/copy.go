@@ -91,23 +91,28 @@ func (w *treeWalk) content(from *os.File, dst int, name, rel string, st *unix.St
 			return fmt.Errorf("replace %q: %w", rel, err)
 		}
 	}
-	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(dst, name, flags, 0o600)
+	to, err := createFile(dst, name, rel)
 	if err != nil {
 		return fmt.Errorf("create %q: %w", rel, err)
 	}
-	to := os.NewFile(uintptr(fd), rel)
 	defer shut(to)
 	if err := w.transfer(from, to, rel, st, sum); err != nil {
 		return err
 	}
-	if err := w.settle(fd, rel, st); err != nil {
+	if err := w.settle(int(to.Fd()), rel, st); err != nil {
 		return err
 	}
 	if err := to.Close(); err != nil {
 		return fmt.Errorf("close %q: %w", rel, err)
 	}
 	return nil
+}
+
+// createFile makes the file name, which is not there, in the open directory dir.
+func createFile(dir int, name, shown string) (*os.File, error) {
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(dir, name, flags, 0o600)
+	return os.NewFile(uintptr(fd), shown), err
 }
 
 // transfer reads exactly st.Size bytes into sum and, unless it is nil, to,

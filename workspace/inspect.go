@@ -10,8 +10,6 @@ import (
 	"path"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/securebench/sbench/compiler"
 )
 
@@ -158,15 +156,8 @@ func (in *inspector) expand(e Entry) ([]InspectedFile, error) {
 	if !e.Source.Dir {
 		return []InspectedFile{file}, nil
 	}
-	fd, _, err := openSource(e.Source.Root, e.Source.Path)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Close(fd); err != nil {
-		return nil, err
-	}
 	var files []InspectedFile
-	err = fs.WalkDir(os.DirFS(path.Join(e.Source.Root, e.Source.Path)), ".", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(path.Join(e.Source.Root, e.Source.Path)), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -222,7 +213,7 @@ func (in *inspector) resources(t *compiler.Task) []InspectedResource {
 	return all
 }
 
-// ErrNoTask says that a pack has no task of an id.
+// ErrNoTask means that a pack has no task with the given id.
 var ErrNoTask = errors.New("no such task")
 
 // FindTask returns the task with this id. Rows with mistakes are passed over;

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AttributesSuffix makes of a tree's name that of the list of what its entries have
-// lost.
+// AttributesSuffix is appended to the name of a stored tree to get the name of the list of
+// attributes that its entries have lost.
 const AttributesSuffix = ".attributes.jsonl"
 
 // Kept is a copy that may have been made with TreeOptions.Own, and beside it the
@@ -33,7 +33,7 @@ type Kept struct {
 
 // list opens the list after comparing it with its digest. The reader is nil if
 // there is none.
-func (k Kept) list() (*AttributesReader, io.Closer, error) {
+func (k Kept) list() (*attributesReader, io.Closer, error) {
 	if k.List == "" {
 		return nil, io.NopCloser(nil), nil
 	}
@@ -48,7 +48,7 @@ func (k Kept) list() (*AttributesReader, io.Closer, error) {
 		shut(f)
 		return nil, nil, err
 	}
-	return NewAttributesReader(f), f, nil
+	return newAttributesReader(f), f, nil
 }
 
 // checkList reads f from its start and leaves it there.
@@ -71,8 +71,8 @@ func checkList(f *os.File, digest string) error {
 // Digest is DigestTree of the tree as it was before it was kept.
 func (k Kept) Digest(ctx context.Context) (TreeReport, error) {
 	var report TreeReport
-	err := k.with(func(tree *os.Root, list *AttributesReader) (err error) {
-		report, err = DigestTree(ctx, tree, TreeOptions{Attributes: list})
+	err := k.with(func(tree *os.Root, list *attributesReader) (err error) {
+		report, err = DigestTree(ctx, tree, TreeOptions{attributes: list})
 		return err
 	})
 	return report, err
@@ -82,15 +82,15 @@ func (k Kept) Digest(ctx context.Context) (TreeReport, error) {
 // and modes. It needs the right to change owners if the list names other ones.
 func (k Kept) Restore(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
 	var report TreeReport
-	err := k.with(func(tree *os.Root, list *AttributesReader) (err error) {
-		opts.Preserve, opts.Own, opts.Attributes = true, false, list
+	err := k.with(func(tree *os.Root, list *attributesReader) (err error) {
+		opts.Preserve, opts.Own, opts.attributes = true, false, list
 		report, err = CopyTree(ctx, tree, dst, opts)
 		return err
 	})
 	return report, err
 }
 
-func (k Kept) with(f func(tree *os.Root, list *AttributesReader) error) error {
+func (k Kept) with(f func(tree *os.Root, list *attributesReader) error) error {
 	list, closer, err := k.list()
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (k Kept) entries(names map[string]string) ([]Attributes, error) {
 	defer shut(closer)
 	var all []Attributes
 	for {
-		a, err := list.Next()
+		a, err := list.next()
 		if errors.Is(err, io.EOF) {
 			return all, nil
 		}

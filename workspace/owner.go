@@ -10,7 +10,7 @@ import (
 // attributes puts the attributes that an entry had once into st, and tells of those
 // that its copy will not have.
 func (w *treeWalk) attributes(dst int, rel string, st *unix.Stat_t) error {
-	if err := w.opts.Attributes.apply(rel, st); err != nil {
+	if err := w.opts.attributes.apply(rel, st); err != nil {
 		return err
 	}
 	if !w.opts.Own || w.opts.Lost == nil || dst == noCopy {
@@ -32,14 +32,7 @@ func (w *treeWalk) owner(st *unix.Stat_t) (uid, gid int) {
 	if w.opts.Preserve {
 		return int(st.Uid), int(st.Gid)
 	}
-	uid, gid = -1, -1
-	if w.opts.UID != nil {
-		uid = *w.opts.UID
-	}
-	if w.opts.GID != nil {
-		gid = *w.opts.GID
-	}
-	return uid, gid
+	return w.uid, w.gid
 }
 
 // mode returns the permission bits of a copy.

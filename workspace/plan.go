@@ -14,12 +14,6 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// ParseMount returns the clean form of the place in the workspace where an
-// author wants a file, or why the component may not see one there.
-func ParseMount(component compiler.Component, mount string) (string, error) {
-	return compiler.ParseMount(component, mount)
-}
-
 // Plan says which files a component gets. It prints no content.
 type Plan struct {
 	Component compiler.Component
@@ -54,8 +48,6 @@ type Source struct {
 	Size int64
 }
 
-const valueMode = 0o644
-
 // PlanAgent plans what a harness sees: every public value as
 // securebench/public/<name>.json, and the assets at their mounts. It fails if
 // an asset is missing, is or holds a symbolic link, or collides.
@@ -68,10 +60,7 @@ func PlanAgent(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 func agentPlan(view compiler.AgentView, p *compiler.Pack) Plan {
 	plan := Plan{Component: compiler.Agent}
 	for _, value := range view.Input() {
-		plan.Entries = append(plan.Entries, Entry{
-			Name: value.Name, Lane: compiler.Public, Dest: compiler.PublicRoot + "/" + value.Name + ".json",
-			Source: Source{Data: compiler.Hide(value.Text), Size: int64(len(value.Text))}, Mode: valueMode,
-		})
+		plan.Entries = append(plan.Entries, valueEntry(value.Name, compiler.Public, compiler.PublicRoot, compiler.Hide(value.Text)))
 	}
 	for _, ref := range view.Assets() {
 		plan.Entries = append(plan.Entries, fileEntry(ref, p))
@@ -109,10 +98,7 @@ func viewPlan(view compiler.View, p *compiler.Pack) Plan {
 		case view.Component == compiler.Evaluator:
 			root = compiler.EvaluatorRoot
 		}
-		plan.Entries = append(plan.Entries, Entry{
-			Name: r.Name, Lane: r.Lane, Dest: root + "/" + r.Name + ".json",
-			Source: Source{Data: r.Text, Size: int64(len(r.Text.Reveal()))}, Mode: valueMode,
-		})
+		plan.Entries = append(plan.Entries, valueEntry(r.Name, r.Lane, root, r.Text))
 	}
 	return plan
 }
@@ -126,9 +112,11 @@ func PlanChecker(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 		return plan, nil
 	}
 	eval, _ := t.TerminalTask()
-	if err := checkSource(p.EvalRoot, eval.Checker.Path); err != nil {
+	fd, _, err := openSource(p.EvalRoot, eval.Checker.Path)
+	if err != nil {
 		return Plan{}, fmt.Errorf("checker: %w", err)
 	}
+	closeFD(fd)
 	return plan.resolve()
 }
 
@@ -142,6 +130,13 @@ func checkerPlan(t *compiler.Task, p *compiler.Pack) Plan {
 		}}
 	}
 	return plan
+}
+
+func valueEntry(name string, lane compiler.Lane, root string, text compiler.Hidden[[]byte]) Entry {
+	return Entry{
+		Name: name, Lane: lane, Dest: root + "/" + name + ".json", Mode: 0o644,
+		Source: Source{Data: text, Size: int64(len(text.Reveal()))},
+	}
 }
 
 func fileEntry(ref compiler.FileRef, p *compiler.Pack) Entry {
@@ -212,14 +207,6 @@ func (e *Entry) resolve() error {
 	}
 	e.Source.Size = 0
 	return e.checkBelow(fd, ".")
-}
-
-func checkSource(root, rel string) error {
-	fd, _, err := openSource(root, rel)
-	if err != nil {
-		return err
-	}
-	return unix.Close(fd)
 }
 
 // checkCollisions is the last line of defence: the compiler has refused rows

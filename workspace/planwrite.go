@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,14 +32,8 @@ func (p Plan) Write(ctx context.Context, root *os.Root, opts WriteOptions) error
 		return fmt.Errorf("open workspace: %w", err)
 	}
 	defer shut(top)
-	tree := TreeOptions{MaxBytes: opts.MaxBytes, MaxFiles: opts.MaxFiles}
-	if opts.UID != 0 {
-		tree.UID = &opts.UID
-	}
-	if opts.GID != 0 {
-		tree.GID = &opts.GID
-	}
-	w := newTreeWalk(ctx, tree)
+	w := newTreeWalk(ctx, TreeOptions{MaxBytes: opts.MaxBytes, MaxFiles: opts.MaxFiles})
+	w.uid, w.gid = cmp.Or(opts.UID, -1), cmp.Or(opts.GID, -1)
 	for _, e := range p.Entries {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -197,13 +192,12 @@ func (w *treeWalk) writeData(parent int, e Entry) error {
 	if err := unlinkFile(parent, name); err != nil {
 		return err
 	}
-	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(parent, name, flags, 0o600)
+	f, err := createFile(parent, name, name)
 	if err != nil {
 		return err
 	}
-	f := os.NewFile(uintptr(fd), name)
 	defer shut(f)
+	fd := int(f.Fd())
 	if _, err := f.Write(data); err != nil {
 		return err
 	}

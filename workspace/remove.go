@@ -51,8 +51,11 @@ func (r *remover) remove(parent int, name string, depth int) error {
 		return nil
 	}
 	var st unix.Stat_t
-	if statErr := unix.Fstatat(parent, name, &st, unix.AT_SYMLINK_NOFOLLOW); statErr != nil {
-		return ignoreNotExist(statErr)
+	switch statErr := unix.Fstatat(parent, name, &st, unix.AT_SYMLINK_NOFOLLOW); {
+	case errors.Is(statErr, fs.ErrNotExist):
+		return nil
+	case statErr != nil:
+		return statErr
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return err
@@ -134,11 +137,4 @@ func openOwned(parent int, name string) (int, error) {
 		return -1, err
 	}
 	return unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-}
-
-func ignoreNotExist(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrTooBig says that a tree exceeds one of its bounds.
+// ErrTooBig means that a tree exceeds one of its bounds.
 var ErrTooBig = errors.New("tree is too big")
 
 // Bounds that hold when a TreeOptions field is zero.
@@ -37,11 +38,8 @@ type TreeOptions struct {
 	MaxFiles int64
 	// MaxDepth bounds how many directories lie inside one another. Zero means 128.
 	MaxDepth int
-	// UID and GID own everything in a copy. Nil leaves the calling process as
-	// the owner.
-	UID, GID *int
-	// Preserve gives every entry of a copy the numeric owner of its source, and
-	// beats UID and GID. It needs the right to change owners.
+	// Preserve gives every entry of a copy the numeric owner of its source, which
+	// needs the right to change owners. Otherwise the calling process is the owner.
 	Preserve bool
 	// Own makes a copy that the user of the calling process can read and remove
 	// without any privilege, at every moment of its making: each entry belongs to
@@ -51,22 +49,16 @@ type TreeOptions struct {
 	// Lost is told, under Own, of the attributes of every entry whose copy does not
 	// have them, in the order of the walk. An error ends the walk.
 	Lost func(Attributes) error
-	// Attributes, when not nil, take the place of what the entries that they name
+	// attributes, when not nil, take the place of what the entries that they name
 	// have: in the digest, and in what a copy is given. Errors match ErrAttributes
 	// when the list does not fit the tree.
-	Attributes *AttributesReader
+	attributes *attributesReader
 }
 
 func (o TreeOptions) withDefaults() TreeOptions {
-	if o.MaxBytes == 0 {
-		o.MaxBytes = defaultMaxBytes
-	}
-	if o.MaxFiles == 0 {
-		o.MaxFiles = defaultMaxFiles
-	}
-	if o.MaxDepth == 0 {
-		o.MaxDepth = defaultMaxDepth
-	}
+	o.MaxBytes = cmp.Or(o.MaxBytes, defaultMaxBytes)
+	o.MaxFiles = cmp.Or(o.MaxFiles, defaultMaxFiles)
+	o.MaxDepth = cmp.Or(o.MaxDepth, defaultMaxDepth)
 	return o
 }
 
@@ -123,13 +115,14 @@ type treeWalk struct {
 	list   hash.Hash
 	buf    []byte
 
+	uid, gid int // of a plan's files; -1 leaves what is
 	// asset is set for a copy of a pack's own files into a workspace that may
 	// hold some of their names.
 	asset *assetCopy
 }
 
 func newTreeWalk(ctx context.Context, opts TreeOptions) *treeWalk {
-	return &treeWalk{ctx: ctx, opts: opts.withDefaults(), list: sha256.New(), buf: make([]byte, 128<<10)}
+	return &treeWalk{ctx: ctx, opts: opts.withDefaults(), list: sha256.New(), buf: make([]byte, 128<<10), uid: -1, gid: -1}
 }
 
 func (w *treeWalk) finish() TreeReport {
@@ -147,7 +140,7 @@ func (w *treeWalk) root(src, dst int) error {
 	if err := w.dir(src, dst, "", 1); err != nil {
 		return err
 	}
-	return w.opts.Attributes.finished()
+	return w.opts.attributes.finished()
 }
 
 // dir walks the open directory src and copies it into the open directory dst.
