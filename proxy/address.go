@@ -13,14 +13,17 @@ type refusedAddress struct {
 
 func (e *refusedAddress) Error() string { return fmt.Sprintf("address %s: %s", e.address, e.rule) }
 
-type network struct{ prefix, name string }
+type network struct {
+	prefix netip.Prefix
+	name   string
+}
 
 // closedNetworks are the special-purpose networks of the IANA registries (RFC
 // 6890) that are not globally reachable or lead to another address family, and
 // what clouds serve to their guests alone. Of IPv6 nothing outside 2000::/3 is
 // reachable to begin with.
-func closedNetworks() []network {
-	return []network{
+func closedNetworks() (all []network) {
+	for _, n := range [][2]string{
 		{"0.0.0.0/8", "unspecified"},
 		{"10.0.0.0/8", "private"},
 		{"100.64.0.0/10", "carrier-grade NAT"}, // Alibaba's metadata service, too
@@ -41,13 +44,15 @@ func closedNetworks() []network {
 		{"2001:db8::/32", "documentation"},
 		{"2002::/16", "6to4"},
 		{"3fff::/20", "documentation"},
+	} {
+		all = append(all, network{netip.MustParsePrefix(n[0]), n[1]})
 	}
+	return all
 }
 
 // An addressCheck refuses addresses that are not public, or are this host's.
 type addressCheck struct {
-	closed []netip.Prefix
-	names  []string
+	closed []network
 	local  func(netip.Addr) (bool, error)
 }
 
@@ -55,12 +60,7 @@ func newAddressCheck(local func(netip.Addr) (bool, error)) *addressCheck {
 	if local == nil {
 		local = isLocal
 	}
-	c := &addressCheck{local: local}
-	for _, n := range closedNetworks() {
-		c.closed = append(c.closed, netip.MustParsePrefix(n.prefix))
-		c.names = append(c.names, n.name)
-	}
-	return c
+	return &addressCheck{closed: closedNetworks(), local: local}
 }
 
 // check returns nil if the address may be dialled.
@@ -75,9 +75,9 @@ func (c *addressCheck) check(a netip.Addr) error {
 	case a.Is6() && a.As16()[0]>>5 != 1: // 2000::/3
 		return &refusedAddress{address, "not global unicast"}
 	}
-	for i, prefix := range c.closed {
-		if prefix.Contains(a) {
-			return &refusedAddress{address, c.names[i]}
+	for _, n := range c.closed {
+		if n.prefix.Contains(a) {
+			return &refusedAddress{address, n.name}
 		}
 	}
 	own, err := c.local(a)

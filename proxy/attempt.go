@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,7 +10,8 @@ import (
 	"time"
 )
 
-// EgressHeader is the header of a refusal that holds its reason.
+// EgressHeader is the header that states the [Reason] in the answer to a refused
+// request.
 const EgressHeader = "X-Sbench-Egress"
 
 // An attempt becomes one entry of the log.
@@ -38,7 +40,7 @@ func (p *Proxy) attempt(kind Kind) *attempt {
 
 // decide asks the policy.
 func (a *attempt) decide(r Request) Decision {
-	r.Phase = a.p.cfg.Phase
+	r.Phase = PhaseHarness
 	d := a.p.cfg.Policy.Decide(r)
 	a.entry.Host, a.entry.Port = d.Host, int(d.Port)
 	if d.Allowed && a.blocked != "" {
@@ -69,14 +71,10 @@ func (a *attempt) failed(err error) Decision {
 	if a.p.ctx.Err() != nil {
 		verdict, reason, rule, address = Error, ReasonShutdown, "", ""
 	}
-	if rule == "" {
-		rule = a.entry.Rule
-	}
+	rule = cmp.Or(rule, a.entry.Rule)
 	a.refused = a.refused.refuse(reason, rule)
 	a.entry.Verdict, a.entry.Reason, a.entry.Rule = verdict, string(reason), rule
-	if address != "" {
-		a.entry.Address = address
-	}
+	a.entry.Address = cmp.Or(address, a.entry.Address)
 	return a.refused
 }
 

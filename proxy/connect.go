@@ -83,9 +83,7 @@ func (p *Proxy) handleConnect(_ string, ctx *goproxy.ProxyCtx) (*goproxy.Connect
 			a.end(0, 0)
 			then = func() { c.reject(d.raw()) }
 		}
-		if !p.start(then) {
-			_ = c.Close()
-		}
+		p.start(c, then)
 	}}, ""
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -23,26 +24,17 @@ func (u *upstream) Close() error {
 	return u.TCPConn.Close()
 }
 
-// passedKey is for the *passed of a dial in its context.
+// passedKey is for the addresses that passed the check, in the context of a dial: a
+// [sync.Map] of netip.AddrPort by the socket's descriptor, since a name may have
+// several, which are tried at once.
 type passedKey struct{}
-
-// passed are the addresses that passed the check, by the socket's descriptor: a
-// name may have several, which are tried at once.
-type passed struct {
-	mu      sync.Mutex
-	address map[uintptr]netip.AddrPort
-}
 
 // newDialer checks each address on the socket that is about to be connected to
 // it. Whatever a name server said before, this is what connect(2) gets.
 func (p *Proxy) newDialer() *net.Dialer {
 	check := newAddressCheck(p.cfg.hooks.local)
-	resolver := p.cfg.hooks.resolver
-	if resolver == nil {
-		resolver = &net.Resolver{PreferGo: true}
-	}
 	return &net.Dialer{
-		Timeout: p.limits.DialTime, Resolver: resolver,
+		Timeout: p.limits.DialTime, Resolver: cmp.Or(p.cfg.hooks.resolver, &net.Resolver{PreferGo: true}),
 		ControlContext: func(ctx context.Context, network, address string, c syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
 			if err != nil {
@@ -51,8 +43,8 @@ func (p *Proxy) newDialer() *net.Dialer {
 			if err := check.check(to.Addr()); err != nil {
 				return err
 			}
-			if seen, ok := ctx.Value(passedKey{}).(*passed); ok {
-				if err := c.Control(func(fd uintptr) { seen.put(fd, to) }); err != nil {
+			if seen, ok := ctx.Value(passedKey{}).(*sync.Map); ok {
+				if err := c.Control(func(fd uintptr) { seen.Store(fd, to) }); err != nil {
 					return err
 				}
 			}
@@ -64,24 +56,12 @@ func (p *Proxy) newDialer() *net.Dialer {
 	}
 }
 
-func (s *passed) put(fd uintptr, to netip.AddrPort) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.address[fd] = to
-}
-
-func (s *passed) get(fd uintptr) netip.AddrPort {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.address[fd]
-}
-
 // dial resolves an allowed, normalised name and connects to it.
 func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.limits.DialTime)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	seen := &passed{address: map[uintptr]netip.AddrPort{}}
+	seen := &sync.Map{}
 	// The dot at the end keeps the host's search list out of it.
 	conn, err := p.dialer.DialContext(context.WithValue(ctx, passedKey{}, seen), "tcp", net.JoinHostPort(host+".", strconv.Itoa(int(port))))
 	if err != nil {
@@ -90,7 +70,11 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, 
 	u := &upstream{TCPConn: conn.(*net.TCPConn), p: p}
 	raw, err := u.SyscallConn()
 	if err == nil {
-		err = raw.Control(func(fd uintptr) { u.address = seen.get(fd) })
+		err = raw.Control(func(fd uintptr) {
+			if address, ok := seen.Load(fd); ok {
+				u.address = address.(netip.AddrPort)
+			}
+		})
 	}
 	if err == nil && !u.address.IsValid() {
 		err = errors.New("connected to an address that was not checked")

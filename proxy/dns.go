@@ -60,10 +60,10 @@ func (n *names) name(a netip.Addr) (string, bool) {
 	return name, ok
 }
 
-// ServeDNS is a name server for the sandbox: an allowed name has an address of
-// 198.18.0.0/15, always the same, whose connections are for ServeRedirected; any
-// other does not exist. No question leaves the host. It returns when the
-// connection or the proxy is closed, and closes the connection.
+// ServeDNS answers the sandbox's DNS questions on c. Every allowed name has its own
+// address in 198.18.0.0/15, and connections to it are for [Proxy.ServeRedirected]; any
+// other name does not exist. No question leaves the host. ServeDNS returns when c or
+// the proxy is closed, and closes c.
 func (p *Proxy) ServeDNS(c net.PacketConn) error {
 	if !p.serves(c) {
 		return errors.Join(ErrClosed, c.Close())
@@ -84,12 +84,10 @@ func (p *Proxy) ServeDNS(c net.PacketConn) error {
 	}
 }
 
-// ServeDNSTCP is ServeDNS for clients that ask by TCP.
+// ServeDNSTCP does what [Proxy.ServeDNS] does, for clients that use TCP.
 func (p *Proxy) ServeDNSTCP(l net.Listener) error {
 	return p.accept(l, KindDNS, func(c *client) {
-		if !p.start(func() { p.serveDNSConn(c) }) {
-			_ = c.Close()
-		}
+		p.start(c, func() { p.serveDNSConn(c) })
 	})
 }
 
@@ -150,10 +148,7 @@ func (p *Proxy) answerDNS(message []byte) []byte {
 func parseQuestion(message []byte) (dnsmessage.Header, dnsmessage.Question, bool) {
 	var parser dnsmessage.Parser
 	head, err := parser.Start(message)
-	if err != nil {
-		return head, dnsmessage.Question{}, false
-	}
-	if head.Response || head.OpCode != 0 {
+	if err != nil || head.Response || head.OpCode != 0 {
 		return head, dnsmessage.Question{}, false
 	}
 	questions, err := parser.AllQuestions()
@@ -162,10 +157,7 @@ func parseQuestion(message []byte) (dnsmessage.Header, dnsmessage.Question, bool
 	}
 	q := questions[0]
 	// The text of a name shows a dot inside a label as the end of one.
-	if strings.Count(q.Name.String(), ".") != labels(message) {
-		return head, q, false
-	}
-	return head, q, true
+	return head, q, strings.Count(q.Name.String(), ".") == labels(message)
 }
 
 // labels counts those of the first question's name, which begins behind the

@@ -1,7 +1,8 @@
-// Package proxy is the only way out of a sandbox: a policy of names, a forward
-// proxy that obeys it, the same for connections that a sandbox makes as if it
-// had a network, and a log with a line for each decision. It is handed listeners
-// and never makes a namespace.
+// Package proxy is the only way out of a sandbox. It contains the policy that says
+// which names may be reached, a forward proxy that enforces it, a transparent proxy and
+// name server for programs that connect as if they had a network, and a log with one
+// line for each decision. It serves listeners that it is given, and never makes a
+// network namespace itself.
 //
-// The provider relay is in package relay below this one.
+// The relay to the providers of models is package proxy/relay.
 package proxy

@@ -2,9 +2,10 @@ package proxy
 
 import "strings"
 
-// Environment returns the variables, as NAME=value, that lead the programs of a
-// sandbox to the proxy at the address "host:port", in both of the spellings that
-// are in use. Connections to the sandbox itself stay in it.
+// Environment returns the environment variables, as NAME=value, that make the programs
+// of a sandbox use the proxy at address, a "host:port". Each is there in upper and in
+// lower case, since programs differ. Connections to the sandbox's own loopback
+// addresses do not use the proxy.
 func Environment(address string) []string {
 	var env []string
 	url := "http://" + address

@@ -30,6 +30,9 @@ type hello struct {
 
 // parseHello reads a ClientHello from the first bytes of a connection. It is not
 // whole if more bytes are needed; what cannot become one has a reason.
+//
+// crypto/tls would be too lenient: it skips server names of other types beside the
+// one that it reports, and takes records that hold more than the ClientHello.
 func parseHello(b []byte) (h hello, whole bool, reason Reason) {
 	message, whole, reason := firstMessage(b)
 	if !whole || reason != "" {
@@ -97,21 +100,17 @@ func (f *field) take(n int) []byte {
 	return head
 }
 
-// vector returns the next vector, whose length has the given number of bytes.
-func (f *field) vector(lengthBytes int) []byte {
+// number returns the next number, which has the given number of bytes.
+func (f *field) number(bytes int) int {
 	n := 0
-	for _, c := range f.take(lengthBytes) {
+	for _, c := range f.take(bytes) {
 		n = n<<8 | int(c)
 	}
-	return f.take(n)
+	return n
 }
 
-func (f *field) uint16() uint16 {
-	if b := f.take(2); len(b) == 2 {
-		return binary.BigEndian.Uint16(b)
-	}
-	return 0
-}
+// vector returns the next vector, whose length has the given number of bytes.
+func (f *field) vector(lengthBytes int) []byte { return f.take(f.number(lengthBytes)) }
 
 // done: everything was read, and nothing was missing.
 func (f *field) done() bool { return !f.bad && len(f.b) == 0 }
@@ -132,7 +131,7 @@ func parseBody(message []byte) (hello, bool) {
 	var h hello
 	var seen []uint16
 	for len(extensions.b) > 0 {
-		kind, content := extensions.uint16(), extensions.vector(2)
+		kind, content := uint16(extensions.number(2)), extensions.vector(2)
 		if extensions.bad || slices.Contains(seen, kind) || len(seen) > 256 {
 			return hello{}, false
 		}

@@ -3,11 +3,12 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 )
 
-// Limits bound what one sandbox may do with its way out. New fills the fields
-// that are zero from [DefaultLimits]; a negative one is an error.
+// Limits bound what one sandbox may do through its proxy. [New] takes fields that are 0
+// from [DefaultLimits]; a negative one is an error.
 type Limits struct {
 	Connections int   // from the sandbox, at a time
 	Tunnels     int   // at a time
@@ -27,7 +28,7 @@ type Limits struct {
 	Lifetime   time.Duration // of a tunnel or a plain HTTP request
 }
 
-// DefaultLimits are what a sandbox gets that asks for nothing.
+// DefaultLimits returns the limits of a sandbox for which none are set.
 func DefaultLimits() Limits {
 	return Limits{
 		Connections: 512, Tunnels: 128, Requests: 100_000, Names: 4096,
@@ -38,48 +39,23 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Over returns l with its unset fields taken from base.
+// Over returns l with each field that is 0 taken from base.
 func (l Limits) Over(base Limits) Limits {
-	set(&l.Connections, base.Connections)
-	set(&l.Tunnels, base.Tunnels)
-	set(&l.Requests, base.Requests)
-	set(&l.Names, base.Names)
-	set(&l.HeaderBytes, base.HeaderBytes)
-	set(&l.BodyBytes, base.BodyBytes)
-	set(&l.Up, base.Up)
-	set(&l.Down, base.Down)
-	set(&l.TunnelUp, base.TunnelUp)
-	set(&l.TunnelDown, base.TunnelDown)
-	set(&l.HeaderTime, base.HeaderTime)
-	set(&l.DialTime, base.DialTime)
-	set(&l.HelloTime, base.HelloTime)
-	set(&l.Idle, base.Idle)
-	set(&l.Lifetime, base.Lifetime)
+	to, from := reflect.ValueOf(&l).Elem(), reflect.ValueOf(base)
+	for i := range to.NumField() {
+		if to.Field(i).IsZero() {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
 	return l
 }
 
-func set[T ~int | ~int64](field *T, value T) {
-	if *field == 0 {
-		*field = value
-	}
-}
-
-// Validate says which fields are not positive.
+// Validate returns an error that names every field that is not positive, or nil.
 func (l Limits) Validate() error {
-	fields := []struct {
-		name  string
-		value int64
-	}{
-		{"connections", int64(l.Connections)}, {"tunnels", int64(l.Tunnels)}, {"requests", l.Requests},
-		{"names", int64(l.Names)}, {"header bytes", int64(l.HeaderBytes)}, {"body bytes", l.BodyBytes},
-		{"up", l.Up}, {"down", l.Down}, {"tunnel up", l.TunnelUp}, {"tunnel down", l.TunnelDown},
-		{"header time", int64(l.HeaderTime)}, {"dial time", int64(l.DialTime)}, {"hello time", int64(l.HelloTime)},
-		{"idle", int64(l.Idle)}, {"lifetime", int64(l.Lifetime)},
-	}
 	var errs []error
-	for _, f := range fields {
-		if f.value <= 0 {
-			errs = append(errs, fmt.Errorf("egress limit %q is not positive", f.name))
+	for field, value := range reflect.ValueOf(l).Fields() {
+		if value.Int() <= 0 {
+			errs = append(errs, fmt.Errorf("egress limit %s is not positive", field.Name))
 		}
 	}
 	return errors.Join(errs...)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Kind says by which way something tried to leave.
+// Kind says how something in the sandbox tried to reach the network.
 type Kind string
 
 // Kinds of [Entry].
@@ -20,19 +20,18 @@ const (
 	KindRelay       Kind = "relay"       // a request to a provider
 )
 
-// Verdict says what became of an attempt to leave.
+// Verdict says what became of an attempt to reach the network.
 type Verdict string
 
-// Verdicts of [Entry]. An error is an attempt that was allowed and came to
-// nothing.
+// Verdicts of [Entry]. Error means that the attempt was allowed but failed.
 const (
 	Allow Verdict = "allow"
 	Deny  Verdict = "deny"
 	Error Verdict = "error"
 )
 
-// An Entry is one line of egress.jsonl. It never holds a header, a body or a
-// query string.
+// An Entry is one line of egress.jsonl. It never contains a header, a body or a query
+// string.
 type Entry struct {
 	Time    time.Time `json:"time"` // of the attempt, not of its end
 	Task    string    `json:"task,omitempty"`
@@ -62,7 +61,7 @@ type Entry struct {
 	Usage    *Usage   `json:"usage,omitempty"`
 }
 
-// Usage counts tokens, in the provider's words made one. Zero is none.
+// Usage counts tokens in the same terms for all providers. The zero Usage is none.
 type Usage struct {
 	Input     int64 `json:"input"`     // all of them, cached ones included
 	Cached    int64 `json:"cached"`    // of Input, read from a cache
@@ -72,10 +71,10 @@ type Usage struct {
 	Estimated bool `json:"estimated,omitempty"`
 }
 
-// Total is what a budget of tokens counts.
+// Total returns the number of tokens that count towards a budget: input and output.
 func (u Usage) Total() int64 { return u.Input + u.Output }
 
-// Add returns the sum of both.
+// Add returns the sum of u and v.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{
 		Input: u.Input + v.Input, Cached: u.Cached + v.Cached, Output: u.Output + v.Output,
@@ -83,8 +82,8 @@ func (u Usage) Add(v Usage) Usage {
 	}
 }
 
-// A Log writes entries as JSON lines, each with one Write. Its methods may be
-// called from several goroutines.
+// A Log writes entries as lines of JSON, each with a single Write. Its methods are safe
+// for concurrent use.
 type Log struct {
 	// Try goes into all entries, and Redact, unless it is nil, over what a sandbox
 	// has a say in: names, addresses, models. Both are set before the first.
@@ -96,10 +95,10 @@ type Log struct {
 	err error
 }
 
-// NewLog returns a log that writes to w, which stays the caller's.
+// NewLog returns a log that writes to w. It never closes w.
 func NewLog(w io.Writer) *Log { return &Log{w: w} }
 
-// Write appends an entry. The first error is remembered, see [Log.Err].
+// Write appends an entry. [Log.Err] returns the error if that fails.
 func (l *Log) Write(e Entry) {
 	e.Try = l.Try
 	if l.Redact != nil {
@@ -131,7 +130,8 @@ func (e Entry) redacted(redact func(string) string) Entry {
 	return e
 }
 
-// Err returns the first error of a write. A log that has one is not complete.
+// Err returns the first error of writing an entry. If there is one the log is
+// incomplete.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

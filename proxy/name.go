@@ -11,17 +11,18 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// A Domain is a rule: it allows a DNS name and the names below it, on label
-// boundaries. The zero Domain allows none.
+// A Domain is a rule that allows a DNS name and all names below it: example.org allows
+// www.example.org and not badexample.org. The zero Domain allows none.
 type Domain struct {
 	name    string // normalised
 	written string
 }
 
-// ParseDomain makes a rule of what a tester wrote. It refuses what is no DNS name
-// of two or more labels: addresses, localhost, ports, paths and wildcards; and the
-// names under which anybody can register one, such as "co.uk" or "github.io", by
-// the public suffix list. Names in other scripts become ASCII (UTS 46).
+// ParseDomain parses a rule from a tester file. It fails for everything that is not a
+// DNS name of two or more labels, such as addresses, localhost, ports, paths and
+// wildcards. It also fails for public suffixes such as "co.uk" or "github.io", under
+// which anybody can register a name (publicsuffix.org). Names in other scripts become
+// ASCII (UTS 46).
 func ParseDomain(written string) (Domain, error) {
 	trimmed := strings.TrimSuffix(strings.TrimSpace(written), ".")
 	switch {
@@ -53,25 +54,21 @@ func ParseDomain(written string) (Domain, error) {
 	return Domain{name: name, written: written}, nil
 }
 
-// ParseDomains parses all names, and returns the errors of all of them.
+// ParseDomains calls [ParseDomain] for every name and joins the errors.
 func ParseDomains(names []string) ([]Domain, error) {
 	domains := make([]Domain, 0, len(names))
 	var errs []error
 	for _, name := range names {
 		d, err := ParseDomain(name)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		domains = append(domains, d)
+		domains, errs = append(domains, d), append(errs, err)
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return domains, nil
 }
 
-// String is the rule as it was written.
+// String returns the rule as it was written.
 func (d Domain) String() string { return d.written }
 
 // allows says whether the normalised name is the domain's or below it.
@@ -112,16 +109,8 @@ func normalise(host string) (string, Reason) {
 
 // isLabel knows letters, digits, hyphens, and the underscore of service names.
 func isLabel(label string) bool {
-	if label == "" || len(label) > 63 {
-		return false
-	}
-	for i := range len(label) {
-		c := label[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return true
+	const known = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+	return label != "" && len(label) <= 63 && strings.Trim(label, known) == ""
 }
 
 // isNumber knows what inet_aton(3) takes for a part of an address.

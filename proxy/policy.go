@@ -7,18 +7,17 @@ import (
 	"strings"
 )
 
-// Phase is a part of a task's life.
+// Phase names a part of an attempt.
 type Phase string
 
-// PhaseHarness is the only phase that may have a way out: verifiers never do.
+// PhaseHarness is the only phase with access to a network; verifiers never have any.
 const PhaseHarness Phase = "harness"
 
-// A Policy says what may leave a sandbox. The zero Policy denies everything.
+// A Policy says what a sandbox may reach, in PhaseHarness alone. The zero Policy denies
+// everything.
 type Policy struct {
 	Domains []Domain // what may be reached; none is nothing
 	Ports   []uint16 // of those; none is 80 and 443
-	Methods []string // of plain HTTP requests; none is GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS
-	Phases  []Phase  // none is PhaseHarness
 
 	// AllowMissingSNI lets tunnels through whose ClientHello names no host.
 	AllowMissingSNI bool
@@ -37,7 +36,7 @@ type Request struct {
 	Port   string // as it was asked for; not used for KindDNS
 }
 
-// A Decision is what a policy says about a request. The zero Decision denies.
+// A Decision is a policy's answer to a [Request]. The zero Decision denies.
 type Decision struct {
 	Allowed bool
 	Host    string // normalised; "" if the request's is malformed or an address
@@ -47,15 +46,15 @@ type Decision struct {
 	Cure    string // of a refusal: how to allow it
 }
 
-// Decide says whether the request may leave. It depends on nothing but its
-// arguments; addresses are checked when they are dialled.
+// Decide says whether the policy allows the request. It depends on nothing but p and r;
+// the address that a name resolves to is checked when it is dialled.
 func (p Policy) Decide(r Request) Decision {
 	d := Decision{}
 	host, badName := normalise(r.Host)
 	port, okPort := parsePort(r.Port)
 	d.Host, d.Port = host, port
 	switch rule, ok := p.match(host); {
-	case !slices.Contains(orElse(p.Phases, []Phase{PhaseHarness}), r.Phase):
+	case r.Phase != PhaseHarness:
 		return d.refuse(ReasonPhase, "phases")
 	case badName != "":
 		return d.refuse(badName, "hosts are named by DNS names")
@@ -66,7 +65,10 @@ func (p Policy) Decide(r Request) Decision {
 	default:
 		d.Rule = rule
 	}
-	ports, methods := orElse(p.Ports, []uint16{80, 443}), orElse(p.Methods, defaultMethods())
+	ports, methods := p.Ports, []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+	if len(ports) == 0 {
+		ports = []uint16{80, 443}
+	}
 	switch {
 	case r.Kind == KindDNS:
 	case !okPort:
@@ -93,17 +95,6 @@ func (p Policy) match(name string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-func defaultMethods() []string {
-	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
-}
-
-func orElse[T any](given, otherwise []T) []T {
-	if len(given) > 0 {
-		return given
-	}
-	return otherwise
 }
 
 func joinPorts(ports []uint16) string {

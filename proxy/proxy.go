@@ -16,7 +16,7 @@ import (
 	"github.com/elazarl/goproxy"
 )
 
-// Config describes the way out of one sandbox.
+// Config describes the egress proxy of one sandbox.
 type Config struct {
 	Policy Policy
 	Limits Limits // unset fields are those of DefaultLimits
@@ -24,7 +24,6 @@ type Config struct {
 	// Task and Attempt go into the log's entries.
 	Task    string
 	Attempt int
-	Phase   Phase // "" is PhaseHarness
 
 	hooks hooks
 }
@@ -39,11 +38,11 @@ type hooks struct {
 	local func(netip.Addr) (bool, error)
 }
 
-// ErrClosed is returned by the Serve methods of a proxy that was closed before.
+// ErrClosed is the error of the Serve methods of a proxy that has been closed already.
 var ErrClosed = errors.New("proxy is closed")
 
-// A Proxy is the way out of one sandbox. Its methods may be called from several
-// goroutines.
+// A Proxy is the egress proxy of one sandbox. Its methods are safe for concurrent use.
+// Make one with [New].
 type Proxy struct {
 	cfg       Config
 	limits    Limits
@@ -52,7 +51,7 @@ type Proxy struct {
 	queue     queue
 	transport *http.Transport
 	dialer    *net.Dialer
-	buffers   *buffers
+	buffers   sync.Pool // of *[copyBytes]byte; an idle tunnel holds none
 	names     *names
 	up, down  *budget
 	tunnels   chan struct{} // a slot each
@@ -71,7 +70,7 @@ type counts struct {
 	allowed, denied, failed, silent atomic.Int64
 }
 
-// Totals sum up what a proxy did.
+// Totals count what a proxy has done.
 type Totals struct {
 	Connections int64 `json:"connections"` // from the sandbox
 	Allowed     int64 `json:"allowed"`     // entries of the log, by verdict
@@ -82,13 +81,11 @@ type Totals struct {
 	Down        int64 `json:"down"`     // bytes into it
 }
 
-// New returns a proxy, which must be closed.
+// New returns a proxy, which the caller must close. It fails for an invalid
+// configuration, such as one without a log or with a negative limit.
 func New(cfg Config) (*Proxy, error) {
 	if cfg.Log == nil {
 		return nil, errors.New("egress proxy without a log")
-	}
-	if cfg.Phase == "" {
-		cfg.Phase = PhaseHarness
 	}
 	p := &Proxy{cfg: cfg, limits: cfg.Limits.Over(DefaultLimits()), open: map[io.Closer]struct{}{}}
 	if err := p.limits.Validate(); err != nil {
@@ -97,7 +94,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.ctx, p.end = context.WithCancel(context.Background())
 	p.up, p.down = newBudget(p.limits.Up), newBudget(p.limits.Down)
 	p.tunnels = make(chan struct{}, p.limits.Tunnels)
-	p.buffers = newBuffers()
+	p.buffers.New = func() any { return new([copyBytes]byte) }
 	p.names = newNames(p.limits.Names)
 	p.dialer = p.newDialer()
 	p.transport = p.newTransport()
@@ -123,8 +120,8 @@ func (p *Proxy) newServer() *http.Server {
 	}
 }
 
-// Serve is the forward proxy: it takes CONNECT and requests with absolute URLs.
-// It returns when the listener or the proxy is closed, and closes the listener.
+// Serve serves l as a forward proxy, which accepts CONNECT and requests with absolute
+// URLs. It returns when l or the proxy is closed, and closes l.
 func (p *Proxy) Serve(l net.Listener) error {
 	return p.accept(l, KindMalformed, func(c *client) { p.queue.put(c) })
 }
@@ -157,8 +154,8 @@ func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
 	}
 }
 
-// Close ends every connection and tunnel, and the Serve methods, and waits for
-// all of them: their entries are in the log then. It is idempotent.
+// Close ends all connections, tunnels and Serve methods and waits until they have
+// written their log entries. It may be called again.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -179,7 +176,7 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// Totals may be called at any time.
+// Totals returns what the proxy has done so far.
 func (p *Proxy) Totals() Totals {
 	return Totals{
 		Connections: p.counts.connections.Load(),
@@ -237,17 +234,17 @@ func (p *Proxy) begin() bool {
 	return true
 }
 
-// start runs f on a goroutine that Close waits for. It is false, and f does not
-// run, once the proxy is closed.
-func (p *Proxy) start(f func()) bool {
+// start runs f, which closes c, on a goroutine that Close waits for. Once the proxy
+// is closed, f does not run, and start closes c.
+func (p *Proxy) start(c *client, f func()) {
 	if !p.begin() {
-		return false
+		_ = c.Close()
+		return
 	}
 	go func() {
 		defer p.work.Done()
 		f()
 	}()
-	return true
 }
 
 // A queue is a listener of connections that were accepted elsewhere.

@@ -1,9 +1,7 @@
 package proxy
 
-import "maps"
-
-// Reason is the word that says why something was refused, failed or was cut. The
-// list is closed: [Reasons] has all of them.
+// Reason is a word that says why something was refused, failed or was cut off.
+// [Reasons] returns all there are.
 type Reason string
 
 // Reasons that lie in the request.
@@ -58,58 +56,42 @@ const (
 	ReasonLog         Reason = "log_failed" // what cannot be logged does not leave
 )
 
-// Reasons returns every reason there is, each with its cure: what whoever wrote
-// the tester file or the command inside the sandbox can do about it.
-func Reasons() map[Reason]string { return maps.Collect(eachReason) }
+// Reasons returns every reason with its cure: what the author of the tester file, or of
+// the command in the sandbox, can do about it.
+func Reasons() map[Reason]string {
+	const limit = "a limit of the sandbox's way out; ask for less"
+	return map[Reason]string{
+		ReasonMalformed:      "send one well-formed HTTP/1.1 request",
+		ReasonHeaderTooLarge: "send smaller headers",
+		ReasonHeaderTimeout:  "send the whole request head at once",
+		ReasonNotProxy:       "send an absolute URL, or CONNECT name:port",
+		ReasonScheme:         "use CONNECT for https; other schemes have no way out",
+		ReasonMethod:         "use a method that the policy lists",
+		ReasonUpgrade:        "use the protocol over TLS",
+		ReasonAuthority:      "name the host as name:port, without user information",
+		ReasonBadPort:        "give the port as a decimal number from 1 to 65535",
+		ReasonPort:           "use a port that the policy lists",
+		ReasonBadName:        "use the host's ASCII DNS name",
+		ReasonIPLiteral:      "use the host's name; addresses have no way out",
+		ReasonHost:           "add the host to harness.config.allowed_domains",
+		ReasonPhase:          "nothing; this phase of a task has no network",
+		ReasonHostMismatch:   "ask the host whose name was looked up",
+		ReasonAddress:        "nothing; only public addresses have a way out",
+		ReasonResolve:        "check the name and the name server of the host",
+		ReasonDial:           "check that the host is up and listens on the port",
+		ReasonUpstream:       "check the host's own log",
+		ReasonNotTLS:         "speak TLS through CONNECT; plain HTTP goes as an absolute URL",
+		ReasonBadHello:       "use a usual TLS client",
+		ReasonHelloTimeout:   "send the TLS ClientHello at once",
+		ReasonSNIMissing:     "send the host's name in the TLS ClientHello",
+		ReasonSNIMismatch:    "send the name of the CONNECT in the TLS ClientHello",
+		ReasonECH:            "switch Encrypted Client Hello off in the client",
+		ReasonConnections:    limit, ReasonTunnels: limit, ReasonRequests: limit, ReasonNames: limit, ReasonUp: limit,
+		ReasonDown: limit, ReasonBody: limit, ReasonIdle: limit, ReasonLifetime: limit,
+		ReasonShutdown: "nothing; the sandbox is over",
+		ReasonLog:      "nothing inside the sandbox; the disk of the run's records is full or broken",
+	}
+}
 
 // cure is what [Reasons] has for the reason.
-func (r Reason) cure() string {
-	for reason, cure := range eachReason {
-		if reason == r {
-			return cure
-		}
-	}
-	return ""
-}
-
-func eachReason(yield func(Reason, string) bool) {
-	const limit = "a limit of the sandbox's way out; ask for less"
-	for _, r := range [...]struct {
-		reason Reason
-		cure   string
-	}{
-		{ReasonMalformed, "send one well-formed HTTP/1.1 request"},
-		{ReasonHeaderTooLarge, "send smaller headers"},
-		{ReasonHeaderTimeout, "send the whole request head at once"},
-		{ReasonNotProxy, "send an absolute URL, or CONNECT name:port"},
-		{ReasonScheme, "use CONNECT for https; other schemes have no way out"},
-		{ReasonMethod, "use a method that the policy lists"},
-		{ReasonUpgrade, "use the protocol over TLS"},
-		{ReasonAuthority, "name the host as name:port, without user information"},
-		{ReasonBadPort, "give the port as a decimal number from 1 to 65535"},
-		{ReasonPort, "use a port that the policy lists"},
-		{ReasonBadName, "use the host's ASCII DNS name"},
-		{ReasonIPLiteral, "use the host's name; addresses have no way out"},
-		{ReasonHost, "add the host to harness.config.allowed_domains"},
-		{ReasonPhase, "nothing; this phase of a task has no network"},
-		{ReasonHostMismatch, "ask the host whose name was looked up"},
-		{ReasonAddress, "nothing; only public addresses have a way out"},
-		{ReasonResolve, "check the name and the name server of the host"},
-		{ReasonDial, "check that the host is up and listens on the port"},
-		{ReasonUpstream, "check the host's own log"},
-		{ReasonNotTLS, "speak TLS through CONNECT; plain HTTP goes as an absolute URL"},
-		{ReasonBadHello, "use a usual TLS client"},
-		{ReasonHelloTimeout, "send the TLS ClientHello at once"},
-		{ReasonSNIMissing, "send the host's name in the TLS ClientHello"},
-		{ReasonSNIMismatch, "send the name of the CONNECT in the TLS ClientHello"},
-		{ReasonECH, "switch Encrypted Client Hello off in the client"},
-		{ReasonConnections, limit}, {ReasonTunnels, limit}, {ReasonRequests, limit}, {ReasonNames, limit},
-		{ReasonUp, limit}, {ReasonDown, limit}, {ReasonBody, limit}, {ReasonIdle, limit}, {ReasonLifetime, limit},
-		{ReasonShutdown, "nothing; the sandbox is over"},
-		{ReasonLog, "nothing inside the sandbox; the disk of the run's records is full or broken"},
-	} {
-		if !yield(r.reason, r.cure) {
-			return
-		}
-	}
-}
+func (r Reason) cure() string { return Reasons()[r] }

@@ -17,17 +17,15 @@ type mapping struct {
 	port uint16
 }
 
-// ServeRedirected takes connections that something in the sandbox made to an
-// address of the name server: TLS whose ClientHello names the host that the
-// address was given for, and on other ports than 443 plain HTTP for it. The
-// original destination is SO_ORIGINAL_DST or, where that is not set, the local
-// address. It returns when the listener or the proxy is closed, and closes the
-// listener.
+// ServeRedirected serves connections that programs in the sandbox made to an address
+// from [Proxy.ServeDNS]. It accepts TLS whose ClientHello names the host that the
+// address stands for and, on ports other than 443, plain HTTP to that host. A
+// connection's original destination is its socket option SO_ORIGINAL_DST or, where that
+// is not set, its local address. ServeRedirected returns when l or the proxy is closed,
+// and closes l.
 func (p *Proxy) ServeRedirected(l net.Listener) error {
 	return p.accept(l, KindTransparent, func(c *client) {
-		if !p.start(func() { p.redirected(c) }) {
-			_ = c.Close()
-		}
+		p.start(c, func() { p.redirected(c) })
 	})
 }
 

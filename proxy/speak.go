@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// SpeakFirst returns conn with reads that wait until something was written, or
-// the connection was closed. A server that speaks unasked is not heard before
-// there is a request: net/http would print what it says to standard error.
+// SpeakFirst returns conn with reads that block until something has been written to it
+// or it has been closed. Otherwise net/http prints to standard error what a server
+// sends without having been asked.
 func SpeakFirst(conn net.Conn) net.Conn {
 	return &speaker{Conn: conn, spoken: make(chan struct{})}
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -21,13 +20,6 @@ const (
 	spliceBytes = 1 << 20
 	spliceTime  = 200 * time.Millisecond
 )
-
-// buffers are of copyBytes; an idle tunnel holds none.
-type buffers struct{ sync.Pool }
-
-func newBuffers() *buffers {
-	return &buffers{sync.Pool{New: func() any { return new([copyBytes]byte) }}}
-}
 
 // A tunnel is two flows that live and die together.
 type tunnel struct {
@@ -94,12 +86,7 @@ func (f *flow) run() {
 			full, err = f.splice()
 		}
 	}
-	switch {
-	case errors.Is(err, io.EOF):
-		if f.to.CloseWrite() != nil {
-			f.t.cut("")
-		}
-	default:
+	if !errors.Is(err, io.EOF) || f.to.CloseWrite() != nil {
 		f.t.cut("")
 	}
 }

@@ -69,26 +69,20 @@ func (anthropic) usage(u Usage, output int64) m {
 // blocks are the content, with the pieces in which a stream writes each.
 func (anthropic) blocks(r reply) (blocks []m, deltas [][]m) {
 	add := func(block m, pieces ...m) { blocks, deltas = append(blocks, block), append(deltas, pieces) }
-	if r.think != "" {
-		var d []m
-		for _, p := range pieces(r.think) {
-			d = append(d, m{"type": "thinking_delta", "thinking": p})
+	write := func(kind, field, text string) (all []m) {
+		for _, p := range pieces(text) {
+			all = append(all, m{"type": kind, field: p})
 		}
-		add(m{"type": "thinking", "thinking": r.think, "signature": "c2lnbmF0dXJl"}, append(d, m{"type": "signature_delta", "signature": "c2lnbmF0dXJl"})...)
+		return all
+	}
+	if r.think != "" {
+		add(m{"type": "thinking", "thinking": r.think, "signature": "c2lnbmF0dXJl"}, append(write("thinking_delta", "thinking", r.think), m{"type": "signature_delta", "signature": "c2lnbmF0dXJl"})...)
 	}
 	if r.text != "" {
-		var d []m
-		for _, p := range pieces(r.text) {
-			d = append(d, m{"type": "text_delta", "text": p})
-		}
-		add(m{"type": "text", "text": r.text}, d...)
+		add(m{"type": "text", "text": r.text}, write("text_delta", "text", r.text)...)
 	}
 	if c := r.call; c != nil {
-		var d []m
-		for _, p := range pieces(c.input) {
-			d = append(d, m{"type": "input_json_delta", "partial_json": p})
-		}
-		add(m{"type": "tool_use", "id": c.id, "name": c.name, "input": json.RawMessage(c.input)}, d...)
+		add(m{"type": "tool_use", "id": c.id, "name": c.name, "input": json.RawMessage(c.input)}, write("input_json_delta", "partial_json", c.input)...)
 	}
 	return blocks, deltas
 }

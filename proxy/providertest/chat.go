@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// chat is OpenAI's Chat Completions API.
+// chat is OpenAI's Chat Completions API, without tools: neither agent uses it.
 type chat struct{}
 
 func (chat) idPrefix() string { return "call_sbench_" }
 
-func (d chat) parse(body []byte) (turn, error) {
+func (chat) parse(body []byte) (turn, error) {
 	var req struct {
 		Model         string `json:"model"`
 		Stream        bool   `json:"stream"`
@@ -18,37 +18,16 @@ func (d chat) parse(body []byte) (turn, error) {
 			IncludeUsage bool `json:"include_usage"`
 		} `json:"stream_options"`
 		Messages []struct {
-			Role      string `json:"role"`
-			ToolCalls []struct {
-				ID string `json:"id"`
-			} `json:"tool_calls"`
+			Role string `json:"role"`
 		} `json:"messages"`
-		Tools []struct {
-			Function struct {
-				Name        string          `json:"name"`
-				Description string          `json:"description"`
-				Parameters  json.RawMessage `json:"parameters"`
-			} `json:"function"`
-		} `json:"tools"`
 	}
 	if err := json.Unmarshal(body, &req); err != nil {
 		return turn{}, fmt.Errorf("chat completions: %w", err)
 	}
 	t := turn{model: req.Model, stream: req.Stream, count: req.StreamOptions.IncludeUsage}
-	for _, tool := range req.Tools {
-		o := offer{name: tool.Function.Name, description: tool.Function.Description}
-		_ = json.Unmarshal(tool.Function.Parameters, &o.schema) // a schema of another form has no properties
-		t.offers = append(t.offers, o)
-	}
 	for _, msg := range req.Messages {
-		if msg.Role != "assistant" {
-			continue
-		}
-		t.next++
-		for _, c := range msg.ToolCalls {
-			if n, ok := stepOf(c.ID, d.idPrefix()); ok {
-				t.next = n + 1
-			}
+		if msg.Role == "assistant" {
+			t.next++
 		}
 	}
 	return t, nil
@@ -62,30 +41,13 @@ func (chat) usage(u Usage) m {
 	}
 }
 
-func (chat) toolCall(c *toolCall, input string) m {
-	return m{"index": 0, "id": c.id, "type": "function", "function": m{"name": c.name, "arguments": input}}
-}
-
-func (chat) finish(r reply) string {
-	if r.call != nil {
-		return "tool_calls"
-	}
-	return "stop"
-}
-
 func (d chat) frame(r reply, object string, choices []m) m {
 	return m{"id": fmt.Sprintf("chatcmpl-sbench-%04d", r.n), "object": object, "created": 1700000000, "model": r.model, "choices": choices}
 }
 
 func (d chat) answer(r reply) any {
-	msg := m{"role": "assistant", "content": nil}
-	if r.text != "" {
-		msg["content"] = r.text
-	}
-	if r.call != nil {
-		msg["tool_calls"] = []m{d.toolCall(r.call, r.call.input)}
-	}
-	v := d.frame(r, "chat.completion", []m{{"index": 0, "message": msg, "finish_reason": d.finish(r)}})
+	choice := m{"index": 0, "message": m{"role": "assistant", "content": r.text}, "finish_reason": "stop"}
+	v := d.frame(r, "chat.completion", []m{choice})
 	v["usage"] = d.usage(r.usage)
 	return v
 }
@@ -101,18 +63,10 @@ func (d chat) events(t turn, r reply) []sseEvent {
 	}
 	delta := func(v m, finish any) { add([]m{{"index": 0, "delta": v, "finish_reason": finish}}, nil) }
 	delta(m{"role": "assistant", "content": ""}, nil)
-	if r.text != "" {
-		for _, p := range pieces(r.text) {
-			delta(m{"content": p}, nil)
-		}
+	for _, p := range pieces(r.text) {
+		delta(m{"content": p}, nil)
 	}
-	if c := r.call; c != nil {
-		delta(m{"tool_calls": []m{d.toolCall(c, "")}}, nil)
-		for _, p := range pieces(c.input) {
-			delta(m{"tool_calls": []m{{"index": 0, "function": m{"arguments": p}}}}, nil)
-		}
-	}
-	delta(m{}, d.finish(r))
+	delta(m{}, "stop")
 	if t.count {
 		add([]m{}, d.usage(r.usage))
 	}

@@ -1,24 +1,22 @@
 package providertest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 )
 
 // maxBody bounds a request.
 const maxBody = 64 << 20
 
-// A Request is one that came in.
+// A Request is one that the provider received.
 type Request struct {
 	Method, Path, Query string
 	Host                string
@@ -28,8 +26,8 @@ type Request struct {
 	Fault               *Fault // that it got instead of the step
 }
 
-// A Provider answers as its script says. It is an [http.Handler] that may be used
-// by several goroutines.
+// A Provider answers as its script says. It is an [http.Handler] and safe for concurrent
+// use.
 type Provider struct {
 	key    string
 	script Script
@@ -40,8 +38,8 @@ type Provider struct {
 	spoiled  map[int]int // by step: requests that got a fault
 }
 
-// New returns a provider that takes the key, as a bearer token or as Anthropic's
-// x-api-key, and nothing else. An empty key is any.
+// New returns a provider that accepts only the given key, as a bearer token or as
+// Anthropic's x-api-key. If key is "" it accepts any.
 func New(key string, s Script) (*Provider, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -49,14 +47,14 @@ func New(key string, s Script) (*Provider, error) {
 	return &Provider{key: key, script: s, spoiled: map[int]int{}}, nil
 }
 
-// Requests returns those that came in, in their order.
+// Requests returns the requests received so far, in order.
 func (p *Provider) Requests() []Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.requests)
 }
 
-// Problems says which requests could not be answered by the script.
+// Problems describes the requests that the script could not answer.
 func (p *Provider) Problems() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +90,7 @@ func (p *Provider) answer(r *http.Request, body []byte, err error, rec *Request)
 		p.problem("%s %s: a wrong credential", r.Method, r.URL.Path)
 		return fail(d, http.StatusUnauthorized, "Incorrect API key provided: "+masked(r.Header))
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
-		return whole(map[string]any{"object": "list", "data": []any{}, "has_more": false})
+		return whole(http.StatusOK, map[string]any{"object": "list", "data": []any{}, "has_more": false})
 	case r.Method != http.MethodPost || d == nil:
 		return fail(d, http.StatusNotFound, "no such path")
 	}
@@ -102,7 +100,7 @@ func (p *Provider) answer(r *http.Request, body []byte, err error, rec *Request)
 		return fail(d, http.StatusBadRequest, err.Error())
 	}
 	if strings.HasSuffix(r.URL.Path, "/count_tokens") {
-		return whole(map[string]int{"input_tokens": len(body) / 4})
+		return whole(http.StatusOK, map[string]int{"input_tokens": len(body) / 4})
 	}
 	return p.turn(r.Context(), d, turn, rec)
 }
@@ -110,7 +108,7 @@ func (p *Provider) answer(r *http.Request, body []byte, err error, rec *Request)
 // turn answers the next step, or a fault.
 func (p *Provider) turn(ctx context.Context, d dialect, t turn, rec *Request) func(http.ResponseWriter) {
 	s := p.step(t.next)
-	r := reply{n: t.next, model: t.model, text: s.Say, think: s.Think, usage: s.usage()}
+	r := reply{n: t.next, model: t.model, text: s.Say, think: s.Think, usage: *cmp.Or(s.Usage, &Usage{Input: 10, Output: 5})}
 	if s.Say == "" {
 		if len(t.offers) == 0 { // a question beside the conversation, such as for its title
 			r.text = "ok"
@@ -123,15 +121,12 @@ func (p *Provider) turn(ctx context.Context, d dialect, t turn, rec *Request) fu
 		}
 	}
 	rec.Step, rec.Fault = t.next, p.fault(t.next, s)
-	return p.send(ctx, d, t, r, s.delay(), rec.Fault)
+	return p.send(ctx, d, t, r, s.Delay, rec.Fault)
 }
 
 func (p *Provider) step(n int) Step {
-	switch steps := p.script.Steps; {
-	case n < len(steps):
-		return steps[n]
-	case p.script.Loop:
-		return steps[n%len(steps)]
+	if n < len(p.script.Steps) {
+		return p.script.Steps[n]
 	}
 	return Step{Say: "done"}
 }
@@ -165,47 +160,11 @@ func masked(h http.Header) string {
 	return key[:4] + "***" + key[len(key)-4:]
 }
 
-// A Server is a provider on an address.
-type Server struct {
-	URL  string // without /v1
-	http *http.Server
-	done chan struct{}
-}
-
-// Listen serves the provider at an address as in "127.0.0.1:0". The server is the
-// caller's to close.
-func Listen(address string, p *Provider) (*Server, error) {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	return Serve(l, p), nil
-}
-
-// Serve serves the provider on l, which the server takes over.
-func Serve(l net.Listener, p *Provider) *Server {
-	s := &Server{URL: "http://" + l.Addr().String(), http: &http.Server{Handler: p, ReadHeaderTimeout: 10 * time.Second}, done: make(chan struct{})}
-	go func() {
-		defer close(s.done)
-		_ = s.http.Serve(l) // ends with Close, and there is nobody to tell
-	}()
-	return s
-}
-
-// Close ends all connections.
-func (s *Server) Close() error {
-	err := s.http.Close()
-	<-s.done
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
-}
-
 // whole answers with one JSON value.
-func whole(v any) func(http.ResponseWriter) {
+func whole(status int, v any) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(v)
 	}
 }

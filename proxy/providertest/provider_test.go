@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/securebench/sbench/proxy/providertest"
 )
@@ -16,7 +16,7 @@ import (
 const key = "sk-test-0123456789"
 
 // serve runs a script.
-func serve(t *testing.T, script string) (*providertest.Provider, *providertest.Server) {
+func serve(t *testing.T, script string) (*providertest.Provider, *httptest.Server) {
 	t.Helper()
 	s, err := providertest.ParseText(script)
 	if err != nil {
@@ -26,15 +26,8 @@ func serve(t *testing.T, script string) (*providertest.Provider, *providertest.S
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv, err := providertest.Listen("127.0.0.1:0", p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := srv.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
+	srv := httptest.NewServer(p)
+	t.Cleanup(srv.Close)
 	return p, srv
 }
 
@@ -65,20 +58,16 @@ func read(t *testing.T, resp *http.Response) string {
 const (
 	claudeTools = `"tools":[{"name":"Read","input_schema":{"properties":{"file_path":{}}}},{"name":"Bash","input_schema":{"properties":{"command":{"type":"string"},"description":{}}}},{"name":"Write","input_schema":{"properties":{"file_path":{},"content":{}}}}]`
 	codexTools  = `"tools":[{"type":"function","name":"exec_command","parameters":{"properties":{"cmd":{"type":"string"}}}},{"type":"namespace","name":"n","tools":[{"type":"function","name":"wait","parameters":{}}]}]`
-	chatTools   = `"tools":[{"type":"function","function":{"name":"shell","parameters":{"properties":{"command":{"type":"array"}}}}}]`
 )
 
 // TestCalls looks at the calls that each agent gets for the same steps.
 func TestCalls(t *testing.T) {
-	const script = "shell echo 'hi'\nwrite /w/a.txt <<E\nit's\nE\nwrite b.txt <<E\nx\nE\ncall Read {\"file_path\":\"/x\"}\nsay done\n"
+	const script = "shell echo 'hi'\nwrite /w/a.txt <<E\nit's\nE\nwrite b.txt <<E\nx\nE\nsay done\n"
 	asMessages := func(n int) string {
 		return fmt.Sprintf(`{"role":"assistant","content":[{"type":"text","text":"t"},{"type":"tool_use","id":"toolu_sbench_%04d"}]},{"role":"user","content":[]}`, n)
 	}
 	asItems := func(n int) string {
 		return fmt.Sprintf(`{"type":"function_call","call_id":"call_sbench_%04d"},{"type":"function_call_output","call_id":"call_sbench_%04d"}`, n, n)
-	}
-	asChat := func(n int) string {
-		return fmt.Sprintf(`{"role":"assistant","tool_calls":[{"id":"call_sbench_%04d"}]},{"role":"tool"}`, n)
 	}
 	for _, c := range []struct {
 		name, path, tools, field string
@@ -87,11 +76,11 @@ func TestCalls(t *testing.T) {
 	}{
 		{"claude", "/v1/messages", claudeTools, "messages", asMessages, []string{
 			`"name":"Bash","input":{"command":"echo 'hi'","description":"Run the next command"}`, `"name":"Write","input":{"content":"it's\n","file_path":"/w/a.txt"}`,
-			`"name":"Bash","input":{"command":"mkdir -p '.' \u0026\u0026 printf %s 'x\n' \u003e'b.txt'"`, `"name":"Read","input":{"file_path":"/x"}`, `"text":"done"`,
+			`"name":"Bash","input":{"command":"mkdir -p '.' \u0026\u0026 printf %s 'x\n' \u003e'b.txt'"`, `"text":"done"`,
 		}},
 		{"codex", "/v1/responses", codexTools, "input", asItems, []string{
 			`"name":"exec_command","arguments":{"cmd":"echo 'hi'"}`, `"name":"exec_command","arguments":{"cmd":"mkdir -p '/w' \u0026\u0026 printf %s 'it'\\''s\n' \u003e'/w/a.txt'"}`,
-			`'b.txt'`, `"name":"Read","arguments":{"file_path":"/x"}`, `"text":"done"`,
+			`'b.txt'`, `"text":"done"`,
 		}},
 		{"code mode", "/v1/responses", `"x":0`, "input", func(n int) string {
 			s := `{"type":"additional_tools","tools":[{"type":"namespace","name":"functions","tools":[{"type":"custom","name":"exec","description":"await tools.exec_command({})"}]}]}`
@@ -100,10 +89,7 @@ func TestCalls(t *testing.T) {
 			}
 			return s
 		}, []string{
-			`"name":"exec","namespace":"functions","input":const r = await tools.exec_command({cmd: "echo 'hi'"});`, `/w/a.txt`, `b.txt`, `"name":"Read"`, `"text":"done"`,
-		}},
-		{"list of arguments", "/v1/chat/completions", chatTools, "messages", asChat, []string{
-			`"name":"shell","arguments":{"command":["sh","-c","echo 'hi'"]}`, `/w/a.txt`, `b.txt`, `"name":"Read"`, `"content":"done"`,
+			`"name":"exec","namespace":"functions","input":const r = await tools.exec_command({cmd: "echo 'hi'"});`, `/w/a.txt`, `b.txt`, `"text":"done"`,
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -139,14 +125,6 @@ func flat(t *testing.T, answer string) string {
 			Type, Name, Namespace, Arguments, Input string
 			Content                                 []struct{ Text string }
 		}
-		Choices []struct {
-			Message struct {
-				Content   string
-				ToolCalls []struct {
-					Function struct{ Name, Arguments string }
-				} `json:"tool_calls"`
-			}
-		}
 	}
 	if err := json.Unmarshal([]byte(answer), &v); err != nil {
 		t.Fatalf("%v: %s", err, answer)
@@ -166,12 +144,6 @@ func flat(t *testing.T, answer string) string {
 			_, _ = fmt.Fprintf(&b, `"name":%q,"namespace":%q,"input":%s`, o.Name, o.Namespace, o.Input)
 		}
 	}
-	for _, c := range v.Choices {
-		_, _ = fmt.Fprintf(&b, `"content":%q `, c.Message.Content)
-		for _, call := range c.Message.ToolCalls {
-			_, _ = fmt.Fprintf(&b, `"name":%q,"arguments":%s`, call.Function.Name, call.Function.Arguments)
-		}
-	}
 	return b.String()
 }
 
@@ -185,7 +157,7 @@ func TestStreams(t *testing.T) {
 	}{
 		{"/v1/messages", claudeTools, "messages", []string{"event: message_start", `"thinking_delta"`, `"input_json_delta"`, `"stop_reason":"tool_use"`, "event: message_stop", `"cache_read_input_tokens":40`}},
 		{"/v1/responses", codexTools, "input", []string{"event: response.created", "response.function_call_arguments.delta", "event: response.output_item.done", "event: response.completed", `"cached_tokens":40`}},
-		{"/v1/chat/completions", chatTools, "messages", []string{`"finish_reason":"tool_calls"`, `"prompt_tokens":100`, "data: [DONE]"}},
+		{"/v1/chat/completions", `"x":0`, "messages", []string{`"finish_reason":"stop"`, `"prompt_tokens":100`, "data: [DONE]"}},
 	} {
 		t.Run(c.path, func(t *testing.T) {
 			_, srv := serve(t, script)
@@ -239,20 +211,12 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestForEverAndHang(t *testing.T) {
+func TestForEver(t *testing.T) {
 	_, srv := serve(t, "fail 500 forever\nsay x\n")
 	for range 20 {
 		if resp := post(t, srv.URL+"/v1/messages", `{"model":"m"}`); resp.StatusCode != 500 {
 			t.Fatalf("status %d", resp.StatusCode)
 		}
-	}
-	_, srv = serve(t, "hang\nsay x\n")
-	c := http.Client{Timeout: 50 * time.Millisecond}
-	req, _ := http.NewRequest(http.MethodPost, srv.URL+"/v1/messages", strings.NewReader(`{"model":"m"}`))
-	req.Header.Set("X-Api-Key", key)
-	if resp, err := c.Do(req); err == nil {
-		_ = resp.Body.Close()
-		t.Error("it did not hang")
 	}
 }
 
@@ -285,18 +249,5 @@ func TestBeside(t *testing.T) {
 	}
 	if len(p.Problems()) != 2 {
 		t.Errorf("problems %q", p.Problems())
-	}
-}
-
-// TestLoop has no end.
-func TestLoop(t *testing.T) {
-	_, srv := serve(t, "shell one\nshell two\nloop\n")
-	history := ""
-	for n := range 6 {
-		got := read(t, post(t, srv.URL+"/v1/responses", `{"model":"m",`+codexTools+`,"input":[`+history+`]}`))
-		if want := []string{"one", "two"}[n%2]; !strings.Contains(got, want) {
-			t.Errorf("step %d: %s", n, got)
-		}
-		history = fmt.Sprintf(`{"type":"function_call","call_id":"call_sbench_%04d"}`, n)
 	}
 }

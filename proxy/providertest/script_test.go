@@ -1,11 +1,11 @@
 package providertest_test
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,20 +18,19 @@ func TestParseText(t *testing.T) {
 		want      providertest.Script
 		err       string
 	}{
-		{"steps", "# comment\n\nsay hello there\n  shell ls -l | wc\nwrite a/b c.txt <<END\nx\n  y\nEND\ncall Read {\"file_path\": \"/x\"}\nloop\n", providertest.Script{
+		{"steps", "# comment\n\nsay hello there\n  shell ls -l | wc\nwrite a/b c.txt <<END\nx\n  y\nEND\n", providertest.Script{
 			Steps: []providertest.Step{
 				{Say: "hello there"}, {Shell: "ls -l | wc"}, {Write: &providertest.File{Path: "a/b c.txt", Content: "x\n  y\n"}},
-				{Call: &providertest.Call{Name: "Read", Input: json.RawMessage(`{"file_path": "/x"}`)}},
-			}, Loop: true,
+			},
 		}, ""},
 		{"here-documents", "say <<E\na\n# b\nE\nshell <<E\nls\nE\nthink <<E\nhm\nE\nsay x\n", providertest.Script{
 			Steps: []providertest.Step{{Say: "a\n# b"}, {Shell: "ls"}, {Think: "hm", Say: "x"}},
 		}, ""},
-		{"about a step", "think hm\ntokens in=10 cached=4 out=3 reasoning=1\ndelay 20ms\nfail 429 2 after=1\nfail 500 forever\ncut 3\ngarble\nhang 2\nerror overloaded_error\nsay x\nsay y\n", providertest.Script{
+		{"about a step", "think hm\ntokens in=10 cached=4 out=3 reasoning=1\ndelay 20ms\nfail 429 2 after=1\nfail 500 forever\ncut 3\ngarble 2\nerror overloaded_error\nsay x\nsay y\n", providertest.Script{
 			Steps: []providertest.Step{{
-				Say: "x", Think: "hm", Usage: &providertest.Usage{Input: 10, Cached: 4, Output: 3, Reasoning: 1}, DelayMS: 20,
+				Say: "x", Think: "hm", Usage: &providertest.Usage{Input: 10, Cached: 4, Output: 3, Reasoning: 1}, Delay: 20 * time.Millisecond,
 				Faults: []*providertest.Fault{
-					{Status: 429, Times: 2, RetryAfter: 1}, {Status: 500, Times: -1}, {Cut: 3}, {Garble: true}, {Hang: true, Times: 2}, {Error: "overloaded_error"},
+					{Status: 429, Times: 2, RetryAfter: 1}, {Status: 500, Times: -1}, {Cut: 3}, {Garble: true, Times: 2}, {Error: "overloaded_error"},
 				},
 			}, {Say: "y"}},
 		}, ""},
@@ -44,7 +43,6 @@ func TestParseText(t *testing.T) {
 		{"bad number", "cut x\nsay x\n", providertest.Script{}, "line 1"},
 		{"bad tokens", "tokens up=3\nsay x\n", providertest.Script{}, `"up"`},
 		{"bad delay", "delay soon\nsay x\n", providertest.Script{}, "line 1"},
-		{"bad call", "call Read x\n", providertest.Script{}, "JSON"},
 		{"write of nothing", "write x\n", providertest.Script{}, "here-document"},
 		{"empty step", "say\n", providertest.Script{}, "exactly one"},
 	} {
@@ -59,32 +57,24 @@ func TestParseText(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
-			again, err := json.Marshal(got)
-			if err != nil {
-				t.Fatal(err)
-			}
-			back, err := providertest.Parse(again)
-			if err != nil {
-				t.Fatalf("%s: %v", again, err)
-			}
-			if b, _ := json.Marshal(back); string(b) != string(again) {
-				t.Errorf("as JSON: %s became %s", again, b)
-			}
 		})
 	}
 }
 
-func TestParseJSON(t *testing.T) {
-	for _, c := range []struct{ name, src, err string }{
-		{"good", `{"steps":[{"say":"x","faults":[{"status":429}]}],"loop":true}`, ""},
-		{"unknown field", `{"steps":[{"shout":"x"}]}`, "shout"},
-		{"something behind", `{"steps":[{"say":"x"}]} {}`, "follows"},
-		{"two actions", `{"steps":[{"say":"x","shell":"y"}]}`, "step 1"},
-		{"null fault", `{"steps":[{"say":"x","faults":[null]}]}`, "fault"},
-		{"two faults in one", `{"steps":[{"say":"x","faults":[{"cut":1,"hang":true}]}]}`, "fault"},
-		{"write without a path", `{"steps":[{"write":{"content":"x"}}]}`, "incomplete"},
+// TestCheck holds what the text form cannot say.
+func TestCheck(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		step providertest.Step
+		err  string
+	}{
+		{"good", providertest.Step{Say: "x", Faults: []*providertest.Fault{{Status: 429}}}, ""},
+		{"two actions", providertest.Step{Say: "x", Shell: "y"}, "step 1"},
+		{"null fault", providertest.Step{Say: "x", Faults: []*providertest.Fault{nil}}, "fault"},
+		{"two faults in one", providertest.Step{Say: "x", Faults: []*providertest.Fault{{Cut: 1, Garble: true}}}, "fault"},
+		{"write without a path", providertest.Step{Write: &providertest.File{}}, "incomplete"},
 	} {
-		_, err := providertest.Parse([]byte(c.src))
+		_, err := providertest.New("", providertest.Script{Steps: []providertest.Step{c.step}})
 		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: error %v, want %q", c.name, err, c.err)
 		}
@@ -102,7 +92,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := providertest.Parse(data); err != nil {
+		if _, err := providertest.ParseText(string(data)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -77,18 +77,12 @@ func fail(d dialect, status int, message string) func(http.ResponseWriter) {
 	case status >= 500:
 		kind = "api_error"
 	}
-	return func(w http.ResponseWriter) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(d.failure(kind, message))
-	}
+	return whole(status, d.failure(kind, message))
 }
 
 // send answers with a reply, spoiled or not.
 func (p *Provider) send(ctx context.Context, d dialect, t turn, r reply, delay time.Duration, f *Fault) func(http.ResponseWriter) {
 	switch {
-	case f != nil && f.Hang:
-		return func(http.ResponseWriter) { <-ctx.Done() }
 	case f != nil && f.Status != 0:
 		answer := fail(d, f.Status, "scripted failure")
 		return func(w http.ResponseWriter) {

@@ -1,7 +1,6 @@
 package providertest
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,7 +13,7 @@ import (
 //	say TEXT                     steps; TEXT and COMMAND may be a here-document:
 //	shell COMMAND                  shell <<END
 //	write PATH <<END               ...
-//	call TOOL JSON                 END
+//	                               END
 //
 //	think TEXT                   about the next step
 //	tokens in=N cached=N out=N reasoning=N
@@ -22,10 +21,7 @@ import (
 //	fail 429 [TIMES|forever] [after=SECONDS]
 //	cut EVENTS [TIMES|forever]
 //	garble [TIMES|forever]
-//	hang [TIMES|forever]
 //	error TYPE [TIMES|forever]
-//
-//	loop                         begin again after the last step
 func ParseText(src string) (Script, error) {
 	p := textParser{lines: strings.Split(src, "\n")}
 	for p.next < len(p.lines) {
@@ -57,15 +53,12 @@ func (p *textParser) line(line string) error {
 	word, rest, _ := strings.Cut(line, " ")
 	rest = strings.TrimSpace(rest)
 	switch word {
-	case "say", "shell", "write", "call":
+	case "say", "shell", "write":
 		if err := p.action(word, rest); err != nil {
 			return err
 		}
 		p.script.Steps = append(p.script.Steps, p.step)
 		p.step, p.about = Step{}, false
-		return nil
-	case "loop":
-		p.script.Loop = true
 		return nil
 	}
 	p.about = true
@@ -77,8 +70,8 @@ func (p *textParser) line(line string) error {
 	case "tokens":
 		return p.tokens(rest)
 	case "delay":
-		d, err := time.ParseDuration(rest)
-		p.step.DelayMS = int(d.Milliseconds())
+		var err error
+		p.step.Delay, err = time.ParseDuration(rest)
 		return err
 	}
 	f, err := fault(word, strings.Fields(rest))
@@ -100,12 +93,6 @@ func (p *textParser) action(word, rest string) (err error) {
 		p.step.Write = &File{Path: strings.TrimSpace(path)}
 		p.step.Write.Content, err = p.text("<<" + mark)
 		p.step.Write.Content += "\n"
-	case "call":
-		name, input, _ := strings.Cut(rest, " ")
-		if !json.Valid([]byte(input)) {
-			return fmt.Errorf("call %s: JSON must follow", name)
-		}
-		p.step.Call = &Call{Name: name, Input: json.RawMessage(input)}
 	}
 	return err
 }
@@ -159,8 +146,6 @@ func fault(word string, args []string) (*Fault, error) {
 		f.Error = args[0]
 	case "garble":
 		f.Garble = true
-	case "hang":
-		f.Hang = true
 	default:
 		return f, fmt.Errorf("%q is no word of this language", word)
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -15,9 +14,7 @@ type offer struct {
 	freeText    bool   // takes text instead of JSON
 	description string
 	schema      struct {
-		Properties map[string]struct {
-			Type json.RawMessage `json:"type"`
-		} `json:"properties"`
+		Properties map[string]any `json:"properties"`
 	}
 	bash bool // Anthropic's own, without a schema
 }
@@ -45,8 +42,6 @@ func callFor(s Step, offers []offer, id string) (*toolCall, error) {
 		c = shellCall(s.Shell, offers)
 	case s.Write != nil:
 		c = writeCall(*s.Write, offers)
-	case s.Call != nil:
-		c = namedCall(*s.Call, offers)
 	}
 	if c == nil {
 		return nil, errNoTool
@@ -65,8 +60,8 @@ func (o offer) call(input any) *toolCall {
 }
 
 // shellCall knows the shells of claude ("Bash": command), codex ("exec_command":
-// cmd; "shell": command as a list; "exec": JavaScript that has the other tools
-// as functions), and any other that takes a command.
+// cmd; "exec": JavaScript that has the other tools as functions), and any other that
+// takes a command.
 func shellCall(command string, offers []offer) *toolCall {
 	for _, o := range offers {
 		switch {
@@ -80,9 +75,6 @@ func shellCall(command string, offers []offer) *toolCall {
 			return o.call(map[string]any{"cmd": command})
 		case o.has("command"):
 			input := map[string]any{"command": command}
-			if strings.Contains(string(o.schema.Properties["command"].Type), `"array"`) {
-				input["command"] = []string{"sh", "-c", command}
-			}
 			if o.has("description") {
 				input["description"] = "Run the next command"
 			}
@@ -108,18 +100,3 @@ func writeCall(f File, offers []offer) *toolCall {
 }
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
-// namedCall calls a tool by its name, whether it is offered or not.
-func namedCall(c Call, offers []offer) *toolCall {
-	o := offer{name: c.Name}
-	if i := slices.IndexFunc(offers, func(o offer) bool { return o.name == c.Name }); i >= 0 {
-		o = offers[i]
-	}
-	var text string
-	if json.Unmarshal(c.Input, &text) == nil {
-		o.freeText = true
-		return o.call(text)
-	}
-	o.freeText = false
-	return o.call(c.Input)
-}

@@ -39,14 +39,10 @@ func anthropicRules(name string) rule {
 var anthropicClientTool = regexp.MustCompile(`^(bash|text_editor|memory)_[0-9]{8}$`)
 
 func anthropicTool(in *inspector, v []byte) ([]byte, error) {
-	all, err := in.object(v)
-	if err != nil {
-		return nil, err
-	}
-	t, ok := word(all, "type")
+	all, t, err := in.typed(v, "a tool")
 	switch {
-	case !ok:
-		return nil, malformed("a tool's type is no string")
+	case err != nil:
+		return nil, err
 	case t == "", t == "custom", anthropicClientTool.MatchString(t):
 		return v, nil
 	case in.allow && !absent(field(all, "model")): // such as the advisor
@@ -66,19 +62,7 @@ func anthropicToolChoice(in *inspector, v []byte) ([]byte, error) {
 	if isNull(v) {
 		return v, nil
 	}
-	all, err := in.object(v)
-	if err != nil {
-		return nil, err
-	}
-	switch t, _ := word(all, "type"); t {
-	case "auto", "any", "tool", "none":
-		return v, nil
-	default:
-		if in.allow {
-			return v, nil
-		}
-		return nil, in.external("tool_choice:" + cleanName(t))
-	}
+	return in.choice(v, "auto", "any", "tool", "none")
 }
 
 func anthropicMessages(in *inspector, v []byte) ([]byte, error) {
@@ -86,12 +70,7 @@ func anthropicMessages(in *inspector, v []byte) ([]byte, error) {
 		return v, nil
 	}
 	return in.each(v, func(msg []byte) ([]byte, error) {
-		return in.members(msg, func(key string, v []byte) ([]byte, error) {
-			if key == "content" {
-				return anthropicContent(in, v)
-			}
-			return v, nil
-		})
+		return in.member(msg, "content", anthropicContent)
 	})
 }
 
@@ -99,7 +78,7 @@ func anthropicContent(in *inspector, v []byte) ([]byte, error) {
 	if k := kindOf(v); in.allow || k == '"' || k == 'n' {
 		return v, nil
 	}
-	return in.each(v, func(block []byte) ([]byte, error) { return in.anthropicBlock(block) })
+	return in.each(v, in.anthropicBlock)
 }
 
 func (in *inspector) anthropicBlock(v []byte) ([]byte, error) {
@@ -115,12 +94,7 @@ func (in *inspector) anthropicBlock(v []byte) ([]byte, error) {
 	case "text", "thinking", "redacted_thinking", "tool_use", "tool_reference", "search_result", "compaction":
 		return v, nil
 	case "tool_result":
-		return in.members(v, func(key string, v []byte) ([]byte, error) {
-			if key == "content" {
-				return anthropicContent(in, v)
-			}
-			return v, nil
-		})
+		return in.member(v, "content", anthropicContent)
 	case "image", "document":
 		return in.anthropicSource(v, all, t)
 	}
@@ -139,16 +113,8 @@ func (in *inspector) anthropicSource(v []byte, all []member, kind string) ([]byt
 	case inline && (t == "base64" || t == "text"):
 		return v, nil
 	case inline && t == "content":
-		return in.members(v, func(key string, v []byte) ([]byte, error) {
-			if key != "source" {
-				return v, nil
-			}
-			return in.members(v, func(key string, v []byte) ([]byte, error) {
-				if key == "content" {
-					return anthropicContent(in, v)
-				}
-				return v, nil
-			})
+		return in.member(v, "source", func(in *inspector, v []byte) ([]byte, error) {
+			return in.member(v, "content", anthropicContent)
 		})
 	}
 	return in.instead(kind+":"+cleanName(t), "text")

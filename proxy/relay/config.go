@@ -22,9 +22,9 @@ const (
 	OpenAI    Provider = "openai"    // Responses and Chat Completions
 )
 
-// AgentURL is the base URL to give an agent whose relay listens at host, an
-// address and port as in "127.0.0.1:8099". As each provider's own clients expect
-// it, OpenAI's ends in /v1 and Anthropic's does not.
+// AgentURL returns the base URL for an agent whose relay listens at host, an address
+// with a port such as "127.0.0.1:8099". As the provider's own clients expect, OpenAI's
+// ends in /v1 and Anthropic's does not.
 func (p Provider) AgentURL(host string) string {
 	if p == OpenAI {
 		return "http://" + host + "/v1"
@@ -40,19 +40,7 @@ func (p Provider) publicURL() *url.URL {
 	return &url.URL{Scheme: "https", Host: "api.anthropic.com"}
 }
 
-// ToolPolicy says what becomes of a request that asks the provider to act
-// outside: search, fetch, run code, speak to MCP servers.
-type ToolPolicy int
-
-const (
-	// Strip takes what was asked for out of the request, logs it and sends the
-	// rest. It is the zero value.
-	Strip ToolPolicy = iota
-	// Refuse answers the request with an error.
-	Refuse
-)
-
-// Config is one relay: one provider, one model, one attempt.
+// Config describes a relay to one provider and one model for one attempt.
 type Config struct {
 	Provider Provider
 	// BaseURL is the provider's address, in the form of its own clients' setting:
@@ -78,7 +66,10 @@ type Config struct {
 	// AllowExternalTools lets the provider act outside. Whatever makes it cost
 	// more or keep state stays refused.
 	AllowExternalTools bool
-	OnExternalTools    ToolPolicy
+	// RefuseExternalTools answers a request that asks the provider to act outside
+	// (search, fetch, run code, speak to MCP servers) with an error, instead of
+	// taking that out of it, logging it and sending the rest.
+	RefuseExternalTools bool
 
 	// MaxTotalTokens and MaxRequests are budgets of the requests that make a
 	// model write; 0 means none. A request that was let in is not cut off, so the
@@ -93,7 +84,8 @@ type Config struct {
 	Attempt int
 }
 
-// Limits bound what one sandbox costs its host. Zero means the default.
+// Limits bound what one sandbox may cost the host. A field that is 0 means its default,
+// which is given beside it.
 type Limits struct {
 	Body     int64 // bytes of a request; 32 MiB
 	Bodies   int64 // bytes of all requests at once, more are answered with 429; two of the largest
@@ -150,9 +142,6 @@ func (c Config) check() error {
 	}
 	if c.MaxTotalTokens < 0 || c.MaxRequests < 0 {
 		errs = append(errs, errors.New("budget: is negative"))
-	}
-	if c.OnExternalTools != Strip && c.OnExternalTools != Refuse {
-		errs = append(errs, errors.New("policy of external tools: is none"))
 	}
 	return errors.Join(append(errs, checkBase(c.BaseURL))...)
 }

@@ -1,14 +1,14 @@
-// Package relay gives an agent in a sandbox one provider of models and nothing
-// else of it. The agent speaks to a loopback address with a placeholder for a
-// key; the relay, outside, drops the placeholder, looks at the request, adds the
-// real credential and sends it on.
+// Package relay gives an agent in a sandbox access to the models of one provider, and to
+// nothing else that the provider offers. The agent sends its requests to a loopback
+// address, with a placeholder for the key. The relay, outside the sandbox, removes the
+// placeholder, checks the request, adds the real credential and forwards it.
 //
-// What passes is said by lists: of methods and paths, of headers, of the fields
-// of a request, of the types of tools and content. What is in no list is taken
-// out of the request and logged, or the request is refused. A provider would
-// otherwise be a second way out: it searches the web, fetches URLs, speaks to
-// MCP servers and keeps files, all on the agent's word.
+// Lists say what may pass: methods and paths, headers, the fields of a request, the
+// types of tools and content. What is on no list is removed from the request and logged,
+// or the request is refused. Otherwise the provider would be a second way out of the
+// sandbox, since it searches the web, fetches URLs, contacts MCP servers and stores files
+// at the agent's request.
 //
-// The relay counts: requests, failures of the provider, tokens. [Facts] is what
-// it saw, for whoever judges how an attempt ended.
+// The relay counts requests, failures of the provider, and tokens. [Facts] is what it
+// observed, from which its caller decides how an attempt ended.
 package relay

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -36,7 +37,7 @@ type exchange struct {
 }
 
 func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
-	r.conns.handled(req.Context())
+	r.connHandled(req.Context())
 	start := time.Now()
 	x := &exchange{relay: r, w: w, req: req, ctl: http.NewResponseController(w), entry: r.newEntry(start)}
 	n, crowded := r.ledger.enter()
@@ -51,18 +52,7 @@ func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
 			panic(http.ErrAbortHandler) // the agent must not take it for the end
 		}
 	}()
-	switch {
-	case n > r.cfg.Limits.Requests:
-		x.deny(&refusal{status: http.StatusTooManyRequests, reason: tooManyInAll, message: "too many requests in all"})
-		return
-	case r.cfg.Log != nil && r.cfg.Log.Err() != nil:
-		x.deny(&refusal{status: http.StatusServiceUnavailable, reason: logFailed, message: "what cannot be logged does not leave"})
-		return
-	case crowded:
-		x.deny(errTooMany)
-		return
-	}
-	if err := x.prepare(); err != nil {
+	if err := x.prepare(n, crowded); err != nil {
 		x.deny(err)
 		return
 	}
@@ -74,13 +64,9 @@ func (r *Relay) newEntry(start time.Time) proxy.Entry {
 		Time: start.UTC(), Task: r.cfg.Task, Attempt: r.cfg.Attempt, Kind: proxy.KindRelay, Verdict: proxy.Allow,
 		Rule: "provider", Provider: string(r.cfg.Provider), Host: strings.ToLower(r.base.Hostname()),
 	}
-	port := r.base.Port()
-	if port == "" {
-		port = map[string]string{"http": "80"}[r.base.Scheme]
-	}
-	if e.Port, _ = strconv.Atoi(port); e.Port == 0 {
-		e.Port = 443
-	}
+	usual := map[string]int{"http": 80, "https": 443}[r.base.Scheme]
+	port, _ := strconv.Atoi(r.base.Port())
+	e.Port = cmp.Or(port, usual)
 	return e
 }
 
@@ -101,8 +87,18 @@ func (r *Relay) logMalformed() {
 	r.log(e)
 }
 
-// prepare does all that needs no provider.
-func (x *exchange) prepare() error {
+// prepare does all that needs no provider with the n-th request. crowded says that
+// too many are under way.
+func (x *exchange) prepare(n int64, crowded bool) error {
+	cfg := x.relay.cfg
+	switch {
+	case n > cfg.Limits.Requests:
+		return &refusal{status: http.StatusTooManyRequests, reason: tooManyInAll, message: "too many requests in all"}
+	case cfg.Log != nil && cfg.Log.Err() != nil:
+		return &refusal{status: http.StatusServiceUnavailable, reason: logFailed, message: "what cannot be logged does not leave"}
+	case crowded:
+		return errTooMany
+	}
 	route, ok := find(x.relay.routes, x.req)
 	if !ok {
 		return &refusal{status: http.StatusNotFound, reason: badPath, message: "this method and path are not served here"}
@@ -143,7 +139,7 @@ func (x *exchange) inspect() error {
 		return err
 	}
 	x.entry.Up = int64(len(raw))
-	in := &inspector{model: cfg.Model, allow: cfg.AllowExternalTools, refuse: cfg.OnExternalTools == Refuse, chat: x.route.dialect == chat}
+	in := &inspector{model: cfg.Model, allow: cfg.AllowExternalTools, refuse: cfg.RefuseExternalTools, chat: x.route.dialect == chat}
 	refused := x.relay.allowance.spend(func() int64 {
 		x.body, err = in.inspect(raw, x.route.rules)
 		return in.size + in.work
@@ -251,7 +247,7 @@ func (x *exchange) exchange() outcome {
 	if err != nil {
 		return x.unreachable(BrokenAnswer, false)
 	}
-	resp, err := x.relay.up.transport.RoundTrip(req)
+	resp, err := x.relay.up.RoundTrip(req)
 	if err != nil {
 		var wait interface{ Timeout() bool }
 		return x.unreachable(Unreachable, errors.As(err, &wait) && wait.Timeout())
@@ -273,7 +269,7 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 		GotConn:      func(info httptrace.GotConnInfo) { x.entry.Address = info.Conn.RemoteAddr().String() },
 		WroteHeaders: func() { x.sent.Store(true) },
 		// Of HTTP/1 alone, whose idle connections net/http reads and prints what comes.
-		PutIdleConn: func(error) { x.relay.up.transport.CloseIdleConnections() },
+		PutIdleConn: func(error) { x.relay.up.CloseIdleConnections() },
 	}
 	target := x.route.target(cfg.Provider, x.relay.base, x.req.URL.Query())
 	var body io.Reader

@@ -2,10 +2,10 @@ package relay
 
 import "github.com/securebench/sbench/proxy"
 
-// A Cause is a way in which a request failed on the provider's side.
+// A Cause says how a request failed on the provider's side.
 type Cause string
 
-// Causes. An agent that asks badly (400, 404, 413, ...) is none of them.
+// The causes. A bad request by the agent (400, 404, 413 and so on) is not among them.
 const (
 	Unreachable  Cause = "unreachable"   // no connection, or it broke before the answer
 	RateLimited  Cause = "rate_limited"  // 429
@@ -15,7 +15,7 @@ const (
 	BrokenAnswer Cause = "broken_answer" // a redirect, another protocol, an encoding nobody asked for
 )
 
-// A Budget is one of the limits of a [Config].
+// A Budget names one of the budgets in a [Config].
 type Budget string
 
 // The budgets.
@@ -24,11 +24,11 @@ const (
 	RequestBudget Budget = "max_requests"
 )
 
-// Facts are what a [Relay] saw, for the decision how an attempt ended. None is
-// taken from what the agent or a model wrote.
+// Facts are what a [Relay] observed, from which the caller decides how an attempt ended.
+// Nothing in them comes from text that the agent or a model wrote.
 //
-// "Generation" is a request that makes a model write: Messages, Responses,
-// Chat Completions and compaction, and no counting of tokens or list of models.
+// A generation is a request that makes a model write: Messages, Responses, Chat
+// Completions and compaction. Counting tokens and listing models are not.
 type Facts struct {
 	Seen    int64 `json:"seen"`    // requests of the agent, whatever they were; 0: it never came
 	Refused int64 `json:"refused"` // of Seen, answered by the relay alone
@@ -51,9 +51,9 @@ type Facts struct {
 	Usage    proxy.Usage `json:"usage"`              // of all requests
 
 	Stripped map[string]int64 `json:"stripped,omitempty"` // what was taken out of requests, and how often
-	External map[string]int64 `json:"external,omitempty"` // what requests were refused for under [Refuse]
+	External map[string]int64 `json:"external,omitempty"` // what requests were refused for under RefuseExternalTools
 }
 
-// ProviderFailed says that the last model request failed on the provider's
-// side: the agent ended without the answer it waited for.
+// ProviderFailed reports whether the last generation failed on the provider's side, so
+// that the agent ended without the answer it had asked for.
 func (f Facts) ProviderFailed() bool { return f.Outage > 0 }

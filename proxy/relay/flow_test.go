@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -30,11 +31,8 @@ func scripted(t *testing.T, script string) (*providertest.Provider, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv, err := providertest.Listen("127.0.0.1:0", p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = srv.Close() })
+	srv := httptest.NewServer(p)
+	t.Cleanup(srv.Close)
 	return p, srv.URL
 }
 

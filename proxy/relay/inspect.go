@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -45,10 +46,7 @@ const (
 
 // bounds are those of the answer.
 func (in *inspector) bounds() bounds {
-	most := min(in.most, 1<<30)
-	if most == 0 {
-		most = mostOutput
-	}
+	most := cmp.Or(min(in.most, 1<<30), mostOutput)
 	return bounds{input: in.size, output: most * min(max(in.choices, 1), 1<<10)}
 }
 
@@ -144,7 +142,17 @@ func (in *inspector) members(v []byte, f func(key string, v []byte) ([]byte, err
 	return joinMembers(kept), nil
 }
 
-// each does the same with the elements of an array.
+// member passes one member of an object through f, and all others as they are.
+func (in *inspector) member(v []byte, name string, f rule) ([]byte, error) {
+	return in.members(v, func(key string, v []byte) ([]byte, error) {
+		if key != name {
+			return v, nil
+		}
+		return f(in, v)
+	})
+}
+
+// each does the same as members with the elements of an array.
 func (in *inspector) each(v []byte, f func(v []byte) ([]byte, error)) ([]byte, error) {
 	if kindOf(v) != '[' {
 		return nil, malformed("the request holds something else where an array belongs")
@@ -222,6 +230,32 @@ func word(all []member, key string) (string, bool) {
 		return "", true
 	}
 	return text(v)
+}
+
+// typed returns the members of an object, and its type, "" if it is absent. What
+// says whose type cannot be read if it is no string.
+func (in *inspector) typed(v []byte, what string) ([]member, string, error) {
+	all, err := in.object(v)
+	if err != nil {
+		return nil, "", err
+	}
+	t, ok := word(all, "type")
+	if !ok {
+		return nil, "", malformed(what + "'s type is no string")
+	}
+	return all, t, nil
+}
+
+// choice lets a choice of tools pass that is of a good type.
+func (in *inspector) choice(v []byte, good ...string) ([]byte, error) {
+	all, err := in.object(v)
+	if err != nil {
+		return nil, err
+	}
+	if t, _ := word(all, "type"); !in.allow && !slices.Contains(good, t) {
+		return nil, in.external("tool_choice:" + cleanName(t))
+	}
+	return v, nil
 }
 
 // Rules that both providers share.

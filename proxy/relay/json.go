@@ -18,7 +18,6 @@ const (
 var (
 	errSyntax   = errors.New("the body is not valid JSON")
 	errUTF8     = errors.New("the body is not valid UTF-8")
-	errTrailing = errors.New("the body holds more than one JSON value")
 	errDepth    = errors.New("the body is nested too deep")
 	errValues   = errors.New("the body holds too many values")
 	errKeyTwice = errors.New("the body holds an object with a key twice")
@@ -29,238 +28,66 @@ var (
 // reads alike: no key twice in an object, also not in another spelling by
 // escapes, no invalid UTF-8, nothing after it. Otherwise what is taken out here
 // may still be there for the provider, or the other way around.
+//
+// The grammar is encoding/json's; its tokens are not used, which hide how a key is
+// written and copy every string.
 func checkJSON(data []byte) error {
-	if !utf8.Valid(data) {
+	switch {
+	case !utf8.Valid(data):
 		return errUTF8
-	}
-	c := checker{data: data}
-	c.space()
-	if err := c.value(0); err != nil {
-		return err
-	}
-	if c.space(); c.pos != len(data) {
-		return errTrailing
-	}
-	return nil
-}
-
-type checker struct {
-	data   []byte
-	pos    int
-	values int
-}
-
-// peek returns 0 at the end, which no token begins with.
-func (c *checker) peek() byte {
-	if c.pos < len(c.data) {
-		return c.data[c.pos]
-	}
-	return 0
-}
-
-func (c *checker) space() {
-	for c.pos < len(c.data) {
-		switch c.data[c.pos] {
-		case ' ', '\t', '\n', '\r':
-			c.pos++
-		default:
-			return
-		}
-	}
-}
-
-func (c *checker) value(depth int) error {
-	if depth > maxDepth {
-		return errDepth
-	}
-	if c.values++; c.values > maxValues {
-		return errValues
-	}
-	switch b := c.peek(); {
-	case b == '{':
-		return c.object(depth)
-	case b == '[':
-		return c.array(depth)
-	case b == '"':
-		_, err := c.str()
-		return err
-	case b == '-' || '0' <= b && b <= '9':
-		return c.number()
-	}
-	for _, word := range []string{"true", "false", "null"} {
-		if bytes.HasPrefix(c.data[c.pos:], []byte(word)) {
-			c.pos += len(word)
-			return nil
-		}
-	}
-	return errSyntax
-}
-
-func (c *checker) array(depth int) error {
-	c.pos++
-	if c.space(); c.peek() == ']' {
-		c.pos++
-		return nil
-	}
-	for {
-		c.space()
-		if err := c.value(depth + 1); err != nil {
-			return err
-		}
-		if end, err := c.next(']'); end || err != nil {
-			return err
-		}
-	}
-}
-
-func (c *checker) object(depth int) error {
-	c.pos++
-	if c.space(); c.peek() == '}' {
-		c.pos++
-		return nil
-	}
-	var seen keySet
-	for {
-		c.space()
-		raw, err := c.str()
-		if err != nil {
-			return err
-		}
-		key, ok := unquote(raw)
-		if !ok {
-			return errKey
-		}
-		if !seen.add(key) {
-			return errKeyTwice
-		}
-		if c.space(); c.peek() != ':' {
-			return errSyntax
-		}
-		c.pos++
-		c.space()
-		if err := c.value(depth + 1); err != nil {
-			return err
-		}
-		if end, err := c.next('}'); end || err != nil {
-			return err
-		}
-	}
-}
-
-// next takes a comma, or the end.
-func (c *checker) next(end byte) (bool, error) {
-	c.space()
-	b := c.peek()
-	c.pos++
-	if b != end && b != ',' {
-		return false, errSyntax
-	}
-	return b == end, nil
-}
-
-// str takes a string and returns it as it is written, quotes included.
-func (c *checker) str() ([]byte, error) {
-	start := c.pos
-	if c.peek() != '"' {
-		return nil, errSyntax
-	}
-	for c.pos++; c.pos < len(c.data); c.pos++ {
-		switch b := c.data[c.pos]; {
-		case b == '"':
-			c.pos++
-			return c.data[start:c.pos], nil
-		case b < ' ':
-			return nil, errSyntax
-		case b == '\\':
-			if err := c.escape(); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return nil, errSyntax
-}
-
-// escape takes all but the last byte of an escape.
-func (c *checker) escape() error {
-	c.pos++
-	switch c.peek() {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return nil
-	case 'u':
-		for range 4 {
-			if c.pos++; !isHex(c.peek()) {
-				return errSyntax
-			}
-		}
-		return nil
-	}
-	return errSyntax
-}
-
-func isHex(b byte) bool {
-	return '0' <= b && b <= '9' || 'a' <= b && b <= 'f' || 'A' <= b && b <= 'F'
-}
-
-func (c *checker) number() error {
-	if c.peek() == '-' {
-		c.pos++
-	}
-	if c.peek() == '0' {
-		c.pos++
-	} else if !c.digits() {
+	case !json.Valid(data):
 		return errSyntax
 	}
-	if c.peek() == '.' {
-		if c.pos++; !c.digits() {
-			return errSyntax
+	var open []map[string]bool // the keys of each object that the scanner is in, nil for an array
+	s := scanner{data: data}
+	for values := 0; s.skipTo(0); {
+		first := data[s.pos]
+		if first == '}' || first == ']' {
+			open = open[:len(open)-1]
+			s.pos++
+			continue
 		}
-	}
-	if b := c.peek(); b == 'e' || b == 'E' {
-		c.pos++
-		if b := c.peek(); b == '+' || b == '-' {
-			c.pos++
+		if first == '"' {
+			text := s.take()
+			if rest := bytes.TrimLeft(data[s.pos:], " \t\r\n"); len(rest) > 0 && rest[0] == ':' {
+				if err := addKey(open[len(open)-1], text); err != nil {
+					return err
+				}
+				continue
+			}
 		}
-		if !c.digits() {
-			return errSyntax
+		if values++; values > maxValues {
+			return errValues
+		}
+		if len(open) > maxDepth {
+			return errDepth
+		}
+		switch first {
+		case '{':
+			open = append(open, map[string]bool{})
+			s.pos++
+		case '[':
+			open = append(open, nil)
+			s.pos++
+		case '"':
+		default:
+			s.take()
 		}
 	}
 	return nil
 }
 
-func (c *checker) digits() bool {
-	start := c.pos
-	for b := c.peek(); '0' <= b && b <= '9'; b = c.peek() {
-		c.pos++
+// addKey takes a key as it is written to those of its object.
+func addKey(keys map[string]bool, raw []byte) error {
+	key, ok := unquote(raw)
+	switch {
+	case !ok:
+		return errKey
+	case keys[key]:
+		return errKeyTwice
 	}
-	return c.pos > start
-}
-
-// keySet is a list while it is short, since nearly all are.
-type keySet struct {
-	list []string
-	set  map[string]struct{}
-}
-
-func (k *keySet) add(key string) bool {
-	if k.set == nil {
-		for _, old := range k.list {
-			if old == key {
-				return false
-			}
-		}
-		if k.list = append(k.list, key); len(k.list) > 16 {
-			k.set = make(map[string]struct{}, 2*len(k.list))
-			for _, old := range k.list {
-				k.set[old] = struct{}{}
-			}
-		}
-		return true
-	}
-	if _, ok := k.set[key]; ok {
-		return false
-	}
-	k.set[key] = struct{}{}
-	return true
+	keys[key] = true
+	return nil
 }
 
 // unquote reads a string of checked JSON. It fails on half a surrogate pair,

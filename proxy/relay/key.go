@@ -7,16 +7,16 @@ import (
 
 const redacted = "<redacted>"
 
-// A Key is a provider's credential. It can be used but not printed: formatting,
-// logging and encoding give a placeholder, also from within other structs. The
-// zero Key is no credential.
+// A Key is a provider's credential. It cannot be printed by accident: formatting,
+// logging and encoding yield a placeholder, also within other structs. The zero Key
+// holds no credential.
 type Key struct {
 	// reveal is a function because a printer that reaches an unexported field
 	// by reflection calls no methods, and prints no functions.
 	reveal func() string
 }
 
-// NewKey returns the key of the given value.
+// NewKey returns a key with the given value.
 func NewKey(value string) Key {
 	if value == "" {
 		return Key{}
@@ -24,7 +24,7 @@ func NewKey(value string) Key {
 	return Key{func() string { return value }}
 }
 
-// IsZero says that there is no credential.
+// IsZero reports whether the key holds no credential.
 func (k Key) IsZero() bool { return k.reveal == nil }
 
 func (k Key) value() string {

@@ -77,13 +77,9 @@ func stringRule(_ *inspector, v []byte) ([]byte, error) {
 
 // responsesTool lets pass what the agent's own machine runs.
 func responsesTool(in *inspector, v []byte) ([]byte, error) {
-	all, err := in.object(v)
+	all, t, err := in.typed(v, "a tool")
 	if err != nil {
 		return nil, err
-	}
-	t, ok := word(all, "type")
-	if !ok {
-		return nil, malformed("a tool's type is no string")
 	}
 	switch t {
 	case "function", "custom", "local_shell", "apply_patch", "tool_search", "namespace":
@@ -103,10 +99,7 @@ func responsesTool(in *inspector, v []byte) ([]byte, error) {
 // namespace looks at the tools of one, which counts as one tool.
 func (in *inspector) namespace(v []byte) ([]byte, error) {
 	empty := false
-	out, err := in.members(v, func(key string, v []byte) ([]byte, error) {
-		if key != "tools" {
-			return v, nil
-		}
+	out, err := in.member(v, "tools", func(in *inspector, v []byte) ([]byte, error) {
 		kept, err := toolsRule(responsesTool)(in, v)
 		empty = err == nil && kept == nil
 		return kept, err
@@ -118,13 +111,9 @@ func (in *inspector) namespace(v []byte) ([]byte, error) {
 }
 
 func chatTool(in *inspector, v []byte) ([]byte, error) {
-	all, err := in.object(v)
+	_, t, err := in.typed(v, "a tool")
 	if err != nil {
 		return nil, err
-	}
-	t, ok := word(all, "type")
-	if !ok {
-		return nil, malformed("a tool's type is no string")
 	}
 	if in.allow || t == "function" || t == "custom" {
 		return v, nil
@@ -140,14 +129,10 @@ func openAIToolChoice(in *inspector, v []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch t, _ := word(all, "type"); t {
-	case "function", "custom", "local_shell", "apply_patch", "shell":
-		return v, nil
-	case "allowed_tools":
+	if t, _ := word(all, "type"); t == "allowed_tools" {
 		return in.allowedTools(v)
-	default:
-		return nil, in.external("tool_choice:" + cleanName(t))
 	}
+	return in.choice(v, "function", "custom", "local_shell", "apply_patch", "shell")
 }
 
 // allowedTools keeps those that may be there. The Responses API has the list at
@@ -176,16 +161,7 @@ func (in *inspector) allowedTools(v []byte) ([]byte, error) {
 }
 
 func (in *inspector) allowedTool(v []byte) ([]byte, error) {
-	all, err := in.object(v)
-	if err != nil {
-		return nil, err
-	}
-	switch t, _ := word(all, "type"); t {
-	case "function", "custom", "local_shell", "apply_patch", "shell", "namespace", "tool_search":
-		return v, nil
-	default:
-		return nil, in.external("tool_choice:" + cleanName(t))
-	}
+	return in.choice(v, "function", "custom", "local_shell", "apply_patch", "shell", "namespace", "tool_search")
 }
 
 func responsesInput(in *inspector, v []byte) ([]byte, error) {
@@ -196,13 +172,9 @@ func responsesInput(in *inspector, v []byte) ([]byte, error) {
 }
 
 func (in *inspector) responsesItem(v []byte) ([]byte, error) {
-	all, err := in.object(v)
+	all, t, err := in.typed(v, "an item")
 	if err != nil {
 		return nil, err
-	}
-	t, ok := word(all, "type")
-	if !ok {
-		return nil, malformed("an item's type is no string")
 	}
 	if t == "" && !absent(field(all, "role")) {
 		t = "message"
@@ -211,7 +183,8 @@ func (in *inspector) responsesItem(v []byte) ([]byte, error) {
 		if t != "reasoning" {
 			return stateless("an item that is but an id")(in, v)
 		}
-		if v, err = in.without(v, "id"); err != nil { // codex sends some, of providers that encrypt nothing
+		none := func(*inspector, []byte) ([]byte, error) { return nil, nil }
+		if v, err = in.member(v, "id", none); err != nil { // codex sends some, of providers that encrypt nothing
 			return nil, err
 		}
 		all = members(v)
@@ -238,16 +211,6 @@ func (in *inspector) responsesItem(v []byte) ([]byte, error) {
 		return v, nil
 	}
 	return nil, in.external("input:" + cleanName(t))
-}
-
-// without takes a member out of an object.
-func (in *inspector) without(v []byte, name string) ([]byte, error) {
-	return in.members(v, func(key string, v []byte) ([]byte, error) {
-		if key == name {
-			return nil, nil
-		}
-		return v, nil
-	})
 }
 
 // refersByID says whether an item has an id and nothing of what it would hold: the
@@ -280,10 +243,7 @@ func refersByID(kind string, all []member) bool {
 // that is for that or not. One that was nothing but tools is taken out.
 func (in *inspector) itemTools(v []byte, kind string) ([]byte, error) {
 	empty := false
-	out, err := in.members(v, func(key string, v []byte) ([]byte, error) {
-		if key != "tools" {
-			return v, nil
-		}
+	out, err := in.member(v, "tools", func(in *inspector, v []byte) ([]byte, error) {
 		kept, err := toolsRule(responsesTool)(in, v)
 		if err == nil && kept == nil {
 			empty = true
@@ -355,8 +315,8 @@ func chatMessages(in *inspector, v []byte) ([]byte, error) {
 
 // parts passes those of the named field through f.
 func (in *inspector) parts(v []byte, name string, f func([]byte) ([]byte, error)) ([]byte, error) {
-	return in.members(v, func(key string, v []byte) ([]byte, error) {
-		if k := kindOf(v); key != name || in.allow || k == '"' || k == 'n' {
+	return in.member(v, name, func(in *inspector, v []byte) ([]byte, error) {
+		if k := kindOf(v); in.allow || k == '"' || k == 'n' {
 			return v, nil
 		}
 		return in.each(v, f)

@@ -3,6 +3,7 @@ package relay
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 )
 
 // A reason says in the log why a request was not simply answered. The list is
@@ -107,16 +108,9 @@ func errorBody(p Provider, status int, code, message string) []byte {
 // cleanName returns a name of the agent's for logs and messages, or "unknown" if
 // it is none.
 func cleanName(s string) string {
-	if s == "" || len(s) > 64 {
+	const known = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/@[]"
+	if s == "" || len(s) > 64 || strings.Trim(s, known) != "" {
 		return "unknown"
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case c == '-', c == '_', c == '.', c == ':', c == '/', c == '@', c == '[', c == ']':
-		default:
-			return "unknown"
-		}
 	}
 	return s
 }

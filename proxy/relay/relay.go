@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,19 +14,18 @@ import (
 	"time"
 )
 
-// ErrClosed is returned by [Relay.Serve] on a closed relay.
+// ErrClosed is the error of [Relay.Serve] if the relay has been closed already.
 var ErrClosed = errors.New("relay is closed")
 
-// A Relay stands between one sandbox and one provider. Its methods may be called
-// from several goroutines.
+// A Relay forwards requests from one sandbox to one provider. Its methods are safe for
+// concurrent use. Make one with [New].
 type Relay struct {
 	cfg    Config // its key is in no printable field
 	base   *url.URL
 	routes []route
 	ledger *ledger
-	up     *upstream
+	up     *http.Transport
 	server *http.Server
-	conns  connTable
 
 	ctx    context.Context // of every request; ends with the relay
 	cancel context.CancelCauseFunc
@@ -35,29 +35,30 @@ type Relay struct {
 	mu     sync.Mutex
 	closed bool
 	work   sync.WaitGroup // Serve and the agent's connections
+
+	connsMu sync.Mutex
+	conns   map[net.Conn]*agentConn // of the agent
 }
 
-// New returns a relay that serves nobody yet. An error names everything that is
-// wrong with the configuration, and never the key.
+// New returns a relay, which the caller must close. The error names everything that is
+// wrong with the configuration, and never contains the key.
 func New(cfg Config) (*Relay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("provider relay: %w", err)
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
-	r := &Relay{cfg: cfg, base: cfg.BaseURL, routes: routes(cfg.Provider), ledger: newLedger(cfg), up: newUpstream(cfg)}
+	r := &Relay{
+		cfg: cfg, base: cmp.Or(cfg.BaseURL, cfg.Provider.publicURL()), routes: routes(cfg.Provider), ledger: newLedger(cfg),
+		conns: map[net.Conn]*agentConn{},
+	}
 	r.allowance.rate = cfg.Limits.Inspect
-	if r.base == nil {
-		r.base = cfg.Provider.publicURL()
-	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
-	r.conns = connTable{
-		max: cfg.Limits.Conns, opened: r.begin, closed: r.work.Done, malformed: r.logMalformed, conns: map[net.Conn]*connState{},
-	}
+	r.up = newUpstream(r.ctx, cfg)
 	r.server = &http.Server{
 		Handler:                      http.HandlerFunc(r.handle),
 		BaseContext:                  func(net.Listener) context.Context { return r.ctx },
-		ConnContext:                  r.conns.context,
-		ConnState:                    r.conns.state,
+		ConnContext:                  r.connContext,
+		ConnState:                    r.connState,
 		ReadHeaderTimeout:            cfg.Limits.Head,
 		IdleTimeout:                  5 * time.Minute,
 		MaxHeaderBytes:               64 << 10,
@@ -67,8 +68,8 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// Serve answers what comes in on l until [Relay.Close], and returns nil then. It
-// takes l over and closes it. It may be called for several listeners.
+// Serve answers requests on l until [Relay.Close], and then returns nil. It closes l. It
+// may be called for several listeners.
 func (r *Relay) Serve(l net.Listener) error {
 	if !r.begin() {
 		_ = l.Close()
@@ -92,9 +93,9 @@ func (r *Relay) begin() bool {
 	return true
 }
 
-// Close stops serving, ends the requests under way and waits for their last
-// lines in the log. The facts are final after it. The error is that of a
-// listener that could not be closed. Further calls do nothing.
+// Close stops serving, ends the requests in progress and waits until they have been
+// logged. The facts are final afterwards. The error is that of a listener that could not
+// be closed. Further calls do nothing.
 func (r *Relay) Close() error {
 	r.mu.Lock()
 	if r.closed {
@@ -105,10 +106,10 @@ func (r *Relay) Close() error {
 	r.mu.Unlock()
 	r.cancel(ErrClosed)
 	err := r.server.Close()
-	r.up.close()
+	r.up.CloseIdleConnections()
 	r.work.Wait()
 	return err
 }
 
-// Facts returns what was seen so far.
+// Facts returns what the relay has observed so far.
 func (r *Relay) Facts() Facts { return r.ledger.snapshot() }

@@ -195,7 +195,7 @@ func TestExternalTools(t *testing.T) {
 	} {
 		up := newAnswers(t)
 		strip := newRig(t, api.provider, up.url, nil)
-		refuse := newRig(t, api.provider, up.url, func(c *relay.Config) { c.OnExternalTools = relay.Refuse })
+		refuse := newRig(t, api.provider, up.url, func(c *relay.Config) { c.RefuseExternalTools = true })
 		for _, c := range api.cases {
 			t.Run(api.path+"/"+c.name, func(t *testing.T) {
 				testStrip(t, strip, up, api.path, c)

@@ -5,26 +5,25 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/securebench/sbench/proxy"
 )
 
-// An upstream is the way to the provider. Its connections are its own, so that
-// they end with the relay.
-type upstream struct {
-	transport *http.Transport
-	mu        sync.Mutex
-	conns     map[net.Conn]struct{}
-	closed    bool
-}
-
-func newUpstream(cfg Config) *upstream {
-	u := &upstream{conns: map[net.Conn]struct{}{}}
-	u.transport = &http.Transport{
-		Proxy:                  cfg.Proxy,
-		DialContext:            u.dial,
+// newUpstream makes the way to the provider. Its connections are its own: ctx is the
+// relay's, and they are closed when it ends, idle or not.
+func newUpstream(ctx context.Context, cfg Config) *http.Transport {
+	dialer := net.Dialer{Timeout: 15 * time.Second}
+	return &http.Transport{
+		Proxy: cfg.Proxy,
+		DialContext: func(dialing context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(dialing, network, address)
+			if err != nil {
+				return nil, err
+			}
+			conn = proxy.SpeakFirst(conn)
+			return &upstreamConn{conn, context.AfterFunc(ctx, func() { _ = conn.Close() })}, nil
+		},
 		TLSClientConfig:        &tls.Config{RootCAs: cfg.RootCAs, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    15 * time.Second,
 		MaxIdleConnsPerHost:    4,
@@ -35,47 +34,15 @@ func newUpstream(cfg Config) *upstream {
 		ForceAttemptHTTP2:      true, // not by itself with a dialer of one's own
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
-	return u
 }
 
-func (u *upstream) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	d := net.Dialer{Timeout: 15 * time.Second}
-	conn, err := d.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.closed {
-		_ = conn.Close()
-		return nil, ErrClosed
-	}
-	tracked := &trackedConn{Conn: proxy.SpeakFirst(conn), up: u}
-	u.conns[tracked] = struct{}{}
-	return tracked, nil
-}
-
-// close ends all connections, idle or not.
-func (u *upstream) close() {
-	u.mu.Lock()
-	u.closed = true
-	conns := u.conns
-	u.conns = map[net.Conn]struct{}{}
-	u.mu.Unlock()
-	for c := range conns {
-		_ = c.Close()
-	}
-	u.transport.CloseIdleConnections()
-}
-
-type trackedConn struct {
+type upstreamConn struct {
 	net.Conn
-	up *upstream
+	forget func() bool // that the end of the relay closes it
 }
 
-func (c *trackedConn) Close() error {
-	c.up.mu.Lock()
-	delete(c.up.conns, c)
-	c.up.mu.Unlock()
+// Close implements net.Conn.
+func (c *upstreamConn) Close() error {
+	c.forget()
 	return c.Conn.Close()
 }

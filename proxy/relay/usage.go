@@ -110,21 +110,12 @@ func (c *count) UnmarshalJSON(raw []byte) error {
 // cumulative.
 type counts struct {
 	iteration
-	InputDetails struct {
-		Cached count `json:"cached_tokens"`
-	} `json:"input_tokens_details"`
-	OutputDetails struct {
-		Reasoning count `json:"reasoning_tokens"`
-		Thinking  count `json:"thinking_tokens"`
-	} `json:"output_tokens_details"`
-	Prompt        count `json:"prompt_tokens"`
-	Completion    count `json:"completion_tokens"`
-	PromptDetails struct {
-		Cached count `json:"cached_tokens"`
-	} `json:"prompt_tokens_details"`
-	CompletionDetails struct {
-		Reasoning count `json:"reasoning_tokens"`
-	} `json:"completion_tokens_details"`
+	InputDetails      details `json:"input_tokens_details"`
+	OutputDetails     details `json:"output_tokens_details"`
+	Prompt            count   `json:"prompt_tokens"`
+	Completion        count   `json:"completion_tokens"`
+	PromptDetails     details `json:"prompt_tokens_details"`
+	CompletionDetails details `json:"completion_tokens_details"`
 	// Iterations are the samplings of one Anthropic answer, such as a compaction
 	// that the counts beside it leave out.
 	Iterations []iteration `json:"iterations"`
@@ -139,6 +130,20 @@ type iteration struct {
 	Output        count `json:"output_tokens"`
 }
 
+type details struct {
+	Cached    count `json:"cached_tokens"`
+	Reasoning count `json:"reasoning_tokens"`
+	Thinking  count `json:"thinking_tokens"`
+}
+
+// all are those of the counts that an API has beside its iterations.
+func (c *counts) all() []*count {
+	return []*count{
+		&c.Input, &c.CacheCreation, &c.CacheRead, &c.Output, &c.InputDetails.Cached, &c.OutputDetails.Reasoning, &c.OutputDetails.Thinking,
+		&c.Prompt, &c.Completion, &c.PromptDetails.Cached, &c.CompletionDetails.Reasoning,
+	}
+}
+
 // larger puts into *a what is larger in b. Garbage stays.
 func larger(a *count, b count) {
 	if *a != garbage && (b == garbage || b > *a) {
@@ -147,26 +152,17 @@ func larger(a *count, b count) {
 }
 
 func (c *counts) merge(b *counts) {
-	var sum iteration
+	var sum counts
 	for _, it := range b.Iterations {
 		plus(&sum.Input, it.Input)
 		plus(&sum.CacheCreation, it.CacheCreation)
 		plus(&sum.CacheRead, it.CacheRead)
 		plus(&sum.Output, it.Output)
 	}
-	for _, it := range []iteration{b.iteration, sum} {
-		larger(&c.Input, it.Input)
-		larger(&c.CacheCreation, it.CacheCreation)
-		larger(&c.CacheRead, it.CacheRead)
-		larger(&c.Output, it.Output)
+	for i, mine := range c.all() {
+		larger(mine, *b.all()[i])
+		larger(mine, *sum.all()[i])
 	}
-	larger(&c.InputDetails.Cached, b.InputDetails.Cached)
-	larger(&c.OutputDetails.Reasoning, b.OutputDetails.Reasoning)
-	larger(&c.OutputDetails.Thinking, b.OutputDetails.Thinking)
-	larger(&c.Prompt, b.Prompt)
-	larger(&c.Completion, b.Completion)
-	larger(&c.PromptDetails.Cached, b.PromptDetails.Cached)
-	larger(&c.CompletionDetails.Reasoning, b.CompletionDetails.Reasoning)
 }
 
 func plus(a *count, b count) {
@@ -274,7 +270,7 @@ func (m *meter) parse(data []byte) {
 			m.fail(resp.Error)
 		}
 	case "error":
-		if isNothing(e.Error) {
+		if absent(e.Error) {
 			m.fail(data)
 		}
 	}
@@ -282,7 +278,7 @@ func (m *meter) parse(data []byte) {
 }
 
 func (m *meter) add(raw json.RawMessage, final bool) {
-	if isNothing(raw) {
+	if absent(raw) {
 		return
 	}
 	c := counts{iteration: iteration{Input: garbage, Output: garbage}, Prompt: garbage, Completion: garbage}
@@ -305,11 +301,9 @@ func (m *meter) answer(body []byte) {
 	m.fail(e.Error)
 }
 
-func isNothing(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
-
 // fail sorts an error in an answer that began well by whose it is.
 func (m *meter) fail(raw json.RawMessage) {
-	if isNothing(raw) {
+	if absent(raw) {
 		return
 	}
 	m.erred = true
