@@ -228,7 +228,7 @@ func facts(rec record.Record) [][2]string {
 	if a := rec.Agent; a != nil {
 		list = append(list, [2]string{"agent", join(a.Name, a.Version, a.Model)}, [2]string{"agent package", join(a.Package, a.Digest)})
 	}
-	for _, name := range sorted(p.Specs) {
+	for _, name := range sortedKeys(p.Specs) {
 		list = append(list, [2]string{"specification of " + name, p.Specs[name]})
 	}
 	list = slices.DeleteFunc(list, func(f [2]string) bool { return f[1] == "" })

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/securebench/sbench/run/record"
@@ -31,24 +29,23 @@ type Egress struct {
 
 // An Entry is a line of egress.jsonl, as far as it is shown.
 type Entry struct {
-	Time     time.Time `json:"-"`
-	At       string    `json:"at"`
-	Earlier  bool      `json:"earlier,omitempty"` // of a try that does not count
-	Kind     string    `json:"kind"`
-	Verdict  string    `json:"verdict"`
-	Host     string    `json:"host"`
-	Port     int       `json:"port,omitempty"`
-	Reason   string    `json:"reason,omitempty"`
-	Rule     string    `json:"rule,omitempty"`
-	Up       int64     `json:"up"`
-	Down     int64     `json:"down"`
-	Duration int64     `json:"duration_ms"`
-	Method   string    `json:"method,omitempty"`
-	Path     string    `json:"path,omitempty"`
-	Status   int       `json:"status,omitempty"`
-	Model    string    `json:"model,omitempty"`
-	Stripped []string  `json:"stripped,omitempty"`
-	Usage    *Tokens   `json:"usage,omitempty"`
+	At       string   `json:"at"`
+	Earlier  bool     `json:"earlier,omitempty"` // of a try that does not count
+	Kind     string   `json:"kind"`
+	Verdict  string   `json:"verdict"`
+	Host     string   `json:"host"`
+	Port     int      `json:"port,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
+	Rule     string   `json:"rule,omitempty"`
+	Up       int64    `json:"up"`
+	Down     int64    `json:"down"`
+	Duration int64    `json:"duration_ms"`
+	Method   string   `json:"method,omitempty"`
+	Path     string   `json:"path,omitempty"`
+	Status   int      `json:"status,omitempty"`
+	Model    string   `json:"model,omitempty"`
+	Stripped []string `json:"stripped,omitempty"`
+	Usage    *Tokens  `json:"usage,omitempty"`
 }
 
 type egressIndex struct {
@@ -89,31 +86,30 @@ func (s *Source) indexEgress(ctx context.Context) error {
 			return err
 		}
 		var e egressLine
-		if err == nil && json.Unmarshal(l.text, &e) == nil {
-			s.indexLine(e, l.offset)
+		if err != nil || json.Unmarshal(l.text, &e) != nil {
+			continue
 		}
+		key := attemptKey{e.Task, max(1, e.Attempt)}
+		if s.egress[key] == nil {
+			s.egress[key] = &egressIndex{}
+		}
+		s.egress[key].add(e.Verdict, l.offset)
 	}
 	return context.Cause(ctx)
 }
 
-func (s *Source) indexLine(e egressLine, offset int64) {
-	key := attemptKey{e.Task, max(1, e.Attempt)}
-	index := s.egress[key]
-	if index == nil {
-		index = &egressIndex{}
-		s.egress[key] = index
-	}
-	index.total++
-	switch e.Verdict {
+func (i *egressIndex) add(verdict string, offset int64) {
+	i.total++
+	switch verdict {
 	case "allow":
-		index.allowed++
+		i.allowed++
 	case "deny":
-		index.denied++
+		i.denied++
 	default:
-		index.failed++
+		i.failed++
 	}
-	if len(index.offsets) < maxIndexed {
-		index.offsets = append(index.offsets, offset)
+	if len(i.offsets) < maxIndexed {
+		i.offsets = append(i.offsets, offset)
 	}
 }
 
@@ -162,5 +158,3 @@ func stamp(t time.Time) string {
 	}
 	return t.UTC().Format("2006-01-02 15:04:05.000")
 }
-
-func sorted(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

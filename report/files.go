@@ -71,7 +71,7 @@ func (w *walker) walk(dir string, depth int) {
 	entries, err := f.ReadDir(maxVisited)
 	w.more = w.more || len(entries) == maxVisited || err != nil && err != io.EOF
 	_ = f.Close() // it was only read
-	sortEntries(entries)
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	for _, e := range entries {
 		w.visited++
 		if len(w.list) == maxFiles || w.visited > maxVisited {
@@ -150,7 +150,3 @@ func ends(f *os.File, most int) (Text, error) {
 }
 
 func valid(b []byte) string { return string(bytes.ToValidUTF8(b, []byte("\uFFFD"))) }
-
-func sortEntries(entries []fs.DirEntry) {
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -51,6 +52,17 @@ func head(b *strings.Builder, cells ...any) {
 	b.WriteString("|\n")
 }
 
+// markdownTable writes a table of a list.
+func markdownTable[T any](b *strings.Builder, heads []any, list []T, cells func(T) []any) {
+	head(b, heads...)
+	for _, item := range list[:min(len(list), markdownRows)] {
+		row(b, cells(item)...)
+	}
+	if more := len(list) - markdownRows; more > 0 {
+		row(b, append([]any{fmt.Sprintf("and %d more", more)}, slices.Repeat([]any{""}, len(heads)-1)...)...)
+	}
+}
+
 func markdownRun(b *strings.Builder, r Run) {
 	c := r.Counts
 	fmt.Fprintf(b, "### %s: %s\n\n", literal(r.Title()), Percent(r.Accuracy.Value))
@@ -85,35 +97,20 @@ func markdownRun(b *strings.Builder, r Run) {
 }
 
 func markdownGroups(b *strings.Builder, title string, list []Group) {
-	head(b, title, "accuracy", "95 % interval", "passed", "failed", "pending", "errors")
-	for i, g := range list {
-		if i == markdownRows {
-			row(b, fmt.Sprintf("and %d more", len(list)-i), "", "", "", "", "", "")
-			return
-		}
+	markdownTable(b, []any{title, "accuracy", "95 % interval", "passed", "failed", "pending", "errors"}, list, func(g Group) []any {
 		c := g.Counts
-		row(b, literal(NameOr(g.Name)), Percent(g.Accuracy.Value), Between(g.Accuracy.Interval()), c.Passed, c.Failed, c.Pending, c.Errors)
-	}
+		return []any{literal(NameOr(g.Name)), Percent(g.Accuracy.Value), Between(g.Accuracy.Interval()), c.Passed, c.Failed, c.Pending, c.Errors}
+	})
 }
 
 // markdownDetails are folded.
 func markdownDetails(b *strings.Builder, r Run) {
 	b.WriteString("\n<details><summary>Outcomes, times, tokens</summary>\n")
-	head(b, "outcome", "reason", "attempts")
-	for i, o := range r.Outcomes {
-		if i == markdownRows {
-			row(b, "and more", "", "")
-			break
-		}
-		row(b, string(o.Status), literal(o.Reason), o.Count)
-	}
-	if len(r.Distributions.Measures()) == 0 {
-		b.WriteString("\n</details>\n\n")
-		return
-	}
-	head(b, "measure", "attempts", "10 %", "median", "90 %", "max")
-	for _, m := range r.Distributions.Measures() {
-		row(b, m.Name, m.Of.Count, m.Write(m.Of.P10), m.Write(m.Of.P50), m.Write(m.Of.P90), m.Write(m.Of.Max))
+	markdownTable(b, []any{"outcome", "reason", "attempts"}, r.Outcomes, func(o Outcome) []any { return []any{o.Status, literal(o.Reason), o.Count} })
+	if measures := r.Distributions.Measures(); len(measures) > 0 {
+		markdownTable(b, []any{"measure", "attempts", "10 %", "median", "90 %", "max"}, measures, func(m Measure) []any {
+			return []any{m.Name, m.Of.Count, m.Write(m.Of.P10), m.Write(m.Of.P50), m.Write(m.Of.P90), m.Write(m.Of.Max)}
+		})
 	}
 	b.WriteString("\n</details>\n\n")
 }
@@ -130,15 +127,7 @@ func markdownComparison(b *strings.Builder, r Report, c Comparison) {
 		fmt.Fprintf(b, " McNemar: %s.", c.McNemar)
 	}
 	b.WriteByte('\n')
-	if len(c.Differ) == 0 {
-		return
-	}
-	head(b, "task", "A", "B")
-	for i, d := range c.Differ {
-		if i == markdownRows {
-			row(b, fmt.Sprintf("and %d more", len(c.Differ)-i), "", "")
-			return
-		}
-		row(b, literal(d.TaskID), d.InA(), d.InB())
+	if len(c.Differ) > 0 {
+		markdownTable(b, []any{"task", "A", "B"}, c.Differ, func(d Differs) []any { return []any{literal(d.TaskID), d.InA(), d.InB()} })
 	}
 }

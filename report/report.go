@@ -1,9 +1,9 @@
-// Package report sums the records of runs up: how many attempts passed and how
-// sure that is, what they took, and how runs differ.
+// Package report sums up the records of runs: how many attempts passed and how certain
+// that is, what they took, and how runs differ.
 //
-// All that records say is taken for hostile text: candidates wrote much of it. It
-// is read as a stream, so that memory grows with the number of attempts and not
-// with what they printed.
+// It treats all text in records as hostile, since candidates wrote much of it. It reads
+// records as a stream, so that memory grows with the number of attempts and not with what
+// they printed.
 package report
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// Schema names the form of a Report as JSON. Fields are added to it, and none is
-// taken away or given another meaning without another name here.
+// Schema names the JSON form of a [Report]. New fields do not change the name; removing a
+// field, or changing its meaning, does.
 const Schema = "sbench.report/1"
 
 // A Report is of one or more runs. Shares are between 0 and 1, times in seconds,
@@ -26,7 +26,7 @@ type Report struct {
 	Comparisons []Comparison `json:"comparisons"` // of each further run with the first
 }
 
-// A Run is one folder.
+// A Run is what a report says about one run.
 type Run struct {
 	Dir         string         `json:"dir"` // as it was given
 	RunID       string         `json:"run_id"`

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/securebench/sbench/run/record"
@@ -20,10 +22,11 @@ const (
 	maxProblems = 100     // that are kept
 )
 
-// ErrNoRun says that a folder is none of a run.
+// ErrNoRun means that a directory is not that of a run.
 var ErrNoRun = errors.New("not the folder of a run")
 
-// A Source is a run's folder, read. Its methods are for one goroutine.
+// A Source gives access to the directory of a run. It must not be used by two goroutines
+// at once.
 type Source struct {
 	Dir      string
 	Manifest record.Manifest // zero if there is none
@@ -89,7 +92,7 @@ func Open(ctx context.Context, dir string) (*Source, error) {
 	return s, nil
 }
 
-// Close releases the folder.
+// Close closes the directory.
 func (s *Source) Close() error { return s.root.Close() }
 
 func (s *Source) read(ctx context.Context) error {
@@ -194,14 +197,11 @@ func summarise(rec record.Record) Attempt {
 	a := Attempt{
 		Task: rec.TaskID, Benchmark: rec.BenchmarkID, Family: string(rec.TaskType), Category: rec.Category,
 		Number: max(1, rec.Attempt), Status: rec.VerificationStatus, Phase: rec.FailurePhase, Reason: rec.FailureReason,
-		Started: rec.StartedAt, Ended: rec.EndedAt, Producer: max(0, rec.Times.Producer), Verifier: max(0, rec.Times.Verifier),
+		Started: rec.StartedAt, Ended: rec.EndedAt, Producer: cmp.Or(max(0, rec.Times.Producer), max(0, number(rec.ProducerMetadata["wall_seconds"]))), Verifier: max(0, rec.Times.Verifier),
 		Degraded: slices.Concat(rec.Degraded, rec.Provenance.Policy.Degraded), rows: rec.Provenance.Row + rec.Provenance.Evaluation,
 	}
 	if a.Status == record.Passed {
 		a.Phase, a.Reason = "", ""
-	}
-	if a.Producer == 0 {
-		a.Producer = max(0, number(rec.ProducerMetadata["wall_seconds"]))
 	}
 	a.Total = a.Producer + a.Verifier
 	if !rec.StartedAt.IsZero() && rec.EndedAt.After(rec.StartedAt) {
@@ -235,12 +235,5 @@ func number(v any) float64 {
 
 // join puts the words that are there together.
 func join(words ...string) string {
-	var all string
-	for _, w := range words {
-		if w != "" && all != "" {
-			all += " "
-		}
-		all += w
-	}
-	return all
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }

@@ -27,11 +27,8 @@ func Summarize(sources []*Source) Report {
 func (s *Source) run() Run {
 	m := s.Manifest
 	r := Run{
-		Dir: s.Dir, RunID: m.RunID, BenchmarkID: m.Pack.ID, PackVersion: m.Pack.Version, Sbench: m.Sbench, Harness: m.Harness,
+		Dir: s.Dir, RunID: cmp.Or(m.RunID, s.runID), BenchmarkID: m.Pack.ID, PackVersion: m.Pack.Version, Sbench: m.Sbench, Harness: m.Harness,
 		Jobs: m.Jobs, Records: s.Records, Problems: append([]Problem{}, s.Problems...), Spent: s.Spent,
-	}
-	if r.RunID == "" {
-		r.RunID = s.runID
 	}
 	if s.more > 0 {
 		r.Problems = append(r.Problems, Problem{record.RecordsFile, 0, "and more: " + count(s.more, "problem")})
@@ -55,9 +52,7 @@ func (s *Source) run() Run {
 func (s *Source) describe(r *Run) {
 	agents, degraded := map[string]bool{}, map[string]bool{}
 	for _, a := range s.Attempts {
-		if r.BenchmarkID == "" {
-			r.BenchmarkID = a.Benchmark
-		}
+		r.BenchmarkID = cmp.Or(r.BenchmarkID, a.Benchmark)
 		if a.Agent != "" {
 			agents[a.Agent] = true
 		}
@@ -86,7 +81,8 @@ func (s *Source) describe(r *Run) {
 	r.Agents, r.Degraded = sortedKeys(agents), sortedKeys(degraded)
 }
 
-func sortedKeys(m map[string]bool) []string {
+// sortedKeys are never nil.
+func sortedKeys[V any](m map[string]V) []string {
 	return append([]string{}, slices.Sorted(maps.Keys(m))...)
 }
 
@@ -210,11 +206,6 @@ func groups(attempts []Attempt, name func(Attempt) string) []Group {
 	return list
 }
 
-// statusOrder is that of lists.
-func statusOrder() []record.Status {
-	return []record.Status{record.Passed, record.Failed, record.Pending, record.Error}
-}
-
 func outcomes(attempts []Attempt) []Outcome {
 	counted := map[Outcome]int{}
 	for _, a := range attempts {
@@ -225,7 +216,7 @@ func outcomes(attempts []Attempt) []Outcome {
 		o.Count = n
 		list = append(list, o)
 	}
-	order := statusOrder()
+	order := []record.Status{record.Passed, record.Failed, record.Pending, record.Error}
 	slices.SortFunc(list, func(a, b Outcome) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, a.Status), slices.Index(order, b.Status)), cmp.Compare(b.Count, a.Count),
 			cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Phase, b.Phase))
@@ -233,41 +224,30 @@ func outcomes(attempts []Attempt) []Outcome {
 	return list
 }
 
-// values are what a distribution describes: errors are left out.
-func values(attempts []Attempt, of func(Attempt) (float64, bool)) []float64 {
-	var list []float64
-	for _, a := range attempts {
-		if v, ok := of(a); ok && a.Status != record.Error {
-			list = append(list, v)
-		}
-	}
-	return list
-}
-
-func known(field func(Attempt) float64) func(Attempt) (float64, bool) {
-	return func(a Attempt) (float64, bool) { return field(a), field(a) > 0 }
-}
-
-func tokens(field func(Tokens) int64) func(Attempt) (float64, bool) {
-	return func(a Attempt) (float64, bool) {
-		if a.Tokens == nil {
-			return 0, false
-		}
-		return float64(field(*a.Tokens)), true
-	}
-}
-
+// distributions leave errors out, and what is not known.
 func distributions(attempts []Attempt) Distributions {
-	of := func(f func(Attempt) (float64, bool)) stat.Distribution { return stat.Describe(values(attempts, f)) }
+	var producer, verifier, total, input, cached, output, reasoning, memory []float64
+	known := func(list *[]float64, v float64) {
+		if v > 0 {
+			*list = append(*list, v)
+		}
+	}
+	for _, a := range attempts {
+		if a.Status == record.Error {
+			continue
+		}
+		known(&producer, a.Producer)
+		known(&verifier, a.Verifier)
+		known(&total, a.Total)
+		known(&memory, float64(a.PeakMemory))
+		if t := a.Tokens; t != nil {
+			input, cached = append(input, float64(t.Input)), append(cached, float64(t.Cached))
+			output, reasoning = append(output, float64(t.Output)), append(reasoning, float64(t.Reasoning))
+		}
+	}
 	return Distributions{
-		Producer:   of(known(func(a Attempt) float64 { return a.Producer })),
-		Verifier:   of(known(func(a Attempt) float64 { return a.Verifier })),
-		Total:      of(known(func(a Attempt) float64 { return a.Total })),
-		Input:      of(tokens(func(t Tokens) int64 { return t.Input })),
-		Cached:     of(tokens(func(t Tokens) int64 { return t.Cached })),
-		Output:     of(tokens(func(t Tokens) int64 { return t.Output })),
-		Reasoning:  of(tokens(func(t Tokens) int64 { return t.Reasoning })),
-		PeakMemory: of(known(func(a Attempt) float64 { return float64(a.PeakMemory) })),
+		stat.Describe(producer), stat.Describe(verifier), stat.Describe(total), stat.Describe(input),
+		stat.Describe(cached), stat.Describe(output), stat.Describe(reasoning), stat.Describe(memory),
 	}
 }
 

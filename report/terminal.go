@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -20,7 +21,7 @@ func WriteText(w io.Writer, r Report) error {
 	p := printer{tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)}
 	for i, run := range r.Runs {
 		if i > 0 {
-			p.line("")
+			p.line()
 		}
 		p.run(run)
 	}
@@ -33,28 +34,38 @@ func WriteText(w io.Writer, r Report) error {
 // A printer's errors come back from Flush.
 type printer struct{ w *tabwriter.Writer }
 
-func (p printer) line(cells ...string) {
+func (p printer) line(cells ...any) {
+	words := make([]string, len(cells))
 	for i, c := range cells {
-		cells[i] = Visible(c, 400)
+		words[i] = Visible(fmt.Sprint(c), 400)
 	}
-	_, _ = fmt.Fprintln(p.w, strings.Join(cells, "\t"))
+	_, _ = fmt.Fprintln(p.w, strings.Join(words, "\t"))
 }
 
-// table ends the one before, so that columns are not wider than they must be.
-func (p printer) table(title string, heads ...string) {
+// heads begin a table and end the one before, so that columns are not wider than
+// they must be.
+func (p printer) heads(heads ...any) {
 	_ = p.w.Flush()
-	p.line("")
-	p.line(append([]string{title}, heads...)...)
+	p.line()
+	p.line(heads...)
 }
 
-// Title names a run.
-func (r Run) Title() string {
-	title := r.RunID
-	if title == "" {
-		title = r.Dir
+// printTable prints a table of a list, unless it is empty.
+func printTable[T any](p printer, heads []any, list []T, row func(T) []any) {
+	if len(list) == 0 {
+		return
 	}
-	return title
+	p.heads(heads...)
+	for _, item := range list[:min(len(list), shownTasks)] {
+		p.line(row(item)...)
+	}
+	if more := len(list) - shownTasks; more > 0 {
+		p.line(fmt.Sprintf("and %d more (--json has all)", more))
+	}
 }
+
+// Title returns the heading for a run.
+func (r Run) Title() string { return cmp.Or(r.RunID, r.Dir) }
 
 // Subtitle says what was run with what.
 func (r Run) Subtitle() string {
@@ -77,7 +88,7 @@ func (p printer) run(r Run) {
 	}
 	p.line(title)
 	c := r.Counts
-	p.line("")
+	p.line()
 	p.line("accuracy", fmt.Sprintf("%s   95 %% interval %s   %d of %d scored", Percent(r.Accuracy.Value), Between(r.Accuracy.Wilson), c.Passed, c.Scored()))
 	if r.Accuracy.Clustered != nil {
 		p.line("", "over tasks, which have several attempts: 95 % interval "+Between(r.Accuracy.Clustered))
@@ -102,14 +113,25 @@ func (p printer) run(r Run) {
 		}
 		p.line("problem", problem.String())
 	}
-	p.passK(r)
+	if len(r.PassAtK) > 0 {
+		p.heads("K", "PASS@K", "PASS^K", "TASKS")
+	}
+	for i, k := range r.PassAtK {
+		p.line(k.K, Percent(k.Value), Percent(r.PassAllK[i].Value), k.Tasks)
+	}
 	p.groups("FAMILY", r.ByFamily)
 	if len(r.ByCategory) > 1 {
 		p.groups("CATEGORY", r.ByCategory)
 	}
-	p.outcomes(r.Outcomes)
-	p.distributions(r.Distributions)
-	p.slowest(r.Slowest)
+	printTable(p, []any{"OUTCOME", "REASON", "PHASE", "ATTEMPTS"}, r.Outcomes, func(o Outcome) []any {
+		return []any{o.Status, Visible(o.Reason, shownText), Visible(o.Phase, shownText), o.Count}
+	})
+	printTable(p, []any{"MEASURE", "ATTEMPTS", "MIN", "10 %", "MEDIAN", "90 %", "MAX", "MEAN"}, r.Distributions.Measures(), func(m Measure) []any {
+		return []any{m.Name, m.Of.Count, m.Write(m.Of.Min), m.Write(m.Of.P10), m.Write(m.Of.P50), m.Write(m.Of.P90), m.Write(m.Of.Max), m.Write(m.Of.Mean)}
+	})
+	printTable(p, []any{"SLOWEST", "ATTEMPT", "TIME", "PRODUCER", "VERIFIER", "STATUS"}, r.Slowest, func(s Slow) []any {
+		return []any{Visible(s.TaskID, shownText), s.Attempt, Seconds(s.Total), Seconds(s.Producer), Seconds(s.Verifier), s.Status}
+	})
 }
 
 // String is the problem on one line.
@@ -121,52 +143,14 @@ func (p Problem) String() string {
 	return where + ": " + p.Message
 }
 
-func (p printer) passK(r Run) {
-	if len(r.PassAtK) == 0 {
-		return
-	}
-	p.table("K", "PASS@K", "PASS^K", "TASKS")
-	for i, k := range r.PassAtK {
-		p.line(fmt.Sprint(k.K), Percent(k.Value), Percent(r.PassAllK[i].Value), fmt.Sprint(k.Tasks))
-	}
-}
-
-// NameOr is a group's name, or what stands for none.
-func NameOr(name string) string {
-	if name == "" {
-		return "(none)"
-	}
-	return name
-}
+// NameOr returns the name of a group, or a placeholder if it is empty.
+func NameOr(name string) string { return cmp.Or(name, "(none)") }
 
 func (p printer) groups(title string, list []Group) {
-	if len(list) == 0 {
-		return
-	}
-	p.table(title, "ACCURACY", "INTERVAL", "PASSED", "FAILED", "PENDING", "ERRORS")
-	for i, g := range list {
-		if i == shownTasks {
-			p.line(fmt.Sprintf("and %d more", len(list)-i))
-			return
-		}
+	printTable(p, []any{title, "ACCURACY", "INTERVAL", "PASSED", "FAILED", "PENDING", "ERRORS"}, list, func(g Group) []any {
 		c := g.Counts
-		p.line(Visible(NameOr(g.Name), shownText), Percent(g.Accuracy.Value), Between(g.Accuracy.Interval()),
-			fmt.Sprint(c.Passed), fmt.Sprint(c.Failed), fmt.Sprint(c.Pending), fmt.Sprint(c.Errors))
-	}
-}
-
-func (p printer) outcomes(list []Outcome) {
-	if len(list) == 0 {
-		return
-	}
-	p.table("OUTCOME", "REASON", "PHASE", "ATTEMPTS")
-	for i, o := range list {
-		if i == shownTasks {
-			p.line(fmt.Sprintf("and %d more", len(list)-i))
-			return
-		}
-		p.line(string(o.Status), Visible(o.Reason, shownText), Visible(o.Phase, shownText), fmt.Sprint(o.Count))
-	}
+		return []any{Visible(NameOr(g.Name), shownText), Percent(g.Accuracy.Value), Between(g.Accuracy.Interval()), c.Passed, c.Failed, c.Pending, c.Errors}
+	})
 }
 
 // A Measure is one distribution with its name and the way to write its values.
@@ -191,29 +175,9 @@ func (d Distributions) Measures() []Measure {
 	return list
 }
 
-func (p printer) distributions(d Distributions) {
-	if len(d.Measures()) == 0 {
-		return
-	}
-	p.table("MEASURE", "ATTEMPTS", "MIN", "10 %", "MEDIAN", "90 %", "MAX", "MEAN")
-	for _, m := range d.Measures() {
-		p.line(m.Name, fmt.Sprint(m.Of.Count), m.Write(m.Of.Min), m.Write(m.Of.P10), m.Write(m.Of.P50), m.Write(m.Of.P90), m.Write(m.Of.Max), m.Write(m.Of.Mean))
-	}
-}
-
-func (p printer) slowest(list []Slow) {
-	if len(list) == 0 {
-		return
-	}
-	p.table("SLOWEST", "ATTEMPT", "TIME", "PRODUCER", "VERIFIER", "STATUS")
-	for _, s := range list {
-		p.line(Visible(s.TaskID, shownText), fmt.Sprint(s.Attempt), Seconds(s.Total), Seconds(s.Producer), Seconds(s.Verifier), string(s.Status))
-	}
-}
-
 func (p printer) comparison(r Report, c Comparison) {
-	p.table(fmt.Sprintf("%s (B) against %s (A)", Visible(r.Runs[c.B].Title(), shownText), Visible(r.Runs[c.A].Title(), shownText)))
-	p.line("")
+	p.heads(fmt.Sprintf("%s (B) against %s (A)", Visible(r.Runs[c.B].Title(), shownText), Visible(r.Runs[c.A].Title(), shownText)))
+	p.line()
 	p.line("tasks compared", c.Compared())
 	if c.Tasks == 0 {
 		return
@@ -224,17 +188,7 @@ func (p printer) comparison(r Report, c Comparison) {
 	if c.McNemar != nil {
 		p.line("McNemar", c.McNemar.String())
 	}
-	if len(c.Differ) == 0 {
-		return
-	}
-	p.table("DIFFERS", "A", "B")
-	for i, d := range c.Differ {
-		if i == shownTasks {
-			p.line(fmt.Sprintf("and %d more (--json has all)", len(c.Differ)-i))
-			return
-		}
-		p.line(Visible(d.TaskID, shownText), d.share(d.A, d.ScoredA), d.share(d.B, d.ScoredB))
-	}
+	printTable(p, []any{"DIFFERS", "A", "B"}, c.Differ, func(d Differs) []any { return []any{Visible(d.TaskID, shownText), d.InA(), d.InB()} })
 }
 
 // share is a verdict, or a share of several.
@@ -248,10 +202,10 @@ func (Differs) share(share float64, scored int) string {
 	return string(record.Failed)
 }
 
-// InA and InB are a task's results.
+// InA returns a task's result in the first run.
 func (d Differs) InA() string { return d.share(d.A, d.ScoredA) }
 
-// InB is the result in the second run.
+// InB returns a task's result in the second run.
 func (d Differs) InB() string { return d.share(d.B, d.ScoredB) }
 
 // Compared says which tasks were.
@@ -263,7 +217,7 @@ func (c Comparison) Compared() string {
 	return words
 }
 
-// Gap is the difference with its interval.
+// Gap returns the difference between the runs with its interval.
 func (c Comparison) Gap() string {
 	words := Points(c.Difference) + " points"
 	if c.Interval != nil {

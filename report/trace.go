@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -58,19 +59,17 @@ func readTrace(r io.Reader, most int) (Trace, error) {
 	lines := newLineReader(r, 0, t.text)
 	for {
 		l, err := lines.next()
-		if err == io.EOF {
-			break
-		}
-		if err == errLong {
-			t.add(&Step{Kind: stepNote, Title: "an event was too long to be read"})
-			continue
-		}
-		if err != nil {
+		switch {
+		case err == io.EOF:
+			return Trace{append(t.head, t.tail...), t.cut, len(t.head)}, nil
+		case err == errLong:
+			t.say(stepNote, "an event was too long to be read", "")
+		case err != nil:
 			return Trace{}, err
+		default:
+			t.line(l.text)
 		}
-		t.line(l.text)
 	}
-	return Trace{append(t.head, t.tail...), t.cut, len(t.head)}, nil
 }
 
 func (t *tracer) add(s *Step) {
@@ -101,14 +100,12 @@ func (t *tracer) trim() {
 func (t *tracer) output(s *Step, text string) {
 	out := cutText(strings.TrimRight(text, "\n"), t.text)
 	s.Output = &out
-	for _, kept := range t.tail {
-		if kept == s {
-			t.kept += out.Len()
-			t.trim()
-			return
-		}
+	if slices.Contains(t.tail, s) {
+		t.kept += out.Len()
+		t.trim()
+	} else {
+		t.used += out.Len()
 	}
-	t.used += out.Len()
 }
 
 func (t *tracer) say(kind, title, text string) *Step {
@@ -143,11 +140,10 @@ func (t *tracer) line(text []byte) {
 		return
 	}
 	var e event
-	if err := json.Unmarshal(text, &e); err != nil && e.Type == "" || e.Type == "" {
-		t.say(stepRaw, "", string(text))
-		return
-	}
+	_ = json.Unmarshal(text, &e) // what is no event has no type
 	switch e.Type {
+	case "":
+		t.say(stepRaw, "", string(text))
 	case "system", "assistant", "user", "result":
 		t.claude(e)
 	default:

@@ -3,6 +3,7 @@ package page
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/stat"
@@ -15,13 +16,16 @@ type histogram struct {
 	Name                   string
 	Bars                   []bar
 	Min, Median, High, Max string
-	MedianAt, HighAt       string
+	MedianAt, HighAt       float64
 	Count                  int
 	Logarithmic            bool
 }
 
-// A bar is one column's part of one status, in percent.
-type bar struct{ Status, X, Width, Y, Height string }
+// A bar is one column's part of one status.
+type bar struct {
+	Status              record.Status
+	X, Width, Y, Height float64
+}
 
 // columns of a histogram.
 const columns = 28
@@ -71,7 +75,7 @@ func newHistogram(name string, attempts []report.Attempt, of func(report.Attempt
 		Min: write(d.Min), Median: write(d.P50), High: write(d.P90), Max: write(d.Max),
 	}
 	at := h.scale(d)
-	h.MedianAt, h.HighAt = pc(at(d.P50)), pc(at(d.P90))
+	h.MedianAt, h.HighAt = at(d.P50), at(d.P90)
 	h.Bars = bars(attempts, of, at)
 	return h, true
 }
@@ -87,50 +91,44 @@ func (h histogram) scale(d stat.Distribution) func(float64) float64 {
 // bars stack the statuses of each column.
 func bars(attempts []report.Attempt, of func(report.Attempt) float64, at func(float64) float64) []bar {
 	order := []record.Status{record.Passed, record.Failed, record.Pending}
-	var counts [columns]map[record.Status]int
+	var counts [columns][3]int
 	most := 1
 	for _, a := range attempts {
-		v := of(a)
-		if v <= 0 || a.Status == record.Error {
+		v, status := of(a), slices.Index(order, a.Status)
+		if v <= 0 || status < 0 {
 			continue
 		}
-		column := min(columns-1, int(at(v)*columns))
-		if counts[column] == nil {
-			counts[column] = map[record.Status]int{}
-		}
-		counts[column][a.Status]++
-		sum := 0
-		for _, n := range counts[column] {
-			sum += n
-		}
-		most = max(most, sum)
+		column := &counts[min(columns-1, int(at(v)*columns))]
+		column[status]++
+		most = max(most, column[0]+column[1]+column[2])
 	}
 	var list []bar
 	for i, column := range counts {
 		below := 0
-		for _, status := range order {
-			n := column[status]
+		for status, n := range column {
 			if n == 0 {
 				continue
 			}
 			below += n
 			list = append(list, bar{
-				string(status), pc((float64(i) + 0.08) / columns), pc(0.84 / columns),
-				pc(1 - float64(below)/float64(most)), pc(float64(n) / float64(most)),
+				order[status], (float64(i) + 0.08) / columns, 0.84 / columns, 1 - float64(below)/float64(most), float64(n) / float64(most),
 			})
 		}
 	}
 	return list
 }
 
-// A curve is pass@k and pass^k.
+// A curve is pass@k and pass^k, each as dots and as points on a square of 100.
 type curve struct {
-	AtLeast, All []point
-	Lines        [2]string // of points on a square of 100
-	Most         int
+	Dots  [2][]point
+	Lines [2]string
+	Most  int
 }
 
-type point struct{ X, Y, Title string }
+type point struct {
+	X, Y  float64
+	Title string
+}
 
 func newCurve(r report.Run) *curve {
 	if len(r.PassAtK) < 2 {
@@ -144,12 +142,7 @@ func newCurve(r report.Run) *curve {
 			}
 			x, y := float64(p.K-1)/float64(c.Most-1), 1-*p.Value
 			c.Lines[i] += fmt.Sprintf("%.2f,%.2f ", 100*x, 100*y)
-			dot := point{pc(x), pc(y), fmt.Sprintf("k = %d: %s, over %d tasks", p.K, report.Percent(p.Value), p.Tasks)}
-			if i == 0 {
-				c.AtLeast = append(c.AtLeast, dot)
-			} else {
-				c.All = append(c.All, dot)
-			}
+			c.Dots[i] = append(c.Dots[i], point{x, y, fmt.Sprintf("k = %d: %s, over %d tasks", p.K, report.Percent(p.Value), p.Tasks)})
 		}
 	}
 	return c
@@ -164,9 +157,9 @@ type scatter struct {
 }
 
 type dot struct {
-	Row           int
-	X, Y          string
-	Status, Title string
+	point
+	Row    int
+	Status record.Status
 }
 
 func newScatter(attempts []report.Attempt, first int) *scatter {
@@ -194,8 +187,8 @@ func newScatter(attempts []report.Attempt, first int) *scatter {
 	for _, p := range pairs[:min(len(pairs), maxDots)] {
 		a := attempts[p.row]
 		s.Dots = append(s.Dots, dot{
-			first + p.row, pc(on(p.time, t)), pc(1 - on(p.count, c)), string(a.Status),
-			fmt.Sprintf("%s: %s, %s, %s tokens", report.Visible(a.Task, 60), words(a), report.Seconds(p.time), report.Many(p.count)),
+			point{on(p.time, t), 1 - on(p.count, c), fmt.Sprintf("%s: %s, %s, %s tokens", report.Visible(a.Task, 60), words(a), report.Seconds(p.time), report.Many(p.count))},
+			first + p.row, a.Status,
 		})
 	}
 	s.Cut = len(pairs) - len(s.Dots)

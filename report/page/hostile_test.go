@@ -9,9 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	"github.com/securebench/sbench/report/page"
-	"github.com/securebench/sbench/report/reporttest"
 )
 
 // hostile is what a candidate would write to take the page over, or to send
@@ -63,8 +60,8 @@ func TestCanary(t *testing.T) {
 
 // TestMarkup: the file itself, without a browser.
 func TestMarkup(t *testing.T) {
-	run := reporttest.Options{RunID: hostile("http://127.0.0.1:9"), Seed: 3, Tasks: 27, Attempts: 2, Skill: 0.5, Agent: "codex", Hostile: hostile("http://127.0.0.1:9")}
-	markup(t, write(t, page.Options{}, run, run))
+	run := example{RunID: hostile("http://127.0.0.1:9"), Seed: 3, Tasks: 27, Attempts: 2, Skill: 0.5, Agent: "codex", Hostile: hostile("http://127.0.0.1:9")}
+	markup(t, write(t, run, run))
 }
 
 // TestHostile: with hostile text in every field nothing of it runs, nothing is
@@ -72,10 +69,10 @@ func TestMarkup(t *testing.T) {
 func TestHostile(t *testing.T) {
 	b := open(t)
 	server, hits := canary(t)
-	run := reporttest.Options{RunID: "run " + hostile(server), Seed: 3, Tasks: 27, Attempts: 2, Skill: 0.5, Agent: "codex", Model: "m", Hostile: hostile(server)}
+	run := example{RunID: "run " + hostile(server), Seed: 3, Tasks: 27, Attempts: 2, Skill: 0.5, Agent: "codex", Model: "m", Hostile: hostile(server)}
 	other := run
 	other.Agent, other.Seed = "claude_code", 5
-	name := write(t, page.Options{}, run, other)
+	name := write(t, run, other)
 	b.load(name, "")
 	want := b.eval("document.title")
 	harmless(t, b, want, "the overview")
@@ -153,7 +150,7 @@ func markup(t *testing.T, name string) {
 func TestPolicy(t *testing.T) {
 	b := open(t)
 	server, hits := canary(t)
-	name := write(t, page.Options{}, reporttest.Options{RunID: "r", Tasks: 3, Skill: 1, Agent: "codex"})
+	name := write(t, example{RunID: "r", Tasks: 3, Skill: 1, Agent: "codex"})
 	data, err := os.ReadFile(name)
 	check(t, err)
 	broken := strings.Replace(string(data), "</footer>", "</footer>"+stays(server), 1)

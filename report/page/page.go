@@ -29,30 +29,17 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// Options are for what is shown.
-type Options struct {
-	// Bytes is how much all attempts' texts may have together, about; 0 means 48
-	// MiB. Each gets the same share, but at least 6 KiB, and at most 512 KiB.
-	Bytes int64
-}
-
+// All attempts' texts together may have about allBytes. Each attempt gets the same share
+// of them, within these bounds.
 const (
-	defaultBytes = 48 << 20
-	leastBytes   = 6 << 10
-	mostBytes    = 512 << 10
+	allBytes   = 48 << 20
+	leastBytes = 6 << 10
+	mostBytes  = 512 << 10
 )
-
-func (o Options) each(attempts int) int {
-	all := o.Bytes
-	if all == 0 {
-		all = defaultBytes
-	}
-	return int(min(max(all/int64(max(1, attempts)), leastBytes), mostBytes))
-}
 
 // Write writes the page of a report and of the sources that it sums up, and returns
 // how many bytes it has. Of the attempts one at a time is in memory.
-func Write(ctx context.Context, w io.Writer, r report.Report, sources []*report.Source, o Options) (int64, error) {
+func Write(ctx context.Context, w io.Writer, r report.Report, sources []*report.Source) (int64, error) {
 	p := &writer{w: bufio.NewWriterSize(w, 1<<16)}
 	style, script, err := programs()
 	if err != nil {
@@ -69,10 +56,11 @@ func Write(ctx context.Context, w io.Writer, r report.Report, sources []*report.
 	for _, s := range sources {
 		attempts += len(s.Attempts)
 	}
+	share := min(max(allBytes/max(1, attempts), leastBytes), mostBytes)
 	n := 0
 	for _, s := range sources {
 		for i := range s.Attempts {
-			d, err := s.Detail(ctx, i, o.each(attempts))
+			d, err := s.Detail(ctx, i, share)
 			if err != nil {
 				return 0, err
 			}
@@ -148,6 +136,7 @@ func (p *writer) body(r report.Report, sources []*report.Source) error {
 		"percent": report.Percent, "between": report.Between, "seconds": report.Seconds, "bytes": func(n float64) string { return report.Bytes(n) },
 		"many": func(n int64) string { return report.Many(float64(n)) }, "name": report.NameOr, "points": report.Points, "ref": func(v float64) *float64 { return &v },
 		"plain": func(s string) string { return report.Visible(s, 120) }, "short": func(s string) string { return report.Visible(s, 44) },
+		"pc": pc, "span": spanOf, "term": term, "groups": func(key string, list []report.Group) groupsView { return groupsView{key, list} },
 	}).ParseFS(assets, "assets/*.html")
 	if err != nil {
 		return err

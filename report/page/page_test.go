@@ -8,16 +8,15 @@ import (
 
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/page"
-	"github.com/securebench/sbench/report/reporttest"
 )
 
 // write makes runs and their page, and returns the page's path.
-func write(t *testing.T, o page.Options, runs ...reporttest.Options) string {
+func write(t *testing.T, runs ...example) string {
 	t.Helper()
 	var sources []*report.Source
 	for _, run := range runs {
 		dir := t.TempDir()
-		check(t, reporttest.Write(dir, run))
+		check(t, run.write(dir))
 		s, err := report.Open(t.Context(), dir)
 		check(t, err)
 		t.Cleanup(func() { check(t, s.Close()) })
@@ -26,7 +25,7 @@ func write(t *testing.T, o page.Options, runs ...reporttest.Options) string {
 	name := filepath.Join(t.TempDir(), "report.html")
 	f, err := os.Create(name)
 	check(t, err)
-	n, err := page.Write(t.Context(), f, report.Summarize(sources), sources, o)
+	n, err := page.Write(t.Context(), f, report.Summarize(sources), sources)
 	check(t, err)
 	info, err := f.Stat()
 	check(t, err)
@@ -48,8 +47,8 @@ func check(t *testing.T, err error) {
 // like is for people to say.
 func TestPictures(t *testing.T) {
 	b := open(t)
-	single := write(t, page.Options{}, one())
-	both := write(t, page.Options{}, one(), two())
+	single := write(t, one())
+	both := write(t, one(), two())
 	for _, dark := range []bool{false, true} {
 		suffix := map[bool]string{true: "-dark", false: "-light"}[dark]
 		b.size(1400, 1000, dark)
@@ -79,10 +78,10 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-func one() reporttest.Options {
-	return reporttest.Options{RunID: "workbench-mini", Seed: 4, Tasks: 72, Attempts: 3, Skill: 0.72, Agent: "codex", Model: "large-1"}
+func one() example {
+	return example{RunID: "workbench-mini", Seed: 4, Tasks: 72, Attempts: 3, Skill: 0.72, Agent: "codex", Model: "large-1"}
 }
 
-func two() reporttest.Options {
-	return reporttest.Options{RunID: "workbench-large", Seed: 9, Tasks: 72, Attempts: 3, Skill: 0.86, Agent: "claude_code", Model: "large-2", Output: 200000}
+func two() example {
+	return example{RunID: "workbench-large", Seed: 9, Tasks: 72, Attempts: 3, Skill: 0.86, Agent: "claude_code", Model: "large-2", Output: 200000}
 }

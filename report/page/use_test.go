@@ -8,9 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/securebench/sbench/report/page"
-	"github.com/securebench/sbench/report/reporttest"
 )
 
 const (
@@ -26,7 +23,7 @@ const (
 func TestKeyboard(t *testing.T) {
 	b := open(t)
 	b.size(1400, 1000, false)
-	b.load(write(t, page.Options{}, one()), "")
+	b.load(write(t, one()), "")
 	b.want(shown, "216 attempts")
 
 	b.press("ArrowDown")
@@ -75,7 +72,7 @@ func TestKeyboard(t *testing.T) {
 // TestFilter: what the table shows is what the records say.
 func TestFilter(t *testing.T) {
 	b := open(t)
-	name := write(t, page.Options{}, one())
+	name := write(t, one())
 	type row struct{ Task, Status, Family, Category, Reason string }
 	var index struct{ Rows []row }
 	text := regexp.MustCompile(`id="index">(.*?)</script>`).FindStringSubmatch(read(t, name))
@@ -135,7 +132,7 @@ func read(t *testing.T, name string) string {
 // TestAttempt: the page of an attempt has all that there is.
 func TestAttempt(t *testing.T) {
 	b := open(t)
-	name := write(t, page.Options{}, one(), two())
+	name := write(t, one(), two())
 	b.load(name, "#a0")
 	parts := `[...document.querySelectorAll("#attempt .part")].map(p => p.dataset.name).join(", ")`
 	b.want(parts, "Prompt, Agent trace, Candidate: a patch, Verifier, Network, Limits and usage, Producer's output, Provenance")
@@ -162,8 +159,8 @@ func TestAttempt(t *testing.T) {
 // and is no larger than it may be.
 func TestMany(t *testing.T) {
 	b := open(t)
-	run := reporttest.Options{RunID: "many", Seed: 1, Tasks: 5000, Skill: 0.7, Agent: "codex", Model: "m", Output: 20000}
-	name := write(t, page.Options{}, run)
+	run := example{RunID: "many", Seed: 1, Tasks: 5000, Skill: 0.7, Agent: "codex", Model: "m", Output: 20000}
+	name := write(t, run)
 	info, err := os.Stat(name)
 	check(t, err)
 	if info.Size() > 96<<20 {

@@ -2,10 +2,10 @@ package page
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/report"
-	"github.com/securebench/sbench/report/stat"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -24,29 +24,33 @@ type view struct {
 }
 
 type runView struct {
-	report.Run
-	Index    int
-	Letter   string
-	Several  bool // there are other runs
-	Span     *span
-	Parts    []part
-	Cells    []cell
-	CellsCut int
-	Families []groupView
-	Category []groupView
-	Outcomes []outcomeView
-	Curve    *curve
-	Measures []histogram
-	Scatter  *scatter
-	Slow     []slowView
-	Took     string
+	report.Run // its lists cut to what is shown
+	Index      int
+	Letter     string
+	Several    bool // there are other runs
+	Parts      []part
+	Cells      []cell
+	CellsCut   int
+	MostFailed int // of Outcomes, the largest Count
+	Curve      *curve
+	Measures   []histogram
+	Scatter    *scatter
+	Slow       []slowView
+	Took       string
 }
 
-// A span is an interval with a value in it, in percent of the width.
-type span struct{ Low, High, Width, At string }
+// A span is an interval with a value in it, as shares of the width.
+type span struct{ Low, High, At float64 }
 
-func newSpan(value float64, i stat.Interval) *span {
-	return &span{pc(i.Low), pc(i.High), pc(i.High - i.Low), pc(value)}
+// Width is from the low end to the high one.
+func (s span) Width() float64 { return s.High - s.Low }
+
+// spanOf is an accuracy's, nil if there is none.
+func spanOf(a report.Accuracy) *span {
+	if i := a.Interval(); i != nil {
+		return &span{i.Low, i.High, *a.Value}
+	}
+	return nil
 }
 
 // pc is a share as an SVG length.
@@ -56,8 +60,7 @@ func pc(share float64) string { return fmt.Sprintf("%.2f%%", 100*min(max(share, 
 type part struct {
 	Status      string
 	Count       int
-	Start, Size string
-	Query       string
+	Start, Size float64
 }
 
 type cell struct {
@@ -65,22 +68,14 @@ type cell struct {
 	Status, Title string
 }
 
-type groupView struct {
-	report.Group
-	Query string
-	Span  *span
-}
-
-type outcomeView struct {
-	report.Outcome
-	Query, Size string
-}
-
 type slowView struct {
 	report.Slow
-	Row                    int
-	Producer, Verifier, At string // widths, and where the second begins
+	Row   int
+	Whole float64 // the longest of all
 }
+
+// Share is that of a time, of the longest attempt's.
+func (v slowView) Share(seconds float64) string { return pc(seconds / v.Whole) }
 
 func newView(r report.Report, sources []*report.Source) view {
 	var v view
@@ -103,20 +98,31 @@ func newView(r report.Report, sources []*report.Source) view {
 
 func newRun(index int, r report.Run, s *report.Source, first int) runView {
 	v := runView{Run: r, Index: index, Letter: letter(index), Parts: parts(r.Counts)}
-	if i := r.Accuracy.Interval(); i != nil {
-		v.Span = newSpan(*r.Accuracy.Value, *i)
-	}
 	if r.StartedAt != nil && r.EndedAt != nil {
 		v.Took = report.Seconds(r.EndedAt.Sub(*r.StartedAt).Seconds())
 	}
-	v.Families, v.Category = groups("family", r.ByFamily), groups("category", r.ByCategory)
+	v.ByFamily, v.ByCategory = r.ByFamily[:min(len(r.ByFamily), maxGroups)], r.ByCategory[:min(len(r.ByCategory), maxGroups)]
 	v.Cells, v.CellsCut = cells(s, first)
-	v.Outcomes = outcomes(r.Outcomes)
+	v.Outcomes = slices.DeleteFunc(slices.Clone(r.Outcomes), func(o report.Outcome) bool { return o.Status == record.Passed })
+	for _, o := range v.Outcomes {
+		v.MostFailed = max(v.MostFailed, o.Count)
+	}
+	v.Outcomes = v.Outcomes[:min(len(v.Outcomes), maxGroups)]
 	v.Curve = newCurve(r)
 	v.Measures = histograms(s.Attempts)
 	v.Scatter = newScatter(s.Attempts, first)
 	v.Slow = slow(r.Slowest, s, first)
 	return v
+}
+
+// Share is that of an outcome's count, of the largest.
+func (v runView) Share(count int) string { return pc(float64(count) / float64(v.MostFailed)) }
+
+// A groupsView is a list of groups with the word by which the table's filter finds
+// their attempts.
+type groupsView struct {
+	Key  string
+	List []report.Group
 }
 
 // letter names the runs of a comparison.
@@ -134,8 +140,7 @@ func parts(c report.Counts) []part {
 		if p.Count == 0 {
 			continue
 		}
-		p.Start, p.Size = pc(float64(at)/float64(c.Attempts)), pc(float64(p.Count)/float64(c.Attempts))
-		p.Query = term("status", p.Status)
+		p.Start, p.Size = float64(at)/float64(c.Attempts), float64(p.Count)/float64(c.Attempts)
 		at += p.Count
 		list = append(list, p)
 	}
@@ -144,9 +149,9 @@ func parts(c report.Counts) []part {
 
 // term is a word of the table's filter. A quote cannot be written in one: what is
 // before it will do.
-func term(key, value string) string {
-	value, _, _ = strings.Cut(cut(value), `"`)
-	return key + `:"` + value + `"`
+func term(key string, value any) string {
+	text, _, _ := strings.Cut(cut(fmt.Sprint(value)), `"`)
+	return key + `:"` + text + `"`
 }
 
 func cells(s *report.Source, first int) ([]cell, int) {
@@ -172,42 +177,6 @@ func words(a report.Attempt) string {
 	return string(a.Status) + ", " + report.Visible(a.Reason, 40)
 }
 
-func groups(key string, list []report.Group) []groupView {
-	var views []groupView
-	for i, g := range list {
-		if i == maxGroups {
-			break
-		}
-		v := groupView{Group: g, Query: term(key, g.Name)}
-		if i := g.Accuracy.Interval(); i != nil {
-			v.Span = newSpan(*g.Accuracy.Value, *i)
-		}
-		views = append(views, v)
-	}
-	return views
-}
-
-func outcomes(list []report.Outcome) []outcomeView {
-	most := 1
-	var views []outcomeView
-	for _, o := range list {
-		if o.Status != record.Passed {
-			most = max(most, o.Count)
-		}
-	}
-	for _, o := range list {
-		if o.Status == record.Passed || len(views) == maxGroups {
-			continue
-		}
-		query := term("status", string(o.Status))
-		if o.Reason != "" {
-			query += " " + term("reason", o.Reason)
-		}
-		views = append(views, outcomeView{o, query, pc(float64(o.Count) / float64(most))})
-	}
-	return views
-}
-
 func slow(list []report.Slow, s *report.Source, first int) []slowView {
 	rows := map[string]int{}
 	for i, a := range s.Attempts {
@@ -215,26 +184,21 @@ func slow(list []report.Slow, s *report.Source, first int) []slowView {
 	}
 	var views []slowView
 	for _, o := range list {
-		whole := list[0].Total
-		v := slowView{Slow: o, Row: rows[fmt.Sprint(o.Attempt, " ", o.TaskID)]}
-		v.Producer, v.Verifier, v.At = pc(o.Producer/whole), pc(o.Verifier/whole), pc(o.Producer/whole)
 		if o.Producer+o.Verifier == 0 {
-			v.Producer = pc(o.Total / whole)
+			o.Producer = o.Total
 		}
-		views = append(views, v)
+		views = append(views, slowView{o, rows[fmt.Sprint(o.Attempt, " ", o.TaskID)], list[0].Total})
 	}
 	return views
 }
 
 type comparisonView struct {
-	report.Comparison
-	A, B       string
-	Span       *span // on an axis from -100 to 100 points
-	Scale      string
-	Differ     []report.Differs
-	DifferMore int
-	LetterA    string
-	LetterB    string
+	report.Comparison // its Differ cut to what is shown
+	A, B              string
+	Span              *span // on an axis from -100 to 100 points
+	Scale             string
+	DifferMore        int
+	LetterA, LetterB  string
 }
 
 func newComparison(r report.Report, c report.Comparison) comparisonView {
@@ -251,11 +215,8 @@ func newComparison(r report.Report, c report.Comparison) comparisonView {
 			}
 		}
 		on := func(d float64) float64 { return 0.5 + d/scale/2 }
-		v.Span = newSpan(on(c.Difference), stat.Interval{Low: on(i.Low), High: on(i.High)})
+		v.Span = &span{on(i.Low), on(i.High), on(c.Difference)}
 		v.Scale = fmt.Sprintf("%.0f", 100*scale)
 	}
 	return v
 }
-
-// Query finds a task in the table.
-func (comparisonView) Query(task string) string { return term("task", task) }

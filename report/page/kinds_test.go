@@ -1,4 +1,4 @@
-package reporttest
+package page_test
 
 // Kinds of candidate.
 const (

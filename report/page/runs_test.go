@@ -1,6 +1,4 @@
-// Package reporttest makes the folders of runs that never were, for tests: all
-// families and statuses, several attempts and tries, agents and what they did.
-package reporttest
+package page_test
 
 import (
 	"crypto/sha256"
@@ -17,8 +15,9 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// Options shape a run.
-type Options struct {
+// An example is an invented run: all families and statuses, several attempts and
+// retries, and agents with traces of what they did.
+type example struct {
 	RunID    string
 	Seed     uint64
 	Tasks    int
@@ -36,14 +35,14 @@ type Options struct {
 // began is when all runs do.
 func began() time.Time { return time.Date(2026, time.March, 14, 9, 26, 53, 0, time.UTC) }
 
-// Write makes a run's folder in dir, which must be there.
-func Write(dir string, o Options) error {
-	w := &writer{Options: o, dir: dir, random: rand.New(rand.NewPCG(o.Seed, 7)), now: began(), previous: digest("manifest")}
+// write writes the files of the run to the existing directory dir.
+func (e example) write(dir string) error {
+	w := &writer{example: e, dir: dir, random: rand.New(rand.NewPCG(e.Seed, 7)), now: began(), previous: digest("manifest")}
 	return w.run()
 }
 
 type writer struct {
-	Options
+	example
 	dir      string
 	random   *rand.Rand
 	now      time.Time
@@ -208,8 +207,6 @@ func (w *writer) blank(s *subject, try int) (record.Record, error) {
 		},
 	})
 }
-
-type object map[string]any
 
 // fill sets fields of a record by their names.
 func fill(rec *record.Record, fields object) error {

@@ -1,0 +1,101 @@
+package page_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/report"
+)
+
+// TestDetail reads every attempt of a made-up run.
+func TestDetail(t *testing.T) {
+	dir := t.TempDir()
+	check(t, example{RunID: "r", Seed: 6, Tasks: 54, Attempts: 2, Skill: 0.6, Agent: "codex", Model: "m", Output: 1 << 18}.write(dir))
+	s, err := report.Open(t.Context(), dir)
+	check(t, err)
+	defer func() { check(t, s.Close()) }()
+	if len(s.Attempts) != 108 || len(s.Problems) != 0 || s.Records < 108 {
+		t.Fatalf("%d attempts, %d records, problems %v", len(s.Attempts), s.Records, s.Problems)
+	}
+	kinds := map[string]int{}
+	for i, a := range s.Attempts {
+		d, err := s.Detail(t.Context(), i, 60000)
+		check(t, err)
+		if len(d.Missing) > 0 || len(d.Facts) < 15 || len(d.Tries) != len(a.Tries) {
+			t.Errorf("%s: missing %v, %d facts, %d tries", a.Task, d.Missing, len(d.Facts), len(d.Tries))
+		}
+		data, err := json.Marshal(d)
+		check(t, err)
+		if len(data) > 120000 {
+			t.Errorf("%s: %d bytes", a.Task, len(data))
+		}
+		switch c := d.Candidate; {
+		case c.Patch != nil:
+			kinds["patch"]++
+		case c.Folder != "":
+			kinds["folder"]++
+			if len(c.Files) != 7 || c.Files[3].Link != "/etc/passwd" || c.Files[3].Text != nil || c.Files[1].Text != nil || c.Files[2].Text == nil {
+				t.Errorf("%s: %+v", a.Task, c.Files)
+			}
+		case c.Text != nil:
+			kinds["text"]++
+		default:
+			kinds[string(a.Status)]++
+			continue
+		}
+		if d.Prompt.Empty() || len(d.Trace.Steps) < 10 || len(d.Egress.Entries) < 6 || d.Egress.Denied == 0 {
+			t.Errorf("%s: prompt %v, trace %v, egress %v", a.Task, d.Prompt, d.Trace, d.Egress)
+		}
+	}
+	for _, kind := range []string{"patch", "folder", "text", "error"} {
+		if kinds[kind] == 0 {
+			t.Errorf("the example has no %s: %v", kind, kinds)
+		}
+	}
+}
+
+// TestHostileTexts: the forms for people carry nothing that a candidate wrote
+// unescaped.
+func TestHostileTexts(t *testing.T) {
+	const hostile = "\x1b]0;x\x07 | `<img src=x>` @everyone #1 [x](javascript:x) \u202e www.evil.example </details> **b**\n# head"
+	dir := t.TempDir()
+	check(t, example{RunID: "r" + hostile, Seed: 2, Tasks: 9, Attempts: 2, Skill: 0.5, Agent: "codex" + hostile, Hostile: hostile}.write(dir))
+	s, err := report.Open(t.Context(), dir)
+	check(t, err)
+	defer func() { check(t, s.Close()) }()
+	r := report.Summarize([]*report.Source{s, s})
+	r.Comparisons[0].Differ = append(r.Comparisons[0].Differ, report.Differs{TaskID: hostile, ScoredA: 1, ScoredB: 1})
+	r.Runs[0].Problems = append(r.Runs[0].Problems, report.Problem{File: hostile, Message: hostile})
+	var text, markdown strings.Builder
+	check(t, report.WriteText(&text, r))
+	check(t, report.WriteMarkdown(&markdown, r))
+	for _, c := range text.String() + markdown.String() {
+		if c != '\n' && c != ' ' && report.Hidden(c) {
+			t.Fatalf("a hidden character: %q", c)
+		}
+	}
+	for _, line := range strings.Split(markdown.String(), "\n") {
+		if strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "### `") {
+			t.Errorf("a heading: %s", line)
+		}
+		plain := outsideCode(line)
+		if strings.ContainsAny(strings.ReplaceAll(plain, "pass@k", ""), "@#[]`\\") && !strings.HasPrefix(line, "###") || strings.Contains(plain, "evil") || strings.Contains(plain, "img") {
+			t.Errorf("outside of code: %s", plain)
+		}
+		if strings.HasPrefix(line, "|") && strings.Count(line, "|") != strings.Count(plain, "|") {
+			t.Errorf("a cell is broken: %s", line)
+		}
+	}
+}
+
+// outsideCode is a line without its code spans.
+func outsideCode(line string) string {
+	var b strings.Builder
+	for i, part := range strings.Split(line, "`") {
+		if i%2 == 0 {
+			b.WriteString(part)
+		}
+	}
+	return b.String()
+}
