@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -84,7 +85,7 @@ type Agent struct {
 	installed           map[string]tooling.Installed
 }
 
-// About is what a record says of the agent.
+// About is what a record says about the agent.
 type About struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -118,7 +119,7 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 		process: runtime.Process{
 			Args: append([]string{a.binary()}, a.CLI.Args(a, baseURL)...), Stdin: strings.NewReader(prompt), Stdout: events,
 		},
-		env:     append(append(way.env(), a.passed(r.Env)...), a.environment(baseURL)...),
+		env:     append(append(way.env(), passed(r.Env)...), a.environment(baseURL)...),
 		mounts:  append(way.mounts(), runtime.Mount{Source: in.Dir, Dest: toolsDest}),
 		network: way.network(),
 	}.run(ctx)
@@ -134,14 +135,11 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 func (a *Agent) binary() string { return path.Join(toolsDest, a.CLI.Binary(a.Arch)) }
 
 func (a *Agent) provider() *relay.Config {
-	cfg := &relay.Config{
+	return &relay.Config{
 		Provider: a.CLI.Provider, BaseURL: a.BaseURL, Key: a.Key, MinSecret: compiler.MinSecret, Bearer: a.Bearer, Model: a.Model,
-		AllowExternalTools: a.AllowExternalTools, MaxTotalTokens: a.MaxTotalTokens, MaxRequests: a.MaxRequests,
+		AllowExternalTools: a.AllowExternalTools, RefuseExternalTools: a.RefuseExternalTools,
+		MaxTotalTokens: a.MaxTotalTokens, MaxRequests: a.MaxRequests,
 	}
-	if a.RefuseExternalTools {
-		cfg.OnExternalTools = relay.Refuse
-	}
-	return cfg
 }
 
 // environment is the agent's own, which nothing of the image's or the tester's
@@ -152,15 +150,11 @@ func (a *Agent) environment(baseURL string) []string {
 
 // passed are the variables of harness.env that are no provider's key: no key
 // enters a sandbox.
-func (a *Agent) passed(env []string) []string {
-	var rest []string
-	for _, v := range env {
+func passed(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		if !IsCredential(name) {
-			rest = append(rest, v)
-		}
-	}
-	return rest
+		return IsCredential(name)
+	})
 }
 
 // install returns the package for an image, fetching it the first time.
@@ -226,7 +220,7 @@ func (a *Agent) preflight(ctx context.Context, e Engine, r Request, in tooling.I
 	return err
 }
 
-// ErrDoesNotRun says that the agent's program does not run in the task's image.
+// ErrDoesNotRun means that the agent's program does not run in the task's image.
 var ErrDoesNotRun = errors.New("this CLI does not run in this image")
 
 func (a *Agent) version(ctx context.Context, e Engine, r Request, in tooling.Installed) error {

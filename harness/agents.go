@@ -4,7 +4,7 @@ import "slices"
 
 // CLIs are the agents that sbench knows. A new one is a file of its own, and a
 // line here.
-func CLIs() []CLI { return []CLI{Codex(), ClaudeCode()} }
+func CLIs() []CLI { return []CLI{codex(), claudeCode()} }
 
 // CLIOf returns the agent of a name.
 func CLIOf(name string) (CLI, bool) {

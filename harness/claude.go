@@ -9,8 +9,8 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// ClaudeCode is Anthropic's command line: a binary for glibc and one for musl.
-func ClaudeCode() CLI {
+// claudeCode is Anthropic's command line: a binary for glibc and one for musl.
+func claudeCode() CLI {
 	return CLI{
 		Name: "claude_code", Provider: relay.Anthropic,
 		Credentials: []Credential{{Name: "ANTHROPIC_API_KEY"}, {Name: "ANTHROPIC_AUTH_TOKEN", Bearer: true}},

@@ -9,8 +9,8 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// Codex is OpenAI's command line: a static binary, for every image.
-func Codex() CLI {
+// codex is OpenAI's command line: a static binary, for every image.
+func codex() CLI {
 	return CLI{
 		Name: "codex", Provider: relay.OpenAI,
 		Credentials: []Credential{{Name: "OPENAI_API_KEY"}, {Name: "CODEX_API_KEY"}},

@@ -18,7 +18,7 @@ const (
 	caDest       = "/opt/sbench/ca.pem"
 )
 
-// Egress is what a harness may reach. The zero Egress is nothing.
+// Egress says what a harness may reach. With the zero Egress it reaches nothing.
 type Egress struct {
 	Domains []proxy.Domain
 	// Transparent serves programs that do not know of proxies, too.
@@ -30,7 +30,7 @@ type Egress struct {
 	Limits   proxy.Limits // unset fields are the proxy's defaults
 }
 
-// EgressTotals sum up one attempt's way out.
+// EgressTotals count what one attempt did through its proxy and its relay.
 type EgressTotals struct {
 	Proxy *proxy.Totals `json:"proxy,omitempty"`
 	Relay *relay.Facts  `json:"relay,omitempty"`

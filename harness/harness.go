@@ -1,8 +1,8 @@
-// Package harness drives a candidate producer in one sandbox and takes the
-// candidate from it once it is dead.
+// Package harness runs a producer of candidates in one sandbox, and extracts the candidate
+// once every process in the sandbox is dead.
 //
-// A producer is handed a [Request] and nothing else: it cannot reach evaluation
-// inputs or hidden values.
+// A producer receives only a [Request], and so has no access to evaluation inputs or
+// hidden values.
 package harness
 
 import (
@@ -16,20 +16,26 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// Engine is what a producer needs of the runtime.
+// Engine is what a producer needs from the runtime. Its methods are safe for
+// concurrent use.
 type Engine interface {
+	// Create makes a sandbox, which the caller closes.
 	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
+	// NewVolume makes a volume, which the caller closes after the sandboxes that
+	// mount it.
 	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
+	// View opens the files of an image. The caller closes the view.
 	View(ctx context.Context, image runtime.Image) (runtime.View, error)
 }
 
-// A Producer makes one candidate for one task. An error means that nothing was
-// measured; whatever the agent itself did wrong is a Failure in the Result.
+// A Producer makes one candidate for one task.
 type Producer interface {
+	// Produce runs one attempt in sandboxes of e. An error means that nothing was
+	// measured; whatever the agent itself did wrong is a Failure in the Result.
 	Produce(ctx context.Context, e Engine, r Request) (Result, error)
 }
 
-// A Request is one attempt, seen from the agent's side.
+// A Request describes one attempt to a [Producer].
 type Request struct {
 	Task           compiler.AgentView
 	Kind           compiler.CandidateKind
@@ -55,7 +61,7 @@ type Request struct {
 	OwnDest bool
 }
 
-// Result is one production.
+// Result is what [Producer.Produce] returns.
 type Result struct {
 	Exit      runtime.Exit
 	Candidate candidate.Candidate

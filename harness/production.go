@@ -238,16 +238,11 @@ func environment(vars map[string]string) []string {
 // finish takes the candidate from a workspace that nothing writes any more.
 func (p production) finish(ctx context.Context, dir string, exit runtime.Exit, of patch) (Result, error) {
 	r := p.request
-	result := Result{Exit: exit, Failure: failure(r, exit)}
+	result := Result{Exit: exit}
 	taken, failed, err := candidate.Extract(ctx, candidate.Source{
 		Kind: r.Kind, Stdout: exit.Stdout, File: p.candidateFile(), Workspace: dir, Keep: r.Dest, Own: r.OwnDest, MaxBytes: r.WorkspaceBytes,
 	})
-	if result.Failure == nil {
-		result.Failure = failed
-	}
-	if result.Failure == nil {
-		result.Failure = of.failure
-	}
+	result.Failure = cmp.Or(failure(r, exit), failed, of.failure)
 	taken.Patch = of.text
 	result.Candidate = taken
 	return result, err

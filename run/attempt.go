@@ -29,36 +29,31 @@ func (s *session) attempt(ctx, harness context.Context, t try) (rec record.Recor
 	return s.complete(rec, t, errors.Join(err, s.removeWorkspace(unjudgedDir, t)))
 }
 
-// complete finishes a record. That its logs cannot be written is as much an
-// infrastructure error as what came before.
-func (s *session) complete(rec record.Record, t try, cause error) (record.Record, error) {
-	rec, err := s.finish(rec, t, cause)
-	if err != nil && cause == nil {
-		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, Infrastructure, err.Error()
-		rec.Passed, rec.Score = nil, nil
-	}
-	return rec, errors.Join(cause, err)
+// unmeasured makes a record one of status error.
+func unmeasured(rec *record.Record, err error) {
+	rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, Infrastructure, err.Error()
+	rec.Passed, rec.Score = nil, nil
 }
 
 func (s *session) newRecord(t try, image runtime.Image) (record.Record, error) {
 	task := t.task
 	provenance, err := s.provenance(task)
+	category, _ := task.Metadata()["category"].(string) // by which reports group tasks
 	now := time.Now().UTC()
 	return record.Record{
-		RunID: s.cfg.Tester.Run.ID, TaskID: task.ID(), BenchmarkID: s.cfg.Pack.ID, TaskType: task.Family(), Category: category(task),
+		RunID: s.cfg.Tester.Run.ID, TaskID: task.ID(), BenchmarkID: s.cfg.Pack.ID, TaskType: task.Family(), Category: category,
 		Attempt: t.attempt, Try: t.n, HiddenValues: redacted, ResourceSummary: task.ResourceSummary(), ProducerMetadata: record.Metadata{},
 		NetworkEnabled: s.cfg.networked(), Image: image.Ref, ImageID: image.Digest, Degraded: s.cfg.Degraded,
 		StartedAt: now, Times: record.Times{Waited: now.Sub(t.asked).Seconds()}, Provenance: provenance,
 	}, err
 }
 
-// finish makes a record of what could not be measured one of status error, cuts
-// secrets out of its texts, and completes it. An error means that its logs could
-// not be written.
-func (s *session) finish(rec record.Record, t try, err error) (record.Record, error) {
-	if err != nil {
-		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, Infrastructure, err.Error()
-		rec.Passed, rec.Score = nil, nil
+// complete makes a record of what could not be measured one of status error, cuts
+// secrets out of its texts, and finishes it. That its logs cannot be written is as much
+// an infrastructure error as what came before.
+func (s *session) complete(rec record.Record, t try, cause error) (record.Record, error) {
+	if cause != nil {
+		unmeasured(&rec, cause)
 		rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes = nil, "", ""
 	}
 	rec.EndedAt = time.Now().UTC()
@@ -66,9 +61,12 @@ func (s *session) finish(rec record.Record, t try, err error) (record.Record, er
 	// longer one that holds it.
 	rec = s.secrets.everything(t.log.secrets.record(rec))
 	rec.CandidateDigest = candidateDigest(rec)
-	kept := t.log.outsource(&rec)
+	err := t.log.outsource(&rec)
 	t.log.fill(&rec)
-	return rec, kept
+	if err != nil && cause == nil {
+		unmeasured(&rec, err)
+	}
+	return rec, errors.Join(cause, err)
 }
 
 // candidateDigest is of what was judged, as it is recorded.
@@ -214,7 +212,7 @@ func (s *session) produce(ctx context.Context, t try, image runtime.Image, dest 
 	if err != nil {
 		return harness.Result{}, err
 	}
-	result, err := s.cfg.Producer.Produce(ctx, s.auditedTry(t, nil), request)
+	result, err := s.cfg.Producer.Produce(ctx, s.audited(t, nil), request)
 	return result, errors.Join(err, done())
 }
 
@@ -223,7 +221,7 @@ func (s *session) verify(ctx context.Context, t try, image runtime.Image, c cand
 	verifier, _ := verifiers.For(task.Family())
 	v := s.cfg.Tester.Verification
 	policy := s.cfg.policy(task)
-	return verifier(ctx, s.auditedTry(t, v.DenyCommands), verifiers.Input{
+	return verifier(ctx, s.audited(t, v.DenyCommands), verifiers.Input{
 		Task: task, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: image, Limits: policy.Limits,
 		Policy:         verifiers.Policy{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
 		Timeout:        DefaultTimeout,
@@ -268,4 +266,20 @@ func fillVerdict(rec *record.Record, v verifiers.Verdict, secrets redactor) {
 	}
 	rec.VerifierStdout, rec.VerifierStderr = secrets.output(v.Stdout), secrets.output(v.Stderr)
 	rec.VerifierMetadata, rec.Contrast = v.Metadata, v.Contrast
+}
+
+// exitMetadata says how a process ended, for a record.
+func exitMetadata(e runtime.Exit) record.Metadata {
+	if e.Reason == 0 {
+		return record.Metadata{}
+	}
+	m := record.Metadata{"exit_reason": e.Reason.String(), "exit_code": e.Code, "wall_seconds": e.Wall.Seconds(), "usage": e.Usage,
+		"stdout_bytes": e.Stdout.Total, "stderr_bytes": e.Stderr.Total}
+	if e.Signal != 0 {
+		m["signal"] = e.Signal
+	}
+	if len(e.Reached) > 0 {
+		m["limits_reached"] = e.Reached
+	}
+	return m
 }

@@ -16,18 +16,16 @@ type audited struct {
 	spec   func(sandbox, digest string)
 }
 
-// audited is the engine of what belongs to no attempt.
-func (s *session) audited(task string, deny []string) audited {
-	return audited{s.cfg.Engine, runtime.CommandPolicy{Allow: []string{"*"}, Deny: deny}, func(e Event) {
-		e.Task = task
-		s.emit(e)
-	}, func(string, string) {}}
-}
-
-// auditedTry is the engine of a try.
-func (s *session) auditedTry(t try, deny []string) audited {
-	a := s.audited(t.task.ID(), deny)
-	a.spec = t.log.addSpec
+// audited is the engine of a try; the zero try stands for what belongs to none.
+func (s *session) audited(t try, deny []string) audited {
+	a := audited{s.cfg.Engine, runtime.CommandPolicy{Allow: []string{"*"}, Deny: deny}, s.emit, func(string, string) {}}
+	if t.task != nil {
+		a.spec = t.log.addSpec
+		a.emit = func(e Event) {
+			e.Task = t.task.ID()
+			s.emit(e)
+		}
+	}
 	return a
 }
 

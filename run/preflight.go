@@ -67,36 +67,35 @@ func preflight(ctx context.Context, cfg Config) (plan, error) {
 }
 
 func (p plan) check(ctx context.Context, cfg Config, task *compiler.Task) error {
-	problem := func(path, message string) compiler.Problem {
-		return compiler.Problem{File: cfg.Tester.Benchmark.Tasks, Line: task.Line(), Path: path, Message: message}
-	}
 	var all compiler.Problems
+	add := func(path, message string) {
+		all = append(all, compiler.Problem{File: cfg.Tester.Benchmark.Tasks, Line: task.Line(), Path: path, Message: message})
+	}
+	known := func(p compiler.Problem) bool { return slices.Contains(all, p) } // all plans hold the public files
 	for _, plan := range []func(*compiler.Task, *compiler.Pack) (workspace.Plan, error){workspace.PlanAgent, workspace.PlanTestSandbox, workspace.PlanChecker} {
 		if _, err := plan(task, cfg.Pack); err != nil {
-			var problems compiler.Problems
-			if !errors.As(err, &problems) {
-				problems = compiler.Problems{problem("$", err.Error())}
-			}
-			all = merge(all, problems)
+			problems := compiler.Problems{{File: cfg.Tester.Benchmark.Tasks, Line: task.Line(), Path: "$", Message: err.Error()}}
+			_ = errors.As(err, &problems)
+			all = append(all, slices.DeleteFunc(problems, known)...)
 		}
 	}
 	if agent, err := workspace.PlanAgent(task, cfg.Pack); err == nil {
 		file := cfg.Tester.Harness.Config.TaskFile
 		if e, ok := agent.Conflict(file); ok && file != "" {
-			all = append(all, problem("$.assets", fmt.Sprintf("%q collides with harness.config.task_file %q", e.Dest, file)))
+			add("$.assets", fmt.Sprintf("%q collides with harness.config.task_file %q", e.Dest, file))
 		}
 	}
-	all = append(all, environmentProblems(cfg, task)...)
+	environmentProblems(cfg, task, add)
 	ref := task.Environment().Image
 	if ref == "" {
-		all = append(all, problem("$.environment.image", "missing: the harness runs in the task's image"))
+		add("$.environment.image", "missing: the harness runs in the task's image")
 	} else if _, known := p.images[ref]; !known {
 		img, err := cfg.Images.Resolve(ctx, ref)
 		if errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil {
 			return err
 		}
 		if err != nil {
-			all = append(all, problem("$.environment.image", err.Error()))
+			add("$.environment.image", err.Error())
 		}
 		p.images[ref] = img // said once
 	}
@@ -106,27 +105,8 @@ func (p plan) check(ctx context.Context, cfg Config, task *compiler.Task) error 
 	return nil
 }
 
-// merge appends problems that are not there yet: both plans hold the public
-// files.
-func merge(all, more compiler.Problems) compiler.Problems {
-	seen := map[string]bool{}
-	for _, p := range all {
-		seen[fmt.Sprint(p)] = true
-	}
-	for _, p := range more {
-		if !seen[fmt.Sprint(p)] {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
 // environmentProblems finds what no sandbox could be made with.
-func environmentProblems(cfg Config, task *compiler.Task) compiler.Problems {
-	var all compiler.Problems
-	add := func(path, message string) {
-		all = append(all, compiler.Problem{File: cfg.Tester.Benchmark.Tasks, Line: task.Line(), Path: path, Message: message})
-	}
+func environmentProblems(cfg Config, task *compiler.Task, add func(path, message string)) {
 	env := task.Environment()
 	if takenWorkdir(env.Workdir) {
 		add("$.environment.workdir", fmt.Sprintf("%q is taken by the sandbox itself", env.Workdir))
@@ -145,7 +125,6 @@ func environmentProblems(cfg Config, task *compiler.Task) compiler.Problems {
 			add(l.path, "must be "+l.want)
 		}
 	}
-	return all
 }
 
 // takenWorkdir: folders that every sandbox mounts or needs as they are.

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -98,8 +99,8 @@ func (c Config) policy(task *compiler.Task) record.Policy {
 	env, v := task.Environment(), c.Tester.Verification
 	p := record.Policy{
 		Limits:         c.limits(env),
-		WorkspaceBytes: firstPositive(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes),
-		OutputBytes:    firstPositive(c.Tester.Runtime.Limits.OutputBytes, DefaultOutputBytes),
+		WorkspaceBytes: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes),
+		OutputBytes:    cmp.Or(c.Tester.Runtime.Limits.OutputBytes, DefaultOutputBytes),
 		TimeoutSeconds: smaller(env.Timeout, c.Tester.Harness.Config.Timeout).Seconds(),
 		DenyCommands:   v.DenyCommands, AllowDangerous: !v.DisallowDangerousCommands, Degraded: c.Degraded,
 		AllowSeccomp: c.Tester.Runtime.AllowSeccomp, AllowNetlink: c.Tester.Runtime.AllowNetlink,

@@ -52,7 +52,7 @@ func (s *session) standIn(ctx context.Context, t try, request harness.Request) (
 		}
 		return harness.Result{Candidate: c}, nil
 	}
-	engine := s.auditedTry(t, nil)
+	engine := s.audited(t, nil)
 	command := harness.Command{Args: []string{"sh", "-c", ":"}, TaskFile: "task.json"}
 	if s.cfg.StandIn == Empty {
 		return command.Produce(ctx, engine, request)
@@ -131,23 +131,21 @@ func solutionPlan(task *compiler.Task, pack *compiler.Pack) (workspace.Plan, err
 
 // withSolution writes the plan to a volume of its own, which every sandbox that f
 // creates has, read-only, at solutionMount.
-func withSolution(ctx context.Context, e harness.Engine, plan workspace.Plan, bytes int64, f func(harness.Engine) (harness.Result, error)) (harness.Result, error) {
+func withSolution(ctx context.Context, e harness.Engine, plan workspace.Plan, bytes int64, f func(harness.Engine) (harness.Result, error)) (result harness.Result, err error) {
 	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: bytes, Inodes: solutionInodes})
 	if err != nil {
 		return harness.Result{}, err
 	}
-	result, err := func() (harness.Result, error) {
-		root, err := os.OpenRoot(vol.Path())
-		if err != nil {
-			return harness.Result{}, err
-		}
-		err = errors.Join(plan.Write(ctx, root, workspace.WriteOptions{MaxBytes: bytes}), root.Close())
-		if err != nil {
-			return harness.Result{}, err
-		}
-		return f(mountedEngine{e, runtime.Mount{Source: filepath.Join(vol.Path(), path.Base(solutionMount)), Dest: solutionMount}})
-	}()
-	return result, errors.Join(err, vol.Close())
+	defer func() { err = errors.Join(err, vol.Close()) }()
+	root, err := os.OpenRoot(vol.Path())
+	if err != nil {
+		return harness.Result{}, err
+	}
+	err = errors.Join(plan.Write(ctx, root, workspace.WriteOptions{MaxBytes: bytes}), root.Close())
+	if err != nil {
+		return harness.Result{}, err
+	}
+	return f(mountedEngine{e, runtime.Mount{Source: filepath.Join(vol.Path(), path.Base(solutionMount)), Dest: solutionMount}})
 }
 
 // mountedEngine gives every sandbox one more mount.

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -23,32 +24,25 @@ func (c Config) request(task *compiler.Task, image runtime.Image) (harness.Reque
 	return harness.Request{
 		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: image,
 		Timeout: smaller(env.Timeout, c.Tester.Harness.Config.Timeout), Limits: c.limits(env),
-		WorkspaceBytes: firstPositive(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes),
-		OutputBytes:    firstPositive(c.Tester.Runtime.Limits.OutputBytes, DefaultOutputBytes),
+		WorkspaceBytes: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes),
+		OutputBytes:    cmp.Or(c.Tester.Runtime.Limits.OutputBytes, DefaultOutputBytes),
 		Env:            pairs(c.Env), Attempt: 1, Egress: c.Egress,
 	}, nil
 }
 
-// A TaskRequest is what the harness would be handed for a task.
-type TaskRequest struct {
-	ID      string
-	Request harness.Request
-}
-
-// Requests checks everything as Run does and then yields the requests in the
-// pack's order. Their Dest is empty.
-func Requests(ctx context.Context, cfg Config) iter.Seq2[TaskRequest, error] {
-	return func(yield func(TaskRequest, error) bool) {
+// Requests checks everything as Run does and then yields what the harness would be handed
+// for each task, in the pack's order. Their Dest is empty.
+func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error] {
+	return func(yield func(harness.Request, error) bool) {
 		p, err := preflight(ctx, cfg)
 		if err != nil {
-			yield(TaskRequest{}, err)
+			yield(harness.Request{}, err)
 			return
 		}
 		for task, err := range p.stream(cfg) {
-			var r TaskRequest
+			var r harness.Request
 			if err == nil {
-				r.ID = task.ID()
-				r.Request, err = cfg.request(task, p.images[task.Environment().Image])
+				r, err = cfg.request(task, p.images[task.Environment().Image])
 			}
 			if !yield(r, err) || err != nil {
 				return
@@ -64,13 +58,6 @@ func smaller(a, b time.Duration) time.Duration {
 		return DefaultTimeout
 	}
 	return slices.Min(limits)
-}
-
-func firstPositive(a, b int64) int64 {
-	if a > 0 {
-		return a
-	}
-	return b
 }
 
 func pairs(env map[string]string) []string {

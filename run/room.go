@@ -1,7 +1,7 @@
 package run
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -32,7 +32,7 @@ func (c Config) need(task *compiler.Task) need {
 	l := c.limits(task.Environment())
 	n := need{
 		memory: l.Memory, pids: l.Pids,
-		disk: firstPositive(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes) + l.LayerBytes,
+		disk: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes) + l.LayerBytes,
 	}
 	if slices.Contains(c.Degraded, "disk") { // volumes are in memory; what is kept of them is not
 		n.memory += n.disk
@@ -150,42 +150,40 @@ func descriptors(jobs int) proxy.Limits {
 // availableMemory is what the kernel could hand out, in bytes, and no more than
 // the control group of this process may have.
 func availableMemory() (int64, error) {
-	f, err := os.Open("/proc/meminfo")
+	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = f.Close() }()
-	lines := bufio.NewScanner(f)
-	available := int64(-1)
-	for lines.Scan() {
-		if fields := strings.Fields(lines.Text()); len(fields) > 1 && fields[0] == "MemAvailable:" {
-			kib, err := strconv.ParseInt(fields[1], 10, 64)
-			if err != nil {
-				return 0, err
-			}
-			available = kib << 10
-		}
+	var kib int64
+	_, available, _ := strings.Cut(string(text), "\nMemAvailable:")
+	if _, err := fmt.Sscan(available, &kib); err != nil {
+		return 0, fmt.Errorf("/proc/meminfo: no MemAvailable: %w", err)
 	}
-	if available < 0 {
-		return 0, fmt.Errorf("/proc/meminfo: no MemAvailable: %w", lines.Err())
-	}
+	memory := kib << 10
 	for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		text, err := os.ReadFile(name)
-		if limit, parseErr := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && parseErr == nil {
-			available = min(available, limit)
+		if limit, ok := numberIn(name); ok {
+			memory = min(memory, limit)
 		}
 	}
-	return available, nil
+	return memory, nil
 }
 
 // pidsLeft is half of what the kernel allows.
 func pidsLeft() int64 {
 	most := int64(32768)
 	for _, name := range []string{"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"} {
-		text, err := os.ReadFile(name)
-		if n, parseErr := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && parseErr == nil {
+		if n, ok := numberIn(name); ok {
 			most = min(max(most, 32768), n)
 		}
 	}
 	return most / 2
+}
+
+// numberIn reads a file of the kernel's that may hold a number.
+func numberIn(name string) (n int64, ok bool) {
+	text, err := os.ReadFile(name)
+	if err == nil {
+		n, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	}
+	return n, err == nil
 }

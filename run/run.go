@@ -1,5 +1,6 @@
-// Package run takes a benchmark from its files to its records: attempts side by
-// side within what the host has, each produced, verified and written down.
+// Package run runs a benchmark and records the results. Several attempts run at the same
+// time, as far as the host has resources for them; each is produced, verified and
+// recorded.
 package run
 
 import (
@@ -15,15 +16,15 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// ErrInfrastructure says that records of status error were written, or that the
-// run could not go on. It is not the candidates' fault.
+// ErrInfrastructure means that records of status error were written, or that the run could
+// not continue. The candidates are not at fault.
 var ErrInfrastructure = errors.New("infrastructure errors")
 
 // Infrastructure is the reason of records of status error for which sbench or the host is
 // to blame. Other reasons of that status blame the pack.
 const Infrastructure = "infrastructure"
 
-// ErrStopped says that the run was asked to stop before its end.
+// ErrStopped means that the run was asked to stop before its end.
 var ErrStopped = errors.New("the run was stopped")
 
 // Defaults of what a tester file may set.
@@ -33,8 +34,10 @@ const (
 	DefaultTimeout        = 10 * time.Minute // of a harness or a checker
 )
 
-// Images resolves references before anything starts.
+// Images resolves image references before anything starts.
 type Images interface {
+	// Resolve returns the local, unpacked image that ref names. The error is
+	// runtime.ErrNotFound if there is none.
 	Resolve(ctx context.Context, ref string) (runtime.Image, error)
 }
 
@@ -98,10 +101,10 @@ type Summary struct {
 	Output  string `json:"output"` // the records file
 }
 
-// Verified counts the records that carry a verdict.
+// Verified returns the number of attempts with a verdict.
 func (s Summary) Verified() int { return s.Passed + s.Failed }
 
-// Verification is the run's status: complete, pending or partial.
+// Verification returns the run's status: complete, pending or partial.
 func (s Summary) Verification() string {
 	switch {
 	case s.Total == 0, s.Verified() == s.Total:
@@ -112,7 +115,7 @@ func (s Summary) Verification() string {
 	return "partial"
 }
 
-// String is the line that ends a run.
+// String returns the last line that a run prints.
 func (s Summary) String() string {
 	return fmt.Sprintf("sbench: run_id=%s total=%d verification=%s verified=%d passed=%d output=%s",
 		s.RunID, s.Total, s.Verification(), s.Verified(), s.Passed, s.Output)
@@ -136,10 +139,10 @@ func (s *Summary) count(status record.Status, try int) {
 	}
 }
 
-// Run measures. It checks every input first and returns compiler.Problems, with
-// all that is wrong, before anything has started or been written. The summary
-// counts what is recorded, also when the error is ErrInfrastructure, ErrStopped or
-// the context's.
+// Run runs a benchmark. It first checks every input: if the error holds
+// compiler.Problems, which name all that is wrong, nothing has been started or written.
+// The summary counts what has been recorded, also when the error is [ErrInfrastructure],
+// [ErrStopped] or that of ctx.
 func Run(ctx context.Context, cfg Config) (Summary, error) {
 	p, err := preflight(ctx, cfg)
 	if err != nil {
@@ -179,12 +182,4 @@ func withHint(err error) error {
 		return fmt.Errorf("%w: --accept-unsigned takes them as they are, and the seal will say so", err)
 	}
 	return err
-}
-
-func values(m map[string]string) []string {
-	var all []string
-	for _, v := range m {
-		all = append(all, v)
-	}
-	return all
 }

@@ -34,14 +34,17 @@ func (s *session) all(ctx context.Context) error {
 	group, work := errgroup.WithContext(ctx)
 	harnesses, release := joined(harnesses, work)
 	defer release()
-	err = s.eachAttempt(func(task *compiler.Task, attempt int) error {
+	err = s.eachAttempt(func(task *compiler.Task, attempt int, _ string) error {
 		t := try{task: task, attempt: attempt, asked: time.Now()}
 		need := s.cfg.need(task)
 		if err := room.take(harnesses, need, func(waits string) { s.emit(Event{Kind: Waiting, Task: task.ID(), Detail: waits}) }); err != nil {
 			return err
 		}
-		if stopped := s.endsNow(harnesses); stopped != nil { // while it waited
-			return stopped
+		switch { // while it waited
+		case harnesses.Err() != nil:
+			return context.Cause(harnesses)
+		case s.failed.Load():
+			return errFailFast
 		}
 		group.Go(func() error {
 			defer room.give(need)
@@ -58,24 +61,13 @@ func (s *session) all(ctx context.Context) error {
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case err == nil && s.cut:
+	case err == nil && s.cut.Load():
 		return context.Cause(harnesses)
 	}
 	return err
 }
 
 var errFailFast = errors.New("an attempt did not pass, and --fail-fast")
-
-// endsNow says why nothing more is to start.
-func (s *session) endsNow(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if s.failedFast() {
-		return errFailFast
-	}
-	return nil
-}
 
 // watchStop ends the harnesses when the run is asked to stop.
 func (s *session) watchStop(ctx context.Context, stop context.CancelCauseFunc) {
@@ -94,16 +86,16 @@ func joined(ctx, other context.Context) (context.Context, func()) {
 	return both, func() { undo(); cancel(nil) }
 }
 
-// eachAttempt calls f for every attempt that is not recorded yet.
-func (s *session) eachAttempt(f func(task *compiler.Task, attempt int) error) error {
+// eachAttempt calls f for every attempt that is not recorded yet, and says why not.
+func (s *session) eachAttempt(f func(task *compiler.Task, attempt int, why string) error) error {
 	for task, err := range s.plan.stream(s.cfg) {
 		if err != nil {
 			return err // preflight read the same rows
 		}
 		for attempt := 1; attempt <= s.attempts; attempt++ {
-			done, _, err := s.recorded(task, attempt)
+			done, why, err := s.recorded(task, attempt)
 			if err == nil && !done {
-				err = f(task, attempt)
+				err = f(task, attempt, why)
 			}
 			if err != nil {
 				return err
@@ -160,43 +152,29 @@ func (s *session) tryUntilMeasured(ctx, harness context.Context, t try) error {
 		}
 		again := cause != nil && t.n-first < s.cfg.Retries
 		s.emit(Event{Kind: TaskDone, Task: t.task.ID(), Attempt: t.attempt, Status: rec.VerificationStatus, Reason: rec.FailureReason, Again: again})
-		if err := s.breaker.add(cause); err != nil {
-			s.count(rec.VerificationStatus, t.n)
-			return err
+		ended := s.breaker.add(cause)
+		if ended == nil && again {
+			select {
+			case <-time.After(delay):
+				delay *= 2
+				continue
+			case <-harness.Done():
+				ended = s.interrupted(ctx)
+			}
 		}
-		if !again {
-			s.count(rec.VerificationStatus, t.n)
-			return nil
-		}
-		if err := pause(harness, delay); err != nil {
-			s.count(rec.VerificationStatus, t.n)
-			return s.interrupted(ctx)
-		}
-		delay *= 2
+		s.count(rec.VerificationStatus, t.n)
+		return ended
 	}
 }
 
 // interrupted is nil when the run just stops, since others may be in their
 // verification.
 func (s *session) interrupted(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cut = true
+	s.cut.Store(true)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // breaker ends a run whose daemon is gone, instead of making an error of every
@@ -243,17 +221,9 @@ func Plan(ctx context.Context, cfg Config) ([]PlannedAttempt, Summary, error) {
 		}
 	}
 	var all []PlannedAttempt
-	for task, err := range p.stream(cfg) {
-		for attempt := 1; err == nil && attempt <= s.attempts; attempt++ {
-			var done bool
-			var why string
-			if done, why, err = s.recorded(task, attempt); err == nil && !done {
-				all = append(all, PlannedAttempt{task.ID(), attempt, why})
-			}
-		}
-		if err != nil {
-			return all, s.summary, err
-		}
-	}
-	return all, s.summary, nil
+	err = s.eachAttempt(func(task *compiler.Task, attempt int, why string) error {
+		all = append(all, PlannedAttempt{task.ID(), attempt, why})
+		return nil
+	})
+	return all, s.summary, err
 }

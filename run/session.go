@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
@@ -64,17 +67,18 @@ type session struct {
 
 	progress sync.Mutex
 
+	failed atomic.Bool // an attempt that did not pass, under FailFast
+	cut    atomic.Bool // an attempt was ended by a stop
+
 	mu      sync.Mutex // of what follows
 	ledger  *record.Ledger
 	summary Summary
-	failed  bool // an attempt that did not pass, under FailFast
-	cut     bool // an attempt was ended by a stop
 }
 
 func newSession(ctx context.Context, cfg Config, p plan, attempt attemptFunc) (*session, error) {
 	s := &session{
 		cfg: cfg, plan: p, perform: attempt, attempts: max(cfg.Attempts, 1), before: map[key]earlier{},
-		secrets: redactor{}.with(values(cfg.Env)...), breaker: breaker{limit: breakerLimit},
+		secrets: redactor{}.with(slices.Collect(maps.Values(cfg.Env))...), breaker: breaker{limit: breakerLimit},
 		summary: Summary{RunID: cfg.Tester.Run.ID, Output: filepath.Join(cfg.Output, record.RecordsFile)},
 	}
 	s.cfg.OwnFiles = cfg.OwnFiles || userns.Inside()
@@ -94,7 +98,7 @@ func newSession(ctx context.Context, cfg Config, p plan, attempt attemptFunc) (*
 		return nil, errors.Join(err, s.ledger.Close())
 	}
 	s.calibrations = contrast.NewStore(cfg.Calibrations)
-	s.code = verifiers.NewCodePool(s.audited("", cfg.Tester.Verification.DenyCommands))
+	s.code = verifiers.NewCodePool(s.audited(try{}, cfg.Tester.Verification.DenyCommands))
 	return s, nil
 }
 
@@ -192,11 +196,7 @@ func (s *session) count(status record.Status, try int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.summary.count(status, try)
-	s.failed = s.failed || s.cfg.FailFast && (status == record.Failed || status == record.Error)
-}
-
-func (s *session) failedFast() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failed
+	if s.cfg.FailFast && (status == record.Failed || status == record.Error) {
+		s.failed.Store(true)
+	}
 }

@@ -5,8 +5,6 @@ import (
 	"io"
 	"text/tabwriter"
 	"time"
-
-	"github.com/securebench/sbench/run/record"
 )
 
 // maxRows bounds the table of verdicts: longer ones are read from the records.
@@ -14,15 +12,9 @@ const maxRows = 200
 
 // A Table collects verdicts for people. The zero Table is ready.
 type Table struct {
-	rows    []row
+	rows    []string
 	more    int
 	started map[key]time.Time // of what is under way
-}
-
-type row struct {
-	task, reason string
-	status       record.Status
-	took         time.Duration
 }
 
 // Add takes what concerns it from an event.
@@ -45,7 +37,7 @@ func (t *Table) Add(e Event) {
 		if e.Attempt > 1 {
 			name += fmt.Sprintf(" (attempt %d)", e.Attempt)
 		}
-		t.rows = append(t.rows, row{name, e.Reason, e.Status, took})
+		t.rows = append(t.rows, fmt.Sprintf("%s\t%s\t%s\t%s\n", name, e.Status, took.Round(10*time.Millisecond), e.Reason))
 	}
 }
 
@@ -54,7 +46,7 @@ func (t *Table) Write(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintln(tw, "\nTASK\tVERDICT\tTIME\tREASON") // an error comes back from Flush
 	for _, r := range t.rows {
-		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", r.task, r.status, r.took.Round(10*time.Millisecond), r.reason)
+		_, _ = io.WriteString(tw, r)
 	}
 	if t.more > 0 {
 		_, _ = fmt.Fprintf(tw, "and %d more, in the records\n", t.more)

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run/record"
@@ -256,10 +255,4 @@ func (s *session) watch(t try, request *harness.Request) (func() error, error) {
 		s.emit(Event{Kind: AgentOutput, Task: t.task.ID(), Attempt: t.attempt, Detail: t.log.secrets.text(text)})
 	}
 	return f.close, nil
-}
-
-// category is the metadata field by which reports group tasks.
-func category(task *compiler.Task) string {
-	text, _ := task.Metadata()["category"].(string)
-	return text
 }

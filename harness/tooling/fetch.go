@@ -1,6 +1,7 @@
 package tooling
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha512"
 	"encoding/base64"
@@ -38,10 +39,7 @@ type manifest struct {
 func (c *Cache) manifest(ctx context.Context, name, version string) (manifest, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	registry := c.Registry
-	if registry == "" {
-		registry = DefaultRegistry
-	}
+	registry := cmp.Or(c.Registry, DefaultRegistry)
 	var m manifest
 	resp, err := c.get(ctx, strings.TrimSuffix(registry, "/")+"/"+url.PathEscape(name)+"/"+url.PathEscape(version))
 	if err != nil {
@@ -66,11 +64,7 @@ func (c *Cache) get(ctx context.Context, address string) (*http.Response, error)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	client := c.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
-	resp, err := client.Do(req)
+	resp, err := cmp.Or(c.Client, http.DefaultClient).Do(req)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)

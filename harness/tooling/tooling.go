@@ -24,14 +24,15 @@ const DefaultRegistry = "https://registry.npmjs.org/"
 // Latest is the tag of the newest version.
 const Latest = "latest"
 
-// Errors that callers tell apart.
+// Errors that callers distinguish with errors.Is.
 var (
-	// ErrUnreachable: the registry could not be asked, and the cache has no answer.
+	// ErrUnreachable means that the registry could not be asked, and that the cache
+	// has no answer.
 	ErrUnreachable = errors.New("registry unreachable")
-	// ErrNoVersion: the registry has no such package or version.
+	// ErrNoVersion means that the registry has no such package or version.
 	ErrNoVersion = errors.New("no such version")
-	// ErrIntegrity: what came, or what lies in the cache, is not what the registry
-	// signed for.
+	// ErrIntegrity means that what was downloaded, or what the cache holds, does not
+	// match the digest that the registry signed.
 	ErrIntegrity = errors.New("integrity check failed")
 )
 
@@ -42,7 +43,7 @@ type Package struct {
 	Suffix string // such as -linux-x64, "" for none
 }
 
-// An Installed package lies in the cache.
+// An Installed is a package in the cache.
 type Installed struct {
 	Package   string    `json:"package"`
 	Version   string    `json:"version"`   // exact, without the platform's suffix
@@ -53,8 +54,8 @@ type Installed struct {
 	Dir       string    `json:"-"`         // where its files are
 }
 
-// A Cache is a folder of packages. Its methods may be called from several
-// goroutines and processes.
+// A Cache is a directory of packages. Its methods are safe for concurrent use, also by
+// several processes.
 type Cache struct {
 	Dir      string       // made when it is needed
 	Registry string       // "" is DefaultRegistry

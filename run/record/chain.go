@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/ed25519"
 	"encoding/json"
@@ -14,23 +15,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Trust is what the records of a folder must show before anything is made of them.
-// The zero Trust asks for no signature.
+// Trust says what the records in a directory must prove before they are used. The
+// zero Trust requires a seal but no signature.
 type Trust struct {
-	// Key must have signed the end of the records; nil asks for no signature.
+	// Key must have signed the seal; nil requires no signature.
 	Key ed25519.PublicKey
-	// AcceptUnsigned takes records without the seal or the signature that is asked
-	// for, and the next seal says so. Records that are damaged are not taken.
+	// AcceptUnsigned accepts records that lack the required seal or signature, which
+	// the next seal then says. Damaged records are never accepted.
 	AcceptUnsigned bool
-	// Resume takes a run that was interrupted, and is not over. But what is signed is
-	// taken with its Key only: the signature would be lost.
+	// Resume accepts a run that was interrupted and so has no seal. A signed run is
+	// accepted only with its Key, since its signature would be lost otherwise.
 	Resume bool
 }
 
-// Read hands every record of a folder to each, without taking the folder, and
-// returns how many of them were accepted unsigned. Nothing that each was handed
-// counts if there is an error: [ErrDamaged] for what is not what was written, and
-// [ErrUnsigned] for what does not show what t asks for.
+// Read calls each with every record in the directory dir, without locking it, and
+// returns how many of them were accepted unsigned. If the error is not nil the calls
+// must be disregarded: [ErrDamaged] means that the records are not what was written,
+// [ErrUnsigned] that they do not meet t.
 func Read(dir string, t Trust, each func(Record) error) (accepted int, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -195,9 +196,10 @@ func decodeSeal(data []byte) (Seal, error) {
 	return s, nil
 }
 
-// OpenFile opens a regular file of a run's folder, made with mode 0644 where flags
-// say so. The folder may be somebody else's: no link is followed to the file or out
-// of the folder, no pipe is waited for and no device opened.
+// OpenFile opens a regular file in a run's directory, creating it with mode 0644 if
+// flags say so. The directory may come from somebody else, so OpenFile follows no
+// symbolic link to the file or out of the directory, does not wait for a pipe, and
+// opens no device.
 func OpenFile(root *os.Root, name string, flags int) (*os.File, error) {
 	irregular := fmt.Errorf("%s is no regular file", name)
 	info, err := root.Lstat(name)
@@ -242,31 +244,25 @@ func readSmall(root *os.Root, name string) ([]byte, error) {
 // each returns.
 func eachLine(r io.Reader, each func(n int, line []byte) error) (torn int64, err error) {
 	const chunk, maxLine = 1 << 16, 256 << 20 // a candidate has 16 MiB at most, and each byte six in JSON
+	in := bufio.NewReaderSize(r, chunk)
 	var line []byte
-	buffer := make([]byte, chunk)
 	for n := 1; ; {
-		count, err := r.Read(buffer)
-		for rest := buffer[:count]; len(rest) > 0; {
-			i := bytes.IndexByte(rest, '\n')
-			if i < 0 {
-				line = append(line, rest...)
-				break
-			}
-			line = append(line, rest[:i]...)
-			if err := each(n, line); err != nil {
-				return 0, err
-			}
-			n, line, rest = n+1, line[:0], rest[i+1:]
-		}
-		if len(line) > maxLine { // and not of a run
+		piece, err := in.ReadSlice('\n')
+		line = append(line, piece...)
+		switch {
+		case len(line) > maxLine: // and not of a run
 			return 0, fmt.Errorf("line %d is too long", n)
-		}
-		if errors.Is(err, io.EOF) {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF):
 			return int64(len(line)), nil
-		}
-		if err != nil {
+		case err != nil:
 			return 0, err
 		}
+		if err := each(n, line[:len(line)-1]); err != nil {
+			return 0, err
+		}
+		n, line = n+1, line[:0]
 	}
 }
 

@@ -15,15 +15,16 @@ import (
 	"github.com/securebench/sbench/runtime/filelock"
 )
 
-// Errors that callers tell apart.
+// Errors that callers distinguish with errors.Is.
 var (
-	// ErrExists: the folder holds records already.
+	// ErrExists means that the directory already holds records.
 	ErrExists = errors.New("there are records already")
-	// ErrInUse: another process works in the folder.
+	// ErrInUse means that another process is writing records to the directory.
 	ErrInUse = errors.New("another process works in this folder")
-	// ErrDamaged: the records are not what was written.
+	// ErrDamaged means that the records are not what was written.
 	ErrDamaged = errors.New("records are damaged")
-	// ErrUnsigned: the records lack the seal or the signature that they are asked for.
+	// ErrUnsigned means that the records lack the seal or the signature that the
+	// caller requires.
 	ErrUnsigned = errors.New("records are not sealed and signed")
 )
 
@@ -39,10 +40,10 @@ func Digest(data []byte) string {
 	return digestName + hex.EncodeToString(sum[:])
 }
 
-// A Ledger appends to the records of a run's folder, which no other process can
-// do meanwhile. Each line ends with the digest of itself up to there, and holds
-// that of the line before it; the first that of run.json. It is used by one
-// goroutine at a time.
+// A Ledger appends to the records in a run's directory. It holds a lock that keeps
+// other processes from doing so. Each line contains the digest of the line before it,
+// or of run.json in the first, and ends with the digest of everything before that
+// digest. A Ledger must not be used by two goroutines at once.
 type Ledger struct {
 	root     *os.Root
 	lock     *os.File
@@ -53,9 +54,10 @@ type Ledger struct {
 	accepted int // see Seal.AcceptedUnsigned
 }
 
-// Create begins a chain in a folder. If it is missing it is made, and nobody but
-// its owner can look into it; one that is there keeps its mode. A folder with
-// records is ErrExists, and stays as it is.
+// Create begins a chain in the directory dir, which it makes if it is missing,
+// accessible only to its owner. An existing directory keeps its mode. The error is
+// [ErrExists] for a directory with records, which stays as it is. The caller closes
+// the ledger.
 func Create(dir string, m Manifest) (*Ledger, error) {
 	if err := makeFolder(dir); err != nil {
 		return nil, err
@@ -146,10 +148,11 @@ func (l *Ledger) writeWhole(name string, data []byte) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Resume opens the chain of a folder, hands every record to each, and goes on at
-// its end, if the records show what [Trust] asks for: nothing that each was handed
-// counts otherwise, and the folder stays as it is. What a crash left of a last line
-// is cut off; torn is how many bytes that were.
+// Resume opens the chain in the directory dir for appending. It first calls each with
+// every record. If the error is not nil, such as [ErrDamaged], or [ErrUnsigned] when
+// the records do not meet t, the calls must be disregarded and the directory stays as
+// it is. An incomplete last line, which a crash can leave, is removed; torn is its
+// length in bytes. The caller closes the ledger.
 func Resume(dir string, t Trust, each func(Record) error) (l *Ledger, m Manifest, torn int64, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -188,8 +191,8 @@ func (l *Ledger) resume(t Trust, each func(Record) error) (chain, error) {
 	return c, err
 }
 
-// Append completes a record with its place in the chain and writes it: when it
-// returns without an error, the line is on disk.
+// Append sets the fields of r that link it into the chain, writes it, and returns it.
+// When it returns without an error, the line is on disk.
 func (l *Ledger) Append(r Record) (Record, error) {
 	if !r.VerificationStatus.Valid() {
 		return r, fmt.Errorf("record of task %q: status %q is invalid", r.TaskID, r.VerificationStatus)
@@ -230,8 +233,8 @@ func appendLine(f *os.File, line []byte) error {
 	return nil
 }
 
-// Seal writes down where the chain ends. A key signs that; nil signs nothing, and
-// removes the signature of an earlier seal.
+// Seal records where the chain ends, and signs that with key. If key is nil there is
+// no signature, and that of an earlier seal is removed.
 func (l *Ledger) Seal(s Seal, key *Key) error {
 	s.RunID, s.Records, s.Last, s.AcceptedUnsigned = l.runID, l.count, l.last, max(s.AcceptedUnsigned, l.accepted)
 	data, err := s.encode()
@@ -251,10 +254,10 @@ func (l *Ledger) Seal(s Seal, key *Key) error {
 	return l.writeWhole(SignatureFile, envelope)
 }
 
-// Root is the folder, until Close.
+// Root returns the run's directory. It is closed with the ledger.
 func (l *Ledger) Root() *os.Root { return l.root }
 
-// Close gives the folder free.
+// Close releases the lock on the directory.
 func (l *Ledger) Close() error {
 	var err error
 	if l.file != nil {

@@ -1,6 +1,7 @@
-// Package record is what a run leaves to be believed: one line of JSON for each
-// attempt, each with where it came from and with the digest of the line before it,
-// a manifest of the run at the chain's beginning, and a seal at its end.
+// Package record writes, reads and verifies the results of a run. Every attempt is a
+// line of JSON that says how it came about and contains the digest of the line before
+// it. A manifest of the run is the beginning of this chain, and a seal, which can be
+// signed, its end.
 package record
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// Files of a run's folder.
+// Names of the files in a run's directory.
 const (
 	RecordsFile   = "candidates.jsonl"
 	ManifestFile  = "run.json"
@@ -24,10 +25,12 @@ const (
 	LogsDir       = "logs"
 )
 
-// Status of a record. The zero Status is invalid and cannot be written.
+// Status is the outcome that a record states. The zero Status is invalid and cannot be
+// written.
 type Status string
 
-// The statuses of a record. Error is no score and enters no denominator.
+// The statuses of a record. Error is not a score: such records are left out of every
+// denominator.
 const (
 	Pending Status = "pending"
 	Passed  Status = "passed"
@@ -35,10 +38,10 @@ const (
 	Error   Status = "error"
 )
 
-// Valid says whether the status may be written.
+// Valid reports whether s is one of the statuses and may be written.
 func (s Status) Valid() bool { return s == Pending || s == Passed || s == Failed || s == Error }
 
-// Scored says whether the status is a verdict.
+// Scored reports whether s is a verdict: Passed or Failed.
 func (s Status) Scored() bool { return s == Passed || s == Failed }
 
 // A Record is one line of candidates.jsonl: one try of one attempt.
@@ -112,17 +115,17 @@ type Record struct {
 	Digest   string `json:"digest"`
 }
 
-// Metadata is an open object.
+// Metadata is a JSON object whose keys are not fixed.
 type Metadata map[string]any
 
-// Times are how long the parts of a try took, in seconds.
+// Times says how long the parts of an attempt took, in seconds.
 type Times struct {
 	Waited   float64 `json:"waited"` // for its turn, after the one before it was started
 	Producer float64 `json:"producer"`
 	Verifier float64 `json:"verifier"`
 }
 
-// A Log is a file beside the records.
+// A Log describes a log file beside the records.
 type Log struct {
 	Path   string `json:"path"` // relative to the run's folder
 	Bytes  int64  `json:"bytes"`
@@ -130,7 +133,7 @@ type Log struct {
 	Cut    int64  `json:"cut,omitempty"` // bytes that were not kept
 }
 
-// Provenance is what an attempt was made from and with.
+// Provenance says what an attempt was made from, with what, and where.
 type Provenance struct {
 	Sbench     Version           `json:"sbench"`
 	Pack       Pack              `json:"pack"`
@@ -146,7 +149,7 @@ type Provenance struct {
 	Inputs string `json:"inputs"`
 }
 
-// Version of sbench.
+// Version identifies the build of sbench.
 type Version struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
@@ -169,7 +172,7 @@ type Harness struct {
 	Config  string `json:"config"`            // digest of its configuration
 }
 
-// Policy is what held for the attempt.
+// Policy holds the limits and permissions under which the attempt was made.
 type Policy struct {
 	Limits         runtime.Limits `json:"limits"`
 	WorkspaceBytes int64          `json:"workspace_bytes"`
@@ -184,7 +187,7 @@ type Policy struct {
 	Degraded       []string       `json:"degraded,omitempty"`
 }
 
-// Host is where it ran.
+// Host describes the machine on which the attempt was made.
 type Host struct {
 	OS         string `json:"os"`
 	Arch       string `json:"arch"`
@@ -202,8 +205,8 @@ type Host struct {
 	UserNamespaceReason string `json:"user_namespace_reason,omitempty"`
 }
 
-// A Manifest says what was to be run, with what and where. It is written once, before
-// the first record.
+// A Manifest says what a run was to do, with what, and where. It is written once,
+// before the first record.
 type Manifest struct {
 	RunID     string    `json:"run_id"`
 	StartedAt time.Time `json:"started_at"`
@@ -218,14 +221,15 @@ type Manifest struct {
 	Attempts int              `json:"attempts"` // of each task
 }
 
-// An Input is a file by its bytes.
+// An Input names a file and the digest of its contents.
 type Input struct {
 	Path   string `json:"path"` // absolute
 	Digest string `json:"digest"`
 }
 
-// A Seal says where a finished chain ends. It is written when a session of the run
-// ends, and replaced by the next.
+// A Seal says where a chain ends, so that records cut off at the end are noticed. It is
+// written whenever an sbench process finishes with the run, and replaces the previous
+// one.
 type Seal struct {
 	RunID   string    `json:"run_id"`
 	Records int       `json:"records"`

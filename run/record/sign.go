@@ -28,55 +28,43 @@ type signature struct {
 	Sig   string `json:"sig"` // base64
 }
 
-// A Key signs seals.
+// A Key is a private key that signs seals. Make one with [LoadKey].
 type Key struct{ private ed25519.PrivateKey }
 
-// LoadKey reads an ed25519 private key: PKCS #8 in PEM, as "openssl genpkey
-// -algorithm ed25519" writes it.
+// LoadKey reads an ed25519 private key from the file name. The file is PKCS #8 in PEM,
+// as "openssl genpkey -algorithm ed25519" writes it.
 func LoadKey(name string) (*Key, error) {
-	der, err := readPEM(name, "PRIVATE KEY")
+	private, err := readKey[ed25519.PrivateKey](name, "PRIVATE KEY", "PKCS #8", x509.ParsePKCS8PrivateKey)
 	if err != nil {
 		return nil, err
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(der)
-	if err != nil {
-		return nil, fmt.Errorf("%s: no PKCS #8 key", name) // without what x509 says of its bytes
-	}
-	private, ok := parsed.(ed25519.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("%s: a %T, not an ed25519 key", name, parsed)
 	}
 	return &Key{private}, nil
 }
 
-// LoadPublicKey reads an ed25519 public key: PKIX in PEM, as "openssl pkey -pubout"
-// writes it.
+// LoadPublicKey reads an ed25519 public key from the file name. The file is PKIX in
+// PEM, as "openssl pkey -pubout" writes it.
 func LoadPublicKey(name string) (ed25519.PublicKey, error) {
-	der, err := readPEM(name, "PUBLIC KEY")
-	if err != nil {
-		return nil, err
-	}
-	parsed, err := x509.ParsePKIXPublicKey(der)
-	if err != nil {
-		return nil, fmt.Errorf("%s: no PKIX key", name)
-	}
-	public, ok := parsed.(ed25519.PublicKey)
-	if !ok {
-		return nil, fmt.Errorf("%s: a %T, not an ed25519 key", name, parsed)
-	}
-	return public, nil
+	return readKey[ed25519.PublicKey](name, "PUBLIC KEY", "PKIX", x509.ParsePKIXPublicKey)
 }
 
-func readPEM(name, kind string) ([]byte, error) {
+func readKey[K any](name, block, format string, parse func([]byte) (any, error)) (key K, err error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return nil, err
+		return key, err
 	}
-	block, _ := pem.Decode(data)
-	if block == nil || block.Type != kind {
-		return nil, fmt.Errorf("%s: no PEM block %q", name, kind)
+	b, _ := pem.Decode(data)
+	if b == nil || b.Type != block {
+		return key, fmt.Errorf("%s: no PEM block %q", name, block)
 	}
-	return block.Bytes, nil
+	parsed, err := parse(b.Bytes)
+	if err != nil {
+		return key, fmt.Errorf("%s: no %s key", name, format) // without what x509 says of its bytes
+	}
+	key, ok := parsed.(K)
+	if !ok {
+		return key, fmt.Errorf("%s: a %T, not an ed25519 key", name, parsed)
+	}
+	return key, nil
 }
 
 func (k *Key) sign(payload []byte) ([]byte, error) {
@@ -106,7 +94,7 @@ func keyID(public ed25519.PublicKey) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Public is the key that checks what k signs.
+// Public returns the public key that verifies what k signs.
 func (k *Key) Public() ed25519.PublicKey { return k.private.Public().(ed25519.PublicKey) }
 
 // checkSignature says whether an envelope signs the seal with the key; without one,

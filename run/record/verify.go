@@ -21,16 +21,16 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// A Finding is something that verification has to say.
+// A Finding is something that [Verify] reports about a file.
 type Finding struct {
 	File    string `json:"file"`           // relative to the run's folder
 	Line    int    `json:"line,omitempty"` // from 1
 	Message string `json:"message"`
-	// Note is nothing wrong, but something to know.
+	// Note marks a finding that is worth knowing but is not a fault.
 	Note bool `json:"note,omitempty"`
 }
 
-// String is the finding as a line: file, line and message.
+// String returns the finding in one line: file, line and message.
 func (f Finding) String() string {
 	text := f.File
 	if f.Line > 0 {
@@ -42,7 +42,7 @@ func (f Finding) String() string {
 	return text + ": " + f.Message
 }
 
-// Verification is what is known of a run's folder.
+// Verification is the result of [Verify].
 type Verification struct {
 	Records  int       `json:"records"`
 	Sealed   bool      `json:"sealed"`
@@ -50,14 +50,14 @@ type Verification struct {
 	Findings []Finding `json:"findings"`
 }
 
-// OK says whether nothing is wrong.
+// OK reports whether there is no finding except notes.
 func (v Verification) OK() bool {
 	return !slices.ContainsFunc(v.Findings, func(f Finding) bool { return !f.Note })
 }
 
-// Verify reads everything in a run's folder that records speak of, and compares
-// it with their digests. With a key, the seal must be signed by it. An error
-// means that the folder could not be read.
+// Verify reads everything in the run's directory dir that the records refer to, and
+// compares it with their digests. If key is not nil, the seal must be signed with it.
+// What is wrong is a [Finding]; an error means that the directory could not be read.
 func Verify(ctx context.Context, dir string, key ed25519.PublicKey) (Verification, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
