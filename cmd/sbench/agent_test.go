@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,9 +67,8 @@ func runAgentOn(t *testing.T, agent, pack, task, script, config string, code int
 	check(t, err)
 	provider, err := providertest.New(realKey, parsed)
 	check(t, err)
-	server, err := providertest.Listen("127.0.0.1:0", provider)
-	check(t, err)
-	t.Cleanup(func() { check(t, server.Close()) })
+	server := httptest.NewServer(provider)
+	t.Cleanup(server.Close)
 	base, name := server.URL, "ANTHROPIC_API_KEY"
 	if agent == "codex" {
 		base, name = server.URL+"/v1", "OPENAI_API_KEY"

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"text/tabwriter"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
@@ -79,21 +82,14 @@ func (a *app) logger() *slog.Logger {
 func (a *app) options(t *compiler.Tester) containerd.Options {
 	o := containerd.Options{Address: a.flags.Address, Namespace: a.flags.Namespace, OCIRuntime: a.flags.OCIRuntime, Timeout: a.flags.Timeout, Root: a.flags.Root, State: a.flags.State, Logger: a.logger(), AllowDegraded: a.flags.AllowDegraded}
 	if t != nil {
-		fill(&o.Address, t.Runtime.Address)
-		fill(&o.Namespace, t.Runtime.Namespace)
-		fill(&o.OCIRuntime, t.Runtime.OCIRuntime)
+		o.Address, o.Namespace = cmp.Or(o.Address, t.Runtime.Address), cmp.Or(o.Namespace, t.Runtime.Namespace)
+		o.OCIRuntime = cmp.Or(o.OCIRuntime, t.Runtime.OCIRuntime)
 		o.Snapshotter, o.Handler = t.Runtime.Snapshotter, t.Runtime.Handler
 		o.AllowDegraded = append(o.AllowDegraded, t.Runtime.AllowDegraded...)
 		o.UserNamespace = t.Runtime.UserNamespace
 		o.AllowSeccomp, o.AllowNetlink = t.Runtime.AllowSeccomp, t.Runtime.AllowNetlink
 	}
 	return o
-}
-
-func fill(field *string, value string) {
-	if *field == "" {
-		*field = value
-	}
 }
 
 // client connects and removes what dead runs left. The caller closes it.
@@ -115,11 +111,29 @@ func (a *app) client(ctx context.Context, t *compiler.Tester) (*containerd.Clien
 	return c, nil
 }
 
+// withClient runs f with a client; t is as for options.
+func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*containerd.Client) error) error {
+	c, err := a.client(ctx, t)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(c), c.Close(ctx))
+}
+
 func (a *app) json(v any) error {
 	enc := json.NewEncoder(a.stdout)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
+}
+
+// printTable prints a line for each item, and aligns what tabs end in it.
+func printTable[T any](a *app, list []T, line func(T) string) error {
+	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
+	for _, item := range list {
+		_, _ = fmt.Fprintln(w, line(item)) // an error comes back from Flush
+	}
+	return w.Flush()
 }
 
 // exitCode is the one place that maps errors to codes.
@@ -142,3 +156,10 @@ func exitCode(ctx context.Context, err error) int {
 
 // errUsage marks what the user can mend in the command line.
 var errUsage = errors.New("usage")
+
+// said sums up what is wrong with the user's files and is printed already. It is no bug.
+type said string
+
+func (s said) Error() string { return string(s) }
+
+func (said) Unwrap() error { return errUsage }

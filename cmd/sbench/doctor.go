@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime/containerd"
@@ -28,7 +27,7 @@ func (cmd *doctorCmd) Run(ctx context.Context, a *app) error {
 		if err := a.json(findings); err != nil {
 			return err
 		}
-	} else if err := printFindings(a, findings); err != nil {
+	} else if err := printTable(a, findings, finding); err != nil {
 		return err
 	}
 	if bad > 0 {
@@ -37,13 +36,10 @@ func (cmd *doctorCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-func printFindings(a *app, findings []containerd.Finding) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
-	for _, f := range findings {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", f.Severity, f.Check, f.Detail)
-		if f.Cure != "" {
-			_, _ = fmt.Fprintf(w, "\t\tcure: %s\n", f.Cure)
-		}
+func finding(f containerd.Finding) string {
+	line := fmt.Sprintf("%s\t%s\t%s", f.Severity, f.Check, f.Detail)
+	if f.Cure != "" {
+		line += "\n\t\tcure: " + f.Cure
 	}
-	return w.Flush()
+	return line
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,16 +41,13 @@ func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app) error {
 		name, version, _ := strings.Cut(arg, "@")
 		agent, ok := harness.CLIOf(name)
 		if !ok {
-			return fmt.Errorf("%w: no agent %q; there are %s", errUsage, name, agentNames())
-		}
-		if version == "" {
-			version = tooling.Latest
+			return fmt.Errorf("%w: no agent %q; there are %s", errUsage, name, joined(harness.CLIs(), ", ", func(c harness.CLI) string { return c.Name }))
 		}
 		pkg, err := agent.Package(goruntime.GOARCH, cmd.Musl)
 		if err != nil {
 			return fmt.Errorf("%w: %w", errUsage, err)
 		}
-		exact, err := a.resolveVersion(ctx, cache, pkg, version)
+		exact, err := a.resolveVersion(ctx, cache, pkg, cmp.Or(version, tooling.Latest))
 		if err != nil {
 			return err
 		}
@@ -62,12 +60,13 @@ func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app) error {
 	return a.printTools(all, cmd.JSON)
 }
 
-func agentNames() string {
-	var names []string
-	for _, c := range harness.CLIs() {
-		names = append(names, c.Name)
+// joined are the names of a list.
+func joined[T any](list []T, between string, name func(T) string) string {
+	names := make([]string, len(list))
+	for i, item := range list {
+		names[i] = name(item)
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(names, between)
 }
 
 type harnessLsCmd struct {
@@ -91,12 +90,9 @@ func (a *app) printTools(all []tooling.Installed, asJSON bool) error {
 	if asJSON {
 		return a.json(append([]tooling.Installed{}, all...))
 	}
-	for _, in := range all {
-		if _, err := fmt.Fprintf(a.stdout, "%s %s %d MB %s\n", in.Package, in.Version, in.Bytes>>20, in.Integrity); err != nil {
-			return err
-		}
-	}
-	return nil
+	return printTable(a, all, func(in tooling.Installed) string {
+		return fmt.Sprintf("%s %s %d MB %s", in.Package, in.Version, in.Bytes>>20, in.Integrity)
+	})
 }
 
 // tools is the cache of command lines: SBENCH_CACHE, or a folder of the user's
@@ -152,13 +148,12 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	}
 	c := t.Harness.Config
 	agent, isAgent := harness.CLIOf(string(t.Harness.Type))
-	switch {
-	case !isAgent:
+	if !isAgent {
 		return harness.Command{Args: c.Command.Args(), TaskFile: c.TaskFile}, nil
 	}
 	key, bearer := credential(agent, env)
 	if key == "" {
-		return refuse("$.harness.env", fmt.Sprintf("%s needs a key of its provider: name %s here, and set it in the environment or the env file; it stays outside of the sandbox", agent.Name, credentialNames(agent)))
+		return refuse("$.harness.env", fmt.Sprintf("%s needs a key of its provider: name %s here, and set it in the environment or the env file; it stays outside of the sandbox", agent.Name, joined(agent.Credentials, " or ", func(c harness.Credential) string { return c.Name })))
 	}
 	base, err := baseURL(c.BaseURL)
 	if err != nil {
@@ -201,14 +196,6 @@ func credential(agent harness.CLI, env map[string]string) (key string, bearer bo
 		}
 	}
 	return "", false
-}
-
-func credentialNames(agent harness.CLI) string {
-	var names []string
-	for _, c := range agent.Credentials {
-		names = append(names, c.Name)
-	}
-	return strings.Join(names, " or ")
 }
 
 // noKeys stands for the keys where nothing is executed.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"text/tabwriter"
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
@@ -21,15 +20,6 @@ type imageCmd struct {
 	Rm     imageRmCmd     `cmd:"" help:"Forget a name; its content goes when nothing else holds it."`
 }
 
-// withClient runs f with a connection.
-func (a *app) withClient(ctx context.Context, f func(*containerd.Client) error) error {
-	c, err := a.client(ctx, nil)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f(c), c.Close(ctx))
-}
-
 type imageLsCmd struct {
 	onDaemon `kong:"-"`
 
@@ -37,7 +27,7 @@ type imageLsCmd struct {
 }
 
 func (cmd *imageLsCmd) Run(ctx context.Context, a *app) error {
-	return a.withClient(ctx, func(c *containerd.Client) error {
+	return a.withClient(ctx, nil, func(c *containerd.Client) error {
 		list, err := c.Images(ctx)
 		if err != nil {
 			return err
@@ -45,11 +35,7 @@ func (cmd *imageLsCmd) Run(ctx context.Context, a *app) error {
 		if cmd.JSON {
 			return a.json(list)
 		}
-		w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
-		for _, i := range list {
-			_, _ = fmt.Fprintf(w, "%s\t%s\n", i.Ref, i.Digest)
-		}
-		return w.Flush()
+		return printTable(a, list, func(i containerd.ImageInfo) string { return i.Ref + "\t" + i.Digest })
 	})
 }
 
@@ -61,25 +47,21 @@ type imagePullCmd struct {
 }
 
 func (cmd *imagePullCmd) Run(ctx context.Context, a *app) error {
-	return a.withClient(ctx, func(c *containerd.Client) error {
+	return a.withClient(ctx, nil, func(c *containerd.Client) error {
 		img, err := c.Pull(ctx, cmd.Ref)
-		if err != nil {
-			return err
-		}
-		return a.printImages(cmd.JSON, img)
+		return a.printImages(cmd.JSON, err, img)
 	})
 }
 
-func (a *app) printImages(asJSON bool, list ...runtime.Image) error {
-	if asJSON {
+// printImages prints what a call returned, unless that is an error.
+func (a *app) printImages(asJSON bool, err error, list ...runtime.Image) error {
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
 		return a.json(list)
 	}
-	for _, i := range list {
-		if _, err := fmt.Fprintf(a.stdout, "%s %s %s\n", i.Ref, i.Digest, i.Platform); err != nil {
-			return err
-		}
-	}
-	return nil
+	return printTable(a, list, func(i runtime.Image) string { return fmt.Sprintf("%s %s %s", i.Ref, i.Digest, i.Platform) })
 }
 
 type imageImportCmd struct {
@@ -100,12 +82,9 @@ func (cmd *imageImportCmd) Run(ctx context.Context, a *app) error {
 		defer func() { _ = f.Close() }()
 		archive = f
 	}
-	return a.withClient(ctx, func(c *containerd.Client) error {
+	return a.withClient(ctx, nil, func(c *containerd.Client) error {
 		list, err := c.Import(ctx, archive, cmd.As)
-		if err != nil {
-			return err
-		}
-		return a.printImages(cmd.JSON, list...)
+		return a.printImages(cmd.JSON, err, list...)
 	})
 }
 
@@ -118,12 +97,9 @@ type imageTagCmd struct {
 }
 
 func (cmd *imageTagCmd) Run(ctx context.Context, a *app) error {
-	return a.withClient(ctx, func(c *containerd.Client) error {
+	return a.withClient(ctx, nil, func(c *containerd.Client) error {
 		img, err := c.Tag(ctx, cmd.Source, cmd.Target)
-		if err != nil {
-			return err
-		}
-		return a.printImages(cmd.JSON, img)
+		return a.printImages(cmd.JSON, err, img)
 	})
 }
 
@@ -134,7 +110,7 @@ type imageRmCmd struct {
 }
 
 func (cmd *imageRmCmd) Run(ctx context.Context, a *app) error {
-	return a.withClient(ctx, func(c *containerd.Client) error {
+	return a.withClient(ctx, nil, func(c *containerd.Client) error {
 		var errs []error
 		for _, ref := range cmd.Refs {
 			errs = append(errs, c.RemoveImage(ctx, ref))

@@ -49,7 +49,7 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	var built []runtime.Image
-	err = a.withClient(ctx, func(c *containerd.Client) error {
+	err = a.withClient(ctx, nil, func(c *containerd.Client) error {
 		var errs []error
 		for _, image := range images {
 			list, err := cmd.build(ctx, a, c, buildctl, image, filepath.Join(dir, "image.tar"))
@@ -63,7 +63,7 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 		}
 		return errors.Join(errs...)
 	})
-	return errors.Join(err, os.RemoveAll(dir), a.printImages(cmd.JSON, built...))
+	return errors.Join(err, os.RemoveAll(dir), a.printImages(cmd.JSON, nil, built...))
 }
 
 // images are what to build; contexts are paths of this process.

@@ -96,48 +96,33 @@ func printFiles(b *strings.Builder, in workspace.Inspection) {
 			seen[f.Path] = append(seen[f.Path], c.Component)
 		}
 	}
-	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
-	printCells(t, "lane", "file", "bytes", "agent", "test_sandbox", "evaluator", "result")
+	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0) // a strings.Builder takes everything
+	_, _ = fmt.Fprintln(t, "lane\tfile\tbytes\tagent\ttest_sandbox\tevaluator\tresult")
 	for _, f := range files {
-		cells := []string{string(f.Lane), f.Path, size(f)}
-		for _, c := range components {
-			cells = append(cells, mark(slices.Contains(seen[f.Path], c), f.ReadOnly))
+		size, record := fmt.Sprint(f.Size), "redacted"
+		if f.Content == compiler.Redacted {
+			size = "-"
 		}
-		printCells(t, append(cells, inRecord(f))...)
+		switch {
+		case f.Resource == "task":
+			record = "-"
+		case f.Lane == compiler.Public:
+			record = "value"
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s", f.Lane, f.Path, size)
+		for _, c := range components {
+			mark := "yes"
+			switch {
+			case !slices.Contains(seen[f.Path], c):
+				mark = "-"
+			case f.ReadOnly:
+				mark = "read-only"
+			}
+			_, _ = fmt.Fprintf(t, "\t%s", mark)
+		}
+		_, _ = fmt.Fprintf(t, "\t%s\n", record)
 	}
-	_ = t.Flush() // a strings.Builder takes everything
-}
-
-func printCells(w io.Writer, cells ...string) {
-	_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // see printFiles
-}
-
-func mark(seen, readOnly bool) string {
-	switch {
-	case !seen:
-		return "-"
-	case readOnly:
-		return "read-only"
-	}
-	return "yes"
-}
-
-func size(f workspace.InspectedFile) string {
-	if f.Content == compiler.Redacted {
-		return "-"
-	}
-	return fmt.Sprint(f.Size)
-}
-
-// inRecord says what a record holds of a file's resource.
-func inRecord(f workspace.InspectedFile) string {
-	switch {
-	case f.Resource == "task":
-		return "-"
-	case f.Lane == compiler.Public:
-		return "value"
-	}
-	return "redacted"
+	_ = t.Flush()
 }
 
 func indent(text string) string {

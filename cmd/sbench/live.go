@@ -93,12 +93,13 @@ func (l *live) add(e run.Event, wanted bool) {
 		l.board.add(e)
 		l.tell(e)
 	}
+	if e.Kind != run.RunDone {
+		l.loop.poke()
+	}
 	l.mu.Unlock()
 	if e.Kind == run.RunDone {
 		l.end()
-		return
 	}
-	l.changed()
 }
 
 // open needs the lock.
@@ -143,14 +144,6 @@ func (l *live) bound() {
 		l.lost += bytes.Count(l.above.Bytes(), []byte("\n"))
 		l.above.Reset()
 		l.begun.Reset()
-	}
-}
-
-func (l *live) changed() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.loop != nil {
-		l.loop.poke()
 	}
 }
 

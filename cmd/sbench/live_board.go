@@ -69,7 +69,11 @@ func (b *board) add(e run.Event) {
 	}
 	switch e.Kind {
 	case run.ImagePull:
-		b.addImage(e.Detail)
+		if ref, done := strings.CutSuffix(e.Detail, ": done"); done {
+			b.pulled++
+		} else {
+			b.pulls, b.image = b.pulls+1, ref
+		}
 	case run.RunStart:
 		b.started, b.tasks, b.attempts = true, e.Tasks, e.Attempts
 	case run.RunDone:
@@ -94,16 +98,6 @@ func (b *board) add(e run.Event) {
 	case run.AgentOutput:
 		b.addSaid(e)
 	}
-}
-
-func (b *board) addImage(detail string) {
-	ref, done := strings.CutSuffix(detail, ": done")
-	if done {
-		b.pulled++
-		return
-	}
-	b.pulls++
-	b.image = ref
 }
 
 func (b *board) addVerdict(e run.Event) {

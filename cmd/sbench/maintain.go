@@ -29,10 +29,7 @@ func (cmd *gcCmd) Run(ctx context.Context, a *app) error {
 	if cmd.JSON {
 		return errors.Join(err, a.json(map[string]any{"removed": append([]string{}, gone.Removed...)}))
 	}
-	for _, id := range gone.Removed {
-		_, _ = fmt.Fprintf(a.stdout, "removed what run %s left\n", id)
-	}
-	return err
+	return errors.Join(err, printTable(a, gone.Removed, func(id string) string { return "removed what run " + id + " left" }))
 }
 
 type versionCmd struct {

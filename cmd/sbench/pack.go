@@ -47,7 +47,7 @@ func (cmd *packImportCmd) Run(ctx context.Context, a *app) error {
 	}
 	var report pack.Report
 	if cmd.Pin {
-		err = a.withClient(ctx, func(c *containerd.Client) error {
+		err = a.withClient(ctx, nil, func(c *containerd.Client) error {
 			options.Pin = pinner(c)
 			report, err = pack.Import(ctx, format, options)
 			return err

@@ -67,7 +67,7 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(out)) }()
 	}
 	report, show := checkReport{Wrong: []wrongTask{}}, progress(a, cmd.Progress, false) // before the client gets its log
-	err = a.withTesterClient(ctx, tester, func(c *containerd.Client) error {
+	err = a.withClient(ctx, tester, func(c *containerd.Client) error {
 		check := packCheck{cmd, a, c, tester, pack, out, &report, show}
 		var err error
 		if report.Reference, err = check.measure(ctx, run.Reference, record.Passed); err != nil {
@@ -88,14 +88,10 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 func (cmd *packCheckCmd) load(a *app) (*compiler.Tester, *compiler.Pack, error) {
 	tester := &compiler.Tester{Verification: compiler.VerificationSection{DisallowDangerousCommands: true}}
 	if cmd.Config != "" {
-		loaded, warnings, err := compiler.LoadTester(cmd.Config)
-		for _, w := range warnings {
-			_, _ = fmt.Fprintln(a.stderr, "sbench:", w)
-		}
-		if err != nil {
+		var err error
+		if tester, err = readTester(a, cmd.Config); err != nil {
 			return nil, nil, err
 		}
-		tester = loaded
 	}
 	manifest, tasks := filepath.Join(cmd.Dir, "manifest.yaml"), filepath.Join(cmd.Dir, "tasks.jsonl")
 	tester.Benchmark = compiler.BenchmarkSection{Manifest: manifest, Tasks: tasks}
@@ -179,30 +175,15 @@ func (cmd *packCheckCmd) print(a *app, r checkReport) error {
 	case cmd.JSON:
 		err = a.json(r)
 	default:
-		for _, w := range r.Wrong {
-			_, also := fmt.Fprintf(a.stdout, "%q: %s %s %s\n", w.Task, w.StandIn, w.Status, w.Reason)
-			err = errors.Join(err, also)
-		}
-		for _, w := range r.Weak {
-			_, also := fmt.Fprintf(a.stdout, "%q: %s\n", w.Task, w.Message)
-			err = errors.Join(err, also)
-		}
+		err = errors.Join(
+			printTable(a, r.Wrong, func(w wrongTask) string { return fmt.Sprintf("%q: %s %s %s", w.Task, w.StandIn, w.Status, w.Reason) }),
+			printTable(a, r.Weak, func(w weakTask) string { return fmt.Sprintf("%q: %s", w.Task, w.Message) }),
+		)
 		_, also := fmt.Fprintf(a.stdout, "checked %d task(s): reference passed %d, empty passed %d\n", r.Reference.Total, r.Reference.Passed, r.Empty.Passed)
 		err = errors.Join(err, also)
 	}
 	if err == nil && len(r.Wrong) > 0 {
-		err = unmeasuringError(len(r.Wrong))
+		err = said(fmt.Sprintf("the pack does not measure: %d result(s) are not as they should be", len(r.Wrong)))
 	}
 	return err
 }
-
-// unmeasuringError counts the results, printed already, that are not as they
-// should be.
-type unmeasuringError int
-
-func (e unmeasuringError) Error() string {
-	return fmt.Sprintf("the pack does not measure: %d result(s) are not as they should be", int(e))
-}
-
-// Unwrap makes it a mistake in the user's files, and no bug.
-func (unmeasuringError) Unwrap() error { return errUsage }

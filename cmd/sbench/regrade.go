@@ -39,7 +39,7 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 	}
 	with := run.Config{Select: selector(cmd.Task), Trust: record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned}}
 	with.Progress = progress(a, cmd.Progress, false) // before the client gets its log
-	return a.withTesterClient(ctx, tester, func(c *containerd.Client) error {
+	return a.withClient(ctx, tester, func(c *containerd.Client) error {
 		return withEngine(ctx, c, tester, pack, cmd.OutputDir, with, func(cfg run.Config) error {
 			summary, changes, err := run.Regrade(ctx, cfg, old)
 			return errors.Join(err, cmd.print(a, summary, changes))
@@ -51,10 +51,6 @@ func (cmd *regradeCmd) print(a *app, summary run.Summary, changes []run.Change) 
 	if cmd.JSON {
 		return a.json(map[string]any{"summary": summary, "changes": append([]run.Change{}, changes...)})
 	}
-	for _, c := range changes {
-		if _, err := fmt.Fprintf(a.stdout, "changed: %q from %s to %s\n", c.Task, c.Old, c.New); err != nil {
-			return err
-		}
-	}
-	return a.printSummary(summary, false)
+	err := printTable(a, changes, func(c run.Change) string { return fmt.Sprintf("changed: %q from %s to %s", c.Task, c.Old, c.New) })
+	return errors.Join(err, a.printSummary(summary, false))
 }

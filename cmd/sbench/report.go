@@ -99,7 +99,7 @@ func (cmd *reportCmd) page(ctx context.Context, a *app, r report.Report, sources
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // gone already if all went well
-	size, err := page.Write(ctx, f, r, sources, page.Options{})
+	size, err := page.Write(ctx, f, r, sources)
 	if err == nil {
 		err = f.Chmod(0o644)
 	}

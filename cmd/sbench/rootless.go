@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -41,9 +42,7 @@ func (a *app) enter(ctx context.Context, command any) error {
 	}
 	o := a.options(tester)
 	root, state := containerd.DefaultFolders()
-	fill(&o.Root, root)
-	fill(&o.State, state)
-	err := rootless.Enter(ctx, rootless.Options{Root: o.Root, State: o.State, Address: o.Address, Private: o.Address == containerd.NoAddress, Logger: o.Logger})
+	err := rootless.Enter(ctx, rootless.Options{Root: cmp.Or(o.Root, root), State: cmp.Or(o.State, state), Address: o.Address, Private: o.Address == containerd.NoAddress, Logger: o.Logger})
 	if err != nil {
 		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}

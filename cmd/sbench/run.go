@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,15 +51,18 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	c, err := a.client(ctx, tester)
-	if err != nil {
-		return err
-	}
-	summary, err := cmd.measure(ctx, a, c, tester, pack, with)
-	if cmd.Plan {
-		return errors.Join(err, c.Close(ctx))
-	}
-	return errors.Join(err, c.Close(ctx), a.printSummary(summary, cmd.JSON))
+	var summary run.Summary
+	err = a.withClient(ctx, tester, func(c *containerd.Client) error {
+		return withEngine(ctx, c, tester, pack, cmd.OutputDir, with, func(cfg run.Config) error {
+			if cmd.Plan {
+				return cmd.plan(ctx, a, cfg)
+			}
+			cfg.Stop = a.interrupts.graceful(a.stderr)
+			summary, err = run.Run(ctx, cfg)
+			return err
+		})
+	})
+	return errors.Join(err, a.printSummary(summary, cmd.JSON))
 }
 
 // printSummary prints nothing if nothing started.
@@ -92,11 +96,17 @@ func (cmd *runCmd) load(a *app) (*compiler.Tester, *compiler.Pack, map[string]st
 	return tester, pack, env, err
 }
 
-func loadTester(a *app, config string) (*compiler.Tester, *compiler.Pack, error) {
+// readTester reads a tester file and prints its warnings.
+func readTester(a *app, config string) (*compiler.Tester, error) {
 	tester, warnings, err := compiler.LoadTester(config)
 	for _, w := range warnings {
 		_, _ = fmt.Fprintln(a.stderr, "sbench:", w)
 	}
+	return tester, err
+}
+
+func loadTester(a *app, config string) (*compiler.Tester, *compiler.Pack, error) {
+	tester, err := readTester(a, config)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -123,13 +133,10 @@ func (cmd *runCmd) environment(tester *compiler.Tester) (map[string]string, erro
 // prepare makes what a run needs beside a daemon: the harness and a key.
 func (cmd *runCmd) prepare(ctx context.Context, a *app, tester *compiler.Tester, env map[string]string) (run.Config, error) {
 	cfg := run.Config{
-		StandIn: run.StandIn(cmd.Harness), Env: env, Limit: cmd.Limit, Jobs: cmd.Jobs, Attempts: tester.Run.Attempts,
+		StandIn: run.StandIn(cmd.Harness), Env: env, Limit: cmd.Limit, Jobs: cmp.Or(cmd.Jobs, tester.Run.Jobs), Attempts: tester.Run.Attempts,
 		Retries: cmd.Retries, FailFast: cmd.FailFast, Resume: cmd.Resume, Progress: cmd.progress(a),
 		Select: selector(cmd.Task, tester.Run.Tasks),
 		Trust:  record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
-	}
-	if cfg.Jobs == 0 {
-		cfg.Jobs = tester.Run.Jobs
 	}
 	var err error
 	if cfg.Egress, err = egressFor(tester); err != nil {
@@ -148,20 +155,6 @@ func (cmd *runCmd) prepare(ctx context.Context, a *app, tester *compiler.Tester,
 	return cfg, nil
 }
 
-func (cmd *runCmd) measure(ctx context.Context, a *app, c *containerd.Client, tester *compiler.Tester, pack *compiler.Pack, with run.Config) (run.Summary, error) {
-	var summary run.Summary
-	err := withEngine(ctx, c, tester, pack, cmd.OutputDir, with, func(cfg run.Config) error {
-		var err error
-		if cmd.Plan {
-			return cmd.plan(ctx, a, cfg)
-		}
-		cfg.Stop = a.interrupts.graceful(a.stderr)
-		summary, err = run.Run(ctx, cfg)
-		return err
-	})
-	return summary, err
-}
-
 // plan prints what would run.
 func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	attempts, summary, err := run.Plan(ctx, cfg)
@@ -172,13 +165,9 @@ func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	if cmd.JSON {
 		return a.json(map[string]any{"attempts": append([]run.PlannedAttempt{}, attempts...), "recorded": summary.Resumed})
 	}
-	for _, p := range attempts {
-		if _, err := fmt.Fprintf(a.stdout, "%q attempt %d: %s\n", p.Task, p.Attempt, p.Why); err != nil {
-			return err
-		}
-	}
-	_, err = fmt.Fprintf(a.stdout, "%d attempts would run, %d are recorded\n", len(attempts), summary.Resumed)
-	return err
+	err = printTable(a, attempts, func(p run.PlannedAttempt) string { return fmt.Sprintf("%q attempt %d: %s", p.Task, p.Attempt, p.Why) })
+	_, also := fmt.Fprintf(a.stdout, "%d attempts would run, %d are recorded\n", len(attempts), summary.Resumed)
+	return errors.Join(err, also)
 }
 
 // withEngine hands f a configuration, completed with what the daemon, the tester
@@ -188,10 +177,7 @@ func withEngine(ctx context.Context, c *containerd.Client, tester *compiler.Test
 	if err != nil {
 		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
 	}
-	if output == "" {
-		output = tester.Run.OutputDir
-	}
-	if cfg.Output, err = filepath.Abs(output); err != nil {
+	if cfg.Output, err = filepath.Abs(cmp.Or(output, tester.Run.OutputDir)); err != nil {
 		return err
 	}
 	engine, err := c.NewRun(ctx)
@@ -270,29 +256,24 @@ func (r *resolver) find(ctx context.Context, ref string) (runtime.Image, error) 
 	return img, err
 }
 
-// progress goes to standard error: results alone are on standard output.
-// Progress that cannot be shown stops no run.
 func (cmd *runCmd) progress(a *app) func(run.Event) {
-	return progressOf(a, cmd.Progress, cmd.Quiet, func(k run.Kind) bool {
-		switch k {
-		case run.AgentOutput:
-			return cmd.ShowAgentOutput
-		case run.SandboxCommand, run.SandboxResult:
-			return cmd.ShowCommandOutput
-		}
-		return true
-	})
+	var also []run.Kind
+	if cmd.ShowAgentOutput {
+		also = append(also, run.AgentOutput)
+	}
+	if cmd.ShowCommandOutput {
+		also = append(also, run.SandboxCommand, run.SandboxResult)
+	}
+	return progress(a, cmd.Progress, cmd.Quiet, also...)
 }
 
-// progress shows the events but those that are shown only on demand.
-func progress(a *app, format string, quiet bool) func(run.Event) {
-	return progressOf(a, format, quiet, func(k run.Kind) bool {
-		return k != run.AgentOutput && k != run.SandboxCommand && k != run.SandboxResult
-	})
-}
-
-// progressOf shows the events of the wanted kinds; in json, all of them.
-func progressOf(a *app, format string, quiet bool, wanted func(run.Kind) bool) func(run.Event) {
+// progress goes to standard error: results alone are on standard output. Progress that
+// cannot be shown stops no run. What agents print, and commands in sandboxes, are shown
+// only if they are among also; in json, everything is.
+func progress(a *app, format string, quiet bool, also ...run.Kind) func(run.Event) {
+	wanted := func(k run.Kind) bool {
+		return slices.Contains(also, k) || k != run.AgentOutput && k != run.SandboxCommand && k != run.SandboxResult
+	}
 	switch {
 	case quiet, format == "none":
 		return nil

@@ -8,7 +8,6 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run"
@@ -42,7 +41,7 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withTesterClient(ctx, tester, func(c *containerd.Client) error {
+	return a.withClient(ctx, tester, func(c *containerd.Client) error {
 		engine, err := c.NewRun(ctx)
 		if err != nil {
 			return err
@@ -58,25 +57,17 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-func (a *app) withTesterClient(ctx context.Context, t *compiler.Tester, f func(*containerd.Client) error) error {
-	c, err := a.client(ctx, t)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f(c), c.Close(ctx))
-}
-
 func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config, engine *containerd.Run, producer harness.Producer) error {
 	shown := 0
 	for request, err := range run.Requests(ctx, cfg) {
 		if err != nil {
 			return err
 		}
-		spec, err := specOf(ctx, engine, producer, request.Request)
+		spec, err := specOf(ctx, engine, producer, request)
 		if err != nil {
-			return fmt.Errorf("task %q: %w", request.ID, err)
+			return fmt.Errorf("task %q: %w", request.Task.ID(), err)
 		}
-		if err := a.json(taskSpec{request.ID, spec}); err != nil {
+		if err := a.json(taskSpec{request.Task.ID(), spec}); err != nil {
 			return err
 		}
 		shown++

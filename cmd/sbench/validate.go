@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 
 	"github.com/securebench/sbench/compiler"
 )
@@ -15,80 +15,41 @@ type validateCmd struct {
 	JSON   bool     `name:"json" help:"Print JSON."`
 }
 
-// Run prints every problem as it is found, so that a million rows need no
-// memory, and a summary.
+// Run prints every problem as it is found, so that a million rows need no memory, and a
+// summary: as lines, or as one JSON object with the list of problems and the summary's
+// fields.
 func (cmd *validateCmd) Run(ctx context.Context, a *app) error {
-	out := &problemPrinter{w: a.stdout, json: cmd.JSON}
-	out.begin()
-	summary, err := compiler.Validate(ctx, cmd.Paths, out.problem)
-	out.end(summary)
+	var failed error // the first, of printing
+	printf := func(format string, args ...any) {
+		if failed == nil {
+			_, failed = fmt.Fprintf(a.stdout, format, args...)
+		}
+	}
+	show := func(p compiler.Problem) { printf("%s\n", p) }
+	total := "checked %d tester file(s), %d pack(s), %d row(s): %d error(s), %d warning(s)\n"
+	if cmd.JSON {
+		printf("{\n  \"problems\": [")
+		comma := ""
+		show = func(p compiler.Problem) {
+			text, err := json.Marshal(p)
+			failed = cmp.Or(failed, err)
+			printf("%s\n    %s", comma, text)
+			comma = ","
+		}
+		total = "],\n  \"testers\": %d,\n  \"packs\": %d,\n  \"rows\": %d,\n  \"errors\": %d,\n  \"warnings\": %d\n}\n"
+	}
+	s, err := compiler.Validate(ctx, cmd.Paths, show)
+	if cmd.JSON && s.Errors+s.Warnings > 0 {
+		printf("\n  ")
+	}
+	printf(total, s.Testers, s.Packs, s.Rows, s.Errors, s.Warnings)
 	switch {
 	case err != nil:
 		return err
-	case out.err != nil:
-		return out.err
-	case summary.Errors > 0 || cmd.Strict && summary.Warnings > 0:
-		return invalidError{summary}
+	case failed != nil:
+		return failed
+	case s.Errors > 0 || cmd.Strict && s.Warnings > 0:
+		return said(fmt.Sprintf("found %d error(s) and %d warning(s)", s.Errors, s.Warnings))
 	}
 	return nil
-}
-
-// invalidError says that files have problems, which are printed already.
-type invalidError struct{ compiler.Summary }
-
-func (e invalidError) Error() string {
-	return fmt.Sprintf("found %d error(s) and %d warning(s)", e.Errors, e.Warnings)
-}
-
-// Unwrap makes it a mistake in the user's files, and no bug.
-func (e invalidError) Unwrap() error { return errUsage }
-
-// problemPrinter prints problems as lines, or as the list of a JSON object that
-// the summary's fields complete. It keeps its first error.
-type problemPrinter struct {
-	w     io.Writer
-	json  bool
-	count int
-	err   error
-}
-
-func (p *problemPrinter) printf(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format, args...)
-	}
-}
-
-func (p *problemPrinter) begin() {
-	if p.json {
-		p.printf("{\n  \"problems\": [")
-	}
-}
-
-func (p *problemPrinter) problem(problem compiler.Problem) {
-	p.count++
-	if !p.json {
-		p.printf("%s\n", problem)
-		return
-	}
-	text, err := json.Marshal(problem)
-	if err != nil {
-		p.err = err
-		return
-	}
-	comma := ","
-	if p.count == 1 {
-		comma = ""
-	}
-	p.printf("%s\n    %s", comma, text)
-}
-
-func (p *problemPrinter) end(s compiler.Summary) {
-	if !p.json {
-		p.printf("checked %d tester file(s), %d pack(s), %d row(s): %d error(s), %d warning(s)\n", s.Testers, s.Packs, s.Rows, s.Errors, s.Warnings)
-		return
-	}
-	if p.count > 0 {
-		p.printf("\n  ")
-	}
-	p.printf("],\n  \"testers\": %d,\n  \"packs\": %d,\n  \"rows\": %d,\n  \"errors\": %d,\n  \"warnings\": %d\n}\n", s.Testers, s.Packs, s.Rows, s.Errors, s.Warnings)
 }

@@ -54,11 +54,7 @@ func (cmd *verifyCmd) print(a *app, v record.Verification) error {
 	if cmd.JSON {
 		return a.json(v)
 	}
-	for _, f := range v.Findings {
-		if _, err := fmt.Fprintln(a.stdout, run.Printable(f.String())); err != nil {
-			return err
-		}
-	}
+	err := printTable(a, v.Findings, func(f record.Finding) string { return run.Printable(f.String()) })
 	state := "not sealed"
 	switch {
 	case v.Signed:
@@ -70,6 +66,6 @@ func (cmd *verifyCmd) print(a *app, v record.Verification) error {
 	if !v.OK() {
 		word = "is NOT what was written"
 	}
-	_, err := fmt.Fprintf(a.stdout, "%d records, %s: %s\n", v.Records, state, word)
-	return err
+	_, also := fmt.Fprintf(a.stdout, "%d records, %s: %s\n", v.Records, state, word)
+	return errors.Join(err, also)
 }
