@@ -52,7 +52,7 @@ test: setup-tests build
 	$(call say,test: once more as an ordinary user without control groups)
 	@[ "$$(id -u)" != 0 ] || scripts/test-rootless.sh
 
-## check: gofmt, vet, staticcheck, errcheck, tidy, shellcheck, race detector
+## check: gofmt, vet, staticcheck, errcheck, doc comments, tidy, shellcheck, race detector
 .PHONY: check
 check: setup-check
 	$(call say,check: gofmt)
@@ -64,6 +64,8 @@ check: setup-check
 	@$(LINT) staticcheck -checks all ./...
 	$(call say,check: errcheck)
 	@$(LINT) errcheck ./...
+	$(call say,check: doc comments)
+	@$(LINT) revive -config scripts/tools/revive.toml ./...
 	$(call say,check: go mod tidy)
 	@go mod tidy -diff
 	$(call say,check: shellcheck)
