@@ -68,7 +68,7 @@ step() {
 	[ "$status" = 0 ] || result=FAILED
 	printf 'hosts: %s %s %s %s %ss %s\n' "$suite" "$who" "$name" "$result" "$((SECONDS - began))" "$(tr '\n' ' ' <"$work/detail")"
 	if [ "$status" != 0 ]; then
-		grep -A 6 -e '^ *--- FAIL' "$work/log" | head -n 60 | cut -c 1-600 | sed 's/^/    /' || true
+		grep -A 3 -e '^ *--- FAIL' -e '_test\.go:[0-9]*: ' "$work/log" | head -n 60 | cut -c 1-600 | sed 's/^/    /' || true
 		tail -n 40 "$work/log" | cut -c 1-600 | sed 's/^/    /'
 	fi
 }
