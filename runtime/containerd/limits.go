@@ -37,8 +37,8 @@ type group interface {
 	Remove() error
 }
 
-// watched reports whether a watchdog bounds memory and processes, because the kernel does
-// not.
+// watched reports whether a watchdog takes the place of the sandboxes' cgroups, because
+// they could not bound both memory and processes.
 func (c *Client) watched() bool {
 	have := c.cgroups.Controllers()
 	return !slices.Contains(have, "memory") || !slices.Contains(have, "pids")
