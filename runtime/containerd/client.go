@@ -1,10 +1,10 @@
 // Package containerd implements the runtime contract on a containerd daemon, version
 // 1.6 or later. It uses only services that both 1.x and 2.x have.
 //
-// Everything that it makes in the daemon or on the host belongs to a [Run]: it carries
-// the run's label, is referenced by the run's lease, and lies below the run's
-// directory, whose lock file the owner holds. [Client.GC] removes what belongs to a
-// run whose lock is not held.
+// Everything that it makes in the daemon or on the host belongs to a [Run]. In the daemon
+// it carries the run's label or is referenced by the run's lease. On the host it lies in a
+// directory or cgroup named after the run. The owner of a run holds the lock file in its
+// directory, and [Client.GC] removes what belongs to a run whose lock is not held.
 package containerd
 
 import (

@@ -24,7 +24,7 @@ import (
 type leftovers struct {
 	run  string
 	dir  string   // the run's directory; it may be gone
-	lock *os.File // nil if the lock file is gone
+	lock *os.File // set by claim; nil if the lock file is gone
 	dead bool     // its owner died before removing it
 }
 

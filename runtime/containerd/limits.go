@@ -27,8 +27,8 @@ func hierarchies() (cgroup.Hierarchies, error) {
 	return h.Delegated()
 }
 
-// group finds, counts and kills the processes of a sandbox. It is a control group or a
-// group of the watchdog.
+// group finds, counts and kills the processes of a sandbox, except the one whose pid is
+// spare. It is a control group or a group of the watchdog.
 type group interface {
 	Pids() ([]int, error)
 	Signal(sig unix.Signal, spare int) error

@@ -30,8 +30,8 @@ const (
 
 // volume implements runtime.Volume. It is a separate file system: a tmpfs, or a sparse
 // ext4 image on a loop device. The image file has no name, so that the kernel frees it
-// after the unmount. Where neither is possible, it is a directory on disk whose size is
-// watched; see [Box.overflow].
+// after the unmount. A layer that can be neither is a directory on disk whose size is
+// watched; see [Run.newLayer] and [Box.overflow].
 //
 // Making and removing an image takes longer than most attempts. A closed one is therefore
 // emptied and kept mounted for the run's next volume of that size. Its old contents cannot
@@ -76,9 +76,9 @@ const (
 	maxEmptiedBytes = 256 << 20
 )
 
-// NewVolume makes a volume, which the caller closes. Up to 64 MiB it is in memory, above
-// that on disk, where it is bounded only if the host has loop devices. Its directory is
-// owned by root and has mode 0755.
+// NewVolume makes a volume, which the caller closes. Up to 64 MiB it is usually in memory.
+// A larger one is an image on disk if the host has loop devices, else in memory, too. Its
+// directory is owned by root and has mode 0755.
 func (r *Run) NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error) {
 	v, err := r.newVolume(ctx, cfg)
 	if err != nil {
@@ -195,7 +195,8 @@ func (r *Run) forgetImages() error {
 	return errors.Join(errs...)
 }
 
-// newLayer makes the volume for what a sandbox writes over its root and copies.
+// newLayer makes the volume for what a sandbox writes over its root and copies. Where
+// stacker.onDisk is set it is a directory on disk.
 func (r *Run) newLayer(ctx context.Context, cfg runtime.VolumeConfig) (*volume, error) {
 	if !r.c.stack.onDisk {
 		return r.newVolume(ctx, cfg)
