@@ -10,7 +10,7 @@ import (
 
 const (
 	minMemory = 6 << 20 // runc itself needs about this much to reach execve
-	maxMemory = 1 << 50 // version 1 of control groups takes what is near 2^63 for no limit
+	maxMemory = 1 << 50 // cgroup v1 takes values near 2^63 for no limit
 	cpuPeriod = 100_000 // microseconds; the kernel's default
 	minCPUs   = 0.01    // the kernel refuses quotas under 1 ms
 )
@@ -90,11 +90,11 @@ func WithCgroup(p string) Option {
 }
 
 // WithoutCgroup states that the kernel cannot limit the sandbox as a whole, so that
-// a process outside has to watch how much memory it uses. That process sees only
-// memory that is mapped, and so memory cannot outlive its mapping: memfd_create(2)
-// fails with ENOSYS, and a System V segment is removed with the last process
-// attached to it (kernel.shm_rmid_forced in proc(5)). It fails after [WithSeccomp],
-// and [New] fails if a cgroup or a limit is given as well.
+// a process outside has to watch how much memory it uses. Since that process sees
+// only mapped memory, the option rules out memory that is not: memfd_create(2) fails
+// with ENOSYS, and a System V segment is removed with the last process attached to it
+// (kernel.shm_rmid_forced in proc(5)). It fails after [WithSeccomp], and [New] fails
+// if a cgroup or a limit is given as well.
 func WithoutCgroup() Option {
 	return func(s *specs.Spec) error {
 		if s.Linux.Seccomp != nil {
@@ -120,7 +120,8 @@ func WithNoFile(limit uint64) Option {
 
 // WithLowCoreLimit sets RLIMIT_CORE to 0 instead of 1, for an OCI runtime whose own
 // hard limit is 0. The price: where kernel.core_pattern is a pipe, a crash in the
-// sandbox starts the host's core dump handler (core(5)), which 1 alone prevents.
+// sandbox starts the host's core dump handler (core(5)); only a limit of 1 prevents
+// that.
 func WithLowCoreLimit() Option {
 	return func(s *specs.Spec) error {
 		for i, l := range s.Process.Rlimits {

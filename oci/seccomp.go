@@ -45,7 +45,7 @@ func WithSeccomp(arch string) Option {
 			allowed = slices.DeleteFunc(allowed, func(name string) bool { return name == "ptrace" })
 		}
 		hugePages := hugePageRules()
-		absent := []string{"clone3", "io_setup"} // programs do without
+		absent := []string{"clone3", "io_setup"} // programs can do without them
 		if s.Annotations[withoutCgroup] != "" {
 			absent = append(absent, "memfd_create")
 			hugePages = slices.DeleteFunc(hugePages, func(r specs.LinuxSyscall) bool { return r.Names[0] == "memfd_create" })
@@ -82,10 +82,10 @@ func WithSeccomp(arch string) Option {
 // into the kernel: TCP, UDP and ICMP echo. A socket of another protocol (UDP-Lite,
 // SCTP, SMC) makes the kernel load a module, and none of these accounts for its
 // memory as TCP does; nor does MPTCP before Linux 6.2. AF_VSOCK above all must stay
-// out: network namespaces do not contain it. AF_NETLINK fails as if the kernel lacked
-// it, which C libraries and Node.js are prepared for: messages queued in its sockets
-// take kernel memory that is charged to nobody, some hundred kilobytes a socket.
-// Socket pairs exist for UNIX only.
+// out: network namespaces do not contain it. So must AF_NETLINK: messages queued in
+// its sockets take kernel memory that is charged to no cgroup, some hundred kilobytes
+// per socket. It fails as if the kernel lacked it, which C libraries and Node.js are
+// prepared for. Socket pairs exist for UNIX only.
 func socketRules(netlink bool) []specs.LinuxSyscall {
 	const (
 		afUnix, afInet, afInet6, afNetlink     = 1, 2, 10, 16 // socket(2)
@@ -113,25 +113,25 @@ func socketRules(netlink bool) []specs.LinuxSyscall {
 		for _, protocol := range []int{0, udp, echo} {
 			rules = append(rules, allow("socket", of(datagram, protocol)...))
 		}
-		rules = append(rules, answer(errnoPROTONOSUPPORT, []string{"socket"}, of(stream, multipath)...)) // as programs expect of old kernels
+		rules = append(rules, answer(errnoPROTONOSUPPORT, []string{"socket"}, of(stream, multipath)...)) // as on a kernel without MPTCP
 	}
 	return rules
 }
 
 // filterRules keep a sandbox from giving the kernel programs to compile: seccomp
 // filters here, and socket filters in [optionRules]. The compiled code takes memory
-// from one budget for the whole host (net.core.bpf_jit_limit) and is charged to
-// nobody; and freeing thousands of filters at once blocked Linux 6.18 forever.
+// from one budget for the whole host (net.core.bpf_jit_limit) and is charged to no
+// cgroup; and freeing thousands of filters at once blocked Linux 6.18 forever.
 //
 // Two operations of prctl(2) fail as if the kernel lacked them: naming mappings,
-// because the names are charged to nobody, and merging equal pages, through which
-// sandboxes could read one another's memory.
+// because the names are charged to no cgroup, and merging equal pages, through which
+// one sandbox could find out what is in another's memory.
 //
 // The kernel uses the low 32 bits of these arguments, so the rules compare only those.
 func filterRules(own bool) []specs.LinuxSyscall {
 	const setSeccomp, setMemoryMerge, setVMA, setPtracer = 22, 67, 0x53564d41, 0x59616d61
 	denied := []uint32{setMemoryMerge}
-	operations := []uint32{0, 1} // SECCOMP_GET_ACTION_AVAIL and SECCOMP_GET_NOTIF_SIZES remain
+	operations := []uint32{0, 1} // SECCOMP_SET_MODE_STRICT and SECCOMP_SET_MODE_FILTER
 	if own {
 		operations = nil
 	} else {
@@ -150,17 +150,18 @@ func filterRules(own bool) []specs.LinuxSyscall {
 	return rules
 }
 
-// optionRules admit all socket options except filters and those that take memory or
-// numbers from the whole host.
+// optionRules admit all socket options except filters and those that use up memory or
+// flow labels of the whole host.
 func optionRules(own bool) []specs.LinuxSyscall {
 	const solIP, solSocket, solTCP, solIPv6 = 0, 1, 6, 41
 	denied := map[uint32][]uint32{
-		// Group memberships and source lists, charged to nobody: IP_MSFILTER, IP_*_SOURCE,
-		// IP_ADD_MEMBERSHIP, MCAST_*.
+		// Group memberships and source lists, charged to no cgroup: IP_MSFILTER,
+		// IP_*_SOURCE, IP_ADD_MEMBERSHIP, MCAST_*.
 		solIP: {35, 37, 38, 39, 41, 42, 43, 44, 46, 48},
-		// TCP_LINGER2: how long a connection outlives its process. TCP_ULP: 1 KiB of state that is
-		// charged to nobody. TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY,
-		// TCP_AO_INFO: keys for connections between routers, a thousand per socket, likewise.
+		// TCP_LINGER2: how long a connection outlives its process. TCP_ULP: 1 KiB of state
+		// that is charged to no cgroup. TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY,
+		// TCP_AO_DEL_KEY, TCP_AO_INFO: keys for connections between routers, a thousand per
+		// socket, charged to no cgroup either.
 		solTCP: {8, 31, 14, 32, 38, 39, 40},
 		// IPV6_JOIN_GROUP, IPV6_JOIN_ANYCAST, MCAST_*, as above. IPV6_FLOWLABEL_MGR: the whole
 		// host shares one pool of flow labels.
@@ -194,10 +195,10 @@ func ioctlRules() []specs.LinuxSyscall {
 	return rules
 }
 
-// adviceRules admit madvise(2) as it is on a kernel that cannot merge equal pages
-// (MADV_MERGEABLE; see [filterRules]), and posix_fadvise(2). Advice to throw pages of files out of memory does
-// nothing: all sandboxes share the host's page cache, and one could tell another by what is
-// not in it any more.
+// adviceRules admit madvise(2), as on a kernel that cannot merge equal pages
+// (MADV_MERGEABLE; see [filterRules]), and posix_fadvise(2). Advice to drop pages of
+// files from memory succeeds without effect: all sandboxes share the host's page cache,
+// and one could signal to another by dropping pages from it.
 func adviceRules() []specs.LinuxSyscall {
 	const mergeable, cold, pageOut, dontNeed = 12, 20, 21, 4
 	rules := []specs.LinuxSyscall{
@@ -260,8 +261,8 @@ func halve(b block, bit uint32, not []uint32) []block {
 	return append(halve(block{b.mask | bit, b.value}, bit>>1, not), halve(block{b.mask | bit, b.value | bit}, bit>>1, not)...)
 }
 
-// hugePageRules admit memory except pages from the huge page pool, which the whole
-// host shares and which does not count as the sandbox's memory (hugetlbpage.rst).
+// hugePageRules admit all memory except from the huge page pool, which the whole host
+// shares and which does not count as the sandbox's memory (hugetlbpage.rst).
 // Requests for such pages fail as if the pool were empty.
 func hugePageRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
@@ -282,8 +283,8 @@ func hugePageRules() []specs.LinuxSyscall {
 	return rules
 }
 
-// personalityRules admit querying the personality and setting the two Linux ones,
-// each with and without the 32-bit uname. ADDR_NO_RANDOMIZE and the like stay out.
+// personalityRules admit querying the personality and setting PER_LINUX or PER_LINUX32,
+// each with and without UNAME26. ADDR_NO_RANDOMIZE and the like stay out.
 func personalityRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
 	for _, persona := range []uint64{0x0, 0x8, 0x20000, 0x20008, 0xffffffff} { // personality(2)
@@ -305,10 +306,11 @@ func mknodRules() []specs.LinuxSyscall {
 	return rules
 }
 
-// fcntlRules admit all commands except those for leases and for directory change
-// notification (F_SETLEASE, F_GETLEASE and F_NOTIFY of fcntl(2)). With a lease on a
-// file that several sandboxes share read-only, root in one of them can block the
-// others, and the host, for as long as /proc/sys/fs/lease-break-time.
+// fcntlRules admit all commands below 0x410 except those for leases and for directory
+// change notification (F_SETLEASE, F_GETLEASE and F_NOTIFY of fcntl(2)) and the three
+// numbers after them. With a lease on a file that several sandboxes share read-only,
+// root in one of them can block the others, and the host, for as long as
+// /proc/sys/fs/lease-break-time.
 func fcntlRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
 	for _, r := range []struct{ mask, value uint64 }{

@@ -118,7 +118,7 @@ func baseMounts() []specs.Mount {
 
 // maskedPaths lists the files that describe the whole host whatever the namespaces
 // (proc(5)): its hardware, kernel, boot and disks, and in /proc/locks every lock that
-// any process holds. It also lists host-wide counters, which a neighbour can change,
+// any process holds. It also lists host-wide counters, which any sandbox can change,
 // for example by opening files or pseudo-terminals, and through which two sandboxes
 // could communicate. /proc/stat, meminfo, loadavg and uptime stay visible, because
 // programs cannot do without them.

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 const rootfs = "/run/sbench/box/rootfs"
 
-// strict is what an agent's sandbox gets, less its mounts.
+// strict returns the options of an agent's sandbox, without its mounts.
 func strict(extra ...oci.Option) []oci.Option {
 	return append([]oci.Option{
 		oci.WithArgs("sh", "-c", "true"),
@@ -75,7 +75,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// lines has one for each rule of a filter.
+// lines returns one line for each rule of a filter.
 func lines(t *testing.T, filter *specs.LinuxSeccomp) string {
 	t.Helper()
 	var text strings.Builder
@@ -163,7 +163,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestNothingIsDefaulted: each limit that is left out is named, all at once.
+// TestNothingIsDefaulted: one error names every limit that is left out.
 func TestNothingIsDefaulted(t *testing.T) {
 	_, err := oci.New("rootfs", oci.WithCgroup("/sbench/box"))
 	if err == nil {
@@ -296,8 +296,8 @@ func admits(s *specs.Spec, name string, args ...uint64) bool {
 	return verdict(s, name, args...) == "allow"
 }
 
-// TestFilters: no argument that the kernel takes for the installation of a filter
-// passes, whatever its upper half, and everything else does.
+// TestFilters: every call that makes the kernel install a filter is refused, whatever
+// the upper half of its argument, and every other call passes.
 func TestFilters(t *testing.T) {
 	s, err := oci.New(rootfs, strict(oci.WithSeccomp("amd64"))...)
 	if err != nil {
@@ -339,7 +339,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestVerdicts: what the filter answers to single calls.
+// TestVerdicts checks the filter's answers to single calls.
 func TestVerdicts(t *testing.T) {
 	s, err := oci.New(rootfs, strict(oci.WithSeccomp("amd64"))...)
 	if err != nil {

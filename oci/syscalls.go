@@ -46,7 +46,7 @@ func allowedSyscalls() []string {
 		`ioprio_get ioprio_set sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getattr
 		 sched_getparam sched_getscheduler sched_rr_get_interval sched_setaffinity sched_setattr sched_setparam
 		 sched_setscheduler sched_yield`,
-		// credentials; without capabilities they can only go down
+		// credentials; without capabilities a process can only give up privileges
 		`capget capset getegid geteuid getgid getgroups getresgid getresuid getuid setfsgid setfsuid setgid setgroups
 		 setregid setresgid setresuid setreuid setuid`,
 		// limits; prlimit64 and setrlimit have rules of their own
@@ -59,7 +59,7 @@ func allowedSyscalls() []string {
 		// time
 		`alarm clock_getres clock_gettime clock_nanosleep getitimer gettimeofday nanosleep setitimer time timer_create
 		 timer_delete timer_getoverrun timer_gettime timer_settime times`,
-		// System V and POSIX communication, private to the sandbox's namespace
+		// System V and POSIX communication, private to the sandbox's IPC namespace
 		`mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink msgctl msgget msgrcv msgsnd semctl
 		 semget semop semtimedop shmat shmctl shmdt`,
 		// sockets; socket, socketpair and setsockopt have rules of their own

@@ -12,9 +12,9 @@ import (
 type Capture struct {
 	mu    sync.Mutex
 	head  []byte
-	tail  []byte // a ring once full
-	next  int    // where the ring continues
-	room  int    // bytes for head and for tail, each
+	tail  []byte // a ring buffer once it is full
+	next  int    // index of the oldest byte of a full tail
+	room  int    // capacity in bytes of head and of tail, each
 	total int64
 	tee   io.Writer
 }

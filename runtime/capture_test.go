@@ -51,7 +51,7 @@ type brokenWriter struct{ calls int }
 
 func (b *brokenWriter) Write([]byte) (int, error) { b.calls++; return 0, errors.New("broken") }
 
-// TestCaptureOutlivesItsTee: a reader that went away must not stop the drain.
+// TestCaptureOutlivesItsTee: a tee that fails must not stop the capture.
 func TestCaptureOutlivesItsTee(t *testing.T) {
 	tee := &brokenWriter{}
 	c := runtime.NewCapture(100, tee)

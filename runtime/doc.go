@@ -1,8 +1,8 @@
 // Package runtime is the contract between sbench and whatever isolates a process:
 // what a sandbox is made from, what a process may use, and how its end is reported.
 //
-// An image has a reference, a digest and a root file system. A volume is a bounded
-// piece of writable disk. A sandbox runs processes on top of an image, or of
+// An image has a reference, a digest and a root file system. A volume is a writable
+// directory of bounded size. A sandbox runs processes on top of an image, or of
 // another sandbox that has stopped. An exit says how a process ended and what it
 // used.
 //

@@ -14,12 +14,13 @@ type Reason int
 const (
 	// Exited means that the process ended by itself, with [Exit.Code].
 	Exited Reason = iota + 1
-	// Signaled means that a signal ended the process which sbench did not send.
+	// Signaled means that a signal that sbench did not send ended the process.
 	Signaled
-	// WallTime means that sbench killed the process when [Process.Wall] was over.
+	// WallTime means that sbench killed the process because [Process.Wall] had elapsed.
 	WallTime
-	// OutOfMemory means that the process failed, and that the kernel meanwhile
-	// killed a process of the sandbox because the memory limit was reached.
+	// OutOfMemory means that the process failed, and that the kernel, or sbench where
+	// the kernel cannot, meanwhile killed a process of the sandbox because the sandbox
+	// used too much memory.
 	OutOfMemory
 	// PidsLimit means that the process failed, and that the kernel meanwhile
 	// refused the sandbox a new process or thread.
@@ -93,10 +94,10 @@ func (e Exit) String() string {
 	return e.Reason.String()
 }
 
-// Usage is what the kernel counted for the sandbox's cgroup. In a one-shot sandbox
-// it covers the sandbox's whole life. In a persistent one the peaks are since the
-// sandbox was created, and CPU since the process started. A field that the kernel
-// did not report is 0.
+// Usage is what the kernel counted for the sandbox's cgroup or, without one, what a
+// watchdog saw. In a one-shot sandbox it covers the sandbox's whole life. In a
+// persistent one the peaks are since the sandbox was created, and CPU since the
+// process started. A field that was not reported is 0.
 type Usage struct {
 	CPU        time.Duration `json:"cpu_ns"`            // user and system time
 	PeakMemory int64         `json:"peak_memory_bytes"` // bytes
@@ -113,8 +114,8 @@ type Output struct {
 // Cut returns how many bytes between Head and Tail are missing.
 func (o Output) Cut() int64 { return o.Total - int64(len(o.Head)) - int64(len(o.Tail)) }
 
-// Bytes returns a copy of the output. Where bytes are missing, a line of its own
-// says how many.
+// Bytes returns a copy of the output. Where bytes are missing, a separate line says
+// how many.
 func (o Output) Bytes() []byte {
 	if o.Cut() <= 0 {
 		return append(append([]byte{}, o.Head...), o.Tail...)

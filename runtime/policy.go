@@ -11,11 +11,10 @@ import (
 // a sandbox. It serves auditing and is no substitute for isolation, since it does
 // not see what a started command starts in turn.
 //
-// The zero policy denies everything. Deny takes precedence over Allow; the name "*"
-// in Allow stands forevery name.
+// The zero policy denies everything. Deny takes precedence over Allow.
 type CommandPolicy struct {
-	Allow []string
-	Deny  []string
+	Allow []string // base names; "*" stands for every name
+	Deny  []string // base names
 }
 
 // A CommandDecision is a policy's decision about one command.

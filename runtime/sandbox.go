@@ -43,10 +43,11 @@ type Sandbox interface {
 	// with or without an error other than ErrStillAlive, no process that p
 	// started is alive. Cancelling ctx kills p.
 	//
-	// Calls are serialised. A one-shot sandbox takes one call.
+	// Calls are serialized. A one-shot sandbox takes one call.
 	Exec(ctx context.Context, p Process) (Exit, error)
-	// Path returns the host path of the directory dir, an absolute path inside, as
-	// a one-shot sandbox left it in its root file system. Mounts are not included.
+	// Path returns the host path of the directory dir, an absolute path inside the
+	// sandbox, as a one-shot sandbox left it in its root file system. Mounts are not
+	// included.
 	// No symbolic link is followed: the error is fs.ErrNotExist if any part of dir
 	// is not a directory. It fails before the process has ended; the path is valid
 	// until Close.
@@ -99,23 +100,23 @@ type View interface {
 type Config struct {
 	Name  string // for people, in labels; need not be unique
 	Image Image
-	// From is a stopped sandbox of the same engine. Its root file system, including
-	// what was written to it, becomes the read-only base of this one. It must stay
-	// open until this one is closed.
+	// From is a one-shot sandbox of the same engine that has run its process. Its root
+	// file system, including what was written to it, becomes the read-only base of this
+	// one. It must stay open until this one is closed.
 	From Sandbox
 
-	Persistent   bool
-	WritableRoot bool // else only tmpfs and mounts can be written
+	Persistent   bool // takes any number of Exec calls, else one
+	WritableRoot bool // else only tmpfs and writable mounts can be written to
 	Mounts       []Mount
 	Capabilities []string // see oci.WithCapabilities
 	// Sealed keeps the sandbox's processes from accessing one another's memory; see
 	// oci.WithSealedProcesses.
 	Sealed  bool
 	Limits  Limits
-	Env     []string // NAME=value over the image's own
+	Env     []string // NAME=value; overrides the image's
 	Workdir string   // absolute; "" means the image's
 	User    string   // uid[:gid] or names; "" means the image's
-	Network *Network // nil is a loopback interface with nothing on it
+	Network *Network // nil means a loopback interface on which sbench does not listen
 }
 
 // A Network describes the sockets of sbench on a sandbox's loopback interface. The
@@ -136,7 +137,7 @@ type Network struct {
 	Serve func(Sockets) error
 }
 
-// Sockets listen inside a sandbox and belong to the process of sbench.
+// Sockets are open inside a sandbox's network namespace and belong to sbench's process.
 type Sockets struct {
 	TCP []net.Listener   // in the order of Network.TCP
 	UDP []net.PacketConn // in the order of Network.UDP
@@ -218,7 +219,7 @@ func (l Limits) Validate() error {
 // required.
 type Process struct {
 	Args []string // the first is looked up in the PATH of the environment
-	Env  []string // NAME=value over the sandbox's
+	Env  []string // NAME=value; overrides the sandbox's
 	Dir  string   // absolute; "" means the sandbox's working directory
 
 	Stdin io.Reader // nil is an empty input
@@ -230,9 +231,9 @@ type Process struct {
 	// DefaultOutputBytes.
 	OutputBytes int64
 
-	// Wall bounds the time from start to exit and must be positive. When it is over
-	// every process of the sandbox receives SIGTERM and, after Grace, SIGKILL. A
-	// Grace of 0 means DefaultGrace.
+	// Wall bounds the time from start to exit and must be positive. When it has elapsed,
+	// every process of the sandbox receives SIGTERM and, after Grace, SIGKILL. A Grace
+	// of 0 means DefaultGrace.
 	Wall  time.Duration
 	Grace time.Duration
 }

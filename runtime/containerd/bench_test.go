@@ -22,12 +22,12 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
-// dockerImage must be in the rival's store; scripts/bench.sh puts it there.
+// dockerImage must be in Docker's image store; scripts/bench.sh puts it there.
 const dockerImage = "sbench.local/base:bookworm"
 
-// BenchmarkLife takes sandboxes through their whole life, create, start, wait
-// for true, delete, next to runc alone on the same specification and, where a
-// Docker daemon answers, next to docker with the same restrictions.
+// BenchmarkLife measures the whole life of a sandbox that runs true: create, start, wait,
+// delete. It compares runc alone with the same specification, crun if it is installed and,
+// where a Docker daemon answers, docker with the same restrictions.
 func BenchmarkLife(b *testing.B) {
 	run, image := containerdtest.NewRun(b, containerdtest.Open(b))
 	cfg := runtime.Config{Name: "bench", Image: image, Limits: runtime.DefaultLimits(), Workdir: "/tmp"}
@@ -63,7 +63,7 @@ func BenchmarkLife(b *testing.B) {
 
 // measure runs b.N lives in parallel and reports their latency and rate.
 func measure(b *testing.B, parallel int, life func(n int64) error) {
-	if err := life(-int64(b.N) - 1); err != nil { // warm
+	if err := life(-int64(b.N) - 1); err != nil { // warm the caches
 		b.Fatal(err)
 	}
 	var mu sync.Mutex
@@ -119,7 +119,7 @@ func sbenchLife(run *containerd.Run, cfg runtime.Config) func(int64) error {
 	}
 }
 
-// crunLife is the life of a sandbox by crun instead of runc.
+// crunLife returns the life of a sandbox with crun instead of runc.
 func crunLife(b *testing.B, cfg runtime.Config) (func(int64) error, error) {
 	ctx := context.Background()
 	opts := containerdtest.Options()
@@ -140,13 +140,13 @@ func crunLife(b *testing.B, cfg runtime.Config) (func(int64) error, error) {
 	return sbenchLife(run, cfg), nil
 }
 
-// runcRun is the whole life in one process, attached to the caller.
+// runcRun is the whole life by one command, attached to the caller.
 func runcRun(state, bundle, id string) error {
 	return command("runc", "--root", state, "run", "--bundle", bundle, id)
 }
 
-// runcSteps is the life as every supervisor must lead it that wants to set up
-// before the start, read the counters after the end, and remove afterwards.
+// runcSteps is the life in the steps that a supervisor needs in order to act before the
+// start and to read the counters after the end.
 func runcSteps(state, bundle, id string) error {
 	pidFile := filepath.Join(bundle, "pid")
 	if err := command("runc", "--root", state, "create", "--bundle", bundle, "--pid-file", pidFile, id); err != nil {
@@ -180,8 +180,8 @@ func runcSteps(state, bundle, id string) error {
 	return command("runc", "--root", state, "delete", "--force", id)
 }
 
-// command runs with files for its output: a pipe would be held open by what
-// runc leaves running.
+// command runs a command with a file for its output, since processes that runc leaves
+// running would hold a pipe open.
 func command(args ...string) error {
 	out, err := os.CreateTemp("", "sbench-bench-")
 	if err != nil {
@@ -197,7 +197,8 @@ func command(args ...string) error {
 	return nil
 }
 
-// runcLife runs the specification of a sandbox that stays open meanwhile.
+// runcLife returns a life that runs the specification of a sandbox, which stays open until
+// the benchmark ends.
 func runcLife(b *testing.B, run *containerd.Run, cfg runtime.Config, life func(state, bundle, id string) error) func(int64) error {
 	b.Helper()
 	ctx := context.Background()
@@ -255,8 +256,8 @@ func dockerLife(n int64) error {
 	return nil
 }
 
-// BenchmarkCreate makes and removes sandboxes in which nothing runs, with ids of
-// their own and with the host's: what sbench does by itself.
+// BenchmarkCreate makes and removes sandboxes in which nothing runs, with their own ids and
+// with the host's. It measures sbench without the daemon and the OCI runtime.
 func BenchmarkCreate(b *testing.B) {
 	for _, mode := range []string{containerd.UserNamespaceAuto, containerd.HostUserNamespace} {
 		opts := containerdtest.Options()

@@ -21,8 +21,8 @@ const DefaultTimeout = 30 * time.Second
 // bulkTimeout bounds the calls that move or remove the bytes of whole images.
 const bulkTimeout = 30 * time.Minute
 
-// cleanupTimeout bounds each removal. If the limit for answers is shorter, that applies
-// instead; if it is more than three times as long, as on a slow host, a third of it.
+// cleanupTimeout bounds each removal. If [Options.Timeout] is shorter, that applies
+// instead; if it is more than three times as long, as on a slow host, a third of it does.
 const cleanupTimeout = 10 * time.Second
 
 // bound limits the duration of every call: a daemon that is stopped, or an OCI runtime
@@ -49,8 +49,9 @@ func bound(usual time.Duration) grpc.UnaryClientInterceptor {
 	}
 }
 
-// late: the daemon knows the limit and may end the call before this process does, in words
-// of its own or of its shim's; so may a shorter limit of the caller's.
+// late reports whether err comes from a deadline. The daemon knows the deadline and may
+// end the call before this process does, with an error of its own or its shim's; so may a
+// shorter deadline of the caller.
 func late(err error) bool {
 	switch status.Code(err) {
 	case codes.DeadlineExceeded, codes.Canceled:

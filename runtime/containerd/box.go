@@ -26,10 +26,10 @@ import (
 
 const (
 	defaultPath   = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	inodeBytes    = 16 << 10 // one inode for so many bytes of a volume
+	inodeBytes    = 16 << 10 // bytes of a layer for each of its inodes
 	minInodes     = 256
-	tmpInodeBytes = 4 << 10
-	oomScoreAdj   = 500 // the sandbox goes before anything of the host's
+	tmpInodeBytes = 4 << 10 // the same for /tmp
+	oomScoreAdj   = 500     // the kernel kills sandboxes before processes of the host
 )
 
 // Box is a sandbox on containerd. It implements runtime.Sandbox, and its methods are
@@ -42,24 +42,24 @@ type Box struct {
 	root     string // the mounted root file system
 	lower    []string
 	layer    *volume
-	userns   *userns.Namespace // nil if the sandbox's root is sbench's
+	userns   *userns.Namespace // nil if the sandbox is in sbench's user namespace
 	netns    *netns.Namespace
 	user     user
 	group    group
-	inMemory memoryFiles // what a watchdog looks at
+	inMemory memoryFiles // tmpfs mounts, whose contents the watchdog counts
 
 	cgroup string // absolute within the hierarchies
 
-	ids    *idmap.Range    // nil if the sandbox has those of this process
-	mounts []runtime.Mount // all of them, as the specification names them
+	ids    *idmap.Range    // nil if the sandbox has the ids of this process
+	mounts []runtime.Mount // all mounts, as the specification names them
 
 	mu        sync.Mutex
 	container client.Container
-	// specDigest is of the specification of the first process.
+	// specDigest is the digest of the first process's specification.
 	specDigest string
 	task       client.Task // the first process
-	init       *process    // of a persistent sandbox
-	spent      bool
+	init       *process    // the same, of a persistent sandbox
+	spent      bool        // a process was run
 	closed     bool
 }
 
@@ -139,7 +139,7 @@ func firstOf(values ...string) string {
 	return ""
 }
 
-// allMounts are the caller's mounts and those of the small files that every program
+// allMounts returns the caller's mounts and those of the small files that every program
 // expects, outermost first.
 func (b *Box) allMounts() []runtime.Mount {
 	ms := []runtime.Mount{
@@ -253,13 +253,13 @@ func (b *Box) Close(ctx context.Context) error {
 		errs = append(errs, b.layer.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("close sandbox %q: %w", b.cfg.Name, err) // the run's end, or a collection, tries again
+		return fmt.Errorf("close sandbox %q: %w", b.cfg.Name, err) // Run.Close or Client.GC tries again
 	}
 	b.closed = true
 	return errors.Join(b.releaseIDs(), os.RemoveAll(b.dir), b.group.Remove())
 }
 
-// kill empties a group on a context of its own.
+// kill kills all processes of a group within the given time, even if ctx is cancelled.
 func kill(ctx context.Context, g group, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
@@ -271,7 +271,7 @@ func (b *Box) deleteContainer(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	if b.task != nil { // known to have ended: no need to ask
+	if b.task != nil { // it has been killed, so that its status need not be asked for
 		if _, err = b.task.Delete(ctx); err == nil || errdefs.IsNotFound(err) {
 			err = b.container.Delete(ctx)
 		}

@@ -1,10 +1,10 @@
 // Package containerd implements the runtime contract on a containerd daemon, version
 // 1.6 or later. It uses only services that both 1.x and 2.x have.
 //
-// Everything that it makes in the daemon or on the host belongs to a [Run]: it carries
-// the run's label, is referenced by the run's lease, and lies below the run's
-// directory, whose lock file the owner holds. [Client.GC] removes what belongs to a
-// run whose lock is not held.
+// Everything that it makes in the daemon or on the host belongs to a [Run]. In the daemon
+// it carries the run's label or is referenced by the run's lease. On the host it lies in a
+// directory or cgroup named after the run. The owner of a run holds the lock file in its
+// directory, and [Client.GC] removes what belongs to a run whose lock is not held.
 package containerd
 
 import (
@@ -37,13 +37,13 @@ import (
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
-// Defaults of [Options].
+// Defaults and special values of [Options].
 const (
 	DefaultNamespace   = "sbench"
 	DefaultSnapshotter = "overlayfs"
 	DefaultHandler     = "io.containerd.runc.v2"
-	OCIRuntimeAuto     = "auto"
-	SystemAddress      = "/run/containerd/containerd.sock"
+	OCIRuntimeAuto     = "auto"                            // runc, or what the daemon has
+	SystemAddress      = "/run/containerd/containerd.sock" // the system's daemon
 	// NoAddress, as an address, asks for a private daemon even if another one runs.
 	NoAddress = "none"
 )
@@ -56,15 +56,15 @@ type Options struct {
 	// Address is the daemon's socket. "" means the system's daemon if it can be used,
 	// and otherwise a private one, which is started on demand.
 	Address     string
-	Namespace   string
-	Snapshotter string // "" means DefaultSnapshotter, or FuseSnapshotter where that cannot be
-	Handler     string // the OCI runtime's shim name
+	Namespace   string // containerd's, which separates images and containers
+	Snapshotter string // "" means DefaultSnapshotter, or FuseSnapshotter where that does not work
+	Handler     string // the name of the OCI runtime's shim
 	// OCIRuntime is the program that the shim executes, by path or by name in PATH:
 	// runc, crun, or another one with the same command line. "" and OCIRuntimeAuto
-	// mean runc. A Handler other than the default has its own.
+	// mean runc. It must be one of these two if Handler is not the default.
 	OCIRuntime  string
-	Root, State string // persistent and volatile directories
-	HostsDir    string // registry configuration; "" means containerd's own
+	Root, State string // directories for persistent and for volatile state
+	HostsDir    string // registry configuration; "" means /etc/containerd/certs.d
 	// AllowDegraded names limits that may be missing on this host: memory, swap,
 	// pids, cpu, disk.
 	AllowDegraded []string
@@ -101,11 +101,11 @@ func DefaultFolders() (root, state string) {
 type Client struct {
 	opts    Options
 	address string
-	daemon  *daemon.Daemon // nil unless ours
+	daemon  *daemon.Daemon // nil unless private
 	c       *client.Client
 	version string
 	cgroups cgroup.Hierarchies
-	watch   watchdog.Watchdog // where cgroups cannot bound memory and processes
+	watch   watchdog.Watchdog // used where cgroups cannot bound memory and processes
 	limits  daemonLimits
 	program ociRuntime
 	stack   stacker
@@ -114,7 +114,7 @@ type Client struct {
 
 	settling sync.Mutex
 	settled  bool
-	ids      idMode // good once settled
+	ids      idMode // valid once settled
 }
 
 // Open connects to a daemon, starting a private one if necessary. The caller closes
@@ -153,7 +153,7 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 // stateFolder makes a directory and returns its path without symbolic links, as the
 // mount table will show it.
 func stateFolder(dir string) (string, error) {
-	// Overlay options separate paths with these.
+	// Overlay's mount options separate paths with some of these.
 	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, ":,\\\n\x00") {
 		return "", fmt.Errorf("folder %q must be absolute and hold no colon, comma or backslash", dir)
 	}
@@ -289,21 +289,22 @@ func (c *Client) slot(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// cleanup is a context for removals that outlives the caller's.
+// cleanup returns a context for removals that outlives the caller's.
 func (c *Client) cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.ctx(context.WithoutCancel(ctx)), max(min(cleanupTimeout, c.opts.Timeout), c.opts.Timeout/3))
 }
 
-// daemonLimits are what the daemon hands down to every container: raising one
-// of them needs CAP_SYS_RESOURCE.
+// daemonLimits are the limits that every container inherits from the daemon. Loosening one
+// needs CAP_SYS_RESOURCE.
 type daemonLimits struct {
-	files       uint64
+	files       uint64 // the hard limit on open files per process
 	oomScoreAdj int
-	sysResource bool // what the OCI runtime can have of CAP_SYS_RESOURCE
-	lowCores    bool // it cannot have RLIMIT_CORE above zero
+	sysResource bool // the OCI runtime can have CAP_SYS_RESOURCE
+	lowCores    bool // the OCI runtime cannot set RLIMIT_CORE above 0
 }
 
-// inspectDaemon looks at the process behind a socket (unix(7), SO_PEERCRED).
+// inspectDaemon reads the limits of the process behind a socket (unix(7), SO_PEERCRED). It
+// fails if that process is in another mount or PID namespace.
 func inspectDaemon(address string) (daemonLimits, error) {
 	conn, err := net.DialTimeout("unix", address, dialTimeout)
 	if err != nil {

@@ -18,8 +18,8 @@ func TestContract(t *testing.T) {
 	runtimetest.Contract(t, run, image)
 }
 
-// TestNotStarted: whatever keeps a command from being executed is said as the
-// command's fault, by every OCI runtime.
+// TestNotStarted: with every OCI runtime, a command that cannot be executed is reported as
+// the command's fault.
 func TestNotStarted(t *testing.T) {
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	work := volumeOf(t, run)
@@ -48,8 +48,8 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
-// TestContractOnFuse is the contract on fuse-overlayfs, which a user has where the
-// kernel does not stack directories for users.
+// TestContractOnFuse checks the contract on fuse-overlayfs, which is used where the kernel
+// does not let a user mount overlayfs.
 func TestContractOnFuse(t *testing.T) {
 	fuse, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {

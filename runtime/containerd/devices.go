@@ -11,8 +11,8 @@ import (
 	"github.com/securebench/sbench/oci"
 )
 
-// devices are those that the OCI runtime makes, with the numbers of
-// Documentation/admin-guide/devices.txt.
+// devices returns the device files that an OCI runtime makes, with their numbers
+// (Documentation/admin-guide/devices.txt).
 func devices() map[string]uint64 {
 	return map[string]uint64{
 		"null": unix.Mkdev(1, 3), "zero": unix.Mkdev(1, 5), "full": unix.Mkdev(1, 7),
@@ -20,9 +20,9 @@ func devices() map[string]uint64 {
 	}
 }
 
-// makeDevices makes the sandbox's /dev, if it has ids of its own. The OCI runtime
-// cannot in a user namespace: it would show the host's own files, whose times,
-// locks and notifications the sandbox shared with the host and all others.
+// makeDevices makes the /dev of a sandbox with its own ids. In a user namespace the OCI
+// runtime cannot make device files and would mount the host's, whose times, locks and
+// notifications the sandbox would then share with the host and all other sandboxes.
 func (b *Box) makeDevices() error {
 	if b.ids == nil {
 		return nil
@@ -47,7 +47,7 @@ func (b *Box) fillDevices() error {
 			return fmt.Errorf("make /dev/%s: %w", name, err)
 		}
 	}
-	// runc before 1.2 gives what is mounted on a directory that directory's mode.
+	// runc before 1.2 gives a mount the mode of the directory that it is mounted on.
 	for name, mode := range map[string]os.FileMode{"pts": 0o755, "shm": os.ModeSticky | 0o777} {
 		path := filepath.Join(b.devices(), name)
 		if err := errors.Join(os.Mkdir(path, 0o755), os.Chmod(path, mode)); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// TestDevicesAreOwn: no device file in a sandbox is the host's or another's.
+// TestDevicesAreOwn: no device file in a sandbox is the host's or another sandbox's.
 func TestDevicesAreOwn(t *testing.T) {
 	_, run, image := ownIDs(t)
 	var st unix.Stat_t

@@ -31,7 +31,7 @@ const (
 
 // A Finding is one line of what [Diagnose] reports.
 type Finding struct {
-	Check    string   `json:"check"`
+	Check    string   `json:"check"` // what was examined
 	Severity Severity `json:"severity"`
 	Detail   string   `json:"detail"`
 	Cure     string   `json:"cure,omitempty"` // empty if nothing is wrong
@@ -61,7 +61,7 @@ func Diagnose(ctx context.Context, opts Options) []Finding {
 	return findings
 }
 
-// ociRuntimeFinding says which program it is. Without seccomp the program would
+// ociRuntimeFinding reports which program is the OCI runtime. One without seccomp would
 // refuse every sandbox.
 func (c *Client) ociRuntimeFinding() Finding {
 	const check = "oci runtime"
@@ -107,7 +107,7 @@ func (c *Client) imageStore(ctx context.Context) Finding {
 	return Finding{"image store", OK, fmt.Sprintf("%d images in namespace %s", len(list), c.opts.Namespace), ""}
 }
 
-// cgroups says which limits the kernel enforces for a sandbox of this user.
+// cgroups reports which limits the kernel can enforce for a sandbox of this user.
 func cgroups(opts Options) []Finding {
 	h, err := hierarchies()
 	if err != nil {
@@ -162,7 +162,7 @@ func seccomp() Finding {
 	return Finding{"seccomp", OK, "filters available", ""}
 }
 
-// cores says what a crash in a sandbox starts; see noCores in package oci.
+// cores reports what a crash in a sandbox starts on the host; see noCores in package oci.
 func cores(c *Client) Finding {
 	const check = "core files"
 	pattern := readWord("/proc/sys/kernel/core_pattern")
@@ -193,8 +193,9 @@ func descriptors() Finding {
 	return Finding{check, OK, "at most " + text, ""}
 }
 
-// overcommit: with mode 2 the kernel bounds what all processes of the host reserve together,
-// which no control group bounds (overcommit-accounting.rst).
+// overcommit warns of mode 2, in which the kernel bounds the memory that all processes of
+// the host reserve together. No control group bounds what a sandbox reserves
+// (overcommit-accounting.rst).
 func overcommit() Finding {
 	const check = "memory that is only reserved"
 	if readWord("/proc/sys/vm/overcommit_memory") == "2" {
@@ -239,7 +240,7 @@ func networkNamespace() Finding {
 	return Finding{"network namespace", OK, "can be made, with lo only", ""}
 }
 
-// overlay mounts one below the state directory, as a sandbox would.
+// overlay tries an overlay mount where the layers of sandboxes will be.
 func overlay(c *Client) Finding {
 	const check = "overlayfs"
 	if c == nil {
@@ -282,7 +283,7 @@ func subordinateIDs() Finding {
 	return Finding{"rootless", OK, "newuidmap, newgidmap and subordinate ids are there", ""}
 }
 
-// room wants what a handful of images and sandboxes need.
+// room warns if there is not enough room in dir for a handful of images and sandboxes.
 func room(dir string) Finding {
 	const wantBytes, wantInodes = 2 << 30, 100_000
 	var st unix.Statfs_t
@@ -297,7 +298,7 @@ func room(dir string) Finding {
 	}
 	free := int64(st.Bavail) * st.Bsize
 	f := Finding{"room in " + dir, OK, fmt.Sprintf("%d MiB and %d inodes free", free>>20, st.Ffree), ""}
-	// Some file systems (btrfs) count no inodes and say zero of zero.
+	// Some file systems (btrfs) do not count inodes and report 0 free of 0.
 	if free < wantBytes || st.Files > 0 && st.Ffree < wantInodes {
 		f.Severity, f.Cure = Warn, "free some, or choose another folder with --root or --state"
 	}

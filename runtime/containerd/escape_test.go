@@ -25,8 +25,8 @@ import (
 
 const wall = 2 * time.Minute
 
-// world is what a probe meets: another sandbox, and things of the host's that
-// it must not reach.
+// world is the surroundings of a probe: another sandbox, and parts of the host that it must
+// not reach.
 type world struct {
 	run      *containerd.Run
 	image    runtime.Image
@@ -46,7 +46,7 @@ func newWorld(t *testing.T) world {
 	t.Cleanup(func() { report(t, vol.Close()) })
 	w.work = vol
 	copyProgram(t, filepath.Join(w.programs, "probe"), 0o755)
-	// A setuid root program: its wrapper prints the effective user.
+	// A setuid root program that prints its effective user.
 	suid := exec.Command("gcc", "-static", "-x", "c", "-o", filepath.Join(vol.Path(), "setuid-probe"), "-")
 	suid.Stdin = strings.NewReader("#include <stdio.h>\n#include <unistd.h>\nint main(void){printf(\"%d\\n\",geteuid());return 0;}\n")
 	if out, err := suid.CombinedOutput(); err != nil {
@@ -93,8 +93,8 @@ func listen(t *testing.T, network, address string) string {
 	return l.Addr().String()
 }
 
-// neighbour is a live sandbox with a marked process, shared memory and a System
-// V segment.
+// neighbour starts another sandbox, which lives until the test ends, with a marked process,
+// shared memory and a System V segment.
 func (w world) neighbour(t *testing.T) {
 	t.Helper()
 	box, err := w.run.Create(context.Background(), w.config())
@@ -165,19 +165,19 @@ func (w world) runOnce(t *testing.T, cfg runtime.Config, p runtime.Process) runt
 	return exit
 }
 
-// TestProbe makes every attempt in a sandbox of its own, as root and as an
-// ordinary user, and where it can on the host, where it must succeed.
+// TestProbe makes every attempt in a sandbox of its own, as root and as an ordinary user.
+// Attempts with a control are also made on the host, where they must succeed.
 func TestProbe(t *testing.T) {
 	w := newWorld(t)
 	for _, a := range attempts() {
 		t.Run(a.name, func(t *testing.T) {
-			fills := strings.HasPrefix(a.name, "inodes") || strings.HasPrefix(a.name, "fill") // the volume that all share
+			fills := strings.HasPrefix(a.name, "inodes") || strings.HasPrefix(a.name, "fill") // the volume that all attempts share
 			if !fills {
 				t.Parallel()
 			}
 			users := []string{"0:0", "1000:1000"}
 			if slowness(t) > 1 && a.name != "setuid program" {
-				users = users[:1] // an emulated machine, where each takes ten seconds; root can do more
+				users = users[:1] // each takes ten seconds on an emulated host, and root can do more
 			}
 			for _, user := range users {
 				if fills {
@@ -207,7 +207,7 @@ func (a attempt) check(t *testing.T, user string, exit runtime.Exit) {
 	case a.name == "become another user" && user == "1000:1000", a.name == "setuid program" && user == "0:0":
 		return // says nothing about this user
 	case a.name == "fill / when writable" && layersAreWatched(t) && exit.Reason == runtime.Signaled && slices.Contains(exit.Reached, runtime.LimitDisk):
-		return // killed for it
+		return // it was killed because it filled the layer
 	case exit.Code == escaped:
 		t.Errorf("as %s: escaped: %s", user, words)
 	case exit.Code != refused:
@@ -239,8 +239,7 @@ func emptyBut(t *testing.T, dir, keep string) {
 	}
 }
 
-// TestLimitReasons: each limit ends a process, or shows in its result, under a
-// name of its own.
+// TestLimitReasons: each limit that is reached has its own reason or limit in the result.
 func TestLimitReasons(t *testing.T) {
 	w := newWorld(t)
 	bomb := "import os\nwhile True:\n  try: os.fork()\n  except OSError as e: \n    import sys, time; time.sleep(.3); sys.exit(9)"
@@ -275,12 +274,12 @@ func TestLimitReasons(t *testing.T) {
 			emptyBut(t, w.work.Path(), "setuid-probe")
 			exit := w.runOnce(t, cfg, runtime.Process{Args: tt.args, Wall: tt.wall, Grace: 100 * time.Millisecond})
 			if strings.HasPrefix(tt.name, "layer") && layersAreWatched(t) {
-				tt.reason = runtime.Signaled // who writes too much is killed
+				tt.reason = runtime.Signaled // a process that writes too much is killed
 			}
 			if exit.Reason != tt.reason || !slices.Contains(exit.Reached, tt.reached) {
 				t.Errorf("%v, reached %v, want %v and %v; stderr %s", exit, exit.Reached, tt.reason, tt.reached, exit.Stderr.String())
 			}
-			// A watchdog misses what is between two looks; it has seen what made it act.
+			// A watchdog misses usage between two readings, but not usage on which it acted.
 			acted := slices.Contains(exit.Reached, runtime.LimitMemory) || slices.Contains(exit.Reached, runtime.LimitPids)
 			seen := containerdtest.AllowDegraded() == nil || acted
 			if seen && (exit.Usage.CPU <= 0 || exit.Usage.PeakMemory <= 0) {
@@ -290,7 +289,8 @@ func TestLimitReasons(t *testing.T) {
 	}
 }
 
-// slowness is how many times as long hostile agents may take: more than once on emulated hosts.
+// slowness returns by which factor hostile agents may take longer: more than 1 on emulated
+// hosts.
 func slowness(t *testing.T) time.Duration {
 	t.Helper()
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("SBENCH_TEST_SLOWNESS"), "1"))
@@ -298,7 +298,8 @@ func slowness(t *testing.T) time.Duration {
 	return time.Duration(n)
 }
 
-// layersAreWatched: before Linux 6.6 a user's layers are folders; see docs/rootless.md.
+// layersAreWatched reports whether layers are directories that sbench watches, as for an
+// ordinary user before Linux 6.6; see docs/rootless.md.
 func layersAreWatched(t *testing.T) bool {
 	t.Helper()
 	var name unix.Utsname
@@ -309,7 +310,7 @@ func layersAreWatched(t *testing.T) bool {
 	return userns.Inside() && (major < 6 || major == 6 && minor < 6)
 }
 
-// TestNothingIsLeftBehind: daemonised children die with the first process.
+// TestNothingIsLeftBehind: daemonized children die with the first process.
 func TestNothingIsLeftBehind(t *testing.T) {
 	w := newWorld(t)
 	for _, persistent := range []bool{false, true} {
@@ -346,8 +347,8 @@ func report(t *testing.T, err error) {
 	}
 }
 
-// TestHogs: whatever one sandbox uses up, others start and run next to it, and of
-// memory it never has much more than its limit.
+// TestHogs: whatever one sandbox uses up, others start and run next to it, and it never has
+// much more memory than its limit.
 func TestHogs(t *testing.T) {
 	w := newWorld(t)
 	tests := []struct {

@@ -24,7 +24,7 @@ import (
 )
 
 // killTimeout bounds the wait until killed processes have ended. It is minutes long,
-// because one that waits for a slow disk ends only when the disk answers. After
+// because a process that waits for a slow disk ends only when the disk answers. After
 // slowKill the wait is logged. drainTimeout bounds the wait for the rest of the output.
 const (
 	killTimeout  = 5 * time.Minute
@@ -72,8 +72,8 @@ func (b *Box) exec(ctx context.Context, p runtime.Process) (runtime.Exit, error)
 	return exit, errors.Join(b.finish(ctx, proc), b.sound())
 }
 
-// finish forgets a process that has ended; a one-shot's is deleted with the
-// sandbox, and the proof of its death is already there.
+// finish releases a process that has ended. The daemon's record of it is deleted now in a
+// persistent sandbox, and with the sandbox in a one-shot one.
 func (b *Box) finish(ctx context.Context, proc *process) error {
 	err := proc.close()
 	if !b.cfg.Persistent {
@@ -85,8 +85,8 @@ func (b *Box) finish(ctx context.Context, proc *process) error {
 	return errors.Join(err, native(deleteErr))
 }
 
-// start brings p to life: as the first process of a one-shot sandbox, else next
-// to the idle one.
+// start starts p: as the first process of a one-shot sandbox, or next to the idle process
+// of a persistent one.
 func (b *Box) start(ctx context.Context, p runtime.Process, s *streams) (*process, error) {
 	ctx = b.run.ctx(ctx)
 	if b.cfg.Persistent {
@@ -120,7 +120,7 @@ func (b *Box) startFirst(ctx context.Context, spec *specs.Spec, creator cio.Crea
 	if err != nil {
 		return nil, fmt.Errorf("create container: %w", native(err))
 	}
-	// The root is mounted already and named by the spec: the daemon mounts nothing.
+	// The daemon mounts nothing: the root that the specification names is mounted already.
 	b.task, err = b.container.NewTask(ctx, creator)
 	if err != nil {
 		return nil, startError(err)
@@ -163,12 +163,12 @@ func (b *Box) startNext(ctx context.Context, p runtime.Process, s *streams) (*pr
 	return hold(next), nil
 }
 
-// startError tells a command that cannot be executed from a failing daemon, by
-// the only sign there is: the words of runc and crun about execve and the working
-// directory.
+// startError distinguishes a command that cannot be executed from a failing daemon. The
+// only sign is the wording of runc and crun about execve and the working directory.
 func startError(err error) error {
 	text := err.Error()
-	// What the host lacks for a moment: a runtime that cannot fork says so with "exec", too.
+	// First what the host lacks for a moment: the error of a runtime that cannot fork
+	// contains "exec", too.
 	for _, sign := range []string{"fork/exec", "resource temporarily unavailable", "cannot allocate memory", "too many open files", "no space left on device"} {
 		if strings.Contains(strings.ToLower(text), sign) {
 			return fmt.Errorf("start: %w: %w", runtime.ErrUnavailable, err)
@@ -274,7 +274,7 @@ func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun 
 	return exit, nil
 }
 
-// terminate asks every process to end and, when the grace is over, kills.
+// terminate sends SIGTERM to every process and kills those that remain after grace.
 func (b *Box) terminate(ctx context.Context, grace time.Duration, proc *process, ended func(time.Duration) bool) error {
 	if grace <= 0 {
 		grace = runtime.DefaultGrace
@@ -296,11 +296,12 @@ func (b *Box) terminate(ctx context.Context, grace time.Duration, proc *process,
 
 var errNoWord = fmt.Errorf("%w: no word of the exit after the kill", runtime.ErrUnavailable)
 
-// afterKill is how long the daemon has to say what the kernel has proved.
+// afterKill is how long the daemon may take to report the exit of a process that is known
+// to be dead.
 func (b *Box) afterKill() time.Duration { return reconnectTimeout + b.run.c.opts.Timeout }
 
-// idlePid is the first process of a persistent sandbox, which is spared; 0 if
-// there is none.
+// idlePid returns the pid of the first process of a persistent sandbox, which is spared;
+// 0 if there is none.
 func (b *Box) idlePid() int {
 	if b.init == nil {
 		return 0
@@ -308,8 +309,8 @@ func (b *Box) idlePid() int {
 	return int(b.init.p.Pid())
 }
 
-// killAll leaves no process of the sandbox but the idle one, and proves it by
-// the cgroup.
+// killAll kills every process of the sandbox except the idle one, and verifies in the
+// sandbox's group that no other is left.
 func (b *Box) killAll(ctx context.Context, proc *process) error {
 	ctx, cancel := context.WithTimeout(b.run.c.ctx(context.WithoutCancel(ctx)), killTimeout)
 	defer cancel()
@@ -323,7 +324,8 @@ func (b *Box) killAll(ctx context.Context, proc *process) error {
 	return nil
 }
 
-// account adds what the kernel counted and says which limits were reached.
+// account adds the usage and the limits that were reached, and changes the reason of a
+// failure to the limit that explains it.
 func (b *Box) account(e *runtime.Exit, before cgroup.Stats) {
 	near := false
 	if g, ok := b.group.(*watchdog.Group); ok {
@@ -349,7 +351,7 @@ func (b *Box) account(e *runtime.Exit, before cgroup.Stats) {
 		}
 	}
 	if e.Success() || e.Reason == runtime.WallTime {
-		return // it coped, or our own kill came first
+		return // it succeeded in spite of the limits, or sbench killed it first
 	}
 	switch {
 	case outOfMemory:
@@ -359,7 +361,7 @@ func (b *Box) account(e *runtime.Exit, before cgroup.Stats) {
 	}
 }
 
-// full says whether the layer, or a writable mount that is a volume, has no room.
+// full reports whether the layer, or a writable mount that is a volume, is full.
 func (b *Box) full() (bool, error) {
 	if isFull, err := b.layer.Full(); err != nil || isFull {
 		return isFull, err

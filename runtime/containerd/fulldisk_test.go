@@ -14,8 +14,8 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// TestFullRoot: where the disk below --root is full, what a sandbox writes is lost
-// without a word to it. That is an error of the host's and no result.
+// TestFullRoot: if the disk below --root is full, what a sandbox writes is lost and the
+// sandbox gets no error. Exec must then return an error, not a result.
 func TestFullRoot(t *testing.T) {
 	if userns.Inside() {
 		t.Skip("without root no volume is an image on disk")

@@ -20,25 +20,24 @@ import (
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
-// leftovers of one run. The lock is held by who removes them.
+// leftovers are what is left of one run. Whoever removes them holds the lock.
 type leftovers struct {
 	run  string
-	dir  string // the run's folder; it may be gone
-	lock *os.File
-	dead bool // its owner did not come to remove it
+	dir  string   // the run's directory; it may be gone
+	lock *os.File // set by claim; nil if the lock file is gone
+	dead bool     // its owner died before removing it
 }
 
-// Collected says what [Client.GC] did. Left has an error for each run of which
-// something could not be removed; the next collection tries again.
+// Collected says what [Client.GC] did.
 type Collected struct {
 	Removed []string // the ids of the runs, sorted
-	Left    []error
+	Left    []error  // what could not be removed; the next collection tries again
 }
 
 // GC removes what runs left behind, in the daemon and on this host, if their owner has
-// died. It does not touch live runs, whose owners hold a lock. The error means that the
-// runs could not be listed; that one run could not be removed does not keep GC from
-// removing the next.
+// died. It does not touch live runs, whose owners hold a lock. The error means that GC
+// could not list the runs or was interrupted. If one run cannot be removed, GC goes on
+// with the next.
 func (c *Client) GC(ctx context.Context) (Collected, error) {
 	var done Collected
 	if err := c.reapTrials(ctx); err != nil {
@@ -72,7 +71,8 @@ func (c *Client) GC(ctx context.Context) (Collected, error) {
 	return done, nil
 }
 
-// knownRuns are those with a directory here, or with something in the daemon.
+// knownRuns returns, by id, the runs with a directory on this host or with a container or
+// lease in the daemon.
 func (c *Client) knownRuns(ctx context.Context) (map[string]leftovers, error) {
 	known := map[string]leftovers{}
 	runs := filepath.Join(c.opts.State, "runs")
@@ -109,14 +109,14 @@ func (c *Client) knownRuns(ctx context.Context) (map[string]leftovers, error) {
 	return known, nil
 }
 
-// validRun reports whether a label can be the id of a run, so that no label names
-// anything else.
+// validRun reports whether the value of a label can be the id of a run, so that no label
+// makes GC remove anything else.
 func validRun(run string) bool {
 	return len(run) == 16 && strings.Trim(run, "0123456789abcdef") == ""
 }
 
-// claim takes the run's lock if its owner is dead. A directory that is gone has no
-// owner: a live one keeps it.
+// claim reports whether the run's owner is dead, and if so takes the run's lock. A run
+// without a lock file has no owner, since a live one keeps it.
 func (l *leftovers) claim() (dead bool, err error) {
 	lock, err := os.OpenFile(filepath.Join(l.dir, "lock"), os.O_RDWR|unix.O_CLOEXEC, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -140,7 +140,7 @@ func (l *leftovers) claim() (dead bool, err error) {
 func (c *Client) reap(ctx context.Context, l leftovers) error {
 	group := c.newGroup("/"+cgroupPrefix+l.run, watchdog.Limits{})
 	errs := []error{
-		kill(ctx, group, cleanupTimeout), // first of all nothing of it runs any more
+		kill(ctx, group, cleanupTimeout), // first, so that nothing uses the rest
 		c.reapContainers(ctx, l.run),
 		c.reapShims(ctx, l.run),
 		c.reapSnapshots(ctx, l.run),
@@ -182,8 +182,8 @@ func (c *Client) reapContainers(ctx context.Context, run string) error {
 	return errors.Join(append(errs, each.Wait())...)
 }
 
-// removeContainer kills and removes a container and its task; what is gone
-// already is no error.
+// removeContainer kills and removes a container and its task. It is no error if they are
+// gone already.
 func (c *Client) removeContainer(ctx context.Context, ct client.Container) error {
 	ctx, cancel := c.cleanup(ctx)
 	defer cancel()
@@ -200,9 +200,9 @@ func (c *Client) removeContainer(ctx context.Context, ct client.Container) error
 	return nil
 }
 
-// forceDelete deletes a task in whatever state it is. The first process's death
-// takes its pid namespace along, so that one signal is enough; asking the shim
-// to kill all fails without cgroups.
+// forceDelete kills and deletes a task in any state. Killing the first process is enough,
+// since the kernel then kills all others of its PID namespace; asking the shim to kill all
+// processes fails without cgroups.
 func forceDelete(ctx context.Context, task client.Task) error {
 	status, err := task.Status(ctx)
 	if err != nil {
@@ -245,9 +245,9 @@ func (c *Client) reapSnapshots(ctx context.Context, run string) error {
 	return errors.Join(errs...)
 }
 
-// reapLease has the daemon collect what the lease of a dead run held, half an image for
-// one, before it says that it is gone: a private daemon would be stopped before it does so by
-// itself.
+// reapLease deletes the run's lease. If the run's owner is dead it waits until the daemon
+// has collected what the lease held, such as half of an image: a private daemon might be
+// stopped before it does so by itself.
 func (c *Client) reapLease(ctx context.Context, l leftovers) error {
 	var opts []leases.DeleteOpt
 	if l.dead {

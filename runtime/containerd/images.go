@@ -25,18 +25,18 @@ import (
 // PullMissing.
 type PullPolicy string
 
-// The policies of the tester file's runtime.pull.
+// The policies of the tester file's runtime.pull. Names that are [Local] are never pulled.
 const (
-	PullMissing PullPolicy = "missing"
+	PullMissing PullPolicy = "missing" // if the daemon does not have the image
 	PullNever   PullPolicy = "never"
-	PullAlways  PullPolicy = "always"
+	PullAlways  PullPolicy = "always" // even if the daemon has it
 )
 
 // ImageInfo describes a name in the list that [Client.Images] returns.
 type ImageInfo struct {
 	Ref     string    `json:"ref"`
-	Digest  string    `json:"digest"`
-	Created time.Time `json:"created"` // when the name was given here
+	Digest  string    `json:"digest"`  // of the manifest or index
+	Created time.Time `json:"created"` // when the daemon was first given the name
 }
 
 // NormalizeRef returns the full form of a reference: "python:3.11" becomes
@@ -84,7 +84,7 @@ func Local(ref string) bool {
 	return err == nil && reference.Domain(named) == "sbench.local"
 }
 
-// store says where images were looked for, and how to have them elsewhere.
+// store says, for error messages, where images were looked for and how to look elsewhere.
 func (c *Client) store() string {
 	if c.Private() {
 		return fmt.Sprintf("namespace %q of sbench's own containerd (%s): import it (sbench image import ARCHIVE), or name the daemon that has it (--address, --namespace)", c.opts.Namespace, c.opts.Root)
@@ -92,7 +92,7 @@ func (c *Client) store() string {
 	return fmt.Sprintf("namespace %q of containerd at %s: import it there (sbench image import ARCHIVE), or use sbench's own daemon and its images (--address none)", c.opts.Namespace, c.address)
 }
 
-// prepare checks the platform, unpacks what is not yet, and reads the
+// prepare checks the image's platform, unpacks it if necessary, and reads its
 // configuration.
 func (c *Client) prepare(ctx context.Context, img client.Image) (runtime.Image, error) {
 	ctx = c.ctx(ctx)
@@ -103,7 +103,7 @@ func (c *Client) prepare(ctx context.Context, img client.Image) (runtime.Image, 
 	if err != nil {
 		return fail(err)
 	}
-	// A manifest without an index is taken whatever its platform is.
+	// containerd accepts a manifest without an index whatever its platform is.
 	if spec.OS != "linux" || spec.Architecture != goruntime.GOARCH {
 		return fail(fmt.Errorf("is for %s/%s, and this host is linux/%s", spec.OS, spec.Architecture, goruntime.GOARCH))
 	}

@@ -68,8 +68,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// aRegistry serves over plain http on loopback; with credentials if user is
-// not empty.
+// aRegistry starts a registry that serves plain HTTP on loopback and wants credentials if
+// user is not empty. It returns its address.
 func aRegistry(t *testing.T, user, password string) string {
 	t.Helper()
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -95,8 +95,8 @@ func push(t *testing.T, ref string, img v1.Image) v1.Hash {
 	return digest
 }
 
-// TestPull: from a registry with credentials of the docker configuration, by
-// tag and by digest, into a sandbox.
+// TestPull pulls from a registry with the credentials of the Docker configuration, by tag
+// and by digest, and uses the image.
 func TestPull(t *testing.T) {
 	ctx, c := context.Background(), containerdtest.Open(t)
 	host := aRegistry(t, "user", "secret")
@@ -150,8 +150,8 @@ func checkView(t *testing.T, c *containerd.Client, img sbruntime.Image) {
 	}
 }
 
-// checkUser: the image's user by name owns what it is given. The image has no
-// programs, so the probe is the program.
+// checkUser: a sandbox runs as the image's user, who is given by name, and with that user's
+// home directory.
 func checkUser(t *testing.T, c *containerd.Client, img sbruntime.Image) {
 	t.Helper()
 	run, err := c.NewRun(context.Background())
@@ -192,8 +192,8 @@ func TestPullFailures(t *testing.T) {
 	}
 }
 
-// TestHostsDirectory: containerd's own registry configuration decides where a
-// name is fetched from.
+// TestHostsDirectory: containerd's registry configuration decides from where an image is
+// fetched.
 func TestHostsDirectory(t *testing.T) {
 	hosts := t.TempDir()
 	mirror := aRegistry(t, "", "")
@@ -213,7 +213,7 @@ func TestHostsDirectory(t *testing.T) {
 	must(t, c.RemoveImage(ctx, img.Ref))
 }
 
-// TestImport: both archive formats, with their own names and with another.
+// TestImport imports both archive formats, under their own names and under another.
 func TestImport(t *testing.T) {
 	ctx, c := context.Background(), containerdtest.Open(t)
 	img := smallImage(t, runtime.GOARCH)
@@ -278,7 +278,7 @@ func TestTag(t *testing.T) {
 	}
 }
 
-// ociArchive tars an image layout.
+// ociArchive returns the path of a tar archive of an image layout.
 func ociArchive(t *testing.T, img v1.Image, ref string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -16,7 +16,8 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestUnreadInput: a process that ends before it has read its input leaves nobody waiting.
+// TestUnreadInput: a process that ends before it has read its input leaves no goroutine
+// behind.
 func TestUnreadInput(t *testing.T) {
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	for _, persistent := range []bool{false, true} {
@@ -36,7 +37,7 @@ func TestUnreadInput(t *testing.T) {
 		if stacks = string(text[:goruntime.Stack(text, true)]); !strings.Contains(stacks, "closeInput") && !strings.Contains(stacks, "endless") {
 			return
 		}
-		time.Sleep(10 * time.Millisecond) // they are on their way out
+		time.Sleep(10 * time.Millisecond) // the goroutines are about to end
 	}
 	t.Errorf("somebody waits still:\n%s", stacks)
 }

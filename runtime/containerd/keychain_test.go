@@ -2,5 +2,5 @@ package containerd_test
 
 import "github.com/google/go-containerregistry/pkg/authn"
 
-// keychain lets a test push with the credentials it pulls with.
+// keychain returns the credentials with which the tests pull, to push with them.
 func keychain() authn.Keychain { return authn.DefaultKeychain }

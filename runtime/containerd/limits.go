@@ -14,11 +14,11 @@ import (
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
-// socketBytes bounds what a sandbox may queue in sockets where that is not part
-// of its memory. There is only lo to send over.
+// socketBytes bounds what a sandbox may queue in sockets where that does not count as its
+// memory (cgroup v1). It is enough for lo, the only interface.
 const socketBytes = 64 << 20
 
-// hierarchies are the cgroups that sbench may use.
+// hierarchies returns the cgroup hierarchies that sbench may use.
 func hierarchies() (cgroup.Hierarchies, error) {
 	h, err := cgroup.Mounted()
 	if err != nil {
@@ -27,8 +27,8 @@ func hierarchies() (cgroup.Hierarchies, error) {
 	return h.Delegated()
 }
 
-// group finds, counts and kills the processes of a sandbox. It is a control group or a
-// group of the watchdog.
+// group finds, counts and kills the processes of a sandbox, except the one whose pid is
+// spare. It is a control group or a group of the watchdog.
 type group interface {
 	Pids() ([]int, error)
 	Signal(sig unix.Signal, spare int) error
@@ -37,8 +37,8 @@ type group interface {
 	Remove() error
 }
 
-// watched says whether a watchdog bounds memory and processes, because the kernel
-// does not.
+// watched reports whether a watchdog takes the place of the sandboxes' cgroups, because
+// they could not bound both memory and processes.
 func (c *Client) watched() bool {
 	have := c.cgroups.Controllers()
 	return !slices.Contains(have, "memory") || !slices.Contains(have, "pids")
@@ -52,10 +52,10 @@ func (c *Client) newGroup(path string, l watchdog.Limits) group {
 	return c.cgroups.Group(path)
 }
 
-// Degraded lists the limits that the kernel of this host cannot enforce for a sandbox
-// and that Options.AllowDegraded permits to be missing. The error names all other
-// limits that are missing. Without control groups a watchdog enforces the limits on
-// memory and processes; see package watchdog.
+// Degraded lists the limits that the kernel of this host cannot enforce for a sandbox and
+// that may be missing: disk, and those in Options.AllowDegraded. The error names all other
+// limits that are missing. Without control groups a watchdog enforces the limit on memory
+// and the kernel that on processes, per user namespace; see package watchdog.
 func (c *Client) Degraded() ([]string, error) {
 	var have []string
 	if c.watched() {
@@ -81,7 +81,7 @@ func (c *Client) Degraded() ([]string, error) {
 	for _, l := range cures {
 		switch {
 		case slices.Contains(have, l.limit):
-		case l.limit == "disk", slices.Contains(c.opts.AllowDegraded, l.limit): // memory bounds a volume as well
+		case l.limit == "disk", slices.Contains(c.opts.AllowDegraded, l.limit): // a volume in memory is bounded, too
 			degraded = append(degraded, l.limit)
 		default:
 			refused = append(refused, l.limit)
@@ -106,7 +106,7 @@ func (c *Client) limitOptions(l runtime.Limits, group string) ([]oci.Option, err
 	}
 	opts := []oci.Option{
 		oci.WithNoFile(min(l.Files, c.limits.files)),
-		// Only up: lowering it would need CAP_SYS_RESOURCE.
+		// Not below the daemon's: lowering it needs CAP_SYS_RESOURCE.
 		oci.WithOOMScoreAdj(max(oomScoreAdj, c.limits.oomScoreAdj)),
 	}
 	if c.limits.lowCores {
@@ -130,8 +130,8 @@ func (c *Client) limitOptions(l runtime.Limits, group string) ([]oci.Option, err
 	return opts, nil
 }
 
-// checkLimits sees that the kernel has the limits of a sandbox whose first process
-// waits to be started, and adds what the OCI runtime does not know.
+// checkLimits verifies that the kernel has the limits of a sandbox whose first process is
+// not started yet, and sets the limit on sockets, which OCI runtimes do not set.
 func (b *Box) checkLimits() error {
 	g, ok := b.group.(cgroup.Group)
 	if !ok {
@@ -152,10 +152,10 @@ func (b *Box) checkLimits() error {
 	return g.LimitSockets(min(l.Memory, socketBytes))
 }
 
-// withoutCgroup is what the kernel enforces for each process or user namespace.
-// The bound on data is no limit of the sandbox: that is the watchdog's, which looks
-// at what is used. It keeps one process from having the host's memory between two
-// looks, and leaves room for programs that reserve more than they use.
+// withoutCgroup returns the limits that the kernel enforces per process or user namespace.
+// The bound on data is not the sandbox's memory limit, which the watchdog enforces. It keeps
+// one process from taking the host's memory between two readings of the watchdog, and is
+// generous, since programs reserve more memory than they use.
 func withoutCgroup(l runtime.Limits) []oci.Option {
 	const least = 1 << 30
 	var host unix.Sysinfo_t

@@ -17,8 +17,8 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
-// queue fills sockets that nobody reads, as many as it may have, and says how many bytes
-// the kernel took.
+// queue opens as many sockets as it can, fills them without reading, and prints how many
+// bytes the kernel took.
 const queue = `
 import socket, sys, time
 kind, kept, listeners, total, blob = sys.argv[1], [], [], 0, b"x" * 32768
@@ -51,9 +51,9 @@ print(total, flush=True)
 time.sleep(1)
 `
 
-// TestSocketMemory: what a sandbox queues in sockets is bounded by its memory, and with
-// version 1 of control groups by 64 MiB for each of TCP and UDP, as the host's own count
-// of all sockets' memory shows.
+// TestSocketMemory: what a sandbox queues in sockets is bounded by its memory limit and,
+// with cgroup v1, by 64 MiB for each of TCP and UDP. The host's count of the memory of all
+// sockets must show it.
 func TestSocketMemory(t *testing.T) {
 	c := containerdtest.Open(t)
 	kinds := []string{"unaccepted", "udp", "tcp", "unix"}
@@ -93,7 +93,7 @@ func TestSocketMemory(t *testing.T) {
 			}
 			taken, err := strconv.ParseInt(lines[len(lines)-1], 10, 64)
 			report(t, err)
-			if kind == "udp" { // the kernel takes and drops
+			if kind == "udp" { // the kernel accepts datagrams and drops them
 				taken = 0
 			}
 			if taken > limit || most > limit+limit/10 {
@@ -107,8 +107,8 @@ func TestSocketMemory(t *testing.T) {
 	}
 }
 
-// socketMemory is what TCP and UDP sockets of the whole host hold, in bytes (proc(5),
-// /proc/net/sockstat).
+// socketMemory returns how many bytes the TCP and UDP sockets of the whole host hold
+// (/proc/net/sockstat in proc(5)).
 func socketMemory(t *testing.T) int64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/net/sockstat")
@@ -129,7 +129,7 @@ func socketMemory(t *testing.T) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// hold has a process hold memory of one kind, until it may have no more or is killed for it.
+// hold takes memory of one kind until it gets no more or is killed.
 const hold = `
 import ctypes, fcntl, mmap, os, sys
 kind, kept = sys.argv[1], []
@@ -169,9 +169,9 @@ try:
 except (OSError, MemoryError): pass
 `
 
-// TestHostMemory: sandboxes that hold all the memory they can get, each of another kind, never
-// have more of the host's together than their limits and a tenth. Others use the host, too: what
-// happens once in three times is theirs.
+// TestHostMemory: sandboxes that take all the memory they can get, each of another kind, never
+// take more than the sum of their limits and a tenth from the host. Others use the host, too, so
+// that one good result in three is enough.
 func TestHostMemory(t *testing.T) {
 	c := containerdtest.Open(t)
 	kinds := []string{"unaccepted", "memory", "files in memory", "page cache", "System V", "memory", "udp", "tcp", "unix", "memfd", "pipes"}
@@ -198,8 +198,8 @@ func TestHostMemory(t *testing.T) {
 	t.Errorf("%d sandboxes of %d MiB took %s MiB", len(kinds), limit>>20, strings.Join(falls, ", "))
 }
 
-// hogMemory has one sandbox for each kind fill its memory, all at the same time, and returns how
-// far the host's available memory fell.
+// hogMemory runs one sandbox for each kind at the same time, each of which fills its memory, and
+// returns by how many bytes the host's available memory fell.
 func hogMemory(t *testing.T, run *containerd.Run, image runtime.Image, kinds []string, limit int64) int64 {
 	t.Helper()
 	var boxes []runtime.Sandbox
@@ -246,7 +246,7 @@ func hogMemory(t *testing.T, run *containerd.Run, image runtime.Image, kinds []s
 	}
 }
 
-// available is the host's MemAvailable, in bytes (proc(5)).
+// available returns the host's MemAvailable, in bytes (/proc/meminfo in proc(5)).
 func available(t *testing.T) int64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/meminfo")

@@ -19,13 +19,13 @@ import (
 // "Metadata only copy up").
 func overlayOptions() []string {
 	options := []string{"index=off", "redirect_dir=nofollow", "metacopy=off"}
-	if userns.Inside() { // trusted attributes are the host root's
+	if userns.Inside() { // trusted.* attributes are only for the host's root
 		options = append(options, "userxattr")
 	}
 	return options
 }
 
-// mountView shows lower directories, topmost first, read-only at target.
+// mountView mounts lower directories, topmost first, read-only at target.
 func mountView(lowers []string, target string) error {
 	m := mount.Mount{Type: "bind", Source: lowers[0], Options: []string{"bind", "ro", "nosuid", "nodev"}}
 	if len(lowers) > 1 {
@@ -34,7 +34,7 @@ func mountView(lowers []string, target string) error {
 	return m.Mount(target)
 }
 
-// makeLayer makes the directories that take what is written.
+// makeLayer makes the upper and work directories of an overlay.
 func makeLayer(layer string) (upper, work string, err error) {
 	upper, work = filepath.Join(layer, "upper"), filepath.Join(layer, "work")
 	return upper, work, errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755))
@@ -73,8 +73,8 @@ func unmount(target string) error {
 	return nil
 }
 
-// unmountBelow detaches every mount at or below dir. The outermost takes those
-// below it along, which is faster than one by one.
+// unmountBelow detaches every mount at or below dir. Detaching an outer mount detaches
+// those below it too, which is faster than one by one.
 func unmountBelow(dir string) error {
 	points, err := mountsBelow(dir)
 	if err != nil {
@@ -111,9 +111,9 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// makeMountPoint makes dest, a directory or an empty file, below the root file
-// system at root. Nobody else writes there yet, so that joining the path first
-// and making it afterwards is no race.
+// makeMountPoint makes dest, a directory or an empty file, below the root file system at
+// root. Nothing else writes there yet, so that resolving the path before making it is not
+// a race.
 func makeMountPoint(root, dest string, dir bool) error {
 	path, err := securejoin.SecureJoin(root, dest)
 	if err != nil {
@@ -141,10 +141,10 @@ func makeMountPoint(root, dest string, dir bool) error {
 	return f.Close()
 }
 
-// clearPath removes from the tree at root, which an agent wrote, whatever stands
-// where a directory is needed on the way to name, and name itself if it is a link
-// or not of the wanted kind, so that a mount there is what later processes find
-// under that name.
+// clearPath prepares the tree at root, which an agent wrote, for a mount at name, a
+// directory or a file. It removes what is not a directory on the way to name, and name
+// itself if it is a link or of the wrong kind, so that later processes find the mount under
+// that name.
 func clearPath(root, name string, dir bool) error {
 	r, err := os.OpenRoot(root)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
-// nest gives a sandbox, where sbench is itself in a user namespace, one below that
-// with the same ids. Its root has no power over sbench's, and processes are counted
-// for each sandbox apart (user_namespaces(7), setrlimit(2)).
+// nest makes the sandbox's user namespace if sbench itself is in one: a child of it with
+// the same ids. The sandbox's root then has no power over sbench's namespace, and the kernel
+// counts the processes of each sandbox separately (user_namespaces(7), setrlimit(2)).
 func (b *Box) nest() error {
 	if !userns.Inside() {
 		return nil
@@ -28,8 +28,8 @@ func (b *Box) nest() error {
 	return err
 }
 
-// sameIDs maps every id of this user namespace to itself. One mapping must not
-// span two of the namespace above (user_namespaces(7)).
+// sameIDs maps every id of this user namespace to itself. One mapping must not span two of
+// the parent namespace's (user_namespaces(7)).
 func sameIDs() ([]userns.Mapping, error) {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
@@ -47,8 +47,8 @@ func sameIDs() ([]userns.Mapping, error) {
 	return ms, nil
 }
 
-// attach hands the first process of a sandbox, which waits to be started, to the
-// watchdog, if there is one, with the file systems in memory that it sees.
+// attach lets the watchdog, if there is one, watch the sandbox's first process, which is
+// not started yet, and opens the process's tmpfs mounts for held.
 func (b *Box) attach(pid uint32) error {
 	g, ok := b.group.(*watchdog.Group)
 	if !ok {
@@ -84,7 +84,7 @@ func (b *Box) held() int64 {
 	return sum
 }
 
-// memoryFiles are open directories of file systems in memory.
+// memoryFiles are the open top directories of file systems in memory.
 type memoryFiles struct {
 	mu   sync.Mutex
 	dirs []*os.File
@@ -96,7 +96,7 @@ func (m *memoryFiles) add(f *os.File) {
 	m.dirs = append(m.dirs, f)
 }
 
-// used is how many bytes they hold together.
+// used returns how many bytes they hold together.
 func (m *memoryFiles) used() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

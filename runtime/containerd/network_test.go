@@ -12,8 +12,8 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
-// TestNetwork lets a sandbox talk to sockets of this process on its loopback
-// interface, and checks that they go with the sandbox.
+// TestNetwork lets a sandbox talk to sockets of this process on its loopback interface, and
+// checks that they are closed with the sandbox.
 func TestNetwork(t *testing.T) {
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	var got runtime.Sockets
@@ -85,7 +85,7 @@ func greet(l net.Listener, text string) {
 	}()
 }
 
-// TestNetworkRefused checks that a sandbox without its network is none.
+// TestNetworkRefused checks that Create fails if the sandbox's network cannot be made.
 func TestNetworkRefused(t *testing.T) {
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	tests := []struct {

@@ -11,17 +11,17 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// versionTimeout bounds the question after a program's version.
+// versionTimeout bounds the call of a program with --version.
 const versionTimeout = 10 * time.Second
 
 // ociRuntime is the program that containerd's shim executes.
 type ociRuntime struct {
 	path    string // absolute; "" leaves it to the daemon
-	version string // all that it says of itself, in lines; "" if it is not known
+	version string // the whole output of --version; "" if it is not known
 }
 
-// findOCIRuntime looks for the program that Options name. That the default is not in
-// PATH is no error: a daemon that runs already may have another PATH.
+// findOCIRuntime looks for the program that opts name. It is no error if the default is not
+// in PATH, because a daemon that runs already may have another PATH.
 func findOCIRuntime(ctx context.Context, opts Options) (ociRuntime, error) {
 	if opts.Handler != DefaultHandler {
 		if opts.OCIRuntime != "" && opts.OCIRuntime != OCIRuntimeAuto {

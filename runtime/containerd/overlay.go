@@ -25,16 +25,16 @@ const FuseSnapshotter = "fuse-overlayfs"
 
 const nativeSnapshotter = "native"
 
-// stacker stacks directories. The zero value has the kernel do it.
+// stacker makes overlays. The zero value uses the kernel's overlayfs.
 type stacker struct {
 	fuse string // the program; "" for the kernel's overlayfs
-	// onDisk: what is written goes to a directory on disk, since a user's overlay
-	// needs user.* attributes, which tmpfs has from Linux 6.6 on (tmpfs(5)).
+	// onDisk means that writes go to a directory on disk, since a user's overlay needs
+	// user.* attributes, which tmpfs has from Linux 6.6 on (tmpfs(5)).
 	onDisk bool
 }
 
-// overlay shows lower directories at target, with writes going to directories of
-// their own in layer.
+// overlay mounts an overlay of lower directories at target, which writes to directories
+// that it makes in layer.
 func (s stacker) overlay(lowers []string, layer, target string) error {
 	upper, work, err := makeLayer(layer)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s stacker) overlay(lowers []string, layer, target string) error {
 		return mountNamed(lowers, layer, target)
 	}
 	options := "lowerdir=" + strings.Join(lowers, ":") + ",upperdir=" + upper + ",workdir=" + work
-	// It goes on in the background, until the unmount.
+	// It goes into the background and ends at the unmount.
 	cmd := exec.Command(s.fuse, "-o", options, target)
 	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH")}
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -57,9 +57,9 @@ func (s stacker) overlay(lowers []string, layer, target string) error {
 	return nil
 }
 
-// mountNamed mounts an overlay by short names, which are links beside its target. A sandbox
-// can read the options of its root mount, which must not reveal the paths of the host's user;
-// and the kernel accepts at most one page of options.
+// mountNamed mounts an overlay whose options name links next to its target instead of the
+// directories themselves. A sandbox can read the options of its root mount, which must not
+// reveal the paths of the host's user; and the kernel accepts at most one page of options.
 func mountNamed(lowers []string, layer, target string) error {
 	links := target + "-layers"
 	if err := errors.Join(os.Mkdir(links, 0o700), os.Symlink(layer, filepath.Join(links, "layer"))); err != nil {
@@ -87,14 +87,16 @@ func mountNamed(lowers []string, layer, target string) error {
 	})
 }
 
-// trials is where trials of this directory are made. Nobody else makes anything there.
+// trials returns the directory for trial mounts below a directory. Nothing else is made
+// there.
 func trials(under string) string { return filepath.Join(under, "trials") }
 
-// gateOf is the lock on what is below a directory: a collection holds it alone, and others
-// while they make what it would take for left behind.
+// gateOf returns the path of the lock on what is below a directory. A collection holds it
+// exclusively. It is shared by those who are making something that a collection would take
+// for left behind.
 func gateOf(under string) string { return filepath.Join(under, "gc.lock") }
 
-// reapTrials removes what killed trials left.
+// reapTrials removes what trials left whose process was killed.
 func (c *Client) reapTrials(ctx context.Context) error {
 	var errs []error
 	for _, under := range []string{c.opts.State, c.opts.Root} {
@@ -111,8 +113,8 @@ func (c *Client) reapTrials(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// decideStacker chooses before the daemon is asked for a snapshotter: the first of
-// its ways in which an overlay works.
+// decideStacker chooses the first way of making overlays that works, and the snapshotter
+// that goes with it. It must be called before the daemon is asked for a snapshotter.
 func (c *Client) decideStacker() error {
 	wanted := c.opts.Snapshotter
 	if wanted == "" {
@@ -145,8 +147,8 @@ func (c *Client) decideStacker() error {
 	return nil
 }
 
-// tryOverlay stacks a directory and replaces one in it, which takes whiteouts and
-// attributes, where the layers of sandboxes will be.
+// tryOverlay mounts an overlay where the layers of sandboxes will be, and replaces a
+// directory in it, which needs whiteouts and extended attributes.
 func (c *Client) tryOverlay(s stacker) (err error) {
 	under := c.opts.State
 	if s.onDisk {
@@ -188,8 +190,8 @@ func (c *Client) tryOverlay(s stacker) (err error) {
 	return nil
 }
 
-// snapshotterWorks says whether the daemon has the snapshotter, with its own words
-// if it has not.
+// snapshotterWorks returns the daemon's own error if the snapshotter could not be
+// initialized.
 func (c *Client) snapshotterWorks(ctx context.Context) error {
 	answer, err := c.c.IntrospectionService().Plugins(c.ctx(ctx), "type==io.containerd.snapshotter.v1,id=="+c.opts.Snapshotter)
 	if err != nil {

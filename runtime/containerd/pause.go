@@ -5,14 +5,13 @@ import (
 	"fmt"
 )
 
-// pauseDest is where a persistent sandbox finds its first process.
+// pauseDest is the path, inside a persistent sandbox, of the program of its first process.
 const pauseDest = "/.sbench/pause"
 
-// pauseProgram is the first process of a persistent sandbox: a static program
-// that ignores SIGCHLD, so that the kernel reaps orphans by itself
-// (sigaction(2), "SA_NOCLDWAIT"), and then sleeps forever. It brings nothing
-// into the sandbox that a candidate could use, needs nothing of the image, and
-// occupies one page.
+// pauseProgram returns the program of a persistent sandbox's first process: a static one
+// that ignores SIGCHLD, so that the kernel reaps orphans by itself (sigaction(2),
+// "SA_NOCLDWAIT"), and then sleeps forever. It brings nothing into the sandbox that a
+// candidate could use, needs nothing from the image, and occupies one page.
 //
 // The code is position independent; the 32 zero-extended bytes after it are the
 // kernel's struct sigaction with the handler SIG_IGN, which is 1.
@@ -61,8 +60,8 @@ func pauseProgram(arch string) ([]byte, error) {
 	return elf(machine, append(code, ignore...)), nil
 }
 
-// elf wraps code into a 64-bit little-endian executable of one segment that can
-// be read and executed (elf(5)).
+// elf returns a 64-bit little-endian executable with code in one segment that can be read
+// and executed (elf(5)).
 func elf(machine uint16, code []byte) []byte {
 	const header, segment, base = 64, 56, 0x400000
 	le := binary.LittleEndian
@@ -86,7 +85,7 @@ func elf(machine uint16, code []byte) []byte {
 	return append(b, code...)
 }
 
-// trueProgram ends at once with status 0; see pauseProgram.
+// trueProgram returns a program that exits at once with status 0; see pauseProgram.
 func trueProgram(arch string) ([]byte, error) {
 	switch arch {
 	case "amd64":

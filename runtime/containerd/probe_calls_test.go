@@ -18,10 +18,10 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// allCalls, in place of an attempt's name, has the probe try all single calls.
+// allCalls, given instead of an attempt's name, makes the probe try all single calls.
 const allCalls = "calls"
 
-// What a call is given where its number is not known before.
+// Placeholders for arguments whose value is known only in the probe.
 const (
 	udp = 1<<40 + iota // a socket
 	udp6
@@ -31,8 +31,8 @@ const (
 	buffer // 4 KiB of zeros
 )
 
-// A singleCall is one system call, which must fail in a sandbox. Those that would harm what
-// comes after them in the same process are attempts of their own.
+// A singleCall is one system call, which must fail in a sandbox. Calls that would disturb
+// later ones in the same process are attempts of their own.
 type singleCall struct {
 	name    string
 	args    []uintptr // the first is the call's number
@@ -40,11 +40,12 @@ type singleCall struct {
 	control who
 }
 
-// who gets another answer outside of a sandbox, so that the call proves something.
+// who says which user gets a different answer outside a sandbox, which shows that the call
+// proves something.
 type who int
 
 const (
-	nobody who = iota // or who may is not worth the trace it would leave
+	nobody who = iota // or trying it would leave a trace on the host
 	anyRoot
 	hostRoot
 )
@@ -125,7 +126,7 @@ func optionCalls() []singleCall {
 		{"membership of an IPv6 group, one source", udp6, unix.IPPROTO_IPV6, unix.MCAST_JOIN_SOURCE_GROUP},
 		{"list of sources of an IPv6 group", udp6, unix.IPPROTO_IPV6, unix.MCAST_MSFILTER},
 	} {
-		// Without the filter the zeros are refused for what they are.
+		// Without the filter the zeros are refused with another error.
 		all = append(all, singleCall{o.name, []uintptr{unix.SYS_SETSOCKOPT, o.socket, o.level, o.option, buffer, 4}, unix.EPERM, anyRoot})
 	}
 	for name, request := range map[string]uintptr{
@@ -145,8 +146,8 @@ func optionCalls() []singleCall {
 		singleCall{"map without a lower bound", []uintptr{unix.SYS_PERSONALITY, 0x0100000}, unix.EPERM, anyRoot})
 }
 
-// kernelCalls are none of a sandbox's business, whatever their arguments. Most are zeros, with
-// which they do nothing where they are allowed.
+// kernelCalls are calls that a sandbox may not make with any arguments. The arguments are
+// zeros, with which most of them do nothing where they are allowed.
 func kernelCalls() []singleCall {
 	var all []singleCall
 	for name, number := range map[string]uintptr{
@@ -184,7 +185,7 @@ func singleCalls() []singleCall {
 	return append(append(socketCalls(), optionCalls()...), kernelCalls()...)
 }
 
-// tryCalls makes each call, and prints its name and what came of it.
+// tryCalls makes each call, and prints its name and its error number.
 func tryCalls() error {
 	zeros, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -239,7 +240,7 @@ func answers(t *testing.T, text string) map[string]unix.Errno {
 }
 
 // TestProbeCalls makes the single calls one after the other in one process, as root and as an
-// ordinary user, and those with a control on the host, where the answer must be another.
+// ordinary user. Those with a control are also made on the host, where the answer must differ.
 func TestProbeCalls(t *testing.T) {
 	if n := len(singleCalls()) + len(attempts()); n < 200 {
 		t.Errorf("only %d attempts", n)
@@ -255,7 +256,7 @@ func TestProbeCalls(t *testing.T) {
 		got := answers(t, exit.Stdout.String())
 		for _, c := range singleCalls() {
 			errno, ok := got[c.name]
-			if newer := errno == unix.ENOSYS && c.want == unix.EPERM; !ok || errno != c.want && !newer { // runc's answer to calls newer than all that a filter names
+			if newer := errno == unix.ENOSYS && c.want == unix.EPERM; !ok || errno != c.want && !newer { // runc's answer to calls newer than all those in a filter
 				t.Errorf("as %s: %s: %d, want %s", user, c.name, int(errno), unix.ErrnoName(c.want))
 			}
 		}

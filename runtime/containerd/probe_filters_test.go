@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filterAttempts give the kernel one small program each: what thousands of them do to a
-// host must not be tried on one that is needed.
+// filterAttempts give the kernel only one small program each, since thousands of them could
+// harm the host that runs the tests.
 func filterAttempts() []attempt {
-	accept := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0x7fff_0000} // all of a packet; SECCOMP_RET_ALLOW
+	accept := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0x7fff_0000} // the whole packet; as a seccomp filter SECCOMP_RET_ALLOW
 	program := &unix.SockFprog{Len: 1, Filter: &accept}
 	attach := func(level, option uintptr) func() error {
 		return func() error {
@@ -95,7 +95,7 @@ func filterAttempts() []attempt {
 	}
 }
 
-// tellingAttempts read what tells of the host or of other sandboxes.
+// tellingAttempts read what could reveal something about the host or other sandboxes.
 func tellingAttempts() []attempt {
 	var all []attempt
 	for _, name := range []string{
@@ -143,7 +143,7 @@ func tellingAttempts() []attempt {
 	)
 }
 
-// lockShared tries to lock what the neighbour has locked.
+// lockShared tries to lock a file that the neighbour has locked under the same name.
 func lockShared(name string) func() error {
 	return func() error {
 		f, err := os.Open(name)
@@ -151,13 +151,13 @@ func lockShared(name string) func() error {
 			return errors.Join(errSetup, err)
 		}
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			return nil // the neighbour holds it: they share it
+			return nil // the neighbour holds the lock, so that it is the same file
 		}
 		return errNone
 	}
 }
 
-// watchShared waits to be told of what the neighbour does all the time.
+// watchShared waits for inotify events of what the neighbour does all the time.
 func watchShared() error {
 	fd, err := unix.InotifyInit1(0)
 	if err == nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
-// The test binary is also the probe: with this variable set it makes one
-// attempt, inside a sandbox, and its exit code tells the outcome.
+// probeVariable turns the test binary into the probe: it then makes the attempt that the
+// variable names, inside a sandbox, and its exit code is the outcome.
 const probeVariable = "SBENCH_PROBE"
 
 // Exit codes of the probe.
@@ -66,17 +66,16 @@ func probe(name string) int {
 	return broken
 }
 
-// An attempt tries to do what a sandbox must not. It returns nil if it could.
+// An attempt is something that must fail in a sandbox. try returns nil if it succeeded.
 type attempt struct {
 	name string
 	try  func() error
-	// want are the errors that mean refusal; another means the probe is wrong.
+	// want are the errors that mean refusal; any other means that the probe is wrong.
 	want []error
-	// control: root on the host can do it, and the test sees that it can, so
-	// that an attempt that always fails is found out. Only for what leaves no
-	// trace.
+	// control means that root on the host can do it, and that the test checks this, to find
+	// attempts that always fail. It is only for attempts that leave no trace.
 	control bool
-	// hostRoot: the control needs root of the host, not of a user namespace.
+	// hostRoot means that the control needs the host's root, not that of a user namespace.
 	hostRoot bool
 }
 
@@ -153,9 +152,9 @@ func holdCapability() error {
 	return errNone
 }
 
-// runSetuid executes a copy of this program that is owned by root and setuid.
+// runSetuid executes a setuid program that is owned by root.
 func runSetuid() error {
-	out, err := exec.Command("/work/setuid-probe").CombinedOutput() // prints its effective user, see TestProbe
+	out, err := exec.Command("/work/setuid-probe").CombinedOutput() // prints its effective user; see newWorld
 	if strings.TrimSpace(string(out)) == "0" {
 		return nil
 	}
@@ -229,9 +228,8 @@ func readSome(name string) func() error {
 	}
 }
 
-// looseMount looks at the flags of every mount in the sandbox. Only /dev and
-// what holds a device may lack nodev, and only what must be written may be
-// writable.
+// looseMount checks the flags of every mount in the sandbox. Only /dev and mounts that hold
+// a device may lack nodev, and the root must be read-only.
 func looseMount() error {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -241,10 +239,9 @@ func looseMount() error {
 		fields := strings.Fields(line)
 		point, flags := fields[4], strings.Split(fields[5], ",")
 		device := point == "/dev" || strings.HasPrefix(point, "/dev/") && point != "/dev/shm"
-		// What the OCI runtime puts over a masked path: /dev/null, or an empty
-		// tmpfs that cannot be written.
+		// The OCI runtime masks a path with /dev/null or with an empty read-only tmpfs.
 		masked := strings.HasPrefix(point, "/proc/") && (fields[3] == "/null" || slices.Contains(flags, "ro"))
-		// In a user namespace nobody can make devices: the runtime binds the host's.
+		// In a user namespace, where devices cannot be made, the runtime binds the host's.
 		bound := device && fields[3] == "/"+filepath.Base(point) && slices.Contains(strings.Fields("null zero full tty random urandom"), filepath.Base(point))
 		switch {
 		case !slices.Contains(flags, "nosuid") && !masked && !bound,
@@ -484,7 +481,7 @@ func limitAttempts() []attempt {
 	}
 }
 
-// outcome compares what an attempt printed with what refusal looks like.
+// refusedBy reports whether what an attempt printed is one of the errors that mean refusal.
 func (a attempt) refusedBy(words string) bool {
 	return slices.ContainsFunc(a.want, func(e error) bool {
 		if e == error(errLookup) {

@@ -18,11 +18,11 @@ import (
 // given up. A restarted one still knows them.
 const reconnectTimeout = 10 * time.Second
 
-// process is a started process: the daemon's view of it and the kernel's. The
-// second works without the first.
+// process is a started process, as the daemon and as the kernel know it. The pidfd works
+// even if the daemon does not.
 type process struct {
 	p     client.Process
-	pidfd int // -1 if it was gone too early to be held
+	pidfd int // -1 if the process was gone before it could be opened
 }
 
 func hold(p client.Process) *process {
@@ -56,8 +56,9 @@ func (p *process) kill(ctx context.Context) error {
 	return nil
 }
 
-// await returns the daemon's exit status. It survives a restart of the daemon,
-// and gives up with ErrUnavailable when that stays away.
+// await waits for the process and returns the exit status that the daemon reports. It
+// survives a restart of the daemon, and gives up with ErrUnavailable if the daemon stays
+// away.
 func (p *process) await(ctx context.Context) (uint32, error) {
 	var lost time.Time
 	for {
@@ -89,9 +90,9 @@ func (p *process) await(ctx context.Context) (uint32, error) {
 	}
 }
 
-// signal tells by which signal the process ended, 0 if by none. Exit statuses
-// of 128 and more are ambiguous: a process may exit with 137. Linux 6.15 tells
-// for a held process; elsewhere such a status is taken for a signal.
+// signal returns the signal that ended the process, 0 if none did. Exit statuses above 128
+// are ambiguous: a process may exit with 137. From Linux 6.15 on the kernel says which it
+// was if the pidfd is open; otherwise such a status is taken for a signal.
 func (p *process) signal(status uint32) int {
 	if status <= 128 || status > 128+64 {
 		return 0

@@ -18,8 +18,8 @@ import (
 const hostsDirectory = "/etc/containerd/certs.d"
 
 // Pull fetches and unpacks an image for this host's platform, with the credentials of
-// the user's Docker configuration. The error is runtime.ErrNotFound forevery failure
-// except those of the daemon itself, since the image cannot be obtained.
+// the user's Docker configuration. The error is runtime.ErrNotFound if the image cannot
+// be fetched, and also runtime.ErrUnavailable if the daemon is the cause.
 func (c *Client) Pull(ctx context.Context, ref string) (runtime.Image, error) {
 	full, err := NormalizeRef(ref)
 	if err != nil {
@@ -50,15 +50,15 @@ func (c *Client) Pull(ctx context.Context, ref string) (runtime.Image, error) {
 
 func (c *Client) hostsDir() string { return firstOf(c.opts.HostsDir, hostsDirectory) }
 
-// insecure: a registry on this very host speaks plain http unless its hosts
-// directory says otherwise, as containerd's tools assume.
+// insecure reports whether the registry speaks plain HTTP unless its hosts directory says
+// otherwise, as one on this host or with a private address (RFC 1918).
 func insecure(ref string) bool {
 	tag, err := name.ParseReference(ref, name.WeakValidation)
 	return err == nil && tag.Context().Scheme() == "http"
 }
 
-// credentials asks the usual docker configuration and its helpers. containerd
-// takes an empty user name with a secret for an identity token.
+// credentials looks in the user's Docker configuration and asks its credential helpers.
+// containerd takes an empty user name with a secret for an identity token.
 func credentials(host string) (user, secret string, err error) {
 	registry, err := name.NewRegistry(host, name.WeakValidation)
 	if err != nil {

@@ -77,8 +77,8 @@ func (b *Box) base(ctx context.Context) ([]string, error) {
 	return from.stack(), nil
 }
 
-// mountCopies puts a copy-on-write view over each mount that asks for one, and
-// lets the mount show that instead.
+// mountCopies makes an overlay of the source of each mount with Copy, and makes it the
+// mount's new source.
 func (b *Box) mountCopies() error {
 	b.cfg.Mounts = slices.Clone(b.cfg.Mounts)
 	for i, m := range b.cfg.Mounts {
@@ -94,8 +94,8 @@ func (b *Box) mountCopies() error {
 	return nil
 }
 
-// overlayOf shows the directory source, with writes going to the sandbox's layer, at the path
-// that it returns.
+// overlayOf mounts an overlay of the directory source, which writes to the sandbox's layer,
+// and returns its path.
 func (b *Box) overlayOf(source, name string) (string, error) {
 	lower, merged := filepath.Join(b.dir, name+"-lower"), filepath.Join(b.dir, name)
 	for _, dir := range []string{lower, merged} {
@@ -110,10 +110,11 @@ func (b *Box) overlayOf(source, name string) (string, error) {
 	return merged, b.overlay([]string{lower}, name, merged)
 }
 
-// view makes a read-only mount visible through inodes of the sandbox's own, since sandboxes
-// could communicate through locks and watches on shared ones, and without host paths in the
-// sandbox's mount table. It returns "" for a mount that no other sandbox has, and if the file
-// system cannot be a layer of an overlay.
+// view makes an overlay of the source of a read-only mount and returns its path. The
+// overlay has inodes of its own, since sandboxes could communicate through locks and watches
+// on shared ones, and keeps host paths out of the sandbox's mount table. view returns "" for
+// a mount that no other sandbox has, with fuse-overlayfs, and if the file system cannot be a
+// layer of an overlay.
 func (b *Box) view(m runtime.Mount, name string) (string, error) {
 	if m.Writable || m.Give || b.run.c.stack.fuse != "" || strings.HasPrefix(m.Source, b.layer.Path()+"/") {
 		return "", nil
@@ -133,15 +134,15 @@ func (b *Box) view(m runtime.Mount, name string) (string, error) {
 	return filepath.Join(merged, file), err
 }
 
-// giveMounts makes the sandbox's user own what sbench owns of a given mount, and
-// the top of a copy. What has another owner, such as files copied out of an
-// image, keeps it.
+// giveMounts makes the sandbox's user the owner of the files of a mount with Give that
+// belong to sbench's user, and of the top directory of a mount with Copy. Files of other
+// owners, such as those copied out of an image, keep them.
 func (b *Box) giveMounts() error {
 	if int(b.user.uid) == os.Geteuid() {
 		return nil
 	}
 	for _, m := range b.cfg.Mounts {
-		if m.Copy { // what is below keeps its owner
+		if m.Copy { // files below the top keep their owners
 			if err := os.Lchown(m.Source, b.hostID(b.user.uid), b.hostID(b.user.gid)); err != nil {
 				return fmt.Errorf("give %s to the sandbox's user: %w", m.Dest, err)
 			}
@@ -184,8 +185,8 @@ func (b *Box) makeMountPoints() error {
 	return b.makeInside(b.root, b.workdir(), true)
 }
 
-// makePointIn makes a mount point that may lie inside another mount of this
-// sandbox, where it must not be made in the root below it.
+// makePointIn makes the mount point dest in the innermost mount of the caller's that
+// contains it, or else in the root, which that mount would hide.
 func (b *Box) makePointIn(dest string, dir bool) error {
 	var outer *runtime.Mount
 	for i, m := range b.cfg.Mounts {

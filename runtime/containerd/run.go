@@ -20,10 +20,10 @@ import (
 	"github.com/securebench/sbench/runtime/filelock"
 )
 
-// Labels on everything of a run in the daemon.
+// Labels of everything that a run has in the daemon.
 const (
 	labelRun  = "org.securebench.run"
-	labelLock = "org.securebench.lock" // the lock file whose holder owns it
+	labelLock = "org.securebench.lock" // path of the lock file whose holder owns the run
 	labelName = "org.securebench.name"
 )
 
@@ -38,9 +38,9 @@ type Run struct {
 	lock *os.File
 
 	mu     sync.Mutex
-	bases  map[string][]string // chain id → lower directories
-	idle   map[runtime.VolumeConfig][]*volume
-	images map[string]*writes // of images, by their mount points
+	bases  map[string][]string                // chain id → lower directories
+	idle   map[runtime.VolumeConfig][]*volume // emptied volumes
+	images map[string]*writes                 // of mounted images, by mount point
 }
 
 // NewRun makes a run, with a lock, a lease and a directory of the same random name. The
@@ -70,9 +70,9 @@ func (c *Client) claimRun(ctx context.Context) (*Run, error) {
 	return r, nil
 }
 
-// owned calls f, which makes something in the daemon, with a context whose lease is a
-// run's: if this process dies, the next GC finds the lease, and the daemon collects what
-// nothing else refers to.
+// owned calls f, which makes something in the daemon, with the lease of a temporary run. If
+// this process dies, the next GC finds the lease, and the daemon collects what nothing else
+// refers to.
 func (c *Client) owned(ctx context.Context, f func(ctx context.Context) error) error {
 	r, err := c.claimRun(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *Client) owned(ctx context.Context, f func(ctx context.Context) error) e
 	return errors.Join(f(r.ctx(ctx)), r.Close(ctx))
 }
 
-// ID returns the run's random name, which everything that belongs to it carries.
+// ID returns the run's random id, which is also the name of its lease and directory.
 func (r *Run) ID() string { return r.id }
 
 func randomID() string {
@@ -90,8 +90,8 @@ func randomID() string {
 	return hex.EncodeToString(b)
 }
 
-// claim makes the run's directory and locks it. A shared hold on the collector's
-// lock keeps that from seeing the directory before it is locked.
+// claim makes the run's directory and locks it. A shared lock on the gate keeps GC from
+// seeing the directory before it is locked.
 func (r *Run) claim(ctx context.Context) error {
 	runs := filepath.Join(r.c.opts.State, "runs")
 	if err := os.MkdirAll(runs, 0o711); err != nil {
@@ -125,8 +125,8 @@ func (r *Run) labels(name string) map[string]string {
 	return l
 }
 
-// ctx carries namespace and lease: what is made under it is not collected by
-// the daemon while the run lives.
+// ctx adds the namespace and the run's lease: the daemon does not collect what is made
+// with it while the run lives.
 func (r *Run) ctx(ctx context.Context) context.Context {
 	return leases.WithLease(r.c.ctx(ctx), r.id)
 }
@@ -134,12 +134,12 @@ func (r *Run) ctx(ctx context.Context) context.Context {
 // Close removes the run and everything that belongs to it. Its sandboxes, volumes and
 // views must be closed first.
 func (r *Run) Close(ctx context.Context) error {
-	// Each call has a bound of its own; see bound.
+	// Each call has its own deadline; see bound.
 	return errors.Join(r.forgetImages(), r.c.reap(context.WithoutCancel(ctx), leftovers{run: r.id, dir: r.dir, lock: r.lock}))
 }
 
-// lowers returns the directories that hold an image's file system, topmost
-// first, under a read-only snapshot of the run's.
+// lowers returns the directories that hold an image's file system, topmost first. A
+// read-only snapshot that belongs to the run keeps them from being removed.
 func (r *Run) lowers(ctx context.Context, image runtime.Image) ([]string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"github.com/securebench/sbench/runtime/thread"
 )
 
-// checkRoot sees to the flags of the root mount that the OCI runtime made for a first
-// process which waits to be started. runc clones the mount that it is given, with its
-// flags; crun (1.8) makes another, without them.
+// checkRoot makes sure that the root mount that the OCI runtime made for a first process,
+// which is not started yet, is nosuid, nodev and, unless it is writable, read-only. runc
+// clones the mount that it is given, with its flags; crun (1.8) makes another without them.
 func (b *Box) checkRoot(pid uint32) error {
 	want := []string{"nosuid", "nodev"}
 	if !b.cfg.WritableRoot {
@@ -32,7 +32,8 @@ func (b *Box) checkRoot(pid uint32) error {
 	return err
 }
 
-// rootLacks reads the options of the topmost mount at / of a process, proc(5).
+// rootLacks reports whether the topmost mount at / of a process lacks any of the options
+// in want (/proc/PID/mountinfo in proc(5)).
 func rootLacks(pid uint32, want []string) (bool, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
 	if err != nil {
@@ -50,8 +51,8 @@ func rootLacks(pid uint32, want []string) (bool, error) {
 	return slices.ContainsFunc(want, func(w string) bool { return !slices.Contains(options, w) }), nil
 }
 
-// remountRoot enters the mount namespace of a process whose program is not yet the
-// sandbox's.
+// remountRoot sets the flags of the root mount in the mount namespace of a process that
+// does not run the sandbox's program yet.
 func remountRoot(pid uint32, writable bool) error {
 	flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | unix.MS_NOSUID | unix.MS_NODEV)
 	if !writable {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reapShims ends shims that the daemon does not know: it starts them before it
-// writes down that they exist, so that a client killed in between leaves one.
+// reapShims kills the run's shims that the daemon does not know. The daemon starts a shim
+// before it records it, so that a client that is killed in between leaves one behind.
 func (c *Client) reapShims(ctx context.Context, run string) error {
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -31,8 +31,8 @@ func (c *Client) reapShims(ctx context.Context, run string) error {
 	return errors.Join(errs...)
 }
 
-// isShim reads a process's arguments: the shim of a container of this run, on
-// this daemon.
+// isShim reports whether a process's arguments are those of the shim of a container of the
+// run, on this daemon.
 func (c *Client) isShim(pid int, run string) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	args := strings.Split(string(bytes.TrimRight(text, "\x00")), "\x00")
@@ -54,17 +54,17 @@ func (c *Client) reapShim(ctx context.Context, pid int, run string) error {
 		return nil // gone
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if !c.isShim(pid, run) { // looked at again now that it is held
+	if !c.isShim(pid, run) { // again, now that the pidfd keeps the pid from meaning another
 		return nil
 	}
-	bundle, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)) // a shim works in its bundle
+	bundle, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)) // a shim's working directory is its bundle
 	if err != nil {
 		return nil
 	}
-	// The OCI runtimes that it waits for are in its process group, which it leads, or
-	// have its death for a signal of theirs.
+	// The OCI runtimes that it waits for are in the process group that it leads, or get a
+	// signal when it dies (PR_SET_PDEATHSIG).
 	if group, err := unix.Getpgid(pid); err == nil && group == pid {
-		_ = unix.Kill(-pid, unix.SIGKILL) // gone meanwhile, or the next line says why not
+		_ = unix.Kill(-pid, unix.SIGKILL) // if it fails, it is gone or the next line says why
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("shim %d: %w", pid, err)

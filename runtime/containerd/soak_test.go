@@ -12,8 +12,8 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
-// TestSoakLives takes many sandboxes through their lives, 32 at a time, and
-// wants no failure, no stall and no growth.
+// TestSoakLives takes many sandboxes through their lives, 32 at a time. There must be no
+// failure, no stall and no growth in open files.
 func TestSoakLives(t *testing.T) {
 	lives := int64(64)
 	if os.Getenv("SBENCH_SOAK") != "" {
@@ -21,7 +21,7 @@ func TestSoakLives(t *testing.T) {
 	}
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	life := sbenchLife(run, runtime.Config{Name: "soak", Image: image, Limits: runtime.DefaultLimits(), Workdir: "/tmp"})
-	if err := life(0); err != nil { // open what stays open
+	if err := life(0); err != nil { // opens the files that stay open
 		t.Fatal(err)
 	}
 	files := openFiles(t)

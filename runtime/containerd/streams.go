@@ -13,11 +13,11 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// streams are a process's three, bounded and drained.
+// streams are the standard input, output and error of a process.
 type streams struct {
 	in       io.Reader
 	out, err *runtime.Capture
-	eof      chan struct{} // closed when in has been read to its end
+	eof      chan struct{} // closed when in has been read to its end; nil without input
 	ended    chan struct{} // closed when nobody reads from in any more
 }
 
@@ -34,11 +34,11 @@ func (s *streams) creator(dir string) cio.Creator {
 	return cio.NewCreator(cio.WithStreams(s.in, s.out, s.err), cio.WithFIFODir(dir))
 }
 
-// drain waits until all output has been read: it is not complete at the exit.
-// Every process of the sandbox is dead, so what still holds a pipe open is the
-// pipe itself, in flight over a socket that nobody can reach any more: an agent
-// can arrange that, and it must not make an error of its attempt. The kernel
-// finds such sockets when a socket is closed (unix(7), garbage collection).
+// drain waits until all output has been read, which may be after the exit. Every process
+// of the sandbox is dead by then, so a pipe that is still open can only be in a message
+// queued in a UNIX socket that no process can reach. An agent can arrange that, and must
+// not turn its attempt into an error by it. The kernel looks for such sockets when a
+// socket is closed (net/unix/garbage.c).
 func (s *streams) drain(pipes cio.IO) {
 	done := make(chan struct{})
 	go func() {
@@ -53,20 +53,19 @@ func (s *streams) drain(pipes cio.IO) {
 			collectSockets()
 		}
 	}
-	pipes.Cancel() // what came so far is what there is
+	pipes.Cancel() // what has been read so far must do
 }
 
-// collectSockets makes the kernel look for sockets that only refer to each
-// other.
+// collectSockets makes the kernel look for sockets that only refer to each other.
 func collectSockets() {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return // out of descriptors: the next round, or the end of the wait
+		return // out of descriptors; drain tries again
 	}
 	_, _ = unix.Close(pair[0]), unix.Close(pair[1])
 }
 
-// eofReader tells once when its source is at its end.
+// eofReader closes eof when its source has ended or failed.
 type eofReader struct {
 	r    io.Reader
 	eof  chan struct{}
@@ -81,8 +80,8 @@ func (e *eofReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// closeInput passes the end of the input on: the shim holds its side open
-// until it is told.
+// closeInput closes the process's standard input once s.in has ended. The shim holds it
+// open until it is asked to close it.
 func (b *Box) closeInput(s *streams, p client.Process) {
 	if s.eof == nil {
 		return

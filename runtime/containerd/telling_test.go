@@ -10,8 +10,8 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// readTwice reads everything in /proc but processes, waits for a line of input, and prints the
-// names of the files that have changed.
+// readTwice reads all files in /proc except those of processes, waits for a line of input, and
+// prints the names of the files that have changed.
 const readTwice = `
 import os
 def read():
@@ -34,8 +34,8 @@ for path, text in sorted(read().items()):
     if before.get(path) != text: print(path)
 `
 
-// TestProcTellsLittle: while a neighbour lives and dies, nothing in a sandbox's /proc changes but
-// what docs/sandbox.md names, which programs cannot do without.
+// TestProcTellsLittle: while another sandbox lives and ends, nothing in a sandbox's /proc changes
+// except the files that docs/sandbox.md names, which programs cannot do without.
 func TestProcTellsLittle(t *testing.T) {
 	w := newWorld(t)
 	box := create(t, w.run, w.config())

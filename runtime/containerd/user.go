@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxPasswd bounds what is read of a file that an agent may have written.
+// maxPasswd bounds how many bytes are read of /etc/passwd and /etc/group, which an agent
+// may have written.
 const maxPasswd = 1 << 20
 
 type user struct {
@@ -92,8 +93,8 @@ func parseID(s string) (uint32, bool) {
 	return uint32(n), err == nil
 }
 
-// records reads colon-separated lines of at least n fields. A file that is not
-// there, or is no regular file, has none.
+// records reads the colon-separated lines that have at least n fields. A file that is
+// missing, or is no regular file, has none.
 func records(root, name string, n int) ([][]string, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {

@@ -27,9 +27,9 @@ import (
 const (
 	UserNamespaceAuto = "auto" // OwnUserNamespace where that is possible
 	HostUserNamespace = "host" // sandboxes have the same ids as sbench
-	OwnUserNamespace  = "own"  // each sandbox has a range of ids of its own
+	OwnUserNamespace  = "own"  // each sandbox has its own range of ids
 	// NestedUserNamespace means that sbench itself runs in a user namespace, and
-	// that each sandbox has one below it with the same ids. None of them is the
+	// that each sandbox has a child of it with the same ids. None of these ids is the
 	// host's root.
 	NestedUserNamespace = "nested"
 )
@@ -38,11 +38,12 @@ const (
 type idMode struct {
 	name string      // one of the modes above
 	why  string      // reason for HostUserNamespace, or what OwnUserNamespace lacks
-	pool *idmap.Pool // of ranges, in OwnUserNamespace
-	// mappings: the OCI runtime joins a user namespace only if the specification
-	// repeats its mappings; see oci.WithUserNamespace.
+	pool *idmap.Pool // nil except in OwnUserNamespace
+	// mappings means that the specification repeats the user namespace's mappings,
+	// without which some OCI runtimes do not join it; see oci.WithUserNamespace.
 	mappings bool
-	// onDisk: ids of a file system in memory cannot be shifted (before Linux 6.3).
+	// onDisk means that every volume is on disk, because the ids of a tmpfs cannot be
+	// shifted (before Linux 6.3).
 	onDisk bool
 }
 
@@ -52,8 +53,8 @@ type idMode struct {
 // are known once a run has been made, and "" before.
 func (c *Client) UserNamespace() (mode, why string) { return c.ids.name, c.ids.why }
 
-// settle chooses the ids of sandboxes, the first time: of the modes that may be,
-// the strongest in which a sandbox lives.
+// settle chooses, once per client, how sandboxes get their ids: the first mode of
+// idModes in which a trial sandbox works.
 func (c *Client) settle(ctx context.Context, r *Run) error {
 	c.settling.Lock()
 	defer c.settling.Unlock()
@@ -73,7 +74,7 @@ func (c *Client) settle(ctx context.Context, r *Run) error {
 	var whys []string
 	for _, m := range modes {
 		if m.mappings && !errors.As(err, new(refusal)) {
-			continue // not for lack of mappings
+			continue // the failure was not for lack of mappings
 		}
 		if m.name == HostUserNamespace && m.why == "" {
 			m.why = strings.Join(whys, "; ")
@@ -99,9 +100,9 @@ func (c *Client) settle(ctx context.Context, r *Run) error {
 	return fmt.Errorf("%w: this host runs no sandbox: %s", runtime.ErrUnavailable, strings.Join(whys, "; "))
 }
 
-// lasting says whether a trial failed for what the host is: what the OCI runtime refuses,
-// and mounts that the kernel does. A host that is short of memory or processes for a moment
-// must not lead to a lesser mode.
+// lasting reports whether a trial failed because of a permanent property of the host: the
+// OCI runtime or the kernel refused something. A host that is short of memory or processes
+// for a moment must not lead to a weaker mode.
 func lasting(err error) bool {
 	if errors.Is(err, runtime.ErrUnavailable) {
 		return false
@@ -114,11 +115,12 @@ func lasting(err error) bool {
 	return errors.As(err, new(refusal))
 }
 
-// idModes lists what Options allow on this host, in the order in which it is tried.
+// idModes lists the modes that Options allow on this host, in the order in which they are
+// tried.
 func (c *Client) idModes() ([]idMode, error) {
 	host := idMode{name: HostUserNamespace}
 	switch {
-	case userns.Inside(): // less would be an agent with sbench's own ids
+	case userns.Inside(): // without a nested one, an agent would be in sbench's own user namespace
 		return []idMode{{name: NestedUserNamespace}, {name: NestedUserNamespace, mappings: true}}, nil
 	case c.opts.UserNamespace == HostUserNamespace:
 		host.why = "asked for"
@@ -153,11 +155,12 @@ func (c *Client) idModes() ([]idMode, error) {
 	own.onDisk = !inMemory
 	mapped := own
 	mapped.mappings = true
-	return []idMode{own, mapped, own, mapped, host}, nil // once more, before less will do
+	return []idMode{own, mapped, own, mapped, host}, nil // own ids are tried twice before giving them up
 }
 
-// passable says which directory on the way to dir keeps out the root of a sandbox with ids
-// of its own, in whose name the OCI runtime goes there.
+// passable returns an error that names a directory on the way to dir which other users
+// cannot pass. The OCI runtime goes there as the root of a sandbox with its own ids, who
+// is such a user.
 func passable(dir string) error {
 	for ; dir != "/"; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
@@ -171,8 +174,9 @@ func passable(dir string) error {
 	return nil
 }
 
-// emptyImage is one for processes that need nothing but what is mounted: the directory
-// of the layers of images, on which those of a run will be, seen as a layer.
+// emptyImage returns an image for processes that need only what is mounted. Its one layer
+// is the snapshotter's directory, so that a trial finds out whether layers on that file
+// system work.
 func (r *Run) emptyImage(ctx context.Context) runtime.Image {
 	const chain = "empty"
 	r.mu.Lock()
@@ -181,8 +185,9 @@ func (r *Run) emptyImage(ctx context.Context) runtime.Image {
 	return runtime.Image{Ref: "sbench.local/empty", ChainID: chain}
 }
 
-// Live creates, runs and removes a sandbox of the image, as the attempts of a run will,
-// and returns the error with which that fails.
+// Live creates a sandbox of the image, runs a program that does nothing in it and removes
+// it, to find out whether the attempts of a run can work. Its error is that of the step
+// that failed.
 func (r *Run) Live(ctx context.Context, image runtime.Image) error {
 	const program = "/.sbench/true"
 	at := filepath.Join(r.dir, "trial", "true")
@@ -210,8 +215,9 @@ func (r *Run) Live(ctx context.Context, image runtime.Image) error {
 	return errors.Join(err, box.Close(ctx))
 }
 
-// snapshotRoot is where the snapshotter has the layers of images, as far as the
-// daemon tells; else it is taken to be on the file system of our own root.
+// snapshotRoot returns the directory in which the snapshotter keeps the layers of images.
+// If the daemon does not report one, it returns Options.Root, which is taken to be on the
+// same file system.
 func (c *Client) snapshotRoot(ctx context.Context) string {
 	answer, err := c.c.IntrospectionService().Plugins(c.ctx(ctx), "type==io.containerd.snapshotter.v1,id=="+c.opts.Snapshotter)
 	if err != nil {
@@ -226,7 +232,7 @@ func (c *Client) snapshotRoot(ctx context.Context) string {
 	return c.opts.Root
 }
 
-// takeIDs gives the sandbox a range of ids, if sandboxes have their own.
+// takeIDs gives the sandbox a range of ids if the mode is OwnUserNamespace.
 func (b *Box) takeIDs() error {
 	pool := b.run.c.ids.pool
 	if pool == nil {
@@ -237,15 +243,16 @@ func (b *Box) takeIDs() error {
 		return err
 	}
 	b.userns = b.ids.Namespace
-	// The sandbox's root has to pass this directory, and no one else may: a running sandbox
-	// is below it.
+	// The sandbox's root has to pass this directory, and no other user of the host may: the
+	// files of the running sandbox are below it.
 	if err := errors.Join(os.Chown(b.dir, 0, int(b.ids.Base())), os.Chmod(b.dir, 0o710), os.Mkdir(b.shifted(""), 0o711)); err != nil {
 		return err
 	}
 	return idmap.MountPrivate(b.dir)
 }
 
-// releaseIDs comes after the death of the sandbox's processes is proved.
+// releaseIDs releases the sandbox's user namespace and ids. All processes of the sandbox
+// must be known to have ended.
 func (b *Box) releaseIDs() error {
 	var closer io.Closer = b.userns
 	switch {
@@ -258,10 +265,10 @@ func (b *Box) releaseIDs() error {
 	return closer.Close()
 }
 
-// shifted names a mount whose ids are the sandbox's.
+// shifted returns the path of a mount that has the sandbox's ids.
 func (b *Box) shifted(name string) string { return filepath.Join(b.dir, "ids", name) }
 
-// shift mounts a directory or file under that name, with the sandbox's ids.
+// shift mounts a directory or file at shifted(name), with the sandbox's ids.
 func (b *Box) shift(source, name string, writable bool) error {
 	if err := b.makeTarget(source, name); err != nil {
 		return err
@@ -280,8 +287,8 @@ func (b *Box) makeTarget(source, name string) error {
 	return os.WriteFile(b.shifted(name), nil, 0o644)
 }
 
-// overlay shows lowers at target with writes going to the directory name of the
-// sandbox's layer. On disk every file keeps the owner it has in the sandbox.
+// overlay mounts lowers at target as an overlay that writes to the directory name of the
+// sandbox's layer. There every file has the owner that it has in the sandbox.
 func (b *Box) overlay(lowers []string, name, target string) error {
 	if b.ids == nil {
 		return b.run.c.stack.overlay(lowers, filepath.Join(b.layer.Path(), name), target)
@@ -306,7 +313,8 @@ func (b *Box) overlay(lowers []string, name, target string) error {
 	return b.ids.Overlay(b.shifted(""), target, layerOptions(shifted, upper, work))
 }
 
-// inside calls f as the one who can make files in the sandbox's root and copies.
+// inside calls f as the user who can make files in the sandbox's root file system and
+// copies: the sandbox's root if it has its own ids.
 func (b *Box) inside(f func() error) error {
 	if b.ids == nil {
 		return f()
@@ -314,7 +322,7 @@ func (b *Box) inside(f func() error) error {
 	return idmap.As(b.ids.Base(), f)
 }
 
-// hostID is the host's id for one of the sandbox's.
+// hostID returns the host's id for one of the sandbox's.
 func (b *Box) hostID(id uint32) int {
 	if b.ids == nil {
 		return int(id)
@@ -335,15 +343,15 @@ func (b *Box) checkUser() error {
 	return nil
 }
 
-// showMounts prepares what the specification will name: all mounts as the
-// sandbox's ids see them, and those that are only read by a view of its own. What cannot be
-// shifted is shown as it is, if it is only read: there its owners are nobody, and modes for
-// others decide.
+// showMounts sets b.mounts to what the specification will name: all mounts with the
+// sandbox's ids and, where they are read-only, through a view (see view). A read-only mount
+// whose ids cannot be shifted is used as it is: the sandbox then sees the overflow user as
+// the owner of its files, and the permissions of others apply.
 func (b *Box) showMounts() error {
 	b.mounts = b.allMounts()
 	for i := range b.mounts {
 		m := &b.mounts[i]
-		if m.Copy { // an overlay of its own
+		if m.Copy { // already an overlay; see mountCopies
 			continue
 		}
 		at, err := b.view(*m, "view-"+strconv.Itoa(i))
@@ -370,8 +378,8 @@ func (b *Box) showMounts() error {
 	return nil
 }
 
-// networkNamespace is the one that the sandbox's user namespace owns, nil if
-// any will do.
+// networkNamespace returns the network namespace that the sandbox's user namespace owns,
+// nil if the sandbox has no user namespace.
 func (b *Box) networkNamespace() *os.File {
 	if b.userns == nil {
 		return nil
@@ -379,7 +387,7 @@ func (b *Box) networkNamespace() *os.File {
 	return b.userns.Network()
 }
 
-// userNamespace returns the options of the specification.
+// userNamespace returns the specification's options for the user namespace.
 func (b *Box) userNamespace() []oci.Option {
 	if b.userns == nil {
 		return nil
@@ -397,22 +405,22 @@ func (b *Box) userNamespace() []oci.Option {
 	return append(opts, oci.WithDevices(b.devices()))
 }
 
-// shimOptions are what the shim needs to know beside the specification.
+// shimOptions returns what the shim needs besides the specification.
 func (b *Box) shimOptions() any {
 	if b.run.c.opts.Handler != DefaultHandler {
 		return nil
 	}
 	o := &options.Options{BinaryName: b.run.c.program.path}
 	if b.ids != nil {
-		// The pipes of standard output must belong to the sandbox's root, or
-		// /dev/stdout could not be opened anew.
+		// The pipes of standard output must belong to the sandbox's root, or a process
+		// could not open /dev/stdout.
 		o.IoUid, o.IoGid = b.ids.Base(), b.ids.Base()
 	}
 	return o
 }
 
-// left is the root file system that a stopped sandbox left, with owners as they
-// are on disk.
+// left returns the path of the root file system that a stopped sandbox left, with owners
+// as they are on disk.
 func (b *Box) left() (string, error) {
 	if b.ids == nil {
 		return b.root, nil
@@ -431,12 +439,13 @@ func (b *Box) left() (string, error) {
 	return at, nil
 }
 
-// stack is everything of the root file system on disk, topmost first.
+// stack returns all directories of the root file system, topmost first, with owners as
+// they are on disk.
 func (b *Box) stack() []string {
 	return append([]string{filepath.Join(b.layer.Path(), "root", "upper")}, b.lower...)
 }
 
-// userNamespaceFinding is the doctor's line.
+// userNamespaceFinding reports how sandboxes get their ids.
 func (c *Client) userNamespaceFinding() Finding {
 	const check = "sandbox ids"
 	mode, why := c.UserNamespace()
@@ -455,8 +464,9 @@ func (c *Client) userNamespaceFinding() Finding {
 		"run as root on Linux 5.19 or later, with --root and the daemon's images on ext4, xfs or btrfs, and --state in a folder that others may pass"}
 }
 
-// makeInside makes a mount point in a tree that has the sandbox's ids. Most are
-// there already, which takes no thread to find out; none can be made without.
+// makeInside makes a mount point in a tree that has the sandbox's ids. It first tries
+// without becoming the sandbox's root, which needs no thread and is enough if the mount
+// point exists, as most do.
 func (b *Box) makeInside(root, dest string, dir bool) error {
 	err := makeMountPoint(root, dest, dir)
 	if b.ids == nil || !errors.Is(err, unix.EOVERFLOW) {
@@ -465,7 +475,7 @@ func (b *Box) makeInside(root, dest string, dir bool) error {
 	return b.inside(func() error { return makeMountPoint(root, dest, dir) })
 }
 
-// mayHave says whether a capability is in a process's bounding set.
+// mayHave reports whether a capability is in a process's bounding set.
 func mayHave(pid int, capability uint) (bool, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// ownIDs is a run whose sandboxes have ids of their own. It skips the test where
-// the host cannot do that.
+// ownIDs returns a run whose sandboxes have ids of their own. It skips the test where the
+// host cannot do that.
 func ownIDs(t *testing.T) (*containerd.Client, *containerd.Run, runtime.Image) {
 	t.Helper()
 	c := containerdtest.Open(t)
@@ -132,7 +132,7 @@ func (f onText) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// uidOnHost finds the process with the mark among its arguments.
+// uidOnHost returns the host's uid of the process with mark among its arguments.
 func uidOnHost(t *testing.T, mark string) int {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -170,7 +170,7 @@ func TestHostIDs(t *testing.T) {
 	run, image := containerdtest.NewRun(t, c)
 	mode, why := c.UserNamespace()
 	if userns.Inside() {
-		if mode != containerd.NestedUserNamespace { // less is not to be had by asking
+		if mode != containerd.NestedUserNamespace { // a weaker mode cannot be asked for
 			t.Errorf("mode %q because of %q", mode, why)
 		}
 		return
@@ -191,7 +191,7 @@ func TestHostIDs(t *testing.T) {
 }
 
 func TestUnknownUserNamespace(t *testing.T) {
-	containerdtest.Open(t) // or skip
+	containerdtest.Open(t) // skips where there is no daemon
 	opts := containerdtest.Options()
 	opts.UserNamespace = "none"
 	if c, err := containerd.Open(context.Background(), opts); err == nil {
@@ -245,8 +245,8 @@ func TestOwnersOnDisk(t *testing.T) {
 	}
 }
 
-// TestOwnersOfWhatIsLeft: a verifier over an agent's layer, and the folder that
-// sbench takes a candidate from, show the owners that the agent saw.
+// TestOwnersOfWhatIsLeft: a verifier on top of an agent's layer, and the directory from
+// which sbench takes a candidate, show the owners that the agent saw.
 func TestOwnersOfWhatIsLeft(t *testing.T) {
 	_, run, image := ownIDs(t)
 	agent := create(t, run, runtime.Config{Name: "agent", Image: image, WritableRoot: true, User: "0:0", Workdir: "/left"})
@@ -288,7 +288,7 @@ func TestPrivateFilesOfRoot(t *testing.T) {
 	}
 }
 
-// TestSourceThatCannotBeShifted: overlay is a file system that cannot.
+// TestSourceThatCannotBeShifted mounts an overlay, whose ids cannot be shifted.
 func TestSourceThatCannotBeShifted(t *testing.T) {
 	_, run, image := ownIDs(t)
 	view, err := run.View(context.Background(), image)
@@ -328,7 +328,8 @@ func TestUserBeyondTheRange(t *testing.T) {
 	}
 }
 
-// TestPrivilegesWithin: what a sandbox needs works without the host's root.
+// TestPrivilegesWithin: privileged operations that sandboxes need work without the ids of
+// the host's root.
 func TestPrivilegesWithin(t *testing.T) {
 	_, run, image := ownIDs(t)
 	tests := []struct {
@@ -362,8 +363,8 @@ func TestPrivilegesWithin(t *testing.T) {
 	}
 }
 
-// TestKernelCountsOfSandboxes: one sandbox cannot use up what another, or the
-// host, has of what the kernel counts per user.
+// TestKernelCountsOfSandboxes: one sandbox cannot exhaust, for another or for the host,
+// resources that the kernel counts per user.
 func TestKernelCountsOfSandboxes(t *testing.T) {
 	c, run, image := ownIDs(t)
 	if _, lacks := c.UserNamespace(); lacks != "" {
@@ -401,7 +402,7 @@ func TestKernelCountsOfSandboxes(t *testing.T) {
 }
 
 // TestOthersCannotLook: another user of the host reaches neither the files of a live
-// sandbox nor its volumes, whose paths the mount table tells.
+// sandbox nor its volumes, whose paths are in the mount table.
 func TestOthersCannotLook(t *testing.T) {
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	work := volumeOf(t, run)

@@ -19,38 +19,39 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// maxMemoryVolume is the largest volume kept in memory: its pages count against
-// the sandbox that writes them.
+// maxMemoryVolume is the size, in bytes, of the largest volume kept in memory. Its pages
+// count as memory of the sandbox that writes them.
 const maxMemoryVolume = 64 << 20
 
 const (
-	fullBytes  = 128 << 10 // a volume with less left is full; overlay and ext4 round up
-	fullInodes = 1
+	fullBytes  = 128 << 10 // a volume with fewer bytes left is full; overlay and ext4 round up
+	fullInodes = 1         // the same for inodes
 )
 
-// volume is a file system of its own: a tmpfs, or a sparse ext4 image on a loop
-// device, which the kernel frees with the mount, since the image has no name. Where
-// neither will do it is a directory on disk that somebody has to watch.
+// volume implements runtime.Volume. It is a separate file system: a tmpfs, or a sparse
+// ext4 image on a loop device. The image file has no name, so that the kernel frees it
+// after the unmount. A layer that can be neither is a directory on disk whose size is
+// watched; see [Run.newLayer] and [Box.overflow].
 //
-// To make and to remove an image takes longer than most attempts. So one that is
-// closed is emptied, and kept mounted for the run's next volume of that size. What
-// was in it is gone with its names: ext4 hands out no block before it is written.
+// Making and removing an image takes longer than most attempts. A closed one is therefore
+// emptied and kept mounted for the run's next volume of that size. Its old contents cannot
+// be read any more, because ext4 does not show a block before it is written.
 type volume struct {
 	run        *Run
 	cfg        runtime.VolumeConfig
 	mountPoint string
-	data       string // "" once closed
+	data       string // the directory to write to; "" once closed
 	image      bool
-	folder     bool    // nothing is mounted, and nothing bounds it
-	writes     *writes // of an image
+	folder     bool    // a directory on disk; the kernel does not bound it
+	writes     *writes // nil unless it is an image
 }
 
-// writes tell whether everything written to an image file has reached it. Image files are
+// writes tells whether everything written to an image file has reached it. Image files are
 // sparse: when the disk below --root is full, writes to them are lost and the writer gets
 // no error.
 type writes struct {
-	// since is open since before anything was written: what could not be written since
-	// then is told to it, once (syncfs(2)).
+	// since was opened before anything was written. syncfs(2) on it reports, once, that
+	// something written later was lost.
 	since *os.File
 
 	mu   sync.Mutex
@@ -67,17 +68,17 @@ func (w *writes) check(root string) error {
 }
 
 const (
-	// maxIdle is how many emptied images of a size a run keeps.
+	// maxIdle is how many emptied images of one size a run keeps.
 	maxIdle = 16
-	// maxEmptied is how much an image may hold to be emptied, in inodes and bytes.
-	// Of more, the whole image is faster to remove.
+	// maxEmptiedFiles and maxEmptiedBytes are how many inodes and bytes an image may hold
+	// to be emptied. If it holds more, it is faster to remove the whole image.
 	maxEmptiedFiles = 2000
 	maxEmptiedBytes = 256 << 20
 )
 
-// NewVolume makes a volume, which the caller closes. Up to 64 MiB it is in memory, above
-// that on disk, where it is bounded only if the host has loop devices. Its directory is
-// owned by root and has mode 0755.
+// NewVolume makes a volume, which the caller closes. Up to 64 MiB it is usually in memory.
+// A larger one is an image on disk if the host has loop devices, else in memory, too. Its
+// directory is owned by root and has mode 0755.
 func (r *Run) NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error) {
 	v, err := r.newVolume(ctx, cfg)
 	if err != nil {
@@ -167,7 +168,7 @@ func (b *Box) sound() error {
 	return nil
 }
 
-// forget closes what keeps an image file open, without which it could not be unmounted.
+// forget closes the file that would keep an image in use after it is unmounted.
 func (v *volume) forget() error {
 	if v.writes == nil {
 		return nil
@@ -180,7 +181,8 @@ func (v *volume) forget() error {
 	return err
 }
 
-// forgetImages calls forget for the image files that are kept for the next volume.
+// forgetImages does what forget does for all images of the run, including those kept for
+// the next volume.
 func (r *Run) forgetImages() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,7 +195,8 @@ func (r *Run) forgetImages() error {
 	return errors.Join(errs...)
 }
 
-// newLayer makes the volume for what a sandbox writes over its root and copies.
+// newLayer makes the volume for what a sandbox writes over its root and copies. Where
+// stacker.onDisk is set it is a directory on disk.
 func (r *Run) newLayer(ctx context.Context, cfg runtime.VolumeConfig) (*volume, error) {
 	if !r.c.stack.onDisk {
 		return r.newVolume(ctx, cfg)
@@ -209,8 +212,8 @@ func (r *Run) newLayer(ctx context.Context, cfg runtime.VolumeConfig) (*volume, 
 	return v, nil
 }
 
-// open makes the directory to write to, beside the lost+found of ext4. Only sbench can
-// pass the top of the file system; a sandbox sees the directory itself.
+// open makes the directory to write to, next to ext4's lost+found. Only sbench can pass
+// the top of the file system (mode 0700); a sandbox is given the directory below it.
 func (v *volume) open() error {
 	if err := os.Chmod(v.mountPoint, 0o700); err != nil {
 		return err
@@ -223,7 +226,7 @@ func (v *volume) open() error {
 	return nil
 }
 
-// takeIdle returns an emptied volume of the size, nil if there is none.
+// takeIdle returns an emptied volume of the size cfg, nil if there is none.
 func (r *Run) takeIdle(cfg runtime.VolumeConfig) *volume {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,14 +236,14 @@ func (r *Run) takeIdle(cfg runtime.VolumeConfig) *volume {
 	}
 	r.idle[cfg] = list[:len(list)-1]
 	old := list[len(list)-1]
-	v := *old // so that who closed the old one cannot close this
+	v := *old // so that closing the old one again does not close this one
 	if v.open() != nil {
 		return nil // it stays mounted until the run's end
 	}
 	return &v
 }
 
-// keep empties an image file and keeps it for the next volume. It reports whether it did.
+// keep empties an image and keeps it for the next volume. It reports whether it did.
 func (v *volume) keep() bool {
 	if !v.image || v.sound() != nil || !v.emptiable() || os.RemoveAll(v.data) != nil {
 		return false
@@ -263,15 +266,15 @@ func (v *volume) emptiable() bool {
 	return int64(st.Files-st.Ffree) < maxEmptiedFiles && int64(st.Blocks-st.Bfree)*st.Bsize < maxEmptiedBytes
 }
 
-// diskVolumes says whether this host can mount image files.
+// diskVolumes reports whether this host can mount image files.
 func (c *Client) diskVolumes() bool {
 	_, err := os.Stat("/dev/loop-control")
 	_, lookErr := exec.LookPath("mke2fs")
 	return err == nil && lookErr == nil && os.Geteuid() == 0 && !userns.Inside()
 }
 
-// mountImage makes the file system without a journal, which would only protect
-// what is thrown away after a crash.
+// mountImage makes an ext4 image and mounts it at dir. The file system has no journal,
+// since its contents are discarded after a crash.
 func (r *Run) mountImage(ctx context.Context, dir string, cfg runtime.VolumeConfig) error {
 	images := r.c.volumeFiles(r.id)
 	if err := os.MkdirAll(images, 0o700); err != nil {
@@ -281,7 +284,7 @@ func (r *Run) mountImage(ctx context.Context, dir string, cfg runtime.VolumeConf
 	if err := truncated(image, cfg.Bytes); err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(image) }() // the loop device keeps it
+	defer func() { _ = os.Remove(image) }() // the loop device keeps the file
 	mkfs := exec.CommandContext(ctx, "mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-b", "4096", "-I", "256",
 		"-O", "^has_journal,^resize_inode", "-E", "lazy_itable_init=1,nodiscard", "-N", strconv.FormatInt(cfg.Inodes, 10), image)
 	if out, err := mkfs.CombinedOutput(); err != nil {
@@ -291,8 +294,8 @@ func (r *Run) mountImage(ctx context.Context, dir string, cfg runtime.VolumeConf
 	return m.Mount(dir)
 }
 
-// volumeFiles is where a run's image files have names, for a moment each, and where
-// its layers on disk are.
+// volumeFiles returns the directory of a run's image files, which have a name only until
+// they are mounted, and of its layers on disk.
 func (c *Client) volumeFiles(run string) string { return filepath.Join(c.opts.Root, "volumes", run) }
 
 func truncated(name string, size int64) error {
@@ -306,7 +309,7 @@ func truncated(name string, size int64) error {
 // Path returns the directory to write to.
 func (v *volume) Path() string { return v.data }
 
-// Full reports whether less space is left than a small file needs.
+// Full reports whether less space or fewer inodes are left than a small file needs.
 func (v *volume) Full() (bool, error) {
 	if v.folder {
 		bytes, inodes, err := v.used(nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
-// TestVolumeAgain: a volume that has been used before is as a new one, and no
-// other volume is there under the name of one that was closed.
+// TestVolumeAgain: a volume on an image that has been used before is like a new one, and no
+// other volume has the path of one that was closed.
 func TestVolumeAgain(t *testing.T) {
 	run, _ := containerdtest.NewRun(t, containerdtest.Open(t))
 	cfg := runtime.VolumeConfig{Bytes: 128 << 20, Inodes: 2048}
@@ -59,7 +59,7 @@ func TestVolumeAgain(t *testing.T) {
 	third, _ := fresh()
 	report(t, third.Close())
 	report(t, second.Close())
-	if _, err := os.Stat("/usr"); err != nil { // behind the link
+	if _, err := os.Stat("/usr"); err != nil { // which the link leads to
 		t.Error(err)
 	}
 }

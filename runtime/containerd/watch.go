@@ -14,22 +14,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchInterval is how long a directory may grow unseen, socketInterval the same for sockets.
+// watchInterval is the least time between two counts of a directory's contents,
+// socketInterval that between two counts of the memory of sockets.
 const (
 	watchInterval  = 200 * time.Millisecond
 	socketInterval = 50 * time.Millisecond
 )
 
-// uncounted returns a channel that is closed once the sandbox's connections use more memory
-// that no control group is charged for than they may: a sixteenth of the sandbox's memory,
-// and at least 16 MiB.
+// uncounted returns a channel that is closed once the sandbox's connections use too much
+// memory that no control group is charged for: more than 16 MiB and more than a sixteenth
+// of the sandbox's memory limit.
 func (b *Box) uncounted(ctx context.Context) <-chan struct{} {
 	over, space := make(chan struct{}), b.netns
 	limit := max(b.cfg.Limits.Memory/16, 16<<20)
 	go func() {
 		for {
 			begun := time.Now()
-			if bytes, err := space.Uncounted(); err == nil && bytes > limit { // an error is memory that the kernel lacks for a moment
+			if bytes, err := space.Uncounted(); err == nil && bytes > limit { // an error means that the kernel lacks memory for a moment
 				close(over)
 				return
 			}
@@ -43,9 +44,9 @@ func (b *Box) uncounted(ctx context.Context) <-chan struct{} {
 	return over
 }
 
-// overflow returns a channel that is closed once a layer that is only a directory contains
-// more than it may, or cannot be counted. Other layers are bounded by the kernel, and the
-// channel stays open.
+// overflow returns a channel that is closed once the contents of a layer that is only a
+// directory exceed its size or cannot be counted. Other layers are bounded by the kernel,
+// and the channel stays open.
 func (b *Box) overflow(ctx context.Context) <-chan struct{} {
 	over := make(chan struct{})
 	v := b.layer
@@ -55,7 +56,7 @@ func (b *Box) overflow(ctx context.Context) <-chan struct{} {
 	go func() {
 		for {
 			begun := time.Now()
-			pids, _ := b.group.Pids() // without them, files that have a name are seen
+			pids, _ := b.group.Pids() // without them, only files that have a name are counted
 			bytes, inodes, err := v.used(pids)
 			if ctx.Err() == nil && (err != nil || bytes > v.cfg.Bytes || inodes > v.cfg.Inodes) {
 				close(over)
@@ -64,15 +65,16 @@ func (b *Box) overflow(ctx context.Context) <-chan struct{} {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(max(watchInterval, 4*time.Since(begun))): // a walk of many files is no light work
+			case <-time.After(max(watchInterval, 4*time.Since(begun))): // counting many files takes time
 			}
 		}
 	}()
 	return over
 }
 
-// used counts what a directory holds: each file once, whatever its names, and files without a
-// name that one of the processes has open. What vanishes meanwhile does not count.
+// used counts what a directory holds: each file once, however many names it has, and files
+// without a name that one of the processes has open. Files that are removed meanwhile do not
+// count.
 func (v *volume) used(pids []int) (bytes, inodes int64, err error) {
 	type id struct{ dev, ino uint64 }
 	seen := map[id]bool{}
@@ -82,7 +84,7 @@ func (v *volume) used(pids []int) (bytes, inodes int64, err error) {
 			bytes, inodes = bytes+blocks*512, inodes+1
 		}
 	}
-	root, err := os.OpenRoot(v.data) // by descriptors: a path may be longer than the kernel takes
+	root, err := os.OpenRoot(v.data) // by descriptors, since a path may be longer than the kernel accepts
 	if err != nil {
 		return 0, 0, err
 	}
@@ -109,7 +111,7 @@ func (v *volume) used(pids []int) (bytes, inodes int64, err error) {
 	return bytes, inodes, err
 }
 
-// nameless are the files of overlays that a process has open and that have no name any
+// nameless returns the files of overlays that a process has open and that have no name any
 // more. A process that is gone has none.
 func nameless(pid int) []unix.Stat_t {
 	overlays := overlayMounts(pid)
@@ -133,7 +135,8 @@ func nameless(pid int) []unix.Stat_t {
 	return found
 }
 
-// overlayMounts are the ids of a process's overlay mounts, proc(5).
+// overlayMounts returns the ids of a process's overlay mounts (/proc/PID/mountinfo in
+// proc(5)).
 func overlayMounts(pid int) map[string]bool {
 	ids := map[string]bool{}
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))

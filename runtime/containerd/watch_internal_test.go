@@ -12,7 +12,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// TestUsed: a folder is counted whatever its names are, and no file twice.
+// TestUsed: everything in a directory is counted, whatever its name, and no file twice.
 func TestUsed(t *testing.T) {
 	const mb = 1 << 20
 	write := func(dir, name string, size int) error {
@@ -67,7 +67,7 @@ func TestUsed(t *testing.T) {
 	}
 }
 
-// TestSlot: who waits for others' sandboxes to be made can be interrupted.
+// TestSlot: waiting until other sandboxes have been made can be interrupted.
 func TestSlot(t *testing.T) {
 	c := &Client{setup: make(chan struct{}, 1)}
 	release, err := c.slot(t.Context())

@@ -22,9 +22,8 @@ import (
 // Image is the name of the base image that scripts/base-image.sh builds.
 const Image = "sbench.local/base:bookworm"
 
-// Folder is where the tests' daemon lives: SBENCH_TEST_DIR, or one below the
-// temporary directory. It is shared between packages, so that the image is
-// unpacked once.
+// Folder returns the directory of the tests' daemon: SBENCH_TEST_DIR, or one below the
+// temporary directory. Packages share it, so that the image is unpacked once.
 func Folder() string {
 	if dir := os.Getenv("SBENCH_TEST_DIR"); dir != "" {
 		return dir
@@ -32,9 +31,9 @@ func Folder() string {
 	return filepath.Join(os.TempDir(), "sbench-test")
 }
 
-// Enter is the first call of TestMain in a package whose tests need root: an
-// ordinary user becomes root in a user namespace. Where that is impossible it
-// says why, and the tests find that they are not root.
+// Enter is the first call of TestMain in a package whose tests need root. It makes an
+// ordinary user root in a user namespace. Where that is impossible it prints why and
+// returns, and the tests find that they are not root.
 func Enter() {
 	if err := rootless.Init(); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
@@ -43,7 +42,7 @@ func Enter() {
 	if os.Geteuid() == 0 {
 		return
 	}
-	dir := Folder() // inside, the temporary folder is another
+	dir := Folder() // inside, the temporary directory is a different one
 	err := os.Setenv("SBENCH_TEST_DIR", dir)
 	if err == nil {
 		root, state := folders()
@@ -52,8 +51,8 @@ func Enter() {
 	_, _ = fmt.Fprintln(os.Stderr, err)
 }
 
-// AllowDegraded names the limits that this machine's kernel need not enforce in
-// tests: none for root, whose control groups it has.
+// AllowDegraded returns the limits that the kernel need not enforce in tests: none for the
+// host's root, who has control groups.
 func AllowDegraded() []string {
 	if userns.Inside() {
 		return []string{"memory", "pids", "cpu"}
@@ -61,8 +60,8 @@ func AllowDegraded() []string {
 	return nil
 }
 
-// Environment is what a sbench that a test starts has to know of the tests'
-// daemon, as NAME=value.
+// Environment returns variables, as NAME=value, with which an sbench that a test starts
+// uses the tests' daemon.
 func Environment() []string {
 	o := Options()
 	return []string{
@@ -75,11 +74,12 @@ func folders() (root, state string) {
 	return filepath.Join(Folder(), "root"), filepath.Join(Folder(), "state")
 }
 
-// patience is for machines that are shared, on which tests fill disks and processors.
+// patience is the daemon's timeout in tests, which may fill disks and processors of a
+// shared machine.
 const patience = 2 * time.Minute
 
-// Options are those of the tests' daemon, or of the one at
-// SBENCH_TEST_ADDRESS, with the OCI runtime of SBENCH_TEST_OCI_RUNTIME.
+// Options returns the options of the tests' daemon, or of the one at SBENCH_TEST_ADDRESS,
+// with the OCI runtime of SBENCH_TEST_OCI_RUNTIME.
 func Options() containerd.Options {
 	level := slog.LevelWarn
 	if testing.Verbose() {
@@ -93,8 +93,9 @@ func Options() containerd.Options {
 	}
 }
 
-// Open connects to the tests' daemon, which has the base image. It skips the
-// test where that is impossible, and fails it if CI is set.
+// Open connects to the tests' daemon, imports the base image if it is missing, and closes
+// the client with the test. Without root or the image's archive it skips the test, or fails
+// it if CI is set.
 func Open(tb testing.TB) *containerd.Client {
 	tb.Helper()
 	return OpenWith(tb, Options())
@@ -132,7 +133,7 @@ func OpenWith(tb testing.TB, opts containerd.Options) *containerd.Client {
 	return c
 }
 
-// BaseImage returns the base image, importing it the first time.
+// BaseImage returns the base image, importing it from archive if it is missing.
 func BaseImage(ctx context.Context, c *containerd.Client, archive string) (runtime.Image, error) {
 	img, err := c.Image(ctx, Image, containerd.PullNever)
 	if err == nil || !errors.Is(err, runtime.ErrNotFound) {
@@ -149,7 +150,7 @@ func BaseImage(ctx context.Context, c *containerd.Client, archive string) (runti
 	return c.Image(ctx, Image, containerd.PullNever)
 }
 
-// NewRun makes a run that ends with the test, and its base image.
+// NewRun returns a run that is closed with the test, and the base image.
 func NewRun(tb testing.TB, c *containerd.Client) (*containerd.Run, runtime.Image) {
 	tb.Helper()
 	ctx := context.Background()
@@ -169,8 +170,8 @@ func NewRun(tb testing.TB, c *containerd.Client) (*containerd.Run, runtime.Image
 	return r, img
 }
 
-// Archive finds the base image: SBENCH_TEST_IMAGE, or the newest that
-// scripts/base-image.sh left in the cache.
+// Archive returns the path of the base image's archive: SBENCH_TEST_IMAGE, or the newest
+// that scripts/base-image.sh left in the cache.
 func Archive() (string, error) {
 	if path := os.Getenv("SBENCH_TEST_IMAGE"); path != "" {
 		return path, nil

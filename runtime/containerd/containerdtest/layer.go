@@ -19,8 +19,8 @@ import (
 	"github.com/securebench/sbench/runtime/containerd"
 )
 
-// WithFolder imports, as ref, the base image with the host directory dir, owned by
-// root, at the path dest.
+// WithFolder imports, as ref, the base image with a layer added that holds the host
+// directory dir, owned by root, at the path dest.
 func WithFolder(tb testing.TB, c *containerd.Client, ref, dir, dest string) runtime.Image {
 	tb.Helper()
 	ctx := context.Background()
@@ -138,7 +138,7 @@ func tarFolder(archive, dir string) error {
 	return f.Close()
 }
 
-// folderLayer holds dir at dest, owned by root.
+// folderLayer returns a layer that holds dir at dest, owned by root.
 func folderLayer(tb testing.TB, dir, dest string) v1.Layer {
 	tb.Helper()
 	var buf bytes.Buffer
