@@ -21,10 +21,10 @@ type Inspection struct {
 	Line       int                 `json:"line"` // of the task's row in the pack
 	Candidate  string              `json:"candidate_kind"`
 	Digests    compiler.Digests    `json:"digests"`
-	Components []ComponentFiles    `json:"components"`
+	Components []ComponentFiles    `json:"components"`         // agent, test_sandbox, evaluator and result
 	Problems   []string            `json:"problems,omitempty"` // such as missing files
-	Metadata   map[string]any      `json:"metadata"`
-	Summary    []InspectedResource `json:"resources"`
+	Metadata   map[string]any      `json:"metadata"`           // for people and records, never for a harness
+	Summary    []InspectedResource `json:"resources"`          // every value of the task once
 }
 
 // ComponentFiles are the files that one component sees.
@@ -38,7 +38,7 @@ type InspectedFile struct {
 	// Path is relative to the workspace, or absolute for a file outside it.
 	Path     string        `json:"path"`
 	Lane     compiler.Lane `json:"lane"`
-	Resource string        `json:"resource"`
+	Resource string        `json:"resource"` // name of the value or file; "task" for the task file
 	ReadOnly bool          `json:"read_only,omitempty"`
 	// Size is in bytes; 0 for a value that may not be shown, since the length alone
 	// can help to guess an answer.

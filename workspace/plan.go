@@ -22,7 +22,7 @@ type Plan struct {
 
 // Entry is one file or folder of a plan.
 type Entry struct {
-	// Name is the resource's name.
+	// Name is the resource's name; "checker" for the entry of PlanChecker.
 	Name string
 	Lane compiler.Lane
 	// Dest is a clean slash path relative to the workspace (to

@@ -40,8 +40,8 @@ var ErrUndelegated = errors.New("no control group is delegated to this user")
 // A Lack says why a controller is missing and what the user or the administrator can do
 // about it. The zero Lack means that none is missing.
 type Lack struct {
-	Why  string
-	Cure string
+	Why  string // the reason
+	Cure string // what to do, such as a command to run
 }
 
 // delegation describes the group that is delegated to a process that is not the host's

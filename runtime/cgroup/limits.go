@@ -11,9 +11,9 @@ import (
 // Limits are the limits that [Group.Verify] expects. A field that is zero is not
 // checked.
 type Limits struct {
-	Memory int64 // bytes
-	Swap   bool  // whether swap must be forbidden; ignored if Memory is zero
-	Pids   int64
+	Memory int64   // bytes
+	Swap   bool    // whether swap must be forbidden; ignored if Memory is zero
+	Pids   int64   // processes and threads
 	CPUs   float64 // cores
 }
 

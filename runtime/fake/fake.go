@@ -28,9 +28,9 @@ type Program func(ctx context.Context, p *Proc) Status
 // A Proc is what a [Program] sees of its process.
 type Proc struct {
 	Args   []string
-	Env    map[string]string
-	Dir    string
-	Stdin  io.Reader
+	Env    map[string]string // of the image, the sandbox and the process
+	Dir    string            // as in runtime.Process
+	Stdin  io.Reader         // nil if the process has no input
 	Stdout io.Writer
 	Stderr io.Writer
 	Term   <-chan struct{} // closed when SIGTERM is sent

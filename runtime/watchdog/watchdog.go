@@ -225,8 +225,8 @@ func (g *Group) count(ps []process, threads, memory int64) {
 	g.seen = now
 }
 
-// Stats returns what the readings have found so far. Peaks between two readings, and
-// the CPU time used after the last one of a process, are missed.
+// Stats returns what the readings have found so far. They miss peaks between two readings,
+// and the CPU time that a process uses after its last reading.
 func (g *Group) Stats() cgroup.Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
