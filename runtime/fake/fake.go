@@ -21,7 +21,7 @@ import (
 // Signal is 0.
 type Status struct{ Code, Signal int }
 
-// A Program takes the place of a command. It must return soon after ctx is cancelled,
+// A Program takes the place of a command. It must return soon after ctx is canceled,
 // which corresponds to SIGKILL.
 type Program func(ctx context.Context, p *Proc) Status
 
@@ -37,10 +37,10 @@ type Proc struct {
 
 	box        *box
 	background sync.WaitGroup
-	ctx        context.Context // cancelled when the process ends; passed to the functions of Go
+	ctx        context.Context // canceled when the process ends; passed to the functions of Go
 }
 
-// Go runs f concurrently with the program, like a background process. ctx is cancelled
+// Go runs f concurrently with the program, like a background process. ctx is canceled
 // when the program has ended.
 func (p *Proc) Go(f func(ctx context.Context)) { p.background.Go(func() { f(p.ctx) }) }
 
