@@ -1,7 +1,7 @@
 // Package candidate extracts what a harness produced from a sandbox that has stopped.
 //
-// From then on a candidate is data of bounded size, without anything that could harm a
-// reader, such as devices, pipes, setuid bits and links that are followed.
+// The candidate is then data of bounded size, without anything that could harm a reader,
+// such as devices, pipes, setuid bits and links that are followed.
 package candidate
 
 import (
@@ -22,24 +22,23 @@ import (
 
 const (
 	codeFile     = "candidate.py"
-	fileBytes    = 8 << 10 // of a workspace's bound, for one file: hard links become files
+	fileBytes    = 8 << 10 // bytes of a workspace's bound that allow it one more file or hard link
 	minFiles     = 1000
 	maxFileBytes = 4 << 20
 	phase        = "extraction"
 )
 
-// A Candidate is what a harness produced. The task's kind of candidate says which field
+// A Candidate is what a harness produced. The task's kind of candidate decides which field
 // counts.
 type Candidate struct {
-	Text      string // text and code
-	Patch     string
+	Text      string   // of a text or code candidate, UTF-8
+	Patch     string   // in git's format, UTF-8
 	Workspace string   // host folder, absolute
-	Digest    string   // of the workspace's tree; see workspace.TreeReport
-	Dropped   []string // what the workspace held that a candidate may not
-	// Attributes is the digest of the list beside Workspace, at its name with
-	// workspace.AttributesSuffix, of owners and modes that the agent left and the
-	// files do not have; "" if there are none. The Digest is of the tree as the
-	// agent left it.
+	Digest    string   // of the tree as the agent left it; see workspace.TreeReport
+	Dropped   []string // special files that were not copied; see workspace.TreeReport
+	// Attributes is the digest of the list of owners and modes that the agent left and
+	// the files in Workspace do not have; "" if there are none. The list's name is
+	// Workspace with workspace.AttributesSuffix.
 	Attributes string
 }
 
@@ -48,7 +47,7 @@ type Candidate struct {
 type Failure struct {
 	Reason  string // producer_timeout, producer_failed, candidate_missing, …
 	Phase   string // producer or extraction
-	Message string // never holds what the agent printed
+	Message string // for people; never contains what the agent printed
 }
 
 // A Source says where a candidate is extracted from. Nothing may write to it any more.
@@ -56,27 +55,28 @@ type Source struct {
 	Kind      compiler.CandidateKind
 	Stdout    runtime.Output // the answer of a text candidate without a File
 	Workspace string         // host folder
-	// File holds a text or code candidate, relative to the workspace; empty
-	// means standard output for a text, and candidate.py for code.
+	// File is the path of a text or code candidate, relative to the workspace; empty
+	// means standard output for text, and candidate.py for code.
 	File string
-	// Keep is an existing, empty host folder that receives the workspace.
+	// Keep is an existing, empty host folder that the workspace is copied to.
 	Keep     string
 	MaxBytes int64 // of the workspace
-	// Own makes the process's user the owner of everything that is kept, and lets
-	// that user remove it without privileges. Owners and modes go to a list then.
+	// Own makes the process's user the owner of everything that is kept, so that this
+	// user can remove it without privileges. The original owners and modes are then
+	// kept in a list.
 	Own bool
 }
 
-// Kept is the candidate's workspace, with what its files have lost. Its root is to
-// be closed.
+// Kept returns the candidate's workspace together with the attributes that its files have
+// lost. The caller closes its Root.
 func (c Candidate) Kept() (workspace.Kept, error) {
 	root, err := os.OpenRoot(filepath.Dir(c.Workspace))
 	return workspace.Kept{Root: root, Name: filepath.Base(c.Workspace), List: c.Attributes}, err
 }
 
-// Extract extracts the candidate. A Failure is the candidate's fault; an error means that
-// sbench could not extract it. The workspace is stored whatever the kind of candidate, for
-// people to look at.
+// Extract extracts the candidate, except for a patch. A Failure is the candidate's fault; an
+// error means that sbench could not extract it. The workspace is kept for every kind of
+// candidate, so that people can look at it.
 func Extract(ctx context.Context, s Source) (Candidate, *Failure, error) {
 	var c Candidate
 	root, err := os.OpenRoot(s.Workspace)
@@ -123,7 +123,8 @@ func (c *Candidate) setText(text []byte, where string) *Failure {
 
 var errNotRegular = errors.New("not a regular file of acceptable size")
 
-// readBounded follows no link and does not wait for the other end of a pipe.
+// readBounded does not leave root or follow a link in the last element, and does not wait
+// for the other end of a pipe.
 func readBounded(root *os.Root, name string) ([]byte, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -140,15 +141,15 @@ func readBounded(root *os.Root, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFileBytes))
 }
 
-// keep copies the workspace to where it stays.
+// keep copies the workspace to s.Keep.
 func (c *Candidate) keep(ctx context.Context, s Source, from *os.Root) (*Failure, error) {
 	to, err := os.OpenRoot(s.Keep)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = to.Close() }()
-	// Owners are kept where that is possible, so that the verifier's sandbox,
-	// with the same users, finds the files as they were.
+	// Owners are preserved if possible, so that the verifier's sandbox, which has the
+	// same users, sees the files as they were.
 	list := workspace.NewAttributesWriter(s.Keep + workspace.AttributesSuffix)
 	report, err := workspace.CopyTree(ctx, from, to, workspace.TreeOptions{
 		MaxBytes: s.MaxBytes, MaxFiles: max(minFiles, s.MaxBytes/fileBytes), Preserve: os.Geteuid() == 0, Own: s.Own, Lost: list.Add,

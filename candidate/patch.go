@@ -21,9 +21,9 @@ const (
 
 // Engine is what the extraction of a patch needs from the runtime.
 type Engine interface {
-	// Create makes a sandbox, which the caller closes.
+	// Create creates a sandbox, which the caller closes.
 	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
-	// NewVolume makes a volume, which the caller closes after the sandboxes that
+	// NewVolume creates a volume, which the caller closes after the sandboxes that
 	// mount it.
 	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
 }
@@ -31,21 +31,22 @@ type Engine interface {
 // A PatchSource describes a repository that an agent worked in.
 type PatchSource struct {
 	Image runtime.Image
-	Repo  string // where the image has the repository
-	// Tree is the host folder with the repository's directory as the agent left
-	// it. Nothing may write to it any more.
+	Repo  string // path of the repository in the image
+	// Tree is the host folder that contains the repository's directory as the agent
+	// left it. Nothing may write to it any more.
 	Tree string
-	// Exclude are paths of sbench's own, relative to the repository.
+	// Exclude are paths of sbench's own files, relative to the repository.
 	Exclude  []string
-	User     string // the agent's, who can read what it wrote
+	User     string // the agent's user, which can read what the agent wrote
 	Limits   runtime.Limits
-	MaxBytes int64 // of the objects that git makes
+	MaxBytes int64 // of the objects that git creates
 }
 
-// ExtractPatch returns the agent's changes as a patch in git's format, in UTF-8. It is
-// made by the image's git in a fresh sandbox, against the image's own repository. Of what
-// the agent left, git reads only regular files and ignore rules. A Failure is the
-// candidate's fault; an error means that sbench could not make the patch.
+// ExtractPatch returns the agent's changes as a patch in git's format, in UTF-8. The image's
+// git creates it in a fresh sandbox, as the difference to the image's own repository. Git
+// follows the ignore rules that the agent left, but not its configuration, attributes or
+// hooks. A Failure is the candidate's fault; an error means that sbench could not create the
+// patch.
 func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (string, *Failure, error) {
 	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: s.MaxBytes, Inodes: patchInodes})
 	if err != nil {
@@ -75,8 +76,8 @@ func (s PatchSource) extract(ctx context.Context, e Engine, vol runtime.Volume) 
 	return patch, failure, errors.Join(err, box.Close(ctx))
 }
 
-// diff asks for text first. A patch that is not UTF-8 cannot be kept in a
-// record, so it is then taken again as binary.
+// diff runs git for a text patch first. A record cannot contain a patch that is not UTF-8,
+// so in that case diff runs git again for a binary patch.
 func (s PatchSource) diff(ctx context.Context, box runtime.Sandbox) (string, *Failure, error) {
 	for _, form := range []string{"text", "binary"} {
 		exit, err := box.Exec(ctx, runtime.Process{

@@ -17,13 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrAttributes means that a list of attributes is malformed, or does not belong to the
-// tree with which it is read.
+// ErrAttributes means that a list of attributes is missing or malformed, or does not
+// belong to the tree that it is read with.
 var ErrAttributes = errors.New("the list of owners and modes does not fit")
 
 const (
-	// maxListBytes bounds a list of attributes, and maxListLine one of its lines,
-	// which a path of 128 names fits in, each byte of it escaped.
+	// maxListBytes bounds a list of attributes, and maxListLine each of its lines. A
+	// line has room for a path of 128 names of which every byte is escaped.
 	maxListBytes = 256 << 20
 	maxListLine  = 128 << 10
 	permBits     = 0o777
@@ -31,19 +31,19 @@ const (
 
 // Attributes are the owner and the permission bits of an entry of a tree.
 type Attributes struct {
-	Path string // relative to the tree, with slashes; may hold any byte but NUL
+	Path string // relative to the tree, with slashes; may contain any byte but NUL
 	// UID and GID are numbers of the user namespace that the tree was read in.
 	UID, GID uint32
-	Mode     uint32 // permission bits; without meaning for a symbolic link
+	Mode     uint32 // permission bits; meaningless for a symbolic link
 }
 
 func attributesOf(rel string, st *unix.Stat_t) Attributes {
 	return Attributes{Path: rel, UID: st.Uid, GID: st.Gid, Mode: st.Mode & permBits}
 }
 
-// line is the one form of an entry in a list: an object of JSON without white
-// space, in ASCII, and a line break. In the path, every byte that is no printable
-// ASCII, and each of % " \, stands as % and two upper-case hexadecimal digits.
+// line returns the only valid form of an entry in a list: a JSON object in ASCII without
+// white space, and a line break. In the path, every byte that is not printable ASCII, and
+// each of % " \, is written as % and two upper-case hexadecimal digits.
 func (a Attributes) line() []byte {
 	return fmt.Appendf(nil, `{"path":"%s","uid":%d,"gid":%d,"mode":"%04o"}`+"\n", escapePath(a.Path), a.UID, a.GID, a.Mode)
 }
@@ -60,7 +60,7 @@ func escapePath(path string) string {
 	return b.String()
 }
 
-// unescapePath is lenient: what it makes of a path is escaped again and compared.
+// unescapePath accepts any text: the caller escapes the result again and compares.
 func unescapePath(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -89,7 +89,7 @@ func parseAttributes(line []byte) (Attributes, error) {
 	}
 	mode, err := strconv.ParseUint(raw.Mode, 8, 32)
 	a := Attributes{Path: unescapePath(raw.Path), UID: raw.UID, GID: raw.GID, Mode: uint32(mode)}
-	const none = ^uint32(0) // chown(2) takes it for "leave it"
+	const none = ^uint32(0) // chown(2) would leave the owner unchanged
 	if err != nil || a.Mode > permBits || a.UID == none || a.GID == none || !bytes.Equal(a.line(), line) {
 		return Attributes{}, errors.New("is no entry")
 	}
@@ -106,8 +106,8 @@ type AttributesWriter struct {
 	size int64
 }
 
-// NewAttributesWriter returns a writer for the file name, which must not exist and
-// is made with the first entry. Call Close or Discard.
+// NewAttributesWriter returns a writer for the file name, which must not exist. The first
+// entry creates it. The caller calls Close or Discard.
 func NewAttributesWriter(name string) *AttributesWriter {
 	return &AttributesWriter{name: name, sum: sha256.New()}
 }
@@ -131,8 +131,8 @@ func (w *AttributesWriter) Add(a Attributes) error {
 	return err
 }
 
-// Close brings the list to the disk and returns "sha256:" and the hexadecimal
-// SHA-256 of its bytes, or "" if it has no entry and no file was made.
+// Close syncs the list to disk and returns "sha256:" and the hexadecimal SHA-256 of its
+// bytes, or "" if it has no entry, in which case there is no file.
 func (w *AttributesWriter) Close() (digest string, err error) {
 	if w.file == nil {
 		return "", nil
@@ -151,11 +151,10 @@ func (w *AttributesWriter) Discard() error {
 	return errors.Join(w.file.Close(), os.Remove(w.name))
 }
 
-// attributesReader reads a list of attributes. A walk that has it in its options
-// takes every entry's attributes from it that the list names, and finds out
-// whether all of its entries are there, in the order of the walk: that of the
-// names in TreeReport's Digest, a directory before what it holds. It serves one
-// walk. Nothing in a list is ever used as a path.
+// attributesReader reads a list of attributes for one walk. The walk takes from it the
+// attributes of every entry that the list names, and checks that the tree has all of these
+// entries, in the order of the walk: that of TreeReport's Digest, a directory before its
+// contents. Nothing in a list is ever used as a path.
 type attributesReader struct {
 	in    *bufio.Reader
 	left  int64
@@ -201,13 +200,12 @@ func (r *attributesReader) advance() {
 	}
 }
 
-// wrong does not show the line, which an agent may have thought up.
+// wrong returns an error that does not show the line, which an agent may have written.
 func (r *attributesReader) wrong(what string) error {
 	return fmt.Errorf("%w: line %d %s", ErrAttributes, r.line, what)
 }
 
-// apply gives st the attributes of the entry rel, if they are the next of the
-// list.
+// apply gives st the attributes of the entry rel if it is the next one in the list.
 func (r *attributesReader) apply(rel string, st *unix.Stat_t) error {
 	if r == nil || errors.Is(r.err, io.EOF) {
 		return nil
@@ -224,7 +222,7 @@ func (r *attributesReader) apply(rel string, st *unix.Stat_t) error {
 	return nil
 }
 
-// finished says whether the walk has met every entry.
+// finished returns an error unless the walk has met every entry of the list.
 func (r *attributesReader) finished() error {
 	switch {
 	case r == nil || errors.Is(r.err, io.EOF):

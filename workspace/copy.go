@@ -13,21 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CopyTree copies what lies below src into dst, which holds none of the names
-// yet, and reports it. It is safe on a tree that an untrusted process made, as
-// long as that process is dead:
+// CopyTree copies what lies below src into dst, which must not contain any of the same
+// names yet, and reports it. It is safe on a tree that an untrusted process created, as
+// long as that process has ended:
 //
-//   - regular files, directories and symbolic links are copied; a link stays a
-//     link, with its target as it is, and is never followed;
+//   - regular files, directories and symbolic links are copied; a symbolic link
+//     keeps its target and is never followed;
 //   - sockets, fifos and devices are left out and reported;
-//   - setuid, setgid and sticky bits, extended attributes and links between
-//     files are not carried over; the other permission bits and the times are;
+//   - setuid, setgid and sticky bits, extended attributes and hard links are
+//     not carried over; the other permission bits and the times are;
 //   - holes stay holes, but count as bytes.
 //
-// The bounds hold while it copies: it stops at the first that is exceeded with
-// an error that matches ErrTooBig, leaving a partial copy. A file or directory
-// without permission for its owner is opened all the same, if the process owns
-// it or is privileged.
+// CopyTree stops as soon as a bound is exceeded, with an error that matches ErrTooBig, and
+// leaves a partial copy. It also reads files and directories whose mode denies that to
+// their owner, if the process owns them or is privileged.
 func CopyTree(ctx context.Context, src, dst *os.Root, opts TreeOptions) (TreeReport, error) {
 	in, err := src.Open(".")
 	if err != nil {
@@ -46,7 +45,7 @@ func CopyTree(ctx context.Context, src, dst *os.Root, opts TreeOptions) (TreeRep
 	return w.finish(), nil
 }
 
-// errChanged says that somebody writes to a tree that should be at rest.
+// errChanged means that a tree that nothing may write to has changed.
 var errChanged = errors.New("file changed while it was read")
 
 // file copies the file name of the open directory src into the open directory
@@ -62,8 +61,8 @@ func (w *treeWalk) file(src, dst int, name, to, rel string, st *unix.Stat_t) err
 		return fmt.Errorf("restore the mode of %q: %w", rel, err)
 	}
 	mode, uid, gid := st.Mode, st.Uid, st.Gid
-	// The descriptor is the truth: between Fstatat and open the name may have
-	// been given to something else.
+	// Between Fstatat and open the name may have come to mean another file, so the
+	// descriptor decides.
 	if err := unix.Fstat(in, st); err != nil {
 		return fmt.Errorf("stat %q: %w", rel, err)
 	}
@@ -108,7 +107,7 @@ func (w *treeWalk) content(from *os.File, dst int, name, rel string, st *unix.St
 	return nil
 }
 
-// createFile makes the file name, which is not there, in the open directory dir.
+// createFile creates the file name, which must not exist, in the open directory dir.
 func createFile(dir int, name, shown string) (*os.File, error) {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(dir, name, flags, 0o600)
@@ -140,9 +139,8 @@ func (w *treeWalk) transfer(from, to *os.File, rel string, st *unix.Stat_t, sum 
 	return nil
 }
 
-// dataExtent returns the first extent at or after off that is no hole. Where
-// the file system cannot tell, everything is data; a file that ends in a hole
-// has an empty last extent.
+// dataExtent returns the first extent at or after off that is not a hole. If the file
+// system cannot tell, everything is data; if only a hole follows, the extent is empty.
 func dataExtent(fd int, off, size int64) (start, end int64) {
 	start, err := unix.Seek(fd, off, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) {
@@ -195,10 +193,10 @@ func (w *treeWalk) zeros(sum hash.Hash, n int64) error {
 	return nil
 }
 
-// openUntrusted opens name in the open directory dir for reading without
-// following a link or waiting for a fifo's writer. Where the permission bits
-// forbid its owner to read it, or to search a directory, they are set aside
-// until restore is called; it is nil if there is an error.
+// openUntrusted opens name in the open directory dir for reading without following a
+// symbolic link or waiting for a fifo's writer. If the mode denies its owner to read it, or
+// to search a directory, the mode is changed until restore is called. restore is nil if
+// there is an error.
 func openUntrusted(dir int, name string, flags int) (fd int, restore func() error, err error) {
 	flags |= unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err = unix.Openat(dir, name, flags, 0)
@@ -233,9 +231,9 @@ func openUntrusted(dir int, name string, flags int) (fd int, restore func() erro
 	return fd, restore, nil
 }
 
-// chmodHandle changes the mode of what an O_PATH descriptor stands for. The
-// descriptor's entry in /proc leads to that very inode, whatever its name is
-// now (proc(5), /proc/pid/fd), and is refused for symbolic links.
+// chmodHandle changes the mode of the file that an O_PATH descriptor refers to. The
+// descriptor's entry in /proc leads to that inode, whatever its name is now (proc(5),
+// /proc/pid/fd). It fails for symbolic links.
 func chmodHandle(fd int, mode uint32) error {
 	return unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), mode)
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// Inspection shows what every component sees of a task, file by file. Values
-// that are not public stand in it only if they were asked for.
+// Inspection shows what every component sees of a task, file by file. It contains values
+// that are not public only if InspectOptions.Reveal asks for them.
 type Inspection struct {
 	TaskID     string              `json:"task_id"`
 	Family     compiler.Family     `json:"family"`
-	Line       int                 `json:"line"`
+	Line       int                 `json:"line"` // of the task's row in the pack
 	Candidate  string              `json:"candidate_kind"`
 	Digests    compiler.Digests    `json:"digests"`
-	Components []ComponentFiles    `json:"components"`
-	Problems   []string            `json:"problems,omitempty"`
-	Metadata   map[string]any      `json:"metadata"`
-	Summary    []InspectedResource `json:"resources"`
+	Components []ComponentFiles    `json:"components"`         // agent, test_sandbox, evaluator and result
+	Problems   []string            `json:"problems,omitempty"` // such as missing files
+	Metadata   map[string]any      `json:"metadata"`           // for people and records, never for a harness
+	Summary    []InspectedResource `json:"resources"`          // every value of the task once
 }
 
 // ComponentFiles are the files that one component sees.
@@ -38,12 +38,12 @@ type InspectedFile struct {
 	// Path is relative to the workspace, or absolute for a file outside it.
 	Path     string        `json:"path"`
 	Lane     compiler.Lane `json:"lane"`
-	Resource string        `json:"resource"`
+	Resource string        `json:"resource"` // name of the value or file; "task" for the task file
 	ReadOnly bool          `json:"read_only,omitempty"`
-	// Size is in bytes; 0 for a value that may not be shown, since the length
-	// of an answer may be half of it.
+	// Size is in bytes; 0 for a value that may not be shown, since the length alone
+	// can help to guess an answer.
 	Size int64 `json:"size,omitempty"`
-	// Source is where a file of the pack comes from, relative to its root.
+	// Source is the path of a file of the pack, relative to its root.
 	Source string `json:"source,omitempty"`
 	// Content is a value's JSON, "<redacted>" if it may not be shown, and empty
 	// for a file of the pack.
@@ -55,8 +55,8 @@ type InspectedResource struct {
 	Name  string        `json:"name"`
 	Lane  compiler.Lane `json:"lane"`
 	Value string        `json:"value"` // "<redacted>" if it may not be shown
-	// SeenBy are the components that are shown the value. A result is shown
-	// its name in any case.
+	// SeenBy are the components that see the value. A result contains its name in any
+	// case.
 	SeenBy []compiler.Component `json:"seen_by"`
 }
 
@@ -113,7 +113,7 @@ func (in *inspector) problem(err error) {
 	}
 }
 
-// files expands a plan into its files.
+// files lists the files of a plan.
 func (in *inspector) files(plan Plan) []InspectedFile {
 	var files []InspectedFile
 	for _, e := range plan.Entries {
@@ -173,7 +173,7 @@ func (in *inspector) expand(e Entry) ([]InspectedFile, error) {
 	return files, err
 }
 
-// summary shows what a record holds of the task.
+// summary lists what a record contains of the task.
 func (in *inspector) summary(t *compiler.Task) []InspectedFile {
 	var files []InspectedFile
 	for _, s := range t.ResourceSummary() {
@@ -216,9 +216,9 @@ func (in *inspector) resources(t *compiler.Task) []InspectedResource {
 // ErrNoTask means that a pack has no task with the given id.
 var ErrNoTask = errors.New("no such task")
 
-// FindTask returns the task with this id. Rows with mistakes are passed over;
-// if no row has the id, the error matches ErrNoTask, and holds the mistakes of
-// the rows passed over, since one of them may be meant.
+// FindTask returns the task with this id. It skips rows with mistakes. If no row has the
+// id, the error matches ErrNoTask and contains the mistakes of the skipped rows, since one
+// of them may be the task that is meant.
 func FindTask(p *compiler.Pack, id string) (*compiler.Task, error) {
 	var problems compiler.Problems
 	for t, err := range p.Tasks() {

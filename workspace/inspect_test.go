@@ -71,8 +71,8 @@ result: resource_summary/expected_state (hidden) "<redacted>"
 	}
 }
 
-// TestInspectRedacts shows that nothing of an inspection, as JSON too, tells a
-// value that is not public.
+// TestInspectRedacts: an inspection as JSON contains a value that is not public only if
+// Reveal asks for it.
 func TestInspectRedacts(t *testing.T) {
 	row := `{"id":"a","family":"short_answer","input":{"question":"q"},"eval":{"accepted_answers":["hunter2hunter2"]}}`
 	pack, task := openPack(t, terminalManifest, row, nil)
@@ -115,8 +115,8 @@ func TestFindTask(t *testing.T) {
 	}
 }
 
-// FuzzPlanWrite writes an asset wherever a mount says and looks for anything
-// outside the workspace.
+// FuzzPlanWrite writes an asset at any mount path, and checks that nothing outside the
+// workspace is written.
 func FuzzPlanWrite(f *testing.F) {
 	compilertest.Seed[string](f, "testdata/corpus/FuzzPlanWrite.txt")
 	for _, mount := range []string{"a", "../a", "/tmp/a", "a/../../b", "a//b/./c/", "securebench/evaluator/x", "é", "link/x", "link", "a/link/../b"} {

@@ -17,22 +17,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AttributesSuffix is appended to the name of a stored tree to get the name of the list of
+// AttributesSuffix, appended to the name of a kept tree, is the name of the list of
 // attributes that its entries have lost.
 const AttributesSuffix = ".attributes.jsonl"
 
-// Kept is a copy that may have been made with TreeOptions.Own, and beside it the
-// list of the attributes that it lost. Both may have been changed since: nothing
-// outside Root is read, no pipe is waited for, and a list that is not the one
-// of the digest, or not the tree's, is an error that matches ErrAttributes.
+// Kept is a copy that may have been made with TreeOptions.Own, together with the list of
+// the attributes that it lost. Both may have been changed since: its methods read nothing
+// outside Root and never block on a pipe. If the list does not match its digest or the
+// tree, the error matches ErrAttributes.
 type Kept struct {
-	Root *os.Root // holds both
+	Root *os.Root // the directory that contains both; closed by the caller
 	Name string   // of the tree, relative to Root
-	List string   // digest of the list as AttributesWriter returns it; "" for none
+	List string   // digest of the list, as AttributesWriter.Close returns it; "" for none
 }
 
-// list opens the list after comparing it with its digest. The reader is nil if
-// there is none.
+// list opens the list and compares it with its digest. The reader is nil if there is no
+// list.
 func (k Kept) list() (*attributesReader, io.Closer, error) {
 	if k.List == "" {
 		return nil, io.NopCloser(nil), nil
@@ -51,7 +51,7 @@ func (k Kept) list() (*attributesReader, io.Closer, error) {
 	return newAttributesReader(f), f, nil
 }
 
-// checkList reads f from its start and leaves it there.
+// checkList compares f with the digest, and leaves it at its start.
 func checkList(f *os.File, digest string) error {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxListBytes {
@@ -68,7 +68,7 @@ func checkList(f *os.File, digest string) error {
 	return err
 }
 
-// Digest is DigestTree of the tree as it was before it was kept.
+// Digest is like DigestTree for the tree as it was before it was copied.
 func (k Kept) Digest(ctx context.Context) (TreeReport, error) {
 	var report TreeReport
 	err := k.with(func(tree *os.Root, list *attributesReader) (err error) {
@@ -78,8 +78,8 @@ func (k Kept) Digest(ctx context.Context) (TreeReport, error) {
 	return report, err
 }
 
-// Restore is CopyTree of the tree as it was before it was kept, with its owners
-// and modes. It needs the right to change owners if the list names other ones.
+// Restore is like CopyTree for the tree as it was before it was copied, with its owners
+// and modes. It needs CAP_CHOWN if any owner is not the calling process's user.
 func (k Kept) Restore(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
 	var report TreeReport
 	err := k.with(func(tree *os.Root, list *attributesReader) (err error) {
@@ -104,9 +104,9 @@ func (k Kept) with(f func(tree *os.Root, list *attributesReader) error) error {
 	return f(tree, list)
 }
 
-// Renamed writes the list anew after entries of the tree got other names, and
-// returns its digest. The keys of names are the old paths of those entries, the
-// values the new last elements. A process that dies meanwhile may leave no list.
+// Renamed rewrites the list after entries of the tree were renamed, and returns its
+// digest. The keys of names are the old paths of those entries, the values their new last
+// elements. If the process dies in between, there may be no list.
 func (k Kept) Renamed(names map[string]string) (digest string, err error) {
 	if k.List == "" {
 		return "", nil
@@ -129,7 +129,7 @@ func (k Kept) Renamed(names map[string]string) (digest string, err error) {
 	return w.Close()
 }
 
-// entries reads the whole list, with new names.
+// entries reads the whole list and renames its entries.
 func (k Kept) entries(names map[string]string) ([]Attributes, error) {
 	list, closer, err := k.list()
 	if err != nil {
@@ -150,8 +150,8 @@ func (k Kept) entries(names map[string]string) ([]Attributes, error) {
 	}
 }
 
-// renamed follows a path down from the top, since of every directory on it the old
-// path names the new element.
+// renamed returns the new path of an entry. It replaces one element after the other, since
+// names has the old path of every renamed directory.
 func renamed(old string, names map[string]string) string {
 	parts := strings.Split(old, "/")
 	end := 0
@@ -163,8 +163,8 @@ func renamed(old string, names map[string]string) string {
 	return strings.Join(parts, "/")
 }
 
-// compareWalk orders paths as a walk meets them: what a directory holds comes
-// right after it.
+// compareWalk orders paths as a walk meets them: a directory's contents come right after
+// it.
 func compareWalk(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		switch {

@@ -20,8 +20,8 @@ import (
 
 const oddName = "od\"d\\ %41\xff\n\u00fc\x7f<"
 
-// owned makes a tree that its owner cannot remove, and in which, if the test may
-// give files away, not everything is the owner's.
+// owned creates a tree that its owner cannot remove without changing modes. If the test is
+// root, some entries belong to other users.
 func owned(t *testing.T) string {
 	t.Helper()
 	dir := tempDir(t)
@@ -42,7 +42,7 @@ func owned(t *testing.T) string {
 	return dir
 }
 
-// attributes describes what a tree's entries are, without the walk under test.
+// attributes describes a tree's entries without using the walk under test.
 func attributes(t *testing.T, dir string) []string {
 	t.Helper()
 	var all []string
@@ -60,7 +60,8 @@ func attributes(t *testing.T, dir string) []string {
 	return all
 }
 
-// removable: everything from dir on is this user's, and can be read and removed.
+// removable checks that dir and everything below it belongs to this user, and can be read
+// and removed.
 func removable(t *testing.T, dir string) {
 	t.Helper()
 	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -77,8 +78,8 @@ func removable(t *testing.T, dir string) {
 	}))
 }
 
-// keep copies a tree as a run does in a user namespace, and looks at what is there
-// whenever the copy differs: a process may be killed at any moment.
+// keep copies a tree as a run does in a user namespace. Whenever attributes are lost, it
+// checks that the partial copy is removable, since a process may be killed at any moment.
 func keep(t *testing.T, src string) (kept workspace.Kept, dir string, report workspace.TreeReport) {
 	t.Helper()
 	parent := tempDir(t)
@@ -125,7 +126,7 @@ func TestKeptAndRestored(t *testing.T) {
 	}
 }
 
-// TestKeptPlain: where nothing is lost, no list is made.
+// TestKeptPlain: if no attributes are lost, there is no list.
 func TestKeptPlain(t *testing.T) {
 	src := tempDir(t)
 	write(t, filepath.Join(src, "d/file"), "f", 0o444)
@@ -139,8 +140,8 @@ func TestKeptPlain(t *testing.T) {
 	}
 }
 
-// TestKeptDamaged: a list that is not what it was, or never was one, is said to be
-// so, also where its digest was made anew.
+// TestKeptDamaged: a list that was changed or is malformed is an error, even if its digest
+// matches.
 func TestKeptDamaged(t *testing.T) {
 	line := func(path string) string { return `{"path":"` + path + `","uid":1,"gid":1,"mode":"0600"}` + "\n" }
 	text := func(text string) func(t *testing.T, list string) {
@@ -156,7 +157,7 @@ func TestKeptDamaged(t *testing.T) {
 	tests := []struct {
 		name   string
 		damage func(t *testing.T, list string)
-		forged bool // the digest is of what is there now
+		forged bool // whether the digest matches the damaged list
 	}{
 		{"missing", func(t *testing.T, list string) { must(t, os.Remove(list)) }, false},
 		{"another", text(line("f")), false},
@@ -216,7 +217,8 @@ func TestKeptDamaged(t *testing.T) {
 	}
 }
 
-// TestKeptRenamed: a list follows the names of a tree, and their new order.
+// TestKeptRenamed: Renamed gives the list the new names, and the order that follows from
+// them.
 func TestKeptRenamed(t *testing.T) {
 	src := tempDir(t)
 	for _, name := range []string{"a/b/c", "a/b.c", "a.b/c", "z/" + oddName + "/c", "z/zz"} {
@@ -224,7 +226,7 @@ func TestKeptRenamed(t *testing.T) {
 	}
 	kept, dir, _ := keep(t, src)
 	names := map[string]string{"a": "y", "a/b": "x\x01", "z": "b", "z/" + oddName + "/c": "C"}
-	for _, old := range slices.Backward(slices.Sorted(maps.Keys(names))) { // what lies deeper first
+	for _, old := range slices.Backward(slices.Sorted(maps.Keys(names))) { // deeper entries first
 		must(t, os.Rename(filepath.Join(dir, old), filepath.Join(dir, filepath.Dir(old), names[old])))
 		must(t, os.Rename(filepath.Join(src, old), filepath.Join(src, filepath.Dir(old), names[old])))
 	}
@@ -240,7 +242,7 @@ func TestKeptRenamed(t *testing.T) {
 	}
 }
 
-// TestListBounded: a path that no walk would make is not written.
+// TestListBounded: a path longer than any that a walk produces is not written.
 func TestListBounded(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "list")
 	list := workspace.NewAttributesWriter(name)

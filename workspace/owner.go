@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes puts the attributes that an entry had once into st, and tells of those
-// that its copy will not have.
+// attributes puts the listed attributes of an entry into st, and reports to Lost those
+// that its copy will not get.
 func (w *treeWalk) attributes(dst int, rel string, st *unix.Stat_t) error {
 	if err := w.opts.attributes.apply(rel, st); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (w *treeWalk) attributes(dst int, rel string, st *unix.Stat_t) error {
 	return w.opts.Lost(attributesOf(rel, st))
 }
 
-// owner returns who owns the copy of an entry; -1 leaves what is.
+// owner returns the owner of an entry's copy; -1 leaves it unchanged.
 func (w *treeWalk) owner(st *unix.Stat_t) (uid, gid int) {
 	if w.opts.Own {
 		return os.Geteuid(), os.Getegid()
@@ -46,8 +46,8 @@ func (w *treeWalk) mode(st *unix.Stat_t) uint32 {
 	return st.Mode & permBits
 }
 
-// ownMode returns the permission bits of a copy under TreeOptions.Own, of a file or
-// directory by its whole mode.
+// ownMode returns the permission bits that TreeOptions.Own gives the copy of a file or
+// directory. mode includes the type.
 func ownMode(mode uint32) uint32 {
 	if mode&unix.S_IFMT == unix.S_IFDIR {
 		return mode&permBits | unix.S_IRWXU
@@ -55,8 +55,8 @@ func ownMode(mode uint32) uint32 {
 	return mode&permBits | unix.S_IRUSR
 }
 
-// settle gives the finished copy its owner, permission bits and times, in this
-// order: a change of owner would clear bits, and writing would move times.
+// settle gives the finished copy its owner, permission bits and times, in this order,
+// since a change of owner may clear bits and writing changes times.
 func (w *treeWalk) settle(fd int, rel string, st *unix.Stat_t) error {
 	if uid, gid := w.owner(st); uid >= 0 || gid >= 0 {
 		if err := unix.Fchown(fd, uid, gid); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// Plan says which files a component gets. It prints no content.
+// Plan says which files a component gets. Printing a plan shows no content of values.
 type Plan struct {
 	Component compiler.Component
 	Entries   []Entry
@@ -22,18 +22,18 @@ type Plan struct {
 
 // Entry is one file or folder of a plan.
 type Entry struct {
-	// Name is the resource's name.
+	// Name is the resource's name; "checker" for the entry of PlanChecker.
 	Name string
 	Lane compiler.Lane
 	// Dest is a clean slash path relative to the workspace (to
 	// compiler.CheckerMount for PlanChecker).
 	Dest   string
 	Source Source
-	// Mode holds the permission bits of a file made from Source.Data. Files of
-	// the pack keep whether they are executable.
+	// Mode is the permission bits of a file made from Source.Data. Of a file of the
+	// pack, only whether it is executable is kept.
 	Mode uint32
-	// ReadOnly asks for a read-only mount, besides permission bits without
-	// write permission.
+	// ReadOnly asks for a read-only mount, in addition to permission bits that deny
+	// writing.
 	ReadOnly bool
 }
 
@@ -43,20 +43,18 @@ type Source struct {
 	Data compiler.Hidden[[]byte]
 	Root string // absolute
 	Path string // clean, relative to Root; "." for all of it
-	// Dir reports whether the source is a folder, Size how large a file is.
-	Dir  bool
-	Size int64
+	Dir  bool   // whether the source is a folder
+	Size int64  // of a file, in bytes
 }
 
 // PlanAgent plans what a harness sees: every public value as
-// securebench/public/<name>.json, and the assets at their mounts. It fails if
-// an asset is missing, is or holds a symbolic link, or collides.
+// securebench/public/<name>.json, and the assets at their mounts. It fails if an asset is
+// missing, is or contains a symbolic link, or collides with another entry.
 func PlanAgent(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 	return agentPlan(t.AgentView(), p).resolve()
 }
 
-// agentPlan knows the agent's view alone, so that no other lane can get into
-// the plan.
+// agentPlan gets only the agent's view, so that no other lane can get into the plan.
 func agentPlan(view compiler.AgentView, p *compiler.Pack) Plan {
 	plan := Plan{Component: compiler.Agent}
 	for _, value := range view.Input() {
@@ -75,8 +73,8 @@ func PlanTestSandbox(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 	return viewPlan(t.TestSandboxView(), p).resolve()
 }
 
-// PlanEvaluator plans what a verifier may use in its own process. It is for
-// showing, never for a sandbox.
+// PlanEvaluator plans what a verifier may use in its own process. The plan is only for
+// display and must never be written to a sandbox.
 func PlanEvaluator(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 	return viewPlan(t.EvaluatorView(), p).resolve()
 }
@@ -85,7 +83,7 @@ func viewPlan(view compiler.View, p *compiler.Pack) Plan {
 	plan := Plan{Component: view.Component}
 	for _, r := range view.Resources {
 		if r.File != nil {
-			// Assets are for sandboxes: the evaluator is no file system.
+			// Public files are only for sandboxes: the evaluator has no file system.
 			if r.Lane != compiler.Public || view.Component != compiler.Evaluator {
 				plan.Entries = append(plan.Entries, fileEntry(*r.File, p))
 			}
@@ -103,9 +101,9 @@ func viewPlan(view compiler.View, p *compiler.Pack) Plan {
 	return plan
 }
 
-// PlanChecker plans what lies at compiler.CheckerMount in the sandbox that
-// checks a terminal_task: the folder that holds the checker's path. The plan is
-// empty for every other checker and family.
+// PlanChecker plans the contents of compiler.CheckerMount in the sandbox that checks a
+// terminal_task: the folder of the checker's path. The plan is empty for checkers without
+// a path and for other families.
 func PlanChecker(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 	plan := checkerPlan(t, p)
 	if len(plan.Entries) == 0 {
@@ -149,7 +147,7 @@ func fileEntry(ref compiler.FileRef, p *compiler.Pack) Entry {
 	}
 }
 
-// Lane returns the part of the plan that is of the lane.
+// Lane returns the plan's entries in the lane.
 func (p Plan) Lane(lane compiler.Lane) Plan {
 	part := Plan{Component: p.Component}
 	for _, e := range p.Entries {
@@ -171,7 +169,7 @@ func (p Plan) Conflict(dest string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// resolve looks at the sources and checks the plan as a whole.
+// resolve opens the sources to fill in their sizes, and checks the plan as a whole.
 func (p Plan) resolve() (Plan, error) {
 	var errs []error
 	p.Entries = slices.Clone(p.Entries)
@@ -209,8 +207,8 @@ func (e *Entry) resolve() error {
 	return e.checkBelow(fd, ".")
 }
 
-// checkCollisions is the last line of defence: the compiler has refused rows
-// whose files collide.
+// checkCollisions is a second line of defense: the compiler has already refused rows whose
+// files collide.
 func (p Plan) checkCollisions() error {
 	type place struct{ fold, dest string }
 	places := make([]place, 0, len(p.Entries))
@@ -227,7 +225,7 @@ func (p Plan) checkCollisions() error {
 	return nil
 }
 
-// errSymlink says that a pack's file is reached through a symbolic link.
+// errSymlink means that a pack's file is, contains or is reached through a symbolic link.
 var errSymlink = errors.New("is a symbolic link, which an asset may not be or hold")
 
 // openSource opens a file or folder of the pack without following a symbolic
@@ -264,7 +262,7 @@ func openSource(root, rel string) (int, *unix.Stat_t, error) {
 	return fd, &st, nil
 }
 
-// sourceError names a symbolic link as the reason if it is one: the kernel says
+// sourceError names a symbolic link as the reason if there is one: the kernel reports only
 // ELOOP or ENOTDIR.
 func sourceError(dir int, name, rel string, err error) error {
 	var st unix.Stat_t
@@ -274,8 +272,8 @@ func sourceError(dir int, name, rel string, err error) error {
 	return fmt.Errorf("open %q: %w", rel, err)
 }
 
-// checkBelow makes sure that a folder of the entry's source holds nothing but
-// files and folders, and of what agents see nothing that may not be mounted.
+// checkBelow makes sure that a folder of the entry's source contains only files and
+// folders and, if agents see it, nothing that may not be mounted.
 func (e *Entry) checkBelow(fd int, folder string) error {
 	rel := path.Join(e.Source.Path, folder)
 	names, err := readNames(fd, defaultMaxFiles)

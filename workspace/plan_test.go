@@ -44,7 +44,8 @@ func openPack(t *testing.T, manifest, row string, files map[string]string) (*com
 	return nil, nil
 }
 
-// list returns a line "mode path content" for everything below dir.
+// list returns a line "mode path content" for every file below dir, and "mode path/" for
+// every directory.
 func list(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -127,7 +128,8 @@ func TestPlanTestSandbox(t *testing.T) {
 	}
 }
 
-// A checker brings the folder that holds it, or the folder that it is.
+// TestPlanChecker: the plan for a checker is the folder that contains it, or the folder that
+// it is.
 func TestPlanChecker(t *testing.T) {
 	files := fullFiles()
 	files["hidden/a/tests/conftest.py"] = ""
@@ -182,8 +184,8 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// A workspace that already holds files, as an image's workdir may, must not
-// lead a plan elsewhere.
+// TestWriteIntoUsedWorkspace: files that the workspace already contains, as an image's
+// workdir may, do not make a plan write elsewhere.
 func TestWriteIntoUsedWorkspace(t *testing.T) {
 	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
 	plan, err := workspace.PlanAgent(task, pack)

@@ -15,8 +15,8 @@ import (
 
 // WriteOptions say who owns what a plan writes, and bound it.
 type WriteOptions struct {
-	// UID and GID own every file and folder that is made. Zero leaves the
-	// calling process as the owner.
+	// UID and GID own every file and folder that Write creates. Zero means the
+	// calling process.
 	UID, GID int
 	// MaxBytes and MaxFiles bound all entries together. Zero means 8 GiB and a
 	// million.
@@ -45,10 +45,10 @@ func (p Plan) Write(ctx context.Context, root *os.Root, opts WriteOptions) error
 	return nil
 }
 
-// Places returns the paths below dir, a host folder, at which to mount what lies in
-// it over the directory at, absolute, of the file system root, so that no directory
-// there is hidden: directories that root has, too, are not mounted, but what is in
-// them. A file where root has a directory is an error.
+// Places returns the paths, relative to the host folder dir, to mount one by one so that
+// the contents of dir appear in the directory at, an absolute path in the file system root,
+// without hiding any directory there: instead of a directory that root has too, its
+// contents are mounted. It is an error if dir has a file where root has a directory.
 func Places(dir string, root *os.Root, at string) (places []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -74,11 +74,12 @@ func Places(dir string, root *os.Root, at string) (places []string, err error) {
 	return places, nil
 }
 
-// assetCopy makes a treeWalk refuse links and special files, and overwrite.
+// assetCopy makes a treeWalk refuse symbolic links and special files, and overwrite
+// existing files.
 type assetCopy struct{ readOnly bool }
 
-// mode gives a pack's file the permission bits it would have in a fresh
-// checkout, whatever they are on this host.
+// mode returns the permission bits that a pack's file would have in a fresh checkout,
+// whatever they are on this host.
 func (a *assetCopy) mode(st *unix.Stat_t) uint32 {
 	mode := uint32(0o644)
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR || st.Mode&0o111 != 0 {
@@ -112,7 +113,7 @@ func (w *treeWalk) place(top int, e Entry) error {
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return w.placeDir(src, parent, e, st)
 	}
-	// The file is opened once more by its name in its folder, as copying wants.
+	// file opens a file by its name in its folder.
 	folder, _, err := openSource(e.Source.Root, path.Dir(e.Source.Path))
 	if err != nil {
 		return err
@@ -140,8 +141,8 @@ func (w *treeWalk) placeDir(src, parent int, e Entry, st *unix.Stat_t) error {
 	return w.settle(dst, e.Dest, st)
 }
 
-// makeDirs opens the directory dir below the open directory top, making what
-// is missing of it. A symbolic link on the way is an error.
+// makeDirs opens the directory dir below the open directory top, and creates the missing
+// part of it. A symbolic link on the way is an error.
 func (w *treeWalk) makeDirs(top int, dir string) (int, error) {
 	fd, err := unix.Openat(top, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil || dir == "." {
@@ -168,7 +169,7 @@ func (w *treeWalk) makeDir(parent int, name string) (int, error) {
 	if err != nil || !made {
 		return fd, err
 	}
-	// The umask may have taken bits.
+	// The umask may have cleared bits.
 	err = unix.Fchmod(fd, 0o755)
 	if uid, gid := w.owner(nil); err == nil && (uid >= 0 || gid >= 0) {
 		err = unix.Fchown(fd, uid, gid)
@@ -212,8 +213,8 @@ func (w *treeWalk) writeData(parent int, e Entry) error {
 	return f.Close()
 }
 
-// unlinkFile removes what is no directory under this name; that there is
-// nothing is fine.
+// unlinkFile removes the entry name unless it is a directory. It is no error if there is
+// none.
 func unlinkFile(dir int, name string) error {
 	if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err

@@ -12,14 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRemoveDepth bounds the descriptors held while removing: what lies deeper
-// is first moved up.
+// maxRemoveDepth bounds the descriptors that a removal holds open: directories that lie
+// deeper are first moved up.
 const maxRemoveDepth = 64
 
-// RemoveAll removes name and everything below it, whatever permission bits an
-// agent left and however deep it nested, without following a symbolic link or
-// leaving root. A name that does not exist is no error. It needs to own the
-// tree or to be privileged.
+// RemoveAll removes name and everything below it, whatever the permission bits and the
+// depth that an agent left, without following a symbolic link or leaving root. It is no
+// error if name does not exist. The process must own the tree or be privileged.
 func RemoveAll(root *os.Root, name string) error {
 	if !filepath.IsLocal(name) || path.Clean(name) == "." {
 		return fmt.Errorf("remove %q: %w", name, fs.ErrInvalid)
@@ -77,8 +76,8 @@ func (r *remover) remove(parent int, name string, depth int) error {
 	return unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
 }
 
-// empty removes what the open directory holds, and again what was moved up
-// into it meanwhile.
+// empty removes the contents of the open directory until it is empty, since directories
+// may be moved up into it in the meantime.
 func (r *remover) empty(fd, depth int) error {
 	for {
 		names, err := readNames(fd, defaultMaxFiles)
@@ -99,7 +98,7 @@ func (r *remover) empty(fd, depth int) error {
 	}
 }
 
-// readSome returns some names of a directory that holds very many.
+// readSome returns some of the names in a directory that has too many for readNames.
 func readSome(fd int) ([]string, error) {
 	dir, err := rewound(fd)
 	if err != nil {
@@ -126,7 +125,7 @@ func (r *remover) moveUp(parent int, name string) error {
 	}
 }
 
-// openOwned opens a directory after giving its owner every right to it.
+// openOwned gives the owner of a directory all permissions and opens it.
 func openOwned(parent int, name string) (int, error) {
 	handle, err := unix.Openat(parent, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

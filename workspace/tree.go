@@ -29,7 +29,7 @@ const (
 // maxDropped bounds the names kept in TreeReport.Dropped; all are counted.
 const maxDropped = 100
 
-// TreeOptions bound a walk over a tree and say who owns a copy.
+// TreeOptions bound a walk over a tree and say who owns the copy.
 type TreeOptions struct {
 	// MaxBytes bounds the sum of the apparent sizes of the regular files, holes
 	// included. Zero means 8 GiB.
@@ -39,19 +39,19 @@ type TreeOptions struct {
 	// MaxDepth bounds how many directories lie inside one another. Zero means 128.
 	MaxDepth int
 	// Preserve gives every entry of a copy the numeric owner of its source, which
-	// needs the right to change owners. Otherwise the calling process is the owner.
+	// needs CAP_CHOWN. Otherwise the calling process is the owner.
 	Preserve bool
 	// Own makes a copy that the user of the calling process can read and remove
-	// without any privilege, at every moment of its making: each entry belongs to
-	// that user, directories have at least u+rwx, files at least u+r. It beats
+	// without privileges, even while it is incomplete: each entry belongs to that
+	// user, directories have at least u+rwx, files at least u+r. It overrides
 	// Preserve.
 	Own bool
-	// Lost is told, under Own, of the attributes of every entry whose copy does not
-	// have them, in the order of the walk. An error ends the walk.
+	// Lost, if not nil, is called under Own with the attributes of every entry whose
+	// copy does not get them, in the order of the walk. Its error ends the walk.
 	Lost func(Attributes) error
-	// attributes, when not nil, take the place of what the entries that they name
-	// have: in the digest, and in what a copy is given. Errors match ErrAttributes
-	// when the list does not fit the tree.
+	// attributes, if not nil, replace those of the entries that the list names, both
+	// in the digest and in the copy. Errors match ErrAttributes when the list does
+	// not fit the tree.
 	attributes *attributesReader
 }
 
@@ -62,14 +62,14 @@ func (o TreeOptions) withDefaults() TreeOptions {
 	return o
 }
 
-// TreeReport says what a walk over a tree met.
+// TreeReport says what a walk over a tree found.
 type TreeReport struct {
 	Files   int64 // regular files
 	Entries int64 // regular files, directories and symbolic links
 	Bytes   int64 // the sum of the regular files' apparent sizes
 
-	// Dropped names the entries that are no file, directory or symbolic link:
-	// at most 100 of them. DroppedCount counts all.
+	// Dropped names at most 100 of the entries that are not a regular file, directory
+	// or symbolic link. DroppedCount counts all of them.
 	Dropped      []string
 	DroppedCount int64
 
@@ -103,11 +103,11 @@ func DigestTree(ctx context.Context, root *os.Root, opts TreeOptions) (TreeRepor
 	return w.finish(), nil
 }
 
-// noCopy stands for the destination of a walk that only reads.
+// noCopy takes the place of the destination's descriptor in a walk that only reads.
 const noCopy = -1
 
-// treeWalk is one walk over a tree, copying when it has a destination. It
-// holds open one descriptor a level (two when copying), never a path.
+// treeWalk is one walk over a tree, copying when it has a destination. It holds open one
+// descriptor per level (two when copying) and resolves no path of several elements.
 type treeWalk struct {
 	ctx    context.Context // kept because the walk lives no longer than the call that made it
 	opts   TreeOptions
@@ -115,9 +115,9 @@ type treeWalk struct {
 	list   hash.Hash
 	buf    []byte
 
-	uid, gid int // of a plan's files; -1 leaves what is
-	// asset is set for a copy of a pack's own files into a workspace that may
-	// hold some of their names.
+	uid, gid int // owner of a plan's files; -1 leaves it unchanged
+	// asset is set when a pack's files are copied into a workspace, where files with
+	// the same names may exist.
 	asset *assetCopy
 }
 
@@ -130,7 +130,7 @@ func (w *treeWalk) finish() TreeReport {
 	return w.report
 }
 
-// record adds an entry to the listing that the digest is of.
+// record adds an entry to the listing that is digested.
 func (w *treeWalk) record(format string, args ...any) {
 	w.list.Write(append(fmt.Appendf(nil, format, args...), 0))
 }
@@ -166,8 +166,8 @@ func (w *treeWalk) dir(src, dst int, rel string, depth int) error {
 	return nil
 }
 
-// names lists the directory sorted, but gives up before it holds more names
-// than the walk may still visit.
+// names returns the sorted names in a directory. It fails as soon as there are more than
+// the walk may still visit.
 func (w *treeWalk) names(src int, rel string) ([]string, error) {
 	left := w.opts.MaxFiles - w.report.Entries - w.report.DroppedCount
 	names, err := readNames(src, left)
@@ -206,9 +206,9 @@ func readNames(fd int, limit int64) ([]string, error) {
 	}
 }
 
-// rewound returns a second handle of the open directory fd, at its start. The
-// two share their position. Opening it once more would need the permission that
-// an agent may have taken away.
+// rewound returns a duplicate of the open directory fd, at the directory's start. Both
+// share their position. Opening the directory again would need a permission that an agent
+// may have removed.
 func rewound(fd int) (*os.File, error) {
 	again, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -288,8 +288,7 @@ func (w *treeWalk) subdir(src, dst int, name, rel string, st *unix.Stat_t, depth
 	return errors.Join(err, restore())
 }
 
-// below walks the open directory in, and makes and fills the directory name of
-// dst.
+// below walks the open directory in, and creates and fills the directory name in dst.
 func (w *treeWalk) below(in, dst int, name, rel string, st *unix.Stat_t, depth int) error {
 	if dst == noCopy {
 		return w.dir(in, noCopy, rel, depth+1)
@@ -332,7 +331,8 @@ func (w *treeWalk) link(src, dst int, name, rel string, st *unix.Stat_t) error {
 	return nil
 }
 
-// shut closes what was only read from, or what an earlier error made useless.
+// shut closes without checking the error, for what was only read from or is not needed
+// after an earlier error.
 func shut(c io.Closer) { _ = c.Close() }
 
 // closeFD is shut for a descriptor.

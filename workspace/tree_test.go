@@ -24,7 +24,7 @@ func openRoot(t *testing.T, dir string) *os.Root {
 	return root
 }
 
-// tempDir is t.TempDir for what the testing package cannot remove.
+// tempDir is like t.TempDir, but also removes what the testing package cannot remove.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,8 +52,8 @@ func write(t *testing.T, path, content string, mode os.FileMode) {
 	must(t, os.Chmod(path, mode))
 }
 
-// hostile makes a tree with everything an agent may leave behind. It lives in
-// a short path, because a socket's path is bounded.
+// hostile creates a tree with everything that an agent may leave behind. Its path is short,
+// because the length of a socket's path is limited.
 func hostile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ws")

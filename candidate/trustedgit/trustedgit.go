@@ -1,5 +1,5 @@
-// Package trustedgit holds the programs that work with git inside sandboxes that
-// no agent has touched. They keep git's own data on a volume at /sbench.
+// Package trustedgit contains the shell scripts that use git inside sandboxes in which no
+// agent has run. They keep git's own data on a volume at /sbench.
 package trustedgit
 
 import (
@@ -9,18 +9,16 @@ import (
 	"path/filepath"
 )
 
-// Dest is where sandboxes find the programs, and Scratch where the programs
-// find room to write.
+// Paths inside a sandbox.
 const (
-	Dest    = "/opt/sbench/git"
-	Scratch = "/sbench"
+	Dest    = "/opt/sbench/git" // where the scripts are mounted
+	Scratch = "/sbench"         // where the scripts write
 )
 
 //go:embed *.sh
 var programs embed.FS
 
-// Stage writes the programs into a new folder dir, which is to be mounted at
-// Dest.
+// Stage writes the scripts into the new host folder dir, for mounting at Dest.
 func Stage(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err

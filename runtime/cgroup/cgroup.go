@@ -1,4 +1,4 @@
-// Package cgroup works with control groups that an OCI runtime has made: it reads
+// Package cgroup works with control groups that an OCI runtime has created: it reads
 // their counters and limits, lists and kills their processes, and removes them. It
 // supports version 1, version 2 and the hybrid of the two (cgroups(7)). For a process
 // that is not the host's root it finds the group that is delegated to it.
@@ -23,7 +23,7 @@ import (
 // Mode names the layout of the host's cgroup file systems.
 type Mode string
 
-// The layouts. In a Hybrid one the controllers are those of version 1.
+// The layouts. In Hybrid both versions are mounted, and version 1 has the controllers.
 const (
 	None   Mode = "none"
 	V1     Mode = "v1"
@@ -37,10 +37,10 @@ type Hierarchies struct {
 	byController map[string]string // v1 controller → mount point
 	unified      string            // mount point of v2; "" if there is none
 	top          string            // the group that this mount point shows
-	to           *delegation       // nil if the hierarchies are used as they are
+	to           *delegation       // nil if the hierarchies are used without delegation
 }
 
-// Mounted finds the mounted hierarchies. That there are none is not an error.
+// Mounted finds the mounted hierarchies. It is not an error if there are none.
 func Mounted() (Hierarchies, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -68,7 +68,7 @@ func Mounted() (Hierarchies, error) {
 	return h, nil
 }
 
-// Mode says which version of the interface has the controllers.
+// Mode returns the layout of the hierarchies.
 func (h Hierarchies) Mode() Mode {
 	_, memory := h.byController["memory"]
 	switch {
@@ -82,9 +82,9 @@ func (h Hierarchies) Mode() Mode {
 	return None
 }
 
-// Controllers lists which of memory, swap, pids and cpu can be limited in a new
-// group. For hierarchies that [Hierarchies.Delegated] returned, that is the case
-// only after [Hierarchies.Claim].
+// Controllers lists which of memory, swap, pids and cpu can be limited in a new group.
+// For hierarchies that [Hierarchies.Delegated] returned, they can be limited only after
+// [Hierarchies.Claim].
 func (h Hierarchies) Controllers() []string {
 	var have []string
 	if h.to != nil {
@@ -120,8 +120,8 @@ func (h Hierarchies) Controllers() []string {
 	return have
 }
 
-// CountsSocketsApart reports whether the memory of sockets needs a limit of its own
-// and can have one; see [Group.LimitSockets].
+// CountsSocketsApart reports whether the kernel accounts the memory of sockets
+// separately, so that it needs a limit of its own; see [Group.LimitSockets].
 func (h Hierarchies) CountsSocketsApart() bool {
 	if h.Mode() == V2 {
 		return false
@@ -130,8 +130,8 @@ func (h Hierarchies) CountsSocketsApart() bool {
 	return err == nil
 }
 
-// swapAccounted: memory.swap.max exists in every group but the root, if the
-// kernel accounts swap. Without swap there is nothing to account.
+// swapAccounted reports whether the kernel accounts swap, in which case memory.swap.max
+// exists in every group but the root, or whether the host has no swap.
 func swapAccounted(dir string) bool {
 	for _, at := range []string{dir, filepath.Join(dir, "*")} {
 		if files, err := filepath.Glob(filepath.Join(at, "memory.swap.max")); err == nil && len(files) > 0 {
@@ -149,12 +149,12 @@ type Group struct {
 	path string
 }
 
-// Group returns the group at path, which is absolute within the hierarchies or, if
+// Group names the group at path, which is absolute within the hierarchies or, if
 // [Hierarchies.Delegated] returned them, within the delegated group. It creates
 // nothing.
 func (h Hierarchies) Group(path string) Group { return Group{h, path} }
 
-// dirs are the group's directories, each once.
+// dirs lists the group's directories without duplicates.
 func (g Group) dirs() []string {
 	if g.h.to != nil && g.h.to.group == "" {
 		return nil
@@ -174,7 +174,8 @@ func (g Group) dirs() []string {
 	return dirs
 }
 
-// file returns "" if nothing is delegated, since no group's counters are then ours.
+// file returns "" if nothing is delegated, since then no group's counters belong to this
+// process.
 func (g Group) file(controller, name string) string {
 	if g.Path() == "" {
 		return ""
@@ -185,10 +186,10 @@ func (g Group) file(controller, name string) string {
 	return filepath.Join(g.h.unified, g.Path(), name)
 }
 
-// Pids lists the processes of the group and of all groups below it, in any
-// hierarchy. A group that does not exist has none. If no group can exist because
-// none is delegated, that would prove nothing, and the error is [ErrUndelegated].
-// The ids are those of this process's PID namespace.
+// Pids lists the processes of the group and of all groups below it, in any hierarchy. A
+// group that does not exist has none. If no group is delegated, an empty list would prove
+// nothing, so the error is [ErrUndelegated]. The ids are those of this process's PID
+// namespace; version 2 lists processes outside it as 0.
 func (g Group) Pids() ([]int, error) {
 	if g.Path() == "" {
 		return nil, fmt.Errorf("cgroup %s: %w", g.path, ErrUndelegated)
@@ -197,7 +198,7 @@ func (g Group) Pids() ([]int, error) {
 	for _, dir := range g.dirs() {
 		err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
-				return nil // removed meanwhile: empty
+				return nil // removed during the walk, so it was empty
 			}
 			if err != nil || d.Name() != "cgroup.procs" {
 				return err
@@ -234,9 +235,8 @@ func addPids(file string, seen map[int]bool) error {
 	return nil
 }
 
-// Signal sends sig to every process of the group except spare (0 spares none).
-// Processes that have ended, or that another user namespace hides, are not an
-// error.
+// Signal sends sig to every process of the group except spare (0 spares none). It skips
+// process 1 and processes that have ended or are outside this PID namespace.
 func (g Group) Signal(sig unix.Signal, spare int) error {
 	pids, err := g.Pids()
 	if err != nil {
@@ -273,9 +273,9 @@ func within(path, top string) bool {
 	return path == top || strings.HasPrefix(path, top+"/")
 }
 
-// KillAll kills every process of the group except spare (0 spares none) and waits
-// until they have ended or ctx is done. If the group forks faster than it is
-// killed, KillAll freezes it first.
+// KillAll kills every process of the group except spare (0 spares none) and waits until
+// they have ended or ctx is done. If processes remain after two passes, KillAll freezes
+// the group before it signals, since the group may fork faster than it is killed.
 func (g Group) KillAll(ctx context.Context, spare int) error {
 	for pass := 0; ; pass++ {
 		pids, err := g.Pids()
@@ -291,7 +291,7 @@ func (g Group) KillAll(ctx context.Context, spare int) error {
 		}
 		frozen := pass >= 2 && g.freeze(true) == nil
 		err = g.Signal(unix.SIGKILL, spare)
-		if frozen { // version 1 delivers the signal only on the thaw
+		if frozen { // version 1 delivers the signal only when the group is thawed
 			err = errors.Join(err, g.freeze(false))
 		}
 		if err != nil {
@@ -308,8 +308,8 @@ func (g Group) freeze(on bool) error {
 	return os.WriteFile(g.file("freezer", "freezer.state"), map[bool][]byte{true: []byte("FROZEN"), false: []byte("THAWED")}[on], 0)
 }
 
-// Remove deletes the group and the groups below it, which must not contain any
-// process. A group that does not exist is not an error.
+// Remove deletes the group and the groups below it, none of which may contain a
+// process. It is not an error if the group does not exist.
 func (g Group) Remove() error {
 	var errs []error
 	for _, dir := range g.dirs() {
@@ -333,15 +333,15 @@ func (g Group) Remove() error {
 	return errors.Join(errs...)
 }
 
-// Children lists the names, in any hierarchy, of the groups that start with prefix
-// and lie directly below the root or, for Delegated hierarchies, the delegated
+// Children lists, over all hierarchies, the names of the groups that start with prefix
+// and lie directly below the root or, for Delegated hierarchies, below the delegated
 // group.
 func (h Hierarchies) Children(prefix string) []string {
 	seen := map[string]bool{}
 	for _, dir := range h.Group("/").dirs() {
 		matches, err := filepath.Glob(filepath.Join(dir, prefix+"*"))
 		if err != nil {
-			continue // the pattern is ours and good
+			continue // only a malformed pattern fails
 		}
 		for _, m := range matches {
 			if info, err := os.Stat(m); err == nil && info.IsDir() {
@@ -373,7 +373,7 @@ func number(text string) int64 {
 	return n
 }
 
-// keyed finds "key value" in lines of that form.
+// keyed returns the value of key in lines of the form "key value", or 0.
 func keyed(text, key string) int64 {
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(line, " "); ok && name == key {

@@ -16,7 +16,7 @@ import (
 	"github.com/securebench/sbench/runtime/cgroup"
 )
 
-// group makes a group in the pids hierarchy, with live processes in it.
+// group creates a group in the pids hierarchy, with live processes in it.
 func group(t *testing.T, processes int) (cgroup.Group, []*exec.Cmd) {
 	t.Helper()
 	h, err := cgroup.Mounted()
@@ -84,7 +84,7 @@ func TestKillAll(t *testing.T) {
 	}
 }
 
-// TestMissingGroup: what is gone is empty, and its removal no error.
+// TestMissingGroup: a group that does not exist is empty, and its removal is no error.
 func TestMissingGroup(t *testing.T) {
 	h, err := cgroup.Mounted()
 	if err != nil {

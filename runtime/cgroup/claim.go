@@ -11,7 +11,7 @@ import (
 
 // Claim prepares the group that [Hierarchies.Delegated] found for child groups with
 // limits: it moves this process into a child group of its own and enables the
-// controllers. Child processes start in that group too, from which the kernel lets
+// controllers. Child processes start in that group too, from where the kernel lets
 // them move processes into other groups below the delegated one.
 //
 // Call it before starting any process and before entering a user or PID namespace.
@@ -54,7 +54,8 @@ func (h Hierarchies) claim(own string, self int) error {
 	return inProbe(dir, h.tryLimits)
 }
 
-// tryLimits writes into a new group the limits that a new group has anyway.
+// tryLimits writes "max" to the limits of a new group, which changes nothing, to check
+// that they can be set.
 func (h Hierarchies) tryLimits(probe string) error {
 	for c, limit := range map[string]string{"memory": "memory.max", "pids": "pids.max", "cpu": "cpu.max"} {
 		if !slices.Contains(h.to.can, c) {
@@ -67,7 +68,7 @@ func (h Hierarchies) tryLimits(probe string) error {
 	return nil
 }
 
-// write never creates the file.
+// write writes to an existing file; it never creates one.
 func write(dir, name, text string) error {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/securebench/sbench/runtime/cgroup"
 )
 
-// userVar makes the test binary the user of a delegated group.
+// userVar, if set, makes the test binary act as the user of a delegated group.
 const userVar = "SBENCH_TEST_CGROUP_USER"
 
 func TestMain(m *testing.M) {
@@ -31,20 +31,20 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// account is what the user of a delegated group could do with it.
+// account reports what the user of a delegated group could do with it.
 type account struct {
 	Before, After []string // controllers
 	Lack          cgroup.Lack
 	Group         string // of the sandbox
-	Own           string // after the claim
-	Again         string // where a sandbox would be, seen from then on
+	Own           string // this process's group, after Claim
+	Again         string // as Group, from hierarchies delegated again after Claim
 	MemoryMax     string
 	Killed        bool
 	Errors        []string
 }
 
-// useDelegated claims, limits and fills a group, kills what is in it and
-// removes it, as a run does.
+// useDelegated claims the delegated group, creates and limits a group below it, and
+// kills and removes that group, as a run does.
 func useDelegated() (a account) {
 	try := func(what string, err error) {
 		if err != nil {
@@ -86,7 +86,7 @@ func killOne(g cgroup.Group, dir string, try func(string, error)) bool {
 	try("move", os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0))
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // it says that a signal came
+		_ = cmd.Wait() // fails, since a signal ends the process
 		close(ended)
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -101,7 +101,8 @@ func killOne(g cgroup.Group, dir string, try func(string, error)) bool {
 	}
 }
 
-// TestDelegatedForReal hands a group to a user, who uses it.
+// TestDelegatedForReal delegates a real group to another user, as whom this binary then
+// runs useDelegated.
 func TestDelegatedForReal(t *testing.T) {
 	h, err := cgroup.Mounted()
 	if err != nil || h.Mode() != cgroup.V2 || os.Geteuid() != 0 {
@@ -140,7 +141,7 @@ func TestDelegatedForReal(t *testing.T) {
 	}
 }
 
-// handOver makes a group and gives it to nobody, in the way of cgroups(7).
+// handOver creates a group and delegates it to the user nobody, as cgroups(7) describes.
 func handOver(t *testing.T, h cgroup.Hierarchies) (name, dir string) {
 	t.Helper()
 	name = fmt.Sprintf("/sbench-test-%d-%d", os.Getpid(), time.Now().UnixNano())

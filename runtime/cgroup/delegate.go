@@ -18,8 +18,8 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// supervisor is the group below a delegated one that holds sbench itself: a
-// group that has processes of its own can pass no controllers on (cgroups(7),
+// supervisor is the group below the delegated one that contains sbench itself: a group
+// that has processes of its own cannot enable controllers for its children (cgroups(7),
 // "no internal processes").
 const supervisor = "sbench-supervisor"
 
@@ -33,34 +33,35 @@ const (
 	cureUnified = "boot with systemd.unified_cgroup_hierarchy=1, or run as root"
 )
 
-// ErrUndelegated is the error for groups in hierarchies in which this process may
-// not create any.
+// ErrUndelegated is the error for operations on groups where this process may not create
+// any.
 var ErrUndelegated = errors.New("no control group is delegated to this user")
 
-// A Lack says why a controller is missing and what the administrator can do about
-// it. In the zero Lack none is missing.
+// A Lack says why a controller is missing and what the user or the administrator can do
+// about it. The zero Lack means that none is missing.
 type Lack struct {
-	Why  string
-	Cure string
+	Why  string // the reason
+	Cure string // what to do, such as a command to run
 }
 
-// delegation is what is passed on to a process that is not the host's root.
+// delegation describes the group that is delegated to a process that is not the host's
+// root.
 type delegation struct {
 	group string   // the delegated group, absolute below the mount point; "" if there is none
-	can   []string // controllers that groups below it have, once Claim has run
+	can   []string // controllers of the groups below it once Claim has run
 	lack  Lack
 }
 
-// Delegated returns the hierarchies as this process may use them. For the host's
-// root they are h. For anyone else, including root in a user namespace, groups are
-// named relative to the delegated group: the nearest one, from the process's own
-// upwards, that the process may write to and that systemd does not manage. If there
-// is none, Controllers returns nothing and Lack says why; that is not an error.
+// Delegated returns the hierarchies as this process may use them. For the host's root
+// they are h. For anyone else, including root in a user namespace, groups are named
+// relative to the delegated group. That is the one with the most controllers among the
+// process's own group and its ancestors, as far as the process may write to them and
+// systemd does not manage them; the nearest one if several have as many. If there is
+// none, Controllers returns nothing and Lack says why; that is not an error.
 //
-// Delegated creates and removes an empty group and changes nothing else; the
-// controllers become available with [Hierarchies.Claim]. A user's systemd can be
-// asked only from outside a user namespace, so a process that will enter one must
-// call Claim first.
+// Delegated creates and removes empty groups and changes nothing else; the controllers
+// become available with [Hierarchies.Claim]. The user's systemd can be asked only from
+// outside a user namespace, so a process that will enter one must call Claim first.
 func (h Hierarchies) Delegated() (Hierarchies, error) {
 	if userns.HostRoot() {
 		return h, nil
@@ -72,8 +73,8 @@ func (h Hierarchies) Delegated() (Hierarchies, error) {
 	return h.delegatedTo(own, os.Getpid(), askManager), nil
 }
 
-// Lack says why Controllers lacks a controller that could be delegated. It is zero
-// if none is missing, and for the host's root.
+// Lack says why a controller that could be delegated is missing from Controllers. It is
+// zero if none is missing, and for the host's root.
 func (h Hierarchies) Lack() Lack {
 	if h.to == nil {
 		return Lack{}
@@ -94,7 +95,7 @@ func (g Group) Path() string {
 	return filepath.Join(g.h.to.group, g.path)
 }
 
-// shown is the group's path as /proc shows it.
+// shown returns the group's path as /proc shows it.
 func (g Group) shown() string {
 	if g.h.to == nil {
 		return g.path
@@ -102,8 +103,8 @@ func (g Group) shown() string {
 	return filepath.Join(g.h.top, g.Path())
 }
 
-// ownGroup is this process's group of version 2, as /proc shows it, and "" if
-// there is no version 2.
+// ownGroup returns this process's group in version 2, as /proc shows it; "" if version 2
+// is not mounted.
 func ownGroup() (string, error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -117,7 +118,7 @@ func ownGroup() (string, error) {
 	return "", nil
 }
 
-// delegatedTo is Delegated for process self in group own; delegates asks
+// delegatedTo is Delegated for the process self in the group own. delegates reports
 // whether a unit of the user's systemd is delegated.
 func (h Hierarchies) delegatedTo(own string, self int, delegates func(unit string) (bool, error)) Hierarchies {
 	none := func(cure, format string, args ...any) Hierarchies {
@@ -140,8 +141,8 @@ func (h Hierarchies) delegatedTo(own string, self int, delegates func(unit strin
 	if err != nil {
 		return none(cureScope, "the control group %s is not this user's: %v", group, err)
 	}
-	// Where a unit is not delegated, its files are nevertheless the user's, and
-	// his systemd takes controllers away again (systemd.resource-control(5)).
+	// The user owns the files of a unit even if it is not delegated, but then the user's
+	// systemd may disable controllers again (systemd.resource-control(5)).
 	if unit != "" && !claimed {
 		yes, err := delegates(unit)
 		if err != nil {
@@ -155,8 +156,8 @@ func (h Hierarchies) delegatedTo(own string, self int, delegates func(unit strin
 	return h
 }
 
-// cutTop turns a group as /proc shows it into one below the mount point, which
-// shows the group top.
+// cutTop converts a group's path as /proc shows it into its path below the mount point,
+// which shows the group top. It returns false if the group is not below top.
 func cutTop(group, top string) (string, bool) {
 	if top == "" || top == "/" {
 		return group, path.IsAbs(group) && group == path.Clean(group)
@@ -167,10 +168,10 @@ func cutTop(group, top string) (string, bool) {
 	return path.Clean("/" + strings.TrimPrefix(group, top)), true
 }
 
-// lineage lists group and its ancestors up to the first that belongs to systemd: all
-// groups above a unit of systemd do. unit is that unit if it is one of a user's
-// systemd. The system's systemd gives a user the files of a unit only by delegating
-// it.
+// lineage lists group and its ancestors up to the first that is a unit of systemd;
+// systemd manages everything above a unit. unit is the name of that unit if the user's
+// systemd manages it, otherwise "": the system's systemd gives a user the files of a unit
+// only by delegating it.
 func lineage(group string) (unit string, groups []string) {
 	for at := group; ; at = path.Dir(at) {
 		groups = append(groups, at)
@@ -186,8 +187,8 @@ func lineage(group string) (unit string, groups []string) {
 	}
 }
 
-// best is the nearest of groups that can pass most controllers on. It fails if
-// self may write none of them.
+// best returns the group that can pass on the most controllers, the first in groups if
+// several can pass on as many. It fails if self may write to none of them.
 func (h Hierarchies) best(groups []string, self int) (delegation, error) {
 	var found delegation
 	var refusal error
@@ -210,8 +211,8 @@ func (h Hierarchies) best(groups []string, self int) (delegation, error) {
 	return found, nil
 }
 
-// tryWrite asks the kernel foreverything that a delegated group allows: ids and
-// modes do not tell inside a user namespace. Whoever may write cgroup.procs may
+// tryWrite tries everything that delegation permits, since owner and mode of the files
+// do not show it inside a user namespace. A process that may write to cgroup.procs may
 // move processes between the groups below.
 func tryWrite(dir string) error {
 	if kind := strings.TrimSpace(readString(filepath.Join(dir, "cgroup.type"))); kind != "" && kind != "domain" {
@@ -229,7 +230,7 @@ func tryWrite(dir string) error {
 	return inProbe(dir, func(string) error { return nil })
 }
 
-// inProbe calls f with a new group below dir, and removes the group.
+// inProbe calls f with a new, temporary group below dir.
 func inProbe(dir string, f func(probe string) error) error {
 	probe, err := os.MkdirTemp(dir, "sbench-probe-")
 	if err != nil {
@@ -239,8 +240,8 @@ func inProbe(dir string, f func(probe string) error) error {
 	return errors.Join(err, unix.Rmdir(probe))
 }
 
-// examine says which controllers a group can pass on: those it does already,
-// and the others if nobody but self is in it.
+// examine finds the controllers that a group can pass on: those it passes on already,
+// and its others if it contains no process but self.
 func examine(dir string, self int) delegation {
 	have := words(dir, "cgroup.controllers")
 	on := words(dir, "cgroup.subtree_control")
@@ -272,10 +273,10 @@ func examine(dir string, self int) delegation {
 
 func words(dir, name string) []string { return strings.Fields(readString(filepath.Join(dir, name))) }
 
-// controllers are those that bound a sandbox.
+// controllers are the ones that limit a sandbox.
 func controllers() []string { return []string{"memory", "pids", "cpu"} }
 
-// askManager asks the user's systemd.
+// askManager asks the user's systemd whether a unit is delegated.
 func askManager(unit string) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), askTimeout, errors.New("no answer from the user's systemd"))
 	defer cancel()

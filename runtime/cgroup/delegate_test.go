@@ -21,14 +21,14 @@ const (
 	app    = "/user.slice/user-1000.slice/user@1000.service/app.slice"
 )
 
-// fake is one group of a tree that looks like cgroup2.
+// fake is one group of a directory tree that imitates cgroup2.
 type fake struct {
-	have, on, procs string
-	kind            string // of the group; "" is a domain
-	foreign         bool   // whether it is somebody else's
+	have, on, procs string // cgroup.controllers, cgroup.subtree_control, cgroup.procs
+	kind            string // cgroup.type; "" means domain
+	foreign         bool   // whether another user owns it
 }
 
-// tree makes groups, and makes this thread a user that owns those that are not
+// tree creates groups, and gives this thread the user id that owns those that are not
 // foreign.
 func tree(t *testing.T, groups map[string]fake) string {
 	t.Helper()
@@ -52,7 +52,7 @@ func tree(t *testing.T, groups map[string]fake) string {
 			}
 		}
 	}
-	for name, g := range groups { // once all of them are there
+	for name, g := range groups { // once all of them exist
 		for _, file := range []string{"cgroup.procs", "cgroup.subtree_control", ""} {
 			own(t, filepath.Join(root, name, file), g.foreign)
 		}
@@ -76,7 +76,7 @@ func own(t *testing.T, name string, foreign bool) {
 	t.Helper()
 	var err error
 	switch {
-	case foreign && os.Geteuid() == 0: // root's already
+	case foreign && os.Geteuid() == 0: // root owns it already
 	case foreign:
 		err = os.Chmod(name, 0o555)
 		t.Cleanup(func() { _ = os.Chmod(name, 0o755) })
@@ -99,7 +99,7 @@ func TestDelegatedTo(t *testing.T) {
 		top    string
 		own    string
 		ask    func(string) (bool, error)
-		group  string // where /x/y is
+		group  string // the delegated group
 		can    []string
 		why    string
 	}{
@@ -247,7 +247,8 @@ func checkLack(t *testing.T, l cgroup.Lack, why string) {
 	}
 }
 
-// TestUndelegated: where no group can be, none is empty.
+// TestUndelegated: without delegation, Pids and what depends on it fail rather than
+// report an empty group.
 func TestUndelegated(t *testing.T) {
 	h := cgroup.AtV1(t.TempDir()).DelegatedTo("/", self, nil)
 	if c := h.Controllers(); len(c) > 0 {

@@ -11,15 +11,15 @@ import (
 // Limits are the limits that [Group.Verify] expects. A field that is zero is not
 // checked.
 type Limits struct {
-	Memory int64 // bytes
-	Swap   bool  // whether swap must be forbidden
-	Pids   int64
+	Memory int64   // bytes
+	Swap   bool    // whether swap must be forbidden; ignored if Memory is zero
+	Pids   int64   // processes and threads
 	CPUs   float64 // cores
 }
 
-// Verify reads the limits of the group back from the kernel. Its error names every
-// one that is not set as wanted, since an OCI runtime may silently ignore settings
-// that it does not know.
+// Verify reads the limits of the group back from the kernel, since an OCI runtime may
+// silently ignore settings that it does not know. Its error names every limit that is
+// not as wanted.
 func (g Group) Verify(want Limits) error {
 	var errs []error
 	check := func(controller, name string, ok func(text string) bool) {
@@ -74,10 +74,10 @@ func atMost(quota []string, cpus float64) bool {
 	return err1 == nil && err2 == nil && q > 0 && p > 0 && q/p <= cpus*1.001
 }
 
-// LimitSockets bounds the memory of the group's TCP and UDP sockets to bytes, and
-// reads the limit back. Only version 1 has this limit
-// (memory.kmem.tcp.limit_in_bytes in memory.rst), and no OCI runtime sets it any
-// more; version 2 counts that memory with the rest.
+// LimitSockets limits the memory of the group's TCP and UDP sockets to bytes, and reads
+// the limit back. Only version 1 has this limit (memory.kmem.tcp.limit_in_bytes in
+// memory.rst), and current OCI runtimes do not set it; version 2 counts that memory with
+// the rest.
 func (g Group) LimitSockets(bytes int64) error {
 	name := g.file("memory", "memory.kmem.tcp.limit_in_bytes")
 	if err := os.WriteFile(name, strconv.AppendInt(nil, bytes, 10), 0); err != nil {

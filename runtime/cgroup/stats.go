@@ -2,16 +2,17 @@ package cgroup
 
 import "time"
 
-// Stats are the kernel's counters for a group. A counter that the kernel lacks is 0.
+// Stats are the kernel's counters for a group. A counter that the kernel does not have
+// is 0.
 type Stats struct {
-	CPU        time.Duration
-	PeakMemory int64 // bytes
-	PeakPids   int64
-	OOMKills   int64 // processes killed because the group was out of memory
-	PidsDenied int64 // forks refused because the group was full
+	CPU        time.Duration // user and system time of all processes
+	PeakMemory int64         // bytes
+	PeakPids   int64         // processes and threads
+	OOMKills   int64         // processes killed because the group was out of memory
+	PidsDenied int64         // forks refused because of the limit on processes
 }
 
-// Stats reads the counters, which must happen before the group is removed.
+// Stats reads the counters. Call it before the group is removed.
 func (g Group) Stats() Stats {
 	v1 := g.h.Mode() != V2
 	s := Stats{

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// unused names the plugins sbench has no need for, under their names of 1.x and
-// 2.x; unknown names are ignored by the daemon. Without CRI there is no CNI, no
-// second listener and no periodic work.
+// unused lists the plugins that sbench does not need, by their names in containerd 1.x
+// and 2.x; the daemon ignores names it does not know. Disabling CRI also avoids CNI, a
+// second listener and periodic work.
 func unused() []string {
 	return []string{
 		"io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime", "io.containerd.podsandbox.controller.v1.podsandbox",
@@ -18,7 +18,7 @@ func unused() []string {
 	}
 }
 
-// toml is the daemon's configuration. Version 2 is read by 1.6 and by 2.x.
+// toml is the daemon's configuration. containerd 1.6 and 2.x both read version 2.
 func (d *Daemon) toml() string {
 	var quoted []string
 	for _, name := range unused() {

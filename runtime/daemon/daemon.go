@@ -1,9 +1,9 @@
 // Package daemon runs a private containerd that concurrent sbench processes share:
 // the first one starts it, the last one stops it.
 //
-// Each user holds a shared lock on a file, which the kernel releases when the process
-// ends for whatever reason. If all users of a daemon were killed, the next one takes
-// it over.
+// Each process that uses the daemon holds a shared lock on a file, which the kernel
+// releases when the process ends for whatever reason. If all of them were killed, the
+// next one takes the daemon over.
 package daemon
 
 import (
@@ -34,22 +34,22 @@ const (
 )
 
 // maxSocketPath is the maximum length of a socket's path in bytes, without the
-// terminating NUL (sun_path in unix(7)). The daemon makes a second socket, whose name
-// is longer.
+// terminating NUL (sun_path in unix(7)). The daemon's second socket has the same name
+// with the suffix .ttrpc.
 const maxSocketPath = 107
 
-// Config says where the daemon keeps its files. Both directories are required, and
-// are made if missing, accessible only to their owner.
+// Config says where the daemon keeps its files. Both directories are required; missing
+// ones are created, accessible only to their owner.
 type Config struct {
 	Root  string // persistent: images and snapshots
 	State string // volatile: socket, locks, log, running shims
-	// OCIRuntime is the path or name of the program that must be installed besides
-	// containerd's own; "" means runc.
+	// OCIRuntime is the path or name of the OCI runtime, which must be installed in
+	// addition to containerd; "" means runc.
 	OCIRuntime string
-	Logger     *slog.Logger
+	Logger     *slog.Logger // nil for none
 }
 
-// A Daemon is this process's share of a private containerd. Close it.
+// A Daemon is this process's share of a private containerd. The caller closes it.
 type Daemon struct {
 	cfg   Config
 	users *os.File
@@ -58,8 +58,9 @@ type Daemon struct {
 // Address returns the path of the daemon's socket.
 func (d *Daemon) Address() string { return filepath.Join(d.cfg.State, "containerd.sock") }
 
-// Start joins the daemon of cfg, starting it if it does not run, and returns when it
-// answers. If a program is missing, the error names the packages to install.
+// Start joins the daemon of cfg, starting it if it is not running, and returns once its
+// socket accepts connections. If a program is missing, the error names the packages to
+// install.
 func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 	for _, dir := range []string{cfg.Root, cfg.State} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -85,7 +86,7 @@ func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 }
 
 // Close gives up this process's share, and stops the daemon if no other process has
-// one.
+// one. It works even if ctx is done, within a time limit of its own.
 func (d *Daemon) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stopTimeout)
 	defer cancel()
@@ -94,7 +95,7 @@ func (d *Daemon) Close(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = start.Close() }()
-	// The same open file: the exclusive lock replaces our own shared one.
+	// On the same open file the exclusive lock replaces our own shared one.
 	err = filelock.Try(d.users, filelock.Exclusive)
 	if errors.Is(err, filelock.ErrHeld) {
 		return d.users.Close()
@@ -110,12 +111,12 @@ func (d *Daemon) lock(ctx context.Context, name string, mode filelock.Mode) (*os
 	return f, nil
 }
 
-// ensure has a daemon answering at the socket. The caller holds start.lock.
+// ensure makes sure that a daemon answers at the socket. The caller holds start.lock.
 func (d *Daemon) ensure(ctx context.Context) error {
 	if d.answers() {
 		return nil
 	}
-	if err := d.stop(ctx); err != nil { // one that hangs would hold the database's lock
+	if err := d.stop(ctx); err != nil { // a hung daemon would keep its database locked
 		return err
 	}
 	path, err := lookPrograms(d.cfg.OCIRuntime)
@@ -134,8 +135,8 @@ func (d *Daemon) ensure(ctx context.Context) error {
 	cmd := exec.Command(path, "--config", config)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = d.cfg.State
-	// A session of its own: a terminal's Ctrl-C is for sbench, which still needs
-	// the daemon to clean up.
+	// A session of its own, so that the terminal's Ctrl-C reaches only sbench, which
+	// still needs the daemon to clean up.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Env = environment(os.Environ())
 	if err := cmd.Start(); err != nil {
@@ -164,8 +165,8 @@ func (d *Daemon) await(ctx context.Context, exited <-chan error, p *os.Process) 
 	return nil
 }
 
-// environment drops variables that may hold credentials, since the daemon needs none
-// of ours.
+// environment keeps only the variables that the daemon needs: the others may hold
+// credentials.
 func environment(environ []string) []string {
 	var kept []string
 	for _, e := range environ {
@@ -186,8 +187,8 @@ func (d *Daemon) answers() bool {
 	return conn.Close() == nil
 }
 
-// stop ends the daemons of this state directory: one that hangs, or one whose starter was
-// killed before it answered, would hold the database's lock.
+// stop ends every daemon of this state directory, also one that hangs or whose starter
+// was killed before it answered: either would keep the database locked.
 func (d *Daemon) stop(ctx context.Context) error {
 	found, err := Find(d.cfg.State)
 	if err != nil {
@@ -204,15 +205,15 @@ func (d *Daemon) stop(ctx context.Context) error {
 func (d *Daemon) stopOne(ctx context.Context, pid int) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return nil // gone
+		return nil // it has ended
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if !serves(pid, d.cfg.State) { // looked at again now that it is held
+	if !serves(pid, d.cfg.State) { // the id may have been reused before the pidfd was opened
 		return nil
 	}
 	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
 		if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil {
-			return nil // gone meanwhile
+			return nil // it has ended
 		}
 		ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 		err := awaitExit(ctx, fd)
@@ -224,9 +225,9 @@ func (d *Daemon) stopOne(ctx context.Context, pid int) error {
 	return fmt.Errorf("containerd: process %d does not end", pid)
 }
 
-// Find returns the ids of this user's processes that are a private daemon with the
-// directory state. It recognises them by their arguments, and so finds a daemon from
-// the moment it runs.
+// Find returns the process ids of this user's private daemons that have the state
+// directory state. It recognizes them by their arguments, and so finds a daemon from the
+// moment it runs.
 func Find(state string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -241,7 +242,7 @@ func Find(state string) ([]int, error) {
 	return found, nil
 }
 
-// serves says whether a process is a daemon of that state directory.
+// serves reports whether a process is a daemon with that state directory.
 func serves(pid int, state string) bool {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	text, err := os.ReadFile(filepath.Join(dir, "cmdline"))
@@ -249,7 +250,7 @@ func serves(pid int, state string) bool {
 	if err != nil || len(args) != 3 || filepath.Base(args[0]) != program || args[1] != "--config" || args[2] != configFile(state) {
 		return false
 	}
-	// A sandbox's processes have whatever arguments they like, and a namespace of their own.
+	// A process in a sandbox can choose any arguments, but is in another PID namespace.
 	ours, err1 := os.Readlink("/proc/self/ns/pid")
 	theirs, err2 := os.Readlink(filepath.Join(dir, "ns/pid"))
 	var st unix.Stat_t

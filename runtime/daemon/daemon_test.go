@@ -27,8 +27,8 @@ func config(t *testing.T) daemon.Config {
 	return daemon.Config{Root: filepath.Join(dir, "root"), State: filepath.Join(dir, "state")}
 }
 
-// TestShared: the second user joins the first's daemon, and only the last to
-// leave stops it.
+// TestShared: the second user joins the first one's daemon, and only the last one to
+// close it stops it.
 func TestShared(t *testing.T) {
 	ctx, cfg := context.Background(), config(t)
 	first, err := daemon.Start(ctx, cfg)
@@ -60,8 +60,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestStarterKilled: a daemon whose starter was killed before it wrote anything down,
-// and which does not answer, does not keep the next from starting.
+// TestStarterKilled: a daemon that does not answer, left by a starter that was killed
+// before it recorded anything, does not prevent the next start.
 func TestStarterKilled(t *testing.T) {
 	ctx, cfg := context.Background(), config(t)
 	first, err := daemon.Start(ctx, cfg)
@@ -72,7 +72,7 @@ func TestStarterKilled(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("found %v, %v", found, err)
 	}
-	if err := os.Remove(first.Address()); err != nil { // as before it listens
+	if err := os.Remove(first.Address()); err != nil { // as if it did not listen yet
 		t.Fatal(err)
 	}
 	second, err := daemon.Start(ctx, cfg)

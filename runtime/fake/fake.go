@@ -21,33 +21,34 @@ import (
 // Signal is 0.
 type Status struct{ Code, Signal int }
 
-// A Program takes the place of a command. It must return soon after ctx is cancelled,
+// A Program takes the place of a command. It must return soon after ctx is canceled,
 // which corresponds to SIGKILL.
 type Program func(ctx context.Context, p *Proc) Status
 
 // A Proc is what a [Program] sees of its process.
 type Proc struct {
 	Args   []string
-	Env    map[string]string
-	Dir    string
-	Stdin  io.Reader
+	Env    map[string]string // of the image, the sandbox and the process
+	Dir    string            // as in runtime.Process
+	Stdin  io.Reader         // nil if the process has no input
 	Stdout io.Writer
 	Stderr io.Writer
 	Term   <-chan struct{} // closed when SIGTERM is sent
 
 	box        *box
 	background sync.WaitGroup
-	ctx        context.Context // the process's life, handed to Go
+	ctx        context.Context // canceled when the process ends; passed to the functions of Go
 }
 
-// Go runs f concurrently with the program, as a background process would run.
+// Go runs f concurrently with the program, like a background process. ctx is canceled
+// when the program has ended.
 func (p *Proc) Go(f func(ctx context.Context)) { p.background.Go(func() { f(p.ctx) }) }
 
 // Path returns the host path that corresponds to the path name in the sandbox, and
 // whether it may be written to.
 func (p *Proc) Path(name string) (host string, writable bool) { return p.box.path(name) }
 
-// Engine makes fake sandboxes. Lookup returns the program for a command line, or nil if
+// Engine creates fake sandboxes. Lookup returns the program for a command line, or nil if
 // there is no such command.
 type Engine struct {
 	Lookup func(args []string) Program
@@ -75,7 +76,8 @@ func (e *Engine) View(context.Context, runtime.Image) (runtime.View, error) {
 	return view{root}, err
 }
 
-// Create makes a sandbox whose root file system is an empty directory.
+// Create creates a sandbox whose root file system is an empty directory or, with
+// cfg.From, a copy of that sandbox's.
 func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
 	if err := cfg.Limits.Validate(); err != nil {
 		return nil, err
@@ -109,7 +111,7 @@ func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox,
 	return b, nil
 }
 
-// NewVolume makes a directory without any bound.
+// NewVolume creates a directory whose size is not limited.
 func (e *Engine) NewVolume(_ context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error) {
 	if cfg.Bytes <= 0 || cfg.Inodes <= 0 {
 		return nil, errors.New("volume without a size")
@@ -216,7 +218,7 @@ func (b *box) environment(extra []string) map[string]string {
 	return env
 }
 
-// Path finds a directory in the root directory. See runtime.Sandbox.
+// Path returns the host path of a directory; see [runtime.Sandbox].
 func (b *box) Path(dir string) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -22,7 +22,7 @@ func TestContract(t *testing.T) {
 	runtimetest.Contract(t, e, runtime.Image{Ref: "fake"})
 }
 
-// lookup imitates the commands of the suite.
+// lookup imitates the commands of the contract suite.
 func lookup(args []string) fake.Program {
 	if args[0] != "sh" {
 		return nil

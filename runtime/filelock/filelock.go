@@ -15,7 +15,7 @@ import (
 // Mode says whether others may hold the lock at the same time.
 type Mode int
 
-// The modes.
+// The modes. The zero Mode is invalid.
 const (
 	Shared    Mode = unix.LOCK_SH
 	Exclusive Mode = unix.LOCK_EX
@@ -27,7 +27,7 @@ const pollInterval = 5 * time.Millisecond
 var ErrHeld = errors.New("lock is held")
 
 // Acquire opens the file name, creating it if it is missing, and waits for a lock on
-// it until ctx is done. Closing the file releases the lock.
+// it until ctx is done. The caller closes the file, which releases the lock.
 func Acquire(ctx context.Context, name string, mode Mode) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -49,7 +49,7 @@ func Acquire(ctx context.Context, name string, mode Mode) (*os.File, error) {
 	}
 }
 
-// Try locks an open file, or changes the mode of the lock that it holds, without
+// Try locks an open file, or changes the mode of the lock it already holds, without
 // waiting. It fails with [ErrHeld] if that is not possible at once.
 func Try(f *os.File, mode Mode) error {
 	for {

@@ -9,10 +9,10 @@ import (
 )
 
 // As calls f with id as its user and group id for file access (setfsuid(2)), but with
-// the capabilities of this process, and returns f's error. Files that f creates
-// through a mount that shifts ids then belong to the root of the range that begins
-// with id. Otherwise creating a file there fails with EOVERFLOW, since the host's
-// root has no id in the range. f runs on a thread of its own; see [thread.Run].
+// the capabilities of this process, and returns f's error. It is needed to create files
+// through a mount that shifts ids into the range that begins with id; they then belong
+// to the range's root. The host's root has no id in the range, so that creating files
+// fails with EOVERFLOW. f runs on a thread of its own; see [thread.Run].
 func As(id uint32, f func() error) error {
 	return thread.Run(func() error {
 		if err := becomeForFiles(id); err != nil {
@@ -25,11 +25,12 @@ func As(id uint32, f func() error) error {
 	})
 }
 
-// becomeForFiles changes only this thread, and drops its capabilities over files.
+// becomeForFiles changes the ids of this thread alone. The kernel then clears the
+// thread's effective capabilities over files (capabilities(7)).
 func becomeForFiles(id uint32) error {
 	for _, set := range []func(int) (int, error){unix.SetfsgidRetGid, unix.SetfsuidRetUid} {
 		_, _ = set(int(id))
-		if now, _ := set(-1); now != int(id) { // the only sign, setfsuid(2)
+		if now, _ := set(-1); now != int(id) { // the only way to see a failure, setfsuid(2)
 			return fmt.Errorf("become id %d for files: %w", id, unix.EPERM)
 		}
 	}

@@ -48,7 +48,7 @@ func take(tb testing.TB, hostOwned bool) *idmap.Range {
 	return r
 }
 
-// mountPoint is on a tmpfs of the test's own, with a source and a target in it.
+// mountPoint mounts a tmpfs for the test, and returns two empty directories in it.
 func mountPoint(tb testing.TB) (source, target string) {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -132,7 +132,7 @@ func TestMountReadOnly(t *testing.T) {
 	}
 }
 
-// TestCannotShift: overlay is the file system that cannot, and must say so.
+// TestCannotShift: overlayfs cannot shift ids, and Mount reports that.
 func TestCannotShift(t *testing.T) {
 	needRoot(t)
 	r := take(t, false)
@@ -153,7 +153,7 @@ func TestCannotShift(t *testing.T) {
 	}
 }
 
-// TestShiftsTmpfs compares the answer with what a mount does.
+// TestShiftsTmpfs compares the result with that of a mount.
 func TestShiftsTmpfs(t *testing.T) {
 	needRoot(t)
 	p, err := idmap.NewPool(filepath.Join(t.TempDir(), "locks"), false)
@@ -179,8 +179,8 @@ func owner(t *testing.T, name string) uint32 {
 	return st.Uid
 }
 
-// exhaust joins a user namespace, as an OCI runtime does, becomes its root and
-// makes as many inotify instances as it can; then it waits for its input to end.
+// exhaust joins a user namespace, as an OCI runtime does, becomes its root and creates as
+// many inotify instances as it can; then it waits for its input to end.
 const exhaust = `
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -193,8 +193,8 @@ print(n, flush=True)
 sys.stdin.read()
 `
 
-// TestKernelCounts: what one range uses up of what the kernel counts per user,
-// neither another nor the host lacks, unless the host's root owns the namespaces.
+// TestKernelCounts: a range that uses up a resource which the kernel counts per user does
+// not affect other ranges or the host, unless the host's root owns the namespaces.
 func TestKernelCounts(t *testing.T) {
 	needRoot(t)
 	limit := maxInstances(t)

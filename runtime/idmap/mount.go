@@ -8,7 +8,8 @@ import (
 )
 
 // ErrCannotShift means that this kernel cannot shift the ids of the source's file
-// system, or that the ids of the source's mount are shifted already.
+// system, that the ids of the source's mount are shifted already, or that this mount
+// belongs to another user namespace.
 var ErrCannotShift = errors.New("ids of the file system cannot be shifted")
 
 // Mount mounts the directory or file source at target, which must exist, with the
@@ -45,14 +46,14 @@ func clone(source, target string, attr unix.MountAttr) error {
 	if err != nil {
 		return fmt.Errorf("mount %s: %w", source, err)
 	}
-	defer func() { _ = unix.Close(fd) }() // unless attached, that unmounts it
+	defer func() { _ = unix.Close(fd) }() // unmounts it unless it has been attached
 	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("mount %s at %s: %w", source, target, err)
 	}
 	return nil
 }
 
-// detached returns a clone of the mount that source is on, from source down.
+// detached returns a clone of the part of source's mount that lies at and below source.
 func detached(source string, attr unix.MountAttr) (int, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -62,8 +63,8 @@ func detached(source string, attr unix.MountAttr) (int, error) {
 	if err == nil {
 		return fd, nil
 	}
-	// EINVAL is the file system's answer, EPERM that of a mount that is shifted
-	// already or belongs to another user namespace (mount_setattr(2)).
+	// EINVAL means that the file system cannot shift ids, EPERM that the mount is
+	// shifted already or belongs to another user namespace (mount_setattr(2)).
 	if attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM)) {
 		err = fmt.Errorf("%w: %w", ErrCannotShift, err)
 	}

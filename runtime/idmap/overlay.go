@@ -11,9 +11,9 @@ import (
 // The paths in options may be relative to dir, which keeps them short: the kernel
 // accepts at most one page of options.
 //
-// It is mounted as the range's root, because overlayfs does its own work, such as
-// making the work directory, with the credentials of the mounter (overlayfs.rst,
-// "Permission model").
+// The range's root mounts it, because overlayfs creates files of its own, such as those
+// in the work directory, with the credentials of the mounter (overlayfs.rst, "Permission
+// model").
 func (r *Range) Overlay(dir, target string, options []string) error {
 	return As(r.base, func() error {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {

@@ -18,9 +18,9 @@ import (
 // Size is the number of ids in a range, which are 0 to 65535 inside the sandbox.
 const Size = 1 << 16
 
-// Ranges are taken from the upper part of what systemd reserves for containers,
-// 524288 to 1879048191 (UIDS-GIDS.md of systemd); tools that hand out ids in
-// order begin at the lower end.
+// Ranges are taken from the upper end of the ids that systemd reserves for containers,
+// 524288 to 1879048191 (UIDS-GIDS.md of systemd), since tools that allocate ids in order
+// begin at the lower end.
 const (
 	slots     = 1 << 14
 	lastSlot  = 1879048192 / Size
@@ -29,28 +29,28 @@ const (
 
 const maxTries = 64
 
-// A Pool hands out ranges that no other process has from a pool on this host, and
-// that no user was given in /etc/subuid or /etc/subgid. Its methods are safe for
-// concurrent use.
+// A Pool hands out ranges of ids that no other process has taken from a pool with the
+// same lock file, and that /etc/subuid and /etc/subgid do not assign to a user. Its
+// methods are safe for concurrent use.
 type Pool struct {
 	locks     string
 	reserved  []interval
 	hostOwned bool
 }
 
-// interval is of ids, end exclusive.
+// interval is an interval of ids that excludes end.
 type interval struct{ start, end uint64 }
 
-// NewPool returns a pool without the ids that users were given in /etc/subuid and
-// /etc/subgid, which it reads once. locks is the path of a file, created if missing,
-// through which processes agree on who has which range.
+// NewPool returns a pool without the ids that /etc/subuid and /etc/subgid assign to
+// users; it reads these files once. locks is the path of a file, created if missing,
+// whose locks record which ranges are taken.
 //
-// The owner of a range's user namespace is the range's own root or, with hostOwned,
-// the host's root. Resources that the kernel counts per user, such as inotify
-// instances, also count for the owner in the parent namespace (namespaces(7), "The
-// /proc/sys/user directory"). If the host's root owns all namespaces, one sandbox can
-// therefore exhaust what all of them share. On the other hand, only the owner has all
-// capabilities in the namespace (user_namespaces(7)).
+// The owner of a range's user namespace is the range's own root or, with hostOwned, the
+// host's root. Resources that the kernel counts per user, such as inotify instances,
+// also count for the owner in the parent namespace (namespaces(7), "The /proc/sys/user
+// directory"). With hostOwned, one sandbox can therefore use up what all of them share.
+// On the other hand, only the owner has all capabilities in the namespace
+// (user_namespaces(7)).
 func NewPool(locks string, hostOwned bool) (*Pool, error) {
 	p := &Pool{locks: locks, hostOwned: hostOwned}
 	for _, name := range []string{"/etc/subuid", "/etc/subgid"} {
@@ -63,7 +63,7 @@ func NewPool(locks string, hostOwned bool) (*Pool, error) {
 	return p, nil
 }
 
-// subordinate reads lines of name:start:count, subuid(5). Others say nothing.
+// subordinate reads lines of the form name:start:count (subuid(5)) and ignores others.
 func subordinate(name string) ([]interval, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -89,7 +89,7 @@ func subordinate(name string) ([]interval, error) {
 	return given, lines.Err()
 }
 
-// Take returns a range that is in no other use until it is closed. The caller closes
+// Take returns a range that no other caller gets until it is closed. The caller closes
 // it.
 func (p *Pool) Take() (*Range, error) {
 	r, err := p.claim()
@@ -103,7 +103,7 @@ func (p *Pool) Take() (*Range, error) {
 	return r, nil
 }
 
-// claim finds a range that is free on this host.
+// claim finds and locks a range that is free.
 func (p *Pool) claim() (*Range, error) {
 	for range maxTries {
 		base := randomBase()
@@ -130,7 +130,7 @@ func (p *Pool) owner(base uint32) uint32 {
 
 func randomBase() uint32 {
 	var b [4]byte
-	_, _ = rand.Read(b[:]) // never fails, crypto/rand
+	_, _ = rand.Read(b[:]) // crypto/rand: never fails
 	return (firstSlot + binary.LittleEndian.Uint32(b[:])%slots) * Size
 }
 
@@ -143,9 +143,9 @@ func (p *Pool) isReserved(base uint32) bool {
 	return false
 }
 
-// claimBase keeps other processes of sbench off a range, by a lock on one byte of a
-// file that only this user may open; the kernel drops it with this process
-// (fcntl(2), open file description locks).
+// claimBase reserves a range by a lock on one byte of a file that only this user may
+// open. The kernel releases the lock when this process ends (fcntl(2), "Open file
+// description locks").
 func (p *Pool) claimBase(base uint32) (*os.File, error) {
 	f, err := os.OpenFile(p.locks, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -169,6 +169,6 @@ type Range struct {
 // Base returns the host's id for the root of the range.
 func (r *Range) Base() uint32 { return r.base }
 
-// Close returns the range to the pool. No process may have its ids any more, and r
-// must not be used again.
+// Close returns the range to the pool. No process may still run with its ids, and r must
+// not be used again.
 func (r *Range) Close() error { return errors.Join(r.Namespace.Close(), r.claimed.Close()) }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ShiftsTmpfs reports whether this kernel can shift the ids of a tmpfs, which is the
-// case from Linux 6.3 on. It tries that on a mount that is not attached anywhere.
+// ShiftsTmpfs reports whether this kernel can shift the ids of a tmpfs, as Linux can from
+// version 6.3 on. It tries that on a mount that is not attached anywhere.
 func (p *Pool) ShiftsTmpfs() (can bool, err error) {
 	r, err := p.Take()
 	if err != nil {
@@ -22,13 +22,13 @@ func (p *Pool) ShiftsTmpfs() (can bool, err error) {
 	defer func() { err = errors.Join(err, unix.Close(mnt)) }()
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(r.User().Fd())}
 	err = unix.MountSetattr(mnt, "", unix.AT_EMPTY_PATH, &attr)
-	if errors.Is(err, unix.EINVAL) { // the file system's answer, mount_setattr(2)
+	if errors.Is(err, unix.EINVAL) { // the file system cannot shift ids, mount_setattr(2)
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// newTmpfs returns a mount that is attached to nothing.
+// newTmpfs returns a descriptor of a mount that is not attached anywhere.
 func newTmpfs() (int, error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {

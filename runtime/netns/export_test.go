@@ -1,6 +1,6 @@
 package netns
 
-// WithoutRules returns the options for a kernel without nftables.
+// WithoutRules returns o changed to behave as on a kernel without nftables.
 func WithoutRules(o Options) Options {
 	o.noRules = true
 	return o

@@ -1,4 +1,4 @@
-// Package netns makes network namespaces (network_namespaces(7)) that contain only a
+// Package netns creates network namespaces (network_namespaces(7)) that contain only a
 // loopback interface and sockets of this process on it. A namespace is held by a file
 // descriptor and not by a mount, so nothing is left behind when this process dies.
 package netns
@@ -25,11 +25,11 @@ type Options struct {
 	// Redirect makes TCP connections to any port of any address in [Range] arrive
 	// at sockets of this process.
 	Redirect bool
-	// Namespace, if not nil, is used instead of a new namespace. It must be freshly
-	// made. The caller remains responsible for closing it.
+	// Namespace, if not nil, is used instead of creating a namespace. Nothing may have
+	// been configured in it yet. The caller remains responsible for closing it.
 	Namespace *os.File
 
-	noRules bool // as on a kernel without nftables
+	noRules bool // behave as on a kernel without nftables
 }
 
 // A Namespace is a network namespace without any way out. It exists until it is
@@ -45,14 +45,14 @@ type Namespace struct {
 	UDP []net.PacketConn
 	// Redirected accept the connections to [Range].
 	Redirected []net.Listener
-	// AnyAddress says that this kernel cannot redirect. Only connections to ports 80
-	// and 443 then arrive, their original destination is the local address, and
-	// nothing else in the namespace can listen on these ports.
+	// AnyAddress means that this kernel cannot redirect. Then only connections to
+	// ports 80 and 443 arrive, their original destination is the socket's local
+	// address, and nothing else in the namespace can listen on these ports.
 	AnyAddress bool
 }
 
-// New makes a namespace whose loopback interface is up. It needs CAP_SYS_ADMIN in
-// the current user namespace. The caller closes the result.
+// New creates a namespace whose loopback interface is up. It needs CAP_SYS_ADMIN in the
+// current user namespace. The caller closes the result.
 func New(o Options) (*Namespace, error) {
 	n := &Namespace{}
 	if err := thread.Run(func() error { return n.make(o) }); err != nil {
@@ -62,7 +62,7 @@ func New(o Options) (*Namespace, error) {
 }
 
 // make moves the calling thread into the namespace and opens the sockets there,
-// because a socket belongs to the namespace of the thread that made it.
+// because a socket belongs to the namespace of the thread that created it.
 func (n *Namespace) make(o Options) error {
 	if err := enter(o.Namespace); err != nil {
 		return err
@@ -95,11 +95,10 @@ func (n *Namespace) make(o Options) error {
 	return n.redirect(!o.noRules)
 }
 
-// boundQueues keeps small what connections queue that no process has accepted, or
-// that no process holds any more, and what options add to a socket: no control group
-// is charged for the former until they are accepted, or ever for the latter
-// (ip-sysctl.rst, net.rst). Some kernels do not have all of these settings per
-// namespace, or not for a namespace that an ordinary user made.
+// boundQueues limits memory that no control group is charged for: data queued in
+// connections that no process has accepted or that no process holds any more, and what
+// options add to a socket (ip-sysctl.rst, net.rst). Some kernels do not have all of these
+// settings per namespace, or not for a namespace that an ordinary user created.
 func boundQueues() error {
 	for name, value := range map[string]string{
 		"core/somaxconn": "128", "core/optmem_max": "20480", "ipv4/tcp_rmem": "4096 131072 1048576",
@@ -119,8 +118,8 @@ func (n *Namespace) Counts() bool { return n.diagnosis != nil }
 
 // Uncounted returns the memory, in bytes, of TCP sockets in the namespace that no
 // control group is charged for: data queued in connections that no process has
-// accepted or that no process holds any more, and a little forevery connection. It
-// is 0 after Close, and where Counts is false.
+// accepted or that no process holds any more, and a small amount for every connection.
+// It is 0 after Close, and where Counts is false.
 func (n *Namespace) Uncounted() (int64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -130,7 +129,7 @@ func (n *Namespace) Uncounted() (int64, error) {
 	return n.diagnosis.uncounted()
 }
 
-// enter moves the calling thread into the namespace, a new one if it is nil.
+// enter moves the calling thread into namespace, or into a new one if it is nil.
 func enter(namespace *os.File) error {
 	if namespace == nil {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -170,7 +169,7 @@ func listenTCP(address string) (net.Listener, error) {
 	return config.Listen(context.Background(), "tcp4", address)
 }
 
-// loopbackUp sets IFF_UP on lo (netdevice(7)); a fresh namespace has it down.
+// loopbackUp sets IFF_UP on lo (netdevice(7)), which is down in a new namespace.
 func loopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -36,7 +36,7 @@ func newNamespace(t *testing.T, o netns.Options) *netns.Namespace {
 
 func TestNew(t *testing.T) {
 	n := newNamespace(t, netns.Options{})
-	for range 50 { // on whatever threads there are, the first among them
+	for range 50 { // often enough that the scheduler also picks the process's first thread
 		newNamespace(t, netns.Options{})
 	}
 	inside, err := os.Readlink(n.Path())
@@ -52,7 +52,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// answer accepts one connection, and writes what names its end.
+// answer accepts one connection, and writes to it what name returns.
 func answer(t *testing.T, l net.Listener, name func(c *net.TCPConn) string) {
 	t.Helper()
 	go func() {
@@ -65,12 +65,12 @@ func answer(t *testing.T, l net.Listener, name func(c *net.TCPConn) string) {
 	}()
 }
 
-// within runs f on a thread in the namespace, which ends with it.
+// within runs f on a thread in the namespace; the thread ends when f has returned.
 func within(t *testing.T, n *netns.Namespace, f func()) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for ever: the thread is of no more use
+		runtime.LockOSThread() // never unlocked, so that the thread is not reused
 		file, err := os.Open(n.Path())
 		if err == nil {
 			err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET)
@@ -86,7 +86,7 @@ func within(t *testing.T, n *netns.Namespace, f func()) {
 	}
 }
 
-// dial connects from within the namespace, and reads to the end.
+// dial connects from within the namespace, and reads until the peer closes.
 func dial(t *testing.T, n *netns.Namespace, host, port string) (got string, err error) {
 	t.Helper()
 	within(t, n, func() {
@@ -102,8 +102,8 @@ func dial(t *testing.T, n *netns.Namespace, host, port string) (got string, err 
 	return got, err
 }
 
-// TestListeners connects to sockets of this process from within, and checks
-// that they are not on the host.
+// TestListeners connects to sockets of this process from within the namespace, and checks
+// that they do not occupy ports of the host.
 func TestListeners(t *testing.T) {
 	n := newNamespace(t, netns.Options{TCP: []string{"127.0.0.1:3128", "127.0.0.1:53"}, UDP: []string{"127.0.0.1:53"}})
 	answer(t, n.TCP[0], func(*net.TCPConn) string { return "proxy" })
@@ -113,7 +113,7 @@ func TestListeners(t *testing.T) {
 	if n.TCP[1].Addr().String() != "127.0.0.1:53" || n.UDP[0].LocalAddr().String() != "127.0.0.1:53" {
 		t.Errorf("listens on %v and %v", n.TCP[1].Addr(), n.UDP[0].LocalAddr())
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:53128") // a port that is free on the host is not taken by a namespace
+	l, err := net.Listen("tcp", "127.0.0.1:53128")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +121,8 @@ func TestListeners(t *testing.T) {
 	newNamespace(t, netns.Options{TCP: []string{"127.0.0.1:53128"}})
 }
 
-// TestRedirect connects to addresses that nobody has, with nftables and without,
-// and checks that others can still not be reached.
+// TestRedirect connects to addresses in the redirected range, and checks that other
+// addresses cannot be reached.
 func TestRedirect(t *testing.T) {
 	n := newNamespace(t, netns.Options{Redirect: true})
 	if n.AnyAddress {
@@ -190,8 +190,8 @@ func original(c *net.TCPConn) string {
 	return text
 }
 
-// TestUncounted: what waits for a listener that accepts nothing is seen, and not what a
-// process has.
+// TestUncounted: data queued in a connection counts until a process accepts the
+// connection.
 func TestUncounted(t *testing.T) {
 	n := newNamespace(t, netns.Options{})
 	if !n.Counts() {

@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Range returns the addresses whose connections are redirected. RFC 2544 reserves
-// them for benchmarks of network devices, so no server on the internet has one.
+// Range returns the range of addresses from which connections are redirected to sockets of
+// this process. RFC 2544 reserves it for benchmarks of network devices, so no server on the
+// internet has an address in it.
 func Range() netip.Prefix { return netip.MustParsePrefix("198.18.0.0/15") }
 
 // errNoNFTables means that the kernel has no nftables, or does not let us use them.
 var errNoNFTables = errors.New("no nftables")
 
-// redirect makes connections to Range arrive at sockets of this process, by a
-// rule where that is possible.
+// redirect makes connections to Range arrive at sockets of this process. It uses an
+// nftables rule if rule is set and the kernel supports it.
 func (n *Namespace) redirect(rule bool) error {
 	if err := addLocalRoute(Range()); err != nil {
 		return fmt.Errorf("route %s to lo: %w", Range(), err)
@@ -43,8 +44,7 @@ func (n *Namespace) redirect(rule bool) error {
 	return n.listenOnAny()
 }
 
-// listenOnAny accepts connections to the addresses of the local route with sockets
-// that listen on every address.
+// listenOnAny listens on every local address, which includes those of the local route.
 func (n *Namespace) listenOnAny() error {
 	n.AnyAddress, n.Redirected = true, nil
 	for _, address := range []string{"0.0.0.0:80", "0.0.0.0:443"} {
@@ -57,7 +57,7 @@ func (n *Namespace) listenOnAny() error {
 	return nil
 }
 
-// redirectTo makes the rule "nat output ip daddr RANGE tcp redirect to :PORT".
+// redirectTo adds the rule "nat output ip daddr RANGE tcp redirect to :PORT".
 func redirectTo(to netip.Prefix, port uint16) error {
 	c, err := nftables.New()
 	if err != nil {

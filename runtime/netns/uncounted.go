@@ -17,14 +17,15 @@ const (
 	timeWait, listening          = 6, 10  // tcp_states.h
 )
 
-// socketBytes is what a socket takes besides its queues. No control group is charged
-// for that of an incoming connection, accepted or not.
+// socketBytes is about the size of a socket without its queues. For the socket of an
+// incoming connection no control group is charged, whether it is accepted or not.
 const socketBytes = 2 << 10
 
 // A diagnosis asks the kernel for the sockets of a network namespace (sock_diag(7)).
 type diagnosis struct{ fd int }
 
-// diagnose opens one for the calling thread's namespace; nil if the kernel has none for TCP.
+// diagnose opens a diagnosis for the calling thread's namespace. It returns nil if the
+// kernel has no sock_diag for TCP.
 func diagnose() (*diagnosis, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -58,7 +59,7 @@ func (d *diagnosis) uncounted() (int64, error) {
 	return sum, nil
 }
 
-// of asks for all TCP sockets of a family.
+// of sums over the TCP sockets of a family that neither listen nor are in TIME-WAIT.
 func (d *diagnosis) of(family byte) (sum int64, err error) {
 	request := binary.NativeEndian.AppendUint32(nil, unix.SizeofNlMsghdr+sizeofRequest)
 	request = binary.NativeEndian.AppendUint16(request, unix.SOCK_DIAG_BY_FAMILY)
@@ -87,7 +88,7 @@ func (d *diagnosis) of(family byte) (sum int64, err error) {
 	}
 }
 
-// sumUp reads the messages of one reply; done says that it was the last.
+// sumUp reads the messages of one reply; done means that it was the last one.
 func sumUp(reply []byte) (sum int64, done bool, err error) {
 	for len(reply) >= unix.SizeofNlMsghdr {
 		length, kind := int(binary.NativeEndian.Uint32(reply)), binary.NativeEndian.Uint16(reply[4:])
@@ -114,7 +115,8 @@ func sumUp(reply []byte) (sum int64, done bool, err error) {
 	return sum, false, nil
 }
 
-// queued is what a socket's queues and backlog hold, by its attributes.
+// queued returns how many bytes the queues and the backlog of a socket hold, according to
+// its attributes.
 func queued(attributes []byte) (sum int64) {
 	const received, reserved, sent, backlog = 0, 4, 5, 7 // sock_diag.h, SK_MEMINFO_*
 	for len(attributes) >= unix.SizeofRtAttr {
@@ -132,5 +134,5 @@ func queued(attributes []byte) (sum int64) {
 	return sum
 }
 
-// aligned is where the next message or attribute begins (netlink(3)).
+// aligned returns the offset of the next message or attribute (netlink(3)).
 func aligned(length int) int { return (length + 3) &^ 3 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Write records the living process pid in the file name. It replaces the file in one
-// step, so that a reader never sees part of it. Only the owner can read it.
+// Write records the living process pid in the file name. It replaces the file atomically,
+// and only the owner can read it.
 func Write(name string, pid int) error {
 	started, err := startTime(pid)
 	if err != nil {
@@ -50,7 +50,7 @@ func startTime(pid int) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("process %d has ended: %w", pid, err)
 	}
-	// The name before the last parenthesis may hold anything.
+	// The process name, which ends at the last parenthesis, may contain any character.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
 		return "", fmt.Errorf("process %d has ended", pid)

@@ -38,7 +38,7 @@ func TestReadWrite(t *testing.T) {
 	}
 }
 
-// TestReused: another process with the id is not the one that was meant.
+// TestReused: another process with the same id is not taken for the recorded one.
 func TestReused(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "pid")
 	if err := pidfile.Write(name, os.Getpid()); err != nil {

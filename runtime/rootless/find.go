@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runningDaemon finds the process whose namespaces a rootless containerd of this
-// user lives in; 0 means that there is none and none was named.
+// runningDaemon returns a process in the namespaces of this user's rootless containerd:
+// the one at address or, if that is empty, the one at the usual place. It returns 0 if
+// address is empty and no daemon is there.
 func runningDaemon(address string) (int, error) {
 	if address != "" {
 		return namedDaemon(strings.TrimPrefix(address, "unix://"))
@@ -27,11 +28,11 @@ func runningDaemon(address string) (int, error) {
 	return pid, nil
 }
 
-// systemSocket is containerd's usual socket, also inside rootlesskit's mounts.
+// systemSocket is containerd's default socket, also in rootlesskit's mount namespace.
 const systemSocket = "/run/containerd/containerd.sock"
 
-// namedDaemon finds the daemon behind a socket that this process can reach, or
-// that it could in rootlesskit's namespaces.
+// namedDaemon finds the daemon behind a socket that can be reached from this process's
+// mount namespace or from rootlesskit's.
 func namedDaemon(address string) (int, error) {
 	pid, err := peer(address)
 	if err != nil {
@@ -51,7 +52,7 @@ func namedDaemon(address string) (int, error) {
 	return pid, nil
 }
 
-// peer is the process that listens on a socket (unix(7), SO_PEERCRED).
+// peer returns the process that listens on a socket (unix(7), SO_PEERCRED).
 func peer(address string) (int, error) {
 	conn, err := net.DialTimeout("unix", address, time.Second)
 	if err != nil {
@@ -71,8 +72,8 @@ func peer(address string) (int, error) {
 	return int(cred.Pid), nil
 }
 
-// kitChild is the process in rootlesskit's namespaces, as its state directory says
-// that containerd-rootless.sh uses.
+// kitChild returns the process in rootlesskit's namespaces that the state directory of
+// containerd-rootless.sh names.
 func kitChild() (int, bool) {
 	dir := os.Getenv("ROOTLESSKIT_STATE_DIR")
 	if dir == "" {
@@ -89,9 +90,9 @@ func kitChild() (int, bool) {
 	return pid, err == nil && childNamespace(pid)
 }
 
-// childNamespace says whether a process is in a user namespace right below ours, as
-// rootlesskit's is, and as no sandbox's is: a file that is left from before may name
-// a process that has nothing to do with it, an agent's among them.
+// childNamespace reports whether a process is in a user namespace directly below ours,
+// as rootlesskit's child is and no sandbox is. The check is needed because a stale file
+// may name an unrelated process that reuses the id, such as one in a sandbox.
 func childNamespace(pid int) bool {
 	own, err := os.Stat("/proc/self/ns/user")
 	if err != nil {
@@ -104,7 +105,7 @@ func childNamespace(pid int) bool {
 	defer func() { _ = f.Close() }()
 	fd, err := unix.IoctlRetInt(int(f.Fd()), unix.NS_GET_PARENT)
 	if err != nil {
-		return false // ours, which has no parent that we may see, or another's
+		return false // our own namespace, whose parent we may not see, or another user's
 	}
 	parent := os.NewFile(uintptr(fd), "user namespace")
 	defer func() { _ = parent.Close() }()
@@ -112,7 +113,8 @@ func childNamespace(pid int) bool {
 	return err == nil && os.SameFile(info, own)
 }
 
-// socketIn says whether somebody listens on a socket as a process sees it.
+// socketIn reports whether a process listens on a socket, whose path is looked up in the
+// root directory of the process pid.
 func socketIn(pid int, socket string) bool {
 	_, err := peer(fmt.Sprintf("/proc/%d/root%s", pid, socket))
 	return err == nil

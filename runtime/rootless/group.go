@@ -14,9 +14,10 @@ import (
 	"github.com/securebench/sbench/runtime/cgroup"
 )
 
-// claimGroup makes the control group that is delegated to this user, if there is
-// one, usable from inside. Where none is, the user's systemd is asked for a scope
-// that is, and the program executes itself again there.
+// claimGroup claims the control group that is delegated to this user, which must happen
+// before the user namespace is entered. If there is none, it asks the user's systemd for
+// a delegated scope and executes this program again there. It is not an error if neither
+// works.
 func claimGroup(o Options) error {
 	h, err := cgroup.Mounted()
 	if err == nil {
@@ -44,8 +45,8 @@ func claimGroup(o Options) error {
 // scopeTimeout bounds the wait for the user's systemd.
 const scopeTimeout = 10 * time.Second
 
-// enterScope replaces this program by itself in a delegated scope of the user's
-// systemd (systemd-run(1), --scope). It returns only with an error.
+// enterScope executes this program again in a delegated scope of the user's systemd
+// (systemd-run(1), --scope). It returns only on failure.
 func enterScope() error {
 	run, err := exec.LookPath("systemd-run")
 	if err != nil {
@@ -56,7 +57,8 @@ func enterScope() error {
 		return err
 	}
 	args := []string{"systemd-run", "--user", "--scope", "--quiet", "--collect", "-p", "Delegate=yes", "--"}
-	// Tried first, since nothing is left to return to when the real one fails.
+	// Try it with another program first: once systemd-run has replaced this process, a
+	// failure could no longer be handled.
 	ctx, cancel := context.WithTimeout(context.Background(), scopeTimeout)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, run, append(args[1:], "true")...).CombinedOutput(); err != nil {

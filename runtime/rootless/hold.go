@@ -15,7 +15,8 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// exitForbidden is the holder's exit code where it is root without power.
+// exitForbidden is the holder's exit code if the kernel denies it an operation, although
+// it is root in its user namespace.
 const exitForbidden = 77
 
 // hold is the main function of the holder; it returns an exit code.
@@ -32,7 +33,7 @@ func hold(stage string) int {
 }
 
 func holdStage(stage string) error {
-	if !userns.Inside() { // what follows is for mounts and processes of our own
+	if !userns.Inside() { // the stages change mounts and kill processes
 		return fmt.Errorf("%s is set outside a user namespace: unset it", envHolder)
 	}
 	if stage == stageSweep {
@@ -51,8 +52,8 @@ func holdStage(stage string) error {
 	return fmt.Errorf("unknown stage %q", stage)
 }
 
-// becomeRoot waits for the ids and executes itself again: only then does the
-// kernel give a process what is root's.
+// becomeRoot waits until the ids are mapped and then executes this program again, since a
+// process gets root's capabilities only on execve(2) (user_namespaces(7)).
 func becomeRoot() error {
 	ready := os.NewFile(goFD, "ready")
 	if n, err := ready.Read(make([]byte, 1)); n != 1 {
@@ -68,11 +69,11 @@ func becomeRoot() error {
 	return unix.Exec(self, os.Args[:1], environment(map[string]string{envHolder: stageMapped}))
 }
 
-// holdNamespaces prepares the mounts, says that it is ready, waits until nobody
-// holds the lock, and ends what is left.
+// holdNamespaces prepares the mounts, writes the PID file as the sign that it is ready,
+// waits until no process holds the lock, and kills every process that is left.
 func holdNamespaces(root, state string) error {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGPIPE)
-	// Mounts of the host come in, none of ours goes out.
+	// Mounts propagate from the host to here, but not from here to the host.
 	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("make the mounts our own: %w", err)
 	}
@@ -91,15 +92,16 @@ func holdNamespaces(root, state string) error {
 			break
 		}
 	}
-	// The lock is held until this process is gone: who comes now waits for that.
+	// This process holds the lock until it ends, so that a new user waits for that.
 	return errors.Join(err, os.Remove(holderFile(state)), killRest())
 }
 
-// containerdRun is where containerd's shims have their sockets and runc its
-// states, wherever the daemon's own state is.
+// containerdRun is where containerd's shims keep their sockets and runc its state,
+// wherever the daemon's state directory is.
 const containerdRun = "/run/containerd"
 
-// coverRun gives the namespaces a /run/containerd of their own.
+// coverRun mounts a tmpfs on /run/containerd, and creates the mount point if the host has
+// none.
 func coverRun(root string) error {
 	if _, err := os.Stat(containerdRun); err != nil {
 		if err := copyRun(filepath.Join(root, "host-run")); err != nil {
@@ -112,8 +114,8 @@ func coverRun(root string) error {
 	return nil
 }
 
-// copyRun mounts a new /run with everything of the host's in it, where the
-// missing directory can be made.
+// copyRun mounts a new /run that contains everything from the host's one, and creates the
+// missing mount point there. The host's /run is bound to aside in the meantime.
 func copyRun(aside string) error {
 	if err := os.MkdirAll(aside, 0o700); err != nil {
 		return err
@@ -159,8 +161,8 @@ func copyEntry(from, to string, kind os.FileMode) error {
 	return unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
-// killRest ends every other process of this user namespace and of those below
-// it: a daemon, shims, sandboxes of users that were killed.
+// killRest kills every other process in this user namespace and in those below it: the
+// daemon, shims and sandboxes of sbench processes that were killed.
 func killRest() error {
 	for pass := 0; pass < 1000; pass++ {
 		pids, err := inhabitants()
@@ -177,8 +179,8 @@ func killRest() error {
 	return errors.New("processes in the namespaces do not end")
 }
 
-// inhabitants are the living processes of this user namespace or one below it,
-// but this one.
+// inhabitants returns the living processes in this user namespace and in those below it,
+// except this process.
 func inhabitants() ([]int, error) {
 	own, err := os.Stat("/proc/self/ns/user")
 	if err != nil {
@@ -201,7 +203,8 @@ func inhabitants() ([]int, error) {
 	return pids, nil
 }
 
-// below walks up from a process's user namespace (ioctl_ns(2), NS_GET_PARENT).
+// below reports whether a process is in the user namespace top or in one below it
+// (ioctl_ns(2), NS_GET_PARENT).
 func below(pid int, top os.FileInfo) bool {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
 	for err == nil {
@@ -213,9 +216,9 @@ func below(pid int, top os.FileInfo) bool {
 		fd, ioctlErr := unix.IoctlRetInt(int(f.Fd()), unix.NS_GET_PARENT)
 		_ = f.Close()
 		if ioctlErr != nil {
-			return false // the first namespace, or one that we may not see
+			return false // the initial namespace, or one that we may not see
 		}
 		f = os.NewFile(uintptr(fd), "user namespace")
 	}
-	return false // another user's
+	return false // the process has ended or belongs to another user
 }

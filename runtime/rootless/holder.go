@@ -18,19 +18,20 @@ import (
 
 // Stages of the holder.
 const (
-	stageUnmapped = "unmapped" // in the new namespaces, and nobody there
-	stageMapped   = "mapped"   // root there
-	stageSweep    = "sweep"    // not the holder, but who ends what it left
+	stageUnmapped = "unmapped" // in the new namespaces, where no ids are mapped yet
+	stageMapped   = "mapped"   // root in the new namespaces
+	stageSweep    = "sweep"    // not the holder, but the process that kills what it left
 )
 
 const (
 	startTimeout = 20 * time.Second
 	pollInterval = 2 * time.Millisecond
-	goFD         = 3 // the holder reads a byte here once its ids are mapped
+	goFD         = 3 // where the holder reads a byte as soon as its ids are mapped
 )
 
-// startHolder makes the namespaces. Where a policy lets only some programs do
-// that, rootlesskit, if it is one of them, does it in sbench's place.
+// startHolder creates the namespaces and returns the process that holds them. If the
+// host forbids it to sbench, rootlesskit creates them instead, if it is installed: a host
+// may permit that program alone.
 func startHolder(ctx context.Context, o Options) (int, error) {
 	pid, err := launch(ctx, o, direct)
 	if err == nil || !errors.Is(err, errForbidden) {
@@ -47,11 +48,10 @@ func startHolder(ctx context.Context, o Options) (int, error) {
 	return pid, nil
 }
 
-// errForbidden: this host does not let us have user namespaces, or none with
-// capabilities in them.
+// errForbidden means that this host forbids user namespaces, or capabilities in them.
 var errForbidden = errors.New("this host does not let sbench make user namespaces")
 
-// launch starts a holder by start and waits until it is ready.
+// launch starts a holder with the function start and waits until it is ready.
 func launch(ctx context.Context, o Options, start func(Options, *exec.Cmd) error) (int, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -66,7 +66,7 @@ func launch(ctx context.Context, o Options, start func(Options, *exec.Cmd) error
 	cmd := exec.Command(self)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
 	cmd.Env = append(daemonEnvironment(), envFolders+"="+o.Root+":"+o.State)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's Ctrl-C is for sbench
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // keeps the terminal's Ctrl-C from the holder
 	if err := start(o, cmd); err != nil {
 		return 0, err
 	}
@@ -106,7 +106,8 @@ func awaitHolder(ctx context.Context, state string, exited <-chan error, failed 
 	}
 }
 
-// daemonEnvironment is what the holder may know: nothing that is secret.
+// daemonEnvironment is the holder's environment, without variables that may hold
+// credentials.
 func daemonEnvironment() []string {
 	var environ []string
 	for _, name := range []string{"PATH", "HOME", "LANG", "XDG_RUNTIME_DIR"} {
@@ -117,7 +118,7 @@ func daemonEnvironment() []string {
 	return environ
 }
 
-// direct starts cmd in new namespaces and maps the ids there.
+// direct starts cmd in new namespaces and maps their ids.
 func direct(_ Options, cmd *exec.Cmd) error {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -149,8 +150,8 @@ func reaped(cmd *exec.Cmd) error {
 	return nil
 }
 
-// rootlesskit starts cmd by rootlesskit, which makes the namespaces and maps the
-// ids. The network stays the host's.
+// rootlesskit starts cmd through rootlesskit, which creates the namespaces and maps the
+// ids. The network namespace stays the host's.
 func rootlesskit(o Options, cmd *exec.Cmd) error {
 	program, err := exec.LookPath("rootlesskit")
 	if err != nil {
@@ -163,7 +164,8 @@ func rootlesskit(o Options, cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// forbidden says why user namespaces cannot be had, and the cure.
+// forbidden returns an error that says why user namespaces are forbidden and what to do
+// about it.
 func forbidden() error {
 	word := func(name string) string {
 		text, err := os.ReadFile(name)

@@ -1,5 +1,5 @@
 // Package rootless lets an ordinary user run sandboxes. They run in the namespaces of
-// the user's own rootless containerd if there is one. Otherwise sbench makes
+// the user's own rootless containerd if there is one. Otherwise sbench creates
 // namespaces of its own, in which the private containerd is then started.
 //
 // A program enters them by executing itself again inside. There it is root in a user
@@ -7,10 +7,10 @@
 // been root from the start. A Go program has several threads and so cannot change its
 // user namespace itself; nsenter(1) does that in between.
 //
-// The user's concurrent sbench processes share the namespaces that sbench made. A
-// separate process, the holder, keeps them alive. Each user of them holds a lock,
-// which the kernel releases when the process ends for whatever reason. When no lock
-// is held any more, the holder ends what still runs in the namespaces.
+// The user's concurrent sbench processes share the namespaces that sbench created. A
+// separate process, the holder, keeps them alive. Each sbench process holds a shared
+// lock, which the kernel releases when the process ends for whatever reason. When no
+// process holds it any more, the holder kills what still runs in the namespaces.
 //
 // The only privileged programs used are newuidmap(1) and newgidmap(1), which map the
 // user's subordinate ids (subuid(5)).
@@ -36,37 +36,37 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// What a program is told about itself when it is executed again.
+// Environment variables that pass state to this program when it is executed again.
 const (
-	envHolder  = "SBENCH_ROOTLESS_HOLDER" // it is the holder; the value is the stage
-	envEntered = "SBENCH_ROOTLESS"        // it is inside; the value is whose the namespaces are
-	envLock    = "SBENCH_ROOTLESS_LOCK"   // descriptor of its lock on the namespaces
-	envDir     = "SBENCH_ROOTLESS_DIR"    // its working directory
-	envScope   = "SBENCH_ROOTLESS_SCOPE"  // it has been given a scope of its own by systemd
-	envFolders = "SBENCH_ROOTLESS_FOLDERS"
+	envHolder  = "SBENCH_ROOTLESS_HOLDER"  // the stage, if it runs as the holder
+	envEntered = "SBENCH_ROOTLESS"         // whose namespaces it is in
+	envLock    = "SBENCH_ROOTLESS_LOCK"    // file descriptor of its lock on the namespaces
+	envDir     = "SBENCH_ROOTLESS_DIR"     // its working directory
+	envScope   = "SBENCH_ROOTLESS_SCOPE"   // set if it runs in a scope that it asked systemd for
+	envFolders = "SBENCH_ROOTLESS_FOLDERS" // the holder's root and state directories, separated by a colon
 )
 
 // Values of envEntered.
 const (
-	ownNamespaces  = "own"
-	userNamespaces = "containerd"
+	ownNamespaces  = "own"        // created by sbench
+	userNamespaces = "containerd" // those of the user's rootless containerd
 )
 
 // Options say where sbench keeps its state and which containerd to use. Root and
 // State are required.
 type Options struct {
-	Root, State string // persistent and volatile folder
+	Root, State string // persistent and volatile directory; absolute paths
 	// Address is the socket of a daemon; empty means the user's own rootless one if
 	// it runs, else a private one.
 	Address string
-	// Private looks for no daemon, and leaves Address alone.
+	// Private means that no running daemon is looked for; Address is then ignored.
 	Private bool
 	Logger  *slog.Logger // nil for none
 }
 
 // Init must be the first call of main in a program that calls [Enter]. In the process
-// that holds the namespaces it does not return. It fails only inside the namespaces,
-// if the working directory cannot be reached there.
+// that holds the namespaces it does not return. It fails only inside the namespaces, for
+// instance if the working directory cannot be reached there.
 func Init() error {
 	if stage := os.Getenv(envHolder); stage != "" {
 		os.Exit(hold(stage))
@@ -81,7 +81,7 @@ func Init() error {
 		}
 	}
 	if fd, err := strconv.Atoi(lock); err == nil {
-		unix.CloseOnExec(fd) // and open until this process ends
+		unix.CloseOnExec(fd) // and never closed, so that the lock is held until this process ends
 	}
 	if dir == "" {
 		return nil
@@ -149,7 +149,8 @@ func enter(ctx context.Context, o Options) error {
 	return errors.Join(err, lock.Close())
 }
 
-// ownFolder makes a directory that only its owner can access.
+// ownFolder creates a directory that only its owner can access, or checks that an
+// existing one is this user's and restricts its mode.
 func ownFolder(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("folder %q is not absolute", dir)
@@ -167,8 +168,8 @@ func ownFolder(dir string) error {
 	return os.Chmod(dir, 0o700)
 }
 
-// execInside replaces this program by itself in the user and mount namespaces of
-// a process.
+// execInside executes this program again in the user and mount namespaces of the process
+// pid. It returns only on failure.
 func execInside(nsenter string, pid int, o Options, env map[string]string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -188,7 +189,7 @@ func execInside(nsenter string, pid int, o Options, env map[string]string) error
 	return fmt.Errorf("nsenter: %w", err)
 }
 
-// environment is this process's with some variables replaced.
+// environment returns this process's environment with some variables replaced or added.
 func environment(replace map[string]string) []string {
 	var environ []string
 	for _, e := range os.Environ() {
@@ -211,7 +212,7 @@ func ownNamespace(ctx context.Context, o Options) (*os.File, int, error) {
 		return nil, 0, err
 	}
 	defer func() { _ = start.Close() }()
-	// Waits for a holder that has found no user and is about to end.
+	// This waits for a holder that has found no user and is about to end.
 	lock, err := filelock.Acquire(ctx, lockFile(o.State), filelock.Shared)
 	if err != nil {
 		return nil, 0, err
@@ -226,8 +227,9 @@ func ownNamespace(ctx context.Context, o Options) (*os.File, int, error) {
 	return lock, pid, nil
 }
 
-// newNamespaces makes them. Those of a holder that was killed may still have
-// somebody in them: others who use them, or what such left.
+// newNamespaces creates namespaces and returns the process that holds them. If an
+// earlier holder was killed, its namespaces may still contain processes: it fails if
+// another sbench uses them, and kills whatever else is left.
 func newNamespaces(ctx context.Context, o Options, lock *os.File) (int, error) {
 	err := filelock.Try(lock, filelock.Exclusive)
 	if errors.Is(err, filelock.ErrHeld) {
@@ -239,7 +241,7 @@ func newNamespaces(ctx context.Context, o Options, lock *os.File) (int, error) {
 	if err := sweep(ctx, o); err != nil {
 		return 0, err
 	}
-	// The start lock keeps others out meanwhile.
+	// The start lock, which the caller holds, keeps others out in the meantime.
 	if err := filelock.Try(lock, filelock.Shared); err != nil {
 		return 0, err
 	}
@@ -247,8 +249,9 @@ func newNamespaces(ctx context.Context, o Options, lock *os.File) (int, error) {
 	return startHolder(ctx, o)
 }
 
-// sweep ends what is left in the namespaces of a killed holder, which the private
-// daemon's process leads to. Only from inside all of it can be seen and killed.
+// sweep kills what is left in the namespaces of a killed holder, which it finds through
+// the private daemon's process. Only a process inside the user namespace can see and kill
+// everything in it.
 func sweep(ctx context.Context, o Options) error {
 	left, err := daemon.Find(filepath.Join(o.State, "containerd"))
 	if err != nil || len(left) == 0 {

@@ -22,9 +22,9 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// The test binary is also the program that enters.
+// The test binary is also the program that enters the namespaces.
 const (
-	variableDir = "SBENCH_TEST_ROOTLESS" // below which it has its folders
+	variableDir = "SBENCH_TEST_ROOTLESS" // the parent of its root and state directories
 	arguments   = "a b"
 )
 
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	if os.Args[0] == "containerd" {
-		select {} // an orphan, which is to be found by its arguments
+		select {} // the orphan that program starts, which must be found by its arguments
 	}
 	if dir := os.Getenv(variableDir); dir != "" {
 		if err := program(dir); err != nil {
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program enters, says where it is, and waits until its input ends.
+// program enters the namespaces, prints where it is, and waits until its input ends.
 func program(dir string) error {
 	err := rootless.Enter(context.Background(), rootless.Options{Root: filepath.Join(dir, "root"), State: filepath.Join(dir, "state")})
 	if err != nil {
@@ -61,7 +61,7 @@ func program(dir string) error {
 		return err
 	}
 	fmt.Printf("pid=%d uid=%d inside=%v entered=%v wd=%s mnt=%s args=%q\n", os.Getpid(), os.Geteuid(), userns.Inside(), rootless.Entered(), wd, space, os.Args[1:])
-	if os.Getenv("SBENCH_TEST_ORPHAN") != "" { // what a daemon or a shim is
+	if os.Getenv("SBENCH_TEST_ORPHAN") != "" { // an orphan like a daemon or a shim
 		orphan := exec.Command("/proc/self/exe", "--config", filepath.Join(dir, "state", "containerd", "config.toml"))
 		orphan.Args[0] = "containerd"
 		orphan.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -71,11 +71,11 @@ func program(dir string) error {
 		fmt.Printf("orphan=%d\n", orphan.Process.Pid)
 	}
 	_, err = bufio.NewReader(os.Stdin).ReadString('\n')
-	_ = err // the end of the input is the word to end
+	_ = err // the end of the input is expected
 	return nil
 }
 
-// ordinary skips the test for root, who has nothing to enter. make test runs the
+// ordinary skips the test for root, for whom Enter does nothing. make test runs the
 // tests as an ordinary user too.
 func ordinary(t *testing.T) {
 	t.Helper()
@@ -90,7 +90,7 @@ type entered struct {
 	says  map[string]string
 }
 
-// start runs the program until it says where it is.
+// start starts the program and waits until it has printed where it is.
 func start(t *testing.T, dir string, env ...string) entered {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", arguments)
@@ -123,7 +123,7 @@ func start(t *testing.T, dir string, env ...string) entered {
 	return e
 }
 
-// end lets the program end by itself.
+// end terminates the program and waits for it.
 func (e entered) end(t *testing.T) {
 	t.Helper()
 	if err := e.cmd.Process.Signal(unix.SIGTERM); err != nil {
@@ -148,8 +148,8 @@ func gone(t *testing.T, what string, pid int) {
 	t.Errorf("%s, process %d, is alive", what, pid)
 }
 
-// TestEnter: the program is the same process, with its arguments and its working
-// directory, and is root there.
+// TestEnter: the program keeps its process id, arguments and working directory, and is
+// root.
 func TestEnter(t *testing.T) {
 	ordinary(t)
 	dir := t.TempDir()
@@ -170,8 +170,8 @@ func TestEnter(t *testing.T) {
 	e.end(t)
 }
 
-// TestShared: the second program is in the first one's namespaces, which end with
-// the last, whoever that is.
+// TestShared: the second program enters the first one's namespaces, which last until no
+// program uses them, in whatever order the programs end.
 func TestShared(t *testing.T) {
 	ordinary(t)
 	dir := t.TempDir()
@@ -197,8 +197,8 @@ func TestShared(t *testing.T) {
 	start(t, dir).end(t)
 }
 
-// TestKilled: with the last user everything in the namespaces ends, though nobody
-// could clean up.
+// TestKilled: if the last user is killed and cannot clean up, everything in the
+// namespaces ends all the same.
 func TestKilled(t *testing.T) {
 	ordinary(t)
 	dir := t.TempDir()
@@ -218,8 +218,8 @@ func TestKilled(t *testing.T) {
 	gone(t, "the holder", pid)
 }
 
-// TestHolderKilled: the next program gets new namespaces, when the old ones have no
-// user any more, and what was left in them ends.
+// TestHolderKilled: after the holder was killed, a new program is refused while the old
+// namespaces have a user; later it gets new ones, and what was left in the old ones ends.
 func TestHolderKilled(t *testing.T) {
 	ordinary(t)
 	dir := t.TempDir()
@@ -250,7 +250,7 @@ func TestHolderKilled(t *testing.T) {
 	second.end(t)
 }
 
-// TestRefused: what is missing has a name and a cure.
+// TestRefused: the error names what is missing and what to install.
 func TestRefused(t *testing.T) {
 	ordinary(t)
 	nsenter, err := exec.LookPath("nsenter")
@@ -282,7 +282,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestForeignFolder: a folder of another user's, or a link, is not used.
+// TestForeignFolder: a symbolic link is not used as a directory.
 func TestForeignFolder(t *testing.T) {
 	ordinary(t)
 	dir := t.TempDir()
@@ -314,8 +314,8 @@ func TestSubordinate(t *testing.T) {
 	}
 }
 
-// TestRootlesskit: namespaces that rootlesskit made, since a policy lets it alone,
-// are entered, shared and ended like our own.
+// TestRootlesskit: namespaces that rootlesskit created are entered, shared and ended like
+// those that sbench creates itself.
 func TestRootlesskit(t *testing.T) {
 	ordinary(t)
 	if _, err := exec.LookPath("rootlesskit"); err != nil {
@@ -349,8 +349,8 @@ func TestRootlesskit(t *testing.T) {
 	gone(t, "the holder", pid)
 }
 
-// TestHolderOutside: root of the host does not become a holder because a variable
-// says so.
+// TestHolderOutside: outside a user namespace the holder's variables do not start a
+// holder.
 func TestHolderOutside(t *testing.T) {
 	for _, stage := range []string{"unmapped", "mapped", "sweep"} {
 		cmd := exec.Command("/proc/self/exe")

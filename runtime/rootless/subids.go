@@ -18,8 +18,8 @@ const minSubordinate = 65536
 // idRange is a line of subuid(5).
 type idRange struct{ first, count int64 }
 
-// subordinate returns this user's ranges in file, which is /etc/subuid or
-// /etc/subgid. The name or the number of the user may stand there.
+// subordinate returns this user's ranges in file, which is /etc/subuid or /etc/subgid
+// and lists users by name or by number. It fails if they have too few ids.
 func subordinate(file string, u *user.User) ([]idRange, error) {
 	f, err := os.Open(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -54,8 +54,8 @@ func parseRanges(lines *bufio.Scanner, u *user.User) (ranges []idRange, total in
 	return ranges, total
 }
 
-// mapIDs makes this user root in the user namespace of a process, and the
-// subordinate ids what follows.
+// mapIDs maps root in the user namespace of a process to this user, and the ids from 1
+// upwards to the user's subordinate ids.
 func mapIDs(pid int) error {
 	u, err := user.Current()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package runtimetest holds the suite that every implementation of the runtime
+// Package runtimetest contains the test suite that every implementation of the runtime
 // contract must pass.
 package runtimetest
 
@@ -19,9 +19,9 @@ import (
 
 // Engine is the implementation under test.
 type Engine interface {
-	// Create makes a sandbox, which the suite closes.
+	// Create creates a sandbox, which the suite closes.
 	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
-	// NewVolume makes a volume, which the suite closes.
+	// NewVolume creates a volume, which the suite closes.
 	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
 }
 
@@ -108,8 +108,8 @@ func (s suite) exitCode(t *testing.T) {
 	}
 }
 
-// signal: by somebody else than sbench. The first process of a pid namespace
-// cannot kill itself, hence the persistent sandbox.
+// signal covers a signal that sbench did not send. The sandbox is persistent because the
+// first process of a PID namespace cannot kill itself with a signal.
 func (s suite) signal(t *testing.T) {
 	cfg := s.config()
 	cfg.Persistent = true
@@ -124,7 +124,7 @@ func (s suite) highExitCode(t *testing.T) {
 	if exit.Code != 137 {
 		t.Errorf("code %d", exit.Code)
 	}
-	// Kernels before 6.15 cannot tell; the contract is then the inference.
+	// Before Linux 6.15 an engine cannot tell this from a kill, and may infer signal 9.
 	if exit.Reason != runtime.Exited && exit.Signal != 9 {
 		t.Errorf("got %v", exit)
 	}
@@ -306,7 +306,7 @@ func (s suite) from(t *testing.T) {
 	cfg.WritableRoot = true
 	first := s.create(t, cfg)
 	exec(t, first, sh("echo made > /made; rm -r /etc/passwd"))
-	for range 2 { // each starts from the same state
+	for range 2 { // both derived sandboxes start from the same state
 		derived := s.config()
 		derived.From, derived.WritableRoot = first, true
 		exit := s.run(t, derived, sh("cat /made; test -e /etc/passwd && echo whole; echo changed > /made"))

@@ -1,5 +1,5 @@
-// Package thread runs functions on operating system threads of their own. They can
-// change what the kernel keeps per thread and Go expects to be the same in the whole
+// Package thread runs functions on operating system threads of their own. Such a function
+// can change what the kernel keeps per thread but Go expects to be the same in the whole
 // process: namespaces, working directory and credentials.
 package thread
 
@@ -10,21 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run calls f on a new thread that ends when f returns, so that f may change the
-// thread in any way, and returns f's error. The thread is never the first one of the
-// process, which cannot end and whose properties /proc/self and other processes take
-// for those of the whole process. f must not start goroutines that depend on the
-// thread.
+// Run calls f on a thread that ends when f returns, so that f may change the thread in
+// any way, and returns f's error. It is never the first thread of the process: that one
+// cannot end, and /proc/self and other processes take its properties for those of the
+// whole process. f must not start goroutines that depend on the thread.
 func Run(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked where f runs
+		runtime.LockOSThread() // if f runs here, never unlocked: the thread then ends with the goroutine
 		if unix.Gettid() != unix.Getpid() {
 			done <- f()
 			return
 		}
 		inner := make(chan error, 1)
-		go func() { // while the first thread is held here
+		go func() { // the outer goroutine occupies the first thread, so this is another one
 			runtime.LockOSThread()
 			inner <- f()
 		}()
@@ -34,8 +33,8 @@ func Run(f func() error) error {
 	return <-done
 }
 
-// RaiseCapabilities makes all permitted capabilities of this thread effective again. A
-// change of its user id from 0 has dropped some or all of them (capabilities(7),
+// RaiseCapabilities makes all permitted capabilities of this thread effective again,
+// after a change of its user id from 0 has cleared some or all of them (capabilities(7),
 // "Effect of user ID changes on capabilities").
 func RaiseCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -11,8 +11,8 @@ import (
 	"github.com/securebench/sbench/runtime/thread"
 )
 
-// TestRun: each call has a thread that is not the first, does not share what it
-// changed there with any other, and gives back its error.
+// TestRun: each call runs on a thread that is not the first one, sees no other call's
+// changes, and returns its error.
 func TestRun(t *testing.T) {
 	here, err := os.Getwd()
 	if err != nil {

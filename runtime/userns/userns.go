@@ -1,7 +1,7 @@
-// Package userns makes user namespaces (user_namespaces(7)), each with a network
-// namespace that it owns, and holds them by file descriptors. A Go program cannot
-// enter a user namespace itself. An OCI runtime joins both, and a thread that opens
-// sockets enters the network namespace.
+// Package userns creates user namespaces (user_namespaces(7)), each with a network
+// namespace that it owns, and holds them by file descriptors. A Go program, which has
+// several threads, cannot enter a user namespace itself: an OCI runtime joins both, and
+// a thread that opens sockets enters only the network namespace.
 package userns
 
 import (
@@ -21,16 +21,16 @@ import (
 type Mapping struct{ First, Outside, Size uint32 }
 
 // A Namespace is a user namespace together with a network namespace that it owns. The
-// user namespace must own the other: an OCI runtime that joins both, such as runc 1.1,
-// joins the user namespace first and then needs its permission for the other. They
-// exist until they are closed and the last process in them has ended.
+// ownership matters because an OCI runtime such as runc 1.1 joins the user namespace
+// first, and then needs the capabilities it has there to join the network namespace. Both
+// exist until n is closed and the last process in them has ended.
 type Namespace struct {
 	user, network *os.File
 	mappings      []Mapping
 }
 
-// New makes a namespace owned by the user id owner of the current user namespace, in
-// which it needs CAP_SETUID and CAP_SETGID. The caller closes the result.
+// New creates a namespace owned by owner, a user id of the current user namespace, where
+// the process needs CAP_SETUID and CAP_SETGID. The caller closes the result.
 func New(owner uint32, mappings []Mapping) (*Namespace, error) {
 	n := &Namespace{mappings: mappings}
 	err := thread.Run(func() error {
@@ -59,7 +59,7 @@ func (n *Namespace) User() *os.File { return n.user }
 // Network returns the open network namespace. It is closed with n.
 func (n *Namespace) Network() *os.File { return n.network }
 
-// Mappings returns the mappings that the namespace was made with.
+// Mappings returns the mappings that the namespace was created with.
 func (n *Namespace) Mappings() []Mapping { return n.mappings }
 
 // Close releases the namespaces.
@@ -73,8 +73,8 @@ func (n *Namespace) Close() error {
 	return errors.Join(errs...)
 }
 
-// becomeEffective makes id the effective user and group of this thread alone:
-// the raw system calls, since the Go ones are about all threads.
+// becomeEffective makes id the effective user and group of this thread alone. It uses raw
+// system calls, since those of package syscall change all threads.
 func becomeEffective(id uint32) error {
 	const same = ^uintptr(0)
 	for _, number := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} {
@@ -85,8 +85,8 @@ func becomeEffective(id uint32) error {
 	return thread.RaiseCapabilities()
 }
 
-// start takes the namespaces of a child that is traced, so that it stops before
-// its first instruction, and killed.
+// start opens the namespaces of a child process and then kills the child. The child is
+// traced, so that it stops before its first instruction.
 func (n *Namespace) start() error {
 	var ids []syscall.SysProcIDMap
 	for _, m := range n.mappings {

@@ -15,8 +15,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestNew: who joins the namespaces has the mappings, every capability there, and
-// over the network; and they are gone with their last holder.
+// TestNew: a process that joins the namespaces has the mappings, capabilities, and a
+// network namespace other than the host's.
 func TestNew(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {

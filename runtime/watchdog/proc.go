@@ -16,21 +16,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is what one look finds of a process.
+// process is what one reading finds out about a process.
 type process struct {
 	pid     int
-	dead    bool // a zombie: it only counts as a process until its parent looks
+	dead    bool // gone or a zombie, which has no memory but counts as a process
 	threads int64
-	memory  int64 // bytes, with what it shares
+	memory  int64 // bytes, including shared memory
 	size    int64 // bytes of address space
 	cpu     time.Duration
 }
 
-// ticks is how many clock ticks /proc/PID/stat has for a second (proc(5)):
-// USER_HZ, which is 100 on every architecture that Go knows.
+// ticks is the number of clock ticks per second in /proc/PID/stat (proc(5)): USER_HZ,
+// which is 100 on every architecture that Go supports.
 const ticks = 100
 
-// pidNamespace is the inode of a process's pid namespace; 0 asks for our own.
+// pidNamespace returns the inode of a process's PID namespace; pid 0 is this process.
 func pidNamespace(pid int) (uint64, error) {
 	name := "/proc/self/ns/pid"
 	if pid != 0 {
@@ -47,13 +47,13 @@ func pidNamespace(pid int) (uint64, error) {
 	return strconv.ParseUint(inode, 10, 64)
 }
 
-// processes reads all processes, dead ones too, whose pid namespace is wanted. It
-// first sees which there are, quickly, so that those that end while the others are
-// read are counted as well.
+// processes reads all processes, including dead ones, whose PID namespace is wanted. It
+// lists them all before it reads the first one, so that those that end in the meantime
+// are counted as well.
 func processes(wanted func(uint64) bool) (map[uint64][]process, error) {
 	pids := map[uint64][]int{}
 	err := each(func(pid int) {
-		// An error: it is gone, or another user's.
+		// An error means that the process is gone or belongs to another user.
 		if space, err := pidNamespace(pid); err == nil && wanted(space) {
 			pids[space] = append(pids[space], pid)
 		}
@@ -67,8 +67,8 @@ func processes(wanted func(uint64) bool) (map[uint64][]process, error) {
 	return found, err
 }
 
-// members lists the living processes of one pid namespace, and reads no more of them
-// than it must: they may be many, and busy.
+// members lists the living processes of one PID namespace. It reads as little as possible
+// about each, since there may be many, and they may be forking.
 func members(space uint64) ([]int, error) {
 	var pids []int
 	err := each(func(pid int) {
@@ -87,7 +87,7 @@ func each(f func(pid int)) error {
 		return err
 	}
 	defer func() { _ = dir.Close() }()
-	for { // a few at a time: who forks and ends has little time to be elsewhere
+	for { // in small batches, so that few processes fork and exit between listing and f
 		names, err := dir.Readdirnames(16)
 		for _, name := range names {
 			if pid, err := strconv.Atoi(name); err == nil {
@@ -103,10 +103,10 @@ func each(f func(pid int)) error {
 	}
 }
 
-// stat is what /proc/PID/stat says (proc(5)), from the state, field 3, on.
+// stat is the content of /proc/PID/stat (proc(5)) from field 3, the state, on.
 type stat []string
 
-// number is a field by its number in proc(5), 0 if it is none.
+// number returns the field with this number in proc(5), or 0 if it is not an integer.
 func (s stat) number(field int) int64 {
 	n, err := strconv.ParseInt(s[field-3], 10, 64)
 	if err != nil {
@@ -115,11 +115,12 @@ func (s stat) number(field int) int64 {
 	return n
 }
 
-// readStat says whether a process is dead, too: gone, or a zombie. One whose first
-// thread has ended is a zombie with living threads.
+// readStat returns a process's stat, nil if it is gone, and whether it is dead: gone or a
+// zombie. A process whose first thread has ended is shown as a zombie while its other
+// threads live, and is not dead.
 func readStat(pid int) (s stat, dead bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	at := bytes.LastIndex(text, []byte(") ")) // the name before it may hold anything
+	at := bytes.LastIndex(text, []byte(") ")) // the name before it may contain any character
 	if err != nil || at < 0 {
 		return nil, true
 	}
@@ -130,14 +131,14 @@ func readStat(pid int) (s stat, dead bool) {
 	return s, s[0] == "X" || s[0] == "Z" && s.number(20) <= 1
 }
 
-// readProcess reads what a look wants to know.
+// readProcess reads what the watchdog needs to know about a process.
 func readProcess(pid int) process {
 	s, dead := readStat(pid)
 	if s == nil {
 		return process{pid: pid, dead: true, threads: 1}
 	}
 	p := process{pid: pid, dead: dead, threads: max(s.number(20), 1), cpu: time.Duration(s.number(14)+s.number(15)) * time.Second / ticks}
-	// Exact, but of the first thread alone.
+	// More exact than stat, but covers only the first thread.
 	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid)); err == nil {
 		first, _, _ := strings.Cut(string(text), " ")
 		if ns, err := strconv.ParseInt(first, 10, 64); err == nil {
@@ -151,8 +152,8 @@ func readProcess(pid int) process {
 	return p
 }
 
-// alive names the directory in /proc that tells of a process's memory: that of a
-// living thread, since a first thread that has ended has none.
+// alive returns the directory in /proc that shows a process's memory: that of another
+// thread if the first one has ended, since it then shows none.
 func alive(pid int, state string) string {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	if state != "Z" {
@@ -170,8 +171,8 @@ func alive(pid int, state string) string {
 	return dir
 }
 
-// status sums what a process has in memory or swap and no file holds, and the page
-// tables for it.
+// status sums a process's memory, in memory or swap, that is not backed by a file on
+// disk, and its page tables.
 func status(dir string) int64 {
 	text, err := os.ReadFile(dir + "/status")
 	if err != nil {
@@ -180,12 +181,12 @@ func status(dir string) int64 {
 	return kilobytes(text, "RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:")
 }
 
-// exactMemory sums the same with what is shared divided among those who share it,
-// and with an address space that several processes have, as after vfork(2), once.
-// It takes the kernel time, and so it is asked only in doubt.
+// exactMemory sums the same, but divides shared memory among the processes that share it,
+// and counts an address space that several processes use, as after vfork(2), once. That is
+// slow, and so it is used only if the simple sum exceeds the limit.
 func exactMemory(ps []process) int64 {
 	var sum int64
-	counted := map[int64][]int{} // by size, to compare few
+	counted := map[int64][]int{} // ids by size, so that few pairs need comparing
 	for _, p := range ps {
 		if p.dead || slices.ContainsFunc(counted[p.size], func(pid int) bool { return sameMemory(p.pid, pid) }) {
 			continue
@@ -196,7 +197,7 @@ func exactMemory(ps []process) int64 {
 	return sum
 }
 
-// share is a process's part.
+// share returns a process's part of the memory.
 func share(p process) int64 {
 	s, _ := readStat(p.pid)
 	if s == nil {
@@ -205,7 +206,7 @@ func share(p process) int64 {
 	dir := alive(p.pid, s[0])
 	text, err := os.ReadFile(dir + "/smaps_rollup")
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH): // gone, or its memory is
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH): // the process or its memory is gone
 		return 0
 	case err != nil:
 		return p.memory
@@ -217,14 +218,15 @@ func share(p process) int64 {
 	return sum
 }
 
-// sameMemory says whether two processes have one address space (kcmp(2)).
+// sameMemory reports whether two processes share an address space (kcmp(2)).
 func sameMemory(a, b int) bool {
 	const kcmpVM = 1
 	order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpVM, 0, 0, 0)
 	return errno == 0 && order == 0
 }
 
-// kilobytes sums the values of some lines of the form "Name:  1 kB", in bytes.
+// kilobytes sums the values of the named lines, which have the form "Name:  1 kB". The
+// sum is in bytes.
 func kilobytes(text []byte, names ...string) int64 {
 	var sum int64
 	for line := range bytes.Lines(text) {

@@ -30,11 +30,12 @@ const interval = 40 * time.Millisecond
 // are counted, so that a full group rarely shows all of them.
 const nearly = 16
 
-// emptyPasses is how often in a row no process must be found for a group to count as
-// empty: one that keeps forking and exiting can have a different id each time.
+// emptyPasses is how many passes in a row must find no process for a group to count as
+// empty: a process that keeps forking and exiting can escape a single pass, since it has
+// a different id each time.
 const emptyPasses = 3
 
-// Limits are the limits of one group. A field that is zero sets none.
+// Limits are the limits of one group. A field that is zero sets no limit.
 type Limits struct {
 	Memory int64 // bytes: the memory of all processes, plus Held
 	Pids   int64 // processes and threads
@@ -48,7 +49,7 @@ type Limits struct {
 // of its groups are safe for concurrent use.
 type Watchdog struct {
 	mu      sync.Mutex
-	groups  map[uint64]*Group // by the inode of their pid namespace
+	groups  map[uint64]*Group // by the inode of their PID namespace
 	running bool
 }
 
@@ -59,13 +60,13 @@ type Group struct {
 	limits Limits
 
 	mu    sync.Mutex
-	space uint64 // inode of the pid namespace; 0 until attached
-	first int    // its first process
-	// held open, so that no other namespace gets the inode's number.
+	space uint64 // inode of the PID namespace; 0 until attached
+	first int    // its first process; 0 until attached
+	// open keeps the namespace alive, so that no other one gets its inode number.
 	open  *os.File
 	stats cgroup.Stats
-	ended time.Duration // processor time of processes that are gone
-	seen  map[int]time.Duration
+	ended time.Duration         // CPU time of processes that are gone
+	seen  map[int]time.Duration // CPU time of the processes of the last reading
 	near  bool
 }
 
@@ -142,18 +143,18 @@ func (w *Watchdog) watch() {
 	}
 }
 
-// look reads the processes of all groups, once.
+// look takes one reading of the processes of all groups.
 func (w *Watchdog) look(groups map[uint64]*Group) {
 	found, err := processes(func(space uint64) bool { return groups[space] != nil })
 	if err != nil {
-		return // the next look
+		return // until the next reading
 	}
 	for space, g := range groups {
 		g.check(found[space])
 	}
 }
 
-// check counts, and kills what is too much.
+// check records a reading, and kills processes if they exceed the memory limit.
 func (g *Group) check(ps []process) {
 	var threads, memory int64
 	for _, p := range ps {
@@ -162,7 +163,7 @@ func (g *Group) check(ps []process) {
 	}
 	if g.limits.Memory > 0 {
 		memory += g.held()
-		if memory > g.limits.Memory { // what is shared was counted for each process
+		if memory > g.limits.Memory { // shared memory was counted once per process
 			memory = g.held() + exactMemory(ps)
 		}
 	}
@@ -172,7 +173,7 @@ func (g *Group) check(ps []process) {
 	if g.limits.Memory <= 0 || memory <= g.limits.Memory || len(ps) == 0 {
 		return
 	}
-	// The largest first, until it would fit.
+	// Kill the largest first, until the rest is within the limit.
 	slices.SortFunc(ps, func(a, b process) int { return cmp.Compare(b.memory, a.memory) })
 	for _, p := range ps {
 		if memory <= g.limits.Memory {
@@ -190,8 +191,8 @@ func (g *Group) outOfMemory() {
 	g.stats.OOMKills++
 }
 
-// Final takes a last reading after all processes of the group have ended: one that
-// was too fast for the watchdog may have left more in Held than the group may use.
+// Final takes a last reading after all processes of the group have ended: a process that
+// ended between two readings may have left more in Held than the memory limit.
 func (g *Group) Final() {
 	if g.limits.Memory > 0 && g.held() > g.limits.Memory {
 		g.outOfMemory()
@@ -205,11 +206,11 @@ func (g *Group) held() int64 {
 	return g.limits.Held()
 }
 
-// count keeps what Stats tells. The caller holds the lock.
+// count records what Stats and NearPids return. The caller holds the lock.
 func (g *Group) count(ps []process, threads, memory int64) {
 	g.stats.PeakMemory, g.stats.PeakPids = max(g.stats.PeakMemory, memory), max(g.stats.PeakPids, threads)
 	if g.limits.Pids > 0 && threads >= g.limits.Pids {
-		g.stats.PidsDenied++ // there is no room for one more
+		g.stats.PidsDenied++ // the group is full
 	}
 	g.near = g.near || g.limits.Pids > 0 && threads >= g.limits.Pids-g.limits.Pids/nearly
 	now := make(map[int]time.Duration, len(ps))
@@ -224,8 +225,8 @@ func (g *Group) count(ps []process, threads, memory int64) {
 	g.seen = now
 }
 
-// Stats returns what the readings have found so far. Peaks between two readings, and
-// the CPU time used after the last one of a process, are missed.
+// Stats returns what the readings have found so far. They miss peaks between two readings,
+// and the CPU time that a process uses after its last reading.
 func (g *Group) Stats() cgroup.Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -292,9 +293,10 @@ func (g *Group) signalOne(pid int, sig unix.Signal) error {
 
 // KillAll kills every process of the group except spare (0 spares none) and waits
 // until they have ended or ctx is done. A killed process cannot fork any more, so a
-// few passes are enough however fast they fork.
+// few passes are enough however fast the processes fork.
 func (g *Group) KillAll(ctx context.Context, spare int) error {
-	// The first one's end is all the others', and to find them takes time.
+	// When the first process ends, the kernel kills all others, which need not be found
+	// one by one.
 	if first := g.firstProcess(); first != 0 && first != spare {
 		if err := g.signalOne(first, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("kill %d: %w", first, err)
@@ -324,15 +326,15 @@ func (g *Group) KillAll(ctx context.Context, spare int) error {
 	}
 }
 
-// firstIsGone: the kernel ends a pid namespace with its first process, which is
-// only gone when all others are (pid_namespaces(7)).
+// firstIsGone reports whether the first process has ended. The kernel kills the others
+// with it, and it is gone only after all of them are (pid_namespaces(7)).
 func (g *Group) firstIsGone() bool {
 	first := g.firstProcess()
 	_, dead := readStat(first)
 	return first == 0 || dead
 }
 
-// firstProcess is 0 until the group is attached.
+// firstProcess returns the first process of the namespace, 0 until the group is attached.
 func (g *Group) firstProcess() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// start runs a script in a pid namespace of its own and watches it.
+// start runs a script in a new PID namespace and watches it.
 func start(t *testing.T, l watchdog.Limits, script string) (*watchdog.Group, *exec.Cmd) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -33,7 +33,7 @@ func start(t *testing.T, l watchdog.Limits, script string) (*watchdog.Group, *ex
 		t.Skip("needs root")
 	}
 	cmd := exec.Command("sh", "-c", script)
-	// Root in a namespace of its own who is not the host's, so that "ulimit -u" binds.
+	// Root of a new user namespace, whose host id is not 0, so that "ulimit -u" applies.
 	ids := []syscall.SysProcIDMap{{HostID: 1, Size: 1}}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID, UidMappings: ids, GidMappings: ids, Pdeathsig: unix.SIGKILL,
@@ -66,7 +66,7 @@ func killAll(t *testing.T, g *watchdog.Group, spare int) {
 	}
 }
 
-// await polls: what other processes do cannot be awaited otherwise.
+// await polls, since other processes' actions cannot be awaited otherwise.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for range 1000 {
@@ -87,8 +87,8 @@ func count(t *testing.T, g *watchdog.Group) int {
 	return len(pids)
 }
 
-// TestKill: the group is the whole pid namespace, whatever session its processes
-// are in, and nothing else.
+// TestKill: the group consists of all processes in the PID namespace, whatever session
+// they are in, and of no others.
 func TestKill(t *testing.T) {
 	g, cmd := start(t, watchdog.Limits{}, "setsid sleep 1000 & (trap '' TERM; while :; do sleep 1; done) & exec sleep 1000")
 	await(t, "all of it is seen", func() bool { return count(t, g) >= 4 })
@@ -113,7 +113,7 @@ func TestKillForks(t *testing.T) {
 	killAll(t, g, 0)
 }
 
-// TestMemory: who has the most is killed, and only that.
+// TestMemory: the process that uses the most memory is killed, and no other.
 func TestMemory(t *testing.T) {
 	g, _ := start(t, watchdog.Limits{Memory: 100 << 20}, "sleep 1000 & tail /dev/zero & while :; do sleep 1; done")
 	await(t, "the kill", func() bool { return g.Stats().OOMKills > 0 })
@@ -123,7 +123,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestSharedMemory: what processes share counts once.
+// TestSharedMemory: memory that processes share counts once.
 func TestSharedMemory(t *testing.T) {
 	const script = `exec python3 -c '
 import os, time
@@ -138,7 +138,7 @@ time.sleep(1000)'`
 	}
 }
 
-// TestHeld: files in memory count, also when everything has ended.
+// TestHeld: Held counts toward the memory limit even after all processes have ended.
 func TestHeld(t *testing.T) {
 	var held atomic.Int64
 	g, _ := start(t, watchdog.Limits{Memory: 100 << 20, Held: held.Load}, "exit")
@@ -154,7 +154,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestPids: who is near the limit is not taken for one that was refused a process.
+// TestPids: a group that is near its process limit does not count as refused a process.
 func TestPids(t *testing.T) {
 	const script = "for i in $(seq %d); do sleep 1000 & done; wait"
 	near, _ := start(t, watchdog.Limits{Pids: 32}, fmt.Sprintf(script, 30))
@@ -166,7 +166,7 @@ func TestPids(t *testing.T) {
 	await(t, "it is full", func() bool { return full.Stats().PidsDenied > 0 })
 }
 
-// TestVforkMemory: the child of a vfork has its parent's memory, which counts once.
+// TestVforkMemory: the child of a vfork shares its parent's memory, which counts once.
 func TestVforkMemory(t *testing.T) {
 	const script = `exec python3 -c '
 import os, subprocess
@@ -183,8 +183,8 @@ os.execvp("sleep", ["sleep", "1000"])'`
 	}
 }
 
-// TestMemoryOfZombie: the first thread of a process has ended, and another uses
-// memory.
+// TestMemoryOfZombie: memory counts even if the process's first thread has ended and
+// another thread uses it.
 func TestMemoryOfZombie(t *testing.T) {
 	const script = `python3 -c '
 import ctypes, threading, time
@@ -210,8 +210,8 @@ func TestAttachRefusesOurOwn(t *testing.T) {
 	}
 }
 
-// TestNamespaceNumberReused: a group whose processes have all ended is not taken for
-// the next one that the kernel would give its number.
+// TestNamespaceNumberReused: while a group exists, the kernel does not give its
+// namespace's inode number to another namespace, even after all its processes have ended.
 func TestNamespaceNumberReused(t *testing.T) {
 	held := int64(200 << 20)
 	old, _ := start(t, watchdog.Limits{Memory: 100 << 20, Held: func() int64 { return held }}, "exit")
