@@ -104,7 +104,7 @@ type Record struct {
 	// WorkspaceAttributes is the digest of the file that lists the owners and modes that
 	// the workspace's entries lost when it was stored; "" if there is none. The file is
 	// named like the workspace, with workspace.AttributesSuffix. The WorkspaceDigest is
-	// that of the tree with these owners and modes.
+	// that of the tree with the original modes.
 	WorkspaceAttributes string `json:"workspace_attributes,omitempty"`
 	// EgressDigest is the [Digest] of this try's lines of egress.jsonl, concatenated; ""
 	// if there are none.
@@ -201,8 +201,8 @@ type Host struct {
 	Runtime    string `json:"runtime"` // the OCI runtime and its version
 	Cgroups    string `json:"cgroups"` // v1 or v2
 	Rootless   bool   `json:"rootless"`
-	// UserNamespace is own if each sandbox had ids of its own, host if its root
-	// was the host's.
+	// UserNamespace is own if each sandbox had a range of user ids of its own, nested if
+	// sbench itself ran in a user namespace, host if root in a sandbox was the host's.
 	UserNamespace string `json:"user_namespace"`
 	// UserNamespaceReason says why it is host, or what own lacks; "" if there is nothing
 	// to say.
