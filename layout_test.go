@@ -14,8 +14,8 @@ import (
 
 const module = "github.com/securebench/sbench/"
 
-// layout is the map of CONTRIBUTING.md: what each folder may import of ours.
-// Packages below a folder count as the folder.
+// layout is the map of CONTRIBUTING.md: which other packages of this module each
+// directory may import. Packages below a directory count as the directory.
 func layout() map[string][]string {
 	return map[string][]string{
 		"cmd/sbench": {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "oci", "proxy", "report", "pack"},
