@@ -267,8 +267,8 @@ func (l *live) close(last func() string) {
 	l.loop = nil
 }
 
-// live puts a live view in front of standard error, unless it is there already; ok is
-// false if it cannot be shown there.
+// live returns the live view, which it puts in front of standard error if it is not there
+// yet, and whether it can be shown there.
 func (a *app) live() (*live, bool) {
 	if l, ok := a.stderr.(*live); ok {
 		return l, true

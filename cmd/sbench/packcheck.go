@@ -66,7 +66,7 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(out)) }()
 	}
-	report, show := checkReport{Wrong: []wrongTask{}}, progress(a, cmd.Progress, false) // first, since the client's log may have to go through the live view
+	report, show := checkReport{Wrong: []wrongTask{}}, progress(a, cmd.Progress, false) // before the client, whose log goes through the live view
 	err = a.withClient(ctx, tester, func(c *containerd.Client) error {
 		check := packCheck{cmd, a, c, tester, pack, out, &report, show}
 		var err error
