@@ -28,7 +28,7 @@ const (
 	ImagePull            Kind = "image_pull" // Detail is the reference, then ": done"
 	Stopping             Kind = "stopping"   // Config.Stop was closed
 	VerifierStart        Kind = "verifier_start"
-	VerifierPolicyDenied Kind = "verifier_policy_denied"
+	VerifierPolicyDenied Kind = "verifier_policy_denied" // instead of verifier_done
 	VerifierDone         Kind = "verifier_done"
 	TaskDone             Kind = "task_done" // a try was recorded
 	RunDone              Kind = "run_done"

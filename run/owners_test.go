@@ -374,7 +374,7 @@ func again(t *testing.T, dir, part string, namespace bool) (output, failure stri
 	return asOrdinary(dir, cmd)
 }
 
-// asOrdinary runs a command in dir, as the ordinary user unless it says otherwise.
+// asOrdinary runs cmd in dir, as the ordinary user unless cmd sets another.
 func asOrdinary(dir string, cmd *exec.Cmd) (output, failure string) {
 	cmd.Dir = dir
 	if cmd.SysProcAttr == nil && os.Geteuid() == 0 {

@@ -105,8 +105,8 @@ func firstOf(list []string) string {
 	return list[0]
 }
 
-// solutionPlan finds a terminal task's solution: the folder, or the script, that
-// its hidden expected_state refers to. The plan is empty if there is none.
+// solutionPlan finds a terminal task's solution: the directory or the script that its
+// hidden expected_state refers to. The plan is empty if there is none.
 func solutionPlan(task *compiler.Task, pack *compiler.Pack) (workspace.Plan, error) {
 	all, err := workspace.PlanEvaluator(task, pack)
 	if err != nil {

@@ -106,7 +106,7 @@ func (s *session) eachAttempt(f func(task *compiler.Task, attempt int, why strin
 }
 
 // recorded reports whether an earlier session measured the attempt from the same inputs,
-// and adds it to the summary; if not, why says the reason.
+// and adds it to the summary. If not, why is the reason.
 func (s *session) recorded(task *compiler.Task, attempt int) (done bool, why string, err error) {
 	old, known := s.before[key{task.ID(), attempt}]
 	if !known {

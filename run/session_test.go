@@ -410,7 +410,7 @@ func TestRetriedWorkspace(t *testing.T) {
 	verified(t, cfg.Output)
 }
 
-// TestTwoProcesses: a folder belongs to one run at a time.
+// TestTwoProcesses: a directory belongs to one run at a time.
 func TestTwoProcesses(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""))
 	var inner error

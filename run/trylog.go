@@ -79,12 +79,12 @@ func (e *egressFile) close() error {
 	return errors.Join(e.file.Sync(), e.file.Close())
 }
 
-// tryLog keeps what belongs to one try: its part of the egress log, its folder of
-// logs, and the specifications of its sandboxes.
+// tryLog holds what belongs to one try: its part of the egress log, its log directory,
+// and the specifications of its sandboxes.
 type tryLog struct {
 	egress  *egressFile
 	secrets redactor
-	out     *os.Root // the run's folder
+	out     *os.Root // the run's directory
 	dir     string   // relative to it
 
 	mu    sync.Mutex
@@ -155,7 +155,7 @@ func (l *tryLog) fill(r *record.Record) {
 type logFile struct {
 	log  *tryLog
 	file *os.File
-	path string // relative to the run's folder
+	path string // relative to the run's directory
 	hash hash.Hash
 	size int64
 	cut  int64 // bytes that maxLog left out

@@ -60,7 +60,7 @@ func (h host) within(limit time.Duration, args ...string) (code int, text string
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// pack writes a pack of one task and returns its tester file and output folder.
+// pack writes a pack of one task and returns its tester file and output directory.
 func (h host) pack(name, image string) (tester, output string) {
 	h.t.Helper()
 	dir := filepath.Join(h.dir, name)

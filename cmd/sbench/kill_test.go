@@ -124,7 +124,7 @@ func (h host) alive(name string) bool {
 	return false
 }
 
-// runs lists the folders of runs.
+// runs lists the directories of runs.
 func (h host) runs() []string {
 	h.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(h.state, "runs"))

@@ -54,7 +54,7 @@ type chain struct {
 	end, torn int64  // bytes of the complete lines, and of an incomplete last one
 	sealed    bool   // the seal covers the last line
 	signature bool   // there is a signature, by whatever key
-	unsigned  error  // why the signature is missing or does not fit; nil if none is required
+	unsigned  error  // why a required signature is missing, or why one does not fit
 	accepted  int    // see Seal.AcceptedUnsigned
 }
 

@@ -128,7 +128,7 @@ type Times struct {
 
 // A Log describes a log file beside the records.
 type Log struct {
-	Path   string `json:"path"` // relative to the run's folder
+	Path   string `json:"path"` // relative to the run's directory
 	Bytes  int64  `json:"bytes"`
 	Digest string `json:"digest"`        // "sha256:"
 	Cut    int64  `json:"cut,omitempty"` // bytes that were not kept

@@ -23,7 +23,7 @@ import (
 
 // A Finding is something that [Verify] reports about a file.
 type Finding struct {
-	File    string `json:"file"`           // relative to the run's folder
+	File    string `json:"file"`           // relative to the run's directory
 	Line    int    `json:"line,omitempty"` // from 1
 	Message string `json:"message"`
 	// Note marks a finding that is worth knowing but is not a fault.
