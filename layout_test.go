@@ -14,8 +14,8 @@ import (
 
 const module = "github.com/securebench/sbench/"
 
-// layout is the map of CONTRIBUTING.md: what each folder may import of ours.
-// Packages below a folder count as the folder.
+// layout is the map of CONTRIBUTING.md: which other packages of this module each
+// directory may import. Packages below a directory count as the directory.
 func layout() map[string][]string {
 	return map[string][]string{
 		"cmd/sbench": {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "oci", "proxy", "report", "pack"},
@@ -33,7 +33,7 @@ func layout() map[string][]string {
 	}
 }
 
-// soleUsers may import a module that no other folder may.
+// soleUsers lists modules, and the only directories that may import them.
 func soleUsers() map[string][]string {
 	return map[string][]string{
 		"github.com/alecthomas/kong":              {"cmd/sbench"},
@@ -50,7 +50,7 @@ func soleUsers() map[string][]string {
 	}
 }
 
-// TestImports parses every source file of the module, tests excepted.
+// TestImports parses every source file of the module except tests.
 func TestImports(t *testing.T) {
 	files := 0
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {

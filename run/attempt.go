@@ -18,7 +18,7 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// attempt produces and verifies once. See attemptFunc.
+// attempt produces and verifies a candidate once. See attemptFunc.
 func (s *session) attempt(ctx, harness context.Context, t try) (rec record.Record, cause error) {
 	t.log = s.newTryLog(t)
 	image := s.plan.images[t.task.Environment().Image]
@@ -29,7 +29,7 @@ func (s *session) attempt(ctx, harness context.Context, t try) (rec record.Recor
 	return s.complete(rec, t, errors.Join(err, s.removeWorkspace(unjudgedDir, t)))
 }
 
-// unmeasured makes a record one of status error.
+// unmeasured gives a record the status error.
 func unmeasured(rec *record.Record, err error) {
 	rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, Infrastructure, err.Error()
 	rec.Passed, rec.Score = nil, nil
@@ -48,17 +48,17 @@ func (s *session) newRecord(t try, image runtime.Image) (record.Record, error) {
 	}, err
 }
 
-// complete makes a record of what could not be measured one of status error, cuts
-// secrets out of its texts, and finishes it. That its logs cannot be written is as much
-// an infrastructure error as what came before.
+// complete finishes a record: it gives it the status error if cause is not nil, removes
+// secrets from its texts, and adds the try's logs. A log that cannot be written is an
+// infrastructure error, too.
 func (s *session) complete(rec record.Record, t try, cause error) (record.Record, error) {
 	if cause != nil {
 		unmeasured(&rec, cause)
 		rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes = nil, "", ""
 	}
 	rec.EndedAt = time.Now().UTC()
-	// All at once: cutting a short secret out first would leave the rest of a
-	// longer one that holds it.
+	// t.log.secrets includes s.secrets: with both in one pass, a short secret is not cut
+	// out of a longer one whose rest would stay.
 	rec = s.secrets.everything(t.log.secrets.record(rec))
 	rec.CandidateDigest = candidateDigest(rec)
 	err := t.log.outsource(&rec)
@@ -69,7 +69,7 @@ func (s *session) complete(rec record.Record, t try, cause error) (record.Record
 	return rec, errors.Join(cause, err)
 }
 
-// candidateDigest is of what was judged, as it is recorded.
+// candidateDigest returns the digest of a record's candidate as it is recorded.
 func candidateDigest(rec record.Record) string {
 	switch {
 	case rec.CandidateText != nil:
@@ -80,8 +80,8 @@ func candidateDigest(rec record.Record) string {
 	return rec.WorkspaceDigest
 }
 
-// produceAndVerify judges what was produced as it is, and only then takes secrets out
-// of what is kept.
+// produceAndVerify judges the candidate as it was produced, and only then removes secrets
+// from what is kept.
 func (s *session) produceAndVerify(ctx, harness context.Context, t try, image runtime.Image, rec *record.Record) error {
 	rec.FailurePhase = "producer"
 	if err := s.removeWorkspace(unjudgedDir, t); err != nil {
@@ -110,7 +110,7 @@ func (s *session) produceAndVerify(ctx, harness context.Context, t try, image ru
 	return s.keep(ctx, t, result.Candidate, rec)
 }
 
-// tellEgress sums up an attempt's way out for the progress.
+// tellEgress emits an event with the totals of an attempt's network use.
 func (s *session) tellEgress(t try, totals *harness.EgressTotals) {
 	if totals == nil {
 		return
@@ -126,7 +126,7 @@ func (s *session) tellEgress(t try, totals *harness.EgressTotals) {
 	s.emit(e)
 }
 
-// judge verifies a candidate and fills the verdict in.
+// judge verifies a candidate and puts the verdict into the record.
 func (s *session) judge(ctx context.Context, t try, image runtime.Image, c candidate.Candidate, rec *record.Record) error {
 	rec.FailurePhase = "verifier"
 	s.emit(Event{Kind: VerifierStart, Task: t.task.ID(), Attempt: t.attempt})
@@ -149,8 +149,8 @@ func (s *session) judge(ctx context.Context, t try, image runtime.Image, c candi
 	return nil
 }
 
-// unjudgedDir holds what was produced until it is judged and without secrets. Only
-// then it comes to record.WorkspacesDir, and is never changed there.
+// unjudgedDir holds workspaces until they are judged and secrets are removed from them.
+// They then move to record.WorkspacesDir, where they never change.
 const unjudgedDir = "unjudged"
 
 // workspaceName names a try's workspace.
@@ -165,19 +165,19 @@ func workspaceName(t try) string {
 	return name
 }
 
-// removeWorkspace removes a try's workspace in a folder, and the list of its attributes.
+// removeWorkspace removes a try's workspace in dir, and its attributes file.
 func (s *session) removeWorkspace(dir string, t try) error {
 	name := path.Join(dir, workspaceName(t))
 	return errors.Join(workspace.RemoveAll(s.out, name), workspace.RemoveAll(s.out, name+workspace.AttributesSuffix))
 }
 
-// keep moves a workspace that was judged to where it stays, without secrets.
+// keep removes secrets from a judged workspace and moves it to record.WorkspacesDir.
 func (s *session) keep(ctx context.Context, t try, c candidate.Candidate, rec *record.Record) error {
 	if c.Workspace == "" {
 		return nil
 	}
 	changed, err := s.scrub(ctx, &c)
-	if errors.Is(err, errUnsearchable) { // which was the agent's to make
+	if errors.Is(err, errUnsearchable) { // an agent can cause this
 		rec.VerificationStatus, rec.FailureReason, rec.FailurePhase, rec.FailureMessage = record.Failed, "candidate_unreadable", "extraction", err.Error()
 		rec.Passed, rec.Score = nil, nil
 		return nil
@@ -244,7 +244,7 @@ func (s *session) fillProduced(rec *record.Record, t try, result harness.Result)
 		rec.CandidateText = &c.Text
 	}
 	if rec.TaskType == compiler.RepoPatch && result.Failure == nil {
-		rec.CandidatePatch = &c.Patch // an empty one is a candidate too
+		rec.CandidatePatch = &c.Patch // an empty patch is a candidate, too
 	}
 	if f := result.Failure; f != nil {
 		rec.FailureReason, rec.FailurePhase, rec.FailureMessage = f.Reason, f.Phase, f.Message
@@ -268,7 +268,7 @@ func fillVerdict(rec *record.Record, v verifiers.Verdict, secrets redactor) {
 	rec.VerifierMetadata, rec.Contrast = v.Metadata, v.Contrast
 }
 
-// exitMetadata says how a process ended, for a record.
+// exitMetadata describes how a process ended, for a record.
 func exitMetadata(e runtime.Exit) record.Metadata {
 	if e.Reason == 0 {
 		return record.Metadata{}

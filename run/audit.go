@@ -7,16 +7,16 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// audited tells of every command that sbench starts in a sandbox, and of its
-// end, and denies what the policy denies.
+// audited is an engine whose sandboxes report the start and the end of every command, and
+// refuse commands that the policy denies.
 type audited struct {
 	harness.Engine
 	policy runtime.CommandPolicy
-	emit   func(Event) // with the task already in it
+	emit   func(Event) // adds the task
 	spec   func(sandbox, digest string)
 }
 
-// audited is the engine of a try; the zero try stands for what belongs to none.
+// audited returns the engine of a try. The zero try stands for work that belongs to none.
 func (s *session) audited(t try, deny []string) audited {
 	a := audited{s.cfg.Engine, runtime.CommandPolicy{Allow: []string{"*"}, Deny: deny}, s.emit, func(string, string) {}}
 	if t.task != nil {
@@ -41,7 +41,7 @@ func (a audited) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbo
 	return told{guarded, cfg.Name, a.emit, a.spec}, nil
 }
 
-// told reports how commands ended.
+// told is a sandbox that reports how its commands ended.
 type told struct {
 	runtime.Sandbox
 	name string
@@ -49,7 +49,7 @@ type told struct {
 	spec func(sandbox, digest string)
 }
 
-// Unwrap returns the sandbox itself, for one that is built on it.
+// Unwrap returns the engine's own sandbox, on which the engine can build another.
 func (s told) Unwrap() runtime.Sandbox {
 	return s.Sandbox.(interface{ Unwrap() runtime.Sandbox }).Unwrap()
 }

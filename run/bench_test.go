@@ -9,8 +9,8 @@ import (
 	"github.com/securebench/sbench/run"
 )
 
-// BenchmarkRecords runs fifty times b.N tasks that need no sandbox, and reports
-// what of the heap is still in use at their end: it does not grow with them.
+// BenchmarkRecords runs fifty times b.N tasks that need no sandbox, and reports how much
+// of the heap is still in use at the end, which does not grow with their number.
 func BenchmarkRecords(b *testing.B) {
 	tasks := 50 * b.N
 	rows := make([]string, tasks)

@@ -9,47 +9,48 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// Kind of an event. The names are those of SecureBench's progress events.
+// Kind is the kind of an event. The names are those of SecureBench's progress events.
 type Kind string
 
-// The kinds that exist today.
+// The kinds of events.
 const (
 	RunStart             Kind = "run_start"
-	SandboxCommand       Kind = "sandbox_command"
-	SandboxResult        Kind = "sandbox_result"
-	TaskStart            Kind = "task_start"
+	SandboxCommand       Kind = "sandbox_command" // a command in a sandbox, allowed or denied
+	SandboxResult        Kind = "sandbox_result"  // how such a command ended
+	TaskStart            Kind = "task_start"      // a try begins
 	ProducerStart        Kind = "producer_start"
-	AgentOutput          Kind = "agent_output"
+	AgentOutput          Kind = "agent_output" // what an agent says
 	ProducerDone         Kind = "producer_done"
-	Egress               Kind = "egress" // of an attempt, summed up
-	Waiting              Kind = "waiting"
+	Egress               Kind = "egress"  // totals of an attempt
+	Waiting              Kind = "waiting" // the next attempt waits for resources
 	Notice               Kind = "notice"
-	Resume               Kind = "resume"
-	ImagePull            Kind = "image_pull"
-	Stopping             Kind = "stopping"
+	Resume               Kind = "resume"     // what an earlier session left
+	ImagePull            Kind = "image_pull" // Detail is the reference, then ": done"
+	Stopping             Kind = "stopping"   // Config.Stop was closed
 	VerifierStart        Kind = "verifier_start"
-	VerifierPolicyDenied Kind = "verifier_policy_denied"
+	VerifierPolicyDenied Kind = "verifier_policy_denied" // instead of verifier_done
 	VerifierDone         Kind = "verifier_done"
-	TaskDone             Kind = "task_done"
+	TaskDone             Kind = "task_done" // a try was recorded
 	RunDone              Kind = "run_done"
 )
 
-// An Event tells of progress. Fields that do not apply are zero.
+// An Event reports progress. Fields that do not apply are zero.
 type Event struct {
 	Time    time.Time     `json:"time"`
 	Kind    Kind          `json:"event"`
 	RunID   string        `json:"run_id"`
 	Task    string        `json:"task,omitempty"`
 	Attempt int           `json:"attempt,omitempty"`
-	Status  record.Status `json:"status,omitempty"`
+	Status  record.Status `json:"status,omitempty"` // of events that end a verification or a try
 	Reason  string        `json:"reason,omitempty"`
 	Detail  string        `json:"detail,omitempty"`
 	Tokens  int64         `json:"tokens,omitempty"` // of an egress event
-	Again   bool          `json:"again,omitempty"`  // a try that is followed by another
-	// How many there are, of a run_start; Attempts counts those of all tasks.
+	Again   bool          `json:"again,omitempty"`  // of a task_done event that another try follows
+	// Totals, of a run_start event; Attempts counts those of all tasks.
 	Tasks    int `json:"tasks,omitempty"`
 	Attempts int `json:"attempts,omitempty"`
-	// Resumed counts the attempts found recorded so far, of a task_start or run_done.
+	// Resumed counts the attempts found recorded so far, of a task_start or run_done
+	// event.
 	Resumed int `json:"resumed,omitempty"`
 }
 
@@ -65,7 +66,8 @@ func WriteEvent(w io.Writer, e Event) error {
 	return err
 }
 
-// Printable replaces control characters, which a terminal would obey.
+// Printable replaces control characters, which a terminal would obey, with question
+// marks.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {

@@ -25,14 +25,14 @@ import (
 )
 
 const (
-	foreign    = 12345 // who the agent gives files to
-	ordinary   = 54321 // who runs, where a test can choose
+	foreign    = 12345 // user to whom the agent gives files
+	ordinary   = 54321 // user who runs sbench, if the test can choose
 	inFolder   = "SBENCH_TEST_OWNERS"
 	inPart     = "SBENCH_TEST_OWNERS_PART"
 	ownersWord = "abc123xyz" // a value of harness.env
 )
 
-// lockedAgent leaves what only root, or whoever it belongs to, can look into or
+// lockedAgent leaves files and directories that only root or their owner can look into or
 // remove.
 func lockedAgent(_ context.Context, p *fake.Proc) fake.Status {
 	work, _ := p.Path("/workspace")
@@ -44,7 +44,7 @@ func lockedAgent(_ context.Context, p *fake.Proc) fake.Status {
 	_ = os.WriteFile(filepath.Join(work, "answer"), []byte("right"), 0o644)
 	_ = os.Symlink("answer", filepath.Join(work, "link"))
 	for _, name := range []string{"link", "locked/deep", "locked", "half/file", "dir-" + ownersWord} {
-		_ = os.Lchown(filepath.Join(work, name), foreign, foreign) // an ordinary user cannot
+		_ = os.Lchown(filepath.Join(work, name), foreign, foreign) // fails for an ordinary user
 	}
 	for _, name := range []string{"locked/deep", "locked", "dir-" + ownersWord} {
 		_ = os.Chmod(filepath.Join(work, name), 0)
@@ -55,7 +55,8 @@ func lockedAgent(_ context.Context, p *fake.Proc) fake.Status {
 	return fake.Status{}
 }
 
-// mountsEngine tells what each verifier's workspace was, and lets a test wait.
+// mountsEngine notes the workspace of each verifier, and calls pause so that a test can
+// wait.
 type mountsEngine struct {
 	*engine
 	pause func() // before a verifier's sandbox is made
@@ -76,7 +77,7 @@ func (e *mountsEngine) Create(ctx context.Context, cfg runtime.Config) (runtime.
 	return e.engine.Create(ctx, cfg)
 }
 
-// tree says of every entry what it is, and whose.
+// tree returns the mode and the owner of every entry below dir.
 func tree(dir string) map[string]string {
 	all := map[string]string{}
 	_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -90,7 +91,7 @@ func tree(dir string) map[string]string {
 	return all
 }
 
-// left is what lockedAgent left, with the word in a name.
+// left returns the tree that lockedAgent leaves, with word in a name.
 func left(word string) map[string]string {
 	of := func(mode uint32, given bool) string {
 		uid, gid := os.Geteuid(), os.Getegid()
@@ -106,13 +107,13 @@ func left(word string) map[string]string {
 	}
 }
 
-// canGive says whether this process may give a file to the foreign user.
+// canGive reports whether this process may give a file to the foreign user.
 func canGive() bool {
 	ids, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && os.Geteuid() == 0 && !strings.HasSuffix(strings.TrimSpace(string(ids)), " 1")
 }
 
-// lockedRun is a run of such an agent in dir.
+// lockedRun configures a run of lockedAgent in dir.
 func lockedRun(t *testing.T, dir string, own bool) (run.Config, *mountsEngine) {
 	t.Helper()
 	cfg, e := config(t, row("one", "lock", ""))
@@ -132,8 +133,8 @@ func lockedRun(t *testing.T, dir string, own bool) (run.Config, *mountsEngine) {
 	return cfg, engine
 }
 
-// judgedAsLeft runs and regrades, and compares what the verifiers were shown: what was
-// left, and what of it was kept.
+// judgedAsLeft runs and regrades, and compares the workspaces of the verifiers with what
+// the agent left: the run's has everything, the regrading's what was kept.
 func judgedAsLeft(t *testing.T, cfg run.Config, e *mountsEngine) {
 	t.Helper()
 	if _, err := run.Run(t.Context(), cfg); err != nil {
@@ -169,8 +170,8 @@ func judgedAsLeft(t *testing.T, cfg run.Config, e *mountsEngine) {
 	}
 }
 
-// removable: everything below dir belongs to this user, who can empty every folder
-// and read every file.
+// removable checks that everything below dir belongs to this user, who can empty every
+// directory and read every file.
 func removable(t *testing.T, dir string) {
 	t.Helper()
 	for name, is := range tree(dir) {
@@ -186,8 +187,8 @@ func removable(t *testing.T, dir string) {
 	}
 }
 
-// TestOwned: what the agent did with modes and owners stays out of the output, but
-// not out of the verifier's sight.
+// TestOwned: the modes and owners that the agent gave its files are not in the output,
+// but the verifier sees them.
 func TestOwned(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -204,7 +205,7 @@ func TestOwned(t *testing.T) {
 	if err != nil || strings.Contains(string(text), ownersWord) {
 		t.Errorf("%v, the list:\n%s", err, text)
 	}
-	// A list that was changed, and one that is gone, are found, and not judged by.
+	// A list that was changed or removed is found, and its workspace is not judged.
 	for _, damage := range []func() error{
 		func() error {
 			return os.WriteFile(list, []byte(strings.Replace(string(text), "0555", "0755", 1)), 0o644)
@@ -226,7 +227,8 @@ func TestOwned(t *testing.T) {
 	}
 }
 
-// TestOwnedRetried: the list of a try that was no verdict goes with its workspace.
+// TestOwnedRetried: the attributes file of a try that was not measured is removed with
+// its workspace.
 func TestOwnedRetried(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -260,9 +262,9 @@ func TestOwnedRetried(t *testing.T) {
 	verified(t, cfg.Output)
 }
 
-// TestOwnedByAnOrdinaryUser runs in a user namespace, and lets the user whose
-// namespace it is verify and remove the output from outside it: of a run that ended,
-// and of one that was killed.
+// TestOwnedByAnOrdinaryUser runs in a user namespace. Outside it, the user who made the
+// namespace can then verify the output of a run that ended, and remove that of any run,
+// even of one that was killed.
 func TestOwnedByAnOrdinaryUser(t *testing.T) {
 	if dir := os.Getenv(inFolder); dir != "" {
 		inside(t, dir, os.Getenv(inPart))
@@ -295,20 +297,21 @@ func TestOwnedByAnOrdinaryUser(t *testing.T) {
 	}
 }
 
-// inside is what runs in the namespace, or, to verify, as the ordinary user.
+// inside is the part of the test that runs in the namespace or, to verify, as the
+// ordinary user.
 func inside(t *testing.T, dir, part string) {
 	if part == "verify" {
 		verified(t, filepath.Join(dir, "out"))
 		return
 	}
-	cfg, e := lockedRun(t, dir, false) // it finds out by itself
+	cfg, e := lockedRun(t, dir, false) // OwnFiles is set by the run itself
 	if part == "killed" {
 		e.pause = func() { _ = unix.Kill(os.Getpid(), unix.SIGKILL); select {} }
 	}
 	judgedAsLeft(t, cfg, e)
 }
 
-// ordinaryFolder is a folder of the ordinary user's, with the test's program in it.
+// ordinaryFolder makes a directory of the ordinary user's, with the test's program in it.
 func ordinaryFolder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "owners")
@@ -346,8 +349,8 @@ func ordinaryFolder(t *testing.T) string {
 	return dir
 }
 
-// asRoot says whether this process can remove what the fake's agents leave. If not,
-// the test has been run by one that can: root in a user namespace.
+// asRoot reports whether this process can remove what the fake's agents leave. If not, it
+// has run the test in a process that can, as root in a user namespace.
 func asRoot(t *testing.T) bool {
 	t.Helper()
 	if os.Geteuid() == 0 {
@@ -359,8 +362,8 @@ func asRoot(t *testing.T) bool {
 	return false
 }
 
-// again runs this test in another process: the ordinary user's, or one that is
-// root in a user namespace of that user's.
+// again runs this test in another process, as the ordinary user or as root in a user
+// namespace of that user.
 func again(t *testing.T, dir, part string, namespace bool) (output, failure string) {
 	name, _, _ := strings.Cut(t.Name(), "/")
 	cmd := exec.Command(filepath.Join(dir, "test"), "-test.run=^"+name+"$")
@@ -371,7 +374,7 @@ func again(t *testing.T, dir, part string, namespace bool) (output, failure stri
 	return asOrdinary(dir, cmd)
 }
 
-// asOrdinary runs a command in dir, as the ordinary user unless it says otherwise.
+// asOrdinary runs cmd in dir, as the ordinary user unless cmd sets another.
 func asOrdinary(dir string, cmd *exec.Cmd) (output, failure string) {
 	cmd.Dir = dir
 	if cmd.SysProcAttr == nil && os.Geteuid() == 0 {
@@ -384,8 +387,8 @@ func asOrdinary(dir string, cmd *exec.Cmd) (output, failure string) {
 	return string(text), failure
 }
 
-// namespaces makes the ordinary user root. Root's test has more ids to give to that
-// user than an ordinary user's test has.
+// namespaces maps the ordinary user to root. If the test runs as root, it can map more
+// ids than an ordinary user could.
 func namespaces() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, Credential: &syscall.Credential{NoSetGroups: true}}
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}

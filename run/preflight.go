@@ -13,14 +13,14 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// plan is what preflight found out.
+// plan is the result of preflight.
 type plan struct {
 	tasks  int
 	images map[string]runtime.Image // by the reference in the pack
 	cpus   float64                  // the most that a task may use
 }
 
-// stream yields the selected tasks, and errors of rows.
+// stream yields the selected tasks, and the errors of rows that cannot be read.
 func (p plan) stream(cfg Config) iter.Seq2[*compiler.Task, error] {
 	return func(yield func(*compiler.Task, error) bool) {
 		n := 0
@@ -39,9 +39,9 @@ func (p plan) stream(cfg Config) iter.Seq2[*compiler.Task, error] {
 	}
 }
 
-// preflight reads every selected row, plans its files and resolves its image,
-// and returns all problems together as compiler.Problems. An unreachable daemon
-// is no problem of the files and ends it at once.
+// preflight reads every selected row, plans its files and resolves its image, and returns
+// all problems together as compiler.Problems. An unreachable daemon is not a problem of
+// the files: its error is returned at once.
 func preflight(ctx context.Context, cfg Config) (plan, error) {
 	p := plan{images: map[string]runtime.Image{}}
 	var all compiler.Problems
@@ -71,7 +71,7 @@ func (p plan) check(ctx context.Context, cfg Config, task *compiler.Task) error 
 	add := func(path, message string) {
 		all = append(all, compiler.Problem{File: cfg.Tester.Benchmark.Tasks, Line: task.Line(), Path: path, Message: message})
 	}
-	known := func(p compiler.Problem) bool { return slices.Contains(all, p) } // all plans hold the public files
+	known := func(p compiler.Problem) bool { return slices.Contains(all, p) } // the plans share the public files
 	for _, plan := range []func(*compiler.Task, *compiler.Pack) (workspace.Plan, error){workspace.PlanAgent, workspace.PlanTestSandbox, workspace.PlanChecker} {
 		if _, err := plan(task, cfg.Pack); err != nil {
 			problems := compiler.Problems{{File: cfg.Tester.Benchmark.Tasks, Line: task.Line(), Path: "$", Message: err.Error()}}
@@ -97,7 +97,7 @@ func (p plan) check(ctx context.Context, cfg Config, task *compiler.Task) error 
 		if err != nil {
 			add("$.environment.image", err.Error())
 		}
-		p.images[ref] = img // said once
+		p.images[ref] = img // even if there is none: that is reported only once
 	}
 	if len(all) > 0 {
 		return all
@@ -105,7 +105,7 @@ func (p plan) check(ctx context.Context, cfg Config, task *compiler.Task) error 
 	return nil
 }
 
-// environmentProblems finds what no sandbox could be made with.
+// environmentProblems reports settings with which no sandbox could be made.
 func environmentProblems(cfg Config, task *compiler.Task, add func(path, message string)) {
 	env := task.Environment()
 	if takenWorkdir(env.Workdir) {
@@ -127,7 +127,7 @@ func environmentProblems(cfg Config, task *compiler.Task, add func(path, message
 	}
 }
 
-// takenWorkdir: folders that every sandbox mounts or needs as they are.
+// takenWorkdir reports whether every sandbox mounts dir or needs it unchanged.
 func takenWorkdir(dir string) bool {
 	if slices.Contains([]string{"/", "/tmp", "/run", "/etc", "/opt"}, dir) {
 		return true

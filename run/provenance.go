@@ -14,7 +14,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// provenance is what all records of a run have in common.
+// provenance returns the provenance that all records of a run share.
 func (c Config) provenance() (record.Provenance, error) {
 	h, err := c.harness()
 	return record.Provenance{
@@ -25,8 +25,8 @@ func (c Config) provenance() (record.Provenance, error) {
 
 func (c Config) harness() (record.Harness, error) {
 	h := record.Harness{Type: string(c.Tester.Harness.Type)}
-	// The values of the variables are secrets; that they are the same is the
-	// operator's care.
+	// The values of the variables are secrets and left out: that they stay the same is up
+	// to the operator.
 	config := struct {
 		Env    []string
 		Config compiler.HarnessConfig
@@ -42,14 +42,14 @@ func (c Config) harness() (record.Harness, error) {
 	return h, err
 }
 
-// manifest is the run's own.
+// manifest returns the manifest of a new run.
 func (c Config) manifest(ctx context.Context, common record.Provenance, jobs, attempts int) (record.Manifest, error) {
 	m := record.Manifest{
 		RunID: c.Tester.Run.ID, StartedAt: time.Now().UTC(), Sbench: common.Sbench, Host: common.Host,
 		Pack: common.Pack, Harness: common.Harness, Jobs: jobs, Attempts: attempts, Inputs: map[string]record.Input{},
 	}
 	for name, path := range map[string]string{"tester": c.Tester.Path, "manifest": c.Pack.ManifestPath, "tasks": c.Pack.TasksPath} {
-		if path == "" { // a tester file that nobody wrote
+		if path == "" { // no tester file, as in a pack check
 			continue
 		}
 		data, err := os.ReadFile(path)
@@ -68,7 +68,7 @@ func (c Config) manifest(ctx context.Context, common record.Provenance, jobs, at
 	return m, err
 }
 
-// provenance completes what is common with what is the task's own.
+// provenance adds to the shared provenance what is specific to the task.
 func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
 	p := s.common
 	digests, err := task.Digests()
@@ -78,8 +78,7 @@ func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
 	p.Row, p.Evaluation, p.Assets = digests.Row, digests.Evaluation, digests.Assets
 	p.Policy = s.cfg.policy(task)
 	image := s.plan.images[task.Environment().Image]
-	// Where it runs is in the record and does not count: a run may go on on
-	// another machine.
+	// The host is recorded but not included: a run may be resumed on another one.
 	data, err := json.Marshal(struct {
 		Sbench                  record.Version
 		Pack                    record.Pack

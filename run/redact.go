@@ -18,32 +18,32 @@ import (
 
 const (
 	redacted = "<redacted>"
-	// maxNeedle bounds what is looked for as a whole, in bytes. Of a longer secret each
-	// piece is, and the pieces overlap.
+	// maxNeedle is the length of the longest needle, in bytes. A longer secret is
+	// searched for in pieces, which overlap.
 	maxNeedle = 256
 )
 
-// redactor cuts secret values out of texts. It keeps hashes of them and not the values,
-// so that it is small beside what it hides. The zero redactor has none. It may be
-// used by several goroutines.
+// redactor replaces secrets in texts. It keeps hashes of them instead of the values, to
+// save memory. The zero redactor replaces nothing. It is safe for concurrent use.
 type redactor struct {
 	sets    []needles
 	longest int
 }
 
-// needles are ways to write secrets, or pieces of them, in about 14 bytes each. They are in
-// buckets by the first bits of the hash of their beginning, its compiler.MinSecret bytes.
+// needles are the strings to search for: the ways to write secrets, or pieces of them.
+// Each takes about 14 bytes. They are in buckets by the first bits of the hash of their
+// first compiler.MinSecret bytes.
 type needles struct {
-	bits  uint     // of the hash that say the bucket
-	index []uint32 // of each bucket's first needle in all, and one more
-	// all has of each needle the next 16 bits of that hash, its length less one in 8 bits,
-	// and 40 bits of the hash of all of it; in order.
+	bits  uint     // of the hash that select the bucket
+	index []uint32 // where each bucket begins in all, and where the last ends
+	// all has for each needle the next 16 bits of that hash, its length minus one in 8
+	// bits, and 40 bits of the hash of all of it. Each bucket is sorted.
 	all []uint64
 }
 
-const hashBits = 40 // of a whole needle
+const hashBits = 40 // of the hash of a whole needle
 
-// window appends a byte to the last compiler.MinSecret ones.
+// window appends a byte to w, which holds the last compiler.MinSecret bytes.
 func window(w uint64, c byte) uint64 { return (w<<8 | uint64(c)) & (1<<(8*compiler.MinSecret) - 1) }
 
 func hashWindow(w uint64) uint32 { return uint32(w * 0x9E3779B97F4A7C15 >> 32) } // Fibonacci hashing
@@ -52,7 +52,7 @@ const fnvOffset, fnvPrime = 14695981039346656037, 1099511628211 // FNV-1a
 
 // rawNeedle is a needle before its bucket is known.
 type rawNeedle struct {
-	begin uint32
+	begin uint32 // hash of the first compiler.MinSecret bytes
 	tail  uint64 // length and hash
 }
 
@@ -68,8 +68,9 @@ func newNeedle(s string) rawNeedle {
 	return rawNeedle{hashWindow(w), uint64(len(s)-1)<<hashBits | h>>(64-hashBits)}
 }
 
-// with adds secrets of at least compiler.MinSecret bytes: each as it is and as it is
-// commonly encoded, and of one with several lines each line, too.
+// with returns a redactor that also replaces the secrets, and each line of one that has
+// several, as they are and in common encodings. Strings of less than compiler.MinSecret
+// bytes are ignored.
 func (r redactor) with(secrets ...string) redactor {
 	var all []rawNeedle
 	longest := r.longest
@@ -100,7 +101,7 @@ func (r redactor) with(secrets ...string) redactor {
 	return redactor{append(slices.Clip(r.sets), newNeedles(slices.Compact(all))), longest}
 }
 
-// newNeedles takes them in order.
+// newNeedles makes the set of raw, which must be sorted.
 func newNeedles(raw []rawNeedle) needles {
 	n := needles{bits: uint(bits.Len(uint(len(raw)))), all: make([]uint64, len(raw))}
 	n.index = make([]uint32, 1<<n.bits+1)
@@ -108,17 +109,17 @@ func newNeedles(raw []rawNeedle) needles {
 		n.all[i] = uint64(r.begin<<n.bits>>16)<<48 | r.tail
 		n.index[r.begin>>(32-n.bits)+1] = uint32(i + 1)
 	}
-	for i := range n.index[1:] { // the buckets that are empty
+	for i := range n.index[1:] { // empty buckets
 		n.index[i+1] = max(n.index[i+1], n.index[i])
 	}
-	for i := range len(n.index) - 1 { // what 16 bits say is in order where 32 are
+	for i := range len(n.index) - 1 { // the order may have depended on bits that all does not keep
 		slices.Sort(n.all[n.index[i]:n.index[i+1]])
 	}
 	return n
 }
 
-// at is the length of the longest needle that s begins with, 0 for none; begin is the
-// hash of its beginning.
+// at returns the length of the longest needle that s begins with, or 0. begin is the hash
+// of the first compiler.MinSecret bytes of s.
 func (n needles) at(s string, begin uint32) (length int) {
 	bucket, rest := begin>>(32-n.bits), uint64(begin<<n.bits>>16)
 	h, hashed := uint64(fnvOffset), 0
@@ -137,9 +138,9 @@ func (n needles) at(s string, begin uint32) (length int) {
 	return length
 }
 
-// encodings returns a value as it is, in JSON, in URLs, in hexadecimal digits and
-// in base64. There it has three forms, by where in the encoded text it begins; of
-// each, what only the value decides.
+// encodings returns a value as it is, and as JSON, URLs, hexadecimal digits and base64
+// write it. Base64 has three forms, by the value's offset in what is encoded; each is
+// returned without the characters that also depend on the bytes around the value.
 func encodings(s string) []string {
 	if len(s) < compiler.MinSecret {
 		return nil
@@ -157,7 +158,7 @@ func encodings(s string) []string {
 	for offset := range 3 {
 		for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 			text := e.EncodeToString(append(make([]byte, offset), s...))
-			first := (offset*8 + 5) / 6 // characters that hold bits of what is before
+			first := (offset*8 + 5) / 6 // characters that also hold bits of what precedes
 			last := (offset + len(s)) * 8 / 6
 			all = append(all, text[first:last])
 		}
@@ -168,14 +169,14 @@ func encodings(s string) []string {
 
 func (r redactor) text(s string) string { return r.cut(s, 0, len(s)) }
 
-// cut redacts a text, and all of it before and after two places. Secrets that overlap
-// are one.
+// cut redacts the secrets in s, and all of s up to the offset before and from the offset
+// after on. Overlapping secrets are replaced as one.
 func (r redactor) cut(s string, before, after int) string {
 	if r.longest == 0 {
 		return s
 	}
 	var clean strings.Builder
-	done, from, to := 0, 0, before // of s: what is in clean, and the secret found last
+	done, from, to := 0, 0, before // offsets: the end of what is in clean, and the secret found last
 	found := func(i, length int) {
 		if i >= to && to > from {
 			clean.WriteString(s[done:from] + redacted)
@@ -207,8 +208,9 @@ func (r redactor) cut(s string, before, after int) string {
 	return clean.String() + s[done:]
 }
 
-// output redacts the bytes of a stream, before they are made valid UTF-8. Where
-// the middle was cut out, so is what may be a part of a secret at the edges.
+// output redacts the bytes of a stream, before they are made valid UTF-8. If the middle
+// of the stream is missing, the bytes next to it are redacted, too, as far as they could
+// be part of a secret.
 func (r redactor) output(o runtime.Output) string {
 	cut := o.Cut()
 	if cut <= 0 {
@@ -217,11 +219,11 @@ func (r redactor) output(o runtime.Output) string {
 	edge := max(r.longest-1, 0)
 	o.Head = []byte(r.cut(string(o.Head), 0, max(len(o.Head)-edge, 0)))
 	o.Tail = []byte(r.cut(string(o.Tail), min(edge, len(o.Tail)), len(o.Tail)))
-	o.Total = cut + int64(len(o.Head)) + int64(len(o.Tail)) // so that it says how much was cut before
+	o.Total = cut + int64(len(o.Head)) + int64(len(o.Tail)) // so that Cut still returns what was missing before
 	return strings.ToValidUTF8(string(o.Bytes()), "\uFFFD")
 }
 
-// everything redacts what record does and the candidate itself.
+// everything redacts what record redacts and the candidate's text or patch.
 func (r redactor) everything(rec record.Record) record.Record {
 	for _, field := range []**string{&rec.CandidateText, &rec.CandidatePatch} {
 		if *field != nil {
@@ -232,8 +234,8 @@ func (r redactor) everything(rec record.Record) record.Record {
 	return r.record(rec)
 }
 
-// record redacts every text of a record but what identifies it and the
-// candidate, which may well be equal to a hidden answer: that is its purpose.
+// record redacts the texts of a record, except identifiers and the candidate, which is
+// meant to equal a hidden answer.
 func (r redactor) record(rec record.Record) record.Record {
 	rec.ProducerStdout, rec.ProducerStderr = r.text(rec.ProducerStdout), r.text(rec.ProducerStderr)
 	rec.VerifierStdout, rec.VerifierStderr = r.text(rec.VerifierStdout), r.text(rec.VerifierStderr)
@@ -242,12 +244,11 @@ func (r redactor) record(rec record.Record) record.Record {
 	return rec
 }
 
-// object redacts the texts in an open object, however deep, as they will be
-// written.
+// object converts m to plain JSON values and redacts the strings and keys among them.
 func (r redactor) object(m record.Metadata) record.Metadata {
 	text, err := json.Marshal(m)
 	if err != nil || m == nil {
-		return m // the recorder will say so
+		return m // writing the record will return the error
 	}
 	var plain any
 	d := json.NewDecoder(bytes.NewReader(text))

@@ -11,13 +11,13 @@ import (
 	sandbox "github.com/securebench/sbench/runtime"
 )
 
-// TestRedactor cuts out what is a secret, and nothing else.
+// TestRedactor: secrets are replaced, and nothing else.
 func TestRedactor(t *testing.T) {
 	var numbers strings.Builder
 	for i := range 250 {
 		_, _ = fmt.Fprintf(&numbers, "%03d-", i)
 	}
-	long := numbers.String() // of several pieces
+	long := numbers.String() // longer than a needle
 	for _, c := range []struct {
 		name    string
 		secrets []string
@@ -53,8 +53,8 @@ func TestRedactor(t *testing.T) {
 	}
 }
 
-// TestRedactedEdges: of an output whose middle is missing no part of a secret is left at
-// the edges, wherever it was cut.
+// TestRedactedEdges: if the middle of an output is missing, no part of a secret is left
+// next to it, wherever the output was cut.
 func TestRedactedEdges(t *testing.T) {
 	const word = "0123456789abcdef"
 	text := strings.Repeat("x", 400) + strings.Repeat(word, 5) + strings.Repeat("y", 400)
@@ -71,7 +71,7 @@ func TestRedactedEdges(t *testing.T) {
 	}
 }
 
-// hiddenLines are lines of so many printable bytes, a mebibyte together.
+// hiddenLines returns a mebibyte of lines with the given number of printable bytes.
 func hiddenLines(length int) string {
 	random := rand.New(rand.NewPCG(1, uint64(length)))
 	var b strings.Builder
@@ -84,7 +84,8 @@ func hiddenLines(length int) string {
 	return b.String()
 }
 
-// redactionMemory is what a redactor of the lines keeps, in times of their bytes.
+// redactionMemory returns the memory of a redactor of such lines, in multiples of their
+// size.
 func redactionMemory(length int) float64 {
 	text := hiddenLines(length)
 	var before, after runtime.MemStats
@@ -97,7 +98,8 @@ func redactionMemory(length int) float64 {
 	return float64(int64(after.HeapAlloc)-int64(before.HeapAlloc)) / float64(len(text))
 }
 
-// TestRedactionMemory: it was 130 times what is hidden.
+// TestRedactionMemory: a redactor takes a few times the size of what it hides; it used to
+// take 130 times.
 func TestRedactionMemory(t *testing.T) {
 	for length, most := range map[int]float64{6: 20, 40: 4} {
 		if times := redactionMemory(length); times > most {
@@ -106,8 +108,8 @@ func TestRedactionMemory(t *testing.T) {
 	}
 }
 
-// BenchmarkRedact reports the memory of a redactor in times of what it hides, and how
-// fast it reads a text in which nothing of it is.
+// BenchmarkRedact reports the memory of a redactor in multiples of what it hides, and how
+// fast it reads a text without secrets.
 func BenchmarkRedact(b *testing.B) {
 	for _, length := range []int{6, 20, 40, 80} {
 		b.Run(fmt.Sprint(length), func(b *testing.B) {

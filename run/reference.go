@@ -23,18 +23,18 @@ type StandIn string
 // The stand-ins. A pack measures something if the reference passes everywhere
 // and the empty candidate nowhere.
 const (
-	// Reference hands in each task's own solution. A task without one fails, for
-	// the reason reference_missing.
+	// Reference hands in each task's own solution. A task without one fails, with the
+	// reason reference_missing.
 	Reference StandIn = "reference"
 	// Empty hands in nothing: no text, no code, no change.
 	Empty StandIn = "empty"
 )
 
-// Where the solution of a terminal task lies in the sandbox that runs it.
+// The reference solution of a terminal task.
 const (
-	solutionMount  = "/solution"
-	solutionScript = "solve.sh"
-	solutionField  = "expected_state"
+	solutionMount  = "/solution"      // where it is in the sandbox
+	solutionScript = "solve.sh"       // what is executed
+	solutionField  = "expected_state" // the field that refers to it
 	solutionInodes = 1 << 14
 )
 
@@ -105,8 +105,8 @@ func firstOf(list []string) string {
 	return list[0]
 }
 
-// solutionPlan finds a terminal task's solution: the folder, or the script, that
-// its hidden expected_state refers to. The plan is empty if there is none.
+// solutionPlan finds a terminal task's solution: the directory or the script that its
+// hidden expected_state refers to. The plan is empty if there is none.
 func solutionPlan(task *compiler.Task, pack *compiler.Pack) (workspace.Plan, error) {
 	all, err := workspace.PlanEvaluator(task, pack)
 	if err != nil {
@@ -129,8 +129,8 @@ func solutionPlan(task *compiler.Task, pack *compiler.Pack) (workspace.Plan, err
 	return plan, nil
 }
 
-// withSolution writes the plan to a volume of its own, which every sandbox that f
-// creates has, read-only, at solutionMount.
+// withSolution writes the plan to a new volume and calls f with an engine that mounts it,
+// read-only, at solutionMount in every sandbox.
 func withSolution(ctx context.Context, e harness.Engine, plan workspace.Plan, bytes int64, f func(harness.Engine) (harness.Result, error)) (result harness.Result, err error) {
 	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: bytes, Inodes: solutionInodes})
 	if err != nil {
@@ -148,7 +148,7 @@ func withSolution(ctx context.Context, e harness.Engine, plan workspace.Plan, by
 	return f(mountedEngine{e, runtime.Mount{Source: filepath.Join(vol.Path(), path.Base(solutionMount)), Dest: solutionMount}})
 }
 
-// mountedEngine gives every sandbox one more mount.
+// mountedEngine is an engine that adds a mount to every sandbox.
 type mountedEngine struct {
 	harness.Engine
 	mount runtime.Mount

@@ -15,7 +15,7 @@ import (
 
 const imageOfRow = `"environment": {"image": "base"}`
 
-// TestStandIns: the candidates of each family, and that texts need no sandbox.
+// TestStandIns: what the candidates of each family are, and that texts need no sandbox.
 func TestStandIns(t *testing.T) {
 	const (
 		choice = `{"id": "x", "family": "multiple_choice", "input": {"question": "q", "choices": ["a", "b"]}, "eval": {"answer": %s}, ` + imageOfRow + `}`
@@ -70,8 +70,7 @@ func TestStandIns(t *testing.T) {
 	}
 }
 
-// TestStandInSolution: a terminal task's solution is run, from where no agent
-// finds it.
+// TestStandInSolution: a terminal task's solution runs from where no agent can see it.
 func TestStandInSolution(t *testing.T) {
 	row := `{"id": "x", "family": "terminal_task", "input": {"instructions": "i"}, "eval": {"checker": {"command": ["check"]}, "expected_state": %s}, ` + imageOfRow + `}`
 	tests := []struct{ name, state, reference string }{
@@ -109,7 +108,7 @@ func TestStandInSolution(t *testing.T) {
 	}
 }
 
-// solver runs a solution: its text is the answer.
+// solver runs a solution by writing its text as the answer.
 func solver(args []string) fake.Program {
 	switch args[0] {
 	case "bash":

@@ -15,7 +15,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// A Change is a verdict that a regrading reached and the run had not.
+// A Change is an attempt whose verdict a regrading changed.
 type Change struct {
 	Task    string        `json:"task"`
 	Attempt int           `json:"attempt"`
@@ -23,16 +23,16 @@ type Change struct {
 	New     record.Status `json:"new"`
 }
 
-// Regrade verifies the candidates that the run in the folder old kept, again,
-// without running a harness, and records it in cfg.Output as Run does. Attempts
-// without a candidate keep their record. A candidate that is not what the record
-// says is an error. The records of old must show what cfg.Trust asks for.
+// Regrade verifies the candidates that the run in the directory old kept, without running
+// a harness, and records the results in cfg.Output as [Run] does. Attempts without a
+// candidate keep their record. An attempt whose candidate is not the recorded one gets a
+// record of status error. The records of old must meet cfg.Trust.
 func Regrade(ctx context.Context, cfg Config, old string) (Summary, []Change, error) {
 	g := &regrading{old: old, records: map[key]record.Record{}}
 	tasks := map[string]bool{}
 	var err error
 	cfg.accepted, err = record.Read(old, cfg.Trust, func(r record.Record) error {
-		g.records[key{r.TaskID, r.Attempt}] = r // the last try
+		g.records[key{r.TaskID, r.Attempt}] = r // the last try counts
 		tasks[r.TaskID] = true
 		cfg.Attempts = max(cfg.Attempts, r.Attempt)
 		return nil
@@ -50,7 +50,7 @@ func Regrade(ctx context.Context, cfg Config, old string) (Summary, []Change, er
 	return summary, g.changes, err
 }
 
-// regrading knows the records of a run.
+// regrading holds the records of the run that is regraded, and the changes.
 type regrading struct {
 	old     string
 	records map[key]record.Record
@@ -59,7 +59,7 @@ type regrading struct {
 	changes []Change
 }
 
-// again verifies what a record says was produced. See attemptFunc.
+// again verifies the candidate that was recorded for an attempt. See attemptFunc.
 func (g *regrading) again(s *session, ctx, _ context.Context, t try) (record.Record, error) {
 	before, ok := g.records[key{t.task.ID(), t.attempt}]
 	t.log = s.newTryLog(t)
@@ -75,7 +75,7 @@ func (g *regrading) again(s *session, ctx, _ context.Context, t try) (record.Rec
 	return rec, err
 }
 
-// unknown is the record of an attempt that the run does not have.
+// unknown returns the record of an attempt that the regraded run did not record.
 func (s *session) unknown(t try) (record.Record, error) {
 	rec, err := s.newRecord(t, s.plan.images[t.task.Environment().Image])
 	rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Pending, "not_recorded", "the run has no record of this attempt"
@@ -104,7 +104,7 @@ func (g *regrading) verify(s *session, ctx context.Context, t try, before record
 	return s.complete(rec, t, err)
 }
 
-// stored finds a record's candidate and makes sure that it is the one.
+// stored returns a record's candidate, after comparing it with its digest.
 func (g *regrading) stored(ctx context.Context, s *session, rec *record.Record, before record.Record) (candidate.Candidate, error) {
 	var c candidate.Candidate
 	if before.CandidateText != nil {
@@ -138,7 +138,8 @@ func (g *regrading) stored(ctx context.Context, s *session, rec *record.Record, 
 	return c, nil
 }
 
-// inFolder says why a name is not that of a folder in dir, without a link on the way.
+// inFolder returns an error unless name is a directory in dir and no symbolic link leads
+// to it.
 func inFolder(dir, name string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

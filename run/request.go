@@ -13,8 +13,7 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// request is what a producer is handed for a task, but for what is the attempt's
-// own.
+// request returns what a producer gets for a task, except what differs between attempts.
 func (c Config) request(task *compiler.Task, image runtime.Image) (harness.Request, error) {
 	plan, err := workspace.PlanAgent(task, c.Pack)
 	if err != nil {
@@ -30,8 +29,9 @@ func (c Config) request(task *compiler.Task, image runtime.Image) (harness.Reque
 	}, nil
 }
 
-// Requests checks everything as Run does and then yields what the harness would be handed
-// for each task, in the pack's order. Their Dest is empty.
+// Requests checks everything as [Run] does and then yields the request that the harness
+// would get for each task, in the pack's order. Dest is empty. An error is the last
+// element.
 func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error] {
 	return func(yield func(harness.Request, error) bool) {
 		p, err := preflight(ctx, cfg)
@@ -51,7 +51,8 @@ func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error]
 	}
 }
 
-// smaller of the two time limits that are set, else the default.
+// smaller returns the smaller of those of the two time limits that are set, or
+// DefaultTimeout if neither is.
 func smaller(a, b time.Duration) time.Duration {
 	limits := slices.DeleteFunc([]time.Duration{a, b}, func(d time.Duration) bool { return d <= 0 })
 	if len(limits) == 0 {
@@ -69,8 +70,8 @@ func pairs(env map[string]string) []string {
 	return list
 }
 
-// limits are the task's, else the tester's, else the defaults; but no task gets
-// more than the tester's file says.
+// limits returns the limits of a task's sandboxes: the task's own, else those of
+// c.Limits, but never more than the tester file allows.
 func (c Config) limits(env compiler.Environment) runtime.Limits {
 	l := runtime.Limits{Memory: env.Resources.Memory, CPUs: env.Resources.CPUs, Pids: env.Resources.Pids}.Over(c.Limits)
 	most := c.Tester.Runtime.Limits
@@ -78,7 +79,7 @@ func (c Config) limits(env compiler.Environment) runtime.Limits {
 	return l
 }
 
-// bounded is value, at most most unless that is not set.
+// bounded returns value, but no more than most if that is set.
 func bounded[T int64 | float64](value, most T) T {
 	if most > 0 {
 		return min(value, most)

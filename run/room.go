@@ -17,41 +17,40 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// need is what an attempt may use at its worst, by its limits. Processor time is
-// not in it: too little of it makes attempts slower and breaks nothing, and how
-// many cores there are is in every record.
+// need is the most that an attempt may use under its limits. CPU time is not part of it:
+// too little of it only makes attempts slower, and every record has the number of cores.
 type need struct {
 	memory int64 // bytes
 	pids   int64
 	disk   int64 // bytes
 }
 
-// need is the larger of what the harness's and the verifier's sandboxes may use:
-// they are not there at the same time.
+// need returns the larger of what the harness's and the verifier's sandboxes may use:
+// they do not exist at the same time.
 func (c Config) need(task *compiler.Task) need {
 	l := c.limits(task.Environment())
 	n := need{
 		memory: l.Memory, pids: l.Pids,
 		disk: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes) + l.LayerBytes,
 	}
-	if slices.Contains(c.Degraded, "disk") { // volumes are in memory; what is kept of them is not
+	if slices.Contains(c.Degraded, "disk") { // volumes are in memory then, but what is kept of them is not
 		n.memory += n.disk
 	}
 	return n
 }
 
-// room admits attempts as long as the host can keep what their limits promise. An
-// attempt that is larger than the whole room runs alone. They are admitted in the
-// order in which they ask.
+// room admits attempts, in the order in which they ask, while the host has what their
+// limits allow them to use. An attempt that needs more than the host has runs alone.
 type room struct {
 	mu    sync.Mutex
 	slots int
 	free  need
-	used  int // attempts
+	used  int // attempts under way
 	wake  chan struct{}
 }
 
-// newRoom measures the host. Some of the memory stays for the host itself.
+// newRoom measures the host; dir is on the file system whose space counts. A tenth of the
+// memory and of the disk is left for the host itself.
 func newRoom(dir string, jobs int) (*room, error) {
 	memory, err := availableMemory()
 	if err != nil {
@@ -67,7 +66,8 @@ func newRoom(dir string, jobs int) (*room, error) {
 	}, nil
 }
 
-// take waits for room; waits is told, once, what is short.
+// take waits for room. It calls waits at most once, with what is short, and not for a job
+// slot.
 func (r *room) take(ctx context.Context, n need, waits func(string)) error {
 	told := false
 	for {
@@ -87,7 +87,7 @@ func (r *room) take(ctx context.Context, n need, waits func(string)) error {
 	}
 }
 
-// try takes the room, or says what is short.
+// try takes the room, or returns what is short.
 func (r *room) try(n need) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +124,7 @@ func (r *room) give(n need) {
 	}
 }
 
-// defaultJobs is how many attempts the cores can serve at the tasks' limits.
+// defaultJobs returns how many attempts the cores can serve at the tasks' limits.
 func (p plan) defaultJobs() int {
 	if p.cpus <= 0 {
 		return 1
@@ -132,9 +132,9 @@ func (p plan) defaultJobs() int {
 	return max(1, int(float64(goruntime.NumCPU())/p.cpus))
 }
 
-// descriptors bounds the connections of each sandbox, so that none takes the files
-// that this process has to open for the others: two for each connection, and some
-// for the runs themselves.
+// descriptors bounds the connections of each sandbox, at two open files each, so that one
+// sandbox cannot use up the files that this process has to open for the others and for
+// itself.
 func descriptors(jobs int) proxy.Limits {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -147,8 +147,9 @@ func descriptors(jobs int) proxy.Limits {
 	return proxy.Limits{Connections: min(usual.Connections, most), Tunnels: min(usual.Tunnels, most)}
 }
 
-// availableMemory is what the kernel could hand out, in bytes, and no more than
-// the control group of this process may have.
+// availableMemory returns the memory that the kernel could hand out, in bytes, or the
+// limit of the control group that is mounted at /sys/fs/cgroup, as in a container, if
+// that is lower.
 func availableMemory() (int64, error) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -168,7 +169,8 @@ func availableMemory() (int64, error) {
 	return memory, nil
 }
 
-// pidsLeft is half of what the kernel allows.
+// pidsLeft returns half of the processes that the kernel allows, of which 32768 count at
+// most.
 func pidsLeft() int64 {
 	most := int64(32768)
 	for _, name := range []string{"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"} {
@@ -179,7 +181,7 @@ func pidsLeft() int64 {
 	return most / 2
 }
 
-// numberIn reads a file of the kernel's that may hold a number.
+// numberIn reads a number from a file of the kernel; ok is false if it holds none.
 func numberIn(name string) (n int64, ok bool) {
 	text, err := os.ReadFile(name)
 	if err == nil {

@@ -1,6 +1,5 @@
-// Package run runs a benchmark and records the results. Several attempts run at the same
-// time, as far as the host has resources for them; each is produced, verified and
-// recorded.
+// Package run runs a benchmark and records the results. Attempts run at the same time as
+// far as the host has resources for them. Each is produced, verified and recorded.
 package run
 
 import (
@@ -20,14 +19,14 @@ import (
 // not continue. The candidates are not at fault.
 var ErrInfrastructure = errors.New("infrastructure errors")
 
-// Infrastructure is the reason of records of status error for which sbench or the host is
-// to blame. Other reasons of that status blame the pack.
+// Infrastructure is the reason of records of status error that sbench or the host caused.
+// Other reasons of that status are faults of the pack or its images.
 const Infrastructure = "infrastructure"
 
 // ErrStopped means that the run was asked to stop before its end.
 var ErrStopped = errors.New("the run was stopped")
 
-// Defaults of what a tester file may set.
+// Defaults for what a tester file may set.
 const (
 	DefaultWorkspaceBytes = 2 << 30
 	DefaultOutputBytes    = 1 << 20
@@ -45,44 +44,44 @@ type Images interface {
 type Config struct {
 	Tester   *compiler.Tester
 	Pack     *compiler.Pack
-	Env      map[string]string // values of harness.env
+	Env      map[string]string // values of harness.env by name
 	Engine   harness.Engine
 	Images   Images
 	Producer harness.Producer
-	Egress   harness.Egress // without its log
-	StandIn  StandIn        // instead of Producer
-	Limits   runtime.Limits
-	Degraded []string
-	Output   string // folder; made if missing, then for this user alone
-	// OwnFiles makes this process's user the owner of every file of Output, and
-	// lets that user remove it without privileges. In a user namespace, where other
-	// owners are other users of the host's, that is always so.
+	Egress   harness.Egress // its Log is set for each attempt
+	StandIn  StandIn        // replaces Producer unless it is ""
+	Limits   runtime.Limits // for tasks that set none
+	Degraded []string       // limits that the host does not enforce
+	Output   string         // directory; if it is missing, it is made for this user alone
+	// OwnFiles makes this process's user the owner of every file in Output, so that the
+	// user can remove them without privileges. It is always set in a user namespace,
+	// where other owners would be other users of the host.
 	OwnFiles bool
-	// Calibrations is a folder that keeps calibrations of changed tests from one run
-	// to the next; "" keeps them for this run alone.
+	// Calibrations is a directory in which calibrations of changed tests are kept from
+	// one run to the next; "" keeps them for this run only.
 	Calibrations string
-	Limit        int // tasks at most; 0 means all
-	Select       func(id string) bool
-	Progress     func(Event) // never called by two goroutines at a time
+	Limit        int                  // most tasks that run; 0 means all
+	Select       func(id string) bool // nil selects all
+	Progress     func(Event)          // nil for none; calls never overlap
 
-	Jobs     int // attempts at a time; 0 is as many as the host has room for
-	Attempts int // of each task; 0 is one
-	Retries  int // of an attempt that could not be measured
-	FailFast bool
-	Resume   bool        // go on in Output, where a run was begun
-	Sign     *record.Key // nil signs nothing
-	// Trust is what the records of Output must show when it is gone on with, or those of
-	// the run that is regraded. Who signs wants them signed by the same key.
+	Jobs     int         // attempts at a time; 0 means as many as the cores can serve
+	Attempts int         // of each task; 0 means one
+	Retries  int         // further tries of an attempt that could not be measured
+	FailFast bool        // start nothing more after an attempt with status failed or error
+	Resume   bool        // continue the run in Output, if there is one
+	Sign     *record.Key // signs the seal; nil for no signature
+	// Trust is what the records of a resumed or regraded run must prove. With Sign, those
+	// of a resumed run must be signed by the same key.
 	Trust record.Trust
-	// Stop, once closed, lets nothing more start, ends the harnesses, and lets
-	// verifications come to their end. Nil never stops.
+	// Stop ends the run once it is closed: nothing more starts, harnesses are ended, and
+	// verifications in progress finish. Nil never stops the run.
 	Stop <-chan struct{}
 
-	// What records say of where they come from.
+	// Part of every record's provenance.
 	Version record.Version
 	Host    record.Host
 
-	accepted int // records that a regrading takes unsigned
+	accepted int // records that a regrading accepted unsigned
 }
 
 // A Summary counts attempts by their last record.
@@ -91,12 +90,13 @@ type Summary struct {
 	Total  int    `json:"total"`
 	Passed int    `json:"passed"`
 	Failed int    `json:"failed"`
-	// Pending tasks have no verifier; errors were not measured.
+	// Pending attempts have no verdict, mostly for lack of a verifier; Errors could not
+	// be measured.
 	Pending int `json:"pending"`
 	Errors  int `json:"errors"`
-	// Retried of Passed were measured only after an infrastructure error.
+	// Retried counts those of Passed that took more than one try.
 	Retried int `json:"retried,omitempty"`
-	// Resumed of Total were there already.
+	// Resumed counts those of Total that were recorded before this run resumed.
 	Resumed int    `json:"resumed,omitempty"`
 	Output  string `json:"output"` // the records file
 }
@@ -121,7 +121,7 @@ func (s Summary) String() string {
 		s.RunID, s.Total, s.Verification(), s.Verified(), s.Passed, s.Output)
 }
 
-// count adds an attempt whose last record is r.
+// count adds an attempt whose last record is of the given status and try.
 func (s *Summary) count(status record.Status, try int) {
 	s.Total++
 	switch status {
@@ -140,8 +140,8 @@ func (s *Summary) count(status record.Status, try int) {
 }
 
 // Run runs a benchmark. It first checks every input: if the error holds
-// compiler.Problems, which name all that is wrong, nothing has been started or written.
-// The summary counts what has been recorded, also when the error is [ErrInfrastructure],
+// compiler.Problems, which name everything that is wrong, no attempt has been started.
+// The summary counts what has been recorded, even if the error is [ErrInfrastructure],
 // [ErrStopped] or that of ctx.
 func Run(ctx context.Context, cfg Config) (Summary, error) {
 	p, err := preflight(ctx, cfg)
@@ -151,7 +151,7 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	return measure(ctx, cfg, p, (*session).attempt)
 }
 
-// measure makes a record of every task of the plan and writes it down.
+// measure makes and records every attempt of the plan.
 func measure(ctx context.Context, cfg Config, p plan, attempt attemptFunc) (Summary, error) {
 	s, err := newSession(ctx, cfg, p, attempt)
 	if err != nil {
@@ -173,7 +173,7 @@ func outputProblem(cfg Config, err error) error {
 	return compiler.Problems{{File: cfg.Tester.Path, Path: "$.run.output_dir", Message: withHint(err).Error()}}
 }
 
-// withHint adds what the user can do.
+// withHint adds to an error what the user can do about it.
 func withHint(err error) error {
 	switch {
 	case errors.Is(err, record.ErrExists):

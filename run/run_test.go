@@ -33,8 +33,8 @@ const (
 	hiddenAnswer = "the hidden answer: <42> & \"more\""
 )
 
-// programs stand for the commands of the test's harness and checkers. The agent
-// does what the task's instructions say.
+// programs are the commands of the test's harness and checkers. The agent does what the
+// task's instructions say.
 func programs(args []string) fake.Program {
 	return map[string]fake.Program{
 		"agent": agent,
@@ -106,7 +106,7 @@ func agent(ctx context.Context, p *fake.Proc) fake.Status {
 	return fake.Status{}
 }
 
-// encoded are ways to write a secret down that people read through.
+// encoded returns encodings of a secret that are easily reversed.
 func encoded(s string) []string {
 	quoted, _ := json.Marshal(s)
 	return []string{
@@ -115,11 +115,11 @@ func encoded(s string) []string {
 	}
 }
 
-// tell writes a secret wherever a process of a sandbox can.
+// tell writes a secret wherever a process in a sandbox can.
 func tell(p *fake.Proc, s string) {
 	work, _ := p.Path("/workspace")
 	for i, e := range encoded(s) {
-		for half := range slices.Chunk([]byte(e), 5) { // several writes
+		for half := range slices.Chunk([]byte(e), 5) { // in several writes
 			_, _ = p.Stdout.Write(half)
 			_, _ = p.Stderr.Write(half)
 		}
@@ -139,7 +139,7 @@ func (images) Resolve(_ context.Context, ref string) (runtime.Image, error) {
 	return runtime.Image{Ref: ref, Digest: "sha256:00"}, nil
 }
 
-// engine can break for one sandbox.
+// engine can fail to make certain sandboxes.
 type engine struct {
 	*fake.Engine
 	broken map[int]error // by the number of the sandbox, from 1
@@ -266,7 +266,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestBrokenRuntime: what is not the candidate's fault is an error and no score.
+// TestBrokenRuntime: a failure that is not the candidate's fault is an error without a
+// score.
 func TestBrokenRuntime(t *testing.T) {
 	for _, sandbox := range []int{1, 2} { // the harness's, the verifier's
 		cfg, e := config(t, row("one", "do it right", ""), row("two", "do it right", ""))
@@ -285,8 +286,8 @@ func TestBrokenRuntime(t *testing.T) {
 	}
 }
 
-// TestLostDaemon: the attempt is an error, and the run stops instead of making
-// errors of all that follow.
+// TestLostDaemon: attempts without a daemon are errors, and after a few the run stops
+// instead of recording errors for all that follow.
 func TestLostDaemon(t *testing.T) {
 	var rows []string
 	for _, id := range []string{"one", "two", "three", "four", "five", "six"} {
@@ -306,7 +307,7 @@ func TestLostDaemon(t *testing.T) {
 	}
 }
 
-// TestInterrupted: nothing half is recorded.
+// TestInterrupted: no incomplete attempt is recorded.
 func TestInterrupted(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""), row("two", "hang", ""), row("three", "do it right", ""))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -342,7 +343,7 @@ func TestRedaction(t *testing.T) {
 	}
 }
 
-// TestRedactionAtTheCut: half a secret at the edge of what is kept is one too.
+// TestRedactionAtTheCut: part of a secret at the edge of what is kept is redacted, too.
 func TestRedactionAtTheCut(t *testing.T) {
 	cfg, _ := config(t, row("x", "flood", ""))
 	if _, err := run.Run(context.Background(), cfg); err != nil {
@@ -367,7 +368,7 @@ func TestRedactionAtTheCut(t *testing.T) {
 	}
 }
 
-// TestTesterBoundsTheTask: a pack cannot raise what the tester's file says.
+// TestTesterBoundsTheTask: a pack cannot exceed the limits of the tester file.
 func TestTesterBoundsTheTask(t *testing.T) {
 	cfg, e := config(t, `{"id": "x", "family": "terminal_task", "input": {"instructions": "do it right"}, "environment": {"image": "base", "resources": {"memory": "64gb", "pids": 100000, "cpus": 0.5}}, "eval": {"checker": {"command": ["check"]}}}`)
 	cfg.Tester.Runtime.Limits = compiler.LimitsSection{Memory: 1 << 28, Pids: 10, CPUs: 2}
@@ -379,7 +380,8 @@ func TestTesterBoundsTheTask(t *testing.T) {
 	}
 }
 
-// TestNothingStarts: all problems together, no folder, no sandbox.
+// TestNothingStarts: all problems are reported together, and there is no output directory
+// and no sandbox.
 func TestNothingStarts(t *testing.T) {
 	cfg, e := config(t,
 		`{"id": "a", "family": "terminal_task", "input": {"instructions": "x"}, "environment": {"image": "missing/one"}, "eval": {"checker": {"command": "true"}}}`,

@@ -21,8 +21,8 @@ const (
 	retryDelay   = time.Second // before the first retry; doubled for each that follows
 )
 
-// all goes through the tasks in the pack's order, and through the attempts of
-// each.
+// all makes every attempt that is not recorded yet, in the pack's order, and waits for
+// them.
 func (s *session) all(ctx context.Context) error {
 	harnesses, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -40,7 +40,7 @@ func (s *session) all(ctx context.Context) error {
 		if err := room.take(harnesses, need, func(waits string) { s.emit(Event{Kind: Waiting, Task: task.ID(), Detail: waits}) }); err != nil {
 			return err
 		}
-		switch { // while it waited
+		switch { // what happened meanwhile
 		case harnesses.Err() != nil:
 			return context.Cause(harnesses)
 		case s.failed.Load():
@@ -52,7 +52,7 @@ func (s *session) all(ctx context.Context) error {
 		})
 		return nil
 	})
-	// What a goroutine says is why the loop ended, if it did.
+	// If a goroutine failed, its error is why the loop ended.
 	if failed := group.Wait(); failed != nil {
 		return failed
 	}
@@ -79,14 +79,14 @@ func (s *session) watchStop(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// joined is done when one of both is.
+// joined returns a context that is done when either of the two is.
 func joined(ctx, other context.Context) (context.Context, func()) {
 	both, cancel := context.WithCancelCause(ctx)
 	undo := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
 	return both, func() { undo(); cancel(nil) }
 }
 
-// eachAttempt calls f for every attempt that is not recorded yet, and says why not.
+// eachAttempt calls f for every attempt that has to be made, with the reason.
 func (s *session) eachAttempt(f func(task *compiler.Task, attempt int, why string) error) error {
 	for task, err := range s.plan.stream(s.cfg) {
 		if err != nil {
@@ -105,8 +105,8 @@ func (s *session) eachAttempt(f func(task *compiler.Task, attempt int, why strin
 	return nil
 }
 
-// recorded says whether an earlier session has measured the attempt, from the
-// same inputs, and if not why not.
+// recorded reports whether an earlier session measured the attempt from the same inputs,
+// and adds it to the summary. If not, why is the reason.
 func (s *session) recorded(task *compiler.Task, attempt int) (done bool, why string, err error) {
 	old, known := s.before[key{task.ID(), attempt}]
 	if !known {
@@ -129,15 +129,15 @@ func (s *session) recorded(task *compiler.Task, attempt int) (done bool, why str
 	return true, "", nil
 }
 
-// resumed counts what was found recorded so far.
+// resumed returns the number of attempts found recorded so far.
 func (s *session) resumed() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.summary.Resumed
 }
 
-// tryUntilMeasured makes an attempt, and again if the infrastructure fails. An
-// error ends the run.
+// tryUntilMeasured makes an attempt, and repeats it up to cfg.Retries times if the
+// infrastructure fails. An error ends the run.
 func (s *session) tryUntilMeasured(ctx, harness context.Context, t try) error {
 	first := s.before[key{t.task.ID(), t.attempt}].tries + 1
 	delay := retryDelay
@@ -167,8 +167,8 @@ func (s *session) tryUntilMeasured(ctx, harness context.Context, t try) error {
 	}
 }
 
-// interrupted is nil when the run just stops, since others may be in their
-// verification.
+// interrupted returns nil if the run is only being stopped: an error would also end the
+// verifications of other attempts.
 func (s *session) interrupted(ctx context.Context) error {
 	s.cut.Store(true)
 	if ctx.Err() != nil {
@@ -177,7 +177,7 @@ func (s *session) interrupted(ctx context.Context) error {
 	return nil
 }
 
-// breaker ends a run whose daemon is gone, instead of making an error of every
+// breaker ends a run whose daemon is gone, instead of recording an error for every
 // attempt that is left.
 type breaker struct {
 	limit int
@@ -198,14 +198,15 @@ func (b *breaker) add(cause error) error {
 	return fmt.Errorf("%w: stopped after %d failures of the daemon in a row: %w", ErrInfrastructure, b.count, cause)
 }
 
-// A PlannedAttempt is one that a run would make.
+// A PlannedAttempt is an attempt that a run would make.
 type PlannedAttempt struct {
 	Task    string `json:"task"`
 	Attempt int    `json:"attempt"`
-	Why     string `json:"why"`
+	Why     string `json:"why"` // why it is not taken from the records
 }
 
-// Plan says what Run would do, and does not do it. It counts what is recorded.
+// Plan returns the attempts that [Run] would make, without making them. The summary
+// counts those that are recorded.
 func Plan(ctx context.Context, cfg Config) ([]PlannedAttempt, Summary, error) {
 	p, err := preflight(ctx, cfg)
 	if err != nil {

@@ -13,17 +13,17 @@ import (
 	"github.com/securebench/sbench/candidate"
 )
 
-// maxScrub bounds a file that is searched for secrets, in bytes; a larger one is
-// no longer the candidate's.
+// maxScrub bounds a file that is searched for secrets, in bytes. The content of a larger
+// one is replaced as a whole.
 const maxScrub = 64 << 20
 
-// errUnsearchable: what cannot be searched is not kept.
+// errUnsearchable means that the workspace may still hold secrets, so that it is not
+// kept.
 var errUnsearchable = errors.New("the workspace could not be searched for secrets")
 
-// scrub takes the values of harness.env out of a candidate's workspace: out of names,
-// out of contents, out of the targets of links. Hidden values stay: an agent that has
-// them was not told them, and a candidate may well be equal to one. It says how many
-// entries it changed.
+// scrub removes the values of harness.env from a candidate's workspace: from names,
+// contents and link targets. Hidden values stay: the agent was not given them, and a
+// candidate may rightly equal one. It returns how many entries it changed.
 func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed int, err error) {
 	if s.secrets.longest == 0 {
 		return 0, nil
@@ -38,7 +38,7 @@ func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed in
 	switch {
 	case ctx.Err() != nil:
 		return 0, context.Cause(ctx)
-	case err != nil: // which may name what it found
+	case err != nil: // its text may contain a secret
 		return 0, errUnsearchable
 	case changed > 0:
 		err = sc.update(ctx, c)
@@ -46,14 +46,14 @@ func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed in
 	return changed, err
 }
 
-// scrubber takes secrets out of a folder.
+// scrubber removes secrets from a directory.
 type scrubber struct {
 	secrets redactor
 	root    *os.Root
 	renamed map[string]string // new names by old paths; see workspace.Kept
 }
 
-// update makes the candidate what was made of its workspace.
+// update brings the candidate's digests up to date with its workspace.
 func (s scrubber) update(ctx context.Context, c *candidate.Candidate) (err error) {
 	if len(s.renamed) > 0 {
 		kept, err := c.Kept()
@@ -102,11 +102,11 @@ func (s scrubber) folder(ctx context.Context, dir string) (changed int, err erro
 }
 
 const (
-	maxName   = 200  // bytes, of a name that was changed; a number may follow
-	maxTarget = 4000 // bytes, of a link's
+	maxName   = 200  // bytes of a changed name; a number may follow
+	maxTarget = 4000 // bytes of a changed link target
 )
 
-// short cuts what has become longer than a file system takes.
+// short truncates a text that redaction may have made longer than a file system allows.
 func short(text string, most int) string { return text[:min(len(text), most)] }
 
 func readFolder(root *os.Root, dir string) ([]fs.DirEntry, error) {
@@ -143,7 +143,7 @@ func (s scrubber) file(name string) (int, error) {
 		return 0, err
 	}
 	f, err := s.root.OpenFile(name, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrPermission) { // of a file of ours
+	if errors.Is(err, fs.ErrPermission) { // only its mode forbids it: the file is this user's
 		if err = s.root.Chmod(name, 0o600); err == nil {
 			f, err = s.root.OpenFile(name, os.O_RDWR, 0)
 		}
@@ -156,7 +156,7 @@ func (s scrubber) file(name string) (int, error) {
 	size, err := io.Copy(&b, io.LimitReader(f, maxScrub+1))
 	clean := s.secrets.text(b.String())
 	if size > maxScrub {
-		clean = redacted // what cannot be searched is not kept
+		clean = redacted // too large to search
 	}
 	if err != nil || clean == b.String() {
 		return 0, errors.Join(err, f.Close())

@@ -20,17 +20,17 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// attemptFunc makes one try of one attempt, its harness within a context that may end
-// before ctx does. The record is complete whatever happens; cause is the infrastructure's
-// error behind a record of status error.
+// attemptFunc makes one try of an attempt, with a context for its harness that may end
+// before ctx does. The record is complete in any case; cause is the infrastructure error
+// behind a record of status error.
 type attemptFunc func(s *session, ctx, harness context.Context, t try) (rec record.Record, cause error)
 
-// try names what is made: the n-th try of the attempt of a task.
+// try identifies the n-th try of an attempt of a task.
 type try struct {
 	task    *compiler.Task
 	attempt int // from 1
 	n       int // from 1
-	// asked is when its turn could have come.
+	// asked is when the attempt's turn came, before it waited for room.
 	asked time.Time
 	log   *tryLog
 }
@@ -41,11 +41,11 @@ type key struct {
 	attempt int
 }
 
-// earlier is what the records of earlier sessions say of an attempt.
+// earlier is the last record that earlier sessions made of an attempt.
 type earlier struct {
 	status record.Status
 	tries  int
-	inputs string
+	inputs string // Provenance.Inputs
 }
 
 // session is a run in progress.
@@ -59,18 +59,18 @@ type session struct {
 	code     *verifiers.CodePool
 	// calibrations of changed tests
 	calibrations *contrast.Store
-	out          *os.Root    // cfg.Output; the ledger's
-	egress       *egressFile // nil if nothing may leave
+	out          *os.Root    // cfg.Output; the ledger closes it
+	egress       *egressFile // nil if nothing may leave the sandboxes
 	common       record.Provenance
 	before       map[key]earlier
 	breaker      breaker
 
-	progress sync.Mutex
+	progress sync.Mutex // held while cfg.Progress is called
 
-	failed atomic.Bool // an attempt that did not pass, under FailFast
+	failed atomic.Bool // an attempt did not pass, under FailFast
 	cut    atomic.Bool // an attempt was ended by a stop
 
-	mu      sync.Mutex // of what follows
+	mu      sync.Mutex // guards what follows
 	ledger  *record.Ledger
 	summary Summary
 }
@@ -102,13 +102,13 @@ func newSession(ctx context.Context, cfg Config, p plan, attempt attemptFunc) (*
 	return s, nil
 }
 
-// openLedger begins the chain of records, or goes on with it.
+// openLedger begins the chain of records, or resumes it.
 func (s *session) openLedger(ctx context.Context) error {
 	if !s.cfg.Resume {
 		return s.createLedger(ctx)
 	}
 	ledger, old, torn, err := record.Resume(s.cfg.Output, s.cfg.resumeTrust(), s.remember)
-	if errors.Is(err, os.ErrNotExist) { // nothing was begun: --resume is good for a script that always says it
+	if errors.Is(err, os.ErrNotExist) { // a script may pass --resume the first time, too
 		return s.createLedger(ctx)
 	}
 	if err != nil {
@@ -133,13 +133,14 @@ func (s *session) createLedger(ctx context.Context) error {
 	return err
 }
 
-// remember takes a record of an earlier session.
+// remember notes a record of an earlier session.
 func (s *session) remember(r record.Record) error {
 	s.before[key{r.TaskID, r.Attempt}] = earlier{r.VerificationStatus, r.Try, r.Provenance.Inputs}
 	return nil
 }
 
-// resumeTrust asks who signs for their own signature: theirs covers everything.
+// resumeTrust returns what resumed records must prove. Whoever signs must have signed
+// them already: the new signature covers them, too.
 func (c Config) resumeTrust() record.Trust {
 	t := c.Trust
 	t.Resume = true
@@ -149,8 +150,8 @@ func (c Config) resumeTrust() record.Trust {
 	return t
 }
 
-// openFiles makes what attempts write to. What a killed session did not come to judge
-// goes.
+// openFiles makes the directories and files that attempts write to, and removes what a
+// killed session left unjudged.
 func (s *session) openFiles() error {
 	s.out = s.ledger.Root()
 	err := workspace.RemoveAll(s.out, unjudgedDir)
@@ -163,7 +164,7 @@ func (s *session) openFiles() error {
 	return err
 }
 
-// close seals the chain and gives everything free.
+// close seals the chain and releases everything.
 func (s *session) close(ctx context.Context) error {
 	return errors.Join(
 		s.code.Close(ctx), s.egress.close(), workspace.RemoveAll(s.out, unjudgedDir),

@@ -35,7 +35,7 @@ func verified(t *testing.T, dir string) record.Verification {
 	return v
 }
 
-// TestRetry: what could not be measured is tried again, every try is recorded,
+// TestRetry: an attempt that could not be measured is tried again. Every try is recorded,
 // and the last one counts.
 func TestRetry(t *testing.T) {
 	cfg, e := config(t, row("one", "do it right", ""), row("two", "do it wrong", ""))
@@ -77,12 +77,12 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// TestResume: what was measured from the same inputs stays; errors, and what has
-// changed, run again.
+// TestResume: what was measured from the same inputs stays. Errors, and what has changed,
+// run again.
 func TestResume(t *testing.T) {
 	rows := []string{row("one", "do it right", ""), row("two", "do it wrong", ""), row("three", "do it right", "")}
 	cfg, e := config(t, rows...)
-	e.broken[5] = errors.New("no space") // the harness of three
+	e.broken[5] = errors.New("no space") // the harness's sandbox of task three
 	if _, err := run.Run(context.Background(), cfg); !errors.Is(err, run.ErrInfrastructure) {
 		t.Fatal(err)
 	}
@@ -125,8 +125,8 @@ func TestResume(t *testing.T) {
 	if summary, err = run.Run(context.Background(), cfg); err != nil || summary.Passed != 3 {
 		t.Errorf("%+v, %v", summary, err)
 	}
-	verified(t, cfg.Output) // what the older record of two speaks of is there still
-	// What else counts.
+	verified(t, cfg.Output) // the workspace of the older record of two is still there
+	// Other inputs that count.
 	for name, change := range map[string]func(*run.Config){
 		"sbench":   func(c *run.Config) { c.Version.Version = "another" },
 		"limits":   func(c *run.Config) { c.Limits.Memory *= 2 },
@@ -147,7 +147,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestTornRecord: a line that a crash left unfinished is cut off and said.
+// TestTornRecord: a line that a crash left unfinished is cut off, and that is reported.
 func TestTornRecord(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it wrong", ""))
 	if _, err := run.Run(context.Background(), cfg); err != nil {
@@ -158,7 +158,7 @@ func TestTornRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A crash comes before the seal.
+	// After a crash there is no seal.
 	if err := errors.Join(os.WriteFile(name, text[:len(text)-100], 0o644), os.Remove(filepath.Join(cfg.Output, record.SealFile))); err != nil {
 		t.Fatal(err)
 	}
@@ -190,13 +190,12 @@ func TestFailFast(t *testing.T) {
 	}
 }
 
-// TestStop: what is being verified comes to its end, what is being produced does
-// not, and nothing more starts.
+// TestStop: verifications in progress finish, harnesses do not, and nothing more starts.
 func TestStop(t *testing.T) {
 	cfg, _ := config(t, row("verifying", "do it right", ""), strings.Replace(row("producing", "hang", ""), `"timeout_seconds": 1`, `"timeout_seconds": 60`, 1), row("later", "do it right", ""))
 	stop := make(chan struct{})
 	cfg.Stop, cfg.Jobs = stop, 2
-	ready := 0 // of both
+	ready := 0 // how many of the two are
 	producing := make(chan struct{})
 	e := &gatedEngine{Engine: cfg.Engine, gate: producing}
 	cfg.Engine = e
@@ -225,7 +224,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// gatedEngine lets no verifier's sandbox be made before the gate opens.
+// gatedEngine makes no verifier's sandbox before the gate opens.
 type gatedEngine struct {
 	harness.Engine
 	gate chan struct{}
@@ -242,7 +241,7 @@ func (e *gatedEngine) Create(ctx context.Context, cfg runtime.Config) (runtime.S
 	return e.Engine.Create(ctx, cfg)
 }
 
-// TestSideBySide: with as many jobs, so many attempts are under way, and no more.
+// TestSideBySide: as many attempts as there are jobs run at a time, and no more.
 func TestSideBySide(t *testing.T) {
 	var rows []string
 	for i := range 12 {
@@ -259,7 +258,7 @@ func TestSideBySide(t *testing.T) {
 		case run.TaskStart:
 			now++
 			most = max(most, now)
-			time.Sleep(time.Millisecond) // lets others start
+			time.Sleep(time.Millisecond) // so that others can start
 		case run.TaskDone:
 			now--
 		}
@@ -281,8 +280,8 @@ func TestSideBySide(t *testing.T) {
 	verified(t, cfg.Output)
 }
 
-// TestTooLargeForTheHost: attempts that would not fit beside each other wait, and
-// say for what; one that never fits runs alone.
+// TestTooLargeForTheHost: attempts that do not fit beside each other wait and say for
+// what. One that never fits runs alone.
 func TestTooLargeForTheHost(t *testing.T) {
 	var rows []string
 	for i := range 3 {
@@ -311,8 +310,8 @@ func TestTooLargeForTheHost(t *testing.T) {
 	}
 }
 
-// TestPlanted: a secret and a hidden answer, echoed in several encodings, are
-// nowhere below the run's folder, nor in the progress.
+// TestPlanted: a secret and a hidden answer, printed in several encodings, are neither in
+// the run's directory nor in the progress.
 func TestPlanted(t *testing.T) {
 	hidden, err := json.Marshal(hiddenAnswer)
 	if err != nil {
@@ -357,7 +356,7 @@ func TestPlanted(t *testing.T) {
 	for where, text := range everything {
 		for _, planted := range append(encoded(secret), encoded(hiddenAnswer)...) {
 			planted = strings.Trim(planted, `"=`)
-			if len(planted) > 12 { // what base64 mixes with what is around it may stay
+			if len(planted) > 12 { // base64 characters that also hold neighboring bytes may stay
 				planted = planted[4 : len(planted)-4]
 			}
 			if strings.Contains(text, planted) || strings.Contains(text, strings.ReplaceAll(planted, `\`, `\\`)) {
@@ -368,8 +367,8 @@ func TestPlanted(t *testing.T) {
 	verified(t, cfg.Output)
 }
 
-// TestScrubHostile: names and targets that become too long, and a workspace that
-// is too large to be a candidate, keep no secret, and are no error of ours.
+// TestScrubHostile: no secret stays in names and targets that become too long, or in a
+// workspace that is too large to be a candidate, and neither is an error of sbench.
 func TestScrubHostile(t *testing.T) {
 	cfg, _ := config(t, row("grow", "grow", ""), row("deep", "too deep", ""))
 	cfg.Env = map[string]string{"TOKEN": "abc123"}
@@ -384,7 +383,7 @@ func TestScrubHostile(t *testing.T) {
 			return err
 		}
 		target, _ := os.Readlink(path)
-		data, _ := os.ReadFile(path) // of a folder or link nothing
+		data, _ := os.ReadFile(path) // nothing of a directory or link
 		if strings.Contains(d.Name()+target+string(data), "abc123") {
 			t.Errorf("%.100s holds the secret", path)
 		}
@@ -396,8 +395,8 @@ func TestScrubHostile(t *testing.T) {
 	verified(t, cfg.Output)
 }
 
-// TestRetriedWorkspace: the folder of a try that was no verdict is the next
-// try's, and no record says otherwise.
+// TestRetriedWorkspace: no record refers to the removed workspace of a try that could not
+// be measured.
 func TestRetriedWorkspace(t *testing.T) {
 	cfg, e := config(t, row("one", "do it right", ""))
 	e.broken[2] = errors.New("no space") // the verifier's
@@ -411,7 +410,7 @@ func TestRetriedWorkspace(t *testing.T) {
 	verified(t, cfg.Output)
 }
 
-// TestTwoProcesses: a folder belongs to one run at a time.
+// TestTwoProcesses: a directory belongs to one run at a time.
 func TestTwoProcesses(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""))
 	var inner error

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// maxRows bounds the table of verdicts: longer ones are read from the records.
+// maxRows bounds the table of verdicts; the records have all of them.
 const maxRows = 200
 
 // A Table collects verdicts for people. The zero Table is ready.
 type Table struct {
 	rows    []string
 	more    int
-	started map[key]time.Time // of what is under way
+	started map[key]time.Time // of tries under way
 }
 
-// Add takes what concerns it from an event.
+// Add adds what the table shows of an event.
 func (t *Table) Add(e Event) {
 	k := key{e.Task, e.Attempt}
 	switch e.Kind {

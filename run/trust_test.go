@@ -22,7 +22,7 @@ import (
 	"github.com/securebench/sbench/runtime/fake"
 )
 
-// newKey makes a key to sign with.
+// newKey makes a signing key.
 func newKey(t *testing.T) *record.Key {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -43,8 +43,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// forge makes every verdict of a folder passed, with good digests, and removes what
-// would tell.
+// forge changes every verdict in a directory to passed, with correct digests, and removes
+// the seal and its signature.
 func forge(t *testing.T, dir string) {
 	t.Helper()
 	name := filepath.Join(dir, record.RecordsFile)
@@ -65,8 +65,8 @@ func forge(t *testing.T, dir string) {
 	}
 }
 
-// TestForgedRecords are not signed by who goes on with them, nor regraded, unless they
-// say that they take them.
+// TestForgedRecords: forged records are neither signed by a resumed run nor regraded,
+// unless unsigned ones are accepted.
 func TestForgedRecords(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it wrong", ""))
 	cfg.Sign = newKey(t)
@@ -109,7 +109,7 @@ func TestForgedRecords(t *testing.T) {
 	}
 }
 
-// TestJudgedFirst: a value of harness.env that an answer holds by right stays in it
+// TestJudgedFirst: a value of harness.env that an answer rightly contains stays in it
 // until it is judged, and is in no record.
 func TestJudgedFirst(t *testing.T) {
 	cfg, e := config(t, row("one", "do it right", ""))
@@ -143,7 +143,8 @@ func TestJudgedFirst(t *testing.T) {
 	}
 }
 
-// TestIrregularOutput: a run does not write through what somebody put into its folder.
+// TestIrregularOutput: a run does not write through links or other files that somebody
+// put into its directory.
 func TestIrregularOutput(t *testing.T) {
 	elsewhere := t.TempDir()
 	link := func(path string) error { return os.Symlink(elsewhere, path) }
@@ -176,7 +177,7 @@ func TestIrregularOutput(t *testing.T) {
 	}
 }
 
-// TestLinkedWorkspace: what a link leads to is not regraded.
+// TestLinkedWorkspace: a workspace behind a symbolic link is not regraded.
 func TestLinkedWorkspace(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""))
 	if _, err := run.Run(context.Background(), cfg); err != nil {
@@ -192,7 +193,7 @@ func TestLinkedWorkspace(t *testing.T) {
 	}
 }
 
-// TestPackDigest: run.json says which pack it was, if all of it was to be run.
+// TestPackDigest: run.json has the digest of the pack if all of it was to be run.
 func TestPackDigest(t *testing.T) {
 	for limit, whole := range map[int]bool{0: true, 1: false} {
 		cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it right", ""))

@@ -19,14 +19,14 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// networked says whether a harness of this run may reach anything.
+// networked reports whether a harness of this run may reach anything.
 func (c Config) networked() bool {
 	_, agent := c.Producer.(*harness.Agent)
 	return agent || len(c.Egress.Domains) > 0
 }
 
-// egressFile is the run's egress log, which all attempts write to. A nil one is
-// none.
+// egressFile is the run's egress log, which all attempts write to; nil if nothing may
+// leave the sandboxes.
 type egressFile struct {
 	mu   sync.Mutex
 	file *os.File
@@ -57,7 +57,7 @@ func endLine(f *os.File) error {
 	return err
 }
 
-// append writes a line, or nothing of it.
+// append writes a whole line or, with an error, nothing.
 func (e *egressFile) append(line []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -79,17 +79,17 @@ func (e *egressFile) close() error {
 	return errors.Join(e.file.Sync(), e.file.Close())
 }
 
-// tryLog keeps what belongs to one try: its part of the egress log, its folder of
-// logs, and the specifications of its sandboxes.
+// tryLog holds what belongs to one try: its part of the egress log, its log directory,
+// and the specifications of its sandboxes.
 type tryLog struct {
 	egress  *egressFile
 	secrets redactor
-	out     *os.Root // the run's folder
+	out     *os.Root // the run's directory
 	dir     string   // relative to it
 
 	mu    sync.Mutex
-	lines hash.Hash // of the egress entries; nil for none
-	specs map[string]string
+	lines hash.Hash         // of the egress entries; nil for none
+	specs map[string]string // digests of OCI specifications by sandbox name
 	logs  []record.Log
 }
 
@@ -104,7 +104,7 @@ func (s *session) newTryLog(t try) *tryLog {
 	}
 }
 
-// Write takes one line of the egress log.
+// Write appends one line to the egress log.
 func (l *tryLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,11 +115,11 @@ func (l *tryLog) Write(p []byte) (int, error) {
 	if l.lines == nil {
 		l.lines = sha256.New()
 	}
-	_, _ = l.lines.Write(p) // a hash takes everything
+	_, _ = l.lines.Write(p) // a hash never returns an error
 	return n, nil
 }
 
-// proxyLog is nil where nothing may leave.
+// proxyLog returns the log for the proxy of a try; nil if nothing may leave the sandbox.
 func (l *tryLog) proxyLog(try int) *proxy.Log {
 	if l.egress == nil {
 		return nil
@@ -137,7 +137,7 @@ func (l *tryLog) addSpec(sandbox, digest string) {
 	}
 }
 
-// fill adds to a record what the try kept.
+// fill adds the try's logs, egress digest and specifications to its record.
 func (l *tryLog) fill(r *record.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,15 +150,15 @@ func (l *tryLog) fill(r *record.Record) {
 	}
 }
 
-// logFile is a log that is being written, without secrets. Each Write is a text of
-// its own, such as a line.
+// logFile is a log that is being written. Each Write is redacted on its own, so it must
+// not split a text in which a secret could be.
 type logFile struct {
 	log  *tryLog
 	file *os.File
-	path string // relative to the run's folder
+	path string // relative to the run's directory
 	hash hash.Hash
 	size int64
-	cut  int64
+	cut  int64 // bytes that maxLog left out
 }
 
 // maxLog bounds one log file, in bytes.
@@ -184,7 +184,7 @@ func (f *logFile) Write(p []byte) (int, error) {
 	}
 	n, err := f.file.WriteString(text)
 	f.size += int64(n)
-	_, _ = f.hash.Write([]byte(text[:n])) // a hash takes everything
+	_, _ = f.hash.Write([]byte(text[:n])) // a hash never returns an error
 	if err != nil {
 		return 0, err
 	}
@@ -209,8 +209,8 @@ func (l *tryLog) keep(name, text string) error {
 }
 
 const (
-	// inlineBytes is how long an output may be to stand in the record itself, and
-	// edgeBytes what the record has of each end of a longer one.
+	// inlineBytes is the longest output that a record holds as a whole. Of a longer one
+	// it holds edgeBytes of each end.
 	inlineBytes = 64 << 10
 	edgeBytes   = 16 << 10
 )
@@ -232,8 +232,8 @@ func (l *tryLog) outsource(r *record.Record) error {
 	return errors.Join(errs...)
 }
 
-// watch adds to an agent's request where its events go: to a file of the try's own
-// and to the progress. What it returns is to be called after the harness.
+// watch stores the prompt of an agent, and lets the request's events go to a trace of the
+// try and to the progress. The caller calls the returned function after the harness.
 func (s *session) watch(t try, request *harness.Request) (func() error, error) {
 	agent, ok := s.cfg.Producer.(*harness.Agent)
 	if !ok {

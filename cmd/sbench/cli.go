@@ -62,7 +62,7 @@ type globals struct {
 	Debug bool `help:"Log what is being done, on standard error."`
 }
 
-// app is what every command is handed.
+// app is passed to every command.
 type app struct {
 	flags          globals
 	stdout, stderr io.Writer
@@ -77,8 +77,8 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// options are the runtime's, from the flags, then the tester file (nil if the
-// command has none).
+// options returns the runtime's options: those of the flags, else those of the tester
+// file, which is nil if the command has none.
 func (a *app) options(t *compiler.Tester) containerd.Options {
 	o := containerd.Options{Address: a.flags.Address, Namespace: a.flags.Namespace, OCIRuntime: a.flags.OCIRuntime, Timeout: a.flags.Timeout, Root: a.flags.Root, State: a.flags.State, Logger: a.logger(), AllowDegraded: a.flags.AllowDegraded}
 	if t != nil {
@@ -92,7 +92,8 @@ func (a *app) options(t *compiler.Tester) containerd.Options {
 	return o
 }
 
-// client connects and removes what dead runs left. The caller closes it.
+// client connects to the daemon and removes what dead runs left behind. The caller closes
+// the client.
 func (a *app) client(ctx context.Context, t *compiler.Tester) (*containerd.Client, error) {
 	c, err := containerd.Open(ctx, a.options(t))
 	if err != nil {
@@ -127,7 +128,7 @@ func (a *app) json(v any) error {
 	return enc.Encode(v)
 }
 
-// printTable prints a line for each item, and aligns what tabs end in it.
+// printTable prints a line for each item and aligns the columns, which end with tabs.
 func printTable[T any](a *app, list []T, line func(T) string) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
 	for _, item := range list {
@@ -154,10 +155,11 @@ func exitCode(ctx context.Context, err error) int {
 	return codeBug
 }
 
-// errUsage marks what the user can mend in the command line.
+// errUsage marks errors that the user can fix in the command line.
 var errUsage = errors.New("usage")
 
-// said sums up what is wrong with the user's files and is printed already. It is no bug.
+// said is an error that sums up problems of the user's files, which have been printed
+// already. It counts as a usage error.
 type said string
 
 func (s said) Error() string { return string(s) }

@@ -11,9 +11,9 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// daemons runs a script in a mount namespace whose /run/containerd is empty, for a
-// containerd at the system's address that is nobody else's. The script has a function
-// serve, which starts one there, and its process id in $daemon.
+// daemons begins a script that runs in a mount namespace of its own. It makes
+// /run/containerd empty, so that the containerd at the system's address is the script's.
+// The function serve starts one there, with its process id in $daemon.
 const daemons = `
 mkdir -p /run/containerd
 mount -t tmpfs tmpfs /run/containerd
@@ -38,8 +38,8 @@ expect() { # CODE TEXT COMMAND...
 failed=0
 `
 
-// TestSystemDaemon: the containerd at the default socket is used where it can be, and
-// what it lacks is said with its cure.
+// TestSystemDaemon: the containerd at the default socket is used if it can be. If it
+// lacks something, the cure is named.
 func TestSystemDaemon(t *testing.T) {
 	if userns.Inside() {
 		t.Skip("an ordinary user does not use the system's containerd")
@@ -83,7 +83,7 @@ func TestSystemDaemon(t *testing.T) {
 				}
 			}
 			cmd.Env = append(cmd.Env, "DIR="+dir, "TESTER="+tester, "OUTPUT="+output, "ARCHIVE="+archive, "IMAGE="+containerdtest.Image,
-				"SBENCH_ROOT="+filepath.Join(dir, "root"), "SBENCH_STATE="+filepath.Join(dir, "state")) // empty stores
+				"SBENCH_ROOT="+filepath.Join(dir, "root"), "SBENCH_STATE="+filepath.Join(dir, "state")) // with empty stores
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}

@@ -14,7 +14,7 @@ type doctorCmd struct {
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
-// Run prints a line for each finding; any error among them is exit code 3.
+// Run prints a line for each finding. If one of them is an error, the exit code is 3.
 func (cmd *doctorCmd) Run(ctx context.Context, a *app) error {
 	findings := containerd.Diagnose(ctx, a.options(nil))
 	bad := 0

@@ -12,7 +12,7 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
-// egressPack is a terminal task whose harness is given a way out.
+// egressPack writes a pack with a terminal task whose harness may reach some domains.
 func (h host) egressPack(command, more string) string {
 	h.t.Helper()
 	dir := h.t.TempDir()
@@ -30,8 +30,8 @@ func (h host) egressPack(command, more string) string {
 	return filepath.Join(dir, "tester.yaml")
 }
 
-// TestCommandWayOut: a command harness is told of its proxy, which refuses and
-// logs; network none beats the tester file.
+// TestCommandWayOut: a command harness is told of its proxy, which refuses and logs. A
+// task's "network: none" overrides the tester file.
 func TestCommandWayOut(t *testing.T) {
 	h := newHost(t)
 	tester := h.egressPack(`env | grep -i proxy | sort; cat /etc/resolv.conf
@@ -84,7 +84,8 @@ P`, "runtime: {network: {transparent: true}}\n")
 	h.sbench(0, "verify", output)
 }
 
-// TestKilledWayOut: with sbench, a sandbox that outlives it loses its way out.
+// TestKilledWayOut: if sbench is killed, a sandbox that outlives it loses its network
+// access.
 func TestKilledWayOut(t *testing.T) {
 	h := newHost(t)
 	before := h.runs()
@@ -118,7 +119,7 @@ func TestKilledWayOut(t *testing.T) {
 	}
 }
 
-// pidOf is a process that alive sees.
+// pidOf returns a process that alive finds.
 func (h host) pidOf(name string) string {
 	h.t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -12,13 +12,14 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
-// hanging is an OCI runtime that hangs in one of its commands, once it is told to.
+// hanging is a host whose OCI runtime hangs in one of its commands when told to.
 type hanging struct {
 	host
 	file string
 }
 
-// newHanging gives a host a runtime that hangs, and sbench the patience of timeout.
+// newHanging makes a host with a runtime that can hang. sbench waits for it no longer
+// than timeout.
 func newHanging(t *testing.T, timeout string) hanging {
 	t.Helper()
 	h := hanging{host: newHost(t)}
@@ -36,7 +37,7 @@ func newHanging(t *testing.T, timeout string) hanging {
 	return h
 }
 
-// in makes the runtime hang in command; "" ends that.
+// in makes the runtime hang in the given command; with "" it no longer hangs.
 func (h hanging) in(command string) {
 	h.t.Helper()
 	if command != "" {
@@ -45,7 +46,7 @@ func (h hanging) in(command string) {
 	check(h.t, os.WriteFile(h.file, []byte(command), 0o644))
 }
 
-// within runs sbench, which must end by itself.
+// within runs sbench, which must end by itself within the limit.
 func (h host) within(limit time.Duration, args ...string) (code int, text string) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -59,7 +60,7 @@ func (h host) within(limit time.Duration, args ...string) (code int, text string
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// pack writes a pack of one task and returns its tester file and output folder.
+// pack writes a pack of one task and returns its tester file and output directory.
 func (h host) pack(name, image string) (tester, output string) {
 	h.t.Helper()
 	dir := filepath.Join(h.dir, name)
@@ -76,13 +77,13 @@ func (h host) pack(name, image string) (tester, output string) {
 }
 
 const (
-	patience = "4s" // of sbench with the runtime
-	// bounded is far more than patience and what is removed afterwards.
+	patience = "4s" // how long sbench waits for the runtime
+	// bounded is far more than patience and the removal afterwards need.
 	bounded = 2 * time.Minute
 )
 
-// TestHangsFromTheStart: an OCI runtime that hangs is one error before anything
-// starts, for run and doctor, and gc removes what was left.
+// TestHangsFromTheStart: an OCI runtime that hangs is a single error of run and doctor
+// before anything starts, and gc removes what was left.
 func TestHangsFromTheStart(t *testing.T) {
 	h := newHanging(t, patience)
 	tester, output := h.pack("start", containerdtest.Image)
@@ -103,7 +104,7 @@ func TestHangsFromTheStart(t *testing.T) {
 			if code != codeInfrastructure || !strings.Contains(text, "gave no answer to") {
 				t.Errorf("doctor: exit code %d\n%s", code, text)
 			}
-			h.within(bounded, "gc") // with the hanging runtime: it ends
+			h.within(bounded, "gc") // ends although the runtime hangs
 			h.in("")
 			h.sbench(0, "gc")
 			for _, r := range difference(h.runs(), before) {
@@ -111,15 +112,15 @@ func TestHangsFromTheStart(t *testing.T) {
 			}
 		})
 	}
-	// sbench kills by itself, without the runtime.
+	// sbench kills processes itself, without the runtime.
 	h.in("kill")
 	if code, text := h.within(bounded, "run", "--config", tester); code != codeMeasured {
 		t.Errorf("exit code %d\n%s", code, text)
 	}
 }
 
-// TestHangsMidRun: what a runtime that begins to hang keeps from being measured is
-// recorded as error, and the run ends.
+// TestHangsMidRun: attempts that cannot be measured because the runtime begins to hang
+// are recorded as error, and the run ends.
 func TestHangsMidRun(t *testing.T) {
 	h := newHanging(t, patience)
 	cmd, output, lines := h.start("mid", 3)
@@ -188,8 +189,8 @@ func TestSecondInterrupt(t *testing.T) {
 	}
 }
 
-// TestCollectionGoesOn: what cannot be removed of one dead run is said, and keeps
-// neither gc from the others nor a run from running.
+// TestCollectionGoesOn: if something of a dead run cannot be removed, that is reported,
+// and does not keep gc from removing the others or a run from running.
 func TestCollectionGoesOn(t *testing.T) {
 	h := newHost(t)
 	tester, _ := h.pack("go-on", containerdtest.Image)
@@ -206,8 +207,8 @@ func TestCollectionGoesOn(t *testing.T) {
 	}
 }
 
-// TestLocalImageIsNotPulled: a registry is not asked for an image that none has, and the
-// message says where it was looked for.
+// TestLocalImageIsNotPulled: no registry is asked for an image that none can have, and
+// the message says where the image was looked for.
 func TestLocalImageIsNotPulled(t *testing.T) {
 	h := newHost(t)
 	tester, _ := h.pack("local", "sbench.local/nowhere:latest")

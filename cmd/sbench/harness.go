@@ -30,7 +30,7 @@ type harnessInstallCmd struct {
 	JSON   bool     `name:"json" help:"Print JSON."`
 }
 
-// Run installs and prints what it installed.
+// Run installs the agents and prints what was installed.
 func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app) error {
 	cache, err := a.tools()
 	if err != nil {
@@ -60,7 +60,7 @@ func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app) error {
 	return a.printTools(all, cmd.JSON)
 }
 
-// joined are the names of a list.
+// joined returns the names of a list's items, with between between them.
 func joined[T any](list []T, between string, name func(T) string) string {
 	names := make([]string, len(list))
 	for i, item := range list {
@@ -95,8 +95,8 @@ func (a *app) printTools(all []tooling.Installed, asJSON bool) error {
 	})
 }
 
-// tools is the cache of command lines: SBENCH_CACHE, or a folder of the user's
-// cache folder.
+// tools returns the cache of agents' command lines, which is in SBENCH_CACHE or in the
+// user's cache directory.
 func (a *app) tools() (*tooling.Cache, error) {
 	dir := os.Getenv("SBENCH_CACHE")
 	if dir == "" {
@@ -114,7 +114,8 @@ func (a *app) tools() (*tooling.Cache, error) {
 	}, nil
 }
 
-// resolveVersion warns if the answer is an old one.
+// resolveVersion returns the exact version, and warns if the registry could not be
+// reached and the answer is an old one.
 func (a *app) resolveVersion(ctx context.Context, cache *tooling.Cache, pkg tooling.Package, version string) (string, error) {
 	exact, stale, err := cache.Resolve(ctx, pkg, version)
 	if stale {
@@ -123,7 +124,7 @@ func (a *app) resolveVersion(ctx context.Context, cache *tooling.Cache, pkg tool
 	return exact, err
 }
 
-// egressFor is what the tester file lets a harness reach.
+// egressFor returns what the tester file lets a harness reach.
 func egressFor(t *compiler.Tester) (harness.Egress, error) {
 	domains, err := proxy.ParseDomains(t.Harness.Config.AllowedDomains)
 	if err != nil {
@@ -141,7 +142,7 @@ func egressFor(t *compiler.Tester) (harness.Egress, error) {
 	return harness.Egress{Domains: domains, Transparent: t.Runtime.Network.Transparent, CABundle: bundle}, nil
 }
 
-// producerFor makes the harness.
+// producerFor makes the harness that the tester file names.
 func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[string]string) (harness.Producer, error) {
 	refuse := func(path, message string) (harness.Producer, error) {
 		return nil, compiler.Problems{{File: t.Path, Path: path, Message: message}}
@@ -188,7 +189,7 @@ func baseURL(text string) (*url.URL, error) {
 	return url.Parse(text)
 }
 
-// credential is the first key of the agent's provider that is set.
+// credential returns the first key of the agent's provider that is set.
 func credential(agent harness.CLI, env map[string]string) (key string, bearer bool) {
 	for _, c := range agent.Credentials {
 		if env[c.Name] != "" {
@@ -198,7 +199,7 @@ func credential(agent harness.CLI, env map[string]string) (key string, bearer bo
 	return "", false
 }
 
-// noKeys stands for the keys where nothing is executed.
+// noKeys returns a stand-in for the keys, for commands that execute nothing.
 func noKeys(t *compiler.Tester) map[string]string {
 	env := map[string]string{}
 	if agent, ok := harness.CLIOf(string(t.Harness.Type)); ok {

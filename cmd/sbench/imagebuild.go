@@ -27,10 +27,10 @@ type imageBuildCmd struct {
 	JSON    bool   `name:"json" help:"Print JSON."`
 }
 
-// buildkitSocket is where buildctl looks if it is told nothing.
+// buildkitSocket is where buildctl looks for BuildKit without an address.
 const buildkitSocket = "/run/buildkit/buildkitd.sock"
 
-// noBuilder names the choices.
+// noBuilder is the error without BuildKit. It names the alternatives.
 const noBuilder = `%w: %s: sbench does not build images itself. Start BuildKit and give its address by --addr or BUILDKIT_HOST; ` +
 	`or build elsewhere, and import the archive (sbench image import, of "docker save" or "buildctl build --output type=oci"); or pull a published image (sbench image pull) and name it so (sbench image tag)`
 
@@ -66,7 +66,7 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 	return errors.Join(err, os.RemoveAll(dir), a.printImages(cmd.JSON, nil, built...))
 }
 
-// images are what to build; contexts are paths of this process.
+// images returns what to build, with contexts as paths that this process can open.
 func (cmd *imageBuildCmd) images() ([]pack.BuiltImage, error) {
 	switch {
 	case (cmd.Context == "") == (cmd.Pack == ""):
@@ -91,7 +91,7 @@ func (cmd *imageBuildCmd) images() ([]pack.BuiltImage, error) {
 	return []pack.BuiltImage{{Ref: cmd.As, Context: cmd.Context}}, nil
 }
 
-// find returns buildctl, if there is something for it to talk to.
+// find returns the path of buildctl, or an error if it or BuildKit is missing.
 func (cmd *imageBuildCmd) find() (string, error) {
 	buildctl, err := exec.LookPath("buildctl")
 	if err != nil {
@@ -103,7 +103,7 @@ func (cmd *imageBuildCmd) find() (string, error) {
 	return buildctl, nil
 }
 
-// build has one image built and imports it. What buildctl prints is progress.
+// build builds one image and imports it. buildctl's output goes to standard error.
 func (cmd *imageBuildCmd) build(ctx context.Context, a *app, c *containerd.Client, buildctl string, image pack.BuiltImage, archive string) ([]runtime.Image, error) {
 	ref, err := containerd.NormalizeRef(image.Ref)
 	if err != nil {
@@ -126,8 +126,8 @@ func (cmd *imageBuildCmd) build(ctx context.Context, a *app, c *containerd.Clien
 	if err != nil {
 		return nil, fmt.Errorf("%w: buildctl left no image: %w", run.ErrInfrastructure, err)
 	}
-	// The archive names the image itself. BuildKit may have put a provenance
-	// document beside it, so that there is no single one to give a name to.
+	// The archive names the image itself. It cannot be imported under a given name, since
+	// BuildKit may have put a provenance document beside the image.
 	list, err := c.Import(ctx, f, "")
 	list = slices.DeleteFunc(list, func(i runtime.Image) bool { return i.Ref != ref })
 	if err == nil && len(list) == 0 {

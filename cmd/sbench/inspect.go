@@ -50,8 +50,8 @@ func (cmd *inspectCmd) Run(a *app) error {
 	return err
 }
 
-// networkOf says what a task's "network: none" leaves of the tester file's, "" for a task
-// without it.
+// networkOf describes the network access that a task with "network: none" has left of the
+// tester file's; "" for any other task.
 func networkOf(tester *compiler.Tester, task *compiler.Task) string {
 	switch {
 	case !task.Environment().NetworkNone:
@@ -78,9 +78,8 @@ func printInspection(w io.Writer, in workspace.Inspection) error {
 	return err
 }
 
-// printFiles prints a table: one line for every file, one column for every
-// component. A result has no files; its column says what a record holds of the
-// resource that the file is of.
+// printFiles prints a table: one line for every file, one column for every component. A
+// result has no files; its column shows what a record holds of the file's resource.
 func printFiles(b *strings.Builder, in workspace.Inspection) {
 	components := []compiler.Component{compiler.Agent, compiler.TestSandbox, compiler.Evaluator}
 	seen := map[string][]compiler.Component{}
@@ -96,7 +95,7 @@ func printFiles(b *strings.Builder, in workspace.Inspection) {
 			seen[f.Path] = append(seen[f.Path], c.Component)
 		}
 	}
-	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0) // a strings.Builder takes everything
+	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0) // a strings.Builder never returns an error
 	_, _ = fmt.Fprintln(t, "lane\tfile\tbytes\tagent\ttest_sandbox\tevaluator\tresult")
 	for _, f := range files {
 		size, record := fmt.Sprint(f.Size), "redacted"

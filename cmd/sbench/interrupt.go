@@ -11,13 +11,14 @@ import (
 	"time"
 )
 
-// lastGrace is how long a command may take to end after its context has.
+// lastGrace is how long a command may take to end after the second signal has canceled
+// its context.
 const lastGrace = 10 * time.Second
 
-// interruption turns signals into the end of a context. For a command that asked
-// for it, the first closes a channel instead, and the second ends the context. The
-// next signal ends the process, and so does lastGrace if the context was ended by
-// the second, whatever hangs.
+// interruption cancels a context when a signal comes. For a command that called graceful,
+// the first signal closes a channel instead, and the second cancels the context. Any
+// signal after that ends the process. It also ends when lastGrace has passed after a
+// second signal that canceled the context, whatever hangs.
 type interruption struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -25,11 +26,11 @@ type interruption struct {
 
 	mu   sync.Mutex
 	say  io.Writer
-	soft chan struct{} // nil unless asked for, and after the first signal
-	n    int           // signals
+	soft chan struct{} // nil before graceful, and after the first signal
+	n    int           // signals so far
 }
 
-// watchSignals is undone by close.
+// watchSignals begins to handle signals. The caller calls close at the end.
 func watchSignals() *interruption {
 	i := &interruption{exit: os.Exit, say: os.Stderr}
 	i.ctx, i.cancel = context.WithCancel(context.Background())
@@ -65,7 +66,7 @@ func (i *interruption) interrupt() {
 	}
 }
 
-// tell writes a line. That nobody reads it stops nothing.
+// tell writes a line. It waits at most a second for a reader.
 func (i *interruption) tell(line string) {
 	said := make(chan struct{})
 	go func() {
@@ -78,8 +79,8 @@ func (i *interruption) tell(line string) {
 	}
 }
 
-// graceful returns the channel that the first signal closes from now on. What is to be
-// said then goes to say, which must be safe to use at any time.
+// graceful returns a channel that the next signal closes, instead of canceling the
+// context. Messages go to say from then on, which must be safe to use at any time.
 func (i *interruption) graceful(say io.Writer) <-chan struct{} {
 	i.mu.Lock()
 	defer i.mu.Unlock()

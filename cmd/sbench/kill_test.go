@@ -17,12 +17,12 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
-// host is a set of state folders of its own with a private daemon of its own,
-// so that killing that hurts no other test.
+// host is where a test runs sbench: state directories and the daemon to use. After
+// private, the daemon belongs to this test alone and can be killed.
 type host struct {
 	t     *testing.T
 	dir   string // for packs
-	state string // of sbench
+	state string // sbench's state directory
 	env   []string
 }
 
@@ -40,7 +40,7 @@ func newHost(t *testing.T) host {
 	return h
 }
 
-// private gives the host a daemon of its own, with the base image.
+// private returns the host with a daemon of its own, which has the base image.
 func (h host) private() host {
 	h.t.Helper()
 	archive, err := containerdtest.Archive()
@@ -53,7 +53,7 @@ func (h host) private() host {
 	return h
 }
 
-// sbench runs a command to its end.
+// sbench runs a command to its end and checks its exit code.
 func (h host) sbench(code int, args ...string) (stdout, stderr string) {
 	h.t.Helper()
 	cmd := exec.Command("sbench", args...)
@@ -67,7 +67,7 @@ func (h host) sbench(code int, args ...string) (stdout, stderr string) {
 	return out.String(), errOut.String()
 }
 
-// start runs a pack whose harness sleeps, and returns when it does.
+// start runs a pack whose harness sleeps, and returns once it does.
 func (h host) start(name string, seconds int) (cmd *exec.Cmd, output string, lines *bufio.Scanner) {
 	h.t.Helper()
 	pack := filepath.Join(h.dir, name)
@@ -101,14 +101,14 @@ func (h host) start(name string, seconds int) (cmd *exec.Cmd, output string, lin
 
 func (h host) mark(name string) string { return "sbench-kill-test-" + name }
 
-// await sees the harness's process.
+// await waits for the harness's process.
 func (h host) await(name string) {
 	h.t.Helper()
 	for range 6000 {
 		if h.alive(name) {
 			return
 		}
-		time.Sleep(10 * time.Millisecond) // a process of another program can only be polled for
+		time.Sleep(10 * time.Millisecond) // another program's process can only be polled for
 	}
 	h.t.Fatalf("no process of %s", name)
 }
@@ -124,7 +124,7 @@ func (h host) alive(name string) bool {
 	return false
 }
 
-// runs lists the folders of runs.
+// runs lists the directories of runs.
 func (h host) runs() []string {
 	h.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(h.state, "runs"))
@@ -138,7 +138,7 @@ func (h host) runs() []string {
 	return names
 }
 
-// left lists what of a run is still on the host: mounts, cgroups, folders.
+// left lists what is left of a run on the host: mounts, cgroups, processes, directories.
 func (h host) left(run string) []string {
 	var left []string
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -164,8 +164,8 @@ func (h host) left(run string) []string {
 	return left
 }
 
-// TestKilledRun: after kill -9, a collection removes everything of that run and
-// nothing of the live one beside it.
+// TestKilledRun: after kill -9, gc removes everything of that run and nothing of the live
+// one beside it.
 func TestKilledRun(t *testing.T) {
 	h := newHost(t)
 	before := h.runs()
@@ -200,7 +200,7 @@ func TestKilledRun(t *testing.T) {
 	}
 }
 
-// daemonIsClean asks the daemon itself, by its own client.
+// daemonIsClean asks the daemon with containerd's own client.
 func (h host) daemonIsClean(run string) {
 	h.t.Helper()
 	c := containerdtest.Open(h.t)
@@ -212,8 +212,8 @@ func (h host) daemonIsClean(run string) {
 	}
 }
 
-// TestDaemonStopsMidRun: the attempt is recorded as error, the exit code is 3,
-// the harness is dead, and the next command mends the rest.
+// TestDaemonStopsMidRun: the attempt is recorded as error, the exit code is 3, the
+// harness is dead, and the next command removes the rest.
 func TestDaemonStopsMidRun(t *testing.T) {
 	h := newHost(t).private()
 	cmd, output, lines := h.start("orphan", 3000)
@@ -240,8 +240,8 @@ func TestDaemonStopsMidRun(t *testing.T) {
 	}
 }
 
-// TestInterrupted: Ctrl-C ends the run with 130, records nothing half, and
-// leaves nothing.
+// TestInterrupted: Ctrl-C ends the run with 130, records no incomplete attempt, and
+// leaves nothing behind.
 func TestInterrupted(t *testing.T) {
 	h := newHost(t)
 	before := h.runs()
@@ -296,8 +296,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// TestKilledImport: what an import that was killed had made belongs to a run that gc
-// finds.
+// TestKilledImport: what a killed import made belongs to a run, which gc finds.
 func TestKilledImport(t *testing.T) {
 	h := newHost(t)
 	archive, err := containerdtest.Archive()
@@ -323,7 +322,7 @@ func TestKilledImport(t *testing.T) {
 	}
 	check(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	check(t, os.MkdirAll(filepath.Join(h.state, "trials/overlay-0/lower"), 0o700)) // of a killed trial
+	check(t, os.MkdirAll(filepath.Join(h.state, "trials/overlay-0/lower"), 0o700)) // left by a killed trial
 	out, _ := h.sbench(0, "gc")
 	if !strings.Contains(out, "removed what run") {
 		t.Errorf("gc: %q", out)
@@ -334,7 +333,7 @@ func TestKilledImport(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(h.state, "trials/overlay-0")); !os.IsNotExist(err) {
 		t.Errorf("the folder of a trial is left: %v", err)
 	}
-	for range 300 { // the daemon collects in its own time
+	for range 300 { // the daemon collects garbage when it likes
 		if !unpacks() {
 			return
 		}

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	redrawEvery = 100 * time.Millisecond // at most
-	tickEvery   = time.Second
-	// maxAbove bounds what waits to be printed on a terminal that takes nothing.
+	redrawEvery = 100 * time.Millisecond // shortest time between two redraws
+	tickEvery   = time.Second            // redraws of an unchanged view, for its times
+	// maxAbove bounds the text that waits while the terminal accepts nothing.
 	maxAbove = 256 << 10 // bytes
 )
 
@@ -30,8 +30,8 @@ type terminal struct {
 	colour bool
 }
 
-// terminalOf says whether w is a terminal that a live view can be shown on. CI
-// systems often have one that nobody looks at.
+// terminalOf returns w as a terminal, and whether a live view can be shown on it. CI
+// systems often provide a terminal that nobody looks at.
 func terminalOf(w io.Writer, getenv func(string) string) (terminal, bool) {
 	f, ok := w.(*os.File)
 	if !ok || getenv("TERM") == "" || getenv("TERM") == "dumb" || getenv("CI") != "" {
@@ -43,46 +43,46 @@ func terminalOf(w io.Writer, getenv func(string) string) (terminal, bool) {
 	return t, err == nil && columns > 0 && rows > 0
 }
 
-// A live view redraws some lines at the bottom of a terminal. It changes no mode
-// of the terminal, neither hides the cursor nor reads keys: a process that is
-// killed leaves the last view and a free line below it.
+// A live view redraws some lines at the bottom of a terminal. It does not change the
+// terminal's mode, hide the cursor or read keys: if the process is killed, the last view
+// stays, with a free line below it.
 //
-// What is written to it appears above the view, in whole lines, and passes
-// through while there is none. Its methods may be called concurrently. While there
-// is a view, events and writes do not wait for the terminal.
+// What is written to it appears above the view, in whole lines, and passes through while
+// there is no view. Its methods may be called concurrently. While there is a view, events
+// and writes do not wait for the terminal.
 type live struct {
 	term    terminal
 	now     func() time.Time
-	resized <-chan os.Signal // nil if nobody tells
+	resized <-chan os.Signal // nil for none
 
-	mu    sync.Mutex // of what follows
+	mu    sync.Mutex // guards what follows
 	loop  *drawing   // nil while there is no view
 	board board
 	table run.Table
-	above bytes.Buffer // whole lines, to be printed
-	begun bytes.Buffer // a line that was not written to its end
-	lost  int          // lines for which above had no room
+	above bytes.Buffer // whole lines that wait to be printed
+	begun bytes.Buffer // an incomplete line
+	lost  int          // lines dropped from above for lack of room
 }
 
-// drawing is the goroutine that has the terminal.
+// drawing is the state of the goroutine that draws on the terminal.
 type drawing struct {
 	wake      chan struct{} // something has changed
 	quit, off chan struct{}
 	once      sync.Once
 	screen    *cwriter.Writer
-	drawn     string
-	broken    bool // the terminal is gone
+	drawn     string // the view on the terminal
+	broken    bool   // writing to the terminal has failed
 }
 
-// newLive does nothing to the terminal before the first event.
+// newLive makes a live view. It writes nothing before the first event.
 func newLive(t terminal) *live {
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
 	return &live{term: t, now: time.Now, resized: resized}
 }
 
-// add shows an event. The first one opens the view, the end of the run closes it
-// and prints the verdicts; then the next one opens another.
+// add shows an event. The first event opens the view, the end of the run closes it and
+// prints the verdicts. An event after that opens another view.
 func (l *live) add(e run.Event, wanted bool) {
 	l.mu.Lock()
 	if l.loop == nil {
@@ -102,7 +102,7 @@ func (l *live) add(e run.Event, wanted bool) {
 	}
 }
 
-// open needs the lock.
+// open opens the view. The caller holds the lock.
 func (l *live) open() {
 	l.board, l.table = board{}, run.Table{}
 	l.loop = &drawing{
@@ -111,7 +111,8 @@ func (l *live) open() {
 	go l.keepDrawing(l.loop)
 }
 
-// tell prints, above the view, what should not be missed. It needs the lock.
+// tell prints the events that should not be missed above the view. The caller holds the
+// lock.
 func (l *live) tell(e run.Event) {
 	switch e.Kind {
 	case run.Resume, run.Stopping, run.SandboxCommand, run.SandboxResult, run.VerifierPolicyDenied:
@@ -138,7 +139,7 @@ func (l *live) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// bound needs the lock.
+// bound drops the text that waits if it is too much. The caller holds the lock.
 func (l *live) bound() {
 	if l.above.Len()+l.begun.Len() > maxAbove {
 		l.lost += bytes.Count(l.above.Bytes(), []byte("\n"))
@@ -150,11 +151,11 @@ func (l *live) bound() {
 func (d *drawing) poke() {
 	select {
 	case d.wake <- struct{}{}:
-	default: // it will look anyway
+	default: // a wake-up is pending
 	}
 }
 
-// keepDrawing draws what has changed, and what the clock changes.
+// keepDrawing redraws the view when something has changed, and every tickEvery.
 func (l *live) keepDrawing(d *drawing) {
 	defer close(d.off)
 	tick := time.NewTicker(tickEvery)
@@ -177,7 +178,8 @@ func (l *live) keepDrawing(d *drawing) {
 	}
 }
 
-// frame takes what is to be printed, and says what is to be shown below it.
+// frame returns the text to be printed, which it takes, and the view to be shown below
+// it.
 func (l *live) frame() (above string, lines []string) {
 	c := l.canvas()
 	l.mu.Lock()
@@ -185,7 +187,7 @@ func (l *live) frame() (above string, lines []string) {
 	return l.takeAbove(false), l.board.lines(l.now(), c)
 }
 
-// canvas leaves the last row to the cursor.
+// canvas returns the room for the view: all rows but the last, which is for the cursor.
 func (l *live) canvas() canvas {
 	columns, rows, err := l.term.size()
 	if err != nil || columns <= 0 || rows <= 0 {
@@ -194,8 +196,8 @@ func (l *live) canvas() canvas {
 	return canvas{min(columns, maxColumns), rows - 1, l.term.colour}
 }
 
-// takeAbove takes the whole lines; at the end, what was begun too. It needs the
-// lock.
+// takeAbove takes the whole lines that wait and, at the end, an incomplete one, too. The
+// caller holds the lock.
 func (l *live) takeAbove(end bool) string {
 	if end && l.begun.Len() > 0 {
 		l.above.Write(append(l.begun.Bytes(), '\n'))
@@ -210,8 +212,8 @@ func (l *live) takeAbove(end bool) string {
 	return text
 }
 
-// draw replaces the view in one write. Of a terminal that is gone nothing more is
-// wanted: the run goes on.
+// draw replaces the view in one write. Once writing has failed, it does nothing: the run
+// goes on.
 func (d *drawing) draw(above string, lines []string) {
 	var text string
 	for _, line := range lines {
@@ -226,7 +228,7 @@ func (d *drawing) draw(above string, lines []string) {
 	d.broken = d.screen.Flush(len(lines)) != nil
 }
 
-// end leaves the totals, and the verdicts below them.
+// end closes the view and prints the totals and the verdicts in its place.
 func (l *live) end() {
 	l.close(func() string {
 		var text strings.Builder
@@ -234,7 +236,7 @@ func (l *live) end() {
 			text.WriteString(line + "\n")
 		}
 		var table strings.Builder
-		_ = l.table.Write(&table) // a builder takes everything
+		_ = l.table.Write(&table) // a strings.Builder never returns an error
 		for line := range strings.Lines(table.String()) {
 			text.WriteString(harmless(strings.TrimSuffix(line, "\n")) + "\n")
 		}
@@ -242,10 +244,11 @@ func (l *live) end() {
 	})
 }
 
-// stop takes the view away, if there is one.
+// stop removes the view, if there is one.
 func (l *live) stop() { l.close(func() string { return "" }) }
 
-// close ends the goroutine and leaves what last says, which has the lock.
+// close ends the goroutine and prints what last returns in place of the view. It holds
+// the lock while it calls last.
 func (l *live) close(last func() string) {
 	l.mu.Lock()
 	d := l.loop
@@ -257,14 +260,15 @@ func (l *live) close(last func() string) {
 	<-d.off
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.loop != d { // closed by another
+	if l.loop != d { // another call closed it
 		return
 	}
 	d.draw(l.takeAbove(true)+last()+"\r", nil)
 	l.loop = nil
 }
 
-// live puts a live view in front of standard error, if it can be shown there.
+// live returns the live view, which it puts in front of standard error if it is not there
+// yet, and whether it can be shown there.
 func (a *app) live() (*live, bool) {
 	if l, ok := a.stderr.(*live); ok {
 		return l, true
@@ -278,7 +282,7 @@ func (a *app) live() (*live, bool) {
 	return l, true
 }
 
-// endLive gives the terminal back, for results and errors.
+// endLive removes the live view, so that results and errors can be printed.
 func (a *app) endLive() {
 	if l, ok := a.stderr.(*live); ok {
 		l.stop()

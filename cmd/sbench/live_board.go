@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	maxColumns = 100 // what is narrower than the terminal survives its resizing
+	maxColumns = 100 // a view narrower than the terminal survives its resizing
 	maxBar     = 40  // columns
-	maxSaid    = 3   // lines of agents
+	maxSaid    = 3   // lines of agents' output
 	cutMark    = "~" // one column wide in every locale
 )
 
@@ -31,16 +31,16 @@ const (
 	faint     = "2"
 )
 
-// A board is what a live view shows, gathered from events. Its size depends on
-// how many attempts run side by side, never on how many there are. The zero board
-// is ready; it is not for concurrent use.
+// A board is what a live view shows, gathered from events. Its size depends on how many
+// attempts run at a time, not on how many there are. The zero board is ready; it is not
+// for concurrent use.
 type board struct {
 	began    time.Time // of the first event
-	started  bool      // the run: images are there
+	started  bool      // the run has started: its images are there
 	stopping bool
 
 	pulled, pulls int
-	image         string // the last one asked for
+	image         string // the last one that was asked for
 
 	tasks, attempts int
 	resumed, done   int
@@ -50,7 +50,7 @@ type board struct {
 
 	running []running // in the order of their start
 	waiting string    // what the next attempt waits for
-	said    []string  // by agents, the last lines
+	said    []string  // the last lines of agents' output
 }
 
 // running is an attempt that has begun and is not recorded yet.
@@ -62,7 +62,7 @@ type running struct {
 	tokens  int64
 }
 
-// add takes what concerns the board from an event.
+// add updates the board with an event.
 func (b *board) add(e run.Event) {
 	if b.began.IsZero() {
 		b.began = e.Time
@@ -114,7 +114,7 @@ func (b *board) addVerdict(e run.Event) {
 	b.verdicts[e.Status]++
 }
 
-// addSaid keeps the last lines; of a long one, its beginning.
+// addSaid keeps the last lines; of a long one, it keeps the beginning.
 func (b *board) addSaid(e run.Event) {
 	for line := range strings.Lines(e.Detail) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -124,7 +124,8 @@ func (b *board) addSaid(e run.Event) {
 	b.said = slices.Clone(b.said[max(0, len(b.said)-maxSaid):])
 }
 
-// change calls f for the event's attempt if it is running; without f, it ends it.
+// change calls f for the event's attempt if it is running. If f is nil, it removes the
+// attempt.
 func (b *board) change(e run.Event, f func(*running)) {
 	i := slices.IndexFunc(b.running, func(r running) bool { return r.task == e.Task && r.attempt == e.Attempt })
 	switch {
@@ -136,15 +137,15 @@ func (b *board) change(e run.Event, f func(*running)) {
 	}
 }
 
-// canvas is what lines are made for: their width in columns, which none of them
-// reaches, how many there may be, and whether they may have colours.
+// canvas is the room for lines: their width in columns, which no line reaches, how many
+// there may be, and whether they may have colours.
 type canvas struct {
 	width, height int
 	colour        bool
 }
 
-// lines are the whole view at a time. They hold no control characters but those
-// of colours.
+// lines returns the whole view as of now. It contains no control characters but those of
+// colours.
 func (b *board) lines(now time.Time, c canvas) []string {
 	all := b.totals(now, c)
 	room := c.height - len(all) - len(b.said)
@@ -161,7 +162,7 @@ func (b *board) lines(now time.Time, c canvas) []string {
 	return all[:min(len(all), max(c.height, 0))]
 }
 
-// totals are the lines that stay when the run has ended.
+// totals returns the lines that stay when the run has ended.
 func (b *board) totals(now time.Time, c canvas) []string {
 	took := seconds(now.Sub(b.began))
 	if !b.started {
@@ -209,18 +210,18 @@ func (b *board) attemptLines(now time.Time, c canvas, room int) []string {
 	return all
 }
 
-// bar is a line with a bar, if there is room for one.
+// bar returns a line with a progress bar, if there is room for one.
 func (c canvas) bar(name string, done, total int, rest string) string {
 	head, tail := fmt.Sprintf("%-9s", name), fmt.Sprintf(" %d/%d  %s", done, total, rest)
 	var bar strings.Builder
 	if room := min(maxBar, c.width-1-len(head)-min(runewidth.StringWidth(tail), c.width/2)); room > 4 {
 		stat := decor.Statistics{AvailableWidth: room, Total: int64(total), Current: int64(done), Completed: done == total}
-		_ = mpb.BarStyle().Build().Fill(&bar, stat) // a strings.Builder takes everything
+		_ = mpb.BarStyle().Build().Fill(&bar, stat) // a strings.Builder never returns an error
 	}
 	return c.paint(plainText, head+bar.String()+tail)
 }
 
-// part of a line, which is not broken.
+// part is a part of a line that is not broken.
 type part struct{ text, colour string }
 
 // flow puts parts side by side, on as many lines as they need.
@@ -243,7 +244,7 @@ func (c canvas) flow(parts []part) []string {
 	return all
 }
 
-// paint makes text harmless, narrower than the canvas, and coloured.
+// paint makes text harmless and narrower than the canvas, and colours it.
 func (c canvas) paint(colour, text string) string {
 	text = fit(text, c.width-1)
 	if !c.colour || colour == plainText {
@@ -252,8 +253,8 @@ func (c canvas) paint(colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// harmless replaces what a terminal would obey, and what would reorder or break a
-// line or change its width.
+// harmless replaces characters that a terminal would obey, and those that would reorder
+// or break a line or change its width.
 func harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector) {
@@ -263,7 +264,7 @@ func harmless(text string) string {
 	}, run.Printable(text))
 }
 
-// fit makes text harmless and at most so many columns wide.
+// fit makes text harmless and truncates it to at most the given columns.
 func fit(text string, columns int) string {
 	if columns < 1 {
 		return ""
@@ -271,7 +272,8 @@ func fit(text string, columns int) string {
 	return runewidth.Truncate(harmless(text), columns, cutMark)
 }
 
-// fitEnd is fit for what differs at its end, as the tasks of a pack do.
+// fitEnd is fit for texts that differ at their ends, as a pack's task ids do: it cuts off
+// the beginning.
 func fitEnd(text string, columns int) string {
 	text = harmless(text)
 	if excess := runewidth.StringWidth(text) - columns; excess > 0 && columns > 0 {
@@ -292,7 +294,7 @@ func tokens(n int64) string {
 	return fmt.Sprintf("%dM tokens", n/1_000_000)
 }
 
-// seconds is a duration at a glance; what is negative is none.
+// seconds formats a duration roughly. A negative one counts as zero.
 func seconds(d time.Duration) string {
 	s := max(int64(d/time.Second), 0)
 	switch {

@@ -21,13 +21,13 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
-// pty is a terminal of the kernel, whose screen is a small terminal.
+// pty is a pseudo-terminal of the kernel, whose output is shown on a screen.
 type pty struct {
 	master, slave *os.File
 	before        *unix.Termios
 	screen        *screen
-	changed       chan struct{} // the screen has
-	gone          chan struct{} // nobody has the slave
+	changed       chan struct{} // the screen has changed
+	gone          chan struct{} // nobody has the slave open
 }
 
 func newPty(t *testing.T, columns, rows int) *pty {
@@ -48,7 +48,7 @@ func newPty(t *testing.T, columns, rows int) *pty {
 	return p
 }
 
-// read shows what comes, until the last writer is gone: EIO.
+// read shows the output on the screen until the last writer is gone (EIO).
 func (p *pty) read() {
 	defer close(p.gone)
 	buf := make([]byte, 4096)
@@ -80,7 +80,7 @@ func (p *pty) await(t *testing.T, want string) {
 	}
 }
 
-// unbroken fails unless the terminal is as it was, and its cursor on a free line.
+// unbroken fails unless the terminal's mode is as it was, and its cursor on a free line.
 func (p *pty) unbroken(t *testing.T) {
 	t.Helper()
 	now, err := unix.IoctlGetTermios(int(p.master.Fd()), unix.TCGETS) // of the slave
@@ -91,7 +91,7 @@ func (p *pty) unbroken(t *testing.T) {
 	p.screen.sane(t)
 }
 
-// start runs sbench on the terminal, with all three of its streams.
+// start runs sbench with all three of its streams on the terminal.
 func (p *pty) start(t *testing.T, h host, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sbench", args...)
@@ -103,7 +103,7 @@ func (p *pty) start(t *testing.T, h host, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// sleeper is a pack of one task, whose harness sleeps.
+// sleeper writes a pack of one task, whose harness sleeps.
 func sleeper(t *testing.T, seconds string) (config string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -118,7 +118,7 @@ func sleeper(t *testing.T, seconds string) (config string) {
 	return filepath.Join(dir, "tester.yaml")
 }
 
-// TestPtyRun is a whole run, which is then resumed: the summary is the last line.
+// TestPtyRun: the last line of a whole run, and of its resumption, is the summary.
 func TestPtyRun(t *testing.T) {
 	h, config := newHost(t), sleeper(t, "0")
 	for _, test := range []struct {
@@ -161,13 +161,13 @@ func TestPtyResizes(t *testing.T) {
 	p.screen.columns = 40 // the screen keeps its lines, as xterm does
 	p.screen.mu.Unlock()
 	check(t, unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 40, Row: 10}))
-	p.await(t, "\n  0 pending\n") // which was on the line before
+	p.await(t, "\n  0 pending\n") // it was on the line before
 	check(t, cmd.Process.Signal(syscall.SIGTERM))
 	_ = cmd.Wait()
 }
 
-// TestPtyInterrupted presses Ctrl-C, hangs up, crashes and kills: the terminal can
-// be used as before.
+// TestPtyInterrupted: after Ctrl-C, a hang-up, a crash and a kill, the terminal can be
+// used as before.
 func TestPtyInterrupted(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -199,12 +199,12 @@ func TestPtyInterrupted(t *testing.T) {
 			p.unbroken(t)
 		})
 	}
-	// What the killed runs left is removed by the next command.
+	// The next command removes what the killed runs left.
 	h := newHost(t)
 	h.sbench(0, "gc")
 }
 
-// TestTerminalOf says on what a live view is shown.
+// TestTerminalOf: on what a live view is shown.
 func TestTerminalOf(t *testing.T) {
 	p, flat := newPty(t, 80, 24), newPty(t, 0, 0)
 	r, w, err := os.Pipe()
@@ -234,8 +234,8 @@ func TestTerminalOf(t *testing.T) {
 	}
 }
 
-// TestProgressOnTerminal chooses by --progress too, and shares the terminal
-// between two runs of one command.
+// TestProgressOnTerminal: --progress decides, too, and two runs of one command share the
+// terminal.
 func TestProgressOnTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("CI", "")
@@ -260,8 +260,8 @@ func TestProgressOnTerminal(t *testing.T) {
 	}
 }
 
-// TestProgressElsewhere has no terminal: auto is plain, and json is an object a
-// line, whatever is in it.
+// TestProgressElsewhere: without a terminal, auto is plain, and json is one object on
+// each line, whatever it contains.
 func TestProgressElsewhere(t *testing.T) {
 	for _, test := range []struct {
 		format string

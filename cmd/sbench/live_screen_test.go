@@ -10,8 +10,8 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// screen is a small terminal: it obeys what the live view may send, and notes
-// everything else as strange.
+// screen is a small terminal: it obeys what the live view may send, and notes anything
+// else in strange.
 type screen struct {
 	mu            sync.Mutex
 	columns, rows int
@@ -28,7 +28,7 @@ func newScreen(columns, rows int) *screen {
 	return &screen{columns: columns, rows: rows, lines: []string{""}}
 }
 
-// Write takes what a program writes, as the kernel passes it on.
+// Write is what a program writes to the terminal, as the kernel passes it on.
 func (s *screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// feed takes what a terminal gets.
+// feed is what the terminal receives.
 func (s *screen) feed(text string) {
 	text, s.pending = s.pending+text, ""
 	for text != "" {
@@ -115,22 +115,22 @@ func (s *screen) down() {
 	s.top = max(s.top, s.row-s.rows+1)
 }
 
-// text is everything that can be seen, scrolling back included.
+// text returns everything that can be seen, including by scrolling back.
 func (s *screen) text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.lines, "\n")
 }
 
-// written counts the writes.
+// written returns the number of writes.
 func (s *screen) written() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.writes
 }
 
-// sane fails unless the terminal can be used as before: a free line, no colour,
-// nothing that this small terminal does not know.
+// sane fails unless the terminal can be used as before: the cursor on a free line, no
+// colour, and no sequence that screen does not know.
 func (s *screen) sane(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
@@ -143,7 +143,7 @@ func (s *screen) sane(t *testing.T) {
 	}
 }
 
-// TestScreen holds the small terminal to what terminals do.
+// TestScreen: screen does what terminals do.
 func TestScreen(t *testing.T) {
 	for _, test := range []struct{ name, in, want, strange string }{
 		{name: "lines", in: "a\nb\n", want: "a\nb\n"},

@@ -20,7 +20,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// after is an event so many seconds after the first.
+// after returns e as an event that many seconds after the first.
 func after(s float64, e run.Event) run.Event {
 	e.Time = time.Unix(1_000_000, 0).Add(time.Duration(s * float64(time.Second)))
 	return e
@@ -105,7 +105,7 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// hostile is what nobody should be able to put on a terminal.
+// hostile is text that must never reach a terminal unchanged.
 const hostile = "\x1b[2J\x1b]0;owned\a\r\n\t\b\x7f\u009b31m\u202eevil\u2028\xff\xfe\u200b\ufe0f漢字漢字漢字漢字漢字漢字漢字漢字漢字 é"
 
 var colour = regexp.MustCompile("\x1b\\[[0-9]+m")
@@ -126,9 +126,9 @@ func hostileEvents() []run.Event {
 	return append(events, after(3, run.Event{Kind: run.Waiting, Task: hostile, Detail: hostile}))
 }
 
-// TestBoardFits looks at every size: no line reaches the width, there are no more
-// than there is room for, and nothing in them is for the terminal but colours,
-// which end where they began.
+// TestBoardFits: at every size, no line reaches the width, there are no more lines than
+// there is room for, and their only control sequences are colours, which end where they
+// began.
 func TestBoardFits(t *testing.T) {
 	for _, events := range [][]run.Event{hostileEvents(), hostileEvents()[:1]} {
 		var b board
@@ -152,19 +152,19 @@ func TestBoardFits(t *testing.T) {
 	}
 }
 
-// view is a live view on a small terminal, in a bubble of time.
+// view returns a live view on a small terminal, with the time of the synctest bubble.
 func view(s *screen) *live {
 	size := func() (int, int, error) { s.mu.Lock(); defer s.mu.Unlock(); return s.columns, s.rows, nil }
 	return &live{term: terminal{s, size, true}, now: time.Now}
 }
 
-// see shows an event of now, and waits until it is on the screen.
+// see shows events with the current time, and waits until they are on the screen.
 func see(l *live, events ...run.Event) {
 	for _, e := range events {
 		e.Time = time.Now()
 		l.add(e, true)
 	}
-	time.Sleep(redrawEvery) // in the bubble
+	time.Sleep(redrawEvery) // in the synctest bubble
 	synctest.Wait()
 }
 
@@ -200,11 +200,11 @@ attempts [--------------------] 0/2  5s
 			t.Errorf("at the end:\n%s", got)
 		}
 		s.sane(t)
-		l.stop() // nothing is left to stop
+		l.stop() // there is nothing to stop any more
 	})
 }
 
-// wantText compares, and looks whether the terminal is sane.
+// wantText compares the text of the screen, and checks that the terminal is sane.
 func wantText(t *testing.T, s *screen, want string) {
 	t.Helper()
 	if diff := cmp.Diff(want, s.text()); diff != "" {
@@ -213,8 +213,7 @@ func wantText(t *testing.T, s *screen, want string) {
 	s.sane(t)
 }
 
-// TestLiveStop is a run that ends before it began, and then another on the same
-// terminal.
+// TestLiveStop: a run ends before it has begun, and another follows on the same terminal.
 func TestLiveStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScreen(40, 10)
@@ -229,7 +228,7 @@ func TestLiveStop(t *testing.T) {
 	})
 }
 
-// TestLiveHostile shows hostile events and never a sequence that they contain.
+// TestLiveHostile: hostile events are shown without any sequence that they contain.
 func TestLiveHostile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScreen(40, 24)
@@ -240,7 +239,7 @@ func TestLiveHostile(t *testing.T) {
 	})
 }
 
-// TestLiveResizes makes the terminal narrower and lower, and wider again.
+// TestLiveResizes: the terminal becomes narrower and lower, and wider again.
 func TestLiveResizes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScreen(90, 24)
@@ -252,7 +251,7 @@ func TestLiveResizes(t *testing.T) {
 		}
 		for _, size := range [][2]int{{40, 8}, {20, 3}, {100, 30}} {
 			s.mu.Lock()
-			s.lines, s.row, s.column, s.top = []string{""}, 0, 0, 0 // what it had is the terminal's affair
+			s.lines, s.row, s.column, s.top = []string{""}, 0, 0, 0 // what a terminal does with its lines is up to it
 			s.columns, s.rows = size[0], size[1]
 			s.mu.Unlock()
 			resized <- syscall.SIGWINCH
@@ -267,8 +266,8 @@ func TestLiveResizes(t *testing.T) {
 	})
 }
 
-// TestLiveUnchanged writes nothing when nothing has changed but, after a resize,
-// what the terminal may have broken.
+// TestLiveUnchanged: nothing is written if nothing has changed, except after a resize,
+// which may have broken the view.
 func TestLiveUnchanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScreen(80, 24)
@@ -289,9 +288,9 @@ func TestLiveUnchanged(t *testing.T) {
 	})
 }
 
-// TestLiveManyAttempts makes 10,000 attempts in 100 seconds: no more than a
-// redraw every 100 ms, both ends counted, one a second while nothing happens, and no more memory at the
-// end than after the first thousand.
+// TestLiveManyAttempts: 10,000 attempts in 100 seconds cause at most one redraw every 100
+// ms, counting both ends, and one a second while nothing happens. They take no more
+// memory at the end than after the first thousand.
 func TestLiveManyAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScreen(80, 24)
@@ -331,7 +330,7 @@ func TestLiveManyAttempts(t *testing.T) {
 	})
 }
 
-// stuck is a terminal that takes nothing until it is let go.
+// stuck is a terminal that accepts nothing until it is released.
 type stuck struct {
 	*screen
 	free chan error
@@ -344,8 +343,8 @@ func (s stuck) Write(p []byte) (int, error) {
 	return s.screen.Write(p)
 }
 
-// TestLiveStuck stops the terminal, as Ctrl-S does: no event and no log line waits
-// for it, and what had no room is counted.
+// TestLiveStuck: if the terminal is stopped, as Ctrl-S does, no event and no log line
+// waits for it, and dropped lines are counted.
 func TestLiveStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuck{newScreen(80, 24), make(chan error)}
@@ -371,14 +370,15 @@ func TestLiveStuck(t *testing.T) {
 	})
 }
 
-// TestLiveGone takes the terminal away: the run goes on, and nobody writes to it.
+// TestLiveGone: if the terminal goes away, the run goes on, and nothing more is written
+// to it.
 func TestLiveGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuck{newScreen(80, 24), make(chan error, 1)}
 		l := view(s.screen)
 		l.term.Writer = s
 		s.free <- errors.New("input/output error")
-		see(l, run.Event{Kind: run.RunStart, Tasks: 1, Attempts: 1}) // a second write would wait for ever
+		see(l, run.Event{Kind: run.RunStart, Tasks: 1, Attempts: 1}) // a second write would block forever
 		see(l, run.Event{Kind: run.TaskStart, Task: "a", Attempt: 1}, run.Event{Kind: run.RunDone})
 		if s.text() != "" {
 			t.Errorf("%q", s.text())

@@ -59,8 +59,8 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		return codeUsage
 	}
 	app.flags = c.globals
-	// No library writes to the operator's terminal: what one has to say of a
-	// connection may hold what came over it (net/http, "Unsolicited response").
+	// Libraries must not write to the operator's terminal: what they say of a connection
+	// may contain what came over it (net/http, "Unsolicited response").
 	log.SetOutput(io.Discard)
 	// The containerd client logs every failing request of a pull by itself; the
 	// error that it returns says the same.

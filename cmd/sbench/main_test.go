@@ -26,10 +26,10 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-// TestScript runs testdata/script, none of which needs a daemon.
+// TestScript runs the scripts in testdata/script, none of which needs a daemon.
 func TestScript(t *testing.T) { scripts(t, "testdata/script") }
 
-// TestDaemonScript runs testdata/daemon on the tests' daemon.
+// TestDaemonScript runs the scripts in testdata/daemon with the tests' daemon.
 func TestDaemonScript(t *testing.T) {
 	containerdtest.Open(t)
 	scripts(t, "testdata/daemon")
@@ -48,7 +48,7 @@ func scripts(t *testing.T, dir string) {
 			env.Vars = append(env.Vars, containerdtest.Environment()...)
 			return nil
 		},
-		// nested: the tests are an ordinary user's, in a user namespace.
+		// nested: the tests run in an ordinary user's user namespace.
 		Condition: func(name string) (bool, error) {
 			if name != "nested" {
 				return false, fmt.Errorf("unknown condition %q", name)
@@ -59,8 +59,8 @@ func scripts(t *testing.T, dir string) {
 	})
 }
 
-// exits CODE COMMAND... runs a command, wants exactly that exit code, and keeps
-// its output in the files out and err.
+// exits CODE COMMAND... runs a command, requires exactly that exit code, and writes its
+// output to the files out and err.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND...")
@@ -85,7 +85,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// TestSelector: --task narrows what the tester file selects.
+// TestSelector: --task selects among the tasks that the tester file selects.
 func TestSelector(t *testing.T) {
 	for _, tt := range []struct {
 		name         string

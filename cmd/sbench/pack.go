@@ -32,7 +32,7 @@ type packImportCmd struct {
 	JSON        bool              `name:"json" help:"Print JSON."`
 }
 
-// Run makes the pack, and says on standard error what the operator has to know.
+// Run makes the pack, and prints on standard error what was left out and what to note.
 func (cmd *packImportCmd) Run(ctx context.Context, a *app) error {
 	format, err := pack.FormatNamed(cmd.Format)
 	if err != nil {
@@ -61,8 +61,8 @@ func (cmd *packImportCmd) Run(ctx context.Context, a *app) error {
 	return cmd.print(a, report)
 }
 
-// pinner finds the digest of an image that is here, and gives the image the name
-// that has it, so that a run finds it by that.
+// pinner returns a function that finds an image's digest and returns a reference with it.
+// It also tags the image with that reference, so that a run finds it.
 func pinner(c *containerd.Client) func(context.Context, string) (string, error) {
 	return func(ctx context.Context, ref string) (string, error) {
 		img, err := c.Image(ctx, ref, containerd.PullMissing)
@@ -79,7 +79,7 @@ func pinner(c *containerd.Client) func(context.Context, string) (string, error) 
 	}
 }
 
-// maxShown bounds the problems that are printed for people; JSON has all.
+// maxShown bounds the problems of each kind that are printed; JSON has all of them.
 const maxShown = 20
 
 func (cmd *packImportCmd) print(a *app, r pack.Report) error {
@@ -99,7 +99,7 @@ func (cmd *packImportCmd) print(a *app, r pack.Report) error {
 		}
 	}
 	_, err := fmt.Fprintf(a.stdout, "imported %d task(s) into %s; left out %d\n", r.Rows, r.Out, len(r.Left))
-	if len(r.Images) > 0 && !cmd.Pin { // pinned images are here
+	if len(r.Images) > 0 && !cmd.Pin { // pinned images exist already
 		_, also := fmt.Fprintf(a.stdout, "%d image(s) to build: sbench image build --pack %s\n", len(r.Images), r.Out)
 		err = errors.Join(err, also)
 	}

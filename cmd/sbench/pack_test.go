@@ -23,7 +23,7 @@ const (
 	repoImages = "sbench.test/pack-{repo}:fixture"
 )
 
-// sbench runs a command line on the tests' daemon.
+// sbench runs a command line with the tests' daemon.
 func sbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	for _, e := range containerdtest.Environment() {
@@ -37,7 +37,7 @@ func sbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errOut.String()
 }
 
-// expect wants an exit code and a text in what was printed.
+// expect requires an exit code and a text in the output.
 func expect(t *testing.T, code int, text string, args ...string) {
 	t.Helper()
 	got, stdout, stderr := sbench(t, args...)
@@ -46,8 +46,8 @@ func expect(t *testing.T, code int, text string, args ...string) {
 	}
 }
 
-// checked imports, validates without a warning, and checks that the references
-// pass and nothing else does.
+// checked imports a pack, validates it without a warning, and checks that the reference
+// solutions pass and nothing else does.
 func checked(t *testing.T, tasks string, args ...string) (out string) {
 	t.Helper()
 	out = filepath.Join(t.TempDir(), "pack")
@@ -66,7 +66,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// fixture writes the source of one of pack's golden files and returns its path.
+// fixture writes the source in one of the pack package's golden files and returns its
+// path.
 func fixture(t *testing.T, name string) string {
 	t.Helper()
 	archive, err := txtar.ParseFile(filepath.Join("../../pack/testdata", name+".txtar"))
@@ -88,7 +89,7 @@ func fixture(t *testing.T, name string) string {
 	return ""
 }
 
-// TestPackText: formats whose candidates are texts and code.
+// TestPackText: formats whose candidates are text or code.
 func TestPackText(t *testing.T) {
 	containerdtest.Open(t)
 	tests := []struct{ format, fixture, tasks string }{
@@ -116,7 +117,7 @@ func TestPackHumanEval(t *testing.T) {
 	checked(t, "164", "humaneval", source)
 }
 
-// TestPackTasks: task folders, of which the solutions run in a sandbox.
+// TestPackTasks: formats of task directories, whose solutions run in a sandbox.
 func TestPackTasks(t *testing.T) {
 	c := containerdtest.Open(t)
 	app := t.TempDir()
@@ -153,13 +154,13 @@ checked 3 task(s): reference passed 1, empty passed 1
 	})
 }
 
-// withImage imports an image that goes with the test.
+// withImage imports an image for the duration of the test.
 func withImage(t *testing.T, c *containerd.Client, ref, dir, dest string) {
 	t.Helper()
 	img := containerdtest.WithFolder(t, c, ref, dir, dest)
 	t.Cleanup(func() {
 		must(t, c.RemoveImage(context.Background(), ref))
-		// What --pin names it, if anything did.
+		// The name that --pin gave it, if any.
 		_ = c.RemoveImage(context.Background(), strings.TrimSuffix(ref, ":fixture")+"@"+img.Digest)
 	})
 }
@@ -190,7 +191,7 @@ func git(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// change returns the patch that writes files, and takes it back.
+// change returns the patch that writes the files, and undoes it.
 func change(t *testing.T, dir string, files map[string]string) string {
 	t.Helper()
 	for name, text := range files {
@@ -204,8 +205,8 @@ func change(t *testing.T, dir string, files map[string]string) string {
 	return patch
 }
 
-// TestPackSWEBench: three rows of two repositories, one of them with CRLF in
-// what is patched, one with a solution in a folder that policies deny.
+// TestPackSWEBench: three rows of two repositories, one with CRLF in the patched file,
+// one with a solution in a directory that policies deny.
 func TestPackSWEBench(t *testing.T) {
 	c := containerdtest.Open(t)
 	calc, calcCommit := repository(t, map[string]string{
@@ -250,7 +251,7 @@ func TestPackSWEBench(t *testing.T) {
 		"--test-command", "example/calc=python3 -m pytest -q -p no:cacheprovider {tests}", "--test-command", "example/crlf=python3 {files}")
 }
 
-// TestPackRewards: rewards that no test run explains. Each "solution" cheats, and
+// TestPackRewards: rewards that no run of the tests explains. Each "solution" cheats, and
 // the task's tests run what it left.
 func TestPackRewards(t *testing.T) {
 	c := containerdtest.Open(t)
@@ -308,8 +309,8 @@ func TestPackRewards(t *testing.T) {
 	}
 }
 
-// TestImageBuild drives a buildctl that stands for the real one: it notes how it
-// was called, and leaves the base image.
+// TestImageBuild uses a fake buildctl, which notes its arguments and produces the base
+// image.
 func TestImageBuild(t *testing.T) {
 	c := containerdtest.Open(t)
 	archive, err := containerdtest.Archive()

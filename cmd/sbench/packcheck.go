@@ -27,13 +27,13 @@ type packCheckCmd struct {
 	JSON      bool     `name:"json" help:"Print JSON."`
 }
 
-// checkReport says for which tasks the reference solution does not pass, or
-// nothing at all does not fail.
+// checkReport lists the tasks whose reference solution does not pass, or whose empty
+// candidate does not fail.
 type checkReport struct {
 	Reference run.Summary `json:"reference"`
 	Empty     run.Summary `json:"empty"`
 	Wrong     []wrongTask `json:"wrong"`
-	// Weak says where tests expect what the reference does not depend on.
+	// Weak lists assertions whose expectation can change without the reference failing.
 	Weak []weakTask `json:"weak,omitempty"`
 }
 
@@ -49,8 +49,8 @@ type wrongTask struct {
 	Reason  string        `json:"reason,omitempty"`
 }
 
-// Run makes both runs. A pack that does not measure is exit code 2, as one that
-// is not valid is.
+// Run makes both runs. The exit code is 2 for a pack that does not measure, as for one
+// that is not valid.
 func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	if cmd.Limit < 0 || cmd.Jobs < 0 {
 		return fmt.Errorf("%w: --limit %d or --jobs %d is negative", errUsage, cmd.Limit, cmd.Jobs)
@@ -66,7 +66,7 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(out)) }()
 	}
-	report, show := checkReport{Wrong: []wrongTask{}}, progress(a, cmd.Progress, false) // before the client gets its log
+	report, show := checkReport{Wrong: []wrongTask{}}, progress(a, cmd.Progress, false) // before the client, whose log goes through the live view
 	err = a.withClient(ctx, tester, func(c *containerd.Client) error {
 		check := packCheck{cmd, a, c, tester, pack, out, &report, show}
 		var err error
@@ -84,7 +84,7 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	return cmd.print(a, report)
 }
 
-// load opens the pack and makes a tester file for it.
+// load opens the pack and makes a tester file for it, with what counts of --config.
 func (cmd *packCheckCmd) load(a *app) (*compiler.Tester, *compiler.Pack, error) {
 	tester := &compiler.Tester{Verification: compiler.VerificationSection{DisallowDangerousCommands: true}}
 	if cmd.Config != "" {
@@ -114,8 +114,7 @@ type packCheck struct {
 	show   func(run.Event) // nil for none
 }
 
-// measure makes one of the runs and notes the tasks that do not come out as they
-// should.
+// measure makes one of the runs and notes the tasks with another status than want.
 func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record.Status) (summary run.Summary, err error) {
 	out := filepath.Join(p.out, string(standIn))
 	p.tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out, Jobs: p.tester.Run.Jobs}
@@ -123,7 +122,7 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 	if err != nil {
 		return summary, err
 	}
-	faults := 0 // errors that are the pack's: they are what a check is for
+	faults := 0 // errors that the pack caused: a check is meant to find them
 	err = withEngine(ctx, p.client, p.tester, p.pack, out, run.Config{}, func(cfg run.Config) error {
 		cfg.StandIn, cfg.Egress, cfg.Limit, cfg.Select = standIn, egress, p.cmd.Limit, selector(p.cmd.Task)
 		cfg.Jobs = cmp.Or(p.cmd.Jobs, p.tester.Run.Jobs)
@@ -150,8 +149,8 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 	return summary, err
 }
 
-// inOrder sorts what ended side by side: the references first, and the tasks as
-// the pack has them.
+// inOrder sorts the results, which come in any order: the references first, and the tasks
+// in the pack's order.
 func (r *checkReport) inOrder(pack *compiler.Pack) error {
 	order := map[string]int{}
 	for task, err := range pack.Tasks() {

@@ -38,7 +38,7 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	with := run.Config{Select: selector(cmd.Task), Trust: record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned}}
-	with.Progress = progress(a, cmd.Progress, false) // before the client gets its log
+	with.Progress = progress(a, cmd.Progress, false) // before the client, whose log goes through the live view
 	return a.withClient(ctx, tester, func(c *containerd.Client) error {
 		return withEngine(ctx, c, tester, pack, cmd.OutputDir, with, func(cfg run.Config) error {
 			summary, changes, err := run.Regrade(ctx, cfg, old)

@@ -64,8 +64,9 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 	return report.WriteText(a.stdout, r)
 }
 
-// believe refuses records that are not what was written, or not signed by the key, or
-// lets the report say so. A run that is not over has no seal yet.
+// believe refuses records that are damaged or not signed by key, unless --accept-unsigned
+// is given: then the report mentions it. Without a key, the report also mentions that
+// records have no seal, but they are not refused: a run in progress has none yet.
 func (cmd *reportCmd) believe(s *report.Source, key ed25519.PublicKey) error {
 	accepted, err := record.Read(s.Dir, record.Trust{Key: key}, func(record.Record) error { return nil })
 	switch {
@@ -80,7 +81,7 @@ func (cmd *reportCmd) believe(s *report.Source, key ed25519.PublicKey) error {
 	return nil
 }
 
-// complain says on standard error what could not be read.
+// complain prints what could not be read.
 func complain(w io.Writer, r report.Report) error {
 	for _, run := range r.Runs {
 		for _, p := range run.Problems {
@@ -92,7 +93,7 @@ func complain(w io.Writer, r report.Report) error {
 	return nil
 }
 
-// page writes the file whole or not at all.
+// page writes the HTML file as a whole or not at all.
 func (cmd *reportCmd) page(ctx context.Context, a *app, r report.Report, sources []*report.Source) error {
 	f, err := os.CreateTemp(filepath.Dir(cmd.HTML), ".sbench-report-*")
 	if err != nil {

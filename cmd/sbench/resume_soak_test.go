@@ -25,8 +25,8 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
-// fortyTasks writes a pack whose tasks pass, fail, print much and take their
-// time, and returns its tester file.
+// fortyTasks writes a pack whose tasks pass, fail, print a lot and take a while, and
+// returns its tester file.
 func (h host) fortyTasks() string {
 	h.t.Helper()
 	dir := filepath.Join(h.dir, "forty")
@@ -58,8 +58,8 @@ harness:
 	return filepath.Join(dir, "tester.yaml")
 }
 
-// verdicts reads a run's folder, whose records must verify, and returns what each
-// task came to. A verdict that is there twice is an error.
+// verdicts reads a run's directory, whose records must verify, and returns the outcome of
+// each task. A task with two verdicts is an error.
 func verdicts(t *testing.T, output string) map[string]string {
 	t.Helper()
 	v, err := record.Verify(context.Background(), output, nil)
@@ -87,9 +87,9 @@ func soakKills() int {
 	return 5
 }
 
-// TestSoakResumed kills a run of 40 tasks, 8 at a time, at random moments, and
-// resumes it each time until it is done. Nothing is lost, doubled or torn, the
-// verdicts are those of a run that nobody disturbed, and nothing is left.
+// TestSoakResumed kills a run of 40 tasks, 8 at a time, at random moments, and resumes it
+// each time until it is done. No record is lost, doubled or torn, the verdicts are those
+// of an undisturbed run, and nothing is left behind.
 func TestSoakResumed(t *testing.T) {
 	h := newHost(t)
 	tester := h.fortyTasks()
@@ -120,8 +120,8 @@ func TestSoakResumed(t *testing.T) {
 	h.nothingLeft(before)
 }
 
-// disturbed resumes a run, ends it after a while unless it is the last time, and
-// says whether it came to its own end.
+// disturbed resumes a run, signals it after a while unless it is the last time, and
+// reports whether it ended by itself.
 func (h host) disturbed(tester, output string, wait time.Duration, signal syscall.Signal, last bool) bool {
 	h.t.Helper()
 	cmd := exec.Command("sbench", "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "8")
@@ -130,7 +130,7 @@ func (h host) disturbed(tester, output string, wait time.Duration, signal syscal
 	cmd.Stderr = &errOut
 	check(h.t, cmd.Start())
 	if !last {
-		timer := time.AfterFunc(wait, func() { _ = cmd.Process.Signal(signal) }) // it may have ended
+		timer := time.AfterFunc(wait, func() { _ = cmd.Process.Signal(signal) }) // the process may have ended
 		defer timer.Stop()
 	}
 	err := cmd.Wait()
@@ -145,8 +145,8 @@ func (h host) disturbed(tester, output string, wait time.Duration, signal syscal
 	return false
 }
 
-// TestSmallDisk: an output folder that is full ends a run with an error, and
-// leaves one that can be resumed when there is room.
+// TestSmallDisk: a run whose output directory is full ends with an error, and can be
+// resumed when there is room.
 func TestSmallDisk(t *testing.T) {
 	h := newHost(t)
 	tester := h.fortyTasks()
@@ -162,7 +162,7 @@ func TestSmallDisk(t *testing.T) {
 	if cmd.ProcessState.ExitCode() != codeInfrastructure || !strings.Contains(string(out), "no space left on device") {
 		t.Fatalf("on a full disk: %v\n%s", err, out)
 	}
-	h.sbench(0, "verify", output) // without a line that is torn
+	h.sbench(0, "verify", output) // no line is torn
 	check(t, syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=200m"))
 	h.sbench(0, "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "4")
 	if diff := cmp.Diff(calmVerdicts(), countVerdicts(t, output)); diff != "" {
@@ -172,7 +172,8 @@ func TestSmallDisk(t *testing.T) {
 	h.nothingLeft(before)
 }
 
-// calmVerdicts are what the forty tasks come to.
+// calmVerdicts returns how many of the forty tasks have which outcome in an undisturbed
+// run.
 func calmVerdicts() map[string]int {
 	return map[string]int{"passed ": 20, "failed checker_failed": 4, "failed producer_failed": 16}
 }
@@ -186,9 +187,9 @@ func countVerdicts(t *testing.T, output string) map[string]int {
 	return counts
 }
 
-// TestDaemonKilledResumed kills containerd in the middle of a run of 40 tasks.
-// The run says that it could not measure, and when there is a daemon again, it is
-// resumed to the verdicts of a run that nobody disturbed.
+// TestDaemonKilledResumed kills containerd in the middle of a run of 40 tasks. The run
+// reports that it could not measure. Resumed with a new daemon, it has the verdicts of an
+// undisturbed run.
 func TestDaemonKilledResumed(t *testing.T) {
 	h := newHost(t).private()
 	tester := h.fortyTasks()
@@ -232,8 +233,8 @@ func (h host) daemonPid() int {
 	return found[0]
 }
 
-// TestMemoryPressure gives sbench itself less memory than it needs, so that the
-// kernel kills it wherever it is. What was measured by then stays.
+// TestMemoryPressure gives sbench itself less memory than it needs, so that the kernel
+// kills it at some point. What was measured by then stays.
 func TestMemoryPressure(t *testing.T) {
 	if userns.Inside() {
 		t.Skip("a control group for sbench itself is the host root's to make")
@@ -266,7 +267,7 @@ func TestMemoryPressure(t *testing.T) {
 	h.nothingLeft(before)
 }
 
-// memoryGroup is a control group for one process of the test's.
+// memoryGroup is a control group for one process of the test.
 type memoryGroup struct{ dir, file string }
 
 func newMemoryGroup(t *testing.T) memoryGroup {

@@ -12,7 +12,7 @@ import (
 	"github.com/securebench/sbench/runtime/rootless"
 )
 
-// onDaemon marks a command that talks to a daemon.
+// onDaemon marks a command that talks to a daemon and has no tester file.
 type onDaemon struct{}
 
 func (onDaemon) testerFile() string { return "" }
@@ -22,12 +22,12 @@ func (cmd *regradeCmd) testerFile() string   { return cmd.Config }
 func (cmd *specCmd) testerFile() string      { return cmd.Config }
 func (cmd *packCheckCmd) testerFile() string { return cmd.Config }
 
-// daemonCommand is a command that talks to a daemon; its tester file, if it has
-// one, may name which.
+// daemonCommand is a command that talks to a daemon. Its tester file, "" for none, may
+// name which one.
 type daemonCommand interface{ testerFile() string }
 
-// enter makes an ordinary user root in a user namespace, for a command that needs
-// it: the program begins anew there.
+// enter runs the program again, as root in a user namespace, if an ordinary user started
+// it with a command that needs that.
 func (a *app) enter(ctx context.Context, command any) error {
 	cmd, ok := command.(daemonCommand)
 	if !ok || os.Geteuid() == 0 {
@@ -37,7 +37,7 @@ func (a *app) enter(ctx context.Context, command any) error {
 	if name := cmd.testerFile(); name != "" {
 		var err error
 		if tester, _, err = compiler.LoadTester(name); err != nil {
-			return nil // the command says everything that is wrong with it
+			return nil // the command reports everything that is wrong with it
 		}
 	}
 	o := a.options(tester)

@@ -41,7 +41,7 @@ type runCmd struct {
 	AcceptUnsigned bool `help:"With --resume, go on with records that nobody signed, or somebody else. The seal says so."`
 }
 
-// Run measures and prints the summary line last.
+// Run runs the benchmark and prints the summary line last.
 func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	tester, pack, env, err := cmd.load(a)
 	if err != nil {
@@ -89,7 +89,7 @@ func (cmd *runCmd) load(a *app) (*compiler.Tester, *compiler.Pack, map[string]st
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if cmd.Harness != "" { // it needs no credentials
+	if cmd.Harness != "" { // a stand-in needs no credentials
 		return tester, pack, nil, nil
 	}
 	env, err := cmd.environment(tester)
@@ -130,7 +130,8 @@ func (cmd *runCmd) environment(tester *compiler.Tester) (map[string]string, erro
 	return tester.ResolveEnv(os.Environ(), file)
 }
 
-// prepare makes what a run needs beside a daemon: the harness and a key.
+// prepare makes the part of a configuration that needs no daemon, such as the harness and
+// the signing key.
 func (cmd *runCmd) prepare(ctx context.Context, a *app, tester *compiler.Tester, env map[string]string) (run.Config, error) {
 	cfg := run.Config{
 		StandIn: run.StandIn(cmd.Harness), Env: env, Limit: cmd.Limit, Jobs: cmp.Or(cmd.Jobs, tester.Run.Jobs), Attempts: tester.Run.Attempts,
@@ -170,8 +171,8 @@ func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	return errors.Join(err, also)
 }
 
-// withEngine hands f a configuration, completed with what the daemon, the tester
-// file and --output-dir decide.
+// withEngine completes cfg with what the daemon, the tester file and --output-dir decide,
+// and passes it to f.
 func withEngine(ctx context.Context, c *containerd.Client, tester *compiler.Tester, pack *compiler.Pack, output string, cfg run.Config, f func(run.Config) error) error {
 	degraded, err := c.Degraded()
 	if err != nil {
@@ -191,8 +192,9 @@ func withEngine(ctx context.Context, c *containerd.Client, tester *compiler.Test
 	return errors.Join(f(cfg), engine.Close(ctx))
 }
 
-// selector returns what matches an id against one glob at least of each list; an
-// empty list selects everything. It returns nil if all are empty.
+// selector returns a function that reports whether an id matches at least one glob of
+// each list. An empty list matches everything. If all lists are empty, the function is
+// nil.
 func selector(lists ...[]string) func(string) bool {
 	lists = slices.DeleteFunc(lists, func(globs []string) bool { return len(globs) == 0 })
 	if len(lists) == 0 {
@@ -213,15 +215,15 @@ func limits(t *compiler.Tester) runtime.Limits {
 	return runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
 }
 
-// resolver finds images as the tester file's pull policy says. On the first a sandbox
-// has to live before any task does: what keeps all sandboxes of a run from working is
-// one error then.
+// resolver finds images as the tester file's pull policy says. On the first image it also
+// tries a sandbox, so that whatever keeps all sandboxes of a run from working is a single
+// error, before any task starts.
 type resolver struct {
 	c        *containerd.Client
 	engine   *containerd.Run
 	policy   containerd.PullPolicy
 	progress func(run.Event) // nil for none
-	lived    bool
+	lived    bool            // a sandbox has worked
 }
 
 func (r *resolver) Resolve(ctx context.Context, ref string) (runtime.Image, error) {
@@ -267,9 +269,10 @@ func (cmd *runCmd) progress(a *app) func(run.Event) {
 	return progress(a, cmd.Progress, cmd.Quiet, also...)
 }
 
-// progress goes to standard error: results alone are on standard output. Progress that
-// cannot be shown stops no run. What agents print, and commands in sandboxes, are shown
-// only if they are among also; in json, everything is.
+// progress returns the function that shows events on standard error, since standard
+// output is for results alone; nil shows none. Errors of writing are ignored: they must
+// not stop a run. Output of agents and commands in sandboxes are shown only if also has
+// their kind, but always as JSON.
 func progress(a *app, format string, quiet bool, also ...run.Kind) func(run.Event) {
 	wanted := func(k run.Kind) bool {
 		return slices.Contains(also, k) || k != run.AgentOutput && k != run.SandboxCommand && k != run.SandboxResult

@@ -13,7 +13,7 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
-// kills is how many runs are killed: a few, or many under SBENCH_SOAK.
+// kills returns how many runs to kill: a few, or many with SBENCH_SOAK.
 func kills() int {
 	if os.Getenv("SBENCH_SOAK") != "" {
 		return 100
@@ -21,8 +21,8 @@ func kills() int {
 	return 6
 }
 
-// TestSoakKilledAnywhere kills runs at random moments, from their start to their
-// end, and wants nothing left after one collection.
+// TestSoakKilledAnywhere kills runs at random moments between start and end, and requires
+// that nothing is left after one gc.
 func TestSoakKilledAnywhere(t *testing.T) {
 	h := newHost(t)
 	seed := uint64(time.Now().UnixNano())
@@ -33,7 +33,7 @@ func TestSoakKilledAnywhere(t *testing.T) {
 		cmd := exec.Command("sbench", "run", "--quiet", "--config", smokePack(t), "--output-dir", filepath.Join(h.dir, strconv.Itoa(n)))
 		cmd.Env = h.env
 		check(t, cmd.Start())
-		time.Sleep(time.Duration(random.IntN(2500)) * time.Millisecond) // the moment is what is tested
+		time.Sleep(time.Duration(random.IntN(2500)) * time.Millisecond) // a random moment is the point of the test
 		check(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 		dead := difference(h.runs(), before)
@@ -55,8 +55,8 @@ func smokePack(t *testing.T) string {
 	return path
 }
 
-// nothingLeft looks at everything below the state folder but for what was there
-// before. What a run leaves elsewhere carries its name; see left.
+// nothingLeft checks that the state directory has only what was there before. What a run
+// leaves elsewhere carries its id; see left.
 func (h host) nothingLeft(before []string) {
 	h.t.Helper()
 	if now := difference(h.runs(), before); len(now) > 0 {

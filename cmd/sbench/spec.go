@@ -78,11 +78,11 @@ func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config, engine *c
 	return nil
 }
 
-// specOf lets the harness work up to the point where it would execute its
-// command.
+// specOf lets the harness work up to the point where it would execute its command, and
+// returns the specification of that sandbox.
 func specOf(ctx context.Context, engine *containerd.Run, producer harness.Producer, r harness.Request) (*specs.Spec, error) {
 	dry := &dryEngine{Run: engine}
-	r.Egress.Log = proxy.NewLog(io.Discard) // nothing runs that could leave
+	r.Egress.Log = proxy.NewLog(io.Discard) // nothing runs that could use the network
 	_, err := producer.Produce(ctx, dry, r)
 	if !errors.Is(err, errShown) {
 		return nil, fmt.Errorf("no sandbox was used: %w", err)
@@ -90,10 +90,11 @@ func specOf(ctx context.Context, engine *containerd.Run, producer harness.Produc
 	return dry.spec, nil
 }
 
-// errShown ends a harness that would now execute.
+// errShown ends a harness that is about to execute its command.
 var errShown = errors.New("specification shown")
 
-// dryEngine makes sandboxes that tell their specification instead of executing.
+// dryEngine makes sandboxes that note their specification instead of executing the
+// harness's command.
 type dryEngine struct {
 	*containerd.Run
 	spec *specs.Spec

@@ -16,10 +16,9 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
-// BenchmarkThroughput runs b.N trivial terminal tasks with sbench, and does the
-// same work with docker run and docker exec for each task where a Docker daemon has
-// the base image: a container in which the harness works, and a fresh one that
-// checks what it left.
+// BenchmarkThroughput runs b.N trivial terminal tasks with sbench. If a Docker daemon has
+// the base image, it also does the same work with docker run and docker exec: for each
+// task a container in which the harness works, and a fresh one that checks what it left.
 func BenchmarkThroughput(b *testing.B) {
 	dir := b.TempDir()
 	containerdtest.Open(b)
@@ -93,7 +92,7 @@ func dockerTasks(b *testing.B, jobs int) {
 	rate(b, begun)
 }
 
-// dockerTask is the work of one task.
+// dockerTask does the work of one task.
 func dockerTask(dir string, n int64) error {
 	workspace := filepath.Join(dir, fmt.Sprint(n))
 	if err := os.Mkdir(workspace, 0o777); err != nil {

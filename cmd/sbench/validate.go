@@ -19,7 +19,7 @@ type validateCmd struct {
 // summary: as lines, or as one JSON object with the list of problems and the summary's
 // fields.
 func (cmd *validateCmd) Run(ctx context.Context, a *app) error {
-	var failed error // the first, of printing
+	var failed error // the first error of printing
 	printf := func(format string, args ...any) {
 		if failed == nil {
 			_, failed = fmt.Fprintf(a.stdout, format, args...)

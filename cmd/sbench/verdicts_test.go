@@ -22,8 +22,8 @@ import (
 
 var updateVerdicts = flag.Bool("update-verdicts", false, "write testdata/verdicts.jsonl anew")
 
-// verdict is what must not depend on who runs sbench, nor on how a host enforces
-// its limits.
+// verdict is the part of a record that must not depend on who runs sbench or how the host
+// enforces limits.
 type verdict struct {
 	Task      string        `json:"task"`
 	Status    record.Status `json:"status"`
@@ -31,16 +31,16 @@ type verdict struct {
 	Score     *float64      `json:"score,omitempty"`
 	Reason    string        `json:"reason,omitempty"`
 	Phase     string        `json:"phase,omitempty"`
-	End       any           `json:"end,omitempty"` // of the harness
+	End       any           `json:"end,omitempty"` // how the harness ended
 	Code      any           `json:"code,omitempty"`
 	Reached   any           `json:"reached,omitempty"`
 	Candidate string        `json:"candidate,omitempty"`
 	Workspace string        `json:"workspace,omitempty"`
 }
 
-// TestVerdictsRecordByRecord runs the example packs and a pack of hostile agents.
-// The verdicts, record by record, are the same wherever the test runs: as root, and
-// as an ordinary user without control groups. Every run is verified as well.
+// TestVerdictsRecordByRecord runs the example packs and a pack of hostile agents. The
+// verdicts are the same, record by record, for root and for an ordinary user without
+// control groups. Every run is also verified.
 func TestVerdictsRecordByRecord(t *testing.T) {
 	h := newHost(t)
 	testers := []string{h.hostilePack()}
@@ -55,7 +55,7 @@ func TestVerdictsRecordByRecord(t *testing.T) {
 		h.sbench(0, "run", "--quiet", "--config", tester, "--output-dir", output)
 		h.sbench(0, "verify", output)
 		got = append(got, readVerdicts(t, output)...)
-		if userns.Inside() { // the host's root can remove anything
+		if userns.Inside() { // root on the host can remove anything
 			removable(t, output)
 		}
 	}
@@ -75,7 +75,8 @@ func TestVerdictsRecordByRecord(t *testing.T) {
 	}
 }
 
-// tellsExits: from Linux 6.15 on the kernel tells an exit with 137 from a kill.
+// tellsExits reports whether the kernel tells an exit with status 137 from a kill, as
+// Linux does from 6.15 on.
 func tellsExits(t *testing.T) bool {
 	t.Helper()
 	var name unix.Utsname
@@ -86,7 +87,7 @@ func tellsExits(t *testing.T) bool {
 	return major > 6 || major == 6 && minor >= 15
 }
 
-// slowness is how many times as long agents may take: more than once on emulated hosts.
+// slowness returns how many times longer agents may take: 1 except on emulated hosts.
 func slowness(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("SBENCH_TEST_SLOWNESS")
@@ -110,10 +111,10 @@ func readVerdicts(t *testing.T, output string) []verdict {
 			Task: r.BenchmarkID + " " + r.TaskID, Status: r.VerificationStatus, Passed: r.Passed, Score: r.Score, Reason: r.FailureReason, Phase: r.FailurePhase,
 			End: r.ProducerMetadata["exit_reason"], Reached: r.ProducerMetadata["limits_reached"],
 		}
-		if v.End == "exited" { // else it depends on which process was killed
+		if v.End == "exited" { // otherwise the code depends on which process was killed
 			v.Code = r.ProducerMetadata["exit_code"]
 		}
-		if r.VerificationStatus == record.Passed { // what fills a disk, and how far, is another matter
+		if r.VerificationStatus == record.Passed { // how far a candidate fills a disk may differ
 			v.Candidate, v.Workspace = r.CandidateDigest, r.WorkspaceDigest
 		}
 		all = append(all, v)
@@ -121,8 +122,8 @@ func readVerdicts(t *testing.T, output string) []verdict {
 	return all
 }
 
-// removable takes every file away as the user who ran sbench can: whose the
-// folders are, and whose modes, an agent does not decide.
+// removable removes every file as the user who ran sbench: an agent cannot prevent that
+// by its files' owners and modes.
 func removable(t *testing.T, output string) {
 	t.Helper()
 	check(t, filepath.WalkDir(output, func(path string, d os.DirEntry, err error) error {
@@ -163,8 +164,7 @@ func readLines(t *testing.T, name string) []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// hostileAgents are agents, each a script; all but the first few try to be more than an
-// agent that fails.
+// hostileAgents are scripts of agents; all but the first few try to do more than fail.
 var hostileAgents = []struct{ name, script string }{
 	{"honest", "echo right > answer"},
 	{"wrong", "echo wrong > answer"},

@@ -16,10 +16,10 @@ type verifyCmd struct {
 	JSON   bool   `name:"json" help:"Print JSON."`
 }
 
-// errNotVerified: the records are not what was written.
+// errNotVerified means that the records are not what was written.
 var errNotVerified = errors.New("the run does not verify")
 
-// publicKey reads what --key names; nil for nothing.
+// publicKey reads the file that --key names; the key is nil if name is "".
 func publicKey(name string) (ed25519.PublicKey, error) {
 	if name == "" {
 		return nil, nil
@@ -31,7 +31,7 @@ func publicKey(name string) (ed25519.PublicKey, error) {
 	return key, nil
 }
 
-// Run prints what is wrong, and notes. Anything wrong is exit code 2.
+// Run prints the findings. If one of them is not a note, the exit code is 2.
 func (cmd *verifyCmd) Run(ctx context.Context, a *app) error {
 	key, err := publicKey(cmd.Key)
 	if err != nil {

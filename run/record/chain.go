@@ -20,8 +20,8 @@ import (
 type Trust struct {
 	// Key must have signed the seal; nil requires no signature.
 	Key ed25519.PublicKey
-	// AcceptUnsigned accepts records that lack the required seal or signature, which
-	// the next seal then says. Damaged records are never accepted.
+	// AcceptUnsigned accepts records that lack the required seal or signature; the next
+	// seal states how many. Damaged records are never accepted.
 	AcceptUnsigned bool
 	// Resume accepts a run that was interrupted and so has no seal. A signed run is
 	// accepted only with its Key, since its signature would be lost otherwise.
@@ -45,17 +45,17 @@ func Read(dir string, t Trust, each func(Record) error) (accepted int, err error
 	return c.accepted, err
 }
 
-// A chain is what the records of a folder show as a whole.
+// chain is what was read from a directory, from the manifest to the seal.
 type chain struct {
 	manifest  Manifest
 	findings  []Finding
 	records   int
 	last      string // digest of the last line, or of the manifest
-	end, torn int64  // bytes of the whole lines, and of one that was not finished
-	sealed    bool   // the seal is of the last line
-	signature bool   // there is one, whoever made it
-	unsigned  error  // why the last line is not signed by the key; nil without a key
-	accepted  int    // records that were taken without a signature
+	end, torn int64  // bytes of the complete lines, and of an incomplete last one
+	sealed    bool   // the seal covers the last line
+	signature bool   // there is a signature, by whatever key
+	unsigned  error  // why a required signature is missing, or why one does not fit
+	accepted  int    // see Seal.AcceptedUnsigned
 }
 
 func (c *chain) wrong(file string, line int, format string, args ...any) {
@@ -66,9 +66,10 @@ func (c *chain) note(file string, format string, args ...any) {
 	c.findings = append(c.findings, Finding{File: file, Message: fmt.Sprintf(format, args...), Note: true})
 }
 
-// follow goes along the chain from the manifest to the seal and its signature. It
-// hands each every line, also one that is damaged, as far as it can be read. An error
-// means that the folder could not be read.
+// follow reads the chain from the manifest to the seal and its signature, and notes what
+// is wrong as findings. It calls each for every line, even a damaged one, with as much of
+// the record as could be decoded. The error is that of each, or means that the directory
+// could not be read.
 func follow(root *os.Root, key ed25519.PublicKey, each func(n int, r Record) error) (chain, error) {
 	var c chain
 	manifest, err := readSmall(root, ManifestFile)
@@ -115,8 +116,8 @@ func follow(root *os.Root, key ed25519.PublicKey, each func(n int, r Record) err
 	return c, err
 }
 
-// readSeal reads the seal, nil if there is none, and its signature. What is wrong
-// with them is found.
+// readSeal reads the seal and its signature, and notes what is wrong with them as
+// findings. The seal is nil if it is missing or invalid.
 func (c *chain) readSeal(root *os.Root, key ed25519.PublicKey) (*Seal, error) {
 	signed, err := readSmall(root, SignatureFile)
 	if c.signature = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -150,7 +151,8 @@ func (c *chain) readSeal(root *os.Root, key ed25519.PublicKey) (*Seal, error) {
 	return &seal, nil
 }
 
-// believe says why nothing may be made of the records.
+// believe returns why the records must not be used under t, or nil. If only
+// t.AcceptUnsigned permits them, it counts them as accepted.
 func (c *chain) believe(t Trust) error {
 	if i := slices.IndexFunc(c.findings, func(f Finding) bool { return !f.Note }); i >= 0 {
 		return fmt.Errorf("%w: %s", ErrDamaged, c.findings[i])
@@ -173,7 +175,7 @@ func (c *chain) believe(t Trust) error {
 	return nil
 }
 
-// encode writes a seal with its own digest.
+// encode returns the seal as JSON, with its digest filled in.
 func (s Seal) encode() ([]byte, error) {
 	s.Digest = ""
 	body, err := json.Marshal(s)
@@ -218,7 +220,7 @@ func OpenFile(root *os.Root, name string, flags int) (*os.File, error) {
 	if err == nil {
 		named, err = root.Lstat(name)
 	}
-	if err == nil && (!info.Mode().IsRegular() || !os.SameFile(info, named)) { // it was exchanged
+	if err == nil && (!info.Mode().IsRegular() || !os.SameFile(info, named)) { // replaced meanwhile
 		err = irregular
 	}
 	if err != nil {
@@ -227,7 +229,7 @@ func OpenFile(root *os.Root, name string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// maxSmall bounds a file that is read whole, in bytes.
+// maxSmall bounds a file that is read into memory as a whole, in bytes.
 const maxSmall = 16 << 20
 
 func readSmall(root *os.Root, name string) ([]byte, error) {
@@ -239,18 +241,18 @@ func readSmall(root *os.Root, name string) ([]byte, error) {
 	return data, errors.Join(err, f.Close())
 }
 
-// eachLine hands the lines of a file to each, without their ends, numbered from 1. A
-// last line without an end is not one; torn is its length. The bytes are good until
-// each returns.
+// eachLine calls each with every line of r, without the newline, numbered from 1. A last
+// line without a newline is skipped; torn is its length. line is valid only during the
+// call.
 func eachLine(r io.Reader, each func(n int, line []byte) error) (torn int64, err error) {
-	const chunk, maxLine = 1 << 16, 256 << 20 // a candidate has 16 MiB at most, and each byte six in JSON
+	const chunk, maxLine = 1 << 16, 256 << 20 // a candidate has at most 16 MiB, and JSON takes up to six bytes for one
 	in := bufio.NewReaderSize(r, chunk)
 	var line []byte
 	for n := 1; ; {
 		piece, err := in.ReadSlice('\n')
 		line = append(line, piece...)
 		switch {
-		case len(line) > maxLine: // and not of a run
+		case len(line) > maxLine: // longer than any that a run writes
 			return 0, fmt.Errorf("line %d is too long", n)
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
@@ -266,9 +268,8 @@ func eachLine(r io.Reader, each func(n int, line []byte) error) (torn int64, err
 	}
 }
 
-// check reads a line, and compares it with its own digest and with that of the
-// line before it. It returns the record also with an error, as far as it can be
-// read.
+// check decodes a line and compares it with its own digest and with that of the previous
+// line. Even with an error, it returns as much of the record as could be decoded.
 func check(line []byte, previous string) (Record, error) {
 	var r Record
 	if err := json.Unmarshal(line, &r); err != nil {

@@ -77,14 +77,14 @@ func Create(dir string, m Manifest) (*Ledger, error) {
 }
 
 func makeFolder(dir string) error {
-	dir = filepath.Clean(dir) // a slash at its end would name a folder in it
+	dir = filepath.Clean(dir) // with a trailing slash, filepath.Dir would return dir itself
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
 	if err := os.Mkdir(dir, 0o700); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return nil // that it is a folder shows when it is opened
+	return nil // opening it shows whether it is a directory
 }
 
 func (l *Ledger) create(m Manifest) error {
@@ -109,7 +109,8 @@ func (l *Ledger) create(m Manifest) error {
 	return err
 }
 
-// lockFolder takes root over, and closes it with an error.
+// lockFolder locks the directory and returns a ledger that owns root. If it fails, it
+// closes root.
 func lockFolder(root *os.Root) (*Ledger, error) {
 	f, err := OpenFile(root, lockFile, os.O_CREATE|os.O_RDWR)
 	if err != nil {
@@ -124,10 +125,10 @@ func lockFolder(root *os.Root) (*Ledger, error) {
 	return &Ledger{root: root, lock: f}, nil
 }
 
-// writeWhole makes a file appear with all of its content, or not at all.
+// writeWhole writes a file atomically and syncs it to disk.
 func (l *Ledger) writeWhole(name string, data []byte) error {
 	fresh := ".new-" + name
-	if err := l.root.RemoveAll(fresh); err != nil { // of a session that was killed
+	if err := l.root.RemoveAll(fresh); err != nil { // left by a killed process
 		return err
 	}
 	f, err := OpenFile(l.root, fresh, os.O_CREATE|os.O_EXCL|os.O_WRONLY)
@@ -200,7 +201,7 @@ func (l *Ledger) Append(r Record) (Record, error) {
 	r.Previous, r.Digest = l.last, ""
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // "<redacted>" is to be found as it is
+	enc.SetEscapeHTML(false) // "<redacted>" stays readable
 	if err := enc.Encode(r); err != nil {
 		return r, fmt.Errorf("record of task %q: %w", r.TaskID, err)
 	}
@@ -217,14 +218,14 @@ func (l *Ledger) Append(r Record) (Record, error) {
 	return r, nil
 }
 
-// appendLine writes a line to the end of a file and to disk. What a full disk took of it
-// is taken back: a line is whole, or not there.
+// appendLine appends a line to f and syncs it. If that fails, for instance on a full
+// disk, it removes what was written of the line.
 func appendLine(f *os.File, line []byte) error {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
 	}
-	if _, err = f.Write(line); err == nil { // one call: a crash may leave it torn, never mixed
+	if _, err = f.Write(line); err == nil { // one call: a crash can only leave the line incomplete
 		err = f.Sync()
 	}
 	if err != nil {
@@ -233,8 +234,8 @@ func appendLine(f *os.File, line []byte) error {
 	return nil
 }
 
-// Seal records where the chain ends, and signs that with key. If key is nil there is
-// no signature, and that of an earlier seal is removed.
+// Seal writes the seal that records where the chain ends, and signs it with key. The
+// signature of an earlier seal is removed; if key is nil there is no new one.
 func (l *Ledger) Seal(s Seal, key *Key) error {
 	s.RunID, s.Records, s.Last, s.AcceptedUnsigned = l.runID, l.count, l.last, max(s.AcceptedUnsigned, l.accepted)
 	data, err := s.encode()

@@ -12,7 +12,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// reasons are the rows of the table of docs/records.md.
+// reasons returns the failure reasons in the table of docs/records.md.
 func reasons(t *testing.T) []string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/records.md")

@@ -1,7 +1,7 @@
-// Package record writes, reads and verifies the results of a run. Every attempt is a
-// line of JSON that says how it came about and contains the digest of the line before
-// it. A manifest of the run is the beginning of this chain, and a seal, which can be
-// signed, its end.
+// Package record writes, reads and verifies the results of a run. Each try of an attempt
+// is one line of JSON, which describes the result and how it came about, and contains the
+// digest of the previous line. This chain begins with the run's manifest and ends with a
+// seal, which can be signed.
 package record
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// Names of the files in a run's directory.
+// Names of the files and directories in a run's directory.
 const (
 	RecordsFile   = "candidates.jsonl"
 	ManifestFile  = "run.json"
 	SealFile      = "seal.json"
 	SignatureFile = "seal.dsse.json"
 	EgressFile    = "egress.jsonl"
-	TraceFile     = "agent-trace.log" // of an attempt's folder of logs
+	TraceFile     = "agent-trace.log" // in an attempt's log directory
 	WorkspacesDir = "workspaces"
 	LogsDir       = "logs"
 )
@@ -32,10 +32,10 @@ type Status string
 // The statuses of a record. Error is not a score: such records are left out of every
 // denominator.
 const (
-	Pending Status = "pending"
+	Pending Status = "pending" // no verdict, mostly for lack of a verifier
 	Passed  Status = "passed"
 	Failed  Status = "failed"
-	Error   Status = "error"
+	Error   Status = "error" // could not be measured
 )
 
 // Valid reports whether s is one of the statuses and may be written.
@@ -50,141 +50,144 @@ type Record struct {
 	TaskID      string          `json:"task_id"`
 	BenchmarkID string          `json:"benchmark_id"`
 	TaskType    compiler.Family `json:"task_type"`
-	Category    string          `json:"category,omitempty"` // metadata.category of the row, if it is a text
-	Attempt     int             `json:"attempt"`            // of the task, from 1
-	// Try counts from 1 how often the attempt was made: what could not be
-	// measured is tried again. The last try counts.
+	Category    string          `json:"category,omitempty"` // metadata.category of the row, if that is a string
+	Attempt     int             `json:"attempt"`            // number within the task, from 1
+	// Try is the number of this try of the attempt, from 1. An attempt that could not be
+	// measured is tried again; its last try counts.
 	Try int `json:"try"`
 
 	VerificationStatus Status                     `json:"verification_status"`
-	CandidateText      *string                    `json:"candidate_text"`
-	CandidatePatch     *string                    `json:"candidate_patch"`
-	CandidateWorkspace *string                    `json:"candidate_workspace"` // relative to the run's folder
-	ProducerStdout     string                     `json:"producer_stdout"`
+	CandidateText      *string                    `json:"candidate_text"`      // nil if there is none
+	CandidatePatch     *string                    `json:"candidate_patch"`     // nil if there is none; may be empty
+	CandidateWorkspace *string                    `json:"candidate_workspace"` // relative to the run's directory; nil if none was kept
+	ProducerStdout     string                     `json:"producer_stdout"`     // redacted; a long one is in Logs, and here only its ends
 	ProducerStderr     string                     `json:"producer_stderr"`
-	ProducerMetadata   Metadata                   `json:"producer_metadata"`
-	ResourceSummary    []compiler.ResourceSummary `json:"resource_summary"`
-	HiddenValues       string                     `json:"hidden_values"`
+	ProducerMetadata   Metadata                   `json:"producer_metadata"` // how the harness's process ended
+	ResourceSummary    []compiler.ResourceSummary `json:"resource_summary"`  // the task's resources; values that are not public are redacted
+	HiddenValues       string                     `json:"hidden_values"`     // always "<redacted>"
 
-	// When verified.
+	// Set if the candidate was verified.
 	Passed           *bool    `json:"passed,omitempty"`
-	Score            *float64 `json:"score,omitempty"`
+	Score            *float64 `json:"score,omitempty"` // 0 to 1
 	VerifierStdout   string   `json:"verifier_stdout,omitempty"`
 	VerifierStderr   string   `json:"verifier_stderr,omitempty"`
 	VerifierMetadata Metadata `json:"verifier_metadata,omitempty"`
-	// Contrast says how the candidate did on changed tests, where there were any.
+	// Contrast is how the candidate did on changed tests; nil if none were changed.
 	Contrast *contrast.Summary `json:"contrast,omitempty"`
 
-	// When it did not pass.
+	// Set unless the attempt passed.
 	FailureReason  string `json:"failure_reason,omitempty"`
-	FailurePhase   string `json:"failure_phase,omitempty"` // producer, extraction, verifier
+	FailurePhase   string `json:"failure_phase,omitempty"` // producer, extraction or verifier
 	FailureMessage string `json:"failure_message,omitempty"`
 
-	// NetworkEnabled: the run let its harness reach something, be it a provider
-	// alone; egress.jsonl says what.
+	// NetworkEnabled is set if the run's harness could reach anything, even if only its
+	// model provider. egress.jsonl has the details.
 	NetworkEnabled bool                  `json:"network_enabled"`
-	Egress         *harness.EgressTotals `json:"egress,omitempty"`
-	Agent          *harness.About        `json:"agent,omitempty"`
+	Egress         *harness.EgressTotals `json:"egress,omitempty"` // nil if nothing could leave the sandbox
+	Agent          *harness.About        `json:"agent,omitempty"`  // nil unless the harness is an agent
 
-	Image    string   `json:"image,omitempty"`
+	Image    string   `json:"image,omitempty"` // reference
 	ImageID  string   `json:"image_digest,omitempty"`
 	Degraded []string `json:"degraded,omitempty"` // limits this host did not enforce
 
-	StartedAt  time.Time  `json:"started_at"`
+	StartedAt  time.Time  `json:"started_at"` // UTC
 	EndedAt    time.Time  `json:"ended_at"`
 	Times      Times      `json:"times"`
 	Logs       []Log      `json:"logs,omitempty"`
 	Provenance Provenance `json:"provenance"`
 
-	// CandidateDigest is of what was judged, without secrets: "sha256:" of the text or
-	// patch as it is here, or the WorkspaceDigest; "" if there is no candidate.
+	// CandidateDigest identifies the candidate as it is stored, without secrets: the
+	// [Digest] of the recorded text or patch, or the WorkspaceDigest; "" if there is no
+	// candidate.
 	CandidateDigest string `json:"candidate_digest,omitempty"`
 	WorkspaceDigest string `json:"workspace_digest,omitempty"` // of the tree; see workspace.TreeReport
-	// WorkspaceAttributes is the digest of the list beside the workspace, at its name
-	// with workspace.AttributesSuffix, of the owners and modes that its entries do
-	// not have any more; "" if there are none. The WorkspaceDigest is of the tree
-	// with them.
+	// WorkspaceAttributes is the digest of the file that lists the owners and modes that
+	// the workspace's entries lost when it was stored; "" if there is none. The file is
+	// named like the workspace, with workspace.AttributesSuffix. The WorkspaceDigest is
+	// that of the tree with the original modes.
 	WorkspaceAttributes string `json:"workspace_attributes,omitempty"`
-	// EgressDigest is "sha256:" of this try's lines of egress.jsonl, one after the
-	// other; "" if there are none.
+	// EgressDigest is the [Digest] of this try's lines of egress.jsonl, concatenated; ""
+	// if there are none.
 	EgressDigest string `json:"egress_digest,omitempty"`
 
-	// Previous is the Digest of the line before, or of the run's manifest. Digest
-	// is of this line up to itself. See [Ledger].
+	// Previous is the Digest of the previous line or, in the first line, of the run's
+	// manifest. Digest covers this line up to the digest itself. See [Ledger].
 	Previous string `json:"previous"`
 	Digest   string `json:"digest"`
 }
 
-// Metadata is a JSON object whose keys are not fixed.
+// Metadata is a JSON object without a fixed set of keys.
 type Metadata map[string]any
 
 // Times says how long the parts of an attempt took, in seconds.
 type Times struct {
-	Waited   float64 `json:"waited"` // for its turn, after the one before it was started
+	Waited   float64 `json:"waited"` // for a job slot and resources; of a retry, earlier tries count too
 	Producer float64 `json:"producer"`
 	Verifier float64 `json:"verifier"`
 }
 
 // A Log describes a log file beside the records.
 type Log struct {
-	Path   string `json:"path"` // relative to the run's folder
+	Path   string `json:"path"` // relative to the run's directory
 	Bytes  int64  `json:"bytes"`
 	Digest string `json:"digest"`        // "sha256:"
 	Cut    int64  `json:"cut,omitempty"` // bytes that were not kept
 }
 
-// Provenance says what an attempt was made from, with what, and where.
+// Provenance describes what an attempt was made from, the software and settings that were
+// used, and the host.
 type Provenance struct {
 	Sbench     Version           `json:"sbench"`
 	Pack       Pack              `json:"pack"`
-	Row        string            `json:"row"` // digests of docs/digests.md
+	Row        string            `json:"row"` // this and the next two are digests; see docs/digests.md
 	Evaluation string            `json:"evaluation"`
 	Assets     string            `json:"assets"`
 	Harness    Harness           `json:"harness"`
 	Policy     Policy            `json:"policy"`
-	Specs      map[string]string `json:"specs,omitempty"` // digest of the OCI specification, by the sandbox's name
+	Specs      map[string]string `json:"specs,omitempty"` // digests of the OCI specifications, by sandbox name
 	Host       Host              `json:"host"`
-	// Inputs is a digest over everything that could change the outcome. A record
-	// is resumed from only if it is the same.
+	// Inputs is a digest over what could change the outcome, except the host and the
+	// values of harness.env. A resumed run keeps a record only if its Inputs are the
+	// same.
 	Inputs string `json:"inputs"`
 }
 
 // Version identifies the build of sbench.
 type Version struct {
 	Version string `json:"version"`
-	Commit  string `json:"commit,omitempty"`
+	Commit  string `json:"commit,omitempty"` // git revision; "" if unknown
 }
 
 // Pack names the benchmark.
 type Pack struct {
 	ID       string `json:"id"`
 	Version  int    `json:"version"`
-	Manifest string `json:"manifest"` // digest
-	// Digest is of the whole pack (docs/digests.md), in run.json alone, and only if all
-	// of it was to be run: what is not run may be anything.
+	Manifest string `json:"manifest"` // digest of the manifest file
+	// Digest is of the whole pack (docs/digests.md). It is set only in run.json, and only
+	// if all tasks were to be run: tasks that are left out are not checked.
 	Digest string `json:"digest,omitempty"`
 }
 
 // Harness names what produced the candidate.
 type Harness struct {
-	Type    string `json:"type"`              // of the tester file, or reference or empty
-	Version string `json:"version,omitempty"` // of an agent, exact
+	Type    string `json:"type"`              // harness.type of the tester file, or the stand-in: reference or empty
+	Version string `json:"version,omitempty"` // exact version of an agent
 	Config  string `json:"config"`            // digest of its configuration
 }
 
 // Policy holds the limits and permissions under which the attempt was made.
 type Policy struct {
 	Limits         runtime.Limits `json:"limits"`
-	WorkspaceBytes int64          `json:"workspace_bytes"`
-	OutputBytes    int64          `json:"output_bytes"`
-	TimeoutSeconds float64        `json:"timeout_seconds"`
-	Domains        []string       `json:"domains,omitempty"`
-	Transparent    bool           `json:"transparent,omitempty"`
-	DenyCommands   []string       `json:"deny_commands,omitempty"`
+	WorkspaceBytes int64          `json:"workspace_bytes"`         // largest workspace
+	OutputBytes    int64          `json:"output_bytes"`            // most that is kept of each output stream
+	TimeoutSeconds float64        `json:"timeout_seconds"`         // of the harness
+	Domains        []string       `json:"domains,omitempty"`       // that the harness may reach
+	Transparent    bool           `json:"transparent,omitempty"`   // programs that ignore the proxy settings reach them, too
+	DenyCommands   []string       `json:"deny_commands,omitempty"` // executables that the verifier must not start
 	AllowDangerous bool           `json:"allow_dangerous,omitempty"`
 	AllowSeccomp   bool           `json:"allow_seccomp,omitempty"`
 	AllowNetlink   bool           `json:"allow_netlink,omitempty"`
-	Degraded       []string       `json:"degraded,omitempty"`
+	Degraded       []string       `json:"degraded,omitempty"` // limits that the host does not enforce
 }
 
 // Host describes the machine on which the attempt was made.
@@ -198,15 +201,16 @@ type Host struct {
 	Runtime    string `json:"runtime"` // the OCI runtime and its version
 	Cgroups    string `json:"cgroups"` // v1 or v2
 	Rootless   bool   `json:"rootless"`
-	// UserNamespace is own if each sandbox had ids of its own, host if its root
-	// was the host's.
+	// UserNamespace is own if each sandbox had a range of user ids of its own, nested if
+	// sbench itself ran in a user namespace, host if root in a sandbox was the host's.
 	UserNamespace string `json:"user_namespace"`
-	// UserNamespaceReason says why it is host, or what own lacks; "" for neither.
+	// UserNamespaceReason says why it is host, or what own lacks; "" if there is nothing
+	// to say.
 	UserNamespaceReason string `json:"user_namespace_reason,omitempty"`
 }
 
-// A Manifest says what a run was to do, with what, and where. It is written once,
-// before the first record.
+// A Manifest describes a run: its inputs, settings and host. It is written once, before
+// the first record.
 type Manifest struct {
 	RunID     string    `json:"run_id"`
 	StartedAt time.Time `json:"started_at"`
@@ -214,10 +218,10 @@ type Manifest struct {
 	Host      Host      `json:"host"`
 	Pack      Pack      `json:"pack"`
 	Harness   Harness   `json:"harness"`
-	// Inputs are the files that the run was made from, by what they are: tester,
-	// manifest, tasks.
+	// Inputs holds the files that the run was made from, under the keys tester, manifest
+	// and tasks.
 	Inputs   map[string]Input `json:"inputs"`
-	Jobs     int              `json:"jobs"`
+	Jobs     int              `json:"jobs"`     // attempts at a time
 	Attempts int              `json:"attempts"` // of each task
 }
 
@@ -235,9 +239,9 @@ type Seal struct {
 	Records int       `json:"records"`
 	Last    string    `json:"last"` // Digest of the last line, or of the manifest
 	At      time.Time `json:"at"`
-	// AcceptedUnsigned counts the records at the beginning that were taken although
-	// they were not sealed, or not signed, when the run went on ([Trust]); of a
-	// regrading, those that it was made from.
+	// AcceptedUnsigned counts the leading records that were accepted without the required
+	// seal or signature when the run was resumed ([Trust]) or, after a regrading, those
+	// accepted of the run that was regraded.
 	AcceptedUnsigned int    `json:"accepted_unsigned,omitempty"`
-	Digest           string `json:"digest"` // of the JSON of the other fields, without white space, Digest ""
+	Digest           string `json:"digest"` // of the seal as compact JSON with an empty Digest
 }

@@ -30,7 +30,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// sample is a run's folder with everything that records speak of.
+// sample makes a run's directory with everything that records refer to.
 func sample(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,12 +63,12 @@ func sample(t *testing.T) string {
 	return dir
 }
 
-// kept makes a workspace that has lost a mode, and the list of it.
+// kept makes a workspace of which one file has lost its mode, and its attributes file.
 func kept(t *testing.T, dir string) (report workspace.TreeReport, attributes string) {
 	t.Helper()
 	src := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(src, "answer.txt"), []byte("44\n"), 0o644))
-	must(t, os.WriteFile(filepath.Join(src, "locked"), []byte("x"), 0o200)) // whose owner cannot read it
+	must(t, os.WriteFile(filepath.Join(src, "locked"), []byte("x"), 0o200)) // not readable by its owner
 	must(t, os.MkdirAll(dir, 0o755))
 	from, err := os.OpenRoot(src)
 	must(t, err)
@@ -89,8 +89,8 @@ func verify(t *testing.T, dir string) record.Verification {
 	return v
 }
 
-// TestEveryByteSoak flips every byte of every file, one after the other; in its
-// short form, every seventh.
+// TestEveryByteSoak flips every byte of every file, one after the other. In short mode,
+// it flips every seventh.
 func TestEveryByteSoak(t *testing.T) {
 	step := 7
 	if os.Getenv("SBENCH_SOAK") != "" {
@@ -123,7 +123,7 @@ func TestEveryByteSoak(t *testing.T) {
 	}
 }
 
-// TestTampered changes more than a byte.
+// TestTampered makes changes of more than one byte.
 func TestTampered(t *testing.T) {
 	lines := func(f func([]string) []string) func(string) string {
 		return func(text string) string { return strings.Join(f(strings.SplitAfter(text, "\n")), "") }
@@ -131,7 +131,7 @@ func TestTampered(t *testing.T) {
 	tests := []struct {
 		name, file string
 		change     func(string) string
-		want       string // in a finding; "" if that may be
+		want       string // in a finding; "" if the change is allowed
 	}{
 		{"last line removed", record.RecordsFile, lines(func(l []string) []string { return l[:2] }), "the seal speaks of 3"},
 		{"first line removed", record.RecordsFile, lines(func(l []string) []string { return l[1:] }), "does not follow"},
@@ -170,7 +170,7 @@ func TestTampered(t *testing.T) {
 	}
 }
 
-// TestForeignFolder: what somebody else's folder leads to is not read.
+// TestForeignFolder: nothing outside a directory that came from somebody else is read.
 func TestForeignFolder(t *testing.T) {
 	dir := sample(t)
 	log := filepath.Join(dir, "logs/a/1/agent-trace.log")
@@ -202,7 +202,7 @@ func TestResume(t *testing.T) {
 	whole, err := os.ReadFile(path)
 	must(t, err)
 	last := len(whole) - bytes.LastIndexByte(whole[:len(whole)-1], '\n') - 1
-	for _, cut := range []int{1, last, len(whole)} { // of a sealed run nothing may be missing
+	for _, cut := range []int{1, last, len(whole)} { // no byte of a sealed run may be missing
 		must(t, os.WriteFile(path, whole[:len(whole)-cut], 0o644))
 		_, _, _, err := record.Resume(dir, record.Trust{}, func(record.Record) error { return nil })
 		if !errors.Is(err, record.ErrDamaged) || !strings.Contains(err.Error(), "speaks of 3") {
@@ -221,7 +221,7 @@ func TestResume(t *testing.T) {
 		t.Errorf("a signature without a seal: %v", err)
 	}
 	must(t, os.Remove(filepath.Join(dir, record.SignatureFile)))
-	for _, cut := range []int{0, 1, last / 2, last - 1} { // bytes of the last line
+	for _, cut := range []int{0, 1, last / 2, last - 1} { // bytes cut off the last line
 		must(t, os.WriteFile(path, whole[:len(whole)-cut], 0o644))
 		var seen []string
 		l, m, torn, err := record.Resume(dir, record.Trust{}, func(r record.Record) error {
@@ -284,12 +284,12 @@ func newKey(t *testing.T) *record.Key {
 	return key
 }
 
-// TestTrust: what somebody wrote anew, with good digests, is not made anything of
-// where a signature is asked for, and what is taken all the same is said for ever.
+// TestTrust: records that somebody rewrote with correct digests are not used where a
+// signature is required, and what was accepted all the same stays recorded.
 func TestTrust(t *testing.T) {
 	key, other := newKey(t), newKey(t)
 	const sealed, unsealed = true, false
-	// write makes a folder of two records, the second of status last.
+	// write makes a directory with two records, the second of status last.
 	write := func(last record.Status, end bool, signed *record.Key) string {
 		dir := filepath.Join(t.TempDir(), "run")
 		l, err := record.Create(dir, record.Manifest{RunID: "r"})
@@ -324,8 +324,8 @@ func TestTrust(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		dir  string
-		// What Resume and Read say without a key, and with it; the last two also with
-		// AcceptUnsigned, where ErrUnsigned becomes nil.
+		// The errors of Resume and Read without a key, and with it. The last two also
+		// with AcceptUnsigned, where ErrUnsigned becomes nil.
 		resume, read, resumeKey, readKey error
 	}{
 		{"signed", signed(), record.ErrUnsigned, nil, nil, nil},
@@ -368,7 +368,7 @@ func TestTrust(t *testing.T) {
 			}
 		})
 	}
-	// What was accepted once is said in every seal that follows.
+	// Every later seal records what was accepted once.
 	for _, trust := range []record.Trust{{Key: key.Public(), AcceptUnsigned: true}, {Key: key.Public()}} {
 		l, _, _, err := record.Resume(forged, trust, func(record.Record) error { return nil })
 		must(t, err)
@@ -381,8 +381,8 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// TestIrregular: no file of a run's folder is a pipe, a link or a device, whoever
-// reads it or writes to it.
+// TestIrregular: neither readers nor writers accept a pipe, a link or a device in place
+// of a file of the run's directory.
 func TestIrregular(t *testing.T) {
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 	makers := map[string]func(path string) error{
@@ -423,7 +423,8 @@ func TestIrregular(t *testing.T) {
 			})
 		}
 	}
-	// Where a session that was killed left the next seal, nothing is followed either.
+	// The temporary name of the next seal, which a killed process can leave, is not
+	// followed either.
 	dir := sample(t)
 	must(t, os.Symlink(elsewhere, filepath.Join(dir, ".new-"+record.SealFile)))
 	l, _, _, err := record.Resume(dir, record.Trust{}, each)
@@ -461,7 +462,7 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-// harmless: what JSON does not mind, and the key's id, which is only a hint.
+// harmless reports whether byte i is in the line of the key's id, which is only a hint.
 func harmless(data []byte, i int) bool {
 	line := data[strings.LastIndexByte(string(data[:i]), '\n')+1:]
 	return strings.Contains(string(line[:min(len(line), 30)]), "keyid")

@@ -13,7 +13,7 @@ import (
 	"os"
 )
 
-// payloadType is the type of what is signed: the bytes of seal.json.
+// payloadType is the DSSE type of the signed payload, the bytes of seal.json.
 const payloadType = "application/vnd.sbench.seal+json"
 
 // envelope is a DSSE envelope (github.com/secure-systems-lab/dsse).
@@ -58,7 +58,7 @@ func readKey[K any](name, block, format string, parse func([]byte) (any, error))
 	}
 	parsed, err := parse(b.Bytes)
 	if err != nil {
-		return key, fmt.Errorf("%s: no %s key", name, format) // without what x509 says of its bytes
+		return key, fmt.Errorf("%s: no %s key", name, format) // x509's error is left out: it may quote the file
 	}
 	key, ok := parsed.(K)
 	if !ok {
@@ -79,12 +79,12 @@ func (k *Key) sign(payload []byte) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// authenticated is what DSSE signs of a payload.
+// authenticated returns what DSSE signs, its pre-authentication encoding of the payload.
 func authenticated(payload []byte) []byte {
 	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(payloadType), payloadType, len(payload), payload)
 }
 
-// keyID is the SHA-256 of a key's PKIX form.
+// keyID returns the SHA-256 of a key's PKIX form, in hexadecimal.
 func keyID(public ed25519.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
@@ -97,8 +97,8 @@ func keyID(public ed25519.PublicKey) (string, error) {
 // Public returns the public key that verifies what k signs.
 func (k *Key) Public() ed25519.PublicKey { return k.private.Public().(ed25519.PublicKey) }
 
-// checkSignature says whether an envelope signs the seal with the key; without one,
-// whether it is of the seal.
+// checkSignature returns an error unless data is an envelope of the seal with a signature
+// by public. If public is nil, the signatures are not checked.
 func checkSignature(data, seal []byte, public ed25519.PublicKey) error {
 	var e envelope
 	if err := json.Unmarshal(data, &e); err != nil {

@@ -23,7 +23,7 @@ import (
 
 // A Finding is something that [Verify] reports about a file.
 type Finding struct {
-	File    string `json:"file"`           // relative to the run's folder
+	File    string `json:"file"`           // relative to the run's directory
 	Line    int    `json:"line,omitempty"` // from 1
 	Message string `json:"message"`
 	// Note marks a finding that is worth knowing but is not a fault.
@@ -45,8 +45,8 @@ func (f Finding) String() string {
 // Verification is the result of [Verify].
 type Verification struct {
 	Records  int       `json:"records"`
-	Sealed   bool      `json:"sealed"`
-	Signed   bool      `json:"signed"` // by the key that was asked for
+	Sealed   bool      `json:"sealed"` // a seal covers the last record
+	Signed   bool      `json:"signed"` // by the key that Verify was given
 	Findings []Finding `json:"findings"`
 }
 
@@ -97,17 +97,17 @@ type claim struct {
 	digest string
 }
 
-// verifier looks at what the lines of a chain speak of.
+// verifier checks the files that the lines of a chain refer to.
 type verifier struct {
-	chain   // for its findings
+	chain   // collects the findings
 	ctx     context.Context
 	root    *os.Root
 	egress  map[egressKey]hash.Hash
 	claimed map[egressKey]claim
 }
 
-// inputs compares the files that the run was made from with those there now. They
-// are not of the run's folder, so that a change is no damage.
+// inputs compares the files that the run was made from with their present contents. They
+// are not part of the run's directory, so a change is only a note.
 func (v *verifier) inputs(m Manifest) {
 	for _, name := range slices.Sorted(maps.Keys(m.Inputs)) {
 		in := m.Inputs[name]
@@ -168,8 +168,8 @@ func (v *verifier) log(n int, l Log) {
 	}
 }
 
-// digestInput digests a regular file that may have become anything: a pipe is not
-// waited for, nor a device read.
+// digestInput returns the digest and the size of a regular file. The name may have come
+// to mean something else, so it does not wait for a pipe or read a device.
 func digestInput(name string) (digest string, size int64, err error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err == nil {
@@ -190,7 +190,7 @@ func digestFile(f *os.File, err error) (digest string, size int64, _ error) {
 	return digestName + hex.EncodeToString(h.Sum(nil)), size, errors.Join(err, f.Close())
 }
 
-// egressLines digests the egress log by try, and compares.
+// egressLines digests the egress log by try, and compares the digests with the records.
 func (v *verifier) egressLines() {
 	f, err := OpenFile(v.root, EgressFile, os.O_RDONLY)
 	if err == nil {
@@ -204,7 +204,7 @@ func (v *verifier) egressLines() {
 			if v.egress[key] == nil {
 				v.egress[key] = sha256.New()
 			}
-			_, _ = v.egress[key].Write(append(slices.Clone(line), '\n')) // a hash takes everything
+			_, _ = v.egress[key].Write(append(slices.Clone(line), '\n')) // a hash never returns an error
 			return nil
 		})
 	}
