@@ -10,8 +10,8 @@ import (
 	"unicode"
 )
 
-// exactTolerance returns the decimal that the author wrote; nil if there is
-// none.
+// exactTolerance returns f as the decimal that the author wrote; nil if f is negative or
+// not finite.
 func exactTolerance(f float64) *big.Rat {
 	if math.IsNaN(f) || math.IsInf(f, 0) || f < 0 {
 		return nil
@@ -26,9 +26,9 @@ func exactTolerance(f float64) *big.Rat {
 // A numeral is a number in a text: digits, or words, powers, fractions and
 // factors such as "thousand" and "%".
 type numeral struct {
-	text    string   // without separators of thousands
-	value   *big.Rat // nil if it is malformed or out of bounds
-	comma   bool     // a comma might be the decimal point
+	text    string   // without thousands separators
+	value   *big.Rat // nil if the number is malformed or out of bounds
+	comma   bool     // its comma was read as a decimal point
 	percent bool
 }
 
@@ -111,9 +111,8 @@ func parseDecimal(s string) *big.Rat {
 	return r
 }
 
-// joinNumbers makes one token of each number that is more than one: words
-// ("twenty-two"), powers, fractions, and factors ("3 × 10^8", "2 thousand",
-// "25%").
+// joinNumbers joins the tokens of each number that has several: words ("twenty-two"),
+// powers, fractions, and factors ("3 × 10^8", "2 thousand", "25%").
 func joinNumbers(ts []token) []token {
 	out := ts[:0]
 	for i := 0; i < len(ts); i++ {
@@ -135,8 +134,8 @@ func joinNumbers(ts []token) []token {
 	return out
 }
 
-// extend returns the number that n is with the tokens behind it, and how many
-// those are.
+// extend returns the number that n forms with the first of ts, the tokens after it, and
+// how many of them belong to it.
 func extend(n numeral, ts []token) (numeral, int) {
 	if len(ts) == 0 {
 		return n, 0
@@ -193,7 +192,7 @@ func power(b, e *big.Rat) *big.Rat {
 	return r
 }
 
-// factor returns what a word behind a number multiplies it by, or nil.
+// factor returns what the word w after a number multiplies it by, or nil.
 func factor(w string) *big.Rat {
 	switch w {
 	case "hundred":
@@ -231,7 +230,7 @@ func factor(w string) *big.Rat {
 }
 
 // wordNumeral reads a number below a hundred that is written in words, and "a
-// thousand". A lone "one" is a pronoun more often.
+// thousand". A "one" before other words is usually a pronoun, and not read.
 func wordNumeral(ts []token) (numeral, int) {
 	if ts[0].kind != word {
 		return numeral{}, 0
@@ -268,8 +267,8 @@ func smallNumber(w string) int {
 	return -1
 }
 
-// joinDates makes one token of each date with day, month and year, and of the
-// day of the week before it. Of numbers alone only year, month, day is clear.
+// joinDates joins the tokens of each date with day, month and year, and of the day of
+// the week before it. In numbers only the order year, month, day is unambiguous.
 func joinDates(ts []token) []token {
 	out := ts[:0]
 	for i := 0; i < len(ts); i++ {
