@@ -64,8 +64,8 @@ type Event struct {
 	Text string // for people, possibly several lines; "" if there is nothing to show
 }
 
-// Agent is a harness that runs an agent's command-line program in the task's image. A
-// relay to the provider is its way to a model. Produce is safe for concurrent use.
+// Agent is a harness that runs an agent's command-line program in the task's image. The
+// program reaches its model through a relay. Produce is safe for concurrent use.
 type Agent struct {
 	CLI     CLI
 	Version string // exact
@@ -93,7 +93,7 @@ type About struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Package string `json:"package"`
-	Digest  string `json:"digest"` // of the package's archive, as the registry says it
+	Digest  string `json:"digest"` // of the package's archive, as the registry gives it
 	Model   string `json:"model"`
 }
 

@@ -361,7 +361,7 @@ const (
 	minPile = 8 // words without a short one that make a pile
 )
 
-// isPile reports whether words are heaped up without grammar: prose of eight
+// isPile reports whether a response is a pile of words without grammar: prose of eight
 // words has a short one, in any language with spaces.
 func isPile(r *response) bool {
 	return len(r.strict) >= minPile && !slices.ContainsFunc(r.strict, func(w string) bool {

@@ -40,8 +40,7 @@ const (
 
 // scanNumeral reads the number at i: a sign, digits with commas, apostrophes or
 // single spaces between groups of three, a fraction and an exponent. It returns
-// where the number ends. Digits that are glued on in any other way make it
-// malformed.
+// where the number ends. If more digits follow it directly, the number is malformed.
 func scanNumeral(rs []rune, i int) (numeral, int) {
 	start, n := i, numeral{}
 	if rs[i] == '-' || rs[i] == '+' {
@@ -111,8 +110,8 @@ func parseDecimal(s string) *big.Rat {
 	return r
 }
 
-// joinNumbers joins the tokens of each number that has several: words ("twenty-two"),
-// powers, fractions, and factors ("3 × 10^8", "2 thousand", "25%").
+// joinNumbers joins the tokens of each number that consists of several: words
+// ("twenty-two"), powers, fractions, and factors ("3 × 10^8", "2 thousand", "25%").
 func joinNumbers(ts []token) []token {
 	out := ts[:0]
 	for i := 0; i < len(ts); i++ {

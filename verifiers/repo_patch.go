@@ -114,7 +114,7 @@ func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, file
 		return s.malformed(ctx, v)
 	}
 	gold, err := patch.Parse(c.eval.GoldPatch.Reveal())
-	if err != nil || len(files) == 0 { // none, or none that can be read
+	if err != nil || len(files) == 0 { // no gold patch that can be parsed, or no tests to change
 		return s.judge(ctx, v)
 	}
 	var reference runtime.Sandbox // prepared when a calibration first needs it

@@ -14,7 +14,7 @@ const (
 	restoredDir = "workspace" // within its volume
 	// The copy may be larger than the agent's workspace: hard links have become files,
 	// and files may have grown when secrets were replaced in them.
-	restoredTimes  = 3       // WorkspaceBytes
+	restoredTimes  = 3       // times WorkspaceBytes
 	restoredInodes = 1000    // at least
 	restoredInode  = 4 << 10 // bytes of WorkspaceBytes for each further inode
 )

@@ -18,8 +18,8 @@ func shortTask(t testing.TB, question string, tolerance any, accepted ...any) *c
 
 const capital = "What is the capital of France?"
 
-// TestShortAnswerText has the accepted answers Paris and Lutetia. An attack
-// stands before its honest twin.
+// TestShortAnswerText has the accepted answers Paris and Lutetia. An attack comes
+// before its honest twin.
 func TestShortAnswerText(t *testing.T) {
 	task := shortTask(t, capital, nil, "Paris", "Lutetia")
 	for _, c := range []struct{ name, text, want string }{

@@ -136,8 +136,8 @@ func (s suite) try(ctx context.Context, v Verdict, c contrast.Calibration) (Verd
 }
 
 // endsAs reports whether a run ended as the set's changes require: the command fails and
-// reports the changed tests, and none of the Others, as failed. Without changes it
-// succeeds.
+// reports the changed tests, and none of the Others, as failed. With an empty
+// set it succeeds.
 func endsAs(exit runtime.Exit, set contrast.Set) bool {
 	if exit.Reason != runtime.Exited || exit.Success() != (len(set.Edits) == 0) {
 		return false
@@ -186,7 +186,7 @@ func (s suite) calibrate(ctx context.Context) (contrast.Calibration, error) {
 	if err != nil {
 		return contrast.Calibration{}, err
 	}
-	if len(found.Broken) == len(s.files) { // else those are no tests, but only named so
+	if len(found.Broken) == len(s.files) { // if only some are, those are data that is named like tests
 		return contrast.Calibration{}, contrast.ErrTests
 	}
 	if s.reference == nil {

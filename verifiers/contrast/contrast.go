@@ -46,7 +46,7 @@ type Kind string
 // make a right candidate fail.
 const (
 	Value    Kind = "value"    // the expected value of an equality
-	Wrapped  Kind = "wrapped"  // a side of an equality without literals: a pair with it
+	Wrapped  Kind = "wrapped"  // a side of an equality without literals, replaced by a pair with it
 	Swap     Kind = "swap"     // a question, replaced by one with the opposite answer
 	Bound    Kind = "bound"    // what answers are compared with, so that no right answer still passes
 	Negation Kind = "negation" // the condition, or the expected exception
