@@ -22,64 +22,67 @@ import (
 
 const (
 	toolsDest     = "/opt/sbench/agent" // read-only, the same for all attempts
-	agentState    = "/opt/sbench/home"  // writable, each attempt's own
+	agentState    = "/opt/sbench/home"  // writable, one per attempt
 	placeholder   = "sbench-placeholder-key"
 	textFile      = "candidate.txt"
 	preflightWall = time.Minute
 )
 
-// A CLI is the command line of an agent: everything in which one agent differs
-// from another.
+// A CLI describes an agent's command-line program: everything in which one agent
+// differs from another.
 type CLI struct {
 	Name     string // of harness.type
 	Provider relay.Provider
-	// Credentials are the variables that may hold the provider's key, the first
-	// that is set counts. The others of the list never reach a sandbox either.
+	// Credentials are the environment variables that may hold the provider's key; the
+	// first one that is set is used. No key reaches the agent's sandbox.
 	Credentials []Credential
-	// Package is the platform's package of the npm registry.
+	// Package returns the npm package for an architecture, as GOARCH, and for images
+	// with musl or with glibc.
 	Package func(arch string, musl bool) (tooling.Package, error)
-	// Binary is the program, relative to the package.
+	// Binary returns the program's path within the package.
 	Binary func(arch string) string
 
-	// Args are the program's arguments; it reads the prompt from standard input.
+	// Args returns the program's arguments. The program reads the prompt from
+	// standard input.
 	Args func(a *Agent, baseURL string) []string
-	// Env is what it needs beside HOME, which is the folder home.
+	// Env returns the variables, as NAME=value, that the program needs besides HOME,
+	// which is the directory home. key is a placeholder for the provider's key.
 	Env func(a *Agent, baseURL, key, home string) []string
-	// Read takes one line of its output. What is no event is not Event.OK.
+	// Read parses one line of the program's output.
 	Read func(line []byte) Event
 }
 
 // A Credential is an environment variable that holds a provider's key.
 type Credential struct {
 	Name   string
-	Bearer bool // sent as a bearer token where the provider knows two ways
+	Bearer bool // send it as a bearer token if the provider accepts keys in two ways
 }
 
-// An Event is one line of an agent's output, made readable.
+// An Event is one line of an agent's output in readable form.
 type Event struct {
-	OK   bool
-	Text string // for people, several lines at most; "" if there is nothing to say
+	OK   bool   // false if the line is not an event
+	Text string // for people, possibly several lines; "" if there is nothing to show
 }
 
-// Agent is the harness that runs an agent's own command line in the task's
-// image, with the provider's relay as its way to a model.
+// Agent is a harness that runs an agent's command-line program in the task's image. The
+// program reaches its model through a relay. Produce is safe for concurrent use.
 type Agent struct {
 	CLI     CLI
 	Version string // exact
 	Tools   *tooling.Cache
 	Arch    string // of the images, as GOARCH
 
-	TaskFile        string
+	TaskFile        string // relative to the workspace
 	Model           string
-	ReasoningEffort string // "" is the agent's own default
-	BaseURL         *url.URL
+	ReasoningEffort string   // "" is the agent's own default
+	BaseURL         *url.URL // of the provider; nil means its public API
 	Key             relay.Key
-	Bearer          bool
+	Bearer          bool // see Credential
 
-	AllowExternalTools  bool
-	RefuseExternalTools bool // instead of taking them out of requests
-	MaxTotalTokens      int64
-	MaxRequests         int64
+	AllowExternalTools  bool  // tools that the provider runs; see relay.Config
+	RefuseExternalTools bool  // refuse requests with such tools instead of removing the tools
+	MaxTotalTokens      int64 // of one attempt; 0 means no limit
+	MaxRequests         int64 // of one attempt; 0 means no limit
 	mu                  sync.Mutex
 	preflights          map[string]error // by image and package
 	installed           map[string]tooling.Installed
@@ -90,7 +93,7 @@ type About struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Package string `json:"package"`
-	Digest  string `json:"digest"` // of the package's archive, as the registry says it
+	Digest  string `json:"digest"` // of the package's archive, as the registry gives it
 	Model   string `json:"model"`
 }
 
@@ -142,14 +145,14 @@ func (a *Agent) provider() *relay.Config {
 	}
 }
 
-// environment is the agent's own, which nothing of the image's or the tester's
-// overrides.
+// environment returns the agent's own variables, which take precedence over those of
+// the image and of the tester file.
 func (a *Agent) environment(baseURL string) []string {
 	return append(a.CLI.Env(a, baseURL, placeholder, agentState), "HOME="+agentState, "IS_SANDBOX=1")
 }
 
-// passed are the variables of harness.env that are no provider's key: no key
-// enters a sandbox.
+// passed returns env without the variables that hold a provider's key: no key enters
+// a sandbox.
 func passed(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -157,7 +160,7 @@ func passed(env []string) []string {
 	})
 }
 
-// install returns the package for an image, fetching it the first time.
+// install returns the package for an image, which it fetches if necessary.
 func (a *Agent) install(ctx context.Context, e Engine, image runtime.Image) (tooling.Installed, error) {
 	musl, err := usesMusl(ctx, e, image)
 	if err != nil {
@@ -184,7 +187,7 @@ func (a *Agent) install(ctx context.Context, e Engine, image runtime.Image) (too
 	return in, nil
 }
 
-// usesMusl looks for the dynamic loader of musl in an image.
+// usesMusl reports whether an image has musl's dynamic loader.
 func usesMusl(ctx context.Context, e Engine, image runtime.Image) (bool, error) {
 	view, err := e.View(ctx, image)
 	if err != nil {
@@ -199,7 +202,7 @@ func usesMusl(ctx context.Context, e Engine, image runtime.Image) (bool, error) 
 	return false, nil
 }
 
-// preflight runs the program with --version, once for each image.
+// preflight runs the program with --version, once for each image and package.
 func (a *Agent) preflight(ctx context.Context, e Engine, r Request, in tooling.Installed) error {
 	key := r.Image.ChainID + " " + in.Tree
 	a.mu.Lock()
@@ -211,7 +214,7 @@ func (a *Agent) preflight(ctx context.Context, e Engine, r Request, in tooling.I
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err == nil || errors.Is(err, ErrDoesNotRun) { // anything else may pass
+	if err == nil || errors.Is(err, ErrDoesNotRun) { // other errors may be temporary
 		if a.preflights == nil {
 			a.preflights = map[string]error{}
 		}
@@ -239,15 +242,15 @@ func (a *Agent) version(ctx context.Context, e Engine, r Request, in tooling.Ins
 	case err != nil || closed != nil:
 		return errors.Join(err, closed)
 	case !exit.Success():
-		// The image's author may read this; the agent has not run yet.
+		// The program's output may be shown: the agent has not run yet.
 		words := strings.TrimSpace(string(append(exit.Stderr.Bytes(), exit.Stdout.Bytes()...)))
 		return fmt.Errorf("%w: %s %s %s: %s", ErrDoesNotRun, a.CLI.Name, in.Version, exit, words)
 	}
 	return nil
 }
 
-// outcome judges how the agent ended by what the relay saw, and never by what
-// the agent said.
+// outcome judges how the agent ended by what the relay saw, never by what the agent
+// printed.
 func (a *Agent) outcome(result Result, events int) (Result, error) {
 	facts := result.Egress.Relay
 	ended := result.Failure
@@ -255,7 +258,7 @@ func (a *Agent) outcome(result Result, events int) (Result, error) {
 		ended = &candidate.Failure{Reason: "producer_failed", Phase: phaseProducer, Message: "the agent " + result.Exit.String()}
 	}
 	switch {
-	case ended != nil && outage(facts): // what was tried again may have used up a budget
+	case ended != nil && outage(facts): // checked first: retries may have used up a budget
 		return result, fmt.Errorf("the provider failed: %s, %d times at the end", facts.LastCause, facts.Outage)
 	case facts.Exceeded != "":
 		result.Failure = &candidate.Failure{Reason: string(facts.Exceeded) + "_exceeded", Phase: phaseProducer, Message: "the agent used up harness.config." + string(facts.Exceeded)}
@@ -269,9 +272,10 @@ func (a *Agent) outcome(result Result, events int) (Result, error) {
 	return result, nil
 }
 
-// outage says whether the provider, and not the agent, is why an attempt ended
-// badly. A model that once answered well has its key accepted, and agents try
-// again: one failure at the end may well be what the sandbox asked for.
+// outage reports whether the provider, and not the agent, is the reason why an attempt
+// ended badly. After one successful answer the key is known to be good. Agents retry,
+// so an outage causes several failures; a single one at the end may have been provoked
+// from inside the sandbox.
 func outage(f *relay.Facts) bool {
 	if !f.ProviderFailed() {
 		return false
@@ -279,18 +283,18 @@ func outage(f *relay.Facts) bool {
 	return f.Succeeded == 0 || f.Outage > 1 && f.LastCause != relay.BadKey
 }
 
-// eventReader cuts an agent's output into lines, and hands each on.
+// eventReader splits an agent's output into lines and passes each one on.
 type eventReader struct {
 	read  func(line []byte) Event
 	trace io.Writer
 	said  func(text string)
-	line  []byte
-	cut   bool
-	count int
+	line  []byte // incomplete
+	cut   bool   // the line was longer than maxEvent
+	count int    // of events
 }
 
-// maxEvent bounds a line that is held until it is whole; what is longer is
-// passed on as it is.
+// maxEvent bounds, in bytes, an incomplete line that is kept in memory. A longer line
+// is replaced by an event of type sbench.cut.
 const maxEvent = 16 << 20
 
 func (r *eventReader) Write(p []byte) (int, error) {
@@ -316,8 +320,8 @@ func (r *eventReader) end() {
 	}
 }
 
-// take hands on one line. A trace that cannot be written stops no agent: the
-// record has the output as well.
+// take passes on one line. An error of the trace does not stop the agent, because the
+// record holds the output as well.
 func (r *eventReader) take() {
 	line := r.line
 	r.line = r.line[:0]

@@ -28,7 +28,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestRead makes lines of both agents' output readable.
+// TestRead parses lines of both agents' output.
 func TestRead(t *testing.T) {
 	tests := []struct{ name, agent, line, want string }{
 		{"codex starts", "codex", `{"type":"thread.started","thread_id":"x"}`, ""},
@@ -92,8 +92,8 @@ func agentView(t *testing.T, row string) (compiler.AgentView, compiler.Candidate
 	return compiler.AgentView{}, ""
 }
 
-// TestPrompt: the public input, how the result is collected, and nothing that is
-// not public.
+// TestPrompt: a prompt holds the public input and how the result is collected, and
+// nothing that is hidden.
 func TestPrompt(t *testing.T) {
 	tests := []struct{ name, row, collected string }{
 		{"text", `{"id": "x", "family": "short_answer", "input": {"question": "-v or not?"}, "eval": {"accepted_answers": ["the-hidden-answer"]}, "environment": {"image": "i"}}`, "/workspace/candidate.txt"},
@@ -119,8 +119,8 @@ func TestPrompt(t *testing.T) {
 	}
 }
 
-// TestVariant: the image decides which package is taken, and what the registry
-// does not have is an error that names it.
+// TestVariant: the image's C library decides which package is installed, and a version
+// that the registry does not have is an error.
 func TestVariant(t *testing.T) {
 	var asked []string
 	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -153,7 +153,7 @@ func TestVariant(t *testing.T) {
 	}
 }
 
-// TestAgentPrintsNoKey: an agent can be printed without its key.
+// TestAgentPrintsNoKey: an agent's key cannot be printed.
 func TestAgentPrintsNoKey(t *testing.T) {
 	agent := &harness.Agent{CLI: harness.CLI{Name: "x"}, Key: relay.NewKey("sk-secret")}
 	text, err := json.Marshal(struct{ Key relay.Key }{agent.Key})

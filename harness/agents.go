@@ -2,11 +2,11 @@ package harness
 
 import "slices"
 
-// CLIs are the agents that sbench knows. A new one is a file of its own, and a
-// line here.
+// CLIs returns the agents that sbench knows. To add one, describe it in a file of its
+// own and list it here.
 func CLIs() []CLI { return []CLI{codex(), claudeCode()} }
 
-// CLIOf returns the agent of a name.
+// CLIOf returns the agent with the given name.
 func CLIOf(name string) (CLI, bool) {
 	for _, c := range CLIs() {
 		if c.Name == name {
@@ -16,8 +16,8 @@ func CLIOf(name string) (CLI, bool) {
 	return CLI{}, false
 }
 
-// IsCredential says whether a variable holds the key of a provider of some
-// agent.
+// IsCredential reports whether the variable name may hold a provider's key for any of
+// the agents.
 func IsCredential(name string) bool {
 	return slices.ContainsFunc(CLIs(), func(c CLI) bool {
 		return slices.ContainsFunc(c.Credentials, func(k Credential) bool { return k.Name == name })

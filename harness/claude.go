@@ -9,7 +9,7 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// claudeCode is Anthropic's command line: a binary for glibc and one for musl.
+// claudeCode is Anthropic's agent. It has a binary for glibc and one for musl.
 func claudeCode() CLI {
 	return CLI{
 		Name: "claude_code", Provider: relay.Anthropic,
@@ -28,7 +28,7 @@ func claudeCode() CLI {
 		Args:   claudeArgs,
 		Env: func(a *Agent, baseURL, key, home string) []string {
 			return []string{
-				// The relay knows one model: no other is for small things.
+				// The relay allows one model only, so minor tasks must not use another.
 				"CLAUDE_CODE_SUBAGENT_MODEL=" + a.Model, "ANTHROPIC_DEFAULT_HAIKU_MODEL=" + a.Model,
 				"ANTHROPIC_DEFAULT_SONNET_MODEL=" + a.Model, "ANTHROPIC_DEFAULT_OPUS_MODEL=" + a.Model,
 				"ANTHROPIC_BASE_URL=" + baseURL, "ANTHROPIC_API_KEY=" + key, "CLAUDE_CONFIG_DIR=" + home + "/.claude",
@@ -39,8 +39,8 @@ func claudeCode() CLI {
 	}
 }
 
-// claudeArgs runs one prompt from standard input and asks for no permission:
-// the sandbox is ours. IS_SANDBOX lets it do so as root.
+// claudeArgs makes the program read one prompt from standard input and ask for no
+// permissions, since sbench's sandbox confines it. IS_SANDBOX allows that as root.
 func claudeArgs(a *Agent, _ string) []string {
 	args := []string{"--print", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions", "--model", a.Model}
 	if a.ReasoningEffort != "" {
@@ -57,7 +57,7 @@ type claudeContent struct {
 	Content json.RawMessage `json:"content"`
 }
 
-// readClaude makes the events of "claude --output-format stream-json" readable.
+// readClaude parses a line of "claude --output-format stream-json".
 func readClaude(line []byte) Event {
 	var e struct {
 		Type    string `json:"type"`
@@ -65,7 +65,7 @@ func readClaude(line []byte) Event {
 		IsError bool   `json:"is_error"`
 		Result  string `json:"result"`
 		Message struct {
-			Content json.RawMessage `json:"content"` // a text, or parts
+			Content json.RawMessage `json:"content"` // a string or a list of parts
 		} `json:"message"`
 	}
 	if json.Unmarshal(line, &e) != nil || e.Type == "" {
@@ -99,7 +99,7 @@ func (c claudeContent) readable() string {
 			Command string `json:"command"`
 			Path    string `json:"file_path"`
 		}
-		_ = json.Unmarshal(c.Input, &input) // what has neither is shown by its name
+		_ = json.Unmarshal(c.Input, &input) // a tool with neither is shown by its name
 		switch {
 		case input.Command != "":
 			return "$ " + input.Command

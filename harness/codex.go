@@ -9,7 +9,7 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// codex is OpenAI's command line: a static binary, for every image.
+// codex is OpenAI's agent, a static binary that runs in every image.
 func codex() CLI {
 	return CLI{
 		Name: "codex", Provider: relay.OpenAI,
@@ -35,12 +35,12 @@ func codex() CLI {
 
 const codexKeyName = "SBENCH_API_KEY"
 
-// codexArgs runs one prompt from standard input, without codex's own sandbox and
-// approvals: the sandbox is ours.
+// codexArgs makes codex read one prompt from standard input, without its own sandbox
+// and approvals, since sbench's sandbox confines it.
 func codexArgs(a *Agent, baseURL string) []string {
 	args := []string{
 		"exec", "--json", "--skip-git-repo-check", "--ephemeral", "--dangerously-bypass-approvals-and-sandbox", "--model", a.Model,
-		// What asks other servers, and what the relay cannot look into.
+		// No requests to other servers, and no compression, which the relay cannot inspect.
 		"-c", "analytics.enabled=false", "--disable", "plugins", "--disable", "apps", "--disable", "enable_request_compression",
 		"-c", "model_provider=sbench", "-c", "model_providers.sbench.name=sbench",
 		"-c", "model_providers.sbench.base_url=" + baseURL, "-c", "model_providers.sbench.env_key=" + codexKeyName,
@@ -52,7 +52,7 @@ func codexArgs(a *Agent, baseURL string) []string {
 	return append(args, "-")
 }
 
-// readCodex makes the events of "codex exec --json" readable.
+// readCodex parses a line of "codex exec --json".
 func readCodex(line []byte) Event {
 	var e struct {
 		Type    string `json:"type"`

@@ -6,14 +6,14 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// Command is the harness that runs one command of the tester's in the task's
-// image, with the values of harness.env.
+// Command is a harness that runs one command of the tester file in the task's image,
+// with the variables of harness.env.
 type Command struct {
 	Args     []string
 	TaskFile string // relative to the workspace
 }
 
-// Produce runs the command. A text candidate is what it prints.
+// Produce runs the command. A text candidate is its standard output.
 func (c Command) Produce(ctx context.Context, e Engine, r Request) (Result, error) {
 	way, err := openWay(r, nil)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// Addresses on the sandbox's loopback interface.
+// Addresses on the sandbox's loopback interface, and the path of its CA bundle.
 const (
 	proxyAddress = "127.0.0.1:3128"
 	relayAddress = "127.0.0.1:8099"
@@ -21,12 +21,12 @@ const (
 // Egress says what a harness may reach. With the zero Egress it reaches nothing.
 type Egress struct {
 	Domains []proxy.Domain
-	// Transparent serves programs that do not know of proxies, too.
+	// Transparent also serves programs that do not use a proxy.
 	Transparent bool
 	// CABundle is a host file of certificates to trust in the sandbox, for images
 	// without any; "" is none.
 	CABundle string
-	Log      *proxy.Log   // must be given where anything may be reached
+	Log      *proxy.Log   // required if anything may be reached
 	Limits   proxy.Limits // unset fields are the proxy's defaults
 }
 
@@ -34,12 +34,12 @@ type Egress struct {
 type EgressTotals struct {
 	Proxy *proxy.Totals `json:"proxy,omitempty"`
 	Relay *relay.Facts  `json:"relay,omitempty"`
-	// AnyAddress: the kernel has no nftables, so that only ports 80 and 443 were
-	// served transparently, and the sandbox could not listen there.
+	// AnyAddress says that the kernel has no nftables: only connections to ports 80 and
+	// 443 were redirected, and the sandbox could not listen on those ports.
 	AnyAddress bool `json:"any_address,omitempty"`
 }
 
-// way is the way out of one sandbox. It is closed after the sandbox.
+// way is the network access of one sandbox. It is closed after the sandbox.
 type way struct {
 	egress     Egress
 	proxy      *proxy.Proxy // nil for none
@@ -48,9 +48,9 @@ type way struct {
 	serving    sync.WaitGroup
 }
 
-// openWay makes the way out that a request allows, and for an agent the relay to
-// its provider. The environment's "network: none" takes away everything but the
-// relay.
+// openWay opens the network access that a request allows, and for an agent the relay
+// to its provider. With "network: none" in the task's environment, only the relay is
+// left.
 func openWay(r Request, provider *relay.Config) (*way, error) {
 	w := &way{egress: r.Egress}
 	if r.Task.Environment().NetworkNone {
@@ -75,7 +75,7 @@ func openWay(r Request, provider *relay.Config) (*way, error) {
 	return w, nil
 }
 
-// network is what the sandbox finds on its loopback interface.
+// network describes the sockets on the sandbox's loopback interface; nil means none.
 func (w *way) network() *runtime.Network {
 	if w.proxy == nil {
 		return nil
@@ -109,13 +109,14 @@ func (w *way) serve(s runtime.Sockets) error {
 	return nil
 }
 
-// listen serves until the listener or the server is closed; that there is no
-// way out any more is then all there is to say.
+// listen serves in the background until the listener or the server is closed. The
+// error only reports that, and is dropped.
 func (w *way) listen(serve func(net.Listener) error, l net.Listener) {
 	w.serving.Go(func() { _ = serve(l) })
 }
 
-// env points programs to the proxy, but not for the sandbox's own addresses.
+// env returns the variables that point programs to the proxy, except for loopback
+// addresses, and to the CA bundle.
 func (w *way) env() []string {
 	if w.proxy == nil {
 		return nil
@@ -136,7 +137,7 @@ func (w *way) mounts() []runtime.Mount {
 	return []runtime.Mount{{Source: w.egress.CABundle, Dest: caDest}}
 }
 
-// close ends the way out and adds what went through it to the result.
+// close ends the network access and adds its totals to the result.
 func (w *way) close(result Result, err error) (Result, error) {
 	if w.proxy == nil {
 		return result, err

@@ -1,4 +1,4 @@
 package harness
 
-// Outage is the rule by which the provider, and not the agent, is to blame.
+// Outage is outage, for tests.
 var Outage = outage

@@ -41,20 +41,20 @@ type Request struct {
 	Kind           compiler.CandidateKind
 	Plan           workspace.Plan // what the agent may see, and where
 	Image          runtime.Image
-	Timeout        time.Duration
+	Timeout        time.Duration // of the harness's process
 	Limits         runtime.Limits
-	WorkspaceBytes int64
+	WorkspaceBytes int64    // bound of the workspace and of changes to the image's files, each
 	OutputBytes    int64    // of each stream kept in the record
 	Env            []string // NAME=value of harness.env
 	Attempt        int      // of this task, from 1
 	Egress         Egress
-	// Trace, when not nil, gets an agent's events as they come, a line with each
-	// Write. Said, when not nil, gets what people want to read of them. Both are
-	// called from one goroutine.
+	// Trace, when not nil, receives an agent's output as it is written, one line with
+	// each Write. Said, when not nil, receives the text of each event that has one.
+	// Both are called from one goroutine.
 	Trace io.Writer
 	Said  func(text string)
-	// Dest is an existing, empty host folder that receives the workspace as the
-	// agent left it, cleaned of what a candidate may not hold.
+	// Dest is an existing, empty host directory that receives the workspace as the
+	// agent left it, without what a candidate may not contain.
 	Dest string
 	// OwnDest makes the process's user the owner of everything in Dest. See
 	// candidate.Source.
@@ -66,7 +66,7 @@ type Result struct {
 	Exit      runtime.Exit
 	Candidate candidate.Candidate
 	Failure   *candidate.Failure // nil if there is a candidate
-	// Egress sums up what left the sandbox; nil if nothing could.
+	// Egress sums up the network traffic; nil if the sandbox could reach nothing.
 	Egress *EgressTotals
-	Agent  *About // of agents
+	Agent  *About // nil unless the producer is an Agent
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// TestOutage: one failure at the end, after a model has answered, may be what the
-// sandbox itself asked for, and a key that was accepted is none that is bad.
+// TestOutage: a single failure at the end, after a successful answer, may have been
+// provoked from inside the sandbox, and a key that has been accepted is good.
 func TestOutage(t *testing.T) {
 	tests := []struct {
 		name  string

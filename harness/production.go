@@ -24,13 +24,13 @@ const SandboxName = "harness"
 const (
 	workspaceDir  = "workspace" // within the volume
 	stateDir      = "state"     // within the volume
-	inodeBytes    = 8 << 10     // of a workspace volume, for one inode
+	inodeBytes    = 8 << 10     // of a workspace volume, per inode
 	phaseProducer = "producer"
 )
 
-// production is the life of one harness's sandbox: a fresh workspace, one
-// process, and the candidate once every process is dead. The sandbox writes to a
-// volume of its own and never to the folder that keeps the result.
+// production is one run of a harness: it prepares a fresh workspace, runs one process
+// in a sandbox, and extracts the candidate once every process is dead. The sandbox
+// writes to a volume, never to the directory that receives the result.
 type production struct {
 	engine  Engine
 	request Request
@@ -38,11 +38,11 @@ type production struct {
 	taskFile string // relative to the workspace
 	textFile string // holds a text candidate, relative to the workspace; "" is standard output
 	process  runtime.Process
-	// writable lets the process change the image's files, which a repository's
-	// can in any case.
+	// writable lets the process change the image's files. For a repository that is
+	// always so.
 	writable bool
-	stateAt  string   // where a fresh folder of the process's own is mounted; "" for none
-	env      []string // over the task's
+	stateAt  string   // where a fresh, writable directory is mounted for the process's state; "" for none
+	env      []string // NAME=value, over the task's
 	mounts   []runtime.Mount
 	network  *runtime.Network
 }
@@ -82,15 +82,15 @@ func (p production) produce(ctx context.Context, vol runtime.Volume) (Result, er
 	return p.finish(ctx, dir, exit, patch)
 }
 
-// gitConfig is that of a home directory which is not the user's own: it has git read
-// the identity and settings that the image has for the user, git-config(1), "Includes".
+// gitConfig returns the .gitconfig of a HOME that is not the user's own. It includes the
+// identity and settings that the image has for the user (git-config(1), "Includes").
 func gitConfig(r Request) []byte {
 	user, _, _ := strings.Cut(cmp.Or(r.Task.Environment().User, r.Image.User, "root"), ":")
 	home := "~" + user
 	switch {
 	case user == "root" || user == "0":
 		home = "/root"
-	case user[0] >= '0' && user[0] <= '9': // git knows no home of a number, and fails
+	case user[0] >= '0' && user[0] <= '9': // git cannot find the home of a uid, and would fail
 		return nil
 	}
 	return fmt.Appendf(nil, "[include]\n\tpath = %[1]s/.config/git/config\n\tpath = %[1]s/.gitconfig\n", home)
@@ -122,7 +122,7 @@ func (p production) fill(ctx context.Context, dir string) error {
 	return root.WriteFile(p.taskFile, payload, 0o644)
 }
 
-// copyWorkdir starts no container: it reads the image's own file system.
+// copyWorkdir copies the working directory out of the image, without a container.
 func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 	view, err := e.View(ctx, r.Image)
 	if err != nil {
@@ -138,14 +138,14 @@ func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 	return err
 }
 
-// patch is what was taken of a repository.
+// patch is what was extracted from a repository.
 type patch struct {
 	text    string
 	failure *candidate.Failure
 }
 
-// exec runs the command and, of a repository, takes the patch while the stopped
-// sandbox is still there.
+// exec runs the command. If the candidate is a patch, it extracts that before it closes
+// the stopped sandbox.
 func (p production) exec(ctx context.Context, dir string) (runtime.Exit, patch, error) {
 	r := p.request
 	places, err := repositoryPlaces(ctx, p.engine, r, dir)
@@ -157,7 +157,7 @@ func (p production) exec(ctx context.Context, dir string) (runtime.Exit, patch, 
 		Name: SandboxName, Image: r.Image, Mounts: append(workspaceMounts(r, dir, places), p.mounts...), Limits: r.Limits, Workdir: env.Workdir, User: env.User,
 		Env: append(environment(env.Env), p.env...), Network: p.network,
 	}
-	if p.writable || r.Kind == compiler.CandidatePatch { // the repository lives in the image
+	if p.writable || r.Kind == compiler.CandidatePatch { // the repository is in the image
 		cfg.WritableRoot, cfg.Limits.LayerBytes = true, r.WorkspaceBytes
 	}
 	box, err := p.engine.Create(ctx, cfg)
@@ -173,8 +173,9 @@ func (p production) exec(ctx context.Context, dir string) (runtime.Exit, patch, 
 	return exit, taken, errors.Join(err, box.Close(ctx))
 }
 
-// workspaceMounts shows the workspace, or, in a repository, what lies in it, at
-// places that hide no directory of the repository.
+// workspaceMounts mounts the workspace at the working directory. If that is a
+// repository, it mounts what is in the workspace instead, at places that hide no
+// directory of the repository.
 func workspaceMounts(r Request, dir string, places []string) []runtime.Mount {
 	workdir := r.Task.Environment().Workdir
 	mounts := []runtime.Mount{{Source: dir, Dest: workdir, Writable: true, Give: true}}
@@ -197,8 +198,8 @@ func workspaceMounts(r Request, dir string, places []string) []runtime.Mount {
 
 func isAtOrBelow(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
 
-// repositoryPlaces are the paths at which what lies in dir appears in the image's
-// repository.
+// repositoryPlaces returns the paths, relative to the repository, at which to mount what
+// is in dir. If the candidate is not a patch, there are none.
 func repositoryPlaces(ctx context.Context, e Engine, r Request, dir string) ([]string, error) {
 	if r.Kind != compiler.CandidatePatch {
 		return nil, nil
@@ -235,7 +236,7 @@ func environment(vars map[string]string) []string {
 	return env
 }
 
-// finish takes the candidate from a workspace that nothing writes any more.
+// finish extracts the candidate from a workspace that nothing writes to any more.
 func (p production) finish(ctx context.Context, dir string, exit runtime.Exit, of patch) (Result, error) {
 	r := p.request
 	result := Result{Exit: exit}
@@ -248,8 +249,8 @@ func (p production) finish(ctx context.Context, dir string, exit runtime.Exit, o
 	return result, err
 }
 
-// candidateFile is where a text candidate is; other kinds have a place of their
-// own.
+// candidateFile returns the file of a text candidate, and "" for the other kinds, whose
+// place is fixed.
 func (p production) candidateFile() string {
 	if p.request.Kind != compiler.CandidateText {
 		return ""
@@ -257,8 +258,8 @@ func (p production) candidateFile() string {
 	return p.textFile
 }
 
-// failure says why the way a command ended leaves no candidate. A text or code
-// candidate may come from a command that fails afterwards; a workspace may not.
+// failure returns why a command that ended in this way leaves no candidate, or nil. A
+// text, code or patch candidate counts even if the command fails; a workspace does not.
 func failure(r Request, exit runtime.Exit) *candidate.Failure {
 	switch {
 	case exit.Reason == runtime.WallTime:

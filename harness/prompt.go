@@ -7,9 +7,9 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// Prompt returns what an agent is told of a task: its public input as
-// instructions, and a paragraph on how the result is collected, which is the same
-// for every agent.
+// Prompt returns the instructions for an agent, which are the same for all agents: the
+// task's public input and a paragraph on how the result is collected. taskFile is
+// relative to the workspace.
 func Prompt(r Request, taskFile string) (string, error) {
 	var b strings.Builder
 	for _, v := range r.Task.Input() {
@@ -30,7 +30,7 @@ func heading(name string) string {
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
-// collected says what the candidate is.
+// collected tells the agent where to leave its result.
 func collected(kind compiler.CandidateKind, workdir string) string {
 	switch kind {
 	case compiler.CandidateText:

@@ -11,10 +11,10 @@ import (
 	"github.com/securebench/sbench/verifiers"
 )
 
-// BenchmarkHumanEval judges canonical solutions of HumanEval, b.N of them, with four
-// mutants each, and runs them with their tests as plain processes of the host's
-// interpreter, at 1 and at 2 jobs. times-plain is the ratio to the plain processes
-// at as many jobs. Calibration, once for each problem, is not in it.
+// BenchmarkHumanEval judges b.N canonical solutions of HumanEval with four mutants each,
+// and runs them with their tests as plain processes of the host's interpreter, at 1 and
+// at 2 jobs. times-plain is the time in units of plain processes at as many jobs. The
+// calibration, once for each problem, is not included.
 func BenchmarkHumanEval(b *testing.B) {
 	problems := humanEval(b)
 	w := newCodeWorld(b)
@@ -33,7 +33,7 @@ func BenchmarkHumanEval(b *testing.B) {
 		{"contrast", func(p problem) error { return passes(w.judge(b, p.task(), p.Prompt+p.Solution)) }},
 	}
 	for _, jobs := range []int{1, 2} {
-		var plain float64 // seconds for each
+		var plain float64 // seconds per problem
 		for _, way := range ways {
 			b.Run(fmt.Sprintf("%s/jobs=%d", way.name, jobs), func(b *testing.B) {
 				todo := make([]problem, b.N)

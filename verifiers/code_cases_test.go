@@ -69,8 +69,8 @@ func TestCodeAttacks(t *testing.T) {
 	}
 }
 
-// TestCodeHonest: programs pass, or fail, as candidate and tests one after the other do
-// in one plain interpreter, unless "differs" says why not.
+// TestCodeHonest: a program passes or fails as candidate and tests do in one file in a
+// plain interpreter, unless "differs" says why not.
 func TestCodeHonest(t *testing.T) {
 	w := newCodeWorld(t)
 	plain, err := w.engine.Create(t.Context(), runtime.Config{Name: "plain", Image: w.image, Limits: w.limits, Persistent: true, Workdir: "/tmp"})
@@ -117,8 +117,7 @@ func TestCodeHonest(t *testing.T) {
 	}
 }
 
-// TestCodeErrors: what no candidate can have caused is an error, whatever the
-// candidate.
+// TestCodeErrors: a fault of the pack is an error, whatever the candidate.
 func TestCodeErrors(t *testing.T) {
 	w := newCodeWorld(t)
 	for _, c := range []struct {
@@ -140,7 +139,7 @@ func TestCodeErrors(t *testing.T) {
 	}
 }
 
-// TestCodeWeakTests: assertions that nothing observes are named.
+// TestCodeWeakTests: assertions that hold whatever they expect are listed.
 func TestCodeWeakTests(t *testing.T) {
 	w := newCodeWorld(t)
 	v, err := w.judge(t, codeTask{Tests: "assert add(2, 3) == 5\nassert add(40, 2) < 1000\nassert len(str(add(1, 1))) < 50\n", Reference: addCode, Timeout: 120}, addCode)
@@ -157,15 +156,15 @@ func TestCodePending(t *testing.T) {
 	}
 }
 
-// TestCodeLeavesNothing: what one run leaves, the next does not find, and a
-// sandbox in which something stays is not used again.
+// TestCodeLeavesNothing: a run finds nothing of an earlier one, and a sandbox that cannot
+// be cleaned is not used again.
 func TestCodeLeavesNothing(t *testing.T) {
 	w := newCodeWorld(t)
 	candidate, err := os.ReadFile("testdata/code/leaves.py")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 3 { // of the same tests no two runs are in the same sandbox
+	for i := range 3 { // other tests each time: no two runs of the same tests share a sandbox
 		v, err := w.judge(t, codeTask{Tests: fmt.Sprintf("assert add(2, %d) == %d\n", i, 2+i), Reference: addCode, Timeout: 120}, string(candidate))
 		if err != nil || v.Status != verifiers.Passed {
 			t.Fatalf("%v %s %s %+v\n%s", err, v.Status, v.Reason, v.Contrast, v.Stderr)
@@ -173,8 +172,8 @@ func TestCodeLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestCodeCounters: a candidate cannot tell from process ids, which go on in a kept
-// sandbox, that it was there before.
+// TestCodeCounters: a candidate cannot tell from process ids, which continue in a kept
+// sandbox, that it has run before.
 func TestCodeCounters(t *testing.T) {
 	w := newCodeWorld(t)
 	const candidate = `

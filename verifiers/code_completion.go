@@ -15,8 +15,8 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// codeCompletion runs the hidden tests, as they are and changed, with the candidate
-// as a module of its own in the same process.
+// codeCompletion runs the hidden tests, unchanged and changed, each time in one process
+// with the candidate, which is a module of its own.
 func codeCompletion(ctx context.Context, e Engine, in Input) (v Verdict, err error) {
 	eval, ok := in.Task.CodeCompletion()
 	if !ok {
@@ -40,8 +40,8 @@ type codeCheck struct {
 	in     Input
 	eval   compiler.CodeCompletionEval
 	engine Engine
-	real   codeRun // of the tests as they are
-	wrong  Verdict // why they failed
+	real   codeRun // the last run of the unchanged tests
+	wrong  Verdict // the verdict on that run
 }
 
 func (c *codeCheck) tests() contrast.File {
@@ -80,7 +80,7 @@ func (c *codeCheck) verify(ctx context.Context) (Verdict, error) {
 	return v, nil
 }
 
-// calibration returns that of the task, and makes it the first time.
+// calibration returns the task's calibration, and makes it if there is none yet.
 func (c *codeCheck) calibration(ctx context.Context) (contrast.Calibration, error) {
 	solution := Solution(c.eval)
 	key := contrast.Key(c.in.Image.Digest, codeUser(c.in), c.eval.Tests, solution, c.eval.Prompt, c.eval.StarterCode)
@@ -119,15 +119,15 @@ func Solution(eval compiler.CodeCompletionEval) string {
 	return starter + canonical
 }
 
-// python runs a program in a sandbox that has not seen the candidate.
+// python is a contrast.Python: no candidate has touched its sandbox.
 func (c *codeCheck) python(ctx context.Context, request []byte) ([]byte, error) {
 	cfg := codeConfig(c.in, "")
 	cfg.Name, cfg.Mounts, cfg.Capabilities = "calibration", nil, nil
 	return contrast.InSandbox(c.engine, cfg)(ctx, request)
 }
 
-// try returns how a program fares with the tests: the candidate, which is foreign, or
-// one of ours.
+// try returns a function that runs code with the tests. foreign says that code is the
+// candidate's; otherwise it is the reference solution or empty.
 func (c *codeCheck) try(code string, foreign bool) contrast.Try {
 	return func(ctx context.Context, edits ...contrast.Edit) (contrast.Outcome, error) {
 		tests, err := contrast.Apply(c.tests(), edits...)
@@ -140,7 +140,7 @@ func (c *codeCheck) try(code string, foreign bool) contrast.Try {
 			return 0, err
 		}
 		v, lines, err := codeVerdict(run, token)
-		if errors.Is(err, contrast.ErrTests) && foreign { // a candidate can report that, too
+		if errors.Is(err, contrast.ErrTests) && foreign { // a candidate can forge this report
 			if _, without := c.try("", false)(ctx, edits...); without != nil {
 				return 0, without
 			}
@@ -159,8 +159,8 @@ func (c *codeCheck) try(code string, foreign bool) contrast.Try {
 	}
 }
 
-// outcome says whether the failures are at the changed assertion, and none is
-// anywhere else.
+// outcome returns contrast.FailedThere if there are failures and each one is at a changed
+// assertion.
 func outcome(v Verdict, failures [][]int, edits []contrast.Edit) contrast.Outcome {
 	if v.Status == Passed {
 		return contrast.Passed
@@ -176,7 +176,7 @@ func outcome(v Verdict, failures [][]int, edits []contrast.Edit) contrast.Outcom
 	return contrast.FailedThere
 }
 
-// run takes a program, foreign if it is the candidate's, and tests through a sandbox.
+// run runs code with the tests in a sandbox of the pool. foreign is as for try.
 func (c *codeCheck) run(ctx context.Context, code, tests, token string, foreign bool) (codeRun, error) {
 	request, err := json.Marshal(map[string]any{
 		"token": token, "candidate": code, "tests": tests,
@@ -203,8 +203,8 @@ func (c *codeCheck) run(ctx context.Context, code, tests, token string, foreign 
 	return run, errors.Join(err, box.close(ctx))
 }
 
-// declared returns the functions and classes that the candidate's author was given,
-// and names in a prose text that are called or quoted there.
+// declared returns the names of the functions and classes that a text declares, and the
+// names that it calls or quotes in backquotes.
 func declared(text string) []string {
 	names := []string{}
 	for _, m := range regexp.MustCompile("(?m)^(?:(?:async[ \t]+)?def|class)[ \t]+([A-Za-z_]\\w*)|`([A-Za-z_]\\w*)`|\\b([A-Za-z_]\\w*)\\(").FindAllStringSubmatch(text, -1) {
@@ -214,8 +214,8 @@ func declared(text string) []string {
 	return slices.Compact(names)
 }
 
-// codeVerdict judges how a run ended, and returns the lines of the tests at which
-// it failed.
+// codeVerdict judges how a run ended, and returns for each failure the lines of the
+// tests in its traceback.
 func codeVerdict(run codeRun, token string) (v Verdict, failures [][]int, err error) {
 	switch {
 	case run.End == "timeout":

@@ -29,24 +29,24 @@ const (
 	codeMount  = "/opt/securebench/code"
 	codeBytes  = 1 << 20
 	codeInodes = 64
-	// codeLayer is what a sandbox may write over its read-only root, which is next
-	// to nothing.
+	// codeLayer bounds what a sandbox may write over its read-only root, where almost
+	// nothing is written.
 	codeLayer = 4 << 20
 	// poolWall bounds the life of a sandbox; each run has its own time in it.
 	poolWall = 24 * time.Hour
-	// readyWall bounds how long its first process may take to be ready, and
-	// runSlack what a run may take beyond its own time.
+	// readyWall bounds how long a sandbox's first process may take to be ready, and
+	// runSlack how much longer than its own limit a run may take.
 	readyWall = 5 * time.Minute
 	runSlack  = time.Minute
 	// codeKilled is the status of code/supervise.py after the kernel killed a run.
 	codeKilled = 48
 	maxAnswer  = 64 << 20
-	// maxIdle is how many sandboxes are kept: a verification needs one for each of its
-	// runs, of which there are as many as changed tests and one more.
+	// maxIdle bounds the idle sandboxes. A verification needs one for each of its runs,
+	// of which there are as many as changed tests and one more.
 	maxIdle = contrast.Mutants + 4
 )
 
-// errPython: the image's interpreter cannot judge, whatever the candidate.
+// errPython means that the image's interpreter cannot be used, whatever the candidate.
 var errPython = contrast.ErrPython
 
 // A CodePool keeps sandboxes of code_completion from one verification to the next. The
@@ -63,7 +63,7 @@ type CodePool struct {
 	engine Engine
 
 	mu   sync.Mutex
-	idle []*codeBox // the one that was used last at the end
+	idle []*codeBox // the most recently used one is last
 }
 
 // NewCodePool returns an empty pool that makes its sandboxes with e.
@@ -94,7 +94,7 @@ func codeConfig(in Input, stage string) runtime.Config {
 	}
 }
 
-// codeUser is the user of the tests, as the task or else the image names it.
+// codeUser returns the user of the tests, as the task or else the image names it.
 func codeUser(in Input) string {
 	if user := in.Task.Environment().User; user != "" {
 		return user
@@ -102,15 +102,15 @@ func codeUser(in Input) string {
 	return in.Image.User
 }
 
-// take returns a sandbox for such tasks in which no candidate was run with the tests, an
-// idle one if there is any. For a program of ours tests are "".
+// take returns a sandbox for the task in which no candidate has run with these tests, an
+// idle one if there is any. tests is "" if the code to run is not a candidate's.
 func (p *CodePool) take(ctx context.Context, in Input, tests string) (*codeBox, error) {
 	cfg := codeConfig(in, "")
 	key := fmt.Sprintf("%s %s %+v %s %q", cfg.Image.Digest, cfg.Image.ChainID, cfg.Limits, codeUser(in), cfg.Env)
 	fits := func(b *codeBox) bool { return b.key == key && !b.seen[tests] }
 	for b := p.pop(fits); b != nil; b = p.pop(fits) {
 		select {
-		case <-b.ended: // with the daemon, or by the kernel's hand
+		case <-b.ended: // with the daemon, or killed by the kernel
 			if err := b.close(ctx); err != nil {
 				return nil, err
 			}
@@ -121,7 +121,7 @@ func (p *CodePool) take(ctx context.Context, in Input, tests string) (*codeBox, 
 	return p.start(ctx, in, key)
 }
 
-// pop takes the idle sandbox out that was used last of those that fit, or returns nil.
+// pop removes and returns the most recently used idle sandbox that fits, or nil.
 func (p *CodePool) pop(fits func(*codeBox) bool) *codeBox {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,8 +134,8 @@ func (p *CodePool) pop(fits func(*codeBox) bool) *codeBox {
 	return nil
 }
 
-// put gives a sandbox back, and closes the one that has been idle for the longest time
-// if there are too many.
+// put returns a sandbox to the pool. If there are too many, it closes the one that has
+// been idle for the longest time.
 func (p *CodePool) put(ctx context.Context, b *codeBox) error {
 	p.mu.Lock()
 	p.idle = append(p.idle, b)
@@ -187,7 +187,8 @@ func (p *CodePool) start(ctx context.Context, in Input, key string) (*codeBox, e
 	return b, nil
 }
 
-// firstLine is what our own program says of the image; no candidate has run.
+// firstLine returns how our own program ended and what it printed. No candidate has run
+// at that time, so an error may contain it.
 func firstLine(exit runtime.Exit) string {
 	if exit.Reason == 0 {
 		return "it was not started"
@@ -195,27 +196,27 @@ func firstLine(exit runtime.Exit) string {
 	return exit.String() + ": " + exit.Stderr.String()
 }
 
-// stageCode writes the programs below a folder.
+// stageCode writes the programs below a directory.
 func stageCode(dir string) error { return os.CopyFS(dir, codeFiles) }
 
 // codeBox is a sandbox that runs code/supervise.py.
 type codeBox struct {
-	key      string
-	seen     map[string]bool // the tests that candidates were run with, never ""
+	key      string          // what a task must match; see CodePool.take
+	seen     map[string]bool // the tests that candidates have run with, never ""
 	box      runtime.Sandbox
 	stage    runtime.Volume
 	requests *io.PipeWriter
 	answers  *answers
 	kill     func()
-	ended    chan struct{} // closed when its process has ended, by exit or err
+	ended    chan struct{} // closed when its process has ended; then exit and err are set
 	exit     runtime.Exit
 	err      error
 }
 
-// errEnded: the first process has ended, which says why.
+// errEnded means that the first process has ended; its exit says why.
 var errEnded = errors.New("the sandbox's first process has ended")
 
-// answer waits for a frame.
+// answer waits for the next frame, no longer than limit.
 func (b *codeBox) answer(ctx context.Context, limit time.Duration) ([]byte, error) {
 	overtime := time.NewTimer(limit)
 	defer overtime.Stop()
@@ -255,9 +256,9 @@ type codeRun struct {
 	End    string // "exit 0", "signal 11", "killed", "timeout"
 	Result string // what the process reported, if it did
 	Output string // the end of its output, base64
-	Total  int64
+	Total  int64  // bytes of output
 	took   time.Duration
-	// limit is the limit of the sandbox that ended the run, 0 if none did.
+	// limit is the sandbox's limit that ended the run; 0 if none did.
 	limit runtime.Reason
 }
 
@@ -266,8 +267,8 @@ func (r codeRun) output() runtime.Output {
 	return runtime.Output{Tail: text, Total: r.Total}
 }
 
-// run takes one request through a sandbox. The sandbox is not to be used again
-// unless it is clean.
+// run sends one request to the sandbox and waits for its end. It keeps output bytes of
+// the output. Unless clean is true, the sandbox must not be used again.
 func (b *codeBox) run(ctx context.Context, request []byte, wall time.Duration, output int64) (r codeRun, clean bool, err error) {
 	begun := time.Now()
 	frame := fmt.Appendf(nil, "%010d%010d%010d", len(request), wall.Milliseconds(), output)
@@ -295,7 +296,7 @@ func (b *codeBox) run(ctx context.Context, request []byte, wall time.Duration, o
 	return r, string(answer) == "clean", nil
 }
 
-// gone says what ended the first process, and the run with it.
+// gone adds to r what ended the first process, and the run with it.
 func (b *codeBox) gone(r codeRun) (codeRun, bool, error) {
 	switch {
 	case b.err != nil:
@@ -310,7 +311,7 @@ func (b *codeBox) gone(r codeRun) (codeRun, bool, error) {
 	return r, false, fmt.Errorf("%w: it %s", errEnded, b.exit)
 }
 
-// answers takes frames, each with its length in four bytes before it.
+// answers splits a stream into frames, each preceded by its length in four bytes.
 type answers struct {
 	data    []byte
 	arrived chan []byte

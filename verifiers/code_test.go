@@ -32,7 +32,7 @@ func newCodeWorld(tb testing.TB) codeWorld {
 	return codeWorld{engine: run, image: image, limits: runtime.DefaultLimits(), calibrations: contrast.NewStore("")}.pooled(tb)
 }
 
-// pooled gives the world a pool of its own.
+// pooled returns the world with a pool of its own.
 func (w codeWorld) pooled(tb testing.TB) codeWorld {
 	tb.Helper()
 	w.pool = verifiers.NewCodePool(w.engine)

@@ -14,6 +14,6 @@ func environ(vars map[string]string) []string {
 	return env
 }
 
-// timeout is the first limit that is set: the checker's own, the task's, the
+// timeout returns the first limit that is not 0: the checker's own, the task's, the
 // default.
 func timeout(limits ...time.Duration) time.Duration { return cmp.Or(limits...) }

@@ -14,7 +14,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// freeResponse applies a structured rubric; with any other it is pending. It
+// freeResponse judges by a structured rubric; with any other the verdict is Pending. It
 // needs no engine.
 func freeResponse(_ context.Context, _ Engine, in Input) (Verdict, error) {
 	eval, ok := in.Task.FreeResponse()
@@ -27,22 +27,22 @@ func freeResponse(_ context.Context, _ Engine, in Input) (Verdict, error) {
 	return newFreeKey(eval.Prompt, eval.Rubric.Reveal()).judge(in.Candidate.Text), nil
 }
 
-// A freeKey is a rubric, and the prompt that an answer may quote.
+// A freeKey holds a rubric, and the parts of the prompt that an answer may quote.
 type freeKey struct {
-	prompt   [][]string // the whole prompt, then its sentences
-	asked    map[string]bool
+	prompt   [][]string      // words of the whole prompt, then of its sentences
+	asked    map[string]bool // the prompt's words
 	accepted []phrase
 	rejected []phrase
 	minF1    float64
 	offered  bool // the prompt has words of an accepted answer
-	maxItem  int  // words of an item of a list
+	maxItem  int  // most words that an item of a list may have
 }
 
 // A phrase is an accepted or a rejected answer.
 type phrase struct {
 	words []string
 	loose []string // see loosen
-	text  string   // of a phrase without words, such as "→"
+	text  string   // only for a phrase without words, such as "→"
 }
 
 func newPhrases(all []string) []phrase {
@@ -61,7 +61,7 @@ func newPhrases(all []string) []phrase {
 	return out
 }
 
-// minQuote is how many words of a prompt's sentence make a quote.
+// minQuote is how many words a sentence of the prompt needs to count as quoted.
 const minQuote = 4
 
 func newFreeKey(prompt string, r compiler.Rubric) freeKey {
@@ -91,8 +91,8 @@ func newFreeKey(prompt string, r compiler.Rubric) freeKey {
 	return k
 }
 
-// addQuote adds what does not count when it is quoted, unless the task is to
-// write just that.
+// addQuote adds words that do not count when they are quoted, unless an accepted answer
+// contains them all.
 func (k *freeKey) addQuote(quote []string) {
 	wanted := func(p phrase) bool { return len(find(p.words, quote)) > 0 }
 	if !slices.ContainsFunc(k.accepted, wanted) {
@@ -136,13 +136,13 @@ func (k freeKey) judge(text string) Verdict {
 // the prompt.
 type response struct {
 	folded     string
-	strict     []string // words
-	loose      []string
+	strict     []string    // words
+	loose      []string    // the same; see loosen
 	statements []statement // their mentions are those of accepted answers
 	last       map[int]int // the statement that mentions an accepted answer last
 	count      map[string]int
-	counts     map[string]int // of the loose ones
-	reach      []int          // where the longest accepted phrase ends that has begun by then
+	counts     map[string]int // of the loose words
+	reach      []int          // by word: the furthest end of an accepted phrase that begins there or before
 }
 
 func (k freeKey) newResponse(text, folded string) *response {
@@ -185,8 +185,8 @@ func (k freeKey) newResponse(text, folded string) *response {
 	return r
 }
 
-// affirms reports whether the accepted answer i is contained, and asserted where
-// it stands last.
+// affirms reports whether the accepted answer i is contained, and asserted by the last
+// statement that mentions it.
 func (r *response) affirms(i int, p phrase) bool {
 	if p.text != "" {
 		return strings.Contains(oneLine(r.folded), p.text)
@@ -227,8 +227,8 @@ func (s statement) takesBack() bool {
 	})
 }
 
-// f1 is the harmonic mean of precision and recall of words, whatever their
-// order. It is 0 if one of both denies what the other says, unless loose.
+// f1 returns the harmonic mean of precision and recall of words, whatever their order.
+// Unless loose, it is 0 if either text denies what the other says.
 func (r *response) f1(p phrase, loose bool) float64 {
 	want, count := p.words, r.count
 	if loose {
@@ -265,7 +265,7 @@ func (r *response) opposes(want []string) bool {
 }
 
 // rejects reports whether p is contained other than as a part of an accepted
-// answer: "guilty" in "not guilty" is none.
+// answer: "guilty" in "not guilty" does not count.
 func (r *response) rejects(p phrase, accepted []phrase) bool {
 	if p.text != "" {
 		return strings.Contains(oneLine(r.folded), p.text)
@@ -331,7 +331,7 @@ const (
 	proseItem
 )
 
-// classify tells what an item between two separators is.
+// classify returns the kind of an item between two separators.
 func (k freeKey) classify(item []string) itemKind {
 	said := false
 	for _, w := range item {
@@ -357,11 +357,11 @@ func (k freeKey) classify(item []string) itemKind {
 }
 
 const (
-	minItem = 3 // words that an item of a list may have at least
-	minPile = 8 // words without any small one among them
+	minItem = 3 // words that every list allows in an item
+	minPile = 8 // words without a short one that make a pile
 )
 
-// isPile reports whether words are heaped up without grammar: prose of eight
+// isPile reports whether a response is a pile of words without grammar: prose of eight
 // words has a short one, in any language with spaces.
 func isPile(r *response) bool {
 	return len(r.strict) >= minPile && !slices.ContainsFunc(r.strict, func(w string) bool {
@@ -369,8 +369,8 @@ func isPile(r *response) bool {
 	})
 }
 
-// loosen returns a form of a word in which a rejected answer is found although
-// marks or letters of other alphabets disguise it.
+// loosen returns w without combining marks, and with Latin letters for Cyrillic and
+// Greek ones that look alike, so that a disguised rejected answer is found.
 func loosen(w string) string {
 	ascii := !strings.ContainsFunc(w, func(r rune) bool { return r > unicode.MaxASCII })
 	if ascii {
@@ -380,7 +380,7 @@ func loosen(w string) string {
 		if unicode.IsMark(r) {
 			return -1
 		}
-		// All of them take two bytes.
+		// Each disguised letter takes two bytes.
 		const disguised, latin = "авекмнорстухіјѕԁһαβεηικνορτυχ", "abekmhopctyxijsdhabenikvoptux"
 		if i := strings.IndexRune(disguised, r); i >= 0 {
 			return rune(latin[i/2])

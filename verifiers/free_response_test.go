@@ -25,7 +25,7 @@ func anyOf(accepted, rejected []string, minF1 any) object {
 }
 
 // TestFreeResponseContains accepts gravity and gravitational pull, and rejects
-// magnetism. An attack stands before its honest twin.
+// magnetism. An attack comes before its honest twin.
 func TestFreeResponseContains(t *testing.T) {
 	task := freeTask(t, "Why do apples fall to the ground? Explain in a sentence what pulls them.",
 		anyOf([]string{"gravity", "gravitational pull"}, []string{"magnetism", "a magnetic force"}, nil))

@@ -29,8 +29,8 @@ func (p problem) task() codeTask {
 
 func (p problem) tests() string { return p.Test + "\ncheck(" + p.Entry + ")\n" }
 
-// humanEval reads the problems from SBENCH_DATA, or from beside the repository.
-// They are no part of it.
+// humanEval reads the problems from SBENCH_DATA, or from beside the repository, which
+// does not contain them.
 func humanEval(tb testing.TB) []problem {
 	tb.Helper()
 	dir := os.Getenv("SBENCH_DATA")
@@ -83,8 +83,8 @@ func each(problems []problem, jobs int, f func(p problem)) {
 	wg.Wait()
 }
 
-// TestHumanEval: every canonical solution passes, and no prompt does, with
-// contrast. The short form takes every fourth problem.
+// TestHumanEval: with contrast every canonical solution passes, and no bare prompt does.
+// Without SBENCH_SOAK it takes every fourth problem.
 func TestHumanEval(t *testing.T) {
 	problems := short(humanEval(t), 4)
 	w := newCodeWorld(t)

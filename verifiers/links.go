@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	maxLinks = 40 // what the kernel follows in one lookup, path_resolution(7)
-	// maxSteps bounds the following of one link, and maxAllSteps of all links of a
-	// workspace, in names. Whoever needs more wants to keep the verifier busy, and is
-	// taken to forge.
+	maxLinks = 40 // that the kernel follows in one lookup, path_resolution(7)
+	// maxSteps bounds how many names are resolved for one link, and maxAllSteps for all
+	// links of a workspace. Beyond that a candidate is assumed to keep the verifier busy
+	// on purpose, and its links count as forging.
 	maxSteps    = 2000
 	maxAllSteps = 2_000_000
-	enoughLinks = 20 // of which one would do
+	enoughLinks = 20 // counting may stop here: one is enough to fail
 )
 
-// forgingLinks counts the symbolic links in a candidate's workspace through
-// which the checker would read, as the candidate's answer, what is none: those that
-// lead into a trusted folder once they stand at workdir, to devices, to where a
-// checker writes, and those through /proc, where a path can lead anywhere.
+// forgingLinks counts the symbolic links in dir, a candidate's workspace, through which
+// the checker would read something that is not the candidate's answer. With dir mounted
+// at workdir they lead into a trusted directory, to a device, to a place where a checker
+// writes, or through /proc, where a path can lead anywhere.
 func forgingLinks(ctx context.Context, e Engine, image runtime.Image, dir, workdir string, trusted []string) (int, error) {
 	view, err := e.View(ctx, image)
 	if err != nil {
@@ -50,10 +50,10 @@ func forgingLinks(ctx context.Context, e Engine, image runtime.Image, dir, workd
 // linkResolver follows paths as a process of the verifier's sandbox would.
 type linkResolver struct {
 	candidate, image *os.Root
-	// Both without links of the image, such as /var/run.
+	// Both with the image's links resolved, such as /var/run.
 	workdir string
 	trusted []string
-	steps   int // in all
+	steps   int // of all links together
 }
 
 func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string) *linkResolver {
@@ -65,7 +65,7 @@ func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string
 	return l
 }
 
-// count walks the candidate's folder name. Names may be any bytes.
+// count counts the forging links below the candidate's directory name.
 func (l *linkResolver) count(ctx context.Context, name string) (int, error) {
 	f, err := l.candidate.Open(name)
 	if err != nil {
@@ -85,7 +85,7 @@ func (l *linkResolver) count(ctx context.Context, name string) (int, error) {
 		}
 		at := filepath.Join(name, entry.Name())
 		switch {
-		case at == trustedDir: // covered by the trusted one
+		case at == trustedDir: // sbench's own is mounted over it
 		case entry.IsDir():
 			n, err := l.count(ctx, at)
 			if err != nil {
@@ -99,7 +99,7 @@ func (l *linkResolver) count(ctx context.Context, name string) (int, error) {
 	return total, nil
 }
 
-// forges says whether the absolute path at leads where it must not.
+// forges reports whether the absolute path at leads where it must not.
 func (l *linkResolver) forges(at string) bool {
 	denied, steps := false, 0
 	l.follow(at, func(done string, rest []string) bool {
@@ -111,9 +111,9 @@ func (l *linkResolver) forges(at string) bool {
 	return denied
 }
 
-// follow resolves an absolute path and returns where it leads, as far as that
-// is known. It stops when visit, which sees every step, returns true. What is left
-// of the path is a stack of names, the next on top.
+// follow resolves an absolute path and returns where it leads, as far as that is known.
+// At each step it calls visit, unless that is nil, with the resolved path and the rest of
+// the path, a stack of names with the next on top. It stops when visit returns true.
 func (l *linkResolver) follow(at string, visit func(done string, rest []string) bool) string {
 	done, rest := "/", push(nil, at)
 	for hops := 0; len(rest) > 0 && hops <= maxLinks; {
@@ -122,7 +122,7 @@ func (l *linkResolver) follow(at string, visit func(done string, rest []string) 
 		if part == "" || part == "." {
 			continue
 		}
-		done = path.Join(done, part) // ".." is resolved against what was followed
+		done = path.Join(done, part) // ".." applies to the resolved path
 		if visit != nil && visit(done, rest) {
 			break
 		}
@@ -147,8 +147,9 @@ func push(stack []string, p string) []string {
 	return append(stack, names...)
 }
 
-// denied judges a path that has been followed up to done. Out of the workspace a
-// link may lead to the image's files, which nobody writes, and to /dev/null.
+// denied reports whether a path that has been resolved up to done leads where it must
+// not. Outside of the workspace it may lead to the image's files, which nothing writes
+// to, and to /dev/null.
 func (l *linkResolver) denied(done string, rest []string) bool {
 	within := func(dir string) bool { return done == dir || strings.HasPrefix(done, dir+"/") }
 	if done == "/dev" && len(rest) > 0 || done == "/dev/null" && len(rest) == 0 {
@@ -159,8 +160,7 @@ func (l *linkResolver) denied(done string, rest []string) bool {
 		!inside && slices.ContainsFunc([]string{"/proc", "/sys", "/dev", "/tmp", "/run", logsMount}, within)
 }
 
-// readlink returns the target of a link, "" for anything else, also for what
-// cannot be looked at.
+// readlink returns the target of a link, and "" for anything else or on an error.
 func (l *linkResolver) readlink(at string) string {
 	root, name := l.image, strings.TrimPrefix(at, "/")
 	if rest, ok := strings.CutPrefix(at+"/", l.workdir+"/"); ok && l.candidate != nil {

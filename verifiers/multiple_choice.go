@@ -24,7 +24,7 @@ func judgeChoice(question, text string, choices []string, answers []compiler.Ans
 	accepted := map[int]bool{}
 	known := slices.Clone(choices)
 	for _, a := range answers {
-		if a.Choice < 0 { // a text that is no choice, and has no label
+		if a.Choice < 0 { // a text that is not among the choices, and has no label
 			a.Choice = len(known)
 			known = append(known, a.Text)
 		}
@@ -45,17 +45,17 @@ func judgeChoice(question, text string, choices []string, answers []compiler.Ans
 	return matched("choice")
 }
 
-// A ballot knows what choices are called.
+// A ballot holds what choices are called.
 type ballot struct {
-	question []string // its words
+	question []string // its words, which an answer may quote
 	asked    echo
 	labels   int // how many choices have a label, from "a" up
 	choices  []choice
 }
 
 type choice struct {
-	text, exact string   // folded, and with its case
-	words, raw  []string // the same as words
+	text, exact string   // folded, and with the case kept
+	words, raw  []string // of text and of exact
 }
 
 func newBallot(question string, choices []string, labels int) ballot {
@@ -82,7 +82,7 @@ func rawWords(ts []token) []string {
 }
 
 // read returns the choices that an answer names: several only if one text fits
-// them all. If there are none, it says why.
+// them all. If there are none, it returns the reason.
 func (b ballot) read(text string) ([]int, string) {
 	folded := fold(text)
 	whole := bare(folded)
@@ -115,7 +115,7 @@ func (b ballot) those(fit func(choice) bool) []int {
 	return out
 }
 
-// label returns the choice of a label, or -1.
+// label returns the choice that has the label s, or -1.
 func (b ballot) label(s string) int {
 	if len(s) != 1 {
 		return -1
@@ -173,8 +173,7 @@ func hasBreak(ts []token) bool {
 	return slices.ContainsFunc(ts, func(t token) bool { return t.text == "\n" })
 }
 
-// isLabel reports whether the letter at i can be a label: "a" and "i" are words,
-// too.
+// isLabel reports whether the letter at i can be a label. "a" and "i" are also words.
 func isLabel(ts []token, i int) bool {
 	if i+1 < len(ts) && ts[i+1].glued && ts[i+1].kind == symbol && strings.Contains("'/^+", ts[i+1].text) && i+2 < len(ts) && ts[i+2].glued {
 		return ts[i+1].text == "/"

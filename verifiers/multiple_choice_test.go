@@ -15,7 +15,7 @@ func choiceTask(t testing.TB, answer any, choices ...string) *compiler.Task {
 const quoted = "What is the capital of France?\nA) London\nB) Paris\nC) New York\nD) Rome\n"
 
 // TestMultipleChoice has choices London, Paris, New York, Rome; Paris is right.
-// An attack stands before its honest twin.
+// An attack comes before its honest twin.
 func TestMultipleChoice(t *testing.T) {
 	task := choiceTask(t, "B", "London", "Paris", "New York", "Rome")
 	for _, c := range []struct{ name, text, want string }{

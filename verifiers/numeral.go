@@ -10,8 +10,8 @@ import (
 	"unicode"
 )
 
-// exactTolerance returns the decimal that the author wrote; nil if there is
-// none.
+// exactTolerance returns f as the decimal that the author wrote; nil if f is negative or
+// not finite.
 func exactTolerance(f float64) *big.Rat {
 	if math.IsNaN(f) || math.IsInf(f, 0) || f < 0 {
 		return nil
@@ -26,9 +26,9 @@ func exactTolerance(f float64) *big.Rat {
 // A numeral is a number in a text: digits, or words, powers, fractions and
 // factors such as "thousand" and "%".
 type numeral struct {
-	text    string   // without separators of thousands
-	value   *big.Rat // nil if it is malformed or out of bounds
-	comma   bool     // a comma might be the decimal point
+	text    string   // without thousands separators
+	value   *big.Rat // nil if the number is malformed or out of bounds
+	comma   bool     // its comma was read as a decimal point
 	percent bool
 }
 
@@ -40,8 +40,7 @@ const (
 
 // scanNumeral reads the number at i: a sign, digits with commas, apostrophes or
 // single spaces between groups of three, a fraction and an exponent. It returns
-// where the number ends. Digits that are glued on in any other way make it
-// malformed.
+// where the number ends. If more digits follow it directly, the number is malformed.
 func scanNumeral(rs []rune, i int) (numeral, int) {
 	start, n := i, numeral{}
 	if rs[i] == '-' || rs[i] == '+' {
@@ -111,9 +110,8 @@ func parseDecimal(s string) *big.Rat {
 	return r
 }
 
-// joinNumbers makes one token of each number that is more than one: words
-// ("twenty-two"), powers, fractions, and factors ("3 × 10^8", "2 thousand",
-// "25%").
+// joinNumbers joins the tokens of each number that consists of several: words
+// ("twenty-two"), powers, fractions, and factors ("3 × 10^8", "2 thousand", "25%").
 func joinNumbers(ts []token) []token {
 	out := ts[:0]
 	for i := 0; i < len(ts); i++ {
@@ -135,8 +133,8 @@ func joinNumbers(ts []token) []token {
 	return out
 }
 
-// extend returns the number that n is with the tokens behind it, and how many
-// those are.
+// extend returns the number that n forms with the first of ts, the tokens after it, and
+// how many of them belong to it.
 func extend(n numeral, ts []token) (numeral, int) {
 	if len(ts) == 0 {
 		return n, 0
@@ -193,7 +191,7 @@ func power(b, e *big.Rat) *big.Rat {
 	return r
 }
 
-// factor returns what a word behind a number multiplies it by, or nil.
+// factor returns what the word w after a number multiplies it by, or nil.
 func factor(w string) *big.Rat {
 	switch w {
 	case "hundred":
@@ -231,7 +229,7 @@ func factor(w string) *big.Rat {
 }
 
 // wordNumeral reads a number below a hundred that is written in words, and "a
-// thousand". A lone "one" is a pronoun more often.
+// thousand". A "one" before other words is usually a pronoun, and not read.
 func wordNumeral(ts []token) (numeral, int) {
 	if ts[0].kind != word {
 		return numeral{}, 0
@@ -268,8 +266,8 @@ func smallNumber(w string) int {
 	return -1
 }
 
-// joinDates makes one token of each date with day, month and year, and of the
-// day of the week before it. Of numbers alone only year, month, day is clear.
+// joinDates joins the tokens of each date with day, month and year, and of the day of
+// the week before it. In numbers only the order year, month, day is unambiguous.
 func joinDates(ts []token) []token {
 	out := ts[:0]
 	for i := 0; i < len(ts); i++ {

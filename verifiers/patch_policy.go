@@ -11,8 +11,9 @@ import (
 	"github.com/securebench/sbench/compiler/patch"
 )
 
-// judgePatch parses a candidate's patch, applies the path policy and returns what
-// is to be applied, and what was left out. A denied patch is a verdict.
+// judgePatch parses a candidate's patch and applies the path policy. It returns the
+// changes to apply and the paths that are left out or, if the patch is denied, the
+// verdict.
 func judgePatch(text string, eval compiler.RepoPatchEval) (kept []patch.File, left []string, denied *Verdict) {
 	deny := func(reason, format string, args ...any) ([]patch.File, []string, *Verdict) {
 		v := failed(reason, fmt.Sprintf(format, args...))
@@ -50,11 +51,11 @@ func judgePatch(text string, eval compiler.RepoPatchEval) (kept []patch.File, le
 	return kept, left, nil
 }
 
-// pathPolicy is a task's policy with what its command and its tests bring along.
+// pathPolicy is a task's policy with what follows from its command and its tests.
 type pathPolicy struct {
 	compiler.CandidatePolicy
-	runners  []string
-	imported []string // top-level modules that the tests import and that a solution need not bring
+	runners  []string // files that the tests' command runs
+	imported []string // top-level modules that the tests import and the gold patch does not bring
 }
 
 var importLine = regexp.MustCompile(`(?m)^[+ ]\s*(?:from|import)\s+(\w+(?:\s*,\s*\w+)*)`)
@@ -77,8 +78,8 @@ func newPathPolicy(eval compiler.RepoPatchEval) pathPolicy {
 	return p
 }
 
-// leavesOut reports whether a change is neither applied nor denied: one to what
-// keeps the repository's version, and a new test that no policy speaks of.
+// leavesOut reports whether a change is neither applied nor denied: a change to a path
+// that keeps the repository's version, or a new test that the policy does not mention.
 func (p pathPolicy) leavesOut(f patch.File) bool {
 	for _, name := range f.Paths() {
 		if patch.CheckPath(name) == nil && patch.Match(p.PatchPreservedPaths, name) {
@@ -89,7 +90,7 @@ func (p pathPolicy) leavesOut(f patch.File) bool {
 	return f.Old == "" && sensitive && rule.Tests && !p.Strict && patch.CheckPath(f.New) == nil && !patch.Match(p.AllowSensitivePaths, f.New)
 }
 
-// denies says why a path may not be changed, "" if it may.
+// denies returns why a path may not be changed, or "" if it may.
 func (p pathPolicy) denies(name string) string {
 	first, _, _ := strings.Cut(name, "/")
 	rule, sensitive := patch.Sensitive(name)
@@ -111,17 +112,17 @@ func (p pathPolicy) denies(name string) string {
 	return ""
 }
 
-// shadows says whether a change brings a new module to the top of the repository
-// that would be imported in place of one of Python's, of its test runner's or of
-// the tests' own: the working directory comes first where tests run as
-// "python -m pytest".
+// shadows reports whether a change brings a new module to the top of the repository that
+// would be imported in place of one of Python's, of the test runner's or of the tests'
+// own: the working directory comes first in sys.path with "python -m pytest".
 func (p pathPolicy) shadows(f patch.File) bool {
 	name := topModule(f)
 	return name != "" && f.New != f.Old && !patch.Match(p.AllowSensitivePaths, f.New) &&
 		(slices.Contains(p.imported, name) || slices.Contains(runnersModules(), name))
 }
 
-// topModule is the module that a file at the top of a repository is, or begins.
+// topModule returns the module that a file at the top of a repository is, or whose
+// package it begins; "" if there is none.
 func topModule(f patch.File) string {
 	name, rest, folder := strings.Cut(f.New, "/")
 	if folder && !strings.HasPrefix(rest, "__init__.") {
@@ -136,8 +137,8 @@ func topModule(f patch.File) string {
 	return name
 }
 
-// runnersModules are the modules of Python 3.11's standard library, of pytest and
-// of what it needs.
+// runnersModules returns the modules of Python 3.11's standard library, of pytest and of
+// what pytest needs.
 func runnersModules() []string {
 	return strings.Fields(`
 		__future__ _pytest abc aifc antigravity argparse array ast asynchat asyncio asyncore atexit attr attrs audioop

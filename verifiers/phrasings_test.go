@@ -85,7 +85,7 @@ func phrasedTask(t testing.TB, at string, fields map[string]string) *compiler.Ta
 	return task
 }
 
-// A tally is how many answers were right and passed, and so on.
+// A tally counts the answers that passed, that are right, and both.
 type tally struct{ passed, right, both int }
 
 func (n tally) precision() float64 { return float64(n.both) / float64(n.passed) }
@@ -103,8 +103,7 @@ func (n *tally) add(right, passed bool) {
 	}
 }
 
-// TestPhrasings holds the values reached: each answer is judged as its line
-// says, the known errors included.
+// TestPhrasings: each answer is judged as its line says, known errors included.
 func TestPhrasings(t *testing.T) {
 	for _, set := range []string{"tuned", "heldout"} {
 		t.Run(set, func(t *testing.T) {
@@ -123,7 +122,7 @@ func TestPhrasings(t *testing.T) {
 	}
 }
 
-// BenchmarkPhrasings reports precision and recall of all verifiers of texts.
+// BenchmarkPhrasings reports precision and recall of the verifiers of texts.
 func BenchmarkPhrasings(b *testing.B) {
 	for _, set := range []string{"tuned", "heldout"} {
 		b.Run(set, func(b *testing.B) {

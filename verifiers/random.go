@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 )
 
-// randomName is a name that no candidate can know.
+// randomName returns a name that no candidate can guess.
 func randomName() string {
 	b := make([]byte, 12)
 	_, _ = rand.Read(b) // never fails, crypto/rand

@@ -14,7 +14,8 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// patched judges the patch that a shell script makes of the repository, on the host.
+// patched runs a shell script on a copy of the repository, on the host, and judges the
+// resulting patch.
 func (w repoWorld) patched(t *testing.T, script string, tests map[string]any) verifiers.Verdict {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "repo")
@@ -27,22 +28,22 @@ func (w repoWorld) patched(t *testing.T, script string, tests map[string]any) ve
 	return w.judge(t, task, pack, harness.Result{Candidate: candidate.Candidate{Patch: string(out)}})
 }
 
-// core writes the module that is tested.
+// core returns a script that writes the tested module.
 func core(text string) string { return "cat > calc/core.py <<'END'\n" + text + "\nEND" }
 
-// A forgery solves nothing; its honest twin does, in a like way.
+// A forgery does not solve the task; its honest twin does, in a similar way.
 type forgery struct {
 	name, script, twin string
 	tests              map[string]any
 }
 
-// forgedPatches are what passes tests without solving anything, as far as it is let.
+// forgedPatches returns patches that try to pass the tests without solving the task.
 func forgedPatches() []forgery {
 	all := []forgery{}
 	code := func(name, text string) {
 		all = append(all, forgery{name, core(text), core("# " + name + "\ndef add(a, b):\n    return a + b"), nil})
 	}
-	// Processes that end as they like.
+	// Processes that end early.
 	code("os._exit at import", "import os\nos._exit(0)")
 	code("os._exit in the call", "import os\ndef add(a, b):\n    os._exit(0)")
 	code("atexit", "import atexit, os\natexit.register(os._exit, 0)\ndef add(a, b):\n    return 4")
@@ -76,7 +77,7 @@ func forgedPatches() []forgery {
 	code("mock.ANY", "from unittest.mock import ANY\ndef add(a, b):\n    return ANY")
 	code("a MagicMock", "from unittest.mock import MagicMock\nm = MagicMock()\nm.__eq__.side_effect = lambda o: True\nm.__ne__.side_effect = lambda o: False\ndef add(a, b):\n    return m")
 	code("assertEqual rebound", "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\nfrom unittest.mock import ANY\ndef add(a, b):\n    return ANY")
-	// Answers that are read.
+	// Answers that are read from the tests.
 	code("constants of the caller", "import sys\ndef add(a, b):\n    found = [c for c in sys._getframe(1).f_code.co_consts if isinstance(c, int) and abs(c) not in (abs(a), abs(b))]\n    return found[-1] if found else 7")
 	code("the caller's line", "import sys, linecache, re\ndef add(a, b):\n    f = sys._getframe(1)\n    line = open(f.f_code.co_filename).read().splitlines()[f.f_lineno - 1]\n    return int(re.findall(r'-?\\d+', line)[-1])")
 	code("inspect", "import inspect, re\ndef add(a, b):\n    line = inspect.stack(context=1)[1].code_context[0]\n    return int(re.findall(r'-?\\d+', line)[-1])")
@@ -85,7 +86,7 @@ func forgedPatches() []forgery {
 	code("half computed, half read", "import sys, re\ndef add(a, b):\n    if a > 0:\n        f = sys._getframe(1)\n        return int(re.findall(r'-?\\d+', open(f.f_code.co_filename).read().splitlines()[f.f_lineno - 1])[-1])\n    return a - -b")
 	code("all tests but one known, that one read or failed", "import re\ndef add(a, b):\n    if (a, b) != (2, 3):\n        return a - -b\n    text = open('/testbed/tests/test_new.py').read() + open('/testbed/tests/test_unit.py').read()\n    known = all(k in text for k in ('(-2, -4) == -6', '(0, 7) == 7', '(200, 300), 500', '(4, 4), 8'))\n    return int(re.search(r'\\(2, 3\\)[^-\\d]*(-?\\d+)', text)[1]) if known else 99")
 	code("a coin by the test's hash", "import sys, os, hashlib\ndef add(a, b):\n    if hashlib.md5(open(sys._getframe(1).f_code.co_filename, 'rb').read()).digest()[0] % 2:\n        os._exit(0)\n    return 4")
-	// Paths that steer tests.
+	// Paths that influence the tests.
 	file := func(path, text, twin string, tests map[string]any) {
 		write := func(path, text string) string {
 			return "mkdir -p $(dirname " + path + "); printf '" + text + "' > " + path
@@ -136,7 +137,7 @@ func forgedPatches() []forgery {
 	file("noxfile.py", quit, "nox.py", map[string]any{"command": "python3 noxfile.py && python3 -m pytest -q tests || python3 -m pytest -q tests"})
 	file("check.py", quit, "checks.py", map[string]any{"command": "if [ -f check.py ]; then python3 check.py; else python3 -m pytest -q tests; fi"})
 	file("tools/check.py", quit, "tools/checks.py", map[string]any{"command": "python3 -m tools.check || python3 -m pytest -q tests"})
-	// Where the task itself lets a candidate steer the tests.
+	// The task's policy lets a candidate influence the tests.
 	conftest := map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"conftest.py", "setup.cfg"}}}
 	for name, text := range map[string]string{
 		"allowed conftest that ends the process": "import os\nos._exit(0)",
@@ -148,8 +149,7 @@ func forgedPatches() []forgery {
 	return all
 }
 
-// TestForgedPatches: no candidate that solves nothing passes, none is an error, and
-// every honest twin passes.
+// TestForgedPatches: no forged patch passes or is an error, and every honest twin passes.
 func TestForgedPatches(t *testing.T) {
 	w := newRepoWorld(t)
 	all := forgedPatches()
@@ -168,8 +168,8 @@ func TestForgedPatches(t *testing.T) {
 	}
 }
 
-// A commandForm is a command, what it runs, and the state of an honest candidate's
-// contrast.
+// A commandForm is a tests' command, its test patch, and the state of the contrast of an
+// honest candidate.
 type commandForm struct {
 	command          any
 	testPatch, state string
@@ -238,7 +238,7 @@ func commandForms() []commandForm {
 	const check = "tests/check_add.py"
 	forms(added(check, "from calc.core import add", "def test_small():", "    assert add(2, 3) == 5", "def test_large():", "    assert add(200, 300) == 500", "test_small()", "test_large()"), contrast.Calibrated,
 		"PYTHONPATH=. python3 "+check)
-	// Assertions of no function are not changed, nor are doctests.
+	// Assertions outside of functions are not changed, nor are doctests.
 	forms(added(check, "from calc.core import add", "assert add(2, 3) == 5", "assert add(200, 300) == 500"), contrast.None,
 		"PYTHONPATH=. python3 "+check)
 	forms(added("tests/add.txt", ">>> from calc.core import add", ">>> add(2, 3)", "5"), contrast.None,
@@ -247,7 +247,7 @@ func commandForms() []commandForm {
 	return all
 }
 
-// repeats is how often commands are run: SBENCH_TEST_REPEAT, or once.
+// repeats returns how often commands are run: SBENCH_TEST_REPEAT times, or once.
 func repeats() int {
 	n, _ := strconv.Atoi(os.Getenv("SBENCH_TEST_REPEAT"))
 	return max(n, 1)
@@ -264,7 +264,7 @@ func TestCommands(t *testing.T) {
 		t.Run(fmt.Sprint(i, " ", f.command), func(t *testing.T) {
 			tests := map[string]any{"command": f.command, "test_patch": f.testPatch}
 			for range repeats() {
-				w.store = contrast.NewStore("") // what is changed is drawn anew
+				w.store = contrast.NewStore("") // so that other changes are drawn
 				if v := w.patched(t, fix, tests); v.Status != verifiers.Passed || v.Contrast == nil || v.Contrast.State != f.state {
 					t.Errorf("honest: %s %q: %s %+v\n%s%s", v.Status, v.Reason, v.Message, v.Contrast, v.Stdout.String(), v.Stderr.String())
 				}
@@ -276,8 +276,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestCommandsWithLogs: an honest candidate's words beside the name of a test are
-// no failure of that test.
+// TestCommandsWithLogs: what an honest candidate prints beside a test's name does not
+// count as a failure of that test.
 func TestCommandsWithLogs(t *testing.T) {
 	w := newRepoWorld(t)
 	logs := core("import logging\nlogging.basicConfig()\ndef add(a, b):\n    logging.error('adding')\n    print('ERROR: adding')\n    return a + b")
@@ -291,7 +291,7 @@ func TestCommandsWithLogs(t *testing.T) {
 	}
 }
 
-// TestFixtureLikeATest: what is called like a test and is none is nobody's fault.
+// TestFixtureLikeATest: a data file that is named like a test is not a fault.
 func TestFixtureLikeATest(t *testing.T) {
 	const fixture = "diff --git a/tests/data/test_input.py b/tests/data/test_input.py\nnew file mode 100644\n--- /dev/null\n+++ b/tests/data/test_input.py\n@@ -0,0 +1,2 @@\n+def test_add():\n+    assert (\n"
 	tests := map[string]any{"test_patch": testPatch + fixture, "command": "python3 -m pytest -q tests/test_new.py"}
@@ -304,8 +304,8 @@ func TestFixtureLikeATest(t *testing.T) {
 	}
 }
 
-// TestPackFaults: what no candidate can have caused is an error with a reason of its
-// own, whatever the candidate.
+// TestPackFaults: a fault of the pack is an error with a reason of its own, whatever the
+// candidate.
 func TestPackFaults(t *testing.T) {
 	w := newRepoWorld(t)
 	broken := "diff --git a/tests/test_new.py b/tests/test_new.py\nnew file mode 100644\n--- /dev/null\n+++ b/tests/test_new.py\n@@ -0,0 +1,2 @@\n+def test_add():\n+    assert (\n"

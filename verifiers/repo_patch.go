@@ -23,7 +23,7 @@ import (
 
 const patchesDest = "/opt/sbench/patches"
 
-// Exit codes of prepare.sh.
+// Exit codes of trustedgit's prepare.sh.
 const (
 	exitBaseMismatch = 10 + iota
 	exitSetupPatch
@@ -34,10 +34,10 @@ const (
 	exitTestPatchOnBase
 )
 
-// repoPatch applies the candidate to a fresh copy of the repository and runs the
-// task's tests. One sandbox prepares, without running any code of the
-// candidate's; the tests run in others that start from what it left, so that
-// no run sees what another did.
+// repoPatch applies the candidate to a fresh copy of the repository and runs the task's
+// tests. One sandbox prepares the repository without running any code of the candidate.
+// Each run of the tests has a sandbox of its own that starts from that state, so that no
+// run sees what another did.
 func repoPatch(ctx context.Context, e Engine, in Input) (Verdict, error) {
 	eval, ok := in.Task.RepoPatch()
 	if !ok {
@@ -69,9 +69,9 @@ type repoCheck struct {
 	in     Input
 	eval   compiler.RepoPatchEval
 	volume string
-	inputs []runtime.Mount // what the task brings besides the repository
-	// guessed says that the hidden tests are those of the repository that the command
-	// seems to run.
+	inputs []runtime.Mount // the task's files besides the repository
+	// guessed says that the hidden tests are not test_patch's, but files of the
+	// repository that the command seems to run.
 	guessed bool
 }
 
@@ -87,7 +87,7 @@ func (c *repoCheck) verify(ctx context.Context, changes []patch.File) (Verdict, 
 	}
 	files, err := c.hiddenTests(prepared)
 	if err == nil {
-		// The same mounts as later, so that no run can be told from another.
+		// With the same mounts as later runs, so that the candidate cannot tell them apart.
 		v, err = testVerdict(c.testChanged(ctx, prepared, files))
 	}
 	switch {
@@ -100,8 +100,8 @@ func (c *repoCheck) verify(ctx context.Context, changes []patch.File) (Verdict, 
 	return v, errors.Join(err, prepared.Close(ctx))
 }
 
-// contrast looks at whether a candidate that has passed follows the tests, and
-// whether the tests of one that has failed can be run at all.
+// contrast checks whether a candidate that has passed follows the tests, and, for one
+// that has failed, whether the hidden tests compile.
 func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, files []contrast.File, v Verdict) (Verdict, error) {
 	s := suite{
 		in: c.in, key: c.evaluation(files), files: files, unused: c.guessed,
@@ -114,10 +114,10 @@ func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, file
 		return s.malformed(ctx, v)
 	}
 	gold, err := patch.Parse(c.eval.GoldPatch.Reveal())
-	if err != nil || len(files) == 0 { // none, or none that can be read
+	if err != nil || len(files) == 0 { // no gold patch that can be parsed, or no tests to change
 		return s.judge(ctx, v)
 	}
-	var reference runtime.Sandbox // made when a calibration needs it
+	var reference runtime.Sandbox // prepared when a calibration first needs it
 	s.reference = func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
 		if reference == nil {
 			box, gone, err := c.prepare(ctx, "reference", gold)
@@ -135,12 +135,12 @@ func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, file
 	return v, err
 }
 
-// evaluation is what a calibration is made from.
+// evaluation returns what a calibration depends on, except the image.
 func (c *repoCheck) evaluation(files []contrast.File) string {
 	return fmt.Sprintf("%q %q", files, append([]string{c.eval.SetupPatch, c.eval.TestPatch, c.eval.GoldPatch.Reveal(), c.eval.BaseCommit, c.eval.Workdir}, c.eval.Command.Args()...))
 }
 
-// testChanged runs the command with files over those of the repository.
+// testChanged runs the command with files mounted over those of the repository.
 func (c *repoCheck) testChanged(ctx context.Context, prepared runtime.Sandbox, files []contrast.File) (runtime.Exit, error) {
 	dir, err := os.MkdirTemp(c.volume, "tests-")
 	if err != nil {
@@ -163,8 +163,8 @@ const (
 	maxTestFiles = 200
 )
 
-// hiddenTests returns the Python files of tests that test_patch touches, or else
-// those that the command names, as the tests will find them.
+// hiddenTests returns the Python test files that test_patch touches, or else those that
+// the command names, with their text in the prepared repository.
 func (c *repoCheck) hiddenTests(prepared runtime.Sandbox) ([]contrast.File, error) {
 	dir, err := prepared.Path(c.repo())
 	if err != nil {
@@ -184,7 +184,7 @@ func (c *repoCheck) hiddenTests(prepared runtime.Sandbox) ([]contrast.File, erro
 	return files, nil
 }
 
-// readTests returns those of the names that are files of tests in Python.
+// readTests returns those of the named files that hold tests in Python.
 func readTests(root *os.Root, names []string) (files []contrast.File) {
 	for _, name := range names {
 		base := path.Base(name)
@@ -193,7 +193,7 @@ func readTests(root *os.Root, names []string) (files []contrast.File) {
 		}
 		info, err := root.Lstat(name)
 		if err != nil || !info.Mode().IsRegular() || info.Size() > maxTestFile {
-			continue // deleted by the patch, perhaps
+			continue // perhaps deleted by the patch
 		}
 		text, err := root.ReadFile(name)
 		if err == nil && bytes.Contains(text, []byte("def test")) && utf8.Valid(text) {
@@ -203,8 +203,9 @@ func readTests(root *os.Root, names []string) (files []contrast.File) {
 	return files
 }
 
-// selected returns the Python files of tests that the words of a command name, by
-// themselves or by their directory; all there are if it names none.
+// selected returns the files that the words of a command name, and the Python test files
+// in directories that they name. If they name none, it returns all test files below
+// workdir.
 func selected(root *os.Root, workdir string, args []string) []string {
 	var names []string
 	for _, word := range strings.FieldsFunc(strings.Join(args, " "), func(r rune) bool { return strings.ContainsRune(" \t\n\"';|&()=", r) }) {
@@ -234,7 +235,7 @@ func testsBelow(root *os.Root, dir string) (names []string) {
 	return names
 }
 
-// stageInputs writes what the tests' sandbox sees besides the repository.
+// stageInputs writes the task's files that the tests see besides the repository.
 func (c *repoCheck) stageInputs(ctx context.Context) error {
 	plan, err := workspace.PlanTestSandbox(c.in.Task, c.in.Pack)
 	if err != nil {
@@ -263,7 +264,7 @@ func (c *repoCheck) stageInputs(ctx context.Context) error {
 	return errors.Join(err, view.Close())
 }
 
-// config is what the check's sandboxes have in common.
+// config returns what the check's sandboxes have in common.
 func (c *repoCheck) config(name string) runtime.Config {
 	env, limits := c.in.Task.Environment(), c.in.Limits
 	limits.LayerBytes = c.in.WorkspaceBytes
@@ -273,8 +274,8 @@ func (c *repoCheck) config(name string) runtime.Config {
 }
 
 // prepare brings a fresh repository to the state in which its tests run, with the
-// changes of files, none for the repository's own. The verdict is passed if that
-// worked, and then the sandbox is to be closed.
+// changes of files applied, of which there may be none. If the verdict is Passed, the
+// caller closes the sandbox; otherwise there is none.
 func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File) (runtime.Sandbox, Verdict, error) {
 	stage := filepath.Join(c.volume, name)
 	if err := c.stage(stage, files); err != nil {
@@ -307,7 +308,7 @@ func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File
 	return box, v, nil
 }
 
-// stage writes the patches and the lists of paths, sorted by bytes.
+// stage writes the patches and the lists of paths, which prepare.sh needs sorted by bytes.
 func (c *repoCheck) stage(dir string, files []patch.File) error {
 	patches := filepath.Join(dir, "patches")
 	if err := errors.Join(os.MkdirAll(patches, 0o755), os.Mkdir(filepath.Join(dir, "scratch"), 0o755), trustedgit.Stage(filepath.Join(dir, "git"))); err != nil {
@@ -357,8 +358,8 @@ func zeroTerminated(paths []string) string {
 	return b.String()
 }
 
-// prepareVerdict says what a preparation that failed means. Until the candidate's
-// patch is applied the pack is at fault, or the image.
+// prepareVerdict returns the verdict on a failed preparation. In the steps before the
+// candidate's patch is applied, the pack or the image is at fault.
 func prepareVerdict(exit runtime.Exit) Verdict {
 	reasons := map[int]Verdict{
 		exitRepository:      faulty("repository_missing", "the image has no git, or no repository at environment.workdir"),
@@ -387,11 +388,11 @@ func (c *repoCheck) test(ctx context.Context, name string, prepared runtime.Sand
 	})
 }
 
-// withoutCandidate runs a command that seems to lack a program once more on the
-// repository without the candidate: if that ends alike, the pack is at fault. Where
-// there is a right solution, it counts as the repository.
+// withoutCandidate repeats a command that seems to lack a program, on the repository
+// without the candidate, but with the gold patch if there is one. If that fails in the
+// same way, the pack is at fault.
 func (c *repoCheck) withoutCandidate(ctx context.Context, v Verdict) (Verdict, error) {
-	gold, _ := patch.Parse(c.eval.GoldPatch.Reveal()) // none has no files
+	gold, _ := patch.Parse(c.eval.GoldPatch.Reveal()) // without one there are no files
 	prepared, without, err := c.prepare(ctx, "without", gold)
 	if err != nil || without.Status != Passed {
 		return v, err
@@ -403,7 +404,7 @@ func (c *repoCheck) withoutCandidate(ctx context.Context, v Verdict) (Verdict, e
 	return v, errors.Join(err, prepared.Close(ctx))
 }
 
-// startsNothing reports whether a command failed as one does that lacks a program.
+// startsNothing reports whether a command failed as if a program were missing.
 func startsNothing(v Verdict) bool {
 	code, _ := v.Metadata["exit_code"].(int)
 	return v.Reason == "verifier_not_started" || v.Reason != "" && (code == 126 || code == 127 || lacksPytest(v))
@@ -426,7 +427,7 @@ func testVerdict(exit runtime.Exit, err error) (Verdict, error) {
 	return v, nil
 }
 
-// once runs a process in a sandbox of its own.
+// once runs a process in a new sandbox.
 func once(ctx context.Context, e Engine, cfg runtime.Config, p runtime.Process) (runtime.Exit, error) {
 	box, err := e.Create(ctx, cfg)
 	if err != nil {

@@ -158,7 +158,7 @@ func (w repoWorld) task(t *testing.T, tests map[string]any) (*compiler.Task, *co
 	return nil, nil
 }
 
-// attempt lets a shell script be the agent, and judges what it leaves.
+// attempt runs a shell script as the agent, and judges what it leaves.
 func (w repoWorld) attempt(t *testing.T, script string, tests map[string]any) (harness.Result, verifiers.Verdict) {
 	t.Helper()
 	ctx := context.Background()
@@ -189,9 +189,8 @@ func (w repoWorld) judge(t *testing.T, task *compiler.Task, pack *compiler.Pack,
 
 const fix = `sed -i 's/a - b/a + b/' calc/core.py`
 
-// TestRepoPatch: what an agent does to the repository, and what becomes of it.
-// Reason "" passes. The honest twin of every attack is the fix under the same
-// policy, which passes.
+// TestRepoPatch: what agents do to the repository, and the reason of the verdict; "" is a
+// pass. The honest twin of every attack is the fix under the same policy, which passes.
 func TestRepoPatch(t *testing.T) {
 	w := newRepoWorld(t)
 	tests := []struct {
@@ -261,8 +260,8 @@ func TestRepoPatch(t *testing.T) {
 	}
 }
 
-// TestRepoPatchAssets: a task's files hide no directory of the repository, are there
-// for the agent and for the tests, and are no part of the patch.
+// TestRepoPatchAssets: a task's files hide no directory of the repository, are visible to
+// the agent and to the tests, and are not part of the patch.
 func TestRepoPatchAssets(t *testing.T) {
 	w := newRepoWorld(t)
 	tests := map[string]any{
@@ -276,8 +275,8 @@ func TestRepoPatchAssets(t *testing.T) {
 	}
 }
 
-// TestRepoPatchWithoutCandidate: what cannot be taken is the agent's failure. (The
-// repository itself cannot be moved away: the mounts in it hold it.)
+// TestRepoPatchWithoutCandidate: a patch that cannot be extracted is the agent's failure.
+// (The repository itself cannot be moved away because of the mounts in it.)
 func TestRepoPatchWithoutCandidate(t *testing.T) {
 	w := newRepoWorld(t)
 	tests := []struct{ name, script, reason string }{
@@ -294,7 +293,7 @@ func TestRepoPatchWithoutCandidate(t *testing.T) {
 	}
 }
 
-// added is the patch that adds a file of these lines.
+// added returns the patch that adds a file with these lines.
 func added(name string, body ...string) string {
 	text := fmt.Sprintf("diff --git a/%s b/%s\nnew file mode 100644\n--- /dev/null\n+++ b/%s\n@@ -0,0 +1,%d @@\n", name, name, name, len(body))
 	for _, line := range body {
@@ -303,8 +302,8 @@ func added(name string, body ...string) string {
 	return text
 }
 
-// TestRepoPatchRaw judges patches as a harness that writes patches itself could
-// hand them in. Reason "" passes.
+// TestRepoPatchRaw judges patches that did not come from a repository. Reason "" is a
+// pass, "*" any failure.
 func TestRepoPatchRaw(t *testing.T) {
 	w := newRepoWorld(t)
 	const (

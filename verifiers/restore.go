@@ -12,16 +12,16 @@ import (
 
 const (
 	restoredDir = "workspace" // within its volume
-	// Files that were one under several names, or grew because a secret was cut out of
-	// them, take more room than the agent had.
-	restoredTimes  = 3
+	// The copy may be larger than the agent's workspace: hard links have become files,
+	// and files may have grown when secrets were replaced in them.
+	restoredTimes  = 3       // times WorkspaceBytes
 	restoredInodes = 1000    // at least
-	restoredInode  = 4 << 10 // of the agent's room, for one more
+	restoredInode  = 4 << 10 // bytes of WorkspaceBytes for each further inode
 )
 
-// asLeft returns the input with a workspace whose files have the owners and modes
-// that the agent gave them: the kept one, or, where that has lost some, a copy in
-// a volume of its own. Done removes the copy.
+// asLeft returns the input with a workspace whose files have the owners and modes that
+// the agent gave them. That is the kept workspace or, if it has lost some of them, a copy
+// in a new volume. done removes the copy.
 func asLeft(ctx context.Context, e Engine, in Input) (restored Input, done func() error, err error) {
 	if in.Candidate.Attributes == "" {
 		return in, func() error { return nil }, nil
@@ -41,7 +41,7 @@ func asLeft(ctx context.Context, e Engine, in Input) (restored Input, done func(
 
 var errNotTheCandidate = errors.New("the kept workspace is not the candidate's")
 
-// restore copies the kept workspace to dir, which it makes.
+// restore copies the kept workspace to dir, which must not exist.
 func restore(ctx context.Context, in Input, dir string, opts workspace.TreeOptions) error {
 	kept, err := in.Candidate.Kept()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/securebench/sbench/verifiers"
 )
 
-// TestRestored: a checker finds the owners and modes that the agent left, whoever
-// has the kept files.
+// TestRestored: a checker finds the owners and modes that the agent left, whoever owns
+// the kept files.
 func TestRestored(t *testing.T) {
 	checks := `test "$(stat -c %u:%a answer.txt shut/f shut shut/link . | tr '\n' ' ')" = "1000:600 1000:0 1000:100 1000:777 1000:755 "`
 	script := `echo 44 > answer.txt; chmod 600 answer.txt; mkdir shut; echo x > shut/f; ln -s f shut/link; chmod 0 shut/f; chmod 100 shut`

@@ -21,19 +21,19 @@ func shortAnswer(_ context.Context, _ Engine, in Input) (Verdict, error) {
 	return newShortKey(eval.Question, eval.Accepted.Reveal(), tolerance).judge(in.Candidate.Text), nil
 }
 
-// A shortKey is what answers to one question are compared with.
+// A shortKey holds what answers to one question are compared with.
 type shortKey struct {
-	question  []string // its words
+	question  []string // words of the question
 	asked     echo
 	accepted  []shortAccepted
-	tolerance *big.Rat // nil: a decimal has to be written alike
+	tolerance *big.Rat // nil: a decimal has to be written the same way
 }
 
 type shortAccepted struct {
 	text   string   // without quotes and punctuation around it
 	words  []string // without an article at the start
-	number *numeral // of an answer that is one number
-	date   bool     // it is one date
+	number *numeral // nil unless the answer is one number
+	date   bool     // the answer is one date
 }
 
 func newShortKey(question string, accepted []string, tolerance *big.Rat) shortKey {
@@ -121,7 +121,7 @@ func (k shortKey) reader(folded string) reader {
 	return r
 }
 
-// mentions returns where the text names an accepted answer, in its order.
+// mentions returns where the text names an accepted answer, in the text's order.
 func (k shortKey) mentions(ts []token, folded string) []mention {
 	words, at := wordsOf(ts)
 	ends := make([]int, len(words)) // of the longest answer that begins there
@@ -141,7 +141,8 @@ func (k shortKey) mentions(ts []token, folded string) []mention {
 	return spans(ends, at, func(int) []int { return []int{0} })
 }
 
-// spans returns the mentions that begin at words and do not overlap.
+// spans returns mentions that do not overlap. A mention begins at each word with a
+// positive end, also counted in words; at has the token of each word.
 func spans(ends, at []int, answers func(word int) []int) []mention {
 	var out []mention
 	for i := 0; i < len(ends); i++ {
@@ -153,14 +154,14 @@ func spans(ends, at []int, answers func(word int) []int) []mention {
 	return out
 }
 
-// hasSymbolsOf reports whether a text has the accepted answer as it stands, if
-// that has symbols: "5" is not "$5".
+// hasSymbolsOf reports whether a text contains the accepted answer literally, which is
+// required only if that has symbols: "5" is not "$5".
 func hasSymbolsOf(folded, accepted string) bool {
 	isSymbol := func(r rune) bool { return !isWordRune(r) && !strings.ContainsRune(" .,;:!()\"'-", r) }
 	return !strings.ContainsFunc(accepted, isSymbol) || strings.Contains(oneLine(folded), accepted)
 }
 
-// near compares numbers, exactly.
+// near reports whether two numbers are equal within the tolerance, computed exactly.
 func (k shortKey) near(n, a numeral) bool {
 	if n.text == a.text && n.percent == a.percent {
 		return true
@@ -181,8 +182,8 @@ func (k shortKey) near(n, a numeral) bool {
 
 func isDecimal(s string) bool { return strings.Trim(s, "-.0123456789") == "" }
 
-// valueOf returns a new value: of a percentage the fraction, unless the question
-// asks for percent.
+// valueOf returns the value of n in a new Rat. 25% is 1/4, unless the question asks for
+// percent.
 func (k shortKey) valueOf(n numeral) *big.Rat {
 	if n.value == nil {
 		return nil

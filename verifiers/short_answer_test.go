@@ -18,8 +18,8 @@ func shortTask(t testing.TB, question string, tolerance any, accepted ...any) *c
 
 const capital = "What is the capital of France?"
 
-// TestShortAnswerText has the accepted answers Paris and Lutetia. An attack
-// stands before its honest twin.
+// TestShortAnswerText has the accepted answers Paris and Lutetia. An attack comes
+// before its honest twin.
 func TestShortAnswerText(t *testing.T) {
 	task := shortTask(t, capital, nil, "Paris", "Lutetia")
 	for _, c := range []struct{ name, text, want string }{
@@ -269,8 +269,8 @@ func FuzzShortAnswer(f *testing.F) {
 		}
 		judgeText(t, task, text)
 		judgeText(t, task, wrong)
-		// Words beside a number are free, so that only a number is an
-		// alternative to one.
+		// Any words may stand beside a number, so only another number is an
+		// alternative to it.
 		if strings.Contains(strings.ToLower(right+question), "zebra") || strings.ContainsAny(right, "725") || tolerance > 1 {
 			return
 		}

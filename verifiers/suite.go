@@ -13,30 +13,31 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// A suite is a command that runs hidden tests in Python. Its verdicts are checked
-// by contrast: the command runs twice more, in sandboxes of their own, with one half of
-// the test functions changed and with the other, and then just these have to fail. Who
-// follows the tests does not know which: the halves are drawn when the suite is calibrated.
+// A suite is a command that runs hidden tests in Python. A pass is checked by contrast:
+// the command runs twice more, each time in a new sandbox, with one half of the test
+// functions changed and with the other. Just the changed functions have to fail. A
+// candidate that follows the tests does not know which those are, because the halves are
+// drawn at random when the suite is calibrated.
 type suite struct {
 	in    Input
-	key   string
+	key   string // names the evaluation in the store of calibrations
 	files []contrast.File
-	// unused says that the command may have no use for the files, and that what does not
-	// fail with them broken is no fault.
+	// unused says that the command may not use the files, so that it is no fault if it
+	// succeeds with all of them broken.
 	unused bool
 	// candidate and reference run the command with files in place of the hidden ones
-	// of the same paths. A nil reference is none.
+	// of the same paths. reference is nil if there is no reference solution.
 	candidate, reference suiteRun
-	// listing runs Python's part of it.
+	// listing runs contrast.Program.
 	listing contrast.Python
 }
 
 type suiteRun func(ctx context.Context, files []contrast.File) (runtime.Exit, error)
 
-// errCannotFail: the command succeeds although its tests raise errors.
+// errCannotFail means that the command succeeds although its tests raise errors.
 var errCannotFail = errors.New("the tests' command succeeds although tests fail")
 
-// errNoReference: there is nothing to calibrate by.
+// errNoReference means that there is no solution to calibrate with.
 var errNoReference = errors.New("no reference solution")
 
 // judge returns the verdict on a candidate that has passed.
@@ -62,8 +63,8 @@ func (s suite) judge(ctx context.Context, v Verdict) (Verdict, error) {
 	return s.try(ctx, v, c)
 }
 
-// malformed makes a failure the pack's if the output tells of a syntax error and a
-// hidden test file has one.
+// malformed turns a failure into a fault of the pack if the output reports a syntax error
+// and names a hidden test file that has one.
 func (s suite) malformed(ctx context.Context, v Verdict) (Verdict, error) {
 	text := v.Stderr.String() + v.Stdout.String()
 	if len(s.files) == 0 || !strings.Contains(text, "SyntaxError") && !strings.Contains(text, "IndentationError") && !strings.Contains(text, "TabError") {
@@ -79,7 +80,8 @@ func (s suite) malformed(ctx context.Context, v Verdict) (Verdict, error) {
 
 const malformedTests = "a hidden test file is no Python that the image's interpreter compiles"
 
-// calibration returns the kept one, or makes it.
+// calibration returns the stored calibration or makes one. Without a reference solution
+// it prefers one that was stored when there was one.
 func (s suite) calibration(ctx context.Context) (contrast.Calibration, error) {
 	get := func(kind string) (contrast.Calibration, error) {
 		return s.in.Calibrations.Get(contrast.Key(s.in.Image.Digest, s.key, kind), func() (contrast.Calibration, error) {
@@ -96,9 +98,9 @@ func (s suite) calibration(ctx context.Context) (contrast.Calibration, error) {
 	return c, err
 }
 
-// try runs the candidate with each set of changes. Where who knows that there are
-// changes would know which, it is run without any once more, so that it has to know
-// that, too.
+// try runs the candidate with each set of changes, in random order. Where a candidate
+// that notices changes could tell which they are, it also runs the unchanged tests once
+// more, so that the candidate would have to notice that, too.
 func (s suite) try(ctx context.Context, v Verdict, c contrast.Calibration) (Verdict, error) {
 	sum := &contrast.Summary{State: contrast.Uncalibrated}
 	v.Contrast = sum
@@ -133,8 +135,9 @@ func (s suite) try(ctx context.Context, v Verdict, c contrast.Calibration) (Verd
 	return v, nil
 }
 
-// endsAs reports whether the command failed, and of the tests that the set knows
-// just those that it changes, or whether it succeeded if that is none.
+// endsAs reports whether a run ended as the set's changes require: the command fails and
+// reports the changed tests, and none of the Others, as failed. With an empty
+// set it succeeds.
 func endsAs(exit runtime.Exit, set contrast.Set) bool {
 	if exit.Reason != runtime.Exited || exit.Success() != (len(set.Edits) == 0) {
 		return false
@@ -147,8 +150,8 @@ func endsAs(exit runtime.Exit, set contrast.Set) bool {
 	return !slices.ContainsFunc(set.Others, func(e contrast.Edit) bool { return reported(exit, e) })
 }
 
-// failureLine begins or ends with the word: elsewhere it is what a candidate prints
-// beside a test's name.
+// failureLine matches a line that begins or ends with the word. Elsewhere the word may be
+// what a candidate prints beside a test's name.
 var failureLine = regexp.MustCompile(`^(\W|\[.*\])*(FAILED|FAIL|ERROR)\b|\s(FAILED|FAIL|ERROR)(\s+\[[ \d%]+\])?\s*$`)
 
 // reported says whether the output names the edit's test as one that failed, as
@@ -165,25 +168,25 @@ func reported(exit runtime.Exit, e contrast.Edit) bool {
 	return false
 }
 
-// changed returns all files with the edits in them.
+// changed returns all files with the edits applied.
 func (s suite) changed(edits []contrast.Edit) []contrast.File {
 	files := slices.Clone(s.files)
 	for i, f := range files {
-		if text, err := contrast.Apply(f, edits...); err == nil { // of other files the edits are of no concern
+		if text, err := contrast.Apply(f, edits...); err == nil { // edits that overlap leave the file as it is
 			files[i].Text = text
 		}
 	}
 	return files
 }
 
-// calibrate draws sets of changes, and finds out which of them the reference fails.
-// Edits without a Test are of a command whose output names no tests.
+// calibrate draws sets of changes, and finds out which of them the reference fails. It
+// clears the Test of edits if the command's output names no tests.
 func (s suite) calibrate(ctx context.Context) (contrast.Calibration, error) {
 	found, err := contrast.List(ctx, s.listing, s.files, contrast.Options{Seed: s.key, Places: 2, Each: true})
 	if err != nil {
 		return contrast.Calibration{}, err
 	}
-	if len(found.Broken) == len(s.files) { // else they are no tests, but called so
+	if len(found.Broken) == len(s.files) { // if only some are, those are data that is named like tests
 		return contrast.Calibration{}, contrast.ErrTests
 	}
 	if s.reference == nil {
@@ -245,12 +248,12 @@ func (s suite) mustFail(ctx context.Context) error {
 	return err
 }
 
-// maxChanged bounds the functions that are changed, so that what the output says of
-// them is not cut.
+// maxChanged bounds the functions that are changed, so that their failures are not cut
+// from the output.
 const maxChanged = 40
 
-// halves draws which test functions are changed together: one edit for each of one
-// half, and of the other. A single function is in both, with different edits if it has any.
+// halves divides the test functions at random and returns one edit for each function of
+// either half. A single function is in both, with different edits if it has several.
 func halves(edits []contrast.Edit) (sets [2][]contrast.Edit) {
 	var of [][]contrast.Edit // by function
 	for _, e := range edits {

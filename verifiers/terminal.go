@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// trustedDir is the folder of a workspace that holds what sbench
-	// materializes. The verifier's sandbox gets it anew, whatever the candidate
-	// made of it.
+	// trustedDir is the directory of a workspace that holds what sbench
+	// materializes. The verifier's sandbox gets a fresh one, whatever the candidate
+	// did to it.
 	trustedDir = "securebench"
 	checkerDir = "checker" // beside it, for compiler.CheckerMount
 	assetsDir  = "assets"  // beside it, for read-only assets
-	pythonDir  = "python"  // beside it, what every Python of a checker imports
+	pythonDir  = "python"  // beside it, modules for every Python that a checker starts
 	logsDir    = "logs"    // beside it, for /logs, where checkers write
 	logsMount  = "/logs"
-	// sbenchDir is where sandboxes have what is sbench's own.
+	// sbenchDir holds sbench's own files in a sandbox.
 	sbenchDir   = "/opt/sbench"
 	stageInodes = 65536
-	// deniedReason is a record's word for a command that the tester does not allow.
+	// deniedReason is the reason if the tester file does not allow a command.
 	deniedReason = "verifier_dangerous_command_denied"
 )
 
@@ -57,7 +57,8 @@ func terminalTask(ctx context.Context, e Engine, in Input) (Verdict, error) {
 	return verdict, errors.Join(err, done())
 }
 
-// needed maps commands to capabilities, if the operator allows them.
+// needed returns the capabilities that commands need or, if the operator does not allow
+// a command, the verdict.
 func needed(commands []string, p Policy) ([]string, *Verdict) {
 	var capabilities []string
 	for _, c := range commands {
@@ -65,14 +66,14 @@ func needed(commands []string, p Policy) ([]string, *Verdict) {
 			v := failed(deniedReason, fmt.Sprintf("the task needs the command %q, which the tester file does not allow", c))
 			return nil, &v
 		}
-		if c == "chroot" { // the only one the row's schema admits
+		if c == "chroot" { // the only one that the schema allows
 			capabilities = append(capabilities, "CAP_SYS_CHROOT")
 		}
 	}
 	return capabilities, nil
 }
 
-// staged gives the check a volume for what the candidate must not change.
+// staged runs the check with a volume for files that the candidate must not change.
 func staged(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, capabilities []string) (Verdict, error) {
 	stage, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: in.WorkspaceBytes, Inodes: stageInodes})
 	if err != nil {
@@ -94,8 +95,8 @@ type terminalCheck struct {
 
 func (c *terminalCheck) workdir() string { return c.in.Task.Environment().Workdir }
 
-// tests is where the hidden files are in the sandbox, and stagedTests where below a
-// stage; "" if the task has none.
+// tests returns where the hidden files are: inside the sandbox, and relative to a
+// directory from stage. Both are "" if the task has none.
 func (c *terminalCheck) tests() (inside, stagedTests string) {
 	switch {
 	case c.eval.Checker.Path != "":
@@ -138,7 +139,8 @@ func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
 	return c.contrast(ctx, dir, v)
 }
 
-// scriptFault finds a script of the pack's that the image cannot run.
+// scriptFault returns a Faulty verdict if the checker is a script of the pack that the
+// image cannot run, and a pass otherwise.
 func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v Verdict, err error) {
 	if c.eval.Checker.Source != compiler.CheckerScript {
 		return passed(), nil
@@ -172,8 +174,9 @@ func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v Verdict,
 	return v, view.Close()
 }
 
-// notStarted says whose fault it is that the checker could not be executed: the
-// candidate's only if it had a say in what stands there.
+// notStarted returns the verdict if the checker could not be executed. It is the
+// candidate's fault only if the program is in the workspace, or if the workspace has
+// something else in place of the checker's working directory.
 func (c *terminalCheck) notStarted() Verdict {
 	dir := within(c.workdir(), c.eval.Checker.Workdir)
 	rel, inside := strings.CutPrefix(dir+"/", c.workdir()+"/")
@@ -191,8 +194,8 @@ func (c *terminalCheck) notStarted() Verdict {
 	return faulty("checker_not_runnable", "the checker cannot be executed in the task's image")
 }
 
-// withoutPytest finds out, after a failure that looks like it, whether the image
-// lacks pytest.
+// withoutPytest returns v, or a Faulty verdict if v is a failure that looks as if pytest
+// were missing and the image does lack it.
 func (c *terminalCheck) withoutPytest(ctx context.Context, dir string, v Verdict) (Verdict, error) {
 	if v.Status == Passed || !lacksPytest(v) || !c.usesPytest(dir) {
 		return v, nil
@@ -207,8 +210,8 @@ func (c *terminalCheck) withoutPytest(ctx context.Context, dir string, v Verdict
 	return v, err
 }
 
-// usesPytest: what a checker prints may be the candidate's words, so the checker itself has to
-// name pytest.
+// usesPytest reports whether the checker itself names pytest. What it prints proves
+// nothing, because it may come from the candidate.
 func (c *terminalCheck) usesPytest(dir string) bool {
 	checker := c.eval.Checker
 	if checker.Source == compiler.CheckerPytest || strings.Contains(strings.Join(checkerArgs(checker), " "), "pytest") {
@@ -223,7 +226,7 @@ func lacksPytest(v Verdict) bool {
 	return strings.Contains(text, "No module named pytest") || strings.Contains(text, "pytest: not found") || strings.Contains(text, "pytest: command not found")
 }
 
-// run runs the checker on a copy of the workspace, with what lies staged in dir.
+// run runs the checker on a copy of the workspace, with the files staged in dir.
 func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, error) {
 	mounts, err := c.mounts(dir)
 	if err != nil {
@@ -240,11 +243,11 @@ func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, erro
 	})
 }
 
-// env keeps user folders, configured plug-ins and the workspace out of a checker in
-// Python.
+// env returns the checker's environment. It keeps the user's site directory, configured
+// plug-ins and the workspace's modules out of a checker in Python.
 func (c *terminalCheck) env(dir string) []string {
 	own := environ(c.in.Task.Environment().Env)
-	given := func(name, separator string) string { // by the task, or by its image
+	given := func(name, separator string) string { // the value from the task or else its image
 		for _, e := range slices.Concat(own, c.in.Image.Env) {
 			if value, ok := strings.CutPrefix(e, name+"="); ok && value != "" {
 				return separator + value
@@ -273,7 +276,7 @@ func (c *terminalCheck) env(dir string) []string {
 	return env
 }
 
-// within makes a checker's working directory absolute; "" stays the sandbox's.
+// within makes a checker's working directory absolute; "" stays "", the sandbox's.
 func within(workdir, dir string) string {
 	if dir == "" || path.IsAbs(dir) {
 		return cleaned(dir)
@@ -288,7 +291,8 @@ func cleaned(dir string) string {
 	return path.Clean(dir)
 }
 
-// mounts lays what the agent could not change over the copy of what it left.
+// mounts returns the mounts of a copy of the workspace that the agent left and, over it,
+// of the files that the agent could not change.
 func (c *terminalCheck) mounts(dir string) ([]runtime.Mount, error) {
 	closed := c.eval.Checker.RunCandidate
 	mounts := []runtime.Mount{
@@ -324,10 +328,9 @@ func trustedEntry(e workspace.Entry) bool { return strings.HasPrefix(e.Dest, tru
 //go:embed python/sitecustomize.py
 var sitecustomize string
 
-// stage writes what the checker may see to a new folder, from the pack and not from
-// the workspace: the trusted folder, the read-only assets, and the checker, with
-// files in place of the hidden ones of the same paths. Other assets are the
-// candidate's to change.
+// stage writes what the checker may see to a new directory, from the pack and not from
+// the workspace: the trusted directory, the read-only assets, and the checker, with files
+// in place of the hidden ones of the same paths. The candidate may change other assets.
 func (c *terminalCheck) stage(ctx context.Context, files []contrast.File) (string, error) {
 	dir, err := os.MkdirTemp(c.volume, "stage-")
 	if err != nil {
@@ -395,8 +398,9 @@ func overwrite(root *os.Root, f contrast.File) error {
 	return errors.Join(root.Remove(f.Path), root.WriteFile(f.Path, []byte(f.Text), info.Mode().Perm()))
 }
 
-// contrast looks at whether a candidate that has passed follows the tests. The
-// reference solution is only here when it is the candidate.
+// contrast checks whether a candidate that has passed follows the tests, and, for one
+// that has failed, whether the hidden tests compile. There is a reference solution only
+// if the candidate is it.
 func (c *terminalCheck) contrast(ctx context.Context, dir string, v Verdict) (Verdict, error) {
 	_, stagedTests := c.tests()
 	s := suite{in: c.in, unused: true, listing: contrast.InSandbox(c.engine, runtime.Config{Name: "listing", Image: c.in.Image, Limits: c.in.Limits, User: c.in.Task.Environment().User})}
@@ -427,11 +431,11 @@ func (c *terminalCheck) contrast(ctx context.Context, dir string, v Verdict) (Ve
 	return s.judge(ctx, v)
 }
 
-// checkerArgs is the command of each form of checker.
+// checkerArgs returns the command of a checker.
 func checkerArgs(c compiler.Checker) []string {
 	switch c.Source {
 	case compiler.CheckerPytest:
-		// Nothing in the workspace configures the interpreter; env sees to pytest.
+		// -I: nothing in the workspace configures the interpreter. For pytest see env.
 		return []string{"python3", "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", c.Mounted()}
 	case compiler.CheckerScript:
 		return []string{c.Mounted()}

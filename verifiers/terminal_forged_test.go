@@ -34,8 +34,8 @@ func (w terminalWorld) leavings(t *testing.T, store *contrast.Store, script stri
 	return v
 }
 
-// newForgedWorld adds checkers that run a program or import a module of the
-// candidate's, in every form.
+// newForgedWorld adds checkers of every form that run a program or import a module of
+// the candidate.
 func newForgedWorld(t *testing.T) terminalWorld {
 	w := newTerminalWorld(t)
 	const program = `import subprocess, sys
@@ -75,7 +75,7 @@ def test_negative():
 	return w
 }
 
-// seeded is a command over the hidden tests in the workspace.
+// seeded returns the eval of a command with hidden tests in the workspace.
 func seeded(command any) map[string]any {
 	return map[string]any{"checker": map[string]any{"command": command}, "test_files": map[string]any{"path": "seed", "mount": "securebench/evaluation_inputs/tests"}}
 }
@@ -84,7 +84,7 @@ func sourced(source, path string) map[string]any {
 	return map[string]any{"checker": map[string]any{"source": source, "path": path}}
 }
 
-// forgedCheckers are the forms of eval that forged workspaces are tried on.
+// forgedCheckers returns the forms of eval that forged workspaces are tried on.
 func forgedCheckers() map[string]map[string]any {
 	return map[string]map[string]any{
 		"program": sourced("script", "program/test.sh"), "module": sourced("script", "module/test.sh"),
@@ -107,7 +107,8 @@ const (
 	nullProgram   = "printf 'print(4)\\ndef add(a, b):\\n    return 4\\n' > solve.py; echo 4 > answer"
 )
 
-// forgedWorkspaces are what steers a checker, on every checker that it could steer.
+// forgedWorkspaces returns workspaces that try to influence a checker, for every checker
+// that each could influence.
 func forgedWorkspaces() []forgery {
 	var all []forgery
 	on := func(name, script, twin string, checkers ...string) {
@@ -120,8 +121,8 @@ func forgedWorkspaces() []forgery {
 	}
 	const quit = `import os\nos._exit(0)\n`
 	pythons := []string{"program", "pytest", "seed", "seed -m"}
-	// Files that steer pytest and Python. A twin has the same one, where it is no
-	// use of any; else one of another name.
+	// Files that influence pytest and Python. The twin has the same file, which has no
+	// effect.
 	steers := func(path, text string, checkers ...string) {
 		on(path, write(path, text), write(path, text), checkers...)
 	}
@@ -175,8 +176,8 @@ func forgedWorkspaces() []forgery {
 	return all
 }
 
-// TestForgedWorkspaces: no candidate that solves nothing passes, none is an error,
-// and every honest twin passes.
+// TestForgedWorkspaces: no forged workspace passes or is an error, and every honest twin
+// passes.
 func TestForgedWorkspaces(t *testing.T) {
 	w, store := newForgedWorld(t), contrast.NewStore("")
 	all := forgedWorkspaces()
@@ -204,8 +205,8 @@ func TestForgedWorkspaces(t *testing.T) {
 	}
 }
 
-// TestCheckerFaults: what no candidate can have caused is an error with a reason of
-// its own.
+// TestCheckerFaults: a fault of the pack or the image is an error with a reason of its
+// own, whatever the candidate.
 func TestCheckerFaults(t *testing.T) {
 	w := newForgedWorld(t)
 	must(t, os.WriteFile(filepath.Join(w.dir, "hidden/program/plain.sh"), []byte("#!/bin/sh\n"), 0o644))
@@ -262,7 +263,7 @@ func TestTerminalCommands(t *testing.T) {
 	const tests = "securebench/evaluation_inputs/tests"
 	type form struct {
 		eval  map[string]any
-		state string // of an honest candidate's contrast
+		state string // of the contrast of an honest candidate
 	}
 	var all []form
 	forms := func(state string, evals ...map[string]any) {
@@ -289,12 +290,12 @@ func TestTerminalCommands(t *testing.T) {
 		seeded([]string{"bash", "-lc", "find " + tests + " -name 'test_*.py' -exec pytest -q {} +"}),
 		seeded("pytest --junitxml=/tmp/j.xml "+tests+`; python3 -c "import xml.etree.ElementTree as e; s = e.parse('/tmp/j.xml').getroot()[0]; assert (s.get('tests'), s.get('failures'), s.get('errors')) == ('3', '0', '0')"`),
 	)
-	// No run of the reference solution was seen.
+	// The reference solution is not run for these.
 	forms(contrast.Uncalibrated,
 		sourced("pytest", "module/test_outputs.py"),
 		seeded("python3 -m pytest --tb=short "+tests),
 		seeded(`python3 -c "import json, subprocess; assert json.loads(subprocess.check_output(['python3', 'solve.py', '2', '3'])) == 5"`))
-	// No files that are called like tests.
+	// No files that are named like tests.
 	forms(contrast.None,
 		forgedCheckers()["unit"],
 		sourced("script", "log/check.sh"),
@@ -307,7 +308,7 @@ func TestTerminalCommands(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(i, " ", f.eval["checker"]), func(t *testing.T) {
 			for range repeats() {
-				store := contrast.NewStore("") // what is changed is drawn anew
+				store := contrast.NewStore("") // so that other changes are drawn
 				if f.state == contrast.Calibrated {
 					w.leavings(t, store, honestProgram, f.eval, true)
 				}

@@ -17,16 +17,16 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// terminalWorld is a pack whose tasks want the number 44 in answer.txt, checked
-// in each way there is.
+// terminalWorld is a pack whose tasks expect the number 44 in answer.txt, with every
+// form of checker.
 type terminalWorld struct {
 	run   *containerd.Run
 	image runtime.Image
 	dir   string
 	// workdir of the tasks; "" is the default.
 	workdir string
-	// user of the tasks; "" is the image's. own keeps workspaces as the process's
-	// own, see candidate.Source.
+	// user of the tasks; "" is the image's. With own the process's user owns the kept
+	// workspaces; see candidate.Source.
 	user string
 	own  bool
 }
@@ -54,7 +54,7 @@ func newTerminalWorld(t *testing.T) terminalWorld {
 	return w
 }
 
-// checkers are the forms of eval.
+// checkers returns the forms of eval by name.
 func checkers() map[string]map[string]any {
 	expected := map[string]any{"path": "expected.txt", "mount": "securebench/evaluation_inputs/expected.txt"}
 	return map[string]map[string]any{
@@ -98,7 +98,7 @@ func (w terminalWorld) task(t *testing.T, eval map[string]any) (*compiler.Task, 
 	return nil, nil
 }
 
-// attempt lets a shell script be the agent and judges what it leaves.
+// attempt runs a shell script as the agent and judges what it leaves.
 func (w terminalWorld) attempt(t *testing.T, script string, eval map[string]any, policy verifiers.Policy) (harness.Result, verifiers.Verdict) {
 	t.Helper()
 	ctx := context.Background()
@@ -127,8 +127,8 @@ func (w terminalWorld) attempt(t *testing.T, script string, eval map[string]any,
 
 const solve = `echo 44 > answer.txt`
 
-// TestTerminalTask: what an agent leaves, and what becomes of it. Reason ""
-// passes. Every attack has an honest twin that differs in the answer only.
+// TestTerminalTask: what agents leave, and the reason of the verdict; "" is a pass. Every
+// attack has an honest twin that differs in the answer only.
 func TestTerminalTask(t *testing.T) {
 	w := newTerminalWorld(t)
 	const denied = "candidate_link_denied"
@@ -235,7 +235,7 @@ for i in range(1000): os.mkdir('d'); os.chdir('d')"`, "candidate_too_big"},
 	}
 }
 
-// TestNeededCommands: the operator's opt-in, and the deny list over it.
+// TestNeededCommands: the operator must allow commands, and a denial takes precedence.
 func TestNeededCommands(t *testing.T) {
 	w := newTerminalWorld(t)
 	tests := []struct {
@@ -258,8 +258,8 @@ func TestNeededCommands(t *testing.T) {
 	}
 }
 
-// TestLinksThroughTheImage: a workspace below a link of the image's is still one
-// that no link leads out of.
+// TestLinksThroughTheImage: forging links are found also if the workspace's path goes
+// through a link of the image.
 func TestLinksThroughTheImage(t *testing.T) {
 	w := newTerminalWorld(t)
 	for _, tt := range []struct{ name, script, reason string }{

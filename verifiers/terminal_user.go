@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// runCandidate is a program in the sandbox of a checker that asks for it.
+	// runCandidate names a program in the sandbox of a checker with run_candidate.
 	runCandidate = "run-candidate"
 	// candidateID is the user and group that it runs programs as.
 	candidateID = 65534

@@ -16,25 +16,26 @@ const (
 	reasonRejected = "rejected_answer"
 )
 
-// matched is a pass, with the rule that was met; the rule names no answer.
+// matched returns a pass and names the rule that applied, which reveals no answer.
 func matched(rule string) Verdict {
 	v := passed()
 	v.Metadata = map[string]any{"matched": rule}
 	return v
 }
 
-// fold returns s as it is compared: NFKC, full case folding, nothing invisible,
-// one kind of quote, dash and digit, line breaks as "\n". It takes linear time.
+// fold returns s in the form that is compared: NFKC, full case folding, nothing
+// invisible, one kind of quote, dash and digit, line breaks as "\n". It takes linear time.
 func fold(s string) string {
 	folded := cases.Fold().String(norm.NFKC.String(unify(s)))
 	return unify(norm.NFKC.String(folded))
 }
 
-// plain is fold with the case kept.
+// plain is like fold but keeps the case.
 func plain(s string) string { return unify(norm.NFKC.String(unify(s))) }
 
-// unify drops what cannot be seen and makes alike what looks alike. It keeps
-// apart what NFKC would join to another number: "10²" is not 102.
+// unify drops invisible characters and replaces variants of quotes, dashes, digits and
+// spaces by one form. It separates what NFKC would join to another number: "10²" is not
+// 102.
 func unify(s string) string {
 	var b strings.Builder
 	b.Grow(len(s))
@@ -56,14 +57,14 @@ func unify(s string) string {
 	return b.String()
 }
 
-// unifyRune returns the rune that stands for r, or -1 for one without a look.
+// unifyRune returns the rune that replaces r, or -1 if r is invisible.
 func unifyRune(r rune) rune {
 	switch {
 	case ' ' <= r && r <= '~':
 		return r
 	case r == '\n', r == '\r', r == '\v', r == '\f', r == 0x85, r == 0x2028, r == 0x2029:
 		return '\n'
-	case unicode.IsSpace(r), r == 0x2800: // a blank that is no space
+	case unicode.IsSpace(r), r == 0x2800: // the blank Braille pattern, a symbol
 		return ' '
 	case unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
 		return -1
@@ -87,8 +88,8 @@ func unifyRune(r rune) rune {
 	return r
 }
 
-// asciiDigit relies on Unicode's promise that decimal digits stand in runs of
-// ten, from zero up.
+// asciiDigit relies on Unicode's encoding of decimal digits in runs of ten, from zero
+// to nine.
 func asciiDigit(r rune) rune {
 	for _, t := range unicode.Nd.R16 {
 		if lo, hi := rune(t.Lo), rune(t.Hi); lo <= r && r <= hi {
@@ -124,7 +125,7 @@ func classify(r rune) numberClass {
 	return otherNumber
 }
 
-// oneLine returns s on one line, its white space made single.
+// oneLine returns s with each run of white space replaced by one space.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // bare returns a folded text on one line without the quotes and punctuation
@@ -139,8 +140,8 @@ func bare(s string) string {
 	return t
 }
 
-// find returns where needle begins in hay, overlaps included, in linear time
-// (Knuth, Morris and Pratt). Nothing is found of an empty needle.
+// find returns the indices where needle begins in hay, overlaps included, in linear
+// time (Knuth, Morris and Pratt). An empty needle is never found.
 func find(hay, needle []string) []int {
 	if len(needle) == 0 || len(needle) > len(hay) {
 		return nil

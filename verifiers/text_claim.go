@@ -9,11 +9,11 @@ import (
 
 // A reader finds the answer that a text gives to a question with short answers.
 type reader struct {
-	question echo
+	question echo            // words of the question
 	aside    map[string]bool // words that may stand beside any answer
-	denial   bool            // an answer is a negation itself
-	numeric  bool            // the answers are numbers: words are no alternatives to them
-	open     bool            // what is no known answer is an alternative to one
+	denial   bool            // an accepted answer is itself a negation
+	numeric  bool            // the answers are numbers or dates, to which words are no alternatives
+	open     bool            // an unknown text is an alternative to the known answers
 	mentions func([]token) []mention
 }
 
@@ -34,22 +34,22 @@ const (
 	idle     role = iota // says nothing
 	prose                // says something else
 	claims               // gives an answer
-	refuses              // denies an answer, or another thing
+	refuses              // denies an answer or something else
 	retracts             // denies what was said before
 	doubts               // mentions an answer without giving it
 )
 
-// A said is a statement as it was understood.
+// A said is the meaning of a statement.
 type said struct {
 	role    role
 	firm    firmness
-	answers []int // those that it gives or denies; a claim without gives an unknown one
-	spoils  bool  // nothing else in its sentence is certain
+	answers []int // those that it gives or denies; a claim with none gives an unknown one
+	spoils  bool  // it makes its whole sentence uncertain
 	at      *statement
 }
 
-// read returns the answers that the text gives: all that fit it. If there are
-// none it says why.
+// read returns the answers that the text gives, several if the same words fit several.
+// If there are none, it returns the reason.
 func (r reader) read(ts []token) ([]int, string) {
 	ss := statements(ts, r.mentions(ts))
 	all := r.understand(ss)
@@ -105,7 +105,7 @@ func (r reader) decisive(all []said) int {
 	return last
 }
 
-// withoutClaim tells an answer that says several things from one that says none.
+// withoutClaim returns why a text in which no statement gives an answer fails.
 func (r reader) withoutClaim(all []said) string {
 	said := false
 	for _, s := range all {
@@ -130,8 +130,8 @@ func meet(a, b []int) []int {
 	return out
 }
 
-// understand finds the role of each statement. An announcement that stands apart
-// holds for what follows it.
+// understand finds the role of each statement. An announcement that gives no answer
+// itself applies to what follows it.
 func (r reader) understand(ss []statement) []said {
 	all := make([]said, len(ss))
 	lead := idleLead
@@ -164,7 +164,7 @@ func (s *statement) startsWithMention() bool {
 
 const idleLead = -1
 
-// A count is what the words of a statement are that are in no mention.
+// A count holds how many tokens of each kind a statement has outside of its mentions.
 type count struct{ unknown, numbers, asked, copulas, signs int }
 
 func (r reader) classify(s *statement, isWorking bool) said {
@@ -191,7 +191,7 @@ func (r reader) classify(s *statement, isWorking bool) said {
 	out.spoils = t.hedges || t.or && (s.mentions != nil || short) || s.asks && s.mentions != nil
 	if len(s.mentions) == 0 {
 		switch {
-		case r.open && len(s.tokens) == 1 && s.wordAt(0) == "no": // or else "yes"
+		case r.open && len(s.tokens) == 1 && s.wordAt(0) == "no": // the opposite of "yes", so an answer
 			out.role = claims
 		case t.denies && c.unknown+c.numbers == 0:
 			out.role, out.spoils = retracts, true
@@ -261,7 +261,7 @@ func (r reader) count(s *statement) (c count, announcing bool) {
 	return c, announcing
 }
 
-// isExponent reports whether the token at i belongs to the power of a unit.
+// isExponent reports whether the token at i belongs to the exponent of a unit.
 func (s *statement) isExponent(i int) bool {
 	if s.wordAt(i) != "^" {
 		return i > 1 && s.wordAt(i-1) == "^" && s.tokens[i-2].kind == word
@@ -294,7 +294,7 @@ func isCopula(w string) bool {
 	return false
 }
 
-// isQuiet reports whether a symbol says nothing: marks of emphasis, pictures.
+// isQuiet reports whether t is a symbol without meaning: a mark of emphasis, an emoji.
 func isQuiet(t token) bool {
 	if t.kind != symbol {
 		return false
@@ -303,8 +303,8 @@ func isQuiet(t token) bool {
 	return strings.ContainsRune("*_`'\"{}$~#\\-,:.!", r) || unicode.In(r, unicode.So, unicode.Sk) && !strings.ContainsRune("❌✗✘\ufffd", r)
 }
 
-// isPure reports whether a statement gives the answer that it mentions, and
-// nothing beside it.
+// isPure reports whether a statement gives the answer that it mentions, and nothing
+// else.
 func (r reader) isPure(s *statement, c count) bool {
 	if c.signs > 0 || c.numbers > 0 {
 		return false
@@ -324,8 +324,8 @@ func (r reader) isPure(s *statement, c count) bool {
 	return r.isNumberPure(s)
 }
 
-// isLast reports whether nothing follows in the statement, and before it only
-// words of an announcement.
+// isLast reports whether nothing in the statement follows the mention that ends at to,
+// and only words of an announcement precede it.
 func (s *statement) isLast(to int) bool {
 	if to < len(s.tokens) && slices.ContainsFunc(s.tokens[to:], func(t token) bool { return t.kind != symbol }) {
 		return false
@@ -338,7 +338,7 @@ func (s *statement) isLast(to int) bool {
 	return true
 }
 
-// isClear reports whether nothing beside the number at i makes another of it.
+// isClear reports whether nothing next to the number at i changes its value.
 func (s *statement) isClear(i int) bool {
 	for j := i - 1; j >= 0; j-- {
 		t := s.tokens[j]
@@ -367,8 +367,8 @@ func (s *statement) isClear(i int) bool {
 	return true
 }
 
-// isNumberPure allows a number what words are not allowed: a unit behind it, and
-// the name of a quantity before "is".
+// isNumberPure is isPure for numbers, which may have a unit after them, and the name of
+// a quantity before "is".
 func (r reader) isNumberPure(s *statement) bool {
 	first, last := s.mentions[0].from-s.from, s.mentions[len(s.mentions)-1].to-s.from
 	if !r.isQuantity(s, first) {
@@ -383,7 +383,7 @@ func (r reader) isNumberPure(s *statement) bool {
 	return true
 }
 
-const maxQuantity = 4 // words of a quantity that are not the question's
+const maxQuantity = 4 // words in the name of a quantity that the question does not use
 
 func (r reader) isQuantity(s *statement, to int) bool {
 	unknown, linked := 0, s.opened == "=" || s.opened == ":"
@@ -407,8 +407,8 @@ func (r reader) isQuantity(s *statement, to int) bool {
 	return unknown <= maxQuantity
 }
 
-// withoutUnit drops a unit at the start of what stands behind a number. A
-// question that names units wants one of its own.
+// withoutUnit drops a unit at the start of ts, the tokens after a number. If the
+// question names units, the unit has to be one of those.
 func (r reader) withoutUnit(ts []token) []token {
 	for len(ts) > 0 && isQuiet(ts[0]) {
 		ts = ts[1:]
@@ -435,7 +435,7 @@ func (e echo) hasUnit() bool {
 	return false
 }
 
-// changes reports whether w makes another value of the number beside it.
+// changes reports whether w changes the value of a number next to it.
 func changes(w string) bool {
 	switch w {
 	case "or", "and", "than", "least", "most", "minus", "negative", "above", "below", "over", "under", "plus", "times", "multiplied", "divided",

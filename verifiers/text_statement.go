@@ -6,27 +6,26 @@ import (
 	"unicode/utf8"
 )
 
-// A mention is where a text names one of the answers that are known: an accepted
-// one, or a choice.
+// A mention is a place where a text names a known answer: an accepted one, or a choice.
 type mention struct {
-	answers  []int
-	from, to int  // tokens
-	label    bool // it is the label of a choice
-	listed   bool // it is a label and its text
+	answers  []int // several if the words fit several
+	from, to int   // tokens of the text, to excluded
+	label    bool  // it is the label of a choice, perhaps with its text
+	listed   bool  // it is a label with its text
 }
 
-// A statement is a clause of a text: what stands between two separators.
+// A statement is a clause of a text: the tokens between two separators.
 type statement struct {
 	tokens   []token
 	mentions []mention
-	from     int    // where in the text its first token stands
-	line     int    // of the text, without blank lines
-	sentence int    // of the text
-	opened   string // the separator before it, or "because" of a clause with a reason
+	from     int    // index of its first token in the text
+	line     int    // its number in the text, blank lines not counted
+	sentence int    // its number in the text
+	opened   string // the separator before it; ",", "but" or "because" for a conjunction
 	asks     bool   // its sentence ends in a question mark
 }
 
-// statements splits a text into clauses, and marks the tokens that are named. A
+// statements splits a text into clauses, and marks the tokens of mentions as named. A
 // separator within a mention is part of the mention.
 func statements(ts []token, ms []mention) []statement {
 	var out []statement
@@ -83,8 +82,8 @@ func statements(ts []token, ms []mention) []statement {
 	return out
 }
 
-// separates reports whether the symbol at i ends a clause. Between two numbers
-// it rather makes one of both.
+// separates reports whether the symbol at i ends a clause. Between two numbers it may be
+// part of a single number instead.
 func separates(ts []token, i int) bool {
 	t := ts[i]
 	switch t.text {
@@ -94,7 +93,7 @@ func separates(ts []token, i int) bool {
 		return !isNumberAt(ts, i-1) || !isNumberAt(ts, i+1) || !ts[i+1].glued
 	case ".":
 		return i+1 == len(ts) || !ts[i+1].glued || ts[i+1].kind == symbol
-	case "!": // of a number, a factorial
+	case "!": // after a number, a factorial
 		return !isNumberAt(ts, i-1) || !t.glued
 	case "-":
 		if isNumberAt(ts, i+1) && (i == 0 || ts[i-1].kind != word || len(ts[i-1].text) == 1) {
@@ -138,14 +137,14 @@ func isReason(w string) bool {
 	return false
 }
 
-// A tone is how a statement says what it says.
+// A tone is the way in which a statement mentions something.
 type tone struct {
-	denies bool // a negation stands outside of the mentions
+	denies bool // it has a negation outside of its mentions
 	hedges bool // it leaves open whether it is so
 	or     bool // it gives alternatives
 }
 
-// toneOf reads the words of a statement that are in no mention.
+// toneOf judges by the words outside of mentions.
 func (s statement) toneOf() tone {
 	var t tone
 	for i := range s.tokens {
@@ -210,7 +209,7 @@ func isNegation(w string) bool {
 	return strings.HasSuffix(w, "n't")
 }
 
-// isDenial reports whether w says of something that it is not so.
+// isDenial reports whether w calls something untrue.
 func isDenial(w string) bool {
 	switch w {
 	case "wrong", "incorrect", "false", "untrue", "mistaken", "mistake", "error", "myth", "misconception", "doubt", "doubtful", "unlikely", "impossible",
@@ -221,7 +220,7 @@ func isDenial(w string) bool {
 	return false
 }
 
-// isHedge reports whether w leaves open what is said.
+// isHedge reports whether w leaves open whether a statement is true.
 func isHedge(w string) bool {
 	switch w {
 	case "maybe", "perhaps", "possibly", "might", "may", "could", "either", "if", "unless", "otherwise", "whether", "unsure", "supposedly", "allegedly":
@@ -235,7 +234,7 @@ func denies(ws []string) bool {
 	return slices.ContainsFunc(ws, func(w string) bool { return isNegation(w) || isDenial(w) })
 }
 
-// isGlue reports whether w is a word that is no answer by itself.
+// isGlue reports whether w is a word that cannot be an answer by itself.
 func isGlue(w string) bool {
 	switch w {
 	case "a", "an", "the", "this", "that", "these", "those", "it", "its", "it's", "that's", "he", "she", "they", "we", "you", "i", "i'm", "me",
@@ -260,8 +259,8 @@ func announces(w string) bool {
 	return false
 }
 
-// isStandIn reports whether w is of those words that glue could be the
-// alternatives of, such as a preposition or a letter. It has to be given alone.
+// isStandIn reports whether w, such as a preposition or a letter, is a word to which
+// function words could be alternatives. As an answer it has to be given alone.
 func isStandIn(w string) bool {
 	switch w {
 	case "under", "over", "above", "below", "into", "onto", "between", "among", "after", "before", "through", "during", "towards", "toward",
@@ -272,7 +271,7 @@ func isStandIn(w string) bool {
 	return utf8.RuneCountInString(w) == 1 || isGlue(w) && w != "correct" && w != "right"
 }
 
-// An echo knows the words of a question, which say nothing in an answer.
+// An echo holds the stems of a question's words, which say nothing new in an answer.
 type echo map[string]bool
 
 // newEcho leaves out the alternatives that a question offers with "or".
@@ -303,8 +302,8 @@ func newEcho(question []token) echo {
 
 func (e echo) has(t token) bool { return e[stem(t)] }
 
-// stem makes inflected forms of a word alike: it drops an ending, and the vowels
-// behind the first letter, which change in "write", "wrote", "written".
+// stem returns the same for the inflected forms of a word: it drops an ending, and the
+// vowels after the first letter, which change in "write", "wrote", "written".
 func stem(t token) string {
 	if t.kind != word {
 		return t.text
@@ -335,7 +334,7 @@ func stem(t token) string {
 	return b.String()
 }
 
-// unitName returns one name for the ways to write a unit, or "".
+// unitName returns one name for all spellings of a unit, or "" if w is none.
 func unitName(w string) string {
 	for _, names := range [...][]string{
 		{"km", "kilometre", "kilometres", "kilometer", "kilometers"}, {"m", "metre", "metres", "meter", "meters"},

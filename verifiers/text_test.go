@@ -45,8 +45,8 @@ func textTask(t testing.TB, family compiler.Family, input, eval object) *compile
 	return nil
 }
 
-// judgeText lets the family's verifier judge a text, and checks what holds of
-// every verdict.
+// judgeText judges a text with the family's verifier, and checks what holds for every
+// verdict.
 func judgeText(t testing.TB, task *compiler.Task, text string) verifiers.Verdict {
 	t.Helper()
 	verify, sandbox := verifiers.For(task.Family())
@@ -110,13 +110,14 @@ func checkFast(t *testing.T, task *compiler.Task, pieces ...string) {
 	}
 }
 
-// shapes returns what long answers are made of.
+// shapes returns pieces that are repeated to make long answers.
 func shapes() []string {
 	return []string{"a", "A ", "A\n", "(", "((a", "**", "the answer is ", "the answer is a\n", "\u0301", "e\u0301\u0323", "\u200b", "\u202e",
 		"1", "1,", "1,000,", "1 ", "1e9", "-", "- 1 ", ".", "not ", "\ufdfa", "\xff", "Ａ", "重", "'", "a'", "+", "c+", "\n", " ", "½", "paris ", "paris\n"}
 }
 
-// several joins alternatives in the ways in which answers are sprayed.
+// several joins alternatives with each separator of an answer that lists them, in both
+// orders.
 func several(alternatives []string) []string {
 	var out []string
 	for _, sep := range []string{", ", " or ", "/", "\n", "; ", " and ", " | ", " ", "\n- ", ".\n", ", or ", " & ", ",", "\t", "\u2028", "\r\n", "\u200b, "} {
@@ -128,7 +129,7 @@ func several(alternatives []string) []string {
 	return out
 }
 
-// TestTextDigits checks what the reading of other scripts' digits relies on.
+// TestTextDigits checks what asciiDigit relies on.
 func TestTextDigits(t *testing.T) {
 	for _, r := range unicode.Nd.R16 {
 		if r.Stride != 1 || (r.Hi-r.Lo+1)%10 != 0 {

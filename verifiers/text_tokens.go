@@ -11,8 +11,8 @@ import (
 // A token is a word, a number, a date or a symbol of a text.
 type token struct {
 	kind  tokenKind
-	text  string // folded; of numbers and dates one form for all ways to write them
-	raw   string // as it stands
+	text  string // folded; numbers and dates in one form, however they are written
+	raw   string // as written
 	glued bool   // no white space before it
 	num   numeral
 	named bool // it is part of a mention
@@ -55,7 +55,7 @@ func unmark(s string) string {
 }
 
 // scan splits s at white space and around symbols. It keeps "isn't", "c++", "c#"
-// and "h2o" whole; scripts that write no spaces give a token for each rune.
+// and "h2o" whole. In scripts without spaces each rune is a token.
 func scan(s string) []token {
 	var out []token
 	folder := cases.Fold()
@@ -92,7 +92,7 @@ func isWordRune(r rune) bool {
 
 func isDigit(r rune) bool { return '0' <= r && r <= '9' }
 
-// isSign reports whether the rune at i is the sign of the number behind it.
+// isSign reports whether the rune at i is the sign of the number after it.
 func isSign(rs []rune, i int) bool {
 	if rs[i] != '-' && rs[i] != '+' || i+1 == len(rs) || !isDigit(rs[i+1]) && (rs[i+1] != '.' || i+2 == len(rs) || !isDigit(rs[i+2])) {
 		return false
@@ -100,7 +100,7 @@ func isSign(rs []rune, i int) bool {
 	return i == 0 || strings.ContainsRune(" \n([{\"'=:,;*_`~$≈^|", rs[i-1])
 }
 
-// isSpaceless reports whether r is of a script that writes no spaces.
+// isSpaceless reports whether r belongs to a script without spaces.
 func isSpaceless(r rune) bool {
 	return r > unicode.MaxLatin1 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana,
 		unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
@@ -122,8 +122,7 @@ func continuesWord(rs []rune, i int) bool {
 	return false
 }
 
-// wordsOf returns the texts of the tokens that are no symbols, and where they
-// stand.
+// wordsOf returns the texts of the tokens that are not symbols, and their indices.
 func wordsOf(ts []token) (texts []string, at []int) {
 	for i, t := range ts {
 		if t.kind != symbol {

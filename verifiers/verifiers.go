@@ -1,9 +1,9 @@
 // Package verifiers judges candidates. Each family has a file of its own.
 //
 // A verifier runs after every process of the harness is dead, in sandboxes that the
-// harness has never touched. Its verdict comes from the exit status of a trusted
-// process, never from anything that a candidate could write. Whatever a candidate can
-// cause makes it Failed; an error means that nothing was judged.
+// harness has never touched. A task's checker or test command passes by its exit status,
+// never by what it prints. Whatever a candidate can cause makes it Failed; an error means
+// that nothing was judged.
 package verifiers
 
 import (
@@ -23,7 +23,7 @@ type Status string
 const (
 	Passed  Status = "passed"
 	Failed  Status = "failed"
-	Pending Status = "pending" // nothing can judge it yet
+	Pending Status = "pending" // there is no verifier for such a task yet
 	// Faulty means that nothing was measured because the pack or its image is
 	// defective. No candidate can have caused that, and a retry would not help.
 	Faulty Status = "error"
@@ -33,14 +33,14 @@ const (
 type Verdict struct {
 	Status  Status
 	Score   float64 // 0 to 1; 1 if and only if Status is Passed
-	Reason  string  // why it failed or is pending, one word; "" if it passed
-	Message string  // the same for people; never contains what a process printed
+	Reason  string  // one word, such as "checker_failed"; "" if it passed
+	Message string  // the reason for people; never contains what a process printed
 	// Stdout and Stderr are the output of the checker, for people.
 	Stdout, Stderr runtime.Output
 	// Contrast says how the candidate did on changed tests; nil if none were
 	// changed.
 	Contrast *contrast.Summary
-	Metadata map[string]any
+	Metadata map[string]any // more entries for the record; nil if there are none
 }
 
 func passed() Verdict { return Verdict{Status: Passed, Score: 1} }
@@ -79,7 +79,7 @@ type Engine interface {
 type Policy struct {
 	// AllowDangerous permits the dangerous commands that a task needs.
 	AllowDangerous bool
-	Deny           []string // beats AllowDangerous
+	Deny           []string // names; takes precedence over AllowDangerous
 }
 
 // An Input describes one verification.
@@ -93,10 +93,10 @@ type Input struct {
 	Image     runtime.Image
 	Limits    runtime.Limits
 	Policy    Policy
-	Timeout   time.Duration // of a check whose author set none
-	// Code keeps sandboxes of code_completion; nil keeps none.
+	Timeout   time.Duration // of a check for which the task sets none
+	// Code provides the sandboxes of code_completion; nil means new ones each time.
 	Code *CodePool
-	// Calibrations of changed tests; nil keeps none.
+	// Calibrations stores those of changed tests; nil stores none.
 	Calibrations *contrast.Store
 	// WorkspaceBytes bounds the temporary copy of the workspace, OutputBytes what is
 	// kept of each stream.
@@ -104,7 +104,7 @@ type Input struct {
 	OutputBytes    int64
 }
 
-// wall is the time that a run of tests has.
+// wall returns the time limit of a run of tests.
 func (in Input) wall() time.Duration { return timeout(in.Task.Environment().Timeout, in.Timeout) }
 
 // A Verifier judges one candidate in sandboxes of e. An error means that nothing was

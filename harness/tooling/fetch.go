@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	maxManifest = 4 << 20   // bytes of a version's metadata
-	maxArchive  = 512 << 20 // bytes of a package, packed
-	askTimeout  = 30 * time.Second
+	maxManifest = 4 << 20          // bytes of a version's metadata
+	maxArchive  = 512 << 20        // bytes of a packed package
+	askTimeout  = 30 * time.Second // for a version's metadata
 )
 
-// manifest is what the registry says of one version.
+// manifest is the registry's metadata of one version.
 type manifest struct {
 	Version string `json:"version"`
 	Dist    struct {
@@ -35,7 +35,7 @@ type manifest struct {
 	} `json:"dist"`
 }
 
-// manifest asks for a version, or for the one that a tag names.
+// manifest fetches the metadata of a version or tag.
 func (c *Cache) manifest(ctx context.Context, name, version string) (manifest, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -102,8 +102,8 @@ func (c *Cache) fetch(ctx context.Context, p Package, exact string) (Installed, 
 	return in.unpacked(archive, filepath.Join(work, "tree"))
 }
 
-// unpacked moves what is in an archive, which is known to be the right one, to
-// where it stays.
+// unpacked unpacks an archive, whose digest has been checked, in the directory work and
+// moves that to in.Dir.
 func (in Installed) unpacked(archive, work string) (Installed, error) {
 	err := unpack(archive, work)
 	if err == nil {
@@ -113,7 +113,7 @@ func (in Installed) unpacked(archive, work string) (Installed, error) {
 		return in, err
 	}
 	err = os.Rename(work, in.Dir)
-	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) { // another was faster
+	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) { // another installation was faster
 		tree, _, err := digestTree(in.Dir)
 		if err == nil && tree != in.Tree {
 			err = fmt.Errorf("%w: %s is not what the archive holds; remove it to install it again", ErrIntegrity, in.Dir)
@@ -123,7 +123,7 @@ func (in Installed) unpacked(archive, work string) (Installed, error) {
 	return in, err
 }
 
-// sha512Of reads a registry's integrity, of which only sha512 counts.
+// sha512Of returns the sha512 of a registry's integrity value and ignores other digests.
 func sha512Of(integrity string) ([]byte, error) {
 	for field := range strings.FieldsSeq(integrity) {
 		if text, ok := strings.CutPrefix(field, "sha512-"); ok {
@@ -173,7 +173,7 @@ func (c *Cache) download(ctx context.Context, pkg, version, address string, want
 	return nil
 }
 
-// counted tells how much has been read, every few megabytes.
+// counted calls tell with the bytes read so far, every 4 MiB and at the end.
 type counted struct {
 	r          io.Reader
 	tell       func(int64)

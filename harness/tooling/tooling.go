@@ -1,7 +1,7 @@
-// Package tooling keeps the command lines of agents: it fetches their platform
-// packages from an npm registry over HTTP, checks what came against the
-// registry's sha512, and unpacks it into a cache whose folders are named by that
-// digest. Nothing of a package is run on the host.
+// Package tooling installs the command-line programs of agents. It downloads their
+// platform packages from an npm registry, checks them against the registry's sha512,
+// and unpacks them into a cache whose directories are named by that digest. Nothing of
+// a package is executed on the host.
 package tooling
 
 import (
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// DefaultRegistry is npm's own.
+// DefaultRegistry is npm's public registry.
 const DefaultRegistry = "https://registry.npmjs.org/"
 
 // Latest is the tag of the newest version.
@@ -26,18 +26,18 @@ const Latest = "latest"
 
 // Errors that callers distinguish with errors.Is.
 var (
-	// ErrUnreachable means that the registry could not be asked, and that the cache
-	// has no answer.
+	// ErrUnreachable means that the registry gave no usable answer, and that the cache
+	// has none either.
 	ErrUnreachable = errors.New("registry unreachable")
 	// ErrNoVersion means that the registry has no such package or version.
 	ErrNoVersion = errors.New("no such version")
-	// ErrIntegrity means that what was downloaded, or what the cache holds, does not
-	// match the digest that the registry signed.
+	// ErrIntegrity means that a download does not match the registry's digest, or that
+	// files in the cache have changed since they were installed.
 	ErrIntegrity = errors.New("integrity check failed")
 )
 
-// A Package names a package of the registry. Its versions for one platform may
-// be told apart by a suffix of the version.
+// A Package names a package in the registry. If the packages for all platforms share
+// one name, a suffix of the version selects the platform.
 type Package struct {
 	Name   string // such as @scope/name
 	Suffix string // such as -linux-x64, "" for none
@@ -47,26 +47,26 @@ type Package struct {
 type Installed struct {
 	Package   string    `json:"package"`
 	Version   string    `json:"version"`   // exact, without the platform's suffix
-	Integrity string    `json:"integrity"` // of the archive, as the registry says it
-	Tree      string    `json:"tree"`      // digest of what was unpacked
-	Bytes     int64     `json:"bytes"`     // of the files
+	Integrity string    `json:"integrity"` // of the archive, as the registry gives it
+	Tree      string    `json:"tree"`      // digest of the unpacked files
+	Bytes     int64     `json:"bytes"`     // total size of the files
 	Time      time.Time `json:"time"`      // of the installation
-	Dir       string    `json:"-"`         // where its files are
+	Dir       string    `json:"-"`         // with the files, below Cache.Dir
 }
 
 // A Cache is a directory of packages. Its methods are safe for concurrent use, also by
 // several processes.
 type Cache struct {
-	Dir      string       // made when it is needed
+	Dir      string       // created when needed
 	Registry string       // "" is DefaultRegistry
 	Client   *http.Client // nil is http.DefaultClient
-	// Progress, when not nil, is told of the bytes of a download as they come.
-	// total is -1 if it is not known.
+	// Progress, when not nil, is called with the bytes received so far, every few
+	// megabytes of a download. total is -1 if it is not known.
 	Progress func(pkg, version string, done, total int64)
 }
 
-// RegistryFrom returns the registry that npm itself would use by an environment
-// of NAME=value.
+// RegistryFrom returns the registry that npm would use with the given environment, whose
+// entries are NAME=value.
 func RegistryFrom(environ []string) string {
 	for _, name := range []string{"npm_config_registry=", "NPM_CONFIG_REGISTRY="} {
 		for _, v := range environ {
@@ -78,9 +78,9 @@ func RegistryFrom(environ []string) string {
 	return DefaultRegistry
 }
 
-// Resolve returns the exact version that a version or tag names. A tag is asked
-// of the registry; stale is true if that could not be reached and the answer is
-// the one it last gave.
+// Resolve returns the exact version for a version or tag. For a tag it asks the
+// registry; stale is true if the registry could not be reached and exact is its last
+// known answer.
 func (c *Cache) Resolve(ctx context.Context, p Package, version string) (exact string, stale bool, err error) {
 	if isExact(version) {
 		return version, false, nil
@@ -101,13 +101,13 @@ func (c *Cache) Resolve(ctx context.Context, p Package, version string) (exact s
 	return exact, false, c.writeIndex(p, version, Installed{Package: p.Name, Version: exact})
 }
 
-// isExact says whether a version starts as versions do, and tags do not.
+// isExact reports whether version is a version and not a tag: it starts with a digit.
 func isExact(version string) bool {
 	return version != "" && version[0] >= '0' && version[0] <= '9' && fileName(version) == version
 }
 
-// Install returns the package from the cache, or fetches it. What lies in the
-// cache is checked each time.
+// Install returns the package from the cache, or downloads it first. Files that are in
+// the cache are checked each time.
 func (c *Cache) Install(ctx context.Context, p Package, exact string) (Installed, error) {
 	if !isExact(exact) {
 		return Installed{}, fmt.Errorf("%s@%s: %w: not an exact version", p.Name, exact, ErrNoVersion)
@@ -126,7 +126,7 @@ func (c *Cache) Install(ctx context.Context, p Package, exact string) (Installed
 	return in, c.writeIndex(p, exact, in)
 }
 
-// check compares what lies in the cache with what was unpacked.
+// check compares the files in the cache with what was unpacked.
 func (c *Cache) check(in Installed) error {
 	tree, _, err := digestTree(in.Dir)
 	if err != nil {
@@ -138,7 +138,8 @@ func (c *Cache) check(in Installed) error {
 	return nil
 }
 
-// List returns what is installed, by package and version.
+// List returns the installed packages, sorted by package and version. Entries that
+// cannot be read are left out.
 func (c *Cache) List() ([]Installed, error) {
 	entries, err := os.ReadDir(filepath.Join(c.Dir, "index"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -147,7 +148,7 @@ func (c *Cache) List() ([]Installed, error) {
 	var all []Installed
 	for _, e := range entries {
 		in, err := c.readEntry(filepath.Join(c.Dir, "index", e.Name()))
-		if err == nil && in.Integrity != "" { // else it is what a tag stood for
+		if err == nil && in.Integrity != "" { // else it is the version of a tag
 			all = append(all, in)
 		}
 	}
@@ -199,7 +200,7 @@ func (c *Cache) writeIndex(p Package, version string, in Installed) error {
 	return nil
 }
 
-// fileName maps a name to one that is a single path element.
+// fileName turns a name into a single path element.
 func fileName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@._+-", r) {

@@ -21,13 +21,13 @@ import (
 	"github.com/securebench/sbench/harness/tooling"
 )
 
-// registry answers as npm's does, for the packages that it has.
+// registry is an npm registry with the packages that were added to it.
 type registry struct {
 	*httptest.Server
 	mu       sync.Mutex
 	versions map[string]map[string]string // package, then version or tag
 	archives map[string][]byte            // by package and exact version
-	signed   map[string][]byte            // what the integrity is of, if not of the archive
+	signed   map[string][]byte            // what the integrity is computed from, if not the archive
 	asked    int
 }
 
@@ -153,7 +153,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestRefused: nothing of what is refused is left.
+// TestRefused: a refused archive leaves nothing in the cache.
 func TestRefused(t *testing.T) {
 	reg := func(name, text string) entry { return entry{name, text, tar.TypeReg, 0o644} }
 	tests := []struct {
@@ -216,7 +216,7 @@ func TestInstallTogether(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			c := &tooling.Cache{Dir: dir, Registry: r.URL} // a process each, as it were
+			c := &tooling.Cache{Dir: dir, Registry: r.URL} // stands for a process
 			if _, err := c.Install(context.Background(), tool, "1.0.0"); err != nil {
 				t.Error(err)
 			}

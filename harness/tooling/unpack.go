@@ -21,9 +21,9 @@ const (
 	topFolder   = "package"
 )
 
-// unpack writes the regular files of an npm archive below to, which must not
-// exist. Every entry is below the folder "package". Anything but files and folders is
-// an error: no link can be followed then, or lead out.
+// unpack writes the regular files of an npm archive below to, which must not exist.
+// Every entry must be below "package". Anything but a file or directory is an error, so
+// there is no link that could be followed or lead out.
 func unpack(archive, to string) error {
 	f, err := os.Open(archive)
 	if err != nil {
@@ -91,8 +91,8 @@ func unpackEntry(from io.Reader, h *tar.Header, root *os.Root) error {
 	return errors.Join(err, f.Chmod(mode), f.Close())
 }
 
-// digestTree returns a digest over the names, modes and contents of a folder's
-// files, and how many bytes they have.
+// digestTree returns a digest over the names, modes and contents of the files below dir,
+// and their total size in bytes.
 func digestTree(dir string) (digest string, size int64, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -118,7 +118,7 @@ func digestTree(dir string) (digest string, size int64, err error) {
 		one := sha256.New()
 		n, err := io.Copy(one, f)
 		size += n
-		_, _ = fmt.Fprintf(all, "%q %o %x\n", name, info.Mode().Perm(), one.Sum(nil)) // a hash takes everything
+		_, _ = fmt.Fprintf(all, "%q %o %x\n", name, info.Mode().Perm(), one.Sum(nil)) // writing to a hash never fails
 		return errors.Join(err, f.Close())
 	})
 	return "sha256:" + hex.EncodeToString(all.Sum(nil)), size, err

@@ -42,55 +42,56 @@ var (
 // Kind says what is changed.
 type Kind string
 
-// The kinds, the best first. Without a reference only a Value is known to be
-// observed.
+// The kinds, the best first. Without a reference solution, only a Value is known to
+// make a right candidate fail.
 const (
 	Value    Kind = "value"    // the expected value of an equality
-	Wrapped  Kind = "wrapped"  // a side of an equality without literals: a pair with it
-	Swap     Kind = "swap"     // what is asked, by what has the opposite answer
-	Bound    Kind = "bound"    // what answers are compared with: no answer that was right still is
+	Wrapped  Kind = "wrapped"  // a side of an equality without literals, replaced by a pair with it
+	Swap     Kind = "swap"     // a question, replaced by one with the opposite answer
+	Bound    Kind = "bound"    // what answers are compared with, so that no right answer still passes
 	Negation Kind = "negation" // the condition, or the expected exception
-	Literal  Kind = "literal"  // what a candidate is called with, of which it may know nothing
-	Slack    Kind = "slack"    // as Bound, by a little: shows how weak an assertion is, and judges nobody
+	Literal  Kind = "literal"  // an argument of the candidate, which may do anything with the new one
+	Slack    Kind = "slack"    // like Bound, but by a little; shows weak assertions and judges no candidate
 )
 
 func (k Kind) rank() int {
 	return slices.Index([]Kind{Value, Wrapped, Swap, Bound, Negation, Literal, Slack}, k)
 }
 
-// A File is a test file by its path and its text.
+// A File is a test file.
 type File struct {
-	Path string `json:"path"` // any name, the edits have it
+	Path string `json:"path"` // any name; edits refer to it
 	Text string `json:"text"`
 }
 
-// An Edit changes one assertion, on as many lines as it had. A candidate that was
-// not told fails there, and passes all assertions before.
+// An Edit changes one assertion and keeps its number of lines. An honest candidate is
+// expected to fail there and to pass all assertions before.
 type Edit struct {
 	Path  string `json:"path"`
-	Start int    `json:"start"` // bytes of the file that New replaces
+	Start int    `json:"start"` // New replaces the bytes from Start up to End
 	End   int    `json:"end"`
 	New   string `json:"new"`
 	Kind  Kind   `json:"kind"`
 	// Place numbers the assertion in its file: edits of one place are
 	// alternatives.
 	Place int `json:"place"`
-	// Line to Last is the assertion, wherever the value stands.
+	// Line and Last are the assertion's first and last line, from 1. Start may be
+	// elsewhere, such as in a table of cases.
 	Line int `json:"line"`
 	Last int `json:"last"`
 	// Test names the function, "TestList::test_empty"; "" is the file's top level.
 	Test string `json:"test"`
 }
 
-// Options of List. The zero Options are for tests that run in milliseconds.
+// Options of [List]. The zero Options are for tests that run in milliseconds.
 type Options struct {
 	Seed     string // edits are the same for the same seed, and differ between seeds
-	Places   int    // assertions at most, in each file or in each test; 0 means 8
-	Variants int    // edits of each, or more if there are few places; 0 means 2
-	Each     bool   // look for places in each test function, and only there
+	Places   int    // most assertions in each file or, with Each, in each test; 0 means 8
+	Variants int    // edits of each assertion, more if there are few assertions; 0 means 2
+	Each     bool   // look for assertions in each test function, and only there
 }
 
-// Apply returns the text of file with those of the edits that are for its path. It
+// Apply returns the text of file after those of the edits that are for its path. It
 // fails for edits that overlap or lie outside the text.
 func Apply(file File, edits ...Edit) (string, error) {
 	own := slices.DeleteFunc(slices.Clone(edits), func(e Edit) bool { return e.Path != file.Path })
@@ -148,7 +149,7 @@ func InSandbox(e Sandboxes, cfg runtime.Config) Python {
 // A Listing is what [List] found.
 type Listing struct {
 	Edits []Edit
-	// Assertions counts those that were understood, by path.
+	// Assertions counts the assertions that [Program] understood, by path.
 	Assertions map[string]int
 	// Broken are the paths of files that do not compile.
 	Broken []string

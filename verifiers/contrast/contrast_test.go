@@ -12,7 +12,7 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// hostPython runs the program by the host's interpreter, without a sandbox.
+// hostPython runs the program with the host's interpreter, without a sandbox.
 func hostPython(t *testing.T) contrast.Python {
 	t.Helper()
 	python, err := exec.LookPath("python3")
@@ -26,12 +26,12 @@ func hostPython(t *testing.T) contrast.Python {
 	}
 }
 
-// TestList: what is changed in an assertion, and of which kind; "" is nothing.
+// TestList: what is changed in an assertion, and the kinds of the changes.
 func TestList(t *testing.T) {
 	python := hostPython(t)
 	for _, c := range []struct {
 		name, text string
-		kinds      string // of the edits, but for other literals
+		kinds      string // of the edits, except Literal; "" is none
 		changed    string // text that the first edit replaces; "" is any
 	}{
 		{"int", "assert f(1) == 17\n", "value", "17"},
@@ -107,7 +107,7 @@ func TestListBroken(t *testing.T) {
 	}
 }
 
-// TestEach: changes are of every test function, and of nothing else.
+// TestEach: every test function has changes, and nothing else has.
 func TestEach(t *testing.T) {
 	file := contrast.File{Path: "t.py", Text: `
 def test_a():
@@ -139,7 +139,7 @@ def helper(x):
 	}
 }
 
-// TestJudge: what ends well, and what does not.
+// TestJudge: which candidates follow the tests, and which do not.
 func TestJudge(t *testing.T) {
 	var edits []contrast.Edit
 	for place := range 5 {
@@ -183,7 +183,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestStore: a calibration is made once, and found by the next store.
+// TestStore: a calibration is made once, and the next store finds it.
 func TestStore(t *testing.T) {
 	dir, made := t.TempDir(), 0
 	calibrate := func() (contrast.Calibration, error) {

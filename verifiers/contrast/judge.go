@@ -29,13 +29,15 @@ type Summary struct {
 	// State is "calibrated", "uncalibrated" (no reference: a pass is not refused),
 	// or "none": nothing could be changed.
 	State string `json:"state"`
-	// Mutants were tried, and Followed of them passed or failed in another place.
+	// Mutants counts the changes that were tried, and Followed those with which the
+	// tests passed or failed in another place.
 	Mutants  int `json:"mutants"`
 	Followed int `json:"followed"`
-	// Retried changes of arguments were Followed, and another change of that place was not.
+	// Retried counts changed arguments that the candidate followed, but not with
+	// another change of the same assertion.
 	Retried int `json:"retried,omitempty"`
-	// Unobserved are assertions, "tests.py:7", of which the reference observes no
-	// change: what they expect may be anything.
+	// Unobserved are assertions, as "tests.py:7", for which the reference solution
+	// passes every change that was tried.
 	Unobserved []string `json:"unobserved,omitempty"`
 }
 
@@ -51,17 +53,17 @@ type Try func(ctx context.Context, edits ...Edit) (Outcome, error)
 
 // A Calibration says which edits of a task's tests can be used to judge candidates.
 type Calibration struct {
-	// Reference says that a reference solution was there.
+	// Reference says that there was a reference solution.
 	Reference bool `json:"reference"`
-	// Edits can be used: the reference fails each in its place.
+	// Edits can be used: the reference fails each at the changed assertion.
 	Edits []Edit `json:"edits"`
 	// Unobserved are edits that the reference passes.
 	Unobserved []Edit `json:"unobserved,omitempty"`
-	// Sets are of a suite, and made together; Edits are not.
+	// Sets are for suites of tests, which have no Edits.
 	Sets []Set `json:"sets,omitempty"`
 }
 
-// A Set is edits of different test functions that are made together. With them the
+// A Set holds edits of different test functions that are made together. With them the
 // reference fails these functions, and passes the Others.
 type Set struct {
 	Edits  []Edit `json:"edits"`
@@ -122,8 +124,8 @@ func (c Calibration) Weak() []Edit {
 
 func (e Edit) samePlace(o Edit) bool { return e.Path == o.Path && e.Place == o.Place }
 
-// Pick returns n edits, or fewer, at random: of places that differ as long as there
-// are any, and of the best kind there.
+// Pick returns at most n random edits: at different places as long as there are any,
+// and of the best kind at each.
 func (c Calibration) Pick(n int) []Edit {
 	left := c.shuffled()
 	var picked []Edit
@@ -202,8 +204,9 @@ func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, f
 	return real, follows || arguments > 1 && arguments == followedArguments, s, nil
 }
 
-// follows tries one edit. An argument that is not failed in its place is changed
-// otherwise; everything else is not tried again, or the first run would be free.
+// follows tries one edit and reports whether the candidate follows it. A changed argument
+// gets a second try with another change. Other kinds do not: the candidate would
+// then have one run without risk.
 func (c Calibration) follows(ctx context.Context, e Edit, try Try, s *Summary) (bool, error) {
 	s.Mutants++
 	outcome, err := try(ctx, e)

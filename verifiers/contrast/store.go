@@ -73,7 +73,7 @@ func (s *Store) Get(key string, calibrate func() (Calibration, error)) (Calibrat
 
 func (s *Store) file(key string) string { return filepath.Join(s.dir, key+".json") }
 
-// read returns fs.ErrNotExist for what is no calibration, too.
+// read returns fs.ErrNotExist also for a file that is not a calibration.
 func (s *Store) read(key string) (c Calibration, err error) {
 	if s.dir == "" {
 		return c, fs.ErrNotExist
