@@ -158,7 +158,7 @@ func (pv *packValidator) leakSmells(r row) {
 func secretsOf(key, v document.Value, shortest int) []string {
 	var all []string
 	for _, s := range appendSecrets(nil, key, v, shortest) {
-		// A single line, such as the command pytest -q, is not a secret.
+		// A checker's single line, such as the command pytest -q, is not a secret.
 		if !key.Is("checker") || strings.Contains(s, "\n") {
 			all = append(all, s)
 		}

@@ -11,8 +11,8 @@ import (
 )
 
 // Task is a compiled row. It holds the values of every lane, so it is for trusted
-// code only: a harness gets an AgentView. Printing or marshalling a Task shows its id
-// and nothing else of the row but its family. It is safe for concurrent use.
+// code only: a harness gets an AgentView. Printing or marshalling a Task shows at
+// most its id and family. It is safe for concurrent use.
 type Task struct {
 	pack        *Pack
 	doc         *document.Document

@@ -141,7 +141,7 @@ func domainsSchema() *schema.Schema {
 	}
 }
 
-// wordSchema allows words that a shell needs no quotes for.
+// wordSchema allows words that need no quotes in a shell.
 func wordSchema(doc string, preset any) *schema.Schema {
 	return patternSchema(doc, preset, `^\s*[A-Za-z0-9._+-]+\s*$`, "letters, digits and . _ + -")
 }
