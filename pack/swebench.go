@@ -190,8 +190,8 @@ func testCommands() map[string]string {
 // activate enters the conda environment of the published images, if there is one.
 const activate = "if [ -f /opt/miniconda3/bin/activate ]; then . /opt/miniconda3/bin/activate && conda activate testbed; fi"
 
-// command returns a command for a shell. Tests are positional parameters of the
-// shell, so that their names are never interpreted as shell code.
+// command returns the shell command that runs the tests. The tests are positional
+// parameters, so that the shell never interprets their names as code.
 func (i instance) command(more map[string]string) ([]string, error) {
 	template, ok := more[i.repo]
 	if !ok {
@@ -225,7 +225,7 @@ func (i instance) files() []string {
 }
 
 // Bounds on the tests that a command names: their number, and the length of their
-// names in bytes. A kernel takes at most 2 MiB of arguments.
+// names in bytes. By default, Linux takes at most 2 MiB of arguments; see execve(2).
 const (
 	maxNames     = 4000
 	maxNameBytes = 512 << 10
@@ -253,9 +253,9 @@ func (i instance) pytestArgs() []string {
 // class, with or without the name again.
 var djangoName = regexp.MustCompile(`^(test\w*) \(([\w.]+)\)$`)
 
-// djangoLabels returns the tests that have to pass as labels for Django's runner. A
-// test with a docstring is printed as that; for a row with one it returns the modules
-// of the test files.
+// djangoLabels returns the tests that have to pass as labels for Django's runner.
+// unittest prints a test with a docstring by that, not by its name; for a row with
+// such a test it returns the modules of the test files.
 func (i instance) djangoLabels() []string {
 	var labels []string
 	names := slices.Concat(i.failToPass, i.passToPass)

@@ -87,8 +87,8 @@ func (d *Document) Clone() *Document {
 	return &Document{text: bytes.Clone(d.text), nodes: slices.Clone(d.nodes)}
 }
 
-// Value is one value of a document. The zero Value stands for an absent value; only
-// Raw may not be called on it.
+// Value is one value of a document. The zero Value stands for an absent value; every
+// method but Raw accepts it.
 type Value struct {
 	d  *Document
 	at uint32
