@@ -10,26 +10,27 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// AgentView is what a harness is handed: the public lane and nothing else. It
-// shares no memory with the task it comes from and has no way back to it.
+// AgentView is the part of a task that a harness may see: the public lane, and of a
+// repo_patch the paths that may change. It shares no memory with the task and holds
+// no reference to it.
 type AgentView struct {
 	id          string
 	family      Family
 	input       []PublicValue
 	assets      []FileRef
 	environment Environment
-	policy      CandidatePolicy // of a repo_patch
+	policy      CandidatePolicy // of a repo_patch, zero for other families
 }
 
 // PublicValue is a field of a row's input.
 type PublicValue struct {
 	Name  string
 	Value json.RawMessage
-	Text  []byte // Value indented, with a line break at its end
+	Text  []byte // Value as indented JSON, with a line break at its end
 }
 
-// Plain returns the value as a person would write it: a string as it is, a list
-// of strings as lines, anything else as indented JSON.
+// Plain returns the value as a person would write it: a string as it is, a list of
+// strings as lines that begin with "- ", anything else as indented JSON.
 func (v PublicValue) Plain() (string, error) {
 	var text string
 	var list []string
@@ -44,7 +45,7 @@ func (v PublicValue) Plain() (string, error) {
 	return string(v.Text), nil
 }
 
-// AgentView returns what a harness may know of the task.
+// AgentView returns the part of the task that a harness may see.
 func (t *Task) AgentView() AgentView {
 	view := AgentView{id: t.id, family: t.family.Family, assets: t.Assets(), environment: t.environment.clone()}
 	for key, value := range t.input().Fields() {
@@ -64,9 +65,9 @@ func (v AgentView) ID() string { return v.id }
 // Family returns the task's family.
 func (v AgentView) Family() Family { return v.family }
 
-// Untouchable says, in sentences for an agent, which paths of a repository its
-// change may not touch; "" if the family has no such rule. The paths of a policy
-// are the only part of the evaluation that agents are told.
+// Untouchable describes, in sentences for an agent, which paths of a repository its
+// change may not touch; "" if the family is not repo_patch. These paths are the only
+// part of the evaluation that agents are told.
 func (v AgentView) Untouchable() string {
 	if v.family != RepoPatch {
 		return ""
@@ -94,19 +95,19 @@ func (v AgentView) Assets() []FileRef { return slices.Clone(v.assets) }
 // Environment returns the environment.
 func (v AgentView) Environment() Environment { return v.environment.clone() }
 
-// Payload returns the content of the task file, indented JSON with a line
-// break at its end. Its object holds every field of the row's input under its
-// own name and the list assets, and besides:
+// Payload returns the content of the task file, indented JSON with a line break at
+// its end. It is an object with every field of the row's input under its own name,
+// the list assets if there are any, and:
 //
 //	id           the task's id
 //	family       its family
-//	input        every field of the row's input once more
-//	rules        of a repo_patch, what may not be touched
-//	environment  image, workdir, timeout_seconds, network, user, resources and
-//	             env, as far as they are set
+//	input        every field of the row's input again
+//	rules        Untouchable, for a repo_patch
+//	environment  those of image, workdir, timeout_seconds, network, user,
+//	             resources and env that are set
 //
-// A field of input that has one of these names takes its place. The row's
-// metadata is not in it: authors keep there what helped them to write the task.
+// A field of input with one of these names replaces it. The row's metadata is left
+// out, since authors may keep there what helps to solve the task.
 func (v AgentView) Payload() ([]byte, error) {
 	input := make(map[string]json.RawMessage, len(v.input))
 	payload := map[string]any{"id": v.id, "family": v.family, "input": input, "environment": v.environment.public()}
@@ -123,7 +124,7 @@ func (v AgentView) Payload() ([]byte, error) {
 	return encodeIndented(payload)
 }
 
-// encodeIndented writes JSON as valueResource does.
+// encodeIndented writes JSON in the format of valueResource.
 func encodeIndented(payload any) ([]byte, error) {
 	text, err := json.Marshal(payload)
 	if err != nil {
@@ -136,8 +137,8 @@ func encodeIndented(payload any) ([]byte, error) {
 	return append(doc.Root().AppendIndented(nil), '\n'), nil
 }
 
-// publicEnvironment is what of an environment is set, under the names it has in
-// a row.
+// publicEnvironment is the part of an environment that is set, with the keys of a
+// row.
 type publicEnvironment struct {
 	Image     string            `json:"image,omitempty"`
 	Workdir   string            `json:"workdir"`

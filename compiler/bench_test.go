@@ -106,9 +106,9 @@ func BenchmarkTasks(b *testing.B) {
 
 var long = flag.Bool("long", false, "run tests that take a minute, such as that of memory at a million rows")
 
-// TestPeakMemory shows that memory does not grow with the rows: validate of a
-// million takes at most 20 MB more than of ten thousand. Each runs in a process
-// of its own, whose largest resident size the kernel knows.
+// TestPeakMemory shows that memory does not grow with the rows: validating a million
+// takes at most 20 MB more than ten thousand. Each runs in a process of its own,
+// whose largest resident size the kernel reports.
 func TestPeakMemory(t *testing.T) {
 	if dir := os.Getenv("SBENCH_VALIDATE"); dir != "" {
 		summary, err := compiler.Validate(t.Context(), []string{dir}, func(p compiler.Problem) { t.Fatal(p) })

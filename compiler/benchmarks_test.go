@@ -10,15 +10,15 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// TestBenchmarks validates the packs of this repository: no errors, and no
-// warnings but those that are meant.
+// TestBenchmarks validates the packs of this repository: no errors, and no warnings
+// but the intended ones.
 func TestBenchmarks(t *testing.T) {
 	meant := map[string]bool{
 		"a rubric in prose has no verifier: records stay pending": true, // a row of free-response-smoke shows it
-		"pack has no rows yet": true, // those of others are imported
+		"pack has no rows yet": true, // packs of public benchmarks are filled by imports
 	}
 	summary, err := compiler.Validate(t.Context(), []string{"../benchmarks"}, func(p compiler.Problem) {
-		// The images are built on each machine, so they have no digest to name.
+		// The images are built locally, so there is no digest to name.
 		if !meant[p.Message] && !strings.Contains(p.Message, "has no digest") {
 			t.Error(p)
 		}
@@ -42,8 +42,8 @@ func TestBenchmarks(t *testing.T) {
 	}
 }
 
-// TestBaseCommit makes the repository of repo-patch-smoke and compares its
-// commit with the rows.
+// TestBaseCommit creates the repository of repo-patch-smoke and compares its commit
+// with the rows.
 func TestBaseCommit(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		if os.Getenv("CI") != "" {

@@ -15,9 +15,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// testCase is one case of an archive in testdata/cases: the files CASE/NAME,
-// over the files common/NAME, and in CASE/want every problem that Validate
-// finds in them.
+// testCase is one case of an archive in testdata/cases: the files CASE/NAME and
+// common/NAME, of which the former take precedence, and in CASE/want every problem
+// that Validate finds in them.
 type testCase struct {
 	name  string
 	files map[string]string
@@ -58,8 +58,8 @@ func readCases(t *testing.T, path string) (*txtar.Archive, []testCase) {
 	return archive, cases
 }
 
-// TestCases checks every case of every archive. With -update it writes what
-// Validate says into the archives, to be read before it is committed.
+// TestCases checks every case of every archive. With -update it writes what Validate
+// reports into the archives, to be reviewed before it is committed.
 func TestCases(t *testing.T) {
 	archives, err := filepath.Glob("testdata/cases/*.txtar")
 	if err != nil || len(archives) == 0 {
@@ -99,8 +99,8 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// validate writes the files into a fresh working directory and returns what
-// Validate says of it, a line a problem.
+// validate writes the files into a fresh working directory and returns what Validate
+// reports, one line per problem.
 func validate(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

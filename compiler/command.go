@@ -19,7 +19,7 @@ func commandSchema(doc string) *schema.Schema {
 	}
 }
 
-// checkNoNUL refuses strings that execve(2) cannot take.
+// checkNoNUL refuses strings with a NUL byte, which execve(2) cannot pass.
 func checkNoNUL(c *schema.Checker, v document.Value) {
 	for i, item := range oneOrMore(v) {
 		if !strings.Contains(item.Text(), "\x00") {
@@ -43,8 +43,8 @@ func parseCommand(v document.Value) Command {
 // secondsSchema allows a number of seconds above zero; null means absent.
 func secondsSchema(doc string) *schema.Schema { return schema.Nullable(schema.Positive(doc)) }
 
-// seconds returns a number of seconds as a duration, and zero for anything
-// else. Durations too long for the type become its longest.
+// seconds returns a number of seconds as a duration, and zero for anything else. It
+// returns the longest duration if the number is too large for the type.
 func seconds(v document.Value) time.Duration {
 	n, ok := v.Float64()
 	if !ok {
@@ -56,8 +56,8 @@ func seconds(v document.Value) time.Duration {
 	return max(time.Duration(n*float64(time.Second)), 1)
 }
 
-// dangerousSchema allows a list of the names of dangerous commands, which a
-// verifier may be given with the tester's consent.
+// dangerousSchema allows a list of names of dangerous commands, which verifiers may
+// use only if the tester file allows them.
 func dangerousSchema(doc string) *schema.Schema {
 	return &schema.Schema{
 		Doc:  doc,
@@ -78,7 +78,7 @@ func dangerousSchema(doc string) *schema.Schema {
 func dangerousList(v document.Value) []string {
 	for _, item := range v.Items() {
 		if item.Kind() == document.String {
-			return []string{"chroot"} // there is but one to name
+			return []string{"chroot"} // the only name that the schema allows
 		}
 	}
 	return nil

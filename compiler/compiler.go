@@ -1,14 +1,14 @@
-// Package compiler turns what people write (a tester file, a pack's manifest
-// and rows) into what the rest of sbench runs: tasks whose values are parted
-// into lanes. It reads files of the pack and nothing else.
+// Package compiler turns what people write (a tester file, a pack's manifest and
+// rows) into what the rest of sbench runs: tasks whose values are divided into lanes.
+// It only reads files: those, the pack's assets and env files.
 //
-// Words: a pack is a manifest, a file of rows and folders of assets; a row is
-// one author-facing task; a Task is a compiled row; a Family is a row's
-// contract; a Lane says who may see a value; a Component is who looks.
+// Terms: a pack is a manifest, a file of rows and folders of assets; a row is one
+// task as its author writes it; a Task is a compiled row; a Family is the kind of a
+// task, which determines the fields of its row; a Lane says who may see a value; a
+// Component is a part of sbench that values are shown to.
 //
-// Loaders report everything that is wrong at once: their errors hold Problems
-// for errors.As, each with file, line, JSON path and, where one is known, a
-// hint.
+// Loaders report all problems at once: their errors hold Problems (use errors.As),
+// each with file, line, JSON path and, if one is known, a hint.
 package compiler
 
 import "github.com/securebench/sbench/compiler/document"
@@ -16,8 +16,8 @@ import "github.com/securebench/sbench/compiler/document"
 // Problem is one thing wrong with an input file.
 type Problem = document.Problem
 
-// Problems are all that is wrong with an input file. As an error it has one
-// line for every problem.
+// Problems lists everything wrong with an input file. As an error it has one line per
+// problem.
 type Problems = document.Problems
 
 // Lane is the visibility of a value. The zero Lane is invalid.
@@ -34,7 +34,8 @@ const (
 	HiddenLane Lane = "hidden"
 )
 
-// Component is who looks at a task. The zero Component is invalid.
+// Component is a part of sbench that values are shown to. The zero Component is
+// invalid.
 type Component string
 
 // The components.
@@ -42,11 +43,11 @@ const (
 	Agent       Component = "agent"        // public
 	TestSandbox Component = "test_sandbox" // public and evaluation_inputs
 	Evaluator   Component = "evaluator"    // public and hidden, in process only
-	Result      Component = "result"       // everything, but what is not public redacted
+	Result      Component = "result"       // everything, with what is not public redacted
 )
 
-// Sees reports whether the component is shown values of the lane. A result
-// sees public values only: of the others it has the names.
+// Sees reports whether the component is shown values of the lane. A result is shown
+// public values only; of the others it has the names.
 func (c Component) Sees(lane Lane) bool {
 	switch lane {
 	case Public:
@@ -59,23 +60,23 @@ func (c Component) Sees(lane Lane) bool {
 	return false
 }
 
-// CandidateKind is what a harness has to leave. The zero CandidateKind is
-// invalid.
+// CandidateKind is the kind of thing that a harness has to produce. The zero
+// CandidateKind is invalid.
 type CandidateKind string
 
 // The kinds of candidates.
 const (
-	CandidateText      CandidateKind = "text"
-	CandidateCode      CandidateKind = "code"
-	CandidatePatch     CandidateKind = "patch"
-	CandidateWorkspace CandidateKind = "workspace"
+	CandidateText      CandidateKind = "text"      // an answer
+	CandidateCode      CandidateKind = "code"      // a source file
+	CandidatePatch     CandidateKind = "patch"     // changes to a git repository
+	CandidateWorkspace CandidateKind = "workspace" // the final state of the workspace
 )
 
-// Command is what to execute: a shell line or an argument vector. Exactly one
-// of the two is set, unless there is no command.
+// Command is a command to execute. At most one of its fields is set; there is no
+// command if neither is.
 type Command struct {
-	Shell string
-	Argv  []string
+	Shell string   // a line for sh -c
+	Argv  []string // executed as it is
 }
 
 // Args returns the argument vector to execute; nil if there is no command.

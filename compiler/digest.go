@@ -14,8 +14,8 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// Labels begin what is hashed, so that no two kinds of digest can be equal.
-// docs/digests.md describes them all for other programs.
+// Labels are hashed first, one for each kind of digest, so that no two kinds can be
+// equal. docs/digests.md specifies all digests for other programs.
 const (
 	labelRow            = "sbench row 1\n"
 	labelManifest       = "sbench manifest 1\n"
@@ -36,14 +36,14 @@ type Digests struct {
 // PackDigests identify a whole pack. Evaluation and Pack depend on the order of
 // the rows.
 type PackDigests struct {
-	Manifest   string
-	Evaluation string
+	Manifest   string // the content of the manifest
+	Evaluation string // the Evaluation of every row
 	Pack       string // everything: manifest, rows and the files they refer to
-	Rows       int
+	Rows       int    // number of rows
 }
 
-// Digests reads the files that the row refers to and returns its digests. A
-// file that is missing or a symbolic link is an error.
+// Digests reads the files that the row refers to and returns its digests. A missing
+// file or a symbolic link is an error.
 func (t *Task) Digests() (Digests, error) {
 	h := newPackHasher(t.pack)
 	defer h.close()
@@ -65,8 +65,8 @@ func (p *Pack) Digest(ctx context.Context) (string, error) {
 	return d.Pack, err
 }
 
-// Digests reads all rows and the files they refer to. An invalid row is an
-// error that holds Problems.
+// Digests reads all rows and the files they refer to, and returns the digests of the
+// pack. The error for an invalid row holds Problems.
 func (p *Pack) Digests(ctx context.Context) (PackDigests, error) {
 	h := newPackHasher(p)
 	defer h.close()
@@ -107,7 +107,7 @@ func sum(label string, content []byte) string {
 	return format(h)
 }
 
-// packHasher computes digests of rows, and remembers files between them.
+// packHasher computes the digests of rows, and caches the digests of files.
 type packHasher struct {
 	public, eval *fileHasher
 	buf          []byte
@@ -146,7 +146,7 @@ func (h *packHasher) row(t *Task) (Digests, error) {
 	return d, nil
 }
 
-// evalPaths returns what a row refers to below the eval root.
+// evalPaths returns the paths below the eval root that a row refers to.
 func (t *Task) evalPaths() []string {
 	var paths []string
 	for key, value := range t.eval().Fields() {
@@ -160,16 +160,17 @@ func (t *Task) evalPaths() []string {
 	return paths
 }
 
-// fileHasher lists files and folders below a root for digests. It opens the
-// root when the first is asked for.
+// fileHasher hashes files and folders below a root. It opens the root when it is
+// first needed.
 type fileHasher struct {
 	path  string
 	root  *os.Root
-	known map[string]map[string]string
-	size  int
+	known map[string]map[string]string // records by path asked for
+	size  int                          // records in known
 }
 
-// maxKnown bounds the records a fileHasher remembers.
+// maxKnown bounds the records that a fileHasher caches, and the answers of a
+// fileProbe.
 const maxKnown = 1 << 16
 
 func (h *fileHasher) close() {
@@ -178,8 +179,8 @@ func (h *fileHasher) close() {
 	}
 }
 
-// write writes the records of everything at and below the paths, sorted by
-// their bytes and each once.
+// write hashes the records of everything at and below the paths, each once, sorted by
+// the bytes of the path.
 func (h *fileHasher) write(w hash.Hash, paths []string) error {
 	if len(paths) == 0 {
 		return nil
@@ -198,9 +199,9 @@ func (h *fileHasher) write(w hash.Hash, paths []string) error {
 	return nil
 }
 
-// records returns the record of every file and folder at and below path, by
-// its path: "f MODE SHA256" or "d 0755 -", where MODE is 0755 if the file is
-// executable by anyone and 0644 otherwise.
+// records returns the record of every file and folder at and below path, keyed by its
+// path: "f MODE SHA256" or "d 0755 -", where MODE is 0755 if the file is executable
+// by anyone and 0644 otherwise.
 func (h *fileHasher) records(path string) (map[string]string, error) {
 	if records, ok := h.known[path]; ok {
 		return records, nil
@@ -227,8 +228,8 @@ func (h *fileHasher) records(path string) (map[string]string, error) {
 	return records, nil
 }
 
-// appendObject appends the canonical form of an object; {} for one that is
-// absent or null.
+// appendObject appends the canonical form of an object, or {} if it is absent or
+// null.
 func appendObject(dst []byte, v document.Value) []byte {
 	if v.Kind() != document.Object {
 		return append(dst, "{}"...)

@@ -50,7 +50,7 @@ func packDigest(t *testing.T, pack *compiler.Pack) string {
 	return d
 }
 
-// TestDigestGolden pins the format: if it changes, the labels have to.
+// TestDigestGolden pins the format: if it changes, the labels have to change, too.
 func TestDigestGolden(t *testing.T) {
 	_, pack := openDigestPack(t, nil)
 	got, err := pack.Digests(t.Context())
@@ -68,7 +68,7 @@ func TestDigestGolden(t *testing.T) {
 	}
 }
 
-// TestDigestInPython computes the same with the script of docs/digests.md.
+// TestDigestInPython computes the same digests with the script of docs/digests.md.
 func TestDigestInPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

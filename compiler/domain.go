@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// ParseDomain returns the lower-case form of a DNS name that a harness may be
-// allowed to reach, or an error that says why it is none: it has two or more
-// labels of letters, digits and inner hyphens, and is no IP address and not
-// localhost. White space around it and one dot at its end are dropped.
+// ParseDomain returns the lower-case form of a DNS name that a harness may be allowed
+// to reach, or an error that says what is wrong with it: it must have two or more
+// labels of letters, digits and inner hyphens, and must not be an IP address or
+// localhost. White space around it and dots at its end are dropped.
 func ParseDomain(name string) (string, error) {
 	domain := strings.TrimRight(strings.ToLower(strings.TrimSpace(name)), ".")
 	switch {
@@ -26,7 +26,7 @@ func ParseDomain(name string) (string, error) {
 		return "", fmt.Errorf("DNS name of %d bytes is longer than 253", len(domain))
 	}
 	last := domain[strings.LastIndexByte(domain, '.')+1:]
-	// inet_aton(3) takes 127.1 and 0x7f.1 for addresses too: no top-level
+	// inet_aton(3) also accepts 127.1 and 0x7f.1 as addresses, and no top-level
 	// domain is a number.
 	if _, err := netip.ParseAddr(domain); err == nil || isAddressPart(last) {
 		return "", fmt.Errorf("%q is an IP address, not a DNS name", name)
@@ -53,7 +53,7 @@ func isLabel(label string) bool {
 	return strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-// domainHint says what might have been meant.
+// domainHint guesses what the author meant.
 func domainHint(name string) string {
 	bare := strings.TrimSpace(name)
 	if _, after, ok := strings.Cut(bare, "://"); ok {

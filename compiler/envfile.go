@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// LoadEnvFile reads a file of lines NAME=VALUE, which may begin with "export "
-// and have quotes around the value. Blank lines and lines that begin with "#"
-// are skipped, and the last of several lines for a name counts. The error for
-// a file that does not exist matches fs.ErrNotExist; any other holds Problems,
-// none of which quotes a value.
+// LoadEnvFile reads a file of lines NAME=VALUE, which may begin with "export " and
+// have quotes around the value. Blank lines and lines that begin with "#" are
+// skipped; if a name occurs again, the last line counts. The error for a file that
+// does not exist matches fs.ErrNotExist; any other holds Problems, none of which
+// quotes a value.
 func LoadEnvFile(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -55,7 +55,7 @@ func parseEnvLine(entry string) (name, value string, problem *Problem) {
 	case name == "":
 		return "", "", &Problem{Message: "name of an environment variable is empty"}
 	case strings.ContainsAny(name, " \t\x00"):
-		// What stands there may be a line of a secret, so it is not quoted.
+		// The text may be part of a secret with several lines, so it is not quoted.
 		return "", "", &Problem{Message: "what is left of the equals sign is no name of an environment variable"}
 	case strings.Contains(value, "\x00"):
 		return "", "", &Problem{Message: fmt.Sprintf("value of %q holds a NUL byte", name)}

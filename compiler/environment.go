@@ -15,14 +15,14 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// defaultWorkdir is where the workspace is mounted if the author says nothing.
+// defaultWorkdir is where the workspace is mounted unless the author says otherwise.
 const defaultWorkdir = "/workspace"
 
-// Environment is what a task's sandboxes are made of. All of it is public.
+// Environment describes the sandboxes of a task. All of it is public.
 type Environment struct {
 	Image   string // empty if the author gave none
 	Workdir string // absolute; defaultWorkdir if the author gave none
-	// Timeout is the task's budget; zero if the author gave none.
+	// Timeout is how long the harness may take; zero if the author gave none.
 	Timeout time.Duration
 	// MaterializeWorkdirFromImage copies the image's workdir into the workspace
 	// before the harness runs. It is for terminal_task only.
@@ -34,11 +34,12 @@ type Environment struct {
 	User        string // as in the OCI image configuration; empty if not given
 }
 
-// Resources bound a sandbox. Zero leaves a bound to the tester.
+// Resources are the limits of a sandbox. Where a field is zero, the limit of the
+// tester file applies.
 type Resources struct {
 	Memory int64   `json:"memory,omitempty"` // bytes
 	CPUs   float64 `json:"cpus,omitempty"`   // cores
-	Pids   int64   `json:"pids,omitempty"`
+	Pids   int64   `json:"pids,omitempty"`   // processes and threads
 }
 
 func environmentSchema() *schema.Schema {
@@ -65,7 +66,7 @@ func environmentFields() []schema.Field {
 	}
 }
 
-// environmentKeys are the keys that have a meaning.
+// environmentKeys returns the keys that have a meaning.
 var environmentKeys = sync.OnceValue(func() []string {
 	var names []string
 	for _, f := range environmentFields() {
@@ -114,7 +115,7 @@ func bytesSchema(doc string) *schema.Schema {
 		Number: &schema.Number{Integer: true, Min: schema.At(1)},
 		String: &schema.String{NonBlank: true, Pattern: `^\s*[0-9.]+\s*[A-Za-z]*\s*$`},
 		Check: func(c *schema.Checker, v document.Value) {
-			const most = 1 << 50 // the kernel takes what is near 2^63 for no bound
+			const most = 1 << 50 // the kernel treats values near 2^63 as no limit
 			switch n := parseBytes(v); {
 			case v.Kind() == document.String && n == 0:
 				c.Errorf(v, nil, `such as "512m" or "2GiB"`, "%q is no number of bytes", v.Text())
@@ -125,9 +126,9 @@ func bytesSchema(doc string) *schema.Schema {
 	}
 }
 
-// parseBytes reads a number of bytes. Units are powers of 1024, as Docker and
-// SecureBench 0.2 have them: k, m, g, t, with "i" and "b" after them or not. It
-// returns 0 for what is none.
+// parseBytes reads a number of bytes. Units are powers of 1024, as in Docker and
+// SecureBench 0.2: k, kb and kib, and the same for m, g and t. It returns 0 for
+// anything else.
 func parseBytes(v document.Value) int64 {
 	if n, ok := v.Int64(); ok {
 		return max(n, 0)
@@ -167,8 +168,8 @@ func envSchema() *schema.Schema {
 
 func isEnvName(name string) bool { return name != "" && !strings.ContainsAny(name, "=\x00") }
 
-// withRow returns the environment with the keys of v, an object that
-// environmentSchema allows, in place of its own.
+// withRow returns e with the keys of v, a value that environmentSchema allows, in
+// place of its own.
 func (e Environment) withRow(v document.Value) Environment {
 	for key, value := range v.Fields() {
 		e.set(key.Text(), value)
@@ -176,7 +177,7 @@ func (e Environment) withRow(v document.Value) Environment {
 	return e
 }
 
-// set sets the key, if it has a meaning. Null sets its zero value.
+// set sets the key, if it has a meaning. Null resets it.
 func (e *Environment) set(key string, v document.Value) {
 	switch key {
 	case "image":

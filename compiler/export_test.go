@@ -8,7 +8,7 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// Contract is what is known of a family without a row.
+// Contract is the part of a family that does not depend on a row.
 type Contract struct {
 	Family        Family
 	Active        bool
@@ -24,14 +24,14 @@ func Families() []Contract {
 	return contracts
 }
 
-// SchemaFile is a JSON Schema as it stands in docs/schemas.
+// SchemaFile is a JSON Schema in docs/schemas.
 type SchemaFile struct {
 	Name    string
 	Content []byte
 }
 
-// SchemaFiles returns the JSON Schemas of manifests, of tester files, and of
-// rows: of every family, and of one family each. They are written from the
+// SchemaFiles returns the JSON Schemas of manifests, of tester files, and of rows:
+// one for rows of any family, and one for each family. They are generated from the
 // definitions that check these files, and accept what those accept.
 func SchemaFiles() ([]SchemaFile, error) {
 	var files []SchemaFile
@@ -56,7 +56,7 @@ func SchemaFiles() ([]SchemaFile, error) {
 	return files, err
 }
 
-// anyRowSchema is for rows that name their family themselves.
+// anyRowSchema is the schema of rows that name their family themselves.
 func anyRowSchema() *schema.Schema {
 	rule := rowRule(nil)
 	for _, f := range registry() {
@@ -76,7 +76,7 @@ func anyRowSchema() *schema.Schema {
 // accept too.
 func writeSchema(s *schema.Schema, title string) ([]byte, error) {
 	js := jsonOf(s)
-	// The version of JSON Schema that editors know best.
+	// The version of JSON Schema that editors support best.
 	js.Schema, js.Title = "http://json-schema.org/draft-07/schema#", title
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -86,7 +86,7 @@ func writeSchema(s *schema.Schema, title string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// jsonSchema has the keywords that are used, in the order they are written.
+// jsonSchema has the keywords that are used, in the order in which they are written.
 type jsonSchema struct {
 	Schema               string        `json:"$schema,omitempty"`
 	Title                string        `json:"title,omitempty"`
@@ -110,7 +110,7 @@ type jsonSchema struct {
 	AllOf                []*jsonSchema `json:"allOf,omitempty"`
 }
 
-// properties are written in their order, which is the one authors expect.
+// properties are written in their own order, which is the one that authors expect.
 type properties []property
 
 type property struct {
@@ -205,7 +205,7 @@ func jsonOfString(r *schema.String, js *jsonSchema) {
 	}
 }
 
-// jsonOfNumber returns the type's name.
+// jsonOfNumber sets the bounds and returns the type's name.
 func jsonOfNumber(r *schema.Number, js *jsonSchema) string {
 	js.Minimum, js.ExclusiveMinimum = r.Min, r.Above
 	if r.Integer {

@@ -8,24 +8,25 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// Family is the name of a row's contract. The zero Family is invalid.
+// Family is the kind of a task, which determines the fields of its row and how
+// candidates are verified. The zero Family is invalid.
 type Family string
 
-// family is the whole definition of a family: its file has a function that
-// returns one, and registry calls that function.
+// family is the full definition of a Family. Each is returned by a function of its
+// own, which registry calls.
 type family struct {
 	Family        Family
-	Active        bool // validated and verified
+	Active        bool // rows are validated and candidates verified
 	CandidateKind CandidateKind
 
 	doc string
 	// input and eval are closed for an active family and open for a deferred
 	// one. Every input field is public.
 	input, eval *schema.Object
-	// lanes are those of the eval fields; one that is not named is hidden.
+	// lanes has the lanes of the eval fields; a field that is not in it is hidden.
 	lanes map[string]Lane
-	// check finds what the schemas cannot say. It is called for a row whose
-	// input and eval satisfy them.
+	// check, if not nil, finds errors that the schemas cannot express. It is called
+	// for a row whose input and eval satisfy them.
 	check func(c *schema.Checker, input, eval document.Value)
 }
 
@@ -72,7 +73,7 @@ func optional(name string, s *schema.Schema) schema.Field {
 	return schema.Field{Name: name, Schema: s}
 }
 
-// textOrObject is the schema of context-like fields.
+// textOrObject is the schema of fields such as context: a string or any object.
 func textOrObject(doc string) *schema.Schema {
 	s := schema.Open(doc)
 	s.String = &schema.String{NonBlank: true}

@@ -7,7 +7,7 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// CodeCompletion asks for source code that tests then use.
+// CodeCompletion asks for source code, which tests then use.
 const CodeCompletion Family = "code_completion"
 
 func codeCompletion() *family {
@@ -54,7 +54,7 @@ func checkCodeTests(c *schema.Checker, v document.Value) {
 	}
 }
 
-// inlineTests returns the rule of tests that have a verifier.
+// inlineTests returns the rule for tests that have a verifier.
 func inlineTests() *schema.Object {
 	return &schema.Object{Fields: []schema.Field{
 		required("source", schema.Enum("Where the tests are.", "inline")),
@@ -78,22 +78,22 @@ func isPython(language string) bool {
 	return false
 }
 
-// CodeCompletionEval is what verifying a code_completion task takes. It prints
-// as "<redacted>".
+// CodeCompletionEval is what is needed to verify a code_completion task. It prints as
+// "<redacted>".
 type CodeCompletionEval struct {
 	redacted
 	Prompt      string
 	Language    string // "python" unless the author gave another
-	StarterCode string
-	// Inline reports whether Tests holds code; otherwise nothing can verify the
-	// task.
+	StarterCode string // empty if the author gave none
+	// Inline reports whether Tests holds code; otherwise the task cannot be verified.
 	Inline            bool
 	Tests             string
-	ReferenceSolution Hidden[string]
-	CanonicalSolution Hidden[string]
+	ReferenceSolution Hidden[string] // complete; "" if there is none
+	CanonicalSolution Hidden[string] // possibly a body that continues Prompt; "" if there is none
 }
 
-// CodeCompletion returns the task's data, if that is its family.
+// CodeCompletion returns what is needed to verify the task. It reports false for
+// another family.
 func (t *Task) CodeCompletion() (CodeCompletionEval, bool) {
 	if t.family.Family != CodeCompletion {
 		return CodeCompletionEval{}, false

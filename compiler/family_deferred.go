@@ -2,7 +2,8 @@ package compiler
 
 import "github.com/securebench/sbench/compiler/schema"
 
-// Families that load, compile and run a harness, but have no verifier yet.
+// Families whose rows load and compile, and whose harness runs, but which have no
+// verifier yet.
 const (
 	ToolCall       Family = "tool_call"       // calls of tools that reach a state
 	BrowserTask    Family = "browser_task"    // actions in a web browser

@@ -8,7 +8,7 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// FreeResponse asks for a text that a rubric judges.
+// FreeResponse asks for a text, which is judged by a rubric.
 const FreeResponse Family = "free_response"
 
 // ContainsAny is the only rubric type that has a verifier.
@@ -46,7 +46,7 @@ func rubricSchema() *schema.Schema {
 	}
 }
 
-// containsAny returns the rule of a structured rubric.
+// containsAny returns the rule for a structured rubric.
 func containsAny() *schema.Object {
 	phrase := func() *schema.Schema { return schema.Text("A phrase.") }
 	return &schema.Object{Fields: []schema.Field{
@@ -57,8 +57,7 @@ func containsAny() *schema.Object {
 	}}
 }
 
-// checkRubric checks a contains_any rubric, and warns of one that nothing can
-// judge.
+// checkRubric checks a contains_any rubric, and warns of one that has no verifier.
 func checkRubric(c *schema.Checker, v document.Value) {
 	if v.Kind() == document.String {
 		c.Warnf(v, nil, "give an object of type contains_any", "a rubric in prose has no verifier: records stay pending")
@@ -83,25 +82,26 @@ func checkRubric(c *schema.Checker, v document.Value) {
 	}
 }
 
-// Rubric is a structured rubric.
+// Rubric is a structured rubric, of type contains_any.
 type Rubric struct {
-	AcceptedAnswers []string
-	RejectedAnswers []string
-	MinTokenF1      float64 // 0 to 1
+	AcceptedAnswers []string // phrases of which an answer has to contain or resemble one
+	RejectedAnswers []string // phrases that it must not contain or resemble as much
+	MinTokenF1      float64  // how much it has to resemble an accepted one, 0 to 1
 }
 
-// FreeResponseEval is what verifying a free_response task takes.
+// FreeResponseEval is what is needed to verify a free_response task.
 type FreeResponseEval struct {
 	Prompt string
-	// Structured reports whether Rubric can be applied. Otherwise the record
-	// stays pending, for the Reason.
+	// Structured reports whether Rubric is set. Otherwise the record stays pending,
+	// and Reason says why.
 	Structured      bool
 	Reason          string
 	Rubric          Hidden[Rubric]
-	ReferenceAnswer Hidden[string]
+	ReferenceAnswer Hidden[string] // "" if there is none
 }
 
-// FreeResponse returns the task's data, if that is its family.
+// FreeResponse returns what is needed to verify the task. It reports false for
+// another family.
 func (t *Task) FreeResponse() (FreeResponseEval, bool) {
 	if t.family.Family != FreeResponse {
 		return FreeResponseEval{}, false
@@ -127,7 +127,7 @@ func (t *Task) FreeResponse() (FreeResponseEval, bool) {
 	return eval, true
 }
 
-// isNumeric reports whether s is a number as people write it.
+// isNumeric reports whether s is a number, possibly with commas between its digits.
 func isNumeric(s string) bool {
 	_, err := strconv.ParseFloat(strings.ReplaceAll(strings.TrimSpace(s), ",", ""), 64)
 	return err == nil

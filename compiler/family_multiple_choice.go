@@ -10,7 +10,7 @@ import (
 // MultipleChoice asks for one of several choices.
 const MultipleChoice Family = "multiple_choice"
 
-// maxChoices is how many labels there are, A to Z.
+// maxChoices is the number of labels, A to Z.
 const maxChoices = 26
 
 func multipleChoice() *family {
@@ -41,21 +41,22 @@ func multipleChoice() *family {
 
 // Answer is one accepted answer of a multiple_choice task.
 type Answer struct {
-	// Choice is the index of the choice, or -1 if the answer is the text of
-	// none; then only that very text is right.
+	// Choice is the index of the choice, or -1 if Text is not the text of a choice;
+	// then only that text is right.
 	Choice int
 	// Text is the choice's text, or the answer as the author wrote it.
 	Text string
 }
 
-// MultipleChoiceEval is what verifying a multiple_choice task takes.
+// MultipleChoiceEval is what is needed to verify a multiple_choice task.
 type MultipleChoiceEval struct {
 	Question string
 	Choices  []string
-	Answers  Hidden[[]Answer]
+	Answers  Hidden[[]Answer] // any one is right
 }
 
-// MultipleChoice returns the task's data, if that is its family.
+// MultipleChoice returns what is needed to verify the task. It reports false for
+// another family.
 func (t *Task) MultipleChoice() (MultipleChoiceEval, bool) {
 	if t.family.Family != MultipleChoice {
 		return MultipleChoiceEval{}, false
@@ -84,8 +85,8 @@ func oneOrMore(v document.Value) []document.Value {
 	return items
 }
 
-// parseAnswer finds the choice that an answer names. It reports false for a
-// number that is no choice's index.
+// parseAnswer finds the choice that an answer names. It reports false for a number
+// that is not the index of a choice.
 func parseAnswer(v document.Value, choices []string) (Answer, bool) {
 	if n, ok := v.Float64(); ok {
 		i := int(min(max(n, -1), maxChoices))
@@ -108,8 +109,8 @@ func parseAnswer(v document.Value, choices []string) (Answer, bool) {
 	return Answer{-1, text}, true
 }
 
-// normalAnswer makes answers alike that differ in case, white space and the
-// quotes and punctuation around them.
+// normalAnswer removes differences in case, in white space, and in quotes and
+// punctuation at the ends.
 func normalAnswer(s string) string {
 	s = strings.Join(strings.Fields(strings.ToLower(s)), " ")
 	return strings.Trim(s, " \t\r\n\"'`.,;:")

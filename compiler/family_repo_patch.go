@@ -72,30 +72,31 @@ func checkRepoPatch(c *schema.Checker, _, eval document.Value) {
 	}
 }
 
-// CandidatePolicy says which paths a candidate's patch may change. The zero
-// policy leaves it to the defaults.
+// CandidatePolicy says which paths a candidate's patch may change, by globs; see
+// patch.Match. The zero policy leaves it to the defaults.
 type CandidatePolicy struct {
-	AllowPaths          []string
-	AllowSensitivePaths []string
-	PatchPreservedPaths []string
-	Strict              bool // new tests deny a patch
+	AllowPaths          []string // the only paths that may change; empty means all
+	AllowSensitivePaths []string // may change although the defaults deny them
+	PatchPreservedPaths []string // changes to them are left out
+	Strict              bool     // deny a patch with new tests, instead of leaving them out
 }
 
-// RepoPatchEval is what verifying a repo_patch task takes. It prints as
+// RepoPatchEval is what is needed to verify a repo_patch task. It prints as
 // "<redacted>".
 type RepoPatchEval struct {
 	redacted
-	BaseCommit string
-	Command    Command
+	BaseCommit string        // the commit that the image's checkout is at
+	Command    Command       // runs the tests; exit status 0 passes
 	Workdir    string        // empty if the author gave none
 	Timeout    time.Duration // zero if the author gave none
 	SetupPatch string        // empty if there is none
 	TestPatch  string        // empty if there is none
 	Policy     CandidatePolicy
-	GoldPatch  Hidden[string]
+	GoldPatch  Hidden[string] // "" if there is none
 }
 
-// RepoPatch returns the task's data, if that is its family.
+// RepoPatch returns what is needed to verify the task. It reports false for another
+// family.
 func (t *Task) RepoPatch() (RepoPatchEval, bool) {
 	if t.family.Family != RepoPatch {
 		return RepoPatchEval{}, false

@@ -34,18 +34,19 @@ func shortAnswer() *family {
 	}
 }
 
-// ShortAnswerEval is what verifying a short_answer task takes.
+// ShortAnswerEval is what is needed to verify a short_answer task.
 type ShortAnswerEval struct {
 	Question string
-	// Accepted are the accepted answers; a number stands as it was written.
+	// Accepted are the accepted answers, with numbers as they were written.
 	Accepted Hidden[[]string]
-	// Tolerance is how far a number may be off. HasTolerance is false if the
-	// author gave none; then numbers are not compared as such.
+	// Tolerance is how far a number may be off. HasTolerance is false if the author
+	// gave none; then a decimal has to be written as in an accepted answer.
 	Tolerance    Hidden[float64]
 	HasTolerance bool
 }
 
-// ShortAnswer returns the task's data, if that is its family.
+// ShortAnswer returns what is needed to verify the task. It reports false for another
+// family.
 func (t *Task) ShortAnswer() (ShortAnswerEval, bool) {
 	if t.family.Family != ShortAnswer {
 		return ShortAnswerEval{}, false

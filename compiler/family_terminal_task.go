@@ -11,7 +11,7 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// TerminalTask asks for a workspace in some state.
+// TerminalTask asks for changes to a workspace, whose final state is checked.
 const TerminalTask Family = "terminal_task"
 
 // The sources of a checker.
@@ -60,7 +60,8 @@ func checkerSchema() *schema.Schema {
 	return s
 }
 
-// checkChecker makes sure that the checker says what to run, in one way.
+// checkChecker makes sure that a checker has either a command or a path, whichever
+// its source needs.
 func checkChecker(c *schema.Checker, v document.Value) {
 	source, command, file := v.Get("source"), v.Get("command"), v.Get("path")
 	if source.Kind() == 0 || source.Is(checkerCommand) {
@@ -90,19 +91,20 @@ type Checker struct {
 	Path    string
 	Workdir string        // empty if the author gave none
 	Timeout time.Duration // zero if the author gave none
-	// RunCandidate closes the tests to other users, and offers run-candidate.
+	// RunCandidate closes the tests to other users than the checker's, and offers
+	// run-candidate, which runs a program as one of those.
 	RunCandidate bool
 
 	folder string
 }
 
-// Folder returns the folder below Pack.EvalRoot that is mounted at CheckerMount:
-// Path if it is a folder, otherwise the one that holds it, so that a test finds
-// its conftest.py and its data. It is "." for a file that lies directly in the
-// root, and "" for a command.
+// Folder returns the folder below Pack.EvalRoot that is mounted at CheckerMount: Path
+// if it is a folder, otherwise the one that contains it, so that a test finds its
+// conftest.py and its data. It is "." for a file directly in the root, and "" for a
+// command.
 func (c Checker) Folder() string { return c.folder }
 
-// Mounted returns where a sandbox has the file or folder Path; "" for a command.
+// Mounted returns the path of the file or folder Path in a sandbox; "" for a command.
 func (c Checker) Mounted() string {
 	switch c.folder {
 	case "":
@@ -113,7 +115,7 @@ func (c Checker) Mounted() string {
 	return path.Join(CheckerMount, path.Base(c.Path))
 }
 
-// TerminalEval is what verifying a terminal_task takes. It prints as
+// TerminalEval is what is needed to verify a terminal_task. It prints as
 // "<redacted>".
 type TerminalEval struct {
 	redacted
@@ -125,7 +127,8 @@ type TerminalEval struct {
 	Files []FileRef
 }
 
-// TerminalTask returns the task's data, if that is its family.
+// TerminalTask returns what is needed to verify the task. It reports false for
+// another family.
 func (t *Task) TerminalTask() (TerminalEval, bool) {
 	if t.family.Family != TerminalTask {
 		return TerminalEval{}, false

@@ -7,10 +7,10 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// FileRef names a file or folder below one of the pack's asset roots, and the
-// place in a workspace where it appears.
+// FileRef names a file or folder below one of the pack's asset roots, and the path in
+// a workspace at which it appears.
 type FileRef struct {
-	// Name is the eval field, or "assets[0]" for an asset.
+	// Name is the name of the eval field, or "assets[0]" for the first asset.
 	Name string `json:"-"`
 	Lane Lane   `json:"-"`
 	// Path is clean and relative to Pack.PublicRoot for a public file, and to
@@ -18,7 +18,7 @@ type FileRef struct {
 	Path string `json:"path"`
 	// Mount is clean and relative to the workspace.
 	Mount    string `json:"mount"`
-	ReadOnly bool   `json:"read_only"`
+	ReadOnly bool   `json:"read_only"` // in the workspace
 }
 
 // pathSchema allows relative paths.
@@ -60,7 +60,7 @@ func fileRefObject() *schema.Object {
 	}}
 }
 
-// checkFileRef checks the file reference that is the eval field of this name.
+// checkFileRef checks the eval field of this name, which is a file reference.
 func checkFileRef(c *schema.Checker, name string, lane Lane, v document.Value) {
 	if !c.CheckObject(fileRefObject(), v) {
 		return
@@ -82,8 +82,8 @@ func parseAsset(i int, v document.Value, readOnly bool) FileRef {
 	return newFileRef("assets["+strconv.Itoa(i)+"]", Public, v, "", readOnly)
 }
 
-// newFileRef reads a reference whose paths are sound. Without a mount it appears
-// at its path below root, which ends in a slash or is empty.
+// newFileRef reads a reference whose paths are valid. Without a mount it appears at
+// its path below root, which ends in a slash or is empty.
 func newFileRef(name string, lane Lane, v document.Value, root string, readOnly bool) FileRef {
 	ref := FileRef{Name: name, Lane: lane, ReadOnly: readOnly}
 	ref.Path, _ = ParsePath(v.Get("path").Text())

@@ -14,8 +14,8 @@ import (
 	"github.com/securebench/sbench/compiler/compilertest"
 )
 
-// seed adds every document of this name in the test cases, and what fuzzing
-// has found before, to the corpus.
+// seed adds to the corpus every document of this name in the test cases, and what
+// fuzzing has found before.
 func seed(f *testing.F, name string) {
 	compilertest.Seed[[]byte](f, "testdata/corpus/"+f.Name()+".txt")
 	archives, err := filepath.Glob("testdata/cases/*.txtar")
@@ -42,7 +42,7 @@ func put(t *testing.T, path string, text []byte) {
 	}
 }
 
-// checkError makes sure that an error holds problems that say something.
+// checkError makes sure that an error holds problems with messages.
 func checkError(t *testing.T, err error) {
 	t.Helper()
 	var problems compiler.Problems
@@ -113,7 +113,7 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// checkTask makes sure that whatever a task says is fit for use.
+// checkTask makes sure that everything a task returns is valid.
 func checkTask(t *testing.T, task *compiler.Task) {
 	t.Helper()
 	payload, err := task.AgentView().Payload()

@@ -8,11 +8,11 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// idSet finds ids that were seen before, at four bytes an id: it keeps a part
-// of a hash of each in 4096 open-addressed tables, and when that part is met
-// again, reads the file once more to be sure. A million distinct ids make
-// about 0.03 such readings by chance. The tables grow one at a time, so that
-// growing never needs twice the memory.
+// idSet finds repeated ids with four bytes per id: it keeps 32 bits of a hash of each
+// in 4096 open-addressed tables, and reads the file again to confirm that a hash seen
+// before belongs to the same id. A million distinct ids cause about 0.03 such
+// readings by chance. The tables grow one at a time, so that growing never needs
+// twice the memory.
 type idSet struct {
 	file    string
 	seed    maphash.Seed
@@ -22,22 +22,22 @@ type idSet struct {
 
 const idTables = 4096
 
-// maxLookups bounds the readings of the file. Whoever needs more has very many
-// duplicates, and gets them reported without the line of the first.
+// maxLookups bounds how often the file is read again. Only a file with very many
+// duplicates reaches it; further ones are reported without the line of the first.
 const maxLookups = 64
 
 func newIDSet(file string) *idSet {
 	return &idSet{file: file, seed: maphash.MakeSeed()}
 }
 
-// idTable is a hash table of 32-bit values; 0 marks a free place.
+// idTable is a hash table of 32-bit values; 0 marks a free slot.
 type idTable struct {
 	slots []uint32
 	used  int
 }
 
-// add adds the id of the row on this line and reports whether an earlier line
-// has it: which one, or 0 if it did not look.
+// add adds the id of the row on this line. It reports whether an earlier line has the
+// same id, and which one, or 0 if the file was not read again.
 func (s *idSet) add(id string, line int) (first int, used bool) {
 	hash := maphash.String(s.seed, id)
 	table := &s.tables[hash%idTables]
@@ -84,7 +84,7 @@ func (t *idTable) grow() {
 	}
 }
 
-// find returns the first line before the one given whose row has the id.
+// find returns the first line before the given one whose row has the id, or 0.
 func (s *idSet) find(id string, before int) int {
 	f, err := os.Open(s.file)
 	if err != nil {
@@ -98,7 +98,8 @@ func (s *idSet) find(id string, before int) int {
 		if lines.line >= before || err != nil && err != errLongLine {
 			return 0
 		}
-		// An escaped id would not be found by its bytes; a backslash makes sure.
+		// An id may be written with escapes, so lines with a backslash are parsed
+		// too.
 		if !bytes.Contains(text, []byte(id)) && !bytes.ContainsRune(text, '\\') {
 			continue
 		}

@@ -21,8 +21,8 @@ import (
 
 const secret = "correct-horse-battery"
 
-// secretRows are rows of every family whose every value that is not public, and
-// all metadata, holds the secret.
+// secretRows returns rows of every family in which every value that is not public,
+// and all metadata, contains the secret.
 func secretRows() string {
 	diff := `diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+` + secret + `\n`
 	rows := []string{
@@ -115,8 +115,8 @@ func (r *reach) visit(path string, v reflect.Value) {
 	}
 }
 
-// TestAgentViewReachesNoSecret proves that what a harness is handed cannot
-// reach evaluation inputs, hidden values or metadata.
+// TestAgentViewReachesNoSecret proves that evaluation inputs, hidden values and
+// metadata cannot be reached from an AgentView.
 func TestAgentViewReachesNoSecret(t *testing.T) {
 	_, tasks := openTasks(t, "id: p\nversion: 1\ndefaults: {environment: {hint: "+secret+"}}\n", secretRows())
 	for _, task := range tasks {
@@ -142,9 +142,8 @@ func TestAgentViewReachesNoSecret(t *testing.T) {
 	}
 }
 
-// TestAgentViewTypes proves it for all values at once: no type that can be
-// reached from AgentView by fields or by results of methods is Task, Pack, View
-// or a Hidden.
+// TestAgentViewTypes proves the same for all values: no type that can be reached from
+// AgentView by fields or by results of methods is Task, Pack, View or a Hidden.
 func TestAgentViewTypes(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 	var visit func(path string, typ reflect.Type)
@@ -269,8 +268,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestSecretsOfTests: hidden tests are secrets by the line, as a test runner prints
-// them.
+// TestSecretsOfTests shows that each line of hidden tests is a secret, since a test
+// runner prints them by line.
 func TestSecretsOfTests(t *testing.T) {
 	patch := `diff --git a/t.py b/t.py\n--- a/t.py\n+++ b/t.py\n@@ -1 +1,2 @@\n context_line()\n+    assert add(2, 3) == 5\n`
 	row := `{"id":"a","family":"repo_patch","input":{"repo":"r","base_commit":"0","instructions":"i"},"eval":{"tests":{"source":"command","command":"pytest","test_patch":"` + patch + `"}}}`

@@ -45,9 +45,9 @@ func manifestSchema() *schema.Schema {
 
 func familySchema(doc string) *schema.Schema { return schema.Enum(doc, familyNames()...) }
 
-// OpenPack reads the manifest of a pack and makes sure that the file of rows
-// is there; it reads no row. Relative paths are relative to the working
-// directory. An error holds Problems.
+// OpenPack reads the manifest of a pack and makes sure that the file of rows exists;
+// it reads no row. Relative paths are relative to the working directory. The error
+// holds Problems.
 func OpenPack(manifest, tasks string) (*Pack, error) {
 	p := &Pack{ManifestPath: manifest, TasksPath: tasks}
 	problems := p.readManifest()
@@ -95,8 +95,8 @@ func (p *Pack) readManifest() Problems {
 	return c.Problems
 }
 
-// setRoots makes the asset roots absolute and makes sure that they lie in the
-// pack and apart from one another, also when links are followed.
+// setRoots sets the absolute asset roots. It makes sure that they are inside the pack
+// and do not overlap, also after symbolic links are resolved.
 func (p *Pack) setRoots(c *schema.Checker, v document.Value) {
 	p.publicRel, p.evalRel = defaultPublicRoot, defaultEvalRoot
 	if public := v.Get("public"); public.Kind() == document.String {
@@ -122,7 +122,8 @@ func (p *Pack) setRoots(c *schema.Checker, v document.Value) {
 	}
 }
 
-// checkRoot returns where the root really is, or "" if it does not exist.
+// checkRoot makes sure that the root is inside the pack, and returns it with symbolic
+// links resolved, or "" if it does not exist.
 func (p *Pack) checkRoot(c *schema.Checker, v document.Value, name, root string) string {
 	pack, err := filepath.EvalSymlinks(p.dir)
 	if err != nil {
@@ -131,7 +132,7 @@ func (p *Pack) checkRoot(c *schema.Checker, v document.Value, name, root string)
 	}
 	actual, err := filepath.EvalSymlinks(root)
 	if err != nil {
-		return "" // whoever refers to a file below it hears of it
+		return "" // an error only if a row refers to a file below it
 	}
 	if actual == pack || !strings.HasPrefix(actual, strings.TrimSuffix(pack, "/")+"/") {
 		c.Errorf(v, []any{"asset_roots", name}, "", "folder leads outside the pack")

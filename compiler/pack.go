@@ -11,8 +11,8 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// Pack is an opened pack: its manifest, and where its rows and files are. It
-// is safe for concurrent use.
+// Pack is an opened pack: its manifest, and the paths of its rows and files. It is
+// safe for concurrent use.
 type Pack struct {
 	ID           string
 	Version      int
@@ -22,7 +22,7 @@ type Pack struct {
 	PublicRoot string
 	EvalRoot   string
 
-	dir                string // absolute, of the manifest
+	dir                string // the manifest's folder, absolute
 	publicRel, evalRel string // as the manifest has them
 	readOnly           bool
 	defaultFamily      *family
@@ -30,10 +30,11 @@ type Pack struct {
 	manifest           *document.Document
 }
 
-// Tasks reads the rows and yields them as tasks, in order. A row with mistakes
-// yields nil and an error that holds its Problems, and the next row follows.
-// An error that holds none is the file's, and the last. Memory does not grow
-// with the number of rows, but for four bytes each by which ids are told apart.
+// Tasks reads the rows and yields them as tasks, in order. For an invalid row it
+// yields nil and an error that holds Problems, and goes on with the next row. Any
+// other error means that the file cannot be read, and is the last. Memory does not
+// grow with the number of rows, except by about four bytes per row to find repeated
+// ids.
 func (p *Pack) Tasks() iter.Seq2[*Task, error] {
 	return func(yield func(*Task, error) bool) {
 		for row, err := range p.rows() {
@@ -71,8 +72,7 @@ func (p *Pack) rows() iter.Seq2[row, error] {
 	}
 }
 
-// rowReader reads and checks one row after another, in memory that it uses
-// again.
+// rowReader reads and checks one row after another, and reuses its memory.
 type rowReader struct {
 	pack    *Pack
 	lines   *lineReader
@@ -98,8 +98,8 @@ type row struct {
 	warnings Problems
 }
 
-// next returns the next row. Its error holds Problems if reading can go on,
-// and is io.EOF at the end.
+// next returns the next row. The error holds Problems if reading can go on, and is
+// io.EOF at the end.
 func (r *rowReader) next() (row, error) {
 	text, err := r.lines.next()
 	if errors.Is(err, errLongLine) {
@@ -122,7 +122,7 @@ func (r *rowReader) next() (row, error) {
 	return row{doc: &r.doc, line: r.lines.line, family: family, warnings: warnings}, nil
 }
 
-// task makes a task of the row that shares no memory with it.
+// task returns a task of the row that shares no memory with it.
 func (r row) task(p *Pack) *Task {
 	doc := r.doc.Clone()
 	return &Task{

@@ -17,7 +17,7 @@ import (
 // link.
 var errSymlink = errors.New("symbolic links are not allowed in a pack's files")
 
-// shut closes what was only read from, so that nothing can be lost.
+// shut closes a file that was only read: an error cannot mean lost data.
 func shut(c io.Closer) { _ = c.Close() }
 
 // packFile is one file or folder of a pack.
@@ -26,7 +26,8 @@ type packFile struct {
 	info fs.FileInfo
 }
 
-// statFile looks at a file or folder below root without following a link.
+// statFile describes a file or folder below root. It does not follow symbolic links:
+// one anywhere in the path is an error.
 func statFile(root *os.Root, name string) (packFile, error) {
 	walked := ""
 	for part := range strings.SplitSeq(path.Clean(name), "/") {
@@ -47,7 +48,7 @@ func statFile(root *os.Root, name string) (packFile, error) {
 	return packFile{}, fmt.Errorf("%q: %w", name, fs.ErrNotExist)
 }
 
-// bare takes the operation and path off a file error.
+// bare removes the operation and the path from a file error.
 func bare(err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
@@ -56,8 +57,8 @@ func bare(err error) error {
 	return err
 }
 
-// walkFiles calls visit for the file or folder name below root and everything
-// below it, in the order of the names. A link or special file is an error.
+// walkFiles calls visit for the file or folder name below root and everything below
+// it, in the order of the names. A symbolic link or special file is an error.
 func walkFiles(root *os.Root, name string, visit func(packFile) error) error {
 	f, err := statFile(root, name)
 	if err != nil {
@@ -78,7 +79,7 @@ func walkFiles(root *os.Root, name string, visit func(packFile) error) error {
 	return nil
 }
 
-// record describes a file or folder for a digest.
+// record returns what a digest covers of a file or folder; see fileHasher.records.
 func (f packFile) record(root *os.Root) (string, error) {
 	if f.info.IsDir() {
 		return "d 0755 -", nil

@@ -12,25 +12,25 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Folders of a workspace that sbench owns.
+// Folders of a workspace that sbench puts values into, one for each lane.
 const (
 	PublicRoot           = "securebench/public"
 	EvaluationInputsRoot = "securebench/evaluation_inputs"
 	EvaluatorRoot        = "securebench/evaluator"
 )
 
-// CheckerMount is where a verifier's sandbox holds the files of a checker that
-// is given by its path: outside the workspace, read-only.
+// CheckerMount is where a verifier's sandbox has the files of a checker that is given
+// by a path: outside the workspace, read-only.
 const CheckerMount = "/tests"
 
 const (
-	maxPath = 1024 // bytes; far below PATH_MAX, so that a workspace's own path fits before it
+	maxPath = 1024 // bytes; far below PATH_MAX, to leave room for the path of the workspace
 	maxName = 255  // bytes; NAME_MAX
 )
 
-// deniedMounts returns the paths that nothing may be mounted at or below.
-// Other benchmark runners keep answers and scores there, and an agent that
-// finds such a file would take it for one.
+// deniedMounts returns the paths at or below which nothing may be mounted. Other
+// benchmark runners keep answers and scores there, and an agent could mistake such a
+// file for one of those.
 func deniedMounts() []string {
 	return []string{
 		"ground_truth", "scorer", "eval", "task/hidden.json", "task/evaluation_inputs.json",
@@ -38,10 +38,10 @@ func deniedMounts() []string {
 	}
 }
 
-// ParsePath returns the clean form of a relative slash path that an author
-// wrote, or an error that says which rule it breaks: it is not empty and not
-// ".", not absolute, holds no "..", backslash, control character or invalid
-// UTF-8, and is of a length that file systems take.
+// ParsePath returns the clean form of a relative slash-separated path that an author
+// wrote, or an error that says which rule it breaks: it must not be empty, ".",
+// absolute or longer than file systems allow, and must not contain "..", a backslash,
+// a control character or invalid UTF-8.
 func ParsePath(p string) (string, error) {
 	switch {
 	case p == "":
@@ -72,11 +72,10 @@ func ParsePath(p string) (string, error) {
 
 func isOdd(r rune) bool { return r == unicode.ReplacementChar || unicode.IsControl(r) }
 
-// ParseMount returns the clean form of the place in the workspace where an
-// author wants a file, if the component may see files there: for agent and
-// test_sandbox anywhere but at the denied paths and in the folders of other
-// lanes, for evaluator only below securebench/evaluator. A result has no
-// files.
+// ParseMount returns the clean form of the path in the workspace at which an author
+// wants a file, if the component may have files there: agent and test_sandbox
+// anywhere but at the denied paths and in the folders of other lanes, evaluator only
+// below securebench/evaluator. A result has no files.
 func ParseMount(component Component, mount string) (string, error) {
 	clean, err := ParsePath(mount)
 	if err != nil {
@@ -94,8 +93,9 @@ func ParseMount(component Component, mount string) (string, error) {
 	return "", fmt.Errorf("component %q has no workspace", component)
 }
 
-// CheckPublicMount reports why nothing that an agent sees may lie at a clean path
-// in the workspace, or nil. It does not look into a folder there.
+// CheckPublicMount returns an error if nothing that an agent sees may be at a clean
+// path in the workspace. It does not check what is inside a folder that is mounted
+// there.
 func CheckPublicMount(clean string) error {
 	folded := FoldPath(clean)
 	for _, denied := range deniedMounts() {
@@ -111,8 +111,8 @@ func CheckPublicMount(clean string) error {
 	return nil
 }
 
-// parseLaneMount checks the mount of an eval file: below the folder of its
-// lane.
+// parseLaneMount checks the mount of an eval file, which must be below the folder of
+// its lane.
 func parseLaneMount(lane Lane, mount string) (string, error) {
 	clean, err := ParsePath(mount)
 	if err != nil {
@@ -143,13 +143,13 @@ func isBelow(p, root string) bool {
 	return p == root || strings.HasPrefix(p, root+"/")
 }
 
-// Overlap reports whether two clean paths are equal or one lies below the
-// other. Fold both first to compare as a careful file system would.
+// Overlap reports whether two clean paths are equal or one is below the other. Pass
+// the results of FoldPath to compare as a file system that ignores case would.
 func Overlap(a, b string) bool { return isBelow(a, b) || isBelow(b, a) }
 
-// FoldPath returns a form of the path in which two names are equal that some
-// file system takes for the same: NFC of the full case folding. Linux keeps
-// them apart, but whoever copies a workspace elsewhere loses a file.
+// FoldPath returns the same form for all paths that some file system treats as equal:
+// NFC of the full case folding. Linux keeps them apart, but a copy of the workspace
+// on another file system would lose a file.
 func FoldPath(p string) string {
 	ascii := !strings.ContainsFunc(p, func(r rune) bool { return r > unicode.MaxASCII })
 	if ascii {
@@ -159,9 +159,9 @@ func FoldPath(p string) string {
 	return norm.NFC.String(strings.Map(foldRune, folded))
 }
 
-// foldRune returns the same rune for all that differ by case only. The full
-// folding, which knows that "ß" is "ss", goes to small letters for some scripts
-// and to capital ones for others, such as Cherokee.
+// foldRune returns the same rune for all that differ by case only. The full folding,
+// which maps "ß" to "ss", yields lower case for some scripts and upper case for
+// others, such as Cherokee.
 func foldRune(r rune) rune {
 	least := r
 	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {

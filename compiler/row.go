@@ -10,11 +10,11 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// rowObject returns the rule for what rows of every family have in common.
+// rowObject returns the rule for what rows of all families have in common.
 var rowObject = sync.OnceValue(func() *schema.Object { return rowRule(nil) })
 
-// rowRule returns the rule for rows of one family, or with nil for those of
-// any, whose input and eval it leaves open.
+// rowRule returns the rule for rows of one family, or, if f is nil, of any family,
+// with input and eval left open.
 func rowRule(f *family) *schema.Object {
 	input := schema.Nullable(schema.Open("What the agent sees."))
 	eval := schema.Nullable(schema.Open("What scores the candidate; the agent never sees it."))
@@ -68,8 +68,8 @@ func mountSchema() *schema.Schema {
 	return s
 }
 
-// check reports everything that is wrong with a row and returns its family, or
-// nil if that is one of the things.
+// check reports everything that is wrong with a row and returns its family, or nil if
+// that is missing or unknown.
 func (r *rowReader) check(root document.Value) *family {
 	c := &r.checker
 	if root.Kind() != document.Object {
@@ -122,9 +122,9 @@ func (r *rowReader) checkID(id document.Value) {
 	}
 }
 
-// checkNames makes sure that every value compiles to a resource of a name of
-// its own, which is also the name of a file. The fields of an active family
-// are sound by its definition.
+// checkNames makes sure that every value compiles to a resource with a unique name
+// that can also be the name of a file. An active family needs no check, since its
+// schemas fix the names.
 func (r *rowReader) checkNames(f *family, root document.Value) {
 	if f.Active {
 		return
@@ -167,11 +167,11 @@ type placed struct {
 	fold  string // the path folded, with NUL for slash so that parents sort next to their children
 	value document.Value
 	steps []any
-	where string // the path of the value
+	where string // the JSON path of the value
 }
 
-// checkCollisions makes sure that no two things that a row puts into a
-// workspace lie at or below one another.
+// checkCollisions makes sure that no two things that a row puts into a workspace have
+// the same path or one a path below the other's.
 func (r *rowReader) checkCollisions(f *family, root document.Value) {
 	var all []placed
 	files := false

@@ -8,15 +8,15 @@ import (
 	"io/fs"
 )
 
-// DefaultMaxLine bounds a row in bytes.
+// DefaultMaxLine is the largest size of a row in bytes.
 const DefaultMaxLine = 16 << 20
 
-// lineReader reads a file of rows line by line into memory that it uses again.
+// lineReader reads a file of rows line by line, and reuses its memory.
 type lineReader struct {
 	r    *bufio.Reader
-	buf  []byte // of lines longer than r's buffer
-	line int    // of the last line read
-	max  int
+	buf  []byte // for lines longer than r's buffer
+	line int    // 1-based, of the last line read
+	max  int    // bytes in a line
 }
 
 func newLineReader(r io.Reader, longest int) *lineReader {
@@ -26,8 +26,9 @@ func newLineReader(r io.Reader, longest int) *lineReader {
 // errLongLine says that a line was skipped because it is too long.
 var errLongLine = errors.New("line is too long")
 
-// next returns the next line that is not blank, without its end. The text is
-// valid until the next call. It returns io.EOF at the end of the file.
+// next returns the next line that is not blank, without its line end. The text is
+// valid until the next call. The error is io.EOF at the end of the file, and
+// errLongLine if a line was skipped.
 func (l *lineReader) next() ([]byte, error) {
 	for {
 		text, err := l.read()
@@ -67,8 +68,8 @@ func (l *lineReader) read() ([]byte, error) {
 	return l.buf, err
 }
 
-// plainError returns what is wrong with a file, without the path that the
-// message names anyway.
+// plainError returns the message of a file error without the path, which the problem
+// names anyway.
 func plainError(err error) string {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {

@@ -18,8 +18,8 @@ import (
 
 const schemaDir = "../docs/schemas"
 
-// TestSchemaFiles compares docs/schemas with what the definitions say. With
-// -update it writes them.
+// TestSchemaFiles compares docs/schemas with the definitions. With -update it writes
+// the files.
 func TestSchemaFiles(t *testing.T) {
 	files, err := compiler.SchemaFiles()
 	if err != nil {
@@ -54,9 +54,9 @@ func TestSchemaFiles(t *testing.T) {
 	}
 }
 
-// TestSchemasAgree holds every case against the JSON Schemas: what sbench
-// accepts they accept, and what it refuses they refuse too, but for the cases
-// listed in beyond-schema.txt, whose faults no JSON Schema can say.
+// TestSchemasAgree checks every case against the JSON Schemas: they accept what
+// sbench accepts, and refuse what it refuses, except for the cases in
+// beyond-schema.txt, whose errors JSON Schema cannot express.
 func TestSchemasAgree(t *testing.T) {
 	schemas := readSchemas(t)
 	archives, err := filepath.Glob("testdata/cases/*.txtar")
@@ -112,8 +112,8 @@ func problemsByFile(want string) map[string]int {
 	return count
 }
 
-// schemaFor names the schema of a case's document; none for a file of several
-// rows.
+// schemaFor returns the name of the schema for a case's document; none for a file of
+// several rows.
 func schemaFor(t *testing.T, file string, files map[string]string) string {
 	t.Helper()
 	text, ok := files[file]
@@ -140,7 +140,7 @@ func schemaFor(t *testing.T, file string, files map[string]string) string {
 	return "row." + family[1]
 }
 
-// parseAny reads a document that is sound as JSON or YAML.
+// parseAny reads a document that is valid JSON or YAML.
 func parseAny(file, text string) (any, bool) {
 	var d document.Document
 	var problems document.Problems
@@ -171,8 +171,8 @@ func readSchemas(t *testing.T) map[string]map[string]any {
 	return schemas
 }
 
-// check is a validator for the part of JSON Schema that the schemas use. It
-// returns what is wrong, or "". An unknown keyword is wrong too.
+// check is a validator for the keywords of JSON Schema that the schemas use. It
+// returns what is wrong, or "". An unknown keyword is wrong, too.
 func check(s map[string]any, v any, path string) string {
 	for keyword, rule := range s {
 		if problem := checkKeyword(s, keyword, rule, v, path); problem != "" {

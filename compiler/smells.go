@@ -15,10 +15,10 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// maxSeen bounds the warnings that are remembered to be given once.
+// maxSeen bounds the warnings that once remembers; it drops any beyond.
 const maxSeen = 10_000
 
-// once emits a warning that many rows may have, for the first of them.
+// once emits a warning that many rows may have for the first of them only.
 func (pv *packValidator) once(p Problem) {
 	key := p.Path + "\x00" + p.Message
 	if pv.seen[key] || len(pv.seen) >= maxSeen {
@@ -42,11 +42,12 @@ func (pv *packValidator) rowSmells(r row) {
 	pv.checkerSmells(r)
 }
 
-// steerable are forms of commands in which sbench cannot keep a candidate's files
-// from steering Python or pytest.
+// steerable matches commands that sbench cannot protect from files of the candidate
+// that steer Python, pytest or the tool itself.
 var steerable = regexp.MustCompile(`\b(env\s+-i|PYTHONPATH=|PYTEST_ADDOPTS=|python[0-9.]*\s+-[a-zA-Z]*[ES])|\b(npm|npx|yarn|pnpm|cargo|make|mvn|gradle|tox)\b`)
 
-// checkerSmells looks at whether the surroundings of a checker hold.
+// checkerSmells warns of a checker that the candidate's files may steer, and reports
+// a script that is not executable.
 func (pv *packValidator) checkerSmells(r row) {
 	if r.family.Family != TerminalTask {
 		return
@@ -64,7 +65,7 @@ func (pv *packValidator) checkerSmells(r row) {
 	}
 }
 
-// environmentSmells looks at the environment of the manifest or of a row.
+// environmentSmells checks the environment of the manifest or of a row.
 func (pv *packValidator) environmentSmells(file, path string, env document.Value) {
 	for key, value := range env.Fields() {
 		name := key.Text()
@@ -90,7 +91,7 @@ func (pv *packValidator) environmentSmells(file, path string, env document.Value
 	}
 }
 
-// fileSmells makes sure that the files a row refers to are there.
+// fileSmells makes sure that the files a row refers to exist.
 func (pv *packValidator) fileSmells(r row) {
 	root := r.doc.Root()
 	for i, v := range root.Get("assets").Items() {
@@ -120,15 +121,15 @@ func (pv *packValidator) evalFile(r row, path, name, what string) {
 	}
 }
 
-// Lengths in bytes from which a value that is not public is looked for in
-// public text. Shorter ones occur by chance.
+// Lengths in bytes from which a value that is not public is searched for in public
+// text. Shorter ones occur by chance.
 const (
-	minAnswer = 3
-	minLeak   = 16
+	minAnswer = 3  // for a short_answer
+	minLeak   = 16 // for all other families
 )
 
-// leakSmells looks for values that are not public in public fields. A context
-// is where answers are meant to be found, and choices hold the right one.
+// leakSmells searches public fields for values that are not public. It skips context,
+// which is meant to contain the answer, and choices, which contain the right one.
 func (pv *packValidator) leakSmells(r row) {
 	var public []string
 	for key, v := range r.doc.Root().Get("input").Fields() {
@@ -157,7 +158,7 @@ func (pv *packValidator) leakSmells(r row) {
 func secretsOf(key, v document.Value, shortest int) []string {
 	var all []string
 	for _, s := range appendSecrets(nil, key, v, shortest) {
-		// A list of commands or names, such as pytest -q, is no secret.
+		// A checker's single line, such as the command pytest -q, is not a secret.
 		if !key.Is("checker") || strings.Contains(s, "\n") {
 			all = append(all, s)
 		}
@@ -165,7 +166,8 @@ func secretsOf(key, v document.Value, shortest int) []string {
 	return all
 }
 
-// holds reports whether text holds the secret; if asked, only as whole words.
+// holds reports whether text contains the secret; if words is set, only as whole
+// words.
 func holds(text, secret string, words bool) bool {
 	for start := 0; ; {
 		i := strings.Index(text[start:], secret)
@@ -185,7 +187,7 @@ func isWord(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c >= 0x80
 }
 
-// patchSmells makes sure that git could read the patches of a row.
+// patchSmells reports malformed patches in a row.
 func (pv *packValidator) patchSmells(r row) {
 	if r.family.Family != RepoPatch {
 		return
@@ -206,7 +208,7 @@ func (pv *packValidator) patchSmells(r row) {
 	}
 }
 
-// fileProbe answers whether files below a root are there, and remembers.
+// fileProbe finds out whether files below a root exist, and caches the answers.
 type fileProbe struct {
 	root  *os.Root
 	err   error
@@ -224,7 +226,7 @@ func (p *fileProbe) close() {
 	}
 }
 
-// check returns why name is no file or folder without links.
+// check returns an error unless name is a file or folder without symbolic links.
 func (p *fileProbe) check(name string) error {
 	if err, ok := p.known[name]; ok {
 		return err
@@ -242,14 +244,14 @@ func (p *fileProbe) check(name string) error {
 	return err
 }
 
-// orphans finds the files below a root that nobody refers to.
+// orphans finds the files below a root that no row refers to.
 type orphans struct {
 	files  []string // sorted
 	used   []bool
-	marked map[string]bool // names that were marked and lead to files
+	marked map[string]bool // names that were marked and cover files
 }
 
-// maxOrphans bounds the files that are looked at.
+// maxOrphans bounds the files that are listed.
 const maxOrphans = 100_000
 
 func newOrphans(p *fileProbe) *orphans {
@@ -271,7 +273,7 @@ func newOrphans(p *fileProbe) *orphans {
 	return o
 }
 
-// mark notes that somebody refers to the file or folder name.
+// mark records that a row refers to the file or folder name.
 func (o *orphans) mark(name string) {
 	if o.marked[name] {
 		return
@@ -287,7 +289,7 @@ func (o *orphans) mark(name string) {
 	}
 }
 
-// left returns what was not marked, at most twenty.
+// left returns the files that were not marked, at most twenty.
 func (o *orphans) left() []string {
 	var names []string
 	for i, name := range o.files {

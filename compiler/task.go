@@ -10,9 +10,9 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// Task is a compiled row. It holds the values of every lane, so it is for
-// trusted code only: a harness is handed an AgentView. Printing or marshalling
-// a Task shows its id and nothing else. It is safe for concurrent use.
+// Task is a compiled row. It holds the values of every lane, so it is for trusted
+// code only: a harness gets an AgentView. Printing or marshalling a Task shows at
+// most its id and family. It is safe for concurrent use.
 type Task struct {
 	pack        *Pack
 	doc         *document.Document
@@ -31,16 +31,17 @@ func (t *Task) Line() int { return t.line }
 // Family returns the row's family.
 func (t *Task) Family() Family { return t.family.Family }
 
-// CandidateKind returns what a harness has to leave.
+// CandidateKind returns what a harness has to produce.
 func (t *Task) CandidateKind() CandidateKind { return t.family.CandidateKind }
 
-// Environment returns the row's environment over the manifest's defaults.
+// Environment returns the manifest's default environment with the row's keys in place
+// of its own.
 func (t *Task) Environment() Environment { return t.environment.clone() }
 
-// Metadata returns the row's metadata and, over it, benchmark_pack,
-// environment, asset_roots and asset_defaults, in the types of encoding/json.
-// Authors put into metadata what they like, answers included: it is for
-// records, and never for a harness.
+// Metadata returns the row's metadata in the types of encoding/json, with the keys
+// benchmark_pack, environment, asset_roots and asset_defaults set from the pack.
+// Authors may put anything into metadata, answers included: it is for records, never
+// for a harness.
 func (t *Task) Metadata() map[string]any {
 	metadata, ok := t.doc.Root().Get("metadata").Any().(map[string]any)
 	if !ok {
@@ -71,7 +72,7 @@ func (t *Task) Assets() []FileRef {
 	return refs
 }
 
-// laneFiles returns the file references of a lane other than public.
+// laneFiles returns the file references of a lane other than public, sorted by mount.
 func (t *Task) laneFiles(lane Lane) []FileRef {
 	var refs []FileRef
 	for key, value := range t.eval().Fields() {

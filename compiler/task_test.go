@@ -132,7 +132,7 @@ func TestMultipleChoiceAnswers(t *testing.T) {
 		answer string
 		want   []compiler.Answer
 	}{
-		{`"A"`, []compiler.Answer{{Choice: 0, Text: "B"}}}, // a label beats the text of a choice
+		{`"A"`, []compiler.Answer{{Choice: 0, Text: "B"}}}, // a label takes precedence over the text of a choice
 		{`" (b). "`, []compiler.Answer{{Choice: 1, Text: "two words"}}},
 		{`"\"Two  Words\"."`, []compiler.Answer{{Choice: 1, Text: "two words"}}},
 		{`2`, []compiler.Answer{{Choice: 2, Text: "III"}}},
@@ -206,8 +206,8 @@ func TestSandboxEvals(t *testing.T) {
 	}
 }
 
-// TestTasksGoOn shows that a bad row does not end the reading, and that a too
-// long line is one.
+// TestTasksGoOn shows that an invalid row does not end the reading, nor does a line
+// that is too long.
 func TestTasksGoOn(t *testing.T) {
 	dir := t.TempDir()
 	long := `{"id":"long","family":"tool_call","input":{"x":"` + strings.Repeat("y", compiler.DefaultMaxLine) + `"}}`
@@ -251,7 +251,7 @@ func TestTasksGoOn(t *testing.T) {
 	}
 }
 
-// TestManyDuplicates has more duplicate ids than are looked up.
+// TestManyDuplicates reads more duplicate ids than are looked up.
 func TestManyDuplicates(t *testing.T) {
 	dir := t.TempDir()
 	var rows strings.Builder

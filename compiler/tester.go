@@ -11,8 +11,8 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// Tester is a tester file: what to run, with what, and what to allow. Zero
-// values of optional fields mean that the file does not say.
+// Tester is a tester file: which tasks to run, with which harness, and what to allow.
+// An optional field is zero if the file does not set it, unless stated otherwise.
 type Tester struct {
 	Path         string // absolute
 	Run          RunSection
@@ -21,17 +21,17 @@ type Tester struct {
 	Harness      HarnessSection
 	Runtime      RuntimeSection
 
-	envLines []int // of Harness.Env
-	name     string
+	envLines []int  // 1-based, of the items of Harness.Env
+	name     string // the path as it was given to LoadTester
 }
 
-// RunSection says what a run is called and how much of it there is.
+// RunSection names a run and says which tasks it runs and how often.
 type RunSection struct {
 	ID        string
-	OutputDir string // absolute
-	Jobs      int
-	Attempts  int
-	Tasks     []string // globs of task ids
+	OutputDir string   // absolute
+	Jobs      int      // attempts that run at the same time
+	Attempts  int      // per task
+	Tasks     []string // globs of task ids, see MatchTask; empty means all
 }
 
 // BenchmarkSection says which pack is run.
@@ -40,13 +40,13 @@ type BenchmarkSection struct {
 	Tasks    string // absolute
 }
 
-// VerificationSection says what verifiers may do.
+// VerificationSection says which dangerous commands verifiers may use.
 type VerificationSection struct {
-	DisallowDangerousCommands bool // true unless the file says otherwise
-	DenyCommands              []string
+	DisallowDangerousCommands bool     // true unless the file says otherwise
+	DenyCommands              []string // refused in any case
 }
 
-// HarnessType is what produces candidates. The zero HarnessType is invalid.
+// HarnessType is the type of a harness. The zero HarnessType is invalid.
 type HarnessType string
 
 // The types of harnesses.
@@ -56,7 +56,7 @@ const (
 	HarnessClaudeCode HarnessType = "claude_code"
 )
 
-// HarnessSection says what produces candidates.
+// HarnessSection says which harness produces candidates.
 type HarnessSection struct {
 	Type HarnessType
 	// Env are the names of the environment variables that the harness gets.
@@ -64,7 +64,7 @@ type HarnessSection struct {
 	Config HarnessConfig
 }
 
-// HarnessConfig configures a harness. Which fields count depends on its type.
+// HarnessConfig configures a harness. Which fields apply depends on its type.
 type HarnessConfig struct {
 	TaskFile string        // clean, relative to the workspace; never empty
 	Timeout  time.Duration // zero if the file does not say
@@ -79,26 +79,26 @@ type HarnessConfig struct {
 	Model              string
 	Version            string // "latest" unless the file says otherwise
 	ReasoningEffort    string
-	BaseURL            string
-	AllowExternalTools bool
-	// RefuseExternalTools refuses requests for tools that are not allowed, instead
-	// of taking these out.
+	BaseURL            string // of the provider's API, for gateways and tests
+	AllowExternalTools bool   // tools that the provider runs, such as web search
+	// RefuseExternalTools refuses a request for tools that are not allowed, instead
+	// of removing them from it.
 	RefuseExternalTools bool
-	MaxTotalTokens      int64
-	MaxRequests         int64
+	MaxTotalTokens      int64 // per attempt; 0 means no limit
+	MaxRequests         int64 // per attempt; 0 means no limit
 }
 
 // RuntimeSection says which containerd to use and how.
 type RuntimeSection struct {
-	Address       string
+	Address       string // containerd's socket; empty for a containerd that sbench manages
 	Namespace     string
 	Snapshotter   string
 	Handler       string // the OCI runtime's shim, such as io.containerd.runc.v2
 	OCIRuntime    string // the program that the shim executes, such as crun; "" and auto are runc
 	Pull          string // missing, never or always
 	UserNamespace string // auto or host
-	// AllowSeccomp and AllowNetlink let programs in sandboxes install filters of their
-	// own and open netlink sockets.
+	// AllowSeccomp and AllowNetlink let programs in sandboxes install filters of
+	// their own and open netlink sockets.
 	AllowSeccomp, AllowNetlink bool
 	Network                    NetworkSection
 	Limits                     LimitsSection
@@ -106,23 +106,24 @@ type RuntimeSection struct {
 	AllowDegraded []string
 }
 
-// NetworkSection says how sandboxes reach what they are allowed to.
+// NetworkSection says how sandboxes reach the domains they are allowed.
 type NetworkSection struct {
-	Transparent bool
-	CABundle    string // absolute or relative to the working directory; "" for none
+	Transparent bool   // also catch connections of programs that do not use the proxy
+	CABundle    string // file of certificates to trust in sandboxes, absolute; "" for none
 }
 
-// LimitsSection bounds sandboxes and what they leave.
+// LimitsSection has the limits of sandboxes and of what they leave behind.
 type LimitsSection struct {
 	Memory         int64   // bytes
 	CPUs           float64 // cores
-	Pids           int64
-	WorkspaceBytes int64
-	OutputBytes    int64
+	Pids           int64   // processes and threads
+	WorkspaceBytes int64   // size of a workspace
+	OutputBytes    int64   // kept of a command's output
 }
 
-// LoadTester reads a tester file. Relative paths in it are relative to its
-// folder. An error holds Problems, warnings among them.
+// LoadTester reads a tester file and returns it with its warnings. Relative paths in
+// it are relative to its folder. The error holds Problems, possibly with warnings
+// among them.
 func LoadTester(path string) (*Tester, Problems, error) {
 	text, problem := readFile(path)
 	if problem != nil {
@@ -236,8 +237,8 @@ func parseRuntime(v document.Value) RuntimeSection {
 	return r
 }
 
-// warnOfSecrets warns of names that look like a secret's, given to a command:
-// a command gets the values themselves, where an agent gets placeholders.
+// warnOfSecrets warns of variables for a command that look like secrets: a command
+// gets the values themselves, whereas an agent gets placeholders.
 func warnOfSecrets(c *schema.Checker, t *Tester, env document.Value) {
 	if t.Harness.Type != HarnessCommand {
 		return
@@ -259,10 +260,10 @@ func looksSecret(name string) bool {
 	return strings.HasSuffix(name, "_KEY") || strings.HasSuffix(name, "_PAT") || strings.HasSuffix(name, "_AUTH") || name == "KEY"
 }
 
-// ResolveEnv returns the values of the names in harness.env. Environ is a list
-// of NAME=VALUE as os.Environ returns it, and beats file, which LoadEnvFile
-// returns. A name with no value, or an empty one, is an error that holds
-// Problems; no value is in it.
+// ResolveEnv returns the values of the names in harness.env. Environ is a list of
+// NAME=VALUE as os.Environ returns it, and takes precedence over file, which
+// LoadEnvFile returns. A name without a value, or with an empty one, is an error; it
+// holds Problems, none of which quotes a value.
 func (t *Tester) ResolveEnv(environ []string, file map[string]string) (map[string]string, error) {
 	known := make(map[string]string, len(environ))
 	for _, pair := range environ {

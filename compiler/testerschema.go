@@ -9,7 +9,7 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// testerVersion is the only schema_version of tester files.
+// testerVersion is the only supported schema_version of tester files.
 const testerVersion = "0.2"
 
 var testerSchema = sync.OnceValue(func() *schema.Schema {
@@ -141,13 +141,13 @@ func domainsSchema() *schema.Schema {
 	}
 }
 
-// wordSchema allows what may stand as an argument of a command without quotes.
+// wordSchema allows words that need no quotes in a shell.
 func wordSchema(doc string, preset any) *schema.Schema {
 	return patternSchema(doc, preset, `^\s*[A-Za-z0-9._+-]+\s*$`, "letters, digits and . _ + -")
 }
 
-// modelSchema is wordSchema with the separators that gateways have in the names
-// of models.
+// modelSchema is wordSchema with the separators that gateways use in the names of
+// models.
 func modelSchema() *schema.Schema {
 	return patternSchema("The model.", nil, `^\s*[A-Za-z0-9._+:/@-]+\s*$`, "letters, digits and . _ + - : / @")
 }

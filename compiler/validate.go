@@ -15,7 +15,7 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// Summary counts what Validate looked at and found.
+// Summary counts what Validate checked and found.
 type Summary struct {
 	Testers  int `json:"testers"`
 	Packs    int `json:"packs"`
@@ -24,13 +24,18 @@ type Summary struct {
 	Warnings int `json:"warnings"`
 }
 
-// Validate checks packs and tester files, smells included, and calls report
-// for every problem as it is found; memory does not grow with the number of
-// rows. A path is a manifest (with tasks.jsonl next to it), a file of rows
-// (with manifest.yaml next to it), a tester file (with its pack) or a folder:
-// one that holds manifest.yaml is a pack, whose tester files are checked too,
-// and any other is searched for packs and tester files, where a pack may still
-// lack its rows. What is named twice is checked once. The error is the context's.
+// Validate checks packs and tester files, and warns of what is valid but suspicious.
+// It calls report for every problem as it is found; memory does not grow with the
+// number of rows. A path is one of:
+//
+//   - a manifest, with tasks.jsonl next to it
+//   - a file of rows, with manifest.yaml next to it
+//   - a tester file, which is checked with its pack
+//   - a folder that contains manifest.yaml: a pack, which is checked with its tester files
+//   - any other folder, which is searched for packs and tester files; a pack found
+//     there may still lack its rows
+//
+// What is named twice is checked once. The error is the context's.
 func Validate(ctx context.Context, paths []string, report func(Problem)) (Summary, error) {
 	v := validator{report: report, packs: map[string]bool{}, testers: map[string]bool{}, unfilled: map[string]bool{}}
 	for _, path := range paths {
@@ -44,8 +49,8 @@ func Validate(ctx context.Context, paths []string, report func(Problem)) (Summar
 type validator struct {
 	report   func(Problem)
 	summary  Summary
-	unfilled map[string]bool // files of rows that are still to come, by absolute path
-	// What was checked, by absolute path.
+	unfilled map[string]bool // missing files of rows, which imports add; by absolute path
+	// Packs and tester files that have been checked, by absolute path.
 	packs, testers map[string]bool
 }
 
@@ -130,9 +135,8 @@ func (v *validator) folder(ctx context.Context, dir string, depth int) (found bo
 	return found, nil
 }
 
-// withoutRows checks a pack that was found by searching, and whose rows are still
-// to come: an import will bring them. Who names such a pack hears that they are
-// missing.
+// withoutRows checks a pack that was found by searching and has no rows yet: an
+// import adds them. For a pack that the user names, missing rows are an error.
 func (v *validator) withoutRows(dir string) {
 	v.summary.Packs++
 	v.emit((&Pack{ManifestPath: filepath.Join(dir, manifestName)}).readManifest()...)
@@ -183,8 +187,8 @@ func (v *validator) tester(ctx context.Context, path string) error {
 	return v.checkPack(ctx, beside(t, t.Benchmark.Manifest), beside(t, t.Benchmark.Tasks), t)
 }
 
-// beside returns an absolute path of a tester file in the terms in which the
-// file itself was named.
+// beside returns an absolute path of a tester file in the way the file itself was
+// named: relative to the working directory, unless that name is absolute.
 func beside(t *Tester, path string) string {
 	rel, err := filepath.Rel(filepath.Dir(t.Path), path)
 	if err != nil || filepath.IsAbs(t.name) {
@@ -202,8 +206,8 @@ func (v *validator) emitError(file string, err error) {
 	v.emit(Problem{File: file, Message: plainError(err)})
 }
 
-// checkPack checks a pack, unless that was done before, and what of it the
-// tester file makes wrong, if there is one.
+// checkPack checks a pack, unless that was done before, and, if there is a tester
+// file, what is wrong with the pack only for that file.
 func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Tester) error {
 	key := absolute(manifest) + "\x00" + absolute(tasks)
 	first := !v.packs[key]
@@ -232,7 +236,8 @@ func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Te
 	return err
 }
 
-// absolute returns an absolute path for comparing, and as it is what has none.
+// absolute returns the absolute form of a path for comparison, or the path itself if
+// there is an error.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
@@ -244,8 +249,8 @@ func absolute(path string) string {
 type packValidator struct {
 	pack   *Pack
 	tester *Tester
-	// smells is false if the pack was checked before: then only what belongs
-	// to the tester file is reported.
+	// smells is false if the pack was checked before: then only what concerns the
+	// tester file is reported.
 	smells  bool
 	emit    func(...Problem)
 	seen    map[string]bool // warnings that are given once
@@ -253,7 +258,7 @@ type packValidator struct {
 	eval    *fileProbe
 	orphans *orphans
 	matched []bool // globs of the tester file that match an id
-	failed  bool   // a row has errors, so that nobody knows what it refers to
+	failed  bool   // a row has errors, so that it is unknown which files it refers to
 }
 
 func (pv *packValidator) run(ctx context.Context, r io.Reader) (rows int, err error) {
@@ -341,7 +346,7 @@ func (pv *packValidator) atEnd(rows int) {
 	}
 }
 
-// testerSmells finds what is wrong with the row only for this tester file.
+// testerSmells reports what is wrong with the row only for this tester file.
 func (pv *packValidator) testerSmells(r row) {
 	id := r.doc.Root().Get("id").Text()
 	for i, glob := range pv.tester.Run.Tasks {
@@ -356,9 +361,9 @@ func (pv *packValidator) testerSmells(r row) {
 	}
 }
 
-// MatchTask reports whether a glob of run.tasks matches a task's id: * stands
-// for any text, slashes too, ? for one character and [abc] for one of several.
-// A glob that path.Match refuses matches the id that it spells.
+// MatchTask reports whether a glob of run.tasks matches a task's id: * matches any
+// text, including slashes, ? one character, and [abc] one of several. A malformed
+// glob matches only the id that is equal to it.
 func MatchTask(glob, id string) bool {
 	if glob == id {
 		return true

@@ -77,7 +77,7 @@ func fileResource(ref FileRef, v document.Value) Resource {
 	return r
 }
 
-// ResourceSummary is what a record says of a resource. It is safe to print.
+// ResourceSummary is what a record contains of a resource. It is safe to print.
 type ResourceSummary struct {
 	Name string `json:"name"`
 	Lane Lane   `json:"visibility"`
@@ -114,16 +114,15 @@ func (t *Task) ResourceSummary() []ResourceSummary {
 	return all
 }
 
-// MinSecret is the length in bytes from which a string is a secret that can be
-// looked for in other text, be it of the pack or of harness.env. Shorter ones turn up
-// by chance, and a log with holes where they would stand tells more than it hides.
+// MinSecret is the length in bytes from which a string of the pack or of harness.env
+// is a secret that can be searched for in other text. Shorter ones occur by chance,
+// and redacting those would reveal more than it hides.
 const MinSecret = 6
 
-// Secrets returns every string in the evaluation inputs and the hidden values,
-// object keys not included, that is worth replacing in logs: at least [MinSecret]
-// bytes long, each once, the longest first. What names a file, a folder or one
-// of sbench's own words is none. The lines of a terminal task's checker files count,
-// too.
+// Secrets returns every string in the evaluation inputs and the hidden values that is
+// worth replacing in logs: at least [MinSecret] bytes long, each once, the longest
+// first. It includes the lines of patches and of a terminal task's checker and eval
+// files, and leaves out object keys, paths and keywords of sbench.
 func (t *Task) Secrets() []string {
 	var secrets []string
 	for key, value := range t.eval().Fields() {
@@ -135,7 +134,7 @@ func (t *Task) Secrets() []string {
 		if !strings.Contains(text, "\n@@ ") {
 			continue
 		}
-		for line := range strings.Lines(text) { // of a patch, as the file has them
+		for line := range strings.Lines(text) { // of a patch, without the signs before them
 			if line = strings.TrimSpace(strings.TrimLeft(line, "+- ")); len(line) >= MinSecret {
 				secrets = append(secrets, line)
 			}
@@ -157,16 +156,16 @@ func (t *Task) Secrets() []string {
 	return slices.Compact(secrets)
 }
 
-// maxSecretFiles bounds in bytes the evaluation files whose lines are secrets.
+// maxSecretFiles bounds the size in bytes of all files whose lines are secrets.
 const maxSecretFiles = 256 << 10
 
-// fileLines returns the lines of text files at or below places of the evaluation
-// folder, those that are long enough to be told from others.
+// fileLines returns the lines of at least minLeak bytes in the text files at or below
+// places, which are relative to the eval root.
 func (p *Pack) fileLines(places []string) (lines []string) {
 	left := int64(maxSecretFiles)
 	root, err := os.OpenRoot(p.EvalRoot)
 	if err != nil {
-		return nil // nothing is there, or nothing that a sandbox will get
+		return nil // there are no files, or none that a sandbox could get
 	}
 	defer shut(root)
 	for _, place := range places {
@@ -189,8 +188,8 @@ func (p *Pack) fileLines(places []string) (lines []string) {
 	return lines
 }
 
-// appendSecrets appends the strings in a value that are at least shortest bytes
-// long. Key is what the value is called.
+// appendSecrets appends the strings in a value that are at least shortest bytes long.
+// Key is the key of the value.
 func appendSecrets(secrets []string, key, v document.Value, shortest int) []string {
 	eachString(key, v, func(key document.Value, text string) {
 		if text = strings.TrimSpace(text); len(text) >= shortest && !isPlainKey(key) {
@@ -200,7 +199,7 @@ func appendSecrets(secrets []string, key, v document.Value, shortest int) []stri
 	return secrets
 }
 
-// eachString calls visit for every string in a value, with what it is called.
+// eachString calls visit for every string in a value, with the nearest key above it.
 func eachString(key, v document.Value, visit func(key document.Value, text string)) {
 	if v.Kind() == document.String {
 		visit(key, v.Text())
@@ -213,8 +212,8 @@ func eachString(key, v document.Value, visit func(key document.Value, text strin
 	}
 }
 
-// isPlainKey reports whether the strings under a key say where or how, and not
-// what.
+// isPlainKey reports whether the strings under a key are paths or keywords of sbench
+// rather than content.
 func isPlainKey(key document.Value) bool {
 	return slices.ContainsFunc([]string{
 		"source", "type", "workdir", "path", "mount", "needed_commands", "allow_paths", "allow_sensitive_paths", "patch_preserved_paths",

@@ -27,7 +27,7 @@ func zipped(t testing.TB, text string) []byte {
 	return b.Bytes()
 }
 
-// failing imports and wants problems that hold the text, and nothing left
+// failing runs an import, and wants problems that contain the text and no files left
 // behind.
 func failing(t *testing.T, format string, o pack.Options, want string) {
 	t.Helper()
@@ -54,7 +54,7 @@ func failing(t *testing.T, format string, o pack.Options, want string) {
 	}
 }
 
-// TestBrokenFiles: what text files cannot show.
+// TestBrokenFiles has the sources that golden files cannot contain.
 func TestBrokenFiles(t *testing.T) {
 	many := strings.Repeat(soundRow, 3)
 	long := `{"task_id": "A/1", "prompt": "` + strings.Repeat("x", 2000) + `"}` + "\n"
@@ -100,14 +100,14 @@ func flipped(b []byte, fromEnd int) []byte {
 	return b
 }
 
-// TestManyProblems: an import gives up after some.
+// TestManyProblems shows that an import gives up after some problems.
 func TestManyProblems(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "a.jsonl")
 	must(t, os.WriteFile(source, []byte(strings.Repeat("{\n", 1000)), 0o644))
 	failing(t, "humaneval", pack.Options{Source: source}, "stopped after 20 problems")
 }
 
-// TestSources: paths that are no source of the format.
+// TestSources has paths that are not a source of the format.
 func TestSources(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, "empty"), 0o755))
@@ -122,7 +122,7 @@ func TestSources(t *testing.T) {
 	failing(t, "humaneval", pack.Options{Source: "/dev/zero"}, "not a regular file")
 }
 
-// TestTaskFolders: what a task folder may not hold.
+// TestTaskFolders has task folders with content that is not allowed.
 func TestTaskFolders(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -179,7 +179,7 @@ func mkfifo(t *testing.T, task string) {
 	must(t, unix.Mkfifo(filepath.Join(task, "pipe"), 0o644))
 }
 
-// TestDestination: an import neither replaces a pack nor anything else.
+// TestDestination shows that an import replaces neither a pack nor anything else.
 func TestDestination(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "a.jsonl")
@@ -228,7 +228,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestFillImage: an image that the operator names is in the rows, since the
+// TestFillImage shows that an image that the operator names is in the rows, since the
 // manifest is not changed.
 func TestFillImage(t *testing.T) {
 	dir := t.TempDir()
@@ -255,7 +255,7 @@ func TestFillImage(t *testing.T) {
 	}
 }
 
-// TestCancelled leaves nothing behind.
+// TestCancelled shows that a canceled import leaves nothing behind.
 func TestCancelled(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "a.jsonl")
@@ -272,7 +272,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestHumanEval imports the real thing.
+// TestHumanEval imports the published file.
 func TestHumanEval(t *testing.T) {
 	data := os.Getenv("SBENCH_DATA")
 	if data == "" {
@@ -293,7 +293,7 @@ func TestHumanEval(t *testing.T) {
 		t.Fatalf("%+v %v", report, err)
 	}
 	checkPack(t, out)
-	// Cut anywhere, it is an error.
+	// A truncated file is an error, wherever it is cut.
 	whole, err := os.ReadFile(source)
 	must(t, err)
 	for _, n := range []int{10, 1000, len(whole) / 2, len(whole) - 1} {

@@ -17,7 +17,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// Names of what a pack consists of.
+// Names of the files and folders of a pack.
 const (
 	manifestFile   = "manifest.yaml"
 	tasksFile      = "tasks.jsonl"
@@ -26,10 +26,10 @@ const (
 	imagesDir      = "images"
 )
 
-// maxProblems bounds the tasks that are reported before an import gives up.
+// maxProblems bounds the problems that are reported before an import gives up.
 const maxProblems = 20
 
-// errDone ends the reading of a source: the limit is reached.
+// errDone ends the reading of a source when the limit is reached.
 var errDone = errors.New("enough rows")
 
 // A Place says where in a source a task comes from.
@@ -39,19 +39,19 @@ type Place struct {
 	Path string // JSON path in it, where that says more than the line
 }
 
-// A Row is one task of the pack, without what the manifest says about all tasks.
+// A Row is one task of the pack, without the defaults of the manifest.
 type Row struct {
 	ID          string         `json:"id"`
 	Input       map[string]any `json:"input"`
 	Eval        map[string]any `json:"eval"`
 	Environment map[string]any `json:"environment,omitempty"`
 	Metadata    map[string]any `json:"metadata"`
-	// Names may stand in the template of the image's reference.
+	// Names are the values for {name} in the template of the image; see Format.Image.
 	Names map[string]string `json:"-"`
 }
 
-// Builder takes the tasks of a source and writes them to an unfinished pack. It
-// is for one goroutine.
+// Builder takes the tasks of a source and writes them to an unfinished pack. It is
+// not safe for concurrent use.
 type Builder struct {
 	Options
 	format Format
@@ -66,8 +66,8 @@ type Builder struct {
 	images   []BuiltImage
 	pinned   map[string]string
 	leave    map[Place]bool // tasks that an earlier pass found unfit
-	seen     int
-	bytes    int64 // of task folders
+	seen     int            // tasks counted
+	bytes    int64          // of task folders
 }
 
 func newBuilder(f Format, o Options, root *os.Root, leave map[Place]bool) (*Builder, error) {
@@ -116,7 +116,7 @@ func (b *Builder) emptyHint() string {
 	return "the source is empty"
 }
 
-// fatal are the problems of tasks, unless these may be left out.
+// fatal returns the problems of tasks, or none if such tasks may be left out.
 func (b *Builder) fatal() compiler.Problems {
 	if b.Skip {
 		return nil
@@ -133,7 +133,8 @@ func (b *Builder) Wanted(id string) bool {
 	return slices.ContainsFunc(b.Tasks, func(glob string) bool { return compiler.MatchTask(glob, id) })
 }
 
-// Count bounds the tasks of a source; it is called once for each.
+// Count must be called once for each task of the source. It returns an error, which
+// must end the import, if there are too many or ctx is done.
 func (b *Builder) Count(ctx context.Context, at Place) error {
 	if b.seen++; b.seen > b.Options.Limits.Rows {
 		return at.problem("", "more than %d tasks", b.Options.Limits.Rows)
@@ -151,14 +152,15 @@ func (b *Builder) Reject(problems ...compiler.Problem) error {
 	return nil
 }
 
-// Note tells the operator something about a task.
+// Note records something about a task that the operator should know.
 func (b *Builder) Note(at Place, format string, args ...any) {
 	p := at.problem("", format, args...)[0]
 	p.Warning = true
 	b.notes = append(b.notes, p)
 }
 
-// Add writes a row. The error is errDone once there are enough.
+// Add writes a row, unless its task is not selected. An error must end the import; it
+// is errDone once there are enough rows.
 func (b *Builder) Add(ctx context.Context, at Place, row Row) error {
 	if !b.Wanted(row.ID) || b.leave[at] {
 		return nil
@@ -195,7 +197,7 @@ func marshal(v any) ([]byte, error) {
 	return line.Bytes(), err
 }
 
-// problem is one problem at the place, as an error.
+// problem returns one problem at the place, as an error. Path is relative to p.Path.
 func (p Place) problem(path, format string, args ...any) compiler.Problems {
 	if path == "" {
 		path = p.Path
@@ -205,7 +207,8 @@ func (p Place) problem(path, format string, args ...any) compiler.Problems {
 	return compiler.Problems{{File: p.File, Line: p.Line, Path: path, Message: fmt.Sprintf(format, args...)}}
 }
 
-// template is the reference of images: the operator's, or else the format's.
+// template returns the template of image references: the operator's, or else the
+// format's.
 func (b *Builder) template() string {
 	return cmp.Or(b.Image, b.format.Image, defaultImage)
 }
@@ -213,11 +216,11 @@ func (b *Builder) template() string {
 // ownImages reports whether tasks have images of their own.
 func (b *Builder) ownImages() bool { return strings.Contains(b.template(), "{") }
 
-// perRow reports whether rows name images: their own, or the operator's in a pack
-// whose manifest is not the import's.
+// perRow reports whether rows name images: their own, or the operator's if the import
+// does not write the manifest.
 func (b *Builder) perRow() bool { return b.ownImages() || b.Fill && b.Image != "" }
 
-// reference is a row's own image, from the template.
+// reference returns a row's own image, from the template.
 func (b *Builder) reference(names map[string]string) (string, error) {
 	pairs := make([]string, 0, 2*len(names))
 	for name, value := range names {
@@ -230,8 +233,8 @@ func (b *Builder) reference(names map[string]string) (string, error) {
 	return ref, nil
 }
 
-// setImage gives a row its image, unless the manifest names one for all or the
-// task did, and pins it.
+// setImage sets the row's image from the template, unless the task or the manifest
+// names one, and pins what the row names.
 func (b *Builder) setImage(ctx context.Context, row *Row) error {
 	ref, given := row.Environment["image"].(string)
 	if !given && !b.perRow() {

@@ -13,8 +13,8 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// describe writes what a pack has besides rows: manifest, tester files and
-// provenance. A pack that is filled keeps its own.
+// describe writes the rest of the pack: provenance, manifest and tester files. A pack
+// that is filled keeps its own manifest and tester files.
 func (b *Builder) describe(ctx context.Context) error {
 	if err := b.provenance(); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (b *Builder) describe(ctx context.Context) error {
 	return nil
 }
 
-// keep copies what the folder that is filled holds.
+// keep copies the files of the folder that is filled, except an old provenance.
 func (b *Builder) keep() error {
 	entries, err := os.ReadDir(b.Out)
 	if err != nil {
@@ -63,7 +63,8 @@ func (b *Builder) keep() error {
 	return nil
 }
 
-// manifest is YAML whose values are written as JSON, which YAML includes.
+// manifest returns the manifest, YAML whose values are written as JSON, which is
+// valid YAML.
 func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
 	environment := map[string]any{}
 	maps.Copy(environment, b.format.Environment)
@@ -78,7 +79,7 @@ func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
 	line := func(indent, key string, value any) {
 		encoded, err := marshal(value)
 		if err != nil {
-			panic(err) // strings and numbers
+			panic(err) // impossible for strings and numbers
 		}
 		_, _ = fmt.Fprintf(&text, "%s%s: %s", indent, key, encoded)
 	}
@@ -97,8 +98,8 @@ func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// provenance says what the pack was made of. It holds no time and no path of
-// the machine, so that it is the same everywhere.
+// provenance writes what the pack was made from. It contains no time and no path of
+// the host, so that it is the same everywhere.
 func (b *Builder) provenance() error {
 	options := map[string]any{}
 	set := func(key string, value any, given bool) {
@@ -132,7 +133,7 @@ func (b *Builder) provenance() error {
 	return b.write(provenanceFile, append(text, '\n'), false)
 }
 
-// relative names a place without the folder that the source lies in.
+// relative names a place by its path relative to the source.
 func (b *Builder) relative(file string, line int, path string) string {
 	name := filepath.Base(file)
 	if rel, err := filepath.Rel(b.Source, file); err == nil && filepath.IsLocal(rel) && rel != "." {
@@ -144,12 +145,12 @@ func (b *Builder) relative(file string, line int, path string) string {
 	return strings.TrimSpace(name + " " + path)
 }
 
-// tester is a tester file for one type of harness.
+// tester returns a tester file for one type of harness.
 func (b *Builder) tester(kind compiler.HarnessType) string {
 	quoted := func(s string) string {
 		text, err := marshal(s)
 		if err != nil {
-			panic(err) // a string
+			panic(err) // impossible for a string
 		}
 		return strings.TrimSpace(string(text))
 	}
@@ -167,7 +168,7 @@ func (b *Builder) tester(kind compiler.HarnessType) string {
 		".\n    command: \"true\"\n" + timeout
 }
 
-// candidateOf says what a command has to leave.
+// candidateOf says what a command has to produce, and where.
 func candidateOf(family compiler.Family) string {
 	switch family {
 	case compiler.CodeCompletion:

@@ -22,12 +22,12 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// A task is one folder of a source, read whole.
+// A task is one folder of a source with all its files in memory.
 type task struct {
 	id    string
 	place Place // the folder
 	files []taskFile
-	// problems are what is wrong with it; then it gets no row.
+	// problems are what is wrong with the task. If there are any, it gets no row.
 	problems compiler.Problems
 }
 
@@ -39,9 +39,9 @@ type taskFile struct {
 
 var folderName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// tasks yields the task folders of the source, or the source itself if it holds
-// the file marker. Files beside them and folders whose names begin with a point
-// or an underscore are none.
+// tasks yields the task folders of the source, or the source itself if it contains
+// the file marker. Files, and folders whose names begin with a dot or an underscore,
+// are skipped.
 func (b *Builder) tasks(ctx context.Context, marker string, yield func(*task) error) error {
 	at := Place{File: b.Source}
 	entries, err := os.ReadDir(b.Source)
@@ -96,8 +96,8 @@ func (b *Builder) oneTask(ctx context.Context, id, dir string, yield func(*task)
 	return nil
 }
 
-// read reads everything below dir. A symbolic link, there or further down, is
-// an error, and so is what is neither file nor folder.
+// read reads everything below dir. It is an error if dir or anything below it is a
+// symbolic link, or is neither a file nor a folder.
 func (t *task) read(dir string, limits Limits) error {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return errors.Join(err, errors.New("not a folder"))
@@ -149,7 +149,8 @@ func readTaskFile(root *os.Root, name string, limit int64) (taskFile, error) {
 	return taskFile{name, text, info.Mode()&0o111 != 0}, nil
 }
 
-// digest is of all files: their paths, bytes, and whether they are executable.
+// treeDigest returns the digest of all files: their paths, bytes, and whether they
+// are executable.
 func treeDigest(files []taskFile) string {
 	h := sha256.New()
 	for _, f := range files {
@@ -186,14 +187,16 @@ func (t *task) below(dir string) []taskFile {
 	return files
 }
 
-// wrong notes what is wrong with a file of the task; line is 0 for all of it.
+// wrong records a problem with a file of the task; line is 0 if the problem has no
+// line.
 func (t *task) wrong(name string, line int, hint, format string, args ...any) {
 	t.problems = append(t.problems, compiler.Problem{File: t.path(name), Line: line, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
 func (t *task) path(name string) string { return filepath.Join(t.place.File, name) }
 
-// text returns a file that has to be there and be text.
+// text returns the content of a file that must exist and be text that is not blank;
+// otherwise it records a problem and returns "".
 func (t *task) text(name string) string {
 	f, ok := t.file(name)
 	switch {
@@ -243,8 +246,8 @@ func (t *task) sideCars(name, own string) {
 	}
 }
 
-// workdirOf finds the last working directory that a Dockerfile sets; "" if it
-// sets none, or by a variable.
+// workdirOf returns the last working directory that a Dockerfile sets; "" if it sets
+// none, or uses a variable.
 func workdirOf(dockerfile string) string {
 	dir := ""
 	for line := range strings.Lines(dockerfile) {
@@ -265,8 +268,8 @@ func workdirOf(dockerfile string) string {
 	return dir
 }
 
-// noteFetching tells of the first line in the scripts of a task's tests that
-// fetches something.
+// noteFetching notes the first line in the scripts of a task's tests that needs the
+// network.
 func (b *Builder) noteFetching(t *task) {
 	for _, f := range t.files {
 		if f.path != "run-tests.sh" && !(strings.HasPrefix(f.path, "tests/") && strings.HasSuffix(f.path, ".sh")) {
@@ -296,16 +299,17 @@ func (b *Builder) place(dir string, files []taskFile) error {
 	return nil
 }
 
-// placeTask writes what of a task agents never see.
+// placeTask writes the files of a task that agents never see.
 func (b *Builder) placeTask(t *task, tests, solution []taskFile) error {
 	hidden := path.Join(hiddenDir, t.id)
 	return errors.Join(b.place(path.Join(hidden, "tests"), tests), b.place(path.Join(hidden, "solution"), solution))
 }
 
-// buildContext puts what an image is made of into the pack and notes the image.
+// buildContext writes the build context of a task's image to the pack and records the
+// image.
 func (b *Builder) buildContext(t *task, names map[string]string, files []taskFile) error {
 	if !b.ownImages() {
-		return nil // the operator names an image that is there
+		return nil // the operator names an existing image
 	}
 	ref, err := b.reference(names)
 	if err != nil {
@@ -316,12 +320,12 @@ func (b *Builder) buildContext(t *task, names map[string]string, files []taskFil
 	return b.place(dir, files)
 }
 
-// names of a task folder's row, for the image's reference.
+// names returns the values for {name} in the template of the image.
 func (t *task) names() map[string]string {
 	return map[string]string{"task": strings.Trim(strings.ToLower(t.id), "._-")}
 }
 
-// solution is the reference to a solution folder, in the hidden lane: see
+// solutionRef returns the reference to a solution folder, in the hidden lane: see
 // docs/datasets.md.
 func solutionRef(id string) map[string]any {
 	return map[string]any{"path": path.Join(id, "solution")}

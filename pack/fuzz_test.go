@@ -15,10 +15,10 @@ import (
 	"github.com/securebench/sbench/pack"
 )
 
-// FuzzImport gives every format what is nearly a source. An import either fails
-// with problems and leaves nothing, or its pack is valid and comes out the same a
-// second time. For task folders, data is a txtar archive of what lies below the
-// source; for all other formats it is the source.
+// FuzzImport gives every format almost valid sources. An import either fails with
+// problems and leaves nothing, or its pack is valid and a second import gives the
+// same. For task folders, data is a txtar archive of the files below the source; for
+// all other formats it is the source.
 func FuzzImport(f *testing.F) {
 	formats := pack.Formats()
 	golden, err := filepath.Glob("testdata/*.txtar")
@@ -87,7 +87,7 @@ func tryImport(t *testing.T, f pack.Format, flags byte, data []byte) {
 	}
 }
 
-// makeFolder writes what of an archive a file system takes.
+// makeFolder writes those files of an archive that the file system accepts.
 func makeFolder(t *testing.T, dir string, data []byte) {
 	t.Helper()
 	must(t, os.Mkdir(dir, 0o755))
@@ -104,7 +104,8 @@ func makeFolder(t *testing.T, dir string, data []byte) {
 	}
 }
 
-// files parses an archive; txtar's own parser takes no text from strangers.
+// files parses an archive; the parser of package txtar is not made for untrusted
+// text.
 func files(text string) []txtar.File {
 	var all []txtar.File
 	for line := range strings.Lines(text) {

@@ -16,8 +16,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// harbor reads the task folders of Harbor, which Terminal-Bench 2 and later are
-// published in.
+// harbor reads the task folders of Harbor, the format of Terminal-Bench 2 and later.
 func harbor() Format {
 	return Format{
 		Name:   "harbor",
@@ -33,12 +32,12 @@ const (
 	harborCheck   = "sbench-check.sh" // beside the task's test.sh
 )
 
-// harborCheckScript runs a task's test.sh and makes an exit status of the reward.
+// harborCheckScript runs a task's test.sh and turns the reward into an exit status.
 //
 //go:embed harbor-check.sh
 var harborCheckScript string
 
-// harborTask is what of a task.toml has a meaning here.
+// harborTask has the keys of a task.toml that the import knows.
 type harborTask struct {
 	Version  any            `toml:"version"`
 	Schema   any            `toml:"schema_version"`
@@ -66,14 +65,14 @@ type harborEnvironment struct {
 	Internet *bool             `toml:"allow_internet"`
 	Network  string            `toml:"network_mode"`
 	Env      map[string]string `toml:"env"`
-	// What an image is built with, and how large a workspace is, is the
-	// operator's.
+	// How an image is built and how large a workspace is are up to the operator, so
+	// these keys are ignored.
 	BuildTimeout any `toml:"build_timeout_sec"`
 	Storage      any `toml:"storage"`
 	StorageMB    any `toml:"storage_mb"`
 }
 
-// readHarbor makes of each folder a task that tests/test.sh checks.
+// readHarbor turns each folder into a task that tests/test.sh checks.
 func readHarbor(ctx context.Context, b *Builder) error {
 	return b.tasks(ctx, "task.toml", func(t *task) error {
 		var spec harborTask
@@ -115,7 +114,7 @@ func readHarbor(ctx context.Context, b *Builder) error {
 	})
 }
 
-// toml reads a file as TOML and returns the keys that v has no place for.
+// toml decodes a file as TOML into v and returns the keys that v has no field for.
 func (t *task) toml(name string, v any) (unknown []string, ok bool) {
 	text := t.text(name)
 	if text == "" {
@@ -140,7 +139,7 @@ func (t *task) toml(name string, v any) (unknown []string, ok bool) {
 	return nil, err == nil
 }
 
-// plainTOML turns what JSON cannot say, such as dates, into strings.
+// plainTOML turns what JSON cannot express, such as dates, into strings.
 func plainTOML(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -165,7 +164,8 @@ func plainTOML(v any) any {
 	return fmt.Sprint(v)
 }
 
-// check refuses by name what a sandbox does not have.
+// check records a problem for each invalid value and each feature that sandboxes do
+// not support.
 func (spec harborTask) check(t *task) {
 	const file = "task.toml"
 	if len(spec.Steps) > 0 {
@@ -202,8 +202,8 @@ func (spec harborTask) check(t *task) {
 	}
 }
 
-// canary is a comment that keeps a task out of training data. It is no part of
-// what the agent has to do.
+// canary matches a comment that asks to keep a task out of training data. It is not
+// part of the instruction.
 var canary = regexp.MustCompile(`(?i)^\s*(<!--.*canary.*-->|#.*canary.*)\s*$`)
 
 func instructionOf(t *task) string {
@@ -257,7 +257,7 @@ func (spec harborTask) environment(t *task) map[string]any {
 	return env
 }
 
-// eval says how the task is checked and returns the tests as the pack has them.
+// eval returns the row's eval, and the tests as the pack contains them.
 func (spec harborTask) eval(b *Builder, t *task, tests []taskFile) (map[string]any, []taskFile) {
 	seconds := float64(harborSeconds)
 	if spec.Verifier.Timeout != nil {
@@ -268,7 +268,7 @@ func (spec harborTask) eval(b *Builder, t *task, tests []taskFile) (map[string]a
 		checker["source"], checker["path"] = compiler.CheckerPytest, path.Join(t.id, "tests", pytestFile(t, tests))
 		return map[string]any{"checker": checker}, tests
 	}
-	t.text("tests/test.sh") // it has to be there
+	t.text("tests/test.sh") // records a problem if it is missing
 	b.noteFetching(t)
 	if _, ok := t.file("tests/" + harborCheck); ok {
 		t.wrong("tests/"+harborCheck, 0, "", "the name is taken")
@@ -281,5 +281,5 @@ func (spec harborTask) eval(b *Builder, t *task, tests []taskFile) (map[string]a
 	return map[string]any{"checker": checker}, append(tests, taskFile{harborCheck, []byte(script), true})
 }
 
-// quoteShell writes a string as one word of a shell.
+// quoteShell quotes a string as one word of a shell.
 func quoteShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

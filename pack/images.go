@@ -12,8 +12,9 @@ import (
 // maxProvenance bounds the record of an import in bytes.
 const maxProvenance = 64 << 20
 
-// Images returns the images whose Dockerfiles are in the pack in the folder dir.
-// Their contexts lie below it.
+// Images returns the images that have to be built from contexts in the pack in the
+// folder dir. It reads them from the record of the import, and makes sure that the
+// contexts are inside the pack. An error holds compiler.Problems.
 func Images(dir string) ([]BuiltImage, error) {
 	name := filepath.Join(dir, provenanceFile)
 	at := Place{File: name}

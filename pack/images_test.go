@@ -11,7 +11,7 @@ import (
 	"github.com/securebench/sbench/pack"
 )
 
-// TestImages: contexts lie in the pack, whatever the file says.
+// TestImages shows that contexts are inside the pack, whatever the file says.
 func TestImages(t *testing.T) {
 	tests := []struct {
 		name, text string

@@ -16,13 +16,13 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// maxPasses bounds how often a source is read: leaving out what validation
-// warns of can leave nothing new to warn of.
+// maxPasses bounds how often a source is read. After a pass leaves out what
+// validation warned of, the next is expected to have no new warnings.
 const maxPasses = 3
 
-// Import makes a pack of the source. An error holds compiler.Problems if the
-// source, the options or the destination are at fault; then there is no pack.
-// An interrupted process may leave a folder .sbench-import-* beside Out.
+// Import makes a pack from the source. The error holds compiler.Problems if the
+// source, the options or the destination are wrong; then there is no pack. An
+// interrupted process may leave a folder .sbench-import-* beside Out.
 func Import(ctx context.Context, f Format, o Options) (Report, error) {
 	if o.ID == "" {
 		o.ID = defaultID(f, o.Source)
@@ -59,7 +59,7 @@ func Import(ctx context.Context, f Format, o Options) (Report, error) {
 	return Report{}, fmt.Errorf("import %s: tasks are unfit after %d passes", o.Source, maxPasses)
 }
 
-// defaultID is the format and the source's name without its endings.
+// defaultID returns the format's name and the source's without its extensions.
 func defaultID(f Format, source string) string {
 	name := filepath.Base(filepath.Clean(source))
 	for _, ending := range []string{".gz", ".jsonl", ".json", ".csv"} {
@@ -105,7 +105,7 @@ func checkOut(out string, o Options) error {
 	return nil
 }
 
-// once makes the pack unless validation finds tasks unfit, which it returns.
+// once makes the pack, unless validation finds tasks unfit; then it returns these.
 func once(ctx context.Context, f Format, o Options, out string, leave map[Place]bool) (Report, map[Place]compiler.Problem, error) {
 	dir, err := os.MkdirTemp(filepath.Dir(out), ".sbench-import-*")
 	if err != nil {
@@ -115,7 +115,7 @@ func once(ctx context.Context, f Format, o Options, out string, leave map[Place]
 	if err == nil && len(unfit) == 0 {
 		err = publish(dir, out, o.Fill)
 	}
-	// After an exchange it is the old folder that lies here.
+	// After an exchange, dir is the old folder.
 	return report, unfit, errors.Join(err, os.RemoveAll(dir))
 }
 
@@ -149,8 +149,8 @@ func makePack(ctx context.Context, f Format, o Options, dir string, leave map[Pl
 	return report, unfit, nil
 }
 
-// validate reads the pack as sbench validate does. What is wrong with a row is
-// said of the source that it came from.
+// validate checks the pack as sbench validate does. Problems of a row are reported at
+// the place in the source from which it came.
 func (b *Builder) validate(ctx context.Context, dir string) (unfit map[Place]compiler.Problem, notes compiler.Problems, err error) {
 	unfit = map[Place]compiler.Problem{}
 	var wrong compiler.Problems
@@ -186,7 +186,7 @@ func (b *Builder) validate(ctx context.Context, dir string) (unfit map[Place]com
 	return unfit, notes, err
 }
 
-// publish gives the finished folder its name, in one step.
+// publish moves the finished folder to its name in one step.
 func publish(dir, out string, fill bool) error {
 	flags, what := uint(unix.RENAME_NOREPLACE), "make"
 	if fill {
@@ -194,7 +194,7 @@ func publish(dir, out string, fill bool) error {
 	}
 	err := unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, out, flags)
 	if errors.Is(err, unix.EINVAL) && !fill { // a file system without the flag
-		err = os.Rename(dir, out) // which replaces nothing but an empty folder
+		err = os.Rename(dir, out) // replaces nothing but an empty folder
 	}
 	if err != nil {
 		return compiler.Problems{{File: out, Message: fmt.Sprintf("%s the pack: %v", what, err)}}

@@ -23,9 +23,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestGolden imports the sources in testdata and compares what comes of them.
-// The head of a file gives the format and the options, the files below src are
-// the source, and all others are what is wanted.
+// TestGolden imports the sources in testdata and compares the results. The head of a
+// file has the format and the options, the files below src are the source, and all
+// others are the expected pack.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) < 15 {
@@ -77,7 +77,7 @@ func texts(files []txtar.File) map[string]string {
 	return m
 }
 
-// head is what the first lines of a golden file say.
+// head parses the first lines of a golden file.
 func head(t *testing.T, a *txtar.Archive) (f pack.Format, o pack.Options) {
 	t.Helper()
 	for line := range strings.Lines(string(a.Comment)) {
@@ -128,10 +128,9 @@ func options(o pack.Options, text string) (pack.Options, error) {
 	return o, nil
 }
 
-// importGolden imports the source and checks what holds of every import: a
-// second one elsewhere gives the same bytes, validation has nothing to say but
-// that images have no digest, no agent sees what it may not, and nothing is left
-// beside the pack.
+// importGolden imports the source and checks what is true of every import: a second
+// one elsewhere gives the same bytes, validation reports nothing but images without a
+// digest, agents see nothing that is not public, and nothing is left beside the pack.
 func importGolden(t *testing.T, a *txtar.Archive, source []txtar.File) []txtar.File {
 	t.Helper()
 	first, dir := importOnce(t, a, source)
@@ -191,8 +190,8 @@ func writeTree(t testing.TB, dir string, files []txtar.File) {
 	}
 }
 
-// readTree reads a pack, executable files with a mark. Tester files are the same
-// for all formats but for names, and shown of one.
+// readTree reads a pack, and marks executable files. Tester files differ between
+// formats in names only, so those of one format are enough.
 func readTree(t testing.TB, dir string) []txtar.File {
 	t.Helper()
 	var files []txtar.File
@@ -224,8 +223,8 @@ func readTree(t testing.TB, dir string) []txtar.File {
 	return files
 }
 
-// checkPack validates a pack and looks for what is not public in what an agent
-// sees.
+// checkPack validates a pack and searches what an agent sees for values that are not
+// public.
 func checkPack(t testing.TB, dir string) {
 	t.Helper()
 	_, err := compiler.Validate(context.Background(), []string{dir}, func(p compiler.Problem) {
@@ -252,5 +251,5 @@ func checkPack(t testing.TB, dir string) {
 	}
 }
 
-// isLong: shorter strings stand in a text by chance.
+// isLong reports whether a string is too long to occur in a text by chance.
 func isLong(s string) bool { return len(s) >= 16 }

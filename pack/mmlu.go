@@ -12,8 +12,8 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// mmlu reads the per-subject CSV files of MMLU: one of them, or a folder with
-// them, searched two levels deep for test/, dev/ and val/.
+// mmlu reads the per-subject CSV files of MMLU: one of them, or a folder with them,
+// which is searched two levels deep, since they may be in test/, dev/ and val/.
 func mmlu() Format {
 	return Format{
 		Name:   "mmlu",
@@ -25,7 +25,7 @@ func mmlu() Format {
 
 const mmluColumns = 6 // question, A, B, C, D, answer
 
-// readMmlu makes of each record a task. Its id is the file's name and the number of
+// readMmlu turns each record into a task. Its id is the file's name and the number of
 // the record.
 func readMmlu(ctx context.Context, b *Builder) error {
 	files, err := csvFiles(b.Source)
@@ -49,7 +49,7 @@ func readMmlu(ctx context.Context, b *Builder) error {
 	return nil
 }
 
-// subject is a file's name without its ending.
+// subject returns a file's name without its extension.
 func subject(name string) string {
 	name = strings.TrimSuffix(filepath.Base(name), ".gz")
 	return strings.TrimSuffix(name, ".csv")

@@ -1,14 +1,13 @@
-// Package pack makes packs from the files that public benchmarks are published
-// as.
+// Package pack makes packs from the files in which public benchmarks are published.
 //
-// Words: a format is a way in which somebody publishes tasks; an import reads
-// one source in one format and writes one pack, with a tester file for every
-// type of harness beside it and a record of where each row came from.
+// Terms: a format is a way in which tasks are published; an import reads one source
+// in one format and writes one pack, with a tester file for every type of harness and
+// a record of where each row came from.
 //
 // An import is reproducible: the same source and options give the same bytes,
-// wherever it runs and whenever. It is atomic: the pack appears whole, by a
-// rename, or not at all. What is wrong with a source comes as
-// compiler.Problems, each with the source's file and line.
+// anywhere and at any time. It is atomic: the pack appears complete, by a rename, or
+// not at all. Errors in a source are reported as compiler.Problems, each with the
+// source's file and line.
 package pack
 
 import (
@@ -20,31 +19,31 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// A Format is a kind of source: what is known of it without one, which manifest
-// its packs have, and how its tasks are read.
+// A Format is a kind of source: its name and description, the manifest of the packs
+// made from it, and how its tasks are read.
 type Format struct {
 	Name   string // what the command line calls the format
-	Source string // what the source is, for people
+	Source string // describes the source for users
 	Family compiler.Family
-	// Image is the reference of the rows' images, in which {name} stands for one
-	// of a row's names. Empty means defaultImage.
+	// Image is the reference of the rows' images, in which {name} is replaced by the
+	// row's value in Row.Names. Empty means defaultImage.
 	Image       string
 	Environment map[string]any // of the manifest's defaults, without the image
 	Timeout     int            // seconds that a harness has, in the tester files
-	// Read hands every task of the source to b, in the source's order. What is
-	// wrong with one task goes to b.Reject; an error ends the import.
+	// Read passes every task of the source to b, in the source's order. What is wrong
+	// with one task goes to b.Reject; an error ends the import.
 	Read func(ctx context.Context, b *Builder) error
 }
 
 // defaultImage has Python, git and pytest; "make image" builds it.
 const defaultImage = "sbench.local/base:bookworm"
 
-// Formats returns all formats, by name.
+// Formats returns all formats, sorted by name.
 func Formats() []Format {
 	return []Format{harbor(), humanEval(), mmlu(), squad(), sweBench(), terminalBench(), truthfulQA()}
 }
 
-// FormatNamed returns the format of the name, or an error that lists them all.
+// FormatNamed returns the format with this name, or an error that lists all names.
 func FormatNamed(name string) (Format, error) {
 	var names []string
 	for _, f := range Formats() {
@@ -60,22 +59,23 @@ func FormatNamed(name string) (Format, error) {
 type Options struct {
 	Source string // file or folder
 	Out    string // folder to make; see Fill
-	// Fill puts rows into the existing folder Out, which holds plain files only
-	// and no rows. Its manifest and its tester files stay as they are.
+	// Fill adds rows to the existing folder Out, which must contain a manifest, no
+	// rows, and only plain files. Its manifest and its tester files stay as they are.
 	Fill  bool
-	ID    string   // of the pack; empty means one after the format and the source
+	ID    string   // of the pack; empty means one derived from the format and the source
 	Limit int      // rows at most; 0 means all
 	Tasks []string // globs of ids, as compiler.MatchTask has them; none means all
 	Image string   // reference, with {name} for a row's names; empty means the format's
-	// Pin returns the reference with the digest that it has now. Nil leaves
-	// references as they are.
+	// Pin returns the reference with its current digest. If it is nil, references
+	// stay as they are.
 	Pin func(ctx context.Context, ref string) (string, error)
 	// Skip leaves out tasks that cannot be imported, or that validation would warn
 	// of, and reports them. Otherwise one such task is an error.
 	Skip   bool
 	Hints  bool // swebench: hints_text becomes public
 	Pytest bool // terminal-bench, harbor: pytest is the checker, not the task's script
-	// TestCommands are commands by repository, over those that are known.
+	// TestCommands are test commands by repository, which take precedence over the
+	// known ones. Only swebench uses them.
 	TestCommands map[string]string
 	Limits       Limits
 }
@@ -91,8 +91,7 @@ type Limits struct {
 	AllBytes  int64 // bytes of all task folders
 }
 
-// withDefaults sets the limits that are not given far above any published
-// benchmark.
+// withDefaults replaces zero limits by ones far above any published benchmark.
 func (l Limits) withDefaults() Limits {
 	return Limits{
 		Rows:      cmp.Or(max(l.Rows, 0), 1_000_000),
@@ -105,7 +104,7 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// A Report says what an import did.
+// A Report says what an import did. Its JSON is the output of sbench pack import --json.
 type Report struct {
 	Format string `json:"format"`
 	ID     string `json:"id"`
@@ -113,9 +112,9 @@ type Report struct {
 	Rows   int    `json:"rows"`
 	// Left are the tasks that were left out, with what is wrong with them.
 	Left compiler.Problems `json:"left_out"`
-	// Notes are what the operator has to know, in no way errors.
+	// Notes are what the operator should know; they are not errors.
 	Notes compiler.Problems `json:"notes"`
-	// Images are those that have to be built from the pack's folder images.
+	// Images have to be built from contexts in the pack's folder images.
 	Images []BuiltImage `json:"images"`
 }
 
@@ -123,5 +122,5 @@ type Report struct {
 type BuiltImage struct {
 	Ref     string `json:"ref"`
 	Context string `json:"context"` // relative to the pack
-	Digest  string `json:"digest"`  // of the context's tree
+	Digest  string `json:"digest"`  // of the context: SHA-256 in hexadecimal
 }

@@ -22,21 +22,21 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// A sourceFile is one file that was read, as the pack's provenance names it.
+// A sourceFile is one file that was read, as the pack's provenance lists it.
 type sourceFile struct {
-	Name   string `json:"name"` // without the folder that it lay in
+	Name   string `json:"name"` // without its folder
 	Bytes  int64  `json:"bytes"`
 	Digest string `json:"sha256"`
 }
 
-// digest is the SHA-256 of a text in hexadecimal digits.
+// digest returns the SHA-256 of a text in hexadecimal digits.
 func digest(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// load reads a file of the source once, so that its digest is of what was
-// parsed, and decompresses it if it is gzip.
+// load reads a file of the source, and decompresses it if it is gzip. It reads the
+// file only once, so that the digest belongs to what is parsed.
 func (b *Builder) load(name string) (text []byte, file sourceFile, err error) {
 	at := Place{File: name}
 	raw, err := readBounded(name, b.Limits.Text)
@@ -58,7 +58,7 @@ func (b *Builder) load(name string) (text []byte, file sourceFile, err error) {
 	return bytes.TrimPrefix(text, []byte("\ufeff")), file, err
 }
 
-// unsupported names a variant that is understood, and refused.
+// unsupported returns the problem of a variant that is recognized but not supported.
 func unsupported(at Place, what, hint string) compiler.Problems {
 	return compiler.Problems{{File: at.File, Line: at.Line, Path: at.Path, Message: what + " is not supported", Hint: hint}}
 }
@@ -90,7 +90,7 @@ func readRegular(f *os.File, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// plain takes the path off a file error, which the place of a problem names.
+// plain removes the path from a file error, since the place of a problem names it.
 func plain(err error) error {
 	var pathErr *os.PathError
 	if errors.As(err, &pathErr) {
@@ -99,8 +99,8 @@ func plain(err error) error {
 	return err
 }
 
-// gunzip decompresses at most limit bytes. The line of a problem is the one at
-// which the data end.
+// gunzip decompresses at most limit bytes. The line of a problem is the one at which
+// the decompressed data end.
 func gunzip(at Place, raw []byte, limit int64) ([]byte, error) {
 	var text []byte
 	z, err := gzip.NewReader(bytes.NewReader(raw))
@@ -182,7 +182,7 @@ func (b *Builder) items(ctx context.Context, name string, text []byte, file sour
 	return nil
 }
 
-// finish hands a record over and passes on what is wrong with it.
+// finish yields a record and rejects it if that recorded problems.
 func (b *Builder) finish(r *record, yield func(*record) error) error {
 	if r.value.Kind() != document.Object {
 		return b.Reject(r.place.problem("", "expected an object, found %s", r.value.Kind())...)
@@ -194,7 +194,7 @@ func (b *Builder) finish(r *record, yield func(*record) error) error {
 	return err
 }
 
-// text returns a string that has to be there and not blank.
+// text returns a string that must be present and not blank.
 func (r *record) text(key string) string {
 	v := r.value.Get(key)
 	switch {
@@ -221,7 +221,7 @@ func (r *record) wrong(path, format string, args ...any) {
 	r.problems = append(r.problems, r.place.problem(path, format, args...)...)
 }
 
-// sourceOf is the metadata that says where a row came from.
+// sourceOf returns the metadata that says where a row came from.
 func (r *record) sourceOf(format string) map[string]any {
 	m := map[string]any{"format": format, "file": r.source.Name, "file_sha256": r.source.Digest, "sha256": digest(r.raw)}
 	if r.place.Path != "" {
@@ -286,7 +286,8 @@ func (b *Builder) checkCells(at Place, raw []byte) compiler.Problems {
 	return nil
 }
 
-// csvProblem is where a file stops being CSV: what follows has no meaning.
+// csvProblem returns the problem at which a file stops being CSV. It ends the import,
+// since what follows cannot be read reliably.
 func csvProblem(name string, err error) error {
 	var parse *csv.ParseError
 	if !errors.As(err, &parse) {

@@ -20,7 +20,7 @@ func squad() Format {
 	}
 }
 
-// readSquad makes of each question a task with the paragraph as its context.
+// readSquad turns each question into a task with the paragraph as its context.
 func readSquad(ctx context.Context, b *Builder) error {
 	text, file, err := b.load(b.Source)
 	if err != nil {

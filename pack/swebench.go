@@ -13,9 +13,9 @@ import (
 	"github.com/securebench/sbench/compiler/patch"
 )
 
-// sweBench reads the rows of SWE-bench (Lite, Verified, Multilingual) as JSONL
-// or as a JSON array. Its images are those that the benchmark's authors publish:
-// the name of a row with "_1776_" for "__".
+// sweBench reads the rows of SWE-bench (Lite, Verified, Multilingual) as JSONL or as
+// a JSON array. Its images are those that the benchmark's authors publish, named
+// after the row's id with "_1776_" for "__".
 func sweBench() Format {
 	return Format{
 		Name:   "swebench",
@@ -26,7 +26,7 @@ func sweBench() Format {
 	}
 }
 
-// testbed is where the published images have the repository.
+// testbed is where the published images contain the repository.
 const testbed = "/testbed"
 
 const testSeconds = 1800
@@ -37,7 +37,7 @@ var (
 	repoName   = regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$`)
 )
 
-// readSWEBench makes of each row a task whose tests are those that the row names,
+// readSWEBench turns each row into a task whose tests are those that the row names,
 // or the test files that its test_patch touches.
 func readSWEBench(ctx context.Context, b *Builder) error {
 	return b.records(ctx, b.Source, func(r *record) error {
@@ -96,7 +96,7 @@ func newInstance(r *record, id string) instance {
 	return i
 }
 
-// names reads a list of tests: an array, or a string that holds one.
+// names reads a list of tests: an array, or a string that contains one as JSON.
 func (r *record) names(key string) []string {
 	v := r.value.Get(key)
 	var doc document.Document
@@ -124,7 +124,7 @@ func (r *record) names(key string) []string {
 
 func (r *record) patchPaths(key, text string) []string {
 	if strings.TrimSpace(text) == "" {
-		return nil // said already
+		return nil // reported already
 	}
 	files, err := patch.Parse(text)
 	if err != nil {
@@ -152,7 +152,7 @@ func (i instance) row(command []string) Row {
 			"tests": map[string]any{
 				"source": "command", "command": command, "workdir": testbed, "timeout_seconds": testSeconds,
 				"test_patch": map[string]any{"source": "inline", "patch": i.test},
-				// What the right solution changes may change, wherever it lies.
+				// A candidate may change whatever the right solution changes.
 				"candidate_policy": map[string]any{"allow_sensitive_paths": i.goldPaths},
 			},
 			"gold_patch": i.gold,
@@ -165,10 +165,10 @@ func (i instance) row(command []string) Row {
 	}
 }
 
-// testCommands are the commands of the repositories of SWE-bench Verified, as
-// its authors run them. {tests} stands for the names of the tests if pytest can
-// be given them, and otherwise for the test files; {labels} is the same for
-// Django's runner, and {files} always stands for the files.
+// testCommands returns the commands of the repositories of SWE-bench Verified, as its
+// authors run them. {tests} stands for the names of the tests if pytest can take
+// them, and otherwise for the test files; {labels} is the same for Django's runner,
+// and {files} always stands for the files.
 func testCommands() map[string]string {
 	const pytest = "python -m pytest -rA {tests}"
 	return map[string]string{
@@ -187,11 +187,11 @@ func testCommands() map[string]string {
 	}
 }
 
-// activate enters the environment of the published images, where there is one.
+// activate enters the conda environment of the published images, if there is one.
 const activate = "if [ -f /opt/miniconda3/bin/activate ]; then . /opt/miniconda3/bin/activate && conda activate testbed; fi"
 
-// command is a shell line. Tests become positional parameters of the shell, so
-// that no name of one is ever read as shell.
+// command returns the shell command that runs the tests. The tests are positional
+// parameters, so that the shell never interprets their names as code.
 func (i instance) command(more map[string]string) ([]string, error) {
 	template, ok := more[i.repo]
 	if !ok {
@@ -216,7 +216,7 @@ func (i instance) command(more map[string]string) ([]string, error) {
 	return []string{"bash", "-c", activate + "; " + template}, nil
 }
 
-// files are the test files that the tests' patch touches.
+// files returns the Python test files that the tests' patch touches.
 func (i instance) files() []string {
 	return slices.DeleteFunc(slices.Clone(i.testPaths), func(p string) bool {
 		base := path.Base(p)
@@ -224,15 +224,15 @@ func (i instance) files() []string {
 	})
 }
 
-// maxNames bounds the command in bytes and the tests in it: a kernel takes no
-// more than 2 MiB, and a shell line of that length serves nobody.
+// Bounds on the tests that a command names: their number, and the length of their
+// names in bytes. By default, Linux takes at most 2 MiB of arguments; see execve(2).
 const (
 	maxNames     = 4000
 	maxNameBytes = 512 << 10
 )
 
-// pytestArgs are the tests that have to pass, by name. Some rows have names that
-// were cut, or are no names of pytest's; then they are the test files.
+// pytestArgs returns the names of the tests that have to pass. Some rows have names
+// that are truncated or not pytest's; for those it returns the test files.
 func (i instance) pytestArgs() []string {
 	names := slices.Concat(i.failToPass, i.passToPass)
 	size := 0
@@ -249,13 +249,13 @@ func (i instance) pytestArgs() []string {
 	return names
 }
 
-// djangoName is how unittest prints a test: its name, and the class with or
-// without the name.
+// djangoName matches a test as unittest prints it: its name, and in parentheses the
+// class, with or without the name again.
 var djangoName = regexp.MustCompile(`^(test\w*) \(([\w.]+)\)$`)
 
-// djangoLabels are the tests that have to pass, as Django's runner takes them.
-// Tests with a docstring are printed by that; then they are the modules below
-// tests/.
+// djangoLabels returns the tests that have to pass as labels for Django's runner.
+// unittest prints a test with a docstring by that, not by its name; for a row with
+// such a test it returns the modules of the test files.
 func (i instance) djangoLabels() []string {
 	var labels []string
 	names := slices.Concat(i.failToPass, i.passToPass)

@@ -24,14 +24,14 @@ func terminalBench() Format {
 	}
 }
 
-// What a task has that says nothing else.
+// Defaults of a task.
 const (
 	defaultWorkdir      = "/app"
 	defaultAgentSeconds = 360
 	defaultTestSeconds  = 60
 )
 
-// readTerminalBench makes of each folder a task that run-tests.sh checks.
+// readTerminalBench turns each folder into a task that run-tests.sh checks.
 func readTerminalBench(ctx context.Context, b *Builder) error {
 	return b.tasks(ctx, "task.yaml", func(t *task) error {
 		spec := t.yaml("task.yaml")
@@ -61,14 +61,15 @@ func readTerminalBench(ctx context.Context, b *Builder) error {
 	})
 }
 
-// isEvaluation names what an agent must not find in the image: everything but
-// the files that the Dockerfile is about.
+// isEvaluation reports whether a file is left out of the image's build context, since
+// the Dockerfile does not need it or agents must not find it in the image.
 func isEvaluation(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	return slices.Contains([]string{"task.yaml", "docker-compose.yaml", "run-tests.sh", "tests", "solution", "solution.sh", "solution.yaml"}, top)
 }
 
-// terminalInstruction knows an older form: descriptions with keys, of which base counts.
+// terminalInstruction also reads an older form: descriptions with keys, of which base
+// is the instruction.
 func terminalInstruction(t *task, spec document.Value) string {
 	text := spec.Get("instruction")
 	for _, d := range spec.Get("descriptions").Items() {
@@ -113,8 +114,8 @@ func terminalMetadata(spec document.Value) map[string]any {
 	return m
 }
 
-// terminalTests are the files that a sandbox has at /tests: the task's own and, unless
-// pytest runs them, the script that does.
+// terminalTests returns the files that a sandbox has at /tests: the task's own and,
+// unless pytest runs them, the script that does.
 func (b *Builder) terminalTests(t *task) []taskFile {
 	tests := t.below("tests")
 	if b.Pytest {
@@ -133,7 +134,7 @@ func (b *Builder) terminalTests(t *task) []taskFile {
 
 const runTests = "run-tests.sh"
 
-// terminalEval says how the task is checked.
+// terminalEval returns the row's eval.
 func (b *Builder) terminalEval(t *task, spec document.Value, tests []taskFile, solved bool) map[string]any {
 	checker := map[string]any{
 		"source": compiler.CheckerScript, "path": path.Join(t.id, "tests", runTests), "timeout_seconds": t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds),
@@ -148,7 +149,7 @@ func (b *Builder) terminalEval(t *task, spec document.Value, tests []taskFile, s
 	return eval
 }
 
-// pytestFile finds the tests that pytest is to run.
+// pytestFile returns the file that pytest is to run.
 func pytestFile(t *task, tests []taskFile) string {
 	var found []string
 	for _, f := range tests {
@@ -166,7 +167,8 @@ func pytestFile(t *task, tests []taskFile) string {
 	return found[0]
 }
 
-// terminalSolution is the reference solution as a script, solve.sh.
+// terminalSolution returns the reference solution as a script, solve.sh; nothing if
+// there is none.
 func (b *Builder) terminalSolution(t *task) []taskFile {
 	if f, ok := t.file("solution.sh"); ok {
 		return []taskFile{{"solve.sh", f.text, true}}
@@ -183,7 +185,8 @@ func (b *Builder) terminalSolution(t *task) []taskFile {
 	return []taskFile{{"solve.sh", []byte(commands), true}}
 }
 
-// keystrokes makes a script of a solution that was typed into a terminal.
+// keystrokes turns a solution that was typed into a terminal into a script, or
+// returns why that is impossible.
 func keystrokes(text string) (script, reason string) {
 	var doc document.Document
 	if problems := doc.ParseYAML([]byte(text)); len(problems) > 0 {

@@ -19,13 +19,14 @@ func truthfulQA() Format {
 	}
 }
 
-// minTokenF1 is how much an answer has to resemble a right one. The answers are
-// whole sentences, which nobody repeats word for word.
+// minTokenF1 is how much an answer has to resemble an accepted one. Those are whole
+// sentences, which nobody repeats word for word.
 const minTokenF1 = 0.5
 
 var truthfulColumns = []string{"Type", "Category", "Question", "Best Answer", "Correct Answers", "Incorrect Answers", "Source"}
 
-// readTruthfulQA makes of each record a task. Its id has the number of the record.
+// readTruthfulQA turns each record into a task. Its id contains the number of the
+// record.
 func readTruthfulQA(ctx context.Context, b *Builder) error {
 	var columns map[string]int
 	n, width := 0, 0
@@ -48,8 +49,8 @@ func readTruthfulQA(ctx context.Context, b *Builder) error {
 	return err
 }
 
-// header finds the columns by their names; others, which newer copies have, are
-// left alone.
+// header returns the indexes of the known columns; other columns, which newer copies
+// have, are ignored.
 func header(c cells) (map[string]int, error) {
 	columns, missing := map[string]int{}, []string{}
 	for _, name := range truthfulColumns {
@@ -91,7 +92,7 @@ func truthfulRow(ctx context.Context, b *Builder, n int, c cells, cell func(stri
 	})
 }
 
-// list parts a cell at its semicolons.
+// list splits a cell at its semicolons.
 func list(cell string) []string {
 	items := []string{}
 	for item := range strings.SplitSeq(cell, ";") {

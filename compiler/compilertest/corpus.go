@@ -1,9 +1,9 @@
-// Package compilertest keeps what fuzzing has found interesting, for the fuzz
-// targets of compiler, compiler/patch and workspace.
+// Package compilertest keeps inputs that fuzzing has found interesting, for the fuzz
+// targets of compiler, its subpackages and workspace.
 //
-// The fuzzer has a folder of its own for that, with a file for every input, in
-// the build cache. Corpus files hold the same in one text file a target, so
-// that thousands of inputs can be kept and read:
+// The fuzzer itself keeps such inputs in the build cache, one file each. A corpus
+// file holds those of one target as text, so that thousands can be committed and
+// read. To collect more:
 //
 //	go test -fuzz '^FuzzRow$' -fuzztime 10m ./compiler
 //	go test ./compiler/compilertest -keep "$(go env GOCACHE)/fuzz"
@@ -19,8 +19,8 @@ import (
 	"testing"
 )
 
-// Seed adds the inputs of a corpus file to a fuzz target: one a line, each a
-// quoted Go string. A file that does not exist has none.
+// Seed adds the inputs of a corpus file to a fuzz target: one per line, each a quoted
+// Go string. A file that does not exist has none.
 func Seed[T string | []byte](f *testing.F, path string) {
 	f.Helper()
 	inputs, err := Read(path)

@@ -19,7 +19,7 @@ var cache = flag.String("keep", "", "the fuzzer's folder, whose inputs are added
 // maxInput bounds the inputs that are kept, in bytes.
 const maxInput = 4 << 10
 
-// targets returns where the corpus files of the fuzz targets are.
+// targets returns the corpus files of the fuzz targets.
 func targets() map[string]string {
 	return map[string]string{
 		"compiler/FuzzManifest":      "../testdata/corpus/FuzzManifest.txt",
@@ -33,8 +33,8 @@ func targets() map[string]string {
 	}
 }
 
-// TestCorpora reads every corpus file. With -keep it first adds to them what
-// the fuzzer has found.
+// TestCorpora reads every corpus file. With -keep it also adds what the fuzzer has
+// found.
 func TestCorpora(t *testing.T) {
 	for target, path := range targets() {
 		inputs, err := compilertest.Read(path)
@@ -61,8 +61,8 @@ func TestCorpora(t *testing.T) {
 	}
 }
 
-// readInput reads a file of the fuzzer's: a line with its version, and one with
-// the Go expression string("…") or []byte("…").
+// readInput reads one of the fuzzer's files: a line with the version of the format,
+// and one with the Go expression string("…") or []byte("…").
 func readInput(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -6,30 +6,31 @@ import (
 	"strconv"
 )
 
-// AppendCanonical appends the value's canonical form, which is the same for
-// two texts that say the same: UTF-8 JSON without white space, an object's
-// fields sorted by the bytes of their keys, strings with the shortest escapes
-// (\" \\ \b \f \n \r \t, other control characters as \u00xx in lower case,
-// nothing else escaped), integers as they are, and every other number as its
-// exact decimal value: digits without trailing zeros, "e", exponent. So 1.50
-// and 15E-1 are both 15e-1, while 1 and 1.0 (1e0) stay apart, as an integer
-// and a number.
+// AppendCanonical appends the value in canonical form, which is the same for all
+// texts with the same content: UTF-8 JSON without white space, the fields of an
+// object sorted by the bytes of their keys, strings with the shortest escapes (\" \\
+// \b \f \n \r \t, other control characters as \u00xx in lower case, nothing else
+// escaped), integers unchanged except that -0 is 0, and every other number as its
+// exact decimal value: digits without trailing zeros, "e", exponent. So 1.50 and
+// 15E-1 are both 15e-1, while 1 and 1.0 (1e0) stay distinct: only the first is an
+// integer.
 func (v Value) AppendCanonical(dst []byte) []byte { return v.write(dst, layout{colon: ":"}) }
 
-// AppendIndented appends the value as JSON for people: two spaces a level,
-// keys sorted, numbers as they were written.
+// AppendIndented appends the value as JSON for human readers: indented by two spaces
+// per level, keys sorted, numbers as they were written.
 func (v Value) AppendIndented(dst []byte) []byte {
 	return v.write(dst, layout{colon: ": ", line: "\n", raw: true})
 }
 
-// layout is how values are written.
+// layout is the style in which values are written.
 type layout struct {
 	colon string
-	line  string // what begins a line, with its indentation; empty for no lines
-	raw   bool   // numbers as they were written
+	line  string // line break and indentation; empty to write all on one line
+	raw   bool   // keep numbers as they were written
 }
 
-// next begins the i-th item, and end the closing bracket after n items.
+// next appends what precedes the i-th item, and end what precedes the closing bracket
+// after n items.
 func (l layout) next(dst []byte, i int) []byte {
 	if i > 0 {
 		dst = append(dst, ',')
@@ -44,7 +45,6 @@ func (l layout) end(dst []byte, n int) []byte {
 	return append(dst, l.line...)
 }
 
-// write appends the value.
 func (v Value) write(dst []byte, l layout) []byte {
 	deeper := l
 	if l.line != "" {
@@ -91,7 +91,8 @@ func (v Value) sorted() []field {
 	return fields
 }
 
-// AppendQuoted appends the string s in its canonical form.
+// AppendQuoted appends s, which must be valid UTF-8, as a JSON string in canonical
+// form.
 func AppendQuoted(dst, s []byte) []byte {
 	const digits = "0123456789abcdef"
 	dst = append(dst, '"')
@@ -112,7 +113,7 @@ func AppendQuoted(dst, s []byte) []byte {
 	return append(dst, '"')
 }
 
-// appendNumber appends a number that the parser accepted.
+// appendNumber appends the canonical form of a number that the parser accepted.
 func appendNumber(dst, raw []byte, integer bool) []byte {
 	negative := raw[0] == '-'
 	if negative {
@@ -138,8 +139,9 @@ func appendNumber(dst, raw []byte, integer bool) []byte {
 	return strconv.AppendInt(dst, int64(exponent), 10)
 }
 
-// split returns a number's digits without its point, and the power of ten that
-// their integer is to be multiplied by. The parser bounds exponents.
+// split returns a number's digits without the decimal point, and the power of ten by
+// which the integer they form is multiplied. The parser bounds exponents, so Atoi
+// cannot fail.
 func split(raw []byte) (digits []byte, exponent int) {
 	if e := bytes.IndexAny(raw, "eE"); e >= 0 {
 		exponent, _ = strconv.Atoi(string(raw[e+1:]))

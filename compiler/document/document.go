@@ -1,10 +1,10 @@
-// Package document reads JSON and YAML strictly into one small model that
-// keeps what a good error message needs: the line of every value.
+// Package document reads JSON and YAML strictly into one small model that keeps what
+// a good error message needs: the line of every value.
 //
 // A Document is a flat list of nodes over the text it was read from, so that a
-// benchmark row can be checked without an allocation for every value. Strict
-// means that what two programs could read in two ways is refused: duplicate
-// keys, NaN and Infinity, invalid UTF-8, lone surrogates, a second value.
+// benchmark row can be checked without an allocation for every value. Strict means
+// that input which two programs could read differently is refused: duplicate keys,
+// NaN and Infinity, invalid UTF-8, lone surrogates, a second value.
 package document
 
 import (
@@ -28,7 +28,7 @@ const (
 	Object
 )
 
-// String returns the kind with its article, as error messages want it.
+// String returns the kind with its article, such as "a string", for error messages.
 func (k Kind) String() string {
 	switch k {
 	case Null:
@@ -47,21 +47,20 @@ func (k Kind) String() string {
 	return "nothing"
 }
 
-// Document is one parsed text. It may be used again for another text, which
-// makes every Value of the former text invalid. It is safe for concurrent
-// reading.
+// Document is one parsed text. It may be reused for another text, which invalidates
+// every Value of the previous one. It is safe for concurrent reading.
 type Document struct {
 	text       []byte
 	nodes      []node
 	duplicates []uint32 // the nodes of repeated keys
 }
 
-// node is one value or object key. Nodes stand in document order; the nodes
-// below one follow it directly.
+// node is one value or object key. Nodes are in document order; the descendants of a
+// node follow it directly.
 type node struct {
-	start, end uint32 // its text; a string's is without quotes
-	next       uint32 // the first node that is not below this one
-	size       uint32 // items of an array, fields of an object
+	start, end uint32 // its text as a range of bytes, without the quotes of a string
+	next       uint32 // index of the first node after the descendants
+	size       uint32 // number of items of an array, or of fields of an object
 	line       int32
 	kind       Kind
 	flags      flag
@@ -88,7 +87,8 @@ func (d *Document) Clone() *Document {
 	return &Document{text: bytes.Clone(d.text), nodes: slices.Clone(d.nodes)}
 }
 
-// Value is one value of a document. The zero Value has no kind.
+// Value is one value of a document. The zero Value stands for an absent value; every
+// method but Raw accepts it.
 type Value struct {
 	d  *Document
 	at uint32
@@ -104,7 +104,7 @@ func (v Value) Kind() Kind {
 	return v.node().kind
 }
 
-// Line returns the 1-based line the value begins on; 0 for the zero Value.
+// Line returns the 1-based line on which the value begins; 0 for the zero Value.
 func (v Value) Line() int {
 	if v.d == nil {
 		return 0
@@ -112,7 +112,8 @@ func (v Value) Line() int {
 	return int(v.node().line)
 }
 
-// Raw returns the value's JSON text, which the caller must not change.
+// Raw returns the value's JSON text, which the caller must not change. It panics on
+// the zero Value.
 func (v Value) Raw() []byte {
 	n := v.node()
 	if n.kind == String {
@@ -134,7 +135,7 @@ func (v Value) Text() string {
 	return string(appendUnescaped(make([]byte, 0, len(raw)), raw))
 }
 
-// bytes returns a string's content, possibly as part of the document's text.
+// bytes returns a string's content, which may share memory with the document's text.
 func (v Value) bytes() []byte {
 	n := v.node()
 	raw := v.d.text[n.start:n.end]
@@ -159,11 +160,12 @@ func (v Value) Is(s string) bool {
 // IsTrue reports whether the value is the boolean true.
 func (v Value) IsTrue() bool { return v.Kind() == Bool && v.node().flags&flagTrue != 0 }
 
-// IsInteger reports whether the value is a number without fraction and
-// exponent: 1 is an integer, 1.0 is none.
+// IsInteger reports whether the value is a number without fraction and exponent: 1 is
+// an integer, 1.0 is not.
 func (v Value) IsInteger() bool { return v.Kind() == Number && v.node().flags&flagFraction == 0 }
 
-// Int64 returns an integer, if the value is one that an int64 holds.
+// Int64 returns the value as an int64. It reports false unless the value is an
+// integer in that range.
 func (v Value) Int64() (int64, bool) {
 	if !v.IsInteger() {
 		return 0, false
@@ -172,7 +174,8 @@ func (v Value) Int64() (int64, bool) {
 	return n, err == nil
 }
 
-// Float64 returns the float64 nearest to a number, if the value is one.
+// Float64 returns the float64 nearest to the value. It reports false unless the value
+// is a number in that range.
 func (v Value) Float64() (float64, bool) {
 	if v.Kind() != Number {
 		return 0, false
@@ -181,7 +184,8 @@ func (v Value) Float64() (float64, bool) {
 	return f, err == nil
 }
 
-// Len returns the number of an array's items or of an object's fields.
+// Len returns the number of an array's items or of an object's fields; 0 for any
+// other kind.
 func (v Value) Len() int {
 	if k := v.Kind(); k != Array && k != Object {
 		return 0
@@ -206,8 +210,8 @@ func (v Value) Items() iter.Seq2[int, Value] {
 	}
 }
 
-// Fields yields the keys (strings) and values of an object in the order of the
-// text, and nothing for any other kind.
+// Fields yields the keys (strings) and values of an object in text order, and nothing
+// for any other kind.
 func (v Value) Fields() iter.Seq2[Value, Value] {
 	return func(yield func(Value, Value) bool) {
 		if v.Kind() != Object {
@@ -223,8 +227,7 @@ func (v Value) Fields() iter.Seq2[Value, Value] {
 	}
 }
 
-// Get returns the value of an object's field, and the zero Value where there
-// is none.
+// Get returns the value of an object's field, or the zero Value if there is none.
 func (v Value) Get(name string) Value {
 	for key, value := range v.Fields() {
 		if key.Is(name) {
@@ -234,7 +237,7 @@ func (v Value) Get(name string) Value {
 	return Value{}
 }
 
-// Any returns the value in the types of encoding/json, with numbers as
+// Any returns the value in the types that encoding/json decodes to, with numbers as
 // json.Number.
 func (v Value) Any() any {
 	switch v.Kind() {

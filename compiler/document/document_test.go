@@ -76,7 +76,8 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// TestYAMLScalars holds what PyYAML's safe loader makes of plain scalars.
+// TestYAMLScalars pins the reading of plain scalars, which is that of PyYAML's safe
+// loader.
 func TestYAMLScalars(t *testing.T) {
 	tests := []struct{ yaml, want string }{
 		{"yes", "true"}, {"Off", "false"}, {"y", `"y"`}, {"true", "true"}, {"TRUE", "true"}, {"tRue", `"tRue"`},

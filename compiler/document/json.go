@@ -16,9 +16,9 @@ const maxNumber = 4300
 // maxDuplicates bounds the duplicate keys that are reported for a document.
 const maxDuplicates = 16
 
-// ParseJSON reads one JSON value and keeps text, which must not change while d
-// is in use. Line is the 1-based number of the text's first line. The problems
-// have no file.
+// ParseJSON reads one JSON value and keeps text, which must not change while d is in
+// use. Line is the 1-based number of the text's first line. The problems returned
+// have no File.
 func (d *Document) ParseJSON(text []byte, line int) Problems {
 	d.text, d.nodes, d.duplicates = text, d.nodes[:0], d.duplicates[:0]
 	p := jsonParser{d: d, s: text, line: line}
@@ -41,7 +41,7 @@ func (d *Document) duplicateProblems() Problems {
 	return problems
 }
 
-// pathTo returns the path of the value that belongs to the key node at.
+// pathTo returns the path of the field whose key is the node at.
 func (d *Document) pathTo(at uint32) string {
 	var path Path
 	d.descend(Value{d, 0}, at, &path)
@@ -68,7 +68,7 @@ func (d *Document) descend(v Value, at uint32, path *Path) {
 }
 
 // jsonParser is a recursive-descent parser for RFC 8259. Its methods return a
-// problem or nil; i is the next byte to read.
+// problem or nil; i is the index of the next byte to read.
 type jsonParser struct {
 	d     *Document
 	s     []byte
@@ -129,7 +129,7 @@ func (p *jsonParser) add(kind Kind, start int) uint32 {
 	return at
 }
 
-// end closes the node at, whose text ends at end.
+// end completes the node at, whose text ends before the offset end.
 func (p *jsonParser) end(at uint32, end int) {
 	n := &p.d.nodes[at]
 	n.end, n.next = uint32(end), uint32(len(p.d.nodes))
@@ -223,7 +223,7 @@ func (p *jsonParser) container(kind Kind, closing byte) *Problem {
 	return nil
 }
 
-// separator reads a comma, or the closing byte, which it reports.
+// separator reads a comma or the closing byte, and reports whether it was the latter.
 func (p *jsonParser) separator(closing byte) (done bool, problem *Problem) {
 	p.space()
 	if p.i < len(p.s) {

@@ -39,10 +39,10 @@ func (p *jsonParser) text() *Problem {
 	}
 }
 
-// plainPrefix returns how many bytes at the start of s stand for themselves in
-// a string: ASCII, but no quote, backslash or control character. It looks at
-// eight bytes at a time; the tests on them are exact up to the first hit, which
-// the loop at the end then finds.
+// plainPrefix returns how many bytes at the start of s stand for themselves in a
+// string: ASCII, but no quote, backslash or control character. It tests eight bytes
+// at a time. Borrows only carry to higher bytes, so the test is exact up to the first
+// hit, which the loop at the end then finds.
 func plainPrefix(s []byte) int {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	i := 0
@@ -103,7 +103,7 @@ func hex4(s []byte, i int) (rune, bool) {
 	return rune(r), err == nil
 }
 
-// appendUnescaped appends the content of a string that text has accepted.
+// appendUnescaped appends the content of a string that the parser has accepted.
 func appendUnescaped(dst, raw []byte) []byte {
 	for i := 0; i < len(raw); {
 		if raw[i] != '\\' {

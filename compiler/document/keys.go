@@ -6,7 +6,7 @@ import "bytes"
 // is cheaper than a map.
 const smallObject = 12
 
-// checkKeys notes the keys of the object at that stand in it twice.
+// checkKeys records the repeated keys of the object whose node is at.
 func (d *Document) checkKeys(at uint32) {
 	object := Value{d, at}
 	var few [smallObject][]byte

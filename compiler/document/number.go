@@ -5,12 +5,12 @@ import (
 	"strconv"
 )
 
-// maxExponent bounds the digits of an exponent, which a number of zeros may have
-// without being out of range.
+// maxExponent bounds the digits of an exponent, because a number whose digits are all
+// zero is in range with any exponent.
 const maxExponent = 6
 
-// number reads a number and refuses those that a float64 holds only as an
-// infinity.
+// number reads a number. It refuses one with a fraction or exponent whose nearest
+// float64 is an infinity.
 func (p *jsonParser) number() *Problem {
 	start := p.i
 	if p.s[p.i] == '-' {
@@ -41,7 +41,7 @@ func (p *jsonParser) number() *Problem {
 		digits = len(bytes.TrimLeft(raw[e+1:], "+-"))
 	}
 	if len(raw) <= 16 && digits <= 2 {
-		return nil // as almost all, and never out of range
+		return nil // the usual case, which is never out of range
 	}
 	if _, err := strconv.ParseFloat(string(raw), 64); err != nil || digits > maxExponent {
 		return p.fail(start, "", "number is out of range")
@@ -49,7 +49,8 @@ func (p *jsonParser) number() *Problem {
 	return nil
 }
 
-// integer reads digits that do not begin with a needless zero.
+// integer reads digits and reports whether they are an integer without a leading
+// zero.
 func (p *jsonParser) integer() bool {
 	n := p.digits()
 	return n == 1 || n > 1 && p.s[p.i-n] != '0'
@@ -63,7 +64,8 @@ func (p *jsonParser) digits() int {
 	return p.i - start
 }
 
-// fraction reads the rest of a number and reports whether there was any.
+// fraction reads a fraction and an exponent, and reports whether there is either and
+// whether they are well-formed.
 func (p *jsonParser) fraction() (any, ok bool) {
 	if p.i < len(p.s) && p.s[p.i] == '.' {
 		p.i++

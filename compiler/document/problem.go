@@ -8,21 +8,22 @@ import (
 
 // Problem is one thing wrong with an input file.
 type Problem struct {
+	// File is the file's name as it was given; empty if it is not known.
 	File string `json:"file,omitempty"`
 	// Line is 1-based; 0 if the problem has no line.
 	Line int `json:"line,omitempty"`
-	// Path is a JSON path such as $.harness.config.timeout_seconds; empty if
-	// the problem is no value's.
+	// Path is a JSON path such as $.harness.config.timeout_seconds; empty if the
+	// problem does not concern one value.
 	Path    string `json:"path,omitempty"`
 	Message string `json:"message"`
-	// Hint says what to do, where that is known.
+	// Hint says what to do about it; may be empty.
 	Hint string `json:"hint,omitempty"`
-	// Warning is set if the file can be used all the same.
+	// Warning means that the file can be used nevertheless.
 	Warning bool `json:"warning,omitempty"`
 }
 
-// String returns "file:line: $.path: message (hint)" without the parts that
-// are not there. A warning has "warning: " before its path.
+// String returns "file:line: $.path: message (hint)" without the parts that are
+// empty. A warning has "warning: " before its path.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.File != "" {
@@ -47,11 +48,11 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems are all that is wrong with an input, in the order of its text. They
-// are an error unless they are only warnings.
+// Problems lists everything wrong with an input. It is an error unless all of them
+// are warnings.
 type Problems []Problem
 
-// Error returns one line for every problem.
+// Error returns one line per problem.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
@@ -60,7 +61,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// In returns the problems with the name of their file.
+// In sets the file of every problem and returns ps.
 func (ps Problems) In(file string) Problems {
 	for i := range ps {
 		ps[i].File = file
@@ -68,7 +69,7 @@ func (ps Problems) In(file string) Problems {
 	return ps
 }
 
-// Split parts the errors from the warnings.
+// Split separates the errors from the warnings.
 func (ps Problems) Split() (errs, warnings Problems) {
 	for _, p := range ps {
 		if p.Warning {
@@ -80,7 +81,7 @@ func (ps Problems) Split() (errs, warnings Problems) {
 	return errs, warnings
 }
 
-// Path is a place in a document. The zero Path is its root.
+// Path is the path of a value in a document. The zero Path is the root.
 type Path struct{ steps []step }
 
 type step struct {
@@ -88,13 +89,13 @@ type step struct {
 	index int
 }
 
-// PushKey goes to a field of the object at the path.
+// PushKey extends the path to a field of the object it leads to.
 func (p *Path) PushKey(key string) { p.steps = append(p.steps, step{key, -1}) }
 
-// PushIndex goes to an item of the array at the path.
+// PushIndex extends the path to an item of the array it leads to.
 func (p *Path) PushIndex(i int) { p.steps = append(p.steps, step{"", i}) }
 
-// Pop takes back the last Push.
+// Pop undoes the last push.
 func (p *Path) Pop() { p.steps = p.steps[:len(p.steps)-1] }
 
 // String returns the path in the notation $.key[0]["odd key"].

@@ -9,24 +9,25 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	// Not sigs.k8s.io/yaml: its JSON has no lines, makes 1 of 1.0 and a float64 of
-	// every large integer, which changes digests, makes true of y and 1000 of 1e3,
-	// and takes unknown tags and keys that are no strings without a word.
+	// Not sigs.k8s.io/yaml: its JSON has no line numbers; it turns 1.0 into 1 and
+	// large integers into float64, which changes digests; it reads y as true and 1e3
+	// as 1000; and it silently accepts unknown tags and keys that are not strings.
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds on what a YAML text may expand to through its aliases.
+// Bounds on a YAML text and on what its aliases may expand to.
 const (
-	maxYAMLText  = 16 << 20
+	maxYAMLText  = 16 << 20 // bytes
 	maxYAMLNodes = 200_000
 	maxYAMLDepth = 100
 
 	maxYAMLProblems = 100
 )
 
-// ParseYAML reads one YAML document as SecureBench 0.2 did, with the scalars of
-// YAML 1.1 (yes is a boolean, 0o17 a string), into values that JSON can say.
-// Aliases and merge keys are expanded. The problems have no file.
+// ParseYAML reads one YAML document as SecureBench 0.2 did, with the scalars of YAML
+// 1.1 (yes is a boolean, 0o17 a string), into values that JSON can express. Aliases
+// and merge keys are expanded. An empty text is null. The problems returned have no
+// File.
 func (d *Document) ParseYAML(text []byte) Problems {
 	d.text, d.nodes, d.duplicates = nil, d.nodes[:0], d.duplicates[:0]
 	root, problem := decodeYAML(text)
@@ -74,7 +75,8 @@ func decodeYAML(text []byte) (*yaml.Node, *Problem) {
 	return &root, nil
 }
 
-// invalidUTF8 returns the line of the first byte that is none, or 0.
+// invalidUTF8 returns the 1-based line of the first invalid byte, or 0 if there is
+// none.
 func invalidUTF8(text []byte) int {
 	n := 0
 	for line := range bytes.Lines(text) {
@@ -98,18 +100,18 @@ func yamlError(err error) *Problem {
 	return &Problem{Line: line, Message: "invalid YAML: " + message}
 }
 
-// yamlBuilder writes the JSON of YAML nodes. Unless there are problems, it is
-// sound.
+// yamlBuilder writes YAML nodes as JSON, which is well-formed unless there are
+// problems.
 type yamlBuilder struct {
 	text     []byte
-	lines    []int32 // of the values and keys, in their order
+	lines    []int32 // of the values and keys, in order
 	path     Path
 	problems Problems
-	steps    int // nodes looked at, through aliases as often as they are met
+	steps    int // nodes visited; those behind an alias count at every visit
 	stopped  bool
 }
 
-// step counts work and reports whether there may be more of it.
+// step counts a visited node and reports whether the bounds allow going on.
 func (b *yamlBuilder) step(line, depth int) bool {
 	if b.stopped {
 		return false
@@ -131,7 +133,8 @@ func (b *yamlBuilder) fail(line int, hint, format string, args ...any) {
 	b.problems = append(b.problems, Problem{Line: line, Path: b.path.String(), Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// write writes the beginning of a value or key, or all of it.
+// write appends a key, a scalar or the opening bracket of a value, and records its
+// line.
 func (b *yamlBuilder) write(line int, text string) {
 	b.lines = append(b.lines, int32(line))
 	b.text = append(b.text, text...)
@@ -173,7 +176,7 @@ func (b *yamlBuilder) sequence(n *yaml.Node, depth int) {
 	b.text = append(b.text, ']')
 }
 
-// checkTag refuses an explicit tag other than the node's own.
+// checkTag refuses an explicit tag other than own.
 func (b *yamlBuilder) checkTag(n *yaml.Node, own string) {
 	if n.Style&yaml.TaggedStyle != 0 && n.ShortTag() != own {
 		b.fail(n.Line, "", "unsupported tag %q", n.Tag)
@@ -202,8 +205,8 @@ type yamlPair struct {
 	value *yaml.Node
 }
 
-// pairs returns a mapping's fields: its own, then those of its merge keys that
-// it does not have itself.
+// pairs returns a mapping's fields: its own, then those of its merge keys that it
+// does not define itself.
 func (b *yamlBuilder) pairs(n *yaml.Node, depth int) []yamlPair {
 	var own, merged []yamlPair
 	seen := map[string]bool{}
@@ -242,8 +245,8 @@ func isMergeKey(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Value == "<<" && isPlain(n)
 }
 
-// merge returns the fields that the value of a merge key brings: those of a
-// mapping, or of a list of mappings of which the first counts most.
+// merge returns the fields that a merge key adds. Its value is a mapping, or a list
+// of mappings, of which earlier ones take precedence.
 func (b *yamlBuilder) merge(n *yaml.Node, depth int) []yamlPair {
 	if !b.step(n.Line, depth) {
 		return nil

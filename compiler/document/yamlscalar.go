@@ -30,9 +30,9 @@ func (b *yamlBuilder) scalar(n *yaml.Node) {
 	b.write(n.Line, text)
 }
 
-// resolve returns what a scalar is, with its text as JSON has it (a string's
-// without quotes). It reports false for a tag that has no place in JSON and
-// for numbers that are no number.
+// resolve returns a scalar's kind and its JSON text (for a string, without the
+// quotes). It reports false for a tag without an equivalent in JSON, for a value that
+// does not match its tag, and for infinities and NaN.
 func resolve(n *yaml.Node) (kind Kind, text string, ok bool) {
 	if n.Style&yaml.TaggedStyle != 0 {
 		kind, text, ok = resolvePlain(n.Value)
@@ -48,9 +48,9 @@ func resolve(n *yaml.Node) (kind Kind, text string, ok bool) {
 	return resolvePlain(n.Value)
 }
 
-// resolvePlain follows the implicit types of YAML 1.1 (https://yaml.org/type/)
-// in the forms PyYAML's safe loader knows, since that is what SecureBench 0.2
-// reads with. Dates stay strings.
+// resolvePlain follows the implicit types of YAML 1.1 (https://yaml.org/type/) in the
+// forms that PyYAML's safe loader accepts, because SecureBench 0.2 reads with that
+// loader. Dates stay strings.
 func resolvePlain(s string) (kind Kind, text string, ok bool) {
 	switch s {
 	case "", "~", "null", "Null", "NULL":
@@ -102,7 +102,7 @@ func yamlInteger(s string) (string, bool) {
 	return n.String(), true
 }
 
-// sexagesimal reads an integer in base 60, at most 64 places of it.
+// sexagesimal reads an integer in base 60, of at most 64 places.
 func sexagesimal(sign, s string) (string, bool) {
 	places := strings.Split(s, ":")
 	if len(places) > 64 {
@@ -123,8 +123,8 @@ func sexagesimal(sign, s string) (string, bool) {
 	return n.String(), true
 }
 
-// yamlFloat reads 1.5, 1_0.5, .5, 1. and 1.5e+3; an exponent needs a point
-// before it and a sign.
+// yamlFloat reads 1.5, 1_0.5, .5, 1. and 1.5e+3; an exponent must have a sign and
+// follow a decimal point.
 func yamlFloat(s string) (string, bool) {
 	sign, rest := cutSign(s)
 	whole, fraction, found := strings.Cut(rest, ".")

@@ -25,7 +25,7 @@ func (p *parser) body(f *File) error {
 	return nil
 }
 
-// hunk reads "@@ -LINE,COUNT +LINE,COUNT @@" and the lines it counts.
+// hunk reads "@@ -LINE,COUNT +LINE,COUNT @@" and as many lines as it counts.
 func (p *parser) hunk(f *File) error {
 	removed, added, ok := hunkCounts(p.line())
 	if !ok {
@@ -66,7 +66,7 @@ func (p *parser) hunk(f *File) error {
 
 var hunkHeader = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
 
-// hunkCounts reads "@@ -LINE,COUNT +LINE,COUNT @@"; a count that is not there is 1.
+// hunkCounts reads "@@ -LINE,COUNT +LINE,COUNT @@"; a missing count is 1.
 func hunkCounts(line string) (removed, added int, ok bool) {
 	m := hunkHeader.FindStringSubmatch(line)
 	if m == nil {
@@ -105,8 +105,8 @@ func (p *parser) binary() error {
 	return nil
 }
 
-// base85 reports whether a line of a binary patch is well-formed: a letter
-// that gives the length, and groups of five.
+// base85 reports whether a line of a binary patch is well-formed: a letter that gives
+// the number of bytes, and groups of five characters.
 func base85(line string) bool {
 	line = strings.TrimSuffix(line, "\r")
 	if len(line) < 6 || (len(line)-1)%5 != 0 {

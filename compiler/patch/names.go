@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// names reads the lines --- and +++, if they are there, and makes the file's
-// paths agree with what else the header says.
+// names reads the lines --- and +++, if there are any, sets the paths of the file,
+// and checks them against the rest of the header.
 func (p *parser) names(f *File, h *header) error {
 	old, current := h.name, h.name
 	if h.from != "" || h.to != "" {
@@ -46,8 +46,9 @@ func (p *parser) names(f *File, h *header) error {
 	return nil
 }
 
-// disagree reports whether the name of a line --- or +++ is none that the rest
-// of the header allows; "" stands for /dev/null there and for unknown here.
+// disagree reports whether the name on a line --- or +++ contradicts the one known
+// from the rest of the header. An empty line means /dev/null; an empty known means
+// that the name is unknown.
 func disagree(line, known string) bool { return line != "" && known != "" && line != known }
 
 func (p *parser) nameLines() (before, after string, err error) {
@@ -67,8 +68,8 @@ func (p *parser) nameLines() (before, after string, err error) {
 	return before, after, nil
 }
 
-// name reads a path, quoted or not, and takes off as many leading folders as
-// strip says. With strip, /dev/null is "".
+// name reads a path, quoted or not, and removes the first strip directories from it.
+// If strip is not 0, /dev/null is "".
 func (p *parser) name(s string, strip int) (string, error) {
 	name := s
 	if strings.HasPrefix(s, `"`) {
@@ -78,8 +79,8 @@ func (p *parser) name(s string, strip int) (string, error) {
 		}
 		name = unquoted
 	} else if strip > 0 {
-		// A tab ends the path: diff writes the time after it, and git the tab
-		// alone if the path holds a space.
+		// A tab ends the path: diff writes the time after it, and git a tab alone if
+		// the path contains a space.
 		name, _, _ = strings.Cut(name, "\t")
 		name = strings.TrimSuffix(name, "\r")
 	}
@@ -99,8 +100,8 @@ func (p *parser) name(s string, strip int) (string, error) {
 	return name, nil
 }
 
-// commonName returns the path of "a/PATH b/PATH", or "" if the two are not one,
-// as in a rename, whose own lines name both.
+// commonName returns the path of "a/PATH b/PATH", or "" if the two differ, as in a
+// rename, whose header has lines for both.
 func commonName(s string) string {
 	if strings.HasPrefix(s, `"`) {
 		first, rest, err := unquote(s)
@@ -120,14 +121,15 @@ func commonName(s string) string {
 			return sameBelow(first, unquoted)
 		}
 	}
-	// Unquoted paths may hold spaces: the line is cut in its middle.
+	// Unquoted paths may contain spaces, so the line is cut in the middle.
 	if half := len(s) / 2; len(s)%2 == 1 && s[half] == ' ' {
 		return sameBelow(s[:half], s[half+1:])
 	}
 	return ""
 }
 
-// sameBelow returns what follows the first folder of both paths.
+// sameBelow returns what follows the first directory of both paths, or "" if that
+// differs.
 func sameBelow(a, b string) string {
 	_, a, ok1 := strings.Cut(a, "/")
 	_, b, ok2 := strings.Cut(b, "/")
@@ -139,8 +141,8 @@ func sameBelow(a, b string) string {
 
 var errQuote = errors.New("malformed quoted path")
 
-// unquote reads a path quoted in C's manner at the start of s, as git does with
-// core.quotePath.
+// unquote reads a path quoted as in C at the start of s, as git writes it (see
+// core.quotePath), and returns it with the rest of s.
 func unquote(s string) (path, rest string, err error) {
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {
@@ -170,9 +172,9 @@ func unquote(s string) (path, rest string, err error) {
 
 func octal(c byte) bool { return '0' <= c && c <= '7' }
 
-// CheckPath returns why a path may not be changed by any patch, or nil: it is
-// relative and clean, has no backslash, control character or invalid UTF-8, and
-// no part that some file system takes for ".git" or "..".
+// CheckPath returns an error if no patch may change the path. A path that may be
+// changed is relative and clean, and has no backslash, control character or invalid
+// UTF-8, and no part that some file system takes for ".git" or "..".
 func CheckPath(path string) error {
 	switch {
 	case path == "":
@@ -195,9 +197,10 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// plainName returns a name as the most careless file system sees it: without
-// case, without characters that HFS+ ignores, without what NTFS drops at the
-// end or takes for a stream (git's verify_path guards against the same).
+// plainName returns a name as the most lenient file system sees it: in lower case,
+// without the characters that HFS+ ignores, and without the trailing dots and spaces
+// that NTFS drops and the stream name that it splits off (git's verify_path guards
+// against the same).
 func plainName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) {

@@ -1,7 +1,7 @@
-// Package patch reads which paths a patch in git's format changes, and how. It
-// applies nothing. It is stricter than git apply: what it does not understand
-// is an error, so that a patch cannot say one thing to the policy that looks
-// at its paths and another to git.
+// Package patch finds out which paths a patch in git's format changes, and how. It
+// does not apply patches. It is stricter than git apply: anything it does not
+// understand is an error, so that git cannot read a patch differently from the policy
+// that checks its paths.
 package patch
 
 import (
@@ -22,7 +22,7 @@ type File struct {
 	Binary           bool
 	// Added and Removed count lines.
 	Added, Removed int
-	// Text is the file's part of the patch, a patch by itself.
+	// Text is this file's part of the patch, and a patch by itself.
 	Text string
 }
 
@@ -49,19 +49,19 @@ func (f File) Irregular() bool {
 	return false
 }
 
-// Error says why a text is no patch.
+// Error says why a text is not a patch.
 type Error struct {
 	Line    int // 1-based
 	Message string
 }
 
-// Error names the place in the patch and what is wrong there.
+// Error returns the line of the patch and what is wrong there.
 func (e *Error) Error() string { return fmt.Sprintf("line %d of the patch: %s", e.Line, e.Message) }
 
-// Parse returns the files that a patch changes, in its order. Text before the
-// first file, such as the head of a mail, is skipped. A text without a file is
-// an error, and so is everything after the first file that belongs to none. An
-// error is an *Error.
+// Parse returns the files that a patch changes, in its order. Text before the first
+// file, such as the head of a mail, is skipped, and so is everything from the
+// signature of git format-patch on. Other text that belongs to no file is an error,
+// and so is a text without a file. Every error is an *Error.
 func Parse(text string) ([]File, error) {
 	p := parser{lines: strings.SplitAfter(text, "\n")}
 	if n := len(p.lines); p.lines[n-1] == "" {
@@ -84,8 +84,8 @@ func Parse(text string) ([]File, error) {
 }
 
 type parser struct {
-	lines []string // with their ends
-	i     int
+	lines []string // with their line ends
+	i     int      // index of the next line
 }
 
 func (p *parser) fail(format string, args ...any) error {
@@ -100,8 +100,8 @@ func (p *parser) line() string {
 	return strings.TrimSuffix(p.lines[p.i], "\n")
 }
 
-// skipMail goes to the first header of a file; later only past blank lines and
-// the signature that git format-patch writes.
+// skipMail advances to the header of the first file. After a file, it skips only
+// blank lines, and everything from the signature that git format-patch writes on.
 func (p *parser) skipMail(first bool) {
 	for p.i < len(p.lines) && !p.atHeader() {
 		if line := strings.TrimSpace(p.line()); !first && line != "" {
@@ -152,7 +152,7 @@ func (p *parser) file() (File, error) {
 // header collects what a file's header lines say.
 type header struct {
 	git              bool
-	name             string // of the line "diff --git", if both names are one
+	name             string // of the line "diff --git", if both its names are the same
 	from, to         string // of rename and copy lines
 	created, deleted bool
 	changed          bool // the header alone changes something
@@ -195,7 +195,7 @@ func (p *parser) extended(f *File, h *header) error {
 	return nil
 }
 
-// cutWords parts an extended header line from its value.
+// cutWords splits an extended header line into its keyword and value.
 func cutWords(line string) (word, rest string) {
 	for _, word := range []string{
 		"old mode", "new mode", "new file mode", "deleted file mode", "rename from", "rename to", "copy from", "copy to",

@@ -174,8 +174,8 @@ func put(t *testing.T, dir, name, content string, mode os.FileMode) {
 	}
 }
 
-// TestAgainstGit reads what git itself writes for a repository with every kind
-// of change and name, and compares the paths with git's own list.
+// TestAgainstGit parses what git itself writes for a repository with every kind of
+// change and name, and compares the paths with git's own list.
 func TestAgainstGit(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		if os.Getenv("CI") != "" {

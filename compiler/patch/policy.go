@@ -11,15 +11,17 @@ import (
 // A Rule names paths that decide how a repository is tested, built or checked,
 // and that a candidate may not change unless its task allows it.
 type Rule struct {
-	Kind string // what the paths are, for people
-	// Tests are files of which a candidate may bring new ones: they are left out.
+	Kind string // describes the paths in messages and documentation
+	// Tests is set for test files. New ones of a candidate are left out rather than
+	// denied.
 	Tests bool
-	// Globs of lower-case names, at any depth; one that ends in a slash is a
-	// directory with all below it.
+	// Globs match lower-case names at any depth; one that ends in a slash matches a
+	// directory with everything below it.
 	Globs []string
 }
 
-// Rules is the default policy, printed in docs/verifiers.md.
+// Rules returns the default policy, which docs/verifiers.md prints. The caller must
+// not change it.
 var Rules = sync.OnceValue(func() []Rule {
 	rule := func(kind, globs string) Rule { return Rule{Kind: kind, Globs: strings.Fields(globs)} }
 	tests := rule("tests", `test/ tests/ __tests__/ test_*.py *_test.py *_test.go *.test.* *.spec.* *_spec.rb *_test.rb *_test.exs
@@ -46,7 +48,7 @@ var Rules = sync.OnceValue(func() []Rule {
 	}
 })
 
-// Sensitive returns the first rule that names the path.
+// Sensitive returns the first rule that names the path, and whether there is one.
 func Sensitive(p string) (Rule, bool) {
 	parts := strings.Split(strings.ToLower(p), "/")
 	for _, r := range Rules() {
@@ -64,9 +66,9 @@ func Sensitive(p string) (Rule, bool) {
 	return Rule{}, false
 }
 
-// Match reports whether a glob names the path or a directory above it. A glob is
-// relative to the repository, "**" in it stands for any number of directories, and
-// one with a wildcard and without a slash, such as *.py, names files at any depth.
+// Match reports whether a glob matches the path or a directory above it. Globs are
+// relative to the repository; "**" matches any number of directories, and a glob with
+// a wildcard but no slash, such as *.py, matches at any depth.
 func Match(globs []string, p string) bool {
 	return slices.ContainsFunc(globs, func(g string) bool {
 		g = path.Clean(strings.TrimSpace(g))
@@ -96,16 +98,16 @@ func match(glob, p []string) bool {
 var (
 	commandWord = regexp.MustCompile(`[^\s'"]+|\n`)
 	separators  = strings.NewReplacer(";", "\n", "&", "\n", "|", "\n", "(", "\n", ")", "\n")
-	// starters run the word that follows them.
+	// starters are words that may precede the program or script that a command runs.
 	starters = regexp.MustCompile(`^(env|exec|time|timeout|[0-9.]+[smh]?|nice|xvfb-run|source|\.|then|do|else|if|while|!|python[0-9.]*|bash|sh|dash|zsh|node|ruby|perl|php)$`)
 )
 
-// Runners returns the files of a repository, relative to it, that a command
-// executes or has an interpreter run.
+// Runners guesses which files of a repository a command executes or has an
+// interpreter run. The paths are relative to the repository; some may not exist.
 func Runners(args []string) []string {
 	var text strings.Builder
 	for i, a := range args {
-		if i > 0 && args[i-1] == "-c" || strings.Contains(a, "\n") { // lines of a shell
+		if i > 0 && args[i-1] == "-c" || strings.Contains(a, "\n") { // a shell script
 			a = "\n" + separators.Replace(a) + "\n"
 		}
 		text.WriteString(" " + a)

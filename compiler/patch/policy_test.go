@@ -75,7 +75,7 @@ func TestRunners(t *testing.T) {
 	}
 }
 
-// TestPage: the documentation prints the table.
+// TestPage shows that the documentation prints the table.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/verifiers.md")
 	if err != nil {

@@ -9,33 +9,32 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// Checker compares values with schemas and collects what is wrong. It may be
-// used for one document after another, by one goroutine.
+// Checker checks values against schemas and collects the problems. It may be reused
+// for one document after another, but not concurrently.
 type Checker struct {
 	// File is the name of the file in problems.
 	File     string
-	Problems document.Problems
+	Problems document.Problems // since the last Reset, at most maxProblems
 	path     document.Path
-	errors   int // problems that are no warnings, dropped ones included
+	errors   int // errors reported, including those not kept
 }
 
 // maxProblems bounds the problems kept for one document.
 const maxProblems = 100
 
-// Reset forgets the problems of the last document. It does not touch the slice
-// they were in.
+// Reset clears the problems. A copy of the previous Problems stays valid.
 func (c *Checker) Reset() { c.Problems, c.errors = nil, 0 }
 
-// Check reports everything in v that s does not allow, and whether that was
-// nothing but warnings.
+// Check reports everything in v that s does not allow. It returns false if that
+// includes an error, not only warnings.
 func (c *Checker) Check(s *Schema, v document.Value) bool {
 	before := c.errors
 	c.value(s, v)
 	return c.errors == before
 }
 
-// CheckAt is CheckObject for the field of this name. A field that is absent or
-// null is an empty object, whose missing keys are reported at parent's line.
+// CheckAt is CheckObject for the named field of parent. An absent or null field
+// counts as an empty object, whose missing keys are reported at parent's line.
 func (c *Checker) CheckAt(name string, r *Object, parent document.Value) bool {
 	c.path.PushKey(name)
 	defer c.path.Pop()
@@ -46,13 +45,13 @@ func (c *Checker) CheckAt(name string, r *Object, parent document.Value) bool {
 	return c.missing(r, parent, 0)
 }
 
-// Errorf reports an error at v, which must be where the checker is or below
-// that by the steps given: strings for keys, ints for indexes.
+// Errorf reports an error at v. The steps lead to v from the value that is being
+// checked: strings are keys, ints are indexes. Hint may be empty.
 func (c *Checker) Errorf(v document.Value, steps []any, hint, format string, args ...any) {
 	c.report(v, steps, document.Problem{Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// Warnf reports a warning, otherwise like Errorf.
+// Warnf is like Errorf, but reports a warning.
 func (c *Checker) Warnf(v document.Value, steps []any, hint, format string, args ...any) {
 	c.report(v, steps, document.Problem{Message: fmt.Sprintf(format, args...), Hint: hint, Warning: true})
 }
@@ -80,7 +79,7 @@ func (c *Checker) report(v document.Value, steps []any, p document.Problem) {
 	c.Problems = append(c.Problems, p)
 }
 
-// At runs check with the checker at the field of this name.
+// At calls check with the checker's path extended by the named field.
 func (c *Checker) At(name string, check func()) {
 	c.path.PushKey(name)
 	check()
@@ -88,7 +87,8 @@ func (c *Checker) At(name string, check func()) {
 }
 
 func (c *Checker) value(s *Schema, v document.Value) {
-	// What is wrong with a value of an allowed kind is reported by its rule.
+	// If allowed is set, the rule for the value's kind has reported what is wrong
+	// with it.
 	ok, allowed := s.Any, false
 	switch v.Kind() {
 	case document.Null:
@@ -202,7 +202,7 @@ func (r *Number) describe() string {
 	return word
 }
 
-// maxListed is how many values a message lists although a hint names the one
+// maxListed bounds the allowed values that a message lists if a hint names the one
 // that was probably meant.
 const maxListed = 4
 
@@ -231,7 +231,7 @@ func (c *Checker) str(s *Schema, v document.Value) bool {
 	return true
 }
 
-// clip shortens what a message quotes.
+// clip shortens a text that a message quotes.
 func clip(s string) string {
 	const most = 60
 	if r := []rune(s); len(r) > most {

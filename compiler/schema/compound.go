@@ -28,10 +28,10 @@ func (c *Checker) array(r *Array, v document.Value) bool {
 	return ok && c.errors == before
 }
 
-// CheckObject is Check for an object's rule.
+// CheckObject is Check for an object and its rule alone.
 func (c *Checker) CheckObject(r *Object, v document.Value) bool {
 	before := c.errors
-	// The fields that are met are the bits of a word: a rule has at most 64.
+	// Bit i is set once field i was seen: a rule has at most 64 fields.
 	var met uint64
 	for key, value := range v.Fields() {
 		i := r.lookup(key)
@@ -47,7 +47,7 @@ func (c *Checker) CheckObject(r *Object, v document.Value) bool {
 	return c.missing(r, v, met) && c.errors == before
 }
 
-// missing reports the required fields of which met has no bit.
+// missing reports the required fields whose bits in met are not set.
 func (c *Checker) missing(r *Object, v document.Value, met uint64) bool {
 	before := c.errors
 	for i := range r.Fields {
@@ -58,7 +58,7 @@ func (c *Checker) missing(r *Object, v document.Value, met uint64) bool {
 	return c.errors == before
 }
 
-// hintFrom makes a hint of the first sentence of a description.
+// hintFrom turns the first sentence of a description into a hint.
 func hintFrom(doc string) string {
 	sentence, _, _ := strings.Cut(doc, ". ")
 	sentence = strings.TrimSuffix(sentence, ".")

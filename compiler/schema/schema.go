@@ -1,6 +1,6 @@
-// Package schema says as data what a document may hold. The same definitions
-// check a document and are written out as JSON Schema, by the test that keeps
-// docs/schemas, so the two agree.
+// Package schema describes as data what a document may hold. The same definitions
+// check documents and generate the JSON Schemas in docs/schemas, in a test of package
+// compiler, so that the two agree.
 package schema
 
 import (
@@ -11,13 +11,14 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// Schema says which values are allowed. A kind is allowed if its rule is set,
-// and then the rule holds for values of that kind only, as in JSON Schema. The
-// zero Schema allows nothing.
+// Schema says which values are allowed. A kind is allowed if its rule is set; as in
+// JSON Schema, a rule applies only to values of its kind. The zero Schema allows
+// nothing.
 type Schema struct {
 	// Doc describes the value in one or two sentences for authors.
 	Doc string
-	// Default is what an absent value means, as JSON, for editors.
+	// Default is what an absent value means, in the types of encoding/json; nil if
+	// that is not stated. It appears in the JSON Schema and has no effect on checks.
 	Default any
 
 	Any     bool // every value, of every kind
@@ -28,66 +29,67 @@ type Schema struct {
 	Array   *Array
 	Object  *Object
 
-	// Check finds what the rules cannot say. It is called for a value that
-	// satisfies them.
+	// Check, if not nil, finds errors that the rules cannot express. It is called
+	// only for a value that satisfies them.
 	Check func(c *Checker, v document.Value)
 }
 
 // String is a rule for strings. The zero String allows all of them.
 type String struct {
-	NonEmpty bool // at least one character
-	NonBlank bool // at least one character that is no white space
-	Enum     []string
-	// Pattern is what Check enforces, for JSON Schema alone: a regular
-	// expression that accepts at least what Check accepts.
+	NonEmpty bool     // at least one character
+	NonBlank bool     // at least one character that is not white space
+	Enum     []string // the values allowed; empty allows all
+	// Pattern is a regular expression for the JSON Schema only, where it stands for
+	// Check: it accepts at least what Check accepts.
 	Pattern string
 }
 
 // Number is a rule for numbers. The zero Number allows all of them.
 type Number struct {
 	Integer bool
-	Min     *float64 // nil is no bound
-	Above   *float64 // exclusive
+	Min     *float64 // inclusive; nil is no bound
+	Above   *float64 // exclusive; nil is no bound
 }
 
-// At returns a bound.
+// At returns a bound for a Number.
 func At(value float64) *float64 { return &value }
 
 // Array is a rule for arrays.
 type Array struct {
-	Items    *Schema
-	Min, Max int // number of items; Max 0 is unbounded
+	Items    *Schema // nil allows any items
+	Min, Max int     // number of items; Max 0 is unbounded
 }
 
-// Unknown says what becomes of a key that an object's rule does not name.
+// Unknown says how to treat a key that an object's rule does not name.
 type Unknown uint8
 
 const (
 	// Refuse makes every unknown key an error.
 	Refuse Unknown = iota
-	// Tolerate makes an unknown key a warning, and an error if it looks like
-	// a misspelt known one.
+	// Tolerate makes an unknown key a warning, or an error if it looks like a
+	// misspelling of a known one.
 	Tolerate
-	// Accept takes unknown keys, checked against Object.Others if that is set.
+	// Accept allows unknown keys that Object.CheckName and Object.Others allow.
 	Accept
 )
 
 // Object is a rule for objects.
 type Object struct {
-	Fields  []Field
+	Fields  []Field // at most 64
 	Unknown Unknown
-	// Others is for the values of unknown keys that are accepted.
+	// Others is the schema of the values of accepted unknown keys; nil allows all.
 	Others *Schema
-	// OthersDoc says what unknown keys are for.
+	// OthersDoc describes accepted unknown keys, for authors.
 	OthersDoc string
-	// CheckName says what is wrong with an unknown key that is accepted.
+	// CheckName returns what is wrong with an accepted unknown key, or nil. If it is
+	// nil, all keys are allowed.
 	CheckName func(name string) error
-	// Variants are for JSON Schema alone: whoever checks such an object picks
+	// Variants are for the JSON Schema only: code that checks such an object picks
 	// the variant and checks its fields.
 	Variants []Variant
 }
 
-// Variant says which rules fields have besides, if the field Key is Value.
+// Variant adds rules for the fields of an object whose field Key has the value Value.
 type Variant struct {
 	Key, Value string
 	Fields     []Field
@@ -110,18 +112,18 @@ func (r *Object) lookup(key document.Value) int {
 	return -1
 }
 
-// Text allows strings with at least one character that is no white space.
+// Text allows strings with at least one character that is not white space.
 func Text(doc string) *Schema { return &Schema{Doc: doc, String: &String{NonBlank: true}} }
 
-// AnyText allows all strings, the empty one too.
+// AnyText allows all strings, including the empty one.
 func AnyText(doc string) *Schema { return &Schema{Doc: doc, String: &String{}} }
 
-// Enum allows some strings.
+// Enum allows only the given strings.
 func Enum(doc string, values ...string) *Schema {
 	return &Schema{Doc: doc, String: &String{Enum: values}}
 }
 
-// Boolean allows true and false.
+// Boolean allows true and false; an absent value means preset.
 func Boolean(doc string, preset bool) *Schema {
 	return &Schema{Doc: doc, Boolean: true, Default: preset}
 }
@@ -134,15 +136,15 @@ func PositiveInteger(doc string) *Schema {
 	return &Schema{Doc: doc, Number: &Number{Integer: true, Min: At(1)}}
 }
 
-// Closed allows objects with no other keys than these.
+// Closed allows objects with no other keys than those of fields.
 func Closed(doc string, fields ...Field) *Schema {
 	return &Schema{Doc: doc, Object: &Object{Fields: fields}}
 }
 
-// Open allows all objects.
+// Open allows objects with any keys.
 func Open(doc string) *Schema { return &Schema{Doc: doc, Object: &Object{Unknown: Accept}} }
 
-// List allows arrays of items.
+// List allows arrays whose items are all allowed by items.
 func List(doc string, items *Schema) *Schema {
 	return &Schema{Doc: doc, Array: &Array{Items: items}}
 }
@@ -154,8 +156,8 @@ func Nullable(s *Schema) *Schema {
 	return &c
 }
 
-// isBlank reports whether a string is empty or white space, without a copy where
-// it can do without.
+// isBlank reports whether a string is empty or white space. It does not copy the
+// string if its first character decides.
 func isBlank(v document.Value) bool {
 	raw := v.Raw()
 	if len(raw) > 2 {

@@ -23,8 +23,8 @@ func suggest(written string, known []string) string {
 	return fmt.Sprintf("did you mean %q?", best)
 }
 
-// Suggest returns `did you mean "x"?` for the known word that what was written
-// is like, or is nearly the beginning of, or "" if there is none.
+// Suggest returns `did you mean "x"?` for the known word that written resembles or is
+// roughly the beginning of, or "" if there is none.
 func Suggest(written string, known []string) string {
 	if hint := suggest(written, known); hint != "" || len(written) < 4 || len(written) > 64 {
 		return hint
@@ -39,13 +39,14 @@ func Suggest(written string, known []string) string {
 	return ""
 }
 
-// normal makes spellings alike that differ by convention only.
+// normal removes differences that are only conventions: case, hyphens, spaces and
+// underscores.
 func normal(s string) string {
 	return strings.NewReplacer("-", "", " ", "", "_", "").Replace(strings.ToLower(s))
 }
 
-// editDistance counts the insertions, deletions, replacements and swaps of
-// neighbours that make b of a (optimal string alignment), in bytes.
+// editDistance returns the optimal string alignment distance in bytes: the number of
+// insertions, deletions, replacements and swaps of neighbors that turn a into b.
 func editDistance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
