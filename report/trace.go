@@ -52,9 +52,9 @@ type tracer struct {
 // maxSteps bounds the steps of a trace, however small they are.
 const maxSteps = 1000
 
-// readTrace turns the events of an agent into steps. Each line is an event of "codex exec
-// --json" or "claude --output-format stream-json"; a line that is not an event becomes a
-// raw step.
+// readTrace turns the events of an agent into steps. Each line is an event of
+// "codex exec --json" or "claude --output-format stream-json"; a line that is not an
+// event becomes a raw step.
 func readTrace(r io.Reader, most int) (Trace, error) {
 	t := &tracer{most: most, text: max(256, most/16), byTool: map[string]*Step{}}
 	lines := newLineReader(r, 0, t.text)
