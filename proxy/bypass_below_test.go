@@ -179,7 +179,7 @@ func TestTransparent(t *testing.T) {
 	s.t = t
 }
 
-// run is for rows whose connection to the host may have stood before.
+// run makes the attempt of a row without checking which addresses were reached.
 func (w *world) run(t *testing.T, r row, s *sandbox, log *book) {
 	s.t = t
 	got := s.ask(r.ask)
@@ -194,7 +194,7 @@ func (w *world) run(t *testing.T, r row, s *sandbox, log *book) {
 	w.takeReached()
 }
 
-// TestTransparentNames asks the name server.
+// TestTransparentNames asks the name server in the sandbox.
 func TestTransparentNames(t *testing.T) {
 	w := newWorld(t)
 	p, log := w.startProxy(proxy.Config{})

@@ -102,7 +102,7 @@ func (r row) checkEntry(t *testing.T, e proxy.Entry, got string) {
 
 const canaryAddress = "93.184.216.35"
 
-// TestBypass makes the attempts of the table, each from inside one sandbox.
+// TestBypass makes the attempts of the tables, all from inside one sandbox.
 func TestBypass(t *testing.T) {
 	w := newWorld(t)
 	canary := newCanary(w)

@@ -131,7 +131,7 @@ func FuzzRequest(f *testing.F) {
 	}})
 	address := serveLocal(f, p)
 	go func() {
-		for range log.entries { // for ever: there is no limit to fuzzing
+		for range log.entries { // endlessly, as fuzzing has no limit
 		}
 	}()
 	f.Fuzz(func(t *testing.T, head []byte) {

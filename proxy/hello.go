@@ -101,7 +101,7 @@ func (f *field) take(n int) []byte {
 	return head
 }
 
-// number returns the next number, which is so many bytes long.
+// number returns the next number, which has the given number of bytes.
 func (f *field) number(bytes int) int {
 	n := 0
 	for _, c := range f.take(bytes) {
@@ -110,7 +110,7 @@ func (f *field) number(bytes int) int {
 	return n
 }
 
-// vector returns the next vector, whose length is so many bytes long.
+// vector returns the next vector, whose length has the given number of bytes.
 func (f *field) vector(lengthBytes int) []byte { return f.take(f.number(lengthBytes)) }
 
 // done reports whether everything was read and nothing was missing.

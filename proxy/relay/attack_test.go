@@ -188,7 +188,7 @@ func TestLogIsBounded(t *testing.T) {
 func TestLogFails(t *testing.T) {
 	up := newAnswers(t)
 	r := newRig(t, relay.OpenAI, up.url, func(c *relay.Config) { c.Log = proxy.NewLog(failing{}) })
-	for range 2 { // on one connection: the first is logged before the second is read
+	for range 2 { // on one connection: the first entry is written before the second request is read
 		text(t, r.post(responsesPath, `{"model":"m"}`))
 	}
 	asked, _, _ := up.seen()

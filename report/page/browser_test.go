@@ -19,7 +19,7 @@ type browser struct {
 	in      *bufio.Reader
 	id      int
 	session string
-	events  []message // that came while call waited for an answer
+	events  []message // received while call waited for an answer
 }
 
 type message struct {
