@@ -18,10 +18,10 @@ type network struct {
 	name   string
 }
 
-// closedNetworks are the special-purpose networks of the IANA registries (RFC
-// 6890) that are not globally reachable or lead to another address family, and
-// what clouds serve to their guests alone. Of IPv6 nothing outside 2000::/3 is
-// reachable to begin with.
+// closedNetworks returns the special-purpose networks of the IANA registries (RFC
+// 6890) that are not globally reachable or lead to another address family, and the
+// addresses of clouds' metadata services. IPv6 outside 2000::/3 is not listed: check
+// refuses all of it.
 func closedNetworks() (all []network) {
 	for _, n := range [][2]string{
 		{"0.0.0.0/8", "unspecified"},
@@ -34,7 +34,7 @@ func closedNetworks() (all []network) {
 		{"192.0.2.0/24", "documentation"},
 		{"192.88.99.0/24", "6to4 relay"},
 		{"192.168.0.0/16", "private"},
-		{"198.18.0.0/15", "benchmarking"}, // ours, inside a sandbox
+		{"198.18.0.0/15", "benchmarking"}, // inside a sandbox, ServeDNS hands these out
 		{"198.51.100.0/24", "documentation"},
 		{"203.0.113.0/24", "documentation"},
 		{"224.0.0.0/4", "multicast"},

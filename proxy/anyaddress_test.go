@@ -19,9 +19,9 @@ import (
 
 const anyAddressVariable = "SBENCH_TEST_ANY_ADDRESS"
 
-// TestAnyAddress is the way of a kernel without nftables, where the local address
-// of a connection is what it was made to: in a process with a network of its own,
-// all of 198.18.0.0/15 is local.
+// TestAnyAddress tests the mode for kernels without nftables, in which the local
+// address of a connection is its destination: in a process with its own network
+// namespace, all of 198.18.0.0/15 is local.
 func TestAnyAddress(t *testing.T) {
 	if os.Getenv(anyAddressVariable) != "" {
 		anyAddress(t)
@@ -30,8 +30,8 @@ func TestAnyAddress(t *testing.T) {
 	inNetwork(t, anyAddressVariable)
 }
 
-// inNetwork runs the test again in a process with a network of its own, where the
-// variable is set.
+// inNetwork runs the test again in a process with its own network namespace, in which
+// the variable is set.
 func inNetwork(t *testing.T, variable string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -119,9 +119,9 @@ func netlink(fd int, kind, flags uint16, body []byte) error {
 
 const localTableVariable = "SBENCH_TEST_LOCAL_TABLE"
 
-// TestLocalTable: what the kernel's table of local routes has is this host, be it
-// an interface's address or not. In a process with a network of its own, a route
-// makes 93.184.216.0/24 and 2606:2800::/32 local.
+// TestLocalTable: every address in the kernel's table of local routes is this host's,
+// whether an interface has it or not. In a process with its own network namespace, a
+// route makes 93.184.216.0/24 and 2606:2800::/32 local.
 func TestLocalTable(t *testing.T) {
 	if os.Getenv(localTableVariable) == "" {
 		inNetwork(t, localTableVariable)

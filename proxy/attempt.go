@@ -14,16 +14,16 @@ import (
 // request.
 const EgressHeader = "X-Sbench-Egress"
 
-// An attempt becomes one entry of the log.
+// An attempt is one attempt to reach the network. It becomes one entry of the log.
 type attempt struct {
 	p       *Proxy
 	entry   Entry
-	refused Decision // the last; the answer to the sandbox is made of it
-	blocked Reason   // nothing is allowed any more
-	silent  bool     // one of too many: counted and not logged
+	refused Decision // the last decision; the answer to the sandbox is made from it
+	blocked Reason   // if set, nothing is allowed, for this reason
+	silent  bool     // beyond Limits.Requests: counted but not logged
 }
 
-// attempt begins one.
+// attempt begins an attempt, whose end must be called.
 func (p *Proxy) attempt(kind Kind) *attempt {
 	a := &attempt{p: p, entry: Entry{Time: time.Now(), Task: p.cfg.Task, Attempt: p.cfg.Attempt, Kind: kind}}
 	n := p.counts.requests.Add(1)
@@ -54,7 +54,7 @@ func (a *attempt) decide(r Request) Decision {
 	return d
 }
 
-// refuse gives a reason that is not the policy's.
+// refuse refuses the attempt for a reason that is not the policy's.
 func (a *attempt) refuse(reason Reason, rule string) Decision {
 	if a.blocked != "" {
 		reason, rule = a.blocked, ""
@@ -64,8 +64,7 @@ func (a *attempt) refuse(reason Reason, rule string) Decision {
 	return a.refused
 }
 
-// failed notes an error of dial, or of what came after it; end is still to be
-// called.
+// failed records an error of dial, or of what came after it. It does not call end.
 func (a *attempt) failed(err error) Decision {
 	verdict, reason, rule, address := dialErr(err)
 	if a.p.ctx.Err() != nil {
@@ -78,7 +77,7 @@ func (a *attempt) failed(err error) Decision {
 	return a.refused
 }
 
-// cut notes why something that was allowed was ended.
+// cut records why an allowed attempt was ended early.
 func (a *attempt) cut(reason Reason) { a.entry.Verdict, a.entry.Reason = Allow, string(reason) }
 
 // end writes the entry, with the bytes that went out and came in.
@@ -123,8 +122,8 @@ func (r Reason) status() int {
 	return http.StatusForbidden
 }
 
-// text is the body of a refusal. It repeats nothing of the request but a
-// well-formed name.
+// text returns the body of a refusal. Of the request it repeats only a well-formed
+// name and port.
 func (d Decision) text() string {
 	what := "a request"
 	if d.Host != "" {
@@ -147,19 +146,19 @@ func (d Decision) text() string {
 	return text + "cure: " + d.Cure + "\n"
 }
 
-// header is that of a refusal.
+// header returns the header of a refusal.
 func (d Decision) header() http.Header {
 	return http.Header{
 		EgressHeader: {string(d.Reason)}, "Content-Type": {"text/plain; charset=utf-8"}, "Cache-Control": {"no-store"},
 	}
 }
 
-// raw is the whole answer to a connection that ends with it.
+// raw returns a refusal as a whole HTTP answer, the last one on its connection.
 func (d Decision) raw() []byte {
 	var b bytes.Buffer
 	text, status := d.text(), d.Reason.status()
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", status, http.StatusText(status))
-	_ = d.header().Write(&b) // to memory
+	_ = d.header().Write(&b) // a bytes.Buffer does not fail
 	fmt.Fprintf(&b, "Connection: close\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
 	return b.Bytes()
 }

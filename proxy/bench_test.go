@@ -36,7 +36,7 @@ func BenchmarkProxy(b *testing.B) {
 		}
 		b.Run(name+"/echo", client.echoes)
 		if r.pid != 0 {
-			b.Run(name+"/idle", func(b *testing.B) { // of a process that has served nobody yet
+			b.Run(name+"/idle", func(b *testing.B) { // of a process that has not served anything yet
 				fresh, _ := startRival(b, name, origin)
 				benchClient{fresh, origin, hello}.idle(b)
 			})
@@ -44,8 +44,8 @@ func BenchmarkProxy(b *testing.B) {
 	}
 }
 
-// benchOrigin serves connections by their first byte behind the ClientHello: e
-// echoes, d sends for ever, and u takes a count of bytes and then says so.
+// benchOrigin serves connections as the first byte after the ClientHello says: e
+// echoes, d sends n bytes, and u receives n bytes and then acknowledges them.
 func benchOrigin(b *testing.B) string {
 	l := listenLocal(b)
 	w := &world{t: b}
@@ -79,7 +79,7 @@ type benchClient struct {
 	hello  []byte
 }
 
-// open makes a tunnel for what the origin is to do.
+// open opens a tunnel and tells the origin what to do.
 func (c benchClient) open(what byte, n int64) (net.Conn, error) {
 	address := c.address
 	if address == "" {
@@ -105,7 +105,7 @@ func (c benchClient) open(what byte, n int64) (net.Conn, error) {
 	return conn, err
 }
 
-// copy moves b.N chunks in all through some tunnels at once.
+// copy moves b.N chunks in all through parallel tunnels.
 func (c benchClient) copy(b *testing.B, parallel int, what byte) {
 	b.SetBytes(benchChunk)
 	share := int64(b.N) * benchChunk / int64(parallel)
@@ -136,13 +136,13 @@ func (c benchClient) copy(b *testing.B, parallel int, what byte) {
 	b.ReportMetric((c.processor(b)-before)/(float64(b.N)*benchChunk/1e9), "cpu-s/GB")
 }
 
-// connects opens tunnels, says one byte and closes them.
+// connects opens tunnels, echoes one byte in each and closes them.
 func (c benchClient) connects(b *testing.B, parallel int) {
 	var next atomic.Int64
 	var mu sync.Mutex
 	var took []time.Duration
 	var wg sync.WaitGroup
-	count := int64(b.N) * 10 // an operation is ten
+	count := int64(b.N) * 10 // one operation is ten connects
 	begun := time.Now()
 	for range parallel {
 		wg.Go(func() {
@@ -176,7 +176,7 @@ func (c benchClient) once() error {
 	return err
 }
 
-// echoes sends a byte to and fro in one tunnel.
+// echoes measures round trips of one byte in one tunnel.
 func (c benchClient) echoes(b *testing.B) {
 	conn, err := c.open('e', 0)
 	if err != nil {
@@ -209,7 +209,7 @@ func reportQuantiles(b *testing.B, took []time.Duration) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// idle keeps tunnels open that say nothing, once: there is nothing to repeat.
+// idle measures the memory of idle tunnels. It does not depend on b.N.
 func (c benchClient) idle(b *testing.B) {
 	const tunnels = 2000
 	before := c.memory(b)

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// upBody counts what leaves. The transport makes a chunk of each read.
+// upBody counts the bytes of a request body that leave. If the body is chunked, the
+// transport sends each Read as one chunk.
 type upBody struct {
 	io.ReadCloser
 	x       *exchange
@@ -40,7 +41,7 @@ func (b *upBody) Read(buf []byte) (int, error) {
 	return n, err
 }
 
-// downBody counts what comes.
+// downBody counts the bytes of an answer's body.
 type downBody struct {
 	io.ReadCloser
 	x *exchange
@@ -61,7 +62,7 @@ func (b *downBody) Read(buf []byte) (int, error) {
 	return n, err
 }
 
-// cleanHeader drops what is meant for the next hop alone (RFC 9110, 7.6.1).
+// cleanHeader removes the hop-by-hop fields (RFC 9110, 7.6.1).
 func cleanHeader(h http.Header) {
 	for _, value := range h["Connection"] {
 		for name := range strings.SplitSeq(value, ",") {
@@ -87,12 +88,12 @@ func hasToken(values []string, token string) bool {
 	return false
 }
 
-// requestHead is what the head takes on the wire, and the end of a body in chunks:
-// they leave, too.
+// requestHead returns the bytes on the wire of a request's head and of the last
+// chunk of a chunked body.
 func requestHead(r *http.Request) int64 {
 	n := int64(len(r.Method)+len(r.URL.RequestURI())+len(r.Host)) + headBytes(r.Header)
 	n += int64(len("  HTTP/1.1\r\nHost: \r\nConnection: close\r\n\r\n"))
-	if r.ContentLength < 0 { // else its header is counted
+	if r.ContentLength < 0 { // otherwise Content-Length is in r.Header
 		n += int64(len("Transfer-Encoding: chunked\r\n") + len("0\r\n\r\n"))
 	}
 	return n

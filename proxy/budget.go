@@ -2,8 +2,8 @@ package proxy
 
 import "sync"
 
-// A budget is a number of bytes that several flows share. What one takes is
-// exact; what one reserves, it settles soon.
+// A budget is a number of bytes that several flows share. Bytes from take are used;
+// bytes from reserve must soon be settled, since take may wait for them.
 type budget struct {
 	mu       sync.Mutex
 	settled  sync.Cond
@@ -19,8 +19,8 @@ func newBudget(total int64) *budget {
 	return b
 }
 
-// take uses up to n bytes and returns how many. Less than n is the end of the
-// budget: take waits for what others have reserved and may give back.
+// take uses up to n bytes and returns how many it used. Fewer than n means that the
+// budget is exhausted: take first waits for reserved bytes that may be given back.
 func (b *budget) take(n int64) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -32,7 +32,7 @@ func (b *budget) take(n int64) int64 {
 	return n
 }
 
-// reserve sets up to n bytes aside, and no large part of what is left.
+// reserve sets up to n bytes aside, at most a quarter of what is left.
 func (b *budget) reserve(n int64) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,7 +42,7 @@ func (b *budget) reserve(n int64) int64 {
 	return n
 }
 
-// settle gives back what was reserved and not used.
+// settle gives back the reserved bytes that were not used.
 func (b *budget) settle(reserved, used int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,7 +51,7 @@ func (b *budget) settle(reserved, used int64) {
 	b.settled.Broadcast()
 }
 
-// open lets nobody wait any more.
+// open ends all waiting in take, now and later.
 func (b *budget) open() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,13 +10,13 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// A probe is Python that runs in the sandbox and finds that there is no way.
+// A probe is Python code that runs in the sandbox and tries to avoid the proxy.
 type probe struct {
 	name, code string
 	want       string // part of the client's answer
 }
 
-// run makes the attempt, of which no proxy sees anything.
+// run makes the attempt, which does not reach the proxy.
 func (p probe) run(t *testing.T, s *sandbox) {
 	s.t = t
 	if got := s.ask(ask{Code: p.code}); !strings.Contains(got, p.want) {
@@ -33,7 +33,7 @@ func open(arguments string) string {
 	return "import socket\nsocket.socket(" + arguments + ")\nresult = 'open'"
 }
 
-// callKernel is code that calls the C library and returns the error's name.
+// callKernel is code that calls the C library and returns the name of the error.
 func callKernel(call string) string {
 	return "import ctypes, errno\nlibc = ctypes.CDLL(None, use_errno=True)\nn = libc." + call + "\nresult = 'open' if n >= 0 else errno.errorcode[ctypes.get_errno()]"
 }
@@ -81,7 +81,7 @@ result = 'added' if error == 0 else 'refused %d' % error`, "Function not impleme
 	}
 }
 
-// TestNamespace looks for a way that avoids the proxy.
+// TestNamespace looks for ways around the proxy.
 func TestNamespace(t *testing.T) {
 	name := fmt.Sprintf("@sbench-egress-%p", t)
 	l, err := net.Listen("unix", name)
@@ -121,12 +121,12 @@ func TestNamespace(t *testing.T) {
 	s.t = t
 }
 
-// TestTransparent lets programs that know of no proxy try.
+// TestTransparent makes attempts as programs that do not know of the proxy.
 func TestTransparent(t *testing.T) {
 	w := newWorld(t)
 	p, log := w.startProxy(proxy.Config{Policy: proxy.Policy{Domains: domains(t, "allowed.test"), Ports: []uint16{80, 443, 8080}}})
 	s := newSandbox(t, p, true)
-	// look asks for an address and then does something with it.
+	// look resolves a name in the sandbox and returns its address.
 	look := func(name string) string {
 		s.t = t
 		got := s.ask(ask{Code: "import socket\nresult = socket.gethostbyname(" + fmt.Sprintf("%q", name) + ")"})
@@ -179,7 +179,7 @@ func TestTransparent(t *testing.T) {
 	s.t = t
 }
 
-// run is for rows whose connection to the host may have stood before.
+// run makes the attempt of a row without checking which addresses were reached.
 func (w *world) run(t *testing.T, r row, s *sandbox, log *book) {
 	s.t = t
 	got := s.ask(r.ask)
@@ -194,7 +194,7 @@ func (w *world) run(t *testing.T, r row, s *sandbox, log *book) {
 	w.takeReached()
 }
 
-// TestTransparentNames asks the name server.
+// TestTransparentNames asks the name server in the sandbox.
 func TestTransparentNames(t *testing.T) {
 	w := newWorld(t)
 	p, log := w.startProxy(proxy.Config{})
@@ -236,8 +236,8 @@ func TestTransparentNames(t *testing.T) {
 	}
 }
 
-// dnsCode asks 127.0.0.1 by TCP for records of a type, and returns the answer's
-// code and number of records.
+// dnsCode is code that asks 127.0.0.1 over TCP for records of a type and returns the
+// answer's response code and number of records.
 func dnsCode(name string, kind int) string {
 	return fmt.Sprintf(`import socket, struct
 name = b''.join(bytes([len(l)]) + l for l in %q.encode().split(b'.')) + b'\0'

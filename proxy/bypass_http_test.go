@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// captureHello returns what a real client sends first.
+// captureHello returns the ClientHello of crypto/tls.
 func captureHello(t testing.TB, config *tls.Config) []byte {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -92,7 +92,7 @@ func tlsRows(t *testing.T) []row {
 	return append(rows, row{name: "plain HTTP by CONNECT to port 80", ask: on80, log: []string{"connect deny not_tls"}, reached: []string{canaryAddress + ":80"}})
 }
 
-// get is a request as it is on the wire; its lines end in CRLF.
+// get sends the lines, each ended by CRLF, and an empty one.
 func get(lines ...string) ask {
 	return ask{Send: []string{strings.Join(lines, "\r\n") + "\r\n\r\n"}, Responses: 1}
 }

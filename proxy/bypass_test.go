@@ -19,26 +19,26 @@ type row struct {
 	ask  ask
 	// log has "kind verdict reason" of each entry that the attempt leaves.
 	log []string
-	// answer is part of what the client got; for what is denied before a tunnel
-	// stands, the reason must be in it, too.
+	// answer is part of what the client got. If the attempt is denied before a
+	// tunnel is open, the reason must be in it, too.
 	answer string
 	// reached are the addresses that were connected to.
 	reached []string
-	// address is what the log says was refused.
+	// address is the refused address in the log; "" is not checked.
 	address string
 }
 
-// quiet are the reasons before which the world may have been asked for a name.
+// quiet reports whether a refusal for the reason comes before any name is looked up.
 func quiet(reason string) bool {
 	return !slices.Contains([]string{"address_not_allowed", "not_tls", "sni_missing", "sni_mismatch", "ech", "bad_hello", "hello_timeout", "resolve_failed", "dial_failed", "upstream_failed"}, reason)
 }
 
-// inTunnel are the reasons that close a tunnel.
+// inTunnel reports whether the reason closes an open tunnel.
 func inTunnel(reason string) bool {
 	return slices.Contains([]string{"not_tls", "sni_missing", "sni_mismatch", "ech", "bad_hello", "hello_timeout"}, reason)
 }
 
-// run makes the attempt inside s and compares what came of it.
+// run makes the attempt inside s and checks its results.
 func (r row) run(t *testing.T, w *world, s *sandbox, log *book) {
 	w.takeReached()
 	s.t = t
@@ -52,7 +52,7 @@ func (r row) run(t *testing.T, w *world, s *sandbox, log *book) {
 	}
 	log.none(t)
 	reached, names := w.takeReached()
-	if strings.HasPrefix(r.log[0], "http ") { // a connection for each that was allowed
+	if strings.HasPrefix(r.log[0], "http ") { // one connection per allowed request
 		r.reached = nil
 		for _, l := range r.log {
 			if !strings.Contains(l, " deny ") {
@@ -102,7 +102,7 @@ func (r row) checkEntry(t *testing.T, e proxy.Entry, got string) {
 
 const canaryAddress = "93.184.216.35"
 
-// TestBypass makes the attempts of the table, each from inside one sandbox.
+// TestBypass makes the attempts of the tables, all from inside one sandbox.
 func TestBypass(t *testing.T) {
 	w := newWorld(t)
 	canary := newCanary(w)
@@ -128,7 +128,7 @@ func TestBypass(t *testing.T) {
 	s.t = t
 }
 
-// newCanary counts what reaches canary.allowed.test, on any port.
+// newCanary counts the bytes that reach canary.allowed.test, on port 80 or 443.
 func newCanary(w *world) *atomic.Int64 {
 	var count atomic.Int64
 	l := listenLocal(w.t)
@@ -143,16 +143,15 @@ func newCanary(w *world) *atomic.Int64 {
 	return &count
 }
 
-// connect asks for a tunnel and then, in it, for TLS with the name. A server's
-// own checks of Host are not to answer for what is asked of the target.
+// connect asks for a tunnel and then, in it, for TLS with the name. The Host header
+// differs from the target, so that no check of Host hides what the target does.
 func connect(target string, tls *askTLS) ask {
 	return ask{Send: []string{"CONNECT " + target + " HTTP/1.1\r\nHost: host.test\r\n\r\n"}, Responses: 1, TLS: tls}
 }
 
 func withSNI(name string) *askTLS { return &askTLS{SNI: &name, Host: name} }
 
-// bytesOf makes a text of one character a byte, which is how the client wants
-// it.
+// bytesOf returns a text with one character per byte, as the client expects it.
 func bytesOf(s string) string {
 	runes := make([]rune, len(s))
 	for i := range len(s) {
@@ -254,8 +253,8 @@ func authorityRows() []row {
 	return rows
 }
 
-// addressRows tell the world of names that are allowed and lead to where nothing
-// may go.
+// addressRows gives the world allowed names that lead to addresses, most of them
+// forbidden.
 func addressRows(w *world) []row {
 	w.own = []netip.Addr{netip.MustParseAddr("93.184.216.40"), netip.MustParseAddr("2606:2800::40")}
 	var rows []row
@@ -270,7 +269,7 @@ func addressRows(w *world) []row {
 		w.lead(name, address)
 		logged := netip.MustParseAddr(address)
 		if logged.Is4In6() {
-			logged = logged.Unmap() // Go's resolver does so, and connects by IPv4
+			logged = logged.Unmap() // Go's resolver does so, and connects over IPv4
 		}
 		rows = append(rows, row{name: address, ask: connect(name+":443", nil), log: []string{"connect deny address_not_allowed"}, address: logged.String()})
 	}

@@ -11,28 +11,29 @@ import (
 	"time"
 )
 
-// clientKey is for the *client of a request in its context.
+// clientKey is the context key of a request's *client.
 type clientKey struct{}
 
-// A client is a connection from the sandbox. It sees what net/http answers by
-// itself, to what it does not take for a request, and answers that in our words.
+// A client is a connection from the sandbox. Where net/http itself answers something
+// that is no valid request, the client logs that and sends a refusal instead.
 type client struct {
 	net.Conn
-	tcp    *net.TCPConn // the same: copied from and to without detours
+	tcp    *net.TCPConn // the same connection, for direct copying
 	p      *Proxy
-	mapped *mapping // of a redirected connection
-	early  []byte   // was read before, and comes first
+	mapped *mapping // of a redirected connection; otherwise nil
+	early  []byte   // already read; Read returns it first
 
 	handled atomic.Bool  // a handler has the request
-	heard   atomic.Int64 // bytes of what is no request yet
-	head    []byte       // of those, the first, for [client.twoLengths]
-	since   atomic.Int64 // when the current request could begin, in nanoseconds
+	heard   atomic.Int64 // bytes read that are not yet a request
+	head    []byte       // the first of those bytes, for [client.twoLengths]
+	since   atomic.Int64 // when the current request could begin, in Unix nanoseconds
 	logged  atomic.Bool
-	counted bool // Close waits for it
+	counted bool // Proxy.Close waits for it
 	closing sync.Once
 }
 
-// newClient takes a connection on, or closes it and returns nil.
+// newClient tracks a connection. If it is above the limit, or the proxy is closed, it
+// closes the connection and returns nil.
 func (p *Proxy) newClient(conn net.Conn, kind Kind) *client {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -73,7 +74,7 @@ func (c *client) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. Somebody who does not read is cut.
+// Write implements net.Conn. It fails if the client does not read for too long.
 func (c *client) Write(b []byte) (int, error) {
 	if err := c.tcp.SetWriteDeadline(time.Now().Add(c.p.limits.writeTime())); err != nil {
 		return 0, err
@@ -81,7 +82,7 @@ func (c *client) Write(b []byte) (int, error) {
 	if c.handled.Load() {
 		return c.tcp.Write(b)
 	}
-	// What net/http says by itself is a whole answer, and the last one.
+	// Whatever net/http writes by itself is a whole answer, and the last one.
 	reason := c.complaint()
 	if bytes.HasPrefix(b, []byte("HTTP/1.1 431 ")) {
 		reason = ReasonHeaderTooLarge
@@ -95,17 +96,17 @@ func (c *client) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// twoLengths says whether a request has a length and chunks, which is a message
-// with two meanings (RFC 9112, 6.3). net/http drops the length unsaid, so the head
-// is looked at as it came. One that came with the request before it was not seen,
-// and is taken for such a message if it has chunks.
+// twoLengths reports whether a request has both a Content-Length and chunks, and thus
+// two meanings (RFC 9112, 6.3). net/http silently drops the length, so the raw head is
+// searched. A head that was read together with the previous request is not in c.head;
+// such a request counts as having both if it is chunked.
 func (c *client) twoLengths(r *http.Request) bool {
 	if len(r.TransferEncoding) == 0 {
 		return false
 	}
 	head := bytes.TrimLeft(c.head, "\r\n")
 	begin := []byte(r.Method + " " + r.RequestURI)
-	// net/http may have read one byte while the request before it was served.
+	// net/http may have read one byte while the previous request was served.
 	if !bytes.HasPrefix(head, begin) && !bytes.HasPrefix(head, begin[1:]) {
 		return true
 	}
@@ -124,7 +125,7 @@ func (c *client) twoLengths(r *http.Request) bool {
 // writeTime is how long a write may take.
 func (l Limits) writeTime() time.Duration { return max(l.Idle, 30*time.Second) }
 
-// malformed logs what was no request.
+// malformed logs something that was no valid request, and returns the refusal.
 func (c *client) malformed(reason Reason) Decision {
 	a := c.p.attempt(KindMalformed)
 	if c.mapped != nil {
@@ -149,8 +150,8 @@ func (c *client) Close() error {
 	return err
 }
 
-// reject answers for the last time and closes, after the client had a chance to
-// read it: closing while it still sends would reset the connection.
+// reject sends a last answer, gives the client a chance to read it, and closes:
+// closing while the client still sends would reset the connection.
 func (c *client) reject(answer []byte) {
 	defer func() { _ = c.Close() }()
 	_ = c.tcp.SetDeadline(time.Now().Add(time.Second))
@@ -181,7 +182,7 @@ func (p *Proxy) connState(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// vanish logs what ended before it became a request.
+// vanish logs a connection that ended in the middle of a request head.
 func (c *client) vanish() {
 	if c.handled.Load() || c.heard.Load() == 0 || c.logged.Load() {
 		return
@@ -189,7 +190,7 @@ func (c *client) vanish() {
 	c.malformed(c.complaint())
 }
 
-// complaint is about what did not become a request.
+// complaint returns why the bytes read did not become a request.
 func (c *client) complaint() Reason {
 	if time.Since(time.Unix(0, c.since.Load())) >= c.p.limits.HeaderTime {
 		return ReasonHeaderTimeout

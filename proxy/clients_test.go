@@ -8,8 +8,8 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// TestClients lets programs find the way by the environment alone, or without
-// knowing of it.
+// TestClients: programs reach the network through the environment variables alone,
+// or in transparent mode without them.
 func TestClients(t *testing.T) {
 	const urllib = `import ssl, urllib.request, urllib.error
 context = ssl._create_unverified_context()

@@ -11,8 +11,8 @@ import (
 	"github.com/elazarl/goproxy"
 )
 
-// newLibrary makes the dispatcher. Whatever it would do by itself (dial, copy,
-// log, answer with errors, ask the environment for a proxy) is replaced.
+// newLibrary returns the dispatcher. Everything that it would do by itself (dial,
+// copy, log, answer with errors, ask the environment for a proxy) is replaced.
 func (p *Proxy) newLibrary() *goproxy.ProxyHttpServer {
 	lib := goproxy.NewProxyHttpServer()
 	lib.Logger = log.New(io.Discard, "", 0)
@@ -31,7 +31,7 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	c := r.Context().Value(clientKey{}).(*client)
 	c.handled.Store(true)
 	if !p.begin() {
-		panic(http.ErrAbortHandler) // net/http's way to say: close the connection
+		panic(http.ErrAbortHandler) // makes net/http close the connection
 	}
 	defer p.work.Done()
 	if r.Method != http.MethodConnect && c.twoLengths(r) {
@@ -45,7 +45,8 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	p.exchange(w, r, c)
 }
 
-// hijackable hands out the client, with what was read of it beyond the request.
+// hijackable is hijacked to the *client, to which it gives back the bytes that
+// net/http read beyond the request.
 type hijackable struct {
 	http.ResponseWriter
 	c *client
@@ -65,7 +66,7 @@ func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.c, rw, nil
 }
 
-// handleConnect decides about a CONNECT. Both answers need the connection.
+// handleConnect decides on a CONNECT. It hijacks the connection for either answer.
 func (p *Proxy) handleConnect(_ string, ctx *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
 	a := p.attempt(KindConnect)
 	d := a.decideConnect(ctx.Req)
@@ -87,8 +88,8 @@ func (p *Proxy) handleConnect(_ string, ctx *goproxy.ProxyCtx) (*goproxy.Connect
 	}}, ""
 }
 
-// decideConnect takes the target as it was sent and no other header: a CONNECT
-// has no body, and one meaning.
+// decideConnect decides on the request target as it was sent; the Host header does
+// not count. A CONNECT with a body is malformed.
 func (a *attempt) decideConnect(r *http.Request) Decision {
 	host, port, ok := splitAuthority(r.RequestURI, "")
 	_, bad := normalise(host)
@@ -137,17 +138,17 @@ func (p *Proxy) refuseHello(a *attempt, c *client, first []byte, reason Reason) 
 		a.cut(ReasonShutdown)
 	case len(first) > 0 || reason == ReasonHelloTimeout:
 		a.refuse(reason, "")
-	} // else the client left without a word
+	} // otherwise the client left without sending anything
 	a.end(0, 0)
 	if len(first) > 0 && first[0] == recordHandshake {
-		// A fatal access_denied (RFC 8446, 6.2), so that clients say so.
+		// A fatal access_denied (RFC 8446, 6.2), which clients report.
 		c.reject([]byte{recordAlert, 3, 3, 0, 2, 2, 49})
 		return
 	}
 	c.reject(nil)
 }
 
-// readHello reads until the ClientHello is whole, or until it cannot be one.
+// readHello reads until the ClientHello is whole, or until the bytes cannot be one.
 func (p *Proxy) readHello(c *client) ([]byte, hello, Reason) {
 	if err := c.tcp.SetReadDeadline(time.Now().Add(p.limits.HelloTime)); err != nil {
 		return nil, hello{}, ReasonBadHello

@@ -15,7 +15,7 @@ import (
 type upstream struct {
 	*net.TCPConn
 	p       *Proxy
-	address netip.AddrPort // that passed the check
+	address netip.AddrPort // the one that passed the check
 }
 
 // Close implements net.Conn.
@@ -24,13 +24,14 @@ func (u *upstream) Close() error {
 	return u.TCPConn.Close()
 }
 
-// passedKey is for the addresses that passed the check, in the context of a dial: a
-// [sync.Map] of netip.AddrPort by the socket's descriptor, since a name may have
-// several, which are tried at once.
+// passedKey is the context key, in a dial, of the addresses that passed the check: a
+// [sync.Map] from socket descriptor to netip.AddrPort. There may be several, since the
+// addresses of a name are tried concurrently.
 type passedKey struct{}
 
-// newDialer checks each address on the socket that is about to be connected to
-// it. Whatever a name server said before, this is what connect(2) gets.
+// newDialer returns a dialer that checks each address on the socket that is about to
+// be connected to it: this is the address that connect(2) gets, whatever a name server
+// said before.
 func (p *Proxy) newDialer() *net.Dialer {
 	check := newAddressCheck(p.cfg.hooks.local)
 	return &net.Dialer{
@@ -62,7 +63,7 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, 
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 	seen := &sync.Map{}
-	// The dot at the end keeps the host's search list out of it.
+	// With the dot at its end, the host's search list does not apply to the name.
 	conn, err := p.dialer.DialContext(context.WithValue(ctx, passedKey{}, seen), "tcp", net.JoinHostPort(host+".", strconv.Itoa(int(port))))
 	if err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, 
 	return u, nil
 }
 
-// dialErr says what an error of dial means for the log.
+// dialErr returns what the log says about an error of dial.
 func dialErr(err error) (verdict Verdict, reason Reason, rule, address string) {
 	var refused *refusedAddress
 	var dns *net.DNSError

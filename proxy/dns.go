@@ -14,16 +14,17 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// nameTTL is how long the sandbox may remember an address, in seconds. It is
-// good for as long as the proxy.
+// nameTTL is the TTL of an answer, in seconds. The address in fact stays valid for as
+// long as the proxy lives.
 const nameTTL = 60
 
-// firstName is the first address that is handed out, of 198.18.0.0/15.
+// firstName is the first address of 198.18.0.0/15 that is handed out.
 func firstName() netip.Addr { return netip.AddrFrom4([4]byte{198, 18, 0, 1}) }
 
+// maxNames is the size of 198.18.0.0/15 without its first and last address.
 const maxNames = 1<<17 - 2
 
-// names gives each name an address, for good.
+// names assigns a permanent address to each name.
 type names struct {
 	mu      sync.Mutex
 	limit   int
@@ -79,7 +80,7 @@ func (p *Proxy) ServeDNS(c net.PacketConn) error {
 			return err
 		}
 		if answer := p.answerDNS(buf[:n]); answer != nil {
-			_, _ = c.WriteTo(answer, from) // to somebody who may be gone
+			_, _ = c.WriteTo(answer, from) // the client may be gone
 		}
 	}
 }
@@ -115,7 +116,7 @@ func (p *Proxy) serveDNSConn(c *client) {
 	}
 }
 
-// answerDNS returns nil for what deserves no answer.
+// answerDNS returns the answer to a message, or nil for one that gets none.
 func (p *Proxy) answerDNS(message []byte) []byte {
 	head, question, ok := parseQuestion(message)
 	if !ok {
@@ -143,8 +144,8 @@ func (p *Proxy) answerDNS(message []byte) []byte {
 	return packAnswer(head, &question, code, address)
 }
 
-// parseQuestion takes one question of the internet's class, and nothing that is
-// an answer itself.
+// parseQuestion accepts a query with exactly one question, of class IN. It returns
+// false for anything else, also for responses.
 func parseQuestion(message []byte) (dnsmessage.Header, dnsmessage.Question, bool) {
 	var parser dnsmessage.Parser
 	head, err := parser.Start(message)
@@ -156,12 +157,12 @@ func parseQuestion(message []byte) (dnsmessage.Header, dnsmessage.Question, bool
 		return head, dnsmessage.Question{}, false
 	}
 	q := questions[0]
-	// The text of a name shows a dot inside a label as the end of one.
+	// In the text of a name, a dot inside a label looks like the end of a label.
 	return head, q, strings.Count(q.Name.String(), ".") == labels(message)
 }
 
-// labels counts those of the first question's name, which begins behind the
-// header and is not compressed.
+// labels counts the labels of the first question's name, which follows the header. It
+// returns -1 if the name is compressed.
 func labels(message []byte) int {
 	count := 0
 	for i := 12; i < len(message) && message[i] != 0; i += 1 + int(message[i]) {
@@ -173,7 +174,7 @@ func labels(message []byte) int {
 	return count
 }
 
-// packAnswer is nil where there is nothing that can be packed.
+// packAnswer returns nil if the answer cannot be packed.
 func packAnswer(head dnsmessage.Header, q *dnsmessage.Question, code dnsmessage.RCode, a netip.Addr) []byte {
 	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{
 		ID: head.ID, Response: true, OpCode: head.OpCode, RecursionDesired: head.RecursionDesired, RecursionAvailable: true, RCode: code,

@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// Hooks are what only tests may do to a proxy: ask another name server, have
-// another idea of the host's own addresses, and connect a socket elsewhere after its
-// address has passed the check.
+// Hooks are what only tests may change in a proxy: the name server, which addresses
+// are the host's own, and where a socket is connected after its address has passed the
+// check.
 type Hooks struct {
 	Resolver *net.Resolver
 	Control  func(network, address string, c syscall.RawConn) error
@@ -21,17 +21,17 @@ func WithHooks(cfg Config, h Hooks) Config {
 	return cfg
 }
 
-// ParseHello gives tests the parser.
+// ParseHello is parseHello.
 func ParseHello(b []byte) (name string, ech, whole bool, reason Reason) {
 	h, whole, reason := parseHello(b)
 	return h.name, h.ech, whole, reason
 }
 
-// AnswerDNS gives tests what a question gets.
+// AnswerDNS is answerDNS.
 func (p *Proxy) AnswerDNS(message []byte) []byte { return p.answerDNS(message) }
 
-// FreeTunnels is how many more there may be.
+// FreeTunnels returns how many more tunnels may be opened.
 func (p *Proxy) FreeTunnels() int { return cap(p.tunnels) - len(p.tunnels) }
 
-// IsLocal gives tests what the kernel says.
+// IsLocal is isLocal.
 func IsLocal(a netip.Addr) (bool, error) { return isLocal(a) }

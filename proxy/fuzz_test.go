@@ -17,7 +17,7 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// serverName is what crypto/tls takes a ClientHello for.
+// serverName returns the server name that crypto/tls reads from a ClientHello.
 func serverName(b []byte) (name string, ok bool) {
 	ours, theirs := net.Pipe()
 	_ = ours.SetDeadline(time.Now().Add(time.Second))
@@ -35,8 +35,8 @@ func serverName(b []byte) (name string, ok bool) {
 	return name, ok
 }
 
-// FuzzHello: what the parser lets through names to a server what it named to us,
-// and whether it is whole does not depend on how it came.
+// FuzzHello: a server reads the same name from an accepted ClientHello as the parser,
+// and the result does not depend on how many bytes have come at a time.
 func FuzzHello(f *testing.F) {
 	for _, config := range []*tls.Config{
 		{ServerName: "allowed.test"}, {InsecureSkipVerify: true}, {ServerName: "allowed.test", MaxVersion: tls.VersionTLS12},
@@ -76,7 +76,7 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// FuzzDecide: what is allowed is the name or below it, for other parsers too.
+// FuzzDecide: an allowed host is the name or below it, for other parsers, too.
 func FuzzDecide(f *testing.F) {
 	for _, seed := range []string{"allowed.test", "A.allowed.test.", "allowed.test\x00.evil.test", "127.1", "[::1]", "0x7f.1", "evil.test", "xallowed.test"} {
 		f.Add(seed, "443")
@@ -100,8 +100,8 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// FuzzRequest: whatever head comes, nothing but the allowed host is reached, with
-// the Host that was decided about, and the connection ends.
+// FuzzRequest: whatever the request head, only the allowed host is reached, with the
+// Host that the decision was about, and the connection ends.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range []string{
 		"GET http://allowed.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n", "CONNECT allowed.test:443 HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n",
@@ -131,7 +131,7 @@ func FuzzRequest(f *testing.F) {
 	}})
 	address := serveLocal(f, p)
 	go func() {
-		for range log.entries { // for ever: there is no limit to fuzzing
+		for range log.entries { // endlessly, as fuzzing has no limit
 		}
 	}()
 	f.Fuzz(func(t *testing.T, head []byte) {
@@ -169,8 +169,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// FuzzDNS: an answer parses, repeats the question, and has an address for allowed
-// names alone.
+// FuzzDNS: an answer can be parsed, has the question's ID, and has addresses for
+// allowed names only.
 func FuzzDNS(f *testing.F) {
 	for _, name := range []string{"allowed.test.", "a.allowed.test.", "evil.test.", "."} {
 		m := dnsmessage.Message{Header: dnsmessage.Header{ID: 1, RecursionDesired: true}, Questions: []dnsmessage.Question{

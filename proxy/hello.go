@@ -15,21 +15,21 @@ const (
 	maxHello        = 1 << 15
 )
 
-// hidesName knows the extension of Encrypted Client Hello and its drafts, and
-// of the encrypted SNI that came before.
+// hidesName reports whether an extension is Encrypted Client Hello, one of its drafts,
+// or the encrypted SNI that preceded it.
 func hidesName(extension uint16) bool {
 	return extension == 0xfe0d || extension >= 0xfe08 && extension <= 0xfe0c || extension == 0xffce
 }
 
-// A hello is what a ClientHello says about where it wants to go.
+// A hello is what a ClientHello says about the server that it is for.
 type hello struct {
-	name  string // as sent; "" is none
-	named bool   // it has the extension
-	ech   bool
+	name  string // as sent; "" if there is none
+	named bool   // it has a server_name extension
+	ech   bool   // it has an extension that hides a name
 }
 
-// parseHello reads a ClientHello from the first bytes of a connection. It is not
-// whole if more bytes are needed; what cannot become one has a reason.
+// parseHello reads a ClientHello from the first bytes of a connection. whole is false
+// while more bytes are needed; reason is set if the bytes cannot become one.
 //
 // crypto/tls would be too lenient: it skips server names of other types beside the
 // one that it reports, and takes records that hold more than the ClientHello.
@@ -45,7 +45,7 @@ func parseHello(b []byte) (h hello, whole bool, reason Reason) {
 	return h, true, ""
 }
 
-// firstMessage puts the first handshake message together from its records.
+// firstMessage assembles the first handshake message from its records.
 func firstMessage(b []byte) (message []byte, whole bool, reason Reason) {
 	for len(b) > 0 {
 		switch {
@@ -83,7 +83,8 @@ func firstMessage(b []byte) (message []byte, whole bool, reason Reason) {
 	return nil, false, ""
 }
 
-// A field reads vectors (RFC 8446, 3.4); once one is short, nothing is ok.
+// A field reads numbers and vectors (RFC 8446, 3.4). Once bytes are missing, bad stays
+// set.
 type field struct {
 	b   []byte
 	bad bool
@@ -112,7 +113,7 @@ func (f *field) number(bytes int) int {
 // vector returns the next vector, whose length has the given number of bytes.
 func (f *field) vector(lengthBytes int) []byte { return f.take(f.number(lengthBytes)) }
 
-// done: everything was read, and nothing was missing.
+// done reports whether everything was read and nothing was missing.
 func (f *field) done() bool { return !f.bad && len(f.b) == 0 }
 
 func parseBody(message []byte) (hello, bool) {
@@ -122,7 +123,7 @@ func parseBody(message []byte) (hello, bool) {
 	f.vector(2)    // cipher suites
 	f.vector(1)    // compression methods
 	if f.done() {
-		return hello{}, true // of TLS 1.2 and before, without extensions
+		return hello{}, true // TLS 1.2 and before, without extensions
 	}
 	extensions := &field{b: f.vector(2)}
 	if !f.done() {
@@ -148,7 +149,7 @@ func parseBody(message []byte) (hello, bool) {
 	return h, true
 }
 
-// parseSNI takes exactly one name, of the only type there is.
+// parseSNI accepts exactly one name, of the only type there is (RFC 6066, 3).
 func parseSNI(content []byte) (string, bool) {
 	f := &field{b: content}
 	list := &field{b: f.vector(2)}
@@ -160,7 +161,7 @@ func parseSNI(content []byte) (string, bool) {
 	return string(name), true
 }
 
-// checkHello says why a ClientHello may not go to the host, which is normalised.
+// checkHello returns why a ClientHello may not be sent to the normalised host, or "".
 func (p Policy) checkHello(h hello, host string) Reason {
 	switch name, bad := normalise(h.name); {
 	case h.named && (bad != "" || name != host):

@@ -15,10 +15,10 @@ import (
 	"github.com/elazarl/goproxy"
 )
 
-// errCut ends the body of a request or an answer that a limit cut.
+// errCut ends the body of a request or an answer that reached a limit.
 var errCut = errors.New("cut by a limit")
 
-// exchangeKey is for the *exchange of a request in its context.
+// exchangeKey is the context key of a request's *exchange.
 type exchangeKey struct{}
 
 // An exchange is one plain HTTP request and its answer.
@@ -26,22 +26,22 @@ type exchange struct {
 	p        *Proxy
 	a        *attempt
 	c        *client
-	answered bool // a refusal was the answer
-	broken   atomic.Bool
+	answered bool        // with a refusal
+	broken   atomic.Bool // the answer to the client is incomplete
 	cancel   context.CancelFunc
 	idle     *time.Timer
 
-	mu         sync.Mutex // the request's body is read beside the answer's
-	up, down   int64
-	body       int64 // of up
+	mu         sync.Mutex // both bodies are read at the same time
+	up, down   int64      // bytes on the wire
+	body       int64      // bytes of the request's body, without chunk framing
 	cut        Reason
 	connected  bool // there is a connection to the host
 	upstreamed bool // an answer came
 }
 
-// newTransport makes connections to allowed hosts, and to nothing else. Each is
-// for one request: what a server sends on an idle one, net/http prints to standard
-// error, and what it tries again is not counted twice.
+// newTransport returns a transport that connects to allowed hosts only. A connection
+// is for one request: on an idle one, net/http prints to standard error what the
+// server sends, and a request that it silently retries is counted only once.
 func (p *Proxy) newTransport() *http.Transport {
 	return &http.Transport{
 		DialContext: p.dialHTTP, DisableCompression: true, DisableKeepAlives: true,
@@ -50,8 +50,8 @@ func (p *Proxy) newTransport() *http.Transport {
 	}
 }
 
-// dialHTTP asks the policy again: whatever the library makes of a request, the
-// connection is to an allowed host.
+// dialHTTP asks the policy again, so that the connection is to an allowed host,
+// whatever the library makes of a request.
 func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, error) {
 	host, port, _ := splitAuthority(address, "")
 	d := p.cfg.Policy.Decide(Request{Phase: PhaseHarness, Kind: KindConnect, Host: host, Port: port})
@@ -60,7 +60,7 @@ func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, erro
 	}
 	up, err := p.dial(ctx, d.Host, d.Port)
 	if err != nil {
-		return nil, err // a nil *upstream is no nil net.Conn
+		return nil, err // a nil *upstream is not a nil net.Conn
 	}
 	return &upstreamHTTP{SpeakFirst(up), up.address.String()}, nil
 }
@@ -71,7 +71,7 @@ type upstreamHTTP struct {
 	address string
 }
 
-// exchange serves one request that is no CONNECT of the forward proxy.
+// exchange serves one request that is not a CONNECT to the forward proxy.
 func (p *Proxy) exchange(w http.ResponseWriter, r *http.Request, c *client) {
 	kind := KindHTTP
 	if c.mapped != nil {
@@ -92,12 +92,13 @@ func (p *Proxy) exchange(w http.ResponseWriter, r *http.Request, c *client) {
 	}
 	x.finish(ctx.Err() != nil)
 	if x.broken.Load() {
-		panic(http.ErrAbortHandler) // else half an answer would look like a whole one
+		panic(http.ErrAbortHandler) // otherwise half an answer would look whole
 	}
 }
 
-// asAbsolute makes a redirected request one to the name that the connection's
-// address was given for. If the request names another, it is refused.
+// asAbsolute gives a redirected request the absolute URL of the name that the
+// connection's address stands for. It refuses a request that names another host, and
+// returns false.
 func (x *exchange) asAbsolute(r *http.Request) bool {
 	m := x.c.mapped
 	asked := r.Host
@@ -125,10 +126,11 @@ func (x *exchange) asAbsolute(r *http.Request) bool {
 	return false
 }
 
-// authority names what the connection was made to.
+// authority returns the name and port that the connection was made to.
 func (m mapping) authority() string { return net.JoinHostPort(m.name, strconv.Itoa(int(m.port))) }
 
-// handleRequest is where the library asks what to do with a request.
+// handleRequest is called by the library for each request. It returns the request to
+// send, or a refusal.
 func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
 	x := r.Context().Value(exchangeKey{}).(*exchange)
 	d := x.decide(r)
@@ -142,9 +144,9 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 	r.URL.Host, r.Host = authority, authority
 	r.Close, r.Header, r.Trailer = false, r.Header.Clone(), nil
 	cleanHeader(r.Header)
-	r.Header.Del("Expect") // the server has answered it
+	r.Header.Del("Expect") // net/http has answered it
 	if _, ok := r.Header["User-Agent"]; !ok {
-		r.Header["User-Agent"] = []string{""} // else the transport adds its own
+		r.Header["User-Agent"] = []string{""} // otherwise the transport adds its own
 	}
 	if !x.take(&x.up, x.p.up, x.p.limits.TunnelUp, requestHead(r), ReasonUp) {
 		x.a.refuse(ReasonUp, "")
@@ -176,8 +178,7 @@ func (x *exchange) decide(r *http.Request) Decision {
 	return x.a.decide(Request{Kind: KindHTTP, Method: r.Method, Host: host, Port: port})
 }
 
-// roundTrip sends the request and prepares the answer, before the library sees
-// it.
+// roundTrip sends the request and prepares the answer before the library sees it.
 func (x *exchange) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		if up, ok := info.Conn.(*upstreamHTTP); ok {
@@ -224,7 +225,7 @@ func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http
 	case x.cut != "":
 		x.a.refuse(x.cut, "")
 		x.a.entry.Verdict = Allow
-	case gone: // nobody reads this answer
+	case gone: // the client left
 		x.a.refuse(ReasonUpstream, "")
 		x.a.cut("")
 	default:
@@ -234,14 +235,14 @@ func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http
 	return x.refusal(ctx.Req)
 }
 
-// notProxy answers what names no absolute URL.
+// notProxy refuses a request without an absolute URL.
 func (p *Proxy) notProxy(w http.ResponseWriter, r *http.Request) {
 	x := r.Context().Value(exchangeKey{}).(*exchange)
 	x.a.refuse(ReasonNotProxy, "")
 	x.answer(w)
 }
 
-// refusal is the answer that the attempt's last refusal makes.
+// refusal returns the attempt's last refusal as an answer.
 func (x *exchange) refusal(r *http.Request) *http.Response {
 	x.answered = true
 	d := x.a.refused
@@ -250,7 +251,7 @@ func (x *exchange) refusal(r *http.Request) *http.Response {
 	return resp
 }
 
-// answer writes the refusal where the library does not.
+// answer writes the refusal of a request that the library does not answer.
 func (x *exchange) answer(w http.ResponseWriter) {
 	x.answered = true
 	d := x.a.refused
@@ -258,11 +259,11 @@ func (x *exchange) answer(w http.ResponseWriter) {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(d.Reason.status())
-	_, _ = io.WriteString(w, d.text()) // to somebody who may be gone
+	_, _ = io.WriteString(w, d.text()) // the client may be gone
 }
 
-// finish writes the log's entry. ended says that somebody ended the exchange: we,
-// for a reason, or the client by leaving.
+// finish writes the log entry. ended says that the exchange was canceled: by stop, by
+// the proxy's end, or by the client, which left.
 func (x *exchange) finish(ended bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -284,7 +285,7 @@ func (x *exchange) finish(ended bool) {
 	x.a.end(x.up, x.down)
 }
 
-// stop ends the exchange for a reason, of which the first counts.
+// stop ends the exchange. The first reason counts.
 func (x *exchange) stop(reason Reason) {
 	x.mu.Lock()
 	if x.cut == "" {
@@ -295,13 +296,13 @@ func (x *exchange) stop(reason Reason) {
 	if begun {
 		x.broken.Store(true)
 	}
-	_ = x.c.tcp.SetReadDeadline(time.Now()) // somebody may wait for the rest of a body
+	_ = x.c.tcp.SetReadDeadline(time.Now()) // ends a read that waits for the rest of the body
 	x.cancel()
 }
 
 func (x *exchange) touch() { x.idle.Reset(x.p.limits.Idle) }
 
-// take counts n bytes, or stops the exchange.
+// take counts n bytes. If they are over a limit, it stops the exchange.
 func (x *exchange) take(count *int64, shared *budget, limit, n int64, reason Reason) bool {
 	x.mu.Lock()
 	over := *count+n > limit

@@ -13,8 +13,8 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// crude makes crude.allowed.test a server on port 80 that reads a request's head
-// and hands f the connection.
+// crude makes crude.allowed.test a server on port 80 that reads a request's head and
+// then calls f with the connection.
 func (w *world) crude(f func(net.Conn)) {
 	const address = "93.184.216.37"
 	l := listenLocal(w.t)
@@ -49,8 +49,8 @@ func request(method, path, headers, body string) string {
 	return method + " http://crude.allowed.test" + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + "\r\n" + body
 }
 
-// TestHTTPLimits: what a limit cuts does not look whole, and says why where that
-// is still possible.
+// TestHTTPLimits: an answer cut by a limit does not look whole, and states the reason
+// where that is still possible.
 func TestHTTPLimits(t *testing.T) {
 	slow := func(c net.Conn) { silent(c) }
 	big := strings.Repeat("x", 100_000)
@@ -108,7 +108,7 @@ func TestHTTPLimits(t *testing.T) {
 			if tt.status != 0 && !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", tt.status)) || !strings.Contains(got, tt.answer) {
 				t.Errorf("got %.300q, want %d and %q", got, tt.status, tt.answer)
 			}
-			if strings.HasPrefix(got, "HTTP/1.1 200 ") { // cut: it must show
+			if strings.HasPrefix(got, "HTTP/1.1 200 ") { // the cut must be visible
 				if resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(got)), nil); err == nil {
 					if _, err := io.ReadAll(resp.Body); err == nil {
 						t.Errorf("half an answer looks like a whole one: %.300q", got)
@@ -120,7 +120,7 @@ func TestHTTPLimits(t *testing.T) {
 	}
 }
 
-// TestHTTPBodies: bodies go through whole, and are counted.
+// TestHTTPBodies: bodies pass whole, and are counted.
 func TestHTTPBodies(t *testing.T) {
 	w := newWorld(t)
 	p, log := w.startProxy(proxy.Config{})
@@ -141,8 +141,8 @@ func TestHTTPBodies(t *testing.T) {
 	}
 }
 
-// TestHTTPClientLeaves: that is nobody's failure, and its upstream connection
-// ends.
+// TestHTTPClientLeaves: a client that leaves is not a failure in the log, and the
+// connection to the server ends.
 func TestHTTPClientLeaves(t *testing.T) {
 	for name, begin := range map[string]string{"before the answer": "", "in the middle of it": "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"} {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestHTTPShutdown(t *testing.T) {
 	}
 }
 
-// TestHTTPAsSent: what is no concern of a proxy's goes through as it is.
+// TestHTTPAsSent: end-to-end fields and encoded bodies pass unchanged.
 func TestHTTPAsSent(t *testing.T) {
 	w := newWorld(t)
 	w.crude(func(c net.Conn) {

@@ -12,7 +12,7 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// refused asks for a tunnel and wants to be told why there is none.
+// refused asks for a tunnel and checks the reason why there is none.
 func refused(t *testing.T, address, host, want string) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -27,7 +27,7 @@ func refused(t *testing.T, address, host, want string) {
 	}
 }
 
-// TestTooManyTunnels, of which one is given back.
+// TestTooManyTunnels: a tunnel above the limit is refused, until another has ended.
 func TestTooManyTunnels(t *testing.T) {
 	w := newWorld(t)
 	w.raw(echo)
@@ -47,7 +47,7 @@ func TestTooManyTunnels(t *testing.T) {
 	openTunnel(t, address)
 }
 
-// TestTooManyConnections: one too many is closed.
+// TestTooManyConnections: a connection above the limit is closed.
 func TestTooManyConnections(t *testing.T) {
 	w := newWorld(t)
 	p, log := w.startProxy(proxy.Config{Limits: proxy.Limits{Connections: 4}})
@@ -70,7 +70,8 @@ func TestTooManyConnections(t *testing.T) {
 	}
 }
 
-// TestTooManyRequests: there is an end to the log, and nothing happens after it.
+// TestTooManyRequests: requests above the limit are refused, and only the first of
+// them is logged.
 func TestTooManyRequests(t *testing.T) {
 	w := newWorld(t)
 	p, log := w.startProxy(proxy.Config{Limits: proxy.Limits{Requests: 3}})
@@ -92,12 +93,12 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// failing is a disk that is full.
+// failing writes to a full disk.
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
-// TestLogFails: what cannot be logged does not leave.
+// TestLogFails: once an entry could not be written, nothing leaves.
 func TestLogFails(t *testing.T) {
 	w := newWorld(t)
 	cfg := proxy.Config{Log: proxy.NewLog(failing{}), Policy: proxy.Policy{Domains: domains(t, "allowed.test")}}

@@ -10,9 +10,9 @@ import (
 )
 
 // isLocal asks the kernel where a packet to the address would go (rtnetlink(7),
-// RTM_GETROUTE), and says whether that is to this host itself: to an address of an
-// interface, or to any other that its table of local routes has. What has no
-// route is not local, and is not reached either.
+// RTM_GETROUTE), and reports whether that is this host itself: an interface's address,
+// or any other in the table of local routes. An address without a route is not local,
+// and cannot be reached either.
 func isLocal(a netip.Addr) (local bool, err error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {

@@ -16,8 +16,8 @@ const (
 	KindHTTP        Kind = "http"        // any other request to the forward proxy
 	KindTransparent Kind = "transparent" // a redirected connection
 	KindDNS         Kind = "dns"         // a question to the name server in the sandbox
-	KindMalformed   Kind = "malformed"   // what was no request
-	KindRelay       Kind = "relay"       // a request to a provider
+	KindMalformed   Kind = "malformed"   // a connection without a valid request
+	KindRelay       Kind = "relay"       // a request to the provider relay
 )
 
 // Verdict says what became of an attempt to reach the network.
@@ -33,41 +33,41 @@ const (
 // An Entry is one line of egress.jsonl. It never contains a header, a body or a query
 // string.
 type Entry struct {
-	Time    time.Time `json:"time"` // of the attempt, not of its end
+	Time    time.Time `json:"time"` // when the attempt began
 	Task    string    `json:"task,omitempty"`
 	Attempt int       `json:"attempt,omitempty"`
-	Try     int       `json:"try,omitempty"` // of the attempt, set by the log
+	Try     int       `json:"try,omitempty"` // of the attempt, set by [Log.Write]
 
 	Kind    Kind    `json:"kind"`
-	Host    string  `json:"host,omitempty"` // as it was asked for, normalised where that was possible
+	Host    string  `json:"host,omitempty"` // as requested, normalised where possible
 	Port    int     `json:"port,omitempty"`
-	Address string  `json:"address,omitempty"` // that was dialled, or refused
+	Address string  `json:"address,omitempty"` // "IP:port" that was dialed, or the address that was refused
 	Verdict Verdict `json:"verdict"`
 	Rule    string  `json:"rule,omitempty"`   // that allowed or refused it, as the tester wrote it
-	Reason  string  `json:"reason,omitempty"` // a word of a closed list
+	Reason  string  `json:"reason,omitempty"` // one of [Reasons], or of the relay's own list
 
 	Up       int64         `json:"up"`   // bytes out of the sandbox
 	Down     int64         `json:"down"` // bytes into it
-	Duration time.Duration `json:"-"`
+	Duration time.Duration `json:"-"`    // written as duration_ms
 
-	// Of relay entries.
+	// Of relay entries; Status also of plain HTTP.
 	Provider string   `json:"provider,omitempty"`
 	Method   string   `json:"method,omitempty"`
-	Path     string   `json:"path,omitempty"` // an entry of the relay's list of paths
-	Status   int      `json:"status,omitempty"`
+	Path     string   `json:"path,omitempty"`   // an entry of the relay's list of paths
+	Status   int      `json:"status,omitempty"` // HTTP status, of plain HTTP the server's; 0 if none
 	Model    string   `json:"model,omitempty"`
 	Stream   bool     `json:"stream,omitempty"`
-	Stripped []string `json:"stripped,omitempty"` // hosted tools that were taken out of the request
-	Usage    *Usage   `json:"usage,omitempty"`
+	Stripped []string `json:"stripped,omitempty"` // what was taken out of the request, or why it was refused
+	Usage    *Usage   `json:"usage,omitempty"`    // nil if the request used no tokens
 }
 
-// Usage counts tokens in the same terms for all providers. The zero Usage is none.
+// Usage counts tokens in the same terms for all providers. The zero Usage means none.
 type Usage struct {
-	Input     int64 `json:"input"`     // all of them, cached ones included
+	Input     int64 `json:"input"`     // including Cached
 	Cached    int64 `json:"cached"`    // of Input, read from a cache
-	Output    int64 `json:"output"`    // all of them, reasoning included
+	Output    int64 `json:"output"`    // including Reasoning
 	Reasoning int64 `json:"reasoning"` // of Output, where the provider says so
-	// Estimated: the answer was cut before its final count.
+	// Estimated: a count of the provider's was missing or unusable.
 	Estimated bool `json:"estimated,omitempty"`
 }
 
@@ -85,8 +85,9 @@ func (u Usage) Add(v Usage) Usage {
 // A Log writes entries as lines of JSON, each with a single Write. Its methods are safe
 // for concurrent use.
 type Log struct {
-	// Try goes into all entries, and Redact, unless it is nil, over what a sandbox
-	// has a say in: names, addresses, models. Both are set before the first.
+	// Try is written to every entry. Redact, unless nil, is applied to the texts that
+	// a sandbox can influence: names, addresses, rules, paths, models. Both must be
+	// set before the first Write.
 	Try    int
 	Redact func(string) string
 

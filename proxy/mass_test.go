@@ -13,8 +13,8 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// helloCode is Python that has the bytes of a ClientHello for raw.allowed.test,
-// and a function that opens a tunnel to it.
+// helloCode is Python code with the bytes of a ClientHello for raw.allowed.test and a
+// function that opens a tunnel to it.
 func helloCode(t testing.TB) string {
 	t.Helper()
 	return fmt.Sprintf(`import socket, time
@@ -33,10 +33,10 @@ def tunnel():
 `, captureHello(t, helloFor("raw.allowed.test")))
 }
 
-// TestUpload sends a lot out of a sandbox: a gigabyte in the long form.
+// TestUpload sends 64 MiB out of a sandbox.
 func TestUpload(t *testing.T) { upload(t, 64<<20) }
 
-// TestSoakUpload is the long form.
+// TestSoakUpload is TestUpload with 1 GiB.
 func TestSoakUpload(t *testing.T) {
 	if os.Getenv("SBENCH_SOAK") == "" {
 		t.Skip("SBENCH_SOAK is not set")
@@ -72,8 +72,8 @@ result = s.recv(100).decode()`, size)})
 	}
 }
 
-// TestCrowd: 2,000 connections of a sandbox at once. Those within the limit are
-// served, and the others neither that nor kept.
+// TestCrowd: of 2,000 connections of a sandbox at once, those within the limit are
+// served, and the others are closed.
 func TestCrowd(t *testing.T) {
 	const crowd, limit = 2000, 600
 	w := newWorld(t)
@@ -111,8 +111,8 @@ result = [len(served), echoed]`, crowd)})
 	waitFor(t, func() bool { return runtime.NumGoroutine() <= goroutines+5 })
 }
 
-// TestSlowloris: heads and ClientHellos that never end are cut, and others are
-// served meanwhile.
+// TestSlowloris: connections whose head or ClientHello never ends are cut, and others
+// are served meanwhile.
 func TestSlowloris(t *testing.T) {
 	w := newWorld(t)
 	p, log := w.startProxy(proxy.Config{Limits: proxy.Limits{HeaderTime: 2 * time.Second, HelloTime: 2 * time.Second}})

@@ -81,9 +81,9 @@ func (d Domain) allows(name string) bool {
 }
 
 // normalise returns the one spelling of a host that rules are compared with: in
-// lower case and without the dot at its end. What an address parser of any kind
-// would take for an address is refused: the last label of a DNS name is no number
-// (RFC 1123, 2.1; WHATWG URL, "ends in a number").
+// lower case and without the dot at its end. Anything that some parser would read as
+// an address is refused: the last label of a DNS name is not a number (RFC 1123, 2.1;
+// WHATWG URL, "ends in a number").
 func normalise(host string) (string, Reason) {
 	if strings.HasPrefix(host, "[") || strings.Contains(host, ":") {
 		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
@@ -107,13 +107,13 @@ func normalise(host string) (string, Reason) {
 	return name, ""
 }
 
-// isLabel knows letters, digits, hyphens, and the underscore of service names.
+// isLabel accepts letters, digits, hyphens, and the underscore of service names.
 func isLabel(label string) bool {
 	const known = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 	return label != "" && len(label) <= 63 && strings.Trim(label, known) == ""
 }
 
-// isNumber knows what inet_aton(3) takes for a part of an address.
+// isNumber reports whether inet_aton(3) could read the label as part of an address.
 func isNumber(label string) bool {
 	if hex, ok := strings.CutPrefix(label, "0x"); ok {
 		return strings.Trim(hex, "0123456789abcdef") == ""
@@ -121,8 +121,8 @@ func isNumber(label string) bool {
 	return strings.Trim(label, "0123456789") == ""
 }
 
-// parsePort takes the one spelling of a port, and none that another parser would
-// read as another number.
+// parsePort accepts only a decimal number without sign or leading zeros, which every
+// parser reads alike.
 func parsePort(text string) (uint16, bool) {
 	if text == "" || text[0] < '1' || text[0] > '9' || strings.Trim(text, "0123456789") != "" {
 		return 0, false
@@ -131,9 +131,8 @@ func parsePort(text string) (uint16, bool) {
 	return uint16(n), err == nil
 }
 
-// splitAuthority takes "host:port" apart at its only colon, or behind the bracket
-// of an IPv6 literal. Without a port it is the given one. The parts may be
-// malformed.
+// splitAuthority splits "host:port" at its only colon, or after the bracket of an
+// IPv6 literal. Without a port, it returns otherwise. The parts may be malformed.
 func splitAuthority(authority, otherwise string) (host, port string, ok bool) {
 	colon := strings.IndexByte(authority, ':')
 	if strings.HasPrefix(authority, "[") {

@@ -13,11 +13,11 @@ type Phase string
 // PhaseHarness is the only phase with access to a network; verifiers never have any.
 const PhaseHarness Phase = "harness"
 
-// A Policy says what a sandbox may reach, in PhaseHarness alone. The zero Policy denies
+// A Policy says what a sandbox may reach, in PhaseHarness only. The zero Policy denies
 // everything.
 type Policy struct {
-	Domains []Domain // what may be reached; none is nothing
-	Ports   []uint16 // of those; none is 80 and 443
+	Domains []Domain // what may be reached; empty means nothing
+	Ports   []uint16 // that may be reached there; empty means 80 and 443
 
 	// AllowMissingSNI lets tunnels through whose ClientHello names no host.
 	AllowMissingSNI bool
@@ -31,8 +31,8 @@ type Policy struct {
 type Request struct {
 	Phase  Phase
 	Kind   Kind
-	Method string // of KindHTTP
-	Host   string // as it was asked for, an address too
+	Method string // used for KindHTTP only
+	Host   string // as it was asked for; may be an address
 	Port   string // as it was asked for; not used for KindDNS
 }
 

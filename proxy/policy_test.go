@@ -87,7 +87,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestConfig: what cannot be enforced is an error.
+// TestConfig: a configuration that cannot be enforced is an error.
 func TestConfig(t *testing.T) {
 	for name, cfg := range map[string]proxy.Config{
 		"without a log": {}, "negative limit": {Log: proxy.NewLog(newBook()), Limits: proxy.Limits{Up: -1}},

@@ -20,7 +20,7 @@ import (
 type Config struct {
 	Policy Policy
 	Limits Limits // unset fields are those of DefaultLimits
-	Log    *Log   // must be given; once it has an error, nothing leaves any more
+	Log    *Log   // required; once it has an error, nothing leaves any more
 	// Task and Attempt go into the log's entries.
 	Task    string
 	Attempt int
@@ -28,8 +28,7 @@ type Config struct {
 	hooks hooks
 }
 
-// hooks are reachable from this package's tests alone. None of them takes the
-// place of a check.
+// hooks can only be set by this package's tests. None of them replaces a check.
 type hooks struct {
 	resolver *net.Resolver
 	// control runs on a socket whose address passed the check.
@@ -54,9 +53,9 @@ type Proxy struct {
 	buffers   sync.Pool // of *[copyBytes]byte; an idle tunnel holds none
 	names     *names
 	up, down  *budget
-	tunnels   chan struct{} // a slot each
+	tunnels   chan struct{} // holds one element per open tunnel
 	counts    counts
-	ctx       context.Context // of the proxy's life
+	ctx       context.Context // ends when the proxy is closed
 	end       context.CancelFunc
 	work      sync.WaitGroup
 
@@ -126,7 +125,8 @@ func (p *Proxy) Serve(l net.Listener) error {
 	return p.accept(l, KindMalformed, func(c *client) { p.queue.put(c) })
 }
 
-// accept hands the connections of a listener to use, within the limit.
+// accept hands the connections of a listener to use, up to the limit. kind is that of
+// the log entry for a connection above it.
 func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
 	if !p.serves(l) {
 		return errors.Join(ErrClosed, l.Close())
@@ -185,8 +185,8 @@ func (p *Proxy) Totals() Totals {
 	}
 }
 
-// track lets Close close c. It is false, and nothing is tracked, once the proxy
-// is closed.
+// track makes Close close c. Once the proxy is closed, it tracks nothing and returns
+// false.
 func (p *Proxy) track(c io.Closer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -203,7 +203,8 @@ func (p *Proxy) untrack(c io.Closer) {
 	delete(p.open, c)
 }
 
-// serves lets Close close a listener, and wait until it is served.
+// serves makes Close close a listener and wait for served. It returns false once the
+// proxy is closed.
 func (p *Proxy) serves(l io.Closer) bool {
 	if !p.begin() {
 		return false
@@ -215,15 +216,15 @@ func (p *Proxy) serves(l io.Closer) bool {
 	return true
 }
 
-// served is the end of what began with serves.
+// served closes the listener and ends what serves began.
 func (p *Proxy) served(l io.Closer) {
 	p.untrack(l)
 	_ = l.Close()
 	p.work.Done()
 }
 
-// begin makes Close wait for the one who calls p.work.Done. It is false once the
-// proxy is closed.
+// begin makes Close wait until the caller calls p.work.Done. Once the proxy is closed,
+// it returns false and Done must not be called.
 func (p *Proxy) begin() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -250,7 +251,7 @@ func (p *Proxy) start(c *client, f func()) {
 // A queue is a listener of connections that were accepted elsewhere.
 type queue struct {
 	conns chan net.Conn
-	ctx   context.Context // of the proxy: a queue has no other end
+	ctx   context.Context // of the proxy, with which the queue ends
 }
 
 func (q queue) put(c net.Conn) {

@@ -4,51 +4,51 @@ package proxy
 // [Reasons] returns all there are.
 type Reason string
 
-// Reasons that lie in the request.
+// Reasons that lie in the request itself.
 const (
-	ReasonMalformed      Reason = "malformed_request"   // no HTTP request, or one that can be read in two ways
+	ReasonMalformed      Reason = "malformed_request"   // no valid HTTP request, or one that can be read in two ways
 	ReasonHeaderTooLarge Reason = "header_too_large"    // Limits.HeaderBytes
 	ReasonHeaderTimeout  Reason = "header_timeout"      // Limits.HeaderTime
-	ReasonNotProxy       Reason = "not_a_proxy_request" // names no absolute URL and is no CONNECT
+	ReasonNotProxy       Reason = "not_a_proxy_request" // neither an absolute URL nor a CONNECT
 	ReasonScheme         Reason = "scheme_not_allowed"  // an absolute URL that is not http
 	ReasonMethod         Reason = "method_not_allowed"
 	ReasonUpgrade        Reason = "upgrade_not_allowed" // of plain HTTP to another protocol
 	ReasonAuthority      Reason = "bad_authority"       // not "name:port", or with user information
 	ReasonBadPort        Reason = "bad_port"            // not a decimal number from 1 to 65535
 	ReasonPort           Reason = "port_not_allowed"
-	ReasonBadName        Reason = "bad_name"   // no ASCII DNS name
+	ReasonBadName        Reason = "bad_name"   // not an ASCII DNS name
 	ReasonIPLiteral      Reason = "ip_literal" // an address, in whatever spelling
 	ReasonHost           Reason = "host_not_allowed"
 	ReasonPhase          Reason = "phase_not_allowed"
-	ReasonHostMismatch   Reason = "host_mismatch" // a redirected request for another name than the address was given for
+	ReasonHostMismatch   Reason = "host_mismatch" // a redirected request for another name than its address stands for
 )
 
-// Reasons that lie in the way to the host.
+// Reasons that arise on the way to the host.
 const (
 	ReasonAddress  Reason = "address_not_allowed" // the name leads to an address that is not public
 	ReasonResolve  Reason = "resolve_failed"
 	ReasonDial     Reason = "dial_failed"
-	ReasonUpstream Reason = "upstream_failed" // it answered with no HTTP, or broke off
+	ReasonUpstream Reason = "upstream_failed" // the host's answer is not HTTP, or broke off
 )
 
 // Reasons that lie in the first bytes of a tunnel.
 const (
 	ReasonNotTLS       Reason = "not_tls"
-	ReasonBadHello     Reason = "bad_hello" // a malformed TLS ClientHello
-	ReasonHelloTimeout Reason = "hello_timeout"
+	ReasonBadHello     Reason = "bad_hello"     // a malformed TLS ClientHello
+	ReasonHelloTimeout Reason = "hello_timeout" // Limits.HelloTime
 	ReasonSNIMissing   Reason = "sni_missing"
 	ReasonSNIMismatch  Reason = "sni_mismatch" // the ClientHello names another host than the CONNECT
 	ReasonECH          Reason = "ech"          // the ClientHello hides a name
 )
 
-// Reasons that are limits, or the end.
+// Reasons that are limits, or the end of the sandbox.
 const (
 	ReasonConnections Reason = "too_many_connections"
 	ReasonTunnels     Reason = "too_many_tunnels"
 	ReasonRequests    Reason = "too_many_requests"
 	ReasonNames       Reason = "too_many_names"
-	ReasonUp          Reason = "bytes_up"
-	ReasonDown        Reason = "bytes_down"
+	ReasonUp          Reason = "bytes_up"   // Limits.Up or Limits.TunnelUp
+	ReasonDown        Reason = "bytes_down" // Limits.Down or Limits.TunnelDown
 	ReasonBody        Reason = "body_too_large"
 	ReasonIdle        Reason = "idle"
 	ReasonLifetime    Reason = "lifetime"
@@ -93,5 +93,5 @@ func Reasons() map[Reason]string {
 	}
 }
 
-// cure is what [Reasons] has for the reason.
+// cure returns the cure that [Reasons] has for the reason.
 func (r Reason) cure() string { return Reasons()[r] }

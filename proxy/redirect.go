@@ -11,7 +11,7 @@ import (
 // soOriginalDst is SO_ORIGINAL_DST of linux/netfilter_ipv4.h.
 const soOriginalDst = 80
 
-// A mapping is what a redirected connection was made to.
+// A mapping is the name and port that a redirected connection was made to.
 type mapping struct {
 	name string
 	port uint16
@@ -93,7 +93,7 @@ func originalDestination(c *net.TCPConn) netip.AddrPort {
 	}
 	to := local
 	err = raw.Control(func(fd uintptr) {
-		// A struct sockaddr_in, in an option that happens to have its size.
+		// The value is a struct sockaddr_in, whose 16 bytes fit into Multiaddr.
 		got, err := unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, soOriginalDst)
 		if err != nil {
 			return

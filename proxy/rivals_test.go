@@ -23,8 +23,8 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
-// rivalVariable makes the test binary a proxy in a process of its own, whose
-// time and memory can be told from the client's.
+// rivalVariable makes the test binary a proxy in its own process, so that its time
+// and memory can be measured apart from the client's.
 const rivalVariable = "SBENCH_TEST_RIVAL"
 
 func TestMain(m *testing.M) {
@@ -36,14 +36,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serveRival serves the inherited listener until its input ends.
+// serveRival serves the inherited listener until standard input ends.
 func serveRival(name, origin string) {
 	l, err := net.FileListener(os.NewFile(3, "listener"))
 	if err != nil {
 		log.Fatal(err)
 	}
 	if name == "library" {
-		lib := goproxy.NewProxyHttpServer() // splices, without a limit or a check
+		lib := goproxy.NewProxyHttpServer() // splices, without limits or checks
 		lib.Logger, lib.ConnectDial = log.New(io.Discard, "", 0), nil
 		lib.Tr = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", origin)
@@ -55,8 +55,8 @@ func serveRival(name, origin string) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// benchProxy reaches the origin by the name in the hosts file of every system,
-// as if it led elsewhere.
+// benchProxy returns a proxy that allows allowed.test and connects to the origin
+// whatever the address of the name.
 func benchProxy(origin string) *proxy.Proxy {
 	to, err := net.ResolveTCPAddr("tcp4", origin)
 	if err != nil {
@@ -92,15 +92,15 @@ func benchProxy(origin string) *proxy.Proxy {
 	return p
 }
 
-// A rival is a proxy in a process of its own; direct has none.
+// A rival is a proxy in its own process, or "direct", which has none.
 type rival struct {
 	name    string
-	address string // "" is none: connect to the origin
+	address string // "" means to connect to the origin
 	target  string // of the CONNECT
 	pid     int
 }
 
-// startRival starts a proxy that leads to the origin; missing says what is not
+// startRival starts a proxy that reaches the origin. missing says that it is not
 // installed.
 func startRival(b *testing.B, name, origin string) (r rival, missing string) {
 	b.Helper()
@@ -151,7 +151,7 @@ func startOwn(b *testing.B, name, origin string) rival {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), rivalVariable+"="+name+" "+origin)
 	cmd.ExtraFiles, cmd.Stderr = []*os.File{file}, os.Stderr
-	stdin, err := cmd.StdinPipe() // its end is the process's
+	stdin, err := cmd.StdinPipe() // the process ends when it is closed
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func startProcess(b *testing.B, r rival, cmd *exec.Cmd) rival {
 	return r
 }
 
-// processor is the processor time of the rival's process so far, in seconds.
+// processor returns the processor time of the rival's process so far, in seconds.
 func (r rival) processor(b *testing.B) float64 {
 	if r.pid == 0 {
 		return 0
@@ -194,7 +194,7 @@ func (r rival) processor(b *testing.B) float64 {
 	return float64(user+system) / 100 // USER_HZ
 }
 
-// memory is what the rival's process holds, in KiB.
+// memory returns the resident memory of the rival's process, in KiB.
 func (r rival) memory(b *testing.B) float64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.pid))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
-// A sandbox has a client in it that does what it is asked, and the proxy's
+// A sandbox contains a client that makes the attempts of a test, and the proxy's
 // sockets.
 type sandbox struct {
 	t       testing.TB
@@ -26,7 +26,7 @@ type sandbox struct {
 	sockets runtime.Sockets
 }
 
-// newSandbox starts a client inside a sandbox before the proxy.
+// newSandbox starts a client in a sandbox whose way out is the proxy.
 func newSandbox(t testing.TB, p *proxy.Proxy, transparent bool) *sandbox {
 	t.Helper()
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
@@ -86,7 +86,7 @@ func (s *sandbox) start() {
 	})
 }
 
-// An ask is what the client is to do; see testdata/client.py.
+// An ask tells the client what to do; see testdata/client.py.
 type ask struct {
 	To        []any    `json:"to,omitempty"`
 	Send      []string `json:"send,omitempty"`

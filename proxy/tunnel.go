@@ -14,19 +14,19 @@ import (
 
 const (
 	copyBytes = 32 << 10
-	// spliceAfter: the kernel copies flows that have proved to be large. Its pipes
-	// would cost a small tunnel four descriptors.
+	// spliceAfter is the bytes after which the kernel copies a flow. The pipes that
+	// this takes would cost a small tunnel four descriptors.
 	spliceAfter = 512 << 10
 	spliceBytes = 1 << 20
 	spliceTime  = 200 * time.Millisecond
 )
 
-// A tunnel is two flows that live and die together.
+// A tunnel is two flows in opposite directions. If one fails, both end.
 type tunnel struct {
 	p        *Proxy
 	up, down flow
 	begun    time.Time
-	active   atomic.Int64 // nanoseconds after begun: the last byte either way
+	active   atomic.Int64 // time of the last byte either way, in nanoseconds after begun
 	reason   atomic.Pointer[Reason]
 }
 
@@ -35,12 +35,13 @@ type flow struct {
 	t        *tunnel
 	from, to *net.TCPConn
 	shared   *budget // of the sandbox
-	left     int64   // of the tunnel
+	left     int64   // bytes left of the tunnel's own limit
 	moved    int64
-	full     Reason // of the end of either
+	full     Reason // when one of the two is used up
 }
 
-// tunnel forwards first, then copies until both sides have ended, or a limit.
+// tunnel forwards first, then copies both ways until both sides end or a limit is
+// reached.
 func (p *Proxy) tunnel(a *attempt, c *client, up *upstream, first []byte) {
 	t := &tunnel{p: p, begun: time.Now()}
 	t.up = flow{t: t, from: c.tcp, to: up.TCPConn, shared: p.up, left: p.limits.TunnelUp, full: ReasonUp}
@@ -65,7 +66,7 @@ func (p *Proxy) tunnel(a *attempt, c *client, up *upstream, first []byte) {
 	a.end(t.up.moved, t.down.moved)
 }
 
-// cut ends both flows. The first reason is the one that counts.
+// cut ends both flows. The first reason that is not "" counts.
 func (t *tunnel) cut(reason Reason) {
 	if reason != "" {
 		t.reason.CompareAndSwap(nil, &reason)
@@ -74,7 +75,7 @@ func (t *tunnel) cut(reason Reason) {
 	_ = t.up.to.Close()
 }
 
-// run copies until the end of the flow, which it hands on.
+// run copies until the flow ends, and then half-closes the other side.
 func (f *flow) run() {
 	raw, err := f.from.SyscallConn()
 	for err == nil {
@@ -91,8 +92,8 @@ func (f *flow) run() {
 	}
 }
 
-// step moves what there is to read, up to a buffer full. It waits for it without
-// a buffer.
+// step moves what can be read, up to one buffer full. It holds no buffer while it
+// waits.
 func (f *flow) step(raw syscall.RawConn) (int, error) {
 	idle := f.t.p.limits.Idle
 	if err := f.from.SetReadDeadline(time.Now().Add(idle/4 + time.Millisecond)); err != nil {
@@ -138,8 +139,8 @@ func (f *flow) step(raw syscall.RawConn) (int, error) {
 
 func (t *tunnel) touch() { t.active.Store(int64(time.Since(t.begun))) }
 
-// write sends b, or what of it the limits allow: then it ends the tunnel and
-// returns false.
+// write sends b. If it cannot, or if the limits allow only a part, which it sends, it
+// ends the tunnel and returns false.
 func (f *flow) write(b []byte) bool {
 	allowed := f.shared.take(min(int64(len(b)), f.left))
 	if err := f.to.SetWriteDeadline(time.Now().Add(f.t.p.limits.writeTime())); err != nil {
@@ -160,8 +161,8 @@ func (f *flow) write(b []byte) bool {
 	return false
 }
 
-// splice lets the kernel copy. It is not full if there was less to copy: then
-// waiting is done better without what was reserved here.
+// splice lets the kernel copy. full is false if there was less to copy than reserved:
+// it is better to wait in step, which reserves nothing.
 func (f *flow) splice() (full bool, err error) {
 	reserved := f.shared.reserve(min(spliceBytes, f.left))
 	n := int64(0)

@@ -19,7 +19,7 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// serveLocal opens the proxy on loopback.
+// serveLocal serves the proxy on loopback and returns its address.
 func serveLocal(t testing.TB, p *proxy.Proxy) string {
 	t.Helper()
 	l := listenLocal(t)
@@ -32,8 +32,8 @@ func serveLocal(t testing.TB, p *proxy.Proxy) string {
 	return l.Addr().String()
 }
 
-// raw makes raw.allowed.test a server that hands f each connection, behind the
-// ClientHello.
+// raw makes raw.allowed.test a server that reads the ClientHello of each connection
+// and then calls f with it.
 func (w *world) raw(f func(net.Conn)) {
 	const address = "93.184.216.36"
 	l := listenLocal(w.t)
@@ -50,8 +50,8 @@ func (w *world) raw(f func(net.Conn)) {
 	})
 }
 
-// openTunnel returns a connection through the proxy to raw.allowed.test, and how
-// many bytes it took.
+// openTunnel returns a connection through the proxy to raw.allowed.test, and the size
+// of the ClientHello that was sent.
 func openTunnel(t testing.TB, address string) (*net.TCPConn, int) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -74,7 +74,7 @@ func openTunnel(t testing.TB, address string) (*net.TCPConn, int) {
 
 func helloFor(name string) *tls.Config { return &tls.Config{ServerName: name} }
 
-// readHead reads byte by byte, to leave what comes behind it.
+// readHead reads byte by byte, to leave what follows the head.
 func readHead(t testing.TB, c net.Conn) string {
 	t.Helper()
 	var head []byte
@@ -89,10 +89,10 @@ func readHead(t testing.TB, c net.Conn) string {
 
 func echo(c net.Conn) { _, _ = io.Copy(c, c) }
 
-// silent keeps a connection open that says nothing, until the other side ends.
+// silent keeps a connection open without sending, until the other side ends.
 func silent(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
-// TestTunnelHalfClose: an answer after the end of the question arrives.
+// TestTunnelHalfClose: an answer still arrives after the client has closed its side.
 func TestTunnelHalfClose(t *testing.T) {
 	w := newWorld(t)
 	w.raw(func(c net.Conn) {
@@ -118,7 +118,7 @@ func TestTunnelHalfClose(t *testing.T) {
 	}
 }
 
-// TestTunnelTime: a silent tunnel ends, a slow one does not, an old one does.
+// TestTunnelTime: an idle tunnel ends; a slow one lives until its lifetime is over.
 func TestTunnelTime(t *testing.T) {
 	w := newWorld(t)
 	p, log := w.startProxy(proxy.Config{Limits: proxy.Limits{Idle: 300 * time.Millisecond, Lifetime: 1500 * time.Millisecond}})
@@ -147,8 +147,8 @@ func TestTunnelTime(t *testing.T) {
 	}
 }
 
-// TestTunnelBytes: limits are exact, for one tunnel and for the sandbox, with
-// the kernel copying or not.
+// TestTunnelBytes: limits are exact, for one tunnel and for the sandbox, also while
+// the kernel copies.
 func TestTunnelBytes(t *testing.T) {
 	const limit = 5_000_000
 	tests := []struct {
@@ -222,7 +222,7 @@ func TestTunnelBytes(t *testing.T) {
 	}
 }
 
-// endless is a reader that is not spliced from.
+// endless is an endless reader that cannot be spliced from.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
@@ -236,7 +236,7 @@ func waitFor(t testing.TB, done func() bool) {
 	}
 }
 
-// TestClose: everything ends with the proxy, is logged, and nothing is left.
+// TestClose: Close ends and logs everything, and leaves no goroutine or file behind.
 func TestClose(t *testing.T) {
 	w := newWorld(t)
 	w.raw(silent)
@@ -301,8 +301,8 @@ func openFiles(t testing.TB) int {
 	return len(entries)
 }
 
-// TestPolicySwitches: what the policy may let through, it lets through, and
-// another name it never does.
+// TestPolicySwitches: the policy's switches allow what they are for, and never
+// another name.
 func TestPolicySwitches(t *testing.T) {
 	ech := captureHello(t, &tls.Config{ServerName: "evil.test", MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: echConfigList(t, "allowed.test")})
 	other := captureHello(t, &tls.Config{ServerName: "evil.test", MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: echConfigList(t, "other.test")})

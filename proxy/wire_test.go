@@ -13,8 +13,8 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// wire makes crude.allowed.test a server that takes all that comes until the
-// bytes end, answers, and says what came.
+// wire makes crude.allowed.test a server that reads until end, sends what it read to
+// the channel, and answers.
 func (w *world) wire(end, answer string) <-chan string {
 	const address = "93.184.216.37"
 	l := listenLocal(w.t)
@@ -35,8 +35,8 @@ func (w *world) wire(end, answer string) <-chan string {
 	return came
 }
 
-// TestWireIsCounted: nothing leaves uncounted, be it a trailer or the frames of a
-// body in chunks.
+// TestWireIsCounted: every byte that leaves is counted, including the framing of
+// chunks, and trailers do not leave.
 func TestWireIsCounted(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 	var chunks strings.Builder
@@ -80,8 +80,8 @@ func TestAnswerTrailers(t *testing.T) {
 	}
 }
 
-// TestNothingIsPrinted: what a server says unasked, before a request or behind an
-// answer, goes nowhere. It is the standard logger's output that is looked at.
+// TestNothingIsPrinted: what a server sends without being asked, before a request or
+// after an answer, does not reach the standard logger.
 func TestNothingIsPrinted(t *testing.T) {
 	var printed bytes.Buffer
 	was := log.Writer()
@@ -113,8 +113,8 @@ func TestNothingIsPrinted(t *testing.T) {
 	}
 }
 
-// TestTwoLengths: a message with a length and chunks is refused on every request
-// of a connection.
+// TestTwoLengths: a request with both a length and chunks is refused, whether it is
+// the first on its connection or not.
 func TestTwoLengths(t *testing.T) {
 	both := "POST http://allowed.test/ HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
 	w := newWorld(t)

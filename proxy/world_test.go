@@ -29,21 +29,21 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// public is where every name of the world leads that says nothing else.
+// public is the address of every name in the world that has no other.
 const public = "93.184.216.34"
 
-// A world is what lies behind a proxy: a name server, and servers for every
-// address that passes the proxy's check, on loopback addresses of this host.
+// A world stands for the network behind a proxy: a name server, and servers for every
+// address that passes the proxy's check, all on loopback addresses of this host.
 type world struct {
 	t       testing.TB
 	dns     net.PacketConn
 	web     map[uint16]net.Listener // by the port they stand for
 	special map[string]net.Listener // by "address:port"
-	own     []netip.Addr            // the host's
-	real    bool                    // the host's are the kernel's
+	own     []netip.Addr            // the addresses that count as the host's own
+	real    bool                    // ask the kernel for those instead
 
 	mu      sync.Mutex
-	zone    map[string][]string // addresses; several, separated by "|", are given in turn
+	zone    map[string][]string // addresses by name; see lead
 	asked   map[string]int
 	reached []string
 }
@@ -78,7 +78,7 @@ func listenLocal(t testing.TB) net.Listener {
 	return l
 }
 
-// each serves raw connections.
+// each calls f with each connection, and closes it afterwards.
 func (w *world) each(l net.Listener, f func(net.Conn)) {
 	go func() {
 		for {
@@ -94,7 +94,7 @@ func (w *world) each(l net.Listener, f func(net.Conn)) {
 	}()
 }
 
-// serve answers every request with what reached the server.
+// serve answers HTTP requests, most of them with what reached the server.
 func (w *world) serve(l net.Listener, config *tls.Config) {
 	server := &http.Server{TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		sni := ""
@@ -142,7 +142,7 @@ func selfSigned(t testing.TB) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 }
 
-// serveNames is the name server.
+// serveNames runs the name server.
 func (w *world) serveNames() {
 	buf := make([]byte, 1500)
 	for {
@@ -189,22 +189,23 @@ func (w *world) lookup(name string, kind dnsmessage.Type) []string {
 	return strings.Split(answers[min(turn, len(answers)-1)], "|")
 }
 
-// lead gives a name addresses: all of "a|b" at once, several in turn.
+// lead gives a name its answers, which are returned in turn, the last one for good.
+// "a|b" is one answer with two addresses.
 func (w *world) lead(name string, addresses ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.zone[name] = addresses
 }
 
-// stand makes a listener the server at "address:port".
+// stand makes the listener stand for "address:port".
 func (w *world) stand(address string, l net.Listener) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.special[address] = l
 }
 
-// takeReached returns which addresses were connected to since the last call,
-// and which names were asked for.
+// takeReached returns the addresses that were connected to and the names that were
+// looked up since the last call.
 func (w *world) takeReached() (reached []string, names []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -219,9 +220,9 @@ func (w *world) takeReached() (reached []string, names []string) {
 	return reached, names
 }
 
-// hooks connect what passed the check to the world's servers: the socket that
-// is about to be connected to the address is connected to the server before, and
-// connect(2) says EISCONN then, which is as good.
+// hooks connects a socket whose address passed the check to one of the world's
+// servers first. connect(2) to the address then fails with EISCONN, which counts as
+// success.
 func (w *world) hooks() proxy.Hooks {
 	local := func(a netip.Addr) (bool, error) { return slices.Contains(w.own, a), nil }
 	if w.real {
@@ -299,7 +300,7 @@ func (b *book) none(t testing.TB) {
 	}
 }
 
-// words are the entry's kind, verdict and reason.
+// words returns the entry's kind, verdict and reason.
 func words(e proxy.Entry) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Kind, e.Verdict, e.Reason))
 }
@@ -313,7 +314,7 @@ func domains(t testing.TB, names ...string) []proxy.Domain {
 	return d
 }
 
-// startProxy makes a proxy before the world.
+// startProxy starts a proxy that reaches the world.
 func (w *world) startProxy(cfg proxy.Config) (*proxy.Proxy, *book) {
 	w.t.Helper()
 	log := newBook()

@@ -8,7 +8,7 @@ import (
 	"github.com/securebench/sbench/report/stat"
 )
 
-// compare pairs the tasks of two runs.
+// compare compares the tasks that both runs scored. a and b are the runs' indices.
 func compare(a, b int, from, to *Source) Comparison {
 	c := Comparison{A: a, B: b, Differ: []Differs{}}
 	rows, others := map[string]string{}, map[string][]Attempt{}
@@ -79,7 +79,7 @@ func (c *Comparison) sum(pairs []Differs) {
 	})
 }
 
-// mcNemar is nil unless every pair is of two single verdicts.
+// mcNemar returns nil unless each task has exactly one scored attempt in both runs.
 func mcNemar(pairs []Differs) *McNemar {
 	var m McNemar
 	for _, p := range pairs {

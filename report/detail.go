@@ -15,62 +15,62 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// A Detail is all that is to be seen of one attempt. Its texts are cut to what was
-// asked for.
+// A Detail is everything that can be shown of one attempt. Its texts are cut to the size
+// that was asked for.
 type Detail struct {
 	Message   string          `json:"message,omitempty"`
 	Prompt    Text            `json:"prompt"`
-	Public    []Named         `json:"public,omitempty"` // values that the agent was shown, where there is no prompt
-	Trace     *Trace          `json:"trace,omitempty"`
+	Public    []Named         `json:"public,omitempty"` // the task's public values, if no prompt was kept
+	Trace     *Trace          `json:"trace,omitempty"`  // nil if none was kept
 	Candidate Candidate       `json:"candidate"`
 	Producer  Output          `json:"producer"`
 	Verifier  Output          `json:"verifier"`
-	Logs      []Named         `json:"logs,omitempty"` // other files beside the records
-	Egress    *Egress         `json:"egress,omitempty"`
-	Limits    json.RawMessage `json:"limits"`
+	Logs      []Named         `json:"logs,omitempty"`   // other log files of the attempt
+	Egress    *Egress         `json:"egress,omitempty"` // nil if nothing was logged
+	Limits    json.RawMessage `json:"limits"`           // the policy of the record's provenance
 	Times     record.Times    `json:"times"`
-	Facts     [][2]string     `json:"facts"` // provenance: what, and its value
-	Tries     []TryFacts      `json:"tries"`
+	Facts     [][2]string     `json:"facts"`             // provenance: name and value
+	Tries     []TryFacts      `json:"tries"`             // the last 20
 	Missing   []string        `json:"missing,omitempty"` // what could not be read
 }
 
-// A Candidate is at most one of these.
+// A Candidate is a text, a patch or a folder with files, or nothing.
 type Candidate struct {
 	Text   *Text  `json:"text,omitempty"`
 	Code   bool   `json:"code,omitempty"` // the text is a program
 	Patch  *Text  `json:"patch,omitempty"`
 	Files  []File `json:"files,omitempty"`
-	More   bool   `json:"more,omitempty"` // there are more files
-	Folder string `json:"folder,omitempty"`
+	More   bool   `json:"more,omitempty"`   // there are more files
+	Folder string `json:"folder,omitempty"` // in the run's directory
 }
 
-// A Named text is a value or a file.
+// A Named text is a value or a file, with its name.
 type Named struct {
 	Name string `json:"name"`
 	Text Text   `json:"text"`
 }
 
-// An Output is what a process left.
+// An Output is the output of a producer or verifier.
 type Output struct {
 	Stdout   Text            `json:"stdout"`
 	Stderr   Text            `json:"stderr"`
-	Metadata json.RawMessage `json:"metadata,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"` // an object, or its text if it is too long
 }
 
-// TryFacts is a try, without what it made.
+// TryFacts describes a try without its results.
 type TryFacts struct {
-	Line    int           `json:"line"`
+	Line    int           `json:"line"` // of the records, from 1
 	Status  record.Status `json:"status"`
 	Reason  string        `json:"reason"`
 	Started string        `json:"started"`
 	Seconds float64       `json:"seconds"`
 }
 
-// keepDetail is what is held of either end of a string, when an attempt is shown.
+// keepDetail is how many bytes are kept of either end of a string in a Detail.
 const keepDetail = 256 << 10
 
-// Detail reads what there is of the attempt at an index of Attempts. Its texts are
-// of most bytes together, about; what of it cannot be read is said in the Detail.
+// Detail reads the details of s.Attempts[at]. Its texts have about most bytes together.
+// Detail.Missing says what could not be read.
 func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 	a := s.Attempts[at]
 	rec, err := s.reread(a.Tries[len(a.Tries)-1])
@@ -121,7 +121,7 @@ func output(stdout, stderr string, metadata record.Metadata, most int) Output {
 	return o
 }
 
-// asJSON is an object, unless it is too long: then it is its text, cut.
+// asJSON returns v as JSON or, if that is too long, the beginning of it as a string.
 func asJSON(v any, most int) json.RawMessage {
 	text, err := json.Marshal(v)
 	if err == nil && len(text) > most {
@@ -170,7 +170,7 @@ func (s *Source) candidate(d *Detail, rec record.Record, most int) {
 	}
 }
 
-// maxLogs bounds the files of one attempt.
+// maxLogs bounds the log files of one attempt.
 const maxLogs = 16
 
 func (s *Source) logs(d *Detail, rec record.Record, most int) {
@@ -212,7 +212,7 @@ func (s *Source) log(d *Detail, l record.Log, most int) error {
 	return err
 }
 
-// facts are where a record comes from.
+// facts returns the provenance of a record.
 func facts(rec record.Record) [][2]string {
 	p, h := rec.Provenance, rec.Provenance.Host
 	list := [][2]string{

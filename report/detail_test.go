@@ -14,8 +14,8 @@ import (
 	"github.com/securebench/sbench/report"
 )
 
-// TestOutside: nothing that a record names is read from outside the run's folder,
-// and nothing is waited for.
+// TestOutside: whatever a record names, nothing outside the run's folder is read, and
+// nothing blocks.
 func TestOutside(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret")
 	check(t, os.WriteFile(outside, []byte("SECRET"), 0o600))
@@ -55,7 +55,7 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestEgress reads what the proxy's own log writes.
+// TestEgress reads lines written by the proxy's own log.
 func TestEgress(t *testing.T) {
 	records := []a{{task: "t", attempt: 1, try: 1, status: "passed", producer: 60}, {task: "t", attempt: 2, try: 1, status: "passed", producer: 60}}
 	dir := t.TempDir()
@@ -112,7 +112,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestVisible: a terminal obeys nothing, and nothing is hidden in it.
+// TestVisible: no control characters are left for a terminal, and nothing is invisible.
 func TestVisible(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"plain – ünïcödé 日本 😀", "plain – ünïcödé 日本 😀"},
@@ -133,7 +133,7 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// TestNumbersForPeople holds the forms of numbers.
+// TestNumbersForPeople checks the formats of numbers.
 func TestNumbersForPeople(t *testing.T) {
 	var got []string
 	for _, s := range []float64{0, 0.0004, 0.25, 1, 9.994, 9.996, 42.25, 99.94, 99.96, 3599, 3600, 90061} {
@@ -153,7 +153,7 @@ func TestNumbersForPeople(t *testing.T) {
 	}
 }
 
-// TestKept: what the run itself did not keep of a log is said.
+// TestKept: Missing names the part of a log that the run did not keep.
 func TestKept(t *testing.T) {
 	dir := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(dir, "x.txt"), []byte("kept"), 0o644))

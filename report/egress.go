@@ -14,31 +14,31 @@ import (
 
 const (
 	maxEgress   = 200 // lines of one attempt that are shown
-	maxIndexed  = 256 // lines of one attempt whose place is known
-	egressLines = 160 // bytes of a line that is shown, about
+	maxIndexed  = 256 // lines of one attempt whose offset is kept
+	egressLines = 160 // bytes of a shown line, about
 )
 
-// An Egress is what one attempt sent out, or tried to.
+// An Egress is the egress log of one attempt. Its counts are over all entries.
 type Egress struct {
-	Entries []Entry `json:"entries"`
-	More    int     `json:"more,omitempty"` // entries that are not here
+	Entries []Entry `json:"entries"`        // the first ones
+	More    int     `json:"more,omitempty"` // entries that are left out
 	Allowed int     `json:"allowed"`
 	Denied  int     `json:"denied"`
 	Errors  int     `json:"errors"`
 }
 
-// An Entry is a line of egress.jsonl, as far as it is shown.
+// An Entry has the fields of a line of egress.jsonl that are shown.
 type Entry struct {
-	At       string   `json:"at"`
-	Earlier  bool     `json:"earlier,omitempty"` // of a try that does not count
+	At       string   `json:"at"`                // UTC
+	Earlier  bool     `json:"earlier,omitempty"` // of a try before the one that counts
 	Kind     string   `json:"kind"`
 	Verdict  string   `json:"verdict"`
 	Host     string   `json:"host"`
 	Port     int      `json:"port,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
 	Rule     string   `json:"rule,omitempty"`
-	Up       int64    `json:"up"`
-	Down     int64    `json:"down"`
+	Up       int64    `json:"up"`   // bytes out of the sandbox
+	Down     int64    `json:"down"` // bytes into it
 	Duration int64    `json:"duration_ms"`
 	Method   string   `json:"method,omitempty"`
 	Path     string   `json:"path,omitempty"`
@@ -53,7 +53,7 @@ type egressIndex struct {
 	total, allowed, denied, failed int
 }
 
-// egressLine is what says whose a line is, and the line.
+// egressLine is an entry with the attempt that it belongs to.
 type egressLine struct {
 	Task    string    `json:"task"`
 	Attempt int       `json:"attempt"`
@@ -61,8 +61,7 @@ type egressLine struct {
 	Entry
 }
 
-// indexEgress reads egress.jsonl once, and remembers where the lines of each
-// attempt are.
+// indexEgress reads egress.jsonl once, and keeps the offsets of each attempt's lines.
 func (s *Source) indexEgress(ctx context.Context) error {
 	if s.egress != nil {
 		return nil
@@ -113,7 +112,7 @@ func (i *egressIndex) add(verdict string, offset int64) {
 	}
 }
 
-// egressOf returns nil if nothing was logged of the attempt.
+// egressOf returns an attempt's egress, or nil if nothing was logged.
 func (s *Source) egressOf(a Attempt, d *Detail, most int) *Egress {
 	index := s.egress[attemptKey{a.Task, a.Number}]
 	if index == nil {
@@ -151,7 +150,7 @@ func (l egressLine) shown(started time.Time) Entry {
 	return e
 }
 
-// stamp is a time for people, "" if there is none.
+// stamp formats a time for people. A zero time becomes "".
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""

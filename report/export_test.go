@@ -2,7 +2,7 @@ package report
 
 import "io"
 
-// What tests see of the inside.
+// Unexported names for tests.
 const (
 	MaxLine    = maxLine
 	KeepDetail = keepDetail
@@ -15,7 +15,7 @@ var (
 	NewLineReader = newLineReader
 )
 
-// A Line is a line.
+// A Line is the exported form of line.
 type Line struct {
 	Text         []byte
 	Offset, Size int64

@@ -17,27 +17,27 @@ import (
 
 // A File is part of a candidate's workspace.
 type File struct {
-	Path string `json:"path"`
-	Mode string `json:"mode"`
-	Size int64  `json:"size"`
-	Link string `json:"link,omitempty"` // where a symbolic link leads
-	Text *Text  `json:"text,omitempty"` // of small files of text
+	Path string `json:"path"`           // in the workspace
+	Mode string `json:"mode"`           // as [fs.FileMode] formats it
+	Size int64  `json:"size"`           // bytes
+	Link string `json:"link,omitempty"` // target of a symbolic link
+	Text *Text  `json:"text,omitempty"` // of a text file, if there is room for it
 }
 
 const (
-	maxFiles   = 200     // that are listed
-	maxVisited = 2000    // that are looked at
+	maxFiles   = 200     // listed
+	maxVisited = 2000    // entries visited
 	maxShown   = 8 << 10 // bytes of one file
-	maxDepth   = 12      // folders within folders
+	maxDepth   = 12      // nested folders
 )
 
-// files lists a candidate's folder, and reads small texts in it up to most bytes
-// together. No link is followed.
+// files lists a candidate's folder, and reads text files in it up to most bytes
+// together. It follows no links.
 func (s *Source) files(folder string, most int) (list []File, more bool, err error) {
 	if !filepath.IsLocal(folder) {
 		return nil, false, errors.New("its folder leads out of the run's folder")
 	}
-	// A pipe would be waited for.
+	// Opening a FIFO would block.
 	if info, err := s.root.Stat(folder); err != nil {
 		return nil, false, err
 	} else if !info.IsDir() {
@@ -61,8 +61,7 @@ type walker struct {
 	more    bool
 }
 
-// walk goes through the folders in the order of names. What cannot be read is
-// listed without what is in it.
+// walk visits a folder in the order of names. A folder that cannot be read is skipped.
 func (w *walker) walk(dir string, depth int) {
 	f, err := w.root.Open(dir)
 	if err != nil {
@@ -70,7 +69,7 @@ func (w *walker) walk(dir string, depth int) {
 	}
 	entries, err := f.ReadDir(maxVisited)
 	w.more = w.more || len(entries) == maxVisited || err != nil && err != io.EOF
-	_ = f.Close() // it was only read
+	_ = f.Close() // only read from
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	for _, e := range entries {
 		w.visited++
@@ -99,7 +98,7 @@ func (w *walker) add(name string) {
 	f := File{Path: name, Mode: info.Mode().String(), Size: info.Size()}
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
-		f.Link, _ = w.root.Readlink(name) // "" says enough
+		f.Link, _ = w.root.Readlink(name) // "" if it cannot be read
 	case info.Mode().IsRegular() && info.Size() > 0 && w.most > 0:
 		f.Text = w.text(name)
 	}
@@ -107,7 +106,7 @@ func (w *walker) add(name string) {
 	w.list = append(w.list, f)
 }
 
-// text is nil for a file that is not one of text.
+// text returns nil for a file that cannot be read or is not text.
 func (w *walker) text(name string) *Text {
 	f, err := record.OpenFile(w.root, name, os.O_RDONLY)
 	if err != nil {
@@ -122,7 +121,7 @@ func (w *walker) text(name string) *Text {
 	return &text
 }
 
-// ends reads the beginning and the end of a file: most bytes together.
+// ends reads the beginning and the end of a file, of most bytes together.
 func ends(f *os.File, most int) (Text, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxLine bounds what is held of one line, its strings being cut already.
+// maxLine bounds the bytes that are kept of one line, after its strings have been cut.
 const maxLine = 64 << 20
 
-// errLong: a line has too much in it even with its strings cut.
+// errLong means that a line is too long even with its strings cut.
 var errLong = errors.New("the line is too long")
 
-// A lineReader reads lines of JSON with bounded memory: of each string the middle
-// is left out, and a mark put there, if it is longer than about 4*keep bytes.
+// A lineReader reads lines of JSON in bounded memory: in a string longer than about
+// 4*keep bytes, a mark replaces the middle.
 type lineReader struct {
 	r      *bufio.Reader
 	keep   int
@@ -36,8 +36,8 @@ func newLineReader(r io.Reader, offset int64, keep int) *lineReader {
 	return &lineReader{r: bufio.NewReaderSize(r, 64<<10), keep: max(keep, 16), offset: offset}
 }
 
-// next returns the next line, io.EOF after the last, errLong for one that is too
-// long, after which reading goes on.
+// next returns the next line. It returns io.EOF after the last one, and errLong for one
+// that is too long, after which reading may go on.
 func (l *lineReader) next() (line, error) {
 	found := line{offset: l.offset}
 	s := squeezer{out: l.buffer[:0], keep: l.keep}
@@ -70,15 +70,15 @@ func (l *lineReader) next() (line, error) {
 	}
 }
 
-// A squeezer takes JSON in pieces of any size and cuts its strings. It need not be
-// valid: what is between two quotes is a string.
+// A squeezer takes JSON in pieces of any size and cuts its strings. The JSON need not be
+// valid: anything between two quotes is a string.
 type squeezer struct {
 	out  []byte
-	keep int
+	keep int // bytes kept of either end of a string
 
 	in, escaped bool
-	start       int // in out, of the string's content
-	head        int // in out, where the string was cut; 0 if it was not
+	start       int // offset in out of the string's content
+	head        int // offset in out where the string was cut; 0 if it was not
 	cut         int // bytes left out there
 }
 
@@ -97,8 +97,8 @@ func (s *squeezer) add(piece []byte) {
 	}
 }
 
-// shrink leaves keep bytes at either end of the string so far, to the next whole
-// character or escape.
+// shrink leaves keep bytes at either end of the string so far, rounded to whole
+// characters and escapes.
 func (s *squeezer) shrink() {
 	if s.head == 0 {
 		s.head = boundary(s.out, s.start, s.start+s.keep)
@@ -115,8 +115,8 @@ func (s *squeezer) end() {
 	}
 }
 
-// boundary returns the first place at or after from, which is one, at or after
-// least where a character or an escape of a JSON string begins.
+// boundary returns the first offset at or after least at which a character or an escape
+// of a JSON string begins. from must be such an offset.
 func boundary(b []byte, from, least int) int {
 	for from < least && from < len(b) {
 		switch {

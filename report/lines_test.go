@@ -13,7 +13,7 @@ import (
 	"github.com/securebench/sbench/report"
 )
 
-// TestLines: what is short passes as it is, whatever the pieces that it comes in.
+// TestLines: short lines pass unchanged, whatever the pieces that they come in.
 func TestLines(t *testing.T) {
 	text := "{\"a\": \"x\\\"y\\\\\"}\n\n[1, \"é\"]\nlast"
 	for name, r := range map[string]io.Reader{"whole": strings.NewReader(text), "bytes": iotest.OneByteReader(strings.NewReader(text))} {
@@ -36,8 +36,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestSqueeze: long strings lose their middle and stay JSON, wherever the cut
-// falls.
+// TestSqueeze: long strings lose their middle and stay valid JSON, wherever they are cut.
 func TestSqueeze(t *testing.T) {
 	units := []string{"a", `\n`, `\"`, `\\`, `\u00e9`, `\ud83d\ude00`, "é", "日", "😀"}
 	for _, unit := range units {
@@ -67,7 +66,7 @@ func TestSqueeze(t *testing.T) {
 	}
 }
 
-// TestTooLong: a line that is long without long strings is given up, and the next
+// TestTooLong: a line that is too long without long strings is skipped, and the next one
 // is read.
 func TestTooLong(t *testing.T) {
 	if testing.Short() {
@@ -83,7 +82,7 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// forever is a text without an end.
+// forever returns a reader that repeats a text without end.
 func forever(text string) io.Reader { return &endless{text: text} }
 
 type endless struct {
@@ -99,7 +98,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestMemory: a string of a gigabyte needs no gigabyte.
+// TestMemory: a string of a gigabyte is read in much less memory.
 func TestMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: a gigabyte")

@@ -12,8 +12,8 @@ const (
 	markdownText = 80 // characters of a name
 )
 
-// WriteMarkdown writes a summary that fits into a comment. Names of records do
-// nothing in it: no markup, no links, no mentions.
+// WriteMarkdown writes a summary that fits into a comment. Names from records have no
+// effect in it: no markup, no links, no mentions.
 func WriteMarkdown(w io.Writer, r Report) error {
 	var b strings.Builder
 	for _, run := range r.Runs {
@@ -26,9 +26,8 @@ func WriteMarkdown(w io.Writer, r Report) error {
 	return err
 }
 
-// literal is a text as it is: in a code span, where nothing is markup, nobody is
-// mentioned and nothing is linked. What would end the span or a table's cell is
-// written as an escape.
+// literal returns a text as a code span, in which nothing is markup, a mention or a
+// link. Characters that would end the span or a table's cell are escaped.
 func literal(s string) string {
 	if s == "" {
 		return "–"
@@ -52,7 +51,7 @@ func head(b *strings.Builder, cells ...any) {
 	b.WriteString("|\n")
 }
 
-// markdownTable writes a table of a list.
+// markdownTable writes a table with the first items of a list.
 func markdownTable[T any](b *strings.Builder, heads []any, list []T, cells func(T) []any) {
 	head(b, heads...)
 	for _, item := range list[:min(len(list), markdownRows)] {
@@ -103,7 +102,7 @@ func markdownGroups(b *strings.Builder, title string, list []Group) {
 	})
 }
 
-// markdownDetails are folded.
+// markdownDetails writes a folded section.
 func markdownDetails(b *strings.Builder, r Run) {
 	b.WriteString("\n<details><summary>Outcomes, times, tokens</summary>\n")
 	markdownTable(b, []any{"outcome", "reason", "attempts"}, r.Outcomes, func(o Outcome) []any { return []any{o.Status, literal(o.Reason), o.Count} })

@@ -8,7 +8,7 @@ import (
 	"github.com/securebench/sbench/report/stat"
 )
 
-// Percent writes a share, "–" for none.
+// Percent formats a share as a percentage, nil as "–".
 func Percent(share *float64) string {
 	if share == nil {
 		return "–"
@@ -16,7 +16,7 @@ func Percent(share *float64) string {
 	return fmt.Sprintf("%.1f %%", 100**share)
 }
 
-// Between writes an interval of shares, "–" for none.
+// Between formats an interval of shares as percentages, nil as "–".
 func Between(i *stat.Interval) string {
 	if i == nil {
 		return "–"
@@ -24,10 +24,10 @@ func Between(i *stat.Interval) string {
 	return fmt.Sprintf("%.1f–%.1f %%", 100*i.Low, 100*i.High)
 }
 
-// Points writes a difference of shares, with its sign.
+// Points formats a difference of shares in percentage points, with its sign.
 func Points(difference float64) string { return fmt.Sprintf("%+.1f", 100*difference) }
 
-// Chance writes a probability.
+// Chance formats a probability.
 func Chance(p float64) string {
 	if p < 0.001 {
 		return "< 0.001"
@@ -35,7 +35,8 @@ func Chance(p float64) string {
 	return fmt.Sprintf("%.3f", p)
 }
 
-// Seconds writes a duration in seconds with three digits, or as minutes and hours.
+// Seconds formats a duration, given in seconds, with about three digits; from 100 s as
+// min:sec, from one hour as h:min. Zero and less become "–".
 func Seconds(s float64) string {
 	switch {
 	case s <= 0:
@@ -52,10 +53,10 @@ func Seconds(s float64) string {
 	return fmt.Sprintf("%d:%02d h", whole/60, whole%60)
 }
 
-// Bytes writes a size in binary units.
+// Bytes formats a size in binary units.
 func Bytes(n float64) string { return scaled(n, 1024, []string{" B", " KiB", " MiB", " GiB", " TiB"}) }
 
-// Many writes a count with three digits.
+// Many formats a count with three digits.
 func Many(n float64) string { return scaled(n, 1000, []string{"", " k", " M", " G", " T"}) }
 
 func scaled(n, step float64, units []string) string {
@@ -72,7 +73,7 @@ func scaled(n, step float64, units []string) string {
 	return digits(n) + units[unit]
 }
 
-// digits writes three digits of what is at least 1.
+// digits formats a number of at least 1 with three digits.
 func digits(n float64) string {
 	switch {
 	case n < 9.995:

@@ -17,18 +17,18 @@ import (
 // field, or changing its meaning, does.
 const Schema = "sbench.report/1"
 
-// A Report is of one or more runs. Shares are between 0 and 1, times in seconds,
+// A Report sums up one or more runs. Shares are between 0 and 1, times in seconds,
 // memory in bytes.
 type Report struct {
 	Schema      string       `json:"schema"`
-	Confidence  float64      `json:"confidence"` // of all intervals
+	Confidence  float64      `json:"confidence"` // of all intervals; [stat.Confidence]
 	Runs        []Run        `json:"runs"`
 	Comparisons []Comparison `json:"comparisons"` // of each further run with the first
 }
 
 // A Run is what a report says about one run.
 type Run struct {
-	Dir         string         `json:"dir"` // as it was given
+	Dir         string         `json:"dir"` // as given to [Open]
 	RunID       string         `json:"run_id"`
 	BenchmarkID string         `json:"benchmark_id"`
 	PackVersion int            `json:"pack_version,omitempty"`
@@ -39,36 +39,37 @@ type Run struct {
 	Agents      []string       `json:"agents"` // name, version and model
 	Jobs        int            `json:"jobs,omitempty"`
 	Degraded    []string       `json:"degraded"` // limits that the host did not enforce for some attempt
-	// Contrast counts passes by how changed tests bear them out; see docs/contrast.md.
+	// Contrast counts passes by the state of their contrast; see docs/contrast.md.
 	Contrast map[string]int `json:"contrast,omitempty"`
 
-	Records  int       `json:"records"` // lines that could be read
-	Problems []Problem `json:"problems"`
+	Records  int       `json:"records"`  // lines that could be read
+	Problems []Problem `json:"problems"` // at most 101, the last one counting the rest
 
 	Counts   Counts   `json:"counts"`
 	Accuracy Accuracy `json:"accuracy"`
 	Retries  Retries  `json:"retries"`
-	PassAtK  []PassK  `json:"pass_at_k"` // at least one of k attempts passes
-	PassAllK []PassK  `json:"pass_all_k"`
+	PassAtK  []PassK  `json:"pass_at_k"`  // at least one of k attempts passes
+	PassAllK []PassK  `json:"pass_all_k"` // all of k attempts pass (pass^k)
 
 	ByFamily   []Group   `json:"by_family"`
 	ByCategory []Group   `json:"by_category"`
 	Outcomes   []Outcome `json:"outcomes"`
 
 	Distributions Distributions `json:"distributions"`
-	Spent         Tokens        `json:"tokens_spent"` // by all tries, those that count and those that do not
-	Slowest       []Slow        `json:"slowest"`
+	Spent         Tokens        `json:"tokens_spent"` // by all tries, also those that do not count
+	Slowest       []Slow        `json:"slowest"`      // at most 10, the slowest first
 	Tasks         []Task        `json:"tasks"`
 }
 
-// A Problem is something that could not be read, or was not as it should be.
+// A Problem is something that could not be read, or is not as it should be.
 type Problem struct {
-	File    string `json:"file"` // in the run's folder
-	Line    int    `json:"line,omitempty"`
+	File    string `json:"file"`           // in the run's directory
+	Line    int    `json:"line,omitempty"` // from 1; 0: none
 	Message string `json:"message"`
 }
 
-// Counts are of attempts, by the status of the try that counts, and of tasks.
+// Counts are the numbers of tasks and of attempts, the latter also by the status of the
+// try that counts.
 type Counts struct {
 	Tasks    int `json:"tasks"`
 	Attempts int `json:"attempts"`
@@ -78,24 +79,24 @@ type Counts struct {
 	Errors   int `json:"errors"`
 }
 
-// Scored is the denominator of every share: attempts with a verdict.
+// Scored returns the number of attempts with a verdict, the denominator of every share.
 func (c Counts) Scored() int { return c.Passed + c.Failed }
 
-// An Accuracy is the share of scored attempts that passed. Value and the interval
-// are missing if none was scored.
+// An Accuracy is the share of scored attempts that passed. Value and the intervals are
+// nil if none was scored.
 type Accuracy struct {
 	Passed int            `json:"passed"`
 	Scored int            `json:"scored"`
 	Value  *float64       `json:"value"`
 	Wilson *stat.Interval `json:"wilson"`
-	// Clustered is a bootstrap over tasks, where tasks have several scored attempts:
-	// these are not independent, as Wilson's interval takes them to be.
+	// Clustered is a bootstrap over tasks, set if a task has several scored attempts:
+	// these are not independent, as Wilson's interval assumes.
 	Clustered *stat.Interval `json:"clustered,omitempty"`
 }
 
-// Interval is the one to show: the wider of the two. A bootstrap over few tasks, or
-// over tasks that are all alike, is too narrow, as Wilson's is where a task's
-// attempts are alike.
+// Interval returns the interval to show, the wider of the two, or nil. A bootstrap is too
+// narrow if the tasks are few or all alike, and Wilson's interval if a task's attempts
+// are alike.
 func (a Accuracy) Interval() *stat.Interval {
 	if a.Clustered != nil && a.Clustered.High-a.Clustered.Low > a.Wilson.High-a.Wilson.Low {
 		return a.Clustered
@@ -103,14 +104,14 @@ func (a Accuracy) Interval() *stat.Interval {
 	return a.Wilson
 }
 
-// Retries are attempts that were tried again because a try could not be measured.
+// Retries counts attempts that were retried because a try could not be measured.
 type Retries struct {
 	Attempts int `json:"attempts"`
-	Passed   int `json:"passed"` // of them, in the end
+	Passed   int `json:"passed"` // of those, in the end
 }
 
-// A PassK is an unbiased estimate, the mean over the tasks that have k scored
-// attempts at least. Value is missing if none has.
+// A PassK is an unbiased estimate: the mean over the tasks that have at least k scored
+// attempts. Value is nil if none has.
 type PassK struct {
 	K       int      `json:"k"`
 	Value   *float64 `json:"value"`
@@ -118,14 +119,14 @@ type PassK struct {
 	LeftOut int      `json:"left_out"` // tasks with fewer scored attempts
 }
 
-// A Group is the attempts that have something in common.
+// A Group sums up the attempts of one family or category.
 type Group struct {
-	Name     string   `json:"name"` // "" where records say nothing
+	Name     string   `json:"name"` // "" if the records have none
 	Counts   Counts   `json:"counts"`
 	Accuracy Accuracy `json:"accuracy"`
 }
 
-// An Outcome counts attempts that ended alike.
+// An Outcome counts attempts with the same status, reason and phase.
 type Outcome struct {
 	Status record.Status `json:"status"`
 	Reason string        `json:"reason"` // "" for passed
@@ -133,8 +134,8 @@ type Outcome struct {
 	Count  int           `json:"count"`
 }
 
-// Distributions are over the tries that count, errors left out, each over those
-// that report the value.
+// Distributions are over the tries that count, without errors, and each over those that
+// report the value.
 type Distributions struct {
 	Producer   stat.Distribution `json:"producer_seconds"`
 	Verifier   stat.Distribution `json:"verifier_seconds"`
@@ -146,16 +147,17 @@ type Distributions struct {
 	PeakMemory stat.Distribution `json:"peak_memory_bytes"`
 }
 
-// Tokens are what a provider counted. Cached are of Input, Reasoning of Output.
+// Tokens are counted as in the proxy's Usage. Input includes Cached, Output includes
+// Reasoning.
 type Tokens struct {
 	Input     int64 `json:"input"`
 	Cached    int64 `json:"cached"`
 	Output    int64 `json:"output"`
 	Reasoning int64 `json:"reasoning"`
-	Estimated bool  `json:"estimated,omitempty"` // an answer was cut before its final count
+	Estimated bool  `json:"estimated,omitempty"` // some counts are estimates
 }
 
-// Slow is a task's attempt, by what it took.
+// Slow is an attempt with its times.
 type Slow struct {
 	TaskID   string        `json:"task_id"`
 	Attempt  int           `json:"attempt"`
@@ -165,7 +167,7 @@ type Slow struct {
 	Verifier float64       `json:"verifier_seconds"`
 }
 
-// A Task is its attempts.
+// A Task counts the attempts of a task.
 type Task struct {
 	TaskID   string `json:"task_id"`
 	Family   string `json:"family"`
@@ -175,24 +177,24 @@ type Task struct {
 	Attempts int    `json:"attempts"`
 }
 
-// A Comparison is between two runs, over the tasks that both scored and that were
-// the same in both.
+// A Comparison compares two runs over the tasks that both scored and that were the same
+// in both.
 type Comparison struct {
-	A int `json:"a"` // index of the run
+	A int `json:"a"` // index in Report.Runs
 	B int `json:"b"`
 
 	Tasks     int `json:"tasks"`      // compared
-	OnlyA     int `json:"only_a"`     // tasks scored in A alone
-	OnlyB     int `json:"only_b"`     // in B alone
-	Different int `json:"other_rows"` // tasks left out: their rows are not the same
+	OnlyA     int `json:"only_a"`     // tasks scored in A only
+	OnlyB     int `json:"only_b"`     // tasks scored in B only
+	Different int `json:"other_rows"` // tasks left out because their rows or evaluations differ
 
 	MeanA float64 `json:"mean_a"` // over compared tasks, of the share that passed
 	MeanB float64 `json:"mean_b"`
-	// Difference is B's mean minus A's. Interval is a bootstrap over tasks: they are
-	// what was drawn, and a task's attempts are not independent.
+	// Difference is B's mean minus A's. Interval is a paired bootstrap over tasks, since
+	// a task's attempts are not independent; nil for fewer than two tasks.
 	Difference float64        `json:"difference"`
 	Interval   *stat.Interval `json:"interval"`
-	// McNemar is set where each task has one scored attempt in both runs.
+	// McNemar is set if each task has exactly one scored attempt in both runs.
 	McNemar *McNemar `json:"mcnemar,omitempty"`
 
 	Better int       `json:"better"` // tasks with a larger share in B
@@ -201,7 +203,7 @@ type Comparison struct {
 	Differ []Differs `json:"differ"` // the largest differences first
 }
 
-// McNemar is the exact test of paired verdicts.
+// McNemar is the exact test of paired verdicts. Its counts are of tasks.
 type McNemar struct {
 	BothPassed int     `json:"both_passed"`
 	BothFailed int     `json:"both_failed"`
@@ -210,7 +212,7 @@ type McNemar struct {
 	P          float64 `json:"p"` // two-sided
 }
 
-// Differs is a task with two results.
+// Differs is a task whose share differs between the runs.
 type Differs struct {
 	TaskID  string  `json:"task_id"`
 	A       float64 `json:"a"` // share that passed

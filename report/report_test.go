@@ -16,7 +16,7 @@ import (
 	"github.com/securebench/sbench/report/stat"
 )
 
-// a writes one record; only what matters is given.
+// a is one record; only the fields that matter are set.
 type a struct {
 	task, family, category string
 	attempt, try           int
@@ -49,7 +49,7 @@ func (r a) line(n int) string {
 	return string(data) + "\n"
 }
 
-// folder writes records and opens them.
+// folder writes records to a new folder and opens it.
 func folder(t *testing.T, text string) *report.Source {
 	t.Helper()
 	dir := t.TempDir()
@@ -114,15 +114,15 @@ func TestNumbers(t *testing.T) {
 	if i := r.Accuracy.Wilson; fmt.Sprintf("%.4f %.4f", i.Low, i.High) != "0.3000 0.9032" {
 		t.Errorf("Wilson %+v", i)
 	}
-	// Four draws of (2 of 2), (1 of 2), (0 of 1), (1 of 1): 0 has the chance 1/256, 1/5
-	// (three of the third, one of the second) 4/256, 1/4 4/256, which passes 2.5 %; 1 has 1/16.
+	// Four draws from (2 of 2), (1 of 2), (0 of 1), (1 of 1): 0 has probability 1/256, 1/5
+	// (three of the third, one of the second) 4/256, 1/4 4/256, which exceeds 2.5 %; 1 has 1/16.
 	if i := r.Accuracy.Clustered; i == nil || i.Low != 0.25 || i.High != 1 {
 		t.Errorf("clustered %+v", i)
 	}
 	if r.Records != 10 || r.Retries != (report.Retries{Attempts: 2, Passed: 1}) {
 		t.Errorf("%d records, retries %+v", r.Records, r.Retries)
 	}
-	// pass@1: (1 + 1/2 + 0 + 1)/4; of two attempts only one and two have two: pass@2 (1 + 1)/2, pass^2 (1 + 0)/2.
+	// pass@1: (1 + 1/2 + 0 + 1)/4. Only tasks one and two have two scored attempts: pass@2 (1 + 1)/2, pass^2 (1 + 0)/2.
 	at := []report.PassK{{K: 1, Value: share(0.625), Tasks: 4}, {K: 2, Value: share(1), Tasks: 2, LeftOut: 2}}
 	all := []report.PassK{{K: 1, Value: share(0.625), Tasks: 4}, {K: 2, Value: share(0.5), Tasks: 2, LeftOut: 2}}
 	if diff := cmp.Diff(at, r.PassAtK) + cmp.Diff(all, r.PassAllK); diff != "" {
@@ -133,7 +133,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestInterval: of two intervals the wider is shown.
+// TestInterval: of two intervals, the wider is shown.
 func TestInterval(t *testing.T) {
 	narrow, wide := &stat.Interval{Low: 0.5, High: 0.6}, &stat.Interval{Low: 0.3, High: 0.7}
 	tests := []struct {
@@ -181,7 +181,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestDistributions: errors are left out, and what is not known is not zero.
+// TestDistributions: errors are left out, and unknown values do not count as zero.
 func TestDistributions(t *testing.T) {
 	d := report.Summarize([]*report.Source{source(t, small()...)}).Runs[0].Distributions
 	producer := stat.Distribution{Count: 7, Sum: 280, Mean: 40, Min: 10, P10: 16, P25: 25, P50: 40, P75: 55, P90: 64, P99: 69.4, Max: 70}
@@ -218,8 +218,8 @@ func TestCompareSingle(t *testing.T) {
 		}
 		return list
 	}
-	// both: 0-3; only A: 4; only B: 5-13; neither: 14, 15; another row: 16;
-	// scored in A alone: 17-19; in B alone: 20.
+	// Passed in both: 0-3; in A only: 4; in B only: 5-13; in neither: 14, 15; another
+	// row: 16; scored in A only: 17-19; in B only: 20.
 	from := source(t, run("+++++---------"+"--"+"+"+"++-"+"e")...)
 	to := source(t, run("++++-+++++++++"+"--"+"x"+"e?."+"+")...)
 	c := report.Summarize([]*report.Source{from, to}).Comparisons[0]
@@ -241,7 +241,7 @@ func TestCompareSingle(t *testing.T) {
 	}
 }
 
-// TestCompareSeveral: several attempts each, so that only the bootstrap does.
+// TestCompareSeveral: several attempts each, so that only the bootstrap applies.
 func TestCompareSeveral(t *testing.T) {
 	run := func(tasks ...string) (list []a) {
 		for i, verdicts := range tasks {
@@ -274,7 +274,7 @@ func TestOld(t *testing.T) {
 	}
 }
 
-// TestNothing: a run that recorded nothing has no accuracy, and no number for it.
+// TestNothing: a run without records has no accuracy, and no form says NaN.
 func TestNothing(t *testing.T) {
 	r := report.Summarize([]*report.Source{folder(t, ""), folder(t, "")})
 	data, err := json.Marshal(r)
@@ -290,7 +290,7 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// TestBroken: what is no record is said and not counted.
+// TestBroken: a line that is not a record is a problem, and is not counted.
 func TestBroken(t *testing.T) {
 	good := a{task: "t", attempt: 1, try: 1, status: "passed"}.line(0)
 	s := folder(t, good+"{\n"+`{"task_id": "u"}`+"\n"+`{"verification_status": "passed"}`+"\n\n"+good[:40])

@@ -9,7 +9,7 @@ import (
 	"github.com/securebench/sbench/report"
 )
 
-// TestSchema: every field of the JSON form is in its documentation.
+// TestSchema: every field of the JSON form is documented.
 func TestSchema(t *testing.T) {
 	doc, err := os.ReadFile("../docs/report.md")
 	check(t, err)
@@ -29,7 +29,8 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// fields collects the names of a type's fields, of this module's package report.
+// fields collects the JSON names of the fields of a type of package report or stat, and
+// of the types of its fields.
 func fields(t reflect.Type, names map[string]bool) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()

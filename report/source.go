@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	keepIndex   = 4 << 10 // of a string's ends, when records are summed up
+	keepIndex   = 4 << 10 // bytes kept of either end of a string, when records are summed up
 	maxManifest = 1 << 20 // bytes of run.json
-	maxProblems = 100     // that are kept
+	maxProblems = 100     // kept
 )
 
 // ErrNoRun means that a directory is not that of a run.
@@ -28,48 +28,48 @@ var ErrNoRun = errors.New("not the folder of a run")
 // A Source gives access to the directory of a run. It must not be used by two goroutines
 // at once.
 type Source struct {
-	Dir      string
+	Dir      string          // as given to [Open]
 	Manifest record.Manifest // zero if there is none
-	Attempts []Attempt       // in the order of their first try
+	Attempts []Attempt       // in the order of their first tries
 	Records  int             // lines that could be read
 	Problems []Problem
 	more     int // problems that were not kept
 
 	Spent  Tokens // by all tries
-	runID  string // that the first record says
+	runID  string // of the first record
 	root   *os.Root
 	egress map[attemptKey]*egressIndex // nil until it is needed
 }
 
-// An Attempt is what is kept of one in memory: the try that counts, and how many
-// there were. Zero times, tokens and memory are not known.
+// An Attempt is what is kept in memory of an attempt: the try that counts, and a list of
+// all tries. Times and memory that are 0 are unknown.
 type Attempt struct {
 	Task, Benchmark, Family, Category string
 	Number                            int // of the task's attempts, from 1
 	Status                            record.Status
-	Phase, Reason                     string
-	Tries                             []Try // all of them
-	Retried                           bool  // an earlier try could not be measured
+	Phase, Reason                     string // of a failure; "" for passed
+	Tries                             []Try  // all, in the order of the records
+	Retried                           bool   // an earlier try could not be measured
 
 	Started, Ended            time.Time
-	Producer, Verifier, Total float64
-	Tokens                    *Tokens
-	PeakMemory                int64
-	Agent                     string
-	Degraded                  []string
-	Contrast                  string // the state of docs/contrast.md; "" for tests that cannot be changed
-	rows                      string // what the task was made from
+	Producer, Verifier, Total float64  // seconds
+	Tokens                    *Tokens  // nil if unknown
+	PeakMemory                int64    // bytes
+	Agent                     string   // name, version and model
+	Degraded                  []string // limits that the host did not enforce
+	Contrast                  string   // a state of docs/contrast.md; "" if there is none
+	rows                      string   // digests of the row and the evaluation
 }
 
 // A Try is one line of the records.
 type Try struct {
-	Line    int
+	Line    int // from 1
 	Status  record.Status
 	Reason  string
 	Started time.Time
-	Seconds float64
-	offset  int64
-	size    int64
+	Seconds float64 // in total
+	offset  int64   // in bytes, of the line
+	size    int64   // in bytes, without the newline
 }
 
 type attemptKey struct {
@@ -77,8 +77,8 @@ type attemptKey struct {
 	number int
 }
 
-// Open reads the records of a run's folder. The Source must be closed. Lines that
-// are no records are Problems; the error wraps [ErrNoRun] if there is no file of
+// Open reads the records in a run's directory. The caller must close the Source. Lines
+// that are not records become Problems. The error wraps [ErrNoRun] if there is no file of
 // records.
 func Open(ctx context.Context, dir string) (*Source, error) {
 	root, err := os.OpenRoot(dir)
@@ -92,7 +92,7 @@ func Open(ctx context.Context, dir string) (*Source, error) {
 	return s, nil
 }
 
-// Close closes the directory.
+// Close closes the run's directory.
 func (s *Source) Close() error { return s.root.Close() }
 
 func (s *Source) read(ctx context.Context) error {
@@ -177,7 +177,7 @@ func (s *Source) take(index map[attemptKey]int, n int, l line) {
 	s.Attempts[at] = a
 }
 
-// decode reads one record and refuses what cannot be counted.
+// decode decodes one record. It fails for one that cannot be counted.
 func decode(text []byte) (record.Record, error) {
 	var rec record.Record
 	if err := json.Unmarshal(text, &rec); err != nil {
@@ -192,7 +192,7 @@ func decode(text []byte) (record.Record, error) {
 	return rec, nil
 }
 
-// summarise takes from a record what is kept in memory.
+// summarise returns what is kept in memory of a record.
 func summarise(rec record.Record) Attempt {
 	a := Attempt{
 		Task: rec.TaskID, Benchmark: rec.BenchmarkID, Family: string(rec.TaskType), Category: rec.Category,
@@ -233,7 +233,7 @@ func number(v any) float64 {
 	return f
 }
 
-// join puts the words that are there together.
+// join joins the words that are not empty.
 func join(words ...string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }

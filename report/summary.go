@@ -9,10 +9,10 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// maxSlowest bounds the list of slowest attempts.
+// maxSlowest bounds the list of the slowest attempts.
 const maxSlowest = 10
 
-// Summarize sums runs up, and compares each further one with the first.
+// Summarize sums up runs, and compares each further one with the first.
 func Summarize(sources []*Source) Report {
 	r := Report{Schema: Schema, Confidence: stat.Confidence, Runs: []Run{}, Comparisons: []Comparison{}}
 	for i, s := range sources {
@@ -47,8 +47,8 @@ func (s *Source) run() Run {
 	return r
 }
 
-// describe fills in what only the attempts say, or the manifest of an earlier
-// version does not.
+// describe fills in what only the attempts say, or what manifests of earlier versions
+// lack.
 func (s *Source) describe(r *Run) {
 	agents, degraded := map[string]bool{}, map[string]bool{}
 	for _, a := range s.Attempts {
@@ -81,7 +81,7 @@ func (s *Source) describe(r *Run) {
 	r.Agents, r.Degraded = sortedKeys(agents), sortedKeys(degraded)
 }
 
-// sortedKeys are never nil.
+// sortedKeys returns the sorted keys, never nil.
 func sortedKeys[V any](m map[string]V) []string {
 	return append([]string{}, slices.Sorted(maps.Keys(m))...)
 }
@@ -121,7 +121,7 @@ func counts(attempts []Attempt) Counts {
 	return c
 }
 
-// score is how many attempts have a verdict, and how many passed.
+// score returns how many attempts passed, and how many have a verdict.
 func score(attempts []Attempt) (passed, scored int) {
 	c := counts(attempts)
 	return c.Passed, c.Scored()
@@ -150,8 +150,9 @@ func accuracy(attempts []Attempt) Accuracy {
 	return a
 }
 
-// passK estimates for the k up to the most scored attempts of a task. Where each
-// task has one there is nothing to say that the accuracy does not.
+// passK returns an estimate for each k up to the largest number of scored attempts of a
+// task. If no task has more than one, the list is empty: it would only repeat the
+// accuracy.
 func passK(tasks [][]Attempt, estimate func(n, c, k int) (float64, bool)) []PassK {
 	most := 0
 	for _, task := range tasks {
@@ -183,7 +184,7 @@ func passK(tasks [][]Attempt, estimate func(n, c, k int) (float64, bool)) []Pass
 	return list
 }
 
-// ks are the k to show: all up to 5, then in steps that grow, and the last.
+// ks returns the k to show: all up to 5, then in growing steps, and the last.
 func ks(most int) []int {
 	var list []int
 	for _, k := range []int{1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100} {
@@ -224,7 +225,7 @@ func outcomes(attempts []Attempt) []Outcome {
 	return list
 }
 
-// distributions leave errors out, and what is not known.
+// distributions leaves out errors and unknown values.
 func distributions(attempts []Attempt) Distributions {
 	var producer, verifier, total, input, cached, output, reasoning, memory []float64
 	known := func(list *[]float64, v float64) {

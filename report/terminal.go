@@ -16,7 +16,7 @@ const (
 	shownTasks = 20 // rows of a table of tasks
 )
 
-// WriteText writes a summary for a terminal, which obeys nothing in it.
+// WriteText writes a summary for a terminal. Control characters in it are escaped.
 func WriteText(w io.Writer, r Report) error {
 	p := printer{tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)}
 	for i, run := range r.Runs {
@@ -31,7 +31,7 @@ func WriteText(w io.Writer, r Report) error {
 	return p.w.Flush()
 }
 
-// A printer's errors come back from Flush.
+// A printer writes lines of cells. Errors are returned by w.Flush.
 type printer struct{ w *tabwriter.Writer }
 
 func (p printer) line(cells ...any) {
@@ -42,15 +42,14 @@ func (p printer) line(cells ...any) {
 	_, _ = fmt.Fprintln(p.w, strings.Join(words, "\t"))
 }
 
-// heads begin a table and end the one before, so that columns are not wider than
-// they must be.
+// heads begins a table and ends the one before, so that each has its own column widths.
 func (p printer) heads(heads ...any) {
 	_ = p.w.Flush()
 	p.line()
 	p.line(heads...)
 }
 
-// printTable prints a table of a list, unless it is empty.
+// printTable prints a table with the first items of a list, unless that is empty.
 func printTable[T any](p printer, heads []any, list []T, row func(T) []any) {
 	if len(list) == 0 {
 		return
@@ -67,7 +66,7 @@ func printTable[T any](p printer, heads []any, list []T, row func(T) []any) {
 // Title returns the heading for a run.
 func (r Run) Title() string { return cmp.Or(r.RunID, r.Dir) }
 
-// Subtitle says what was run with what.
+// Subtitle returns the run's benchmark, harness and agents, "" if none is known.
 func (r Run) Subtitle() string {
 	words := r.BenchmarkID
 	if r.PackVersion > 0 {
@@ -134,7 +133,7 @@ func (p printer) run(r Run) {
 	})
 }
 
-// String is the problem on one line.
+// String returns the problem with its file and line.
 func (p Problem) String() string {
 	where := p.File
 	if p.Line > 0 {
@@ -153,14 +152,14 @@ func (p printer) groups(title string, list []Group) {
 	})
 }
 
-// A Measure is one distribution with its name and the way to write its values.
+// A Measure is a distribution with its name and the format of its values.
 type Measure struct {
 	Name  string
 	Of    stat.Distribution
-	Write func(float64) string
+	Write func(float64) string // formats a value with its unit
 }
 
-// Measures are the distributions that have values, in the order to show them in.
+// Measures returns the distributions that have values, in the order to show them.
 func (d Distributions) Measures() []Measure {
 	var list []Measure
 	for _, m := range []Measure{
@@ -191,7 +190,8 @@ func (p printer) comparison(r Report, c Comparison) {
 	printTable(p, []any{"DIFFERS", "A", "B"}, c.Differ, func(d Differs) []any { return []any{Visible(d.TaskID, shownText), d.InA(), d.InB()} })
 }
 
-// share is a verdict, or a share of several.
+// share formats a task's result: the verdict of a single attempt, or "passed/scored" of
+// several.
 func (Differs) share(share float64, scored int) string {
 	switch {
 	case scored != 1:
@@ -208,7 +208,7 @@ func (d Differs) InA() string { return d.share(d.A, d.ScoredA) }
 // InB returns a task's result in the second run.
 func (d Differs) InB() string { return d.share(d.B, d.ScoredB) }
 
-// Compared says which tasks were.
+// Compared says how many tasks were compared, and how many were not.
 func (c Comparison) Compared() string {
 	words := fmt.Sprintf("%d (scored in A alone: %d, in B alone: %d)", c.Tasks, c.OnlyA, c.OnlyB)
 	if c.Different > 0 {
@@ -226,7 +226,7 @@ func (c Comparison) Gap() string {
 	return words
 }
 
-// String says what was counted.
+// String returns the p-value and the counts.
 func (m McNemar) String() string {
 	return fmt.Sprintf("p = %s (exact, two-sided): A alone passed %d, B alone %d, both %d, neither %d", Chance(m.P), m.PassedA, m.PassedB, m.BothPassed, m.BothFailed)
 }

@@ -8,12 +8,11 @@ import (
 // A Text is a text whose middle may have been left out.
 type Text struct {
 	Head string `json:"head"`
-	Cut  int64  `json:"cut,omitempty"` // bytes between head and tail that are not here
+	Cut  int64  `json:"cut,omitempty"` // bytes left out between Head and Tail
 	Tail string `json:"tail,omitempty"`
 }
 
-// cutText keeps most bytes of a text at the most: two thirds of them from its
-// beginning.
+// cutText keeps at most most bytes of a text, two thirds of them from its beginning.
 func cutText(s string, most int) Text {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= most {
@@ -29,8 +28,8 @@ func cutText(s string, most int) Text {
 	return Text{s[:head], int64(tail - head), s[tail:]}
 }
 
-// Len is how many bytes there are of it here.
+// Len returns how many bytes of the text are kept.
 func (t Text) Len() int { return len(t.Head) + len(t.Tail) }
 
-// Empty says whether the text was empty.
+// Empty reports whether the text was empty before it was cut.
 func (t Text) Empty() bool { return t.Len() == 0 && t.Cut == 0 }

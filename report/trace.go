@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// A Step is something that an agent did.
+// A Step is one step of an agent.
 type Step struct {
 	Kind   string `json:"kind"` // message, thinking, command, tool, files, note, error, raw
 	Title  string `json:"title,omitempty"`
 	Text   Text   `json:"text"`
-	Output *Text  `json:"output,omitempty"`
-	Exit   *int   `json:"exit,omitempty"` // if it is not 0
-	Failed bool   `json:"failed,omitempty"`
+	Output *Text  `json:"output,omitempty"` // of a command or tool; nil: none
+	Exit   *int   `json:"exit,omitempty"`   // a command's exit code, unless 0
+	Failed bool   `json:"failed,omitempty"` // as the agent reports it
 }
 
 // Kinds of [Step].
@@ -30,30 +30,31 @@ const (
 	stepRaw      = "raw"
 )
 
-// A Trace is what an agent did, its middle left out where it is too long.
+// A Trace is the steps of an agent, without those in the middle if there are too many.
 type Trace struct {
 	Steps []*Step `json:"steps"`
 	Cut   int     `json:"cut,omitempty"` // steps that were left out
 	At    int     `json:"at,omitempty"`  // index in Steps where they were
 }
 
-// A tracer collects steps: the first ones, and the last ones in a ring.
+// A tracer collects the first steps and the last ones.
 type tracer struct {
 	most   int // bytes of all steps
 	text   int // bytes of one text
 	head   []*Step
-	used   int
+	used   int // bytes of head
 	tail   []*Step
 	kept   int // bytes of tail
 	cut    int
-	byTool map[string]*Step // of tools whose results are still to come
+	byTool map[string]*Step // by ID, of tools whose results are still to come
 }
 
-// maxSteps bounds a trace's steps, however small they are.
+// maxSteps bounds the steps of a trace, however small they are.
 const maxSteps = 1000
 
-// readTrace makes the events of an agent readable: lines of "codex exec --json" or
-// "claude --output-format stream-json". What is neither is shown as it is.
+// readTrace turns the events of an agent into steps. Each line is an event of
+// "codex exec --json" or "claude --output-format stream-json"; a line that is not an
+// event becomes a raw step.
 func readTrace(r io.Reader, most int) (Trace, error) {
 	t := &tracer{most: most, text: max(256, most/16), byTool: map[string]*Step{}}
 	lines := newLineReader(r, 0, t.text)
@@ -95,8 +96,7 @@ func (t *tracer) trim() {
 	}
 }
 
-// output gives a step its output. A step that was left out already gets it as
-// well, to no avail.
+// output sets the output of a step, which may have been left out already.
 func (t *tracer) output(s *Step, text string) {
 	out := cutText(strings.TrimRight(text, "\n"), t.text)
 	s.Output = &out
@@ -120,7 +120,7 @@ type event struct {
 	Subtype string `json:"subtype"`
 
 	// codex
-	Message json.RawMessage `json:"message"` // a text; of claude an object
+	Message json.RawMessage `json:"message"` // a string; from claude, an object
 	Error   struct {
 		Message string `json:"message"`
 	} `json:"error"`
@@ -140,7 +140,7 @@ func (t *tracer) line(text []byte) {
 		return
 	}
 	var e event
-	_ = json.Unmarshal(text, &e) // what is no event has no type
+	_ = json.Unmarshal(text, &e) // a line that is not an event has no type
 	switch e.Type {
 	case "":
 		t.say(stepRaw, "", string(text))
@@ -298,7 +298,8 @@ func (t *tracer) part(from string, p claudePart) {
 	}
 }
 
-// use shows a command as one, and any other tool with its input.
+// use adds the step of a tool call: a command, an edit of a file, or any other tool with
+// its input.
 func (t *tracer) use(p claudePart) *Step {
 	var input map[string]any
 	if json.Unmarshal(p.Input, &input) == nil {
@@ -312,7 +313,7 @@ func (t *tracer) use(p claudePart) *Step {
 	return t.say(stepTool, p.Name, string(p.Input))
 }
 
-// described is what a tool is to do with a file.
+// described returns the lines that a tool removes from a file and adds to it.
 func described(input map[string]any) string {
 	var b strings.Builder
 	for _, key := range []string{"old_string", "new_string", "content"} {
@@ -328,7 +329,7 @@ func described(input map[string]any) string {
 	return b.String()
 }
 
-// resultText is a text, or the texts of parts.
+// resultText returns the text of a result, or those of its parts.
 func resultText(content json.RawMessage) string {
 	var parts []claudePart
 	if json.Unmarshal(content, &parts) != nil {
@@ -345,7 +346,7 @@ func resultText(content json.RawMessage) string {
 	return strings.Join(texts, "\n")
 }
 
-// plainText is a JSON string's text, and of anything else its JSON.
+// plainText returns the text of a JSON string, or the JSON of any other value.
 func plainText(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {

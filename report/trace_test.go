@@ -11,7 +11,7 @@ import (
 	"github.com/securebench/sbench/report"
 )
 
-// brief writes a trace on few lines.
+// brief formats a trace in few lines.
 func brief(t *testing.T, text string) string {
 	t.Helper()
 	trace, err := report.ReadTrace(strings.NewReader(text), 64<<10)
@@ -110,7 +110,7 @@ error "result: error_max_turns, 1 turn, 0.0 s" ""
 	}
 }
 
-// TestTraceIsBounded: of a long trace the beginning and the end stay.
+// TestTraceIsBounded: of a long trace, the beginning and the end are kept.
 func TestTraceIsBounded(t *testing.T) {
 	var b strings.Builder
 	for i := range 20000 {

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Visible makes one line of a hostile text: what a terminal would obey or what
-// would turn the reading order around is written as an escape, and what is longer
-// than most characters is cut.
+// Visible returns a hostile text as one line of at most most characters, and "…" if it
+// was longer. Control characters, and characters that are invisible or change the
+// direction of text, are written as escapes.
 func Visible(s string, most int) string {
 	var b strings.Builder
 	n := 0
@@ -38,15 +38,14 @@ func Visible(s string, most int) string {
 	return b.String()
 }
 
-// Hidden says whether a character is a control character, one without a shape or
-// one that changes the direction of others. Marks that combine are none, spaces
-// but the plain one are.
+// Hidden reports whether a character is a control character, is invisible or changes the
+// direction of text. Spaces other than U+0020 are hidden, combining marks are not.
 func Hidden(r rune) bool {
 	return r != ' ' && (!unicode.IsPrint(r) || unicode.Is(unicode.Variation_Selector, r) ||
 		unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r))
 }
 
-// count is a number and what it counts.
+// count returns a number with the noun that it counts, in the singular or plural.
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

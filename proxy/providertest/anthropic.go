@@ -45,12 +45,12 @@ func (d anthropic) parse(body []byte) (turn, error) {
 	return t, nil
 }
 
-// after is the step behind a message of ours.
+// after returns the step that follows an assistant message.
 func (d anthropic) after(content json.RawMessage, next int) int {
 	var blocks []struct {
 		ID string `json:"id"`
 	}
-	_ = json.Unmarshal(content, &blocks) // a text is none
+	_ = json.Unmarshal(content, &blocks) // a string has no blocks
 	for _, b := range blocks {
 		if n, ok := stepOf(b.ID, d.idPrefix()); ok {
 			return n + 1
@@ -66,7 +66,7 @@ func (anthropic) usage(u Usage, output int64) m {
 	}
 }
 
-// blocks are the content, with the pieces in which a stream writes each.
+// blocks returns the content, with the deltas in which a stream sends each block.
 func (anthropic) blocks(r reply) (blocks []m, deltas [][]m) {
 	add := func(block m, pieces ...m) { blocks, deltas = append(blocks, block), append(deltas, pieces) }
 	write := func(kind, field, text string) (all []m) {
@@ -124,7 +124,7 @@ func (d anthropic) events(_ turn, r reply) []sseEvent {
 	return all
 }
 
-// emptied is a block as a stream begins it.
+// emptied returns a block as it is at its beginning in a stream.
 func emptied(b m) m {
 	switch b["type"] {
 	case "text":

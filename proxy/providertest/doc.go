@@ -1,9 +1,8 @@
-// Package providertest is a provider of models that follows a script: it speaks
-// Anthropic's Messages and OpenAI's Responses and Chat Completions, streamed and
-// not, and answers each turn of an agent with the next step of the script, be it
-// text or a call of the agent's own tools in the shape that this agent offers
-// them. It can be slow, fail, cut its answers and write nonsense, and keeps the
-// requests that it saw.
+// Package providertest is a provider of models that follows a script. It implements
+// Anthropic's Messages and OpenAI's Responses and Chat Completions, streamed or not, and
+// answers each turn of an agent with the next step of the script: text, or a call of one
+// of the tools that the agent offers. It can be slow, fail, cut its answers off and write
+// nonsense, and it keeps the requests that it received.
 //
-// It is for tests and demonstrations, and trusts whoever speaks to it.
+// It is for tests and demonstrations, and trusts its clients.
 package providertest

@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// maxBody bounds a request.
+// maxBody bounds the body of a request, in bytes.
 const maxBody = 64 << 20
 
 // A Request is one that the provider received.
@@ -22,8 +22,8 @@ type Request struct {
 	Host                string
 	Header              http.Header
 	Body                []byte
-	Step                int    // that it asked for, counted from 0 and on beyond the last; -1: none
-	Fault               *Fault // that it got instead of the step
+	Step                int    // index of the step it asked for, perhaps beyond the last; -1: none
+	Fault               *Fault // that it got instead of the step; nil: none
 }
 
 // A Provider answers as its script says. It is an [http.Handler] and safe for concurrent
@@ -39,7 +39,7 @@ type Provider struct {
 }
 
 // New returns a provider that accepts only the given key, as a bearer token or as
-// Anthropic's x-api-key. If key is "" it accepts any.
+// Anthropic's x-api-key. If key is "" it accepts any. It fails for an invalid script.
 func New(key string, s Script) (*Provider, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (p *Provider) Requests() []Request {
 	return slices.Clone(p.requests)
 }
 
-// Problems describes the requests that the script could not answer.
+// Problems returns a description of each request that the script could not answer.
 func (p *Provider) Problems() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *Provider) problem(format string, args ...any) {
 	p.problems = append(p.problems, fmt.Sprintf(format, args...))
 }
 
-// ServeHTTP answers one request, below /v1 or, as gateways have it, anywhere.
+// ServeHTTP answers one request. The path may have any prefix, as behind a gateway.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	rec := Request{
@@ -80,7 +80,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a(w)
 }
 
-// answer decides what to write.
+// answer returns a function that writes the answer.
 func (p *Provider) answer(r *http.Request, body []byte, err error, rec *Request) func(http.ResponseWriter) {
 	d := dialectOf(r.URL.Path)
 	switch {
@@ -105,12 +105,12 @@ func (p *Provider) answer(r *http.Request, body []byte, err error, rec *Request)
 	return p.turn(r.Context(), d, turn, rec)
 }
 
-// turn answers the next step, or a fault.
+// turn answers with the next step, or with a fault.
 func (p *Provider) turn(ctx context.Context, d dialect, t turn, rec *Request) func(http.ResponseWriter) {
 	s := p.step(t.next)
 	r := reply{n: t.next, model: t.model, text: s.Say, think: s.Think, usage: *cmp.Or(s.Usage, &Usage{Input: 10, Output: 5})}
 	if s.Say == "" {
-		if len(t.offers) == 0 { // a question beside the conversation, such as for its title
+		if len(t.offers) == 0 { // a side request, such as for the conversation's title
 			r.text = "ok"
 			return p.send(ctx, d, t, r, 0, nil)
 		}
@@ -131,7 +131,7 @@ func (p *Provider) step(n int) Step {
 	return Step{Say: "done"}
 }
 
-// fault returns the one that is due for a step.
+// fault returns the fault that is due for a step, or nil.
 func (p *Provider) fault(n int, s Step) *Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()

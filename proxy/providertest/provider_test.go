@@ -60,7 +60,7 @@ const (
 	codexTools  = `"tools":[{"type":"function","name":"exec_command","parameters":{"properties":{"cmd":{"type":"string"}}}},{"type":"namespace","name":"n","tools":[{"type":"function","name":"wait","parameters":{}}]}]`
 )
 
-// TestCalls looks at the calls that each agent gets for the same steps.
+// TestCalls checks the calls that each agent gets for the same steps.
 func TestCalls(t *testing.T) {
 	const script = "shell echo 'hi'\nwrite /w/a.txt <<E\nit's\nE\nwrite b.txt <<E\nx\nE\nsay done\n"
 	asMessages := func(n int) string {
@@ -112,8 +112,8 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// flat writes the parts of an answer that matter in an order to compare with,
-// arguments without their quotes.
+// flat returns the parts of an answer that matter, in a fixed order, and arguments
+// without their quotes.
 func flat(t *testing.T, answer string) string {
 	t.Helper()
 	var v struct {
@@ -147,8 +147,7 @@ func flat(t *testing.T, answer string) string {
 	return b.String()
 }
 
-// TestStreams puts the pieces of a stream together, and compares them with the
-// answer in one.
+// TestStreams: the pieces of a stream, joined, are those of the unstreamed answer.
 func TestStreams(t *testing.T) {
 	const script = "think hm hm\ntokens in=100 cached=40 out=20 reasoning=5\nshell echo 'hé ho'\n"
 	for _, c := range []struct {
@@ -180,7 +179,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestFaults spoils requests in the order of the script and then answers well.
+// TestFaults: faults come in the order of the script, and then the step is answered well.
 func TestFaults(t *testing.T) {
 	const body = `{"model":"m","input":"x","stream":true}`
 	p, srv := serve(t, "fail 429 2 after=3\nfail 500\ncut 2\ngarble\nerror server_error\nsay hello\n")
@@ -220,7 +219,7 @@ func TestForEver(t *testing.T) {
 	}
 }
 
-// TestBeside: what is not of the conversation takes no step.
+// TestBeside: a request beside the conversation does not take a step.
 func TestBeside(t *testing.T) {
 	p, srv := serve(t, "shell ls\nsay bye\n")
 	if got := read(t, post(t, srv.URL+"/v1/messages", `{"model":"m","messages":[{"role":"user","content":"title?"}]}`)); !strings.Contains(got, `"text":"ok"`) {

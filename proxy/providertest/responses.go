@@ -10,7 +10,7 @@ type responses struct{}
 
 func (responses) idPrefix() string { return "call_sbench_" }
 
-// A responsesTool may hold others.
+// A responsesTool is a tool, or a namespace of tools.
 type responsesTool struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name"`
@@ -53,7 +53,7 @@ func (d responses) parse(body []byte) (turn, error) {
 		CallID string          `json:"call_id"`
 		Tools  []responsesTool `json:"tools"`
 	}
-	_ = json.Unmarshal(req.Input, &items) // a text is none
+	_ = json.Unmarshal(req.Input, &items) // a string has no items
 	for _, item := range items {
 		for _, tool := range item.Tools {
 			t.offers = append(t.offers, tool.offers("")...)
@@ -151,7 +151,7 @@ func (d responses) events(_ turn, r reply) []sseEvent {
 	return all
 }
 
-// begun is an item as a stream begins it.
+// begun returns an item as it is at its beginning in a stream.
 func begun(item m) m {
 	b := m{}
 	for k, v := range item {

@@ -6,33 +6,32 @@ import (
 	"time"
 )
 
-// A Script is what the provider answers, turn by turn. Which step is next is read
-// from the conversation that a request repeats, so that a request that is tried
-// again gets the same step, and several agents may follow one script.
+// A Script is what the provider answers, turn by turn. The next step is derived from the
+// conversation in the request, so a retried request gets the same step, and several
+// agents may follow one script.
 type Script struct {
 	Steps []Step
 }
 
 // A Step is one answer: exactly one of Say, Shell and Write.
 type Step struct {
-	Say   string
+	Say   string // text
 	Shell string // a command for the agent's shell
 	Write *File
 
-	Think  string // reasoning ahead of it
-	Usage  *Usage // that is claimed; nil: 10 in, 5 out
-	Delay  time.Duration
-	Faults []*Fault // one after another, before the step is answered well
+	Think  string        // reasoning before the answer
+	Usage  *Usage        // as reported; nil: 10 in, 5 out
+	Delay  time.Duration // before the answer; in a stream, before each event
+	Faults []*Fault      // one after another, before the step is answered well
 }
 
-// A File is to be written by the agent's tool for that, or else its shell.
+// A File is to be written with the agent's tool for files, or else with its shell.
 type File struct {
 	Path    string
 	Content string
 }
 
-// Usage is the tokens of one answer. Input holds the cached ones, Output the
-// reasoning.
+// Usage is the tokens of one answer. Input includes Cached, Output includes Reasoning.
 type Usage struct {
 	Input     int64
 	Cached    int64
@@ -43,13 +42,13 @@ type Usage struct {
 // A Fault spoils the answers to some requests: exactly one of Status, Cut,
 // Garble and Error.
 type Fault struct {
-	Times int // 0 is once, -1 for ever
+	Times int // how many requests; 0 means one, -1 all
 
-	Status     int // answer with this error
-	RetryAfter int
-	Cut        int    // break the connection after so many events; an answer without a stream after so many bytes
-	Garble     bool   // write events that are none
-	Error      string // an error event of this type in a stream that began well
+	Status     int    // answer with this error, 400 to 599
+	RetryAfter int    // with Status: the header, in seconds; 0: none
+	Cut        int    // break the connection after so many events, or bytes if the answer is not streamed
+	Garble     bool   // write malformed events
+	Error      string // send an error event of this type in a stream that began well
 }
 
 func (s Script) check() error {

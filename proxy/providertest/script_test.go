@@ -61,7 +61,7 @@ func TestParseText(t *testing.T) {
 	}
 }
 
-// TestCheck holds what the text form cannot say.
+// TestCheck checks scripts that the text form cannot express.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -81,7 +81,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestExamples reads the scripts of this folder.
+// TestExamples parses the scripts in testdata.
 func TestExamples(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.script")
 	if err != nil || len(names) == 0 {

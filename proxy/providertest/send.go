@@ -13,12 +13,12 @@ import (
 type turn struct {
 	model  string
 	stream bool
-	count  bool // a chat's stream shall count tokens
+	count  bool // a chat's stream is to count tokens
 	offers []offer
-	next   int // the step
+	next   int // index of the step to answer with
 }
 
-// A reply is an answer in no dialect yet.
+// A reply is an answer before it is written in a dialect.
 type reply struct {
 	n           int
 	model       string
@@ -27,7 +27,7 @@ type reply struct {
 	usage       Usage
 }
 
-// A sseEvent is one of a stream. Data that is a string is written as it is.
+// An sseEvent is one event of a stream. Data that is a string is written as it is.
 type sseEvent struct {
 	name string
 	data any
@@ -36,7 +36,7 @@ type sseEvent struct {
 // A dialect is one of the three APIs.
 type dialect interface {
 	parse(body []byte) (turn, error)
-	idPrefix() string // of calls, by which they are known again
+	idPrefix() string // of calls, by which they are recognized
 	answer(r reply) any
 	events(t turn, r reply) []sseEvent
 	failure(kind, message string) any
@@ -56,7 +56,7 @@ func dialectOf(path string) dialect {
 	return nil
 }
 
-// stepOf reads a step out of a call's identifier.
+// stepOf reads a step from a call's identifier.
 func stepOf(id, prefix string) (int, bool) {
 	rest, ok := strings.CutPrefix(id, prefix)
 	n, err := strconv.Atoi(rest)
@@ -80,7 +80,7 @@ func fail(d dialect, status int, message string) func(http.ResponseWriter) {
 	return whole(status, d.failure(kind, message))
 }
 
-// send answers with a reply, spoiled or not.
+// send answers with a reply, spoiled by f unless it is nil.
 func (p *Provider) send(ctx context.Context, d dialect, t turn, r reply, delay time.Duration, f *Fault) func(http.ResponseWriter) {
 	switch {
 	case f != nil && f.Status != 0:
@@ -103,7 +103,7 @@ func (p *Provider) send(ctx context.Context, d dialect, t turn, r reply, delay t
 
 func sendWhole(ctx context.Context, w http.ResponseWriter, answer any, delay time.Duration, f *Fault) {
 	wait(ctx, delay)
-	body, _ := json.Marshal(answer) // of maps made here: it cannot fail
+	body, _ := json.Marshal(answer) // cannot fail: the maps are made here
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	switch {
@@ -144,7 +144,7 @@ func sendStream(ctx context.Context, w http.ResponseWriter, events []sseEvent, d
 func (e sseEvent) bytes() []byte {
 	data, ok := e.data.(string)
 	if !ok {
-		b, _ := json.Marshal(e.data) // of maps made here: it cannot fail
+		b, _ := json.Marshal(e.data) // cannot fail: the maps are made here
 		data = string(b)
 	}
 	if e.name != "" {
@@ -163,7 +163,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// pieces cuts a text in three, so that streams have something to put together.
+// pieces cuts a text in three, so that clients of streams have to join it.
 func pieces(s string) []string {
 	if len(s) < 3 {
 		return []string{s}

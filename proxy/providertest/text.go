@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ParseText reads the form for people: a line is a step, or says something about
-// the step that follows. Empty lines and those that begin with # are nothing.
+// ParseText parses a script in text form. A line is a step, or says something about the
+// step that follows. Empty lines and lines that begin with # are ignored.
 //
 //	say TEXT                     steps; TEXT and COMMAND may be a here-document:
 //	shell COMMAND                  shell <<END
@@ -17,7 +17,7 @@ import (
 //
 //	think TEXT                   about the next step
 //	tokens in=N cached=N out=N reasoning=N
-//	delay 20ms                   between two events
+//	delay 20ms                   before each event
 //	fail 429 [TIMES|forever] [after=SECONDS]
 //	cut EVENTS [TIMES|forever]
 //	garble [TIMES|forever]
@@ -46,7 +46,7 @@ type textParser struct {
 	next   int
 	script Script
 	step   Step // the next
-	about  bool // something is known of it
+	about  bool // a line about it was read
 }
 
 func (p *textParser) line(line string) error {
@@ -97,7 +97,7 @@ func (p *textParser) action(word, rest string) (err error) {
 	return err
 }
 
-// text is the rest of the line or a here-document, without its last line end.
+// text returns the rest of the line or a here-document, without its last line end.
 func (p *textParser) text(rest string) (string, error) {
 	mark, ok := strings.CutPrefix(rest, "<<")
 	if !ok || mark == "" {

@@ -16,7 +16,7 @@ type offer struct {
 	schema      struct {
 		Properties map[string]any `json:"properties"`
 	}
-	bash bool // Anthropic's own, without a schema
+	bash bool // Anthropic's own bash tool, which has no schema
 }
 
 func (o offer) has(property string) bool {
@@ -24,7 +24,7 @@ func (o offer) has(property string) bool {
 	return ok
 }
 
-// A toolCall is the answer to an offer.
+// A toolCall is a call of an offered tool.
 type toolCall struct {
 	id              string
 	name, namespace string
@@ -34,7 +34,7 @@ type toolCall struct {
 
 var errNoTool = errors.New("the agent offers no tool that the step could use")
 
-// callFor makes the call of a step that is no text.
+// callFor returns the call of a Shell or Write step.
 func callFor(s Step, offers []offer, id string) (*toolCall, error) {
 	var c *toolCall
 	switch {
@@ -53,15 +53,15 @@ func callFor(s Step, offers []offer, id string) (*toolCall, error) {
 func (o offer) call(input any) *toolCall {
 	text, free := input.(string)
 	if !free {
-		b, _ := json.Marshal(input) // of strings and maps: it cannot fail
+		b, _ := json.Marshal(input) // cannot fail: strings and maps
 		text = string(b)
 	}
 	return &toolCall{name: o.name, namespace: o.namespace, freeText: o.freeText, input: text}
 }
 
-// shellCall knows the shells of claude ("Bash": command), codex ("exec_command":
-// cmd; "exec": JavaScript that has the other tools as functions), and any other that
-// takes a command.
+// shellCall calls the first shell among the offers, or returns nil. It knows those of
+// claude ("Bash": command), of codex ("exec_command": cmd; "exec": JavaScript that has
+// the other tools as functions), and any other that takes a command.
 func shellCall(command string, offers []offer) *toolCall {
 	for _, o := range offers {
 		switch {
@@ -84,8 +84,8 @@ func shellCall(command string, offers []offer) *toolCall {
 	return nil
 }
 
-// writeCall takes a tool for whole files, which want an absolute path, or else
-// the shell.
+// writeCall calls a tool that writes whole files, if there is one and the path is
+// absolute, and the shell otherwise.
 func writeCall(f File, offers []offer) *toolCall {
 	for _, o := range offers {
 		if path.IsAbs(f.Path) && o.has("content") && (o.has("file_path") || o.has("path")) {

@@ -15,12 +15,12 @@ import (
 const (
 	// maxError bounds the body of an error that is passed on.
 	maxError = 256 << 10
-	// pieceBytes is what is read of an answer at once.
+	// pieceBytes is how much of an answer is read at a time.
 	pieceBytes = 32 << 10
 )
 
-// unusable says why an answer is none that an agent may see: it leads elsewhere,
-// or cannot be counted.
+// unusable returns why an answer must not reach the agent, or "": it leads elsewhere,
+// or its tokens cannot be counted.
 func (x *exchange) unusable(resp *http.Response) Cause {
 	switch e := resp.Header.Get("Content-Encoding"); {
 	case resp.StatusCode < 200, resp.StatusCode >= 300 && resp.StatusCode < 400, resp.StatusCode == http.StatusProxyAuthRequired:
@@ -31,7 +31,8 @@ func (x *exchange) unusable(resp *http.Response) Cause {
 	return ""
 }
 
-// copyHeader passes on what an agent needs and what names no account.
+// copyHeader passes on the fields that an agent needs. None names the account, and one
+// that contains the key is dropped.
 func (x *exchange) copyHeader(resp *http.Response) {
 	for _, name := range []string{
 		"Content-Type", "Cache-Control", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id",
@@ -42,15 +43,16 @@ func (x *exchange) copyHeader(resp *http.Response) {
 	}
 }
 
-// account is what providers call the operator's organisation in their errors.
+// account matches the identifiers of organizations, projects and workspaces that
+// providers use in their errors.
 var account = regexp.MustCompile(`\b(org-|proj_|wrkspc_)[A-Za-z0-9]{6,}`)
 
-// failed passes an error on. One about the credential says how the real one is
-// masked, or more, and is replaced.
+// failed passes an error answer on. One about the credential is replaced, since it
+// shows parts of the real one.
 func (x *exchange) failed(resp *http.Response) outcome {
 	out := outcome{status: resp.StatusCode, cause: causeOf(resp.StatusCode)}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxError+1))
-	if m := newMeter(x.route.dialect, false); out.cause != BadKey && out.cause != RateLimited { // these come before any work
+	if m := newMeter(x.route.dialect, false); out.cause != BadKey && out.cause != RateLimited { // they are sent before any work is done
 		m.write(body)
 		out.usage = m.close(x.bounds, false)
 	}
@@ -78,7 +80,8 @@ func (x *exchange) failed(resp *http.Response) outcome {
 	return out
 }
 
-// causeOf sorts a status of 400 and more.
+// causeOf returns the cause of a status of 400 or more, or "" if the request is at
+// fault.
 func causeOf(status int) Cause {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusPaymentRequired, status == http.StatusForbidden:
@@ -91,7 +94,7 @@ func causeOf(status int) Cause {
 	return ""
 }
 
-// A sink is where an answer goes. What it holds back, flush writes.
+// A sink receives an answer. flush writes what it holds back.
 type sink interface {
 	io.Writer
 	flush() error
@@ -120,7 +123,7 @@ func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome 
 		out.cause = m.cause
 	case m.erred:
 	case m.whole && (stream || !x.aborted), !x.route.generates() && !x.aborted:
-		out.good = true // also if one side hangs up behind the last event, as codex does
+		out.good = true // even if one side hangs up after the last event, as codex does
 	case leaves:
 		out.left = true
 	default:
@@ -129,12 +132,12 @@ func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome 
 	return out
 }
 
-// errSilent: the provider said nothing for too long, and may be at work still.
+// errSilent means that the provider sent nothing for too long. It may still be working
+// on the answer.
 var errSilent = errors.New("silent provider")
 
-// copy moves the answer until it ends or the provider fails. A provider that
-// falls silent is cut off. Of an agent that left, the answer is read on for its
-// counts.
+// copy passes the answer on until it ends or the provider fails. A silent provider is
+// cut off. If the agent leaves, copy reads on until the tokens are counted.
 func (x *exchange) copy(from io.Reader, m *meter, to sink, cancel context.CancelFunc) (readErr, writeErr error) {
 	silence := x.relay.cfg.Limits.Silence
 	var silent atomic.Bool
@@ -164,7 +167,8 @@ func (x *exchange) copy(from io.Reader, m *meter, to sink, cancel context.Cancel
 	}
 }
 
-// An agentWriter writes to the agent at once, and not for ever.
+// An agentWriter writes to the agent, flushes at once, and fails if the agent does not
+// read in time.
 type agentWriter struct{ x *exchange }
 
 func (a *agentWriter) Write(p []byte) (int, error) {

@@ -2,8 +2,8 @@ package relay
 
 import "regexp"
 
-// anthropicRules are the fields of the Messages API, also where it only counts
-// tokens. A field that is missing here is taken out.
+// anthropicRules are the rules for the fields of the Messages API, token counting
+// included. A field without a rule passes only if external tools are allowed.
 func anthropicRules(name string) rule {
 	switch name {
 	case "model":
@@ -35,7 +35,7 @@ func anthropicRules(name string) rule {
 	return nil
 }
 
-// anthropicClientTool is a type that the agent's own machine runs.
+// anthropicClientTool matches the types of tools that run on the agent's side.
 var anthropicClientTool = regexp.MustCompile(`^(bash|text_editor|memory)_[0-9]{8}$`)
 
 func anthropicTool(in *inspector, v []byte) ([]byte, error) {
@@ -101,7 +101,7 @@ func (in *inspector) anthropicBlock(v []byte) ([]byte, error) {
 	return in.instead(cleanName(t), "text")
 }
 
-// anthropicSource keeps what holds its own bytes.
+// anthropicSource keeps a source that contains its own bytes.
 func (in *inspector) anthropicSource(v []byte, all []member, kind string) ([]byte, error) {
 	source, err := in.object(field(all, "source"))
 	if err != nil {
@@ -120,8 +120,8 @@ func (in *inspector) anthropicSource(v []byte, all []member, kind string) ([]byt
 	return in.instead(kind+":"+cleanName(t), "text")
 }
 
-// instead is what stands where a part of a message was: APIs refuse messages
-// without content.
+// instead returns the text that replaces a part of a message, since the APIs refuse
+// messages without content.
 func (in *inspector) instead(name, kind string) ([]byte, error) {
 	if err := in.external(name); err != nil {
 		return nil, err

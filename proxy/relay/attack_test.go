@@ -20,8 +20,8 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// TestLeftIsCounted: an agent that leaves before the answer, or in the middle of
-// it, is charged what the provider says of it in the end.
+// TestLeftIsCounted: an agent that leaves before or during the answer is charged the
+// counts at the answer's end.
 func TestLeftIsCounted(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		began, release := make(chan struct{}), make(chan struct{})
@@ -57,7 +57,8 @@ func TestLeftIsCounted(t *testing.T) {
 	}
 }
 
-// TestBounds are what an answer is charged that nobody waited for.
+// TestBounds tests the bound of an answer's output, which is charged if the answer is
+// not read to its end.
 func TestBounds(t *testing.T) {
 	for _, c := range []struct {
 		provider   relay.Provider
@@ -77,8 +78,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestItemsByID: what an item is but a name for is kept by the provider, and not
-// counted here. Reasoning loses its name, since codex sends it so, and all else is
+// TestItemsByID: an item with an id and no content refers to something that the provider
+// keeps. Of reasoning the id is removed, since codex sends such items; any other is
 // refused.
 func TestItemsByID(t *testing.T) {
 	for _, c := range []struct {
@@ -121,8 +122,8 @@ func nested(before, open, filler, end, after string, depth int) []byte {
 	return []byte(before + strings.Repeat(open, depth) + filler + strings.Repeat(end, depth) + after)
 }
 
-// TestWorkIsBounded: however a request is nested, its bytes are gone through some
-// times, and copied some times.
+// TestWorkIsBounded: however a request is nested, the work and the memory that it takes
+// are bounded by its size.
 func TestWorkIsBounded(t *testing.T) {
 	filler := strings.Repeat("a", 4<<20)
 	for _, c := range []struct {
@@ -152,7 +153,8 @@ func TestWorkIsBounded(t *testing.T) {
 	}
 }
 
-// TestLogIsBounded: there is an end to the lines, and nothing is sent behind it.
+// TestLogIsBounded: beyond the limit of requests, nothing is sent, and one line is
+// logged.
 func TestLogIsBounded(t *testing.T) {
 	up := newAnswers(t)
 	r := newRig(t, relay.OpenAI, up.url, func(c *relay.Config) { c.Limits.Requests = 3 })
@@ -182,11 +184,11 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-// TestLogFails: what cannot be logged does not leave.
+// TestLogFails: once an entry could not be written, nothing is sent.
 func TestLogFails(t *testing.T) {
 	up := newAnswers(t)
 	r := newRig(t, relay.OpenAI, up.url, func(c *relay.Config) { c.Log = proxy.NewLog(failing{}) })
-	for range 2 { // on one connection: the line of the first is tried before the second
+	for range 2 { // on one connection: the first entry is written before the second request is read
 		text(t, r.post(responsesPath, `{"model":"m"}`))
 	}
 	asked, _, _ := up.seen()
@@ -196,8 +198,8 @@ func TestLogFails(t *testing.T) {
 	}
 }
 
-// TestNothingIsPrinted has a provider that says the key unasked, before a request
-// and behind an answer. It is the standard logger's output that is looked at.
+// TestNothingIsPrinted: a provider that sends the key without being asked, before a
+// request and after an answer, does not get it into the standard logger.
 func TestNothingIsPrinted(t *testing.T) {
 	var printed bytes.Buffer
 	was := log.Writer()
@@ -241,7 +243,7 @@ func TestNothingIsPrinted(t *testing.T) {
 	}
 }
 
-// spellings of the key that a provider, or a proxy before it, may repeat.
+// spellings returns ways in which a provider, or a proxy before it, may repeat the key.
 func spellings() map[string]string {
 	escape := func(format string) string {
 		var b strings.Builder
@@ -265,7 +267,7 @@ func spellings() map[string]string {
 	return all
 }
 
-// TestSpellings are cut out, in whatever pieces they come.
+// TestSpellings: all spellings of the key are cut out, in whatever pieces they come.
 func TestSpellings(t *testing.T) {
 	for name, s := range spellings() {
 		for _, size := range []int{1, 2, 7, 1000} {
@@ -286,8 +288,8 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// TestSpellingsStayOutside has a provider repeat them in an answer, in an error
-// and in a header.
+// TestSpellingsStayOutside has a provider repeat the key in an answer, in an error and
+// in a header.
 func TestSpellingsStayOutside(t *testing.T) {
 	for name, s := range spellings() {
 		for _, status := range []int{200, 400} {
@@ -306,8 +308,8 @@ func TestSpellingsStayOutside(t *testing.T) {
 	}
 }
 
-// TestScrubberHoldsLittle: whatever comes, what is held back is no more than a
-// spelling of the key, and nothing at an event's end.
+// TestScrubberHoldsLittle: a scrubber never holds back more than one spelling of the
+// key, and nothing at an event's end.
 func TestScrubberHoldsLittle(t *testing.T) {
 	for _, s := range []string{strings.Repeat("%", 10000), strings.Repeat(`\`, 10000), strings.Repeat(realKey[:20], 1000), strings.Repeat(`\u0073`, 1000), strings.Repeat("data: sk-\\n%\n\n", 100)} {
 		var held int

@@ -15,7 +15,7 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// agentBody has the shape and, with 90 kB, the size of claude's requests.
+// agentBody returns a request with the structure and, at 90 kB, the size of claude's.
 func agentBody() []byte {
 	var b bytes.Buffer
 	b.WriteString(`{"model":"m","stream":true,"system":[{"type":"text","text":"` + strings.Repeat("You are an agent. ", 1200) + `"}],"tools":[`)
@@ -71,8 +71,8 @@ func BenchmarkMeter(b *testing.B) {
 	}
 }
 
-// BenchmarkRequest is the whole way of an agent's request and a short streamed
-// answer, with the relay and without.
+// BenchmarkRequest measures an agent's request with a short streamed answer, with the
+// relay and without.
 func BenchmarkRequest(b *testing.B) {
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -115,7 +115,7 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// BenchmarkEvent is the way of one event of a stream that is under way.
+// BenchmarkEvent measures one event of a stream in progress.
 func BenchmarkEvent(b *testing.B) {
 	next := make(chan struct{})
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

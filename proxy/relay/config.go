@@ -12,8 +12,8 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// Provider is a company's API, with its ways of authentication, paths and
-// shapes of requests. The zero Provider is invalid.
+// Provider names a company's API, which determines authentication, paths and the
+// format of requests. The zero Provider is invalid.
 type Provider string
 
 // The providers that a [Relay] knows.
@@ -32,7 +32,7 @@ func (p Provider) AgentURL(host string) string {
 	return "http://" + host
 }
 
-// publicURL is where the provider is found unless the operator says otherwise.
+// publicURL returns the address of the provider's public API.
 func (p Provider) publicURL() *url.URL {
 	if p == OpenAI {
 		return &url.URL{Scheme: "https", Host: "api.openai.com", Path: "/v1"}
@@ -44,64 +44,66 @@ func (p Provider) publicURL() *url.URL {
 type Config struct {
 	Provider Provider
 	// BaseURL is the provider's address, in the form of its own clients' setting:
-	// OpenAI's with /v1, Anthropic's without. Nil means the public API. It is the
-	// operator's word: http and loopback addresses are good.
+	// OpenAI's with /v1, Anthropic's without. Nil means the public API. The operator
+	// is trusted: http and loopback addresses are allowed.
 	BaseURL *url.URL
 	// RootCAs verify the provider's certificate. Nil means the system's.
 	RootCAs *x509.CertPool
-	// Proxy is asked for the proxy to the provider; nil means none, whatever the
-	// environment says.
+	// Proxy returns the proxy through which the provider is reached; nil means none,
+	// whatever the environment says.
 	Proxy func(*http.Request) (*url.URL, error)
 
-	Key Key
-	// MinSecret is the length from which a key is looked for in answers, and what begins
-	// like it at the end of one. Shorter texts stand anywhere by chance.
+	Key Key // required; printable ASCII without white space
+	// MinSecret is how many characters of a key make it a secret. A shorter key, or a
+	// shorter beginning of it at the end of an answer, is not cut out of answers, since
+	// it may be there by chance.
 	MinSecret int
 	// Bearer sends an Anthropic key as a bearer token instead of x-api-key.
 	// OpenAI keys are always sent as one.
 	Bearer bool
 
-	Model string // the only one that may be asked for
+	Model string // required; the only one that may be asked for
 
-	// AllowExternalTools lets the provider act outside. Whatever makes it cost
-	// more or keep state stays refused.
+	// AllowExternalTools lets the provider act outside the sandbox (search, fetch, run
+	// code, contact MCP servers). Fields that cost more or refer to state that the
+	// provider keeps still do not pass.
 	AllowExternalTools bool
-	// RefuseExternalTools answers a request that asks the provider to act outside
-	// (search, fetch, run code, speak to MCP servers) with an error, instead of
-	// taking that out of it, logging it and sending the rest.
+	// RefuseExternalTools refuses a request that asks for external tools, instead of
+	// removing them from it, logging that and sending the rest.
 	RefuseExternalTools bool
 
-	// MaxTotalTokens and MaxRequests are budgets of the requests that make a
-	// model write; 0 means none. A request that was let in is not cut off, so the
-	// first may be exceeded by what was under way when it was reached.
+	// MaxTotalTokens and MaxRequests are budgets for generations (see [Facts]); 0
+	// means none. A request in progress is not cut off, so MaxTotalTokens may be
+	// exceeded by those in progress when it is reached.
 	MaxTotalTokens int64
 	MaxRequests    int64
 
 	Limits Limits
 
 	Log     *proxy.Log // nil: none
-	Task    string
-	Attempt int
+	Task    string     // of the log's entries
+	Attempt int        // of the log's entries
 }
 
 // Limits bound what one sandbox may cost the host. A field that is 0 means its default,
 // which is given beside it.
 type Limits struct {
 	Body     int64 // bytes of a request; 32 MiB
-	Bodies   int64 // bytes of all requests at once, more are answered with 429; two of the largest
+	Bodies   int64 // bytes of all requests at once, more are answered with 429; twice Body
 	InFlight int   // requests at once, more are answered with 429; 16
 	Conns    int   // connections at once, more are closed; 64
-	// Inspect is how many bytes of requests are gone through a second, each as often as
-	// it is, in the long run; 32 MiB. What 32 seconds allow may be taken at once, more is
-	// answered with 429. It is in bytes so that no agent's fate depends on the host's speed.
+	// Inspect is how many bytes of requests may be inspected a second on average, each
+	// counted as often as it is processed; 32 MiB. Up to 32 seconds' worth may be used at
+	// once, more is answered with 429. It is not a time, so that no result depends on the
+	// host's speed.
 	Inspect  int64
 	Requests int64 // in all, malformed ones too; each is a line of the log; 100,000
 
 	Head     time.Duration // for a request's head; 10 s
 	Upload   time.Duration // for a request's body; 1 min
-	Silence  time.Duration // without a byte of the provider; 15 min
+	Silence  time.Duration // without a byte from the provider; 15 min
 	Download time.Duration // for the agent to take what was sent to it; 1 min
-	Linger   time.Duration // for the counts of an answer whose agent left; 30 s
+	Linger   time.Duration // for the token counts of an answer after the agent has left; 30 s
 }
 
 func (l Limits) withDefaults() Limits {
@@ -126,7 +128,7 @@ func fill[T int | int64 | time.Duration](v *T, fallback T) {
 	}
 }
 
-// check returns everything that is wrong at once. No message holds the key.
+// check returns all errors at once. No message contains the key.
 func (c Config) check() error {
 	var errs []error
 	if c.Provider != Anthropic && c.Provider != OpenAI {
@@ -148,8 +150,7 @@ func (c Config) check() error {
 
 func notInKey(r rune) bool { return r <= ' ' || r > '~' }
 
-// checkBase never prints the URL, since who writes one with a password into it
-// has no other place to look for it in than the message.
+// checkBase never prints the URL, which may contain a password.
 func checkBase(u *url.URL) error {
 	switch {
 	case u == nil:

@@ -13,8 +13,8 @@ type agentConn struct {
 
 type connKey struct{}
 
-// connContext is called by net/http for each connection, before any state. It takes
-// those in that are not above the limit, as long as the relay is open.
+// connContext is called by net/http for each connection, before connState. It registers
+// the connection, unless it is above the limit or the relay is closed.
 func (r *Relay) connContext(ctx context.Context, c net.Conn) context.Context {
 	s := &agentConn{}
 	r.connsMu.Lock()
@@ -25,7 +25,7 @@ func (r *Relay) connContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, s)
 }
 
-// connHandled says that a request reached the handler. The context is one of
+// connHandled records that a request reached the handler. ctx derives from
 // [Relay.connContext].
 func (r *Relay) connHandled(ctx context.Context) {
 	r.connsMu.Lock()
@@ -35,8 +35,8 @@ func (r *Relay) connHandled(ctx context.Context) {
 	}
 }
 
-// connState closes connections that were not taken in, and tells what net/http
-// answered without asking anybody: heads that it could not read.
+// connState closes connections that were not registered, and logs requests that
+// net/http answered without the handler because it could not read their heads.
 func (r *Relay) connState(c net.Conn, now http.ConnState) {
 	r.connsMu.Lock()
 	s := r.conns[c]

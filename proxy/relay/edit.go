@@ -5,17 +5,17 @@ import (
 	"strconv"
 )
 
-// The functions of this file read checked JSON, level by level and as it is
-// needed: what nobody looks at is skipped, and goes out as it came in.
+// The functions of this file read JSON that passed checkJSON, one level at a time:
+// values that no rule inspects are skipped, and sent on byte for byte.
 
-// A member is one of an object, its parts as they are written.
+// A member is one member of an object, with name and value as they are written.
 type member struct {
 	key   string
 	name  []byte // the key with its quotes
 	value []byte
 }
 
-// kindOf is the first byte of a value: one of {["tfn, '-' or a digit.
+// kindOf returns the first byte of a value: one of {["tfn, '-' or a digit.
 func kindOf(v []byte) byte {
 	if len(v) == 0 {
 		return 0
@@ -25,7 +25,7 @@ func kindOf(v []byte) byte {
 
 func isNull(v []byte) bool { return kindOf(v) == 'n' }
 
-// text reads a string; false means that v is none.
+// text decodes a string. It returns false if v is not one.
 func text(v []byte) (string, bool) {
 	if kindOf(v) != '"' {
 		return "", false
@@ -33,7 +33,7 @@ func text(v []byte) (string, bool) {
 	return unquote(v)
 }
 
-// members returns those of an object, and nil of anything else.
+// members returns the members of an object, or nil if v is something else.
 func members(v []byte) []member {
 	if kindOf(v) != '{' {
 		return nil
@@ -49,7 +49,7 @@ func members(v []byte) []member {
 	return all
 }
 
-// elements returns those of an array, and nil of anything else.
+// elements returns the elements of an array, or nil if v is something else.
 func elements(v []byte) [][]byte {
 	if kindOf(v) != '[' {
 		return nil
@@ -81,7 +81,7 @@ func joinElements(all [][]byte) []byte {
 	return append(append([]byte{'['}, bytes.Join(all, []byte{','})...), ']')
 }
 
-// newMember is for keys and values of our own.
+// newMember makes a member that the relay adds. value is JSON.
 func newMember(key, value string) member {
 	return member{key, []byte(strconv.Quote(key)), []byte(value)}
 }
@@ -91,7 +91,8 @@ type scanner struct {
 	pos  int
 }
 
-// skipTo goes to the next value, and is false at end.
+// skipTo goes to the next value. It returns false if the closing byte end comes first,
+// or the data ends.
 func (s *scanner) skipTo(end byte) bool {
 	for s.pos < len(s.data) {
 		switch s.data[s.pos] {
@@ -104,7 +105,7 @@ func (s *scanner) skipTo(end byte) bool {
 	return false
 }
 
-// take returns the value at the scanner and goes behind it.
+// take returns the value at the current position and moves past it.
 func (s *scanner) take() []byte {
 	start, depth := s.pos, 0
 	for s.pos < len(s.data) {
@@ -115,7 +116,7 @@ func (s *scanner) take() []byte {
 			depth++
 			s.pos++
 		case '}', ']':
-			if depth == 0 { // behind a number or a word
+			if depth == 0 { // after a number or a word
 				return s.data[start:s.pos]
 			}
 			depth--
@@ -139,7 +140,7 @@ func (s *scanner) take() []byte {
 
 func (s *scanner) skipString() {
 	for s.pos++; ; {
-		end := s.pos + bytes.IndexByte(s.data[s.pos:], '"') // of checked JSON: there is one
+		end := s.pos + bytes.IndexByte(s.data[s.pos:], '"') // valid JSON has one
 		for s.pos <= end {
 			escape := bytes.IndexByte(s.data[s.pos:end], '\\')
 			if escape < 0 {

@@ -27,12 +27,12 @@ type exchange struct {
 	route   route
 	body    []byte // to send
 	bounds  bounds // of the answer
-	silent  bool   // one of too many: counted and not logged
-	held    int64  // bytes that are counted for it
-	hide    bool   // the chunk that counts tokens
+	silent  bool   // beyond Limits.Requests: counted but not logged
+	held    int64  // bytes that the ledger holds for the body
+	hide    bool   // the chunk that only counts tokens
 	entry   proxy.Entry
 	refused bool
-	aborted bool        // the answer broke off behind its head
+	aborted bool        // the answer broke off after its head
 	sent    atomic.Bool // the provider may have the whole request
 }
 
@@ -49,7 +49,7 @@ func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
 			r.log(x.entry)
 		}
 		if x.aborted {
-			panic(http.ErrAbortHandler) // the agent must not take it for the end
+			panic(http.ErrAbortHandler) // so that the agent does not take the answer for a whole one
 		}
 	}()
 	if err := x.prepare(n, crowded); err != nil {
@@ -87,8 +87,8 @@ func (r *Relay) logMalformed() {
 	r.log(e)
 }
 
-// prepare does all that needs no provider with the n-th request. crowded says that
-// too many are under way.
+// prepare does everything with the n-th request that does not need the provider.
+// crowded says that too many requests are in progress.
 func (x *exchange) prepare(n int64, crowded bool) error {
 	cfg := x.relay.cfg
 	switch {
@@ -112,7 +112,7 @@ func (x *exchange) prepare(n int64, crowded bool) error {
 	if v := h.Get("Content-Encoding"); v != "" && !strings.EqualFold(v, "identity") {
 		return &refusal{status: http.StatusUnsupportedMediaType, reason: badEncoding, message: "an encoded body is not read here"}
 	}
-	if x.req.ContentLength < 0 { // also with a length beside it, which net/http drops
+	if x.req.ContentLength < 0 { // chunked, perhaps with a length too, which net/http drops
 		return &refusal{status: http.StatusLengthRequired, reason: badEncoding, message: "a body must have a length, and no chunks"}
 	}
 	if route.rules == nil {
@@ -131,7 +131,7 @@ func (x *exchange) prepare(n int64, crowded bool) error {
 
 func (x *exchange) inspect() error {
 	cfg := x.relay.cfg
-	if err := x.relay.allowance.spend(func() int64 { return 0 }); err != nil { // before it is read
+	if err := x.relay.allowance.spend(func() int64 { return 0 }); err != nil { // refuse before reading the body
 		return err
 	}
 	raw, err := x.read()
@@ -144,7 +144,7 @@ func (x *exchange) inspect() error {
 		x.body, err = in.inspect(raw, x.route.rules)
 		return in.size + in.work
 	})
-	if refused != nil { // others were before it
+	if refused != nil { // other requests used up the allowance meanwhile
 		return refused
 	}
 	x.bounds = in.bounds()
@@ -155,7 +155,7 @@ func (x *exchange) inspect() error {
 	return err
 }
 
-// read takes the body, whole and in time.
+// read returns the whole body. It fails if the body is too large or comes too slowly.
 func (x *exchange) read() ([]byte, error) {
 	limits := x.relay.cfg.Limits
 	if x.req.ContentLength > limits.Body {
@@ -175,7 +175,7 @@ func (x *exchange) read() ([]byte, error) {
 	return raw, nil
 }
 
-// deny answers in the relay's own name.
+// deny answers with a refusal of the relay itself.
 func (x *exchange) deny(err error) {
 	ref := &refusal{status: http.StatusInternalServerError, reason: badRequest, message: "internal error"}
 	_ = errors.As(err, &ref)
@@ -185,14 +185,14 @@ func (x *exchange) deny(err error) {
 	if ref.reason == tooMany || ref.reason == tooMuch {
 		x.w.Header().Set("Retry-After", "1")
 	} else {
-		x.w.Header().Set("X-Should-Retry", "false") // also where the status invites to
+		x.w.Header().Set("X-Should-Retry", "false") // even where the status invites a retry
 	}
-	// What net/http still reads of the body, it reads in this time.
+	// Limits the time in which net/http reads the rest of the body.
 	_ = x.ctl.SetReadDeadline(time.Now().Add(x.relay.cfg.Limits.Head))
 	x.answer(status, string(ref.reason), ref.message)
 }
 
-// answer writes an error in the provider's shape.
+// answer writes an error in the provider's format.
 func (x *exchange) answer(status int, code, message string) {
 	x.entry.Status = status
 	x.w.Header().Set("Content-Type", "application/json")
@@ -231,8 +231,8 @@ func (x *exchange) forward() {
 	}
 }
 
-// exchange speaks with the provider. It goes on for a while without the agent, to
-// learn what the answer costs.
+// exchange sends the request to the provider and handles the answer. If the agent
+// leaves, it may go on for Limits.Linger, to learn what the answer costs.
 func (x *exchange) exchange() outcome {
 	ctx, cancel := context.WithCancel(x.relay.ctx)
 	defer cancel()
@@ -268,7 +268,7 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	trace := &httptrace.ClientTrace{
 		GotConn:      func(info httptrace.GotConnInfo) { x.entry.Address = info.Conn.RemoteAddr().String() },
 		WroteHeaders: func() { x.sent.Store(true) },
-		// Of HTTP/1 alone, whose idle connections net/http reads and prints what comes.
+		// For HTTP/1 only: net/http prints what arrives on its idle connections.
 		PutIdleConn: func(error) { x.relay.up.CloseIdleConnections() },
 	}
 	target := x.route.target(cfg.Provider, x.relay.base, x.req.URL.Query())
@@ -288,18 +288,18 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// unreachable answers for a provider that did not. Most says that it may have worked
-// on the request for as long as it liked.
+// unreachable answers in place of a provider that gave no usable answer. most says that
+// it may have done any amount of work on the request.
 func (x *exchange) unreachable(cause Cause, most bool) outcome {
 	if x.gone() {
 		return x.left()
 	}
-	status := x.entry.Status // 0 unless it sent something
+	status := x.entry.Status // 0 unless the provider answered
 	x.answer(http.StatusBadGateway, string(cause), "the provider cannot be reached or gave no usable answer")
 	return outcome{status: status, cause: cause, usage: x.unseen(most)}
 }
 
-// unseen is what a request costs whose answer nobody saw.
+// unseen returns what a request is charged whose answer was not read.
 func (x *exchange) unseen(most bool) proxy.Usage {
 	if !x.sent.Load() {
 		return proxy.Usage{}
@@ -307,11 +307,11 @@ func (x *exchange) unseen(most bool) proxy.Usage {
 	return newMeter(x.route.dialect, false).close(x.bounds, most)
 }
 
-// gone says that the agent left, or that the relay was closed.
+// gone reports whether the agent left or the relay was closed.
 func (x *exchange) gone() bool { return x.req.Context().Err() != nil || x.closed() }
 
-// closed says that the relay was, before the agent left, so that no request
-// follows.
+// closed reports whether the relay was closed before the agent left, so that no request
+// can follow.
 func (x *exchange) closed() bool {
 	if ctx := x.req.Context(); ctx.Err() != nil {
 		return errors.Is(context.Cause(ctx), ErrClosed)
@@ -319,9 +319,9 @@ func (x *exchange) closed() bool {
 	return x.relay.ctx.Err() != nil
 }
 
-// left is for an agent that did not wait for the answer, which did not come. What
-// it costs is not known.
+// left is the outcome if the agent left, or the relay was closed, before the answer
+// came. What the answer costs is not known.
 func (x *exchange) left() outcome {
-	x.aborted = true // else net/http answers with an empty success
+	x.aborted = true // otherwise net/http answers with an empty success
 	return outcome{left: true, usage: x.unseen(!x.closed())}
 }

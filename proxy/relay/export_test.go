@@ -6,13 +6,13 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// What the fuzzers and benchmarks drive without a connection.
+// The functions below let fuzzers and benchmarks run parts of the relay without a
+// connection.
 
 // CheckJSON is checkJSON.
 func CheckJSON(data []byte) error { return checkJSON(data) }
 
-// Values reads checked JSON with the scanner, to the last value, and returns how
-// many there are.
+// Values returns the number of values in valid JSON, all read with the scanner.
 func Values(v []byte) int {
 	n := 1
 	for _, m := range members(v) {
@@ -24,7 +24,7 @@ func Values(v []byte) int {
 	return n
 }
 
-// Inspect looks at a body of a POST to path for the model "m".
+// Inspect inspects the body of a POST to path for the model "m".
 func Inspect(p Provider, path string, body []byte) (out []byte, found []string, err error) {
 	for _, r := range routes(p) {
 		if r.path == path && r.rules != nil {
@@ -83,8 +83,8 @@ func Hide(out io.Writer, pieces ...[]byte) error {
 	return h.flush()
 }
 
-// Work looks at a body as [Inspect] does, and returns how many bytes it went
-// through, each as often as it did, and the bound of the answer's output.
+// Work inspects a body as [Inspect] does. It returns how many bytes were processed, each
+// counted as often as it was, and the bound of the answer's output.
 func Work(p Provider, path string, body []byte) (work, output int64, err error) {
 	for _, r := range routes(p) {
 		if r.path == path && r.rules != nil {
@@ -96,7 +96,7 @@ func Work(p Provider, path string, body []byte) (work, output int64, err error) 
 	panic("no such path")
 }
 
-// Held is how many bytes a scrubber holds back behind a piece.
+// Held returns how many bytes a scrubber holds back after a piece.
 func Held(key string, piece []byte) int {
 	s := newScrubber(NewKey(key), 8, io.Discard)
 	_, _ = s.Write(piece)

@@ -9,7 +9,7 @@ type Cause string
 const (
 	Unreachable  Cause = "unreachable"   // no connection, or it broke before the answer
 	RateLimited  Cause = "rate_limited"  // 429
-	ServerError  Cause = "server_error"  // 5xx, an error event of that kind, or what is no answer
+	ServerError  Cause = "server_error"  // 5xx, 408, or an error event of that kind
 	AnswerCut    Cause = "answer_cut"    // the answer broke off
 	BadKey       Cause = "bad_key"       // 401, 402 or 403
 	BrokenAnswer Cause = "broken_answer" // a redirect, another protocol, an encoding nobody asked for
@@ -30,30 +30,30 @@ const (
 // A generation is a request that makes a model write: Messages, Responses, Chat
 // Completions and compaction. Counting tokens and listing models are not.
 type Facts struct {
-	Seen    int64 `json:"seen"`    // requests of the agent, whatever they were; 0: it never came
+	Seen    int64 `json:"seen"`    // all requests of the agent; 0: it never sent one
 	Refused int64 `json:"refused"` // of Seen, answered by the relay alone
-	// Unlogged are those of Refused that were beyond Limits.Requests.
+	// Unlogged counts those of Refused that have no line in the log, beyond Limits.Requests.
 	Unlogged int64 `json:"unlogged,omitempty"`
 	Sent     int64 `json:"sent"` // generations sent to the provider, retries included; 0: no model was asked
 
 	Succeeded int64           `json:"succeeded"`          // of Sent, answered with 2xx and to the end
 	Failed    map[Cause]int64 `json:"failed,omitempty"`   // of Sent, failed on the provider's side
-	Left      int64           `json:"left,omitempty"`     // of Sent, given up by the agent before the answer's end
-	Statuses  []int           `json:"statuses,omitempty"` // of the last generations, at most 16, in the order of their ends; 0 is no answer
+	Left      int64           `json:"left,omitempty"`     // of Sent, given up by the agent, or ended by Close, before the answer's end
+	Statuses  []int           `json:"statuses,omitempty"` // of the last generations, at most 16, in the order in which they ended; 0: no answer
 
-	// Outage counts the generations at the end that all failed on the provider's
-	// side, by LastCause: it is 0 again after any other answer. A request that the
-	// agent itself gave up changes nothing.
+	// Outage is how many of the latest generations failed in a row on the provider's
+	// side. Any other answer resets it to 0; a request that the agent gave up does not
+	// change it. LastCause is the cause of the last failure, and is never reset.
 	Outage    int64 `json:"outage,omitempty"`
 	LastCause Cause `json:"last_cause,omitempty"`
 
 	Exceeded Budget      `json:"exceeded,omitempty"` // the first that refused a request; empty: none did
 	Usage    proxy.Usage `json:"usage"`              // of all requests
 
-	Stripped map[string]int64 `json:"stripped,omitempty"` // what was taken out of requests, and how often
-	External map[string]int64 `json:"external,omitempty"` // what requests were refused for under RefuseExternalTools
+	Stripped map[string]int64 `json:"stripped,omitempty"` // what was removed from requests, and how often
+	External map[string]int64 `json:"external,omitempty"` // why requests were refused under RefuseExternalTools, and how often
 }
 
-// ProviderFailed reports whether the last generation failed on the provider's side, so
-// that the agent ended without the answer it had asked for.
+// ProviderFailed reports whether the last generation that the agent waited for failed on
+// the provider's side.
 func (f Facts) ProviderFailed() bool { return f.Outage > 0 }

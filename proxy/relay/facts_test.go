@@ -16,8 +16,7 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// TestFacts plays a provider's answers, one after the other, and looks at what
-// is left to judge by.
+// TestFacts plays a provider's answers one after the other, and compares the facts.
 func TestFacts(t *testing.T) {
 	const good = 200
 	for _, c := range []struct {
@@ -102,7 +101,7 @@ func play(w http.ResponseWriter, what int) {
 	_, _ = io.WriteString(w, `{"usage":{"input_tokens":1,"output_tokens":1}}`)
 }
 
-// TestErrorsPass: what a client needs to try again reaches it.
+// TestErrorsPass: a client gets what it needs to retry.
 func TestErrorsPass(t *testing.T) {
 	r := newRig(t, relay.Anthropic, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -117,8 +116,8 @@ func TestErrorsPass(t *testing.T) {
 	}
 }
 
-// TestBudgets end in an error that both clients understand, and count what is
-// asked of a model only.
+// TestBudgets: an exhausted budget yields an error that both clients understand, and
+// only generations count.
 func TestBudgets(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -180,7 +179,7 @@ func checkBudgetError(t *testing.T, resp *http.Response, want relay.Budget) {
 	}
 }
 
-// TestBudgetsAtOnce has many requests arrive before any was counted.
+// TestBudgetsAtOnce sends many requests before any has been counted.
 func TestBudgetsAtOnce(t *testing.T) {
 	var asked atomic.Int64
 	release := make(chan struct{})
@@ -197,8 +196,8 @@ func TestBudgetsAtOnce(t *testing.T) {
 		most   int64
 	}{
 		{"requests", func(c *relay.Config) { c.MaxRequests = 4 }, 4},
-		// A request has 4,000 bytes, so 1,000 tokens of it are reserved: the third
-		// of them finds none left.
+		// A request has 4,000 bytes, for which 1,000 tokens are reserved: none are left
+		// for the third.
 		{"tokens", func(c *relay.Config) { c.MaxTotalTokens = 1900 }, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -230,7 +229,7 @@ func TestBudgetsAtOnce(t *testing.T) {
 	}
 }
 
-// TestFactsAreCopies: what was handed out does not change.
+// TestFactsAreCopies: facts that were returned do not change.
 func TestFactsAreCopies(t *testing.T) {
 	up := newAnswers(t)
 	r := newRig(t, relay.OpenAI, up.url, nil)
@@ -243,7 +242,7 @@ func TestFactsAreCopies(t *testing.T) {
 	}
 }
 
-// TestStatusesAreBounded keeps the last ones.
+// TestStatusesAreBounded: only the last statuses are kept.
 func TestStatusesAreBounded(t *testing.T) {
 	up := newAnswers(t)
 	r := newRig(t, relay.OpenAI, up.url, nil)

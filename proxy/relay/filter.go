@@ -10,20 +10,19 @@ import (
 )
 
 // A scrubber passes bytes on without the key, should an upstream repeat what it
-// was sent: as it is, in base64 of either alphabet at whatever place, or in
+// was sent: as it is, in base64 of either alphabet at any offset, or in
 // hexadecimal, each with any of its characters escaped as in JSON or a URL. It holds
-// back no more than one spelling of the key, while that may have begun, which it
-// has not at the end of an event.
+// back at most one spelling of the key, and only while one may have begun, which is
+// never so at the end of an event.
 type scrubber struct {
-	least int // characters that no chance explains
+	least int // characters of the key that are not there by chance
 	forms []form
-	first [256]uint16 // the forms that a byte may begin, a bit each
+	first [256]uint16 // the forms that a byte may begin, one bit each
 	out   io.Writer
-	held  []byte
+	held  []byte // may be the beginning of a spelling
 }
 
-// A form is a way to write the key: its characters, and those that stand for the
-// same.
+// A form is a way to write the key: its characters, and an alternative for each.
 type form struct{ chars, others string }
 
 func newScrubber(k Key, least int, out io.Writer) *scrubber {
@@ -34,9 +33,9 @@ func newScrubber(k Key, least int, out io.Writer) *scrubber {
 	}
 	inHex := hex.EncodeToString([]byte(key))
 	s.forms = []form{{key, key}, {inHex, strings.ToUpper(inHex)}}
-	for before := range 3 { // bytes of another text in the same group
+	for before := range 3 { // bytes of another text in the key's first group of three
 		raw := append(make([]byte, before), key...)
-		// The characters that no bit of another byte is in.
+		// The characters that contain bits of the key only.
 		from, to := (8*before+5)/6, 8*len(raw)/6
 		s.forms = append(s.forms, form{base64.RawStdEncoding.EncodeToString(raw)[from:to], base64.RawURLEncoding.EncodeToString(raw)[from:to]})
 	}
@@ -48,11 +47,11 @@ func newScrubber(k Key, least int, out io.Writer) *scrubber {
 	return s
 }
 
-// scrub is a scrubber's work on one text.
+// scrub returns a text without the key.
 func scrub(k Key, least int, text []byte) []byte {
 	var out bytes.Buffer
 	s := newScrubber(k, least, &out)
-	_, _ = s.Write(text) // to memory
+	_, _ = s.Write(text) // a bytes.Buffer does not fail
 	_ = s.flush()
 	return out.Bytes()
 }
@@ -65,7 +64,7 @@ func (s *scrubber) Write(p []byte) (int, error) {
 		s.held = nil
 	}
 	var clean []byte
-	begin := 0 // of what is not in clean
+	begin := 0 // of what is not yet in clean
 	for i := 0; i < len(b); i++ {
 		size, begun := s.at(b[i:])
 		if begun > 0 && size == 0 {
@@ -90,8 +89,9 @@ func (s *scrubber) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// at returns the size of the key's spelling that b begins with, or, if b may be
-// the beginning of one, how many of its characters that has.
+// at returns the size in bytes of the spelling of the key that b begins with, or 0, and
+// how many characters of the key b has of it. If b ends too soon to know, size is 0 and
+// begun is not.
 func (s *scrubber) at(b []byte) (size, begun int) {
 	mask := s.first[b[0]]
 	for i := 0; mask != 0; i, mask = i+1, mask>>1 {
@@ -107,8 +107,8 @@ func (s *scrubber) at(b []byte) (size, begun int) {
 	return 0, begun
 }
 
-// match returns the size of the spelling that b begins with and its characters;
-// if b ends within one, 0 and the characters that have begun; else 0 and 0.
+// match returns the size of the spelling that b begins with, and its characters; if b
+// ends within one, 0 and the characters that have begun; otherwise 0 and 0.
 func (f form) match(b []byte) (size, chars int) {
 	for i := range len(f.chars) {
 		n, more := spelling(b[size:], f.chars[i], f.others[i])
@@ -150,7 +150,8 @@ func spelling(b []byte, c, other byte) (n int, more bool) {
 	return 0, more
 }
 
-// escaped matches a prefix and a character in hexadecimal.
+// escaped matches a prefix and a character in hexadecimal. cut says that b ends too soon
+// to know.
 func escaped(b []byte, prefix string, c byte) (n int, cut bool) {
 	const digits = "0123456789abcdef"
 	for i := range len(prefix) + 2 {
@@ -170,8 +171,8 @@ func escaped(b []byte, prefix string, c byte) (n int, cut bool) {
 	return len(prefix) + 2, false
 }
 
-// flush writes what was held back, without what is so much of the key that no
-// chance explains it.
+// flush writes what was held back. A beginning of the key that is too long to be there
+// by chance is replaced.
 func (s *scrubber) flush() error {
 	held := s.held
 	s.held = nil
@@ -188,18 +189,18 @@ func (s *scrubber) flush() error {
 	return err
 }
 
-// maxHidden bounds the event that a hider keeps to look at. The chunk it hides
-// is short.
+// maxHidden bounds the size of an event that a hider may hide. The chunk to hide is
+// short.
 const maxHidden = 64 << 10
 
 // A hider passes a chat's stream on, event by event, without the chunk that only
-// counts tokens: the agent did not ask for it, and some clients take the first
-// choice of every chunk.
+// counts tokens: the agent did not ask for it, and some clients expect a choice in
+// every chunk.
 type hider struct {
 	out  *scrubber
-	held []byte // of the event begun
-	text bool   // its last line is not empty
-	raw  bool   // it is too long to be hidden
+	held []byte // of the current event
+	text bool   // the current line is not empty
+	raw  bool   // the event is too long to be hidden
 }
 
 func (h *hider) Write(p []byte) (int, error) {
@@ -262,7 +263,7 @@ func (h *hider) flush() error {
 	return h.out.flush()
 }
 
-// onlyUsage says whether an event is the chunk that counts and holds no choice.
+// onlyUsage reports whether an event is the chunk that has token counts and no choices.
 func onlyUsage(raw []byte) bool {
 	if !bytes.Contains(raw, []byte(`"usage"`)) {
 		return false

@@ -20,7 +20,7 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// scripted serves a script to the real key.
+// scripted serves a script to clients with the real key.
 func scripted(t *testing.T, script string) (*providertest.Provider, string) {
 	t.Helper()
 	s, err := providertest.ParseText(script)
@@ -36,7 +36,7 @@ func scripted(t *testing.T, script string) (*providertest.Provider, string) {
 	return p, srv.URL
 }
 
-// apis are the three shapes of requests and their paths.
+// apis returns the three APIs with their paths.
 func apis() []struct {
 	provider relay.Provider
 	path     string
@@ -53,8 +53,8 @@ func apis() []struct {
 	}
 }
 
-// TestAnswersPass compares answers with those that the provider gives without
-// the relay: they are the same to the byte, and counted.
+// TestAnswersPass: answers through the relay are byte for byte those of the provider
+// without it, and are counted.
 func TestAnswersPass(t *testing.T) {
 	for _, api := range apis() {
 		for _, stream := range []bool{false, true} {
@@ -95,8 +95,8 @@ func TestAnswersPass(t *testing.T) {
 	}
 }
 
-// TestChatCountIsHidden: the relay asks for the counts, and an agent that did not
-// ask sees none; one that did sees them.
+// TestChatCountIsHidden: the relay always asks for the counts, but only an agent that
+// asked for them sees them.
 func TestChatCountIsHidden(t *testing.T) {
 	for _, asks := range []bool{false, true} {
 		_, url := scripted(t, "tokens in=100 out=20\nsay hello\n")
@@ -111,8 +111,8 @@ func TestChatCountIsHidden(t *testing.T) {
 	}
 }
 
-// TestEventsPassAtOnce has an upstream that writes an event only when the last
-// one was read at the other end.
+// TestEventsPassAtOnce has an upstream that writes an event only after the agent has
+// read the previous one.
 func TestEventsPassAtOnce(t *testing.T) {
 	for _, hide := range []bool{false, true} {
 		read := make(chan struct{})
@@ -148,7 +148,7 @@ func TestEventsPassAtOnce(t *testing.T) {
 	}
 }
 
-// stuck is an upstream that sends a piece of a stream and then nothing. It says
+// stuck is an upstream that sends a part of a stream and then nothing. The channels say
 // when each request began and ended.
 func stuck(t *testing.T, head bool) (url string, began, ended chan struct{}) {
 	began, ended = make(chan struct{}, 100), make(chan struct{}, 100)
@@ -174,8 +174,8 @@ func await(t *testing.T, what string, c <-chan struct{}) {
 	}
 }
 
-// TestAgentLeaves mid-stream, or before the answer begins. What a provider does
-// not say in time is counted by its bound.
+// TestAgentLeaves has the agent leave during a stream, or before the answer begins. A
+// count that the provider does not send in time is its bound.
 func TestAgentLeaves(t *testing.T) {
 	for _, head := range []bool{false, true} {
 		url, began, ended := stuck(t, head)
@@ -220,7 +220,7 @@ func TestAgentLeaves(t *testing.T) {
 	}
 }
 
-// TestCloseEndsRequests in whatever state they are.
+// TestCloseEndsRequests: Close ends requests in any state.
 func TestCloseEndsRequests(t *testing.T) {
 	for _, head := range []bool{false, true} {
 		url, began, ended := stuck(t, head)
@@ -272,7 +272,7 @@ func TestCloseEndsRequests(t *testing.T) {
 	}
 }
 
-// TestCut: an agent does not take a cut answer for a whole one.
+// TestCut: an agent can tell a cut answer from a whole one.
 func TestCut(t *testing.T) {
 	for _, api := range apis() {
 		for _, stream := range []bool{false, true} {
@@ -291,7 +291,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestSilence: a provider that says nothing is cut off.
+// TestSilence: a provider that sends nothing is cut off.
 func TestSilence(t *testing.T) {
 	for _, head := range []bool{false, true} {
 		url, _, ended := stuck(t, head)

@@ -11,8 +11,8 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// FuzzCheckJSON: what passes is JSON for Go's reader too, with as many values for
-// our scanner, and no object has a key twice for it.
+// FuzzCheckJSON: accepted data is valid for encoding/json, too, which finds no key twice
+// in an object, and as many values as the scanner.
 func FuzzCheckJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"a":[1,-0.5e+9,true,false,null,"\u00e9\n"],"b":{}}`, `[]`, ` "x" `, `{"a":1,"\u0061":2}`, `{"a":{"b":1,"b":2}}`, "\"\xff\"",
@@ -40,7 +40,7 @@ func FuzzCheckJSON(f *testing.F) {
 	})
 }
 
-// walk reads one value with Go's tokens.
+// walk reads one value with the tokens of encoding/json.
 func walk(t *testing.T, d *json.Decoder) (values int, twice bool) {
 	t.Helper()
 	tok, err := d.Token()
@@ -71,8 +71,8 @@ func walk(t *testing.T, d *json.Decoder) (values int, twice bool) {
 	return values, twice
 }
 
-// FuzzInspect: what comes out passes again unchanged, and names no place to
-// fetch from.
+// FuzzInspect: a body that was inspected passes a second time unchanged, and has no
+// hosted tools.
 func FuzzInspect(f *testing.F) {
 	for _, cases := range [][]toolCase{anthropicCases(), responsesCases(), chatCases()} {
 		for _, c := range cases {
@@ -97,7 +97,8 @@ func FuzzInspect(f *testing.F) {
 	})
 }
 
-// checkNoHosted reads the result as a lenient reader of Go's would.
+// checkNoHosted reads the body as leniently as encoding/json does, and fails if it has a
+// hosted tool.
 func checkNoHosted(t *testing.T, path string, out []byte) {
 	t.Helper()
 	type tool struct {
@@ -112,7 +113,7 @@ func checkNoHosted(t *testing.T, path string, out []byte) {
 		Input      json.RawMessage
 	}
 	if json.Unmarshal(out, &req) != nil {
-		return // of other types than the APIs take
+		return // with other types than the APIs accept
 	}
 	var check func(raw json.RawMessage)
 	check = func(raw json.RawMessage) {
@@ -123,7 +124,7 @@ func checkNoHosted(t *testing.T, path string, out []byte) {
 				t.Fatalf("%s: a tool is left in %q", path, out)
 			}
 		}
-		if path == responsesPath { // the others have no tools in tools
+		if path == responsesPath { // the other APIs have no tools in tools
 			for _, inner := range one.Tools {
 				check(inner)
 			}
@@ -144,8 +145,8 @@ func checkNoHosted(t *testing.T, path string, out []byte) {
 	}
 }
 
-// FuzzEvents: an event stream reads alike in one piece and cut anywhere, and is
-// metered without a count below zero or none at all.
+// FuzzEvents: an event stream has the same events in one piece and cut anywhere, and no
+// count is negative or missing.
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte("data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":1}}}\r\n\r\ndata: [DONE]\n\n"), uint(7), true)
 	f.Add([]byte("event: x\ndata: a\ndata: b\n\n: c\rdata\r\r"), uint(3), true)
@@ -172,8 +173,8 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// FuzzFilters: what is between the provider and the agent changes nothing but
-// what it is for, wherever the pieces are cut.
+// FuzzFilters: the filters between the provider and the agent change only what they are
+// for, wherever the pieces are cut.
 func FuzzFilters(f *testing.F) {
 	f.Add([]byte("data: {\"choices\":[],\"usage\":{}}\n\ndata: secretkey\n\n"), uint(9))
 	f.Add([]byte("secretkeysecretke"), uint(3))

@@ -86,7 +86,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestBasePath has a gateway below a path.
+// TestBasePath has a base URL with a path.
 func TestBasePath(t *testing.T) {
 	up := newAnswers(t)
 	for _, c := range []struct {
@@ -105,8 +105,8 @@ func TestBasePath(t *testing.T) {
 	}
 }
 
-// TestHeaders sends every kind of header that might speak for somebody, and
-// compares all that arrives.
+// TestHeaders sends every kind of header that might carry a credential or select an
+// account, and compares all that arrives.
 func TestHeaders(t *testing.T) {
 	send := []string{
 		"Cookie", "s=1", "Proxy-Authorization", "Basic eDp5", "Api-Key", "forged", "X-Goog-Api-Key", "forged",
@@ -239,7 +239,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// TestRawHeads sends what no client of Go's would.
+// TestRawHeads sends heads that net/http's client would not.
 func TestRawHeads(t *testing.T) {
 	const head = "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 	for _, c := range []struct {

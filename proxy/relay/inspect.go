@@ -8,49 +8,48 @@ import (
 	"strings"
 )
 
-// maxFound bounds the names kept of one request.
+// maxFound bounds the names in inspector.found.
 const maxFound = 32
 
-// An inspector looks at one request's body. It walks to the places where the
-// APIs take tools or references, and nowhere else: what a tool takes or returned
-// is data.
+// An inspector checks the body of one request. It visits only the places where the APIs
+// accept tools or references: what a tool takes or returns is data.
 type inspector struct {
 	model  string // that may be asked for
 	allow  bool   // external tools
 	refuse bool   // instead of taking out
 	chat   bool   // Chat Completions, whose streams count tokens only when asked
 
-	found     []string // what was taken out, or the first of what was refused
-	gone      []string // names of tools taken out
+	found     []string // what was removed, or the first thing that was refused
+	gone      []string // names of removed tools
 	tools     int      // that are left
-	toolsGone bool     // one was taken out at least
+	toolsGone bool     // at least one was removed
 	stream    bool
-	asked     string // the model, cleaned
+	asked     string // the requested model, cleaned
 	hideUsage bool   // the agent did not ask for the chunk that counts tokens
-	options   bool   // of a chat's stream were in the request
+	options   bool   // the request has stream_options
 
-	most    int64 // tokens that one answer may have; 0: not said
+	most    int64 // tokens that one answer may have; 0: not stated
 	choices int64 // answers that were asked for; 0: one
-	size    int64 // of the body
-	work    int64 // bytes that were gone through, as often as they were
+	size    int64 // of the body, in bytes
+	work    int64 // bytes processed, each counted as often as it was
 }
 
 const (
-	// mostOutput is what an answer may have if the request does not say. No model
+	// mostOutput bounds the tokens of an answer if the request does not. No model
 	// writes more.
 	mostOutput = 128 << 10
-	// maxPasses bounds how often a byte is gone through: what is nested deeper than
-	// any API takes it costs more. Requests of real agents take less than 15.
+	// maxPasses bounds how often the body is processed: only nesting deeper than any
+	// API accepts takes more. Requests of real agents take less than 15.
 	maxPasses = 20
 )
 
-// bounds are those of the answer.
+// bounds returns the bounds of the request's cost.
 func (in *inspector) bounds() bounds {
 	most := cmp.Or(min(in.most, 1<<30), mostOutput)
 	return bounds{input: in.size, output: most * min(max(in.choices, 1), 1<<10)}
 }
 
-// step is about to go through v.
+// step counts v as processed, and fails if that is too much work.
 func (in *inspector) step(v []byte) error {
 	if in.work += int64(len(v)); in.work > maxPasses*max(in.size, 4096) {
 		return malformed("the request is nested too deep")
@@ -58,11 +57,11 @@ func (in *inspector) step(v []byte) error {
 	return nil
 }
 
-// A rule looks at the value of one field. It returns the value as it came, or
-// another, or nil to take the field out.
+// A rule checks the value of one field. It returns the same value, a replacement, or
+// nil to remove the field.
 type rule func(in *inspector, v []byte) ([]byte, error)
 
-// rules are those of one kind of requests: nil for a field that is in no list.
+// rules returns the rule for a field of one kind of request, or nil if it has none.
 type rules func(field string) rule
 
 // inspect returns the body to send, which is the same slice if nothing was
@@ -100,8 +99,8 @@ func (in *inspector) inspect(body []byte, fields rules) ([]byte, error) {
 	return out, nil
 }
 
-// external notes what the provider shall not do. An error means that the whole
-// request is refused.
+// external records something that the provider must not do. An error means that the
+// whole request is refused.
 func (in *inspector) external(name string) error {
 	if !slices.Contains(in.found, name) && len(in.found) < maxFound {
 		in.found = append(in.found, name)
@@ -116,8 +115,8 @@ func same(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// members passes those of an object through f, and leaves out those of which it
-// returns nil. An object of which nothing changes is returned as it is.
+// members passes the members of an object through f, and drops those for which it
+// returns nil. If nothing changes, it returns v itself.
 func (in *inspector) members(v []byte, f func(key string, v []byte) ([]byte, error)) ([]byte, error) {
 	all, err := in.object(v)
 	if err != nil {
@@ -142,7 +141,7 @@ func (in *inspector) members(v []byte, f func(key string, v []byte) ([]byte, err
 	return joinMembers(kept), nil
 }
 
-// member passes one member of an object through f, and all others as they are.
+// member passes one member of an object through f, and leaves the others as they are.
 func (in *inspector) member(v []byte, name string, f rule) ([]byte, error) {
 	return in.members(v, func(key string, v []byte) ([]byte, error) {
 		if key != name {
@@ -152,7 +151,7 @@ func (in *inspector) member(v []byte, name string, f rule) ([]byte, error) {
 	})
 }
 
-// each does the same as members with the elements of an array.
+// each does with the elements of an array what members does with those of an object.
 func (in *inspector) each(v []byte, f func(v []byte) ([]byte, error)) ([]byte, error) {
 	if kindOf(v) != '[' {
 		return nil, malformed("the request holds something else where an array belongs")
@@ -180,7 +179,8 @@ func (in *inspector) each(v []byte, f func(v []byte) ([]byte, error)) ([]byte, e
 	return joinElements(kept), nil
 }
 
-// object returns the members of an object that is looked at.
+// object returns the members of an object. It counts the work, and refuses keys that
+// are respelled.
 func (in *inspector) object(v []byte) ([]member, error) {
 	if kindOf(v) != '{' {
 		return nil, malformed("the request holds something else where an object belongs")
@@ -197,8 +197,8 @@ func (in *inspector) object(v []byte) ([]member, error) {
 	return all, nil
 }
 
-// respelled says whether a key is one that decides something here, for a reader
-// that takes no notice of case, such as Go's own. Strict readers do not know it.
+// respelled reports whether a key is one that matters here, in another case. Parsers
+// that ignore case, such as Go's own, read it as that one; strict parsers do not.
 func respelled(key string) bool {
 	if len(key) > 64 || !strings.ContainsFunc(key, func(r rune) bool { return 'A' <= r && r <= 'Z' || r >= 0x80 }) {
 		return false
@@ -219,11 +219,11 @@ func field(all []member, key string) []byte {
 	return nil
 }
 
-// absent says that a value is missing or null, which the APIs take alike.
+// absent reports whether a value is missing or null, which the APIs treat alike.
 func absent(v []byte) bool { return v == nil || isNull(v) }
 
-// word returns a member that is a string, "" if it is absent, and false for what
-// is neither.
+// word returns the value of a string member, or "" if it is absent. It returns false
+// for any other value.
 func word(all []member, key string) (string, bool) {
 	v := field(all, key)
 	if absent(v) {
@@ -232,8 +232,8 @@ func word(all []member, key string) (string, bool) {
 	return text(v)
 }
 
-// typed returns the members of an object, and its type, "" if it is absent. What
-// says whose type cannot be read if it is no string.
+// typed returns the members of an object, and its type, or "" if that is absent. what
+// names the object in the error for a type that is not a string.
 func (in *inspector) typed(v []byte, what string) ([]member, string, error) {
 	all, err := in.object(v)
 	if err != nil {
@@ -246,7 +246,7 @@ func (in *inspector) typed(v []byte, what string) ([]member, string, error) {
 	return all, t, nil
 }
 
-// choice lets a choice of tools pass that is of a good type.
+// choice lets a tool choice pass if its type is one of good.
 func (in *inspector) choice(v []byte, good ...string) ([]byte, error) {
 	all, err := in.object(v)
 	if err != nil {
@@ -260,7 +260,7 @@ func (in *inspector) choice(v []byte, good ...string) ([]byte, error) {
 
 // Rules that both providers share.
 
-// pass is for what has no way out.
+// pass is the rule for a field that cannot make the provider act outside.
 func pass(_ *inspector, v []byte) ([]byte, error) { return v, nil }
 
 func modelRule(in *inspector, v []byte) ([]byte, error) {
@@ -275,8 +275,8 @@ func modelRule(in *inspector, v []byte) ([]byte, error) {
 	return v, nil
 }
 
-// mostRule reads how much a model may write, and is none too strict: the provider
-// decides what it takes.
+// mostRule reads how many tokens a model may write. It accepts any value: whether it is
+// valid is for the provider to decide.
 func mostRule(in *inspector, v []byte) ([]byte, error) {
 	var n count
 	_ = n.UnmarshalJSON(v) // never fails
@@ -299,8 +299,8 @@ func streamRule(in *inspector, v []byte) ([]byte, error) {
 	return v, nil
 }
 
-// oneOf lets some strings pass and takes out all others, whatever is allowed:
-// they make the same request cost more.
+// oneOf lets the good strings pass and no others, even if external tools are allowed:
+// others make the same request cost more.
 func oneOf(name string, good ...string) rule {
 	return func(in *inspector, v []byte) ([]byte, error) {
 		if s, ok := text(v); isNull(v) || ok && slices.Contains(good, s) {
@@ -310,7 +310,7 @@ func oneOf(name string, good ...string) rule {
 	}
 }
 
-// outside is a field that makes the provider act outside.
+// outside is the rule for a field that makes the provider act outside.
 func outside(name string) rule {
 	return func(in *inspector, v []byte) ([]byte, error) {
 		if in.allow || isNull(v) || kindOf(v) == '[' && len(elements(v)) == 0 {
@@ -320,8 +320,8 @@ func outside(name string) rule {
 	}
 }
 
-// never is a field that makes the request cost more or asks another model,
-// whatever is allowed.
+// never is the rule for a field that makes the request cost more or asks another model.
+// It does not pass even if external tools are allowed.
 func never(name string) rule {
 	return func(in *inspector, v []byte) ([]byte, error) {
 		if isNull(v) {
@@ -331,8 +331,9 @@ func never(name string) rule {
 	}
 }
 
-// stateless refuses a field without which the request would mean something
-// else: what it refers to is kept by the provider, and was not seen here.
+// stateless refuses a request with a field that refers to something that the provider
+// keeps and the relay has not seen. Without the field, the request would mean something
+// else.
 func stateless(name string) rule {
 	return func(_ *inspector, v []byte) ([]byte, error) {
 		if k := kindOf(v); k == 'n' || k == 'f' {
@@ -342,7 +343,7 @@ func stateless(name string) rule {
 	}
 }
 
-// toolsRule looks at a list of tools. A list that gets empty is taken out.
+// toolsRule checks a list of tools. A list that becomes empty is removed.
 func toolsRule(tool rule) rule {
 	return func(in *inspector, v []byte) ([]byte, error) {
 		if isNull(v) {
@@ -364,8 +365,8 @@ func toolsRule(tool rule) rule {
 	}
 }
 
-// toolChoice takes out a choice that the tools left do not offer: providers
-// refuse one.
+// toolChoice removes a tool choice that the remaining tools do not offer, since
+// providers refuse it.
 func (in *inspector) toolChoice(body []byte) ([]byte, error) {
 	if !in.toolsGone {
 		return body, nil

@@ -24,13 +24,13 @@ var (
 	errKey      = errors.New("the body holds a key that is no Unicode text")
 )
 
-// checkJSON says whether data is one JSON value (RFC 8259) that every parser
-// reads alike: no key twice in an object, also not in another spelling by
-// escapes, no invalid UTF-8, nothing after it. Otherwise what is taken out here
-// may still be there for the provider, or the other way around.
+// checkJSON returns nil if data is one JSON value (RFC 8259) that every parser
+// reads alike: no key twice in an object, not even spelled with escapes, no invalid
+// UTF-8, nothing after the value. Otherwise the provider might read what was removed
+// here, or miss what was not.
 //
-// The grammar is encoding/json's; its tokens are not used, which hide how a key is
-// written and copy every string.
+// encoding/json checks the grammar. Its tokens are not used, since they hide how a key
+// is written and copy every string.
 func checkJSON(data []byte) error {
 	switch {
 	case !utf8.Valid(data):
@@ -77,7 +77,7 @@ func checkJSON(data []byte) error {
 	return nil
 }
 
-// addKey takes a key as it is written to those of its object.
+// addKey adds a key, as it is written, to the keys of its object.
 func addKey(keys map[string]bool, raw []byte) error {
 	key, ok := unquote(raw)
 	switch {
@@ -90,8 +90,8 @@ func addKey(keys map[string]bool, raw []byte) error {
 	return nil
 }
 
-// unquote reads a string of checked JSON. It fails on half a surrogate pair,
-// which one reader keeps and another replaces.
+// unquote decodes a string of valid JSON. It returns false for half a surrogate pair,
+// which some parsers keep and others replace.
 func unquote(raw []byte) (string, bool) {
 	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
 		return string(inner), true
@@ -103,8 +103,7 @@ func unquote(raw []byte) (string, bool) {
 	return s, true
 }
 
-// halfPair says whether a string has an escaped surrogate without its other
-// half.
+// halfPair reports whether a string has an escaped surrogate without its other half.
 func halfPair(raw []byte) bool {
 	low := false // a low one must follow at once
 	for i := 0; i < len(raw); i++ {

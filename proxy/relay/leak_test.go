@@ -17,8 +17,8 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// TestNoGoroutineOutlives a relay that had requests in every state when it was
-// closed.
+// TestNoGoroutineOutlives: no goroutine outlives a relay that had requests in every
+// state when it was closed.
 func TestNoGoroutineOutlives(t *testing.T) {
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	before := runtime.NumGoroutine()
@@ -92,9 +92,9 @@ func useAndClose(t *testing.T, h2 bool) {
 			req, _ := http.NewRequest(http.MethodPost, "http://"+l.Addr().String()+responsesPath, strings.NewReader(body))
 			resp, err := tr.RoundTrip(req)
 			if err != nil {
-				return // the relay was closed before
+				return // the relay was closed first
 			}
-			_, _ = io.ReadAll(resp.Body) // those that hang end with the relay
+			_, _ = io.ReadAll(resp.Body) // a stuck answer ends with the relay
 			_ = resp.Body.Close()
 		})
 	}

@@ -20,8 +20,8 @@ type ledger struct {
 	mu       sync.Mutex
 	facts    Facts
 	inFlight int
-	bodies   int64 // bytes in memory
-	reserved int64 // tokens that the requests under way take at least
+	bodies   int64 // bytes of bodies in memory
+	reserved int64 // estimated input tokens of the requests in progress
 }
 
 func newLedger(cfg Config) *ledger {
@@ -31,8 +31,8 @@ func newLedger(cfg Config) *ledger {
 	}
 }
 
-// enter counts a request, and says how many there were and whether there are too
-// many at once. Each must leave.
+// enter counts a request. It returns how many there have been, and whether too many are
+// in progress. The caller must call leave.
 func (l *ledger) enter() (n int64, crowded bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +41,7 @@ func (l *ledger) enter() (n int64, crowded bool) {
 	return l.facts.Seen, l.inFlight > l.maxInFlight
 }
 
-// leave gives back what hold took.
+// leave ends what enter began, and gives back what hold took.
 func (l *ledger) leave(refused, silent bool, held int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,7 +55,7 @@ func (l *ledger) leave(refused, silent bool, held int64) {
 	}
 }
 
-// hold makes room for a body, or not.
+// hold reserves memory for a body. It returns false if there is not enough.
 func (l *ledger) hold(bytes int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *ledger) hold(bytes int64) bool {
 	return true
 }
 
-// found notes what was taken out of a request, or what one was refused for.
+// found records what was removed from a request, or why it was refused.
 func (l *ledger) found(names []string, refused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,9 +81,9 @@ func (l *ledger) found(names []string, refused bool) {
 	}
 }
 
-// admit takes a generation into the budgets, or refuses it. Tokens are known
-// only afterwards: so a request is let in as long as those that were counted, and
-// the input of those under way, leave a token.
+// admit counts a generation towards the budgets, or refuses it. Its tokens are known
+// only afterwards, so it is admitted if the tokens counted so far, and the estimated
+// input of the requests in progress, are below the budget.
 func (l *ledger) admit(input int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +113,7 @@ type outcome struct {
 	status int   // 0: no answer
 	cause  Cause // empty: not failed on the provider's side
 	left   bool  // the agent gave up, or the relay was closed
-	good   bool
+	good   bool  // answered with 2xx and to the end
 	usage  proxy.Usage
 }
 

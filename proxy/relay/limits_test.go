@@ -15,7 +15,7 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// TestSlowAgents hold nothing for long.
+// TestSlowAgents: an agent that is too slow is cut off.
 func TestSlowAgents(t *testing.T) {
 	big := upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -48,7 +48,7 @@ func TestSlowAgents(t *testing.T) {
 	}
 }
 
-// TestLimitsAtOnce bounds requests and connections.
+// TestLimitsAtOnce tests the limits of concurrent requests and connections.
 func TestLimitsAtOnce(t *testing.T) {
 	url, _, _ := stuck(t, true)
 	r := newRig(t, relay.OpenAI, url, func(c *relay.Config) { c.Limits.InFlight, c.Limits.Conns = 3, 6 })
@@ -82,7 +82,7 @@ func TestLimitsAtOnce(t *testing.T) {
 	}
 }
 
-// TestBodiesAtOnce bounds the memory that requests take.
+// TestBodiesAtOnce tests the limit of the memory that requests take.
 func TestBodiesAtOnce(t *testing.T) {
 	url, _, _ := stuck(t, true)
 	r := newRig(t, relay.OpenAI, url, func(c *relay.Config) { c.Limits.Body, c.Limits.Bodies = 10000, 25000 })
@@ -101,12 +101,12 @@ func TestBodiesAtOnce(t *testing.T) {
 	}
 }
 
-// TestInspectionAllowance: who has had as many bytes looked at as a sandbox may is
-// refused, whatever the machine's speed, and nothing of it is sent.
+// TestInspectionAllowance: requests beyond the allowance of inspected bytes are refused
+// and not sent, whatever the machine's speed.
 func TestInspectionAllowance(t *testing.T) {
 	up := newAnswers(t)
 	r := newRig(t, relay.OpenAI, up.url, func(c *relay.Config) { c.Limits.Inspect = 1 })
-	body := `{"model":"m","input":"` + strings.Repeat("a", 100_000) + `"}` // a day's worth
+	body := `{"model":"m","input":"` + strings.Repeat("a", 100_000) + `"}` // more than a day's worth
 	for i, want := range []int{200, 429, 429} {
 		resp := r.post(responsesPath, body)
 		if resp.StatusCode != want || want == 429 && resp.Header.Get("Retry-After") == "" {
@@ -117,7 +117,7 @@ func TestInspectionAllowance(t *testing.T) {
 		t.Errorf("%d requests were sent", n)
 	}
 	all, refused := r.entries(), 0
-	for _, e := range all { // a line may follow the one of the next request
+	for _, e := range all { // lines may be out of order
 		if e.Reason == "inspection_limit" && e.Verdict == proxy.Deny {
 			refused++
 		}
@@ -127,8 +127,8 @@ func TestInspectionAllowance(t *testing.T) {
 	}
 }
 
-// TestErrorsCost: an answer that is an error, or none, costs what the provider may have
-// spent on it, so that no budget is walked around by provoking one.
+// TestErrorsCost: an error, or no answer, costs what the provider may have spent on it,
+// so that provoking one does not get around a budget.
 func TestErrorsCost(t *testing.T) {
 	const delta = `data: {"type":"response.output_text.delta","delta":"0123456789"}` + "\n\n"
 	body := `{"model":"m","stream":true,"max_output_tokens":5000,"input":"` + strings.Repeat("a", 4000) + `"}`
@@ -194,7 +194,8 @@ func stream(events string) func(http.ResponseWriter) {
 	}
 }
 
-// TestSilentProvider: whom the relay itself does not wait for may be at work still.
+// TestSilentProvider: if the relay stops waiting, the bounds are charged, since the
+// provider may still be working.
 func TestSilentProvider(t *testing.T) {
 	body := `{"model":"m","stream":true,"max_output_tokens":5000,"input":"a"}`
 	for name, begin := range map[string]func(http.ResponseWriter){"before the answer": func(http.ResponseWriter) {}, "within it": stream("data: {}\n\n")} {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// responsesRules are the fields of the Responses API, compaction included. A
-// field that is missing here is taken out.
+// responsesRules are the rules for the fields of the Responses API, compaction
+// included. A field without a rule passes only if external tools are allowed.
 func responsesRules(name string) rule {
 	switch name {
 	case "model":
@@ -36,7 +36,7 @@ func responsesRules(name string) rule {
 	return nil
 }
 
-// chatRules are the fields of the Chat Completions API.
+// chatRules are the rules for the fields of the Chat Completions API.
 func chatRules(name string) rule {
 	switch name {
 	case "model":
@@ -75,7 +75,7 @@ func stringRule(_ *inspector, v []byte) ([]byte, error) {
 	return v, nil
 }
 
-// responsesTool lets pass what the agent's own machine runs.
+// responsesTool lets the tools pass that run on the agent's side.
 func responsesTool(in *inspector, v []byte) ([]byte, error) {
 	all, t, err := in.typed(v, "a tool")
 	if err != nil {
@@ -83,7 +83,7 @@ func responsesTool(in *inspector, v []byte) ([]byte, error) {
 	}
 	switch t {
 	case "function", "custom", "local_shell", "apply_patch", "tool_search", "namespace":
-		return in.namespace(v) // of others, too, that have tools
+		return in.namespace(v) // any of these types may contain tools
 	case "shell":
 		if where, _ := word(members(field(all, "environment")), "type"); where == "local" {
 			_, err := in.object(field(all, "environment"))
@@ -96,7 +96,7 @@ func responsesTool(in *inspector, v []byte) ([]byte, error) {
 	return nil, in.external(cleanName(t))
 }
 
-// namespace looks at the tools of one, which counts as one tool.
+// namespace checks the tools within a tool, which is removed if none is left.
 func (in *inspector) namespace(v []byte) ([]byte, error) {
 	empty := false
 	out, err := in.member(v, "tools", func(in *inspector, v []byte) ([]byte, error) {
@@ -135,8 +135,8 @@ func openAIToolChoice(in *inspector, v []byte) ([]byte, error) {
 	return in.choice(v, "function", "custom", "local_shell", "apply_patch", "shell")
 }
 
-// allowedTools keeps those that may be there. The Responses API has the list at
-// the top, Chat Completions in a field of the name of the type.
+// allowedTools checks the list of a choice of type allowed_tools. The Responses API has
+// the list at the top level, Chat Completions in a field named like the type.
 func (in *inspector) allowedTools(v []byte) ([]byte, error) {
 	empty := false
 	var walk func(v []byte) ([]byte, error)
@@ -184,7 +184,7 @@ func (in *inspector) responsesItem(v []byte) ([]byte, error) {
 			return stateless("an item that is but an id")(in, v)
 		}
 		none := func(*inspector, []byte) ([]byte, error) { return nil, nil }
-		if v, err = in.member(v, "id", none); err != nil { // codex sends some, of providers that encrypt nothing
+		if v, err = in.member(v, "id", none); err != nil { // codex sends such items, from providers that encrypt nothing
 			return nil, err
 		}
 		all = members(v)
@@ -204,7 +204,7 @@ func (in *inspector) responsesItem(v []byte) ([]byte, error) {
 		"apply_patch_call", "apply_patch_call_output", "tool_search_call", "reasoning", "compaction", "compaction_summary",
 		"compaction_trigger", "context_compaction", "additional_tools", "tool_search_output":
 		return v, nil
-	case "item_reference", "": // an item that is but an id is a reference, too
+	case "item_reference", "": // an item without a type and role is a reference, too
 		return stateless("item_reference")(in, v)
 	}
 	if in.allow {
@@ -213,13 +213,13 @@ func (in *inspector) responsesItem(v []byte) ([]byte, error) {
 	return nil, in.external("input:" + cleanName(t))
 }
 
-// refersByID says whether an item has an id and nothing of what it would hold: the
-// provider takes the rest from what it keeps.
+// refersByID reports whether an item has an id and no content, which the provider then
+// takes from what it keeps.
 func refersByID(kind string, all []member) bool {
 	if absent(field(all, "id")) {
 		return false
 	}
-	if strings.HasSuffix(kind, "_output") { // which may be empty
+	if strings.HasSuffix(kind, "_output") { // an output may be empty
 		return absent(field(all, "output")) && absent(field(all, "tools"))
 	}
 	names := []string{"encrypted_content"}
@@ -239,8 +239,8 @@ func refersByID(kind string, all []member) bool {
 	})
 }
 
-// itemTools looks at the tools that an item of the conversation offers, be it one
-// that is for that or not. One that was nothing but tools is taken out.
+// itemTools checks the tools in an input item of any type. An additional_tools item of
+// which none is left is removed.
 func (in *inspector) itemTools(v []byte, kind string) ([]byte, error) {
 	empty := false
 	out, err := in.member(v, "tools", func(in *inspector, v []byte) ([]byte, error) {
@@ -257,7 +257,7 @@ func (in *inspector) itemTools(v []byte, kind string) ([]byte, error) {
 	return out, err
 }
 
-// responsesParts looks at the parts of a message or of what a tool returned.
+// responsesParts checks the parts of a message or of a tool's output.
 func (in *inspector) responsesParts(v []byte, name string, item []member) ([]byte, error) {
 	kind := "input_text"
 	if role, _ := word(item, "role"); role == "assistant" {
@@ -285,7 +285,7 @@ func (in *inspector) responsesParts(v []byte, name string, item []member) ([]byt
 
 func chatMessages(in *inspector, v []byte) ([]byte, error) {
 	return in.each(v, func(msg []byte) ([]byte, error) {
-		if !absent(field(members(msg), "audio")) { // an id of what the provider said before
+		if !absent(field(members(msg), "audio")) { // the id of an earlier answer
 			return nil, refuse(keptState, "a request must hold all it refers to: audio is not allowed here")
 		}
 		return in.parts(msg, "content", func(v []byte) ([]byte, error) {
@@ -313,7 +313,7 @@ func chatMessages(in *inspector, v []byte) ([]byte, error) {
 	})
 }
 
-// parts passes those of the named field through f.
+// parts passes the elements of the named field through f.
 func (in *inspector) parts(v []byte, name string, f func([]byte) ([]byte, error)) ([]byte, error) {
 	return in.member(v, name, func(in *inspector, v []byte) ([]byte, error) {
 		if k := kindOf(v); in.allow || k == '"' || k == 'n' {
@@ -323,7 +323,7 @@ func (in *inspector) parts(v []byte, name string, f func([]byte) ([]byte, error)
 	})
 }
 
-// inline says that a part holds its own bytes and refers to nothing.
+// inline reports whether a part contains its own bytes and refers to nothing.
 func inline(all []member) bool {
 	for _, m := range all {
 		switch m.key {
@@ -348,8 +348,8 @@ func inline(all []member) bool {
 	return true
 }
 
-// chatStreamOptions makes the provider count, which it does in a stream only
-// when asked.
+// chatStreamOptions asks the provider to count tokens, which in a stream it does only
+// on request.
 func chatStreamOptions(in *inspector, v []byte) ([]byte, error) {
 	if isNull(v) {
 		return nil, nil // countChat adds it
@@ -367,7 +367,7 @@ func chatStreamOptions(in *inspector, v []byte) ([]byte, error) {
 	return joinMembers(append(all, newMember("include_usage", "true"))), nil
 }
 
-// countChat adds the options to a stream that has none.
+// countChat does the same for a streamed request without options.
 func (in *inspector) countChat(body []byte) []byte {
 	if in.options || !in.stream {
 		return body

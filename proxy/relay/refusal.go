@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A reason says in the log why a request was not simply answered. The list is
-// closed; causes of the provider's side, see [Cause], belong to it.
+// A reason says in the log why a request was refused or not answered. Failures on the
+// provider's side have a [Cause] instead.
 type reason string
 
 const (
@@ -32,7 +32,7 @@ const (
 )
 
 // A refusal is an answer of the relay itself. Its message goes to the agent: it
-// is made of our own words and of names that passed [cleanName].
+// consists of fixed texts, the configured model and names that passed [cleanName].
 type refusal struct {
 	status  int // 0: what the provider uses for "not permitted"
 	reason  reason
@@ -45,19 +45,19 @@ func refuse(why reason, message string) error {
 	return &refusal{reason: why, message: message}
 }
 
-// errTooMany is for an agent that shall ask again a little later.
+// errTooMany tells the agent to retry a little later.
 var errTooMany = &refusal{status: http.StatusTooManyRequests, reason: tooMany, message: "too many requests at once"}
 
-// errTooMuch, too: its requests cost the host more than it is allowed.
+// errTooMuch does, too: inspecting its requests costs the host more than is allowed.
 var errTooMuch = &refusal{status: http.StatusTooManyRequests, reason: tooMuch, message: "too many bytes of requests to look at"}
 
 func malformed(message string) error {
 	return &refusal{status: http.StatusBadRequest, reason: badRequest, message: message}
 }
 
-// statusFor is the status that ends the run of the provider's own client at
-// once instead of being tried again: codex tries a 403 six times, and claude
-// tries a 400 again without beta features.
+// statusFor returns the status that makes the provider's own client end at once instead
+// of retrying: codex sends a request six times after a 403, and claude again without
+// beta features after a 400.
 func (r *refusal) statusFor(p Provider) int {
 	switch {
 	case r.status != 0:
@@ -68,7 +68,7 @@ func (r *refusal) statusFor(p Provider) int {
 	return http.StatusForbidden
 }
 
-// errorType is the provider's word for a status.
+// errorType returns the provider's name for the error of a status.
 func errorType(p Provider, status int) string {
 	switch {
 	case status == http.StatusTooManyRequests:
@@ -87,7 +87,7 @@ func errorType(p Provider, status int) string {
 	return "invalid_request_error"
 }
 
-// errorBody has the shape of both providers in one.
+// errorBody returns an error that has the fields of both providers.
 func errorBody(p Provider, status int, code, message string) []byte {
 	var body struct {
 		Type  string `json:"type"`
@@ -101,12 +101,12 @@ func errorBody(p Provider, status int, code, message string) []byte {
 	body.Type = "error"
 	body.Error.Type, body.Error.Code = errorType(p, status), code
 	body.Error.Message = "sbench: " + message
-	b, _ := json.Marshal(body) // of strings: it cannot fail
+	b, _ := json.Marshal(body) // cannot fail: all values are strings
 	return append(b, '\n')
 }
 
-// cleanName returns a name of the agent's for logs and messages, or "unknown" if
-// it is none.
+// cleanName returns a name that came from the agent, for logs and messages, or
+// "unknown" if it is too long or has other characters than names have.
 func cleanName(s string) string {
 	const known = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/@[]"
 	if s == "" || len(s) > 64 || strings.Trim(s, known) != "" {

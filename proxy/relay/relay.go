@@ -62,7 +62,7 @@ func New(cfg Config) (*Relay, error) {
 		ReadHeaderTimeout:            cfg.Limits.Head,
 		IdleTimeout:                  5 * time.Minute,
 		MaxHeaderBytes:               64 << 10,
-		DisableGeneralOptionsHandler: true, // else OPTIONS * is answered unseen
+		DisableGeneralOptionsHandler: true, // otherwise net/http itself answers OPTIONS *
 		ErrorLog:                     log.New(io.Discard, "", 0),
 	}
 	return r, nil
@@ -82,7 +82,8 @@ func (r *Relay) Serve(l net.Listener) error {
 	return nil
 }
 
-// begin counts in what Close waits for, unless the relay is closed.
+// begin makes Close wait until the caller calls r.work.Done. It returns false if the
+// relay is closed.
 func (r *Relay) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -24,7 +24,7 @@ const (
 	placeholder = "sk-placeholder"
 )
 
-// A rig is a relay between a test and an upstream of the test.
+// A rig is a relay between a test and the test's upstream.
 type rig struct {
 	t     *testing.T
 	relay *relay.Relay
@@ -50,7 +50,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// newRig starts a relay to the upstream. Change may change its configuration.
+// newRig starts a relay to the upstream. change, unless nil, changes its configuration.
 func newRig(t *testing.T, p relay.Provider, upstream string, change func(*relay.Config)) *rig {
 	t.Helper()
 	base, err := url.Parse(upstream)
@@ -79,7 +79,7 @@ func newRig(t *testing.T, p relay.Provider, upstream string, change func(*relay.
 		if err := r.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
-		if err := <-served; err != nil && !errors.Is(err, relay.ErrClosed) { // closed before it began
+		if err := <-served; err != nil && !errors.Is(err, relay.ErrClosed) { // closed before Serve began
 			t.Errorf("serve: %v", err)
 		}
 	})
@@ -132,7 +132,7 @@ func text(t *testing.T, resp *http.Response) string {
 	return string(b)
 }
 
-// entries are the lines of the log, whose relay is closed with that.
+// entries closes the relay and returns the entries of its log.
 func (r *rig) entries() []proxy.Entry {
 	r.t.Helper()
 	if err := r.relay.Close(); err != nil {
@@ -149,7 +149,7 @@ func (r *rig) entries() []proxy.Entry {
 	return all
 }
 
-// answers is an upstream of good, short answers that keeps the last request.
+// answers is an upstream that gives short, good answers and keeps the last request.
 type answers struct {
 	url  string
 	mu   sync.Mutex
@@ -177,10 +177,10 @@ func (a *answers) seen() (n int, last *http.Request, body string) {
 	return a.n, a.last, string(a.body)
 }
 
-// patience is how long a test waits for what should come at once.
+// patience is how long a test waits for something that should happen at once.
 const patience = 20 * time.Second
 
-// until waits for what other goroutines do.
+// until waits until other goroutines have made ok true.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); runtime.Gosched() {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A dialect is the shape of an answer's token counts.
+// A dialect is the format of an answer's token counts.
 type dialect int
 
 const (
@@ -17,7 +17,7 @@ const (
 	chat
 )
 
-// A route is something that may be asked of a provider.
+// A route is a kind of request that may be sent to a provider.
 type route struct {
 	method, path string
 	rules        rules // nil: a request without a body
@@ -25,11 +25,11 @@ type route struct {
 	query        []string // parameters that are sent on
 }
 
-// generates says that a model writes, which costs.
+// generates reports whether the request makes a model write, which costs tokens.
 func (r route) generates() bool { return r.dialect != noUsage }
 
-// routes are all there is. What else the providers have keeps files, jobs,
-// agents or connections, lists them, or runs them.
+// routes returns everything that may be sent. The rest of the providers' APIs keeps,
+// lists or runs files, jobs, agents or connections.
 func routes(p Provider) []route {
 	if p == OpenAI {
 		return []route{
@@ -46,8 +46,8 @@ func routes(p Provider) []route {
 	}
 }
 
-// find matches the bytes of the path as they were sent, so that nobody decodes,
-// cleans or splits them in another way than the provider.
+// find compares the bytes of the path as they were sent, so that the provider cannot
+// decode, clean or split the path in another way.
 func find(all []route, req *http.Request) (route, bool) {
 	path, _, _ := strings.Cut(req.RequestURI, "?")
 	for _, r := range all {
@@ -58,8 +58,8 @@ func find(all []route, req *http.Request) (route, bool) {
 	return route{}, false
 }
 
-// target is the URL at the provider, with those parameters that the route
-// knows, and the first value of each.
+// target returns the URL at the provider, with the first value of each query parameter
+// that the route lists.
 func (r route) target(p Provider, base *url.URL, query url.Values) *url.URL {
 	path := r.path
 	if p == OpenAI {
@@ -76,9 +76,8 @@ func (r route) target(p Provider, base *url.URL, query url.Values) *url.URL {
 	return u
 }
 
-// header makes the header for the provider. Nothing of the agent's is in it but
-// what is listed here: a credential of its own, or one that overrides an
-// organisation or a project, has no name in the list.
+// header returns the header for the provider. Of the agent's fields it has only those
+// listed here, and so none with a credential, an organization or a project.
 func header(p Provider, in http.Header) http.Header {
 	out := http.Header{"Accept-Encoding": {"identity"}}
 	for _, name := range []string{"Accept", "User-Agent", "X-App"} {
@@ -91,7 +90,7 @@ func header(p Provider, in http.Header) http.Header {
 	}
 	if p == OpenAI {
 		keep(out, in, "Openai-Beta")
-		// codex says with it that its tools are in the input.
+		// With it, codex declares that its tools are in the input.
 		if in.Get(codexLite) == "true" {
 			out.Set(codexLite, "true")
 		}
@@ -108,15 +107,15 @@ func header(p Provider, in http.Header) http.Header {
 
 const codexLite = "X-Openai-Internal-Codex-Responses-Lite"
 
-// keep takes over the first value of a header, if it is of a sane length.
+// keep copies the first value of a field, unless it is too long.
 func keep(out, in http.Header, name string) {
 	if v := in.Get(name); v != "" && len(v) <= 512 {
 		out.Set(name, v)
 	}
 }
 
-// filterBetas drops the features whose fields and tools are taken out of
-// requests anyway, in case one of them does something by its name alone.
+// filterBetas drops the beta features whose fields and tools are removed from requests
+// anyway, in case the name of one has an effect by itself.
 func filterBetas(values []string) string {
 	var kept []string
 	for name := range strings.SplitSeq(strings.Join(values, ","), ",") {

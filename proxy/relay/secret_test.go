@@ -15,7 +15,7 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// leaks looks for the key, whole, in halves, and as bytes in hexadecimal.
+// leaks looks for the key: whole, either half, or its beginning in hexadecimal.
 func leaks(s string) bool {
 	for _, part := range []string{realKey, realKey[:len(realKey)/2], realKey[len(realKey)/2:], fmt.Sprintf("%x", realKey[:8]), fmt.Sprintf("%X", realKey[:8])} {
 		if strings.Contains(s, part) {
@@ -25,8 +25,8 @@ func leaks(s string) bool {
 	return false
 }
 
-// TestKeyStaysOutside has upstreams that repeat what they were sent, in every
-// place an answer has.
+// TestKeyStaysOutside has upstreams that repeat what they were sent, in every part of an
+// answer.
 func TestKeyStaysOutside(t *testing.T) {
 	echo := func(status int, contentType, format string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +96,7 @@ func TestKeyStaysOutside(t *testing.T) {
 	}
 }
 
-// TestAccountStaysOutside is about the names of the operator's organisation.
+// TestAccountStaysOutside: identifiers of the operator's account are cut out.
 func TestAccountStaysOutside(t *testing.T) {
 	r := newRig(t, relay.OpenAI, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -109,7 +109,7 @@ func TestAccountStaysOutside(t *testing.T) {
 	}
 }
 
-// TestForgedCredential has an upstream that takes the real key only.
+// TestForgedCredential has an upstream that accepts only the real key.
 func TestForgedCredential(t *testing.T) {
 	for _, name := range []string{"Authorization", "X-Api-Key", "authorization", "x-api-key"} {
 		up := newAnswers(t)
@@ -149,7 +149,7 @@ func TestKeyIsNotPrintable(t *testing.T) {
 	}
 }
 
-// TestConfig has all that is wrong said at once, and nothing secret.
+// TestConfig: all errors are reported at once, and without secrets.
 func TestConfig(t *testing.T) {
 	parse := func(s string) *url.URL {
 		u, err := url.Parse(s)
@@ -200,8 +200,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestNoGoErrors has upstreams that are not there: an agent shall not learn where
-// they would be.
+// TestNoGoErrors has upstreams that cannot be reached: an agent must not learn their
+// addresses.
 func TestNoGoErrors(t *testing.T) {
 	for _, base := range []string{"http://127.0.0.1:1", "http://nowhere.invalid:4567", "https://127.0.0.1:1"} {
 		r := newRig(t, relay.Anthropic, base, nil)

@@ -7,17 +7,17 @@ import "bytes"
 const maxEvent = 16 << 20
 
 // An eventReader finds the data of server-sent events in a stream that comes in
-// any pieces. It takes every line end that the standard knows, but one of CR
-// alone only once an LF follows or the stream ends.
+// pieces. It accepts all line endings of the standard, but a CR alone takes effect only
+// once an LF follows or the stream ends.
 type eventReader struct {
-	event func(data []byte) // called for each with data; data is valid until it returns
-	line  []byte            // begun
-	data  []byte            // of the event begun
-	has   bool              // the event begun has data
-	over  bool              // the event begun is too large, and skipped
+	event func(data []byte) // called for each event with data, which is valid until it returns
+	line  []byte            // the current line
+	data  []byte            // of the current event
+	has   bool              // the current event has data
+	over  bool              // the current event is too large and is skipped
 }
 
-// write takes the next piece. It keeps none of p.
+// write takes the next piece. It does not retain p.
 func (r *eventReader) write(p []byte) {
 	for {
 		i := bytes.IndexByte(p, '\n')
@@ -36,7 +36,7 @@ func (r *eventReader) write(p []byte) {
 	}
 }
 
-// close takes the end of the stream for the end of the last line and event.
+// close ends the last line and the last event at the end of the stream.
 func (r *eventReader) close() {
 	r.lines(r.line)
 	r.line = nil

@@ -15,8 +15,7 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// TestPublicAddresses asks nobody: the proxy that would be used is a function
-// that refuses.
+// TestPublicAddresses sends nothing: the function that would choose the proxy fails.
 func TestPublicAddresses(t *testing.T) {
 	for _, c := range []struct {
 		provider relay.Provider
@@ -47,8 +46,8 @@ func TestPublicAddresses(t *testing.T) {
 	}
 }
 
-// TestTLS speaks HTTP/2 with a provider whose certificate is good, and sends
-// nothing to one whose is not.
+// TestTLS: the relay speaks HTTP/2 with a provider whose certificate is valid, and sends
+// nothing to one whose certificate is not.
 func TestTLS(t *testing.T) {
 	var asked atomic.Int64
 	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -19,12 +19,12 @@ const (
 	notice        = `[removed by sbench: the provider may not fetch, run or look up anything here]`
 )
 
-// A toolCase is a request in which the provider is asked to act outside, or
-// seems to be. Body and want begin behind the model.
+// A toolCase is a request that asks the provider to act outside, or seems to. body and
+// want are without the model, which comes first.
 type toolCase struct {
 	name, body string
-	want       string // "=": as it came; "!reason": refused, whatever the policy
-	found      string // what is logged, and refused for under that policy
+	want       string // "=": sent unchanged; "!reason": refused under either policy
+	found      string // what is logged as stripped, or is refused under RefuseExternalTools
 }
 
 func anthropicCases() []toolCase {
@@ -234,7 +234,7 @@ func testStrip(t *testing.T, r *rig, up *answers, path string, c toolCase) {
 	}
 }
 
-// testRefuse expects the same as if it was to be taken out.
+// testRefuse: a request is refused exactly if something in it would be removed otherwise.
 func testRefuse(t *testing.T, r *rig, up *answers, path string, c toolCase) {
 	t.Helper()
 	before, _, _ := up.seen()
@@ -256,7 +256,7 @@ func testRefuse(t *testing.T, r *rig, up *answers, path string, c toolCase) {
 	}
 }
 
-// checkStripped compares the log and the facts with the cases, in their order.
+// checkStripped compares the log and the facts with the cases, in the order of these.
 func checkStripped(t *testing.T, r *rig, cases []toolCase) {
 	t.Helper()
 	entries := r.entries()
@@ -278,7 +278,7 @@ func checkStripped(t *testing.T, r *rig, cases []toolCase) {
 	}
 }
 
-// TestAllowExternalTools lets all of it pass but what costs more, keeps state or
+// TestAllowExternalTools: everything passes but what costs more, refers to kept state or
 // asks another model.
 func TestAllowExternalTools(t *testing.T) {
 	stays := map[string]bool{
@@ -297,7 +297,7 @@ func TestAllowExternalTools(t *testing.T) {
 		for _, c := range api.cases {
 			if strings.HasPrefix(c.want, "!") {
 				if !strings.HasPrefix(c.want, "!state") {
-					continue // walked less deep, what is malformed is the provider's to say
+					continue // inspected less deeply: malformed parts are left to the provider
 				}
 			} else if !stays[c.name] {
 				c.want = "="

@@ -10,8 +10,8 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// newUpstream makes the way to the provider. Its connections are its own: ctx is the
-// relay's, and they are closed when it ends, idle or not.
+// newUpstream returns the transport to the provider. ctx is the relay's: when it ends,
+// all connections are closed, idle or not.
 func newUpstream(ctx context.Context, cfg Config) *http.Transport {
 	dialer := net.Dialer{Timeout: 15 * time.Second}
 	return &http.Transport{
@@ -31,14 +31,14 @@ func newUpstream(ctx context.Context, cfg Config) *http.Transport {
 		ResponseHeaderTimeout:  cfg.Limits.Silence,
 		MaxResponseHeaderBytes: 256 << 10,
 		DisableCompression:     true,
-		ForceAttemptHTTP2:      true, // not by itself with a dialer of one's own
+		ForceAttemptHTTP2:      true, // off by default with a DialContext
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
 }
 
 type upstreamConn struct {
 	net.Conn
-	forget func() bool // that the end of the relay closes it
+	forget func() bool // cancels that the end of the relay closes it
 }
 
 // Close implements net.Conn.

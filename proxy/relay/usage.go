@@ -10,26 +10,25 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// maxAnswer bounds the answer without a stream that is kept for its counts.
+// maxAnswer bounds the bytes of an unstreamed answer that are kept to read its counts.
 const maxAnswer = 32 << 20
 
-// maxTokens is more than any answer has. What is above it, or below zero, does
-// not count.
+// maxTokens is more than any answer has. A count above it, or below zero, is garbage.
 const maxTokens = 1 << 40
 
-// A meter reads the counts out of one answer that passes by.
+// A meter reads the token counts from one answer while that passes through the relay.
 type meter struct {
 	dialect dialect
 	stream  bool
 	events  eventReader
-	body    []byte // of an answer without a stream
-	over    bool   // body is not all
-	bytes   int64
+	body    []byte // of an unstreamed answer
+	over    bool   // the answer was too large to keep
+	bytes   int64  // of the answer
 
 	usage counts
-	whole bool  // the end that the API promises was there
+	whole bool  // the end that the API defines has come
 	cause Cause // of an error in place of an answer; empty: none
-	erred bool  // there was one, of whatever kind
+	erred bool  // there was an error, on whatever side
 }
 
 func newMeter(d dialect, stream bool) *meter {
@@ -38,7 +37,7 @@ func newMeter(d dialect, stream bool) *meter {
 	return m
 }
 
-// write takes the next bytes of the answer, and keeps none of p.
+// write takes the next bytes of the answer. It does not retain p.
 func (m *meter) write(p []byte) {
 	m.bytes += int64(len(p))
 	switch {
@@ -51,10 +50,10 @@ func (m *meter) write(p []byte) {
 	}
 }
 
-// close returns what was counted, of an answer that is an error, too: it may have
-// cost before. What the provider did not say is estimated from the bytes of the request
-// and of the answer, and is never 0. Most says that it may as well be the bound: the
-// agent left, which it can do when it likes, or the relay did.
+// close returns what was counted, also for an answer that is an error, since that may
+// have cost tokens before. Counts that are missing are estimated from the bytes of the
+// request and of the answer, and are never 0. most says that they may be as high as b:
+// the agent left, which it can do at any time, or the relay stopped waiting.
 func (m *meter) close(b bounds, most bool) proxy.Usage {
 	if m.stream {
 		m.events.close()
@@ -80,15 +79,15 @@ func (m *meter) close(b bounds, most bool) proxy.Usage {
 	return u
 }
 
-// counted says that nothing is left to be counted.
+// counted reports whether all counts have come.
 func (m *meter) counted() bool { return m.whole && m.usage.final }
 
-// estimateInput takes four bytes for a token, as texts in English have it.
+// estimateInput assumes four bytes a token, as in English text.
 func estimateInput(bytes int64) int64 { return max(bytes/4, 1) }
 
-// A count is a number of tokens, as leniently as providers and gateways write it:
-// a fraction, and a string of a number, count too, rounded up. What is none of
-// these, negative or absurd is garbage.
+// A count is a number of tokens. It is read leniently, since providers and gateways
+// differ: fractions are rounded up, and a number may be in a string. Anything else, and
+// a number that is negative or absurd, is garbage.
 type count int64
 
 const garbage count = -1
@@ -106,8 +105,7 @@ func (c *count) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// counts are the largest of each count that an answer had: those of a stream are
-// cumulative.
+// counts are the largest values in an answer: in a stream, counts are cumulative.
 type counts struct {
 	iteration
 	InputDetails      details `json:"input_tokens_details"`
@@ -116,11 +114,11 @@ type counts struct {
 	Completion        count   `json:"completion_tokens"`
 	PromptDetails     details `json:"prompt_tokens_details"`
 	CompletionDetails details `json:"completion_tokens_details"`
-	// Iterations are the samplings of one Anthropic answer, such as a compaction
-	// that the counts beside it leave out.
+	// Iterations are the samplings of one Anthropic answer, such as a compaction,
+	// which the other counts leave out.
 	Iterations []iteration `json:"iterations"`
 
-	final bool // one was there that counts the whole output
+	final bool // a count of the whole output has come
 }
 
 type iteration struct {
@@ -136,7 +134,7 @@ type details struct {
 	Thinking  count `json:"thinking_tokens"`
 }
 
-// all are those of the counts that an API has beside its iterations.
+// all returns all counts but those of the iterations.
 func (c *counts) all() []*count {
 	return []*count{
 		&c.Input, &c.CacheCreation, &c.CacheRead, &c.Output, &c.InputDetails.Cached, &c.OutputDetails.Reasoning, &c.OutputDetails.Thinking,
@@ -144,7 +142,7 @@ func (c *counts) all() []*count {
 	}
 }
 
-// larger puts into *a what is larger in b. Garbage stays.
+// larger sets *a to b if b is larger or garbage. Garbage stays.
 func larger(a *count, b count) {
 	if *a != garbage && (b == garbage || b > *a) {
 		*a = b
@@ -173,7 +171,7 @@ func plus(a *count, b count) {
 	*a = min(*a+b, maxTokens)
 }
 
-// sum puts the counts of an API together. What is garbage is its bound.
+// sum converts the counts of an API. Garbage becomes its bound.
 func (c *counts) sum(d dialect, b bounds) proxy.Usage {
 	var in, cached, out, reasoning count
 	switch d {
@@ -197,14 +195,14 @@ func (c *counts) sum(d dialect, b bounds) proxy.Usage {
 	return u
 }
 
-// bounds are more tokens than one answer can cost.
+// bounds are upper bounds of the tokens that one request can cost.
 type bounds struct {
-	input  int64 // a token has a byte of the request at least
+	input  int64 // bytes of the request: a token has at least one
 	output int64 // what the request allowed the model to write
 }
 
-// An event is what an answer or a piece of one may say about itself. Its fields
-// are read one by one: a "message" is an object here and a text there.
+// An event has the fields that matter here, of an answer or of one event of a stream.
+// They are decoded one by one, since "message" may be an object or a string.
 type event struct {
 	Type     json.RawMessage `json:"type"`
 	Usage    json.RawMessage `json:"usage"`
@@ -235,7 +233,8 @@ func str(raw json.RawMessage) string {
 	return ""
 }
 
-// event looks at one of a stream. Only those that may say something are parsed.
+// event reads one event of a stream. It parses only those that may have counts, errors
+// or the end.
 func (m *meter) event(data []byte) {
 	if m.dialect == chat && bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")) {
 		m.whole = true
@@ -284,13 +283,13 @@ func (m *meter) add(raw json.RawMessage, final bool) {
 	c := counts{iteration: iteration{Input: garbage, Output: garbage}, Prompt: garbage, Completion: garbage}
 	if kindOf(raw) == '{' {
 		c = counts{}
-		_ = json.Unmarshal(raw, &c) // what has another type is left out, and all else is read
+		_ = json.Unmarshal(raw, &c) // skips values of another type, and reads the others
 	}
 	m.usage.merge(&c)
 	m.usage.final = m.usage.final || final
 }
 
-// answer looks at one without a stream.
+// answer reads an unstreamed answer.
 func (m *meter) answer(body []byte) {
 	var e event
 	if json.Unmarshal(body, &e) != nil {
@@ -301,7 +300,8 @@ func (m *meter) answer(body []byte) {
 	m.fail(e.Error)
 }
 
-// fail sorts an error in an answer that began well by whose it is.
+// fail records an error in an answer that began well, and its cause if it is on the
+// provider's side.
 func (m *meter) fail(raw json.RawMessage) {
 	if absent(raw) {
 		return

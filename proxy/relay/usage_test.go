@@ -15,8 +15,8 @@ import (
 // byBytes stands for an output that is estimated.
 const byBytes = -1
 
-// TestUsage reads answers of each API, each in whole, in single bytes and with
-// other line ends. The requests have 400 bytes, which are 100 estimated tokens.
+// TestUsage counts answers of each API, each in one piece, in single bytes and with
+// other line endings. The requests have 400 bytes, which are 100 estimated tokens.
 func TestUsage(t *testing.T) {
 	const (
 		start = `data: {"type":"message_start","message":{"usage":{"input_tokens":10,"cache_creation_input_tokens":4,"cache_read_input_tokens":20,"output_tokens":1}}}` + "\n\n"
@@ -106,7 +106,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// split cuts an answer in several ways, which must all count alike.
+// split returns an answer in several forms, which must all give the same counts.
 func split(answer string, stream bool) map[string][][]byte {
 	all := map[string][][]byte{"whole": {[]byte(answer)}, "bytes": nil}
 	for i := range len(answer) {
@@ -146,8 +146,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestLargeEvents has events beyond the bound among others: they are skipped,
-// and those behind them read.
+// TestLargeEvents: events that are too large are skipped, and those after them are read.
 func TestLargeEvents(t *testing.T) {
 	line := bytes.Repeat([]byte("a"), 1<<20)
 	pieces := [][]byte{[]byte("data: first\n\ndata: ")}
@@ -164,7 +163,7 @@ func TestLargeEvents(t *testing.T) {
 	}
 }
 
-// TestHide passes everything on but the chunk that counts.
+// TestHide: everything passes but the chunk that only counts.
 func TestHide(t *testing.T) {
 	const (
 		text  = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}],\"usage\":null}\n\n"

@@ -12,15 +12,14 @@ import (
 	"testing"
 )
 
-// A browser is a Chromium without a window, driven over a pipe by the DevTools
-// protocol.
+// A browser is a headless Chromium, driven over a pipe with the DevTools protocol.
 type browser struct {
 	t       *testing.T
 	out     *os.File
 	in      *bufio.Reader
 	id      int
 	session string
-	events  []message // that came while an answer was waited for
+	events  []message // received while call waited for an answer
 }
 
 type message struct {
@@ -36,8 +35,8 @@ type message struct {
 
 type object map[string]any
 
-// open starts a browser with an empty page. Where there is no Chromium the test
-// is skipped, but in CI it fails.
+// open starts a browser with an empty page. Without Chromium the test is skipped, or
+// fails in CI.
 func open(t *testing.T) *browser {
 	t.Helper()
 	if testing.Short() {
@@ -61,7 +60,7 @@ func open(t *testing.T) *browser {
 	t.Cleanup(func() {
 		b.session = ""
 		b.call("Browser.close", nil, nil)
-		_ = cmd.Wait() // it may well end by a signal
+		_ = cmd.Wait() // it may be ended by a signal
 		check(t, errors.Join(out.Close(), in.Close()))
 	})
 	b.attach()
@@ -126,7 +125,7 @@ func (b *browser) read() message {
 	return m
 }
 
-// wait returns when an event has come.
+// wait waits for an event.
 func (b *browser) wait(method string) {
 	b.t.Helper()
 	for _, m := range b.events {
@@ -154,8 +153,7 @@ func (b *browser) load(name, hash string) {
 	b.wait("Page.loadEventFired")
 }
 
-// eval returns what an expression is, as JSON would write it, and as text if it is
-// one.
+// eval returns the value of an expression: a string as it is, anything else as JSON.
 func (b *browser) eval(expression string) string {
 	b.t.Helper()
 	var r struct {
@@ -178,7 +176,7 @@ func (b *browser) eval(expression string) string {
 	return string(r.Result.Value)
 }
 
-// want compares what an expression is.
+// want checks the value of an expression.
 func (b *browser) want(expression, want string) {
 	b.t.Helper()
 	if got := b.eval(expression); got != want {
@@ -186,8 +184,8 @@ func (b *browser) want(expression, want string) {
 	}
 }
 
-// press types keys: names such as ArrowDown, or single characters. The page has
-// handled them, and the change of address that they caused, when it returns.
+// press types keys: names such as ArrowDown, or single characters. It returns after the
+// page has handled them, and any change of address that they caused.
 func (b *browser) press(keys ...string) {
 	b.t.Helper()
 	for _, key := range keys {
@@ -204,16 +202,16 @@ func (b *browser) press(keys ...string) {
 	}
 }
 
-// settle waits until the page has drawn twice, which is after all events so far.
+// settle waits until the page has been drawn twice, which is after all events so far.
 func (b *browser) settle() {
 	b.t.Helper()
 	b.eval("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(1)))))")
 }
 
-// said returns what the page complained of: messages, exceptions, and requests that
-// it made or that its policy stopped.
+// said returns what the page reported: messages, exceptions, and requests that it made or
+// that its policy blocked.
 func (b *browser) said() []string {
-	b.eval("1") // events that came before are here after an answer
+	b.eval("1") // earlier events come before the answer
 	var list []string
 	for _, m := range b.events {
 		switch m.Method {
@@ -228,7 +226,7 @@ func (b *browser) said() []string {
 	return list
 }
 
-// size sets the window, and dark the system's colours.
+// size sets the size of the window, and dark the system's color scheme.
 func (b *browser) size(width, height int, dark bool) {
 	b.t.Helper()
 	b.call("Emulation.setDeviceMetricsOverride", object{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
@@ -236,8 +234,8 @@ func (b *browser) size(width, height int, dark bool) {
 	b.call("Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
-// picture is what is to be seen, as PNG. It is kept where SBENCH_REPORT_PICTURES
-// names a folder.
+// picture returns a screenshot as PNG, and also writes it to the folder that
+// SBENCH_REPORT_PICTURES names, if any.
 func (b *browser) picture(name string) []byte {
 	b.t.Helper()
 	b.settle()

@@ -10,8 +10,8 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// A histogram counts attempts by a measure, in columns of equal width or, where the
-// values differ by more than twenty times, of equal ratio.
+// A histogram counts attempts by a measure. If the largest value is more than twenty
+// times the smallest, its axis is logarithmic.
 type histogram struct {
 	Name                   string
 	Bars                   []bar
@@ -21,13 +21,13 @@ type histogram struct {
 	Logarithmic            bool
 }
 
-// A bar is one column's part of one status.
+// A bar is the part of a column that one status has.
 type bar struct {
 	Status              record.Status
 	X, Width, Y, Height float64
 }
 
-// columns of a histogram.
+// columns is the number of columns of a histogram.
 const columns = 28
 
 func histograms(attempts []report.Attempt) []histogram {
@@ -80,7 +80,7 @@ func newHistogram(name string, attempts []report.Attempt, of func(report.Attempt
 	return h, true
 }
 
-// scale maps values to 0 to 1.
+// scale returns a function that maps values to the range from 0 to 1.
 func (h histogram) scale(d stat.Distribution) func(float64) float64 {
 	if h.Logarithmic {
 		return func(v float64) float64 { return math.Log(v/d.Min) / math.Log(d.Max/d.Min) }
@@ -88,7 +88,7 @@ func (h histogram) scale(d stat.Distribution) func(float64) float64 {
 	return func(v float64) float64 { return (v - d.Min) / (d.Max - d.Min) }
 }
 
-// bars stack the statuses of each column.
+// bars stacks the statuses in each column.
 func bars(attempts []report.Attempt, of func(report.Attempt) float64, at func(float64) float64) []bar {
 	order := []record.Status{record.Passed, record.Failed, record.Pending}
 	var counts [columns][3]int
@@ -118,7 +118,7 @@ func bars(attempts []report.Attempt, of func(report.Attempt) float64, at func(fl
 	return list
 }
 
-// A curve is pass@k and pass^k, each as dots and as points on a square of 100.
+// A curve shows pass@k and pass^k, each as dots and as a line in a square of 100 by 100.
 type curve struct {
 	Dots  [2][]point
 	Lines [2]string

@@ -11,10 +11,10 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// dir is the name of the task's folders.
+// dir returns the name of the task's folders.
 func (s *subject) dir() string { return fmt.Sprintf("%s-%04d", s.kind.word, s.index) }
 
-// logs writes what lies beside the records.
+// logs writes the log files of an attempt.
 func (w *writer) logs(rec *record.Record, s *subject) error {
 	dir := filepath.Join(record.LogsDir, s.dir(), fmt.Sprint(s.number))
 	if err := os.MkdirAll(filepath.Join(w.dir, dir), 0o755); err != nil {
@@ -58,7 +58,7 @@ func (w *writer) folder(dir string, s *subject) error {
 	return os.Symlink("/etc/passwd", link)
 }
 
-// leave logs what left the sandbox, in the form of the proxy's log.
+// leave logs what left the sandbox, in the format of the proxy's log.
 func (w *writer) leave(at time.Time, s *subject) error {
 	entries := []object{
 		{"kind": "connect", "host": "pypi.org", "port": 443, "address": "192.0.2.7:443", "verdict": "allow", "rule": "pypi.org", "up": 1893, "down": 71204, "duration_ms": 412},
@@ -89,11 +89,11 @@ func (w *writer) line(f *os.File, v any) error {
 	return err
 }
 
-// trace is what the agent says of itself.
+// trace returns the events that the agent reports.
 func (w *writer) trace(s *subject) string {
 	var b strings.Builder
 	event := func(v object) {
-		data, _ := json.Marshal(v) // there is nothing in it that has no JSON
+		data, _ := json.Marshal(v) // every value has a JSON form
 		b.Write(append(data, '\n'))
 	}
 	if w.Agent == "claude_code" {
@@ -107,7 +107,7 @@ func (w *writer) trace(s *subject) string {
 	return b.String()
 }
 
-// commands are what agents run.
+// commands returns what agents run.
 func commands() []struct {
 	command, output string
 	exit            int

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// hostile is what a candidate would write to take the page over, or to send
-// something to a server of its own.
+// hostile returns what a candidate would write to take over the page, or to send
+// something to its own server.
 func hostile(server string) string {
 	do := `document.title='TAKEN';window.taken=1;new Image().src='` + server + `/beacon';fetch('` + server + `/fetch')`
 	return strings.Join([]string{
@@ -28,13 +28,13 @@ func hostile(server string) string {
 	}, "\n")
 }
 
-// stays is hostile text that does not lead the browser away, which no policy of a
-// page can forbid.
+// stays returns hostile text without elements that lead the browser elsewhere, which no
+// policy of a page can forbid.
 func stays(server string) string {
 	return regexp.MustCompile(`<(meta|base)[^>]*>`).ReplaceAllString(hostile(server), "")
 }
 
-// canary listens for anything that a page sends.
+// canary is a server that counts the requests that a page sends.
 func canary(t *testing.T) (address string, hits *atomic.Int64) {
 	t.Helper()
 	hits = &atomic.Int64{}
@@ -43,8 +43,8 @@ func canary(t *testing.T) (address string, hits *atomic.Int64) {
 	return server.URL, hits
 }
 
-// TestCanary: the canary of TestHostile sings, and what is hostile there does take
-// over a page without a defence.
+// TestCanary checks TestHostile: its hostile text takes over a page without defenses, and
+// reaches the canary.
 func TestCanary(t *testing.T) {
 	b := open(t)
 	server, hits := canary(t)
@@ -58,14 +58,14 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// TestMarkup: the file itself, without a browser.
+// TestMarkup checks the markup of a hostile page without a browser.
 func TestMarkup(t *testing.T) {
 	run := example{RunID: hostile("http://127.0.0.1:9"), Seed: 3, Tasks: 27, Attempts: 2, Skill: 0.5, Agent: "codex", Hostile: hostile("http://127.0.0.1:9")}
 	markup(t, write(t, run, run))
 }
 
-// TestHostile: with hostile text in every field nothing of it runs, nothing is
-// loaded or sent, and all of it is there to be read.
+// TestHostile: with hostile text in every field, nothing of it runs, nothing is loaded or
+// sent, and all of it can be read.
 func TestHostile(t *testing.T) {
 	b := open(t)
 	server, hits := canary(t)
@@ -88,7 +88,7 @@ func TestHostile(t *testing.T) {
 	b.want("document.getElementById('attempt').textContent.includes('<img src=x onerror=')", "true")
 	b.want("document.querySelectorAll('#attempt .hidden').length > 20", "true")
 	b.want(`/[\u202e\u2066\u200b\u0000\u001b\u{e0041}]/u.test(document.body.innerText)`, "false")
-	// A filter is hostile text as well.
+	// The filter in the address may be hostile, too.
 	b.eval("location.hash = 'q=' + encodeURIComponent('<img src=x onerror=document.title=1>')")
 	b.settle()
 	harmless(t, b, want, "the filter")
@@ -103,7 +103,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// harmless looks for what hostile text would have made.
+// harmless checks that hostile text has had no effect on the page.
 func harmless(t *testing.T, b *browser, title, where string) {
 	t.Helper()
 	found := b.eval(`JSON.stringify({
@@ -122,8 +122,8 @@ func harmless(t *testing.T, b *browser, title, where string) {
 	}
 }
 
-// markup looks at the file's bytes: whatever runs, and whatever ends an element, is
-// ours.
+// markup checks the bytes of the file: everything that runs, or ends an element, is the
+// page's own.
 func markup(t *testing.T, name string) {
 	t.Helper()
 	data, err := os.ReadFile(name)
@@ -159,7 +159,7 @@ func TestPolicy(t *testing.T) {
 	b.settle()
 	b.want("window.taken === undefined", "true")
 	b.want("document.title", "r · sbench report")
-	// Nor does the page's own script get past it, by mistake.
+	// The policy holds for the page's own script, too.
 	b.want(`(() => { try { document.body.innerHTML = "<b>x</b>"; return "markup"; } catch { return "refused"; } })()`, "refused")
 	b.want(`(() => { try { return new Function("return 1")(); } catch { return "refused"; } })()`, "refused")
 	b.want(`fetch("`+server+`/x").then(() => "sent", () => "refused")`, "refused")

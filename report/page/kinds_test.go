@@ -7,7 +7,7 @@ const (
 	folder = "folder"
 )
 
-// A kind is a sort of task.
+// A kind is a kind of task.
 type kind struct {
 	family, category, word string
 	candidate              string

@@ -1,14 +1,13 @@
-// Package page writes a report as one HTML file that needs nothing else: no
-// network, no other file.
+// Package page writes a report as one HTML file that needs neither a network nor
+// another file.
 //
-// Everything that records say is hostile text, and it reaches the page by two ways
-// only: html/template, and JSON in elements that are no programs, which the page's
-// one script shows as text. The page's own policy lets nothing run but that script,
-// by its hash, forbids it to make markup of text, and lets nothing be loaded or
-// sent.
+// All text from records is hostile. It reaches the page in two ways only: through
+// html/template, and as JSON in elements that are not executed, which the page's only
+// script shows as text. The page's content security policy allows only that script, by
+// its hash, forbids it to turn text into markup, and allows nothing to be loaded or sent.
 //
-// The charts are drawn here and not by a library: those of Go write style
-// attributes and fixed colours, which the policy and the dark mode forbid.
+// The charts are not drawn with a library: those for Go write style attributes, which the
+// policy forbids, and fixed colors, which do not suit a dark mode.
 package page
 
 import (
@@ -37,8 +36,8 @@ const (
 	mostBytes  = 512 << 10
 )
 
-// Write writes the page of a report and of the sources that it sums up, and returns
-// how many bytes it has. Of the attempts one at a time is in memory.
+// Write writes the page of a report and of the sources that it sums up, and returns its
+// size in bytes. Details of one attempt at a time are in memory.
 func Write(ctx context.Context, w io.Writer, r report.Report, sources []*report.Source) (int64, error) {
 	p := &writer{w: bufio.NewWriterSize(w, 1<<16)}
 	style, script, err := programs()
@@ -75,7 +74,7 @@ func Write(ctx context.Context, w io.Writer, r report.Report, sources []*report.
 	return p.bytes, p.err
 }
 
-// programs are the page's one style and one script.
+// programs returns the page's only style sheet and its only script.
 func programs() (style, script string, err error) {
 	for _, name := range []string{"page.css", "text.js", "code.js", "table.js", "attempt.js", "app.js"} {
 		data, err := assets.ReadFile("assets/" + name)
@@ -100,7 +99,7 @@ func policy(style, script string) string {
 		"; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 }
 
-// A writer remembers its first error.
+// A writer counts bytes and keeps the first error.
 type writer struct {
 	w     *bufio.Writer
 	bytes int64
@@ -118,8 +117,8 @@ func (p *writer) Write(b []byte) (int, error) {
 
 func (p *writer) print(s string) { _, _ = io.WriteString(p, s) } // the error is kept
 
-// json writes data that the script reads when it needs it. Marshal writes <, > and
-// & as escapes, so that nothing in it ends the element.
+// json writes data that the script reads when it needs it. json.Marshal escapes <, > and
+// &, so that nothing in the data ends the element.
 func (p *writer) json(id string, v any) {
 	data, err := json.Marshal(v)
 	if err != nil && p.err == nil {
@@ -130,7 +129,7 @@ func (p *writer) json(id string, v any) {
 	p.print("</script>\n")
 }
 
-// body is what can be seen without the script.
+// body writes what is visible without the script.
 func (p *writer) body(r report.Report, sources []*report.Source) error {
 	t, err := template.New("page.html").Funcs(template.FuncMap{
 		"percent": report.Percent, "between": report.Between, "seconds": report.Seconds, "bytes": func(n float64) string { return report.Bytes(n) },
@@ -144,7 +143,7 @@ func (p *writer) body(r report.Report, sources []*report.Source) error {
 	return t.Execute(p, newView(r, sources))
 }
 
-// A row is what the table shows of an attempt.
+// A row is what the table of attempts shows of one.
 type row struct {
 	Run      int     `json:"run"`
 	Task     string  `json:"task"`
@@ -184,7 +183,7 @@ func (p *writer) index(r report.Report, sources []*report.Source) {
 	p.json("index", index)
 }
 
-// cut bounds a name.
+// cut bounds the length of a name.
 func cut(s string) string {
 	n := 0
 	for i := range s {

@@ -10,7 +10,7 @@ import (
 	"github.com/securebench/sbench/report/page"
 )
 
-// write makes runs and their page, and returns the page's path.
+// write writes runs and their page, and returns the page's path.
 func write(t *testing.T, runs ...example) string {
 	t.Helper()
 	var sources []*report.Source
@@ -43,8 +43,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// TestPictures: the page looks like something, in light and in dark. What it looks
-// like is for people to say.
+// TestPictures: the page is drawn, in light and dark mode. Whether it looks good is for
+// people to judge.
 func TestPictures(t *testing.T) {
 	b := open(t)
 	single := write(t, one())

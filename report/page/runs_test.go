@@ -22,17 +22,17 @@ type example struct {
 	Seed     uint64
 	Tasks    int
 	Attempts int     // of each task
-	Skill    float64 // between 0 and 1: how much of it passes
+	Skill    float64 // between 0 and 1: the share of attempts that pass
 	Agent    string  // codex or claude_code
 	Model    string
 	// Hostile, when not empty, is put into every field that a candidate or a pack
 	// can fill.
 	Hostile string
-	// Output is how many bytes some outputs have; 0 is few.
+	// Output is how many bytes some outputs have; 0 means few.
 	Output int
 }
 
-// began is when all runs do.
+// began is when all runs begin.
 func began() time.Time { return time.Date(2026, time.March, 14, 9, 26, 53, 0, time.UTC) }
 
 // write writes the files of the run to the existing directory dir.
@@ -109,10 +109,10 @@ func writeJSON(name string, v any) error {
 	return os.WriteFile(name, data, 0o644)
 }
 
-// chance is true with probability p.
+// chance returns true with probability p.
 func (w *writer) chance(p float64) bool { return w.random.Float64() < p }
 
-// around is a number about middle, spread as durations are.
+// around returns a random number around middle, from a log-normal distribution.
 func (w *writer) around(middle float64) float64 {
 	return middle * math.Exp(0.55*w.random.NormFloat64())
 }
@@ -153,14 +153,14 @@ func (w *writer) append(rec record.Record) error {
 	return err
 }
 
-// A subject is one attempt while it is made up.
+// A subject is an attempt that is being invented.
 type subject struct {
 	kind          kind
 	index, number int
 	id            string
 }
 
-// try makes up one try; the second result says that another follows.
+// try invents one try; the second result says that another follows.
 func (w *writer) try(s *subject, try int) (record.Record, bool, error) {
 	rec, err := w.blank(s, try)
 	if err != nil {
@@ -197,7 +197,7 @@ func (w *writer) blank(s *subject, try int) (record.Record, error) {
 	limits := &rec.Provenance.Policy.Limits
 	limits.Memory, limits.CPUs, limits.Pids, limits.Files = 1<<30, 1, 256, 4096
 	limits.LayerBytes, limits.TmpBytes, limits.ShmBytes = 32<<20, 256<<20, 64<<20
-	// Types of packages below this one's are filled in as JSON.
+	// Types of packages that this one must not import are filled in as JSON.
 	return rec, fill(&rec, object{
 		"task_type": s.kind.family,
 		"agent":     object{"name": w.Agent, "version": "1.4.2", "package": "@example/" + w.Agent, "digest": "sha512-0Zw", "model": w.Model},
@@ -217,7 +217,7 @@ func fill(rec *record.Record, fields object) error {
 	return json.Unmarshal(data, rec)
 }
 
-// pass lets the time go by that a try takes.
+// pass advances the clock by the time that a try takes.
 func (w *writer) pass(rec *record.Record, share float64) error {
 	rec.Times = record.Times{
 		Waited: w.around(0.4), Producer: share * w.around(95), Verifier: share * w.around(4),
@@ -268,7 +268,7 @@ func (w *writer) produce(rec *record.Record, s *subject) error {
 	return nil
 }
 
-// noise is a long output for some.
+// noise returns a long output for some subjects.
 func (w *writer) noise(s *subject) string {
 	if s.index%5 != 0 || w.Output == 0 {
 		return ""
@@ -302,7 +302,7 @@ func (w *writer) judge(rec *record.Record, s *subject) {
 	rec.VerifierStderr = "\x1b[31mFAILED\x1b[0m tests/test_words.py::test_slug_dashes\n"
 }
 
-// poison puts hostile text wherever a candidate's could be.
+// poison puts hostile text wherever a candidate's text could be.
 func (w *writer) poison(rec *record.Record) {
 	if w.Hostile == "" {
 		return

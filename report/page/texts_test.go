@@ -8,7 +8,7 @@ import (
 	"github.com/securebench/sbench/report"
 )
 
-// TestDetail reads every attempt of a made-up run.
+// TestDetail reads every attempt of an invented run.
 func TestDetail(t *testing.T) {
 	dir := t.TempDir()
 	check(t, example{RunID: "r", Seed: 6, Tasks: 54, Attempts: 2, Skill: 0.6, Agent: "codex", Model: "m", Output: 1 << 18}.write(dir))
@@ -55,8 +55,8 @@ func TestDetail(t *testing.T) {
 	}
 }
 
-// TestHostileTexts: the forms for people carry nothing that a candidate wrote
-// unescaped.
+// TestHostileTexts: the terminal and Markdown forms contain nothing that a candidate
+// wrote unescaped.
 func TestHostileTexts(t *testing.T) {
 	const hostile = "\x1b]0;x\x07 | `<img src=x>` @everyone #1 [x](javascript:x) \u202e www.evil.example </details> **b**\n# head"
 	dir := t.TempDir()
@@ -89,7 +89,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// outsideCode is a line without its code spans.
+// outsideCode returns a line without its code spans.
 func outsideCode(line string) string {
 	var b strings.Builder
 	for i, part := range strings.Split(line, "`") {

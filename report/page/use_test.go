@@ -19,7 +19,7 @@ const (
 	titled = `document.querySelector("#attempt h1")?.textContent ?? "none"`
 )
 
-// TestKeyboard goes through the page without a mouse.
+// TestKeyboard uses the page without a mouse.
 func TestKeyboard(t *testing.T) {
 	b := open(t)
 	b.size(1400, 1000, false)
@@ -51,13 +51,13 @@ func TestKeyboard(t *testing.T) {
 	b.want(chosen, "bug fixes/slug-002")
 	b.press("Enter")
 	b.want("location.hash", "#a12")
-	b.press("ArrowRight") // the next that matches
+	b.press("ArrowRight") // the next attempt that matches
 	b.want("location.hash", "#a21")
 	b.press("Escape", "Escape")
 	b.want(shown, "216 attempts")
 	b.want("document.getElementById('filter').value", "")
 
-	b.press("/", "d") // a letter of the filter, and not the key of the colours
+	b.press("/", "d") // d is typed into the filter, and does not change the colors
 	b.want("document.documentElement.dataset.theme ?? 'none'", "none")
 	b.press("Escape", "Escape")
 	b.want("getComputedStyle(document.body).backgroundColor", "rgb(244, 245, 248)")
@@ -69,7 +69,7 @@ func TestKeyboard(t *testing.T) {
 	}
 }
 
-// TestFilter: what the table shows is what the records say.
+// TestFilter: the table shows the attempts that match the filter.
 func TestFilter(t *testing.T) {
 	b := open(t)
 	name := write(t, one())
@@ -129,7 +129,7 @@ func read(t *testing.T, name string) string {
 	return string(data)
 }
 
-// TestAttempt: the page of an attempt has all that there is.
+// TestAttempt: the page of an attempt shows everything that was kept of it.
 func TestAttempt(t *testing.T) {
 	b := open(t)
 	name := write(t, one(), two())
@@ -155,8 +155,8 @@ func TestAttempt(t *testing.T) {
 	b.want("document.getElementById('overview').hidden", "false")
 }
 
-// TestMany: a page of thousands of attempts opens, makes rows as they are wanted,
-// and is no larger than it may be.
+// TestMany: a page with thousands of attempts opens, makes rows as they are needed, and
+// stays within its size limit.
 func TestMany(t *testing.T) {
 	b := open(t)
 	run := example{RunID: "many", Seed: 1, Tasks: 5000, Skill: 0.7, Agent: "codex", Model: "m", Output: 20000}

@@ -16,7 +16,7 @@ const (
 	maxDiffer = 60   // tasks in the list of a comparison
 )
 
-// A view is what the template shows.
+// A view is the data of the template.
 type view struct {
 	Title       string
 	Runs        []runView
@@ -24,14 +24,14 @@ type view struct {
 }
 
 type runView struct {
-	report.Run // its lists cut to what is shown
+	report.Run // with its lists cut to what is shown
 	Index      int
 	Letter     string
 	Several    bool // there are other runs
 	Parts      []part
 	Cells      []cell
-	CellsCut   int
-	MostFailed int // of Outcomes, the largest Count
+	CellsCut   int // attempts without a cell
+	MostFailed int // the largest Count of Outcomes
 	Curve      *curve
 	Measures   []histogram
 	Scatter    *scatter
@@ -39,13 +39,13 @@ type runView struct {
 	Took       string
 }
 
-// A span is an interval with a value in it, as shares of the width.
+// A span is an interval with a value in it, as shares of the axis.
 type span struct{ Low, High, At float64 }
 
-// Width is from the low end to the high one.
+// Width returns the width of the interval.
 func (s span) Width() float64 { return s.High - s.Low }
 
-// spanOf is an accuracy's, nil if there is none.
+// spanOf returns the span of an accuracy, nil if it has no value.
 func spanOf(a report.Accuracy) *span {
 	if i := a.Interval(); i != nil {
 		return &span{i.Low, i.High, *a.Value}
@@ -53,10 +53,10 @@ func spanOf(a report.Accuracy) *span {
 	return nil
 }
 
-// pc is a share as an SVG length.
+// pc returns a share as an SVG length.
 func pc(share float64) string { return fmt.Sprintf("%.2f%%", 100*min(max(share, 0), 1)) }
 
-// A part is of a bar.
+// A part is one status's part of the bar of all attempts.
 type part struct {
 	Status      string
 	Count       int
@@ -71,10 +71,10 @@ type cell struct {
 type slowView struct {
 	report.Slow
 	Row   int
-	Whole float64 // the longest of all
+	Whole float64 // the longest attempt, in seconds
 }
 
-// Share is that of a time, of the longest attempt's.
+// Share returns the length of a time relative to the longest attempt.
 func (v slowView) Share(seconds float64) string { return pc(seconds / v.Whole) }
 
 func newView(r report.Report, sources []*report.Source) view {
@@ -115,17 +115,17 @@ func newRun(index int, r report.Run, s *report.Source, first int) runView {
 	return v
 }
 
-// Share is that of an outcome's count, of the largest.
+// Share returns the length of an outcome's count relative to the largest one.
 func (v runView) Share(count int) string { return pc(float64(count) / float64(v.MostFailed)) }
 
-// A groupsView is a list of groups with the word by which the table's filter finds
-// their attempts.
+// A groupsView is a list of groups with the key by which the table's filter finds their
+// attempts.
 type groupsView struct {
 	Key  string
 	List []report.Group
 }
 
-// letter names the runs of a comparison.
+// letter returns the name of a run in comparisons.
 func letter(i int) string {
 	if i < 26 {
 		return string(rune('A' + i))
@@ -147,8 +147,8 @@ func parts(c report.Counts) []part {
 	return list
 }
 
-// term is a word of the table's filter. A quote cannot be written in one: what is
-// before it will do.
+// term returns a term of the table's filter. A term cannot contain a quote: the value is
+// cut at the first one.
 func term(key string, value any) string {
 	text, _, _ := strings.Cut(cut(fmt.Sprint(value)), `"`)
 	return key + `:"` + text + `"`
@@ -169,7 +169,7 @@ func cells(s *report.Source, first int) ([]cell, int) {
 	return list, 0
 }
 
-// words say how an attempt ended.
+// words says how an attempt ended.
 func words(a report.Attempt) string {
 	if a.Reason == "" {
 		return string(a.Status)
@@ -193,7 +193,7 @@ func slow(list []report.Slow, s *report.Source, first int) []slowView {
 }
 
 type comparisonView struct {
-	report.Comparison // its Differ cut to what is shown
+	report.Comparison // with its Differ cut to what is shown
 	A, B              string
 	Span              *span // on an axis from -100 to 100 points
 	Scale             string
@@ -206,7 +206,7 @@ func newComparison(r report.Report, c report.Comparison) comparisonView {
 	v.Differ = c.Differ[:min(len(c.Differ), maxDiffer)]
 	v.DifferMore = len(c.Differ) - len(v.Differ)
 	if i := c.Interval; i != nil {
-		// The axis is as wide as it must be, in steps.
+		// The axis is the shortest of four that holds the interval.
 		scale := 1.0
 		for _, s := range []float64{0.1, 0.25, 0.5} {
 			if max(-i.Low, i.High) <= s {

@@ -1,5 +1,5 @@
-// Package stat has the few statistics that a report needs. What is not defined,
-// such as a share of nothing, is told by a second result, and is never a number.
+// Package stat has the few statistics that a report needs. A second result says whether a
+// value is defined: a share of nothing, for instance, is not.
 package stat
 
 import (
@@ -8,20 +8,20 @@ import (
 	"slices"
 )
 
-// Confidence is that of every interval here, and z its normal quantile.
+// Confidence is the confidence level of every interval here, and z its normal quantile.
 const (
 	Confidence = 0.95
 	z          = 1.959963984540054
 )
 
-// An Interval holds the true value with [Confidence].
+// An Interval is a confidence interval at the level [Confidence].
 type Interval struct {
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
 }
 
 // Wilson returns the score interval of a share: Wilson, JASA 22 (1927). It
-// assumes that the n trials are independent. There is none unless
+// assumes that the n trials are independent. It is defined only for
 // 0 <= passed <= n and n > 0.
 func Wilson(passed, n int) (Interval, bool) {
 	if n <= 0 || passed < 0 || passed > n {
@@ -31,7 +31,7 @@ func Wilson(passed, n int) (Interval, bool) {
 	spread := z * math.Sqrt(share*(1-share)/total+z*z/(4*total*total))
 	middle, scale := share+z*z/(2*total), 1+z*z/total
 	i := Interval{max(0, (middle-spread)/scale), min(1, (middle+spread)/scale)}
-	// The bounds are exact at the ends, whatever rounding makes of them.
+	// At the ends the bounds are exact, without rounding errors.
 	if passed == 0 {
 		i.Low = 0
 	}
@@ -62,9 +62,10 @@ func PassAllK(n, c, k int) (float64, bool) {
 	return p, true
 }
 
-// McNemar returns the two-sided exact probability that pairs that differ split
-// at least as unevenly as these, if neither side were the better: a binomial test
-// of onlyA against onlyA+onlyB at one half. With no such pair it is 1.
+// McNemar returns the exact two-sided p-value of McNemar's test: the probability that
+// the pairs that differ split at least as unevenly as these if neither side is better.
+// It is a binomial test of onlyA against onlyA+onlyB at one half, and 1 without such
+// pairs.
 func McNemar(onlyA, onlyB int) float64 {
 	n, few := onlyA+onlyB, min(onlyA, onlyB)
 	if few < 0 || n == 0 {
@@ -80,19 +81,18 @@ func McNemar(onlyA, onlyB int) float64 {
 	return min(1, 2*tail)
 }
 
-// resamples of a bootstrap.
+// resamples is the number of resamples of a bootstrap.
 const resamples = 10000
 
-// A Cluster is what is drawn together: a task's attempts. Sum is of their
-// values, N how many there are.
+// A Cluster is a set of values that are drawn together: a task's attempts.
 type Cluster struct {
-	Sum float64
-	N   int
+	Sum float64 // of the values
+	N   int     // how many there are
 }
 
 // Bootstrap returns the percentile interval of the mean over all members of
-// clusters, which are drawn with replacement. It is the same each time for the
-// same input. There is none for less than two clusters.
+// clusters, which are drawn with replacement. It is deterministic. It is not defined for
+// fewer than two clusters.
 func Bootstrap(clusters []Cluster) (Interval, bool) {
 	if len(clusters) < 2 {
 		return Interval{}, false
@@ -114,9 +114,9 @@ func Bootstrap(clusters []Cluster) (Interval, bool) {
 	return Interval{Quantile(means, (1-Confidence)/2), Quantile(means, (1+Confidence)/2)}, true
 }
 
-// Quantile returns the q-quantile of sorted values, 0 <= q <= 1, between the two
-// nearest (Hyndman and Fan's type 7, as R and NumPy do by default). It is 0 for
-// no values.
+// Quantile returns the q-quantile of sorted values, 0 <= q <= 1, interpolated between
+// the two nearest (Hyndman and Fan's type 7, the default of R and NumPy). It is 0 if
+// there are no values.
 func Quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -129,7 +129,7 @@ func Quantile(sorted []float64, q float64) float64 {
 	return sorted[below] + (at-float64(below))*(sorted[below+1]-sorted[below])
 }
 
-// A Distribution sums values up. The zero Distribution is of none.
+// A Distribution sums up values. The zero Distribution is that of no values.
 type Distribution struct {
 	Count int     `json:"count"`
 	Sum   float64 `json:"sum"`
@@ -144,7 +144,7 @@ type Distribution struct {
 	Max   float64 `json:"max"`
 }
 
-// Describe sums values up; it sorts them.
+// Describe sums up values. It sorts them in place.
 func Describe(values []float64) Distribution {
 	if len(values) == 0 {
 		return Distribution{}

@@ -11,8 +11,8 @@ import (
 
 func near(a, b, by float64) bool { return math.Abs(a-b) <= by }
 
-// TestWilson: the values are of Newcombe, Statistics in Medicine 17 (1998),
-// table I, method 3, and of the formula by hand for ten trials.
+// TestWilson: the values are from Newcombe, Statistics in Medicine 17 (1998), table I,
+// method 3, and for ten trials computed by hand.
 func TestWilson(t *testing.T) {
 	tests := []struct {
 		passed, n int
@@ -117,10 +117,9 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestBootstrap holds the interval against what is known of it: for clusters of
-// one it is near the normal interval of a mean, for clusters that are alike in
-// themselves it is wider than for as many single values, and it is the same each
-// time.
+// TestBootstrap checks what is known of the interval: for clusters of one it is near the
+// normal interval of a mean, for clusters of equal values it is wider than for as many
+// single values, and it is the same each time.
 func TestBootstrap(t *testing.T) {
 	var single, pairs []stat.Cluster
 	for i := range 400 {
