@@ -291,6 +291,23 @@ func TestCommandsWithLogs(t *testing.T) {
 	}
 }
 
+// TestSharedExpectation: tests that expect one and the same value are changed, too.
+func TestSharedExpectation(t *testing.T) {
+	lines := []string{"from calc.core import add", "EXPECTED = '000000000005'"}
+	for i := range 4 {
+		lines = append(lines, fmt.Sprintf("def test_%d():", i), fmt.Sprintf("    assert str(add(%d, %d)).zfill(12) == EXPECTED", i, 5-i))
+	}
+	shared := added("tests/test_shared.py", lines...)
+	tests := map[string]any{"test_patch": shared, "command": "python3 -m pytest -q tests/test_shared.py"}
+	w := newRepoWorld(t)
+	if v := w.patched(t, core("import sys\ndef add(a, b):\n    return sys._getframe(1).f_globals['EXPECTED']"), tests); v.Reason != contrast.Reason {
+		t.Errorf("an answer that is read from the tests: %s %q %+v", v.Status, v.Reason, v.Contrast)
+	}
+	if v := w.patched(t, fix, tests); v.Status != verifiers.Passed || v.Contrast.State != contrast.Calibrated {
+		t.Errorf("%s %q: %s %+v", v.Status, v.Reason, v.Message, v.Contrast)
+	}
+}
+
 // TestFixtureLikeATest: a data file that is named like a test is not a fault.
 func TestFixtureLikeATest(t *testing.T) {
 	const fixture = "diff --git a/tests/data/test_input.py b/tests/data/test_input.py\nnew file mode 100644\n--- /dev/null\n+++ b/tests/data/test_input.py\n@@ -0,0 +1,2 @@\n+def test_add():\n+    assert (\n"

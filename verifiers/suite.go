@@ -113,7 +113,7 @@ func (s suite) try(ctx context.Context, v Verdict, c contrast.Calibration) (Verd
 	}
 	rand.Shuffle(len(sets), func(i, j int) { sets[i], sets[j] = sets[j], sets[i] })
 	for _, set := range sets {
-		exit, err := s.candidate(ctx, s.changed(set.Edits))
+		exit, err := s.changed(ctx, s.candidate, set.Edits)
 		if err != nil {
 			return Verdict{}, err
 		}
@@ -168,15 +168,17 @@ func reported(exit runtime.Exit, e contrast.Edit) bool {
 	return false
 }
 
-// changed returns all files with the edits applied.
-func (s suite) changed(edits []contrast.Edit) []contrast.File {
+// changed runs the command with the edits applied to the hidden files.
+func (s suite) changed(ctx context.Context, run suiteRun, edits []contrast.Edit) (runtime.Exit, error) {
 	files := slices.Clone(s.files)
 	for i, f := range files {
-		if text, err := contrast.Apply(f, edits...); err == nil { // edits that overlap leave the file as it is
-			files[i].Text = text
+		text, err := contrast.Apply(f, edits...)
+		if err != nil {
+			return runtime.Exit{}, err
 		}
+		files[i].Text = text
 	}
-	return files
+	return run(ctx, files)
 }
 
 // calibrate draws sets of changes, and finds out which of them the reference fails. It
@@ -204,7 +206,7 @@ func (s suite) calibrate(ctx context.Context) (contrast.Calibration, error) {
 		if len(half) == 0 {
 			continue
 		}
-		exit, err := s.reference(ctx, s.changed(half))
+		exit, err := s.changed(ctx, s.reference, half)
 		if err != nil {
 			return c, err
 		}
@@ -253,7 +255,9 @@ func (s suite) mustFail(ctx context.Context) error {
 const maxChanged = 40
 
 // halves divides the test functions at random and returns one edit for each function of
-// either half. A single function is in both, with different edits if it has several.
+// either half. A single function is in both, with different edits if it has several. A
+// function that can only be changed where another one is changed already, such as in a
+// value that both expect, is in neither.
 func halves(edits []contrast.Edit) (sets [2][]contrast.Edit) {
 	var of [][]contrast.Edit // by function
 	for _, e := range edits {
@@ -267,8 +271,14 @@ func halves(edits []contrast.Edit) (sets [2][]contrast.Edit) {
 		return [2][]contrast.Edit{of[0][:1], of[0][len(of[0])-1:]}
 	}
 	rand.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
-	for i, own := range of[:min(len(of), maxChanged)] {
-		sets[i%2] = append(sets[i%2], own[0])
+	var drawn []contrast.Edit
+	for _, own := range of {
+		free := slices.IndexFunc(own, func(e contrast.Edit) bool { return !slices.ContainsFunc(drawn, e.Overlaps) })
+		if free < 0 || len(drawn) == maxChanged {
+			continue
+		}
+		half := len(drawn) % 2
+		drawn, sets[half] = append(drawn, own[free]), append(sets[half], own[free])
 	}
 	return sets
 }

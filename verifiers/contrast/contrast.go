@@ -91,6 +91,12 @@ type Options struct {
 	Each     bool   // look for assertions in each test function, and only there
 }
 
+// Overlaps reports whether both edits replace the same part of the same file, so that
+// they cannot be applied together.
+func (e Edit) Overlaps(other Edit) bool {
+	return e.Path == other.Path && e.Start < other.End && other.Start < e.End
+}
+
 // Apply returns the text of file after those of the edits that are for its path. It
 // fails for edits that overlap or lie outside the text.
 func Apply(file File, edits ...Edit) (string, error) {
