@@ -113,10 +113,11 @@ func (b *Box) overlayOf(source, name string) (string, error) {
 // view makes an overlay of the source of a read-only mount and returns its path. The
 // overlay has inodes of its own, since sandboxes could communicate through locks and watches
 // on shared ones, and keeps host paths out of the sandbox's mount table. view returns "" for
-// a mount that no other sandbox has, with fuse-overlayfs, and if the file system cannot be a
-// layer of an overlay.
+// what is in the sandbox's layer, if that is a file system of its own, with fuse-overlayfs,
+// and if the file system cannot be a layer of an overlay.
 func (b *Box) view(m runtime.Mount, name string) (string, error) {
-	if m.Writable || m.Give || b.run.c.stack.fuse != "" || strings.HasPrefix(m.Source, b.layer.Path()+"/") {
+	own := !b.layer.folder && strings.HasPrefix(m.Source, b.layer.Path()+"/")
+	if own || m.Writable || m.Give || b.run.c.stack.fuse != "" {
 		return "", nil
 	}
 	info, err := os.Stat(m.Source)
