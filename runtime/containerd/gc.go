@@ -149,16 +149,14 @@ func (c *Client) reap(ctx context.Context, l leftovers) error {
 		group.Remove(),
 		os.RemoveAll(c.volumeFiles(l.run)),
 	}
-	if err := errors.Join(errs...); err != nil {
-		if l.lock != nil {
-			err = errors.Join(err, l.lock.Close())
-		}
-		return err
+	points, err := mountsBelow(l.dir)
+	if err == nil && len(points) > 0 {
+		err = fmt.Errorf("%d mounts remain below %s", len(points), l.dir)
 	}
-	if points, err := mountsBelow(l.dir); err != nil || len(points) > 0 {
-		return errors.Join(err, fmt.Errorf("%d mounts remain below %s", len(points), l.dir)) // never remove through a mount
+	err = errors.Join(append(errs, err)...)
+	if err == nil { // never remove through a mount
+		err = os.RemoveAll(l.dir)
 	}
-	err := os.RemoveAll(l.dir)
 	if l.lock != nil {
 		err = errors.Join(err, l.lock.Close())
 	}

@@ -31,9 +31,6 @@ func (c *Client) Pull(ctx context.Context, ref string) (runtime.Image, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, bulkTimeout, fmt.Errorf("no image within %s", bulkTimeout))
 	defer cancel()
 	hosts := config.HostOptions{HostDir: config.HostDirFromRoot(c.hostsDir()), Credentials: credentials}
-	if insecure(full) {
-		hosts.DefaultScheme = "http"
-	}
 	var img client.Image
 	err = c.owned(ctx, func(ctx context.Context) (err error) {
 		img, err = c.c.Pull(ctx, full,
@@ -49,13 +46,6 @@ func (c *Client) Pull(ctx context.Context, ref string) (runtime.Image, error) {
 }
 
 func (c *Client) hostsDir() string { return firstOf(c.opts.HostsDir, hostsDirectory) }
-
-// insecure reports whether the registry speaks plain HTTP unless its hosts directory says
-// otherwise, as one on this host or with a private address (RFC 1918).
-func insecure(ref string) bool {
-	tag, err := name.ParseReference(ref, name.WeakValidation)
-	return err == nil && tag.Context().Scheme() == "http"
-}
 
 // credentials looks in the user's Docker configuration and asks its credential helpers.
 // containerd takes an empty user name with a secret for an identity token.

@@ -113,10 +113,14 @@ func records(root, name string, n int) ([][]string, error) {
 		return nil, err
 	}
 	var all [][]string
-	for sc := bufio.NewScanner(io.LimitReader(f, maxPasswd)); sc.Scan(); {
+	sc := bufio.NewScanner(io.LimitReader(f, maxPasswd))
+	for sc.Scan() {
 		if fields := strings.Split(sc.Text(), ":"); len(fields) >= n {
 			all = append(all, fields)
 		}
+	}
+	if err := sc.Err(); err != nil {
+		return nil, fmt.Errorf("image: %s: %w", name, err)
 	}
 	return all, nil
 }

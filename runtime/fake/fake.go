@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -92,6 +93,7 @@ func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox,
 	if err != nil {
 		return nil, err
 	}
+	cfg.Mounts = slices.Clone(cfg.Mounts) // the caller's
 	b := &box{engine: e, cfg: cfg, root: root}
 	if from, ok := cfg.From.(*box); ok {
 		err = os.CopyFS(root, os.DirFS(from.root))
