@@ -242,7 +242,14 @@ func clip(s string) string {
 
 func (c *Checker) number(s *Schema, v document.Value) bool {
 	r := s.Number
-	n, _ := v.Float64()
+	n, fits := v.Float64()
+	if v.IsInteger() && r.Integer {
+		_, fits = v.Int64()
+	}
+	if bounded := r.Integer || r.Above != nil || r.Min != nil; bounded && !fits && n > 0 {
+		c.Errorf(v, nil, "", "number is too large: %s", clip(string(v.Raw())))
+		return false
+	}
 	if r.Integer && !v.IsInteger() || r.Above != nil && n <= *r.Above || r.Min != nil && n < *r.Min {
 		c.Errorf(v, nil, "", "expected %s, found %s", s.expected(), clip(string(v.Raw())))
 		return false
