@@ -11,6 +11,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
@@ -92,10 +94,18 @@ func (a *app) options(t *compiler.Tester) containerd.Options {
 	return o
 }
 
+// open connects to the daemon. From then on the umask is 022, since sandboxes with ids of
+// their own read what is made for them as other users; directories of mode 0700 keep the
+// host's users out.
+func (a *app) open(ctx context.Context, t *compiler.Tester) (*containerd.Client, error) {
+	unix.Umask(0o022)
+	return containerd.Open(ctx, a.options(t))
+}
+
 // client connects to the daemon and removes what dead runs left behind. The caller closes
 // the client.
 func (a *app) client(ctx context.Context, t *compiler.Tester) (*containerd.Client, error) {
-	c, err := containerd.Open(ctx, a.options(t))
+	c, err := a.open(ctx, t)
 	if err != nil {
 		return nil, err
 	}

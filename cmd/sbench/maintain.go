@@ -7,7 +7,6 @@ import (
 	goruntime "runtime"
 
 	"github.com/securebench/sbench/run"
-	"github.com/securebench/sbench/runtime/containerd"
 )
 
 type gcCmd struct {
@@ -17,7 +16,7 @@ type gcCmd struct {
 }
 
 func (cmd *gcCmd) Run(ctx context.Context, a *app) error {
-	c, err := containerd.Open(ctx, a.options(nil))
+	c, err := a.open(ctx, nil)
 	if err != nil {
 		return err
 	}
