@@ -86,7 +86,8 @@ func (s *session) unknown(t try) (record.Record, error) {
 func (g *regrading) verify(s *session, ctx context.Context, t try, before record.Record) (record.Record, error) {
 	failedBefore := before.VerificationStatus == record.Failed && before.FailurePhase != "verifier"
 	if failedBefore || before.VerificationStatus == record.Error {
-		return before, nil // there is no candidate
+		before.Logs, before.EgressDigest, before.CandidateWorkspace = nil, "", nil // of the old directory
+		return before, nil                                                         // there is no candidate
 	}
 	image := s.plan.images[t.task.Environment().Image]
 	rec, err := s.newRecord(t, image)

@@ -175,7 +175,7 @@ func pidsLeft() int64 {
 	most := int64(32768)
 	for _, name := range []string{"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"} {
 		if n, ok := numberIn(name); ok {
-			most = min(max(most, 32768), n)
+			most = min(most, n)
 		}
 	}
 	return most / 2

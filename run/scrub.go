@@ -8,7 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/candidate"
 )
@@ -20,6 +23,9 @@ const maxScrub = 64 << 20
 // errUnsearchable means that the workspace may still hold secrets, so that it is not
 // kept.
 var errUnsearchable = errors.New("the workspace could not be searched for secrets")
+
+// hostErrors are not the candidate's fault.
+var hostErrors = []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.EROFS, unix.ENOMEM, unix.EMFILE, unix.ENFILE}
 
 // scrub removes the values of harness.env from a candidate's workspace: from names,
 // contents and link targets. Hidden values stay: the agent was not given them, and a
@@ -35,9 +41,12 @@ func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed in
 	defer func() { _ = root.Close() }()
 	sc := scrubber{s.secrets, root, map[string]string{}}
 	changed, err = sc.folder(ctx, ".")
+	var errno unix.Errno
 	switch {
 	case ctx.Err() != nil:
 		return 0, context.Cause(ctx)
+	case errors.As(err, &errno) && slices.Contains(hostErrors, errno):
+		return 0, fmt.Errorf("search the workspace for secrets: %w", errno)
 	case err != nil: // its text may contain a secret
 		return 0, errUnsearchable
 	case changed > 0:
