@@ -24,6 +24,7 @@ const (
 	maxManifest = 4 << 20          // bytes of a version's metadata
 	maxArchive  = 512 << 20        // bytes of a packed package
 	askTimeout  = 30 * time.Second // for a version's metadata
+	loadTimeout = 10 * time.Minute // for an archive
 )
 
 // manifest is the registry's metadata of one version.
@@ -145,6 +146,8 @@ func (c *Cache) treePath(integrity string) string {
 }
 
 func (c *Cache) download(ctx context.Context, pkg, version, address string, want []byte, to string) error {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
 	resp, err := c.get(ctx, address)
 	if err != nil {
 		return err

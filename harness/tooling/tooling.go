@@ -171,7 +171,7 @@ func (c *Cache) readEntry(path string) (Installed, error) {
 	}
 	var in Installed
 	if err := json.Unmarshal(data, &in); err != nil {
-		return Installed{}, fmt.Errorf("%s: %w", path, err)
+		return Installed{}, fmt.Errorf("%s: %w; remove it to install the package again", path, err)
 	}
 	in.Dir = c.treePath(in.Integrity)
 	return in, nil
