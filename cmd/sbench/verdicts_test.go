@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -72,6 +73,23 @@ func TestVerdictsRecordByRecord(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, verdictLines(t, got)); diff != "" {
 		t.Errorf("verdicts differ from %s (-want +got):\n%s", golden, diff)
+	}
+}
+
+// TestUmask: verdicts do not depend on the user's umask.
+func TestUmask(t *testing.T) {
+	h := newHost(t)
+	archive, err := containerdtest.Archive()
+	check(t, err)
+	output := filepath.Join(h.dir, "out")
+	h.env = append(h.env, "SBENCH_ROOT="+filepath.Join(h.dir, "root"), "SBENCH_STATE="+filepath.Join(h.dir, "state"))
+	cmd := exec.Command("sh", "-c", "umask 077; sbench image import $0 && sbench run --quiet --config ../../benchmarks/code-completion-smoke/tester-command.yaml --output-dir $1", archive, output)
+	cmd.Env = h.env
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, text)
+	}
+	if got := statuses(t, output); !strings.Contains(got, "passed") {
+		t.Errorf("recorded %q", got)
 	}
 }
 
