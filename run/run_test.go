@@ -80,6 +80,9 @@ func agent(ctx context.Context, p *fake.Proc) fake.Status {
 			_, _ = fmt.Fprint(p.Stdout, p.Env["TOKEN"])
 		}
 		_ = os.Mkdir(filepath.Join(filepath.Dir(answer), "dir-"+p.Env["TOKEN"]), 0o755)
+		if strings.Contains(text, "flood and fail") {
+			return fake.Status{Code: 3}
+		}
 	case strings.Contains(text, "grow"):
 		dir := filepath.Dir(answer)
 		long := strings.Repeat(p.Env["TOKEN"], 60)[:252]
@@ -366,6 +369,21 @@ func TestRedactionAtTheCut(t *testing.T) {
 			t.Fatalf("%d bytes of the secret are left", n)
 		}
 	}
+}
+
+// TestRegradedFailure: the record of a producer's failure, whose log stays with the old run,
+// verifies in the new one.
+func TestRegradedFailure(t *testing.T) {
+	cfg, _ := config(t, row("x", "flood and fail", ""))
+	if _, err := run.Run(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	old := cfg.Output
+	cfg.Output += "-again"
+	if summary, _, err := run.Regrade(t.Context(), cfg, old); err != nil || summary.Failed != 1 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+	verified(t, cfg.Output)
 }
 
 // TestTesterBoundsTheTask: a pack cannot exceed the limits of the tester file.
