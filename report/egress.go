@@ -66,9 +66,10 @@ func (s *Source) indexEgress(ctx context.Context) error {
 	if s.egress != nil {
 		return nil
 	}
-	s.egress = map[attemptKey]*egressIndex{}
+	index := map[attemptKey]*egressIndex{}
 	f, err := record.OpenFile(s.root, record.EgressFile, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
+		s.egress = index
 		return nil
 	}
 	if err != nil {
@@ -79,6 +80,7 @@ func (s *Source) indexEgress(ctx context.Context) error {
 	for ctx.Err() == nil {
 		l, err := lines.next()
 		if err == io.EOF {
+			s.egress = index
 			return nil
 		}
 		if err != nil && err != errLong {
@@ -89,10 +91,10 @@ func (s *Source) indexEgress(ctx context.Context) error {
 			continue
 		}
 		key := attemptKey{e.Task, max(1, e.Attempt)}
-		if s.egress[key] == nil {
-			s.egress[key] = &egressIndex{}
+		if index[key] == nil {
+			index[key] = &egressIndex{}
 		}
-		s.egress[key].add(e.Verdict, l.offset)
+		index[key].add(e.Verdict, l.offset)
 	}
 	return context.Cause(ctx)
 }
