@@ -22,8 +22,8 @@ type suite struct {
 	in    Input
 	key   string // names the evaluation in the store of calibrations
 	files []contrast.File
-	// unused says that the command may not use the files, so that it is no fault if it
-	// succeeds with all of them broken.
+	// unused says that the command may not use the files, so that it is no fault if they do
+	// not compile, or if it succeeds with all of them broken.
 	unused bool
 	// candidate and reference run the command with files in place of the hidden ones
 	// of the same paths. reference is nil if there is no reference solution.
@@ -49,7 +49,7 @@ func (s suite) judge(ctx context.Context, v Verdict) (Verdict, error) {
 	}
 	c, err := s.calibration(ctx)
 	switch {
-	case errors.Is(err, contrast.ErrPython), errors.Is(err, errCannotFail) && s.unused:
+	case errors.Is(err, contrast.ErrPython), s.unused && (errors.Is(err, errCannotFail) || errors.Is(err, contrast.ErrTests)):
 		return none, nil
 	case errors.Is(err, contrast.ErrTests):
 		return faulty("tests_malformed", malformedTests), nil
@@ -154,13 +154,16 @@ func endsAs(exit runtime.Exit, set contrast.Set) bool {
 // what a candidate prints beside a test's name.
 var failureLine = regexp.MustCompile(`^(\W|\[.*\])*(FAILED|FAIL|ERROR)\b|\s(FAILED|FAIL|ERROR)(\s+\[[ \d%]+\])?\s*$`)
 
+// colors matches escape sequences for colors (ECMA-48, SGR).
+var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
 // reported says whether the output names the edit's test as one that failed, as
 // pytest's and unittest's do.
 func reported(exit runtime.Exit, e contrast.Edit) bool {
 	name := e.Test[strings.LastIndex(e.Test, ":")+1:]
 	stem := strings.TrimSuffix(path.Base(e.Path), ".py")
 	word := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
-	for line := range strings.Lines(exit.Stdout.String() + "\n" + exit.Stderr.String()) {
+	for line := range strings.Lines(colors.ReplaceAllString(exit.Stdout.String()+"\n"+exit.Stderr.String(), "")) {
 		if failureLine.MatchString(line) && word.MatchString(line) && (!strings.Contains(line, "::") || strings.Contains(line, stem+".py")) {
 			return true
 		}
