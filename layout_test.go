@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,6 +124,35 @@ func TestFolders(t *testing.T) {
 	for _, e := range entries {
 		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && !slices.Contains(expected, e.Name()) {
 			t.Errorf("%s: not in the layout", e.Name())
+		}
+	}
+}
+
+// TestWalkthrough: the walkthrough has at most fifteen stops, and each name that it links is
+// declared in the linked file.
+func TestWalkthrough(t *testing.T) {
+	const page = "docs/walkthrough.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := regexp.MustCompile("\\[`([\\w.]+)`\\]\\(([\\w/.]+)\\)").FindAllStringSubmatch(string(text), -1)
+	if stops := len(regexp.MustCompile(`(?m)^\d+\. `).FindAllString(string(text), -1)); stops > 15 || len(links) < stops {
+		t.Errorf("%d stops and %d links", stops, len(links))
+	}
+	for _, link := range links {
+		source, err := os.ReadFile(filepath.Join("docs", link[2]))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		receiver, name, method := strings.Cut(link[1], ".")
+		pattern := `(?m)^func ` + receiver + `\(`
+		if method {
+			pattern = `(?m)^func \(\w+ \*?` + receiver + `\) ` + name + `\(`
+		}
+		if !regexp.MustCompile(pattern).Match(source) {
+			t.Errorf("%s has no %s", link[2], link[1])
 		}
 	}
 }
