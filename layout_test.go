@@ -1,6 +1,8 @@
 package sbench_test
 
 import (
+	"flag"
+	"go/doc"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -51,8 +53,11 @@ func soleUsers() map[string][]string {
 	}
 }
 
-// TestImports parses every source file of the module except tests.
-func TestImports(t *testing.T) {
+var update = flag.Bool("update", false, "write the packages of CONTRIBUTING.md anew")
+
+// sources calls f for every source file of the module except tests.
+func sources(t *testing.T, f func(path string)) {
+	t.Helper()
 	files := 0
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -61,15 +66,51 @@ func TestImports(t *testing.T) {
 		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "testdata") {
 			return fs.SkipDir
 		}
-		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return nil
+		if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+			files++
+			f(filepath.ToSlash(path))
 		}
-		files++
-		checkFile(t, path)
 		return nil
 	})
 	if err != nil || files < 20 {
-		t.Fatalf("parsed %d files: %v", files, err)
+		t.Fatalf("found %d files: %v", files, err)
+	}
+}
+
+// TestImports: every package imports what its directory may, and nothing else.
+func TestImports(t *testing.T) { sources(t, func(path string) { checkFile(t, path) }) }
+
+// TestPackages: CONTRIBUTING.md lists all packages, each with the first sentence of its doc
+// comment. With -update it is written.
+func TestPackages(t *testing.T) {
+	const page, begin, end = "CONTRIBUTING.md", "| package | |\n|---|---|\n", "\n\n"
+	var rows []string
+	sources(t, func(path string) {
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Doc == nil {
+			return
+		}
+		words := strings.SplitN(new(doc.Package).Synopsis(f.Doc.Text()), " ", 3) // Package, its name, and the rest
+		rows = append(rows, "| `"+filepath.ToSlash(filepath.Dir(path))+"` | "+words[len(words)-1]+" |")
+	})
+	slices.SortFunc(rows, func(a, b string) int { return strings.Compare(strings.ReplaceAll(a, "`", " "), strings.ReplaceAll(b, "`", " ")) })
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), begin)
+	got, after, _ := strings.Cut(rest, end)
+	want := strings.Join(rows, "\n")
+	if *update && found {
+		err = os.WriteFile(page, []byte(before+begin+want+end+after), 0o644)
+	} else if got != want {
+		t.Errorf("%s lists other packages: go test -update .; want\n%s", page, want)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
