@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AttributesSuffix, appended to the name of a kept tree, is the name of the list of
-// attributes that its entries have lost.
+// AttributesSuffix is what the name of the list of lost attributes adds to the name of the
+// kept tree.
 const AttributesSuffix = ".attributes.jsonl"
 
 // Kept is a copy that may have been made with TreeOptions.Own, together with the list of
