@@ -78,7 +78,7 @@ func TestCrowd(t *testing.T) {
 	const crowd, limit = 2000, 600
 	w := newWorld(t)
 	w.raw(echo)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.Limits{Connections: limit, Tunnels: limit}})
+	p, log := w.startProxy(proxy.Config{Limits: proxy.Limits{Connections: limit, Tunnels: limit, HelloTime: time.Minute}})
 	s := newSandbox(t, p, false)
 	goroutines := runtime.NumGoroutine()
 	got := s.ask(ask{Code: helloCode(t) + fmt.Sprintf(`
