@@ -38,7 +38,10 @@ cleanup() {
 	local status=$? pid
 	# What a failed test left must not keep the user's name.
 	for pid in $(ps -o pid= -U "$user" 2>/dev/null); do kill -9 "$pid" 2>/dev/null || true; done
-	userdel "$user" 2>/dev/null || true
+	for _ in 1 2 3 4 5; do # while what was killed ends
+		if userdel "$user" 2>/dev/null || ! id "$user" >/dev/null 2>&1; then break; fi
+		sleep 0.5
+	done
 	groupdel "$user" 2>/dev/null || true
 	rm -rf "$dir"
 	exit "$status"
