@@ -123,14 +123,15 @@ func socketRules(netlink bool) []specs.LinuxSyscall {
 // from one budget for the whole host (net.core.bpf_jit_limit) and is charged to no
 // cgroup; and freeing thousands of filters at once blocked Linux 6.18 forever.
 //
-// Two operations of prctl(2) fail as if the kernel lacked them: naming mappings,
-// because the names are charged to no cgroup, and merging equal pages, through which
-// one sandbox could find out what is in another's memory.
+// Three operations of prctl(2) fail as if the kernel lacked them: naming mappings,
+// because the names are charged to no cgroup; merging equal pages, through which one
+// sandbox could find out what is in another's memory; and core scheduling, which lets
+// the other hardware threads of a core idle (core-scheduling.rst).
 //
 // The kernel uses the low 32 bits of these arguments, so the rules compare only those.
 func filterRules(own bool) []specs.LinuxSyscall {
-	const setSeccomp, setMemoryMerge, setVMA, setPtracer = 22, 67, 0x53564d41, 0x59616d61
-	denied := []uint32{setMemoryMerge}
+	const setSeccomp, schedCore, setMemoryMerge, setVMA, setPtracer = 22, 62, 67, 0x53564d41, 0x59616d61
+	denied := []uint32{schedCore, setMemoryMerge}
 	operations := []uint32{0, 1} // SECCOMP_SET_MODE_STRICT and SECCOMP_SET_MODE_FILTER
 	if own {
 		operations = nil
@@ -141,7 +142,7 @@ func filterRules(own bool) []specs.LinuxSyscall {
 	for _, option := range append(below(128, denied...), only(setPtracer)) {
 		rules = append(rules, allow("prctl", option.of(0)))
 	}
-	for _, option := range []uint32{setMemoryMerge, setVMA} {
+	for _, option := range []uint32{schedCore, setMemoryMerge, setVMA} {
 		rules = append(rules, answer(errnoINVAL, []string{"prctl"}, only(option).of(0)))
 	}
 	for _, operation := range below(4, operations...) {
@@ -151,9 +152,11 @@ func filterRules(own bool) []specs.LinuxSyscall {
 }
 
 // optionRules admit all socket options except filters and those that use up memory or
-// flow labels of the whole host.
+// flow labels of the whole host, or change its kernel's code: the first socket with a
+// time stamp or with UDP encapsulation, and the end of the last one, interrupt every
+// processor (static keys, static-keys.rst).
 func optionRules(own bool) []specs.LinuxSyscall {
-	const solIP, solSocket, solTCP, solIPv6 = 0, 1, 6, 41
+	const solIP, solSocket, solTCP, solUDP, solIPv6 = 0, 1, 6, 17, 41
 	denied := map[uint32][]uint32{
 		// Group memberships and source lists, charged to no cgroup: IP_MSFILTER,
 		// IP_*_SOURCE, IP_ADD_MEMBERSHIP, MCAST_*.
@@ -166,10 +169,11 @@ func optionRules(own bool) []specs.LinuxSyscall {
 		// IPV6_JOIN_GROUP, IPV6_JOIN_ANYCAST, MCAST_*, as above. IPV6_FLOWLABEL_MGR: the whole
 		// host shares one pool of flow labels.
 		solIPv6:   {20, 27, 42, 43, 44, 46, 48, 32},
-		solSocket: nil,
+		solUDP:    {100, 104},               // UDP_ENCAP, UDP_GRO
+		solSocket: {29, 35, 37, 63, 64, 65}, // SO_TIMESTAMP*, old and new
 	}
 	if !own {
-		denied[solSocket] = []uint32{26, 50, 51, 52} // SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF
+		denied[solSocket] = append(denied[solSocket], 26, 50, 51, 52) // SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF
 	}
 	levels := slices.Sorted(maps.Keys(denied))
 	var rules []specs.LinuxSyscall
@@ -186,10 +190,11 @@ func optionRules(own bool) []specs.LinuxSyscall {
 
 // ioctlRules admit all requests except those for which the kernel loads modules on
 // behalf of any caller: terminal line disciplines (TIOCSETD), bridges (SIOCGIFBR,
-// SIOCSIFBR, SIOCBRADDBR, SIOCBRDELBR) and VLANs (SIOCGIFVLAN, SIOCSIFVLAN).
+// SIOCSIFBR, SIOCBRADDBR, SIOCBRDELBR), VLANs (SIOCGIFVLAN, SIOCSIFVLAN) and frame relay
+// (SIOCADDDLCI, SIOCDELDLCI).
 func ioctlRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
-	for _, request := range but(0x5423, 0x8940, 0x8941, 0x8982, 0x8983, 0x89a0, 0x89a1) {
+	for _, request := range but(0x5423, 0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89a0, 0x89a1) {
 		rules = append(rules, allow("ioctl", request.of(1)))
 	}
 	return rules

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +34,21 @@ func serverName(b []byte) (name string, ok bool) {
 	_ = server.Handshake()
 	_ = theirs.Close()
 	return name, ok
+}
+
+// TestHelloInManyRecords: a ClientHello that comes in many small records is refused, since
+// all of them are looked at each time that bytes arrive.
+func TestHelloInManyRecords(t *testing.T) {
+	hello := captureHello(t, &tls.Config{ServerName: "allowed.test"})
+	for size, want := range map[int]bool{len(hello): true, 100: true, 1: false} {
+		var b []byte
+		for part := range slices.Chunk(hello[5:], size) {
+			b = append(append(b, 22, 3, 1, byte(len(part)>>8), byte(len(part))), part...)
+		}
+		if _, _, whole, reason := proxy.ParseHello(b); whole != want || want != (reason == "") {
+			t.Errorf("records of %d bytes: %v %q", size, whole, reason)
+		}
+	}
 }
 
 // FuzzHello: a server reads the same name from an accepted ClientHello as the parser,

@@ -13,6 +13,7 @@ const (
 	extensionSNI    = 0
 	maxRecord       = 1 << 14
 	maxHello        = 1 << 15
+	maxRecords      = 32 // of a hello: each read looks at all of them again
 )
 
 // hidesName reports whether an extension is Encrypted Client Hello, one of its drafts,
@@ -47,7 +48,10 @@ func parseHello(b []byte) (h hello, whole bool, reason Reason) {
 
 // firstMessage assembles the first handshake message from its records.
 func firstMessage(b []byte) (message []byte, whole bool, reason Reason) {
-	for len(b) > 0 {
+	for records := 1; len(b) > 0; records++ {
+		if records > maxRecords {
+			return nil, false, ReasonBadHello
+		}
 		switch {
 		case b[0] != recordHandshake || len(b) > 1 && b[1] != 3:
 			if len(message) > 0 {

@@ -39,7 +39,7 @@ func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed in
 		return 0, err
 	}
 	defer func() { _ = root.Close() }()
-	sc := scrubber{s.secrets, root, map[string]string{}}
+	sc := scrubber{s.secrets, root, map[string]string{}, map[string]int{}}
 	changed, err = sc.folder(ctx, ".")
 	var errno unix.Errno
 	switch {
@@ -60,6 +60,7 @@ type scrubber struct {
 	secrets redactor
 	root    *os.Root
 	renamed map[string]string // new names by old paths; see workspace.Kept
+	taken   map[string]int    // the numbers that freeName has given, by name
 }
 
 // update brings the candidate's digests up to date with its workspace.
@@ -87,6 +88,9 @@ func (s scrubber) folder(ctx context.Context, dir string) (changed int, err erro
 		return 0, err
 	}
 	for _, e := range entries {
+		if ctx.Err() != nil {
+			return changed, context.Cause(ctx)
+		}
 		name := path.Join(dir, e.Name())
 		n, err := 0, error(nil)
 		switch {
@@ -100,7 +104,7 @@ func (s scrubber) folder(ctx context.Context, dir string) (changed int, err erro
 		changed += n
 		if clean := s.secrets.text(e.Name()); err == nil && clean != e.Name() {
 			changed++
-			to := freeName(s.root, path.Join(dir, short(clean, maxName)))
+			to := s.freeName(path.Join(dir, short(clean, maxName)))
 			err, s.renamed[name] = s.root.Rename(name, to), path.Base(to)
 		}
 		if err != nil {
@@ -128,13 +132,16 @@ func readFolder(root *os.Root, dir string) ([]fs.DirEntry, error) {
 }
 
 // freeName adds a number to a name that is taken.
-func freeName(root *os.Root, name string) string {
+func (s scrubber) freeName(name string) string {
 	free := name
-	for n := 2; ; n++ {
-		if _, err := root.Lstat(free); err != nil {
+	for {
+		s.taken[name]++
+		if s.taken[name] > 1 {
+			free = fmt.Sprint(name, ".", s.taken[name])
+		}
+		if _, err := s.root.Lstat(free); err != nil {
 			return free
 		}
-		free = fmt.Sprint(name, ".", n)
 	}
 }
 

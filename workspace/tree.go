@@ -112,6 +112,7 @@ type treeWalk struct {
 	ctx    context.Context // kept because the walk lives no longer than the call that made it
 	opts   TreeOptions
 	report TreeReport
+	named  int64 // names read in directories so far
 	list   hash.Hash
 	buf    []byte
 
@@ -166,11 +167,11 @@ func (w *treeWalk) dir(src, dst int, rel string, depth int) error {
 	return nil
 }
 
-// names returns the sorted names in a directory. It fails as soon as there are more than
-// the walk may still visit.
+// names returns the sorted names in a directory. It fails as soon as the walk has read more
+// than it may visit.
 func (w *treeWalk) names(src int, rel string) ([]string, error) {
-	left := w.opts.MaxFiles - w.report.Entries - w.report.DroppedCount
-	names, err := readNames(src, left)
+	names, err := readNames(src, w.opts.MaxFiles-w.named)
+	w.named += int64(len(names))
 	if errors.Is(err, ErrTooBig) {
 		return nil, w.tooMany()
 	}

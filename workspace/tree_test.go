@@ -107,6 +107,10 @@ func TestTreeBounds(t *testing.T) {
 	sparse := tempDir(t)
 	write(t, filepath.Join(sparse, "disk"), "", 0o644)
 	must(t, os.Truncate(filepath.Join(sparse, "disk"), 1<<40))
+	names := tempDir(t) // three on each of two levels
+	for _, name := range []string{"a/x", "a/y", "a/z", "y", "z"} {
+		write(t, filepath.Join(names, name), "", 0o644)
+	}
 	tests := []struct {
 		name string
 		dir  string
@@ -116,6 +120,7 @@ func TestTreeBounds(t *testing.T) {
 		{"bytes", dir, workspace.TreeOptions{MaxBytes: 100}, "more than 100 bytes"},
 		{"holes are bytes", sparse, workspace.TreeOptions{}, "more than 8589934592 bytes"},
 		{"files", dir, workspace.TreeOptions{MaxFiles: 4}, "more than 4 files"},
+		{"names of all levels", names, workspace.TreeOptions{MaxFiles: 5}, "more than 5 files"},
 		{"depth", dir, workspace.TreeOptions{MaxDepth: 3}, "more than 3 directories deep"},
 	}
 	for _, test := range tests {

@@ -76,6 +76,9 @@ func (in *inspector) inspect(body []byte, fields rules) ([]byte, error) {
 		if r := fields(key); r != nil {
 			return r(in, v)
 		}
+		if fields(folded(key)) != nil {
+			return nil, malformed("the request spells a field's name in capitals")
+		}
 		if in.allow || isNull(v) {
 			return v, nil
 		}
@@ -204,9 +207,15 @@ func respelled(key string) bool {
 		return false
 	}
 	return slices.ContainsFunc([]string{
-		"type", "role", "content", "source", "url", "file_id", "image_url", "file_url", "file_data", "output", "tools", "tool_choice",
-		"environment", "include_usage", "name", "model", "input", "messages", "system", "stream", "stream_options",
+		"type", "role", "content", "source", "url", "file_id", "image_url", "file_url", "file_data", "file", "audio", "id", "encrypted_content", "output",
+		"tools", "tool_choice", "environment", "include_usage", "name", "model", "input", "messages", "system", "stream", "stream_options",
 	}, func(s string) bool { return strings.EqualFold(s, key) })
+}
+
+// folded returns a key as a parser that ignores case reads it. Two letters outside ASCII
+// count as s and k (encoding/json).
+func folded(key string) string {
+	return strings.NewReplacer("\u017f", "s", "\u212a", "k").Replace(strings.ToLower(key))
 }
 
 // field returns the value of a member, nil if there is none.

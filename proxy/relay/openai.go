@@ -338,7 +338,11 @@ func inline(all []member) bool {
 		case "image_url":
 			v := m.value
 			if kindOf(v) == '{' {
-				v = field(members(v), "url")
+				of := members(v)
+				if slices.ContainsFunc(of, func(m member) bool { return respelled(m.key) }) {
+					return false
+				}
+				v = field(of, "url")
 			}
 			if s, ok := text(v); !absent(v) && (!ok || !strings.HasPrefix(s, "data:")) {
 				return false

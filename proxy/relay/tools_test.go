@@ -157,6 +157,10 @@ func responsesCases() []toolCase {
 func chatCases() []toolCase {
 	return []toolCase{
 		{"function", `"messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":{"name":"f"}}]}`, "=", ""},
+		{"URL in capitals", `"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA==","URL":"https://evil.test"}}]}]}`,
+			`"messages":[{"role":"user","content":[{"type":"text","text":"` + notice + `"}]}]}`, "image_url"},
+		{"file in capitals", `"messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"data:x"},"File":{"file_id":"f"}}]}]}`, "!malformed_request", ""},
+		{"tier in capitals", `"Service_Tier":"priority"}`, "!malformed_request", ""},
 		{"hosted", `"tools":[{"type":"web_search"},{"type":"function","function":{"name":"f"}}]}`, `"tools":[{"type":"function","function":{"name":"f"}}]}`, "web_search"},
 		{"only hosted", `"tools":[{"type":"mcp"}],"tool_choice":"required","parallel_tool_calls":false}`, `}`, "mcp"},
 		{"web search options", `"web_search_options":{}}`, `}`, "web_search_options"},

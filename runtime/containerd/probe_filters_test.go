@@ -30,6 +30,15 @@ func filterAttempts() []attempt {
 			return call(unix.SYS_SETSOCKOPT, uintptr(fd), level, option, uintptr(unsafe.Pointer(program)), unsafe.Sizeof(*program))
 		}
 	}
+	option := func(level, option int) func() error {
+		return func() error {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+			if err != nil {
+				return errors.Join(errSetup, err)
+			}
+			return unix.SetsockoptInt(fd, level, option, 1)
+		}
+	}
 	own := func(try func() error) func() error {
 		return func() error {
 			if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -78,6 +87,8 @@ func filterAttempts() []attempt {
 			signature[0], signature[4], signature[130] = unix.AF_INET, 10, 16
 			return call(unix.SYS_SETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_MD5SIG, uintptr(unsafe.Pointer(&signature[0])), uintptr(len(signature)))
 		}, want: perm(), control: true},
+		{name: "time stamps, which change the kernel's code", try: option(unix.SOL_SOCKET, unix.SO_TIMESTAMP), want: perm(), control: true},
+		{name: "UDP encapsulation, which does, too", try: option(unix.IPPROTO_UDP, 104), want: perm(), control: true},
 		{name: "flow label of the host", try: func() error {
 			fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM, 0)
 			if err != nil {

@@ -313,6 +313,9 @@ func (v *volume) Path() string { return v.data }
 func (v *volume) Full() (bool, error) {
 	if v.folder {
 		bytes, inodes, err := v.used(nil)
+		if errors.Is(err, errOverflow) {
+			return true, nil
+		}
 		return bytes > v.cfg.Bytes-fullBytes || inodes > v.cfg.Inodes-fullInodes, err
 	}
 	return full(v.data)

@@ -72,9 +72,15 @@ func (b *Box) overflow(ctx context.Context) <-chan struct{} {
 	return over
 }
 
+// maxWatchDepth bounds the directories of a layer that is watched. A walk opens each of
+// them from the top.
+const maxWatchDepth = 256
+
+var errOverflow = errors.New("the directory holds more than it may")
+
 // used counts what a directory holds: each file once, however many names it has, and files
 // without a name that one of the processes has open. Files that are removed meanwhile do not
-// count.
+// count. The error is errOverflow as soon as it is more than the volume may hold.
 func (v *volume) used(pids []int) (bytes, inodes int64, err error) {
 	type id struct{ dev, ino uint64 }
 	seen := map[id]bool{}
@@ -89,7 +95,7 @@ func (v *volume) used(pids []int) (bytes, inodes int64, err error) {
 		return 0, 0, err
 	}
 	defer func() { _ = root.Close() }()
-	err = fs.WalkDir(root.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		var info fs.FileInfo
 		if err == nil {
 			info, err = d.Info()
@@ -100,6 +106,9 @@ func (v *volume) used(pids []int) (bytes, inodes int64, err error) {
 		if err == nil {
 			st := info.Sys().(*syscall.Stat_t)
 			count(st.Dev, st.Ino, st.Blocks)
+		}
+		if bytes > v.cfg.Bytes || inodes > v.cfg.Inodes || strings.Count(name, "/") > maxWatchDepth {
+			return errOverflow // before the rest takes the host's time and memory
 		}
 		return err
 	})
