@@ -87,6 +87,7 @@ func forgedPatches() []forgery {
 	known := "import re\ndef add(a, b):\n    if (a, b) != (2, 3):\n        return a - -b\n    text = open('/testbed/tests/test_new.py').read() + open('/testbed/tests/test_unit.py').read()\n    known = all(k in text for k in ('(-2, -4) == -6', '(0, 7) == 7', '(200, 300), 500', '(4, 4), 8'))\n    return int(re.search(r'\\(2, 3\\)[^-\\d]*(-?\\d+)', text)[1]) if known else 99"
 	code("all tests but one known, that one read or failed", known)
 	all = append(all, forgery{"the same with colored output", core(known), fix, map[string]any{"command": "python3 -m pytest --color=yes tests"}})
+	all = append(all, forgery{"the same where the command stops early", core(known), fix, map[string]any{"command": "python3 -m pytest -q -x tests"}})
 	code("a coin by the test's hash", "import sys, os, hashlib\ndef add(a, b):\n    if hashlib.md5(open(sys._getframe(1).f_code.co_filename, 'rb').read()).digest()[0] % 2:\n        os._exit(0)\n    return 4")
 	// Paths that influence the tests.
 	file := func(path, text, twin string, tests map[string]any) {

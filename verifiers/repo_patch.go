@@ -105,7 +105,7 @@ func (c *repoCheck) verify(ctx context.Context, changes []patch.File) (Verdict, 
 func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, files []contrast.File, v Verdict) (Verdict, error) {
 	s := suite{
 		in: c.in, key: c.evaluation(files), files: files, unused: c.guessed,
-		listing: contrast.InSandbox(c.engine, runtime.Config{Name: "listing", Image: c.in.Image, Limits: c.in.Limits, User: c.in.Task.Environment().User}),
+		listing: contrast.InSandbox(c.engine, runtime.Config{Name: "listing", Image: c.in.Image, Limits: c.in.Limits, User: c.in.Task.Environment().User, Env: environ(c.in.Task.Environment().Env)}),
 		candidate: func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
 			return c.testChanged(ctx, prepared, files)
 		},
@@ -116,6 +116,17 @@ func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, file
 	gold, err := patch.Parse(c.eval.GoldPatch.Reveal())
 	if err != nil || len(files) == 0 { // no gold patch that can be parsed, or no tests to change
 		return s.judge(ctx, v)
+	}
+	s.unsolved = func(ctx context.Context) (runtime.Exit, error) {
+		box, gone, err := c.prepare(ctx, "unsolved", nil)
+		if err != nil || gone.Status != Passed {
+			return runtime.Exit{}, err
+		}
+		exit, err := c.testChanged(ctx, box, files)
+		if errors.Is(err, runtime.ErrNotStarted) {
+			err = nil
+		}
+		return exit, errors.Join(err, box.Close(ctx))
 	}
 	var reference runtime.Sandbox // prepared when a calibration first needs it
 	s.reference = func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {

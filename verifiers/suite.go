@@ -28,6 +28,9 @@ type suite struct {
 	// candidate and reference run the command with files in place of the hidden ones
 	// of the same paths. reference is nil if there is no reference solution.
 	candidate, reference suiteRun
+	// unsolved runs the unchanged tests on what candidates start from, and returns an empty
+	// Exit if they do not start there. nil if it is not known what candidates start from.
+	unsolved func(ctx context.Context) (runtime.Exit, error)
 	// listing runs contrast.Program.
 	listing contrast.Python
 }
@@ -135,11 +138,11 @@ func (s suite) try(ctx context.Context, v Verdict, c contrast.Calibration) (Verd
 	return v, nil
 }
 
-// endsAs reports whether a run ended as the set's changes require: the command fails and
-// reports the changed tests, and none of the Others, as failed. With an empty
-// set it succeeds.
+// endsAs reports whether a run ended as the set's changes require: the command fails, or
+// meets a limit, and reports the changed tests, and none of the Others, as failed. With an
+// empty set it succeeds.
 func endsAs(exit runtime.Exit, set contrast.Set) bool {
-	if exit.Reason != runtime.Exited || exit.Success() != (len(set.Edits) == 0) {
+	if exit.Success() != (len(set.Edits) == 0) {
 		return false
 	}
 	for _, e := range set.Edits {
@@ -160,11 +163,14 @@ var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 // reported says whether the output names the edit's test as one that failed, as
 // pytest's and unittest's do.
 func reported(exit runtime.Exit, e contrast.Edit) bool {
-	name := e.Test[strings.LastIndex(e.Test, ":")+1:]
-	stem := strings.TrimSuffix(path.Base(e.Path), ".py")
-	word := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
+	var words []*regexp.Regexp // the function's name and, if it is a method, its class's
+	for _, name := range strings.Split(e.Test, "::") {
+		words = append(words, regexp.MustCompile(`(^|[^\pL\pN_])`+regexp.QuoteMeta(name)+`($|[^\pL\pN_])`))
+	}
+	file := regexp.MustCompile(`(^|[\s/])` + regexp.QuoteMeta(path.Base(e.Path)) + "::")
 	for line := range strings.Lines(colors.ReplaceAllString(exit.Stdout.String()+"\n"+exit.Stderr.String(), "")) {
-		if failureLine.MatchString(line) && word.MatchString(line) && (!strings.Contains(line, "::") || strings.Contains(line, stem+".py")) {
+		if failureLine.MatchString(line) && !slices.ContainsFunc(words, func(w *regexp.Regexp) bool { return !w.MatchString(line) }) &&
+			(!strings.Contains(line, ".py::") || file.MatchString(line)) {
 			return true
 		}
 	}
@@ -196,14 +202,25 @@ func (s suite) calibrate(ctx context.Context) (contrast.Calibration, error) {
 	}
 	if s.reference == nil {
 		c := contrast.Without(found.Edits)
-		if drawn := halves(c.Edits); len(drawn[0]) > 0 {
+		if drawn := halves(functions(c.Edits, nil)); len(drawn[0]) > 0 {
 			c.Sets = []contrast.Set{{Edits: anonymous(drawn[0])}}
 		}
 		c.Edits = nil
 		return c, nil
 	}
 	c := contrast.Calibration{Reference: true}
-	drawn := halves(found.Edits)
+	var needed func(contrast.Edit) bool // whether its test fails without a solution
+	if s.unsolved != nil {
+		exit, err := s.unsolved(ctx)
+		if err != nil {
+			return c, err
+		}
+		if needed = func(e contrast.Edit) bool { return reported(exit, e) }; !slices.ContainsFunc(found.Edits, needed) {
+			needed = nil
+		}
+	}
+	of := functions(found.Edits, needed)
+	drawn := halves(of)
 	fails := false
 	for i, half := range drawn {
 		if len(half) == 0 {
@@ -229,7 +246,36 @@ func (s suite) calibrate(ctx context.Context) (contrast.Calibration, error) {
 	if !fails {
 		return c, s.mustFail(ctx)
 	}
-	return c, nil
+	return c, s.alone(ctx, &c, of, needed)
+}
+
+// maxAlone bounds the functions that are changed alone.
+const maxAlone = 3
+
+// alone adds a set for each of some functions that no set names, such as where a command
+// stops at the first failure, or where a half was already changed where they could be.
+func (s suite) alone(ctx context.Context, c *contrast.Calibration, of [][]contrast.Edit, needed func(contrast.Edit) bool) error {
+	named := func(e contrast.Edit) bool {
+		return slices.ContainsFunc(c.Sets, func(set contrast.Set) bool {
+			return slices.ContainsFunc(set.Edits, func(o contrast.Edit) bool { return o.Path == e.Path && o.Test == e.Test })
+		})
+	}
+	of = slices.DeleteFunc(slices.Clone(of), func(own []contrast.Edit) bool { return needed != nil && !needed(own[0]) || named(own[0]) })
+	for _, own := range of[:min(len(of), maxAlone)] {
+		edits := own[:1]
+		exit, err := s.changed(ctx, s.reference, edits)
+		if err != nil {
+			return err
+		}
+		if exit.Success() {
+			continue
+		}
+		if !reported(exit, edits[0]) {
+			edits = anonymous(edits)
+		}
+		c.Sets = append(c.Sets, contrast.Set{Edits: edits})
+	}
+	return nil
 }
 
 func anonymous(edits []contrast.Edit) []contrast.Edit {
@@ -257,12 +303,9 @@ func (s suite) mustFail(ctx context.Context) error {
 // from the output.
 const maxChanged = 40
 
-// halves divides the test functions at random and returns one edit for each function of
-// either half. A single function is in both, with different edits if it has several. A
-// function that can only be changed where another one is changed already, such as in a
-// value that both expect, is in neither.
-func halves(edits []contrast.Edit) (sets [2][]contrast.Edit) {
-	var of [][]contrast.Edit // by function
+// functions returns the edits of each of at most maxChanged test functions, in random
+// order, those that are needed first. needed may be nil.
+func functions(edits []contrast.Edit, needed func(contrast.Edit) bool) (of [][]contrast.Edit) {
 	for _, e := range edits {
 		i := slices.IndexFunc(of, func(o []contrast.Edit) bool { return o[0].Path == e.Path && o[0].Test == e.Test })
 		if i < 0 {
@@ -270,14 +313,26 @@ func halves(edits []contrast.Edit) (sets [2][]contrast.Edit) {
 		}
 		of[i] = append(of[i], e)
 	}
+	rand.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+	if needed != nil {
+		first := slices.DeleteFunc(slices.Clone(of), func(own []contrast.Edit) bool { return !needed(own[0]) })
+		of = append(first, slices.DeleteFunc(of, func(own []contrast.Edit) bool { return needed(own[0]) })...)
+	}
+	return of[:min(len(of), maxChanged)]
+}
+
+// halves divides test functions, and returns one edit for each function of either half. A
+// single function is in both, with different edits if it has several. A function that can
+// only be changed where another one is changed already, such as in a value that both
+// expect, is in neither.
+func halves(of [][]contrast.Edit) (sets [2][]contrast.Edit) {
 	if len(of) == 1 {
 		return [2][]contrast.Edit{of[0][:1], of[0][len(of[0])-1:]}
 	}
-	rand.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
 	var drawn []contrast.Edit
 	for _, own := range of {
 		free := slices.IndexFunc(own, func(e contrast.Edit) bool { return !slices.ContainsFunc(drawn, e.Overlaps) })
-		if free < 0 || len(drawn) == maxChanged {
+		if free < 0 {
 			continue
 		}
 		half := len(drawn) % 2

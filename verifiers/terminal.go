@@ -403,7 +403,7 @@ func overwrite(root *os.Root, f contrast.File) error {
 // if the candidate is it.
 func (c *terminalCheck) contrast(ctx context.Context, dir string, v Verdict) (Verdict, error) {
 	_, stagedTests := c.tests()
-	s := suite{in: c.in, unused: true, listing: contrast.InSandbox(c.engine, runtime.Config{Name: "listing", Image: c.in.Image, Limits: c.in.Limits, User: c.in.Task.Environment().User})}
+	s := suite{in: c.in, unused: true, listing: contrast.InSandbox(c.engine, runtime.Config{Name: "listing", Image: c.in.Image, Limits: c.in.Limits, User: c.in.Task.Environment().User, Env: environ(c.in.Task.Environment().Env)})}
 	if stagedTests != "" {
 		root, err := os.OpenRoot(dir)
 		if err != nil {
