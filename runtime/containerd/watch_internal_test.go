@@ -45,6 +45,13 @@ func TestUsed(t *testing.T) {
 			return errors.Join(os.Mkdir(closed, 0o700), write(closed, "big", 8*mb), os.Chmod(closed, 0))
 		}, 8 * mb, 9 * mb},
 	}
+	deep := t.TempDir() // a walk opens each directory from the top
+	if err := os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", maxWatchDepth+2)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := (&volume{data: deep, cfg: runtime.VolumeConfig{Bytes: mb * mb, Inodes: mb}}).used(nil); !errors.Is(err, errOverflow) {
+		t.Errorf("too deep: %v", err)
+	}
 	if os.Geteuid() != 0 {
 		t.Skip("root walks everything")
 	}
@@ -58,10 +65,15 @@ func TestUsed(t *testing.T) {
 			if err := tt.fill(dir); err != nil {
 				t.Fatal(err)
 			}
-			v := &volume{data: dir, folder: true, cfg: runtime.VolumeConfig{Bytes: mb, Inodes: 100}}
+			v := &volume{data: dir, folder: true, cfg: runtime.VolumeConfig{Bytes: 16 * mb, Inodes: 100}}
 			bytes, _, err := v.used(nil)
 			if err != nil || bytes < tt.least || bytes > tt.most {
 				t.Errorf("%d bytes, %v", bytes, err)
+			}
+			v.cfg.Bytes = mb
+			full, err := v.Full()
+			if _, _, over := v.used(nil); err != nil || full != (bytes > mb) || full != errors.Is(over, errOverflow) {
+				t.Errorf("full of 1 MiB: %v, %v, %v", full, err, over)
 			}
 		})
 	}
