@@ -96,7 +96,9 @@ func TestPackages(t *testing.T) {
 		words := strings.SplitN(new(doc.Package).Synopsis(f.Doc.Text()), " ", 3) // Package, its name, and the rest
 		rows = append(rows, "| `"+filepath.ToSlash(filepath.Dir(path))+"` | "+words[len(words)-1]+" |")
 	})
-	slices.SortFunc(rows, func(a, b string) int { return strings.Compare(strings.ReplaceAll(a, "`", " "), strings.ReplaceAll(b, "`", " ")) })
+	slices.SortFunc(rows, func(a, b string) int {
+		return strings.Compare(strings.ReplaceAll(a, "`", " "), strings.ReplaceAll(b, "`", " "))
+	})
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

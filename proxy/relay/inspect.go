@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // maxFound bounds the names in inspector.found.
@@ -203,19 +204,22 @@ func (in *inspector) object(v []byte) ([]member, error) {
 // respelled reports whether a key is one that matters here, in another case. Parsers
 // that ignore case, such as Go's own, read it as that one; strict parsers do not.
 func respelled(key string) bool {
-	if len(key) > 64 || !strings.ContainsFunc(key, func(r rune) bool { return 'A' <= r && r <= 'Z' || r >= 0x80 }) {
-		return false
-	}
-	return slices.ContainsFunc([]string{
+	f := folded(key)
+	return f != key && slices.Contains([]string{
 		"type", "role", "content", "source", "url", "file_id", "image_url", "file_url", "file_data", "file", "audio", "id", "encrypted_content", "output",
 		"tools", "tool_choice", "environment", "include_usage", "name", "model", "input", "messages", "system", "stream", "stream_options",
-	}, func(s string) bool { return strings.EqualFold(s, key) })
+	}, f)
 }
 
-// folded returns a key as a parser that ignores case reads it. Two letters outside ASCII
-// count as s and k (encoding/json).
+// folded returns a key as a parser that ignores case reads it (encoding/json). The long s
+// counts as an s there.
 func folded(key string) string {
-	return strings.NewReplacer("\u017f", "s", "\u212a", "k").Replace(strings.ToLower(key))
+	return strings.Map(func(r rune) rune {
+		if r == '\u017f' {
+			return 's'
+		}
+		return unicode.ToLower(r)
+	}, key)
 }
 
 // field returns the value of a member, nil if there is none.
