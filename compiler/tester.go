@@ -98,7 +98,7 @@ type RuntimeSection struct {
 	Pull          string // missing, never or always
 	UserNamespace string // auto or host
 	// AllowSeccomp and AllowNetlink let programs in sandboxes install filters of
-	// their own and open netlink sockets.
+	// their own, which includes Landlock, and open netlink sockets.
 	AllowSeccomp, AllowNetlink bool
 	Network                    NetworkSection
 	Limits                     LimitsSection

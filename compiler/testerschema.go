@@ -77,7 +77,7 @@ func runtimeSchema() *schema.Schema {
 		optional("oci_runtime", schema.Text("The program that the shim executes, by path or by name: auto, which is runc, or crun or another.")),
 		optional("pull", schema.Enum("When images are pulled.", "missing", "never", "always")),
 		optional("user_namespace", schema.Enum("Whether sandboxes have a user namespace of their own.", "auto", "host")),
-		optional("allow_seccomp", schema.Boolean("Let programs in sandboxes install seccomp and socket filters, whose memory is the host's.", false)),
+		optional("allow_seccomp", schema.Boolean("Let programs in sandboxes install seccomp and socket filters, whose memory is the host's, and use Landlock.", false)),
 		optional("allow_netlink", schema.Boolean("Let programs in sandboxes open netlink sockets, whose queues are memory of the host's.", false)),
 		optional("network", schema.Nullable(schema.Closed("How sandboxes reach what they are allowed to.",
 			optional("transparent", schema.Boolean("Catch connections that do not know of the proxy.", false)),

@@ -167,10 +167,11 @@ func WithSealedProcesses() Option {
 	}
 }
 
-// WithOwnFilters lets processes install seccomp filters and socket filters, for
-// programs that need them. The kernel compiles such filters into memory that no
-// limit of the sandbox bounds, within one budget for the whole host
-// (net.core.bpf_jit_limit). It fails after [WithSeccomp].
+// WithOwnFilters lets processes confine themselves: install seccomp filters and
+// socket filters, and use Landlock, for programs that need these. The kernel compiles
+// such filters into memory that no limit of the sandbox bounds, within one budget for
+// the whole host (net.core.bpf_jit_limit), and writes each access that Landlock denies
+// to the host's audit log. It fails after [WithSeccomp].
 func WithOwnFilters() Option {
 	return func(s *specs.Spec) error {
 		if s.Linux.Seccomp != nil {

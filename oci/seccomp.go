@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
@@ -45,7 +46,13 @@ func WithSeccomp(arch string) Option {
 			allowed = slices.DeleteFunc(allowed, func(name string) bool { return name == "ptrace" })
 		}
 		hugePages := hugePageRules()
+		own := s.Annotations[ownFilters] != ""
 		absent := []string{"clone3", "io_setup"} // programs can do without them
+		if landlock := strings.Fields("landlock_add_rule landlock_create_ruleset landlock_restrict_self"); own {
+			allowed = append(allowed, landlock...)
+		} else {
+			absent = append(absent, landlock...) // each denial would be a line in the host's audit log
+		}
 		if s.Annotations[withoutCgroup] != "" {
 			absent = append(absent, "memfd_create")
 			hugePages = slices.DeleteFunc(hugePages, func(r specs.LinuxSyscall) bool { return r.Names[0] == "memfd_create" })
@@ -55,7 +62,6 @@ func WithSeccomp(arch string) Option {
 			allow("clone", specs.LinuxSeccompArg{Index: 0, Op: specs.OpMaskedEqual, Value: cloneNamespaces}),
 			answer(errnoNOSYS, absent),
 		}
-		own := s.Annotations[ownFilters] != ""
 		rules = append(rules, filterRules(own)...)
 		rules = append(rules, optionRules(own)...)
 		rules = append(rules, socketRules(s.Annotations[netlinkAllowed] != "")...)
@@ -312,15 +318,15 @@ func mknodRules() []specs.LinuxSyscall {
 }
 
 // fcntlRules admit all commands below 0x410 except those for leases and for directory
-// change notification (F_SETLEASE, F_GETLEASE and F_NOTIFY of fcntl(2)) and the three
-// numbers after them. With a lease on a file that several sandboxes share read-only,
+// change notification (F_SETLEASE, F_GETLEASE and F_NOTIFY of fcntl(2)). With a lease on a file that several sandboxes share read-only,
 // root in one of them can block the others, and the host, for as long as
 // /proc/sys/fs/lease-break-time.
 func fcntlRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
 	for _, r := range []struct{ mask, value uint64 }{
 		{0xffff_fc00, 0},     // below F_LINUX_SPECIFIC_BASE, 1024
-		{0xffff_fffe, 0x406}, // F_DUPFD_CLOEXEC, F_SETPIPE_SZ
+		{0xffff_ffff, 0x403}, // F_DUPFD_QUERY
+		{0xffff_fffc, 0x404}, // F_CREATED_QUERY, F_DUPFD_CLOEXEC, F_SETPIPE_SZ
 		{0xffff_fff8, 0x408}, // F_GETPIPE_SZ, seals, hints
 	} {
 		rules = append(rules, allow("fcntl", specs.LinuxSeccompArg{Index: 1, Op: specs.OpMaskedEqual, Value: r.mask, ValueTwo: r.value}))

@@ -329,7 +329,7 @@ func TestFilters(t *testing.T) {
 			}
 		}
 	}
-	for name, args := range map[string][]uint64{"setsockopt": {3, 1, 26}, "prctl": {22}, "seccomp": {1}} {
+	for name, args := range map[string][]uint64{"setsockopt": {3, 1, 26}, "prctl": {22}, "seccomp": {1}, "landlock_restrict_self": {3, 0}} {
 		if !admits(own, name, args...) {
 			t.Errorf("%s %v is refused although it is allowed", name, args)
 		}

@@ -51,8 +51,6 @@ func allowedSyscalls() []string {
 		 setregid setresgid setresuid setreuid setuid`,
 		// limits; prlimit64 and setrlimit have rules of their own
 		`getrlimit`,
-		// self-restriction
-		`landlock_add_rule landlock_create_ruleset landlock_restrict_self`,
 		// signals
 		`pause rt_sigaction rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait
 		 rt_tgsigqueueinfo sigaltstack`,

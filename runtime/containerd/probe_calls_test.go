@@ -142,6 +142,7 @@ func optionCalls() []singleCall {
 		singleCall{"merge equal pages of a mapping", []uintptr{unix.SYS_MADVISE, buffer, 4096, unix.MADV_MERGEABLE}, unix.EINVAL, nobody},
 		singleCall{"strict seccomp", []uintptr{unix.SYS_SECCOMP, 0, 1}, unix.EPERM, anyRoot},
 		singleCall{"clone3", []uintptr{unix.SYS_CLONE3, 0, 0}, unix.ENOSYS, anyRoot},
+		singleCall{"landlock", []uintptr{unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, 1}, unix.ENOSYS, nobody},
 		singleCall{"disable address randomisation", []uintptr{unix.SYS_PERSONALITY, 0x0040000}, unix.EPERM, anyRoot},
 		singleCall{"map without a lower bound", []uintptr{unix.SYS_PERSONALITY, 0x0100000}, unix.EPERM, anyRoot})
 }
