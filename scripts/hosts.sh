@@ -154,7 +154,7 @@ boot() {
 	: >"$stage/$suite.results"
 	TMPDIR="$stage" timeout --kill-after=10 "$limit" qemu-system-x86_64 -accel "$accel" -cpu max -smp 2 -m 4G \
 		-kernel "$system/vmlinuz" -initrd "$system/initrd" \
-		-append "console=ttyS0 root=/dev/vda rw quiet panic=1 mitigations=off no5lvl systemd.show_status=0 hosts=$suite:$length:$only" \
+		-append "console=ttyS0 root=/dev/vda rw quiet panic=1 mitigations=off no5lvl no_timer_check systemd.show_status=0 hosts=$suite:$length:$only" \
 		-drive "file=$system/disk.img,if=virtio,format=raw,snapshot=on,cache=unsafe" \
 		-drive "file=$stage/payload.img,if=virtio,format=raw,readonly=on" \
 		-nic none -display none -no-reboot -monitor none \
