@@ -146,7 +146,8 @@ test_host() {
 
 # boot SUITE SYSTEM writes the machine's lines to SUITE.results, and what its kernel
 # says to SUITE.console. What it writes to its own disk is gone afterwards. Page tables
-# of four levels, as most machines have, are walked faster than those of five.
+# of four levels, as most machines have, are walked faster than those of five. The
+# kernel's test of its timer (no_timer_check) would fail where the emulator has to wait.
 boot() {
 	local suite="$1" system="$2" limit=2h lines
 	[ "$length" = full ] || limit=20m
