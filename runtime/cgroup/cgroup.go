@@ -20,6 +20,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // Mode names the layout of the host's cgroup file systems.
@@ -247,17 +249,14 @@ func (g Group) Signal(sig unix.Signal, spare int) error {
 // signalOne checks the membership again once it holds a pidfd, so that a reused id
 // cannot direct the signal at an unrelated process.
 func (g Group) signalOne(pid int, sig unix.Signal) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	for line := range strings.Lines(readString(fmt.Sprintf("/proc/%d/cgroup", pid))) {
-		if _, path, ok := strings.Cut(strings.TrimSpace(line), ":/"); ok && within("/"+path, g.shown()) {
-			return unix.PidfdSendSignal(fd, sig, nil, 0)
+	return proc.Signal(pid, sig, func() bool {
+		for line := range strings.Lines(readString(fmt.Sprintf("/proc/%d/cgroup", pid))) {
+			if _, path, ok := strings.Cut(strings.TrimSpace(line), ":/"); ok && within("/"+path, g.shown()) {
+				return true
+			}
 		}
-	}
-	return unix.ESRCH
+		return false
+	})
 }
 
 func within(path, top string) bool {

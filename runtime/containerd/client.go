@@ -13,14 +13,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	client "github.com/containerd/containerd/v2/client"
@@ -32,6 +30,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/daemon"
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/runtime/watchdog"
@@ -191,7 +190,7 @@ func (c *Client) connect(ctx context.Context) error {
 	case c.opts.Address == NoAddress:
 	case c.opts.Address != "":
 		return c.dial(ctx, strings.TrimPrefix(c.opts.Address, "unix://"))
-	case usable(SystemAddress):
+	case daemon.Answers(SystemAddress):
 		err := c.dial(ctx, SystemAddress)
 		if err == nil {
 			return nil
@@ -207,14 +206,6 @@ func (c *Client) connect(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}
 	return c.dial(ctx, c.daemon.Address())
-}
-
-func usable(socket string) bool {
-	conn, err := net.DialTimeout("unix", socket, time.Second)
-	if err != nil {
-		return false
-	}
-	return conn.Close() == nil
 }
 
 // dial connects to a daemon that answers and that shares this process's view of the
@@ -306,23 +297,12 @@ type daemonLimits struct {
 // inspectDaemon reads the limits of the process behind a socket (unix(7), SO_PEERCRED). It
 // fails if that process is in another mount or PID namespace.
 func inspectDaemon(address string) (daemonLimits, error) {
-	conn, err := net.DialTimeout("unix", address, dialTimeout)
+	pid, err := proc.Listener(address, dialTimeout)
 	if err != nil {
 		return daemonLimits{}, err
 	}
-	defer func() { _ = conn.Close() }()
-	raw, err := conn.(syscall.Conn).SyscallConn()
-	if err != nil {
-		return daemonLimits{}, err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil || credErr != nil {
-		return daemonLimits{}, errors.Join(err, credErr)
-	}
-	pid := int(cred.Pid)
 	var l daemonLimits
-	if !sameNamespace(pid, "mnt") || !sameNamespace(pid, "pid") {
+	if !proc.SharesNamespace(pid, "mnt") || !proc.SharesNamespace(pid, "pid") {
 		return l, errors.New("it runs in another mount or pid namespace, where it cannot see the sandboxes' files: " +
 			"run sbench beside it, or let sbench start one of its own (--address none)")
 	}
@@ -346,12 +326,6 @@ func inspectDaemon(address string) (daemonLimits, error) {
 	}
 	l.lowCores = rlimit.Max == 0 && !(l.sysResource && userns.HostRoot())
 	return l, nil
-}
-
-func sameNamespace(pid int, kind string) bool {
-	ours, err1 := os.Readlink("/proc/self/ns/" + kind)
-	theirs, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
-	return err1 == nil && err2 == nil && ours == theirs
 }
 
 // native adds the sentinel error of the runtime contract to a daemon's error.

@@ -1,17 +1,17 @@
 package rootless
 
 import (
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/daemon"
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // runningDaemon returns a process in the namespaces of this user's rootless containerd:
@@ -34,7 +34,7 @@ const systemSocket = "/run/containerd/containerd.sock"
 // namedDaemon finds the daemon behind a socket that can be reached from this process's
 // mount namespace or from rootlesskit's.
 func namedDaemon(address string) (int, error) {
-	pid, err := peer(address)
+	pid, err := proc.Listener(address, time.Second)
 	if err != nil {
 		child, ok := kitChild()
 		if ok && socketIn(child, address) {
@@ -50,26 +50,6 @@ func namedDaemon(address string) (int, error) {
 		return 0, fmt.Errorf("containerd at %s is not in a user namespace of this user's: unset the address to let sbench find or start one", address)
 	}
 	return pid, nil
-}
-
-// peer returns the process that listens on a socket (unix(7), SO_PEERCRED).
-func peer(address string) (int, error) {
-	conn, err := net.DialTimeout("unix", address, time.Second)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = conn.Close() }()
-	raw, err := conn.(syscall.Conn).SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err = errors.Join(err, credErr); err != nil {
-		return 0, err
-	}
-	return int(cred.Pid), nil
 }
 
 // kitChild returns the process in rootlesskit's namespaces that the state directory of
@@ -116,6 +96,5 @@ func childNamespace(pid int) bool {
 // socketIn reports whether a process listens on a socket, whose path is looked up in the
 // root directory of the process pid.
 func socketIn(pid int, socket string) bool {
-	_, err := peer(fmt.Sprintf("/proc/%d/root%s", pid, socket))
-	return err == nil
+	return daemon.Answers(fmt.Sprintf("/proc/%d/root%s", pid, socket))
 }

@@ -6,12 +6,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/runtime/pidfile"
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -84,7 +85,7 @@ func holdNamespaces(root, state string) error {
 	if err != nil {
 		return err
 	}
-	if err := pidfile.Write(holderFile(state), os.Getpid()); err != nil {
+	if err := proc.WriteFile(holderFile(state), os.Getpid()); err != nil {
 		return err
 	}
 	for {
@@ -186,21 +187,8 @@ func inhabitants() ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
-	}
-	var pids []int
-	for _, e := range entries {
-		var pid int
-		if _, err := fmt.Sscanf(e.Name(), "%d", &pid); err != nil || pid == os.Getpid() {
-			continue
-		}
-		if pidfile.Alive(pid) && below(pid, own) {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, nil
+	pids, err := proc.All()
+	return slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() || !proc.Alive(pid) || !below(pid, own) }), err
 }
 
 // below reports whether a process is in the user namespace top or in one below it

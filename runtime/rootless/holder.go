@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/runtime/pidfile"
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // Stages of the holder.
@@ -93,7 +93,7 @@ func awaitHolder(ctx context.Context, state string, exited <-chan error, failed 
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("nothing within %s", startTimeout))
 	defer cancel()
 	for {
-		if pid, ok := pidfile.Read(holderFile(state)); ok {
+		if pid, ok := proc.ReadFile(holderFile(state)); ok {
 			return pid, nil
 		}
 		select {

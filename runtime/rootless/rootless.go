@@ -32,7 +32,7 @@ import (
 
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/filelock"
-	"github.com/securebench/sbench/runtime/pidfile"
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -217,7 +217,7 @@ func ownNamespace(ctx context.Context, o Options) (*os.File, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	pid, ok := pidfile.Read(holderFile(o.State))
+	pid, ok := proc.ReadFile(holderFile(o.State))
 	if !ok {
 		pid, err = newNamespaces(ctx, o, lock)
 	}

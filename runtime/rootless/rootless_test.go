@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/filelock"
-	"github.com/securebench/sbench/runtime/pidfile"
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -133,14 +133,14 @@ func (e entered) end(t *testing.T) {
 }
 
 func holder(dir string) (int, bool) {
-	return pidfile.Read(filepath.Join(dir, "state", "holder.pid"))
+	return proc.ReadFile(filepath.Join(dir, "state", "holder.pid"))
 }
 
 // gone waits until a process has ended.
 func gone(t *testing.T, what string, pid int) {
 	t.Helper()
 	for range 500 {
-		if !pidfile.Alive(pid) {
+		if !proc.Alive(pid) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond) // another process's end cannot be awaited otherwise

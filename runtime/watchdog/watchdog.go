@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // interval is the time between two readings, in which a core can touch about 100 MB.
@@ -133,18 +135,15 @@ func (w *Watchdog) watch() {
 			w.mu.Unlock()
 			return
 		}
-		groups := make(map[uint64]*Group, len(w.groups))
-		for space, g := range w.groups {
-			groups[space] = g
-		}
+		groups := maps.Clone(w.groups)
 		w.mu.Unlock()
-		w.look(groups)
+		look(groups)
 		time.Sleep(interval)
 	}
 }
 
 // look takes one reading of the processes of all groups.
-func (w *Watchdog) look(groups map[uint64]*Group) {
+func look(groups map[uint64]*Group) {
 	found, err := processes(func(space uint64) bool { return groups[space] != nil })
 	if err != nil {
 		return // until the next reading
@@ -277,18 +276,13 @@ func (g *Group) Signal(sig unix.Signal, spare int) error {
 // signalOne checks the membership again once it holds a pidfd, so that a reused id
 // cannot direct the signal at an unrelated process.
 func (g *Group) signalOne(pid int, sig unix.Signal) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
 	g.mu.Lock()
 	ours := g.space
 	g.mu.Unlock()
-	if space, err := pidNamespace(pid); err != nil || ours == 0 || space != ours {
-		return unix.ESRCH
-	}
-	return unix.PidfdSendSignal(fd, sig, nil, 0)
+	return proc.Signal(pid, sig, func() bool {
+		space, err := pidNamespace(pid)
+		return err == nil && ours != 0 && space == ours
+	})
 }
 
 // KillAll kills every process of the group except spare (0 spares none) and waits
@@ -330,8 +324,7 @@ func (g *Group) KillAll(ctx context.Context, spare int) error {
 // with it, and it is gone only after all of them are (pid_namespaces(7)).
 func (g *Group) firstIsGone() bool {
 	first := g.firstProcess()
-	_, dead := readStat(first)
-	return first == 0 || dead
+	return first == 0 || !proc.Alive(first)
 }
 
 // firstProcess returns the first process of the namespace, 0 until the group is attached.
