@@ -29,6 +29,7 @@ import (
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/containerd/rootfs"
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/rootless"
@@ -107,7 +108,8 @@ type Client struct {
 	watch   watchdog.Watchdog // used where cgroups cannot bound memory and processes
 	limits  daemonLimits
 	program ociRuntime
-	stack   stacker
+	stack   rootfs.Stacker
+	layers  string        // the directory of the layers of images
 	setup   chan struct{} // bounds concurrent creation and deletion
 	log     *slog.Logger
 
@@ -143,7 +145,7 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 	if err := c.connect(ctx); err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
-	if err := c.snapshotterWorks(ctx); err != nil {
+	if err := c.findLayers(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", runtime.ErrUnavailable, err), c.Close(ctx))
 	}
 	return c, nil

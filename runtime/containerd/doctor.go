@@ -15,6 +15,7 @@ import (
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/netns"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -249,17 +250,17 @@ func overlay(c *Client) Finding {
 	if err := c.tryOverlay(c.stack); err != nil {
 		return Finding{check, Error, err.Error(), "load the overlay module, and keep the state folder on a file system that overlay accepts"}
 	}
-	if c.stack.onDisk {
+	if c.stack.OnDisk {
 		return Finding{check, Warn, "what sandboxes write over their root is on disk below " + c.opts.Root + ", watched and not bounded by the kernel: file systems in memory have no user.* attributes here", "Linux 6.6 or later"}
 	}
-	if c.stack.fuse != "" {
+	if c.stack.Fuse != "" {
 		return Finding{check, Warn, "the kernel gives this user none: fuse-overlayfs is used, which is slower", "Linux 5.11 or later"}
 	}
 	return Finding{check, OK, "works below " + c.opts.State, ""}
 }
 
 func loopVolumes(c *Client) Finding {
-	if c != nil && c.diskVolumes() {
+	if c != nil && volume.Images() {
 		return Finding{"limit disk", OK, "large volumes are ext4 images on loop devices", ""}
 	}
 	return Finding{"limit disk", Warn, "large volumes live in memory", "run as root, with e2fsprogs installed and /dev/loop-control there"}

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
@@ -126,7 +126,7 @@ func (b *Box) startFirst(ctx context.Context, spec *specs.Spec, creator cio.Crea
 		return nil, startError(err)
 	}
 	proc := hold(b.task)
-	if err := errors.Join(b.checkRoot(b.task.Pid()), b.checkLimits(), b.attach(b.task.Pid())); err != nil {
+	if err := errors.Join(b.root.Check(int(b.task.Pid())), b.checkLimits(), b.attach(b.task.Pid())); err != nil {
 		return nil, errors.Join(err, proc.close())
 	}
 	if err := b.task.Start(ctx); err != nil {
@@ -361,20 +361,37 @@ func (b *Box) account(e *runtime.Exit, before cgroup.Stats) {
 	}
 }
 
+// volumes returns the sandbox's layer and the volumes that it mounts as they are, or of
+// these only the writable ones.
+func (b *Box) volumes(writable bool) []*volume.Volume {
+	all := []*volume.Volume{b.layer}
+	for _, m := range b.cfg.Mounts {
+		if v := b.run.volumes.Of(m.Source); v != nil && !m.Copy && (m.Writable || !writable) {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
 // full reports whether the layer, or a writable mount that is a volume, is full.
 func (b *Box) full() (bool, error) {
-	if isFull, err := b.layer.Full(); err != nil || isFull {
-		return isFull, err
-	}
-	volumes := filepath.Join(b.run.dir, "volume-")
-	for _, m := range slices.Clone(b.cfg.Mounts) {
-		if m.Writable && strings.HasPrefix(m.Source, volumes) {
-			if isFull, err := full(m.Source); err != nil || isFull {
-				return isFull, err
-			}
+	for _, v := range b.volumes(true) {
+		if isFull, err := v.Full(); err != nil || isFull {
+			return isFull, err
 		}
 	}
 	return false, nil
+}
+
+// sound returns an error if something that was written to the sandbox's volumes has not
+// reached the disk.
+func (b *Box) sound() error {
+	for _, v := range b.volumes(false) {
+		if err := v.Sound(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Path returns the host path of a directory that a stopped sandbox left; see
@@ -388,7 +405,7 @@ func (b *Box) Path(dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", fmt.Errorf("path %q is not absolute", dir)
 	}
-	at, err := b.left()
+	at, err := b.root.Left()
 	if err != nil {
 		return "", fmt.Errorf("%s in sandbox %q: %w", dir, b.cfg.Name, err)
 	}

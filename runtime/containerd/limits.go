@@ -11,6 +11,7 @@ import (
 	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
@@ -63,7 +64,7 @@ func (c *Client) Degraded() ([]string, error) {
 	} else {
 		have = c.cgroups.Controllers()
 	}
-	if c.diskVolumes() {
+	if volume.Images() {
 		have = append(have, "disk")
 	}
 	mount := "mount its cgroup controller"

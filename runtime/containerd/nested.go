@@ -77,9 +77,8 @@ func (b *Box) detach() error { return b.inMemory.close() }
 // volumes have a bound of their own.
 func (b *Box) held() int64 {
 	sum := b.inMemory.used()
-	var st unix.Statfs_t
-	if b.cfg.Limits.LayerBytes <= maxMemoryVolume && b.layer != nil && !b.layer.folder && unix.Statfs(b.layer.Path(), &st) == nil {
-		sum += int64(st.Blocks-st.Bfree) * st.Bsize
+	if b.layer != nil {
+		sum += b.layer.InMemory()
 	}
 	return sum
 }

@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -45,7 +46,7 @@ func (c *Client) Pull(ctx context.Context, ref string) (runtime.Image, error) {
 	return c.prepare(ctx, img)
 }
 
-func (c *Client) hostsDir() string { return firstOf(c.opts.HostsDir, hostsDirectory) }
+func (c *Client) hostsDir() string { return cmp.Or(c.opts.HostsDir, hostsDirectory) }
 
 // credentials looks in the user's Docker configuration and asks its credential helpers.
 // containerd takes an empty user name with a secret for an identity token.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime/containerd/mounts"
 	"github.com/securebench/sbench/runtime/proc"
 )
 
@@ -70,7 +71,7 @@ func (c *Client) reapShim(ctx context.Context, pid int, run string) error {
 	if !strings.HasPrefix(filepath.Base(bundle), run+"-") {
 		return nil
 	}
-	if err := unmountBelow(bundle); err != nil {
+	if err := mounts.DetachBelow(bundle); err != nil {
 		return err
 	}
 	return os.RemoveAll(bundle)

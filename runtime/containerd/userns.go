@@ -18,6 +18,8 @@ import (
 
 	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd/program"
+	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/idmap"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -70,7 +72,7 @@ func (c *Client) settle(ctx context.Context, r *Run) error {
 			c.ids = idMode{}
 		}
 	}()
-	image := r.emptyImage(ctx)
+	image := r.emptyImage()
 	var whys []string
 	for _, m := range modes {
 		if m.mappings && !errors.As(err, new(refusal)) {
@@ -126,7 +128,7 @@ func (c *Client) idModes() ([]idMode, error) {
 		host.why = "asked for"
 	case !userns.HostRoot():
 		host.why = "sbench is not the host's root"
-	case c.stack.fuse != "":
+	case c.stack.Fuse != "":
 		host.why = "fuse-overlayfs shifts no ids"
 	}
 	if host.why != "" {
@@ -145,7 +147,7 @@ func (c *Client) idModes() ([]idMode, error) {
 		return []idMode{host}, nil
 	}
 	inMemory, err := own.pool.ShiftsTmpfs()
-	if err != nil || !inMemory && !c.diskVolumes() {
+	if err != nil || !inMemory && !volume.Images() {
 		host.why = "the ids of file systems in memory cannot be shifted (Linux 6.3), and there are no loop devices"
 		if err != nil {
 			host.why = err.Error()
@@ -177,11 +179,11 @@ func passable(dir string) error {
 // emptyImage returns an image for processes that need only what is mounted. Its one layer
 // is the snapshotter's directory, so that a trial finds out whether layers on that file
 // system work.
-func (r *Run) emptyImage(ctx context.Context) runtime.Image {
+func (r *Run) emptyImage() runtime.Image {
 	const chain = "empty"
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.bases[chain] = []string{r.c.snapshotRoot(ctx)}
+	r.bases[chain] = []string{r.c.layers}
 	return runtime.Image{Ref: "sbench.local/empty", ChainID: chain}
 }
 
@@ -189,9 +191,9 @@ func (r *Run) emptyImage(ctx context.Context) runtime.Image {
 // it, to find out whether the attempts of a run can work. Its error is that of the step
 // that failed.
 func (r *Run) Live(ctx context.Context, image runtime.Image) error {
-	const program = "/.sbench/true"
+	const dest = "/.sbench/true"
 	at := filepath.Join(r.dir, "trial", "true")
-	text, err := trueProgram(goruntime.GOARCH)
+	text, err := program.True(goruntime.GOARCH)
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(at), 0o711)
 	}
@@ -203,52 +205,16 @@ func (r *Run) Live(ctx context.Context, image runtime.Image) error {
 	}
 	box, err := r.Create(ctx, runtime.Config{
 		Name: "trial", Image: image, User: "0:0", Workdir: "/tmp", Persistent: true, Limits: runtime.DefaultLimits(),
-		Mounts: []runtime.Mount{{Source: at, Dest: program}},
+		Mounts: []runtime.Mount{{Source: at, Dest: dest}},
 	})
 	if err != nil {
 		return err
 	}
-	exit, err := box.Exec(ctx, runtime.Process{Args: []string{program}, Wall: r.c.opts.Timeout})
+	exit, err := box.Exec(ctx, runtime.Process{Args: []string{dest}, Wall: r.c.opts.Timeout})
 	if err == nil && !exit.Success() {
 		err = fmt.Errorf("%w: sandbox %q: a program that does nothing: %v", runtime.ErrUnavailable, "trial", exit)
 	}
 	return errors.Join(err, box.Close(ctx))
-}
-
-// snapshotRoot returns the directory in which the snapshotter keeps the layers of images.
-// If the daemon does not report one, it returns Options.Root, which is taken to be on the
-// same file system.
-func (c *Client) snapshotRoot(ctx context.Context) string {
-	answer, err := c.c.IntrospectionService().Plugins(c.ctx(ctx), "type==io.containerd.snapshotter.v1,id=="+c.opts.Snapshotter)
-	if err != nil {
-		return c.opts.Root
-	}
-	for _, p := range answer.Plugins {
-		dir := p.Exports["root"]
-		if info, err := os.Stat(dir); p.ID == c.opts.Snapshotter && err == nil && info.IsDir() {
-			return dir
-		}
-	}
-	return c.opts.Root
-}
-
-// takeIDs gives the sandbox a range of ids if the mode is OwnUserNamespace.
-func (b *Box) takeIDs() error {
-	pool := b.run.c.ids.pool
-	if pool == nil {
-		return nil
-	}
-	var err error
-	if b.ids, err = pool.Take(); err != nil {
-		return err
-	}
-	b.userns = b.ids.Namespace
-	// The sandbox's root has to pass this directory, and no other user of the host may: the
-	// files of the running sandbox are below it.
-	if err := errors.Join(os.Chown(b.dir, 0, int(b.ids.Base())), os.Chmod(b.dir, 0o710), os.Mkdir(b.shifted(""), 0o711)); err != nil {
-		return err
-	}
-	return idmap.MountPrivate(b.dir)
 }
 
 // releaseIDs releases the sandbox's user namespace and ids. All processes of the sandbox
@@ -265,115 +231,15 @@ func (b *Box) releaseIDs() error {
 	return closer.Close()
 }
 
-// shifted returns the path of a mount that has the sandbox's ids.
-func (b *Box) shifted(name string) string { return filepath.Join(b.dir, "ids", name) }
-
-// shift mounts a directory or file at shifted(name), with the sandbox's ids.
-func (b *Box) shift(source, name string, writable bool) error {
-	if err := b.makeTarget(source, name); err != nil {
-		return err
-	}
-	return b.ids.Mount(source, b.shifted(name), writable)
-}
-
-func (b *Box) makeTarget(source, name string) error {
-	info, err := os.Stat(source)
-	if err != nil {
-		return err
-	}
-	if info.IsDir() {
-		return os.Mkdir(b.shifted(name), 0o711)
-	}
-	return os.WriteFile(b.shifted(name), nil, 0o644)
-}
-
-// overlay mounts lowers at target as an overlay that writes to the directory name of the
-// sandbox's layer. There every file has the owner that it has in the sandbox.
-func (b *Box) overlay(lowers []string, name, target string) error {
-	if b.ids == nil {
-		return b.run.c.stack.overlay(lowers, filepath.Join(b.layer.Path(), name), target)
-	}
-	if _, _, err := makeLayer(filepath.Join(b.layer.Path(), name)); err != nil {
-		return err
-	}
-	if _, err := os.Lstat(b.shifted("layer")); err != nil {
-		if err := b.shift(b.layer.Path(), "layer", true); err != nil {
-			return err
-		}
-	}
-	var shifted []string
-	for i, lower := range lowers {
-		at := name + "-" + strconv.Itoa(i)
-		if err := b.shift(lower, at, false); err != nil {
-			return err
-		}
-		shifted = append(shifted, at)
-	}
-	upper, work := filepath.Join("layer", name, "upper"), filepath.Join("layer", name, "work")
-	return b.ids.Overlay(b.shifted(""), target, layerOptions(shifted, upper, work))
-}
-
-// inside calls f as the user who can make files in the sandbox's root file system and
-// copies: the sandbox's root if it has its own ids.
-func (b *Box) inside(f func() error) error {
-	if b.ids == nil {
-		return f()
-	}
-	return idmap.As(b.ids.Base(), f)
-}
-
-// hostID returns the host's id for one of the sandbox's.
-func (b *Box) hostID(id uint32) int {
-	if b.ids == nil {
-		return int(id)
-	}
-	return int(b.ids.Base() + id)
-}
-
 // checkUser refuses a user that has no id in the sandbox's range.
 func (b *Box) checkUser() error {
 	if b.ids == nil {
 		return nil
 	}
-	for _, id := range append([]uint32{b.user.uid, b.user.gid}, b.user.groups...) {
+	for _, id := range append([]uint32{b.user.UID, b.user.GID}, b.user.Groups...) {
 		if id >= idmap.Size {
 			return fmt.Errorf("user or group %d: a sandbox with a user namespace of its own has the ids 0 to %d; runtime.user_namespace: host has all", id, idmap.Size-1)
 		}
-	}
-	return nil
-}
-
-// showMounts sets b.mounts to what the specification will name: all mounts with the
-// sandbox's ids and, where they are read-only, through a view (see view). A read-only mount
-// whose ids cannot be shifted is used as it is: the sandbox then sees the overflow user as
-// the owner of its files, and the permissions of others apply.
-func (b *Box) showMounts() error {
-	b.mounts = b.allMounts()
-	for i := range b.mounts {
-		m := &b.mounts[i]
-		if m.Copy { // already an overlay; see mountCopies
-			continue
-		}
-		at, err := b.view(*m, "view-"+strconv.Itoa(i))
-		if err != nil {
-			return fmt.Errorf("mount at %q: %w", m.Dest, err)
-		}
-		if at != "" {
-			m.Source = at
-			continue
-		}
-		if b.ids == nil {
-			continue
-		}
-		name := "mount-" + strconv.Itoa(i)
-		err = b.shift(m.Source, name, m.Writable)
-		if errors.Is(err, idmap.ErrCannotShift) && !m.Writable {
-			err = (*idmap.Range)(nil).Mount(m.Source, b.shifted(name), false)
-		}
-		if err != nil {
-			return fmt.Errorf("mount at %q: %w", m.Dest, err)
-		}
-		m.Source = b.shifted(name)
 	}
 	return nil
 }
@@ -402,7 +268,7 @@ func (b *Box) userNamespace() []oci.Option {
 	if b.ids == nil {
 		return opts
 	}
-	return append(opts, oci.WithDevices(b.devices()))
+	return append(opts, oci.WithDevices(b.root.Devices()))
 }
 
 // shimOptions returns what the shim needs besides the specification.
@@ -417,32 +283,6 @@ func (b *Box) shimOptions() any {
 		o.IoUid, o.IoGid = b.ids.Base(), b.ids.Base()
 	}
 	return o
-}
-
-// left returns the path of the root file system that a stopped sandbox left, with owners
-// as they are on disk.
-func (b *Box) left() (string, error) {
-	if b.ids == nil {
-		return b.root, nil
-	}
-	at := filepath.Join(b.dir, "left")
-	err := os.Mkdir(at, 0o711)
-	if errors.Is(err, os.ErrExist) {
-		return at, nil
-	}
-	if err == nil {
-		err = mountView(b.stack(), at)
-	}
-	if err != nil {
-		return "", errors.Join(err, os.Remove(at))
-	}
-	return at, nil
-}
-
-// stack returns all directories of the root file system, topmost first, with owners as
-// they are on disk.
-func (b *Box) stack() []string {
-	return append([]string{filepath.Join(b.layer.Path(), "root", "upper")}, b.lower...)
 }
 
 // userNamespaceFinding reports how sandboxes get their ids.
@@ -462,17 +302,6 @@ func (c *Client) userNamespaceFinding() Finding {
 	}
 	return Finding{check, Warn, "root in a sandbox is " + "the host's root, without capabilities: " + why,
 		"run as root on Linux 5.19 or later, with --root and the daemon's images on ext4, xfs or btrfs, and --state in a folder that others may pass"}
-}
-
-// makeInside makes a mount point in a tree that has the sandbox's ids. It first tries
-// without becoming the sandbox's root, which needs no thread and is enough if the mount
-// point exists, as most do.
-func (b *Box) makeInside(root, dest string, dir bool) error {
-	err := makeMountPoint(root, dest, dir)
-	if b.ids == nil || !errors.Is(err, unix.EOVERFLOW) {
-		return err
-	}
-	return b.inside(func() error { return makeMountPoint(root, dest, dir) })
 }
 
 // mayHave reports whether a capability is in a process's bounding set.
