@@ -235,21 +235,7 @@ func (g Group) Signal(sig unix.Signal, spare int) error {
 	if err != nil {
 		return err
 	}
-	for _, pid := range pids {
-		if pid == spare || pid <= 1 {
-			continue
-		}
-		if err := g.signalOne(pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("cgroup %s: signal %d: %w", g.path, pid, err)
-		}
-	}
-	return nil
-}
-
-// signalOne checks the membership again once it holds a pidfd, so that a reused id
-// cannot direct the signal at an unrelated process.
-func (g Group) signalOne(pid int, sig unix.Signal) error {
-	return proc.Signal(pid, sig, func() bool {
+	err = proc.SignalAll(pids, spare, sig, func(pid int) bool {
 		for line := range strings.Lines(readString(fmt.Sprintf("/proc/%d/cgroup", pid))) {
 			if _, path, ok := strings.Cut(strings.TrimSpace(line), ":/"); ok && within("/"+path, g.shown()) {
 				return true
@@ -257,6 +243,10 @@ func (g Group) signalOne(pid int, sig unix.Signal) error {
 		}
 		return false
 	})
+	if err != nil {
+		return fmt.Errorf("cgroup %s: %w", g.path, err)
+	}
+	return nil
 }
 
 func within(path, top string) bool {

@@ -8,10 +8,10 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -85,11 +85,8 @@ func DefaultFolders() (root, state string) {
 	if os.Geteuid() == 0 && !rootless.Entered() {
 		return "/var/lib/sbench", "/run/sbench"
 	}
-	data, run := os.Getenv("XDG_DATA_HOME"), os.Getenv("XDG_RUNTIME_DIR")
-	if data == "" {
-		data = filepath.Join(os.Getenv("HOME"), ".local/share")
-	}
-	root = filepath.Join(data, "sbench")
+	root = filepath.Join(cmp.Or(os.Getenv("XDG_DATA_HOME"), filepath.Join(os.Getenv("HOME"), ".local/share")), "sbench")
+	run := os.Getenv("XDG_RUNTIME_DIR")
 	if run == "" { // no login session
 		return root, filepath.Join(root, "run")
 	}
@@ -166,22 +163,10 @@ func stateFolder(dir string) (string, error) {
 
 func withDefaults(o Options) Options {
 	root, state := DefaultFolders()
-	for _, f := range []struct {
-		field *string
-		value string
-	}{
-		{&o.Namespace, DefaultNamespace}, {&o.Handler, DefaultHandler}, {&o.Root, root}, {&o.State, state},
-	} {
-		if *f.field == "" {
-			*f.field = f.value
-		}
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
-	}
+	o.Namespace, o.Handler = cmp.Or(o.Namespace, DefaultNamespace), cmp.Or(o.Handler, DefaultHandler)
+	o.Root, o.State = cmp.Or(o.Root, root), cmp.Or(o.State, state)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }
 
@@ -299,35 +284,30 @@ type daemonLimits struct {
 // inspectDaemon reads the limits of the process behind a socket (unix(7), SO_PEERCRED). It
 // fails if that process is in another mount or PID namespace.
 func inspectDaemon(address string) (daemonLimits, error) {
+	var l daemonLimits
 	pid, err := proc.Listener(address, dialTimeout)
 	if err != nil {
-		return daemonLimits{}, err
+		return l, err
 	}
-	var l daemonLimits
 	if !proc.SharesNamespace(pid, "mnt") || !proc.SharesNamespace(pid, "pid") {
 		return l, errors.New("it runs in another mount or pid namespace, where it cannot see the sandboxes' files: " +
 			"run sbench beside it, or let sbench start one of its own (--address none)")
 	}
-	var rlimit unix.Rlimit
-	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &rlimit); err != nil {
-		return l, fmt.Errorf("limits of containerd: %w", err)
+	var files, cores unix.Rlimit
+	err = errors.Join(unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &files), unix.Prlimit(pid, unix.RLIMIT_CORE, nil, &cores))
+	if err == nil {
+		var text []byte
+		text, err = os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+		if err == nil {
+			l.oomScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
 	}
-	l.files = rlimit.Max
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
 	if err != nil {
 		return l, fmt.Errorf("limits of containerd: %w", err)
 	}
-	if l.oomScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
-		return l, fmt.Errorf("limits of containerd: %w", err)
-	}
-	if l.sysResource, err = mayHave(pid, unix.CAP_SYS_RESOURCE); err != nil {
-		return l, err
-	}
-	if err := unix.Prlimit(pid, unix.RLIMIT_CORE, nil, &rlimit); err != nil {
-		return l, fmt.Errorf("limits of containerd: %w", err)
-	}
-	l.lowCores = rlimit.Max == 0 && !(l.sysResource && userns.HostRoot())
-	return l, nil
+	l.sysResource, err = mayHave(pid, unix.CAP_SYS_RESOURCE)
+	l.files, l.lowCores = files.Max, cores.Max == 0 && !(l.sysResource && userns.HostRoot())
+	return l, err
 }
 
 // native adds the sentinel error of the runtime contract to a daemon's error.

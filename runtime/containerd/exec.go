@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -201,13 +202,15 @@ func lastPart(text string) string {
 	return text
 }
 
+// An end is how a process ended: its status, or why that is not known.
+type end struct {
+	status uint32
+	err    error
+}
+
 // wait waits until p has ended and it is proven that none of its processes is alive.
 // The daemon may end before the process does.
 func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun time.Time) (runtime.Exit, error) {
-	type end struct {
-		status uint32
-		err    error
-	}
 	waitCtx, stop := context.WithCancel(b.run.c.ctx(context.WithoutCancel(ctx)))
 	defer stop()
 	done := make(chan end, 1)
@@ -217,41 +220,23 @@ func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun 
 	}()
 	limit := time.NewTimer(p.Wall)
 	defer limit.Stop()
+	reason, grace := runtime.Exited, time.Duration(0)
 	var e end
-	ended := func(within time.Duration) bool {
-		select {
-		case e = <-done:
-			return true
-		case <-time.After(within):
-			return false
-		}
-	}
-	var overtime, sockets bool
-	exceeded := func() error {
-		if err := b.killAll(ctx, proc); err != nil {
-			return err
-		}
-		if !ended(b.afterKill()) {
-			return errNoWord
-		}
-		return nil
-	}
+	var ended bool
 	select {
 	case e = <-done:
+		ended = true
 	case <-b.overflow(waitCtx):
-		if err := exceeded(); err != nil {
-			return runtime.Exit{}, err
-		}
 	case <-b.uncounted(waitCtx):
-		sockets = true
-		if err := exceeded(); err != nil {
-			return runtime.Exit{}, err
-		}
+		reason = runtime.OutOfMemory
+	case <-limit.C:
+		reason, grace = runtime.WallTime, cmp.Or(max(p.Grace, 0), runtime.DefaultGrace)
 	case <-ctx.Done():
 		return runtime.Exit{}, errors.Join(fmt.Errorf("interrupted: %w", context.Cause(ctx)), b.killAll(ctx, proc))
-	case <-limit.C:
-		overtime = true
-		if err := b.terminate(ctx, p.Grace, proc, ended); err != nil {
+	}
+	if !ended {
+		var err error
+		if e, err = b.end(ctx, grace, proc, done); err != nil {
 			return runtime.Exit{}, err
 		}
 	}
@@ -262,43 +247,36 @@ func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun 
 	if e.err != nil {
 		return runtime.Exit{}, fmt.Errorf("wait: %w", e.err)
 	}
-	exit := runtime.Exit{Reason: runtime.Exited, Code: int(e.status), Wall: wall, Signal: proc.signal(e.status)}
-	switch {
-	case overtime:
-		exit.Reason = runtime.WallTime
-	case sockets:
-		exit.Reason = runtime.OutOfMemory
-	case exit.Signal != 0:
+	exit := runtime.Exit{Reason: reason, Code: int(e.status), Wall: wall, Signal: proc.signal(e.status)}
+	if exit.Signal != 0 && reason == runtime.Exited {
 		exit.Reason = runtime.Signaled
 	}
 	return exit, nil
 }
 
-// terminate sends SIGTERM to every process and kills those that remain after grace.
-func (b *Box) terminate(ctx context.Context, grace time.Duration, proc *process, ended func(time.Duration) bool) error {
-	if grace <= 0 {
-		grace = runtime.DefaultGrace
-	}
-	if err := b.group.Signal(unix.SIGTERM, b.idlePid()); err != nil {
-		return errors.Join(err, b.killAll(ctx, proc))
-	}
-	if ended(grace) {
-		return nil
+// end sends SIGTERM to every process, unless grace is 0, and kills those that remain after
+// it. The daemon then reports the end in done.
+func (b *Box) end(ctx context.Context, grace time.Duration, proc *process, done <-chan end) (end, error) {
+	if grace > 0 {
+		if err := b.group.Signal(unix.SIGTERM, b.idlePid()); err != nil {
+			return end{}, errors.Join(err, b.killAll(ctx, proc))
+		}
+		select {
+		case e := <-done:
+			return e, nil
+		case <-time.After(grace):
+		}
 	}
 	if err := b.killAll(ctx, proc); err != nil {
-		return err
+		return end{}, err
 	}
-	if !ended(b.afterKill()) {
-		return errNoWord
+	select {
+	case e := <-done:
+		return e, nil
+	case <-time.After(reconnectTimeout + b.run.c.opts.Timeout): // the process is known to be dead
+		return end{}, fmt.Errorf("%w: no word of the exit after the kill", runtime.ErrUnavailable)
 	}
-	return nil
 }
-
-var errNoWord = fmt.Errorf("%w: no word of the exit after the kill", runtime.ErrUnavailable)
-
-// afterKill is how long the daemon may take to report the exit of a process that is known
-// to be dead.
-func (b *Box) afterKill() time.Duration { return reconnectTimeout + b.run.c.opts.Timeout }
 
 // idlePid returns the pid of the first process of a persistent sandbox, which is spared;
 // 0 if there is none.
@@ -336,20 +314,16 @@ func (b *Box) account(e *runtime.Exit, before cgroup.Stats) {
 	e.Usage = runtime.Usage{CPU: after.CPU - before.CPU, PeakMemory: after.PeakMemory, PeakPids: after.PeakPids}
 	outOfMemory, outOfPids := e.Reason == runtime.OutOfMemory || after.OOMKills > before.OOMKills, after.PidsDenied > before.PidsDenied
 	full, err := b.full()
-	for _, l := range []struct {
-		limit   runtime.Limit
-		reached bool
-	}{
-		{runtime.LimitWall, e.Reason == runtime.WallTime},
-		{runtime.LimitMemory, outOfMemory},
-		{runtime.LimitPids, outOfPids || near},
-		{runtime.LimitOutput, e.Stdout.Cut() > 0 || e.Stderr.Cut() > 0},
-		{runtime.LimitDisk, err == nil && full},
-	} {
-		if l.reached {
-			e.Reached = append(e.Reached, l.limit)
+	reached := func(limit runtime.Limit, is bool) {
+		if is {
+			e.Reached = append(e.Reached, limit)
 		}
 	}
+	reached(runtime.LimitWall, e.Reason == runtime.WallTime)
+	reached(runtime.LimitMemory, outOfMemory)
+	reached(runtime.LimitPids, outOfPids || near)
+	reached(runtime.LimitOutput, e.Stdout.Cut() > 0 || e.Stderr.Cut() > 0)
+	reached(runtime.LimitDisk, err == nil && full)
 	if e.Success() || e.Reason == runtime.WallTime {
 		return // it succeeded in spite of the limits, or sbench killed it first
 	}

@@ -102,6 +102,20 @@ func Signal(pid int, sig unix.Signal, still func() bool) error {
 	return unix.PidfdSendSignal(fd, sig, nil, 0)
 }
 
+// SignalAll sends sig to those of pids for which still reports true; see [Signal]. It
+// skips spare (0 spares none), process 1 and ids that are no processes here.
+func SignalAll(pids []int, spare int, sig unix.Signal, still func(pid int) bool) error {
+	for _, pid := range pids {
+		if pid == spare || pid <= 1 {
+			continue
+		}
+		if err := Signal(pid, sig, func() bool { return still(pid) }); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("signal %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
 // Listener returns the process that listens on the UNIX socket at address (unix(7),
 // SO_PEERCRED). It gives up after timeout.
 func Listener(address string, timeout time.Duration) (int, error) {

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/securebench/sbench/runtime/cgroup"
 )
 
@@ -64,5 +62,5 @@ func enterScope() error {
 	if out, err := exec.CommandContext(ctx, run, append(args[1:], "true")...).CombinedOutput(); err != nil {
 		return errors.Join(err, errors.New(string(out)))
 	}
-	return unix.Exec(run, append(append(args, self), os.Args[1:]...), environment(map[string]string{envScope: "1"}))
+	return execWith(run, append(append(args, self), os.Args[1:]...), map[string]string{envScope: "1"})
 }

@@ -67,7 +67,7 @@ func becomeRoot() error {
 	if err != nil {
 		return err
 	}
-	return unix.Exec(self, os.Args[:1], environment(map[string]string{envHolder: stageMapped}))
+	return execWith(self, os.Args[:1], map[string]string{envHolder: stageMapped})
 }
 
 // holdNamespaces prepares the mounts, writes the PID file as the sign that it is ready,

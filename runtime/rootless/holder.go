@@ -78,15 +78,9 @@ func launch(ctx context.Context, o Options, start func(Options, *exec.Cmd) error
 		if code := cmd.ProcessState; code != nil && code.ExitCode() == exitForbidden {
 			return fmt.Errorf("%w: %w", forbidden(), err)
 		}
-		return errors.Join(err, ignoreDone(cmd.Process.Kill()))
+		_ = cmd.Process.Kill() // it may have ended
+		return err
 	})
-}
-
-func ignoreDone(err error) error {
-	if errors.Is(err, os.ErrProcessDone) {
-		return nil
-	}
-	return err
 }
 
 func awaitHolder(ctx context.Context, state string, exited <-chan error, failed func(error) error) (int, error) {
@@ -135,19 +129,11 @@ func direct(_ Options, cmd *exec.Cmd) error {
 		return err
 	}
 	if err := mapIDs(cmd.Process.Pid); err != nil {
-		return errors.Join(err, cmd.Process.Kill(), reaped(cmd))
+		_, _ = cmd.Process.Kill(), cmd.Wait()
+		return err
 	}
 	_, err = write.Write([]byte{1})
 	return err
-}
-
-// reaped waits for a process that was killed.
-func reaped(cmd *exec.Cmd) error {
-	var exit *exec.ExitError
-	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
-		return err
-	}
-	return nil
 }
 
 // rootlesskit starts cmd through rootlesskit, which creates the namespaces and maps the
@@ -167,20 +153,14 @@ func rootlesskit(o Options, cmd *exec.Cmd) error {
 // forbidden returns an error that says why user namespaces are forbidden and what to do
 // about it.
 func forbidden() error {
-	word := func(name string) string {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return ""
+	for _, setting := range []struct{ file, value, cure string }{
+		{"user/max_user_namespaces", "0", "as root, run \"sysctl -w user.max_user_namespaces=15000\""},
+		{"kernel/unprivileged_userns_clone", "0", "as root, run \"sysctl -w kernel.unprivileged_userns_clone=1\""},
+		{"kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts them: install the package rootlesskit, or give sbench the profile in docs/rootless.md"},
+	} {
+		if text, err := os.ReadFile("/proc/sys/" + setting.file); err == nil && strings.TrimSpace(string(text)) == setting.value {
+			return fmt.Errorf("%w: %s", errForbidden, setting.cure)
 		}
-		return strings.TrimSpace(string(text))
-	}
-	switch {
-	case word("/proc/sys/user/max_user_namespaces") == "0":
-		return fmt.Errorf("%w: as root, run \"sysctl -w user.max_user_namespaces=15000\"", errForbidden)
-	case word("/proc/sys/kernel/unprivileged_userns_clone") == "0":
-		return fmt.Errorf("%w: as root, run \"sysctl -w kernel.unprivileged_userns_clone=1\"", errForbidden)
-	case word("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
-		return fmt.Errorf("%w: AppArmor restricts them: install the package rootlesskit, or give sbench the profile in docs/rootless.md", errForbidden)
 	}
 	return fmt.Errorf("%w: a container's seccomp profile or the kernel forbids them, see docs/rootless.md", errForbidden)
 }

@@ -10,7 +10,6 @@ package watchdog
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -178,7 +177,7 @@ func (g *Group) check(ps []process) {
 		if memory <= g.limits.Memory {
 			break
 		}
-		if memory -= p.memory; !p.dead && g.signalOne(p.pid, unix.SIGKILL) == nil {
+		if memory -= p.memory; !p.dead && proc.Signal(p.pid, unix.SIGKILL, func() bool { return g.has(p.pid) }) == nil {
 			g.outOfMemory()
 		}
 	}
@@ -246,9 +245,7 @@ func (g *Group) NearPids() bool {
 
 // Pids lists the living processes of the group.
 func (g *Group) Pids() ([]int, error) {
-	g.mu.Lock()
-	space := g.space
-	g.mu.Unlock()
+	space := g.attached()
 	if space == 0 {
 		return nil, nil
 	}
@@ -262,27 +259,21 @@ func (g *Group) Signal(sig unix.Signal, spare int) error {
 	if err != nil {
 		return err
 	}
-	for _, pid := range pids {
-		if pid == spare {
-			continue
-		}
-		if err := g.signalOne(pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("signal %d: %w", pid, err)
-		}
-	}
-	return nil
+	return proc.SignalAll(pids, spare, sig, g.has)
 }
 
-// signalOne checks the membership again once it holds a pidfd, so that a reused id
-// cannot direct the signal at an unrelated process.
-func (g *Group) signalOne(pid int, sig unix.Signal) error {
+// has reports whether a process is in the group's PID namespace.
+func (g *Group) has(pid int) bool {
+	ours := g.attached()
+	space, err := pidNamespace(pid)
+	return err == nil && ours != 0 && space == ours
+}
+
+// attached returns the inode of the PID namespace, 0 if the group has none.
+func (g *Group) attached() uint64 {
 	g.mu.Lock()
-	ours := g.space
-	g.mu.Unlock()
-	return proc.Signal(pid, sig, func() bool {
-		space, err := pidNamespace(pid)
-		return err == nil && ours != 0 && space == ours
-	})
+	defer g.mu.Unlock()
+	return g.space
 }
 
 // KillAll kills every process of the group except spare (0 spares none) and waits
@@ -291,10 +282,8 @@ func (g *Group) signalOne(pid int, sig unix.Signal) error {
 func (g *Group) KillAll(ctx context.Context, spare int) error {
 	// When the first process ends, the kernel kills all others, which need not be found
 	// one by one.
-	if first := g.firstProcess(); first != 0 && first != spare {
-		if err := g.signalOne(first, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("kill %d: %w", first, err)
-		}
+	if err := proc.SignalAll([]int{g.firstProcess()}, spare, unix.SIGKILL, g.has); err != nil {
+		return err
 	}
 	empty := 0
 	for pass := 0; ; pass++ {
