@@ -94,9 +94,9 @@ func socketRules(netlink bool) []specs.LinuxSyscall {
 		flags                                  = 0o2004000 // SOCK_CLOEXEC, SOCK_NONBLOCK
 		icmp, tcp, udp, icmp6, multipath   int = 1, 6, 17, 58, 262
 	)
-	rules := []specs.LinuxSyscall{argument("socketpair", 0, afUnix), argument("socket", 0, afUnix)}
+	rules := []specs.LinuxSyscall{allow("socketpair", equal(0, afUnix)), allow("socket", equal(0, afUnix))}
 	if netlink {
-		rules = append(rules, argument("socket", 0, afNetlink))
+		rules = append(rules, allow("socket", equal(0, afNetlink)))
 	} else {
 		rules = append(rules, answer(errnoNOSYS, []string{"socket"}, equal(0, afNetlink)))
 	}
@@ -294,7 +294,7 @@ func hugePageRules() []specs.LinuxSyscall {
 func personalityRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
 	for _, persona := range []uint64{0x0, 0x8, 0x20000, 0x20008, 0xffffffff} { // personality(2)
-		rules = append(rules, argument("personality", 0, persona))
+		rules = append(rules, allow("personality", equal(0, persona)))
 	}
 	return rules
 }
@@ -326,10 +326,6 @@ func fcntlRules() []specs.LinuxSyscall {
 		rules = append(rules, allow("fcntl", commands.of(1)))
 	}
 	return rules
-}
-
-func argument(name string, index uint, value uint64) specs.LinuxSyscall {
-	return allow(name, equal(index, value))
 }
 
 func equal(index uint, value uint64) specs.LinuxSeccompArg {

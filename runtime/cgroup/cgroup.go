@@ -314,25 +314,6 @@ func (g Group) Remove() error {
 	return errors.Join(errs...)
 }
 
-// Children lists, over all hierarchies, the names of the groups that start with prefix
-// and lie directly below the root or, for Delegated hierarchies, below the delegated
-// group.
-func (h Hierarchies) Children(prefix string) []string {
-	seen := map[string]bool{}
-	for _, dir := range h.Group("/").dirs() {
-		matches, err := filepath.Glob(filepath.Join(dir, prefix+"*"))
-		if err != nil {
-			continue // only a malformed pattern fails
-		}
-		for _, m := range matches {
-			if info, err := os.Stat(m); err == nil && info.IsDir() {
-				seen[filepath.Base(m)] = true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(seen))
-}
-
 func readString(file string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	goruntime "runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	client "github.com/containerd/containerd/v2/client"
@@ -52,7 +53,7 @@ type Box struct {
 	user     passwd.User
 	cgroup   string // absolute within the hierarchies
 	group    group
-	inMemory memoryFiles // tmpfs mounts, whose contents the watchdog counts
+	inMemory atomic.Pointer[[]*os.File] // the open tmpfs mounts, whose contents the watchdog counts
 
 	mu        sync.Mutex
 	container client.Container
@@ -174,8 +175,12 @@ func (b *Box) makeNetwork() error {
 	if network == nil {
 		network = &runtime.Network{}
 	}
+	options := netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect}
+	if b.userns != nil {
+		options.Namespace = b.userns.Network() // which the sandbox's user namespace owns
+	}
 	var err error
-	b.netns, err = netns.New(netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect, Namespace: b.networkNamespace()})
+	b.netns, err = netns.New(options)
 	if err != nil || network.Serve == nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -59,63 +58,43 @@ func (b *Box) attach(pid uint32) error {
 		return fmt.Errorf("root of process %d: %w", pid, err)
 	}
 	defer func() { _ = unix.Close(root) }()
+	var opened []*os.File
+	defer func() { b.inMemory.Store(&opened) }()
 	for _, dir := range []string{"/tmp", "/run", "/dev/shm"} {
 		fd, err := unix.Openat2(root, dir, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
 		if err != nil {
 			return fmt.Errorf("%s of process %d: %w", dir, pid, err)
 		}
-		b.inMemory.add(os.NewFile(uintptr(fd), dir))
+		opened = append(opened, os.NewFile(uintptr(fd), dir))
 	}
 	return g.Attach(int(pid))
 }
 
 // detach closes what attach opened.
-func (b *Box) detach() error { return b.inMemory.close() }
+func (b *Box) detach() error {
+	var errs []error
+	if opened := b.inMemory.Swap(nil); opened != nil {
+		for _, f := range *opened {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // held returns how many bytes of the sandbox's memory are taken by files: those on its own
 // tmpfs mounts, and those in a layer small enough to be kept in memory on any host. Larger
 // volumes have a bound of their own.
-func (b *Box) held() int64 {
-	sum := b.inMemory.used()
+func (b *Box) held() (sum int64) {
 	if b.layer != nil {
-		sum += b.layer.InMemory()
+		sum = b.layer.InMemory()
 	}
-	return sum
-}
-
-// memoryFiles are the open top directories of file systems in memory.
-type memoryFiles struct {
-	mu   sync.Mutex
-	dirs []*os.File
-}
-
-func (m *memoryFiles) add(f *os.File) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.dirs = append(m.dirs, f)
-}
-
-// used returns how many bytes they hold together.
-func (m *memoryFiles) used() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var sum int64
-	var st unix.Statfs_t
-	for _, f := range m.dirs {
-		if unix.Fstatfs(int(f.Fd()), &st) == nil {
-			sum += int64(st.Blocks-st.Bfree) * st.Bsize
+	if opened := b.inMemory.Load(); opened != nil {
+		var st unix.Statfs_t
+		for _, f := range *opened {
+			if unix.Fstatfs(int(f.Fd()), &st) == nil {
+				sum += int64(st.Blocks-st.Bfree) * st.Bsize
+			}
 		}
 	}
 	return sum
-}
-
-func (m *memoryFiles) close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var errs []error
-	for _, f := range m.dirs {
-		errs = append(errs, f.Close())
-	}
-	m.dirs = nil
-	return errors.Join(errs...)
 }

@@ -206,17 +206,13 @@ func lowerDirs(ms []mount.Mount) ([]string, error) {
 
 type view struct {
 	root *os.Root
-	dir  string // "" if nothing is mounted
+	dir  string
 }
 
 func (v *view) Root() *os.Root { return v.root }
 
 func (v *view) Close() error {
-	err := v.root.Close()
-	if v.dir != "" {
-		err = errors.Join(err, mounts.Detach(v.dir), os.Remove(v.dir))
-	}
-	return err
+	return errors.Join(v.root.Close(), mounts.Detach(v.dir), os.Remove(v.dir))
 }
 
 // View opens an image's file system for reading. The caller closes the view before the

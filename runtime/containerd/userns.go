@@ -244,15 +244,6 @@ func (b *Box) checkUser() error {
 	return nil
 }
 
-// networkNamespace returns the network namespace that the sandbox's user namespace owns,
-// nil if the sandbox has no user namespace.
-func (b *Box) networkNamespace() *os.File {
-	if b.userns == nil {
-		return nil
-	}
-	return b.userns.Network()
-}
-
 // userNamespace returns the specification's options for the user namespace.
 func (b *Box) userNamespace() []oci.Option {
 	if b.userns == nil {

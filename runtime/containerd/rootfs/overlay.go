@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/containerd/mounts"
-	"github.com/securebench/sbench/runtime/thread"
+	"github.com/securebench/sbench/runtime/idmap"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -95,17 +95,5 @@ func mountNamed(lowers []string, layer, target string) error {
 			return err
 		}
 	}
-	return thread.Run(func() error {
-		if err := unix.Unshare(unix.CLONE_FS); err != nil { // a working directory of this thread's own
-			return err
-		}
-		if err := unix.Chdir(links); err != nil {
-			return err
-		}
-		options := strings.Join(layerOptions(names, "layer/upper", "layer/work"), ",")
-		if err := unix.Mount("overlay", target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-			return fmt.Errorf("mount overlay at %s: %w", target, err)
-		}
-		return nil
-	})
+	return (*idmap.Range)(nil).Overlay(links, target, layerOptions(names, "layer/upper", "layer/work"))
 }
