@@ -32,10 +32,7 @@ func WithMemoryLimit(limit int64) Option {
 // WithoutSwapLimit leaves out the bound on swap that [WithMemoryLimit] sets, for
 // kernels that do not account for swap.
 func WithoutSwapLimit() Option {
-	return func(s *draft) error {
-		s.withoutSwap = true
-		return nil
-	}
+	return always(func(s *draft) { s.withoutSwap = true })
 }
 
 // WithPidsLimit caps the number of processes and threads, counted together
@@ -67,10 +64,7 @@ func WithCPUs(cpus float64) Option {
 // WithoutCPULimit states that the host can limit memory and processes but not CPU
 // time. [New] then accepts a specification without [WithCPUs].
 func WithoutCPULimit() Option {
-	return func(s *draft) error {
-		s.withoutCPU = true
-		return nil
-	}
+	return always(func(s *draft) { s.withoutCPU = true })
 }
 
 // WithCgroup places the sandbox in the cgroup at p, an absolute path within the
@@ -96,11 +90,10 @@ func WithCgroup(p string) Option {
 // (kernel.shm_rmid_forced in proc(5)). [New] fails if a cgroup or a limit is given as
 // well.
 func WithoutCgroup() Option {
-	return func(s *draft) error {
+	return always(func(s *draft) {
 		s.Linux.Sysctl = map[string]string{"kernel.shm_rmid_forced": "1"}
 		s.withoutCgroup = true
-		return nil
-	}
+	})
 }
 
 // WithNoFile bounds the open files of each process (RLIMIT_NOFILE, setrlimit(2)).
@@ -121,10 +114,7 @@ func WithNoFile(limit uint64) Option {
 // sandbox starts the host's core dump handler (core(5)); only a limit of 1 prevents
 // that.
 func WithLowCoreLimit() Option {
-	return func(s *draft) error {
-		s.Process.Rlimits[0] = specs.POSIXRlimit{Type: rlimitCore}
-		return nil
-	}
+	return always(func(s *draft) { s.Process.Rlimits[0] = specs.POSIXRlimit{Type: rlimitCore} })
 }
 
 // WithNProc bounds the number of processes and threads of the sandbox's user

@@ -62,10 +62,7 @@ func WithCwd(dir string) Option {
 // process, as seen inside the sandbox. The default is 0 for both and no
 // supplementary groups: root without any capability.
 func WithUser(uid, gid uint32, groups ...uint32) Option {
-	return func(s *draft) error {
-		s.Process.User = specs.User{UID: uid, GID: gid, AdditionalGids: slices.Clone(groups)}
-		return nil
-	}
+	return always(func(s *draft) { s.Process.User = specs.User{UID: uid, GID: gid, AdditionalGids: slices.Clone(groups)} })
 }
 
 // WithUserNamespace joins the existing user namespace at p, an absolute host path.
@@ -135,11 +132,10 @@ func WithNetworkNamespace(p string) Option {
 // ptrace(2) fails with EPERM; process_vm_readv(2) and process_vm_writev(2) are
 // denied in any case.
 func WithSealedProcesses() Option {
-	return func(s *draft) error {
+	return always(func(s *draft) {
 		s.Linux.ReadonlyPaths = append(s.Linux.ReadonlyPaths, "/proc")
 		s.sealed = true
-		return nil
-	}
+	})
 }
 
 // WithOwnFilters lets processes confine themselves: install seccomp filters and
@@ -148,20 +144,14 @@ func WithSealedProcesses() Option {
 // the whole host (net.core.bpf_jit_limit), and writes each access that Landlock denies
 // to the host's audit log.
 func WithOwnFilters() Option {
-	return func(s *draft) error {
-		s.ownFilters = true
-		return nil
-	}
+	return always(func(s *draft) { s.ownFilters = true })
 }
 
 // WithNetlink lets processes open netlink sockets (netlink(7)), for programs that
 // need them. Messages queued in them take kernel memory that no limit of the
 // sandbox bounds.
 func WithNetlink() Option {
-	return func(s *draft) error {
-		s.netlink = true
-		return nil
-	}
+	return always(func(s *draft) { s.netlink = true })
 }
 
 // WithTmpfs mounts an empty in-memory file system at dest that every user of the

@@ -33,10 +33,7 @@ const cloneNamespaces = 0x7e02_0000
 // other architectures are closed, because the 32-bit ones reach socketcall(2), whose
 // arguments a filter cannot see.
 func WithSeccomp(arch string) Option {
-	return func(s *draft) error {
-		s.arch = arch
-		return nil
-	}
+	return always(func(s *draft) { s.arch = arch })
 }
 
 // filter returns the filter that [WithSeccomp] describes.

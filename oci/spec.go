@@ -46,6 +46,14 @@ const rlimitCore = "RLIMIT_CORE" // the first in every specification
 // may be used for several specifications, concurrently. A nil Option panics.
 type Option func(*draft) error
 
+// always returns an option that cannot fail.
+func always(set func(*draft)) Option {
+	return func(s *draft) error {
+		set(s)
+		return nil
+	}
+}
+
 // A draft is a specification in the making, with what options have said about parts that
 // [New] makes when all of them have been applied.
 type draft struct {

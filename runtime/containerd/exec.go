@@ -90,12 +90,12 @@ func (b *Box) finish(ctx context.Context, proc *process) error {
 // of a persistent one.
 func (b *Box) start(ctx context.Context, p runtime.Process, s *streams) (*process, error) {
 	ctx = b.run.ctx(ctx)
-	if b.cfg.Persistent {
-		return b.startNext(ctx, p, s)
-	}
 	spec, err := b.spec(p.Args, p.Env, p.Dir)
 	if err != nil {
 		return nil, err
+	}
+	if b.cfg.Persistent {
+		return b.startNext(ctx, spec.Process, s)
 	}
 	release, err := b.run.c.slot(ctx)
 	if err != nil {
@@ -147,12 +147,8 @@ func (b *Box) startPause(ctx context.Context) error {
 	return err
 }
 
-func (b *Box) startNext(ctx context.Context, p runtime.Process, s *streams) (*process, error) {
-	spec, err := b.spec(p.Args, p.Env, p.Dir)
-	if err != nil {
-		return nil, err
-	}
-	next, err := b.task.Exec(ctx, "exec-"+randomID(), spec.Process, s.creator(b.dir))
+func (b *Box) startNext(ctx context.Context, p *specs.Process, s *streams) (*process, error) {
+	next, err := b.task.Exec(ctx, "exec-"+randomID(), p, s.creator(b.dir))
 	if err != nil {
 		return nil, startError(err)
 	}

@@ -198,7 +198,10 @@ func (d *Daemon) stop(ctx context.Context) error {
 			return err
 		}
 	}
-	return removeIfThere(d.Address())
+	if err := os.Remove(d.Address()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func (d *Daemon) stopOne(ctx context.Context, pid int) error {
@@ -258,13 +261,6 @@ func awaitExit(ctx context.Context, pidfd int) error {
 			return err
 		}
 	}
-}
-
-func removeIfThere(name string) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 func (d *Daemon) logFile() string { return filepath.Join(d.cfg.State, "containerd.log") }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 // runningDaemon returns a process in the namespaces of this user's rootless containerd:
@@ -73,25 +74,7 @@ func kitChild() (int, bool) {
 // childNamespace reports whether a process is in a user namespace directly below ours,
 // as rootlesskit's child is and no sandbox is. The check is needed because a stale file
 // may name an unrelated process that reuses the id, such as one in a sandbox.
-func childNamespace(pid int) bool {
-	own, err := os.Stat("/proc/self/ns/user")
-	if err != nil {
-		return false
-	}
-	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
-	if err != nil {
-		return false
-	}
-	defer func() { _ = f.Close() }()
-	fd, err := unix.IoctlRetInt(int(f.Fd()), unix.NS_GET_PARENT)
-	if err != nil {
-		return false // our own namespace, whose parent we may not see, or another user's
-	}
-	parent := os.NewFile(uintptr(fd), "user namespace")
-	defer func() { _ = parent.Close() }()
-	info, err := parent.Stat()
-	return err == nil && os.SameFile(info, own)
-}
+func childNamespace(pid int) bool { return userns.Below(pid) == 1 }
 
 // socketIn reports whether a process listens on a socket, whose path is looked up in the
 // root directory of the process pid.

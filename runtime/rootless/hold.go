@@ -183,30 +183,6 @@ func killRest() error {
 // inhabitants returns the living processes in this user namespace and in those below it,
 // except this process.
 func inhabitants() ([]int, error) {
-	own, err := os.Stat("/proc/self/ns/user")
-	if err != nil {
-		return nil, err
-	}
 	pids, err := proc.All()
-	return slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() || !proc.Alive(pid) || !below(pid, own) }), err
-}
-
-// below reports whether a process is in the user namespace top or in one below it
-// (ioctl_ns(2), NS_GET_PARENT).
-func below(pid int, top os.FileInfo) bool {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
-	for err == nil {
-		info, statErr := f.Stat()
-		if statErr == nil && os.SameFile(info, top) {
-			_ = f.Close()
-			return true
-		}
-		fd, ioctlErr := unix.IoctlRetInt(int(f.Fd()), unix.NS_GET_PARENT)
-		_ = f.Close()
-		if ioctlErr != nil {
-			return false // the initial namespace, or one that we may not see
-		}
-		f = os.NewFile(uintptr(fd), "user namespace")
-	}
-	return false // the process has ended or belongs to another user
+	return slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() || !proc.Alive(pid) || userns.Below(pid) < 0 }), err
 }
