@@ -120,6 +120,12 @@ func (h Hierarchies) Controllers() []string {
 	return have
 }
 
+// Bounds reports whether a new group can bound both memory and processes.
+func (h Hierarchies) Bounds() bool {
+	have := h.Controllers()
+	return slices.Contains(have, "memory") && slices.Contains(have, "pids")
+}
+
 // CountsSocketsApart reports whether the kernel accounts the memory of sockets
 // separately, so that it needs a limit of its own; see [Group.LimitSockets].
 func (h Hierarchies) CountsSocketsApart() bool {

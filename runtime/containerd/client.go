@@ -130,7 +130,7 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 			return nil, err
 		}
 	}
-	if c.cgroups, err = hierarchies(); err != nil {
+	if c.cgroups, err = cgroup.Usable(); err != nil {
 		return nil, fmt.Errorf("find the cgroup hierarchies: %w", err)
 	}
 	if err := c.decideStacker(); err != nil {

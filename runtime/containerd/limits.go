@@ -19,15 +19,6 @@ import (
 // memory (cgroup v1). It is enough for lo, the only interface.
 const socketBytes = 64 << 20
 
-// hierarchies returns the cgroup hierarchies that sbench may use.
-func hierarchies() (cgroup.Hierarchies, error) {
-	h, err := cgroup.Mounted()
-	if err != nil {
-		return h, err
-	}
-	return h.Delegated()
-}
-
 // group finds, counts and kills the processes of a sandbox, except the one whose pid is
 // spare. It is a control group or a group of the watchdog.
 type group interface {
@@ -40,10 +31,7 @@ type group interface {
 
 // watched reports whether a watchdog takes the place of the sandboxes' cgroups, because
 // they could not bound both memory and processes.
-func (c *Client) watched() bool {
-	have := c.cgroups.Controllers()
-	return !slices.Contains(have, "memory") || !slices.Contains(have, "pids")
-}
+func (c *Client) watched() bool { return !c.cgroups.Bounds() }
 
 // newGroup returns the group of a sandbox.
 func (c *Client) newGroup(path string, l watchdog.Limits) group {

@@ -276,25 +276,6 @@ func (b *Box) shimOptions() any {
 	return o
 }
 
-// userNamespaceFinding reports how sandboxes get their ids.
-func (c *Client) userNamespaceFinding() Finding {
-	const check = "sandbox ids"
-	mode, why := c.UserNamespace()
-	own := "every sandbox has a user namespace and a range of ids of its own"
-	switch {
-	case mode == "":
-		return Finding{check, Error, "not known: no sandbox lived", "see above"}
-	case mode == NestedUserNamespace:
-		return Finding{check, OK, "every sandbox has a user namespace below this user's", ""}
-	case mode == OwnUserNamespace && why == "":
-		return Finding{check, OK, own, ""}
-	case mode == OwnUserNamespace:
-		return Finding{check, Warn, own + ", but " + why, "start containerd with CAP_SYS_RESOURCE"}
-	}
-	return Finding{check, Warn, "root in a sandbox is " + "the host's root, without capabilities: " + why,
-		"run as root on Linux 5.19 or later, with --root and the daemon's images on ext4, xfs or btrfs, and --state in a folder that others may pass"}
-}
-
 // mayHave reports whether a capability is in a process's bounding set.
 func mayHave(pid int, capability uint) (bool, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
