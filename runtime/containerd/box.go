@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/containerd/containerd/api/types/runc/options"
 	client "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -24,9 +25,7 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/program"
 	"github.com/securebench/sbench/runtime/containerd/rootfs"
 	"github.com/securebench/sbench/runtime/containerd/volume"
-	"github.com/securebench/sbench/runtime/idmap"
 	"github.com/securebench/sbench/runtime/netns"
-	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
@@ -47,8 +46,7 @@ type Box struct {
 	dir      string
 	root     *rootfs.FS
 	layer    *volume.Volume
-	ids      *idmap.Range      // nil if the sandbox has the ids of this process
-	userns   *userns.Namespace // nil if the sandbox is in sbench's user namespace
+	ids      sandboxIDs
 	netns    *netns.Namespace
 	user     passwd.User
 	cgroup   string // absolute within the hierarchies
@@ -98,13 +96,13 @@ func (b *Box) create(ctx context.Context) error {
 	if b.user, err = passwd.Lookup(b.root.Root(), cmp.Or(b.cfg.User, b.cfg.Image.User)); err != nil {
 		return err
 	}
-	if err := b.checkUser(); err != nil {
+	if err := b.ids.check(b.user); err != nil {
 		return err
 	}
 	if err := b.root.Give(b.user.UID, b.user.GID); err != nil {
 		return err
 	}
-	if err := b.nest(); err != nil {
+	if err := b.ids.nest(); err != nil {
 		return err
 	}
 	if err := b.makeNetwork(); err != nil {
@@ -118,13 +116,11 @@ func (b *Box) create(ctx context.Context) error {
 
 // makeRoot makes everything that the sandbox's root file system consists of.
 func (b *Box) makeRoot(ctx context.Context) error {
-	err := os.Mkdir(b.dir, 0o700)
-	if pool := b.run.c.ids.pool; pool != nil && err == nil {
-		if b.ids, err = pool.Take(); err == nil {
-			b.userns = b.ids.Namespace
-		}
+	if err := os.Mkdir(b.dir, 0o700); err != nil {
+		return err
 	}
-	if err != nil {
+	var err error
+	if b.ids, err = b.run.c.ids.take(); err != nil {
 		return err
 	}
 	lower, err := b.base(ctx)
@@ -142,7 +138,7 @@ func (b *Box) makeRoot(ctx context.Context) error {
 		return err
 	}
 	b.root, err = rootfs.New(rootfs.Config{
-		Dir: b.dir, Lower: lower, Layer: b.layer, IDs: b.ids, Stacker: b.run.c.stack,
+		Dir: b.dir, Lower: lower, Layer: b.layer, IDs: b.ids.own, Stacker: b.run.c.stack,
 		Files: files, Mounts: b.cfg.Mounts, Workdir: b.workdir(), Writable: b.cfg.WritableRoot,
 	})
 	return err
@@ -176,8 +172,8 @@ func (b *Box) makeNetwork() error {
 		network = &runtime.Network{}
 	}
 	options := netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect}
-	if b.userns != nil {
-		options.Namespace = b.userns.Network() // which the sandbox's user namespace owns
+	if b.ids.userns != nil {
+		options.Namespace = b.ids.userns.Network() // which the sandbox's user namespace owns
 	}
 	var err error
 	b.netns, err = netns.New(options)
@@ -234,7 +230,7 @@ func (b *Box) spec(args []string, env []string, dir string) (*specs.Spec, error)
 	if b.cfg.Sealed {
 		opts = append(opts, oci.WithSealedProcesses())
 	}
-	opts = append(opts, b.userNamespace()...)
+	opts = append(opts, b.ids.options(b.run.c.ids.mappings, b.root.Devices())...)
 	for _, m := range b.root.Shown() {
 		opts = append(opts, oci.WithBind(m.Source, m.Dest, m.Writable))
 	}
@@ -292,7 +288,7 @@ func (b *Box) Close(ctx context.Context) error {
 		return fmt.Errorf("close sandbox %q: %w", b.cfg.Name, err) // Run.Close or Client.GC tries again
 	}
 	b.closed = true
-	return errors.Join(b.releaseIDs(), os.RemoveAll(b.dir), b.group.Remove())
+	return errors.Join(b.ids.close(), os.RemoveAll(b.dir), b.group.Remove())
 }
 
 // kill kills all processes of a group within the given time, even if ctx is cancelled.
@@ -320,4 +316,18 @@ func (b *Box) deleteContainer(ctx context.Context) error {
 	}
 	b.container, b.task = nil, nil
 	return nil
+}
+
+// shimOptions returns what the shim needs besides the specification.
+func (b *Box) shimOptions() any {
+	if b.run.c.opts.Handler != DefaultHandler {
+		return nil
+	}
+	o := &options.Options{BinaryName: b.run.c.program.path}
+	if b.ids.own != nil {
+		// The pipes of standard output must belong to the sandbox's root, or a process
+		// could not open /dev/stdout.
+		o.IoUid, o.IoGid = b.ids.own.Base(), b.ids.own.Base()
+	}
+	return o
 }

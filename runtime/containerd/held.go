@@ -4,47 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
-
-// nest makes the sandbox's user namespace if sbench itself is in one: a child of it with
-// the same ids. The sandbox's root then has no power over sbench's namespace, and the kernel
-// counts the processes of each sandbox separately (user_namespaces(7), setrlimit(2)).
-func (b *Box) nest() error {
-	if !userns.Inside() {
-		return nil
-	}
-	ids, err := sameIDs()
-	if err != nil {
-		return err
-	}
-	b.userns, err = userns.New(0, ids)
-	return err
-}
-
-// sameIDs maps every id of this user namespace to itself. One mapping must not span two of
-// the parent namespace's (user_namespaces(7)).
-func sameIDs() ([]userns.Mapping, error) {
-	text, err := os.ReadFile("/proc/self/uid_map")
-	if err != nil {
-		return nil, err
-	}
-	var ms []userns.Mapping
-	for line := range strings.Lines(string(text)) {
-		var m userns.Mapping
-		if _, err := fmt.Sscan(line, &m.First, &m.Outside, &m.Size); err != nil {
-			return nil, fmt.Errorf("/proc/self/uid_map: %q: %w", line, err)
-		}
-		m.Outside = m.First
-		ms = append(ms, m)
-	}
-	return ms, nil
-}
 
 // attach lets the watchdog, if there is one, watch the sandbox's first process, which is
 // not started yet, and opens the process's tmpfs mounts for held.

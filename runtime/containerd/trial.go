@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -12,42 +11,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/containerd/containerd/api/types/runc/options"
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd/program"
 	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/idmap"
 	"github.com/securebench/sbench/runtime/userns"
 )
-
-// The values of [Options.UserNamespace] and of the mode that
-// [Client.UserNamespace] returns.
-const (
-	UserNamespaceAuto = "auto" // OwnUserNamespace where that is possible
-	HostUserNamespace = "host" // sandboxes have the same ids as sbench
-	OwnUserNamespace  = "own"  // each sandbox has its own range of ids
-	// NestedUserNamespace means that sbench itself runs in a user namespace, and
-	// that each sandbox has a child of it with the same ids. None of these ids is the
-	// host's root.
-	NestedUserNamespace = "nested"
-)
-
-// idMode is how the ids of sandboxes relate to the host's.
-type idMode struct {
-	name string      // one of the modes above
-	why  string      // reason for HostUserNamespace, or what OwnUserNamespace lacks
-	pool *idmap.Pool // nil except in OwnUserNamespace
-	// mappings means that the specification repeats the user namespace's mappings,
-	// without which some OCI runtimes do not join it; see oci.WithUserNamespace.
-	mappings bool
-	// onDisk means that every volume is on disk, because the ids of a tmpfs cannot be
-	// shifted (before Linux 6.3).
-	onDisk bool
-}
 
 // UserNamespace returns the mode in which sandboxes get their ids: NestedUserNamespace,
 // OwnUserNamespace or HostUserNamespace. why is the reason for HostUserNamespace, or
@@ -215,65 +186,6 @@ func (r *Run) Live(ctx context.Context, image runtime.Image) error {
 		err = fmt.Errorf("%w: sandbox %q: a program that does nothing: %v", runtime.ErrUnavailable, "trial", exit)
 	}
 	return errors.Join(err, box.Close(ctx))
-}
-
-// releaseIDs releases the sandbox's user namespace and ids. All processes of the sandbox
-// must be known to have ended.
-func (b *Box) releaseIDs() error {
-	var closer io.Closer = b.userns
-	switch {
-	case b.userns == nil:
-		return nil
-	case b.ids != nil:
-		closer = b.ids
-	}
-	b.userns, b.ids = nil, nil
-	return closer.Close()
-}
-
-// checkUser refuses a user that has no id in the sandbox's range.
-func (b *Box) checkUser() error {
-	if b.ids == nil {
-		return nil
-	}
-	for _, id := range append([]uint32{b.user.UID, b.user.GID}, b.user.Groups...) {
-		if id >= idmap.Size {
-			return fmt.Errorf("user or group %d: a sandbox with a user namespace of its own has the ids 0 to %d; runtime.user_namespace: host has all", id, idmap.Size-1)
-		}
-	}
-	return nil
-}
-
-// userNamespace returns the specification's options for the user namespace.
-func (b *Box) userNamespace() []oci.Option {
-	if b.userns == nil {
-		return nil
-	}
-	var mappings []specs.LinuxIDMapping
-	if b.run.c.ids.mappings {
-		for _, m := range b.userns.Mappings() {
-			mappings = append(mappings, specs.LinuxIDMapping{ContainerID: m.First, HostID: m.Outside, Size: m.Size})
-		}
-	}
-	opts := []oci.Option{oci.WithUserNamespace(b.userns.Path(), mappings...)}
-	if b.ids == nil {
-		return opts
-	}
-	return append(opts, oci.WithDevices(b.root.Devices()))
-}
-
-// shimOptions returns what the shim needs besides the specification.
-func (b *Box) shimOptions() any {
-	if b.run.c.opts.Handler != DefaultHandler {
-		return nil
-	}
-	o := &options.Options{BinaryName: b.run.c.program.path}
-	if b.ids != nil {
-		// The pipes of standard output must belong to the sandbox's root, or a process
-		// could not open /dev/stdout.
-		o.IoUid, o.IoGid = b.ids.Base(), b.ids.Base()
-	}
-	return o
 }
 
 // mayHave reports whether a capability is in a process's bounding set.
