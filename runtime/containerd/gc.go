@@ -127,10 +127,10 @@ func (l *leftovers) claim() (dead bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := filelock.Try(lock, filelock.Exclusive); err != nil {
-		if errors.Is(err, filelock.ErrHeld) {
-			return false, lock.Close()
-		}
+	switch err := filelock.Try(lock, filelock.Exclusive); {
+	case errors.Is(err, filelock.ErrHeld):
+		return false, lock.Close()
+	case err != nil:
 		return false, errors.Join(err, lock.Close())
 	}
 	l.lock = lock

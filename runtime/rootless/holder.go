@@ -72,32 +72,29 @@ func launch(ctx context.Context, o Options, start func(Options, *exec.Cmd) error
 	}
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
-	return awaitHolder(ctx, o.State, exited, func(cause error) error {
-		words, _ := os.ReadFile(logName)
-		err := fmt.Errorf("the holder of the namespaces did not start (%w): %s", cause, strings.TrimSpace(string(words)))
-		if code := cmd.ProcessState; code != nil && code.ExitCode() == exitForbidden {
-			return fmt.Errorf("%w: %w", forbidden(), err)
-		}
-		_ = cmd.Process.Kill() // it may have ended
-		return err
-	})
-}
-
-func awaitHolder(ctx context.Context, state string, exited <-chan error, failed func(error) error) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("nothing within %s", startTimeout))
 	defer cancel()
-	for {
-		if pid, ok := proc.ReadFile(holderFile(state)); ok {
+	var cause error
+	refused := false
+	for cause == nil {
+		if pid, ok := proc.ReadFile(holderFile(o.State)); ok {
 			return pid, nil
 		}
 		select {
 		case err := <-exited:
-			return 0, failed(fmt.Errorf("ended at once: %v", err))
+			cause, refused = fmt.Errorf("ended at once: %v", err), cmd.ProcessState.ExitCode() == exitForbidden
 		case <-ctx.Done():
-			return 0, failed(context.Cause(ctx))
+			cause = context.Cause(ctx)
+			_ = cmd.Process.Kill() // it may have ended meanwhile
 		case <-time.After(pollInterval):
 		}
 	}
+	words, _ := os.ReadFile(logName)
+	err = fmt.Errorf("the holder of the namespaces did not start (%w): %s", cause, strings.TrimSpace(string(words)))
+	if refused {
+		return 0, fmt.Errorf("%w: %w", forbidden(), err)
+	}
+	return 0, err
 }
 
 // daemonEnvironment is the holder's environment, without variables that may hold

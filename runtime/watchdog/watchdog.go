@@ -245,7 +245,7 @@ func (g *Group) NearPids() bool {
 
 // Pids lists the living processes of the group.
 func (g *Group) Pids() ([]int, error) {
-	space := g.attached()
+	space, _ := g.attached()
 	if space == 0 {
 		return nil, nil
 	}
@@ -264,16 +264,17 @@ func (g *Group) Signal(sig unix.Signal, spare int) error {
 
 // has reports whether a process is in the group's PID namespace.
 func (g *Group) has(pid int) bool {
-	ours := g.attached()
+	ours, _ := g.attached()
 	space, err := pidNamespace(pid)
 	return err == nil && ours != 0 && space == ours
 }
 
-// attached returns the inode of the PID namespace, 0 if the group has none.
-func (g *Group) attached() uint64 {
+// attached returns the inode of the PID namespace and its first process, 0 until the group
+// is attached. After Remove the group has no namespace any more.
+func (g *Group) attached() (space uint64, first int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.space
+	return g.space, g.first
 }
 
 // KillAll kills every process of the group except spare (0 spares none) and waits
@@ -282,7 +283,8 @@ func (g *Group) attached() uint64 {
 func (g *Group) KillAll(ctx context.Context, spare int) error {
 	// When the first process ends, the kernel kills all others, which need not be found
 	// one by one.
-	if err := proc.SignalAll([]int{g.firstProcess()}, spare, unix.SIGKILL, g.has); err != nil {
+	_, first := g.attached()
+	if err := proc.SignalAll([]int{first}, spare, unix.SIGKILL, g.has); err != nil {
 		return err
 	}
 	empty := 0
@@ -293,7 +295,8 @@ func (g *Group) KillAll(ctx context.Context, spare int) error {
 		}
 		pids = slices.DeleteFunc(pids, func(p int) bool { return p == spare })
 		if len(pids) == 0 {
-			if empty++; empty == emptyPasses || g.firstIsGone() {
+			// The first process is gone only after all the others are (pid_namespaces(7)).
+			if empty++; empty == emptyPasses || first == 0 || !proc.Alive(first) {
 				return nil
 			}
 			continue
@@ -307,18 +310,4 @@ func (g *Group) KillAll(ctx context.Context, spare int) error {
 		}
 		time.Sleep(time.Millisecond << min(pass, 5))
 	}
-}
-
-// firstIsGone reports whether the first process has ended. The kernel kills the others
-// with it, and it is gone only after all of them are (pid_namespaces(7)).
-func (g *Group) firstIsGone() bool {
-	first := g.firstProcess()
-	return first == 0 || !proc.Alive(first)
-}
-
-// firstProcess returns the first process of the namespace, 0 until the group is attached.
-func (g *Group) firstProcess() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.first
 }
