@@ -1,10 +1,11 @@
-// Package mounts makes and removes mounts of this process's mount namespace by their
-// paths.
+// Package mounts makes, lists and removes mounts by their paths, in this process's mount
+// namespace unless it says otherwise.
 package mounts
 
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/moby/sys/mountinfo"
@@ -56,4 +57,14 @@ func Below(dir string) ([]string, error) {
 		points = append(points, m.Mountpoint)
 	}
 	return points, nil
+}
+
+// Table returns the mounts of a process's mount namespace, parents first.
+func Table(pid int) ([]*mountinfo.Info, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return mountinfo.GetMountsFromReader(f, nil)
 }

@@ -10,8 +10,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/containerd/mounts"
 )
 
 // Bounded reports whether the kernel bounds the volume, as it does unless
@@ -77,7 +78,7 @@ func (v *Volume) used(pids []int) (bytes, inodes int64, err error) {
 // more. A process that is gone has none.
 func nameless(pid int) []unix.Stat_t {
 	overlays := map[string]bool{} // mount ids
-	table, _ := mountinfo.PidMountInfo(pid)
+	table, _ := mounts.Table(pid)
 	for _, m := range table {
 		overlays[strconv.Itoa(m.ID)] = m.FSType == "overlay"
 	}
