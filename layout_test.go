@@ -49,6 +49,8 @@ func soleUsers() map[string][]string {
 		"github.com/google/go-containerregistry/": {"runtime"},
 		"github.com/google/nftables":              {"runtime"},
 		"github.com/mattn/go-runewidth":           {"cmd/sbench"},
+		"github.com/mdlayher/netlink":             {"runtime"},
+		"github.com/moby/sys/":                    {"runtime"},
 		"github.com/vbauerster/mpb":               {"cmd/sbench"},
 	}
 }

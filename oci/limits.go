@@ -19,7 +19,7 @@ const (
 // fails below 6 MiB, which runc itself needs, and above 1 PiB: 0 and -1 are errors,
 // never "unlimited".
 func WithMemoryLimit(limit int64) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		if limit < minMemory || limit > maxMemory {
 			return fmt.Errorf("memory limit of %d bytes is not between %d and %d", limit, minMemory, int64(maxMemory))
 		}
@@ -29,22 +29,16 @@ func WithMemoryLimit(limit int64) Option {
 	}
 }
 
-// WithoutSwapLimit removes the bound on swap that [WithMemoryLimit] sets, for
-// kernels that do not account for swap. It fails before [WithMemoryLimit].
+// WithoutSwapLimit leaves out the bound on swap that [WithMemoryLimit] sets, for
+// kernels that do not account for swap.
 func WithoutSwapLimit() Option {
-	return func(s *specs.Spec) error {
-		if s.Linux.Resources == nil || s.Linux.Resources.Memory == nil {
-			return errors.New("WithoutSwapLimit before WithMemoryLimit")
-		}
-		s.Linux.Resources.Memory.Swap = nil
-		return nil
-	}
+	return always(func(s *draft) { s.withoutSwap = true })
 }
 
 // WithPidsLimit caps the number of processes and threads, counted together
 // (pids.max in cgroup-v2.rst). It fails unless limit is positive.
 func WithPidsLimit(limit int64) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		if limit < 1 {
 			return fmt.Errorf("process limit of %d is not positive", limit)
 		}
@@ -57,7 +51,7 @@ func WithPidsLimit(limit int64) Option {
 // enforced in periods of 100 ms. It fails below 0.01, since the kernel refuses
 // quotas under 1 ms, above 4096, and for NaN.
 func WithCPUs(cpus float64) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		if math.IsNaN(cpus) || cpus < minCPUs || cpus > 4096 {
 			return fmt.Errorf("CPU limit of %v cores is not between %v and 4096", cpus, minCPUs)
 		}
@@ -70,7 +64,7 @@ func WithCPUs(cpus float64) Option {
 // WithoutCPULimit states that the host can limit memory and processes but not CPU
 // time. [New] then accepts a specification without [WithCPUs].
 func WithoutCPULimit() Option {
-	return func(s *specs.Spec) error { return annotate(s, withoutCPU, "true") }
+	return always(func(s *draft) { s.withoutCPU = true })
 }
 
 // WithCgroup places the sandbox in the cgroup at p, an absolute path within the
@@ -79,7 +73,7 @@ func WithoutCPULimit() Option {
 // not clean and absolute or is "/". [New] then requires the memory, process and CPU
 // limits too.
 func WithCgroup(p string) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		if !cleanAbs(p) || p == "/" {
 			return fmt.Errorf("cgroup %q is not a clean absolute path below the root", p)
 		}
@@ -93,16 +87,13 @@ func WithCgroup(p string) Option {
 // a process outside has to watch how much memory it uses. Since that process sees
 // only mapped memory, the option rules out memory that is not: memfd_create(2) fails
 // with ENOSYS, and a System V segment is removed with the last process attached to it
-// (kernel.shm_rmid_forced in proc(5)). It fails after [WithSeccomp], and [New] fails
-// if a cgroup or a limit is given as well.
+// (kernel.shm_rmid_forced in proc(5)). [New] fails if a cgroup or a limit is given as
+// well.
 func WithoutCgroup() Option {
-	return func(s *specs.Spec) error {
-		if s.Linux.Seccomp != nil {
-			return errors.New("WithoutCgroup after WithSeccomp")
-		}
+	return always(func(s *draft) {
 		s.Linux.Sysctl = map[string]string{"kernel.shm_rmid_forced": "1"}
-		return annotate(s, withoutCgroup, "true")
-	}
+		s.withoutCgroup = true
+	})
 }
 
 // WithNoFile bounds the open files of each process (RLIMIT_NOFILE, setrlimit(2)).
@@ -110,7 +101,7 @@ func WithoutCgroup() Option {
 // limit above the OCI runtime's own hard limit needs CAP_SYS_RESOURCE, and makes
 // the runtime fail without it.
 func WithNoFile(limit uint64) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		if limit < 16 {
 			return fmt.Errorf("bound of %d open files is below 16", limit)
 		}
@@ -123,21 +114,14 @@ func WithNoFile(limit uint64) Option {
 // sandbox starts the host's core dump handler (core(5)); only a limit of 1 prevents
 // that.
 func WithLowCoreLimit() Option {
-	return func(s *specs.Spec) error {
-		for i, l := range s.Process.Rlimits {
-			if l.Type == "RLIMIT_CORE" {
-				s.Process.Rlimits[i] = specs.POSIXRlimit{Type: l.Type}
-			}
-		}
-		return nil
-	}
+	return always(func(s *draft) { s.Process.Rlimits[0] = specs.POSIXRlimit{Type: rlimitCore} })
 }
 
 // WithNProc bounds the number of processes and threads of the sandbox's user
 // (RLIMIT_NPROC), for hosts without cgroups. The kernel counts them per user
 // namespace and user id (setrlimit(2)). It fails for 0 and if given twice.
 func WithNProc(limit uint64) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		if limit < 1 {
 			return errors.New("bound of 0 processes")
 		}
@@ -149,7 +133,7 @@ func WithNProc(limit uint64) Option {
 // whether touched or not (RLIMIT_DATA, setrlimit(2)). It fails below 256 MiB, with
 // which runc itself does not start, and if given twice.
 func WithDataSize(bytes uint64) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		if bytes < 256<<20 {
 			return fmt.Errorf("bound of %d bytes of data is below 256 MiB", bytes)
 		}
@@ -162,7 +146,7 @@ func WithDataSize(bytes uint64) Option {
 // values are refused: they need CAP_SYS_RESOURCE and would protect the sandbox at
 // the host's expense.
 func WithOOMScoreAdj(adj int) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		if adj < 0 || adj > 1000 {
 			return fmt.Errorf("OOM score adjustment %d is not between 0 and 1000", adj)
 		}
@@ -171,7 +155,7 @@ func WithOOMScoreAdj(adj int) Option {
 	}
 }
 
-func addRlimit(s *specs.Spec, name string, limit uint64) error {
+func addRlimit(s *draft, name string, limit uint64) error {
 	if hasRlimit(s, name) {
 		return fmt.Errorf("%s: given twice", name)
 	}
@@ -179,7 +163,7 @@ func addRlimit(s *specs.Spec, name string, limit uint64) error {
 	return nil
 }
 
-func resources(s *specs.Spec) *specs.LinuxResources {
+func resources(s *draft) *specs.LinuxResources {
 	if s.Linux.Resources == nil {
 		s.Linux.Resources = &specs.LinuxResources{}
 	}

@@ -3,35 +3,18 @@ package oci
 import (
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// withoutCgroup marks a spec that lacks limits on purpose. It distinguishes a
-// host that cannot enforce limits from a limit that was forgotten.
-const withoutCgroup = "org.securebench.without-cgroup"
-
-// withoutCPU marks a spec that lacks a CPU limit on purpose.
-const withoutCPU = "org.securebench.without-cpu-limit"
-
-// ownFilters marks a spec whose processes may install filters of their own.
-const ownFilters = "org.securebench.own-filters"
-
-// netlinkAllowed marks a spec whose processes may open netlink sockets.
-const netlinkAllowed = "org.securebench.netlink"
-
-// sealedProcesses marks a spec whose processes may not trace one another.
-const sealedProcesses = "org.securebench.sealed-processes"
-
 // WithArgs sets the argument vector of the sandbox's first process. The first
 // argument is looked up in the PATH of the process's environment unless it
 // contains a slash. It fails if the first argument is missing or empty, or if any
 // argument contains a NUL byte. There is no default: [New] requires it.
 func WithArgs(args ...string) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		if len(args) == 0 || args[0] == "" {
 			return errors.New("arguments: the command is empty")
 		}
@@ -50,7 +33,7 @@ func WithArgs(args ...string) Option {
 // without "=", with an empty name or with a NUL byte. Errors quote the name and
 // never the value, which may be a secret.
 func WithEnv(env ...string) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		for _, e := range env {
 			name, _, ok := strings.Cut(e, "=")
 			if !ok || name == "" || strings.ContainsRune(e, 0) {
@@ -66,7 +49,7 @@ func WithEnv(env ...string) Option {
 // WithCwd sets the working directory, a clean absolute path inside the sandbox.
 // The default is "/".
 func WithCwd(dir string) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		if !cleanAbs(dir) {
 			return fmt.Errorf("working directory %q is not a clean absolute path", dir)
 		}
@@ -79,10 +62,7 @@ func WithCwd(dir string) Option {
 // process, as seen inside the sandbox. The default is 0 for both and no
 // supplementary groups: root without any capability.
 func WithUser(uid, gid uint32, groups ...uint32) Option {
-	return func(s *specs.Spec) error {
-		s.Process.User = specs.User{UID: uid, GID: gid, AdditionalGids: slices.Clone(groups)}
-		return nil
-	}
+	return always(func(s *draft) { s.Process.User = specs.User{UID: uid, GID: gid, AdditionalGids: slices.Clone(groups)} })
 }
 
 // WithUserNamespace joins the existing user namespace at p, an absolute host path.
@@ -97,17 +77,15 @@ func WithUser(uid, gid uint32, groups ...uint32) Option {
 // creates (config-linux.md, "User namespace mappings"), so later versions of runc,
 // and crun, must be given none.
 func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		if !cleanAbs(p) {
 			return fmt.Errorf("user namespace %q is not a clean absolute path", p)
 		}
 		if hasNamespace(s, specs.UserNamespace) {
 			return errors.New("user namespace: given twice")
 		}
-		for _, m := range mappings {
-			if m.Size == 0 {
-				return errors.New("user namespace: a mapping of no ids")
-			}
+		if slices.ContainsFunc(mappings, func(m specs.LinuxIDMapping) bool { return m.Size == 0 }) {
+			return errors.New("user namespace: a mapping of no ids")
 		}
 		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace, Path: p})
 		s.Linux.UIDMappings, s.Linux.GIDMappings = slices.Clone(mappings), slices.Clone(mappings)
@@ -121,17 +99,13 @@ func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
 // which the runtime may not create device nodes. It fails if source is not clean
 // and absolute.
 func WithDevices(source string) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		if !cleanAbs(source) {
 			return fmt.Errorf("devices in %q, which is not a clean absolute path", source)
 		}
-		for i, m := range s.Mounts {
-			if m.Destination == "/dev" {
-				s.Mounts[i] = specs.Mount{Destination: "/dev", Type: "bind", Source: source, Options: []string{"bind", "private", "nosuid", "noexec", "rw"}}
-				return nil
-			}
-		}
-		return errors.New("devices: no /dev to replace")
+		dev := slices.IndexFunc(s.Mounts, func(m specs.Mount) bool { return m.Destination == "/dev" })
+		s.Mounts[dev] = specs.Mount{Destination: "/dev", Type: "bind", Source: source, Options: []string{"bind", "private", "nosuid", "noexec", "rw"}}
+		return nil
 	}
 }
 
@@ -140,7 +114,7 @@ func WithDevices(source string) Option {
 // host's network. It fails if p is not clean and absolute or if a namespace was
 // given before.
 func WithNetworkNamespace(p string) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		if !cleanAbs(p) {
 			return fmt.Errorf("network namespace %q is not a clean absolute path", p)
 		}
@@ -156,41 +130,28 @@ func WithNetworkNamespace(p string) Option {
 // another's memory. It is for a trusted process that starts an untrusted one as the
 // same user. /proc becomes read-only, which includes /proc/PID/mem (proc(5)), and
 // ptrace(2) fails with EPERM; process_vm_readv(2) and process_vm_writev(2) are
-// denied in any case. It fails after [WithSeccomp].
+// denied in any case.
 func WithSealedProcesses() Option {
-	return func(s *specs.Spec) error {
-		if s.Linux.Seccomp != nil {
-			return errors.New("WithSealedProcesses after WithSeccomp")
-		}
+	return always(func(s *draft) {
 		s.Linux.ReadonlyPaths = append(s.Linux.ReadonlyPaths, "/proc")
-		return annotate(s, sealedProcesses, "true")
-	}
+		s.sealed = true
+	})
 }
 
 // WithOwnFilters lets processes confine themselves: install seccomp filters and
 // socket filters, and use Landlock, for programs that need these. The kernel compiles
 // such filters into memory that no limit of the sandbox bounds, within one budget for
 // the whole host (net.core.bpf_jit_limit), and writes each access that Landlock denies
-// to the host's audit log. It fails after [WithSeccomp].
+// to the host's audit log.
 func WithOwnFilters() Option {
-	return func(s *specs.Spec) error {
-		if s.Linux.Seccomp != nil {
-			return errors.New("WithOwnFilters after WithSeccomp")
-		}
-		return annotate(s, ownFilters, "true")
-	}
+	return always(func(s *draft) { s.ownFilters = true })
 }
 
 // WithNetlink lets processes open netlink sockets (netlink(7)), for programs that
 // need them. Messages queued in them take kernel memory that no limit of the
-// sandbox bounds. It fails after [WithSeccomp].
+// sandbox bounds.
 func WithNetlink() Option {
-	return func(s *specs.Spec) error {
-		if s.Linux.Seccomp != nil {
-			return errors.New("WithNetlink after WithSeccomp")
-		}
-		return annotate(s, netlinkAllowed, "true")
-	}
+	return always(func(s *draft) { s.netlink = true })
 }
 
 // WithTmpfs mounts an empty in-memory file system at dest that every user of the
@@ -211,7 +172,7 @@ func WithSharedMemory(bytes int64) Option {
 }
 
 func tmpfs(dest string, bytes, inodes int64, flags ...string) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		if bytes < 4*kib || inodes < 2 {
 			return fmt.Errorf("tmpfs %q: %d bytes and %d inodes are no usable size", dest, bytes, inodes)
 		}
@@ -225,7 +186,7 @@ func tmpfs(dest string, bytes, inodes int64, flags ...string) Option {
 // clean and absolute, if dest is "/", was mounted before, or lies in /proc, /sys or
 // /dev; /dev/shm alone is allowed.
 func WithBind(source, dest string, writable bool) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		if !cleanAbs(source) {
 			return fmt.Errorf("bind source %q is not a clean absolute path", source)
 		}
@@ -242,16 +203,13 @@ func WithBind(source, dest string, writable bool) Option {
 // need them. The default is none. It accepts CAP_SYS_CHROOT, for tasks that need
 // chroot(2), and CAP_SETUID, CAP_SETGID and CAP_KILL, for a trusted first process
 // that runs others as a different user of the sandbox. Any other name is an error.
-// A second call replaces the first. It fails after [WithSeccomp].
+// A second call replaces the first.
 func WithCapabilities(names ...string) Option {
-	return func(s *specs.Spec) error {
+	return func(s *draft) error {
 		for _, n := range names {
 			if !slices.Contains([]string{"CAP_SYS_CHROOT", "CAP_SETUID", "CAP_SETGID", "CAP_KILL"}, n) {
 				return fmt.Errorf("capability %q cannot be given to a sandbox", n)
 			}
-		}
-		if s.Linux.Seccomp != nil {
-			return errors.New("WithCapabilities after WithSeccomp")
 		}
 		c := s.Process.Capabilities
 		for _, set := range []*[]string{&c.Bounding, &c.Effective, &c.Permitted} {
@@ -265,23 +223,25 @@ func WithCapabilities(names ...string) Option {
 // runtime ignores keys that it does not know. A later value replaces an earlier
 // one. It fails if key is empty.
 func WithAnnotation(key, value string) Option {
-	return func(s *specs.Spec) error { return annotate(s, key, value) }
+	return func(s *draft) error {
+		if key == "" {
+			return errors.New("annotation without a key")
+		}
+		s.annotate(key, value)
+		return nil
+	}
 }
 
-func annotate(s *specs.Spec, key, value string) error {
-	if key == "" {
-		return errors.New("annotation without a key")
-	}
+func (s *draft) annotate(key, value string) {
 	if s.Annotations == nil {
 		s.Annotations = map[string]string{}
 	}
 	s.Annotations[key] = value
-	return nil
 }
 
 // addMount refuses destinations that would cover what the specification itself
 // relies on.
-func addMount(s *specs.Spec, m specs.Mount) error {
+func addMount(s *draft, m specs.Mount) error {
 	if !cleanAbs(m.Destination) || m.Destination == "/" {
 		return fmt.Errorf("mount destination %q is not a clean absolute path below the root", m.Destination)
 	}
@@ -290,10 +250,8 @@ func addMount(s *specs.Spec, m specs.Mount) error {
 			return fmt.Errorf("mount destination %q lies in %s", m.Destination, top)
 		}
 	}
-	for _, have := range s.Mounts {
-		if have.Destination == m.Destination {
-			return fmt.Errorf("mount destination %q: given twice", path.Clean(m.Destination))
-		}
+	if slices.ContainsFunc(s.Mounts, func(have specs.Mount) bool { return have.Destination == m.Destination }) {
+		return fmt.Errorf("mount destination %q: given twice", m.Destination)
 	}
 	s.Mounts = append(s.Mounts, m)
 	return nil

@@ -22,11 +22,9 @@ const (
 // use: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
 const cloneNamespaces = 0x7e02_0000
 
-// WithSeccomp installs the system call filter (seccomp(2)) for arch, a GOARCH name:
-// amd64 or arm64. Any other name is an error. [New] applies it for the host's own
-// architecture when it is not given. Options that change the filter must precede
-// it, and fail otherwise: [WithCapabilities], [WithSealedProcesses],
-// [WithOwnFilters], [WithNetlink] and [WithoutCgroup].
+// WithSeccomp makes the system call filter (seccomp(2)) one for arch, a GOARCH name:
+// amd64 or arm64. Any other name is an error. The default is the host's own
+// architecture.
 //
 // The filter is an allow-list. A call that is not on it fails with EPERM; it never
 // kills the process, which would look like the task's own fault. clone3(2) fails
@@ -35,53 +33,47 @@ const cloneNamespaces = 0x7e02_0000
 // other architectures are closed, because the 32-bit ones reach socketcall(2), whose
 // arguments a filter cannot see.
 func WithSeccomp(arch string) Option {
-	return func(s *specs.Spec) error {
-		native, ok := map[string]specs.Arch{"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64}[arch]
-		if !ok {
-			return fmt.Errorf("seccomp: no profile for architecture %q", arch)
-		}
-		perm := uint(errnoPERM)
-		allowed := allowedSyscalls()
-		if s.Annotations[sealedProcesses] != "" {
-			allowed = slices.DeleteFunc(allowed, func(name string) bool { return name == "ptrace" })
-		}
-		hugePages := hugePageRules()
-		own := s.Annotations[ownFilters] != ""
-		absent := []string{"clone3", "io_setup"} // programs can do without them
-		if landlock := strings.Fields("landlock_add_rule landlock_create_ruleset landlock_restrict_self"); own {
-			allowed = append(allowed, landlock...)
-		} else {
-			absent = append(absent, landlock...) // each denial would be a line in the host's audit log
-		}
-		if s.Annotations[withoutCgroup] != "" {
-			absent = append(absent, "memfd_create")
-			hugePages = slices.DeleteFunc(hugePages, func(r specs.LinuxSyscall) bool { return r.Names[0] == "memfd_create" })
-		}
-		rules := []specs.LinuxSyscall{
+	return always(func(s *draft) { s.arch = arch })
+}
+
+// filter returns the filter that [WithSeccomp] describes.
+func (s *draft) filter() (*specs.LinuxSeccomp, error) {
+	native, ok := map[string]specs.Arch{"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64}[s.arch]
+	if !ok {
+		return nil, fmt.Errorf("seccomp: no profile for architecture %q", s.arch)
+	}
+	perm := uint(errnoPERM)
+	allowed, hugePages := allowedSyscalls(), hugePageRules()
+	if s.sealed {
+		allowed = slices.DeleteFunc(allowed, func(name string) bool { return name == "ptrace" })
+	}
+	absent := []string{"clone3", "io_setup"} // programs can do without them
+	if landlock := strings.Fields("landlock_add_rule landlock_create_ruleset landlock_restrict_self"); s.ownFilters {
+		allowed = append(allowed, landlock...)
+	} else {
+		absent = append(absent, landlock...) // each denial would be a line in the host's audit log
+	}
+	if s.withoutCgroup {
+		absent = append(absent, "memfd_create")
+		hugePages = slices.DeleteFunc(hugePages, func(r specs.LinuxSyscall) bool { return r.Names[0] == "memfd_create" })
+	}
+	rules := slices.Concat(
+		[]specs.LinuxSyscall{
 			{Names: allowed, Action: specs.ActAllow},
 			allow("clone", specs.LinuxSeccompArg{Index: 0, Op: specs.OpMaskedEqual, Value: cloneNamespaces}),
 			answer(errnoNOSYS, absent),
-		}
-		rules = append(rules, filterRules(own)...)
-		rules = append(rules, optionRules(own)...)
-		rules = append(rules, socketRules(s.Annotations[netlinkAllowed] != "")...)
-		rules = append(rules, ioctlRules()...)
-		rules = append(rules, adviceRules()...)
-		rules = append(rules, coreRules()...)
-		rules = append(rules, hugePages...)
-		rules = append(rules, personalityRules()...)
-		rules = append(rules, mknodRules()...)
-		rules = append(rules, fcntlRules()...)
-		if slices.Contains(s.Process.Capabilities.Bounding, "CAP_SYS_CHROOT") {
-			rules = append(rules, specs.LinuxSyscall{Names: []string{"chroot"}, Action: specs.ActAllow})
-		}
-		s.Linux.Seccomp = &specs.LinuxSeccomp{
-			DefaultAction: specs.ActErrno, DefaultErrnoRet: &perm,
-			Architectures: []specs.Arch{native},
-			Syscalls:      rules,
-		}
-		return nil
+		},
+		filterRules(s.ownFilters), optionRules(s.ownFilters), socketRules(s.netlink), ioctlRules(), adviceRules(), coreRules(),
+		hugePages, personalityRules(), mknodRules(), fcntlRules(),
+	)
+	if slices.Contains(s.Process.Capabilities.Bounding, "CAP_SYS_CHROOT") {
+		rules = append(rules, allow("chroot"))
 	}
+	return &specs.LinuxSeccomp{
+		DefaultAction: specs.ActErrno, DefaultErrnoRet: &perm,
+		Architectures: []specs.Arch{native},
+		Syscalls:      rules,
+	}, nil
 }
 
 // socketRules admit UNIX sockets, and INET and INET6 sockets of the protocols built
@@ -99,9 +91,9 @@ func socketRules(netlink bool) []specs.LinuxSyscall {
 		flags                                  = 0o2004000 // SOCK_CLOEXEC, SOCK_NONBLOCK
 		icmp, tcp, udp, icmp6, multipath   int = 1, 6, 17, 58, 262
 	)
-	rules := []specs.LinuxSyscall{argument("socketpair", 0, afUnix), argument("socket", 0, afUnix)}
+	rules := []specs.LinuxSyscall{allow("socketpair", equal(0, afUnix)), allow("socket", equal(0, afUnix))}
 	if netlink {
-		rules = append(rules, argument("socket", 0, afNetlink))
+		rules = append(rules, allow("socket", equal(0, afNetlink)))
 	} else {
 		rules = append(rules, answer(errnoNOSYS, []string{"socket"}, equal(0, afNetlink)))
 	}
@@ -299,7 +291,7 @@ func hugePageRules() []specs.LinuxSyscall {
 func personalityRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
 	for _, persona := range []uint64{0x0, 0x8, 0x20000, 0x20008, 0xffffffff} { // personality(2)
-		rules = append(rules, argument("personality", 0, persona))
+		rules = append(rules, allow("personality", equal(0, persona)))
 	}
 	return rules
 }
@@ -308,34 +300,29 @@ func personalityRules() []specs.LinuxSyscall {
 func mknodRules() []specs.LinuxSyscall {
 	const typeMask = 0o170000 // inode(7), S_IFMT
 	var rules []specs.LinuxSyscall
-	for _, kind := range []uint64{0, 0o100000, 0o010000, 0o140000} { // zero means a regular file, mknod(2)
-		for name, index := range map[string]uint{"mknod": 1, "mknodat": 2} {
-			rules = append(rules, allow(name, specs.LinuxSeccompArg{Index: index, Op: specs.OpMaskedEqual, Value: typeMask, ValueTwo: kind}))
+	for i, name := range []string{"mknod", "mknodat"} {
+		for _, kind := range []uint64{0, 0o100000, 0o010000, 0o140000} { // zero means a regular file, mknod(2)
+			rules = append(rules, allow(name, specs.LinuxSeccompArg{Index: uint(i) + 1, Op: specs.OpMaskedEqual, Value: typeMask, ValueTwo: kind}))
 		}
 	}
-	slices.SortStableFunc(rules, func(a, b specs.LinuxSyscall) int { return len(a.Names[0]) - len(b.Names[0]) })
 	return rules
 }
 
 // fcntlRules admit all commands below 0x410 except those for leases and for directory
-// change notification (F_SETLEASE, F_GETLEASE and F_NOTIFY of fcntl(2)). With a lease on a file that several sandboxes share read-only,
-// root in one of them can block the others, and the host, for as long as
-// /proc/sys/fs/lease-break-time.
+// change notification (F_SETLEASE, F_GETLEASE and F_NOTIFY of fcntl(2)). With a lease on
+// a file that several sandboxes share read-only, root in one of them can block the
+// others, and the host, for as long as /proc/sys/fs/lease-break-time.
 func fcntlRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
-	for _, r := range []struct{ mask, value uint64 }{
+	for _, commands := range []block{
 		{0xffff_fc00, 0},     // below F_LINUX_SPECIFIC_BASE, 1024
 		{0xffff_ffff, 0x403}, // F_DUPFD_QUERY
 		{0xffff_fffc, 0x404}, // F_CREATED_QUERY, F_DUPFD_CLOEXEC, F_SETPIPE_SZ
 		{0xffff_fff8, 0x408}, // F_GETPIPE_SZ, seals, hints
 	} {
-		rules = append(rules, allow("fcntl", specs.LinuxSeccompArg{Index: 1, Op: specs.OpMaskedEqual, Value: r.mask, ValueTwo: r.value}))
+		rules = append(rules, allow("fcntl", commands.of(1)))
 	}
 	return rules
-}
-
-func argument(name string, index uint, value uint64) specs.LinuxSyscall {
-	return allow(name, equal(index, value))
 }
 
 func equal(index uint, value uint64) specs.LinuxSeccompArg {

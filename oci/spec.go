@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,14 +39,33 @@ const maxTerminals = 256
 // (core(5)).
 const noCores = 1
 
+const rlimitCore = "RLIMIT_CORE" // the first in every specification
+
 // An Option opens or sizes one point of a specification. It returns an error
 // rather than do less than it was asked to. Options are values without state: one
 // may be used for several specifications, concurrently. A nil Option panics.
-type Option func(*specs.Spec) error
+type Option func(*draft) error
+
+// always returns an option that cannot fail.
+func always(set func(*draft)) Option {
+	return func(s *draft) error {
+		set(s)
+		return nil
+	}
+}
+
+// A draft is a specification in the making, with what options have said about parts that
+// [New] makes when all of them have been applied.
+type draft struct {
+	*specs.Spec
+	arch                                   string // of the filter; see WithSeccomp
+	ownFilters, netlink, sealed            bool
+	withoutCgroup, withoutCPU, withoutSwap bool
+}
 
 // New returns a specification for a process in the root file system at rootfs, a
-// clean absolute host path, after applying opts in order. It applies [WithSeccomp]
-// for the host's architecture unless opts did. The caller owns the result.
+// clean absolute host path, after applying opts in order. Its system call filter is
+// that of [WithSeccomp]. The caller owns the result.
 //
 // These have no default and must be given: [WithArgs], [WithNetworkNamespace],
 // [WithNoFile], and either [WithCgroup] with [WithMemoryLimit], [WithPidsLimit] and
@@ -56,22 +76,37 @@ func New(rootfs string, opts ...Option) (*specs.Spec, error) {
 	if !cleanAbs(rootfs) {
 		errs = append(errs, fmt.Errorf("rootfs %q is not a clean absolute path", rootfs))
 	}
-	s := base(rootfs)
+	s := &draft{Spec: base(rootfs), arch: runtime.GOARCH}
 	for _, opt := range opts {
 		if err := opt(s); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	if s.Linux.Seccomp == nil {
-		if err := WithSeccomp(runtime.GOARCH)(s); err != nil {
-			errs = append(errs, err)
-		}
+	if err := s.complete(); err != nil {
+		errs = append(errs, err)
 	}
 	errs = append(errs, missing(s)...)
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("runtime spec: %w", errors.Join(errs...))
 	}
-	return s, nil
+	return s.Spec, nil
+}
+
+// complete makes the filter, and notes for people what options have left out or opened.
+func (s *draft) complete() error {
+	for key, set := range map[string]bool{
+		"without-cgroup": s.withoutCgroup, "without-cpu-limit": s.withoutCPU, "own-filters": s.ownFilters, "netlink": s.netlink, "sealed-processes": s.sealed,
+	} {
+		if set {
+			s.annotate("org.securebench."+key, "true")
+		}
+	}
+	if r := s.Linux.Resources; s.withoutSwap && r != nil && r.Memory != nil {
+		r.Memory.Swap = nil
+	}
+	var err error
+	s.Linux.Seccomp, err = s.filter()
+	return err
 }
 
 func base(rootfs string) *specs.Spec {
@@ -89,7 +124,7 @@ func base(rootfs string) *specs.Spec {
 			// prctl(2) PR_SET_NO_NEW_PRIVS: setuid, setgid and file capabilities have no effect on execve.
 			NoNewPrivileges: true,
 			Rlimits: []specs.POSIXRlimit{
-				{Type: "RLIMIT_CORE", Soft: noCores, Hard: noCores},
+				{Type: rlimitCore, Soft: noCores, Hard: noCores},
 			},
 		},
 		Mounts: baseMounts(),
@@ -148,7 +183,7 @@ func sized(bytes, inodes int64, mode uint32) []string {
 
 // missing lists the required points that s lacks, for which New must not invent a
 // value.
-func missing(s *specs.Spec) []error {
+func missing(s *draft) []error {
 	var errs []error
 	need := func(ok bool, what string) {
 		if !ok {
@@ -159,35 +194,25 @@ func missing(s *specs.Spec) []error {
 	need(hasNamespace(s, specs.NetworkNamespace), "no network namespace: use WithNetworkNamespace")
 	need(hasRlimit(s, "RLIMIT_NOFILE"), "no bound on open files: use WithNoFile")
 	if s.Linux.Resources == nil && s.Linux.CgroupsPath == "" {
-		need(s.Annotations[withoutCgroup] == "true", "no limits: use WithCgroup and the limits, or WithoutCgroup")
+		need(s.withoutCgroup, "no limits: use WithCgroup and the limits, or WithoutCgroup")
 		return errs
 	}
 	r := s.Linux.Resources
 	need(s.Linux.CgroupsPath != "", "limits without a cgroup: use WithCgroup")
-	need(s.Annotations[withoutCgroup] == "", "WithoutCgroup together with a cgroup or limits")
+	need(!s.withoutCgroup, "WithoutCgroup together with a cgroup or limits")
 	need(r != nil && r.Memory != nil && r.Memory.Limit != nil, "no memory limit: use WithMemoryLimit")
 	need(r != nil && r.Pids != nil && r.Pids.Limit != nil, "no process limit: use WithPidsLimit")
 	limited := r != nil && r.CPU != nil && r.CPU.Quota != nil
-	need(limited || s.Annotations[withoutCPU] == "true", "no CPU limit: use WithCPUs or WithoutCPULimit")
+	need(limited || s.withoutCPU, "no CPU limit: use WithCPUs or WithoutCPULimit")
 	return errs
 }
 
-func hasNamespace(s *specs.Spec, t specs.LinuxNamespaceType) bool {
-	for _, ns := range s.Linux.Namespaces {
-		if ns.Type == t {
-			return true
-		}
-	}
-	return false
+func hasNamespace(s *draft, t specs.LinuxNamespaceType) bool {
+	return slices.ContainsFunc(s.Linux.Namespaces, func(ns specs.LinuxNamespace) bool { return ns.Type == t })
 }
 
-func hasRlimit(s *specs.Spec, name string) bool {
-	for _, l := range s.Process.Rlimits {
-		if l.Type == name {
-			return true
-		}
-	}
-	return false
+func hasRlimit(s *draft, name string) bool {
+	return slices.ContainsFunc(s.Process.Rlimits, func(l specs.POSIXRlimit) bool { return l.Type == name })
 }
 
 // cleanAbs reports whether p is absolute, clean, and free of bytes that would

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -185,19 +186,9 @@ func DefaultLimits() Limits {
 
 // Over returns l with each field that is 0 taken from base.
 func (l Limits) Over(base Limits) Limits {
-	set(&l.Memory, base.Memory)
-	set(&l.CPUs, base.CPUs)
-	set(&l.Pids, base.Pids)
-	set(&l.Files, base.Files)
-	set(&l.LayerBytes, base.LayerBytes)
-	set(&l.TmpBytes, base.TmpBytes)
-	set(&l.ShmBytes, base.ShmBytes)
-	return l
-}
-
-func set[T int64 | uint64 | float64](field *T, value T) {
-	if *field == 0 {
-		*field = value
+	return Limits{
+		Memory: cmp.Or(l.Memory, base.Memory), CPUs: cmp.Or(l.CPUs, base.CPUs), Pids: cmp.Or(l.Pids, base.Pids), Files: cmp.Or(l.Files, base.Files),
+		LayerBytes: cmp.Or(l.LayerBytes, base.LayerBytes), TmpBytes: cmp.Or(l.TmpBytes, base.TmpBytes), ShmBytes: cmp.Or(l.ShmBytes, base.ShmBytes),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/hostcheck"
 )
 
 type doctorCmd struct {
@@ -19,7 +20,7 @@ func (cmd *doctorCmd) Run(ctx context.Context, a *app) error {
 	findings := containerd.Diagnose(ctx, a.options(nil))
 	bad := 0
 	for _, f := range findings {
-		if f.Severity == containerd.Error {
+		if f.Severity == hostcheck.Error {
 			bad++
 		}
 	}
@@ -36,7 +37,7 @@ func (cmd *doctorCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-func finding(f containerd.Finding) string {
+func finding(f hostcheck.Finding) string {
 	line := fmt.Sprintf("%s\t%s\t%s", f.Severity, f.Check, f.Detail)
 	if f.Cure != "" {
 		line += "\n\t\tcure: " + f.Cure

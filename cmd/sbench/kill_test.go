@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
@@ -146,9 +146,12 @@ func (h host) left(run string) []string {
 	if strings.Contains(string(mounts), run) {
 		left = append(left, "mounts")
 	}
-	hierarchies, err := cgroup.Mounted()
-	check(h.t, err)
-	left = append(left, hierarchies.Children("sbench-"+run)...)
+	check(h.t, filepath.WalkDir("/sys/fs/cgroup", func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "sbench-"+run) {
+			left = append(left, p)
+		}
+		return nil // what is gone since is not left
+	}))
 	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	check(h.t, err)
 	for _, p := range processes {

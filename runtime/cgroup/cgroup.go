@@ -5,11 +5,12 @@
 package cgroup
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +18,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // Mode names the layout of the host's cgroup file systems.
@@ -47,21 +51,24 @@ func Mounted() (Hierarchies, error) {
 		return Hierarchies{}, err
 	}
 	defer func() { _ = f.Close() }()
+	return listed(f)
+}
+
+// listed finds the hierarchies in a table of mounts.
+func listed(table io.Reader) (Hierarchies, error) {
+	mounts, err := mountinfo.GetMountsFromReader(table, mountinfo.FSTypeFilter("cgroup", "cgroup2"))
+	if err != nil {
+		return Hierarchies{}, fmt.Errorf("read the table of mounts: %w", err)
+	}
 	h := Hierarchies{byController: map[string]string{}}
-	for sc := bufio.NewScanner(f); sc.Scan(); {
-		left, right, ok := strings.Cut(sc.Text(), " - ")
-		fields, super := strings.Fields(left), strings.Fields(right)
-		if !ok || len(fields) < 5 || len(super) < 3 {
+	for _, m := range mounts {
+		if m.FSType == "cgroup2" {
+			h.unified, h.top = m.Mountpoint, m.Root
 			continue
 		}
-		switch super[0] {
-		case "cgroup2":
-			h.unified, h.top = fields[4], fields[3]
-		case "cgroup":
-			for option := range strings.SplitSeq(super[2], ",") {
-				if option != "rw" && option != "ro" {
-					h.byController[option] = fields[4]
-				}
+		for option := range strings.SplitSeq(m.VFSOptions, ",") {
+			if option != "rw" && option != "ro" {
+				h.byController[option] = m.Mountpoint
 			}
 		}
 	}
@@ -87,46 +94,46 @@ func (h Hierarchies) Mode() Mode {
 // [Hierarchies.Claim].
 func (h Hierarchies) Controllers() []string {
 	var have []string
-	if h.to != nil {
+	switch {
+	case h.to != nil:
 		have = slices.Clone(h.to.can)
-		if slices.Contains(have, "memory") && swapAccounted(filepath.Join(h.unified, h.to.group)) {
-			have = append(have, "swap")
+	case h.Mode() == V2:
+		have = slices.DeleteFunc(words(h.unified, "cgroup.controllers"), func(c string) bool { return !slices.Contains(controllers(), c) })
+	default:
+		for _, c := range []struct{ limit, controller, file string }{
+			{"memory", "memory", "memory.limit_in_bytes"}, {"swap", "memory", "memory.memsw.limit_in_bytes"},
+			{"pids", "pids", "cgroup.procs"}, {"cpu", "cpu", "cpu.cfs_quota_us"},
+		} {
+			if dir := h.byController[c.controller]; dir != "" && exists(dir, c.file) {
+				have = append(have, c.limit)
+			}
 		}
 		return have
 	}
-	add := func(name, dir, file string) {
-		if dir == "" {
-			return
-		}
-		if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
-			have = append(have, name)
-		}
+	dir := h.unified
+	if h.to != nil {
+		dir = filepath.Join(dir, h.to.group)
 	}
-	if h.Mode() != V2 {
-		add("memory", h.byController["memory"], "memory.limit_in_bytes")
-		add("swap", h.byController["memory"], "memory.memsw.limit_in_bytes")
-		add("pids", h.byController["pids"], "cgroup.procs")
-		add("cpu", h.byController["cpu"], "cpu.cfs_quota_us")
-		return have
-	}
-	for _, c := range strings.Fields(readString(filepath.Join(h.unified, "cgroup.controllers"))) {
-		if slices.Contains(controllers(), c) {
-			have = append(have, c)
-		}
-	}
-	if slices.Contains(have, "memory") && swapAccounted(h.unified) {
+	if slices.Contains(have, "memory") && swapAccounted(dir) {
 		have = append(have, "swap")
 	}
 	return have
 }
 
+// Bounds reports whether a new group can bound both memory and processes.
+func (h Hierarchies) Bounds() bool {
+	have := h.Controllers()
+	return slices.Contains(have, "memory") && slices.Contains(have, "pids")
+}
+
 // CountsSocketsApart reports whether the kernel accounts the memory of sockets
 // separately, so that it needs a limit of its own; see [Group.LimitSockets].
 func (h Hierarchies) CountsSocketsApart() bool {
-	if h.Mode() == V2 {
-		return false
-	}
-	_, err := os.Stat(filepath.Join(h.byController["memory"], "memory.kmem.tcp.limit_in_bytes"))
+	return h.Mode() != V2 && exists(h.byController["memory"], "memory.kmem.tcp.limit_in_bytes")
+}
+
+func exists(dir, name string) bool {
+	_, err := os.Stat(filepath.Join(dir, name))
 	return err == nil
 }
 
@@ -159,19 +166,16 @@ func (g Group) dirs() []string {
 	if g.h.to != nil && g.h.to.group == "" {
 		return nil
 	}
-	seen := map[string]bool{}
-	for _, mount := range g.h.byController {
-		seen[filepath.Join(mount, g.Path())] = true
-	}
+	mounts := slices.Collect(maps.Values(g.h.byController))
 	if g.h.unified != "" {
-		seen[filepath.Join(g.h.unified, g.Path())] = true
+		mounts = append(mounts, g.h.unified)
 	}
-	dirs := make([]string, 0, len(seen))
-	for d := range seen {
-		dirs = append(dirs, d)
+	slices.Sort(mounts)
+	mounts = slices.Compact(mounts)
+	for i := range mounts {
+		mounts[i] = filepath.Join(mounts[i], g.Path())
 	}
-	slices.Sort(dirs)
-	return dirs
+	return mounts
 }
 
 // file returns "" if nothing is delegated, since then no group's counters belong to this
@@ -209,12 +213,7 @@ func (g Group) Pids() ([]int, error) {
 			return nil, fmt.Errorf("cgroup %s: %w", g.path, err)
 		}
 	}
-	pids := make([]int, 0, len(seen))
-	for pid := range seen {
-		pids = append(pids, pid)
-	}
-	slices.Sort(pids)
-	return pids, nil
+	return slices.Sorted(maps.Keys(seen)), nil
 }
 
 func addPids(file string, seen map[int]bool) error {
@@ -242,31 +241,18 @@ func (g Group) Signal(sig unix.Signal, spare int) error {
 	if err != nil {
 		return err
 	}
-	for _, pid := range pids {
-		if pid == spare || pid <= 1 {
-			continue
+	err = proc.SignalAll(pids, spare, sig, func(pid int) bool {
+		for line := range strings.Lines(readString(fmt.Sprintf("/proc/%d/cgroup", pid))) {
+			if _, path, ok := strings.Cut(strings.TrimSpace(line), ":/"); ok && within("/"+path, g.shown()) {
+				return true
+			}
 		}
-		if err := g.signalOne(pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("cgroup %s: signal %d: %w", g.path, pid, err)
-		}
+		return false
+	})
+	if err != nil {
+		return fmt.Errorf("cgroup %s: %w", g.path, err)
 	}
 	return nil
-}
-
-// signalOne checks the membership again once it holds a pidfd, so that a reused id
-// cannot direct the signal at an unrelated process.
-func (g Group) signalOne(pid int, sig unix.Signal) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	for line := range strings.Lines(readString(fmt.Sprintf("/proc/%d/cgroup", pid))) {
-		if _, path, ok := strings.Cut(strings.TrimSpace(line), ":/"); ok && within("/"+path, g.shown()) {
-			return unix.PidfdSendSignal(fd, sig, nil, 0)
-		}
-	}
-	return unix.ESRCH
 }
 
 func within(path, top string) bool {
@@ -302,10 +288,11 @@ func (g Group) KillAll(ctx context.Context, spare int) error {
 }
 
 func (g Group) freeze(on bool) error {
+	file, text := g.file("freezer", "freezer.state"), map[bool]string{true: "FROZEN", false: "THAWED"}[on]
 	if g.h.Mode() == V2 {
-		return os.WriteFile(g.file("", "cgroup.freeze"), map[bool][]byte{true: []byte("1"), false: []byte("0")}[on], 0)
+		file, text = g.file("", "cgroup.freeze"), map[bool]string{true: "1", false: "0"}[on]
 	}
-	return os.WriteFile(g.file("freezer", "freezer.state"), map[bool][]byte{true: []byte("FROZEN"), false: []byte("THAWED")}[on], 0)
+	return os.WriteFile(file, []byte(text), 0)
 }
 
 // Remove deletes the group and the groups below it, none of which may contain a
@@ -331,30 +318,6 @@ func (g Group) Remove() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Children lists, over all hierarchies, the names of the groups that start with prefix
-// and lie directly below the root or, for Delegated hierarchies, below the delegated
-// group.
-func (h Hierarchies) Children(prefix string) []string {
-	seen := map[string]bool{}
-	for _, dir := range h.Group("/").dirs() {
-		matches, err := filepath.Glob(filepath.Join(dir, prefix+"*"))
-		if err != nil {
-			continue // only a malformed pattern fails
-		}
-		for _, m := range matches {
-			if info, err := os.Stat(m); err == nil && info.IsDir() {
-				seen[filepath.Base(m)] = true
-			}
-		}
-	}
-	names := make([]string, 0, len(seen))
-	for n := range seen {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func readString(file string) string {

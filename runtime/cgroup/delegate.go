@@ -52,6 +52,15 @@ type delegation struct {
 	lack  Lack
 }
 
+// Usable returns what [Hierarchies.Delegated] does for those that are mounted.
+func Usable() (Hierarchies, error) {
+	h, err := Mounted()
+	if err != nil {
+		return h, err
+	}
+	return h.Delegated()
+}
+
 // Delegated returns the hierarchies as this process may use them. For the host's root
 // they are h. For anyone else, including root in a user namespace, groups are named
 // relative to the delegated group. That is the one with the most controllers among the

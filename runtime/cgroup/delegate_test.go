@@ -271,7 +271,4 @@ func TestUndelegated(t *testing.T) {
 	if err := errors.Join(g.Remove(), h.Claim()); err != nil {
 		t.Error(err)
 	}
-	if names := h.Children(""); len(names) > 0 {
-		t.Errorf("children %v", names)
-	}
 }

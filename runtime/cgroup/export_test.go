@@ -1,5 +1,7 @@
 package cgroup
 
+import "io"
+
 // At returns hierarchies of version 2 alone, mounted at dir and showing the group top.
 func At(dir, top string) Hierarchies { return Hierarchies{unified: dir, top: top} }
 
@@ -12,3 +14,6 @@ func AtV1(dir string) Hierarchies {
 func (h Hierarchies) DelegatedTo(own string, self int, delegates func(string) (bool, error)) Hierarchies {
 	return h.delegatedTo(own, self, delegates)
 }
+
+// Listed is Mounted for a table of mounts.
+func Listed(table io.Reader) (Hierarchies, error) { return listed(table) }

@@ -34,28 +34,24 @@ func (g Group) Verify(want Limits) error {
 		return err == nil && n <= want.Memory && n > want.Memory-page
 	}
 	pids := func(text string) bool { return text == strconv.FormatInt(want.Pids, 10) }
-	v2 := g.h.Mode() == V2
-	if want.Memory > 0 && v2 {
-		check("memory", "memory.max", bytes)
+	noSwapLeft := func(text string) bool { return text == "0" || text == "" && noSwap() }
+	memory, swap := "memory.max", "memory.swap.max"
+	quota, period := "cpu.max", ""
+	if g.h.Mode() != V2 { // there the limit on swap is that on memory and swap together
+		memory, swap, noSwapLeft = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", bytes
+		quota, period = "cpu.cfs_quota_us", readString(g.file("cpu", "cpu.cfs_period_us"))
 	}
-	if want.Memory > 0 && want.Swap && v2 {
-		check("memory", "memory.swap.max", func(text string) bool { return text == "0" || text == "" && noSwap() })
+	if want.Memory > 0 {
+		check("memory", memory, bytes)
 	}
-	if want.Memory > 0 && !v2 {
-		check("memory", "memory.limit_in_bytes", bytes)
-	}
-	if want.Memory > 0 && want.Swap && !v2 {
-		check("memory", "memory.memsw.limit_in_bytes", bytes)
+	if want.Memory > 0 && want.Swap {
+		check("memory", swap, noSwapLeft)
 	}
 	if want.Pids > 0 {
 		check("pids", "pids.max", pids)
 	}
-	if want.CPUs > 0 && v2 {
-		check("cpu", "cpu.max", func(text string) bool { return atMost(strings.Fields(text), want.CPUs) })
-	}
-	if want.CPUs > 0 && !v2 {
-		period := strings.TrimSpace(readString(g.file("cpu", "cpu.cfs_period_us")))
-		check("cpu", "cpu.cfs_quota_us", func(text string) bool { return atMost([]string{text, period}, want.CPUs) })
+	if want.CPUs > 0 {
+		check("cpu", quota, func(text string) bool { return atMost(strings.Fields(text+" "+period), want.CPUs) })
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cgroup %s: limits are not what was asked for: %w", g.path, err)

@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,19 +9,23 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/containerd/containerd/api/types/runc/options"
 	client "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/idmap"
+	"github.com/securebench/sbench/runtime/containerd/mounts"
+	"github.com/securebench/sbench/runtime/containerd/passwd"
+	"github.com/securebench/sbench/runtime/containerd/program"
+	"github.com/securebench/sbench/runtime/containerd/rootfs"
+	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/netns"
-	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
@@ -39,19 +44,14 @@ type Box struct {
 	cfg      runtime.Config
 	id       string
 	dir      string
-	root     string // the mounted root file system
-	lower    []string
-	layer    *volume
-	userns   *userns.Namespace // nil if the sandbox is in sbench's user namespace
+	root     *rootfs.FS
+	layer    *volume.Volume
+	ids      sandboxIDs
 	netns    *netns.Namespace
-	user     user
+	user     passwd.User
+	cgroup   string // absolute within the hierarchies
 	group    group
-	inMemory memoryFiles // tmpfs mounts, whose contents the watchdog counts
-
-	cgroup string // absolute within the hierarchies
-
-	ids    *idmap.Range    // nil if the sandbox has the ids of this process
-	mounts []runtime.Mount // all mounts, as the specification names them
+	inMemory atomic.Pointer[[]*os.File] // the open tmpfs mounts, whose contents the watchdog counts
 
 	mu        sync.Mutex
 	container client.Container
@@ -70,13 +70,13 @@ func (r *Run) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, 
 	if err := cfg.Limits.Validate(); err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
 	}
+	cfg.Mounts = slices.Clone(cfg.Mounts)
 	id := randomID()
 	b := &Box{
 		run: r, cfg: cfg, id: r.id + "-" + id, dir: filepath.Join(r.dir, "box-"+id),
 		cgroup: "/" + cgroupPrefix + r.id + "/" + id,
 	}
 	b.group = r.c.newGroup(b.cgroup, watchdog.Limits{Memory: cfg.Limits.Memory, Pids: cfg.Limits.Pids, Held: b.held})
-	b.root = filepath.Join(b.dir, "rootfs")
 	release, err := r.c.slot(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
@@ -89,20 +89,20 @@ func (r *Run) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, 
 }
 
 func (b *Box) create(ctx context.Context) error {
-	if err := b.mountRoot(ctx); err != nil {
+	if err := b.makeRoot(ctx); err != nil {
 		return err
 	}
 	var err error
-	if b.user, err = lookupUser(b.root, firstOf(b.cfg.User, b.cfg.Image.User)); err != nil {
+	if b.user, err = passwd.Lookup(b.root.Root(), cmp.Or(b.cfg.User, b.cfg.Image.User)); err != nil {
 		return err
 	}
-	if err := b.checkUser(); err != nil {
+	if err := b.ids.check(b.user); err != nil {
 		return err
 	}
-	if err := b.giveMounts(); err != nil {
+	if err := b.root.Give(b.user.UID, b.user.GID); err != nil {
 		return err
 	}
-	if err := b.nest(); err != nil {
+	if err := b.ids.nest(); err != nil {
 		return err
 	}
 	if err := b.makeNetwork(); err != nil {
@@ -114,14 +114,69 @@ func (b *Box) create(ctx context.Context) error {
 	return b.startPause(ctx)
 }
 
+// makeRoot makes everything that the sandbox's root file system consists of.
+func (b *Box) makeRoot(ctx context.Context) error {
+	if err := os.Mkdir(b.dir, 0o700); err != nil {
+		return err
+	}
+	var err error
+	if b.ids, err = b.run.c.ids.take(); err != nil {
+		return err
+	}
+	lower, err := b.base(ctx)
+	if err != nil {
+		return err
+	}
+	b.layer, err = b.run.newLayer(ctx, runtime.VolumeConfig{
+		Bytes: b.cfg.Limits.LayerBytes, Inodes: max(minInodes, b.cfg.Limits.LayerBytes/inodeBytes),
+	})
+	if err != nil {
+		return err
+	}
+	files, err := b.files()
+	if err != nil {
+		return err
+	}
+	b.root, err = rootfs.New(rootfs.Config{
+		Dir: b.dir, Lower: lower, Layer: b.layer, IDs: b.ids.own, Stacker: b.run.c.stack,
+		Files: files, Mounts: b.cfg.Mounts, Workdir: b.workdir(), Writable: b.cfg.WritableRoot,
+	})
+	return err
+}
+
+// base returns the directories below the sandbox's own layer.
+func (b *Box) base(ctx context.Context) ([]string, error) {
+	if b.cfg.From == nil {
+		return b.run.lowers(ctx, b.cfg.Image)
+	}
+	base := b.cfg.From
+	if wrapped, ok := base.(interface{ Unwrap() runtime.Sandbox }); ok {
+		base = wrapped.Unwrap()
+	}
+	from, ok := base.(*Box)
+	if !ok || from.run != b.run {
+		return nil, errors.New("base sandbox is not of this run")
+	}
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	if from.closed || from.cfg.Persistent || !from.spent {
+		return nil, errors.New("base sandbox has not stopped, or is closed")
+	}
+	return from.root.Layers(), nil
+}
+
 // makeNetwork makes the network namespace and hands out the sockets in it.
 func (b *Box) makeNetwork() error {
 	network := b.cfg.Network
 	if network == nil {
 		network = &runtime.Network{}
 	}
+	options := netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect}
+	if b.ids.userns != nil {
+		options.Namespace = b.ids.userns.Network() // which the sandbox's user namespace owns
+	}
 	var err error
-	b.netns, err = netns.New(netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect, Namespace: b.networkNamespace()})
+	b.netns, err = netns.New(options)
 	if err != nil || network.Serve == nil {
 		return err
 	}
@@ -130,58 +185,35 @@ func (b *Box) makeNetwork() error {
 	})
 }
 
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
-}
+// pauseDest is the path, inside a persistent sandbox, of the program of its first process.
+const pauseDest = "/.sbench/pause"
 
-// allMounts returns the caller's mounts and those of the small files that every program
-// expects, outermost first.
-func (b *Box) allMounts() []runtime.Mount {
-	ms := []runtime.Mount{
-		{Source: b.file("hosts"), Dest: "/etc/hosts"},
-		{Source: b.file("resolv.conf"), Dest: "/etc/resolv.conf"},
-	}
-	if b.cfg.Persistent {
-		ms = append(ms, runtime.Mount{Source: b.file("pause"), Dest: pauseDest})
-	}
-	ms = append(ms, b.cfg.Mounts...)
-	slices.SortStableFunc(ms, func(x, y runtime.Mount) int {
-		return strings.Count(x.Dest, "/") - strings.Count(y.Dest, "/")
-	})
-	return ms
-}
-
-// file returns the path of one of the sandbox's small files. They are in its own layer,
-// because two sandboxes could communicate through locks and watches on a shared file.
-func (b *Box) file(name string) string { return filepath.Join(b.layer.Path(), "files", name) }
-
-func (b *Box) writeFiles() error {
+// files returns the small files that every program expects.
+func (b *Box) files() ([]rootfs.File, error) {
 	nameserver := ""
 	if n := b.cfg.Network; n != nil && n.Nameserver != "" {
 		nameserver = "nameserver " + n.Nameserver + "\n"
 	}
-	pause, err := pauseProgram(goruntime.GOARCH)
-	return errors.Join(err,
-		os.Mkdir(b.file(""), 0o755),
-		os.WriteFile(b.file("hosts"), []byte("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"), 0o644),
-		os.WriteFile(b.file("resolv.conf"), []byte(nameserver), 0o644),
-		os.WriteFile(b.file("pause"), pause, 0o555))
+	files := []rootfs.File{
+		{Dest: "/etc/hosts", Text: []byte("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"), Mode: 0o644},
+		{Dest: "/etc/resolv.conf", Text: []byte(nameserver), Mode: 0o644},
+	}
+	if !b.cfg.Persistent {
+		return files, nil
+	}
+	pause, err := program.Pause(goruntime.GOARCH)
+	return append(files, rootfs.File{Dest: pauseDest, Text: pause, Mode: 0o555}), err
 }
 
-func (b *Box) workdir() string { return firstOf(b.cfg.Workdir, b.cfg.Image.Workdir, "/") }
+func (b *Box) workdir() string { return cmp.Or(b.cfg.Workdir, b.cfg.Image.Workdir, "/") }
 
 // spec builds the specification for a first process.
 func (b *Box) spec(args []string, env []string, dir string) (*specs.Spec, error) {
 	opts := []oci.Option{
 		oci.WithArgs(args...),
 		oci.WithEnv(b.environment(env)...),
-		oci.WithCwd(firstOf(dir, b.workdir())),
-		oci.WithUser(b.user.uid, b.user.gid, b.user.groups...),
+		oci.WithCwd(cmp.Or(dir, b.workdir())),
+		oci.WithUser(b.user.UID, b.user.GID, b.user.Groups...),
 		oci.WithNetworkNamespace(b.netns.Path()),
 		oci.WithSharedMemory(b.cfg.Limits.ShmBytes),
 		oci.WithTmpfs("/tmp", b.cfg.Limits.TmpBytes, max(minInodes, b.cfg.Limits.TmpBytes/tmpInodeBytes)),
@@ -198,21 +230,21 @@ func (b *Box) spec(args []string, env []string, dir string) (*specs.Spec, error)
 	if b.cfg.Sealed {
 		opts = append(opts, oci.WithSealedProcesses())
 	}
-	opts = append(opts, b.userNamespace()...)
-	for _, m := range b.mounts {
+	opts = append(opts, b.ids.options(b.run.c.ids.mappings, b.root.Devices())...)
+	for _, m := range b.root.Shown() {
 		opts = append(opts, oci.WithBind(m.Source, m.Dest, m.Writable))
 	}
 	limits, err := b.run.c.limitOptions(b.cfg.Limits, b.cgroup)
 	if err != nil {
 		return nil, err
 	}
-	return oci.New(b.root, append(opts, limits...)...)
+	return oci.New(b.root.Root(), append(opts, limits...)...)
 }
 
 const runBytes = 16 << 20
 
 func (b *Box) environment(extra []string) []string {
-	env := []string{defaultPath, "HOME=" + b.user.home, "HOSTNAME=" + oci.Hostname}
+	env := []string{defaultPath, "HOME=" + b.user.Home, "HOSTNAME=" + oci.Hostname}
 	env = append(env, b.cfg.Image.Env...)
 	env = append(env, b.cfg.Env...)
 	return append(env, extra...)
@@ -248,7 +280,7 @@ func (b *Box) Close(ctx context.Context) error {
 		errs = append(errs, b.netns.Close())
 		b.netns = nil
 	}
-	errs = append(errs, b.detach(), unmountBelow(b.dir), <-deleted)
+	errs = append(errs, b.detach(), mounts.DetachBelow(b.dir), <-deleted)
 	if b.layer != nil {
 		errs = append(errs, b.layer.Close())
 	}
@@ -256,7 +288,7 @@ func (b *Box) Close(ctx context.Context) error {
 		return fmt.Errorf("close sandbox %q: %w", b.cfg.Name, err) // Run.Close or Client.GC tries again
 	}
 	b.closed = true
-	return errors.Join(b.releaseIDs(), os.RemoveAll(b.dir), b.group.Remove())
+	return errors.Join(b.ids.close(), os.RemoveAll(b.dir), b.group.Remove())
 }
 
 // kill kills all processes of a group within the given time, even if ctx is cancelled.
@@ -284,4 +316,18 @@ func (b *Box) deleteContainer(ctx context.Context) error {
 	}
 	b.container, b.task = nil, nil
 	return nil
+}
+
+// shimOptions returns what the shim needs besides the specification.
+func (b *Box) shimOptions() any {
+	if b.run.c.opts.Handler != DefaultHandler {
+		return nil
+	}
+	o := &options.Options{BinaryName: b.run.c.program.path}
+	if b.ids.own != nil {
+		// The pipes of standard output must belong to the sandbox's root, or a process
+		// could not open /dev/stdout.
+		o.IoUid, o.IoGid = b.ids.own.Base(), b.ids.own.Base()
+	}
+	return o
 }

@@ -8,19 +8,17 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	client "github.com/containerd/containerd/v2/client"
@@ -31,7 +29,9 @@ import (
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/containerd/rootfs"
 	"github.com/securebench/sbench/runtime/daemon"
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/runtime/watchdog"
@@ -85,11 +85,8 @@ func DefaultFolders() (root, state string) {
 	if os.Geteuid() == 0 && !rootless.Entered() {
 		return "/var/lib/sbench", "/run/sbench"
 	}
-	data, run := os.Getenv("XDG_DATA_HOME"), os.Getenv("XDG_RUNTIME_DIR")
-	if data == "" {
-		data = filepath.Join(os.Getenv("HOME"), ".local/share")
-	}
-	root = filepath.Join(data, "sbench")
+	root = filepath.Join(cmp.Or(os.Getenv("XDG_DATA_HOME"), filepath.Join(os.Getenv("HOME"), ".local/share")), "sbench")
+	run := os.Getenv("XDG_RUNTIME_DIR")
 	if run == "" { // no login session
 		return root, filepath.Join(root, "run")
 	}
@@ -108,7 +105,8 @@ type Client struct {
 	watch   watchdog.Watchdog // used where cgroups cannot bound memory and processes
 	limits  daemonLimits
 	program ociRuntime
-	stack   stacker
+	stack   rootfs.Stacker
+	layers  string        // the directory of the layers of images
 	setup   chan struct{} // bounds concurrent creation and deletion
 	log     *slog.Logger
 
@@ -132,7 +130,7 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 			return nil, err
 		}
 	}
-	if c.cgroups, err = hierarchies(); err != nil {
+	if c.cgroups, err = cgroup.Usable(); err != nil {
 		return nil, fmt.Errorf("find the cgroup hierarchies: %w", err)
 	}
 	if err := c.decideStacker(); err != nil {
@@ -144,7 +142,7 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 	if err := c.connect(ctx); err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
-	if err := c.snapshotterWorks(ctx); err != nil {
+	if err := c.findLayers(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", runtime.ErrUnavailable, err), c.Close(ctx))
 	}
 	return c, nil
@@ -165,22 +163,10 @@ func stateFolder(dir string) (string, error) {
 
 func withDefaults(o Options) Options {
 	root, state := DefaultFolders()
-	for _, f := range []struct {
-		field *string
-		value string
-	}{
-		{&o.Namespace, DefaultNamespace}, {&o.Handler, DefaultHandler}, {&o.Root, root}, {&o.State, state},
-	} {
-		if *f.field == "" {
-			*f.field = f.value
-		}
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
-	}
+	o.Namespace, o.Handler = cmp.Or(o.Namespace, DefaultNamespace), cmp.Or(o.Handler, DefaultHandler)
+	o.Root, o.State = cmp.Or(o.Root, root), cmp.Or(o.State, state)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }
 
@@ -191,7 +177,7 @@ func (c *Client) connect(ctx context.Context) error {
 	case c.opts.Address == NoAddress:
 	case c.opts.Address != "":
 		return c.dial(ctx, strings.TrimPrefix(c.opts.Address, "unix://"))
-	case usable(SystemAddress):
+	case daemon.Answers(SystemAddress):
 		err := c.dial(ctx, SystemAddress)
 		if err == nil {
 			return nil
@@ -207,14 +193,6 @@ func (c *Client) connect(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}
 	return c.dial(ctx, c.daemon.Address())
-}
-
-func usable(socket string) bool {
-	conn, err := net.DialTimeout("unix", socket, time.Second)
-	if err != nil {
-		return false
-	}
-	return conn.Close() == nil
 }
 
 // dial connects to a daemon that answers and that shares this process's view of the
@@ -306,52 +284,30 @@ type daemonLimits struct {
 // inspectDaemon reads the limits of the process behind a socket (unix(7), SO_PEERCRED). It
 // fails if that process is in another mount or PID namespace.
 func inspectDaemon(address string) (daemonLimits, error) {
-	conn, err := net.DialTimeout("unix", address, dialTimeout)
-	if err != nil {
-		return daemonLimits{}, err
-	}
-	defer func() { _ = conn.Close() }()
-	raw, err := conn.(syscall.Conn).SyscallConn()
-	if err != nil {
-		return daemonLimits{}, err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil || credErr != nil {
-		return daemonLimits{}, errors.Join(err, credErr)
-	}
-	pid := int(cred.Pid)
 	var l daemonLimits
-	if !sameNamespace(pid, "mnt") || !sameNamespace(pid, "pid") {
+	pid, err := proc.Listener(address, dialTimeout)
+	if err != nil {
+		return l, err
+	}
+	if !proc.SharesNamespace(pid, "mnt") || !proc.SharesNamespace(pid, "pid") {
 		return l, errors.New("it runs in another mount or pid namespace, where it cannot see the sandboxes' files: " +
 			"run sbench beside it, or let sbench start one of its own (--address none)")
 	}
-	var rlimit unix.Rlimit
-	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &rlimit); err != nil {
-		return l, fmt.Errorf("limits of containerd: %w", err)
+	var files, cores unix.Rlimit
+	err = errors.Join(unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &files), unix.Prlimit(pid, unix.RLIMIT_CORE, nil, &cores))
+	if err == nil {
+		var text []byte
+		text, err = os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+		if err == nil {
+			l.oomScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
 	}
-	l.files = rlimit.Max
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
 	if err != nil {
 		return l, fmt.Errorf("limits of containerd: %w", err)
 	}
-	if l.oomScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
-		return l, fmt.Errorf("limits of containerd: %w", err)
-	}
-	if l.sysResource, err = mayHave(pid, unix.CAP_SYS_RESOURCE); err != nil {
-		return l, err
-	}
-	if err := unix.Prlimit(pid, unix.RLIMIT_CORE, nil, &rlimit); err != nil {
-		return l, fmt.Errorf("limits of containerd: %w", err)
-	}
-	l.lowCores = rlimit.Max == 0 && !(l.sysResource && userns.HostRoot())
-	return l, nil
-}
-
-func sameNamespace(pid int, kind string) bool {
-	ours, err1 := os.Readlink("/proc/self/ns/" + kind)
-	theirs, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
-	return err1 == nil && err2 == nil && ours == theirs
+	l.sysResource, err = mayHave(pid, unix.CAP_SYS_RESOURCE)
+	l.files, l.lowCores = files.Max, cores.Max == 0 && !(l.sysResource && userns.HostRoot())
+	return l, err
 }
 
 // native adds the sentinel error of the runtime contract to a daemon's error.

@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +20,7 @@ import (
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
@@ -89,12 +90,12 @@ func (b *Box) finish(ctx context.Context, proc *process) error {
 // of a persistent one.
 func (b *Box) start(ctx context.Context, p runtime.Process, s *streams) (*process, error) {
 	ctx = b.run.ctx(ctx)
-	if b.cfg.Persistent {
-		return b.startNext(ctx, p, s)
-	}
 	spec, err := b.spec(p.Args, p.Env, p.Dir)
 	if err != nil {
 		return nil, err
+	}
+	if b.cfg.Persistent {
+		return b.startNext(ctx, spec.Process, s)
 	}
 	release, err := b.run.c.slot(ctx)
 	if err != nil {
@@ -126,7 +127,7 @@ func (b *Box) startFirst(ctx context.Context, spec *specs.Spec, creator cio.Crea
 		return nil, startError(err)
 	}
 	proc := hold(b.task)
-	if err := errors.Join(b.checkRoot(b.task.Pid()), b.checkLimits(), b.attach(b.task.Pid())); err != nil {
+	if err := errors.Join(b.root.Check(int(b.task.Pid())), b.checkLimits(), b.attach(b.task.Pid())); err != nil {
 		return nil, errors.Join(err, proc.close())
 	}
 	if err := b.task.Start(ctx); err != nil {
@@ -146,12 +147,8 @@ func (b *Box) startPause(ctx context.Context) error {
 	return err
 }
 
-func (b *Box) startNext(ctx context.Context, p runtime.Process, s *streams) (*process, error) {
-	spec, err := b.spec(p.Args, p.Env, p.Dir)
-	if err != nil {
-		return nil, err
-	}
-	next, err := b.task.Exec(ctx, "exec-"+randomID(), spec.Process, s.creator(b.dir))
+func (b *Box) startNext(ctx context.Context, p *specs.Process, s *streams) (*process, error) {
+	next, err := b.task.Exec(ctx, "exec-"+randomID(), p, s.creator(b.dir))
 	if err != nil {
 		return nil, startError(err)
 	}
@@ -201,13 +198,15 @@ func lastPart(text string) string {
 	return text
 }
 
+// An end is how a process ended: its status, or why that is not known.
+type end struct {
+	status uint32
+	err    error
+}
+
 // wait waits until p has ended and it is proven that none of its processes is alive.
 // The daemon may end before the process does.
 func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun time.Time) (runtime.Exit, error) {
-	type end struct {
-		status uint32
-		err    error
-	}
 	waitCtx, stop := context.WithCancel(b.run.c.ctx(context.WithoutCancel(ctx)))
 	defer stop()
 	done := make(chan end, 1)
@@ -217,41 +216,23 @@ func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun 
 	}()
 	limit := time.NewTimer(p.Wall)
 	defer limit.Stop()
+	reason, grace := runtime.Exited, time.Duration(0)
 	var e end
-	ended := func(within time.Duration) bool {
-		select {
-		case e = <-done:
-			return true
-		case <-time.After(within):
-			return false
-		}
-	}
-	var overtime, sockets bool
-	exceeded := func() error {
-		if err := b.killAll(ctx, proc); err != nil {
-			return err
-		}
-		if !ended(b.afterKill()) {
-			return errNoWord
-		}
-		return nil
-	}
+	var ended bool
 	select {
 	case e = <-done:
+		ended = true
 	case <-b.overflow(waitCtx):
-		if err := exceeded(); err != nil {
-			return runtime.Exit{}, err
-		}
 	case <-b.uncounted(waitCtx):
-		sockets = true
-		if err := exceeded(); err != nil {
-			return runtime.Exit{}, err
-		}
+		reason = runtime.OutOfMemory
+	case <-limit.C:
+		reason, grace = runtime.WallTime, cmp.Or(max(p.Grace, 0), runtime.DefaultGrace)
 	case <-ctx.Done():
 		return runtime.Exit{}, errors.Join(fmt.Errorf("interrupted: %w", context.Cause(ctx)), b.killAll(ctx, proc))
-	case <-limit.C:
-		overtime = true
-		if err := b.terminate(ctx, p.Grace, proc, ended); err != nil {
+	}
+	if !ended {
+		var err error
+		if e, err = b.end(ctx, grace, proc, done); err != nil {
 			return runtime.Exit{}, err
 		}
 	}
@@ -262,43 +243,36 @@ func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun 
 	if e.err != nil {
 		return runtime.Exit{}, fmt.Errorf("wait: %w", e.err)
 	}
-	exit := runtime.Exit{Reason: runtime.Exited, Code: int(e.status), Wall: wall, Signal: proc.signal(e.status)}
-	switch {
-	case overtime:
-		exit.Reason = runtime.WallTime
-	case sockets:
-		exit.Reason = runtime.OutOfMemory
-	case exit.Signal != 0:
+	exit := runtime.Exit{Reason: reason, Code: int(e.status), Wall: wall, Signal: proc.signal(e.status)}
+	if exit.Signal != 0 && reason == runtime.Exited {
 		exit.Reason = runtime.Signaled
 	}
 	return exit, nil
 }
 
-// terminate sends SIGTERM to every process and kills those that remain after grace.
-func (b *Box) terminate(ctx context.Context, grace time.Duration, proc *process, ended func(time.Duration) bool) error {
-	if grace <= 0 {
-		grace = runtime.DefaultGrace
-	}
-	if err := b.group.Signal(unix.SIGTERM, b.idlePid()); err != nil {
-		return errors.Join(err, b.killAll(ctx, proc))
-	}
-	if ended(grace) {
-		return nil
+// end sends SIGTERM to every process, unless grace is 0, and kills those that remain after
+// it. The daemon then reports the end in done.
+func (b *Box) end(ctx context.Context, grace time.Duration, proc *process, done <-chan end) (end, error) {
+	if grace > 0 {
+		if err := b.group.Signal(unix.SIGTERM, b.idlePid()); err != nil {
+			return end{}, errors.Join(err, b.killAll(ctx, proc))
+		}
+		select {
+		case e := <-done:
+			return e, nil
+		case <-time.After(grace):
+		}
 	}
 	if err := b.killAll(ctx, proc); err != nil {
-		return err
+		return end{}, err
 	}
-	if !ended(b.afterKill()) {
-		return errNoWord
+	select {
+	case e := <-done:
+		return e, nil
+	case <-time.After(reconnectTimeout + b.run.c.opts.Timeout): // the process is known to be dead
+		return end{}, fmt.Errorf("%w: no word of the exit after the kill", runtime.ErrUnavailable)
 	}
-	return nil
 }
-
-var errNoWord = fmt.Errorf("%w: no word of the exit after the kill", runtime.ErrUnavailable)
-
-// afterKill is how long the daemon may take to report the exit of a process that is known
-// to be dead.
-func (b *Box) afterKill() time.Duration { return reconnectTimeout + b.run.c.opts.Timeout }
 
 // idlePid returns the pid of the first process of a persistent sandbox, which is spared;
 // 0 if there is none.
@@ -336,20 +310,16 @@ func (b *Box) account(e *runtime.Exit, before cgroup.Stats) {
 	e.Usage = runtime.Usage{CPU: after.CPU - before.CPU, PeakMemory: after.PeakMemory, PeakPids: after.PeakPids}
 	outOfMemory, outOfPids := e.Reason == runtime.OutOfMemory || after.OOMKills > before.OOMKills, after.PidsDenied > before.PidsDenied
 	full, err := b.full()
-	for _, l := range []struct {
-		limit   runtime.Limit
-		reached bool
-	}{
-		{runtime.LimitWall, e.Reason == runtime.WallTime},
-		{runtime.LimitMemory, outOfMemory},
-		{runtime.LimitPids, outOfPids || near},
-		{runtime.LimitOutput, e.Stdout.Cut() > 0 || e.Stderr.Cut() > 0},
-		{runtime.LimitDisk, err == nil && full},
-	} {
-		if l.reached {
-			e.Reached = append(e.Reached, l.limit)
+	reached := func(limit runtime.Limit, is bool) {
+		if is {
+			e.Reached = append(e.Reached, limit)
 		}
 	}
+	reached(runtime.LimitWall, e.Reason == runtime.WallTime)
+	reached(runtime.LimitMemory, outOfMemory)
+	reached(runtime.LimitPids, outOfPids || near)
+	reached(runtime.LimitOutput, e.Stdout.Cut() > 0 || e.Stderr.Cut() > 0)
+	reached(runtime.LimitDisk, err == nil && full)
 	if e.Success() || e.Reason == runtime.WallTime {
 		return // it succeeded in spite of the limits, or sbench killed it first
 	}
@@ -361,20 +331,37 @@ func (b *Box) account(e *runtime.Exit, before cgroup.Stats) {
 	}
 }
 
+// volumes returns the sandbox's layer and the volumes that it mounts as they are, or of
+// these only the writable ones.
+func (b *Box) volumes(writable bool) []*volume.Volume {
+	all := []*volume.Volume{b.layer}
+	for _, m := range b.cfg.Mounts {
+		if v := b.run.volumes.Of(m.Source); v != nil && !m.Copy && (m.Writable || !writable) {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
 // full reports whether the layer, or a writable mount that is a volume, is full.
 func (b *Box) full() (bool, error) {
-	if isFull, err := b.layer.Full(); err != nil || isFull {
-		return isFull, err
-	}
-	volumes := filepath.Join(b.run.dir, "volume-")
-	for _, m := range slices.Clone(b.cfg.Mounts) {
-		if m.Writable && strings.HasPrefix(m.Source, volumes) {
-			if isFull, err := full(m.Source); err != nil || isFull {
-				return isFull, err
-			}
+	for _, v := range b.volumes(true) {
+		if isFull, err := v.Full(); err != nil || isFull {
+			return isFull, err
 		}
 	}
 	return false, nil
+}
+
+// sound returns an error if something that was written to the sandbox's volumes has not
+// reached the disk.
+func (b *Box) sound() error {
+	for _, v := range b.volumes(false) {
+		if err := v.Sound(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Path returns the host path of a directory that a stopped sandbox left; see
@@ -388,7 +375,7 @@ func (b *Box) Path(dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", fmt.Errorf("path %q is not absolute", dir)
 	}
-	at, err := b.left()
+	at, err := b.root.Left()
 	if err != nil {
 		return "", fmt.Errorf("%s in sandbox %q: %w", dir, b.cfg.Name, err)
 	}

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime/containerd/mounts"
+	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/filelock"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
@@ -125,10 +127,10 @@ func (l *leftovers) claim() (dead bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := filelock.Try(lock, filelock.Exclusive); err != nil {
-		if errors.Is(err, filelock.ErrHeld) {
-			return false, lock.Close()
-		}
+	switch err := filelock.Try(lock, filelock.Exclusive); {
+	case errors.Is(err, filelock.ErrHeld):
+		return false, lock.Close()
+	case err != nil:
 		return false, errors.Join(err, lock.Close())
 	}
 	l.lock = lock
@@ -145,11 +147,11 @@ func (c *Client) reap(ctx context.Context, l leftovers) error {
 		c.reapShims(ctx, l.run),
 		c.reapSnapshots(ctx, l.run),
 		c.reapLease(ctx, l),
-		unmountBelow(l.dir),
+		mounts.DetachBelow(l.dir),
 		group.Remove(),
-		os.RemoveAll(c.volumeFiles(l.run)),
+		os.RemoveAll(volume.Files(c.opts.Root, l.run)),
 	}
-	points, err := mountsBelow(l.dir)
+	points, err := mounts.Below(l.dir)
 	if err == nil && len(points) > 0 {
 		err = fmt.Errorf("%d mounts remain below %s", len(points), l.dir)
 	}

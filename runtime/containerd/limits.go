@@ -11,21 +11,13 @@ import (
 	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
 // socketBytes bounds what a sandbox may queue in sockets where that does not count as its
 // memory (cgroup v1). It is enough for lo, the only interface.
 const socketBytes = 64 << 20
-
-// hierarchies returns the cgroup hierarchies that sbench may use.
-func hierarchies() (cgroup.Hierarchies, error) {
-	h, err := cgroup.Mounted()
-	if err != nil {
-		return h, err
-	}
-	return h.Delegated()
-}
 
 // group finds, counts and kills the processes of a sandbox, except the one whose pid is
 // spare. It is a control group or a group of the watchdog.
@@ -39,10 +31,7 @@ type group interface {
 
 // watched reports whether a watchdog takes the place of the sandboxes' cgroups, because
 // they could not bound both memory and processes.
-func (c *Client) watched() bool {
-	have := c.cgroups.Controllers()
-	return !slices.Contains(have, "memory") || !slices.Contains(have, "pids")
-}
+func (c *Client) watched() bool { return !c.cgroups.Bounds() }
 
 // newGroup returns the group of a sandbox.
 func (c *Client) newGroup(path string, l watchdog.Limits) group {
@@ -63,7 +52,7 @@ func (c *Client) Degraded() ([]string, error) {
 	} else {
 		have = c.cgroups.Controllers()
 	}
-	if c.diskVolumes() {
+	if volume.Images() {
 		have = append(have, "disk")
 	}
 	mount := "mount its cgroup controller"

@@ -23,14 +23,15 @@ type ociRuntime struct {
 // findOCIRuntime looks for the program that opts name. It is no error if the default is not
 // in PATH, because a daemon that runs already may have another PATH.
 func findOCIRuntime(ctx context.Context, opts Options) (ociRuntime, error) {
+	auto := opts.OCIRuntime == "" || opts.OCIRuntime == OCIRuntimeAuto
 	if opts.Handler != DefaultHandler {
-		if opts.OCIRuntime != "" && opts.OCIRuntime != OCIRuntimeAuto {
+		if !auto {
 			return ociRuntime{}, fmt.Errorf("OCI runtime %q %w: the handler %s has its own", opts.OCIRuntime, runtime.ErrInvalid, opts.Handler)
 		}
 		return ociRuntime{}, nil
 	}
 	name := opts.OCIRuntime
-	if name == "" || name == OCIRuntimeAuto {
+	if auto {
 		name = "runc"
 	}
 	path, err := exec.LookPath(name)
@@ -39,7 +40,7 @@ func findOCIRuntime(ctx context.Context, opts Options) (ociRuntime, error) {
 	}
 	switch {
 	case err == nil:
-	case opts.OCIRuntime == "" || opts.OCIRuntime == OCIRuntimeAuto:
+	case auto:
 		return ociRuntime{}, nil
 	default:
 		return ociRuntime{}, fmt.Errorf("OCI runtime %q %w: it is no program in PATH, and no path of one", name, runtime.ErrInvalid)

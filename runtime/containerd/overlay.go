@@ -1,20 +1,18 @@
 package containerd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime/containerd/mounts"
+	"github.com/securebench/sbench/runtime/containerd/rootfs"
 	"github.com/securebench/sbench/runtime/filelock"
-	"github.com/securebench/sbench/runtime/thread"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -24,68 +22,6 @@ import (
 const FuseSnapshotter = "fuse-overlayfs"
 
 const nativeSnapshotter = "native"
-
-// stacker makes overlays. The zero value uses the kernel's overlayfs.
-type stacker struct {
-	fuse string // the program; "" for the kernel's overlayfs
-	// onDisk means that writes go to a directory on disk, since a user's overlay needs
-	// user.* attributes, which tmpfs has from Linux 6.6 on (tmpfs(5)).
-	onDisk bool
-}
-
-// overlay mounts an overlay of lower directories at target, which writes to directories
-// that it makes in layer.
-func (s stacker) overlay(lowers []string, layer, target string) error {
-	upper, work, err := makeLayer(layer)
-	if err != nil {
-		return err
-	}
-	if s.fuse == "" {
-		return mountNamed(lowers, layer, target)
-	}
-	options := "lowerdir=" + strings.Join(lowers, ":") + ",upperdir=" + upper + ",workdir=" + work
-	// It goes into the background and ends at the unmount.
-	cmd := exec.Command(s.fuse, "-o", options, target)
-	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH")}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("fuse-overlayfs: %w: %s", err, bytes.TrimSpace(out))
-	}
-	err = unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NOSUID|unix.MS_NODEV, "")
-	if err != nil {
-		return errors.Join(fmt.Errorf("fuse-overlayfs: %w", err), unmount(target))
-	}
-	return nil
-}
-
-// mountNamed mounts an overlay whose options name links next to its target instead of the
-// directories themselves. A sandbox can read the options of its root mount, which must not
-// reveal the paths of the host's user; and the kernel accepts at most one page of options.
-func mountNamed(lowers []string, layer, target string) error {
-	links := target + "-layers"
-	if err := errors.Join(os.Mkdir(links, 0o700), os.Symlink(layer, filepath.Join(links, "layer"))); err != nil {
-		return err
-	}
-	names := make([]string, len(lowers))
-	for i, lower := range lowers {
-		names[i] = strconv.Itoa(i)
-		if err := os.Symlink(lower, filepath.Join(links, names[i])); err != nil {
-			return err
-		}
-	}
-	return thread.Run(func() error {
-		if err := unix.Unshare(unix.CLONE_FS); err != nil { // a working directory of this thread's own
-			return err
-		}
-		if err := unix.Chdir(links); err != nil {
-			return err
-		}
-		options := strings.Join(layerOptions(names, "layer/upper", "layer/work"), ",")
-		if err := unix.Mount("overlay", target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-			return fmt.Errorf("mount overlay at %s: %w", target, err)
-		}
-		return nil
-	})
-}
 
 // trials returns the directory for trial mounts below a directory. Nothing else is made
 // there.
@@ -104,8 +40,8 @@ func (c *Client) reapTrials(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = unmountBelow(trials(under))
-		if points, mountsErr := mountsBelow(trials(under)); len(points) == 0 && mountsErr == nil { // never remove through a mount
+		err = mounts.DetachBelow(trials(under))
+		if points, mountsErr := mounts.Below(trials(under)); len(points) == 0 && mountsErr == nil { // never remove through a mount
 			err = os.RemoveAll(trials(under))
 		}
 		errs = append(errs, err, gate.Close())
@@ -125,7 +61,7 @@ func (c *Client) decideStacker() error {
 		if wanted != "" || !userns.Inside() {
 			return nil
 		}
-		for _, s := range []stacker{{}, {onDisk: true}} {
+		for _, s := range []rootfs.Stacker{{}, {OnDisk: true}} {
 			err := c.tryOverlay(s)
 			if err == nil {
 				c.stack = s
@@ -136,7 +72,7 @@ func (c *Client) decideStacker() error {
 	}
 	program, err := exec.LookPath("fuse-overlayfs")
 	if err == nil {
-		c.stack = stacker{fuse: program}
+		c.stack = rootfs.Stacker{Fuse: program}
 		err = c.tryOverlay(c.stack)
 	}
 	if err != nil {
@@ -149,9 +85,9 @@ func (c *Client) decideStacker() error {
 
 // tryOverlay mounts an overlay where the layers of sandboxes will be, and replaces a
 // directory in it, which needs whiteouts and extended attributes.
-func (c *Client) tryOverlay(s stacker) (err error) {
+func (c *Client) tryOverlay(s rootfs.Stacker) (err error) {
 	under := c.opts.State
-	if s.onDisk {
+	if s.OnDisk {
 		under = c.opts.Root
 	}
 	gate, err := filelock.Acquire(context.Background(), gateOf(under), filelock.Shared)
@@ -166,8 +102,8 @@ func (c *Client) tryOverlay(s stacker) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, unmountBelow(dir), os.RemoveAll(dir)) }()
-	if !s.onDisk {
+	defer func() { err = errors.Join(err, mounts.DetachBelow(dir), os.RemoveAll(dir)) }()
+	if !s.OnDisk {
 		if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=1m"); err != nil {
 			return err
 		}
@@ -177,7 +113,7 @@ func (c *Client) tryOverlay(s stacker) (err error) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(old), 0o755), os.WriteFile(old, nil, 0o644), os.Mkdir(target, 0o755)); err != nil {
 		return err
 	}
-	if err := s.overlay([]string{lower}, filepath.Join(dir, "layer"), target); err != nil {
+	if err := s.Overlay([]string{lower}, filepath.Join(dir, "layer"), target); err != nil {
 		return err
 	}
 	replaced := filepath.Join(target, "dir")
@@ -190,16 +126,25 @@ func (c *Client) tryOverlay(s stacker) (err error) {
 	return nil
 }
 
-// snapshotterWorks returns the daemon's own error if the snapshotter could not be
+// findLayers sets c.layers to the directory in which the snapshotter keeps the layers of
+// images. If the daemon does not report one, that is Options.Root, which is taken to be on
+// the same file system. The error is the daemon's own if the snapshotter could not be
 // initialized.
-func (c *Client) snapshotterWorks(ctx context.Context) error {
+func (c *Client) findLayers(ctx context.Context) error {
 	answer, err := c.c.IntrospectionService().Plugins(c.ctx(ctx), "type==io.containerd.snapshotter.v1,id=="+c.opts.Snapshotter)
 	if err != nil {
 		return native(err)
 	}
+	c.layers = c.opts.Root
 	for _, p := range answer.Plugins {
-		if p.ID == c.opts.Snapshotter && p.InitErr != nil {
+		if p.ID != c.opts.Snapshotter {
+			continue
+		}
+		if p.InitErr != nil {
 			return fmt.Errorf("containerd's snapshotter %s: %s", c.opts.Snapshotter, p.InitErr.GetMessage())
+		}
+		if info, err := os.Stat(p.Exports["root"]); err == nil && info.IsDir() {
+			c.layers = p.Exports["root"]
 		}
 	}
 	return nil

@@ -97,24 +97,13 @@ func (p *process) signal(status uint32) int {
 	if status <= 128 || status > 128+64 {
 		return 0
 	}
-	if wait, ok := p.waitStatus(); ok {
-		if wait.Signaled() {
-			return int(wait.Signal())
-		}
-		return 0
-	}
-	return int(status - 128)
-}
-
-// waitStatus asks the kernel with PIDFD_GET_INFO (linux/pidfd.h).
-func (p *process) waitStatus() (unix.WaitStatus, bool) {
-	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
-	if p.pidfd < 0 {
-		return 0, false
-	}
+	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT} // linux/pidfd.h
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.pidfd), unix.PIDFD_GET_INFO, uintptr(unsafe.Pointer(&info)))
 	if errno != 0 || info.Mask&unix.PIDFD_INFO_EXIT == 0 {
-		return 0, false
+		return int(status - 128)
 	}
-	return unix.WaitStatus(info.Exit_code), true
+	if wait := unix.WaitStatus(info.Exit_code); wait.Signaled() {
+		return int(wait.Signal())
+	}
+	return 0
 }

@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -30,7 +31,7 @@ func (c *Client) Pull(ctx context.Context, ref string) (runtime.Image, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, bulkTimeout, fmt.Errorf("no image within %s", bulkTimeout))
 	defer cancel()
-	hosts := config.HostOptions{HostDir: config.HostDirFromRoot(c.hostsDir()), Credentials: credentials}
+	hosts := config.HostOptions{HostDir: config.HostDirFromRoot(cmp.Or(c.opts.HostsDir, hostsDirectory)), Credentials: credentials}
 	var img client.Image
 	err = c.owned(ctx, func(ctx context.Context) (err error) {
 		img, err = c.c.Pull(ctx, full,
@@ -44,8 +45,6 @@ func (c *Client) Pull(ctx context.Context, ref string) (runtime.Image, error) {
 	}
 	return c.prepare(ctx, img)
 }
-
-func (c *Client) hostsDir() string { return firstOf(c.opts.HostsDir, hostsDirectory) }
 
 // credentials looks in the user's Docker configuration and asks its credential helpers.
 // containerd takes an empty user name with a secret for an identity token.

@@ -17,6 +17,9 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd/mounts"
+	"github.com/securebench/sbench/runtime/containerd/rootfs"
+	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/filelock"
 )
 
@@ -36,11 +39,11 @@ type Run struct {
 	id   string
 	dir  string
 	lock *os.File
+	// volumes are those of sandboxes and of callers.
+	volumes *volume.Store
 
-	mu     sync.Mutex
-	bases  map[string][]string                // chain id → lower directories
-	idle   map[runtime.VolumeConfig][]*volume // emptied volumes
-	images map[string]*writes                 // of mounted images, by mount point
+	mu    sync.Mutex
+	bases map[string][]string // chain id → lower directories
 }
 
 // NewRun makes a run, with a lock, a lease and a directory of the same random name. The
@@ -59,7 +62,9 @@ func (c *Client) NewRun(ctx context.Context) (*Run, error) {
 }
 
 func (c *Client) claimRun(ctx context.Context) (*Run, error) {
-	r := &Run{c: c, id: randomID(), bases: map[string][]string{}, idle: map[runtime.VolumeConfig][]*volume{}, images: map[string]*writes{}}
+	r := &Run{c: c, id: randomID(), bases: map[string][]string{}}
+	r.dir = filepath.Join(c.opts.State, "runs", r.id)
+	r.volumes = volume.NewStore(r.dir, c.opts.Root, r.id)
 	if err := r.claim(ctx); err != nil {
 		return nil, fmt.Errorf("run %s: %w", r.id, err)
 	}
@@ -93,8 +98,7 @@ func randomID() string {
 // claim makes the run's directory and locks it. A shared lock on the gate keeps GC from
 // seeing the directory before it is locked.
 func (r *Run) claim(ctx context.Context) error {
-	runs := filepath.Join(r.c.opts.State, "runs")
-	if err := os.MkdirAll(runs, 0o711); err != nil {
+	if err := os.MkdirAll(filepath.Dir(r.dir), 0o711); err != nil {
 		return err
 	}
 	gate, err := filelock.Acquire(ctx, gateOf(r.c.opts.State), filelock.Shared)
@@ -102,7 +106,6 @@ func (r *Run) claim(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = gate.Close() }()
-	r.dir = filepath.Join(runs, r.id)
 	if err := os.Mkdir(r.dir, 0o711); err != nil {
 		return err
 	}
@@ -135,7 +138,26 @@ func (r *Run) ctx(ctx context.Context) context.Context {
 // views must be closed first.
 func (r *Run) Close(ctx context.Context) error {
 	// Each call has its own deadline; see bound.
-	return errors.Join(r.forgetImages(), r.c.reap(context.WithoutCancel(ctx), leftovers{run: r.id, dir: r.dir, lock: r.lock}))
+	return errors.Join(r.volumes.Close(), r.c.reap(context.WithoutCancel(ctx), leftovers{run: r.id, dir: r.dir, lock: r.lock}))
+}
+
+// NewVolume makes a volume, which the caller closes. Up to 64 MiB it is usually in memory.
+// A larger one is an image on disk if the host has loop devices, else in memory, too. Its
+// directory is owned by root and has mode 0755.
+func (r *Run) NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error) {
+	v, err := r.volumes.New(ctx, cfg, r.c.ids.onDisk)
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// newLayer makes the volume for what a sandbox writes over its root and copies.
+func (r *Run) newLayer(ctx context.Context, cfg runtime.VolumeConfig) (*volume.Volume, error) {
+	if r.c.stack.OnDisk {
+		return r.volumes.NewDirectory(cfg)
+	}
+	return r.volumes.New(ctx, cfg, r.c.ids.onDisk)
 }
 
 // lowers returns the directories that hold an image's file system, topmost first. A
@@ -184,17 +206,13 @@ func lowerDirs(ms []mount.Mount) ([]string, error) {
 
 type view struct {
 	root *os.Root
-	dir  string // "" if nothing is mounted
+	dir  string
 }
 
 func (v *view) Root() *os.Root { return v.root }
 
 func (v *view) Close() error {
-	err := v.root.Close()
-	if v.dir != "" {
-		err = errors.Join(err, unmount(v.dir), os.Remove(v.dir))
-	}
-	return err
+	return errors.Join(v.root.Close(), mounts.Detach(v.dir), os.Remove(v.dir))
 }
 
 // View opens an image's file system for reading. The caller closes the view before the
@@ -208,12 +226,12 @@ func (r *Run) View(ctx context.Context, image runtime.Image) (runtime.View, erro
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := mountView(lowers, dir); err != nil {
+	if err := rootfs.View(lowers, dir); err != nil {
 		return nil, fmt.Errorf("image %s: %w", image.Ref, errors.Join(err, os.Remove(dir)))
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, errors.Join(err, unmount(dir), os.Remove(dir))
+		return nil, errors.Join(err, mounts.Detach(dir), os.Remove(dir))
 	}
 	return &view{root: root, dir: dir}, nil
 }

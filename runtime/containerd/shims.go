@@ -1,30 +1,30 @@
 package containerd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/containerd/mounts"
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // reapShims kills the run's shims that the daemon does not know. The daemon starts a shim
 // before it records it, so that a client that is killed in between leaves one behind.
 func (c *Client) reapShims(ctx context.Context, run string) error {
-	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	pids, err := proc.All()
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, name := range found {
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-		if err == nil && c.isShim(pid, run) {
+	for _, pid := range pids {
+		if c.isShim(pid, run) {
 			errs = append(errs, c.reapShim(ctx, pid, run))
 		}
 	}
@@ -34,9 +34,8 @@ func (c *Client) reapShims(ctx context.Context, run string) error {
 // isShim reports whether a process's arguments are those of the shim of a container of the
 // run, on this daemon.
 func (c *Client) isShim(pid int, run string) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	args := strings.Split(string(bytes.TrimRight(text, "\x00")), "\x00")
-	if err != nil || !strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") {
+	args := proc.Args(pid)
+	if len(args) == 0 || !strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") {
 		return false
 	}
 	value := func(flag string) string {
@@ -72,7 +71,7 @@ func (c *Client) reapShim(ctx context.Context, pid int, run string) error {
 	if !strings.HasPrefix(filepath.Base(bundle), run+"-") {
 		return nil
 	}
-	if err := unmountBelow(bundle); err != nil {
+	if err := mounts.DetachBelow(bundle); err != nil {
 		return err
 	}
 	return os.RemoveAll(bundle)

@@ -15,7 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/filelock"
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 const program = "containerd"
@@ -113,7 +114,7 @@ func (d *Daemon) lock(ctx context.Context, name string, mode filelock.Mode) (*os
 
 // ensure makes sure that a daemon answers at the socket. The caller holds start.lock.
 func (d *Daemon) ensure(ctx context.Context) error {
-	if d.answers() {
+	if Answers(d.Address()) {
 		return nil
 	}
 	if err := d.stop(ctx); err != nil { // a hung daemon would keep its database locked
@@ -153,7 +154,7 @@ func (d *Daemon) ensure(ctx context.Context) error {
 func (d *Daemon) await(ctx context.Context, exited <-chan error, p *os.Process) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no answer within %s", startTimeout))
 	defer cancel()
-	for !d.answers() {
+	for !Answers(d.Address()) {
 		select {
 		case err := <-exited:
 			return fmt.Errorf("containerd: ended at once (%v); its last words: %s", err, d.lastWords())
@@ -168,19 +169,17 @@ func (d *Daemon) await(ctx context.Context, exited <-chan error, p *os.Process) 
 // environment keeps only the variables that the daemon needs: the others may hold
 // credentials.
 func environment(environ []string) []string {
-	var kept []string
-	for _, e := range environ {
+	return slices.DeleteFunc(environ, func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
-		switch strings.ToUpper(name) {
-		case "PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "TMPDIR", "XDG_RUNTIME_DIR", "HOME", "LANG":
-			kept = append(kept, e)
-		}
-	}
-	return kept
+		return !slices.Contains([]string{
+			"PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "TMPDIR", "XDG_RUNTIME_DIR", "HOME", "LANG",
+		}, strings.ToUpper(name))
+	})
 }
 
-func (d *Daemon) answers() bool {
-	conn, err := net.DialTimeout("unix", d.Address(), time.Second)
+// Answers reports whether something accepts connections at the socket.
+func Answers(socket string) bool {
+	conn, err := net.DialTimeout("unix", socket, time.Second)
 	if err != nil {
 		return false
 	}
@@ -199,7 +198,10 @@ func (d *Daemon) stop(ctx context.Context) error {
 			return err
 		}
 	}
-	return removeIfThere(d.Address())
+	if err := os.Remove(d.Address()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func (d *Daemon) stopOne(ctx context.Context, pid int) error {
@@ -229,32 +231,19 @@ func (d *Daemon) stopOne(ctx context.Context, pid int) error {
 // directory state. It recognizes them by their arguments, and so finds a daemon from the
 // moment it runs.
 func Find(state string) ([]int, error) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
-	}
-	var found []int
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil && serves(pid, state) {
-			found = append(found, pid)
-		}
-	}
-	return found, nil
+	pids, err := proc.All()
+	return slices.DeleteFunc(pids, func(pid int) bool { return !serves(pid, state) }), err
 }
 
-// serves reports whether a process is a daemon with that state directory.
+// serves reports whether a process is a daemon with that state directory. A process in a
+// sandbox can choose any arguments, but is in another PID namespace.
 func serves(pid int, state string) bool {
-	dir := fmt.Sprintf("/proc/%d", pid)
-	text, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-	args := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
-	if err != nil || len(args) != 3 || filepath.Base(args[0]) != program || args[1] != "--config" || args[2] != configFile(state) {
+	args := proc.Args(pid)
+	if len(args) != 3 || filepath.Base(args[0]) != program || args[1] != "--config" || args[2] != configFile(state) {
 		return false
 	}
-	// A process in a sandbox can choose any arguments, but is in another PID namespace.
-	ours, err1 := os.Readlink("/proc/self/ns/pid")
-	theirs, err2 := os.Readlink(filepath.Join(dir, "ns/pid"))
 	var st unix.Stat_t
-	return err1 == nil && err2 == nil && ours == theirs && unix.Stat(dir, &st) == nil && int(st.Uid) == os.Geteuid()
+	return proc.SharesNamespace(pid, "pid") && unix.Stat(fmt.Sprintf("/proc/%d", pid), &st) == nil && int(st.Uid) == os.Geteuid()
 }
 
 func configFile(state string) string { return filepath.Join(state, "config.toml") }
@@ -272,13 +261,6 @@ func awaitExit(ctx context.Context, pidfd int) error {
 			return err
 		}
 	}
-}
-
-func removeIfThere(name string) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 func (d *Daemon) logFile() string { return filepath.Join(d.cfg.State, "containerd.log") }

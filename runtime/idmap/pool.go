@@ -1,14 +1,11 @@
 package idmap
 
 import (
-	"bufio"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
-	"strconv"
-	"strings"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -34,12 +31,9 @@ const maxTries = 64
 // methods are safe for concurrent use.
 type Pool struct {
 	locks     string
-	reserved  []interval
+	reserved  []userns.Grant
 	hostOwned bool
 }
-
-// interval is an interval of ids that excludes end.
-type interval struct{ start, end uint64 }
 
 // NewPool returns a pool without the ids that /etc/subuid and /etc/subgid assign to
 // users; it reads these files once. locks is the path of a file, created if missing,
@@ -54,39 +48,13 @@ type interval struct{ start, end uint64 }
 func NewPool(locks string, hostOwned bool) (*Pool, error) {
 	p := &Pool{locks: locks, hostOwned: hostOwned}
 	for _, name := range []string{"/etc/subuid", "/etc/subgid"} {
-		given, err := subordinate(name)
+		given, err := userns.Grants(name)
 		if err != nil {
 			return nil, err
 		}
 		p.reserved = append(p.reserved, given...)
 	}
 	return p, nil
-}
-
-// subordinate reads lines of the form name:start:count (subuid(5)) and ignores others.
-func subordinate(name string) ([]interval, error) {
-	f, err := os.Open(name)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	var given []interval
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		fields := strings.Split(strings.TrimSpace(lines.Text()), ":")
-		if len(fields) != 3 {
-			continue
-		}
-		start, err1 := strconv.ParseUint(fields[1], 10, 32)
-		count, err2 := strconv.ParseUint(fields[2], 10, 32)
-		if err1 == nil && err2 == nil {
-			given = append(given, interval{start, start + count})
-		}
-	}
-	return given, lines.Err()
 }
 
 // Take returns a range that no other caller gets until it is closed. The caller closes
@@ -96,7 +64,11 @@ func (p *Pool) Take() (*Range, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Namespace, err = userns.New(p.owner(r.base), []userns.Mapping{{Outside: r.base, Size: Size}})
+	owner := r.base
+	if p.hostOwned {
+		owner = 0
+	}
+	r.Namespace, err = userns.New(owner, []userns.Mapping{{Outside: r.base, Size: Size}})
 	if err != nil {
 		return nil, fmt.Errorf("ids from %d: %w", r.base, errors.Join(err, r.claimed.Close()))
 	}
@@ -106,7 +78,7 @@ func (p *Pool) Take() (*Range, error) {
 // claim finds and locks a range that is free.
 func (p *Pool) claim() (*Range, error) {
 	for range maxTries {
-		base := randomBase()
+		base := (firstSlot + rand.Uint32N(slots)) * Size
 		if p.isReserved(base) {
 			continue
 		}
@@ -121,26 +93,10 @@ func (p *Pool) claim() (*Range, error) {
 	return nil, fmt.Errorf("no free range of ids found in %d tries", maxTries)
 }
 
-func (p *Pool) owner(base uint32) uint32 {
-	if p.hostOwned {
-		return 0
-	}
-	return base
-}
-
-func randomBase() uint32 {
-	var b [4]byte
-	_, _ = rand.Read(b[:]) // crypto/rand: never fails
-	return (firstSlot + binary.LittleEndian.Uint32(b[:])%slots) * Size
-}
-
 func (p *Pool) isReserved(base uint32) bool {
-	for _, i := range p.reserved {
-		if uint64(base) < i.end && i.start < uint64(base)+Size {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.reserved, func(g userns.Grant) bool {
+		return int64(base) < g.First+g.Count && g.First < int64(base)+Size
+	})
 }
 
 // claimBase reserves a range by a lock on one byte of a file that only this user may

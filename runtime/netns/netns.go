@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -83,7 +83,7 @@ func (n *Namespace) make(o Options) error {
 	if err := boundQueues(); err != nil {
 		return err
 	}
-	if n.diagnosis, err = diagnose(); err != nil {
+	if n.diagnosis, err = diagnose(n.file); err != nil {
 		return err
 	}
 	if err := n.listen(o); err != nil {
@@ -132,10 +132,7 @@ func (n *Namespace) Uncounted() (int64, error) {
 // enter moves the calling thread into namespace, or into a new one if it is nil.
 func enter(namespace *os.File) error {
 	if namespace == nil {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("unshare: %w", err)
-		}
-		return nil
+		return os.NewSyscallError("unshare", unix.Unshare(unix.CLONE_NEWNET))
 	}
 	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter: %w", err)
@@ -144,12 +141,9 @@ func enter(namespace *os.File) error {
 }
 
 func (n *Namespace) listen(o Options) error {
-	for _, address := range o.TCP {
-		l, err := listenTCP(address)
-		if err != nil {
-			return err
-		}
-		n.TCP = append(n.TCP, l)
+	var err error
+	if n.TCP, err = listenTCP(o.TCP...); err != nil {
+		return err
 	}
 	for _, address := range o.UDP {
 		c, err := net.ListenPacket("udp", address)
@@ -162,11 +156,18 @@ func (n *Namespace) listen(o Options) error {
 }
 
 // listenTCP listens without MPTCP, which would hide the original destination of
-// a redirected connection.
-func listenTCP(address string) (net.Listener, error) {
+// a redirected connection. If it fails, it returns those that it has opened.
+func listenTCP(addresses ...string) (all []net.Listener, err error) {
 	var config net.ListenConfig
 	config.SetMultipathTCP(false)
-	return config.Listen(context.Background(), "tcp4", address)
+	for _, address := range addresses {
+		l, err := config.Listen(context.Background(), "tcp4", address)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, l)
+	}
+	return all, nil
 }
 
 // loopbackUp sets IFF_UP on lo (netdevice(7)), which is down in a new namespace.
@@ -176,17 +177,12 @@ func loopbackUp() error {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	var req struct {
-		name  [unix.IFNAMSIZ]byte
-		flags uint16
-		_     [22]byte
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
 	}
-	copy(req.name[:], "lo")
-	req.flags = unix.IFF_UP | unix.IFF_RUNNING
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&req))); errno != 0 {
-		return errno
-	}
-	return nil
+	lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }
 
 // Path returns a path to the namespace for a process that shares this one's /proc.
@@ -205,10 +201,7 @@ func (n *Namespace) Close() error {
 		n.diagnosis = nil
 	}
 	n.mu.Unlock()
-	for _, l := range n.TCP {
-		errs = append(errs, unlessClosed(l.Close()))
-	}
-	for _, l := range n.Redirected {
+	for _, l := range slices.Concat(n.TCP, n.Redirected) {
 		errs = append(errs, unlessClosed(l.Close()))
 	}
 	for _, c := range n.UDP {

@@ -250,3 +250,47 @@ func TestUncounted(t *testing.T) {
 		t.Errorf("closed: %d, %v", got, err)
 	}
 }
+
+// TestUncountedAfterError: a count that failed halfway does not change the next one.
+func TestUncountedAfterError(t *testing.T) {
+	n := newNamespace(t, netns.Options{})
+	if !n.Counts() {
+		t.Skip("this kernel has no sock_diag for TCP")
+	}
+	var open []io.Closer
+	within(t, n, func() {
+		l, err := net.Listen("tcp", "127.0.0.1:80")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		open = append(open, l)
+		for range 100 {
+			c, err := net.Dial("tcp", "127.0.0.1:80")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			open = append(open, c)
+		}
+	})
+	defer func() {
+		for _, c := range open {
+			_ = c.Close()
+		}
+	}()
+	before, err := n.Uncounted()
+	if err != nil || before < 200*(2<<10) {
+		t.Fatalf("%d bytes, %v", before, err)
+	}
+	restore := netns.ShortenReplies(n)
+	for range 3 {
+		if got, err := n.Uncounted(); err == nil {
+			t.Errorf("%d bytes counted of an answer that was cut off", got)
+		}
+	}
+	restore()
+	if after, err := n.Uncounted(); after != before || err != nil {
+		t.Errorf("%d bytes, %v, after errors; want %d", after, err, before)
+	}
+}

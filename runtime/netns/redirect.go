@@ -1,7 +1,6 @@
 package netns
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +9,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,11 +28,11 @@ func (n *Namespace) redirect(rule bool) error {
 		return fmt.Errorf("route %s to lo: %w", Range(), err)
 	}
 	if rule {
-		l, err := listenTCP("127.0.0.1:0")
-		if err != nil {
+		var err error
+		if n.Redirected, err = listenTCP("127.0.0.1:0"); err != nil {
 			return err
 		}
-		n.Redirected = []net.Listener{l}
+		l := n.Redirected[0]
 		err = redirectTo(Range(), uint16(l.Addr().(*net.TCPAddr).Port))
 		if !errors.Is(err, errNoNFTables) {
 			return err
@@ -41,20 +41,10 @@ func (n *Namespace) redirect(rule bool) error {
 			return err
 		}
 	}
-	return n.listenOnAny()
-}
-
-// listenOnAny listens on every local address, which includes those of the local route.
-func (n *Namespace) listenOnAny() error {
-	n.AnyAddress, n.Redirected = true, nil
-	for _, address := range []string{"0.0.0.0:80", "0.0.0.0:443"} {
-		l, err := listenTCP(address)
-		if err != nil {
-			return err
-		}
-		n.Redirected = append(n.Redirected, l)
-	}
-	return nil
+	n.AnyAddress = true // on every local address, which includes those of the local route
+	var err error
+	n.Redirected, err = listenTCP("0.0.0.0:80", "0.0.0.0:443")
+	return err
 }
 
 // redirectTo adds the rule "nat output ip daddr RANGE tcp redirect to :PORT".
@@ -92,45 +82,22 @@ func addLocalRoute(to netip.Prefix) error {
 		return err
 	}
 	address := to.Masked().Addr().As4()
-	var body []byte
-	body = append(body, unix.AF_INET, byte(to.Bits()), 0, 0, // destination and source prefix, tos
-		unix.RT_TABLE_LOCAL, unix.RTPROT_BOOT, unix.RT_SCOPE_HOST, unix.RTN_LOCAL)
-	body = binary.NativeEndian.AppendUint32(body, 0) // flags
-	body = appendAttribute(body, unix.RTA_DST, address[:])
-	body = appendAttribute(body, unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, uint32(lo.Index)))
-	return netlink(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, body)
-}
-
-func appendAttribute(b []byte, kind uint16, value []byte) []byte {
-	b = binary.NativeEndian.AppendUint16(b, uint16(unix.SizeofRtAttr+len(value)))
-	b = binary.NativeEndian.AppendUint16(b, kind)
-	return append(b, value...) // all values here are aligned
-}
-
-// netlink sends one routing request and waits for its acknowledgement.
-func netlink(kind, flags uint16, body []byte) error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	attributes := netlink.NewAttributeEncoder()
+	attributes.Bytes(unix.RTA_DST, address[:])
+	attributes.Uint32(unix.RTA_OIF, uint32(lo.Index))
+	encoded, err := attributes.Encode()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = unix.Close(fd) }()
-	msg := binary.NativeEndian.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(body)))
-	msg = binary.NativeEndian.AppendUint16(msg, kind)
-	msg = binary.NativeEndian.AppendUint16(msg, flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK)
-	msg = append(msg, make([]byte, 8)...) // sequence and port numbers
-	if err := unix.Sendto(fd, append(msg, body...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return err
-	}
-	reply := make([]byte, 4096)
-	count, _, err := unix.Recvfrom(fd, reply, 0)
+	route := []byte{unix.AF_INET, byte(to.Bits()), 0, 0, // destination and source prefix, tos
+		unix.RT_TABLE_LOCAL, unix.RTPROT_BOOT, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0} // no flags
+	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return err
 	}
-	if count < unix.SizeofNlMsghdr+4 || binary.NativeEndian.Uint16(reply[4:]) != unix.NLMSG_ERROR {
-		return errors.New("no acknowledgement from the kernel")
-	}
-	if errno := -int32(binary.NativeEndian.Uint32(reply[unix.SizeofNlMsghdr:])); errno != 0 {
-		return unix.Errno(errno)
-	}
-	return nil
+	_, err = c.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.RTM_NEWROUTE, Flags: netlink.Request | netlink.Acknowledge | netlink.Create | netlink.Excl},
+		Data:   append(route, encoded...),
+	})
+	return errors.Join(err, c.Close())
 }

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/thread"
 )
 
 // Constants of linux/inet_diag.h, linux/sock_diag.h and net/tcp_states.h.
@@ -21,118 +25,133 @@ const (
 // incoming connection no control group is charged, whether it is accepted or not.
 const socketBytes = 2 << 10
 
-// A diagnosis asks the kernel for the sockets of a network namespace (sock_diag(7)).
-type diagnosis struct{ fd int }
-
-// diagnose opens a diagnosis for the calling thread's namespace. It returns nil if the
-// kernel has no sock_diag for TCP.
-func diagnose() (*diagnosis, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
-	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	d := &diagnosis{fd}
-	_, err = d.uncounted()
-	if err == nil {
-		return d, nil
-	}
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EPROTONOSUPPORT) {
-		err = nil
-	}
-	return nil, errors.Join(err, d.close())
+// A diagnosis asks the kernel for the sockets of a network namespace (sock_diag(7)). It
+// reads the answer in parts, since an agent decides how long it is.
+type diagnosis struct {
+	space *os.File // the network namespace
+	fd    int      // -1 while it is not open
+	reply []byte   // the buffer for one part
 }
 
-func (d *diagnosis) close() error { return unix.Close(d.fd) }
+// diagnose opens a diagnosis for the calling thread's namespace, which is space. It
+// returns nil if the kernel has no sock_diag for TCP.
+func diagnose(space *os.File) (*diagnosis, error) {
+	d := &diagnosis{space: space, reply: make([]byte, 64<<10)}
+	err := d.open()
+	if err == nil {
+		_, err = d.uncounted()
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.EPROTONOSUPPORT):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return d, nil
+}
 
-func (d *diagnosis) uncounted() (int64, error) {
-	var sum int64
+func (d *diagnosis) open() (err error) {
+	d.fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	return err
+}
+
+func (d *diagnosis) close() error {
+	if d.fd < 0 {
+		return nil
+	}
+	fd := d.fd
+	d.fd = -1
+	return unix.Close(fd)
+}
+
+// uncounted closes the socket after an error, since the rest of the answer may still be
+// waiting there, and opens another one for the next call.
+func (d *diagnosis) uncounted() (sum int64, err error) {
+	if d.fd < 0 {
+		err = thread.Run(func() error { return errors.Join(enter(d.space), d.open()) })
+	}
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		n, err := d.of(family)
-		if err != nil {
-			return 0, fmt.Errorf("count sockets: %w", err)
+		var n int64
+		if err == nil {
+			n, err = d.of(family)
 		}
 		sum += n
+	}
+	if err != nil {
+		return 0, fmt.Errorf("count sockets: %w", errors.Join(err, d.close()))
 	}
 	return sum, nil
 }
 
 // of sums over the TCP sockets of a family that neither listen nor are in TIME-WAIT.
 func (d *diagnosis) of(family byte) (sum int64, err error) {
-	request := binary.NativeEndian.AppendUint32(nil, unix.SizeofNlMsghdr+sizeofRequest)
-	request = binary.NativeEndian.AppendUint16(request, unix.SOCK_DIAG_BY_FAMILY)
-	request = binary.NativeEndian.AppendUint16(request, unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
-	request = append(request, make([]byte, 8)...) // sequence and port numbers
-	request = append(request, family, unix.IPPROTO_TCP, 1<<(memoryInfo-1), 0)
-	request = binary.NativeEndian.AppendUint32(request, ^uint32(1<<timeWait|1<<listening))
-	request = append(request, make([]byte, unix.SizeofNlMsghdr+sizeofRequest-len(request))...)
+	body := append([]byte{family, unix.IPPROTO_TCP, 1 << (memoryInfo - 1), 0}, make([]byte, sizeofRequest-4)...)
+	binary.NativeEndian.PutUint32(body[4:], ^uint32(1<<timeWait|1<<listening))
+	request, err := netlink.Message{Data: body, Header: netlink.Header{
+		Length: unix.SizeofNlMsghdr + sizeofRequest, Type: unix.SOCK_DIAG_BY_FAMILY, Flags: netlink.Request | netlink.Dump,
+	}}.MarshalBinary()
+	if err != nil {
+		return 0, err
+	}
 	if err := unix.Sendto(d.fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return 0, err
 	}
-	reply := make([]byte, 64<<10)
-	for {
-		n, _, err := unix.Recvfrom(d.fd, reply, 0)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		bytes, done, err := sumUp(reply[:n])
-		if err != nil || done {
-			return sum + bytes, err
-		}
-		sum += bytes
+	for done := false; !done && err == nil; {
+		var n int64
+		n, done, err = d.part()
+		sum += n
 	}
+	return sum, err
 }
 
-// sumUp reads the messages of one reply; done means that it was the last one.
-func sumUp(reply []byte) (sum int64, done bool, err error) {
-	for len(reply) >= unix.SizeofNlMsghdr {
-		length, kind := int(binary.NativeEndian.Uint32(reply)), binary.NativeEndian.Uint16(reply[4:])
-		if length < unix.SizeofNlMsghdr || length > len(reply) {
-			break
-		}
-		body := reply[unix.SizeofNlMsghdr:length]
+// part reads one part of an answer; done means that it was the last one.
+func (d *diagnosis) part() (sum int64, done bool, err error) {
+	n, _, flags, _, err := unix.Recvmsg(d.fd, d.reply, nil, 0)
+	switch {
+	case errors.Is(err, unix.EINTR):
+		return 0, false, nil
+	case err == nil && flags&unix.MSG_TRUNC != 0:
+		err = errors.New("the kernel's answer is cut off")
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	messages, err := syscall.ParseNetlinkMessage(d.reply[:n])
+	for _, m := range messages {
 		switch {
-		case kind == unix.NLMSG_DONE:
-			return sum, true, nil
-		case kind == unix.NLMSG_ERROR && len(body) >= 4:
-			return 0, false, unix.Errno(-int32(binary.NativeEndian.Uint32(body)))
-		case len(body) >= sizeofMessage:
+		case m.Header.Type == unix.NLMSG_DONE, m.Header.Type == unix.NLMSG_ERROR:
+			if len(m.Data) >= 4 && binary.NativeEndian.Uint32(m.Data) != 0 {
+				err = unix.Errno(-int32(binary.NativeEndian.Uint32(m.Data)))
+			}
+			return sum, true, err
+		case len(m.Data) >= sizeofMessage:
 			sum += socketBytes
-			if binary.NativeEndian.Uint32(body[inodeAt:]) == 0 {
-				sum += queued(body[sizeofMessage:])
+			if binary.NativeEndian.Uint32(m.Data[inodeAt:]) == 0 {
+				bytes, err := queued(m.Data[sizeofMessage:])
+				if err != nil {
+					return 0, false, err
+				}
+				sum += bytes
 			}
 		}
-		reply = reply[min(aligned(length), len(reply)):]
 	}
-	if len(reply) > 0 {
-		return 0, false, errors.New("the kernel's answer is cut off")
-	}
-	return sum, false, nil
+	return sum, false, err
 }
 
 // queued returns how many bytes the queues and the backlog of a socket hold, according to
 // its attributes.
-func queued(attributes []byte) (sum int64) {
+func queued(attributes []byte) (sum int64, err error) {
 	const received, reserved, sent, backlog = 0, 4, 5, 7 // sock_diag.h, SK_MEMINFO_*
-	for len(attributes) >= unix.SizeofRtAttr {
-		length := int(binary.NativeEndian.Uint16(attributes))
-		if length < unix.SizeofRtAttr || length > len(attributes) {
-			break
-		}
-		if value := attributes[unix.SizeofRtAttr:length]; binary.NativeEndian.Uint16(attributes[2:]) == memoryInfo && len(value) > 4*backlog {
+	all, err := netlink.NewAttributeDecoder(attributes)
+	if err != nil {
+		return 0, err
+	}
+	for all.Next() {
+		if value := all.Bytes(); all.Type() == memoryInfo && len(value) > 4*backlog {
 			for _, i := range []int{received, reserved, sent, backlog} {
 				sum += int64(int32(binary.NativeEndian.Uint32(value[4*i:])))
 			}
 		}
-		attributes = attributes[min(aligned(length), len(attributes)):]
 	}
-	return sum
+	return sum, all.Err()
 }
-
-// aligned returns the offset of the next message or attribute (netlink(3)).
-func aligned(length int) int { return (length + 3) &^ 3 }

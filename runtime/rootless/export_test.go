@@ -1,16 +1,14 @@
 package rootless
 
 import (
-	"bufio"
 	"context"
 	"os/user"
-	"strings"
 )
 
-// Subordinate returns how many ids a user gets from lines in the format of subuid(5).
-func Subordinate(lines, name, id string) int64 {
-	_, total := parseRanges(bufio.NewScanner(strings.NewReader(lines)), &user.User{Username: name, Uid: id})
-	return total
+// Subordinate returns how many ids a file in the format of subuid(5) gives a user.
+func Subordinate(file, name, id string) (int64, error) {
+	_, total, err := subordinate(file, &user.User{Username: name, Uid: id})
+	return total, err
 }
 
 // LaunchByRootlesskit starts a holder as on a host where sbench may not create

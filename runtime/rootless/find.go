@@ -1,17 +1,18 @@
 package rootless
 
 import (
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/daemon"
+	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 // runningDaemon returns a process in the namespaces of this user's rootless containerd:
@@ -34,7 +35,7 @@ const systemSocket = "/run/containerd/containerd.sock"
 // namedDaemon finds the daemon behind a socket that can be reached from this process's
 // mount namespace or from rootlesskit's.
 func namedDaemon(address string) (int, error) {
-	pid, err := peer(address)
+	pid, err := proc.Listener(address, time.Second)
 	if err != nil {
 		child, ok := kitChild()
 		if ok && socketIn(child, address) {
@@ -50,26 +51,6 @@ func namedDaemon(address string) (int, error) {
 		return 0, fmt.Errorf("containerd at %s is not in a user namespace of this user's: unset the address to let sbench find or start one", address)
 	}
 	return pid, nil
-}
-
-// peer returns the process that listens on a socket (unix(7), SO_PEERCRED).
-func peer(address string) (int, error) {
-	conn, err := net.DialTimeout("unix", address, time.Second)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = conn.Close() }()
-	raw, err := conn.(syscall.Conn).SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err = errors.Join(err, credErr); err != nil {
-		return 0, err
-	}
-	return int(cred.Pid), nil
 }
 
 // kitChild returns the process in rootlesskit's namespaces that the state directory of
@@ -93,29 +74,10 @@ func kitChild() (int, bool) {
 // childNamespace reports whether a process is in a user namespace directly below ours,
 // as rootlesskit's child is and no sandbox is. The check is needed because a stale file
 // may name an unrelated process that reuses the id, such as one in a sandbox.
-func childNamespace(pid int) bool {
-	own, err := os.Stat("/proc/self/ns/user")
-	if err != nil {
-		return false
-	}
-	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
-	if err != nil {
-		return false
-	}
-	defer func() { _ = f.Close() }()
-	fd, err := unix.IoctlRetInt(int(f.Fd()), unix.NS_GET_PARENT)
-	if err != nil {
-		return false // our own namespace, whose parent we may not see, or another user's
-	}
-	parent := os.NewFile(uintptr(fd), "user namespace")
-	defer func() { _ = parent.Close() }()
-	info, err := parent.Stat()
-	return err == nil && os.SameFile(info, own)
-}
+func childNamespace(pid int) bool { return userns.Below(pid) == 1 }
 
 // socketIn reports whether a process listens on a socket, whose path is looked up in the
 // root directory of the process pid.
 func socketIn(pid int, socket string) bool {
-	_, err := peer(fmt.Sprintf("/proc/%d/root%s", pid, socket))
-	return err == nil
+	return daemon.Answers(fmt.Sprintf("/proc/%d/root%s", pid, socket))
 }

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/cgroup"
 )
@@ -19,20 +16,16 @@ import (
 // a delegated scope and executes this program again there. It is not an error if neither
 // works.
 func claimGroup(o Options) error {
-	h, err := cgroup.Mounted()
-	if err == nil {
-		h, err = h.Delegated()
-	}
+	h, err := cgroup.Usable()
 	if err != nil {
 		return fmt.Errorf("control groups: %w", err)
 	}
-	have := h.Controllers()
-	if len(have) == 0 && h.Mode() == cgroup.V2 && os.Getenv(envScope) == "" {
+	if len(h.Controllers()) == 0 && h.Mode() == cgroup.V2 && os.Getenv(envScope) == "" {
 		if err := enterScope(); err != nil {
 			o.Logger.Debug("no scope of the user's systemd", "error", err)
 		}
 	}
-	if !slices.Contains(have, "memory") || !slices.Contains(have, "pids") {
+	if !h.Bounds() {
 		o.Logger.Debug("no control group is delegated", "why", h.Lack().Why)
 		return nil
 	}
@@ -64,5 +57,5 @@ func enterScope() error {
 	if out, err := exec.CommandContext(ctx, run, append(args[1:], "true")...).CombinedOutput(); err != nil {
 		return errors.Join(err, errors.New(string(out)))
 	}
-	return unix.Exec(run, append(append(args, self), os.Args[1:]...), environment(map[string]string{envScope: "1"}))
+	return execWith(run, append(append(args, self), os.Args[1:]...), map[string]string{envScope: "1"})
 }

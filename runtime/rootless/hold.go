@@ -6,12 +6,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/runtime/pidfile"
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -66,7 +67,7 @@ func becomeRoot() error {
 	if err != nil {
 		return err
 	}
-	return unix.Exec(self, os.Args[:1], environment(map[string]string{envHolder: stageMapped}))
+	return execWith(self, os.Args[:1], map[string]string{envHolder: stageMapped})
 }
 
 // holdNamespaces prepares the mounts, writes the PID file as the sign that it is ready,
@@ -84,7 +85,7 @@ func holdNamespaces(root, state string) error {
 	if err != nil {
 		return err
 	}
-	if err := pidfile.Write(holderFile(state), os.Getpid()); err != nil {
+	if err := proc.WriteFile(holderFile(state), os.Getpid()); err != nil {
 		return err
 	}
 	for {
@@ -182,43 +183,6 @@ func killRest() error {
 // inhabitants returns the living processes in this user namespace and in those below it,
 // except this process.
 func inhabitants() ([]int, error) {
-	own, err := os.Stat("/proc/self/ns/user")
-	if err != nil {
-		return nil, err
-	}
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
-	}
-	var pids []int
-	for _, e := range entries {
-		var pid int
-		if _, err := fmt.Sscanf(e.Name(), "%d", &pid); err != nil || pid == os.Getpid() {
-			continue
-		}
-		if pidfile.Alive(pid) && below(pid, own) {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, nil
-}
-
-// below reports whether a process is in the user namespace top or in one below it
-// (ioctl_ns(2), NS_GET_PARENT).
-func below(pid int, top os.FileInfo) bool {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
-	for err == nil {
-		info, statErr := f.Stat()
-		if statErr == nil && os.SameFile(info, top) {
-			_ = f.Close()
-			return true
-		}
-		fd, ioctlErr := unix.IoctlRetInt(int(f.Fd()), unix.NS_GET_PARENT)
-		_ = f.Close()
-		if ioctlErr != nil {
-			return false // the initial namespace, or one that we may not see
-		}
-		f = os.NewFile(uintptr(fd), "user namespace")
-	}
-	return false // the process has ended or belongs to another user
+	pids, err := proc.All()
+	return slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() || !proc.Alive(pid) || userns.Below(pid) < 0 }), err
 }

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/runtime/pidfile"
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // Stages of the holder.
@@ -72,38 +72,29 @@ func launch(ctx context.Context, o Options, start func(Options, *exec.Cmd) error
 	}
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
-	return awaitHolder(ctx, o.State, exited, func(cause error) error {
-		words, _ := os.ReadFile(logName)
-		err := fmt.Errorf("the holder of the namespaces did not start (%w): %s", cause, strings.TrimSpace(string(words)))
-		if code := cmd.ProcessState; code != nil && code.ExitCode() == exitForbidden {
-			return fmt.Errorf("%w: %w", forbidden(), err)
-		}
-		return errors.Join(err, ignoreDone(cmd.Process.Kill()))
-	})
-}
-
-func ignoreDone(err error) error {
-	if errors.Is(err, os.ErrProcessDone) {
-		return nil
-	}
-	return err
-}
-
-func awaitHolder(ctx context.Context, state string, exited <-chan error, failed func(error) error) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("nothing within %s", startTimeout))
 	defer cancel()
-	for {
-		if pid, ok := pidfile.Read(holderFile(state)); ok {
+	var cause error
+	refused := false
+	for cause == nil {
+		if pid, ok := proc.ReadFile(holderFile(o.State)); ok {
 			return pid, nil
 		}
 		select {
 		case err := <-exited:
-			return 0, failed(fmt.Errorf("ended at once: %v", err))
+			cause, refused = fmt.Errorf("ended at once: %v", err), cmd.ProcessState.ExitCode() == exitForbidden
 		case <-ctx.Done():
-			return 0, failed(context.Cause(ctx))
+			cause = context.Cause(ctx)
+			_ = cmd.Process.Kill() // it may have ended meanwhile
 		case <-time.After(pollInterval):
 		}
 	}
+	words, _ := os.ReadFile(logName)
+	err = fmt.Errorf("the holder of the namespaces did not start (%w): %s", cause, strings.TrimSpace(string(words)))
+	if refused {
+		return 0, fmt.Errorf("%w: %w", forbidden(), err)
+	}
+	return 0, err
 }
 
 // daemonEnvironment is the holder's environment, without variables that may hold
@@ -135,19 +126,11 @@ func direct(_ Options, cmd *exec.Cmd) error {
 		return err
 	}
 	if err := mapIDs(cmd.Process.Pid); err != nil {
-		return errors.Join(err, cmd.Process.Kill(), reaped(cmd))
+		_, _ = cmd.Process.Kill(), cmd.Wait()
+		return err
 	}
 	_, err = write.Write([]byte{1})
 	return err
-}
-
-// reaped waits for a process that was killed.
-func reaped(cmd *exec.Cmd) error {
-	var exit *exec.ExitError
-	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
-		return err
-	}
-	return nil
 }
 
 // rootlesskit starts cmd through rootlesskit, which creates the namespaces and maps the
@@ -167,20 +150,14 @@ func rootlesskit(o Options, cmd *exec.Cmd) error {
 // forbidden returns an error that says why user namespaces are forbidden and what to do
 // about it.
 func forbidden() error {
-	word := func(name string) string {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return ""
+	for _, setting := range []struct{ file, value, cure string }{
+		{"user/max_user_namespaces", "0", "as root, run \"sysctl -w user.max_user_namespaces=15000\""},
+		{"kernel/unprivileged_userns_clone", "0", "as root, run \"sysctl -w kernel.unprivileged_userns_clone=1\""},
+		{"kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts them: install the package rootlesskit, or give sbench the profile in docs/rootless.md"},
+	} {
+		if text, err := os.ReadFile("/proc/sys/" + setting.file); err == nil && strings.TrimSpace(string(text)) == setting.value {
+			return fmt.Errorf("%w: %s", errForbidden, setting.cure)
 		}
-		return strings.TrimSpace(string(text))
-	}
-	switch {
-	case word("/proc/sys/user/max_user_namespaces") == "0":
-		return fmt.Errorf("%w: as root, run \"sysctl -w user.max_user_namespaces=15000\"", errForbidden)
-	case word("/proc/sys/kernel/unprivileged_userns_clone") == "0":
-		return fmt.Errorf("%w: as root, run \"sysctl -w kernel.unprivileged_userns_clone=1\"", errForbidden)
-	case word("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
-		return fmt.Errorf("%w: AppArmor restricts them: install the package rootlesskit, or give sbench the profile in docs/rootless.md", errForbidden)
 	}
 	return fmt.Errorf("%w: a container's seccomp profile or the kernel forbids them, see docs/rootless.md", errForbidden)
 }

@@ -32,7 +32,7 @@ import (
 
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/filelock"
-	"github.com/securebench/sbench/runtime/pidfile"
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -185,23 +185,18 @@ func execInside(nsenter string, pid int, o Options, env map[string]string) error
 		}
 	}
 	args := []string{"nsenter", "--user", "--mount", "--preserve-credentials", "--target", strconv.Itoa(pid), "--", self}
-	err = unix.Exec(nsenter, append(args, os.Args[1:]...), environment(env))
-	return fmt.Errorf("nsenter: %w", err)
+	return fmt.Errorf("nsenter: %w", execWith(nsenter, append(args, os.Args[1:]...), env))
 }
 
-// environment returns this process's environment with some variables replaced or added.
-func environment(replace map[string]string) []string {
-	var environ []string
-	for _, e := range os.Environ() {
-		name, _, _ := strings.Cut(e, "=")
-		if _, ok := replace[name]; !ok {
-			environ = append(environ, e)
+// execWith replaces this program by another one, with some variables of the environment
+// replaced or added. It returns only on failure.
+func execWith(program string, args []string, env map[string]string) error {
+	for name, value := range env {
+		if err := os.Setenv(name, value); err != nil {
+			return err
 		}
 	}
-	for name, value := range replace {
-		environ = append(environ, name+"="+value)
-	}
-	return environ
+	return unix.Exec(program, args, os.Environ())
 }
 
 // ownNamespace returns the process that holds sbench's own namespaces, starting
@@ -217,7 +212,7 @@ func ownNamespace(ctx context.Context, o Options) (*os.File, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	pid, ok := pidfile.Read(holderFile(o.State))
+	pid, ok := proc.ReadFile(holderFile(o.State))
 	if !ok {
 		pid, err = newNamespaces(ctx, o, lock)
 	}

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/filelock"
-	"github.com/securebench/sbench/runtime/pidfile"
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -133,14 +133,14 @@ func (e entered) end(t *testing.T) {
 }
 
 func holder(dir string) (int, bool) {
-	return pidfile.Read(filepath.Join(dir, "state", "holder.pid"))
+	return proc.ReadFile(filepath.Join(dir, "state", "holder.pid"))
 }
 
 // gone waits until a process has ended.
 func gone(t *testing.T, what string, pid int) {
 	t.Helper()
 	for range 500 {
-		if !pidfile.Alive(pid) {
+		if !proc.Alive(pid) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond) // another process's end cannot be awaited otherwise
@@ -298,7 +298,12 @@ func TestForeignFolder(t *testing.T) {
 	}
 }
 
+// TestSubordinate: no line hides those after it, however long it is.
 func TestSubordinate(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "subuid")
+	if got, err := rootless.Subordinate(file, "eve", "1000"); got != 0 || err != nil {
+		t.Errorf("no file gives %d ids, %v", got, err)
+	}
 	for lines, want := range map[string]int64{
 		"":                                0,
 		"eve:100000:65536\n":              65536,
@@ -307,9 +312,13 @@ func TestSubordinate(t *testing.T) {
 		"eve:0:65536\neve:-5:10\neve:1:0": 0,
 		"eve:100000\n# eve:1:2\n\x00:1:2": 0,
 		"eve:100000:65536:more":           0,
+		strings.Repeat("x", 1<<20) + "\neve:100000:65536": 65536,
 	} {
-		if got := rootless.Subordinate(lines, "eve", "1000"); got != want {
-			t.Errorf("%q gives %d ids, want %d", lines, got, want)
+		if err := os.WriteFile(file, []byte(lines), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := rootless.Subordinate(file, "eve", "1000"); got != want || err != nil {
+			t.Errorf("%.80q gives %d ids, %v, want %d", lines, got, err, want)
 		}
 	}
 }

@@ -121,3 +121,26 @@ func Inside() bool {
 
 // HostRoot reports whether this process is root in the initial user namespace.
 func HostRoot() bool { return os.Geteuid() == 0 && !Inside() }
+
+// Below returns how many levels the user namespace of a process is below that of this
+// process, which is 0 if both are in the same one (ioctl_ns(2), NS_GET_PARENT). It is -1
+// if the process is in none below, has ended, or belongs to another user.
+func Below(pid int) int {
+	own, err := os.Stat("/proc/self/ns/user")
+	if err != nil {
+		return -1
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
+	for level := 0; err == nil; level++ {
+		info, statErr := f.Stat()
+		if statErr == nil && os.SameFile(info, own) {
+			_ = f.Close()
+			return level
+		}
+		var parent int
+		parent, err = unix.IoctlRetInt(int(f.Fd()), unix.NS_GET_PARENT) // fails for the initial namespace, or one that we may not see
+		_ = f.Close()
+		f = os.NewFile(uintptr(parent), "user namespace")
+	}
+	return -1
+}

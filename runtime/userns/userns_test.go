@@ -4,7 +4,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 	"github.com/securebench/sbench/runtime/userns"
@@ -57,5 +59,26 @@ func TestNoMappings(t *testing.T) {
 	}
 	if n, err := userns.New(0, []userns.Mapping{{Size: 0}}); err == nil {
 		t.Errorf("a namespace of nobody: %v", n.Close())
+	}
+}
+
+func TestBelow(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	ids := []syscall.SysProcIDMap{{Size: 1}}
+	cmd := exec.Command("unshare", "--user", "sleep", "1000") // another level below
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
+	for userns.Below(cmd.Process.Pid) == 1 {
+		time.Sleep(time.Millisecond)
+	}
+	for pid, want := range map[int]int{os.Getpid(): 0, cmd.Process.Pid: 2, 1 << 30: -1} {
+		if got := userns.Below(pid); got != want {
+			t.Errorf("process %d is %d levels below, want %d", pid, got, want)
+		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // process is what one reading finds out about a process.
@@ -73,7 +75,7 @@ func members(space uint64) ([]int, error) {
 	var pids []int
 	err := each(func(pid int) {
 		if s, err := pidNamespace(pid); err == nil && s == space {
-			if _, dead := readStat(pid); !dead {
+			if proc.Alive(pid) {
 				pids = append(pids, pid)
 			}
 		}
@@ -103,41 +105,13 @@ func each(f func(pid int)) error {
 	}
 }
 
-// stat is the content of /proc/PID/stat (proc(5)) from field 3, the state, on.
-type stat []string
-
-// number returns the field with this number in proc(5), or 0 if it is not an integer.
-func (s stat) number(field int) int64 {
-	n, err := strconv.ParseInt(s[field-3], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// readStat returns a process's stat, nil if it is gone, and whether it is dead: gone or a
-// zombie. A process whose first thread has ended is shown as a zombie while its other
-// threads live, and is not dead.
-func readStat(pid int) (s stat, dead bool) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	at := bytes.LastIndex(text, []byte(") ")) // the name before it may contain any character
-	if err != nil || at < 0 {
-		return nil, true
-	}
-	s = strings.Fields(string(text[at+2:]))
-	if len(s) < 22 {
-		return nil, true
-	}
-	return s, s[0] == "X" || s[0] == "Z" && s.number(20) <= 1
-}
-
 // readProcess reads what the watchdog needs to know about a process.
 func readProcess(pid int) process {
-	s, dead := readStat(pid)
-	if s == nil {
+	s, err := proc.ReadStat(pid)
+	if err != nil {
 		return process{pid: pid, dead: true, threads: 1}
 	}
-	p := process{pid: pid, dead: dead, threads: max(s.number(20), 1), cpu: time.Duration(s.number(14)+s.number(15)) * time.Second / ticks}
+	p := process{pid: pid, dead: s.Ended(), threads: max(s.Number(20), 1), cpu: time.Duration(s.Number(14)+s.Number(15)) * time.Second / ticks}
 	// More exact than stat, but covers only the first thread.
 	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid)); err == nil {
 		first, _, _ := strings.Cut(string(text), " ")
@@ -145,18 +119,18 @@ func readProcess(pid int) process {
 			p.cpu = max(p.cpu, time.Duration(ns))
 		}
 	}
-	if !dead {
-		p.size = s.number(23)
-		p.memory = status(alive(pid, s[0]))
+	if !p.dead {
+		p.size = s.Number(23)
+		p.memory = status(alive(pid, s))
 	}
 	return p
 }
 
 // alive returns the directory in /proc that shows a process's memory: that of another
 // thread if the first one has ended, since it then shows none.
-func alive(pid int, state string) string {
+func alive(pid int, s proc.Stat) string {
 	dir := fmt.Sprintf("/proc/%d", pid)
-	if state != "Z" {
+	if !s.Zombie() {
 		return dir
 	}
 	threads, err := filepath.Glob(dir + "/task/[0-9]*")
@@ -199,11 +173,11 @@ func exactMemory(ps []process) int64 {
 
 // share returns a process's part of the memory.
 func share(p process) int64 {
-	s, _ := readStat(p.pid)
-	if s == nil {
+	s, err := proc.ReadStat(p.pid)
+	if err != nil {
 		return 0
 	}
-	dir := alive(p.pid, s[0])
+	dir := alive(p.pid, s)
 	text, err := os.ReadFile(dir + "/smaps_rollup")
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH): // the process or its memory is gone

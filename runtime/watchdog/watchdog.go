@@ -10,8 +10,8 @@ package watchdog
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // interval is the time between two readings, in which a core can touch about 100 MB.
@@ -133,18 +134,15 @@ func (w *Watchdog) watch() {
 			w.mu.Unlock()
 			return
 		}
-		groups := make(map[uint64]*Group, len(w.groups))
-		for space, g := range w.groups {
-			groups[space] = g
-		}
+		groups := maps.Clone(w.groups)
 		w.mu.Unlock()
-		w.look(groups)
+		look(groups)
 		time.Sleep(interval)
 	}
 }
 
 // look takes one reading of the processes of all groups.
-func (w *Watchdog) look(groups map[uint64]*Group) {
+func look(groups map[uint64]*Group) {
 	found, err := processes(func(space uint64) bool { return groups[space] != nil })
 	if err != nil {
 		return // until the next reading
@@ -179,7 +177,7 @@ func (g *Group) check(ps []process) {
 		if memory <= g.limits.Memory {
 			break
 		}
-		if memory -= p.memory; !p.dead && g.signalOne(p.pid, unix.SIGKILL) == nil {
+		if memory -= p.memory; !p.dead && proc.Signal(p.pid, unix.SIGKILL, func() bool { return g.has(p.pid) }) == nil {
 			g.outOfMemory()
 		}
 	}
@@ -247,9 +245,7 @@ func (g *Group) NearPids() bool {
 
 // Pids lists the living processes of the group.
 func (g *Group) Pids() ([]int, error) {
-	g.mu.Lock()
-	space := g.space
-	g.mu.Unlock()
+	space, _ := g.attached()
 	if space == 0 {
 		return nil, nil
 	}
@@ -263,32 +259,22 @@ func (g *Group) Signal(sig unix.Signal, spare int) error {
 	if err != nil {
 		return err
 	}
-	for _, pid := range pids {
-		if pid == spare {
-			continue
-		}
-		if err := g.signalOne(pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("signal %d: %w", pid, err)
-		}
-	}
-	return nil
+	return proc.SignalAll(pids, spare, sig, g.has)
 }
 
-// signalOne checks the membership again once it holds a pidfd, so that a reused id
-// cannot direct the signal at an unrelated process.
-func (g *Group) signalOne(pid int, sig unix.Signal) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
+// has reports whether a process is in the group's PID namespace.
+func (g *Group) has(pid int) bool {
+	ours, _ := g.attached()
+	space, err := pidNamespace(pid)
+	return err == nil && ours != 0 && space == ours
+}
+
+// attached returns the inode of the PID namespace and its first process, 0 until the group
+// is attached. After Remove the group has no namespace any more.
+func (g *Group) attached() (space uint64, first int) {
 	g.mu.Lock()
-	ours := g.space
-	g.mu.Unlock()
-	if space, err := pidNamespace(pid); err != nil || ours == 0 || space != ours {
-		return unix.ESRCH
-	}
-	return unix.PidfdSendSignal(fd, sig, nil, 0)
+	defer g.mu.Unlock()
+	return g.space, g.first
 }
 
 // KillAll kills every process of the group except spare (0 spares none) and waits
@@ -297,10 +283,9 @@ func (g *Group) signalOne(pid int, sig unix.Signal) error {
 func (g *Group) KillAll(ctx context.Context, spare int) error {
 	// When the first process ends, the kernel kills all others, which need not be found
 	// one by one.
-	if first := g.firstProcess(); first != 0 && first != spare {
-		if err := g.signalOne(first, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("kill %d: %w", first, err)
-		}
+	_, first := g.attached()
+	if err := proc.SignalAll([]int{first}, spare, unix.SIGKILL, g.has); err != nil {
+		return err
 	}
 	empty := 0
 	for pass := 0; ; pass++ {
@@ -310,7 +295,8 @@ func (g *Group) KillAll(ctx context.Context, spare int) error {
 		}
 		pids = slices.DeleteFunc(pids, func(p int) bool { return p == spare })
 		if len(pids) == 0 {
-			if empty++; empty == emptyPasses || g.firstIsGone() {
+			// The first process is gone only after all the others are (pid_namespaces(7)).
+			if empty++; empty == emptyPasses || first == 0 || !proc.Alive(first) {
 				return nil
 			}
 			continue
@@ -324,19 +310,4 @@ func (g *Group) KillAll(ctx context.Context, spare int) error {
 		}
 		time.Sleep(time.Millisecond << min(pass, 5))
 	}
-}
-
-// firstIsGone reports whether the first process has ended. The kernel kills the others
-// with it, and it is gone only after all of them are (pid_namespaces(7)).
-func (g *Group) firstIsGone() bool {
-	first := g.firstProcess()
-	_, dead := readStat(first)
-	return first == 0 || dead
-}
-
-// firstProcess returns the first process of the namespace, 0 until the group is attached.
-func (g *Group) firstProcess() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.first
 }

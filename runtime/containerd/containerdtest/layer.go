@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/containerd/containerd/v2/pkg/archive"
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -24,9 +25,16 @@ import (
 func WithFolder(tb testing.TB, c *containerd.Client, ref, dir, dest string) runtime.Image {
 	tb.Helper()
 	ctx := context.Background()
-	layer := folderLayer(tb, dir, dest)
+	img, err := mutate.AppendLayers(baseImage(tb), folderLayer(tb, dir, dest))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tag, err := name.NewTag(ref, name.StrictValidation)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	archive := filepath.Join(tb.TempDir(), "image.tar")
-	if err := appendLayer(tb, layer, ref, archive); err != nil {
+	if err := tarball.WriteToFile(archive, tag, img); err != nil {
 		tb.Fatal(err)
 	}
 	f, err := os.Open(archive)
@@ -41,32 +49,20 @@ func WithFolder(tb testing.TB, c *containerd.Client, ref, dir, dest string) runt
 	return images[0]
 }
 
-func appendLayer(tb testing.TB, layer v1.Layer, ref, archive string) error {
-	tb.Helper()
-	img, err := mutate.AppendLayers(baseImage(tb), layer)
-	if err != nil {
-		return err
-	}
-	dir := tb.TempDir()
-	p, err := layout.Write(dir, empty.Index)
-	if err != nil {
-		return err
-	}
-	if err := p.AppendImage(img, layout.WithAnnotations(map[string]string{"io.containerd.image.name": ref})); err != nil {
-		return err
-	}
-	return tarFolder(archive, dir)
-}
-
 // baseImage reads the archive of the base image.
 func baseImage(tb testing.TB) v1.Image {
 	tb.Helper()
-	archive, err := Archive()
+	path, err := Archive()
 	if err != nil {
 		tb.Fatal(err)
 	}
+	f, err := os.Open(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
 	dir := tb.TempDir()
-	if err := untar(archive, dir); err != nil {
+	if _, err := archive.Apply(context.Background(), dir, f, archive.WithNoSameOwner()); err != nil {
 		tb.Fatal(err)
 	}
 	index, err := layout.ImageIndexFromPath(dir)
@@ -82,60 +78,6 @@ func baseImage(tb testing.TB) v1.Image {
 		tb.Fatal(err)
 	}
 	return img
-}
-
-func untar(archive, dir string) error {
-	f, err := os.Open(archive)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }()
-	r := tar.NewReader(f)
-	for {
-		h, err := r.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if h.Typeflag != tar.TypeReg {
-			continue
-		}
-		if err := root.MkdirAll(filepath.Dir(h.Name), 0o755); err != nil {
-			return err
-		}
-		out, err := root.Create(h.Name)
-		if err != nil {
-			return err
-		}
-		if _, err := io.Copy(out, r); err != nil {
-			return err
-		}
-		if err := out.Close(); err != nil {
-			return err
-		}
-	}
-}
-
-func tarFolder(archive, dir string) error {
-	f, err := os.Create(archive)
-	if err != nil {
-		return err
-	}
-	w := tar.NewWriter(f)
-	if err := w.AddFS(os.DirFS(dir)); err != nil {
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	return f.Close()
 }
 
 // folderLayer returns a layer that holds dir at dest, owned by root.
@@ -164,10 +106,9 @@ func folderLayer(tb testing.TB, dir, dest string) v1.Layer {
 			return err
 		}
 		content, err := os.ReadFile(p)
-		if err != nil {
-			return err
+		if err == nil {
+			_, err = w.Write(content)
 		}
-		_, err = w.Write(content)
 		return err
 	})
 	if err == nil {

@@ -1,4 +1,4 @@
-package containerd
+package rootfs
 
 import (
 	"fmt"
@@ -8,22 +8,33 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime/containerd/mounts"
 	"github.com/securebench/sbench/runtime/thread"
 )
 
-// checkRoot makes sure that the root mount that the OCI runtime made for a first process,
+// seal makes the mount at target read-only and keeps its other flags. The OCI runtime's
+// own way, root.readonly, would drop nosuid and nodev.
+func seal(target string) error {
+	err := unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "")
+	if err != nil {
+		return fmt.Errorf("make %s read-only: %w", target, err)
+	}
+	return nil
+}
+
+// Check makes sure that the root mount that the OCI runtime made for a first process,
 // which is not started yet, is nosuid, nodev and, unless it is writable, read-only. runc
 // clones the mount that it is given, with its flags; crun (1.8) makes another without them.
-func (b *Box) checkRoot(pid uint32) error {
+func (f *FS) Check(pid int) error {
 	want := []string{"nosuid", "nodev"}
-	if !b.cfg.WritableRoot {
+	if !f.Writable {
 		want = append(want, "ro")
 	}
 	lacks, err := rootLacks(pid, want)
 	if err != nil || !lacks {
 		return err
 	}
-	if err := remountRoot(pid, b.cfg.WritableRoot); err != nil {
+	if err := remountRoot(pid, f.Writable); err != nil {
 		return fmt.Errorf("seal the root that the OCI runtime made: %w", err)
 	}
 	if lacks, err = rootLacks(pid, want); err == nil && lacks {
@@ -34,26 +45,23 @@ func (b *Box) checkRoot(pid uint32) error {
 
 // rootLacks reports whether the topmost mount at / of a process lacks any of the options
 // in want (/proc/PID/mountinfo in proc(5)).
-func rootLacks(pid uint32, want []string) (bool, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+func rootLacks(pid int, want []string) (bool, error) {
+	table, err := mounts.Table(pid)
 	if err != nil {
 		return false, err
 	}
-	var options []string
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 5 && fields[4] == "/" {
-			options = strings.Split(fields[5], ",")
+	for _, m := range slices.Backward(table) {
+		if m.Mountpoint == "/" {
+			options := strings.Split(m.Options, ",")
+			return slices.ContainsFunc(want, func(w string) bool { return !slices.Contains(options, w) }), nil
 		}
 	}
-	if options == nil {
-		return false, fmt.Errorf("process %d has no root mount", pid)
-	}
-	return slices.ContainsFunc(want, func(w string) bool { return !slices.Contains(options, w) }), nil
+	return false, fmt.Errorf("process %d has no root mount", pid)
 }
 
 // remountRoot sets the flags of the root mount in the mount namespace of a process that
 // does not run the sandbox's program yet.
-func remountRoot(pid uint32, writable bool) error {
+func remountRoot(pid int, writable bool) error {
 	flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | unix.MS_NOSUID | unix.MS_NODEV)
 	if !writable {
 		flags |= unix.MS_RDONLY

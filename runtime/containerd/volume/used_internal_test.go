@@ -1,7 +1,6 @@
-package containerd
+package volume
 
 import (
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -49,7 +48,7 @@ func TestUsed(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", maxWatchDepth+2)), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := (&volume{data: deep, cfg: runtime.VolumeConfig{Bytes: mb * mb, Inodes: mb}}).used(nil); !errors.Is(err, errOverflow) {
+	if _, _, err := (&Volume{data: deep, cfg: runtime.VolumeConfig{Bytes: mb * mb, Inodes: mb}}).used(nil); !errors.Is(err, errOverflow) {
 		t.Errorf("too deep: %v", err)
 	}
 	if os.Geteuid() != 0 {
@@ -65,7 +64,7 @@ func TestUsed(t *testing.T) {
 			if err := tt.fill(dir); err != nil {
 				t.Fatal(err)
 			}
-			v := &volume{data: dir, folder: true, cfg: runtime.VolumeConfig{Bytes: 16 * mb, Inodes: 100}}
+			v := &Volume{data: dir, unbounded: true, cfg: runtime.VolumeConfig{Bytes: 16 * mb, Inodes: 100}}
 			bytes, _, err := v.used(nil)
 			if err != nil || bytes < tt.least || bytes > tt.most {
 				t.Errorf("%d bytes, %v", bytes, err)
@@ -76,24 +75,5 @@ func TestUsed(t *testing.T) {
 				t.Errorf("full of 1 MiB: %v, %v, %v", full, err, over)
 			}
 		})
-	}
-}
-
-// TestSlot: waiting until other sandboxes have been made can be interrupted.
-func TestSlot(t *testing.T) {
-	c := &Client{setup: make(chan struct{}, 1)}
-	release, err := c.slot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	over := errors.New("no more")
-	cancel(over)
-	if _, err := c.slot(ctx); !errors.Is(err, over) {
-		t.Errorf("a second one: %v", err)
-	}
-	release()
-	if _, err := c.slot(t.Context()); err != nil {
-		t.Errorf("after the first: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package containerd
+package rootfs
 
 import (
 	"errors"
@@ -23,33 +23,34 @@ func devices() map[string]uint64 {
 // makeDevices makes the /dev of a sandbox with its own ids. In a user namespace the OCI
 // runtime cannot make device files and would mount the host's, whose times, locks and
 // notifications the sandbox would then share with the host and all other sandboxes.
-func (b *Box) makeDevices() error {
-	if b.ids == nil {
+func (f *FS) makeDevices() error {
+	if f.IDs == nil {
 		return nil
 	}
-	if err := os.Mkdir(b.devices(), 0o711); err != nil {
+	if err := os.Mkdir(f.Devices(), 0o711); err != nil {
 		return err
 	}
-	base := b.ids.Base()
+	base := f.IDs.Base()
 	options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=0755,uid=%d,gid=%d", oci.DevBytes, oci.DevInodes, base, base)
-	if err := unix.Mount("tmpfs", b.devices(), "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, options); err != nil {
+	if err := unix.Mount("tmpfs", f.Devices(), "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, options); err != nil {
 		return fmt.Errorf("mount /dev: %w", err)
 	}
-	return b.inside(b.fillDevices)
+	return f.inside(f.fillDevices)
 }
 
-func (b *Box) devices() string { return filepath.Join(b.dir, "dev") }
+// Devices returns the path of the sandbox's /dev; see [Config.IDs].
+func (f *FS) Devices() string { return filepath.Join(f.Dir, "dev") }
 
-func (b *Box) fillDevices() error {
+func (f *FS) fillDevices() error {
 	for name, number := range devices() {
-		path := filepath.Join(b.devices(), name)
+		path := filepath.Join(f.Devices(), name)
 		if err := errors.Join(unix.Mknod(path, unix.S_IFCHR, int(number)), os.Chmod(path, 0o666)); err != nil {
 			return fmt.Errorf("make /dev/%s: %w", name, err)
 		}
 	}
 	// runc before 1.2 gives a mount the mode of the directory that it is mounted on.
 	for name, mode := range map[string]os.FileMode{"pts": 0o755, "shm": os.ModeSticky | 0o777} {
-		path := filepath.Join(b.devices(), name)
+		path := filepath.Join(f.Devices(), name)
 		if err := errors.Join(os.Mkdir(path, 0o755), os.Chmod(path, mode)); err != nil {
 			return err
 		}
@@ -57,7 +58,7 @@ func (b *Box) fillDevices() error {
 	for name, target := range map[string]string{
 		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx",
 	} {
-		if err := os.Symlink(target, filepath.Join(b.devices(), name)); err != nil {
+		if err := os.Symlink(target, filepath.Join(f.Devices(), name)); err != nil {
 			return err
 		}
 	}

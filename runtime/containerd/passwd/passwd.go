@@ -1,33 +1,38 @@
-package containerd
+// Package passwd finds users in the files of an image or of a stopped sandbox, which an
+// agent may have written.
+package passwd
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// maxPasswd bounds how many bytes are read of /etc/passwd and /etc/group, which an agent
-// may have written.
-const maxPasswd = 1 << 20
+// maxBytes bounds how many bytes are read of each file.
+const maxBytes = 1 << 20
 
-type user struct {
-	uid, gid uint32
-	groups   []uint32
-	home     string
+// A User is what the kernel and programs need to know of one.
+type User struct {
+	UID, GID uint32
+	Groups   []uint32 // others than GID
+	Home     string   // "/" if it is not known
 }
 
-// lookupUser resolves "uid", "name", "uid:gid" or "name:group" against the root
-// file system at root, as image configurations write it. The empty name is root.
-func lookupUser(root, name string) (user, error) {
-	who, group, hasGroup := strings.Cut(firstOf(name, "0"), ":")
-	u := user{home: "/"}
+// Lookup resolves "uid", "name", "uid:gid" or "name:group" against /etc/passwd and
+// /etc/group of the root file system at root, as image configurations write it. The empty
+// name is root. It is no error if an id is in neither file.
+func Lookup(root, name string) (User, error) {
+	who, group, hasGroup := strings.Cut(cmp.Or(name, "0"), ":")
+	u := User{Home: "/"}
 	passwd, err := records(root, "etc/passwd", 6)
 	if err != nil {
 		return u, err
@@ -40,7 +45,7 @@ func lookupUser(root, name string) (user, error) {
 			continue
 		}
 		gid, _ := parseID(p[3])
-		u.uid, u.gid, u.home, known = id, gid, firstOf(p[5], "/"), true
+		u.UID, u.GID, u.Home, known = id, gid, cmp.Or(p[5], "/"), true
 		who = p[0]
 		break
 	}
@@ -48,18 +53,18 @@ func lookupUser(root, name string) (user, error) {
 		if !numeric {
 			return u, fmt.Errorf("user %q is not in the image's /etc/passwd", who)
 		}
-		u.uid = uid
+		u.UID = uid
 	}
 	return u, u.addGroups(root, who, group, hasGroup)
 }
 
-func (u *user) addGroups(root, who, group string, hasGroup bool) error {
+func (u *User) addGroups(root, who, group string, hasGroup bool) error {
 	lines, err := records(root, "etc/group", 4)
 	if err != nil {
 		return err
 	}
 	if gid, ok := parseID(group); ok {
-		u.gid = gid
+		u.GID = gid
 		return nil
 	}
 	for _, g := range lines {
@@ -67,25 +72,16 @@ func (u *user) addGroups(root, who, group string, hasGroup bool) error {
 		switch {
 		case !ok:
 		case hasGroup && g[0] == group:
-			u.gid = id
+			u.GID = id
 			return nil
-		case !hasGroup && contains(g[3], who) && id != u.gid:
-			u.groups = append(u.groups, id)
+		case !hasGroup && slices.Contains(strings.Split(g[3], ","), who) && id != u.GID:
+			u.Groups = append(u.Groups, id)
 		}
 	}
 	if hasGroup {
 		return fmt.Errorf("group %q is not in the image's /etc/group", group)
 	}
 	return nil
-}
-
-func contains(list, name string) bool {
-	for member := range strings.SplitSeq(list, ",") {
-		if member == name {
-			return true
-		}
-	}
-	return false
 }
 
 func parseID(s string) (uint32, bool) {
@@ -113,7 +109,7 @@ func records(root, name string, n int) ([][]string, error) {
 		return nil, err
 	}
 	var all [][]string
-	sc := bufio.NewScanner(io.LimitReader(f, maxPasswd))
+	sc := bufio.NewScanner(io.LimitReader(f, maxBytes))
 	for sc.Scan() {
 		if fields := strings.Split(sc.Text(), ":"); len(fields) >= n {
 			all = append(all, fields)

@@ -1,4 +1,4 @@
-package pidfile_test
+package proc_test
 
 import (
 	"fmt"
@@ -8,32 +8,32 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/securebench/sbench/runtime/pidfile"
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 func TestReadWrite(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "pid")
-	if pid, ok := pidfile.Read(name); ok {
+	if pid, ok := proc.ReadFile(name); ok {
 		t.Errorf("read %d of no file", pid)
 	}
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := pidfile.Write(name, cmd.Process.Pid); err != nil {
+	if err := proc.WriteFile(name, cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
-	if pid, ok := pidfile.Read(name); !ok || pid != cmd.Process.Pid || !pidfile.Alive(pid) {
+	if pid, ok := proc.ReadFile(name); !ok || pid != cmd.Process.Pid || !proc.Alive(pid) {
 		t.Errorf("%d %v", pid, ok)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	if pid, ok := pidfile.Read(name); ok || pidfile.Alive(cmd.Process.Pid) {
+	if pid, ok := proc.ReadFile(name); ok || proc.Alive(cmd.Process.Pid) {
 		t.Errorf("%d has ended", pid)
 	}
-	if err := pidfile.Write(name, cmd.Process.Pid); err == nil {
+	if err := proc.WriteFile(name, cmd.Process.Pid); err == nil {
 		t.Error("a file of a process that has ended")
 	}
 }
@@ -41,7 +41,7 @@ func TestReadWrite(t *testing.T) {
 // TestReused: another process with the same id is not taken for the recorded one.
 func TestReused(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "pid")
-	if err := pidfile.Write(name, os.Getpid()); err != nil {
+	if err := proc.WriteFile(name, os.Getpid()); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(name)
@@ -53,7 +53,7 @@ func TestReused(t *testing.T) {
 		if err := os.WriteFile(name, []byte(forged), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if pid, ok := pidfile.Read(name); ok {
+		if pid, ok := proc.ReadFile(name); ok {
 			t.Errorf("%q is taken for %d", forged, pid)
 		}
 	}

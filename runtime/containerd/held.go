@@ -1,0 +1,64 @@
+package containerd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/watchdog"
+)
+
+// attach lets the watchdog, if there is one, watch the sandbox's first process, which is
+// not started yet, and opens the process's tmpfs mounts for held.
+func (b *Box) attach(pid uint32) error {
+	g, ok := b.group.(*watchdog.Group)
+	if !ok {
+		return nil
+	}
+	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("root of process %d: %w", pid, err)
+	}
+	defer func() { _ = unix.Close(root) }()
+	var opened []*os.File
+	defer func() { b.inMemory.Store(&opened) }()
+	for _, dir := range []string{"/tmp", "/run", "/dev/shm"} {
+		fd, err := unix.Openat2(root, dir, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+		if err != nil {
+			return fmt.Errorf("%s of process %d: %w", dir, pid, err)
+		}
+		opened = append(opened, os.NewFile(uintptr(fd), dir))
+	}
+	return g.Attach(int(pid))
+}
+
+// detach closes what attach opened.
+func (b *Box) detach() error {
+	var errs []error
+	if opened := b.inMemory.Swap(nil); opened != nil {
+		for _, f := range *opened {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// held returns how many bytes of the sandbox's memory are taken by files: those on its own
+// tmpfs mounts, and those in a layer small enough to be kept in memory on any host. Larger
+// volumes have a bound of their own.
+func (b *Box) held() (sum int64) {
+	if b.layer != nil {
+		sum = b.layer.InMemory()
+	}
+	if opened := b.inMemory.Load(); opened != nil {
+		var st unix.Statfs_t
+		for _, f := range *opened {
+			if unix.Fstatfs(int(f.Fd()), &st) == nil {
+				sum += int64(st.Blocks-st.Bfree) * st.Bsize
+			}
+		}
+	}
+	return sum
+}

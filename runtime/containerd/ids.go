@@ -1,0 +1,132 @@
+package containerd
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/moby/sys/user"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/securebench/sbench/oci"
+	"github.com/securebench/sbench/runtime/containerd/passwd"
+	"github.com/securebench/sbench/runtime/idmap"
+	"github.com/securebench/sbench/runtime/userns"
+)
+
+// The values of [Options.UserNamespace] and of the mode that
+// [Client.UserNamespace] returns.
+const (
+	UserNamespaceAuto = "auto" // OwnUserNamespace where that is possible
+	HostUserNamespace = "host" // sandboxes have the same ids as sbench
+	OwnUserNamespace  = "own"  // each sandbox has its own range of ids
+	// NestedUserNamespace means that sbench itself runs in a user namespace, and
+	// that each sandbox has a child of it with the same ids. None of these ids is the
+	// host's root.
+	NestedUserNamespace = "nested"
+)
+
+// idMode is how the ids of sandboxes relate to the host's.
+type idMode struct {
+	name string      // one of the modes above
+	why  string      // reason for HostUserNamespace, or what OwnUserNamespace lacks
+	pool *idmap.Pool // nil except in OwnUserNamespace
+	// mappings means that the specification repeats the user namespace's mappings,
+	// without which some OCI runtimes do not join it; see oci.WithUserNamespace.
+	mappings bool
+	// onDisk means that every volume is on disk, because the ids of a tmpfs cannot be
+	// shifted (before Linux 6.3).
+	onDisk bool
+}
+
+// sandboxIDs are the ids of one sandbox and the user namespace in which it has them.
+type sandboxIDs struct {
+	own    *idmap.Range      // nil if the sandbox has the ids of this process
+	userns *userns.Namespace // nil if it is in sbench's user namespace
+}
+
+// take returns a range of ids if the mode is OwnUserNamespace.
+func (m idMode) take() (sandboxIDs, error) {
+	if m.pool == nil {
+		return sandboxIDs{}, nil
+	}
+	own, err := m.pool.Take()
+	if err != nil {
+		return sandboxIDs{}, err
+	}
+	return sandboxIDs{own, own.Namespace}, nil
+}
+
+// nest makes the sandbox's user namespace if sbench itself is in one: a child of it with
+// the same ids. The sandbox's root then has no power over sbench's namespace, and the kernel
+// counts the processes of each sandbox separately (user_namespaces(7), setrlimit(2)).
+func (s *sandboxIDs) nest() error {
+	if !userns.Inside() {
+		return nil
+	}
+	ids, err := sameIDs()
+	if err != nil {
+		return err
+	}
+	s.userns, err = userns.New(0, ids)
+	return err
+}
+
+// sameIDs maps every id of this user namespace to itself. One mapping must not span two of
+// the parent namespace's (user_namespaces(7)).
+func sameIDs() ([]userns.Mapping, error) {
+	own, err := user.CurrentProcessUIDMap()
+	if err != nil {
+		return nil, err
+	}
+	var ms []userns.Mapping
+	for _, m := range own {
+		ms = append(ms, userns.Mapping{First: uint32(m.ID), Outside: uint32(m.ID), Size: uint32(m.Count)})
+	}
+	return ms, nil
+}
+
+// check refuses a user that has no id in the sandbox's range.
+func (s *sandboxIDs) check(u passwd.User) error {
+	if s.own == nil {
+		return nil
+	}
+	for _, id := range append([]uint32{u.UID, u.GID}, u.Groups...) {
+		if id >= idmap.Size {
+			return fmt.Errorf("user or group %d: a sandbox with a user namespace of its own has the ids 0 to %d; runtime.user_namespace: host has all", id, idmap.Size-1)
+		}
+	}
+	return nil
+}
+
+// options returns the specification's options for the user namespace. With ids of its own
+// the sandbox has its /dev in the directory devices.
+func (s *sandboxIDs) options(mappings bool, devices string) []oci.Option {
+	if s.userns == nil {
+		return nil
+	}
+	var ids []specs.LinuxIDMapping
+	if mappings {
+		for _, m := range s.userns.Mappings() {
+			ids = append(ids, specs.LinuxIDMapping{ContainerID: m.First, HostID: m.Outside, Size: m.Size})
+		}
+	}
+	opts := []oci.Option{oci.WithUserNamespace(s.userns.Path(), ids...)}
+	if s.own == nil {
+		return opts
+	}
+	return append(opts, oci.WithDevices(devices))
+}
+
+// close releases the sandbox's user namespace and ids. All processes of the sandbox
+// must be known to have ended.
+func (s *sandboxIDs) close() error {
+	var closer io.Closer = s.userns
+	switch {
+	case s.userns == nil:
+		return nil
+	case s.own != nil:
+		closer = s.own
+	}
+	s.userns, s.own = nil, nil
+	return closer.Close()
+}

@@ -1,0 +1,70 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	securejoin "github.com/cyphar/filepath-securejoin"
+)
+
+// makeMountPoint makes dest, a directory or an empty file, below the root file system at
+// root. Nothing else writes there yet, so that resolving the path before making it is not
+// a race.
+func makeMountPoint(root, dest string, dir bool) error {
+	path, err := securejoin.SecureJoin(root, dest)
+	if err != nil {
+		return fmt.Errorf("mount destination %q: %w", dest, err)
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case err == nil && info.IsDir() != dir:
+		return fmt.Errorf("mount destination %q: a directory cannot be mounted over a file, nor a file over a directory", dest)
+	case err == nil:
+		return nil
+	case !errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("mount destination %q: %w", dest, err)
+	}
+	if dir {
+		return os.MkdirAll(path, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// clearPath prepares the tree at root, which an agent wrote, for a mount at name, a
+// directory or a file. It removes what is not a directory on the way to name, and name
+// itself if it is a link or of the wrong kind, so that later processes find the mount under
+// that name.
+func clearPath(root, name string, dir bool) error {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	at, parts := "", strings.Split(strings.Trim(name, "/"), "/")
+	for i, part := range parts {
+		at = filepath.Join(at, part)
+		info, err := r.Lstat(at)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		last := i == len(parts)-1
+		if last && info.Mode().IsRegular() && !dir || info.IsDir() && (dir || !last) {
+			continue
+		}
+		return r.RemoveAll(at)
+	}
+	return nil
+}

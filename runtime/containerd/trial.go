@@ -1,0 +1,204 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd/program"
+	"github.com/securebench/sbench/runtime/containerd/volume"
+	"github.com/securebench/sbench/runtime/idmap"
+	"github.com/securebench/sbench/runtime/userns"
+)
+
+// UserNamespace returns the mode in which sandboxes get their ids: NestedUserNamespace,
+// OwnUserNamespace or HostUserNamespace. why is the reason for HostUserNamespace, or
+// what OwnUserNamespace lacks on this host; it is "" if there is nothing to say. Both
+// are known once a run has been made, and "" before.
+func (c *Client) UserNamespace() (mode, why string) { return c.ids.name, c.ids.why }
+
+// settle chooses, once per client, how sandboxes get their ids: the first mode of
+// idModes in which a trial sandbox works.
+func (c *Client) settle(ctx context.Context, r *Run) error {
+	c.settling.Lock()
+	defer c.settling.Unlock()
+	if c.settled {
+		return nil
+	}
+	modes, err := c.idModes()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if !c.settled {
+			c.ids = idMode{}
+		}
+	}()
+	image := r.emptyImage()
+	var whys []string
+	for _, m := range modes {
+		if m.mappings && !errors.As(err, new(refusal)) {
+			continue // the failure was not for lack of mappings
+		}
+		if m.name == HostUserNamespace && m.why == "" {
+			m.why = strings.Join(whys, "; ")
+		}
+		c.ids = m
+		if err = r.Live(ctx, image); err == nil {
+			c.settled = true
+			if m.name == HostUserNamespace && c.opts.UserNamespace != HostUserNamespace {
+				c.log.Warn("root in a sandbox is the host's root, without capabilities: ids of its own cannot be had", "cause", m.why)
+			}
+			return nil
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		if !lasting(err) {
+			return fmt.Errorf("%w: no sandbox lives on this host now: %w", runtime.ErrUnavailable, err)
+		}
+		if !slices.Contains(whys, err.Error()) {
+			whys = append(whys, err.Error())
+		}
+	}
+	return fmt.Errorf("%w: this host runs no sandbox: %s", runtime.ErrUnavailable, strings.Join(whys, "; "))
+}
+
+// lasting reports whether a trial failed because of a permanent property of the host: the
+// OCI runtime or the kernel refused something. A host that is short of memory or processes
+// for a moment must not lead to a weaker mode.
+func lasting(err error) bool {
+	if errors.Is(err, runtime.ErrUnavailable) {
+		return false
+	}
+	for _, fact := range []error{idmap.ErrCannotShift, unix.EPERM, unix.EACCES, unix.EINVAL, unix.EOVERFLOW, unix.ENOSYS} {
+		if errors.Is(err, fact) {
+			return true
+		}
+	}
+	return errors.As(err, new(refusal))
+}
+
+// idModes lists the modes that Options allow on this host, in the order in which they are
+// tried.
+func (c *Client) idModes() ([]idMode, error) {
+	host := idMode{name: HostUserNamespace}
+	switch {
+	case userns.Inside(): // without a nested one, an agent would be in sbench's own user namespace
+		return []idMode{{name: NestedUserNamespace}, {name: NestedUserNamespace, mappings: true}}, nil
+	case c.opts.UserNamespace == HostUserNamespace:
+		host.why = "asked for"
+	case !userns.HostRoot():
+		host.why = "sbench is not the host's root"
+	case c.stack.Fuse != "":
+		host.why = "fuse-overlayfs shifts no ids"
+	}
+	if host.why != "" {
+		return []idMode{host}, nil
+	}
+	own := idMode{name: OwnUserNamespace}
+	if !c.limits.sysResource {
+		own.why = "the daemon has no CAP_SYS_RESOURCE: what the kernel counts per user, it counts for the host's root as well"
+	}
+	var err error
+	if own.pool, err = idmap.NewPool(filepath.Join(c.opts.State, "ids.lock"), !c.limits.sysResource); err != nil {
+		return nil, fmt.Errorf("user namespaces: %w", err)
+	}
+	if err := passable(c.opts.State); err != nil {
+		host.why = err.Error()
+		return []idMode{host}, nil
+	}
+	inMemory, err := own.pool.ShiftsTmpfs()
+	if err != nil || !inMemory && !volume.Images() {
+		host.why = "the ids of file systems in memory cannot be shifted (Linux 6.3), and there are no loop devices"
+		if err != nil {
+			host.why = err.Error()
+		}
+		return []idMode{host}, nil
+	}
+	own.onDisk = !inMemory
+	mapped := own
+	mapped.mappings = true
+	return []idMode{own, mapped, own, mapped, host}, nil // own ids are tried twice before giving them up
+}
+
+// passable returns an error that names a directory on the way to dir which other users
+// cannot pass. The OCI runtime goes there as the root of a sandbox with its own ids, who
+// is such a user.
+func passable(dir string) error {
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o001 == 0 {
+			return fmt.Errorf("the folder %s, on the way to --state, cannot be passed by other users (chmod o+x)", dir)
+		}
+	}
+	return nil
+}
+
+// emptyImage returns an image for processes that need only what is mounted. Its one layer
+// is the snapshotter's directory, so that a trial finds out whether layers on that file
+// system work.
+func (r *Run) emptyImage() runtime.Image {
+	const chain = "empty"
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bases[chain] = []string{r.c.layers}
+	return runtime.Image{Ref: "sbench.local/empty", ChainID: chain}
+}
+
+// Live creates a sandbox of the image, runs a program that does nothing in it and removes
+// it, to find out whether the attempts of a run can work. Its error is that of the step
+// that failed.
+func (r *Run) Live(ctx context.Context, image runtime.Image) error {
+	const dest = "/.sbench/true"
+	at := filepath.Join(r.dir, "trial", "true")
+	text, err := program.True(goruntime.GOARCH)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(at), 0o711)
+	}
+	if err == nil {
+		err = os.WriteFile(at, text, 0o555)
+	}
+	if err != nil {
+		return err
+	}
+	box, err := r.Create(ctx, runtime.Config{
+		Name: "trial", Image: image, User: "0:0", Workdir: "/tmp", Persistent: true, Limits: runtime.DefaultLimits(),
+		Mounts: []runtime.Mount{{Source: at, Dest: dest}},
+	})
+	if err != nil {
+		return err
+	}
+	exit, err := box.Exec(ctx, runtime.Process{Args: []string{dest}, Wall: r.c.opts.Timeout})
+	if err == nil && !exit.Success() {
+		err = fmt.Errorf("%w: sandbox %q: a program that does nothing: %v", runtime.ErrUnavailable, "trial", exit)
+	}
+	return errors.Join(err, box.Close(ctx))
+}
+
+// mayHave reports whether a capability is in a process's bounding set.
+func mayHave(pid int, capability uint) (bool, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if set, ok := strings.CutPrefix(line, "CapBnd:"); ok {
+			bits, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
+			return bits&(1<<capability) != 0, err
+		}
+	}
+	return false, fmt.Errorf("no bounding set in the status of process %d", pid)
+}

@@ -1,0 +1,228 @@
+// Package hostcheck examines, without a daemon, what a host can do for sandboxes.
+package hostcheck
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	goruntime "runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/netns"
+	"github.com/securebench/sbench/runtime/userns"
+)
+
+// Severity says how serious a [Finding] is. The zero Severity is invalid.
+type Severity string
+
+// The severities.
+const (
+	OK    Severity = "ok"
+	Warn  Severity = "warn"  // runs work, with restrictions
+	Error Severity = "error" // runs do not work
+)
+
+// A Finding is one line of a report.
+type Finding struct {
+	Check    string   `json:"check"` // what was examined
+	Severity Severity `json:"severity"`
+	Detail   string   `json:"detail"`
+	Cure     string   `json:"cure,omitempty"` // empty if nothing is wrong
+}
+
+// Fine returns a finding that nothing is wrong.
+func Fine(check, detail string) Finding { return Finding{check, OK, detail, ""} }
+
+// Warning returns a finding with the severity Warn.
+func Warning(check, detail, cure string) Finding { return Finding{check, Warn, detail, cure} }
+
+// Failure returns a finding with the severity Error.
+func Failure(check, detail, cure string) Finding { return Finding{check, Error, detail, cure} }
+
+// Cgroups reports which limits the kernel can enforce for a sandbox of this user. Those
+// in allowDegraded may be missing.
+func Cgroups(allowDegraded []string) []Finding {
+	h, err := cgroup.Usable()
+	if err != nil {
+		return []Finding{Failure("cgroups", err.Error(), "mount the cgroup file system at /sys/fs/cgroup")}
+	}
+	findings := []Finding{Fine("cgroups", string(h.Mode()))}
+	lack := h.Lack()
+	switch {
+	case lack.Why != "":
+		findings = []Finding{Warning("cgroups", string(h.Mode())+": "+lack.Why, lack.Cure)}
+	case h.Mode() == cgroup.None:
+		findings = []Finding{Warning("cgroups", "none mounted", "mount the cgroup file system at /sys/fs/cgroup")}
+	}
+	have := h.Controllers()
+	for _, l := range []struct{ limit, instead, cure string }{
+		{"memory", "a watchdog kills what uses more", "enable the memory controller (cgroup_enable=memory)"},
+		{"swap", "", "boot with swapaccount=1, or turn swap off"},
+		{"pids", "the kernel counts them for the sandbox's user namespace", "enable the pids controller"},
+		{"cpu", "nothing limits it", "enable the cpu controller (CONFIG_CFS_BANDWIDTH)"},
+	} {
+		if lack.Cure != "" {
+			l.cure = lack.Cure
+		}
+		switch {
+		case slices.Contains(have, l.limit):
+			findings = append(findings, Fine("limit "+l.limit, "can be enforced"))
+		case !h.Bounds() && l.limit == "swap": // counted as memory
+		default:
+			findings = append(findings, missingLimit(allowDegraded, l.limit, l.instead, l.cure))
+		}
+	}
+	return findings
+}
+
+func missingLimit(allowDegraded []string, limit, instead, cure string) Finding {
+	f := Failure("limit "+limit, "cannot be enforced", cure+"; or list "+limit+" in runtime.allow_degraded or --allow-degraded")
+	if userns.Inside() && instead != "" {
+		f.Detail += "; without control groups " + instead
+	}
+	if slices.Contains(allowDegraded, limit) {
+		f.Severity = Warn
+	}
+	return f
+}
+
+// Kernel reports what the kernel offers for sandboxes besides control groups.
+func Kernel() []Finding { return []Finding{seccomp(), userNamespaces(), networkNamespace()} }
+
+// Shared reports what sandboxes can take from the whole host. lowCores says that the OCI
+// runtime cannot set RLIMIT_CORE above 0.
+func Shared(lowCores bool) []Finding { return []Finding{cores(lowCores), descriptors(), overcommit()} }
+
+func seccomp() Finding {
+	actions, err := os.ReadFile("/proc/sys/kernel/seccomp/actions_avail")
+	if err != nil || !strings.Contains(string(actions), "errno") {
+		return Failure("seccomp", "the kernel has no seccomp filters", "use a kernel with CONFIG_SECCOMP_FILTER")
+	}
+	return Fine("seccomp", "filters available")
+}
+
+// cores reports what a crash in a sandbox starts on the host; see noCores in package oci.
+func cores(low bool) Finding {
+	const check = "core files"
+	pattern := readWord("/proc/sys/kernel/core_pattern")
+	switch {
+	case strings.HasPrefix(pattern, "@"):
+		return Warning(check, "the kernel sends the core of every crash in a sandbox to the host's socket (kernel.core_pattern is "+pattern+")", "sysctl kernel.core_pattern=core, or a pattern that is a pipe")
+	case strings.HasPrefix(pattern, "|") && low:
+		return Warning(check, "every crash in a sandbox starts the host's handler, outside of its limits (kernel.core_pattern is "+pattern+"): containerd's hard limit on core files is 0", "start containerd with a hard limit on core files of at least 1")
+	case strings.HasPrefix(pattern, "|"):
+		return Fine(check, "none of sandboxes: their crashes do not start the host's handler (kernel.core_pattern is "+pattern+")")
+	}
+	return Fine(check, "none of sandboxes")
+}
+
+// descriptors compares the host's bound on open files with what sandboxes may open.
+func descriptors() Finding {
+	const check = "open files of the host"
+	text := readWord("/proc/sys/fs/file-max")
+	limit, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return Warning(check, fmt.Sprintf("fs.file-max is %q", text), "")
+	}
+	l := runtime.DefaultLimits()
+	one := l.Files * uint64(l.Pids)
+	if wanted := one * uint64(goruntime.NumCPU()); limit < wanted {
+		return Warning(check, fmt.Sprintf("at most %d (fs.file-max): %d sandboxes whose processes all open as many as they may leave none to others", limit, limit/one+1), fmt.Sprintf("sysctl fs.file-max=%d", 2*wanted))
+	}
+	return Fine(check, "at most "+text)
+}
+
+// overcommit warns of mode 2, in which the kernel bounds the memory that all processes of
+// the host reserve together. No control group bounds what a sandbox reserves
+// (overcommit-accounting.rst).
+func overcommit() Finding {
+	const check = "memory that is only reserved"
+	if readWord("/proc/sys/vm/overcommit_memory") == "2" {
+		return Warning(check, "counted for the whole host (vm.overcommit_memory is 2): one sandbox can reserve what others need", "sysctl vm.overcommit_memory=0")
+	}
+	return Fine(check, "not counted")
+}
+
+func userNamespaces() Finding {
+	limit := readWord("/proc/sys/user/max_user_namespaces")
+	switch {
+	case limit == "" || limit == "0":
+		return Warning("user namespaces", "not available", "sysctl user.max_user_namespaces=15000; only rootless use needs them")
+	case readWord("/proc/sys/kernel/unprivileged_userns_clone") == "0":
+		return Warning("user namespaces", "for root only", "sysctl kernel.unprivileged_userns_clone=1; only rootless use needs it")
+	case readWord("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+		return Warning("user namespaces", "restricted by AppArmor", "give sbench an AppArmor profile with \"userns,\"; only rootless use needs it")
+	}
+	return Fine("user namespaces", "up to "+limit)
+}
+
+func readWord(name string) string {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func networkNamespace() Finding {
+	ns, err := netns.New(netns.Options{})
+	if err != nil {
+		return Failure("network namespace", err.Error(), "run as root, or in a user namespace of your own")
+	}
+	counts := ns.Counts()
+	if err := ns.Close(); err != nil {
+		return Failure("network namespace", err.Error(), "")
+	}
+	if !counts {
+		return Warning("network namespace", "the kernel does not tell of TCP sockets: the memory of connections that nobody accepts is not counted", "modprobe tcp_diag, or a kernel with CONFIG_INET_DIAG")
+	}
+	return Fine("network namespace", "can be made, with lo only")
+}
+
+// SubordinateIDs reports whether an ordinary user can have the ids that sandboxes need.
+func SubordinateIDs() Finding {
+	var missing []string
+	for _, p := range []string{"newuidmap", "newgidmap"} {
+		if _, err := exec.LookPath(p); err != nil {
+			missing = append(missing, p)
+		}
+	}
+	for _, f := range []string{"/etc/subuid", "/etc/subgid"} {
+		if readWord(f) == "" {
+			missing = append(missing, "entries in "+f)
+		}
+	}
+	if len(missing) > 0 {
+		return Warning("rootless", "missing: "+strings.Join(missing, ", "), "install the package uidmap and give the user subordinate ids; root does not need them")
+	}
+	return Fine("rootless", "newuidmap, newgidmap and subordinate ids are there")
+}
+
+// Room warns if there is not enough room in dir for a handful of images and sandboxes.
+func Room(dir string) Finding {
+	const wantBytes, wantInodes = 2 << 30, 100_000
+	var st unix.Statfs_t
+	for at := dir; ; at = filepath.Dir(at) { // the folder may not exist yet
+		err := unix.Statfs(at, &st)
+		if err == nil {
+			break
+		}
+		if at == "/" {
+			return Failure("room in "+dir, err.Error(), "")
+		}
+	}
+	free := int64(st.Bavail) * st.Bsize
+	f := Fine("room in "+dir, fmt.Sprintf("%d MiB and %d inodes free", free>>20, st.Ffree))
+	// Some file systems (btrfs) do not count inodes and report 0 free of 0.
+	if free < wantBytes || st.Files > 0 && st.Ffree < wantInodes {
+		f.Severity, f.Cure = Warn, "free some, or choose another folder with --root or --state"
+	}
+	return f
+}

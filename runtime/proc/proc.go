@@ -1,0 +1,137 @@
+// Package proc finds out what processes of this host are, and signals them without
+// mistaking one for another that has the same id later.
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Stat is the content of /proc/PID/stat (proc(5)) from field 3, the state, on.
+type Stat []string
+
+// ReadStat returns the stat of a process. It fails if the process is gone.
+func ReadStat(pid int) (Stat, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, fmt.Errorf("process %d has ended: %w", pid, err)
+	}
+	// The name before the last parenthesis may contain any character.
+	s := Stat(strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])))
+	if len(s) < 22 {
+		return nil, fmt.Errorf("process %d has a stat of %d fields", pid, len(s))
+	}
+	return s, nil
+}
+
+// Number returns the field with this number in proc(5), or 0 if it is not an integer.
+func (s Stat) Number(field int) int64 {
+	n, err := strconv.ParseInt(s[field-3], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// Zombie reports whether the state is that of a zombie. While other threads of the
+// process live, that means only that its first thread has ended.
+func (s Stat) Zombie() bool { return s[0] == "Z" }
+
+// Ended reports whether the process has ended and only waits for its parent.
+func (s Stat) Ended() bool { return s[0] == "X" || s.Zombie() && s.Number(20) <= 1 }
+
+// Alive reports whether the process pid exists and has not ended.
+func Alive(pid int) bool {
+	s, err := ReadStat(pid)
+	return err == nil && !s.Ended()
+}
+
+// All lists the ids of all processes in this process's PID namespace.
+func All() ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// Args returns the arguments of a process, none if it is gone.
+func Args(pid int) []string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || len(text) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
+}
+
+// SharesNamespace reports whether a process is in this process's namespace of a kind, as
+// namespaces(7) names it: mnt, pid.
+func SharesNamespace(pid int, kind string) bool {
+	ours, err1 := os.Readlink("/proc/self/ns/" + kind)
+	theirs, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
+	return err1 == nil && err2 == nil && ours == theirs
+}
+
+// Signal sends sig to the process pid if still reports true once a pidfd keeps the id
+// from meaning another process. The error is unix.ESRCH if it does not, or if the
+// process is gone.
+func Signal(pid int, sig unix.Signal, still func() bool) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if !still() {
+		return unix.ESRCH
+	}
+	return unix.PidfdSendSignal(fd, sig, nil, 0)
+}
+
+// SignalAll sends sig to those of pids for which still reports true; see [Signal]. It
+// skips spare (0 spares none), process 1 and ids that are no processes here.
+func SignalAll(pids []int, spare int, sig unix.Signal, still func(pid int) bool) error {
+	for _, pid := range pids {
+		if pid == spare || pid <= 1 {
+			continue
+		}
+		if err := Signal(pid, sig, func() bool { return still(pid) }); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("signal %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// Listener returns the process that listens on the UNIX socket at address (unix(7),
+// SO_PEERCRED). It gives up after timeout.
+func Listener(address string, timeout time.Duration) (int, error) {
+	conn, err := net.DialTimeout("unix", address, timeout)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = conn.Close() }()
+	raw, err := conn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	controlErr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(controlErr, err); err != nil {
+		return 0, err
+	}
+	return int(cred.Pid), nil
+}
