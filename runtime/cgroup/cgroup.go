@@ -201,7 +201,7 @@ func (g Group) Pids() ([]int, error) {
 	seen := map[int]bool{}
 	for _, dir := range g.dirs() {
 		err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+			if gone(err) {
 				return nil // removed during the walk, so it was empty
 			}
 			if err != nil || d.Name() != "cgroup.procs" {
@@ -218,7 +218,7 @@ func (g Group) Pids() ([]int, error) {
 
 func addPids(file string, seen map[int]bool) error {
 	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+	if gone(err) {
 		return nil
 	}
 	if err != nil {
@@ -287,12 +287,23 @@ func (g Group) KillAll(ctx context.Context, spare int) error {
 	}
 }
 
+// freeze suspends or resumes the group's processes. It is not an error if the group does
+// not exist.
 func (g Group) freeze(on bool) error {
 	file, text := g.file("freezer", "freezer.state"), map[bool]string{true: "FROZEN", false: "THAWED"}[on]
 	if g.h.Mode() == V2 {
 		file, text = g.file("", "cgroup.freeze"), map[bool]string{true: "1", false: "0"}[on]
 	}
-	return os.WriteFile(file, []byte(text), 0)
+	if err := os.WriteFile(file, []byte(text), 0); !gone(err) {
+		return err
+	}
+	return nil
+}
+
+// gone reports whether err is that of a group which was removed: its files do not exist, or
+// were opened before (kernfs answers ENODEV).
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
 }
 
 // Remove deletes the group and the groups below it, none of which may contain a
