@@ -69,7 +69,7 @@ func (v Value) write(dst []byte, l layout) []byte {
 	case Object:
 		dst = append(dst, '{')
 		for i, f := range v.sorted() {
-			dst = append(AppendQuoted(deeper.next(dst, i), f.key), l.colon...)
+			dst = append(AppendQuoted(deeper.next(dst, i), f.name), l.colon...)
 			dst = f.value.write(dst, deeper)
 		}
 		return append(l.end(dst, v.Len()), '}')
@@ -78,16 +78,17 @@ func (v Value) write(dst []byte, l layout) []byte {
 }
 
 type field struct {
-	key   []byte
-	value Value
+	name       []byte
+	key, value Value
 }
 
+// sorted returns the fields of an object by the bytes of their names.
 func (v Value) sorted() []field {
 	fields := make([]field, 0, v.Len())
 	for key, value := range v.Fields() {
-		fields = append(fields, field{key.bytes(), value})
+		fields = append(fields, field{key.bytes(), key, value})
 	}
-	slices.SortStableFunc(fields, func(a, b field) int { return bytes.Compare(a.key, b.key) })
+	slices.SortStableFunc(fields, func(a, b field) int { return bytes.Compare(a.name, b.name) })
 	return fields
 }
 
