@@ -37,9 +37,9 @@ type Environment struct {
 // Resources are the limits of a sandbox. Where a field is zero, the limit of the
 // tester file applies.
 type Resources struct {
-	Memory int64   `json:"memory,omitempty"` // bytes
-	CPUs   float64 `json:"cpus,omitempty"`   // cores
-	Pids   int64   `json:"pids,omitempty"`   // processes and threads
+	Memory int64   `json:"memory,omitempty" key:"memory"` // bytes
+	CPUs   float64 `json:"cpus,omitempty" key:"cpus"`     // cores
+	Pids   int64   `json:"pids,omitempty" key:"pids"`     // processes and threads
 }
 
 func environmentSchema() *schema.Schema {
@@ -192,9 +192,8 @@ func (e *Environment) set(key string, v document.Value) {
 	case "materialize_workdir_from_image":
 		e.MaterializeWorkdirFromImage = v.IsTrue()
 	case "resources":
-		e.Resources.Memory = parseBytes(v.Get("memory"))
-		e.Resources.CPUs, _ = v.Get("cpus").Float64()
-		e.Resources.Pids, _ = v.Get("pids").Int64()
+		e.Resources = Resources{}
+		decode(v, &e.Resources)
 	case "env":
 		e.Env = stringMap(v)
 	case "network":
