@@ -7,9 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/compiler/document"
 )
@@ -109,12 +113,12 @@ func sum(label string, content []byte) string {
 
 // packHasher computes the digests of rows, and caches the digests of files.
 type packHasher struct {
-	public, eval *fileHasher
+	public, eval fileHasher
 	buf          []byte
 }
 
 func newPackHasher(p *Pack) *packHasher {
-	return &packHasher{public: &fileHasher{path: p.PublicRoot}, eval: &fileHasher{path: p.EvalRoot}}
+	return &packHasher{public: fileHasher{assetRoot: assetRoot{path: p.PublicRoot}}, eval: fileHasher{assetRoot: assetRoot{path: p.EvalRoot}}}
 }
 
 func (h *packHasher) close() {
@@ -160,11 +164,9 @@ func (t *Task) evalPaths() []string {
 	return paths
 }
 
-// fileHasher hashes files and folders below a root. It opens the root when it is
-// first needed.
+// fileHasher hashes files and folders below a root.
 type fileHasher struct {
-	path  string
-	root  *os.Root
+	assetRoot
 	known map[string]map[string]string // records by path asked for
 	size  int                          // records in known
 }
@@ -172,12 +174,6 @@ type fileHasher struct {
 // maxKnown bounds the records that a fileHasher caches, and the answers of a
 // fileProbe.
 const maxKnown = 1 << 16
-
-func (h *fileHasher) close() {
-	if h.root != nil {
-		shut(h.root)
-	}
-}
 
 // write hashes the records of everything at and below the paths, each once, sorted by
 // the bytes of the path.
@@ -206,17 +202,9 @@ func (h *fileHasher) records(path string) (map[string]string, error) {
 	if records, ok := h.known[path]; ok {
 		return records, nil
 	}
-	if h.root == nil {
-		root, err := os.OpenRoot(h.path)
-		if err != nil {
-			return nil, err
-		}
-		h.root = root
-	}
 	records := map[string]string{}
-	if err := walkFiles(h.root, path, func(f packFile) error {
-		record, err := f.record(h.root)
-		records[f.path] = record
+	if err := h.walk(path, func(name string, info fs.FileInfo) (err error) {
+		records[name], err = h.record(name, info)
 		return err
 	}); err != nil {
 		return nil, err
@@ -226,6 +214,26 @@ func (h *fileHasher) records(path string) (map[string]string, error) {
 	}
 	h.known[path] = records
 	return records, nil
+}
+
+func (h *fileHasher) record(name string, info fs.FileInfo) (string, error) {
+	if info.IsDir() {
+		return "d 0755 -", nil
+	}
+	mode := "0644"
+	if info.Mode()&0o111 != 0 {
+		mode = "0755"
+	}
+	file, err := h.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", fmt.Errorf("%q: %w", name, bare(err))
+	}
+	defer shut(file)
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", fmt.Errorf("%q: %w", name, bare(err))
+	}
+	return fmt.Sprintf("f %s %x", mode, sum.Sum(nil)), nil
 }
 
 // appendObject appends the canonical form of an object, or {} if it is absent or

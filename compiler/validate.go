@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -178,7 +177,7 @@ func (v *validator) tester(ctx context.Context, path string) error {
 	t, warnings, err := LoadTester(path)
 	v.emit(warnings...)
 	if err != nil {
-		v.emitError(path, err)
+		v.emit(problemsOf(path, err)...)
 		return nil
 	}
 	if v.unfilled[t.Benchmark.Tasks] {
@@ -197,13 +196,12 @@ func beside(t *Tester, path string) string {
 	return filepath.Join(filepath.Dir(t.name), rel)
 }
 
-func (v *validator) emitError(file string, err error) {
-	var problems Problems
+// problemsOf returns the problems that an error about a file holds.
+func problemsOf(file string, err error) (problems Problems) {
 	if errors.As(err, &problems) {
-		v.emit(problems...)
-		return
+		return problems
 	}
-	v.emit(Problem{File: file, Message: plainError(err)})
+	return Problems{{File: file, Message: plainError(err)}}
 }
 
 // checkPack checks a pack, unless that was done before, and, if there is a tester
@@ -218,18 +216,12 @@ func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Te
 	p, err := OpenPack(manifest, tasks)
 	if err != nil {
 		if first {
-			v.emitError(manifest, err)
+			v.emit(problemsOf(manifest, err)...)
 		}
 		return nil
 	}
-	f, err := os.Open(tasks)
-	if err != nil {
-		v.emitError(tasks, err)
-		return nil
-	}
-	defer shut(f)
 	pv := packValidator{pack: p, tester: t, smells: first, emit: v.emit}
-	rows, err := pv.run(ctx, f)
+	rows, err := pv.run(ctx)
 	if first {
 		v.summary.Rows += rows
 	}
@@ -254,58 +246,41 @@ type packValidator struct {
 	smells  bool
 	emit    func(...Problem)
 	seen    map[string]bool // warnings that are given once
-	assets  *fileProbe
-	eval    *fileProbe
-	orphans *orphans
-	matched []bool // globs of the tester file that match an id
-	failed  bool   // a row has errors, so that it is unknown which files it refers to
+	assets  fileProbe
+	eval    fileProbe
+	used    map[string]bool // eval files and folders that rows refer to
+	matched []bool          // globs of the tester file that match an id
+	failed  bool            // a row has errors, so that it is unknown which files it refers to
 }
 
-func (pv *packValidator) run(ctx context.Context, r io.Reader) (rows int, err error) {
-	pv.seen = map[string]bool{}
-	pv.assets, pv.eval = newFileProbe(pv.pack.PublicRoot), newFileProbe(pv.pack.EvalRoot)
+func (pv *packValidator) run(ctx context.Context) (rows int, err error) {
+	pv.seen, pv.used = map[string]bool{}, map[string]bool{}
+	pv.assets.path, pv.eval.path = pv.pack.PublicRoot, pv.pack.EvalRoot
 	defer pv.assets.close()
 	defer pv.eval.close()
 	if pv.smells {
-		pv.orphans = newOrphans(pv.eval)
 		environment := pv.pack.manifest.Root().Get("defaults").Get("environment")
 		pv.environmentSmells(pv.pack.ManifestPath, "$.defaults.environment", environment)
 	}
 	if pv.tester != nil {
 		pv.matched = make([]bool, len(pv.tester.Run.Tasks))
 	}
-	reader := pv.pack.newRowReader(r)
-	for {
+	for row, err := range pv.pack.rows() {
 		if err := context.Cause(ctx); err != nil {
 			return rows, err
 		}
-		row, err := reader.next()
-		if err == io.EOF {
-			pv.atEnd(rows)
-			return rows, nil
-		}
 		rows++
-		if err != nil && !pv.rowError(err) {
-			return rows, nil
+		if err != nil {
+			pv.failed = true
+			if pv.smells {
+				pv.emit(problemsOf(pv.pack.TasksPath, err)...)
+			}
+			continue
 		}
-		if err == nil {
-			pv.row(row)
-		}
+		pv.row(row)
 	}
-}
-
-// rowError reports a row's error and whether reading can go on.
-func (pv *packValidator) rowError(err error) bool {
-	var problems Problems
-	ok := errors.As(err, &problems)
-	if !ok {
-		problems = Problems{{File: pv.pack.TasksPath, Message: plainError(err)}}
-	}
-	pv.failed = true
-	if pv.smells {
-		pv.emit(problems...)
-	}
-	return ok
+	pv.atEnd(rows)
+	return rows, nil
 }
 
 // at returns a problem of a row.
@@ -334,7 +309,7 @@ func (pv *packValidator) atEnd(rows int) {
 		pv.warn(Problem{File: pv.pack.TasksPath, Message: "file has no rows"})
 	}
 	if pv.smells && !pv.failed {
-		for _, name := range pv.orphans.left() {
+		for _, name := range pv.orphans() {
 			pv.warn(Problem{File: filepath.Join(pv.pack.EvalRoot, name), Message: "no row refers to this eval file"})
 		}
 	}

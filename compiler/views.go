@@ -3,7 +3,7 @@ package compiler
 import (
 	"bytes"
 	"encoding/json"
-	"os"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -163,18 +163,22 @@ const maxSecretFiles = 256 << 10
 // places, which are relative to the eval root.
 func (p *Pack) fileLines(places []string) (lines []string) {
 	left := int64(maxSecretFiles)
-	root, err := os.OpenRoot(p.EvalRoot)
-	if err != nil {
-		return nil // there are no files, or none that a sandbox could get
-	}
-	defer shut(root)
+	eval := assetRoot{path: p.EvalRoot}
+	defer eval.close()
 	for _, place := range places {
 		if place == "" {
 			continue
 		}
-		_ = walkFiles(root, place, func(f packFile) error {
-			text, err := root.ReadFile(f.path)
-			if left -= int64(len(text)); err != nil || left < 0 || bytes.IndexByte(text, 0) >= 0 {
+		// A place with an error has no files that a sandbox could get.
+		_ = eval.walk(place, func(name string, info fs.FileInfo) error {
+			if info.IsDir() {
+				return nil
+			}
+			if left -= info.Size(); left < 0 {
+				return fs.SkipAll
+			}
+			text, err := eval.root.ReadFile(name)
+			if err != nil || bytes.IndexByte(text, 0) >= 0 {
 				return nil
 			}
 			for line := range strings.Lines(string(text)) {
