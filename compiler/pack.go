@@ -3,6 +3,7 @@ package compiler
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"iter"
 	"os"
@@ -86,7 +87,7 @@ func (p *Pack) newRowReader(r io.Reader) *rowReader {
 		pack:    p,
 		lines:   newLineReader(r, DefaultMaxLine),
 		checker: schema.Checker{File: p.TasksPath},
-		ids:     newIDSet(p.TasksPath),
+		ids:     &idSet{file: p.TasksPath, seed: maphash.MakeSeed()},
 	}
 }
 
