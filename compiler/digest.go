@@ -21,12 +21,11 @@ import (
 // Labels are hashed first, one for each kind of digest, so that no two kinds can be
 // equal. docs/digests.md specifies all digests for other programs.
 const (
-	labelRow            = "sbench row 1\n"
-	labelManifest       = "sbench manifest 1\n"
-	labelEvaluation     = "sbench evaluation 1\n"
-	labelAssets         = "sbench assets 1\n"
-	labelPack           = "sbench pack 1\n"
-	labelPackEvaluation = "sbench pack evaluation 1\n"
+	labelRow        = "sbench row 1\n"
+	labelManifest   = "sbench manifest 1\n"
+	labelEvaluation = "sbench evaluation 1\n"
+	labelAssets     = "sbench assets 1\n"
+	labelPack       = "sbench pack 1\n"
 )
 
 // Digests identify what a task is made of, each as "sha256:" and hexadecimal
@@ -35,15 +34,6 @@ type Digests struct {
 	Row        string // the row as the author wrote it
 	Evaluation string // the row's eval values and the bytes of its eval files
 	Assets     string // the bytes of the row's public files
-}
-
-// PackDigests identify a whole pack. Evaluation and Pack depend on the order of
-// the rows.
-type PackDigests struct {
-	Manifest   string // the content of the manifest
-	Evaluation string // the Evaluation of every row
-	Pack       string // everything: manifest, rows and the files they refer to
-	Rows       int    // number of rows
 }
 
 // Digests reads the files that the row refers to and returns its digests. A missing
@@ -63,35 +53,25 @@ func (p *Pack) ManifestDigest() string {
 	return sum(labelManifest, p.manifest.Root().AppendCanonical(nil))
 }
 
-// Digest returns the digest of the whole pack; see Digests.
+// Digest reads all rows and the files they refer to, and returns the digest of
+// everything: the manifest, the rows in their order, and those files. It has the form
+// of Digests. The error for an invalid row holds Problems.
 func (p *Pack) Digest(ctx context.Context) (string, error) {
-	d, err := p.Digests(ctx)
-	return d.Pack, err
-}
-
-// Digests reads all rows and the files they refer to, and returns the digests of the
-// pack. The error for an invalid row holds Problems.
-func (p *Pack) Digests(ctx context.Context) (PackDigests, error) {
 	h := newPackHasher(p)
 	defer h.close()
-	d := PackDigests{Manifest: p.ManifestDigest()}
-	pack, evaluation := newLabelled(labelPack), newLabelled(labelPackEvaluation)
-	write(pack, "%s\n", d.Manifest)
+	pack := newLabelled(labelPack)
+	write(pack, "%s\n", p.ManifestDigest())
 	for row, err := range p.rows() {
 		if err := errors.Join(err, context.Cause(ctx)); err != nil {
-			return PackDigests{}, err
+			return "", err
 		}
-		t := &Task{pack: p, doc: row.doc, family: row.family}
-		digests, err := h.row(t)
+		d, err := h.row(&Task{pack: p, doc: row.doc, family: row.family})
 		if err != nil {
-			return PackDigests{}, fmt.Errorf("digest of row on line %d: %w", row.line, err)
+			return "", fmt.Errorf("digest of row on line %d: %w", row.line, err)
 		}
-		write(pack, "%s %s %s\n", digests.Row, digests.Evaluation, digests.Assets)
-		write(evaluation, "%s\n", digests.Evaluation)
-		d.Rows++
+		write(pack, "%s %s %s\n", d.Row, d.Evaluation, d.Assets)
 	}
-	d.Evaluation, d.Pack = format(evaluation), format(pack)
-	return d, nil
+	return format(pack), nil
 }
 
 func newLabelled(label string) hash.Hash {
