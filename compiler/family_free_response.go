@@ -84,9 +84,9 @@ func checkRubric(c *schema.Checker, v document.Value) {
 
 // Rubric is a structured rubric, of type contains_any.
 type Rubric struct {
-	AcceptedAnswers []string // phrases of which an answer has to contain or resemble one
-	RejectedAnswers []string // phrases that it must not contain or resemble as much
-	MinTokenF1      float64  // how much it has to resemble an accepted one, 0 to 1
+	AcceptedAnswers []string `key:"accepted_answers"` // phrases of which an answer has to contain or resemble one
+	RejectedAnswers []string `key:"rejected_answers"` // phrases that it must not contain or resemble as much
+	MinTokenF1      float64  `key:"min_token_f1"`     // how much it has to resemble an accepted one, 0 to 1
 }
 
 // FreeResponseEval is what is needed to verify a free_response task.
@@ -117,12 +117,9 @@ func (t *Task) FreeResponse() (FreeResponseEval, bool) {
 	case !rubric.Get("type").Is(ContainsAny):
 		eval.Reason = "the rubric's type has no verifier"
 	default:
-		f1, ok := rubric.Get("min_token_f1").Float64()
-		if !ok {
-			f1 = 1
-		}
-		eval.Structured = true
-		eval.Rubric = Hide(Rubric{stringList(rubric.Get("accepted_answers")), stringList(rubric.Get("rejected_answers")), f1})
+		structured := Rubric{MinTokenF1: 1}
+		decode(rubric, &structured)
+		eval.Structured, eval.Rubric = true, Hide(structured)
 	}
 	return eval, true
 }
