@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -44,11 +45,9 @@ type Resources struct {
 
 func environmentSchema() *schema.Schema {
 	return &schema.Schema{
-		Doc:  "What the task's sandboxes are made of. A row's keys replace those of the manifest's defaults; null takes one back.",
-		Null: true,
-		Object: &schema.Object{
-			Unknown: schema.Accept, OthersDoc: "Kept as metadata; sbench gives it no meaning.", Fields: environmentFields(),
-		},
+		Doc:    "What the task's sandboxes are made of. A row's keys replace those of the manifest's defaults; null takes one back.",
+		Null:   true,
+		Object: &schema.Object{Unknown: schema.Accept, Fields: environmentFields()}, // other keys are kept as metadata
 	}
 }
 
@@ -76,18 +75,16 @@ var environmentKeys = sync.OnceValue(func() []string {
 })
 
 func workdirSchema() *schema.Schema {
-	return &schema.Schema{
-		Doc:    "The working directory in the sandbox, an absolute path; also where the workspace is mounted.",
-		Null:   true,
-		String: &schema.String{NonEmpty: true, Pattern: `^/[^\\]*$`},
-		Check: func(c *schema.Checker, v document.Value) {
-			if path.Clean(v.Text()) == "/" {
-				c.Errorf(v, nil, `such as "/workspace"`, "workdir is the root folder")
-			} else if !isWorkdir(v.Text()) {
-				c.Errorf(v, nil, `such as "/workspace"`, "workdir %q is no absolute path without %q and backslash", v.Text(), "..")
-			}
-		},
-	}
+	const doc, hint = "The working directory in the sandbox, an absolute path; also where the workspace is mounted.", `such as "/workspace"`
+	return schema.Nullable(schema.Checked(doc, schema.String{NonEmpty: true, Pattern: `^/[^\\]*$`}, func(p string) (string, error) {
+		switch {
+		case path.Clean(p) == "/":
+			return hint, errors.New("workdir is the root folder")
+		case !isWorkdir(p):
+			return hint, fmt.Errorf("workdir %q is no absolute path without %q and backslash", p, "..")
+		}
+		return "", nil
+	}))
 }
 
 func isWorkdir(p string) bool {
@@ -153,9 +150,8 @@ func envSchema() *schema.Schema {
 		Doc:  "Environment variables of the sandbox. They are public.",
 		Null: true,
 		Object: &schema.Object{
-			Unknown:   schema.Accept,
-			Others:    &schema.Schema{String: &schema.String{}, Check: checkNoNUL},
-			OthersDoc: "A variable.",
+			Unknown: schema.Accept,
+			Others:  &schema.Schema{String: &schema.String{}, Check: checkNoNUL},
 			CheckName: func(name string) error {
 				if !isEnvName(name) {
 					return fmt.Errorf("%q is no name of an environment variable", name)

@@ -54,8 +54,8 @@ func deferred(name Family, doc string, eval ...evalField) *family {
 	f := &family{
 		Family: name, CandidateKind: CandidateText,
 		doc:   doc,
-		input: &schema.Object{Unknown: schema.Accept, OthersDoc: "Any public value."},
-		eval:  &schema.Object{Unknown: schema.Accept, OthersDoc: "Any hidden value."},
+		input: &schema.Object{Unknown: schema.Accept},
+		eval:  &schema.Object{Unknown: schema.Accept},
 		lanes: map[string]Lane{},
 	}
 	for _, e := range eval {

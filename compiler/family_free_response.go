@@ -39,7 +39,7 @@ func rubricSchema() *schema.Schema {
 			optional("accepted_answers", &schema.Schema{Doc: "Phrases of which the answer has to contain or resemble one.", Any: true}),
 			optional("rejected_answers", &schema.Schema{Doc: "Phrases that the answer must not contain or resemble as much.", Any: true}),
 			optional("min_token_f1", &schema.Schema{Doc: "How much an answer has to resemble an accepted one, 0 to 1.", Any: true, Default: 1.0}),
-		}, OthersDoc: "Fields of rubrics of other types.", Variants: []schema.Variant{
+		}, Variants: []schema.Variant{
 			{Key: "type", Value: ContainsAny, Fields: containsAny().Fields},
 		}},
 		Check: checkRubric,

@@ -23,15 +23,10 @@ type FileRef struct {
 
 // pathSchema allows relative paths.
 func pathSchema(doc string) *schema.Schema {
-	return &schema.Schema{
-		Doc:    doc,
-		String: &schema.String{NonEmpty: true, Pattern: `^[^/\\][^\\]*$`},
-		Check: func(c *schema.Checker, v document.Value) {
-			if _, err := ParsePath(v.Text()); err != nil {
-				c.Errorf(v, nil, "", "%v", err)
-			}
-		},
-	}
+	return schema.Checked(doc, schema.String{NonEmpty: true, Pattern: `^[^/\\][^\\]*$`}, func(p string) (string, error) {
+		_, err := ParsePath(p)
+		return "", err
+	})
 }
 
 // isFileRef reports whether an eval value has the shape of a file reference:

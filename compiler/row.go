@@ -60,12 +60,10 @@ func assetsSchema() *schema.Schema {
 
 func mountSchema() *schema.Schema {
 	s := pathSchema("Where it appears in the workspace; the same as path unless given.")
-	s.Check = func(c *schema.Checker, v document.Value) {
-		if _, err := ParseMount(Agent, v.Text()); err != nil {
-			c.Errorf(v, nil, "", "%v", err)
-		}
-	}
-	return s
+	return schema.Checked(s.Doc, *s.String, func(p string) (string, error) {
+		_, err := ParseMount(Agent, p)
+		return "", err
+	})
 }
 
 // check reports everything that is wrong with a row and returns its family, or nil if
