@@ -36,21 +36,28 @@ type Summary struct {
 //
 // What is named twice is checked once. The error is the context's.
 func Validate(ctx context.Context, paths []string, report func(Problem)) (Summary, error) {
-	v := validator{report: report, packs: map[string]bool{}, testers: map[string]bool{}, unfilled: map[string]bool{}}
+	v := validator{report: report, checked: map[string]bool{}, unfilled: map[string]bool{}}
 	for _, path := range paths {
-		if err := v.path(ctx, filepath.Clean(path)); err != nil {
-			return v.summary, err
-		}
+		v.path(ctx, filepath.Clean(path))
 	}
-	return v.summary, nil
+	return v.summary, context.Cause(ctx)
 }
 
 type validator struct {
 	report   func(Problem)
 	summary  Summary
 	unfilled map[string]bool // missing files of rows, which imports add; by absolute path
-	// Packs and tester files that have been checked, by absolute path.
-	packs, testers map[string]bool
+	checked  map[string]bool // tester files, and pairs of a manifest and rows; by absolute paths
+}
+
+// again reports whether what the paths name has been checked, and notes that it is.
+func (v *validator) again(paths ...string) bool {
+	for i := range paths {
+		paths[i] = absolute(paths[i])
+	}
+	key := strings.Join(paths, "\x00")
+	defer func() { v.checked[key] = true }()
+	return v.checked[key]
 }
 
 func (v *validator) emit(problems ...Problem) {
@@ -64,26 +71,21 @@ func (v *validator) emit(problems ...Problem) {
 	}
 }
 
-func (v *validator) path(ctx context.Context, path string) error {
+func (v *validator) path(ctx context.Context, path string) {
 	info, err := os.Stat(path)
-	if err != nil {
+	switch {
+	case err != nil:
 		v.emit(Problem{File: path, Message: plainError(err)})
-		return nil
-	}
-	if info.IsDir() {
-		found, err := v.folder(ctx, path, 0)
-		if err == nil && !found {
+	case info.IsDir():
+		if !v.folder(ctx, path, 0) {
 			v.emit(Problem{File: path, Message: "folder holds no pack and no tester file", Hint: "a pack has a manifest.yaml"})
 		}
-		return err
-	}
-	switch {
 	case strings.HasSuffix(path, ".jsonl"):
-		return v.checkPack(ctx, filepath.Join(filepath.Dir(path), manifestName), path, nil)
+		v.checkPack(ctx, filepath.Join(filepath.Dir(path), manifestName), path, nil)
 	case looksLikeTester(path):
-		return v.tester(ctx, path)
+		v.tester(ctx, path)
 	default:
-		return v.checkPack(ctx, path, filepath.Join(filepath.Dir(path), tasksName), nil)
+		v.checkPack(ctx, path, filepath.Join(filepath.Dir(path), tasksName), nil)
 	}
 }
 
@@ -98,40 +100,32 @@ const maxFolders = 4
 
 // folder checks a pack with its tester files, or searches a folder, and
 // reports whether there was anything to check.
-func (v *validator) folder(ctx context.Context, dir string, depth int) (found bool, err error) {
+func (v *validator) folder(ctx context.Context, dir string, depth int) (found bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		v.emit(Problem{File: dir, Message: plainError(err)})
-		return true, nil
+		return true
 	}
 	isPack := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == manifestName })
 	hasRows := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == tasksName })
 	switch {
 	case isPack && !hasRows && depth > 0:
-		found = true
 		v.withoutRows(dir)
 	case isPack:
-		found = true
-		if err := v.checkPack(ctx, filepath.Join(dir, manifestName), filepath.Join(dir, tasksName), nil); err != nil {
-			return true, err
-		}
+		v.checkPack(ctx, filepath.Join(dir, manifestName), filepath.Join(dir, tasksName), nil)
 	}
+	found = isPack
 	for _, e := range entries {
 		name := filepath.Join(dir, e.Name())
 		switch {
 		case isYAML(e.Name()) && e.Type().IsRegular() && looksLikeTester(name):
 			found = true
-			if err := v.tester(ctx, name); err != nil {
-				return true, err
-			}
+			v.tester(ctx, name)
 		case e.IsDir() && !isPack && depth < maxFolders && !strings.HasPrefix(e.Name(), "."):
-			below, err := v.folder(ctx, name, depth+1)
-			if found = found || below; err != nil {
-				return found, err
-			}
+			found = v.folder(ctx, name, depth+1) || found
 		}
 	}
-	return found, nil
+	return found
 }
 
 // withoutRows checks a pack that was found by searching and has no rows yet: an
@@ -168,22 +162,19 @@ func looksLikeTester(path string) bool {
 }
 
 // tester checks a tester file and its pack.
-func (v *validator) tester(ctx context.Context, path string) error {
-	if v.testers[absolute(path)] {
-		return nil
+func (v *validator) tester(ctx context.Context, path string) {
+	if v.again(path) {
+		return
 	}
-	v.testers[absolute(path)] = true
 	v.summary.Testers++
 	t, warnings, err := LoadTester(path)
 	v.emit(warnings...)
-	if err != nil {
+	switch {
+	case err != nil:
 		v.emit(problemsOf(path, err)...)
-		return nil
+	case !v.unfilled[t.Benchmark.Tasks]:
+		v.checkPack(ctx, beside(t, t.Benchmark.Manifest), beside(t, t.Benchmark.Tasks), t)
 	}
-	if v.unfilled[t.Benchmark.Tasks] {
-		return nil
-	}
-	return v.checkPack(ctx, beside(t, t.Benchmark.Manifest), beside(t, t.Benchmark.Tasks), t)
 }
 
 // beside returns an absolute path of a tester file in the way the file itself was
@@ -206,26 +197,21 @@ func problemsOf(file string, err error) (problems Problems) {
 
 // checkPack checks a pack, unless that was done before, and, if there is a tester
 // file, what is wrong with the pack only for that file.
-func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Tester) error {
-	key := absolute(manifest) + "\x00" + absolute(tasks)
-	first := !v.packs[key]
-	v.packs[key] = true
+func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Tester) {
+	first := !v.again(manifest, tasks)
 	if first {
 		v.summary.Packs++
 	}
 	p, err := OpenPack(manifest, tasks)
-	if err != nil {
-		if first {
-			v.emit(problemsOf(manifest, err)...)
-		}
-		return nil
-	}
 	pv := packValidator{pack: p, tester: t, smells: first, emit: v.emit}
-	rows, err := pv.run(ctx)
-	if first {
-		v.summary.Rows += rows
+	switch {
+	case err == nil && first:
+		v.summary.Rows += pv.run(ctx)
+	case err == nil:
+		pv.run(ctx)
+	case first:
+		v.emit(problemsOf(manifest, err)...)
 	}
-	return err
 }
 
 // absolute returns the absolute form of a path for comparison, or the path itself if
@@ -253,7 +239,8 @@ type packValidator struct {
 	failed  bool            // a row has errors, so that it is unknown which files it refers to
 }
 
-func (pv *packValidator) run(ctx context.Context) (rows int, err error) {
+// run checks the rows until ctx is done, and returns their number.
+func (pv *packValidator) run(ctx context.Context) (rows int) {
 	pv.seen, pv.used = map[string]bool{}, map[string]bool{}
 	pv.assets.path, pv.eval.path = pv.pack.PublicRoot, pv.pack.EvalRoot
 	defer pv.assets.close()
@@ -266,8 +253,8 @@ func (pv *packValidator) run(ctx context.Context) (rows int, err error) {
 		pv.matched = make([]bool, len(pv.tester.Run.Tasks))
 	}
 	for row, err := range pv.pack.rows() {
-		if err := context.Cause(ctx); err != nil {
-			return rows, err
+		if ctx.Err() != nil {
+			return rows
 		}
 		rows++
 		if err != nil {
@@ -280,7 +267,7 @@ func (pv *packValidator) run(ctx context.Context) (rows int, err error) {
 		pv.row(row)
 	}
 	pv.atEnd(rows)
-	return rows, nil
+	return rows
 }
 
 // at returns a problem of a row.
