@@ -49,11 +49,17 @@ func (v PublicValue) Plain() (string, error) {
 
 // AgentView returns the part of the task that a harness may see.
 func (t *Task) AgentView() AgentView {
-	view := AgentView{id: t.id, family: t.family.Family, assets: t.Assets(), environment: t.environment.clone()}
-	for key, value := range t.input().Fields() {
-		view.input = append(view.input, PublicValue{
-			Name: key.Text(), Value: slices.Clone(value.Raw()), Text: append(value.AppendIndented(nil), '\n'),
-		})
+	view := AgentView{id: t.id, family: t.family.Family, environment: t.environment.clone()}
+	for v := range t.resources() {
+		switch {
+		case v.lane != Public:
+		case v.file != nil:
+			view.assets = append(view.assets, *v.file)
+		default:
+			view.input = append(view.input, PublicValue{
+				Name: v.name, Value: slices.Clone(v.Raw()), Text: append(v.AppendIndented(nil), '\n'),
+			})
+		}
 	}
 	if eval, ok := t.RepoPatch(); ok {
 		view.policy = eval.Policy

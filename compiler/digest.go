@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -110,38 +111,24 @@ func (h *packHasher) row(t *Task) (Digests, error) {
 	h.buf = t.doc.Root().AppendCanonical(h.buf[:0])
 	d := Digests{Row: sum(labelRow, h.buf)}
 
-	evaluation := newLabelled(labelEvaluation)
-	h.buf = append(appendObject(h.buf[:0], t.eval()), '\n')
-	evaluation.Write(h.buf)
-	if err := h.eval.write(evaluation, t.evalPaths()); err != nil {
-		return Digests{}, err
-	}
-	d.Evaluation = format(evaluation)
-
-	assets := newLabelled(labelAssets)
-	var paths []string
-	for _, ref := range t.Assets() {
-		paths = append(paths, ref.Path)
-	}
-	if err := h.public.write(assets, paths); err != nil {
-		return Digests{}, err
-	}
-	d.Assets = format(assets)
-	return d, nil
-}
-
-// evalPaths returns the paths below the eval root that a row refers to.
-func (t *Task) evalPaths() []string {
-	var paths []string
-	for key, value := range t.eval().Fields() {
-		if isFileRef(value) {
-			paths = append(paths, parseFileRef(key.Text(), HiddenLane, value).Path)
+	var assets, files []string
+	for v := range t.resources() {
+		switch {
+		case v.file == nil:
+		case v.lane == Public:
+			assets = append(assets, v.file.Path)
+		default:
+			files = append(files, v.file.Path)
 		}
 	}
 	if eval, ok := t.TerminalTask(); ok && eval.Checker.Path != "" {
-		paths = append(paths, eval.Checker.Folder())
+		files = append(files, eval.Checker.Folder())
 	}
-	return paths
+	h.buf = append(appendObject(h.buf[:0], t.eval()), '\n')
+	var err1, err2 error
+	d.Evaluation, err1 = h.eval.sum(labelEvaluation, h.buf, files)
+	d.Assets, err2 = h.public.sum(labelAssets, nil, assets)
+	return d, cmp.Or(err1, err2)
 }
 
 // fileHasher hashes files and folders below a root.
@@ -155,24 +142,23 @@ type fileHasher struct {
 // fileProbe.
 const maxKnown = 1 << 16
 
-// write hashes the records of everything at and below the paths, each once, sorted by
-// the bytes of the path.
-func (h *fileHasher) write(w hash.Hash, paths []string) error {
-	if len(paths) == 0 {
-		return nil
-	}
+// sum returns the digest of a text and of the records of everything at and below the
+// paths, each once, sorted by the bytes of the path.
+func (h *fileHasher) sum(label string, text []byte, paths []string) (string, error) {
 	all := map[string]string{}
 	for _, path := range paths {
 		records, err := h.records(path)
 		if err != nil {
-			return err
+			return "", err
 		}
 		maps.Copy(all, records)
 	}
+	w := newLabelled(label)
+	w.Write(text)
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		write(w, "%s %s\x00", all[path], path)
 	}
-	return nil
+	return format(w), nil
 }
 
 // records returns the record of every file and folder at and below path, keyed by its

@@ -93,22 +93,21 @@ func (pv *packValidator) environmentSmells(file, path string, env document.Value
 
 // fileSmells makes sure that the files a row refers to exist.
 func (pv *packValidator) fileSmells(r row) {
-	root := r.doc.Root()
-	for i, v := range root.Get("assets").Items() {
-		ref := parseAsset(i, v, true)
-		if err := pv.assets.check(ref.Path); err != nil {
-			pv.emit(pv.at(r, fmt.Sprintf("$.assets[%d].path", i), "", "asset %v", err))
-		}
-	}
-	for key, v := range root.Get("eval").Fields() {
-		if isFileRef(v) {
-			pv.evalFile(r, "$.eval."+key.Text()+".path", parseFileRef(key.Text(), HiddenLane, v).Path, "eval file")
+	for v := range r.family.resources(r.doc.Root(), true) {
+		switch {
+		case v.file == nil:
+		case v.section == "eval":
+			pv.evalFile(r, v.where()+".path", v.file.Path, "eval file")
+		default:
+			if err := pv.assets.check(v.file.Path); err != nil {
+				pv.emit(pv.at(r, v.where()+".path", "", "asset %v", err))
+			}
 		}
 	}
 	if r.family.Family != TerminalTask {
 		return
 	}
-	if checker := parseChecker(root.Get("eval").Get("checker"), pv.pack.EvalRoot); checker.Path != "" {
+	if checker := parseChecker(r.doc.Root().Get("eval").Get("checker"), pv.pack.EvalRoot); checker.Path != "" {
 		pv.evalFile(r, "$.eval.checker.path", checker.Path, "checker file")
 		pv.used[checker.Folder()] = true
 	}
@@ -132,25 +131,23 @@ const (
 // leakSmells searches public fields for values that are not public. It skips context,
 // which is meant to contain the answer, and choices, which contain the right one.
 func (pv *packValidator) leakSmells(r row) {
-	var public []string
-	for key, v := range r.doc.Root().Get("input").Fields() {
-		if !key.Is("context") && !key.Is("choices") {
-			eachString(key, v, func(_ document.Value, text string) { public = append(public, text) })
-		}
-	}
-	shortest := minLeak
-	if r.family.Family == ShortAnswer {
+	shortest, words := minLeak, r.family.Family == ShortAnswer
+	if words {
 		shortest = minAnswer
 	}
-	for key, v := range r.doc.Root().Get("eval").Fields() {
-		if isFileRef(v) {
-			continue
-		}
-		for _, secret := range secretsOf(key, v, shortest) {
-			if i := slices.IndexFunc(public, func(text string) bool { return holds(text, secret, r.family.Family == ShortAnswer) }); i >= 0 {
-				pv.warn(pv.at(r, "$.eval."+key.Text(), "the agent can read it there", "value appears verbatim in a public field of input"))
-				break
+	var public []string // the fields of input come before those of eval
+	for v := range r.family.resources(r.doc.Root(), true) {
+		switch {
+		case v.file != nil:
+		case v.section == "input":
+			if v.key.Is("context") || v.key.Is("choices") {
+				continue
 			}
+			eachString(v.key, v.Value, func(_ document.Value, text string) { public = append(public, text) })
+		case slices.ContainsFunc(secretsOf(v.key, v.Value, shortest), func(secret string) bool {
+			return slices.ContainsFunc(public, func(text string) bool { return holds(text, secret, words) })
+		}):
+			pv.warn(pv.at(r, v.where(), "the agent can read it there", "value appears verbatim in a public field of input"))
 		}
 	}
 }

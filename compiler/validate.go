@@ -315,10 +315,9 @@ func (pv *packValidator) testerSmells(r row) {
 		pv.matched[i] = pv.matched[i] || MatchTask(glob, id)
 	}
 	file := pv.tester.Harness.Config.TaskFile
-	for i, v := range r.doc.Root().Get("assets").Items() {
-		ref := parseAsset(i, v, pv.pack.readOnly)
-		if file != "" && Overlap(FoldPath(ref.Mount), FoldPath(file)) {
-			pv.emit(pv.at(r, fmt.Sprintf("$.assets[%d]", i), "", "mount %q collides with harness.config.task_file of %s", ref.Mount, pv.tester.name))
+	for v := range r.family.resources(r.doc.Root(), true) {
+		if v.section == "assets" && file != "" && Overlap(FoldPath(v.file.Mount), FoldPath(file)) {
+			pv.emit(pv.at(r, v.where(), "", "mount %q collides with harness.config.task_file of %s", v.file.Mount, pv.tester.name))
 		}
 	}
 }

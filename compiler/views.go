@@ -41,40 +41,18 @@ func (t *Task) EvaluatorView() View { return t.view(Evaluator) }
 
 func (t *Task) view(component Component) View {
 	view := View{Component: component}
-	for key, value := range t.input().Fields() {
-		view.Resources = append(view.Resources, valueResource(key.Text(), Public, value))
-	}
-	for i, value := range t.doc.Root().Get("assets").Items() {
-		ref := parseAsset(i, value, t.pack.readOnly)
-		view.Resources = append(view.Resources, fileResource(ref, value))
-	}
-	for key, value := range t.eval().Fields() {
-		name := key.Text()
-		lane := t.family.lane(name)
-		switch {
-		case !component.Sees(lane):
-		case isFileRef(value):
-			view.Resources = append(view.Resources, fileResource(parseFileRef(name, lane, value), value))
-		default:
-			view.Resources = append(view.Resources, valueResource(name, lane, value))
+	for v := range t.resources() {
+		if component.Sees(v.lane) {
+			view.Resources = append(view.Resources, Resource{
+				Name:  v.name,
+				Lane:  v.lane,
+				File:  v.file,
+				Value: Hide(json.RawMessage(slices.Clone(v.Raw()))),
+				Text:  Hide(append(v.AppendIndented(nil), '\n')),
+			})
 		}
 	}
 	return view
-}
-
-func valueResource(name string, lane Lane, v document.Value) Resource {
-	return Resource{
-		Name:  name,
-		Lane:  lane,
-		Value: Hide(json.RawMessage(slices.Clone(v.Raw()))),
-		Text:  Hide(append(v.AppendIndented(nil), '\n')),
-	}
-}
-
-func fileResource(ref FileRef, v document.Value) Resource {
-	r := valueResource(ref.Name, ref.Lane, v)
-	r.File = &ref
-	return r
 }
 
 // ResourceSummary is what a record contains of a resource. It is safe to print.
@@ -92,24 +70,21 @@ type ResourceSummary struct {
 // row. All assets are one resource.
 func (t *Task) ResourceSummary() []ResourceSummary {
 	var all []ResourceSummary
-	add := func(name string, lane Lane, v document.Value) {
-		s := ResourceSummary{Name: name, Lane: lane, Kind: "json", Redacted: lane != Public}
+	for v := range t.resources() {
+		s := ResourceSummary{Name: v.name, Lane: v.lane, Kind: "json", Redacted: v.lane != Public}
+		if v.section == "assets" {
+			if v.index > 0 {
+				continue
+			}
+			s.Name, v.Value = "assets", t.doc.Root().Get("assets")
+		}
 		if v.Kind() == document.String {
 			s.Kind = "text"
 		}
-		if lane == Public {
+		if v.lane == Public {
 			s.Value = slices.Clone(v.Raw())
 		}
 		all = append(all, s)
-	}
-	for key, value := range t.input().Fields() {
-		add(key.Text(), Public, value)
-	}
-	if assets := t.doc.Root().Get("assets"); assets.Len() > 0 {
-		add("assets", Public, assets)
-	}
-	for key, value := range t.eval().Fields() {
-		add(key.Text(), t.family.lane(key.Text()), value)
 	}
 	return all
 }
@@ -125,9 +100,9 @@ const MinSecret = 6
 // files, and leaves out object keys, paths and keywords of sbench.
 func (t *Task) Secrets() []string {
 	var secrets []string
-	for key, value := range t.eval().Fields() {
-		if !isFileRef(value) {
-			secrets = appendSecrets(secrets, key, value, MinSecret)
+	for v := range t.resources() {
+		if v.lane != Public && v.file == nil {
+			secrets = appendSecrets(secrets, v.key, v.Value, MinSecret)
 		}
 	}
 	for _, text := range secrets {
