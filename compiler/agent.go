@@ -50,7 +50,7 @@ func (v PublicValue) Plain() (string, error) {
 // AgentView returns the part of the task that a harness may see.
 func (t *Task) AgentView() AgentView {
 	view := AgentView{id: t.id, family: t.family.Family, environment: t.environment.clone()}
-	for v := range t.resources() {
+	for _, v := range t.resources() {
 		switch {
 		case v.lane != Public:
 		case v.file != nil:

@@ -112,7 +112,7 @@ func (h *packHasher) row(t *Task) (Digests, error) {
 	d := Digests{Row: sum(labelRow, h.buf)}
 
 	var assets, files []string
-	for v := range t.resources() {
+	for _, v := range t.resources() {
 		switch {
 		case v.file == nil:
 		case v.lane == Public:

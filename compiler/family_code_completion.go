@@ -33,8 +33,8 @@ func codeCompletion() *family {
 			optional("reference_solution", schema.AnyText("A right solution, whole.")),
 			optional("canonical_solution", schema.AnyText("A right solution, possibly a body that continues the prompt.")),
 		}},
-		lanes: map[string]Lane{"tests": EvaluationInputs, "reference_solution": HiddenLane, "canonical_solution": HiddenLane},
-		check: checkCodeCompletion,
+		inputs: []string{"tests"},
+		check:  checkCodeCompletion,
 	}
 }
 

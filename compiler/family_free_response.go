@@ -26,7 +26,6 @@ func freeResponse() *family {
 			required("rubric", rubricSchema()),
 			optional("reference_answer", schema.Text("A good answer.")),
 		}},
-		lanes: map[string]Lane{"rubric": HiddenLane, "reference_answer": HiddenLane},
 	}
 }
 

@@ -26,8 +26,8 @@ func repoPatch() *family {
 			optional("candidate_policy", policySchema()),
 			optional("gold_patch", schema.AnyText("A patch that solves the task.")),
 		}},
-		lanes: map[string]Lane{"tests": EvaluationInputs, "candidate_policy": EvaluationInputs, "gold_patch": HiddenLane},
-		check: checkRepoPatch,
+		inputs: []string{"tests", "candidate_policy"},
+		check:  checkRepoPatch,
 	}
 }
 

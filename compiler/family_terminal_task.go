@@ -36,10 +36,7 @@ func terminalTask() *family {
 			optional("needed_commands", dangerousSchema("Dangerous commands that the checker needs and the tester has to allow.")),
 			optional("expected_state", anything("What the workspace should be like, for people.")),
 		}},
-		lanes: map[string]Lane{
-			"checker": EvaluationInputs, "run_tests": EvaluationInputs, "test_files": EvaluationInputs,
-			"needed_commands": EvaluationInputs, "expected_state": HiddenLane,
-		},
+		inputs: []string{"checker", "run_tests", "test_files", "needed_commands"},
 	}
 }
 

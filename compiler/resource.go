@@ -1,8 +1,7 @@
 package compiler
 
 import (
-	"iter"
-	"strconv"
+	"fmt"
 
 	"github.com/securebench/sbench/compiler/document"
 )
@@ -43,32 +42,24 @@ func (r resource) place() string {
 	return laneRoot(r.lane) + "/" + r.name + ".json"
 }
 
-// resources yields everything that a row of the family shows to some component: the
+// resources returns everything that a row of the family shows to some component: the
 // fields of input, the assets, and the fields of eval. ReadOnly is the manifest's
 // default for assets.
-func (f *family) resources(root document.Value, readOnly bool) iter.Seq[resource] {
-	return func(yield func(resource) bool) {
-		for key, v := range root.Get("input").Fields() {
-			if !yield(resource{Value: v, name: key.Text(), lane: Public, section: "input", key: key}) {
-				return
-			}
-		}
-		for i, v := range root.Get("assets").Items() {
-			ref := newFileRef("assets["+strconv.Itoa(i)+"]", Public, v, readOnly)
-			if !yield(resource{Value: v, name: ref.Name, lane: Public, section: "assets", index: i, file: &ref}) {
-				return
-			}
-		}
-		for key, v := range root.Get("eval").Fields() {
-			found := resource{Value: v, name: key.Text(), section: "eval", key: key}
-			found.lane = f.lane(found.name)
-			if isFileRef(v) {
-				ref := newFileRef(found.name, found.lane, v, true)
-				found.file = &ref
-			}
-			if !yield(found) {
-				return
-			}
-		}
+func (f *family) resources(root document.Value, readOnly bool) (all []resource) {
+	for key, v := range root.Get("input").Fields() {
+		all = append(all, resource{Value: v, name: key.Text(), lane: Public, section: "input", key: key})
 	}
+	for i, v := range root.Get("assets").Items() {
+		ref := newFileRef(fmt.Sprintf("assets[%d]", i), Public, v, readOnly)
+		all = append(all, resource{Value: v, name: ref.Name, lane: Public, section: "assets", index: i, file: &ref})
+	}
+	for key, v := range root.Get("eval").Fields() {
+		r := resource{Value: v, name: key.Text(), lane: f.lane(key), section: "eval", key: key}
+		if isFileRef(v) {
+			ref := newFileRef(r.name, r.lane, v, true)
+			r.file = &ref
+		}
+		all = append(all, r)
+	}
+	return all
 }

@@ -127,12 +127,12 @@ func (r *rowReader) checkNames(f *family, root document.Value) {
 		return
 	}
 	seen := map[string]string{}
-	for v := range f.resources(root, true) {
+	for _, v := range f.resources(root, true) {
 		if v.section == "assets" {
 			seen["assets"] = "assets"
 		}
 	}
-	for v := range f.resources(root, true) {
+	for _, v := range f.resources(root, true) {
 		if v.section == "assets" {
 			continue
 		}
@@ -151,7 +151,7 @@ func (r *rowReader) checkNames(f *family, root document.Value) {
 // checkFiles checks the eval fields that are file references.
 func (r *rowReader) checkFiles(f *family, root document.Value) bool {
 	before := len(r.checker.Problems)
-	for v := range f.resources(root, true) {
+	for _, v := range f.resources(root, true) {
 		if v.section == "eval" && v.file != nil {
 			r.checker.At("eval", func() {
 				r.checker.At(v.name, func() { checkFileRef(&r.checker, v.lane, v.Value) })
@@ -169,7 +169,7 @@ func (r *rowReader) checkCollisions(f *family, root document.Value) {
 		fold string // the path folded, with NUL for slash so that parents sort next to their children
 	}
 	var files, others []placed
-	for v := range f.resources(root, true) {
+	for _, v := range f.resources(root, true) {
 		p := placed{v, strings.ReplaceAll(FoldPath(v.place()), "/", "\x00")}
 		if v.file != nil {
 			files = append(files, p)

@@ -93,7 +93,7 @@ func (pv *packValidator) environmentSmells(file, path string, env document.Value
 
 // fileSmells makes sure that the files a row refers to exist.
 func (pv *packValidator) fileSmells(r row) {
-	for v := range r.family.resources(r.doc.Root(), true) {
+	for _, v := range r.family.resources(r.doc.Root(), true) {
 		switch {
 		case v.file == nil:
 		case v.section == "eval":
@@ -136,7 +136,7 @@ func (pv *packValidator) leakSmells(r row) {
 		shortest = minAnswer
 	}
 	var public []string // the fields of input come before those of eval
-	for v := range r.family.resources(r.doc.Root(), true) {
+	for _, v := range r.family.resources(r.doc.Root(), true) {
 		switch {
 		case v.file != nil:
 		case v.section == "input":

@@ -3,7 +3,6 @@ package compiler
 import (
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -64,14 +63,14 @@ func (t *Task) Metadata() map[string]any {
 	return metadata
 }
 
-func (t *Task) resources() iter.Seq[resource] {
+func (t *Task) resources() []resource {
 	return t.family.resources(t.doc.Root(), t.pack.readOnly)
 }
 
 // laneFiles returns the file references of a lane other than public, sorted by mount.
 func (t *Task) laneFiles(lane Lane) []FileRef {
 	var refs []FileRef
-	for v := range t.resources() {
+	for _, v := range t.resources() {
 		if v.file != nil && v.lane == lane {
 			refs = append(refs, *v.file)
 		}

@@ -315,7 +315,7 @@ func (pv *packValidator) testerSmells(r row) {
 		pv.matched[i] = pv.matched[i] || MatchTask(glob, id)
 	}
 	file := pv.tester.Harness.Config.TaskFile
-	for v := range r.family.resources(r.doc.Root(), true) {
+	for _, v := range r.family.resources(r.doc.Root(), true) {
 		if v.section == "assets" && file != "" && Overlap(FoldPath(v.file.Mount), FoldPath(file)) {
 			pv.emit(pv.at(r, v.where(), "", "mount %q collides with harness.config.task_file of %s", v.file.Mount, pv.tester.name))
 		}

@@ -41,7 +41,7 @@ func (t *Task) EvaluatorView() View { return t.view(Evaluator) }
 
 func (t *Task) view(component Component) View {
 	view := View{Component: component}
-	for v := range t.resources() {
+	for _, v := range t.resources() {
 		if component.Sees(v.lane) {
 			view.Resources = append(view.Resources, Resource{
 				Name:  v.name,
@@ -70,7 +70,7 @@ type ResourceSummary struct {
 // row. All assets are one resource.
 func (t *Task) ResourceSummary() []ResourceSummary {
 	var all []ResourceSummary
-	for v := range t.resources() {
+	for _, v := range t.resources() {
 		s := ResourceSummary{Name: v.name, Lane: v.lane, Kind: "json", Redacted: v.lane != Public}
 		if v.section == "assets" {
 			if v.index > 0 {
@@ -100,7 +100,7 @@ const MinSecret = 6
 // files, and leaves out object keys, paths and keywords of sbench.
 func (t *Task) Secrets() []string {
 	var secrets []string
-	for v := range t.resources() {
+	for _, v := range t.resources() {
 		if v.lane != Public && v.file == nil {
 			secrets = appendSecrets(secrets, v.key, v.Value, MinSecret)
 		}
