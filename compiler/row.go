@@ -49,7 +49,7 @@ func assetsSchema() *schema.Schema {
 				if v.Get("mount").Kind() != 0 {
 					return
 				}
-				if _, err := ParseMount(Agent, v.Get("path").Text()); err != nil {
+				if _, err := parseMount(Public, v.Get("path").Text()); err != nil {
 					c.Errorf(v.Get("path"), []any{"path"}, "give another mount", "%v", err)
 				}
 			},
@@ -60,7 +60,7 @@ func assetsSchema() *schema.Schema {
 func mountSchema() *schema.Schema {
 	s := pathSchema("Where it appears in the workspace; the same as path unless given.")
 	return schema.Checked(s.Doc, *s.String, func(p string) (string, error) {
-		_, err := ParseMount(Agent, p)
+		_, err := parseMount(Public, p)
 		return "", err
 	})
 }

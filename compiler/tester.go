@@ -182,7 +182,7 @@ func (t *Tester) fill(root document.Value) {
 	config.TaskFile, _ = ParsePath(config.TaskFile) // the schema's check has passed
 	var domains []string
 	for _, name := range config.AllowedDomains {
-		if domain, err := ParseDomain(name); err == nil && !slices.Contains(domains, domain) {
+		if domain, err := parseDomain(name); err == nil && !slices.Contains(domains, domain) {
 			domains = append(domains, domain)
 		}
 	}

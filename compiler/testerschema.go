@@ -123,7 +123,7 @@ var harnessConfigs = sync.OnceValue(func() map[HarnessType]*schema.Object {
 func domainsSchema() *schema.Schema {
 	rule := schema.String{NonBlank: true, Pattern: `^\s*[A-Za-z0-9.-]+\s*$`}
 	domain := schema.Checked("A DNS name of two or more labels, without scheme, port, path or wildcard.", rule, func(name string) (string, error) {
-		_, err := ParseDomain(name)
+		_, err := parseDomain(name)
 		return domainHint(name), err
 	})
 	return schema.Nullable(schema.List("DNS names that the harness may reach. A name allows its subdomains too.", domain))
