@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"slices"
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
@@ -116,11 +117,11 @@ func (r *rowReader) next() (row, error) {
 	}
 	r.checker.Reset()
 	family := r.check(r.doc.Root())
-	errs, warnings := r.checker.Problems.Split()
-	if len(errs) > 0 {
-		return row{}, r.checker.Problems
+	problems := r.checker.Problems
+	if slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning }) {
+		return row{}, problems
 	}
-	return row{doc: &r.doc, line: r.lines.line, family: family, warnings: warnings}, nil
+	return row{doc: &r.doc, line: r.lines.line, family: family, warnings: problems}, nil
 }
 
 // task returns a task of the row that shares no memory with it.

@@ -126,17 +126,13 @@ type LimitsSection struct {
 // it are relative to its folder. The error holds Problems, possibly with warnings
 // among them.
 func LoadTester(path string) (*Tester, Problems, error) {
-	text, problem := readFile(path)
-	if problem != nil {
-		return nil, nil, Problems{*problem}
+	doc, problems := readYAML(path)
+	if len(problems) > 0 {
+		return nil, nil, problems
 	}
 	absolute, err := filepath.Abs(path)
 	if err != nil {
-		return nil, nil, Problems{{File: path, Message: err.Error()}}
-	}
-	var doc document.Document
-	if problems := doc.ParseYAML(text); len(problems) > 0 {
-		return nil, nil, problems.In(path)
+		return nil, nil, problemsOf(path, err)
 	}
 	root := doc.Root()
 	c := schema.Checker{File: path}

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/securebench/sbench/compiler/document"
 )
 
 // Summary counts what Validate checked and found.
@@ -145,13 +143,9 @@ func isYAML(name string) bool {
 // looksLikeTester reports whether a YAML file has a key that only tester files
 // have.
 func looksLikeTester(path string) bool {
-	text, problem := readFile(path)
-	if problem != nil {
-		return false
-	}
-	var doc document.Document
-	if len(doc.ParseYAML(text)) > 0 {
-		return strings.HasPrefix(filepath.Base(path), "tester")
+	doc, problems := readYAML(path)
+	if doc == nil || len(problems) > 0 {
+		return doc != nil && strings.HasPrefix(filepath.Base(path), "tester")
 	}
 	for _, key := range []string{"schema_version", "harness", "run"} {
 		if doc.Root().Get(key).Kind() != 0 {
