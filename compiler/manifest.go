@@ -88,10 +88,8 @@ func (p *Pack) readManifest() Problems {
 	p.Version = int(version)
 	p.defaultFamily = familyNamed(root.Get("defaults").Get("family").Text())
 	p.environment = Environment{Workdir: defaultWorkdir}.withRow(root.Get("defaults").Get("environment"))
-	p.readOnly = true
-	if v := root.Get("asset_defaults").Get("read_only"); v.Kind() == document.Bool {
-		p.readOnly = v.IsTrue()
-	}
+	readOnly := root.Get("asset_defaults").Get("read_only")
+	p.readOnly = readOnly.Kind() == 0 || readOnly.IsTrue()
 	p.setRoots(&c, root.Get("asset_roots"))
 	return c.Problems
 }
@@ -99,18 +97,14 @@ func (p *Pack) readManifest() Problems {
 // setRoots sets the absolute asset roots. It makes sure that they are inside the pack
 // and do not overlap, also after symbolic links are resolved.
 func (p *Pack) setRoots(c *schema.Checker, v document.Value) {
-	p.publicRel, p.evalRel = defaultPublicRoot, defaultEvalRoot
-	if public := v.Get("public"); public.Kind() == document.String {
-		p.publicRel = public.Text()
-	}
-	if eval := v.Get("eval"); eval.Kind() == document.String {
-		p.evalRel = eval.Text()
-	}
-	public, err1 := ParsePath(p.publicRel)
-	eval, err2 := ParsePath(p.evalRel)
-	if err1 != nil || err2 != nil {
-		return // the schema's check has reported it
-	}
+	roots := struct {
+		Public string `key:"public"`
+		Eval   string `key:"eval"`
+	}{defaultPublicRoot, defaultEvalRoot}
+	decode(v, &roots)
+	p.publicRel, p.evalRel = roots.Public, roots.Eval
+	public, _ := ParsePath(p.publicRel) // the schema's check has passed
+	eval, _ := ParsePath(p.evalRel)
 	p.PublicRoot, p.EvalRoot = filepath.Join(p.dir, public), filepath.Join(p.dir, eval)
 	if Overlap(FoldPath(public), FoldPath(eval)) {
 		c.Errorf(v, []any{"asset_roots"}, "agents would see hidden files", "public root %q and eval root %q overlap", p.publicRel, p.evalRel)

@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -114,11 +115,13 @@ func (pv *packValidator) fileSmells(r row) {
 }
 
 func (pv *packValidator) evalFile(r row, path, name, what string) {
-	if err := pv.eval.check(name); err != nil {
-		pv.warn(pv.at(r, path, "it has to be below "+pv.pack.evalRel, "%s %v", what, err))
-		return
+	err := pv.eval.check(name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		pv.used[name] = true
 	}
-	pv.used[name] = true
+	if err != nil {
+		pv.warn(pv.at(r, path, "it has to be below "+pv.pack.evalRel, "%s %v", what, err))
+	}
 }
 
 // Lengths in bytes from which a value that is not public is searched for in public
