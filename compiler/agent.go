@@ -3,6 +3,8 @@ package compiler
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -47,11 +49,17 @@ func (v PublicValue) Plain() (string, error) {
 
 // AgentView returns the part of the task that a harness may see.
 func (t *Task) AgentView() AgentView {
-	view := AgentView{id: t.id, family: t.family.Family, assets: t.Assets(), environment: t.environment.clone()}
-	for key, value := range t.input().Fields() {
-		view.input = append(view.input, PublicValue{
-			Name: key.Text(), Value: slices.Clone(value.Raw()), Text: append(value.AppendIndented(nil), '\n'),
-		})
+	view := AgentView{id: t.id, family: t.family.Family, environment: t.environment.clone()}
+	for _, v := range t.resources() {
+		switch {
+		case v.lane != Public:
+		case v.file != nil:
+			view.assets = append(view.assets, *v.file)
+		default:
+			view.input = append(view.input, PublicValue{
+				Name: v.name, Value: slices.Clone(v.Raw()), Text: append(v.AppendIndented(nil), '\n'),
+			})
+		}
 	}
 	if eval, ok := t.RepoPatch(); ok {
 		view.policy = eval.Policy
@@ -137,25 +145,15 @@ func encodeIndented(payload any) ([]byte, error) {
 	return append(doc.Root().AppendIndented(nil), '\n'), nil
 }
 
-// publicEnvironment is the part of an environment that is set, with the keys of a
-// row.
-type publicEnvironment struct {
-	Image     string            `json:"image,omitempty"`
-	Workdir   string            `json:"workdir"`
-	Timeout   float64           `json:"timeout_seconds,omitempty"`
-	Resources Resources         `json:"resources,omitzero"`
-	Env       map[string]string `json:"env,omitempty"`
-	Network   string            `json:"network,omitempty"`
-	User      string            `json:"user,omitempty"`
-}
-
-func (e Environment) public() publicEnvironment {
-	p := publicEnvironment{
-		Image: e.Image, Workdir: e.Workdir, Timeout: float64(e.Timeout) / float64(time.Second),
-		Resources: e.Resources, Env: e.Env, User: e.User,
+// public returns those values of the environment that are set, by the keys of a row.
+func (e Environment) public() map[string]any {
+	values := map[string]any{
+		"image": e.Image, "workdir": e.Workdir, "timeout_seconds": float64(e.Timeout) / float64(time.Second),
+		"resources": e.Resources, "env": e.Env, "user": e.User,
 	}
 	if e.NetworkNone {
-		p.Network = "none"
+		values["network"] = "none"
 	}
-	return p
+	maps.DeleteFunc(values, func(_ string, v any) bool { return reflect.ValueOf(v).IsZero() })
+	return values
 }

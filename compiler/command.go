@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -59,19 +60,14 @@ func seconds(v document.Value) time.Duration {
 // dangerousSchema allows a list of names of dangerous commands, which verifiers may
 // use only if the tester file allows them.
 func dangerousSchema(doc string) *schema.Schema {
-	return &schema.Schema{
-		Doc:  doc,
-		Null: true,
-		Array: &schema.Array{Items: &schema.Schema{
-			Doc:    "The only one known is \"chroot\".",
-			String: &schema.String{NonBlank: true, Pattern: `^\s*chroot\s*$`},
-			Check: func(c *schema.Checker, v document.Value) {
-				if name := strings.TrimSpace(v.Text()); name != "chroot" {
-					c.Errorf(v, nil, "the only one known is \"chroot\"", "unknown dangerous command %q", name)
-				}
-			},
-		}},
-	}
+	const hint = `the only one known is "chroot"`
+	rule := schema.String{NonBlank: true, Pattern: `^\s*chroot\s*$`}
+	return schema.Nullable(schema.List(doc, schema.Checked(`The only one known is "chroot".`, rule, func(text string) (string, error) {
+		if name := strings.TrimSpace(text); name != "chroot" {
+			return hint, fmt.Errorf("unknown dangerous command %q", name)
+		}
+		return "", nil
+	})))
 }
 
 // dangerousList returns the names in a list of dangerous commands, each once.

@@ -1,15 +1,20 @@
 package compiler
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
+	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/compiler/document"
 )
@@ -17,12 +22,11 @@ import (
 // Labels are hashed first, one for each kind of digest, so that no two kinds can be
 // equal. docs/digests.md specifies all digests for other programs.
 const (
-	labelRow            = "sbench row 1\n"
-	labelManifest       = "sbench manifest 1\n"
-	labelEvaluation     = "sbench evaluation 1\n"
-	labelAssets         = "sbench assets 1\n"
-	labelPack           = "sbench pack 1\n"
-	labelPackEvaluation = "sbench pack evaluation 1\n"
+	labelRow        = "sbench row 1\n"
+	labelManifest   = "sbench manifest 1\n"
+	labelEvaluation = "sbench evaluation 1\n"
+	labelAssets     = "sbench assets 1\n"
+	labelPack       = "sbench pack 1\n"
 )
 
 // Digests identify what a task is made of, each as "sha256:" and hexadecimal
@@ -31,15 +35,6 @@ type Digests struct {
 	Row        string // the row as the author wrote it
 	Evaluation string // the row's eval values and the bytes of its eval files
 	Assets     string // the bytes of the row's public files
-}
-
-// PackDigests identify a whole pack. Evaluation and Pack depend on the order of
-// the rows.
-type PackDigests struct {
-	Manifest   string // the content of the manifest
-	Evaluation string // the Evaluation of every row
-	Pack       string // everything: manifest, rows and the files they refer to
-	Rows       int    // number of rows
 }
 
 // Digests reads the files that the row refers to and returns its digests. A missing
@@ -59,35 +54,25 @@ func (p *Pack) ManifestDigest() string {
 	return sum(labelManifest, p.manifest.Root().AppendCanonical(nil))
 }
 
-// Digest returns the digest of the whole pack; see Digests.
+// Digest reads all rows and the files they refer to, and returns the digest of
+// everything: the manifest, the rows in their order, and those files. It has the form
+// of Digests. The error for an invalid row holds Problems.
 func (p *Pack) Digest(ctx context.Context) (string, error) {
-	d, err := p.Digests(ctx)
-	return d.Pack, err
-}
-
-// Digests reads all rows and the files they refer to, and returns the digests of the
-// pack. The error for an invalid row holds Problems.
-func (p *Pack) Digests(ctx context.Context) (PackDigests, error) {
 	h := newPackHasher(p)
 	defer h.close()
-	d := PackDigests{Manifest: p.ManifestDigest()}
-	pack, evaluation := newLabelled(labelPack), newLabelled(labelPackEvaluation)
-	write(pack, "%s\n", d.Manifest)
+	pack := newLabelled(labelPack)
+	write(pack, "%s\n", p.ManifestDigest())
 	for row, err := range p.rows() {
 		if err := errors.Join(err, context.Cause(ctx)); err != nil {
-			return PackDigests{}, err
+			return "", err
 		}
-		t := &Task{pack: p, doc: row.doc, family: row.family}
-		digests, err := h.row(t)
+		d, err := h.row(&Task{pack: p, doc: row.doc, family: row.family})
 		if err != nil {
-			return PackDigests{}, fmt.Errorf("digest of row on line %d: %w", row.line, err)
+			return "", fmt.Errorf("digest of row on line %d: %w", row.line, err)
 		}
-		write(pack, "%s %s %s\n", digests.Row, digests.Evaluation, digests.Assets)
-		write(evaluation, "%s\n", digests.Evaluation)
-		d.Rows++
+		write(pack, "%s %s %s\n", d.Row, d.Evaluation, d.Assets)
 	}
-	d.Evaluation, d.Pack = format(evaluation), format(pack)
-	return d, nil
+	return format(pack), nil
 }
 
 func newLabelled(label string) hash.Hash {
@@ -109,12 +94,12 @@ func sum(label string, content []byte) string {
 
 // packHasher computes the digests of rows, and caches the digests of files.
 type packHasher struct {
-	public, eval *fileHasher
+	public, eval fileHasher
 	buf          []byte
 }
 
 func newPackHasher(p *Pack) *packHasher {
-	return &packHasher{public: &fileHasher{path: p.PublicRoot}, eval: &fileHasher{path: p.EvalRoot}}
+	return &packHasher{public: fileHasher{assetRoot: assetRoot{path: p.PublicRoot}}, eval: fileHasher{assetRoot: assetRoot{path: p.EvalRoot}}}
 }
 
 func (h *packHasher) close() {
@@ -126,45 +111,29 @@ func (h *packHasher) row(t *Task) (Digests, error) {
 	h.buf = t.doc.Root().AppendCanonical(h.buf[:0])
 	d := Digests{Row: sum(labelRow, h.buf)}
 
-	evaluation := newLabelled(labelEvaluation)
-	h.buf = append(appendObject(h.buf[:0], t.eval()), '\n')
-	evaluation.Write(h.buf)
-	if err := h.eval.write(evaluation, t.evalPaths()); err != nil {
-		return Digests{}, err
-	}
-	d.Evaluation = format(evaluation)
-
-	assets := newLabelled(labelAssets)
-	var paths []string
-	for _, ref := range t.Assets() {
-		paths = append(paths, ref.Path)
-	}
-	if err := h.public.write(assets, paths); err != nil {
-		return Digests{}, err
-	}
-	d.Assets = format(assets)
-	return d, nil
-}
-
-// evalPaths returns the paths below the eval root that a row refers to.
-func (t *Task) evalPaths() []string {
-	var paths []string
-	for key, value := range t.eval().Fields() {
-		if isFileRef(value) {
-			paths = append(paths, parseFileRef(key.Text(), HiddenLane, value).Path)
+	var assets, files []string
+	for _, v := range t.resources() {
+		switch {
+		case v.file == nil:
+		case v.lane == Public:
+			assets = append(assets, v.file.Path)
+		default:
+			files = append(files, v.file.Path)
 		}
 	}
 	if eval, ok := t.TerminalTask(); ok && eval.Checker.Path != "" {
-		paths = append(paths, eval.Checker.Folder())
+		files = append(files, eval.Checker.Folder())
 	}
-	return paths
+	h.buf = append(appendObject(h.buf[:0], t.eval()), '\n')
+	var err1, err2 error
+	d.Evaluation, err1 = h.eval.sum(labelEvaluation, h.buf, files)
+	d.Assets, err2 = h.public.sum(labelAssets, nil, assets)
+	return d, cmp.Or(err1, err2)
 }
 
-// fileHasher hashes files and folders below a root. It opens the root when it is
-// first needed.
+// fileHasher hashes files and folders below a root.
 type fileHasher struct {
-	path  string
-	root  *os.Root
+	assetRoot
 	known map[string]map[string]string // records by path asked for
 	size  int                          // records in known
 }
@@ -173,30 +142,23 @@ type fileHasher struct {
 // fileProbe.
 const maxKnown = 1 << 16
 
-func (h *fileHasher) close() {
-	if h.root != nil {
-		shut(h.root)
-	}
-}
-
-// write hashes the records of everything at and below the paths, each once, sorted by
-// the bytes of the path.
-func (h *fileHasher) write(w hash.Hash, paths []string) error {
-	if len(paths) == 0 {
-		return nil
-	}
+// sum returns the digest of a text and of the records of everything at and below the
+// paths, each once, sorted by the bytes of the path.
+func (h *fileHasher) sum(label string, text []byte, paths []string) (string, error) {
 	all := map[string]string{}
 	for _, path := range paths {
 		records, err := h.records(path)
 		if err != nil {
-			return err
+			return "", err
 		}
 		maps.Copy(all, records)
 	}
+	w := newLabelled(label)
+	w.Write(text)
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		write(w, "%s %s\x00", all[path], path)
 	}
-	return nil
+	return format(w), nil
 }
 
 // records returns the record of every file and folder at and below path, keyed by its
@@ -206,17 +168,9 @@ func (h *fileHasher) records(path string) (map[string]string, error) {
 	if records, ok := h.known[path]; ok {
 		return records, nil
 	}
-	if h.root == nil {
-		root, err := os.OpenRoot(h.path)
-		if err != nil {
-			return nil, err
-		}
-		h.root = root
-	}
 	records := map[string]string{}
-	if err := walkFiles(h.root, path, func(f packFile) error {
-		record, err := f.record(h.root)
-		records[f.path] = record
+	if err := h.walk(path, func(name string, info fs.FileInfo) (err error) {
+		records[name], err = h.record(name, info)
 		return err
 	}); err != nil {
 		return nil, err
@@ -226,6 +180,26 @@ func (h *fileHasher) records(path string) (map[string]string, error) {
 	}
 	h.known[path] = records
 	return records, nil
+}
+
+func (h *fileHasher) record(name string, info fs.FileInfo) (string, error) {
+	if info.IsDir() {
+		return "d 0755 -", nil
+	}
+	mode := "0644"
+	if info.Mode()&0o111 != 0 {
+		mode = "0755"
+	}
+	file, err := h.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", fmt.Errorf("%q: %w", name, bare(err))
+	}
+	defer shut(file)
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", fmt.Errorf("%q: %w", name, bare(err))
+	}
+	return fmt.Sprintf("f %s %x", mode, sum.Sum(nil)), nil
 }
 
 // appendObject appends the canonical form of an object, or {} if it is absent or

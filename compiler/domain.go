@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// ParseDomain returns the lower-case form of a DNS name that a harness may be allowed
+// parseDomain returns the lower-case form of a DNS name that a harness may be allowed
 // to reach, or an error that says what is wrong with it: it must have two or more
 // labels of letters, digits and inner hyphens, and must not be an IP address or
 // localhost. White space around it and dots at its end are dropped.
-func ParseDomain(name string) (string, error) {
+func parseDomain(name string) (string, error) {
 	domain := strings.TrimRight(strings.ToLower(strings.TrimSpace(name)), ".")
 	switch {
 	case domain == "":
@@ -63,7 +63,7 @@ func domainHint(name string) string {
 	if i := strings.IndexAny(bare, ":/?#"); i >= 0 {
 		bare = bare[:i]
 	}
-	if domain, err := ParseDomain(bare); err == nil {
+	if domain, err := parseDomain(bare); err == nil {
 		return fmt.Sprintf("write %q; it allows its subdomains too", domain)
 	}
 	return "a DNS name of two or more labels, such as \"example.org\""

@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -37,18 +38,16 @@ type Environment struct {
 // Resources are the limits of a sandbox. Where a field is zero, the limit of the
 // tester file applies.
 type Resources struct {
-	Memory int64   `json:"memory,omitempty"` // bytes
-	CPUs   float64 `json:"cpus,omitempty"`   // cores
-	Pids   int64   `json:"pids,omitempty"`   // processes and threads
+	Memory int64   `json:"memory,omitempty" key:"memory"` // bytes
+	CPUs   float64 `json:"cpus,omitempty" key:"cpus"`     // cores
+	Pids   int64   `json:"pids,omitempty" key:"pids"`     // processes and threads
 }
 
 func environmentSchema() *schema.Schema {
 	return &schema.Schema{
-		Doc:  "What the task's sandboxes are made of. A row's keys replace those of the manifest's defaults; null takes one back.",
-		Null: true,
-		Object: &schema.Object{
-			Unknown: schema.Accept, OthersDoc: "Kept as metadata; sbench gives it no meaning.", Fields: environmentFields(),
-		},
+		Doc:    "What the task's sandboxes are made of. A row's keys replace those of the manifest's defaults; null takes one back.",
+		Null:   true,
+		Object: &schema.Object{Unknown: schema.Accept, Fields: environmentFields()}, // other keys are kept as metadata
 	}
 }
 
@@ -76,18 +75,16 @@ var environmentKeys = sync.OnceValue(func() []string {
 })
 
 func workdirSchema() *schema.Schema {
-	return &schema.Schema{
-		Doc:    "The working directory in the sandbox, an absolute path; also where the workspace is mounted.",
-		Null:   true,
-		String: &schema.String{NonEmpty: true, Pattern: `^/[^\\]*$`},
-		Check: func(c *schema.Checker, v document.Value) {
-			if path.Clean(v.Text()) == "/" {
-				c.Errorf(v, nil, `such as "/workspace"`, "workdir is the root folder")
-			} else if !isWorkdir(v.Text()) {
-				c.Errorf(v, nil, `such as "/workspace"`, "workdir %q is no absolute path without %q and backslash", v.Text(), "..")
-			}
-		},
-	}
+	const doc, hint = "The working directory in the sandbox, an absolute path; also where the workspace is mounted.", `such as "/workspace"`
+	return schema.Nullable(schema.Checked(doc, schema.String{NonEmpty: true, Pattern: `^/[^\\]*$`}, func(p string) (string, error) {
+		switch {
+		case path.Clean(p) == "/":
+			return hint, errors.New("workdir is the root folder")
+		case !isWorkdir(p):
+			return hint, fmt.Errorf("workdir %q is no absolute path without %q and backslash", p, "..")
+		}
+		return "", nil
+	}))
 }
 
 func isWorkdir(p string) bool {
@@ -153,9 +150,8 @@ func envSchema() *schema.Schema {
 		Doc:  "Environment variables of the sandbox. They are public.",
 		Null: true,
 		Object: &schema.Object{
-			Unknown:   schema.Accept,
-			Others:    &schema.Schema{String: &schema.String{}, Check: checkNoNUL},
-			OthersDoc: "A variable.",
+			Unknown: schema.Accept,
+			Others:  &schema.Schema{String: &schema.String{}, Check: checkNoNUL},
 			CheckName: func(name string) error {
 				if !isEnvName(name) {
 					return fmt.Errorf("%q is no name of an environment variable", name)
@@ -192,9 +188,8 @@ func (e *Environment) set(key string, v document.Value) {
 	case "materialize_workdir_from_image":
 		e.MaterializeWorkdirFromImage = v.IsTrue()
 	case "resources":
-		e.Resources.Memory = parseBytes(v.Get("memory"))
-		e.Resources.CPUs, _ = v.Get("cpus").Float64()
-		e.Resources.Pids, _ = v.Get("pids").Int64()
+		e.Resources = Resources{}
+		decode(v, &e.Resources)
 	case "env":
 		e.Env = stringMap(v)
 	case "network":

@@ -8,6 +8,12 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
+// What tests of the package's surface call besides it.
+var (
+	ParseMount  = parseMount
+	ParseDomain = parseDomain
+)
+
 // Contract is the part of a family that does not depend on a row.
 type Contract struct {
 	Family        Family

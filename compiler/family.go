@@ -23,17 +23,17 @@ type family struct {
 	// input and eval are closed for an active family and open for a deferred
 	// one. Every input field is public.
 	input, eval *schema.Object
-	// lanes has the lanes of the eval fields; a field that is not in it is hidden.
-	lanes map[string]Lane
+	// inputs names the eval fields that are evaluation inputs; all others are hidden.
+	inputs []string
 	// check, if not nil, finds errors that the schemas cannot express. It is called
 	// for a row whose input and eval satisfy them.
 	check func(c *schema.Checker, input, eval document.Value)
 }
 
-// lane returns the visibility of an eval field.
-func (f *family) lane(name string) Lane {
-	if lane, ok := f.lanes[name]; ok {
-		return lane
+// lane returns the visibility of the eval field with this key.
+func (f *family) lane(key document.Value) Lane {
+	if slices.ContainsFunc(f.inputs, key.Is) {
+		return EvaluationInputs
 	}
 	return HiddenLane
 }

@@ -25,7 +25,7 @@ func codeCompletion() *family {
 				Object: &schema.Object{Unknown: schema.Accept, Fields: []schema.Field{
 					optional("source", &schema.Schema{Doc: "Where the tests are: \"inline\".", Any: true}),
 					optional("code", &schema.Schema{Doc: "The code of the tests. It fails by an exception.", Any: true}),
-				}, OthersDoc: "Fields of tests of other sources.", Variants: []schema.Variant{
+				}, Variants: []schema.Variant{
 					{Key: "source", Value: "inline", Fields: inlineTests().Fields},
 				}},
 				Check: checkCodeTests,
@@ -33,8 +33,8 @@ func codeCompletion() *family {
 			optional("reference_solution", schema.AnyText("A right solution, whole.")),
 			optional("canonical_solution", schema.AnyText("A right solution, possibly a body that continues the prompt.")),
 		}},
-		lanes: map[string]Lane{"tests": EvaluationInputs, "reference_solution": HiddenLane, "canonical_solution": HiddenLane},
-		check: checkCodeCompletion,
+		inputs: []string{"tests"},
+		check:  checkCodeCompletion,
 	}
 }
 

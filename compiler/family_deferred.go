@@ -15,52 +15,40 @@ const (
 
 func deferredFamilies() []*family {
 	return []*family{
-		deferred(ToolCall, "Call tools until the state is the expected one.",
-			evalField{"initial_state", EvaluationInputs, "The state that the tools start from."},
-			evalField{"expected_calls", HiddenLane, "The calls that are expected."},
-			evalField{"expected_final_state", HiddenLane, "The state that is expected in the end."},
+		deferred(ToolCall, "Call tools until the state is the expected one.", []string{"initial_state"},
+			optional("initial_state", anything("The state that the tools start from.")),
+			optional("expected_calls", anything("The calls that are expected.")),
+			optional("expected_final_state", anything("The state that is expected in the end.")),
 		),
-		deferred(BrowserTask, "Reach a goal in a web browser.",
-			evalField{"credentials", EvaluationInputs, "What the sandbox logs in with."},
-			evalField{"success_check", HiddenLane, "How success is recognised."},
+		deferred(BrowserTask, "Reach a goal in a web browser.", []string{"credentials"},
+			optional("credentials", anything("What the sandbox logs in with.")),
+			optional("success_check", anything("How success is recognised.")),
 		),
-		deferred(DesktopTask, "Reach a goal on a desktop.",
-			evalField{"success_check", HiddenLane, "How success is recognised."},
+		deferred(DesktopTask, "Reach a goal on a desktop.", nil,
+			optional("success_check", anything("How success is recognised.")),
 		),
-		deferred(ArtifactTask, "Make an artifact, such as a document or a picture.",
-			evalField{"reference_artifact", HiddenLane, "An artifact to compare with; may be a file reference."},
-			evalField{"rubric", HiddenLane, "How artifacts are judged."},
+		deferred(ArtifactTask, "Make an artifact, such as a document or a picture.", nil,
+			optional("reference_artifact", anything("An artifact to compare with; may be a file reference.")),
+			optional("rubric", anything("How artifacts are judged.")),
 		),
-		deferred(MultimodalQA, "Answer a question about pictures, sound or video.",
-			evalField{"answer", HiddenLane, "The right answer."},
-			evalField{"rubric", HiddenLane, "How answers are judged."},
+		deferred(MultimodalQA, "Answer a question about pictures, sound or video.", nil,
+			optional("answer", anything("The right answer.")),
+			optional("rubric", anything("How answers are judged.")),
 		),
-		deferred(PreferencePair, "Say which of two answers is better.",
-			evalField{"preference", HiddenLane, "The preferred answer."},
-			evalField{"rubric", HiddenLane, "How preferences are judged."},
+		deferred(PreferencePair, "Say which of two answers is better.", nil,
+			optional("preference", anything("The preferred answer.")),
+			optional("rubric", anything("How preferences are judged.")),
 		),
 	}
-}
-
-// evalField is an eval field that may hold anything.
-type evalField struct {
-	name string
-	lane Lane
-	doc  string
 }
 
 // deferred makes a family whose rows may hold any field.
-func deferred(name Family, doc string, eval ...evalField) *family {
-	f := &family{
+func deferred(name Family, doc string, inputs []string, eval ...schema.Field) *family {
+	return &family{
 		Family: name, CandidateKind: CandidateText,
-		doc:   doc,
-		input: &schema.Object{Unknown: schema.Accept, OthersDoc: "Any public value."},
-		eval:  &schema.Object{Unknown: schema.Accept, OthersDoc: "Any hidden value."},
-		lanes: map[string]Lane{},
+		doc:    doc,
+		input:  &schema.Object{Unknown: schema.Accept},
+		eval:   &schema.Object{Unknown: schema.Accept, Fields: eval},
+		inputs: inputs,
 	}
-	for _, e := range eval {
-		f.eval.Fields = append(f.eval.Fields, optional(e.name, anything(e.doc)))
-		f.lanes[e.name] = e.lane
-	}
-	return f
 }

@@ -26,7 +26,6 @@ func freeResponse() *family {
 			required("rubric", rubricSchema()),
 			optional("reference_answer", schema.Text("A good answer.")),
 		}},
-		lanes: map[string]Lane{"rubric": HiddenLane, "reference_answer": HiddenLane},
 	}
 }
 
@@ -39,7 +38,7 @@ func rubricSchema() *schema.Schema {
 			optional("accepted_answers", &schema.Schema{Doc: "Phrases of which the answer has to contain or resemble one.", Any: true}),
 			optional("rejected_answers", &schema.Schema{Doc: "Phrases that the answer must not contain or resemble as much.", Any: true}),
 			optional("min_token_f1", &schema.Schema{Doc: "How much an answer has to resemble an accepted one, 0 to 1.", Any: true, Default: 1.0}),
-		}, OthersDoc: "Fields of rubrics of other types.", Variants: []schema.Variant{
+		}, Variants: []schema.Variant{
 			{Key: "type", Value: ContainsAny, Fields: containsAny().Fields},
 		}},
 		Check: checkRubric,
@@ -84,9 +83,9 @@ func checkRubric(c *schema.Checker, v document.Value) {
 
 // Rubric is a structured rubric, of type contains_any.
 type Rubric struct {
-	AcceptedAnswers []string // phrases of which an answer has to contain or resemble one
-	RejectedAnswers []string // phrases that it must not contain or resemble as much
-	MinTokenF1      float64  // how much it has to resemble an accepted one, 0 to 1
+	AcceptedAnswers []string `key:"accepted_answers"` // phrases of which an answer has to contain or resemble one
+	RejectedAnswers []string `key:"rejected_answers"` // phrases that it must not contain or resemble as much
+	MinTokenF1      float64  `key:"min_token_f1"`     // how much it has to resemble an accepted one, 0 to 1
 }
 
 // FreeResponseEval is what is needed to verify a free_response task.
@@ -117,12 +116,9 @@ func (t *Task) FreeResponse() (FreeResponseEval, bool) {
 	case !rubric.Get("type").Is(ContainsAny):
 		eval.Reason = "the rubric's type has no verifier"
 	default:
-		f1, ok := rubric.Get("min_token_f1").Float64()
-		if !ok {
-			f1 = 1
-		}
-		eval.Structured = true
-		eval.Rubric = Hide(Rubric{stringList(rubric.Get("accepted_answers")), stringList(rubric.Get("rejected_answers")), f1})
+		structured := Rubric{MinTokenF1: 1}
+		decode(rubric, &structured)
+		eval.Structured, eval.Rubric = true, Hide(structured)
 	}
 	return eval, true
 }

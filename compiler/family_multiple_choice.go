@@ -34,7 +34,6 @@ func multipleChoice() *family {
 			}),
 		}},
 		eval:  &schema.Object{Fields: []schema.Field{required("answer", answers)}},
-		lanes: map[string]Lane{"answer": HiddenLane},
 		check: checkMultipleChoice,
 	}
 }

@@ -26,8 +26,8 @@ func repoPatch() *family {
 			optional("candidate_policy", policySchema()),
 			optional("gold_patch", schema.AnyText("A patch that solves the task.")),
 		}},
-		lanes: map[string]Lane{"tests": EvaluationInputs, "candidate_policy": EvaluationInputs, "gold_patch": HiddenLane},
-		check: checkRepoPatch,
+		inputs: []string{"tests", "candidate_policy"},
+		check:  checkRepoPatch,
 	}
 }
 
@@ -75,10 +75,10 @@ func checkRepoPatch(c *schema.Checker, _, eval document.Value) {
 // CandidatePolicy says which paths a candidate's patch may change, by globs; see
 // patch.Match. The zero policy leaves it to the defaults.
 type CandidatePolicy struct {
-	AllowPaths          []string // the only paths that may change; empty means all
-	AllowSensitivePaths []string // may change although the defaults deny them
-	PatchPreservedPaths []string // changes to them are left out
-	Strict              bool     // deny a patch with new tests, instead of leaving them out
+	AllowPaths          []string `key:"allow_paths"`           // the only paths that may change; empty means all
+	AllowSensitivePaths []string `key:"allow_sensitive_paths"` // may change although the defaults deny them
+	PatchPreservedPaths []string `key:"patch_preserved_paths"` // changes to them are left out
+	Strict              bool     `key:"strict"`                // deny a patch with new tests, instead of leaving them out
 }
 
 // RepoPatchEval is what is needed to verify a repo_patch task. It prints as
@@ -86,9 +86,9 @@ type CandidatePolicy struct {
 type RepoPatchEval struct {
 	redacted
 	BaseCommit string        // the commit that the image's checkout is at
-	Command    Command       // runs the tests; exit status 0 passes
+	Command    Command       `key:"command"` // runs the tests; exit status 0 passes
 	Workdir    string        // empty if the author gave none
-	Timeout    time.Duration // zero if the author gave none
+	Timeout    time.Duration `key:"timeout_seconds"` // zero if the author gave none
 	SetupPatch string        // empty if there is none
 	TestPatch  string        // empty if there is none
 	Policy     CandidatePolicy
@@ -106,21 +106,16 @@ func (t *Task) RepoPatch() (RepoPatchEval, bool) {
 	if policy.Kind() == 0 {
 		policy = t.eval().Get("candidate_policy")
 	}
-	return RepoPatchEval{
+	eval := RepoPatchEval{
 		BaseCommit: strings.TrimSpace(t.input().Get("base_commit").Text()),
-		Command:    parseCommand(tests.Get("command")),
 		Workdir:    strings.TrimSpace(tests.Get("workdir").Text()),
-		Timeout:    seconds(tests.Get("timeout_seconds")),
 		SetupPatch: patchText(tests.Get("setup_patch")),
 		TestPatch:  patchText(tests.Get("test_patch")),
-		Policy: CandidatePolicy{
-			AllowPaths:          stringList(policy.Get("allow_paths")),
-			AllowSensitivePaths: stringList(policy.Get("allow_sensitive_paths")),
-			PatchPreservedPaths: stringList(policy.Get("patch_preserved_paths")),
-			Strict:              policy.Get("strict").IsTrue(),
-		},
-		GoldPatch: Hide(t.eval().Get("gold_patch").Text()),
-	}, true
+		GoldPatch:  Hide(t.eval().Get("gold_patch").Text()),
+	}
+	decode(tests, &eval)
+	decode(policy, &eval.Policy)
+	return eval, true
 }
 
 func patchText(v document.Value) string {

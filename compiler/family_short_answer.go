@@ -29,7 +29,6 @@ func shortAnswer() *family {
 				Number: &schema.Number{Min: schema.At(0)},
 			}),
 		}},
-		lanes: map[string]Lane{"accepted_answers": HiddenLane, "tolerance": HiddenLane},
 		check: checkShortAnswer,
 	}
 }

@@ -36,10 +36,7 @@ func terminalTask() *family {
 			optional("needed_commands", dangerousSchema("Dangerous commands that the checker needs and the tester has to allow.")),
 			optional("expected_state", anything("What the workspace should be like, for people.")),
 		}},
-		lanes: map[string]Lane{
-			"checker": EvaluationInputs, "run_tests": EvaluationInputs, "test_files": EvaluationInputs,
-			"needed_commands": EvaluationInputs, "expected_state": HiddenLane,
-		},
+		inputs: []string{"checker", "run_tests", "test_files", "needed_commands"},
 	}
 }
 
@@ -84,16 +81,16 @@ func checkChecker(c *schema.Checker, v document.Value) {
 // Checker says how a final workspace is checked. It prints as "<redacted>".
 type Checker struct {
 	redacted
-	Source string // checkerCommand, CheckerPytest or CheckerScript
+	Source string `key:"source"` // checkerCommand, CheckerPytest or CheckerScript
 	// Command is set if Source is checkerCommand.
-	Command Command
+	Command Command `key:"command"`
 	// Path is set otherwise: clean, relative to Pack.EvalRoot.
 	Path    string
 	Workdir string        // empty if the author gave none
-	Timeout time.Duration // zero if the author gave none
+	Timeout time.Duration `key:"timeout_seconds"` // zero if the author gave none
 	// RunCandidate closes the tests to other users than the checker's, and offers
 	// run-candidate, which runs a program as one of those.
-	RunCandidate bool
+	RunCandidate bool `key:"run_candidate"`
 
 	folder string
 }
@@ -142,18 +139,9 @@ func (t *Task) TerminalTask() (TerminalEval, bool) {
 
 // parseChecker reads a checker that the schema allows.
 func parseChecker(v document.Value, evalRoot string) Checker {
-	checker := Checker{
-		Source:  checkerCommand,
-		Workdir: strings.TrimSpace(v.Get("workdir").Text()),
-		Timeout: seconds(v.Get("timeout_seconds")),
-
-		RunCandidate: v.Get("run_candidate").IsTrue(),
-	}
-	if source := v.Get("source"); source.Kind() == document.String {
-		checker.Source = source.Text()
-	}
+	checker := Checker{Source: checkerCommand, Workdir: strings.TrimSpace(v.Get("workdir").Text())}
+	decode(v, &checker)
 	if checker.Source == checkerCommand {
-		checker.Command = parseCommand(v.Get("command"))
 		return checker
 	}
 	checker.Path, _ = ParsePath(v.Get("path").Text()) // the schema's check has passed

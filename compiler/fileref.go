@@ -1,8 +1,6 @@
 package compiler
 
 import (
-	"strconv"
-
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 )
@@ -23,15 +21,10 @@ type FileRef struct {
 
 // pathSchema allows relative paths.
 func pathSchema(doc string) *schema.Schema {
-	return &schema.Schema{
-		Doc:    doc,
-		String: &schema.String{NonEmpty: true, Pattern: `^[^/\\][^\\]*$`},
-		Check: func(c *schema.Checker, v document.Value) {
-			if _, err := ParsePath(v.Text()); err != nil {
-				c.Errorf(v, nil, "", "%v", err)
-			}
-		},
-	}
+	return schema.Checked(doc, schema.String{NonEmpty: true, Pattern: `^[^/\\][^\\]*$`}, func(p string) (string, error) {
+		_, err := ParsePath(p)
+		return "", err
+	})
 }
 
 // isFileRef reports whether an eval value has the shape of a file reference:
@@ -60,34 +53,26 @@ func fileRefObject() *schema.Object {
 	}}
 }
 
-// checkFileRef checks the eval field of this name, which is a file reference.
-func checkFileRef(c *schema.Checker, name string, lane Lane, v document.Value) {
+// checkFileRef checks an eval field that is a file reference.
+func checkFileRef(c *schema.Checker, lane Lane, v document.Value) {
 	if !c.CheckObject(fileRefObject(), v) {
 		return
 	}
 	if mount := v.Get("mount"); mount.Kind() == document.String {
-		if _, err := parseLaneMount(lane, mount.Text()); err != nil {
+		if _, err := parseMount(lane, mount.Text()); err != nil {
 			c.Errorf(mount, []any{"mount"}, "", "%v", err)
 		}
 	}
 }
 
-// parseFileRef reads a file reference that checkFileRef has accepted.
-func parseFileRef(name string, lane Lane, v document.Value) FileRef {
-	return newFileRef(name, lane, v, laneRoot(lane)+"/", true)
-}
-
-// parseAsset reads an asset that the schema allows.
-func parseAsset(i int, v document.Value, readOnly bool) FileRef {
-	return newFileRef("assets["+strconv.Itoa(i)+"]", Public, v, "", readOnly)
-}
-
-// newFileRef reads a reference whose paths are valid. Without a mount it appears at
-// its path below root, which ends in a slash or is empty.
-func newFileRef(name string, lane Lane, v document.Value, root string, readOnly bool) FileRef {
+// newFileRef reads a reference whose paths are valid. Without a mount, a public file
+// appears at its path, and any other at its path below the folder of its lane.
+func newFileRef(name string, lane Lane, v document.Value, readOnly bool) FileRef {
 	ref := FileRef{Name: name, Lane: lane, ReadOnly: readOnly}
 	ref.Path, _ = ParsePath(v.Get("path").Text())
-	ref.Mount = root + ref.Path
+	if ref.Mount = ref.Path; lane != Public {
+		ref.Mount = laneRoot(lane) + "/" + ref.Path
+	}
 	if mount := v.Get("mount"); mount.Kind() == document.String {
 		ref.Mount, _ = ParsePath(mount.Text())
 	}

@@ -162,7 +162,7 @@ func checkRef(t *testing.T, r compiler.Resource) {
 		t.Fatalf("file %+v lies in another lane", ref)
 	}
 	if root == "" {
-		if _, err := compiler.ParseMount(compiler.Agent, ref.Mount); err != nil {
+		if _, err := compiler.ParseMount(compiler.Public, ref.Mount); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -184,7 +184,7 @@ func FuzzTester(f *testing.F) {
 			}
 		}
 		c := tester.Harness.Config
-		if _, err := compiler.ParseMount(compiler.Agent, c.TaskFile); err != nil {
+		if _, err := compiler.ParseMount(compiler.Public, c.TaskFile); err != nil {
 			t.Fatal(err)
 		}
 		if (tester.Harness.Type == compiler.HarnessCommand) == c.Command.IsZero() {
@@ -207,28 +207,29 @@ func FuzzParseMount(f *testing.F) {
 		f.Add(mount)
 	}
 	f.Fuzz(func(t *testing.T, mount string) {
-		for _, component := range []compiler.Component{compiler.Agent, compiler.TestSandbox, compiler.Evaluator, compiler.Result, ""} {
-			clean, err := compiler.ParseMount(component, mount)
+		for lane, root := range map[compiler.Lane]string{compiler.Public: "", compiler.EvaluationInputs: compiler.EvaluationInputsRoot, compiler.HiddenLane: compiler.EvaluatorRoot} {
+			clean, err := compiler.ParseMount(lane, mount)
 			if err != nil {
 				continue
 			}
 			if !filepath.IsLocal(clean) || filepath.Clean(clean) != clean || clean == "." || strings.ContainsAny(clean, "\\\x00\n") || len(clean) > 1024 {
-				t.Fatalf("%s: %q became %q", component, mount, clean)
+				t.Fatalf("%s: %q became %q", lane, mount, clean)
 			}
-			if again, err := compiler.ParseMount(component, clean); err != nil || again != clean {
-				t.Fatalf("%s: %q became %q, which becomes %q, %v", component, mount, clean, again, err)
+			if again, err := compiler.ParseMount(lane, clean); err != nil || again != clean {
+				t.Fatalf("%s: %q became %q, which becomes %q, %v", lane, mount, clean, again, err)
 			}
-			below := clean == compiler.EvaluatorRoot || strings.HasPrefix(clean, compiler.EvaluatorRoot+"/")
-			if below != (component == compiler.Evaluator) || component == compiler.Result || component == "" {
-				t.Fatalf("%s may see %q", component, clean)
+			for _, other := range []string{compiler.EvaluationInputsRoot, compiler.EvaluatorRoot} {
+				if below := clean == other || strings.HasPrefix(clean, other+"/"); below != (root == other) {
+					t.Fatalf("%s may see %q", lane, clean)
+				}
 			}
 			fold := compiler.FoldPath(clean)
 			if compiler.FoldPath(fold) != fold {
 				t.Fatalf("folding %q gives %q, then %q", clean, fold, compiler.FoldPath(fold))
 			}
-			for _, denied := range []string{"ground_truth", "scorer", "eval", "securebench/evaluation_inputs"} {
+			for _, denied := range []string{"ground_truth", "scorer", "eval"} {
 				if fold == denied || strings.HasPrefix(fold, denied+"/") {
-					t.Fatalf("%s may see %q", component, clean)
+					t.Fatalf("%s may see %q", lane, clean)
 				}
 			}
 		}

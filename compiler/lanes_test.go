@@ -269,7 +269,7 @@ func TestSecrets(t *testing.T) {
 }
 
 // TestSecretsOfTests shows that each line of hidden tests is a secret, since a test
-// runner prints them by line.
+// runner prints them by line, and that a file beyond the bound is not read.
 func TestSecretsOfTests(t *testing.T) {
 	patch := `diff --git a/t.py b/t.py\n--- a/t.py\n+++ b/t.py\n@@ -1 +1,2 @@\n context_line()\n+    assert add(2, 3) == 5\n`
 	row := `{"id":"a","family":"repo_patch","input":{"repo":"r","base_commit":"0","instructions":"i"},"eval":{"tests":{"source":"command","command":"pytest","test_patch":"` + patch + `"}}}`
@@ -277,6 +277,10 @@ func TestSecretsOfTests(t *testing.T) {
 		`{"id":"b","family":"terminal_task","input":{"instructions":"i"},"eval":{"checker":{"source":"pytest","path":"b/test_b.py"}}}`)
 	folder := filepath.Join(pack.EvalRoot, "b")
 	if err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, "test_b.py"), []byte("def test():\n    assert total() == 4711\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(folder, "z.data")
+	if err := errors.Join(os.WriteFile(data, nil, 0o644), os.Truncate(data, 1<<40)); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []string{"assert add(2, 3) == 5", "assert total() == 4711"} {

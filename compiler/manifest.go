@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -51,8 +52,12 @@ func familySchema(doc string) *schema.Schema { return schema.Enum(doc, familyNam
 func OpenPack(manifest, tasks string) (*Pack, error) {
 	p := &Pack{ManifestPath: manifest, TasksPath: tasks}
 	problems := p.readManifest()
-	if problem := checkRegular(tasks); problem != nil {
-		problems = append(problems, *problem)
+	info, err := os.Stat(tasks)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("not a regular file")
+	}
+	if err != nil {
+		problems = append(problems, problemsOf(tasks, err)...)
 	}
 	if len(problems) > 0 {
 		return nil, problems
@@ -61,19 +66,15 @@ func OpenPack(manifest, tasks string) (*Pack, error) {
 }
 
 func (p *Pack) readManifest() Problems {
-	text, problem := readFile(p.ManifestPath)
-	if problem != nil {
-		return Problems{*problem}
+	manifest, problems := readYAML(p.ManifestPath)
+	if len(problems) > 0 {
+		return problems
 	}
 	dir, err := filepath.Abs(filepath.Dir(p.ManifestPath))
 	if err != nil {
-		return Problems{{File: p.ManifestPath, Message: err.Error()}}
+		return problemsOf(p.ManifestPath, err)
 	}
-	p.dir = dir
-	p.manifest = new(document.Document)
-	if problems := p.manifest.ParseYAML(text); len(problems) > 0 {
-		return problems.In(p.ManifestPath)
-	}
+	p.dir, p.manifest = dir, manifest
 	c := schema.Checker{File: p.ManifestPath}
 	root := p.manifest.Root()
 	if !c.Check(manifestSchema(), root) {
@@ -87,10 +88,8 @@ func (p *Pack) readManifest() Problems {
 	p.Version = int(version)
 	p.defaultFamily = familyNamed(root.Get("defaults").Get("family").Text())
 	p.environment = Environment{Workdir: defaultWorkdir}.withRow(root.Get("defaults").Get("environment"))
-	p.readOnly = true
-	if v := root.Get("asset_defaults").Get("read_only"); v.Kind() == document.Bool {
-		p.readOnly = v.IsTrue()
-	}
+	readOnly := root.Get("asset_defaults").Get("read_only")
+	p.readOnly = readOnly.Kind() == 0 || readOnly.IsTrue()
 	p.setRoots(&c, root.Get("asset_roots"))
 	return c.Problems
 }
@@ -98,18 +97,14 @@ func (p *Pack) readManifest() Problems {
 // setRoots sets the absolute asset roots. It makes sure that they are inside the pack
 // and do not overlap, also after symbolic links are resolved.
 func (p *Pack) setRoots(c *schema.Checker, v document.Value) {
-	p.publicRel, p.evalRel = defaultPublicRoot, defaultEvalRoot
-	if public := v.Get("public"); public.Kind() == document.String {
-		p.publicRel = public.Text()
-	}
-	if eval := v.Get("eval"); eval.Kind() == document.String {
-		p.evalRel = eval.Text()
-	}
-	public, err1 := ParsePath(p.publicRel)
-	eval, err2 := ParsePath(p.evalRel)
-	if err1 != nil || err2 != nil {
-		return // the schema's check has reported it
-	}
+	roots := struct {
+		Public string `key:"public"`
+		Eval   string `key:"eval"`
+	}{defaultPublicRoot, defaultEvalRoot}
+	decode(v, &roots)
+	p.publicRel, p.evalRel = roots.Public, roots.Eval
+	public, _ := ParsePath(p.publicRel) // the schema's check has passed
+	eval, _ := ParsePath(p.evalRel)
 	p.PublicRoot, p.EvalRoot = filepath.Join(p.dir, public), filepath.Join(p.dir, eval)
 	if Overlap(FoldPath(public), FoldPath(eval)) {
 		c.Errorf(v, []any{"asset_roots"}, "agents would see hidden files", "public root %q and eval root %q overlap", p.publicRel, p.evalRel)
@@ -140,30 +135,21 @@ func (p *Pack) checkRoot(c *schema.Checker, v document.Value, name, root string)
 	return actual
 }
 
-// readFile reads a manifest or tester file.
-func readFile(name string) ([]byte, *Problem) {
+// readYAML reads a manifest or tester file. The document is nil if the file cannot be
+// read.
+func readYAML(name string) (*document.Document, Problems) {
 	f, err := os.Open(name)
+	var text []byte
+	if err == nil {
+		defer shut(f)
+		text, err = io.ReadAll(io.LimitReader(f, maxManifest+1))
+	}
+	if err == nil && len(text) > maxManifest {
+		err = fmt.Errorf("file has more than %d bytes", maxManifest)
+	}
 	if err != nil {
-		return nil, &Problem{File: name, Message: plainError(err)}
+		return nil, problemsOf(name, err)
 	}
-	defer shut(f)
-	text, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
-	if err != nil {
-		return nil, &Problem{File: name, Message: plainError(err)}
-	}
-	if len(text) > maxManifest {
-		return nil, &Problem{File: name, Message: fmt.Sprintf("file has more than %d bytes", maxManifest)}
-	}
-	return text, nil
-}
-
-func checkRegular(name string) *Problem {
-	info, err := os.Stat(name)
-	if err != nil {
-		return &Problem{File: name, Message: plainError(err)}
-	}
-	if !info.Mode().IsRegular() {
-		return &Problem{File: name, Message: "not a regular file"}
-	}
-	return nil
+	doc := new(document.Document)
+	return doc, doc.ParseYAML(text).In(name)
 }

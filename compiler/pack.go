@@ -3,9 +3,11 @@ package compiler
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"iter"
 	"os"
+	"slices"
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
@@ -86,7 +88,7 @@ func (p *Pack) newRowReader(r io.Reader) *rowReader {
 		pack:    p,
 		lines:   newLineReader(r, DefaultMaxLine),
 		checker: schema.Checker{File: p.TasksPath},
-		ids:     newIDSet(p.TasksPath),
+		ids:     &idSet{file: p.TasksPath, seed: maphash.MakeSeed()},
 	}
 }
 
@@ -115,11 +117,11 @@ func (r *rowReader) next() (row, error) {
 	}
 	r.checker.Reset()
 	family := r.check(r.doc.Root())
-	errs, warnings := r.checker.Problems.Split()
-	if len(errs) > 0 {
-		return row{}, r.checker.Problems
+	problems := r.checker.Problems
+	if slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning }) {
+		return row{}, problems
 	}
-	return row{doc: &r.doc, line: r.lines.line, family: family, warnings: warnings}, nil
+	return row{doc: &r.doc, line: r.lines.line, family: family, warnings: problems}, nil
 }
 
 // task returns a task of the row that shares no memory with it.

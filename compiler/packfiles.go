@@ -1,7 +1,7 @@
 package compiler
 
 import (
-	"crypto/sha256"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -9,8 +9,6 @@ import (
 	"os"
 	"path"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // errSymlink says that a pack's file is, or is reached through, a symbolic
@@ -19,34 +17,6 @@ var errSymlink = errors.New("symbolic links are not allowed in a pack's files")
 
 // shut closes a file that was only read: an error cannot mean lost data.
 func shut(c io.Closer) { _ = c.Close() }
-
-// packFile is one file or folder of a pack.
-type packFile struct {
-	path string // clean, relative to its root
-	info fs.FileInfo
-}
-
-// statFile describes a file or folder below root. It does not follow symbolic links:
-// one anywhere in the path is an error.
-func statFile(root *os.Root, name string) (packFile, error) {
-	walked := ""
-	for part := range strings.SplitSeq(path.Clean(name), "/") {
-		walked = path.Join(walked, part)
-		info, err := root.Lstat(walked)
-		switch {
-		case err != nil:
-			return packFile{}, fmt.Errorf("%q: %w", name, bare(err))
-		case info.Mode()&fs.ModeSymlink != 0:
-			return packFile{}, fmt.Errorf("%q: %w", name, errSymlink)
-		case walked == path.Clean(name):
-			if !info.IsDir() && !info.Mode().IsRegular() {
-				return packFile{}, fmt.Errorf("%q is no file or folder", name)
-			}
-			return packFile{walked, info}, nil
-		}
-	}
-	return packFile{}, fmt.Errorf("%q: %w", name, fs.ErrNotExist)
-}
 
 // bare removes the operation and the path from a file error.
 func bare(err error) error {
@@ -57,45 +27,49 @@ func bare(err error) error {
 	return err
 }
 
-// walkFiles calls visit for the file or folder name below root and everything below
-// it, in the order of the names. A symbolic link or special file is an error.
-func walkFiles(root *os.Root, name string, visit func(packFile) error) error {
-	f, err := statFile(root, name)
-	if err != nil {
-		return err
-	}
-	if err := visit(f); err != nil || !f.info.IsDir() {
-		return err
-	}
-	entries, err := fs.ReadDir(root.FS(), f.path)
-	if err != nil {
-		return fmt.Errorf("%q: %w", name, bare(err))
-	}
-	for _, entry := range entries {
-		if err := walkFiles(root, path.Join(f.path, entry.Name()), visit); err != nil {
-			return err
-		}
-	}
-	return nil
+// assetRoot is one of a pack's asset roots. It is opened when it is first needed.
+type assetRoot struct {
+	path string
+	root *os.Root
 }
 
-// record returns what a digest covers of a file or folder; see fileHasher.records.
-func (f packFile) record(root *os.Root) (string, error) {
-	if f.info.IsDir() {
-		return "d 0755 -", nil
+func (r *assetRoot) open() (err error) {
+	if r.root == nil {
+		r.root, err = os.OpenRoot(r.path)
 	}
-	mode := "0644"
-	if f.info.Mode()&0o111 != 0 {
-		mode = "0755"
+	return err
+}
+
+func (r *assetRoot) close() {
+	if r.root != nil {
+		shut(r.root)
 	}
-	file, err := root.OpenFile(f.path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return "", fmt.Errorf("%q: %w", f.path, bare(err))
+}
+
+// walk calls visit for the file or folder name and for everything below it, in the
+// order of the names. A symbolic link, also in the path to name, or a special file is
+// an error.
+func (r *assetRoot) walk(name string, visit func(name string, info fs.FileInfo) error) error {
+	if err := r.open(); err != nil {
+		return fmt.Errorf("%q: %w", name, bare(err))
 	}
-	defer shut(file)
-	h := sha256.New()
-	if _, err := io.Copy(h, file); err != nil {
-		return "", fmt.Errorf("%q: %w", f.path, bare(err))
+	above := ""
+	for part := range strings.SplitSeq(path.Dir(path.Clean(name)), "/") {
+		above = path.Join(above, part)
+		if info, err := r.root.Lstat(above); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%q: %w", name, errSymlink)
+		}
 	}
-	return fmt.Sprintf("f %s %x", mode, h.Sum(nil)), nil
+	return fs.WalkDir(r.root.FS(), path.Clean(name), func(name string, _ fs.DirEntry, err error) error {
+		info, statErr := r.root.Lstat(name)
+		switch {
+		case statErr != nil || err != nil:
+			return fmt.Errorf("%q: %w", name, bare(cmp.Or(statErr, err)))
+		case info.Mode()&fs.ModeSymlink != 0:
+			return fmt.Errorf("%q: %w", name, errSymlink)
+		case !info.IsDir() && !info.Mode().IsRegular():
+			return fmt.Errorf("%q is no file or folder", name)
+		}
+		return visit(name, info)
+	})
 }

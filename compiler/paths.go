@@ -72,25 +72,20 @@ func ParsePath(p string) (string, error) {
 
 func isOdd(r rune) bool { return r == unicode.ReplacementChar || unicode.IsControl(r) }
 
-// ParseMount returns the clean form of the path in the workspace at which an author
-// wants a file, if the component may have files there: agent and test_sandbox
-// anywhere but at the denied paths and in the folders of other lanes, evaluator only
-// below securebench/evaluator. A result has no files.
-func ParseMount(component Component, mount string) (string, error) {
+// parseMount returns the clean form of the path in the workspace at which an author
+// wants a file of the lane: a public one anywhere but at the denied paths and in the
+// folders of other lanes, any other below the folder of its lane.
+func parseMount(lane Lane, mount string) (string, error) {
 	clean, err := ParsePath(mount)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", err
+	case lane == Public:
+		return clean, CheckPublicMount(clean)
+	case !isBelow(clean, laneRoot(lane)):
+		return "", fmt.Errorf("mount %q does not lie below %q", clean, laneRoot(lane))
 	}
-	switch component {
-	case Agent, TestSandbox:
-		if err := CheckPublicMount(clean); err != nil {
-			return "", err
-		}
-		return clean, nil
-	case Evaluator:
-		return clean, checkBelow(clean, EvaluatorRoot)
-	}
-	return "", fmt.Errorf("component %q has no workspace", component)
+	return clean, nil
 }
 
 // CheckPublicMount returns an error if nothing that an agent sees may be at a clean
@@ -111,16 +106,7 @@ func CheckPublicMount(clean string) error {
 	return nil
 }
 
-// parseLaneMount checks the mount of an eval file, which must be below the folder of
-// its lane.
-func parseLaneMount(lane Lane, mount string) (string, error) {
-	clean, err := ParsePath(mount)
-	if err != nil {
-		return "", err
-	}
-	return clean, checkBelow(clean, laneRoot(lane))
-}
-
+// laneRoot returns the folder of a lane.
 func laneRoot(lane Lane) string {
 	switch lane {
 	case EvaluationInputs:
@@ -129,13 +115,6 @@ func laneRoot(lane Lane) string {
 		return EvaluatorRoot
 	}
 	return PublicRoot
-}
-
-func checkBelow(clean, root string) error {
-	if !isBelow(clean, root) {
-		return fmt.Errorf("mount %q does not lie below %q", clean, root)
-	}
-	return nil
 }
 
 // isBelow reports whether the clean path p is root or lies below it.

@@ -1,7 +1,6 @@
 package compiler
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -50,7 +49,7 @@ func assetsSchema() *schema.Schema {
 				if v.Get("mount").Kind() != 0 {
 					return
 				}
-				if _, err := ParseMount(Agent, v.Get("path").Text()); err != nil {
+				if _, err := parseMount(Public, v.Get("path").Text()); err != nil {
 					c.Errorf(v.Get("path"), []any{"path"}, "give another mount", "%v", err)
 				}
 			},
@@ -60,12 +59,10 @@ func assetsSchema() *schema.Schema {
 
 func mountSchema() *schema.Schema {
 	s := pathSchema("Where it appears in the workspace; the same as path unless given.")
-	s.Check = func(c *schema.Checker, v document.Value) {
-		if _, err := ParseMount(Agent, v.Text()); err != nil {
-			c.Errorf(v, nil, "", "%v", err)
-		}
-	}
-	return s
+	return schema.Checked(s.Doc, *s.String, func(p string) (string, error) {
+		_, err := parseMount(Public, p)
+		return "", err
+	})
 }
 
 // check reports everything that is wrong with a row and returns its family, or nil if
@@ -130,20 +127,23 @@ func (r *rowReader) checkNames(f *family, root document.Value) {
 		return
 	}
 	seen := map[string]string{}
-	if root.Get("assets").Len() > 0 {
-		seen["assets"] = "assets"
+	for _, v := range f.resources(root, true) {
+		if v.section == "assets" {
+			seen["assets"] = "assets"
+		}
 	}
-	for _, section := range []string{"input", "eval"} {
-		for key := range root.Get(section).Fields() {
-			name := key.Text()
-			if first, ok := seen[FoldPath(name)]; ok {
-				r.checker.Errorf(key, []any{section, name}, "names of input, eval and assets share one space",
-					"resource %q is defined by $.%s too", name, first)
-			}
-			seen[FoldPath(name)] = section
-			if clean, err := ParsePath(name + ".json"); name == "" || err != nil || clean != name+".json" || strings.ContainsAny(name, "/") || strings.Contains(name, "..") {
-				r.checker.Errorf(key, []any{section, name}, "", "%q cannot name a resource", name)
-			}
+	for _, v := range f.resources(root, true) {
+		if v.section == "assets" {
+			continue
+		}
+		folded, name := FoldPath(v.name), v.name+".json"
+		if first, ok := seen[folded]; ok {
+			r.checker.Errorf(v.key, v.steps(), "names of input, eval and assets share one space",
+				"resource %q is defined by $.%s too", v.name, first)
+		}
+		seen[folded] = v.section
+		if clean, err := ParsePath(name); v.name == "" || err != nil || clean != name || strings.Contains(v.name, "/") || strings.Contains(v.name, "..") {
+			r.checker.Errorf(v.key, v.steps(), "", "%q cannot name a resource", v.name)
 		}
 	}
 }
@@ -151,60 +151,36 @@ func (r *rowReader) checkNames(f *family, root document.Value) {
 // checkFiles checks the eval fields that are file references.
 func (r *rowReader) checkFiles(f *family, root document.Value) bool {
 	before := len(r.checker.Problems)
-	for key, value := range root.Get("eval").Fields() {
-		if name := key.Text(); isFileRef(value) {
+	for _, v := range f.resources(root, true) {
+		if v.section == "eval" && v.file != nil {
 			r.checker.At("eval", func() {
-				r.checker.At(name, func() { checkFileRef(&r.checker, name, f.lane(name), value) })
+				r.checker.At(v.name, func() { checkFileRef(&r.checker, v.lane, v.Value) })
 			})
 		}
 	}
 	return len(r.checker.Problems) == before
 }
 
-// placed is one thing that a row puts into a workspace.
-type placed struct {
-	path  string
-	fold  string // the path folded, with NUL for slash so that parents sort next to their children
-	value document.Value
-	steps []any
-	where string // the JSON path of the value
-}
-
 // checkCollisions makes sure that no two things that a row puts into a workspace have
 // the same path or one a path below the other's.
 func (r *rowReader) checkCollisions(f *family, root document.Value) {
-	var all []placed
-	files := false
-	add := func(path string, v document.Value, where string, steps ...any) {
-		fold := strings.ReplaceAll(FoldPath(path), "/", "\x00")
-		all = append(all, placed{path, fold, v, steps, where})
+	type placed struct {
+		resource
+		fold string // the path folded, with NUL for slash so that parents sort next to their children
 	}
-	for i, asset := range root.Get("assets").Items() {
-		files = true
-		add(parseAsset(i, asset, true).Mount, asset, fmt.Sprintf("$.assets[%d]", i), "assets", i)
-	}
-	for key, value := range root.Get("eval").Fields() {
-		name := key.Text()
-		if isFileRef(value) {
-			files = true
-			add(parseFileRef(name, f.lane(name), value).Mount, value, "$.eval."+name, "eval", name)
+	var files, others []placed
+	for _, v := range f.resources(root, true) {
+		p := placed{v, strings.ReplaceAll(FoldPath(v.place()), "/", "\x00")}
+		if v.file != nil {
+			files = append(files, p)
+		} else {
+			others = append(others, p)
 		}
 	}
-	if !files {
+	if len(files) == 0 {
 		return
 	}
-	for key, value := range root.Get("input").Fields() {
-		add(PublicRoot+"/"+key.Text()+".json", value, "$.input."+key.Text(), "input", key.Text())
-	}
-	for key, value := range root.Get("eval").Fields() {
-		if name := key.Text(); !isFileRef(value) {
-			add(laneRoot(f.lane(name))+"/"+name+".json", value, "$.eval."+name, "eval", name)
-		}
-	}
-	r.reportCollisions(all)
-}
-
-func (r *rowReader) reportCollisions(all []placed) {
+	all := append(files, others...)
 	slices.SortStableFunc(all, func(a, b placed) int { return strings.Compare(a.fold, b.fold) })
 	last := 0
 	for i := 1; i < len(all); i++ {
@@ -213,7 +189,7 @@ func (r *rowReader) reportCollisions(all []placed) {
 			last = i
 			continue
 		}
-		r.checker.Errorf(b.value, b.steps, "mounts may not be equal or lie inside one another",
-			"%q collides with %q of %s", b.path, a.path, a.where)
+		r.checker.Errorf(b.Value, b.steps(), "mounts may not be equal or lie inside one another",
+			"%q collides with %q of %s", b.place(), a.place(), a.where())
 	}
 }

@@ -32,40 +32,35 @@ var errLongLine = errors.New("line is too long")
 func (l *lineReader) next() ([]byte, error) {
 	for {
 		text, err := l.read()
-		if err == io.EOF && len(text) == 0 {
-			return nil, io.EOF
-		}
-		l.line++
-		if err != nil && err != io.EOF {
+		if err != nil && (err != io.EOF || len(text) == 0) {
 			return nil, err
 		}
-		text = bytes.Trim(text, " \t\r\n\v\f")
-		if len(text) > 0 {
+		l.line++
+		if len(text) > l.max {
+			return nil, errLongLine
+		}
+		if text = bytes.Trim(text, " \t\r\n\v\f"); len(text) > 0 {
 			return text, nil
 		}
 	}
 }
 
+// read returns the next line, and of a line that is too long at least max+1 bytes.
 func (l *lineReader) read() ([]byte, error) {
 	text, err := l.r.ReadSlice('\n')
 	if err != bufio.ErrBufferFull {
-		if len(text) > l.max && (err == nil || err == io.EOF) {
-			return nil, errLongLine
-		}
 		return text, err
 	}
-	l.buf = append(l.buf[:0], text...)
+	long := append(l.buf[:0], text...)
 	for err == bufio.ErrBufferFull {
-		text, err = l.r.ReadSlice('\n')
-		if len(l.buf) <= l.max {
-			l.buf = append(l.buf, text...)
+		if text, err = l.r.ReadSlice('\n'); len(long) <= l.max {
+			long = append(long, text...)
 		}
 	}
-	if len(l.buf) > l.max && (err == nil || err == io.EOF) {
+	if l.buf = long; len(long) > l.max {
 		l.buf = nil
-		return nil, errLongLine
 	}
-	return l.buf, err
+	return long, err
 }
 
 // plainError returns the message of a file error without the path, which the problem

@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -93,30 +94,32 @@ func (pv *packValidator) environmentSmells(file, path string, env document.Value
 
 // fileSmells makes sure that the files a row refers to exist.
 func (pv *packValidator) fileSmells(r row) {
-	root := r.doc.Root()
-	for i, v := range root.Get("assets").Items() {
-		ref := parseAsset(i, v, true)
-		if err := pv.assets.check(ref.Path); err != nil {
-			pv.emit(pv.at(r, fmt.Sprintf("$.assets[%d].path", i), "", "asset %v", err))
-		}
-	}
-	for key, v := range root.Get("eval").Fields() {
-		if isFileRef(v) {
-			pv.evalFile(r, "$.eval."+key.Text()+".path", parseFileRef(key.Text(), HiddenLane, v).Path, "eval file")
+	for _, v := range r.family.resources(r.doc.Root(), true) {
+		switch {
+		case v.file == nil:
+		case v.section == "eval":
+			pv.evalFile(r, v.where()+".path", v.file.Path, "eval file")
+		default:
+			if err := pv.assets.check(v.file.Path); err != nil {
+				pv.emit(pv.at(r, v.where()+".path", "", "asset %v", err))
+			}
 		}
 	}
 	if r.family.Family != TerminalTask {
 		return
 	}
-	if checker := parseChecker(root.Get("eval").Get("checker"), pv.pack.EvalRoot); checker.Path != "" {
+	if checker := parseChecker(r.doc.Root().Get("eval").Get("checker"), pv.pack.EvalRoot); checker.Path != "" {
 		pv.evalFile(r, "$.eval.checker.path", checker.Path, "checker file")
-		pv.orphans.mark(checker.Folder())
+		pv.used[checker.Folder()] = true
 	}
 }
 
 func (pv *packValidator) evalFile(r row, path, name, what string) {
-	pv.orphans.mark(name)
-	if err := pv.eval.check(name); err != nil {
+	err := pv.eval.check(name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		pv.used[name] = true
+	}
+	if err != nil {
 		pv.warn(pv.at(r, path, "it has to be below "+pv.pack.evalRel, "%s %v", what, err))
 	}
 }
@@ -131,25 +134,23 @@ const (
 // leakSmells searches public fields for values that are not public. It skips context,
 // which is meant to contain the answer, and choices, which contain the right one.
 func (pv *packValidator) leakSmells(r row) {
-	var public []string
-	for key, v := range r.doc.Root().Get("input").Fields() {
-		if !key.Is("context") && !key.Is("choices") {
-			eachString(key, v, func(_ document.Value, text string) { public = append(public, text) })
-		}
-	}
-	shortest := minLeak
-	if r.family.Family == ShortAnswer {
+	shortest, words := minLeak, r.family.Family == ShortAnswer
+	if words {
 		shortest = minAnswer
 	}
-	for key, v := range r.doc.Root().Get("eval").Fields() {
-		if isFileRef(v) {
-			continue
-		}
-		for _, secret := range secretsOf(key, v, shortest) {
-			if i := slices.IndexFunc(public, func(text string) bool { return holds(text, secret, r.family.Family == ShortAnswer) }); i >= 0 {
-				pv.warn(pv.at(r, "$.eval."+key.Text(), "the agent can read it there", "value appears verbatim in a public field of input"))
-				break
+	var public []string // the fields of input come before those of eval
+	for _, v := range r.family.resources(r.doc.Root(), true) {
+		switch {
+		case v.file != nil:
+		case v.section == "input":
+			if v.key.Is("context") || v.key.Is("choices") {
+				continue
 			}
+			eachString(v.key, v.Value, func(_ document.Value, text string) { public = append(public, text) })
+		case slices.ContainsFunc(secretsOf(v.key, v.Value, shortest), func(secret string) bool {
+			return slices.ContainsFunc(public, func(text string) bool { return holds(text, secret, words) })
+		}):
+			pv.warn(pv.at(r, v.where(), "the agent can read it there", "value appears verbatim in a public field of input"))
 		}
 	}
 }
@@ -210,92 +211,51 @@ func (pv *packValidator) patchSmells(r row) {
 
 // fileProbe finds out whether files below a root exist, and caches the answers.
 type fileProbe struct {
-	root  *os.Root
-	err   error
+	assetRoot
 	known map[string]error
-}
-
-func newFileProbe(path string) *fileProbe {
-	root, err := os.OpenRoot(path)
-	return &fileProbe{root: root, err: err, known: map[string]error{}}
-}
-
-func (p *fileProbe) close() {
-	if p.root != nil {
-		shut(p.root)
-	}
 }
 
 // check returns an error unless name is a file or folder without symbolic links.
 func (p *fileProbe) check(name string) error {
-	if err, ok := p.known[name]; ok {
-		return err
+	err, ok := p.known[name]
+	if !ok {
+		err = p.walk(name, func(string, fs.FileInfo) error { return nil })
+		if p.known == nil || len(p.known) > maxKnown {
+			p.known = map[string]error{}
+		}
+		p.known[name] = err
 	}
-	err := p.err
-	if err == nil {
-		err = walkFiles(p.root, name, func(packFile) error { return nil })
-	} else {
-		err = fmt.Errorf("%q: %w", name, bare(err))
-	}
-	if len(p.known) > maxKnown {
-		clear(p.known)
-	}
-	p.known[name] = err
 	return err
 }
 
-// orphans finds the files below a root that no row refers to.
-type orphans struct {
-	files  []string // sorted
-	used   []bool
-	marked map[string]bool // names that were marked and cover files
-}
+// Bounds on the files that are searched for some that no row refers to, and on those
+// that are reported.
+const (
+	maxFiles   = 100_000
+	maxOrphans = 20
+)
 
-// maxOrphans bounds the files that are listed.
-const maxOrphans = 100_000
-
-func newOrphans(p *fileProbe) *orphans {
-	o := &orphans{marked: map[string]bool{}}
-	if p.root == nil {
-		return o
+// orphans returns the eval files that no row refers to.
+func (pv *packValidator) orphans() (names []string) {
+	if pv.eval.open() != nil {
+		return nil
 	}
-	_ = fs.WalkDir(p.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			o.files = append(o.files, name)
-		}
-		if len(o.files) >= maxOrphans {
+	files := 0
+	_ = fs.WalkDir(pv.eval.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+		case d.IsDir() && pv.used[name]:
+			return fs.SkipDir
+		case files == maxFiles:
 			return fs.SkipAll
+		case !d.IsDir():
+			files++
+			if !pv.used[name] {
+				names = append(names, name)
+			}
 		}
 		return nil
 	})
-	slices.Sort(o.files)
-	o.used = make([]bool, len(o.files))
-	return o
-}
-
-// mark records that a row refers to the file or folder name.
-func (o *orphans) mark(name string) {
-	if o.marked[name] {
-		return
-	}
-	start, _ := slices.BinarySearch(o.files, name)
-	if name == "." {
-		start = 0
-	}
-	for i := start; i < len(o.files) && (name == "." || strings.HasPrefix(o.files[i], name)); i++ {
-		if name == "." || isBelow(o.files[i], name) {
-			o.used[i], o.marked[name] = true, true
-		}
-	}
-}
-
-// left returns the files that were not marked, at most twenty.
-func (o *orphans) left() []string {
-	var names []string
-	for i, name := range o.files {
-		if !o.used[i] && len(names) < 20 {
-			names = append(names, name)
-		}
-	}
-	return names
+	slices.Sort(names)
+	return names[:min(len(names), maxOrphans)]
 }

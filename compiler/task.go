@@ -63,21 +63,16 @@ func (t *Task) Metadata() map[string]any {
 	return metadata
 }
 
-// Assets returns the public files of the task.
-func (t *Task) Assets() []FileRef {
-	var refs []FileRef
-	for i, v := range t.doc.Root().Get("assets").Items() {
-		refs = append(refs, parseAsset(i, v, t.pack.readOnly))
-	}
-	return refs
+func (t *Task) resources() []resource {
+	return t.family.resources(t.doc.Root(), t.pack.readOnly)
 }
 
 // laneFiles returns the file references of a lane other than public, sorted by mount.
 func (t *Task) laneFiles(lane Lane) []FileRef {
 	var refs []FileRef
-	for key, value := range t.eval().Fields() {
-		if name := key.Text(); t.family.lane(name) == lane && isFileRef(value) {
-			refs = append(refs, parseFileRef(name, lane, value))
+	for _, v := range t.resources() {
+		if v.file != nil && v.lane == lane {
+			refs = append(refs, *v.file)
 		}
 	}
 	slices.SortFunc(refs, func(a, b FileRef) int { return strings.Compare(a.Mount, b.Mount) })

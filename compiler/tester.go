@@ -14,12 +14,12 @@ import (
 // Tester is a tester file: which tasks to run, with which harness, and what to allow.
 // An optional field is zero if the file does not set it, unless stated otherwise.
 type Tester struct {
-	Path         string // absolute
-	Run          RunSection
-	Benchmark    BenchmarkSection
-	Verification VerificationSection
-	Harness      HarnessSection
-	Runtime      RuntimeSection
+	Path         string              // absolute
+	Run          RunSection          `key:"run"`
+	Benchmark    BenchmarkSection    `key:"benchmark"`
+	Verification VerificationSection `key:"verification"`
+	Harness      HarnessSection      `key:"harness"`
+	Runtime      RuntimeSection      `key:"runtime"`
 
 	envLines []int  // 1-based, of the items of Harness.Env
 	name     string // the path as it was given to LoadTester
@@ -27,23 +27,23 @@ type Tester struct {
 
 // RunSection names a run and says which tasks it runs and how often.
 type RunSection struct {
-	ID        string
-	OutputDir string   // absolute
-	Jobs      int      // attempts that run at the same time
-	Attempts  int      // per task
-	Tasks     []string // globs of task ids, see MatchTask; empty means all
+	ID        string   `key:"id"`
+	OutputDir string   `key:"output_dir"` // absolute
+	Jobs      int      `key:"jobs"`       // attempts that run at the same time
+	Attempts  int      `key:"attempts"`   // per task
+	Tasks     []string `key:"tasks"`      // globs of task ids, see MatchTask; empty means all
 }
 
 // BenchmarkSection says which pack is run.
 type BenchmarkSection struct {
-	Manifest string // absolute
-	Tasks    string // absolute
+	Manifest string `key:"manifest"` // absolute
+	Tasks    string `key:"tasks"`    // absolute
 }
 
 // VerificationSection says which dangerous commands verifiers may use.
 type VerificationSection struct {
-	DisallowDangerousCommands bool     // true unless the file says otherwise
-	DenyCommands              []string // refused in any case
+	DisallowDangerousCommands bool     `key:"disallow_dangerous_commands"` // true unless the file says otherwise
+	DenyCommands              []string `key:"deny_commands"`               // refused in any case
 }
 
 // HarnessType is the type of a harness. The zero HarnessType is invalid.
@@ -58,84 +58,81 @@ const (
 
 // HarnessSection says which harness produces candidates.
 type HarnessSection struct {
-	Type HarnessType
+	Type HarnessType `key:"type"`
 	// Env are the names of the environment variables that the harness gets.
-	Env    []string
-	Config HarnessConfig
+	Env    []string      `key:"env"`
+	Config HarnessConfig `key:"config"`
 }
 
 // HarnessConfig configures a harness. Which fields apply depends on its type.
 type HarnessConfig struct {
-	TaskFile string        // clean, relative to the workspace; never empty
-	Timeout  time.Duration // zero if the file does not say
+	TaskFile string        `key:"task_file"`       // clean, relative to the workspace; never empty
+	Timeout  time.Duration `key:"timeout_seconds"` // zero if the file does not say
 	// AllowedDomains are in lower case, each once; a name allows its
 	// subdomains too.
-	AllowedDomains []string
+	AllowedDomains []string `key:"allowed_domains"`
 
 	// For a command.
-	Command Command
+	Command Command `key:"command"`
 
 	// For an agent.
-	Model              string
-	Version            string // "latest" unless the file says otherwise
-	ReasoningEffort    string
-	BaseURL            string // of the provider's API, for gateways and tests
-	AllowExternalTools bool   // tools that the provider runs, such as web search
+	Model              string `key:"model"`
+	Version            string `key:"version"` // "latest" unless the file says otherwise
+	ReasoningEffort    string `key:"reasoning_effort"`
+	BaseURL            string `key:"base_url"`             // of the provider's API, for gateways and tests
+	AllowExternalTools bool   `key:"allow_external_tools"` // tools that the provider runs, such as web search
 	// RefuseExternalTools refuses a request for tools that are not allowed, instead
 	// of removing them from it.
 	RefuseExternalTools bool
-	MaxTotalTokens      int64 // per attempt; 0 means no limit
-	MaxRequests         int64 // per attempt; 0 means no limit
+	MaxTotalTokens      int64 `key:"max_total_tokens"` // per attempt; 0 means no limit
+	MaxRequests         int64 `key:"max_requests"`     // per attempt; 0 means no limit
 }
 
 // RuntimeSection says which containerd to use and how.
 type RuntimeSection struct {
-	Address       string // containerd's socket; empty for a containerd that sbench manages
-	Namespace     string
-	Snapshotter   string
-	Handler       string // the OCI runtime's shim, such as io.containerd.runc.v2
-	OCIRuntime    string // the program that the shim executes, such as crun; "" and auto are runc
-	Pull          string // missing, never or always
-	UserNamespace string // auto or host
+	Address       string `key:"address"` // containerd's socket; empty for a containerd that sbench manages
+	Namespace     string `key:"namespace"`
+	Snapshotter   string `key:"snapshotter"`
+	Handler       string `key:"handler"`        // the OCI runtime's shim, such as io.containerd.runc.v2
+	OCIRuntime    string `key:"oci_runtime"`    // the program that the shim executes, such as crun; "" and auto are runc
+	Pull          string `key:"pull"`           // missing, never or always
+	UserNamespace string `key:"user_namespace"` // auto or host
 	// AllowSeccomp and AllowNetlink let programs in sandboxes install filters of
 	// their own, which includes Landlock, and open netlink sockets.
-	AllowSeccomp, AllowNetlink bool
-	Network                    NetworkSection
-	Limits                     LimitsSection
+	AllowSeccomp bool           `key:"allow_seccomp"`
+	AllowNetlink bool           `key:"allow_netlink"`
+	Network      NetworkSection `key:"network"`
+	Limits       LimitsSection  `key:"limits"`
 	// AllowDegraded names the limits that a host's kernel need not enforce.
-	AllowDegraded []string
+	AllowDegraded []string `key:"allow_degraded"`
 }
 
 // NetworkSection says how sandboxes reach the domains they are allowed.
 type NetworkSection struct {
-	Transparent bool   // also catch connections of programs that do not use the proxy
-	CABundle    string // file of certificates to trust in sandboxes, absolute; "" for none
+	Transparent bool   `key:"transparent"` // also catch connections of programs that do not use the proxy
+	CABundle    string `key:"ca_bundle"`   // file of certificates to trust in sandboxes, absolute; "" for none
 }
 
 // LimitsSection has the limits of sandboxes and of what they leave behind.
 type LimitsSection struct {
-	Memory         int64   // bytes
-	CPUs           float64 // cores
-	Pids           int64   // processes and threads
-	WorkspaceBytes int64   // size of a workspace
-	OutputBytes    int64   // kept of a command's output
+	Memory         int64   `key:"memory"`          // bytes
+	CPUs           float64 `key:"cpus"`            // cores
+	Pids           int64   `key:"pids"`            // processes and threads
+	WorkspaceBytes int64   `key:"workspace_bytes"` // size of a workspace
+	OutputBytes    int64   `key:"output_bytes"`    // kept of a command's output
 }
 
 // LoadTester reads a tester file and returns it with its warnings. Relative paths in
 // it are relative to its folder. The error holds Problems, possibly with warnings
 // among them.
 func LoadTester(path string) (*Tester, Problems, error) {
-	text, problem := readFile(path)
-	if problem != nil {
-		return nil, nil, Problems{*problem}
+	doc, problems := readYAML(path)
+	if len(problems) > 0 {
+		return nil, nil, problems
 	}
 	absolute, err := filepath.Abs(path)
 	if err != nil {
-		return nil, nil, Problems{{File: path, Message: err.Error()}}
-	}
-	var doc document.Document
-	if problems := doc.ParseYAML(text); len(problems) > 0 {
-		return nil, nil, problems.In(path)
+		return nil, nil, problemsOf(path, err)
 	}
 	root := doc.Root()
 	c := schema.Checker{File: path}
@@ -155,86 +152,37 @@ func LoadTester(path string) (*Tester, Problems, error) {
 }
 
 func (t *Tester) fill(root document.Value) {
-	run, benchmark, verification := root.Get("run"), root.Get("benchmark"), root.Get("verification")
-	t.Run = RunSection{
-		ID: run.Get("id").Text(), OutputDir: t.resolve(run.Get("output_dir")),
-		Jobs: integer(run.Get("jobs")), Attempts: integer(run.Get("attempts")), Tasks: stringList(run.Get("tasks")),
-	}
-	t.Benchmark = BenchmarkSection{Manifest: t.resolve(benchmark.Get("manifest")), Tasks: t.resolve(benchmark.Get("tasks"))}
-	disallow := verification.Get("disallow_dangerous_commands")
-	t.Verification = VerificationSection{
-		DisallowDangerousCommands: disallow.Kind() != document.Bool || disallow.IsTrue(),
-		DenyCommands:              dangerousList(verification.Get("deny_commands")),
-	}
 	harness := root.Get("harness")
-	t.Harness = HarnessSection{Type: HarnessType(harness.Get("type").Text()), Env: stringList(harness.Get("env"))}
+	config := &t.Harness.Config
+	t.Verification.DisallowDangerousCommands = true
+	config.TaskFile = "task.json"
+	if !harness.Get("type").Is(string(HarnessCommand)) {
+		config.Version = "latest"
+	}
+	decode(root, t)
+	for _, p := range []*string{&t.Run.OutputDir, &t.Benchmark.Manifest, &t.Benchmark.Tasks, &t.Runtime.Network.CABundle} {
+		switch {
+		case *p == "":
+		case filepath.IsAbs(*p):
+			*p = filepath.Clean(*p)
+		default:
+			*p = filepath.Join(filepath.Dir(t.Path), *p)
+		}
+	}
+	t.Verification.DenyCommands = dangerousList(root.Get("verification").Get("deny_commands"))
 	for _, v := range harness.Get("env").Items() {
 		t.envLines = append(t.envLines, v.Line())
 	}
-	t.Harness.Config = parseConfig(t.Harness.Type, harness.Get("config"))
-	t.Runtime = parseRuntime(root.Get("runtime"))
-	if bundle := root.Get("runtime").Get("network").Get("ca_bundle"); bundle.Kind() == document.String {
-		t.Runtime.Network.CABundle = t.resolve(bundle)
-	}
-}
-
-func (t *Tester) resolve(v document.Value) string {
-	if path := v.Text(); filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(filepath.Dir(t.Path), v.Text())
-}
-
-func integer(v document.Value) int {
-	n, _ := v.Int64()
-	return int(n)
-}
-
-func parseConfig(kind HarnessType, v document.Value) HarnessConfig {
-	config := HarnessConfig{
-		TaskFile: "task.json", Timeout: seconds(v.Get("timeout_seconds")),
-		Command: parseCommand(v.Get("command")),
-		Model:   strings.TrimSpace(v.Get("model").Text()), Version: "latest",
-		ReasoningEffort:    v.Get("reasoning_effort").Text(),
-		BaseURL:            v.Get("base_url").Text(),
-		AllowExternalTools: v.Get("allow_external_tools").IsTrue(), RefuseExternalTools: v.Get("on_external_tools").Text() == "refuse",
-	}
-	config.MaxTotalTokens, _ = v.Get("max_total_tokens").Int64()
-	config.MaxRequests, _ = v.Get("max_requests").Int64()
-	if file := v.Get("task_file"); file.Kind() == document.String {
-		config.TaskFile, _ = ParsePath(file.Text()) // the schema's check has passed
-	}
-	for _, name := range stringList(v.Get("allowed_domains")) {
-		if domain, err := ParseDomain(name); err == nil && !slices.Contains(config.AllowedDomains, domain) {
-			config.AllowedDomains = append(config.AllowedDomains, domain)
+	config.Model, config.Version = strings.TrimSpace(config.Model), strings.TrimSpace(config.Version)
+	config.RefuseExternalTools = harness.Get("config").Get("on_external_tools").Is("refuse")
+	config.TaskFile, _ = ParsePath(config.TaskFile) // the schema's check has passed
+	var domains []string
+	for _, name := range config.AllowedDomains {
+		if domain, err := parseDomain(name); err == nil && !slices.Contains(domains, domain) {
+			domains = append(domains, domain)
 		}
 	}
-	if kind == HarnessCommand {
-		config.Version = ""
-		return config
-	}
-	if version := strings.TrimSpace(v.Get("version").Text()); version != "" {
-		config.Version = version
-	}
-	return config
-}
-
-func parseRuntime(v document.Value) RuntimeSection {
-	limits := v.Get("limits")
-	r := RuntimeSection{
-		Address: v.Get("address").Text(), Namespace: v.Get("namespace").Text(), Snapshotter: v.Get("snapshotter").Text(),
-		Handler: v.Get("handler").Text(), OCIRuntime: v.Get("oci_runtime").Text(), Pull: v.Get("pull").Text(), UserNamespace: v.Get("user_namespace").Text(),
-		AllowSeccomp: v.Get("allow_seccomp").IsTrue(), AllowNetlink: v.Get("allow_netlink").IsTrue(),
-		Network:       NetworkSection{Transparent: v.Get("network").Get("transparent").IsTrue()},
-		AllowDegraded: stringList(v.Get("allow_degraded")),
-		Limits: LimitsSection{
-			Memory: parseBytes(limits.Get("memory")), WorkspaceBytes: parseBytes(limits.Get("workspace_bytes")),
-			OutputBytes: parseBytes(limits.Get("output_bytes")),
-		},
-	}
-	r.Limits.CPUs, _ = limits.Get("cpus").Float64()
-	r.Limits.Pids, _ = limits.Get("pids").Int64()
-	return r
+	config.AllowedDomains = domains
 }
 
 // warnOfSecrets warns of variables for a command that look like secrets: a command

@@ -1,11 +1,11 @@
 package compiler
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"sync"
 
-	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
@@ -52,20 +52,15 @@ func harnessSchema() *schema.Schema {
 }
 
 func envNamesSchema() *schema.Schema {
-	return &schema.Schema{
-		Doc:  "The names of environment variables that the harness gets. Values come from the environment or the env file.",
-		Null: true,
-		Array: &schema.Array{Items: &schema.Schema{
-			Doc:    "A name, without a value.",
-			String: &schema.String{NonEmpty: true, Pattern: `^[^=]+$`},
-			Check: func(c *schema.Checker, v document.Value) {
-				if !isEnvName(v.Text()) {
-					name, _, _ := strings.Cut(v.Text(), "=")
-					c.Errorf(v, nil, "values come from the environment or the env file", "expected the name of an environment variable alone, such as %q", name)
-				}
-			},
-		}},
-	}
+	const doc = "The names of environment variables that the harness gets. Values come from the environment or the env file."
+	name := schema.Checked("A name, without a value.", schema.String{NonEmpty: true, Pattern: `^[^=]+$`}, func(text string) (string, error) {
+		if isEnvName(text) {
+			return "", nil
+		}
+		name, _, _ := strings.Cut(text, "=")
+		return "values come from the environment or the env file", fmt.Errorf("expected the name of an environment variable alone, such as %q", name)
+	})
+	return schema.Nullable(schema.List(doc, name))
 }
 
 func runtimeSchema() *schema.Schema {
@@ -126,19 +121,12 @@ var harnessConfigs = sync.OnceValue(func() map[HarnessType]*schema.Object {
 })
 
 func domainsSchema() *schema.Schema {
-	return &schema.Schema{
-		Doc:  "DNS names that the harness may reach. A name allows its subdomains too.",
-		Null: true,
-		Array: &schema.Array{Items: &schema.Schema{
-			Doc:    "A DNS name of two or more labels, without scheme, port, path or wildcard.",
-			String: &schema.String{NonBlank: true, Pattern: `^\s*[A-Za-z0-9.-]+\s*$`},
-			Check: func(c *schema.Checker, v document.Value) {
-				if _, err := ParseDomain(v.Text()); err != nil {
-					c.Errorf(v, nil, domainHint(v.Text()), "%v", err)
-				}
-			},
-		}},
-	}
+	rule := schema.String{NonBlank: true, Pattern: `^\s*[A-Za-z0-9.-]+\s*$`}
+	domain := schema.Checked("A DNS name of two or more labels, without scheme, port, path or wildcard.", rule, func(name string) (string, error) {
+		_, err := parseDomain(name)
+		return domainHint(name), err
+	})
+	return schema.Nullable(schema.List("DNS names that the harness may reach. A name allows its subdomains too.", domain))
 }
 
 // wordSchema allows words that need no quotes in a shell.
@@ -158,13 +146,12 @@ func urlSchema(doc string) *schema.Schema {
 
 func patternSchema(doc string, preset any, pattern, allowed string) *schema.Schema {
 	match := regexp.MustCompile(pattern)
-	return &schema.Schema{
-		Doc: doc, Default: preset,
-		String: &schema.String{NonBlank: true, Pattern: pattern},
-		Check: func(c *schema.Checker, v document.Value) {
-			if !match.MatchString(v.Text()) {
-				c.Errorf(v, nil, "allowed are "+allowed, "%q holds something else", v.Text())
-			}
-		},
-	}
+	s := schema.Checked(doc, schema.String{NonBlank: true, Pattern: pattern}, func(text string) (string, error) {
+		if !match.MatchString(text) {
+			return "allowed are " + allowed, fmt.Errorf("%q holds something else", text)
+		}
+		return "", nil
+	})
+	s.Default = preset
+	return s
 }

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/securebench/sbench/compiler/document"
 )
 
 // Summary counts what Validate checked and found.
@@ -37,21 +34,28 @@ type Summary struct {
 //
 // What is named twice is checked once. The error is the context's.
 func Validate(ctx context.Context, paths []string, report func(Problem)) (Summary, error) {
-	v := validator{report: report, packs: map[string]bool{}, testers: map[string]bool{}, unfilled: map[string]bool{}}
+	v := validator{report: report, checked: map[string]bool{}, unfilled: map[string]bool{}}
 	for _, path := range paths {
-		if err := v.path(ctx, filepath.Clean(path)); err != nil {
-			return v.summary, err
-		}
+		v.path(ctx, filepath.Clean(path))
 	}
-	return v.summary, nil
+	return v.summary, context.Cause(ctx)
 }
 
 type validator struct {
 	report   func(Problem)
 	summary  Summary
 	unfilled map[string]bool // missing files of rows, which imports add; by absolute path
-	// Packs and tester files that have been checked, by absolute path.
-	packs, testers map[string]bool
+	checked  map[string]bool // tester files, and pairs of a manifest and rows; by absolute paths
+}
+
+// again reports whether what the paths name has been checked, and notes that it is.
+func (v *validator) again(paths ...string) bool {
+	for i := range paths {
+		paths[i] = absolute(paths[i])
+	}
+	key := strings.Join(paths, "\x00")
+	defer func() { v.checked[key] = true }()
+	return v.checked[key]
 }
 
 func (v *validator) emit(problems ...Problem) {
@@ -65,26 +69,21 @@ func (v *validator) emit(problems ...Problem) {
 	}
 }
 
-func (v *validator) path(ctx context.Context, path string) error {
+func (v *validator) path(ctx context.Context, path string) {
 	info, err := os.Stat(path)
-	if err != nil {
+	switch {
+	case err != nil:
 		v.emit(Problem{File: path, Message: plainError(err)})
-		return nil
-	}
-	if info.IsDir() {
-		found, err := v.folder(ctx, path, 0)
-		if err == nil && !found {
+	case info.IsDir():
+		if !v.folder(ctx, path, 0) {
 			v.emit(Problem{File: path, Message: "folder holds no pack and no tester file", Hint: "a pack has a manifest.yaml"})
 		}
-		return err
-	}
-	switch {
 	case strings.HasSuffix(path, ".jsonl"):
-		return v.checkPack(ctx, filepath.Join(filepath.Dir(path), manifestName), path, nil)
+		v.checkPack(ctx, filepath.Join(filepath.Dir(path), manifestName), path, nil)
 	case looksLikeTester(path):
-		return v.tester(ctx, path)
+		v.tester(ctx, path)
 	default:
-		return v.checkPack(ctx, path, filepath.Join(filepath.Dir(path), tasksName), nil)
+		v.checkPack(ctx, path, filepath.Join(filepath.Dir(path), tasksName), nil)
 	}
 }
 
@@ -99,40 +98,32 @@ const maxFolders = 4
 
 // folder checks a pack with its tester files, or searches a folder, and
 // reports whether there was anything to check.
-func (v *validator) folder(ctx context.Context, dir string, depth int) (found bool, err error) {
+func (v *validator) folder(ctx context.Context, dir string, depth int) (found bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		v.emit(Problem{File: dir, Message: plainError(err)})
-		return true, nil
+		return true
 	}
 	isPack := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == manifestName })
 	hasRows := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == tasksName })
 	switch {
 	case isPack && !hasRows && depth > 0:
-		found = true
 		v.withoutRows(dir)
 	case isPack:
-		found = true
-		if err := v.checkPack(ctx, filepath.Join(dir, manifestName), filepath.Join(dir, tasksName), nil); err != nil {
-			return true, err
-		}
+		v.checkPack(ctx, filepath.Join(dir, manifestName), filepath.Join(dir, tasksName), nil)
 	}
+	found = isPack
 	for _, e := range entries {
 		name := filepath.Join(dir, e.Name())
 		switch {
 		case isYAML(e.Name()) && e.Type().IsRegular() && looksLikeTester(name):
 			found = true
-			if err := v.tester(ctx, name); err != nil {
-				return true, err
-			}
+			v.tester(ctx, name)
 		case e.IsDir() && !isPack && depth < maxFolders && !strings.HasPrefix(e.Name(), "."):
-			below, err := v.folder(ctx, name, depth+1)
-			if found = found || below; err != nil {
-				return found, err
-			}
+			found = v.folder(ctx, name, depth+1) || found
 		}
 	}
-	return found, nil
+	return found
 }
 
 // withoutRows checks a pack that was found by searching and has no rows yet: an
@@ -152,13 +143,9 @@ func isYAML(name string) bool {
 // looksLikeTester reports whether a YAML file has a key that only tester files
 // have.
 func looksLikeTester(path string) bool {
-	text, problem := readFile(path)
-	if problem != nil {
-		return false
-	}
-	var doc document.Document
-	if len(doc.ParseYAML(text)) > 0 {
-		return strings.HasPrefix(filepath.Base(path), "tester")
+	doc, problems := readYAML(path)
+	if doc == nil || len(problems) > 0 {
+		return doc != nil && strings.HasPrefix(filepath.Base(path), "tester")
 	}
 	for _, key := range []string{"schema_version", "harness", "run"} {
 		if doc.Root().Get(key).Kind() != 0 {
@@ -169,22 +156,19 @@ func looksLikeTester(path string) bool {
 }
 
 // tester checks a tester file and its pack.
-func (v *validator) tester(ctx context.Context, path string) error {
-	if v.testers[absolute(path)] {
-		return nil
+func (v *validator) tester(ctx context.Context, path string) {
+	if v.again(path) {
+		return
 	}
-	v.testers[absolute(path)] = true
 	v.summary.Testers++
 	t, warnings, err := LoadTester(path)
 	v.emit(warnings...)
-	if err != nil {
-		v.emitError(path, err)
-		return nil
+	switch {
+	case err != nil:
+		v.emit(problemsOf(path, err)...)
+	case !v.unfilled[t.Benchmark.Tasks]:
+		v.checkPack(ctx, beside(t, t.Benchmark.Manifest), beside(t, t.Benchmark.Tasks), t)
 	}
-	if v.unfilled[t.Benchmark.Tasks] {
-		return nil
-	}
-	return v.checkPack(ctx, beside(t, t.Benchmark.Manifest), beside(t, t.Benchmark.Tasks), t)
 }
 
 // beside returns an absolute path of a tester file in the way the file itself was
@@ -197,43 +181,31 @@ func beside(t *Tester, path string) string {
 	return filepath.Join(filepath.Dir(t.name), rel)
 }
 
-func (v *validator) emitError(file string, err error) {
-	var problems Problems
+// problemsOf returns the problems that an error about a file holds.
+func problemsOf(file string, err error) (problems Problems) {
 	if errors.As(err, &problems) {
-		v.emit(problems...)
-		return
+		return problems
 	}
-	v.emit(Problem{File: file, Message: plainError(err)})
+	return Problems{{File: file, Message: plainError(err)}}
 }
 
 // checkPack checks a pack, unless that was done before, and, if there is a tester
 // file, what is wrong with the pack only for that file.
-func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Tester) error {
-	key := absolute(manifest) + "\x00" + absolute(tasks)
-	first := !v.packs[key]
-	v.packs[key] = true
+func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Tester) {
+	first := !v.again(manifest, tasks)
 	if first {
 		v.summary.Packs++
 	}
 	p, err := OpenPack(manifest, tasks)
-	if err != nil {
-		if first {
-			v.emitError(manifest, err)
-		}
-		return nil
-	}
-	f, err := os.Open(tasks)
-	if err != nil {
-		v.emitError(tasks, err)
-		return nil
-	}
-	defer shut(f)
 	pv := packValidator{pack: p, tester: t, smells: first, emit: v.emit}
-	rows, err := pv.run(ctx, f)
-	if first {
-		v.summary.Rows += rows
+	switch {
+	case err == nil && first:
+		v.summary.Rows += pv.run(ctx)
+	case err == nil:
+		pv.run(ctx)
+	case first:
+		v.emit(problemsOf(manifest, err)...)
 	}
-	return err
 }
 
 // absolute returns the absolute form of a path for comparison, or the path itself if
@@ -254,58 +226,42 @@ type packValidator struct {
 	smells  bool
 	emit    func(...Problem)
 	seen    map[string]bool // warnings that are given once
-	assets  *fileProbe
-	eval    *fileProbe
-	orphans *orphans
-	matched []bool // globs of the tester file that match an id
-	failed  bool   // a row has errors, so that it is unknown which files it refers to
+	assets  fileProbe
+	eval    fileProbe
+	used    map[string]bool // eval files and folders that rows refer to
+	matched []bool          // globs of the tester file that match an id
+	failed  bool            // a row has errors, so that it is unknown which files it refers to
 }
 
-func (pv *packValidator) run(ctx context.Context, r io.Reader) (rows int, err error) {
-	pv.seen = map[string]bool{}
-	pv.assets, pv.eval = newFileProbe(pv.pack.PublicRoot), newFileProbe(pv.pack.EvalRoot)
+// run checks the rows until ctx is done, and returns their number.
+func (pv *packValidator) run(ctx context.Context) (rows int) {
+	pv.seen, pv.used = map[string]bool{}, map[string]bool{}
+	pv.assets.path, pv.eval.path = pv.pack.PublicRoot, pv.pack.EvalRoot
 	defer pv.assets.close()
 	defer pv.eval.close()
 	if pv.smells {
-		pv.orphans = newOrphans(pv.eval)
 		environment := pv.pack.manifest.Root().Get("defaults").Get("environment")
 		pv.environmentSmells(pv.pack.ManifestPath, "$.defaults.environment", environment)
 	}
 	if pv.tester != nil {
 		pv.matched = make([]bool, len(pv.tester.Run.Tasks))
 	}
-	reader := pv.pack.newRowReader(r)
-	for {
-		if err := context.Cause(ctx); err != nil {
-			return rows, err
-		}
-		row, err := reader.next()
-		if err == io.EOF {
-			pv.atEnd(rows)
-			return rows, nil
+	for row, err := range pv.pack.rows() {
+		if ctx.Err() != nil {
+			return rows
 		}
 		rows++
-		if err != nil && !pv.rowError(err) {
-			return rows, nil
+		if err != nil {
+			pv.failed = true
+			if pv.smells {
+				pv.emit(problemsOf(pv.pack.TasksPath, err)...)
+			}
+			continue
 		}
-		if err == nil {
-			pv.row(row)
-		}
+		pv.row(row)
 	}
-}
-
-// rowError reports a row's error and whether reading can go on.
-func (pv *packValidator) rowError(err error) bool {
-	var problems Problems
-	ok := errors.As(err, &problems)
-	if !ok {
-		problems = Problems{{File: pv.pack.TasksPath, Message: plainError(err)}}
-	}
-	pv.failed = true
-	if pv.smells {
-		pv.emit(problems...)
-	}
-	return ok
+	pv.atEnd(rows)
+	return rows
 }
 
 // at returns a problem of a row.
@@ -334,7 +290,7 @@ func (pv *packValidator) atEnd(rows int) {
 		pv.warn(Problem{File: pv.pack.TasksPath, Message: "file has no rows"})
 	}
 	if pv.smells && !pv.failed {
-		for _, name := range pv.orphans.left() {
+		for _, name := range pv.orphans() {
 			pv.warn(Problem{File: filepath.Join(pv.pack.EvalRoot, name), Message: "no row refers to this eval file"})
 		}
 	}
@@ -353,10 +309,9 @@ func (pv *packValidator) testerSmells(r row) {
 		pv.matched[i] = pv.matched[i] || MatchTask(glob, id)
 	}
 	file := pv.tester.Harness.Config.TaskFile
-	for i, v := range r.doc.Root().Get("assets").Items() {
-		ref := parseAsset(i, v, pv.pack.readOnly)
-		if file != "" && Overlap(FoldPath(ref.Mount), FoldPath(file)) {
-			pv.emit(pv.at(r, fmt.Sprintf("$.assets[%d]", i), "", "mount %q collides with harness.config.task_file of %s", ref.Mount, pv.tester.name))
+	for _, v := range r.family.resources(r.doc.Root(), true) {
+		if v.section == "assets" && file != "" && Overlap(FoldPath(v.file.Mount), FoldPath(file)) {
+			pv.emit(pv.at(r, v.where(), "", "mount %q collides with harness.config.task_file of %s", v.file.Mount, pv.tester.name))
 		}
 	}
 }

@@ -3,8 +3,11 @@ package compiler_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
 )
@@ -51,5 +54,26 @@ func TestValidateStops(t *testing.T) {
 	cancel(why)
 	if _, err := compiler.Validate(ctx, []string{dir}, func(compiler.Problem) {}); !errors.Is(err, why) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestValidateLink shows that a folder with a symbolic link in it is refused, but not
+// taken for one that no row refers to.
+func TestValidateLink(t *testing.T) {
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{
+		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: tool_call, environment: {image: \"i@sha256:0\"}}\n",
+		"tasks.jsonl":   `{"id":"a","eval":{"initial_state":{"path":"d"}}}`, "hidden/d/x": "",
+	})
+	if err := os.Symlink("x", filepath.Join(dir, "hidden/d/y")); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	if _, err := compiler.Validate(t.Context(), []string{dir}, func(p compiler.Problem) { got = append(got, p.Message) }); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`eval file "d/y": symbolic links are not allowed in a pack's files`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

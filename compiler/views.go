@@ -2,8 +2,9 @@ package compiler
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"os"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -41,40 +42,18 @@ func (t *Task) EvaluatorView() View { return t.view(Evaluator) }
 
 func (t *Task) view(component Component) View {
 	view := View{Component: component}
-	for key, value := range t.input().Fields() {
-		view.Resources = append(view.Resources, valueResource(key.Text(), Public, value))
-	}
-	for i, value := range t.doc.Root().Get("assets").Items() {
-		ref := parseAsset(i, value, t.pack.readOnly)
-		view.Resources = append(view.Resources, fileResource(ref, value))
-	}
-	for key, value := range t.eval().Fields() {
-		name := key.Text()
-		lane := t.family.lane(name)
-		switch {
-		case !component.Sees(lane):
-		case isFileRef(value):
-			view.Resources = append(view.Resources, fileResource(parseFileRef(name, lane, value), value))
-		default:
-			view.Resources = append(view.Resources, valueResource(name, lane, value))
+	for _, v := range t.resources() {
+		if component.Sees(v.lane) {
+			view.Resources = append(view.Resources, Resource{
+				Name:  v.name,
+				Lane:  v.lane,
+				File:  v.file,
+				Value: Hide(json.RawMessage(slices.Clone(v.Raw()))),
+				Text:  Hide(append(v.AppendIndented(nil), '\n')),
+			})
 		}
 	}
 	return view
-}
-
-func valueResource(name string, lane Lane, v document.Value) Resource {
-	return Resource{
-		Name:  name,
-		Lane:  lane,
-		Value: Hide(json.RawMessage(slices.Clone(v.Raw()))),
-		Text:  Hide(append(v.AppendIndented(nil), '\n')),
-	}
-}
-
-func fileResource(ref FileRef, v document.Value) Resource {
-	r := valueResource(ref.Name, ref.Lane, v)
-	r.File = &ref
-	return r
 }
 
 // ResourceSummary is what a record contains of a resource. It is safe to print.
@@ -92,24 +71,21 @@ type ResourceSummary struct {
 // row. All assets are one resource.
 func (t *Task) ResourceSummary() []ResourceSummary {
 	var all []ResourceSummary
-	add := func(name string, lane Lane, v document.Value) {
-		s := ResourceSummary{Name: name, Lane: lane, Kind: "json", Redacted: lane != Public}
+	for _, v := range t.resources() {
+		s := ResourceSummary{Name: v.name, Lane: v.lane, Kind: "json", Redacted: v.lane != Public}
+		if v.section == "assets" {
+			if v.index > 0 {
+				continue
+			}
+			s.Name, v.Value = "assets", t.doc.Root().Get("assets")
+		}
 		if v.Kind() == document.String {
 			s.Kind = "text"
 		}
-		if lane == Public {
+		if v.lane == Public {
 			s.Value = slices.Clone(v.Raw())
 		}
 		all = append(all, s)
-	}
-	for key, value := range t.input().Fields() {
-		add(key.Text(), Public, value)
-	}
-	if assets := t.doc.Root().Get("assets"); assets.Len() > 0 {
-		add("assets", Public, assets)
-	}
-	for key, value := range t.eval().Fields() {
-		add(key.Text(), t.family.lane(key.Text()), value)
 	}
 	return all
 }
@@ -125,9 +101,9 @@ const MinSecret = 6
 // files, and leaves out object keys, paths and keywords of sbench.
 func (t *Task) Secrets() []string {
 	var secrets []string
-	for key, value := range t.eval().Fields() {
-		if !isFileRef(value) {
-			secrets = appendSecrets(secrets, key, value, MinSecret)
+	for _, v := range t.resources() {
+		if v.lane != Public && v.file == nil {
+			secrets = appendSecrets(secrets, v.key, v.Value, MinSecret)
 		}
 	}
 	for _, text := range secrets {
@@ -147,12 +123,7 @@ func (t *Task) Secrets() []string {
 		}
 		secrets = append(secrets, t.pack.fileLines(places)...)
 	}
-	slices.SortFunc(secrets, func(a, b string) int {
-		if len(a) != len(b) {
-			return len(b) - len(a)
-		}
-		return strings.Compare(a, b)
-	})
+	slices.SortFunc(secrets, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	return slices.Compact(secrets)
 }
 
@@ -163,18 +134,22 @@ const maxSecretFiles = 256 << 10
 // places, which are relative to the eval root.
 func (p *Pack) fileLines(places []string) (lines []string) {
 	left := int64(maxSecretFiles)
-	root, err := os.OpenRoot(p.EvalRoot)
-	if err != nil {
-		return nil // there are no files, or none that a sandbox could get
-	}
-	defer shut(root)
+	eval := assetRoot{path: p.EvalRoot}
+	defer eval.close()
 	for _, place := range places {
 		if place == "" {
 			continue
 		}
-		_ = walkFiles(root, place, func(f packFile) error {
-			text, err := root.ReadFile(f.path)
-			if left -= int64(len(text)); err != nil || left < 0 || bytes.IndexByte(text, 0) >= 0 {
+		// A place with an error has no files that a sandbox could get.
+		_ = eval.walk(place, func(name string, info fs.FileInfo) error {
+			if info.IsDir() {
+				return nil
+			}
+			if left -= info.Size(); left < 0 {
+				return fs.SkipAll
+			}
+			text, err := eval.root.ReadFile(name)
+			if err != nil || bytes.IndexByte(text, 0) >= 0 {
 				return nil
 			}
 			for line := range strings.Lines(string(text)) {

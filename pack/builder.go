@@ -71,10 +71,7 @@ type Builder struct {
 }
 
 func newBuilder(f Format, o Options, root *os.Root, leave map[Place]bool) (*Builder, error) {
-	file, err := root.OpenFile(tasksFile, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err == nil {
-		err = file.Chmod(0o644) // whatever the umask
-	}
+	file, err := create(root, tasksFile, false)
 	if err != nil {
 		return nil, err
 	}
@@ -271,20 +268,28 @@ func (b *Builder) pin(ctx context.Context, ref string) (string, error) {
 	return pinned, nil
 }
 
+// create makes a file whose mode does not depend on the umask.
+func create(root *os.Root, name string, executable bool) (*os.File, error) {
+	mode := fs.FileMode(0o644)
+	if executable {
+		mode = 0o755
+	}
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	return f, err
+}
+
 // write makes a file of the pack, and the folders above it.
 func (b *Builder) write(name string, content []byte, executable bool) error {
 	if err := b.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
 	}
-	mode := fs.FileMode(0o644)
-	if executable {
-		mode = 0o755
-	}
-	f, err := b.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	f, err := create(b.root, name, executable)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(content)
-	// The mode is the pack's, whatever the umask.
-	return errors.Join(err, f.Chmod(mode), f.Close())
+	return errors.Join(err, f.Close())
 }

@@ -75,25 +75,23 @@ func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
 		}
 		environment["image"] = image
 	}
-	var text strings.Builder
-	line := func(indent, key string, value any) {
-		encoded, err := marshal(value)
-		if err != nil {
-			panic(err) // impossible for strings and numbers
-		}
-		_, _ = fmt.Fprintf(&text, "%s%s: %s", indent, key, encoded)
-	}
-	line("", "id", b.ID)
-	line("", "version", 1)
-	text.WriteString("defaults:\n")
-	line("  ", "family", b.format.Family)
+	text := fmt.Sprintf("id: %s\nversion: 1\ndefaults:\n  family: %s\n", inYAML(b.ID), inYAML(b.format.Family))
 	if len(environment) > 0 {
-		text.WriteString("  environment:\n")
+		text += "  environment:\n"
 	}
 	for _, key := range sortedKeys(environment) {
-		line("    ", key, environment[key])
+		text += "    " + key + ": " + inYAML(environment[key]) + "\n"
 	}
-	return []byte(text.String()), nil
+	return []byte(text), nil
+}
+
+// inYAML returns a string or number as JSON, which is valid YAML.
+func inYAML(v any) string {
+	text, err := marshal(v)
+	if err != nil {
+		panic(err) // impossible for strings and numbers
+	}
+	return strings.TrimSpace(string(text))
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -101,19 +99,6 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 // provenance writes what the pack was made from. It contains no time and no path of
 // the host, so that it is the same everywhere.
 func (b *Builder) provenance() error {
-	options := map[string]any{}
-	set := func(key string, value any, given bool) {
-		if given {
-			options[key] = value
-		}
-	}
-	set("limit", b.Limit, b.Limit > 0)
-	set("select", b.Tasks, len(b.Tasks) > 0)
-	set("image", b.Image, b.Image != "")
-	set("skip", true, b.Skip)
-	set("hints", true, b.Hints)
-	set("pytest", true, b.Pytest)
-	set("test_commands", b.TestCommands, len(b.TestCommands) > 0)
 	left := make([]string, 0, len(b.problems)+len(b.leave))
 	for _, p := range b.problems {
 		left = append(left, b.relative(p.File, p.Line, p.Path)+": "+p.Message)
@@ -123,7 +108,7 @@ func (b *Builder) provenance() error {
 	}
 	slices.Sort(left)
 	text, err := json.MarshalIndent(map[string]any{
-		"format": b.format.Name, "importer": 1, "id": b.ID, "options": options,
+		"format": b.format.Name, "importer": 1, "id": b.ID, "options": b.Options,
 		"sources": append([]sourceFile{}, b.sources...), "rows": len(b.places), "left_out": left,
 		"images": append([]BuiltImage{}, b.images...), "pinned": b.pinned,
 	}, "", "  ")
@@ -147,25 +132,17 @@ func (b *Builder) relative(file string, line int, path string) string {
 
 // tester returns a tester file for one type of harness.
 func (b *Builder) tester(kind compiler.HarnessType) string {
-	quoted := func(s string) string {
-		text, err := marshal(s)
-		if err != nil {
-			panic(err) // impossible for a string
-		}
-		return strings.TrimSpace(string(text))
-	}
 	run := b.ID + "-" + strings.ReplaceAll(string(kind), "_", "-")
-	text := "schema_version: \"0.2\"\nrun:\n  id: " + quoted(run) + "\n  output_dir: " + quoted("runs/"+run) +
-		"\nbenchmark:\n  manifest: " + manifestFile + "\n  tasks: " + tasksFile + "\nharness:\n  type: " + string(kind) + "\n"
-	timeout := fmt.Sprintf("    timeout_seconds: %d\n", b.format.Timeout)
+	head := fmt.Sprintf("schema_version: \"0.2\"\nrun:\n  id: %s\n  output_dir: %s\nbenchmark:\n  manifest: %s\n  tasks: %s\nharness:\n  type: %s\n",
+		inYAML(run), inYAML("runs/"+run), manifestFile, tasksFile, kind)
+	config := "  config:\n    # Put your agent here. It finds its task in task.json, and leaves " + candidateOf(b.format.Family) + ".\n    command: \"true\"\n"
 	switch kind {
 	case compiler.HarnessCodex:
-		return text + "  env: [OPENAI_API_KEY]\n  config:\n    model: gpt-5-codex\n" + timeout
+		config = "  env: [OPENAI_API_KEY]\n  config:\n    model: gpt-5-codex\n"
 	case compiler.HarnessClaudeCode:
-		return text + "  env: [ANTHROPIC_API_KEY]\n  config:\n    model: sonnet\n" + timeout
+		config = "  env: [ANTHROPIC_API_KEY]\n  config:\n    model: sonnet\n"
 	}
-	return text + "  config:\n    # Put your agent here. It finds its task in task.json, and leaves " + candidateOf(b.format.Family) +
-		".\n    command: \"true\"\n" + timeout
+	return fmt.Sprintf("%s%s    timeout_seconds: %d\n", head, config, b.format.Timeout)
 }
 
 // candidateOf says what a command has to produce, and where.

@@ -163,10 +163,6 @@ func treeDigest(files []taskFile) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func (t *task) source(format string) map[string]any {
-	return map[string]any{"format": format, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}
-}
-
 func (t *task) file(name string) (taskFile, bool) {
 	i := slices.IndexFunc(t.files, func(f taskFile) bool { return f.path == name })
 	if i < 0 {
@@ -299,19 +295,54 @@ func (b *Builder) place(dir string, files []taskFile) error {
 	return nil
 }
 
-// placeTask writes the files of a task that agents never see.
-func (b *Builder) placeTask(t *task, tests, solution []taskFile) error {
+// A terminalTask is what a format says about a task in a folder.
+type terminalTask struct {
+	row      Row                      // without what addTask sets
+	script   taskFile                 // checks the workspace unless pytest does; placed beside the tests
+	seconds  any                      // for the check
+	solution func(t *task) []taskFile // a script solve.sh and its files; nothing if there is none
+	image    []taskFile               // the build context of the image; nil if the image exists
+}
+
+// addTask writes the files of a task to the pack and adds its row, unless there are
+// problems with the task.
+func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error {
+	tests, script := t.below("tests"), spec.script.path
+	checker := map[string]any{"source": compiler.CheckerScript, "timeout_seconds": spec.seconds}
+	if b.Pytest {
+		checker["source"], script = compiler.CheckerPytest, pytestFile(t, tests)
+	} else {
+		if _, ok := t.file("tests/" + script); ok {
+			t.wrong("tests/"+script, 0, "", "the name is taken")
+		}
+		b.noteFetching(t)
+		tests = append(tests, spec.script)
+	}
+	checker["path"] = path.Join(t.id, "tests", script)
+	row, solution := spec.row, spec.solution(t)
+	row.ID, row.Names, row.Eval = t.id, t.names(), map[string]any{"checker": checker}
+	row.Metadata["source"] = map[string]any{"format": b.format.Name, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}
+	if len(solution) > 0 { // see docs/datasets.md
+		row.Eval["expected_state"] = map[string]any{"path": path.Join(t.id, "solution")}
+	}
+	if len(t.problems) > 0 {
+		return nil
+	}
 	hidden := path.Join(hiddenDir, t.id)
-	return errors.Join(b.place(path.Join(hidden, "tests"), tests), b.place(path.Join(hidden, "solution"), solution))
+	err := errors.Join(b.place(path.Join(hidden, "tests"), tests), b.place(path.Join(hidden, "solution"), solution))
+	if err == nil && spec.image != nil && b.ownImages() { // otherwise the operator names an existing image
+		err = b.buildContext(t, spec.image)
+	}
+	if err != nil {
+		return err
+	}
+	return b.Add(ctx, t.place, row)
 }
 
 // buildContext writes the build context of a task's image to the pack and records the
 // image.
-func (b *Builder) buildContext(t *task, names map[string]string, files []taskFile) error {
-	if !b.ownImages() {
-		return nil // the operator names an existing image
-	}
-	ref, err := b.reference(names)
+func (b *Builder) buildContext(t *task, files []taskFile) error {
+	ref, err := b.reference(t.names())
 	if err != nil {
 		return t.place.problem("", "%v", err)
 	}
@@ -323,10 +354,4 @@ func (b *Builder) buildContext(t *task, names map[string]string, files []taskFil
 // names returns the values for {name} in the template of the image.
 func (t *task) names() map[string]string {
 	return map[string]string{"task": strings.Trim(strings.ToLower(t.id), "._-")}
-}
-
-// solutionRef returns the reference to a solution folder, in the hidden lane: see
-// docs/datasets.md.
-func solutionRef(id string) map[string]any {
-	return map[string]any{"path": path.Join(id, "solution")}
 }

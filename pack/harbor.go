@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -84,34 +83,30 @@ func readHarbor(ctx context.Context, b *Builder) error {
 			b.Note(Place{File: t.path("task.toml")}, "nothing is done about %s", strings.Join(unknown, ", "))
 		}
 		spec.check(t)
-		tests, solution := t.below("tests"), t.below("solution")
-		row := Row{
-			ID: t.id, Input: map[string]any{"instructions": instructionOf(t)}, Names: t.names(),
-			Environment: spec.environment(t), Metadata: map[string]any{"source": t.source(b.format.Name)},
+		task := terminalTask{
+			row:    Row{Input: map[string]any{"instructions": instructionOf(t)}, Environment: spec.environment(t), Metadata: map[string]any{}},
+			script: spec.script(b, t), seconds: float64(harborSeconds), solution: b.harborSolution,
 		}
 		if len(spec.Metadata) > 0 {
-			row.Metadata["task"] = plainTOML(spec.Metadata)
+			task.row.Metadata["task"] = plainTOML(spec.Metadata)
 		}
-		row.Eval, tests = spec.eval(b, t, tests)
-		if slices.ContainsFunc(solution, func(f taskFile) bool { return f.path == "solve.sh" }) {
-			row.Eval["expected_state"] = solutionRef(t.id)
-		} else {
-			b.Note(t.place, "the task has no solution/solve.sh to check it by")
-			solution = nil
-		}
-		if len(t.problems) > 0 {
-			return nil
-		}
-		if err := b.placeTask(t, tests, solution); err != nil {
-			return err
+		if spec.Verifier.Timeout != nil {
+			task.seconds = *spec.Verifier.Timeout
 		}
 		if spec.Environment.Image == "" {
-			if err := b.buildContext(t, t.names(), t.below("environment")); err != nil {
-				return err
-			}
+			task.image = append([]taskFile{}, t.below("environment")...)
 		}
-		return b.Add(ctx, t.place, row)
+		return b.addTask(ctx, t, task)
 	})
+}
+
+// harborSolution returns the reference solution, and nothing if it has no solve.sh.
+func (b *Builder) harborSolution(t *task) []taskFile {
+	if _, ok := t.file("solution/solve.sh"); ok {
+		return t.below("solution")
+	}
+	b.Note(t.place, "the task has no solution/solve.sh to check it by")
+	return nil
 }
 
 // toml decodes a file as TOML into v and returns the keys that v has no field for.
@@ -257,28 +252,17 @@ func (spec harborTask) environment(t *task) map[string]any {
 	return env
 }
 
-// eval returns the row's eval, and the tests as the pack contains them.
-func (spec harborTask) eval(b *Builder, t *task, tests []taskFile) (map[string]any, []taskFile) {
-	seconds := float64(harborSeconds)
-	if spec.Verifier.Timeout != nil {
-		seconds = *spec.Verifier.Timeout
-	}
-	checker := map[string]any{"source": compiler.CheckerScript, "path": path.Join(t.id, "tests", harborCheck), "timeout_seconds": seconds}
+// script returns the script that runs tests/test.sh, which it makes sure of.
+func (spec harborTask) script(b *Builder, t *task) taskFile {
 	if b.Pytest {
-		checker["source"], checker["path"] = compiler.CheckerPytest, path.Join(t.id, "tests", pytestFile(t, tests))
-		return map[string]any{"checker": checker}, tests
+		return taskFile{}
 	}
 	t.text("tests/test.sh") // records a problem if it is missing
-	b.noteFetching(t)
-	if _, ok := t.file("tests/" + harborCheck); ok {
-		t.wrong("tests/"+harborCheck, 0, "", "the name is taken")
-	}
 	var exports strings.Builder
 	for _, name := range sortedKeys(spec.Verifier.Env) {
 		_, _ = fmt.Fprintf(&exports, "export %s=%s\n", name, quoteShell(spec.Verifier.Env[name]))
 	}
-	script := strings.Replace(harborCheckScript, "# @EXPORTS@\n", exports.String(), 1)
-	return map[string]any{"checker": checker}, append(tests, taskFile{harborCheck, []byte(script), true})
+	return taskFile{harborCheck, []byte(strings.Replace(harborCheckScript, "# @EXPORTS@\n", exports.String(), 1)), true}
 }
 
 // quoteShell quotes a string as one word of a shell.

@@ -106,47 +106,39 @@ func checkOut(out string, o Options) error {
 }
 
 // once makes the pack, unless validation finds tasks unfit; then it returns these.
-func once(ctx context.Context, f Format, o Options, out string, leave map[Place]bool) (Report, map[Place]compiler.Problem, error) {
+func once(ctx context.Context, f Format, o Options, out string, leave map[Place]bool) (report Report, unfit map[Place]compiler.Problem, err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(out), ".sbench-import-*")
 	if err != nil {
-		return Report{}, nil, compiler.Problems{{File: o.Out, Message: plain(err).Error()}}
-	}
-	report, unfit, err := makePack(ctx, f, o, dir, leave)
-	if err == nil && len(unfit) == 0 {
-		err = publish(dir, out, o.Fill)
+		return report, nil, compiler.Problems{{File: o.Out, Message: plain(err).Error()}}
 	}
 	// After an exchange, dir is the old folder.
-	return report, unfit, errors.Join(err, os.RemoveAll(dir))
-}
-
-func makePack(ctx context.Context, f Format, o Options, dir string, leave map[Place]bool) (report Report, unfit map[Place]compiler.Problem, err error) {
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return report, nil, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	if err := root.Chmod(".", 0o755); err != nil {
-		return report, nil, err
-	}
 	b, err := newBuilder(f, o, root, leave)
-	if err != nil {
-		return report, nil, err
+	if err == nil {
+		err = root.Chmod(".", 0o755)
 	}
-	if err := b.read(ctx); err != nil {
-		return report, nil, err
+	if err == nil {
+		err = b.read(ctx)
 	}
-	if err := b.describe(ctx); err != nil {
-		return report, nil, err
+	if err == nil {
+		err = b.describe(ctx)
 	}
-	unfit, warnings, err := b.validate(ctx, dir)
-	if err != nil {
-		return report, nil, err
+	var warnings compiler.Problems
+	if err == nil {
+		unfit, warnings, err = b.validate(ctx, dir)
 	}
-	report = Report{
+	if err != nil || len(unfit) > 0 {
+		return report, unfit, err
+	}
+	return Report{
 		Format: f.Name, ID: o.ID, Out: o.Out, Rows: len(b.places), Left: append(compiler.Problems{}, b.problems...),
 		Notes: append(append(compiler.Problems{}, b.notes...), warnings...), Images: append([]BuiltImage{}, b.images...),
-	}
-	return report, unfit, nil
+	}, nil, publish(dir, out, o.Fill)
 }
 
 // validate checks the pack as sbench validate does. Problems of a row are reported at

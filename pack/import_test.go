@@ -245,8 +245,8 @@ func checkPack(t testing.TB, dir string) {
 				t.Errorf("%s: the agent's payload holds %q", task.ID(), secret)
 			}
 		}
-		if len(task.Assets()) > 0 {
-			t.Errorf("%s: assets %v", task.ID(), task.Assets())
+		if len(task.AgentView().Assets()) > 0 {
+			t.Errorf("%s: assets %v", task.ID(), task.AgentView().Assets())
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -34,13 +35,13 @@ func readMmlu(ctx context.Context, b *Builder) error {
 	}
 	for _, name := range files {
 		n := 0
-		err := b.table(ctx, name, func(c cells) error {
+		err := b.table(ctx, name, func(r *record) error {
 			n++
-			if n == 1 && len(c.fields) == mmluColumns && slices.Contains([]string{"answer", "target"}, strings.ToLower(strings.TrimSpace(c.fields[5]))) {
+			if n == 1 && len(r.fields) == mmluColumns && slices.Contains([]string{"answer", "target"}, strings.ToLower(strings.TrimSpace(r.fields[5]))) {
 				n = 0 // a header, which some copies have
 				return nil
 			}
-			return mmluRow(ctx, b, subject(name), n, c)
+			return mmluRow(ctx, b, n, r)
 		})
 		if err != nil {
 			return err
@@ -49,32 +50,33 @@ func readMmlu(ctx context.Context, b *Builder) error {
 	return nil
 }
 
-// subject returns a file's name without its extension.
-func subject(name string) string {
-	name = strings.TrimSuffix(filepath.Base(name), ".gz")
-	return strings.TrimSuffix(name, ".csv")
-}
-
-func mmluRow(ctx context.Context, b *Builder, subject string, n int, c cells) error {
-	if len(c.fields) != mmluColumns {
-		return b.Reject(c.place.problem("", "expected %d columns (question, four choices, answer), found %d", mmluColumns, len(c.fields))...)
+func mmluRow(ctx context.Context, b *Builder, n int, r *record) error {
+	if len(r.fields) != mmluColumns {
+		r.wrong("", "expected %d columns (question, four choices, answer), found %d", mmluColumns, len(r.fields))
+		return nil
 	}
-	answer := strings.TrimSpace(c.fields[5])
+	answer := strings.TrimSpace(r.fields[5])
 	if len(answer) != 1 || !strings.Contains("ABCD", answer) {
-		return b.Reject(c.place.problem("", "the answer %q is none of A, B, C and D", answer)...)
+		r.wrong("", "the answer %q is none of A, B, C and D", answer)
+		return nil
 	}
 	for i, name := range []string{"question", "choice A", "choice B", "choice C", "choice D"} {
-		if strings.TrimSpace(c.fields[i]) == "" {
-			return b.Reject(c.place.problem("", "the %s is blank", name)...)
+		if strings.TrimSpace(r.fields[i]) == "" {
+			r.wrong("", "the %s is blank", name)
+			return nil
 		}
 	}
-	return b.Add(ctx, c.place, Row{
-		ID:       fmt.Sprintf("%s/%d", subject, n),
-		Input:    map[string]any{"question": c.fields[0], "choices": c.fields[1:5]},
+	file := strings.TrimSuffix(strings.TrimSuffix(r.file.Name, ".gz"), ".csv")
+	return b.Add(ctx, r.place, Row{
+		ID:       fmt.Sprintf("%s/%d", file, n),
+		Input:    map[string]any{"question": r.fields[0], "choices": r.fields[1:5]},
 		Eval:     map[string]any{"answer": answer},
-		Metadata: map[string]any{"subject": strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(subject, "_test"), "_dev"), "_val"), "source": c.source},
+		Metadata: map[string]any{"subject": mmluSplit.ReplaceAllString(file, ""), "source": r.sourceOf(b.format.Name)},
 	})
 }
+
+// mmluSplit matches what the name of a file says besides the subject.
+var mmluSplit = regexp.MustCompile(`(_val)?(_dev)?(_test)?$`)
 
 // csvFiles returns the file itself, or the CSV files of a folder, sorted.
 func csvFiles(source string) ([]string, error) {

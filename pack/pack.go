@@ -55,29 +55,30 @@ func FormatNamed(name string) (Format, error) {
 	return Format{}, fmt.Errorf("no format %q: there are %s", name, strings.Join(names, ", "))
 }
 
-// Options say what to import, and how.
+// Options say what to import, and how. Their JSON is what the provenance says of them:
+// what decides which rows there are.
 type Options struct {
-	Source string // file or folder
-	Out    string // folder to make; see Fill
+	Source string `json:"-"` // file or folder
+	Out    string `json:"-"` // folder to make; see Fill
 	// Fill adds rows to the existing folder Out, which must contain a manifest, no
 	// rows, and only plain files. Its manifest and its tester files stay as they are.
-	Fill  bool
-	ID    string   // of the pack; empty means one derived from the format and the source
-	Limit int      // rows at most; 0 means all
-	Tasks []string // globs of ids, as compiler.MatchTask has them; none means all
-	Image string   // reference, with {name} for a row's names; empty means the format's
-	// Pin returns the reference with its current digest. If it is nil, references
-	// stay as they are.
-	Pin func(ctx context.Context, ref string) (string, error)
+	Fill   bool     `json:"-"`
+	ID     string   `json:"-"`                // of the pack; empty means one derived from the format and the source
+	Hints  bool     `json:"hints,omitempty"`  // swebench: hints_text becomes public
+	Image  string   `json:"image,omitempty"`  // reference, with {name} for a row's names; empty means the format's
+	Limit  int      `json:"limit,omitempty"`  // rows at most; 0 means all
+	Pytest bool     `json:"pytest,omitempty"` // terminal-bench, harbor: pytest is the checker, not the task's script
+	Tasks  []string `json:"select,omitempty"` // globs of ids, as compiler.MatchTask has them; none means all
 	// Skip leaves out tasks that cannot be imported, or that validation would warn
 	// of, and reports them. Otherwise one such task is an error.
-	Skip   bool
-	Hints  bool // swebench: hints_text becomes public
-	Pytest bool // terminal-bench, harbor: pytest is the checker, not the task's script
+	Skip bool `json:"skip,omitempty"`
 	// TestCommands are test commands by repository, which take precedence over the
 	// known ones. Only swebench uses them.
-	TestCommands map[string]string
-	Limits       Limits
+	TestCommands map[string]string `json:"test_commands,omitempty"`
+	// Pin returns the reference with its current digest. If it is nil, references
+	// stay as they are.
+	Pin    func(ctx context.Context, ref string) (string, error) `json:"-"`
+	Limits Limits                                                `json:"-"`
 }
 
 // Limits bound what an import reads. Zero fields mean the default.

@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -119,12 +118,13 @@ func gunzip(at Place, raw []byte, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// A record is one JSON value that describes a task.
+// A record is one description of a task: a JSON object, or a line of a CSV file.
 type record struct {
 	place    Place
-	value    document.Value
+	value    document.Value // of JSON
+	fields   []string       // of CSV
 	raw      []byte
-	source   sourceFile
+	file     sourceFile
 	problems compiler.Problems
 }
 
@@ -134,59 +134,58 @@ func (b *Builder) records(ctx context.Context, name string, yield func(*record) 
 	if err != nil {
 		return err
 	}
-	if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 && trimmed[0] == '[' {
-		return b.items(ctx, name, text, file, yield)
+	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("[")) {
+		var doc document.Document
+		if problems := doc.ParseJSON(text, 1); len(problems) > 0 {
+			return problems.In(name)
+		}
+		for i, v := range doc.Root().Items() {
+			at := Place{File: name, Line: v.Line(), Path: fmt.Sprintf("$[%d]", i)}
+			if err := b.object(ctx, &record{place: at, value: v, file: file}, yield); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, len(text)+1)
-	for n := 1; lines.Scan(); n++ {
-		line, at := bytes.TrimSpace(lines.Bytes()), Place{File: name, Line: n}
-		if len(line) == 0 {
+	n := 0
+	for line := range bytes.Lines(text) {
+		n++
+		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		if err := b.line(ctx, at, line, file, yield); err != nil {
-			return err
-		}
-	}
-	return lines.Err()
-}
-
-func (b *Builder) line(ctx context.Context, at Place, line []byte, file sourceFile, yield func(*record) error) error {
-	if err := b.Count(ctx, at); err != nil {
-		return err
-	}
-	if len(line) > b.Limits.Line {
-		return b.Reject(at.problem("", "line is longer than %d bytes", b.Limits.Line)...)
-	}
-	var doc document.Document
-	if problems := doc.ParseJSON(line, at.Line); len(problems) > 0 {
-		return b.Reject(problems.In(at.File)...)
-	}
-	return b.finish(&record{place: at, value: doc.Root(), raw: line, source: file}, yield)
-}
-
-func (b *Builder) items(ctx context.Context, name string, text []byte, file sourceFile, yield func(*record) error) error {
-	var doc document.Document
-	if problems := doc.ParseJSON(text, 1); len(problems) > 0 {
-		return problems.In(name)
-	}
-	for i, v := range doc.Root().Items() {
-		at := Place{File: name, Line: v.Line(), Path: fmt.Sprintf("$[%d]", i)}
-		if err := b.Count(ctx, at); err != nil {
-			return err
-		}
-		if err := b.finish(&record{place: at, value: v, raw: v.Raw(), source: file}, yield); err != nil {
+		r := &record{place: Place{File: name, Line: n}, raw: line, file: file}
+		if err := b.object(ctx, r, yield); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// finish yields a record and rejects it if that recorded problems.
-func (b *Builder) finish(r *record, yield func(*record) error) error {
+// object yields a record, whose JSON text it parses if that was not done yet.
+func (b *Builder) object(ctx context.Context, r *record, yield func(*record) error) error {
+	if err := b.Count(ctx, r.place); err != nil {
+		return err
+	}
+	if r.value.Kind() != 0 {
+		r.raw = r.value.Raw()
+	} else {
+		if len(r.raw) > b.Limits.Line {
+			return b.Reject(r.place.problem("", "line is longer than %d bytes", b.Limits.Line)...)
+		}
+		var doc document.Document
+		if problems := doc.ParseJSON(r.raw, r.place.Line); len(problems) > 0 {
+			return b.Reject(problems.In(r.place.File)...)
+		}
+		r.value = doc.Root()
+	}
 	if r.value.Kind() != document.Object {
 		return b.Reject(r.place.problem("", "expected an object, found %s", r.value.Kind())...)
 	}
+	return b.finish(r, yield)
+}
+
+// finish yields a record and rejects it if that recorded problems.
+func (b *Builder) finish(r *record, yield func(*record) error) error {
 	err := yield(r)
 	if err == nil && len(r.problems) > 0 {
 		err = b.Reject(r.problems...)
@@ -223,7 +222,7 @@ func (r *record) wrong(path, format string, args ...any) {
 
 // sourceOf returns the metadata that says where a row came from.
 func (r *record) sourceOf(format string) map[string]any {
-	m := map[string]any{"format": format, "file": r.source.Name, "file_sha256": r.source.Digest, "sha256": digest(r.raw)}
+	m := map[string]any{"format": format, "file": r.file.Name, "file_sha256": r.file.Digest, "sha256": digest(r.raw)}
 	if r.place.Path != "" {
 		m["path"] = r.place.Path
 	} else {
@@ -232,58 +231,44 @@ func (r *record) sourceOf(format string) map[string]any {
 	return m
 }
 
-// A cells is one record of a CSV file.
-type cells struct {
-	place  Place
-	fields []string
-	source map[string]any // metadata
-}
-
 // table yields the records of a CSV file. Line breaks within quoted cells are
 // kept, as line feeds.
-func (b *Builder) table(ctx context.Context, name string, yield func(cells) error) error {
+func (b *Builder) table(ctx context.Context, name string, yield func(*record) error) error {
 	text, file, err := b.load(name)
 	if err != nil {
 		return err
 	}
-	r := csv.NewReader(bytes.NewReader(text))
-	r.FieldsPerRecord = -1
+	in := csv.NewReader(bytes.NewReader(text))
+	in.FieldsPerRecord = -1
 	for {
-		start := r.InputOffset()
-		fields, err := r.Read()
+		start := in.InputOffset()
+		fields, err := in.Read()
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
 			return csvProblem(name, err)
 		}
-		line, _ := r.FieldPos(0)
-		at := Place{File: name, Line: line}
-		if err := b.Count(ctx, at); err != nil {
+		line, _ := in.FieldPos(0)
+		r := &record{place: Place{File: name, Line: line}, fields: fields, raw: text[start:in.InputOffset()], file: file}
+		if err := b.Count(ctx, r.place); err != nil {
 			return err
 		}
-		raw := text[start:r.InputOffset()]
-		if problem := b.checkCells(at, raw); problem != nil {
-			if err := b.Reject(problem...); err != nil {
-				return err
+		err = b.finish(r, func(r *record) error {
+			switch {
+			case len(r.raw) > b.Limits.Line:
+				r.wrong("", "record is longer than %d bytes", b.Limits.Line)
+			case !utf8.Valid(r.raw):
+				r.wrong("", "invalid UTF-8")
+			default:
+				return yield(r)
 			}
-			continue
-		}
-		source := map[string]any{"format": b.format.Name, "file": file.Name, "file_sha256": file.Digest, "line": line, "sha256": digest(raw)}
-		if err := yield(cells{at, fields, source}); err != nil {
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}
-}
-
-func (b *Builder) checkCells(at Place, raw []byte) compiler.Problems {
-	if len(raw) > b.Limits.Line {
-		return at.problem("", "record is longer than %d bytes", b.Limits.Line)
-	}
-	if !utf8.Valid(raw) {
-		return at.problem("", "invalid UTF-8")
-	}
-	return nil
 }
 
 // csvProblem returns the problem at which a file stops being CSV. It ends the import,

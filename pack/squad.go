@@ -41,12 +41,8 @@ func readSquad(ctx context.Context, b *Builder) error {
 		for j, paragraph := range article.Get("paragraphs").Items() {
 			for k, qa := range paragraph.Get("qas").Items() {
 				at := Place{File: b.Source, Line: qa.Line(), Path: fmt.Sprintf("$.data[%d].paragraphs[%d].qas[%d]", i, j, k)}
-				if err := b.Count(ctx, at); err != nil {
-					return err
-				}
-				r := &record{place: at, value: qa, raw: qa.Raw(), source: file}
-				err := b.finish(r, func(r *record) error { return squadRow(ctx, b, r, article, paragraph) })
-				if err != nil {
+				r := &record{place: at, value: qa, file: file}
+				if err := b.object(ctx, r, func(r *record) error { return squadRow(ctx, b, r, article, paragraph) }); err != nil {
 					return err
 				}
 			}

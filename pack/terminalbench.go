@@ -39,27 +39,25 @@ func readTerminalBench(ctx context.Context, b *Builder) error {
 			return nil
 		}
 		t.sideCars("docker-compose.yaml", "client")
-		tests := b.terminalTests(t)
+		var script taskFile
+		if !b.Pytest {
+			script = taskFile{runTests, []byte(t.text(runTests)), true}
+			if !bytes.HasPrefix(script.text, []byte("#!")) {
+				script.text = append([]byte("#!/bin/bash\n"), script.text...)
+			}
+		}
 		row := Row{
-			ID: t.id, Input: map[string]any{"instructions": terminalInstruction(t, spec)}, Names: t.names(),
+			Input:       map[string]any{"instructions": terminalInstruction(t, spec)},
 			Environment: terminalEnvironment(t, spec), Metadata: terminalMetadata(spec),
 		}
-		solution := b.terminalSolution(t)
-		row.Eval = b.terminalEval(t, spec, tests, len(solution) > 0)
-		row.Metadata["source"] = t.source(b.format.Name)
-		if len(t.problems) > 0 {
-			return nil
-		}
-		if err := b.placeTask(t, tests, solution); err != nil {
-			return err
-		}
-		image := slices.DeleteFunc(slices.Clone(t.files), func(f taskFile) bool { return isEvaluation(f.path) })
-		if err := b.buildContext(t, t.names(), image); err != nil {
-			return err
-		}
-		return b.Add(ctx, t.place, row)
+		return b.addTask(ctx, t, terminalTask{
+			row: row, script: script, seconds: t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds), solution: b.terminalSolution,
+			image: slices.DeleteFunc(slices.Clone(t.files), func(f taskFile) bool { return isEvaluation(f.path) }),
+		})
 	})
 }
+
+const runTests = "run-tests.sh"
 
 // isEvaluation reports whether a file is left out of the image's build context, since
 // the Dockerfile does not need it or agents must not find it in the image.
@@ -112,41 +110,6 @@ func terminalMetadata(spec document.Value) map[string]any {
 		}
 	}
 	return m
-}
-
-// terminalTests returns the files that a sandbox has at /tests: the task's own and,
-// unless pytest runs them, the script that does.
-func (b *Builder) terminalTests(t *task) []taskFile {
-	tests := t.below("tests")
-	if b.Pytest {
-		return tests
-	}
-	script := taskFile{runTests, []byte(t.text(runTests)), true}
-	if !bytes.HasPrefix(script.text, []byte("#!")) {
-		script.text = append([]byte("#!/bin/bash\n"), script.text...)
-	}
-	if _, ok := t.file("tests/" + runTests); ok {
-		t.wrong("tests/"+runTests, 0, "", "the name is taken")
-	}
-	b.noteFetching(t)
-	return append(tests, script)
-}
-
-const runTests = "run-tests.sh"
-
-// terminalEval returns the row's eval.
-func (b *Builder) terminalEval(t *task, spec document.Value, tests []taskFile, solved bool) map[string]any {
-	checker := map[string]any{
-		"source": compiler.CheckerScript, "path": path.Join(t.id, "tests", runTests), "timeout_seconds": t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds),
-	}
-	if b.Pytest {
-		checker["source"], checker["path"] = compiler.CheckerPytest, path.Join(t.id, "tests", pytestFile(t, tests))
-	}
-	eval := map[string]any{"checker": checker}
-	if solved {
-		eval["expected_state"] = solutionRef(t.id)
-	}
-	return eval
 }
 
 // pytestFile returns the file that pytest is to run.

@@ -30,18 +30,18 @@ var truthfulColumns = []string{"Type", "Category", "Question", "Best Answer", "C
 func readTruthfulQA(ctx context.Context, b *Builder) error {
 	var columns map[string]int
 	n, width := 0, 0
-	err := b.table(ctx, b.Source, func(c cells) error {
+	err := b.table(ctx, b.Source, func(r *record) (err error) {
 		if columns == nil {
-			width = len(c.fields)
-			var err error
-			columns, err = header(c)
+			width = len(r.fields)
+			columns, err = header(r)
 			return err
 		}
 		n++
-		if len(c.fields) != width {
-			return b.Reject(c.place.problem("", "expected %d columns, as in the header, found %d", width, len(c.fields))...)
+		if len(r.fields) != width {
+			r.wrong("", "expected %d columns, as in the header, found %d", width, len(r.fields))
+			return nil
 		}
-		return truthfulRow(ctx, b, n, c, func(name string) string { return strings.TrimSpace(c.fields[columns[name]]) })
+		return truthfulRow(ctx, b, n, r, func(name string) string { return strings.TrimSpace(r.fields[columns[name]]) })
 	})
 	if err == nil && columns == nil {
 		return Place{File: b.Source, Line: 1}.problem("", "no header")
@@ -51,35 +51,32 @@ func readTruthfulQA(ctx context.Context, b *Builder) error {
 
 // header returns the indexes of the known columns; other columns, which newer copies
 // have, are ignored.
-func header(c cells) (map[string]int, error) {
+func header(r *record) (map[string]int, error) {
 	columns, missing := map[string]int{}, []string{}
 	for _, name := range truthfulColumns {
-		i := slices.IndexFunc(c.fields, func(f string) bool { return strings.EqualFold(strings.TrimSpace(f), name) })
+		i := slices.IndexFunc(r.fields, func(f string) bool { return strings.EqualFold(strings.TrimSpace(f), name) })
 		if i < 0 {
 			missing = append(missing, name)
 		}
 		columns[name] = i
 	}
 	if len(missing) > 0 {
-		return nil, c.place.problem("", "the header has no column %s", strings.Join(missing, ", "))
+		return nil, r.place.problem("", "the header has no column %s", strings.Join(missing, ", "))
 	}
 	return columns, nil
 }
 
-func truthfulRow(ctx context.Context, b *Builder, n int, c cells, cell func(string) string) error {
+func truthfulRow(ctx context.Context, b *Builder, n int, r *record, cell func(string) string) error {
 	prompt, best := cell("Question"), cell("Best Answer")
 	for _, name := range []string{"Question", "Best Answer", "Correct Answers", "Incorrect Answers"} {
 		if cell(name) == "" {
-			return b.Reject(c.place.problem("", "%q is blank", name)...)
+			r.wrong("", "%q is blank", name)
+			return nil
 		}
 	}
-	accepted := []string{best}
-	for _, answer := range list(cell("Correct Answers")) {
-		if !slices.Contains(accepted, answer) {
-			accepted = append(accepted, answer)
-		}
-	}
-	return b.Add(ctx, c.place, Row{
+	accepted := slices.DeleteFunc(list(cell("Correct Answers")), func(answer string) bool { return answer == best })
+	accepted = append([]string{best}, accepted...)
+	return b.Add(ctx, r.place, Row{
 		ID:    fmt.Sprintf("truthfulqa/%d", n),
 		Input: map[string]any{"prompt": prompt},
 		Eval: map[string]any{
@@ -88,7 +85,7 @@ func truthfulRow(ctx context.Context, b *Builder, n int, c cells, cell func(stri
 			},
 			"reference_answer": best,
 		},
-		Metadata: map[string]any{"type": cell("Type"), "category": cell("Category"), "url": cell("Source"), "source": c.source},
+		Metadata: map[string]any{"type": cell("Type"), "category": cell("Category"), "url": cell("Source"), "source": r.sourceOf(b.format.Name)},
 	})
 }
 

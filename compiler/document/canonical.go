@@ -14,47 +14,36 @@ import (
 // exact decimal value: digits without trailing zeros, "e", exponent. So 1.50 and
 // 15E-1 are both 15e-1, while 1 and 1.0 (1e0) stay distinct: only the first is an
 // integer.
-func (v Value) AppendCanonical(dst []byte) []byte { return v.write(dst, layout{colon: ":"}) }
+func (v Value) AppendCanonical(dst []byte) []byte { return v.write(dst, "") }
 
 // AppendIndented appends the value as JSON for human readers: indented by two spaces
 // per level, keys sorted, numbers as they were written.
-func (v Value) AppendIndented(dst []byte) []byte {
-	return v.write(dst, layout{colon: ": ", line: "\n", raw: true})
-}
+func (v Value) AppendIndented(dst []byte) []byte { return v.write(dst, "\n") }
 
-// layout is the style in which values are written.
-type layout struct {
-	colon string
-	line  string // line break and indentation; empty to write all on one line
-	raw   bool   // keep numbers as they were written
-}
-
-// next appends what precedes the i-th item, and end what precedes the closing bracket
-// after n items.
-func (l layout) next(dst []byte, i int) []byte {
-	if i > 0 {
-		dst = append(dst, ',')
+// write appends the value in canonical form if line is empty. Otherwise it is a line
+// break and the indentation of the value.
+func (v Value) write(dst []byte, line string) []byte {
+	deeper, colon := "", ":"
+	if line != "" {
+		deeper, colon = line+"  ", ": "
 	}
-	return append(dst, l.line...)
-}
-
-func (l layout) end(dst []byte, n int) []byte {
-	if n == 0 {
-		return dst
+	next := func(i int) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, deeper...)
 	}
-	return append(dst, l.line...)
-}
-
-func (v Value) write(dst []byte, l layout) []byte {
-	deeper := l
-	if l.line != "" {
-		deeper.line += "  "
+	end := func(bracket byte) []byte {
+		if v.Len() > 0 {
+			dst = append(dst, line...)
+		}
+		return append(dst, bracket)
 	}
 	switch v.Kind() {
 	case Bool:
 		return strconv.AppendBool(dst, v.IsTrue())
 	case Number:
-		if l.raw {
+		if line != "" {
 			return append(dst, v.Raw()...)
 		}
 		return appendNumber(dst, v.Raw(), v.IsInteger())
@@ -63,31 +52,34 @@ func (v Value) write(dst []byte, l layout) []byte {
 	case Array:
 		dst = append(dst, '[')
 		for i, item := range v.Items() {
-			dst = item.write(deeper.next(dst, i), deeper)
+			next(i)
+			dst = item.write(dst, deeper)
 		}
-		return append(l.end(dst, v.Len()), ']')
+		return end(']')
 	case Object:
 		dst = append(dst, '{')
 		for i, f := range v.sorted() {
-			dst = append(AppendQuoted(deeper.next(dst, i), f.key), l.colon...)
+			next(i)
+			dst = append(AppendQuoted(dst, f.name), colon...)
 			dst = f.value.write(dst, deeper)
 		}
-		return append(l.end(dst, v.Len()), '}')
+		return end('}')
 	}
 	return append(dst, "null"...)
 }
 
 type field struct {
-	key   []byte
-	value Value
+	name       []byte
+	key, value Value
 }
 
+// sorted returns the fields of an object by the bytes of their names.
 func (v Value) sorted() []field {
 	fields := make([]field, 0, v.Len())
 	for key, value := range v.Fields() {
-		fields = append(fields, field{key.bytes(), value})
+		fields = append(fields, field{key.bytes(), key, value})
 	}
-	slices.SortStableFunc(fields, func(a, b field) int { return bytes.Compare(a.key, b.key) })
+	slices.SortStableFunc(fields, func(a, b field) int { return bytes.Compare(a.name, b.name) })
 	return fields
 }
 

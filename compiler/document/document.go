@@ -30,29 +30,14 @@ const (
 
 // String returns the kind with its article, such as "a string", for error messages.
 func (k Kind) String() string {
-	switch k {
-	case Null:
-		return "null"
-	case Bool:
-		return "a boolean"
-	case Number:
-		return "a number"
-	case String:
-		return "a string"
-	case Array:
-		return "an array"
-	case Object:
-		return "an object"
-	}
-	return "nothing"
+	return [...]string{"nothing", "null", "a boolean", "a number", "a string", "an array", "an object"}[k]
 }
 
 // Document is one parsed text. It may be reused for another text, which invalidates
 // every Value of the previous one. It is safe for concurrent reading.
 type Document struct {
-	text       []byte
-	nodes      []node
-	duplicates []uint32 // the nodes of repeated keys
+	text  []byte
+	nodes []node
 }
 
 // node is one value or object key. Nodes are in document order; the descendants of a
@@ -123,39 +108,25 @@ func (v Value) Raw() []byte {
 }
 
 // Text returns a string's content, and "" for any other kind.
-func (v Value) Text() string {
-	if v.Kind() != String {
-		return ""
-	}
-	n := v.node()
-	raw := v.d.text[n.start:n.end]
-	if n.flags&flagEscaped == 0 {
-		return string(raw)
-	}
-	return string(appendUnescaped(make([]byte, 0, len(raw)), raw))
-}
+func (v Value) Text() string { return string(v.bytes()) }
 
-// bytes returns a string's content, which may share memory with the document's text.
+// bytes returns a string's content, which may share memory with the document's text,
+// and nil for any other kind.
 func (v Value) bytes() []byte {
-	n := v.node()
-	raw := v.d.text[n.start:n.end]
-	if n.flags&flagEscaped == 0 {
-		return raw
+	if v.Kind() != String {
+		return nil
 	}
-	return appendUnescaped(nil, raw)
+	n := v.node()
+	if n.flags&flagEscaped == 0 {
+		return v.d.text[n.start:n.end]
+	}
+	var text string
+	_ = json.Unmarshal(v.Raw(), &text) // the parser has accepted it
+	return []byte(text)
 }
 
 // Is reports whether the value is the string s.
-func (v Value) Is(s string) bool {
-	if v.Kind() != String {
-		return false
-	}
-	n := v.node()
-	if n.flags&flagEscaped == 0 {
-		return string(v.d.text[n.start:n.end]) == s
-	}
-	return v.Text() == s
-}
+func (v Value) Is(s string) bool { return v.Kind() == String && string(v.bytes()) == s }
 
 // IsTrue reports whether the value is the boolean true.
 func (v Value) IsTrue() bool { return v.Kind() == Bool && v.node().flags&flagTrue != 0 }
@@ -239,26 +210,12 @@ func (v Value) Get(name string) Value {
 
 // Any returns the value in the types that encoding/json decodes to, with numbers as
 // json.Number.
-func (v Value) Any() any {
-	switch v.Kind() {
-	case Bool:
-		return v.IsTrue()
-	case Number:
-		return json.Number(v.Raw())
-	case String:
-		return v.Text()
-	case Array:
-		items := make([]any, 0, v.Len())
-		for _, item := range v.Items() {
-			items = append(items, item.Any())
-		}
-		return items
-	case Object:
-		fields := make(map[string]any, v.Len())
-		for key, value := range v.Fields() {
-			fields[key.Text()] = value.Any()
-		}
-		return fields
+func (v Value) Any() (value any) {
+	if v.Kind() == 0 {
+		return nil
 	}
-	return nil
+	decoder := json.NewDecoder(bytes.NewReader(v.Raw()))
+	decoder.UseNumber()
+	_ = decoder.Decode(&value) // the parser has accepted it
+	return value
 }

@@ -116,6 +116,31 @@ func TestYAMLMerge(t *testing.T) {
 	}
 }
 
+// plain returns a value as encoding/json decodes it, by way of the nodes.
+func plain(v document.Value) any {
+	switch v.Kind() {
+	case document.Bool:
+		return v.IsTrue()
+	case document.Number:
+		return json.Number(v.Raw())
+	case document.String:
+		return v.Text()
+	case document.Array:
+		items := []any{}
+		for _, item := range v.Items() {
+			items = append(items, plain(item))
+		}
+		return items
+	case document.Object:
+		fields := map[string]any{}
+		for key, value := range v.Fields() {
+			fields[key.Text()] = plain(value)
+		}
+		return fields
+	}
+	return nil
+}
+
 func FuzzJSON(f *testing.F) {
 	compilertest.Seed[[]byte](f, "testdata/corpus/FuzzJSON.txt")
 	for _, seed := range []string{`{"a":[1,2.5e3,"x\u00e9",null,true],"b":{}}`, `"\ud83d\ude00"`, `[[]]`, `{"a":1,"a":2}`, "-0.0", `{"":""}`, "\"\x80\"", "1e400"} {
@@ -134,7 +159,7 @@ func FuzzJSON(f *testing.F) {
 		if err != nil || decoder.More() {
 			t.Fatalf("accepted what encoding/json refuses: %v", err)
 		}
-		if diff := cmp.Diff(want, d.Root().Any()); diff != "" {
+		if diff := cmp.Diff(want, plain(d.Root())); diff != "" {
 			t.Fatal(diff)
 		}
 		canonical := d.Root().AppendCanonical(nil)

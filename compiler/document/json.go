@@ -1,6 +1,7 @@
 package document
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"unicode/utf8"
@@ -20,51 +21,41 @@ const maxDuplicates = 16
 // use. Line is the 1-based number of the text's first line. The problems returned
 // have no File.
 func (d *Document) ParseJSON(text []byte, line int) Problems {
-	d.text, d.nodes, d.duplicates = text, d.nodes[:0], d.duplicates[:0]
+	d.text, d.nodes = text, d.nodes[:0]
 	p := jsonParser{d: d, s: text, line: line}
 	if problem := p.document(); problem != nil {
 		d.nodes = d.nodes[:0]
 		return Problems{*problem}
 	}
-	return d.duplicateProblems()
+	return d.Root().duplicates()
 }
 
-func (d *Document) duplicateProblems() Problems {
-	var problems Problems
-	for _, at := range d.duplicates {
-		key := Value{d, at}
-		problems = append(problems, Problem{
-			Line: key.Line(), Path: d.pathTo(at), Message: fmt.Sprintf("duplicate key %q", key.Text()),
-			Hint: "readers disagree on which one counts",
-		})
-	}
-	return problems
-}
-
-// pathTo returns the path of the field whose key is the node at.
-func (d *Document) pathTo(at uint32) string {
-	var path Path
-	d.descend(Value{d, 0}, at, &path)
-	return path.String()
-}
-
-func (d *Document) descend(v Value, at uint32, path *Path) {
-	for i, item := range v.Items() {
-		if at < item.node().next {
-			path.PushIndex(i)
-			d.descend(item, at, path)
-			return
+// duplicates returns a problem for each repeated key in v, up to maxDuplicates. The
+// paths begin at v.
+func (v Value) duplicates() (found Problems) {
+	below := func(s step, inner Problems) {
+		for _, p := range inner[:min(len(inner), maxDuplicates-len(found))] {
+			p.Path = (&Path{[]step{s}}).String() + p.Path[1:]
+			found = append(found, p)
 		}
+	}
+	for i, item := range v.Items() {
+		below(step{index: i}, item.duplicates())
 	}
 	for key, value := range v.Fields() {
-		if at < value.node().next {
-			path.PushKey(key.Text())
-			if at > key.at {
-				d.descend(value, at, path)
-			}
-			return
+		if value.Len() > 0 {
+			below(step{key.Text(), -1}, value.duplicates())
 		}
 	}
+	fields := v.sorted()
+	for i := 1; i < len(fields); i++ {
+		if key := fields[i].key; bytes.Equal(fields[i-1].name, fields[i].name) {
+			below(step{key.Text(), -1}, Problems{{
+				Line: key.Line(), Path: "$", Message: fmt.Sprintf("duplicate key %q", key.Text()), Hint: "readers disagree on which one counts",
+			}})
+		}
+	}
+	return found
 }
 
 // jsonParser is a recursive-descent parser for RFC 8259. Its methods return a
@@ -84,14 +75,13 @@ func (p *jsonParser) fail(at int, hint, format string, args ...any) *Problem {
 }
 
 func (p *jsonParser) document() *Problem {
-	if len(p.s) >= 3 && string(p.s[:3]) == "\ufeff" {
+	if p.has("\ufeff") {
 		return p.fail(0, "save the file without one", "byte order mark")
 	}
 	if problem := p.value(); problem != nil {
 		return problem
 	}
-	p.space()
-	if p.i < len(p.s) {
+	if p.space(); p.i < len(p.s) {
 		return p.fail(p.i, "one line holds one value", "%s after the end of the value", p.found())
 	}
 	return nil
@@ -136,11 +126,10 @@ func (p *jsonParser) end(at uint32, end int) {
 }
 
 func (p *jsonParser) value() *Problem {
-	p.space()
-	if p.i >= len(p.s) {
+	if p.space(); p.i >= len(p.s) {
 		return p.fail(p.i, "", "expected a value, found end of the text")
 	}
-	switch c := p.s[p.i]; c {
+	switch p.s[p.i] {
 	case '{':
 		return p.container(Object, '}')
 	case '[':
@@ -153,29 +142,27 @@ func (p *jsonParser) value() *Problem {
 		return p.word("false", Bool, 0)
 	case 'n':
 		return p.word("null", Null, 0)
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return p.number()
 	default:
-		if c == '-' || '0' <= c && c <= '9' {
-			return p.number()
-		}
 		return p.noValue()
 	}
 }
 
 func (p *jsonParser) noValue() *Problem {
-	for _, name := range []string{"NaN", "Infinity"} {
+	for _, name := range []string{"NaN", "Infinity", "-Infinity"} {
 		if p.has(name) {
 			return p.fail(p.i, "write null or a string", "%s is no JSON value", name)
 		}
 	}
-	if p.s[p.i] == '\'' {
-		return p.fail(p.i, "strings stand in double quotes", "expected a value, found %s", p.found())
+	hint := ""
+	if p.has("'") {
+		hint = "strings stand in double quotes"
 	}
-	return p.fail(p.i, "", "expected a value, found %s", p.found())
+	return p.fail(p.i, hint, "expected a value, found %s", p.found())
 }
 
-func (p *jsonParser) has(word string) bool {
-	return len(p.s)-p.i >= len(word) && string(p.s[p.i:p.i+len(word)]) == word
-}
+func (p *jsonParser) has(word string) bool { return bytes.HasPrefix(p.s[p.i:], []byte(word)) }
 
 func (p *jsonParser) word(word string, kind Kind, flags flag) *Problem {
 	if !p.has(word) {
@@ -196,15 +183,13 @@ func (p *jsonParser) container(kind Kind, closing byte) *Problem {
 	at := p.add(kind, p.i)
 	p.i++
 	p.space()
-	done := p.i < len(p.s) && p.s[p.i] == closing
-	if done {
-		p.i++
-	}
+	done := p.next(closing)
 	for !done {
 		var problem *Problem
 		if kind == Object {
-			problem = p.field()
-		} else {
+			problem = p.key()
+		}
+		if problem == nil {
 			problem = p.value()
 		}
 		if problem == nil {
@@ -216,43 +201,45 @@ func (p *jsonParser) container(kind Kind, closing byte) *Problem {
 		p.d.nodes[at].size++
 	}
 	p.end(at, p.i)
-	if kind == Object {
-		p.d.checkKeys(at)
-	}
 	p.depth--
 	return nil
+}
+
+// next reads the byte c, if it is the next, and reports whether it is.
+func (p *jsonParser) next(c byte) bool {
+	if p.i >= len(p.s) || p.s[p.i] != c {
+		return false
+	}
+	p.i++
+	return true
 }
 
 // separator reads a comma or the closing byte, and reports whether it was the latter.
 func (p *jsonParser) separator(closing byte) (done bool, problem *Problem) {
 	p.space()
-	if p.i < len(p.s) {
-		switch p.s[p.i] {
-		case ',':
-			comma := p.i
-			p.i++
-			if p.space(); p.i < len(p.s) && p.s[p.i] == closing {
-				return false, p.fail(comma, "remove it", "comma before %q", closing)
-			}
-			return false, nil
-		case closing:
-			p.i++
-			return true, nil
-		}
+	comma := p.i
+	if p.next(closing) {
+		return true, nil
 	}
-	return false, p.fail(p.i, "", "expected a comma or %q, found %s", closing, p.found())
+	if !p.next(',') {
+		return false, p.fail(p.i, "", "expected a comma or %q, found %s", closing, p.found())
+	}
+	if p.space(); p.next(closing) {
+		return false, p.fail(comma, "remove it", "comma before %q", closing)
+	}
+	return false, nil
 }
 
-func (p *jsonParser) field() *Problem {
-	if p.space(); p.i >= len(p.s) || p.s[p.i] != '"' {
+// key reads a field's key and the colon after it.
+func (p *jsonParser) key() *Problem {
+	if p.space(); !p.has(`"`) {
 		return p.fail(p.i, "keys stand in double quotes", "expected a key, found %s", p.found())
 	}
 	if problem := p.text(); problem != nil {
 		return problem
 	}
-	if p.space(); p.i >= len(p.s) || p.s[p.i] != ':' {
+	if p.space(); !p.next(':') {
 		return p.fail(p.i, "", "expected a colon, found %s", p.found())
 	}
-	p.i++
-	return p.value()
+	return nil
 }

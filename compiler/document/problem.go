@@ -69,18 +69,6 @@ func (ps Problems) In(file string) Problems {
 	return ps
 }
 
-// Split separates the errors from the warnings.
-func (ps Problems) Split() (errs, warnings Problems) {
-	for _, p := range ps {
-		if p.Warning {
-			warnings = append(warnings, p)
-		} else {
-			errs = append(errs, p)
-		}
-	}
-	return errs, warnings
-}
-
 // Path is the path of a value in a document. The zero Path is the root.
 type Path struct{ steps []step }
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	// Not sigs.k8s.io/yaml: its JSON has no line numbers; it turns 1.0 into 1 and
@@ -29,17 +29,13 @@ const (
 // and merge keys are expanded. An empty text is null. The problems returned have no
 // File.
 func (d *Document) ParseYAML(text []byte) Problems {
-	d.text, d.nodes, d.duplicates = nil, d.nodes[:0], d.duplicates[:0]
+	d.text, d.nodes = nil, d.nodes[:0]
 	root, problem := decodeYAML(text)
 	if problem != nil {
 		return Problems{*problem}
 	}
 	var b yamlBuilder
-	if root == nil {
-		b.write(1, "null")
-	} else {
-		b.value(root, 1)
-	}
+	b.value(root, 1)
 	if len(b.problems) > 0 {
 		return b.problems
 	}
@@ -58,22 +54,23 @@ func decodeYAML(text []byte) (*yaml.Node, *Problem) {
 		return nil, &Problem{Line: line, Message: "invalid UTF-8"}
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	var root yaml.Node
+	var root, second yaml.Node
 	err := decoder.Decode(&root)
-	if errors.Is(err, io.EOF) {
-		return nil, nil
+	if err == nil {
+		if err = decoder.Decode(&second); err == nil {
+			return nil, &Problem{Line: second.Line, Message: "second document", Hint: "a file holds one"}
+		}
 	}
-	if err != nil {
-		return nil, yamlError(err)
-	}
-	var second yaml.Node
-	if err := decoder.Decode(&second); err == nil {
-		return nil, &Problem{Line: second.Line, Message: "second document", Hint: "a file holds one"}
-	} else if !errors.Is(err, io.EOF) {
-		return nil, yamlError(err)
+	if !errors.Is(err, io.EOF) {
+		m := yamlMessage.FindStringSubmatch(err.Error())
+		line, _ := strconv.Atoi(m[1])
+		return nil, &Problem{Line: line, Message: "invalid YAML: " + m[2]}
 	}
 	return &root, nil
 }
+
+// yamlMessage matches the errors of the YAML module, most of which name a line.
+var yamlMessage = regexp.MustCompile(`^(?s:(?:yaml: )?(?:line (\d+): )?(.*))$`)
 
 // invalidUTF8 returns the 1-based line of the first invalid byte, or 0 if there is
 // none.
@@ -85,19 +82,6 @@ func invalidUTF8(text []byte) int {
 		}
 	}
 	return 0
-}
-
-// yamlError turns "yaml: line 3: message" into a problem.
-func yamlError(err error) *Problem {
-	message := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 0
-	if rest, ok := strings.CutPrefix(message, "line "); ok {
-		number, after, ok := strings.Cut(rest, ": ")
-		if n, err := strconv.Atoi(number); ok && err == nil {
-			line, message = n, after
-		}
-	}
-	return &Problem{Line: line, Message: "invalid YAML: " + message}
 }
 
 // yamlBuilder writes YAML nodes as JSON, which is well-formed unless there are

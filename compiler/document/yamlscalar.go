@@ -1,7 +1,9 @@
 package document
 
 import (
+	"cmp"
 	"math/big"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -62,111 +64,40 @@ func resolvePlain(s string) (kind Kind, text string, ok bool) {
 	case ".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF", "-.inf", "-.Inf", "-.INF", ".nan", ".NaN", ".NAN":
 		return Number, s, false
 	}
-	if !strings.ContainsRune("+-.0123456789", rune(s[0])) {
-		return String, s, true
+	digits := strings.TrimLeft(s, "+-")
+	clean := strings.ReplaceAll(digits, "_", "")
+	sign := ""
+	if s[0] == '-' {
+		sign = "-"
 	}
-	if text, ok := yamlInteger(s); ok {
-		return Number, text, true
-	}
-	if text, ok := yamlFloat(s); ok {
-		return Number, text, true
+	switch {
+	case len(digits) > maxNumber:
+	case yamlInteger.MatchString(s):
+		if n, ok := new(big.Int).SetString(sign+clean, 0); ok {
+			return Number, n.String(), true
+		}
+	case yamlSexagesimal.MatchString(s):
+		n := new(big.Int)
+		for place := range strings.SplitSeq(clean, ":") {
+			digit, _ := new(big.Int).SetString(place, 10)
+			n.Add(n.Mul(n, big.NewInt(60)), digit)
+		}
+		return Number, sign + n.String(), true
+	case yamlFloat.MatchString(s):
+		whole, fraction, _ := strings.Cut(strings.ToLower(clean), ".")
+		whole = strings.TrimLeft(whole, "0")
+		if fraction == "" || fraction[0] == 'e' {
+			fraction = "0" + fraction
+		}
+		return Number, sign + cmp.Or(whole, "0") + "." + fraction, true
 	}
 	return String, s, true
 }
 
-// yamlInteger reads 12, 1_000, 0x1f, 0b101, 017 (octal) and 1:30 (base 60).
-func yamlInteger(s string) (string, bool) {
-	sign, digits := cutSign(s)
-	if len(digits) > maxNumber || digits == "" || digits[0] == '_' {
-		return "", false
-	}
-	clean := strings.ReplaceAll(digits, "_", "")
-	base := 10
-	switch {
-	case strings.HasPrefix(digits, "0x"):
-		base, clean = 16, clean[2:]
-	case strings.HasPrefix(digits, "0b"):
-		base, clean = 2, clean[2:]
-	case digits[0] == '0' && len(digits) > 1:
-		base = 8
-	case strings.Contains(digits, ":"):
-		return sexagesimal(sign, clean)
-	}
-	n, ok := new(big.Int).SetString(clean, base)
-	if !ok || strings.ContainsAny(clean, "+-") {
-		return "", false
-	}
-	if sign == "-" {
-		n.Neg(n)
-	}
-	return n.String(), true
-}
-
-// sexagesimal reads an integer in base 60, of at most 64 places.
-func sexagesimal(sign, s string) (string, bool) {
-	places := strings.Split(s, ":")
-	if len(places) > 64 {
-		return "", false
-	}
-	n := new(big.Int)
-	for i, place := range places {
-		digit, ok := new(big.Int).SetString(place, 10)
-		short := len(place) == 1 || len(place) == 2 && place[0] <= '5'
-		if !ok || strings.ContainsAny(place, "+-") || i > 0 && !short {
-			return "", false
-		}
-		n.Add(n.Mul(n, big.NewInt(60)), digit)
-	}
-	if sign == "-" {
-		n.Neg(n)
-	}
-	return n.String(), true
-}
-
-// yamlFloat reads 1.5, 1_0.5, .5, 1. and 1.5e+3; an exponent must have a sign and
-// follow a decimal point.
-func yamlFloat(s string) (string, bool) {
-	sign, rest := cutSign(s)
-	whole, fraction, found := strings.Cut(rest, ".")
-	if !found || len(s) > maxNumber {
-		return "", false
-	}
-	exponent := ""
-	if e := strings.IndexAny(fraction, "eE"); e >= 0 {
-		fraction, exponent = fraction[:e], fraction[e+1:]
-		if len(exponent) < 2 || exponent[0] != '+' && exponent[0] != '-' || !isDigits(exponent[1:], "") {
-			return "", false
-		}
-		exponent = "e" + exponent
-	}
-	if whole == "" && (sign != "" || !isDigits(fraction, "_") || fraction[0] == '_') {
-		return "", false
-	}
-	if whole != "" && (!isDigits(whole, "_") || whole[0] == '_') || fraction != "" && !isDigits(fraction, "_") {
-		return "", false
-	}
-	if sign == "+" {
-		sign = ""
-	}
-	whole = strings.TrimLeft(strings.ReplaceAll(whole, "_", ""), "0")
-	fraction = strings.ReplaceAll(fraction, "_", "")
-	return sign + orZero(whole) + "." + orZero(fraction) + exponent, true
-}
-
-func cutSign(s string) (sign, rest string) {
-	if s[0] == '+' || s[0] == '-' {
-		return s[:1], s[1:]
-	}
-	return "", s
-}
-
-func isDigits(s, more string) bool {
-	return s != "" && strings.Trim(s, "0123456789"+more) == ""
-}
-
-func orZero(s string) string {
-	if s == "" {
-		return "0"
-	}
-	return s
-}
+// The forms of numbers: 12, 1_000, 0x1f, 0b101, 017 (octal), 1:30 (base 60), and 1.5,
+// 1_0.5, .5, 1. and 1.5e+3, where an exponent has a sign and follows a decimal point.
+var (
+	yamlInteger     = regexp.MustCompile(`^[-+]?(0x[0-9a-fA-F_]+|0b[01_]+|0[0-7_]*|[1-9][0-9_]*)$`)
+	yamlSexagesimal = regexp.MustCompile(`^[-+]?[1-9][0-9_]*(:[0-5]?[0-9]){1,63}$`)
+	yamlFloat       = regexp.MustCompile(`^([-+]?[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)([eE][-+][0-9]+)?$`)
+)

@@ -25,12 +25,14 @@ func (p *parser) body(f *File) error {
 	return nil
 }
 
-// hunk reads "@@ -LINE,COUNT +LINE,COUNT @@" and as many lines as it counts.
+// hunk reads a hunk's header and as many lines as it counts.
 func (p *parser) hunk(f *File) error {
-	removed, added, ok := hunkCounts(p.line())
-	if !ok {
+	m := hunkHeader.FindStringSubmatch(p.line())
+	if m == nil {
 		return p.fail("malformed hunk header")
 	}
+	removed, _ := strconv.Atoi(cmp.Or(m[1], "1"))
+	added, _ := strconv.Atoi(cmp.Or(m[2], "1"))
 	if removed == 0 && added == 0 {
 		return p.fail("empty hunk")
 	}
@@ -64,24 +66,8 @@ func (p *parser) hunk(f *File) error {
 	return nil
 }
 
-var hunkHeader = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
-
-// hunkCounts reads "@@ -LINE,COUNT +LINE,COUNT @@"; a missing count is 1.
-func hunkCounts(line string) (removed, added int, ok bool) {
-	m := hunkHeader.FindStringSubmatch(line)
-	if m == nil {
-		return 0, 0, false
-	}
-	var numbers [4]int
-	for i, text := range m[1:] {
-		n, err := strconv.ParseUint(cmp.Or(text, "1"), 10, 31)
-		if err != nil {
-			return 0, 0, false
-		}
-		numbers[i] = int(n)
-	}
-	return numbers[1], numbers[3], true
-}
+// hunkHeader matches "@@ -LINE,COUNT +LINE,COUNT @@"; a missing count is 1.
+var hunkHeader = regexp.MustCompile(`^@@ -\d{1,9}(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@`)
 
 // binary reads the one or two blocks of a binary patch: "literal SIZE" or
 // "delta SIZE", lines of base 85, a blank line.

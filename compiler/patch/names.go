@@ -3,6 +3,8 @@ package patch
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -139,38 +141,16 @@ func sameBelow(a, b string) string {
 	return ""
 }
 
-var errQuote = errors.New("malformed quoted path")
-
 // unquote reads a path quoted as in C at the start of s, as git writes it (see
 // core.quotePath), and returns it with the rest of s.
 func unquote(s string) (path, rest string, err error) {
-	var b strings.Builder
-	for i := 1; i < len(s); i++ {
-		switch c := s[i]; c {
-		case '"':
-			return b.String(), s[i+1:], nil
-		case '\\':
-			i++
-			if i >= len(s) {
-				return "", "", errQuote
-			}
-			if at := strings.IndexByte(`abtnvfr"\`, s[i]); at >= 0 {
-				b.WriteByte("\a\b\t\n\v\f\r\"\\"[at])
-				continue
-			}
-			if i+2 >= len(s) || !octal(s[i]) || s[i] > '3' || !octal(s[i+1]) || !octal(s[i+2]) {
-				return "", "", errQuote
-			}
-			b.WriteByte((s[i]-'0')<<6 | (s[i+1]-'0')<<3 | (s[i+2] - '0'))
-			i += 2
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return "", "", errQuote
+	quoted := quotedPath.FindString(s)
+	path, err = strconv.Unquote(quoted)
+	return path, s[len(quoted):], err
 }
 
-func octal(c byte) bool { return '0' <= c && c <= '7' }
+// quotedPath matches the escapes that git knows, which are fewer than Go's.
+var quotedPath = regexp.MustCompile(`^"([^"\\]|\\[abtnvfr"\\]|\\[0-3][0-7]{2})*"`)
 
 // CheckPath returns an error if no patch may change the path. A path that may be
 // changed is relative and clean, and has no backslash, control character or invalid

@@ -6,6 +6,7 @@ package patch
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -59,9 +60,9 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("line %d of the patch: %s", e.Line, e.Message) }
 
 // Parse returns the files that a patch changes, in its order. Text before the first
-// file, such as the head of a mail, is skipped, and so is everything from the
-// signature of git format-patch on. Other text that belongs to no file is an error,
-// and so is a text without a file. Every error is an *Error.
+// file, such as the head of a mail, is skipped, and so is text between the signature
+// of git format-patch and the next file, if there is one. Other text that belongs to
+// no file is an error, and so is a text without a file. Every error is an *Error.
 func Parse(text string) ([]File, error) {
 	p := parser{lines: strings.SplitAfter(text, "\n")}
 	if n := len(p.lines); p.lines[n-1] == "" {
@@ -100,17 +101,16 @@ func (p *parser) line() string {
 	return strings.TrimSuffix(p.lines[p.i], "\n")
 }
 
-// skipMail advances to the header of the first file. After a file, it skips only
-// blank lines, and everything from the signature that git format-patch writes on.
-func (p *parser) skipMail(first bool) {
-	for p.i < len(p.lines) && !p.atHeader() {
-		if line := strings.TrimSpace(p.line()); !first && line != "" {
-			if line == "--" {
-				p.i = len(p.lines)
-			}
+// skipMail advances to the header of the next file, as git apply does. Any text may
+// stand before the first file and after the signature of git format-patch, where the
+// next mail may begin; elsewhere it skips only blank lines.
+func (p *parser) skipMail(any bool) {
+	for ; p.i < len(p.lines) && !p.atHeader(); p.i++ {
+		line := strings.TrimSpace(p.line())
+		any = any || line == "--"
+		if !any && line != "" {
 			return
 		}
-		p.i++
 	}
 }
 
@@ -161,8 +161,11 @@ type header struct {
 // extended reads git's extended header lines.
 func (p *parser) extended(f *File, h *header) error {
 	for ; p.i < len(p.lines); p.i++ {
-		line := p.line()
-		word, rest := cutWords(line)
+		m := extendedLine.FindStringSubmatch(p.line())
+		if m == nil {
+			return nil
+		}
+		word, rest := m[1], m[2]
 		var err error
 		switch word {
 		case "old mode":
@@ -184,9 +187,6 @@ func (p *parser) extended(f *File, h *header) error {
 			h.to, err = p.name(rest, 0)
 		case "index":
 			err = p.index(f, rest)
-		case "similarity index", "dissimilarity index":
-		default:
-			return nil
 		}
 		if err != nil {
 			return err
@@ -195,18 +195,8 @@ func (p *parser) extended(f *File, h *header) error {
 	return nil
 }
 
-// cutWords splits an extended header line into its keyword and value.
-func cutWords(line string) (word, rest string) {
-	for _, word := range []string{
-		"old mode", "new mode", "new file mode", "deleted file mode", "rename from", "rename to", "copy from", "copy to",
-		"index", "similarity index", "dissimilarity index",
-	} {
-		if rest, ok := strings.CutPrefix(line, word+" "); ok {
-			return word, rest
-		}
-	}
-	return "", ""
-}
+// extendedLine splits an extended header line into its keyword and value.
+var extendedLine = regexp.MustCompile(`^((?:old|new|new file|deleted file) mode|(?:rename|copy) (?:from|to)|(?:(?:dis)?similarity )?index) (.*)$`)
 
 func (p *parser) mode(s string) (uint32, error) {
 	mode, err := strconv.ParseUint(s, 8, 32)

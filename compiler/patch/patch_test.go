@@ -35,6 +35,7 @@ func TestParse(t *testing.T) {
 		{"binary", "diff --git a/x b/x\nindex 1..2 100644\nGIT binary patch\nliteral 1\nIcmZPo000310RR91\n\nliteral 0\nHcmV?d00001\n\n", []patch.File{{Old: "x", New: "x", OldMode: 0o100644, NewMode: 0o100644, Binary: true}}},
 		{"plain", "--- a/x\t2024-01-01\n+++ b/x\t2024-01-02\n" + hunk, []patch.File{{Old: "x", New: "x", Added: 1, Removed: 1}}},
 		{"mail", "From: a\nSubject: b\n\n---\n x | 1 +\n\ndiff --git a/x b/x\n--- a/x\n+++ b/x\n" + hunk + "-- \n2.39\n", []patch.File{{Old: "x", New: "x", Added: 1, Removed: 1}}},
+		{"two mails", "From: a\n\n---\n\ndiff --git a/x b/x\n--- a/x\n+++ b/x\n" + hunk + "-- \n2.39\n\nFrom: b\n\n---\n y | 1 +\n\ndiff --git a/y b/y\n--- a/y\n+++ b/y\n" + hunk + "-- \n2.39\n", []patch.File{{Old: "x", New: "x", Added: 1, Removed: 1}, {Old: "y", New: "y", Added: 1, Removed: 1}}},
 		{"lines that look like headers", "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n diff --git a/z b/z\n", []patch.File{{Old: "x", New: "x", Added: 1, Removed: 1}}},
 		{"empty context line", "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n\n-a\n+b\n", []patch.File{{Old: "x", New: "x", Added: 1, Removed: 1}}},
 		{"two", "--- a/x\n+++ b/x\n" + hunk + "\n--- a/y\n+++ b/y\n" + hunk, []patch.File{{Old: "x", New: "x", Added: 1, Removed: 1}, {Old: "y", New: "y", Added: 1, Removed: 1}}},
@@ -80,6 +81,8 @@ func TestParseRefuses(t *testing.T) {
 		{"open quote", "--- \"a/x\n+++ b/x\n" + hunk, "malformed quoted path"},
 		{"new with old name", "diff --git a/x b/x\nnew file mode 100644\n--- a/x\n+++ b/x\n" + hunk, "a new or deleted file has both names"},
 		{"not new without old name", "diff --git a/x b/x\n--- /dev/null\n+++ b/x\n" + hunk, "neither new nor deleted"},
+		{"malformed after a signature", "--- a/x\n+++ b/x\n" + hunk + "-- \n2.39\n\n--- /etc/x\n+++ b/y\n@@ -1 +1 @@\n-a\n", "hunk ends early"},
+		{"escape that git does not know", "--- \"a/\\x41\"\n+++ \"b/\\x41\"\n" + hunk, "malformed quoted path"},
 		{"text between", "--- a/x\n+++ b/x\n" + hunk + "hello\n--- a/y\n+++ b/y\n" + hunk, "text between files"},
 	}
 	for _, test := range tests {

@@ -220,15 +220,15 @@ func (c *Checker) str(s *Schema, v document.Value) bool {
 		}
 		return false
 	}
-	if len(v.Raw()) == 2 && (r.NonEmpty || r.NonBlank) {
+	switch text := v.Text(); {
+	case text == "" && (r.NonEmpty || r.NonBlank):
 		c.Errorf(v, nil, "", "expected %s, found an empty string", s.expected())
-		return false
-	}
-	if r.NonBlank && isBlank(v) {
+	case r.NonBlank && strings.TrimSpace(text) == "":
 		c.Errorf(v, nil, "", "expected %s, found only white space", s.expected())
-		return false
+	default:
+		return true
 	}
-	return true
+	return false
 }
 
 // clip shortens a text that a message quotes.

@@ -16,9 +16,6 @@ func (c *Checker) array(r *Array, v document.Value) bool {
 		c.Errorf(v, nil, "", "expected at most %d items, found %d", r.Max, v.Len())
 		ok = false
 	}
-	if r.Items == nil {
-		return ok
-	}
 	before := c.errors
 	for i, item := range v.Items() {
 		c.path.PushIndex(i)

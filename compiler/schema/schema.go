@@ -3,13 +3,7 @@
 // compiler, so that the two agree.
 package schema
 
-import (
-	"strings"
-	"unicode"
-	"unicode/utf8"
-
-	"github.com/securebench/sbench/compiler/document"
-)
+import "github.com/securebench/sbench/compiler/document"
 
 // Schema says which values are allowed. A kind is allowed if its rule is set; as in
 // JSON Schema, a rule applies only to values of its kind. The zero Schema allows
@@ -56,8 +50,8 @@ func At(value float64) *float64 { return &value }
 
 // Array is a rule for arrays.
 type Array struct {
-	Items    *Schema // nil allows any items
-	Min, Max int     // number of items; Max 0 is unbounded
+	Items    *Schema
+	Min, Max int // number of items; Max 0 is unbounded
 }
 
 // Unknown says how to treat a key that an object's rule does not name.
@@ -79,8 +73,6 @@ type Object struct {
 	Unknown Unknown
 	// Others is the schema of the values of accepted unknown keys; nil allows all.
 	Others *Schema
-	// OthersDoc describes accepted unknown keys, for authors.
-	OthersDoc string
 	// CheckName returns what is wrong with an accepted unknown key, or nil. If it is
 	// nil, all keys are allowed.
 	CheckName func(name string) error
@@ -123,6 +115,16 @@ func Enum(doc string, values ...string) *Schema {
 	return &Schema{Doc: doc, String: &String{Enum: values}}
 }
 
+// Checked allows strings that check accepts as well as the rule. Check returns what is
+// wrong with a string, and a hint or "".
+func Checked(doc string, rule String, check func(text string) (hint string, err error)) *Schema {
+	return &Schema{Doc: doc, String: &rule, Check: func(c *Checker, v document.Value) {
+		if hint, err := check(v.Text()); err != nil {
+			c.Errorf(v, nil, hint, "%v", err)
+		}
+	}}
+}
+
 // Boolean allows true and false; an absent value means preset.
 func Boolean(doc string, preset bool) *Schema {
 	return &Schema{Doc: doc, Boolean: true, Default: preset}
@@ -154,16 +156,4 @@ func Nullable(s *Schema) *Schema {
 	c := *s
 	c.Null = true
 	return &c
-}
-
-// isBlank reports whether a string is empty or white space. It does not copy the
-// string if its first character decides.
-func isBlank(v document.Value) bool {
-	raw := v.Raw()
-	if len(raw) > 2 {
-		if c := raw[1]; c < utf8.RuneSelf && c != '\\' && !unicode.IsSpace(rune(c)) {
-			return false
-		}
-	}
-	return strings.TrimSpace(v.Text()) == ""
 }

@@ -1,0 +1,45 @@
+package compiler
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/securebench/sbench/compiler/document"
+)
+
+// decode sets the fields of the struct that target points to: each to the field of v,
+// an object that its schema allows, that its tag "key" names. A field that v lacks, or
+// has as null, stays as it is.
+func decode(v document.Value, target any) {
+	s := reflect.ValueOf(target).Elem()
+	for i := range s.NumField() {
+		key, ok := s.Type().Field(i).Tag.Lookup("key")
+		value := v.Get(key)
+		if !ok || value.Kind() == 0 || value.Kind() == document.Null {
+			continue
+		}
+		switch field := s.Field(i).Addr().Interface().(type) {
+		case *bool:
+			*field = value.IsTrue()
+		case *string:
+			*field = value.Text()
+		case *HarnessType:
+			*field = HarnessType(value.Text())
+		case *[]string:
+			*field = stringList(value)
+		case *int:
+			n, _ := value.Int64()
+			*field = int(n)
+		case *int64:
+			*field = parseBytes(value)
+		case *float64:
+			*field, _ = value.Float64()
+		case *time.Duration:
+			*field = seconds(value)
+		case *Command:
+			*field = parseCommand(value)
+		default:
+			decode(value, field)
+		}
+	}
+}
