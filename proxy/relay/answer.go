@@ -54,7 +54,7 @@ func (x *exchange) failed(resp *http.Response) outcome {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxError+1))
 	if m := newMeter(x.route.dialect, false); out.cause != BadKey && out.cause != RateLimited { // they are sent before any work is done
 		m.write(body)
-		out.usage = m.close(x.bounds, false)
+		out.usage = m.close(x.bounds, errors.Is(err, errSilent) && !x.closed())
 	}
 	if out.cause == BadKey {
 		x.w.Header().Set("X-Should-Retry", "false")
@@ -101,7 +101,7 @@ type sink interface {
 }
 
 // pass sends a good answer on as it comes, and counts it.
-func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome {
+func (x *exchange) pass(resp *http.Response) outcome {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	stream := media == "text/event-stream"
 	m := newMeter(x.route.dialect, stream)
@@ -114,7 +114,7 @@ func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome 
 	if stream && x.hide {
 		to = &hider{out: scrub}
 	}
-	readErr, writeErr := x.copy(resp.Body, m, to, cancel)
+	readErr, writeErr := x.copy(resp.Body, m, to)
 	leaves := writeErr != nil || x.gone()
 	out := outcome{status: resp.StatusCode, usage: m.close(x.bounds, (leaves || errors.Is(readErr, errSilent)) && !x.closed())}
 	x.aborted = leaves || readErr != nil
@@ -136,15 +136,41 @@ func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome 
 // on the answer.
 var errSilent = errors.New("silent provider")
 
-// copy passes the answer on until it ends or the provider fails. A silent provider is
-// cut off. If the agent leaves, copy reads on until the tokens are counted.
-func (x *exchange) copy(from io.Reader, m *meter, to sink, cancel context.CancelFunc) (readErr, writeErr error) {
-	silence := x.relay.cfg.Limits.Silence
-	var silent atomic.Bool
-	timer := time.AfterFunc(silence, func() { silent.Store(true); cancel() })
-	defer timer.Stop()
-	buf := make([]byte, pieceBytes)
-	for {
+// A patientBody is the body of an answer. Reads fail with errSilent once nothing has come
+// for the given time.
+type patientBody struct {
+	io.ReadCloser
+	silence time.Duration
+	silent  atomic.Bool
+	timer   *time.Timer // sets silent and ends the request
+}
+
+func newPatientBody(body io.ReadCloser, silence time.Duration, cancel context.CancelFunc) *patientBody {
+	b := &patientBody{ReadCloser: body, silence: silence}
+	b.timer = time.AfterFunc(silence, func() { b.silent.Store(true); cancel() })
+	return b
+}
+
+// Read implements io.Reader.
+func (b *patientBody) Read(p []byte) (int, error) {
+	b.timer.Reset(b.silence)
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF && b.silent.Load() {
+		err = errSilent
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *patientBody) Close() error {
+	b.timer.Stop()
+	return b.ReadCloser.Close()
+}
+
+// copy passes the answer on until it ends or the provider fails. If the agent leaves, copy
+// reads on until the tokens are counted.
+func (x *exchange) copy(from io.Reader, m *meter, to sink) (readErr, writeErr error) {
+	for buf := make([]byte, pieceBytes); ; {
 		n, err := from.Read(buf)
 		if n > 0 {
 			m.write(buf[:n])
@@ -158,12 +184,9 @@ func (x *exchange) copy(from io.Reader, m *meter, to sink, cancel context.Cancel
 		switch {
 		case err == io.EOF, writeErr != nil && m.counted():
 			return nil, writeErr
-		case err != nil && silent.Load():
-			return errSilent, writeErr
 		case err != nil:
 			return err, writeErr
 		}
-		timer.Reset(silence)
 	}
 }
 

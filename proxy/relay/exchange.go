@@ -252,6 +252,7 @@ func (x *exchange) exchange() outcome {
 		var wait interface{ Timeout() bool }
 		return x.unreachable(Unreachable, errors.As(err, &wait) && wait.Timeout())
 	}
+	resp.Body = newPatientBody(resp.Body, x.relay.cfg.Limits.Silence, cancel)
 	defer func() { _ = resp.Body.Close() }()
 	x.entry.Status = resp.StatusCode
 	if cause := x.unusable(resp); cause != "" {
@@ -260,7 +261,7 @@ func (x *exchange) exchange() outcome {
 	if resp.StatusCode >= 300 {
 		return x.failed(resp)
 	}
-	return x.pass(resp, cancel)
+	return x.pass(resp)
 }
 
 func (x *exchange) request(ctx context.Context) (*http.Request, error) {
