@@ -43,7 +43,7 @@ func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
 	n, crowded := r.ledger.enter()
 	x.silent = n > r.cfg.Limits.Requests+1
 	defer func() {
-		r.ledger.leave(x.refused, x.silent, x.held)
+		r.ledger.leave(x)
 		x.entry.Duration = time.Since(start)
 		if !x.silent {
 			r.log(x.entry)
@@ -78,13 +78,11 @@ func (r *Relay) log(e proxy.Entry) {
 
 func (r *Relay) logMalformed() {
 	n, _ := r.ledger.enter()
-	silent := n > r.cfg.Limits.Requests+1
-	if r.ledger.leave(true, silent, 0); silent {
-		return
+	x := &exchange{refused: true, silent: n > r.cfg.Limits.Requests+1, entry: r.newEntry(time.Now())}
+	x.entry.Verdict, x.entry.Reason = proxy.Deny, string(badHead)
+	if r.ledger.leave(x); !x.silent {
+		r.log(x.entry)
 	}
-	e := r.newEntry(time.Now())
-	e.Verdict, e.Reason = proxy.Deny, string(badHead)
-	r.log(e)
 }
 
 // prepare does everything with the n-th request that does not need the provider.
@@ -150,8 +148,6 @@ func (x *exchange) inspect() error {
 	x.bounds = in.bounds()
 	x.entry.Model, x.entry.Stream, x.hide = in.asked, in.stream, in.hideUsage
 	x.entry.Stripped = in.found
-	var ref *refusal
-	x.relay.ledger.found(in.found, errors.As(err, &ref) && ref.reason == externalTool)
 	return err
 }
 
@@ -180,6 +176,9 @@ func (x *exchange) deny(err error) {
 	ref := &refusal{status: http.StatusInternalServerError, reason: badRequest, message: "internal error"}
 	_ = errors.As(err, &ref)
 	x.refused = true
+	if ref.reason != externalTool { // nothing was removed from what was not sent
+		x.entry.Stripped = nil
+	}
 	x.entry.Verdict, x.entry.Reason = proxy.Deny, string(ref.reason)
 	status := ref.statusFor(x.relay.cfg.Provider)
 	if ref.reason == tooMany || ref.reason == tooMuch {
