@@ -37,7 +37,7 @@ func (x *exchange) copyHeader(resp *http.Response) {
 	for _, name := range []string{
 		"Content-Type", "Cache-Control", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id",
 	} {
-		if v := resp.Header.Get(name); v != "" && string(scrub(x.relay.cfg.Key, x.relay.cfg.MinSecret, []byte(v))) == v {
+		if v := resp.Header.Get(name); v != "" && string(x.relay.secret.scrub([]byte(v))) == v {
 			x.w.Header().Set(name, v)
 		}
 	}
@@ -71,7 +71,7 @@ func (x *exchange) failed(resp *http.Response) outcome {
 		x.answer(resp.StatusCode, "provider_error", "the provider answered with an error")
 		return out
 	}
-	body = account.ReplaceAll(scrub(x.relay.cfg.Key, x.relay.cfg.MinSecret, body), []byte(redacted))
+	body = account.ReplaceAll(x.relay.secret.scrub(body), []byte(redacted))
 	x.copyHeader(resp)
 	x.entry.Down = int64(len(body))
 	_ = x.ctl.SetWriteDeadline(time.Now().Add(x.relay.cfg.Limits.Download))
@@ -108,8 +108,7 @@ func (x *exchange) pass(resp *http.Response) outcome {
 	x.copyHeader(resp)
 	x.w.WriteHeader(resp.StatusCode)
 	_ = x.ctl.Flush() // the first event may take long
-	agent := &agentWriter{x: x}
-	scrub := newScrubber(x.relay.cfg.Key, x.relay.cfg.MinSecret, agent)
+	scrub := &scrubber{secret: x.relay.secret, out: &agentWriter{x}}
 	var to sink = scrub
 	if stream && x.hide {
 		to = &hider{out: scrub}

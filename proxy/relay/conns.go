@@ -4,57 +4,44 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"sync/atomic"
 )
 
-// agentConn counts the requests of one of the agent's connections.
-type agentConn struct {
-	begun, handled int
-}
-
+// connKey is the context key of how many requests of a connection have not reached the
+// handler, an *atomic.Int64.
 type connKey struct{}
 
 // connContext is called by net/http for each connection, before connState. It registers
 // the connection, unless it is above the limit or the relay is closed.
 func (r *Relay) connContext(ctx context.Context, c net.Conn) context.Context {
-	s := &agentConn{}
-	r.connsMu.Lock()
-	defer r.connsMu.Unlock()
-	if len(r.conns) < r.cfg.Limits.Conns && r.begin() {
-		r.conns[c] = s
+	pending := &atomic.Int64{}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.conns) < r.cfg.Limits.Conns && !r.closed {
+		r.conns[c] = pending
+		r.work.Add(1)
 	}
-	return context.WithValue(ctx, connKey{}, s)
-}
-
-// connHandled records that a request reached the handler. ctx derives from
-// [Relay.connContext].
-func (r *Relay) connHandled(ctx context.Context) {
-	r.connsMu.Lock()
-	defer r.connsMu.Unlock()
-	if s, _ := ctx.Value(connKey{}).(*agentConn); s != nil {
-		s.handled++
-	}
+	return context.WithValue(ctx, connKey{}, pending)
 }
 
 // connState closes connections that were not registered, and logs requests that
 // net/http answered without the handler because it could not read their heads.
 func (r *Relay) connState(c net.Conn, now http.ConnState) {
-	r.connsMu.Lock()
-	s := r.conns[c]
-	over := s != nil && (now == http.StateClosed || now == http.StateHijacked)
-	switch {
-	case s == nil && now == http.StateNew:
-		_ = c.Close()
-	case s != nil && now == http.StateActive:
-		s.begun++
-	case over:
+	r.mu.Lock()
+	pending := r.conns[c]
+	if now == http.StateClosed {
 		delete(r.conns, c)
 	}
-	r.connsMu.Unlock()
-	if !over {
-		return
+	r.mu.Unlock()
+	switch {
+	case pending == nil && now == http.StateNew:
+		_ = c.Close()
+	case pending != nil && now == http.StateActive:
+		pending.Add(1)
+	case pending != nil && now == http.StateClosed:
+		if pending.Load() > 0 {
+			r.logMalformed()
+		}
+		r.work.Done()
 	}
-	if s.begun > s.handled {
-		r.logMalformed()
-	}
-	r.work.Done()
 }

@@ -37,7 +37,7 @@ type exchange struct {
 }
 
 func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
-	r.connHandled(req.Context())
+	req.Context().Value(connKey{}).(*atomic.Int64).Add(-1)
 	start := time.Now()
 	x := &exchange{relay: r, w: w, req: req, ctl: http.NewResponseController(w), entry: r.newEntry(start)}
 	n, crowded := r.ledger.enter()

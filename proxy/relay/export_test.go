@@ -2,6 +2,7 @@ package relay
 
 import (
 	"io"
+	"sync"
 
 	"github.com/securebench/sbench/proxy"
 )
@@ -59,9 +60,20 @@ func Events(pieces ...[]byte) (all []string) {
 	return all
 }
 
+var secrets sync.Map // by key
+
+// secretOf returns the secret of a key, which a relay makes only once, too.
+func secretOf(key string) *secret {
+	s, ok := secrets.Load(key)
+	if !ok {
+		s, _ = secrets.LoadOrStore(key, newSecret(NewKey(key), 8))
+	}
+	return s.(*secret)
+}
+
 // Scrub writes pieces through a scrubber of the key.
 func Scrub(key string, out io.Writer, pieces ...[]byte) error {
-	s := newScrubber(NewKey(key), 8, out)
+	s := &scrubber{secret: secretOf(key), out: out}
 	for _, p := range pieces {
 		if _, err := s.Write(p); err != nil {
 			return err
@@ -72,7 +84,7 @@ func Scrub(key string, out io.Writer, pieces ...[]byte) error {
 
 // Hide writes pieces through a hider.
 func Hide(out io.Writer, pieces ...[]byte) error {
-	h := hider{out: newScrubber(Key{}, 8, out)}
+	h := hider{out: &scrubber{secret: newSecret(Key{}, 8), out: out}}
 	for _, p := range pieces {
 		if _, err := h.Write(p); err != nil {
 			return err
@@ -95,7 +107,7 @@ func Work(p Provider, path string, body []byte) (work, output int64, err error) 
 
 // Held returns how many bytes a scrubber holds back after a piece.
 func Held(key string, piece []byte) int {
-	s := newScrubber(NewKey(key), 8, io.Discard)
+	s := &scrubber{secret: secretOf(key), out: io.Discard}
 	_, _ = s.Write(piece)
 	return len(s.held)
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,6 +25,7 @@ type Relay struct {
 	base   *url.URL
 	routes []route
 	ledger *ledger
+	secret *secret // the key
 	up     *http.Transport
 	server *http.Server
 
@@ -34,10 +36,8 @@ type Relay struct {
 
 	mu     sync.Mutex
 	closed bool
-	work   sync.WaitGroup // Serve and the agent's connections
-
-	connsMu sync.Mutex
-	conns   map[net.Conn]*agentConn // of the agent
+	work   sync.WaitGroup             // Serve and the agent's connections
+	conns  map[net.Conn]*atomic.Int64 // the agent's, with the requests of each that have not reached the handler
 }
 
 // New returns a relay, which the caller must close. The error names everything that is
@@ -49,7 +49,7 @@ func New(cfg Config) (*Relay, error) {
 	cfg.Limits = cfg.Limits.withDefaults()
 	r := &Relay{
 		cfg: cfg, base: cmp.Or(cfg.BaseURL, cfg.Provider.publicURL()), routes: routes(cfg.Provider), ledger: newLedger(cfg),
-		conns: map[net.Conn]*agentConn{},
+		secret: newSecret(cfg.Key, cfg.MinSecret), conns: map[net.Conn]*atomic.Int64{},
 	}
 	r.allowance.rate = cfg.Limits.Inspect
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
