@@ -1,45 +1,11 @@
 package providertest
 
-import (
-	"encoding/json"
-	"fmt"
-)
+import "fmt"
 
 // chat is OpenAI's Chat Completions API, without tools: neither agent uses it.
-type chat struct{}
+type chat struct{ openAI }
 
-func (chat) idPrefix() string { return "call_sbench_" }
-
-func (chat) parse(body []byte) (turn, error) {
-	var req struct {
-		Model         string `json:"model"`
-		Stream        bool   `json:"stream"`
-		StreamOptions struct {
-			IncludeUsage bool `json:"include_usage"`
-		} `json:"stream_options"`
-		Messages []struct {
-			Role string `json:"role"`
-		} `json:"messages"`
-	}
-	if err := json.Unmarshal(body, &req); err != nil {
-		return turn{}, fmt.Errorf("chat completions: %w", err)
-	}
-	t := turn{model: req.Model, stream: req.Stream, count: req.StreamOptions.IncludeUsage}
-	for _, msg := range req.Messages {
-		if msg.Role == "assistant" {
-			t.next++
-		}
-	}
-	return t, nil
-}
-
-func (chat) usage(u Usage) m {
-	return m{
-		"prompt_tokens": u.Input, "prompt_tokens_details": m{"cached_tokens": u.Cached},
-		"completion_tokens": u.Output, "completion_tokens_details": m{"reasoning_tokens": u.Reasoning},
-		"total_tokens": u.Input + u.Output,
-	}
-}
+func (chat) offers(tool) []offer { return nil }
 
 func (d chat) frame(r reply, object string, choices []m) m {
 	return m{"id": fmt.Sprintf("chatcmpl-sbench-%04d", r.n), "object": object, "created": 1700000000, "model": r.model, "choices": choices}
@@ -48,7 +14,7 @@ func (d chat) frame(r reply, object string, choices []m) m {
 func (d chat) answer(r reply) any {
 	choice := m{"index": 0, "message": m{"role": "assistant", "content": r.text}, "finish_reason": "stop"}
 	v := d.frame(r, "chat.completion", []m{choice})
-	v["usage"] = d.usage(r.usage)
+	v["usage"] = d.usage(r.usage, "prompt", "completion")
 	return v
 }
 
@@ -68,15 +34,28 @@ func (d chat) events(t turn, r reply) []sseEvent {
 	}
 	delta(m{}, "stop")
 	if t.count {
-		add([]m{}, d.usage(r.usage))
+		add([]m{}, d.usage(r.usage, "prompt", "completion"))
 	}
 	return append(all, sseEvent{"", "[DONE]"})
 }
 
-func (chat) failure(kind, message string) any {
-	return m{"error": m{"message": message, "type": kind, "param": nil, "code": nil}}
-}
-
 func (d chat) streamFailure(_ reply, kind string) sseEvent {
 	return sseEvent{"", d.failure(kind, "scripted failure")}
+}
+
+// openAI is what the two APIs of OpenAI share.
+type openAI struct{}
+
+func (openAI) idPrefix() string { return "call_sbench_" }
+
+func (openAI) usage(u Usage, input, output string) m {
+	return m{
+		input + "_tokens": u.Input, input + "_tokens_details": m{"cached_tokens": u.Cached},
+		output + "_tokens": u.Output, output + "_tokens_details": m{"reasoning_tokens": u.Reasoning},
+		"total_tokens": u.Input + u.Output,
+	}
+}
+
+func (openAI) failure(kind, message string) any {
+	return m{"error": m{"message": message, "type": kind, "param": nil, "code": nil}}
 }
