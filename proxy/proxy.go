@@ -170,8 +170,6 @@ func (p *Proxy) Close() error {
 	}
 	err := p.server.Close()
 	p.transport.CloseIdleConnections()
-	p.up.open()
-	p.down.open()
 	p.work.Wait()
 	return err
 }

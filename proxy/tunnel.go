@@ -12,14 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	copyBytes = 32 << 10
-	// spliceAfter is the bytes after which the kernel copies a flow. The pipes that
-	// this takes would cost a small tunnel four descriptors.
-	spliceAfter = 512 << 10
-	spliceBytes = 1 << 20
-	spliceTime  = 200 * time.Millisecond
-)
+const copyBytes = 32 << 10
 
 // A tunnel is two flows in opposite directions. If one fails, both end.
 type tunnel struct {
@@ -79,13 +72,7 @@ func (t *tunnel) cut(reason Reason) {
 func (f *flow) run() {
 	raw, err := f.from.SyscallConn()
 	for err == nil {
-		var n int
-		if n, err = f.step(raw); err != nil || n < copyBytes || f.moved < spliceAfter {
-			continue
-		}
-		for full := true; full && err == nil; {
-			full, err = f.splice()
-		}
+		err = f.step(raw)
 	}
 	if !errors.Is(err, io.EOF) || f.to.CloseWrite() != nil {
 		f.t.cut("")
@@ -94,10 +81,10 @@ func (f *flow) run() {
 
 // step moves what can be read, up to one buffer full. It holds no buffer while it
 // waits.
-func (f *flow) step(raw syscall.RawConn) (int, error) {
+func (f *flow) step(raw syscall.RawConn) error {
 	idle := f.t.p.limits.Idle
 	if err := f.from.SetReadDeadline(time.Now().Add(idle/4 + time.Millisecond)); err != nil {
-		return 0, err
+		return err
 	}
 	var buf *[copyBytes]byte
 	var n int
@@ -124,17 +111,17 @@ func (f *flow) step(raw syscall.RawConn) (int, error) {
 		if time.Since(f.t.begun)-time.Duration(f.t.active.Load()) >= idle {
 			f.t.cut(ReasonIdle)
 		}
-		return 0, nil
+		return nil
 	case err != nil || errno != nil:
-		return 0, errors.Join(err, errno)
+		return errors.Join(err, errno)
 	case n == 0:
-		return 0, io.EOF
+		return io.EOF
 	}
 	f.t.touch()
 	if !f.write(buf[:n]) {
-		return n, net.ErrClosed
+		return net.ErrClosed
 	}
-	return n, nil
+	return nil
 }
 
 func (t *tunnel) touch() { t.active.Store(int64(time.Since(t.begun))) }
@@ -159,35 +146,4 @@ func (f *flow) write(b []byte) bool {
 	}
 	f.t.cut("")
 	return false
-}
-
-// splice lets the kernel copy. full is false if there was less to copy than reserved:
-// it is better to wait in step, which reserves nothing.
-func (f *flow) splice() (full bool, err error) {
-	reserved := f.shared.reserve(min(spliceBytes, f.left))
-	n := int64(0)
-	defer func() { f.shared.settle(reserved, n) }()
-	if reserved < 2*copyBytes {
-		return false, nil
-	}
-	now := time.Now()
-	if err := errors.Join(f.from.SetReadDeadline(now.Add(spliceTime)), f.to.SetWriteDeadline(now.Add(f.t.p.limits.writeTime()))); err != nil {
-		return false, err
-	}
-	n, err = f.to.ReadFrom(&io.LimitedReader{R: f.from, N: reserved})
-	f.moved += n
-	f.left -= n
-	if n > 0 {
-		f.t.touch()
-	}
-	var op *net.OpError
-	switch {
-	case errors.As(err, &op) && op.Timeout() && op.Op != "write" && time.Since(now) < f.t.p.limits.writeTime():
-		return false, nil
-	case err != nil:
-		return false, err
-	case n < reserved:
-		return false, io.EOF
-	}
-	return true, nil
 }

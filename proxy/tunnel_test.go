@@ -147,8 +147,7 @@ func TestTunnelTime(t *testing.T) {
 	}
 }
 
-// TestTunnelBytes: limits are exact, for one tunnel and for the sandbox, also while
-// the kernel copies.
+// TestTunnelBytes: limits are exact, for one tunnel and for the sandbox.
 func TestTunnelBytes(t *testing.T) {
 	const limit = 5_000_000
 	tests := []struct {
@@ -222,7 +221,7 @@ func TestTunnelBytes(t *testing.T) {
 	}
 }
 
-// endless is an endless reader that cannot be spliced from.
+// endless is an endless reader.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
