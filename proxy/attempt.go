@@ -64,6 +64,36 @@ func (a *attempt) refuse(reason Reason, rule string) Decision {
 	return a.refused
 }
 
+// deny refuses the attempt and ends it.
+func (a *attempt) deny(reason Reason, rule string) Decision {
+	defer a.end(0, 0)
+	return a.refuse(reason, rule)
+}
+
+// tunnel takes one of the sandbox's tunnels, which the caller must give back, or refuses
+// the attempt and returns false.
+func (a *attempt) tunnel() bool {
+	select {
+	case a.p.tunnels <- struct{}{}:
+		return true
+	default:
+		a.refuse(ReasonTunnels, "")
+		return false
+	}
+}
+
+// reach connects to the host. If it cannot, it ends the attempt and returns nil.
+func (a *attempt) reach() *upstream {
+	up, err := a.p.dial(a.p.ctx, a.refused.Host, a.refused.Port)
+	if err != nil {
+		a.failed(err)
+		a.end(0, 0)
+		return nil
+	}
+	a.entry.Address = up.address.String()
+	return up
+}
+
 // failed records an error of dial, or of what came after it. It does not call end.
 func (a *attempt) failed(err error) Decision {
 	verdict, reason, rule, address := dialErr(err)

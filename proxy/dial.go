@@ -14,13 +14,13 @@ import (
 // An upstream is a connection to an allowed host. It is closed with the proxy.
 type upstream struct {
 	*net.TCPConn
-	p       *Proxy
+	forget  func() bool    // cancels that Proxy.Close closes it
 	address netip.AddrPort // the one that passed the check
 }
 
 // Close implements net.Conn.
 func (u *upstream) Close() error {
-	u.p.untrack(u)
+	u.forget()
 	return u.TCPConn.Close()
 }
 
@@ -68,7 +68,7 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, 
 	if err != nil {
 		return nil, err
 	}
-	u := &upstream{TCPConn: conn.(*net.TCPConn), p: p}
+	u := &upstream{TCPConn: conn.(*net.TCPConn), forget: context.AfterFunc(p.ctx, func() { _ = conn.Close() })}
 	raw, err := u.SyscallConn()
 	if err == nil {
 		err = raw.Control(func(fd uintptr) {
@@ -80,11 +80,8 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, 
 	if err == nil && !u.address.IsValid() {
 		err = errors.New("connected to an address that was not checked")
 	}
-	if err == nil && !p.track(u) {
-		err = ErrClosed
-	}
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, errors.Join(err, u.Close())
 	}
 	return u, nil
 }

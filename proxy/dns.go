@@ -66,10 +66,11 @@ func (n *names) name(a netip.Addr) (string, bool) {
 // other name does not exist. No question leaves the host. ServeDNS returns when c or
 // the proxy is closed, and closes c.
 func (p *Proxy) ServeDNS(c net.PacketConn) error {
-	if !p.serves(c) {
-		return errors.Join(ErrClosed, c.Close())
+	done := p.serves(c)
+	if done == nil {
+		return ErrClosed
 	}
-	defer p.served(c)
+	defer done()
 	buf := make([]byte, 4096)
 	for {
 		n, from, err := c.ReadFrom(buf)
@@ -123,9 +124,7 @@ func (p *Proxy) answerDNS(message []byte) []byte {
 		if len(message) < 12 || head.Response {
 			return nil
 		}
-		a := p.attempt(KindDNS)
-		a.refuse(ReasonMalformed, "")
-		a.end(0, 0)
+		p.attempt(KindDNS).deny(ReasonMalformed, "")
 		return packAnswer(head, nil, dnsmessage.RCodeFormatError, netip.Addr{})
 	}
 	a := p.attempt(KindDNS)
@@ -141,7 +140,7 @@ func (p *Proxy) answerDNS(message []byte) []byte {
 		}
 	}
 	a.end(0, 0)
-	return packAnswer(head, &question, code, address)
+	return packAnswer(head, []dnsmessage.Question{question}, code, address)
 }
 
 // parseQuestion accepts a query with exactly one question, of class IN. It returns
@@ -175,26 +174,17 @@ func labels(message []byte) int {
 }
 
 // packAnswer returns nil if the answer cannot be packed.
-func packAnswer(head dnsmessage.Header, q *dnsmessage.Question, code dnsmessage.RCode, a netip.Addr) []byte {
-	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{
+func packAnswer(head dnsmessage.Header, questions []dnsmessage.Question, code dnsmessage.RCode, a netip.Addr) []byte {
+	m := dnsmessage.Message{Questions: questions, Header: dnsmessage.Header{
 		ID: head.ID, Response: true, OpCode: head.OpCode, RecursionDesired: head.RecursionDesired, RecursionAvailable: true, RCode: code,
-	})
-	if q != nil {
-		if b.StartQuestions() != nil || b.Question(*q) != nil {
-			return nil
-		}
+	}}
+	if a.IsValid() {
+		h := dnsmessage.ResourceHeader{Name: questions[0].Name, Class: dnsmessage.ClassINET, TTL: nameTTL}
+		m.Answers = []dnsmessage.Resource{{Header: h, Body: &dnsmessage.AResource{A: a.As4()}}}
 	}
-	if q != nil && a.IsValid() {
-		h := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: nameTTL}
-		if b.StartAnswers() != nil || b.AResource(h, dnsmessage.AResource{A: a.As4()}) != nil {
-			return nil
-		}
-	}
-	answer, err := b.Finish()
+	answer, err := m.Pack()
 	if err != nil {
 		return nil
 	}
 	return answer
 }
-
-func portText(port uint16) string { return strconv.Itoa(int(port)) }
