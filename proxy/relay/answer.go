@@ -71,12 +71,8 @@ func (x *exchange) failed(resp *http.Response) outcome {
 		x.answer(resp.StatusCode, "provider_error", "the provider answered with an error")
 		return out
 	}
-	body = account.ReplaceAll(x.relay.secret.scrub(body), []byte(redacted))
 	x.copyHeader(resp)
-	x.entry.Down = int64(len(body))
-	_ = x.ctl.SetWriteDeadline(time.Now().Add(x.relay.cfg.Limits.Download))
-	x.w.WriteHeader(resp.StatusCode)
-	_, _ = x.w.Write(body)
+	x.write(resp.StatusCode, account.ReplaceAll(x.relay.secret.scrub(body), []byte(redacted)))
 	return out
 }
 

@@ -196,7 +196,11 @@ func (x *exchange) answer(status int, code, message string) {
 	x.entry.Status = status
 	x.w.Header().Set("Content-Type", "application/json")
 	x.w.Header().Set("X-Sbench-Relay", code)
-	body := errorBody(x.relay.cfg.Provider, status, code, message)
+	x.write(status, errorBody(x.relay.cfg.Provider, status, code, message))
+}
+
+// write writes a whole answer, apart from its header.
+func (x *exchange) write(status int, body []byte) {
 	x.entry.Down = int64(len(body))
 	_ = x.ctl.SetWriteDeadline(time.Now().Add(x.relay.cfg.Limits.Download))
 	x.w.WriteHeader(status)

@@ -189,32 +189,8 @@ type bounds struct {
 	output int64 // what the request allowed the model to write
 }
 
-// An event has the fields that matter here, of an answer or of one event of a stream.
-// They are decoded one by one, since "message" may be an object or a string.
-type event struct {
-	Type     json.RawMessage `json:"type"`
-	Usage    json.RawMessage `json:"usage"`
-	Error    json.RawMessage `json:"error"`
-	Code     json.RawMessage `json:"code"` // of an error event of the Responses API
-	Message  json.RawMessage `json:"message"`
-	Response json.RawMessage `json:"response"`
-}
-
-type errorValue struct {
-	Type json.RawMessage `json:"type"`
-	Code json.RawMessage `json:"code"` // a string, or a number at some gateways
-}
-
-// decode returns nil for what is absent, null or of another type.
-func decode[T any](raw json.RawMessage) *T {
-	var v *T
-	if len(raw) == 0 || json.Unmarshal(raw, &v) != nil {
-		return nil
-	}
-	return v
-}
-
-// object returns the members of an object, and nil for anything else.
+// object returns the members of an object, and nil for anything else. They are decoded one
+// by one, since "message" may be an object or a string, and a code a number.
 func object(raw json.RawMessage) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &members)
@@ -224,11 +200,11 @@ func object(raw json.RawMessage) map[string]json.RawMessage {
 // absent reports whether a value is missing or null, which the APIs treat alike.
 func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
+// str returns the value of a string, and "" for anything else.
 func str(raw json.RawMessage) string {
-	if s := decode[string](raw); s != nil {
-		return *s
-	}
-	return ""
+	var s string
+	_ = json.Unmarshal(raw, &s)
+	return s
 }
 
 // event reads one event of a stream. It parses only those that may have counts, errors
@@ -247,31 +223,25 @@ func (m *meter) event(data []byte) {
 }
 
 func (m *meter) parse(data []byte) {
-	var e event
-	if json.Unmarshal(data, &e) != nil {
-		return
-	}
-	kind := str(e.Type)
-	m.add(e.Usage, kind == "message_delta" || m.dialect == chat)
+	e := object(data)
+	kind := str(e["type"])
+	m.add(e["usage"], kind == "message_delta" || m.dialect == chat)
 	switch kind {
 	case "message_start":
-		if msg := decode[event](e.Message); msg != nil {
-			m.add(msg.Usage, false)
-		}
+		m.add(object(e["message"])["usage"], false)
 	case "message_stop":
 		m.whole = m.whole || m.dialect == messages
 	case "response.completed", "response.incomplete", "response.failed":
 		m.whole = m.whole || m.dialect == responses
-		if resp := decode[event](e.Response); resp != nil {
-			m.add(resp.Usage, true)
-			m.fail(resp.Error)
-		}
+		response := object(e["response"])
+		m.add(response["usage"], true)
+		m.fail(response["error"])
 	case "error":
-		if absent(e.Error) {
+		if absent(e["error"]) { // the Responses API has its fields in the event itself
 			m.fail(data)
 		}
 	}
-	m.fail(e.Error)
+	m.fail(e["error"])
 }
 
 func (m *meter) add(usage json.RawMessage, final bool) {
@@ -283,13 +253,11 @@ func (m *meter) add(usage json.RawMessage, final bool) {
 
 // answer reads an unstreamed answer.
 func (m *meter) answer(body []byte) {
-	var e event
-	if json.Unmarshal(body, &e) != nil {
-		return
+	if e := object(body); e != nil {
+		m.whole = true
+		m.add(e["usage"], true)
+		m.fail(e["error"])
 	}
-	m.whole = true
-	m.add(e.Usage, true)
-	m.fail(e.Error)
 }
 
 // fail records an error in an answer that began well, and its cause if it is on the
@@ -299,11 +267,8 @@ func (m *meter) fail(raw json.RawMessage) {
 		return
 	}
 	m.erred = true
-	e := decode[errorValue](raw)
-	if e == nil {
-		return
-	}
-	for _, word := range []string{str(e.Type), str(e.Code)} {
+	e := object(raw)
+	for _, word := range []string{str(e["type"]), str(e["code"])} {
 		switch word {
 		case "rate_limit_error", "rate_limit_exceeded", "insufficient_quota":
 			m.cause = RateLimited
