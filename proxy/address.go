@@ -13,16 +13,12 @@ type refusedAddress struct {
 
 func (e *refusedAddress) Error() string { return fmt.Sprintf("address %s: %s", e.address, e.rule) }
 
-type network struct {
-	prefix netip.Prefix
-	name   string
-}
-
 // closedNetworks returns the special-purpose networks of the IANA registries (RFC
 // 6890) that are not globally reachable or lead to another address family, and the
-// addresses of clouds' metadata services. IPv6 outside 2000::/3 is not listed: check
-// refuses all of it.
-func closedNetworks() (all []network) {
+// addresses of clouds' metadata services, each with its name. IPv6 outside 2000::/3 is not
+// listed: check refuses all of it.
+func closedNetworks() map[netip.Prefix]string {
+	all := map[netip.Prefix]string{}
 	for _, n := range [][2]string{
 		{"0.0.0.0/8", "unspecified"},
 		{"10.0.0.0/8", "private"},
@@ -45,47 +41,40 @@ func closedNetworks() (all []network) {
 		{"2002::/16", "6to4"},
 		{"3fff::/20", "documentation"},
 	} {
-		all = append(all, network{netip.MustParsePrefix(n[0]), n[1]})
+		all[netip.MustParsePrefix(n[0])] = n[1]
 	}
 	return all
 }
 
-// An addressCheck refuses addresses that are not public, or are this host's.
-type addressCheck struct {
-	closed []network
-	local  func(netip.Addr) (bool, error)
-}
-
-func newAddressCheck(local func(netip.Addr) (bool, error)) *addressCheck {
+// newAddressCheck returns a function that returns nil if an address may be dialled: it is
+// public, and not this host's.
+func newAddressCheck(local func(netip.Addr) (bool, error)) func(netip.Addr) error {
 	if local == nil {
 		local = isLocal
 	}
-	return &addressCheck{closed: closedNetworks(), local: local}
-}
-
-// check returns nil if the address may be dialled.
-func (c *addressCheck) check(a netip.Addr) error {
-	address := a
-	a = a.Unmap()
-	switch {
-	case !a.IsValid() || a.Zone() != "":
-		return &refusedAddress{address, "has a zone"}
-	case address.Is4In6():
-		return &refusedAddress{address, "IPv4 inside IPv6"}
-	case a.Is6() && a.As16()[0]>>5 != 1: // 2000::/3
-		return &refusedAddress{address, "not global unicast"}
-	}
-	for _, n := range c.closed {
-		if n.prefix.Contains(a) {
-			return &refusedAddress{address, n.name}
+	closed := closedNetworks()
+	return func(address netip.Addr) error {
+		a := address.Unmap()
+		switch {
+		case !a.IsValid() || a.Zone() != "":
+			return &refusedAddress{address, "has a zone"}
+		case address.Is4In6():
+			return &refusedAddress{address, "IPv4 inside IPv6"}
+		case a.Is6() && a.As16()[0]>>5 != 1: // 2000::/3
+			return &refusedAddress{address, "not global unicast"}
 		}
+		for prefix, name := range closed { // they do not overlap
+			if prefix.Contains(a) {
+				return &refusedAddress{address, name}
+			}
+		}
+		own, err := local(a)
+		switch {
+		case err != nil:
+			return &refusedAddress{address, "the host's own addresses are unknown"}
+		case own:
+			return &refusedAddress{address, "the host's own"}
+		}
+		return nil
 	}
-	own, err := c.local(a)
-	switch {
-	case err != nil:
-		return &refusedAddress{address, "the host's own addresses are unknown"}
-	case own:
-		return &refusedAddress{address, "the host's own"}
-	}
-	return nil
 }

@@ -2,7 +2,7 @@ package proxy
 
 import (
 	"bytes"
-	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -96,14 +96,26 @@ func (a *attempt) reach() *upstream {
 
 // failed records an error of dial, or of what came after it. It does not call end.
 func (a *attempt) failed(err error) Decision {
-	verdict, reason, rule, address := dialErr(err)
-	if a.p.ctx.Err() != nil {
-		verdict, reason, rule, address = Error, ReasonShutdown, "", ""
+	e := &a.entry
+	verdict, reason, rule := Error, ReasonUpstream, e.Rule
+	var refused *refusedAddress
+	var dns *net.DNSError
+	var op *net.OpError
+	switch {
+	case a.p.ctx.Err() != nil:
+		reason = ReasonShutdown
+	case errors.As(err, &refused):
+		verdict, reason, rule, e.Address = Deny, ReasonAddress, refused.rule, refused.address.String()
+	case errors.As(err, &dns):
+		reason = ReasonResolve
+	case errors.As(err, &op) && op.Op == "dial":
+		reason = ReasonDial
+		if op.Addr != nil {
+			e.Address = op.Addr.String()
+		}
 	}
-	rule = cmp.Or(rule, a.entry.Rule)
 	a.refused = a.refused.refuse(reason, rule)
-	a.entry.Verdict, a.entry.Reason, a.entry.Rule = verdict, string(reason), rule
-	a.entry.Address = cmp.Or(address, a.entry.Address)
+	e.Verdict, e.Reason, e.Rule = verdict, string(reason), rule
 	return a.refused
 }
 

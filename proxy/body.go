@@ -77,17 +77,6 @@ func cleanHeader(h http.Header) {
 	}
 }
 
-func hasToken(values []string, token string) bool {
-	for _, value := range values {
-		for word := range strings.SplitSeq(value, ",") {
-			if strings.EqualFold(strings.TrimSpace(word), token) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // requestHead returns the bytes on the wire of a request's head and of the last
 // chunk of a chunked body.
 func requestHead(r *http.Request) int64 {

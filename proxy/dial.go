@@ -41,7 +41,7 @@ func (p *Proxy) newDialer() *net.Dialer {
 			if err != nil {
 				return &refusedAddress{rule: "no address"}
 			}
-			if err := check.check(to.Addr()); err != nil {
+			if err := check(to.Addr()); err != nil {
 				return err
 			}
 			if seen, ok := ctx.Value(passedKey{}).(*sync.Map); ok {
@@ -84,23 +84,4 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, 
 		return nil, errors.Join(err, u.Close())
 	}
 	return u, nil
-}
-
-// dialErr returns what the log says about an error of dial.
-func dialErr(err error) (verdict Verdict, reason Reason, rule, address string) {
-	var refused *refusedAddress
-	var dns *net.DNSError
-	var op *net.OpError
-	switch {
-	case errors.As(err, &refused):
-		return Deny, ReasonAddress, refused.rule, refused.address.String()
-	case errors.As(err, &dns):
-		return Error, ReasonResolve, "", ""
-	case errors.As(err, &op) && op.Op == "dial":
-		if op.Addr != nil {
-			address = op.Addr.String()
-		}
-		return Error, ReasonDial, "", address
-	}
-	return Error, ReasonUpstream, "", ""
 }
