@@ -15,7 +15,6 @@ type upBody struct {
 	chunked bool
 }
 
-// Read implements io.Reader.
 func (b *upBody) Read(buf []byte) (int, error) {
 	n, err := b.ReadCloser.Read(buf)
 	x := b.x
@@ -47,7 +46,6 @@ type downBody struct {
 	x *exchange
 }
 
-// Read implements io.Reader.
 func (b *downBody) Read(buf []byte) (int, error) {
 	n, err := b.ReadCloser.Read(buf)
 	if n > 0 {

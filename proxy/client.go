@@ -53,7 +53,6 @@ func (p *Proxy) newClient(conn net.Conn, kind Kind) *client {
 	return c
 }
 
-// Read implements net.Conn.
 func (c *client) Read(b []byte) (int, error) {
 	var n int
 	var err error
@@ -133,7 +132,6 @@ func (c *client) malformed(reason Reason) Decision {
 // CloseWrite is used by net/http.
 func (c *client) CloseWrite() error { return c.tcp.CloseWrite() }
 
-// Close implements net.Conn.
 func (c *client) Close() error {
 	err := net.ErrClosed
 	c.closing.Do(func() {

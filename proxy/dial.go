@@ -18,7 +18,6 @@ type upstream struct {
 	address netip.AddrPort // the one that passed the check
 }
 
-// Close implements net.Conn.
 func (u *upstream) Close() error {
 	u.forget()
 	return u.TCPConn.Close()

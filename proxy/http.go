@@ -231,7 +231,6 @@ func (x *exchange) pass(w http.ResponseWriter, resp *http.Response) {
 // A flushWriter sends every piece at once.
 type flushWriter struct{ http.ResponseWriter }
 
-// Write implements io.Writer.
 func (w flushWriter) Write(b []byte) (int, error) {
 	n, err := w.ResponseWriter.Write(b)
 	_ = http.NewResponseController(w.ResponseWriter).Flush()

@@ -226,7 +226,6 @@ func (q queue) put(c net.Conn) {
 	}
 }
 
-// Accept implements net.Listener.
 func (q queue) Accept() (net.Conn, error) {
 	select {
 	case c := <-q.conns:
@@ -239,5 +238,4 @@ func (q queue) Accept() (net.Conn, error) {
 // Close implements net.Listener; the queue ends with the proxy.
 func (q queue) Close() error { return nil }
 
-// Addr implements net.Listener.
 func (q queue) Addr() net.Addr { return &net.TCPAddr{} }

@@ -20,19 +20,16 @@ type speaker struct {
 
 func (s *speaker) speak() { s.once.Do(func() { close(s.spoken) }) }
 
-// Read implements net.Conn.
 func (s *speaker) Read(b []byte) (int, error) {
 	<-s.spoken
 	return s.Conn.Read(b)
 }
 
-// Write implements net.Conn.
 func (s *speaker) Write(b []byte) (int, error) {
 	s.speak()
 	return s.Conn.Write(b)
 }
 
-// Close implements net.Conn.
 func (s *speaker) Close() error {
 	s.speak()
 	return s.Conn.Close()

@@ -146,7 +146,6 @@ func newPatientBody(body io.ReadCloser, silence time.Duration, cancel context.Ca
 	return b
 }
 
-// Read implements io.Reader.
 func (b *patientBody) Read(p []byte) (int, error) {
 	b.timer.Reset(b.silence)
 	n, err := b.ReadCloser.Read(p)
@@ -156,7 +155,6 @@ func (b *patientBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer.
 func (b *patientBody) Close() error {
 	b.timer.Stop()
 	return b.ReadCloser.Close()

@@ -66,12 +66,9 @@ func anthropicMessages(in *inspector, v *value) error {
 func anthropicContent(in *inspector, v *value) error { return in.content(v, anthropicBlock) }
 
 func anthropicBlock(in *inspector, v *value) error {
-	if err := in.object(v); err != nil {
+	t, err := in.part(v, "block")
+	if err != nil {
 		return err
-	}
-	t, ok := v.word("type")
-	if !ok || t == "" {
-		return malformed("a block of content has no type")
 	}
 	switch t {
 	case "text", "thinking", "redacted_thinking", "tool_use", "tool_reference", "search_result", "compaction":

@@ -17,7 +17,7 @@ func (r *Relay) connContext(ctx context.Context, c net.Conn) context.Context {
 	pending := &atomic.Int64{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.conns) < r.cfg.Limits.Conns && !r.closed {
+	if len(r.conns) < r.cfg.Limits.Conns && r.ctx.Err() == nil {
 		r.conns[c] = pending
 		r.work.Add(1)
 	}

@@ -81,7 +81,6 @@ type scrubber struct {
 	held []byte // may be the beginning of a spelling
 }
 
-// Write implements io.Writer.
 func (s *scrubber) Write(p []byte) (int, error) {
 	b := p
 	if len(s.held) > 0 {

@@ -195,6 +195,19 @@ func (in *inspector) typed(v *value, what string) (string, error) {
 	return t, nil
 }
 
+// part enters a part of a content, and returns its type. what is its name in the error if it
+// has none.
+func (in *inspector) part(v *value, what string) (string, error) {
+	if err := in.object(v); err != nil {
+		return "", err
+	}
+	t, _ := v.word("type")
+	if t == "" {
+		return "", malformed("a " + what + " of content has no type")
+	}
+	return t, nil
+}
+
 // choice lets a tool choice pass if its type is one of good.
 func (in *inspector) choice(v *value, good ...string) error {
 	if err := in.object(v); err != nil {

@@ -214,10 +214,10 @@ func (in *inspector) responsesParts(item *value, name string) error {
 		kind = "output_text"
 	}
 	return in.content(item.field(name), func(in *inspector, v *value) error {
-		if err := in.object(v); err != nil {
+		t, err := in.part(v, "part")
+		if err != nil {
 			return err
 		}
-		t, _ := v.word("type")
 		switch t {
 		case "input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text", "encrypted_content", "input_audio":
 			return nil
@@ -225,8 +225,6 @@ func (in *inspector) responsesParts(item *value, name string) error {
 			if inline(v) {
 				return nil
 			}
-		case "":
-			return malformed("a part of content has no type")
 		}
 		return in.instead(v, cleanName(t), kind)
 	})
@@ -245,10 +243,10 @@ func chatMessages(in *inspector, v *value) error {
 }
 
 func chatPart(in *inspector, v *value) error {
-	if err := in.object(v); err != nil {
+	t, err := in.part(v, "part")
+	if err != nil {
 		return err
 	}
-	t, _ := v.word("type")
 	switch t {
 	case "text", "refusal", "input_audio":
 		return nil
@@ -261,8 +259,6 @@ func chatPart(in *inspector, v *value) error {
 		if err := in.object(file); err != nil || inline(file) {
 			return err
 		}
-	case "":
-		return malformed("a part of content has no type")
 	}
 	return in.instead(v, cleanName(t), "text")
 }

@@ -29,15 +29,14 @@ type Relay struct {
 	up     *http.Transport
 	server *http.Server
 
-	ctx    context.Context // of every request; ends with the relay
+	ctx    context.Context // of every request; ends with the relay, under mu
 	cancel context.CancelCauseFunc
 
 	allowance allowance
 
-	mu     sync.Mutex
-	closed bool
-	work   sync.WaitGroup             // Serve and the agent's connections
-	conns  map[net.Conn]*atomic.Int64 // the agent's, with the requests of each that have not reached the handler
+	mu    sync.Mutex
+	work  sync.WaitGroup             // Serve and the agent's connections
+	conns map[net.Conn]*atomic.Int64 // the agent's, with the requests of each that have not reached the handler
 }
 
 // New returns a relay, which the caller must close. The error names everything that is
@@ -71,7 +70,13 @@ func New(cfg Config) (*Relay, error) {
 // Serve answers requests on l until [Relay.Close], and then returns nil. It closes l. It
 // may be called for several listeners.
 func (r *Relay) Serve(l net.Listener) error {
-	if !r.begin() {
+	r.mu.Lock()
+	closed := r.ctx.Err() != nil
+	if !closed {
+		r.work.Add(1)
+	}
+	r.mu.Unlock()
+	if closed {
 		_ = l.Close()
 		return ErrClosed
 	}
@@ -82,30 +87,13 @@ func (r *Relay) Serve(l net.Listener) error {
 	return nil
 }
 
-// begin makes Close wait until the caller calls r.work.Done. It returns false if the
-// relay is closed.
-func (r *Relay) begin() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return false
-	}
-	r.work.Add(1)
-	return true
-}
-
 // Close stops serving, ends the requests in progress and waits until they have been
 // logged. The facts are final afterwards. The error is that of a listener that could not
 // be closed. Further calls do nothing.
 func (r *Relay) Close() error {
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
-		return nil
-	}
-	r.closed = true
-	r.mu.Unlock()
+	r.mu.Lock() // so that work is not added while it is waited for
 	r.cancel(ErrClosed)
+	r.mu.Unlock()
 	err := r.server.Close()
 	r.up.CloseIdleConnections()
 	r.work.Wait()

@@ -80,11 +80,8 @@ func (r route) target(p Provider, base *url.URL, query url.Values) *url.URL {
 // listed here, and so none with a credential, an organization or a project.
 func header(p Provider, in http.Header) http.Header {
 	out := http.Header{"Accept-Encoding": {"identity"}}
-	for _, name := range []string{"Accept", "User-Agent", "X-App"} {
-		keep(out, in, name)
-	}
 	for name := range in {
-		if strings.HasPrefix(name, "X-Stainless-") {
+		if slices.Contains([]string{"Accept", "User-Agent", "X-App"}, name) || strings.HasPrefix(name, "X-Stainless-") {
 			keep(out, in, name)
 		}
 	}
