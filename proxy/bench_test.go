@@ -16,7 +16,7 @@ import (
 const benchChunk = 8 << 20
 
 // BenchmarkProxy compares the proxy with Debian's tinyproxy and squid, with the
-// library goproxy (which copies by splice and checks nothing), and
+// library that it dispatches with (which copies by splice and checks nothing), and
 // with no proxy: the same client, the same origin, one after the other. All tunnels
 // begin with a ClientHello.
 func BenchmarkProxy(b *testing.B) {

@@ -1,11 +1,30 @@
 package proxy
 
 import (
-	"bytes"
+	"bufio"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/elazarl/goproxy"
 )
+
+// newLibrary returns the dispatcher. Everything that it would do by itself (dial,
+// copy, log, answer with errors, ask the environment for a proxy) is replaced.
+func (p *Proxy) newLibrary() *goproxy.ProxyHttpServer {
+	lib := goproxy.NewProxyHttpServer()
+	lib.Logger = log.New(io.Discard, "", 0)
+	lib.Tr, lib.ConnectDial = p.transport, nil
+	lib.ConnectDialWithReq = func(*http.Request, string, string) (net.Conn, error) { return nil, ErrClosed }
+	lib.KeepAcceptEncoding = true
+	lib.NonproxyHandler = http.HandlerFunc(p.notProxy)
+	lib.OnRequest().HandleConnectFunc(p.handleConnect)
+	lib.OnRequest().DoFunc(p.handleRequest)
+	lib.OnResponse().DoFunc(p.handleResponse)
+	return lib
+}
 
 // handle is the server's handler.
 func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
@@ -20,27 +39,46 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	if r.Method == http.MethodConnect && c.mapped == nil {
-		p.handleConnect(w, r, c)
+		p.library.ServeHTTP(hijackable{w, c}, r)
 		return
 	}
 	p.exchange(w, r, c)
 }
 
-// handleConnect decides on a CONNECT. It hijacks the connection for either answer.
-func (p *Proxy) handleConnect(w http.ResponseWriter, r *http.Request, c *client) {
-	_, buffered, err := http.NewResponseController(w).Hijack() // the connection is c
+// hijackable is hijacked to the *client, to which it gives back the bytes that
+// net/http read beyond the request.
+type hijackable struct {
+	http.ResponseWriter
+	c *client
+}
+
+// Hijack implements http.Hijacker.
+func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	_, rw, err := h.ResponseWriter.(http.Hijacker).Hijack()
 	if err != nil {
-		panic(http.ErrAbortHandler)
+		return nil, nil, err
 	}
-	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered()) // read beyond the request
-	c.early = append(bytes.Clone(early), c.early...)
+	early := make([]byte, rw.Reader.Buffered())
+	if _, err := io.ReadFull(rw.Reader, early); err != nil {
+		return nil, nil, err
+	}
+	h.c.early = append(early, h.c.early...)
+	return h.c, rw, nil
+}
+
+// handleConnect decides on a CONNECT. It hijacks the connection for either answer.
+func (p *Proxy) handleConnect(_ string, ctx *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
 	a := p.attempt(KindConnect)
-	if a.decideConnect(r).Allowed && a.tunnel() {
-		p.start(c, func() { p.connect(a, c) })
-		return
-	}
-	a.end(0, 0)
-	p.start(c, func() { c.reject(a.refused.raw()) })
+	allowed := a.decideConnect(ctx.Req).Allowed && a.tunnel()
+	return &goproxy.ConnectAction{Action: goproxy.ConnectHijack, Hijack: func(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx) {
+		c := conn.(*client)
+		then := func() { p.connect(a, c) }
+		if !allowed {
+			a.end(0, 0)
+			then = func() { c.reject(a.refused.raw()) }
+		}
+		p.start(c, then)
+	}}, ""
 }
 
 // decideConnect decides on the request target as it was sent; the Host header does

@@ -4,21 +4,23 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/elazarl/goproxy"
 	"golang.org/x/net/http/httpguts"
 )
 
 // errCut ends the body of a request or an answer that reached a limit.
 var errCut = errors.New("cut by a limit")
+
+// exchangeKey is the context key of a request's *exchange.
+type exchangeKey struct{}
 
 // An exchange is one plain HTTP request and its answer.
 type exchange struct {
@@ -83,14 +85,11 @@ func (p *Proxy) exchange(w http.ResponseWriter, r *http.Request, c *client) {
 	x.idle = time.AfterFunc(p.limits.Idle, func() { x.stop(ReasonIdle) })
 	defer x.idle.Stop()
 	defer time.AfterFunc(p.limits.Lifetime, func() { x.stop(ReasonLifetime) }).Stop()
-	r = r.WithContext(ctx)
-	if !x.allow(r) {
-		x.answer(w)
-	} else if resp, err := x.roundTrip(r); err != nil {
-		x.fail(err, r)
+	r = r.WithContext(context.WithValue(ctx, exchangeKey{}, x))
+	if c.mapped != nil && !x.asAbsolute(r) {
 		x.answer(w)
 	} else {
-		x.pass(w, resp)
+		p.library.ServeHTTP(w, r)
 	}
 	x.finish(ctx.Err() != nil)
 	if x.broken.Load() {
@@ -131,21 +130,13 @@ func (x *exchange) asAbsolute(r *http.Request) bool {
 // authority returns the name and port that the connection was made to.
 func (m mapping) authority() string { return net.JoinHostPort(m.name, strconv.Itoa(int(m.port))) }
 
-// allow decides on a request, and makes it the one to send. It returns false if the request
-// is refused.
-func (x *exchange) allow(r *http.Request) bool {
-	switch {
-	case x.c.mapped != nil:
-		if !x.asAbsolute(r) {
-			return false
-		}
-	case !r.URL.IsAbs():
-		x.a.refuse(ReasonNotProxy, "")
-		return false
-	}
+// handleRequest is called by the library for each request. It returns the request to
+// send, or a refusal.
+func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
+	x := r.Context().Value(exchangeKey{}).(*exchange)
 	d := x.decide(r)
 	if !d.Allowed {
-		return false
+		return r, x.refusal(r)
 	}
 	authority := d.Host
 	if d.Port != 80 {
@@ -160,12 +151,13 @@ func (x *exchange) allow(r *http.Request) bool {
 	}
 	if !x.take(&x.up, x.p.up, x.p.limits.TunnelUp, requestHead(r), ReasonUp) {
 		x.a.refuse(ReasonUp, "")
-		return false
+		return r, x.refusal(r)
 	}
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = &upBody{r.Body, x, r.ContentLength < 0}
 	}
-	return true
+	ctx.RoundTripper = goproxy.RoundTripperFunc(x.roundTrip)
+	return r, nil
 }
 
 // decide checks a request with an absolute URL.
@@ -187,8 +179,8 @@ func (x *exchange) decide(r *http.Request) Decision {
 	return x.a.decide(Request{Kind: KindHTTP, Method: r.Method, Host: host, Port: port})
 }
 
-// roundTrip sends the request and returns the answer, whose body counts.
-func (x *exchange) roundTrip(r *http.Request) (*http.Response, error) {
+// roundTrip sends the request and prepares the answer before the library sees it.
+func (x *exchange) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		if up, ok := info.Conn.(*upstreamHTTP); ok {
 			x.mu.Lock()
@@ -212,36 +204,25 @@ func (x *exchange) roundTrip(r *http.Request) (*http.Response, error) {
 	if !x.take(&x.down, x.p.down, x.p.limits.TunnelDown, headBytes(resp.Header), ReasonDown) {
 		return nil, errors.Join(errCut, resp.Body.Close())
 	}
-	resp.Body = &downBody{resp.Body, x}
-	return resp, nil
+	// A copy, since the transport puts the trailer into the original.
+	whole := *resp
+	whole.Trailer, whole.Body = nil, &downBody{resp.Body, x}
+	return &whole, nil
 }
 
-// pass sends the answer on without its trailer.
-func (x *exchange) pass(w http.ResponseWriter, resp *http.Response) {
-	maps.Copy(w.Header(), resp.Header)
-	w.WriteHeader(resp.StatusCode)
-	var to io.Writer = w
-	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		to = flushWriter{w}
+// handleResponse turns an error into an answer that says no more than its
+// reason.
+func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http.Response {
+	if resp != nil {
+		return resp
 	}
-	_, _ = io.Copy(to, resp.Body) // the client may be gone; downBody notes what else fails
-	_ = resp.Body.Close()
-}
-
-// A flushWriter sends every piece at once.
-type flushWriter struct{ http.ResponseWriter }
-
-func (w flushWriter) Write(b []byte) (int, error) {
-	n, err := w.ResponseWriter.Write(b)
-	_ = http.NewResponseController(w.ResponseWriter).Flush()
-	return n, err
-}
-
-// fail records why there is no answer. Its client learns no more than the reason.
-func (x *exchange) fail(err error, r *http.Request) {
+	x := ctx.Req.Context().Value(exchangeKey{}).(*exchange)
+	err := ctx.Error
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	switch gone := r.Context().Err() != nil && x.p.ctx.Err() == nil; {
+	switch gone := ctx.Req.Context().Err() != nil && p.ctx.Err() == nil; {
 	case x.cut != "":
 		x.a.refuse(x.cut, "")
 		x.a.entry.Verdict = Allow
@@ -251,9 +232,27 @@ func (x *exchange) fail(err error, r *http.Request) {
 	default:
 		x.a.failed(err)
 	}
+	x.mu.Unlock()
+	return x.refusal(ctx.Req)
 }
 
-// answer writes the refusal of a request.
+// notProxy refuses a request without an absolute URL.
+func (p *Proxy) notProxy(w http.ResponseWriter, r *http.Request) {
+	x := r.Context().Value(exchangeKey{}).(*exchange)
+	x.a.refuse(ReasonNotProxy, "")
+	x.answer(w)
+}
+
+// refusal returns the attempt's last refusal as an answer.
+func (x *exchange) refusal(r *http.Request) *http.Response {
+	x.answered = true
+	d := x.a.refused
+	resp := goproxy.NewResponse(r, "text/plain", d.Reason.status(), d.text())
+	resp.Header = d.header()
+	return resp
+}
+
+// answer writes the refusal of a request that the library does not answer.
 func (x *exchange) answer(w http.ResponseWriter) {
 	x.answered = true
 	d := x.a.refused

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/elazarl/goproxy"
 )
 
 // Config describes the egress proxy of one sandbox.
@@ -43,6 +45,7 @@ var ErrClosed = errors.New("proxy is closed")
 type Proxy struct {
 	cfg       Config
 	limits    Limits
+	library   *goproxy.ProxyHttpServer // dispatches; all decisions are made here
 	server    *http.Server
 	queue     queue
 	transport *http.Transport
@@ -93,6 +96,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.names = newNames(p.limits.Names)
 	p.dialer = p.newDialer()
 	p.transport = p.newTransport()
+	p.library = p.newLibrary()
 	p.queue = queue{make(chan net.Conn), p.ctx}
 	p.server = p.newServer()
 	p.work.Go(func() { _ = p.server.Serve(p.queue) })
