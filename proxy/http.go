@@ -280,7 +280,7 @@ func (x *exchange) finish(ended bool) {
 		x.a.failed(io.ErrUnexpectedEOF)
 	}
 	if !x.connected { // nothing has left
-		x.p.up.take(-x.up)
+		x.p.up.settle(0, -x.up)
 		x.up = 0
 	}
 	x.a.end(x.up, x.down)

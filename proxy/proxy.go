@@ -163,6 +163,8 @@ func (p *Proxy) Close() error {
 	p.end() // closes what is open
 	err := p.server.Close()
 	p.transport.CloseIdleConnections()
+	p.up.open()
+	p.down.open()
 	p.work.Wait()
 	return err
 }

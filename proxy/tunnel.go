@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -13,7 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const copyBytes = 32 << 10
+const (
+	copyBytes = 32 << 10
+	// spliceAfter is the bytes after which the kernel copies a flow. The pipes that
+	// this takes would cost a small tunnel four descriptors.
+	spliceAfter = 512 << 10
+	spliceBytes = 1 << 20
+	spliceTime  = 200 * time.Millisecond
+)
 
 // A tunnel is two flows in opposite directions. If one fails, both end.
 type tunnel struct {
@@ -73,7 +79,13 @@ func (t *tunnel) cut(reason Reason) {
 func (f *flow) run() {
 	raw, err := f.from.SyscallConn()
 	for err == nil {
-		err = f.step(raw)
+		var n int
+		if n, err = f.step(raw); err != nil || n < copyBytes || f.moved < spliceAfter {
+			continue
+		}
+		for full := true; full && err == nil; {
+			full, err = f.splice()
+		}
 	}
 	if !errors.Is(err, io.EOF) || f.to.CloseWrite() != nil {
 		f.t.cut("")
@@ -82,10 +94,10 @@ func (f *flow) run() {
 
 // step moves what can be read, up to one buffer full. It holds no buffer while it
 // waits.
-func (f *flow) step(raw syscall.RawConn) error {
+func (f *flow) step(raw syscall.RawConn) (int, error) {
 	idle := f.t.p.limits.Idle
 	if err := f.from.SetReadDeadline(time.Now().Add(idle/4 + time.Millisecond)); err != nil {
-		return err
+		return 0, err
 	}
 	var buf *[copyBytes]byte
 	var n int
@@ -112,17 +124,17 @@ func (f *flow) step(raw syscall.RawConn) error {
 		if time.Since(f.t.begun)-time.Duration(f.t.active.Load()) >= idle {
 			f.t.cut(ReasonIdle)
 		}
-		return nil
+		return 0, nil
 	case err != nil || errno != nil:
-		return errors.Join(err, errno)
+		return 0, errors.Join(err, errno)
 	case n == 0:
-		return io.EOF
+		return 0, io.EOF
 	}
 	f.t.touch()
 	if !f.write(buf[:n]) {
-		return net.ErrClosed
+		return n, net.ErrClosed
 	}
-	return nil
+	return n, nil
 }
 
 func (t *tunnel) touch() { t.active.Store(int64(time.Since(t.begun))) }
@@ -149,26 +161,33 @@ func (f *flow) write(b []byte) bool {
 	return false
 }
 
-// A budget is a number of bytes that several flows share.
-type budget struct {
-	mu          sync.Mutex
-	total, left int64
-}
-
-func newBudget(total int64) *budget { return &budget{total: total, left: total} }
-
-// take uses up to n bytes and returns how many it used; fewer than n exhaust the budget. A
-// negative n gives bytes back.
-func (b *budget) take(n int64) int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n = min(n, b.left)
-	b.left -= n
-	return n
-}
-
-func (b *budget) used() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.total - b.left
+// splice lets the kernel copy. full is false if there was less to copy than reserved:
+// it is better to wait in step, which reserves nothing.
+func (f *flow) splice() (full bool, err error) {
+	reserved := f.shared.reserve(min(spliceBytes, f.left))
+	n := int64(0)
+	defer func() { f.shared.settle(reserved, n) }()
+	if reserved < 2*copyBytes {
+		return false, nil
+	}
+	now := time.Now()
+	if err := errors.Join(f.from.SetReadDeadline(now.Add(spliceTime)), f.to.SetWriteDeadline(now.Add(f.t.p.limits.writeTime()))); err != nil {
+		return false, err
+	}
+	n, err = f.to.ReadFrom(&io.LimitedReader{R: f.from, N: reserved})
+	f.moved += n
+	f.left -= n
+	if n > 0 {
+		f.t.touch()
+	}
+	var op *net.OpError
+	switch {
+	case errors.As(err, &op) && op.Timeout() && op.Op != "write" && time.Since(now) < f.t.p.limits.writeTime():
+		return false, nil
+	case err != nil:
+		return false, err
+	case n < reserved:
+		return false, io.EOF
+	}
+	return true, nil
 }

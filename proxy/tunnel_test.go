@@ -147,7 +147,8 @@ func TestTunnelTime(t *testing.T) {
 	}
 }
 
-// TestTunnelBytes: limits are exact, for one tunnel and for the sandbox.
+// TestTunnelBytes: limits are exact, for one tunnel and for the sandbox, also while
+// the kernel copies.
 func TestTunnelBytes(t *testing.T) {
 	const limit = 5_000_000
 	tests := []struct {
@@ -221,7 +222,7 @@ func TestTunnelBytes(t *testing.T) {
 	}
 }
 
-// endless is an endless reader.
+// endless is an endless reader that cannot be spliced from.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
