@@ -1,8 +1,12 @@
 package proxy
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
+
+	"golang.org/x/sys/unix"
 )
 
 // A refusedAddress is the error of dialling an address that is not public.
@@ -13,16 +17,12 @@ type refusedAddress struct {
 
 func (e *refusedAddress) Error() string { return fmt.Sprintf("address %s: %s", e.address, e.rule) }
 
-type network struct {
-	prefix netip.Prefix
-	name   string
-}
-
 // closedNetworks returns the special-purpose networks of the IANA registries (RFC
 // 6890) that are not globally reachable or lead to another address family, and the
-// addresses of clouds' metadata services. IPv6 outside 2000::/3 is not listed: check
-// refuses all of it.
-func closedNetworks() (all []network) {
+// addresses of clouds' metadata services, each with its name. IPv6 outside 2000::/3 is not
+// listed: check refuses all of it.
+func closedNetworks() map[netip.Prefix]string {
+	all := map[netip.Prefix]string{}
 	for _, n := range [][2]string{
 		{"0.0.0.0/8", "unspecified"},
 		{"10.0.0.0/8", "private"},
@@ -45,47 +45,87 @@ func closedNetworks() (all []network) {
 		{"2002::/16", "6to4"},
 		{"3fff::/20", "documentation"},
 	} {
-		all = append(all, network{netip.MustParsePrefix(n[0]), n[1]})
+		all[netip.MustParsePrefix(n[0])] = n[1]
 	}
 	return all
 }
 
-// An addressCheck refuses addresses that are not public, or are this host's.
-type addressCheck struct {
-	closed []network
-	local  func(netip.Addr) (bool, error)
-}
-
-func newAddressCheck(local func(netip.Addr) (bool, error)) *addressCheck {
+// newAddressCheck returns a function that returns nil if an address may be dialled: it is
+// public, and not this host's.
+func newAddressCheck(local func(netip.Addr) (bool, error)) func(netip.Addr) error {
 	if local == nil {
 		local = isLocal
 	}
-	return &addressCheck{closed: closedNetworks(), local: local}
+	closed := closedNetworks()
+	return func(address netip.Addr) error {
+		a := address.Unmap()
+		switch {
+		case !a.IsValid() || a.Zone() != "":
+			return &refusedAddress{address, "has a zone"}
+		case address.Is4In6():
+			return &refusedAddress{address, "IPv4 inside IPv6"}
+		case a.Is6() && a.As16()[0]>>5 != 1: // 2000::/3
+			return &refusedAddress{address, "not global unicast"}
+		}
+		for prefix, name := range closed { // they do not overlap
+			if prefix.Contains(a) {
+				return &refusedAddress{address, name}
+			}
+		}
+		own, err := local(a)
+		switch {
+		case err != nil:
+			return &refusedAddress{address, "the host's own addresses are unknown"}
+		case own:
+			return &refusedAddress{address, "the host's own"}
+		}
+		return nil
+	}
 }
 
-// check returns nil if the address may be dialled.
-func (c *addressCheck) check(a netip.Addr) error {
-	address := a
-	a = a.Unmap()
-	switch {
-	case !a.IsValid() || a.Zone() != "":
-		return &refusedAddress{address, "has a zone"}
-	case address.Is4In6():
-		return &refusedAddress{address, "IPv4 inside IPv6"}
-	case a.Is6() && a.As16()[0]>>5 != 1: // 2000::/3
-		return &refusedAddress{address, "not global unicast"}
+// isLocal asks the kernel where a packet to the address would go (rtnetlink(7),
+// RTM_GETROUTE), and reports whether that is this host itself: an interface's address,
+// or any other in the table of local routes. An address without a route is not local,
+// and cannot be reached either.
+func isLocal(a netip.Addr) (local bool, err error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return false, fmt.Errorf("open netlink: %w", err)
 	}
-	for _, n := range c.closed {
-		if n.prefix.Contains(a) {
-			return &refusedAddress{address, n.name}
+	defer func() { err = errors.Join(err, unix.Close(fd)) }()
+	family, to := byte(unix.AF_INET), a.AsSlice()
+	if a.Is6() {
+		family = unix.AF_INET6
+	}
+	size := unix.SizeofNlMsghdr + unix.SizeofRtMsg + unix.SizeofRtAttr + len(to)
+	m := binary.NativeEndian.AppendUint32(nil, uint32(size))
+	m = binary.NativeEndian.AppendUint16(m, unix.RTM_GETROUTE)
+	m = binary.NativeEndian.AppendUint16(m, unix.NLM_F_REQUEST)
+	m = append(m, make([]byte, 8)...) // sequence number and port
+	m = append(m, family, byte(a.BitLen()))
+	m = append(m, make([]byte, unix.SizeofRtMsg-2)...)
+	m = binary.NativeEndian.AppendUint16(m, uint16(unix.SizeofRtAttr+len(to)))
+	m = binary.NativeEndian.AppendUint16(m, unix.RTA_DST)
+	if err := unix.Sendto(fd, append(m, to...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return false, fmt.Errorf("ask netlink: %w", err)
+	}
+	reply := make([]byte, 8192)
+	n, _, err := unix.Recvfrom(fd, reply, 0)
+	if err != nil {
+		return false, fmt.Errorf("read netlink: %w", err)
+	}
+	const kindAt = unix.SizeofNlMsghdr + 7 // rtm_type of struct rtmsg
+	switch {
+	case n > kindAt && binary.NativeEndian.Uint16(reply[4:]) == unix.RTM_NEWROUTE:
+		kind := reply[kindAt]
+		return kind == unix.RTN_LOCAL || kind == unix.RTN_BROADCAST || kind == unix.RTN_ANYCAST, nil
+	case n > kindAt && binary.NativeEndian.Uint16(reply[4:]) == unix.NLMSG_ERROR:
+		switch errno := unix.Errno(-int32(binary.NativeEndian.Uint32(reply[unix.SizeofNlMsghdr:]))); errno {
+		case unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL, unix.EAFNOSUPPORT, unix.EOPNOTSUPP:
+			return false, nil
+		default:
+			return false, fmt.Errorf("look up a route: %w", errno)
 		}
 	}
-	own, err := c.local(a)
-	switch {
-	case err != nil:
-		return &refusedAddress{address, "the host's own addresses are unknown"}
-	case own:
-		return &refusedAddress{address, "the host's own"}
-	}
-	return nil
+	return false, errors.New("read netlink: no answer about a route")
 }

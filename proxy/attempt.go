@@ -2,7 +2,7 @@ package proxy
 
 import (
 	"bytes"
-	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -64,16 +64,58 @@ func (a *attempt) refuse(reason Reason, rule string) Decision {
 	return a.refused
 }
 
+// deny refuses the attempt and ends it.
+func (a *attempt) deny(reason Reason, rule string) Decision {
+	defer a.end(0, 0)
+	return a.refuse(reason, rule)
+}
+
+// tunnel takes one of the sandbox's tunnels, which the caller must give back, or refuses
+// the attempt and returns false.
+func (a *attempt) tunnel() bool {
+	select {
+	case a.p.tunnels <- struct{}{}:
+		return true
+	default:
+		a.refuse(ReasonTunnels, "")
+		return false
+	}
+}
+
+// reach connects to the host. If it cannot, it ends the attempt and returns nil.
+func (a *attempt) reach() *upstream {
+	up, err := a.p.dial(a.p.ctx, a.refused.Host, a.refused.Port)
+	if err != nil {
+		a.failed(err)
+		a.end(0, 0)
+		return nil
+	}
+	a.entry.Address = up.address.String()
+	return up
+}
+
 // failed records an error of dial, or of what came after it. It does not call end.
 func (a *attempt) failed(err error) Decision {
-	verdict, reason, rule, address := dialErr(err)
-	if a.p.ctx.Err() != nil {
-		verdict, reason, rule, address = Error, ReasonShutdown, "", ""
+	e := &a.entry
+	verdict, reason, rule := Error, ReasonUpstream, e.Rule
+	var refused *refusedAddress
+	var dns *net.DNSError
+	var op *net.OpError
+	switch {
+	case a.p.ctx.Err() != nil:
+		reason = ReasonShutdown
+	case errors.As(err, &refused):
+		verdict, reason, rule, e.Address = Deny, ReasonAddress, refused.rule, refused.address.String()
+	case errors.As(err, &dns):
+		reason = ReasonResolve
+	case errors.As(err, &op) && op.Op == "dial":
+		reason = ReasonDial
+		if op.Addr != nil {
+			e.Address = op.Addr.String()
+		}
 	}
-	rule = cmp.Or(rule, a.entry.Rule)
 	a.refused = a.refused.refuse(reason, rule)
-	a.entry.Verdict, a.entry.Reason, a.entry.Rule = verdict, string(reason), rule
-	a.entry.Address = cmp.Or(address, a.entry.Address)
+	e.Verdict, e.Reason, e.Rule = verdict, string(reason), rule
 	return a.refused
 }
 

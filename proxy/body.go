@@ -15,7 +15,6 @@ type upBody struct {
 	chunked bool
 }
 
-// Read implements io.Reader.
 func (b *upBody) Read(buf []byte) (int, error) {
 	n, err := b.ReadCloser.Read(buf)
 	x := b.x
@@ -47,7 +46,6 @@ type downBody struct {
 	x *exchange
 }
 
-// Read implements io.Reader.
 func (b *downBody) Read(buf []byte) (int, error) {
 	n, err := b.ReadCloser.Read(buf)
 	if n > 0 {
@@ -75,17 +73,6 @@ func cleanHeader(h http.Header) {
 	} {
 		h.Del(name)
 	}
-}
-
-func hasToken(values []string, token string) bool {
-	for _, value := range values {
-		for word := range strings.SplitSeq(value, ",") {
-			if strings.EqualFold(strings.TrimSpace(word), token) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // requestHead returns the bytes on the wire of a request's head and of the last

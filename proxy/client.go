@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -30,10 +31,11 @@ type client struct {
 	logged  atomic.Bool
 	counted bool // Proxy.Close waits for it
 	closing sync.Once
+	forget  func() bool // cancels that Proxy.Close closes it
 }
 
-// newClient tracks a connection. If it is above the limit, or the proxy is closed, it
-// closes the connection and returns nil.
+// newClient makes a client of a connection. If it is above the limit, newClient closes it
+// and returns nil.
 func (p *Proxy) newClient(conn net.Conn, kind Kind) *client {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -41,23 +43,16 @@ func (p *Proxy) newClient(conn net.Conn, kind Kind) *client {
 		return nil
 	}
 	p.counts.connections.Add(1)
-	c := &client{Conn: conn, tcp: tcp, p: p}
+	c := &client{Conn: conn, tcp: tcp, p: p, forget: context.AfterFunc(p.ctx, func() { _ = tcp.Close() })}
 	c.since.Store(time.Now().UnixNano())
 	if p.counts.open.Add(1) > int64(p.limits.Connections) {
-		a := p.attempt(kind)
-		a.refuse(ReasonConnections, strconv.Itoa(p.limits.Connections)+" connections")
-		a.end(0, 0)
-		_ = c.Close()
-		return nil
-	}
-	if !p.track(c) {
+		p.attempt(kind).deny(ReasonConnections, strconv.Itoa(p.limits.Connections)+" connections")
 		_ = c.Close()
 		return nil
 	}
 	return c
 }
 
-// Read implements net.Conn.
 func (c *client) Read(b []byte) (int, error) {
 	var n int
 	var err error
@@ -131,19 +126,16 @@ func (c *client) malformed(reason Reason) Decision {
 	if c.mapped != nil {
 		a.entry.Host, a.entry.Port = c.mapped.name, int(c.mapped.port)
 	}
-	d := a.refuse(reason, "")
-	a.end(0, 0)
-	return d
+	return a.deny(reason, "")
 }
 
 // CloseWrite is used by net/http.
 func (c *client) CloseWrite() error { return c.tcp.CloseWrite() }
 
-// Close implements net.Conn.
 func (c *client) Close() error {
 	err := net.ErrClosed
 	c.closing.Do(func() {
-		c.p.untrack(c)
+		c.forget()
 		c.p.counts.open.Add(-1)
 		err = c.tcp.Close()
 	})

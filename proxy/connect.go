@@ -69,20 +69,13 @@ func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // handleConnect decides on a CONNECT. It hijacks the connection for either answer.
 func (p *Proxy) handleConnect(_ string, ctx *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
 	a := p.attempt(KindConnect)
-	d := a.decideConnect(ctx.Req)
-	if d.Allowed {
-		select {
-		case p.tunnels <- struct{}{}:
-		default:
-			d = a.refuse(ReasonTunnels, "")
-		}
-	}
+	allowed := a.decideConnect(ctx.Req).Allowed && a.tunnel()
 	return &goproxy.ConnectAction{Action: goproxy.ConnectHijack, Hijack: func(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx) {
 		c := conn.(*client)
 		then := func() { p.connect(a, c) }
-		if !d.Allowed {
+		if !allowed {
 			a.end(0, 0)
-			then = func() { c.reject(d.raw()) }
+			then = func() { c.reject(a.refused.raw()) }
 		}
 		p.start(c, then)
 	}}, ""
@@ -106,24 +99,18 @@ func (a *attempt) decideConnect(r *http.Request) Decision {
 // connect dials, and then lets nothing through but TLS for the host.
 func (p *Proxy) connect(a *attempt, c *client) {
 	defer func() { <-p.tunnels }()
-	up, err := p.dial(p.ctx, a.refused.Host, a.refused.Port)
-	if err != nil {
-		d := a.failed(err)
-		a.end(0, 0)
-		c.reject(d.raw())
+	up := a.reach()
+	if up == nil {
+		c.reject(a.refused.raw())
 		return
 	}
 	defer func() { _ = up.Close() }()
 	defer func() { _ = c.Close() }()
-	a.entry.Address = up.address.String()
 	if _, err := c.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n")); err != nil {
 		a.end(0, 0)
 		return
 	}
-	first, shown, reason := p.readHello(c)
-	if reason == "" {
-		reason = p.cfg.Policy.checkHello(shown, a.refused.Host)
-	}
+	first, reason := p.readHello(c, a.refused.Host)
 	if reason != "" {
 		p.refuseHello(a, c, first, reason)
 		return
@@ -148,24 +135,25 @@ func (p *Proxy) refuseHello(a *attempt, c *client, first []byte, reason Reason) 
 	c.reject(nil)
 }
 
-// readHello reads until the ClientHello is whole, or until the bytes cannot be one.
-func (p *Proxy) readHello(c *client) ([]byte, hello, Reason) {
+// readHello reads until the ClientHello is whole, or until the bytes cannot be one, and
+// checks that it is for the normalised host.
+func (p *Proxy) readHello(c *client, host string) (raw []byte, reason Reason) {
 	if err := c.tcp.SetReadDeadline(time.Now().Add(p.limits.HelloTime)); err != nil {
-		return nil, hello{}, ReasonBadHello
+		return nil, ReasonBadHello
 	}
-	var raw []byte
 	for chunk := make([]byte, 4096); ; {
 		n, err := c.Read(chunk)
 		raw = append(raw, chunk[:n]...)
 		shown, whole, reason := parseHello(raw)
-		if whole || reason != "" {
-			return raw, shown, reason
-		}
-		if netErr, ok := err.(net.Error); ok && netErr.Timeout() {
-			return raw, hello{}, ReasonHelloTimeout
-		}
-		if err != nil {
-			return raw, hello{}, ReasonBadHello
+		switch netErr, ok := err.(net.Error); {
+		case reason != "":
+			return raw, reason
+		case whole:
+			return raw, p.cfg.Policy.checkHello(shown, host)
+		case ok && netErr.Timeout():
+			return raw, ReasonHelloTimeout
+		case err != nil:
+			return raw, ReasonBadHello
 		}
 	}
 }

@@ -14,13 +14,12 @@ import (
 // An upstream is a connection to an allowed host. It is closed with the proxy.
 type upstream struct {
 	*net.TCPConn
-	p       *Proxy
+	forget  func() bool    // cancels that Proxy.Close closes it
 	address netip.AddrPort // the one that passed the check
 }
 
-// Close implements net.Conn.
 func (u *upstream) Close() error {
-	u.p.untrack(u)
+	u.forget()
 	return u.TCPConn.Close()
 }
 
@@ -41,7 +40,7 @@ func (p *Proxy) newDialer() *net.Dialer {
 			if err != nil {
 				return &refusedAddress{rule: "no address"}
 			}
-			if err := check.check(to.Addr()); err != nil {
+			if err := check(to.Addr()); err != nil {
 				return err
 			}
 			if seen, ok := ctx.Value(passedKey{}).(*sync.Map); ok {
@@ -68,7 +67,7 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, 
 	if err != nil {
 		return nil, err
 	}
-	u := &upstream{TCPConn: conn.(*net.TCPConn), p: p}
+	u := &upstream{TCPConn: conn.(*net.TCPConn), forget: context.AfterFunc(p.ctx, func() { _ = conn.Close() })}
 	raw, err := u.SyscallConn()
 	if err == nil {
 		err = raw.Control(func(fd uintptr) {
@@ -80,30 +79,38 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, 
 	if err == nil && !u.address.IsValid() {
 		err = errors.New("connected to an address that was not checked")
 	}
-	if err == nil && !p.track(u) {
-		err = ErrClosed
-	}
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, errors.Join(err, u.Close())
 	}
 	return u, nil
 }
 
-// dialErr returns what the log says about an error of dial.
-func dialErr(err error) (verdict Verdict, reason Reason, rule, address string) {
-	var refused *refusedAddress
-	var dns *net.DNSError
-	var op *net.OpError
-	switch {
-	case errors.As(err, &refused):
-		return Deny, ReasonAddress, refused.rule, refused.address.String()
-	case errors.As(err, &dns):
-		return Error, ReasonResolve, "", ""
-	case errors.As(err, &op) && op.Op == "dial":
-		if op.Addr != nil {
-			address = op.Addr.String()
-		}
-		return Error, ReasonDial, "", address
-	}
-	return Error, ReasonUpstream, "", ""
+// SpeakFirst returns conn with reads that block until something has been written to it
+// or it has been closed. Otherwise net/http prints to standard error what a server
+// sends without having been asked.
+func SpeakFirst(conn net.Conn) net.Conn {
+	return &speaker{Conn: conn, spoken: make(chan struct{})}
+}
+
+type speaker struct {
+	net.Conn
+	once   sync.Once
+	spoken chan struct{}
+}
+
+func (s *speaker) speak() { s.once.Do(func() { close(s.spoken) }) }
+
+func (s *speaker) Read(b []byte) (int, error) {
+	<-s.spoken
+	return s.Conn.Read(b)
+}
+
+func (s *speaker) Write(b []byte) (int, error) {
+	s.speak()
+	return s.Conn.Write(b)
+}
+
+func (s *speaker) Close() error {
+	s.speak()
+	return s.Conn.Close()
 }

@@ -18,47 +18,47 @@ import (
 // long as the proxy lives.
 const nameTTL = 60
 
-// firstName is the first address of 198.18.0.0/15 that is handed out.
-func firstName() netip.Addr { return netip.AddrFrom4([4]byte{198, 18, 0, 1}) }
+const (
+	// firstName is 198.18.0.1, the first address of 198.18.0.0/15 that is handed out.
+	firstName = 198<<24 | 18<<16 | 1
+	// maxNames is the size of 198.18.0.0/15 without its first and last address.
+	maxNames = 1<<17 - 2
+)
 
-// maxNames is the size of 198.18.0.0/15 without its first and last address.
-const maxNames = 1<<17 - 2
-
-// names assigns a permanent address to each name.
+// names assigns a permanent address to each name: the n-th after firstName to the n-th name.
 type names struct {
-	mu      sync.Mutex
-	limit   int
-	next    netip.Addr
-	address map[string]netip.Addr
-	named   map[netip.Addr]string
+	mu    sync.Mutex
+	limit int
+	all   []string
+	index map[string]int
 }
 
-func newNames(limit int) *names {
-	return &names{limit: min(limit, maxNames), next: firstName(), address: map[string]netip.Addr{}, named: map[netip.Addr]string{}}
-}
+func newNames(limit int) *names { return &names{limit: min(limit, maxNames), index: map[string]int{}} }
 
 // give returns the name's address, unless there are too many names.
 func (n *names) give(name string) (netip.Addr, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if a, ok := n.address[name]; ok {
-		return a, true
+	i, ok := n.index[name]
+	if !ok {
+		if i = len(n.all); i >= n.limit {
+			return netip.Addr{}, false
+		}
+		n.index[name], n.all = i, append(n.all, name)
 	}
-	if len(n.address) >= n.limit {
-		return netip.Addr{}, false
-	}
-	a := n.next
-	n.next = a.Next()
-	n.address[name], n.named[a] = a, name
-	return a, true
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(firstName+i)))), true
 }
 
 // name returns the name that has the address.
 func (n *names) name(a netip.Addr) (string, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	name, ok := n.named[a]
-	return name, ok
+	if a.Is4() {
+		if i := int(binary.BigEndian.Uint32(a.AsSlice())) - firstName; i >= 0 && i < len(n.all) {
+			return n.all[i], true
+		}
+	}
+	return "", false
 }
 
 // ServeDNS answers the sandbox's DNS questions on c. Every allowed name has its own
@@ -66,10 +66,11 @@ func (n *names) name(a netip.Addr) (string, bool) {
 // other name does not exist. No question leaves the host. ServeDNS returns when c or
 // the proxy is closed, and closes c.
 func (p *Proxy) ServeDNS(c net.PacketConn) error {
-	if !p.serves(c) {
-		return errors.Join(ErrClosed, c.Close())
+	done := p.serves(c)
+	if done == nil {
+		return ErrClosed
 	}
-	defer p.served(c)
+	defer done()
 	buf := make([]byte, 4096)
 	for {
 		n, from, err := c.ReadFrom(buf)
@@ -123,9 +124,7 @@ func (p *Proxy) answerDNS(message []byte) []byte {
 		if len(message) < 12 || head.Response {
 			return nil
 		}
-		a := p.attempt(KindDNS)
-		a.refuse(ReasonMalformed, "")
-		a.end(0, 0)
+		p.attempt(KindDNS).deny(ReasonMalformed, "")
 		return packAnswer(head, nil, dnsmessage.RCodeFormatError, netip.Addr{})
 	}
 	a := p.attempt(KindDNS)
@@ -141,7 +140,7 @@ func (p *Proxy) answerDNS(message []byte) []byte {
 		}
 	}
 	a.end(0, 0)
-	return packAnswer(head, &question, code, address)
+	return packAnswer(head, []dnsmessage.Question{question}, code, address)
 }
 
 // parseQuestion accepts a query with exactly one question, of class IN. It returns
@@ -175,26 +174,17 @@ func labels(message []byte) int {
 }
 
 // packAnswer returns nil if the answer cannot be packed.
-func packAnswer(head dnsmessage.Header, q *dnsmessage.Question, code dnsmessage.RCode, a netip.Addr) []byte {
-	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{
+func packAnswer(head dnsmessage.Header, questions []dnsmessage.Question, code dnsmessage.RCode, a netip.Addr) []byte {
+	m := dnsmessage.Message{Questions: questions, Header: dnsmessage.Header{
 		ID: head.ID, Response: true, OpCode: head.OpCode, RecursionDesired: head.RecursionDesired, RecursionAvailable: true, RCode: code,
-	})
-	if q != nil {
-		if b.StartQuestions() != nil || b.Question(*q) != nil {
-			return nil
-		}
+	}}
+	if a.IsValid() {
+		h := dnsmessage.ResourceHeader{Name: questions[0].Name, Class: dnsmessage.ClassINET, TTL: nameTTL}
+		m.Answers = []dnsmessage.Resource{{Header: h, Body: &dnsmessage.AResource{A: a.As4()}}}
 	}
-	if q != nil && a.IsValid() {
-		h := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: nameTTL}
-		if b.StartAnswers() != nil || b.AResource(h, dnsmessage.AResource{A: a.As4()}) != nil {
-			return nil
-		}
-	}
-	answer, err := b.Finish()
+	answer, err := m.Pack()
 	if err != nil {
 		return nil
 	}
 	return answer
 }
-
-func portText(port uint16) string { return strconv.Itoa(int(port)) }

@@ -35,56 +35,49 @@ type hello struct {
 // crypto/tls would be too lenient: it skips server names of other types beside the
 // one that it reports, and takes records that hold more than the ClientHello.
 func parseHello(b []byte) (h hello, whole bool, reason Reason) {
-	message, whole, reason := firstMessage(b)
-	if !whole || reason != "" {
+	message, reason := firstMessage(b)
+	if message == nil {
 		return hello{}, false, reason
 	}
-	h, ok := parseBody(message)
-	if !ok {
-		return hello{}, false, ReasonBadHello
+	if h, whole = parseBody(message); !whole {
+		reason = ReasonBadHello
 	}
-	return h, true, ""
+	return h, whole, reason
 }
 
-// firstMessage assembles the first handshake message from its records.
-func firstMessage(b []byte) (message []byte, whole bool, reason Reason) {
+// firstMessage assembles the first handshake message from its records. It returns nil while
+// more bytes are needed.
+func firstMessage(b []byte) (message []byte, reason Reason) {
 	for records := 1; len(b) > 0; records++ {
-		if records > maxRecords {
-			return nil, false, ReasonBadHello
-		}
 		switch {
-		case b[0] != recordHandshake || len(b) > 1 && b[1] != 3:
-			if len(message) > 0 {
-				return nil, false, ReasonBadHello
-			}
-			return nil, false, ReasonNotTLS
+		case len(message) == 0 && (b[0] != recordHandshake || len(b) > 1 && b[1] != 3):
+			return nil, ReasonNotTLS
+		case records > maxRecords, b[0] != recordHandshake || len(b) > 1 && b[1] != 3:
+			return nil, ReasonBadHello
 		case len(b) < 5:
-			return nil, false, ""
+			return nil, ""
 		}
 		size := int(binary.BigEndian.Uint16(b[3:]))
-		if size == 0 || size > maxRecord {
-			return nil, false, ReasonBadHello
-		}
 		part := b[5:min(len(b), 5+size)]
 		message = append(message, part...)
-		if len(message) > 0 && message[0] != clientHello {
-			return nil, false, ReasonBadHello
+		if size == 0 || size > maxRecord || len(message) > 0 && message[0] != clientHello {
+			return nil, ReasonBadHello
 		}
 		if len(message) >= 4 {
 			length := 4 + int(message[1])<<16 + int(message[2])<<8 + int(message[3])
 			switch {
 			case length > maxHello, len(message) > length:
-				return nil, false, ReasonBadHello
+				return nil, ReasonBadHello
 			case len(message) == length && len(part) == size:
-				return message[4:], true, ""
+				return message[4:], ""
 			}
 		}
 		if len(part) < size {
-			return nil, false, ""
+			return nil, ""
 		}
 		b = b[5+size:]
 	}
-	return nil, false, ""
+	return nil, ""
 }
 
 // A field reads numbers and vectors (RFC 8446, 3.4). Once bytes are missing, bad stays

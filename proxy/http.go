@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/elazarl/goproxy"
+	"golang.org/x/net/http/httpguts"
 )
 
 // errCut ends the body of a request or an answer that reached a limit.
@@ -170,7 +171,7 @@ func (x *exchange) decide(r *http.Request) Decision {
 		return x.a.refuse(ReasonScheme, "plain requests are for http")
 	case r.URL.User != nil || r.URL.Opaque != "" || !ok:
 		return x.a.refuse(ReasonAuthority, "")
-	case len(r.Header["Upgrade"]) > 0 || hasToken(r.Header["Connection"], "upgrade"):
+	case len(r.Header["Upgrade"]) > 0 || httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade"):
 		return x.a.refuse(ReasonUpgrade, "")
 	case r.ContentLength > x.p.limits.BodyBytes:
 		return x.a.refuse(ReasonBody, strconv.FormatInt(x.p.limits.BodyBytes, 10)+" bytes")

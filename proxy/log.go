@@ -57,7 +57,7 @@ type Entry struct {
 	Status   int      `json:"status,omitempty"` // HTTP status, of plain HTTP the server's; 0 if none
 	Model    string   `json:"model,omitempty"`
 	Stream   bool     `json:"stream,omitempty"`
-	Stripped []string `json:"stripped,omitempty"` // what was taken out of the request, or why it was refused
+	Stripped []string `json:"stripped,omitempty"` // what was taken out of the request that was sent, or why external tools were refused
 	Usage    *Usage   `json:"usage,omitempty"`    // nil if the request used no tokens
 }
 

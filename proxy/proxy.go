@@ -61,7 +61,6 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	closed bool
-	open   map[io.Closer]struct{}
 }
 
 type counts struct {
@@ -86,7 +85,7 @@ func New(cfg Config) (*Proxy, error) {
 	if cfg.Log == nil {
 		return nil, errors.New("egress proxy without a log")
 	}
-	p := &Proxy{cfg: cfg, limits: cfg.Limits.Over(DefaultLimits()), open: map[io.Closer]struct{}{}}
+	p := &Proxy{cfg: cfg, limits: cfg.Limits.Over(DefaultLimits())}
 	if err := p.limits.Validate(); err != nil {
 		return nil, err
 	}
@@ -128,10 +127,11 @@ func (p *Proxy) Serve(l net.Listener) error {
 // accept hands the connections of a listener to use, up to the limit. kind is that of
 // the log entry for a connection above it.
 func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
-	if !p.serves(l) {
-		return errors.Join(ErrClosed, l.Close())
+	done := p.serves(l)
+	if done == nil {
+		return ErrClosed
 	}
-	defer p.served(l)
+	defer done()
 	for wait := time.Millisecond; ; {
 		conn, err := l.Accept()
 		switch {
@@ -159,15 +159,8 @@ func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.closed = true
-	open := make([]io.Closer, 0, len(p.open))
-	for c := range p.open {
-		open = append(open, c)
-	}
 	p.mu.Unlock()
-	p.end()
-	for _, c := range open {
-		_ = c.Close()
-	}
+	p.end() // closes what is open
 	err := p.server.Close()
 	p.transport.CloseIdleConnections()
 	p.up.open()
@@ -185,42 +178,19 @@ func (p *Proxy) Totals() Totals {
 	}
 }
 
-// track makes Close close c. Once the proxy is closed, it tracks nothing and returns
-// false.
-func (p *Proxy) track(c io.Closer) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return false
-	}
-	p.open[c] = struct{}{}
-	return true
-}
-
-func (p *Proxy) untrack(c io.Closer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.open, c)
-}
-
-// serves makes Close close a listener and wait for served. It returns false once the
-// proxy is closed.
-func (p *Proxy) serves(l io.Closer) bool {
+// serves makes Close close c, and wait until the caller calls done, which closes c, too.
+// Once the proxy is closed, it closes c and returns nil.
+func (p *Proxy) serves(c io.Closer) (done func()) {
 	if !p.begin() {
-		return false
+		_ = c.Close()
+		return nil
 	}
-	if !p.track(l) {
+	stop := context.AfterFunc(p.ctx, func() { _ = c.Close() })
+	return func() {
+		stop()
+		_ = c.Close()
 		p.work.Done()
-		return false
 	}
-	return true
-}
-
-// served closes the listener and ends what serves began.
-func (p *Proxy) served(l io.Closer) {
-	p.untrack(l)
-	_ = l.Close()
-	p.work.Done()
 }
 
 // begin makes Close wait until the caller calls p.work.Done. Once the proxy is closed,
@@ -262,7 +232,6 @@ func (q queue) put(c net.Conn) {
 	}
 }
 
-// Accept implements net.Listener.
 func (q queue) Accept() (net.Conn, error) {
 	select {
 	case c := <-q.conns:
@@ -275,5 +244,4 @@ func (q queue) Accept() (net.Conn, error) {
 // Close implements net.Listener; the queue ends with the proxy.
 func (q queue) Close() error { return nil }
 
-// Addr implements net.Listener.
 func (q queue) Addr() net.Addr { return &net.TCPAddr{} }

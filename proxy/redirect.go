@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,52 +36,38 @@ func (p *Proxy) redirected(c *client) {
 	name, ok := p.names.name(to.Addr())
 	if !ok {
 		a.entry.Address, a.entry.Port = to.Addr().String(), int(to.Port())
-		a.refuse(ReasonIPLiteral, "no name was asked for that has this address")
+		a.deny(ReasonIPLiteral, "no name was asked for that has this address")
+		_ = c.Close()
+		return
+	}
+	if !a.decide(Request{Kind: KindTransparent, Host: name, Port: strconv.Itoa(int(to.Port()))}).Allowed {
 		a.end(0, 0)
 		_ = c.Close()
 		return
 	}
-	d := a.decide(Request{Kind: KindTransparent, Host: name, Port: portText(to.Port())})
-	if !d.Allowed {
-		a.end(0, 0)
-		_ = c.Close()
-		return
-	}
-	first, shown, reason := p.readHello(c)
-	if reason == ReasonNotTLS && to.Port() != 443 {
+	first, reason := p.readHello(c, name)
+	switch {
+	case reason == ReasonNotTLS && to.Port() != 443:
 		c.early, c.mapped = append(first, c.early...), &mapping{name, to.Port()}
 		p.queue.put(c) // each request is an attempt of its own
-		return
-	}
-	if reason == "" {
-		reason = p.cfg.Policy.checkHello(shown, name)
-	}
-	if reason != "" {
+	case reason != "":
 		p.refuseHello(a, c, first, reason)
-		return
+	default:
+		p.redirectedTLS(a, c, first)
 	}
-	p.redirectedTLS(a, c, first)
 }
 
 func (p *Proxy) redirectedTLS(a *attempt, c *client, first []byte) {
 	defer func() { _ = c.Close() }()
-	select {
-	case p.tunnels <- struct{}{}:
-		defer func() { <-p.tunnels }()
-	default:
-		a.refuse(ReasonTunnels, "")
+	if !a.tunnel() {
 		a.end(0, 0)
 		return
 	}
-	up, err := p.dial(p.ctx, a.refused.Host, a.refused.Port)
-	if err != nil {
-		a.failed(err)
-		a.end(0, 0)
-		return
+	defer func() { <-p.tunnels }()
+	if up := a.reach(); up != nil {
+		defer func() { _ = up.Close() }()
+		p.tunnel(a, c, up, first)
 	}
-	defer func() { _ = up.Close() }()
-	a.entry.Address = up.address.String()
-	p.tunnel(a, c, up, first)
 }
 
 // originalDestination is where a connection was to go before the kernel

@@ -13,50 +13,8 @@ type m = map[string]any
 
 func (anthropic) idPrefix() string { return "toolu_sbench_" }
 
-func (d anthropic) parse(body []byte) (turn, error) {
-	var req struct {
-		Model    string `json:"model"`
-		Stream   bool   `json:"stream"`
-		Messages []struct {
-			Role    string          `json:"role"`
-			Content json.RawMessage `json:"content"`
-		} `json:"messages"`
-		Tools []struct {
-			Type        string          `json:"type"`
-			Name        string          `json:"name"`
-			Description string          `json:"description"`
-			Schema      json.RawMessage `json:"input_schema"`
-		} `json:"tools"`
-	}
-	if err := json.Unmarshal(body, &req); err != nil {
-		return turn{}, fmt.Errorf("messages: %w", err)
-	}
-	t := turn{model: req.Model, stream: req.Stream}
-	for _, tool := range req.Tools {
-		o := offer{name: tool.Name, description: tool.Description, bash: strings.HasPrefix(tool.Type, "bash_")}
-		_ = json.Unmarshal(tool.Schema, &o.schema) // a schema of another form has no properties
-		t.offers = append(t.offers, o)
-	}
-	for _, msg := range req.Messages {
-		if msg.Role == "assistant" {
-			t.next = d.after(msg.Content, t.next)
-		}
-	}
-	return t, nil
-}
-
-// after returns the step that follows an assistant message.
-func (d anthropic) after(content json.RawMessage, next int) int {
-	var blocks []struct {
-		ID string `json:"id"`
-	}
-	_ = json.Unmarshal(content, &blocks) // a string has no blocks
-	for _, b := range blocks {
-		if n, ok := stepOf(b.ID, d.idPrefix()); ok {
-			return n + 1
-		}
-	}
-	return next + 1
+func (anthropic) offers(t tool) []offer {
+	return []offer{t.offer(t.InputSchema, offer{bash: strings.HasPrefix(t.Type, "bash_")})}
 }
 
 func (anthropic) usage(u Usage, output int64) m {

@@ -94,7 +94,7 @@ func (p *Provider) answer(r *http.Request, body []byte, err error, rec *Request)
 	case r.Method != http.MethodPost || d == nil:
 		return fail(d, http.StatusNotFound, "no such path")
 	}
-	turn, err := d.parse(body)
+	turn, err := parse(d, body)
 	if err != nil {
 		p.problem("%s: %v", r.URL.Path, err)
 		return fail(d, http.StatusBadRequest, err.Error())

@@ -35,8 +35,8 @@ type sseEvent struct {
 
 // A dialect is one of the three APIs.
 type dialect interface {
-	parse(body []byte) (turn, error)
-	idPrefix() string // of calls, by which they are recognized
+	offers(t tool) []offer
+	idPrefix() string // of calls
 	answer(r reply) any
 	events(t turn, r reply) []sseEvent
 	failure(kind, message string) any
@@ -45,22 +45,14 @@ type dialect interface {
 }
 
 func dialectOf(path string) dialect {
-	switch {
-	case strings.HasSuffix(path, "/messages"), strings.HasSuffix(path, "/messages/count_tokens"):
-		return anthropic{}
-	case strings.HasSuffix(path, "/responses"), strings.HasSuffix(path, "/responses/compact"):
-		return responses{}
-	case strings.HasSuffix(path, "/chat/completions"):
-		return chat{}
+	for end, d := range map[string]dialect{
+		"/messages": anthropic{}, "/messages/count_tokens": anthropic{}, "/responses": responses{}, "/responses/compact": responses{}, "/chat/completions": chat{},
+	} {
+		if strings.HasSuffix(path, end) {
+			return d
+		}
 	}
 	return nil
-}
-
-// stepOf reads a step from a call's identifier.
-func stepOf(id, prefix string) (int, bool) {
-	rest, ok := strings.CutPrefix(id, prefix)
-	n, err := strconv.Atoi(rest)
-	return n, ok && err == nil
 }
 
 // fail answers with an error.
@@ -154,9 +146,6 @@ func (e sseEvent) bytes() []byte {
 }
 
 func wait(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
@@ -165,15 +154,10 @@ func wait(ctx context.Context, d time.Duration) {
 
 // pieces cuts a text in three, so that clients of streams have to join it.
 func pieces(s string) []string {
-	if len(s) < 3 {
+	r := []rune(s)
+	if len(r) < 3 {
 		return []string{s}
 	}
-	a, b := len(s)/3, 2*len(s)/3
-	for a > 0 && s[a]&0xC0 == 0x80 {
-		a--
-	}
-	for b > a && s[b]&0xC0 == 0x80 {
-		b--
-	}
-	return []string{s[:a], s[a:b], s[b:]}
+	a, b := len(r)/3, 2*len(r)/3
+	return []string{string(r[:a]), string(r[a:b]), string(r[b:])}
 }

@@ -2,6 +2,7 @@ package providertest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,37 +50,10 @@ type textParser struct {
 	about  bool // a line about it was read
 }
 
-func (p *textParser) line(line string) error {
+func (p *textParser) line(line string) (err error) {
 	word, rest, _ := strings.Cut(line, " ")
 	rest = strings.TrimSpace(rest)
-	switch word {
-	case "say", "shell", "write":
-		if err := p.action(word, rest); err != nil {
-			return err
-		}
-		p.script.Steps = append(p.script.Steps, p.step)
-		p.step, p.about = Step{}, false
-		return nil
-	}
 	p.about = true
-	switch word {
-	case "think":
-		text, err := p.text(rest)
-		p.step.Think = text
-		return err
-	case "tokens":
-		return p.tokens(rest)
-	case "delay":
-		var err error
-		p.step.Delay, err = time.ParseDuration(rest)
-		return err
-	}
-	f, err := fault(word, strings.Fields(rest))
-	p.step.Faults = append(p.step.Faults, f)
-	return err
-}
-
-func (p *textParser) action(word, rest string) (err error) {
 	switch word {
 	case "say":
 		p.step.Say, err = p.text(rest)
@@ -93,7 +67,21 @@ func (p *textParser) action(word, rest string) (err error) {
 		p.step.Write = &File{Path: strings.TrimSpace(path)}
 		p.step.Write.Content, err = p.text("<<" + mark)
 		p.step.Write.Content += "\n"
+	case "think":
+		p.step.Think, err = p.text(rest)
+		return err
+	case "tokens":
+		return p.tokens(rest)
+	case "delay":
+		p.step.Delay, err = time.ParseDuration(rest)
+		return err
+	default:
+		f, err := fault(word, strings.Fields(rest))
+		p.step.Faults = append(p.step.Faults, f)
+		return err
 	}
+	p.script.Steps = append(p.script.Steps, p.step)
+	p.step, p.about = Step{}, false
 	return err
 }
 
@@ -130,13 +118,16 @@ func (p *textParser) tokens(rest string) error {
 	return nil
 }
 
-func fault(word string, args []string) (*Fault, error) {
-	f := &Fault{}
-	needsArg := word == "fail" || word == "cut" || word == "error"
-	if needsArg && len(args) == 0 {
+func fault(word string, args []string) (f *Fault, err error) {
+	f = &Fault{Garble: word == "garble"}
+	switch {
+	case f.Garble:
+		args = append([]string{""}, args...)
+	case !slices.Contains([]string{"fail", "cut", "error"}, word):
+		return f, fmt.Errorf("%q is no word of this language", word)
+	case len(args) == 0:
 		return f, fmt.Errorf("%s: of what?", word)
 	}
-	var err error
 	switch word {
 	case "fail":
 		f.Status, err = strconv.Atoi(args[0])
@@ -144,20 +135,16 @@ func fault(word string, args []string) (*Fault, error) {
 		f.Cut, err = strconv.Atoi(args[0])
 	case "error":
 		f.Error = args[0]
-	case "garble":
-		f.Garble = true
-	default:
-		return f, fmt.Errorf("%q is no word of this language", word)
 	}
-	if needsArg {
-		args = args[1:]
-	}
-	for _, a := range args {
-		if after, ok := strings.CutPrefix(a, "after="); ok && err == nil {
+	for _, a := range args[1:] {
+		after, isAfter := strings.CutPrefix(a, "after=")
+		switch {
+		case err != nil:
+		case isAfter:
 			f.RetryAfter, err = strconv.Atoi(after)
-		} else if a == "forever" {
+		case a == "forever":
 			f.Times = -1
-		} else if err == nil {
+		default:
 			f.Times, err = strconv.Atoi(a)
 		}
 	}

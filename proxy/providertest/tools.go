@@ -3,7 +3,9 @@ package providertest
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -17,6 +19,78 @@ type offer struct {
 		Properties map[string]any `json:"properties"`
 	}
 	bash bool // Anthropic's own bash tool, which has no schema
+}
+
+// A request has the fields of all three APIs that matter here.
+type request struct {
+	Model         string `json:"model"`
+	Stream        bool   `json:"stream"`
+	StreamOptions struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+	Messages []item          `json:"messages"`
+	Input    json.RawMessage `json:"input"` // items, or a string
+	Tools    []tool          `json:"tools"`
+}
+
+// An item is a message, or another item of the Responses API.
+type item struct {
+	Role    string          `json:"role"`
+	CallID  string          `json:"call_id"`
+	Content json.RawMessage `json:"content"` // blocks, or a string
+	Tools   []tool          `json:"tools"`
+}
+
+type block struct {
+	ID string `json:"id"` // of a call
+}
+
+// A tool is one that a request offers, or a namespace of tools.
+type tool struct {
+	Type        string          `json:"type"`
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	InputSchema json.RawMessage `json:"input_schema"`
+	Parameters  json.RawMessage `json:"parameters"`
+	Tools       []tool          `json:"tools"`
+}
+
+// offer completes an offer with what all tools have.
+func (t tool) offer(schema json.RawMessage, o offer) offer {
+	o.name, o.description = t.Name, t.Description
+	_ = json.Unmarshal(schema, &o.schema) // a schema of another form has no properties
+	return o
+}
+
+// parse finds out which step the conversation has come to, and what may be called in it.
+func parse(d dialect, body []byte) (turn, error) {
+	var req request
+	if err := json.Unmarshal(body, &req); err != nil {
+		return turn{}, fmt.Errorf("request: %w", err)
+	}
+	t := turn{model: req.Model, stream: req.Stream, count: req.StreamOptions.IncludeUsage}
+	items := req.Messages
+	_ = json.Unmarshal(req.Input, &items) // a string has no items
+	tools := req.Tools
+	for _, i := range items {
+		tools = append(tools, i.Tools...)
+		var blocks []block
+		_ = json.Unmarshal(i.Content, &blocks) // a string has no blocks
+		called := false
+		for _, id := range append(blocks, block{i.CallID}) {
+			_, step, _ := strings.Cut(id.ID, "_sbench_")
+			if n, err := strconv.Atoi(step); err == nil {
+				t.next, called = n+1, true
+			}
+		}
+		if i.Role == "assistant" && !called {
+			t.next++
+		}
+	}
+	for _, tool := range tools {
+		t.offers = append(t.offers, d.offers(tool)...)
+	}
+	return t, nil
 }
 
 func (o offer) has(property string) bool {
@@ -36,11 +110,8 @@ var errNoTool = errors.New("the agent offers no tool that the step could use")
 
 // callFor returns the call of a Shell or Write step.
 func callFor(s Step, offers []offer, id string) (*toolCall, error) {
-	var c *toolCall
-	switch {
-	case s.Shell != "":
-		c = shellCall(s.Shell, offers)
-	case s.Write != nil:
+	c := shellCall(s.Shell, offers)
+	if s.Write != nil {
 		c = writeCall(*s.Write, offers)
 	}
 	if c == nil {
@@ -88,12 +159,10 @@ func shellCall(command string, offers []offer) *toolCall {
 // absolute, and the shell otherwise.
 func writeCall(f File, offers []offer) *toolCall {
 	for _, o := range offers {
-		if path.IsAbs(f.Path) && o.has("content") && (o.has("file_path") || o.has("path")) {
-			name := "path"
-			if o.has("file_path") {
-				name = "file_path"
+		for _, name := range []string{"file_path", "path"} {
+			if path.IsAbs(f.Path) && o.has("content") && o.has(name) {
+				return o.call(map[string]any{name: f.Path, "content": f.Content})
 			}
-			return o.call(map[string]any{name: f.Path, "content": f.Content})
 		}
 	}
 	return shellCall("mkdir -p "+quote(path.Dir(f.Path))+" && printf %s "+quote(f.Content)+" >"+quote(f.Path), offers)

@@ -37,7 +37,7 @@ func (x *exchange) copyHeader(resp *http.Response) {
 	for _, name := range []string{
 		"Content-Type", "Cache-Control", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id",
 	} {
-		if v := resp.Header.Get(name); v != "" && string(scrub(x.relay.cfg.Key, x.relay.cfg.MinSecret, []byte(v))) == v {
+		if v := resp.Header.Get(name); v != "" && string(x.relay.secret.scrub([]byte(v))) == v {
 			x.w.Header().Set(name, v)
 		}
 	}
@@ -54,7 +54,7 @@ func (x *exchange) failed(resp *http.Response) outcome {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxError+1))
 	if m := newMeter(x.route.dialect, false); out.cause != BadKey && out.cause != RateLimited { // they are sent before any work is done
 		m.write(body)
-		out.usage = m.close(x.bounds, false)
+		out.usage = m.close(x.bounds, errors.Is(err, errSilent) && !x.closed())
 	}
 	if out.cause == BadKey {
 		x.w.Header().Set("X-Should-Retry", "false")
@@ -71,12 +71,8 @@ func (x *exchange) failed(resp *http.Response) outcome {
 		x.answer(resp.StatusCode, "provider_error", "the provider answered with an error")
 		return out
 	}
-	body = account.ReplaceAll(scrub(x.relay.cfg.Key, x.relay.cfg.MinSecret, body), []byte(redacted))
 	x.copyHeader(resp)
-	x.entry.Down = int64(len(body))
-	_ = x.ctl.SetWriteDeadline(time.Now().Add(x.relay.cfg.Limits.Download))
-	x.w.WriteHeader(resp.StatusCode)
-	_, _ = x.w.Write(body)
+	x.write(resp.StatusCode, account.ReplaceAll(x.relay.secret.scrub(body), []byte(redacted)))
 	return out
 }
 
@@ -101,20 +97,19 @@ type sink interface {
 }
 
 // pass sends a good answer on as it comes, and counts it.
-func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome {
+func (x *exchange) pass(resp *http.Response) outcome {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	stream := media == "text/event-stream"
 	m := newMeter(x.route.dialect, stream)
 	x.copyHeader(resp)
 	x.w.WriteHeader(resp.StatusCode)
 	_ = x.ctl.Flush() // the first event may take long
-	agent := &agentWriter{x: x}
-	scrub := newScrubber(x.relay.cfg.Key, x.relay.cfg.MinSecret, agent)
+	scrub := &scrubber{secret: x.relay.secret, out: &agentWriter{x}}
 	var to sink = scrub
 	if stream && x.hide {
 		to = &hider{out: scrub}
 	}
-	readErr, writeErr := x.copy(resp.Body, m, to, cancel)
+	readErr, writeErr := x.copy(resp.Body, m, to)
 	leaves := writeErr != nil || x.gone()
 	out := outcome{status: resp.StatusCode, usage: m.close(x.bounds, (leaves || errors.Is(readErr, errSilent)) && !x.closed())}
 	x.aborted = leaves || readErr != nil
@@ -136,15 +131,39 @@ func (x *exchange) pass(resp *http.Response, cancel context.CancelFunc) outcome 
 // on the answer.
 var errSilent = errors.New("silent provider")
 
-// copy passes the answer on until it ends or the provider fails. A silent provider is
-// cut off. If the agent leaves, copy reads on until the tokens are counted.
-func (x *exchange) copy(from io.Reader, m *meter, to sink, cancel context.CancelFunc) (readErr, writeErr error) {
-	silence := x.relay.cfg.Limits.Silence
-	var silent atomic.Bool
-	timer := time.AfterFunc(silence, func() { silent.Store(true); cancel() })
-	defer timer.Stop()
-	buf := make([]byte, pieceBytes)
-	for {
+// A patientBody is the body of an answer. Reads fail with errSilent once nothing has come
+// for the given time.
+type patientBody struct {
+	io.ReadCloser
+	silence time.Duration
+	silent  atomic.Bool
+	timer   *time.Timer // sets silent and ends the request
+}
+
+func newPatientBody(body io.ReadCloser, silence time.Duration, cancel context.CancelFunc) *patientBody {
+	b := &patientBody{ReadCloser: body, silence: silence}
+	b.timer = time.AfterFunc(silence, func() { b.silent.Store(true); cancel() })
+	return b
+}
+
+func (b *patientBody) Read(p []byte) (int, error) {
+	b.timer.Reset(b.silence)
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF && b.silent.Load() {
+		err = errSilent
+	}
+	return n, err
+}
+
+func (b *patientBody) Close() error {
+	b.timer.Stop()
+	return b.ReadCloser.Close()
+}
+
+// copy passes the answer on until it ends or the provider fails. If the agent leaves, copy
+// reads on until the tokens are counted.
+func (x *exchange) copy(from io.Reader, m *meter, to sink) (readErr, writeErr error) {
+	for buf := make([]byte, pieceBytes); ; {
 		n, err := from.Read(buf)
 		if n > 0 {
 			m.write(buf[:n])
@@ -158,12 +177,9 @@ func (x *exchange) copy(from io.Reader, m *meter, to sink, cancel context.Cancel
 		switch {
 		case err == io.EOF, writeErr != nil && m.counted():
 			return nil, writeErr
-		case err != nil && silent.Load():
-			return errSilent, writeErr
 		case err != nil:
 			return err, writeErr
 		}
-		timer.Reset(silence)
 	}
 }
 

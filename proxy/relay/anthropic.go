@@ -3,128 +3,97 @@ package relay
 import "regexp"
 
 // anthropicRules are the rules for the fields of the Messages API, token counting
-// included. A field without a rule passes only if external tools are allowed.
-func anthropicRules(name string) rule {
-	switch name {
-	case "model":
-		return modelRule
-	case "stream":
-		return streamRule
-	case "messages":
-		return anthropicMessages
-	case "system":
-		return anthropicContent
-	case "tools":
-		return toolsRule(anthropicTool)
-	case "tool_choice":
-		return anthropicToolChoice
-	case "max_tokens":
-		return mostRule
-	case "temperature", "top_p", "top_k", "stop_sequences", "thinking", "metadata", "cache_control",
-		"output_config", "output_format", "context_management", "compaction", "diagnostics":
-		return pass
-	case "service_tier":
-		return oneOf(name, "auto", "standard_only")
-	case "speed":
-		return oneOf(name, "standard")
-	case "mcp_servers", "container":
-		return outside(name)
-	case "fallbacks", "fallback_credit_token", "inference_geo":
-		return never(name)
-	}
-	return nil
+// included.
+func anthropicRules() map[string]rule {
+	return passing(map[string]rule{
+		"model":                 modelRule,
+		"stream":                streamRule,
+		"messages":              anthropicMessages,
+		"system":                anthropicContent,
+		"tools":                 toolsRule(anthropicTool),
+		"tool_choice":           anthropicToolChoice,
+		"max_tokens":            mostRule,
+		"service_tier":          oneOf("service_tier", "auto", "standard_only"),
+		"speed":                 oneOf("speed", "standard"),
+		"mcp_servers":           outside("mcp_servers"),
+		"container":             outside("container"),
+		"fallbacks":             oneOf("fallbacks"),
+		"fallback_credit_token": oneOf("fallback_credit_token"),
+		"inference_geo":         oneOf("inference_geo"),
+	}, "temperature", "top_p", "top_k", "stop_sequences", "thinking", "metadata", "cache_control",
+		"output_config", "output_format", "context_management", "compaction", "diagnostics")
 }
 
 // anthropicClientTool matches the types of tools that run on the agent's side.
 var anthropicClientTool = regexp.MustCompile(`^(bash|text_editor|memory)_[0-9]{8}$`)
 
-func anthropicTool(in *inspector, v []byte) ([]byte, error) {
-	all, t, err := in.typed(v, "a tool")
+func anthropicTool(in *inspector, v *value) error {
+	t, err := in.typed(v, "a tool")
+	model, _ := v.word("model")
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case t == "", t == "custom", anthropicClientTool.MatchString(t):
-		return v, nil
-	case in.allow && !absent(field(all, "model")): // such as the advisor
-		if m, _ := word(all, "model"); m == in.model {
-			return v, nil
-		}
-	case in.allow:
-		return v, nil
+		return nil
+	case in.allow && (v.field("model").null() || model == in.model): // another one is such as the advisor's
+		return nil
 	}
-	if name, _ := word(all, "name"); name != "" {
-		in.gone = append(in.gone, name)
+	if name, _ := v.word("name"); name != "" {
+		in.lost = append(in.lost, name)
 	}
-	return nil, in.external(cleanName(t))
+	return in.external(v, cleanName(t))
 }
 
-func anthropicToolChoice(in *inspector, v []byte) ([]byte, error) {
-	if isNull(v) {
-		return v, nil
+func anthropicToolChoice(in *inspector, v *value) error {
+	if v.null() {
+		return nil
 	}
 	return in.choice(v, "auto", "any", "tool", "none")
 }
 
-func anthropicMessages(in *inspector, v []byte) ([]byte, error) {
+func anthropicMessages(in *inspector, v *value) error {
 	if in.allow {
-		return v, nil
+		return nil
 	}
-	return in.each(v, func(msg []byte) ([]byte, error) {
-		return in.member(msg, "content", anthropicContent)
+	return in.each(v, func(in *inspector, msg *value) error {
+		if err := in.object(msg); err != nil {
+			return err
+		}
+		return anthropicContent(in, msg.field("content"))
 	})
 }
 
-func anthropicContent(in *inspector, v []byte) ([]byte, error) {
-	if k := kindOf(v); in.allow || k == '"' || k == 'n' {
-		return v, nil
-	}
-	return in.each(v, in.anthropicBlock)
-}
+func anthropicContent(in *inspector, v *value) error { return in.content(v, anthropicBlock) }
 
-func (in *inspector) anthropicBlock(v []byte) ([]byte, error) {
-	all, err := in.object(v)
+func anthropicBlock(in *inspector, v *value) error {
+	t, err := in.part(v, "block")
 	if err != nil {
-		return nil, err
-	}
-	t, ok := word(all, "type")
-	if !ok || t == "" {
-		return nil, malformed("a block of content has no type")
+		return err
 	}
 	switch t {
 	case "text", "thinking", "redacted_thinking", "tool_use", "tool_reference", "search_result", "compaction":
-		return v, nil
+		return nil
 	case "tool_result":
-		return in.member(v, "content", anthropicContent)
+		return anthropicContent(in, v.field("content"))
 	case "image", "document":
-		return in.anthropicSource(v, all, t)
+		return in.anthropicSource(v, t)
 	}
-	return in.instead(cleanName(t), "text")
+	return in.instead(v, cleanName(t), "text")
 }
 
 // anthropicSource keeps a source that contains its own bytes.
-func (in *inspector) anthropicSource(v []byte, all []member, kind string) ([]byte, error) {
-	source, err := in.object(field(all, "source"))
-	if err != nil {
-		return nil, err
+func (in *inspector) anthropicSource(v *value, kind string) error {
+	source := v.field("source")
+	if err := in.object(source); err != nil {
+		return err
 	}
-	t, _ := word(source, "type")
-	inline := absent(field(source, "url")) && absent(field(source, "file_id"))
+	t, _ := source.word("type")
+	inline := source.field("url").null() && source.field("file_id").null()
 	switch {
 	case inline && (t == "base64" || t == "text"):
-		return v, nil
+		return nil
 	case inline && t == "content":
-		return in.member(v, "source", func(in *inspector, v []byte) ([]byte, error) {
-			return in.member(v, "content", anthropicContent)
-		})
+		return anthropicContent(in, source.field("content"))
 	}
-	return in.instead(kind+":"+cleanName(t), "text")
-}
-
-// instead returns the text that replaces a part of a message, since the APIs refuse
-// messages without content.
-func (in *inspector) instead(name, kind string) ([]byte, error) {
-	if err := in.external(name); err != nil {
-		return nil, err
-	}
-	return joinMembers([]member{newMember("type", `"`+kind+`"`), newMember("text", `"`+notice+`"`)}), nil
+	return in.instead(v, kind+":"+cleanName(t), "text")
 }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -107,24 +108,12 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	fill(&l.Body, 32<<20)
-	fill(&l.Bodies, 2*l.Body)
-	l.Bodies = max(l.Bodies, l.Body)
-	fill(&l.Inspect, 32<<20)
-	fill(&l.InFlight, 16)
-	fill(&l.Conns, 64)
-	fill(&l.Requests, proxy.DefaultLimits().Requests)
-	fill(&l.Linger, 30*time.Second)
-	fill(&l.Head, 10*time.Second)
-	fill(&l.Upload, time.Minute)
-	fill(&l.Silence, 15*time.Minute)
-	fill(&l.Download, time.Minute)
-	return l
-}
-
-func fill[T int | int64 | time.Duration](v *T, fallback T) {
-	if *v <= 0 {
-		*v = fallback
+	body := cmp.Or(l.Body, 32<<20)
+	return Limits{
+		Body: body, Bodies: max(cmp.Or(l.Bodies, 2*body), body), InFlight: cmp.Or(l.InFlight, 16), Conns: cmp.Or(l.Conns, 64),
+		Inspect: cmp.Or(l.Inspect, 32<<20), Requests: cmp.Or(l.Requests, proxy.DefaultLimits().Requests),
+		Head: cmp.Or(l.Head, 10*time.Second), Upload: cmp.Or(l.Upload, time.Minute), Silence: cmp.Or(l.Silence, 15*time.Minute),
+		Download: cmp.Or(l.Download, time.Minute), Linger: cmp.Or(l.Linger, 30*time.Second),
 	}
 }
 

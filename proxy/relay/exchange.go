@@ -37,13 +37,13 @@ type exchange struct {
 }
 
 func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
-	r.connHandled(req.Context())
+	req.Context().Value(connKey{}).(*atomic.Int64).Add(-1)
 	start := time.Now()
 	x := &exchange{relay: r, w: w, req: req, ctl: http.NewResponseController(w), entry: r.newEntry(start)}
 	n, crowded := r.ledger.enter()
 	x.silent = n > r.cfg.Limits.Requests+1
 	defer func() {
-		r.ledger.leave(x.refused, x.silent, x.held)
+		r.ledger.leave(x)
 		x.entry.Duration = time.Since(start)
 		if !x.silent {
 			r.log(x.entry)
@@ -78,13 +78,11 @@ func (r *Relay) log(e proxy.Entry) {
 
 func (r *Relay) logMalformed() {
 	n, _ := r.ledger.enter()
-	silent := n > r.cfg.Limits.Requests+1
-	if r.ledger.leave(true, silent, 0); silent {
-		return
+	x := &exchange{refused: true, silent: n > r.cfg.Limits.Requests+1, entry: r.newEntry(time.Now())}
+	x.entry.Verdict, x.entry.Reason = proxy.Deny, string(badHead)
+	if r.ledger.leave(x); !x.silent {
+		r.log(x.entry)
 	}
-	e := r.newEntry(time.Now())
-	e.Verdict, e.Reason = proxy.Deny, string(badHead)
-	r.log(e)
 }
 
 // prepare does everything with the n-th request that does not need the provider.
@@ -150,8 +148,6 @@ func (x *exchange) inspect() error {
 	x.bounds = in.bounds()
 	x.entry.Model, x.entry.Stream, x.hide = in.asked, in.stream, in.hideUsage
 	x.entry.Stripped = in.found
-	var ref *refusal
-	x.relay.ledger.found(in.found, errors.As(err, &ref) && ref.reason == externalTool)
 	return err
 }
 
@@ -180,6 +176,9 @@ func (x *exchange) deny(err error) {
 	ref := &refusal{status: http.StatusInternalServerError, reason: badRequest, message: "internal error"}
 	_ = errors.As(err, &ref)
 	x.refused = true
+	if ref.reason != externalTool { // nothing was removed from what was not sent
+		x.entry.Stripped = nil
+	}
 	x.entry.Verdict, x.entry.Reason = proxy.Deny, string(ref.reason)
 	status := ref.statusFor(x.relay.cfg.Provider)
 	if ref.reason == tooMany || ref.reason == tooMuch {
@@ -197,7 +196,11 @@ func (x *exchange) answer(status int, code, message string) {
 	x.entry.Status = status
 	x.w.Header().Set("Content-Type", "application/json")
 	x.w.Header().Set("X-Sbench-Relay", code)
-	body := errorBody(x.relay.cfg.Provider, status, code, message)
+	x.write(status, errorBody(x.relay.cfg.Provider, status, code, message))
+}
+
+// write writes a whole answer, apart from its header.
+func (x *exchange) write(status int, body []byte) {
 	x.entry.Down = int64(len(body))
 	_ = x.ctl.SetWriteDeadline(time.Now().Add(x.relay.cfg.Limits.Download))
 	x.w.WriteHeader(status)
@@ -252,6 +255,7 @@ func (x *exchange) exchange() outcome {
 		var wait interface{ Timeout() bool }
 		return x.unreachable(Unreachable, errors.As(err, &wait) && wait.Timeout())
 	}
+	resp.Body = newPatientBody(resp.Body, x.relay.cfg.Limits.Silence, cancel)
 	defer func() { _ = resp.Body.Close() }()
 	x.entry.Status = resp.StatusCode
 	if cause := x.unusable(resp); cause != "" {
@@ -260,7 +264,7 @@ func (x *exchange) exchange() outcome {
 	if resp.StatusCode >= 300 {
 		return x.failed(resp)
 	}
-	return x.pass(resp, cancel)
+	return x.pass(resp)
 }
 
 func (x *exchange) request(ctx context.Context) (*http.Request, error) {

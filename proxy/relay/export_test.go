@@ -2,6 +2,7 @@ package relay
 
 import (
 	"io"
+	"sync"
 
 	"github.com/securebench/sbench/proxy"
 )
@@ -9,19 +10,17 @@ import (
 // The functions below let fuzzers and benchmarks run parts of the relay without a
 // connection.
 
-// CheckJSON is checkJSON.
-func CheckJSON(data []byte) error { return checkJSON(data) }
+// CheckJSON returns the error of parse.
+func CheckJSON(data []byte) error {
+	_, err := parse(data)
+	return err
+}
 
-// Values returns the number of values in valid JSON, all read with the scanner.
-func Values(v []byte) int {
-	n := 1
-	for _, m := range members(v) {
-		n += Values(m.value)
-	}
-	for _, e := range elements(v) {
-		n += Values(e)
-	}
-	return n
+// Values returns the number of values in valid JSON.
+func Values(data []byte) int {
+	p := parser{data: data}
+	_, _ = p.value(nil, 0)
+	return p.values
 }
 
 // Inspect inspects the body of a POST to path for the model "m".
@@ -61,9 +60,20 @@ func Events(pieces ...[]byte) (all []string) {
 	return all
 }
 
+var secrets sync.Map // by key
+
+// secretOf returns the secret of a key, which a relay makes only once, too.
+func secretOf(key string) *secret {
+	s, ok := secrets.Load(key)
+	if !ok {
+		s, _ = secrets.LoadOrStore(key, newSecret(NewKey(key), 8))
+	}
+	return s.(*secret)
+}
+
 // Scrub writes pieces through a scrubber of the key.
 func Scrub(key string, out io.Writer, pieces ...[]byte) error {
-	s := newScrubber(NewKey(key), 8, out)
+	s := &scrubber{secret: secretOf(key), out: out}
 	for _, p := range pieces {
 		if _, err := s.Write(p); err != nil {
 			return err
@@ -74,7 +84,7 @@ func Scrub(key string, out io.Writer, pieces ...[]byte) error {
 
 // Hide writes pieces through a hider.
 func Hide(out io.Writer, pieces ...[]byte) error {
-	h := hider{out: newScrubber(Key{}, 8, out)}
+	h := hider{out: &scrubber{secret: newSecret(Key{}, 8), out: out}}
 	for _, p := range pieces {
 		if _, err := h.Write(p); err != nil {
 			return err
@@ -83,8 +93,7 @@ func Hide(out io.Writer, pieces ...[]byte) error {
 	return h.flush()
 }
 
-// Work inspects a body as [Inspect] does. It returns how many bytes were processed, each
-// counted as often as it was, and the bound of the answer's output.
+// Work inspects a body as [Inspect] does. It returns the work in bytes, and the bound of the answer's output.
 func Work(p Provider, path string, body []byte) (work, output int64, err error) {
 	for _, r := range routes(p) {
 		if r.path == path && r.rules != nil {
@@ -98,7 +107,7 @@ func Work(p Provider, path string, body []byte) (work, output int64, err error) 
 
 // Held returns how many bytes a scrubber holds back after a piece.
 func Held(key string, piece []byte) int {
-	s := newScrubber(NewKey(key), 8, io.Discard)
+	s := &scrubber{secret: secretOf(key), out: io.Discard}
 	_, _ = s.Write(piece)
 	return len(s.held)
 }

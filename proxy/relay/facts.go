@@ -50,7 +50,7 @@ type Facts struct {
 	Exceeded Budget      `json:"exceeded,omitempty"` // the first that refused a request; empty: none did
 	Usage    proxy.Usage `json:"usage"`              // of all requests
 
-	Stripped map[string]int64 `json:"stripped,omitempty"` // what was removed from requests, and how often
+	Stripped map[string]int64 `json:"stripped,omitempty"` // what was removed from requests that were sent, and how often
 	External map[string]int64 `json:"external,omitempty"` // why requests were refused under RefuseExternalTools, and how often
 }
 

@@ -6,57 +6,81 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 )
 
-// A scrubber passes bytes on without the key, should an upstream repeat what it
-// was sent: as it is, in base64 of either alphabet at any offset, or in
-// hexadecimal, each with any of its characters escaped as in JSON or a URL. It holds
-// back at most one spelling of the key, and only while one may have begun, which is
-// never so at the end of an event.
-type scrubber struct {
+// A secret is a key that an upstream may repeat: as it is, in base64 of either alphabet at
+// any offset, or in hexadecimal, each with any of its characters escaped as in JSON or a
+// URL.
+type secret struct {
 	least int // characters of the key that are not there by chance
 	forms []form
 	first [256]uint16 // the forms that a byte may begin, one bit each
-	out   io.Writer
-	held  []byte // may be the beginning of a spelling
 }
 
-// A form is a way to write the key: its characters, and an alternative for each.
-type form struct{ chars, others string }
+// A form is a way to write the key: the spellings of each of its characters.
+type form [][]string
 
-func newScrubber(k Key, least int, out io.Writer) *scrubber {
-	s := &scrubber{least: max(least, 1), out: out}
+func newSecret(k Key, least int) *secret {
+	s := &secret{least: max(least, 1)}
 	key := k.value()
 	if len(key) < s.least {
 		return s
 	}
 	inHex := hex.EncodeToString([]byte(key))
-	s.forms = []form{{key, key}, {inHex, strings.ToUpper(inHex)}}
+	s.forms = []form{newForm(key, key), newForm(inHex, strings.ToUpper(inHex))}
 	for before := range 3 { // bytes of another text in the key's first group of three
 		raw := append(make([]byte, before), key...)
 		// The characters that contain bits of the key only.
 		from, to := (8*before+5)/6, 8*len(raw)/6
-		s.forms = append(s.forms, form{base64.RawStdEncoding.EncodeToString(raw)[from:to], base64.RawURLEncoding.EncodeToString(raw)[from:to]})
+		s.forms = append(s.forms, newForm(base64.RawStdEncoding.EncodeToString(raw)[from:to], base64.RawURLEncoding.EncodeToString(raw)[from:to]))
 	}
 	for i, f := range s.forms {
-		for _, b := range []byte{f.chars[0], f.others[0], '\\', '%'} {
-			s.first[b] |= 1 << i
+		for _, spelling := range f[0] {
+			s.first[spelling[0]] |= 1 << i
 		}
 	}
 	return s
 }
 
+// newForm returns the form of a text whose characters may be replaced by the others. All are
+// printable ASCII.
+func newForm(text, others string) (f form) {
+	for i := range len(text) {
+		var spellings []string
+		for _, c := range slices.Compact([]byte{text[i], others[i]}) {
+			code := hex.EncodeToString([]byte{c})
+			spellings = append(spellings, string(rune(c)))
+			for _, prefix := range []string{`\u00`, `\\u00`, `\\\\u00`, "%", "%25"} {
+				spellings = append(spellings, prefix+code, prefix+strings.ToUpper(code))
+			}
+		}
+		if text[i] == '/' {
+			spellings = append(spellings, `\/`)
+		}
+		f = append(f, spellings)
+	}
+	return f
+}
+
 // scrub returns a text without the key.
-func scrub(k Key, least int, text []byte) []byte {
+func (s *secret) scrub(text []byte) []byte {
 	var out bytes.Buffer
-	s := newScrubber(k, least, &out)
-	_, _ = s.Write(text) // a bytes.Buffer does not fail
-	_ = s.flush()
+	w := &scrubber{secret: s, out: &out}
+	_, _ = w.Write(text) // a bytes.Buffer does not fail
+	_ = w.flush()
 	return out.Bytes()
 }
 
-// Write implements io.Writer.
+// A scrubber passes bytes on without the key. It holds back at most one spelling of the
+// key, and only while one may have begun, which is never so at the end of an event.
+type scrubber struct {
+	*secret
+	out  io.Writer
+	held []byte // may be the beginning of a spelling
+}
+
 func (s *scrubber) Write(p []byte) (int, error) {
 	b := p
 	if len(s.held) > 0 {
@@ -92,7 +116,7 @@ func (s *scrubber) Write(p []byte) (int, error) {
 // at returns the size in bytes of the spelling of the key that b begins with, or 0, and
 // how many characters of the key b has of it. If b ends too soon to know, size is 0 and
 // begun is not.
-func (s *scrubber) at(b []byte) (size, begun int) {
+func (s *secret) at(b []byte) (size, begun int) {
 	mask := s.first[b[0]]
 	for i := 0; mask != 0; i, mask = i+1, mask>>1 {
 		if mask&1 == 0 {
@@ -110,65 +134,27 @@ func (s *scrubber) at(b []byte) (size, begun int) {
 // match returns the size of the spelling that b begins with, and its characters; if b
 // ends within one, 0 and the characters that have begun; otherwise 0 and 0.
 func (f form) match(b []byte) (size, chars int) {
-	for i := range len(f.chars) {
-		n, more := spelling(b[size:], f.chars[i], f.others[i])
+	for i, spellings := range f {
+		n, more := 0, false
+		for _, s := range spellings {
+			have := min(len(s), len(b)-size)
+			if string(b[size:size+have]) != s[:have] {
+				continue
+			}
+			if more = true; have == len(s) {
+				n = have
+				break
+			}
+		}
 		switch {
-		case more:
+		case n == 0 && more:
 			return 0, i + 1
 		case n == 0:
 			return 0, 0
 		}
 		size += n
 	}
-	return size, len(f.chars)
-}
-
-// spelling returns how many bytes at the beginning of b stand for one of two
-// characters; more says that b ends too soon to know.
-func spelling(b []byte, c, other byte) (n int, more bool) {
-	if len(b) == 0 {
-		return 0, true
-	}
-	if b[0] == c || b[0] == other {
-		return 1, false
-	}
-	if b[0] != '\\' && b[0] != '%' {
-		return 0, false
-	}
-	for _, prefix := range []string{`\u00`, `\\u00`, `\\\\u00`, "%", "%25"} {
-		for _, c := range []byte{c, other} {
-			if n, cut := escaped(b, prefix, c); n > 0 {
-				return n, false
-			} else if cut {
-				more = true
-			}
-		}
-	}
-	if c == '/' && b[0] == '\\' && len(b) > 1 && b[1] == '/' {
-		return 2, false
-	}
-	return 0, more
-}
-
-// escaped matches a prefix and a character in hexadecimal. cut says that b ends too soon
-// to know.
-func escaped(b []byte, prefix string, c byte) (n int, cut bool) {
-	const digits = "0123456789abcdef"
-	for i := range len(prefix) + 2 {
-		if i == len(b) {
-			return 0, true
-		}
-		want := digits[c&15]
-		if i < len(prefix) {
-			want = prefix[i]
-		} else if i == len(prefix) {
-			want = digits[c>>4]
-		}
-		if got := b[i]; got != want && (got < 'A' || got > 'F' || got+'a'-'A' != want) {
-			return 0, false
-		}
-	}
-	return len(prefix) + 2, false
+	return size, len(f)
 }
 
 // flush writes what was held back. A beginning of the key that is too long to be there
@@ -204,18 +190,12 @@ type hider struct {
 }
 
 func (h *hider) Write(p []byte) (int, error) {
-	n := len(p)
-	for len(p) > 0 {
-		i := bytes.IndexByte(p, '\n') + 1
-		if i == 0 {
-			i = len(p)
-		}
-		if err := h.piece(p[:i]); err != nil {
+	for line := range bytes.Lines(p) {
+		if err := h.piece(line); err != nil {
 			return 0, err
 		}
-		p = p[i:]
 	}
-	return n, nil
+	return len(p), nil
 }
 
 // piece takes one line, or a part of one.
@@ -223,26 +203,16 @@ func (h *hider) piece(p []byte) error {
 	h.held = append(h.held, p...)
 	h.text = h.text || len(bytes.Trim(p, "\r\n")) > 0
 	h.raw = h.raw || len(h.held) > maxHidden
-	if p[len(p)-1] == '\n' {
-		end := !h.text
-		h.text = false
-		if end {
-			return h.end()
-		}
-	}
-	if h.raw {
-		return h.pass()
-	}
-	return nil
-}
-
-func (h *hider) end() error {
-	hide := !h.raw && onlyUsage(h.held)
-	h.raw = false
-	if hide {
-		h.held = h.held[:0]
+	lineEnds := p[len(p)-1] == '\n'
+	eventEnds := lineEnds && !h.text
+	h.text = h.text && !lineEnds
+	if !eventEnds && !h.raw {
 		return nil
 	}
+	if eventEnds && !h.raw && onlyUsage(h.held) {
+		h.held = h.held[:0]
+	}
+	h.raw = h.raw && !eventEnds
 	return h.pass()
 }
 
@@ -255,10 +225,8 @@ func (h *hider) pass() error {
 
 // flush writes the event that the stream's end cut off.
 func (h *hider) flush() error {
-	if len(h.held) > 0 {
-		if err := h.pass(); err != nil {
-			return err
-		}
+	if err := h.pass(); err != nil {
+		return err
 	}
 	return h.out.flush()
 }

@@ -308,3 +308,34 @@ func TestSilence(t *testing.T) {
 		}
 	}
 }
+
+// TestSilentErrors: a provider that begins an error and then sends nothing is cut off, and
+// the agent gets an error with the provider's status.
+func TestSilentErrors(t *testing.T) {
+	body := `{"model":"m","max_tokens":5000}`
+	for code, u := range map[int]proxy.Usage{
+		400: {Input: int64(len(body)), Output: 5000, Estimated: true}, 401: {}, 429: {}, 500: {Input: int64(len(body)), Output: 5000, Estimated: true},
+	} {
+		ended := make(chan struct{}, 1)
+		url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, `{"error":`)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			ended <- struct{}{}
+		})
+		r := newRig(t, relay.Anthropic, url, func(c *relay.Config) { c.Limits.Silence = 50 * time.Millisecond })
+		watch := time.AfterFunc(patience, func() { _ = r.relay.Close() })
+		resp := r.post(messagesPath, body)
+		if got := text(t, resp); resp.StatusCode != code || !strings.Contains(got, "sbench: the provider") {
+			t.Errorf("%d: status %d, %s", code, resp.StatusCode, got)
+		}
+		watch.Stop()
+		await(t, "the end of the request at the provider", ended)
+		if r.entries(); r.relay.Facts().Usage != u {
+			t.Errorf("%d: costs %+v, want %+v", code, r.relay.Facts().Usage, u)
+		}
+	}
+}

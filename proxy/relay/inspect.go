@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"bytes"
 	"cmp"
 	"net/http"
 	"slices"
@@ -21,7 +20,7 @@ type inspector struct {
 	chat   bool   // Chat Completions, whose streams count tokens only when asked
 
 	found     []string // what was removed, or the first thing that was refused
-	gone      []string // names of removed tools
+	lost      []string // names of removed tools
 	tools     int      // that are left
 	toolsGone bool     // at least one was removed
 	stream    bool
@@ -32,15 +31,15 @@ type inspector struct {
 	most    int64 // tokens that one answer may have; 0: not stated
 	choices int64 // answers that were asked for; 0: one
 	size    int64 // of the body, in bytes
-	work    int64 // bytes processed, each counted as often as it was
+	work    int64 // bytes of the values that were entered
 }
 
 const (
 	// mostOutput bounds the tokens of an answer if the request does not. No model
 	// writes more.
 	mostOutput = 128 << 10
-	// maxPasses bounds how often the body is processed: only nesting deeper than any
-	// API accepts takes more. Requests of real agents take less than 15.
+	// maxPasses bounds work, in sizes of the body: only nesting deeper than any API
+	// accepts takes more. Requests of real agents take less than 15.
 	maxPasses = 20
 )
 
@@ -50,62 +49,58 @@ func (in *inspector) bounds() bounds {
 	return bounds{input: in.size, output: most * min(max(in.choices, 1), 1<<10)}
 }
 
-// step counts v as processed, and fails if that is too much work.
-func (in *inspector) step(v []byte) error {
-	if in.work += int64(len(v)); in.work > maxPasses*max(in.size, 4096) {
-		return malformed("the request is nested too deep")
-	}
-	return nil
-}
-
-// A rule checks the value of one field. It returns the same value, a replacement, or
-// nil to remove the field.
-type rule func(in *inspector, v []byte) ([]byte, error)
-
-// rules returns the rule for a field of one kind of request, or nil if it has none.
-type rules func(field string) rule
+// A rule checks a value, and changes or removes it if it must.
+type rule func(in *inspector, v *value) error
 
 // inspect returns the body to send, which is the same slice if nothing was
 // changed.
-func (in *inspector) inspect(body []byte, fields rules) ([]byte, error) {
+func (in *inspector) inspect(body []byte, fields map[string]rule) ([]byte, error) {
 	in.size = int64(len(body))
-	if err := checkJSON(body); err != nil {
+	root, err := parse(body)
+	if err != nil {
 		return nil, &refusal{status: http.StatusBadRequest, reason: badJSON, message: err.Error()}
 	}
-	trimmed := bytes.Trim(body, " \t\r\n")
-	out, err := in.members(trimmed, func(key string, v []byte) ([]byte, error) {
-		if r := fields(key); r != nil {
-			return r(in, v)
-		}
-		if fields(folded(key)) != nil {
-			return nil, malformed("the request spells a field's name in capitals")
-		}
-		if in.allow || isNull(v) {
-			return v, nil
-		}
-		return nil, in.external(cleanName(key))
-	})
-	if err != nil {
+	if err := in.object(root); err != nil {
 		return nil, err
+	}
+	for _, m := range root.parts {
+		if err := in.field(m, fields); err != nil {
+			return nil, err
+		}
 	}
 	if in.asked == "" {
 		return nil, malformed("the request names no model")
 	}
-	if out, err = in.toolChoice(out); err != nil {
-		return nil, err
+	in.toolChoice(root)
+	if in.chat && in.stream && !in.options { // without it, a stream has no counts
+		in.hideUsage = true
+		root.add("stream_options", `{"include_usage":true}`)
 	}
-	if in.chat {
-		out = in.countChat(out)
-	}
-	if same(out, trimmed) {
+	if !root.changed {
 		return body, nil
 	}
-	return out, nil
+	return root.appendTo(nil), nil
 }
 
-// external records something that the provider must not do. An error means that the
+// field checks a field of the request. One without a rule passes only if external tools are
+// allowed.
+func (in *inspector) field(m *value, fields map[string]rule) error {
+	check := fields[m.key]
+	switch {
+	case check != nil:
+		return check(in, m)
+	case fields[folded(m.key)] != nil:
+		return malformed("the request spells a field's name in capitals")
+	case in.allow || m.null():
+		return nil
+	}
+	return in.external(m, cleanName(m.key))
+}
+
+// external removes something that the provider must not do. An error means that the
 // whole request is refused.
-func (in *inspector) external(name string) error {
+func (in *inspector) external(v *value, name string) error {
+	v.remove()
 	if !slices.Contains(in.found, name) && len(in.found) < maxFound {
 		in.found = append(in.found, name)
 	}
@@ -115,97 +110,62 @@ func (in *inspector) external(name string) error {
 	return nil
 }
 
-func same(a, b []byte) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+// instead replaces a part of a message by a text, since the APIs refuse messages without
+// content.
+func (in *inspector) instead(v *value, name, kind string) error {
+	err := in.external(v, name)
+	v.replace(`{"type":"` + kind + `","text":"` + notice + `"}`)
+	return err
 }
 
-// members passes the members of an object through f, and drops those for which it
-// returns nil. If nothing changes, it returns v itself.
-func (in *inspector) members(v []byte, f func(key string, v []byte) ([]byte, error)) ([]byte, error) {
-	all, err := in.object(v)
-	if err != nil {
-		return nil, err
+// enter counts v as work, and fails if that is too much, or if v is of another kind.
+func (in *inspector) enter(v *value, kind byte, what string) error {
+	if v.kind() != kind {
+		return malformed("the request holds something else where an " + what + " belongs")
 	}
-	changed, kept := false, all[:0:len(all)]
-	for _, m := range all {
-		value, err := f(m.key, m.value)
-		if err != nil {
-			return nil, err
-		}
-		if value == nil || !same(value, m.value) {
-			changed = true
-		}
-		if m.value = value; value != nil {
-			kept = append(kept, m)
-		}
+	if in.work += int64(len(v.raw)); in.work > maxPasses*max(in.size, 4096) {
+		return malformed("the request is nested too deep")
 	}
-	if !changed {
-		return v, nil
-	}
-	return joinMembers(kept), nil
+	return nil
 }
 
-// member passes one member of an object through f, and leaves the others as they are.
-func (in *inspector) member(v []byte, name string, f rule) ([]byte, error) {
-	return in.members(v, func(key string, v []byte) ([]byte, error) {
-		if key != name {
-			return v, nil
-		}
-		return f(in, v)
-	})
+// object enters an object, and refuses keys that are respelled.
+func (in *inspector) object(v *value) error {
+	if err := in.enter(v, '{', "object"); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(v.parts, respelled) {
+		return malformed("the request spells a field's name in capitals")
+	}
+	return nil
 }
 
-// each does with the elements of an array what members does with those of an object.
-func (in *inspector) each(v []byte, f func(v []byte) ([]byte, error)) ([]byte, error) {
-	if kindOf(v) != '[' {
-		return nil, malformed("the request holds something else where an array belongs")
+// each checks the elements of an array.
+func (in *inspector) each(v *value, check rule) error {
+	if err := in.enter(v, '[', "array"); err != nil {
+		return err
 	}
-	if err := in.step(v); err != nil {
-		return nil, err
-	}
-	all := elements(v)
-	changed, kept := false, all[:0:len(all)]
-	for _, e := range all {
-		value, err := f(e)
-		if err != nil {
-			return nil, err
-		}
-		if value == nil || !same(value, e) {
-			changed = true
-		}
-		if value != nil {
-			kept = append(kept, value)
+	for _, e := range v.parts {
+		if err := check(in, e); err != nil {
+			return err
 		}
 	}
-	if !changed {
-		return v, nil
-	}
-	return joinElements(kept), nil
+	return nil
 }
 
-// object returns the members of an object. It counts the work, and refuses keys that
-// are respelled.
-func (in *inspector) object(v []byte) ([]member, error) {
-	if kindOf(v) != '{' {
-		return nil, malformed("the request holds something else where an object belongs")
+// content checks the parts of a content that is not just a text.
+func (in *inspector) content(v *value, part rule) error {
+	if in.allow || v.null() || v.kind() == '"' {
+		return nil
 	}
-	if err := in.step(v); err != nil {
-		return nil, err
-	}
-	all := members(v)
-	for _, m := range all {
-		if respelled(m.key) {
-			return nil, malformed("the request spells a field's name in capitals")
-		}
-	}
-	return all, nil
+	return in.each(v, part)
 }
 
 // respelled reports whether a key is one that matters here, in another case. Parsers
 // that ignore case, such as Go's own, read it as that one; strict parsers do not.
-func respelled(key string) bool {
-	f := folded(key)
-	return f != key && slices.Contains([]string{
+func respelled(m *value) bool {
+	f := folded(m.key)
+	return f != m.key && slices.Contains([]string{
 		"type", "role", "content", "source", "url", "file_id", "image_url", "file_url", "file_data", "file", "audio", "id", "encrypted_content", "output",
 		"tools", "tool_choice", "environment", "include_usage", "name", "model", "input", "messages", "system", "stream", "stream_options",
 	}, f)
@@ -222,125 +182,103 @@ func folded(key string) string {
 	}, key)
 }
 
-// field returns the value of a member, nil if there is none.
-func field(all []member, key string) []byte {
-	for _, m := range all {
-		if m.key == key {
-			return m.value
-		}
+// typed enters an object and returns its type, or "" if that is absent. what names the
+// object in the error for a type that is not a string.
+func (in *inspector) typed(v *value, what string) (string, error) {
+	if err := in.object(v); err != nil {
+		return "", err
+	}
+	t, ok := v.word("type")
+	if !ok {
+		return "", malformed(what + "'s type is no string")
+	}
+	return t, nil
+}
+
+// part enters a part of a content, and returns its type. what is its name in the error if it
+// has none.
+func (in *inspector) part(v *value, what string) (string, error) {
+	if err := in.object(v); err != nil {
+		return "", err
+	}
+	t, _ := v.word("type")
+	if t == "" {
+		return "", malformed("a " + what + " of content has no type")
+	}
+	return t, nil
+}
+
+// choice lets a tool choice pass if its type is one of good.
+func (in *inspector) choice(v *value, good ...string) error {
+	if err := in.object(v); err != nil {
+		return err
+	}
+	if t, _ := v.word("type"); !in.allow && !slices.Contains(good, t) {
+		return in.external(v, "tool_choice:"+cleanName(t))
 	}
 	return nil
 }
 
-// absent reports whether a value is missing or null, which the APIs treat alike.
-func absent(v []byte) bool { return v == nil || isNull(v) }
-
-// word returns the value of a string member, or "" if it is absent. It returns false
-// for any other value.
-func word(all []member, key string) (string, bool) {
-	v := field(all, key)
-	if absent(v) {
-		return "", true
+// passing adds fields that cannot make the provider act outside.
+func passing(rules map[string]rule, fields ...string) map[string]rule {
+	for _, name := range fields {
+		rules[name] = func(*inspector, *value) error { return nil }
 	}
-	return text(v)
-}
-
-// typed returns the members of an object, and its type, or "" if that is absent. what
-// names the object in the error for a type that is not a string.
-func (in *inspector) typed(v []byte, what string) ([]member, string, error) {
-	all, err := in.object(v)
-	if err != nil {
-		return nil, "", err
-	}
-	t, ok := word(all, "type")
-	if !ok {
-		return nil, "", malformed(what + "'s type is no string")
-	}
-	return all, t, nil
-}
-
-// choice lets a tool choice pass if its type is one of good.
-func (in *inspector) choice(v []byte, good ...string) ([]byte, error) {
-	all, err := in.object(v)
-	if err != nil {
-		return nil, err
-	}
-	if t, _ := word(all, "type"); !in.allow && !slices.Contains(good, t) {
-		return nil, in.external("tool_choice:" + cleanName(t))
-	}
-	return v, nil
+	return rules
 }
 
 // Rules that both providers share.
 
-// pass is the rule for a field that cannot make the provider act outside.
-func pass(_ *inspector, v []byte) ([]byte, error) { return v, nil }
-
-func modelRule(in *inspector, v []byte) ([]byte, error) {
-	s, ok := text(v)
+func modelRule(in *inspector, v *value) error {
+	s, ok := v.text()
 	if !ok {
-		return nil, malformed("the model is no string")
+		return malformed("the model is no string")
 	}
 	if in.asked = s; s != in.model {
 		in.asked = cleanName(s)
-		return nil, refuse(badModel, "only the model "+in.model+" may be asked for here")
+		return refuse(badModel, "only the model "+in.model+" may be asked for here")
 	}
-	return v, nil
+	return nil
 }
 
 // mostRule reads how many tokens a model may write. It accepts any value: whether it is
 // valid is for the provider to decide.
-func mostRule(in *inspector, v []byte) ([]byte, error) {
-	var n count
-	_ = n.UnmarshalJSON(v) // never fails
-	in.most = max(in.most, int64(n))
-	return v, nil
+func mostRule(in *inspector, v *value) error {
+	in.most = max(in.most, int64(countOf(v.raw)))
+	return nil
 }
 
-func choicesRule(in *inspector, v []byte) ([]byte, error) {
-	var n count
-	_ = n.UnmarshalJSON(v)
-	in.choices = int64(n)
-	return v, nil
+func choicesRule(in *inspector, v *value) error {
+	in.choices = int64(countOf(v.raw))
+	return nil
 }
 
-func streamRule(in *inspector, v []byte) ([]byte, error) {
-	if k := kindOf(v); k != 't' && k != 'f' && k != 'n' {
-		return nil, malformed("stream is neither true nor false")
+func streamRule(in *inspector, v *value) error {
+	if k := v.kind(); k != 't' && k != 'f' && k != 'n' {
+		return malformed("stream is neither true nor false")
 	}
-	in.stream = kindOf(v) == 't'
-	return v, nil
+	in.stream = v.kind() == 't'
+	return nil
 }
 
 // oneOf lets the good strings pass and no others, even if external tools are allowed:
-// others make the same request cost more.
+// others make the same request cost more, or ask another model.
 func oneOf(name string, good ...string) rule {
-	return func(in *inspector, v []byte) ([]byte, error) {
-		if s, ok := text(v); isNull(v) || ok && slices.Contains(good, s) {
-			return v, nil
+	return func(in *inspector, v *value) error {
+		if s, ok := v.text(); v.null() || ok && slices.Contains(good, s) {
+			return nil
 		}
-		return nil, in.external(name)
+		return in.external(v, name)
 	}
 }
 
 // outside is the rule for a field that makes the provider act outside.
 func outside(name string) rule {
-	return func(in *inspector, v []byte) ([]byte, error) {
-		if in.allow || isNull(v) || kindOf(v) == '[' && len(elements(v)) == 0 {
-			return v, nil
+	return func(in *inspector, v *value) error {
+		if in.allow || v.null() || v.kind() == '[' && len(v.parts) == 0 {
+			return nil
 		}
-		return nil, in.external(name)
-	}
-}
-
-// never is the rule for a field that makes the request cost more or asks another model.
-// It does not pass even if external tools are allowed.
-func never(name string) rule {
-	return func(in *inspector, v []byte) ([]byte, error) {
-		if isNull(v) {
-			return v, nil
-		}
-		return nil, in.external(name)
+		return in.external(v, name)
 	}
 }
 
@@ -348,60 +286,45 @@ func never(name string) rule {
 // keeps and the relay has not seen. Without the field, the request would mean something
 // else.
 func stateless(name string) rule {
-	return func(_ *inspector, v []byte) ([]byte, error) {
-		if k := kindOf(v); k == 'n' || k == 'f' {
-			return v, nil
+	return func(_ *inspector, v *value) error {
+		if k := v.kind(); k == 'n' || k == 'f' {
+			return nil
 		}
-		return nil, refuse(keptState, "a request must hold all it refers to: "+name+" is not allowed here")
+		return refuse(keptState, "a request must hold all it refers to: "+name+" is not allowed here")
 	}
 }
 
 // toolsRule checks a list of tools. A list that becomes empty is removed.
 func toolsRule(tool rule) rule {
-	return func(in *inspector, v []byte) ([]byte, error) {
-		if isNull(v) {
-			return v, nil
+	return func(in *inspector, v *value) error {
+		if v.null() {
+			return nil
 		}
-		out, err := in.each(v, func(t []byte) ([]byte, error) {
-			kept, err := tool(in, t)
-			if err == nil && kept == nil {
+		err := in.each(v, func(in *inspector, t *value) error {
+			err := tool(in, t)
+			if t.gone {
 				in.toolsGone = true
-			} else if err == nil {
+			} else {
 				in.tools++
 			}
-			return kept, err
+			return err
 		})
-		if err == nil && !same(out, v) && len(elements(out)) == 0 {
-			return nil, nil
+		if v.emptied() {
+			v.remove()
 		}
-		return out, err
+		return err
 	}
 }
 
 // toolChoice removes a tool choice that the remaining tools do not offer, since
 // providers refuse it.
-func (in *inspector) toolChoice(body []byte) ([]byte, error) {
-	if !in.toolsGone {
-		return body, nil
-	}
-	return in.members(body, func(key string, v []byte) ([]byte, error) {
-		switch key {
-		case "tool_choice":
-			if in.tools == 0 || in.namesGone(v) {
-				return nil, nil
-			}
-		case "parallel_tool_calls":
-			if in.tools == 0 {
-				return nil, nil
-			}
+func (in *inspector) toolChoice(root *value) {
+	for _, m := range root.parts {
+		choice := m.key == "tool_choice"
+		if name, _ := m.word("name"); in.toolsGone && (choice && slices.Contains(in.lost, name) || in.tools == 0 && (choice || m.key == "parallel_tool_calls")) {
+			m.remove()
 		}
-		return v, nil
-	})
-}
-
-func (in *inspector) namesGone(choice []byte) bool {
-	name, _ := text(field(members(choice), "name"))
-	return name != "" && slices.Contains(in.gone, name)
+	}
 }
 
 const notice = "[removed by sbench: the provider may not fetch, run or look up anything here]"

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -24,105 +26,212 @@ var (
 	errKey      = errors.New("the body holds a key that is no Unicode text")
 )
 
-// checkJSON returns nil if data is one JSON value (RFC 8259) that every parser
-// reads alike: no key twice in an object, not even spelled with escapes, no invalid
-// UTF-8, nothing after the value. Otherwise the provider might read what was removed
-// here, or miss what was not.
+// A value is one value of a request. What no rule changes is sent on byte for byte. A nil
+// value is absent.
+type value struct {
+	key     string // of a member
+	name    []byte // the key as it is written, with its quotes; nil unless a member
+	raw     []byte // as it is written
+	parts   []*value
+	in      *value // nil for the whole request
+	gone    bool   // removed
+	changed bool   // the parts are no longer those of raw
+}
+
+// parse reads a body, which must be one JSON value (RFC 8259) that every parser reads
+// alike: no key twice in an object, not even spelled with escapes, no invalid UTF-8,
+// nothing after the value. Otherwise the provider might read what was removed here, or
+// miss what was not.
 //
 // encoding/json checks the grammar. Its tokens are not used, since they hide how a key
 // is written and copy every string.
-func checkJSON(data []byte) error {
+func parse(body []byte) (*value, error) {
 	switch {
-	case !utf8.Valid(data):
-		return errUTF8
-	case !json.Valid(data):
-		return errSyntax
+	case !utf8.Valid(body):
+		return nil, errUTF8
+	case !json.Valid(body):
+		return nil, errSyntax
 	}
-	var open []map[string]bool // the keys of each object that the scanner is in, nil for an array
-	s := scanner{data: data}
-	for values := 0; s.skipTo(0); {
-		first := data[s.pos]
-		if first == '}' || first == ']' {
-			open = open[:len(open)-1]
-			s.pos++
-			continue
+	return (&parser{data: body}).value(nil, 0)
+}
+
+// A parser reads valid JSON.
+type parser struct {
+	data   []byte
+	pos    int
+	values int // so far
+}
+
+// next goes to the beginning of the next value, key or end, and returns its first byte.
+func (p *parser) next() byte {
+	for strings.IndexByte(" \t\r\n,:", p.data[p.pos]) >= 0 {
+		p.pos++
+	}
+	return p.data[p.pos]
+}
+
+func (p *parser) value(in *value, depth int) (*value, error) {
+	if p.values++; p.values > maxValues {
+		return nil, errValues
+	}
+	if depth > maxDepth {
+		return nil, errDepth
+	}
+	v, kind, begin := &value{in: in}, p.next(), p.pos
+	switch kind {
+	case '{', '[':
+		if err := p.parts(v, kind, depth); err != nil {
+			return nil, err
 		}
-		if first == '"' {
-			text := s.take()
-			if rest := bytes.TrimLeft(data[s.pos:], " \t\r\n"); len(rest) > 0 && rest[0] == ':' {
-				if err := addKey(open[len(open)-1], text); err != nil {
-					return err
-				}
-				continue
+	case '"':
+		p.text()
+	default:
+		for p.pos < len(p.data) && strings.IndexByte(" \t\r\n,]}", p.data[p.pos]) < 0 {
+			p.pos++
+		}
+	}
+	v.raw = p.data[begin:p.pos]
+	return v, nil
+}
+
+// parts reads an object or an array.
+func (p *parser) parts(v *value, kind byte, depth int) error {
+	keys := map[string]bool{}
+	for p.pos++; p.next() != kind+2; { // in ASCII, a closing bracket is its opening one plus 2
+		var name []byte
+		var key string
+		if kind == '{' {
+			var ok bool
+			name = p.text()
+			if key, ok = unquote(name); !ok {
+				return errKey
 			}
+			if keys[key] {
+				return errKeyTwice
+			}
+			keys[key] = true
 		}
-		if values++; values > maxValues {
-			return errValues
+		part, err := p.value(v, depth+1)
+		if err != nil {
+			return err
 		}
-		if len(open) > maxDepth {
-			return errDepth
-		}
-		switch first {
-		case '{':
-			open = append(open, map[string]bool{})
-			s.pos++
-		case '[':
-			open = append(open, nil)
-			s.pos++
-		case '"':
-		default:
-			s.take()
-		}
+		part.key, part.name = key, name
+		v.parts = append(v.parts, part)
 	}
+	p.pos++
 	return nil
 }
 
-// addKey adds a key, as it is written, to the keys of its object.
-func addKey(keys map[string]bool, raw []byte) error {
-	key, ok := unquote(raw)
-	switch {
-	case !ok:
-		return errKey
-	case keys[key]:
-		return errKeyTwice
+// text reads a string, and returns it with its quotes.
+func (p *parser) text() []byte {
+	begin := p.pos
+	for p.pos++; p.data[p.pos] != '"'; p.pos++ {
+		if p.data[p.pos] == '\\' {
+			p.pos++
+		}
 	}
-	keys[key] = true
-	return nil
+	p.pos++
+	return p.data[begin:p.pos]
 }
 
-// unquote decodes a string of valid JSON. It returns false for half a surrogate pair,
-// which some parsers keep and others replace.
+// unquote decodes a string of valid JSON. It returns false for one with escapes and
+// U+FFFD, which is how encoding/json reads half a surrogate pair: some parsers keep it.
 func unquote(raw []byte) (string, bool) {
 	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
 		return string(inner), true
 	}
 	var s string
-	if halfPair(raw) || json.Unmarshal(raw, &s) != nil {
-		return "", false
-	}
-	return s, true
+	err := json.Unmarshal(raw, &s)
+	return s, err == nil && !strings.ContainsRune(s, utf8.RuneError)
 }
 
-// halfPair reports whether a string has an escaped surrogate without its other half.
-func halfPair(raw []byte) bool {
-	low := false // a low one must follow at once
-	for i := 0; i < len(raw); i++ {
-		if raw[i] != '\\' || raw[i+1] != 'u' {
-			if low {
-				return true
+// kind returns the first byte of a value: one of {["tfn, '-' or a digit; 0 if it is absent.
+func (v *value) kind() byte {
+	if v == nil {
+		return 0
+	}
+	return v.raw[0]
+}
+
+// null reports whether a value is absent or null, which the APIs treat alike.
+func (v *value) null() bool { return v == nil || v.kind() == 'n' }
+
+// text decodes a string. It returns false if v is not one.
+func (v *value) text() (string, bool) {
+	if v.kind() != '"' {
+		return "", false
+	}
+	return unquote(v.raw)
+}
+
+// field returns a member of an object, nil if there is none.
+func (v *value) field(key string) *value {
+	if v.kind() == '{' {
+		for _, m := range v.parts {
+			if m.key == key && !m.gone {
+				return m
 			}
-			if raw[i] == '\\' {
-				i++
-			}
+		}
+	}
+	return nil
+}
+
+// word returns the value of a string member, or "" if it is absent or null. It returns
+// false for any other value.
+func (v *value) word(key string) (string, bool) {
+	if m := v.field(key); !m.null() {
+		return m.text()
+	}
+	return "", true
+}
+
+// emptied reports whether all parts were removed.
+func (v *value) emptied() bool {
+	return v.changed && !slices.ContainsFunc(v.parts, func(p *value) bool { return !p.gone })
+}
+
+// touch marks what v is in as changed.
+func (v *value) touch() {
+	for in := v.in; in != nil; in = in.in {
+		in.changed = true
+	}
+}
+
+// remove removes v from what it is in.
+func (v *value) remove() {
+	v.gone = true
+	v.touch()
+}
+
+// replace replaces v by JSON without changing its key.
+func (v *value) replace(json string) {
+	v.raw, v.parts, v.gone, v.changed = []byte(json), nil, false, false
+	v.touch()
+}
+
+// add adds a member to an object.
+func (v *value) add(key, json string) {
+	v.changed = true
+	v.touch()
+	v.parts = append(v.parts, &value{key: key, name: []byte(strconv.Quote(key)), raw: []byte(json), in: v})
+}
+
+// appendTo appends the value as it is to be sent.
+func (v *value) appendTo(b []byte) []byte {
+	if !v.changed {
+		return append(b, v.raw...)
+	}
+	b = append(b, v.raw[0])
+	separator := ""
+	for _, p := range v.parts {
+		if p.gone {
 			continue
 		}
-		unit, _ := strconv.ParseUint(string(raw[i+2:i+6]), 16, 16)
-		isLow := 0xDC00 <= unit && unit < 0xE000
-		if low != isLow {
-			return true
+		b = append(b, separator...)
+		if separator = ","; p.name != nil {
+			b = append(append(b, p.name...), ':')
 		}
-		low = 0xD800 <= unit && unit < 0xDC00
-		i += 5
+		b = p.appendTo(b)
 	}
-	return low
+	return append(b, v.raw[0]+2)
 }

@@ -41,17 +41,25 @@ func (l *ledger) enter() (n int64, crowded bool) {
 	return l.facts.Seen, l.inFlight > l.maxInFlight
 }
 
-// leave ends what enter began, and gives back what hold took.
-func (l *ledger) leave(refused, silent bool, held int64) {
+// leave ends what enter began, gives back what hold took, and records what was removed
+// from the request, or why it was refused.
+func (l *ledger) leave(x *exchange) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inFlight--
-	l.bodies -= held
-	if refused {
+	l.bodies -= x.held
+	into := l.facts.Stripped
+	if x.refused {
 		l.facts.Refused++
+		into = l.facts.External
 	}
-	if silent {
+	if x.silent {
 		l.facts.Unlogged++
+	}
+	for _, name := range x.entry.Stripped {
+		if _, ok := into[name]; ok || len(into) < 8*maxFound {
+			into[name]++
+		}
 	}
 }
 
@@ -64,21 +72,6 @@ func (l *ledger) hold(bytes int64) bool {
 	}
 	l.bodies += bytes
 	return true
-}
-
-// found records what was removed from a request, or why it was refused.
-func (l *ledger) found(names []string, refused bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	into := l.facts.Stripped
-	if refused {
-		into = l.facts.External
-	}
-	for _, name := range names {
-		if _, ok := into[name]; ok || len(into) < 8*maxFound {
-			into[name]++
-		}
-	}
 }
 
 // admit counts a generation towards the budgets, or refuses it. Its tokens are known

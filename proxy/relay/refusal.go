@@ -89,19 +89,10 @@ func errorType(p Provider, status int) string {
 
 // errorBody returns an error that has the fields of both providers.
 func errorBody(p Provider, status int, code, message string) []byte {
-	var body struct {
-		Type  string `json:"type"`
-		Error struct {
-			Type    string  `json:"type"`
-			Code    string  `json:"code"`
-			Message string  `json:"message"`
-			Param   *string `json:"param"`
-		} `json:"error"`
-	}
-	body.Type = "error"
-	body.Error.Type, body.Error.Code = errorType(p, status), code
-	body.Error.Message = "sbench: " + message
-	b, _ := json.Marshal(body) // cannot fail: all values are strings
+	b, _ := json.Marshal(map[string]any{ // cannot fail: all values are strings
+		"type":  "error",
+		"error": map[string]any{"type": errorType(p, status), "code": code, "message": "sbench: " + message, "param": nil},
+	})
 	return append(b, '\n')
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,20 +25,18 @@ type Relay struct {
 	base   *url.URL
 	routes []route
 	ledger *ledger
+	secret *secret // the key
 	up     *http.Transport
 	server *http.Server
 
-	ctx    context.Context // of every request; ends with the relay
+	ctx    context.Context // of every request; ends with the relay, under mu
 	cancel context.CancelCauseFunc
 
 	allowance allowance
 
-	mu     sync.Mutex
-	closed bool
-	work   sync.WaitGroup // Serve and the agent's connections
-
-	connsMu sync.Mutex
-	conns   map[net.Conn]*agentConn // of the agent
+	mu    sync.Mutex
+	work  sync.WaitGroup             // Serve and the agent's connections
+	conns map[net.Conn]*atomic.Int64 // the agent's, with the requests of each that have not reached the handler
 }
 
 // New returns a relay, which the caller must close. The error names everything that is
@@ -49,7 +48,7 @@ func New(cfg Config) (*Relay, error) {
 	cfg.Limits = cfg.Limits.withDefaults()
 	r := &Relay{
 		cfg: cfg, base: cmp.Or(cfg.BaseURL, cfg.Provider.publicURL()), routes: routes(cfg.Provider), ledger: newLedger(cfg),
-		conns: map[net.Conn]*agentConn{},
+		secret: newSecret(cfg.Key, cfg.MinSecret), conns: map[net.Conn]*atomic.Int64{},
 	}
 	r.allowance.rate = cfg.Limits.Inspect
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
@@ -71,7 +70,13 @@ func New(cfg Config) (*Relay, error) {
 // Serve answers requests on l until [Relay.Close], and then returns nil. It closes l. It
 // may be called for several listeners.
 func (r *Relay) Serve(l net.Listener) error {
-	if !r.begin() {
+	r.mu.Lock()
+	closed := r.ctx.Err() != nil
+	if !closed {
+		r.work.Add(1)
+	}
+	r.mu.Unlock()
+	if closed {
 		_ = l.Close()
 		return ErrClosed
 	}
@@ -82,30 +87,13 @@ func (r *Relay) Serve(l net.Listener) error {
 	return nil
 }
 
-// begin makes Close wait until the caller calls r.work.Done. It returns false if the
-// relay is closed.
-func (r *Relay) begin() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return false
-	}
-	r.work.Add(1)
-	return true
-}
-
 // Close stops serving, ends the requests in progress and waits until they have been
 // logged. The facts are final afterwards. The error is that of a listener that could not
 // be closed. Further calls do nothing.
 func (r *Relay) Close() error {
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
-		return nil
-	}
-	r.closed = true
-	r.mu.Unlock()
+	r.mu.Lock() // so that work is not added while it is waited for
 	r.cancel(ErrClosed)
+	r.mu.Unlock()
 	err := r.server.Close()
 	r.up.CloseIdleConnections()
 	r.work.Wait()
@@ -114,3 +102,42 @@ func (r *Relay) Close() error {
 
 // Facts returns what the relay has observed so far.
 func (r *Relay) Facts() Facts { return r.ledger.snapshot() }
+
+// connKey is the context key of how many requests of a connection have not reached the
+// handler, an *atomic.Int64.
+type connKey struct{}
+
+// connContext is called by net/http for each connection, before connState. It registers
+// the connection, unless it is above the limit or the relay is closed.
+func (r *Relay) connContext(ctx context.Context, c net.Conn) context.Context {
+	pending := &atomic.Int64{}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.conns) < r.cfg.Limits.Conns && r.ctx.Err() == nil {
+		r.conns[c] = pending
+		r.work.Add(1)
+	}
+	return context.WithValue(ctx, connKey{}, pending)
+}
+
+// connState closes connections that were not registered, and logs requests that
+// net/http answered without the handler because it could not read their heads.
+func (r *Relay) connState(c net.Conn, now http.ConnState) {
+	r.mu.Lock()
+	pending := r.conns[c]
+	if now == http.StateClosed {
+		delete(r.conns, c)
+	}
+	r.mu.Unlock()
+	switch {
+	case pending == nil && now == http.StateNew:
+		_ = c.Close()
+	case pending != nil && now == http.StateActive:
+		pending.Add(1)
+	case pending != nil && now == http.StateClosed:
+		if pending.Load() > 0 {
+			r.logMalformed()
+		}
+		r.work.Done()
+	}
+}

@@ -20,7 +20,7 @@ const (
 // A route is a kind of request that may be sent to a provider.
 type route struct {
 	method, path string
-	rules        rules // nil: a request without a body
+	rules        map[string]rule // nil: a request without a body
 	dialect      dialect
 	query        []string // parameters that are sent on
 }
@@ -33,15 +33,15 @@ func (r route) generates() bool { return r.dialect != noUsage }
 func routes(p Provider) []route {
 	if p == OpenAI {
 		return []route{
-			{http.MethodPost, "/v1/responses", responsesRules, responses, nil},
-			{http.MethodPost, "/v1/responses/compact", responsesRules, responses, nil},
-			{http.MethodPost, "/v1/chat/completions", chatRules, chat, nil},
+			{http.MethodPost, "/v1/responses", responsesRules(), responses, nil},
+			{http.MethodPost, "/v1/responses/compact", responsesRules(), responses, nil},
+			{http.MethodPost, "/v1/chat/completions", chatRules(), chat, nil},
 			{http.MethodGet, "/v1/models", nil, noUsage, []string{"client_version"}},
 		}
 	}
 	return []route{
-		{http.MethodPost, "/v1/messages", anthropicRules, messages, []string{"beta"}},
-		{http.MethodPost, "/v1/messages/count_tokens", anthropicRules, noUsage, []string{"beta"}},
+		{http.MethodPost, "/v1/messages", anthropicRules(), messages, []string{"beta"}},
+		{http.MethodPost, "/v1/messages/count_tokens", anthropicRules(), noUsage, []string{"beta"}},
 		{http.MethodGet, "/v1/models", nil, noUsage, []string{"beta", "limit", "after_id", "before_id"}},
 	}
 }
@@ -80,11 +80,8 @@ func (r route) target(p Provider, base *url.URL, query url.Values) *url.URL {
 // listed here, and so none with a credential, an organization or a project.
 func header(p Provider, in http.Header) http.Header {
 	out := http.Header{"Accept-Encoding": {"identity"}}
-	for _, name := range []string{"Accept", "User-Agent", "X-App"} {
-		keep(out, in, name)
-	}
 	for name := range in {
-		if strings.HasPrefix(name, "X-Stainless-") {
+		if slices.Contains([]string{"Accept", "User-Agent", "X-App"}, name) || strings.HasPrefix(name, "X-Stainless-") {
 			keep(out, in, name)
 		}
 	}

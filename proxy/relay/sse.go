@@ -19,20 +19,16 @@ type eventReader struct {
 
 // write takes the next piece. It does not retain p.
 func (r *eventReader) write(p []byte) {
-	for {
-		i := bytes.IndexByte(p, '\n')
-		if i < 0 {
-			r.hold(p)
-			return
-		}
-		line := p[:i]
-		if len(r.line) > 0 {
+	for piece := range bytes.Lines(p) {
+		line, ended := bytes.CutSuffix(piece, []byte{'\n'})
+		if !ended || len(r.line) > 0 {
 			r.hold(line)
 			line = r.line
 		}
-		r.lines(line)
-		r.line = r.line[:0]
-		p = p[i+1:]
+		if ended {
+			r.lines(line)
+			r.line = r.line[:0]
+		}
 	}
 }
 
@@ -53,14 +49,8 @@ func (r *eventReader) hold(p []byte) {
 
 // lines splits what lies between two LFs at its CRs.
 func (r *eventReader) lines(p []byte) {
-	p = bytes.TrimSuffix(p, []byte{'\r'})
-	for {
-		line, rest, more := bytes.Cut(p, []byte{'\r'})
+	for line := range bytes.SplitSeq(bytes.TrimSuffix(p, []byte{'\r'}), []byte{'\r'}) {
 		r.oneLine(line)
-		if !more {
-			return
-		}
-		p = rest
 	}
 }
 

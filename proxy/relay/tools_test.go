@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 )
 
@@ -321,5 +322,38 @@ func TestManyFoundNamesAreBounded(t *testing.T) {
 	text(t, r.post(messagesPath, `{"model":"m","tools":[`+strings.Join(tools, ",")+`]}`))
 	if e := r.entries(); len(e) != 1 || len(e[0].Stripped) > 32 {
 		t.Errorf("%d names in a line", len(e[0].Stripped))
+	}
+}
+
+// TestStrippedWasSent: the log and the facts call removed only what the provider was asked
+// without. A request that is refused says why, and nothing else.
+func TestStrippedWasSent(t *testing.T) {
+	const search = `"tools":[{"type":"web_search"}]`
+	up := newAnswers(t)
+	r := newRig(t, relay.OpenAI, up.url, func(c *relay.Config) { c.MaxRequests = 1 })
+	for _, rest := range []string{`"model":"m","background":true}`, `"model":"other"}`, `"model":"m","input":1}`, `"model":"m"}`, `"model":"m"}`} {
+		text(t, r.post(responsesPath, `{`+search+`,`+rest))
+	}
+	sent := 0
+	for _, e := range r.entries() {
+		if e.Verdict == proxy.Allow {
+			sent++
+		}
+		if want := e.Verdict == proxy.Allow; want != (len(e.Stripped) > 0) {
+			t.Errorf("%+v", e)
+		}
+	}
+	want := relay.Facts{Seen: 5, Refused: 4, Sent: 1, Succeeded: 1, Stripped: map[string]int64{"web_search": 1}}
+	f := r.relay.Facts()
+	got := relay.Facts{Seen: f.Seen, Refused: f.Refused, Sent: f.Sent, Succeeded: f.Succeeded, Stripped: f.Stripped}
+	if diff := cmp.Diff(want, got); diff != "" || sent != 1 || len(f.External) > 0 {
+		t.Errorf("sent %d, %v, facts (-want +got):\n%s", sent, f.External, diff)
+	}
+
+	refuse := newRig(t, relay.OpenAI, up.url, func(c *relay.Config) { c.RefuseExternalTools = true })
+	text(t, refuse.post(responsesPath, `{"model":"m",`+search+`}`))
+	e, f := refuse.entries(), refuse.relay.Facts()
+	if len(e) != 1 || !slices.Equal(e[0].Stripped, []string{"web_search"}) || f.External["web_search"] != 1 || len(f.Stripped) > 0 {
+		t.Errorf("%+v, %+v", e, f)
 	}
 }

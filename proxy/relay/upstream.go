@@ -41,7 +41,6 @@ type upstreamConn struct {
 	forget func() bool // cancels that the end of the relay closes it
 }
 
-// Close implements net.Conn.
 func (c *upstreamConn) Close() error {
 	c.forget()
 	return c.Conn.Close()

@@ -26,13 +26,14 @@ type meter struct {
 	bytes   int64  // of the answer
 
 	usage counts
+	final bool  // a count of the whole output has come
 	whole bool  // the end that the API defines has come
 	cause Cause // of an error in place of an answer; empty: none
 	erred bool  // there was an error, on whatever side
 }
 
 func newMeter(d dialect, stream bool) *meter {
-	m := &meter{dialect: d, stream: stream}
+	m := &meter{dialect: d, stream: stream, usage: counts{}}
 	m.events.event = m.event
 	return m
 }
@@ -80,7 +81,7 @@ func (m *meter) close(b bounds, most bool) proxy.Usage {
 }
 
 // counted reports whether all counts have come.
-func (m *meter) counted() bool { return m.whole && m.usage.final }
+func (m *meter) counted() bool { return m.whole && m.final }
 
 // estimateInput assumes four bytes a token, as in English text.
 func estimateInput(bytes int64) int64 { return max(bytes/4, 1) }
@@ -92,97 +93,84 @@ type count int64
 
 const garbage count = -1
 
-// UnmarshalJSON does not fail. Null leaves the count as it is.
-func (c *count) UnmarshalJSON(raw []byte) error {
+// countOf reads a count from JSON. Null and nothing are 0.
+func countOf(raw []byte) count {
 	text := strings.TrimSpace(strings.Trim(string(raw), `"`))
-	if text == "null" {
-		return nil
+	if len(raw) == 0 || text == "null" {
+		return 0
 	}
-	*c = garbage
 	if f, err := strconv.ParseFloat(text, 64); err == nil && f >= 0 && f <= maxTokens {
-		*c = count(math.Ceil(f))
+		return count(math.Ceil(f))
 	}
-	return nil
+	return garbage
 }
 
-// counts are the largest values in an answer: in a stream, counts are cumulative.
-type counts struct {
-	iteration
-	InputDetails      details `json:"input_tokens_details"`
-	OutputDetails     details `json:"output_tokens_details"`
-	Prompt            count   `json:"prompt_tokens"`
-	Completion        count   `json:"completion_tokens"`
-	PromptDetails     details `json:"prompt_tokens_details"`
-	CompletionDetails details `json:"completion_tokens_details"`
-	// Iterations are the samplings of one Anthropic answer, such as a compaction,
-	// which the other counts leave out.
-	Iterations []iteration `json:"iterations"`
+// counts are the largest values in an answer, by their names and "details.name": in a
+// stream, counts are cumulative.
+type counts map[string]count
 
-	final bool // a count of the whole output has come
-}
-
-type iteration struct {
-	Input         count `json:"input_tokens"`
-	CacheCreation count `json:"cache_creation_input_tokens"`
-	CacheRead     count `json:"cache_read_input_tokens"`
-	Output        count `json:"output_tokens"`
-}
-
-type details struct {
-	Cached    count `json:"cached_tokens"`
-	Reasoning count `json:"reasoning_tokens"`
-	Thinking  count `json:"thinking_tokens"`
-}
-
-// all returns all counts but those of the iterations.
-func (c *counts) all() []*count {
-	return []*count{
-		&c.Input, &c.CacheCreation, &c.CacheRead, &c.Output, &c.InputDetails.Cached, &c.OutputDetails.Reasoning, &c.OutputDetails.Thinking,
-		&c.Prompt, &c.Completion, &c.PromptDetails.Cached, &c.CompletionDetails.Reasoning,
-	}
-}
-
-// larger sets *a to b if b is larger or garbage. Garbage stays.
-func larger(a *count, b count) {
-	if *a != garbage && (b == garbage || b > *a) {
-		*a = b
-	}
-}
-
-func (c *counts) merge(b *counts) {
-	var sum counts
-	for _, it := range b.Iterations {
-		plus(&sum.Input, it.Input)
-		plus(&sum.CacheCreation, it.CacheCreation)
-		plus(&sum.CacheRead, it.CacheRead)
-		plus(&sum.Output, it.Output)
-	}
-	for i, mine := range c.all() {
-		larger(mine, *b.all()[i])
-		larger(mine, *sum.all()[i])
-	}
-}
-
-func plus(a *count, b count) {
-	if *a == garbage || b == garbage {
-		*a = garbage
+// add merges the counts of a usage object. Anything else is garbage.
+func (c counts) add(usage json.RawMessage) {
+	fields := object(usage)
+	if fields == nil {
+		for _, name := range []string{"input_tokens", "output_tokens", "prompt_tokens", "completion_tokens"} {
+			c[name] = garbage
+		}
 		return
 	}
-	*a = min(*a+b, maxTokens)
+	sum := counts{}
+	// The samplings of one Anthropic answer, such as a compaction, which the other counts
+	// leave out.
+	var samplings []map[string]json.RawMessage
+	_ = json.Unmarshal(fields["iterations"], &samplings) // skips elements of another type
+	for _, it := range samplings {
+		for _, name := range []string{"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"} {
+			sum[name] = plus(sum[name], countOf(it[name]))
+		}
+	}
+	for _, name := range []string{
+		"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens", "prompt_tokens", "completion_tokens",
+		"input_tokens_details.cached_tokens", "output_tokens_details.reasoning_tokens", "output_tokens_details.thinking_tokens",
+		"prompt_tokens_details.cached_tokens", "completion_tokens_details.reasoning_tokens",
+	} {
+		outer, inner, isDetail := strings.Cut(name, ".")
+		raw := fields[outer]
+		if isDetail {
+			raw = object(raw)[inner]
+		}
+		c[name] = larger(c[name], larger(countOf(raw), sum[name]))
+	}
+}
+
+// larger returns garbage if one of two counts is.
+func larger(a, b count) count {
+	if a == garbage || b == garbage {
+		return garbage
+	}
+	return max(a, b)
+}
+
+// plus returns garbage if one of two counts is.
+func plus(a, b count) count {
+	if a == garbage || b == garbage {
+		return garbage
+	}
+	return min(a+b, maxTokens)
 }
 
 // sum converts the counts of an API. Garbage becomes its bound.
-func (c *counts) sum(d dialect, b bounds) proxy.Usage {
+func (c counts) sum(d dialect, b bounds) proxy.Usage {
 	var in, cached, out, reasoning count
 	switch d {
 	case messages:
-		in, cached, out, reasoning = c.Input, c.CacheRead, c.Output, c.OutputDetails.Thinking
-		plus(&in, c.CacheCreation)
-		plus(&in, c.CacheRead)
+		cached, out, reasoning = c["cache_read_input_tokens"], c["output_tokens"], c["output_tokens_details.thinking_tokens"]
+		in = plus(plus(c["input_tokens"], c["cache_creation_input_tokens"]), cached)
 	case responses:
-		in, cached, out, reasoning = c.Input, c.InputDetails.Cached, c.Output, c.OutputDetails.Reasoning
+		in, cached = c["input_tokens"], c["input_tokens_details.cached_tokens"]
+		out, reasoning = c["output_tokens"], c["output_tokens_details.reasoning_tokens"]
 	case chat:
-		in, cached, out, reasoning = c.Prompt, c.PromptDetails.Cached, c.Completion, c.CompletionDetails.Reasoning
+		in, cached = c["prompt_tokens"], c["prompt_tokens_details.cached_tokens"]
+		out, reasoning = c["completion_tokens"], c["completion_tokens_details.reasoning_tokens"]
 	}
 	u := proxy.Usage{Input: int64(in), Output: int64(out), Estimated: in == garbage || out == garbage}
 	if in == garbage {
@@ -201,36 +189,22 @@ type bounds struct {
 	output int64 // what the request allowed the model to write
 }
 
-// An event has the fields that matter here, of an answer or of one event of a stream.
-// They are decoded one by one, since "message" may be an object or a string.
-type event struct {
-	Type     json.RawMessage `json:"type"`
-	Usage    json.RawMessage `json:"usage"`
-	Error    json.RawMessage `json:"error"`
-	Code     json.RawMessage `json:"code"` // of an error event of the Responses API
-	Message  json.RawMessage `json:"message"`
-	Response json.RawMessage `json:"response"`
+// object returns the members of an object, and nil for anything else. They are decoded one
+// by one, since "message" may be an object or a string, and a code a number.
+func object(raw json.RawMessage) map[string]json.RawMessage {
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(raw, &members)
+	return members
 }
 
-type errorValue struct {
-	Type json.RawMessage `json:"type"`
-	Code json.RawMessage `json:"code"` // a string, or a number at some gateways
-}
+// absent reports whether a value is missing or null, which the APIs treat alike.
+func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// decode returns nil for what is absent, null or of another type.
-func decode[T any](raw json.RawMessage) *T {
-	var v *T
-	if len(raw) == 0 || json.Unmarshal(raw, &v) != nil {
-		return nil
-	}
-	return v
-}
-
+// str returns the value of a string, and "" for anything else.
 func str(raw json.RawMessage) string {
-	if s := decode[string](raw); s != nil {
-		return *s
-	}
-	return ""
+	var s string
+	_ = json.Unmarshal(raw, &s)
+	return s
 }
 
 // event reads one event of a stream. It parses only those that may have counts, errors
@@ -249,55 +223,41 @@ func (m *meter) event(data []byte) {
 }
 
 func (m *meter) parse(data []byte) {
-	var e event
-	if json.Unmarshal(data, &e) != nil {
-		return
-	}
-	kind := str(e.Type)
-	m.add(e.Usage, kind == "message_delta" || m.dialect == chat)
+	e := object(data)
+	kind := str(e["type"])
+	m.add(e["usage"], kind == "message_delta" || m.dialect == chat)
 	switch kind {
 	case "message_start":
-		if msg := decode[event](e.Message); msg != nil {
-			m.add(msg.Usage, false)
-		}
+		m.add(object(e["message"])["usage"], false)
 	case "message_stop":
 		m.whole = m.whole || m.dialect == messages
 	case "response.completed", "response.incomplete", "response.failed":
 		m.whole = m.whole || m.dialect == responses
-		if resp := decode[event](e.Response); resp != nil {
-			m.add(resp.Usage, true)
-			m.fail(resp.Error)
-		}
+		response := object(e["response"])
+		m.add(response["usage"], true)
+		m.fail(response["error"])
 	case "error":
-		if absent(e.Error) {
+		if absent(e["error"]) { // the Responses API has its fields in the event itself
 			m.fail(data)
 		}
 	}
-	m.fail(e.Error)
+	m.fail(e["error"])
 }
 
-func (m *meter) add(raw json.RawMessage, final bool) {
-	if absent(raw) {
-		return
+func (m *meter) add(usage json.RawMessage, final bool) {
+	if !absent(usage) {
+		m.usage.add(usage)
+		m.final = m.final || final
 	}
-	c := counts{iteration: iteration{Input: garbage, Output: garbage}, Prompt: garbage, Completion: garbage}
-	if kindOf(raw) == '{' {
-		c = counts{}
-		_ = json.Unmarshal(raw, &c) // skips values of another type, and reads the others
-	}
-	m.usage.merge(&c)
-	m.usage.final = m.usage.final || final
 }
 
 // answer reads an unstreamed answer.
 func (m *meter) answer(body []byte) {
-	var e event
-	if json.Unmarshal(body, &e) != nil {
-		return
+	if e := object(body); e != nil {
+		m.whole = true
+		m.add(e["usage"], true)
+		m.fail(e["error"])
 	}
-	m.whole = true
-	m.add(e.Usage, true)
-	m.fail(e.Error)
 }
 
 // fail records an error in an answer that began well, and its cause if it is on the
@@ -307,11 +267,8 @@ func (m *meter) fail(raw json.RawMessage) {
 		return
 	}
 	m.erred = true
-	e := decode[errorValue](raw)
-	if e == nil {
-		return
-	}
-	for _, word := range []string{str(e.Type), str(e.Code)} {
+	e := object(raw)
+	for _, word := range []string{str(e["type"]), str(e["code"])} {
 		switch word {
 		case "rate_limit_error", "rate_limit_exceeded", "insufficient_quota":
 			m.cause = RateLimited

@@ -1,78 +1,26 @@
 package providertest
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 )
 
 // responses is OpenAI's Responses API.
-type responses struct{}
+type responses struct{ openAI }
 
-func (responses) idPrefix() string { return "call_sbench_" }
-
-// A responsesTool is a tool, or a namespace of tools.
-type responsesTool struct {
-	Type        string          `json:"type"`
-	Name        string          `json:"name"`
-	Description string          `json:"description"`
-	Parameters  json.RawMessage `json:"parameters"`
-	Tools       []responsesTool `json:"tools"`
-}
-
-func (t responsesTool) offers(namespace string) (all []offer) {
+func (d responses) offers(t tool) (all []offer) {
 	switch t.Type {
 	case "namespace":
 		for _, inner := range t.Tools {
-			all = append(all, inner.offers(t.Name)...)
+			for _, o := range d.offers(inner) {
+				o.namespace = cmp.Or(o.namespace, t.Name)
+				all = append(all, o)
+			}
 		}
 	case "function", "custom":
-		o := offer{name: t.Name, namespace: namespace, description: t.Description, freeText: t.Type == "custom"}
-		_ = json.Unmarshal(t.Parameters, &o.schema) // a schema of another form has no properties
-		all = append(all, o)
+		all = []offer{t.offer(t.Parameters, offer{freeText: t.Type == "custom"})}
 	}
 	return all
-}
-
-func (d responses) parse(body []byte) (turn, error) {
-	var req struct {
-		Model  string          `json:"model"`
-		Stream bool            `json:"stream"`
-		Input  json.RawMessage `json:"input"`
-		Tools  []responsesTool `json:"tools"`
-	}
-	if err := json.Unmarshal(body, &req); err != nil {
-		return turn{}, fmt.Errorf("responses: %w", err)
-	}
-	t := turn{model: req.Model, stream: req.Stream}
-	for _, tool := range req.Tools {
-		t.offers = append(t.offers, tool.offers("")...)
-	}
-	var items []struct {
-		Type   string          `json:"type"`
-		Role   string          `json:"role"`
-		CallID string          `json:"call_id"`
-		Tools  []responsesTool `json:"tools"`
-	}
-	_ = json.Unmarshal(req.Input, &items) // a string has no items
-	for _, item := range items {
-		for _, tool := range item.Tools {
-			t.offers = append(t.offers, tool.offers("")...)
-		}
-		if n, ok := stepOf(item.CallID, d.idPrefix()); ok {
-			t.next = n + 1
-		} else if item.Role == "assistant" {
-			t.next++
-		}
-	}
-	return t, nil
-}
-
-func (responses) usage(u Usage) m {
-	return m{
-		"input_tokens": u.Input, "input_tokens_details": m{"cached_tokens": u.Cached},
-		"output_tokens": u.Output, "output_tokens_details": m{"reasoning_tokens": u.Reasoning},
-		"total_tokens": u.Input + u.Output,
-	}
 }
 
 func (responses) items(r reply) (items []m) {
@@ -88,10 +36,11 @@ func (responses) items(r reply) (items []m) {
 		})
 	}
 	if c := r.call; c != nil {
-		item := m{"type": "function_call", "id": fmt.Sprintf("fc_sbench_%04d", r.n), "call_id": c.id, "name": c.name, "arguments": c.input, "status": "completed"}
+		kind, prefix, field := "function_call", "fc", "arguments"
 		if c.freeText {
-			item = m{"type": "custom_tool_call", "id": fmt.Sprintf("ctc_sbench_%04d", r.n), "call_id": c.id, "name": c.name, "input": c.input, "status": "completed"}
+			kind, prefix, field = "custom_tool_call", "ctc", "input"
 		}
+		item := m{"type": kind, "id": fmt.Sprintf("%s_sbench_%04d", prefix, r.n), "call_id": c.id, "name": c.name, field: c.input, "status": "completed"}
 		if c.namespace != "" {
 			item["namespace"] = c.namespace
 		}
@@ -108,7 +57,7 @@ func (d responses) response(r reply, status string, items []m, usage any) m {
 }
 
 func (d responses) answer(r reply) any {
-	return d.response(r, "completed", d.items(r), d.usage(r.usage))
+	return d.response(r, "completed", d.items(r), d.usage(r.usage, "input", "output"))
 }
 
 func (d responses) events(_ turn, r reply) []sseEvent {
@@ -134,20 +83,19 @@ func (d responses) events(_ turn, r reply) []sseEvent {
 			for _, p := range pieces(r.think) {
 				add("response.reasoning_summary_text.delta", at(m{"summary_index": 0, "delta": p}))
 			}
-		case "function_call":
-			for _, p := range pieces(r.call.input) {
-				add("response.function_call_arguments.delta", at(m{"delta": p}))
+		default:
+			kind, field := "response.function_call_arguments", "arguments"
+			if r.call.freeText {
+				kind, field = "response.custom_tool_call_input", "input"
 			}
-			add("response.function_call_arguments.done", at(m{"arguments": r.call.input}))
-		case "custom_tool_call":
 			for _, p := range pieces(r.call.input) {
-				add("response.custom_tool_call_input.delta", at(m{"delta": p}))
+				add(kind+".delta", at(m{"delta": p}))
 			}
-			add("response.custom_tool_call_input.done", at(m{"input": r.call.input}))
+			add(kind+".done", at(m{field: r.call.input}))
 		}
 		add("response.output_item.done", m{"output_index": i, "item": item})
 	}
-	add("response.completed", m{"response": d.response(r, "completed", items, d.usage(r.usage))})
+	add("response.completed", m{"response": d.response(r, "completed", items, d.usage(r.usage, "input", "output"))})
 	return all
 }
 
@@ -169,12 +117,66 @@ func begun(item m) m {
 	return b
 }
 
-func (responses) failure(kind, message string) any {
-	return m{"error": m{"message": message, "type": kind, "param": nil, "code": nil}}
-}
-
 func (d responses) streamFailure(r reply, kind string) sseEvent {
 	resp := d.response(r, "failed", []m{}, nil)
 	resp["error"] = m{"code": kind, "message": "scripted failure"}
 	return sseEvent{"response.failed", m{"type": "response.failed", "sequence_number": 1, "response": resp}}
+}
+
+// chat is OpenAI's Chat Completions API, without tools: neither agent uses it.
+type chat struct{ openAI }
+
+func (chat) offers(tool) []offer { return nil }
+
+func (d chat) frame(r reply, object string, choices []m) m {
+	return m{"id": fmt.Sprintf("chatcmpl-sbench-%04d", r.n), "object": object, "created": 1700000000, "model": r.model, "choices": choices}
+}
+
+func (d chat) answer(r reply) any {
+	choice := m{"index": 0, "message": m{"role": "assistant", "content": r.text}, "finish_reason": "stop"}
+	v := d.frame(r, "chat.completion", []m{choice})
+	v["usage"] = d.usage(r.usage, "prompt", "completion")
+	return v
+}
+
+func (d chat) events(t turn, r reply) []sseEvent {
+	var all []sseEvent
+	add := func(choices []m, usage any) {
+		v := d.frame(r, "chat.completion.chunk", choices)
+		if t.count {
+			v["usage"] = usage
+		}
+		all = append(all, sseEvent{"", v})
+	}
+	delta := func(v m, finish any) { add([]m{{"index": 0, "delta": v, "finish_reason": finish}}, nil) }
+	delta(m{"role": "assistant", "content": ""}, nil)
+	for _, p := range pieces(r.text) {
+		delta(m{"content": p}, nil)
+	}
+	delta(m{}, "stop")
+	if t.count {
+		add([]m{}, d.usage(r.usage, "prompt", "completion"))
+	}
+	return append(all, sseEvent{"", "[DONE]"})
+}
+
+func (d chat) streamFailure(_ reply, kind string) sseEvent {
+	return sseEvent{"", d.failure(kind, "scripted failure")}
+}
+
+// openAI is what the two APIs of OpenAI share.
+type openAI struct{}
+
+func (openAI) idPrefix() string { return "call_sbench_" }
+
+func (openAI) usage(u Usage, input, output string) m {
+	return m{
+		input + "_tokens": u.Input, input + "_tokens_details": m{"cached_tokens": u.Cached},
+		output + "_tokens": u.Output, output + "_tokens_details": m{"reasoning_tokens": u.Reasoning},
+		"total_tokens": u.Input + u.Output,
+	}
+}
+
+func (openAI) failure(kind, message string) any {
+	return m{"error": m{"message": message, "type": kind, "param": nil, "code": nil}}
 }
