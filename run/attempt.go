@@ -14,6 +14,7 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/workspace"
 )
@@ -168,7 +169,7 @@ func workspaceName(t try) string {
 // removeWorkspace removes a try's workspace in dir, and its attributes file.
 func (s *session) removeWorkspace(dir string, t try) error {
 	name := path.Join(dir, workspaceName(t))
-	return errors.Join(workspace.RemoveAll(s.out, name), workspace.RemoveAll(s.out, name+workspace.AttributesSuffix))
+	return errors.Join(remove.All(s.out, name), remove.All(s.out, name+workspace.AttributesSuffix))
 }
 
 // keep removes secrets from a judged workspace and moves it to record.WorkspacesDir.

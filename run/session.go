@@ -14,10 +14,10 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
-	"github.com/securebench/sbench/workspace"
 )
 
 // attemptFunc makes one try of an attempt, with a context for its harness that may end
@@ -154,7 +154,7 @@ func (c Config) resumeTrust() record.Trust {
 // killed session left unjudged.
 func (s *session) openFiles() error {
 	s.out = s.ledger.Root()
-	err := workspace.RemoveAll(s.out, unjudgedDir)
+	err := remove.All(s.out, unjudgedDir)
 	for _, dir := range []string{record.WorkspacesDir, record.LogsDir, unjudgedDir} {
 		err = errors.Join(err, s.out.MkdirAll(dir, 0o755))
 	}
@@ -167,7 +167,7 @@ func (s *session) openFiles() error {
 // close seals the chain and releases everything.
 func (s *session) close(ctx context.Context) error {
 	return errors.Join(
-		s.code.Close(ctx), s.egress.close(), workspace.RemoveAll(s.out, unjudgedDir),
+		s.code.Close(ctx), s.egress.close(), remove.All(s.out, unjudgedDir),
 		s.ledger.Seal(record.Seal{At: time.Now().UTC(), AcceptedUnsigned: s.cfg.accepted}, s.cfg.Sign), s.ledger.Close(),
 	)
 }

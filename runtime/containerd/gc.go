@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/filelock"
+	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
@@ -147,7 +148,7 @@ func (c *Client) reap(ctx context.Context, l leftovers) error {
 		c.reapLease(ctx, l),
 		unmountBelow(l.dir),
 		group.Remove(),
-		os.RemoveAll(c.volumeFiles(l.run)),
+		remove.Path(c.volumeFiles(l.run)),
 	}
 	points, err := mountsBelow(l.dir)
 	if err == nil && len(points) > 0 {
@@ -155,7 +156,7 @@ func (c *Client) reap(ctx context.Context, l leftovers) error {
 	}
 	err = errors.Join(append(errs, err)...)
 	if err == nil { // never remove through a mount
-		err = os.RemoveAll(l.dir)
+		err = remove.Path(l.dir)
 	}
 	if l.lock != nil {
 		err = errors.Join(err, l.lock.Close())

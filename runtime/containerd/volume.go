@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -245,7 +246,7 @@ func (r *Run) takeIdle(cfg runtime.VolumeConfig) *volume {
 
 // keep empties an image and keeps it for the next volume. It reports whether it did.
 func (v *volume) keep() bool {
-	if !v.image || v.sound() != nil || !v.emptiable() || os.RemoveAll(v.data) != nil {
+	if !v.image || v.sound() != nil || !v.emptiable() || remove.Path(v.data) != nil {
 		return false
 	}
 	v.run.mu.Lock()
@@ -339,7 +340,7 @@ func (v *volume) Close() error {
 		return nil
 	}
 	if v.folder {
-		if err := os.RemoveAll(v.mountPoint); err != nil {
+		if err := remove.Path(v.mountPoint); err != nil {
 			return err
 		}
 		v.data = ""
