@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"os"
+	"path"
+	"path/filepath"
 	goruntime "runtime"
 	"slices"
 	"strconv"
@@ -52,7 +55,7 @@ type room struct {
 // newRoom measures the host; dir is on the file system whose space counts. A tenth of the
 // memory and of the disk is left for the host itself.
 func newRoom(dir string, jobs int) (*room, error) {
-	memory, err := availableMemory()
+	memory, err := availableMemory("/")
 	if err != nil {
 		return nil, err
 	}
@@ -148,10 +151,10 @@ func descriptors(jobs int) proxy.Limits {
 }
 
 // availableMemory returns the memory that the kernel could hand out, in bytes, or the
-// limit of the control group that is mounted at /sys/fs/cgroup, as in a container, if
-// that is lower.
-func availableMemory() (int64, error) {
-	text, err := os.ReadFile("/proc/meminfo")
+// least limit of this process's control groups if that is lower. Files are below root, "/"
+// except in tests.
+func availableMemory(root string) (int64, error) {
+	text, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
 	if err != nil {
 		return 0, err
 	}
@@ -160,13 +163,36 @@ func availableMemory() (int64, error) {
 	if _, err := fmt.Sscan(available, &kib); err != nil {
 		return 0, fmt.Errorf("/proc/meminfo: no MemAvailable: %w", err)
 	}
-	memory := kib << 10
-	for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		if limit, ok := numberIn(name); ok {
-			memory = min(memory, limit)
+	return min(kib<<10, groupMemory(root)), nil
+}
+
+// groupMemory returns the least memory limit of the control groups that this process is
+// in, from its own up to the top of what is mounted, where a container has its limit.
+func groupMemory(root string) int64 {
+	least := int64(math.MaxInt64)
+	text, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) // missing in a kernel without control groups
+	for line := range strings.Lines(string(text)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3) // hierarchy:controllers:group (cgroups(7))
+		if len(fields) < 3 {
+			continue
+		}
+		mount, file := "sys/fs/cgroup", "memory.max"
+		if fields[1] != "" { // version 1
+			mount, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+			if !slices.Contains(strings.Split(fields[1], ","), "memory") {
+				continue
+			}
+		}
+		for group := path.Clean(fields[2]); ; group = path.Dir(group) {
+			if limit, ok := numberIn(filepath.Join(root, mount, group, file)); ok {
+				least = min(least, limit)
+			}
+			if group == "/" || group == "." {
+				break
+			}
 		}
 	}
-	return memory, nil
+	return least
 }
 
 // pidsLeft returns half of the processes that the kernel allows, of which 32768 count at
