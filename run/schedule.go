@@ -152,6 +152,7 @@ func (s *session) tryUntilMeasured(ctx, harness context.Context, t try) error {
 		}
 		again := cause != nil && t.n-first < s.cfg.Retries
 		s.emit(Event{Kind: TaskDone, Task: t.task.ID(), Attempt: t.attempt, Status: rec.VerificationStatus, Reason: rec.FailureReason, Again: again})
+		t.asked = time.Now()
 		ended := s.breaker.add(cause)
 		if ended == nil && again {
 			select {

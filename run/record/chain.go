@@ -106,7 +106,7 @@ func follow(root *os.Root, key ed25519.PublicKey, each func(n int, r Record) err
 	case !fits:
 		c.wrong(SealFile, 0, "does not fit the chain at record %d", seal.Records)
 	case seal.Records < c.records:
-		c.note(SealFile, "the run went on after it, by %d records, and was interrupted", c.records-seal.Records)
+		c.note(SealFile, "the run went on after it, by %d records, and was interrupted: these are not sealed, and whether more are missing cannot be told", c.records-seal.Records)
 		if key != nil && c.unsigned == nil {
 			c.unsigned = fmt.Errorf("it covers the first %d of %d records", seal.Records, c.records)
 		}
@@ -124,7 +124,7 @@ func (c *chain) readSeal(root *os.Root, key ed25519.PublicKey) (*Seal, error) {
 		return nil, err
 	}
 	if !c.signature && key != nil {
-		c.unsigned = errors.New("it is missing")
+		c.unsigned = errors.New("it is missing: a run is signed when it ends")
 	}
 	data, err := readSmall(root, SealFile)
 	switch {
