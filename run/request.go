@@ -19,13 +19,10 @@ func (c Config) request(task *compiler.Task, image runtime.Image) (harness.Reque
 	if err != nil {
 		return harness.Request{}, err
 	}
-	env := task.Environment()
+	p := c.policy(task)
 	return harness.Request{
-		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: image,
-		Timeout: smaller(env.Timeout, c.Tester.Harness.Config.Timeout), Limits: c.limits(env),
-		WorkspaceBytes: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes),
-		OutputBytes:    cmp.Or(c.Tester.Runtime.Limits.OutputBytes, DefaultOutputBytes),
-		Env:            pairs(c.Env), Attempt: 1, Egress: c.Egress,
+		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: image, Timeout: c.timeout(task), Limits: p.Limits,
+		WorkspaceBytes: p.WorkspaceBytes, OutputBytes: p.OutputBytes, Env: pairs(c.Env), Attempt: 1, Egress: c.Egress,
 	}, nil
 }
 
@@ -51,14 +48,14 @@ func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error]
 	}
 }
 
-// smaller returns the smaller of those of the two time limits that are set, or
-// DefaultTimeout if neither is.
-func smaller(a, b time.Duration) time.Duration {
-	limits := slices.DeleteFunc([]time.Duration{a, b}, func(d time.Duration) bool { return d <= 0 })
-	if len(limits) == 0 {
-		return DefaultTimeout
+// timeout returns the time limit of a task's harness: the smaller one of those of the task
+// and the tester file, of which 0 is none, or DefaultTimeout.
+func (c Config) timeout(task *compiler.Task) time.Duration {
+	own, most := task.Environment().Timeout, c.Tester.Harness.Config.Timeout
+	if own > 0 && most > 0 {
+		return min(own, most)
 	}
-	return slices.Min(limits)
+	return cmp.Or(max(own, most), DefaultTimeout)
 }
 
 func pairs(env map[string]string) []string {
