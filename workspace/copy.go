@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -114,61 +115,30 @@ func createFile(dir int, name, shown string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), shown), err
 }
 
-// transfer reads exactly st.Size bytes into sum and, unless it is nil, to,
-// skipping holes on both sides.
+// transfer reads exactly st.Size bytes into sum and, unless it is nil, to, where it leaves
+// out blocks of zeros if the file has holes.
 func (w *treeWalk) transfer(from, to *os.File, rel string, st *unix.Stat_t, sum hash.Hash) error {
 	if to != nil && st.Size > 0 {
 		if err := to.Truncate(st.Size); err != nil {
 			return fmt.Errorf("size %q: %w", rel, err)
 		}
 	}
-	sparse := st.Blocks*512 < st.Size
+	buf, sparse := w.buf, st.Blocks*512 < st.Size
+	if sparse {
+		buf = buf[:len(zeros)]
+	}
 	for off := int64(0); off < st.Size; {
-		start, end := off, st.Size
-		if sparse {
-			start, end = dataExtent(int(from.Fd()), off, st.Size)
-		}
-		if err := w.zeros(sum, start-off); err != nil {
-			return err
-		}
-		if err := w.extent(from, to, sum, start, end); err != nil {
-			return fmt.Errorf("copy %q: %w", rel, err)
-		}
-		off = end
-	}
-	return nil
-}
-
-// dataExtent returns the first extent at or after off that is not a hole. If the file
-// system cannot tell, everything is data; if only a hole follows, the extent is empty.
-func dataExtent(fd int, off, size int64) (start, end int64) {
-	start, err := unix.Seek(fd, off, unix.SEEK_DATA)
-	if errors.Is(err, unix.ENXIO) {
-		return size, size
-	}
-	if err != nil || start < off || start > size {
-		return off, size
-	}
-	end, err = unix.Seek(fd, start, unix.SEEK_HOLE)
-	if err != nil || end <= start || end > size {
-		end = size
-	}
-	return start, end
-}
-
-func (w *treeWalk) extent(from, to *os.File, sum hash.Hash, start, end int64) error {
-	for off := start; off < end; {
 		if err := context.Cause(w.ctx); err != nil {
 			return err
 		}
-		n, err := from.ReadAt(w.buf[:min(int64(len(w.buf)), end-off)], off)
+		n, err := from.ReadAt(buf[:min(int64(len(buf)), st.Size-off)], off)
 		if n == 0 {
-			return cmp.Or(ignoreEOF(err), errChanged)
+			return fmt.Errorf("copy %q: %w", rel, cmp.Or(ignoreEOF(err), errChanged))
 		}
-		sum.Write(w.buf[:n])
-		if to != nil {
-			if _, err := to.WriteAt(w.buf[:n], off); err != nil {
-				return err
+		sum.Write(buf[:n])
+		if to != nil && !(sparse && bytes.Equal(buf[:n], zeros[:n])) {
+			if _, err := to.WriteAt(buf[:n], off); err != nil {
+				return fmt.Errorf("copy %q: %w", rel, err)
 			}
 		}
 		off += int64(n)
@@ -176,22 +146,7 @@ func (w *treeWalk) extent(from, to *os.File, sum hash.Hash, start, end int64) er
 	return nil
 }
 
-// zeros feeds n zero bytes to sum.
-func (w *treeWalk) zeros(sum hash.Hash, n int64) error {
-	if n <= 0 {
-		return nil
-	}
-	clear(w.buf)
-	for n > 0 {
-		if err := context.Cause(w.ctx); err != nil {
-			return err
-		}
-		step := min(n, int64(len(w.buf)))
-		sum.Write(w.buf[:step])
-		n -= step
-	}
-	return nil
-}
+var zeros [16 << 10]byte
 
 // openUntrusted opens name in the open directory dir for reading without following a
 // symbolic link or waiting for a fifo's writer. If the mode denies its owner to read it, or

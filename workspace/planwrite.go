@@ -102,24 +102,31 @@ func (w *treeWalk) place(top int, e Entry) error {
 	if e.Source.Root == "" {
 		return w.writeData(parent, e)
 	}
-	src, st, err := openSource(e.Source.Root, e.Source.Path)
+	root, info, err := openSource(e.Source.Root, e.Source.Path)
 	if err != nil {
 		return err
 	}
-	defer closeFD(src)
+	defer shut(root)
 	if w.report.Entries++; w.report.Entries > w.opts.MaxFiles {
 		return w.tooMany()
 	}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return w.placeDir(src, parent, e, st)
+	folder, name := e.Source.Path, "."
+	if !info.IsDir() {
+		folder, name = path.Dir(folder), path.Base(folder)
 	}
-	// file opens a file by its name in its folder.
-	folder, _, err := openSource(e.Source.Root, path.Dir(e.Source.Path))
+	src, err := root.Open(folder)
 	if err != nil {
 		return err
 	}
-	defer closeFD(folder)
-	return w.file(folder, parent, path.Base(e.Source.Path), path.Base(e.Dest), e.Source.Path, st)
+	defer shut(src)
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(src.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return w.placeDir(int(src.Fd()), parent, e, &st)
+	}
+	return w.file(int(src.Fd()), parent, name, path.Base(e.Dest), e.Source.Path, &st)
 }
 
 func (w *treeWalk) placeDir(src, parent int, e Entry, st *unix.Stat_t) error {
