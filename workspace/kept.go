@@ -115,7 +115,9 @@ func (k Kept) Renamed(names map[string]string) (digest string, err error) {
 	if err != nil {
 		return "", err
 	}
-	slices.SortFunc(all, func(a, b Attributes) int { return compareWalk(a.Path, b.Path) })
+	// A walk meets a directory's contents right after it.
+	walked := func(a Attributes) string { return strings.ReplaceAll(a.Path, "/", "\x00") }
+	slices.SortFunc(all, func(a, b Attributes) int { return strings.Compare(walked(a), walked(b)) })
 	name := path.Clean(k.Name) + AttributesSuffix
 	if err := k.Root.Remove(name); err != nil {
 		return "", err
@@ -161,21 +163,4 @@ func renamed(old string, names map[string]string) string {
 		end++
 	}
 	return strings.Join(parts, "/")
-}
-
-// compareWalk orders paths as a walk meets them: a directory's contents come right after
-// it.
-func compareWalk(a, b string) int {
-	for i := range min(len(a), len(b)) {
-		switch {
-		case a[i] == b[i]:
-		case a[i] == '/':
-			return -1
-		case b[i] == '/':
-			return 1
-		default:
-			return cmp.Compare(a[i], b[i])
-		}
-	}
-	return cmp.Compare(len(a), len(b))
 }

@@ -26,13 +26,13 @@ func (w *treeWalk) attributes(dst int, rel string, st *unix.Stat_t) error {
 
 // owner returns the owner of an entry's copy; -1 leaves it unchanged.
 func (w *treeWalk) owner(st *unix.Stat_t) (uid, gid int) {
-	if w.opts.Own {
+	switch {
+	case w.opts.Own:
 		return os.Geteuid(), os.Getegid()
-	}
-	if w.opts.Preserve {
+	case w.opts.Preserve:
 		return int(st.Uid), int(st.Gid)
 	}
-	return w.uid, w.gid
+	return -1, -1
 }
 
 // mode returns the permission bits of a copy.

@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,15 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteOptions say who owns what a plan writes, and bound it.
-type WriteOptions struct {
-	// UID and GID own every file and folder that Write creates. Zero means the
-	// calling process.
-	UID, GID int
-	// MaxBytes and MaxFiles bound all entries together. Zero means 8 GiB and a
-	// million.
-	MaxBytes, MaxFiles int64
-}
+// WriteOptions bound what a plan writes, all entries together. Zero means 8 GiB and a
+// million.
+type WriteOptions struct{ MaxBytes, MaxFiles int64 }
 
 // Write writes the plan's entries below root. A file that exists is replaced, a
 // folder that exists is added to; neither is reached through a symbolic link.
@@ -33,7 +26,6 @@ func (p Plan) Write(ctx context.Context, root *os.Root, opts WriteOptions) error
 	}
 	defer shut(top)
 	w := newTreeWalk(ctx, TreeOptions{MaxBytes: opts.MaxBytes, MaxFiles: opts.MaxFiles})
-	w.uid, w.gid = cmp.Or(opts.UID, -1), cmp.Or(opts.GID, -1)
 	for _, e := range p.Entries {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -94,7 +86,7 @@ func (a *assetCopy) mode(st *unix.Stat_t) uint32 {
 // place writes one entry below the open directory top.
 func (w *treeWalk) place(top int, e Entry) error {
 	w.asset = &assetCopy{e.ReadOnly}
-	parent, err := w.makeDirs(top, path.Dir(e.Dest))
+	parent, err := makeDirs(top, path.Dir(e.Dest))
 	if err != nil {
 		return err
 	}
@@ -132,7 +124,7 @@ func (w *treeWalk) place(top int, e Entry) error {
 func (w *treeWalk) placeDir(src, parent int, e Entry, st *unix.Stat_t) error {
 	dst := parent
 	if e.Dest != "." {
-		made, err := w.makeDirs(parent, path.Base(e.Dest))
+		made, err := makeDirs(parent, path.Base(e.Dest))
 		if err != nil {
 			return err
 		}
@@ -150,13 +142,13 @@ func (w *treeWalk) placeDir(src, parent int, e Entry, st *unix.Stat_t) error {
 
 // makeDirs opens the directory dir below the open directory top, and creates the missing
 // part of it. A symbolic link on the way is an error.
-func (w *treeWalk) makeDirs(top int, dir string) (int, error) {
+func makeDirs(top int, dir string) (int, error) {
 	fd, err := unix.Openat(top, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil || dir == "." {
 		return fd, err
 	}
 	for name := range strings.SplitSeq(dir, "/") {
-		next, err := w.makeDir(fd, name)
+		next, err := makeDir(fd, name)
 		closeFD(fd)
 		if err != nil {
 			return -1, fmt.Errorf("make directory %q: %w", dir, err)
@@ -166,7 +158,7 @@ func (w *treeWalk) makeDirs(top int, dir string) (int, error) {
 	return fd, nil
 }
 
-func (w *treeWalk) makeDir(parent int, name string) (int, error) {
+func makeDir(parent int, name string) (int, error) {
 	err := unix.Mkdirat(parent, name, 0o755)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return -1, err
@@ -176,12 +168,7 @@ func (w *treeWalk) makeDir(parent int, name string) (int, error) {
 	if err != nil || !made {
 		return fd, err
 	}
-	// The umask may have cleared bits.
-	err = unix.Fchmod(fd, 0o755)
-	if uid, gid := w.owner(nil); err == nil && (uid >= 0 || gid >= 0) {
-		err = unix.Fchown(fd, uid, gid)
-	}
-	if err != nil {
+	if err := unix.Fchmod(fd, 0o755); err != nil { // the umask may have cleared bits
 		closeFD(fd)
 		return -1, err
 	}
@@ -204,20 +191,8 @@ func (w *treeWalk) writeData(parent int, e Entry) error {
 	if err != nil {
 		return err
 	}
-	defer shut(f)
-	fd := int(f.Fd())
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	if uid, gid := w.owner(nil); uid >= 0 || gid >= 0 {
-		if err := unix.Fchown(fd, uid, gid); err != nil {
-			return err
-		}
-	}
-	if err := unix.Fchmod(fd, e.Mode&0o777); err != nil {
-		return err
-	}
-	return f.Close()
+	_, err = f.Write(data)
+	return errors.Join(err, unix.Fchmod(int(f.Fd()), e.Mode&0o777), f.Close())
 }
 
 // unlinkFile removes the entry name unless it is a directory. It is no error if there is

@@ -23,21 +23,22 @@ var ErrTooBig = errors.New("tree is too big")
 const (
 	defaultMaxBytes = 8 << 30
 	defaultMaxFiles = 1_000_000
-	defaultMaxDepth = 128
 )
+
+// maxDepth bounds how many directories lie inside one another.
+const maxDepth = 128
 
 // maxDropped bounds the names kept in TreeReport.Dropped; all are counted.
 const maxDropped = 100
 
-// TreeOptions bound a walk over a tree and say who owns the copy.
+// TreeOptions bound a walk over a tree, in which at most 128 directories may lie inside one
+// another, and say who owns the copy.
 type TreeOptions struct {
 	// MaxBytes bounds the sum of the apparent sizes of the regular files, holes
 	// included. Zero means 8 GiB.
 	MaxBytes int64
 	// MaxFiles bounds the number of entries of any type. Zero means a million.
 	MaxFiles int64
-	// MaxDepth bounds how many directories lie inside one another. Zero means 128.
-	MaxDepth int
 	// Preserve gives every entry of a copy the numeric owner of its source, which
 	// needs CAP_CHOWN. Otherwise the calling process is the owner.
 	Preserve bool
@@ -58,7 +59,6 @@ type TreeOptions struct {
 func (o TreeOptions) withDefaults() TreeOptions {
 	o.MaxBytes = cmp.Or(o.MaxBytes, defaultMaxBytes)
 	o.MaxFiles = cmp.Or(o.MaxFiles, defaultMaxFiles)
-	o.MaxDepth = cmp.Or(o.MaxDepth, defaultMaxDepth)
 	return o
 }
 
@@ -116,14 +116,13 @@ type treeWalk struct {
 	list   hash.Hash
 	buf    []byte
 
-	uid, gid int // owner of a plan's files; -1 leaves it unchanged
 	// asset is set when a pack's files are copied into a workspace, where files with
 	// the same names may exist.
 	asset *assetCopy
 }
 
 func newTreeWalk(ctx context.Context, opts TreeOptions) *treeWalk {
-	return &treeWalk{ctx: ctx, opts: opts.withDefaults(), list: sha256.New(), buf: make([]byte, 128<<10), uid: -1, gid: -1}
+	return &treeWalk{ctx: ctx, opts: opts.withDefaults(), list: sha256.New(), buf: make([]byte, 128<<10)}
 }
 
 func (w *treeWalk) finish() TreeReport {
@@ -146,8 +145,8 @@ func (w *treeWalk) root(src, dst int) error {
 
 // dir walks the open directory src and copies it into the open directory dst.
 func (w *treeWalk) dir(src, dst int, rel string, depth int) error {
-	if depth > w.opts.MaxDepth {
-		return fmt.Errorf("%w: more than %d directories deep", ErrTooBig, w.opts.MaxDepth)
+	if depth > maxDepth {
+		return fmt.Errorf("%w: more than %d directories deep", ErrTooBig, maxDepth)
 	}
 	names, err := w.names(src, rel)
 	if err != nil {
