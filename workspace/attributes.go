@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -60,22 +61,6 @@ func escapePath(path string) string {
 	return b.String()
 }
 
-// unescapePath accepts any text: the caller escapes the result again and compares.
-func unescapePath(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '%' && i+2 < len(text) {
-			if c, err := strconv.ParseUint(text[i+1:i+3], 16, 8); err == nil {
-				b.WriteByte(byte(c))
-				i += 2
-				continue
-			}
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
-}
-
 // parseAttributes accepts what line writes, and nothing else.
 func parseAttributes(line []byte) (Attributes, error) {
 	var raw struct {
@@ -88,9 +73,10 @@ func parseAttributes(line []byte) (Attributes, error) {
 		return Attributes{}, errors.New("is no entry")
 	}
 	mode, err := strconv.ParseUint(raw.Mode, 8, 32)
-	a := Attributes{Path: unescapePath(raw.Path), UID: raw.UID, GID: raw.GID, Mode: uint32(mode)}
+	path, pathErr := url.PathUnescape(raw.Path)
+	a := Attributes{Path: path, UID: raw.UID, GID: raw.GID, Mode: uint32(mode)}
 	const none = ^uint32(0) // chown(2) would leave the owner unchanged
-	if err != nil || a.Mode > permBits || a.UID == none || a.GID == none || !bytes.Equal(a.line(), line) {
+	if err != nil || pathErr != nil || a.Mode > permBits || a.UID == none || a.GID == none || !bytes.Equal(a.line(), line) {
 		return Attributes{}, errors.New("is no entry")
 	}
 	return a, nil

@@ -204,27 +204,16 @@ func decodeSeal(data []byte) (Seal, error) {
 // opens no device.
 func OpenFile(root *os.Root, name string, flags int) (*os.File, error) {
 	irregular := fmt.Errorf("%s is no regular file", name)
-	info, err := root.Lstat(name)
-	switch {
-	case err == nil && !info.Mode().IsRegular():
+	if info, err := root.Lstat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, irregular
-	case err != nil && (flags&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist)):
-		return nil, err
 	}
 	f, err := root.OpenFile(name, flags|unix.O_NONBLOCK, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	info, err = f.Stat()
-	var named fs.FileInfo
-	if err == nil {
-		named, err = root.Lstat(name)
-	}
-	if err == nil && (!info.Mode().IsRegular() || !os.SameFile(info, named)) { // replaced meanwhile
-		err = irregular
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
+	info, err := f.Stat()
+	if named, namedErr := root.Lstat(name); err != nil || namedErr != nil || !info.Mode().IsRegular() || !os.SameFile(info, named) { // replaced meanwhile
+		return nil, errors.Join(irregular, err, namedErr, f.Close())
 	}
 	return f, nil
 }
@@ -245,27 +234,29 @@ func readSmall(root *os.Root, name string) ([]byte, error) {
 // line without a newline is skipped; torn is its length. line is valid only during the
 // call.
 func eachLine(r io.Reader, each func(n int, line []byte) error) (torn int64, err error) {
-	const chunk, maxLine = 1 << 16, 256 << 20 // a candidate has at most 16 MiB, and JSON takes up to six bytes for one
-	in := bufio.NewReaderSize(r, chunk)
-	var line []byte
-	for n := 1; ; {
-		piece, err := in.ReadSlice('\n')
-		line = append(line, piece...)
-		switch {
-		case len(line) > maxLine: // longer than any that a run writes
-			return 0, fmt.Errorf("line %d is too long", n)
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case errors.Is(err, io.EOF):
-			return int64(len(line)), nil
-		case err != nil:
+	const maxLine = 256 << 20 // a candidate has at most 16 MiB, and JSON takes up to six bytes for one
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, maxLine)
+	in.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+		if i := bytes.IndexByte(data, '\n'); i >= 0 {
+			return i + 1, data[:i], nil
+		}
+		if atEOF {
+			torn = int64(len(data))
+			return len(data), nil, nil
+		}
+		return 0, nil, nil
+	})
+	n := 1
+	for ; in.Scan(); n++ {
+		if err := each(n, in.Bytes()); err != nil {
 			return 0, err
 		}
-		if err := each(n, line[:len(line)-1]); err != nil {
-			return 0, err
-		}
-		n, line = n+1, line[:0]
 	}
+	if err := in.Err(); err != nil {
+		return 0, fmt.Errorf("line %d: %w", n, err)
+	}
+	return torn, nil
 }
 
 // check decodes a line and compares it with its own digest and with that of the previous
