@@ -252,13 +252,13 @@ func openSource(root, rel string) (*os.Root, fs.FileInfo, error) {
 		}
 	}
 	if !info.Mode().IsRegular() && !info.IsDir() {
-		return nil, nil, errors.Join(notAsset(rel, info), r.Close())
+		return nil, nil, errors.Join(notAsset(rel, info.Sys().(*syscall.Stat_t).Mode), r.Close())
 	}
 	return r, info, nil
 }
 
-func notAsset(rel string, info fs.FileInfo) error {
-	return fmt.Errorf("%q is a %s, not a file or folder", rel, typeName(info.Sys().(*syscall.Stat_t).Mode))
+func notAsset(rel string, mode uint32) error {
+	return fmt.Errorf("%q is a %s, not a file or folder", rel, typeName(mode))
 }
 
 // checkBelow makes sure that the folder of the entry's source contains only files and
@@ -280,7 +280,7 @@ func (e *Entry) checkBelow(root *os.Root) error {
 		case info.Mode()&fs.ModeSymlink != 0:
 			return fmt.Errorf("%q %w", rel, errSymlink)
 		case !info.IsDir() && !info.Mode().IsRegular():
-			return notAsset(rel, info)
+			return notAsset(rel, info.Sys().(*syscall.Stat_t).Mode)
 		}
 		return nil
 	})
