@@ -38,10 +38,8 @@ func Read(dir string, t Trust, each func(Record) error) (accepted int, err error
 		return 0, err
 	}
 	defer func() { _ = root.Close() }()
-	c, err := follow(root, t.Key, func(_ int, r Record) error { return each(r) })
-	if err == nil {
-		err = c.believe(t)
-	}
+	var c chain
+	err = c.read(root, t, each)
 	return c.accepted, err
 }
 
@@ -66,26 +64,33 @@ func (c *chain) note(file string, format string, args ...any) {
 	c.findings = append(c.findings, Finding{File: file, Message: fmt.Sprintf(format, args...), Note: true})
 }
 
+// read follows the chain, and returns why it must not be used under t.
+func (c *chain) read(root *os.Root, t Trust, each func(Record) error) error {
+	if err := c.follow(root, t.Key, func(_ int, r Record) error { return each(r) }); err != nil {
+		return err
+	}
+	return c.believe(t)
+}
+
 // follow reads the chain from the manifest to the seal and its signature, and notes what
 // is wrong as findings. It calls each for every line, even a damaged one, with as much of
 // the record as could be decoded. The error is that of each, or means that the directory
 // could not be read.
-func follow(root *os.Root, key ed25519.PublicKey, each func(n int, r Record) error) (chain, error) {
-	var c chain
+func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r Record) error) error {
 	manifest, err := readSmall(root, ManifestFile)
 	if err != nil {
-		return c, err
+		return err
 	}
 	if err := json.Unmarshal(manifest, &c.manifest); err != nil {
 		c.wrong(ManifestFile, 0, "is no run's manifest: %v", err)
 	}
 	seal, err := c.readSeal(root, key)
 	if err != nil {
-		return c, err
+		return err
 	}
 	f, err := OpenFile(root, RecordsFile, os.O_RDONLY)
 	if err != nil {
-		return c, err
+		return err
 	}
 	defer func() { _ = f.Close() }()
 	c.last = Digest(manifest)
@@ -113,7 +118,7 @@ func follow(root *os.Root, key ed25519.PublicKey, each func(n int, r Record) err
 	default:
 		c.sealed = true
 	}
-	return c, err
+	return err
 }
 
 // readSeal reads the seal and its signature, and notes what is wrong with them as
