@@ -31,6 +31,7 @@ type egressFile struct {
 	file *os.File
 }
 
+// openEgress opens the log, and ends a line that a crash left unfinished.
 func (s *session) openEgress() (*egressFile, error) {
 	if !s.cfg.networked() {
 		return nil, nil
@@ -39,36 +40,30 @@ func (s *session) openEgress() (*egressFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &egressFile{file: f}, endLine(f)
-}
-
-// endLine ends a line that a crash left unfinished.
-func endLine(f *os.File) error {
+	e := &egressFile{file: f}
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil || size == 0 {
-		return err
+		return e, err
 	}
 	last := make([]byte, 1)
-	if _, err := f.ReadAt(last, size-1); err != nil || last[0] == '\n' {
-		return err
+	if _, err = f.ReadAt(last, size-1); err == nil && last[0] != '\n' {
+		err = e.append([]byte(` {"kind":"malformed","verdict":"error","reason":"unfinished_line"}` + "\n"))
 	}
-	_, err = f.WriteString(` {"kind":"malformed","verdict":"error","reason":"unfinished_line"}` + "\n")
-	return err
+	return e, err
 }
 
 // append writes a whole line or, with an error, nothing.
-func (e *egressFile) append(line []byte) (int, error) {
+func (e *egressFile) append(line []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	end, err := e.file.Seek(0, io.SeekEnd)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	n, err := e.file.Write(line)
-	if err != nil {
-		return 0, errors.Join(err, e.file.Truncate(end))
+	if _, err := e.file.Write(line); err != nil {
+		return errors.Join(err, e.file.Truncate(end))
 	}
-	return n, nil
+	return nil
 }
 
 func (e *egressFile) close() error {
@@ -78,8 +73,8 @@ func (e *egressFile) close() error {
 	return errors.Join(e.file.Sync(), e.file.Close())
 }
 
-// attemptLog holds what belongs to one try: its part of the egress log, its log directory,
-// and the specifications of its sandboxes.
+// attemptLog holds what belongs to one attempt: its part of the egress log, its log
+// directory, and the specifications of its sandboxes.
 type attemptLog struct {
 	egress  *egressFile
 	secrets redactor
@@ -107,15 +102,13 @@ func (s *session) newLog(a attempt) *attemptLog {
 func (l *attemptLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n, err := l.egress.append(p)
-	if err != nil {
-		return n, err
+	if err := l.egress.append(p); err != nil {
+		return 0, err
 	}
 	if l.lines == nil {
 		l.lines = sha256.New()
 	}
-	_, _ = l.lines.Write(p) // a hash never returns an error
-	return n, nil
+	return l.lines.Write(p)
 }
 
 // proxyLog returns the log for the proxy of a try; nil if nothing may leave the sandbox.
@@ -141,7 +134,7 @@ func (l *attemptLog) fill(r *record.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lines != nil {
-		r.EgressDigest = "sha256:" + hex.EncodeToString(l.lines.Sum(nil))
+		r.EgressDigest = sumOf(l.lines)
 	}
 	r.Logs = append(r.Logs, l.logs...)
 	if len(l.specs) > 0 {
@@ -152,12 +145,10 @@ func (l *attemptLog) fill(r *record.Record) {
 // logFile is a log that is being written. Each Write is redacted on its own, so it must
 // not split a text in which a secret could be.
 type logFile struct {
-	log  *attemptLog
+	record.Log
+	of   *attemptLog
 	file *os.File
-	path string // relative to the run's directory
 	hash hash.Hash
-	size int64
-	cut  int64 // bytes that maxLog left out
 }
 
 // maxLog bounds one log file, in bytes.
@@ -169,20 +160,17 @@ func (l *attemptLog) create(name string) (*logFile, error) {
 	}
 	path := filepath.Join(l.dir, name)
 	f, err := record.OpenFile(l.out, path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
-	if err != nil {
-		return nil, err
-	}
-	return &logFile{log: l, file: f, path: path, hash: sha256.New()}, nil
+	return &logFile{record.Log{Path: path}, l, f, sha256.New()}, err
 }
 
 func (f *logFile) Write(p []byte) (int, error) {
-	text := f.log.secrets.text(string(p))
-	if f.size+int64(len(text)) > maxLog {
-		f.cut += int64(len(text))
+	text := f.of.secrets.text(string(p))
+	if f.Bytes+int64(len(text)) > maxLog {
+		f.Cut += int64(len(text))
 		return len(p), nil
 	}
 	n, err := f.file.WriteString(text)
-	f.size += int64(n)
+	f.Bytes += int64(n)
 	_, _ = f.hash.Write([]byte(text[:n])) // a hash never returns an error
 	if err != nil {
 		return 0, err
@@ -194,11 +182,14 @@ func (f *logFile) close() error {
 	if f == nil {
 		return nil
 	}
-	f.log.mu.Lock()
-	f.log.logs = append(f.log.logs, record.Log{Path: f.path, Bytes: f.size, Digest: "sha256:" + hex.EncodeToString(f.hash.Sum(nil)), Cut: f.cut})
-	f.log.mu.Unlock()
+	f.Digest = sumOf(f.hash)
+	f.of.mu.Lock()
+	f.of.logs = append(f.of.logs, f.Log)
+	f.of.mu.Unlock()
 	return errors.Join(f.file.Sync(), f.file.Close())
 }
+
+func sumOf(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
 
 // keep writes a whole log.
 func (l *attemptLog) keep(name, text string) error {

@@ -132,24 +132,6 @@ func (s Summary) String() string {
 		s.RunID, s.Total, s.Verification(), s.Verified(), s.Passed, s.Output)
 }
 
-// count adds an attempt whose last record is of the given status and try.
-func (s *Summary) count(status record.Status, try int) {
-	s.Total++
-	switch status {
-	case record.Passed:
-		s.Passed++
-		if try > 1 {
-			s.Retried++
-		}
-	case record.Failed:
-		s.Failed++
-	case record.Pending:
-		s.Pending++
-	case record.Error:
-		s.Errors++
-	}
-}
-
 // Run runs a benchmark. It first checks every input: if the error holds
 // compiler.Problems, which name everything that is wrong, no attempt has been started.
 // The summary counts what has been recorded, even if the error is [ErrInfrastructure],

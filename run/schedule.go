@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,10 +15,8 @@ import (
 )
 
 const (
-	// breakerLimit is how many attempts in a row may find no daemon before the run
-	// gives up.
-	breakerLimit = 3
-	retryDelay   = time.Second // before the first retry; doubled for each that follows
+	maxLost    = 3           // attempts in a row that find no daemon before the run gives up
+	retryDelay = time.Second // before the first retry; doubled for each that follows
 )
 
 // all makes every attempt that is not recorded yet, in the pack's order, and waits for
@@ -115,10 +112,10 @@ func (s *session) recorded(task *compiler.Task, attempt int) (done bool, why str
 	if now.Inputs != old.inputs {
 		return false, "what it is made from has changed", nil
 	}
-	s.mu.Lock()
-	s.summary.Resumed++
-	s.mu.Unlock()
 	s.count(old.status, old.tries)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.summary.Resumed++
 	return true, "", nil
 }
 
@@ -139,7 +136,7 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 		a.asked = time.Now()
 		again := cause != nil && a.try-first < s.cfg.Retries
 		s.tell(a, Event{Kind: TaskDone, Status: rec.VerificationStatus, Reason: rec.FailureReason, Again: again})
-		ended := s.breaker.add(cause)
+		ended := s.lostDaemon(cause)
 		if ended == nil && again {
 			select {
 			case <-time.After(delay):
@@ -161,24 +158,19 @@ func (s *session) interrupted(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// breaker ends a run whose daemon is gone, instead of recording an error for every
-// attempt that is left.
-type breaker struct {
-	mu    sync.Mutex
-	count int
-}
-
-func (b *breaker) add(cause error) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// lostDaemon ends a run whose daemon is gone, instead of recording an error for every
+// attempt that is left. The error cause is that of the latest attempt.
+func (s *session) lostDaemon(cause error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !errors.Is(cause, runtime.ErrUnavailable) {
-		b.count = 0
+		s.lost = 0
 		return nil
 	}
-	if b.count++; b.count < breakerLimit {
+	if s.lost++; s.lost < maxLost {
 		return nil
 	}
-	return fmt.Errorf("%w: stopped after %d failures of the daemon in a row: %w", ErrInfrastructure, b.count, cause)
+	return fmt.Errorf("%w: stopped after %d failures of the daemon in a row: %w", ErrInfrastructure, s.lost, cause)
 }
 
 // A PlannedAttempt is an attempt that a run would make.

@@ -47,16 +47,15 @@ type session struct {
 	egress       *egressFile     // nil if nothing may leave the sandboxes
 	common       record.Provenance
 	before       map[key]earlier
-	breaker      breaker
 
-	progress sync.Mutex // held while cfg.Progress is called
-
-	failed atomic.Bool // an attempt did not pass, under FailFast
-	cut    atomic.Bool // an attempt was ended by a stop
+	progress sync.Mutex  // held while cfg.Progress is called
+	failed   atomic.Bool // an attempt did not pass, under FailFast
+	cut      atomic.Bool // an attempt was ended by a stop
 
 	mu      sync.Mutex // guards what follows
 	ledger  *record.Ledger
 	summary Summary
+	lost    int // attempts in a row that found no daemon
 }
 
 // newSession checks every input, and writes nothing.
@@ -218,7 +217,20 @@ func (s *session) write(rec record.Record) error {
 func (s *session) count(status record.Status, try int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.summary.count(status, try)
+	s.summary.Total++
+	switch status {
+	case record.Passed:
+		s.summary.Passed++
+		if try > 1 {
+			s.summary.Retried++
+		}
+	case record.Failed:
+		s.summary.Failed++
+	case record.Pending:
+		s.summary.Pending++
+	case record.Error:
+		s.summary.Errors++
+	}
 	if s.cfg.FailFast && (status == record.Failed || status == record.Error) {
 		s.failed.Store(true)
 	}
