@@ -52,10 +52,7 @@ func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error]
 // and the tester file, of which 0 is none, or DefaultTimeout.
 func (c Config) timeout(task *compiler.Task) time.Duration {
 	own, most := task.Environment().Timeout, c.Tester.Harness.Config.Timeout
-	if own > 0 && most > 0 {
-		return min(own, most)
-	}
-	return cmp.Or(max(own, most), DefaultTimeout)
+	return min(cmp.Or(own, most, DefaultTimeout), cmp.Or(most, own, DefaultTimeout))
 }
 
 func pairs(env map[string]string) []string {
@@ -71,15 +68,9 @@ func pairs(env map[string]string) []string {
 // c.Limits, but never more than the tester file allows.
 func (c Config) limits(env compiler.Environment) runtime.Limits {
 	l := runtime.Limits{Memory: env.Resources.Memory, CPUs: env.Resources.CPUs, Pids: env.Resources.Pids}.Over(c.Limits)
-	most := c.Tester.Runtime.Limits
-	l.Memory, l.CPUs, l.Pids = bounded(l.Memory, most.Memory), bounded(l.CPUs, most.CPUs), bounded(l.Pids, most.Pids)
+	most := c.Tester.Runtime.Limits // 0 is none
+	l.Memory = min(l.Memory, cmp.Or(most.Memory, l.Memory))
+	l.CPUs = min(l.CPUs, cmp.Or(most.CPUs, l.CPUs))
+	l.Pids = min(l.Pids, cmp.Or(most.Pids, l.Pids))
 	return l
-}
-
-// bounded returns value, but no more than most if that is set.
-func bounded[T int64 | float64](value, most T) T {
-	if most > 0 {
-		return min(value, most)
-	}
-	return value
 }
