@@ -142,28 +142,25 @@ func (w *AttributesWriter) Discard() error {
 // entries, in the order of the walk: that of TreeReport's Digest, a directory before its
 // contents. Nothing in a list is ever used as a path.
 type attributesReader struct {
+	file  *os.File
 	in    *bufio.Reader
 	left  int64
 	line  int
-	ahead Attributes
-	err   error // io.EOF at the end
+	ahead Attributes // the next entry
+	err   error      // io.EOF at the end, other errors match ErrAttributes
 }
 
-// newAttributesReader reads the list in r, at most 256 MiB of it.
-func newAttributesReader(r io.Reader) *attributesReader {
-	a := &attributesReader{in: bufio.NewReaderSize(r, maxListLine), left: maxListBytes}
-	a.advance()
-	return a
+// newAttributesReader reads the list in f, at most 256 MiB of it.
+func newAttributesReader(f *os.File) *attributesReader {
+	r := &attributesReader{file: f, in: bufio.NewReaderSize(f, maxListLine), left: maxListBytes}
+	r.advance()
+	return r
 }
 
-// next returns the next entry; io.EOF if there is none, and otherwise errors that
-// match ErrAttributes.
-func (r *attributesReader) next() (Attributes, error) {
-	a, err := r.ahead, r.err
-	if err == nil {
-		r.advance()
+func (r *attributesReader) close() {
+	if r != nil {
+		shut(r.file)
 	}
-	return a, err
 }
 
 func (r *attributesReader) advance() {
