@@ -8,12 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"unicode/utf8"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
@@ -123,22 +120,17 @@ func (c *Candidate) setText(text []byte, where string) *Failure {
 
 var errNotRegular = errors.New("not a regular file of acceptable size")
 
-// readBounded does not leave root or follow a link in the last element, and does not wait
-// for the other end of a pipe.
+// readBounded does not leave root, follow a link in the last element, or wait for the other
+// end of a pipe.
 func readBounded(root *os.Root, name string) ([]byte, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	info, err := root.Lstat(name)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxFileBytes) {
+		err = errNotRegular
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxFileBytes {
-		return nil, errNotRegular
-	}
-	return io.ReadAll(io.LimitReader(f, maxFileBytes))
+	return root.ReadFile(name)
 }
 
 // keep copies the workspace to s.Keep.

@@ -47,16 +47,12 @@ type PatchSource struct {
 // follows the ignore rules that the agent left, but not its configuration, attributes or
 // hooks. A Failure is the candidate's fault; an error means that sbench could not create the
 // patch.
-func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (string, *Failure, error) {
+func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (patch string, failure *Failure, err error) {
 	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: s.MaxBytes, Inodes: patchInodes})
 	if err != nil {
 		return "", nil, err
 	}
-	patch, failure, err := s.extract(ctx, e, vol)
-	return patch, failure, errors.Join(err, vol.Close())
-}
-
-func (s PatchSource) extract(ctx context.Context, e Engine, vol runtime.Volume) (string, *Failure, error) {
+	defer func() { err = errors.Join(err, vol.Close()) }()
 	scratch, scripts := filepath.Join(vol.Path(), "scratch"), filepath.Join(vol.Path(), "scripts")
 	if err := errors.Join(os.Mkdir(scratch, 0o755), trustedgit.Stage(scripts)); err != nil {
 		return "", nil, err
@@ -72,7 +68,7 @@ func (s PatchSource) extract(ctx context.Context, e Engine, vol runtime.Volume) 
 	if err != nil {
 		return "", nil, err
 	}
-	patch, failure, err := s.diff(ctx, box)
+	patch, failure, err = s.diff(ctx, box)
 	return patch, failure, errors.Join(err, box.Close(ctx))
 }
 

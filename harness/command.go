@@ -11,6 +11,7 @@ import (
 type Command struct {
 	Args     []string
 	TaskFile string // relative to the workspace
+	Mounts   []runtime.Mount
 }
 
 // Produce runs the command. A text candidate is its standard output.
@@ -21,7 +22,7 @@ func (c Command) Produce(ctx context.Context, e Engine, r Request) (Result, erro
 	}
 	result, err := production{
 		engine: e, request: r, taskFile: c.TaskFile, process: runtime.Process{Args: c.Args},
-		env: append(way.env(), r.Env...), mounts: way.mounts(), network: way.network(),
+		env: append(way.env(), r.Env...), mounts: append(way.mounts(), c.Mounts...), network: way.network(),
 	}.run(ctx)
 	return way.close(result, err)
 }

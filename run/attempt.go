@@ -14,165 +14,116 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/workspace"
 )
 
-// attempt produces and verifies a candidate once. See attemptFunc.
-func (s *session) attempt(ctx, harness context.Context, t try) (rec record.Record, cause error) {
-	t.log = s.newTryLog(t)
-	image := s.plan.images[t.task.Environment().Image]
-	rec, err := s.newRecord(t, image)
+// An attempt is an attempt of a task or, if that could not be measured, a retry.
+type attempt struct {
+	task   *compiler.Task
+	image  runtime.Image
+	number int       // of the attempt within the task, from 1
+	try    int       // 1, or more for a retry
+	asked  time.Time // when its turn came, before it waited for room
+	log    *attemptLog
+}
+
+// attempt makes a's way from the task to the record, in the order of "How a run works" in
+// the README. The context producing is that of the harness and may end before ctx does. The
+// record is complete in any case; err is the infrastructure error behind a record of status
+// error.
+func (s *session) attempt(ctx, producing context.Context, a attempt) (rec record.Record, err error) {
+	a.log = s.newLog(a)
+	if s.old != nil {
+		return s.regrade(ctx, a)
+	}
+	rec, err = s.newRecord(a)
+	var produced harness.Result
 	if err == nil {
-		err = s.produceAndVerify(ctx, harness, t, image, &rec)
+		produced, err = s.produce(producing, a, &rec)
 	}
-	return s.complete(rec, t, errors.Join(err, s.removeWorkspace(unjudgedDir, t)))
-}
-
-// unmeasured gives a record the status error.
-func unmeasured(rec *record.Record, err error) {
-	rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, Infrastructure, err.Error()
-	rec.Passed, rec.Score = nil, nil
-}
-
-func (s *session) newRecord(t try, image runtime.Image) (record.Record, error) {
-	task := t.task
-	provenance, err := s.provenance(task)
-	category, _ := task.Metadata()["category"].(string) // by which reports group tasks
-	now := time.Now().UTC()
-	return record.Record{
-		RunID: s.cfg.Tester.Run.ID, TaskID: task.ID(), BenchmarkID: s.cfg.Pack.ID, TaskType: task.Family(), Category: category,
-		Attempt: t.attempt, Try: t.n, HiddenValues: redacted, ResourceSummary: task.ResourceSummary(), ProducerMetadata: record.Metadata{},
-		NetworkEnabled: s.cfg.networked(), Image: image.Ref, ImageID: image.Digest, Degraded: s.cfg.Degraded,
-		StartedAt: now, Times: record.Times{Waited: now.Sub(t.asked).Seconds()}, Provenance: provenance,
-	}, err
-}
-
-// complete finishes a record: it gives it the status error if cause is not nil, removes
-// secrets from its texts, and adds the try's logs. A log that cannot be written is an
-// infrastructure error, too.
-func (s *session) complete(rec record.Record, t try, cause error) (record.Record, error) {
-	if cause != nil {
-		unmeasured(&rec, cause)
-		rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes = nil, "", ""
+	if err == nil && produced.Failure == nil {
+		err = s.verify(ctx, a, produced.Candidate, &rec)
 	}
-	rec.EndedAt = time.Now().UTC()
-	// t.log.secrets includes s.secrets: with both in one pass, a short secret is not cut
-	// out of a longer one whose rest would stay.
-	rec = s.secrets.everything(t.log.secrets.record(rec))
-	rec.CandidateDigest = candidateDigest(rec)
-	err := t.log.outsource(&rec)
-	t.log.fill(&rec)
-	if err != nil && cause == nil {
-		unmeasured(&rec, err)
+	if err == nil {
+		err = s.keep(ctx, a, produced.Candidate, &rec)
 	}
-	return rec, errors.Join(cause, err)
+	return s.complete(rec, a, errors.Join(err, s.removeWorkspace(unjudgedDir, a)))
 }
 
-// candidateDigest returns the digest of a record's candidate as it is recorded.
-func candidateDigest(rec record.Record) string {
-	switch {
-	case rec.CandidateText != nil:
-		return record.Digest([]byte(*rec.CandidateText))
-	case rec.CandidatePatch != nil:
-		return record.Digest([]byte(*rec.CandidatePatch))
-	}
-	return rec.WorkspaceDigest
-}
-
-// produceAndVerify judges the candidate as it was produced, and only then removes secrets
-// from what is kept.
-func (s *session) produceAndVerify(ctx, harness context.Context, t try, image runtime.Image, rec *record.Record) error {
+// produce runs the harness in sandbox A. When it ends or its time is up, every process there
+// is killed, and the candidate is extracted from what they left: from here on it is data.
+func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (harness.Result, error) {
 	rec.FailurePhase = "producer"
-	if err := s.removeWorkspace(unjudgedDir, t); err != nil {
-		return err
+	dest := path.Join(unjudgedDir, a.workspaceName())
+	err := s.removeWorkspace(unjudgedDir, a)
+	if err == nil {
+		err = s.out.Mkdir(dest, 0o755)
 	}
-	dest := path.Join(unjudgedDir, workspaceName(t))
-	if err := s.out.Mkdir(dest, 0o755); err != nil {
-		return err
+	if err != nil {
+		return harness.Result{}, err
 	}
-	s.emit(Event{Kind: ProducerStart, Task: t.task.ID(), Attempt: t.attempt})
+	s.tell(a, Event{Kind: ProducerStart})
 	begun := time.Now()
-	result, err := s.produce(harness, t, image, filepath.Join(s.cfg.Output, dest))
+	request, err := s.cfg.request(a.task, a.image)
+	if err != nil {
+		return harness.Result{}, err
+	}
+	request.Dest, request.OwnDest = filepath.Join(s.cfg.Output, dest), s.cfg.OwnFiles
+	request.Attempt, request.Egress.Log = a.number, a.log.proxyLog(a.try)
+	trace, err := s.openTrace(a, &request)
+	if err != nil {
+		return harness.Result{}, err
+	}
+	producer := s.cfg.Producer
+	if s.cfg.StandIn != "" {
+		producer = standIn{s.cfg.StandIn, a.task, s.cfg.Pack}
+	}
+	result, err := producer.Produce(ctx, observed{s.cfg.Engine, s, &a, nil}, request)
+	err = errors.Join(err, trace.close())
 	rec.Times.Producer = time.Since(begun).Seconds()
 	rec.Agent, rec.Egress = result.Agent, result.Egress
-	s.tellEgress(t, result.Egress)
+	s.tellEgress(a, result.Egress)
 	if err != nil {
-		return err
+		return result, err
 	}
-	s.fillProduced(rec, t, result)
-	s.emit(Event{Kind: ProducerDone, Task: t.task.ID(), Attempt: t.attempt, Reason: rec.FailureReason})
-	if result.Failure != nil {
-		rec.VerificationStatus = record.Failed
-	} else if err := s.judge(ctx, t, image, result.Candidate, rec); err != nil {
-		return err
-	}
-	return s.keep(ctx, t, result.Candidate, rec)
+	fillProduced(rec, result, a.log.secrets)
+	s.tell(a, Event{Kind: ProducerDone, Reason: rec.FailureReason})
+	return result, nil
 }
 
-// tellEgress emits an event with the totals of an attempt's network use.
-func (s *session) tellEgress(t try, totals *harness.EgressTotals) {
-	if totals == nil {
-		return
-	}
-	e := Event{Kind: Egress, Task: t.task.ID(), Attempt: t.attempt}
-	if p := totals.Proxy; p != nil {
-		e.Detail = fmt.Sprintf("%d allowed, %d denied", p.Allowed, p.Denied)
-	}
-	if r := totals.Relay; r != nil {
-		e.Tokens = r.Usage.Total()
-		e.Detail += fmt.Sprintf(", %d requests to the provider, %d tokens", r.Sent, e.Tokens)
-	}
-	s.emit(e)
-}
-
-// judge verifies a candidate and puts the verdict into the record.
-func (s *session) judge(ctx context.Context, t try, image runtime.Image, c candidate.Candidate, rec *record.Record) error {
+// verify judges the candidate, as it was produced, in sandboxes that no harness has touched.
+func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, rec *record.Record) error {
 	rec.FailurePhase = "verifier"
-	s.emit(Event{Kind: VerifierStart, Task: t.task.ID(), Attempt: t.attempt})
+	s.tell(a, Event{Kind: VerifierStart})
 	begun := time.Now()
-	verdict, err := s.verify(ctx, t, image, c)
+	policy := rec.Provenance.Policy
+	verifier, _ := verifiers.For(a.task.Family())
+	verdict, err := verifier(ctx, observed{s.cfg.Engine, s, &a, policy.DenyCommands}, verifiers.Input{
+		Task: a.task, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, Limits: policy.Limits,
+		Policy:  verifiers.Policy{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
+		Timeout: DefaultTimeout, Code: s.code, Calibrations: s.calibrations,
+		WorkspaceBytes: policy.WorkspaceBytes, OutputBytes: policy.OutputBytes,
+	})
 	rec.Times.Verifier = time.Since(begun).Seconds()
 	if err != nil {
 		return err
 	}
-	fillVerdict(rec, verdict, t.log.secrets)
-	kind := VerifierDone
+	fillVerdict(rec, verdict, a.log.secrets)
+	done := Event{Kind: VerifierDone, Status: rec.VerificationStatus, Reason: verdict.Reason}
 	if verdict.Reason == "verifier_dangerous_command_denied" {
-		kind = VerifierPolicyDenied
+		done.Kind = VerifierPolicyDenied
 	}
-	detail := ""
 	if verdict.Contrast != nil && len(verdict.Contrast.Unobserved) > 0 && s.cfg.StandIn == Reference {
-		detail = "nothing observes what is expected at " + strings.Join(verdict.Contrast.Unobserved, ", ")
+		done.Detail = "nothing observes what is expected at " + strings.Join(verdict.Contrast.Unobserved, ", ")
 	}
-	s.emit(Event{Kind: kind, Task: t.task.ID(), Attempt: t.attempt, Status: rec.VerificationStatus, Reason: verdict.Reason, Detail: detail})
+	s.tell(a, done)
 	return nil
 }
 
-// unjudgedDir holds workspaces until they are judged and secrets are removed from them.
-// They then move to record.WorkspacesDir, where they never change.
-const unjudgedDir = "unjudged"
-
-// workspaceName names a try's workspace.
-func workspaceName(t try) string {
-	name := workspace.TaskDir(t.task.ID())
-	if t.attempt > 1 || t.n > 1 {
-		name += fmt.Sprint(".", t.attempt)
-	}
-	if t.n > 1 {
-		name += fmt.Sprint(".", t.n)
-	}
-	return name
-}
-
-// removeWorkspace removes a try's workspace in dir, and its attributes file.
-func (s *session) removeWorkspace(dir string, t try) error {
-	name := path.Join(dir, workspaceName(t))
-	return errors.Join(workspace.RemoveAll(s.out, name), workspace.RemoveAll(s.out, name+workspace.AttributesSuffix))
-}
-
 // keep removes secrets from a judged workspace and moves it to record.WorkspacesDir.
-func (s *session) keep(ctx context.Context, t try, c candidate.Candidate, rec *record.Record) error {
+func (s *session) keep(ctx context.Context, a attempt, c candidate.Candidate, rec *record.Record) error {
 	if c.Workspace == "" {
 		return nil
 	}
@@ -183,7 +134,7 @@ func (s *session) keep(ctx context.Context, t try, c candidate.Candidate, rec *r
 		return nil
 	}
 	if err == nil {
-		err = s.removeWorkspace(record.WorkspacesDir, t)
+		err = s.removeWorkspace(record.WorkspacesDir, a)
 	}
 	if err != nil {
 		return err
@@ -191,7 +142,7 @@ func (s *session) keep(ctx context.Context, t try, c candidate.Candidate, rec *r
 	if changed > 0 {
 		rec.ProducerMetadata["redacted_entries"] = changed
 	}
-	from, to := path.Join(unjudgedDir, workspaceName(t)), path.Join(record.WorkspacesDir, workspaceName(t))
+	from, to := path.Join(unjudgedDir, a.workspaceName()), path.Join(record.WorkspacesDir, a.workspaceName())
 	if c.Attributes != "" {
 		err = s.out.Rename(from+workspace.AttributesSuffix, to+workspace.AttributesSuffix)
 	}
@@ -199,87 +150,44 @@ func (s *session) keep(ctx context.Context, t try, c candidate.Candidate, rec *r
 	return errors.Join(err, s.out.Rename(from, to))
 }
 
-func (s *session) produce(ctx context.Context, t try, image runtime.Image, dest string) (harness.Result, error) {
-	request, err := s.cfg.request(t.task, image)
-	if err != nil {
-		return harness.Result{}, err
+// complete finishes a record: it gives it the status error if cause is not nil, removes
+// secrets from its texts, and adds the attempt's logs. A log that cannot be written is an
+// infrastructure error, too.
+func (s *session) complete(rec record.Record, a attempt, cause error) (record.Record, error) {
+	if cause != nil {
+		unmeasured(&rec, cause)
+		rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes = nil, "", ""
 	}
-	request.Dest, request.OwnDest, request.Attempt, request.Egress.Log = dest, s.cfg.OwnFiles, t.attempt, t.log.proxyLog(t.n)
-	if s.cfg.StandIn != "" {
-		return s.standIn(ctx, t, request)
+	rec.EndedAt = time.Now().UTC()
+	// a.log.secrets includes s.secrets: with both in one pass, a short secret is not cut
+	// out of a longer one whose rest would stay.
+	rec = s.secrets.everything(a.log.secrets.record(rec))
+	rec.CandidateDigest = candidateDigest(rec)
+	err := a.log.outsource(&rec)
+	a.log.fill(&rec)
+	if err != nil && cause == nil {
+		unmeasured(&rec, err)
 	}
-	done, err := s.watch(t, &request)
-	if err != nil {
-		return harness.Result{}, err
-	}
-	result, err := s.cfg.Producer.Produce(ctx, s.audited(t, nil), request)
-	return result, errors.Join(err, done())
+	return rec, errors.Join(cause, err)
 }
 
-func (s *session) verify(ctx context.Context, t try, image runtime.Image, c candidate.Candidate) (verifiers.Verdict, error) {
-	task := t.task
-	verifier, _ := verifiers.For(task.Family())
-	v := s.cfg.Tester.Verification
-	policy := s.cfg.policy(task)
-	return verifier(ctx, s.audited(t, v.DenyCommands), verifiers.Input{
-		Task: task, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: image, Limits: policy.Limits,
-		Policy:         verifiers.Policy{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
-		Timeout:        DefaultTimeout,
-		Code:           s.code,
-		Calibrations:   s.calibrations,
-		WorkspaceBytes: policy.WorkspaceBytes,
-		OutputBytes:    policy.OutputBytes,
-	})
+// unjudgedDir holds workspaces until they are judged and secrets are removed from them.
+// They then move to record.WorkspacesDir, where they never change.
+const unjudgedDir = "unjudged"
+
+func (a attempt) workspaceName() string {
+	name := workspace.TaskDir(a.task.ID())
+	if a.number > 1 || a.try > 1 {
+		name += fmt.Sprint(".", a.number)
+	}
+	if a.try > 1 {
+		name += fmt.Sprint(".", a.try)
+	}
+	return name
 }
 
-func (s *session) fillProduced(rec *record.Record, t try, result harness.Result) {
-	c := result.Candidate
-	secrets := t.log.secrets
-	rec.ProducerStdout, rec.ProducerStderr = secrets.output(result.Exit.Stdout), secrets.output(result.Exit.Stderr)
-	rec.ProducerMetadata = exitMetadata(result.Exit)
-	if len(c.Dropped) > 0 {
-		rec.ProducerMetadata["dropped"] = c.Dropped
-	}
-	if c.Text != "" {
-		rec.CandidateText = &c.Text
-	}
-	if rec.TaskType == compiler.RepoPatch && result.Failure == nil {
-		rec.CandidatePatch = &c.Patch // an empty patch is a candidate, too
-	}
-	if f := result.Failure; f != nil {
-		rec.FailureReason, rec.FailurePhase, rec.FailureMessage = f.Reason, f.Phase, f.Message
-	}
-}
-
-func fillVerdict(rec *record.Record, v verifiers.Verdict, secrets redactor) {
-	rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Status(v.Status), v.Reason, v.Message
-	if v.Status == verifiers.Pending {
-		rec.FailurePhase = ""
-		return
-	}
-	if v.Status != verifiers.Faulty {
-		ok := v.Status == verifiers.Passed
-		rec.Passed, rec.Score = &ok, &v.Score
-		if ok {
-			rec.FailurePhase = ""
-		}
-	}
-	rec.VerifierStdout, rec.VerifierStderr = secrets.output(v.Stdout), secrets.output(v.Stderr)
-	rec.VerifierMetadata, rec.Contrast = v.Metadata, v.Contrast
-}
-
-// exitMetadata describes how a process ended, for a record.
-func exitMetadata(e runtime.Exit) record.Metadata {
-	if e.Reason == 0 {
-		return record.Metadata{}
-	}
-	m := record.Metadata{"exit_reason": e.Reason.String(), "exit_code": e.Code, "wall_seconds": e.Wall.Seconds(), "usage": e.Usage,
-		"stdout_bytes": e.Stdout.Total, "stderr_bytes": e.Stderr.Total}
-	if e.Signal != 0 {
-		m["signal"] = e.Signal
-	}
-	if len(e.Reached) > 0 {
-		m["limits_reached"] = e.Reached
-	}
-	return m
+// removeWorkspace removes an attempt's workspace in dir, and its attributes file.
+func (s *session) removeWorkspace(dir string, a attempt) error {
+	name := path.Join(dir, a.workspaceName())
+	return errors.Join(remove.All(s.out, name), remove.All(s.out, name+workspace.AttributesSuffix))
 }

@@ -13,3 +13,6 @@ func (r Redactor) Text(s string) string { return r.r.text(s) }
 
 // Output is redactor.output.
 func (r Redactor) Output(o runtime.Output) string { return r.r.output(o) }
+
+// AvailableMemory is availableMemory.
+func AvailableMemory(root string) (int64, error) { return availableMemory(root) }

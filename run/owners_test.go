@@ -21,6 +21,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/fake"
+	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -321,7 +322,7 @@ func ordinaryFolder(t *testing.T) string {
 	t.Cleanup(func() {
 		parent, err := os.OpenRoot(filepath.Dir(dir))
 		if err == nil {
-			err = errors.Join(workspace.RemoveAll(parent, filepath.Base(dir)), parent.Close())
+			err = errors.Join(remove.All(parent, filepath.Base(dir)), parent.Close())
 		}
 		if err != nil {
 			t.Error(err)

@@ -14,16 +14,14 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// provenance returns the provenance that all records of a run share.
-func (c Config) provenance() (record.Provenance, error) {
-	h, err := c.harness()
-	return record.Provenance{
-		Sbench: c.Version, Host: c.Host, Harness: h,
-		Pack: record.Pack{ID: c.Pack.ID, Version: c.Pack.Version, Manifest: c.Pack.ManifestDigest()},
-	}, err
+// agent returns the producer if it is an agent, else nil.
+func (c Config) agent() *harness.Agent {
+	agent, _ := c.Producer.(*harness.Agent)
+	return agent
 }
 
-func (c Config) harness() (record.Harness, error) {
+// provenance returns the provenance that all records of a run share.
+func (c Config) provenance() (record.Provenance, error) {
 	h := record.Harness{Type: string(c.Tester.Harness.Type)}
 	// The values of the variables are secrets and left out: that they stay the same is up
 	// to the operator.
@@ -31,7 +29,7 @@ func (c Config) harness() (record.Harness, error) {
 		Env    []string
 		Config compiler.HarnessConfig
 	}{c.Tester.Harness.Env, c.Tester.Harness.Config}
-	if agent, ok := c.Producer.(*harness.Agent); ok {
+	if agent := c.agent(); agent != nil {
 		h.Version, config.Config.Version = agent.Version, agent.Version
 	}
 	if c.StandIn != "" {
@@ -39,14 +37,18 @@ func (c Config) harness() (record.Harness, error) {
 	}
 	data, err := json.Marshal(config)
 	h.Config = record.Digest(data)
-	return h, err
+	return record.Provenance{
+		Sbench: c.Version, Host: c.Host, Harness: h,
+		Pack: record.Pack{ID: c.Pack.ID, Version: c.Pack.Version, Manifest: c.Pack.ManifestDigest()},
+	}, err
 }
 
 // manifest returns the manifest of a new run.
-func (c Config) manifest(ctx context.Context, common record.Provenance, jobs, attempts int) (record.Manifest, error) {
+func (s *session) manifest(ctx context.Context) (record.Manifest, error) {
+	c := s.cfg
 	m := record.Manifest{
-		RunID: c.Tester.Run.ID, StartedAt: time.Now().UTC(), Sbench: common.Sbench, Host: common.Host,
-		Pack: common.Pack, Harness: common.Harness, Jobs: jobs, Attempts: attempts, Inputs: map[string]record.Input{},
+		RunID: c.Tester.Run.ID, StartedAt: time.Now().UTC(), Sbench: c.Version, Host: c.Host, Pack: s.common.Pack,
+		Harness: s.common.Harness, Jobs: c.Jobs, Attempts: c.Attempts, Inputs: map[string]record.Input{},
 	}
 	for name, path := range map[string]string{"tester": c.Tester.Path, "manifest": c.Pack.ManifestPath, "tasks": c.Pack.TasksPath} {
 		if path == "" { // no tester file, as in a pack check
@@ -100,7 +102,7 @@ func (c Config) policy(task *compiler.Task) record.Policy {
 		Limits:         c.limits(env),
 		WorkspaceBytes: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes),
 		OutputBytes:    cmp.Or(c.Tester.Runtime.Limits.OutputBytes, DefaultOutputBytes),
-		TimeoutSeconds: smaller(env.Timeout, c.Tester.Harness.Config.Timeout).Seconds(),
+		TimeoutSeconds: c.timeout(task).Seconds(),
 		DenyCommands:   v.DenyCommands, AllowDangerous: !v.DisallowDangerousCommands, Degraded: c.Degraded,
 		AllowSeccomp: c.Tester.Runtime.AllowSeccomp, AllowNetlink: c.Tester.Runtime.AllowNetlink,
 	}

@@ -2,7 +2,6 @@ package run
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -30,18 +29,13 @@ type redactor struct {
 	longest int
 }
 
-// needles are the strings to search for: the ways to write secrets, or pieces of them.
-// Each takes about 14 bytes. They are in buckets by the first bits of the hash of their
-// first compiler.MinSecret bytes.
+// needles are hashes of the strings to search for: the ways to write secrets, or pieces of
+// them. Each takes about 14 bytes.
 type needles struct {
-	bits  uint     // of the hash that select the bucket
+	all   []uint64 // see newNeedle; sorted
+	bits  uint     // the first bits of a needle that select its bucket
 	index []uint32 // where each bucket begins in all, and where the last ends
-	// all has for each needle the next 16 bits of that hash, its length minus one in 8
-	// bits, and 40 bits of the hash of all of it. Each bucket is sorted.
-	all []uint64
 }
-
-const hashBits = 40 // of the hash of a whole needle
 
 // window appends a byte to w, which holds the last compiler.MinSecret bytes.
 func window(w uint64, c byte) uint64 { return (w<<8 | uint64(c)) & (1<<(8*compiler.MinSecret) - 1) }
@@ -50,13 +44,11 @@ func hashWindow(w uint64) uint32 { return uint32(w * 0x9E3779B97F4A7C15 >> 32) }
 
 const fnvOffset, fnvPrime = 14695981039346656037, 1099511628211 // FNV-1a
 
-// rawNeedle is a needle before its bucket is known.
-type rawNeedle struct {
-	begin uint32 // hash of the first compiler.MinSecret bytes
-	tail  uint64 // length and hash
-}
+// hashBits are the bits of a needle that are a hash of all of it. They follow 32 bits of a
+// hash of its first compiler.MinSecret bytes, and 8 bits of its length minus one.
+const hashBits = 24
 
-func newNeedle(s string) rawNeedle {
+func newNeedle(s string) uint64 {
 	var w uint64
 	for i := range compiler.MinSecret {
 		w = window(w, s[i])
@@ -65,14 +57,14 @@ func newNeedle(s string) rawNeedle {
 	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * fnvPrime
 	}
-	return rawNeedle{hashWindow(w), uint64(len(s)-1)<<hashBits | h>>(64-hashBits)}
+	return uint64(hashWindow(w))<<32 | uint64(len(s)-1)<<hashBits | h>>(64-hashBits)
 }
 
 // with returns a redactor that also replaces the secrets, and each line of one that has
 // several, as they are and in common encodings. Strings of less than compiler.MinSecret
 // bytes are ignored.
 func (r redactor) with(secrets ...string) redactor {
-	var all []rawNeedle
+	var all []uint64
 	longest := r.longest
 	add := func(s string) {
 		for _, form := range encodings(s) {
@@ -97,23 +89,19 @@ func (r redactor) with(secrets ...string) redactor {
 	if len(all) == 0 {
 		return r
 	}
-	slices.SortFunc(all, func(a, b rawNeedle) int { return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.tail, b.tail)) })
-	return redactor{append(slices.Clip(r.sets), newNeedles(slices.Compact(all))), longest}
+	return redactor{append(slices.Clip(r.sets), newNeedles(all)), longest}
 }
 
-// newNeedles makes the set of raw, which must be sorted.
-func newNeedles(raw []rawNeedle) needles {
-	n := needles{bits: uint(bits.Len(uint(len(raw)))), all: make([]uint64, len(raw))}
+func newNeedles(all []uint64) needles {
+	slices.Sort(all)
+	n := needles{all: slices.Clone(slices.Compact(all))}
+	n.bits = uint(bits.Len(uint(len(n.all))))
 	n.index = make([]uint32, 1<<n.bits+1)
-	for i, r := range raw {
-		n.all[i] = uint64(r.begin<<n.bits>>16)<<48 | r.tail
-		n.index[r.begin>>(32-n.bits)+1] = uint32(i + 1)
+	for i, needle := range n.all {
+		n.index[needle>>(64-n.bits)+1] = uint32(i + 1)
 	}
 	for i := range n.index[1:] { // empty buckets
 		n.index[i+1] = max(n.index[i+1], n.index[i])
-	}
-	for i := range len(n.index) - 1 { // the order may have depended on bits that all does not keep
-		slices.Sort(n.all[n.index[i]:n.index[i+1]])
 	}
 	return n
 }
@@ -121,17 +109,17 @@ func newNeedles(raw []rawNeedle) needles {
 // at returns the length of the longest needle that s begins with, or 0. begin is the hash
 // of the first compiler.MinSecret bytes of s.
 func (n needles) at(s string, begin uint32) (length int) {
-	bucket, rest := begin>>(32-n.bits), uint64(begin<<n.bits>>16)
+	bucket := begin >> (32 - n.bits)
 	h, hashed := uint64(fnvOffset), 0
 	for _, needle := range n.all[n.index[bucket]:n.index[bucket+1]] {
 		size := int(needle>>hashBits&0xff) + 1
-		if needle>>48 != rest || size > len(s) {
+		if uint32(needle>>32) != begin || size > len(s) {
 			continue
 		}
-		for ; hashed < size; hashed++ {
+		for ; hashed < size; hashed++ { // the sizes ascend
 			h = (h ^ uint64(s[hashed])) * fnvPrime
 		}
-		if needle<<(64-hashBits) == h>>(64-hashBits)<<(64-hashBits) {
+		if needle&(1<<hashBits-1) == h>>(64-hashBits) {
 			length = size
 		}
 	}

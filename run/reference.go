@@ -38,36 +38,57 @@ const (
 	solutionInodes = 1 << 14
 )
 
-// standIn makes the candidate of a task. Texts, code and patches need no
-// sandbox; a terminal task's solution runs in one as a command harness would.
-func (s *session) standIn(ctx context.Context, t try, request harness.Request) (harness.Result, error) {
-	task := t.task
-	var c candidate.Candidate
-	if request.Kind != compiler.CandidateWorkspace {
-		if s.cfg.StandIn == Reference {
-			var ok bool
-			if c, ok = solutionOf(task); !ok {
-				return missing("the task has no reference solution"), nil
-			}
-		}
-		return harness.Result{Candidate: c}, nil
-	}
-	engine := s.audited(t, nil)
+// standIn is the producer of a task's stand-in.
+type standIn struct {
+	kind StandIn
+	task *compiler.Task
+	pack *compiler.Pack
+}
+
+// Produce makes the candidate. Texts, code and patches need no sandbox; a terminal task's
+// solution runs in one as a command harness would.
+func (p standIn) Produce(ctx context.Context, e harness.Engine, r harness.Request) (harness.Result, error) {
 	command := harness.Command{Args: []string{"sh", "-c", ":"}, TaskFile: "task.json"}
-	if s.cfg.StandIn == Empty {
-		return command.Produce(ctx, engine, request)
+	switch {
+	case r.Kind == compiler.CandidateWorkspace && p.kind == Empty:
+		return command.Produce(ctx, e, r)
+	case r.Kind == compiler.CandidateWorkspace:
+		command.Args = []string{"bash", path.Join(solutionMount, solutionScript)}
+		return p.solve(ctx, e, r, command)
+	case p.kind == Empty:
+		return harness.Result{}, nil
 	}
-	plan, err := solutionPlan(task, s.cfg.Pack)
+	c, ok := solutionOf(p.task)
+	if !ok {
+		return missing("the task has no reference solution"), nil
+	}
+	return harness.Result{Candidate: c}, nil
+}
+
+// solve runs the command in a sandbox that has a terminal task's solution, read-only, at
+// solutionMount.
+func (p standIn) solve(ctx context.Context, e harness.Engine, r harness.Request, command harness.Command) (result harness.Result, err error) {
+	plan, err := solutionPlan(p.task, p.pack)
 	if err != nil {
 		return harness.Result{}, fmt.Errorf("reference solution: %w", err)
 	}
 	if len(plan.Entries) == 0 {
 		return missing("the task has no script " + solutionScript + " as its reference solution"), nil
 	}
-	command.Args = []string{"bash", path.Join(solutionMount, solutionScript)}
-	return withSolution(ctx, engine, plan, request.WorkspaceBytes, func(e harness.Engine) (harness.Result, error) {
-		return command.Produce(ctx, e, request)
-	})
+	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: r.WorkspaceBytes, Inodes: solutionInodes})
+	if err != nil {
+		return harness.Result{}, err
+	}
+	defer func() { err = errors.Join(err, vol.Close()) }()
+	root, err := os.OpenRoot(vol.Path())
+	if err != nil {
+		return harness.Result{}, err
+	}
+	if err := errors.Join(plan.Write(ctx, root, workspace.WriteOptions{MaxBytes: r.WorkspaceBytes}), root.Close()); err != nil {
+		return harness.Result{}, err
+	}
+	command.Mounts = []runtime.Mount{{Source: filepath.Join(vol.Path(), path.Base(solutionMount)), Dest: solutionMount}}
+	return command.Produce(ctx, e, r)
 }
 
 func missing(message string) harness.Result {
@@ -127,34 +148,4 @@ func solutionPlan(task *compiler.Task, pack *compiler.Pack) (workspace.Plan, err
 		}
 	}
 	return plan, nil
-}
-
-// withSolution writes the plan to a new volume and calls f with an engine that mounts it,
-// read-only, at solutionMount in every sandbox.
-func withSolution(ctx context.Context, e harness.Engine, plan workspace.Plan, bytes int64, f func(harness.Engine) (harness.Result, error)) (result harness.Result, err error) {
-	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: bytes, Inodes: solutionInodes})
-	if err != nil {
-		return harness.Result{}, err
-	}
-	defer func() { err = errors.Join(err, vol.Close()) }()
-	root, err := os.OpenRoot(vol.Path())
-	if err != nil {
-		return harness.Result{}, err
-	}
-	err = errors.Join(plan.Write(ctx, root, workspace.WriteOptions{MaxBytes: bytes}), root.Close())
-	if err != nil {
-		return harness.Result{}, err
-	}
-	return f(mountedEngine{e, runtime.Mount{Source: filepath.Join(vol.Path(), path.Base(solutionMount)), Dest: solutionMount}})
-}
-
-// mountedEngine is an engine that adds a mount to every sandbox.
-type mountedEngine struct {
-	harness.Engine
-	mount runtime.Mount
-}
-
-func (e mountedEngine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
-	cfg.Mounts = append(append([]runtime.Mount{}, cfg.Mounts...), e.mount)
-	return e.Engine.Create(ctx, cfg)
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
@@ -28,13 +27,13 @@ type Change struct {
 // candidate keep their record. An attempt whose candidate is not the recorded one gets a
 // record of status error. The records of old must meet cfg.Trust.
 func Regrade(ctx context.Context, cfg Config, old string) (Summary, []Change, error) {
-	g := &regrading{old: old, records: map[key]record.Record{}}
+	r := &regraded{dir: old, records: map[key]record.Record{}}
 	tasks := map[string]bool{}
 	var err error
-	cfg.accepted, err = record.Read(old, cfg.Trust, func(r record.Record) error {
-		g.records[key{r.TaskID, r.Attempt}] = r // the last try counts
-		tasks[r.TaskID] = true
-		cfg.Attempts = max(cfg.Attempts, r.Attempt)
+	r.accepted, err = record.Read(old, cfg.Trust, func(rec record.Record) error {
+		r.records[key{rec.TaskID, rec.Attempt}] = rec // the last one counts
+		tasks[rec.TaskID] = true
+		cfg.Attempts = max(cfg.Attempts, rec.Attempt)
 		return nil
 	})
 	if err != nil {
@@ -42,71 +41,58 @@ func Regrade(ctx context.Context, cfg Config, old string) (Summary, []Change, er
 	}
 	also := cfg.Select
 	cfg.Select = func(id string) bool { return tasks[id] && (also == nil || also(id)) }
-	p, err := preflight(ctx, cfg)
+	s, err := begin(ctx, cfg, r)
 	if err != nil {
 		return Summary{}, nil, err
 	}
-	summary, err := measure(ctx, cfg, p, g.again)
-	return summary, g.changes, err
+	summary, err := s.end(ctx, s.all(ctx))
+	return summary, r.changes, err
 }
 
-// regrading holds the records of the run that is regraded, and the changes.
-type regrading struct {
-	old     string
-	records map[key]record.Record
+// regraded is a run whose candidates are verified again.
+type regraded struct {
+	dir      string
+	records  map[key]record.Record
+	accepted int // records that were accepted unsigned
 
 	mu      sync.Mutex
 	changes []Change
 }
 
-// again verifies the candidate that was recorded for an attempt. See attemptFunc.
-func (g *regrading) again(s *session, ctx, _ context.Context, t try) (record.Record, error) {
-	before, ok := g.records[key{t.task.ID(), t.attempt}]
-	t.log = s.newTryLog(t)
-	if !ok {
-		return s.unknown(t)
-	}
-	rec, err := g.verify(s, ctx, t, before)
-	if rec.VerificationStatus != before.VerificationStatus {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.changes = append(g.changes, Change{t.task.ID(), t.attempt, before.VerificationStatus, rec.VerificationStatus})
-	}
-	return rec, err
-}
-
-// unknown returns the record of an attempt that the regraded run did not record.
-func (s *session) unknown(t try) (record.Record, error) {
-	rec, err := s.newRecord(t, s.plan.images[t.task.Environment().Image])
-	rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Pending, "not_recorded", "the run has no record of this attempt"
-	rec.EndedAt = time.Now().UTC()
-	return rec, err
-}
-
-func (g *regrading) verify(s *session, ctx context.Context, t try, before record.Record) (record.Record, error) {
-	failedBefore := before.VerificationStatus == record.Failed && before.FailurePhase != "verifier"
-	if failedBefore || before.VerificationStatus == record.Error {
+// regrade is attempt for a candidate that was recorded.
+func (s *session) regrade(ctx context.Context, a attempt) (record.Record, error) {
+	before, ok := s.old.records[key{a.task.ID(), a.number}]
+	if failed := before.VerificationStatus == record.Failed && before.FailurePhase != "verifier"; failed || before.VerificationStatus == record.Error {
 		before.Logs, before.EgressDigest, before.CandidateWorkspace = nil, "", nil // of the old directory
-		return before, nil                                                         // there is no candidate
+		return s.secrets.everything(before), nil                                   // there is no candidate
 	}
-	image := s.plan.images[t.task.Environment().Image]
-	rec, err := s.newRecord(t, image)
+	rec, err := s.newRecord(a)
+	if !ok {
+		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Pending, "not_recorded", "the run has no record of this attempt"
+		return s.complete(rec, a, err)
+	}
 	rec.ProducerStdout, rec.ProducerStderr, rec.ProducerMetadata = before.ProducerStdout, before.ProducerStderr, before.ProducerMetadata
 	rec.CandidateText, rec.CandidatePatch = before.CandidateText, before.CandidatePatch
 	rec.WorkspaceDigest, rec.WorkspaceAttributes = before.WorkspaceDigest, before.WorkspaceAttributes
 	rec.Agent, rec.Times.Producer = before.Agent, before.Times.Producer
 	var c candidate.Candidate
 	if err == nil {
-		c, err = g.stored(ctx, s, &rec, before)
+		c, err = s.stored(ctx, &rec, before)
 	}
 	if err == nil {
-		err = s.judge(ctx, t, image, c, &rec)
+		err = s.verify(ctx, a, c, &rec)
 	}
-	return s.complete(rec, t, err)
+	rec, err = s.complete(rec, a, err)
+	if rec.VerificationStatus != before.VerificationStatus {
+		s.old.mu.Lock()
+		defer s.old.mu.Unlock()
+		s.old.changes = append(s.old.changes, Change{a.task.ID(), a.number, before.VerificationStatus, rec.VerificationStatus})
+	}
+	return rec, err
 }
 
 // stored returns a record's candidate, after comparing it with its digest.
-func (g *regrading) stored(ctx context.Context, s *session, rec *record.Record, before record.Record) (candidate.Candidate, error) {
+func (s *session) stored(ctx context.Context, rec *record.Record, before record.Record) (candidate.Candidate, error) {
 	var c candidate.Candidate
 	if before.CandidateText != nil {
 		c.Text = *before.CandidateText
@@ -120,10 +106,10 @@ func (g *regrading) stored(ctx context.Context, s *session, rec *record.Record, 
 	if before.CandidateWorkspace == nil {
 		return c, nil
 	}
-	if err := inFolder(g.old, *before.CandidateWorkspace); err != nil {
+	if err := inFolder(s.old.dir, *before.CandidateWorkspace); err != nil {
 		return c, fmt.Errorf("candidate_workspace %q leads out of the run's folder: %w", *before.CandidateWorkspace, err)
 	}
-	dir := filepath.Join(g.old, *before.CandidateWorkspace)
+	dir := filepath.Join(s.old.dir, *before.CandidateWorkspace)
 	c.Workspace, c.Attributes = dir, before.WorkspaceAttributes
 	digest, err := digestOf(ctx, c)
 	if err != nil {

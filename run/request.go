@@ -19,13 +19,10 @@ func (c Config) request(task *compiler.Task, image runtime.Image) (harness.Reque
 	if err != nil {
 		return harness.Request{}, err
 	}
-	env := task.Environment()
+	p := c.policy(task)
 	return harness.Request{
-		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: image,
-		Timeout: smaller(env.Timeout, c.Tester.Harness.Config.Timeout), Limits: c.limits(env),
-		WorkspaceBytes: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes),
-		OutputBytes:    cmp.Or(c.Tester.Runtime.Limits.OutputBytes, DefaultOutputBytes),
-		Env:            pairs(c.Env), Attempt: 1, Egress: c.Egress,
+		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: image, Timeout: c.timeout(task), Limits: p.Limits,
+		WorkspaceBytes: p.WorkspaceBytes, OutputBytes: p.OutputBytes, Env: pairs(c.Env), Attempt: 1, Egress: c.Egress,
 	}, nil
 }
 
@@ -51,14 +48,11 @@ func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error]
 	}
 }
 
-// smaller returns the smaller of those of the two time limits that are set, or
-// DefaultTimeout if neither is.
-func smaller(a, b time.Duration) time.Duration {
-	limits := slices.DeleteFunc([]time.Duration{a, b}, func(d time.Duration) bool { return d <= 0 })
-	if len(limits) == 0 {
-		return DefaultTimeout
-	}
-	return slices.Min(limits)
+// timeout returns the time limit of a task's harness: the smaller one of those of the task
+// and the tester file, of which 0 is none, or DefaultTimeout.
+func (c Config) timeout(task *compiler.Task) time.Duration {
+	own, most := task.Environment().Timeout, c.Tester.Harness.Config.Timeout
+	return min(cmp.Or(own, most, DefaultTimeout), cmp.Or(most, own, DefaultTimeout))
 }
 
 func pairs(env map[string]string) []string {
@@ -74,15 +68,9 @@ func pairs(env map[string]string) []string {
 // c.Limits, but never more than the tester file allows.
 func (c Config) limits(env compiler.Environment) runtime.Limits {
 	l := runtime.Limits{Memory: env.Resources.Memory, CPUs: env.Resources.CPUs, Pids: env.Resources.Pids}.Over(c.Limits)
-	most := c.Tester.Runtime.Limits
-	l.Memory, l.CPUs, l.Pids = bounded(l.Memory, most.Memory), bounded(l.CPUs, most.CPUs), bounded(l.Pids, most.Pids)
+	most := c.Tester.Runtime.Limits // 0 is none
+	l.Memory = min(l.Memory, cmp.Or(most.Memory, l.Memory))
+	l.CPUs = min(l.CPUs, cmp.Or(most.CPUs, l.CPUs))
+	l.Pids = min(l.Pids, cmp.Or(most.Pids, l.Pids))
 	return l
-}
-
-// bounded returns value, but no more than most if that is set.
-func bounded[T int64 | float64](value, most T) T {
-	if most > 0 {
-		return min(value, most)
-	}
-	return value
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	goruntime "runtime"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
@@ -42,31 +41,49 @@ type Images interface {
 
 // Config is everything a run needs.
 type Config struct {
-	Tester   *compiler.Tester
-	Pack     *compiler.Pack
-	Env      map[string]string // values of harness.env by name
+	Inputs
+	Dependencies
+	Options
+}
+
+// Inputs are what is measured.
+type Inputs struct {
+	Tester *compiler.Tester
+	Pack   *compiler.Pack
+	Env    map[string]string // values of harness.env by name
+}
+
+// Dependencies are what a run works with, and what it says of them in the provenance of
+// every record.
+type Dependencies struct {
 	Engine   harness.Engine
 	Images   Images
 	Producer harness.Producer
 	Egress   harness.Egress // its Log is set for each attempt
-	StandIn  StandIn        // replaces Producer unless it is ""
-	Limits   runtime.Limits // for tasks that set none
-	Degraded []string       // limits that the host does not enforce
-	Output   string         // directory; if it is missing, it is made for this user alone
+	// Calibrations is a directory in which calibrations of changed tests are kept from
+	// one run to the next; "" keeps them for this run only.
+	Calibrations string
+	Degraded     []string // limits that the host does not enforce
+	Version      record.Version
+	Host         record.Host
+}
+
+// Options say what a run does with its inputs.
+type Options struct {
+	StandIn StandIn        // replaces the producer unless it is ""
+	Limits  runtime.Limits // for tasks that set none
+	Output  string         // directory; if it is missing, it is made for this user alone
 	// OwnFiles makes this process's user the owner of every file in Output, so that the
 	// user can remove them without privileges. It is always set in a user namespace,
 	// where other owners would be other users of the host.
 	OwnFiles bool
-	// Calibrations is a directory in which calibrations of changed tests are kept from
-	// one run to the next; "" keeps them for this run only.
-	Calibrations string
-	Limit        int                  // most tasks that run; 0 means all
-	Select       func(id string) bool // nil selects all
-	Progress     func(Event)          // nil for none; calls never overlap
+	Limit    int                  // most tasks that run; 0 means all
+	Select   func(id string) bool // nil selects all
+	Progress func(Event)          // nil for none; calls never overlap
 
 	Jobs     int         // attempts at a time; 0 means as many as the cores can serve
 	Attempts int         // of each task; 0 means one
-	Retries  int         // further tries of an attempt that could not be measured
+	Retries  int         // of an attempt that could not be measured
 	FailFast bool        // start nothing more after an attempt with status failed or error
 	Resume   bool        // continue the run in Output, if there is one
 	Sign     *record.Key // signs the seal; nil for no signature
@@ -76,12 +93,6 @@ type Config struct {
 	// Stop ends the run once it is closed: nothing more starts, harnesses are ended, and
 	// verifications in progress finish. Nil never stops the run.
 	Stop <-chan struct{}
-
-	// Part of every record's provenance.
-	Version record.Version
-	Host    record.Host
-
-	accepted int // records that a regrading accepted unsigned
 }
 
 // A Summary counts attempts by their last record.
@@ -121,52 +132,16 @@ func (s Summary) String() string {
 		s.RunID, s.Total, s.Verification(), s.Verified(), s.Passed, s.Output)
 }
 
-// count adds an attempt whose last record is of the given status and try.
-func (s *Summary) count(status record.Status, try int) {
-	s.Total++
-	switch status {
-	case record.Passed:
-		s.Passed++
-		if try > 1 {
-			s.Retried++
-		}
-	case record.Failed:
-		s.Failed++
-	case record.Pending:
-		s.Pending++
-	case record.Error:
-		s.Errors++
-	}
-}
-
 // Run runs a benchmark. It first checks every input: if the error holds
 // compiler.Problems, which name everything that is wrong, no attempt has been started.
 // The summary counts what has been recorded, even if the error is [ErrInfrastructure],
 // [ErrStopped] or that of ctx.
 func Run(ctx context.Context, cfg Config) (Summary, error) {
-	p, err := preflight(ctx, cfg)
+	s, err := begin(ctx, cfg, nil)
 	if err != nil {
 		return Summary{}, err
 	}
-	return measure(ctx, cfg, p, (*session).attempt)
-}
-
-// measure makes and records every attempt of the plan.
-func measure(ctx context.Context, cfg Config, p plan, attempt attemptFunc) (Summary, error) {
-	s, err := newSession(ctx, cfg, p, attempt)
-	if err != nil {
-		return Summary{}, outputProblem(cfg, err)
-	}
-	s.emit(Event{Kind: RunStart, Tasks: p.tasks, Attempts: p.tasks * s.attempts, Detail: fmt.Sprintf("%d tasks, %d attempts each, %d at a time", p.tasks, s.attempts, s.jobs)})
-	if cores := float64(goruntime.NumCPU()); float64(s.jobs)*p.cpus > cores && s.jobs > 1 {
-		s.emit(Event{Kind: Notice, Detail: fmt.Sprintf("%d attempts at a time may use %g cores, and there are %g: they will be slower, and their time limits do not know it", s.jobs, float64(s.jobs)*p.cpus, cores)})
-	}
-	err = errors.Join(s.all(ctx), s.close(ctx))
-	s.emit(Event{Kind: RunDone, Resumed: s.summary.Resumed, Detail: s.summary.Verification()})
-	if err == nil && s.summary.Errors > 0 {
-		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, s.summary.Errors, s.summary.Total)
-	}
-	return s.summary, err
+	return s.end(ctx, s.all(ctx))
 }
 
 func outputProblem(cfg Config, err error) error {

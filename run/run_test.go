@@ -194,9 +194,9 @@ harness: {type: command, config: {command: [agent]}}
 	}
 	e := &engine{Engine: &fake.Engine{Lookup: programs, Folder: t.TempDir()}, broken: map[int]error{}}
 	return run.Config{
-		Tester: tester, Pack: pack, Env: map[string]string{"TOKEN": secret}, Engine: e, Images: images{},
-		Producer: harness.Command{Args: []string{"agent"}, TaskFile: "task.json"},
-		Limits:   runtime.DefaultLimits(), Output: filepath.Join(dir, "out"), Jobs: 1,
+		Inputs:       run.Inputs{Tester: tester, Pack: pack, Env: map[string]string{"TOKEN": secret}},
+		Dependencies: run.Dependencies{Engine: e, Images: images{}, Producer: harness.Command{Args: []string{"agent"}, TaskFile: "task.json"}},
+		Options:      run.Options{Limits: runtime.DefaultLimits(), Output: filepath.Join(dir, "out"), Jobs: 1},
 	}, e
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"iter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,59 +15,50 @@ import (
 )
 
 const (
-	// breakerLimit is how many attempts in a row may find no daemon before the run
-	// gives up.
-	breakerLimit = 3
-	retryDelay   = time.Second // before the first retry; doubled for each that follows
+	maxLost    = 3           // attempts in a row that find no daemon before the run gives up
+	retryDelay = time.Second // before the first retry; doubled for each that follows
 )
 
 // all makes every attempt that is not recorded yet, in the pack's order, and waits for
 // them.
 func (s *session) all(ctx context.Context) error {
-	harnesses, stop := context.WithCancelCause(ctx)
+	group, work := errgroup.WithContext(ctx)
+	producing, stop := context.WithCancelCause(work)
 	defer stop(nil)
-	go s.watchStop(harnesses, stop)
-	room, err := newRoom(s.cfg.Output, s.jobs)
+	go s.watchStop(producing, stop)
+	host, err := newAdmission(s.cfg.Output, s.cfg.Jobs)
 	if err != nil {
 		return err
 	}
-	group, work := errgroup.WithContext(ctx)
-	harnesses, release := joined(harnesses, work)
-	defer release()
-	err = s.eachAttempt(func(task *compiler.Task, attempt int, _ string) error {
-		t := try{task: task, attempt: attempt, asked: time.Now()}
-		need := s.cfg.need(task)
-		if err := room.take(harnesses, need, func(waits string) { s.emit(Event{Kind: Waiting, Task: task.ID(), Detail: waits}) }); err != nil {
-			return err
+	for next, nextErr := range s.todo() {
+		if err = nextErr; err != nil {
+			break
 		}
-		switch { // what happened meanwhile
-		case harnesses.Err() != nil:
-			return context.Cause(harnesses)
-		case s.failed.Load():
-			return errFailFast
+		a := attempt{task: next.task, image: s.plan.images[next.task.Environment().Image], number: next.attempt, asked: time.Now()}
+		need := s.cfg.need(a.task)
+		if err = host.take(producing, need, func(short string) { s.emit(Event{Kind: Waiting, Task: a.task.ID(), Detail: short}) }); err != nil {
+			break
+		}
+		if err = context.Cause(producing); err != nil || s.failed.Load() { // what happened meanwhile
+			break
 		}
 		group.Go(func() error {
-			defer room.give(need)
-			return s.tryUntilMeasured(work, harnesses, t)
+			defer host.give(need)
+			return s.untilMeasured(work, producing, a)
 		})
-		return nil
-	})
-	// If a goroutine failed, its error is why the loop ended.
+	}
+	// If an attempt failed, its error is why the loop ended.
 	if failed := group.Wait(); failed != nil {
 		return failed
 	}
 	switch {
-	case errors.Is(err, errFailFast):
-		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err == nil && s.cut.Load():
-		return context.Cause(harnesses)
+		return context.Cause(producing)
 	}
 	return err
 }
-
-var errFailFast = errors.New("an attempt did not pass, and --fail-fast")
 
 // watchStop ends the harnesses when the run is asked to stop.
 func (s *session) watchStop(ctx context.Context, stop context.CancelCauseFunc) {
@@ -79,30 +70,29 @@ func (s *session) watchStop(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// joined returns a context that is done when either of the two is.
-func joined(ctx, other context.Context) (context.Context, func()) {
-	both, cancel := context.WithCancelCause(ctx)
-	undo := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
-	return both, func() { undo(); cancel(nil) }
+// planned is an attempt that has to be made.
+type planned struct {
+	task    *compiler.Task
+	attempt int
+	why     string
 }
 
-// eachAttempt calls f for every attempt that has to be made, with the reason.
-func (s *session) eachAttempt(f func(task *compiler.Task, attempt int, why string) error) error {
-	for task, err := range s.plan.stream(s.cfg) {
-		if err != nil {
-			return err // preflight read the same rows
-		}
-		for attempt := 1; attempt <= s.attempts; attempt++ {
-			done, why, err := s.recorded(task, attempt)
-			if err == nil && !done {
-				err = f(task, attempt, why)
+// todo yields every attempt that has to be made. It adds those that need not to the summary.
+func (s *session) todo() iter.Seq2[planned, error] {
+	return func(yield func(planned, error) bool) {
+		for task, err := range s.plan.stream(s.cfg) {
+			if err != nil { // preflight read the same rows
+				yield(planned{}, err)
+				return
 			}
-			if err != nil {
-				return err
+			for n := 1; n <= s.cfg.Attempts; n++ {
+				done, why, err := s.recorded(task, n)
+				if !done && !yield(planned{task, n, why}, err) || err != nil {
+					return
+				}
 			}
 		}
 	}
-	return nil
 }
 
 // recorded reports whether an earlier session measured the attempt from the same inputs,
@@ -122,47 +112,41 @@ func (s *session) recorded(task *compiler.Task, attempt int) (done bool, why str
 	if now.Inputs != old.inputs {
 		return false, "what it is made from has changed", nil
 	}
-	s.mu.Lock()
-	s.summary.Resumed++
-	s.mu.Unlock()
 	s.count(old.status, old.tries)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.summary.Resumed++
 	return true, "", nil
 }
 
-// resumed returns the number of attempts found recorded so far.
-func (s *session) resumed() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.summary.Resumed
-}
-
-// tryUntilMeasured makes an attempt, and repeats it up to cfg.Retries times if the
+// untilMeasured makes an attempt, and retries it up to cfg.Retries times if the
 // infrastructure fails. An error ends the run.
-func (s *session) tryUntilMeasured(ctx, harness context.Context, t try) error {
-	first := s.before[key{t.task.ID(), t.attempt}].tries + 1
+func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error {
+	first := s.before[key{a.task.ID(), a.number}].tries + 1
 	delay := retryDelay
-	for t.n = first; ; t.n++ {
-		s.emit(Event{Kind: TaskStart, Task: t.task.ID(), Attempt: t.attempt, Resumed: s.resumed()})
-		rec, cause := s.perform(s, ctx, harness, t)
-		if cause != nil && harness.Err() != nil {
+	for a.try = first; ; a.try++ {
+		s.tell(a, Event{Kind: TaskStart, Resumed: s.resumed()})
+		rec, cause := s.attempt(ctx, producing, a)
+		if cause != nil && producing.Err() != nil {
 			return s.interrupted(ctx) // not measured, not recorded
 		}
 		if err := s.write(rec); err != nil {
 			return err
 		}
-		again := cause != nil && t.n-first < s.cfg.Retries
-		s.emit(Event{Kind: TaskDone, Task: t.task.ID(), Attempt: t.attempt, Status: rec.VerificationStatus, Reason: rec.FailureReason, Again: again})
-		ended := s.breaker.add(cause)
+		a.asked = time.Now()
+		again := cause != nil && a.try-first < s.cfg.Retries
+		s.tell(a, Event{Kind: TaskDone, Status: rec.VerificationStatus, Reason: rec.FailureReason, Again: again})
+		ended := s.lostDaemon(cause)
 		if ended == nil && again {
 			select {
 			case <-time.After(delay):
 				delay *= 2
 				continue
-			case <-harness.Done():
+			case <-producing.Done():
 				ended = s.interrupted(ctx)
 			}
 		}
-		s.count(rec.VerificationStatus, t.n)
+		s.count(rec.VerificationStatus, a.try)
 		return ended
 	}
 }
@@ -171,31 +155,22 @@ func (s *session) tryUntilMeasured(ctx, harness context.Context, t try) error {
 // verifications of other attempts.
 func (s *session) interrupted(ctx context.Context) error {
 	s.cut.Store(true)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
+	return context.Cause(ctx)
 }
 
-// breaker ends a run whose daemon is gone, instead of recording an error for every
-// attempt that is left.
-type breaker struct {
-	limit int
-	mu    sync.Mutex
-	count int
-}
-
-func (b *breaker) add(cause error) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// lostDaemon ends a run whose daemon is gone, instead of recording an error for every
+// attempt that is left. The error cause is that of the latest attempt.
+func (s *session) lostDaemon(cause error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !errors.Is(cause, runtime.ErrUnavailable) {
-		b.count = 0
+		s.lost = 0
 		return nil
 	}
-	if b.count++; b.count < b.limit {
+	if s.lost++; s.lost < maxLost {
 		return nil
 	}
-	return fmt.Errorf("%w: stopped after %d failures of the daemon in a row: %w", ErrInfrastructure, b.count, cause)
+	return fmt.Errorf("%w: stopped after %d failures of the daemon in a row: %w", ErrInfrastructure, s.lost, cause)
 }
 
 // A PlannedAttempt is an attempt that a run would make.
@@ -208,12 +183,8 @@ type PlannedAttempt struct {
 // Plan returns the attempts that [Run] would make, without making them. The summary
 // counts those that are recorded.
 func Plan(ctx context.Context, cfg Config) ([]PlannedAttempt, Summary, error) {
-	p, err := preflight(ctx, cfg)
+	s, err := newSession(ctx, cfg)
 	if err != nil {
-		return nil, Summary{}, err
-	}
-	s := &session{cfg: cfg, plan: p, attempts: max(cfg.Attempts, 1), before: map[key]earlier{}, summary: Summary{RunID: cfg.Tester.Run.ID}}
-	if s.common, err = cfg.provenance(); err != nil {
 		return nil, Summary{}, err
 	}
 	if cfg.Resume {
@@ -222,9 +193,11 @@ func Plan(ctx context.Context, cfg Config) ([]PlannedAttempt, Summary, error) {
 		}
 	}
 	var all []PlannedAttempt
-	err = s.eachAttempt(func(task *compiler.Task, attempt int, why string) error {
-		all = append(all, PlannedAttempt{task.ID(), attempt, why})
-		return nil
-	})
-	return all, s.summary, err
+	for next, err := range s.todo() {
+		if err != nil {
+			return all, s.summary, err
+		}
+		all = append(all, PlannedAttempt{next.task.ID(), next.attempt, next.why})
+	}
+	return all, s.summary, nil
 }

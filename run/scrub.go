@@ -39,8 +39,8 @@ func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed in
 		return 0, err
 	}
 	defer func() { _ = root.Close() }()
-	sc := scrubber{s.secrets, root, map[string]string{}, map[string]int{}}
-	changed, err = sc.folder(ctx, ".")
+	sc := scrubber{secrets: s.secrets, root: root, renamed: map[string]string{}, taken: map[string]int{}}
+	err = sc.folder(ctx, ".")
 	var errno unix.Errno
 	switch {
 	case ctx.Err() != nil:
@@ -49,10 +49,10 @@ func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed in
 		return 0, fmt.Errorf("search the workspace for secrets: %w", errno)
 	case err != nil: // its text may contain a secret
 		return 0, errUnsearchable
-	case changed > 0:
+	case sc.changed > 0:
 		err = sc.update(ctx, c)
 	}
-	return changed, err
+	return sc.changed, err
 }
 
 // scrubber removes secrets from a directory.
@@ -61,10 +61,11 @@ type scrubber struct {
 	root    *os.Root
 	renamed map[string]string // new names by old paths; see workspace.Kept
 	taken   map[string]int    // the numbers that freeName has given, by name
+	changed int               // entries
 }
 
 // update brings the candidate's digests up to date with its workspace.
-func (s scrubber) update(ctx context.Context, c *candidate.Candidate) (err error) {
+func (s *scrubber) update(ctx context.Context, c *candidate.Candidate) (err error) {
 	if len(s.renamed) > 0 {
 		kept, err := c.Kept()
 		if err != nil {
@@ -79,39 +80,38 @@ func (s scrubber) update(ctx context.Context, c *candidate.Candidate) (err error
 	return err
 }
 
-func (s scrubber) folder(ctx context.Context, dir string) (changed int, err error) {
-	if ctx.Err() != nil {
-		return 0, context.Cause(ctx)
-	}
-	entries, err := readFolder(s.root, dir)
+func (s *scrubber) folder(ctx context.Context, dir string) error {
+	f, err := s.root.Open(dir)
 	if err != nil {
-		return 0, err
+		return err
+	}
+	entries, err := f.ReadDir(-1)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
 	}
 	for _, e := range entries {
 		if ctx.Err() != nil {
-			return changed, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
-		name := path.Join(dir, e.Name())
-		n, err := 0, error(nil)
+		name, err := path.Join(dir, e.Name()), error(nil)
 		switch {
 		case e.IsDir():
-			n, err = s.folder(ctx, name)
+			err = s.folder(ctx, name)
 		case e.Type()&fs.ModeSymlink != 0:
-			n, err = s.link(name)
+			err = s.link(name)
 		case e.Type().IsRegular():
-			n, err = s.file(name)
+			err = s.file(name)
 		}
-		changed += n
 		if clean := s.secrets.text(e.Name()); err == nil && clean != e.Name() {
-			changed++
+			s.changed++
 			to := s.freeName(path.Join(dir, short(clean, maxName)))
 			err, s.renamed[name] = s.root.Rename(name, to), path.Base(to)
 		}
 		if err != nil {
-			return changed, err
+			return err
 		}
 	}
-	return changed, nil
+	return nil
 }
 
 const (
@@ -122,17 +122,8 @@ const (
 // short truncates a text that redaction may have made longer than a file system allows.
 func short(text string, most int) string { return text[:min(len(text), most)] }
 
-func readFolder(root *os.Root, dir string) ([]fs.DirEntry, error) {
-	f, err := root.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := f.ReadDir(-1)
-	return entries, errors.Join(err, f.Close())
-}
-
 // freeName adds a number to a name that is taken.
-func (s scrubber) freeName(name string) string {
+func (s *scrubber) freeName(name string) string {
 	free := name
 	for {
 		s.taken[name]++
@@ -145,18 +136,20 @@ func (s scrubber) freeName(name string) string {
 	}
 }
 
-func (s scrubber) link(name string) (int, error) {
+func (s *scrubber) link(name string) error {
 	target, err := s.root.Readlink(name)
-	if err != nil || s.secrets.text(target) == target {
-		return 0, err
+	clean := s.secrets.text(target)
+	if err != nil || clean == target {
+		return err
 	}
-	return 1, errors.Join(s.root.Remove(name), s.root.Symlink(short(s.secrets.text(target), maxTarget), name))
+	s.changed++
+	return errors.Join(s.root.Remove(name), s.root.Symlink(short(clean, maxTarget), name))
 }
 
-func (s scrubber) file(name string) (int, error) {
+func (s *scrubber) file(name string) error {
 	info, err := s.root.Lstat(name)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	f, err := s.root.OpenFile(name, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrPermission) { // only its mode forbids it: the file is this user's
@@ -166,7 +159,7 @@ func (s scrubber) file(name string) (int, error) {
 		defer func() { _ = s.root.Chmod(name, info.Mode().Perm()) }()
 	}
 	if err != nil {
-		return 0, err
+		return err
 	}
 	var b strings.Builder
 	size, err := io.Copy(&b, io.LimitReader(f, maxScrub+1))
@@ -174,12 +167,11 @@ func (s scrubber) file(name string) (int, error) {
 	if size > maxScrub {
 		clean = redacted // too large to search
 	}
-	if err != nil || clean == b.String() {
-		return 0, errors.Join(err, f.Close())
+	if err == nil && clean != b.String() {
+		s.changed++
+		if err = f.Truncate(0); err == nil {
+			_, err = f.WriteAt([]byte(clean), 0)
+		}
 	}
-	err = f.Truncate(0)
-	if err == nil {
-		_, err = f.WriteAt([]byte(clean), 0)
-	}
-	return 1, errors.Join(err, f.Close())
+	return errors.Join(err, f.Close())
 }

@@ -4,36 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
-	"github.com/securebench/sbench/workspace"
 )
-
-// attemptFunc makes one try of an attempt, with a context for its harness that may end
-// before ctx does. The record is complete in any case; cause is the infrastructure error
-// behind a record of status error.
-type attemptFunc func(s *session, ctx, harness context.Context, t try) (rec record.Record, cause error)
-
-// try identifies the n-th try of an attempt of a task.
-type try struct {
-	task    *compiler.Task
-	attempt int // from 1
-	n       int // from 1
-	// asked is when the attempt's turn came, before it waited for room.
-	asked time.Time
-	log   *tryLog
-}
 
 // key names an attempt.
 type key struct {
@@ -50,87 +37,107 @@ type earlier struct {
 
 // session is a run in progress.
 type session struct {
-	cfg      Config
-	plan     plan
-	perform  attemptFunc
-	jobs     int
-	attempts int
-	secrets  redactor // values of harness.env
-	code     *verifiers.CodePool
-	// calibrations of changed tests
-	calibrations *contrast.Store
-	out          *os.Root    // cfg.Output; the ledger closes it
-	egress       *egressFile // nil if nothing may leave the sandboxes
+	cfg          Config // Jobs, Attempts and OwnFiles as they are in force
+	plan         plan
+	old          *regraded // the run whose candidates are judged again; nil unless it is a regrading
+	secrets      redactor  // values of harness.env
+	code         *verifiers.CodePool
+	calibrations *contrast.Store // of changed tests
+	out          *os.Root        // cfg.Output; the ledger closes it
+	egress       *egressFile     // nil if nothing may leave the sandboxes
 	common       record.Provenance
 	before       map[key]earlier
-	breaker      breaker
 
-	progress sync.Mutex // held while cfg.Progress is called
-
-	failed atomic.Bool // an attempt did not pass, under FailFast
-	cut    atomic.Bool // an attempt was ended by a stop
+	progress sync.Mutex  // held while cfg.Progress is called
+	failed   atomic.Bool // an attempt did not pass, under FailFast
+	cut      atomic.Bool // an attempt was ended by a stop
 
 	mu      sync.Mutex // guards what follows
 	ledger  *record.Ledger
 	summary Summary
+	lost    int // attempts in a row that found no daemon
 }
 
-func newSession(ctx context.Context, cfg Config, p plan, attempt attemptFunc) (*session, error) {
-	s := &session{
-		cfg: cfg, plan: p, perform: attempt, attempts: max(cfg.Attempts, 1), before: map[key]earlier{},
-		secrets: redactor{}.with(slices.Collect(maps.Values(cfg.Env))...), breaker: breaker{limit: breakerLimit},
+// newSession checks every input, and writes nothing.
+func newSession(ctx context.Context, cfg Config) (*session, error) {
+	p, err := preflight(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Jobs <= 0 {
+		cfg.Jobs = p.defaultJobs()
+	}
+	cfg.Attempts, cfg.OwnFiles = max(cfg.Attempts, 1), cfg.OwnFiles || userns.Inside()
+	cfg.Egress.Limits = descriptors(cfg.Jobs)
+	common, err := cfg.provenance()
+	return &session{
+		cfg: cfg, plan: p, common: common, before: map[key]earlier{}, calibrations: contrast.NewStore(cfg.Calibrations),
+		secrets: redactor{}.with(slices.Collect(maps.Values(cfg.Env))...),
 		summary: Summary{RunID: cfg.Tester.Run.ID, Output: filepath.Join(cfg.Output, record.RecordsFile)},
-	}
-	s.cfg.OwnFiles = cfg.OwnFiles || userns.Inside()
-	s.jobs = cfg.Jobs
-	if s.jobs <= 0 {
-		s.jobs = p.defaultJobs()
-	}
-	var err error
-	if s.common, err = cfg.provenance(); err != nil {
+	}, err
+}
+
+// begin checks every input and opens the output directory. The caller calls end.
+func begin(ctx context.Context, cfg Config, old *regraded) (*session, error) {
+	s, err := newSession(ctx, cfg)
+	if err != nil {
 		return nil, err
 	}
-	s.cfg.Egress.Limits = descriptors(s.jobs)
+	s.old = old
 	if err := s.openLedger(ctx); err != nil {
-		return nil, err
+		return nil, outputProblem(cfg, err)
 	}
 	if err := s.openFiles(); err != nil {
-		return nil, errors.Join(err, s.ledger.Close())
+		return nil, outputProblem(cfg, errors.Join(err, s.ledger.Close()))
 	}
-	s.calibrations = contrast.NewStore(cfg.Calibrations)
-	s.code = verifiers.NewCodePool(s.audited(try{}, cfg.Tester.Verification.DenyCommands))
+	s.code = verifiers.NewCodePool(observed{s.cfg.Engine, s, nil, cfg.Tester.Verification.DenyCommands})
+	tasks, attempts, jobs := s.plan.tasks, s.cfg.Attempts, s.cfg.Jobs
+	s.emit(Event{Kind: RunStart, Tasks: tasks, Attempts: tasks * attempts, Detail: fmt.Sprintf("%d tasks, %d attempts each, %d at a time", tasks, attempts, jobs)})
+	if cores, used := float64(goruntime.NumCPU()), float64(jobs)*s.plan.cpus; used > cores && jobs > 1 {
+		s.emit(Event{Kind: Notice, Detail: fmt.Sprintf("%d attempts at a time may use %g cores, and there are %g: they will be slower, and their time limits do not know it", jobs, used, cores)})
+	}
 	return s, nil
+}
+
+// end seals the records and releases everything. The error err is that of the attempts.
+func (s *session) end(ctx context.Context, err error) (Summary, error) {
+	seal := record.Seal{At: time.Now().UTC()}
+	if s.old != nil {
+		seal.AcceptedUnsigned = s.old.accepted
+	}
+	err = errors.Join(err, s.code.Close(ctx), s.egress.close(), remove.All(s.out, unjudgedDir), s.ledger.Seal(seal, s.cfg.Sign), s.ledger.Close())
+	s.emit(Event{Kind: RunDone, Resumed: s.summary.Resumed, Detail: s.summary.Verification()})
+	if err == nil && s.summary.Errors > 0 {
+		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, s.summary.Errors, s.summary.Total)
+	}
+	return s.summary, err
 }
 
 // openLedger begins the chain of records, or resumes it.
 func (s *session) openLedger(ctx context.Context) error {
-	if !s.cfg.Resume {
-		return s.createLedger(ctx)
+	var old record.Manifest
+	var torn int64
+	err := fs.ErrNotExist
+	if s.cfg.Resume {
+		s.ledger, old, torn, err = record.Resume(s.cfg.Output, s.cfg.resumeTrust(), s.remember)
 	}
-	ledger, old, torn, err := record.Resume(s.cfg.Output, s.cfg.resumeTrust(), s.remember)
-	if errors.Is(err, os.ErrNotExist) { // a script may pass --resume the first time, too
-		return s.createLedger(ctx)
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // a script may pass --resume the first time, too
+		m, err := s.manifest(ctx)
+		if err == nil {
+			s.ledger, err = record.Create(s.cfg.Output, m)
+		}
 		return err
-	}
-	s.ledger = ledger
-	if old.RunID != s.cfg.Tester.Run.ID {
-		return errors.Join(fmt.Errorf("the folder belongs to the run %q, not to %q", old.RunID, s.cfg.Tester.Run.ID), ledger.Close())
+	case err != nil:
+		return err
+	case old.RunID != s.cfg.Tester.Run.ID:
+		return errors.Join(fmt.Errorf("the folder belongs to the run %q, not to %q", old.RunID, s.cfg.Tester.Run.ID), s.ledger.Close())
 	}
 	s.emit(Event{Kind: Resume, Detail: fmt.Sprintf("%d attempts were recorded before", len(s.before))})
 	if torn > 0 {
 		s.emit(Event{Kind: Resume, Detail: fmt.Sprintf("cut off %d bytes of a record that a crash left unfinished", torn)})
 	}
 	return nil
-}
-
-func (s *session) createLedger(ctx context.Context) error {
-	m, err := s.cfg.manifest(ctx, s.common, s.jobs, s.attempts)
-	if err == nil {
-		s.ledger, err = record.Create(s.cfg.Output, m)
-	}
-	return err
 }
 
 // remember notes a record of an earlier session.
@@ -154,7 +161,7 @@ func (c Config) resumeTrust() record.Trust {
 // killed session left unjudged.
 func (s *session) openFiles() error {
 	s.out = s.ledger.Root()
-	err := workspace.RemoveAll(s.out, unjudgedDir)
+	err := remove.All(s.out, unjudgedDir)
 	for _, dir := range []string{record.WorkspacesDir, record.LogsDir, unjudgedDir} {
 		err = errors.Join(err, s.out.MkdirAll(dir, 0o755))
 	}
@@ -162,14 +169,6 @@ func (s *session) openFiles() error {
 		s.egress, err = s.openEgress()
 	}
 	return err
-}
-
-// close seals the chain and releases everything.
-func (s *session) close(ctx context.Context) error {
-	return errors.Join(
-		s.code.Close(ctx), s.egress.close(), workspace.RemoveAll(s.out, unjudgedDir),
-		s.ledger.Seal(record.Seal{At: time.Now().UTC(), AcceptedUnsigned: s.cfg.accepted}, s.cfg.Sign), s.ledger.Close(),
-	)
 }
 
 func (s *session) emit(e Event) {
@@ -182,11 +181,33 @@ func (s *session) emit(e Event) {
 	s.cfg.Progress(e)
 }
 
+// tell emits an event of an attempt.
+func (s *session) tell(a attempt, e Event) {
+	e.Task, e.Attempt = a.task.ID(), a.number
+	s.emit(e)
+}
+
+// tellEgress emits an event with the totals of an attempt's network use.
+func (s *session) tellEgress(a attempt, totals *harness.EgressTotals) {
+	if totals == nil {
+		return
+	}
+	e := Event{Kind: Egress}
+	if p := totals.Proxy; p != nil {
+		e.Detail = fmt.Sprintf("%d allowed, %d denied", p.Allowed, p.Denied)
+	}
+	if r := totals.Relay; r != nil {
+		e.Tokens = r.Usage.Total()
+		e.Detail += fmt.Sprintf(", %d requests to the provider, %d tokens", r.Sent, e.Tokens)
+	}
+	s.tell(a, e)
+}
+
 // write appends a record.
 func (s *session) write(rec record.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, err := s.ledger.Append(s.secrets.everything(rec)); err != nil {
+	if _, err := s.ledger.Append(rec); err != nil {
 		return fmt.Errorf("%w: %w", ErrInfrastructure, err)
 	}
 	return nil
@@ -196,8 +217,28 @@ func (s *session) write(rec record.Record) error {
 func (s *session) count(status record.Status, try int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.summary.count(status, try)
+	s.summary.Total++
+	switch status {
+	case record.Passed:
+		s.summary.Passed++
+		if try > 1 {
+			s.summary.Retried++
+		}
+	case record.Failed:
+		s.summary.Failed++
+	case record.Pending:
+		s.summary.Pending++
+	case record.Error:
+		s.summary.Errors++
+	}
 	if s.cfg.FailFast && (status == record.Failed || status == record.Error) {
 		s.failed.Store(true)
 	}
+}
+
+// resumed returns the number of attempts found recorded so far.
+func (s *session) resumed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.summary.Resumed
 }

@@ -53,6 +53,9 @@ func TestRetry(t *testing.T) {
 	if all[0].Try != 1 || all[1].Try != 2 || all[2].Try != 1 {
 		t.Errorf("tries %d, %d, %d", all[0].Try, all[1].Try, all[2].Try)
 	}
+	if waited, since := all[1].Times.Waited, all[1].StartedAt.Sub(all[0].EndedAt).Seconds(); waited < 1 || waited > since {
+		t.Errorf("the retry waited for %g s, %g s after the try before it", waited, since)
+	}
 	verified(t, cfg.Output)
 }
 

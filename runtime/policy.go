@@ -41,28 +41,34 @@ func (p CommandPolicy) Decide(args []string) CommandDecision {
 	return d
 }
 
-// Guard returns a sandbox that asks p before each Exec and then calls s. Each
-// decision is passed to audit, which must be safe for concurrent use. The error of
-// Exec is [ErrDenied] if p denies the command, which then does not start.
-func Guard(s Sandbox, p CommandPolicy, audit func(CommandDecision)) Sandbox {
-	return guarded{s, p, audit}
+// An Observer is asked before each process that sbench starts in a sandbox, and told how it
+// ended. Its methods are safe for concurrent use.
+type Observer interface {
+	// Starting returns an error, such as [ErrDenied], if the process must not start.
+	Starting(sandbox string, p Process) error
+	// Ended is not called if Exec returns an error.
+	Ended(sandbox string, exit Exit)
 }
 
-type guarded struct {
-	Sandbox
-	policy CommandPolicy
-	audit  func(CommandDecision)
-}
-
-// Unwrap returns the guarded sandbox. An engine needs it when the guarded one is
-// given as [Config.From].
-func (g guarded) Unwrap() Sandbox { return g.Sandbox }
-
-func (g guarded) Exec(ctx context.Context, p Process) (Exit, error) {
-	d := g.policy.Decide(p.Args)
-	g.audit(d)
-	if !d.Allowed {
-		return Exit{}, fmt.Errorf("%w: %q is %s", ErrDenied, d.Executable, d.Reason)
+// Observed executes p by calling exec, unless the sandbox's observer refuses it.
+func (c Config) Observed(ctx context.Context, p Process, exec func(context.Context, Process) (Exit, error)) (Exit, error) {
+	if c.Observer == nil {
+		return exec(ctx, p)
 	}
-	return g.Sandbox.Exec(ctx, p)
+	if err := c.Observer.Starting(c.Name, p); err != nil {
+		return Exit{}, err
+	}
+	exit, err := exec(ctx, p)
+	if err == nil {
+		c.Observer.Ended(c.Name, exit)
+	}
+	return exit, err
+}
+
+// Check returns an error that matches [ErrDenied] unless the command is allowed.
+func (d CommandDecision) Check() error {
+	if d.Allowed {
+		return nil
+	}
+	return fmt.Errorf("%w: %q is %s", ErrDenied, d.Executable, d.Reason)
 }

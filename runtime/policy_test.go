@@ -36,34 +36,45 @@ func TestCommandPolicy(t *testing.T) {
 	}
 }
 
-type recorder struct{ ran [][]string }
-
-func (r *recorder) Exec(_ context.Context, p runtime.Process) (runtime.Exit, error) {
-	r.ran = append(r.ran, p.Args)
-	return runtime.Exit{Reason: runtime.Exited}, nil
+// observer allows the commands of a policy and notes what it is asked and told.
+type observer struct {
+	policy runtime.CommandPolicy
+	notes  []string
 }
 
-func (r *recorder) Path(string) (string, error) { return "", nil }
+func (o *observer) Starting(sandbox string, p runtime.Process) error {
+	d := o.policy.Decide(p.Args)
+	o.notes = append(o.notes, sandbox+" starts "+d.Executable)
+	return d.Check()
+}
 
-func (r *recorder) Close(context.Context) error { return nil }
+func (o *observer) Ended(sandbox string, exit runtime.Exit) {
+	o.notes = append(o.notes, sandbox+" "+exit.String())
+}
 
-func TestGuard(t *testing.T) {
-	inner, events := &recorder{}, []runtime.CommandDecision{}
-	s := runtime.Guard(inner, runtime.CommandPolicy{Allow: []string{"git"}}, func(d runtime.CommandDecision) { events = append(events, d) })
-	if _, err := s.Exec(context.Background(), runtime.Process{Args: []string{"git", "diff"}}); err != nil {
-		t.Error(err)
+func TestObserved(t *testing.T) {
+	o, ran := &observer{policy: runtime.CommandPolicy{Allow: []string{"git", "lost"}}}, 0
+	cfg := runtime.Config{Name: "box", Observer: o}
+	lost := errors.New("lost")
+	exec := func(_ context.Context, p runtime.Process) (runtime.Exit, error) {
+		ran++
+		if p.Args[0] == "lost" {
+			return runtime.Exit{}, lost
+		}
+		return runtime.Exit{Reason: runtime.Exited}, nil
 	}
-	if _, err := s.Exec(context.Background(), runtime.Process{Args: []string{"curl"}}); !errors.Is(err, runtime.ErrDenied) {
-		t.Errorf("curl: %v", err)
+	for command, want := range map[string]error{"git": nil, "curl": runtime.ErrDenied, "lost": lost} {
+		o.notes = nil
+		exit, err := cfg.Observed(t.Context(), runtime.Process{Args: []string{command}}, exec)
+		notes := []string{"box starts " + command}
+		if want == nil {
+			notes = append(notes, "box "+exit.String())
+		}
+		if diff := cmp.Diff(notes, o.notes); diff != "" || !errors.Is(err, want) {
+			t.Errorf("%s: %v, %s", command, err, diff)
+		}
 	}
-	want := []runtime.CommandDecision{
-		{Executable: "git", Allowed: true, Reason: "allowed"},
-		{Executable: "curl", Reason: "not in the allow list"},
-	}
-	if diff := cmp.Diff(want, events); diff != "" {
-		t.Errorf("audit events:\n%s", diff)
-	}
-	if len(inner.ran) != 1 {
-		t.Errorf("ran %v", inner.ran)
+	if ran != 2 {
+		t.Errorf("%d were executed", ran)
 	}
 }

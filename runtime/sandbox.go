@@ -29,7 +29,7 @@ var (
 	// there is no such file or it is not executable. The command or the image is at
 	// fault, never the host.
 	ErrNotStarted = errors.New("process was not started")
-	// ErrDenied means that a [CommandPolicy] refused the command.
+	// ErrDenied means that a [CommandPolicy] refused the command; see [Observer].
 	ErrDenied = errors.New("command denied by policy")
 	// ErrStillAlive means that processes survived being killed. What the sandbox
 	// wrote may still be changing and must not be used.
@@ -118,6 +118,8 @@ type Config struct {
 	Workdir string   // absolute; "" means the image's
 	User    string   // uid[:gid] or names; "" means the image's
 	Network *Network // nil means a loopback interface on which sbench does not listen
+
+	Observer Observer // of the sandbox's processes; nil for none
 }
 
 // A Network describes the sockets of sbench on a sandbox's loopback interface. The

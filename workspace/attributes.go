@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -60,22 +61,6 @@ func escapePath(path string) string {
 	return b.String()
 }
 
-// unescapePath accepts any text: the caller escapes the result again and compares.
-func unescapePath(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '%' && i+2 < len(text) {
-			if c, err := strconv.ParseUint(text[i+1:i+3], 16, 8); err == nil {
-				b.WriteByte(byte(c))
-				i += 2
-				continue
-			}
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
-}
-
 // parseAttributes accepts what line writes, and nothing else.
 func parseAttributes(line []byte) (Attributes, error) {
 	var raw struct {
@@ -88,9 +73,10 @@ func parseAttributes(line []byte) (Attributes, error) {
 		return Attributes{}, errors.New("is no entry")
 	}
 	mode, err := strconv.ParseUint(raw.Mode, 8, 32)
-	a := Attributes{Path: unescapePath(raw.Path), UID: raw.UID, GID: raw.GID, Mode: uint32(mode)}
+	path, pathErr := url.PathUnescape(raw.Path)
+	a := Attributes{Path: path, UID: raw.UID, GID: raw.GID, Mode: uint32(mode)}
 	const none = ^uint32(0) // chown(2) would leave the owner unchanged
-	if err != nil || a.Mode > permBits || a.UID == none || a.GID == none || !bytes.Equal(a.line(), line) {
+	if err != nil || pathErr != nil || a.Mode > permBits || a.UID == none || a.GID == none || !bytes.Equal(a.line(), line) {
 		return Attributes{}, errors.New("is no entry")
 	}
 	return a, nil
@@ -156,28 +142,25 @@ func (w *AttributesWriter) Discard() error {
 // entries, in the order of the walk: that of TreeReport's Digest, a directory before its
 // contents. Nothing in a list is ever used as a path.
 type attributesReader struct {
+	file  *os.File
 	in    *bufio.Reader
 	left  int64
 	line  int
-	ahead Attributes
-	err   error // io.EOF at the end
+	ahead Attributes // the next entry
+	err   error      // io.EOF at the end, other errors match ErrAttributes
 }
 
-// newAttributesReader reads the list in r, at most 256 MiB of it.
-func newAttributesReader(r io.Reader) *attributesReader {
-	a := &attributesReader{in: bufio.NewReaderSize(r, maxListLine), left: maxListBytes}
-	a.advance()
-	return a
+// newAttributesReader reads the list in f, at most 256 MiB of it.
+func newAttributesReader(f *os.File) *attributesReader {
+	r := &attributesReader{file: f, in: bufio.NewReaderSize(f, maxListLine), left: maxListBytes}
+	r.advance()
+	return r
 }
 
-// next returns the next entry; io.EOF if there is none, and otherwise errors that
-// match ErrAttributes.
-func (r *attributesReader) next() (Attributes, error) {
-	a, err := r.ahead, r.err
-	if err == nil {
-		r.advance()
+func (r *attributesReader) close() {
+	if r != nil {
+		shut(r.file)
 	}
-	return a, err
 }
 
 func (r *attributesReader) advance() {

@@ -1,7 +1,7 @@
 package workspace
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -28,18 +28,8 @@ import (
 // leaves a partial copy. It also reads files and directories whose mode denies that to
 // their owner, if the process owns them or is privileged.
 func CopyTree(ctx context.Context, src, dst *os.Root, opts TreeOptions) (TreeReport, error) {
-	in, err := src.Open(".")
-	if err != nil {
-		return TreeReport{}, fmt.Errorf("open tree: %w", err)
-	}
-	defer shut(in)
-	out, err := dst.Open(".")
-	if err != nil {
-		return TreeReport{}, fmt.Errorf("open destination of copy: %w", err)
-	}
-	defer shut(out)
 	w := newTreeWalk(ctx, opts)
-	if err := w.root(int(in.Fd()), int(out.Fd())); err != nil {
+	if err := w.root(src, dst); err != nil {
 		return w.finish(), fmt.Errorf("copy tree: %w", err)
 	}
 	return w.finish(), nil
@@ -48,14 +38,12 @@ func CopyTree(ctx context.Context, src, dst *os.Root, opts TreeOptions) (TreeRep
 // errChanged means that a tree that nothing may write to has changed.
 var errChanged = errors.New("file changed while it was read")
 
-// file copies the file name of the open directory src into the open directory
-// dst under the name to.
-func (w *treeWalk) file(src, dst int, name, to, rel string, st *unix.Stat_t) error {
-	in, restore, err := openUntrusted(src, name, 0)
+// file copies the file name of the directory src into the directory dst under the name to.
+func (w *treeWalk) file(src, dst *os.File, name, to, rel string, st *unix.Stat_t) error {
+	from, restore, err := openUntrusted(src, name, 0)
 	if err != nil {
 		return fmt.Errorf("open %q: %w", rel, err)
 	}
-	from := os.NewFile(uintptr(in), rel)
 	defer shut(from)
 	if err := restore(); err != nil {
 		return fmt.Errorf("restore the mode of %q: %w", rel, err)
@@ -63,7 +51,7 @@ func (w *treeWalk) file(src, dst int, name, to, rel string, st *unix.Stat_t) err
 	mode, uid, gid := st.Mode, st.Uid, st.Gid
 	// Between Fstatat and open the name may have come to mean another file, so the
 	// descriptor decides.
-	if err := unix.Fstat(in, st); err != nil {
+	if err := unix.Fstat(fd(from), st); err != nil {
 		return fmt.Errorf("stat %q: %w", rel, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -74,101 +62,66 @@ func (w *treeWalk) file(src, dst int, name, to, rel string, st *unix.Stat_t) err
 		return fmt.Errorf("%w: more than %d bytes", ErrTooBig, w.opts.MaxBytes)
 	}
 	sum := sha256.New()
-	if err := w.content(from, dst, to, rel, st, sum); err != nil {
-		return err
+	if dst == nil {
+		err = w.transfer(from, nil, rel, st, sum)
+	} else {
+		err = w.copyFile(from, dst, to, rel, st, sum)
 	}
-	w.record("f %04o %x %s", mode&0o777, sum.Sum(nil), rel)
-	return nil
+	if err == nil {
+		w.record("f %04o %x %s", mode&permBits, sum.Sum(nil), rel)
+	}
+	return err
 }
 
-func (w *treeWalk) content(from *os.File, dst int, name, rel string, st *unix.Stat_t, sum hash.Hash) error {
-	if dst == noCopy {
-		return w.transfer(from, nil, rel, st, sum)
-	}
-	if w.asset != nil {
-		if err := unlinkFile(dst, name); err != nil {
-			return fmt.Errorf("replace %q: %w", rel, err)
-		}
-	}
-	to, err := createFile(dst, name, rel)
+func (w *treeWalk) copyFile(from, dst *os.File, name, rel string, st *unix.Stat_t, sum hash.Hash) error {
+	to, err := w.createFile(dst, name)
 	if err != nil {
 		return fmt.Errorf("create %q: %w", rel, err)
 	}
-	defer shut(to)
-	if err := w.transfer(from, to, rel, st, sum); err != nil {
-		return err
+	err = w.transfer(from, to, rel, st, sum)
+	if err == nil {
+		err = w.settle(to, rel, st)
 	}
-	if err := w.settle(int(to.Fd()), rel, st); err != nil {
-		return err
-	}
-	if err := to.Close(); err != nil {
-		return fmt.Errorf("close %q: %w", rel, err)
-	}
-	return nil
+	return errors.Join(err, to.Close())
 }
 
-// createFile creates the file name, which must not exist, in the open directory dir.
-func createFile(dir int, name, shown string) (*os.File, error) {
-	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(dir, name, flags, 0o600)
-	return os.NewFile(uintptr(fd), shown), err
+// createFile creates the file name, which must not exist unless it is an asset's.
+func (w *treeWalk) createFile(dir *os.File, name string) (*os.File, error) {
+	if w.asset != nil {
+		if err := unix.Unlinkat(fd(dir), name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			return nil, err
+		}
+	}
+	return openAt(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
 }
 
-// transfer reads exactly st.Size bytes into sum and, unless it is nil, to,
-// skipping holes on both sides.
+// transfer reads exactly st.Size bytes into sum and, unless it is nil, to, where it leaves
+// out blocks of zeros if the file has holes.
 func (w *treeWalk) transfer(from, to *os.File, rel string, st *unix.Stat_t, sum hash.Hash) error {
 	if to != nil && st.Size > 0 {
 		if err := to.Truncate(st.Size); err != nil {
 			return fmt.Errorf("size %q: %w", rel, err)
 		}
 	}
-	sparse := st.Blocks*512 < st.Size
+	buf, sparse := w.buf, st.Blocks*512 < st.Size
+	if sparse {
+		buf = buf[:len(zeros)]
+	}
 	for off := int64(0); off < st.Size; {
-		start, end := off, st.Size
-		if sparse {
-			start, end = dataExtent(int(from.Fd()), off, st.Size)
-		}
-		if err := w.zeros(sum, start-off); err != nil {
-			return err
-		}
-		if err := w.extent(from, to, sum, start, end); err != nil {
-			return fmt.Errorf("copy %q: %w", rel, err)
-		}
-		off = end
-	}
-	return nil
-}
-
-// dataExtent returns the first extent at or after off that is not a hole. If the file
-// system cannot tell, everything is data; if only a hole follows, the extent is empty.
-func dataExtent(fd int, off, size int64) (start, end int64) {
-	start, err := unix.Seek(fd, off, unix.SEEK_DATA)
-	if errors.Is(err, unix.ENXIO) {
-		return size, size
-	}
-	if err != nil || start < off || start > size {
-		return off, size
-	}
-	end, err = unix.Seek(fd, start, unix.SEEK_HOLE)
-	if err != nil || end <= start || end > size {
-		end = size
-	}
-	return start, end
-}
-
-func (w *treeWalk) extent(from, to *os.File, sum hash.Hash, start, end int64) error {
-	for off := start; off < end; {
 		if err := context.Cause(w.ctx); err != nil {
 			return err
 		}
-		n, err := from.ReadAt(w.buf[:min(int64(len(w.buf)), end-off)], off)
+		n, err := from.ReadAt(buf[:min(int64(len(buf)), st.Size-off)], off)
 		if n == 0 {
-			return cmp.Or(ignoreEOF(err), errChanged)
+			if err == nil || errors.Is(err, io.EOF) {
+				err = errChanged
+			}
+			return fmt.Errorf("copy %q: %w", rel, err)
 		}
-		sum.Write(w.buf[:n])
-		if to != nil {
-			if _, err := to.WriteAt(w.buf[:n], off); err != nil {
-				return err
+		sum.Write(buf[:n])
+		if to != nil && !(sparse && bytes.Equal(buf[:n], zeros[:n])) {
+			if _, err := to.WriteAt(buf[:n], off); err != nil {
+				return fmt.Errorf("copy %q: %w", rel, err)
 			}
 		}
 		off += int64(n)
@@ -176,71 +129,45 @@ func (w *treeWalk) extent(from, to *os.File, sum hash.Hash, start, end int64) er
 	return nil
 }
 
-// zeros feeds n zero bytes to sum.
-func (w *treeWalk) zeros(sum hash.Hash, n int64) error {
-	if n <= 0 {
-		return nil
-	}
-	clear(w.buf)
-	for n > 0 {
-		if err := context.Cause(w.ctx); err != nil {
-			return err
-		}
-		step := min(n, int64(len(w.buf)))
-		sum.Write(w.buf[:step])
-		n -= step
-	}
-	return nil
-}
+var zeros [16 << 10]byte
 
 // openUntrusted opens name in the open directory dir for reading without following a
 // symbolic link or waiting for a fifo's writer. If the mode denies its owner to read it, or
 // to search a directory, the mode is changed until restore is called. restore is nil if
 // there is an error.
-func openUntrusted(dir int, name string, flags int) (fd int, restore func() error, err error) {
-	flags |= unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-	fd, err = unix.Openat(dir, name, flags, 0)
-	if err == nil && (flags&unix.O_DIRECTORY == 0 || unix.Faccessat(fd, ".", unix.X_OK, 0) == nil) {
-		return fd, func() error { return nil }, nil
+func openUntrusted(dir *os.File, name string, flags int) (f *os.File, restore func() error, err error) {
+	flags |= unix.O_RDONLY | unix.O_NONBLOCK
+	f, err = openAt(dir, name, flags)
+	if err == nil && (flags&unix.O_DIRECTORY == 0 || unix.Faccessat(fd(f), ".", unix.X_OK, 0) == nil) {
+		return f, func() error { return nil }, nil
 	}
 	if err == nil {
-		closeFD(fd)
+		shut(f)
 	} else if !errors.Is(err, unix.EACCES) {
-		return -1, nil, err
+		return nil, nil, err
 	}
-	handle, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	handle, err := openAt(dir, name, unix.O_PATH)
 	if err != nil {
-		return -1, nil, err
+		return nil, nil, err
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(handle, &st); err != nil {
-		closeFD(handle)
-		return -1, nil, err
+	restore = func() error { return errors.Join(chmodHandle(handle, st.Mode&0o7777), handle.Close()) }
+	if err = unix.Fstat(fd(handle), &st); err == nil {
+		err = chmodHandle(handle, st.Mode&0o7777|0o500)
 	}
-	restore = func() error {
-		defer closeFD(handle)
-		return chmodHandle(handle, st.Mode&0o7777)
+	if err != nil {
+		shut(handle)
+		return nil, nil, err
 	}
-	if err := chmodHandle(handle, st.Mode&0o7777|0o500); err != nil {
-		closeFD(handle)
-		return -1, nil, err
+	if f, err = openAt(dir, name, flags); err != nil {
+		return nil, nil, errors.Join(err, restore())
 	}
-	if fd, err = unix.Openat(dir, name, flags, 0); err != nil {
-		return -1, nil, errors.Join(err, restore())
-	}
-	return fd, restore, nil
+	return f, restore, nil
 }
 
 // chmodHandle changes the mode of the file that an O_PATH descriptor refers to. The
 // descriptor's entry in /proc leads to that inode, whatever its name is now (proc(5),
 // /proc/pid/fd). It fails for symbolic links.
-func chmodHandle(fd int, mode uint32) error {
-	return unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), mode)
-}
-
-func ignoreEOF(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
+func chmodHandle(handle *os.File, mode uint32) error {
+	return unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd(handle)), mode)
 }

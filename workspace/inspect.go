@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -117,18 +116,19 @@ func (in *inspector) problem(err error) {
 func (in *inspector) files(plan Plan) []InspectedFile {
 	var files []InspectedFile
 	for _, e := range plan.Entries {
+		file := InspectedFile{
+			Path: e.Dest, Lane: e.Lane, Resource: e.Name, Size: e.Source.Size, ReadOnly: e.ReadOnly, Source: e.Source.Path,
+			Content: in.show(e.Lane, string(e.Source.Data.Reveal())),
+		}
 		if e.Source.Root == "" {
-			file := InspectedFile{
-				Path: e.Dest, Lane: e.Lane, Resource: e.Name, Size: e.Source.Size, ReadOnly: e.ReadOnly,
-				Content: in.show(e.Lane, string(e.Source.Data.Reveal())),
-			}
 			if file.Content == compiler.Redacted {
 				file.Size = 0
 			}
 			files = append(files, file)
 			continue
 		}
-		below, err := in.expand(e)
+		file.Content = ""
+		below, err := in.expand(e, file)
 		if err != nil {
 			in.problem(fmt.Errorf("%s: %w", e.Name, err))
 		}
@@ -146,18 +146,14 @@ func (in *inspector) show(lane compiler.Lane, content string) string {
 }
 
 // expand lists the files of an entry that is a file or folder of the pack.
-func (in *inspector) expand(e Entry) ([]InspectedFile, error) {
+func (in *inspector) expand(e Entry, file InspectedFile) (files []InspectedFile, err error) {
 	if err := e.resolve(); err != nil {
 		return nil, err
 	}
-	file := InspectedFile{
-		Path: e.Dest, Lane: e.Lane, Resource: e.Name, ReadOnly: e.ReadOnly, Size: e.Source.Size, Source: e.Source.Path,
-	}
-	if !e.Source.Dir {
+	if file.Size = e.Source.Size; !e.Source.Dir {
 		return []InspectedFile{file}, nil
 	}
-	var files []InspectedFile
-	err := fs.WalkDir(os.DirFS(path.Join(e.Source.Root, e.Source.Path)), ".", func(name string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(os.DirFS(path.Join(e.Source.Root, e.Source.Path)), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -165,9 +161,8 @@ func (in *inspector) expand(e Entry) ([]InspectedFile, error) {
 		if err != nil {
 			return err
 		}
-		below := file
-		below.Path, below.Source, below.Size = path.Join(e.Dest, name), path.Join(e.Source.Path, name), info.Size()
-		files = append(files, below)
+		file.Path, file.Source, file.Size = path.Join(e.Dest, name), path.Join(e.Source.Path, name), info.Size()
+		files = append(files, file)
 		return nil
 	})
 	return files, err
@@ -190,19 +185,18 @@ func (in *inspector) summary(t *compiler.Task) []InspectedFile {
 
 // resources shows every value of the task once.
 func (in *inspector) resources(t *compiler.Task) []InspectedResource {
-	values := map[string]json.RawMessage{}
+	values := map[string]string{}
 	for _, view := range []compiler.View{t.TestSandboxView(), t.EvaluatorView()} {
 		for _, r := range view.Resources {
-			values[r.Name] = r.Value.Reveal()
+			values[r.Name] = string(r.Value.Reveal())
 		}
 	}
 	var all []InspectedResource
 	for _, s := range t.ResourceSummary() {
-		value := string(s.Value)
+		r := InspectedResource{Name: s.Name, Lane: s.Lane, Value: string(s.Value)}
 		if s.Lane != compiler.Public {
-			value = in.show(s.Lane, string(values[s.Name]))
+			r.Value = in.show(s.Lane, values[s.Name])
 		}
-		r := InspectedResource{Name: s.Name, Lane: s.Lane, Value: value}
 		for _, c := range []compiler.Component{compiler.Agent, compiler.TestSandbox, compiler.Evaluator, compiler.Result} {
 			if c.Sees(s.Lane) {
 				r.SeenBy = append(r.SeenBy, c)
@@ -222,18 +216,19 @@ var ErrNoTask = errors.New("no such task")
 func FindTask(p *compiler.Pack, id string) (*compiler.Task, error) {
 	var problems compiler.Problems
 	for t, err := range p.Tasks() {
-		if t != nil && t.ID() == id {
-			return t, nil
-		}
 		var row compiler.Problems
-		if errors.As(err, &row) && len(problems) < 100 {
-			problems = append(problems, row...)
-		} else if err != nil && row == nil {
+		switch {
+		case t != nil && t.ID() == id:
+			return t, nil
+		case errors.As(err, &row):
+			problems = append(problems, row[:min(len(row), 100-len(problems))]...)
+		case err != nil:
 			return nil, err
 		}
 	}
+	err := fmt.Errorf("%w: %q", ErrNoTask, id)
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("%w: %q\n%w", ErrNoTask, id, problems)
+		err = fmt.Errorf("%w\n%w", err, problems)
 	}
-	return nil, fmt.Errorf("%w: %q", ErrNoTask, id)
+	return nil, err
 }

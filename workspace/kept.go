@@ -31,24 +31,24 @@ type Kept struct {
 	List string   // digest of the list, as AttributesWriter.Close returns it; "" for none
 }
 
-// list opens the list and compares it with its digest. The reader is nil if there is no
+// list opens the list, after comparing it with its digest. The reader is nil if there is no
 // list.
-func (k Kept) list() (*attributesReader, io.Closer, error) {
+func (k Kept) list() (*attributesReader, error) {
 	if k.List == "" {
-		return nil, io.NopCloser(nil), nil
+		return nil, nil
 	}
 	f, err := k.Root.OpenFile(path.Clean(k.Name)+AttributesSuffix, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("%w: it is missing", ErrAttributes)
+		return nil, fmt.Errorf("%w: it is missing", ErrAttributes)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrAttributes, err)
+		return nil, fmt.Errorf("%w: %w", ErrAttributes, err)
 	}
 	if err := checkList(f, k.List); err != nil {
 		shut(f)
-		return nil, nil, err
+		return nil, err
 	}
-	return newAttributesReader(f), f, nil
+	return newAttributesReader(f), nil
 }
 
 // checkList compares f with the digest, and leaves it at its start.
@@ -69,39 +69,30 @@ func checkList(f *os.File, digest string) error {
 }
 
 // Digest is like DigestTree for the tree as it was before it was copied.
-func (k Kept) Digest(ctx context.Context) (TreeReport, error) {
-	var report TreeReport
-	err := k.with(func(tree *os.Root, list *attributesReader) (err error) {
-		report, err = DigestTree(ctx, tree, TreeOptions{attributes: list})
-		return err
-	})
-	return report, err
-}
+func (k Kept) Digest(ctx context.Context) (TreeReport, error) { return k.walk(ctx, nil, TreeOptions{}) }
 
 // Restore is like CopyTree for the tree as it was before it was copied, with its owners
 // and modes. It needs CAP_CHOWN if any owner is not the calling process's user.
 func (k Kept) Restore(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
-	var report TreeReport
-	err := k.with(func(tree *os.Root, list *attributesReader) (err error) {
-		opts.Preserve, opts.Own, opts.attributes = true, false, list
-		report, err = CopyTree(ctx, tree, dst, opts)
-		return err
-	})
-	return report, err
+	opts.Preserve, opts.Own = true, false
+	return k.walk(ctx, dst, opts)
 }
 
-func (k Kept) with(f func(tree *os.Root, list *attributesReader) error) error {
-	list, closer, err := k.list()
+func (k Kept) walk(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
+	list, err := k.list()
 	if err != nil {
-		return err
+		return TreeReport{}, err
 	}
-	defer shut(closer)
+	defer list.close()
 	tree, err := k.Root.OpenRoot(k.Name)
 	if err != nil {
-		return err
+		return TreeReport{}, err
 	}
 	defer shut(tree)
-	return f(tree, list)
+	if opts.attributes = list; dst == nil {
+		return DigestTree(ctx, tree, opts)
+	}
+	return CopyTree(ctx, tree, dst, opts)
 }
 
 // Renamed rewrites the list after entries of the tree were renamed, and returns its
@@ -115,7 +106,9 @@ func (k Kept) Renamed(names map[string]string) (digest string, err error) {
 	if err != nil {
 		return "", err
 	}
-	slices.SortFunc(all, func(a, b Attributes) int { return compareWalk(a.Path, b.Path) })
+	// A walk meets a directory's contents right after it.
+	walked := func(a Attributes) string { return strings.ReplaceAll(a.Path, "/", "\x00") }
+	slices.SortFunc(all, func(a, b Attributes) int { return strings.Compare(walked(a), walked(b)) })
 	name := path.Clean(k.Name) + AttributesSuffix
 	if err := k.Root.Remove(name); err != nil {
 		return "", err
@@ -130,24 +123,20 @@ func (k Kept) Renamed(names map[string]string) (digest string, err error) {
 }
 
 // entries reads the whole list and renames its entries.
-func (k Kept) entries(names map[string]string) ([]Attributes, error) {
-	list, closer, err := k.list()
+func (k Kept) entries(names map[string]string) (all []Attributes, err error) {
+	list, err := k.list()
 	if err != nil {
 		return nil, err
 	}
-	defer shut(closer)
-	var all []Attributes
-	for {
-		a, err := list.next()
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		a.Path = renamed(a.Path, names)
-		all = append(all, a)
+	defer list.close()
+	for ; list.err == nil; list.advance() {
+		all = append(all, list.ahead)
+		all[len(all)-1].Path = renamed(list.ahead.Path, names)
 	}
+	if !errors.Is(list.err, io.EOF) {
+		return nil, list.err
+	}
+	return all, nil
 }
 
 // renamed returns the new path of an entry. It replaces one element after the other, since
@@ -161,21 +150,4 @@ func renamed(old string, names map[string]string) string {
 		end++
 	}
 	return strings.Join(parts, "/")
-}
-
-// compareWalk orders paths as a walk meets them: a directory's contents come right after
-// it.
-func compareWalk(a, b string) int {
-	for i := range min(len(a), len(b)) {
-		switch {
-		case a[i] == b[i]:
-		case a[i] == '/':
-			return -1
-		case b[i] == '/':
-			return 1
-		default:
-			return cmp.Compare(a[i], b[i])
-		}
-	}
-	return cmp.Compare(len(a), len(b))
 }

@@ -9,11 +9,11 @@ import (
 
 // attributes puts the listed attributes of an entry into st, and reports to Lost those
 // that its copy will not get.
-func (w *treeWalk) attributes(dst int, rel string, st *unix.Stat_t) error {
+func (w *treeWalk) attributes(dst *os.File, rel string, st *unix.Stat_t) error {
 	if err := w.opts.attributes.apply(rel, st); err != nil {
 		return err
 	}
-	if !w.opts.Own || w.opts.Lost == nil || dst == noCopy {
+	if !w.opts.Own || w.opts.Lost == nil || dst == nil {
 		return nil
 	}
 	uid, gid := w.owner(st)
@@ -26,13 +26,13 @@ func (w *treeWalk) attributes(dst int, rel string, st *unix.Stat_t) error {
 
 // owner returns the owner of an entry's copy; -1 leaves it unchanged.
 func (w *treeWalk) owner(st *unix.Stat_t) (uid, gid int) {
-	if w.opts.Own {
+	switch {
+	case w.opts.Own:
 		return os.Geteuid(), os.Getegid()
-	}
-	if w.opts.Preserve {
+	case w.opts.Preserve:
 		return int(st.Uid), int(st.Gid)
 	}
-	return w.uid, w.gid
+	return -1, -1
 }
 
 // mode returns the permission bits of a copy.
@@ -57,17 +57,17 @@ func ownMode(mode uint32) uint32 {
 
 // settle gives the finished copy its owner, permission bits and times, in this order,
 // since a change of owner may clear bits and writing changes times.
-func (w *treeWalk) settle(fd int, rel string, st *unix.Stat_t) error {
-	if uid, gid := w.owner(st); uid >= 0 || gid >= 0 {
-		if err := unix.Fchown(fd, uid, gid); err != nil {
+func (w *treeWalk) settle(f *os.File, rel string, st *unix.Stat_t) error {
+	if uid, gid := w.owner(st); uid >= 0 {
+		if err := unix.Fchown(fd(f), uid, gid); err != nil {
 			return fmt.Errorf("change owner of %q: %w", rel, err)
 		}
 	}
-	if err := unix.Fchmod(fd, w.mode(st)); err != nil {
+	if err := unix.Fchmod(fd(f), w.mode(st)); err != nil {
 		return fmt.Errorf("change mode of %q: %w", rel, err)
 	}
 	times := []unix.Timespec{st.Atim, st.Mtim}
-	if err := unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH); err != nil {
+	if err := unix.UtimesNanoAt(fd(f), "", times, unix.AT_EMPTY_PATH); err != nil {
 		return fmt.Errorf("change times of %q: %w", rel, err)
 	}
 	return nil

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/securebench/sbench/compiler"
 )
@@ -110,11 +110,11 @@ func PlanChecker(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 		return plan, nil
 	}
 	eval, _ := t.TerminalTask()
-	fd, _, err := openSource(p.EvalRoot, eval.Checker.Path)
+	root, _, err := openSource(p.EvalRoot, eval.Checker.Path)
 	if err != nil {
 		return Plan{}, fmt.Errorf("checker: %w", err)
 	}
-	closeFD(fd)
+	shut(root)
 	return plan.resolve()
 }
 
@@ -194,17 +194,17 @@ func (e *Entry) resolve() error {
 	if e.Source.Root == "" {
 		return nil
 	}
-	fd, st, err := openSource(e.Source.Root, e.Source.Path)
+	root, info, err := openSource(e.Source.Root, e.Source.Path)
 	if err != nil {
 		return err
 	}
-	defer closeFD(fd)
-	e.Source.Dir = st.Mode&unix.S_IFMT == unix.S_IFDIR
-	if e.Source.Size = st.Size; !e.Source.Dir {
-		return nil
+	defer shut(root)
+	if e.Source.Dir = info.IsDir(); e.Source.Dir {
+		e.Source.Size = 0
+		return e.checkBelow(root)
 	}
-	e.Source.Size = 0
-	return e.checkBelow(fd, ".")
+	e.Source.Size = info.Size()
+	return nil
 }
 
 // checkCollisions is a second line of defense: the compiler has already refused rows whose
@@ -228,86 +228,60 @@ func (p Plan) checkCollisions() error {
 // errSymlink means that a pack's file is, contains or is reached through a symbolic link.
 var errSymlink = errors.New("is a symbolic link, which an asset may not be or hold")
 
-// openSource opens a file or folder of the pack without following a symbolic
-// link below root, which itself may be one.
-func openSource(root, rel string) (int, *unix.Stat_t, error) {
-	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+// openSource opens the directory root, which may be a symbolic link, and describes the file
+// or folder rel in it, to which no symbolic link may lead.
+func openSource(root, rel string) (*os.Root, fs.FileInfo, error) {
+	r, err := os.OpenRoot(root)
 	if err != nil {
-		return -1, nil, &os.PathError{Op: "open", Path: root, Err: err}
+		return nil, nil, err
 	}
-	names := strings.Split(path.Clean(rel), "/")
-	for i, name := range names {
-		flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-		if i < len(names)-1 {
-			flags |= unix.O_DIRECTORY
+	var info fs.FileInfo
+	at := "."
+	for name := range strings.SplitSeq(path.Clean(rel), "/") {
+		at = path.Join(at, name)
+		info, err = r.Lstat(at)
+		var failed *fs.PathError
+		switch {
+		case errors.As(err, &failed):
+			err = fmt.Errorf("open %q: %w", rel, failed.Err)
+		case err == nil && info.Mode()&fs.ModeSymlink != 0:
+			err = fmt.Errorf("%q: %q %w", rel, name, errSymlink)
 		}
-		next, err := unix.Openat(fd, name, flags, 0)
 		if err != nil {
-			err = sourceError(fd, name, rel, err)
-			closeFD(fd)
-			return -1, nil, err
+			return nil, nil, errors.Join(err, r.Close())
 		}
-		closeFD(fd)
-		fd = next
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		closeFD(fd)
-		return -1, nil, fmt.Errorf("stat %q: %w", rel, err)
+	if !info.Mode().IsRegular() && !info.IsDir() {
+		return nil, nil, errors.Join(notAsset(rel, info.Sys().(*syscall.Stat_t).Mode), r.Close())
 	}
-	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
-		closeFD(fd)
-		return -1, nil, fmt.Errorf("%q is a %s, not a file or folder", rel, typeName(st.Mode))
-	}
-	return fd, &st, nil
+	return r, info, nil
 }
 
-// sourceError names a symbolic link as the reason if there is one: the kernel reports only
-// ELOOP or ENOTDIR.
-func sourceError(dir int, name, rel string, err error) error {
-	var st unix.Stat_t
-	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		return fmt.Errorf("%q: %q %w", rel, name, errSymlink)
-	}
-	return fmt.Errorf("open %q: %w", rel, err)
+func notAsset(rel string, mode uint32) error {
+	return fmt.Errorf("%q is a %s, not a file or folder", rel, typeName(mode))
 }
 
-// checkBelow makes sure that a folder of the entry's source contains only files and
+// checkBelow makes sure that the folder of the entry's source contains only files and
 // folders and, if agents see it, nothing that may not be mounted.
-func (e *Entry) checkBelow(fd int, folder string) error {
-	rel := path.Join(e.Source.Path, folder)
-	names, err := readNames(fd, defaultMaxFiles)
-	if err != nil {
-		return fmt.Errorf("read directory %q: %w", rel, err)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+func (e *Entry) checkBelow(root *os.Root) error {
+	return fs.WalkDir(root.FS(), e.Source.Path, func(rel string, d fs.DirEntry, err error) error {
+		if err != nil || rel == e.Source.Path {
+			return err
+		}
 		if e.Lane == compiler.Public {
-			if err := compiler.CheckPublicMount(path.Join(e.Dest, folder, name)); err != nil {
+			name := strings.TrimPrefix(rel, e.Source.Path+"/") // "./" is no prefix
+			if err := compiler.CheckPublicMount(path.Join(e.Dest, name)); err != nil {
 				return err
 			}
 		}
-		var st unix.Stat_t
-		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return fmt.Errorf("stat %q: %w", path.Join(rel, name), err)
+		switch info, err := d.Info(); {
+		case err != nil:
+			return err
+		case info.Mode()&fs.ModeSymlink != 0:
+			return fmt.Errorf("%q %w", rel, errSymlink)
+		case !info.IsDir() && !info.Mode().IsRegular():
+			return notAsset(rel, info.Sys().(*syscall.Stat_t).Mode)
 		}
-		switch st.Mode & unix.S_IFMT {
-		case unix.S_IFREG:
-		case unix.S_IFDIR:
-			below, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-			if err != nil {
-				return fmt.Errorf("open %q: %w", path.Join(rel, name), err)
-			}
-			err = e.checkBelow(below, path.Join(folder, name))
-			closeFD(below)
-			if err != nil {
-				return err
-			}
-		case unix.S_IFLNK:
-			return fmt.Errorf("%q %w", path.Join(rel, name), errSymlink)
-		default:
-			return fmt.Errorf("%q is a %s, not a file or folder", path.Join(rel, name), typeName(st.Mode))
-		}
-	}
-	return nil
+		return nil
+	})
 }

@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,15 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteOptions say who owns what a plan writes, and bound it.
-type WriteOptions struct {
-	// UID and GID own every file and folder that Write creates. Zero means the
-	// calling process.
-	UID, GID int
-	// MaxBytes and MaxFiles bound all entries together. Zero means 8 GiB and a
-	// million.
-	MaxBytes, MaxFiles int64
-}
+// WriteOptions bound what a plan writes, all entries together. Zero means 8 GiB and a
+// million.
+type WriteOptions struct{ MaxBytes, MaxFiles int64 }
 
 // Write writes the plan's entries below root. A file that exists is replaced, a
 // folder that exists is added to; neither is reached through a symbolic link.
@@ -33,12 +26,11 @@ func (p Plan) Write(ctx context.Context, root *os.Root, opts WriteOptions) error
 	}
 	defer shut(top)
 	w := newTreeWalk(ctx, TreeOptions{MaxBytes: opts.MaxBytes, MaxFiles: opts.MaxFiles})
-	w.uid, w.gid = cmp.Or(opts.UID, -1), cmp.Or(opts.GID, -1)
 	for _, e := range p.Entries {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if err := w.place(int(top.Fd()), e); err != nil {
+		if err := w.place(top, e); err != nil {
 			return fmt.Errorf("write %q: %w", e.Dest, err)
 		}
 	}
@@ -92,132 +84,93 @@ func (a *assetCopy) mode(st *unix.Stat_t) uint32 {
 }
 
 // place writes one entry below the open directory top.
-func (w *treeWalk) place(top int, e Entry) error {
+func (w *treeWalk) place(top *os.File, e Entry) error {
 	w.asset = &assetCopy{e.ReadOnly}
-	parent, err := w.makeDirs(top, path.Dir(e.Dest))
-	if err != nil {
-		return err
-	}
-	defer closeFD(parent)
-	if e.Source.Root == "" {
-		return w.writeData(parent, e)
-	}
-	src, st, err := openSource(e.Source.Root, e.Source.Path)
-	if err != nil {
-		return err
-	}
-	defer closeFD(src)
 	if w.report.Entries++; w.report.Entries > w.opts.MaxFiles {
 		return w.tooMany()
 	}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return w.placeDir(src, parent, e, st)
-	}
-	// file opens a file by its name in its folder.
-	folder, _, err := openSource(e.Source.Root, path.Dir(e.Source.Path))
+	parent, err := makeDirs(top, path.Dir(e.Dest))
 	if err != nil {
 		return err
 	}
-	defer closeFD(folder)
-	return w.file(folder, parent, path.Base(e.Source.Path), path.Base(e.Dest), e.Source.Path, st)
-}
-
-func (w *treeWalk) placeDir(src, parent int, e Entry, st *unix.Stat_t) error {
-	dst := parent
-	if e.Dest != "." {
-		made, err := w.makeDirs(parent, path.Base(e.Dest))
-		if err != nil {
-			return err
-		}
-		defer closeFD(made)
-		dst = made
+	defer shut(parent)
+	if e.Source.Root == "" {
+		return w.writeData(parent, e)
 	}
+	root, info, err := openSource(e.Source.Root, e.Source.Path)
+	if err != nil {
+		return err
+	}
+	defer shut(root)
+	folder, name := e.Source.Path, "."
+	if !info.IsDir() {
+		folder, name = path.Dir(folder), path.Base(folder)
+	}
+	src, err := root.Open(folder)
+	if err != nil {
+		return err
+	}
+	defer shut(src)
+	var st unix.Stat_t
+	if err := unix.Fstatat(fd(src), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	switch {
+	case !info.IsDir():
+		return w.file(src, parent, name, path.Base(e.Dest), e.Source.Path, &st)
+	case e.Dest == ".":
+		return w.dir(src, parent, "", 1)
+	}
+	dst, err := makeDirs(parent, path.Base(e.Dest))
+	if err != nil {
+		return err
+	}
+	defer shut(dst)
 	if err := w.dir(src, dst, "", 1); err != nil {
 		return err
 	}
-	if e.Dest == "." {
-		return nil
-	}
-	return w.settle(dst, e.Dest, st)
+	return w.settle(dst, e.Dest, &st)
 }
 
 // makeDirs opens the directory dir below the open directory top, and creates the missing
 // part of it. A symbolic link on the way is an error.
-func (w *treeWalk) makeDirs(top int, dir string) (int, error) {
-	fd, err := unix.Openat(top, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+func makeDirs(top *os.File, dir string) (*os.File, error) {
+	at, err := openAt(top, ".", unix.O_DIRECTORY)
 	if err != nil || dir == "." {
-		return fd, err
+		return at, err
 	}
 	for name := range strings.SplitSeq(dir, "/") {
-		next, err := w.makeDir(fd, name)
-		closeFD(fd)
+		next, err := makeDir(at, name)
+		shut(at)
 		if err != nil {
-			return -1, fmt.Errorf("make directory %q: %w", dir, err)
+			return nil, fmt.Errorf("make directory %q: %w", dir, err)
 		}
-		fd = next
+		at = next
 	}
-	return fd, nil
+	return at, nil
 }
 
-func (w *treeWalk) makeDir(parent int, name string) (int, error) {
-	err := unix.Mkdirat(parent, name, 0o755)
-	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return -1, err
+func makeDir(parent *os.File, name string) (*os.File, error) {
+	made := unix.Mkdirat(fd(parent), name, 0o755)
+	if made != nil && !errors.Is(made, unix.EEXIST) {
+		return nil, made
 	}
-	made := err == nil
-	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil || !made {
-		return fd, err
+	dir, err := openAt(parent, name, unix.O_DIRECTORY)
+	if err == nil && made == nil {
+		err = dir.Chmod(0o755) // the umask may have cleared bits
 	}
-	// The umask may have cleared bits.
-	err = unix.Fchmod(fd, 0o755)
-	if uid, gid := w.owner(nil); err == nil && (uid >= 0 || gid >= 0) {
-		err = unix.Fchown(fd, uid, gid)
-	}
-	if err != nil {
-		closeFD(fd)
-		return -1, err
-	}
-	return fd, nil
+	return dir, err
 }
 
-func (w *treeWalk) writeData(parent int, e Entry) error {
+func (w *treeWalk) writeData(parent *os.File, e Entry) error {
 	data := e.Source.Data.Reveal()
-	if w.report.Entries++; w.report.Entries > w.opts.MaxFiles {
-		return w.tooMany()
-	}
 	if w.report.Bytes += int64(len(data)); w.report.Bytes > w.opts.MaxBytes {
 		return fmt.Errorf("%w: more than %d bytes", ErrTooBig, w.opts.MaxBytes)
 	}
-	name := path.Base(e.Dest)
-	if err := unlinkFile(parent, name); err != nil {
-		return err
-	}
-	f, err := createFile(parent, name, name)
+	f, err := w.createFile(parent, path.Base(e.Dest))
 	if err != nil {
 		return err
 	}
-	defer shut(f)
-	fd := int(f.Fd())
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	if uid, gid := w.owner(nil); uid >= 0 || gid >= 0 {
-		if err := unix.Fchown(fd, uid, gid); err != nil {
-			return err
-		}
-	}
-	if err := unix.Fchmod(fd, e.Mode&0o777); err != nil {
-		return err
-	}
-	return f.Close()
-}
-
-// unlinkFile removes the entry name unless it is a directory. It is no error if there is
-// none.
-func unlinkFile(dir int, name string) error {
-	if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
-		return err
-	}
-	return nil
+	_, err = f.Write(data)
+	return errors.Join(err, unix.Fchmod(fd(f), e.Mode&permBits), f.Close())
 }

@@ -1,8 +1,10 @@
 package workspace
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"regexp"
 	"strings"
 )
 
@@ -21,31 +23,8 @@ func TaskDir(id string) string {
 }
 
 func taskName(id string) string {
-	var b strings.Builder
-	gap := false
-	for _, c := range []byte(id) {
-		if !isNameByte(c) {
-			gap = true
-			continue
-		}
-		if gap {
-			b.WriteByte('_')
-			gap = false
-		}
-		b.WriteByte(c)
-		if b.Len() >= 2*maxTaskName {
-			break
-		}
-	}
-	name := strings.Trim(b.String(), "._")
-	name = strings.TrimRight(name[:min(len(name), maxTaskName)], "._-")
-	if name == "" {
-		return "task"
-	}
-	return name
+	name := strings.Trim(otherBytes.ReplaceAllString(id, "_"), "._")
+	return cmp.Or(strings.TrimRight(name[:min(len(name), maxTaskName)], "._-"), "task")
 }
 
-func isNameByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
-		c == '_' || c == '.' || c == '-'
-}
+var otherBytes = regexp.MustCompile("[^A-Za-z0-9_.-]+")

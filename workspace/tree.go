@@ -23,21 +23,22 @@ var ErrTooBig = errors.New("tree is too big")
 const (
 	defaultMaxBytes = 8 << 30
 	defaultMaxFiles = 1_000_000
-	defaultMaxDepth = 128
 )
+
+// maxDepth bounds how many directories lie inside one another.
+const maxDepth = 128
 
 // maxDropped bounds the names kept in TreeReport.Dropped; all are counted.
 const maxDropped = 100
 
-// TreeOptions bound a walk over a tree and say who owns the copy.
+// TreeOptions bound a walk over a tree, in which at most 128 directories may lie inside one
+// another, and say who owns the copy.
 type TreeOptions struct {
 	// MaxBytes bounds the sum of the apparent sizes of the regular files, holes
 	// included. Zero means 8 GiB.
 	MaxBytes int64
 	// MaxFiles bounds the number of entries of any type. Zero means a million.
 	MaxFiles int64
-	// MaxDepth bounds how many directories lie inside one another. Zero means 128.
-	MaxDepth int
 	// Preserve gives every entry of a copy the numeric owner of its source, which
 	// needs CAP_CHOWN. Otherwise the calling process is the owner.
 	Preserve bool
@@ -53,13 +54,6 @@ type TreeOptions struct {
 	// in the digest and in the copy. Errors match ErrAttributes when the list does
 	// not fit the tree.
 	attributes *attributesReader
-}
-
-func (o TreeOptions) withDefaults() TreeOptions {
-	o.MaxBytes = cmp.Or(o.MaxBytes, defaultMaxBytes)
-	o.MaxFiles = cmp.Or(o.MaxFiles, defaultMaxFiles)
-	o.MaxDepth = cmp.Or(o.MaxDepth, defaultMaxDepth)
-	return o
 }
 
 // TreeReport says what a walk over a tree found.
@@ -91,23 +85,16 @@ type TreeReport struct {
 // it follows no symbolic link and never blocks on a fifo. Errors match
 // ErrTooBig when a bound is exceeded.
 func DigestTree(ctx context.Context, root *os.Root, opts TreeOptions) (TreeReport, error) {
-	src, err := root.Open(".")
-	if err != nil {
-		return TreeReport{}, fmt.Errorf("open tree: %w", err)
-	}
-	defer shut(src)
 	w := newTreeWalk(ctx, opts)
-	if err := w.root(int(src.Fd()), noCopy); err != nil {
+	if err := w.root(root, nil); err != nil {
 		return w.finish(), fmt.Errorf("digest tree: %w", err)
 	}
 	return w.finish(), nil
 }
 
-// noCopy takes the place of the destination's descriptor in a walk that only reads.
-const noCopy = -1
-
 // treeWalk is one walk over a tree, copying when it has a destination. It holds open one
-// descriptor per level (two when copying) and resolves no path of several elements.
+// descriptor per level (two when copying) and resolves no path of several elements. A
+// destination of nil stands for a walk that only reads.
 type treeWalk struct {
 	ctx    context.Context // kept because the walk lives no longer than the call that made it
 	opts   TreeOptions
@@ -116,14 +103,15 @@ type treeWalk struct {
 	list   hash.Hash
 	buf    []byte
 
-	uid, gid int // owner of a plan's files; -1 leaves it unchanged
 	// asset is set when a pack's files are copied into a workspace, where files with
 	// the same names may exist.
 	asset *assetCopy
 }
 
 func newTreeWalk(ctx context.Context, opts TreeOptions) *treeWalk {
-	return &treeWalk{ctx: ctx, opts: opts.withDefaults(), list: sha256.New(), buf: make([]byte, 128<<10), uid: -1, gid: -1}
+	opts.MaxBytes = cmp.Or(opts.MaxBytes, defaultMaxBytes)
+	opts.MaxFiles = cmp.Or(opts.MaxFiles, defaultMaxFiles)
+	return &treeWalk{ctx: ctx, opts: opts, list: sha256.New(), buf: make([]byte, 128<<10)}
 }
 
 func (w *treeWalk) finish() TreeReport {
@@ -136,23 +124,40 @@ func (w *treeWalk) record(format string, args ...any) {
 	w.list.Write(append(fmt.Appendf(nil, format, args...), 0))
 }
 
-// root walks the whole tree.
-func (w *treeWalk) root(src, dst int) error {
-	if err := w.dir(src, dst, "", 1); err != nil {
+// root walks the whole tree src.
+func (w *treeWalk) root(src, dst *os.Root) error {
+	in, err := src.Open(".")
+	if err != nil {
+		return err
+	}
+	defer shut(in)
+	var out *os.File
+	if dst != nil {
+		if out, err = dst.Open("."); err != nil {
+			return err
+		}
+		defer shut(out)
+	}
+	if err := w.dir(in, out, "", 1); err != nil {
 		return err
 	}
 	return w.opts.attributes.finished()
 }
 
-// dir walks the open directory src and copies it into the open directory dst.
-func (w *treeWalk) dir(src, dst int, rel string, depth int) error {
-	if depth > w.opts.MaxDepth {
-		return fmt.Errorf("%w: more than %d directories deep", ErrTooBig, w.opts.MaxDepth)
+// dir walks the directory src, which nothing has been read from, and copies it into dst.
+func (w *treeWalk) dir(src, dst *os.File, rel string, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("%w: more than %d directories deep", ErrTooBig, maxDepth)
 	}
-	names, err := w.names(src, rel)
-	if err != nil {
-		return err
+	left := w.opts.MaxFiles - w.named
+	names, err := src.Readdirnames(int(left) + 1)
+	if w.named += int64(len(names)); w.named > w.opts.MaxFiles {
+		return w.tooMany()
 	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read directory %q: %w", rel, err)
+	}
+	slices.Sort(names)
 	for _, name := range names {
 		if err := context.Cause(w.ctx); err != nil {
 			return err
@@ -167,101 +172,43 @@ func (w *treeWalk) dir(src, dst int, rel string, depth int) error {
 	return nil
 }
 
-// names returns the sorted names in a directory. It fails as soon as the walk has read more
-// than it may visit.
-func (w *treeWalk) names(src int, rel string) ([]string, error) {
-	names, err := readNames(src, w.opts.MaxFiles-w.named)
-	w.named += int64(len(names))
-	if errors.Is(err, ErrTooBig) {
-		return nil, w.tooMany()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read directory %q: %w", rel, err)
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
 func (w *treeWalk) tooMany() error {
 	return fmt.Errorf("%w: more than %d files", ErrTooBig, w.opts.MaxFiles)
 }
 
-// readNames returns the names in the open directory fd, at most limit of them,
-// without moving or closing fd.
-func readNames(fd int, limit int64) ([]string, error) {
-	dir, err := rewound(fd)
-	if err != nil {
-		return nil, err
-	}
-	defer shut(dir)
-	var names []string
-	for {
-		chunk, err := dir.Readdirnames(1024)
-		names = append(names, chunk...)
-		if int64(len(names)) > limit {
-			return nil, ErrTooBig
-		}
-		if len(chunk) == 0 || err != nil {
-			return names, ignoreEOF(err)
-		}
-	}
-}
-
-// rewound returns a duplicate of the open directory fd, at the directory's start. Both
-// share their position. Opening the directory again would need a permission that an agent
-// may have removed.
-func rewound(fd int) (*os.File, error) {
-	again, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	dir := os.NewFile(uintptr(again), ".")
-	if _, err := dir.Seek(0, io.SeekStart); err != nil {
-		shut(dir)
-		return nil, err
-	}
-	return dir, nil
-}
-
-func (w *treeWalk) entry(src, dst int, name, rel string, depth int) error {
+func (w *treeWalk) entry(src, dst *os.File, name, rel string, depth int) error {
 	var st unix.Stat_t
-	if err := unix.Fstatat(src, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fstatat(fd(src), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return fmt.Errorf("stat %q: %w", rel, err)
 	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG, unix.S_IFDIR, unix.S_IFLNK:
-		if err := w.attributes(dst, rel, &st); err != nil {
-			return err
-		}
+	kind := st.Mode & unix.S_IFMT
+	if special := kind != unix.S_IFREG && kind != unix.S_IFDIR && kind != unix.S_IFLNK; special {
+		return w.drop(rel, st.Mode)
 	}
-	switch st.Mode & unix.S_IFMT {
+	if err := w.attributes(dst, rel, &st); err != nil {
+		return err
+	}
+	w.report.Entries++
+	switch kind {
 	case unix.S_IFREG:
 		w.report.Files++
-		w.report.Entries++
 		return w.file(src, dst, name, name, rel, &st)
 	case unix.S_IFDIR:
-		w.report.Entries++
 		return w.subdir(src, dst, name, rel, &st, depth)
-	case unix.S_IFLNK:
-		if w.asset != nil {
-			return fmt.Errorf("%q: %w", rel, errSymlink)
-		}
-		w.report.Entries++
-		return w.link(src, dst, name, rel, &st)
-	default:
-		if w.asset != nil {
-			return fmt.Errorf("%q is a %s, not a file or folder", rel, typeName(st.Mode))
-		}
-		w.drop(rel, st.Mode)
-		return nil
 	}
+	return w.link(src, dst, name, rel, &st)
 }
 
-func (w *treeWalk) drop(rel string, mode uint32) {
+// drop leaves out a special file.
+func (w *treeWalk) drop(rel string, mode uint32) error {
+	if w.asset != nil {
+		return notAsset(rel, mode)
+	}
 	w.report.DroppedCount++
 	if len(w.report.Dropped) < maxDropped {
 		w.report.Dropped = append(w.report.Dropped, rel+" ("+typeName(mode)+")")
 	}
+	return nil
 }
 
 func typeName(mode uint32) string {
@@ -278,63 +225,71 @@ func typeName(mode uint32) string {
 	return "unknown"
 }
 
-func (w *treeWalk) subdir(src, dst int, name, rel string, st *unix.Stat_t, depth int) error {
-	w.record("d %04o - %s", st.Mode&0o777, rel)
+func (w *treeWalk) subdir(src, dst *os.File, name, rel string, st *unix.Stat_t, depth int) error {
+	w.record("d %04o - %s", st.Mode&permBits, rel)
 	in, restore, err := openUntrusted(src, name, unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("open directory %q: %w", rel, err)
 	}
-	defer closeFD(in)
+	defer shut(in)
 	err = w.below(in, dst, name, rel, st, depth)
 	return errors.Join(err, restore())
 }
 
 // below walks the open directory in, and creates and fills the directory name in dst.
-func (w *treeWalk) below(in, dst int, name, rel string, st *unix.Stat_t, depth int) error {
-	if dst == noCopy {
-		return w.dir(in, noCopy, rel, depth+1)
+func (w *treeWalk) below(in, dst *os.File, name, rel string, st *unix.Stat_t, depth int) error {
+	if dst == nil {
+		return w.dir(in, nil, rel, depth+1)
 	}
-	if err := unix.Mkdirat(dst, name, 0o700); err != nil && (w.asset == nil || !errors.Is(err, unix.EEXIST)) {
+	if err := unix.Mkdirat(fd(dst), name, 0o700); err != nil && (w.asset == nil || !errors.Is(err, unix.EEXIST)) {
 		return fmt.Errorf("make directory %q: %w", rel, err)
 	}
-	out, err := unix.Openat(dst, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	out, err := openAt(dst, name, unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("open copied directory %q: %w", rel, err)
 	}
-	defer closeFD(out)
+	defer shut(out)
 	if err := w.dir(in, out, rel, depth+1); err != nil {
 		return err
 	}
 	return w.settle(out, rel, st)
 }
 
-func (w *treeWalk) link(src, dst int, name, rel string, st *unix.Stat_t) error {
+func (w *treeWalk) link(src, dst *os.File, name, rel string, st *unix.Stat_t) error {
+	if w.asset != nil {
+		return fmt.Errorf("%q: %w", rel, errSymlink)
+	}
 	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(src, name, buf)
+	n, err := unix.Readlinkat(fd(src), name, buf)
 	if err != nil {
 		return fmt.Errorf("read link %q: %w", rel, err)
 	}
-	target := string(buf[:n])
 	w.record("l - %x %s", sha256.Sum256(buf[:n]), rel)
-	if dst == noCopy {
+	if dst == nil {
 		return nil
 	}
-	if err := unix.Symlinkat(target, dst, name); err != nil {
+	if err := unix.Symlinkat(string(buf[:n]), fd(dst), name); err != nil {
 		return fmt.Errorf("make link %q: %w", rel, err)
 	}
-	uid, gid := w.owner(st)
-	if uid < 0 && gid < 0 {
-		return nil
-	}
-	if err := unix.Fchownat(dst, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return fmt.Errorf("change owner of link %q: %w", rel, err)
+	if uid, gid := w.owner(st); uid >= 0 {
+		if err := unix.Fchownat(fd(dst), name, uid, gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return fmt.Errorf("change owner of link %q: %w", rel, err)
+		}
 	}
 	return nil
 }
 
+// openAt opens name in dir for reading, or as flags say, and follows no symbolic link.
+func openAt(dir *os.File, name string, flags int) (*os.File, error) {
+	fd, err := unix.Openat(fd(dir), name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+func fd(f *os.File) int { return int(f.Fd()) }
+
 // shut closes without checking the error, for what was only read from or is not needed
 // after an earlier error.
 func shut(c io.Closer) { _ = c.Close() }
-
-// closeFD is shut for a descriptor.
-func closeFD(fd int) { _ = unix.Close(fd) }

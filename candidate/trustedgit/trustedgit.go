@@ -4,9 +4,7 @@ package trustedgit
 
 import (
 	"embed"
-	"fmt"
 	"os"
-	"path/filepath"
 )
 
 // Paths inside a sandbox.
@@ -19,22 +17,4 @@ const (
 var programs embed.FS
 
 // Stage writes the scripts into the new host folder dir, for mounting at Dest.
-func Stage(dir string) error {
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
-	}
-	entries, err := programs.ReadDir(".")
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		text, err := programs.ReadFile(e.Name())
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, e.Name()), text, 0o644); err != nil {
-			return fmt.Errorf("stage %s: %w", e.Name(), err)
-		}
-	}
-	return nil
-}
+func Stage(dir string) error { return os.CopyFS(dir, programs) }

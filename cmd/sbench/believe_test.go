@@ -70,3 +70,32 @@ func TestReportBelieves(t *testing.T) {
 		})
 	}
 }
+
+// TestVerifySays: a session that was killed proves less than one that ended.
+func TestVerifySays(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		seal bool
+		want string
+	}{
+		{"killed", false, "1 records, not sealed: is what was written, but more may be missing at the end\n"},
+		{"ended", true, "1 records, sealed, not signed by a key that was asked for: is what was written\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "run")
+			l, err := record.Create(dir, record.Manifest{RunID: "r"})
+			check(t, err)
+			_, err = l.Append(record.Record{TaskID: "a", Attempt: 1, Try: 1, VerificationStatus: record.Passed})
+			check(t, err)
+			if c.seal {
+				check(t, l.Seal(record.Seal{}, nil))
+			}
+			check(t, l.Close())
+			var stdout strings.Builder
+			check(t, (&verifyCmd{RunDir: dir}).Run(context.Background(), &app{stdout: &stdout}))
+			if !strings.HasSuffix(stdout.String(), c.want) {
+				t.Errorf("said %q", stdout.String())
+			}
+		})
+	}
+}

@@ -21,22 +21,22 @@ type inspectCmd struct {
 
 // Run shows which component sees which file and value of a task.
 func (cmd *inspectCmd) Run(a *app) error {
-	tester, pack, err := loadTester(a, cmd.Config)
+	loaded, err := loadTester(a, cmd.Config)
 	if err != nil {
 		return err
 	}
-	task, err := workspace.FindTask(pack, cmd.Task)
+	task, err := workspace.FindTask(loaded.Pack, cmd.Task)
 	if errors.Is(err, workspace.ErrNoTask) {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	if err != nil {
 		return err
 	}
-	in, err := workspace.Inspect(task, pack, workspace.InspectOptions{Reveal: cmd.Reveal, TaskFile: tester.Harness.Config.TaskFile})
+	in, err := workspace.Inspect(task, loaded.Pack, workspace.InspectOptions{Reveal: cmd.Reveal, TaskFile: loaded.Tester.Harness.Config.TaskFile})
 	if err != nil {
 		return err
 	}
-	network := networkOf(tester, task)
+	network := networkOf(loaded.Tester, task)
 	if cmd.JSON {
 		return a.json(struct {
 			workspace.Inspection

@@ -123,30 +123,30 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 		return summary, err
 	}
 	faults := 0 // errors that the pack caused: a check is meant to find them
-	err = withEngine(ctx, p.client, p.tester, p.pack, out, run.Config{}, func(cfg run.Config) error {
-		cfg.StandIn, cfg.Egress, cfg.Limit, cfg.Select = standIn, egress, p.cmd.Limit, selector(p.cmd.Task)
-		cfg.Jobs = cmp.Or(p.cmd.Jobs, p.tester.Run.Jobs)
-		cfg.Progress = func(e run.Event) {
-			if e.Kind == run.TaskDone && !e.Again && e.Status != want {
-				p.report.Wrong = append(p.report.Wrong, wrongTask{e.Task, standIn, e.Status, e.Reason})
-				if e.Status == record.Error && e.Reason != run.Infrastructure {
-					faults++
-				}
-			}
-			if e.Kind == run.VerifierDone && standIn == run.Reference && e.Detail != "" {
-				p.report.Weak = append(p.report.Weak, weakTask{e.Task, e.Detail})
-			}
-			if p.show != nil {
-				p.show(e)
+	options := run.Options{StandIn: standIn, Output: out, Limit: p.cmd.Limit, Select: selector(p.cmd.Task), Jobs: cmp.Or(p.cmd.Jobs, p.tester.Run.Jobs)}
+	cfg, engine, err := configure(ctx, p.client, run.Inputs{Tester: p.tester, Pack: p.pack}, run.Dependencies{Egress: egress}, options)
+	if err != nil {
+		return summary, err
+	}
+	cfg.Progress = func(e run.Event) {
+		if e.Kind == run.TaskDone && !e.Again && e.Status != want {
+			p.report.Wrong = append(p.report.Wrong, wrongTask{e.Task, standIn, e.Status, e.Reason})
+			if e.Status == record.Error && e.Reason != run.Infrastructure {
+				faults++
 			}
 		}
-		summary, err = run.Run(ctx, cfg)
-		if errors.Is(err, run.ErrInfrastructure) && summary.Errors == faults {
-			return nil
+		if e.Kind == run.VerifierDone && standIn == run.Reference && e.Detail != "" {
+			p.report.Weak = append(p.report.Weak, weakTask{e.Task, e.Detail})
 		}
-		return err
-	})
-	return summary, err
+		if p.show != nil {
+			p.show(e)
+		}
+	}
+	summary, err = run.Run(ctx, cfg)
+	if errors.Is(err, run.ErrInfrastructure) && summary.Errors == faults {
+		err = nil
+	}
+	return summary, errors.Join(err, engine.Close(ctx))
 }
 
 // inOrder sorts the results, which come in any order: the references first, and the tasks

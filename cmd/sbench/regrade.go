@@ -25,7 +25,7 @@ type regradeCmd struct {
 
 // Run verifies the stored candidates again and prints which verdicts changed.
 func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
-	tester, pack, err := loadTester(a, cmd.Config)
+	in, err := loadTester(a, cmd.Config)
 	if err != nil {
 		return err
 	}
@@ -37,13 +37,15 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	with := run.Config{Select: selector(cmd.Task), Trust: record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned}}
-	with.Progress = progress(a, cmd.Progress, false) // before the client, whose log goes through the live view
-	return a.withClient(ctx, tester, func(c *containerd.Client) error {
-		return withEngine(ctx, c, tester, pack, cmd.OutputDir, with, func(cfg run.Config) error {
-			summary, changes, err := run.Regrade(ctx, cfg, old)
-			return errors.Join(err, cmd.print(a, summary, changes))
-		})
+	options := run.Options{Output: cmd.OutputDir, Select: selector(cmd.Task), Trust: record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned}}
+	options.Progress = progress(a, cmd.Progress, false) // before the client, whose log goes through the live view
+	return a.withClient(ctx, in.Tester, func(c *containerd.Client) error {
+		cfg, engine, err := configure(ctx, c, in, run.Dependencies{}, options)
+		if err != nil {
+			return err
+		}
+		summary, changes, err := run.Regrade(ctx, cfg, old)
+		return errors.Join(err, cmd.print(a, summary, changes), engine.Close(ctx))
 	})
 }
 

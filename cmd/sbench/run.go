@@ -43,25 +43,30 @@ type runCmd struct {
 
 // Run runs the benchmark and prints the summary line last.
 func (cmd *runCmd) Run(ctx context.Context, a *app) error {
-	tester, pack, env, err := cmd.load(a)
+	in, err := cmd.load(a)
 	if err != nil {
 		return err
 	}
-	with, err := cmd.prepare(ctx, a, tester, env)
+	with, options, err := cmd.prepare(ctx, a, in)
 	if err != nil {
 		return err
+	}
+	c, err := a.client(ctx, in.Tester)
+	if err != nil {
+		return err
+	}
+	cfg, engine, err := configure(ctx, c, in, with, options)
+	if err != nil {
+		return errors.Join(err, c.Close(ctx))
 	}
 	var summary run.Summary
-	err = a.withClient(ctx, tester, func(c *containerd.Client) error {
-		return withEngine(ctx, c, tester, pack, cmd.OutputDir, with, func(cfg run.Config) error {
-			if cmd.Plan {
-				return cmd.plan(ctx, a, cfg)
-			}
-			cfg.Stop = a.interrupts.graceful(a.stderr)
-			summary, err = run.Run(ctx, cfg)
-			return err
-		})
-	})
+	if cmd.Plan {
+		err = cmd.plan(ctx, a, cfg)
+	} else {
+		cfg.Stop = a.interrupts.graceful(a.stderr)
+		summary, err = run.Run(ctx, cfg)
+	}
+	err = errors.Join(err, engine.Close(ctx), c.Close(ctx))
 	return errors.Join(err, a.printSummary(summary, cmd.JSON))
 }
 
@@ -77,23 +82,18 @@ func (a *app) printSummary(s run.Summary, asJSON bool) error {
 	return err
 }
 
-// load reads the tester file and the manifest, and reports the problems of both
-// together.
-func (cmd *runCmd) load(a *app) (*compiler.Tester, *compiler.Pack, map[string]string, error) {
+// load reads the tester file, the manifest and the environment.
+func (cmd *runCmd) load(a *app) (run.Inputs, error) {
 	for name, n := range map[string]int{"--limit": cmd.Limit, "--jobs": cmd.Jobs, "--retries": cmd.Retries} {
 		if n < 0 {
-			return nil, nil, nil, fmt.Errorf("%w: %s %d is negative", errUsage, name, n)
+			return run.Inputs{}, fmt.Errorf("%w: %s %d is negative", errUsage, name, n)
 		}
 	}
-	tester, pack, err := loadTester(a, cmd.Config)
-	if err != nil {
-		return nil, nil, nil, err
+	in, err := loadTester(a, cmd.Config)
+	if err == nil && cmd.Harness == "" { // a stand-in needs no credentials
+		in.Env, err = cmd.environment(in.Tester)
 	}
-	if cmd.Harness != "" { // a stand-in needs no credentials
-		return tester, pack, nil, nil
-	}
-	env, err := cmd.environment(tester)
-	return tester, pack, env, err
+	return in, err
 }
 
 // readTester reads a tester file and prints its warnings.
@@ -105,13 +105,13 @@ func readTester(a *app, config string) (*compiler.Tester, error) {
 	return tester, err
 }
 
-func loadTester(a *app, config string) (*compiler.Tester, *compiler.Pack, error) {
+func loadTester(a *app, config string) (run.Inputs, error) {
 	tester, err := readTester(a, config)
 	if err != nil {
-		return nil, nil, err
+		return run.Inputs{}, err
 	}
 	pack, err := compiler.OpenPack(tester.Benchmark.Manifest, tester.Benchmark.Tasks)
-	return tester, pack, err
+	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
 func (cmd *runCmd) environment(tester *compiler.Tester) (map[string]string, error) {
@@ -130,30 +130,27 @@ func (cmd *runCmd) environment(tester *compiler.Tester) (map[string]string, erro
 	return tester.ResolveEnv(os.Environ(), file)
 }
 
-// prepare makes the part of a configuration that needs no daemon, such as the harness and
-// the signing key.
-func (cmd *runCmd) prepare(ctx context.Context, a *app, tester *compiler.Tester, env map[string]string) (run.Config, error) {
-	cfg := run.Config{
-		StandIn: run.StandIn(cmd.Harness), Env: env, Limit: cmd.Limit, Jobs: cmp.Or(cmd.Jobs, tester.Run.Jobs), Attempts: tester.Run.Attempts,
-		Retries: cmd.Retries, FailFast: cmd.FailFast, Resume: cmd.Resume, Progress: cmd.progress(a),
-		Select: selector(cmd.Task, tester.Run.Tasks),
-		Trust:  record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
+// prepare makes what needs no daemon: the harness and its egress, and the options.
+func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (with run.Dependencies, o run.Options, err error) {
+	o = run.Options{
+		StandIn: run.StandIn(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: selector(cmd.Task, in.Tester.Run.Tasks), Progress: cmd.progress(a),
+		Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Attempts: in.Tester.Run.Attempts, Retries: cmd.Retries, FailFast: cmd.FailFast,
+		Resume: cmd.Resume, Trust: record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
 	}
-	var err error
-	if cfg.Egress, err = egressFor(tester); err != nil {
-		return cfg, err
+	if with.Egress, err = egressFor(in.Tester); err != nil {
+		return with, o, err
 	}
 	if cmd.Harness == "" {
-		if cfg.Producer, err = a.producerFor(ctx, tester, env); err != nil {
-			return cfg, err
+		if with.Producer, err = a.producerFor(ctx, in.Tester, in.Env); err != nil {
+			return with, o, err
 		}
 	}
 	if cmd.Sign != "" {
-		if cfg.Sign, err = record.LoadKey(cmd.Sign); err != nil {
-			return cfg, fmt.Errorf("%w: --sign: %w", errUsage, err)
+		if o.Sign, err = record.LoadKey(cmd.Sign); err != nil {
+			return with, o, fmt.Errorf("%w: --sign: %w", errUsage, err)
 		}
 	}
-	return cfg, nil
+	return with, o, nil
 }
 
 // plan prints what would run.
@@ -171,25 +168,27 @@ func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	return errors.Join(err, also)
 }
 
-// withEngine completes cfg with what the daemon, the tester file and --output-dir decide,
-// and passes it to f.
-func withEngine(ctx context.Context, c *containerd.Client, tester *compiler.Tester, pack *compiler.Pack, output string, cfg run.Config, f func(run.Config) error) error {
+// configure makes the configuration of a run on c: out of what is measured, a harness and
+// its egress, which may be missing, and the options, of which it sets the limits and, unless
+// it is set, the output directory. The caller closes the engine.
+func configure(ctx context.Context, c *containerd.Client, in run.Inputs, with run.Dependencies, o run.Options) (run.Config, *containerd.Run, error) {
 	degraded, err := c.Degraded()
 	if err != nil {
-		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return run.Config{}, nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
 	}
-	if cfg.Output, err = filepath.Abs(cmp.Or(output, tester.Run.OutputDir)); err != nil {
-		return err
+	if o.Output, err = filepath.Abs(cmp.Or(o.Output, in.Tester.Run.OutputDir)); err != nil {
+		return run.Config{}, nil, err
 	}
 	engine, err := c.NewRun(ctx)
 	if err != nil {
-		return err
+		return run.Config{}, nil, err
 	}
-	cfg.Tester, cfg.Pack, cfg.Engine, cfg.Limits, cfg.Degraded = tester, pack, engine, limits(tester), degraded
-	cfg.Images = &resolver{c: c, engine: engine, policy: containerd.PullPolicy(tester.Runtime.Pull), progress: cfg.Progress}
-	cfg.Calibrations = filepath.Join(c.Root(), "calibrations")
-	cfg.Version, cfg.Host = sbenchVersion(), hostFacts(c)
-	return errors.Join(f(cfg), engine.Close(ctx))
+	l := in.Tester.Runtime.Limits
+	o.Limits = runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
+	with.Engine, with.Degraded, with.Calibrations = engine, degraded, filepath.Join(c.Root(), "calibrations")
+	with.Images = &resolver{c: c, engine: engine, policy: containerd.PullPolicy(in.Tester.Runtime.Pull), progress: o.Progress}
+	with.Version, with.Host = sbenchVersion(), hostFacts(c)
+	return run.Config{Inputs: in, Dependencies: with, Options: o}, engine, nil
 }
 
 // selector returns a function that reports whether an id matches at least one glob of
@@ -208,11 +207,6 @@ func selector(lists ...[]string) func(string) bool {
 		}
 		return true
 	}
-}
-
-func limits(t *compiler.Tester) runtime.Limits {
-	l := t.Runtime.Limits
-	return runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
 }
 
 // resolver finds images as the tester file's pull policy says. On the first image it also

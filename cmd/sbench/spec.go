@@ -29,41 +29,38 @@ type taskSpec struct {
 // Run makes the harness's sandbox of each task as a run would, prints its
 // specification and removes it again. Nothing is executed in it.
 func (cmd *specCmd) Run(ctx context.Context, a *app) error {
-	tester, pack, err := loadTester(a, cmd.Config)
+	in, err := loadTester(a, cmd.Config)
 	if err != nil {
 		return err
 	}
-	egress, err := egressFor(tester)
+	egress, err := egressFor(in.Tester)
 	if err != nil {
 		return err
 	}
-	producer, err := a.producerFor(ctx, tester, noKeys(tester))
+	producer, err := a.producerFor(ctx, in.Tester, noKeys(in.Tester))
 	if err != nil {
 		return err
 	}
-	return a.withClient(ctx, tester, func(c *containerd.Client) error {
-		engine, err := c.NewRun(ctx)
+	options := run.Options{Select: selector(cmd.Task)}
+	if len(cmd.Task) == 0 {
+		options.Limit = 1
+	}
+	return a.withClient(ctx, in.Tester, func(c *containerd.Client) error {
+		cfg, engine, err := configure(ctx, c, in, run.Dependencies{Producer: producer, Egress: egress}, options)
 		if err != nil {
 			return err
 		}
-		cfg := run.Config{
-			Tester: tester, Pack: pack, Engine: engine, Images: &resolver{c: c, engine: engine, policy: containerd.PullPolicy(tester.Runtime.Pull)},
-			Limits: limits(tester), Select: selector(cmd.Task), Egress: egress,
-		}
-		if len(cmd.Task) == 0 {
-			cfg.Limit = 1
-		}
-		return errors.Join(cmd.print(ctx, a, cfg, engine, producer), engine.Close(ctx))
+		return errors.Join(cmd.print(ctx, a, cfg, engine), engine.Close(ctx))
 	})
 }
 
-func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config, engine *containerd.Run, producer harness.Producer) error {
+func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config, engine *containerd.Run) error {
 	shown := 0
 	for request, err := range run.Requests(ctx, cfg) {
 		if err != nil {
 			return err
 		}
-		spec, err := specOf(ctx, engine, producer, request)
+		spec, err := specOf(ctx, engine, cfg.Producer, request)
 		if err != nil {
 			return fmt.Errorf("task %q: %w", request.Task.ID(), err)
 		}

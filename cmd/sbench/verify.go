@@ -63,8 +63,11 @@ func (cmd *verifyCmd) print(a *app, v record.Verification) error {
 		state = "sealed, not signed by a key that was asked for"
 	}
 	word := "is what was written"
-	if !v.OK() {
+	switch {
+	case !v.OK():
 		word = "is NOT what was written"
+	case !v.Sealed:
+		word = "is what was written, but more may be missing at the end"
 	}
 	_, also := fmt.Fprintf(a.stdout, "%d records, %s: %s\n", v.Records, state, word)
 	return errors.Join(err, also)

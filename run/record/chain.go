@@ -38,10 +38,8 @@ func Read(dir string, t Trust, each func(Record) error) (accepted int, err error
 		return 0, err
 	}
 	defer func() { _ = root.Close() }()
-	c, err := follow(root, t.Key, func(_ int, r Record) error { return each(r) })
-	if err == nil {
-		err = c.believe(t)
-	}
+	var c chain
+	err = c.read(root, t, each)
 	return c.accepted, err
 }
 
@@ -66,26 +64,33 @@ func (c *chain) note(file string, format string, args ...any) {
 	c.findings = append(c.findings, Finding{File: file, Message: fmt.Sprintf(format, args...), Note: true})
 }
 
+// read follows the chain, and returns why it must not be used under t.
+func (c *chain) read(root *os.Root, t Trust, each func(Record) error) error {
+	if err := c.follow(root, t.Key, func(_ int, r Record) error { return each(r) }); err != nil {
+		return err
+	}
+	return c.believe(t)
+}
+
 // follow reads the chain from the manifest to the seal and its signature, and notes what
 // is wrong as findings. It calls each for every line, even a damaged one, with as much of
 // the record as could be decoded. The error is that of each, or means that the directory
 // could not be read.
-func follow(root *os.Root, key ed25519.PublicKey, each func(n int, r Record) error) (chain, error) {
-	var c chain
+func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r Record) error) error {
 	manifest, err := readSmall(root, ManifestFile)
 	if err != nil {
-		return c, err
+		return err
 	}
 	if err := json.Unmarshal(manifest, &c.manifest); err != nil {
 		c.wrong(ManifestFile, 0, "is no run's manifest: %v", err)
 	}
 	seal, err := c.readSeal(root, key)
 	if err != nil {
-		return c, err
+		return err
 	}
 	f, err := OpenFile(root, RecordsFile, os.O_RDONLY)
 	if err != nil {
-		return c, err
+		return err
 	}
 	defer func() { _ = f.Close() }()
 	c.last = Digest(manifest)
@@ -106,14 +111,14 @@ func follow(root *os.Root, key ed25519.PublicKey, each func(n int, r Record) err
 	case !fits:
 		c.wrong(SealFile, 0, "does not fit the chain at record %d", seal.Records)
 	case seal.Records < c.records:
-		c.note(SealFile, "the run went on after it, by %d records, and was interrupted", c.records-seal.Records)
+		c.note(SealFile, "the run went on after it, by %d records, and was interrupted: these are not sealed, and whether more are missing cannot be told", c.records-seal.Records)
 		if key != nil && c.unsigned == nil {
 			c.unsigned = fmt.Errorf("it covers the first %d of %d records", seal.Records, c.records)
 		}
 	default:
 		c.sealed = true
 	}
-	return c, err
+	return err
 }
 
 // readSeal reads the seal and its signature, and notes what is wrong with them as
@@ -124,7 +129,7 @@ func (c *chain) readSeal(root *os.Root, key ed25519.PublicKey) (*Seal, error) {
 		return nil, err
 	}
 	if !c.signature && key != nil {
-		c.unsigned = errors.New("it is missing")
+		c.unsigned = errors.New("it is missing: a run is signed when it ends")
 	}
 	data, err := readSmall(root, SealFile)
 	switch {
@@ -204,27 +209,16 @@ func decodeSeal(data []byte) (Seal, error) {
 // opens no device.
 func OpenFile(root *os.Root, name string, flags int) (*os.File, error) {
 	irregular := fmt.Errorf("%s is no regular file", name)
-	info, err := root.Lstat(name)
-	switch {
-	case err == nil && !info.Mode().IsRegular():
+	if info, err := root.Lstat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, irregular
-	case err != nil && (flags&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist)):
-		return nil, err
 	}
 	f, err := root.OpenFile(name, flags|unix.O_NONBLOCK, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	info, err = f.Stat()
-	var named fs.FileInfo
-	if err == nil {
-		named, err = root.Lstat(name)
-	}
-	if err == nil && (!info.Mode().IsRegular() || !os.SameFile(info, named)) { // replaced meanwhile
-		err = irregular
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
+	info, err := f.Stat()
+	if named, namedErr := root.Lstat(name); err != nil || namedErr != nil || !info.Mode().IsRegular() || !os.SameFile(info, named) { // replaced meanwhile
+		return nil, errors.Join(irregular, err, namedErr, f.Close())
 	}
 	return f, nil
 }
@@ -245,27 +239,29 @@ func readSmall(root *os.Root, name string) ([]byte, error) {
 // line without a newline is skipped; torn is its length. line is valid only during the
 // call.
 func eachLine(r io.Reader, each func(n int, line []byte) error) (torn int64, err error) {
-	const chunk, maxLine = 1 << 16, 256 << 20 // a candidate has at most 16 MiB, and JSON takes up to six bytes for one
-	in := bufio.NewReaderSize(r, chunk)
-	var line []byte
-	for n := 1; ; {
-		piece, err := in.ReadSlice('\n')
-		line = append(line, piece...)
-		switch {
-		case len(line) > maxLine: // longer than any that a run writes
-			return 0, fmt.Errorf("line %d is too long", n)
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case errors.Is(err, io.EOF):
-			return int64(len(line)), nil
-		case err != nil:
+	const maxLine = 256 << 20 // a candidate has at most 16 MiB, and JSON takes up to six bytes for one
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, maxLine)
+	in.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+		if i := bytes.IndexByte(data, '\n'); i >= 0 {
+			return i + 1, data[:i], nil
+		}
+		if atEOF {
+			torn = int64(len(data))
+			return len(data), nil, nil
+		}
+		return 0, nil, nil
+	})
+	n := 1
+	for ; in.Scan(); n++ {
+		if err := each(n, in.Bytes()); err != nil {
 			return 0, err
 		}
-		if err := each(n, line[:len(line)-1]); err != nil {
-			return 0, err
-		}
-		n, line = n+1, line[:0]
 	}
+	if err := in.Err(); err != nil {
+		return 0, fmt.Errorf("line %d: %w", n, err)
+	}
+	return torn, nil
 }
 
 // check decodes a line and compares it with its own digest and with that of the previous

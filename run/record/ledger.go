@@ -45,13 +45,10 @@ func Digest(data []byte) string {
 // or of run.json in the first, and ends with the digest of everything before that
 // digest. A Ledger must not be used by two goroutines at once.
 type Ledger struct {
-	root     *os.Root
-	lock     *os.File
-	file     *os.File
-	runID    string
-	last     string
-	count    int
-	accepted int // see Seal.AcceptedUnsigned
+	root *os.Root
+	lock *os.File
+	file *os.File
+	seal Seal // of what is written
 }
 
 // Create begins a chain in the directory dir, which it makes if it is missing,
@@ -59,14 +56,14 @@ type Ledger struct {
 // [ErrExists] for a directory with records, which stays as it is. The caller closes
 // the ledger.
 func Create(dir string, m Manifest) (*Ledger, error) {
-	if err := makeFolder(dir); err != nil {
+	dir = filepath.Clean(dir) // with a trailing slash, filepath.Dir would return dir itself
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // open sees whether it is a directory
 		return nil, err
 	}
-	l, err := lockFolder(root)
+	l, err := open(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -76,23 +73,13 @@ func Create(dir string, m Manifest) (*Ledger, error) {
 	return l, nil
 }
 
-func makeFolder(dir string) error {
-	dir = filepath.Clean(dir) // with a trailing slash, filepath.Dir would return dir itself
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	if err := os.Mkdir(dir, 0o700); !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil // opening it shows whether it is a directory
-}
-
 func (l *Ledger) create(m Manifest) error {
 	for _, name := range []string{RecordsFile, ManifestFile} {
-		if _, err := l.root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-			if err == nil {
-				err = fmt.Errorf("%s: %w", filepath.Join(l.root.Name(), name), ErrExists)
-			}
+		_, err := l.root.Lstat(name)
+		if err == nil {
+			err = fmt.Errorf("%s: %w", filepath.Join(l.root.Name(), name), ErrExists)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -104,21 +91,24 @@ func (l *Ledger) create(m Manifest) error {
 	if err := l.writeWhole(ManifestFile, data); err != nil {
 		return err
 	}
-	l.last, l.runID = Digest(data), m.RunID
+	l.seal = Seal{RunID: m.RunID, Last: Digest(data)}
 	l.file, err = OpenFile(l.root, RecordsFile, os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY)
 	return err
 }
 
-// lockFolder locks the directory and returns a ledger that owns root. If it fails, it
-// closes root.
-func lockFolder(root *os.Root) (*Ledger, error) {
+// open opens and locks the directory dir.
+func open(dir string) (*Ledger, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
 	f, err := OpenFile(root, lockFile, os.O_CREATE|os.O_RDWR)
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
 	if err := filelock.Try(f, filelock.Exclusive); err != nil {
 		if errors.Is(err, filelock.ErrHeld) {
-			err = fmt.Errorf("%s: %w", root.Name(), ErrInUse)
+			err = fmt.Errorf("%s: %w", dir, ErrInUse)
 		}
 		return nil, errors.Join(err, f.Close(), root.Close())
 	}
@@ -155,14 +145,10 @@ func (l *Ledger) writeWhole(name string, data []byte) error {
 // it is. An incomplete last line, which a crash can leave, is removed; torn is its
 // length in bytes. The caller closes the ledger.
 func Resume(dir string, t Trust, each func(Record) error) (l *Ledger, m Manifest, torn int64, err error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
+	if _, err := os.Lstat(filepath.Join(dir, ManifestFile)); err != nil {
 		return nil, m, 0, err
 	}
-	if _, err := root.Lstat(ManifestFile); err != nil {
-		return nil, m, 0, errors.Join(err, root.Close())
-	}
-	if l, err = lockFolder(root); err != nil {
+	if l, err = open(dir); err != nil {
 		return nil, m, 0, err
 	}
 	c, err := l.resume(t, each)
@@ -172,20 +158,15 @@ func Resume(dir string, t Trust, each func(Record) error) (l *Ledger, m Manifest
 	return l, c.manifest, c.torn, nil
 }
 
-func (l *Ledger) resume(t Trust, each func(Record) error) (chain, error) {
-	var err error
+func (l *Ledger) resume(t Trust, each func(Record) error) (c chain, err error) {
 	if l.file, err = OpenFile(l.root, RecordsFile, os.O_CREATE|os.O_APPEND|os.O_RDWR); err != nil {
-		return chain{}, err
+		return c, err
 	}
 	t.Resume = true
-	c, err := follow(l.root, t.Key, func(_ int, r Record) error { return each(r) })
-	if err == nil {
-		err = c.believe(t)
-	}
-	if err != nil {
+	if err = c.read(l.root, t, each); err != nil {
 		return c, fmt.Errorf("%s: %w", l.root.Name(), err)
 	}
-	l.runID, l.last, l.count, l.accepted = c.manifest.RunID, c.last, c.records, c.accepted
+	l.seal = Seal{RunID: c.manifest.RunID, Records: c.records, Last: c.last, AcceptedUnsigned: c.accepted}
 	if c.torn > 0 {
 		err = errors.Join(l.file.Truncate(c.end), l.file.Sync())
 	}
@@ -198,7 +179,7 @@ func (l *Ledger) Append(r Record) (Record, error) {
 	if !r.VerificationStatus.Valid() {
 		return r, fmt.Errorf("record of task %q: status %q is invalid", r.TaskID, r.VerificationStatus)
 	}
-	r.Previous, r.Digest = l.last, ""
+	r.Previous, r.Digest = l.seal.Last, ""
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // "<redacted>" stays readable
@@ -214,7 +195,7 @@ func (l *Ledger) Append(r Record) (Record, error) {
 	if err := appendLine(l.file, line); err != nil {
 		return r, fmt.Errorf("record of task %q: %w", r.TaskID, err)
 	}
-	l.last, l.count = r.Digest, l.count+1
+	l.seal.Last, l.seal.Records = r.Digest, l.seal.Records+1
 	return r, nil
 }
 
@@ -234,11 +215,12 @@ func appendLine(f *os.File, line []byte) error {
 	return nil
 }
 
-// Seal writes the seal that records where the chain ends, and signs it with key. The
-// signature of an earlier seal is removed; if key is nil there is no new one.
+// Seal writes the seal that records where the chain ends, and signs it with key. Of s,
+// only At and AcceptedUnsigned count. The signature of an earlier seal is removed; if key
+// is nil there is no new one.
 func (l *Ledger) Seal(s Seal, key *Key) error {
-	s.RunID, s.Records, s.Last, s.AcceptedUnsigned = l.runID, l.count, l.last, max(s.AcceptedUnsigned, l.accepted)
-	data, err := s.encode()
+	l.seal.At, l.seal.AcceptedUnsigned = s.At, max(s.AcceptedUnsigned, l.seal.AcceptedUnsigned)
+	data, err := l.seal.encode()
 	if err != nil {
 		return err
 	}

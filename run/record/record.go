@@ -121,7 +121,7 @@ type Metadata map[string]any
 
 // Times says how long the parts of an attempt took, in seconds.
 type Times struct {
-	Waited   float64 `json:"waited"` // for a job slot and resources; of a retry, earlier tries count too
+	Waited   float64 `json:"waited"` // for a job slot and resources; of a retry, since the record of the try before it
 	Producer float64 `json:"producer"`
 	Verifier float64 `json:"verifier"`
 }

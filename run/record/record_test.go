@@ -321,6 +321,12 @@ func TestTrust(t *testing.T) {
 	must(t, errors.Join(err, l.Close()))
 	unsealedSignature := signed()
 	must(t, os.Remove(filepath.Join(unsealedSignature, record.SealFile)))
+	killed := write(record.Passed, unsealed, nil)
+	for dir, want := range map[string]string{killed: "whether records at its end are missing cannot be told", tail: "went on after it, by 1 records, and was interrupted: these are not sealed"} {
+		if v := verify(t, dir); !v.OK() || v.Sealed || v.Signed || !strings.Contains(fmt.Sprint(v.Findings), want) {
+			t.Errorf("a killed session: %+v", v)
+		}
+	}
 	for _, c := range []struct {
 		name string
 		dir  string
@@ -331,7 +337,7 @@ func TestTrust(t *testing.T) {
 		{"signed", signed(), record.ErrUnsigned, nil, nil, nil},
 		{"signed by another", write(record.Failed, sealed, other), record.ErrUnsigned, nil, record.ErrUnsigned, record.ErrUnsigned},
 		{"sealed", forged, nil, nil, record.ErrUnsigned, record.ErrUnsigned},
-		{"cut", write(record.Passed, unsealed, nil), nil, record.ErrUnsigned, record.ErrUnsigned, record.ErrUnsigned},
+		{"cut", killed, nil, record.ErrUnsigned, record.ErrUnsigned, record.ErrUnsigned},
 		{"cut behind the signature", tail, record.ErrUnsigned, record.ErrUnsigned, record.ErrUnsigned, record.ErrUnsigned},
 		{"forged records", over(signed(), forged, record.RecordsFile), record.ErrDamaged, record.ErrDamaged, record.ErrDamaged, record.ErrDamaged},
 		{"forged records and seal", over(signed(), forged, record.RecordsFile, record.SealFile), record.ErrUnsigned, record.ErrUnsigned, record.ErrUnsigned, record.ErrUnsigned},

@@ -1,31 +1,32 @@
 package record
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 )
 
 // payloadType is the DSSE type of the signed payload, the bytes of seal.json.
 const payloadType = "application/vnd.sbench.seal+json"
 
-// envelope is a DSSE envelope (github.com/secure-systems-lab/dsse).
+// envelope is a DSSE envelope (github.com/secure-systems-lab/dsse). JSON has bytes as base64.
 type envelope struct {
 	PayloadType string      `json:"payloadType"`
-	Payload     string      `json:"payload"` // base64
+	Payload     []byte      `json:"payload"`
 	Signatures  []signature `json:"signatures"`
 }
 
 type signature struct {
 	KeyID string `json:"keyid"`
-	Sig   string `json:"sig"` // base64
+	Sig   []byte `json:"sig"`
 }
 
 // A Key is a private key that signs seals. Make one with [LoadKey].
@@ -73,8 +74,8 @@ func (k *Key) sign(payload []byte) ([]byte, error) {
 		return nil, err
 	}
 	data, err := json.MarshalIndent(envelope{
-		PayloadType: payloadType, Payload: base64.StdEncoding.EncodeToString(payload),
-		Signatures: []signature{{id, base64.StdEncoding.EncodeToString(ed25519.Sign(k.private, authenticated(payload)))}},
+		PayloadType: payloadType, Payload: payload,
+		Signatures: []signature{{id, ed25519.Sign(k.private, authenticated(payload))}},
 	}, "", "  ")
 	return append(data, '\n'), err
 }
@@ -104,22 +105,16 @@ func checkSignature(data, seal []byte, public ed25519.PublicKey) error {
 	if err := json.Unmarshal(data, &e); err != nil {
 		return fmt.Errorf("no envelope: %w", err)
 	}
-	payload, err := base64.StdEncoding.DecodeString(e.Payload)
 	switch {
-	case err != nil:
-		return fmt.Errorf("payload: %w", err)
 	case e.PayloadType != payloadType:
 		return fmt.Errorf("payload type %q, want %q", e.PayloadType, payloadType)
-	case string(payload) != string(seal):
+	case !bytes.Equal(e.Payload, seal):
 		return errors.New("it signs another seal")
 	case public == nil:
 		return nil
 	}
-	for _, s := range e.Signatures {
-		sig, err := base64.StdEncoding.DecodeString(s.Sig)
-		if err == nil && ed25519.Verify(public, authenticated(payload), sig) {
-			return nil
-		}
+	if slices.ContainsFunc(e.Signatures, func(s signature) bool { return ed25519.Verify(public, authenticated(e.Payload), s.Sig) }) {
+		return nil
 	}
 	return errors.New("no signature of this key")
 }

@@ -65,24 +65,24 @@ func Verify(ctx context.Context, dir string, key ed25519.PublicKey) (Verificatio
 	}
 	defer func() { _ = root.Close() }()
 	v := verifier{ctx: ctx, root: root, egress: map[egressKey]hash.Hash{}, claimed: map[egressKey]claim{}}
-	c, err := follow(root, key, func(n int, r Record) error {
+	err = v.follow(root, key, func(n int, r Record) error {
 		v.record(n, r)
 		return ctx.Err()
 	})
 	if err != nil {
 		return Verification{}, err
 	}
-	if c.torn > 0 {
-		v.wrong(RecordsFile, c.records+1, "%d bytes of a line that was not finished; sbench run --resume removes them", c.torn)
+	if v.torn > 0 {
+		v.wrong(RecordsFile, v.records+1, "%d bytes of a line that was not finished; sbench run --resume removes them", v.torn)
 	}
-	if c.unsigned != nil {
-		v.wrong(SignatureFile, 0, "%v", c.unsigned)
+	if v.unsigned != nil {
+		v.wrong(SignatureFile, 0, "%v", v.unsigned)
 	}
-	v.inputs(c.manifest)
+	v.inputs()
 	v.egressLines()
 	return Verification{
-		Records: c.records, Sealed: c.sealed, Signed: key != nil && c.sealed && c.unsigned == nil,
-		Findings: append(append([]Finding{}, c.findings...), v.findings...),
+		Records: v.records, Sealed: v.sealed, Signed: key != nil && v.sealed && v.unsigned == nil,
+		Findings: append([]Finding{}, v.findings...),
 	}, nil
 }
 
@@ -99,7 +99,7 @@ type claim struct {
 
 // verifier checks the files that the lines of a chain refer to.
 type verifier struct {
-	chain   // collects the findings
+	chain
 	ctx     context.Context
 	root    *os.Root
 	egress  map[egressKey]hash.Hash
@@ -108,9 +108,9 @@ type verifier struct {
 
 // inputs compares the files that the run was made from with their present contents. They
 // are not part of the run's directory, so a change is only a note.
-func (v *verifier) inputs(m Manifest) {
-	for _, name := range slices.Sorted(maps.Keys(m.Inputs)) {
-		in := m.Inputs[name]
+func (v *verifier) inputs() {
+	for _, name := range slices.Sorted(maps.Keys(v.manifest.Inputs)) {
+		in := v.manifest.Inputs[name]
 		digest, _, err := digestInput(in.Path)
 		switch {
 		case err != nil:

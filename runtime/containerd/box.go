@@ -149,11 +149,7 @@ func (b *Box) base(ctx context.Context) ([]string, error) {
 	if b.cfg.From == nil {
 		return b.run.lowers(ctx, b.cfg.Image)
 	}
-	base := b.cfg.From
-	if wrapped, ok := base.(interface{ Unwrap() runtime.Sandbox }); ok {
-		base = wrapped.Unwrap()
-	}
-	from, ok := base.(*Box)
+	from, ok := b.cfg.From.(*Box)
 	if !ok || from.run != b.run {
 		return nil, errors.New("base sandbox is not of this run")
 	}

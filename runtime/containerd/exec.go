@@ -37,7 +37,7 @@ const (
 func (b *Box) Exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	exit, err := b.exec(ctx, p)
+	exit, err := b.cfg.Observed(ctx, p, b.exec)
 	if err != nil {
 		return runtime.Exit{}, fmt.Errorf("sandbox %q: %w", b.cfg.Name, err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/mounts"
 	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/filelock"
+	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
@@ -149,7 +150,7 @@ func (c *Client) reap(ctx context.Context, l leftovers) error {
 		c.reapLease(ctx, l),
 		mounts.DetachBelow(l.dir),
 		group.Remove(),
-		os.RemoveAll(volume.Files(c.opts.Root, l.run)),
+		remove.Path(volume.Files(c.opts.Root, l.run)),
 	}
 	points, err := mounts.Below(l.dir)
 	if err == nil && len(points) > 0 {
@@ -157,7 +158,7 @@ func (c *Client) reap(ctx context.Context, l leftovers) error {
 	}
 	err = errors.Join(append(errs, err)...)
 	if err == nil { // never remove through a mount
-		err = os.RemoveAll(l.dir)
+		err = remove.Path(l.dir)
 	}
 	if l.lock != nil {
 		err = errors.Join(err, l.lock.Close())

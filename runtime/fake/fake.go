@@ -152,6 +152,10 @@ func (b *box) path(name string) (string, bool) {
 func (b *box) Exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.cfg.Observed(ctx, p, b.exec)
+}
+
+func (b *box) exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
 	switch {
 	case b.closed:
 		return runtime.Exit{}, runtime.ErrClosed

@@ -53,6 +53,7 @@ func Contract(t *testing.T, e Engine, image runtime.Image) {
 	t.Run("sandbox from a stopped sandbox", s.from)
 	t.Run("path of what is left", s.path)
 	t.Run("refused configurations", s.refused)
+	t.Run("observed", s.observed)
 }
 
 type suite struct {
@@ -368,5 +369,31 @@ func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// refuser refuses the command env.
+type refuser struct{ ended []string }
+
+func (r *refuser) Starting(_ string, p runtime.Process) error {
+	return runtime.CommandPolicy{Allow: []string{"sh"}}.Decide(p.Args).Check()
+}
+
+func (r *refuser) Ended(sandbox string, exit runtime.Exit) {
+	r.ended = append(r.ended, sandbox+" "+exit.String())
+}
+
+// observed: what the observer refuses does not start, and does not use up the sandbox.
+func (s suite) observed(t *testing.T) {
+	var r refuser
+	cfg := s.config()
+	cfg.Observer = &r
+	box := s.create(t, cfg)
+	if _, err := box.Exec(context.Background(), runtime.Process{Args: []string{"env"}, Wall: wall}); !errors.Is(err, runtime.ErrDenied) {
+		t.Errorf("a refused command: %v", err)
+	}
+	exit := exec(t, box, sh("exit 3"))
+	if want := []string{cfg.Name + " " + exit.String()}; !slices.Equal(r.ended, want) {
+		t.Errorf("ended %q, want %q", r.ended, want)
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd/mounts"
+	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -253,7 +254,7 @@ func (v *Volume) keep() bool {
 	if v.image == nil || v.Sound() != nil || unix.Statfs(v.mountPoint, &st) != nil {
 		return false
 	}
-	if int64(st.Files-st.Ffree) >= maxEmptiedFiles || int64(st.Blocks-st.Bfree)*st.Bsize >= maxEmptiedBytes || os.RemoveAll(v.data) != nil {
+	if int64(st.Files-st.Ffree) >= maxEmptiedFiles || int64(st.Blocks-st.Bfree)*st.Bsize >= maxEmptiedBytes || remove.Path(v.data) != nil {
 		return false
 	}
 	s := v.store
@@ -318,7 +319,7 @@ func (v *Volume) Close() error {
 	var err error
 	switch {
 	case v.unbounded:
-		err = os.RemoveAll(v.mountPoint)
+		err = remove.Path(v.mountPoint)
 	case !v.keep():
 		err = v.unmount()
 	}

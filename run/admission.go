@@ -1,10 +1,12 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"os"
+	"path"
+	"path/filepath"
 	goruntime "runtime"
 	"slices"
 	"strconv"
@@ -28,31 +30,28 @@ type need struct {
 // need returns the larger of what the harness's and the verifier's sandboxes may use:
 // they do not exist at the same time.
 func (c Config) need(task *compiler.Task) need {
-	l := c.limits(task.Environment())
-	n := need{
-		memory: l.Memory, pids: l.Pids,
-		disk: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes) + l.LayerBytes,
-	}
+	p := c.policy(task)
+	n := need{memory: p.Limits.Memory, pids: p.Limits.Pids, disk: p.WorkspaceBytes + p.Limits.LayerBytes}
 	if slices.Contains(c.Degraded, "disk") { // volumes are in memory then, but what is kept of them is not
 		n.memory += n.disk
 	}
 	return n
 }
 
-// room admits attempts, in the order in which they ask, while the host has what their
+// admission admits attempts, in the order in which they ask, while the host has what their
 // limits allow them to use. An attempt that needs more than the host has runs alone.
-type room struct {
-	mu    sync.Mutex
-	slots int
-	free  need
-	used  int // attempts under way
-	wake  chan struct{}
+type admission struct {
+	mu   sync.Mutex
+	jobs int
+	free need
+	used int // attempts under way
+	wake chan struct{}
 }
 
-// newRoom measures the host; dir is on the file system whose space counts. A tenth of the
-// memory and of the disk is left for the host itself.
-func newRoom(dir string, jobs int) (*room, error) {
-	memory, err := availableMemory()
+// newAdmission measures the host; dir is on the file system whose space counts. A tenth of
+// the memory and of the disk is left for the host itself.
+func newAdmission(dir string, jobs int) (*admission, error) {
+	memory, err := availableMemory("/")
 	if err != nil {
 		return nil, err
 	}
@@ -60,18 +59,18 @@ func newRoom(dir string, jobs int) (*room, error) {
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return nil, fmt.Errorf("free space of %s: %w", dir, err)
 	}
-	return &room{
-		slots: jobs, wake: make(chan struct{}, 1),
+	return &admission{
+		jobs: jobs, wake: make(chan struct{}, 1),
 		free: need{memory: memory / 10 * 9, pids: pidsLeft(), disk: int64(fs.Bavail) * fs.Bsize / 10 * 9},
 	}, nil
 }
 
-// take waits for room. It calls waits at most once, with what is short, and not for a job
-// slot.
-func (r *room) take(ctx context.Context, n need, waits func(string)) error {
+// take waits until n is free. It calls waits at most once, with what is short, and not for a
+// job.
+func (h *admission) take(ctx context.Context, n need, waits func(short string)) error {
 	told := false
 	for {
-		short := r.try(n)
+		short := h.try(n)
 		if short == "" {
 			return nil
 		}
@@ -80,46 +79,46 @@ func (r *room) take(ctx context.Context, n need, waits func(string)) error {
 			told = true
 		}
 		select {
-		case <-r.wake:
+		case <-h.wake:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// try takes the room, or returns what is short.
-func (r *room) try(n need) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.used > 0 {
+// try takes n, or returns what is short.
+func (h *admission) try(n need) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.used > 0 {
 		switch {
-		case r.used >= r.slots:
+		case h.used >= h.jobs:
 			return "jobs"
-		case n.memory > r.free.memory:
-			return fmt.Sprintf("for %d MiB of memory, of which %d are free", n.memory>>20, max(r.free.memory, 0)>>20)
-		case n.pids > r.free.pids:
-			return fmt.Sprintf("for %d processes, of which %d are free", n.pids, max(r.free.pids, 0))
-		case n.disk > r.free.disk:
-			return fmt.Sprintf("for %d MiB of disk, of which %d are free", n.disk>>20, max(r.free.disk, 0)>>20)
+		case n.memory > h.free.memory:
+			return fmt.Sprintf("for %d MiB of memory, of which %d are free", n.memory>>20, max(h.free.memory, 0)>>20)
+		case n.pids > h.free.pids:
+			return fmt.Sprintf("for %d processes, of which %d are free", n.pids, max(h.free.pids, 0))
+		case n.disk > h.free.disk:
+			return fmt.Sprintf("for %d MiB of disk, of which %d are free", n.disk>>20, max(h.free.disk, 0)>>20)
 		}
 	}
-	r.change(n, -1)
+	h.change(n, -1)
 	return ""
 }
 
-func (r *room) change(n need, sign int64) {
-	r.free.memory += sign * n.memory
-	r.free.pids += sign * n.pids
-	r.free.disk += sign * n.disk
-	r.used -= int(sign)
+func (h *admission) change(n need, sign int64) {
+	h.free.memory += sign * n.memory
+	h.free.pids += sign * n.pids
+	h.free.disk += sign * n.disk
+	h.used -= int(sign)
 }
 
-func (r *room) give(n need) {
-	r.mu.Lock()
-	r.change(n, 1)
-	r.mu.Unlock()
+func (h *admission) give(n need) {
+	h.mu.Lock()
+	h.change(n, 1)
+	h.mu.Unlock()
 	select {
-	case r.wake <- struct{}{}:
+	case h.wake <- struct{}{}:
 	default:
 	}
 }
@@ -148,10 +147,10 @@ func descriptors(jobs int) proxy.Limits {
 }
 
 // availableMemory returns the memory that the kernel could hand out, in bytes, or the
-// limit of the control group that is mounted at /sys/fs/cgroup, as in a container, if
-// that is lower.
-func availableMemory() (int64, error) {
-	text, err := os.ReadFile("/proc/meminfo")
+// least limit of this process's control groups if that is lower. Files are below root, "/"
+// except in tests.
+func availableMemory(root string) (int64, error) {
+	text, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
 	if err != nil {
 		return 0, err
 	}
@@ -160,13 +159,36 @@ func availableMemory() (int64, error) {
 	if _, err := fmt.Sscan(available, &kib); err != nil {
 		return 0, fmt.Errorf("/proc/meminfo: no MemAvailable: %w", err)
 	}
-	memory := kib << 10
-	for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		if limit, ok := numberIn(name); ok {
-			memory = min(memory, limit)
+	return min(kib<<10, groupMemory(root)), nil
+}
+
+// groupMemory returns the least memory limit of the control groups that this process is
+// in, from its own up to the top of what is mounted, where a container has its limit.
+func groupMemory(root string) int64 {
+	least := int64(math.MaxInt64)
+	text, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) // missing in a kernel without control groups
+	for line := range strings.Lines(string(text)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3) // hierarchy:controllers:group (cgroups(7))
+		if len(fields) < 3 {
+			continue
+		}
+		mount, file := "sys/fs/cgroup", "memory.max"
+		if fields[1] != "" { // version 1
+			mount, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+			if !slices.Contains(strings.Split(fields[1], ","), "memory") {
+				continue
+			}
+		}
+		for group := path.Clean(fields[2]); ; group = path.Dir(group) {
+			if limit, ok := numberIn(filepath.Join(root, mount, group, file)); ok {
+				least = min(least, limit)
+			}
+			if group == "/" || group == "." {
+				break
+			}
 		}
 	}
-	return memory, nil
+	return least
 }
 
 // pidsLeft returns half of the processes that the kernel allows, of which 32768 count at

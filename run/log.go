@@ -21,8 +21,7 @@ import (
 
 // networked reports whether a harness of this run may reach anything.
 func (c Config) networked() bool {
-	_, agent := c.Producer.(*harness.Agent)
-	return agent || len(c.Egress.Domains) > 0
+	return c.agent() != nil || len(c.Egress.Domains) > 0
 }
 
 // egressFile is the run's egress log, which all attempts write to; nil if nothing may
@@ -32,6 +31,7 @@ type egressFile struct {
 	file *os.File
 }
 
+// openEgress opens the log, and ends a line that a crash left unfinished.
 func (s *session) openEgress() (*egressFile, error) {
 	if !s.cfg.networked() {
 		return nil, nil
@@ -40,36 +40,30 @@ func (s *session) openEgress() (*egressFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &egressFile{file: f}, endLine(f)
-}
-
-// endLine ends a line that a crash left unfinished.
-func endLine(f *os.File) error {
+	e := &egressFile{file: f}
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil || size == 0 {
-		return err
+		return e, err
 	}
 	last := make([]byte, 1)
-	if _, err := f.ReadAt(last, size-1); err != nil || last[0] == '\n' {
-		return err
+	if _, err = f.ReadAt(last, size-1); err == nil && last[0] != '\n' {
+		err = e.append([]byte(` {"kind":"malformed","verdict":"error","reason":"unfinished_line"}` + "\n"))
 	}
-	_, err = f.WriteString(` {"kind":"malformed","verdict":"error","reason":"unfinished_line"}` + "\n")
-	return err
+	return e, err
 }
 
 // append writes a whole line or, with an error, nothing.
-func (e *egressFile) append(line []byte) (int, error) {
+func (e *egressFile) append(line []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	end, err := e.file.Seek(0, io.SeekEnd)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	n, err := e.file.Write(line)
-	if err != nil {
-		return 0, errors.Join(err, e.file.Truncate(end))
+	if _, err := e.file.Write(line); err != nil {
+		return errors.Join(err, e.file.Truncate(end))
 	}
-	return n, nil
+	return nil
 }
 
 func (e *egressFile) close() error {
@@ -79,9 +73,9 @@ func (e *egressFile) close() error {
 	return errors.Join(e.file.Sync(), e.file.Close())
 }
 
-// tryLog holds what belongs to one try: its part of the egress log, its log directory,
-// and the specifications of its sandboxes.
-type tryLog struct {
+// attemptLog holds what belongs to one attempt: its part of the egress log, its log
+// directory, and the specifications of its sandboxes.
+type attemptLog struct {
 	egress  *egressFile
 	secrets redactor
 	out     *os.Root // the run's directory
@@ -93,34 +87,32 @@ type tryLog struct {
 	logs  []record.Log
 }
 
-func (s *session) newTryLog(t try) *tryLog {
-	name := fmt.Sprint(t.attempt)
-	if t.n > 1 {
-		name += fmt.Sprint(".", t.n)
+func (s *session) newLog(a attempt) *attemptLog {
+	name := fmt.Sprint(a.number)
+	if a.try > 1 {
+		name += fmt.Sprint(".", a.try)
 	}
-	return &tryLog{
-		egress: s.egress, secrets: s.secrets.with(t.task.Secrets()...), out: s.out,
-		dir: filepath.Join(record.LogsDir, workspace.TaskDir(t.task.ID()), name), specs: map[string]string{},
+	return &attemptLog{
+		egress: s.egress, secrets: s.secrets.with(a.task.Secrets()...), out: s.out,
+		dir: filepath.Join(record.LogsDir, workspace.TaskDir(a.task.ID()), name), specs: map[string]string{},
 	}
 }
 
 // Write appends one line to the egress log.
-func (l *tryLog) Write(p []byte) (int, error) {
+func (l *attemptLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n, err := l.egress.append(p)
-	if err != nil {
-		return n, err
+	if err := l.egress.append(p); err != nil {
+		return 0, err
 	}
 	if l.lines == nil {
 		l.lines = sha256.New()
 	}
-	_, _ = l.lines.Write(p) // a hash never returns an error
-	return n, nil
+	return l.lines.Write(p)
 }
 
 // proxyLog returns the log for the proxy of a try; nil if nothing may leave the sandbox.
-func (l *tryLog) proxyLog(try int) *proxy.Log {
+func (l *attemptLog) proxyLog(try int) *proxy.Log {
 	if l.egress == nil {
 		return nil
 	}
@@ -129,7 +121,7 @@ func (l *tryLog) proxyLog(try int) *proxy.Log {
 	return log
 }
 
-func (l *tryLog) addSpec(sandbox, digest string) {
+func (l *attemptLog) addSpec(sandbox, digest string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if digest != "" {
@@ -138,11 +130,11 @@ func (l *tryLog) addSpec(sandbox, digest string) {
 }
 
 // fill adds the try's logs, egress digest and specifications to its record.
-func (l *tryLog) fill(r *record.Record) {
+func (l *attemptLog) fill(r *record.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lines != nil {
-		r.EgressDigest = "sha256:" + hex.EncodeToString(l.lines.Sum(nil))
+		r.EgressDigest = sumOf(l.lines)
 	}
 	r.Logs = append(r.Logs, l.logs...)
 	if len(l.specs) > 0 {
@@ -153,37 +145,32 @@ func (l *tryLog) fill(r *record.Record) {
 // logFile is a log that is being written. Each Write is redacted on its own, so it must
 // not split a text in which a secret could be.
 type logFile struct {
-	log  *tryLog
+	record.Log
+	of   *attemptLog
 	file *os.File
-	path string // relative to the run's directory
 	hash hash.Hash
-	size int64
-	cut  int64 // bytes that maxLog left out
 }
 
 // maxLog bounds one log file, in bytes.
 const maxLog = 256 << 20
 
-func (l *tryLog) create(name string) (*logFile, error) {
+func (l *attemptLog) create(name string) (*logFile, error) {
 	if err := l.out.MkdirAll(l.dir, 0o755); err != nil {
 		return nil, err
 	}
 	path := filepath.Join(l.dir, name)
 	f, err := record.OpenFile(l.out, path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
-	if err != nil {
-		return nil, err
-	}
-	return &logFile{log: l, file: f, path: path, hash: sha256.New()}, nil
+	return &logFile{record.Log{Path: path}, l, f, sha256.New()}, err
 }
 
 func (f *logFile) Write(p []byte) (int, error) {
-	text := f.log.secrets.text(string(p))
-	if f.size+int64(len(text)) > maxLog {
-		f.cut += int64(len(text))
+	text := f.of.secrets.text(string(p))
+	if f.Bytes+int64(len(text)) > maxLog {
+		f.Cut += int64(len(text))
 		return len(p), nil
 	}
 	n, err := f.file.WriteString(text)
-	f.size += int64(n)
+	f.Bytes += int64(n)
 	_, _ = f.hash.Write([]byte(text[:n])) // a hash never returns an error
 	if err != nil {
 		return 0, err
@@ -192,14 +179,20 @@ func (f *logFile) Write(p []byte) (int, error) {
 }
 
 func (f *logFile) close() error {
-	f.log.mu.Lock()
-	f.log.logs = append(f.log.logs, record.Log{Path: f.path, Bytes: f.size, Digest: "sha256:" + hex.EncodeToString(f.hash.Sum(nil)), Cut: f.cut})
-	f.log.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	f.Digest = sumOf(f.hash)
+	f.of.mu.Lock()
+	f.of.logs = append(f.of.logs, f.Log)
+	f.of.mu.Unlock()
 	return errors.Join(f.file.Sync(), f.file.Close())
 }
 
+func sumOf(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
+
 // keep writes a whole log.
-func (l *tryLog) keep(name, text string) error {
+func (l *attemptLog) keep(name, text string) error {
 	f, err := l.create(name)
 	if err != nil {
 		return err
@@ -216,7 +209,7 @@ const (
 )
 
 // outsource moves the long outputs of a record to logs of their own.
-func (l *tryLog) outsource(r *record.Record) error {
+func (l *attemptLog) outsource(r *record.Record) error {
 	var errs []error
 	for name, text := range map[string]*string{
 		"harness-stdout.txt": &r.ProducerStdout, "harness-stderr.txt": &r.ProducerStderr,
@@ -232,27 +225,25 @@ func (l *tryLog) outsource(r *record.Record) error {
 	return errors.Join(errs...)
 }
 
-// watch stores the prompt of an agent, and lets the request's events go to a trace of the
-// try and to the progress. The caller calls the returned function after the harness.
-func (s *session) watch(t try, request *harness.Request) (func() error, error) {
-	agent, ok := s.cfg.Producer.(*harness.Agent)
-	if !ok {
-		return func() error { return nil }, nil
+// openTrace stores the prompt of an agent, and lets the request's events go to a trace of
+// the attempt and to the progress. The trace is nil for other harnesses.
+func (s *session) openTrace(a attempt, request *harness.Request) (*logFile, error) {
+	agent := s.cfg.agent()
+	if agent == nil || s.cfg.StandIn != "" {
+		return nil, nil
 	}
 	prompt, err := harness.Prompt(*request, agent.TaskFile)
 	if err == nil {
-		err = t.log.keep("prompt.txt", prompt)
+		err = a.log.keep("prompt.txt", prompt)
 	}
 	if err != nil {
 		return nil, err
 	}
-	f, err := t.log.create(record.TraceFile)
+	f, err := a.log.create(record.TraceFile)
 	if err != nil {
 		return nil, err
 	}
 	request.Trace = f
-	request.Said = func(text string) {
-		s.emit(Event{Kind: AgentOutput, Task: t.task.ID(), Attempt: t.attempt, Detail: t.log.secrets.text(text)})
-	}
-	return f.close, nil
+	request.Said = func(text string) { s.tell(a, Event{Kind: AgentOutput, Detail: a.log.secrets.text(text)}) }
+	return f, nil
 }
