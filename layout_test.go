@@ -24,7 +24,7 @@ func layout() map[string][]string {
 		"cmd/sbench": {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "oci", "proxy", "report", "pack"},
 		"pack":       {"compiler", "workspace"},
 		"run":        {"harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "proxy"},
-		"report":     {"run"},
+		"report":     {"run", "harness"},
 		"harness":    {"candidate", "workspace", "compiler", "runtime", "proxy"},
 		"verifiers":  {"candidate", "workspace", "compiler", "runtime"},
 		"candidate":  {"workspace", "compiler", "runtime"},

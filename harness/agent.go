@@ -48,20 +48,15 @@ type CLI struct {
 	// Env returns the variables, as NAME=value, that the program needs besides HOME,
 	// which is the directory home. key is a placeholder for the provider's key.
 	Env func(a *Agent, baseURL, key, home string) []string
-	// Read parses one line of the program's output.
-	Read func(line []byte) Event
+	// Read parses one line of the program's output. It returns false if the line is not an
+	// event.
+	Read func(line []byte) ([]Step, bool)
 }
 
 // A Credential is an environment variable that holds a provider's key.
 type Credential struct {
 	Name   string
 	Bearer bool // send it as a bearer token if the provider accepts keys in two ways
-}
-
-// An Event is one line of an agent's output in readable form.
-type Event struct {
-	OK   bool   // false if the line is not an event
-	Text string // for people, possibly several lines; "" if there is nothing to show
 }
 
 // Agent is a harness that runs an agent's command-line program in the task's image. The
@@ -285,7 +280,7 @@ func outage(f *relay.Facts) bool {
 
 // eventReader splits an agent's output into lines and passes each one on.
 type eventReader struct {
-	read  func(line []byte) Event
+	read  func(line []byte) ([]Step, bool)
 	trace io.Writer
 	said  func(text string)
 	line  []byte // incomplete
@@ -294,22 +289,19 @@ type eventReader struct {
 }
 
 // maxEvent bounds, in bytes, an incomplete line that is kept in memory. A longer line
-// is replaced by an event of type sbench.cut.
+// is replaced by a cutEvent.
 const maxEvent = 16 << 20
 
 func (r *eventReader) Write(p []byte) (int, error) {
-	for rest := p; len(rest) > 0; {
-		i := bytes.IndexByte(rest, '\n')
-		if i < 0 {
-			r.line = append(r.line, rest...)
-			if len(r.line) > maxEvent {
-				r.line, r.cut = r.line[:0], true
-			}
-			break
+	for piece := range bytes.Lines(p) {
+		text, whole := bytes.CutSuffix(piece, []byte("\n"))
+		r.line = append(r.line, text...)
+		switch {
+		case whole:
+			r.take()
+		case len(r.line) > maxEvent:
+			r.line, r.cut = r.line[:0], true
 		}
-		r.line = append(r.line, rest[:i]...)
-		r.take()
-		rest = rest[i+1:]
 	}
 	return len(p), nil
 }
@@ -327,17 +319,18 @@ func (r *eventReader) take() {
 	r.line = r.line[:0]
 	if r.cut {
 		r.cut = false
-		line = []byte(`{"type":"sbench.cut"}`)
+		line = []byte(`{"type":"` + cutEvent + `"}`)
 	}
 	if r.trace != nil {
 		_, _ = r.trace.Write(append(bytes.Clone(line), '\n'))
 	}
-	e := r.read(line)
-	if !e.OK {
-		return
+	steps, ok := r.read(line)
+	if ok {
+		r.count++
 	}
-	r.count++
-	if e.Text != "" && r.said != nil {
-		r.said(e.Text)
+	for _, s := range steps {
+		if text := s.String(); text != "" && r.said != nil {
+			r.said(text)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -49,73 +50,118 @@ func claudeArgs(a *Agent, _ string) []string {
 	return args
 }
 
-type claudeContent struct {
-	Type    string          `json:"type"`
-	Text    string          `json:"text"`
-	Name    string          `json:"name"`
-	Input   json.RawMessage `json:"input"`
-	Content json.RawMessage `json:"content"`
-}
-
 // readClaude parses a line of "claude --output-format stream-json".
-func readClaude(line []byte) Event {
+func readClaude(line []byte) ([]Step, bool) {
 	var e struct {
-		Type    string `json:"type"`
-		Subtype string `json:"subtype"`
-		IsError bool   `json:"is_error"`
-		Result  string `json:"result"`
-		Message struct {
+		Type     string  `json:"type"`
+		Subtype  string  `json:"subtype"`
+		Model    string  `json:"model"`
+		IsError  bool    `json:"is_error"`
+		Result   string  `json:"result"`
+		Turns    int     `json:"num_turns"`
+		Duration float64 `json:"duration_ms"`
+		Message  struct {
 			Content json.RawMessage `json:"content"` // a string or a list of parts
 		} `json:"message"`
 	}
-	if json.Unmarshal(line, &e) != nil || e.Type == "" {
-		return Event{}
+	_ = json.Unmarshal(line, &e) // what is not an event has no type
+	switch e.Type {
+	case "":
+		return nil, false
+	case "assistant", "user":
+		return claudeMessage(e.Type, e.Message.Content), true
+	case "system":
+		return []Step{{Kind: StepNote, Title: words("system", e.Subtype, e.Model)}}, true
+	case "result":
+		kind, turns := StepNote, "turns"
+		if e.IsError {
+			kind = StepError
+		}
+		if e.Turns == 1 {
+			turns = "turn"
+		}
+		return []Step{{Kind: kind, Title: fmt.Sprintf("result: %s, %d %s, %.1f s", e.Subtype, e.Turns, turns, e.Duration/1000), Text: e.Result}}, true
 	}
-	said := Event{OK: true}
-	if e.Type == "result" && e.IsError {
-		said.Text = "error: " + e.Subtype + " " + e.Result
-		return said
+	return unknown(e.Type), true
+}
+
+type claudePart struct {
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	Thinking  string          `json:"thinking"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"`
+	ToolUseID string          `json:"tool_use_id"`
+	Content   json.RawMessage `json:"content"` // a string or a list of parts
+	IsError   bool            `json:"is_error"`
+}
+
+// claudeMessage returns the steps of a message of the role from.
+func claudeMessage(from string, content json.RawMessage) (steps []Step) {
+	var parts []claudePart
+	if json.Unmarshal(content, &parts) != nil {
+		if text := plain(content); text != "" {
+			return []Step{{Kind: StepMessage, Title: from, Text: text}}
+		}
+		return nil
 	}
-	var parts []claudeContent
-	if json.Unmarshal(e.Message.Content, &parts) != nil {
-		return said
+	for _, p := range parts {
+		switch p.Type {
+		case "text":
+			s := Step{Kind: StepMessage, Text: p.Text}
+			if from != "assistant" {
+				s.Title = from
+			}
+			steps = append(steps, s)
+		case "thinking":
+			steps = append(steps, Step{Kind: StepThinking, Text: p.Thinking})
+		case "tool_use":
+			steps = append(steps, p.use())
+		case "tool_result":
+			steps = append(steps, Step{Kind: StepResult, Call: p.ToolUseID, Output: p.result(), Failed: p.IsError})
+		default:
+			steps = append(steps, unknown(p.Type)...)
+		}
+	}
+	return steps
+}
+
+// use returns a tool call: a command, an edit of a file, or any other tool with its
+// input.
+func (p claudePart) use() Step {
+	var input map[string]any
+	_ = json.Unmarshal(p.Input, &input) // any other input is shown as it is
+	if command, ok := input["command"].(string); ok {
+		return Step{Kind: StepCommand, Call: p.ID, Text: command}
+	}
+	if file, ok := input["file_path"].(string); ok {
+		return Step{Kind: StepFiles, Call: p.ID, Title: p.Name, Text: words(file, "\n"+edited(input))}
+	}
+	return Step{Kind: StepTool, Call: p.ID, Title: p.Name, Text: string(p.Input)}
+}
+
+// edited returns the lines that a tool removes from a file and adds to it.
+func edited(input map[string]any) string {
+	var b strings.Builder
+	for _, part := range [][2]string{{"old_string", "-"}, {"new_string", "+"}, {"content", "+"}} {
+		text, _ := input[part[0]].(string)
+		for line := range strings.Lines(text) {
+			b.WriteString(part[1] + strings.TrimRight(line, "\n") + "\n")
+		}
+	}
+	return b.String()
+}
+
+// result returns the text of a tool's result, or the texts of its parts.
+func (p claudePart) result() string {
+	var parts []claudePart
+	if json.Unmarshal(p.Content, &parts) != nil {
+		return plain(p.Content)
 	}
 	var texts []string
 	for _, c := range parts {
-		if text := c.readable(); text != "" {
-			texts = append(texts, text)
-		}
+		texts = append(texts, cmp.Or(c.Text, "["+c.Type+"]"))
 	}
-	said.Text = strings.Join(texts, "\n")
-	return said
-}
-
-func (c claudeContent) readable() string {
-	switch c.Type {
-	case "text":
-		return c.Text
-	case "tool_use":
-		var input struct {
-			Command string `json:"command"`
-			Path    string `json:"file_path"`
-		}
-		_ = json.Unmarshal(c.Input, &input) // a tool with neither is shown by its name
-		switch {
-		case input.Command != "":
-			return "$ " + input.Command
-		case input.Path != "":
-			return c.Name + " " + input.Path
-		}
-		return c.Name
-	case "tool_result":
-		var text string
-		var parts []claudeContent
-		if json.Unmarshal(c.Content, &text) == nil {
-			return strings.TrimRight(text, "\n")
-		}
-		if json.Unmarshal(c.Content, &parts) == nil && len(parts) > 0 {
-			return strings.TrimRight(parts[0].Text, "\n")
-		}
-	}
-	return ""
+	return strings.Join(texts, "\n")
 }

@@ -3,7 +3,6 @@ package harness
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/securebench/sbench/harness/tooling"
 	"github.com/securebench/sbench/proxy/relay"
@@ -53,50 +52,85 @@ func codexArgs(a *Agent, baseURL string) []string {
 }
 
 // readCodex parses a line of "codex exec --json".
-func readCodex(line []byte) Event {
+func readCodex(line []byte) ([]Step, bool) {
 	var e struct {
-		Type    string `json:"type"`
-		Message string `json:"message"`
+		Type    string          `json:"type"`
+		Message json.RawMessage `json:"message"`
+		Usage   json.RawMessage `json:"usage"`
 		Error   struct {
 			Message string `json:"message"`
 		} `json:"error"`
-		Item struct {
-			Type     string `json:"type"`
-			Text     string `json:"text"`
-			Command  string `json:"command"`
-			Output   string `json:"aggregated_output"`
-			ExitCode *int   `json:"exit_code"`
-			Changes  []struct {
-				Path string `json:"path"`
-				Kind string `json:"kind"`
-			} `json:"changes"`
-		} `json:"item"`
+		Item *codexItem `json:"item"`
 	}
-	if json.Unmarshal(line, &e) != nil || e.Type == "" {
-		return Event{}
+	_ = json.Unmarshal(line, &e) // what is not an event has no type
+	switch e.Type {
+	case "":
+		return nil, false
+	case "error":
+		return []Step{{Kind: StepError, Text: plain(e.Message)}}, true
+	case "turn.failed":
+		return []Step{{Kind: StepError, Title: "turn failed", Text: e.Error.Message}}, true
+	case "turn.completed":
+		return []Step{{Kind: StepNote, Title: "turn completed", Text: string(e.Usage)}}, true
+	case "item.completed":
+		if e.Item == nil {
+			return nil, true
+		}
+		return []Step{e.Item.step()}, true
+	case "thread.started", "turn.started", "item.started", "item.updated":
+		return nil, true
 	}
-	said := Event{OK: true}
-	switch {
-	case e.Type == "error":
-		said.Text = "error: " + e.Message
-	case e.Type == "turn.failed":
-		said.Text = "error: " + e.Error.Message
-	case e.Type != "item.completed":
-	case e.Item.Type == "command_execution":
-		said.Text = "$ " + e.Item.Command
-		if e.Item.Output != "" {
-			said.Text += "\n" + strings.TrimRight(e.Item.Output, "\n")
+	return unknown(e.Type), true
+}
+
+type codexItem struct {
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	Message  string `json:"message"`
+	Command  string `json:"command"`
+	Output   string `json:"aggregated_output"`
+	ExitCode int    `json:"exit_code"`
+	Status   string `json:"status"`
+	Changes  []struct {
+		Path string `json:"path"`
+		Kind string `json:"kind"`
+	} `json:"changes"`
+	Server    string          `json:"server"`
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments"`
+	Query     string          `json:"query"`
+	Items     []struct {
+		Text      string `json:"text"`
+		Completed bool   `json:"completed"`
+	} `json:"items"`
+}
+
+func (i codexItem) step() Step {
+	switch i.Type {
+	case "agent_message":
+		return Step{Kind: StepMessage, Text: i.Text}
+	case "reasoning":
+		return Step{Kind: StepThinking, Text: i.Text}
+	case "command_execution":
+		return Step{Kind: StepCommand, Text: i.Command, Output: i.Output, Exit: i.ExitCode}
+	case "file_change":
+		s := Step{Kind: StepFiles, Failed: i.Status == "failed"}
+		for _, c := range i.Changes {
+			s.Text += c.Kind + " " + c.Path + "\n"
 		}
-		if e.Item.ExitCode != nil && *e.Item.ExitCode != 0 {
-			said.Text += fmt.Sprintf("\nexit status %d", *e.Item.ExitCode)
+		return s
+	case "mcp_tool_call":
+		return Step{Kind: StepTool, Title: words(i.Server, i.Tool), Text: string(i.Arguments), Failed: i.Status == "failed"}
+	case "web_search":
+		return Step{Kind: StepTool, Title: i.Type, Text: i.Query}
+	case "todo_list":
+		s := Step{Kind: StepNote, Title: "plan"}
+		for _, todo := range i.Items {
+			s.Text += map[bool]string{true: "[x] ", false: "[ ] "}[todo.Completed] + todo.Text + "\n"
 		}
-	case e.Item.Type == "file_change":
-		for _, c := range e.Item.Changes {
-			said.Text += c.Kind + " " + c.Path + "\n"
-		}
-		said.Text = strings.TrimSpace(said.Text)
-	default:
-		said.Text = e.Item.Text
+		return s
+	case "error":
+		return Step{Kind: StepError, Text: words(i.Message, i.Text)}
 	}
-	return said
+	return Step{Kind: StepNote, Title: i.Type, Text: i.Text}
 }
