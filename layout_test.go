@@ -49,7 +49,6 @@ func soleUsers() map[string][]string {
 		"github.com/google/go-containerregistry/": {"runtime"},
 		"github.com/google/nftables":              {"runtime"},
 		"github.com/mattn/go-runewidth":           {"cmd/sbench"},
-		"github.com/vbauerster/mpb":               {"cmd/sbench"},
 	}
 }
 
