@@ -17,7 +17,6 @@ type histogram struct {
 	Bars                   []bar
 	Min, Median, High, Max string
 	MedianAt, HighAt       float64
-	Count                  int
 	Logarithmic            bool
 }
 
@@ -31,38 +30,19 @@ type bar struct {
 const columns = 28
 
 func histograms(attempts []report.Attempt) []histogram {
-	tokens := func(f func(report.Tokens) int64) func(report.Attempt) float64 {
-		return func(a report.Attempt) float64 {
-			if a.Tokens == nil {
-				return 0
-			}
-			return float64(f(*a.Tokens))
-		}
-	}
 	var list []histogram
-	for _, m := range []struct {
-		name  string
-		of    func(report.Attempt) float64
-		write func(float64) string
-	}{
-		{"Time of the producer", func(a report.Attempt) float64 { return a.Producer }, report.Seconds},
-		{"Time of the verifier", func(a report.Attempt) float64 { return a.Verifier }, report.Seconds},
-		{"Tokens read", tokens(func(t report.Tokens) int64 { return t.Input }), report.Many},
-		{"of them cached", tokens(func(t report.Tokens) int64 { return t.Cached }), report.Many},
-		{"Tokens written", tokens(func(t report.Tokens) int64 { return t.Output }), report.Many},
-		{"Peak memory", func(a report.Attempt) float64 { return float64(a.PeakMemory) }, report.Bytes},
-	} {
-		if h, ok := newHistogram(m.name, attempts, m.of, m.write); ok {
+	for _, m := range report.Measures() {
+		if h, ok := newHistogram(m, attempts); ok && m.Chart != "" {
 			list = append(list, h)
 		}
 	}
 	return list
 }
 
-func newHistogram(name string, attempts []report.Attempt, of func(report.Attempt) float64, write func(float64) string) (histogram, bool) {
+func newHistogram(m report.Measure, attempts []report.Attempt) (histogram, bool) {
 	var values []float64
 	for _, a := range attempts {
-		if v := of(a); v > 0 && a.Status != record.Error {
+		if v := m.Of(a); v > 0 && a.Status != record.Error {
 			values = append(values, v)
 		}
 	}
@@ -71,12 +51,12 @@ func newHistogram(name string, attempts []report.Attempt, of func(report.Attempt
 		return histogram{}, false
 	}
 	h := histogram{
-		Name: name, Count: d.Count, Logarithmic: d.Max > 20*d.Min,
-		Min: write(d.Min), Median: write(d.P50), High: write(d.P90), Max: write(d.Max),
+		Name: m.Chart, Logarithmic: d.Max > 20*d.Min,
+		Min: m.Write(d.Min), Median: m.Write(d.P50), High: m.Write(d.P90), Max: m.Write(d.Max),
 	}
 	at := h.scale(d)
 	h.MedianAt, h.HighAt = at(d.P50), at(d.P90)
-	h.Bars = bars(attempts, of, at)
+	h.Bars = bars(attempts, m.Of, at)
 	return h, true
 }
 
