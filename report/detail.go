@@ -67,9 +67,6 @@ type TryFacts struct {
 	Seconds float64       `json:"seconds"`
 }
 
-// keepDetail is how many bytes are kept of either end of a string in a Detail.
-const keepDetail = 256 << 10
-
 // Detail reads the details of s.Attempts[at]. Its texts have about most bytes together.
 // Detail.Missing says what could not be read.
 func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
@@ -78,7 +75,7 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 	if err != nil {
 		return Detail{}, fmt.Errorf("%s of %q: %w", record.RecordsFile, a.Task, err)
 	}
-	if a.Task != rec.TaskID {
+	if a.Task != summarise(rec).Task {
 		return Detail{}, fmt.Errorf("%s changed while it was read", record.RecordsFile)
 	}
 	share := max(256, most/12)
@@ -100,14 +97,14 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 	return d, ctx.Err()
 }
 
-// reread reads a record again, with more of its texts.
+// reread reads a record again, with all of its texts.
 func (s *Source) reread(t Try) (record.Record, error) {
 	f, err := record.OpenFile(s.root, record.RecordsFile, os.O_RDONLY)
 	if err != nil {
 		return record.Record{}, err
 	}
 	defer func() { _ = f.Close() }()
-	l, err := newLineReader(io.NewSectionReader(f, t.offset, t.size+1), t.offset, keepDetail).next()
+	l, err := newLineReader(io.NewSectionReader(f, t.offset, t.size), t.offset, maxRecord).next()
 	if err != nil {
 		return record.Record{}, err
 	}

@@ -56,7 +56,7 @@ const maxSteps = 1000
 // is not an event becomes a raw step.
 func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) (Trace, error) {
 	t := &tracer{most: most, text: max(256, most/16), calls: map[string]*Step{}}
-	lines := newLineReader(r, 0, t.text)
+	lines := newLineReader(r, 0, maxEvent)
 	for {
 		l, err := lines.next()
 		switch {
