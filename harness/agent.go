@@ -36,11 +36,9 @@ type CLI struct {
 	// Credentials are the environment variables that may hold the provider's key; the
 	// first one that is set is used. No key reaches the agent's sandbox.
 	Credentials []Credential
-	// Package returns the npm package for an architecture, as GOARCH, and for images
-	// with musl or with glibc.
-	Package func(arch string, musl bool) (tooling.Package, error)
-	// Binary returns the program's path within the package.
-	Binary func(arch string) string
+	// Packages are the npm packages by architecture, as GOARCH. Packages that images with
+	// musl need instead have "-musl" after the architecture.
+	Packages map[string]tooling.Package
 
 	// Args returns the program's arguments. The program reads the prompt from
 	// standard input.
@@ -51,6 +49,19 @@ type CLI struct {
 	// Read parses one line of the program's output. It returns false if the line is not an
 	// event.
 	Read func(line []byte) ([]Step, bool)
+}
+
+// Package returns the npm package for an architecture, and for images with musl or with
+// glibc.
+func (c CLI) Package(arch string, musl bool) (tooling.Package, error) {
+	p, ok := c.Packages[arch+"-musl"]
+	if !musl || !ok {
+		p, ok = c.Packages[arch]
+	}
+	if !ok {
+		return p, fmt.Errorf("%s has no package for %s", c.Name, arch)
+	}
+	return p, nil
 }
 
 // A Credential is an environment variable that holds a provider's key.
@@ -115,7 +126,7 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	result, err := production{
 		engine: e, request: r, taskFile: a.TaskFile, textFile: textFile, writable: true, stateAt: agentState,
 		process: runtime.Process{
-			Args: append([]string{a.binary()}, a.CLI.Args(a, baseURL)...), Stdin: strings.NewReader(prompt), Stdout: events,
+			Args: append([]string{program(in)}, a.CLI.Args(a, baseURL)...), Stdin: strings.NewReader(prompt), Stdout: events,
 		},
 		env:     append(append(way.env(), passed(r.Env)...), a.environment(baseURL)...),
 		mounts:  append(way.mounts(), runtime.Mount{Source: in.Dir, Dest: toolsDest}),
@@ -130,7 +141,8 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	return a.outcome(result, events.count)
 }
 
-func (a *Agent) binary() string { return path.Join(toolsDest, a.CLI.Binary(a.Arch)) }
+// program returns the path of the agent's program in sandboxes.
+func program(in tooling.Installed) string { return path.Join(toolsDest, in.Program) }
 
 func (a *Agent) provider() *relay.Config {
 	return &relay.Config{
@@ -229,7 +241,7 @@ func (a *Agent) version(ctx context.Context, e Engine, r Request, in tooling.Ins
 	if err != nil {
 		return err
 	}
-	exit, err := box.Exec(ctx, runtime.Process{Args: []string{a.binary(), "--version"}, Wall: preflightWall, OutputBytes: 4096})
+	exit, err := box.Exec(ctx, runtime.Process{Args: []string{program(in), "--version"}, Wall: preflightWall, OutputBytes: 4096})
 	closed := box.Close(ctx)
 	switch {
 	case errors.Is(err, runtime.ErrNotStarted):

@@ -15,18 +15,13 @@ func claudeCode() CLI {
 	return CLI{
 		Name: "claude_code", Provider: relay.Anthropic,
 		Credentials: []Credential{{Name: "ANTHROPIC_API_KEY"}, {Name: "ANTHROPIC_AUTH_TOKEN", Bearer: true}},
-		Package: func(arch string, musl bool) (tooling.Package, error) {
-			name, ok := map[string]string{"amd64": "x64", "arm64": "arm64"}[arch]
-			if !ok {
-				return tooling.Package{}, fmt.Errorf("claude_code has no package for %s", arch)
-			}
-			if musl {
-				name += "-musl"
-			}
-			return tooling.Package{Name: "@anthropic-ai/claude-code-linux-" + name}, nil
+		Packages: map[string]tooling.Package{
+			"amd64":      {Name: "@anthropic-ai/claude-code-linux-x64", Program: "claude"},
+			"amd64-musl": {Name: "@anthropic-ai/claude-code-linux-x64-musl", Program: "claude"},
+			"arm64":      {Name: "@anthropic-ai/claude-code-linux-arm64", Program: "claude"},
+			"arm64-musl": {Name: "@anthropic-ai/claude-code-linux-arm64-musl", Program: "claude"},
 		},
-		Binary: func(string) string { return "claude" },
-		Args:   claudeArgs,
+		Args: claudeArgs,
 		Env: func(a *Agent, baseURL, key, home string) []string {
 			return []string{
 				// The relay allows one model only, so minor tasks must not use another.

@@ -2,7 +2,6 @@ package harness
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/securebench/sbench/harness/tooling"
 	"github.com/securebench/sbench/proxy/relay"
@@ -13,16 +12,9 @@ func codex() CLI {
 	return CLI{
 		Name: "codex", Provider: relay.OpenAI,
 		Credentials: []Credential{{Name: "OPENAI_API_KEY"}, {Name: "CODEX_API_KEY"}},
-		Package: func(arch string, _ bool) (tooling.Package, error) {
-			suffix, ok := map[string]string{"amd64": "-linux-x64", "arm64": "-linux-arm64"}[arch]
-			if !ok {
-				return tooling.Package{}, fmt.Errorf("codex has no package for %s", arch)
-			}
-			return tooling.Package{Name: "@openai/codex", Suffix: suffix}, nil
-		},
-		Binary: func(arch string) string {
-			triple := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch] + "-unknown-linux-musl"
-			return "vendor/" + triple + "/bin/codex"
+		Packages: map[string]tooling.Package{
+			"amd64": {Name: "@openai/codex", Suffix: "-linux-x64", Program: "vendor/x86_64-unknown-linux-musl/bin/codex"},
+			"arm64": {Name: "@openai/codex", Suffix: "-linux-arm64", Program: "vendor/aarch64-unknown-linux-musl/bin/codex"},
 		},
 		Args: codexArgs,
 		Env: func(_ *Agent, _, key, home string) []string {

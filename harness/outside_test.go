@@ -32,12 +32,9 @@ import (
 func outsider() harness.CLI {
 	return harness.CLI{
 		Name: "outsider", Provider: relay.OpenAI, Credentials: []harness.Credential{{Name: "OUTSIDER_KEY"}},
-		Package: func(arch string, _ bool) (tooling.Package, error) {
-			return tooling.Package{Name: "outsider-" + arch}, nil
-		},
-		Binary: func(string) string { return "bin/outsider" },
-		Args:   func(a *harness.Agent, _ string) []string { return []string{"--model", a.Model} },
-		Env:    func(_ *harness.Agent, _, key, _ string) []string { return []string{"OUTSIDER_KEY=" + key} },
+		Packages: map[string]tooling.Package{"amd64": {Name: "outsider", Program: "bin/outsider"}},
+		Args:     func(a *harness.Agent, _ string) []string { return []string{"--model", a.Model} },
+		Env:      func(_ *harness.Agent, _, key, _ string) []string { return []string{"OUTSIDER_KEY=" + key} },
 		Read: func(line []byte) ([]harness.Step, bool) {
 			kind, text, ok := strings.Cut(string(line), ": ")
 			return []harness.Step{{Kind: harness.StepKind(kind), Text: text}}, ok

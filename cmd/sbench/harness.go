@@ -108,8 +108,8 @@ func (a *app) tools() (*tooling.Cache, error) {
 	}
 	return &tooling.Cache{
 		Dir: filepath.Join(dir, "tools"), Registry: tooling.RegistryFrom(os.Environ()),
-		Progress: func(pkg, version string, done, total int64) {
-			a.logger().Info("download", "package", pkg, "version", version, "bytes", done, "of", total)
+		Downloading: func(pkg, version string, bytes int64) {
+			a.logger().Info("download", "package", pkg, "version", version, "bytes", bytes)
 		},
 	}, nil
 }
