@@ -9,8 +9,6 @@ import (
 )
 
 type doctorCmd struct {
-	onDaemon `kong:"-"`
-
 	JSON bool `name:"json" help:"Print JSON."`
 }
 

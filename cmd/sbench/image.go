@@ -21,8 +21,6 @@ type imageCmd struct {
 }
 
 type imageLsCmd struct {
-	onDaemon `kong:"-"`
-
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
@@ -40,8 +38,6 @@ func (cmd *imageLsCmd) Run(ctx context.Context, a *app) error {
 }
 
 type imagePullCmd struct {
-	onDaemon `kong:"-"`
-
 	Ref  string `arg:"" help:"Image reference."`
 	JSON bool   `name:"json" help:"Print JSON."`
 }
@@ -65,8 +61,6 @@ func (a *app) printImages(asJSON bool, err error, list ...runtime.Image) error {
 }
 
 type imageImportCmd struct {
-	onDaemon `kong:"-"`
-
 	Archive string `arg:"" help:"Archive file, or - for standard input."`
 	As      string `placeholder:"REF" help:"Name for the image of an archive that holds one."`
 	JSON    bool   `name:"json" help:"Print JSON."`
@@ -89,8 +83,6 @@ func (cmd *imageImportCmd) Run(ctx context.Context, a *app) error {
 }
 
 type imageTagCmd struct {
-	onDaemon `kong:"-"`
-
 	Source string `arg:"" help:"Image that is here."`
 	Target string `arg:"" help:"Further name, such as python:3.11-slim."`
 	JSON   bool   `name:"json" help:"Print JSON."`
@@ -104,8 +96,6 @@ func (cmd *imageTagCmd) Run(ctx context.Context, a *app) error {
 }
 
 type imageRmCmd struct {
-	onDaemon `kong:"-"`
-
 	Refs []string `arg:"" help:"Image references."`
 }
 
