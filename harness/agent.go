@@ -73,25 +73,17 @@ type Credential struct {
 // Agent is a harness that runs an agent's command-line program in the task's image. The
 // program reaches its model through a relay. Produce is safe for concurrent use.
 type Agent struct {
-	CLI     CLI
-	Version string // exact
-	Tools   *tooling.Cache
-	Arch    string // of the images, as GOARCH
+	compiler.HarnessConfig // whose Version is exact
 
-	TaskFile        string // relative to the workspace
-	Model           string
-	ReasoningEffort string   // "" is the agent's own default
-	BaseURL         *url.URL // of the provider; nil means its public API
-	Key             relay.Key
-	Bearer          bool // see Credential
+	CLI    CLI
+	Tools  *tooling.Cache
+	Arch   string // of the images, as GOARCH
+	Key    relay.Key
+	Bearer bool // see Credential
 
-	AllowExternalTools  bool  // tools that the provider runs; see relay.Config
-	RefuseExternalTools bool  // refuse requests with such tools instead of removing the tools
-	MaxTotalTokens      int64 // of one attempt; 0 means no limit
-	MaxRequests         int64 // of one attempt; 0 means no limit
-	mu                  sync.Mutex
-	preflights          map[string]error // by image and package
-	installed           map[string]tooling.Installed
+	mu         sync.Mutex
+	preflights map[string]error // by image and package
+	installed  map[string]tooling.Installed
 }
 
 // About is what a record says about the agent.
@@ -117,7 +109,11 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	if err != nil {
 		return Result{}, err
 	}
-	way, err := openWay(r, a.provider())
+	provider, err := a.provider()
+	if err != nil {
+		return Result{}, err
+	}
+	way, err := openWay(r, provider)
 	if err != nil {
 		return Result{}, err
 	}
@@ -144,12 +140,18 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 // program returns the path of the agent's program in sandboxes.
 func program(in tooling.Installed) string { return path.Join(toolsDest, in.Program) }
 
-func (a *Agent) provider() *relay.Config {
-	return &relay.Config{
-		Provider: a.CLI.Provider, BaseURL: a.BaseURL, Key: a.Key, MinSecret: compiler.MinSecret, Bearer: a.Bearer, Model: a.Model,
+func (a *Agent) provider() (*relay.Config, error) {
+	cfg := &relay.Config{
+		Provider: a.CLI.Provider, Key: a.Key, MinSecret: compiler.MinSecret, Bearer: a.Bearer, Model: a.Model,
 		AllowExternalTools: a.AllowExternalTools, RefuseExternalTools: a.RefuseExternalTools,
 		MaxTotalTokens: a.MaxTotalTokens, MaxRequests: a.MaxRequests,
 	}
+	if a.BaseURL == "" {
+		return cfg, nil
+	}
+	var err error
+	cfg.BaseURL, err = url.Parse(a.BaseURL)
+	return cfg, err
 }
 
 // environment returns the agent's own variables, which take precedence over those of

@@ -143,7 +143,7 @@ func TestVariant(t *testing.T) {
 	for _, cli := range harness.CLIs() {
 		for _, image := range []string{glibc, musl} {
 			agent := &harness.Agent{
-				CLI: cli, Version: "1.2.3", Arch: "amd64", Model: "m", Key: relay.NewKey("key"), TaskFile: "task.json",
+				HarnessConfig: compiler.HarnessConfig{Version: "1.2.3", Model: "m", TaskFile: "task.json"}, CLI: cli, Arch: "amd64", Key: relay.NewKey("key"),
 				Tools: &tooling.Cache{Dir: t.TempDir(), Registry: registry.URL},
 			}
 			_, err := agent.Produce(context.Background(), &fake.Engine{Folder: t.TempDir(), Image: image}, harness.Request{Task: view, Kind: kind, Limits: runtime.DefaultLimits()})

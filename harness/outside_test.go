@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/tooling"
 	"github.com/securebench/sbench/proxy"
@@ -93,7 +94,7 @@ func TestAgentFromOutside(t *testing.T) {
 	}}}
 	view, kind := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
 	agent := &harness.Agent{
-		CLI: outsider(), Version: "1.2.3", Arch: "amd64", Model: "m", Key: relay.NewKey("sk-secret-of-the-provider"), TaskFile: "task.json",
+		HarnessConfig: compiler.HarnessConfig{Version: "1.2.3", Model: "m", TaskFile: "task.json"}, CLI: outsider(), Arch: "amd64", Key: relay.NewKey("sk-secret-of-the-provider"),
 		Tools: &tooling.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL},
 	}
 	var trace bytes.Buffer
