@@ -165,7 +165,7 @@ func (a *Agent) environment(baseURL string) []string {
 func passed(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return IsCredential(name)
+		return isCredential(name)
 	})
 }
 
@@ -223,7 +223,7 @@ func (a *Agent) preflight(ctx context.Context, e Engine, r Request, in tooling.I
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err == nil || errors.Is(err, ErrDoesNotRun) { // other errors may be temporary
+	if err == nil || errors.Is(err, errDoesNotRun) { // other errors may be temporary
 		if a.preflights == nil {
 			a.preflights = map[string]error{}
 		}
@@ -232,8 +232,8 @@ func (a *Agent) preflight(ctx context.Context, e Engine, r Request, in tooling.I
 	return err
 }
 
-// ErrDoesNotRun means that the agent's program does not run in the task's image.
-var ErrDoesNotRun = errors.New("this CLI does not run in this image")
+// errDoesNotRun means that the agent's program does not run in the task's image.
+var errDoesNotRun = errors.New("this CLI does not run in this image")
 
 func (a *Agent) version(ctx context.Context, e Engine, r Request, in tooling.Installed) error {
 	box, err := e.Create(ctx, runtime.Config{
@@ -247,13 +247,13 @@ func (a *Agent) version(ctx context.Context, e Engine, r Request, in tooling.Ins
 	closed := box.Close(ctx)
 	switch {
 	case errors.Is(err, runtime.ErrNotStarted):
-		return errors.Join(fmt.Errorf("%w: %s %s: the program cannot be executed, perhaps for want of its dynamic loader", ErrDoesNotRun, a.CLI.Name, in.Version), closed)
+		return errors.Join(fmt.Errorf("%w: %s %s: the program cannot be executed, perhaps for want of its dynamic loader", errDoesNotRun, a.CLI.Name, in.Version), closed)
 	case err != nil || closed != nil:
 		return errors.Join(err, closed)
 	case !exit.Success():
 		// The program's output may be shown: the agent has not run yet.
 		words := strings.TrimSpace(string(append(exit.Stderr.Bytes(), exit.Stdout.Bytes()...)))
-		return fmt.Errorf("%w: %s %s %s: %s", ErrDoesNotRun, a.CLI.Name, in.Version, exit, words)
+		return fmt.Errorf("%w: %s %s %s: %s", errDoesNotRun, a.CLI.Name, in.Version, exit, words)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package report
 
 // Unexported names for tests.
 var (
+	Chance        = chance
 	ErrLong       = errLong
 	ReadTrace     = readTrace
 	NewLineReader = newLineReader

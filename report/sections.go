@@ -187,5 +187,5 @@ func (c Comparison) Gap() string {
 
 // String returns the p-value and the counts.
 func (m McNemar) String() string {
-	return fmt.Sprintf("p = %s (exact, two-sided): A alone passed %d, B alone %d, both %d, neither %d", Chance(m.P), m.PassedA, m.PassedB, m.BothPassed, m.BothFailed)
+	return fmt.Sprintf("p = %s (exact, two-sided): A alone passed %d, B alone %d, both %d, neither %d", chance(m.P), m.PassedA, m.PassedB, m.BothPassed, m.BothFailed)
 }
