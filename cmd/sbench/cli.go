@@ -148,6 +148,14 @@ func printTable[T any](a *app, list []T, line func(T) string) error {
 	return w.Flush()
 }
 
+// show prints a list: as JSON, or as printTable does.
+func show[T any](a *app, asJSON bool, list []T, line func(T) string) error {
+	if asJSON {
+		return a.json(append([]T{}, list...))
+	}
+	return printTable(a, list, line)
+}
+
 // exitCode is the one place that maps errors to codes.
 func exitCode(ctx context.Context, err error) int {
 	var problems compiler.Problems

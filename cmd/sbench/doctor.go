@@ -21,11 +21,7 @@ func (cmd *doctorCmd) Run(ctx context.Context, a *app) error {
 			bad++
 		}
 	}
-	if cmd.JSON {
-		if err := a.json(findings); err != nil {
-			return err
-		}
-	} else if err := printTable(a, findings, finding); err != nil {
+	if err := show(a, cmd.JSON, findings, finding); err != nil {
 		return err
 	}
 	if bad > 0 {

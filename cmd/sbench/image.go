@@ -30,10 +30,7 @@ func (cmd *imageLsCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		if cmd.JSON {
-			return a.json(list)
-		}
-		return printTable(a, list, func(i containerd.ImageInfo) string { return i.Ref + "\t" + i.Digest })
+		return show(a, cmd.JSON, list, func(i containerd.ImageInfo) string { return i.Ref + "\t" + i.Digest })
 	})
 }
 
@@ -51,13 +48,10 @@ func (cmd *imagePullCmd) Run(ctx context.Context, a *app) error {
 
 // printImages prints what a call returned, unless that is an error.
 func (a *app) printImages(asJSON bool, err error, list ...runtime.Image) error {
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case asJSON:
-		return a.json(list)
 	}
-	return printTable(a, list, func(i runtime.Image) string { return fmt.Sprintf("%s %s %s", i.Ref, i.Digest, i.Platform) })
+	return show(a, asJSON, list, func(i runtime.Image) string { return fmt.Sprintf("%s %s %s", i.Ref, i.Digest, i.Platform) })
 }
 
 type imageImportCmd struct {
