@@ -81,9 +81,14 @@ type Agent struct {
 	Key    relay.Key
 	Bearer bool // see Credential
 
-	mu         sync.Mutex
-	preflights map[string]error // by image and package
-	installed  map[string]tooling.Installed
+	mu       sync.Mutex
+	prepared map[string]prepared // by image
+}
+
+// prepared is the agent's program for an image, or why it does not run there.
+type prepared struct {
+	in  tooling.Installed
+	err error
 }
 
 // About is what a record says about the agent.
@@ -98,11 +103,8 @@ type About struct {
 // Produce runs the agent. It is an error if the agent does not run in the image,
 // ends before its first event, or fails because its provider does.
 func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error) {
-	in, err := a.install(ctx, e, r.Image)
+	in, err := a.prepare(ctx, e, r)
 	if err != nil {
-		return Result{}, err
-	}
-	if err := a.preflight(ctx, e, r, in); err != nil {
 		return Result{}, err
 	}
 	prompt, err := Prompt(r, a.TaskFile)
@@ -169,7 +171,30 @@ func passed(env []string) []string {
 	})
 }
 
-// install returns the package for an image, which it fetches if necessary.
+// prepare fetches the program for an image if necessary, and runs it with --version, both
+// once for each image.
+func (a *Agent) prepare(ctx context.Context, e Engine, r Request) (tooling.Installed, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p, done := a.prepared[r.Image.ChainID]; done {
+		return p.in, p.err
+	}
+	in, err := a.install(ctx, e, r.Image)
+	if err == nil {
+		err = a.version(ctx, e, r, in)
+	}
+	if ctx.Err() != nil {
+		return in, context.Cause(ctx)
+	}
+	if err == nil || errors.Is(err, errDoesNotRun) { // other errors may be temporary
+		if a.prepared == nil {
+			a.prepared = map[string]prepared{}
+		}
+		a.prepared[r.Image.ChainID] = prepared{in, err}
+	}
+	return in, err
+}
+
 func (a *Agent) install(ctx context.Context, e Engine, image runtime.Image) (tooling.Installed, error) {
 	musl, err := usesMusl(ctx, e, image)
 	if err != nil {
@@ -179,21 +204,11 @@ func (a *Agent) install(ctx context.Context, e Engine, image runtime.Image) (too
 	if err != nil {
 		return tooling.Installed{}, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	key := pkg.Name + pkg.Suffix
-	if in, ok := a.installed[key]; ok {
-		return in, nil
-	}
 	in, err := a.Tools.Install(ctx, pkg, a.Version)
 	if err != nil {
-		return in, fmt.Errorf("install %s: %w", a.CLI.Name, err)
+		err = fmt.Errorf("install %s: %w", a.CLI.Name, err)
 	}
-	if a.installed == nil {
-		a.installed = map[string]tooling.Installed{}
-	}
-	a.installed[key] = in
-	return in, nil
+	return in, err
 }
 
 // usesMusl reports whether an image has musl's dynamic loader.
@@ -209,27 +224,6 @@ func usesMusl(ctx context.Context, e Engine, image runtime.Image) (bool, error) 
 		}
 	}
 	return false, nil
-}
-
-// preflight runs the program with --version, once for each image and package.
-func (a *Agent) preflight(ctx context.Context, e Engine, r Request, in tooling.Installed) error {
-	key := r.Image.ChainID + " " + in.Tree
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err, done := a.preflights[key]; done {
-		return err
-	}
-	err := a.version(ctx, e, r, in)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err == nil || errors.Is(err, errDoesNotRun) { // other errors may be temporary
-		if a.preflights == nil {
-			a.preflights = map[string]error{}
-		}
-		a.preflights[key] = err
-	}
-	return err
 }
 
 // errDoesNotRun means that the agent's program does not run in the task's image.
