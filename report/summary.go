@@ -227,9 +227,9 @@ func outcomes(attempts []Attempt) []Outcome {
 
 func slowest(attempts []Attempt) []Slow {
 	list := []Slow{}
-	for _, a := range attempts {
+	for i, a := range attempts {
 		if a.Total > 0 {
-			list = append(list, Slow{a.Task, a.Number, a.Status, a.Total, a.Producer, a.Verifier})
+			list = append(list, Slow{i, a.Task, a.Number, a.Status, a.Total, a.Producer, a.Verifier})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Slow) int { return cmp.Compare(b.Total, a.Total) })
