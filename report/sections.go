@@ -123,18 +123,18 @@ func (c Comparison) section() section {
 // Title returns the heading for a run.
 func (r Run) Title() string { return cmp.Or(r.RunID, r.Dir) }
 
-// Subtitle returns the run's benchmark, harness and agents, "" if none is known.
+// Subtitle returns the run's benchmark, and its agents or its other harness; "" if none
+// is known.
 func (r Run) Subtitle() string {
 	words := r.BenchmarkID
 	if r.PackVersion > 0 {
 		words += fmt.Sprintf(" version %d", r.PackVersion)
 	}
-	for _, more := range append([]string{r.Harness.Type}, r.Agents...) {
-		if more != "" && !strings.HasPrefix(strings.Join(r.Agents, " "), more+" ") {
-			words = strings.TrimPrefix(words+", "+more, ", ")
-		}
+	harness := r.Agents
+	if len(harness) == 0 {
+		harness = []string{r.Harness.Type}
 	}
-	return words
+	return strings.Trim(words+", "+strings.Join(harness, ", "), ", ")
 }
 
 // String returns the problem with its file and line.
