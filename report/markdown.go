@@ -14,17 +14,17 @@ const (
 // WriteMarkdown writes a summary that fits into a comment. Names from records have no
 // effect in it: no markup, no links, no mentions.
 func WriteMarkdown(w io.Writer, r Report) error {
-	var b markdown
+	var b strings.Builder
 	for _, run := range r.Runs {
 		fmt.Fprintf(&b, "### %s: %s\n\n", literal(run.Title(), markdownText), Percent(run.Accuracy.Value))
 		if words := run.Subtitle(); words != "" {
 			b.WriteString(literal(words, 200) + "\n\n")
 		}
-		b.section(run.section())
+		markdownSection(&b, run.section())
 	}
 	for _, c := range r.Comparisons {
 		fmt.Fprintf(&b, "### %s (B) against %s (A)\n\n", literal(r.Runs[c.B].Title(), markdownText), literal(r.Runs[c.A].Title(), markdownText))
-		b.section(c.section())
+		markdownSection(&b, c.section())
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -46,27 +46,25 @@ func cell(c any) string {
 	return fmt.Sprint(c)
 }
 
-type markdown struct{ strings.Builder }
-
-func (b *markdown) section(s section) {
+func markdownSection(b *strings.Builder, s section) {
 	for _, f := range s.facts {
 		b.WriteString("- " + strings.TrimPrefix(f.what+": ", ": ") + cell(f.says) + "\n")
 	}
 	for _, t := range s.tables {
-		b.table(t)
+		markdownTable(b, t)
 	}
 	if len(s.details) > 0 {
 		b.WriteString("\n<details><summary>Outcomes, times, tokens</summary>\n")
 		for _, t := range s.details {
-			b.table(t)
+			markdownTable(b, t)
 		}
 		b.WriteString("\n</details>\n")
 	}
 	b.WriteByte('\n')
 }
 
-// table writes a table with the first rows, unless there are none.
-func (b *markdown) table(t table) {
+// markdownTable writes a table with the first rows, unless there are none.
+func markdownTable(b *strings.Builder, t table) {
 	if len(t.rows) == 0 {
 		return
 	}

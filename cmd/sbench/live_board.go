@@ -53,14 +53,11 @@ type board struct {
 
 // running is an attempt that has begun and is not recorded yet.
 type running struct {
-	task    string
-	attempt int
-	phase   string
-	since   time.Time
-	tokens  int64
+	run.Event // its start, with the tokens since
+	phase     string
 }
 
-func (r running) is(e run.Event) bool { return r.task == e.Task && r.attempt == e.Attempt }
+func (r running) is(e run.Event) bool { return r.Task == e.Task && r.Attempt == e.Attempt }
 
 // add updates the board with an event.
 func (b *board) add(e run.Event) {
@@ -84,7 +81,7 @@ func (b *board) add(e run.Event) {
 		b.stopping = true
 	case run.Egress:
 		b.tokens += e.Tokens
-		b.attempt(e).tokens += e.Tokens
+		b.attempt(e).Tokens += e.Tokens
 	case run.ProducerStart:
 		b.attempt(e).phase = "harness"
 	case run.VerifierStart:
@@ -92,7 +89,7 @@ func (b *board) add(e run.Event) {
 	case run.TaskStart:
 		b.waiting, b.resumed = "", e.Resumed
 		b.end(e)
-		b.running = append(b.running, running{task: e.Task, attempt: e.Attempt, phase: "starting", since: e.Time})
+		b.running = append(b.running, running{e, "starting"})
 	case run.TaskDone:
 		b.addVerdict(e)
 	case run.AgentOutput:
@@ -203,14 +200,14 @@ func (b *board) attemptLines(now time.Time, c canvas, room int) []string {
 		if left := len(b.running) - i; len(all) == room-1 && left > 1 {
 			return append(all, c.paint(faint, fmt.Sprintf("  and %d more", left)))
 		}
-		name := r.task
+		name := r.Task
 		if b.attempts > b.tasks {
-			name += fmt.Sprintf(" #%d", r.attempt)
+			name += fmt.Sprintf(" #%d", r.Attempt)
 		}
-		if r.tokens > 0 {
-			name += "  " + tokens(r.tokens)
+		if r.Tokens > 0 {
+			name += "  " + tokens(r.Tokens)
 		}
-		head := fmt.Sprintf("  %-8s %6s  ", r.phase, seconds(now.Sub(r.since)))
+		head := fmt.Sprintf("  %-8s %6s  ", r.phase, seconds(now.Sub(r.Time)))
 		all = append(all, c.paint(plainText, head+fitEnd(name, c.width-1-len(head))))
 	}
 	return all
