@@ -66,9 +66,14 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(out)) }()
 	}
-	report, show := checkReport{Wrong: []wrongTask{}}, progress(a, cmd.Progress, false) // before the client, whose log goes through the live view
+	report := checkReport{Wrong: []wrongTask{}}
+	show := progress(a, cmd.Progress, false) // before the client, whose log goes through the live view
+	with := run.Config{Limit: cmd.Limit, Select: selector(cmd.Task), Jobs: cmp.Or(cmd.Jobs, tester.Run.Jobs)}
+	if with.Egress, err = egressFor(tester); err != nil {
+		return err
+	}
 	err = a.withClient(ctx, tester, func(c *containerd.Client) error {
-		check := packCheck{cmd, a, c, tester, pack, out, &report, show}
+		check := packCheck{c, tester, pack, out, with, &report, show}
 		var err error
 		if report.Reference, err = check.measure(ctx, run.Reference, record.Passed); err != nil {
 			return err
@@ -104,12 +109,11 @@ func (cmd *packCheckCmd) load(a *app) (*compiler.Tester, *compiler.Pack, error) 
 
 // packCheck is one check of a pack.
 type packCheck struct {
-	cmd    *packCheckCmd
-	app    *app
 	client *containerd.Client
 	tester *compiler.Tester
 	pack   *compiler.Pack
 	out    string
+	with   run.Config // of both runs
 	report *checkReport
 	show   func(run.Event) // nil for none
 }
@@ -117,15 +121,10 @@ type packCheck struct {
 // measure makes one of the runs and notes the tasks with another status than want.
 func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record.Status) (summary run.Summary, err error) {
 	out := filepath.Join(p.out, string(standIn))
-	p.tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out, Jobs: p.tester.Run.Jobs}
-	egress, err := egressFor(p.tester)
-	if err != nil {
-		return summary, err
-	}
+	p.tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out}
 	faults := 0 // errors that the pack caused: a check is meant to find them
-	err = withEngine(ctx, p.client, p.tester, p.pack, out, run.Config{}, func(cfg run.Config) error {
-		cfg.StandIn, cfg.Egress, cfg.Limit, cfg.Select = standIn, egress, p.cmd.Limit, selector(p.cmd.Task)
-		cfg.Jobs = cmp.Or(p.cmd.Jobs, p.tester.Run.Jobs)
+	err = withEngine(ctx, p.client, p.tester, p.pack, out, p.with, func(cfg run.Config) error {
+		cfg.StandIn = standIn
 		cfg.Progress = func(e run.Event) {
 			if e.Kind == run.TaskDone && !e.Again && e.Status != want {
 				p.report.Wrong = append(p.report.Wrong, wrongTask{e.Task, standIn, e.Status, e.Reason})

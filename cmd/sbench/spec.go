@@ -33,37 +33,28 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	egress, err := egressFor(tester)
-	if err != nil {
+	with := run.Config{Select: selector(cmd.Task)}
+	if len(cmd.Task) == 0 {
+		with.Limit = 1
+	}
+	if with.Egress, err = egressFor(tester); err != nil {
 		return err
 	}
-	producer, err := a.producerFor(ctx, tester, noKeys(tester))
-	if err != nil {
+	if with.Producer, err = a.producerFor(ctx, tester, noKeys(tester)); err != nil {
 		return err
 	}
 	return a.withClient(ctx, tester, func(c *containerd.Client) error {
-		engine, err := c.NewRun(ctx)
-		if err != nil {
-			return err
-		}
-		cfg := run.Config{
-			Tester: tester, Pack: pack, Engine: engine, Images: &resolver{c: c, engine: engine, policy: containerd.PullPolicy(tester.Runtime.Pull)},
-			Limits: limits(tester), Select: selector(cmd.Task), Egress: egress,
-		}
-		if len(cmd.Task) == 0 {
-			cfg.Limit = 1
-		}
-		return errors.Join(cmd.print(ctx, a, cfg, engine, producer), engine.Close(ctx))
+		return withEngine(ctx, c, tester, pack, "", with, func(cfg run.Config) error { return cmd.print(ctx, a, cfg) })
 	})
 }
 
-func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config, engine *containerd.Run, producer harness.Producer) error {
+func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config) error {
 	shown := 0
 	for request, err := range run.Requests(ctx, cfg) {
 		if err != nil {
 			return err
 		}
-		spec, err := specOf(ctx, engine, producer, request)
+		spec, err := specOf(ctx, cfg, request)
 		if err != nil {
 			return fmt.Errorf("task %q: %w", request.Task.ID(), err)
 		}
@@ -80,10 +71,10 @@ func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config, engine *c
 
 // specOf lets the harness work up to the point where it would execute its command, and
 // returns the specification of that sandbox.
-func specOf(ctx context.Context, engine *containerd.Run, producer harness.Producer, r harness.Request) (*specs.Spec, error) {
-	dry := &dryEngine{Run: engine}
+func specOf(ctx context.Context, cfg run.Config, r harness.Request) (*specs.Spec, error) {
+	dry := &dryEngine{Engine: cfg.Engine}
 	r.Egress.Log = proxy.NewLog(io.Discard) // nothing runs that could use the network
-	_, err := producer.Produce(ctx, dry, r)
+	_, err := cfg.Producer.Produce(ctx, dry, r)
 	if !errors.Is(err, errShown) {
 		return nil, fmt.Errorf("no sandbox was used: %w", err)
 	}
@@ -96,12 +87,12 @@ var errShown = errors.New("specification shown")
 // dryEngine makes sandboxes that note their specification instead of executing the
 // harness's command.
 type dryEngine struct {
-	*containerd.Run
+	harness.Engine
 	spec *specs.Spec
 }
 
 func (e *dryEngine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
-	box, err := e.Run.Create(ctx, cfg)
+	box, err := e.Engine.Create(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
