@@ -48,16 +48,11 @@ func claudeArgs(a *Agent, _ string) []string {
 // readClaude parses a line of "claude --output-format stream-json".
 func readClaude(line []byte) ([]Step, bool) {
 	var e struct {
-		Type     string  `json:"type"`
-		Subtype  string  `json:"subtype"`
-		Model    string  `json:"model"`
-		IsError  bool    `json:"is_error"`
-		Result   string  `json:"result"`
-		Turns    int     `json:"num_turns"`
-		Duration float64 `json:"duration_ms"`
-		Message  struct {
-			Content json.RawMessage `json:"content"` // a string or a list of parts
-		} `json:"message"`
+		Type, Subtype, Model, Result string
+		IsError                      bool    `json:"is_error"`
+		Turns                        int     `json:"num_turns"`
+		Duration                     float64 `json:"duration_ms"`
+		Message                      struct{ Content json.RawMessage }
 	}
 	_ = json.Unmarshal(line, &e) // what is not an event has no type
 	switch e.Type {
@@ -81,18 +76,14 @@ func readClaude(line []byte) ([]Step, bool) {
 }
 
 type claudePart struct {
-	Type      string          `json:"type"`
-	Text      string          `json:"text"`
-	Thinking  string          `json:"thinking"`
-	ID        string          `json:"id"`
-	Name      string          `json:"name"`
-	Input     json.RawMessage `json:"input"`
-	ToolUseID string          `json:"tool_use_id"`
-	Content   json.RawMessage `json:"content"` // a string or a list of parts
-	IsError   bool            `json:"is_error"`
+	Type, Text, Thinking, ID, Name string
+	Input, Content                 json.RawMessage
+	ToolUseID                      string `json:"tool_use_id"`
+	IsError                        bool   `json:"is_error"`
 }
 
-// claudeMessage returns the steps of a message of the role from.
+// claudeMessage returns the steps of a message of the role from. content is a string or a
+// list of parts.
 func claudeMessage(from string, content json.RawMessage) (steps []Step) {
 	var parts []claudePart
 	if json.Unmarshal(content, &parts) != nil {

@@ -46,13 +46,10 @@ func codexArgs(a *Agent, baseURL string) []string {
 // readCodex parses a line of "codex exec --json".
 func readCodex(line []byte) ([]Step, bool) {
 	var e struct {
-		Type    string          `json:"type"`
-		Message json.RawMessage `json:"message"`
-		Usage   json.RawMessage `json:"usage"`
-		Error   struct {
-			Message string `json:"message"`
-		} `json:"error"`
-		Item *codexItem `json:"item"`
+		Type           string
+		Message, Usage json.RawMessage
+		Error          struct{ Message string }
+		Item           *codexItem
 	}
 	_ = json.Unmarshal(line, &e) // what is not an event has no type
 	switch e.Type {
@@ -76,25 +73,16 @@ func readCodex(line []byte) ([]Step, bool) {
 }
 
 type codexItem struct {
-	Type     string `json:"type"`
-	Text     string `json:"text"`
-	Message  string `json:"message"`
-	Command  string `json:"command"`
-	Output   string `json:"aggregated_output"`
-	ExitCode int    `json:"exit_code"`
-	Status   string `json:"status"`
-	Changes  []struct {
-		Path string `json:"path"`
-		Kind string `json:"kind"`
-	} `json:"changes"`
-	Server    string          `json:"server"`
-	Tool      string          `json:"tool"`
-	Arguments json.RawMessage `json:"arguments"`
-	Query     string          `json:"query"`
+	Type, Text, Message, Command, Status, Server, Tool, Query string
+
+	Output    string `json:"aggregated_output"`
+	ExitCode  int    `json:"exit_code"`
+	Changes   []struct{ Path, Kind string }
+	Arguments json.RawMessage
 	Items     []struct {
-		Text      string `json:"text"`
-		Completed bool   `json:"completed"`
-	} `json:"items"`
+		Text      string
+		Completed bool
+	}
 }
 
 func (i codexItem) step() Step {

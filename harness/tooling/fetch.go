@@ -28,11 +28,8 @@ const (
 
 // manifest is the registry's metadata of one version.
 type manifest struct {
-	Version string `json:"version"`
-	Dist    struct {
-		Integrity string `json:"integrity"`
-		Tarball   string `json:"tarball"`
-	} `json:"dist"`
+	Version string
+	Dist    struct{ Integrity, Tarball string }
 }
 
 // manifest fetches the metadata of a version or tag.
@@ -45,14 +42,7 @@ func (c *Cache) manifest(ctx context.Context, name, version string) (manifest, e
 		return m, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxManifest+1))
-	switch {
-	case err != nil:
-		return m, fmt.Errorf("%w: %w", ErrUnreachable, err)
-	case len(data) > maxManifest:
-		return m, fmt.Errorf("%w: metadata of more than %d bytes", ErrUnreachable, maxManifest)
-	}
-	if err := json.Unmarshal(data, &m); err != nil {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxManifest)).Decode(&m); err != nil {
 		return m, fmt.Errorf("%w: what answers is no registry: %w", ErrUnreachable, err)
 	}
 	return m, nil
