@@ -25,7 +25,6 @@ type view struct {
 
 type runView struct {
 	report.Run // with its lists cut to what is shown
-	Index      int
 	Letter     string
 	Several    bool // there are other runs
 	Parts      []part
@@ -96,7 +95,7 @@ func newView(r report.Report, sources []*report.Source) view {
 }
 
 func newRun(index int, r report.Run, s *report.Source, first int) runView {
-	v := runView{Run: r, Index: index, Letter: letter(index), Parts: parts(r.Counts)}
+	v := runView{Run: r, Letter: letter(index), Parts: parts(r.Counts)}
 	if r.StartedAt != nil && r.EndedAt != nil {
 		v.Took = report.Seconds(r.EndedAt.Sub(*r.StartedAt).Seconds())
 	}
