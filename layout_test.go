@@ -24,7 +24,7 @@ func layout() map[string][]string {
 		"cmd/sbench": {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "oci", "proxy", "report", "pack"},
 		"pack":       {"compiler", "workspace"},
 		"run":        {"harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "proxy"},
-		"report":     {"run"},
+		"report":     {"run", "harness"},
 		"harness":    {"candidate", "workspace", "compiler", "runtime", "proxy"},
 		"verifiers":  {"candidate", "workspace", "compiler", "runtime"},
 		"candidate":  {"workspace", "compiler", "runtime"},
@@ -51,7 +51,6 @@ func soleUsers() map[string][]string {
 		"github.com/mattn/go-runewidth":           {"cmd/sbench"},
 		"github.com/mdlayher/netlink":             {"runtime"},
 		"github.com/moby/sys/":                    {"runtime"},
-		"github.com/vbauerster/mpb":               {"cmd/sbench"},
 	}
 }
 

@@ -36,11 +36,9 @@ type CLI struct {
 	// Credentials are the environment variables that may hold the provider's key; the
 	// first one that is set is used. No key reaches the agent's sandbox.
 	Credentials []Credential
-	// Package returns the npm package for an architecture, as GOARCH, and for images
-	// with musl or with glibc.
-	Package func(arch string, musl bool) (tooling.Package, error)
-	// Binary returns the program's path within the package.
-	Binary func(arch string) string
+	// Packages are the npm packages by architecture, as GOARCH. Packages that images with
+	// musl need instead have "-musl" after the architecture.
+	Packages map[string]tooling.Package
 
 	// Args returns the program's arguments. The program reads the prompt from
 	// standard input.
@@ -48,8 +46,22 @@ type CLI struct {
 	// Env returns the variables, as NAME=value, that the program needs besides HOME,
 	// which is the directory home. key is a placeholder for the provider's key.
 	Env func(a *Agent, baseURL, key, home string) []string
-	// Read parses one line of the program's output.
-	Read func(line []byte) Event
+	// Read parses one line of the program's output. It returns false if the line is not an
+	// event.
+	Read func(line []byte) ([]Step, bool)
+}
+
+// Package returns the npm package for an architecture, and for images with musl or with
+// glibc.
+func (c CLI) Package(arch string, musl bool) (tooling.Package, error) {
+	p, ok := c.Packages[arch+"-musl"]
+	if !musl || !ok {
+		p, ok = c.Packages[arch]
+	}
+	if !ok {
+		return p, fmt.Errorf("%s has no package for %s", c.Name, arch)
+	}
+	return p, nil
 }
 
 // A Credential is an environment variable that holds a provider's key.
@@ -58,34 +70,25 @@ type Credential struct {
 	Bearer bool // send it as a bearer token if the provider accepts keys in two ways
 }
 
-// An Event is one line of an agent's output in readable form.
-type Event struct {
-	OK   bool   // false if the line is not an event
-	Text string // for people, possibly several lines; "" if there is nothing to show
-}
-
 // Agent is a harness that runs an agent's command-line program in the task's image. The
 // program reaches its model through a relay. Produce is safe for concurrent use.
 type Agent struct {
-	CLI     CLI
-	Version string // exact
-	Tools   *tooling.Cache
-	Arch    string // of the images, as GOARCH
+	compiler.HarnessConfig // whose Version is exact
 
-	TaskFile        string // relative to the workspace
-	Model           string
-	ReasoningEffort string   // "" is the agent's own default
-	BaseURL         *url.URL // of the provider; nil means its public API
-	Key             relay.Key
-	Bearer          bool // see Credential
+	CLI    CLI
+	Tools  *tooling.Cache
+	Arch   string // of the images, as GOARCH
+	Key    relay.Key
+	Bearer bool // see Credential
 
-	AllowExternalTools  bool  // tools that the provider runs; see relay.Config
-	RefuseExternalTools bool  // refuse requests with such tools instead of removing the tools
-	MaxTotalTokens      int64 // of one attempt; 0 means no limit
-	MaxRequests         int64 // of one attempt; 0 means no limit
-	mu                  sync.Mutex
-	preflights          map[string]error // by image and package
-	installed           map[string]tooling.Installed
+	mu       sync.Mutex
+	prepared map[string]prepared // by image
+}
+
+// prepared is the agent's program for an image, or why it does not run there.
+type prepared struct {
+	in  tooling.Installed
+	err error
 }
 
 // About is what a record says about the agent.
@@ -100,18 +103,19 @@ type About struct {
 // Produce runs the agent. It is an error if the agent does not run in the image,
 // ends before its first event, or fails because its provider does.
 func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error) {
-	in, err := a.install(ctx, e, r.Image)
+	in, err := a.prepare(ctx, e, r)
 	if err != nil {
-		return Result{}, err
-	}
-	if err := a.preflight(ctx, e, r, in); err != nil {
 		return Result{}, err
 	}
 	prompt, err := Prompt(r, a.TaskFile)
 	if err != nil {
 		return Result{}, err
 	}
-	way, err := openWay(r, a.provider())
+	provider, err := a.provider()
+	if err != nil {
+		return Result{}, err
+	}
+	way, err := openWay(r, provider)
 	if err != nil {
 		return Result{}, err
 	}
@@ -120,7 +124,7 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	result, err := production{
 		engine: e, request: r, taskFile: a.TaskFile, textFile: textFile, writable: true, stateAt: agentState,
 		process: runtime.Process{
-			Args: append([]string{a.binary()}, a.CLI.Args(a, baseURL)...), Stdin: strings.NewReader(prompt), Stdout: events,
+			Args: append([]string{program(in)}, a.CLI.Args(a, baseURL)...), Stdin: strings.NewReader(prompt), Stdout: events,
 		},
 		env:     append(append(way.env(), passed(r.Env)...), a.environment(baseURL)...),
 		mounts:  append(way.mounts(), runtime.Mount{Source: in.Dir, Dest: toolsDest}),
@@ -135,14 +139,21 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	return a.outcome(result, events.count)
 }
 
-func (a *Agent) binary() string { return path.Join(toolsDest, a.CLI.Binary(a.Arch)) }
+// program returns the path of the agent's program in sandboxes.
+func program(in tooling.Installed) string { return path.Join(toolsDest, in.Program) }
 
-func (a *Agent) provider() *relay.Config {
-	return &relay.Config{
-		Provider: a.CLI.Provider, BaseURL: a.BaseURL, Key: a.Key, MinSecret: compiler.MinSecret, Bearer: a.Bearer, Model: a.Model,
+func (a *Agent) provider() (*relay.Config, error) {
+	cfg := &relay.Config{
+		Provider: a.CLI.Provider, Key: a.Key, MinSecret: compiler.MinSecret, Bearer: a.Bearer, Model: a.Model,
 		AllowExternalTools: a.AllowExternalTools, RefuseExternalTools: a.RefuseExternalTools,
 		MaxTotalTokens: a.MaxTotalTokens, MaxRequests: a.MaxRequests,
 	}
+	if a.BaseURL == "" {
+		return cfg, nil
+	}
+	var err error
+	cfg.BaseURL, err = url.Parse(a.BaseURL)
+	return cfg, err
 }
 
 // environment returns the agent's own variables, which take precedence over those of
@@ -156,11 +167,34 @@ func (a *Agent) environment(baseURL string) []string {
 func passed(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return IsCredential(name)
+		return isCredential(name)
 	})
 }
 
-// install returns the package for an image, which it fetches if necessary.
+// prepare fetches the program for an image if necessary, and runs it with --version, both
+// once for each image.
+func (a *Agent) prepare(ctx context.Context, e Engine, r Request) (tooling.Installed, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p, done := a.prepared[r.Image.ChainID]; done {
+		return p.in, p.err
+	}
+	in, err := a.install(ctx, e, r.Image)
+	if err == nil {
+		err = a.version(ctx, e, r, in)
+	}
+	if ctx.Err() != nil {
+		return in, context.Cause(ctx)
+	}
+	if err == nil || errors.Is(err, errDoesNotRun) { // other errors may be temporary
+		if a.prepared == nil {
+			a.prepared = map[string]prepared{}
+		}
+		a.prepared[r.Image.ChainID] = prepared{in, err}
+	}
+	return in, err
+}
+
 func (a *Agent) install(ctx context.Context, e Engine, image runtime.Image) (tooling.Installed, error) {
 	musl, err := usesMusl(ctx, e, image)
 	if err != nil {
@@ -170,21 +204,11 @@ func (a *Agent) install(ctx context.Context, e Engine, image runtime.Image) (too
 	if err != nil {
 		return tooling.Installed{}, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	key := pkg.Name + pkg.Suffix
-	if in, ok := a.installed[key]; ok {
-		return in, nil
-	}
 	in, err := a.Tools.Install(ctx, pkg, a.Version)
 	if err != nil {
-		return in, fmt.Errorf("install %s: %w", a.CLI.Name, err)
+		err = fmt.Errorf("install %s: %w", a.CLI.Name, err)
 	}
-	if a.installed == nil {
-		a.installed = map[string]tooling.Installed{}
-	}
-	a.installed[key] = in
-	return in, nil
+	return in, err
 }
 
 // usesMusl reports whether an image has musl's dynamic loader.
@@ -202,29 +226,8 @@ func usesMusl(ctx context.Context, e Engine, image runtime.Image) (bool, error) 
 	return false, nil
 }
 
-// preflight runs the program with --version, once for each image and package.
-func (a *Agent) preflight(ctx context.Context, e Engine, r Request, in tooling.Installed) error {
-	key := r.Image.ChainID + " " + in.Tree
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err, done := a.preflights[key]; done {
-		return err
-	}
-	err := a.version(ctx, e, r, in)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err == nil || errors.Is(err, ErrDoesNotRun) { // other errors may be temporary
-		if a.preflights == nil {
-			a.preflights = map[string]error{}
-		}
-		a.preflights[key] = err
-	}
-	return err
-}
-
-// ErrDoesNotRun means that the agent's program does not run in the task's image.
-var ErrDoesNotRun = errors.New("this CLI does not run in this image")
+// errDoesNotRun means that the agent's program does not run in the task's image.
+var errDoesNotRun = errors.New("this CLI does not run in this image")
 
 func (a *Agent) version(ctx context.Context, e Engine, r Request, in tooling.Installed) error {
 	box, err := e.Create(ctx, runtime.Config{
@@ -234,17 +237,17 @@ func (a *Agent) version(ctx context.Context, e Engine, r Request, in tooling.Ins
 	if err != nil {
 		return err
 	}
-	exit, err := box.Exec(ctx, runtime.Process{Args: []string{a.binary(), "--version"}, Wall: preflightWall, OutputBytes: 4096})
+	exit, err := box.Exec(ctx, runtime.Process{Args: []string{program(in), "--version"}, Wall: preflightWall, OutputBytes: 4096})
 	closed := box.Close(ctx)
 	switch {
 	case errors.Is(err, runtime.ErrNotStarted):
-		return errors.Join(fmt.Errorf("%w: %s %s: the program cannot be executed, perhaps for want of its dynamic loader", ErrDoesNotRun, a.CLI.Name, in.Version), closed)
+		return errors.Join(fmt.Errorf("%w: %s %s: the program cannot be executed, perhaps for want of its dynamic loader", errDoesNotRun, a.CLI.Name, in.Version), closed)
 	case err != nil || closed != nil:
 		return errors.Join(err, closed)
 	case !exit.Success():
 		// The program's output may be shown: the agent has not run yet.
 		words := strings.TrimSpace(string(append(exit.Stderr.Bytes(), exit.Stdout.Bytes()...)))
-		return fmt.Errorf("%w: %s %s %s: %s", ErrDoesNotRun, a.CLI.Name, in.Version, exit, words)
+		return fmt.Errorf("%w: %s %s %s: %s", errDoesNotRun, a.CLI.Name, in.Version, exit, words)
 	}
 	return nil
 }
@@ -285,7 +288,7 @@ func outage(f *relay.Facts) bool {
 
 // eventReader splits an agent's output into lines and passes each one on.
 type eventReader struct {
-	read  func(line []byte) Event
+	read  func(line []byte) ([]Step, bool)
 	trace io.Writer
 	said  func(text string)
 	line  []byte // incomplete
@@ -294,22 +297,19 @@ type eventReader struct {
 }
 
 // maxEvent bounds, in bytes, an incomplete line that is kept in memory. A longer line
-// is replaced by an event of type sbench.cut.
+// is replaced by a cutEvent.
 const maxEvent = 16 << 20
 
 func (r *eventReader) Write(p []byte) (int, error) {
-	for rest := p; len(rest) > 0; {
-		i := bytes.IndexByte(rest, '\n')
-		if i < 0 {
-			r.line = append(r.line, rest...)
-			if len(r.line) > maxEvent {
-				r.line, r.cut = r.line[:0], true
-			}
-			break
+	for piece := range bytes.Lines(p) {
+		text, whole := bytes.CutSuffix(piece, []byte("\n"))
+		r.line = append(r.line, text...)
+		switch {
+		case whole:
+			r.take()
+		case len(r.line) > maxEvent:
+			r.line, r.cut = r.line[:0], true
 		}
-		r.line = append(r.line, rest[:i]...)
-		r.take()
-		rest = rest[i+1:]
 	}
 	return len(p), nil
 }
@@ -327,17 +327,18 @@ func (r *eventReader) take() {
 	r.line = r.line[:0]
 	if r.cut {
 		r.cut = false
-		line = []byte(`{"type":"sbench.cut"}`)
+		line = []byte(`{"type":"` + cutEvent + `"}`)
 	}
 	if r.trace != nil {
 		_, _ = r.trace.Write(append(bytes.Clone(line), '\n'))
 	}
-	e := r.read(line)
-	if !e.OK {
-		return
+	steps, ok := r.read(line)
+	if ok {
+		r.count++
 	}
-	r.count++
-	if e.Text != "" && r.said != nil {
-		r.said(e.Text)
+	for _, s := range steps {
+		if text := s.String(); text != "" && r.said != nil {
+			r.said(text)
+		}
 	}
 }

@@ -45,20 +45,28 @@ func TestRead(t *testing.T) {
 		{"claude does something else", "claude_code", `{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Glob","input":{"pattern":"*"}}]}}`, "Glob"},
 		{"claude sees", "claude_code", `{"type":"user","message":{"content":[{"type":"tool_result","content":"a\nb\n"}]}}`, "a\nb"},
 		{"claude sees parts", "claude_code", `{"type":"user","message":{"content":[{"type":"tool_result","content":[{"type":"text","text":"a\n"}]}]}}`, "a"},
-		{"claude fails", "claude_code", `{"type":"result","subtype":"error_during_execution","is_error":true,"result":"no"}`, "error: error_during_execution no"},
+		{"claude fails", "claude_code", `{"type":"result","subtype":"error_during_execution","is_error":true,"result":"no"}`, "error: no"},
+		{"claude fails without a word", "claude_code", `{"type":"result","subtype":"error_max_turns","is_error":true,"num_turns":3,"duration_ms":1500}`, "error: result: error_max_turns, 3 turns, 1.5 s"},
+		{"claude thinks", "claude_code", `{"type":"assistant","message":{"content":[{"type":"thinking","thinking":"Hm."}]}}`, "Hm."},
+		{"an event that was too long", "claude_code", `{"type":"sbench.cut"}`, ""},
 		{"claude ends", "claude_code", `{"type":"result","subtype":"success","is_error":false,"result":"Done."}`, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			cli, ok := harness.CLIOf(tt.agent)
-			if got := cli.Read([]byte(tt.line)); !ok || !got.OK || got.Text != tt.want {
-				t.Errorf("%+v, want %q", got, tt.want)
+			steps, isEvent := cli.Read([]byte(tt.line))
+			var got []string
+			for _, s := range steps {
+				got = append(got, s.String())
+			}
+			if !ok || !isEvent || strings.Join(got, "\n") != tt.want {
+				t.Errorf("%+v, want %q", steps, tt.want)
 			}
 		})
 	}
 	for _, cli := range harness.CLIs() {
 		for _, line := range []string{"", "no JSON", "{}", `{"type":""}`, `{"type":7}`, `[]`, `null`} {
-			if got := cli.Read([]byte(line)); got.OK {
+			if _, ok := cli.Read([]byte(line)); ok {
 				t.Errorf("%s takes %q for an event", cli.Name, line)
 			}
 		}
@@ -135,7 +143,7 @@ func TestVariant(t *testing.T) {
 	for _, cli := range harness.CLIs() {
 		for _, image := range []string{glibc, musl} {
 			agent := &harness.Agent{
-				CLI: cli, Version: "1.2.3", Arch: "amd64", Model: "m", Key: relay.NewKey("key"), TaskFile: "task.json",
+				HarnessConfig: compiler.HarnessConfig{Version: "1.2.3", Model: "m", TaskFile: "task.json"}, CLI: cli, Arch: "amd64", Key: relay.NewKey("key"),
 				Tools: &tooling.Cache{Dir: t.TempDir(), Registry: registry.URL},
 			}
 			_, err := agent.Produce(context.Background(), &fake.Engine{Folder: t.TempDir(), Image: image}, harness.Request{Task: view, Kind: kind, Limits: runtime.DefaultLimits()})

@@ -16,9 +16,9 @@ func CLIOf(name string) (CLI, bool) {
 	return CLI{}, false
 }
 
-// IsCredential reports whether the variable name may hold a provider's key for any of
+// isCredential reports whether the variable name may hold a provider's key for any of
 // the agents.
-func IsCredential(name string) bool {
+func isCredential(name string) bool {
 	return slices.ContainsFunc(CLIs(), func(c CLI) bool {
 		return slices.ContainsFunc(c.Credentials, func(k Credential) bool { return k.Name == name })
 	})

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -14,18 +15,13 @@ func claudeCode() CLI {
 	return CLI{
 		Name: "claude_code", Provider: relay.Anthropic,
 		Credentials: []Credential{{Name: "ANTHROPIC_API_KEY"}, {Name: "ANTHROPIC_AUTH_TOKEN", Bearer: true}},
-		Package: func(arch string, musl bool) (tooling.Package, error) {
-			name, ok := map[string]string{"amd64": "x64", "arm64": "arm64"}[arch]
-			if !ok {
-				return tooling.Package{}, fmt.Errorf("claude_code has no package for %s", arch)
-			}
-			if musl {
-				name += "-musl"
-			}
-			return tooling.Package{Name: "@anthropic-ai/claude-code-linux-" + name}, nil
+		Packages: map[string]tooling.Package{
+			"amd64":      {Name: "@anthropic-ai/claude-code-linux-x64", Program: "claude"},
+			"amd64-musl": {Name: "@anthropic-ai/claude-code-linux-x64-musl", Program: "claude"},
+			"arm64":      {Name: "@anthropic-ai/claude-code-linux-arm64", Program: "claude"},
+			"arm64-musl": {Name: "@anthropic-ai/claude-code-linux-arm64-musl", Program: "claude"},
 		},
-		Binary: func(string) string { return "claude" },
-		Args:   claudeArgs,
+		Args: claudeArgs,
 		Env: func(a *Agent, baseURL, key, home string) []string {
 			return []string{
 				// The relay allows one model only, so minor tasks must not use another.
@@ -49,73 +45,109 @@ func claudeArgs(a *Agent, _ string) []string {
 	return args
 }
 
-type claudeContent struct {
-	Type    string          `json:"type"`
-	Text    string          `json:"text"`
-	Name    string          `json:"name"`
-	Input   json.RawMessage `json:"input"`
-	Content json.RawMessage `json:"content"`
+// readClaude parses a line of "claude --output-format stream-json".
+func readClaude(line []byte) ([]Step, bool) {
+	var e struct {
+		Type, Subtype, Model, Result string
+		IsError                      bool    `json:"is_error"`
+		Turns                        int     `json:"num_turns"`
+		Duration                     float64 `json:"duration_ms"`
+		Message                      struct{ Content json.RawMessage }
+	}
+	_ = json.Unmarshal(line, &e) // what is not an event has no type
+	switch e.Type {
+	case "":
+		return nil, false
+	case "assistant", "user":
+		return claudeMessage(e.Type, e.Message.Content), true
+	case "system":
+		return []Step{{Kind: StepNote, Title: words("system", e.Subtype, e.Model)}}, true
+	case "result":
+		kind, turns := StepNote, "turns"
+		if e.IsError {
+			kind = StepError
+		}
+		if e.Turns == 1 {
+			turns = "turn"
+		}
+		return []Step{{Kind: kind, Title: fmt.Sprintf("result: %s, %d %s, %.1f s", e.Subtype, e.Turns, turns, e.Duration/1000), Text: e.Result}}, true
+	}
+	return unknown(e.Type), true
 }
 
-// readClaude parses a line of "claude --output-format stream-json".
-func readClaude(line []byte) Event {
-	var e struct {
-		Type    string `json:"type"`
-		Subtype string `json:"subtype"`
-		IsError bool   `json:"is_error"`
-		Result  string `json:"result"`
-		Message struct {
-			Content json.RawMessage `json:"content"` // a string or a list of parts
-		} `json:"message"`
+type claudePart struct {
+	Type, Text, Thinking, ID, Name string
+	Input, Content                 json.RawMessage
+	ToolUseID                      string `json:"tool_use_id"`
+	IsError                        bool   `json:"is_error"`
+}
+
+// claudeMessage returns the steps of a message of the role from. content is a string or a
+// list of parts.
+func claudeMessage(from string, content json.RawMessage) (steps []Step) {
+	var parts []claudePart
+	if json.Unmarshal(content, &parts) != nil {
+		if text := plain(content); text != "" {
+			return []Step{{Kind: StepMessage, Title: from, Text: text}}
+		}
+		return nil
 	}
-	if json.Unmarshal(line, &e) != nil || e.Type == "" {
-		return Event{}
+	for _, p := range parts {
+		switch p.Type {
+		case "text":
+			s := Step{Kind: StepMessage, Text: p.Text}
+			if from != "assistant" {
+				s.Title = from
+			}
+			steps = append(steps, s)
+		case "thinking":
+			steps = append(steps, Step{Kind: StepThinking, Text: p.Thinking})
+		case "tool_use":
+			steps = append(steps, p.use())
+		case "tool_result":
+			steps = append(steps, Step{Kind: StepResult, Call: p.ToolUseID, Output: p.result(), Failed: p.IsError})
+		default:
+			steps = append(steps, unknown(p.Type)...)
+		}
 	}
-	said := Event{OK: true}
-	if e.Type == "result" && e.IsError {
-		said.Text = "error: " + e.Subtype + " " + e.Result
-		return said
+	return steps
+}
+
+// use returns a tool call: a command, an edit of a file, or any other tool with its
+// input.
+func (p claudePart) use() Step {
+	var input map[string]any
+	_ = json.Unmarshal(p.Input, &input) // any other input is shown as it is
+	if command, ok := input["command"].(string); ok {
+		return Step{Kind: StepCommand, Call: p.ID, Text: command}
 	}
-	var parts []claudeContent
-	if json.Unmarshal(e.Message.Content, &parts) != nil {
-		return said
+	if file, ok := input["file_path"].(string); ok {
+		return Step{Kind: StepFiles, Call: p.ID, Title: p.Name, Text: words(file, "\n"+edited(input))}
+	}
+	return Step{Kind: StepTool, Call: p.ID, Title: p.Name, Text: string(p.Input)}
+}
+
+// edited returns the lines that a tool removes from a file and adds to it.
+func edited(input map[string]any) string {
+	var b strings.Builder
+	for _, part := range [][2]string{{"old_string", "-"}, {"new_string", "+"}, {"content", "+"}} {
+		text, _ := input[part[0]].(string)
+		for line := range strings.Lines(text) {
+			b.WriteString(part[1] + strings.TrimRight(line, "\n") + "\n")
+		}
+	}
+	return b.String()
+}
+
+// result returns the text of a tool's result, or the texts of its parts.
+func (p claudePart) result() string {
+	var parts []claudePart
+	if json.Unmarshal(p.Content, &parts) != nil {
+		return plain(p.Content)
 	}
 	var texts []string
 	for _, c := range parts {
-		if text := c.readable(); text != "" {
-			texts = append(texts, text)
-		}
+		texts = append(texts, cmp.Or(c.Text, "["+c.Type+"]"))
 	}
-	said.Text = strings.Join(texts, "\n")
-	return said
-}
-
-func (c claudeContent) readable() string {
-	switch c.Type {
-	case "text":
-		return c.Text
-	case "tool_use":
-		var input struct {
-			Command string `json:"command"`
-			Path    string `json:"file_path"`
-		}
-		_ = json.Unmarshal(c.Input, &input) // a tool with neither is shown by its name
-		switch {
-		case input.Command != "":
-			return "$ " + input.Command
-		case input.Path != "":
-			return c.Name + " " + input.Path
-		}
-		return c.Name
-	case "tool_result":
-		var text string
-		var parts []claudeContent
-		if json.Unmarshal(c.Content, &text) == nil {
-			return strings.TrimRight(text, "\n")
-		}
-		if json.Unmarshal(c.Content, &parts) == nil && len(parts) > 0 {
-			return strings.TrimRight(parts[0].Text, "\n")
-		}
-	}
-	return ""
+	return strings.Join(texts, "\n")
 }

@@ -2,8 +2,6 @@ package harness
 
 import (
 	"encoding/json"
-	"fmt"
-	"strings"
 
 	"github.com/securebench/sbench/harness/tooling"
 	"github.com/securebench/sbench/proxy/relay"
@@ -14,16 +12,9 @@ func codex() CLI {
 	return CLI{
 		Name: "codex", Provider: relay.OpenAI,
 		Credentials: []Credential{{Name: "OPENAI_API_KEY"}, {Name: "CODEX_API_KEY"}},
-		Package: func(arch string, _ bool) (tooling.Package, error) {
-			suffix, ok := map[string]string{"amd64": "-linux-x64", "arm64": "-linux-arm64"}[arch]
-			if !ok {
-				return tooling.Package{}, fmt.Errorf("codex has no package for %s", arch)
-			}
-			return tooling.Package{Name: "@openai/codex", Suffix: suffix}, nil
-		},
-		Binary: func(arch string) string {
-			triple := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch] + "-unknown-linux-musl"
-			return "vendor/" + triple + "/bin/codex"
+		Packages: map[string]tooling.Package{
+			"amd64": {Name: "@openai/codex", Suffix: "-linux-x64", Program: "vendor/x86_64-unknown-linux-musl/bin/codex"},
+			"arm64": {Name: "@openai/codex", Suffix: "-linux-arm64", Program: "vendor/aarch64-unknown-linux-musl/bin/codex"},
 		},
 		Args: codexArgs,
 		Env: func(_ *Agent, _, key, home string) []string {
@@ -53,50 +44,73 @@ func codexArgs(a *Agent, baseURL string) []string {
 }
 
 // readCodex parses a line of "codex exec --json".
-func readCodex(line []byte) Event {
+func readCodex(line []byte) ([]Step, bool) {
 	var e struct {
-		Type    string `json:"type"`
-		Message string `json:"message"`
-		Error   struct {
-			Message string `json:"message"`
-		} `json:"error"`
-		Item struct {
-			Type     string `json:"type"`
-			Text     string `json:"text"`
-			Command  string `json:"command"`
-			Output   string `json:"aggregated_output"`
-			ExitCode *int   `json:"exit_code"`
-			Changes  []struct {
-				Path string `json:"path"`
-				Kind string `json:"kind"`
-			} `json:"changes"`
-		} `json:"item"`
+		Type           string
+		Message, Usage json.RawMessage
+		Error          struct{ Message string }
+		Item           *codexItem
 	}
-	if json.Unmarshal(line, &e) != nil || e.Type == "" {
-		return Event{}
+	_ = json.Unmarshal(line, &e) // what is not an event has no type
+	switch e.Type {
+	case "":
+		return nil, false
+	case "error":
+		return []Step{{Kind: StepError, Text: plain(e.Message)}}, true
+	case "turn.failed":
+		return []Step{{Kind: StepError, Title: "turn failed", Text: e.Error.Message}}, true
+	case "turn.completed":
+		return []Step{{Kind: StepNote, Title: "turn completed", Text: string(e.Usage)}}, true
+	case "item.completed":
+		if e.Item == nil {
+			return nil, true
+		}
+		return []Step{e.Item.step()}, true
+	case "thread.started", "turn.started", "item.started", "item.updated":
+		return nil, true
 	}
-	said := Event{OK: true}
-	switch {
-	case e.Type == "error":
-		said.Text = "error: " + e.Message
-	case e.Type == "turn.failed":
-		said.Text = "error: " + e.Error.Message
-	case e.Type != "item.completed":
-	case e.Item.Type == "command_execution":
-		said.Text = "$ " + e.Item.Command
-		if e.Item.Output != "" {
-			said.Text += "\n" + strings.TrimRight(e.Item.Output, "\n")
-		}
-		if e.Item.ExitCode != nil && *e.Item.ExitCode != 0 {
-			said.Text += fmt.Sprintf("\nexit status %d", *e.Item.ExitCode)
-		}
-	case e.Item.Type == "file_change":
-		for _, c := range e.Item.Changes {
-			said.Text += c.Kind + " " + c.Path + "\n"
-		}
-		said.Text = strings.TrimSpace(said.Text)
-	default:
-		said.Text = e.Item.Text
+	return unknown(e.Type), true
+}
+
+type codexItem struct {
+	Type, Text, Message, Command, Status, Server, Tool, Query string
+
+	Output    string `json:"aggregated_output"`
+	ExitCode  int    `json:"exit_code"`
+	Changes   []struct{ Path, Kind string }
+	Arguments json.RawMessage
+	Items     []struct {
+		Text      string
+		Completed bool
 	}
-	return said
+}
+
+func (i codexItem) step() Step {
+	switch i.Type {
+	case "agent_message":
+		return Step{Kind: StepMessage, Text: i.Text}
+	case "reasoning":
+		return Step{Kind: StepThinking, Text: i.Text}
+	case "command_execution":
+		return Step{Kind: StepCommand, Text: i.Command, Output: i.Output, Exit: i.ExitCode}
+	case "file_change":
+		s := Step{Kind: StepFiles, Failed: i.Status == "failed"}
+		for _, c := range i.Changes {
+			s.Text += c.Kind + " " + c.Path + "\n"
+		}
+		return s
+	case "mcp_tool_call":
+		return Step{Kind: StepTool, Title: words(i.Server, i.Tool), Text: string(i.Arguments), Failed: i.Status == "failed"}
+	case "web_search":
+		return Step{Kind: StepTool, Title: i.Type, Text: i.Query}
+	case "todo_list":
+		s := Step{Kind: StepNote, Title: "plan"}
+		for _, todo := range i.Items {
+			s.Text += map[bool]string{true: "[x] ", false: "[ ] "}[todo.Completed] + todo.Text + "\n"
+		}
+		return s
+	case "error":
+		return Step{Kind: StepError, Text: words(i.Message, i.Text)}
+	}
+	return Step{Kind: StepNote, Title: i.Type, Text: i.Text}
 }

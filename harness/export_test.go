@@ -1,4 +1,7 @@
 package harness
 
-// Outage is outage, for tests.
-var Outage = outage
+// Unexported functions for tests.
+var (
+	IsCredential = isCredential
+	Outage       = outage
+)

@@ -49,7 +49,7 @@ type Request struct {
 	Attempt        int      // of this task, from 1
 	Egress         Egress
 	// Trace, when not nil, receives an agent's output as it is written, one line with
-	// each Write. Said, when not nil, receives the text of each event that has one.
+	// each Write. Said, when not nil, receives the text of each [Step] that has one.
 	// Both are called from one goroutine.
 	Trace io.Writer
 	Said  func(text string)

@@ -72,14 +72,14 @@ func (p production) produce(ctx context.Context, vol runtime.Volume) (Result, er
 	if err := p.fill(ctx, dir); err != nil {
 		return Result{}, fmt.Errorf("prepare the workspace: %w", err)
 	}
-	exit, patch, err := p.exec(ctx, dir)
-	if errors.Is(err, runtime.ErrNotStarted) {
+	result, err := p.exec(ctx, dir)
+	switch {
+	case errors.Is(err, runtime.ErrNotStarted):
 		return Result{Failure: &candidate.Failure{Reason: "producer_not_started", Phase: phaseProducer, Message: "the harness command could not be executed in the task's image"}}, nil
-	}
-	if err != nil {
+	case err != nil:
 		return Result{}, err
 	}
-	return p.finish(ctx, dir, exit, patch)
+	return p.finish(ctx, dir, result)
 }
 
 // gitConfig returns the .gitconfig of a HOME that is not the user's own. It includes the
@@ -138,19 +138,13 @@ func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 	return err
 }
 
-// patch is what was extracted from a repository.
-type patch struct {
-	text    string
-	failure *candidate.Failure
-}
-
 // exec runs the command. If the candidate is a patch, it extracts that before it closes
 // the stopped sandbox.
-func (p production) exec(ctx context.Context, dir string) (runtime.Exit, patch, error) {
+func (p production) exec(ctx context.Context, dir string) (result Result, err error) {
 	r := p.request
 	places, err := repositoryPlaces(ctx, p.engine, r, dir)
 	if err != nil {
-		return runtime.Exit{}, patch{}, err
+		return result, err
 	}
 	env := r.Task.Environment()
 	cfg := runtime.Config{
@@ -162,15 +156,14 @@ func (p production) exec(ctx context.Context, dir string) (runtime.Exit, patch, 
 	}
 	box, err := p.engine.Create(ctx, cfg)
 	if err != nil {
-		return runtime.Exit{}, patch{}, err
+		return result, err
 	}
 	p.process.Wall, p.process.OutputBytes = r.Timeout, r.OutputBytes
-	exit, err := box.Exec(ctx, p.process)
-	var taken patch
-	if err == nil && r.Kind == compiler.CandidatePatch && failure(r, exit) == nil {
-		taken.text, taken.failure, err = takePatch(ctx, p.engine, r, box, places)
+	result.Exit, err = box.Exec(ctx, p.process)
+	if err == nil && r.Kind == compiler.CandidatePatch && failure(r, result.Exit) == nil {
+		result.Candidate.Patch, result.Failure, err = takePatch(ctx, p.engine, r, box, places)
 	}
-	return exit, taken, errors.Join(err, box.Close(ctx))
+	return result, errors.Join(err, box.Close(ctx))
 }
 
 // workspaceMounts mounts the workspace at the working directory. If that is a
@@ -237,25 +230,18 @@ func environment(vars map[string]string) []string {
 }
 
 // finish extracts the candidate from a workspace that nothing writes to any more.
-func (p production) finish(ctx context.Context, dir string, exit runtime.Exit, of patch) (Result, error) {
-	r := p.request
-	result := Result{Exit: exit}
+func (p production) finish(ctx context.Context, dir string, result Result) (Result, error) {
+	r, file := p.request, ""
+	if r.Kind == compiler.CandidateText { // the other kinds have a fixed place
+		file = p.textFile
+	}
 	taken, failed, err := candidate.Extract(ctx, candidate.Source{
-		Kind: r.Kind, Stdout: exit.Stdout, File: p.candidateFile(), Workspace: dir, Keep: r.Dest, Own: r.OwnDest, MaxBytes: r.WorkspaceBytes,
+		Kind: r.Kind, Stdout: result.Exit.Stdout, File: file, Workspace: dir, Keep: r.Dest, Own: r.OwnDest, MaxBytes: r.WorkspaceBytes,
 	})
-	result.Failure = cmp.Or(failure(r, exit), failed, of.failure)
-	taken.Patch = of.text
+	result.Failure = cmp.Or(failure(r, result.Exit), failed, result.Failure)
+	taken.Patch = result.Candidate.Patch
 	result.Candidate = taken
 	return result, err
-}
-
-// candidateFile returns the file of a text candidate, and "" for the other kinds, whose
-// place is fixed.
-func (p production) candidateFile() string {
-	if p.request.Kind != compiler.CandidateText {
-		return ""
-	}
-	return p.textFile
 }
 
 // failure returns why a command that ended in this way leaves no candidate, or nil. A

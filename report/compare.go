@@ -11,10 +11,10 @@ import (
 // compare compares the tasks that both runs scored. a and b are the runs' indices.
 func compare(a, b int, from, to *Source) Comparison {
 	c := Comparison{A: a, B: b, Differ: []Differs{}}
-	rows, others := map[string]string{}, map[string][]Attempt{}
+	others := map[string][]Attempt{}
 	for _, task := range byTask(to.Attempts) {
 		if _, scored := score(task); scored > 0 {
-			others[task[0].Task], rows[task[0].Task] = task, task[0].rows
+			others[task[0].Task] = task
 		}
 	}
 	var pairs []Differs
@@ -28,7 +28,7 @@ func compare(a, b int, from, to *Source) Comparison {
 		switch {
 		case !ok:
 			c.OnlyA++
-		case task[0].rows != "" && rows[id] != "" && task[0].rows != rows[id]:
+		case task[0].rows != "" && other[0].rows != "" && task[0].rows != other[0].rows:
 			c.Different++
 		default:
 			pairs = append(pairs, pair(id, task, other))

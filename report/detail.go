@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -66,9 +67,6 @@ type TryFacts struct {
 	Seconds float64       `json:"seconds"`
 }
 
-// keepDetail is how many bytes are kept of either end of a string in a Detail.
-const keepDetail = 256 << 10
-
 // Detail reads the details of s.Attempts[at]. Its texts have about most bytes together.
 // Detail.Missing says what could not be read.
 func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
@@ -77,7 +75,7 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 	if err != nil {
 		return Detail{}, fmt.Errorf("%s of %q: %w", record.RecordsFile, a.Task, err)
 	}
-	if a.Task != rec.TaskID {
+	if a.Task != summarise(rec).Task {
 		return Detail{}, fmt.Errorf("%s changed while it was read", record.RecordsFile)
 	}
 	share := max(256, most/12)
@@ -99,14 +97,14 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 	return d, ctx.Err()
 }
 
-// reread reads a record again, with more of its texts.
+// reread reads a record again, with all of its texts.
 func (s *Source) reread(t Try) (record.Record, error) {
 	f, err := record.OpenFile(s.root, record.RecordsFile, os.O_RDONLY)
 	if err != nil {
 		return record.Record{}, err
 	}
 	defer func() { _ = f.Close() }()
-	l, err := newLineReader(io.NewSectionReader(f, t.offset, t.size+1), t.offset, keepDetail).next()
+	l, err := newLineReader(io.NewSectionReader(f, t.offset, t.size), t.offset, maxRecord).next()
 	if err != nil {
 		return record.Record{}, err
 	}
@@ -144,9 +142,14 @@ func tries(all []Try) []TryFacts {
 func public(rec record.Record, most int) []Named {
 	var list []Named
 	for _, r := range rec.ResourceSummary {
-		if !r.Redacted && len(r.Value) > 0 && len(list) < 20 {
-			list = append(list, Named{r.Name, cutText(plainText(r.Value), most/2)})
+		if r.Redacted || len(r.Value) == 0 || len(list) == 20 {
+			continue
 		}
+		var text string
+		if json.Unmarshal(r.Value, &text) != nil {
+			text = string(r.Value)
+		}
+		list = append(list, Named{r.Name, cutText(text, most/2)})
 	}
 	return list
 }
@@ -179,7 +182,7 @@ func (s *Source) logs(d *Detail, rec record.Record, most int) {
 			d.Missing = append(d.Missing, count(len(rec.Logs)-i, "further log"))
 			break
 		}
-		if err := s.log(d, l, most); err != nil {
+		if err := s.log(d, l, parserOf(rec), most); err != nil {
 			d.Missing = append(d.Missing, err.Error())
 		}
 		if l.Cut > 0 {
@@ -188,7 +191,18 @@ func (s *Source) logs(d *Detail, rec record.Record, most int) {
 	}
 }
 
-func (s *Source) log(d *Detail, l record.Log, most int) error {
+// parserOf returns the parser of the agent's output, in which an unknown agent has no
+// events.
+func parserOf(rec record.Record) func([]byte) ([]harness.Step, bool) {
+	if rec.Agent != nil {
+		if cli, ok := harness.CLIOf(rec.Agent.Name); ok {
+			return cli.Read
+		}
+	}
+	return func([]byte) ([]harness.Step, bool) { return nil, false }
+}
+
+func (s *Source) log(d *Detail, l record.Log, read func([]byte) ([]harness.Step, bool), most int) error {
 	if !filepath.IsLocal(l.Path) {
 		return errors.New("a log's path leads out of the run's folder")
 	}
@@ -199,7 +213,7 @@ func (s *Source) log(d *Detail, l record.Log, most int) error {
 	defer func() { _ = f.Close() }()
 	switch name := path.Base(l.Path); name {
 	case record.TraceFile:
-		trace, err := readTrace(f, 4*most)
+		trace, err := readTrace(f, read, 4*most)
 		d.Trace = &trace
 		return err
 	case "prompt.txt":

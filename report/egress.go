@@ -76,7 +76,7 @@ func (s *Source) indexEgress(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	lines := newLineReader(f, 0, keepIndex)
+	lines := newLineReader(f, 0, maxEntry)
 	for ctx.Err() == nil {
 		l, err := lines.next()
 		if err == io.EOF {
@@ -128,7 +128,7 @@ func (s *Source) egressOf(a Attempt, d *Detail, most int) *Egress {
 	}
 	defer func() { _ = f.Close() }()
 	for _, offset := range index.offsets[:min(len(index.offsets), maxEgress, max(4, 2*most/egressLines))] {
-		l, err := newLineReader(io.NewSectionReader(f, offset, 1<<20), offset, 100).next()
+		l, err := newLineReader(io.NewSectionReader(f, offset, maxEntry), offset, maxEntry).next()
 		var entry egressLine
 		if err == nil && json.Unmarshal(l.text, &entry) == nil {
 			e.Entries = append(e.Entries, entry.shown(a.Started))

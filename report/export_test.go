@@ -1,16 +1,9 @@
 package report
 
-import "io"
-
 // Unexported names for tests.
-const (
-	MaxLine    = maxLine
-	KeepDetail = keepDetail
-)
-
 var (
+	Chance        = chance
 	ErrLong       = errLong
-	Decode        = decode
 	ReadTrace     = readTrace
 	NewLineReader = newLineReader
 )
@@ -26,6 +19,3 @@ func (l *lineReader) Next() (Line, error) {
 	got, err := l.next()
 	return Line{got.text, got.offset, got.size, got.whole}, err
 }
-
-// OneLine reads the first line of r.
-func OneLine(r io.Reader, keep int) (Line, error) { return newLineReader(r, 0, keep).Next() }

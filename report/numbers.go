@@ -27,8 +27,8 @@ func Between(i *stat.Interval) string {
 // Points formats a difference of shares in percentage points, with its sign.
 func Points(difference float64) string { return fmt.Sprintf("%+.1f", 100*difference) }
 
-// Chance formats a probability.
-func Chance(p float64) string {
+// chance formats a probability.
+func chance(p float64) string {
 	if p < 0.001 {
 		return "< 0.001"
 	}

@@ -159,6 +159,7 @@ type Tokens struct {
 
 // Slow is an attempt with its times.
 type Slow struct {
+	Index    int           `json:"-"` // in Source.Attempts
 	TaskID   string        `json:"task_id"`
 	Attempt  int           `json:"attempt"`
 	Status   record.Status `json:"status"`

@@ -40,8 +40,9 @@ func fields(t reflect.Type, names map[string]bool) {
 	}
 	for i := range t.NumField() {
 		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		names[name] = true
-		fields(f.Type, names)
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" { // which is in no JSON
+			names[name] = true
+			fields(f.Type, names)
+		}
 	}
 }

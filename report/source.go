@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	keepIndex   = 4 << 10 // bytes kept of either end of a string, when records are summed up
+	maxName     = 4 << 10 // bytes kept of a name
 	maxManifest = 1 << 20 // bytes of run.json
 	maxProblems = 100     // kept
 )
@@ -69,7 +69,7 @@ type Try struct {
 	Started time.Time
 	Seconds float64 // in total
 	offset  int64   // in bytes, of the line
-	size    int64   // in bytes, without the newline
+	size    int64   // in bytes, with the newline
 }
 
 type attemptKey struct {
@@ -103,7 +103,7 @@ func (s *Source) read(ctx context.Context) error {
 	}
 	defer func() { _ = f.Close() }()
 	index := map[attemptKey]int{}
-	lines := newLineReader(f, 0, keepIndex)
+	lines := newLineReader(f, 0, maxRecord)
 	for n := 1; ctx.Err() == nil; n++ {
 		l, err := lines.next()
 		switch {
@@ -219,6 +219,9 @@ func summarise(rec record.Record) Attempt {
 	}
 	if rec.Agent != nil {
 		a.Agent = join(rec.Agent.Name, rec.Agent.Version, rec.Agent.Model)
+	}
+	for _, name := range []*string{&a.Task, &a.Benchmark, &a.Family, &a.Category, &a.Phase, &a.Reason, &a.Agent} {
+		*name = strings.Clone(cutText(*name, maxName).Head)
 	}
 	return a
 }

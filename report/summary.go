@@ -225,38 +225,11 @@ func outcomes(attempts []Attempt) []Outcome {
 	return list
 }
 
-// distributions leaves out errors and unknown values.
-func distributions(attempts []Attempt) Distributions {
-	var producer, verifier, total, input, cached, output, reasoning, memory []float64
-	known := func(list *[]float64, v float64) {
-		if v > 0 {
-			*list = append(*list, v)
-		}
-	}
-	for _, a := range attempts {
-		if a.Status == record.Error {
-			continue
-		}
-		known(&producer, a.Producer)
-		known(&verifier, a.Verifier)
-		known(&total, a.Total)
-		known(&memory, float64(a.PeakMemory))
-		if t := a.Tokens; t != nil {
-			input, cached = append(input, float64(t.Input)), append(cached, float64(t.Cached))
-			output, reasoning = append(output, float64(t.Output)), append(reasoning, float64(t.Reasoning))
-		}
-	}
-	return Distributions{
-		stat.Describe(producer), stat.Describe(verifier), stat.Describe(total), stat.Describe(input),
-		stat.Describe(cached), stat.Describe(output), stat.Describe(reasoning), stat.Describe(memory),
-	}
-}
-
 func slowest(attempts []Attempt) []Slow {
 	list := []Slow{}
-	for _, a := range attempts {
+	for i, a := range attempts {
 		if a.Total > 0 {
-			list = append(list, Slow{a.Task, a.Number, a.Status, a.Total, a.Producer, a.Verifier})
+			list = append(list, Slow{i, a.Task, a.Number, a.Status, a.Total, a.Producer, a.Verifier})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Slow) int { return cmp.Compare(b.Total, a.Total) })

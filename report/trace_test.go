@@ -8,13 +8,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/report"
 )
 
 // brief formats a trace in few lines.
-func brief(t *testing.T, text string) string {
+func brief(t *testing.T, agent, text string) string {
 	t.Helper()
-	trace, err := report.ReadTrace(strings.NewReader(text), 64<<10)
+	cli, _ := harness.CLIOf(agent)
+	trace, err := report.ReadTrace(strings.NewReader(text), cli.Read, 64<<10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,8 +26,8 @@ func brief(t *testing.T, text string) string {
 		if s.Output != nil {
 			fmt.Fprintf(&b, " > %q", s.Output.Head)
 		}
-		if s.Exit != nil {
-			fmt.Fprintf(&b, " exit %d", *s.Exit)
+		if s.Exit != 0 {
+			fmt.Fprintf(&b, " exit %d", s.Exit)
 		}
 		if s.Failed {
 			b.WriteString(" failed")
@@ -36,7 +38,7 @@ func brief(t *testing.T, text string) string {
 }
 
 func TestTraceOfCodex(t *testing.T) {
-	got := brief(t, `{"type":"thread.started","thread_id":"x"}
+	got := brief(t, "codex", `{"type":"thread.started","thread_id":"x"}
 {"type":"turn.started"}
 {"type":"item.completed","item":{"id":"0","type":"reasoning","text":"**Look**"}}
 {"type":"item.started","item":{"id":"1","type":"command_execution","command":"ls"}}
@@ -82,7 +84,7 @@ raw "" "[1, 2]"
 }
 
 func TestTraceOfClaude(t *testing.T) {
-	got := brief(t, `{"type":"system","subtype":"init","model":"m"}
+	got := brief(t, "claude_code", `{"type":"system","subtype":"init","model":"m"}
 {"type":"assistant","message":{"role":"assistant","content":[{"type":"thinking","thinking":"Hm."},{"type":"text","text":"I look."}]}}
 {"type":"assistant","message":{"content":[{"type":"tool_use","id":"1","name":"Bash","input":{"command":"ls"}},{"type":"tool_use","id":"2","name":"Edit","input":{"file_path":"/a","old_string":"x","new_string":"y\nz"}}]}}
 {"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"2","content":[{"type":"text","text":"changed"},{"type":"image"}]}]}}
@@ -120,7 +122,8 @@ func TestTraceIsBounded(t *testing.T) {
 		b.Write(append(line, '\n'))
 	}
 	const most = 40000
-	trace, err := report.ReadTrace(strings.NewReader(b.String()), most)
+	cli, _ := harness.CLIOf("codex")
+	trace, err := report.ReadTrace(strings.NewReader(b.String()), cli.Read, most)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,5 +140,20 @@ func TestTraceIsBounded(t *testing.T) {
 	}
 	if after := trace.Steps[trace.At].Text.Head; after != fmt.Sprint("step ", trace.At+trace.Cut) {
 		t.Errorf("after the gap comes %q", after)
+	}
+}
+
+// TestTraceOfAnother: a trace is read by the parser of its agent, whichever that is.
+func TestTraceOfAnother(t *testing.T) {
+	read := func(line []byte) ([]harness.Step, bool) {
+		kind, text, ok := strings.Cut(string(line), ": ")
+		return []harness.Step{{Kind: harness.StepKind(kind), Text: text, Call: "1", Output: "x"}}, ok
+	}
+	trace, err := report.ReadTrace(strings.NewReader("command: ls\nresult: \nno event\n"), read, 64<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := trace.Steps; len(s) != 2 || s[0].Kind != harness.StepCommand || s[0].Output.Head != "x" || s[1].Kind != "raw" || s[1].Text.Head != "no event" {
+		t.Errorf("%+v", s)
 	}
 }

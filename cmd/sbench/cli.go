@@ -30,20 +30,21 @@ const (
 
 const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (nothing ran), 3 infrastructure errors, 130 interrupted."
 
+// cli is the command line. A command with the tag daemon talks to a daemon.
 type cli struct {
 	globals
 
-	Run      runCmd      `cmd:"" help:"Run a benchmark and record the verdicts."`
-	Regrade  regradeCmd  `cmd:"" help:"Verify the candidates of a run again, without its harness."`
+	Run      runCmd      `cmd:"" daemon:"" help:"Run a benchmark and record the verdicts."`
+	Regrade  regradeCmd  `cmd:"" daemon:"" help:"Verify the candidates of a run again, without its harness."`
 	Report   reportCmd   `cmd:"" help:"Sum up the records of runs, and compare runs."`
 	Validate validateCmd `cmd:"" help:"Check tester files and packs, and say everything that is wrong with them."`
 	Inspect  inspectCmd  `cmd:"" help:"Show which component sees which file and value of a task."`
-	Spec     specCmd     `cmd:"" help:"Print the OCI runtime specification that a task's sandbox would get."`
+	Spec     specCmd     `cmd:"" daemon:"" help:"Print the OCI runtime specification that a task's sandbox would get."`
 	Harness  harnessCmd  `cmd:"" help:"Fetch and list the command lines of agents."`
 	Pack     packCmd     `cmd:"" help:"Import packs, and check that they measure something."`
-	Image    imageCmd    `cmd:"" help:"List, fetch, import, name and remove images."`
-	Doctor   doctorCmd   `cmd:"" help:"Say what this host can enforce, and the cure for what it cannot."`
-	GC       gcCmd       `cmd:"" name:"gc" help:"Remove what runs of dead processes left behind."`
+	Image    imageCmd    `cmd:"" daemon:"" help:"List, fetch, import, name and remove images."`
+	Doctor   doctorCmd   `cmd:"" daemon:"" help:"Say what this host can enforce, and the cure for what it cannot."`
+	GC       gcCmd       `cmd:"" daemon:"" name:"gc" help:"Remove what runs of dead processes left behind."`
 	Verify   verifyCmd   `cmd:"" help:"Check that a run's records are what was written."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
@@ -145,6 +146,14 @@ func printTable[T any](a *app, list []T, line func(T) string) error {
 		_, _ = fmt.Fprintln(w, line(item)) // an error comes back from Flush
 	}
 	return w.Flush()
+}
+
+// show prints a list: as JSON, or as printTable does.
+func show[T any](a *app, asJSON bool, list []T, line func(T) string) error {
+	if asJSON {
+		return a.json(append([]T{}, list...))
+	}
+	return printTable(a, list, line)
 }
 
 // exitCode is the one place that maps errors to codes.

@@ -10,8 +10,6 @@ import (
 )
 
 type doctorCmd struct {
-	onDaemon `kong:"-"`
-
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
@@ -24,11 +22,7 @@ func (cmd *doctorCmd) Run(ctx context.Context, a *app) error {
 			bad++
 		}
 	}
-	if cmd.JSON {
-		if err := a.json(findings); err != nil {
-			return err
-		}
-	} else if err := printTable(a, findings, finding); err != nil {
+	if err := show(a, cmd.JSON, findings, finding); err != nil {
 		return err
 	}
 	if bad > 0 {

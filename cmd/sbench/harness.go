@@ -87,10 +87,7 @@ func (cmd *harnessLsCmd) Run(a *app) error {
 }
 
 func (a *app) printTools(all []tooling.Installed, asJSON bool) error {
-	if asJSON {
-		return a.json(append([]tooling.Installed{}, all...))
-	}
-	return printTable(a, all, func(in tooling.Installed) string {
+	return show(a, asJSON, all, func(in tooling.Installed) string {
 		return fmt.Sprintf("%s %s %d MB %s", in.Package, in.Version, in.Bytes>>20, in.Integrity)
 	})
 }
@@ -108,8 +105,8 @@ func (a *app) tools() (*tooling.Cache, error) {
 	}
 	return &tooling.Cache{
 		Dir: filepath.Join(dir, "tools"), Registry: tooling.RegistryFrom(os.Environ()),
-		Progress: func(pkg, version string, done, total int64) {
-			a.logger().Info("download", "package", pkg, "version", version, "bytes", done, "of", total)
+		Downloading: func(pkg, version string, bytes int64) {
+			a.logger().Info("download", "package", pkg, "version", version, "bytes", bytes)
 		},
 	}, nil
 }
@@ -156,8 +153,7 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	if key == "" {
 		return refuse("$.harness.env", fmt.Sprintf("%s needs a key of its provider: name %s here, and set it in the environment or the env file; it stays outside of the sandbox", agent.Name, joined(agent.Credentials, " or ", func(c harness.Credential) string { return c.Name })))
 	}
-	base, err := baseURL(c.BaseURL)
-	if err != nil {
+	if _, err := url.Parse(c.BaseURL); err != nil {
 		return refuse("$.harness.config.base_url", err.Error())
 	}
 	cache, err := a.tools()
@@ -168,25 +164,14 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	if err != nil {
 		return refuse("$.harness.type", err.Error())
 	}
-	version, err := a.resolveVersion(ctx, cache, pkg, c.Version)
+	c.Version, err = a.resolveVersion(ctx, cache, pkg, c.Version)
 	switch {
 	case errors.Is(err, tooling.ErrNoVersion):
 		return refuse("$.harness.config.version", err.Error())
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
 	}
-	return &harness.Agent{
-		CLI: agent, Version: version, Tools: cache, Arch: goruntime.GOARCH, TaskFile: c.TaskFile,
-		Model: c.Model, ReasoningEffort: c.ReasoningEffort, BaseURL: base, Key: relay.NewKey(key), Bearer: bearer,
-		AllowExternalTools: c.AllowExternalTools, RefuseExternalTools: c.RefuseExternalTools, MaxTotalTokens: c.MaxTotalTokens, MaxRequests: c.MaxRequests,
-	}, nil
-}
-
-func baseURL(text string) (*url.URL, error) {
-	if text == "" {
-		return nil, nil
-	}
-	return url.Parse(text)
+	return &harness.Agent{HarnessConfig: c, CLI: agent, Tools: cache, Arch: goruntime.GOARCH, Key: relay.NewKey(key), Bearer: bearer}, nil
 }
 
 // credential returns the first key of the agent's provider that is set.

@@ -21,8 +21,6 @@ type imageCmd struct {
 }
 
 type imageLsCmd struct {
-	onDaemon `kong:"-"`
-
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
@@ -32,16 +30,11 @@ func (cmd *imageLsCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		if cmd.JSON {
-			return a.json(list)
-		}
-		return printTable(a, list, func(i containerd.ImageInfo) string { return i.Ref + "\t" + i.Digest })
+		return show(a, cmd.JSON, list, func(i containerd.ImageInfo) string { return i.Ref + "\t" + i.Digest })
 	})
 }
 
 type imagePullCmd struct {
-	onDaemon `kong:"-"`
-
 	Ref  string `arg:"" help:"Image reference."`
 	JSON bool   `name:"json" help:"Print JSON."`
 }
@@ -55,18 +48,13 @@ func (cmd *imagePullCmd) Run(ctx context.Context, a *app) error {
 
 // printImages prints what a call returned, unless that is an error.
 func (a *app) printImages(asJSON bool, err error, list ...runtime.Image) error {
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case asJSON:
-		return a.json(list)
 	}
-	return printTable(a, list, func(i runtime.Image) string { return fmt.Sprintf("%s %s %s", i.Ref, i.Digest, i.Platform) })
+	return show(a, asJSON, list, func(i runtime.Image) string { return fmt.Sprintf("%s %s %s", i.Ref, i.Digest, i.Platform) })
 }
 
 type imageImportCmd struct {
-	onDaemon `kong:"-"`
-
 	Archive string `arg:"" help:"Archive file, or - for standard input."`
 	As      string `placeholder:"REF" help:"Name for the image of an archive that holds one."`
 	JSON    bool   `name:"json" help:"Print JSON."`
@@ -89,8 +77,6 @@ func (cmd *imageImportCmd) Run(ctx context.Context, a *app) error {
 }
 
 type imageTagCmd struct {
-	onDaemon `kong:"-"`
-
 	Source string `arg:"" help:"Image that is here."`
 	Target string `arg:"" help:"Further name, such as python:3.11-slim."`
 	JSON   bool   `name:"json" help:"Print JSON."`
@@ -104,8 +90,6 @@ func (cmd *imageTagCmd) Run(ctx context.Context, a *app) error {
 }
 
 type imageRmCmd struct {
-	onDaemon `kong:"-"`
-
 	Refs []string `arg:"" help:"Image references."`
 }
 

@@ -17,8 +17,6 @@ import (
 )
 
 type imageBuildCmd struct {
-	onDaemon `kong:"-"`
-
 	Context string `arg:"" optional:"" help:"Folder with a Dockerfile and the files it copies."`
 	As      string `placeholder:"REF" help:"Name for the image."`
 	File    string `default:"Dockerfile" help:"Dockerfile, relative to the folder."`

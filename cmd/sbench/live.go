@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -11,14 +12,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/vbauerster/mpb/v8/cwriter"
+	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/run"
 )
 
 const (
-	redrawEvery = 100 * time.Millisecond // shortest time between two redraws
-	tickEvery   = time.Second            // redraws of an unchanged view, for its times
+	redrawEvery = 100 * time.Millisecond
 	// maxAbove bounds the text that waits while the terminal accepts nothing.
 	maxAbove = 256 << 10 // bytes
 )
@@ -38,9 +38,15 @@ func terminalOf(w io.Writer, getenv func(string) string) (terminal, bool) {
 		return terminal{}, false
 	}
 	fd := int(f.Fd())
-	t := terminal{f, func() (int, int, error) { return cwriter.GetSize(fd) }, getenv("NO_COLOR") == ""}
-	columns, rows, err := t.size()
-	return t, err == nil && columns > 0 && rows > 0
+	size := func() (columns, rows int, err error) {
+		w, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+		if err != nil {
+			return 0, 0, err
+		}
+		return int(w.Col), int(w.Row), nil
+	}
+	columns, rows, err := size()
+	return terminal{f, size, getenv("NO_COLOR") == ""}, err == nil && columns > 0 && rows > 0
 }
 
 // A live view redraws some lines at the bottom of a terminal. It does not change the
@@ -50,6 +56,10 @@ func terminalOf(w io.Writer, getenv func(string) string) (terminal, bool) {
 // What is written to it appears above the view, in whole lines, and passes through while
 // there is no view. Its methods may be called concurrently. While there is a view, events
 // and writes do not wait for the terminal.
+//
+// No library draws it. bubbletea hides the cursor and switches to bracketed paste, which
+// stays so if the process is killed, and adds 17 modules. In mpb, whoever writes above the
+// bars waits for the terminal, and bars are redrawn even if nothing has changed.
 type live struct {
 	term    terminal
 	now     func() time.Time
@@ -66,12 +76,11 @@ type live struct {
 
 // drawing is the state of the goroutine that draws on the terminal.
 type drawing struct {
-	wake      chan struct{} // something has changed
-	quit, off chan struct{}
-	once      sync.Once
-	screen    *cwriter.Writer
-	drawn     string // the view on the terminal
-	broken    bool   // writing to the terminal has failed
+	quit   context.CancelFunc // ends the goroutine, for which done waits
+	done   sync.WaitGroup
+	drawn  string // the view on the terminal
+	rows   int    // of drawn
+	broken bool   // writing to the terminal has failed
 }
 
 // newLive makes a live view. It writes nothing before the first event.
@@ -93,22 +102,19 @@ func (l *live) add(e run.Event, wanted bool) {
 		l.board.add(e)
 		l.tell(e)
 	}
-	if e.Kind != run.RunDone {
-		l.loop.poke()
-	}
 	l.mu.Unlock()
 	if e.Kind == run.RunDone {
-		l.end()
+		l.close(l.verdicts)
 	}
 }
 
 // open opens the view. The caller holds the lock.
 func (l *live) open() {
 	l.board, l.table = board{}, run.Table{}
-	l.loop = &drawing{
-		wake: make(chan struct{}, 1), quit: make(chan struct{}), off: make(chan struct{}), screen: cwriter.New(l.term.Writer),
-	}
-	go l.keepDrawing(l.loop)
+	ctx, cancel := context.WithCancel(context.Background())
+	d := &drawing{quit: cancel}
+	d.done.Go(func() { l.keepDrawing(ctx, d) })
+	l.loop = d
 }
 
 // tell prints the events that should not be missed above the view. The caller holds the
@@ -116,12 +122,14 @@ func (l *live) open() {
 func (l *live) tell(e run.Event) {
 	switch e.Kind {
 	case run.Resume, run.Stopping, run.SandboxCommand, run.SandboxResult, run.VerifierPolicyDenied:
-		_ = run.WriteEvent(&l.above, e)
 	case run.TaskDone:
-		if e.Again {
-			_ = run.WriteEvent(&l.above, e)
+		if !e.Again {
+			return
 		}
+	default:
+		return
 	}
+	_ = run.WriteEvent(&l.above, e)
 	l.bound()
 }
 
@@ -135,7 +143,6 @@ func (l *live) Write(p []byte) (int, error) {
 	l.begun.Write(p)
 	l.above.Write(l.begun.Next(bytes.LastIndexByte(l.begun.Bytes(), '\n') + 1))
 	l.bound()
-	l.loop.poke()
 	return len(p), nil
 }
 
@@ -148,43 +155,24 @@ func (l *live) bound() {
 	}
 }
 
-func (d *drawing) poke() {
-	select {
-	case d.wake <- struct{}{}:
-	default: // a wake-up is pending
-	}
-}
-
-// keepDrawing redraws the view when something has changed, and every tickEvery.
-func (l *live) keepDrawing(d *drawing) {
-	defer close(d.off)
-	tick := time.NewTicker(tickEvery)
+// keepDrawing draws the view when it has changed, but not more often than redrawEvery
+// unless the terminal is resized.
+func (l *live) keepDrawing(ctx context.Context, d *drawing) {
+	tick := time.NewTicker(redrawEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-d.quit:
+		case <-ctx.Done():
 			return
-		case <-d.wake:
 		case <-tick.C:
 		case <-l.resized:
 			d.drawn = ""
 		}
-		d.draw(l.frame())
-		select {
-		case <-d.quit:
-			return
-		case <-time.After(redrawEvery):
-		}
+		l.mu.Lock()
+		above, lines := l.takeAbove(false), l.board.lines(l.now(), l.canvas())
+		l.mu.Unlock()
+		l.draw(d, above, lines)
 	}
-}
-
-// frame returns the text to be printed, which it takes, and the view to be shown below
-// it.
-func (l *live) frame() (above string, lines []string) {
-	c := l.canvas()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.takeAbove(false), l.board.lines(l.now(), c)
 }
 
 // canvas returns the room for the view: all rows but the last, which is for the cursor.
@@ -212,36 +200,31 @@ func (l *live) takeAbove(end bool) string {
 	return text
 }
 
-// draw replaces the view in one write. Once writing has failed, it does nothing: the run
-// goes on.
-func (d *drawing) draw(above string, lines []string) {
-	var text string
-	for _, line := range lines {
-		text += line + "\n"
-	}
+// draw replaces the view in one write, unless nothing has changed. Once writing has
+// failed, it does nothing: the run goes on.
+func (l *live) draw(d *drawing, above string, lines []string) {
+	text := strings.Join(append(lines, ""), "\n")
 	if d.broken || above == "" && text == d.drawn {
 		return
 	}
-	d.drawn = text
-	// The terminal may have echoed a key, such as ^C, where the cursor was.
-	_, _ = d.screen.WriteString("\r\x1b[K" + above + text)
-	d.broken = d.screen.Flush(len(lines)) != nil
+	begin := "\r" // the terminal may have echoed a key, such as ^C, where the cursor was
+	if d.rows > 0 {
+		begin += fmt.Sprintf("\x1b[%dA", d.rows)
+	}
+	_, err := io.WriteString(l.term, begin+"\x1b[J"+above+text)
+	d.drawn, d.rows, d.broken = text, len(lines), err != nil
 }
 
-// end closes the view and prints the totals and the verdicts in its place.
-func (l *live) end() {
-	l.close(func() string {
-		var text strings.Builder
-		for _, line := range l.board.totals(l.now(), l.canvas()) {
-			text.WriteString(line + "\n")
-		}
-		var table strings.Builder
-		_ = l.table.Write(&table) // a strings.Builder never returns an error
-		for line := range strings.Lines(table.String()) {
-			text.WriteString(harmless(strings.TrimSuffix(line, "\n")) + "\n")
-		}
-		return text.String()
-	})
+// verdicts returns what takes the place of the view when the run has ended. The caller
+// holds the lock.
+func (l *live) verdicts() string {
+	lines := l.board.totals(l.now(), l.canvas())
+	var table strings.Builder
+	_ = l.table.Write(&table) // a strings.Builder never returns an error
+	for line := range strings.Lines(table.String()) {
+		lines = append(lines, harmless(strings.TrimSuffix(line, "\n")))
+	}
+	return strings.Join(append(lines, ""), "\n")
 }
 
 // stop removes the view, if there is one.
@@ -256,15 +239,14 @@ func (l *live) close(last func() string) {
 	if d == nil {
 		return
 	}
-	d.once.Do(func() { close(d.quit) })
-	<-d.off
+	d.quit()
+	d.done.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.loop != d { // another call closed it
-		return
+	if l.loop == d { // no other call has closed it
+		l.draw(d, l.takeAbove(true)+last()+"\r", nil)
+		l.loop = nil
 	}
-	d.draw(l.takeAbove(true)+last()+"\r", nil)
-	l.loop = nil
 }
 
 // live returns the live view, which it puts in front of standard error if it is not there

@@ -8,8 +8,6 @@ import (
 	"unicode"
 
 	"github.com/mattn/go-runewidth"
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -55,12 +53,11 @@ type board struct {
 
 // running is an attempt that has begun and is not recorded yet.
 type running struct {
-	task    string
-	attempt int
-	phase   string
-	since   time.Time
-	tokens  int64
+	run.Event // its start, with the tokens since
+	phase     string
 }
+
+func (r running) is(e run.Event) bool { return r.Task == e.Task && r.Attempt == e.Attempt }
 
 // add updates the board with an event.
 func (b *board) add(e run.Event) {
@@ -84,15 +81,15 @@ func (b *board) add(e run.Event) {
 		b.stopping = true
 	case run.Egress:
 		b.tokens += e.Tokens
-		b.change(e, func(r *running) { r.tokens += e.Tokens })
+		b.attempt(e).Tokens += e.Tokens
 	case run.ProducerStart:
-		b.change(e, func(r *running) { r.phase = "harness" })
+		b.attempt(e).phase = "harness"
 	case run.VerifierStart:
-		b.change(e, func(r *running) { r.phase = "verifier" })
+		b.attempt(e).phase = "verifier"
 	case run.TaskStart:
 		b.waiting, b.resumed = "", e.Resumed
-		b.change(e, nil)
-		b.running = append(b.running, running{task: e.Task, attempt: e.Attempt, phase: "starting", since: e.Time})
+		b.end(e)
+		b.running = append(b.running, running{e, "starting"})
 	case run.TaskDone:
 		b.addVerdict(e)
 	case run.AgentOutput:
@@ -103,10 +100,10 @@ func (b *board) add(e run.Event) {
 func (b *board) addVerdict(e run.Event) {
 	if e.Again {
 		b.retries++
-		b.change(e, func(r *running) { r.phase = "waiting" })
+		b.attempt(e).phase = "waiting"
 		return
 	}
-	b.change(e, nil)
+	b.end(e)
 	b.done++
 	if b.verdicts == nil {
 		b.verdicts = map[record.Status]int{}
@@ -124,17 +121,18 @@ func (b *board) addSaid(e run.Event) {
 	b.said = slices.Clone(b.said[max(0, len(b.said)-maxSaid):])
 }
 
-// change calls f for the event's attempt if it is running. If f is nil, it removes the
-// attempt.
-func (b *board) change(e run.Event, f func(*running)) {
-	i := slices.IndexFunc(b.running, func(r running) bool { return r.task == e.Task && r.attempt == e.Attempt })
-	switch {
-	case i < 0:
-	case f == nil:
-		b.running = slices.Delete(b.running, i, i+1)
-	default:
-		f(&b.running[i])
+// attempt returns the event's attempt, to be changed; if it is not running, a change has
+// no effect.
+func (b *board) attempt(e run.Event) *running {
+	if i := slices.IndexFunc(b.running, func(r running) bool { return r.is(e) }); i >= 0 {
+		return &b.running[i]
 	}
+	return &running{}
+}
+
+// end removes the event's attempt.
+func (b *board) end(e run.Event) {
+	b.running = slices.DeleteFunc(b.running, func(r running) bool { return r.is(e) })
 }
 
 // canvas is the room for lines: their width in columns, which no line reaches, how many
@@ -169,16 +167,21 @@ func (b *board) totals(now time.Time, c canvas) []string {
 		return []string{c.bar("images", b.pulled, b.pulls, took+"  "+b.image)}
 	}
 	done := min(b.resumed+b.done, b.attempts)
-	counts := []part{
-		{count(b.verdicts[record.Passed], "passed"), green}, {count(b.verdicts[record.Failed], "failed"), red},
-		{count(b.verdicts[record.Error], "error"), yellow}, {count(b.verdicts[record.Pending], "pending"), plainText},
-	}
-	for _, p := range []struct {
-		n    int
-		name string
-	}{{b.resumed, "recorded before"}, {b.retries, "retried"}} {
-		if p.n > 0 {
-			counts = append(counts, part{count(p.n, p.name), plainText})
+	var counts []part
+	for i, p := range []struct {
+		n            int
+		name, colour string
+	}{
+		{b.verdicts[record.Passed], "passed", green}, {b.verdicts[record.Failed], "failed", red},
+		{b.verdicts[record.Error], "error", yellow}, {b.verdicts[record.Pending], "pending", plainText},
+		{b.resumed, "recorded before", plainText}, {b.retries, "retried", plainText},
+	} {
+		text := fmt.Sprint(p.n, " ", p.name)
+		switch {
+		case p.n > 0:
+			counts = append(counts, part{text, p.colour})
+		case i < 4: // a verdict
+			counts = append(counts, part{text, plainText})
 		}
 	}
 	if b.tokens > 0 {
@@ -197,14 +200,14 @@ func (b *board) attemptLines(now time.Time, c canvas, room int) []string {
 		if left := len(b.running) - i; len(all) == room-1 && left > 1 {
 			return append(all, c.paint(faint, fmt.Sprintf("  and %d more", left)))
 		}
-		name := r.task
+		name := r.Task
 		if b.attempts > b.tasks {
-			name += fmt.Sprintf(" #%d", r.attempt)
+			name += fmt.Sprintf(" #%d", r.Attempt)
 		}
-		if r.tokens > 0 {
-			name += "  " + tokens(r.tokens)
+		if r.Tokens > 0 {
+			name += "  " + tokens(r.Tokens)
 		}
-		head := fmt.Sprintf("  %-8s %6s  ", r.phase, seconds(now.Sub(r.since)))
+		head := fmt.Sprintf("  %-8s %6s  ", r.phase, seconds(now.Sub(r.Time)))
 		all = append(all, c.paint(plainText, head+fitEnd(name, c.width-1-len(head))))
 	}
 	return all
@@ -212,13 +215,15 @@ func (b *board) attemptLines(now time.Time, c canvas, room int) []string {
 
 // bar returns a line with a progress bar, if there is room for one.
 func (c canvas) bar(name string, done, total int, rest string) string {
-	head, tail := fmt.Sprintf("%-9s", name), fmt.Sprintf(" %d/%d  %s", done, total, rest)
-	var bar strings.Builder
-	if room := min(maxBar, c.width-1-len(head)-min(runewidth.StringWidth(tail), c.width/2)); room > 4 {
-		stat := decor.Statistics{AvailableWidth: room, Total: int64(total), Current: int64(done), Completed: done == total}
-		_ = mpb.BarStyle().Build().Fill(&bar, stat) // a strings.Builder never returns an error
+	head, tail, bar := fmt.Sprintf("%-9s", name), fmt.Sprintf(" %d/%d  %s", done, total, rest), ""
+	if room := min(maxBar, c.width-1-len(head)-min(runewidth.StringWidth(tail), c.width/2)) - len("[]"); room > 2 {
+		filled := strings.Repeat("=", min(room, (2*room*done+total)/max(2*total, 1))) // rounded
+		if done < total && filled != "" {
+			filled = filled[1:] + ">"
+		}
+		bar = fmt.Sprintf("[%s%s]", filled, strings.Repeat("-", room-len(filled)))
 	}
-	return c.paint(plainText, head+bar.String()+tail)
+	return c.paint(plainText, head+bar+tail)
 }
 
 // part is a part of a line that is not broken.
@@ -234,11 +239,7 @@ func (c canvas) flow(parts []part) []string {
 		if width+w >= c.width {
 			all, width = append(all, ""), 0
 		}
-		colour := p.colour
-		if strings.HasPrefix(p.text, "0 ") {
-			colour = plainText
-		}
-		all[len(all)-1] += c.paint(colour, between+p.text)
+		all[len(all)-1] += c.paint(p.colour, between+p.text)
 		width += w
 	}
 	return all
@@ -281,8 +282,6 @@ func fitEnd(text string, columns int) string {
 	}
 	return text
 }
-
-func count(n int, what string) string { return fmt.Sprint(n, " ", what) }
 
 func tokens(n int64) string {
 	switch {

@@ -68,7 +68,7 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		_, _ = fmt.Fprintln(stderr, "sbench:", err)
 		return codeBug
 	}
-	if err = app.enter(ctx, parsed.Selected().Target.Addr().Interface()); err == nil {
+	if err = app.enter(ctx, parsed.Selected()); err == nil {
 		err = parsed.Run()
 	}
 	app.endLive()

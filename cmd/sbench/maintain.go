@@ -10,8 +10,6 @@ import (
 )
 
 type gcCmd struct {
-	onDaemon `kong:"-"`
-
 	JSON bool `name:"json" help:"Print JSON."`
 }
 

@@ -12,7 +12,7 @@ import (
 
 type packCmd struct {
 	Import packImportCmd `cmd:"" help:"Make a pack of a public benchmark's own files."`
-	Check  packCheckCmd  `cmd:"" help:"Run each task's reference solution, which must pass, and nothing at all, which must fail."`
+	Check  packCheckCmd  `cmd:"" daemon:"" help:"Run each task's reference solution, which must pass, and nothing at all, which must fail."`
 }
 
 type packImportCmd struct {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/containerd"
@@ -66,9 +67,15 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(out)) }()
 	}
-	report, show := checkReport{Wrong: []wrongTask{}}, progress(a, cmd.Progress, false) // before the client, whose log goes through the live view
+	report := checkReport{Wrong: []wrongTask{}}
+	show := progress(a, cmd.Progress, false) // before the client, whose log goes through the live view
+	options := run.Options{Limit: cmd.Limit, Select: selector(cmd.Task), Jobs: cmp.Or(cmd.Jobs, tester.Run.Jobs)}
+	egress, err := egressFor(tester)
+	if err != nil {
+		return err
+	}
 	err = a.withClient(ctx, tester, func(c *containerd.Client) error {
-		check := packCheck{cmd, a, c, tester, pack, out, &report, show}
+		check := packCheck{c, tester, pack, egress, out, options, &report, show}
 		var err error
 		if report.Reference, err = check.measure(ctx, run.Reference, record.Passed); err != nil {
 			return err
@@ -104,27 +111,23 @@ func (cmd *packCheckCmd) load(a *app) (*compiler.Tester, *compiler.Pack, error) 
 
 // packCheck is one check of a pack.
 type packCheck struct {
-	cmd    *packCheckCmd
-	app    *app
-	client *containerd.Client
-	tester *compiler.Tester
-	pack   *compiler.Pack
-	out    string
-	report *checkReport
-	show   func(run.Event) // nil for none
+	client  *containerd.Client
+	tester  *compiler.Tester
+	pack    *compiler.Pack
+	egress  harness.Egress
+	out     string
+	options run.Options // of both runs
+	report  *checkReport
+	show    func(run.Event) // nil for none
 }
 
 // measure makes one of the runs and notes the tasks with another status than want.
 func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record.Status) (summary run.Summary, err error) {
 	out := filepath.Join(p.out, string(standIn))
-	p.tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out, Jobs: p.tester.Run.Jobs}
-	egress, err := egressFor(p.tester)
-	if err != nil {
-		return summary, err
-	}
+	p.tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out}
 	faults := 0 // errors that the pack caused: a check is meant to find them
-	options := run.Options{StandIn: standIn, Output: out, Limit: p.cmd.Limit, Select: selector(p.cmd.Task), Jobs: cmp.Or(p.cmd.Jobs, p.tester.Run.Jobs)}
-	cfg, engine, err := configure(ctx, p.client, run.Inputs{Tester: p.tester, Pack: p.pack}, run.Dependencies{Egress: egress}, options)
+	p.options.StandIn, p.options.Output = standIn, out
+	cfg, engine, err := configure(ctx, p.client, run.Inputs{Tester: p.tester, Pack: p.pack}, run.Dependencies{Egress: p.egress}, p.options)
 	if err != nil {
 		return summary, err
 	}

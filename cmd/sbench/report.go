@@ -100,11 +100,9 @@ func (cmd *reportCmd) page(ctx context.Context, a *app, r report.Report, sources
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // gone already if all went well
-	size, err := page.Write(ctx, f, r, sources)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	err = errors.Join(page.Write(ctx, f, r, sources), f.Chmod(0o644))
+	size, sizeErr := f.Seek(0, io.SeekCurrent)
+	if err = errors.Join(err, sizeErr, f.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(f.Name(), cmd.HTML); err != nil {

@@ -6,37 +6,25 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/rootless"
 )
 
-// onDaemon marks a command that talks to a daemon and has no tester file.
-type onDaemon struct{}
-
-func (onDaemon) testerFile() string { return "" }
-
-func (cmd *runCmd) testerFile() string       { return cmd.Config }
-func (cmd *regradeCmd) testerFile() string   { return cmd.Config }
-func (cmd *specCmd) testerFile() string      { return cmd.Config }
-func (cmd *packCheckCmd) testerFile() string { return cmd.Config }
-
-// daemonCommand is a command that talks to a daemon. Its tester file, "" for none, may
-// name which one.
-type daemonCommand interface{ testerFile() string }
-
 // enter runs the program again, as root in a user namespace, if an ordinary user started
-// it with a command that needs that.
-func (a *app) enter(ctx context.Context, command any) error {
-	cmd, ok := command.(daemonCommand)
-	if !ok || os.Geteuid() == 0 {
+// it with a command that is tagged as talking to a daemon. The command's tester file may
+// name which one.
+func (a *app) enter(ctx context.Context, command *kong.Node) error {
+	if os.Geteuid() == 0 || !command.Tag.Has("daemon") && !command.Parent.Tag.Has("daemon") {
 		return nil
 	}
 	var tester *compiler.Tester
-	if name := cmd.testerFile(); name != "" {
+	if config := command.Target.FieldByName("Config"); config.IsValid() && config.String() != "" {
 		var err error
-		if tester, _, err = compiler.LoadTester(name); err != nil {
+		if tester, _, err = compiler.LoadTester(config.String()); err != nil {
 			return nil // the command reports everything that is wrong with it
 		}
 	}

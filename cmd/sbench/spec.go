@@ -50,17 +50,17 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(cmd.print(ctx, a, cfg, engine), engine.Close(ctx))
+		return errors.Join(cmd.print(ctx, a, cfg), engine.Close(ctx))
 	})
 }
 
-func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config, engine *containerd.Run) error {
+func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config) error {
 	shown := 0
 	for request, err := range run.Requests(ctx, cfg) {
 		if err != nil {
 			return err
 		}
-		spec, err := specOf(ctx, engine, cfg.Producer, request)
+		spec, err := specOf(ctx, cfg, request)
 		if err != nil {
 			return fmt.Errorf("task %q: %w", request.Task.ID(), err)
 		}
@@ -77,10 +77,10 @@ func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config, engine *c
 
 // specOf lets the harness work up to the point where it would execute its command, and
 // returns the specification of that sandbox.
-func specOf(ctx context.Context, engine *containerd.Run, producer harness.Producer, r harness.Request) (*specs.Spec, error) {
-	dry := &dryEngine{Run: engine}
+func specOf(ctx context.Context, cfg run.Config, r harness.Request) (*specs.Spec, error) {
+	dry := &dryEngine{Engine: cfg.Engine}
 	r.Egress.Log = proxy.NewLog(io.Discard) // nothing runs that could use the network
-	_, err := producer.Produce(ctx, dry, r)
+	_, err := cfg.Producer.Produce(ctx, dry, r)
 	if !errors.Is(err, errShown) {
 		return nil, fmt.Errorf("no sandbox was used: %w", err)
 	}
@@ -93,12 +93,12 @@ var errShown = errors.New("specification shown")
 // dryEngine makes sandboxes that note their specification instead of executing the
 // harness's command.
 type dryEngine struct {
-	*containerd.Run
+	harness.Engine
 	spec *specs.Spec
 }
 
 func (e *dryEngine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
-	box, err := e.Run.Create(ctx, cfg)
+	box, err := e.Engine.Create(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package tooling
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha512"
 	"encoding/base64"
@@ -29,43 +28,32 @@ const (
 
 // manifest is the registry's metadata of one version.
 type manifest struct {
-	Version string `json:"version"`
-	Dist    struct {
-		Integrity string `json:"integrity"`
-		Tarball   string `json:"tarball"`
-	} `json:"dist"`
+	Version string
+	Dist    struct{ Integrity, Tarball string }
 }
 
 // manifest fetches the metadata of a version or tag.
 func (c *Cache) manifest(ctx context.Context, name, version string) (manifest, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	registry := cmp.Or(c.Registry, DefaultRegistry)
 	var m manifest
-	resp, err := c.get(ctx, strings.TrimSuffix(registry, "/")+"/"+url.PathEscape(name)+"/"+url.PathEscape(version))
+	resp, err := get(ctx, strings.TrimSuffix(c.Registry, "/")+"/"+url.PathEscape(name)+"/"+url.PathEscape(version))
 	if err != nil {
 		return m, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxManifest+1))
-	switch {
-	case err != nil:
-		return m, fmt.Errorf("%w: %w", ErrUnreachable, err)
-	case len(data) > maxManifest:
-		return m, fmt.Errorf("%w: metadata of more than %d bytes", ErrUnreachable, maxManifest)
-	}
-	if err := json.Unmarshal(data, &m); err != nil {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxManifest)).Decode(&m); err != nil {
 		return m, fmt.Errorf("%w: what answers is no registry: %w", ErrUnreachable, err)
 	}
 	return m, nil
 }
 
-func (c *Cache) get(ctx context.Context, address string) (*http.Response, error) {
+func get(ctx context.Context, address string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	resp, err := cmp.Or(c.Client, http.DefaultClient).Do(req)
+	resp, err := http.DefaultClient.Do(req)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
@@ -100,26 +88,16 @@ func (c *Cache) fetch(ctx context.Context, p Package, exact string) (Installed, 
 		return Installed{}, err
 	}
 	in := Installed{Package: p.Name, Version: exact, Integrity: m.Dist.Integrity, Time: time.Now().UTC(), Dir: c.treePath(m.Dist.Integrity)}
-	return in.unpacked(archive, filepath.Join(work, "tree"))
-}
-
-// unpacked unpacks an archive, whose digest has been checked, in the directory work and
-// moves that to in.Dir.
-func (in Installed) unpacked(archive, work string) (Installed, error) {
-	err := unpack(archive, work)
-	if err == nil {
-		in.Tree, in.Bytes, err = digestTree(work)
-	}
-	if err != nil {
+	tree := filepath.Join(work, "tree")
+	if err := unpack(archive, tree); err != nil {
 		return in, err
 	}
-	err = os.Rename(work, in.Dir)
+	if in.Tree, in.Bytes, err = digestTree(tree); err != nil {
+		return in, err
+	}
+	err = os.Rename(tree, in.Dir)
 	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) { // another installation was faster
-		tree, _, err := digestTree(in.Dir)
-		if err == nil && tree != in.Tree {
-			err = fmt.Errorf("%w: %s is not what the archive holds; remove it to install it again", ErrIntegrity, in.Dir)
-		}
-		return in, err
+		err = in.check()
 	}
 	return in, err
 }
@@ -148,22 +126,20 @@ func (c *Cache) treePath(integrity string) string {
 func (c *Cache) download(ctx context.Context, pkg, version, address string, want []byte, to string) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	resp, err := c.get(ctx, address)
+	resp, err := get(ctx, address)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	if c.Downloading != nil {
+		c.Downloading(pkg, version, resp.ContentLength)
+	}
 	f, err := os.Create(to)
 	if err != nil {
 		return err
 	}
 	hash := sha512.New()
-	body := &counted{r: io.LimitReader(resp.Body, maxArchive+1), tell: func(n int64) {
-		if c.Progress != nil {
-			c.Progress(pkg, version, n, resp.ContentLength)
-		}
-	}}
-	n, err := io.Copy(io.MultiWriter(f, hash), body)
+	n, err := io.Copy(io.MultiWriter(f, hash), io.LimitReader(resp.Body, maxArchive+1))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
@@ -174,21 +150,4 @@ func (c *Cache) download(ctx context.Context, pkg, version, address string, want
 		return fmt.Errorf("%w: the archive of %d bytes has sha512 %x…, the registry says %x…", ErrIntegrity, n, got[:8], want[:8])
 	}
 	return nil
-}
-
-// counted calls tell with the bytes read so far, every 4 MiB and at the end.
-type counted struct {
-	r          io.Reader
-	tell       func(int64)
-	done, told int64
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.done += int64(n)
-	if c.done-c.told >= 4<<20 || err != nil {
-		c.told = c.done
-		c.tell(c.done)
-	}
-	return n, err
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,8 +38,9 @@ var (
 // A Package names a package in the registry. If the packages for all platforms share
 // one name, a suffix of the version selects the platform.
 type Package struct {
-	Name   string // such as @scope/name
-	Suffix string // such as -linux-x64, "" for none
+	Name    string // such as @scope/name
+	Suffix  string // such as -linux-x64, "" for none
+	Program string // the path of the program in the package
 }
 
 // An Installed is a package in the cache.
@@ -52,17 +52,17 @@ type Installed struct {
 	Bytes     int64     `json:"bytes"`     // total size of the files
 	Time      time.Time `json:"time"`      // of the installation
 	Dir       string    `json:"-"`         // with the files, below Cache.Dir
+	Program   string    `json:"-"`         // see Package
 }
 
 // A Cache is a directory of packages. Its methods are safe for concurrent use, also by
 // several processes.
 type Cache struct {
-	Dir      string       // created when needed
-	Registry string       // "" is DefaultRegistry
-	Client   *http.Client // nil is http.DefaultClient
-	// Progress, when not nil, is called with the bytes received so far, every few
-	// megabytes of a download. total is -1 if it is not known.
-	Progress func(pkg, version string, done, total int64)
+	Dir      string // created when needed
+	Registry string // its address
+	// Downloading, when not nil, is called when a download begins. bytes is -1 if the size
+	// is not known.
+	Downloading func(pkg, version string, bytes int64)
 }
 
 // RegistryFrom returns the registry that npm would use with the given environment, whose
@@ -87,7 +87,7 @@ func (c *Cache) Resolve(ctx context.Context, p Package, version string) (exact s
 	}
 	m, err := c.manifest(ctx, p.Name, version)
 	if errors.Is(err, ErrUnreachable) {
-		if last, readErr := c.readIndex(p, version); readErr == nil {
+		if last, readErr := c.readEntry(c.indexPath(p, version)); readErr == nil {
 			return last.Version, true, nil
 		}
 	}
@@ -112,22 +112,22 @@ func (c *Cache) Install(ctx context.Context, p Package, exact string) (Installed
 	if !isExact(exact) {
 		return Installed{}, fmt.Errorf("%s@%s: %w: not an exact version", p.Name, exact, ErrNoVersion)
 	}
-	in, err := c.readIndex(p, exact)
+	in, err := c.readEntry(c.indexPath(p, exact))
 	if err == nil {
-		err = c.check(in)
+		err = in.check()
 	}
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return in, err
+	if errors.Is(err, fs.ErrNotExist) {
+		if in, err = c.fetch(ctx, p, exact); err != nil {
+			return Installed{}, fmt.Errorf("%s@%s: %w", p.Name, exact, err)
+		}
+		err = c.writeIndex(p, exact, in)
 	}
-	in, err = c.fetch(ctx, p, exact)
-	if err != nil {
-		return Installed{}, fmt.Errorf("%s@%s: %w", p.Name, exact, err)
-	}
-	return in, c.writeIndex(p, exact, in)
+	in.Program = p.Program
+	return in, err
 }
 
 // check compares the files in the cache with what was unpacked.
-func (c *Cache) check(in Installed) error {
+func (in Installed) check() error {
 	tree, _, err := digestTree(in.Dir)
 	if err != nil {
 		return err
@@ -158,10 +158,6 @@ func (c *Cache) List() ([]Installed, error) {
 
 func (c *Cache) indexPath(p Package, version string) string {
 	return filepath.Join(c.Dir, "index", fileName(p.Name+"@"+version+p.Suffix)+".json")
-}
-
-func (c *Cache) readIndex(p Package, version string) (Installed, error) {
-	return c.readEntry(c.indexPath(p, version))
 }
 
 func (c *Cache) readEntry(path string) (Installed, error) {

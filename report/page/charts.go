@@ -17,7 +17,6 @@ type histogram struct {
 	Bars                   []bar
 	Min, Median, High, Max string
 	MedianAt, HighAt       float64
-	Count                  int
 	Logarithmic            bool
 }
 
@@ -31,38 +30,19 @@ type bar struct {
 const columns = 28
 
 func histograms(attempts []report.Attempt) []histogram {
-	tokens := func(f func(report.Tokens) int64) func(report.Attempt) float64 {
-		return func(a report.Attempt) float64 {
-			if a.Tokens == nil {
-				return 0
-			}
-			return float64(f(*a.Tokens))
-		}
-	}
 	var list []histogram
-	for _, m := range []struct {
-		name  string
-		of    func(report.Attempt) float64
-		write func(float64) string
-	}{
-		{"Time of the producer", func(a report.Attempt) float64 { return a.Producer }, report.Seconds},
-		{"Time of the verifier", func(a report.Attempt) float64 { return a.Verifier }, report.Seconds},
-		{"Tokens read", tokens(func(t report.Tokens) int64 { return t.Input }), report.Many},
-		{"of them cached", tokens(func(t report.Tokens) int64 { return t.Cached }), report.Many},
-		{"Tokens written", tokens(func(t report.Tokens) int64 { return t.Output }), report.Many},
-		{"Peak memory", func(a report.Attempt) float64 { return float64(a.PeakMemory) }, report.Bytes},
-	} {
-		if h, ok := newHistogram(m.name, attempts, m.of, m.write); ok {
+	for _, m := range report.Measures() {
+		if h, ok := newHistogram(m, attempts); ok && m.Chart != "" {
 			list = append(list, h)
 		}
 	}
 	return list
 }
 
-func newHistogram(name string, attempts []report.Attempt, of func(report.Attempt) float64, write func(float64) string) (histogram, bool) {
+func newHistogram(m report.Measure, attempts []report.Attempt) (histogram, bool) {
 	var values []float64
 	for _, a := range attempts {
-		if v := of(a); v > 0 && a.Status != record.Error {
+		if v := m.Of(a); v > 0 && a.Status != record.Error {
 			values = append(values, v)
 		}
 	}
@@ -71,12 +51,12 @@ func newHistogram(name string, attempts []report.Attempt, of func(report.Attempt
 		return histogram{}, false
 	}
 	h := histogram{
-		Name: name, Count: d.Count, Logarithmic: d.Max > 20*d.Min,
-		Min: write(d.Min), Median: write(d.P50), High: write(d.P90), Max: write(d.Max),
+		Name: m.Chart, Logarithmic: d.Max > 20*d.Min,
+		Min: m.Write(d.Min), Median: m.Write(d.P50), High: m.Write(d.P90), Max: m.Write(d.Max),
 	}
 	at := h.scale(d)
 	h.MedianAt, h.HighAt = at(d.P50), at(d.P90)
-	h.Bars = bars(attempts, of, at)
+	h.Bars = bars(attempts, m.Of, at)
 	return h, true
 }
 
@@ -120,14 +100,9 @@ func bars(attempts []report.Attempt, of func(report.Attempt) float64, at func(fl
 
 // A curve shows pass@k and pass^k, each as dots and as a line in a square of 100 by 100.
 type curve struct {
-	Dots  [2][]point
+	Dots  [2][]mark
 	Lines [2]string
 	Most  int
-}
-
-type point struct {
-	X, Y  float64
-	Title string
 }
 
 func newCurve(r report.Run) *curve {
@@ -142,7 +117,7 @@ func newCurve(r report.Run) *curve {
 			}
 			x, y := float64(p.K-1)/float64(c.Most-1), 1-*p.Value
 			c.Lines[i] += fmt.Sprintf("%.2f,%.2f ", 100*x, 100*y)
-			c.Dots[i] = append(c.Dots[i], point{x, y, fmt.Sprintf("k = %d: %s, over %d tasks", p.K, report.Percent(p.Value), p.Tasks)})
+			c.Dots[i] = append(c.Dots[i], mark{X: x, Y: y, Title: fmt.Sprintf("k = %d: %s, over %d tasks", p.K, report.Percent(p.Value), p.Tasks)})
 		}
 	}
 	return c
@@ -150,33 +125,22 @@ func newCurve(r report.Run) *curve {
 
 // A scatter has a dot for each attempt: time by tokens, both logarithmic.
 type scatter struct {
-	Dots        []dot
+	Dots        []mark
 	Cut         int
 	Left, Right string
 	Bottom, Top string
 }
 
-type dot struct {
-	point
-	Row    int
-	Status record.Status
-}
-
 func newScatter(attempts []report.Attempt, first int) *scatter {
-	type pair struct {
-		row         int
-		time, count float64
-	}
-	var pairs []pair
+	var rows []int
 	var times, counts []float64
 	for i, a := range attempts {
 		if a.Tokens == nil || a.Total <= 0 || a.Tokens.Input+a.Tokens.Output <= 0 || a.Status == record.Error {
 			continue
 		}
-		p := pair{i, a.Total, float64(a.Tokens.Input + a.Tokens.Output)}
-		pairs, times, counts = append(pairs, p), append(times, p.time), append(counts, p.count)
+		rows, times, counts = append(rows, i), append(times, a.Total), append(counts, float64(a.Tokens.Input+a.Tokens.Output))
 	}
-	t, c := stat.Describe(times), stat.Describe(counts)
+	t, c := stat.Describe(slices.Clone(times)), stat.Describe(slices.Clone(counts))
 	if t.Count < 3 || t.Min == t.Max || c.Min == c.Max {
 		return nil
 	}
@@ -184,13 +148,11 @@ func newScatter(attempts []report.Attempt, first int) *scatter {
 		return 0.03 + 0.94*math.Log(v/d.Min)/math.Log(d.Max/d.Min)
 	}
 	s := &scatter{Left: report.Seconds(t.Min), Right: report.Seconds(t.Max), Bottom: report.Many(c.Min), Top: report.Many(c.Max)}
-	for _, p := range pairs[:min(len(pairs), maxDots)] {
-		a := attempts[p.row]
-		s.Dots = append(s.Dots, dot{
-			point{on(p.time, t), 1 - on(p.count, c), fmt.Sprintf("%s: %s, %s, %s tokens", report.Visible(a.Task, 60), words(a), report.Seconds(p.time), report.Many(p.count))},
-			first + p.row, a.Status,
-		})
+	for i, row := range rows[:min(len(rows), maxDots)] {
+		a := attempts[row]
+		title := fmt.Sprintf("%s: %s, %s, %s tokens", report.Visible(a.Task, 60), words(a), report.Seconds(times[i]), report.Many(counts[i]))
+		s.Dots = append(s.Dots, mark{on(times[i], t), 1 - on(counts[i], c), title, first + row, a.Status})
 	}
-	s.Cut = len(pairs) - len(s.Dots)
+	s.Cut = len(rows) - len(s.Dots)
 	return s
 }

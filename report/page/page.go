@@ -36,21 +36,24 @@ const (
 	mostBytes  = 512 << 10
 )
 
-// Write writes the page of a report and of the sources that it sums up, and returns its
-// size in bytes. Details of one attempt at a time are in memory.
-func Write(ctx context.Context, w io.Writer, r report.Report, sources []*report.Source) (int64, error) {
-	p := &writer{w: bufio.NewWriterSize(w, 1<<16)}
+// Write writes the page of a report and of the sources that it sums up. Details of one
+// attempt at a time are in memory.
+func Write(ctx context.Context, w io.Writer, r report.Report, sources []*report.Source) error {
 	style, script, err := programs()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	p.print("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
-	p.print("<meta http-equiv=\"Content-Security-Policy\" content=\"" + policy(style, script) + "\">\n")
-	p.print("<style>" + style + "</style>\n")
-	if err := p.body(r, sources); err != nil {
-		return 0, err
+	out := bufio.NewWriterSize(w, 1<<16)
+	put := func(text string) { _, _ = out.WriteString(text) } // out keeps the error
+	put("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
+	put("<meta http-equiv=\"Content-Security-Policy\" content=\"" + policy(style, script) + "\">\n")
+	put("<style>" + style + "</style>\n")
+	if err := writeBody(out, r, sources); err != nil {
+		return err
 	}
-	p.index(r, sources)
+	if err := writeIndex(out, r, sources); err != nil {
+		return err
+	}
 	attempts := 0
 	for _, s := range sources {
 		attempts += len(s.Attempts)
@@ -60,18 +63,17 @@ func Write(ctx context.Context, w io.Writer, r report.Report, sources []*report.
 	for _, s := range sources {
 		for i := range s.Attempts {
 			d, err := s.Detail(ctx, i, share)
-			if err != nil {
-				return 0, err
+			if err == nil {
+				err = writeJSON(out, fmt.Sprintf("d%d", n), d)
 			}
-			p.json(fmt.Sprintf("d%d", n), d)
+			if err != nil {
+				return err
+			}
 			n++
 		}
 	}
-	p.print("<script>" + script + "</script>\n</body>\n</html>\n")
-	if p.err == nil {
-		p.err = p.w.Flush()
-	}
-	return p.bytes, p.err
+	put("<script>" + script + "</script>\n</body>\n</html>\n")
+	return out.Flush()
 }
 
 // programs returns the page's only style sheet and its only script.
@@ -99,48 +101,28 @@ func policy(style, script string) string {
 		"; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 }
 
-// A writer counts bytes and keeps the first error.
-type writer struct {
-	w     *bufio.Writer
-	bytes int64
-	err   error
-}
-
-func (p *writer) Write(b []byte) (int, error) {
-	n, err := p.w.Write(b)
-	p.bytes += int64(n)
-	if p.err == nil {
-		p.err = err
-	}
-	return n, err
-}
-
-func (p *writer) print(s string) { _, _ = io.WriteString(p, s) } // the error is kept
-
-// json writes data that the script reads when it needs it. json.Marshal escapes <, > and
-// &, so that nothing in the data ends the element.
-func (p *writer) json(id string, v any) {
+// writeJSON writes data that the script reads when it needs it. json.Marshal escapes <, >
+// and &, so that nothing in the data ends the element.
+func writeJSON(w io.Writer, id string, v any) error {
 	data, err := json.Marshal(v)
-	if err != nil && p.err == nil {
-		p.err = err
+	if err == nil {
+		_, err = fmt.Fprintf(w, "<script type=\"application/json\" id=\"%s\">%s</script>\n", id, data)
 	}
-	p.print("<script type=\"application/json\" id=\"" + id + "\">")
-	p.print(string(data))
-	p.print("</script>\n")
+	return err
 }
 
-// body writes what is visible without the script.
-func (p *writer) body(r report.Report, sources []*report.Source) error {
+// writeBody writes what is visible without the script.
+func writeBody(w io.Writer, r report.Report, sources []*report.Source) error {
 	t, err := template.New("page.html").Funcs(template.FuncMap{
 		"percent": report.Percent, "between": report.Between, "seconds": report.Seconds, "bytes": func(n float64) string { return report.Bytes(n) },
 		"many": func(n int64) string { return report.Many(float64(n)) }, "name": report.NameOr, "points": report.Points, "ref": func(v float64) *float64 { return &v },
 		"plain": func(s string) string { return report.Visible(s, 120) }, "short": func(s string) string { return report.Visible(s, 44) },
-		"pc": pc, "span": spanOf, "term": term, "groups": func(key string, list []report.Group) groupsView { return groupsView{key, list} },
+		"pc": pc, "of": func(part, whole float64) string { return pc(part / whole) }, "span": spanOf, "term": term, "groups": func(key string, list []report.Group) groupsView { return groupsView{key, list} },
 	}).ParseFS(assets, "assets/*.html")
 	if err != nil {
 		return err
 	}
-	return t.Execute(p, newView(r, sources))
+	return t.Execute(w, newView(r, sources))
 }
 
 // A row is what the table of attempts shows of one.
@@ -161,7 +143,7 @@ type row struct {
 	Tries    int     `json:"tries"`
 }
 
-func (p *writer) index(r report.Report, sources []*report.Source) {
+func writeIndex(w io.Writer, r report.Report, sources []*report.Source) error {
 	var index struct {
 		Runs []string `json:"runs"`
 		Rows []row    `json:"rows"`
@@ -180,7 +162,7 @@ func (p *writer) index(r report.Report, sources []*report.Source) {
 			index.Rows = append(index.Rows, row)
 		}
 	}
-	p.json("index", index)
+	return writeJSON(w, "index", index)
 }
 
 // cut bounds the length of a name.

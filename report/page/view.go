@@ -25,11 +25,10 @@ type view struct {
 
 type runView struct {
 	report.Run // with its lists cut to what is shown
-	Index      int
 	Letter     string
 	Several    bool // there are other runs
 	Parts      []part
-	Cells      []cell
+	Cells      []mark
 	CellsCut   int // attempts without a cell
 	MostFailed int // the largest Count of Outcomes
 	Curve      *curve
@@ -63,19 +62,18 @@ type part struct {
 	Start, Size float64
 }
 
-type cell struct {
-	Row           int
-	Status, Title string
+// A mark stands for an attempt, which is a row of the table, or for a value of a curve.
+type mark struct {
+	X, Y   float64 // as shares of the axes, from the top left
+	Title  string
+	Row    int
+	Status record.Status
 }
 
 type slowView struct {
 	report.Slow
-	Row   int
-	Whole float64 // the longest attempt, in seconds
+	Row int
 }
-
-// Share returns the length of a time relative to the longest attempt.
-func (v slowView) Share(seconds float64) string { return pc(seconds / v.Whole) }
 
 func newView(r report.Report, sources []*report.Source) view {
 	var v view
@@ -97,7 +95,7 @@ func newView(r report.Report, sources []*report.Source) view {
 }
 
 func newRun(index int, r report.Run, s *report.Source, first int) runView {
-	v := runView{Run: r, Index: index, Letter: letter(index), Parts: parts(r.Counts)}
+	v := runView{Run: r, Letter: letter(index), Parts: parts(r.Counts)}
 	if r.StartedAt != nil && r.EndedAt != nil {
 		v.Took = report.Seconds(r.EndedAt.Sub(*r.StartedAt).Seconds())
 	}
@@ -111,7 +109,12 @@ func newRun(index int, r report.Run, s *report.Source, first int) runView {
 	v.Curve = newCurve(r)
 	v.Measures = histograms(s.Attempts)
 	v.Scatter = newScatter(s.Attempts, first)
-	v.Slow = slow(r.Slowest, s, first)
+	for _, o := range r.Slowest {
+		if o.Producer+o.Verifier == 0 {
+			o.Producer = o.Total
+		}
+		v.Slow = append(v.Slow, slowView{o, first + o.Index})
+	}
 	return v
 }
 
@@ -154,19 +157,15 @@ func term(key string, value any) string {
 	return key + `:"` + text + `"`
 }
 
-func cells(s *report.Source, first int) ([]cell, int) {
-	var list []cell
-	for i, a := range s.Attempts {
-		if i == maxCells {
-			return list, len(s.Attempts) - i
-		}
+func cells(s *report.Source, first int) (list []mark, cut int) {
+	for i, a := range s.Attempts[:min(len(s.Attempts), maxCells)] {
 		title := report.Visible(a.Task, 80)
 		if a.Number > 1 {
 			title += fmt.Sprintf(" #%d", a.Number)
 		}
-		list = append(list, cell{first + i, string(a.Status), title + ": " + words(a)})
+		list = append(list, mark{Row: first + i, Status: a.Status, Title: title + ": " + words(a)})
 	}
-	return list, 0
+	return list, len(s.Attempts) - len(list)
 }
 
 // words says how an attempt ended.
@@ -175,21 +174,6 @@ func words(a report.Attempt) string {
 		return string(a.Status)
 	}
 	return string(a.Status) + ", " + report.Visible(a.Reason, 40)
-}
-
-func slow(list []report.Slow, s *report.Source, first int) []slowView {
-	rows := map[string]int{}
-	for i, a := range s.Attempts {
-		rows[fmt.Sprint(a.Number, " ", a.Task)] = first + i
-	}
-	var views []slowView
-	for _, o := range list {
-		if o.Producer+o.Verifier == 0 {
-			o.Producer = o.Total
-		}
-		views = append(views, slowView{o, rows[fmt.Sprint(o.Attempt, " ", o.TaskID)], list[0].Total})
-	}
-	return views
 }
 
 type comparisonView struct {

@@ -111,13 +111,13 @@ func Bootstrap(clusters []Cluster) (Interval, bool) {
 		}
 	}
 	slices.Sort(means)
-	return Interval{Quantile(means, (1-Confidence)/2), Quantile(means, (1+Confidence)/2)}, true
+	return Interval{quantile(means, (1-Confidence)/2), quantile(means, (1+Confidence)/2)}, true
 }
 
-// Quantile returns the q-quantile of sorted values, 0 <= q <= 1, interpolated between
+// quantile returns the q-quantile of sorted values, 0 <= q <= 1, interpolated between
 // the two nearest (Hyndman and Fan's type 7, the default of R and NumPy). It is 0 if
 // there are no values.
-func Quantile(sorted []float64, q float64) float64 {
+func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
 	}
@@ -155,7 +155,7 @@ func Describe(values []float64) Distribution {
 		d.Sum += v
 	}
 	d.Mean = d.Sum / float64(d.Count)
-	d.P10, d.P25, d.P50 = Quantile(values, 0.10), Quantile(values, 0.25), Quantile(values, 0.50)
-	d.P75, d.P90, d.P99 = Quantile(values, 0.75), Quantile(values, 0.90), Quantile(values, 0.99)
+	d.P10, d.P25, d.P50 = quantile(values, 0.10), quantile(values, 0.25), quantile(values, 0.50)
+	d.P75, d.P90, d.P99 = quantile(values, 0.75), quantile(values, 0.90), quantile(values, 0.99)
 	return d
 }

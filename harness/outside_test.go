@@ -1,0 +1,113 @@
+package harness_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/harness/tooling"
+	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/relay"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/fake"
+)
+
+// outsider is an agent that this package does not know.
+func outsider() harness.CLI {
+	return harness.CLI{
+		Name: "outsider", Provider: relay.OpenAI, Credentials: []harness.Credential{{Name: "OUTSIDER_KEY"}},
+		Packages: map[string]tooling.Package{"amd64": {Name: "outsider", Program: "bin/outsider"}},
+		Args:     func(a *harness.Agent, _ string) []string { return []string{"--model", a.Model} },
+		Env:      func(_ *harness.Agent, _, key, _ string) []string { return []string{"OUTSIDER_KEY=" + key} },
+		Read: func(line []byte) ([]harness.Step, bool) {
+			kind, text, ok := strings.Cut(string(line), ": ")
+			return []harness.Step{{Kind: harness.StepKind(kind), Text: text}}, ok
+		},
+	}
+}
+
+// registryOf serves an npm package with one program, in one version.
+func registryOf(t *testing.T, program string) *httptest.Server {
+	t.Helper()
+	var archive bytes.Buffer
+	zipped := gzip.NewWriter(&archive)
+	files := tar.NewWriter(zipped)
+	must(t, files.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "package/" + program, Mode: 0o755}))
+	must(t, files.Close())
+	must(t, zipped.Close())
+	sum := sha512.Sum512(archive.Bytes())
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/archive" {
+			_, _ = w.Write(archive.Bytes())
+			return
+		}
+		dist := map[string]string{"integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:]), "tarball": "http://" + r.Host + "/archive"}
+		_ = json.NewEncoder(w).Encode(map[string]any{"version": path.Base(r.URL.Path), "dist": dist})
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// offline is an engine whose sandboxes have no network.
+type offline struct{ *fake.Engine }
+
+func (e offline) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
+	cfg.Network = nil
+	return e.Engine.Create(ctx, cfg)
+}
+
+// TestAgentFromOutside: an agent is a value, so that another package can bring one.
+func TestAgentFromOutside(t *testing.T) {
+	program := func(_ context.Context, p *fake.Proc) fake.Status {
+		if p.Args[1] == "--version" {
+			return fake.Status{}
+		}
+		_, _ = fmt.Fprintf(p.Stdout, "message: %s\nno event\ncommand: ls\n", strings.Join(p.Args[1:], " "))
+		answer, _ := p.Path("/workspace/candidate.txt")
+		if p.Env["OUTSIDER_KEY"] == "" || strings.Contains(p.Env["OUTSIDER_KEY"], "sk-secret") || os.WriteFile(answer, []byte("four"), 0o644) != nil {
+			return fake.Status{Code: 1}
+		}
+		return fake.Status{}
+	}
+	engine := offline{&fake.Engine{Folder: t.TempDir(), Lookup: func(args []string) fake.Program {
+		if args[0] != "/opt/sbench/agent/bin/outsider" {
+			return nil
+		}
+		return program
+	}}}
+	view, kind := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
+	agent := &harness.Agent{
+		HarnessConfig: compiler.HarnessConfig{Version: "1.2.3", Model: "m", TaskFile: "task.json"}, CLI: outsider(), Arch: "amd64", Key: relay.NewKey("sk-secret-of-the-provider"),
+		Tools: &tooling.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL},
+	}
+	var trace bytes.Buffer
+	var said []string
+	result, err := agent.Produce(t.Context(), engine, harness.Request{
+		Task: view, Kind: kind, Timeout: time.Minute, Limits: runtime.DefaultLimits(), WorkspaceBytes: 1 << 20, OutputBytes: 1 << 10, Attempt: 1,
+		Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(), Trace: &trace, Said: func(text string) { said = append(said, text) },
+	})
+	must(t, err)
+	if result.Failure != nil || result.Candidate.Text != "four" || result.Agent.Name != "outsider" {
+		t.Errorf("%+v", result)
+	}
+	if diff := cmp.Diff([]string{"--model m", "$ ls"}, said) + cmp.Diff("message: --model m\nno event\ncommand: ls\n", trace.String()); diff != "" {
+		t.Error(diff)
+	}
+}
