@@ -423,6 +423,14 @@ func (c *terminalCheck) contrast(ctx context.Context, dir string, v Verdict) (Ve
 		return c.run(ctx, changed)
 	}
 	if v.Status != Passed {
+		s.unsolved = func(ctx context.Context) (runtime.Exit, error) {
+			without := *c
+			without.in.Candidate.Workspace = filepath.Join(c.volume, "empty")
+			if err := os.Mkdir(without.in.Candidate.Workspace, 0o777); err != nil {
+				return runtime.Exit{}, err
+			}
+			return without.run(ctx, dir)
+		}
 		return s.malformed(ctx, v)
 	}
 	if c.in.Reference {
