@@ -730,15 +730,16 @@ class File:
         return True
 
     def compiles(self, edit):
-        """Whether the statement at the top of the file that has the edit does."""
-        start, end = 0, len(self.data)
-        for node in self.tree.body:
-            first = self.lines[min([n.lineno for n in getattr(node, "decorator_list", [])] + [node.lineno]) - 1]
-            if first <= edit["start"]:
-                start, end = first, self.span(node)[1]
-        if edit["end"] > end:
-            return False
-        changed = self.data[start:edit["start"]] + edit["new"].encode("utf-8", "surrogatepass") + self.data[edit["end"]:end]
+        """Whether the statement of the file or of a class that has the edit does."""
+        start, end, body = 0, len(self.data), self.tree.body
+        while body:
+            within, body = body, []
+            for node in within:
+                first = self.lines[min([n.lineno for n in getattr(node, "decorator_list", [])] + [node.lineno]) - 1]
+                if first <= edit["start"] and edit["end"] <= self.span(node)[1]:
+                    start, end = first, self.span(node)[1]
+                    body = node.body if isinstance(node, ast.ClassDef) else []
+        changed = (b"if 1:\n" if self.data[start:start + 1].isspace() else b"") + self.data[start:edit["start"]] + edit["new"].encode("utf-8", "surrogatepass") + self.data[edit["end"]:end]
         try:
             compile(changed.decode("utf-8", "surrogatepass"), "tests", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
         except (SyntaxError, ValueError):
