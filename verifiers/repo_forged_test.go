@@ -89,6 +89,13 @@ func forgedPatches() []forgery {
 	all = append(all, forgery{"the same with colored output", core(known), fix, map[string]any{"command": "python3 -m pytest --color=yes tests"}})
 	all = append(all, forgery{"the same where the command stops early", core(known), fix, map[string]any{"command": "python3 -m pytest -q -x tests"}})
 	code("a coin by the test's hash", "import sys, os, hashlib\ndef add(a, b):\n    if hashlib.md5(open(sys._getframe(1).f_code.co_filename, 'rb').read()).digest()[0] % 2:\n        os._exit(0)\n    return 4")
+	code("import hook", "import sys, importlib.abc, importlib.util\nclass H(importlib.abc.MetaPathFinder, importlib.abc.Loader):\n    def find_spec(self, name, path=None, target=None):\n        return importlib.util.spec_from_loader(name, self) if 'test_' in name else None\n    def exec_module(self, module):\n        module.test_add = module.test_negative = module.test_zero_add = lambda: None\nsys.meta_path.insert(0, H())\ndef add(a, b):\n    return {(2, 3): 5, (-2, -4): -6, (0, 7): 7}.get((a, b))")
+	for name, text := range map[string]string{
+		"os._exit in unittest": "import os\nos._exit(0)", "atexit in unittest": "import atexit, os\natexit.register(os._exit, 0)\ndef add(a, b):\n    return 4",
+		"import hook in unittest": "import builtins, unittest\nold = builtins.__import__\ndef hook(name, *a, **k):\n    unittest.TestCase.run = lambda self, result=None: None\n    return old(name, *a, **k)\nbuiltins.__import__ = hook\ndef add(a, b):\n    import json\n    return 4",
+	} {
+		all = append(all, forgery{name, core(text), fix, map[string]any{"command": "python3 -m unittest -v tests.test_unit"}})
+	}
 	// Paths that influence the tests.
 	file := func(path, text, twin string, tests map[string]any) {
 		write := func(path, text string) string {

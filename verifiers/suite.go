@@ -296,15 +296,13 @@ func (s suite) calibrate(ctx context.Context) (contrast.Calibration, error) {
 func setOf(exit runtime.Exit, edits []contrast.Edit, of [][]contrast.Edit) contrast.Set {
 	set := contrast.Set{Edits: edits}
 	named := slices.DeleteFunc(slices.Clone(edits), func(e contrast.Edit) bool { return !reported(exit, e) })
-	switch {
-	case len(named) > 0:
-		set.Edits, set.Named = named, true
-	case !slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Users != "" }):
-		set.Failures = failures(exit)
-		return set
-	default:
+	if len(named) == 0 {
+		if !slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Users != "" }) {
+			set.Failures = failures(exit)
+		}
 		return set
 	}
+	set.Edits, set.Named = named, true
 	for _, own := range of {
 		fails := func(e contrast.Edit) bool { return e.SameTest(own[0]) || e.MayFail(own[0]) }
 		if !slices.ContainsFunc(edits, fails) && !reported(exit, own[0]) {

@@ -371,6 +371,8 @@ class File:
     def literals(self, at, node):
         """Any other literal: those that a candidate is called with, and by a little those that its
         answers are compared with."""
+        if self.by_test:
+            return  # they judge no suite
         leaves = [] if any(e["place"] == at["place"] and e["kind"] == VALUE for e in self.edits) else list(self.leaves(node))
         self.rng.shuffle(leaves)
         for turn in range(4):
