@@ -75,37 +75,28 @@ func (s suite) judge(ctx context.Context, v Verdict) (Verdict, error) {
 // compile a hidden test file, and the command reports that, too, without a candidate. It
 // may use another interpreter.
 func (s suite) malformed(ctx context.Context, v Verdict) (Verdict, error) {
-	names := make([]string, len(s.files))
-	for i, f := range s.files {
-		names[i] = f.Path
-	}
-	if s.unsolved == nil || !reportsSyntax(runtime.Exit{Stdout: v.Stdout, Stderr: v.Stderr}, names) {
+	if len(s.files) == 0 || !syntaxError.MatchString(v.Stderr.String()+v.Stdout.String()) {
 		return v, nil
 	}
 	found, err := contrast.List(ctx, s.listing, s.files, contrast.Options{})
-	switch {
-	case errors.Is(err, contrast.ErrPython) || errors.Is(err, contrast.ErrLimit):
+	if errors.Is(err, contrast.ErrPython) || errors.Is(err, contrast.ErrLimit) || len(found.Broken) == 0 && err == nil {
 		return v, nil
-	case err != nil || len(found.Broken) == 0:
+	}
+	var exit runtime.Exit
+	if err == nil {
+		exit, err = s.unsolved(ctx)
+	}
+	if err != nil && !errors.Is(err, runtime.ErrNotStarted) {
 		return v, err
 	}
-	exit, err := s.unsolved(ctx)
-	if errors.Is(err, runtime.ErrNotStarted) {
-		return v, nil
-	}
-	if err == nil && reportsSyntax(exit, found.Broken) {
+	text := exit.Stderr.String() + exit.Stdout.String()
+	if syntaxError.MatchString(text) && slices.ContainsFunc(found.Broken, func(name string) bool { return strings.Contains(text, path.Base(name)) }) {
 		v.Status, v.Reason, v.Message = Faulty, "tests_malformed", malformedTests
 	}
-	return v, err
+	return v, nil
 }
 
 var syntaxError = regexp.MustCompile(`SyntaxError|IndentationError|TabError`)
-
-// reportsSyntax reports whether an output has a syntax error and names one of the files.
-func reportsSyntax(exit runtime.Exit, files []string) bool {
-	text := exit.Stderr.String() + exit.Stdout.String()
-	return syntaxError.MatchString(text) && slices.ContainsFunc(files, func(name string) bool { return strings.Contains(text, path.Base(name)) })
-}
 
 var notListed = faulty("tests_not_listed", "the image's python3 meets a limit when it looks for the assertions of the tests")
 

@@ -278,17 +278,13 @@ func (c *terminalCheck) env(dir string) []string {
 
 // within makes a checker's working directory absolute; "" stays "", the sandbox's.
 func within(workdir, dir string) string {
-	if dir == "" || path.IsAbs(dir) {
-		return cleaned(dir)
+	switch {
+	case dir == "":
+		return ""
+	case path.IsAbs(dir):
+		return path.Clean(dir)
 	}
 	return path.Join(workdir, dir)
-}
-
-func cleaned(dir string) string {
-	if dir == "" {
-		return ""
-	}
-	return path.Clean(dir)
 }
 
 // mounts returns the mounts of a copy of the workspace that the agent left and, over it,
