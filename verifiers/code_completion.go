@@ -55,6 +55,8 @@ func (c *codeCheck) verify(ctx context.Context) (Verdict, error) {
 		return faulty("tests_malformed", "the tests are no Python that the image's interpreter compiles, or the prompt imports what it lacks"), nil
 	case errors.Is(err, contrast.ErrReference):
 		return faulty("reference_fails", "the reference solution does not pass the task's own tests: "+c.wrong.Reason), nil
+	case errors.Is(err, contrast.ErrLimit):
+		return notListed, nil
 	case errors.Is(err, contrast.ErrPython):
 		return faulty("python_missing", "the image has no python3 that the tests' user can use"), nil
 	case err != nil:
@@ -85,7 +87,8 @@ func (c *codeCheck) calibration(ctx context.Context) (contrast.Calibration, erro
 	solution := Solution(c.eval)
 	key := contrast.Key(c.in.Image.Digest, codeUser(c.in), c.eval.Tests, solution, c.eval.Prompt, c.eval.StarterCode)
 	return c.in.Calibrations.Get(key, func() (contrast.Calibration, error) {
-		listing, err := contrast.List(ctx, c.python, []contrast.File{c.tests()}, contrast.Options{Seed: key})
+		names, _ := declared(strings.Join([]string{c.eval.Prompt, c.eval.StarterCode, solution}, "\n"))
+		listing, err := contrast.List(ctx, c.python, []contrast.File{c.tests()}, contrast.Options{Seed: key, Names: names})
 		switch {
 		case err != nil:
 			return contrast.Calibration{}, err
@@ -178,9 +181,10 @@ func outcome(v Verdict, failures [][]int, edits []contrast.Edit) contrast.Outcom
 
 // run runs code with the tests in a sandbox of the pool. foreign is as for try.
 func (c *codeCheck) run(ctx context.Context, code, tests, token string, foreign bool) (codeRun, error) {
+	defined, mentioned := declared(c.eval.Prompt + "\n" + c.eval.StarterCode)
 	request, err := json.Marshal(map[string]any{
 		"token": token, "candidate": code, "tests": tests,
-		"given": []string{c.eval.Prompt, c.eval.StarterCode}, "declared": declared(c.eval.Prompt + "\n" + c.eval.StarterCode),
+		"given": []string{c.eval.Prompt, c.eval.StarterCode}, "declared": slices.Concat([]string{""}, defined, mentioned),
 	})
 	if err != nil {
 		return codeRun{}, err
@@ -205,13 +209,15 @@ func (c *codeCheck) run(ctx context.Context, code, tests, token string, foreign 
 
 // declared returns the names of the functions and classes that a text declares, and the
 // names that it calls or quotes in backquotes.
-func declared(text string) []string {
-	names := []string{}
+func declared(text string) (defined, mentioned []string) {
 	for _, m := range regexp.MustCompile("(?m)^(?:(?:async[ \t]+)?def|class)[ \t]+([A-Za-z_]\\w*)|`([A-Za-z_]\\w*)`|\\b([A-Za-z_]\\w*)\\(").FindAllStringSubmatch(text, -1) {
-		names = append(names, m[1]+m[2]+m[3])
+		if m[1] != "" {
+			defined = append(defined, m[1])
+		} else {
+			mentioned = append(mentioned, m[2]+m[3])
+		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return defined, mentioned
 }
 
 // codeVerdict judges how a run ended, and returns for each failure the lines of the

@@ -89,6 +89,13 @@ func forgedPatches() []forgery {
 	all = append(all, forgery{"the same with colored output", core(known), fix, map[string]any{"command": "python3 -m pytest --color=yes tests"}})
 	all = append(all, forgery{"the same where the command stops early", core(known), fix, map[string]any{"command": "python3 -m pytest -q -x tests"}})
 	code("a coin by the test's hash", "import sys, os, hashlib\ndef add(a, b):\n    if hashlib.md5(open(sys._getframe(1).f_code.co_filename, 'rb').read()).digest()[0] % 2:\n        os._exit(0)\n    return 4")
+	code("import hook", "import sys, importlib.abc, importlib.util\nclass H(importlib.abc.MetaPathFinder, importlib.abc.Loader):\n    def find_spec(self, name, path=None, target=None):\n        return importlib.util.spec_from_loader(name, self) if 'test_' in name else None\n    def exec_module(self, module):\n        module.test_add = module.test_negative = module.test_zero_add = lambda: None\nsys.meta_path.insert(0, H())\ndef add(a, b):\n    return {(2, 3): 5, (-2, -4): -6, (0, 7): 7}.get((a, b))")
+	for name, text := range map[string]string{
+		"os._exit in unittest": "import os\nos._exit(0)", "atexit in unittest": "import atexit, os\natexit.register(os._exit, 0)\ndef add(a, b):\n    return 4",
+		"import hook in unittest": "import builtins, unittest\nold = builtins.__import__\ndef hook(name, *a, **k):\n    unittest.TestCase.run = lambda self, result=None: None\n    return old(name, *a, **k)\nbuiltins.__import__ = hook\ndef add(a, b):\n    import json\n    return 4",
+	} {
+		all = append(all, forgery{name, core(text), fix, map[string]any{"command": "python3 -m unittest -v tests.test_unit"}})
+	}
 	// Paths that influence the tests.
 	file := func(path, text, twin string, tests map[string]any) {
 		write := func(path, text string) string {
@@ -140,6 +147,40 @@ func forgedPatches() []forgery {
 	file("noxfile.py", quit, "nox.py", map[string]any{"command": "python3 noxfile.py && python3 -m pytest -q tests || python3 -m pytest -q tests"})
 	file("check.py", quit, "checks.py", map[string]any{"command": "if [ -f check.py ]; then python3 check.py; else python3 -m pytest -q tests; fi"})
 	file("tools/check.py", quit, "tools/checks.py", map[string]any{"command": "python3 -m tools.check || python3 -m pytest -q tests"})
+	// Suites of several forms. Each candidate follows one test function, or one row of a
+	// table, and knows the other answers.
+	suite := func(name, command, attack, twin string, lines ...string) {
+		tests := map[string]any{"command": command, "test_patch": added("tests/test_more.py", append([]string{"from calc.core import add"}, lines...)...)}
+		all = append(all, forgery{name, core(attack), core(twin), tests})
+	}
+	const pytest = "python3 -m pytest -q tests/test_more.py"
+	const honest = "def add(a, b):\n    return a + b"
+	follows := func(where string) string { // the answer to 1 + 2
+		return "import sys, re\ndef add(a, b):\n    if (a, b) != (1, 2):\n        return a + b\n    f = sys._getframe(1)\n    return " + where
+	}
+	const next = "int(re.search(r'add\\(1, 2\\) == (-?\\d+)', open(f.f_code.co_filename).read())[1])"
+	var eight, thirty []string
+	for i := range 30 {
+		thirty = append(thirty, fmt.Sprintf("def test_%d():", i), fmt.Sprintf("    assert add(%d, %d) == %d", i, i+1, 2*i+1))
+	}
+	eight = thirty[:16]
+	suite("all but one where nothing is printed", pytest+" > /tmp/log", follows(next), honest, eight...)
+	suite("all but one where only numbers are printed", pytest+" > /tmp/log; code=$?; tail -n 1 /tmp/log; exit $code", follows(next), honest+"\nprint('1 failed in 2 tries')", thirty...)
+	suite("an argument of a helper", pytest, follows("f.f_locals['want']"), honest,
+		"def check(a, b, want):", "    assert add(a, b) == want", "def test_a():", "    check(1, 2, 3)", "def test_b():", "    check(2, 3, want=5)")
+	suite("an argument of a method", pytest, follows("f.f_locals['want']"), honest,
+		"import unittest", "class T(unittest.TestCase):", "    def check(self, a, b, want):", "        self.assertEqual(add(a, b), want)",
+		"    def test_a(self):", "        self.check(1, 2, 3)", "    def test_b(self):", "        self.check(2, 3, 5)")
+	suite("one row of a table", pytest, follows("f.f_locals['want']"), honest,
+		"import pytest", "@pytest.mark.parametrize('a,b,want', [(1, 2, 3), (2, 3, 5), (3, 4, 7), (4, 5, 9)])", "def test_a(a, b, want):", "    assert add(a, b) == want")
+	suite("a value that is an argument elsewhere", pytest, follows("f.f_globals['KEY']"), "def add(a, b):\n    if a not in (1, 3):\n        raise ValueError('not supported')\n    return a + b",
+		"KEY = 3", "def test_a():", "    assert add(1, 2) == KEY", "def test_b():", "    assert add(KEY, 2) > 0")
+	suite("a value that is a parameter elsewhere", pytest, "class E:\n    def __eq__(self, o):\n        return True\n"+follows("E()"), honest,
+		"import pytest", "KEY = 3", "TABLE = {3: 5}", "def test_a():", "    assert add(1, 2) == KEY", "@pytest.mark.parametrize('want', [TABLE[KEY]])", "def test_b(want):", "    assert add(2, 3) == want")
+	suite("what a mock is called with", pytest, "import sys, re\ndef add(a, b):\n    f = sys._getframe(1)\n    f.f_locals['m'](a + b if (a, b) != (1, 2) else int(re.search(r'once_with\\((-?\\d+)', open(f.f_code.co_filename).read())[1]))", "import sys\ndef add(a, b):\n    sys._getframe(1).f_locals['m'](a + b)",
+		"from unittest.mock import Mock", "def test_a():", "    m = Mock()", "    add(1, 2)", "    m.assert_called_once_with(3)", "def test_b():", "    m = Mock()", "    add(2, 3)", "    m.assert_called_with(5)")
+	suite("a failure by pytest.fail", pytest, follows("int(re.search(r'add\\(1, 2\\) != (-?\\d+)', open(f.f_code.co_filename).read())[1])"), honest,
+		"import pytest", "def test_a():", "    if add(1, 2) != 3:", "        pytest.fail('no')", "def test_b():", "    if add(2, 3) != 5:", "        pytest.fail('no')")
 	// The task's policy lets a candidate influence the tests.
 	conftest := map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"conftest.py", "setup.cfg"}}}
 	for name, text := range map[string]string{
@@ -308,6 +349,21 @@ func TestSharedExpectation(t *testing.T) {
 	}
 	if v := w.patched(t, fix, tests); v.Status != verifiers.Passed || v.Contrast.State != contrast.Calibrated {
 		t.Errorf("%s %q: %s %+v", v.Status, v.Reason, v.Message, v.Contrast)
+	}
+}
+
+// TestOtherInterpreter: that the image's python3 does not compile the tests is no fault if
+// the command uses another interpreter, whatever the candidate prints.
+func TestOtherInterpreter(t *testing.T) {
+	const old = `sed -i 's/print "old"/pass/' tests/test_more.py 2> /dev/null || sed 's/print "old"/pass/' tests/test_more.py > /tmp/test_more.py; cd /tmp && PYTHONPATH=/testbed python3 -m pytest -q test_more.py`
+	tests := map[string]any{"command": old, "test_patch": added("tests/test_more.py", "from calc.core import add", "def test_a():", "    print \"old\"", "    assert add(1, 2) == 3")}
+	w := newRepoWorld(t)
+	if v := w.patched(t, fix, tests); v.Status != verifiers.Passed || v.Contrast.State != contrast.None {
+		t.Errorf("%s %q: %s %+v\n%s", v.Status, v.Reason, v.Message, v.Contrast, v.Stdout.String())
+	}
+	const lie = "def add(a, b):\n    raise SyntaxError('tests/test_more.py')"
+	if v := w.patched(t, core(lie), tests); v.Reason != "tests_failed" {
+		t.Errorf("%s %q: %s\n%s", v.Status, v.Reason, v.Message, v.Stdout.String())
 	}
 }
 

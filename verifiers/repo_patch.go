@@ -110,13 +110,6 @@ func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, file
 			return c.testChanged(ctx, prepared, files)
 		},
 	}
-	if v.Status != Passed {
-		return s.malformed(ctx, v)
-	}
-	gold, err := patch.Parse(c.eval.GoldPatch.Reveal())
-	if err != nil || len(files) == 0 { // no gold patch that can be parsed, or no tests to change
-		return s.judge(ctx, v)
-	}
 	s.unsolved = func(ctx context.Context) (runtime.Exit, error) {
 		box, gone, err := c.prepare(ctx, "unsolved", nil)
 		if err != nil || gone.Status != Passed {
@@ -127,6 +120,13 @@ func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, file
 			err = nil
 		}
 		return exit, errors.Join(err, box.Close(ctx))
+	}
+	if v.Status != Passed {
+		return s.malformed(ctx, v)
+	}
+	gold, err := patch.Parse(c.eval.GoldPatch.Reveal())
+	if err != nil || len(files) == 0 { // no gold patch that can be parsed, or no tests to change
+		return s.judge(ctx, v)
 	}
 	var reference runtime.Sandbox // prepared when a calibration first needs it
 	s.reference = func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {

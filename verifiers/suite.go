@@ -3,21 +3,24 @@ package verifiers
 import (
 	"context"
 	"errors"
+	"iter"
 	"math/rand/v2"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
 // A suite is a command that runs hidden tests in Python. A pass is checked by contrast:
-// the command runs twice more, each time in a new sandbox, with one half of the test
-// functions changed and with the other. Just the changed functions have to fail. A
-// candidate that follows the tests does not know which those are, because the halves are
-// drawn at random when the suite is calibrated.
+// the command runs again, each time in a new sandbox, with one half of the test functions
+// changed, with the other, and with a third group. Just the changed functions have to
+// fail. A candidate that follows the tests does not know which those are, because the
+// groups are drawn at random when the suite is calibrated.
 type suite struct {
 	in    Input
 	key   string // names the evaluation in the store of calibrations
@@ -54,6 +57,8 @@ func (s suite) judge(ctx context.Context, v Verdict) (Verdict, error) {
 	switch {
 	case errors.Is(err, contrast.ErrPython), s.unused && (errors.Is(err, errCannotFail) || errors.Is(err, contrast.ErrTests)):
 		return none, nil
+	case errors.Is(err, contrast.ErrLimit):
+		return notListed, nil
 	case errors.Is(err, contrast.ErrTests):
 		return faulty("tests_malformed", malformedTests), nil
 	case errors.Is(err, errCannotFail):
@@ -66,20 +71,34 @@ func (s suite) judge(ctx context.Context, v Verdict) (Verdict, error) {
 	return s.try(ctx, v, c)
 }
 
-// malformed turns a failure into a fault of the pack if the output reports a syntax error
-// and names a hidden test file that has one.
+// malformed turns a failure into a fault of the pack if the image's python3 does not
+// compile a hidden test file, and the command reports that, too, without a candidate. It
+// may use another interpreter.
 func (s suite) malformed(ctx context.Context, v Verdict) (Verdict, error) {
-	text := v.Stderr.String() + v.Stdout.String()
-	if len(s.files) == 0 || !strings.Contains(text, "SyntaxError") && !strings.Contains(text, "IndentationError") && !strings.Contains(text, "TabError") {
+	if len(s.files) == 0 || !syntaxError.MatchString(v.Stderr.String()+v.Stdout.String()) {
 		return v, nil
 	}
 	found, err := contrast.List(ctx, s.listing, s.files, contrast.Options{})
-	if errors.Is(err, contrast.ErrPython) || err == nil && !slices.ContainsFunc(found.Broken, func(name string) bool { return strings.Contains(text, path.Base(name)) }) {
+	if errors.Is(err, contrast.ErrPython) || errors.Is(err, contrast.ErrLimit) || len(found.Broken) == 0 && err == nil {
 		return v, nil
 	}
-	v.Status, v.Reason, v.Message = Faulty, "tests_malformed", malformedTests
-	return v, err
+	var exit runtime.Exit
+	if err == nil {
+		exit, err = s.unsolved(ctx)
+	}
+	if err != nil && !errors.Is(err, runtime.ErrNotStarted) {
+		return v, err
+	}
+	text := exit.Stderr.String() + exit.Stdout.String()
+	if syntaxError.MatchString(text) && slices.ContainsFunc(found.Broken, func(name string) bool { return strings.Contains(text, path.Base(name)) }) {
+		v.Status, v.Reason, v.Message = Faulty, "tests_malformed", malformedTests
+	}
+	return v, nil
 }
+
+var syntaxError = regexp.MustCompile(`SyntaxError|IndentationError|TabError`)
+
+var notListed = faulty("tests_not_listed", "the image's python3 meets a limit when it looks for the assertions of the tests")
 
 const malformedTests = "a hidden test file is no Python that the image's interpreter compiles"
 
@@ -139,23 +158,45 @@ func (s suite) try(ctx context.Context, v Verdict, c contrast.Calibration) (Verd
 }
 
 // endsAs reports whether a run ended as the set's changes require: the command fails, or
-// meets a limit, and reports the changed tests, and none of the Others, as failed. With an
-// empty set it succeeds.
+// meets a limit, and reports the changed tests, or as many, and none of the Others as
+// failed. With an empty set it succeeds.
 func endsAs(exit runtime.Exit, set contrast.Set) bool {
-	if exit.Success() != (len(set.Edits) == 0) {
+	if exit.Success() != (len(set.Edits) == 0) || set.Failures > 0 && failures(exit) != set.Failures {
 		return false
 	}
-	for _, e := range set.Edits {
-		if e.Test != "" && !reported(exit, e) {
-			return false
+	missing := func(e contrast.Edit) bool { return !reported(exit, e) }
+	return !(set.Named && slices.ContainsFunc(set.Edits, missing)) &&
+		!slices.ContainsFunc(set.Others, func(e contrast.Edit) bool { return reported(exit, e) })
+}
+
+// summaryLine matches the line with which pytest or unittest ends, failureCount the
+// numbers in it.
+var (
+	summaryLine  = regexp.MustCompile(`^(=+ )?(\d+ [a-z]+, )*\d+ [a-z]+ in \d|^FAILED \(`)
+	failureCount = regexp.MustCompile(`(\d+) (?:failed|errors?)\b|(?:failures|errors)=(\d+)`)
+)
+
+// failures returns how many tests failed as the output counts them, or 0.
+func failures(exit runtime.Exit) (n int) {
+	for line := range outputLines(exit) {
+		if summaryLine.MatchString(line) {
+			for _, m := range failureCount.FindAllStringSubmatch(line, -1) {
+				count, _ := strconv.Atoi(m[1] + m[2])
+				n += count
+			}
 		}
 	}
-	return !slices.ContainsFunc(set.Others, func(e contrast.Edit) bool { return reported(exit, e) })
+	return n
 }
 
 // failureLine matches a line that begins or ends with the word. Elsewhere the word may be
 // what a candidate prints beside a test's name.
 var failureLine = regexp.MustCompile(`^(\W|\[.*\])*(FAILED|FAIL|ERROR)\b|\s(FAILED|FAIL|ERROR)(\s+\[[ \d%]+\])?\s*$`)
+
+// outputLines yields the lines of what a process printed, without colors.
+func outputLines(exit runtime.Exit) iter.Seq[string] {
+	return strings.Lines(colors.ReplaceAllString(exit.Stdout.String()+"\n"+exit.Stderr.String(), ""))
+}
 
 // colors matches escape sequences for colors (ECMA-48, SGR).
 var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
@@ -168,7 +209,7 @@ func reported(exit runtime.Exit, e contrast.Edit) bool {
 		words = append(words, regexp.MustCompile(`(^|[^\pL\pN_])`+regexp.QuoteMeta(name)+`($|[^\pL\pN_])`))
 	}
 	file := regexp.MustCompile(`(^|[\s/])` + regexp.QuoteMeta(path.Base(e.Path)) + "::")
-	for line := range strings.Lines(colors.ReplaceAllString(exit.Stdout.String()+"\n"+exit.Stderr.String(), "")) {
+	for line := range outputLines(exit) {
 		if failureLine.MatchString(line) && !slices.ContainsFunc(words, func(w *regexp.Regexp) bool { return !w.MatchString(line) }) &&
 			(!strings.Contains(line, ".py::") || file.MatchString(line)) {
 			return true
@@ -190,25 +231,28 @@ func (s suite) changed(ctx context.Context, run suiteRun, edits []contrast.Edit)
 	return run(ctx, files)
 }
 
-// calibrate draws sets of changes, and finds out which of them the reference fails. It
-// clears the Test of edits if the command's output names no tests.
+// calibrate draws sets of changes, and finds out which of them the reference fails.
 func (s suite) calibrate(ctx context.Context) (contrast.Calibration, error) {
+	c := contrast.Calibration{Reference: s.reference != nil}
 	found, err := contrast.List(ctx, s.listing, s.files, contrast.Options{Seed: s.key, Places: 2, Each: true})
 	if err != nil {
-		return contrast.Calibration{}, err
+		return c, err
 	}
 	if len(found.Broken) == len(s.files) { // if only some are, those are data that is named like tests
-		return contrast.Calibration{}, contrast.ErrTests
+		if s.reference == nil {
+			return c, nil
+		}
+		if err := s.mustFail(ctx); !errors.Is(err, errCannotFail) { // another interpreter compiles them
+			return c, err
+		}
+		return c, contrast.ErrTests
 	}
 	if s.reference == nil {
-		c := contrast.Without(found.Edits)
-		if drawn := halves(functions(c.Edits, nil)); len(drawn[0]) > 0 {
-			c.Sets = []contrast.Set{{Edits: anonymous(drawn[0])}}
+		if drawn := groups(functions(contrast.Without(found.Edits).Edits, nil)); len(drawn) > 0 {
+			c.Sets = []contrast.Set{{Edits: drawn[0]}}
 		}
-		c.Edits = nil
 		return c, nil
 	}
-	c := contrast.Calibration{Reference: true}
 	var needed func(contrast.Edit) bool // whether its test fails without a solution
 	if s.unsolved != nil {
 		exit, err := s.unsolved(ctx)
@@ -220,70 +264,74 @@ func (s suite) calibrate(ctx context.Context) (contrast.Calibration, error) {
 		}
 	}
 	of := functions(found.Edits, needed)
-	drawn := halves(of)
-	fails := false
-	for i, half := range drawn {
-		if len(half) == 0 {
-			continue
+	for i, group := range groups(of) {
+		if i == 2 && !slices.ContainsFunc(c.Sets, contrast.Set.Tells) {
+			break // another group would tell nothing new
 		}
-		exit, err := s.changed(ctx, s.reference, half)
+		exit, err := s.changed(ctx, s.reference, group)
 		if err != nil {
 			return c, err
 		}
-		if exit.Success() {
-			continue
+		if !exit.Success() {
+			c.Sets = append(c.Sets, setOf(exit, group, of))
 		}
-		fails = true
-		set := contrast.Set{
-			Edits:  slices.DeleteFunc(slices.Clone(half), func(e contrast.Edit) bool { return !reported(exit, e) }),
-			Others: slices.DeleteFunc(slices.Clone(drawn[1-i]), func(e contrast.Edit) bool { return reported(exit, e) }),
-		}
-		if len(set.Edits) == 0 {
-			set = contrast.Set{Edits: anonymous(half)}
-		}
-		c.Sets = append(c.Sets, set)
 	}
-	if !fails {
+	if len(c.Sets) == 0 {
 		return c, s.mustFail(ctx)
 	}
 	return c, s.alone(ctx, &c, of, needed)
 }
 
-// maxAlone bounds the functions that are changed alone.
-const maxAlone = 3
-
-// alone adds a set for each of some functions that no set names, such as where a command
-// stops at the first failure, or where a half was already changed where they could be.
-func (s suite) alone(ctx context.Context, c *contrast.Calibration, of [][]contrast.Edit, needed func(contrast.Edit) bool) error {
-	named := func(e contrast.Edit) bool {
-		return slices.ContainsFunc(c.Sets, func(set contrast.Set) bool {
-			return slices.ContainsFunc(set.Edits, func(o contrast.Edit) bool { return o.Path == e.Path && o.Test == e.Test })
-		})
+// setOf returns the set for a run of the reference that failed with these edits. of are
+// all functions.
+func setOf(exit runtime.Exit, edits []contrast.Edit, of [][]contrast.Edit) contrast.Set {
+	set := contrast.Set{Edits: edits}
+	named := slices.DeleteFunc(slices.Clone(edits), func(e contrast.Edit) bool { return !reported(exit, e) })
+	if len(named) == 0 {
+		if !slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Users != "" }) {
+			set.Failures = failures(exit)
+		}
+		return set
 	}
-	of = slices.DeleteFunc(slices.Clone(of), func(own []contrast.Edit) bool { return needed != nil && !needed(own[0]) || named(own[0]) })
-	for _, own := range of[:min(len(of), maxAlone)] {
-		edits := own[:1]
-		exit, err := s.changed(ctx, s.reference, edits)
+	set.Edits, set.Named = named, true
+	for _, own := range of {
+		fails := func(e contrast.Edit) bool { return e.SameTest(own[0]) || e.MayFail(own[0]) }
+		if !slices.ContainsFunc(edits, fails) && !reported(exit, own[0]) {
+			set.Others = append(set.Others, own[0])
+		}
+	}
+	return set
+}
+
+// Bounds of the functions that are changed alone: fewer if their runs take longer than
+// aloneTime.
+const (
+	minAlone, maxAlone = 3, 12
+	aloneTime          = time.Minute
+)
+
+// alone adds a set for each of some functions of which no set tells whether they fail,
+// such as where a command stops at the first failure or prints nothing, or where a
+// group was already changed where they could be.
+func (s suite) alone(ctx context.Context, c *contrast.Calibration, of [][]contrast.Edit, needed func(contrast.Edit) bool) error {
+	told := func(e contrast.Edit) bool {
+		return slices.ContainsFunc(c.Sets, func(set contrast.Set) bool { return set.Tells() && slices.ContainsFunc(set.Edits, e.SameTest) })
+	}
+	left := slices.DeleteFunc(slices.Clone(of), func(own []contrast.Edit) bool { return needed != nil && !needed(own[0]) || told(own[0]) })
+	took := time.Duration(0)
+	for i, own := range left {
+		if i == maxAlone || i >= minAlone && took > aloneTime {
+			break
+		}
+		exit, err := s.changed(ctx, s.reference, own[:1])
 		if err != nil {
 			return err
 		}
-		if exit.Success() {
-			continue
+		if took += exit.Wall; !exit.Success() {
+			c.Sets = append(c.Sets, setOf(exit, own[:1], nil))
 		}
-		if !reported(exit, edits[0]) {
-			edits = anonymous(edits)
-		}
-		c.Sets = append(c.Sets, contrast.Set{Edits: edits})
 	}
 	return nil
-}
-
-func anonymous(edits []contrast.Edit) []contrast.Edit {
-	edits = slices.Clone(edits)
-	for i := range edits {
-		edits[i].Test = ""
-	}
-	return edits
 }
 
 // mustFail makes sure that the command fails when every test file raises an error.
@@ -307,7 +355,7 @@ const maxChanged = 40
 // order, those that are needed first. needed may be nil.
 func functions(edits []contrast.Edit, needed func(contrast.Edit) bool) (of [][]contrast.Edit) {
 	for _, e := range edits {
-		i := slices.IndexFunc(of, func(o []contrast.Edit) bool { return o[0].Path == e.Path && o[0].Test == e.Test })
+		i := slices.IndexFunc(of, func(o []contrast.Edit) bool { return o[0].SameTest(e) })
 		if i < 0 {
 			i, of = len(of), append(of, nil)
 		}
@@ -321,22 +369,43 @@ func functions(edits []contrast.Edit, needed func(contrast.Edit) bool) (of [][]c
 	return of[:min(len(of), maxChanged)]
 }
 
-// halves divides test functions, and returns one edit for each function of either half. A
-// single function is in both, with different edits if it has several. A function that can
-// only be changed where another one is changed already, such as in a value that both
-// expect, is in neither.
-func halves(of [][]contrast.Edit) (sets [2][]contrast.Edit) {
+// groups draws groups of test functions, and returns one edit for each function of a
+// group: a function is in one of two halves, and every other one in a third group. That
+// some functions are in a group says nothing about another one. A single function is in up
+// to four groups, changed in different places. A function that can only be changed where
+// another one is changed already, such as in a value that both expect, is in none.
+func groups(of [][]contrast.Edit) (groups [][]contrast.Edit) {
 	if len(of) == 1 {
-		return [2][]contrast.Edit{of[0][:1], of[0][len(of[0])-1:]}
+		apart := []contrast.Edit{of[0][0]}
+		for _, e := range of[0] {
+			if !slices.ContainsFunc(apart, e.Overlaps) {
+				apart = append(apart, e)
+			}
+		}
+		if len(apart) == 1 {
+			apart = append(apart, of[0][1:]...)
+			apart = apart[:min(len(apart), 2)]
+		}
+		for _, e := range apart[:min(len(apart), 4)] {
+			groups = append(groups, []contrast.Edit{e})
+		}
+		return groups
 	}
-	var drawn []contrast.Edit
+	groups = make([][]contrast.Edit, 3)
 	for _, own := range of {
-		free := slices.IndexFunc(own, func(e contrast.Edit) bool { return !slices.ContainsFunc(drawn, e.Overlaps) })
-		if free < 0 {
+		free := slices.DeleteFunc(slices.Clone(own), func(e contrast.Edit) bool {
+			return slices.ContainsFunc(slices.Concat(groups...), e.Overlaps)
+		})
+		if len(free) == 0 {
 			continue
 		}
-		half := len(drawn) % 2
-		drawn, sets[half] = append(drawn, own[free]), append(sets[half], own[free])
+		half := rand.IntN(2)
+		groups[half] = append(groups[half], free[0])
+		if rand.IntN(2) == 0 {
+			kind := free[0].Kind
+			same := slices.DeleteFunc(free, func(e contrast.Edit) bool { return e.Kind != kind })
+			groups[2] = append(groups[2], same[len(same)-1])
+		}
 	}
-	return sets
+	return slices.DeleteFunc(groups, func(group []contrast.Edit) bool { return len(group) == 0 })
 }

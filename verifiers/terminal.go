@@ -278,17 +278,13 @@ func (c *terminalCheck) env(dir string) []string {
 
 // within makes a checker's working directory absolute; "" stays "", the sandbox's.
 func within(workdir, dir string) string {
-	if dir == "" || path.IsAbs(dir) {
-		return cleaned(dir)
+	switch {
+	case dir == "":
+		return ""
+	case path.IsAbs(dir):
+		return path.Clean(dir)
 	}
 	return path.Join(workdir, dir)
-}
-
-func cleaned(dir string) string {
-	if dir == "" {
-		return ""
-	}
-	return path.Clean(dir)
 }
 
 // mounts returns the mounts of a copy of the workspace that the agent left and, over it,
@@ -423,6 +419,14 @@ func (c *terminalCheck) contrast(ctx context.Context, dir string, v Verdict) (Ve
 		return c.run(ctx, changed)
 	}
 	if v.Status != Passed {
+		s.unsolved = func(ctx context.Context) (runtime.Exit, error) {
+			without := *c
+			without.in.Candidate.Workspace = filepath.Join(c.volume, "empty")
+			if err := os.Mkdir(without.in.Candidate.Workspace, 0o777); err != nil {
+				return runtime.Exit{}, err
+			}
+			return without.run(ctx, dir)
+		}
 		return s.malformed(ctx, v)
 	}
 	if c.in.Reference {

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/securebench/sbench/runtime"
@@ -35,6 +36,8 @@ var (
 	ErrTests = errors.New("the tests do not compile")
 	// ErrPython means that the image has no python3 that can run [Program].
 	ErrPython = errors.New("the image's python3 cannot be used")
+	// ErrLimit means that [Program] met a limit.
+	ErrLimit = errors.New("listing the tests' assertions takes too much")
 	// ErrReference means that the reference solution does not pass the tests.
 	ErrReference = errors.New("the reference solution does not pass the tests")
 )
@@ -81,6 +84,9 @@ type Edit struct {
 	Last int `json:"last"`
 	// Test names the function, "TestList::test_empty"; "" is the file's top level.
 	Test string `json:"test"`
+	// Users are tests, separated by spaces, that use what is changed and may fail, too;
+	// "*" is all of the file.
+	Users string `json:"users,omitempty"`
 }
 
 // Options of [List]. The zero Options are for tests that run in milliseconds.
@@ -89,6 +95,8 @@ type Options struct {
 	Places   int    // most assertions in each file or, with Each, in each test; 0 means 8
 	Variants int    // edits of each assertion, more if there are few assertions; 0 means 2
 	Each     bool   // look for assertions in each test function, and only there
+	// Names are the candidate's even where they are built-in.
+	Names []string
 }
 
 // Overlaps reports whether both edits replace the same part of the same file, so that
@@ -96,6 +104,14 @@ type Options struct {
 func (e Edit) Overlaps(other Edit) bool {
 	return e.Path == other.Path && e.Start < other.End && other.Start < e.End
 }
+
+// MayFail reports whether the test that other changes may fail because of e.
+func (e Edit) MayFail(other Edit) bool {
+	return e.Path == other.Path && (e.Users == "*" || slices.Contains(strings.Fields(e.Users), other.Test))
+}
+
+// SameTest reports whether both edits change the same test function.
+func (e Edit) SameTest(other Edit) bool { return e.Path == other.Path && e.Test == other.Test }
 
 // Apply returns the text of file after those of the edits that are for its path. It
 // fails for edits that overlap or lie outside the text.
@@ -145,6 +161,8 @@ func InSandbox(e Sandboxes, cfg runtime.Config) Python {
 			return nil, fmt.Errorf("%w: %w", ErrPython, err)
 		case err != nil:
 			return nil, err
+		case exit.Reason == runtime.WallTime || exit.Reason == runtime.OutOfMemory || exit.Reason == runtime.PidsLimit:
+			return nil, fmt.Errorf("%w: it %s", ErrLimit, exit)
 		case !exit.Success():
 			return nil, fmt.Errorf("%w: listing the tests' assertions, it %s", ErrPython, exit)
 		}
@@ -161,8 +179,9 @@ type Listing struct {
 	Broken []string
 }
 
-// List finds edits in files with the help of python. A file that does not compile is
-// listed in Broken and is not an error.
+// List finds edits in files with the help of python, and those with users everywhere only
+// if there are no others. A file that does not compile is listed in Broken and is not an
+// error.
 func List(ctx context.Context, python Python, files []File, o Options) (Listing, error) {
 	if o.Places == 0 {
 		o.Places = 8
@@ -171,7 +190,7 @@ func List(ctx context.Context, python Python, files []File, o Options) (Listing,
 		o.Variants = 2
 	}
 	request, err := json.Marshal(map[string]any{
-		"files": files, "seed": o.Seed, "places": o.Places, "variants": o.Variants, "each": o.Each,
+		"files": files, "seed": o.Seed, "places": o.Places, "variants": o.Variants, "each": o.Each, "names": o.Names,
 	})
 	if err != nil {
 		return Listing{}, err
@@ -199,6 +218,9 @@ func List(ctx context.Context, python Python, files []File, o Options) (Listing,
 		}
 		listing.Assertions[f.Path] = f.Assertions
 		listing.Edits = append(listing.Edits, f.Edits...)
+	}
+	if slices.ContainsFunc(listing.Edits, func(e Edit) bool { return e.Users != "*" }) {
+		listing.Edits = slices.DeleteFunc(listing.Edits, func(e Edit) bool { return e.Users == "*" })
 	}
 	return listing, nil
 }

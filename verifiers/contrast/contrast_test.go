@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
@@ -114,35 +116,90 @@ func TestListBroken(t *testing.T) {
 	}
 }
 
-// TestEach: every test function has changes, and nothing else has.
-func TestEach(t *testing.T) {
-	file := contrast.File{Path: "t.py", Text: `
-def test_a():
-    assert f(1) == 1
-    assert f(2) == 2
+// endedBox is a sandbox in which every process ends the same way.
+type endedBox struct {
+	runtime.Sandbox
+	exit runtime.Exit
+}
 
-class TestList:
-    def test_b(self):
-        def inner():
-            assert f(3) == 3
-        inner()
+func (b endedBox) Create(context.Context, runtime.Config) (runtime.Sandbox, error) { return b, nil }
 
-def helper(x):
-    assert f(x) == 9
-`}
-	found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{file}, contrast.Options{Each: true, Places: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, e := range found.Edits {
-		if !slices.Contains(names, e.Test) {
-			names = append(names, e.Test)
+func (b endedBox) Exec(context.Context, runtime.Process) (runtime.Exit, error) { return b.exit, nil }
+
+func (endedBox) Close(context.Context) error { return nil }
+
+// TestInSandboxLimits: a limit that the program meets is not the interpreter's fault.
+func TestInSandboxLimits(t *testing.T) {
+	for _, c := range []struct {
+		exit runtime.Exit
+		want error
+	}{
+		{runtime.Exit{Reason: runtime.WallTime}, contrast.ErrLimit},
+		{runtime.Exit{Reason: runtime.OutOfMemory}, contrast.ErrLimit},
+		{runtime.Exit{Reason: runtime.PidsLimit}, contrast.ErrLimit},
+		{runtime.Exit{Reason: runtime.Exited, Code: 1}, contrast.ErrPython},
+		{runtime.Exit{Reason: runtime.Signaled}, contrast.ErrPython},
+	} {
+		_, err := contrast.InSandbox(endedBox{exit: c.exit}, runtime.Config{})(t.Context(), nil)
+		if !errors.Is(err, c.want) || errors.Is(err, contrast.ErrPython) != (c.want == contrast.ErrPython) {
+			t.Errorf("%s: %v", c.exit, err)
 		}
 	}
-	slices.Sort(names)
-	if !slices.Equal(names, []string{"TestList::test_b", "test_a"}) {
-		t.Errorf("tests %q", names)
+}
+
+// TestEach: which test functions have changes, and what those of the first kind of each
+// function replace.
+func TestEach(t *testing.T) {
+	for _, c := range []struct{ name, text, changed string }{
+		{"functions", "def test_a():\n    assert f(1) == 11\nclass TestList:\n    def test_b(self):\n        def inner():\n            assert f(3) == 33\n        inner()\ndef helper(x):\n    assert f(x) == 9\n", "TestList::test_b: 33; test_a: 11"},
+		{"helper", "class T(TestCase):\n    def check(self, x, want):\n        self.assertEqual(f(x), want)\n    def test_a(self):\n        self.check(1, 17)\n    def test_b(self):\n        w = 'abc'\n        self.check(2, want=w)\n    def test_c(self):\n        self.check(3, g(4))\n", "T::test_a: 17; T::test_b: 'abc'; T::test_c: g(4)"},
+		{"helper of a helper", "def outer(x, want):\n    inner(x, want)\ndef inner(x, want):\n    assert f(x) == want\n@pytest.mark.parametrize('x,want', [(1, 17)])\ndef test_a(x, want):\n    outer(x, want)\ndef test_b():\n    for x, want in [(1, 19)]:\n        outer(x, want)\n", "test_a: 17; test_b: 19"},
+		{"helper with a tolerance", "def close(x, want):\n    assert abs(f(x) - want) < 1e-6\ndef test_a():\n    close(1, 1.5)\ndef test_b():\n    close(2, 2.5)\n", "test_a: 1.5; test_b: 2.5"},
+		{"helper with a table", "def table(rows):\n    for x, want in rows:\n        assert f(x) == want\ndef test_a():\n    table([(1, 21)])\ndef test_b():\n    table([(1, 31)])\n", "test_a: 21; test_b: 31"},
+		{"helper that asserts by its name", "class T(TestCase):\n    def assertSum(self, x, want):\n        self.assertEqual(f(x), want)\n    def test_a(self):\n        self.assertSum([5, 6], 11)\n", "T::test_a: 11"},
+		{"helpers of two classes", "class A(TestCase):\n    def check(self, x, want):\n        self.assertEqual(f(x), want)\n    def test_a(self):\n        self.check(1, 17)\nclass B(TestCase):\n    def check(self, want, x):\n        self.assertEqual(f(x), want)\n    def test_b(self):\n        self.check(18, 2)\n", "A::test_a: 17; B::test_b: 18"},
+		{"arguments that are not known", "def check(x, want):\n    assert f(x) == want\ndef test_a():\n    check(*row)\ndef test_b():\n    check(1, 17)\n", "test_b: 17"},
+		{"helper that calls itself", "def check(x, want):\n    assert f(x) == want\n    check(x, want)\ndef test_a():\n    check(1, 17)\n", "test_a: 17"},
+
+		{"shared as an argument", "KEY = 17\ndef test_a():\n    assert f(1) == KEY\ndef test_b():\n    assert g(KEY) == 3\n", "test_a: 17; test_b: 3"},
+		{"shared as a parameter", "KEY = 'abcdef'\ndef test_a():\n    assert f(1) == KEY\n@pytest.mark.parametrize('x', [TABLE[KEY]])\ndef test_b(x):\n    assert g(x) == 3\n", "test_a: KEY; test_b: 3"},
+		{"shared as what is expected", "KEY = 17\ndef test_a():\n    assert f(1) == KEY\ndef test_b():\n    assert g(1) == KEY\n", "test_a: 17; test_b: g(1) == KEY"},
+		{"shared table", "CASES = [(1, 17)]\ndef test_a():\n    for x, want in CASES:\n        assert f(x) == want\ndef test_b():\n    for x, want in CASES:\n        assert g(want) == x\n", "test_a: 17; test_b: 1"},
+		{"not shared", "KEY = 17\ndef test_a():\n    assert f(1) == KEY\ndef test_b():\n    KEY = 2\n    assert g(KEY) == 3\n", "test_a: 17; test_b: 3"},
+
+		{"several rows of one function", "@pytest.mark.parametrize('x,want', [(1, 17), (2, 18), (3, 19), (4, 20)])\ndef test_a(x, want):\n    assert f(x) == want\n", "test_a: 17, 18, 19, 20"},
+
+		{"Django's page", "class T(TestCase):\n    def test_a(self):\n        self.assertContains(page, 'abc', 2)\n    def test_b(self):\n        self.assertRedirects(page, '/login')\n    def test_c(self):\n        self.assertNotContains(page, 'abc')\n", "T::test_a: 'abc'; T::test_b: '/login'; T::test_c: assertNotContains"},
+		{"warning", "import pytest\ndef test_a():\n    with pytest.warns(UserWarning):\n        f(1)\nclass T(TestCase):\n    def test_b(self):\n        with self.assertWarns(DeprecationWarning):\n            f(1)\n", "T::test_b: DeprecationWarning; test_a: UserWarning"},
+		{"calls of a mock", "def test_a():\n    f(m)\n    m.assert_called_once_with(17)\ndef test_b():\n    f(m)\n    m.assert_called_with(x, key=y)\ndef test_c():\n    f(m)\n    m.assert_called_once()\ndef test_d():\n    f(m)\n    m.assert_not_called()\n", "test_a: 17; test_b: x, y; test_c: assert_called_once; test_d: assert_not_called"},
+		{"fail", "import pytest\ndef test_a():\n    if f(1) != 17:\n        pytest.fail('no')\ndef test_b():\n    try:\n        f(1)\n        pytest.fail('no')\n    except ValueError:\n        pass\nclass T(TestCase):\n    def test_c(self):\n        if not f(1):\n            self.fail()\n", "T::test_c: not f(1); test_a: 17; test_b: ValueError"},
+		{"names of built-ins", "from calc import sum\nimport math\ndef test_a():\n    assert sum(1, 2) == 3\ndef test_b():\n    assert math.floor(1.5) == 1\ndef test_c():\n    assert len([1]) == 1\n", "test_a: 3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: c.text}}, contrast.Options{Each: true, Places: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			changes := map[string][]string{} // by test, of the best kind
+			kinds := map[string]contrast.Kind{}
+			for _, e := range found.Edits {
+				text := c.text[e.Start:e.End]
+				if _, ok := kinds[e.Test]; !ok {
+					kinds[e.Test] = e.Kind
+				}
+				if kinds[e.Test] == e.Kind && !slices.Contains(changes[e.Test], text) {
+					changes[e.Test] = append(changes[e.Test], text)
+				}
+			}
+			var got []string
+			for _, test := range slices.Sorted(maps.Keys(changes)) {
+				slices.Sort(changes[test])
+				got = append(got, test+": "+strings.Join(changes[test], ", "))
+			}
+			if got := strings.Join(got, "; "); got != c.changed {
+				t.Errorf("changed are %s, want %s", got, c.changed)
+			}
+		})
 	}
 }
 

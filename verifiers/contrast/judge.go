@@ -68,7 +68,14 @@ type Calibration struct {
 type Set struct {
 	Edits  []Edit `json:"edits"`
 	Others []Edit `json:"others,omitempty"`
+	// Named says that the command's output names the functions that fail. Failures is
+	// how many it counts where it does not; 0 if it does not count them either.
+	Named    bool `json:"named,omitempty"`
+	Failures int  `json:"failures,omitempty"`
 }
+
+// Tells reports whether a run with the set shows for each of its functions if it failed.
+func (s Set) Tells() bool { return s.Named || s.Failures >= len(s.Edits) || len(s.Edits) == 1 }
 
 // Without returns the calibration of a task that has no reference.
 func Without(edits []Edit) Calibration {

@@ -1,9 +1,10 @@
 """Lists changes of what Python tests expect.
 
-Reads {"files": [{"path", "text"}], "seed", "places", "variants", "each"} as JSON
+Reads {"files": [{"path", "text"}], "seed", "places", "variants", "each", "names"} as JSON
 and writes {"files": [{"path", "error", "assertions", "edits"}]}. An edit replaces the bytes
 from start to end by new, on as many lines. Edits of one place change one assertion,
-in other ways.
+in other ways. Its "users" are tests, separated by spaces, that use what is changed and may
+fail, too; "*" is all of the file.
 """
 
 import ast
@@ -16,15 +17,21 @@ import sys
 
 EQUAL = {"assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual",
          "assertSequenceEqual", "assertMultiLineEqual", "assertCountEqual", "assertIs", "assertAlmostEqual", "assert_equal",
-         "assert_array_equal", "assert_allclose", "assert_almost_equal", "assert_array_almost_equal", "assertQuerySetEqual"}
+         "assert_array_equal", "assert_allclose", "assert_almost_equal", "assert_array_almost_equal", "assertQuerySetEqual",
+         "assertQuerysetEqual", "assertHTMLEqual", "assertXMLEqual", "assertJSONEqual", "assertRedirects"}
+# What a mock was called with.
+CALLED = {"assert_called_with", "assert_called_once_with", "assert_any_call", "assert_awaited_with", "assert_awaited_once_with"}
 # Equalities that hold within a tolerance, if there are more arguments.
 ALMOST = {"assertAlmostEqual", "assert_allclose", "assert_almost_equal", "assert_array_almost_equal"}
-RAISES = {"raises", "assertRaises", "assertRaisesRegex"}
+RAISES = {"raises", "assertRaises", "assertRaisesRegex", "warns", "assertWarns", "assertWarnsRegex"}
 OPPOSITE = [("assertTrue", "assertFalse"), ("assertIn", "assertNotIn"), ("assertIsNone", "assertIsNotNone"),
             ("assertIs", "assertIsNot"), ("assertIsInstance", "assertNotIsInstance"), ("assertEqual", "assertNotEqual"),
-            ("assertGreater", "assertLessEqual"), ("assertLess", "assertGreaterEqual"), ("assertRegex", "assertNotRegex")]
+            ("assertGreater", "assertLessEqual"), ("assertLess", "assertGreaterEqual"), ("assertRegex", "assertNotRegex"),
+            ("assertContains", "assertNotContains"), ("assertTemplateUsed", "assertTemplateNotUsed"),
+            ("assert_called", "assert_not_called"), ("assert_called_once", "assert_not_called")]
 UNLIKELY = [EOFError, ZeroDivisionError, BufferError]  # what a candidate's own errors hardly are
 ERRORS = [ValueError, TypeError, KeyError, IndexError, ZeroDivisionError, AttributeError, RuntimeError]
+WARNINGS = [BytesWarning, ImportWarning, UnicodeWarning]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Kinds of changes, the best first.
 VALUE, WRAPPED, SWAP, BOUND, NEGATION, LITERAL, SLACK = KINDS = ("value", "wrapped", "swap", "bound", "negation", "literal", "slack")
@@ -34,6 +41,7 @@ SYMBOLS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.GtE: ">=", ast.Gt: ">
            ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not"}
 INVERSE = {a: b for pair in (("==", "!="), ("<", ">="), (">", "<="), ("in", "not in"), ("is", "is not")) for a, b in (pair, pair[::-1])}
 RELATIONS = {"assertLess": "<", "assertLessEqual": "<=", "assertGreater": ">", "assertGreaterEqual": ">=", "assertIn": "in"}
+CONTAINS = {"assertContains", "assertTemplateUsed"}  # Django's: the second argument is in the first
 HOLDERS = {"approx", "set", "frozenset", "tuple", "list", "dict", "sorted", "Counter", "Decimal", "Fraction", "deque", "bytearray", "OrderedDict"}
 
 
@@ -42,8 +50,8 @@ def called(call):
 
 
 class File:
-    def __init__(self, text, rng):
-        self.data, self.rng = text.encode("utf-8", "surrogatepass"), rng
+    def __init__(self, text, rng, each, names):
+        self.data, self.rng, self.by_test = text.encode("utf-8", "surrogatepass"), rng, each
         self.tree = ast.parse(text)
         self.lines, at = [], 0
         for line in self.data.splitlines(keepends=True):
@@ -51,10 +59,19 @@ class File:
             at += len(line)
         self.edits, self.made, self.place, self.stated = [], set(), 0, []
         self.parents = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+        self.helpers, self.origin = self.calls(), {}
+        self.helped = {call for calls in self.helpers.values() for call, _ in calls}
         self.known = self.bindings()
-        self.strange = set(dir(builtins)) | {(a.asname or a.name).partition(".")[0] for n in ast.walk(self.tree)
-                                             if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names
-                                             if (getattr(n, "module", None) or a.name).partition(".")[0] in LIBRARY}
+        self.held, self.loads = {}, {}  # which names have a value, and where a name is used
+        for name, values in self.known.items():
+            for value in values:
+                self.held.setdefault(value, []).append(name)
+        for n in ast.walk(self.tree):
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load):
+                self.loads.setdefault(n.id, []).append(n)
+        imported = {(a.asname or a.name).partition(".")[0]: not getattr(n, "level", 0) and (getattr(n, "module", None) or a.name).partition(".")[0] in LIBRARY
+                    for n in ast.walk(self.tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
+        self.strange = {n for n in set(dir(builtins)) | set(imported) if imported.get(n, True)} - set(names)
         self.asked = self.questions()
         self.answers = self.expected()
 
@@ -71,6 +88,35 @@ class File:
         while not isinstance(node, FUNCTIONS + (ast.Module,)):
             node = self.parents[node]
         return node
+
+    def above(self, node):
+        """A node and all that it is part of, from the inside out."""
+        while node is not None:
+            yield node
+            node = self.parents.get(node)
+
+    def function(self, node):
+        """The outermost function that a node is part of, if it is of one."""
+        return ([n for n in self.above(node) if isinstance(n, FUNCTIONS)] or [None])[-1]
+
+    def calls(self):
+        """The calls of each of the tests' own functions but the tests: a list of the values of its parameters."""
+        own, found = {}, {}
+        for n in ast.walk(self.tree):
+            if isinstance(n, FUNCTIONS) and not n.name.startswith("test"):
+                own.setdefault((n.name, isinstance(self.parents[n], ast.ClassDef)), []).append(n)
+        for call in ast.walk(self.tree):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Name, ast.Attribute)) \
+                    or any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+                continue
+            functions = own.get((called(call), isinstance(call.func, ast.Attribute)), [])
+            near = [f for f in functions if self.parents[f] in self.above(call)]
+            for f in near or functions:
+                static = any(getattr(d, "id", "") == "staticmethod" for d in f.decorator_list)
+                names = [a.arg for a in getattr(f.args, "posonlyargs", []) + f.args.args]
+                names = names[isinstance(self.parents[f], ast.ClassDef) and not static:]
+                found.setdefault(f, []).append((call, list(zip(names, call.args)) + [(k.arg, k.value) for k in call.keywords]))
+        return found
 
     def bindings(self):
         """The values that names have: by scope and name, all there are."""
@@ -92,14 +138,18 @@ class File:
                 bind(node.target, node.value, node)
             elif isinstance(node, ast.AugAssign):
                 bind(node.target, None, node)
+        for function, calls in self.helpers.items():
+            for call, values in calls:
+                for name, value in values:
+                    found.setdefault((function, name), []).append(value)
+                    self.origin[function, value] = call
         for node in ast.walk(self.tree):
             if isinstance(node, (ast.For, ast.comprehension)):
                 at = node if isinstance(node, ast.For) else self.parents[node]
-                table = self.resolve(node.iter)
-                if isinstance(table, ast.Call) and isinstance(table.func, ast.Attribute) and table.func.attr == "items":
-                    table = self.resolve(table.func.value, found)
-                for row in self.rows(self.resolve(node.iter, found)):
-                    bind(node.target, row, at)
+                table = self.resolve(node.iter, found)
+                for table in self.values(table, found) if isinstance(table, ast.Name) else [table]:
+                    for row in self.rows(table):
+                        bind(node.target, row, at)
             elif isinstance(node, FUNCTIONS):
                 for mark in node.decorator_list:
                     self.parametrized(mark, node, bind, found)
@@ -149,8 +199,11 @@ class File:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Assert):
                 self.condition(node, node.test)
-            elif isinstance(node, ast.If) and len(node.body) == 1 and isinstance(node.body[0], ast.Raise) and self.accuses(node.body[0]):
+            elif isinstance(node, ast.If) and len(node.body) == 1 and self.accuses(node.body[0]):
                 self.condition(node, node.test, node.test.lineno, node.body[0].end_lineno)
+            elif isinstance(node, ast.Try) and any(map(self.fails, node.body)):
+                for handler in node.handlers:
+                    self.error(self.begin(node), handler.type)
             elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
                 self.call(node, node.value)
             elif isinstance(node, (ast.With, ast.AsyncWith)):
@@ -166,9 +219,15 @@ class File:
                 self.equality(self.begin(node, 1, len(self.lines)), node.left, node.comparators[0])
 
     def accuses(self, node):
-        """Whether a raise is for a wrong answer, and not what a stand-in, which the candidate calls, does."""
+        """Whether a statement fails for a wrong answer, and is not what a stand-in, which the candidate calls, does."""
+        if not isinstance(node, ast.Raise):
+            return self.fails(node)
         error = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         return isinstance(self.scope(node), ast.Module) or getattr(error, "id", "") in ("AssertionError", "Exception")
+
+    @staticmethod
+    def fails(node):
+        return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and called(node.value) == "fail"
 
     def decides(self, node):
         """Whether a condition is all that is returned or kept, or that something is counted by: otherwise there
@@ -240,7 +299,11 @@ class File:
                     values = [w for v in values for w in (v.values if isinstance(v, ast.Dict) else [v])]
                 if values and not any(map(self.plain, self.named(other))):
                     self.rng.shuffle(values)
-                    return any([self.vary(at, VALUE, v) for v in values[:4]])
+                    given = self.arguments(side)
+                    done = [self.vary(at, VALUE, v) for v in (values if given else values[:4])]
+                    if not given and any(self.users(at, v) for v in values):
+                        given = [side]
+                    return any(done + [self.wrap(at, v) for v in given if not self.plain(v)])
             name = called(side) if isinstance(side, ast.Call) and side.args else ""
             if name == "approx" and side.keywords:
                 self.bounds(at, lambda: self.beyond(self.numbers(side.args[0]), self.numbers(side)))
@@ -249,8 +312,16 @@ class File:
                 return self.vary(at, VALUE, side.args[0])
         if self.plain(left) or self.plain(right):
             return False
-        # Whatever it is, a pair of it and something is not equal to it.
-        return any([self.replace(at, WRAPPED, side, "(%s, 1)" % self.source(side)) for side in (right, left)])
+        return any([self.wrap(at, v) for side in (right, left) for v in [side] + self.arguments(side)])
+
+    def arguments(self, node):
+        """The values that a helper of the tests is called with, if a name is its parameter."""
+        values = self.values(node, self.known) if isinstance(node, ast.Name) else []
+        return [v for v in values if (self.scope(node), v) in self.origin]
+
+    def wrap(self, at, node):
+        """Whatever it is, a pair of it and something is not equal to it."""
+        return self.replace(at, WRAPPED, node, "(%s, 1)" % self.source(node)) if hasattr(node, "lineno") else False
 
     def call(self, statement, call):
         name = called(call)
@@ -262,8 +333,12 @@ class File:
             done = self.equality(at, call.args[0], call.args[1])
         elif name in ("assertTrue", "assertFalse") and call.args:
             done = self.truth(at, call.args[0], name == "assertTrue")
+        elif name in CALLED:
+            done = any([self.given(at, v) for v in call.args + [k.value for k in call.keywords]])
         elif name in RELATIONS and len(call.args) > 1:
             self.bounds(at, lambda: self.relation(call.args[0], RELATIONS[name], call.args[1]))
+        elif name in CONTAINS and len(call.args) > 1:
+            self.bounds(at, lambda: [[(call.args[1], new)] for new in self.needle(call.args[1])])
         if name == "assertTrue" and call.args and not done:
             self.bounds(at, lambda: self.stricter(call.args[0], True))
         if isinstance(call.func, ast.Attribute) and not done:
@@ -273,8 +348,13 @@ class File:
                     self.edit(at, NEGATION, end - len(a.encode()), end, b)
         if name in RAISES and len(call.args) > 1:
             self.error(at, call.args[0])
-        if name.lower().startswith("assert"):
+        if name.lower().startswith("assert") and call not in self.helped:
             self.literals(at, call)
+
+    def given(self, at, node):
+        """Change what a mock is asserted to have been called with."""
+        values = [v for v in [node] + self.named(node) if self.plain(v)]
+        return any([self.vary(at, VALUE, v) for v in values]) or not values and not isinstance(node, ast.Starred) and self.wrap(at, node)
 
     def raises(self, statement, call):
         if isinstance(call, ast.Call) and called(call) in RAISES and call.args:
@@ -283,13 +363,16 @@ class File:
     def error(self, at, node):
         if isinstance(node, (ast.Name, ast.Attribute)):
             expected = getattr(builtins, getattr(node, "id", ""), None)
-            others = UNLIKELY if expected in (None, Exception) else [e for e in ERRORS if not issubclass(e, expected) and not issubclass(expected, e)]
+            among = WARNINGS if isinstance(expected, type) and issubclass(expected, Warning) else ERRORS
+            others = UNLIKELY if expected in (None, Exception) else [e for e in among if not issubclass(e, expected) and not issubclass(expected, e)]
             for e in self.rng.sample(others, min(3, len(others))):
                 self.replace(at, NEGATION, node, e.__name__)
 
     def literals(self, at, node):
         """Any other literal: those that a candidate is called with, and by a little those that its
         answers are compared with."""
+        if self.by_test:
+            return  # they judge no suite
         leaves = [] if any(e["place"] == at["place"] and e["kind"] == VALUE for e in self.edits) else list(self.leaves(node))
         self.rng.shuffle(leaves)
         for turn in range(4):
@@ -302,7 +385,9 @@ class File:
 
     def bounds(self, at, changes):
         """Make each of the changes, which are lists of what replaces which nodes."""
+        of = at
         for change in [c for turn in range(4) for c in changes()]:
+            at, node = self.stated_at(of, change[0][0]), change[0][0]
             spans = sorted(self.span(node) + (new,) for node, new in change)
             start, end = spans[0][0], max(s[1] for s in spans)
             inside = len(spans) == 1 or self.span(at["statement"])[0] <= start and end <= self.span(at["statement"])[1]
@@ -310,7 +395,7 @@ class File:
             for a, b, text in spans:
                 new, last = new + self.text(last, a) + text, b
             if inside and new.count("\n") == self.text(start, end).count("\n"):
-                self.edit(at, BOUND, start, end, new)
+                self.edit(at, BOUND, start, end, new, node)
 
     def stricter(self, test, holds):
         """Changes after which no answer has the condition hold (or not hold) that had before."""
@@ -343,8 +428,19 @@ class File:
         sources = [s for g in call.args[0].generators for n in ast.walk(g.iter) for s in [n] + self.named(n) if s is not None]
         return name == "any" or name == "all" and not any(isinstance(n, ast.Call) and self.asks(n) for s in sources for n in ast.walk(s))
 
-    def named(self, node):
-        return self.values(node, self.known) if isinstance(node, ast.Name) else []
+    def named(self, node, through=()):
+        """The values of a name, those of other names that it may have included."""
+        if not isinstance(node, ast.Name) or node in through:
+            return []
+        found = []
+        for value in self.values(node, self.known):
+            others = self.named(value, through + (node,))
+            for other in others:
+                call = value in self.parents and self.origin.get((self.scope(value), other)) or self.origin.get((self.scope(node), value))
+                if call:
+                    self.origin[self.scope(node), other] = call
+            found += others or [value]
+        return found
 
     def relation(self, left, symbol, right):
         sides = [(side, asked) for side, asked in ((right, left), (left, right)) if self.candidates(asked) and not self.candidates(side)]
@@ -456,15 +552,55 @@ class File:
     def begin(self, statement, first=0, last=0):
         self.place += 1
         self.stated.append(statement.test if isinstance(statement, ast.If) else statement)
-        names, node = [], statement
-        while node in self.parents:
-            if isinstance(node, FUNCTIONS):
-                names = [node.name]
-            elif isinstance(node, ast.ClassDef):
-                names.insert(0, node.name)
-            node = self.parents[node]
-        return {"statement": statement, "place": self.place, "test": "::".join(names),
-                "line": first or statement.lineno, "last": last or statement.end_lineno}
+        return {"statement": statement, "own": self.function(statement) or statement, "places": {}, "place": self.place,
+                "test": self.test(statement), "line": first or statement.lineno, "last": last or statement.end_lineno}
+
+    def test(self, node):
+        """The name of the outermost function that a node is part of, with its classes."""
+        names = []
+        for n in self.above(node):
+            if isinstance(n, FUNCTIONS):
+                names = [n.name]
+            elif isinstance(n, ast.ClassDef):
+                names.insert(0, n.name)
+        return "::".join(names)
+
+    def stated_at(self, at, node):
+        """Where an assertion in a helper is made that a change of node concerns: at the helper's call."""
+        for n in self.above(node):
+            call = self.origin.get((self.scope(at["statement"]), n))
+            if call:
+                if call not in at["places"]:
+                    at["places"][call] = self.begin(call)
+                return at["places"][call]
+        return at
+
+    def users(self, at, node):
+        """The tests that use what a change of node changes, and not only as what they expect."""
+        outside = list(self.above(node))
+        if at["own"] in outside:
+            return ""
+        uses = [use for n in outside for scope, name in self.held.get(n, ()) for use in self.loads.get(name, ())
+                if scope in self.above(use) and (scope is self.scope(use) or (self.scope(use), name) not in self.known)]
+        found = set()
+        for use in uses:
+            within, function = list(self.above(use)), self.function(use)
+            if at["own"] not in within and not self.expects(use):
+                tests = function is not None and function.name.startswith("test") and not any(d in within for d in function.decorator_list)
+                found.add(self.test(use) if tests and self.by_test else "*")
+        return "*" if "*" in found else " ".join(sorted(found))
+
+    def expects(self, use):
+        """Whether a name is used for what is expected, or for a value of which other names are known."""
+        node, parent = use, self.parents[use]
+        while isinstance(parent, ast.Subscript) and parent.value is node:
+            node, parent = parent, self.parents[parent]
+        if isinstance(parent, ast.Attribute) and parent.attr == "items":
+            node, parent = self.parents[parent], self.parents[self.parents[parent]]
+        if isinstance(parent, ast.Call):
+            return called(parent) in EQUAL and node in parent.args[:2] or called(parent) == "parametrize" or parent in self.helped
+        return isinstance(parent, ast.Compare) and isinstance(parent.ops[0], ast.Eq) \
+            or isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is node
 
     @staticmethod
     def plain(node):
@@ -585,26 +721,27 @@ class File:
     def replace(self, at, kind, node, new):
         if not hasattr(node, "lineno"):
             return False
-        return self.edit(at, kind, *self.span(node), new)
+        return self.edit(self.stated_at(at, node), kind, *self.span(node), new, node)
 
-    def edit(self, at, kind, start, end, new):
+    def edit(self, at, kind, start, end, new, node=None):
         if (start, end, new) in self.made:
             return False
         self.made.add((start, end, new))
-        self.edits.append({"start": start, "end": end, "new": new, "kind": kind,
-                           **{k: v for k, v in at.items() if k != "statement"}})
+        self.edits.append({"start": start, "end": end, "new": new, "kind": kind, "users": self.users(at, node) if node is not None else "",
+                           **{k: at[k] for k in ("place", "test", "line", "last")}})
         return True
 
     def compiles(self, edit):
-        """Whether the statement at the top of the file that has the edit does."""
-        start, end = 0, len(self.data)
-        for node in self.tree.body:
-            first = self.lines[min([n.lineno for n in getattr(node, "decorator_list", [])] + [node.lineno]) - 1]
-            if first <= edit["start"]:
-                start, end = first, self.span(node)[1]
-        if edit["end"] > end:
-            return False
-        changed = self.data[start:edit["start"]] + edit["new"].encode("utf-8", "surrogatepass") + self.data[edit["end"]:end]
+        """Whether the statement of the file or of a class that has the edit does."""
+        start, end, body = 0, len(self.data), self.tree.body
+        while body:
+            within, body = body, []
+            for node in within:
+                first = self.lines[min([n.lineno for n in getattr(node, "decorator_list", [])] + [node.lineno]) - 1]
+                if first <= edit["start"] and edit["end"] <= self.span(node)[1]:
+                    start, end = first, self.span(node)[1]
+                    body = node.body if isinstance(node, ast.ClassDef) else []
+        changed = (b"if 1:\n" if self.data[start:start + 1].isspace() else b"") + self.data[start:edit["start"]] + edit["new"].encode("utf-8", "surrogatepass") + self.data[edit["end"]:end]
         try:
             compile(changed.decode("utf-8", "surrogatepass"), "tests", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
         except (SyntaxError, ValueError):
@@ -619,26 +756,34 @@ def chosen(file, places, variants, each, rng):
         by_place.setdefault(e["place"], []).append(e)
     for place, own in by_place.items():
         groups.setdefault(own[0]["test"] if each else "", []).append(place)
+    if each:
+        groups = {name: found for name, found in groups.items() if name.rpartition("::")[2].startswith("test")}
+        if len(groups) == 1:
+            places, variants = 4, 4
     kept = []
     for name, found in groups.items():
-        if each and not name.rpartition("::")[2].startswith("test"):
-            continue
-        strong = [p for p in found if any(e["kind"] == VALUE for e in by_place[p])]
+        strong = [p for p in found if any(e["kind"] == VALUE and e["users"] != "*" for e in by_place[p])]
         weak = [p for p in found if p not in strong]
         rng.shuffle(strong)
         rng.shuffle(weak)
         kept += (strong + weak)[:places]
     if not each and kept:
         variants = max(variants, -(-variants * 4 // len(kept)))  # more of few
+    if each:  # of different parts first
+        for own in by_place.values():
+            turns = collections.Counter()
+            order = [(turns.update([e["start"]]) or turns[e["start"]], e) for e in own]
+            own[:] = [e for _, e in sorted(order, key=lambda o: (o[1]["users"], o[0]))]
     for kind in KINDS[:-2] if each else KINDS:  # without arguments, about which nothing is promised
-        for place in sorted(kept):
-            yield from itertools.islice((e for e in by_place[place] if e["kind"] == kind and file.compiles(e)), variants)
+        of = [itertools.islice((e for e in by_place[place] if e["kind"] == kind and file.compiles(e)), variants) for place in sorted(kept)]
+        for turn in itertools.zip_longest(*of):
+            yield from filter(None, turn)
 
 
 def listed(file, request):
     rng = random.Random("%s %s" % (request["seed"], file["path"]))
     try:
-        f = File(file["text"], rng)
+        f = File(file["text"], rng, request["each"], request["names"] or ())
         compile(file["text"], file["path"], "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
         return {"path": file["path"], "error": type(e).__name__}
