@@ -119,9 +119,9 @@ func TestPackages(t *testing.T) {
 
 func checkFile(t *testing.T, path string) {
 	t.Helper()
-	folder := folderOf(filepath.ToSlash(filepath.Dir(path)))
-	if folder == "" {
-		t.Errorf("%s: its folder is not in the layout", path)
+	directory := directoryOf(filepath.ToSlash(filepath.Dir(path)))
+	if directory == "" {
+		t.Errorf("%s: its directory is not in the layout", path)
 		return
 	}
 	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
@@ -134,32 +134,32 @@ func checkFile(t *testing.T, path string) {
 			t.Fatal(err)
 		}
 		if ours, ok := strings.CutPrefix(name, module); ok {
-			if to := folderOf(ours); to != folder && !slices.Contains(layout()[folder], to) {
-				t.Errorf("%s: %s may not import %s", path, folder, ours)
+			if to := directoryOf(ours); to != directory && !slices.Contains(layout()[directory], to) {
+				t.Errorf("%s: %s may not import %s", path, directory, ours)
 			}
 		}
 		for prefix, users := range soleUsers() {
-			if strings.HasPrefix(name, prefix) && !slices.Contains(users, folder) {
-				t.Errorf("%s: %s may not import %s", path, folder, name)
+			if strings.HasPrefix(name, prefix) && !slices.Contains(users, directory) {
+				t.Errorf("%s: %s may not import %s", path, directory, name)
 			}
 		}
 	}
 }
 
-func folderOf(pkg string) string {
-	for folder := range layout() {
-		if pkg == folder || strings.HasPrefix(pkg, folder+"/") {
-			return folder
+func directoryOf(pkg string) string {
+	for directory := range layout() {
+		if pkg == directory || strings.HasPrefix(pkg, directory+"/") {
+			return directory
 		}
 	}
 	return ""
 }
 
-// TestFolders: the top level holds what the layout names, and nothing else.
-func TestFolders(t *testing.T) {
+// TestDirectories: the top level holds what the layout names, and nothing else.
+func TestDirectories(t *testing.T) {
 	expected := []string{"benchmarks", "bin", "cmd", "docs", "scripts", "runs"}
-	for folder := range layout() {
-		expected = append(expected, folder)
+	for directory := range layout() {
+		expected = append(expected, directory)
 	}
 	entries, err := os.ReadDir(".")
 	if err != nil {

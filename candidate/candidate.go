@@ -30,7 +30,7 @@ const (
 type Candidate struct {
 	Text      string   // of a text or code candidate, UTF-8
 	Patch     string   // in git's format, UTF-8
-	Workspace string   // host folder, absolute
+	Workspace string   // host directory, absolute
 	Digest    string   // of the tree as the agent left it; see workspace.TreeReport
 	Dropped   []string // special files that were not copied; see workspace.TreeReport
 	// Attributes is the digest of the list of owners and modes that the agent left and
@@ -51,11 +51,11 @@ type Failure struct {
 type Source struct {
 	Kind      compiler.CandidateKind
 	Stdout    runtime.Output // the answer of a text candidate without a File
-	Workspace string         // host folder
+	Workspace string         // host directory
 	// File is the path of a text or code candidate, relative to the workspace; empty
 	// means standard output for text, and candidate.py for code.
 	File string
-	// Keep is an existing, empty host folder that the workspace is copied to.
+	// Keep is an existing, empty host directory that the workspace is copied to.
 	Keep     string
 	MaxBytes int64 // of the workspace
 	// Own makes the process's user the owner of everything that is kept, so that this

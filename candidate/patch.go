@@ -32,7 +32,7 @@ type Engine interface {
 type PatchSource struct {
 	Image runtime.Image
 	Repo  string // path of the repository in the image
-	// Tree is the host folder that contains the repository's directory as the agent
+	// Tree is the host directory that contains the repository's directory as the agent
 	// left it. Nothing may write to it any more.
 	Tree string
 	// Exclude are paths of sbench's own files, relative to the repository.

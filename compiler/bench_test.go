@@ -16,7 +16,7 @@ import (
 )
 
 // writeRows writes a pack of n rows of mixed families, of about 900 bytes each,
-// and returns its folder.
+// and returns its directory.
 func writeRows(tb testing.TB, n int) string {
 	tb.Helper()
 	dir := tb.TempDir()

@@ -2,7 +2,7 @@
 // rows) into what the rest of sbench runs: tasks whose values are divided into lanes.
 // It only reads files: those, the pack's assets and env files.
 //
-// Terms: a pack is a manifest, a file of rows and folders of assets; a row is one
+// Terms: a pack is a manifest, a file of rows and directories of assets; a row is one
 // task as its author writes it; a Task is a compiled row; a Family is the kind of a
 // task, which determines the fields of its row; a Lane says who may see a value; a
 // Component is a part of sbench that values are shown to.

@@ -122,7 +122,7 @@ func (h *packHasher) row(t *Task) (Digests, error) {
 		}
 	}
 	if eval, ok := t.TerminalTask(); ok && eval.Checker.Path != "" {
-		files = append(files, eval.Checker.Folder())
+		files = append(files, eval.Checker.Directory())
 	}
 	h.buf = append(appendObject(h.buf[:0], t.eval()), '\n')
 	var err1, err2 error
@@ -131,7 +131,7 @@ func (h *packHasher) row(t *Task) (Digests, error) {
 	return d, cmp.Or(err1, err2)
 }
 
-// fileHasher hashes files and folders below a root.
+// fileHasher hashes files and directories below a root.
 type fileHasher struct {
 	assetRoot
 	known map[string]map[string]string // records by path asked for
@@ -161,7 +161,7 @@ func (h *fileHasher) sum(label string, text []byte, paths []string) (string, err
 	return format(w), nil
 }
 
-// records returns the record of every file and folder at and below path, keyed by its
+// records returns the record of every file and directory at and below path, keyed by its
 // path: "f MODE SHA256" or "d 0755 -", where MODE is 0755 if the file is executable
 // by anyone and 0644 otherwise.
 func (h *fileHasher) records(path string) (map[string]string, error) {

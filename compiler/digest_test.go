@@ -152,7 +152,7 @@ func TestDigestChanges(t *testing.T) {
 			f["tasks.jsonl"] = rows[2] + rows[0] + rows[3] + rows[4] + rows[5]
 		}},
 		{"asset", replace("assets/data/two/three", "3", "4")},
-		{"new file in an asset's folder", func(f map[string]string) { f["assets/data/new"] = "" }},
+		{"new file in an asset's directory", func(f map[string]string) { f["assets/data/new"] = "" }},
 		{"renamed file", func(f map[string]string) { delete(f, "assets/data/one"); f["assets/data/eins"] = "1" }},
 		{"eval file", replace("hidden/a/run.sh", "/sh", "/ash")},
 		{"file next to the checker", func(f map[string]string) { f["hidden/b/conftest.py"] = "x = 1\n" }},

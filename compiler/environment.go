@@ -79,7 +79,7 @@ func workdirSchema() *schema.Schema {
 	return schema.Nullable(schema.Checked(doc, schema.String{NonEmpty: true, Pattern: `^/[^\\]*$`}, func(p string) (string, error) {
 		switch {
 		case path.Clean(p) == "/":
-			return hint, errors.New("workdir is the root folder")
+			return hint, errors.New("workdir is the root directory")
 		case !isWorkdir(p):
 			return hint, fmt.Errorf("workdir %q is no absolute path without %q and backslash", p, "..")
 		}

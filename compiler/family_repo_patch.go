@@ -56,7 +56,7 @@ func patchSchema(doc string) *schema.Schema {
 
 func policySchema() *schema.Schema {
 	paths := func(doc string) *schema.Schema {
-		return schema.List(doc, schema.Text("A path or glob, relative to the repository, with all below it; ** matches any folders, and *.py files in any."))
+		return schema.List(doc, schema.Text("A path or glob, relative to the repository, with all below it; ** matches any directories, and *.py files in any."))
 	}
 	return schema.Closed("Which paths the candidate's patch may change.",
 		optional("allow_paths", paths("The only paths that may change. Without it all may that are not denied.")),

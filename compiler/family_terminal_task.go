@@ -17,7 +17,7 @@ const TerminalTask Family = "terminal_task"
 // The sources of a checker.
 const (
 	checkerCommand = "command" // a command, given in the row
-	CheckerPytest  = "pytest"  // a file or folder below asset_roots.eval for pytest
+	CheckerPytest  = "pytest"  // a file or directory below asset_roots.eval for pytest
 	CheckerScript  = "script"  // an executable file below asset_roots.eval
 )
 
@@ -32,7 +32,7 @@ func terminalTask() *family {
 		eval: &schema.Object{Fields: []schema.Field{
 			required("checker", checkerSchema()),
 			optional("run_tests", schema.Open("A file that the checker runs: {\"path\", \"mount\", \"read_only\"}.")),
-			optional("test_files", schema.Open("A file or folder that the checker uses: {\"path\", \"mount\", \"read_only\"}.")),
+			optional("test_files", schema.Open("A file or directory that the checker uses: {\"path\", \"mount\", \"read_only\"}.")),
 			optional("needed_commands", dangerousSchema("Dangerous commands that the checker needs and the tester has to allow.")),
 			optional("expected_state", anything("What the workspace should be like, for people.")),
 		}},
@@ -44,14 +44,14 @@ func checkerSchema() *schema.Schema {
 	s := schema.Closed("The check of the final workspace; exit status 0 passes. Either a command, or the path of a pytest file or script below asset_roots.eval.",
 		optional("source", schema.Enum("Where the check comes from, \"command\" unless given.", checkerCommand, CheckerPytest, CheckerScript)),
 		optional("command", commandSchema("The command that checks.")),
-		optional("path", pathSchema("The pytest file or folder, or the script, below asset_roots.eval. The folder that holds it is mounted at "+CheckerMount+".")),
+		optional("path", pathSchema("The pytest file or directory, or the script, below asset_roots.eval. The directory that holds it is mounted at "+CheckerMount+".")),
 		optional("workdir", schema.Text("Where to run it, environment.workdir unless given.")),
 		optional("timeout_seconds", secondsSchema("How long it may take.")),
 		optional("run_candidate", schema.Boolean("Close the tests to other users than the checker's, and offer run-candidate, which runs a program as one.", false)),
 	)
 	s.Check = checkChecker
 	for _, source := range []string{CheckerPytest, CheckerScript} {
-		path := required("path", pathSchema("The file or folder below asset_roots.eval."))
+		path := required("path", pathSchema("The file or directory below asset_roots.eval."))
 		s.Object.Variants = append(s.Object.Variants, schema.Variant{Key: "source", Value: source, Fields: []schema.Field{path}})
 	}
 	return s
@@ -92,18 +92,18 @@ type Checker struct {
 	// run-candidate, which runs a program as one of those.
 	RunCandidate bool `key:"run_candidate"`
 
-	folder string
+	directory string
 }
 
-// Folder returns the folder below Pack.EvalRoot that is mounted at CheckerMount: Path
-// if it is a folder, otherwise the one that contains it, so that a test finds its
+// Directory returns the directory below Pack.EvalRoot that is mounted at CheckerMount: Path
+// if it is a directory, otherwise the one that contains it, so that a test finds its
 // conftest.py and its data. It is "." for a file directly in the root, and "" for a
 // command.
-func (c Checker) Folder() string { return c.folder }
+func (c Checker) Directory() string { return c.directory }
 
-// Mounted returns the path of the file or folder Path in a sandbox; "" for a command.
+// Mounted returns the path of the file or directory Path in a sandbox; "" for a command.
 func (c Checker) Mounted() string {
-	switch c.folder {
+	switch c.directory {
 	case "":
 		return ""
 	case c.Path:
@@ -145,9 +145,9 @@ func parseChecker(v document.Value, evalRoot string) Checker {
 		return checker
 	}
 	checker.Path, _ = ParsePath(v.Get("path").Text()) // the schema's check has passed
-	checker.folder = path.Dir(checker.Path)
+	checker.directory = path.Dir(checker.Path)
 	if info, err := os.Lstat(filepath.Join(evalRoot, checker.Path)); err == nil && info.IsDir() {
-		checker.folder = checker.Path
+		checker.directory = checker.Path
 	}
 	return checker
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// FileRef names a file or folder below one of the pack's asset roots, and the path in
+// FileRef names a file or directory below one of the pack's asset roots, and the path in
 // a workspace at which it appears.
 type FileRef struct {
 	// Name is the name of the eval field, or "assets[0]" for the first asset.
@@ -47,8 +47,8 @@ func isFileRef(v document.Value) bool {
 
 func fileRefObject() *schema.Object {
 	return &schema.Object{Fields: []schema.Field{
-		required("path", pathSchema("The file or folder, relative to asset_roots.eval.")),
-		optional("mount", pathSchema("Where it appears in the workspace: below securebench/evaluation_inputs, or securebench/evaluator for a hidden one. That folder and path unless given.")),
+		required("path", pathSchema("The file or directory, relative to asset_roots.eval.")),
+		optional("mount", pathSchema("Where it appears in the workspace: below securebench/evaluation_inputs, or securebench/evaluator for a hidden one. That directory and path unless given.")),
 		optional("read_only", schema.Nullable(schema.Boolean("Whether it may be written to.", true))),
 	}}
 }
@@ -66,7 +66,7 @@ func checkFileRef(c *schema.Checker, lane Lane, v document.Value) {
 }
 
 // newFileRef reads a reference whose paths are valid. Without a mount, a public file
-// appears at its path, and any other at its path below the folder of its lane.
+// appears at its path, and any other at its path below the directory of its lane.
 func newFileRef(name string, lane Lane, v document.Value, readOnly bool) FileRef {
 	ref := FileRef{Name: name, Lane: lane, ReadOnly: readOnly}
 	ref.Path, _ = ParsePath(v.Get("path").Text())

@@ -275,11 +275,11 @@ func TestSecretsOfTests(t *testing.T) {
 	row := `{"id":"a","family":"repo_patch","input":{"repo":"r","base_commit":"0","instructions":"i"},"eval":{"tests":{"source":"command","command":"pytest","test_patch":"` + patch + `"}}}`
 	pack, tasks := openTasks(t, "id: p\nversion: 1\n", row+"\n"+
 		`{"id":"b","family":"terminal_task","input":{"instructions":"i"},"eval":{"checker":{"source":"pytest","path":"b/test_b.py"}}}`)
-	folder := filepath.Join(pack.EvalRoot, "b")
-	if err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, "test_b.py"), []byte("def test():\n    assert total() == 4711\n"), 0o644)); err != nil {
+	directory := filepath.Join(pack.EvalRoot, "b")
+	if err := errors.Join(os.MkdirAll(directory, 0o755), os.WriteFile(filepath.Join(directory, "test_b.py"), []byte("def test():\n    assert total() == 4711\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	data := filepath.Join(folder, "z.data")
+	data := filepath.Join(directory, "z.data")
 	if err := errors.Join(os.WriteFile(data, nil, 0o644), os.Truncate(data, 1<<40)); err != nil {
 		t.Fatal(err)
 	}

@@ -34,9 +34,9 @@ func manifestSchema() *schema.Schema {
 			optional("family", schema.Nullable(familySchema("The family of rows without one."))),
 			optional("environment", environmentSchema()),
 		))),
-		optional("asset_roots", schema.Nullable(schema.Closed("The folders of the pack that files come from.",
-			optional("public", root("The folder of public files.", defaultPublicRoot)),
-			optional("eval", root("The folder of files that agents never see.", defaultEvalRoot)),
+		optional("asset_roots", schema.Nullable(schema.Closed("The directories of the pack that files come from.",
+			optional("public", root("The directory of public files.", defaultPublicRoot)),
+			optional("eval", root("The directory of files that agents never see.", defaultEvalRoot)),
 		))),
 		optional("asset_defaults", schema.Nullable(schema.Closed("What assets have that do not say otherwise.",
 			optional("read_only", schema.Boolean("Whether assets are read-only.", true)),
@@ -113,7 +113,7 @@ func (p *Pack) setRoots(c *schema.Checker, v document.Value) {
 	realPublic := p.checkRoot(c, v, "public", p.PublicRoot)
 	realEval := p.checkRoot(c, v, "eval", p.EvalRoot)
 	if realPublic != "" && realEval != "" && Overlap(realPublic, realEval) {
-		c.Errorf(v, []any{"asset_roots"}, "agents would see hidden files", "public root and eval root lead to the same folder")
+		c.Errorf(v, []any{"asset_roots"}, "agents would see hidden files", "public root and eval root lead to the same directory")
 	}
 }
 
@@ -130,7 +130,7 @@ func (p *Pack) checkRoot(c *schema.Checker, v document.Value, name, root string)
 		return "" // an error only if a row refers to a file below it
 	}
 	if actual == pack || !strings.HasPrefix(actual, strings.TrimSuffix(pack, "/")+"/") {
-		c.Errorf(v, []any{"asset_roots", name}, "", "folder leads outside the pack")
+		c.Errorf(v, []any{"asset_roots", name}, "", "directory leads outside the pack")
 	}
 	return actual
 }

@@ -24,7 +24,7 @@ type Pack struct {
 	PublicRoot string
 	EvalRoot   string
 
-	dir                string // the manifest's folder, absolute
+	dir                string // the manifest's directory, absolute
 	publicRel, evalRel string // as the manifest has them
 	readOnly           bool
 	defaultFamily      *family

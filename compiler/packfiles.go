@@ -46,7 +46,7 @@ func (r *assetRoot) close() {
 	}
 }
 
-// walk calls visit for the file or folder name and for everything below it, in the
+// walk calls visit for the file or directory name and for everything below it, in the
 // order of the names. A symbolic link, also in the path to name, or a special file is
 // an error.
 func (r *assetRoot) walk(name string, visit func(name string, info fs.FileInfo) error) error {
@@ -68,7 +68,7 @@ func (r *assetRoot) walk(name string, visit func(name string, info fs.FileInfo) 
 		case info.Mode()&fs.ModeSymlink != 0:
 			return fmt.Errorf("%q: %w", name, errSymlink)
 		case !info.IsDir() && !info.Mode().IsRegular():
-			return fmt.Errorf("%q is no file or folder", name)
+			return fmt.Errorf("%q is no file or directory", name)
 		}
 		return visit(name, info)
 	})

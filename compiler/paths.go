@@ -12,7 +12,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Folders of a workspace that sbench puts values into, one for each lane.
+// Directories of a workspace that sbench puts values into, one for each lane.
 const (
 	PublicRoot           = "securebench/public"
 	EvaluationInputsRoot = "securebench/evaluation_inputs"
@@ -74,7 +74,7 @@ func isOdd(r rune) bool { return r == unicode.ReplacementChar || unicode.IsContr
 
 // parseMount returns the clean form of the path in the workspace at which an author
 // wants a file of the lane: a public one anywhere but at the denied paths and in the
-// folders of other lanes, any other below the folder of its lane.
+// directories of other lanes, any other below the directory of its lane.
 func parseMount(lane Lane, mount string) (string, error) {
 	clean, err := ParsePath(mount)
 	switch {
@@ -89,7 +89,7 @@ func parseMount(lane Lane, mount string) (string, error) {
 }
 
 // CheckPublicMount returns an error if nothing that an agent sees may be at a clean
-// path in the workspace. It does not check what is inside a folder that is mounted
+// path in the workspace. It does not check what is inside a directory that is mounted
 // there.
 func CheckPublicMount(clean string) error {
 	folded := FoldPath(clean)
@@ -106,7 +106,7 @@ func CheckPublicMount(clean string) error {
 	return nil
 }
 
-// laneRoot returns the folder of a lane.
+// laneRoot returns the directory of a lane.
 func laneRoot(lane Lane) string {
 	switch lane {
 	case EvaluationInputs:

@@ -39,9 +39,9 @@ func assetsSchema() *schema.Schema {
 		Doc:  "Public files that are put into the agent's workspace.",
 		Null: true,
 		Array: &schema.Array{Items: &schema.Schema{
-			Doc: "A public file or folder.",
+			Doc: "A public file or directory.",
 			Object: &schema.Object{Unknown: schema.Tolerate, Fields: []schema.Field{
-				required("path", pathSchema("The file or folder, relative to asset_roots.public.")),
+				required("path", pathSchema("The file or directory, relative to asset_roots.public.")),
 				optional("mount", mountSchema()),
 				optional("read_only", schema.Nullable(schema.Boolean("Whether the agent may write to it; the manifest's default unless given.", true))),
 			}},

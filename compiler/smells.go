@@ -110,7 +110,7 @@ func (pv *packValidator) fileSmells(r row) {
 	}
 	if checker := parseChecker(r.doc.Root().Get("eval").Get("checker"), pv.pack.EvalRoot); checker.Path != "" {
 		pv.evalFile(r, "$.eval.checker.path", checker.Path, "checker file")
-		pv.used[checker.Folder()] = true
+		pv.used[checker.Directory()] = true
 	}
 }
 
@@ -215,7 +215,7 @@ type fileProbe struct {
 	known map[string]error
 }
 
-// check returns an error unless name is a file or folder without symbolic links.
+// check returns an error unless name is a file or directory without symbolic links.
 func (p *fileProbe) check(name string) error {
 	err, ok := p.known[name]
 	if !ok {

@@ -193,7 +193,7 @@ func TestSandboxEvals(t *testing.T) {
 		}
 	}
 	terminal, ok := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"terminal_task","input":{"instructions":"i"},"eval":{"checker":{"source":"script","path":"./a//run.sh","workdir":"/w","timeout_seconds":1},"needed_commands":["chroot","chroot"],"test_files":{"path":"t","read_only":false},"expected_state":{"x":1}}}`).TerminalTask()
-	if !ok || terminal.Checker.Source != compiler.CheckerScript || terminal.Checker.Path != "a/run.sh" || terminal.Checker.Folder() != "a" || terminal.Checker.Timeout != time.Second ||
+	if !ok || terminal.Checker.Source != compiler.CheckerScript || terminal.Checker.Path != "a/run.sh" || terminal.Checker.Directory() != "a" || terminal.Checker.Timeout != time.Second ||
 		!cmp.Equal(terminal.NeededCommands, []string{"chroot"}) {
 		t.Errorf("terminal task %v: %q %v", ok, terminal.Checker.Path, terminal.NeededCommands)
 	}

@@ -123,7 +123,7 @@ type LimitsSection struct {
 }
 
 // LoadTester reads a tester file and returns it with its warnings. Relative paths in
-// it are relative to its folder. The error holds Problems, possibly with warnings
+// it are relative to its directory. The error holds Problems, possibly with warnings
 // among them.
 func LoadTester(path string) (*Tester, Problems, error) {
 	doc, problems := readYAML(path)

@@ -20,7 +20,7 @@ var testerSchema = sync.OnceValue(func() *schema.Schema {
 		required("schema_version", schema.Enum("The version of this format: \"0.2\".", testerVersion)),
 		required("run", schema.Closed("What the run is called and how much of it there is.",
 			required("id", name("The run's id.")),
-			required("output_dir", name("The folder for the records, relative to this file.")),
+			required("output_dir", name("The directory for the records, relative to this file.")),
 			optional("jobs", schema.PositiveInteger("How many attempts run at the same time.")),
 			optional("attempts", schema.PositiveInteger("How often each task is tried.")),
 			optional("tasks", schema.List("Globs of the ids of the tasks to run.", name("A glob."))),

@@ -28,8 +28,8 @@ type Summary struct {
 //   - a manifest, with tasks.jsonl next to it
 //   - a file of rows, with manifest.yaml next to it
 //   - a tester file, which is checked with its pack
-//   - a folder that contains manifest.yaml: a pack, which is checked with its tester files
-//   - any other folder, which is searched for packs and tester files; a pack found
+//   - a directory that contains manifest.yaml: a pack, which is checked with its tester files
+//   - any other directory, which is searched for packs and tester files; a pack found
 //     there may still lack its rows
 //
 // What is named twice is checked once. The error is the context's.
@@ -75,8 +75,8 @@ func (v *validator) path(ctx context.Context, path string) {
 	case err != nil:
 		v.emit(Problem{File: path, Message: plainError(err)})
 	case info.IsDir():
-		if !v.folder(ctx, path, 0) {
-			v.emit(Problem{File: path, Message: "folder holds no pack and no tester file", Hint: "a pack has a manifest.yaml"})
+		if !v.directory(ctx, path, 0) {
+			v.emit(Problem{File: path, Message: "directory holds no pack and no tester file", Hint: "a pack has a manifest.yaml"})
 		}
 	case strings.HasSuffix(path, ".jsonl"):
 		v.checkPack(ctx, filepath.Join(filepath.Dir(path), manifestName), path, nil)
@@ -93,12 +93,12 @@ const (
 	tasksName    = "tasks.jsonl"
 )
 
-// maxFolders bounds how deep folders are searched for packs.
-const maxFolders = 4
+// maxDirectories bounds how deep directories are searched for packs.
+const maxDirectories = 4
 
-// folder checks a pack with its tester files, or searches a folder, and
+// directory checks a pack with its tester files, or searches a directory, and
 // reports whether there was anything to check.
-func (v *validator) folder(ctx context.Context, dir string, depth int) (found bool) {
+func (v *validator) directory(ctx context.Context, dir string, depth int) (found bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		v.emit(Problem{File: dir, Message: plainError(err)})
@@ -119,8 +119,8 @@ func (v *validator) folder(ctx context.Context, dir string, depth int) (found bo
 		case isYAML(e.Name()) && e.Type().IsRegular() && looksLikeTester(name):
 			found = true
 			v.tester(ctx, name)
-		case e.IsDir() && !isPack && depth < maxFolders && !strings.HasPrefix(e.Name(), "."):
-			found = v.folder(ctx, name, depth+1) || found
+		case e.IsDir() && !isPack && depth < maxDirectories && !strings.HasPrefix(e.Name(), "."):
+			found = v.directory(ctx, name, depth+1) || found
 		}
 	}
 	return found
@@ -228,7 +228,7 @@ type packValidator struct {
 	seen    map[string]bool // warnings that are given once
 	assets  fileProbe
 	eval    fileProbe
-	used    map[string]bool // eval files and folders that rows refer to
+	used    map[string]bool // eval files and directories that rows refer to
 	matched []bool          // globs of the tester file that match an id
 	failed  bool            // a row has errors, so that it is unknown which files it refers to
 }

@@ -57,7 +57,7 @@ func TestValidateStops(t *testing.T) {
 	}
 }
 
-// TestValidateLink shows that a folder with a symbolic link in it is refused, but not
+// TestValidateLink shows that a directory with a symbolic link in it is refused, but not
 // taken for one that no row refers to.
 func TestValidateLink(t *testing.T) {
 	dir := t.TempDir()

@@ -15,7 +15,7 @@ import (
 type Resource struct {
 	Name string
 	Lane Lane
-	// File is set if the resource is a file or folder; then Value is the
+	// File is set if the resource is a file or directory; then Value is the
 	// reference itself. The assets of a task are one Resource each.
 	File *FileRef
 	// Value is the value as JSON. It prints as "<redacted>" even if the
@@ -117,7 +117,7 @@ func (t *Task) Secrets() []string {
 		}
 	}
 	if eval, ok := t.TerminalTask(); ok {
-		places := []string{eval.Checker.Folder()}
+		places := []string{eval.Checker.Directory()}
 		for _, f := range eval.Files {
 			places = append(places, f.Path)
 		}

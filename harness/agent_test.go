@@ -108,7 +108,7 @@ func TestPrompt(t *testing.T) {
 		{"choices", `{"id": "x", "family": "multiple_choice", "input": {"question": "-v or not?", "choices": ["yes", "no"]}, "eval": {"answer": "A"}, "environment": {"image": "i"}}`, "- yes\n- no"},
 		{"code", `{"id": "x", "family": "code_completion", "input": {"prompt": "-v or not?"}, "eval": {"tests": {"source": "inline", "code": "the-hidden-answer"}}, "environment": {"image": "i"}}`, "/workspace/candidate.py"},
 		{"patch", `{"id": "x", "family": "repo_patch", "input": {"repo": "r", "base_commit": "0123456789012345678901234567890123456789", "instructions": "-v or not?"}, "eval": {"tests": {"source": "command", "command": "the-hidden-answer"}}, "environment": {"image": "i", "workdir": "/testbed"}}`, "the repository in /testbed"},
-		{"workspace", `{"id": "x", "family": "terminal_task", "input": {"instructions": "-v or not?"}, "eval": {"checker": {"command": "the-hidden-answer"}}, "environment": {"image": "i"}, "metadata": {"secret": "the-hidden-answer"}}`, "the folder /workspace"},
+		{"workspace", `{"id": "x", "family": "terminal_task", "input": {"instructions": "-v or not?"}, "eval": {"checker": {"command": "the-hidden-answer"}}, "environment": {"image": "i"}, "metadata": {"secret": "the-hidden-answer"}}`, "the directory /workspace"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestVariant(t *testing.T) {
 				HarnessConfig: compiler.HarnessConfig{Version: "1.2.3", Model: "m", TaskFile: "task.json"}, CLI: cli, Arch: "amd64", Key: relay.NewKey("key"),
 				Tools: &tooling.Cache{Dir: t.TempDir(), Registry: registry.URL},
 			}
-			_, err := agent.Produce(context.Background(), &fake.Engine{Folder: t.TempDir(), Image: image}, harness.Request{Task: view, Kind: kind, Limits: runtime.DefaultLimits()})
+			_, err := agent.Produce(context.Background(), &fake.Engine{Directory: t.TempDir(), Image: image}, harness.Request{Task: view, Kind: kind, Limits: runtime.DefaultLimits()})
 			if !errors.Is(err, tooling.ErrNoVersion) {
 				t.Errorf("%s: %v", cli.Name, err)
 			}

@@ -86,7 +86,7 @@ func TestAgentFromOutside(t *testing.T) {
 		}
 		return fake.Status{}
 	}
-	engine := offline{&fake.Engine{Folder: t.TempDir(), Lookup: func(args []string) fake.Program {
+	engine := offline{&fake.Engine{Directory: t.TempDir(), Lookup: func(args []string) fake.Program {
 		if args[0] != "/opt/sbench/agent/bin/outsider" {
 			return nil
 		}

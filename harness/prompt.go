@@ -40,5 +40,5 @@ func collected(kind compiler.CandidateKind, workdir string) string {
 	case compiler.CandidatePatch:
 		return fmt.Sprintf("Change the repository in %s in place. The difference between its files and the original commit is your result, whether you commit or not; ignored files do not count. Tests are run that you do not see.", workdir)
 	}
-	return fmt.Sprintf("Leave the folder %s in the state that the task asks for. It is checked when you have ended; background processes are gone by then.", workdir)
+	return fmt.Sprintf("Leave the directory %s in the state that the task asks for. It is checked when you have ended; background processes are gone by then.", workdir)
 }

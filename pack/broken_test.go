@@ -122,8 +122,8 @@ func TestSources(t *testing.T) {
 	failing(t, "humaneval", pack.Options{Source: "/dev/zero"}, "not a regular file")
 }
 
-// TestTaskFolders has task folders with content that is not allowed.
-func TestTaskFolders(t *testing.T) {
+// TestTaskDirectories has task directories with content that is not allowed.
+func TestTaskDirectories(t *testing.T) {
 	tests := []struct {
 		name   string
 		make   func(t *testing.T, task string)
@@ -132,9 +132,9 @@ func TestTaskFolders(t *testing.T) {
 	}{
 		{"link out", func(t *testing.T, task string) { must(t, os.Symlink("/etc/passwd", filepath.Join(task, "tests", "p"))) }, pack.Limits{}, `/one: "tests/p" is a symbolic link`},
 		{"link within", func(t *testing.T, task string) { must(t, os.Symlink("task.yaml", filepath.Join(task, "copy"))) }, pack.Limits{}, `"copy" is a symbolic link`},
-		{"link to a folder", func(t *testing.T, task string) { must(t, os.Symlink("..", filepath.Join(task, "tests", "up"))) }, pack.Limits{}, `"tests/up" is a symbolic link`},
-		{"task is a link", func(t *testing.T, task string) { must(t, os.Symlink(task, filepath.Join(filepath.Dir(task), "two"))) }, pack.Limits{}, "/two: not a folder"},
-		{"fifo", mkfifo, pack.Limits{}, `"pipe" is neither a file nor a folder`},
+		{"link to a directory", func(t *testing.T, task string) { must(t, os.Symlink("..", filepath.Join(task, "tests", "up"))) }, pack.Limits{}, `"tests/up" is a symbolic link`},
+		{"task is a link", func(t *testing.T, task string) { must(t, os.Symlink(task, filepath.Join(filepath.Dir(task), "two"))) }, pack.Limits{}, "/two: not a directory"},
+		{"fifo", mkfifo, pack.Limits{}, `"pipe" is neither a file nor a directory`},
 		{"backslash", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, `..\x`), nil, 0o644)) }, pack.Limits{}, "holds a backslash"},
 		{"control character", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "a\nb"), nil, 0o644)) }, pack.Limits{}, "holds a control character"},
 		{"not utf-8", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "a\xff"), nil, 0o644)) }, pack.Limits{}, "invalid UTF-8"},
@@ -144,12 +144,12 @@ func TestTaskFolders(t *testing.T) {
 		{"sparse file", func(t *testing.T, task string) {
 			must(t, errors.Join(os.WriteFile(filepath.Join(task, "big"), nil, 0o644), os.Truncate(filepath.Join(task, "big"), 1<<40)))
 		}, pack.Limits{}, "more than 268435456"},
-		{"large folder", func(t *testing.T, task string) {
+		{"large directory", func(t *testing.T, task string) {
 			must(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
 		}, pack.Limits{TaskBytes: 1000}, "more than"},
 		{"large source", func(t *testing.T, task string) {
 			must(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
-		}, pack.Limits{AllBytes: 1000}, "the task folders hold more than 1000 bytes"},
+		}, pack.Limits{AllBytes: 1000}, "the task directories hold more than 1000 bytes"},
 		{"many files", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "more"), nil, 0o644)) }, pack.Limits{TaskFiles: 4}, "more than 4 files"},
 		{"many tasks", func(t *testing.T, task string) {
 			must(t, os.CopyFS(filepath.Join(filepath.Dir(task), "two"), os.DirFS(task)))
@@ -159,7 +159,7 @@ func TestTaskFolders(t *testing.T) {
 		}, pack.Limits{}, "task.yaml: invalid UTF-8"},
 		{"workdir", func(t *testing.T, task string) {
 			must(t, os.WriteFile(filepath.Join(task, "Dockerfile"), []byte("FROM x\nWORKDIR /\n"), 0o644))
-		}, pack.Limits{}, "$.environment.workdir: workdir is the root folder"},
+		}, pack.Limits{}, "$.environment.workdir: workdir is the root directory"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -184,24 +184,24 @@ func TestDestination(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "a.jsonl")
 	must(t, os.WriteFile(source, []byte(soundRow), 0o644))
-	must(t, os.MkdirAll(filepath.Join(dir, "nested", "folder"), 0o755))
+	must(t, os.MkdirAll(filepath.Join(dir, "nested", "directory"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "nested", "manifest.yaml"), []byte("id: x\nversion: 1\n"), 0o644))
 	for name, o := range map[string]pack.Options{
-		"is there already":      {Out: dir},
-		"not a directory":       {Out: source},
-		"no folder to fill":     {Out: filepath.Join(dir, "none"), Fill: true},
-		"holds no manifest":     {Out: filepath.Join(dir, "nested", "folder"), Fill: true},
-		"holds folder, which":   {Out: filepath.Join(dir, "nested"), Fill: true},
-		"no such file":          {Out: filepath.Join(dir, "no", "where", "out")},
-		"no id matches the sel": {Tasks: []string{"B/*"}},
-		"a row of this format":  {Image: "x/{nonsense}"},
+		"is there already":       {Out: dir},
+		"not a directory":        {Out: source},
+		"no directory to fill":   {Out: filepath.Join(dir, "none"), Fill: true},
+		"holds no manifest":      {Out: filepath.Join(dir, "nested", "directory"), Fill: true},
+		"holds directory, which": {Out: filepath.Join(dir, "nested"), Fill: true},
+		"no such file":           {Out: filepath.Join(dir, "no", "where", "out")},
+		"no id matches the sel":  {Tasks: []string{"B/*"}},
+		"a row of this format":   {Image: "x/{nonsense}"},
 	} {
 		o.Source = source
 		failing(t, "humaneval", o, name)
 	}
 }
 
-// TestFill puts rows into a folder with a manifest of its own, once.
+// TestFill puts rows into a directory with a manifest of its own, once.
 func TestFill(t *testing.T) {
 	dir := t.TempDir()
 	source, out := filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "out")
@@ -281,9 +281,9 @@ func TestHumanEval(t *testing.T) {
 	source := filepath.Join(data, "humaneval", "HumanEval.jsonl.gz")
 	if _, err := os.Stat(source); err != nil {
 		if _, missing := os.Stat(data); missing == nil && os.Getenv("CI") == "true" {
-			t.Fatalf("the data folder is there, and the HumanEval problems are not: %v", err)
+			t.Fatalf("the data directory is there, and the HumanEval problems are not: %v", err)
 		}
-		t.Skipf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the folder with humaneval/HumanEval.jsonl.gz: %v", err)
+		t.Skipf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the directory with humaneval/HumanEval.jsonl.gz: %v", err)
 	}
 	f, err := pack.FormatNamed("humaneval")
 	must(t, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// Names of the files and folders of a pack.
+// Names of the files and directories of a pack.
 const (
 	manifestFile   = "manifest.yaml"
 	tasksFile      = "tasks.jsonl"
@@ -35,7 +35,7 @@ var errDone = errors.New("enough rows")
 // A Place says where in a source a task comes from.
 type Place struct {
 	File string // as the operator named it
-	Line int    // 1-based; 0 if it is a whole file or folder
+	Line int    // 1-based; 0 if it is a whole file or directory
 	Path string // JSON path in it, where that says more than the line
 }
 
@@ -67,7 +67,7 @@ type Builder struct {
 	pinned   map[string]string
 	leave    map[Place]bool // tasks that an earlier pass found unfit
 	seen     int            // tasks counted
-	bytes    int64          // of task folders
+	bytes    int64          // of task directories
 }
 
 func newBuilder(f Format, o Options, root *os.Root, leave map[Place]bool) (*Builder, error) {
@@ -281,7 +281,7 @@ func create(root *os.Root, name string, executable bool) (*os.File, error) {
 	return f, err
 }
 
-// write makes a file of the pack, and the folders above it.
+// write makes a file of the pack, and the directories above it.
 func (b *Builder) write(name string, content []byte, executable bool) error {
 	if err := b.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err

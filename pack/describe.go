@@ -38,7 +38,7 @@ func (b *Builder) describe(ctx context.Context) error {
 	return nil
 }
 
-// keep copies the files of the folder that is filled, except an old provenance.
+// keep copies the files of the directory that is filled, except an old provenance.
 func (b *Builder) keep() error {
 	entries, err := os.ReadDir(b.Out)
 	if err != nil {

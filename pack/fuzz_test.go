@@ -17,7 +17,7 @@ import (
 
 // FuzzImport gives every format almost valid sources. An import either fails with
 // problems and leaves nothing, or its pack is valid and a second import gives the
-// same. For task folders, data is a txtar archive of the files below the source; for
+// same. For task directories, data is a txtar archive of the files below the source; for
 // all other formats it is the source.
 func FuzzImport(f *testing.F) {
 	formats := pack.Formats()
@@ -59,7 +59,7 @@ func tryImport(t *testing.T, f pack.Format, flags byte, data []byte) {
 		Limits:       pack.Limits{Text: 1 << 20, Rows: 100, TaskFiles: 50},
 	}
 	if f.Family == compiler.TerminalTask {
-		makeFolder(t, o.Source, data)
+		makeDirectory(t, o.Source, data)
 	} else {
 		must(t, os.WriteFile(o.Source, data, 0o644))
 	}
@@ -87,8 +87,8 @@ func tryImport(t *testing.T, f pack.Format, flags byte, data []byte) {
 	}
 }
 
-// makeFolder writes those files of an archive that the file system accepts.
-func makeFolder(t *testing.T, dir string, data []byte) {
+// makeDirectory writes those files of an archive that the file system accepts.
+func makeDirectory(t *testing.T, dir string, data []byte) {
 	t.Helper()
 	must(t, os.Mkdir(dir, 0o755))
 	root, err := os.OpenRoot(dir)

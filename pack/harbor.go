@@ -15,11 +15,11 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// harbor reads the task folders of Harbor, the format of Terminal-Bench 2 and later.
+// harbor reads the task directories of Harbor, the format of Terminal-Bench 2 and later.
 func harbor() Format {
 	return Format{
 		Name:   "harbor",
-		Source: "a task folder with a task.toml, or a folder of them", Family: compiler.TerminalTask,
+		Source: "a task directory with a task.toml, or a directory of them", Family: compiler.TerminalTask,
 		Image: "sbench.local/harbor/{task}:latest", Timeout: 7200,
 		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "timeout_seconds": harborSeconds},
 		Read:        readHarbor,
@@ -71,7 +71,7 @@ type harborEnvironment struct {
 	StorageMB    any `toml:"storage_mb"`
 }
 
-// readHarbor turns each folder into a task that tests/test.sh checks.
+// readHarbor turns each directory into a task that tests/test.sh checks.
 func readHarbor(ctx context.Context, b *Builder) error {
 	return b.tasks(ctx, "task.toml", func(t *task) error {
 		var spec harborTask

@@ -13,7 +13,7 @@ import (
 const maxProvenance = 64 << 20
 
 // Images returns the images that have to be built from contexts in the pack in the
-// folder dir. It reads them from the record of the import, and makes sure that the
+// directory dir. It reads them from the record of the import, and makes sure that the
 // contexts are inside the pack. An error holds compiler.Problems.
 func Images(dir string) ([]BuiltImage, error) {
 	name := filepath.Join(dir, provenanceFile)

@@ -22,7 +22,7 @@ const maxPasses = 3
 
 // Import makes a pack from the source. The error holds compiler.Problems if the
 // source, the options or the destination are wrong; then there is no pack. An
-// interrupted process may leave a folder .sbench-import-* beside Out.
+// interrupted process may leave a directory .sbench-import-* beside Out.
 func Import(ctx context.Context, f Format, o Options) (Report, error) {
 	if o.ID == "" {
 		o.ID = defaultID(f, o.Source)
@@ -78,7 +78,7 @@ func checkOut(out string, o Options) error {
 	entries, err := os.ReadDir(out)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && o.Fill:
-		return problem("", "there is no folder to fill")
+		return problem("", "there is no directory to fill")
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Stat(filepath.Dir(out)); err != nil {
 			return problem("", "%v", plain(err))
@@ -87,7 +87,7 @@ func checkOut(out string, o Options) error {
 	case err != nil:
 		return problem("", "%v", plain(err))
 	case !o.Fill:
-		return problem("name a folder that does not exist, or give --fill for one that holds a manifest and no rows", "is there already")
+		return problem("name a directory that does not exist, or give --fill for one that holds a manifest and no rows", "is there already")
 	}
 	manifest := false
 	for _, e := range entries {
@@ -95,7 +95,7 @@ func checkOut(out string, o Options) error {
 		case e.Name() == tasksFile:
 			return problem("remove it first", "%s is there already", tasksFile)
 		case !e.Type().IsRegular():
-			return problem("only a folder of plain files can be filled", "holds %s, which is no plain file", e.Name())
+			return problem("only a directory of plain files can be filled", "holds %s, which is no plain file", e.Name())
 		}
 		manifest = manifest || e.Name() == manifestFile
 	}
@@ -111,7 +111,7 @@ func once(ctx context.Context, f Format, o Options, out string, leave map[Place]
 	if err != nil {
 		return report, nil, compiler.Problems{{File: o.Out, Message: plain(err).Error()}}
 	}
-	// After an exchange, dir is the old folder.
+	// After an exchange, dir is the old directory.
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -178,7 +178,7 @@ func (b *Builder) validate(ctx context.Context, dir string) (unfit map[Place]com
 	return unfit, notes, err
 }
 
-// publish moves the finished folder to its name in one step.
+// publish moves the finished directory to its name in one step.
 func publish(dir, out string, fill bool) error {
 	flags, what := uint(unix.RENAME_NOREPLACE), "make"
 	if fill {
@@ -186,7 +186,7 @@ func publish(dir, out string, fill bool) error {
 	}
 	err := unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, out, flags)
 	if errors.Is(err, unix.EINVAL) && !fill { // a file system without the flag
-		err = os.Rename(dir, out) // replaces nothing but an empty folder
+		err = os.Rename(dir, out) // replaces nothing but an empty directory
 	}
 	if err != nil {
 		return compiler.Problems{{File: out, Message: fmt.Sprintf("%s the pack: %v", what, err)}}

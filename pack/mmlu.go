@@ -13,12 +13,12 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// mmlu reads the per-subject CSV files of MMLU: one of them, or a folder with them,
+// mmlu reads the per-subject CSV files of MMLU: one of them, or a directory with them,
 // which is searched two levels deep, since they may be in test/, dev/ and val/.
 func mmlu() Format {
 	return Format{
 		Name:   "mmlu",
-		Source: "a subject's CSV file, or a folder of them", Family: compiler.MultipleChoice, Timeout: 300,
+		Source: "a subject's CSV file, or a directory of them", Family: compiler.MultipleChoice, Timeout: 300,
 		Environment: map[string]any{"timeout_seconds": 300},
 		Read:        readMmlu,
 	}
@@ -78,7 +78,7 @@ func mmluRow(ctx context.Context, b *Builder, n int, r *record) error {
 // mmluSplit matches what the name of a file says besides the subject.
 var mmluSplit = regexp.MustCompile(`(_val)?(_dev)?(_test)?$`)
 
-// csvFiles returns the file itself, or the CSV files of a folder, sorted.
+// csvFiles returns the file itself, or the CSV files of a directory, sorted.
 func csvFiles(source string) ([]string, error) {
 	at := Place{File: source}
 	info, err := os.Stat(source)
@@ -104,7 +104,7 @@ func csvFiles(source string) ([]string, error) {
 		return nil, at.problem("", "%v", err)
 	}
 	if len(files) == 0 {
-		return nil, at.problem("", "folder holds no CSV file")
+		return nil, at.problem("", "directory holds no CSV file")
 	}
 	return files, nil
 }

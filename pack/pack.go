@@ -58,9 +58,9 @@ func FormatNamed(name string) (Format, error) {
 // Options say what to import, and how. Their JSON is what the provenance says of them:
 // what decides which rows there are.
 type Options struct {
-	Source string `json:"-"` // file or folder
-	Out    string `json:"-"` // folder to make; see Fill
-	// Fill adds rows to the existing folder Out, which must contain a manifest, no
+	Source string `json:"-"` // file or directory
+	Out    string `json:"-"` // directory to make; see Fill
+	// Fill adds rows to the existing directory Out, which must contain a manifest, no
 	// rows, and only plain files. Its manifest and its tester files stay as they are.
 	Fill   bool     `json:"-"`
 	ID     string   `json:"-"`                // of the pack; empty means one derived from the format and the source
@@ -86,10 +86,10 @@ type Limits struct {
 	Rows      int   // tasks of a source
 	Text      int64 // bytes of a source file, decompressed
 	Line      int   // bytes of one line or record
-	File      int64 // bytes of one file of a task folder
-	TaskFiles int   // files of one task folder
-	TaskBytes int64 // bytes of one task folder
-	AllBytes  int64 // bytes of all task folders
+	File      int64 // bytes of one file of a task directory
+	TaskFiles int   // files of one task directory
+	TaskBytes int64 // bytes of one task directory
+	AllBytes  int64 // bytes of all task directories
 }
 
 // withDefaults replaces zero limits by ones far above any published benchmark.
@@ -115,7 +115,7 @@ type Report struct {
 	Left compiler.Problems `json:"left_out"`
 	// Notes are what the operator should know; they are not errors.
 	Notes compiler.Problems `json:"notes"`
-	// Images have to be built from contexts in the pack's folder images.
+	// Images have to be built from contexts in the pack's directory images.
 	Images []BuiltImage `json:"images"`
 }
 

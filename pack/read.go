@@ -23,7 +23,7 @@ import (
 
 // A sourceFile is one file that was read, as the pack's provenance lists it.
 type sourceFile struct {
-	Name   string `json:"name"` // without its folder
+	Name   string `json:"name"` // without its directory
 	Bytes  int64  `json:"bytes"`
 	Digest string `json:"sha256"`
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// terminalBench reads the task folders of the original Terminal-Bench.
+// terminalBench reads the task directories of the original Terminal-Bench.
 func terminalBench() Format {
 	return Format{
 		Name:   "terminal-bench",
-		Source: "a task folder with a task.yaml, or a folder of them", Family: compiler.TerminalTask,
+		Source: "a task directory with a task.yaml, or a directory of them", Family: compiler.TerminalTask,
 		Image: "sbench.local/terminal-bench/{task}:latest", Timeout: 3600,
 		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "timeout_seconds": defaultAgentSeconds},
 		Read:        readTerminalBench,
@@ -31,7 +31,7 @@ const (
 	defaultTestSeconds  = 60
 )
 
-// readTerminalBench turns each folder into a task that run-tests.sh checks.
+// readTerminalBench turns each directory into a task that run-tests.sh checks.
 func readTerminalBench(ctx context.Context, b *Builder) error {
 	return b.tasks(ctx, "task.yaml", func(t *task) error {
 		spec := t.yaml("task.yaml")

@@ -35,14 +35,14 @@ type Detail struct {
 	Missing   []string        `json:"missing,omitempty"` // what could not be read
 }
 
-// A Candidate is a text, a patch or a folder with files, or nothing.
+// A Candidate is a text, a patch or a directory with files, or nothing.
 type Candidate struct {
-	Text   *Text  `json:"text,omitempty"`
-	Code   bool   `json:"code,omitempty"` // the text is a program
-	Patch  *Text  `json:"patch,omitempty"`
-	Files  []File `json:"files,omitempty"`
-	More   bool   `json:"more,omitempty"`   // there are more files
-	Folder string `json:"folder,omitempty"` // in the run's directory
+	Text      *Text  `json:"text,omitempty"`
+	Code      bool   `json:"code,omitempty"` // the text is a program
+	Patch     *Text  `json:"patch,omitempty"`
+	Files     []File `json:"files,omitempty"`
+	More      bool   `json:"more,omitempty"`   // there are more files
+	Directory string `json:"folder,omitempty"` // in the run's directory
 }
 
 // A Named text is a value or a file, with its name.
@@ -166,7 +166,7 @@ func (s *Source) candidate(d *Detail, rec record.Record, most int) {
 	if rec.CandidateWorkspace == nil {
 		return
 	}
-	d.Candidate.Folder = *rec.CandidateWorkspace
+	d.Candidate.Directory = *rec.CandidateWorkspace
 	var err error
 	if d.Candidate.Files, d.Candidate.More, err = s.files(*rec.CandidateWorkspace, 2*most); err != nil {
 		d.Missing = append(d.Missing, "candidate: "+err.Error())
@@ -204,7 +204,7 @@ func parserOf(rec record.Record) func([]byte) ([]harness.Step, bool) {
 
 func (s *Source) log(d *Detail, l record.Log, read func([]byte) ([]harness.Step, bool), most int) error {
 	if !filepath.IsLocal(l.Path) {
-		return errors.New("a log's path leads out of the run's folder")
+		return errors.New("a log's path leads out of the run's directory")
 	}
 	f, err := record.OpenFile(s.root, l.Path, os.O_RDONLY)
 	if err != nil {

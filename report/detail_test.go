@@ -14,7 +14,7 @@ import (
 	"github.com/securebench/sbench/report"
 )
 
-// TestOutside: whatever a record names, nothing outside the run's folder is read, and
+// TestOutside: whatever a record names, nothing outside the run's directory is read, and
 // nothing blocks.
 func TestOutside(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret")

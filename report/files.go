@@ -28,22 +28,22 @@ const (
 	maxFiles   = 200     // listed
 	maxVisited = 2000    // entries visited
 	maxShown   = 8 << 10 // bytes of one file
-	maxDepth   = 12      // nested folders
+	maxDepth   = 12      // nested directories
 )
 
-// files lists a candidate's folder, and reads text files in it up to most bytes
+// files lists a candidate's directory, and reads text files in it up to most bytes
 // together. It follows no links.
-func (s *Source) files(folder string, most int) (list []File, more bool, err error) {
-	if !filepath.IsLocal(folder) {
-		return nil, false, errors.New("its folder leads out of the run's folder")
+func (s *Source) files(directory string, most int) (list []File, more bool, err error) {
+	if !filepath.IsLocal(directory) {
+		return nil, false, errors.New("its directory leads out of the run's directory")
 	}
 	// Opening a FIFO would block.
-	if info, err := s.root.Stat(folder); err != nil {
+	if info, err := s.root.Stat(directory); err != nil {
 		return nil, false, err
 	} else if !info.IsDir() {
-		return nil, false, errors.New("its folder is none")
+		return nil, false, errors.New("its directory is none")
 	}
-	root, err := s.root.OpenRoot(folder)
+	root, err := s.root.OpenRoot(directory)
 	if err != nil {
 		return nil, false, err
 	}
@@ -61,7 +61,7 @@ type walker struct {
 	more    bool
 }
 
-// walk visits a folder in the order of names. A folder that cannot be read is skipped.
+// walk visits a directory in the order of names. A directory that cannot be read is skipped.
 func (w *walker) walk(dir string, depth int) {
 	f, err := w.root.Open(dir)
 	if err != nil {

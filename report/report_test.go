@@ -49,8 +49,8 @@ func (r a) line(n int) string {
 	return string(data) + "\n"
 }
 
-// folder writes records to a new folder and opens it.
-func folder(t *testing.T, text string) *report.Source {
+// directory writes records to a new directory and opens it.
+func directory(t *testing.T, text string) *report.Source {
 	t.Helper()
 	dir := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(text), 0o644))
@@ -66,7 +66,7 @@ func source(t *testing.T, records ...a) *report.Source {
 	for i, r := range records {
 		b.WriteString(r.line(i))
 	}
-	return folder(t, b.String())
+	return directory(t, b.String())
 }
 
 func check(t *testing.T, err error) {
@@ -260,9 +260,9 @@ func TestCompareSeveral(t *testing.T) {
 	}
 }
 
-// TestOld: records of earlier versions lack fields, and folders lack files.
+// TestOld: records of earlier versions lack fields, and directories lack files.
 func TestOld(t *testing.T) {
-	s := folder(t, `{"task_id": "t", "verification_status": "passed", "producer_metadata": {"wall_seconds": 2.5}}`+"\n"+`{"task_id": "u", "verification_status": "failed"}`+"\n")
+	s := directory(t, `{"task_id": "t", "verification_status": "passed", "producer_metadata": {"wall_seconds": 2.5}}`+"\n"+`{"task_id": "u", "verification_status": "failed"}`+"\n")
 	r := report.Summarize([]*report.Source{s}).Runs[0]
 	if r.Counts.Passed != 1 || r.Distributions.Producer.P50 != 2.5 || len(r.Problems) != 0 {
 		t.Errorf("%+v", r)
@@ -276,7 +276,7 @@ func TestOld(t *testing.T) {
 
 // TestNothing: a run without records has no accuracy, and no form says NaN.
 func TestNothing(t *testing.T) {
-	r := report.Summarize([]*report.Source{folder(t, ""), folder(t, "")})
+	r := report.Summarize([]*report.Source{directory(t, ""), directory(t, "")})
 	data, err := json.Marshal(r)
 	check(t, err)
 	if r.Runs[0].Accuracy.Value != nil || r.Runs[0].Accuracy.Wilson != nil || bytes.Contains(data, []byte("NaN")) {
@@ -293,7 +293,7 @@ func TestNothing(t *testing.T) {
 // TestBroken: a line that is not a record is a problem, and is not counted.
 func TestBroken(t *testing.T) {
 	good := a{task: "t", attempt: 1, try: 1, status: "passed"}.line(0)
-	s := folder(t, good+"{\n"+`{"task_id": "u"}`+"\n"+`{"verification_status": "passed"}`+"\n\n"+good[:40])
+	s := directory(t, good+"{\n"+`{"task_id": "u"}`+"\n"+`{"verification_status": "passed"}`+"\n\n"+good[:40])
 	var got []string
 	for _, p := range s.Problems {
 		got = append(got, p.String())
@@ -308,6 +308,6 @@ func TestBroken(t *testing.T) {
 		t.Errorf("%d records\n%s", s.Records, diff)
 	}
 	if _, err := report.Open(t.Context(), t.TempDir()); err == nil {
-		t.Error("a folder without records is a run")
+		t.Error("a directory without records is a run")
 	}
 }

@@ -23,7 +23,7 @@ const (
 )
 
 // ErrNoRun means that a directory is not that of a run.
-var ErrNoRun = errors.New("not the folder of a run")
+var ErrNoRun = errors.New("not the directory of a run")
 
 // A Source gives access to the directory of a run. It must not be used by two goroutines
 // at once.

@@ -26,11 +26,11 @@ import (
 )
 
 const (
-	foreign    = 12345 // user to whom the agent gives files
-	ordinary   = 54321 // user who runs sbench, if the test can choose
-	inFolder   = "SBENCH_TEST_OWNERS"
-	inPart     = "SBENCH_TEST_OWNERS_PART"
-	ownersWord = "abc123xyz" // a value of harness.env
+	foreign     = 12345 // user to whom the agent gives files
+	ordinary    = 54321 // user who runs sbench, if the test can choose
+	inDirectory = "SBENCH_TEST_OWNERS"
+	inPart      = "SBENCH_TEST_OWNERS_PART"
+	ownersWord  = "abc123xyz" // a value of harness.env
 )
 
 // lockedAgent leaves files and directories that only root or their owner can look into or
@@ -118,8 +118,8 @@ func canGive() bool {
 func lockedRun(t *testing.T, dir string, own bool) (run.Config, *mountsEngine) {
 	t.Helper()
 	cfg, e := config(t, row("one", "lock", ""))
-	e.Folder = filepath.Join(dir, "boxes")
-	if err := os.MkdirAll(e.Folder, 0o755); err != nil {
+	e.Directory = filepath.Join(dir, "boxes")
+	if err := os.MkdirAll(e.Directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	e.Lookup = func(args []string) fake.Program {
@@ -166,7 +166,7 @@ func judgedAsLeft(t *testing.T, cfg run.Config, e *mountsEngine) {
 			}
 		}
 	}
-	if volumes, err := filepath.Glob(filepath.Join(e.Folder, "volume-*")); len(volumes) > 0 || err != nil {
+	if volumes, err := filepath.Glob(filepath.Join(e.Directory, "volume-*")); len(volumes) > 0 || err != nil {
 		t.Errorf("volumes left: %v, %v", volumes, err)
 	}
 }
@@ -199,7 +199,7 @@ func TestOwned(t *testing.T) {
 	removable(t, cfg.Output)
 	info, err := os.Stat(cfg.Output)
 	if err != nil || info.Mode() != fs.ModeDir|0o700 {
-		t.Errorf("the output folder: %v, %v", info.Mode(), err)
+		t.Errorf("the output directory: %v, %v", info.Mode(), err)
 	}
 	list := filepath.Join(cfg.Output, *records(t, cfg)[0].CandidateWorkspace+workspace.AttributesSuffix)
 	text, err := os.ReadFile(list)
@@ -267,13 +267,13 @@ func TestOwnedRetried(t *testing.T) {
 // namespace can then verify the output of a run that ended, and remove that of any run,
 // even of one that was killed.
 func TestOwnedByAnOrdinaryUser(t *testing.T) {
-	if dir := os.Getenv(inFolder); dir != "" {
+	if dir := os.Getenv(inDirectory); dir != "" {
 		inside(t, dir, os.Getenv(inPart))
 		return
 	}
 	for _, part := range []string{"whole", "killed"} {
 		t.Run(part, func(t *testing.T) {
-			dir := ordinaryFolder(t)
+			dir := ordinaryDirectory(t)
 			out, err := again(t, dir, part, true)
 			if killed := strings.Contains(err, "killed"); killed != (part == "killed") || err != "" && !killed {
 				t.Fatalf("in the namespace: %v\n%s", err, out)
@@ -285,10 +285,10 @@ func TestOwnedByAnOrdinaryUser(t *testing.T) {
 			} else if out, err := asOrdinary(dir, exec.Command("rm", "-r", "boxes")); err == "" {
 				t.Errorf("what the agent left itself could be removed as well: the test proves nothing\n%s", out)
 			}
-			for folder, want := range map[string]bool{"workspaces": part == "whole", "unjudged": part == "killed"} {
-				kept, err := filepath.Glob(filepath.Join(dir, "out", folder, "*/locked/deep/file"))
+			for directory, want := range map[string]bool{"workspaces": part == "whole", "unjudged": part == "killed"} {
+				kept, err := filepath.Glob(filepath.Join(dir, "out", directory, "*/locked/deep/file"))
 				if (len(kept) == 1) != want || err != nil {
-					t.Errorf("%s: %v, %v", folder, kept, err)
+					t.Errorf("%s: %v, %v", directory, kept, err)
 				}
 			}
 			if out, err := asOrdinary(dir, exec.Command("rm", "-r", "out")); err != "" {
@@ -312,8 +312,8 @@ func inside(t *testing.T, dir, part string) {
 	judgedAsLeft(t, cfg, e)
 }
 
-// ordinaryFolder makes a directory of the ordinary user's, with the test's program in it.
-func ordinaryFolder(t *testing.T) string {
+// ordinaryDirectory makes a directory of the ordinary user's, with the test's program in it.
+func ordinaryDirectory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "owners")
 	if err != nil {
@@ -357,7 +357,7 @@ func asRoot(t *testing.T) bool {
 	if os.Geteuid() == 0 {
 		return true
 	}
-	if out, err := again(t, ordinaryFolder(t), "", true); err != "" {
+	if out, err := again(t, ordinaryDirectory(t), "", true); err != "" {
 		t.Errorf("in a user namespace: %s\n%s", err, out)
 	}
 	return false
@@ -368,7 +368,7 @@ func asRoot(t *testing.T) bool {
 func again(t *testing.T, dir, part string, namespace bool) (output, failure string) {
 	name, _, _ := strings.Cut(t.Name(), "/")
 	cmd := exec.Command(filepath.Join(dir, "test"), "-test.run=^"+name+"$")
-	cmd.Env = append(os.Environ(), inFolder+"="+dir, inPart+"="+part, "TMPDIR="+dir)
+	cmd.Env = append(os.Environ(), inDirectory+"="+dir, inPart+"="+part, "TMPDIR="+dir)
 	if namespace {
 		cmd.SysProcAttr = namespaces()
 	}

@@ -74,10 +74,10 @@ func TestStandIns(t *testing.T) {
 func TestStandInSolution(t *testing.T) {
 	row := `{"id": "x", "family": "terminal_task", "input": {"instructions": "i"}, "eval": {"checker": {"command": ["check"]}, "expected_state": %s}, ` + imageOfRow + `}`
 	tests := []struct{ name, state, reference string }{
-		{"folder", `{"path": "solution"}`, "passed "},
+		{"directory", `{"path": "solution"}`, "passed "},
 		{"script", `{"path": "solution/solve.sh"}`, "passed "},
 		{"no script", `{"path": "solution/notes.txt"}`, "failed reference_missing"},
-		{"folder without a script", `{"path": "empty"}`, "failed reference_missing"},
+		{"directory without a script", `{"path": "empty"}`, "failed reference_missing"},
 		{"for people", `"a file"`, "failed reference_missing"},
 	}
 	for _, tt := range tests {

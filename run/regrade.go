@@ -106,8 +106,8 @@ func (s *session) stored(ctx context.Context, rec *record.Record, before record.
 	if before.CandidateWorkspace == nil {
 		return c, nil
 	}
-	if err := inFolder(s.old.dir, *before.CandidateWorkspace); err != nil {
-		return c, fmt.Errorf("candidate_workspace %q leads out of the run's folder: %w", *before.CandidateWorkspace, err)
+	if err := inDirectory(s.old.dir, *before.CandidateWorkspace); err != nil {
+		return c, fmt.Errorf("candidate_workspace %q leads out of the run's directory: %w", *before.CandidateWorkspace, err)
 	}
 	dir := filepath.Join(s.old.dir, *before.CandidateWorkspace)
 	c.Workspace, c.Attributes = dir, before.WorkspaceAttributes
@@ -125,9 +125,9 @@ func (s *session) stored(ctx context.Context, rec *record.Record, before record.
 	return c, nil
 }
 
-// inFolder returns an error unless name is a directory in dir and no symbolic link leads
+// inDirectory returns an error unless name is a directory in dir and no symbolic link leads
 // to it.
-func inFolder(dir, name string) error {
+func inDirectory(dir, name string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func inFolder(dir, name string) error {
 	}
 	for part := filepath.Clean(name); part != "."; part = filepath.Dir(part) {
 		if info, err := root.Lstat(part); err != nil || !info.IsDir() {
-			return errors.Join(err, fmt.Errorf("%s is no folder", part))
+			return errors.Join(err, fmt.Errorf("%s is no directory", part))
 		}
 	}
 	return nil

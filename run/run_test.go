@@ -192,7 +192,7 @@ harness: {type: command, config: {command: [agent]}}
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &engine{Engine: &fake.Engine{Lookup: programs, Folder: t.TempDir()}, broken: map[int]error{}}
+	e := &engine{Engine: &fake.Engine{Lookup: programs, Directory: t.TempDir()}, broken: map[int]error{}}
 	return run.Config{
 		Inputs:       run.Inputs{Tester: tester, Pack: pack, Env: map[string]string{"TOKEN": secret}},
 		Dependencies: run.Dependencies{Engine: e, Images: images{}, Producer: harness.Command{Args: []string{"agent"}, TaskFile: "task.json"}},

@@ -40,7 +40,7 @@ func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed in
 	}
 	defer func() { _ = root.Close() }()
 	sc := scrubber{secrets: s.secrets, root: root, renamed: map[string]string{}, taken: map[string]int{}}
-	err = sc.folder(ctx, ".")
+	err = sc.directory(ctx, ".")
 	var errno unix.Errno
 	switch {
 	case ctx.Err() != nil:
@@ -80,7 +80,7 @@ func (s *scrubber) update(ctx context.Context, c *candidate.Candidate) (err erro
 	return err
 }
 
-func (s *scrubber) folder(ctx context.Context, dir string) error {
+func (s *scrubber) directory(ctx context.Context, dir string) error {
 	f, err := s.root.Open(dir)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *scrubber) folder(ctx context.Context, dir string) error {
 		name, err := path.Join(dir, e.Name()), error(nil)
 		switch {
 		case e.IsDir():
-			err = s.folder(ctx, name)
+			err = s.directory(ctx, name)
 		case e.Type()&fs.ModeSymlink != 0:
 			err = s.link(name)
 		case e.Type().IsRegular():

@@ -131,7 +131,7 @@ func (s *session) openLedger(ctx context.Context) error {
 	case err != nil:
 		return err
 	case old.RunID != s.cfg.Tester.Run.ID:
-		return errors.Join(fmt.Errorf("the folder belongs to the run %q, not to %q", old.RunID, s.cfg.Tester.Run.ID), s.ledger.Close())
+		return errors.Join(fmt.Errorf("the directory belongs to the run %q, not to %q", old.RunID, s.cfg.Tester.Run.ID), s.ledger.Close())
 	}
 	s.emit(Event{Kind: Resume, Detail: fmt.Sprintf("%d attempts were recorded before", len(s.before))})
 	if torn > 0 {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds containerd 2.x and its runc shim from their Go module, for the tests
-# that must hold on both lines of the daemon. Prints the folder that holds the
-# two programs. Built once per version, under the cache folder.
+# that must hold on both lines of the daemon. Prints the directory that holds the
+# two programs. Built once per version, under the cache directory.
 set -euo pipefail
 
 version=v2.4.2

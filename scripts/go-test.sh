@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # go-test.sh ARGUMENTS...
 #
-# go test with the base image at hand and a state folder of its own, where the
+# go test with the base image at hand and a state directory of its own, where the
 # private containerd of the tests lives, and which is gone afterwards. Packages
 # are tested one after the other: they share the daemon, and their time limits
 # assume that they have the machine to themselves.

@@ -19,28 +19,28 @@ readonly smoke="$payload/tree/benchmarks/terminal-task-smoke"
 readonly work=/var/lib/hosts # logs, and packs of our own
 export PATH="$path" LC_ALL=C.UTF-8
 
-who="" # root or u; home, state, folder, out and ids are that user's
+who="" # root or u; home, state, directory, out and ids are that user's
 home=""
 state=""
-folder="" # of the tests' daemon; ids of sandboxes' own need one that others may pass
+directory="" # of the tests' daemon; ids of sandboxes' own need one that others may pass
 out=""
 ids="" # what sandboxes must have
 
 become() {
 	who="$1"
 	case "$who" in
-	root) home=/root state=/run/sbench folder=/var/lib/tests ids=own ;;
-	u) home=/home/u state=/run/user/1000/sbench folder=/home/u/t ids=nested ;;
+	root) home=/root state=/run/sbench directory=/var/lib/tests ids=own ;;
+	u) home=/home/u state=/run/user/1000/sbench directory=/home/u/t ids=nested ;;
 	esac
 	out="$home/out"
-	as mkdir -p -m 711 "$folder"
+	as mkdir -p -m 711 "$directory"
 	as mkdir -p "$out"
 }
 
 # as COMMAND... runs it as the user, as a service of systemd's would.
 as() {
 	local environment=(HOME="$home" PATH="$path" LANG=C.UTF-8 CI=true SBENCH_TEST_SLOWNESS=8
-		SBENCH_TEST_DIR="$folder" SBENCH_TEST_IMAGE="$payload/base.oci.tar")
+		SBENCH_TEST_DIR="$directory" SBENCH_TEST_IMAGE="$payload/base.oci.tar")
 	case "$who" in
 	root) env -i "${environment[@]}" "$@" ;;
 	u)
@@ -232,7 +232,7 @@ cores() {
 	[ "$(sort -u "$marks")" = bash ]
 }
 
-# tests PROGRAM FOLDER PATTERN runs tests in the folder of their package.
+# tests PROGRAM DIRECTORY PATTERN runs tests in the directory of their package.
 tests() {
 	local status=0 log="$work/tests"
 	cd "$payload/tree/$2"

@@ -2,8 +2,8 @@
 # hosts-system.sh [--force] SUITE
 #
 # Builds a bootable Debian SUITE (bookworm, trixie, sid) for hosts.sh and prints
-# the folder that it is in on stdout: disk.img, an ext4 file system; vmlinuz and
-# initrd, its kernel. Progress goes to stderr. A second call finds the folder and
+# the directory that it is in on stdout: disk.img, an ext4 file system; vmlinuz and
+# initrd, its kernel. Progress goes to stderr. A second call finds the directory and
 # builds nothing, unless it is older than 30 days; --force builds anyway.
 #
 # In the system are containerd and runc as Debian configures them, systemd,
@@ -12,7 +12,7 @@
 # "payload" read-only on /payload, runs /payload/start with its output on
 # ttyS1, and powers off.
 #
-# The folder is ${SBENCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sbench}/hosts/
+# The directory is ${SBENCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sbench}/hosts/
 # SUITE-<hash of this script>. It appears by a rename, so that it is complete.
 #
 # Needs root, mmdebstrap and mke2fs. Packages come from SBENCH_DEBIAN_MIRROR (a
@@ -49,7 +49,7 @@ apt_options() {
 }
 
 # customize ROOT OUT is mmdebstrap's hook: it configures the system in ROOT and
-# writes the folder OUT.
+# writes the directory OUT.
 customize() {
 	local root="$1" out="$2" name
 	chroot "$root" useradd --uid 1000 --create-home --shell /bin/bash u
@@ -88,10 +88,10 @@ customize() {
 	rmdir "$out/root"
 }
 
-# build SUITE FOLDER runs in a subshell of its own.
+# build SUITE DIRECTORY runs in a subshell of its own.
 build() {
-	local suite="$1" folder="$2" line args=()
-	stage="$(mktemp -d "$(dirname -- "$folder")/.new.XXXXXXXX")"
+	local suite="$1" directory="$2" line args=()
+	stage="$(mktemp -d "$(dirname -- "$directory")/.new.XXXXXXXX")"
 	trap 'rm -rf -- "$stage"' EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
@@ -105,12 +105,12 @@ build() {
 		--include="$(tr -s ' \t\n' , <<<"$packages" | sed 's/,$//')" "${args[@]}" \
 		--customize-hook="'$here/hosts-system.sh' --customize \"\$1\" '$stage'" \
 		"$suite" - ${SBENCH_DEBIAN_MIRROR:+"$SBENCH_DEBIAN_MIRROR"} >&2
-	rm -rf -- "$folder"
-	mv -- "$stage" "$folder"
+	rm -rf -- "$directory"
+	mv -- "$stage" "$directory"
 }
 
 main() {
-	local force="" suite folder
+	local force="" suite directory
 	umask 022
 	case "${1:-}" in
 	--customize)
@@ -127,20 +127,20 @@ main() {
 	bookworm | trixie | sid) ;;
 	*) die "usage: hosts-system.sh [--force] bookworm|trixie|sid" ;;
 	esac
-	folder="$(dirname -- "$(cache_dir)")/hosts/$suite-$(recipe_hash "$here/hosts-system.sh")"
-	mkdir -p "$(dirname -- "$folder")"
-	exec 9>"$(dirname -- "$folder")/.lock"
+	directory="$(dirname -- "$(cache_dir)")/hosts/$suite-$(recipe_hash "$here/hosts-system.sh")"
+	mkdir -p "$(dirname -- "$directory")"
+	exec 9>"$(dirname -- "$directory")/.lock"
 	flock 9
-	if [ -n "$force" ] || [ ! -d "$folder" ] || [ -n "$(find "$folder" -maxdepth 0 -mtime "+$days")" ]; then
+	if [ -n "$force" ] || [ ! -d "$directory" ] || [ -n "$(find "$directory" -maxdepth 0 -mtime "+$days")" ]; then
 		[ "$(id -u)" = 0 ] || die "building debian $suite needs root"
 		say "building debian $suite (about two minutes)"
 		# Of an earlier recipe, or of a build that was killed.
-		rm -rf -- "$(dirname -- "$folder")"/.new.* "$(dirname -- "$folder")/$suite"-*
-		(build "$suite" "$folder")
+		rm -rf -- "$(dirname -- "$directory")"/.new.* "$(dirname -- "$directory")/$suite"-*
+		(build "$suite" "$directory")
 		say "built debian $suite in ${SECONDS}s"
 	fi
 	exec 9>&-
-	printf '%s\n' "$folder"
+	printf '%s\n' "$directory"
 }
 
 main "$@"

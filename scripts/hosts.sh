@@ -10,7 +10,7 @@
 #
 # A line for each step goes to stderr as it ends, and a table of all machines to
 # stdout. The exit status is 1 if a step failed, or a machine did not get to its
-# last one; then the folder with its console's output is kept, and named.
+# last one; then the directory with its console's output is kept, and named.
 #
 # The systems are built and kept by hosts-system.sh; --force builds them again.
 # Needs Go, mmdebstrap, mke2fs, qemu-system-x86_64, and for the build of a system

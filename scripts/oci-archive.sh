@@ -13,7 +13,7 @@ die() {
 	exit 1
 }
 
-# cache_dir prints the folder that archives are kept in.
+# cache_dir prints the directory that archives are kept in.
 cache_dir() {
 	local base="${XDG_CACHE_HOME:-}"
 	if [ -n "${SBENCH_CACHE:-}" ]; then

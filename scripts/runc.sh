@@ -2,8 +2,8 @@
 # runc.sh VERSION
 #
 # Builds that runc from its Go module, for the tests that must hold on others than the
-# distribution's, and prints the folder that holds it. Built once per version, under the
-# cache folder. Needs a C compiler, pkg-config and libseccomp's headers.
+# distribution's, and prints the directory that holds it. Built once per version, under the
+# cache directory. Needs a C compiler, pkg-config and libseccomp's headers.
 set -euo pipefail
 
 version="${1:?usage: runc.sh VERSION, such as v1.5.2}"

@@ -6,7 +6,7 @@
 #
 # As root: runs the tests of every package that talks to a daemon once more, as an
 # ordinary user that is made for it and removed afterwards, with everything that
-# user has: a home, a runtime folder, and subordinate ids. Then looks at that user's
+# user has: a home, a runtime directory, and subordinate ids. Then looks at that user's
 # run from outside: see confined and unreachable below. The test programs are
 # compiled by root, in whose cache they are.
 set -euo pipefail
@@ -22,7 +22,7 @@ base="" # the archive of the base image; set by copy
 
 say() { printf 'rootless: %s\n' "$*" >&2; }
 
-# make_user sets dir to a folder that holds all that the user has.
+# make_user sets dir to a directory that holds all that the user has.
 make_user() {
 	dir="$(mktemp -d /var/tmp/sbench.XXXXXX)"
 	trap cleanup EXIT
@@ -62,7 +62,7 @@ copy() {
 	tar -C "$here" --exclude=./.git --exclude=./runs -cf - . | tar -C "$dir/src" -xf -
 	base="$("$here/scripts/base-image.sh")"
 	install -d -o "$user" -g "$user" "$dir/home/.cache" "$dir/home/.cache/sbench"
-	# Images are in one folder of the cache, and what belongs to agents in another.
+	# Images are in one directory of the cache, and what belongs to agents in another.
 	cache="$(dirname "$(dirname "$base")")"
 	tar -C "$cache" --exclude=./hosts -cf - . | tar -C "$dir/home/.cache/sbench" -xf -
 	base="$dir/home/.cache/sbench/images/$(basename "$base")"
@@ -78,10 +78,10 @@ test_package() {
 	rm -f "$dir/src/$1/rootless.test"
 }
 
-# confined runs a pack where nothing can be written but home, runtime folder and
-# output folder, and where no program is setuid but newuidmap and newgidmap.
+# confined runs a pack where nothing can be written but home, runtime directory and
+# output directory, and where no program is setuid but newuidmap and newgidmap.
 confined() {
-	say "a run with two setuid programs and three folders to write to"
+	say "a run with two setuid programs and three directories to write to"
 	as_user "$dir/src/bin/sbench" --address none image import "$base" >/dev/null
 	# shellcheck disable=SC2016 # the inner shell expands
 	unshare --mount --propagation private bash -euc '
@@ -90,7 +90,7 @@ confined() {
 			at="$(command -v "$program")"
 			mount --bind "$at" "$at"
 		done
-		for folder in "$dir/home" "$dir/run" "$dir/t"; do mount --bind "$folder" "$folder"; done
+		for directory in "$dir/home" "$dir/run" "$dir/t"; do mount --bind "$directory" "$directory"; done
 		while read -r point; do
 			point="$(printf "%b" "$point")"
 			case "$point" in

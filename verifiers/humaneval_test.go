@@ -40,9 +40,9 @@ func humanEval(tb testing.TB) []problem {
 	f, err := os.Open(filepath.Join(dir, "humaneval", "HumanEval.jsonl.gz"))
 	if err != nil {
 		if _, missing := os.Stat(dir); missing == nil && os.Getenv("CI") == "true" {
-			tb.Fatalf("the data folder is there, and the HumanEval problems are not: %v", err)
+			tb.Fatalf("the data directory is there, and the HumanEval problems are not: %v", err)
 		}
-		tb.Skipf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the folder with humaneval/HumanEval.jsonl.gz: %v", err)
+		tb.Skipf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the directory with humaneval/HumanEval.jsonl.gz: %v", err)
 	}
 	defer func() { _ = f.Close() }()
 	z, err := gzip.NewReader(f)

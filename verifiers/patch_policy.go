@@ -124,11 +124,11 @@ func (p pathPolicy) shadows(f patch.File) bool {
 // topModule returns the module that a file at the top of a repository is, or whose
 // package it begins; "" if there is none.
 func topModule(f patch.File) string {
-	name, rest, folder := strings.Cut(f.New, "/")
-	if folder && !strings.HasPrefix(rest, "__init__.") {
+	name, rest, directory := strings.Cut(f.New, "/")
+	if directory && !strings.HasPrefix(rest, "__init__.") {
 		return ""
 	}
-	if !folder {
+	if !directory {
 		if !slices.Contains([]string{".py", ".pyc", ".so"}, path.Ext(name)) {
 			return ""
 		}

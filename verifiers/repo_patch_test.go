@@ -36,18 +36,18 @@ func newRepoWorld(t *testing.T) repoWorld {
 	c := containerdtest.Open(t)
 	repo := t.TempDir()
 	for name, text := range map[string]string{
-		"calc/__init__.py":      "",
-		"calc/core.py":          "def add(a, b):\n    return a - b\n",
-		"calc/crlf.txt":         "one\r\ntwo\r\n",
-		"calc/latin.txt":        "caf\xe9\n",
-		"tests/test_old.py":     "def test_old():\n    assert True\n",
-		"bin/test":              "#!/bin/sh\nexec python3 -m pytest -q tests\n",
-		"runtests.py":           "import sys, pytest\nsys.exit(pytest.main(['-q', 'tests']))\n",
-		"Makefile":              "check:\n\tpython3 -m pytest -q tests\n",
-		".gitignore":            "*.tmp\nbuild/\n",
-		".gitattributes":        "crlf.txt text eol=crlf\n",
-		"kept.tmp":              "tracked although ignored\n",
-		"folder/deep/file.data": "\x00\x01binary\x02",
+		"calc/__init__.py":         "",
+		"calc/core.py":             "def add(a, b):\n    return a - b\n",
+		"calc/crlf.txt":            "one\r\ntwo\r\n",
+		"calc/latin.txt":           "caf\xe9\n",
+		"tests/test_old.py":        "def test_old():\n    assert True\n",
+		"bin/test":                 "#!/bin/sh\nexec python3 -m pytest -q tests\n",
+		"runtests.py":              "import sys, pytest\nsys.exit(pytest.main(['-q', 'tests']))\n",
+		"Makefile":                 "check:\n\tpython3 -m pytest -q tests\n",
+		".gitignore":               "*.tmp\nbuild/\n",
+		".gitattributes":           "crlf.txt text eol=crlf\n",
+		"kept.tmp":                 "tracked although ignored\n",
+		"directory/deep/file.data": "\x00\x01binary\x02",
 	} {
 		path := filepath.Join(repo, name)
 		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -62,7 +62,7 @@ func newRepoWorld(t *testing.T) repoWorld {
 	head, err := exec.Command("git", "-C", repo, "rev-parse", "HEAD").Output()
 	must(t, err)
 	ref := "sbench.test/repo:" + strings.ToLower(strings.ReplaceAll(filepath.Base(filepath.Dir(repo)), "/", "-"))
-	image := containerdtest.WithFolder(t, c, ref, repo, "/testbed")
+	image := containerdtest.WithDirectory(t, c, ref, repo, "/testbed")
 	run, _ := containerdtest.NewRun(t, c)
 	t.Cleanup(func() { must(t, c.RemoveImage(context.Background(), ref)) })
 	return repoWorld{run, image, strings.TrimSpace(string(head)), repo, contrast.NewStore("")}
@@ -204,8 +204,8 @@ func TestRepoPatch(t *testing.T) {
 		{"honest fix with a space and an umlaut in a name", fix + `; echo x > "calc/a ö.txt"`, "", nil},
 		{"honest fix with a CRLF file", fix + `; printf 'three\r\n' >> calc/crlf.txt`, "", nil},
 		{"honest fix with a Latin-1 file", fix + `; printf 'th\351\n' >> calc/latin.txt`, "", nil},
-		{"honest fix with a binary file", fix + `; printf '\0\1\2' > calc/blob.bin; printf x >> folder/deep/file.data`, "", nil},
-		{"honest fix and a deleted file", fix + `; rm folder/deep/file.data`, "", nil},
+		{"honest fix with a binary file", fix + `; printf '\0\1\2' > calc/blob.bin; printf x >> directory/deep/file.data`, "", nil},
+		{"honest fix and a deleted file", fix + `; rm directory/deep/file.data`, "", nil},
 		{"honest fix and an ignored file", fix + `; mkdir build; echo x > build/out; echo x > y.tmp`, "", nil},
 		{"honest fix and a change to a tracked ignored file", fix + `; echo more >> kept.tmp`, "", nil},
 		{"honest fix, executable", fix + `; chmod +x calc/core.py`, "", nil},
@@ -224,11 +224,11 @@ func TestRepoPatch(t *testing.T) {
 		{"honest fix and a changed path that is preserved", fix + `; echo x > setup.cfg; echo 'def test_old(): assert False' > tests/test_old.py`, "", map[string]any{"candidate_policy": map[string]any{"patch_preserved_paths": []string{"setup.cfg", "tests"}}}},
 		{"nothing but a path that is preserved", `echo x > setup.cfg`, "empty_patch", map[string]any{"candidate_policy": map[string]any{"patch_preserved_paths": []string{"setup.cfg"}}}},
 		{"plants the test's file where tests are allowed", `printf 'def test_add(): pass\n' > tests/test_new.py`, "tests_failed", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"tests/**"}}}},
-		{"makes the test's file a folder", `mkdir -p tests/test_new.py; echo x > tests/test_new.py/x`, "tests_failed", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"tests/**"}}}},
+		{"makes the test's file a directory", `mkdir -p tests/test_new.py; echo x > tests/test_new.py/x`, "tests_failed", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"tests/**"}}}},
 		{"link", `ln -s /etc/passwd calc/link`, "candidate_policy_denied", nil},
 		{"link in place of a package", `mv calc /tmp/calc; ln -s /tmp/calc calc`, "candidate_policy_denied", nil},
 		{"nested repository", `mkdir sub; cd sub; git init -q; echo x > f; git add f; git -c user.name=x -c user.email=x@y commit -qm x`, "candidate_policy_denied", nil},
-		{"own securebench folder", `mkdir -p x; echo x > x/y; mkdir -p securebench/public; echo x > securebench/z`, "tests_failed", nil},
+		{"own securebench directory", `mkdir -p x; echo x > x/y; mkdir -p securebench/public; echo x > securebench/z`, "tests_failed", nil},
 		{"honest fix beside a module with a name of its own", fix + `; echo x = 1 > helpers.py; mkdir -p calc/json; echo > calc/json/__init__.py`, "", nil},
 		{"honest fix where tests are named", fix, "", map[string]any{"command": "python3 -m pytest -q tests/test_new.py::test_add tests/test_old.py"}},
 		{"wrong fix where tests are named", "echo 'def add(a, b): return 4' > calc/core.py", "tests_failed", map[string]any{"command": "python3 -m pytest -q tests/test_new.py::test_add tests/test_old.py"}},
@@ -330,8 +330,8 @@ func TestRepoPatchRaw(t *testing.T) {
 		{"git configuration in capitals", mend + added(".GIT/config", "[core]"), denied},
 		{"git short name", mend + added("GIT~1/config", "[core]"), denied},
 		{"nested git", mend + added("calc/.git/hooks/x", "x"), denied},
-		{"own folder of sbench", mend + added("securebench/evaluator/x", "x"), denied},
-		{"own folder of sbench in capitals", mend + added("SecureBench/x", "x"), denied},
+		{"own directory of sbench", mend + added("securebench/evaluator/x", "x"), denied},
+		{"own directory of sbench in capitals", mend + added("SecureBench/x", "x"), denied},
 		{"link", mend + "diff --git a/calc/l b/calc/l\nnew file mode 120000\n--- /dev/null\n+++ b/calc/l\n@@ -0,0 +1 @@\n+/etc/passwd\n\\ No newline at end of file\n", denied},
 		{"submodule", mend + "diff --git a/sub b/sub\nnew file mode 160000\n--- /dev/null\n+++ b/sub\n@@ -0,0 +1 @@\n+Subproject commit 0123456789012345678901234567890123456789\n", denied},
 		{"setuid mode", mend + "diff --git a/calc/core2.py b/calc/core2.py\nnew file mode 104755\n--- /dev/null\n+++ b/calc/core2.py\n@@ -0,0 +1 @@\n+x\n", "candidate_patch_invalid"},
@@ -341,7 +341,7 @@ func TestRepoPatchRaw(t *testing.T) {
 		{"copy onto a conftest", mend + "diff --git a/calc/core.py b/conftest.py\nsimilarity index 100%\ncopy from calc/core.py\ncopy to conftest.py\n", denied},
 		{"names that differ", "diff --git a/calc/core.py b/calc/core.py\n--- a/calc/core.py\n+++ b/tests/test_new.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n", "*"},
 		{"two diffs for one file", mend + mend, "*"},
-		{"file and folder", mend + added("calc/x", "1") + added("calc/x/y", "1"), "*"},
+		{"file and directory", mend + added("calc/x", "1") + added("calc/x/y", "1"), "*"},
 		{"hunk that lies about its length", "diff --git a/calc/core.py b/calc/core.py\n--- a/calc/core.py\n+++ b/calc/core.py\n@@ -1,2 +1,99999 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n", "candidate_patch_invalid"},
 		{"hunk that does not apply", strings.ReplaceAll(mend, "return a - b", "return a * b"), "candidate_patch_failed"},
 		{"new file that is there", added("calc/core.py", "def add(a, b): return a + b"), "candidate_patch_failed"},

@@ -347,9 +347,9 @@ func (c *terminalCheck) stage(ctx context.Context, files []contrast.File) (strin
 	}
 	options := workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes}
 	for _, part := range []struct {
-		plan   workspace.Plan
-		folder string // below which the entries are written
-		wanted func(workspace.Entry) bool
+		plan      workspace.Plan
+		directory string // below which the entries are written
+		wanted    func(workspace.Entry) bool
 	}{
 		{inputs, "", trustedEntry},
 		{inputs, assetsDir, func(e workspace.Entry) bool { return e.ReadOnly && !trustedEntry(e) }},
@@ -358,7 +358,7 @@ func (c *terminalCheck) stage(ctx context.Context, files []contrast.File) (strin
 		p := workspace.Plan{Component: part.plan.Component}
 		for _, e := range part.plan.Entries {
 			if part.wanted(e) {
-				e.Dest = path.Join(part.folder, e.Dest)
+				e.Dest = path.Join(part.directory, e.Dest)
 				p.Entries = append(p.Entries, e)
 			}
 		}

@@ -88,10 +88,10 @@ func sourced(source, path string) map[string]any {
 func forgedCheckers() map[string]map[string]any {
 	return map[string]map[string]any{
 		"program": sourced("script", "program/test.sh"), "module": sourced("script", "module/test.sh"),
-		"pytest": sourced("pytest", "program/test_outputs.py"),
-		"folder": sourced("pytest", "program"),
-		"closed": {"checker": map[string]any{"source": "script", "path": "closed/check.sh", "run_candidate": true}},
-		"log":    sourced("script", "log/check.sh"), "print": sourced("script", "print/check.sh"),
+		"pytest":    sourced("pytest", "program/test_outputs.py"),
+		"directory": sourced("pytest", "program"),
+		"closed":    {"checker": map[string]any{"source": "script", "path": "closed/check.sh", "run_candidate": true}},
+		"log":       sourced("script", "log/check.sh"), "print": sourced("script", "print/check.sh"),
 		"seed":       seeded("pytest -q securebench/evaluation_inputs/tests"),
 		"seed -m":    seeded("python3 -m pytest -q securebench/evaluation_inputs/tests/test_outputs.py"),
 		"seed json":  seeded(`python3 -c "import json, subprocess; assert json.loads(subprocess.check_output(['python3', 'solve.py', '2', '3'])) == 5"`),
@@ -131,8 +131,8 @@ func forgedWorkspaces() []forgery {
 	steers("_pytest/__init__.py", quit, "program", "seed -m")
 	steers("json.py", `def loads(x):\n    return 5\n`, "seed json", "empty json", "unit", "unit m")
 	steers("subprocess.py", `def check_output(*a):\n    return 5\n`, "seed json", "seed -m")
-	steers("conftest.py", quit, append(pythons, "module", "folder", "seed here")...)
-	steers("pytest.ini", `[pytest]\naddopts = --collect-only\n`, append(pythons, "folder")...)
+	steers("conftest.py", quit, append(pythons, "module", "directory", "seed here")...)
+	steers("pytest.ini", `[pytest]\naddopts = --collect-only\n`, append(pythons, "directory")...)
 	steers("pyproject.toml", `[tool.pytest.ini_options]\naddopts = "--collect-only"\n`, append(pythons, "module")...)
 	steers("tox.ini", `[pytest]\naddopts = --collect-only\n`, "program", "seed", "seed -m")
 	steers("setup.cfg", `[tool:pytest]\naddopts = --collect-only\n`, "seed", "seed -m")
@@ -156,7 +156,7 @@ func forgedWorkspaces() []forgery {
 	link("the tests", "/tests/want", "closed")
 	link("the logs", "/logs/x", "log")
 	link("its own by .. and /", "../../../../dev/stdin", "print")
-	on("link by a folder to stdin", "rm answer; ln -s /dev d; ln -s d/stdin answer", "true", "print")
+	on("link by a directory to stdin", "rm answer; ln -s /dev d; ln -s d/stdin answer", "true", "print")
 	// Programs that read the tests.
 	program := func(name, text string, checkers ...string) {
 		on(name, "cat > solve.py <<'END'\n"+text+"\nEND", "echo '# "+name+"' >> solve.py", checkers...)

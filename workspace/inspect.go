@@ -145,7 +145,7 @@ func (in *inspector) show(lane compiler.Lane, content string) string {
 	return content
 }
 
-// expand lists the files of an entry that is a file or folder of the pack.
+// expand lists the files of an entry that is a file or directory of the pack.
 func (in *inspector) expand(e Entry, file InspectedFile) (files []InspectedFile, err error) {
 	if err := e.resolve(); err != nil {
 		return nil, err

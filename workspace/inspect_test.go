@@ -150,8 +150,8 @@ func FuzzPlanWrite(f *testing.F) {
 			_ = plan.Write(t.Context(), root, workspace.WriteOptions{}) // may fail, must not escape
 			must(t, root.Close())
 		}
-		for folder, want := range map[string]int{dir: 5, filepath.Join(dir, "outside"): 1, filepath.Join(dir, "assets"): 1} {
-			if entries, err := os.ReadDir(folder); err != nil || len(entries) != want {
+		for directory, want := range map[string]int{dir: 5, filepath.Join(dir, "outside"): 1, filepath.Join(dir, "assets"): 1} {
+			if entries, err := os.ReadDir(directory); err != nil || len(entries) != want {
 				t.Fatalf("%q wrote outside the workspace: %v", mount, entries)
 			}
 		}

@@ -118,7 +118,7 @@ func TestKeptAndRestored(t *testing.T) {
 	if back.Digest != want.Digest {
 		t.Errorf("digest of the restored tree %s, want %s", back.Digest, want.Digest)
 	}
-	if os.Geteuid() != 0 { // what follows cannot look into folders of mode 0
+	if os.Geteuid() != 0 { // what follows cannot look into directories of mode 0
 		return
 	}
 	if diff := cmp.Diff(attributes(t, src), attributes(t, restored)); diff != "" {
@@ -162,7 +162,7 @@ func TestKeptDamaged(t *testing.T) {
 		{"missing", func(t *testing.T, list string) { must(t, os.Remove(list)) }, false},
 		{"another", text(line("f")), false},
 		{"empty", text(""), false},
-		{"a folder", replaced(func(list string) error { return os.Mkdir(list, 0o755) }), false},
+		{"a directory", replaced(func(list string) error { return os.Mkdir(list, 0o755) }), false},
 		{"a pipe", replaced(func(list string) error { return unix.Mkfifo(list, 0o644) }), false},
 		{"a link that leads out", replaced(func(list string) error { return os.Symlink("/dev/zero", list) }), false},
 		{"sparse", func(t *testing.T, list string) { must(t, os.Truncate(list, 1<<40)) }, false},
@@ -190,7 +190,7 @@ func TestKeptDamaged(t *testing.T) {
 		{"a file's mode", func(t *testing.T, list string) {
 			must(t, os.Chmod(filepath.Join(strings.TrimSuffix(list, workspace.AttributesSuffix), "d/f"), 0o600))
 		}, true},
-		{"a folder's mode", text(`{"path":"d","uid":1,"gid":1,"mode":"0050"}` + "\n" + was), true},
+		{"a directory's mode", text(`{"path":"d","uid":1,"gid":1,"mode":"0050"}` + "\n" + was), true},
 		{"huge line", text(line(strings.Repeat("f", 1<<20))), true},
 	}
 	for _, test := range tests {

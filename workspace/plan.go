@@ -20,7 +20,7 @@ type Plan struct {
 	Entries   []Entry
 }
 
-// Entry is one file or folder of a plan.
+// Entry is one file or directory of a plan.
 type Entry struct {
 	// Name is the resource's name; "checker" for the entry of PlanChecker.
 	Name string
@@ -38,12 +38,12 @@ type Entry struct {
 }
 
 // Source is where an entry's content comes from: Data if Root is empty,
-// otherwise the file or folder Path below Root.
+// otherwise the file or directory Path below Root.
 type Source struct {
 	Data compiler.Hidden[[]byte]
 	Root string // absolute
 	Path string // clean, relative to Root; "." for all of it
-	Dir  bool   // whether the source is a folder
+	Dir  bool   // whether the source is a directory
 	Size int64  // of a file, in bytes
 }
 
@@ -102,7 +102,7 @@ func viewPlan(view compiler.View, p *compiler.Pack) Plan {
 }
 
 // PlanChecker plans the contents of compiler.CheckerMount in the sandbox that checks a
-// terminal_task: the folder of the checker's path. The plan is empty for checkers without
+// terminal_task: the directory of the checker's path. The plan is empty for checkers without
 // a path and for other families.
 func PlanChecker(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 	plan := checkerPlan(t, p)
@@ -121,10 +121,10 @@ func PlanChecker(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 func checkerPlan(t *compiler.Task, p *compiler.Pack) Plan {
 	plan := Plan{Component: compiler.TestSandbox}
 	eval, _ := t.TerminalTask()
-	if folder := eval.Checker.Folder(); folder != "" {
+	if directory := eval.Checker.Directory(); directory != "" {
 		plan.Entries = []Entry{{
 			Name: "checker", Lane: compiler.EvaluationInputs, Dest: ".",
-			Source: Source{Root: p.EvalRoot, Path: folder, Dir: true}, ReadOnly: true,
+			Source: Source{Root: p.EvalRoot, Path: directory, Dir: true}, ReadOnly: true,
 		}}
 	}
 	return plan
@@ -229,7 +229,7 @@ func (p Plan) checkCollisions() error {
 var errSymlink = errors.New("is a symbolic link, which an asset may not be or hold")
 
 // openSource opens the directory root, which may be a symbolic link, and describes the file
-// or folder rel in it, to which no symbolic link may lead.
+// or directory rel in it, to which no symbolic link may lead.
 func openSource(root, rel string) (*os.Root, fs.FileInfo, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
@@ -258,11 +258,11 @@ func openSource(root, rel string) (*os.Root, fs.FileInfo, error) {
 }
 
 func notAsset(rel string, mode uint32) error {
-	return fmt.Errorf("%q is a %s, not a file or folder", rel, typeName(mode))
+	return fmt.Errorf("%q is a %s, not a file or directory", rel, typeName(mode))
 }
 
-// checkBelow makes sure that the folder of the entry's source contains only files and
-// folders and, if agents see it, nothing that may not be mounted.
+// checkBelow makes sure that the directory of the entry's source contains only files and
+// directories and, if agents see it, nothing that may not be mounted.
 func (e *Entry) checkBelow(root *os.Root) error {
 	return fs.WalkDir(root.FS(), e.Source.Path, func(rel string, d fs.DirEntry, err error) error {
 		if err != nil || rel == e.Source.Path {

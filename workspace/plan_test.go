@@ -99,7 +99,7 @@ func TestPlanAgent(t *testing.T) {
 		t.Error(diff)
 	}
 	if _, ok := plan.Conflict("data"); !ok {
-		t.Error("no conflict with a folder above a mount")
+		t.Error("no conflict with a directory above a mount")
 	}
 	if e, ok := plan.Conflict("task.json"); ok {
 		t.Errorf("conflict with %q", e.Dest)
@@ -128,7 +128,7 @@ func TestPlanTestSandbox(t *testing.T) {
 	}
 }
 
-// TestPlanChecker: the plan for a checker is the folder that contains it, or the folder that
+// TestPlanChecker: the plan for a checker is the directory that contains it, or the directory that
 // it is.
 func TestPlanChecker(t *testing.T) {
 	files := fullFiles()
@@ -170,7 +170,7 @@ func TestPlanRefuses(t *testing.T) {
 		{"link", row(`[{"path":"f"}]`), map[string]string{"assets/f": "link:/etc/passwd"}, `"f": "f" is a symbolic link`},
 		{"link inside", row(`[{"path":"d"}]`), map[string]string{"assets/d/e/f": "link:../../g", "assets/g": ""}, `"d/e/f" is a symbolic link`},
 		{"link on the way", row(`[{"path":"d/f"}]`), map[string]string{"assets/d": "link:e", "assets/e/f": ""}, `"d/f": "d" is a symbolic link`},
-		{"denied below a folder", row(`[{"path":"d","mount":"task"}]`), map[string]string{"assets/d/Hidden.json": ""}, `mount "task/Hidden.json" is denied`},
+		{"denied below a directory", row(`[{"path":"d","mount":"task"}]`), map[string]string{"assets/d/Hidden.json": ""}, `mount "task/Hidden.json" is denied`},
 		{"link out of the root", row(`[{"path":"d/f"}]`), map[string]string{"assets/d": "link:../hidden", "hidden/f": ""}, `"d" is a symbolic link`},
 	}
 	for _, test := range tests {
@@ -198,13 +198,13 @@ func TestWriteIntoUsedWorkspace(t *testing.T) {
 		ok   bool
 	}{
 		{"file is a link", func(dir string) { must(t, os.Symlink(filepath.Join(outside, "victim"), filepath.Join(dir, "run.sh"))) }, true},
-		{"folder is a link", func(dir string) { must(t, os.Symlink(outside, filepath.Join(dir, "data"))) }, false},
-		{"folder is a link inside", func(dir string) {
+		{"directory is a link", func(dir string) { must(t, os.Symlink(outside, filepath.Join(dir, "data"))) }, false},
+		{"directory is a link inside", func(dir string) {
 			must(t, os.Mkdir(filepath.Join(dir, "other"), 0o755))
 			must(t, os.Symlink("other", filepath.Join(dir, "securebench")))
 		}, false},
-		{"folder exists", func(dir string) { write(t, filepath.Join(dir, "data/in/x"), "old", 0o644) }, true},
-		{"file is a folder", func(dir string) { must(t, os.Mkdir(filepath.Join(dir, "run.sh"), 0o755)) }, false},
+		{"directory exists", func(dir string) { write(t, filepath.Join(dir, "data/in/x"), "old", 0o644) }, true},
+		{"file is a directory", func(dir string) { must(t, os.Mkdir(filepath.Join(dir, "run.sh"), 0o755)) }, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 type WriteOptions struct{ MaxBytes, MaxFiles int64 }
 
 // Write writes the plan's entries below root. A file that exists is replaced, a
-// folder that exists is added to; neither is reached through a symbolic link.
+// directory that exists is added to; neither is reached through a symbolic link.
 // When a bound is exceeded the error matches ErrTooBig.
 func (p Plan) Write(ctx context.Context, root *os.Root, opts WriteOptions) error {
 	top, err := root.Open(".")
@@ -37,7 +37,7 @@ func (p Plan) Write(ctx context.Context, root *os.Root, opts WriteOptions) error
 	return nil
 }
 
-// Places returns the paths, relative to the host folder dir, to mount one by one so that
+// Places returns the paths, relative to the host directory dir, to mount one by one so that
 // the contents of dir appear in the directory at, an absolute path in the file system root,
 // without hiding any directory there: instead of a directory that root has too, its
 // contents are mounted. It is an error if dir has a file where root has a directory.
@@ -102,11 +102,11 @@ func (w *treeWalk) place(top *os.File, e Entry) error {
 		return err
 	}
 	defer shut(root)
-	folder, name := e.Source.Path, "."
+	directory, name := e.Source.Path, "."
 	if !info.IsDir() {
-		folder, name = path.Dir(folder), path.Base(folder)
+		directory, name = path.Dir(directory), path.Base(directory)
 	}
-	src, err := root.Open(folder)
+	src, err := root.Open(directory)
 	if err != nil {
 		return err
 	}

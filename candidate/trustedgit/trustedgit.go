@@ -16,5 +16,5 @@ const (
 //go:embed *.sh
 var programs embed.FS
 
-// Stage writes the scripts into the new host folder dir, for mounting at Dest.
+// Stage writes the scripts into the new host directory dir, for mounting at Dest.
 func Stage(dir string) error { return os.CopyFS(dir, programs) }

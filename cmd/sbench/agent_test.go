@@ -353,9 +353,9 @@ func TestAgentsTogether(t *testing.T) {
 // the message has the program's own words.
 func TestAgentDoesNotRun(t *testing.T) {
 	c := containerdtest.Open(t)
-	folder := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(folder, "ld-linux-x86-64.so.2"), []byte("broken"), 0o755))
-	image := containerdtest.WithFolder(t, c, "sbench.test/no-loader:latest", folder, "/usr/lib64")
+	directory := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(directory, "ld-linux-x86-64.so.2"), []byte("broken"), 0o755))
+	image := containerdtest.WithDirectory(t, c, "sbench.test/no-loader:latest", directory, "/usr/lib64")
 	t.Cleanup(func() { check(t, c.RemoveImage(context.Background(), image.Ref)) })
 	dir := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '"+image.Ref+"'}}\n"), 0o644))

@@ -31,7 +31,7 @@ func TestReportBelieves(t *testing.T) {
 	check(t, err)
 	der, err = x509.MarshalPKIXPublicKey(public)
 	publicFile := write("PUBLIC KEY", der, err)
-	folder := func(seal bool, key *record.Key) string {
+	directory := func(seal bool, key *record.Key) string {
 		dir := filepath.Join(t.TempDir(), "run")
 		l, err := record.Create(dir, record.Manifest{RunID: "r"})
 		check(t, err)
@@ -49,12 +49,12 @@ func TestReportBelieves(t *testing.T) {
 		refused   bool
 		says      string
 	}{
-		{"signed", folder(true, key), reportCmd{Key: publicFile}, false, ""},
-		{"sealed, no key", folder(true, nil), reportCmd{}, false, ""},
-		{"sealed, a key", folder(true, nil), reportCmd{Key: publicFile}, true, "--accept-unsigned"},
-		{"sealed, a key, accepted", folder(true, nil), reportCmd{Key: publicFile, AcceptUnsigned: true}, false, "not sealed and signed"},
-		{"going on", folder(false, nil), reportCmd{}, false, "no seal"},
-		{"going on, a key", folder(false, nil), reportCmd{Key: publicFile}, true, "--accept-unsigned"},
+		{"signed", directory(true, key), reportCmd{Key: publicFile}, false, ""},
+		{"sealed, no key", directory(true, nil), reportCmd{}, false, ""},
+		{"sealed, a key", directory(true, nil), reportCmd{Key: publicFile}, true, "--accept-unsigned"},
+		{"sealed, a key, accepted", directory(true, nil), reportCmd{Key: publicFile, AcceptUnsigned: true}, false, "not sealed and signed"},
+		{"going on", directory(false, nil), reportCmd{}, false, "no seal"},
+		{"going on, a key", directory(false, nil), reportCmd{Key: publicFile}, true, "--accept-unsigned"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stderr strings.Builder

@@ -57,8 +57,8 @@ type globals struct {
 
 	Timeout time.Duration `name:"daemon-timeout" env:"SBENCH_DAEMON_TIMEOUT" default:"30s" placeholder:"DURATION" help:"How long an answer of containerd, or of the OCI runtime, may take."`
 
-	Root  string `env:"SBENCH_ROOT" placeholder:"DIR" help:"Folder for images of the private daemon and for large volumes."`
-	State string `env:"SBENCH_STATE" placeholder:"DIR" help:"Folder for locks, mounts and sockets."`
+	Root  string `env:"SBENCH_ROOT" placeholder:"DIR" help:"Directory for images of the private daemon and for large volumes."`
+	State string `env:"SBENCH_STATE" placeholder:"DIR" help:"Directory for locks, mounts and sockets."`
 
 	AllowDegraded []string `enum:"memory,swap,pids,cpu" env:"SBENCH_ALLOW_DEGRADED" placeholder:"LIMIT" help:"Run although the kernel cannot enforce these limits for a sandbox: memory, swap, pids, cpu. Added to the tester file's runtime.allow_degraded."`
 

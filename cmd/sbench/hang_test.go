@@ -98,7 +98,7 @@ func TestHangsFromTheStart(t *testing.T) {
 				t.Errorf("run: exit code %d\n%s", code, text)
 			}
 			if _, err := os.Stat(output); !os.IsNotExist(err) {
-				t.Errorf("the output folder is there: %v", err)
+				t.Errorf("the output directory is there: %v", err)
 			}
 			code, text = h.within(bounded, "doctor", "--json")
 			if code != codeInfrastructure || !strings.Contains(text, "gave no answer to") {

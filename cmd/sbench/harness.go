@@ -99,7 +99,7 @@ func (a *app) tools() (*tooling.Cache, error) {
 	if dir == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
-			return nil, fmt.Errorf("%w: no cache folder: %w; set SBENCH_CACHE", errUsage, err)
+			return nil, fmt.Errorf("%w: no cache directory: %w; set SBENCH_CACHE", errUsage, err)
 		}
 		dir = filepath.Join(user, "sbench")
 	}

@@ -17,9 +17,9 @@ import (
 )
 
 type imageBuildCmd struct {
-	Context string `arg:"" optional:"" help:"Folder with a Dockerfile and the files it copies."`
+	Context string `arg:"" optional:"" help:"Directory with a Dockerfile and the files it copies."`
 	As      string `placeholder:"REF" help:"Name for the image."`
-	File    string `default:"Dockerfile" help:"Dockerfile, relative to the folder."`
+	File    string `default:"Dockerfile" help:"Dockerfile, relative to the directory."`
 	Pack    string `placeholder:"DIR" help:"Build all images whose Dockerfiles an imported pack holds, instead of one."`
 	Addr    string `env:"BUILDKIT_HOST" placeholder:"ADDRESS" help:"Address of BuildKit, as buildctl takes it."`
 	JSON    bool   `name:"json" help:"Print JSON."`
@@ -68,7 +68,7 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 func (cmd *imageBuildCmd) images() ([]pack.BuiltImage, error) {
 	switch {
 	case (cmd.Context == "") == (cmd.Pack == ""):
-		return nil, fmt.Errorf("%w: give a folder with a Dockerfile, or --pack", errUsage)
+		return nil, fmt.Errorf("%w: give a directory with a Dockerfile, or --pack", errUsage)
 	case cmd.Pack != "":
 		images, err := pack.Images(cmd.Pack)
 		if err == nil && len(images) == 0 {

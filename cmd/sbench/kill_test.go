@@ -29,7 +29,7 @@ type host struct {
 func newHost(t *testing.T) host {
 	t.Helper()
 	containerdtest.Open(t) // skips where there is no daemon
-	h := host{t: t, dir: t.TempDir(), state: filepath.Join(containerdtest.Folder(), "state")}
+	h := host{t: t, dir: t.TempDir(), state: filepath.Join(containerdtest.Directory(), "state")}
 	for _, e := range os.Environ() {
 		if !strings.HasPrefix(e, "CONTAINERD_") {
 			h.env = append(h.env, e)
@@ -161,7 +161,7 @@ func (h host) left(run string) []string {
 	}
 	for _, name := range h.runs() {
 		if name == run {
-			left = append(left, "folder")
+			left = append(left, "directory")
 		}
 	}
 	return left
@@ -334,7 +334,7 @@ func TestKilledImport(t *testing.T) {
 		t.Errorf("gc finds more: %q", out)
 	}
 	if _, err := os.Stat(filepath.Join(h.state, "trials/overlay-0")); !os.IsNotExist(err) {
-		t.Errorf("the folder of a trial is left: %v", err)
+		t.Errorf("the directory of a trial is left: %v", err)
 	}
 	for range 300 { // the daemon collects garbage when it likes
 		if !unpacks() {

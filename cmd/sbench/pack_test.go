@@ -109,9 +109,9 @@ func TestPackHumanEval(t *testing.T) {
 	source := filepath.Join(dir, "humaneval", "HumanEval.jsonl.gz")
 	if _, err := os.Stat(source); err != nil {
 		if _, missing := os.Stat(dir); missing == nil && os.Getenv("CI") == "true" {
-			t.Fatalf("the data folder is there, and the HumanEval problems are not: %v", err)
+			t.Fatalf("the data directory is there, and the HumanEval problems are not: %v", err)
 		}
-		t.Skipf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the folder with humaneval/HumanEval.jsonl.gz: %v", err)
+		t.Skipf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the directory with humaneval/HumanEval.jsonl.gz: %v", err)
 	}
 	containerdtest.Open(t)
 	checked(t, "164", "humaneval", source)
@@ -157,7 +157,7 @@ checked 3 task(s): reference passed 1, empty passed 1
 // withImage imports an image for the duration of the test.
 func withImage(t *testing.T, c *containerd.Client, ref, dir, dest string) {
 	t.Helper()
-	img := containerdtest.WithFolder(t, c, ref, dir, dest)
+	img := containerdtest.WithDirectory(t, c, ref, dir, dest)
 	t.Cleanup(func() {
 		must(t, c.RemoveImage(context.Background(), ref))
 		// The name that --pin gave it, if any.
@@ -346,10 +346,10 @@ rm -r "${out##*dest=}.d"
 		t.Errorf("buildctl was called as\n%s, not as\n%s", called, want)
 	}
 	for name, want := range map[string]string{"broken": "buildctl: exit status 7", "another": "buildctl left an image of another name"} {
-		folder := filepath.Join(t.TempDir(), name)
-		must(t, os.Mkdir(folder, 0o755))
-		must(t, os.WriteFile(filepath.Join(folder, "Dockerfile"), []byte("FROM scratch\n"), 0o644))
-		code, _, stderr := sbench(t, "image", "build", folder, "--as", "sbench.test/"+name+":x")
+		directory := filepath.Join(t.TempDir(), name)
+		must(t, os.Mkdir(directory, 0o755))
+		must(t, os.WriteFile(filepath.Join(directory, "Dockerfile"), []byte("FROM scratch\n"), 0o644))
+		code, _, stderr := sbench(t, "image", "build", directory, "--as", "sbench.test/"+name+":x")
 		if code != codeInfrastructure || !strings.Contains(stderr, "build sbench.test/"+name+":x: infrastructure errors: "+want) {
 			t.Errorf("exit code %d\n%s", code, stderr)
 		}

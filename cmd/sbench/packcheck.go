@@ -18,7 +18,7 @@ import (
 )
 
 type packCheckCmd struct {
-	Dir       string   `arg:"" help:"Folder with a pack's manifest.yaml and tasks.jsonl."`
+	Dir       string   `arg:"" help:"Directory with a pack's manifest.yaml and tasks.jsonl."`
 	Config    string   `placeholder:"FILE" help:"Tester file whose runtime and verification sections and allowed_domains count, instead of the defaults. Its pack and the rest of its harness do not."`
 	Limit     int      `placeholder:"N" help:"Check the first N tasks only."`
 	Task      []string `placeholder:"GLOB" help:"Check the tasks whose id matches one of these patterns only."`

@@ -12,9 +12,9 @@ import (
 )
 
 type regradeCmd struct {
-	RunDir    string   `arg:"" name:"run-dir" help:"Output folder of a run."`
+	RunDir    string   `arg:"" name:"run-dir" help:"Output directory of a run."`
 	Config    string   `required:"" placeholder:"FILE" help:"Tester file of that run."`
-	OutputDir string   `required:"" placeholder:"DIR" help:"Folder for the new records."`
+	OutputDir string   `required:"" placeholder:"DIR" help:"Directory for the new records."`
 	Task      []string `placeholder:"GLOB" help:"Only the tasks whose id matches one of these patterns."`
 	Key       string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the run's records."`
 	Progress  string   `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: auto (a live view on a terminal, else plain), plain, json or none."`

@@ -15,7 +15,7 @@ import (
 )
 
 type reportCmd struct {
-	RunDirs  []string `arg:"" name:"run-dir" help:"Output folders of runs. Each further one is compared with the first."`
+	RunDirs  []string `arg:"" name:"run-dir" help:"Output directories of runs. Each further one is compared with the first."`
 	HTML     string   `name:"html" xor:"format" placeholder:"FILE" help:"Write one self-contained HTML file."`
 	JSON     bool     `name:"json" xor:"format" help:"Print JSON."`
 	Markdown bool     `xor:"format" help:"Print Markdown, as for a comment on a change."`

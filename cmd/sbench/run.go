@@ -23,7 +23,7 @@ type runCmd struct {
 	Limit             int      `placeholder:"N" help:"Run the first N tasks only."`
 	Task              []string `placeholder:"GLOB" help:"Of the tasks that the tester file selects, run only those whose id matches one of these patterns."`
 	Harness           string   `enum:",reference,empty" default:"" placeholder:"NAME" help:"Instead of the tester file's harness: reference, each task's own solution, or empty, nothing at all."`
-	OutputDir         string   `placeholder:"DIR" help:"Folder for records and workspaces, instead of the tester file's."`
+	OutputDir         string   `placeholder:"DIR" help:"Directory for records and workspaces, instead of the tester file's."`
 	EnvFile           string   `placeholder:"FILE" help:"File of NAME=value lines for harness.env. Default: .env, if it is there."`
 	Progress          string   `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: auto (a live view on a terminal, else plain), plain, json or none."`
 	Quiet             bool     `help:"The same as --progress none."`
@@ -32,7 +32,7 @@ type runCmd struct {
 	JSON              bool     `name:"json" help:"Print the summary, or the plan, as JSON."`
 
 	Jobs     int    `placeholder:"N" help:"Attempts at a time. Default: the tester file's, else what the cores can serve. Fewer if memory, processes or disk would not do."`
-	Resume   bool   `help:"Go on in an output folder: what is recorded with the same inputs is not run again."`
+	Resume   bool   `help:"Go on in an output directory: what is recorded with the same inputs is not run again."`
 	Plan     bool   `help:"Print what would run, and why, and run nothing."`
 	FailFast bool   `help:"Start nothing more after the first attempt that does not pass."`
 	Retries  int    `default:"1" placeholder:"N" help:"Try what could not be measured up to N times more."`

@@ -60,7 +60,7 @@ func smokePack(t *testing.T) string {
 func (h host) nothingLeft(before []string) {
 	h.t.Helper()
 	if now := difference(h.runs(), before); len(now) > 0 {
-		h.t.Errorf("folders of runs: %v", now)
+		h.t.Errorf("directories of runs: %v", now)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	check(h.t, err)
@@ -72,11 +72,11 @@ func (h host) nothingLeft(before []string) {
 	loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	check(h.t, err)
 	for _, l := range loops {
-		if text, err := os.ReadFile(l); err == nil && strings.Contains(string(text), containerdtest.Folder()) {
+		if text, err := os.ReadFile(l); err == nil && strings.Contains(string(text), containerdtest.Directory()) {
 			h.t.Errorf("loop device: %s %s", l, text)
 		}
 	}
-	images, err := os.ReadDir(filepath.Join(containerdtest.Folder(), "root", "volumes"))
+	images, err := os.ReadDir(filepath.Join(containerdtest.Directory(), "root", "volumes"))
 	if err == nil && len(images) > 0 {
 		h.t.Errorf("volume images: %v", images)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 type validateCmd struct {
-	Paths  []string `arg:"" name:"path" help:"Tester file, manifest, file of rows, or folder of these."`
+	Paths  []string `arg:"" name:"path" help:"Tester file, manifest, file of rows, or directory of these."`
 	Strict bool     `help:"Fail on warnings too."`
 	JSON   bool     `name:"json" help:"Print JSON."`
 }

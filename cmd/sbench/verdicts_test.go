@@ -203,7 +203,7 @@ var hostileAgents = []struct{ name, script string }{
 	{"owners", "echo right > answer; chown 12345 answer"},
 	{"answer is a link", "echo right > /tmp/answer; ln -s /tmp/answer answer"},
 	{"answer is of the host", "ln -s /etc/passwd answer"},
-	{"answer is a folder", "mkdir answer; echo right > answer/right"},
+	{"answer is a directory", "mkdir answer; echo right > answer/right"},
 	{"pipe", "mkfifo answer"},
 	{"socket", "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"answer\")'"},
 	{"hard links", "echo right > a; for i in 1 2 3; do ln a b$i; done; ln a answer"},

@@ -11,7 +11,7 @@ import (
 )
 
 type verifyCmd struct {
-	RunDir string `arg:"" name:"run-dir" help:"Output folder of a run."`
+	RunDir string `arg:"" name:"run-dir" help:"Output directory of a run."`
 	Key    string `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
 	JSON   bool   `name:"json" help:"Print JSON."`
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/securebench/sbench/compiler/compilertest"
 )
 
-var cache = flag.String("keep", "", "the fuzzer's folder, whose inputs are added to the corpus files")
+var cache = flag.String("keep", "", "the fuzzer's directory, whose inputs are added to the corpus files")
 
 // maxInput bounds the inputs that are kept, in bytes.
 const maxInput = 4 << 10

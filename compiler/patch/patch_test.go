@@ -127,7 +127,7 @@ func git(t *testing.T, dir string, args ...string) []byte {
 }
 
 // changedRepository makes a repository with every kind of change and name in
-// its index, and returns its folder.
+// its index, and returns its directory.
 func changedRepository(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -53,12 +53,12 @@ func Sensitive(p string) (Rule, bool) {
 	parts := strings.Split(strings.ToLower(p), "/")
 	for _, r := range Rules() {
 		for _, g := range r.Globs {
-			folder, isFolder := strings.CutSuffix(g, "/")
+			directory, isDirectory := strings.CutSuffix(g, "/")
 			names := parts[len(parts)-1:]
-			if isFolder {
+			if isDirectory {
 				names = parts[:len(parts)-1]
 			}
-			if slices.ContainsFunc(names, func(name string) bool { ok, _ := path.Match(folder, name); return ok }) {
+			if slices.ContainsFunc(names, func(name string) bool { ok, _ := path.Match(directory, name); return ok }) {
 				return r, true
 			}
 		}

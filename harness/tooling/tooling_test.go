@@ -169,12 +169,12 @@ func TestRefused(t *testing.T) {
 		{"parent", pack(t, reg("package/../../evil", "x")), nil, nil},
 		{"parent alone", pack(t, reg("../evil", "x")), nil, nil},
 		{"absolute", pack(t, reg("/evil", "x")), nil, nil},
-		{"beside the folder", pack(t, reg("evil", "x")), nil, nil},
+		{"beside the directory", pack(t, reg("evil", "x")), nil, nil},
 		{"link", pack(t, entry{"package/l", "/etc", tar.TypeSymlink, 0o777}), nil, nil},
 		{"hard link", pack(t, entry{"package/l", "/etc/passwd", tar.TypeLink, 0o777}), nil, nil},
 		{"device", pack(t, entry{"package/d", "", tar.TypeChar, 0o777}), nil, nil},
 		{"twice", pack(t, reg("package/a", "1"), reg("package/a", "2")), nil, nil},
-		{"file and folder", pack(t, reg("package/a", "1"), reg("package/a/b", "2")), nil, nil},
+		{"file and directory", pack(t, reg("package/a", "1"), reg("package/a/b", "2")), nil, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	maxFiles    = 20000
-	maxUnpacked = 2 << 30 // bytes
-	topFolder   = "package"
+	maxFiles     = 20000
+	maxUnpacked  = 2 << 30 // bytes
+	topDirectory = "package"
 )
 
 // unpack writes the regular files of an npm archive below to, which must not exist.
@@ -65,16 +65,16 @@ func unpackAll(entries *tar.Reader, root *os.Root) error {
 }
 
 func unpackEntry(from io.Reader, h *tar.Header, root *os.Root) error {
-	name, ok := strings.CutPrefix(path.Clean(h.Name), topFolder+"/")
+	name, ok := strings.CutPrefix(path.Clean(h.Name), topDirectory+"/")
 	switch {
-	case h.Typeflag == tar.TypeDir && path.Clean(h.Name) == topFolder:
+	case h.Typeflag == tar.TypeDir && path.Clean(h.Name) == topDirectory:
 		return nil
 	case h.Typeflag == tar.TypeDir && ok && filepath.IsLocal(name):
 		return root.MkdirAll(name, 0o755)
 	case h.Typeflag != tar.TypeReg:
 		return fmt.Errorf("is no file (type %q)", h.Typeflag)
 	case !ok || !filepath.IsLocal(name):
-		return errors.New("is not below " + topFolder)
+		return errors.New("is not below " + topDirectory)
 	}
 	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err

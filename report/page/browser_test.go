@@ -234,7 +234,7 @@ func (b *browser) size(width, height int, dark bool) {
 	b.call("Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
-// picture returns a screenshot as PNG, and also writes it to the folder that
+// picture returns a screenshot as PNG, and also writes it to the directory that
 // SBENCH_REPORT_PICTURES names, if any.
 func (b *browser) picture(name string) []byte {
 	b.t.Helper()

@@ -11,7 +11,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// dir returns the name of the task's folders.
+// dir returns the name of the task's directories.
 func (s *subject) dir() string { return fmt.Sprintf("%s-%04d", s.kind.word, s.index) }
 
 // logs writes the log files of an attempt.
@@ -33,10 +33,10 @@ func (w *writer) logs(rec *record.Record, s *subject) error {
 	return nil
 }
 
-// folder writes a candidate's workspace.
-func (w *writer) folder(dir string, s *subject) error {
+// directory writes a candidate's workspace.
+func (w *writer) directory(dir string, s *subject) error {
 	for name, text := range map[string]string{
-		"cause.txt":      "the unit file names the old folder" + w.Hostile + "\n",
+		"cause.txt":      "the unit file names the old directory" + w.Hostile + "\n",
 		"etc/logd.conf":  "[service]\nlisten = 127.0.0.1:5140\nstore = /workspace/var/log\n",
 		"var/log/1.log":  strings.Repeat("2026-03-14T09:26:53Z started\n", 40),
 		"bin/blob":       "\x7fELF\x02\x01\x00\x00",

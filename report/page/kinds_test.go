@@ -2,9 +2,9 @@ package page_test
 
 // Kinds of candidate.
 const (
-	text   = "text"
-	patch  = "patch"
-	folder = "folder"
+	text      = "text"
+	patch     = "patch"
+	directory = "directory"
 )
 
 // A kind is a kind of task.
@@ -25,7 +25,7 @@ func kinds() []kind {
 			failures: append(tests, "candidate_patch_failed", "candidate_policy_denied", "empty_patch", "producer_timeout"),
 		},
 		{
-			family: "terminal_task", category: "operations", word: "restore", candidate: folder, prompt: terminalPrompt, ease: 0.8,
+			family: "terminal_task", category: "operations", word: "restore", candidate: directory, prompt: terminalPrompt, ease: 0.8,
 			failures: []string{"checker_failed", "checker_failed", "producer_timeout", "producer_out_of_memory", "candidate_link_denied"},
 		},
 		{
@@ -54,7 +54,7 @@ func kinds() []kind {
 			prompt: "Draw a poster for a reading of poems.", result: "poster.svg",
 		},
 		{
-			family: "terminal_task", category: "data", word: "clean", candidate: folder, prompt: terminalPrompt, ease: 0.9,
+			family: "terminal_task", category: "data", word: "clean", candidate: directory, prompt: terminalPrompt, ease: 0.9,
 			failures: []string{"checker_failed", "verifier_out_of_memory"},
 		},
 	}
@@ -78,7 +78,7 @@ and write the cause in one line to cause.txt.
 
 ## How your result is collected
 
-Leave the folder /workspace in the state that the task asks for.
+Leave the directory /workspace in the state that the task asks for.
 `
 
 const codePrompt = `Write merge(a, b), which merges two sorted lists into one sorted list in linear time.`

@@ -254,10 +254,10 @@ func (w *writer) produce(rec *record.Record, s *subject) error {
 	case patch:
 		text := s.kind.result
 		rec.CandidatePatch = &text
-	case folder:
+	case directory:
 		dir := filepath.Join(record.WorkspacesDir, s.dir())
 		rec.CandidateWorkspace = &dir
-		if err := w.folder(dir, s); err != nil {
+		if err := w.directory(dir, s); err != nil {
 			return err
 		}
 	default:

@@ -33,8 +33,8 @@ func TestDetail(t *testing.T) {
 		switch c := d.Candidate; {
 		case c.Patch != nil:
 			kinds["patch"]++
-		case c.Folder != "":
-			kinds["folder"]++
+		case c.Directory != "":
+			kinds["directory"]++
 			if len(c.Files) != 7 || c.Files[3].Link != "/etc/passwd" || c.Files[3].Text != nil || c.Files[1].Text != nil || c.Files[2].Text == nil {
 				t.Errorf("%s: %+v", a.Task, c.Files)
 			}
@@ -48,7 +48,7 @@ func TestDetail(t *testing.T) {
 			t.Errorf("%s: prompt %v, trace %v, egress %v", a.Task, d.Prompt, d.Trace, d.Egress)
 		}
 	}
-	for _, kind := range []string{"patch", "folder", "text", "error"} {
+	for _, kind := range []string{"patch", "directory", "text", "error"} {
 		if kinds[kind] == 0 {
 			t.Errorf("the example has no %s: %v", kind, kinds)
 		}

@@ -20,7 +20,7 @@ var (
 	// ErrExists means that the directory already holds records.
 	ErrExists = errors.New("there are records already")
 	// ErrInUse means that another process is writing records to the directory.
-	ErrInUse = errors.New("another process works in this folder")
+	ErrInUse = errors.New("another process works in this directory")
 	// ErrDamaged means that the records are not what was written.
 	ErrDamaged = errors.New("records are damaged")
 	// ErrUnsigned means that the records lack the seal or the signature that the

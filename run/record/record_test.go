@@ -170,14 +170,14 @@ func TestTampered(t *testing.T) {
 	}
 }
 
-// TestForeignFolder: nothing outside a directory that came from somebody else is read.
-func TestForeignFolder(t *testing.T) {
+// TestForeignDirectory: nothing outside a directory that came from somebody else is read.
+func TestForeignDirectory(t *testing.T) {
 	dir := sample(t)
 	log := filepath.Join(dir, "logs/a/1/agent-trace.log")
 	must(t, os.Remove(log))
 	must(t, os.Symlink("/etc/passwd", log))
 	if v := verify(t, dir); v.OK() {
-		t.Error("a log that leads out of the folder is good")
+		t.Error("a log that leads out of the directory is good")
 	}
 	must(t, os.Remove(log))
 	must(t, unix.Mkfifo(log, 0o644))
@@ -395,7 +395,7 @@ func TestIrregular(t *testing.T) {
 		"pipe":          func(path string) error { return unix.Mkfifo(path, 0o644) },
 		"link":          func(path string) error { return os.Symlink(elsewhere, path) },
 		"link in there": func(path string) error { return os.Symlink("copy", path) },
-		"folder":        func(path string) error { return os.Mkdir(path, 0o755) },
+		"directory":     func(path string) error { return os.Mkdir(path, 0o755) },
 	}
 	if os.Geteuid() == 0 {
 		makers["device"] = func(path string) error { return unix.Mknod(path, unix.S_IFCHR|0o644, int(unix.Mkdev(1, 5))) }

@@ -138,7 +138,7 @@ func (v *verifier) record(n int, r Record) {
 
 func (v *verifier) workspace(n int, path string, r Record) {
 	if !filepath.IsLocal(path) {
-		v.note(RecordsFile, "line %d: candidate_workspace %q is not of this folder and was not looked at", n, path)
+		v.note(RecordsFile, "line %d: candidate_workspace %q is not of this directory and was not looked at", n, path)
 		return
 	}
 	report, err := workspace.Kept{Root: v.root, Name: path, List: r.WorkspaceAttributes}.Digest(v.ctx)
@@ -154,7 +154,7 @@ func (v *verifier) workspace(n int, path string, r Record) {
 
 func (v *verifier) log(n int, l Log) {
 	if !filepath.IsLocal(l.Path) {
-		v.wrong(RecordsFile, n, "log %q leads out of the folder", l.Path)
+		v.wrong(RecordsFile, n, "log %q leads out of the directory", l.Path)
 		return
 	}
 	digest, size, err := digestFile(OpenFile(v.root, l.Path, os.O_RDONLY))

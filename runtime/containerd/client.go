@@ -51,7 +51,7 @@ const (
 const dialTimeout = 10 * time.Second
 
 // Options says which daemon to use and where sbench keeps its own state. Fields that
-// are zero have the defaults above and those of [DefaultFolders].
+// are zero have the defaults above and those of [DefaultDirectories].
 type Options struct {
 	// Address is the daemon's socket. "" means the system's daemon if it can be used,
 	// and otherwise a private one, which is started on demand.
@@ -79,9 +79,9 @@ type Options struct {
 	Logger        *slog.Logger
 }
 
-// DefaultFolders returns this user's directories for persistent and for volatile
+// DefaultDirectories returns this user's directories for persistent and for volatile
 // state. It makes neither.
-func DefaultFolders() (root, state string) {
+func DefaultDirectories() (root, state string) {
 	if os.Geteuid() == 0 && !rootless.Entered() {
 		return "/var/lib/sbench", "/run/sbench"
 	}
@@ -126,7 +126,7 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 	}
 	var err error
 	for _, dir := range []*string{&c.opts.Root, &c.opts.State} {
-		if *dir, err = stateFolder(*dir); err != nil {
+		if *dir, err = stateDirectory(*dir); err != nil {
 			return nil, err
 		}
 	}
@@ -148,21 +148,21 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 	return c, nil
 }
 
-// stateFolder makes a directory and returns its path without symbolic links, as the
+// stateDirectory makes a directory and returns its path without symbolic links, as the
 // mount table will show it.
-func stateFolder(dir string) (string, error) {
+func stateDirectory(dir string) (string, error) {
 	// Overlay's mount options separate paths with some of these.
 	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, ":,\\\n\x00") {
-		return "", fmt.Errorf("folder %q must be absolute and hold no colon, comma or backslash", dir)
+		return "", fmt.Errorf("directory %q must be absolute and hold no colon, comma or backslash", dir)
 	}
 	if err := os.MkdirAll(dir, 0o711); err != nil {
-		return "", fmt.Errorf("make the state folder: %w", err)
+		return "", fmt.Errorf("make the state directory: %w", err)
 	}
 	return filepath.EvalSymlinks(dir)
 }
 
 func withDefaults(o Options) Options {
-	root, state := DefaultFolders()
+	root, state := DefaultDirectories()
 	o.Namespace, o.Handler = cmp.Or(o.Namespace, DefaultNamespace), cmp.Or(o.Handler, DefaultHandler)
 	o.Root, o.State = cmp.Or(o.Root, root), cmp.Or(o.State, state)
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)

@@ -27,7 +27,7 @@ func Diagnose(ctx context.Context, opts Options) []hostcheck.Finding {
 		[]hostcheck.Finding{hostcheck.Room(opts.Root), hostcheck.Room(opts.State)})
 	if c != nil {
 		if err := c.Close(ctx); err != nil {
-			findings = append(findings, hostcheck.Failure("daemon stops", err.Error(), "look at containerd's log in the state folder"))
+			findings = append(findings, hostcheck.Failure("daemon stops", err.Error(), "look at containerd's log in the state directory"))
 		}
 	}
 	return findings
@@ -86,7 +86,7 @@ func overlay(c *Client) hostcheck.Finding {
 		return hostcheck.Warning(check, "not tried: there is no daemon", "see above")
 	}
 	if err := c.tryOverlay(c.stack); err != nil {
-		return hostcheck.Failure(check, err.Error(), "load the overlay module, and keep the state folder on a file system that overlay accepts")
+		return hostcheck.Failure(check, err.Error(), "load the overlay module, and keep the state directory on a file system that overlay accepts")
 	}
 	if c.stack.OnDisk {
 		return hostcheck.Warning(check, "what sandboxes write over their root is on disk below "+c.opts.Root+", watched and not bounded by the kernel: file systems in memory have no user.* attributes here", "Linux 6.6 or later")
@@ -120,5 +120,5 @@ func (c *Client) userNamespaceFinding() hostcheck.Finding {
 		return hostcheck.Warning(check, own+", but "+why, "start containerd with CAP_SYS_RESOURCE")
 	}
 	return hostcheck.Warning(check, "root in a sandbox is the host's root, without capabilities: "+why,
-		"run as root on Linux 5.19 or later, with --root and the daemon's images on ext4, xfs or btrfs, and --state in a folder that others may pass")
+		"run as root on Linux 5.19 or later, with --root and the daemon's images on ext4, xfs or btrfs, and --state in a directory that others may pass")
 }

@@ -53,7 +53,7 @@ func newWorld(t *testing.T) world {
 		t.Fatalf("gcc: %v: %s", err, out)
 	}
 	report(t, os.Chmod(filepath.Join(vol.Path(), "setuid-probe"), 0o755|os.ModeSetuid))
-	w.env = append(w.env, "PROBE_FOLDERS="+w.programs+" "+containerdtest.Folder(), "PROBE_ABSTRACT="+w.abstractSocket(t), "PROBE_PORT="+listen(t, "tcp", "127.0.0.1:0"))
+	w.env = append(w.env, "PROBE_DIRECTORIES="+w.programs+" "+containerdtest.Directory(), "PROBE_ABSTRACT="+w.abstractSocket(t), "PROBE_PORT="+listen(t, "tcp", "127.0.0.1:0"))
 	w.neighbour(t)
 	return w
 }

@@ -121,7 +121,7 @@ func (c *Client) tryOverlay(s rootfs.Stacker) (err error) {
 		return err
 	}
 	if _, err := os.Lstat(filepath.Join(replaced, "old")); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("a folder that was made anew is not empty (%v)", err)
+		return fmt.Errorf("a directory that was made anew is not empty (%v)", err)
 	}
 	return nil
 }

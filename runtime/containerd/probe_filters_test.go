@@ -131,7 +131,7 @@ func tellingAttempts() []attempt {
 			if err != nil {
 				return errors.Join(errSetup, err)
 			}
-			for name := range strings.FieldsSeq(os.Getenv("PROBE_FOLDERS")) {
+			for name := range strings.FieldsSeq(os.Getenv("PROBE_DIRECTORIES")) {
 				for line := range strings.Lines(string(text)) {
 					if strings.Contains(line, name) {
 						fmt.Println(line)

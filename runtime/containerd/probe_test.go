@@ -185,7 +185,7 @@ func fileAttempts() []attempt {
 			_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
 			return err
 		}, want: []error{unix.EPERM}},
-		{name: "be told of changes of a folder", try: func() error {
+		{name: "be told of changes of a directory", try: func() error {
 			f, err := os.Open("/etc")
 			if err != nil {
 				return err

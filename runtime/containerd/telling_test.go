@@ -16,10 +16,10 @@ const readTwice = `
 import os
 def read():
     found = {}
-    for folder, folders, files in os.walk("/proc"):
-        if folder == "/proc": folders[:] = [f for f in folders if not f.isdigit() and f != "thread-self"]
+    for directory, directories, files in os.walk("/proc"):
+        if directory == "/proc": directories[:] = [f for f in directories if not f.isdigit() and f != "thread-self"]
         for name in files:
-            path = os.path.join(folder, name)
+            path = os.path.join(directory, name)
             if path in ("/proc/kmsg", "/proc/sysrq-trigger"): continue
             try: fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             except OSError: continue

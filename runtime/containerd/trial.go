@@ -141,7 +141,7 @@ func passable(dir string) error {
 			return err
 		}
 		if info.Mode().Perm()&0o001 == 0 {
-			return fmt.Errorf("the folder %s, on the way to --state, cannot be passed by other users (chmod o+x)", dir)
+			return fmt.Errorf("the directory %s, on the way to --state, cannot be passed by other users (chmod o+x)", dir)
 		}
 	}
 	return nil

@@ -38,10 +38,10 @@ func TestVolumeAgain(t *testing.T) {
 	}
 	first, empty := fresh()
 	for i := range 50 {
-		folder := filepath.Join(first.Path(), fmt.Sprint("dir-", i))
-		report(t, os.Mkdir(folder, 0o700))
-		report(t, os.WriteFile(filepath.Join(folder, "secret"), make([]byte, 1<<20), 0))
-		report(t, os.Chmod(folder, 0))
+		directory := filepath.Join(first.Path(), fmt.Sprint("dir-", i))
+		report(t, os.Mkdir(directory, 0o700))
+		report(t, os.WriteFile(filepath.Join(directory, "secret"), make([]byte, 1<<20), 0))
+		report(t, os.Chmod(directory, 0))
 	}
 	report(t, os.Symlink("/", filepath.Join(first.Path(), "link")))
 	report(t, os.Chmod(first.Path(), 0o1777))

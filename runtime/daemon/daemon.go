@@ -70,7 +70,7 @@ func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{cfg: cfg}
 	if len(d.Address())+len(".ttrpc") > maxSocketPath {
-		return nil, fmt.Errorf("containerd: the path of its socket, %s, is too long for a socket: choose a shorter state folder (--state)", d.Address())
+		return nil, fmt.Errorf("containerd: the path of its socket, %s, is too long for a socket: choose a shorter state directory (--state)", d.Address())
 	}
 	start, err := d.lock(ctx, "start.lock", filelock.Exclusive)
 	if err != nil {

@@ -53,7 +53,7 @@ func TestShared(t *testing.T) {
 	}
 	third, err := daemon.Start(ctx, cfg)
 	if err != nil {
-		t.Fatal("start again on the same folders:", err)
+		t.Fatal("start again on the same directories:", err)
 	}
 	if err := third.Close(ctx); err != nil {
 		t.Fatal(err)
@@ -108,10 +108,10 @@ func answers(address string) bool {
 	return true
 }
 
-func TestLongFolder(t *testing.T) {
+func TestLongDirectory(t *testing.T) {
 	cfg := config(t)
 	cfg.State = filepath.Join(t.TempDir(), strings.Repeat("long", 20))
-	if _, err := daemon.Start(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), "choose a shorter state folder") {
+	if _, err := daemon.Start(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), "choose a shorter state directory") {
 		t.Errorf("%v", err)
 	}
 }

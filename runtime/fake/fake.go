@@ -52,8 +52,8 @@ func (p *Proc) Path(name string) (host string, writable bool) { return p.box.pat
 // Engine creates fake sandboxes. Lookup returns the program for a command line, or nil if
 // there is no such command.
 type Engine struct {
-	Lookup func(args []string) Program
-	Folder string // the directory for the sandboxes' files
+	Lookup    func(args []string) Program
+	Directory string // the directory for the sandboxes' files
 	// Image is the directory that serves as the file system of every image; "" means
 	// an empty one.
 	Image string
@@ -69,7 +69,7 @@ func (e *Engine) View(context.Context, runtime.Image) (runtime.View, error) {
 	dir := e.Image
 	if dir == "" {
 		var err error
-		if dir, err = os.MkdirTemp(e.Folder, "image-"); err != nil {
+		if dir, err = os.MkdirTemp(e.Directory, "image-"); err != nil {
 			return nil, err
 		}
 	}
@@ -89,7 +89,7 @@ func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox,
 	if cfg.Network != nil {
 		return nil, errors.New("the fake has no network")
 	}
-	root, err := os.MkdirTemp(e.Folder, "box-")
+	root, err := os.MkdirTemp(e.Directory, "box-")
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox,
 		_, statErr := os.Stat(m.Source)
 		err = errors.Join(err, statErr)
 		if m.Copy && statErr == nil {
-			b.copies = append(b.copies, filepath.Join(e.Folder, fmt.Sprintf("%s-copy-%d", filepath.Base(root), i)))
+			b.copies = append(b.copies, filepath.Join(e.Directory, fmt.Sprintf("%s-copy-%d", filepath.Base(root), i)))
 			err = errors.Join(err, os.CopyFS(b.copies[len(b.copies)-1], os.DirFS(m.Source)))
 			b.cfg.Mounts[i].Source, b.cfg.Mounts[i].Writable = b.copies[len(b.copies)-1], true
 		}
@@ -118,7 +118,7 @@ func (e *Engine) NewVolume(_ context.Context, cfg runtime.VolumeConfig) (runtime
 	if cfg.Bytes <= 0 || cfg.Inodes <= 0 {
 		return nil, errors.New("volume without a size")
 	}
-	dir, err := os.MkdirTemp(e.Folder, "volume-")
+	dir, err := os.MkdirTemp(e.Directory, "volume-")
 	return volume(dir), err
 }
 

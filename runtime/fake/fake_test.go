@@ -18,7 +18,7 @@ import (
 )
 
 func TestContract(t *testing.T) {
-	e := &fake.Engine{Lookup: lookup, Folder: t.TempDir()}
+	e := &fake.Engine{Lookup: lookup, Directory: t.TempDir()}
 	runtimetest.Contract(t, e, runtime.Image{Ref: "fake"})
 }
 

@@ -209,7 +209,7 @@ func SubordinateIDs() Finding {
 func Room(dir string) Finding {
 	const wantBytes, wantInodes = 2 << 30, 100_000
 	var st unix.Statfs_t
-	for at := dir; ; at = filepath.Dir(at) { // the folder may not exist yet
+	for at := dir; ; at = filepath.Dir(at) { // the directory may not exist yet
 		err := unix.Statfs(at, &st)
 		if err == nil {
 			break
@@ -222,7 +222,7 @@ func Room(dir string) Finding {
 	f := Fine("room in "+dir, fmt.Sprintf("%d MiB and %d inodes free", free>>20, st.Ffree))
 	// Some file systems (btrfs) do not count inodes and report 0 free of 0.
 	if free < wantBytes || st.Files > 0 && st.Ffree < wantInodes {
-		f.Severity, f.Cure = Warn, "free some, or choose another folder with --root or --state"
+		f.Severity, f.Cure = Warn, "free some, or choose another directory with --root or --state"
 	}
 	return f
 }

@@ -40,9 +40,9 @@ func holdStage(stage string) error {
 	if stage == stageSweep {
 		return killRest()
 	}
-	root, state, ok := strings.Cut(os.Getenv(envFolders), ":")
+	root, state, ok := strings.Cut(os.Getenv(envDirectories), ":")
 	if !ok {
-		return errors.New("the holder was not told its folders")
+		return errors.New("the holder was not told its directories")
 	}
 	switch stage {
 	case stageUnmapped:

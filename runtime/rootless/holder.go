@@ -65,7 +65,7 @@ func launch(ctx context.Context, o Options, start func(Options, *exec.Cmd) error
 	defer func() { _ = log.Close() }()
 	cmd := exec.Command(self)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
-	cmd.Env = append(daemonEnvironment(), envFolders+"="+o.Root+":"+o.State)
+	cmd.Env = append(daemonEnvironment(), envDirectories+"="+o.Root+":"+o.State)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // keeps the terminal's Ctrl-C from the holder
 	if err := start(o, cmd); err != nil {
 		return 0, err

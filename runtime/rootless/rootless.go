@@ -38,12 +38,12 @@ import (
 
 // Environment variables that pass state to this program when it is executed again.
 const (
-	envHolder  = "SBENCH_ROOTLESS_HOLDER"  // the stage, if it runs as the holder
-	envEntered = "SBENCH_ROOTLESS"         // whose namespaces it is in
-	envLock    = "SBENCH_ROOTLESS_LOCK"    // file descriptor of its lock on the namespaces
-	envDir     = "SBENCH_ROOTLESS_DIR"     // its working directory
-	envScope   = "SBENCH_ROOTLESS_SCOPE"   // set if it runs in a scope that it asked systemd for
-	envFolders = "SBENCH_ROOTLESS_FOLDERS" // the holder's root and state directories, separated by a colon
+	envHolder      = "SBENCH_ROOTLESS_HOLDER"      // the stage, if it runs as the holder
+	envEntered     = "SBENCH_ROOTLESS"             // whose namespaces it is in
+	envLock        = "SBENCH_ROOTLESS_LOCK"        // file descriptor of its lock on the namespaces
+	envDir         = "SBENCH_ROOTLESS_DIR"         // its working directory
+	envScope       = "SBENCH_ROOTLESS_SCOPE"       // set if it runs in a scope that it asked systemd for
+	envDirectories = "SBENCH_ROOTLESS_DIRECTORIES" // the holder's root and state directories, separated by a colon
 )
 
 // Values of envEntered.
@@ -131,7 +131,7 @@ func enter(ctx context.Context, o Options) error {
 		return execInside(nsenter, pid, o, map[string]string{envEntered: userNamespaces})
 	}
 	for _, dir := range []string{o.Root, o.State} {
-		if err := ownFolder(dir); err != nil {
+		if err := ownDirectory(dir); err != nil {
 			return err
 		}
 	}
@@ -149,21 +149,21 @@ func enter(ctx context.Context, o Options) error {
 	return errors.Join(err, lock.Close())
 }
 
-// ownFolder creates a directory that only its owner can access, or checks that an
+// ownDirectory creates a directory that only its owner can access, or checks that an
 // existing one is this user's and restricts its mode.
-func ownFolder(dir string) error {
+func ownDirectory(dir string) error {
 	if !filepath.IsAbs(dir) {
-		return fmt.Errorf("folder %q is not absolute", dir)
+		return fmt.Errorf("directory %q is not absolute", dir)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
-		return fmt.Errorf("folder %s: %w", dir, err)
+		return fmt.Errorf("directory %s: %w", dir, err)
 	}
 	if int(st.Uid) != os.Geteuid() || st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return fmt.Errorf("folder %s is not this user's own: choose another with --root or --state", dir)
+		return fmt.Errorf("directory %s is not this user's own: choose another with --root or --state", dir)
 	}
 	return os.Chmod(dir, 0o700)
 }

@@ -161,10 +161,10 @@ func TestEnter(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, e.says[name], want)
 		}
 	}
-	for _, folder := range []string{"root", "state"} {
-		info, err := os.Stat(filepath.Join(dir, folder))
+	for _, directory := range []string{"root", "state"} {
+		info, err := os.Stat(filepath.Join(dir, directory))
 		if err != nil || info.Mode().Perm() != 0o700 {
-			t.Errorf("%s: %v %v", folder, info.Mode(), err)
+			t.Errorf("%s: %v %v", directory, info.Mode(), err)
 		}
 	}
 	e.end(t)
@@ -268,7 +268,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{"no nsenter", []string{"PATH=" + t.TempDir()}, "install the package util-linux"},
 		{"no newuidmap", []string{"PATH=" + only}, "install the package uidmap"},
-		{"relative folder", []string{variableDir + "=here"}, "is not absolute"},
+		{"relative directory", []string{variableDir + "=here"}, "is not absolute"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -282,8 +282,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestForeignFolder: a symbolic link is not used as a directory.
-func TestForeignFolder(t *testing.T) {
+// TestForeignDirectory: a symbolic link is not used as a directory.
+func TestForeignDirectory(t *testing.T) {
 	ordinary(t)
 	dir := t.TempDir()
 	if err := os.Symlink("/tmp", filepath.Join(dir, "root")); err != nil {
@@ -335,8 +335,8 @@ func TestRootlesskit(t *testing.T) {
 	}
 	dir := t.TempDir()
 	state := filepath.Join(dir, "state")
-	for _, folder := range []string{"root", "state"} {
-		if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
+	for _, directory := range []string{"root", "state"} {
+		if err := os.Mkdir(filepath.Join(dir, directory), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -363,7 +363,7 @@ func TestRootlesskit(t *testing.T) {
 func TestHolderOutside(t *testing.T) {
 	for _, stage := range []string{"unmapped", "mapped", "sweep"} {
 		cmd := exec.Command("/proc/self/exe")
-		cmd.Env = append(os.Environ(), "SBENCH_ROOTLESS_HOLDER="+stage, "SBENCH_ROOTLESS_FOLDERS=/nowhere:/nowhere")
+		cmd.Env = append(os.Environ(), "SBENCH_ROOTLESS_HOLDER="+stage, "SBENCH_ROOTLESS_DIRECTORIES=/nowhere:/nowhere")
 		out, err := cmd.CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "outside a user namespace") {
 			t.Errorf("%s: %v %s", stage, err, out)

@@ -346,7 +346,7 @@ func (s suite) refused(t *testing.T) {
 	}{
 		{"no limits", func(c *runtime.Config) { c.Limits = runtime.Limits{} }},
 		{"unlimited memory", func(c *runtime.Config) { c.Limits.Memory = -1 }},
-		{"missing source", func(c *runtime.Config) { c.Mounts = []runtime.Mount{{Source: "/no/such/folder", Dest: "/x"}} }},
+		{"missing source", func(c *runtime.Config) { c.Mounts = []runtime.Mount{{Source: "/no/such/directory", Dest: "/x"}} }},
 		{"unknown user", func(c *runtime.Config) { c.User = "nobody-of-this-name" }},
 		{"unknown group", func(c *runtime.Config) { c.User = "0:no-such-group" }},
 	}

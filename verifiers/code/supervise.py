@@ -191,13 +191,13 @@ def bury():
 
 def clear(ids):
     become(ids)
-    for folder in WRITABLE:
-        remove(folder)
+    for directory in WRITABLE:
+        remove(directory)
     os._exit(0)
 
 
-def remove(folder):
-    with os.scandir(folder) as entries:
+def remove(directory):
+    with os.scandir(directory) as entries:
         for e in entries:
             if e.is_dir(follow_symlinks=False):
                 os.chmod(e.path, 0o700)
@@ -210,9 +210,9 @@ def remove(folder):
 def clean():
     """Whether nothing is left by which one run could speak to the next, and their times are
     set, by which it could, too."""
-    for folder in WRITABLE:
-        os.utime(folder, (0, 0))
-        if os.listdir(folder):
+    for directory in WRITABLE:
+        os.utime(directory, (0, 0))
+        if os.listdir(directory):
             return False
     for kind in ("shm", "sem", "msg"):
         with open("/proc/sysvipc/" + kind) as f:
@@ -235,7 +235,7 @@ def main():
         sys.exit("this is for root, and the first process of a sandbox: it kills and removes")
     if status_of(child(usable, ids)):
         sys.exit("the image's python3 is not readable for the user of the tests")
-    os.chmod("/dev/shm", 0o1777)  # runc leaves it as it finds the folder
+    os.chmod("/dev/shm", 0o1777)  # runc leaves it as it finds the directory
     if status_of(child(clear, ids)) or not clean():
         sys.exit("what is to be empty is not")
     send(b"ready")

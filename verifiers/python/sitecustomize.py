@@ -11,8 +11,8 @@ RUNNER = {"pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "except
 LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 
-def within(path, folder):
-    return path == folder or path.startswith(folder + os.sep)
+def within(path, directory):
+    return path == directory or path.startswith(directory + os.sep)
 
 
 def left(path):

@@ -145,7 +145,7 @@ function candidateOf(d) {
     list.append(entry);
   }
   if (c.more) list.append(make("p", "note", "There are more files."));
-  const s = section("candidate", "Candidate: a folder", list);
+  const s = section("candidate", "Candidate: a directory", list);
   s.querySelector("summary").append(line("span", "soft", c.folder));
   return s;
 }

@@ -22,9 +22,9 @@ import (
 // Image is the name of the base image that scripts/base-image.sh builds.
 const Image = "sbench.local/base:bookworm"
 
-// Folder returns the directory of the tests' daemon: SBENCH_TEST_DIR, or one below the
+// Directory returns the directory of the tests' daemon: SBENCH_TEST_DIR, or one below the
 // temporary directory. Packages share it, so that the image is unpacked once.
-func Folder() string {
+func Directory() string {
 	if dir := os.Getenv("SBENCH_TEST_DIR"); dir != "" {
 		return dir
 	}
@@ -42,10 +42,10 @@ func Enter() {
 	if os.Geteuid() == 0 {
 		return
 	}
-	dir := Folder() // inside, the temporary directory is a different one
+	dir := Directory() // inside, the temporary directory is a different one
 	err := os.Setenv("SBENCH_TEST_DIR", dir)
 	if err == nil {
-		root, state := folders()
+		root, state := directories()
 		err = rootless.Enter(context.Background(), rootless.Options{Root: root, State: state, Address: os.Getenv("SBENCH_TEST_ADDRESS")})
 	}
 	_, _ = fmt.Fprintln(os.Stderr, err)
@@ -70,8 +70,8 @@ func Environment() []string {
 	}
 }
 
-func folders() (root, state string) {
-	return filepath.Join(Folder(), "root"), filepath.Join(Folder(), "state")
+func directories() (root, state string) {
+	return filepath.Join(Directory(), "root"), filepath.Join(Directory(), "state")
 }
 
 // patience is the daemon's timeout in tests, which may fill disks and processors of a
@@ -85,7 +85,7 @@ func Options() containerd.Options {
 	if testing.Verbose() {
 		level = slog.LevelDebug
 	}
-	root, state := folders()
+	root, state := directories()
 	return containerd.Options{
 		Address: os.Getenv("SBENCH_TEST_ADDRESS"), OCIRuntime: os.Getenv("SBENCH_TEST_OCI_RUNTIME"), Root: root, State: state,
 		AllowDegraded: AllowDegraded(), Timeout: patience,

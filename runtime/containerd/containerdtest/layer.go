@@ -20,12 +20,12 @@ import (
 	"github.com/securebench/sbench/runtime/containerd"
 )
 
-// WithFolder imports, as ref, the base image with a layer added that holds the host
+// WithDirectory imports, as ref, the base image with a layer added that holds the host
 // directory dir, owned by root, at the path dest.
-func WithFolder(tb testing.TB, c *containerd.Client, ref, dir, dest string) runtime.Image {
+func WithDirectory(tb testing.TB, c *containerd.Client, ref, dir, dest string) runtime.Image {
 	tb.Helper()
 	ctx := context.Background()
-	img, err := mutate.AppendLayers(baseImage(tb), folderLayer(tb, dir, dest))
+	img, err := mutate.AppendLayers(baseImage(tb), directoryLayer(tb, dir, dest))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -80,8 +80,8 @@ func baseImage(tb testing.TB) v1.Image {
 	return img
 }
 
-// folderLayer returns a layer that holds dir at dest, owned by root.
-func folderLayer(tb testing.TB, dir, dest string) v1.Layer {
+// directoryLayer returns a layer that holds dir at dest, owned by root.
+func directoryLayer(tb testing.TB, dir, dest string) v1.Layer {
 	tb.Helper()
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)

@@ -39,7 +39,7 @@ func TestUsed(t *testing.T) {
 			cmd.Dir = dir
 			return cmd.Run()
 		}, 8 * mb, 9 * mb},
-		{"a folder that nobody may read", func(dir string) error {
+		{"a directory that nobody may read", func(dir string) error {
 			closed := filepath.Join(dir, "closed")
 			return errors.Join(os.Mkdir(closed, 0o700), write(closed, "big", 8*mb), os.Chmod(closed, 0))
 		}, 8 * mb, 9 * mb},

@@ -22,25 +22,25 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// A task is one folder of a source with all its files in memory.
+// A task is one directory of a source with all its files in memory.
 type task struct {
 	id    string
-	place Place // the folder
+	place Place // the directory
 	files []taskFile
 	// problems are what is wrong with the task. If there are any, it gets no row.
 	problems compiler.Problems
 }
 
 type taskFile struct {
-	path       string // clean, relative to the folder
+	path       string // clean, relative to the directory
 	text       []byte
 	executable bool
 }
 
-var folderName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+var directoryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// tasks yields the task folders of the source, or the source itself if it contains
-// the file marker. Files, and folders whose names begin with a dot or an underscore,
+// tasks yields the task directories of the source, or the source itself if it contains
+// the file marker. Files, and directories whose names begin with a dot or an underscore,
 // are skipped.
 func (b *Builder) tasks(ctx context.Context, marker string, yield func(*task) error) error {
 	at := Place{File: b.Source}
@@ -74,7 +74,7 @@ func (b *Builder) oneTask(ctx context.Context, id, dir string, yield func(*task)
 	if !b.Wanted(id) || b.leave[at] {
 		return nil
 	}
-	if !folderName.MatchString(id) {
+	if !directoryName.MatchString(id) {
 		return b.Reject(at.problem("", "%q cannot be a task's id: it is made of letters, digits and . _ -", id)...)
 	}
 	t := &task{id: id, place: at}
@@ -85,7 +85,7 @@ func (b *Builder) oneTask(ctx context.Context, id, dir string, yield func(*task)
 		b.bytes += int64(len(f.text))
 	}
 	if b.bytes > b.Limits.AllBytes {
-		return at.problem("", "the task folders hold more than %d bytes", b.Limits.AllBytes)
+		return at.problem("", "the task directories hold more than %d bytes", b.Limits.AllBytes)
 	}
 	if err := yield(t); err != nil {
 		return err
@@ -97,10 +97,10 @@ func (b *Builder) oneTask(ctx context.Context, id, dir string, yield func(*task)
 }
 
 // read reads everything below dir. It is an error if dir or anything below it is a
-// symbolic link, or is neither a file nor a folder.
+// symbolic link, or is neither a file nor a directory.
 func (t *task) read(dir string, limits Limits) error {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
-		return errors.Join(err, errors.New("not a folder"))
+		return errors.Join(err, errors.New("not a directory"))
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -115,9 +115,9 @@ func (t *task) read(dir string, limits Limits) error {
 		case d.IsDir():
 			return nil
 		case d.Type()&fs.ModeSymlink != 0:
-			return fmt.Errorf("%q is a symbolic link, which a task folder may not hold", name)
+			return fmt.Errorf("%q is a symbolic link, which a task directory may not hold", name)
 		case !d.Type().IsRegular():
-			return fmt.Errorf("%q is neither a file nor a folder", name)
+			return fmt.Errorf("%q is neither a file nor a directory", name)
 		}
 		if _, err := compiler.ParsePath(name); err != nil {
 			return err
@@ -171,7 +171,7 @@ func (t *task) file(name string) (taskFile, bool) {
 	return t.files[i], true
 }
 
-// below returns the files of a folder, with paths relative to it.
+// below returns the files of a directory, with paths relative to it.
 func (t *task) below(dir string) []taskFile {
 	var files []taskFile
 	for _, f := range t.files {
@@ -285,7 +285,7 @@ func (b *Builder) noteFetching(t *task) {
 
 var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|curl|wget|npm|npx|uv|uvx|git clone|conda|pip3?\s+install)\s`)
 
-// place writes files below a folder of the pack.
+// place writes files below a directory of the pack.
 func (b *Builder) place(dir string, files []taskFile) error {
 	for _, f := range files {
 		if err := b.write(path.Join(dir, f.path), f.text, f.executable); err != nil {
@@ -295,7 +295,7 @@ func (b *Builder) place(dir string, files []taskFile) error {
 	return nil
 }
 
-// A terminalTask is what a format says about a task in a folder.
+// A terminalTask is what a format says about a task in a directory.
 type terminalTask struct {
 	row      Row                      // without what addTask sets
 	script   taskFile                 // checks the workspace unless pytest does; placed beside the tests
