@@ -55,7 +55,13 @@ func (b *Box) held() (sum int64) {
 	if opened := b.inMemory.Load(); opened != nil {
 		var st unix.Statfs_t
 		for _, f := range *opened {
-			if unix.Fstatfs(int(f.Fd()), &st) == nil {
+			raw, err := f.SyscallConn()
+			if err != nil {
+				continue
+			}
+			var statErr error
+			err = raw.Control(func(fd uintptr) { statErr = unix.Fstatfs(int(fd), &st) }) // detach may close f meanwhile
+			if err == nil && statErr == nil {
 				sum += int64(st.Blocks-st.Bfree) * st.Bsize
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"strconv"
@@ -49,10 +50,14 @@ func (s Stat) Zombie() bool { return s[0] == "Z" }
 // Ended reports whether the process has ended and only waits for its parent.
 func (s Stat) Ended() bool { return s[0] == "X" || s.Zombie() && s.Number(20) <= 1 }
 
-// Alive reports whether the process pid exists and has not ended.
+// Alive reports whether the process pid exists and has not ended. One that cannot be
+// examined, for want of file descriptors for instance, counts as alive.
 func Alive(pid int) bool {
 	s, err := ReadStat(pid)
-	return err == nil && !s.Ended()
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH)
+	}
+	return !s.Ended()
 }
 
 // All lists the ids of all processes in this process's PID namespace.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -80,7 +81,9 @@ func tree(parent *os.File, name string) error {
 			if isDir {
 				err = moveUp(dir, name, top, &moved)
 			}
-			if errors.Is(err, unix.EXDEV) { // some file systems move no directories, such as overlays those of a lower layer
+			// Some file systems move no directories, such as overlays those of a lower layer,
+			// and top may have no room for another name.
+			if slices.ContainsFunc([]error{unix.EXDEV, unix.ENOSPC, unix.EDQUOT, unix.EMLINK}, func(e error) bool { return errors.Is(err, e) }) {
 				err = tree(dir, name)
 			}
 			return err

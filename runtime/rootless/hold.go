@@ -183,6 +183,9 @@ func killRest() error {
 // inhabitants returns the living processes in this user namespace and in those below it,
 // except this process.
 func inhabitants() ([]int, error) {
+	if userns.Below(os.Getpid()) != 0 { // it would find nobody
+		return nil, errors.New("the user namespaces of processes cannot be read")
+	}
 	pids, err := proc.All()
 	return slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() || !proc.Alive(pid) || userns.Below(pid) < 0 }), err
 }

@@ -19,7 +19,7 @@ const minSubordinate = 65536
 func subordinate(file string, u *user.User) (mine []userns.Grant, total int64, err error) {
 	all, err := userns.Grants(file)
 	for _, g := range all {
-		if g.User == u.Username || g.User == u.Uid {
+		if g.First > 0 && (g.User == u.Username || g.User == u.Uid) { // from 0 on would be the host's root
 			mine, total = append(mine, g), total+g.Count
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // A Grant is a line of /etc/subuid or /etc/subgid (subuid(5)): Count ids of the host,
-// from First on, belong to a user. Neither is 0.
+// from First on, belong to a user. Count is not 0.
 type Grant struct {
 	User         string // by name or by number
 	First, Count int64
@@ -29,7 +29,7 @@ func Grants(file string) ([]Grant, error) {
 		}
 		first, err1 := strconv.ParseUint(fields[1], 10, 32)
 		count, err2 := strconv.ParseUint(fields[2], 10, 32)
-		if err1 == nil && err2 == nil && first > 0 && count > 0 {
+		if err1 == nil && err2 == nil && count > 0 {
 			all = append(all, Grant{fields[0], int64(first), int64(count)})
 		}
 	}

@@ -106,7 +106,8 @@ func (s *Store) New(ctx context.Context, cfg runtime.VolumeConfig, imagesOnly bo
 	if i := s.takeIdle(cfg); i != nil {
 		if v, err := s.opened(&Volume{cfg: cfg, mountPoint: i.mountPoint, image: i}); err == nil {
 			return v, nil
-		} // else it stays mounted until the run's end
+		}
+		_ = i.since.Close() // it stays mounted until the run's end
 	}
 	v := &Volume{cfg: cfg, mountPoint: filepath.Join(s.mounts, "volume-"+rand.Text())}
 	if err := os.Mkdir(v.mountPoint, 0o700); err != nil {
@@ -273,15 +274,16 @@ func (v *Volume) Path() string { return v.data }
 
 // Sound returns an error if something that was written has not reached the disk.
 func (v *Volume) Sound() error {
-	if v.image == nil {
+	i := v.image
+	if i == nil {
 		return nil
 	}
-	v.image.mu.Lock()
-	defer v.image.mu.Unlock()
-	if err := unix.Syncfs(int(v.image.since.Fd())); err != nil && v.image.lost == nil {
-		v.image.lost = fmt.Errorf("%w: what was written to a volume below %s is lost, for its disk is full or fails: %w", runtime.ErrUnavailable, v.store.root, err)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err := unix.Syncfs(int(i.since.Fd())); err != nil && i.lost == nil {
+		i.lost = fmt.Errorf("%w: what was written to a volume below %s is lost, for its disk is full or fails: %w", runtime.ErrUnavailable, v.store.root, err)
 	}
-	return v.image.lost
+	return i.lost
 }
 
 // Full reports whether less space or fewer inodes are left than a small file needs.
@@ -304,7 +306,7 @@ func (v *Volume) Full() (bool, error) {
 // kept in memory on any host; 0 for larger ones.
 func (v *Volume) InMemory() int64 {
 	var st unix.Statfs_t
-	if v.cfg.Bytes > maxMemory || v.unbounded || unix.Statfs(v.data, &st) != nil {
+	if v.cfg.Bytes > maxMemory || v.unbounded || unix.Statfs(v.mountPoint, &st) != nil {
 		return 0
 	}
 	return int64(st.Blocks-st.Bfree) * st.Bsize
