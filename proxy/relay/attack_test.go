@@ -143,13 +143,25 @@ func TestWorkIsBounded(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			work, _, err := relay.Work(c.provider, c.path, c.body)
 			runtime.ReadMemStats(&after)
-			if size := int64(len(c.body)); work > 21*size || err == nil || !strings.Contains(err.Error(), "nested too deep") {
+			if size := int64(len(c.body)); work > 22*size || err == nil || !strings.Contains(err.Error(), "nested too deep") {
 				t.Errorf("%d bytes, %d gone through, %v", size, work, err)
 			}
 			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > uint64(3*len(c.body)) {
 				t.Errorf("%d bytes, %d allocated", len(c.body), allocated)
 			}
 		})
+	}
+}
+
+// TestValuesAreCounted: a body of many small values costs more time than its size tells, and
+// is counted so, also if it is refused in the end.
+func TestValuesAreCounted(t *testing.T) {
+	const values = 100_000
+	zeros := strings.TrimSuffix(strings.Repeat("0,", values), ",")
+	for _, body := range []string{`{"model":"m","metadata":[` + zeros + `]}`, `{"metadata":[` + zeros + `],"model":"m","model":"m"}`} {
+		if work, _, err := relay.Work(relay.OpenAI, responsesPath, []byte(body)); work < 100*values {
+			t.Errorf("%d bytes are counted for %d values: %v", work, values, err)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"time"
 
@@ -133,6 +134,11 @@ func (c Config) check() error {
 	}
 	if c.MaxTotalTokens < 0 || c.MaxRequests < 0 {
 		errs = append(errs, errors.New("budget: is negative"))
+	}
+	for field, limit := range reflect.ValueOf(c.Limits).Fields() {
+		if limit.Int() < 0 {
+			errs = append(errs, fmt.Errorf("limit %s: is negative", field.Name))
+		}
 	}
 	return errors.Join(append(errs, checkBase(c.BaseURL))...)
 }

@@ -140,7 +140,7 @@ func (x *exchange) inspect() error {
 	in := &inspector{model: cfg.Model, allow: cfg.AllowExternalTools, refuse: cfg.RefuseExternalTools, chat: x.route.dialect == chat}
 	refused := x.relay.allowance.spend(func() int64 {
 		x.body, err = in.inspect(raw, x.route.rules)
-		return in.size + in.work
+		return in.size + in.work + in.tree
 	})
 	if refused != nil { // other requests used up the allowance meanwhile
 		return refused

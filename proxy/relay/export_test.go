@@ -12,7 +12,7 @@ import (
 
 // CheckJSON returns the error of parse.
 func CheckJSON(data []byte) error {
-	_, err := parse(data)
+	_, _, err := parse(data)
 	return err
 }
 
@@ -93,13 +93,13 @@ func Hide(out io.Writer, pieces ...[]byte) error {
 	return h.flush()
 }
 
-// Work inspects a body as [Inspect] does. It returns the work in bytes, and the bound of the answer's output.
+// Work inspects a body as [Inspect] does. It returns what is counted beside the size, in bytes, and the bound of the answer's output.
 func Work(p Provider, path string, body []byte) (work, output int64, err error) {
 	for _, r := range routes(p) {
 		if r.path == path && r.rules != nil {
 			in := &inspector{model: "m", chat: r.dialect == chat}
 			_, err = in.inspect(body, r.rules)
-			return in.work, in.bounds().output, err
+			return in.work + in.tree, in.bounds().output, err
 		}
 	}
 	panic("no such path")

@@ -32,6 +32,7 @@ type inspector struct {
 	choices int64 // answers that were asked for; 0: one
 	size    int64 // of the body, in bytes
 	work    int64 // bytes of the values that were entered
+	tree    int64 // of the body, in bytes
 }
 
 const (
@@ -41,6 +42,8 @@ const (
 	// maxPasses bounds work, in sizes of the body: only nesting deeper than any API
 	// accepts takes more. Requests of real agents take less than 15.
 	maxPasses = 20
+	// valueBytes is what one value of a body costs, in bytes of inspection.
+	valueBytes = 128
 )
 
 // bounds returns the bounds of the request's cost.
@@ -56,7 +59,8 @@ type rule func(in *inspector, v *value) error
 // changed.
 func (in *inspector) inspect(body []byte, fields map[string]rule) ([]byte, error) {
 	in.size = int64(len(body))
-	root, err := parse(body)
+	root, values, err := parse(body)
+	in.tree = int64(values) * valueBytes
 	if err != nil {
 		return nil, &refusal{status: http.StatusBadRequest, reason: badJSON, message: err.Error()}
 	}

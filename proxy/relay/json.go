@@ -45,14 +45,16 @@ type value struct {
 //
 // encoding/json checks the grammar. Its tokens are not used, since they hide how a key
 // is written and copy every string.
-func parse(body []byte) (*value, error) {
+func parse(body []byte) (root *value, values int, err error) {
 	switch {
 	case !utf8.Valid(body):
-		return nil, errUTF8
+		return nil, 0, errUTF8
 	case !json.Valid(body):
-		return nil, errSyntax
+		return nil, 0, errSyntax
 	}
-	return (&parser{data: body}).value(nil, 0)
+	p := &parser{data: body}
+	root, err = p.value(nil, 0)
+	return root, p.values, err
 }
 
 // A parser reads valid JSON.
@@ -134,15 +136,41 @@ func (p *parser) text() []byte {
 	return p.data[begin:p.pos]
 }
 
-// unquote decodes a string of valid JSON. It returns false for one with escapes and
-// U+FFFD, which is how encoding/json reads half a surrogate pair: some parsers keep it.
+// unquote decodes a string of valid JSON. It returns false for half a surrogate pair,
+// which some parsers keep and others replace.
 func unquote(raw []byte) (string, bool) {
 	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
 		return string(inner), true
 	}
 	var s string
-	err := json.Unmarshal(raw, &s)
-	return s, err == nil && !strings.ContainsRune(s, utf8.RuneError)
+	if halfPair(raw) || json.Unmarshal(raw, &s) != nil {
+		return "", false
+	}
+	return s, true
+}
+
+// halfPair reports whether a string has an escaped surrogate without its other half.
+func halfPair(raw []byte) bool {
+	low := false // a low one must follow at once
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' || raw[i+1] != 'u' {
+			if low {
+				return true
+			}
+			if raw[i] == '\\' {
+				i++
+			}
+			continue
+		}
+		unit, _ := strconv.ParseUint(string(raw[i+2:i+6]), 16, 16)
+		isLow := 0xDC00 <= unit && unit < 0xE000
+		if low != isLow {
+			return true
+		}
+		low = 0xD800 <= unit && unit < 0xDC00
+		i += 5
+	}
+	return low
 }
 
 // kind returns the first byte of a value: one of {["tfn, '-' or a digit; 0 if it is absent.

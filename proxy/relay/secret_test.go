@@ -173,6 +173,7 @@ func TestConfig(t *testing.T) {
 		{"key with a line end", func(c *relay.Config) { c.Key = relay.NewKey(realKey + "\r\nX-Evil: 1") }, []string{"key"}},
 		{"key with a letter that is none of ASCII", func(c *relay.Config) { c.Key = relay.NewKey(realKey + "é") }, []string{"key"}},
 		{"budget", func(c *relay.Config) { c.MaxRequests = -1 }, []string{"budget"}},
+		{"limit", func(c *relay.Config) { c.Limits.Head = -1 }, []string{"limit Head"}},
 		{"password", func(c *relay.Config) { c.BaseURL = parse("https://u:" + realKey + "@gw.test/v1") }, []string{"password"}},
 		{"key in the query", func(c *relay.Config) { c.BaseURL = parse("https://gw.test/v1?key=" + realKey) }, []string{"query"}},
 		{"file", func(c *relay.Config) { c.BaseURL = parse("file:///v1") }, []string{"base URL"}},
