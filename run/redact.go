@@ -40,13 +40,14 @@ type needles struct {
 // window appends a byte to w, which holds the last compiler.MinSecret bytes.
 func window(w uint64, c byte) uint64 { return (w<<8 | uint64(c)) & (1<<(8*compiler.MinSecret) - 1) }
 
-func hashWindow(w uint64) uint32 { return uint32(w * 0x9E3779B97F4A7C15 >> 32) } // Fibonacci hashing
+func hashWindow(w uint64) uint32 { return uint32(w * 0x9E3779B97F4A7C15 >> (64 - beginBits)) } // Fibonacci hashing
 
 const fnvOffset, fnvPrime = 14695981039346656037, 1099511628211 // FNV-1a
 
-// hashBits are the bits of a needle that are a hash of all of it. They follow 32 bits of a
-// hash of its first compiler.MinSecret bytes, and 8 bits of its length minus one.
-const hashBits = 24
+// hashBits are the bits of a needle that are a hash of all of it. They follow
+// beginBits of a hash of its first compiler.MinSecret bytes, and 8 bits of its length minus
+// one. Many lines of tests begin alike, so that hashBits alone must keep false matches rare.
+const beginBits, hashBits = 24, 32
 
 func newNeedle(s string) uint64 {
 	var w uint64
@@ -57,7 +58,7 @@ func newNeedle(s string) uint64 {
 	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * fnvPrime
 	}
-	return uint64(hashWindow(w))<<32 | uint64(len(s)-1)<<hashBits | h>>(64-hashBits)
+	return uint64(hashWindow(w))<<(64-beginBits) | uint64(len(s)-1)<<hashBits | h>>(64-hashBits)
 }
 
 // with returns a redactor that also replaces the secrets, and each line of one that has
@@ -95,7 +96,7 @@ func (r redactor) with(secrets ...string) redactor {
 func newNeedles(all []uint64) needles {
 	slices.Sort(all)
 	n := needles{all: slices.Clone(slices.Compact(all))}
-	n.bits = uint(bits.Len(uint(len(n.all))))
+	n.bits = min(uint(bits.Len(uint(len(n.all)))), beginBits)
 	n.index = make([]uint32, 1<<n.bits+1)
 	for i, needle := range n.all {
 		n.index[needle>>(64-n.bits)+1] = uint32(i + 1)
@@ -109,11 +110,11 @@ func newNeedles(all []uint64) needles {
 // at returns the length of the longest needle that s begins with, or 0. begin is the hash
 // of the first compiler.MinSecret bytes of s.
 func (n needles) at(s string, begin uint32) (length int) {
-	bucket := begin >> (32 - n.bits)
+	bucket := begin >> (beginBits - n.bits)
 	h, hashed := uint64(fnvOffset), 0
 	for _, needle := range n.all[n.index[bucket]:n.index[bucket+1]] {
 		size := int(needle>>hashBits&0xff) + 1
-		if uint32(needle>>32) != begin || size > len(s) {
+		if uint32(needle>>(64-beginBits)) != begin || size > len(s) {
 			continue
 		}
 		for ; hashed < size; hashed++ { // the sizes ascend

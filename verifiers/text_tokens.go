@@ -58,7 +58,7 @@ func unmark(s string) string {
 // and "h2o" whole. In scripts without spaces each rune is a token.
 func scan(s string) []token {
 	var out []token
-	directory := cases.Fold()
+	fold := cases.Fold()
 	rs := []rune(s)
 	glued := false
 	for i := 0; i < len(rs); {
@@ -76,7 +76,7 @@ func scan(s string) []token {
 			for i++; i < len(rs) && continuesWord(rs, i); i++ {
 			}
 			raw := string(rs[start:i])
-			out = append(out, token{kind: word, text: directory.String(raw), raw: raw, glued: glued})
+			out = append(out, token{kind: word, text: fold.String(raw), raw: raw, glued: glued})
 		default:
 			i++
 			out = append(out, token{kind: symbol, text: string(r), raw: string(r), glued: glued})

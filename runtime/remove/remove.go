@@ -127,7 +127,10 @@ func unlink(dir *os.File, name string) (isDir bool, err error) {
 		return false, nil
 	}
 	var st unix.Stat_t
-	if statErr := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); statErr != nil {
+	switch statErr := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); {
+	case errors.Is(statErr, unix.ENOENT):
+		return false, nil
+	case statErr != nil:
 		return false, errors.Join(err, statErr)
 	}
 	return st.Mode&unix.S_IFMT == unix.S_IFDIR, err

@@ -428,13 +428,17 @@ class File:
         sources = [s for g in call.args[0].generators for n in ast.walk(g.iter) for s in [n] + self.named(n) if s is not None]
         return name == "any" or name == "all" and not any(isinstance(n, ast.Call) and self.asks(n) for s in sources for n in ast.walk(s))
 
-    def named(self, node, through=()):
+    def named(self, node, seen=None):
         """The values of a name, those of other names that it may have included."""
-        if not isinstance(node, ast.Name) or node in through:
+        seen = set() if seen is None else seen
+        if not isinstance(node, ast.Name) or node in seen:
             return []
+        seen.add(node)
         found = []
         for value in self.values(node, self.known):
-            others = self.named(value, through + (node,))
+            if value in seen:
+                continue
+            others = self.named(value, seen)
             for other in others:
                 call = value in self.parents and self.origin.get((self.scope(value), other)) or self.origin.get((self.scope(node), value))
                 if call:
