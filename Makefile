@@ -43,7 +43,7 @@ test: setup-tests build
 	$(call say,test: building the images that the tests run on)
 	@scripts/base-image.sh >/dev/null; scripts/testbed-image.sh >/dev/null
 	$(call say,test: every test on the installed containerd)
-	@scripts/go-test.sh -timeout 15m ./...
+	@scripts/go-test.sh -timeout 25m ./...
 	$(call say,test: the runtime's tests and the example packs on the newest containerd and runc)
 	@newest="$$(scripts/containerd2.sh):$$(scripts/runc.sh $(RUNC))"; PATH="$$newest:$$PATH"; export PATH; \
 	scripts/go-test.sh -timeout 10m ./runtime/...; scripts/go-test.sh -timeout 10m -run VerdictsRecordByRecord ./cmd/sbench
