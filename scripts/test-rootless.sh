@@ -74,7 +74,7 @@ copy() {
 test_package() {
 	(cd "$here" && CGO_ENABLED=0 go test -c -o "$dir/src/$1/rootless.test" "./$1")
 	say "$1"
-	(cd "$dir/src/$1" && as_user SBENCH_TEST_DIR="$dir/home/test" ./rootless.test -test.timeout 15m -test.run "${RUN:-}")
+	(cd "$dir/src/$1" && as_user SBENCH_TEST_DIR="$dir/home/test" ./rootless.test -test.timeout 25m -test.run "${RUN:-}")
 	rm -f "$dir/src/$1/rootless.test"
 }
 
