@@ -19,7 +19,8 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// An attempt is an attempt of a task or, if that could not be measured, a retry.
+// An attempt is one way of a task from the harness to a record. If it could not be measured,
+// the next one with its number is a retry.
 type attempt struct {
 	task   *compiler.Task
 	image  runtime.Image

@@ -3,7 +3,6 @@ package verifiers
 import (
 	"context"
 	"errors"
-	"iter"
 	"math/rand/v2"
 	"path"
 	"regexp"
@@ -198,11 +197,6 @@ func failures(exit runtime.Exit) (n int) {
 // what a candidate prints beside a test's name.
 var failureLine = regexp.MustCompile(`^(\W|\[.*\])*(FAILED|FAIL|ERROR)\b|\s(FAILED|FAIL|ERROR)(\s+\[[ \d%]+\])?\s*$`)
 
-// outputLines yields the lines of what a process printed, without colors.
-func outputLines(exit runtime.Exit) iter.Seq[string] {
-	return strings.Lines(colors.ReplaceAllString(exit.Stdout.String()+"\n"+exit.Stderr.String(), ""))
-}
-
 // colors matches escape sequences for colors (ECMA-48, SGR).
 var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
@@ -214,7 +208,7 @@ func reported(exit runtime.Exit, e contrast.Edit) bool {
 		words = append(words, regexp.MustCompile(`(^|[^\pL\pN_])`+regexp.QuoteMeta(name)+`($|[^\pL\pN_])`))
 	}
 	file := regexp.MustCompile(`(^|[\s/])` + regexp.QuoteMeta(path.Base(e.Path)) + "::")
-	for line := range outputLines(exit) {
+	for line := range strings.Lines(colors.ReplaceAllString(exit.Stdout.String()+"\n"+exit.Stderr.String(), "")) {
 		if failureLine.MatchString(line) && !slices.ContainsFunc(words, func(w *regexp.Regexp) bool { return !w.MatchString(line) }) &&
 			(!strings.Contains(line, ".py::") || file.MatchString(line)) {
 			return true

@@ -148,8 +148,8 @@ func printTable[T any](a *app, list []T, line func(T) string) error {
 	return w.Flush()
 }
 
-// show prints a list: as JSON, or as printTable does.
-func show[T any](a *app, asJSON bool, list []T, line func(T) string) error {
+// printList prints a list: as JSON, or as printTable does.
+func printList[T any](a *app, asJSON bool, list []T, line func(T) string) error {
 	if asJSON {
 		return a.json(append([]T{}, list...))
 	}

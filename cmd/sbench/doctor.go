@@ -22,7 +22,7 @@ func (cmd *doctorCmd) Run(ctx context.Context, a *app) error {
 			bad++
 		}
 	}
-	if err := show(a, cmd.JSON, findings, finding); err != nil {
+	if err := printList(a, cmd.JSON, findings, finding); err != nil {
 		return err
 	}
 	if bad > 0 {

@@ -87,7 +87,7 @@ func (cmd *harnessLsCmd) Run(a *app) error {
 }
 
 func (a *app) printTools(all []tooling.Installed, asJSON bool) error {
-	return show(a, asJSON, all, func(in tooling.Installed) string {
+	return printList(a, asJSON, all, func(in tooling.Installed) string {
 		return fmt.Sprintf("%s %s %d MB %s", in.Package, in.Version, in.Bytes>>20, in.Integrity)
 	})
 }

@@ -30,7 +30,7 @@ func (cmd *imageLsCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		return show(a, cmd.JSON, list, func(i containerd.ImageInfo) string { return i.Ref + "\t" + i.Digest })
+		return printList(a, cmd.JSON, list, func(i containerd.ImageInfo) string { return i.Ref + "\t" + i.Digest })
 	})
 }
 
@@ -51,7 +51,7 @@ func (a *app) printImages(asJSON bool, err error, list ...runtime.Image) error {
 	if err != nil {
 		return err
 	}
-	return show(a, asJSON, list, func(i runtime.Image) string { return fmt.Sprintf("%s %s %s", i.Ref, i.Digest, i.Platform) })
+	return printList(a, asJSON, list, func(i runtime.Image) string { return fmt.Sprintf("%s %s %s", i.Ref, i.Digest, i.Platform) })
 }
 
 type imageImportCmd struct {
