@@ -57,7 +57,7 @@ func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (patch string, f
 	if err := errors.Join(os.Mkdir(scratch, 0o755), trustedgit.Stage(scripts)); err != nil {
 		return "", nil, err
 	}
-	box, err := e.Create(ctx, runtime.Config{
+	sandbox, err := e.Create(ctx, runtime.Config{
 		Name: "extraction", Image: s.Image, Limits: s.Limits, User: s.User, Workdir: "/", Persistent: true,
 		Mounts: []runtime.Mount{
 			{Source: scripts, Dest: trustedgit.Dest},
@@ -68,15 +68,15 @@ func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (patch string, f
 	if err != nil {
 		return "", nil, err
 	}
-	patch, failure, err = s.diff(ctx, box)
-	return patch, failure, errors.Join(err, box.Close(ctx))
+	patch, failure, err = s.diff(ctx, sandbox)
+	return patch, failure, errors.Join(err, sandbox.Close(ctx))
 }
 
 // diff runs git for a text patch first. A record cannot contain a patch that is not UTF-8,
 // so in that case diff runs git again for a binary patch.
-func (s PatchSource) diff(ctx context.Context, box runtime.Sandbox) (string, *Failure, error) {
+func (s PatchSource) diff(ctx context.Context, sandbox runtime.Sandbox) (string, *Failure, error) {
 	for _, form := range []string{"text", "binary"} {
-		exit, err := box.Exec(ctx, runtime.Process{
+		exit, err := sandbox.Exec(ctx, runtime.Process{
 			Args: append([]string{"sh", trustedgit.Dest + "/diff.sh", s.Repo, "/candidate", form}, s.Exclude...),
 			Wall: patchTimeout, OutputBytes: 2 * maxPatchBytes,
 		})

@@ -230,15 +230,15 @@ func usesMusl(ctx context.Context, e Engine, image runtime.Image) (bool, error) 
 var errDoesNotRun = errors.New("this CLI does not run in this image")
 
 func (a *Agent) version(ctx context.Context, e Engine, r Request, in tooling.Installed) error {
-	box, err := e.Create(ctx, runtime.Config{
+	sandbox, err := e.Create(ctx, runtime.Config{
 		Name: SandboxName + "-preflight", Image: r.Image, Limits: r.Limits, Workdir: "/tmp", User: r.Task.Environment().User,
 		Mounts: []runtime.Mount{{Source: in.Dir, Dest: toolsDest}}, Env: []string{"HOME=/tmp"},
 	})
 	if err != nil {
 		return err
 	}
-	exit, err := box.Exec(ctx, runtime.Process{Args: []string{program(in), "--version"}, Wall: preflightWall, OutputBytes: 4096})
-	closed := box.Close(ctx)
+	exit, err := sandbox.Exec(ctx, runtime.Process{Args: []string{program(in), "--version"}, Wall: preflightWall, OutputBytes: 4096})
+	closed := sandbox.Close(ctx)
 	switch {
 	case errors.Is(err, runtime.ErrNotStarted):
 		return errors.Join(fmt.Errorf("%w: %s %s: the program cannot be executed, perhaps for want of its dynamic loader", errDoesNotRun, a.CLI.Name, in.Version), closed)

@@ -154,16 +154,16 @@ func (p production) exec(ctx context.Context, dir string) (result Result, err er
 	if p.writable || r.Kind == compiler.CandidatePatch { // the repository is in the image
 		cfg.WritableRoot, cfg.Limits.LayerBytes = true, r.WorkspaceBytes
 	}
-	box, err := p.engine.Create(ctx, cfg)
+	sandbox, err := p.engine.Create(ctx, cfg)
 	if err != nil {
 		return result, err
 	}
 	p.process.Wall, p.process.OutputBytes = r.Timeout, r.OutputBytes
-	result.Exit, err = box.Exec(ctx, p.process)
+	result.Exit, err = sandbox.Exec(ctx, p.process)
 	if err == nil && r.Kind == compiler.CandidatePatch && failure(r, result.Exit) == nil {
-		result.Candidate.Patch, result.Failure, err = takePatch(ctx, p.engine, r, box, places)
+		result.Candidate.Patch, result.Failure, err = takePatch(ctx, p.engine, r, sandbox, places)
 	}
-	return result, errors.Join(err, box.Close(ctx))
+	return result, errors.Join(err, sandbox.Close(ctx))
 }
 
 // workspaceMounts mounts the workspace at the working directory. If that is a
@@ -207,9 +207,9 @@ func repositoryPlaces(ctx context.Context, e Engine, r Request, dir string) ([]s
 
 // takePatch compares the repository that the stopped sandbox left with the
 // image's.
-func takePatch(ctx context.Context, e Engine, r Request, box runtime.Sandbox, places []string) (string, *candidate.Failure, error) {
+func takePatch(ctx context.Context, e Engine, r Request, sandbox runtime.Sandbox, places []string) (string, *candidate.Failure, error) {
 	env := r.Task.Environment()
-	tree, err := box.Path(env.Workdir)
+	tree, err := sandbox.Path(env.Workdir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", &candidate.Failure{Reason: "candidate_missing", Phase: "extraction", Message: env.Workdir + " is no directory any more"}, nil
 	}

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-const rootfs = "/run/sbench/box/rootfs"
+const rootfs = "/run/sbench/sandbox/rootfs"
 
 // strict returns the options of an agent's sandbox, without its mounts.
 func strict(extra ...oci.Option) []oci.Option {
@@ -28,7 +28,7 @@ func strict(extra ...oci.Option) []oci.Option {
 		oci.WithEnv("PATH=/usr/bin:/bin", "LANG=C.UTF-8"),
 		oci.WithCwd("/workspace"),
 		oci.WithNetworkNamespace("/proc/7/fd/9"),
-		oci.WithCgroup("/sbench-run/box"),
+		oci.WithCgroup("/sbench-run/sandbox"),
 		oci.WithMemoryLimit(1 << 30),
 		oci.WithPidsLimit(256),
 		oci.WithCPUs(1.5),
@@ -43,12 +43,12 @@ func TestGolden(t *testing.T) {
 		opts []oci.Option
 	}{
 		{"agent-amd64", strict(oci.WithSeccomp("amd64"), oci.WithSharedMemory(64<<20), oci.WithTmpfs("/tmp", 256<<20, 65536),
-			oci.WithBind("/run/sbench/box/workspace", "/workspace", true), oci.WithBind("/run/sbench/hosts", "/etc/hosts", false))},
+			oci.WithBind("/run/sbench/sandbox/workspace", "/workspace", true), oci.WithBind("/run/sbench/hosts", "/etc/hosts", false))},
 		{"agent-arm64", strict(oci.WithSeccomp("arm64"), oci.WithUser(1000, 1000, 4, 20))},
 		{"verifier-chroot-amd64", strict(oci.WithCapabilities("CAP_SYS_CHROOT"), oci.WithSeccomp("amd64"))},
 		{"verifier-sealed-amd64", strict(oci.WithSealedProcesses(), oci.WithSeccomp("amd64"))},
 		{"no-swap-accounting-amd64", strict(oci.WithSeccomp("amd64"), oci.WithoutSwapLimit())},
-		{"own-ids-amd64", strict(oci.WithSeccomp("amd64"), oci.WithDevices("/run/sbench/box/dev"),
+		{"own-ids-amd64", strict(oci.WithSeccomp("amd64"), oci.WithDevices("/run/sbench/sandbox/dev"),
 			oci.WithUserNamespace("/proc/7/fd/10", specs.LinuxIDMapping{HostID: 1 << 30, Size: 65536}))},
 		{"without-cgroup-amd64", []oci.Option{oci.WithArgs("true"), oci.WithNetworkNamespace("/proc/7/fd/9"), oci.WithNoFile(1024),
 			oci.WithNProc(256), oci.WithDataSize(1 << 30), oci.WithoutCgroup(), oci.WithSeccomp("amd64"),
@@ -178,7 +178,7 @@ func TestOrder(t *testing.T) {
 
 // TestNothingIsDefaulted: one error names every limit that is left out.
 func TestNothingIsDefaulted(t *testing.T) {
-	_, err := oci.New("rootfs", oci.WithCgroup("/sbench/box"))
+	_, err := oci.New("rootfs", oci.WithCgroup("/sbench/sandbox"))
 	if err == nil {
 		t.Fatal("accepted a spec without limits")
 	}

@@ -19,7 +19,7 @@ import (
 // sockets.
 type sandbox struct {
 	t       testing.TB
-	box     runtime.Sandbox
+	sandbox runtime.Sandbox
 	in      *io.PipeWriter
 	out     *bufio.Reader
 	exit    chan error
@@ -51,7 +51,7 @@ func newSandbox(t testing.TB, p *proxy.Proxy, transparent bool) *sandbox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.box, err = run.Create(context.Background(), runtime.Config{
+	s.sandbox, err = run.Create(context.Background(), runtime.Config{
 		Name: "egress", Image: image, Limits: runtime.DefaultLimits(), Workdir: "/tmp", User: "1000:1000", Network: network,
 		Mounts: []runtime.Mount{{Source: programs, Dest: "/programs"}},
 	})
@@ -69,7 +69,7 @@ func (s *sandbox) start() {
 	out, stdout := io.Pipe()
 	s.out = bufio.NewReaderSize(out, 1<<20)
 	go func() {
-		exit, err := s.box.Exec(context.Background(), runtime.Process{
+		exit, err := s.sandbox.Exec(context.Background(), runtime.Process{
 			Args: []string{"python3", "/programs/client.py"}, Stdin: stdin, Stdout: stdout, Stderr: os.Stderr, Wall: 5 * time.Minute,
 		})
 		if err == nil && !exit.Success() {
@@ -82,7 +82,7 @@ func (s *sandbox) start() {
 	s.t.Cleanup(func() {
 		report(s.t, s.in.Close())
 		report(s.t, <-s.exit)
-		report(s.t, s.box.Close(context.Background()))
+		report(s.t, s.sandbox.Close(context.Background()))
 	})
 }
 

@@ -118,7 +118,7 @@ func canGive() bool {
 func lockedRun(t *testing.T, dir string, own bool) (run.Config, *mountsEngine) {
 	t.Helper()
 	cfg, e := config(t, row("one", "lock", ""))
-	e.Directory = filepath.Join(dir, "boxes")
+	e.Directory = filepath.Join(dir, "sandboxes")
 	if err := os.MkdirAll(e.Directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestOwnedByAnOrdinaryUser(t *testing.T) {
 				if out, err := again(t, dir, "verify", false); err != "" {
 					t.Errorf("verified from outside: %s\n%s", err, out)
 				}
-			} else if out, err := asOrdinary(dir, exec.Command("rm", "-r", "boxes")); err == "" {
+			} else if out, err := asOrdinary(dir, exec.Command("rm", "-r", "sandboxes")); err == "" {
 				t.Errorf("what the agent left itself could be removed as well: the test proves nothing\n%s", out)
 			}
 			for directory, want := range map[string]bool{"workspaces": part == "whole", "unjudged": part == "killed"} {

@@ -54,7 +54,7 @@ func (o *observer) Ended(sandbox string, exit runtime.Exit) {
 
 func TestObserved(t *testing.T) {
 	o, ran := &observer{policy: runtime.CommandPolicy{Allow: []string{"git", "lost"}}}, 0
-	cfg := runtime.Config{Name: "box", Observer: o}
+	cfg := runtime.Config{Name: "sandbox", Observer: o}
 	lost := errors.New("lost")
 	exec := func(_ context.Context, p runtime.Process) (runtime.Exit, error) {
 		ran++
@@ -66,9 +66,9 @@ func TestObserved(t *testing.T) {
 	for command, want := range map[string]error{"git": nil, "curl": runtime.ErrDenied, "lost": lost} {
 		o.notes = nil
 		exit, err := cfg.Observed(t.Context(), runtime.Process{Args: []string{command}}, exec)
-		notes := []string{"box starts " + command}
+		notes := []string{"sandbox starts " + command}
 		if want == nil {
-			notes = append(notes, "box "+exit.String())
+			notes = append(notes, "sandbox "+exit.String())
 		}
 		if diff := cmp.Diff(notes, o.notes); diff != "" || !errors.Is(err, want) {
 			t.Errorf("%s: %v, %s", command, err, diff)

@@ -193,18 +193,18 @@ func (c *codeCheck) run(ctx context.Context, code, tests, token string, foreign 
 	if foreign {
 		seen = c.eval.Tests
 	}
-	box, err := c.in.Code.take(ctx, c.in, seen)
+	sandbox, err := c.in.Code.take(ctx, c.in, seen)
 	if err != nil {
 		return codeRun{}, err
 	}
 	if foreign {
-		box.seen[seen] = true
+		sandbox.seen[seen] = true
 	}
-	run, clean, err := box.run(ctx, request, c.in.wall(), c.in.OutputBytes)
+	run, clean, err := sandbox.run(ctx, request, c.in.wall(), c.in.OutputBytes)
 	if clean && err == nil {
-		return run, c.in.Code.put(ctx, box)
+		return run, c.in.Code.put(ctx, sandbox)
 	}
-	return run, errors.Join(err, box.close(ctx))
+	return run, errors.Join(err, sandbox.close(ctx))
 }
 
 // declared returns the names of the functions and classes that a text declares, and the

@@ -63,7 +63,7 @@ type CodePool struct {
 	engine Engine
 
 	mu   sync.Mutex
-	idle []*codeBox // the most recently used one is last
+	idle []*codeSandbox // the most recently used one is last
 }
 
 // NewCodePool returns an empty pool that makes its sandboxes with e.
@@ -74,8 +74,8 @@ func (p *CodePool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
-	for _, b := range p.idle {
-		errs = append(errs, b.close(ctx))
+	for _, s := range p.idle {
+		errs = append(errs, s.close(ctx))
 	}
 	p.idle = nil
 	return errors.Join(errs...)
@@ -104,31 +104,31 @@ func codeUser(in Input) string {
 
 // take returns a sandbox for the task in which no candidate has run with these tests, an
 // idle one if there is any. tests is "" if the code to run is not a candidate's.
-func (p *CodePool) take(ctx context.Context, in Input, tests string) (*codeBox, error) {
+func (p *CodePool) take(ctx context.Context, in Input, tests string) (*codeSandbox, error) {
 	cfg := codeConfig(in, "")
 	key := fmt.Sprintf("%s %s %+v %s %q", cfg.Image.Digest, cfg.Image.ChainID, cfg.Limits, codeUser(in), cfg.Env)
-	fits := func(b *codeBox) bool { return b.key == key && !b.seen[tests] }
-	for b := p.pop(fits); b != nil; b = p.pop(fits) {
+	fits := func(s *codeSandbox) bool { return s.key == key && !s.seen[tests] }
+	for s := p.pop(fits); s != nil; s = p.pop(fits) {
 		select {
-		case <-b.ended: // with the daemon, or killed by the kernel
-			if err := b.close(ctx); err != nil {
+		case <-s.ended: // with the daemon, or killed by the kernel
+			if err := s.close(ctx); err != nil {
 				return nil, err
 			}
 		default:
-			return b, nil
+			return s, nil
 		}
 	}
 	return p.start(ctx, in, key)
 }
 
 // pop removes and returns the most recently used idle sandbox that fits, or nil.
-func (p *CodePool) pop(fits func(*codeBox) bool) *codeBox {
+func (p *CodePool) pop(fits func(*codeSandbox) bool) *codeSandbox {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, b := range slices.Backward(p.idle) {
-		if fits(b) {
+	for i, s := range slices.Backward(p.idle) {
+		if fits(s) {
 			p.idle = slices.Delete(p.idle, i, i+1)
-			return b
+			return s
 		}
 	}
 	return nil
@@ -136,10 +136,10 @@ func (p *CodePool) pop(fits func(*codeBox) bool) *codeBox {
 
 // put returns a sandbox to the pool. If there are too many, it closes the one that has
 // been idle for the longest time.
-func (p *CodePool) put(ctx context.Context, b *codeBox) error {
+func (p *CodePool) put(ctx context.Context, s *codeSandbox) error {
 	p.mu.Lock()
-	p.idle = append(p.idle, b)
-	var old *codeBox
+	p.idle = append(p.idle, s)
+	var old *codeSandbox
 	if len(p.idle) > maxIdle {
 		old, p.idle = p.idle[0], slices.Delete(p.idle, 0, 1)
 	}
@@ -150,7 +150,7 @@ func (p *CodePool) put(ctx context.Context, b *codeBox) error {
 	return old.close(ctx)
 }
 
-func (p *CodePool) start(ctx context.Context, in Input, key string) (*codeBox, error) {
+func (p *CodePool) start(ctx context.Context, in Input, key string) (*codeSandbox, error) {
 	stage, err := p.engine.NewVolume(ctx, runtime.VolumeConfig{Bytes: codeBytes, Inodes: codeInodes})
 	if err != nil {
 		return nil, err
@@ -158,33 +158,33 @@ func (p *CodePool) start(ctx context.Context, in Input, key string) (*codeBox, e
 	if err := stageCode(stage.Path()); err != nil {
 		return nil, errors.Join(err, stage.Close())
 	}
-	box, err := p.engine.Create(ctx, codeConfig(in, filepath.Join(stage.Path(), "code")))
+	sandbox, err := p.engine.Create(ctx, codeConfig(in, filepath.Join(stage.Path(), "code")))
 	if err != nil {
 		return nil, errors.Join(err, stage.Close())
 	}
 	input, requests := io.Pipe()
-	b := &codeBox{key: key, seen: map[string]bool{}, box: box, stage: stage, requests: requests, answers: &answers{arrived: make(chan []byte, 2)}, ended: make(chan struct{})}
+	s := &codeSandbox{key: key, seen: map[string]bool{}, sandbox: sandbox, stage: stage, requests: requests, answers: &answers{arrived: make(chan []byte, 2)}, ended: make(chan struct{})}
 	life, kill := context.WithCancel(context.WithoutCancel(ctx))
-	b.kill = kill
+	s.kill = kill
 	go func() {
-		defer close(b.ended)
-		b.exit, b.err = box.Exec(life, runtime.Process{
-			Args: []string{"python3", codeMount + "/supervise.py", codeUser(in)}, Stdin: input, Stdout: b.answers,
+		defer close(s.ended)
+		s.exit, s.err = sandbox.Exec(life, runtime.Process{
+			Args: []string{"python3", codeMount + "/supervise.py", codeUser(in)}, Stdin: input, Stdout: s.answers,
 			Wall: poolWall, Grace: time.Millisecond, OutputBytes: 64 << 10,
 		})
 		_ = input.CloseWithError(io.ErrClosedPipe)
 	}()
-	if answer, err := b.answer(ctx, readyWall); err != nil || string(answer) != "ready" {
+	if answer, err := s.answer(ctx, readyWall); err != nil || string(answer) != "ready" {
 		select {
-		case <-b.ended:
-			if errors.Is(b.err, runtime.ErrNotStarted) || b.err == nil {
-				err = fmt.Errorf("%w: %w: %s", errPython, errors.Join(err, b.err), firstLine(b.exit))
+		case <-s.ended:
+			if errors.Is(s.err, runtime.ErrNotStarted) || s.err == nil {
+				err = fmt.Errorf("%w: %w: %s", errPython, errors.Join(err, s.err), firstLine(s.exit))
 			}
 		default:
 		}
-		return nil, errors.Join(err, b.close(ctx))
+		return nil, errors.Join(err, s.close(ctx))
 	}
-	return b, nil
+	return s, nil
 }
 
 // firstLine returns how our own program ended and what it printed. No candidate has run
@@ -199,11 +199,11 @@ func firstLine(exit runtime.Exit) string {
 // stageCode writes the programs below a directory.
 func stageCode(dir string) error { return os.CopyFS(dir, codeFiles) }
 
-// codeBox is a sandbox that runs code/supervise.py.
-type codeBox struct {
+// codeSandbox is a sandbox that runs code/supervise.py.
+type codeSandbox struct {
 	key      string          // what a task must match; see CodePool.take
 	seen     map[string]bool // the tests that candidates have run with, never ""
-	box      runtime.Sandbox
+	sandbox  runtime.Sandbox
 	stage    runtime.Volume
 	requests *io.PipeWriter
 	answers  *answers
@@ -217,15 +217,15 @@ type codeBox struct {
 var errEnded = errors.New("the sandbox's first process has ended")
 
 // answer waits for the next frame, no longer than limit.
-func (b *codeBox) answer(ctx context.Context, limit time.Duration) ([]byte, error) {
+func (s *codeSandbox) answer(ctx context.Context, limit time.Duration) ([]byte, error) {
 	overtime := time.NewTimer(limit)
 	defer overtime.Stop()
 	select {
-	case a := <-b.answers.arrived:
+	case a := <-s.answers.arrived:
 		return a, nil
-	case <-b.ended:
+	case <-s.ended:
 		select {
-		case a := <-b.answers.arrived: // before it ended
+		case a := <-s.answers.arrived: // before it ended
 			return a, nil
 		default:
 			return nil, errEnded
@@ -240,15 +240,15 @@ func (b *codeBox) answer(ctx context.Context, limit time.Duration) ([]byte, erro
 var errOvertime = errors.New("no answer of the sandbox's first process")
 
 // close ends the sandbox and removes it.
-func (b *codeBox) close(ctx context.Context) error {
-	b.kill()
-	_ = b.requests.Close()
-	<-b.ended
+func (s *codeSandbox) close(ctx context.Context) error {
+	s.kill()
+	_ = s.requests.Close()
+	<-s.ended
 	var err error
-	if errors.Is(b.err, runtime.ErrStillAlive) {
-		err = b.err
+	if errors.Is(s.err, runtime.ErrStillAlive) {
+		err = s.err
 	}
-	return errors.Join(err, b.box.Close(ctx), b.stage.Close())
+	return errors.Join(err, s.sandbox.Close(ctx), s.stage.Close())
 }
 
 // codeRun is how a run of tests ended.
@@ -269,27 +269,27 @@ func (r codeRun) output() runtime.Output {
 
 // run sends one request to the sandbox and waits for its end. It keeps output bytes of
 // the output. Unless clean is true, the sandbox must not be used again.
-func (b *codeBox) run(ctx context.Context, request []byte, wall time.Duration, output int64) (r codeRun, clean bool, err error) {
+func (s *codeSandbox) run(ctx context.Context, request []byte, wall time.Duration, output int64) (r codeRun, clean bool, err error) {
 	begun := time.Now()
 	frame := fmt.Appendf(nil, "%010d%010d%010d", len(request), wall.Milliseconds(), output)
-	if _, err := b.requests.Write(append(frame, request...)); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+	if _, err := s.requests.Write(append(frame, request...)); err != nil && !errors.Is(err, io.ErrClosedPipe) {
 		return r, false, err
 	}
-	answer, err := b.answer(ctx, wall+runSlack)
+	answer, err := s.answer(ctx, wall+runSlack)
 	r.took = time.Since(begun)
 	switch {
 	case errors.Is(err, errEnded):
-		return b.gone(r)
+		return s.gone(r)
 	case err != nil:
 		return r, false, err
 	}
 	if err := json.Unmarshal(answer, &r); err != nil {
 		return r, false, fmt.Errorf("the answer of a run: %w", err)
 	}
-	answer, err = b.answer(ctx, runSlack)
+	answer, err = s.answer(ctx, runSlack)
 	switch {
 	case errors.Is(err, errEnded):
-		return b.gone(r)
+		return s.gone(r)
 	case err != nil:
 		return r, false, err
 	}
@@ -297,18 +297,18 @@ func (b *codeBox) run(ctx context.Context, request []byte, wall time.Duration, o
 }
 
 // gone adds to r what ended the first process, and the run with it.
-func (b *codeBox) gone(r codeRun) (codeRun, bool, error) {
+func (s *codeSandbox) gone(r codeRun) (codeRun, bool, error) {
 	switch {
-	case b.err != nil:
-		return r, false, b.err
-	case b.exit.Reason == runtime.OutOfMemory, b.exit.Reason == runtime.PidsLimit:
-		r.End, r.limit = "killed", b.exit.Reason
+	case s.err != nil:
+		return r, false, s.err
+	case s.exit.Reason == runtime.OutOfMemory, s.exit.Reason == runtime.PidsLimit:
+		r.End, r.limit = "killed", s.exit.Reason
 		return r, false, nil
-	case b.exit.Reason == runtime.Exited && b.exit.Code == codeKilled:
+	case s.exit.Reason == runtime.Exited && s.exit.Code == codeKilled:
 		r.End = "killed"
 		return r, false, nil
 	}
-	return r, false, fmt.Errorf("%w: it %s", errEnded, b.exit)
+	return r, false, fmt.Errorf("%w: it %s", errEnded, s.exit)
 }
 
 // answers splits a stream into frames, each preceded by its length in four bytes.

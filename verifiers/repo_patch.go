@@ -111,15 +111,15 @@ func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, file
 		},
 	}
 	s.unsolved = func(ctx context.Context) (runtime.Exit, error) {
-		box, gone, err := c.prepare(ctx, "unsolved", nil)
+		sandbox, gone, err := c.prepare(ctx, "unsolved", nil)
 		if err != nil || gone.Status != Passed {
 			return runtime.Exit{}, err
 		}
-		exit, err := c.testChanged(ctx, box, files)
+		exit, err := c.testChanged(ctx, sandbox, files)
 		if errors.Is(err, runtime.ErrNotStarted) {
 			err = nil
 		}
-		return exit, errors.Join(err, box.Close(ctx))
+		return exit, errors.Join(err, sandbox.Close(ctx))
 	}
 	if v.Status != Passed {
 		return s.malformed(ctx, v)
@@ -131,11 +131,11 @@ func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, file
 	var reference runtime.Sandbox // prepared when a calibration first needs it
 	s.reference = func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
 		if reference == nil {
-			box, gone, err := c.prepare(ctx, "reference", gold)
+			sandbox, gone, err := c.prepare(ctx, "reference", gold)
 			if err != nil || gone.Status != Passed {
 				return runtime.Exit{}, errors.Join(err, errors.New("the gold patch does not apply: "+gone.Message))
 			}
-			reference = box
+			reference = sandbox
 		}
 		return c.testChanged(ctx, reference, files)
 	}
@@ -298,11 +298,11 @@ func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File
 		{Source: filepath.Join(stage, "patches"), Dest: patchesDest},
 		{Source: filepath.Join(stage, "scratch"), Dest: trustedgit.Scratch, Writable: true, Give: true},
 	}
-	box, err := c.engine.Create(ctx, cfg)
+	sandbox, err := c.engine.Create(ctx, cfg)
 	if err != nil {
 		return nil, Verdict{}, err
 	}
-	exit, err := box.Exec(ctx, runtime.Process{
+	exit, err := sandbox.Exec(ctx, runtime.Process{
 		Args: []string{"sh", trustedgit.Dest + "/prepare.sh", c.repo(), c.eval.BaseCommit},
 		Dir:  "/", Wall: c.in.Timeout, OutputBytes: c.in.OutputBytes,
 	})
@@ -314,9 +314,9 @@ func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File
 		v = prepareVerdict(exit)
 	}
 	if err != nil || v.Status != Passed {
-		return nil, v, errors.Join(err, box.Close(ctx))
+		return nil, v, errors.Join(err, sandbox.Close(ctx))
 	}
-	return box, v, nil
+	return sandbox, v, nil
 }
 
 // stage writes the patches and the lists of paths, which prepare.sh needs sorted by bytes.
@@ -440,10 +440,10 @@ func testVerdict(exit runtime.Exit, err error) (Verdict, error) {
 
 // once runs a process in a new sandbox.
 func once(ctx context.Context, e Engine, cfg runtime.Config, p runtime.Process) (runtime.Exit, error) {
-	box, err := e.Create(ctx, cfg)
+	sandbox, err := e.Create(ctx, cfg)
 	if err != nil {
 		return runtime.Exit{}, err
 	}
-	exit, err := box.Exec(ctx, p)
-	return exit, errors.Join(err, box.Close(ctx))
+	exit, err := sandbox.Exec(ctx, p)
+	return exit, errors.Join(err, sandbox.Close(ctx))
 }

@@ -98,27 +98,27 @@ type dryEngine struct {
 }
 
 func (e *dryEngine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
-	box, err := e.Engine.Create(ctx, cfg)
+	sandbox, err := e.Engine.Create(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return dryBox{box, e, cfg.Name}, nil
+	return drySandbox{sandbox, e, cfg.Name}, nil
 }
 
-type dryBox struct {
+type drySandbox struct {
 	runtime.Sandbox
 	engine *dryEngine
 	name   string
 }
 
-func (b dryBox) Exec(_ context.Context, p runtime.Process) (runtime.Exit, error) {
-	if b.name != harness.SandboxName { // an agent's preflight
+func (s drySandbox) Exec(_ context.Context, p runtime.Process) (runtime.Exit, error) {
+	if s.name != harness.SandboxName { // an agent's preflight
 		return runtime.Exit{Reason: runtime.Exited}, nil
 	}
-	spec, err := b.Sandbox.(*containerd.Box).Spec(p)
+	spec, err := s.Sandbox.(*containerd.Sandbox).Spec(p)
 	if err != nil {
 		return runtime.Exit{}, err
 	}
-	b.engine.spec = spec
+	s.engine.spec = spec
 	return runtime.Exit{}, errShown
 }

@@ -58,7 +58,7 @@ func useDelegated() (a account) {
 	a.Before, a.Lack = h.Controllers(), h.Lack()
 	try("claim", h.Claim())
 	try("second claim", h.Claim())
-	g := h.Group("/box")
+	g := h.Group("/sandbox")
 	a.Group = g.Path()
 	dir := filepath.Join("/sys/fs/cgroup", a.Group)
 	try("make", os.Mkdir(dir, 0o755))
@@ -73,7 +73,7 @@ func useDelegated() (a account) {
 	a.Own = strings.TrimSpace(strings.TrimPrefix(string(text), "0::"))
 	again, err := mounted.Delegated()
 	try("delegated again", err)
-	a.After, a.Again = again.Controllers(), again.Group("/box").Path()
+	a.After, a.Again = again.Controllers(), again.Group("/sandbox").Path()
 	return a
 }
 
@@ -136,7 +136,7 @@ func TestDelegatedForReal(t *testing.T) {
 	if len(a.Errors) > 0 || !slices.Equal(a.Before, have) || !slices.Equal(a.After, have) || a.Lack != (cgroup.Lack{}) {
 		t.Errorf("host has %v; %+v", have, a)
 	}
-	if a.Group != name+"/box" || a.Again != a.Group || a.Own != name+"/sbench-supervisor" || a.MemoryMax != "8388608" || !a.Killed {
+	if a.Group != name+"/sandbox" || a.Again != a.Group || a.Own != name+"/sbench-supervisor" || a.MemoryMax != "8388608" || !a.Killed {
 		t.Errorf("%+v", a)
 	}
 }

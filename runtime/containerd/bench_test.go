@@ -104,18 +104,18 @@ func measure(b *testing.B, parallel int, life func(n int64) error) {
 func sbenchLife(run *containerd.Run, cfg runtime.Config) func(int64) error {
 	return func(int64) error {
 		ctx := context.Background()
-		box, err := run.Create(ctx, cfg)
+		sandbox, err := run.Create(ctx, cfg)
 		if err != nil {
 			return err
 		}
-		exit, err := box.Exec(ctx, runtime.Process{Args: []string{"true"}, Wall: time.Minute})
+		exit, err := sandbox.Exec(ctx, runtime.Process{Args: []string{"true"}, Wall: time.Minute})
 		if err != nil {
 			return err
 		}
 		if !exit.Success() {
 			return fmt.Errorf("sandbox %v", exit)
 		}
-		return box.Close(ctx)
+		return sandbox.Close(ctx)
 	}
 }
 
@@ -211,7 +211,7 @@ func runcLife(b *testing.B, run *containerd.Run, cfg runtime.Config, life func(s
 			b.Error(err)
 		}
 	})
-	spec, err := sandbox.(*containerd.Box).Spec(runtime.Process{Args: []string{"true"}})
+	spec, err := sandbox.(*containerd.Sandbox).Spec(runtime.Process{Args: []string{"true"}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -267,11 +267,11 @@ func BenchmarkCreate(b *testing.B) {
 		got, _ := c.UserNamespace()
 		b.Run("ids="+got, func(b *testing.B) {
 			for b.Loop() {
-				box, err := run.Create(b.Context(), runtime.Config{Name: "bench", Image: image, Limits: runtime.DefaultLimits(), Workdir: "/tmp"})
+				sandbox, err := run.Create(b.Context(), runtime.Config{Name: "bench", Image: image, Limits: runtime.DefaultLimits(), Workdir: "/tmp"})
 				if err != nil {
 					b.Fatal(err)
 				}
-				if err := box.Close(b.Context()); err != nil {
+				if err := sandbox.Close(b.Context()); err != nil {
 					b.Fatal(err)
 				}
 			}

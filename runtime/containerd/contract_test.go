@@ -35,12 +35,12 @@ func TestNotStarted(t *testing.T) {
 		{Args: []string{"true"}, Dir: "/etc/passwd"},
 	} {
 		for _, persistent := range []bool{false, true} {
-			box := create(t, run, runtime.Config{
+			sandbox := create(t, run, runtime.Config{
 				Name: "not started", Image: image, Workdir: "/tmp", Persistent: persistent,
 				Mounts: []runtime.Mount{{Source: work, Dest: "/work", Writable: true}},
 			})
 			p.Wall = wall
-			exit, err := box.Exec(context.Background(), p)
+			exit, err := sandbox.Exec(context.Background(), p)
 			if !errors.Is(err, runtime.ErrNotStarted) && (err != nil || exit.Success()) {
 				t.Errorf("%q in %q, persistent %v: %v, %v", p.Args, p.Dir, persistent, exit, err)
 			}

@@ -18,8 +18,8 @@ func TestDevicesAreOwn(t *testing.T) {
 	report(t, unix.Stat("/dev/null", &st))
 	seen := map[string]bool{strconv.FormatUint(st.Dev, 10): true}
 	for range 2 {
-		box := create(t, run, runtime.Config{Name: "devices", Image: image})
-		got := strings.Fields(output(t, box, "sh", "-c", "stat -c '%d' /dev/null; for d in null zero full random urandom tty; do stat -c %t:%T:%a:%u:%d /dev/$d; done; echo x >/dev/null; head -c 1 /dev/urandom | wc -c"))
+		sandbox := create(t, run, runtime.Config{Name: "devices", Image: image})
+		got := strings.Fields(output(t, sandbox, "sh", "-c", "stat -c '%d' /dev/null; for d in null zero full random urandom tty; do stat -c %t:%T:%a:%u:%d /dev/$d; done; echo x >/dev/null; head -c 1 /dev/urandom | wc -c"))
 		if seen[got[0]] {
 			t.Errorf("/dev/null is on the device %s, which another's is on too", got[0])
 		}
@@ -37,8 +37,8 @@ func TestDevicesAreOwn(t *testing.T) {
 // TestSharedMemoryIsEverybodys: every user of a sandbox may write to /dev/shm.
 func TestSharedMemoryIsEverybodys(t *testing.T) {
 	_, run, image := ownIDs(t)
-	box := create(t, run, runtime.Config{Name: "shm", Image: image, User: "1000:1000"})
-	if got := strings.Fields(output(t, box, "sh", "-c", "stat -c %a /dev/shm; echo written >/dev/shm/x; cat /dev/shm/x")); !slices.Equal(got, []string{"1777", "written"}) {
+	sandbox := create(t, run, runtime.Config{Name: "shm", Image: image, User: "1000:1000"})
+	if got := strings.Fields(output(t, sandbox, "sh", "-c", "stat -c %a /dev/shm; echo written >/dev/shm/x; cat /dev/shm/x")); !slices.Equal(got, []string{"1777", "written"}) {
 		t.Errorf("%v", got)
 	}
 }

@@ -97,7 +97,7 @@ func listen(t *testing.T, network, address string) string {
 // shared memory and a System V segment.
 func (w world) neighbour(t *testing.T) {
 	t.Helper()
-	box, err := w.run.Create(context.Background(), w.config())
+	sandbox, err := w.run.Create(context.Background(), w.config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func (w world) neighbour(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = box.Exec(ctx, runtime.Process{
+		_, _ = sandbox.Exec(ctx, runtime.Process{
 			Args: []string{"python3", "-c", `
 import ctypes, fcntl, time
 open('/dev/shm/sbench-marked', 'w')
@@ -129,7 +129,7 @@ while True:
 	t.Cleanup(func() {
 		cancel()
 		<-done
-		report(t, box.Close(context.Background()))
+		report(t, sandbox.Close(context.Background()))
 	})
 }
 
@@ -150,15 +150,15 @@ func (w world) config() runtime.Config {
 // runOnce runs p in a sandbox of its own.
 func (w world) runOnce(t *testing.T, cfg runtime.Config, p runtime.Process) runtime.Exit {
 	t.Helper()
-	box, err := w.run.Create(context.Background(), cfg)
+	sandbox, err := w.run.Create(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { report(t, box.Close(context.Background())) }()
+	defer func() { report(t, sandbox.Close(context.Background())) }()
 	if p.Wall == 0 {
 		p.Wall = wall
 	}
-	exit, err := box.Exec(context.Background(), p)
+	exit, err := sandbox.Exec(context.Background(), p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,53 +34,53 @@ const (
 )
 
 // Exec runs p to completion; see runtime.Sandbox.
-func (b *Box) Exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	exit, err := b.cfg.Observed(ctx, p, b.exec)
+func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	exit, err := s.cfg.Observed(ctx, p, s.exec)
 	if err != nil {
-		return runtime.Exit{}, fmt.Errorf("sandbox %q: %w", b.cfg.Name, err)
+		return runtime.Exit{}, fmt.Errorf("sandbox %q: %w", s.cfg.Name, err)
 	}
 	return exit, nil
 }
 
-func (b *Box) exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
+func (s *Sandbox) exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
 	switch {
-	case b.closed:
+	case s.closed:
 		return runtime.Exit{}, runtime.ErrClosed
 	case p.Wall <= 0:
 		return runtime.Exit{}, errors.New("process without a wall-clock limit")
-	case !b.cfg.Persistent && b.spent:
+	case !s.cfg.Persistent && s.spent:
 		return runtime.Exit{}, runtime.ErrSpent
 	}
-	b.spent = true
+	s.spent = true
 	streams := newStreams(p)
 	defer close(streams.ended)
-	before := b.group.Stats()
-	proc, err := b.start(ctx, p, streams)
+	before := s.group.Stats()
+	proc, err := s.start(ctx, p, streams)
 	if err != nil {
 		return runtime.Exit{}, err
 	}
 	begun := time.Now()
-	exit, err := b.wait(ctx, p, proc, begun)
+	exit, err := s.wait(ctx, p, proc, begun)
 	if err != nil {
 		return runtime.Exit{}, errors.Join(err, proc.close())
 	}
 	streams.drain(proc.p.IO())
 	exit.Stdout, exit.Stderr = streams.out.Output(), streams.err.Output()
-	b.account(&exit, before)
-	exit.Spec = b.specDigest
-	return exit, errors.Join(b.finish(ctx, proc), b.sound())
+	s.account(&exit, before)
+	exit.Spec = s.specDigest
+	return exit, errors.Join(s.finish(ctx, proc), s.sound())
 }
 
 // finish releases a process that has ended. The daemon's record of it is deleted now in a
 // persistent sandbox, and with the sandbox in a one-shot one.
-func (b *Box) finish(ctx context.Context, proc *process) error {
+func (s *Sandbox) finish(ctx context.Context, proc *process) error {
 	err := proc.close()
-	if !b.cfg.Persistent {
+	if !s.cfg.Persistent {
 		return err
 	}
-	ctx, cancel := b.run.c.cleanup(ctx)
+	ctx, cancel := s.run.c.cleanup(ctx)
 	defer cancel()
 	_, deleteErr := proc.p.Delete(ctx)
 	return errors.Join(err, native(deleteErr))
@@ -88,67 +88,67 @@ func (b *Box) finish(ctx context.Context, proc *process) error {
 
 // start starts p: as the first process of a one-shot sandbox, or next to the idle process
 // of a persistent one.
-func (b *Box) start(ctx context.Context, p runtime.Process, s *streams) (*process, error) {
-	ctx = b.run.ctx(ctx)
-	spec, err := b.spec(p.Args, p.Env, p.Dir)
+func (s *Sandbox) start(ctx context.Context, p runtime.Process, std *streams) (*process, error) {
+	ctx = s.run.ctx(ctx)
+	spec, err := s.spec(p.Args, p.Env, p.Dir)
 	if err != nil {
 		return nil, err
 	}
-	if b.cfg.Persistent {
-		return b.startNext(ctx, spec.Process, s)
+	if s.cfg.Persistent {
+		return s.startNext(ctx, spec.Process, std)
 	}
-	release, err := b.run.c.slot(ctx)
+	release, err := s.run.c.slot(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	return b.startFirst(ctx, spec, s.creator(b.dir), s)
+	return s.startFirst(ctx, spec, std.creator(s.dir), std)
 }
 
 // startFirst starts the first process. The caller holds a slot; see [Client.slot].
-func (b *Box) startFirst(ctx context.Context, spec *specs.Spec, creator cio.Creator, s *streams) (*process, error) {
+func (s *Sandbox) startFirst(ctx context.Context, spec *specs.Spec, creator cio.Creator, std *streams) (*process, error) {
 	data, err := json.Marshal(spec)
 	if err != nil {
 		return nil, err
 	}
-	b.specDigest = digest.FromBytes(data).String()
-	b.container, err = b.run.c.c.NewContainer(ctx, b.id,
+	s.specDigest = digest.FromBytes(data).String()
+	s.container, err = s.run.c.c.NewContainer(ctx, s.id,
 		client.WithSpec(spec),
-		client.WithRuntime(b.run.c.opts.Handler, b.shimOptions()),
-		client.WithImageName(b.cfg.Image.Ref),
-		client.WithContainerLabels(b.run.labels(b.cfg.Name)),
+		client.WithRuntime(s.run.c.opts.Handler, s.shimOptions()),
+		client.WithImageName(s.cfg.Image.Ref),
+		client.WithContainerLabels(s.run.labels(s.cfg.Name)),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("create container: %w", native(err))
 	}
 	// The daemon mounts nothing: the root that the specification names is mounted already.
-	b.task, err = b.container.NewTask(ctx, creator)
+	s.task, err = s.container.NewTask(ctx, creator)
 	if err != nil {
 		return nil, startError(err)
 	}
-	proc := hold(b.task)
-	if err := errors.Join(b.root.Check(int(b.task.Pid())), b.checkLimits(), b.attach(b.task.Pid())); err != nil {
+	proc := hold(s.task)
+	if err := errors.Join(s.root.Check(int(s.task.Pid())), s.checkLimits(), s.attach(s.task.Pid())); err != nil {
 		return nil, errors.Join(err, proc.close())
 	}
-	if err := b.task.Start(ctx); err != nil {
+	if err := s.task.Start(ctx); err != nil {
 		return nil, errors.Join(startError(err), proc.close())
 	}
-	b.closeInput(s, b.task)
+	s.closeInput(std, s.task)
 	return proc, nil
 }
 
-func (b *Box) startPause(ctx context.Context) error {
-	ctx = b.run.ctx(ctx)
-	spec, err := b.spec([]string{pauseDest}, nil, "")
+func (s *Sandbox) startPause(ctx context.Context) error {
+	ctx = s.run.ctx(ctx)
+	spec, err := s.spec([]string{pauseDest}, nil, "")
 	if err != nil {
 		return err
 	}
-	b.init, err = b.startFirst(ctx, spec, cio.NullIO, &streams{})
+	s.init, err = s.startFirst(ctx, spec, cio.NullIO, &streams{})
 	return err
 }
 
-func (b *Box) startNext(ctx context.Context, p *specs.Process, s *streams) (*process, error) {
-	next, err := b.task.Exec(ctx, "exec-"+randomID(), p, s.creator(b.dir))
+func (s *Sandbox) startNext(ctx context.Context, p *specs.Process, std *streams) (*process, error) {
+	next, err := s.task.Exec(ctx, "exec-"+randomID(), p, std.creator(s.dir))
 	if err != nil {
 		return nil, startError(err)
 	}
@@ -156,7 +156,7 @@ func (b *Box) startNext(ctx context.Context, p *specs.Process, s *streams) (*pro
 		_, deleteErr := next.Delete(ctx)
 		return nil, errors.Join(startError(err), native(deleteErr))
 	}
-	b.closeInput(s, next)
+	s.closeInput(std, next)
 	return hold(next), nil
 }
 
@@ -206,8 +206,8 @@ type end struct {
 
 // wait waits until p has ended and it is proven that none of its processes is alive.
 // The daemon may end before the process does.
-func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun time.Time) (runtime.Exit, error) {
-	waitCtx, stop := context.WithCancel(b.run.c.ctx(context.WithoutCancel(ctx)))
+func (s *Sandbox) wait(ctx context.Context, p runtime.Process, proc *process, begun time.Time) (runtime.Exit, error) {
+	waitCtx, stop := context.WithCancel(s.run.c.ctx(context.WithoutCancel(ctx)))
 	defer stop()
 	done := make(chan end, 1)
 	go func() {
@@ -222,22 +222,22 @@ func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun 
 	select {
 	case e = <-done:
 		ended = true
-	case <-b.overflow(waitCtx):
-	case <-b.uncounted(waitCtx):
+	case <-s.overflow(waitCtx):
+	case <-s.uncounted(waitCtx):
 		reason = runtime.OutOfMemory
 	case <-limit.C:
 		reason, grace = runtime.WallTime, cmp.Or(max(p.Grace, 0), runtime.DefaultGrace)
 	case <-ctx.Done():
-		return runtime.Exit{}, errors.Join(fmt.Errorf("interrupted: %w", context.Cause(ctx)), b.killAll(ctx, proc))
+		return runtime.Exit{}, errors.Join(fmt.Errorf("interrupted: %w", context.Cause(ctx)), s.killAll(ctx, proc))
 	}
 	if !ended {
 		var err error
-		if e, err = b.end(ctx, grace, proc, done); err != nil {
+		if e, err = s.end(ctx, grace, proc, done); err != nil {
 			return runtime.Exit{}, err
 		}
 	}
 	wall := time.Since(begun)
-	if err := b.killAll(ctx, proc); err != nil {
+	if err := s.killAll(ctx, proc); err != nil {
 		return runtime.Exit{}, err
 	}
 	if e.err != nil {
@@ -252,10 +252,10 @@ func (b *Box) wait(ctx context.Context, p runtime.Process, proc *process, begun 
 
 // end sends SIGTERM to every process, unless grace is 0, and kills those that remain after
 // it. The daemon then reports the end in done.
-func (b *Box) end(ctx context.Context, grace time.Duration, proc *process, done <-chan end) (end, error) {
+func (s *Sandbox) end(ctx context.Context, grace time.Duration, proc *process, done <-chan end) (end, error) {
 	if grace > 0 {
-		if err := b.group.Signal(unix.SIGTERM, b.idlePid()); err != nil {
-			return end{}, errors.Join(err, b.killAll(ctx, proc))
+		if err := s.group.Signal(unix.SIGTERM, s.idlePid()); err != nil {
+			return end{}, errors.Join(err, s.killAll(ctx, proc))
 		}
 		select {
 		case e := <-done:
@@ -263,36 +263,36 @@ func (b *Box) end(ctx context.Context, grace time.Duration, proc *process, done 
 		case <-time.After(grace):
 		}
 	}
-	if err := b.killAll(ctx, proc); err != nil {
+	if err := s.killAll(ctx, proc); err != nil {
 		return end{}, err
 	}
 	select {
 	case e := <-done:
 		return e, nil
-	case <-time.After(reconnectTimeout + b.run.c.opts.Timeout): // the process is known to be dead
+	case <-time.After(reconnectTimeout + s.run.c.opts.Timeout): // the process is known to be dead
 		return end{}, fmt.Errorf("%w: no word of the exit after the kill", runtime.ErrUnavailable)
 	}
 }
 
 // idlePid returns the pid of the first process of a persistent sandbox, which is spared;
 // 0 if there is none.
-func (b *Box) idlePid() int {
-	if b.init == nil {
+func (s *Sandbox) idlePid() int {
+	if s.init == nil {
 		return 0
 	}
-	return int(b.init.p.Pid())
+	return int(s.init.p.Pid())
 }
 
 // killAll kills every process of the sandbox except the idle one, and verifies in the
 // sandbox's group that no other is left.
-func (b *Box) killAll(ctx context.Context, proc *process) error {
-	ctx, cancel := context.WithTimeout(b.run.c.ctx(context.WithoutCancel(ctx)), killTimeout)
+func (s *Sandbox) killAll(ctx context.Context, proc *process) error {
+	ctx, cancel := context.WithTimeout(s.run.c.ctx(context.WithoutCancel(ctx)), killTimeout)
 	defer cancel()
 	slow := time.AfterFunc(slowKill, func() {
-		b.run.c.log.Warn("processes of a sandbox were killed and do not end: they wait for a disk, or the kernel hangs", "sandbox", b.cfg.Name, "gives up after", killTimeout)
+		s.run.c.log.Warn("processes of a sandbox were killed and do not end: they wait for a disk, or the kernel hangs", "sandbox", s.cfg.Name, "gives up after", killTimeout)
 	})
 	defer slow.Stop()
-	if err := errors.Join(proc.kill(ctx), b.group.KillAll(ctx, b.idlePid())); err != nil {
+	if err := errors.Join(proc.kill(ctx), s.group.KillAll(ctx, s.idlePid())); err != nil {
 		return fmt.Errorf("%w: %w", runtime.ErrStillAlive, err)
 	}
 	return nil
@@ -300,16 +300,16 @@ func (b *Box) killAll(ctx context.Context, proc *process) error {
 
 // account adds the usage and the limits that were reached, and changes the reason of a
 // failure to the limit that explains it.
-func (b *Box) account(e *runtime.Exit, before cgroup.Stats) {
+func (s *Sandbox) account(e *runtime.Exit, before cgroup.Stats) {
 	near := false
-	if g, ok := b.group.(*watchdog.Group); ok {
+	if g, ok := s.group.(*watchdog.Group); ok {
 		g.Final()
 		near = g.NearPids()
 	}
-	after := b.group.Stats()
+	after := s.group.Stats()
 	e.Usage = runtime.Usage{CPU: after.CPU - before.CPU, PeakMemory: after.PeakMemory, PeakPids: after.PeakPids}
 	outOfMemory, outOfPids := e.Reason == runtime.OutOfMemory || after.OOMKills > before.OOMKills, after.PidsDenied > before.PidsDenied
-	full, err := b.full()
+	full, err := s.full()
 	reached := func(limit runtime.Limit, is bool) {
 		if is {
 			e.Reached = append(e.Reached, limit)
@@ -333,10 +333,10 @@ func (b *Box) account(e *runtime.Exit, before cgroup.Stats) {
 
 // volumes returns the sandbox's layer and the volumes that it mounts as they are, or of
 // these only the writable ones.
-func (b *Box) volumes(writable bool) []*volume.Volume {
-	all := []*volume.Volume{b.layer}
-	for _, m := range b.cfg.Mounts {
-		if v := b.run.volumes.Of(m.Source); v != nil && !m.Copy && (m.Writable || !writable) {
+func (s *Sandbox) volumes(writable bool) []*volume.Volume {
+	all := []*volume.Volume{s.layer}
+	for _, m := range s.cfg.Mounts {
+		if v := s.run.volumes.Of(m.Source); v != nil && !m.Copy && (m.Writable || !writable) {
 			all = append(all, v)
 		}
 	}
@@ -344,8 +344,8 @@ func (b *Box) volumes(writable bool) []*volume.Volume {
 }
 
 // full reports whether the layer, or a writable mount that is a volume, is full.
-func (b *Box) full() (bool, error) {
-	for _, v := range b.volumes(true) {
+func (s *Sandbox) full() (bool, error) {
+	for _, v := range s.volumes(true) {
 		if isFull, err := v.Full(); err != nil || isFull {
 			return isFull, err
 		}
@@ -355,8 +355,8 @@ func (b *Box) full() (bool, error) {
 
 // sound returns an error if something that was written to the sandbox's volumes has not
 // reached the disk.
-func (b *Box) sound() error {
-	for _, v := range b.volumes(false) {
+func (s *Sandbox) sound() error {
+	for _, v := range s.volumes(false) {
 		if err := v.Sound(); err != nil {
 			return err
 		}
@@ -366,24 +366,24 @@ func (b *Box) sound() error {
 
 // Path returns the host path of a directory that a stopped sandbox left; see
 // runtime.Sandbox.
-func (b *Box) Path(dir string) (string, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed || b.cfg.Persistent || !b.spent {
+func (s *Sandbox) Path(dir string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.cfg.Persistent || !s.spent {
 		return "", errors.New("sandbox has not stopped, or is closed")
 	}
 	if !filepath.IsAbs(dir) {
 		return "", fmt.Errorf("path %q is not absolute", dir)
 	}
-	at, err := b.root.Left()
+	at, err := s.root.Left()
 	if err != nil {
-		return "", fmt.Errorf("%s in sandbox %q: %w", dir, b.cfg.Name, err)
+		return "", fmt.Errorf("%s in sandbox %q: %w", dir, s.cfg.Name, err)
 	}
 	for part := range strings.SplitSeq(strings.Trim(filepath.Clean(dir), "/"), "/") {
 		at = filepath.Join(at, part)
 		info, err := os.Lstat(at)
 		if err != nil || !info.IsDir() {
-			return "", fmt.Errorf("%s in sandbox %q: %w", dir, b.cfg.Name, fs.ErrNotExist)
+			return "", fmt.Errorf("%s in sandbox %q: %w", dir, s.cfg.Name, fs.ErrNotExist)
 		}
 	}
 	return at, nil

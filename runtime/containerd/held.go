@@ -12,8 +12,8 @@ import (
 
 // attach lets the watchdog, if there is one, watch the sandbox's first process, which is
 // not started yet, and opens the process's tmpfs mounts for held.
-func (b *Box) attach(pid uint32) error {
-	g, ok := b.group.(*watchdog.Group)
+func (s *Sandbox) attach(pid uint32) error {
+	g, ok := s.group.(*watchdog.Group)
 	if !ok {
 		return nil
 	}
@@ -23,7 +23,7 @@ func (b *Box) attach(pid uint32) error {
 	}
 	defer func() { _ = unix.Close(root) }()
 	var opened []*os.File
-	defer func() { b.inMemory.Store(&opened) }()
+	defer func() { s.inMemory.Store(&opened) }()
 	for _, dir := range []string{"/tmp", "/run", "/dev/shm"} {
 		fd, err := unix.Openat2(root, dir, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
 		if err != nil {
@@ -35,9 +35,9 @@ func (b *Box) attach(pid uint32) error {
 }
 
 // detach closes what attach opened.
-func (b *Box) detach() error {
+func (s *Sandbox) detach() error {
 	var errs []error
-	if opened := b.inMemory.Swap(nil); opened != nil {
+	if opened := s.inMemory.Swap(nil); opened != nil {
 		for _, f := range *opened {
 			errs = append(errs, f.Close())
 		}
@@ -48,11 +48,11 @@ func (b *Box) detach() error {
 // held returns how many bytes of the sandbox's memory are taken by files: those on its own
 // tmpfs mounts, and those in a layer small enough to be kept in memory on any host. Larger
 // volumes have a bound of their own.
-func (b *Box) held() (sum int64) {
-	if b.layer != nil {
-		sum = b.layer.InMemory()
+func (s *Sandbox) held() (sum int64) {
+	if s.layer != nil {
+		sum = s.layer.InMemory()
 	}
-	if opened := b.inMemory.Load(); opened != nil {
+	if opened := s.inMemory.Load(); opened != nil {
 		var st unix.Statfs_t
 		for _, f := range *opened {
 			raw, err := f.SyscallConn()

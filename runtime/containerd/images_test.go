@@ -158,10 +158,10 @@ func checkUser(t *testing.T, c *containerd.Client, img sbruntime.Image) {
 	must(t, err)
 	defer func() { must(t, run.Close(context.Background())) }()
 	cfg := sbruntime.Config{Name: "user", Image: img, Limits: sbruntime.DefaultLimits()}
-	box, err := run.Create(context.Background(), cfg)
+	sandbox, err := run.Create(context.Background(), cfg)
 	must(t, err)
-	defer func() { must(t, box.Close(context.Background())) }()
-	spec, err := box.(*containerd.Box).Spec(sbruntime.Process{Args: []string{"x"}})
+	defer func() { must(t, sandbox.Close(context.Background())) }()
+	spec, err := sandbox.(*containerd.Sandbox).Spec(sbruntime.Process{Args: []string{"x"}})
 	must(t, err)
 	if spec.Process.User.UID != 1234 || spec.Process.Cwd != "/app" || !strings.Contains(strings.Join(spec.Process.Env, " "), "HOME=/home/agent") {
 		t.Errorf("process %+v in %s with %v", spec.Process.User, spec.Process.Cwd, spec.Process.Env)

@@ -21,15 +21,15 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 func TestUnreadInput(t *testing.T) {
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	for _, persistent := range []bool{false, true} {
-		box, err := run.Create(t.Context(), runtime.Config{Name: "input", Image: image, Persistent: persistent, Limits: runtime.DefaultLimits()})
+		sandbox, err := run.Create(t.Context(), runtime.Config{Name: "input", Image: image, Persistent: persistent, Limits: runtime.DefaultLimits()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		exit, err := box.Exec(t.Context(), runtime.Process{Args: []string{"true"}, Stdin: endless{}, Wall: wall})
+		exit, err := sandbox.Exec(t.Context(), runtime.Process{Args: []string{"true"}, Stdin: endless{}, Wall: wall})
 		if err != nil || !exit.Success() {
 			t.Errorf("persistent %v: %v, %v", persistent, exit, err)
 		}
-		report(t, box.Close(context.Background()))
+		report(t, sandbox.Close(context.Background()))
 	}
 	var stacks string
 	for begun := time.Now(); time.Since(begun) < time.Minute; {

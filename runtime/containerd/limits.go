@@ -121,12 +121,12 @@ func (c *Client) limitOptions(l runtime.Limits, group string) ([]oci.Option, err
 
 // checkLimits verifies that the kernel has the limits of a sandbox whose first process is
 // not started yet, and sets the limit on sockets, which OCI runtimes do not set.
-func (b *Box) checkLimits() error {
-	g, ok := b.group.(cgroup.Group)
+func (s *Sandbox) checkLimits() error {
+	g, ok := s.group.(cgroup.Group)
 	if !ok {
 		return nil
 	}
-	c, l := b.run.c, b.cfg.Limits
+	c, l := s.run.c, s.cfg.Limits
 	degraded, err := c.Degraded()
 	if err != nil {
 		return err

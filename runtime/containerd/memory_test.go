@@ -67,7 +67,7 @@ func TestSocketMemory(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			cfg := runtime.Config{Name: "sockets", Image: image, Workdir: "/tmp", Limits: runtime.DefaultLimits()}
 			cfg.Limits.Memory = limit
-			box := create(t, run, cfg)
+			sandbox := create(t, run, cfg)
 			before, most := socketMemory(t), int64(0)
 			stop, done := make(chan struct{}), make(chan struct{})
 			go func() {
@@ -81,7 +81,7 @@ func TestSocketMemory(t *testing.T) {
 					}
 				}
 			}()
-			exit, err := box.Exec(t.Context(), runtime.Process{Args: []string{"python3", "-c", queue, kind}, Wall: wall})
+			exit, err := sandbox.Exec(t.Context(), runtime.Process{Args: []string{"python3", "-c", queue, kind}, Wall: wall})
 			close(stop)
 			<-done
 			if err != nil {
@@ -202,16 +202,16 @@ func TestHostMemory(t *testing.T) {
 // returns by how many bytes the host's available memory fell.
 func hogMemory(t *testing.T, run *containerd.Run, image runtime.Image, kinds []string, limit int64) int64 {
 	t.Helper()
-	var boxes []runtime.Sandbox
+	var sandboxes []runtime.Sandbox
 	for range kinds {
 		cfg := runtime.Config{Name: "hog", Image: image, Workdir: "/tmp", Persistent: true, WritableRoot: true, Limits: runtime.DefaultLimits()}
 		cfg.Limits.Memory, cfg.Limits.LayerBytes = limit, 128<<20
-		box, err := run.Create(t.Context(), cfg)
+		sandbox, err := run.Create(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { report(t, box.Close(context.Background())) }()
-		boxes = append(boxes, box)
+		defer func() { report(t, sandbox.Close(context.Background())) }()
+		sandboxes = append(sandboxes, sandbox)
 	}
 	rounds := "1"
 	if os.Getenv("SBENCH_SOAK") != "" {
@@ -226,7 +226,7 @@ func hogMemory(t *testing.T, run *containerd.Run, image runtime.Image, kinds []s
 		}
 		hogs.Go(func() {
 			p := runtime.Process{Args: []string{"bash", "-c", `for round in $(seq "$2"); do python3 -c "$0" "$1"; done; true`, script, kind, rounds}, Wall: 5 * time.Minute}
-			if _, err := boxes[i].Exec(t.Context(), p); err != nil {
+			if _, err := sandboxes[i].Exec(t.Context(), p); err != nil {
 				t.Errorf("%s: %v", kind, err)
 			}
 		})

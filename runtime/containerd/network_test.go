@@ -17,7 +17,7 @@ import (
 func TestNetwork(t *testing.T) {
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	var got runtime.Sockets
-	box, err := run.Create(context.Background(), runtime.Config{
+	sandbox, err := run.Create(context.Background(), runtime.Config{
 		Name: "network", Image: image, Limits: runtime.DefaultLimits(), User: "1000:1000",
 		Network: &runtime.Network{
 			TCP: []string{"127.0.0.1:3128"}, UDP: []string{"127.0.0.1:53"}, Redirect: true, Nameserver: "127.0.0.1",
@@ -38,7 +38,7 @@ func TestNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exit, err := box.Exec(context.Background(), runtime.Process{Wall: wall, Args: []string{"python3", "-c", `
+	exit, err := sandbox.Exec(context.Background(), runtime.Process{Wall: wall, Args: []string{"python3", "-c", `
 import socket
 for address in (('127.0.0.1', 3128), ('198.18.3.4', 5432)):
     print(socket.create_connection(address).recv(100).decode())
@@ -60,7 +60,7 @@ for address in (('192.0.2.1', 443), ('127.0.0.1', 3129)):
 	if out := string(exit.Stdout.Head); out != want {
 		t.Errorf("got:\n%s%s\nwant:\n%s", out, exit.Stderr.Head, want)
 	}
-	report(t, box.Close(context.Background()))
+	report(t, sandbox.Close(context.Background()))
 	for _, l := range append(got.TCP, got.Redirected...) {
 		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%v after the sandbox's end: %v", l.Addr(), err)
@@ -97,9 +97,9 @@ func TestNetworkRefused(t *testing.T) {
 		{"refused by the caller", runtime.Network{Serve: func(runtime.Sockets) error { return errors.New("no") }}, "no"},
 	}
 	for _, tt := range tests {
-		box, err := run.Create(context.Background(), runtime.Config{Name: "network", Image: image, Limits: runtime.DefaultLimits(), Network: &tt.network})
+		sandbox, err := run.Create(context.Background(), runtime.Config{Name: "network", Image: image, Limits: runtime.DefaultLimits(), Network: &tt.network})
 		if err == nil {
-			report(t, box.Close(context.Background()))
+			report(t, sandbox.Close(context.Background()))
 		}
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", tt.name, err)

@@ -50,11 +50,11 @@ func TestSoakLives(t *testing.T) {
 	if now := openFiles(t); now > files+8 {
 		t.Errorf("%d open files, %d before", now, files)
 	}
-	box, err := run.Create(context.Background(), runtime.Config{Name: "after", Image: image, Limits: runtime.DefaultLimits()})
+	sandbox, err := run.Create(context.Background(), runtime.Config{Name: "after", Image: image, Limits: runtime.DefaultLimits()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	report(t, box.Close(context.Background()))
+	report(t, sandbox.Close(context.Background()))
 }
 
 func openFiles(t *testing.T) int {

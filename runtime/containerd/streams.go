@@ -82,17 +82,17 @@ func (e *eofReader) Read(p []byte) (int, error) {
 
 // closeInput closes the process's standard input once s.in has ended. The shim holds it
 // open until it is asked to close it.
-func (b *Box) closeInput(s *streams, p client.Process) {
-	if s.eof == nil {
+func (s *Sandbox) closeInput(std *streams, p client.Process) {
+	if std.eof == nil {
 		return
 	}
 	go func() {
 		select {
-		case <-s.eof:
-		case <-s.ended:
+		case <-std.eof:
+		case <-std.ended:
 			return
 		}
-		ctx, cancel := b.run.c.cleanup(context.Background())
+		ctx, cancel := s.run.c.cleanup(context.Background())
 		defer cancel()
 		_ = p.CloseIO(ctx, client.WithStdinCloser) // the process may be gone
 	}()

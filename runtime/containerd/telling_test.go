@@ -38,7 +38,7 @@ for path, text in sorted(read().items()):
 // except the files that docs/sandbox.md names, which programs cannot do without.
 func TestProcTellsLittle(t *testing.T) {
 	w := newWorld(t)
-	box := create(t, w.run, w.config())
+	sandbox := create(t, w.run, w.config())
 	said, ready := io.Pipe()
 	input, tell := io.Pipe()
 	type end struct {
@@ -47,7 +47,7 @@ func TestProcTellsLittle(t *testing.T) {
 	}
 	ended := make(chan end, 1)
 	go func() {
-		exit, err := box.Exec(context.Background(), runtime.Process{Args: []string{"python3", "-c", readTwice}, Stdin: input, Stdout: ready, Wall: wall})
+		exit, err := sandbox.Exec(context.Background(), runtime.Process{Args: []string{"python3", "-c", readTwice}, Stdin: input, Stdout: ready, Wall: wall})
 		_ = ready.Close()
 		ended <- end{exit, err}
 	}()

@@ -174,18 +174,18 @@ func (r *Run) Live(ctx context.Context, image runtime.Image) error {
 	if err != nil {
 		return err
 	}
-	box, err := r.Create(ctx, runtime.Config{
+	sandbox, err := r.Create(ctx, runtime.Config{
 		Name: "trial", Image: image, User: "0:0", Workdir: "/tmp", Persistent: true, Limits: runtime.DefaultLimits(),
 		Mounts: []runtime.Mount{{Source: at, Dest: dest}},
 	})
 	if err != nil {
 		return err
 	}
-	exit, err := box.Exec(ctx, runtime.Process{Args: []string{dest}, Wall: r.c.opts.Timeout})
+	exit, err := sandbox.Exec(ctx, runtime.Process{Args: []string{dest}, Wall: r.c.opts.Timeout})
 	if err == nil && !exit.Success() {
 		err = fmt.Errorf("%w: sandbox %q: a program that does nothing: %v", runtime.ErrUnavailable, "trial", exit)
 	}
-	return errors.Join(err, box.Close(ctx))
+	return errors.Join(err, sandbox.Close(ctx))
 }
 
 // mayHave reports whether a capability is in a process's bounding set.

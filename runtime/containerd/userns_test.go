@@ -38,18 +38,18 @@ func create(t *testing.T, run *containerd.Run, cfg runtime.Config) runtime.Sandb
 	if cfg.Limits == (runtime.Limits{}) {
 		cfg.Limits = runtime.DefaultLimits()
 	}
-	box, err := run.Create(context.Background(), cfg)
+	sandbox, err := run.Create(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { report(t, box.Close(context.Background())) })
-	return box
+	t.Cleanup(func() { report(t, sandbox.Close(context.Background())) })
+	return sandbox
 }
 
 // output runs a command that must succeed.
-func output(t *testing.T, box runtime.Sandbox, args ...string) string {
+func output(t *testing.T, sandbox runtime.Sandbox, args ...string) string {
 	t.Helper()
-	exit, err := box.Exec(context.Background(), runtime.Process{Args: args, Wall: wall})
+	exit, err := sandbox.Exec(context.Background(), runtime.Process{Args: args, Wall: wall})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,14 +88,14 @@ func TestOwnIDs(t *testing.T) {
 	for _, id := range []int{0, 1000} {
 		for _, persistent := range []bool{false, true} {
 			t.Run(fmt.Sprintf("user %d, persistent %v", id, persistent), func(t *testing.T) {
-				box := create(t, run, runtime.Config{Name: "ids", Image: image, User: fmt.Sprintf("%d:%d", id, id), Persistent: persistent})
+				sandbox := create(t, run, runtime.Config{Name: "ids", Image: image, User: fmt.Sprintf("%d:%d", id, id), Persistent: persistent})
 				mark := fmt.Sprintf("sbench-ids-%d-%v", id, persistent)
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				var said strings.Builder
 				ready, done := make(chan struct{}), make(chan error, 1)
 				go func() {
-					_, err := box.Exec(ctx, runtime.Process{Args: []string{"sh", "-c", "cat /proc/self/uid_map /proc/self/gid_map; sleep 1000", mark}, Wall: wall,
+					_, err := sandbox.Exec(ctx, runtime.Process{Args: []string{"sh", "-c", "cat /proc/self/uid_map /proc/self/gid_map; sleep 1000", mark}, Wall: wall,
 						Stdout: onText(func(b []byte) {
 							if said.Write(b); strings.Count(said.String(), "\n") == 2 {
 								close(ready)
@@ -154,8 +154,8 @@ func TestLiveSandboxesHaveDifferentIDs(t *testing.T) {
 	_, run, image := ownIDs(t)
 	seen := map[int]bool{}
 	for range 4 { // open all at once
-		box := create(t, run, runtime.Config{Name: "ids", Image: image})
-		base := firstID(t, output(t, box, "cat", "/proc/self/uid_map"))
+		sandbox := create(t, run, runtime.Config{Name: "ids", Image: image})
+		base := firstID(t, output(t, sandbox, "cat", "/proc/self/uid_map"))
 		if seen[base] {
 			t.Errorf("two have the ids from %d", base)
 		}
@@ -179,10 +179,10 @@ func TestHostIDs(t *testing.T) {
 		t.Errorf("mode %q because of %q", mode, why)
 	}
 	work := volumeOf(t, run)
-	box := create(t, run, runtime.Config{Name: "host", Image: image, Mounts: []runtime.Mount{{Source: work, Dest: "/work", Writable: true}}})
+	sandbox := create(t, run, runtime.Config{Name: "host", Image: image, Mounts: []runtime.Mount{{Source: work, Dest: "/work", Writable: true}}})
 	ours, err := os.ReadFile("/proc/self/uid_map")
 	report(t, err)
-	if got := output(t, box, "sh", "-c", "touch /work/made; cat /proc/self/uid_map"); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(string(ours)), " ") {
+	if got := output(t, sandbox, "sh", "-c", "touch /work/made; cat /proc/self/uid_map"); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(string(ours)), " ") {
 		t.Errorf("uid_map %q", got)
 	}
 	if got := ownerOf(t, filepath.Join(work, "made")); got != 0 {
@@ -222,14 +222,14 @@ func TestOwnersOnDisk(t *testing.T) {
 			given, tree := volumeOf(t, run), volumeOf(t, run)
 			report(t, os.WriteFile(filepath.Join(given, "ours"), []byte("x"), 0o600))
 			report(t, os.WriteFile(filepath.Join(tree, "ours"), []byte("x"), 0o644))
-			box := create(t, run, runtime.Config{
+			sandbox := create(t, run, runtime.Config{
 				Name: "writer", Image: image, User: user, WritableRoot: true, Workdir: "/tmp",
 				Mounts: []runtime.Mount{
 					{Source: given, Dest: "/given", Writable: true, Give: true},
 					{Source: tree, Dest: "/copy", Copy: true},
 				},
 			})
-			got := output(t, box, "sh", "-c", "cat /given/ours >/given/made && mkdir /given/dir && touch /copy/made && stat -c %u:%g /given/ours /given/made /copy /copy/ours /copy/made /etc /etc/hosts /proc/self/. /proc/self/fd | tr '\n' ' '")
+			got := output(t, sandbox, "sh", "-c", "cat /given/ours >/given/made && mkdir /given/dir && touch /copy/made && stat -c %u:%g /given/ours /given/made /copy /copy/ours /copy/made /etc /etc/hosts /proc/self/. /proc/self/fd | tr '\n' ' '")
 			if want := strings.ReplaceAll("U:U U:U U:U 0:0 U:U 0:0 0:0 U:U U:U", "U", strconv.Itoa(id)); got != want {
 				t.Errorf("inside the owners are %s, want %s", got, want)
 			}
@@ -305,14 +305,14 @@ func TestSourceThatCannotBeShifted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { report(t, unix.Unmount(merged, unix.MNT_DETACH)) })
-	box := create(t, run, runtime.Config{Name: "overlay", Image: image, Mounts: []runtime.Mount{{Source: merged, Dest: "/merged"}}})
-	if got := output(t, box, "sh", "-c", "stat -c %u /merged/all; cat /merged/all; cat /merged/ours 2>/dev/null || echo -refused"); got != "65534\nall-refused" {
+	sandbox := create(t, run, runtime.Config{Name: "overlay", Image: image, Mounts: []runtime.Mount{{Source: merged, Dest: "/merged"}}})
+	if got := output(t, sandbox, "sh", "-c", "stat -c %u /merged/all; cat /merged/all; cat /merged/ours 2>/dev/null || echo -refused"); got != "65534\nall-refused" {
 		t.Errorf("got %q", got)
 	}
 	for name, m := range map[string]runtime.Mount{"writable": {Source: merged, Dest: "/merged", Writable: true}, "copy": {Source: merged, Dest: "/merged", Copy: true}} {
-		box, err := run.Create(context.Background(), runtime.Config{Name: name, Image: image, Limits: runtime.DefaultLimits(), Mounts: []runtime.Mount{m}})
+		sandbox, err := run.Create(context.Background(), runtime.Config{Name: name, Image: image, Limits: runtime.DefaultLimits(), Mounts: []runtime.Mount{m}})
 		if err == nil {
-			report(t, box.Close(context.Background()))
+			report(t, sandbox.Close(context.Background()))
 		}
 		if err == nil || !strings.Contains(err.Error(), "cannot be shifted") {
 			t.Errorf("%s: got %v", name, err)
@@ -407,8 +407,8 @@ func TestOthersCannotLook(t *testing.T) {
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	work := volumeOf(t, run)
 	report(t, os.WriteFile(filepath.Join(work, "secret"), []byte("4711"), 0o644))
-	box := create(t, run, runtime.Config{Name: "seen", Image: image, Persistent: true, Mounts: []runtime.Mount{{Source: work, Dest: "/work", Writable: true}}})
-	if got := output(t, box, "cat", "/work/secret"); got != "4711" {
+	sandbox := create(t, run, runtime.Config{Name: "seen", Image: image, Persistent: true, Mounts: []runtime.Mount{{Source: work, Dest: "/work", Writable: true}}})
+	if got := output(t, sandbox, "cat", "/work/secret"); got != "4711" {
 		t.Fatalf("the sandbox reads %q", got)
 	}
 	table, err := os.ReadFile("/proc/self/mountinfo")

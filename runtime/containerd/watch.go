@@ -15,8 +15,8 @@ const (
 // uncounted returns a channel that is closed once the sandbox's connections use too much
 // memory that no control group is charged for: more than 16 MiB and more than a sixteenth
 // of the sandbox's memory limit.
-func (b *Box) uncounted(ctx context.Context) <-chan struct{} {
-	space, limit := b.netns, max(b.cfg.Limits.Memory/16, 16<<20)
+func (s *Sandbox) uncounted(ctx context.Context) <-chan struct{} {
+	space, limit := s.netns, max(s.cfg.Limits.Memory/16, 16<<20)
 	return watch(ctx, socketInterval, func() bool {
 		bytes, err := space.Uncounted()
 		return err == nil && bytes > limit // an error means that the kernel lacks memory for a moment
@@ -26,13 +26,13 @@ func (b *Box) uncounted(ctx context.Context) <-chan struct{} {
 // overflow returns a channel that is closed once the contents of a layer that is only a
 // directory exceed its size or cannot be counted. Other layers are bounded by the kernel,
 // and the channel stays open.
-func (b *Box) overflow(ctx context.Context) <-chan struct{} {
-	layer := b.layer
+func (s *Sandbox) overflow(ctx context.Context) <-chan struct{} {
+	layer := s.layer
 	if layer.Bounded() {
 		return nil
 	}
 	return watch(ctx, watchInterval, func() bool {
-		pids, _ := b.group.Pids() // without them, only files that have a name are counted
+		pids, _ := s.group.Pids() // without them, only files that have a name are counted
 		return layer.Over(pids) && ctx.Err() == nil
 	})
 }

@@ -36,7 +36,7 @@ type Proc struct {
 	Stderr io.Writer
 	Term   <-chan struct{} // closed when SIGTERM is sent
 
-	box        *box
+	sandbox    *sandbox
 	background sync.WaitGroup
 	ctx        context.Context // canceled when the process ends; passed to the functions of Go
 }
@@ -47,7 +47,7 @@ func (p *Proc) Go(f func(ctx context.Context)) { p.background.Go(func() { f(p.ct
 
 // Path returns the host path that corresponds to the path name in the sandbox, and
 // whether it may be written to.
-func (p *Proc) Path(name string) (host string, writable bool) { return p.box.path(name) }
+func (p *Proc) Path(name string) (host string, writable bool) { return p.sandbox.path(name) }
 
 // Engine creates fake sandboxes. Lookup returns the program for a command line, or nil if
 // there is no such command.
@@ -89,28 +89,28 @@ func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox,
 	if cfg.Network != nil {
 		return nil, errors.New("the fake has no network")
 	}
-	root, err := os.MkdirTemp(e.Directory, "box-")
+	root, err := os.MkdirTemp(e.Directory, "sandbox-")
 	if err != nil {
 		return nil, err
 	}
 	cfg.Mounts = slices.Clone(cfg.Mounts) // the caller's
-	b := &box{engine: e, cfg: cfg, root: root}
-	if from, ok := cfg.From.(*box); ok {
+	s := &sandbox{engine: e, cfg: cfg, root: root}
+	if from, ok := cfg.From.(*sandbox); ok {
 		err = os.CopyFS(root, os.DirFS(from.root))
 	}
 	for i, m := range cfg.Mounts {
 		_, statErr := os.Stat(m.Source)
 		err = errors.Join(err, statErr)
 		if m.Copy && statErr == nil {
-			b.copies = append(b.copies, filepath.Join(e.Directory, fmt.Sprintf("%s-copy-%d", filepath.Base(root), i)))
-			err = errors.Join(err, os.CopyFS(b.copies[len(b.copies)-1], os.DirFS(m.Source)))
-			b.cfg.Mounts[i].Source, b.cfg.Mounts[i].Writable = b.copies[len(b.copies)-1], true
+			s.copies = append(s.copies, filepath.Join(e.Directory, fmt.Sprintf("%s-copy-%d", filepath.Base(root), i)))
+			err = errors.Join(err, os.CopyFS(s.copies[len(s.copies)-1], os.DirFS(m.Source)))
+			s.cfg.Mounts[i].Source, s.cfg.Mounts[i].Writable = s.copies[len(s.copies)-1], true
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, b.Close(context.Background()))
+		return nil, errors.Join(err, s.Close(context.Background()))
 	}
-	return b, nil
+	return s, nil
 }
 
 // NewVolume creates a directory whose size is not limited.
@@ -128,7 +128,7 @@ func (v volume) Path() string        { return string(v) }
 func (v volume) Full() (bool, error) { return false, nil }
 func (v volume) Close() error        { return os.RemoveAll(string(v)) }
 
-type box struct {
+type sandbox struct {
 	engine *Engine
 	cfg    runtime.Config
 	root   string
@@ -138,9 +138,9 @@ type box struct {
 	spent, closed bool
 }
 
-func (b *box) path(name string) (string, bool) {
-	host, writable, best := filepath.Join(b.root, name), b.cfg.WritableRoot, -1
-	for _, m := range b.cfg.Mounts {
+func (s *sandbox) path(name string) (string, bool) {
+	host, writable, best := filepath.Join(s.root, name), s.cfg.WritableRoot, -1
+	for _, m := range s.cfg.Mounts {
 		if rest, ok := strings.CutPrefix(name+"/", m.Dest+"/"); ok && len(m.Dest) > best {
 			host, writable, best = filepath.Join(m.Source, rest), m.Writable, len(m.Dest)
 		}
@@ -149,35 +149,35 @@ func (b *box) path(name string) (string, bool) {
 }
 
 // Exec runs the program that the engine finds for p.
-func (b *box) Exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.cfg.Observed(ctx, p, b.exec)
+func (s *sandbox) Exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg.Observed(ctx, p, s.exec)
 }
 
-func (b *box) exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
+func (s *sandbox) exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
 	switch {
-	case b.closed:
+	case s.closed:
 		return runtime.Exit{}, runtime.ErrClosed
 	case p.Wall <= 0:
 		return runtime.Exit{}, errors.New("process without a wall-clock limit")
-	case !b.cfg.Persistent && b.spent:
+	case !s.cfg.Persistent && s.spent:
 		return runtime.Exit{}, runtime.ErrSpent
 	}
-	program := b.engine.Lookup(p.Args)
+	program := s.engine.Lookup(p.Args)
 	if program == nil {
 		return runtime.Exit{}, fmt.Errorf("%w: %q", runtime.ErrNotStarted, p.Args)
 	}
-	b.spent = true
-	return b.run(ctx, program, p)
+	s.spent = true
+	return s.run(ctx, program, p)
 }
 
-func (b *box) run(ctx context.Context, program Program, p runtime.Process) (runtime.Exit, error) {
+func (s *sandbox) run(ctx context.Context, program Program, p runtime.Process) (runtime.Exit, error) {
 	out, errOut := runtime.NewCapture(p.OutputBytes, p.Stdout), runtime.NewCapture(p.OutputBytes, p.Stderr)
 	life, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	term := make(chan struct{})
-	proc := &Proc{Args: p.Args, Env: b.environment(p.Env), Dir: p.Dir, Stdin: p.Stdin, Stdout: out, Stderr: errOut, Term: term, box: b, ctx: life}
+	proc := &Proc{Args: p.Args, Env: s.environment(p.Env), Dir: p.Dir, Stdin: p.Stdin, Stdout: out, Stderr: errOut, Term: term, sandbox: s, ctx: life}
 	done := make(chan Status, 1)
 	begun := time.Now()
 	go func() { done <- program(life, proc) }()
@@ -213,9 +213,9 @@ func (b *box) run(ctx context.Context, program Program, p runtime.Process) (runt
 	return exit, nil
 }
 
-func (b *box) environment(extra []string) map[string]string {
+func (s *sandbox) environment(extra []string) map[string]string {
 	env := map[string]string{}
-	for _, list := range [][]string{b.cfg.Image.Env, b.cfg.Env, extra} {
+	for _, list := range [][]string{s.cfg.Image.Env, s.cfg.Env, extra} {
 		for _, e := range list {
 			name, value, _ := strings.Cut(e, "=")
 			env[name] = value
@@ -225,13 +225,13 @@ func (b *box) environment(extra []string) map[string]string {
 }
 
 // Path returns the host path of a directory; see [runtime.Sandbox].
-func (b *box) Path(dir string) (string, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed || b.cfg.Persistent || !b.spent {
+func (s *sandbox) Path(dir string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.cfg.Persistent || !s.spent {
 		return "", errors.New("sandbox has not stopped, or is closed")
 	}
-	host := filepath.Join(b.root, dir)
+	host := filepath.Join(s.root, dir)
 	if info, err := os.Lstat(host); err != nil || !info.IsDir() {
 		return "", fmt.Errorf("%s: %w", dir, fs.ErrNotExist)
 	}
@@ -239,12 +239,12 @@ func (b *box) Path(dir string) (string, error) {
 }
 
 // Close removes the sandbox's files.
-func (b *box) Close(context.Context) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
-	errs := []error{os.RemoveAll(b.root)}
-	for _, c := range b.copies {
+func (s *sandbox) Close(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	errs := []error{os.RemoveAll(s.root)}
+	for _, c := range s.copies {
 		errs = append(errs, os.RemoveAll(c))
 	}
 	return errors.Join(errs...)

@@ -67,16 +67,16 @@ func (s suite) config() runtime.Config {
 
 func (s suite) create(t *testing.T, cfg runtime.Config) runtime.Sandbox {
 	t.Helper()
-	box, err := s.e.Create(context.Background(), cfg)
+	sandbox, err := s.e.Create(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := box.Close(context.Background()); err != nil {
+		if err := sandbox.Close(context.Background()); err != nil {
 			t.Errorf("close: %v", err)
 		}
 	})
-	return box
+	return sandbox
 }
 
 func sh(script string) runtime.Process {
@@ -88,9 +88,9 @@ func (s suite) run(t *testing.T, cfg runtime.Config, p runtime.Process) runtime.
 	return exec(t, s.create(t, cfg), p)
 }
 
-func exec(t *testing.T, box runtime.Sandbox, p runtime.Process) runtime.Exit {
+func exec(t *testing.T, sandbox runtime.Sandbox, p runtime.Process) runtime.Exit {
 	t.Helper()
-	exit, err := box.Exec(context.Background(), p)
+	exit, err := sandbox.Exec(context.Background(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,10 +182,10 @@ func (s suite) outputBound(t *testing.T) {
 
 func (s suite) environment(t *testing.T) {
 	cfg := s.config()
-	cfg.Env = []string{"A=box", "B=box"}
+	cfg.Env = []string{"A=sandbox", "B=sandbox"}
 	p := sh(`echo "$A $B $PWD"`)
 	p.Env, p.Dir = []string{"B=process"}, "/"
-	if exit := s.run(t, cfg, p); exit.Stdout.String() != "box process /\n" {
+	if exit := s.run(t, cfg, p); exit.Stdout.String() != "sandbox process /\n" {
 		t.Errorf("got %q, %v", exit.Stdout.String(), exit)
 	}
 }
@@ -194,8 +194,8 @@ func (s suite) notStarted(t *testing.T) {
 	for _, persistent := range []bool{false, true} {
 		cfg := s.config()
 		cfg.Persistent = persistent
-		box := s.create(t, cfg)
-		_, err := box.Exec(context.Background(), runtime.Process{Args: []string{"/no/such/program"}, Wall: wall})
+		sandbox := s.create(t, cfg)
+		_, err := sandbox.Exec(context.Background(), runtime.Process{Args: []string{"/no/such/program"}, Wall: wall})
 		if !errors.Is(err, runtime.ErrNotStarted) {
 			t.Errorf("persistent %v: %v", persistent, err)
 		}
@@ -203,9 +203,9 @@ func (s suite) notStarted(t *testing.T) {
 }
 
 func (s suite) spent(t *testing.T) {
-	box := s.create(t, s.config())
-	exec(t, box, sh("exit 0"))
-	if _, err := box.Exec(context.Background(), sh("exit 0")); !errors.Is(err, runtime.ErrSpent) {
+	sandbox := s.create(t, s.config())
+	exec(t, sandbox, sh("exit 0"))
+	if _, err := sandbox.Exec(context.Background(), sh("exit 0")); !errors.Is(err, runtime.ErrSpent) {
 		t.Errorf("second process: %v", err)
 	}
 }
@@ -213,9 +213,9 @@ func (s suite) spent(t *testing.T) {
 func (s suite) persistent(t *testing.T) {
 	cfg := s.config()
 	cfg.Persistent, cfg.WritableRoot = true, true
-	box := s.create(t, cfg)
-	exec(t, box, sh("echo kept > /kept"))
-	if exit := exec(t, box, sh("cat /kept")); exit.Stdout.String() != "kept\n" {
+	sandbox := s.create(t, cfg)
+	exec(t, sandbox, sh("echo kept > /kept"))
+	if exit := exec(t, sandbox, sh("cat /kept")); exit.Stdout.String() != "kept\n" {
 		t.Errorf("got %q", exit.Stdout.String())
 	}
 }
@@ -223,9 +223,9 @@ func (s suite) persistent(t *testing.T) {
 func (s suite) nothingOutlives(t *testing.T) {
 	cfg := s.config()
 	cfg.Persistent, cfg.WritableRoot = true, true
-	box := s.create(t, cfg)
-	exec(t, box, sh("(while :; do echo alive >> /log; sleep 0.01; done) & until test -e /log; do :; done"))
-	exit := exec(t, box, sh("cp /log /before; sleep 0.2; cmp /log /before"))
+	sandbox := s.create(t, cfg)
+	exec(t, sandbox, sh("(while :; do echo alive >> /log; sleep 0.01; done) & until test -e /log; do :; done"))
+	exit := exec(t, sandbox, sh("cp /log /before; sleep 0.2; cmp /log /before"))
 	if !exit.Success() {
 		t.Errorf("a background process went on: %v %s", exit, exit.Stdout.String())
 	}
@@ -233,10 +233,10 @@ func (s suite) nothingOutlives(t *testing.T) {
 
 func (s suite) cancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	box := s.create(t, s.config())
+	sandbox := s.create(t, s.config())
 	p := sh("echo ready; sleep 1000")
 	p.Stdout = writerFunc(func(b []byte) (int, error) { cancel(); return len(b), nil })
-	if _, err := box.Exec(ctx, p); !errors.Is(err, context.Canceled) {
+	if _, err := sandbox.Exec(ctx, p); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -246,13 +246,13 @@ type writerFunc func([]byte) (int, error)
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 func (s suite) closeTwice(t *testing.T) {
-	box := s.create(t, s.config())
+	sandbox := s.create(t, s.config())
 	for range 2 {
-		if err := box.Close(context.Background()); err != nil {
+		if err := sandbox.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := box.Exec(context.Background(), sh("exit 0")); !errors.Is(err, runtime.ErrClosed) {
+	if _, err := sandbox.Exec(context.Background(), sh("exit 0")); !errors.Is(err, runtime.ErrClosed) {
 		t.Errorf("exec after close: %v", err)
 	}
 }
@@ -320,12 +320,12 @@ func (s suite) from(t *testing.T) {
 func (s suite) path(t *testing.T) {
 	cfg := s.config()
 	cfg.WritableRoot = true
-	box := s.create(t, cfg)
-	if _, err := box.Path("/left"); err == nil {
+	sandbox := s.create(t, cfg)
+	if _, err := sandbox.Path("/left"); err == nil {
 		t.Error("a path before the process")
 	}
-	exec(t, box, sh("mkdir /left; echo x > /left/file; ln -s /left /link"))
-	dir, err := box.Path("/left")
+	exec(t, sandbox, sh("mkdir /left; echo x > /left/file; ln -s /left /link"))
+	dir, err := sandbox.Path("/left")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +333,7 @@ func (s suite) path(t *testing.T) {
 		t.Errorf("found %q, %v", got, err)
 	}
 	for _, none := range []string{"/link", "/no-such", "/left/file"} {
-		if dir, err := box.Path(none); !errors.Is(err, fs.ErrNotExist) {
+		if dir, err := sandbox.Path(none); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %q, %v", none, dir, err)
 		}
 	}
@@ -353,14 +353,14 @@ func (s suite) refused(t *testing.T) {
 	for _, tt := range tests {
 		cfg := s.config()
 		tt.change(&cfg)
-		box, err := s.e.Create(context.Background(), cfg)
+		sandbox, err := s.e.Create(context.Background(), cfg)
 		if err == nil {
 			t.Errorf("%s: accepted", tt.name)
-			check(t, box.Close(context.Background()))
+			check(t, sandbox.Close(context.Background()))
 		}
 	}
-	box := s.create(t, s.config())
-	if _, err := box.Exec(context.Background(), runtime.Process{Args: []string{"true"}}); err == nil {
+	sandbox := s.create(t, s.config())
+	if _, err := sandbox.Exec(context.Background(), runtime.Process{Args: []string{"true"}}); err == nil {
 		t.Error("a process without a time limit was accepted")
 	}
 }
@@ -388,11 +388,11 @@ func (s suite) observed(t *testing.T) {
 	var r refuser
 	cfg := s.config()
 	cfg.Observer = &r
-	box := s.create(t, cfg)
-	if _, err := box.Exec(context.Background(), runtime.Process{Args: []string{"env"}, Wall: wall}); !errors.Is(err, runtime.ErrDenied) {
+	sandbox := s.create(t, cfg)
+	if _, err := sandbox.Exec(context.Background(), runtime.Process{Args: []string{"env"}, Wall: wall}); !errors.Is(err, runtime.ErrDenied) {
 		t.Errorf("a refused command: %v", err)
 	}
-	exit := exec(t, box, sh("exit 3"))
+	exit := exec(t, sandbox, sh("exit 3"))
 	if want := []string{cfg.Name + " " + exit.String()}; !slices.Equal(r.ended, want) {
 		t.Errorf("ended %q, want %q", r.ended, want)
 	}

@@ -145,17 +145,17 @@ const listWall = 2 * time.Minute
 // candidate has written.
 func InSandbox(e Sandboxes, cfg runtime.Config) Python {
 	return func(ctx context.Context, request []byte) ([]byte, error) {
-		box, err := e.Create(ctx, cfg)
+		sandbox, err := e.Create(ctx, cfg)
 		if err != nil {
 			return nil, err
 		}
 		var answer bytes.Buffer
 		start := fmt.Sprintf("import sys; exec(compile(sys.stdin.buffer.read(%d), 'mutate', 'exec'))", len(Program))
-		exit, err := box.Exec(ctx, runtime.Process{
+		exit, err := sandbox.Exec(ctx, runtime.Process{
 			Args: []string{"python3", "-I", "-S", "-B", "-c", start}, Dir: "/",
 			Stdin: bytes.NewReader(append([]byte(Program), request...)), Stdout: &answer, Wall: listWall,
 		})
-		err = errors.Join(err, box.Close(ctx))
+		err = errors.Join(err, sandbox.Close(ctx))
 		switch {
 		case errors.Is(err, runtime.ErrNotStarted):
 			return nil, fmt.Errorf("%w: %w", ErrPython, err)

@@ -116,17 +116,19 @@ func TestListBroken(t *testing.T) {
 	}
 }
 
-// endedBox is a sandbox in which every process ends the same way.
-type endedBox struct {
+// endedSandbox is a sandbox in which every process ends the same way.
+type endedSandbox struct {
 	runtime.Sandbox
 	exit runtime.Exit
 }
 
-func (b endedBox) Create(context.Context, runtime.Config) (runtime.Sandbox, error) { return b, nil }
+func (s endedSandbox) Create(context.Context, runtime.Config) (runtime.Sandbox, error) { return s, nil }
 
-func (b endedBox) Exec(context.Context, runtime.Process) (runtime.Exit, error) { return b.exit, nil }
+func (s endedSandbox) Exec(context.Context, runtime.Process) (runtime.Exit, error) {
+	return s.exit, nil
+}
 
-func (endedBox) Close(context.Context) error { return nil }
+func (endedSandbox) Close(context.Context) error { return nil }
 
 // TestInSandboxLimits: a limit that the program meets is not the interpreter's fault.
 func TestInSandboxLimits(t *testing.T) {
@@ -140,7 +142,7 @@ func TestInSandboxLimits(t *testing.T) {
 		{runtime.Exit{Reason: runtime.Exited, Code: 1}, contrast.ErrPython},
 		{runtime.Exit{Reason: runtime.Signaled}, contrast.ErrPython},
 	} {
-		_, err := contrast.InSandbox(endedBox{exit: c.exit}, runtime.Config{})(t.Context(), nil)
+		_, err := contrast.InSandbox(endedSandbox{exit: c.exit}, runtime.Config{})(t.Context(), nil)
 		if !errors.Is(err, c.want) || errors.Is(err, contrast.ErrPython) != (c.want == contrast.ErrPython) {
 			t.Errorf("%s: %v", c.exit, err)
 		}

@@ -37,9 +37,9 @@ const (
 	oomScoreAdj   = 500     // the kernel kills sandboxes before processes of the host
 )
 
-// Box is a sandbox on containerd. It implements runtime.Sandbox, and its methods are
-// safe for concurrent use.
-type Box struct {
+// A Sandbox implements runtime.Sandbox on containerd. Its methods are safe for
+// concurrent use.
+type Sandbox struct {
 	run      *Run
 	cfg      runtime.Config
 	id       string
@@ -72,85 +72,85 @@ func (r *Run) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, 
 	}
 	cfg.Mounts = slices.Clone(cfg.Mounts)
 	id := randomID()
-	b := &Box{
-		run: r, cfg: cfg, id: r.id + "-" + id, dir: filepath.Join(r.dir, "box-"+id),
+	s := &Sandbox{
+		run: r, cfg: cfg, id: r.id + "-" + id, dir: filepath.Join(r.dir, "sandbox-"+id),
 		cgroup: "/" + cgroupPrefix + r.id + "/" + id,
 	}
-	b.group = r.c.newGroup(b.cgroup, watchdog.Limits{Memory: cfg.Limits.Memory, Pids: cfg.Limits.Pids, Held: b.held})
+	s.group = r.c.newGroup(s.cgroup, watchdog.Limits{Memory: cfg.Limits.Memory, Pids: cfg.Limits.Pids, Held: s.held})
 	release, err := r.c.slot(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
 	}
 	defer release()
-	if err := b.create(ctx); err != nil {
-		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, errors.Join(err, b.Close(ctx)))
+	if err := s.create(ctx); err != nil {
+		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, errors.Join(err, s.Close(ctx)))
 	}
-	return b, nil
+	return s, nil
 }
 
-func (b *Box) create(ctx context.Context) error {
-	if err := b.makeRoot(ctx); err != nil {
+func (s *Sandbox) create(ctx context.Context) error {
+	if err := s.makeRoot(ctx); err != nil {
 		return err
 	}
 	var err error
-	if b.user, err = passwd.Lookup(b.root.Root(), cmp.Or(b.cfg.User, b.cfg.Image.User)); err != nil {
+	if s.user, err = passwd.Lookup(s.root.Root(), cmp.Or(s.cfg.User, s.cfg.Image.User)); err != nil {
 		return err
 	}
-	if err := b.ids.check(b.user); err != nil {
+	if err := s.ids.check(s.user); err != nil {
 		return err
 	}
-	if err := b.root.Give(b.user.UID, b.user.GID); err != nil {
+	if err := s.root.Give(s.user.UID, s.user.GID); err != nil {
 		return err
 	}
-	if err := b.ids.nest(); err != nil {
+	if err := s.ids.nest(); err != nil {
 		return err
 	}
-	if err := b.makeNetwork(); err != nil {
+	if err := s.makeNetwork(); err != nil {
 		return err
 	}
-	if !b.cfg.Persistent {
+	if !s.cfg.Persistent {
 		return nil
 	}
-	return b.startPause(ctx)
+	return s.startPause(ctx)
 }
 
 // makeRoot makes everything that the sandbox's root file system consists of.
-func (b *Box) makeRoot(ctx context.Context) error {
-	if err := os.Mkdir(b.dir, 0o700); err != nil {
+func (s *Sandbox) makeRoot(ctx context.Context) error {
+	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		return err
 	}
 	var err error
-	if b.ids, err = b.run.c.ids.take(); err != nil {
+	if s.ids, err = s.run.c.ids.take(); err != nil {
 		return err
 	}
-	lower, err := b.base(ctx)
+	lower, err := s.base(ctx)
 	if err != nil {
 		return err
 	}
-	b.layer, err = b.run.newLayer(ctx, runtime.VolumeConfig{
-		Bytes: b.cfg.Limits.LayerBytes, Inodes: max(minInodes, b.cfg.Limits.LayerBytes/inodeBytes),
+	s.layer, err = s.run.newLayer(ctx, runtime.VolumeConfig{
+		Bytes: s.cfg.Limits.LayerBytes, Inodes: max(minInodes, s.cfg.Limits.LayerBytes/inodeBytes),
 	})
 	if err != nil {
 		return err
 	}
-	files, err := b.files()
+	files, err := s.files()
 	if err != nil {
 		return err
 	}
-	b.root, err = rootfs.New(rootfs.Config{
-		Dir: b.dir, Lower: lower, Layer: b.layer, IDs: b.ids.own, Stacker: b.run.c.stack,
-		Files: files, Mounts: b.cfg.Mounts, Workdir: b.workdir(), Writable: b.cfg.WritableRoot,
+	s.root, err = rootfs.New(rootfs.Config{
+		Dir: s.dir, Lower: lower, Layer: s.layer, IDs: s.ids.own, Stacker: s.run.c.stack,
+		Files: files, Mounts: s.cfg.Mounts, Workdir: s.workdir(), Writable: s.cfg.WritableRoot,
 	})
 	return err
 }
 
 // base returns the directories below the sandbox's own layer.
-func (b *Box) base(ctx context.Context) ([]string, error) {
-	if b.cfg.From == nil {
-		return b.run.lowers(ctx, b.cfg.Image)
+func (s *Sandbox) base(ctx context.Context) ([]string, error) {
+	if s.cfg.From == nil {
+		return s.run.lowers(ctx, s.cfg.Image)
 	}
-	from, ok := b.cfg.From.(*Box)
-	if !ok || from.run != b.run {
+	from, ok := s.cfg.From.(*Sandbox)
+	if !ok || from.run != s.run {
 		return nil, errors.New("base sandbox is not of this run")
 	}
 	from.mu.Lock()
@@ -162,22 +162,22 @@ func (b *Box) base(ctx context.Context) ([]string, error) {
 }
 
 // makeNetwork makes the network namespace and hands out the sockets in it.
-func (b *Box) makeNetwork() error {
-	network := b.cfg.Network
+func (s *Sandbox) makeNetwork() error {
+	network := s.cfg.Network
 	if network == nil {
 		network = &runtime.Network{}
 	}
 	options := netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect}
-	if b.ids.userns != nil {
-		options.Namespace = b.ids.userns.Network() // which the sandbox's user namespace owns
+	if s.ids.userns != nil {
+		options.Namespace = s.ids.userns.Network() // which the sandbox's user namespace owns
 	}
 	var err error
-	b.netns, err = netns.New(options)
+	s.netns, err = netns.New(options)
 	if err != nil || network.Serve == nil {
 		return err
 	}
 	return network.Serve(runtime.Sockets{
-		TCP: b.netns.TCP, UDP: b.netns.UDP, Redirected: b.netns.Redirected, AnyAddress: b.netns.AnyAddress,
+		TCP: s.netns.TCP, UDP: s.netns.UDP, Redirected: s.netns.Redirected, AnyAddress: s.netns.AnyAddress,
 	})
 }
 
@@ -185,106 +185,106 @@ func (b *Box) makeNetwork() error {
 const pauseDest = "/.sbench/pause"
 
 // files returns the small files that every program expects.
-func (b *Box) files() ([]rootfs.File, error) {
+func (s *Sandbox) files() ([]rootfs.File, error) {
 	nameserver := ""
-	if n := b.cfg.Network; n != nil && n.Nameserver != "" {
+	if n := s.cfg.Network; n != nil && n.Nameserver != "" {
 		nameserver = "nameserver " + n.Nameserver + "\n"
 	}
 	files := []rootfs.File{
 		{Dest: "/etc/hosts", Text: []byte("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"), Mode: 0o644},
 		{Dest: "/etc/resolv.conf", Text: []byte(nameserver), Mode: 0o644},
 	}
-	if !b.cfg.Persistent {
+	if !s.cfg.Persistent {
 		return files, nil
 	}
 	pause, err := program.Pause(goruntime.GOARCH)
 	return append(files, rootfs.File{Dest: pauseDest, Text: pause, Mode: 0o555}), err
 }
 
-func (b *Box) workdir() string { return cmp.Or(b.cfg.Workdir, b.cfg.Image.Workdir, "/") }
+func (s *Sandbox) workdir() string { return cmp.Or(s.cfg.Workdir, s.cfg.Image.Workdir, "/") }
 
 // spec builds the specification for a first process.
-func (b *Box) spec(args []string, env []string, dir string) (*specs.Spec, error) {
+func (s *Sandbox) spec(args []string, env []string, dir string) (*specs.Spec, error) {
 	opts := []oci.Option{
 		oci.WithArgs(args...),
-		oci.WithEnv(b.environment(env)...),
-		oci.WithCwd(cmp.Or(dir, b.workdir())),
-		oci.WithUser(b.user.UID, b.user.GID, b.user.Groups...),
-		oci.WithNetworkNamespace(b.netns.Path()),
-		oci.WithSharedMemory(b.cfg.Limits.ShmBytes),
-		oci.WithTmpfs("/tmp", b.cfg.Limits.TmpBytes, max(minInodes, b.cfg.Limits.TmpBytes/tmpInodeBytes)),
+		oci.WithEnv(s.environment(env)...),
+		oci.WithCwd(cmp.Or(dir, s.workdir())),
+		oci.WithUser(s.user.UID, s.user.GID, s.user.Groups...),
+		oci.WithNetworkNamespace(s.netns.Path()),
+		oci.WithSharedMemory(s.cfg.Limits.ShmBytes),
+		oci.WithTmpfs("/tmp", s.cfg.Limits.TmpBytes, max(minInodes, s.cfg.Limits.TmpBytes/tmpInodeBytes)),
 		oci.WithTmpfs("/run", runBytes, minInodes),
-		oci.WithCapabilities(b.cfg.Capabilities...),
-		oci.WithAnnotation(labelRun, b.run.id),
+		oci.WithCapabilities(s.cfg.Capabilities...),
+		oci.WithAnnotation(labelRun, s.run.id),
 	}
-	if b.run.c.opts.AllowSeccomp {
+	if s.run.c.opts.AllowSeccomp {
 		opts = append(opts, oci.WithOwnFilters())
 	}
-	if b.run.c.opts.AllowNetlink {
+	if s.run.c.opts.AllowNetlink {
 		opts = append(opts, oci.WithNetlink())
 	}
-	if b.cfg.Sealed {
+	if s.cfg.Sealed {
 		opts = append(opts, oci.WithSealedProcesses())
 	}
-	opts = append(opts, b.ids.options(b.run.c.ids.mappings, b.root.Devices())...)
-	for _, m := range b.root.Shown() {
+	opts = append(opts, s.ids.options(s.run.c.ids.mappings, s.root.Devices())...)
+	for _, m := range s.root.Shown() {
 		opts = append(opts, oci.WithBind(m.Source, m.Dest, m.Writable))
 	}
-	limits, err := b.run.c.limitOptions(b.cfg.Limits, b.cgroup)
+	limits, err := s.run.c.limitOptions(s.cfg.Limits, s.cgroup)
 	if err != nil {
 		return nil, err
 	}
-	return oci.New(b.root.Root(), append(opts, limits...)...)
+	return oci.New(s.root.Root(), append(opts, limits...)...)
 }
 
 const runBytes = 16 << 20
 
-func (b *Box) environment(extra []string) []string {
-	env := []string{defaultPath, "HOME=" + b.user.Home, "HOSTNAME=" + oci.Hostname}
-	env = append(env, b.cfg.Image.Env...)
-	env = append(env, b.cfg.Env...)
+func (s *Sandbox) environment(extra []string) []string {
+	env := []string{defaultPath, "HOME=" + s.user.Home, "HOSTNAME=" + oci.Hostname}
+	env = append(env, s.cfg.Image.Env...)
+	env = append(env, s.cfg.Env...)
 	return append(env, extra...)
 }
 
 // Spec returns the OCI specification that p would run with, without running p.
-func (b *Box) Spec(p runtime.Process) (*specs.Spec, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+func (s *Sandbox) Spec(p runtime.Process) (*specs.Spec, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return nil, runtime.ErrClosed
 	}
-	return b.spec(p.Args, p.Env, p.Dir)
+	return s.spec(p.Args, p.Env, p.Dir)
 }
 
 // Close kills what still runs and removes the sandbox; see runtime.Sandbox.
-func (b *Box) Close(ctx context.Context) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+func (s *Sandbox) Close(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return nil
 	}
 	var errs []error
-	if b.init != nil {
-		errs = append(errs, b.init.close())
+	if s.init != nil {
+		errs = append(errs, s.init.close())
 	}
-	errs = append(errs, kill(ctx, b.group, killTimeout))
-	ctx, cancel := b.run.c.cleanup(ctx)
+	errs = append(errs, kill(ctx, s.group, killTimeout))
+	ctx, cancel := s.run.c.cleanup(ctx)
 	defer cancel()
 	deleted := make(chan error, 1)
-	go func() { deleted <- b.deleteContainer(ctx) }() // most of it is waiting for the shim
-	if b.netns != nil {
-		errs = append(errs, b.netns.Close())
-		b.netns = nil
+	go func() { deleted <- s.deleteContainer(ctx) }() // most of it is waiting for the shim
+	if s.netns != nil {
+		errs = append(errs, s.netns.Close())
+		s.netns = nil
 	}
-	errs = append(errs, b.detach(), mounts.DetachBelow(b.dir), <-deleted)
-	if b.layer != nil {
-		errs = append(errs, b.layer.Close())
+	errs = append(errs, s.detach(), mounts.DetachBelow(s.dir), <-deleted)
+	if s.layer != nil {
+		errs = append(errs, s.layer.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("close sandbox %q: %w", b.cfg.Name, err) // Run.Close or Client.GC tries again
+		return fmt.Errorf("close sandbox %q: %w", s.cfg.Name, err) // Run.Close or Client.GC tries again
 	}
-	b.closed = true
-	return errors.Join(b.ids.close(), os.RemoveAll(b.dir), b.group.Remove())
+	s.closed = true
+	return errors.Join(s.ids.close(), os.RemoveAll(s.dir), s.group.Remove())
 }
 
 // kill kills all processes of a group within the given time, even if ctx is cancelled.
@@ -294,36 +294,36 @@ func kill(ctx context.Context, g group, within time.Duration) error {
 	return g.KillAll(ctx, 0)
 }
 
-func (b *Box) deleteContainer(ctx context.Context) error {
-	if b.container == nil {
+func (s *Sandbox) deleteContainer(ctx context.Context) error {
+	if s.container == nil {
 		return nil
 	}
 	var err error
-	if b.task != nil { // it has been killed, so that its status need not be asked for
-		if _, err = b.task.Delete(ctx); err == nil || errdefs.IsNotFound(err) {
-			err = b.container.Delete(ctx)
+	if s.task != nil { // it has been killed, so that its status need not be asked for
+		if _, err = s.task.Delete(ctx); err == nil || errdefs.IsNotFound(err) {
+			err = s.container.Delete(ctx)
 		}
 	}
-	if b.task == nil || err != nil && !errdefs.IsNotFound(err) {
-		err = b.run.c.removeContainer(ctx, b.container)
+	if s.task == nil || err != nil && !errdefs.IsNotFound(err) {
+		err = s.run.c.removeContainer(ctx, s.container)
 	}
 	if err != nil && !errdefs.IsNotFound(err) {
 		return err
 	}
-	b.container, b.task = nil, nil
+	s.container, s.task = nil, nil
 	return nil
 }
 
 // shimOptions returns what the shim needs besides the specification.
-func (b *Box) shimOptions() any {
-	if b.run.c.opts.Handler != DefaultHandler {
+func (s *Sandbox) shimOptions() any {
+	if s.run.c.opts.Handler != DefaultHandler {
 		return nil
 	}
-	o := &options.Options{BinaryName: b.run.c.program.path}
-	if b.ids.own != nil {
+	o := &options.Options{BinaryName: s.run.c.program.path}
+	if s.ids.own != nil {
 		// The pipes of standard output must belong to the sandbox's root, or a process
 		// could not open /dev/stdout.
-		o.IoUid, o.IoGid = b.ids.own.Base(), b.ids.own.Base()
+		o.IoUid, o.IoGid = s.ids.own.Base(), s.ids.own.Base()
 	}
 	return o
 }
