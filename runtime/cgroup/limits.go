@@ -6,21 +6,15 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/securebench/sbench/runtime"
 )
 
-// Limits are the limits that [Group.Verify] expects. A field that is zero is not
-// checked.
-type Limits struct {
-	Memory int64   // bytes
-	Swap   bool    // whether swap must be forbidden; ignored if Memory is zero
-	Pids   int64   // processes and threads
-	CPUs   float64 // cores
-}
-
-// Verify reads the limits of the group back from the kernel, since an OCI runtime may
-// silently ignore settings that it does not know. Its error names every limit that is
-// not as wanted.
-func (g Group) Verify(want Limits) error {
+// Verify reads the group's limits on memory, processes and CPUs back from the kernel,
+// since an OCI runtime may silently ignore settings that it does not know. With withoutSwap
+// the group must not be able to swap. A limit that is 0 is not checked. The error names every
+// limit that is not as wanted.
+func (g Group) Verify(want runtime.Limits, withoutSwap bool) error {
 	var errs []error
 	check := func(controller, name string, ok func(text string) bool) {
 		text := strings.TrimSpace(readString(g.file(controller, name)))
@@ -44,7 +38,7 @@ func (g Group) Verify(want Limits) error {
 	if want.Memory > 0 {
 		check("memory", memory, bytes)
 	}
-	if want.Memory > 0 && want.Swap {
+	if want.Memory > 0 && withoutSwap {
 		check("memory", swap, noSwapLeft)
 	}
 	if want.Pids > 0 {

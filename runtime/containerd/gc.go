@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd/mounts"
 	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/filelock"
 	"github.com/securebench/sbench/runtime/remove"
-	"github.com/securebench/sbench/runtime/watchdog"
 )
 
 // leftovers are what is left of one run. Whoever removes them holds the lock.
@@ -141,7 +141,7 @@ func (l *leftovers) claim() (dead bool, err error) {
 // reap removes everything of a run, its directory last, so that an interrupted
 // removal is found again.
 func (c *Client) reap(ctx context.Context, l leftovers) error {
-	group := c.newGroup("/"+cgroupPrefix+l.run, watchdog.Limits{})
+	group := c.newGroup("/"+cgroupPrefix+l.run, runtime.Limits{}, nil)
 	errs := []error{
 		kill(ctx, group, cleanupTimeout), // first, so that nothing uses the rest
 		c.reapContainers(ctx, l.run),

@@ -12,7 +12,6 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/containerd/volume"
-	"github.com/securebench/sbench/runtime/watchdog"
 )
 
 // socketBytes bounds what a sandbox may queue in sockets where that does not count as its
@@ -33,10 +32,11 @@ type group interface {
 // they could not bound both memory and processes.
 func (c *Client) watched() bool { return !c.cgroups.Bounds() }
 
-// newGroup returns the group of a sandbox.
-func (c *Client) newGroup(path string, l watchdog.Limits) group {
+// newGroup returns the group of a sandbox. A watchdog adds what held returns, if it is not
+// nil, to the memory of the processes.
+func (c *Client) newGroup(path string, l runtime.Limits, held func() int64) group {
 	if c.watched() {
-		return c.watch.Group(l)
+		return c.watch.Group(l, held)
 	}
 	return c.cgroups.Group(path)
 }
@@ -126,19 +126,18 @@ func (s *Sandbox) checkLimits() error {
 	if !ok {
 		return nil
 	}
-	c, l := s.run.c, s.cfg.Limits
+	c, want := s.run.c, s.cfg.Limits
 	degraded, err := c.Degraded()
 	if err != nil {
 		return err
 	}
-	want := cgroup.Limits{Memory: l.Memory, Pids: l.Pids, CPUs: l.CPUs, Swap: !slices.Contains(degraded, "swap")}
 	if slices.Contains(degraded, "cpu") {
 		want.CPUs = 0
 	}
-	if err := g.Verify(want); err != nil || !c.cgroups.CountsSocketsApart() {
+	if err := g.Verify(want, !slices.Contains(degraded, "swap")); err != nil || !c.cgroups.CountsSocketsApart() {
 		return err
 	}
-	return g.LimitSockets(min(l.Memory, socketBytes))
+	return g.LimitSockets(min(want.Memory, socketBytes))
 }
 
 // withoutCgroup returns the limits that the kernel enforces per process or user namespace.

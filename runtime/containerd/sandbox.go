@@ -26,7 +26,6 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/rootfs"
 	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/netns"
-	"github.com/securebench/sbench/runtime/watchdog"
 )
 
 const (
@@ -76,7 +75,7 @@ func (r *Run) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, 
 		run: r, cfg: cfg, id: r.id + "-" + id, dir: filepath.Join(r.dir, "sandbox-"+id),
 		cgroup: "/" + cgroupPrefix + r.id + "/" + id,
 	}
-	s.group = r.c.newGroup(s.cgroup, watchdog.Limits{Memory: cfg.Limits.Memory, Pids: cfg.Limits.Pids, Held: s.held})
+	s.group = r.c.newGroup(s.cgroup, cfg.Limits, s.held)
 	release, err := r.c.slot(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/proc"
 )
@@ -36,16 +37,6 @@ const nearly = 16
 // a different id each time.
 const emptyPasses = 3
 
-// Limits are the limits of one group. A field that is zero sets no limit.
-type Limits struct {
-	Memory int64 // bytes: the memory of all processes, plus Held
-	Pids   int64 // processes and threads
-	// Held returns how many bytes the sandbox uses besides the memory of its
-	// processes, such as files in memory. It may be nil, and is called from the
-	// watchdog's goroutine.
-	Held func() int64
-}
-
 // A Watchdog watches groups. The zero value is ready to use. Its methods and those
 // of its groups are safe for concurrent use.
 type Watchdog struct {
@@ -58,7 +49,8 @@ type Watchdog struct {
 // [Group.Attach]. Make one with [Watchdog.Group].
 type Group struct {
 	w      *Watchdog
-	limits Limits
+	limits runtime.Limits
+	held   func() int64
 
 	mu    sync.Mutex
 	space uint64 // inode of the PID namespace; 0 until attached
@@ -71,9 +63,15 @@ type Group struct {
 	near  bool
 }
 
-// Group returns a group with limits l that is not attached yet.
-func (w *Watchdog) Group(l Limits) *Group {
-	return &Group{w: w, limits: l, seen: map[int]time.Duration{}}
+// Group returns a group that is not attached yet, with the limits on memory and processes
+// of l; one that is 0 sets no limit. held returns how many bytes the sandbox uses besides
+// the memory of its processes, such as files in memory, which count toward the limit. It may
+// be nil, and is called from the watchdog's goroutine.
+func (w *Watchdog) Group(l runtime.Limits, held func() int64) *Group {
+	if held == nil {
+		held = func() int64 { return 0 }
+	}
+	return &Group{w: w, limits: l, held: held, seen: map[int]time.Duration{}}
 }
 
 // Attach starts watching the PID namespace whose first process is pid.
@@ -190,18 +188,11 @@ func (g *Group) outOfMemory() {
 }
 
 // Final takes a last reading after all processes of the group have ended: a process that
-// ended between two readings may have left more in Held than the memory limit.
+// ended between two readings may have left more in held than the memory limit.
 func (g *Group) Final() {
 	if g.limits.Memory > 0 && g.held() > g.limits.Memory {
 		g.outOfMemory()
 	}
-}
-
-func (g *Group) held() int64 {
-	if g.limits.Held == nil {
-		return 0
-	}
-	return g.limits.Held()
 }
 
 // count records what Stats and NearPids return. The caller holds the lock.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
+	goruntime "runtime"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // start runs a script in a new PID namespace and watches it.
-func start(t *testing.T, l watchdog.Limits, script string) (*watchdog.Group, *exec.Cmd) {
+func start(t *testing.T, l runtime.Limits, held func() int64, script string) (*watchdog.Group, *exec.Cmd) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {
@@ -43,7 +44,7 @@ func start(t *testing.T, l watchdog.Limits, script string) (*watchdog.Group, *ex
 		t.Fatal(err)
 	}
 	var w watchdog.Watchdog
-	g := w.Group(l)
+	g := w.Group(l, held)
 	t.Cleanup(func() {
 		killAll(t, g, 0)
 		_ = cmd.Wait()
@@ -90,7 +91,7 @@ func count(t *testing.T, g *watchdog.Group) int {
 // TestKill: the group consists of all processes in the PID namespace, whatever session
 // they are in, and of no others.
 func TestKill(t *testing.T) {
-	g, cmd := start(t, watchdog.Limits{}, "setsid sleep 1000 & (trap '' TERM; while :; do sleep 1; done) & exec sleep 1000")
+	g, cmd := start(t, runtime.Limits{}, nil, "setsid sleep 1000 & (trap '' TERM; while :; do sleep 1; done) & exec sleep 1000")
 	await(t, "all of it is seen", func() bool { return count(t, g) >= 4 })
 	pids, err := g.Pids()
 	if err != nil || !slices.Contains(pids, cmd.Process.Pid) || slices.Contains(pids, os.Getpid()) {
@@ -108,14 +109,14 @@ func TestKill(t *testing.T) {
 
 // TestKillForks: a group that forks as fast as it can is killed too.
 func TestKillForks(t *testing.T) {
-	g, _ := start(t, watchdog.Limits{}, "ulimit -u 300; while :; do (while :; do (:) & (:) & done) & sleep .01; done 2> /dev/null")
+	g, _ := start(t, runtime.Limits{}, nil, "ulimit -u 300; while :; do (while :; do (:) & (:) & done) & sleep .01; done 2> /dev/null")
 	await(t, "it forks", func() bool { return count(t, g) > 20 })
 	killAll(t, g, 0)
 }
 
 // TestMemory: the process that uses the most memory is killed, and no other.
 func TestMemory(t *testing.T) {
-	g, _ := start(t, watchdog.Limits{Memory: 100 << 20}, "sleep 1000 & tail /dev/zero & while :; do sleep 1; done")
+	g, _ := start(t, runtime.Limits{Memory: 100 << 20}, nil, "sleep 1000 & tail /dev/zero & while :; do sleep 1; done")
 	await(t, "the kill", func() bool { return g.Stats().OOMKills > 0 })
 	await(t, "the others are left", func() bool { n := count(t, g); return n == 2 || n == 3 })
 	if s := g.Stats(); s.OOMKills != 1 || s.PeakMemory < 100<<20 || s.CPU <= 0 {
@@ -131,17 +132,17 @@ b = bytearray(60 << 20)
 for i in range(5):
     if os.fork() == 0: time.sleep(1000)
 time.sleep(1000)'`
-	g, _ := start(t, watchdog.Limits{Memory: 150 << 20}, script)
+	g, _ := start(t, runtime.Limits{Memory: 150 << 20}, nil, script)
 	await(t, "six processes", func() bool { return count(t, g) == 6 && g.Stats().PeakPids >= 6 })
 	if s := g.Stats(); s.OOMKills != 0 || s.PeakMemory > 150<<20 {
 		t.Errorf("%+v", s)
 	}
 }
 
-// TestHeld: Held counts toward the memory limit even after all processes have ended.
+// TestHeld: what is held counts toward the memory limit even after all processes have ended.
 func TestHeld(t *testing.T) {
 	var held atomic.Int64
-	g, _ := start(t, watchdog.Limits{Memory: 100 << 20, Held: held.Load}, "exit")
+	g, _ := start(t, runtime.Limits{Memory: 100 << 20}, held.Load, "exit")
 	await(t, "its end", func() bool { return count(t, g) == 0 })
 	g.Final()
 	if s := g.Stats(); s.OOMKills != 0 {
@@ -157,12 +158,12 @@ func TestHeld(t *testing.T) {
 // TestPids: a group that is near its process limit does not count as refused a process.
 func TestPids(t *testing.T) {
 	const script = "for i in $(seq %d); do sleep 1000 & done; wait"
-	near, _ := start(t, watchdog.Limits{Pids: 32}, fmt.Sprintf(script, 30))
+	near, _ := start(t, runtime.Limits{Pids: 32}, nil, fmt.Sprintf(script, 30))
 	await(t, "it is near", near.NearPids)
 	if s := near.Stats(); s.PidsDenied != 0 {
 		t.Errorf("%+v", s)
 	}
-	full, _ := start(t, watchdog.Limits{Pids: 32}, fmt.Sprintf(script, 31))
+	full, _ := start(t, runtime.Limits{Pids: 32}, nil, fmt.Sprintf(script, 31))
 	await(t, "it is full", func() bool { return full.Stats().PidsDenied > 0 })
 }
 
@@ -173,7 +174,7 @@ import os, subprocess
 b = bytearray(60 << 20)
 for i in range(200): subprocess.run(["/bin/true"])
 os.execvp("sleep", ["sleep", "1000"])'`
-	g, cmd := start(t, watchdog.Limits{Memory: 100 << 20}, script)
+	g, cmd := start(t, runtime.Limits{Memory: 100 << 20}, nil, script)
 	await(t, "it is through", func() bool {
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid))
 		return err != nil || string(name) == "sleep\n" || count(t, g) == 0
@@ -196,16 +197,16 @@ def use():
     time.sleep(1000)
 threading.Thread(target=use).start()
 ctypes.CDLL(None).syscall(60, 0)' & wait; sleep 1000`
-	if runtime.GOARCH != "amd64" {
+	if goruntime.GOARCH != "amd64" {
 		t.Skip("the number of exit is amd64's")
 	}
-	g, _ := start(t, watchdog.Limits{Memory: 100 << 20}, script)
+	g, _ := start(t, runtime.Limits{Memory: 100 << 20}, nil, script)
 	await(t, "the kill", func() bool { return g.Stats().OOMKills > 0 })
 }
 
 func TestAttachRefusesOurOwn(t *testing.T) {
 	var w watchdog.Watchdog
-	if err := w.Group(watchdog.Limits{}).Attach(os.Getpid()); err == nil {
+	if err := w.Group(runtime.Limits{}, nil).Attach(os.Getpid()); err == nil {
 		t.Error("a group of everything")
 	}
 }
@@ -213,11 +214,10 @@ func TestAttachRefusesOurOwn(t *testing.T) {
 // TestNamespaceNumberReused: while a group exists, the kernel does not give its
 // namespace's inode number to another namespace, even after all its processes have ended.
 func TestNamespaceNumberReused(t *testing.T) {
-	held := int64(200 << 20)
-	old, _ := start(t, watchdog.Limits{Memory: 100 << 20, Held: func() int64 { return held }}, "exit")
+	old, _ := start(t, runtime.Limits{Memory: 100 << 20}, func() int64 { return 200 << 20 }, "exit")
 	await(t, "its end", func() bool { return count(t, old) == 0 })
 	for range 20 {
-		next, _ := start(t, watchdog.Limits{}, "exec sleep 1000")
+		next, _ := start(t, runtime.Limits{}, nil, "exec sleep 1000")
 		await(t, "the next is there", func() bool { return count(t, next) == 1 })
 		if n := count(t, old); n != 0 {
 			t.Fatalf("%d processes of another are in it", n)
