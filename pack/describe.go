@@ -29,13 +29,12 @@ func (b *Builder) describe(ctx context.Context) error {
 	if err := b.write(manifestFile, manifest, false); err != nil {
 		return err
 	}
-	for _, kind := range []compiler.HarnessType{compiler.HarnessCommand, compiler.HarnessCodex, compiler.HarnessClaudeCode} {
-		name := "tester-" + strings.ReplaceAll(string(kind), "_", "-") + ".yaml"
-		if err := b.write(name, []byte(b.tester(kind)), false); err != nil {
-			return err
-		}
+	config := "  config:\n    # Put your agent here. It finds its task in task.json, and leaves " + candidateOf(b.format.Family) + ".\n    command: \"true\"\n"
+	err = b.tester(compiler.HarnessCommand, config)
+	for _, a := range b.Agents {
+		err = errors.Join(err, b.tester(a.Name, "  env: ["+a.Key+"]\n  config:\n    model: "+a.Model+"\n"))
 	}
-	return nil
+	return err
 }
 
 // keep copies the files of the directory that is filled, except an old provenance.
@@ -130,19 +129,13 @@ func (b *Builder) relative(file string, line int, path string) string {
 	return strings.TrimSpace(name + " " + path)
 }
 
-// tester returns a tester file for one type of harness.
-func (b *Builder) tester(kind compiler.HarnessType) string {
-	run := b.ID + "-" + strings.ReplaceAll(string(kind), "_", "-")
+// tester writes a tester file for one type of harness.
+func (b *Builder) tester(kind, config string) error {
+	name := strings.ReplaceAll(kind, "_", "-")
+	run := b.ID + "-" + name
 	head := fmt.Sprintf("schema_version: \"0.2\"\nrun:\n  id: %s\n  output_dir: %s\nbenchmark:\n  manifest: %s\n  tasks: %s\nharness:\n  type: %s\n",
 		inYAML(run), inYAML("runs/"+run), manifestFile, tasksFile, kind)
-	config := "  config:\n    # Put your agent here. It finds its task in task.json, and leaves " + candidateOf(b.format.Family) + ".\n    command: \"true\"\n"
-	switch kind {
-	case compiler.HarnessCodex:
-		config = "  env: [OPENAI_API_KEY]\n  config:\n    model: gpt-5-codex\n"
-	case compiler.HarnessClaudeCode:
-		config = "  env: [ANTHROPIC_API_KEY]\n  config:\n    model: sonnet\n"
-	}
-	return fmt.Sprintf("%s%s    timeout_seconds: %d\n", head, config, b.format.Timeout)
+	return b.write("tester-"+name+".yaml", fmt.Appendf(nil, "%s%s    timeout_seconds: %d\n", head, config, b.format.Timeout), false)
 }
 
 // candidateOf says what a command has to produce, and where.

@@ -18,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
 )
 
@@ -161,7 +162,7 @@ func importOnce(t *testing.T, a *txtar.Archive, source []txtar.File) ([]txtar.Fi
 	dir := t.TempDir()
 	writeTree(t, dir, source)
 	f, o := head(t, a)
-	o.Source, o.Out = filepath.Join(dir, o.Source), filepath.Join(dir, "out")
+	o.Source, o.Out, o.Agents = filepath.Join(dir, o.Source), filepath.Join(dir, "out"), harness.AgentTypes()
 	report, err := pack.Import(context.Background(), f, o)
 	strip := func(text string) []byte { return []byte(strings.ReplaceAll(text, dir+"/", "") + "\n") }
 	if err != nil {
@@ -227,7 +228,7 @@ func readTree(t testing.TB, dir string) []txtar.File {
 // public.
 func checkPack(t testing.TB, dir string) {
 	t.Helper()
-	_, err := compiler.Validate(context.Background(), []string{dir}, func(p compiler.Problem) {
+	_, err := compiler.Validate(context.Background(), []string{dir}, harness.AgentTypes(), func(p compiler.Problem) {
 		if !strings.Contains(p.Message, "has no digest") {
 			t.Errorf("validation: %v", p)
 		}

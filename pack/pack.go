@@ -75,6 +75,8 @@ type Options struct {
 	// TestCommands are test commands by repository, which take precedence over the
 	// known ones. Only swebench uses them.
 	TestCommands map[string]string `json:"test_commands,omitempty"`
+	// Agents get a tester file each, besides the one for a command.
+	Agents []compiler.AgentType `json:"-"`
 	// Pin returns the reference with its current digest. If it is nil, references
 	// stay as they are.
 	Pin    func(ctx context.Context, ref string) (string, error) `json:"-"`

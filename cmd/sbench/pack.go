@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/runtime/containerd"
 )
@@ -16,7 +17,7 @@ type packCmd struct {
 }
 
 type packImportCmd struct {
-	Format      string            `arg:"" help:"Format of the source: harbor, humaneval, mmlu, squad, swebench, terminal-bench, truthfulqa."`
+	Format      string            `arg:"" help:"Format of the source: ${formats}."`
 	Source      string            `arg:"" help:"File or directory with the benchmark's tasks."`
 	Out         string            `required:"" placeholder:"DIR" help:"Directory to make."`
 	Fill        bool              `help:"Put the rows into the existing directory, which has a manifest and no rows."`
@@ -43,7 +44,7 @@ func (cmd *packImportCmd) Run(ctx context.Context, a *app) error {
 	}
 	options := pack.Options{
 		Source: cmd.Source, Out: cmd.Out, Fill: cmd.Fill, ID: cmd.ID, Limit: cmd.Limit, Tasks: cmd.Select, Image: cmd.Image,
-		Skip: cmd.Skip, Hints: cmd.Hints, Pytest: cmd.Pytest, TestCommands: cmd.TestCommand,
+		Agents: harness.AgentTypes(), Skip: cmd.Skip, Hints: cmd.Hints, Pytest: cmd.Pytest, TestCommands: cmd.TestCommand,
 	}
 	var report pack.Report
 	if cmd.Pin {
