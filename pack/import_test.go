@@ -3,9 +3,9 @@ package pack_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -86,47 +86,17 @@ func head(t *testing.T, a *txtar.Archive) (f pack.Format, o pack.Options) {
 		var err error
 		switch key {
 		case "format":
-			f, err = pack.FormatNamed(value)
+			f, err = pack.Named(pack.Formats(), value)
 		case "source":
 			o.Source = value
-		case "options":
-			o, err = options(o, value)
+		case "options": // as the provenance has them
+			if err = json.Unmarshal([]byte(value), &o); err == nil && f.Options != nil {
+				err = json.Unmarshal([]byte(value), f.Options)
+			}
 		}
 		must(t, err)
 	}
 	return f, o
-}
-
-func options(o pack.Options, text string) (pack.Options, error) {
-	text, command, hasCommand := strings.Cut(text, "command=")
-	if hasCommand {
-		repo, line, _ := strings.Cut(command, "=")
-		o.TestCommands = map[string]string{repo: line}
-	}
-	for word := range strings.FieldsSeq(text) {
-		key, value, _ := strings.Cut(word, "=")
-		var err error
-		switch key {
-		case "skip":
-			o.Skip = true
-		case "hints":
-			o.Hints = true
-		case "pytest":
-			o.Pytest = true
-		case "select":
-			o.Tasks = append(o.Tasks, value)
-		case "image":
-			o.Image = value
-		case "limit":
-			o.Limit, err = strconv.Atoi(value)
-		default:
-			err = fmt.Errorf("option %q", word)
-		}
-		if err != nil {
-			return o, err
-		}
-	}
-	return o, nil
 }
 
 // importGolden imports the source and checks what is true of every import: a second

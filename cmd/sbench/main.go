@@ -34,7 +34,8 @@ func main() {
 
 // execute runs one command line and returns its exit code.
 func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) int {
-	var c cli
+	formats := pack.Formats()
+	c := cli{Pack: packCmd{Import: newPackImport(formats)}}
 	ctx := interrupts.ctx
 	app := &app{stdout: stdout, stderr: stderr, interrupts: interrupts}
 	exited := -1
@@ -46,7 +47,7 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		kong.Vars{
 			"version": version,
 			"agents":  joined(harness.CLIs(), " or ", func(c harness.CLI) string { return c.Name }),
-			"formats": joined(pack.Formats(), ", ", func(f pack.Format) string { return f.Name }),
+			"formats": joined(formats, ", ", func(f pack.Format) string { return f.Name }),
 		},
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(app),
