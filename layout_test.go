@@ -42,7 +42,7 @@ func soleUsers() map[string][]string {
 		"github.com/alecthomas/kong":              {"cmd/sbench"},
 		"github.com/containerd/":                  {"runtime", "cmd/sbench"}, // the command quiets the client's log
 		"github.com/opencontainers/runtime-spec":  {"oci", "runtime", "cmd/sbench"},
-		"sigs.k8s.io/yaml":                        {"compiler"},
+		"sigs.k8s.io/yaml":                        {"pack"},
 		"go.yaml.in/yaml":                         {"compiler"},
 		"github.com/elazarl/goproxy":              {"proxy"},
 		"github.com/pelletier/go-toml":            {"pack"},

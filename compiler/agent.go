@@ -132,7 +132,7 @@ func (v AgentView) Payload() ([]byte, error) {
 	return encodeIndented(payload)
 }
 
-// encodeIndented writes JSON in the format of valueResource.
+// encodeIndented writes JSON in the format of PublicValue.Text.
 func encodeIndented(payload any) ([]byte, error) {
 	text, err := json.Marshal(payload)
 	if err != nil {

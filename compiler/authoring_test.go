@@ -30,7 +30,7 @@ func TestAuthoring(t *testing.T) {
 		}
 	}
 	writeFiles(t, dir, map[string]string{"manifest.yaml": string(manifest), "tasks.jsonl": string(rows), "tester.yaml": string(tester)})
-	if _, warnings, err := compiler.LoadTester(filepath.Join(dir, "tester.yaml")); err != nil || len(warnings) > 0 {
+	if _, warnings, err := compiler.LoadTester(filepath.Join(dir, "tester.yaml"), nil); err != nil || len(warnings) > 0 {
 		t.Error(warnings, err)
 	}
 	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))

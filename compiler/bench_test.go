@@ -75,7 +75,7 @@ func BenchmarkValidate(b *testing.B) {
 	b.SetBytes(info.Size())
 	b.ReportAllocs()
 	for b.Loop() {
-		summary, err := compiler.Validate(b.Context(), []string{dir}, func(p compiler.Problem) { b.Fatal(p) })
+		summary, err := compiler.Validate(b.Context(), []string{dir}, nil, func(p compiler.Problem) { b.Fatal(p) })
 		if err != nil || summary.Rows != rows {
 			b.Fatal(summary, err)
 		}
@@ -111,7 +111,7 @@ var long = flag.Bool("long", false, "run tests that take a minute, such as that 
 // whose largest resident size the kernel reports.
 func TestPeakMemory(t *testing.T) {
 	if dir := os.Getenv("SBENCH_VALIDATE"); dir != "" {
-		summary, err := compiler.Validate(t.Context(), []string{dir}, func(p compiler.Problem) { t.Fatal(p) })
+		summary, err := compiler.Validate(t.Context(), []string{dir}, nil, func(p compiler.Problem) { t.Fatal(p) })
 		if err != nil {
 			t.Fatal(summary, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
 )
 
 // TestBenchmarks validates the packs of this repository: no errors, and no warnings
@@ -17,7 +18,7 @@ func TestBenchmarks(t *testing.T) {
 		"a rubric in prose has no verifier: records stay pending": true, // a row of free-response-smoke shows it
 		"pack has no rows yet": true, // packs of public benchmarks are filled by imports
 	}
-	summary, err := compiler.Validate(t.Context(), []string{"../benchmarks"}, func(p compiler.Problem) {
+	summary, err := compiler.Validate(t.Context(), []string{"../benchmarks"}, harness.AgentTypes(), func(p compiler.Problem) {
 		// The images are built locally, so there is no digest to name.
 		if !meant[p.Message] && !strings.Contains(p.Message, "has no digest") {
 			t.Error(p)

@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -107,7 +108,7 @@ func validate(t *testing.T, files map[string]string) string {
 	t.Chdir(dir)
 	writeFiles(t, dir, files)
 	var b strings.Builder
-	if _, err := compiler.Validate(t.Context(), []string{"."}, func(p compiler.Problem) {
+	if _, err := compiler.Validate(t.Context(), []string{"."}, harness.AgentTypes(), func(p compiler.Problem) {
 		b.WriteString(strings.ReplaceAll(p.String(), dir+"/", "") + "\n")
 	}); err != nil {
 		t.Fatal(err)

@@ -23,8 +23,6 @@ func decode(v document.Value, target any) {
 			*field = value.IsTrue()
 		case *string:
 			*field = value.Text()
-		case *HarnessType:
-			*field = HarnessType(value.Text())
 		case *[]string:
 			*field = stringList(value)
 		case *int:

@@ -39,7 +39,7 @@ type SchemaFile struct {
 // SchemaFiles returns the JSON Schemas of manifests, of tester files, and of rows:
 // one for rows of any family, and one for each family. They are generated from the
 // definitions that check these files, and accept what those accept.
-func SchemaFiles() ([]SchemaFile, error) {
+func SchemaFiles(agents []AgentType) ([]SchemaFile, error) {
 	var files []SchemaFile
 	add := func(name, title string, s *schema.Schema) error {
 		content, err := writeSchema(s, title)
@@ -48,7 +48,7 @@ func SchemaFiles() ([]SchemaFile, error) {
 	}
 	err := add("manifest", "SecureBench pack manifest", manifestSchema())
 	if err == nil {
-		err = add("tester", "SecureBench tester file 0.2", testerSchema())
+		err = add("tester", "SecureBench tester file 0.2", testerSchema(agents))
 	}
 	if err == nil {
 		err = add("row", "SecureBench row of any family", anyRowSchema())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/compilertest"
+	"github.com/securebench/sbench/harness"
 )
 
 // seed adds to the corpus every document of this name in the test cases, and what
@@ -107,7 +108,7 @@ func FuzzRow(f *testing.F) {
 			ids[task.ID()] = true
 			checkTask(t, task)
 		}
-		if _, err := compiler.Validate(t.Context(), []string{dir}, func(compiler.Problem) {}); err != nil {
+		if _, err := compiler.Validate(t.Context(), []string{dir}, nil, func(compiler.Problem) {}); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -173,7 +174,7 @@ func FuzzTester(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "tester.yaml")
 	f.Fuzz(func(t *testing.T, text []byte) {
 		put(t, path, text)
-		tester, warnings, err := compiler.LoadTester(path)
+		tester, warnings, err := compiler.LoadTester(path, harness.AgentTypes())
 		if err != nil {
 			checkError(t, err)
 			return

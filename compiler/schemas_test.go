@@ -14,6 +14,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/harness"
 )
 
 const schemaDir = "../docs/schemas"
@@ -21,7 +22,7 @@ const schemaDir = "../docs/schemas"
 // TestSchemaFiles compares docs/schemas with the definitions. With -update it writes
 // the files.
 func TestSchemaFiles(t *testing.T) {
-	files, err := compiler.SchemaFiles()
+	files, err := compiler.SchemaFiles(harness.AgentTypes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +155,7 @@ func parseAny(file, text string) (any, bool) {
 
 func readSchemas(t *testing.T) map[string]map[string]any {
 	t.Helper()
-	files, err := compiler.SchemaFiles()
+	files, err := compiler.SchemaFiles(harness.AgentTypes())
 	if err != nil {
 		t.Fatal(err)
 	}

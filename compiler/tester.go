@@ -46,19 +46,24 @@ type VerificationSection struct {
 	DenyCommands              []string `key:"deny_commands"`               // refused in any case
 }
 
-// HarnessType is the type of a harness. The zero HarnessType is invalid.
-type HarnessType string
+// HarnessCommand is the type of a harness that runs a command of the tester file. Any
+// other type is the Name of an AgentType.
+const HarnessCommand = "command"
 
-// The types of harnesses.
-const (
-	HarnessCommand    HarnessType = "command"
-	HarnessCodex      HarnessType = "codex"
-	HarnessClaudeCode HarnessType = "claude_code"
-)
+// AgentType is what a tester file may say of one agent. Package harness describes the
+// agents; what reads tester files is given their types.
+type AgentType struct {
+	Name string // the value of harness.type
+	// Config are the keys of harness.config that not every agent has. HarnessConfig.Own
+	// has their values.
+	Config []schema.Field
+	Key    string // the variable of harness.env that usually holds the provider's key
+	Model  string // the model in the tester files that an import writes
+}
 
 // HarnessSection says which harness produces candidates.
 type HarnessSection struct {
-	Type HarnessType `key:"type"`
+	Type string `key:"type"` // HarnessCommand, or the name of an agent; empty is invalid
 	// Env are the names of the environment variables that the harness gets.
 	Env    []string      `key:"env"`
 	Config HarnessConfig `key:"config"`
@@ -77,8 +82,7 @@ type HarnessConfig struct {
 
 	// For an agent.
 	Model              string `key:"model"`
-	Version            string `key:"version"` // "latest" unless the file says otherwise
-	ReasoningEffort    string `key:"reasoning_effort"`
+	Version            string `key:"version"`              // "latest" unless the file says otherwise
 	BaseURL            string `key:"base_url"`             // of the provider's API, for gateways and tests
 	AllowExternalTools bool   `key:"allow_external_tools"` // tools that the provider runs, such as web search
 	// RefuseExternalTools refuses a request for tools that are not allowed, instead
@@ -86,6 +90,9 @@ type HarnessConfig struct {
 	RefuseExternalTools bool
 	MaxTotalTokens      int64 `key:"max_total_tokens"` // per attempt; 0 means no limit
 	MaxRequests         int64 `key:"max_requests"`     // per attempt; 0 means no limit
+	// Own are the values of AgentType.Config that the file sets: strings without white
+	// space around them, other values as JSON.
+	Own map[string]string
 }
 
 // RuntimeSection says which containerd to use and how.
@@ -122,10 +129,10 @@ type LimitsSection struct {
 	OutputBytes    int64   `key:"output_bytes"`    // kept of a command's output
 }
 
-// LoadTester reads a tester file and returns it with its warnings. Relative paths in
-// it are relative to its directory. The error holds Problems, possibly with warnings
-// among them.
-func LoadTester(path string) (*Tester, Problems, error) {
+// LoadTester reads a tester file, whose harness is a command or one of the agents, and
+// returns it with its warnings. Relative paths in it are relative to its directory. The
+// error holds Problems, possibly with warnings among them.
+func LoadTester(path string, agents []AgentType) (*Tester, Problems, error) {
 	doc, problems := readYAML(path)
 	if len(problems) > 0 {
 		return nil, nil, problems
@@ -135,11 +142,10 @@ func LoadTester(path string) (*Tester, Problems, error) {
 		return nil, nil, problemsOf(path, err)
 	}
 	root := doc.Root()
+	harness := root.Get("harness")
 	c := schema.Checker{File: path}
-	sound := c.Check(testerSchema(), root)
-	kind := root.Get("harness").Get("type").Text()
-	if config := harnessConfig(HarnessType(kind)); config != nil && isObjectOrAbsent(root.Get("harness").Get("config")) {
-		harness := root.Get("harness")
+	sound := c.Check(testerSchema(agents), root)
+	if config := harnessConfigs(agents)[harness.Get("type").Text()]; config != nil && isObjectOrAbsent(harness.Get("config")) {
 		c.At("harness", func() { sound = c.CheckAt("config", config, harness) && sound })
 	}
 	if !sound {
@@ -147,8 +153,26 @@ func LoadTester(path string) (*Tester, Problems, error) {
 	}
 	t := &Tester{Path: absolute, name: path}
 	t.fill(root)
-	warnOfSecrets(&c, t, root.Get("harness").Get("env"))
+	if i := slices.IndexFunc(agents, func(a AgentType) bool { return a.Name == t.Harness.Type }); i >= 0 {
+		t.Harness.Config.Own = ownConfig(agents[i], harness.Get("config"))
+	}
+	warnOfSecrets(&c, t, harness.Get("env"))
 	return t, c.Problems, nil
+}
+
+// ownConfig returns what config sets of the agent's own keys.
+func ownConfig(agent AgentType, config document.Value) map[string]string {
+	own := map[string]string{}
+	for _, field := range agent.Config {
+		switch v := config.Get(field.Name); v.Kind() {
+		case 0, document.Null:
+		case document.String:
+			own[field.Name] = strings.TrimSpace(v.Text())
+		default:
+			own[field.Name] = string(v.Raw())
+		}
+	}
+	return own
 }
 
 func (t *Tester) fill(root document.Value) {
@@ -156,7 +180,7 @@ func (t *Tester) fill(root document.Value) {
 	config := &t.Harness.Config
 	t.Verification.DisallowDangerousCommands = true
 	config.TaskFile = "task.json"
-	if !harness.Get("type").Is(string(HarnessCommand)) {
+	if !harness.Get("type").Is(HarnessCommand) {
 		config.Version = "latest"
 	}
 	decode(root, t)

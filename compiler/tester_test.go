@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
 )
 
 func loadTester(t *testing.T, text string) *compiler.Tester {
@@ -21,7 +22,7 @@ func loadTester(t *testing.T, text string) *compiler.Tester {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	tester, _, err := compiler.LoadTester(path)
+	tester, _, err := compiler.LoadTester(path, harness.AgentTypes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,16 +55,16 @@ verification: {disallow_dangerous_commands: no, deny_commands: [chroot, chroot]}
 harness:
   type: codex
   env: [A, B]
-  config: {model: " gpt-5 ", timeout_seconds: 1.5, allowed_domains: [Example.org., "example.ORG", a.io], task_file: ./in//t.json, max_requests: 7}
+  config: {model: " gpt-5 ", timeout_seconds: 1.5, allowed_domains: [Example.org., "example.ORG", a.io], task_file: ./in//t.json, max_requests: 7, reasoning_effort: " high"}
 runtime:
   pull: never
   limits: {memory: 512m, cpus: 0.5, pids: 9, workspace_bytes: 1.5GiB, output_bytes: 100}
 `)
 	wantHarness := compiler.HarnessSection{
-		Type: compiler.HarnessCodex, Env: []string{"A", "B"},
+		Type: "codex", Env: []string{"A", "B"},
 		Config: compiler.HarnessConfig{
 			TaskFile: "in/t.json", Timeout: 1500 * time.Millisecond, AllowedDomains: []string{"example.org", "a.io"},
-			Model: "gpt-5", Version: "latest", MaxRequests: 7,
+			Model: "gpt-5", Version: "latest", MaxRequests: 7, Own: map[string]string{"reasoning_effort": "high"},
 		},
 	}
 	if diff := cmp.Diff(wantHarness, got.Harness); diff != "" {

@@ -2,9 +2,8 @@ package compiler
 
 import (
 	"fmt"
-	"regexp"
+	"slices"
 	"strings"
-	"sync"
 
 	"github.com/securebench/sbench/compiler/schema"
 )
@@ -12,7 +11,7 @@ import (
 // testerVersion is the only supported schema_version of tester files.
 const testerVersion = "0.2"
 
-var testerSchema = sync.OnceValue(func() *schema.Schema {
+func testerSchema(agents []AgentType) *schema.Schema {
 	name := func(doc string) *schema.Schema {
 		return &schema.Schema{Doc: doc, String: &schema.String{NonEmpty: true}, Check: checkNoNUL}
 	}
@@ -29,24 +28,29 @@ var testerSchema = sync.OnceValue(func() *schema.Schema {
 			required("manifest", name("The pack's manifest, relative to this file.")),
 			required("tasks", name("The pack's rows, relative to this file.")),
 		)),
-		required("harness", harnessSchema()),
+		required("harness", harnessSchema(agents)),
 		optional("verification", schema.Nullable(schema.Closed("What verifiers may do.",
 			optional("disallow_dangerous_commands", schema.Boolean("Refuse the dangerous commands that tasks need.", true)),
 			optional("deny_commands", dangerousSchema("Dangerous commands that are refused in any case.")),
 		))),
 		optional("runtime", schema.Nullable(runtimeSchema())),
 	)
-})
+}
 
-func harnessSchema() *schema.Schema {
+func harnessSchema(agents []AgentType) *schema.Schema {
+	types := []string{HarnessCommand}
+	for _, a := range agents {
+		types = append(types, a.Name)
+	}
 	s := schema.Closed("What produces candidates.",
-		required("type", schema.Enum("The type of harness.", string(HarnessCommand), string(HarnessCodex), string(HarnessClaudeCode))),
+		required("type", schema.Enum("The type of harness.", types...)),
 		optional("env", envNamesSchema()),
 		optional("config", schema.Nullable(schema.Open("What the type of harness needs."))),
 	)
-	for _, kind := range []HarnessType{HarnessCommand, HarnessCodex, HarnessClaudeCode} {
-		field := schema.Field{Name: "config", Required: true, Schema: &schema.Schema{Object: harnessConfig(kind)}}
-		s.Object.Variants = append(s.Object.Variants, schema.Variant{Key: "type", Value: string(kind), Fields: []schema.Field{field}})
+	configs := harnessConfigs(agents)
+	for _, name := range types {
+		field := required("config", &schema.Schema{Object: configs[name]})
+		s.Object.Variants = append(s.Object.Variants, schema.Variant{Key: "type", Value: name, Fields: []schema.Field{field}})
 	}
 	return s
 }
@@ -86,11 +90,8 @@ func runtimeSchema() *schema.Schema {
 	)
 }
 
-// harnessConfig returns the rule for harness.config of the type, or nil if
-// there is no such type.
-func harnessConfig(kind HarnessType) *schema.Object { return harnessConfigs()[kind] }
-
-var harnessConfigs = sync.OnceValue(func() map[HarnessType]*schema.Object {
+// harnessConfigs returns the rules for harness.config by type of harness.
+func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 	taskFile := mountSchema()
 	taskFile.Doc, taskFile.Default = "The file that the task is written to, relative to the workspace.", "task.json"
 	common := []schema.Field{
@@ -98,27 +99,21 @@ var harnessConfigs = sync.OnceValue(func() map[HarnessType]*schema.Object {
 		optional("timeout_seconds", secondsSchema("How long the harness may take; a task's own timeout may be shorter.")),
 		optional("allowed_domains", domainsSchema()),
 	}
-	command := append([]schema.Field{
-		required("command", commandSchema("The command to run in the task's sandbox.")),
-	}, common...)
-	agent := func() *schema.Object {
-		return &schema.Object{Fields: append([]schema.Field{
-			required("model", modelSchema()),
-			optional("version", wordSchema("The version of the agent.", "latest")),
-			optional("reasoning_effort", wordSchema("How hard the model is to think.", nil)),
+	command := required("command", commandSchema("The command to run in the task's sandbox."))
+	version := schema.Word("The version of the agent.")
+	version.Default = "latest"
+	configs := map[string]*schema.Object{HarnessCommand: {Fields: append([]schema.Field{command}, common...)}}
+	for _, agent := range agents {
+		configs[agent.Name] = &schema.Object{Fields: slices.Concat([]schema.Field{required("model", modelSchema()), optional("version", version)}, agent.Config, []schema.Field{
 			optional("allow_external_tools", schema.Boolean("Allow tools that the provider runs, such as web search.", false)),
 			optional("on_external_tools", schema.Enum("What becomes of a request for such a tool that is not allowed: it is taken out of the request, or the request is refused.", "strip", "refuse")),
 			optional("max_total_tokens", schema.PositiveInteger("The tokens that an attempt may use.")),
 			optional("max_requests", schema.PositiveInteger("The requests that an attempt may make.")),
 			optional("base_url", urlSchema("The provider's API, for gateways and tests.")),
-		}, common...)}
+		}, common)}
 	}
-	return map[HarnessType]*schema.Object{
-		HarnessCommand:    {Fields: command},
-		HarnessCodex:      agent(),
-		HarnessClaudeCode: agent(),
-	}
-})
+	return configs
+}
 
 func domainsSchema() *schema.Schema {
 	rule := schema.String{NonBlank: true, Pattern: `^\s*[A-Za-z0-9.-]+\s*$`}
@@ -129,29 +124,12 @@ func domainsSchema() *schema.Schema {
 	return schema.Nullable(schema.List("DNS names that the harness may reach. A name allows its subdomains too.", domain))
 }
 
-// wordSchema allows words that need no quotes in a shell.
-func wordSchema(doc string, preset any) *schema.Schema {
-	return patternSchema(doc, preset, `^\s*[A-Za-z0-9._+-]+\s*$`, "letters, digits and . _ + -")
-}
-
-// modelSchema is wordSchema with the separators that gateways use in the names of
+// modelSchema is schema.Word with the separators that gateways use in the names of
 // models.
 func modelSchema() *schema.Schema {
-	return patternSchema("The model.", nil, `^\s*[A-Za-z0-9._+:/@-]+\s*$`, "letters, digits and . _ + - : / @")
+	return schema.Matching("The model.", `^\s*[A-Za-z0-9._+:/@-]+\s*$`, "letters, digits and . _ + - : / @")
 }
 
 func urlSchema(doc string) *schema.Schema {
-	return patternSchema(doc, nil, `^https?://[^\s/?#@]+(/[^\s?#]*)?$`, "http:// or https://, a host and perhaps a path, without credentials and query")
-}
-
-func patternSchema(doc string, preset any, pattern, allowed string) *schema.Schema {
-	match := regexp.MustCompile(pattern)
-	s := schema.Checked(doc, schema.String{NonBlank: true, Pattern: pattern}, func(text string) (string, error) {
-		if !match.MatchString(text) {
-			return "allowed are " + allowed, fmt.Errorf("%q holds something else", text)
-		}
-		return "", nil
-	})
-	s.Default = preset
-	return s
+	return schema.Matching(doc, `^https?://[^\s/?#@]+(/[^\s?#]*)?$`, "http:// or https://, a host and perhaps a path, without credentials and query")
 }

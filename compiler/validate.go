@@ -32,9 +32,10 @@ type Summary struct {
 //   - any other directory, which is searched for packs and tester files; a pack found
 //     there may still lack its rows
 //
-// What is named twice is checked once. The error is the context's.
-func Validate(ctx context.Context, paths []string, report func(Problem)) (Summary, error) {
-	v := validator{report: report, checked: map[string]bool{}, unfilled: map[string]bool{}}
+// What is named twice is checked once. Tester files may name the agents as their harness.
+// The error is the context's.
+func Validate(ctx context.Context, paths []string, agents []AgentType, report func(Problem)) (Summary, error) {
+	v := validator{agents: agents, report: report, checked: map[string]bool{}, unfilled: map[string]bool{}}
 	for _, path := range paths {
 		v.path(ctx, filepath.Clean(path))
 	}
@@ -42,6 +43,7 @@ func Validate(ctx context.Context, paths []string, report func(Problem)) (Summar
 }
 
 type validator struct {
+	agents   []AgentType
 	report   func(Problem)
 	summary  Summary
 	unfilled map[string]bool // missing files of rows, which imports add; by absolute path
@@ -161,7 +163,7 @@ func (v *validator) tester(ctx context.Context, path string) {
 		return
 	}
 	v.summary.Testers++
-	t, warnings, err := LoadTester(path)
+	t, warnings, err := LoadTester(path, v.agents)
 	v.emit(warnings...)
 	switch {
 	case err != nil:

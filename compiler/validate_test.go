@@ -39,7 +39,7 @@ func TestValidateOnce(t *testing.T) {
 	t.Chdir(dir)
 	paths := []string{".", "p", "p/tester.yaml", "p/manifest.yaml", "p/tasks.jsonl", filepath.Join(dir, "p")}
 	problems := 0
-	summary, err := compiler.Validate(t.Context(), paths, func(compiler.Problem) { problems++ })
+	summary, err := compiler.Validate(t.Context(), paths, nil, func(compiler.Problem) { problems++ })
 	want := compiler.Summary{Testers: 1, Packs: 1, Rows: 1, Warnings: 1} // no image
 	if err != nil || summary != want || problems != 1 {
 		t.Errorf("%+v, %d problems, %v", summary, problems, err)
@@ -52,7 +52,7 @@ func TestValidateStops(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	cancel(why)
-	if _, err := compiler.Validate(ctx, []string{dir}, func(compiler.Problem) {}); !errors.Is(err, why) {
+	if _, err := compiler.Validate(ctx, []string{dir}, nil, func(compiler.Problem) {}); !errors.Is(err, why) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -69,7 +69,7 @@ func TestValidateLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	if _, err := compiler.Validate(t.Context(), []string{dir}, func(p compiler.Problem) { got = append(got, p.Message) }); err != nil {
+	if _, err := compiler.Validate(t.Context(), []string{dir}, nil, func(p compiler.Problem) { got = append(got, p.Message) }); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{`eval file "d/y": symbolic links are not allowed in a pack's files`}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/harness/tooling"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
@@ -33,12 +34,17 @@ const (
 type CLI struct {
 	Name     string // of harness.type
 	Provider relay.Provider
-	// Credentials are the environment variables that may hold the provider's key; the
-	// first one that is set is used. No key reaches the agent's sandbox.
+	// Credentials are the environment variables that may hold the provider's key, at least
+	// one; the first that is set is used. No key reaches the agent's sandbox.
 	Credentials []Credential
 	// Packages are the npm packages by architecture, as GOARCH. Packages that images with
 	// musl need instead have "-musl" after the architecture.
 	Packages map[string]tooling.Package
+	// Model is the model in the tester files that an import of a pack writes.
+	Model string
+	// Config are the keys of harness.config that only this agent has, besides those of
+	// all agents. Args and Env find their values in Agent.Own.
+	Config []schema.Field
 
 	// Args returns the program's arguments. The program reads the prompt from
 	// standard input.
@@ -49,6 +55,11 @@ type CLI struct {
 	// Read parses one line of the program's output. It returns false if the line is not an
 	// event.
 	Read func(line []byte) ([]Step, bool)
+}
+
+// Type returns what tester files may say of the agent.
+func (c CLI) Type() compiler.AgentType {
+	return compiler.AgentType{Name: c.Name, Config: c.Config, Key: c.Credentials[0].Name, Model: c.Model}
 }
 
 // Package returns the npm package for an architecture, and for images with musl or with

@@ -1,6 +1,10 @@
 package harness
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/securebench/sbench/compiler"
+)
 
 // CLIs returns the agents that sbench knows. To add one, describe it in a file of its
 // own and list it here.
@@ -14,6 +18,15 @@ func CLIOf(name string) (CLI, bool) {
 		}
 	}
 	return CLI{}, false
+}
+
+// AgentTypes returns what tester files may say of the agents.
+func AgentTypes() []compiler.AgentType {
+	var types []compiler.AgentType
+	for _, c := range CLIs() {
+		types = append(types, c.Type())
+	}
+	return types
 }
 
 // isCredential reports whether the variable name may hold a provider's key for any of

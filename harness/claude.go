@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/harness/tooling"
 	"github.com/securebench/sbench/proxy/relay"
 )
@@ -21,7 +22,9 @@ func claudeCode() CLI {
 			"arm64":      {Name: "@anthropic-ai/claude-code-linux-arm64", Program: "claude"},
 			"arm64-musl": {Name: "@anthropic-ai/claude-code-linux-arm64-musl", Program: "claude"},
 		},
-		Args: claudeArgs,
+		Model:  "sonnet",
+		Config: []schema.Field{{Name: "reasoning_effort", Schema: schema.Word("How hard the model is to think.")}},
+		Args:   claudeArgs,
 		Env: func(a *Agent, baseURL, key, home string) []string {
 			return []string{
 				// The relay allows one model only, so minor tasks must not use another.
@@ -39,8 +42,8 @@ func claudeCode() CLI {
 // permissions, since sbench's sandbox confines it. IS_SANDBOX allows that as root.
 func claudeArgs(a *Agent, _ string) []string {
 	args := []string{"--print", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions", "--model", a.Model}
-	if a.ReasoningEffort != "" {
-		args = append(args, "--effort", a.ReasoningEffort)
+	if effort := a.Own["reasoning_effort"]; effort != "" {
+		args = append(args, "--effort", effort)
 	}
 	return args
 }

@@ -3,6 +3,7 @@ package harness
 import (
 	"encoding/json"
 
+	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/harness/tooling"
 	"github.com/securebench/sbench/proxy/relay"
 )
@@ -16,7 +17,9 @@ func codex() CLI {
 			"amd64": {Name: "@openai/codex", Suffix: "-linux-x64", Program: "vendor/x86_64-unknown-linux-musl/bin/codex"},
 			"arm64": {Name: "@openai/codex", Suffix: "-linux-arm64", Program: "vendor/aarch64-unknown-linux-musl/bin/codex"},
 		},
-		Args: codexArgs,
+		Model:  "gpt-5-codex",
+		Config: []schema.Field{{Name: "reasoning_effort", Schema: schema.Word("How hard the model is to think.")}},
+		Args:   codexArgs,
 		Env: func(_ *Agent, _, key, home string) []string {
 			return []string{"CODEX_HOME=" + home, codexKeyName + "=" + key}
 		},
@@ -37,8 +40,8 @@ func codexArgs(a *Agent, baseURL string) []string {
 		"-c", "model_providers.sbench.base_url=" + baseURL, "-c", "model_providers.sbench.env_key=" + codexKeyName,
 		"-c", "model_providers.sbench.wire_api=responses",
 	}
-	if a.ReasoningEffort != "" {
-		args = append(args, "-c", "model_reasoning_effort="+a.ReasoningEffort)
+	if effort := a.Own["reasoning_effort"]; effort != "" {
+		args = append(args, "-c", "model_reasoning_effort="+effort)
 	}
 	return append(args, "-")
 }

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/tooling"
 	"github.com/securebench/sbench/proxy"
@@ -34,8 +36,11 @@ func outsider() harness.CLI {
 	return harness.CLI{
 		Name: "outsider", Provider: relay.OpenAI, Credentials: []harness.Credential{{Name: "OUTSIDER_KEY"}},
 		Packages: map[string]tooling.Package{"amd64": {Name: "outsider", Program: "bin/outsider"}},
-		Args:     func(a *harness.Agent, _ string) []string { return []string{"--model", a.Model} },
-		Env:      func(_ *harness.Agent, _, key, _ string) []string { return []string{"OUTSIDER_KEY=" + key} },
+		Config:   []schema.Field{{Name: "mood", Schema: schema.Enum("The agent's mood.", "calm", "keen")}},
+		Args: func(a *harness.Agent, _ string) []string {
+			return []string{"--model", a.Model, "--mood", a.Own["mood"]}
+		},
+		Env: func(_ *harness.Agent, _, key, _ string) []string { return []string{"OUTSIDER_KEY=" + key} },
 		Read: func(line []byte) ([]harness.Step, bool) {
 			kind, text, ok := strings.Cut(string(line), ": ")
 			return []harness.Step{{Kind: harness.StepKind(kind), Text: text}}, ok
@@ -73,7 +78,20 @@ func (e offline) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbo
 	return e.Engine.Create(ctx, cfg)
 }
 
-// TestAgentFromOutside: an agent is a value, so that another package can bring one.
+// testerFor returns what a tester file with these lines says of the harness outsider.
+func testerFor(t *testing.T, config string) (compiler.HarnessConfig, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "tester.yaml")
+	must(t, os.WriteFile(file, []byte("schema_version: \"0.2\"\nrun: {id: r, output_dir: o}\nbenchmark: {manifest: m, tasks: t}\nharness: {type: outsider, config: "+config+"}\n"), 0o644))
+	tester, _, err := compiler.LoadTester(file, []compiler.AgentType{outsider().Type()})
+	if err != nil {
+		return compiler.HarnessConfig{}, err
+	}
+	return tester.Harness.Config, nil
+}
+
+// TestAgentFromOutside: an agent is a value, its keys of the tester file included, so that
+// another package can bring one.
 func TestAgentFromOutside(t *testing.T) {
 	program := func(_ context.Context, p *fake.Proc) fake.Status {
 		if p.Args[1] == "--version" {
@@ -93,8 +111,13 @@ func TestAgentFromOutside(t *testing.T) {
 		return program
 	}}}
 	view, kind := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
+	if _, err := testerFor(t, "{model: m, mood: angry}"); err == nil || !strings.Contains(err.Error(), `$.harness.config.mood: expected "calm" or "keen"`) {
+		t.Errorf("another mood: %v", err)
+	}
+	config, err := testerFor(t, "{model: m, version: 1.2.3, mood: keen}")
+	must(t, err)
 	agent := &harness.Agent{
-		HarnessConfig: compiler.HarnessConfig{Version: "1.2.3", Model: "m", TaskFile: "task.json"}, CLI: outsider(), Arch: "amd64", Key: relay.NewKey("sk-secret-of-the-provider"),
+		HarnessConfig: config, CLI: outsider(), Arch: "amd64", Key: relay.NewKey("sk-secret-of-the-provider"),
 		Tools: &tooling.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL},
 	}
 	var trace bytes.Buffer
@@ -107,7 +130,7 @@ func TestAgentFromOutside(t *testing.T) {
 	if result.Failure != nil || result.Candidate.Text != "four" || result.Agent.Name != "outsider" {
 		t.Errorf("%+v", result)
 	}
-	if diff := cmp.Diff([]string{"--model m", "$ ls"}, said) + cmp.Diff("message: --model m\nno event\ncommand: ls\n", trace.String()); diff != "" {
+	if diff := cmp.Diff([]string{"--model m --mood keen", "$ ls"}, said) + cmp.Diff("message: --model m --mood keen\nno event\ncommand: ls\n", trace.String()); diff != "" {
 		t.Error(diff)
 	}
 }

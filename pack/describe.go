@@ -3,12 +3,15 @@ package pack
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/securebench/sbench/compiler"
 )
@@ -29,13 +32,12 @@ func (b *Builder) describe(ctx context.Context) error {
 	if err := b.write(manifestFile, manifest, false); err != nil {
 		return err
 	}
-	for _, kind := range []compiler.HarnessType{compiler.HarnessCommand, compiler.HarnessCodex, compiler.HarnessClaudeCode} {
-		name := "tester-" + strings.ReplaceAll(string(kind), "_", "-") + ".yaml"
-		if err := b.write(name, []byte(b.tester(kind)), false); err != nil {
-			return err
-		}
+	comment := "# Put your agent into harness.config.command. It finds its task in task.json, and leaves " + candidateOf(b.format.Family) + ".\n"
+	err = b.tester(comment, harnessSection{Type: compiler.HarnessCommand, Config: map[string]any{"command": "true"}})
+	for _, a := range b.Agents {
+		err = errors.Join(err, b.tester("", harnessSection{a.Name, []string{a.Key}, map[string]any{"model": a.Model}}))
 	}
-	return nil
+	return err
 }
 
 // keep copies the files of the directory that is filled, except an old provenance.
@@ -63,10 +65,9 @@ func (b *Builder) keep() error {
 	return nil
 }
 
-// manifest returns the manifest, YAML whose values are written as JSON, which is
-// valid YAML.
+// manifest returns the manifest.
 func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
-	environment := map[string]any{}
+	environment := map[string]any{"timeout_seconds": b.format.Timeout}
 	maps.Copy(environment, b.format.Environment)
 	if !b.perRow() {
 		image, err := b.pin(ctx, b.template())
@@ -75,23 +76,7 @@ func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
 		}
 		environment["image"] = image
 	}
-	text := fmt.Sprintf("id: %s\nversion: 1\ndefaults:\n  family: %s\n", inYAML(b.ID), inYAML(b.format.Family))
-	if len(environment) > 0 {
-		text += "  environment:\n"
-	}
-	for _, key := range sortedKeys(environment) {
-		text += "    " + key + ": " + inYAML(environment[key]) + "\n"
-	}
-	return []byte(text), nil
-}
-
-// inYAML returns a string or number as JSON, which is valid YAML.
-func inYAML(v any) string {
-	text, err := marshal(v)
-	if err != nil {
-		panic(err) // impossible for strings and numbers
-	}
-	return strings.TrimSpace(string(text))
+	return yaml.Marshal(map[string]any{"id": b.ID, "version": 1, "defaults": map[string]any{"family": b.format.Family, "environment": environment}})
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -107,8 +92,18 @@ func (b *Builder) provenance() error {
 		left = append(left, b.relative(at.File, at.Line, at.Path)+": validation warns of it")
 	}
 	slices.Sort(left)
+	options := map[string]any{}
+	for _, part := range []any{b.format.Options, b.Options} {
+		text, err := json.Marshal(part)
+		if err == nil {
+			err = json.Unmarshal(text, &options)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	text, err := json.MarshalIndent(map[string]any{
-		"format": b.format.Name, "importer": 1, "id": b.ID, "options": b.Options,
+		"format": b.format.Name, "importer": 1, "id": b.ID, "options": options,
 		"sources": append([]sourceFile{}, b.sources...), "rows": len(b.places), "left_out": left,
 		"images": append([]BuiltImage{}, b.images...), "pinned": b.pinned,
 	}, "", "  ")
@@ -130,19 +125,27 @@ func (b *Builder) relative(file string, line int, path string) string {
 	return strings.TrimSpace(name + " " + path)
 }
 
-// tester returns a tester file for one type of harness.
-func (b *Builder) tester(kind compiler.HarnessType) string {
-	run := b.ID + "-" + strings.ReplaceAll(string(kind), "_", "-")
-	head := fmt.Sprintf("schema_version: \"0.2\"\nrun:\n  id: %s\n  output_dir: %s\nbenchmark:\n  manifest: %s\n  tasks: %s\nharness:\n  type: %s\n",
-		inYAML(run), inYAML("runs/"+run), manifestFile, tasksFile, kind)
-	config := "  config:\n    # Put your agent here. It finds its task in task.json, and leaves " + candidateOf(b.format.Family) + ".\n    command: \"true\"\n"
-	switch kind {
-	case compiler.HarnessCodex:
-		config = "  env: [OPENAI_API_KEY]\n  config:\n    model: gpt-5-codex\n"
-	case compiler.HarnessClaudeCode:
-		config = "  env: [ANTHROPIC_API_KEY]\n  config:\n    model: sonnet\n"
+// harnessSection is the section harness of a tester file.
+type harnessSection struct {
+	Type   string         `json:"type"`
+	Env    []string       `json:"env,omitempty"`
+	Config map[string]any `json:"config"`
+}
+
+// tester writes a tester file, which begins with a comment.
+func (b *Builder) tester(comment string, h harnessSection) error {
+	name := strings.ReplaceAll(h.Type, "_", "-")
+	h.Config["timeout_seconds"] = b.format.Timeout
+	text, err := yaml.Marshal(map[string]any{
+		"schema_version": "0.2",
+		"run":            map[string]string{"id": b.ID + "-" + name, "output_dir": "runs/" + b.ID + "-" + name},
+		"benchmark":      map[string]string{"manifest": manifestFile, "tasks": tasksFile},
+		"harness":        h,
+	})
+	if err != nil {
+		return err
 	}
-	return fmt.Sprintf("%s%s    timeout_seconds: %d\n", head, config, b.format.Timeout)
+	return b.write("tester-"+name+".yaml", append([]byte(comment), text...), false)
 }
 
 // candidateOf says what a command has to produce, and where.

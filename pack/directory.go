@@ -22,6 +22,11 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
+// taskOptions are the options of formats whose tasks are directories.
+type taskOptions struct {
+	Pytest bool `json:"pytest,omitempty" help:"Task directories: let pytest check instead of the task's own script."`
+}
+
 // A task is one directory of a source with all its files in memory.
 type task struct {
 	id    string
@@ -297,11 +302,12 @@ func (b *Builder) place(dir string, files []taskFile) error {
 
 // A terminalTask is what a format says about a task in a directory.
 type terminalTask struct {
-	row      Row                      // without what addTask sets
-	script   taskFile                 // checks the workspace unless pytest does; placed beside the tests
-	seconds  any                      // for the check
-	solution func(t *task) []taskFile // a script solve.sh and its files; nothing if there is none
-	image    []taskFile               // the build context of the image; nil if the image exists
+	row      Row        // without what addTask sets
+	pytest   bool       // pytest checks the workspace
+	script   taskFile   // else this does; it is placed beside the tests
+	seconds  any        // for the check
+	solution []taskFile // a script solve.sh and its files; nothing if there is none
+	image    []taskFile // the build context of the image; nil if the image exists
 }
 
 // addTask writes the files of a task to the pack and adds its row, unless there are
@@ -309,7 +315,7 @@ type terminalTask struct {
 func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error {
 	tests, script := t.below("tests"), spec.script.path
 	checker := map[string]any{"source": compiler.CheckerScript, "timeout_seconds": spec.seconds}
-	if b.Pytest {
+	if spec.pytest {
 		checker["source"], script = compiler.CheckerPytest, pytestFile(t, tests)
 	} else {
 		if _, ok := t.file("tests/" + script); ok {
@@ -319,17 +325,17 @@ func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error
 		tests = append(tests, spec.script)
 	}
 	checker["path"] = path.Join(t.id, "tests", script)
-	row, solution := spec.row, spec.solution(t)
+	row := spec.row
 	row.ID, row.Names, row.Eval = t.id, t.names(), map[string]any{"checker": checker}
 	row.Metadata["source"] = map[string]any{"format": b.format.Name, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}
-	if len(solution) > 0 { // see docs/datasets.md
+	if len(spec.solution) > 0 { // see docs/datasets.md
 		row.Eval["expected_state"] = map[string]any{"path": path.Join(t.id, "solution")}
 	}
 	if len(t.problems) > 0 {
 		return nil
 	}
 	hidden := path.Join(hiddenDir, t.id)
-	err := errors.Join(b.place(path.Join(hidden, "tests"), tests), b.place(path.Join(hidden, "solution"), solution))
+	err := errors.Join(b.place(path.Join(hidden, "tests"), tests), b.place(path.Join(hidden, "solution"), spec.solution))
 	if err == nil && spec.image != nil && b.ownImages() { // otherwise the operator names an existing image
 		err = b.buildContext(t, spec.image)
 	}

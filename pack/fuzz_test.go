@@ -2,7 +2,9 @@ package pack_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,9 +56,12 @@ func tryImport(t *testing.T, f pack.Format, flags byte, data []byte) {
 	t.Helper()
 	dir := t.TempDir()
 	o := pack.Options{
-		Source: filepath.Join(dir, "source"), Skip: flags&1 != 0, Pytest: flags&2 != 0, Hints: flags&2 != 0,
-		TestCommands: map[string]string{"example/calc": "pytest {tests}"},
-		Limits:       pack.Limits{Text: 1 << 20, Rows: 100, TaskFiles: 50},
+		Source: filepath.Join(dir, "source"), Skip: flags&1 != 0,
+		Limits: pack.Limits{Text: 1 << 20, Rows: 100, TaskFiles: 50},
+	}
+	if f.Options != nil {
+		set := fmt.Sprintf(`{"pytest": %[1]v, "hints": %[1]v, "test_commands": {"example/calc": "pytest {tests}"}}`, flags&2 != 0)
+		must(t, json.Unmarshal([]byte(set), f.Options))
 	}
 	if f.Family == compiler.TerminalTask {
 		makeDirectory(t, o.Source, data)

@@ -16,13 +16,14 @@ import (
 )
 
 // harbor reads the task directories of Harbor, the format of Terminal-Bench 2 and later.
-func harbor() Format {
+func harbor(o *taskOptions) Format {
 	return Format{
 		Name:   "harbor",
 		Source: "a task directory with a task.toml, or a directory of them", Family: compiler.TerminalTask,
 		Image: "sbench.local/harbor/{task}:latest", Timeout: 7200,
 		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "timeout_seconds": harborSeconds},
-		Read:        readHarbor,
+		Options:     o,
+		Read:        o.readHarbor,
 	}
 }
 
@@ -72,7 +73,7 @@ type harborEnvironment struct {
 }
 
 // readHarbor turns each directory into a task that tests/test.sh checks.
-func readHarbor(ctx context.Context, b *Builder) error {
+func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 	return b.tasks(ctx, "task.toml", func(t *task) error {
 		var spec harborTask
 		unknown, ok := t.toml("task.toml", &spec)
@@ -85,7 +86,10 @@ func readHarbor(ctx context.Context, b *Builder) error {
 		spec.check(t)
 		task := terminalTask{
 			row:    Row{Input: map[string]any{"instructions": instructionOf(t)}, Environment: spec.environment(t), Metadata: map[string]any{}},
-			script: spec.script(b, t), seconds: float64(harborSeconds), solution: b.harborSolution,
+			pytest: o.Pytest, seconds: float64(harborSeconds), solution: b.harborSolution(t),
+		}
+		if !o.Pytest {
+			task.script = spec.script(t)
 		}
 		if len(spec.Metadata) > 0 {
 			task.row.Metadata["task"] = plainTOML(spec.Metadata)
@@ -253,10 +257,7 @@ func (spec harborTask) environment(t *task) map[string]any {
 }
 
 // script returns the script that runs tests/test.sh, which it makes sure of.
-func (spec harborTask) script(b *Builder, t *task) taskFile {
-	if b.Pytest {
-		return taskFile{}
-	}
+func (spec harborTask) script(t *task) taskFile {
 	t.text("tests/test.sh") // records a problem if it is missing
 	var exports strings.Builder
 	for _, name := range sortedKeys(spec.Verifier.Env) {

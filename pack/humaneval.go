@@ -14,8 +14,7 @@ func humanEval() Format {
 	return Format{
 		Name:   "humaneval",
 		Source: "HumanEval.jsonl or HumanEval.jsonl.gz", Family: compiler.CodeCompletion, Timeout: 300,
-		Environment: map[string]any{"timeout_seconds": 300},
-		Read:        readHumanEval,
+		Read: readHumanEval,
 	}
 }
 

@@ -146,7 +146,7 @@ func once(ctx context.Context, f Format, o Options, out string, leave map[Place]
 func (b *Builder) validate(ctx context.Context, dir string) (unfit map[Place]compiler.Problem, notes compiler.Problems, err error) {
 	unfit = map[Place]compiler.Problem{}
 	var wrong compiler.Problems
-	_, err = compiler.Validate(ctx, []string{dir}, func(p compiler.Problem) {
+	_, err = compiler.Validate(ctx, []string{dir}, b.Agents, func(p compiler.Problem) {
 		path := p.Path
 		inRow := p.File == filepath.Join(dir, tasksFile) && p.Line > 0 && p.Line <= len(b.places)
 		p.File = filepath.Join(b.Out, strings.TrimPrefix(p.File, dir))

@@ -3,9 +3,9 @@ package pack_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
 )
 
@@ -85,47 +86,17 @@ func head(t *testing.T, a *txtar.Archive) (f pack.Format, o pack.Options) {
 		var err error
 		switch key {
 		case "format":
-			f, err = pack.FormatNamed(value)
+			f, err = pack.Named(pack.Formats(), value)
 		case "source":
 			o.Source = value
-		case "options":
-			o, err = options(o, value)
+		case "options": // as the provenance has them
+			if err = json.Unmarshal([]byte(value), &o); err == nil && f.Options != nil {
+				err = json.Unmarshal([]byte(value), f.Options)
+			}
 		}
 		must(t, err)
 	}
 	return f, o
-}
-
-func options(o pack.Options, text string) (pack.Options, error) {
-	text, command, hasCommand := strings.Cut(text, "command=")
-	if hasCommand {
-		repo, line, _ := strings.Cut(command, "=")
-		o.TestCommands = map[string]string{repo: line}
-	}
-	for word := range strings.FieldsSeq(text) {
-		key, value, _ := strings.Cut(word, "=")
-		var err error
-		switch key {
-		case "skip":
-			o.Skip = true
-		case "hints":
-			o.Hints = true
-		case "pytest":
-			o.Pytest = true
-		case "select":
-			o.Tasks = append(o.Tasks, value)
-		case "image":
-			o.Image = value
-		case "limit":
-			o.Limit, err = strconv.Atoi(value)
-		default:
-			err = fmt.Errorf("option %q", word)
-		}
-		if err != nil {
-			return o, err
-		}
-	}
-	return o, nil
 }
 
 // importGolden imports the source and checks what is true of every import: a second
@@ -161,7 +132,7 @@ func importOnce(t *testing.T, a *txtar.Archive, source []txtar.File) ([]txtar.Fi
 	dir := t.TempDir()
 	writeTree(t, dir, source)
 	f, o := head(t, a)
-	o.Source, o.Out = filepath.Join(dir, o.Source), filepath.Join(dir, "out")
+	o.Source, o.Out, o.Agents = filepath.Join(dir, o.Source), filepath.Join(dir, "out"), harness.AgentTypes()
 	report, err := pack.Import(context.Background(), f, o)
 	strip := func(text string) []byte { return []byte(strings.ReplaceAll(text, dir+"/", "") + "\n") }
 	if err != nil {
@@ -227,7 +198,7 @@ func readTree(t testing.TB, dir string) []txtar.File {
 // public.
 func checkPack(t testing.TB, dir string) {
 	t.Helper()
-	_, err := compiler.Validate(context.Background(), []string{dir}, func(p compiler.Problem) {
+	_, err := compiler.Validate(context.Background(), []string{dir}, harness.AgentTypes(), func(p compiler.Problem) {
 		if !strings.Contains(p.Message, "has no digest") {
 			t.Errorf("validation: %v", p)
 		}

@@ -19,8 +19,7 @@ func mmlu() Format {
 	return Format{
 		Name:   "mmlu",
 		Source: "a subject's CSV file, or a directory of them", Family: compiler.MultipleChoice, Timeout: 300,
-		Environment: map[string]any{"timeout_seconds": 300},
-		Read:        readMmlu,
+		Read: readMmlu,
 	}
 }
 

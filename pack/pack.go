@@ -28,8 +28,12 @@ type Format struct {
 	// Image is the reference of the rows' images, in which {name} is replaced by the
 	// row's value in Row.Names. Empty means defaultImage.
 	Image       string
-	Environment map[string]any // of the manifest's defaults, without the image
+	Environment map[string]any // of the manifest's defaults, besides the image and, unless it is here, Timeout
 	Timeout     int            // seconds that a harness has, in the tester files
+	// Options points to a struct of the options that only some formats have, which Read
+	// obeys; nil if there are none. The command line makes a flag of each field, which is
+	// exported, with the tags of kong, and the provenance has the struct's JSON.
+	Options any
 	// Read passes every task of the source to b, in the source's order. What is wrong
 	// with one task goes to b.Reject; an error ends the import.
 	Read func(ctx context.Context, b *Builder) error
@@ -38,15 +42,17 @@ type Format struct {
 // defaultImage has Python, git and pytest; "make image" builds it.
 const defaultImage = "sbench.local/base:bookworm"
 
-// Formats returns all formats, sorted by name.
+// Formats returns all formats, sorted by name, each with options that nobody else has
+// set. Formats that share options point to the same ones.
 func Formats() []Format {
-	return []Format{harbor(), humanEval(), mmlu(), squad(), sweBench(), terminalBench(), truthfulQA()}
+	tasks := &taskOptions{}
+	return []Format{harbor(tasks), humanEval(), mmlu(), squad(), sweBench(), terminalBench(tasks), truthfulQA()}
 }
 
-// FormatNamed returns the format with this name, or an error that lists all names.
-func FormatNamed(name string) (Format, error) {
+// Named returns the format with this name, or an error that lists all names.
+func Named(formats []Format, name string) (Format, error) {
 	var names []string
-	for _, f := range Formats() {
+	for _, f := range formats {
 		if f.Name == name {
 			return f, nil
 		}
@@ -55,26 +61,23 @@ func FormatNamed(name string) (Format, error) {
 	return Format{}, fmt.Errorf("no format %q: there are %s", name, strings.Join(names, ", "))
 }
 
-// Options say what to import, and how. Their JSON is what the provenance says of them:
-// what decides which rows there are.
+// Options say of any format what to import, and how. The provenance has their JSON, which
+// is what decides which rows there are.
 type Options struct {
 	Source string `json:"-"` // file or directory
 	Out    string `json:"-"` // directory to make; see Fill
 	// Fill adds rows to the existing directory Out, which must contain a manifest, no
 	// rows, and only plain files. Its manifest and its tester files stay as they are.
-	Fill   bool     `json:"-"`
-	ID     string   `json:"-"`                // of the pack; empty means one derived from the format and the source
-	Hints  bool     `json:"hints,omitempty"`  // swebench: hints_text becomes public
-	Image  string   `json:"image,omitempty"`  // reference, with {name} for a row's names; empty means the format's
-	Limit  int      `json:"limit,omitempty"`  // rows at most; 0 means all
-	Pytest bool     `json:"pytest,omitempty"` // terminal-bench, harbor: pytest is the checker, not the task's script
-	Tasks  []string `json:"select,omitempty"` // globs of ids, as compiler.MatchTask has them; none means all
+	Fill  bool     `json:"-"`
+	ID    string   `json:"-"`                // of the pack; empty means one derived from the format and the source
+	Image string   `json:"image,omitempty"`  // reference, with {name} for a row's names; empty means the format's
+	Limit int      `json:"limit,omitempty"`  // rows at most; 0 means all
+	Tasks []string `json:"select,omitempty"` // globs of ids, as compiler.MatchTask has them; none means all
 	// Skip leaves out tasks that cannot be imported, or that validation would warn
 	// of, and reports them. Otherwise one such task is an error.
 	Skip bool `json:"skip,omitempty"`
-	// TestCommands are test commands by repository, which take precedence over the
-	// known ones. Only swebench uses them.
-	TestCommands map[string]string `json:"test_commands,omitempty"`
+	// Agents get a tester file each, besides the one for a command.
+	Agents []compiler.AgentType `json:"-"`
 	// Pin returns the reference with its current digest. If it is nil, references
 	// stay as they are.
 	Pin    func(ctx context.Context, ref string) (string, error) `json:"-"`

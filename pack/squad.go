@@ -15,8 +15,7 @@ func squad() Format {
 	return Format{
 		Name:   "squad",
 		Source: "SQuAD v1.1 JSON", Family: compiler.ShortAnswer, Timeout: 300,
-		Environment: map[string]any{"timeout_seconds": 300},
-		Read:        readSquad,
+		Read: readSquad,
 	}
 }
 

@@ -17,13 +17,21 @@ import (
 // a JSON array. Its images are those that the benchmark's authors publish, named
 // after the row's id with "_1776_" for "__".
 func sweBench() Format {
+	o := &sweBenchOptions{}
 	return Format{
 		Name:   "swebench",
 		Source: "SWE-bench rows as JSONL or a JSON array", Family: compiler.RepoPatch, Timeout: 1800,
 		Image:       "docker.io/swebench/sweb.eval.x86_64.{instance}:latest",
-		Environment: map[string]any{"workdir": testbed, "timeout_seconds": 1800},
-		Read:        readSWEBench,
+		Environment: map[string]any{"workdir": testbed},
+		Options:     o,
+		Read:        o.read,
 	}
+}
+
+type sweBenchOptions struct {
+	Hints bool `json:"hints,omitempty" help:"swebench: show the agent hints_text."`
+	// TestCommands, by repository, take precedence over the known ones.
+	TestCommands map[string]string `json:"test_commands,omitempty" name:"test-command" mapsep:"none" placeholder:"REPO=COMMAND" help:"swebench: command of a repository's tests; {tests} and {files} stand for them."`
 }
 
 // testbed is where the published images contain the repository.
@@ -37,9 +45,9 @@ var (
 	repoName   = regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$`)
 )
 
-// readSWEBench turns each row into a task whose tests are those that the row names,
+// read turns each row into a task whose tests are those that the row names,
 // or the test files that its test_patch touches.
-func readSWEBench(ctx context.Context, b *Builder) error {
+func (o *sweBenchOptions) read(ctx context.Context, b *Builder) error {
 	return b.records(ctx, b.Source, func(r *record) error {
 		id := r.text("instance_id")
 		if len(r.problems) == 0 && !b.Wanted(id) {
@@ -49,13 +57,13 @@ func readSWEBench(ctx context.Context, b *Builder) error {
 		if len(r.problems) > 0 {
 			return nil
 		}
-		command, err := i.command(b.TestCommands)
+		command, err := i.command(o.TestCommands)
 		if err != nil {
 			r.wrong("$.repo", "%v", err)
 			return nil
 		}
 		row := i.row(command)
-		if hints := r.optional("hints_text"); b.Hints && strings.TrimSpace(hints) != "" {
+		if hints := r.optional("hints_text"); o.Hints && strings.TrimSpace(hints) != "" {
 			row.Input["hints"] = hints
 		}
 		row.Metadata["source"] = r.sourceOf(b.format.Name)

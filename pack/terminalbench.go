@@ -14,13 +14,14 @@ import (
 )
 
 // terminalBench reads the task directories of the original Terminal-Bench.
-func terminalBench() Format {
+func terminalBench(o *taskOptions) Format {
 	return Format{
 		Name:   "terminal-bench",
 		Source: "a task directory with a task.yaml, or a directory of them", Family: compiler.TerminalTask,
 		Image: "sbench.local/terminal-bench/{task}:latest", Timeout: 3600,
 		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "timeout_seconds": defaultAgentSeconds},
-		Read:        readTerminalBench,
+		Options:     o,
+		Read:        o.readTerminalBench,
 	}
 }
 
@@ -32,7 +33,7 @@ const (
 )
 
 // readTerminalBench turns each directory into a task that run-tests.sh checks.
-func readTerminalBench(ctx context.Context, b *Builder) error {
+func (o *taskOptions) readTerminalBench(ctx context.Context, b *Builder) error {
 	return b.tasks(ctx, "task.yaml", func(t *task) error {
 		spec := t.yaml("task.yaml")
 		if spec.Kind() != document.Object {
@@ -40,7 +41,7 @@ func readTerminalBench(ctx context.Context, b *Builder) error {
 		}
 		t.sideCars("docker-compose.yaml", "client")
 		var script taskFile
-		if !b.Pytest {
+		if !o.Pytest {
 			script = taskFile{runTests, []byte(t.text(runTests)), true}
 			if !bytes.HasPrefix(script.text, []byte("#!")) {
 				script.text = append([]byte("#!/bin/bash\n"), script.text...)
@@ -51,7 +52,7 @@ func readTerminalBench(ctx context.Context, b *Builder) error {
 			Environment: terminalEnvironment(t, spec), Metadata: terminalMetadata(spec),
 		}
 		return b.addTask(ctx, t, terminalTask{
-			row: row, script: script, seconds: t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds), solution: b.terminalSolution,
+			row: row, pytest: o.Pytest, script: script, seconds: t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds), solution: b.terminalSolution(t),
 			image: slices.DeleteFunc(slices.Clone(t.files), func(f taskFile) bool { return isEvaluation(f.path) }),
 		})
 	})

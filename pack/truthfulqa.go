@@ -14,8 +14,7 @@ func truthfulQA() Format {
 	return Format{
 		Name:   "truthfulqa",
 		Source: "TruthfulQA.csv", Family: compiler.FreeResponse, Timeout: 300,
-		Environment: map[string]any{"timeout_seconds": 300},
-		Read:        readTruthfulQA,
+		Read: readTruthfulQA,
 	}
 }
 

@@ -22,7 +22,7 @@ func (c Config) agent() *harness.Agent {
 
 // provenance returns the provenance that all records of a run share.
 func (c Config) provenance() (record.Provenance, error) {
-	h := record.Harness{Type: string(c.Tester.Harness.Type)}
+	h := record.Harness{Type: c.Tester.Harness.Type}
 	// The values of the variables are secrets and left out: that they stay the same is up
 	// to the operator.
 	config := struct {

@@ -184,7 +184,7 @@ schema_version: "0.2"
 run: {id: test, output_dir: out}
 benchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}
 harness: {type: command, config: {command: [agent]}}
-`))
+`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ type harnessCmd struct {
 }
 
 type harnessInstallCmd struct {
-	Agents []string `arg:"" name:"agent" placeholder:"NAME[@VERSION]" help:"codex or claude_code, with a version or latest."`
+	Agents []string `arg:"" name:"agent" placeholder:"NAME[@VERSION]" help:"${agents}, with a version or latest."`
 	Musl   bool     `help:"For images with musl instead of glibc."`
 	JSON   bool     `name:"json" help:"Print JSON."`
 }
@@ -145,7 +145,7 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 		return nil, compiler.Problems{{File: t.Path, Path: path, Message: message}}
 	}
 	c := t.Harness.Config
-	agent, isAgent := harness.CLIOf(string(t.Harness.Type))
+	agent, isAgent := harness.CLIOf(t.Harness.Type)
 	if !isAgent {
 		return harness.Command{Args: c.Command.Args(), TaskFile: c.TaskFile}, nil
 	}
@@ -187,7 +187,7 @@ func credential(agent harness.CLI, env map[string]string) (key string, bearer bo
 // noKeys returns a stand-in for the keys, for commands that execute nothing.
 func noKeys(t *compiler.Tester) map[string]string {
 	env := map[string]string{}
-	if agent, ok := harness.CLIOf(string(t.Harness.Type)); ok {
+	if agent, ok := harness.CLIOf(t.Harness.Type); ok {
 		env[agent.Credentials[0].Name] = "none"
 	}
 	return env

@@ -12,6 +12,8 @@ import (
 	"github.com/alecthomas/kong"
 	containerdlog "github.com/containerd/log"
 
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -32,7 +34,8 @@ func main() {
 
 // execute runs one command line and returns its exit code.
 func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) int {
-	var c cli
+	formats := pack.Formats()
+	c := cli{Pack: packCmd{Import: newPackImport(formats)}}
 	ctx := interrupts.ctx
 	app := &app{stdout: stdout, stderr: stderr, interrupts: interrupts}
 	exited := -1
@@ -41,7 +44,11 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		kong.Description("Run untrusted agents on benchmark tasks in hardened sandboxes on containerd.\n\n"+exitCodes),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { exited = code }),
-		kong.Vars{"version": version},
+		kong.Vars{
+			"version": version,
+			"agents":  joined(harness.CLIs(), " or ", func(c harness.CLI) string { return c.Name }),
+			"formats": joined(formats, ", ", func(f pack.Format) string { return f.Name }),
+		},
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(app),
 		kong.UsageOnError(),

@@ -4,8 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 
+	"github.com/alecthomas/kong"
+
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/runtime/containerd"
 )
@@ -16,34 +21,71 @@ type packCmd struct {
 }
 
 type packImportCmd struct {
-	Format      string            `arg:"" help:"Format of the source: harbor, humaneval, mmlu, squad, swebench, terminal-bench, truthfulqa."`
-	Source      string            `arg:"" help:"File or directory with the benchmark's tasks."`
-	Out         string            `required:"" placeholder:"DIR" help:"Directory to make."`
-	Fill        bool              `help:"Put the rows into the existing directory, which has a manifest and no rows."`
-	ID          string            `placeholder:"NAME" help:"The pack's id. Default: after the format and the source."`
-	Limit       int               `placeholder:"N" help:"Import the first N tasks only."`
-	Select      []string          `placeholder:"GLOB" help:"Import the tasks whose id matches one of these patterns only."`
-	Image       string            `placeholder:"REF" help:"Image of the tasks; {instance_id}, {instance}, {repo} (swebench) and {task} (task directories) stand for a row's own names."`
-	Pin         bool              `help:"Write images with the digest that they have here."`
-	Skip        bool              `help:"Leave out, and report, tasks that cannot be imported or that validation would warn of."`
-	Hints       bool              `help:"swebench: show the agent hints_text."`
-	Pytest      bool              `help:"terminal-bench, harbor: let pytest check instead of the task's own script."`
-	TestCommand map[string]string `mapsep:"none" placeholder:"REPO=COMMAND" help:"swebench: command of a repository's tests; {tests} and {files} stand for them."`
-	JSON        bool              `name:"json" help:"Print JSON."`
+	Format string   `arg:"" help:"Format of the source: ${formats}."`
+	Source string   `arg:"" help:"File or directory with the benchmark's tasks."`
+	Out    string   `required:"" placeholder:"DIR" help:"Directory to make."`
+	Fill   bool     `help:"Put the rows into the existing directory, which has a manifest and no rows."`
+	ID     string   `placeholder:"NAME" help:"The pack's id. Default: after the format and the source."`
+	Limit  int      `placeholder:"N" help:"Import the first N tasks only."`
+	Select []string `placeholder:"GLOB" help:"Import the tasks whose id matches one of these patterns only."`
+	Image  string   `placeholder:"REF" help:"Image of the tasks. A {name} stands for a row's own name, such as {task} in task directories."`
+	Pin    bool     `help:"Write images with the digest that they have here."`
+	Skip   bool     `help:"Leave out, and report, tasks that cannot be imported or that validation would warn of."`
+	JSON   bool     `name:"json" help:"Print JSON."`
+
+	formats      []pack.Format
+	kong.Plugins                  // the formats' options
+	owners       map[any][]string // names of the formats that have an option, by the pointer to its field
+}
+
+// newPackImport returns the command with the options of all formats as flags.
+func newPackImport(formats []pack.Format) packImportCmd {
+	cmd := packImportCmd{formats: formats, owners: map[any][]string{}}
+	for _, f := range formats {
+		if f.Options == nil {
+			continue
+		}
+		if !slices.Contains(cmd.Plugins, f.Options) {
+			cmd.Plugins = append(cmd.Plugins, f.Options)
+		}
+		options := reflect.ValueOf(f.Options).Elem()
+		for i := range options.NumField() {
+			field := options.Field(i).Addr().Interface()
+			cmd.owners[field] = append(cmd.owners[field], f.Name)
+		}
+	}
+	return cmd
+}
+
+// checkFlags refuses a flag that only other formats have.
+func (cmd *packImportCmd) checkFlags(given []*kong.Path) error {
+	for _, path := range given {
+		if path.Flag == nil {
+			continue
+		}
+		owners := cmd.owners[path.Flag.Target.Addr().Interface()]
+		if len(owners) > 0 && !slices.Contains(owners, cmd.Format) {
+			return fmt.Errorf("%w: --%s is for %s, not for %s", errUsage, path.Flag.Name, strings.Join(owners, " and "), cmd.Format)
+		}
+	}
+	return nil
 }
 
 // Run makes the pack, and prints on standard error what was left out and what to note.
-func (cmd *packImportCmd) Run(ctx context.Context, a *app) error {
-	format, err := pack.FormatNamed(cmd.Format)
+func (cmd *packImportCmd) Run(ctx context.Context, a *app, line *kong.Context) error {
+	format, err := pack.Named(cmd.formats, cmd.Format)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if err := cmd.checkFlags(line.Path); err != nil {
+		return err
 	}
 	if cmd.Limit < 0 {
 		return fmt.Errorf("%w: --limit %d is negative", errUsage, cmd.Limit)
 	}
 	options := pack.Options{
 		Source: cmd.Source, Out: cmd.Out, Fill: cmd.Fill, ID: cmd.ID, Limit: cmd.Limit, Tasks: cmd.Select, Image: cmd.Image,
-		Skip: cmd.Skip, Hints: cmd.Hints, Pytest: cmd.Pytest, TestCommands: cmd.TestCommand,
+		Agents: harness.AgentTypes(), Skip: cmd.Skip,
 	}
 	var report pack.Report
 	if cmd.Pin {

@@ -9,6 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/rootless"
@@ -24,7 +25,7 @@ func (a *app) enter(ctx context.Context, command *kong.Node) error {
 	var tester *compiler.Tester
 	if config := command.Target.FieldByName("Config"); config.IsValid() && config.String() != "" {
 		var err error
-		if tester, _, err = compiler.LoadTester(config.String()); err != nil {
+		if tester, _, err = compiler.LoadTester(config.String(), harness.AgentTypes()); err != nil {
 			return nil // the command reports everything that is wrong with it
 		}
 	}

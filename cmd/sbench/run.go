@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
@@ -98,7 +99,7 @@ func (cmd *runCmd) load(a *app) (run.Inputs, error) {
 
 // readTester reads a tester file and prints its warnings.
 func readTester(a *app, config string) (*compiler.Tester, error) {
-	tester, warnings, err := compiler.LoadTester(config)
+	tester, warnings, err := compiler.LoadTester(config, harness.AgentTypes())
 	for _, w := range warnings {
 		_, _ = fmt.Fprintln(a.stderr, "sbench:", w)
 	}

@@ -3,7 +3,12 @@
 // compiler, so that the two agree.
 package schema
 
-import "github.com/securebench/sbench/compiler/document"
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/securebench/sbench/compiler/document"
+)
 
 // Schema says which values are allowed. A kind is allowed if its rule is set; as in
 // JSON Schema, a rule applies only to values of its kind. The zero Schema allows
@@ -123,6 +128,23 @@ func Checked(doc string, rule String, check func(text string) (hint string, err 
 			c.Errorf(v, nil, hint, "%v", err)
 		}
 	}}
+}
+
+// Matching allows strings that match the regular expression pattern. Allowed describes
+// these for people.
+func Matching(doc, pattern, allowed string) *Schema {
+	match := regexp.MustCompile(pattern)
+	return Checked(doc, String{NonBlank: true, Pattern: pattern}, func(text string) (string, error) {
+		if !match.MatchString(text) {
+			return "allowed are " + allowed, fmt.Errorf("%q holds something else", text)
+		}
+		return "", nil
+	})
+}
+
+// Word allows words that need no quotes in a shell, with white space around them.
+func Word(doc string) *Schema {
+	return Matching(doc, `^\s*[A-Za-z0-9._+-]+\s*$`, "letters, digits and . _ + -")
 }
 
 // Boolean allows true and false; an absent value means preset.
