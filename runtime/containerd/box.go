@@ -77,6 +77,9 @@ func (r *Run) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, 
 		cgroup: "/" + cgroupPrefix + r.id + "/" + id,
 	}
 	b.group = r.c.newGroup(b.cgroup, watchdog.Limits{Memory: cfg.Limits.Memory, Pids: cfg.Limits.Pids, Held: b.held})
+	if err := r.c.ready(ctx); err != nil {
+		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
+	}
 	release, err := r.c.slot(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
