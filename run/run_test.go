@@ -528,7 +528,7 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
-// TestPlanned: run.json and seal.json hold how many attempts there were to make, and the
+// TestPlannedCount: run.json and seal.json hold how many attempts there were to make, and the
 // summary of an interrupted run says that it is not complete, even if the interruption
 // comes before the recorded attempts.
 func TestPlannedCount(t *testing.T) {

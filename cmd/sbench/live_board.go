@@ -37,6 +37,7 @@ type board struct {
 	began    time.Time // of the first event
 	started  bool      // the run has started: its images are there
 	stopping bool
+	ended    bool
 
 	pulled, pulls int
 	image         string // the last one that was asked for
@@ -76,6 +77,8 @@ func (b *board) add(e run.Event) {
 		}
 	case run.RunStart:
 		b.started, b.tasks = true, e.Tasks
+	case run.RunDone:
+		b.ended = true
 	case run.Waiting:
 		b.waiting = e.Detail + ": " + e.Task
 	case run.Stopping:
@@ -197,7 +200,7 @@ func (b *board) totals(now time.Time, c canvas) []string {
 	if b.tokens > 0 {
 		counts = append(counts, part{tokens(b.tokens), plainText})
 	}
-	if left, ok := b.pace.left(now); ok {
+	if left, ok := b.pace.left(now); ok && !b.stopping && !b.ended {
 		counts = append(counts, part{fmt.Sprintf("%.1f/min", b.pace.rate(now)), plainText}, part{"ETA " + seconds(left), plainText})
 	}
 	if b.stopping {

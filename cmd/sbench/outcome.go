@@ -75,13 +75,14 @@ func writeOutcome(w io.Writer, s run.Summary, args []string) error {
 	next := "next:"
 	line("\n%s sbench report %s", next, quoted(filepath.Dir(s.Output)))
 	if s.Interrupted() || s.Errors > 0 {
+		var words []string
+		for _, a := range args {
+			words = append(words, quoted(a))
+		}
 		if !slices.Contains(args, "--resume") {
-			args = append(slices.Clone(args), "--resume")
+			words = append(words, "--resume")
 		}
-		for i, a := range args {
-			args[i] = quoted(a)
-		}
-		line("%*s sbench %s", len(next), "", strings.Join(args, " "))
+		line("%*s sbench %s", len(next), "", strings.Join(words, " "))
 	}
 	return tw.Flush()
 }
