@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -101,7 +100,7 @@ func quoted(word string) string {
 // last one has it.
 func (cmd *runCmd) conclude(a *app, s run.Summary) error {
 	_, isJSON := a.stderr.(*jsonEvents)
-	if s.RunID == "" || isJSON || cmd.Quiet || cmp.Or(cmd.Progress, "auto") == "none" {
+	if s.RunID == "" || isJSON || cmd.Quiet || cmd.Progress == "none" {
 		return nil
 	}
 	return writeOutcome(a.stderr, s, os.Args[1:])
