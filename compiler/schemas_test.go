@@ -48,6 +48,7 @@ func TestSchemaFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	known["progress.schema.json"] = true // of events, which have no definition here
 	for _, path := range present {
 		if !known[filepath.Base(path)] {
 			t.Errorf("%s is no schema of the code's", path)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"path"
 	"slices"
@@ -150,6 +151,16 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	return a.outcome(result, events.count)
 }
 
+// Check asks the provider whether it accepts the key, before the first attempt. See
+// [relay.Check].
+func (a *Agent) Check(ctx context.Context) error {
+	provider, err := a.provider()
+	if err != nil {
+		return err
+	}
+	return relay.Check(ctx, *provider)
+}
+
 // program returns the path of the agent's program in sandboxes.
 func program(in tooling.Installed) string { return path.Join(toolsDest, in.Program) }
 
@@ -274,6 +285,8 @@ func (a *Agent) outcome(result Result, events int) (Result, error) {
 	switch {
 	case ended != nil && outage(facts): // checked first: retries may have used up a budget
 		return result, fmt.Errorf("the provider failed: %s, %d times at the end", facts.LastCause, facts.Outage)
+	case ended != nil && unknownModel(facts):
+		return result, fmt.Errorf("the provider answers every request with 404: it does not know the model %q, or harness.config.base_url leads elsewhere", a.Model)
 	case facts.Exceeded != "":
 		result.Failure = &candidate.Failure{Reason: string(facts.Exceeded) + "_exceeded", Phase: phaseProducer, Message: "the agent used up harness.config." + string(facts.Exceeded)}
 		return result, nil
@@ -295,6 +308,12 @@ func outage(f *relay.Facts) bool {
 		return false
 	}
 	return f.Succeeded == 0 || f.Outage > 1 && f.LastCause != relay.BadKey
+}
+
+// unknownModel reports whether the provider found nothing, ever. The relay lets only the
+// configured model and a few paths through, so the agent did not choose what is missing.
+func unknownModel(f *relay.Facts) bool {
+	return f.Succeeded == 0 && len(f.Statuses) > 0 && !slices.ContainsFunc(f.Statuses, func(status int) bool { return status != http.StatusNotFound })
 }
 
 // eventReader splits an agent's output into lines and passes each one on.

@@ -4,4 +4,5 @@ package harness
 var (
 	IsCredential = isCredential
 	Outage       = outage
+	UnknownModel = unknownModel
 )

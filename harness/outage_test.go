@@ -29,3 +29,24 @@ func TestOutage(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownModel: a provider that finds nothing, ever, does not know the model.
+func TestUnknownModel(t *testing.T) {
+	tests := []struct {
+		name  string
+		facts relay.Facts
+		want  bool
+	}{
+		{"nothing happened", relay.Facts{}, false},
+		{"404 alone", relay.Facts{Sent: 2, Statuses: []int{404, 404}}, true},
+		{"404 after an answer", relay.Facts{Sent: 2, Succeeded: 1, Statuses: []int{200, 404}}, false},
+		{"404 after an answer that is no longer listed", relay.Facts{Sent: 20, Succeeded: 1, Statuses: []int{404, 404}}, false},
+		{"another answer to a bad request", relay.Facts{Sent: 2, Statuses: []int{400, 404}}, false},
+		{"an answer that the agent did not wait for", relay.Facts{Sent: 2, Left: 1, Statuses: []int{0, 404}}, false},
+	}
+	for _, tt := range tests {
+		if got := harness.UnknownModel(&tt.facts); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}

@@ -30,6 +30,8 @@ type attempt struct {
 	log    *attemptLog
 }
 
+func (a attempt) key() key { return key{a.task.ID(), a.number} }
+
 // attempt makes a's way from the task to the record, in the order of "How a run works" in
 // the README. The context producing is that of the harness and may end before ctx does. The
 // record is complete in any case; err is the infrastructure error behind a record of status

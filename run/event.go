@@ -1,8 +1,6 @@
 package run
 
 import (
-	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -32,6 +30,7 @@ const (
 	VerifierDone         Kind = "verifier_done"
 	TaskDone             Kind = "task_done" // a try was recorded
 	RunDone              Kind = "run_done"
+	Message              Kind = "message" // a line of what sbench says besides, such as a warning or an error
 )
 
 // An Event reports progress. Fields that do not apply are zero.
@@ -41,29 +40,23 @@ type Event struct {
 	RunID   string        `json:"run_id"`
 	Task    string        `json:"task,omitempty"`
 	Attempt int           `json:"attempt,omitempty"`
+	Try     int           `json:"try,omitempty"`    // of a task_start or task_done event, from 1
 	Status  record.Status `json:"status,omitempty"` // of events that end a verification or a try
 	Reason  string        `json:"reason,omitempty"`
-	Detail  string        `json:"detail,omitempty"`
-	Tokens  int64         `json:"tokens,omitempty"` // of an egress event
-	Again   bool          `json:"again,omitempty"`  // of a task_done event that another try follows
+	// FailureMessage is that of the record, of a task_done event. It may hold text that the
+	// candidate wrote, without secrets and of at most 2,000 bytes.
+	FailureMessage string  `json:"failure_message,omitempty"`
+	Detail         string  `json:"detail,omitempty"`  // for people; an agent's output has its line breaks
+	Seconds        float64 `json:"seconds,omitempty"` // that the try took, of a task_done event
+	Tokens         int64   `json:"tokens,omitempty"`  // of an egress event
+	Again          bool    `json:"again,omitempty"`   // of a task_done event that another try follows
 	// Totals, of a run_start event; Attempts counts those of all tasks.
 	Tasks    int `json:"tasks,omitempty"`
 	Attempts int `json:"attempts,omitempty"`
-	// Resumed counts the attempts found recorded so far, of a task_start or run_done
-	// event.
-	Resumed int `json:"resumed,omitempty"`
-}
-
-// WriteEvent prints an event as a line for people.
-func WriteEvent(w io.Writer, e Event) error {
-	line := e.Time.UTC().Format("15:04:05") + " " + string(e.Kind)
-	for _, part := range []string{e.Task, string(e.Status), e.Reason, e.Detail} {
-		if part != "" {
-			line += " " + Printable(part)
-		}
-	}
-	_, err := fmt.Fprintln(w, line)
-	return err
+	// Resumed counts the attempts that were recorded before, of a run_start, task_start or
+	// run_done event.
+	Resumed int      `json:"resumed,omitempty"`
+	Summary *Summary `json:"summary,omitempty"` // of a run_done event
 }
 
 // Printable replaces control characters, which a terminal would obey, with question

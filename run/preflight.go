@@ -40,7 +40,7 @@ func (p plan) stream(cfg Config) iter.Seq2[*compiler.Task, error] {
 }
 
 // preflight reads every selected row, plans its files and resolves its image, and returns
-// all problems together as compiler.Problems. An unreachable daemon is not a problem of
+// all problems together as compiler.Problems. That there is nothing to run is one. An unreachable daemon is not a problem of
 // the files: its error is returned at once.
 func preflight(ctx context.Context, cfg Config) (plan, error) {
 	p := plan{images: map[string]runtime.Image{}}
@@ -60,10 +60,21 @@ func preflight(ctx context.Context, cfg Config) (plan, error) {
 			return p, err
 		}
 	}
+	if len(all) == 0 && p.tasks == 0 {
+		all = append(all, compiler.Problem{File: cfg.Pack.TasksPath, Message: cfg.nothing()})
+	}
 	if len(all) > 0 {
 		return p, all
 	}
 	return p, nil
+}
+
+// nothing says why there is no task.
+func (c Config) nothing() string {
+	if c.Select == nil {
+		return "the pack has no tasks"
+	}
+	return "none of the pack's tasks is selected (--task, and run.tasks of the tester file)"
 }
 
 func (p plan) check(ctx context.Context, cfg Config, task *compiler.Task) error {

@@ -48,7 +48,7 @@ func (s *session) manifest(ctx context.Context) (record.Manifest, error) {
 	c := s.cfg
 	m := record.Manifest{
 		RunID: c.Tester.Run.ID, StartedAt: time.Now().UTC(), Sbench: c.Version, Host: c.Host, Pack: s.common.Pack,
-		Harness: s.common.Harness, Jobs: c.Jobs, Attempts: c.Attempts, Inputs: map[string]record.Input{},
+		Harness: s.common.Harness, Jobs: c.Jobs, Attempts: c.Attempts, Planned: s.summary.Planned, Inputs: map[string]record.Input{},
 	}
 	for name, path := range map[string]string{"tester": c.Tester.Path, "manifest": c.Pack.ManifestPath, "tasks": c.Pack.TasksPath} {
 		if path == "" { // no tester file, as in a pack check

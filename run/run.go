@@ -97,10 +97,13 @@ type Options struct {
 
 // A Summary counts attempts by their last record.
 type Summary struct {
-	RunID  string `json:"run_id"`
-	Total  int    `json:"total"`
-	Passed int    `json:"passed"`
-	Failed int    `json:"failed"`
+	RunID string `json:"run_id"`
+	Total int    `json:"total"`
+	// Planned is how many attempts there were to make, with those of Resumed. If Total is
+	// less, the run was interrupted, or stopped early.
+	Planned int `json:"planned"`
+	Passed  int `json:"passed"`
+	Failed  int `json:"failed"`
 	// Pending attempts have no verdict, mostly for lack of a verifier; Errors could not
 	// be measured.
 	Pending int `json:"pending"`
@@ -108,17 +111,23 @@ type Summary struct {
 	// Retried counts those of Passed that took more than one try.
 	Retried int `json:"retried,omitempty"`
 	// Resumed counts those of Total that were recorded before this run resumed.
-	Resumed int    `json:"resumed,omitempty"`
-	Output  string `json:"output"` // the records file
+	Resumed int `json:"resumed,omitempty"`
+	// Causes say why attempts did not pass, the most frequent first.
+	Causes []Cause `json:"causes,omitempty"`
+	Output string  `json:"output"` // the records file
 }
 
 // Verified returns the number of attempts with a verdict.
 func (s Summary) Verified() int { return s.Passed + s.Failed }
 
-// Verification returns the run's status: complete, pending or partial.
+// Interrupted reports whether attempts that were to be made are not recorded.
+func (s Summary) Interrupted() bool { return s.Total < s.Planned }
+
+// Verification returns the run's status: complete, pending or partial. A run that was
+// interrupted is not complete.
 func (s Summary) Verification() string {
 	switch {
-	case s.Total == 0, s.Verified() == s.Total:
+	case !s.Interrupted() && s.Verified() == s.Total:
 		return "complete"
 	case s.Verified() == 0:
 		return "pending"
@@ -128,8 +137,12 @@ func (s Summary) Verification() string {
 
 // String returns the last line that a run prints.
 func (s Summary) String() string {
-	return fmt.Sprintf("sbench: run_id=%s total=%d verification=%s verified=%d passed=%d output=%s",
-		s.RunID, s.Total, s.Verification(), s.Verified(), s.Passed, s.Output)
+	planned := ""
+	if s.Interrupted() {
+		planned = fmt.Sprintf(" planned=%d", s.Planned)
+	}
+	return fmt.Sprintf("sbench: run_id=%s total=%d%s verification=%s verified=%d passed=%d output=%s",
+		s.RunID, s.Total, planned, s.Verification(), s.Verified(), s.Passed, s.Output)
 }
 
 // Run runs a benchmark. It first checks every input: if the error holds

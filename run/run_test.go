@@ -16,7 +16,6 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -469,16 +468,167 @@ func TestVerification(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
-	var table run.Table
-	start := time.Unix(0, 0)
-	table.Add(run.Event{Kind: run.TaskStart, Time: start, Task: "a\x1b[31m"})
-	table.Add(run.Event{Kind: run.TaskDone, Time: start.Add(1500 * time.Millisecond), Task: "a\x1b[31m", Status: record.Failed, Reason: "why"})
-	var out bytes.Buffer
-	if err := table.Write(&out); err != nil {
+// TestGivesUp: a run ends when the first tries all fail for the same cause, and when many in
+// a row do later, and can be resumed. Messages may differ in names and numbers.
+func TestGivesUp(t *testing.T) {
+	refused := func(n int) error {
+		return fmt.Errorf("sandbox %q: the provider failed: bad_key, %d times at the end", fmt.Sprint("s-", n), n)
+	}
+	always := func(n int) error { return refused(n) }
+	for _, tt := range []struct {
+		name    string
+		retries int
+		broken  func(n int) error // of the n-th sandbox
+		tasks   int
+		records int
+		stopped string // part of the error
+	}{
+		{"the same from the start", 0, always, 164, 3, "stopped after 3 tries failed in a row for the same cause: "},
+		{"retries count", 1, always, 164, 3, "stopped after 3 tries"},
+		{"different causes", 0, func(n int) error { return errors.New(strings.Repeat("x", n)) }, 5, 5, "in 5 of 5 attempts"},
+		{"in between one that works", 0, func(n int) error {
+			if n == 3 || n == 4 {
+				return nil
+			}
+			return refused(n)
+		}, 9, 9, "in 8 of 9 attempts"},
+		{"the same later", 0, func(n int) error {
+			if n <= 2 {
+				return nil
+			}
+			return refused(n)
+		}, 164, 11, "stopped after 10 tries"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var rows []string
+			for n := range tt.tasks {
+				rows = append(rows, row(fmt.Sprint("task-", n), "do it right", ""))
+			}
+			cfg, e := config(t, rows...)
+			cfg.Retries = tt.retries
+			for n := 1; n < 200; n++ {
+				if err := tt.broken(n); err != nil {
+					e.broken[n] = err
+				}
+			}
+			summary, err := run.Run(t.Context(), cfg)
+			if !errors.Is(err, run.ErrInfrastructure) || !strings.Contains(err.Error(), tt.stopped) {
+				t.Errorf("got %v", err)
+			}
+			if got := len(records(t, cfg)); got != tt.records || summary.Planned != tt.tasks {
+				t.Errorf("%d records, want %d; %+v", got, tt.records, summary)
+			}
+			verified(t, cfg.Output)
+			e.broken = map[int]error{}
+			cfg.Resume = true
+			if summary, err = run.Run(t.Context(), cfg); err != nil || summary.Passed != tt.tasks || summary.Interrupted() {
+				t.Errorf("resumed: %+v, %v", summary, err)
+			}
+		})
+	}
+}
+
+// TestPlannedCount: run.json and seal.json hold how many attempts there were to make, and the
+// summary of an interrupted run says that it is not complete, even if the interruption
+// comes before the recorded attempts.
+func TestPlannedCount(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it wrong", ""), row("two", "hang", ""), row("three", "do it right", ""))
+	cfg.Attempts = 2
+	stop := make(chan struct{})
+	cfg.Stop = stop
+	cfg.Progress = func(e run.Event) {
+		if e.Kind == run.SandboxCommand && e.Task == "two" {
+			close(stop)
+		}
+	}
+	summary, err := run.Run(t.Context(), cfg)
+	if !errors.Is(err, run.ErrStopped) || summary.Total != 2 || summary.Planned != 6 || !summary.Interrupted() {
+		t.Fatalf("%+v, %v", summary, err)
+	}
+	if got := summary.String(); !strings.Contains(got, "total=2 planned=6 verification=partial verified=2 passed=0 output=") {
+		t.Error(got)
+	}
+	planned := func(name string) int {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(cfg.Output, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file struct{ Planned int }
+		if err := json.Unmarshal(text, &file); err != nil {
+			t.Fatal(err)
+		}
+		return file.Planned
+	}
+	if m, s := planned(record.ManifestFile), planned(record.SealFile); m != 6 || s != 6 {
+		t.Errorf("run.json %d, seal.json %d", m, s)
+	}
+	// Resumed with other rows, of which the first is interrupted.
+	rows := strings.Join([]string{row("zero", "hang", ""), row("one", "do it wrong", ""), row("two", "hang", ""), row("three", "do it right", "")}, "\n")
+	if err := os.WriteFile(cfg.Pack.TasksPath, []byte(rows), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff("\nTASK     VERDICT  TIME  REASON\na?[31m  failed   1.5s  why\n", out.String()); diff != "" && !strings.Contains(out.String(), "a?[31m") {
-		t.Error(diff)
+	stop = make(chan struct{})
+	cfg.Stop, cfg.Resume = stop, true
+	cfg.Progress = func(e run.Event) {
+		if e.Kind == run.SandboxCommand {
+			close(stop)
+		}
+	}
+	if summary, err = run.Run(t.Context(), cfg); !errors.Is(err, run.ErrStopped) || summary.Total != 2 || summary.Resumed != 2 || summary.Planned != 8 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+	want := []run.Cause{{Status: record.Failed, Reason: "checker_failed", Count: 2, Task: "one", Attempt: 1, FailureMessage: summary.Causes[0].FailureMessage}}
+	if diff := cmp.Diff(want, summary.Causes); diff != "" || want[0].FailureMessage == "" {
+		t.Error("causes", diff)
+	}
+	if m, s := planned(record.ManifestFile), planned(record.SealFile); m != 6 || s != 8 {
+		t.Errorf("after the resumption: run.json %d, seal.json %d", m, s)
+	}
+	verified(t, cfg.Output)
+}
+
+// TestNothingSelected: a run without tasks is a problem, and not a run.
+func TestNothingSelected(t *testing.T) {
+	for name, change := range map[string]func(*run.Config){
+		"none of the pack's tasks is selected": func(c *run.Config) { c.Select = func(string) bool { return false } },
+		"the pack has no tasks":                func(c *run.Config) { _ = os.Truncate(c.Pack.TasksPath, 0) },
+	} {
+		cfg, _ := config(t, row("one", "do it right", ""))
+		change(&cfg)
+		var problems compiler.Problems
+		if _, err := run.Run(t.Context(), cfg); !errors.As(err, &problems) || !strings.Contains(err.Error(), "tasks.jsonl: "+name) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Stat(cfg.Output); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: the output directory is there", name)
+		}
+	}
+}
+
+// TestCausesInTheEvents: the event of a recorded try says why it failed and how long it
+// took, and that of the end has the summary.
+func TestCausesInTheEvents(t *testing.T) {
+	cfg, e := config(t, row("broken", "do it right", ""), row("wrong", "do it wrong", ""))
+	e.broken[1] = errors.New("no space")
+	cfg.Retries = 1
+	var done []run.Event
+	cfg.Progress = func(e run.Event) {
+		if e.Kind == run.TaskDone || e.Kind == run.RunDone {
+			done = append(done, e)
+		}
+	}
+	if _, err := run.Run(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if len(done) != 4 || !done[0].Again || done[0].Try != 1 || done[0].FailureMessage != "no space" || done[1].Again || done[1].Try != 2 {
+		t.Fatalf("%+v", done)
+	}
+	wrong := done[2]
+	if wrong.Reason != "checker_failed" || wrong.FailureMessage == "" || wrong.Seconds <= 0 || wrong.Seconds > 60 {
+		t.Errorf("%+v", wrong)
+	}
+	if s := done[3].Summary; s == nil || s.Total != 2 || s.Retried != 1 || len(s.Causes) != 1 || s.Causes[0].Task != "wrong" {
+		t.Errorf("%+v", done[3])
 	}
 }

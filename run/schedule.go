@@ -2,8 +2,6 @@ package run
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 	"time"
 
@@ -11,13 +9,9 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime"
 )
 
-const (
-	maxLost    = 3           // attempts in a row that find no daemon before the run gives up
-	retryDelay = time.Second // before the first retry; doubled for each that follows
-)
+const retryDelay = time.Second // before the first retry; doubled for each that follows
 
 // all makes every attempt that is not recorded yet, in the pack's order, and waits for
 // them.
@@ -95,15 +89,32 @@ func (s *session) todo() iter.Seq2[planned, error] {
 	}
 }
 
-// recorded reports whether an earlier session measured the attempt from the same inputs,
-// and adds it to the summary. If not, why is the reason.
-func (s *session) recorded(task *compiler.Task, attempt int) (done bool, why string, err error) {
-	old, known := s.before[key{task.ID(), attempt}]
-	if !known {
-		return false, "not recorded yet", nil
+// countRecorded adds to the summary everything that earlier sessions measured from the same
+// inputs, so that the counts are right from the start and even if the run is interrupted.
+func (s *session) countRecorded() error {
+	if len(s.before) == 0 {
+		return nil
 	}
-	if !old.status.Scored() {
+	for _, err := range s.todo() {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recorded reports whether an earlier session measured the attempt from the same inputs,
+// and adds it to the summary the first time. If not, why is the reason.
+func (s *session) recorded(task *compiler.Task, attempt int) (done bool, why string, err error) {
+	of := key{task.ID(), attempt}
+	old, known := s.before[of]
+	switch {
+	case !known:
+		return false, "not recorded yet", nil
+	case !old.status.Scored():
 		return false, "was " + string(old.status), nil
+	case old.kept:
+		return true, "", nil
 	}
 	now, err := s.provenance(task)
 	if err != nil {
@@ -112,9 +123,9 @@ func (s *session) recorded(task *compiler.Task, attempt int) (done bool, why str
 	if now.Inputs != old.inputs {
 		return false, "what it is made from has changed", nil
 	}
-	s.count(old.status, old.tries)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	old.kept = true
+	s.before[of] = old // before any attempt begins
+	s.count(of, old)
 	s.summary.Resumed++
 	return true, "", nil
 }
@@ -125,7 +136,7 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 	first := s.before[key{a.task.ID(), a.number}].tries + 1
 	delay := retryDelay
 	for a.try = first; ; a.try++ {
-		s.tell(a, Event{Kind: TaskStart, Resumed: s.resumed()})
+		s.tell(a, Event{Kind: TaskStart, Try: a.try, Resumed: s.summary.Resumed})
 		rec, cause := s.attempt(ctx, producing, a)
 		if cause != nil && producing.Err() != nil {
 			return s.interrupted(ctx) // not measured, not recorded
@@ -134,20 +145,26 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 			return err
 		}
 		a.asked = time.Now()
-		again := cause != nil && a.try-first < s.cfg.Retries
-		s.tell(a, Event{Kind: TaskDone, Status: rec.VerificationStatus, Reason: rec.FailureReason, Again: again})
-		ended := s.lostDaemon(cause)
-		if ended == nil && again {
-			select {
-			case <-time.After(delay):
-				delay *= 2
-				continue
-			case <-producing.Done():
-				ended = s.interrupted(ctx)
-			}
+		ended := s.giveUp(cause)
+		again := ended == nil && cause != nil && a.try-first < s.cfg.Retries
+		last := earlier{status: rec.VerificationStatus, reason: rec.FailureReason, message: bounded(rec.FailureMessage), tries: a.try}
+		if !again {
+			s.count(a.key(), last)
 		}
-		s.count(rec.VerificationStatus, a.try)
-		return ended
+		s.tell(a, Event{
+			Kind: TaskDone, Try: a.try, Status: last.status, Reason: last.reason, FailureMessage: last.message,
+			Seconds: rec.EndedAt.Sub(rec.StartedAt).Seconds(), Again: again,
+		})
+		if !again {
+			return ended
+		}
+		select {
+		case <-time.After(delay):
+			delay *= 2
+		case <-producing.Done():
+			s.count(a.key(), last)
+			return s.interrupted(ctx)
+		}
 	}
 }
 
@@ -156,21 +173,6 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 func (s *session) interrupted(ctx context.Context) error {
 	s.cut.Store(true)
 	return context.Cause(ctx)
-}
-
-// lostDaemon ends a run whose daemon is gone, instead of recording an error for every
-// attempt that is left. The error cause is that of the latest attempt.
-func (s *session) lostDaemon(cause error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !errors.Is(cause, runtime.ErrUnavailable) {
-		s.lost = 0
-		return nil
-	}
-	if s.lost++; s.lost < maxLost {
-		return nil
-	}
-	return fmt.Errorf("%w: stopped after %d failures of the daemon in a row: %w", ErrInfrastructure, s.lost, cause)
 }
 
 // A PlannedAttempt is an attempt that a run would make.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,9 +31,11 @@ type key struct {
 
 // earlier is the last record that earlier sessions made of an attempt.
 type earlier struct {
-	status record.Status
-	tries  int
-	inputs string // Provenance.Inputs
+	status          record.Status
+	reason, message string
+	tries           int
+	inputs          string // Provenance.Inputs
+	kept            bool   // it counts, and is in the summary
 }
 
 // session is a run in progress.
@@ -55,7 +58,8 @@ type session struct {
 	mu      sync.Mutex // guards what follows
 	ledger  *record.Ledger
 	summary Summary
-	lost    int // attempts in a row that found no daemon
+	causes  causes
+	streak  streak
 }
 
 // newSession checks every input, and writes nothing.
@@ -73,7 +77,7 @@ func newSession(ctx context.Context, cfg Config) (*session, error) {
 	return &session{
 		cfg: cfg, plan: p, common: common, before: map[key]earlier{}, calibrations: contrast.NewStore(cfg.Calibrations),
 		secrets: redactor{}.with(slices.Collect(maps.Values(cfg.Env))...),
-		summary: Summary{RunID: cfg.Tester.Run.ID, Output: filepath.Join(cfg.Output, record.RecordsFile)},
+		summary: Summary{RunID: cfg.Tester.Run.ID, Planned: p.tasks * cfg.Attempts, Output: filepath.Join(cfg.Output, record.RecordsFile)},
 	}, err
 }
 
@@ -90,9 +94,15 @@ func begin(ctx context.Context, cfg Config, old *regraded) (*session, error) {
 	if err := s.openFiles(); err != nil {
 		return nil, outputProblem(cfg, errors.Join(err, s.ledger.Close()))
 	}
+	if err := s.countRecorded(); err != nil {
+		return nil, errors.Join(err, s.egress.close(), s.ledger.Close())
+	}
 	s.code = verifiers.NewCodePool(observed{s.cfg.Engine, s, nil, cfg.Tester.Verification.DenyCommands})
 	tasks, attempts, jobs := s.plan.tasks, s.cfg.Attempts, s.cfg.Jobs
-	s.emit(Event{Kind: RunStart, Tasks: tasks, Attempts: tasks * attempts, Detail: fmt.Sprintf("%d tasks, %d attempts each, %d at a time", tasks, attempts, jobs)})
+	s.emit(Event{
+		Kind: RunStart, Tasks: tasks, Attempts: s.summary.Planned, Resumed: s.summary.Resumed,
+		Detail: fmt.Sprintf("tasks: %d, attempts of each: %d, at a time: %d", tasks, attempts, jobs),
+	})
 	if cores, used := float64(goruntime.NumCPU()), float64(jobs)*s.plan.cpus; used > cores && jobs > 1 {
 		s.emit(Event{Kind: Notice, Detail: fmt.Sprintf("%d attempts at a time may use %g cores, and there are %g: they will be slower, and their time limits do not know it", jobs, used, cores)})
 	}
@@ -101,12 +111,14 @@ func begin(ctx context.Context, cfg Config, old *regraded) (*session, error) {
 
 // end seals the records and releases everything. The error err is that of the attempts.
 func (s *session) end(ctx context.Context, err error) (Summary, error) {
-	seal := record.Seal{At: time.Now().UTC()}
+	seal := record.Seal{At: time.Now().UTC(), Planned: s.summary.Planned}
 	if s.old != nil {
 		seal.AcceptedUnsigned = s.old.accepted
 	}
 	err = errors.Join(err, s.code.Close(ctx), s.egress.close(), remove.All(s.out, unjudgedDir), s.ledger.Seal(seal, s.cfg.Sign), s.ledger.Close())
-	s.emit(Event{Kind: RunDone, Resumed: s.summary.Resumed, Detail: s.summary.Verification()})
+	s.summary.Causes = s.causes.sorted()
+	summary := s.summary
+	s.emit(Event{Kind: RunDone, Resumed: summary.Resumed, Detail: summary.Verification(), Summary: &summary})
 	if err == nil && s.summary.Errors > 0 {
 		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, s.summary.Errors, s.summary.Total)
 	}
@@ -142,7 +154,9 @@ func (s *session) openLedger(ctx context.Context) error {
 
 // remember notes a record of an earlier session.
 func (s *session) remember(r record.Record) error {
-	s.before[key{r.TaskID, r.Attempt}] = earlier{r.VerificationStatus, r.Try, r.Provenance.Inputs}
+	s.before[key{r.TaskID, r.Attempt}] = earlier{
+		status: r.VerificationStatus, reason: r.FailureReason, message: strings.Clone(bounded(r.FailureMessage)), tries: r.Try, inputs: r.Provenance.Inputs,
+	}
 	return nil
 }
 
@@ -214,14 +228,18 @@ func (s *session) write(rec record.Record) error {
 }
 
 // count adds the last record of an attempt to the summary.
-func (s *session) count(status record.Status, try int) {
+func (s *session) count(of key, last earlier) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.summary.Total++
+	if last.status != record.Passed {
+		s.causes.add(Cause{Status: last.status, Reason: last.reason, Task: of.task, Attempt: of.attempt, FailureMessage: last.message})
+	}
+	status := last.status
 	switch status {
 	case record.Passed:
 		s.summary.Passed++
-		if try > 1 {
+		if last.tries > 1 {
 			s.summary.Retried++
 		}
 	case record.Failed:
@@ -234,11 +252,4 @@ func (s *session) count(status record.Status, try int) {
 	if s.cfg.FailFast && (status == record.Failed || status == record.Error) {
 		s.failed.Store(true)
 	}
-}
-
-// resumed returns the number of attempts found recorded so far.
-func (s *session) resumed() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.summary.Resumed
 }

@@ -213,7 +213,7 @@ func TestLocalImageIsNotPulled(t *testing.T) {
 	h := newHost(t)
 	tester, _ := h.pack("local", "sbench.local/nowhere:latest")
 	code, text := h.within(bounded, "run", "--config", tester)
-	if code != codeUsage || !strings.Contains(text, `image sbench.local/nowhere:latest: not found in namespace "sbench"`) || !strings.Contains(text, "sbench image import") || strings.Contains(text, "image_pull") {
+	if code != codeUsage || !strings.Contains(text, `image sbench.local/nowhere:latest: not found in namespace "sbench"`) || !strings.Contains(text, "sbench image import") || strings.Contains(text, "sbench: pulling") {
 		t.Errorf("exit code %d\n%s", code, text)
 	}
 }

@@ -174,6 +174,23 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	return &harness.Agent{HarnessConfig: c, CLI: agent, Tools: cache, Arch: goruntime.GOARCH, Key: relay.NewKey(key), Bearer: bearer}, nil
 }
 
+// checkAgent finds out before the first task whether an agent's provider can be reached and
+// accepts the key. Other harnesses have no provider.
+func checkAgent(ctx context.Context, p harness.Producer) error {
+	agent, ok := p.(*harness.Agent)
+	if !ok {
+		return nil
+	}
+	err := agent.Check(ctx)
+	switch {
+	case errors.Is(err, relay.ErrRefused):
+		return fmt.Errorf("%w: harness.env: %w: set another %s", run.ErrInfrastructure, err, joined(agent.CLI.Credentials, " or ", func(c harness.Credential) string { return c.Name }))
+	case errors.Is(err, relay.ErrUnreachable):
+		return fmt.Errorf("%w: harness.config.base_url: %w", run.ErrInfrastructure, err)
+	}
+	return err
+}
+
 // credential returns the first key of the agent's provider that is set.
 func credential(agent harness.CLI, env map[string]string) (key string, bearer bool) {
 	for _, c := range agent.Credentials {

@@ -79,6 +79,13 @@ func (i *interruption) tell(line string) {
 	}
 }
 
+// sayTo lets messages go to w from now on, which must be safe to use at any time.
+func (i *interruption) sayTo(w io.Writer) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.say = w
+}
+
 // graceful returns a channel that the next signal closes, instead of canceling the
 // context. Messages go to say from then on, which must be safe to use at any time.
 func (i *interruption) graceful(say io.Writer) <-chan struct{} {

@@ -82,7 +82,7 @@ func (h host) start(name string, seconds int) (cmd *exec.Cmd, output string, lin
 		check(h.t, os.WriteFile(filepath.Join(pack, file), []byte(text), 0o644))
 	}
 	output = filepath.Join(pack, "out")
-	cmd = exec.Command("sbench", "run", "--config", filepath.Join(pack, "tester.yaml"))
+	cmd = exec.Command("sbench", "run", "--config", filepath.Join(pack, "tester.yaml"), "--progress", "json")
 	cmd.Env = h.env
 	stderr, err := cmd.StderrPipe()
 	check(h.t, err)
@@ -90,7 +90,7 @@ func (h host) start(name string, seconds int) (cmd *exec.Cmd, output string, lin
 	h.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	lines = bufio.NewScanner(stderr)
 	for lines.Scan() {
-		if strings.Contains(lines.Text(), "producer_start one") {
+		if strings.Contains(lines.Text(), `"event":"producer_start"`) && strings.Contains(lines.Text(), `"task":"one"`) {
 			h.await(name)
 			return cmd, output, lines
 		}

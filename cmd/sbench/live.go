@@ -68,7 +68,7 @@ type live struct {
 	mu    sync.Mutex // guards what follows
 	loop  *drawing   // nil while there is no view
 	board board
-	table run.Table
+	table table
 	above bytes.Buffer // whole lines that wait to be printed
 	begun bytes.Buffer // an incomplete line
 	lost  int          // lines dropped from above for lack of room
@@ -97,7 +97,7 @@ func (l *live) add(e run.Event, wanted bool) {
 	if l.loop == nil {
 		l.open()
 	}
-	l.table.Add(e)
+	l.table.add(e)
 	if wanted {
 		l.board.add(e)
 		l.tell(e)
@@ -110,7 +110,7 @@ func (l *live) add(e run.Event, wanted bool) {
 
 // open opens the view. The caller holds the lock.
 func (l *live) open() {
-	l.board, l.table = board{}, run.Table{}
+	l.board, l.table = board{}, table{}
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &drawing{quit: cancel}
 	d.done.Go(func() { l.keepDrawing(ctx, d) })
@@ -121,7 +121,7 @@ func (l *live) open() {
 // lock.
 func (l *live) tell(e run.Event) {
 	switch e.Kind {
-	case run.Resume, run.Stopping, run.SandboxCommand, run.SandboxResult, run.VerifierPolicyDenied:
+	case run.Resume, run.Stopping, run.SandboxCommand, run.SandboxResult:
 	case run.TaskDone:
 		if !e.Again {
 			return
@@ -129,7 +129,9 @@ func (l *live) tell(e run.Event) {
 	default:
 		return
 	}
-	_ = run.WriteEvent(&l.above, e)
+	for _, line := range eventLines(e, l.board.pace) {
+		l.above.WriteString(line + "\n")
+	}
 	l.bound()
 }
 
@@ -219,9 +221,9 @@ func (l *live) draw(d *drawing, above string, lines []string) {
 // holds the lock.
 func (l *live) verdicts() string {
 	lines := l.board.totals(l.now(), l.canvas())
-	var table strings.Builder
-	_ = l.table.Write(&table) // a strings.Builder never returns an error
-	for line := range strings.Lines(table.String()) {
+	var rows strings.Builder
+	_ = l.table.write(&rows) // a strings.Builder never returns an error
+	for line := range strings.Lines(rows.String()) {
 		lines = append(lines, harmless(strings.TrimSuffix(line, "\n")))
 	}
 	return strings.Join(append(lines, ""), "\n")

@@ -17,6 +17,7 @@ const (
 	maxColumns = 100 // a view narrower than the terminal survives its resizing
 	maxBar     = 40  // columns
 	maxSaid    = 3   // lines of agents' output
+	maxNew     = 3   // failures that are shown
 	cutMark    = "~" // one column wide in every locale
 )
 
@@ -36,19 +37,21 @@ type board struct {
 	began    time.Time // of the first event
 	started  bool      // the run has started: its images are there
 	stopping bool
+	ended    bool
 
 	pulled, pulls int
 	image         string // the last one that was asked for
 
-	tasks, attempts int
-	resumed, done   int
-	verdicts        map[record.Status]int
-	retries         int
-	tokens          int64
+	tasks    int
+	pace     pace
+	verdicts map[record.Status]int
+	retries  int
+	tokens   int64
 
-	running []running // in the order of their start
-	waiting string    // what the next attempt waits for
-	said    []string  // the last lines of agents' output
+	running  []running // in the order of their start
+	waiting  string    // what the next attempt waits for
+	failures []string  // the newest attempts that did not pass
+	said     []string  // the last lines of agents' output
 }
 
 // running is an attempt that has begun and is not recorded yet.
@@ -64,6 +67,7 @@ func (b *board) add(e run.Event) {
 	if b.began.IsZero() {
 		b.began = e.Time
 	}
+	b.pace.add(e)
 	switch e.Kind {
 	case run.ImagePull:
 		if ref, done := strings.CutSuffix(e.Detail, ": done"); done {
@@ -72,9 +76,9 @@ func (b *board) add(e run.Event) {
 			b.pulls, b.image = b.pulls+1, ref
 		}
 	case run.RunStart:
-		b.started, b.tasks, b.attempts = true, e.Tasks, e.Attempts
+		b.started, b.tasks = true, e.Tasks
 	case run.RunDone:
-		b.resumed = e.Resumed
+		b.ended = true
 	case run.Waiting:
 		b.waiting = e.Detail + ": " + e.Task
 	case run.Stopping:
@@ -87,7 +91,7 @@ func (b *board) add(e run.Event) {
 	case run.VerifierStart:
 		b.attempt(e).phase = "verifier"
 	case run.TaskStart:
-		b.waiting, b.resumed = "", e.Resumed
+		b.waiting = ""
 		b.end(e)
 		b.running = append(b.running, running{e, "starting"})
 	case run.TaskDone:
@@ -104,7 +108,9 @@ func (b *board) addVerdict(e run.Event) {
 		return
 	}
 	b.end(e)
-	b.done++
+	if e.Status == record.Failed || e.Status == record.Error {
+		b.failures = newest(b.failures, maxNew, fit(strings.Join(nonEmpty(string(e.Status), e.Task, e.Reason, e.FailureMessage), " "), maxColumns))
+	}
 	if b.verdicts == nil {
 		b.verdicts = map[record.Status]int{}
 	}
@@ -115,10 +121,15 @@ func (b *board) addVerdict(e run.Event) {
 func (b *board) addSaid(e run.Event) {
 	for line := range strings.Lines(e.Detail) {
 		if line = strings.TrimSpace(line); line != "" {
-			b.said = append(b.said, fit(e.Task+": "+line, maxColumns))
+			b.said = newest(b.said, maxSaid, fit(e.Task+": "+line, maxColumns))
 		}
 	}
-	b.said = slices.Clone(b.said[max(0, len(b.said)-maxSaid):])
+}
+
+// newest adds a line to the last ones.
+func newest(lines []string, most int, line string) []string {
+	lines = append(lines, line)
+	return slices.Clone(lines[max(0, len(lines)-most):])
 }
 
 // attempt returns the event's attempt, to be changed; if it is not running, a change has
@@ -146,13 +157,16 @@ type canvas struct {
 // colours.
 func (b *board) lines(now time.Time, c canvas) []string {
 	all := b.totals(now, c)
-	room := c.height - len(all) - len(b.said)
+	room := c.height - len(all) - len(b.said) - len(b.failures)
 	if b.waiting != "" {
 		room--
 	}
 	all = append(all, b.attemptLines(now, c, room)...)
 	if b.waiting != "" {
 		all = append(all, c.paint(faint, "  waiting "+b.waiting))
+	}
+	for _, failure := range b.failures {
+		all = append(all, c.paint(red, "  "+failure))
 	}
 	for _, said := range b.said {
 		all = append(all, c.paint(faint, "> "+said))
@@ -166,7 +180,6 @@ func (b *board) totals(now time.Time, c canvas) []string {
 	if !b.started {
 		return []string{c.bar("images", b.pulled, b.pulls, took+"  "+b.image)}
 	}
-	done := min(b.resumed+b.done, b.attempts)
 	var counts []part
 	for i, p := range []struct {
 		n            int
@@ -174,7 +187,7 @@ func (b *board) totals(now time.Time, c canvas) []string {
 	}{
 		{b.verdicts[record.Passed], "passed", green}, {b.verdicts[record.Failed], "failed", red},
 		{b.verdicts[record.Error], "error", yellow}, {b.verdicts[record.Pending], "pending", plainText},
-		{b.resumed, "recorded before", plainText}, {b.retries, "retried", plainText},
+		{b.pace.resumed, "recorded before", plainText}, {b.retries, "retried", plainText},
 	} {
 		text := fmt.Sprint(p.n, " ", p.name)
 		switch {
@@ -187,10 +200,13 @@ func (b *board) totals(now time.Time, c canvas) []string {
 	if b.tokens > 0 {
 		counts = append(counts, part{tokens(b.tokens), plainText})
 	}
+	if left, ok := b.pace.left(now); ok && !b.stopping && !b.ended {
+		counts = append(counts, part{fmt.Sprintf("%.1f/min", b.pace.rate(now)), plainText}, part{"ETA " + seconds(left), plainText})
+	}
 	if b.stopping {
 		counts = append(counts, part{"stopping", yellow})
 	}
-	return append([]string{c.bar("attempts", done, b.attempts, took)}, c.flow(counts)...)
+	return append([]string{c.bar("attempts", b.pace.done(), b.pace.attempts, took)}, c.flow(counts)...)
 }
 
 // attemptLines shows as many of the running attempts as there is room for.
@@ -201,7 +217,7 @@ func (b *board) attemptLines(now time.Time, c canvas, room int) []string {
 			return append(all, c.paint(faint, fmt.Sprintf("  and %d more", left)))
 		}
 		name := r.Task
-		if b.attempts > b.tasks {
+		if b.pace.attempts > b.tasks {
 			name += fmt.Sprintf(" #%d", r.Attempt)
 		}
 		if r.Tokens > 0 {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
@@ -126,7 +127,7 @@ func TestPtyRun(t *testing.T) {
 		want []string
 	}{
 		{nil, []string{" 1/1 ", "1 passed", "\nsleeps  passed"}},
-		{[]string{"--resume"}, []string{" resume 1 attempts", " 1/1 ", "0 passed", "1 recorded before"}},
+		{[]string{"--resume"}, []string{"sbench: 1 attempts were recorded before", " 1/1 ", "0 passed", "1 recorded before"}},
 	} {
 		p := newPty(t, 200, 24)
 		cmd := p.start(t, h, append([]string{"run", "--config", config}, test.args...)...)
@@ -246,13 +247,15 @@ func TestProgressOnTerminal(t *testing.T) {
 			for range 2 {
 				show := progress(a, format, false)
 				show(run.Event{Time: time.Now(), Kind: run.ImagePull, Detail: "a:1"})
+				show(run.Event{Time: time.Now(), Kind: run.TaskDone, Task: "the-task", Status: record.Passed})
 				show(run.Event{Time: time.Now(), Kind: run.RunDone})
 			}
 			a.endLive()
 			_, err := p.slave.WriteString("the end\n")
 			check(t, err)
 			p.await(t, "the end")
-			if got := p.screen.text(); strings.Contains(got, "run_done") == (format == "auto") || strings.Count(got, "images") != map[string]int{"auto": 2}[format] {
+			if got := p.screen.text(); strings.Contains(got, "run_done") != (format == "json") || strings.Contains(got, "] passed the-task") != (format == "plain") ||
+				strings.Count(got, "images") != map[string]int{"auto": 2}[format] {
 				t.Errorf("%s", got)
 			}
 			p.unbroken(t)
@@ -284,7 +287,7 @@ func TestProgressElsewhere(t *testing.T) {
 			for i, line := range lines {
 				var e run.Event
 				switch err := json.Unmarshal([]byte(line), &e); {
-				case test.format != "json" && !regexp.MustCompile(`^\d\d:\d\d:\d\d [a-z_]+`).MatchString(line), run.Printable(line) != line && test.format != "json":
+				case test.format != "json" && !regexp.MustCompile(`^(\[\d+/10000\] failed |sbench: )`).MatchString(line), run.Printable(line) != line && test.format != "json":
 					t.Errorf("%q", line)
 				case test.format == "json" && (err != nil || e.Kind != events[i].Kind || len(lines) != len(events)):
 					t.Errorf("line %d of %d is %q: %v", i, len(lines), line, err)

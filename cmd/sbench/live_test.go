@@ -48,6 +48,9 @@ func TestBoard(t *testing.T) {
 	done := func(task string, status record.Status, again bool) run.Event {
 		return after(9, run.Event{Kind: run.TaskDone, Task: task, Attempt: 1, Status: status, Again: again})
 	}
+	failure := func(task, message string) run.Event {
+		return after(9, run.Event{Kind: run.TaskDone, Task: task, Attempt: 1, Status: record.Failed, Reason: "tests_failed", FailureMessage: message})
+	}
 	for _, test := range []struct {
 		name   string
 		rows   int
@@ -69,7 +72,16 @@ func TestBoard(t *testing.T) {
 		{"verdicts", 9, []run.Event{
 			begin(5, 5), start(1, "a", 0), start(1, "b", 0), start(1, "c", 0), start(1, "d", 0),
 			done("a", record.Passed, false), done("b", record.Failed, false), done("c", record.Error, false), done("d", record.Pending, false),
-		}, []string{"attempts [=============>----] 4/5  10s", "  1 passed  1 failed  1 error", "  1 pending"}},
+		}, []string{"attempts [=============>----] 4/5  10s", "  1 passed  1 failed  1 error", "  1 pending  24.0/min  ETA 2s", "  failed b", "  error c"}},
+		{"the newest failures", 9, []run.Event{
+			begin(5, 5), failure("a", ""), failure("b", "why"), failure("c", "an assertion failed: 1 == 2"), failure("d", "\x1b[2J"),
+		}, []string{
+			"attempts [=============>----] 4/5  10s", "  0 passed  4 failed  0 error", "  0 pending  24.0/min  ETA 2s",
+			"  failed b tests_failed why", "  failed c tests_failed an assertion ~", "  failed d tests_failed ?[2J",
+		}},
+		{"interrupted", 9, []run.Event{begin(5, 5), failure("a", ""), after(9, run.Event{Kind: run.Stopping})}, []string{
+			"attempts [===>--------------] 1/5  10s", "  0 passed  1 failed  0 error", "  0 pending  stopping", "  failed a tests_failed",
+		}},
 		{"resumed", 9, []run.Event{begin(4, 4), start(1, "d", 3), done("d", record.Passed, false)}, []string{
 			"attempts [==================] 4/4  10s", "  1 passed  0 failed  0 error", "  0 pending  3 recorded before",
 		}},
@@ -81,7 +93,7 @@ func TestBoard(t *testing.T) {
 			after(3, run.Event{Kind: run.TaskStart, Task: "a", Attempt: 2}), after(3, run.Event{Kind: run.Egress, Task: "a", Attempt: 2, Tokens: 20_000}),
 			done("a", record.Passed, false),
 		}, []string{
-			"attempts [========>---------] 1/2  10s", "  1 passed  0 failed  0 error", "  0 pending  21k tokens",
+			"attempts [========>---------] 1/2  10s", "  1 passed  0 failed  0 error", "  0 pending  21k tokens  6.0/min", "  ETA 10s",
 			"  starting     7s  a #2  20k tokens",
 		}},
 		{"waiting and stopping", 9, []run.Event{
@@ -115,7 +127,7 @@ var painted = regexp.MustCompile("^(\x1b\\[[0-9]+m[^\x1b]*\x1b\\[0m|[^\x1b]+)*$"
 func hostileEvents() []run.Event {
 	events := []run.Event{after(0, run.Event{Kind: run.ImagePull, Detail: hostile}), begin(3, 10_000)}
 	for i := range 30 {
-		e := run.Event{Task: hostile + strings.Repeat("x", i), Attempt: 1, Detail: hostile, Tokens: 1 << 40, RunID: hostile, Reason: hostile}
+		e := run.Event{Task: hostile + strings.Repeat("x", i), Attempt: 1, Detail: hostile, Tokens: 1 << 40, RunID: hostile, Reason: hostile, FailureMessage: hostile}
 		for _, e.Kind = range []run.Kind{run.TaskStart, run.ProducerStart, run.Egress, run.VerifierStart, run.AgentOutput, run.Stopping, run.Resume} {
 			events = append(events, after(1, e))
 		}
@@ -178,13 +190,13 @@ func TestLive(t *testing.T) {
 		see(l, run.Event{Kind: run.RunStart, Tasks: 2, Attempts: 2}, run.Event{Kind: run.TaskStart, Task: "a", Attempt: 1})
 		time.Sleep(5 * time.Second)
 		_, _ = io.WriteString(l, "level=WARN msg=one\nlevel=WARN msg")
-		see(l, run.Event{Kind: run.TaskDone, Task: "a", Attempt: 1, Status: record.Error, Again: true})
+		see(l, run.Event{Kind: run.TaskDone, Task: "a", Attempt: 1, Status: record.Error, Again: true, Seconds: 5})
 		s.feed("^C") // echoed by the terminal
 		_, _ = io.WriteString(l, "=two\n")
 		see(l, run.Event{Kind: run.TaskStart, Task: "a", Attempt: 1})
 		wantText(t, s, `$ sbench run
 level=WARN msg=one
-00:00:05 task_done a error
+[0/2] error a 5.0s (is tried again)
 level=WARN msg=two
 attempts [--------------------] 0/2  5s
   0 passed  0 failed  0 error
@@ -363,7 +375,7 @@ func TestLiveStuck(t *testing.T) {
 		see(l)
 		l.stop()
 		lost := regexp.MustCompile(`sbench: (\d+) lines were not printed`).FindStringSubmatch(s.text())
-		if kept := strings.Count(s.text(), " resume "); lost == nil || fmt.Sprint(10_000-kept) != lost[1] {
+		if kept := strings.Count(s.text(), "sbench: xxx"); lost == nil || fmt.Sprint(10_000-kept) != lost[1] {
 			t.Errorf("%d lines shown, %v lost", kept, lost)
 		}
 		s.sane(t)

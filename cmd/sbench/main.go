@@ -80,7 +80,7 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 	}
 	app.endLive()
 	if err != nil {
-		_, _ = fmt.Fprintln(stderr, "sbench:", err)
+		_, _ = fmt.Fprintln(app.stderr, "sbench:", err)
 	}
 	return exitCode(ctx, err)
 }

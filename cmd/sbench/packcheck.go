@@ -56,6 +56,7 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	if cmd.Limit < 0 || cmd.Jobs < 0 {
 		return fmt.Errorf("%w: --limit %d or --jobs %d is negative", errUsage, cmd.Limit, cmd.Jobs)
 	}
+	show := progress(a, cmd.Progress, false)
 	tester, pack, err := cmd.load(a)
 	if err != nil {
 		return err
@@ -68,7 +69,6 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(out)) }()
 	}
 	report := checkReport{Wrong: []wrongTask{}}
-	show := progress(a, cmd.Progress, false) // before the client, whose log goes through the live view
 	options := run.Options{Limit: cmd.Limit, Select: selector(cmd.Task), Jobs: cmp.Or(cmd.Jobs, tester.Run.Jobs)}
 	egress, err := egressFor(tester)
 	if err != nil {
@@ -172,8 +172,6 @@ func (r *checkReport) inOrder(pack *compiler.Pack) error {
 func (cmd *packCheckCmd) print(a *app, r checkReport) error {
 	var err error
 	switch {
-	case r.Reference.Total == 0:
-		return fmt.Errorf("%w: no such task", errUsage)
 	case cmd.JSON:
 		err = a.json(r)
 	default:

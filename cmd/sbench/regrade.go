@@ -25,6 +25,7 @@ type regradeCmd struct {
 
 // Run verifies the stored candidates again and prints which verdicts changed.
 func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
+	show := progress(a, cmd.Progress, false)
 	in, err := loadTester(a, cmd.Config)
 	if err != nil {
 		return err
@@ -38,7 +39,7 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	options := run.Options{Output: cmd.OutputDir, Select: selector(cmd.Task), Trust: record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned}}
-	options.Progress = progress(a, cmd.Progress, false) // before the client, whose log goes through the live view
+	options.Progress = show
 	return a.withClient(ctx, in.Tester, func(c *containerd.Client) error {
 		cfg, engine, err := configure(ctx, c, in, run.Dependencies{}, options)
 		if err != nil {
@@ -51,7 +52,7 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 
 func (cmd *regradeCmd) print(a *app, summary run.Summary, changes []run.Change) error {
 	if cmd.JSON {
-		return a.json(map[string]any{"summary": summary, "changes": append([]run.Change{}, changes...)})
+		return a.json(map[string]any{"summary": score(summary), "changes": append([]run.Change{}, changes...)})
 	}
 	err := printTable(a, changes, func(c run.Change) string { return fmt.Sprintf("changed: %q from %s to %s", c.Task, c.Old, c.New) })
 	return errors.Join(err, a.printSummary(summary, false))

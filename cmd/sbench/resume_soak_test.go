@@ -201,7 +201,7 @@ func TestDaemonKilledResumed(t *testing.T) {
 	check(t, cmd.Start())
 	lines := bufio.NewScanner(stderr)
 	for done := 0; done < 8 && lines.Scan(); {
-		if strings.Contains(lines.Text(), "task_done") {
+		if strings.HasPrefix(lines.Text(), "[") {
 			done++
 		}
 	}

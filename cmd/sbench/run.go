@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -44,6 +43,7 @@ type runCmd struct {
 
 // Run runs the benchmark and prints the summary line last.
 func (cmd *runCmd) Run(ctx context.Context, a *app) error {
+	show := cmd.progress(a)
 	in, err := cmd.load(a)
 	if err != nil {
 		return err
@@ -52,6 +52,7 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	options.Progress = show
 	c, err := a.client(ctx, in.Tester)
 	if err != nil {
 		return err
@@ -68,7 +69,8 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 		summary, err = run.Run(ctx, cfg)
 	}
 	err = errors.Join(err, engine.Close(ctx), c.Close(ctx))
-	return errors.Join(err, a.printSummary(summary, cmd.JSON))
+	a.endLive()
+	return errors.Join(err, cmd.conclude(a, summary), a.printSummary(summary, cmd.JSON))
 }
 
 // printSummary prints nothing if nothing started.
@@ -77,7 +79,7 @@ func (a *app) printSummary(s run.Summary, asJSON bool) error {
 	case s.RunID == "":
 		return nil
 	case asJSON:
-		return a.json(s)
+		return a.json(score(s))
 	}
 	_, err := fmt.Fprintln(a.stdout, s)
 	return err
@@ -134,7 +136,7 @@ func (cmd *runCmd) environment(tester *compiler.Tester) (map[string]string, erro
 // prepare makes what needs no daemon: the harness and its egress, and the options.
 func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (with run.Dependencies, o run.Options, err error) {
 	o = run.Options{
-		StandIn: run.StandIn(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: selector(cmd.Task, in.Tester.Run.Tasks), Progress: cmd.progress(a),
+		StandIn: run.StandIn(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: selector(cmd.Task, in.Tester.Run.Tasks),
 		Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Attempts: in.Tester.Run.Attempts, Retries: cmd.Retries, FailFast: cmd.FailFast,
 		Resume: cmd.Resume, Trust: record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
 	}
@@ -144,6 +146,11 @@ func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (with run
 	if cmd.Harness == "" {
 		if with.Producer, err = a.producerFor(ctx, in.Tester, in.Env); err != nil {
 			return with, o, err
+		}
+		if !cmd.Plan {
+			if err = checkAgent(ctx, with.Producer); err != nil {
+				return with, o, err
+			}
 		}
 	}
 	if cmd.Sign != "" {
@@ -262,36 +269,4 @@ func (cmd *runCmd) progress(a *app) func(run.Event) {
 		also = append(also, run.SandboxCommand, run.SandboxResult)
 	}
 	return progress(a, cmd.Progress, cmd.Quiet, also...)
-}
-
-// progress returns the function that shows events on standard error, since standard
-// output is for results alone; nil shows none. Errors of writing are ignored: they must
-// not stop a run. Output of agents and commands in sandboxes are shown only if also has
-// their kind, but always as JSON.
-func progress(a *app, format string, quiet bool, also ...run.Kind) func(run.Event) {
-	wanted := func(k run.Kind) bool {
-		return slices.Contains(also, k) || k != run.AgentOutput && k != run.SandboxCommand && k != run.SandboxResult
-	}
-	switch {
-	case quiet, format == "none":
-		return nil
-	case format == "json":
-		enc := json.NewEncoder(a.stderr)
-		return func(e run.Event) { _ = enc.Encode(e) }
-	case format == "auto":
-		if l, ok := a.live(); ok {
-			return func(e run.Event) { l.add(e, wanted(e.Kind)) }
-		}
-	}
-	var table run.Table
-	return func(e run.Event) {
-		table.Add(e)
-		if !wanted(e.Kind) {
-			return
-		}
-		_ = run.WriteEvent(a.stderr, e)
-		if e.Kind == run.RunDone {
-			_ = table.Write(a.stderr)
-		}
-	}
 }

@@ -83,7 +83,12 @@ func RegistryFrom(environ []string) string {
 // known answer.
 func (c *Cache) Resolve(ctx context.Context, p Package, version string) (exact string, stale bool, err error) {
 	if isExact(version) {
-		return version, false, nil
+		if _, err := c.readEntry(c.indexPath(p, version)); errors.Is(err, fs.ErrNotExist) {
+			if _, err = c.manifest(ctx, p.Name, version+p.Suffix); errors.Is(err, ErrNoVersion) {
+				return "", false, fmt.Errorf("%s@%s: %w", p.Name, version, err)
+			}
+		}
+		return version, false, nil // Install reports whatever else is wrong
 	}
 	m, err := c.manifest(ctx, p.Name, version)
 	if errors.Is(err, ErrUnreachable) {

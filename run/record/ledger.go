@@ -216,10 +216,10 @@ func appendLine(f *os.File, line []byte) error {
 }
 
 // Seal writes the seal that records where the chain ends, and signs it with key. Of s,
-// only At and AcceptedUnsigned count. The signature of an earlier seal is removed; if key
+// only At, AcceptedUnsigned and Planned count. The signature of an earlier seal is removed; if key
 // is nil there is no new one.
 func (l *Ledger) Seal(s Seal, key *Key) error {
-	l.seal.At, l.seal.AcceptedUnsigned = s.At, max(s.AcceptedUnsigned, l.seal.AcceptedUnsigned)
+	l.seal.At, l.seal.Planned, l.seal.AcceptedUnsigned = s.At, s.Planned, max(s.AcceptedUnsigned, l.seal.AcceptedUnsigned)
 	data, err := l.seal.encode()
 	if err != nil {
 		return err

@@ -223,6 +223,9 @@ type Manifest struct {
 	Inputs   map[string]Input `json:"inputs"`
 	Jobs     int              `json:"jobs"`     // attempts at a time
 	Attempts int              `json:"attempts"` // of each task
+	// Planned is how many attempts of all tasks the run was to make. If fewer are recorded,
+	// it was interrupted. 0 means unknown, as in runs of older versions. See Seal.Planned.
+	Planned int `json:"planned,omitempty"`
 }
 
 // An Input names a file and the digest of its contents.
@@ -242,6 +245,10 @@ type Seal struct {
 	// AcceptedUnsigned counts the leading records that were accepted without the required
 	// seal or signature when the run was resumed ([Trust]) or, after a regrading, those
 	// accepted of the run that was regraded.
-	AcceptedUnsigned int    `json:"accepted_unsigned,omitempty"`
-	Digest           string `json:"digest"` // of the seal as compact JSON with an empty Digest
+	AcceptedUnsigned int `json:"accepted_unsigned,omitempty"`
+	// Planned is how many attempts of all tasks the last session was to make, with those
+	// recorded before. It can be more than Manifest.Planned, since a run may be resumed with
+	// more tasks than it began with.
+	Planned int    `json:"planned,omitempty"`
+	Digest  string `json:"digest"` // of the seal as compact JSON with an empty Digest
 }

@@ -257,6 +257,17 @@ func (c *Client) ctx(ctx context.Context) context.Context {
 	return namespaces.WithNamespace(ctx, c.opts.Namespace)
 }
 
+// ready waits for a daemon that is being restarted. The error is runtime.ErrUnavailable if
+// it stays away for longer than reconnectTimeout.
+func (c *Client) ready(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(c.ctx(ctx), reconnectTimeout)
+	defer cancel()
+	if _, err := c.c.IsServing(bounded); err != nil && ctx.Err() == nil && errors.Is(native(err), runtime.ErrUnavailable) {
+		return fmt.Errorf("%w: containerd at %s has not answered for %s", runtime.ErrUnavailable, c.address, reconnectTimeout)
+	}
+	return nil // other errors come back from the calls that follow
+}
+
 // slot waits until one more sandbox may be made or started. The caller releases it.
 func (c *Client) slot(ctx context.Context) (release func(), err error) {
 	select {

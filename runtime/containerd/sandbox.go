@@ -76,6 +76,9 @@ func (r *Run) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, 
 		cgroup: "/" + cgroupPrefix + r.id + "/" + id,
 	}
 	s.group = r.c.newGroup(s.cgroup, cfg.Limits, s.held)
+	if err := r.c.ready(ctx); err != nil {
+		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
+	}
 	release, err := r.c.slot(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)

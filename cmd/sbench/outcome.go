@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/report/stat"
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
+)
+
+// maxCauses bounds the causes in a list.
+const maxCauses = 10
+
+// scored is a summary with the score that follows from it, for JSON.
+type scored struct {
+	run.Summary
+	Score  *float64       `json:"score"`  // passed of those with a verdict; null if there are none
+	Wilson *stat.Interval `json:"wilson"` // its interval at 95 %
+}
+
+func score(s run.Summary) scored {
+	all := scored{Summary: s}
+	if i, ok := stat.Wilson(s.Passed, s.Verified()); ok {
+		share := float64(s.Passed) / float64(s.Verified())
+		all.Score, all.Wilson = &share, &i
+	}
+	return all
+}
+
+// writeOutcome prints what a run has shown, why attempts did not pass, what was not measured
+// and what to do next. args is the command line after the program's name.
+func writeOutcome(w io.Writer, s run.Summary, args []string) error {
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	line := func(format string, values ...any) { _, _ = fmt.Fprintf(tw, format+"\n", values...) } // an error comes back from Flush
+	line("")
+	if all := score(s); all.Score != nil {
+		line("%s (%d of %d, 95 %% %.1f to %.1f)", report.Percent(all.Score), s.Passed, s.Verified(), 100*all.Wilson.Low, 100*all.Wilson.High)
+	} else {
+		line("no score: no attempt has a verdict")
+	}
+	if s.Interrupted() {
+		line("%d of %d, interrupted", s.Total, s.Planned)
+	}
+	list := func(title string, wanted func(record.Status) bool) {
+		causes := slices.DeleteFunc(slices.Clone(s.Causes), func(c run.Cause) bool { return !wanted(c.Status) })
+		if len(causes) == 0 {
+			return
+		}
+		line("\n%s", title)
+		for _, c := range causes[:min(len(causes), maxCauses)] {
+			example := report.Visible(c.Task, shownName)
+			if c.Attempt > 1 {
+				example += fmt.Sprintf(" (attempt %d)", c.Attempt)
+			}
+			if c.FailureMessage != "" {
+				example += ": " + report.Visible(c.FailureMessage, shownMessage)
+			}
+			line("%5d\t%s\t%s", c.Count, report.Visible(c.Reason, shownName), example)
+		}
+		if more := len(causes) - maxCauses; more > 0 {
+			line("and %d more causes", more)
+		}
+	}
+	list("failed, with an example of each cause:", func(st record.Status) bool { return st == record.Failed })
+	list("not measured, and in no score:", func(st record.Status) bool { return st != record.Failed })
+	next := "next:"
+	line("\n%s sbench report %s", next, quoted(filepath.Dir(s.Output)))
+	if s.Interrupted() || s.Errors > 0 {
+		var words []string
+		for _, a := range args {
+			words = append(words, quoted(a))
+		}
+		if !slices.Contains(args, "--resume") {
+			words = append(words, "--resume")
+		}
+		line("%*s sbench %s", len(next), "", strings.Join(words, " "))
+	}
+	return tw.Flush()
+}
+
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// quoted returns a word as a shell takes it.
+func quoted(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// conclude prints the outcome of a run for people, on standard error. With JSON events the
+// last one has it.
+func (cmd *runCmd) conclude(a *app, s run.Summary) error {
+	_, isJSON := a.stderr.(*jsonEvents)
+	if s.RunID == "" || isJSON || cmd.Quiet || cmd.Progress == "none" {
+		return nil
+	}
+	return writeOutcome(a.stderr, s, os.Args[1:])
+}

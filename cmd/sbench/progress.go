@@ -1,0 +1,262 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/run"
+)
+
+const (
+	shownName    = 100  // characters of a task's id
+	shownMessage = 200  // characters of a failure message
+	shownLine    = 2000 // characters of a line of agents' output, and of other details
+)
+
+// progress returns the function that shows events on standard error, since standard
+// output is for results alone; nil shows none. Errors of writing are ignored: they must
+// not stop a run. Output of agents and commands in sandboxes are shown only if also has
+// their kind, but always as JSON.
+//
+// The caller calls it before anything is written to standard error: the live view stays
+// below what is written, and with json that becomes events, too.
+func progress(a *app, format string, quiet bool, also ...run.Kind) func(run.Event) {
+	wanted := func(k run.Kind) bool {
+		return slices.Contains(also, k) || k != run.AgentOutput && k != run.SandboxCommand && k != run.SandboxResult
+	}
+	switch {
+	case quiet, format == "none":
+		return nil
+	case format == "json":
+		return a.jsonEvents().add
+	case format == "auto":
+		if l, ok := a.live(); ok {
+			return func(e run.Event) { l.add(e, wanted(e.Kind)) }
+		}
+	}
+	p := &plain{out: a.stderr}
+	return func(e run.Event) {
+		if wanted(e.Kind) {
+			p.add(e)
+		}
+	}
+}
+
+// jsonEvents writes events as JSON, one on each line. Text that is written to it becomes
+// events of the kind message, one for each line, so that the stream holds nothing else.
+type jsonEvents struct {
+	mu    sync.Mutex
+	enc   *json.Encoder
+	begun []byte // an incomplete line
+}
+
+// jsonEvents puts the writer of events in front of standard error, unless it is there.
+func (a *app) jsonEvents() *jsonEvents {
+	if j, ok := a.stderr.(*jsonEvents); ok {
+		return j
+	}
+	j := &jsonEvents{enc: json.NewEncoder(a.stderr)}
+	a.stderr = j
+	if a.interrupts != nil {
+		a.interrupts.sayTo(j)
+	}
+	return j
+}
+
+func (j *jsonEvents) add(e run.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_ = j.enc.Encode(e)
+}
+
+// Write takes whole lines of p; the rest waits for its end.
+func (j *jsonEvents) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.begun = append(j.begun, p...)
+	for {
+		line, rest, whole := bytes.Cut(j.begun, []byte("\n"))
+		if !whole {
+			return len(p), nil
+		}
+		if err := j.enc.Encode(run.Event{Time: time.Now(), Kind: run.Message, Detail: string(line)}); err != nil {
+			return 0, err
+		}
+		j.begun = rest
+	}
+}
+
+// plain writes a line for each finished attempt and for what should not be missed, and the
+// table of verdicts at the end.
+type plain struct {
+	out   io.Writer
+	table table
+	pace  pace
+}
+
+func (p *plain) add(e run.Event) {
+	p.table.add(e)
+	p.pace.add(e)
+	for _, line := range eventLines(e, p.pace) {
+		_, _ = fmt.Fprintln(p.out, line)
+	}
+	if e.Kind == run.RunDone {
+		_ = p.table.write(p.out)
+		p.table, p.pace = table{}, pace{} // another run may follow
+	}
+}
+
+// eventLines returns the lines for people about an event, none for most kinds. They contain
+// no control characters. The pace includes the event.
+func eventLines(e run.Event, p pace) []string {
+	detail := report.Visible(e.Detail, shownLine)
+	task := report.Visible(e.Task, shownName)
+	switch e.Kind {
+	case run.TaskDone:
+		return []string{doneLine(e, p)}
+	case run.AgentOutput:
+		var lines []string
+		for line := range strings.Lines(e.Detail) {
+			lines = append(lines, task+"> "+report.Visible(strings.TrimRight(line, "\r\n"), shownLine))
+		}
+		return lines
+	case run.SandboxCommand, run.SandboxResult:
+		return []string{strings.Join(nonEmpty(task, string(e.Kind), detail, report.Visible(e.Reason, shownName)), " ")}
+	case run.ImagePull:
+		return []string{"sbench: pulling " + detail}
+	case run.Waiting:
+		return []string{"sbench: waiting " + detail + ": " + task}
+	case run.RunStart, run.Notice, run.Resume, run.Stopping:
+		return []string{"sbench: " + detail}
+	}
+	return nil
+}
+
+func nonEmpty(words ...string) []string {
+	return slices.DeleteFunc(words, func(w string) bool { return w == "" })
+}
+
+// doneLine describes a recorded try:
+//
+//	[17/164] failed HumanEval/17 tests_failed 0.3s (attempt 2, ETA 1m20s): an assertion failed
+func doneLine(e run.Event, p pace) string {
+	var notes []string
+	if e.Attempt > 1 {
+		notes = append(notes, fmt.Sprint("attempt ", e.Attempt))
+	}
+	if e.Try > 1 {
+		notes = append(notes, fmt.Sprint("try ", e.Try))
+	}
+	if e.Again {
+		notes = append(notes, "is tried again")
+	}
+	if left, ok := p.left(e.Time); ok {
+		notes = append(notes, "ETA "+seconds(left))
+	}
+	line := fmt.Sprintf("[%d/%d] %s", p.done(), p.attempts, strings.Join(nonEmpty(
+		string(e.Status), report.Visible(e.Task, shownName), report.Visible(e.Reason, shownName), tookSeconds(e.Seconds)), " "))
+	if len(notes) > 0 {
+		line += " (" + strings.Join(notes, ", ") + ")"
+	}
+	if e.FailureMessage != "" {
+		line += ": " + report.Visible(e.FailureMessage, shownMessage)
+	}
+	return line
+}
+
+// tookSeconds formats the time that a try took.
+func tookSeconds(s float64) string {
+	if s < 100 {
+		return fmt.Sprintf("%.1fs", max(s, 0))
+	}
+	return seconds(time.Duration(s * float64(time.Second)))
+}
+
+// A pace says how far a run is, and estimates when it ends.
+type pace struct {
+	began             time.Time // of the first attempt
+	attempts          int       // in all
+	resumed, finished int       // recorded by earlier sessions, and by this one
+}
+
+func (p *pace) add(e run.Event) {
+	switch e.Kind {
+	case run.RunStart:
+		p.began, p.attempts, p.resumed = e.Time, e.Attempts, e.Resumed
+	case run.TaskStart, run.RunDone:
+		p.resumed = e.Resumed
+	case run.TaskDone:
+		if !e.Again {
+			p.finished++
+		}
+	}
+}
+
+func (p pace) done() int { return min(p.resumed+p.finished, p.attempts) }
+
+// left estimates how long the run will still take, if that can be known.
+func (p pace) left(now time.Time) (time.Duration, bool) {
+	if p.finished == 0 || p.done() == p.attempts {
+		return 0, false
+	}
+	return time.Duration(float64(now.Sub(p.began)) / float64(p.finished) * float64(p.attempts-p.done())), true
+}
+
+// rate returns the finished attempts a minute; 0 if it is not known.
+func (p pace) rate(now time.Time) float64 {
+	took := now.Sub(p.began).Minutes()
+	if p.finished == 0 || took <= 0 {
+		return 0
+	}
+	return float64(p.finished) / took
+}
+
+// maxRows bounds the table of verdicts; the records have all of them.
+const maxRows = 200
+
+// A table collects verdicts for people. The zero table is ready.
+type table struct {
+	rows []string
+	more int
+}
+
+func (t *table) add(e run.Event) {
+	if e.Kind != run.TaskDone {
+		return
+	}
+	if len(t.rows) == maxRows {
+		t.more++
+		return
+	}
+	name := report.Visible(e.Task, shownName)
+	if e.Attempt > 1 {
+		name += fmt.Sprintf(" (attempt %d)", e.Attempt)
+	}
+	t.rows = append(t.rows, strings.Join([]string{
+		name, string(e.Status), tookSeconds(e.Seconds), report.Visible(e.Reason, shownName), report.Visible(e.FailureMessage, shownMessage),
+	}, "\t"))
+}
+
+// write prints nothing if nothing was recorded.
+func (t *table) write(w io.Writer) error {
+	if len(t.rows) == 0 {
+		return nil
+	}
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(tw, "\nTASK\tVERDICT\tTIME\tREASON\tMESSAGE") // an error comes back from Flush
+	for _, r := range t.rows {
+		_, _ = fmt.Fprintln(tw, r)
+	}
+	if t.more > 0 {
+		_, _ = fmt.Fprintf(tw, "and %d more, in the records\n", t.more)
+	}
+	return tw.Flush()
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/proxy/providertest"
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
+)
+
+// TestPlain: a line for each finished attempt and for what concerns the run, and a table.
+func TestPlain(t *testing.T) {
+	done := func(s float64, task string, e run.Event) run.Event {
+		e.Kind, e.Task = run.TaskDone, task
+		return after(s, e)
+	}
+	var out bytes.Buffer
+	show := progress(&app{stderr: &out}, "plain", false, run.AgentOutput)
+	for _, e := range []run.Event{
+		after(0, run.Event{Kind: run.ImagePull, Detail: "a:1"}),
+		after(0, run.Event{Kind: run.RunStart, Tasks: 2, Attempts: 8, Resumed: 2, Detail: "tasks: 2"}),
+		after(1, run.Event{Kind: run.TaskStart, Task: "one", Attempt: 1, Resumed: 2}),
+		after(1, run.Event{Kind: run.ProducerStart, Task: "one", Attempt: 1}),
+		after(2, run.Event{Kind: run.AgentOutput, Task: "one", Attempt: 1, Detail: "first line\nsecond\x1b[2J line\n"}),
+		done(20, "one", run.Event{Attempt: 1, Try: 1, Status: record.Passed, Seconds: 0.31}),
+		done(40, "one", run.Event{Attempt: 2, Try: 1, Status: record.Failed, Reason: "tests_failed", Seconds: 123, FailureMessage: "an assertion\nfailed: \u202e1 == 2"}),
+		done(50, "two", run.Event{Attempt: 1, Try: 1, Status: record.Error, Reason: "infrastructure", Again: true, FailureMessage: strings.Repeat("x", 300)}),
+		done(60, "two", run.Event{Attempt: 1, Try: 2, Status: record.Passed, Seconds: 1}),
+		after(61, run.Event{Kind: run.Waiting, Task: "two", Detail: "for memory"}),
+		after(62, run.Event{Kind: run.Stopping, Detail: "what is being verified comes to its end"}),
+		after(63, run.Event{Kind: run.RunDone, Resumed: 2}),
+	} {
+		show(e)
+	}
+	cut := strings.Repeat("x", 200) + "…"
+	want := `sbench: pulling a:1
+sbench: tasks: 2
+one> first line
+one> second\x1b[2J line
+[3/8] passed one 0.3s (ETA 1m40s)
+[4/8] failed one tests_failed 2m03s (attempt 2, ETA 1m20s): an assertion\nfailed: \u{202e}1 == 2
+[4/8] error two infrastructure 0.0s (is tried again, ETA 1m40s): ` + cut + `
+[5/8] passed two 1.0s (try 2, ETA 1m00s)
+sbench: waiting for memory: two
+sbench: what is being verified comes to its end
+
+TASK             VERDICT  TIME   REASON          MESSAGE
+one              passed   0.3s                   
+one (attempt 2)  failed   2m03s  tests_failed    an assertion\nfailed: \u{202e}1 == 2
+two              error    0.0s   infrastructure  ` + cut + `
+two              passed   1.0s                   
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestOutcome: what a run says at its end.
+func TestOutcome(t *testing.T) {
+	tests := []struct {
+		name string
+		s    run.Summary
+		args []string
+		want string
+	}{
+		{"failures", run.Summary{
+			Total: 166, Planned: 166, Passed: 105, Failed: 59, Pending: 2, Output: "/runs/a/candidates.jsonl",
+			Causes: []run.Cause{
+				{Status: record.Failed, Reason: "tests_failed", Count: 41, Task: "HumanEval/17", Attempt: 1, FailureMessage: "an \x1b assertion failed"},
+				{Status: record.Failed, Reason: "candidate_not_loaded", Count: 18, Task: "HumanEval/3", Attempt: 2},
+				{Status: record.Pending, Reason: "no_verifier", Count: 2, Task: "x", Attempt: 1, FailureMessage: "the family has none"},
+			},
+		}, nil, `
+64.0 % (105 of 164, 95 % 56.4 to 71.0)
+
+failed, with an example of each cause:
+   41  tests_failed          HumanEval/17: an \x1b assertion failed
+   18  candidate_not_loaded  HumanEval/3 (attempt 2)
+
+not measured, and in no score:
+    2  no_verifier  x: the family has none
+
+next: sbench report /runs/a
+`},
+		{"interrupted", run.Summary{Total: 6, Planned: 30, Passed: 6, Output: "/my runs/a/candidates.jsonl"}, []string{"run", "--config", "it's.yaml", "--task", "a/*"}, `
+100.0 % (6 of 6, 95 % 61.0 to 100.0)
+6 of 30, interrupted
+
+next: sbench report '/my runs/a'
+      sbench run --config 'it'\''s.yaml' --task 'a/*' --resume
+`},
+		{"nothing measured", run.Summary{
+			Total: 3, Planned: 164, Errors: 3, Output: "/a/candidates.jsonl",
+			Causes: []run.Cause{{Status: record.Error, Reason: run.Infrastructure, Count: 3, Task: "a", Attempt: 1, FailureMessage: "the provider failed: bad_key, 6 times at the end"}},
+		}, []string{"run", "--resume"}, `
+no score: no attempt has a verdict
+3 of 164, interrupted
+
+not measured, and in no score:
+    3  infrastructure  a: the provider failed: bad_key, 6 times at the end
+
+next: sbench report /a
+      sbench run --resume
+`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var out bytes.Buffer
+			check(t, writeOutcome(&out, tt.s, tt.args))
+			if diff := cmp.Diff(tt.want, out.String()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestMessagesInJSON: what is written to standard error becomes events, line by line.
+func TestMessagesInJSON(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{stderr: &out, interrupts: &interruption{}}
+	show := progress(a, "json", false)
+	_, _ = fmt.Fprint(a.stderr, "sbench: one\ntwo, ")
+	show(run.Event{Kind: run.RunStart})
+	_, _ = fmt.Fprintln(a.interrupts.say, "which goes on\x1b")
+	if again := progress(a, "json", false); again == nil {
+		t.Error("a second run of the command shows nothing")
+	}
+	var got []string
+	for d := json.NewDecoder(&out); d.More(); {
+		var e run.Event
+		check(t, d.Decode(&e))
+		got = append(got, string(e.Kind)+" "+e.Detail)
+	}
+	if diff := cmp.Diff([]string{"message sbench: one", "run_start ", "message two, which goes on\x1b"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestHopelessAgent: a wrong key, a missing provider and a version that does not exist end a
+// run over many tasks before the first, without a daemon, and say why.
+func TestHopelessAgent(t *testing.T) {
+	script, err := providertest.ParseText("say hello")
+	check(t, err)
+	provider, err := providertest.New(realKey, script)
+	check(t, err)
+	server := httptest.NewServer(provider)
+	t.Cleanup(server.Close)
+	gone := httptest.NewServer(provider)
+	gone.Close()
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/9.9.9") {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write([]byte("{}"))
+	}))
+	t.Cleanup(registry.Close)
+	dir := t.TempDir()
+	var rows strings.Builder
+	for n := range 164 {
+		fmt.Fprintf(&rows, `{"id": "task-%d", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`+"\n", n)
+	}
+	write := func(name, text string) {
+		t.Helper()
+		check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	write("manifest.yaml", "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: 'sbench.local/none:1'}}\n")
+	write("tasks.jsonl", rows.String())
+	for _, tt := range []struct {
+		name, agent, base, version string
+		code                       int
+		says                       string
+	}{
+		{"wrong key", "codex", server.URL + "/v1", "1.2.3", codeInfrastructure, "the provider does not accept the key (Unauthorized): set another OPENAI_API_KEY or CODEX_API_KEY"},
+		{"wrong key", "claude_code", server.URL, "1.2.3", codeInfrastructure, "the provider does not accept the key (Unauthorized): set another ANTHROPIC_API_KEY"},
+		{"nobody there", "codex", gone.URL + "/v1", "1.2.3", codeInfrastructure, "harness.config.base_url: the provider cannot be reached"},
+		{"no such version", "codex", server.URL + "/v1", "9.9.9", codeUsage, "$.harness.config.version: @openai/codex@9.9.9: no such version"},
+	} {
+		for _, format := range []string{"plain", "json"} {
+			t.Run(tt.name+"/"+tt.agent+"/"+format, func(t *testing.T) {
+				name := map[string]string{"codex": "OPENAI_API_KEY", "claude_code": "ANTHROPIC_API_KEY"}[tt.agent]
+				write("tester.yaml", fmt.Sprintf(`schema_version: "0.2"
+run: {id: hopeless, output_dir: out}
+benchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}
+harness: {type: %s, env: [%s], config: {model: m, version: %q, base_url: %q}}
+`, tt.agent, name, tt.version, tt.base))
+				cmd := exec.CommandContext(t.Context(), "sbench", "run", "--config", filepath.Join(dir, "tester.yaml"), "--progress", format)
+				cmd.Env = append(os.Environ(), name+"=sk-wrong-0123456789abcdef", "SBENCH_CACHE="+filepath.Join(dir, "cache"), "npm_config_registry="+registry.URL)
+				var stderr bytes.Buffer
+				cmd.Stderr = &stderr
+				_ = cmd.Run()
+				if got := cmd.ProcessState.ExitCode(); got != tt.code || !strings.Contains(stderr.String(), tt.says) {
+					t.Errorf("exit code %d, want %d and %q\n%s", got, tt.code, tt.says, &stderr)
+				}
+				for line := range bytes.Lines(stderr.Bytes()) {
+					if format == "json" && !json.Valid(line) {
+						t.Errorf("not JSON: %s", line)
+					}
+				}
+				if _, err := os.Stat(filepath.Join(dir, "out")); !os.IsNotExist(err) {
+					t.Errorf("the output directory: %v", err)
+				}
+			})
+		}
+	}
+	for _, r := range provider.Requests() {
+		if r.Method != http.MethodGet {
+			t.Errorf("%s %s reached the provider", r.Method, r.Path)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package relay_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/proxy/providertest"
+	"github.com/securebench/sbench/proxy/relay"
+)
+
+// TestCheck: a wrong key and a missing provider are found out without a generation, and
+// nothing else is taken for either.
+func TestCheck(t *testing.T) {
+	const good = "sk-good-0123456789abcdef"
+	scripted, err := providertest.New(good, providertest.Script{Steps: []providertest.Step{{Say: "hello"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := func(code int) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
+	}
+	gone := httptest.NewServer(status(200))
+	gone.Close()
+	for _, tt := range []struct {
+		name    string
+		handler http.Handler // nil: nobody listens
+		key     string
+		want    error
+	}{
+		{"the right key", scripted, good, nil},
+		{"a wrong key", scripted, "sk-wrong-0123456789abcdef", relay.ErrRefused},
+		{"nobody listens", nil, good, relay.ErrUnreachable},
+		{"a gateway without the list", status(404), good, nil},
+		{"a key that may not read the list", status(403), good, nil},
+		{"a provider in trouble", status(503), good, nil},
+		{"one that leads elsewhere", http.RedirectHandler("http://192.0.2.1/", 302), good, nil},
+	} {
+		for _, provider := range []relay.Provider{relay.Anthropic, relay.OpenAI} {
+			t.Run(tt.name+"/"+string(provider), func(t *testing.T) {
+				address := gone.URL
+				if tt.handler != nil {
+					server := httptest.NewServer(tt.handler)
+					defer server.Close()
+					address = server.URL
+				}
+				if provider == relay.OpenAI {
+					address += "/v1"
+				}
+				base, err := url.Parse(address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = relay.Check(t.Context(), relay.Config{Provider: provider, BaseURL: base, Key: relay.NewKey(tt.key), Model: "m", MinSecret: 6})
+				if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+					t.Errorf("got %v, want %v", err, tt.want)
+				}
+				if err != nil && strings.Contains(err.Error(), tt.key) {
+					t.Errorf("the key is in %v", err)
+				}
+			})
+		}
+	}
+	for _, r := range scripted.Requests() {
+		if r.Step >= 0 {
+			t.Errorf("a generation was asked for: %s", r.Path)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package run
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime"
+)
+
+const (
+	maxMessage = 2000 // bytes of a failure message in progress and summary; the record has all of it
+	maxCauses  = 50   // beyond it, messages no longer tell causes apart
+)
+
+// A Cause says why attempts did not pass, with one of them as an example. Attempts that
+// could not be measured have different causes if their messages differ, except for names
+// and numbers in them.
+type Cause struct {
+	Status         record.Status `json:"status"` // failed, pending or error
+	Reason         string        `json:"reason"`
+	Count          int           `json:"count"`
+	Task           string        `json:"task"` // of the example, as are the next two
+	Attempt        int           `json:"attempt"`
+	FailureMessage string        `json:"failure_message,omitempty"` // as in [Event]
+}
+
+// causes collects a bounded number of causes. The zero causes is ready.
+type causes struct {
+	list  []Cause
+	kinds []string // of each; see kindOf
+}
+
+// add counts an attempt, which is the example if it is the first of its cause.
+func (c *causes) add(one Cause) {
+	kind := ""
+	if one.Reason == Infrastructure {
+		kind = kindOf(one.FailureMessage)
+	}
+	for i, known := range c.list {
+		if known.Status == one.Status && known.Reason == one.Reason && (c.kinds[i] == kind || len(c.list) >= maxCauses) {
+			c.list[i].Count++
+			return
+		}
+	}
+	one.Count = 1
+	c.list, c.kinds = append(c.list, one), append(c.kinds, kind)
+}
+
+func (c *causes) sorted() []Cause {
+	return slices.SortedStableFunc(slices.Values(c.list), func(a, b Cause) int { return cmp.Compare(b.Count, a.Count) })
+}
+
+// varying is what may differ between messages of the same cause: what is quoted, paths, and
+// words with digits.
+var varying = regexp.MustCompile(`"[^"]*"|/\S+|\w*\d\w*`)
+
+func kindOf(message string) string { return varying.ReplaceAllString(message, "#") }
+
+// bounded returns at most maxMessage bytes of a message.
+func bounded(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage], "")
+}
+
+const (
+	// maxAlike is how many tries in a row may fail for the same cause before anything has
+	// been measured, and how many may find no daemon at any time. More would not help.
+	maxAlike = 3
+	// maxAlikeLater is the same once something has been measured, for each of the attempts
+	// that run at a time: one bad moment of a provider makes all of them fail.
+	maxAlikeLater = 10
+)
+
+// A streak is a row of tries that could not be measured for the same cause.
+type streak struct {
+	measured bool // at least one try of this session was
+	kind     string
+	n        int
+}
+
+// giveUp ends a run that would not get better, such as one with a wrong key, instead of
+// recording an error for every attempt that is left. The error cause is that of the latest
+// try, nil if it was measured.
+func (s *session) giveUp(cause error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cause == nil {
+		s.streak = streak{measured: true}
+		return nil
+	}
+	kind, what, most := kindOf(cause.Error()), "tries failed in a row for the same cause", maxAlike
+	switch {
+	case errors.Is(cause, runtime.ErrUnavailable):
+		kind, what = "daemon", "failures of the daemon in a row"
+	case s.streak.measured:
+		most = maxAlikeLater * s.cfg.Jobs
+	}
+	if kind != s.streak.kind {
+		s.streak.kind, s.streak.n = kind, 0
+	}
+	if s.streak.n++; s.streak.n < most {
+		return nil
+	}
+	return fmt.Errorf("%w: stopped after %d %s: %w", ErrInfrastructure, s.streak.n, what, cause)
+}
