@@ -28,6 +28,27 @@ build:
 	$(call say,build: compiling bin/sbench $(VERSION))
 	@go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/sbench ./cmd/sbench
 
+## install: install bin/sbench, man page, completion and docs below PREFIX (/usr/local)
+.PHONY: install
+install:
+	@[ -x bin/sbench ] || $(MAKE) build
+	$(call say,install: into $(DESTDIR)$(PREFIX))
+	@scripts/install.sh "$(DESTDIR)$(PREFIX)" bin/sbench
+
+## uninstall: remove what make install has installed
+.PHONY: uninstall
+uninstall:
+	$(call say,uninstall: from $(DESTDIR)$(PREFIX))
+	@scripts/install.sh --remove "$(DESTDIR)$(PREFIX)"
+
+PREFIX ?= /usr/local
+
+## dist: make dist/: tarballs, deb, rpm, checksums and a list of modules (amd64, arm64)
+.PHONY: dist
+dist:
+	$(call say,dist: $(VERSION))
+	@VERSION="$(VERSION)" scripts/dist.sh
+
 ## demo: from a bare machine to a verdict table: set-up, build, image, one run
 .PHONY: demo
 demo: setup build image
@@ -47,6 +68,8 @@ test: setup-tests build
 	$(call say,test: the runtime's tests and the example packs on the newest containerd and runc)
 	@newest="$$(scripts/containerd2.sh):$$(scripts/runc.sh $(RUNC))"; PATH="$$newest:$$PATH"; export PATH; \
 	scripts/go-test.sh -timeout 10m ./runtime/...; scripts/go-test.sh -timeout 10m -run VerdictsRecordByRecord ./cmd/sbench
+	$(call say,test: the release files of this machine's architecture)
+	@scripts/test-dist.sh --short
 	$(call say,test: an emulated Debian 13 as root and as an ordinary user)
 	@[ "$$(id -u)" != 0 ] || [ "$$(uname -m)" != x86_64 ] || scripts/hosts.sh --short
 	$(call say,test: once more as an ordinary user without control groups)
@@ -100,6 +123,12 @@ hosts: setup-tests
 	$(call say,hosts: three emulated machines (an hour or two))
 	@scripts/hosts.sh
 
+## test-dist: make the release files twice, and install the deb on bare Debian 12 and 13
+.PHONY: test-dist
+test-dist: setup-tests
+	$(call say,test-dist: some minutes)
+	@scripts/test-dist.sh
+
 ## runtimes: contract, probe and attacks on runc of two more versions and crun
 .PHONY: runtimes
 runtimes: setup-tests build
@@ -113,18 +142,18 @@ image: build
 	@archive="$$(scripts/base-image.sh)"; bin/sbench image import "$$archive"
 	@archive="$$(scripts/testbed-image.sh)"; [ -z "$$archive" ] || bin/sbench image import "$$archive"
 
-## clean: remove bin/, the image archives and the emulated machines that make built
+## clean: remove bin/, dist/, the image archives and the emulated machines that make built
 .PHONY: clean
 clean:
 	@. scripts/oci-archive.sh; images="$$(cache_dir)"; \
-	echo "==> clean: removing bin/ and the archives in $$images"; \
-	rm -rf bin "$$(dirname "$$images")/hosts"; rm -f -- "$$images"/base-bookworm-*.oci.tar "$$images"/repo-patch-smoke-*.oci.tar
+	echo "==> clean: removing bin/, dist/ and the archives in $$images"; \
+	rm -rf bin dist "$$(dirname "$$images")/hosts"; rm -f -- "$$images"/base-bookworm-*.oci.tar "$$images"/repo-patch-smoke-*.oci.tar
 
 ## help: list the targets
 .PHONY: help
 help:
 	@echo "sbench: make targets"
-	@sed -n 's/^## \([a-z]*\): /  make \1 \t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@sed -n 's/^## \([a-z-]*\): /  make \1 \t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
 
 .PHONY: setup setup-tests setup-check
 setup:

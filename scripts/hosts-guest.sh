@@ -3,8 +3,8 @@
 #
 # Tests sbench on the machine that hosts.sh has booted, as root and as the
 # ordinary user u. /payload has bin/ (sbench and test programs), tree/ (the
-# repository) and base.oci.tar. With STEPs it does no others, which need an imported
-# image all the same. On stdout is one line for each step,
+# repository), base.oci.tar and, if full, dist/ (with the deb). With STEPs it does no
+# others, which need an imported image all the same. On stdout is one line for each step,
 #
 #     hosts: SUITE WHO STEP ok|FAILED SECONDSs DETAIL
 #
@@ -283,6 +283,24 @@ killed() {
 	if find /sys/fs/cgroup -name '*sbench-*' -not -name sbench-supervisor | grep .; then return 1; fi
 }
 
+# deb: the package is installed, works, and leaves nothing. What it depends on is there.
+deb() {
+	local program=/usr/bin/sbench files left
+	dpkg -i "$payload"/dist/sbench_*_amd64.deb
+	mapfile -t files < <(dpkg -L sbench | grep sbench)
+	detail "$("$program" version)"
+	as "$program" doctor
+	as "$program" image import "$payload/base.oci.tar"
+	as "$program" run --config "$smoke/tester-command.yaml" --output-dir "$out/deb"
+	grep -q 'total=5 .*verified=5 passed=3' "$work/log"
+	as "$program" gc
+	dpkg --remove sbench
+	dpkg --purge sbench
+	left="$(ls -d "${files[@]}" /var/lib/sbench /run/sbench 2>/dev/null || true)"
+	printf 'left: %s\n' "$left"
+	[ -z "$left" ]
+}
+
 main() {
 	local name
 	mkdir -p "$work"
@@ -301,6 +319,7 @@ main() {
 			step reasons tests containerd.test runtime/containerd 'TestLimitReasons|TestHogs|TestSocketMemory|TestHostMemory|TestProcTellsLittle'
 			step probe tests containerd.test runtime/containerd TestProbe
 			step verdicts tests sbench.test cmd/sbench TestVerdictsRecordByRecord
+			[ "$who" != root ] || step deb deb
 		else
 			step probe tests containerd.test runtime/containerd 'TestProbe/^(hold a capability|become another user)$'
 		fi

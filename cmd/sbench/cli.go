@@ -47,6 +47,9 @@ type cli struct {
 	GC       gcCmd       `cmd:"" daemon:"" name:"gc" help:"Remove what runs of dead processes left behind."`
 	Verify   verifyCmd   `cmd:"" help:"Check that a run's records are what was written."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
+
+	Completion completionCmd `cmd:"" help:"Print a script that completes sbench's command lines in a shell."`
+	Man        manCmd        `cmd:"" hidden:"" help:"Print the manual page."`
 }
 
 // globals are the flags of every command that talks to a daemon.

@@ -57,6 +57,9 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		_, _ = fmt.Fprintln(stderr, "sbench:", err)
 		return codeBug
 	}
+	if answerShell(parser, func(code int) { exited = code }); exited >= 0 {
+		return exited
+	}
 	parsed, err := parser.Parse(args)
 	if exited >= 0 { // --help
 		return exited

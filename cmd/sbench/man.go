@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// manCmd is hidden: its page is for packages, and for people who can read it with man.
+type manCmd struct{}
+
+// Run prints the manual page, sbench(1), made from the definitions that --help is made from.
+func (manCmd) Run(a *app, parsed *kong.Context) error {
+	_, err := io.WriteString(a.stdout, manualPage(parsed.Model))
+	return err
+}
+
+// manualPage returns the page in the macros of man(7). It has no date, so that it changes only
+// when the program does.
+func manualPage(program *kong.Application) string {
+	var page strings.Builder
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&page, format+"\n", args...) }
+	values := func(list []*kong.Value, head func(*kong.Value) string) {
+		for _, v := range list {
+			line(".TP\n.B %s\n%s", roff(head(v)), roff(kong.DefaultHelpValueFormatter(v)))
+		}
+	}
+	flags := func(node *kong.Node) {
+		for _, f := range node.Flags {
+			if !f.Hidden {
+				values([]*kong.Value{f.Value}, func(*kong.Value) string { return f.String() })
+			}
+		}
+	}
+
+	summary, _, _ := strings.Cut(program.Help, "\n")
+	line(`.TH SBENCH 1 "" "sbench %s" "User Commands"`, roff(version))
+	line(".SH NAME\nsbench \\- %s", roff(strings.ToLower(summary[:1])+strings.TrimSuffix(summary[1:], ".")))
+	line(".SH SYNOPSIS\n.B sbench\n.I command\n[\\fIoption\\fR ...] [\\fIargument\\fR ...]")
+	line(".SH COMMANDS")
+	for _, command := range program.Leaves(true) {
+		line(".SS %s\n%s", roff("sbench "+command.Summary()), roff(command.Help))
+		if command.Detail != "" {
+			line(".PP\n%s", roff(command.Detail))
+		}
+		values(command.Positional, (*kong.Value).Summary)
+		for node := command; node.Parent != nil; node = node.Parent {
+			flags(node)
+		}
+	}
+	line(".SH OPTIONS OF EVERY COMMAND")
+	flags(program.Node)
+	line(".SH EXIT STATUS\n%s", roff(exitCodes))
+	line(".SH SEE ALSO\n.BR containerd (8),\n.BR runc (8),\n.BR newuidmap (1)")
+	return page.String()
+}
+
+// roff escapes text, so that every character of it is printed as it is.
+func roff(text string) string {
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n\\&.", "\n'", "\n\\&'").Replace(text)
+	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {
+		return `\&` + text
+	}
+	return text
+}

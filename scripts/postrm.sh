@@ -1,0 +1,14 @@
+#!/bin/sh
+# The deb's postrm. A purge removes what sbench, started by root, has kept on this machine:
+# images of its private containerd, calibrations, locks. What users and runs have written
+# elsewhere stays.
+set -e
+
+[ "$1" = purge ] || exit 0
+for directory in /var/lib/sbench /run/sbench; do
+	if grep -qs " ${directory}[ /]" /proc/self/mountinfo; then
+		echo "sbench: $directory is kept, because something is mounted in it" >&2
+	else
+		rm -rf --one-file-system -- "$directory"
+	fi
+done

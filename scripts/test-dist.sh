@@ -1,0 +1,163 @@
+#!/bin/bash
+# test-dist.sh [--short]
+#
+# Tests what dist.sh makes: the same bytes a second time, from another directory, umask, time
+# zone and an empty build cache; the checksums; the list of modules; what is in the tarball
+# and in the packages. Then it installs the deb with apt in bare systems of Debian bookworm
+# and trixie, runs sbench there, removes and purges it, and looks for what is left.
+# With --short only this machine's architecture, the same build cache, and no systems.
+#
+# Needs Go, dpkg-deb; without --short mmdebstrap, root and Debian's packages, from
+# SBENCH_DEBIAN_MIRROR or where mmdebstrap finds them. Everything is printed on stderr.
+set -euo pipefail
+
+here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
+export SAY_PREFIX=test-dist
+# shellcheck source-path=SCRIPTDIR source=oci-archive.sh
+. "$here/oci-archive.sh"
+PATH="$PATH:/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin"
+export LC_ALL=C
+
+stage=""
+
+# has FILE LINE... fails unless each LINE is a whole line of FILE.
+has() {
+	local file="$1" line
+	shift
+	for line in "$@"; do
+		grep -qxF -- "$line" "$file" || die "$(basename -- "$file") has no line: $line"
+	done
+}
+
+# reproduce ARGUMENT... makes the release in stage/one and, under other circumstances,
+# in stage/two.
+reproduce() {
+	say "the first time"
+	"$here/dist.sh" "$@" --out "$stage/one"
+	say "the second time"
+	mkdir "$stage/elsewhere"
+	tar -C "$here/.." --exclude=./bin --exclude=./dist --exclude=./runs -cf - . | tar -C "$stage/elsewhere" --no-same-owner -xf -
+	(
+		umask 077
+		export TZ=Asia/Tokyo LANG=C.UTF-8 USER=another HOME="${HOME:-/root}"
+		[ -n "$short" ] || export GOCACHE="$stage/cache"
+		"$stage/elsewhere/scripts/dist.sh" "$@" --out "$stage/two"
+	)
+	diff -r "$stage/one" "$stage/two" >&2 || die "the second time made other files"
+}
+
+# check_files looks at the files for this machine's architecture.
+check_files() {
+	local arch name deb root="$stage/root" file
+	arch="$(debian_arch)"
+	name="$(basename -- "$stage"/one/*-linux-"$arch".tar.gz .tar.gz)"
+	deb="$(echo "$stage"/one/*_"$arch".deb)"
+	(cd "$stage/one" && sha256sum --quiet -c SHA256SUMS)
+	ls "$stage/one" >"$stage/listing"
+	has "$stage/listing" "$name.cdx.json" SHA256SUMS
+	[ "$(wc -l <"$stage/listing")" = "$((4 * $(grep -c '\.deb$' "$stage/listing") + 1))" ]
+
+	say "the list of modules"
+	tr -d '\n' <"$stage/one/$name.cdx.json" >"$stage/bill"
+	grep -q '^{"bomFormat": "CycloneDX".*"name": "github.com/alecthomas/kong", "version": "v[0-9.]*".*\]}$' "$stage/bill"
+	grep -q '"name": "std", "version": "v1\.' "$stage/bill"
+
+	say "the tarball"
+	mkdir "$stage/unpacked" "$root"
+	tar -tvzf "$stage/one/$name.tar.gz" >"$stage/listing"
+	if grep -v ' 0/0 ' "$stage/listing"; then die "not everything belongs to root"; fi
+	tar -C "$stage/unpacked" --strip-components=1 -xzf "$stage/one/$name.tar.gz"
+
+	say "the deb"
+	dpkg-deb --info "$deb" | sed 's/^ //' >"$stage/listing"
+	has "$stage/listing" "Package: sbench" "Architecture: $arch" "Depends: containerd, runc | crun" \
+		"Recommends: uidmap, e2fsprogs" "Suggests: mmdebstrap"
+	dpkg-deb --contents "$deb" >"$stage/listing"
+	if awk '$2 != "root/root" && $2 != "0/0" || substr($1, 6, 1) == "w" || substr($1, 9, 1) == "w" || $1 ~ /[st]/' "$stage/listing" | grep .; then
+		die "owners or modes of these are wrong"
+	fi
+	dpkg-deb --extract "$deb" "$root"
+	for file in bin/sbench share/man/man1/sbench.1.gz share/bash-completion/completions/sbench share/zsh/vendor-completions/_sbench \
+		share/fish/vendor_completions.d/sbench.fish share/doc/sbench/copyright; do
+		[ -s "$root/usr/$file" ] || die "the deb has no $file"
+	done
+	for file in README.md CHANGELOG.md LICENSE LICENSES docs/install.md docs/images/report-overview.png \
+		benchmarks/terminal-task-smoke/tasks.jsonl scripts/base-image.sh; do
+		cmp "$root/usr/share/doc/sbench/$file" "$stage/unpacked/share/doc/sbench/$file"
+	done
+	cmp "$root/usr/bin/sbench" "$stage/unpacked/bin/sbench"
+	grep -q '^==== github.com/alecthomas/kong v' "$root/usr/share/doc/sbench/LICENSES"
+	grep -q '^==== Go go1\.' "$root/usr/share/doc/sbench/LICENSES"
+
+	say "the program"
+	"$root/usr/bin/sbench" version >"$stage/listing"
+	grep -q "^sbench $(cd "$here/.." && git describe --always --dirty) go" "$stage/listing" || die "another version: $(cat "$stage/listing")"
+	gzip -dc "$root/usr/share/man/man1/sbench.1.gz" >"$stage/listing"
+	has "$stage/listing" ".SH NAME" ".SH EXIT STATUS"
+	bash -n "$root/usr/share/bash-completion/completions/sbench"
+
+	say "the rpm"
+	# Without rpm itself: its lead, and the names in its header.
+	file="$(echo "$stage"/one/*.rpm | cut -d ' ' -f 1)"
+	[ "$(od -An -N 4 -tx1 "$file" | tr -d ' ')" = edabeedb ]
+	for name in containerd '(runc or crun)' shadow-utils-subid e2fsprogs; do
+		grep -qaF -- "$name" "$file" || die "the rpm does not name $name"
+	done
+}
+
+# check_system SUITE runs in the namespaces that mmdebstrap unpacks a system in.
+check_system() {
+	local suite="$1" deb
+	deb="$(echo "$stage"/one/*_"$(debian_arch)".deb)"
+	say "a bare Debian $suite"
+	mmdebstrap --quiet --variant=apt --format=null --customize-hook="copy-in $deb /root" \
+		--customize-hook="'$here/test-dist.sh' --inside \"\$1\"" "$suite" - ${SBENCH_DEBIAN_MIRROR:+"$SBENCH_DEBIAN_MIRROR"} >&2
+}
+
+# inside ROOT is mmdebstrap's hook.
+inside() {
+	local root="$1" status=0 left
+	printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+	chmod 755 "$root/usr/sbin/policy-rc.d"
+	chroot "$root" sh -c 'DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends /root/sbench_*.deb'
+	chroot "$root" dpkg -s containerd >/dev/null
+	chroot "$root" dpkg -V sbench
+	chroot "$root" sbench version
+	chroot "$root" sbench doctor || status=$?
+	case "$status" in 0 | 3) ;; *) die "doctor: exit code $status" ;; esac
+	chroot "$root" apt-get remove -q -y sbench
+	[ ! -e "$root/usr/bin/sbench" ]
+	chroot "$root" apt-get purge -q -y sbench
+	left="$(find "$root" -xdev -name '*sbench*' -not -path "$root/root/sbench_*.deb")"
+	[ -z "$left" ] || die "this is left: $left"
+}
+
+main() {
+	local arch=()
+	short=""
+	case "${1:-}" in
+	"") ;;
+	--short)
+		short=1
+		arch=(--arch "$(debian_arch)")
+		;;
+	--inside)
+		inside "$2"
+		return
+		;;
+	*) die "usage: test-dist.sh [--short]" ;;
+	esac
+	stage="$(mktemp -d "${TMPDIR:-/var/tmp}/sbench-test-dist.XXXXXX")"
+	trap 'chmod -R u+w -- "$stage"; rm -rf -- "$stage"' EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	reproduce ${arch[@]+"${arch[@]}"}
+	check_files
+	if [ -z "$short" ]; then
+		check_system bookworm
+		check_system trixie
+	fi
+	say "everything is right"
+}
+
+main "$@"
