@@ -15,6 +15,7 @@ import (
 // An optional field is zero if the file does not set it, unless stated otherwise.
 type Tester struct {
 	Path         string              // absolute
+	Settings     []Setting           // that were applied to the file; of each key one
 	Run          RunSection          `key:"run"`
 	Benchmark    BenchmarkSection    `key:"benchmark"`
 	Verification VerificationSection `key:"verification"`
@@ -122,11 +123,14 @@ type LimitsSection struct {
 	OutputBytes    int64   `key:"output_bytes"`    // kept of a command's output
 }
 
-// LoadTester reads a tester file and returns it with its warnings. Relative paths in
-// it are relative to its directory. The error holds Problems, possibly with warnings
-// among them.
-func LoadTester(path string) (*Tester, Problems, error) {
+// LoadTester reads a tester file, applies the settings to it as if it had been written so,
+// and returns it with its warnings. Relative paths are relative to its directory, those of
+// settings too. The error holds Problems, possibly with warnings among them.
+func LoadTester(path string, settings ...Setting) (*Tester, Problems, error) {
 	doc, problems := readYAML(path)
+	if len(problems) == 0 {
+		doc, problems = withSettings(doc, settings)
+	}
 	if len(problems) > 0 {
 		return nil, nil, problems
 	}
@@ -142,10 +146,15 @@ func LoadTester(path string) (*Tester, Problems, error) {
 		harness := root.Get("harness")
 		c.At("harness", func() { sound = c.CheckAt("config", config, harness) && sound })
 	}
+	for i := range c.Problems {
+		if c.Problems[i].Line == 0 {
+			c.Problems[i].File = settingsFile
+		}
+	}
 	if !sound {
 		return nil, nil, c.Problems
 	}
-	t := &Tester{Path: absolute, name: path}
+	t := &Tester{Path: absolute, Settings: settings, name: path}
 	t.fill(root)
 	warnOfSecrets(&c, t, root.Get("harness").Get("env"))
 	return t, c.Problems, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"os"
 
 	"github.com/alecthomas/kong"
@@ -41,7 +42,7 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		kong.Description("Run untrusted agents on benchmark tasks in hardened sandboxes on containerd.\n\n"+exitCodes),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { exited = code }),
-		kong.Vars{"version": version},
+		kong.Vars{"version": versionLine()},
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(app),
 		kong.UsageOnError(),
@@ -51,7 +52,7 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		return codeBug
 	}
 	parsed, err := parser.Parse(args)
-	if exited >= 0 { // --help
+	if exited >= 0 { // --help or --version
 		return exited
 	}
 	if err != nil {
@@ -73,7 +74,7 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 	}
 	app.endLive()
 	if err != nil {
-		_, _ = fmt.Fprintln(stderr, "sbench:", err)
+		app.say(slog.LevelError, err.Error())
 	}
 	return exitCode(ctx, err)
 }
