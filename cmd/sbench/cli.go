@@ -34,8 +34,8 @@ const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (noth
 
 // cli is the command line. A command with the tag daemon talks to a daemon.
 type cli struct {
-	globals
-	PrintVersion kong.VersionFlag `name:"version" help:"Print the version."`
+	globals      `group:"Flags of all commands:"`
+	PrintVersion kong.VersionFlag `name:"version" group:"Flags of all commands:" help:"Print the version."`
 
 	Run      runCmd      `cmd:"" daemon:"" help:"Run a benchmark and record the verdicts."`
 	Regrade  regradeCmd  `cmd:"" daemon:"" help:"Verify the candidates of a run again, without its harness."`
@@ -51,6 +51,7 @@ type cli struct {
 	Image    imageCmd    `cmd:"" daemon:"" help:"List, fetch, import, name and remove images."`
 	Doctor   doctorCmd   `cmd:"" daemon:"" help:"Say what this host can enforce, and the cure for what it cannot."`
 	GC       gcCmd       `cmd:"" daemon:"" name:"gc" help:"Remove what runs of dead processes left behind."`
+	DF       dfCmd       `cmd:"" daemon:"" name:"df" help:"Say what images, command lines of agents and sbench's own files take on disk."`
 	Verify   verifyCmd   `cmd:"" help:"Check that a run's records are what was written."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 	Help     helpCmd     `cmd:"" help:"Print the help of a command."`
