@@ -114,6 +114,7 @@ func (cmd *imageRmCmd) Run(ctx context.Context, a *app) error {
 }
 
 type imagePruneCmd struct {
+	Refs      []string      `arg:"" optional:"" name:"glob" help:"Only names that match one of these patterns."`
 	OlderThan time.Duration `placeholder:"DURATION" help:"Only names that the daemon has had for longer, as 720h."`
 	All       bool          `help:"Also names that no registry has: those of sbench.local, which were built or imported."`
 	Plan      bool          `help:"Print what would be forgotten, and forget nothing."`
@@ -130,8 +131,9 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
+		matches := selector(cmd.Refs)
 		list = slices.DeleteFunc(list, func(i containerd.ImageInfo) bool {
-			return !cmd.All && containerd.Local(i.Ref) || time.Since(i.Created) < cmd.OlderThan
+			return matches != nil && !matches(i.Ref) || !cmd.All && containerd.Local(i.Ref) || time.Since(i.Created) < cmd.OlderThan
 		})
 		var gone []containerd.ImageInfo
 		var errs []error
