@@ -15,6 +15,7 @@ import (
 // An optional field is zero if the file does not set it, unless stated otherwise.
 type Tester struct {
 	Path         string              // absolute
+	Settings     []Setting           // that were applied to the file; of each key one
 	Run          RunSection          `key:"run"`
 	Benchmark    BenchmarkSection    `key:"benchmark"`
 	Verification VerificationSection `key:"verification"`
@@ -129,11 +130,15 @@ type LimitsSection struct {
 	OutputBytes    int64   `key:"output_bytes"`    // kept of a command's output
 }
 
-// LoadTester reads a tester file, whose harness is a command or one of the agents, and
-// returns it with its warnings. Relative paths in it are relative to its directory. The
-// error holds Problems, possibly with warnings among them.
-func LoadTester(path string, agents []AgentType) (*Tester, Problems, error) {
+// LoadTester reads a tester file, whose harness is a command or one of the agents, applies
+// the settings to it as if it had been written so, and returns it with its warnings.
+// Relative paths are relative to its directory, those of settings too. The error holds
+// Problems, possibly with warnings among them.
+func LoadTester(path string, agents []AgentType, settings ...Setting) (*Tester, Problems, error) {
 	doc, problems := readYAML(path)
+	if len(problems) == 0 {
+		doc, problems = withSettings(doc, settings, agents)
+	}
 	if len(problems) > 0 {
 		return nil, nil, problems
 	}
@@ -148,10 +153,15 @@ func LoadTester(path string, agents []AgentType) (*Tester, Problems, error) {
 	if config := harnessConfigs(agents)[harness.Get("type").Text()]; config != nil && isObjectOrAbsent(harness.Get("config")) {
 		c.At("harness", func() { sound = c.CheckAt("config", config, harness) && sound })
 	}
+	for i := range c.Problems {
+		if c.Problems[i].Line == 0 {
+			c.Problems[i].File = settingsFile
+		}
+	}
 	if !sound {
 		return nil, nil, c.Problems
 	}
-	t := &Tester{Path: absolute, name: path}
+	t := &Tester{Path: absolute, Settings: settings, name: path}
 	t.fill(root)
 	if i := slices.IndexFunc(agents, func(a AgentType) bool { return a.Name == t.Harness.Type }); i >= 0 {
 		t.Harness.Config.Own = ownConfig(agents[i], harness.Get("config"))

@@ -18,11 +18,7 @@ import (
 
 func loadTester(t *testing.T, text string) *compiler.Tester {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "tester.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	tester, _, err := compiler.LoadTester(path, harness.AgentTypes())
+	tester, _, err := compiler.LoadTester(testerFile(t, text), harness.AgentTypes())
 	if err != nil {
 		t.Fatal(err)
 	}

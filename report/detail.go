@@ -242,6 +242,9 @@ func facts(rec record.Record) [][2]string {
 	if a := rec.Agent; a != nil {
 		list = append(list, [2]string{"agent", join(a.Name, a.Version, a.Model)}, [2]string{"agent package", join(a.Package, a.Digest)})
 	}
+	for _, key := range sortedKeys(p.Settings) {
+		list = append(list, [2]string{"set " + key, p.Settings[key]})
+	}
 	for _, name := range sortedKeys(p.Specs) {
 		list = append(list, [2]string{"specification of " + name, p.Specs[name]})
 	}

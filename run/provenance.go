@@ -43,12 +43,24 @@ func (c Config) provenance() (record.Provenance, error) {
 	}, err
 }
 
+// settings returns the settings of the tester file without secrets; nil if there are none.
+func (c Config) settings(secrets redactor) map[string]string {
+	if len(c.Tester.Settings) == 0 {
+		return nil
+	}
+	all := make(map[string]string, len(c.Tester.Settings))
+	for _, s := range c.Tester.Settings {
+		all[s.Key] = secrets.text(s.Value)
+	}
+	return all
+}
+
 // manifest returns the manifest of a new run.
 func (s *session) manifest(ctx context.Context) (record.Manifest, error) {
 	c := s.cfg
 	m := record.Manifest{
 		RunID: c.Tester.Run.ID, StartedAt: time.Now().UTC(), Sbench: c.Version, Host: c.Host, Pack: s.common.Pack,
-		Harness: s.common.Harness, Jobs: c.Jobs, Attempts: c.Attempts, Planned: s.summary.Planned, Inputs: map[string]record.Input{},
+		Harness: s.common.Harness, Settings: s.common.Settings, Jobs: c.Jobs, Attempts: c.Attempts, Planned: s.summary.Planned, Inputs: map[string]record.Input{},
 	}
 	for name, path := range map[string]string{"tester": c.Tester.Path, "manifest": c.Pack.ManifestPath, "tasks": c.Pack.TasksPath} {
 		if path == "" { // no tester file, as in a pack check

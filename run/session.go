@@ -74,9 +74,11 @@ func newSession(ctx context.Context, cfg Config) (*session, error) {
 	cfg.Attempts, cfg.OwnFiles = max(cfg.Attempts, 1), cfg.OwnFiles || userns.Inside()
 	cfg.Egress.Limits = descriptors(cfg.Jobs)
 	common, err := cfg.provenance()
+	secrets := redactor{}.with(slices.Collect(maps.Values(cfg.Env))...)
+	common.Settings = cfg.settings(secrets)
 	return &session{
 		cfg: cfg, plan: p, common: common, before: map[key]earlier{}, calibrations: contrast.NewStore(cfg.Calibrations),
-		secrets: redactor{}.with(slices.Collect(maps.Values(cfg.Env))...),
+		secrets: secrets,
 		summary: Summary{RunID: cfg.Tester.Run.ID, Planned: p.tasks * cfg.Attempts, Output: filepath.Join(cfg.Output, record.RecordsFile)},
 	}, err
 }

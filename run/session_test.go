@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -147,6 +148,61 @@ func TestResume(t *testing.T) {
 	}
 	if got := plan(); len(got) != 0 {
 		t.Errorf("plan %v", got)
+	}
+}
+
+// TestSettings: what the command line sets is recorded, without secrets, in the chain. What
+// could change an outcome makes a resumed run begin again; the rest does not.
+func TestSettings(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it right", ""))
+	set := func(settings ...compiler.Setting) {
+		t.Helper()
+		tester, _, err := compiler.LoadTester(cfg.Tester.Path, harness.AgentTypes(), settings...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Tester = tester
+	}
+	command := compiler.Setting{Key: "harness.config.command", Value: "agent " + secret}
+	set(command, compiler.Setting{Key: "run.jobs", Value: "1"})
+	if _, err := run.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"harness.config.command": "agent <redacted>", "run.jobs": "1"}
+	if diff := cmp.Diff(want, records(t, cfg)[0].Provenance.Settings); diff != "" {
+		t.Error(diff)
+	}
+	text, err := os.ReadFile(filepath.Join(cfg.Output, record.ManifestFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var manifest record.Manifest
+	if err := json.Unmarshal(text, &manifest); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, manifest.Settings); diff != "" {
+		t.Error(diff)
+	}
+	verified(t, cfg.Output)
+	cfg.Resume = true
+	for _, tt := range []struct {
+		name     string
+		settings []compiler.Setting
+		again    bool
+	}{
+		{"the same", []compiler.Setting{command}, false},
+		{"more that changes no outcome", []compiler.Setting{command, {Key: "run.jobs", Value: "2"}}, false},
+		{"none", nil, true},
+		{"another value", []compiler.Setting{{Key: command.Key, Value: "other"}}, true},
+		{"a limit", []compiler.Setting{command, {Key: "runtime.limits.pids", Value: "7"}}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			set(tt.settings...)
+			attempts, _, err := run.Plan(context.Background(), cfg)
+			if err != nil || (len(attempts) > 0) != tt.again {
+				t.Errorf("plan %+v, %v", attempts, err)
+			}
+		})
 	}
 }
 

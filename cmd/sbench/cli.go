@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/compiler"
@@ -25,19 +26,24 @@ const (
 	codeBug            = 1
 	codeUsage          = 2
 	codeInfrastructure = 3
+	codeNotVerified    = 4
 	codeInterrupted    = 130
 )
 
-const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (nothing ran), 3 infrastructure errors, 130 interrupted."
+const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (nothing ran), 3 infrastructure errors, 4 records are not what was written (verify), 130 interrupted."
 
 // cli is the command line. A command with the tag daemon talks to a daemon.
 type cli struct {
-	globals
+	globals      `group:"Flags of all commands:"`
+	PrintVersion kong.VersionFlag `name:"version" group:"Flags of all commands:" help:"Print the version."`
 
 	Run      runCmd      `cmd:"" daemon:"" help:"Run a benchmark and record the verdicts."`
 	Regrade  regradeCmd  `cmd:"" daemon:"" help:"Verify the candidates of a run again, without its harness."`
 	Report   reportCmd   `cmd:"" help:"Sum up the records of runs, and compare runs."`
+	Show     showCmd     `cmd:"" help:"Show one attempt of a run: how it ended, and what was said and done."`
+	Init     initCmd     `cmd:"" help:"Write a tester file and a small pack to start from."`
 	Validate validateCmd `cmd:"" help:"Check tester files and packs, and say everything that is wrong with them."`
+	Schema   schemaCmd   `cmd:"" help:"Print the JSON schema of tester files, manifests or rows."`
 	Inspect  inspectCmd  `cmd:"" help:"Show which component sees which file and value of a task."`
 	Spec     specCmd     `cmd:"" daemon:"" help:"Print the OCI runtime specification that a task's sandbox would get."`
 	Harness  harnessCmd  `cmd:"" help:"Fetch and list the command lines of agents."`
@@ -45,8 +51,10 @@ type cli struct {
 	Image    imageCmd    `cmd:"" daemon:"" help:"List, fetch, import, name and remove images."`
 	Doctor   doctorCmd   `cmd:"" daemon:"" help:"Say what this host can enforce, and the cure for what it cannot."`
 	GC       gcCmd       `cmd:"" daemon:"" name:"gc" help:"Remove what runs of dead processes left behind."`
+	DF       dfCmd       `cmd:"" daemon:"" name:"df" help:"Say what images, command lines of agents and sbench's own files take on disk."`
 	Verify   verifyCmd   `cmd:"" help:"Check that a run's records are what was written."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
+	Help     helpCmd     `cmd:"" help:"Print the help of a command."`
 
 	Completion completionCmd `cmd:"" help:"Print a script that completes sbench's command lines in a shell."`
 	Man        manCmd        `cmd:"" hidden:"" help:"Print the manual page."`
@@ -65,7 +73,8 @@ type globals struct {
 
 	AllowDegraded []string `enum:"memory,swap,pids,cpu" env:"SBENCH_ALLOW_DEGRADED" placeholder:"LIMIT" help:"Run although the kernel cannot enforce these limits for a sandbox: memory, swap, pids, cpu. Added to the tester file's runtime.allow_degraded."`
 
-	Debug bool `help:"Log what is being done, on standard error."`
+	Debug     bool   `help:"Log what is being done, on standard error."`
+	LogFormat string `enum:"text,json" default:"text" env:"SBENCH_LOG_FORMAT" help:"Format of the log, and of warnings and the error at the end: text or json, one object a line."`
 }
 
 // app is passed to every command.
@@ -80,7 +89,20 @@ func (a *app) logger() *slog.Logger {
 	if a.flags.Debug {
 		level = slog.LevelDebug
 	}
-	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
+	options := &slog.HandlerOptions{Level: level}
+	if a.flags.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(a.stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(a.stderr, options))
+}
+
+// say prints a message for the user: as a line, or as a record of the log if that is JSON.
+func (a *app) say(level slog.Level, text string) {
+	if a.flags.LogFormat == "json" {
+		a.logger().Log(context.Background(), level, text)
+		return
+	}
+	_, _ = fmt.Fprintln(a.stderr, "sbench:", text)
 }
 
 // options returns the runtime's options: those of the flags, else those of the tester
@@ -169,6 +191,8 @@ func exitCode(ctx context.Context, err error) int {
 		return codeInterrupted
 	case errors.As(err, &problems), errors.Is(err, errUsage):
 		return codeUsage
+	case errors.Is(err, errNotVerified):
+		return codeNotVerified
 	case errors.Is(err, run.ErrInfrastructure), errors.Is(err, runtime.ErrUnavailable):
 		return codeInfrastructure
 	case errors.Is(err, runtime.ErrNotFound), errors.Is(err, runtime.ErrInvalid):

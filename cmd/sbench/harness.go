@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
@@ -22,6 +23,7 @@ import (
 type harnessCmd struct {
 	Install harnessInstallCmd `cmd:"" help:"Fetch the command lines of agents into the cache."`
 	Ls      harnessLsCmd      `cmd:"" help:"List the command lines in the cache."`
+	Rm      harnessRmCmd      `cmd:"" help:"Remove command lines from the cache."`
 }
 
 type harnessInstallCmd struct {
@@ -84,6 +86,43 @@ func (cmd *harnessLsCmd) Run(a *app) error {
 		return err
 	}
 	return a.printTools(all, cmd.JSON)
+}
+
+type harnessRmCmd struct {
+	Agents []string `arg:"" name:"agent" placeholder:"NAME[@VERSION]" help:"codex, claude_code or the name of a package, with a version or all of them. No run may be using it."`
+	JSON   bool     `name:"json" help:"Print what was removed as JSON."`
+}
+
+// Run removes packages and prints them. A name that stands for nothing in the cache is an
+// error, but what the others stand for is removed.
+func (cmd *harnessRmCmd) Run(a *app) error {
+	cache, err := a.tools()
+	if err != nil {
+		return err
+	}
+	var all []tooling.Installed
+	var errs []error
+	for _, arg := range cmd.Agents {
+		name, version := arg, ""
+		if i := strings.LastIndex(arg, "@"); i > 0 { // packages begin with @
+			name, version = arg[:i], arg[i+1:]
+		}
+		packages := []string{name}
+		if agent, ok := harness.CLIOf(name); ok {
+			for _, musl := range []bool{false, true} {
+				pkg, err := agent.Package(goruntime.GOARCH, musl)
+				errs, packages = append(errs, err), append(packages, pkg.Name)
+			}
+		}
+		removed, err := cache.Remove(func(in tooling.Installed) bool {
+			return slices.Contains(packages, in.Package) && (version == "" || version == in.Version)
+		})
+		if err == nil && len(removed) == 0 {
+			err = fmt.Errorf("%w: the cache has no %s; sbench harness ls lists what it has", errUsage, arg)
+		}
+		errs, all = append(errs, err), append(all, removed...)
+	}
+	return errors.Join(append(errs, a.printTools(all, cmd.JSON))...)
 }
 
 func (a *app) printTools(all []tooling.Installed, asJSON bool) error {

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"time"
 
+	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 )
@@ -18,6 +21,7 @@ type imageCmd struct {
 	Build  imageBuildCmd  `cmd:"" help:"Build an image from a Dockerfile with BuildKit, and import it."`
 	Tag    imageTagCmd    `cmd:"" help:"Give an image a further name."`
 	Rm     imageRmCmd     `cmd:"" help:"Forget a name; its content goes when nothing else holds it."`
+	Prune  imagePruneCmd  `cmd:"" help:"Forget all names that a registry has, so that they can be pulled again."`
 }
 
 type imageLsCmd struct {
@@ -30,7 +34,13 @@ func (cmd *imageLsCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		return printList(a, cmd.JSON, list, func(i containerd.ImageInfo) string { return i.Ref + "\t" + i.Digest })
+		return printImageList(a, cmd.JSON, list)
+	})
+}
+
+func printImageList(a *app, asJSON bool, list []containerd.ImageInfo) error {
+	return printList(a, asJSON, list, func(i containerd.ImageInfo) string {
+		return i.Ref + "\t" + i.Digest + "\t" + report.Bytes(float64(i.Bytes))
 	})
 }
 
@@ -100,5 +110,41 @@ func (cmd *imageRmCmd) Run(ctx context.Context, a *app) error {
 			errs = append(errs, c.RemoveImage(ctx, ref))
 		}
 		return errors.Join(errs...)
+	})
+}
+
+type imagePruneCmd struct {
+	Refs      []string      `arg:"" optional:"" name:"glob" help:"Only names that match one of these patterns."`
+	OlderThan time.Duration `placeholder:"DURATION" help:"Only names that the daemon has had for longer, as 720h."`
+	All       bool          `help:"Also names that no registry has: those of sbench.local, which were built or imported."`
+	Plan      bool          `help:"Print what would be forgotten, and forget nothing."`
+	JSON      bool          `name:"json" help:"Print JSON."`
+}
+
+// Run prints the images whose names it has removed, with the sizes that they had.
+func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
+	if cmd.OlderThan < 0 {
+		return fmt.Errorf("%w: --older-than %s is negative", errUsage, cmd.OlderThan)
+	}
+	return a.withClient(ctx, nil, func(c *containerd.Client) error {
+		list, err := c.Images(ctx)
+		if err != nil {
+			return err
+		}
+		matches := selector(cmd.Refs)
+		list = slices.DeleteFunc(list, func(i containerd.ImageInfo) bool {
+			return matches != nil && !matches(i.Ref) || !cmd.All && containerd.Local(i.Ref) || time.Since(i.Created) < cmd.OlderThan
+		})
+		var gone []containerd.ImageInfo
+		var errs []error
+		for _, i := range list {
+			if !cmd.Plan {
+				err = c.RemoveImage(ctx, i.Ref)
+			}
+			if errs = append(errs, err); err == nil {
+				gone = append(gone, i)
+			}
+		}
+		return errors.Join(append(errs, printImageList(a, cmd.JSON, gone))...)
 	})
 }

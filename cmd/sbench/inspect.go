@@ -21,7 +21,7 @@ type inspectCmd struct {
 
 // Run shows which component sees which file and value of a task.
 func (cmd *inspectCmd) Run(a *app) error {
-	loaded, err := loadTester(a, cmd.Config)
+	loaded, err := loadTester(a, testerSource{path: cmd.Config})
 	if err != nil {
 		return err
 	}

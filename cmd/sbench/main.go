@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"os"
 
 	"github.com/alecthomas/kong"
@@ -45,7 +46,7 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { exited = code }),
 		kong.Vars{
-			"version": version,
+			"version": versionLine(),
 			"agents":  joined(harness.CLIs(), " or ", func(c harness.CLI) string { return c.Name }),
 			"formats": joined(formats, ", ", func(f pack.Format) string { return f.Name }),
 		},
@@ -61,7 +62,7 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		return exited
 	}
 	parsed, err := parser.Parse(args)
-	if exited >= 0 { // --help
+	if exited >= 0 { // --help or --version
 		return exited
 	}
 	if err != nil {
@@ -83,7 +84,7 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 	}
 	app.endLive()
 	if err != nil {
-		_, _ = fmt.Fprintln(app.stderr, "sbench:", err)
+		app.say(slog.LevelError, err.Error())
 	}
 	return exitCode(ctx, err)
 }

@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	goruntime "runtime"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/securebench/sbench/run"
 )
@@ -33,10 +37,34 @@ type versionCmd struct {
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
+// versionLine is what version and --version print.
+func versionLine() string {
+	return fmt.Sprintf("sbench %s %s %s/%s", version, goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
+}
+
+// Run prints the version.
 func (cmd *versionCmd) Run(a *app) error {
 	if cmd.JSON {
 		return a.json(map[string]string{"version": version, "go": goruntime.Version(), "platform": goruntime.GOOS + "/" + goruntime.GOARCH})
 	}
-	_, err := fmt.Fprintf(a.stdout, "sbench %s %s %s/%s\n", version, goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
+	_, err := fmt.Fprintln(a.stdout, versionLine())
 	return err
+}
+
+type helpCmd struct {
+	Command []string `arg:"" optional:"" help:"Command, such as run or pack check."`
+}
+
+// Run prints the help of a command, or of all.
+func (cmd *helpCmd) Run(c *kong.Context) error {
+	node := c.Model.Node
+	for _, name := range cmd.Command {
+		i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == name })
+		if i < 0 {
+			return fmt.Errorf("%w: no command %q; there are %s", errUsage, strings.Join(cmd.Command, " "), joined(node.Children, ", ", func(n *kong.Node) string { return n.Name }))
+		}
+		node = node.Children[i]
+	}
+	_, _ = c.Kong.Parse(append(cmd.Command, "--help")) // which arguments are missing does not matter
+	return nil
 }

@@ -23,10 +23,10 @@ type packCmd struct {
 type packImportCmd struct {
 	Format string   `arg:"" help:"Format of the source: ${formats}."`
 	Source string   `arg:"" help:"File or directory with the benchmark's tasks."`
-	Out    string   `required:"" placeholder:"DIR" help:"Directory to make."`
+	Out    string   `short:"o" required:"" placeholder:"DIR" help:"Directory to make."`
 	Fill   bool     `help:"Put the rows into the existing directory, which has a manifest and no rows."`
 	ID     string   `placeholder:"NAME" help:"The pack's id. Default: after the format and the source."`
-	Limit  int      `placeholder:"N" help:"Import the first N tasks only."`
+	Limit  int      `short:"n" placeholder:"N" help:"Import the first N tasks only."`
 	Select []string `placeholder:"GLOB" help:"Import the tasks whose id matches one of these patterns only."`
 	Image  string   `placeholder:"REF" help:"Image of the tasks. A {name} stands for a row's own name, such as {task} in task directories."`
 	Pin    bool     `help:"Write images with the digest that they have here."`

@@ -18,14 +18,15 @@ import (
 )
 
 type packCheckCmd struct {
-	Dir       string   `arg:"" help:"Directory with a pack's manifest.yaml and tasks.jsonl."`
-	Config    string   `placeholder:"FILE" help:"Tester file whose runtime and verification sections and allowed_domains count, instead of the defaults. Its pack and the rest of its harness do not."`
-	Limit     int      `placeholder:"N" help:"Check the first N tasks only."`
-	Task      []string `placeholder:"GLOB" help:"Check the tasks whose id matches one of these patterns only."`
-	Jobs      int      `placeholder:"N" help:"Tasks at a time. Default: the tester file's, else what the cores can serve."`
-	OutputDir string   `placeholder:"DIR" help:"Keep the records of both runs here, in reference and empty."`
-	Progress  string   `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: auto (a live view on a terminal, else plain), plain, json or none."`
-	JSON      bool     `name:"json" help:"Print JSON."`
+	Dir string `arg:"" help:"Directory with a pack's manifest.yaml and tasks.jsonl."`
+
+	testerFlags `set:"config=Tester file whose runtime and verification sections and allowed_domains count, instead of the defaults. Its pack and the rest of its harness do not."`
+	Limit       int      `short:"n" placeholder:"N" help:"Check the first N tasks only."`
+	Task        []string `short:"t" placeholder:"GLOB" help:"Check the tasks whose id matches one of these patterns only."`
+	Jobs        int      `short:"j" placeholder:"N" help:"Tasks at a time. Default: the tester file's, else what the cores can serve."`
+	OutputDir   string   `short:"o" placeholder:"DIR" help:"Keep the records of both runs here, in reference and empty."`
+	progressFlags
+	JSON bool `name:"json" help:"Print JSON."`
 }
 
 // checkReport lists the tasks whose reference solution does not pass, or whose empty
@@ -53,10 +54,10 @@ type wrongTask struct {
 // Run makes both runs. The exit code is 2 for a pack that does not measure, as for one
 // that is not valid.
 func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
-	if cmd.Limit < 0 || cmd.Jobs < 0 {
-		return fmt.Errorf("%w: --limit %d or --jobs %d is negative", errUsage, cmd.Limit, cmd.Jobs)
+	if err := errors.Join(cmd.check(), notNegative(flagValue{"--limit", cmd.Limit}, flagValue{"--jobs", cmd.Jobs})); err != nil {
+		return err
 	}
-	show := progress(a, cmd.Progress, false)
+	show := progress(a, cmd.Progress, cmd.Quiet)
 	tester, pack, err := cmd.load(a)
 	if err != nil {
 		return err
@@ -94,11 +95,12 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 // load opens the pack and makes a tester file for it, with what counts of --config.
 func (cmd *packCheckCmd) load(a *app) (*compiler.Tester, *compiler.Pack, error) {
 	tester := &compiler.Tester{Verification: compiler.VerificationSection{DisallowDangerousCommands: true}}
-	if cmd.Config != "" {
-		var err error
-		if tester, err = readTester(a, cmd.Config); err != nil {
-			return nil, nil, err
-		}
+	source, err := cmd.source()
+	if err == nil && source.path != "" {
+		tester, err = readTester(a, source)
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	manifest, tasks := filepath.Join(cmd.Dir, "manifest.yaml"), filepath.Join(cmd.Dir, "tasks.jsonl")
 	tester.Benchmark = compiler.BenchmarkSection{Manifest: manifest, Tasks: tasks}

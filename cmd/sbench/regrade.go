@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,21 +13,29 @@ import (
 )
 
 type regradeCmd struct {
-	RunDir    string   `arg:"" name:"run-dir" help:"Output directory of a run."`
-	Config    string   `required:"" placeholder:"FILE" help:"Tester file of that run."`
-	OutputDir string   `required:"" placeholder:"DIR" help:"Directory for the new records."`
-	Task      []string `placeholder:"GLOB" help:"Only the tasks whose id matches one of these patterns."`
-	Key       string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the run's records."`
-	Progress  string   `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: auto (a live view on a terminal, else plain), plain, json or none."`
-	JSON      bool     `name:"json" help:"Print the summary and the changed verdicts as JSON."`
+	RunDir      string `arg:"" name:"run-dir" help:"Output directory of a run."`
+	testerFlags `set:"config=Tester file of that run. Required."`
+	OutputDir   string   `short:"o" required:"" placeholder:"DIR" help:"Directory for the new records."`
+	Task        []string `short:"t" placeholder:"GLOB" help:"Only the tasks whose id matches one of these patterns."`
+	Jobs        int      `short:"j" placeholder:"N" help:"Candidates at a time. Default: the tester file's, else what the cores can serve."`
+	Key         string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the run's records."`
+	progressFlags
+	JSON bool `name:"json" help:"Print the summary and the changed verdicts as JSON."`
 
 	AcceptUnsigned bool `help:"Take records that are not sealed, or not signed by --key. The new seal says so."`
 }
 
 // Run verifies the stored candidates again and prints which verdicts changed.
 func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
-	show := progress(a, cmd.Progress, false)
-	in, err := loadTester(a, cmd.Config)
+	show := progress(a, cmd.Progress, cmd.Quiet)
+	source, err := cmd.source()
+	if err = errors.Join(err, cmd.check(), notNegative(flagValue{"--jobs", cmd.Jobs})); err != nil {
+		return err
+	}
+	if source.path == "" {
+		return fmt.Errorf("%w: name the tester file of that run by --config", errUsage)
+	}
+	in, err := loadTester(a, source)
 	if err != nil {
 		return err
 	}
@@ -38,7 +47,7 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	options := run.Options{Output: cmd.OutputDir, Select: selector(cmd.Task), Trust: record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned}}
+	options := run.Options{Output: cmd.OutputDir, Select: selector(cmd.Task), Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Trust: record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned}}
 	options.Progress = show
 	return a.withClient(ctx, in.Tester, func(c *containerd.Client) error {
 		cfg, engine, err := configure(ctx, c, in, run.Dependencies{}, options)

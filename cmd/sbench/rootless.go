@@ -23,9 +23,12 @@ func (a *app) enter(ctx context.Context, command *kong.Node) error {
 		return nil
 	}
 	var tester *compiler.Tester
-	if config := command.Target.FieldByName("Config"); config.IsValid() && config.String() != "" {
-		var err error
-		if tester, _, err = compiler.LoadTester(config.String(), harness.AgentTypes()); err != nil {
+	if c, ok := command.Target.Addr().Interface().(interface{ source() (testerSource, error) }); ok {
+		s, err := c.source()
+		if err == nil && s.path != "" {
+			tester, _, err = compiler.LoadTester(s.path, harness.AgentTypes(), s.settings...)
+		}
+		if err != nil {
 			return nil // the command reports everything that is wrong with it
 		}
 	}

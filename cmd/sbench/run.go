@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
@@ -19,19 +21,20 @@ import (
 )
 
 type runCmd struct {
-	Config            string   `required:"" placeholder:"FILE" help:"Tester file."`
-	Limit             int      `placeholder:"N" help:"Run the first N tasks only."`
-	Task              []string `placeholder:"GLOB" help:"Of the tasks that the tester file selects, run only those whose id matches one of these patterns."`
-	Harness           string   `enum:",reference,empty" default:"" placeholder:"NAME" help:"Instead of the tester file's harness: reference, each task's own solution, or empty, nothing at all."`
-	OutputDir         string   `placeholder:"DIR" help:"Directory for records and workspaces, instead of the tester file's."`
-	EnvFile           string   `placeholder:"FILE" help:"File of NAME=value lines for harness.env. Default: .env, if it is there."`
-	Progress          string   `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: auto (a live view on a terminal, else plain), plain, json or none."`
-	Quiet             bool     `help:"The same as --progress none."`
-	ShowAgentOutput   bool     `help:"Show what an agent says and does as it does."`
-	ShowCommandOutput bool     `help:"Show the commands that sbench runs in sandboxes, and how they end."`
-	JSON              bool     `name:"json" help:"Print the summary, or the plan, as JSON."`
+	testerArgs
+	Attempts *int `placeholder:"N" help:"Attempts of each task. The same as --set run.attempts=N."`
 
-	Jobs     int    `placeholder:"N" help:"Attempts at a time. Default: the tester file's, else what the cores can serve. Fewer if memory, processes or disk would not do."`
+	Limit     int      `short:"n" placeholder:"N" help:"Run the first N tasks only."`
+	Task      []string `short:"t" placeholder:"GLOB" help:"Of the tasks that the tester file selects, run only those whose id matches one of these patterns."`
+	Harness   string   `enum:",reference,empty" default:"" placeholder:"NAME" help:"Instead of the tester file's harness: reference, each task's own solution, or empty, nothing at all."`
+	OutputDir string   `short:"o" placeholder:"DIR" help:"Directory for records and workspaces, instead of the tester file's."`
+	EnvFile   string   `placeholder:"FILE" help:"File of NAME=value lines for harness.env. Default: .env, if it is there."`
+	progressFlags
+	ShowAgentOutput   bool `help:"Show what an agent says and does as it does."`
+	ShowCommandOutput bool `help:"Show the commands that sbench runs in sandboxes, and how they end."`
+	JSON              bool `name:"json" help:"Print the summary, or the plan, as JSON."`
+
+	Jobs     int    `short:"j" placeholder:"N" help:"Attempts at a time. Default: the tester file's, else what the cores can serve. Fewer if memory, processes or disk would not do."`
 	Resume   bool   `help:"Go on in an output directory: what is recorded with the same inputs is not run again."`
 	Plan     bool   `help:"Print what would run, and why, and run nothing."`
 	FailFast bool   `help:"Start nothing more after the first attempt that does not pass."`
@@ -87,29 +90,43 @@ func (a *app) printSummary(s run.Summary, asJSON bool) error {
 
 // load reads the tester file, the manifest and the environment.
 func (cmd *runCmd) load(a *app) (run.Inputs, error) {
-	for name, n := range map[string]int{"--limit": cmd.Limit, "--jobs": cmd.Jobs, "--retries": cmd.Retries} {
-		if n < 0 {
-			return run.Inputs{}, fmt.Errorf("%w: %s %d is negative", errUsage, name, n)
-		}
+	source, err := cmd.source()
+	if err = errors.Join(err, cmd.check(), notNegative(flagValue{"--limit", cmd.Limit}, flagValue{"--jobs", cmd.Jobs}, flagValue{"--retries", cmd.Retries})); err != nil {
+		return run.Inputs{}, err
 	}
-	in, err := loadTester(a, cmd.Config)
+	in, err := loadTester(a, source)
 	if err == nil && cmd.Harness == "" { // a stand-in needs no credentials
 		in.Env, err = cmd.environment(in.Tester)
 	}
 	return in, err
 }
 
+// source returns the tester file, with the flags that stand for keys of it.
+func (cmd *runCmd) source() (testerSource, error) {
+	s, err := cmd.testerArgs.source()
+	if cmd.Attempts != nil {
+		s.settings = append(s.settings, compiler.Setting{Key: "run.attempts", Value: strconv.Itoa(*cmd.Attempts)})
+	}
+	for _, set := range s.settings {
+		switch {
+		case set.Key == "run.jobs" && cmd.Jobs > 0, set.Key == "run.output_dir" && cmd.OutputDir != "", set.Key == "harness.config.model" && cmd.Harness != "":
+			err = errors.Join(err, fmt.Errorf("%w: another flag replaces %s, which is set: give one of them", errUsage, set.Key))
+		}
+	}
+	return s, err
+}
+
 // readTester reads a tester file and prints its warnings.
-func readTester(a *app, config string) (*compiler.Tester, error) {
-	tester, warnings, err := compiler.LoadTester(config, harness.AgentTypes())
+func readTester(a *app, s testerSource) (*compiler.Tester, error) {
+	tester, warnings, err := compiler.LoadTester(s.path, harness.AgentTypes(), s.settings...)
 	for _, w := range warnings {
-		_, _ = fmt.Fprintln(a.stderr, "sbench:", w)
+		a.say(slog.LevelWarn, w.String())
 	}
 	return tester, err
 }
 
-func loadTester(a *app, config string) (run.Inputs, error) {
-	tester, err := readTester(a, config)
+func loadTester(a *app, s testerSource) (run.Inputs, error) {
+	tester, err := readTester(a, s)
 	if err != nil {
 		return run.Inputs{}, err
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 type specCmd struct {
-	Config string   `required:"" placeholder:"FILE" help:"Tester file."`
-	Task   []string `placeholder:"GLOB" help:"Show the tasks whose id matches only. Default: the first task."`
+	testerArgs
+	Task []string `short:"t" placeholder:"GLOB" help:"Show the tasks whose id matches only. Default: the first task."`
 }
 
 // taskSpec is one line of output.
@@ -29,7 +29,11 @@ type taskSpec struct {
 // Run makes the harness's sandbox of each task as a run would, prints its
 // specification and removes it again. Nothing is executed in it.
 func (cmd *specCmd) Run(ctx context.Context, a *app) error {
-	in, err := loadTester(a, cmd.Config)
+	source, err := cmd.source()
+	if err != nil {
+		return err
+	}
+	in, err := loadTester(a, source)
 	if err != nil {
 		return err
 	}

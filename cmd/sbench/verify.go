@@ -17,7 +17,7 @@ type verifyCmd struct {
 }
 
 // errNotVerified means that the records are not what was written.
-var errNotVerified = errors.New("the run does not verify")
+var errNotVerified = errors.New("the run is not what was written")
 
 // publicKey reads the file that --key names; the key is nil if name is "".
 func publicKey(name string) (ed25519.PublicKey, error) {
@@ -31,7 +31,7 @@ func publicKey(name string) (ed25519.PublicKey, error) {
 	return key, nil
 }
 
-// Run prints the findings. If one of them is not a note, the exit code is 2.
+// Run prints the findings. If one of them is not a note, the exit code is 4.
 func (cmd *verifyCmd) Run(ctx context.Context, a *app) error {
 	key, err := publicKey(cmd.Key)
 	if err != nil {
@@ -45,7 +45,7 @@ func (cmd *verifyCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if !v.OK() {
-		return fmt.Errorf("%w: %w", errUsage, errNotVerified)
+		return errNotVerified
 	}
 	return nil
 }

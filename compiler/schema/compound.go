@@ -80,18 +80,26 @@ func (c *Checker) unknown(r *Object, key, value document.Value) {
 		return
 	}
 	name := key.Text()
-	hint := suggest(name, r.names())
-	if r.Unknown == Tolerate && hint == "" {
+	if r.Unknown == Tolerate && suggest(name, r.names()) == "" {
 		c.Warnf(key, []any{name}, "it has no meaning and is ignored", "unknown key %q", clip(name))
 		return
 	}
-	if hint == "" {
-		hint = Suggest(name, r.names())
+	_, hint := r.Find(name)
+	c.Errorf(key, []any{name}, hint, "unknown key %q", clip(name))
+}
+
+// Find returns the schema of the named field. If there is no such field, it returns nil
+// and a hint at the field that was probably meant, or at all that there are.
+func (r *Object) Find(name string) (s *Schema, hint string) {
+	for _, f := range r.Fields {
+		if f.Name == name {
+			return f.Schema, ""
+		}
 	}
-	if hint == "" {
+	if hint = Suggest(name, r.names()); hint == "" {
 		hint = "known keys are " + strings.Join(r.names(), ", ")
 	}
-	c.Errorf(key, []any{name}, hint, "unknown key %q", clip(name))
+	return nil, hint
 }
 
 func (r *Object) names() []string {

@@ -53,6 +53,8 @@ type Installed struct {
 	Time      time.Time `json:"time"`      // of the installation
 	Dir       string    `json:"-"`         // with the files, below Cache.Dir
 	Program   string    `json:"-"`         // see Package
+
+	index string // the file that describes it
 }
 
 // A Cache is a directory of packages. Its methods are safe for concurrent use, also by
@@ -161,6 +163,27 @@ func (c *Cache) List() ([]Installed, error) {
 	return all, err
 }
 
+// Remove removes the installed packages that match, and returns them. A run that uses one
+// of them loses it.
+func (c *Cache) Remove(match func(Installed) bool) ([]Installed, error) {
+	all, err := c.List()
+	if err != nil {
+		return nil, err
+	}
+	var removed []Installed
+	for _, in := range all {
+		if !match(in) {
+			continue
+		}
+		// The entry first: an installation that finds no files fetches them again.
+		if err := errors.Join(os.Remove(in.index), os.RemoveAll(in.Dir)); err != nil {
+			return removed, fmt.Errorf("remove %s@%s: %w", in.Package, in.Version, err)
+		}
+		removed = append(removed, in)
+	}
+	return removed, nil
+}
+
 func (c *Cache) indexPath(p Package, version string) string {
 	return filepath.Join(c.Dir, "index", fileName(p.Name+"@"+version+p.Suffix)+".json")
 }
@@ -174,7 +197,7 @@ func (c *Cache) readEntry(path string) (Installed, error) {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return Installed{}, fmt.Errorf("%s: %w; remove it to install the package again", path, err)
 	}
-	in.Dir = c.treePath(in.Integrity)
+	in.Dir, in.index = c.treePath(in.Integrity), path
 	return in, nil
 }
 

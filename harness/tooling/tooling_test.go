@@ -196,6 +196,34 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestRemove: what is removed is gone, and the rest stays.
+func TestRemove(t *testing.T) {
+	ctx := context.Background()
+	r := newRegistry(t)
+	c := &tooling.Cache{Dir: t.TempDir(), Registry: r.URL}
+	for _, version := range []string{"1.0.0", "1.1.0"} {
+		r.add(tool.Name, "latest", version+tool.Suffix, pack(t, entry{"package/version", version, tar.TypeReg, 0o644}))
+		_, err := c.Install(ctx, tool, version)
+		must(t, err)
+	}
+	removed, err := c.Remove(func(in tooling.Installed) bool { return in.Version == "1.0.0" })
+	if err != nil || len(removed) != 1 || removed[0].Version != "1.0.0" {
+		t.Fatalf("removed %+v, %v", removed, err)
+	}
+	if _, err := os.Stat(removed[0].Dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its files: %v", err)
+	}
+	if left, err := c.List(); err != nil || len(left) != 1 || left[0].Version != "1.1.0" {
+		t.Errorf("left %+v, %v", left, err)
+	}
+	if _, err := c.Install(ctx, tool, "1.1.0"); err != nil {
+		t.Error(err)
+	}
+	if removed, err := c.Remove(func(tooling.Installed) bool { return false }); err != nil || len(removed) > 0 {
+		t.Errorf("removed %+v, %v", removed, err)
+	}
+}
+
 func TestUnknown(t *testing.T) {
 	r := newRegistry(t)
 	c := &tooling.Cache{Dir: t.TempDir(), Registry: r.URL}

@@ -146,6 +146,9 @@ type Provenance struct {
 	Policy     Policy            `json:"policy"`
 	Specs      map[string]string `json:"specs,omitempty"` // digests of the OCI specifications, by sandbox name
 	Host       Host              `json:"host"`
+	// Settings are keys of the tester file and the values that the command line gave them.
+	// Those that could change the outcome are also part of Harness and Policy.
+	Settings map[string]string `json:"settings,omitempty"`
 	// Inputs is a digest over what could change the outcome, except the host and the
 	// values of harness.env. A resumed run keeps a record only if its Inputs are the
 	// same.
@@ -220,9 +223,11 @@ type Manifest struct {
 	Harness   Harness   `json:"harness"`
 	// Inputs holds the files that the run was made from, under the keys tester, manifest
 	// and tasks.
-	Inputs   map[string]Input `json:"inputs"`
-	Jobs     int              `json:"jobs"`     // attempts at a time
-	Attempts int              `json:"attempts"` // of each task
+	Inputs map[string]Input `json:"inputs"`
+	// Settings are those of the session that began the run; see [Provenance].
+	Settings map[string]string `json:"settings,omitempty"`
+	Jobs     int               `json:"jobs"`     // attempts at a time
+	Attempts int               `json:"attempts"` // of each task
 	// Planned is how many attempts of all tasks the run was to make. If fewer are recorded,
 	// it was interrupted. 0 means unknown, as in runs of older versions. See Seal.Planned.
 	Planned int `json:"planned,omitempty"`

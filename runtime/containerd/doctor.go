@@ -69,10 +69,10 @@ func (c *Client) describe() hostcheck.Finding {
 }
 
 func (c *Client) imageStore(ctx context.Context) hostcheck.Finding {
-	list, err := c.Images(ctx)
+	list, err := c.c.ImageService().List(c.ctx(ctx))
 	switch {
 	case err != nil:
-		return hostcheck.Failure("image store", err.Error(), "see the daemon's log")
+		return hostcheck.Failure("image store", native(err).Error(), "see the daemon's log")
 	case len(list) == 0:
 		return hostcheck.Warning("image store", "no images in namespace "+c.opts.Namespace, "make image, sbench image import, or sbench image pull")
 	}

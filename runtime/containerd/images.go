@@ -37,6 +37,9 @@ type ImageInfo struct {
 	Ref     string    `json:"ref"`
 	Digest  string    `json:"digest"`  // of the manifest or index
 	Created time.Time `json:"created"` // when the daemon was first given the name
+	// Bytes is the size of what the daemon has of the image, packed and unpacked. Layers
+	// that images share count for each of them.
+	Bytes int64 `json:"bytes"`
 }
 
 // NormalizeRef returns the full form of a reference: "python:3.11" becomes
@@ -215,10 +218,36 @@ func (c *Client) Images(ctx context.Context) ([]ImageInfo, error) {
 	}
 	infos := make([]ImageInfo, 0, len(list))
 	for _, i := range list {
-		infos = append(infos, ImageInfo{Ref: i.Name, Digest: i.Target.Digest.String(), Created: i.CreatedAt})
+		bytes, err := c.imageBytes(ctx, i)
+		if err != nil {
+			return nil, fmt.Errorf("size of image %s: %w", i.Name, native(err))
+		}
+		infos = append(infos, ImageInfo{Ref: i.Name, Digest: i.Target.Digest.String(), Created: i.CreatedAt, Bytes: bytes})
 	}
 	slices.SortFunc(infos, func(a, b ImageInfo) int { return strings.Compare(a.Ref, b.Ref) })
 	return infos, nil
+}
+
+// imageBytes returns the size of an image's content and of its unpacked layers.
+func (c *Client) imageBytes(ctx context.Context, i images.Image) (int64, error) {
+	ctx = c.ctx(ctx)
+	img := client.NewImage(c.c, i)
+	bytes, err := img.Usage(ctx)
+	if err != nil {
+		return 0, err
+	}
+	layers, err := img.RootFS(ctx)
+	if errdefs.IsNotFound(err) { // it is for another platform
+		return bytes, nil
+	}
+	for n := range layers {
+		usage, err := c.c.SnapshotService(c.opts.Snapshotter).Usage(ctx, identity.ChainID(layers[:n+1]).String())
+		if err != nil && !errdefs.IsNotFound(err) { // it may not be unpacked
+			return 0, err
+		}
+		bytes += usage.Size
+	}
+	return bytes, err
 }
 
 // RemoveImage removes a name. The content is removed once no other name and no run

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+
+	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/runtime/containerd"
+)
+
+type dfCmd struct {
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// taken is what something takes on disk.
+type taken struct {
+	What   string `json:"what"`
+	Path   string `json:"path"` // a directory, or a daemon's socket
+	Bytes  int64  `json:"bytes"`
+	Remove string `json:"remove"` // the command that makes it less
+}
+
+// Run prints a line for everything that sbench keeps, except the output of runs.
+func (cmd *dfCmd) Run(ctx context.Context, a *app) error {
+	tools, err := a.tools()
+	if err != nil {
+		return err
+	}
+	c, err := a.open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	images := taken{"images", filepath.Join(c.Root(), "containerd"), 0, "sbench image prune"}
+	var list []containerd.ImageInfo
+	if !c.Private() {
+		images.Path = c.Address()
+		list, err = c.Images(ctx)
+		for _, i := range list {
+			images.Bytes += i.Bytes
+		}
+	}
+	if err = errors.Join(err, c.Close(ctx)); err != nil {
+		return err
+	}
+	_, state := containerd.DefaultDirectories()
+	daemon := filepath.Join(c.Root(), "containerd")
+	all := []taken{
+		images,
+		{"agents", tools.Dir, 0, "sbench harness rm"},
+		{"runs' volumes and calibrations", c.Root(), 0, "sbench gc"},
+		{"locks and mounts", cmp.Or(a.flags.State, state), 0, "sbench gc"},
+	}
+	for i := range all {
+		t := &all[i]
+		if t.Path == c.Address() {
+			continue
+		}
+		if t.Bytes, err = diskUsage(t.Path, daemon); err != nil {
+			return err
+		}
+	}
+	return printList(a, cmd.JSON, all, func(t taken) string {
+		return fmt.Sprintf("%s\t%s\t%s\t%s", t.What, report.Bytes(float64(t.Bytes)), t.Path, t.Remove)
+	})
+}
+
+// diskUsage returns the bytes that a directory tree takes, 0 if there is none. It leaves
+// out other file systems, and the directory without, unless that is the tree itself.
+func diskUsage(dir, without string) (int64, error) {
+	var bytes int64
+	var device uint64
+	linked := map[uint64]bool{} // inodes with several names
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		var info fs.FileInfo
+		if err == nil {
+			info, err = d.Info()
+		}
+		if errors.Is(err, fs.ErrNotExist) { // removed by somebody else meanwhile
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		stat := info.Sys().(*syscall.Stat_t)
+		if path == dir {
+			device = stat.Dev
+		} else if stat.Dev != device || path == without {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !d.IsDir() && stat.Nlink > 1 {
+			if linked[stat.Ino] {
+				return nil
+			}
+			linked[stat.Ino] = true
+		}
+		bytes += stat.Blocks * 512
+		return nil
+	})
+	return bytes, err
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// testerFlags name a tester file, and keys of it that are to have other values. The help
+// of --config is up to the command.
+type testerFlags struct {
+	Config string   `short:"c" placeholder:"FILE" help:"${config}"`
+	Set    []string `sep:"none" placeholder:"KEY=VALUE" help:"Another value for a key of the tester file, as --set harness.config.timeout_seconds=60: text, or JSON where text is not allowed. Can be repeated."`
+}
+
+// testerArgs are testerFlags of commands that also take the file as an argument.
+type testerArgs struct {
+	File        string `arg:"" optional:"" name:"file" help:"Tester file."`
+	testerFlags `set:"config=Tester file, instead of the argument."`
+	Model       string `short:"m" placeholder:"NAME" help:"The same as --set harness.config.model=NAME."`
+}
+
+// A testerSource is what a tester file is loaded from.
+type testerSource struct {
+	path     string // "" for none
+	settings []compiler.Setting
+}
+
+func (f testerFlags) source() (testerSource, error) {
+	s := testerSource{path: f.Config}
+	for _, text := range f.Set {
+		key, value, ok := strings.Cut(text, "=")
+		switch {
+		case !ok:
+			return s, fmt.Errorf("%w: --set %s: write KEY=VALUE, as run.attempts=3", errUsage, text)
+		case s.path == "":
+			return s, fmt.Errorf("%w: --set %s needs a tester file, by --config", errUsage, text)
+		}
+		s.settings = append(s.settings, compiler.Setting{Key: key, Value: value})
+	}
+	return s, nil
+}
+
+func (f testerArgs) source() (testerSource, error) {
+	if (f.File == "") == (f.Config == "") {
+		return testerSource{}, fmt.Errorf("%w: name one tester file, as an argument or by --config", errUsage)
+	}
+	f.Config = cmp.Or(f.File, f.Config)
+	s, err := f.testerFlags.source()
+	if f.Model != "" {
+		s.settings = append(s.settings, compiler.Setting{Key: "harness.config.model", Value: f.Model})
+	}
+	return s, err
+}
+
+// progressFlags say what is shown of the progress of attempts.
+type progressFlags struct {
+	Progress string `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: auto (a live view on a terminal, else plain), plain, json or none."`
+	Quiet    bool   `short:"q" help:"The same as --progress none."`
+}
+
+// check returns an error if the flags contradict each other.
+func (f progressFlags) check() error {
+	if f.Quiet && (f.Progress == "plain" || f.Progress == "json") {
+		return fmt.Errorf("%w: --quiet and --progress %s contradict each other", errUsage, f.Progress)
+	}
+	return nil
+}
+
+// notNegative returns an error for the first of the flags' values that is negative.
+func notNegative(flags ...flagValue) error {
+	for _, f := range flags {
+		if f.n < 0 {
+			return fmt.Errorf("%w: %s %d is negative", errUsage, f.name, f.n)
+		}
+	}
+	return nil
+}
+
+type flagValue struct {
+	name string
+	n    int
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/securebench/sbench/runtime/containerd"
+)
+
+type initCmd struct {
+	Dir   string `arg:"" default:"." help:"Directory to make, or to add the files to. Default: the current one."`
+	Image string `default:"docker.io/library/debian:12-slim" placeholder:"REF" help:"Image of the tasks, which needs bash, and what your agent needs. Default: ${default}."`
+	JSON  bool   `name:"json" help:"Print JSON."`
+}
+
+//go:embed starter
+var starter embed.FS
+
+// Run writes a tester file and a pack. It overwrites nothing: if one of the files exists,
+// nothing is written.
+func (cmd *initCmd) Run(a *app) error {
+	if _, err := containerd.NormalizeRef(cmd.Image); err != nil {
+		return fmt.Errorf("%w: --image: %w", errUsage, err)
+	}
+	var names []string
+	err := fs.WalkDir(starter, "starter", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name = strings.TrimPrefix(name, "starter/")
+		names = append(names, name)
+		if _, err := os.Lstat(filepath.Join(cmd.Dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(fmt.Errorf("%w: %s is there already", errUsage, filepath.Join(cmd.Dir, name)), err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := cmd.write(name); err != nil {
+			return fmt.Errorf("%w: %w", errUsage, err)
+		}
+	}
+	if cmd.JSON {
+		return a.json(map[string]any{"directory": cmd.Dir, "files": names})
+	}
+	_, err = fmt.Fprintf(a.stdout, "wrote %s in %s\nnext: sbench validate %[2]s\n      sbench run %s\n", strings.Join(names, ", "), cmd.Dir, filepath.Join(cmd.Dir, "tester.yaml"))
+	return err
+}
+
+func (cmd *initCmd) write(name string) error {
+	data, err := starter.ReadFile("starter/" + name)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(cmd.Dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(strings.ReplaceAll(string(data), "${IMAGE}", cmd.Image))
+	return errors.Join(err, f.Close())
+}

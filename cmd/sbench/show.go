@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/run/record"
+)
+
+type showCmd struct {
+	RunDir  string `arg:"" name:"run-dir" help:"Output directory of a run."`
+	Task    string `arg:"" help:"Id of the task, or a pattern that matches one."`
+	Attempt int    `placeholder:"N" help:"Attempt of the task. Default: the first that did not pass, else the first."`
+	Key     string `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
+	JSON    bool   `name:"json" help:"Print JSON."`
+
+	AcceptUnsigned bool `help:"Show records that are damaged, or not signed by --key."`
+}
+
+// Bytes of an attempt's texts that are shown.
+const (
+	shownInTerminal = 48 << 10
+	shownAsJSON     = 4 << 20
+)
+
+// attemptView is the attempt as JSON.
+type attemptView struct {
+	Task    string        `json:"task"`
+	Attempt int           `json:"attempt"`
+	Of      int           `json:"of"` // recorded attempts of the task
+	Status  record.Status `json:"status"`
+	Reason  string        `json:"reason,omitempty"`
+	Phase   string        `json:"phase,omitempty"`
+	report.Detail
+}
+
+// Run shows one attempt.
+func (cmd *showCmd) Run(ctx context.Context, a *app) (err error) {
+	key, err := publicKey(cmd.Key)
+	if err = errors.Join(err, notNegative(flagValue{"--attempt", cmd.Attempt})); err != nil {
+		return err
+	}
+	s, err := report.Open(ctx, cmd.RunDir)
+	if errors.Is(err, report.ErrNoRun) {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := (&reportCmd{AcceptUnsigned: cmd.AcceptUnsigned}).believe(s, key); err != nil {
+		return err
+	}
+	for _, p := range s.Problems {
+		_, _ = fmt.Fprintf(a.stderr, "sbench: %s\n", report.Visible(p.String(), shownLine))
+	}
+	at, of, err := cmd.find(s.Attempts)
+	if err != nil {
+		return err
+	}
+	most := shownInTerminal
+	if cmd.JSON {
+		most = shownAsJSON
+	}
+	d, err := s.Detail(ctx, at, most)
+	if err != nil {
+		return err
+	}
+	t := s.Attempts[at]
+	v := attemptView{t.Task, t.Number, of, t.Status, t.Reason, t.Phase, d}
+	if cmd.JSON {
+		return a.json(v)
+	}
+	return v.print(a.stdout)
+}
+
+// find returns the index of the attempt to show, and how many attempts of its task there
+// are.
+func (cmd *showCmd) find(all []report.Attempt) (at, of int, err error) {
+	var ids []string // of matching tasks
+	for _, a := range all {
+		if compiler.MatchTask(cmd.Task, a.Task) && !slices.Contains(ids, a.Task) {
+			ids = append(ids, a.Task)
+		}
+		if a.Task == cmd.Task {
+			ids = []string{a.Task}
+			break
+		}
+	}
+	switch {
+	case len(ids) == 0:
+		return 0, 0, fmt.Errorf("%w: no attempt of %q is recorded", errUsage, cmd.Task)
+	case len(ids) > 1:
+		return 0, 0, fmt.Errorf("%w: %q matches %d tasks: name one, as %s", errUsage, cmd.Task, len(ids), report.Visible(ids[0], shownLine))
+	}
+	at = -1
+	for i, a := range all {
+		if a.Task != ids[0] {
+			continue
+		}
+		of++
+		switch {
+		case cmd.Attempt > 0:
+			if a.Number == cmd.Attempt {
+				at = i
+			}
+		case at < 0, all[at].Status == record.Passed && a.Status != record.Passed:
+			at = i
+		}
+	}
+	if at < 0 {
+		return 0, 0, fmt.Errorf("%w: attempt %d of %q is not recorded", errUsage, cmd.Attempt, cmd.Task)
+	}
+	return at, of, nil
+}
+
+// print writes the attempt as text. What it says is untrusted: each line is made visible.
+func (v attemptView) print(w io.Writer) error {
+	p := &attemptPrinter{}
+	p.line("task %q: %s", v.Task, v.Status)
+	fact := func(name, value string) {
+		if value != "" {
+			p.line("%-10s %s", name, value)
+		}
+	}
+	if v.Status != record.Passed {
+		fact("reason", strings.TrimSpace(v.Reason+" "+inBrackets(v.Phase)))
+		fact("message", v.Message)
+	}
+	fact("attempt", fmt.Sprintf("%d of %d recorded", v.Attempt, v.Of))
+	fact("time", fmt.Sprintf("harness %s, verifier %s, waited %s", report.Seconds(v.Times.Producer), report.Seconds(v.Times.Verifier), report.Seconds(v.Times.Waited)))
+	if len(v.Tries) > 1 {
+		for _, t := range v.Tries {
+			fact("try", strings.TrimSpace(fmt.Sprintf("line %d: %s %s", t.Line, t.Status, t.Reason)))
+		}
+	}
+	for _, missing := range v.Missing {
+		fact("missing", missing)
+	}
+	p.text("prompt", v.Prompt)
+	for _, value := range v.Public {
+		p.text(value.Name, value.Text)
+	}
+	p.trace(v.Trace)
+	p.candidate(v.Candidate)
+	p.text("harness's standard output", v.Producer.Stdout)
+	p.text("harness's standard error", v.Producer.Stderr)
+	p.text("verifier's standard output", v.Verifier.Stdout)
+	p.text("verifier's standard error", v.Verifier.Stderr)
+	for _, l := range v.Logs {
+		p.text("log "+l.Name, l.Text)
+	}
+	_, err := io.WriteString(w, p.String())
+	return err
+}
+
+func inBrackets(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "(" + s + ")"
+}
+
+// attemptPrinter collects lines without control characters.
+type attemptPrinter struct{ strings.Builder }
+
+func (p *attemptPrinter) line(format string, args ...any) {
+	p.WriteString(report.Visible(fmt.Sprintf(format, args...), shownLine) + "\n")
+}
+
+// text prints a text with a title, indented; nothing if it is empty.
+func (p *attemptPrinter) text(title string, t report.Text) {
+	if t.Empty() {
+		return
+	}
+	p.WriteString("\n")
+	p.line("%s", title)
+	p.lines(t)
+}
+
+func (p *attemptPrinter) lines(t report.Text) {
+	indented := func(text string) {
+		if text == "" {
+			return
+		}
+		for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+			p.line("    %s", line)
+		}
+	}
+	indented(t.Head)
+	if t.Cut > 0 {
+		p.line("    … %d bytes left out (--json has more) …", t.Cut)
+	}
+	indented(t.Tail)
+}
+
+func (p *attemptPrinter) trace(t *report.Trace) {
+	if t == nil {
+		return
+	}
+	p.WriteString("\ntrace\n")
+	for i, s := range t.Steps {
+		if t.Cut > 0 && i == t.At {
+			p.line("  … %d steps left out (--json has more) …", t.Cut)
+		}
+		state := ""
+		switch {
+		case s.Failed:
+			state = " (failed)"
+		case s.Kind == harness.StepCommand && s.Output != nil:
+			state = fmt.Sprintf(" (exit code %d)", s.Exit)
+		}
+		p.line("  %s", strings.TrimSpace(fmt.Sprintf("%s %s", s.Kind, s.Title))+state)
+		p.lines(s.Text)
+		if s.Output != nil {
+			p.lines(*s.Output)
+		}
+	}
+}
+
+func (p *attemptPrinter) candidate(c report.Candidate) {
+	if c.Text != nil {
+		p.text("candidate", *c.Text)
+	}
+	if c.Patch != nil {
+		p.text("candidate's patch", *c.Patch)
+	}
+	if c.Directory == "" {
+		return
+	}
+	p.WriteString("\n")
+	p.line("candidate's files in %s", c.Directory)
+	for _, f := range c.Files {
+		link := ""
+		if f.Link != "" {
+			link = " -> " + f.Link
+		}
+		p.line("    %s %8d %s%s", f.Mode, f.Size, f.Path, link)
+	}
+	if c.More {
+		p.line("    … and more")
+	}
+}

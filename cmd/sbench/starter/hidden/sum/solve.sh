@@ -1,0 +1,1 @@
+awk "{ n += \$1 } END { print n }" numbers.txt > sum.txt

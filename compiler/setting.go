@@ -1,0 +1,103 @@
+package compiler
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// A Setting gives a key of a tester file a value that replaces the file's.
+type Setting struct {
+	Key string // such as harness.config.model
+	// Value is the value: text where the key's schema allows text, otherwise JSON. Where
+	// both are allowed, JSON of the other kinds counts, such as a list of arguments.
+	Value string
+}
+
+// settingsFile stands for the file in problems of settings.
+const settingsFile = "--set"
+
+// withSettings returns a copy of a tester file with the settings in it. The problems are
+// those of their keys; whether the values are allowed is up to the check of the copy.
+func withSettings(doc *document.Document, settings []Setting, agents []AgentType) (*document.Document, Problems) {
+	kind := doc.Root().Get("harness").Get("type").Text()
+	for _, s := range settings {
+		if s.Key == "harness.type" {
+			kind = s.Value
+		}
+	}
+	var problems Problems
+	seen := map[string]bool{}
+	for _, s := range settings {
+		rule, err := settable(s.Key, kind, agents)
+		var value *document.Document
+		switch {
+		case err != nil:
+			problems = append(problems, *err)
+			continue
+		case seen[s.Key]:
+			problems = append(problems, Problem{Path: "$." + s.Key, Message: "is set twice"})
+			continue
+		case rule != nil:
+			var wrong Problems
+			if value, wrong = s.parse(rule); len(wrong) > 0 {
+				problems = append(problems, Problem{Path: "$." + s.Key, Message: wrong[0].Message})
+				continue
+			}
+			doc = doc.With(strings.Split(s.Key, "."), value)
+		}
+		seen[s.Key] = true
+	}
+	return doc, problems.In(settingsFile)
+}
+
+// settable returns the schema of a key's value. It is nil for keys of harness.config if
+// there is no harness of that type, which is a problem of its own.
+func settable(key, kind string, agents []AgentType) (*schema.Schema, *Problem) {
+	rule := testerSchema(agents)
+	var path document.Path
+	for name := range strings.SplitSeq(key, ".") {
+		object := rule.Object
+		if path.String() == "$.harness.config" {
+			if object = harnessConfigs(agents)[kind]; object == nil {
+				return nil, nil
+			}
+		}
+		if object == nil {
+			return nil, &Problem{Path: path.String(), Message: "has no keys, and so no " + fmt.Sprintf("%q", name)}
+		}
+		path.PushKey(name)
+		var hint string
+		if rule, hint = object.Find(name); rule == nil {
+			return nil, &Problem{Path: path.String(), Message: fmt.Sprintf("unknown key %q", name), Hint: hint}
+		}
+	}
+	if rule.Object != nil {
+		return nil, &Problem{Path: path.String(), Message: "is a section", Hint: "set its keys one by one, as " + settingsFile + " " + key + ".KEY=VALUE"}
+	}
+	return rule, nil
+}
+
+// parse returns the value as a document.
+func (s Setting) parse(rule *schema.Schema) (*document.Document, Problems) {
+	d := new(document.Document)
+	if problems := d.ParseJSON([]byte(s.Value), 1); len(problems) == 0 {
+		fits := rule.String == nil
+		switch d.Root().Kind() {
+		case document.Null:
+			fits = rule.Null
+		case document.Bool:
+			fits = fits || rule.Boolean
+		case document.Number:
+			fits = fits || rule.Number != nil
+		case document.Array:
+			fits = fits || rule.Array != nil
+		}
+		if fits {
+			return d, nil
+		}
+	}
+	return d, d.ParseJSON(document.AppendQuoted(nil, []byte(s.Value)), 1)
+}

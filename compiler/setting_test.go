@@ -1,0 +1,113 @@
+package compiler_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+)
+
+// TestSettings: a setting has the effect of the same value in the file.
+func TestSettings(t *testing.T) {
+	const codex = testerHead + "harness: {type: codex, config: {model: a, timeout_seconds: 5}}\nruntime: null\n"
+	tests := []struct {
+		name, file string
+		settings   []compiler.Setting
+		got        func(*compiler.Tester) any
+		want       any
+	}{
+		{"text", codex, []compiler.Setting{{Key: "harness.config.model", Value: "b"}}, func(t *compiler.Tester) any { return t.Harness.Config.Model }, "b"},
+		{"text like a number", codex, []compiler.Setting{{Key: "harness.config.model", Value: "5"}}, func(t *compiler.Tester) any { return t.Harness.Config.Model }, "5"},
+		{"text that only looks like JSON", codex, []compiler.Setting{{Key: "run.id", Value: "true"}}, func(t *compiler.Tester) any { return t.Run.ID }, "true"},
+		{"number", codex, []compiler.Setting{{Key: "harness.config.timeout_seconds", Value: "1.5"}}, func(t *compiler.Tester) any { return t.Harness.Config.Timeout }, 1500 * time.Millisecond},
+		{"number or text", codex, []compiler.Setting{{Key: "runtime.limits.memory", Value: "2g"}}, func(t *compiler.Tester) any { return t.Runtime.Limits.Memory }, int64(2 << 30)},
+		{"number or text, as a number", codex, []compiler.Setting{{Key: "runtime.limits.memory", Value: "4096"}}, func(t *compiler.Tester) any { return t.Runtime.Limits.Memory }, int64(4096)},
+		{"boolean", codex, []compiler.Setting{{Key: "harness.config.allow_external_tools", Value: "true"}}, func(t *compiler.Tester) any { return t.Harness.Config.AllowExternalTools }, true},
+		{"list", codex, []compiler.Setting{{Key: "run.tasks", Value: `["a/*","b"]`}}, func(t *compiler.Tester) any { return t.Run.Tasks }, []string{"a/*", "b"}},
+		{"in a section that is null", codex, []compiler.Setting{{Key: "runtime.address", Value: "none"}}, func(t *compiler.Tester) any { return t.Runtime.Address }, "none"},
+		{"relative to the file", codex, []compiler.Setting{{Key: "benchmark.manifest", Value: "x/manifest.yaml"}}, func(t *compiler.Tester) any {
+			rel, _ := filepath.Rel(filepath.Dir(t.Path), t.Benchmark.Manifest)
+			return rel
+		}, "x/manifest.yaml"},
+		{"shell command", testerHead + "harness: {type: command, config: {command: x}}\n", []compiler.Setting{{Key: "harness.config.command", Value: "[ -f a ] && b: c"}}, func(t *compiler.Tester) any { return t.Harness.Config.Command }, compiler.Command{Shell: "[ -f a ] && b: c"}},
+		{"arguments", testerHead + "harness: {type: command, config: {command: x}}\n", []compiler.Setting{{Key: "harness.config.command", Value: `["a","b"]`}}, func(t *compiler.Tester) any { return t.Harness.Config.Command }, compiler.Command{Argv: []string{"a", "b"}}},
+		{"another harness", testerHead + "harness: {type: command}\n", []compiler.Setting{{Key: "harness.type", Value: "codex"}, {Key: "harness.config.model", Value: "m"}}, func(t *compiler.Tester) any { return t.Harness.Config.Model + t.Harness.Type }, "mcodex"},
+		{"what the file lacks", testerHead + "harness: {type: codex}\n", []compiler.Setting{{Key: "harness.config.model", Value: "m"}}, func(t *compiler.Tester) any { return t.Harness.Config.Model }, "m"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			tester, _, err := compiler.LoadTester(testerFile(t, test.file), harness.AgentTypes(), test.settings...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, test.got(tester)); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(test.settings, tester.Settings); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestWrongSettings: problems of settings name the key instead of a line of the file, and
+// do not hide or move those of the file.
+func TestWrongSettings(t *testing.T) {
+	const codex = testerHead + "harness: {type: codex, config: {model: a}}\n"
+	tests := []struct {
+		name, file string
+		settings   []compiler.Setting
+		want       string // FILE stands for the file
+	}{
+		{"unknown key", codex, []compiler.Setting{{Key: "run.attemps", Value: "3"}}, `--set: $.run.attemps: unknown key "attemps" (did you mean "attempts"?)`},
+		{"unknown section", codex, []compiler.Setting{{Key: "models", Value: "3"}}, `--set: $.models: unknown key "models" (known keys are schema_version, run, benchmark, harness, verification, runtime)`},
+		{"key of another harness", codex, []compiler.Setting{{Key: "harness.config.command", Value: "x"}}, `--set: $.harness.config.command: unknown key "command" (known keys are model, version, reasoning_effort, allow_external_tools, on_external_tools, max_total_tokens, max_requests, base_url, task_file, timeout_seconds, allowed_domains)`},
+		{"section", codex, []compiler.Setting{{Key: "run", Value: "{}"}}, `--set: $.run: is a section (set its keys one by one, as --set run.KEY=VALUE)`},
+		{"below a value", codex, []compiler.Setting{{Key: "run.id.x", Value: "1"}}, `--set: $.run.id: has no keys, and so no "x"`},
+		{"twice", codex, []compiler.Setting{{Key: "run.id", Value: "a"}, {Key: "run.id", Value: "b"}}, `--set: $.run.id: is set twice`},
+		{"number", codex, []compiler.Setting{{Key: "run.attempts", Value: "many"}}, `--set: $.run.attempts: expected an integer of at least 1, found a string`},
+		{"range", codex, []compiler.Setting{{Key: "run.attempts", Value: "0"}}, `--set: $.run.attempts: expected an integer of at least 1, found 0`},
+		{"list", codex, []compiler.Setting{{Key: "run.tasks", Value: "a"}}, `--set: $.run.tasks: expected an array, found a string (write a list of one item)`},
+		{"empty", codex, []compiler.Setting{{Key: "run.id", Value: ""}}, `--set: $.run.id: expected a non-empty string, found an empty string`},
+		{"not UTF-8", codex, []compiler.Setting{{Key: "run.id", Value: "\xff"}}, `--set: $.run.id: invalid JSON at column 2: invalid UTF-8`},
+		{"value and file", testerHead + "harness: {type: codex, config: {modl: a}}\n", []compiler.Setting{{Key: "run.jobs", Value: "x"}},
+			"--set: $.run.jobs: expected an integer of at least 1, found a string\n" +
+				`FILE:4: $.harness.config.modl: unknown key "modl" (did you mean "model"?)` + "\n" + `FILE:4: $.harness.config: key "model" is missing (the model)`},
+		{"harness that is none", codex, []compiler.Setting{{Key: "harness.type", Value: "x"}, {Key: "harness.config.model", Value: "m"}}, `--set: $.harness.type: expected "command", "codex" or "claude_code", found "x"`},
+		{"section that is none", "schema_version: \"0.2\"\nrun: 7\nbenchmark: {manifest: m, tasks: t}\nharness: {type: codex, config: {model: a}}\n", []compiler.Setting{{Key: "run.id", Value: "r"}},
+			`FILE:2: $.run: expected an object, found a number (7)`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			file := testerFile(t, test.file)
+			_, _, err := compiler.LoadTester(file, harness.AgentTypes(), test.settings...)
+			var problems compiler.Problems
+			if !errors.As(err, &problems) {
+				t.Fatalf("got %v", err)
+			}
+			for i := range problems {
+				if problems[i].File == file {
+					problems[i].File = "FILE"
+				}
+			}
+			if diff := cmp.Diff(test.want, problems.Error()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func testerFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tester.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
