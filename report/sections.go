@@ -101,18 +101,11 @@ func (r Report) leaders() table {
 		run := r.Runs[at]
 		gap, p := "–", "–"
 		if c, ok := r.Against(at); ok && c.Tasks > 0 {
-			gap = c.Short()
-			if c.McNemar != nil {
-				p = chance(c.McNemar.P)
-			}
-		}
-		kinds := []string{}
-		for _, w := range run.Warnings() {
-			kinds = append(kinds, w.Kind)
+			gap, p = c.Short(), c.Chance()
 		}
 		return []any{
 			Letter(at), name(run.Title()), Percent(run.Accuracy.Value), Between(run.Accuracy.Interval()), run.Accuracy.Scored, gap, p,
-			Many(float64(run.Spent.Input + run.Spent.Output)), Seconds(run.Distributions.Producer.P50), strings.Join(slices.Compact(kinds), ", "),
+			Many(float64(run.Spent.Input + run.Spent.Output)), Seconds(run.Distributions.Producer.P50), strings.Join(run.Doubts(), ", "),
 		}
 	})
 }
@@ -249,6 +242,14 @@ func (c Comparison) Short() string {
 		return Points(c.Difference)
 	}
 	return fmt.Sprintf("%s (%s to %s)", Points(c.Difference), Points(c.Interval.Low), Points(c.Interval.High))
+}
+
+// Chance returns the p-value of McNemar's test, "–" if it does not apply.
+func (c Comparison) Chance() string {
+	if c.McNemar == nil {
+		return "–"
+	}
+	return chance(c.McNemar.P)
 }
 
 // Gap returns the difference between the runs with its interval.

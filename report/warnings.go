@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -50,4 +51,15 @@ func (r Run) Missing() int {
 		return 0
 	}
 	return max(0, *r.Planned-r.Counts.Attempts)
+}
+
+// Doubts returns the kinds of the run's warnings, each once.
+func (r Run) Doubts() []string {
+	var kinds []string
+	for _, w := range r.Warnings() {
+		if !slices.Contains(kinds, w.Kind) {
+			kinds = append(kinds, w.Kind)
+		}
+	}
+	return kinds
 }

@@ -25,10 +25,11 @@ const (
 	codeBug            = 1
 	codeUsage          = 2
 	codeInfrastructure = 3
+	codeBelow          = 5
 	codeInterrupted    = 130
 )
 
-const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (nothing ran), 3 infrastructure errors, 130 interrupted."
+const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (nothing ran), 3 infrastructure errors, 5 less passed than report --fail-under asks for, 130 interrupted."
 
 // cli is the command line. A command with the tag daemon talks to a daemon.
 type cli struct {
@@ -37,6 +38,7 @@ type cli struct {
 	Run      runCmd      `cmd:"" daemon:"" help:"Run a benchmark and record the verdicts."`
 	Regrade  regradeCmd  `cmd:"" daemon:"" help:"Verify the candidates of a run again, without its harness."`
 	Report   reportCmd   `cmd:"" help:"Sum up the records of runs, and compare runs."`
+	View     viewCmd     `cmd:"" help:"Serve the HTML report of runs on loopback, live while they go on."`
 	Validate validateCmd `cmd:"" help:"Check tester files and packs, and say everything that is wrong with them."`
 	Inspect  inspectCmd  `cmd:"" help:"Show which component sees which file and value of a task."`
 	Spec     specCmd     `cmd:"" daemon:"" help:"Print the OCI runtime specification that a task's sandbox would get."`
@@ -166,6 +168,8 @@ func exitCode(ctx context.Context, err error) int {
 		return codeInterrupted
 	case errors.As(err, &problems), errors.Is(err, errUsage):
 		return codeUsage
+	case errors.Is(err, errBelow):
+		return codeBelow
 	case errors.Is(err, run.ErrInfrastructure), errors.Is(err, runtime.ErrUnavailable):
 		return codeInfrastructure
 	case errors.Is(err, runtime.ErrNotFound), errors.Is(err, runtime.ErrInvalid):
