@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/securebench/sbench/run/record"
@@ -77,7 +78,7 @@ func (r Run) junit(s *Source) junitSuite {
 	total := 0.0
 	for _, a := range ordered(s.Attempts) {
 		total += a.Total
-		test := junitCase{Class: Visible(join(a.Benchmark, a.Family), maxName), Name: Visible(a.Task, maxName), Time: fmt.Sprintf("%.3f", a.Total)}
+		test := junitCase{Class: Visible(strings.Trim(a.Benchmark+"."+a.Family, "."), maxName), Name: Visible(a.Task, maxName), Time: fmt.Sprintf("%.3f", a.Total)}
 		if a.Number > 1 {
 			test.Name += fmt.Sprintf(" #%d", a.Number)
 		}
