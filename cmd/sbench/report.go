@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -34,7 +35,7 @@ type reportCmd struct {
 
 // Run sums up the records of runs.
 func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
-	if under := cmd.FailUnder; under != nil && !(*under >= 0 && *under <= 100) {
+	if under := cmd.FailUnder; under != nil && (math.IsNaN(*under) || *under < 0 || *under > 100) {
 		return fmt.Errorf("%w: --fail-under %v is not between 0 and 100", errUsage, *under)
 	}
 	sources, err := cmd.open(ctx)
