@@ -61,7 +61,7 @@ func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) 
 		l, err := lines.next()
 		switch {
 		case err == io.EOF:
-			return Trace{slices.Concat([]*Step{}, t.head, t.tail), t.cut, len(t.head)}, nil
+			return Trace{append(append([]*Step{}, t.head...), t.tail...), t.cut, len(t.head)}, nil
 		case err == errLong:
 			t.add(harness.Step{Kind: harness.StepNote, Title: "an event was too long to be read"})
 			continue

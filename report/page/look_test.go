@@ -102,7 +102,7 @@ const cramped = `(() => {
 	const walk = document.createTreeWalker(document.querySelector("main:not([hidden])"), NodeFilter.SHOW_TEXT);
 	for (let n; (n = walk.nextNode());) {
 		const words = n.data.trim();
-		if (words.length < 8 || n.parentElement.checkVisibility() === false || /\n/.test(words)) continue;
+		if (words.length < 8 || n.parentElement.checkVisibility() === false || (/\n/.test(n.data) && getComputedStyle(n.parentElement).whiteSpace.startsWith("pre"))) continue;
 		range.selectNodeContents(n);
 		const lines = new Set([...range.getClientRects()].map(r => Math.round(r.top))).size;
 		if (lines > 2 && words.length / lines < 4) found.push(n.parentElement.className + ": " + words.slice(0, 60));
