@@ -48,6 +48,18 @@ func pair(id string, a, b []Attempt) Differs {
 	return d
 }
 
+// Apart returns the tasks of Differ that are better in B, and those that are worse.
+func (c Comparison) Apart() (better, worse []Differs) {
+	for _, d := range c.Differ {
+		if d.B > d.A {
+			better = append(better, d)
+		} else {
+			worse = append(worse, d)
+		}
+	}
+	return better, worse
+}
+
 func (c *Comparison) sum(pairs []Differs) {
 	if len(pairs) == 0 {
 		return
@@ -75,7 +87,7 @@ func (c *Comparison) sum(pairs []Differs) {
 	}
 	c.McNemar = mcNemar(pairs)
 	slices.SortStableFunc(c.Differ, func(a, b Differs) int {
-		return cmp.Or(cmp.Compare(math.Abs(b.B-b.A), math.Abs(a.B-a.A)), cmp.Compare(a.B-a.A, b.B-b.A), cmp.Compare(a.TaskID, b.TaskID))
+		return cmp.Or(cmp.Compare(math.Abs(b.B-b.A), math.Abs(a.B-a.A)), cmp.Compare(a.B-a.A, b.B-b.A), Natural(a.TaskID, b.TaskID))
 	})
 }
 

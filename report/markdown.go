@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/securebench/sbench/run/record"
 )
 
 const (
@@ -15,6 +17,10 @@ const (
 // effect in it: no markup, no links, no mentions.
 func WriteMarkdown(w io.Writer, r Report) error {
 	var b strings.Builder
+	if len(r.Runs) > 1 {
+		markdownTable(&b, r.leaders())
+		b.WriteByte('\n')
+	}
 	for _, run := range r.Runs {
 		fmt.Fprintf(&b, "### %s: %s\n\n", literal(run.Title(), markdownText), Percent(run.Accuracy.Value))
 		if words := run.Subtitle(); words != "" {
@@ -23,7 +29,7 @@ func WriteMarkdown(w io.Writer, r Report) error {
 		markdownSection(&b, run.section())
 	}
 	for _, c := range r.Comparisons {
-		fmt.Fprintf(&b, "### %s (B) against %s (A)\n\n", literal(r.Runs[c.B].Title(), markdownText), literal(r.Runs[c.A].Title(), markdownText))
+		fmt.Fprintf(&b, "### %s\n\n", r.versus(c, func(s string) string { return literal(s, markdownText) }))
 		markdownSection(&b, c.section())
 	}
 	_, err := io.WriteString(w, b.String())
@@ -40,13 +46,19 @@ func literal(s string, most int) string {
 }
 
 func cell(c any) string {
-	if n, ok := c.(name); ok {
-		return literal(string(n), markdownText)
+	switch c := c.(type) {
+	case name:
+		return literal(string(c), markdownText)
+	case words:
+		return literal(string(c), shownWords)
 	}
 	return fmt.Sprint(c)
 }
 
 func markdownSection(b *strings.Builder, s section) {
+	for _, w := range s.warnings {
+		fmt.Fprintf(b, "- **%s**: %s\n", w.Kind, literal(w.Text, 400))
+	}
 	for _, f := range s.facts {
 		b.WriteString("- " + strings.TrimPrefix(f.what+": ", ": ") + cell(f.says) + "\n")
 	}
@@ -54,7 +66,7 @@ func markdownSection(b *strings.Builder, s section) {
 		markdownTable(b, t)
 	}
 	if len(s.details) > 0 {
-		b.WriteString("\n<details><summary>Outcomes, times, tokens</summary>\n")
+		b.WriteString("\n<details><summary>Attempts that did not pass, times, tokens</summary>\n")
 		for _, t := range s.details {
 			markdownTable(b, t)
 		}
@@ -68,8 +80,16 @@ func markdownTable(b *strings.Builder, t table) {
 	if len(t.rows) == 0 {
 		return
 	}
-	numbers := len(t.heads) - 1
-	fmt.Fprintf(b, "\n| %s |\n|---|%s\n", strings.Join(t.heads, " | "), strings.Repeat("---:|", numbers))
+	fmt.Fprintf(b, "\n| %s |\n|", strings.Join(t.heads, " | "))
+	for _, c := range t.rows[0] {
+		switch c.(type) {
+		case name, words, record.Status:
+			b.WriteString("---|")
+		default:
+			b.WriteString("---:|")
+		}
+	}
+	b.WriteByte('\n')
 	for _, row := range t.rows[:min(len(t.rows), markdownRows)] {
 		for _, c := range row {
 			b.WriteString("| " + cell(c) + " ")
@@ -77,6 +97,6 @@ func markdownTable(b *strings.Builder, t table) {
 		b.WriteString("|\n")
 	}
 	if more := len(t.rows) - markdownRows; more > 0 {
-		fmt.Fprintf(b, "| and %d more |%s\n", more, strings.Repeat(" |", numbers))
+		fmt.Fprintf(b, "| and %d more |%s\n", more, strings.Repeat(" |", len(t.heads)-1))
 	}
 }

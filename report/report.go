@@ -41,6 +41,8 @@ type Run struct {
 	Degraded    []string       `json:"degraded"` // limits that the host did not enforce for some attempt
 	// Contrast counts passes by the state of their contrast; see docs/contrast.md.
 	Contrast map[string]int `json:"contrast,omitempty"`
+	// Planned is how many attempts were to be run in all; nil: unknown.
+	Planned *int `json:"planned_attempts"`
 
 	Records  int       `json:"records"`  // lines that could be read
 	Problems []Problem `json:"problems"` // at most 101, the last one counting the rest
@@ -51,14 +53,15 @@ type Run struct {
 	PassAtK  []PassK  `json:"pass_at_k"`  // at least one of k attempts passes
 	PassAllK []PassK  `json:"pass_all_k"` // all of k attempts pass (pass^k)
 
-	ByFamily   []Group   `json:"by_family"`
-	ByCategory []Group   `json:"by_category"`
-	Outcomes   []Outcome `json:"outcomes"`
+	ByFamily   []Group    `json:"by_family"`
+	ByCategory []Group    `json:"by_category"`
+	Outcomes   []Outcome  `json:"outcomes"`
+	NotPassed  []Unpassed `json:"not_passed"` // in the order of Tasks
 
 	Distributions Distributions `json:"distributions"`
 	Spent         Tokens        `json:"tokens_spent"` // by all tries, also those that do not count
 	Slowest       []Slow        `json:"slowest"`      // at most 10, the slowest first
-	Tasks         []Task        `json:"tasks"`
+	Tasks         []Task        `json:"tasks"`        // in the order of [Natural]
 }
 
 // A Problem is something that could not be read, or is not as it should be.
@@ -66,6 +69,8 @@ type Problem struct {
 	File    string `json:"file"`           // in the run's directory
 	Line    int    `json:"line,omitempty"` // from 1; 0: none
 	Message string `json:"message"`
+	// Unverified means that the records as a whole are not proven to be what was written.
+	Unverified bool `json:"unverified,omitempty"`
 }
 
 // Counts are the numbers of tasks and of attempts, the latter also by the status of the
@@ -126,12 +131,27 @@ type Group struct {
 	Accuracy Accuracy `json:"accuracy"`
 }
 
-// An Outcome counts attempts with the same status, reason and phase.
+// An Outcome counts attempts with the same status, reason and phase. The example is the
+// first attempt with the most frequent message; it is empty for passed.
 type Outcome struct {
-	Status record.Status `json:"status"`
-	Reason string        `json:"reason"` // "" for passed
-	Phase  string        `json:"phase"`
-	Count  int           `json:"count"`
+	Status  record.Status `json:"status"`
+	Reason  string        `json:"reason"` // "" for passed
+	Phase   string        `json:"phase"`
+	Count   int           `json:"count"`
+	Task    string        `json:"example_task,omitempty"`
+	Attempt int           `json:"example_attempt,omitempty"`
+	Message string        `json:"example_message,omitempty"`
+	Index   int           `json:"-"` // of the example in Source.Attempts
+}
+
+// An Unpassed is an attempt that did not pass, with its cause.
+type Unpassed struct {
+	TaskID  string        `json:"task_id"`
+	Attempt int           `json:"attempt"`
+	Status  record.Status `json:"status"`
+	Reason  string        `json:"reason"`
+	Phase   string        `json:"phase"`
+	Message string        `json:"message"`
 }
 
 // Distributions are over the tries that count, without errors, and each over those that

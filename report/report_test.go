@@ -173,8 +173,9 @@ func TestGroups(t *testing.T) {
 		{"y", 1, 2, report.Counts{Tasks: 1, Attempts: 2, Passed: 1, Failed: 1}},
 	}
 	outcomes := []report.Outcome{
-		{Status: "passed", Count: 4}, {Status: "failed", Reason: "checker_failed", Count: 1}, {Status: "failed", Reason: "tests_failed", Count: 1},
-		{Status: "pending", Reason: "no_verifier", Count: 1}, {Status: "error", Reason: "infrastructure", Count: 1},
+		{Status: "passed", Count: 4}, {Status: "failed", Reason: "checker_failed", Count: 1, Task: "three", Attempt: 1, Index: 2},
+		{Status: "failed", Reason: "tests_failed", Count: 1, Task: "two", Attempt: 2, Index: 5},
+		{Status: "pending", Reason: "no_verifier", Count: 1, Task: "four", Attempt: 1, Index: 3}, {Status: "error", Reason: "infrastructure", Count: 1, Task: "three", Attempt: 2, Index: 6},
 	}
 	if diff := cmp.Diff(families, plain(r.ByFamily)) + cmp.Diff(categories, plain(r.ByCategory)) + cmp.Diff(outcomes, r.Outcomes); diff != "" {
 		t.Error(diff)

@@ -12,9 +12,10 @@ import (
 // A section is the text of a report on a run or a comparison. The forms differ in how
 // they write it, and in how they make names harmless.
 type section struct {
-	facts   []fact
-	tables  []table
-	details []table // of less interest
+	warnings []Warning
+	facts    []fact
+	tables   []table
+	details  []table // of less interest
 }
 
 type fact struct {
@@ -27,8 +28,12 @@ type table struct {
 	rows  [][]any
 }
 
-// A name is the text of a fact or a cell that is from the records.
-type name string
+// A name is the text of a fact or a cell that is from the records, and words are a longer
+// one.
+type (
+	name  string
+	words string
+)
 
 func (s *section) say(what, format string, args ...any) {
 	s.facts = append(s.facts, fact{what, fmt.Sprintf(format, args...)})
@@ -43,7 +48,7 @@ func tableOf[T any](heads []string, list []T, row func(T) []any) table {
 }
 
 func (r Run) section() section {
-	var s section
+	s := section{warnings: r.Warnings()}
 	c := r.Counts
 	s.say("accuracy", "%s   95 %% interval %s   %d of %d scored", Percent(r.Accuracy.Value), Between(r.Accuracy.Wilson), c.Passed, c.Scored())
 	if r.Accuracy.Clustered != nil {
@@ -59,27 +64,17 @@ func (r Run) section() section {
 	if len(r.Contrast) > 0 {
 		s.say("contrast", "passes borne out by changed tests: %d calibrated, %d uncalibrated, %d without", r.Contrast["calibrated"], r.Contrast["uncalibrated"], r.Contrast["none"])
 	}
-	for _, d := range r.Degraded {
-		s.facts = append(s.facts, fact{"not enforced", name(d)})
-	}
-	for i, problem := range r.Problems {
-		if i == shownTasks {
-			s.say("problem", "and %d more", len(r.Problems)-i)
-			break
-		}
-		s.facts = append(s.facts, fact{"problem", name(problem.String())})
-	}
 	passK := table{heads: []string{"k", "pass@k", "pass^k", "tasks"}}
 	for i, k := range r.PassAtK {
 		passK.rows = append(passK.rows, []any{k.K, Percent(k.Value), Percent(r.PassAllK[i].Value), k.Tasks})
 	}
-	s.tables = []table{passK, groupTable("family", r.ByFamily)}
+	s.tables = []table{causes(r.Outcomes), passK, groupTable("family", r.ByFamily)}
 	if len(r.ByCategory) > 1 {
 		s.tables = append(s.tables, groupTable("category", r.ByCategory))
 	}
 	s.details = []table{
-		tableOf([]string{"outcome", "reason", "phase", "attempts"}, r.Outcomes, func(o Outcome) []any {
-			return []any{o.Status, name(o.Reason), name(o.Phase), o.Count}
+		tableOf([]string{"not passed", "attempt", "status", "reason", "message"}, r.NotPassed, func(u Unpassed) []any {
+			return []any{name(u.TaskID), u.Attempt, u.Status, name(u.Reason), words(u.Message)}
 		}),
 		tableOf([]string{"measure", "attempts", "min", "10 %", "median", "90 %", "max", "mean"}, r.measures(), func(m Measure) []any {
 			d := *m.in(&r.Distributions)
@@ -90,6 +85,68 @@ func (r Run) section() section {
 		}),
 	}
 	return s
+}
+
+// causes returns why attempts did not pass, with an example of each cause.
+func causes(outcomes []Outcome) table {
+	failures := slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return o.Status == record.Passed })
+	return tableOf([]string{"cause", "status", "phase", "attempts", "example", "message"}, failures, func(o Outcome) []any {
+		return []any{name(cmp.Or(o.Reason, string(o.Status))), o.Status, name(o.Phase), o.Count, name(o.Task), words(o.Message)}
+	})
+}
+
+// leaders returns a table of several runs, the best first.
+func (r Report) leaders() table {
+	return tableOf([]string{"run", "", "accuracy", "interval", "scored", "against A", "p", "tokens", "producer", "warnings"}, r.Ranking(), func(at int) []any {
+		run := r.Runs[at]
+		gap, p := "–", "–"
+		if c, ok := r.Against(at); ok && c.Tasks > 0 {
+			gap, p = c.Short(), c.Chance()
+		}
+		return []any{
+			Letter(at), name(run.Title()), Percent(run.Accuracy.Value), Between(run.Accuracy.Interval()), run.Accuracy.Scored, gap, p,
+			Many(float64(run.Spent.Input + run.Spent.Output)), Seconds(run.Distributions.Producer.P50), strings.Join(run.Doubts(), ", "),
+		}
+	})
+}
+
+// versus returns the heading of a comparison; show makes a run's title harmless.
+func (r Report) versus(c Comparison, show func(string) string) string {
+	return fmt.Sprintf("%s (%s) against %s (%s)", show(r.Runs[c.B].Title()), Letter(c.B), show(r.Runs[c.A].Title()), Letter(c.A))
+}
+
+// Ranking returns the indices of all runs, that with the highest accuracy first and those
+// without one last.
+func (r Report) Ranking() []int {
+	order := make([]int, len(r.Runs))
+	for i := range order {
+		order[i] = i
+	}
+	value := func(i int) float64 {
+		if v := r.Runs[i].Accuracy.Value; v != nil {
+			return *v
+		}
+		return -1
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(value(b), value(a)) })
+	return order
+}
+
+// Against returns the comparison of a run with the first one, which has none itself.
+func (r Report) Against(run int) (Comparison, bool) {
+	i := slices.IndexFunc(r.Comparisons, func(c Comparison) bool { return c.B == run })
+	if i < 0 {
+		return Comparison{}, false
+	}
+	return r.Comparisons[i], true
+}
+
+// Letter returns the name of a run in comparisons: A for the first.
+func Letter(run int) string {
+	if run < 26 {
+		return string(rune('A' + run))
+	}
+	return fmt.Sprint(run + 1)
 }
 
 // measures returns those that have values.
@@ -110,13 +167,16 @@ func (c Comparison) section() section {
 	if c.Tasks == 0 {
 		return s
 	}
-	s.say("accuracy", "A %s, B %s", Percent(&c.MeanA), Percent(&c.MeanB))
+	a, b := Letter(c.A), Letter(c.B)
+	s.say("accuracy", "%s %s, %s %s", a, Percent(&c.MeanA), b, Percent(&c.MeanB))
 	s.say("difference", "%s", c.Gap())
-	s.say("tasks", "%d better in B, %d worse, %d the same", c.Better, c.Worse, c.Same)
+	s.say("tasks", "%d better in %s, %d worse, %d the same", c.Better, b, c.Worse, c.Same)
 	if c.McNemar != nil {
-		s.say("McNemar", "%s", c.McNemar)
+		s.say("McNemar", "%s", c.Test())
 	}
-	s.tables = []table{tableOf([]string{"differs", "A", "B"}, c.Differ, func(d Differs) []any { return []any{name(d.TaskID), d.InA(), d.InB()} })}
+	better, worse := c.Apart()
+	row := func(d Differs) []any { return []any{name(d.TaskID), d.InA(), d.InB()} }
+	s.tables = []table{tableOf([]string{"better in " + b, a, b}, better, row), tableOf([]string{"worse in " + b, a, b}, worse, row)}
 	return s
 }
 
@@ -169,11 +229,27 @@ func (d Differs) InB() string { return d.share(d.B, d.ScoredB) }
 
 // Compared says how many tasks were compared, and how many were not.
 func (c Comparison) Compared() string {
-	words := fmt.Sprintf("%d (scored in A alone: %d, in B alone: %d)", c.Tasks, c.OnlyA, c.OnlyB)
+	words := fmt.Sprintf("%d (scored in %s alone: %d, in %s alone: %d)", c.Tasks, Letter(c.A), c.OnlyA, Letter(c.B), c.OnlyB)
 	if c.Different > 0 {
 		words += fmt.Sprintf("; left out, because their rows are not the same: %d", c.Different)
 	}
 	return words
+}
+
+// Short returns the difference between the runs in points, with its interval.
+func (c Comparison) Short() string {
+	if c.Interval == nil {
+		return Points(c.Difference)
+	}
+	return fmt.Sprintf("%s (%s to %s)", Points(c.Difference), Points(c.Interval.Low), Points(c.Interval.High))
+}
+
+// Chance returns the p-value of McNemar's test, "–" if it does not apply.
+func (c Comparison) Chance() string {
+	if c.McNemar == nil {
+		return "–"
+	}
+	return chance(c.McNemar.P)
 }
 
 // Gap returns the difference between the runs with its interval.
@@ -185,7 +261,11 @@ func (c Comparison) Gap() string {
 	return words
 }
 
-// String returns the p-value and the counts.
-func (m McNemar) String() string {
-	return fmt.Sprintf("p = %s (exact, two-sided): A alone passed %d, B alone %d, both %d, neither %d", chance(m.P), m.PassedA, m.PassedB, m.BothPassed, m.BothFailed)
+// Test returns the p-value and the counts of McNemar's test, "" if it does not apply.
+func (c Comparison) Test() string {
+	m := c.McNemar
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf("p = %s (exact, two-sided): %s alone passed %d, %s alone %d, both %d, neither %d", chance(m.P), Letter(c.A), m.PassedA, Letter(c.B), m.PassedB, m.BothPassed, m.BothFailed)
 }

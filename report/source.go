@@ -18,6 +18,7 @@ import (
 
 const (
 	maxName     = 4 << 10 // bytes kept of a name
+	maxMessage  = 600     // bytes kept of a message in memory
 	maxManifest = 1 << 20 // bytes of run.json
 	maxProblems = 100     // kept
 )
@@ -30,6 +31,7 @@ var ErrNoRun = errors.New("not the directory of a run")
 type Source struct {
 	Dir      string          // as given to [Open]
 	Manifest record.Manifest // zero if there is none
+	Planned  *int            // attempts that were to be run in all; nil: unknown
 	Attempts []Attempt       // in the order of their first tries
 	Records  int             // lines that could be read
 	Problems []Problem
@@ -47,7 +49,7 @@ type Attempt struct {
 	Task, Benchmark, Family, Category string
 	Number                            int // of the task's attempts, from 1
 	Status                            record.Status
-	Phase, Reason                     string // of a failure; "" for passed
+	Phase, Reason, Message            string // of a failure; "" for passed
 	Tries                             []Try  // all, in the order of the records
 	Retried                           bool   // an earlier try could not be measured
 
@@ -125,7 +127,7 @@ func (s *Source) problem(file string, line int, message string) {
 		s.more++
 		return
 	}
-	s.Problems = append(s.Problems, Problem{file, line, message})
+	s.Problems = append(s.Problems, Problem{File: file, Line: line, Message: message})
 }
 
 func (s *Source) readManifest() {
@@ -133,9 +135,17 @@ func (s *Source) readManifest() {
 	if errors.Is(err, fs.ErrNotExist) {
 		return // runs of earlier versions have none
 	}
+	var m struct {
+		record.Manifest
+		Planned *int `json:"planned_attempts"` // which earlier versions did not write
+	}
 	if err == nil {
-		err = json.NewDecoder(io.LimitReader(f, maxManifest)).Decode(&s.Manifest)
+		err = json.NewDecoder(io.LimitReader(f, maxManifest)).Decode(&m)
 		err = errors.Join(err, f.Close())
+	}
+	s.Manifest = m.Manifest
+	if m.Planned != nil && *m.Planned > 0 {
+		s.Planned = m.Planned
 	}
 	if err != nil {
 		s.problem(record.ManifestFile, 0, err.Error())
@@ -202,6 +212,10 @@ func summarise(rec record.Record) Attempt {
 	}
 	if a.Status == record.Passed {
 		a.Phase, a.Reason = "", ""
+	} else if t := cutText(rec.FailureMessage, maxMessage); t.Cut > 0 {
+		a.Message = t.Head + " … " + t.Tail
+	} else {
+		a.Message = t.Head
 	}
 	a.Total = a.Producer + a.Verifier
 	if !rec.StartedAt.IsZero() && rec.EndedAt.After(rec.StartedAt) {
@@ -220,7 +234,7 @@ func summarise(rec record.Record) Attempt {
 	if rec.Agent != nil {
 		a.Agent = join(rec.Agent.Name, rec.Agent.Version, rec.Agent.Model)
 	}
-	for _, name := range []*string{&a.Task, &a.Benchmark, &a.Family, &a.Category, &a.Phase, &a.Reason, &a.Agent} {
+	for _, name := range []*string{&a.Task, &a.Benchmark, &a.Family, &a.Category, &a.Phase, &a.Reason, &a.Message, &a.Agent} {
 		*name = strings.Clone(cutText(*name, maxName).Head)
 	}
 	return a

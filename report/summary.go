@@ -28,10 +28,10 @@ func (s *Source) run() Run {
 	m := s.Manifest
 	r := Run{
 		Dir: s.Dir, RunID: cmp.Or(m.RunID, s.runID), BenchmarkID: m.Pack.ID, PackVersion: m.Pack.Version, Sbench: m.Sbench, Harness: m.Harness,
-		Jobs: m.Jobs, Records: s.Records, Problems: append([]Problem{}, s.Problems...), Spent: s.Spent,
+		Jobs: m.Jobs, Planned: s.Planned, Records: s.Records, Problems: append([]Problem{}, s.Problems...), Spent: s.Spent,
 	}
 	if s.more > 0 {
-		r.Problems = append(r.Problems, Problem{record.RecordsFile, 0, "and more: " + count(s.more, "problem")})
+		r.Problems = append(r.Problems, Problem{File: record.RecordsFile, Message: "and more: " + count(s.more, "problem")})
 	}
 	if !m.StartedAt.IsZero() {
 		r.StartedAt = &m.StartedAt
@@ -44,6 +44,7 @@ func (s *Source) run() Run {
 	r.ByFamily = groups(all, func(a Attempt) string { return a.Family })
 	r.ByCategory = groups(all, func(a Attempt) string { return a.Category })
 	r.Outcomes, r.Distributions, r.Slowest, r.Tasks = outcomes(all), distributions(all), slowest(all), summaries(tasks)
+	r.NotPassed = unpassed(all)
 	return r
 }
 
@@ -201,20 +202,34 @@ func groups(attempts []Attempt, name func(Attempt) string) []Group {
 		members[name(a)] = append(members[name(a)], a)
 	}
 	list := []Group{}
-	for _, n := range slices.Sorted(maps.Keys(members)) {
+	for _, n := range slices.SortedFunc(maps.Keys(members), Natural) {
 		list = append(list, Group{n, counts(members[n]), accuracy(members[n])})
 	}
 	return list
 }
 
 func outcomes(attempts []Attempt) []Outcome {
-	counted := map[Outcome]int{}
-	for _, a := range attempts {
-		counted[Outcome{Status: a.Status, Reason: a.Reason, Phase: a.Phase}]++
+	members := map[Outcome]map[string][]int{} // by message: indices of attempts
+	for i, a := range attempts {
+		o := Outcome{Status: a.Status, Reason: a.Reason, Phase: a.Phase}
+		if members[o] == nil {
+			members[o] = map[string][]int{}
+		}
+		members[o][a.Message] = append(members[o][a.Message], i)
 	}
 	list := []Outcome{}
-	for o, n := range counted {
-		o.Count = n
+	for o, byMessage := range members {
+		var best []int
+		for _, same := range byMessage {
+			o.Count += len(same)
+			if len(same) > len(best) || len(same) == len(best) && same[0] < best[0] {
+				best = same
+			}
+		}
+		if o.Status != record.Passed {
+			a := attempts[best[0]]
+			o.Task, o.Attempt, o.Message, o.Index = a.Task, a.Number, a.Message, best[0]
+		}
 		list = append(list, o)
 	}
 	order := []record.Status{record.Passed, record.Failed, record.Pending, record.Error}
@@ -242,6 +257,24 @@ func summaries(tasks [][]Attempt) []Task {
 		t := Task{TaskID: task[0].Task, Family: task[0].Family, Category: task[0].Category, Attempts: len(task)}
 		t.Passed, t.Scored = score(task)
 		list = append(list, t)
+	}
+	slices.SortStableFunc(list, func(a, b Task) int { return Natural(a.TaskID, b.TaskID) })
+	return list
+}
+
+// ordered returns attempts in natural order of their tasks, and then of their numbers.
+func ordered(attempts []Attempt) []Attempt {
+	list := slices.Clone(attempts)
+	slices.SortStableFunc(list, func(a, b Attempt) int { return cmp.Or(Natural(a.Task, b.Task), cmp.Compare(a.Number, b.Number)) })
+	return list
+}
+
+func unpassed(attempts []Attempt) []Unpassed {
+	list := []Unpassed{}
+	for _, a := range ordered(attempts) {
+		if a.Status != record.Passed {
+			list = append(list, Unpassed{a.Task, a.Number, a.Status, a.Reason, a.Phase, a.Message})
+		}
 	}
 	return list
 }

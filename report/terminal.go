@@ -9,13 +9,19 @@ import (
 )
 
 const (
-	shownText  = 60 // characters of a name in a table
-	shownTasks = 20 // rows of a table
+	shownText  = 60  // characters of a name in a table
+	shownWords = 160 // characters of a message in a table
+	shownTasks = 20  // rows of a table
 )
 
 // WriteText writes a summary for a terminal. Control characters in it are escaped.
 func WriteText(w io.Writer, r Report) error {
 	p := printer{tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)}
+	if len(r.Runs) > 1 {
+		p.table(r.leaders())
+		_ = p.w.Flush() // the error comes back below
+		p.line()
+	}
 	for i, run := range r.Runs {
 		if i > 0 {
 			p.line()
@@ -29,7 +35,7 @@ func WriteText(w io.Writer, r Report) error {
 	for _, c := range r.Comparisons {
 		_ = p.w.Flush() // the error comes back below
 		p.line()
-		p.section(fmt.Sprintf("%s (B) against %s (A)", Visible(r.Runs[c.B].Title(), shownText), Visible(r.Runs[c.A].Title(), shownText)), c.section())
+		p.section(r.versus(c, func(s string) string { return Visible(s, shownText) }), c.section())
 	}
 	return p.w.Flush()
 }
@@ -38,35 +44,48 @@ func WriteText(w io.Writer, r Report) error {
 type printer struct{ w *tabwriter.Writer }
 
 func (p printer) line(cells ...any) {
-	words := make([]string, len(cells))
+	shown := make([]string, len(cells))
 	for i, c := range cells {
 		most := 400
-		if _, ok := c.(name); ok {
+		switch c.(type) {
+		case name:
 			most = shownText
+		case words:
+			most = shownWords
 		}
-		words[i] = Visible(fmt.Sprint(c), most)
+		shown[i] = Visible(fmt.Sprint(c), most)
 	}
-	_, _ = fmt.Fprintln(p.w, strings.Join(words, "\t"))
+	_, _ = fmt.Fprintln(p.w, strings.Join(shown, "\t"))
 }
 
 func (p printer) section(title string, s section) {
 	p.line(title)
 	p.line()
+	for _, w := range s.warnings {
+		p.line("! "+w.Kind, w.Text)
+	}
 	for _, f := range s.facts {
 		p.line(f.what, fmt.Sprint(f.says))
 	}
 	for _, t := range slices.Concat(s.tables, s.details) {
-		if len(t.rows) == 0 {
-			continue
-		}
 		_ = p.w.Flush() // each table has its own column widths
-		p.line()
-		_, _ = fmt.Fprintln(p.w, strings.ToUpper(strings.Join(t.heads, "\t")))
-		for _, row := range t.rows[:min(len(t.rows), shownTasks)] {
-			p.line(row...)
+		if len(t.rows) > 0 {
+			p.line()
 		}
-		if more := len(t.rows) - shownTasks; more > 0 {
-			p.line(fmt.Sprintf("and %d more (--json has all)", more))
-		}
+		p.table(t)
+	}
+}
+
+// table writes a table's first rows, and nothing for one without rows.
+func (p printer) table(t table) {
+	if len(t.rows) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(p.w, strings.ToUpper(strings.Join(t.heads, "\t")))
+	for _, row := range t.rows[:min(len(t.rows), shownTasks)] {
+		p.line(row...)
+	}
+	if more := len(t.rows) - shownTasks; more > 0 {
+		p.line(fmt.Sprintf("and %d more (--json has all)", more))
 	}
 }

@@ -32,7 +32,7 @@ func (s *Step) size() int {
 
 // A Trace is the steps of an agent, without those in the middle if there are too many.
 type Trace struct {
-	Steps []*Step `json:"steps"`
+	Steps []*Step `json:"steps"`         // never nil
 	Cut   int     `json:"cut,omitempty"` // steps that were left out
 	At    int     `json:"at,omitempty"`  // index in Steps where they were
 }
@@ -61,7 +61,7 @@ func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) 
 		l, err := lines.next()
 		switch {
 		case err == io.EOF:
-			return Trace{append(t.head, t.tail...), t.cut, len(t.head)}, nil
+			return Trace{append(append([]*Step{}, t.head...), t.tail...), t.cut, len(t.head)}, nil
 		case err == errLong:
 			t.add(harness.Step{Kind: harness.StepNote, Title: "an event was too long to be read"})
 			continue

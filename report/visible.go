@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"unicode"
@@ -52,3 +53,29 @@ func count(n int, what string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
+
+// Natural compares two names as people do: numbers in them by their values, so that task-2
+// comes before task-10. Names that differ only in zeros before a number are compared as
+// they are.
+func Natural(a, b string) int {
+	x, y := a, b
+	for x != "" && y != "" {
+		m, n := digitsOf(x), digitsOf(y)
+		if m == 0 || n == 0 {
+			if x[0] != y[0] {
+				return cmp.Compare(x[0], y[0])
+			}
+			x, y = x[1:], y[1:]
+			continue
+		}
+		v, w := strings.TrimLeft(x[:m], "0"), strings.TrimLeft(y[:n], "0")
+		if c := cmp.Or(cmp.Compare(len(v), len(w)), cmp.Compare(v, w)); c != 0 {
+			return c
+		}
+		x, y = x[m:], y[n:]
+	}
+	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
+}
+
+// digitsOf returns how many digits s begins with.
+func digitsOf(s string) int { return len(s) - len(strings.TrimLeft(s, "0123456789")) }

@@ -27,10 +27,11 @@ const (
 	codeUsage          = 2
 	codeInfrastructure = 3
 	codeNotVerified    = 4
+	codeBelow          = 5
 	codeInterrupted    = 130
 )
 
-const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (nothing ran), 3 infrastructure errors, 4 records are not what was written (verify), 130 interrupted."
+const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (nothing ran), 3 infrastructure errors, 4 records are not what was written (verify), 5 less passed than report --fail-under asks for, 130 interrupted."
 
 // cli is the command line. A command with the tag daemon talks to a daemon.
 type cli struct {
@@ -42,6 +43,7 @@ type cli struct {
 	Report   reportCmd   `cmd:"" help:"Sum up the records of runs, and compare runs."`
 	Show     showCmd     `cmd:"" help:"Show one attempt of a run: how it ended, and what was said and done."`
 	Init     initCmd     `cmd:"" help:"Write a tester file and a small pack to start from."`
+	View     viewCmd     `cmd:"" help:"Serve the HTML report of runs on loopback, live while they go on."`
 	Validate validateCmd `cmd:"" help:"Check tester files and packs, and say everything that is wrong with them."`
 	Schema   schemaCmd   `cmd:"" help:"Print the JSON schema of tester files, manifests or rows."`
 	Inspect  inspectCmd  `cmd:"" help:"Show which component sees which file and value of a task."`
@@ -193,6 +195,8 @@ func exitCode(ctx context.Context, err error) int {
 		return codeUsage
 	case errors.Is(err, errNotVerified):
 		return codeNotVerified
+	case errors.Is(err, errBelow):
+		return codeBelow
 	case errors.Is(err, run.ErrInfrastructure), errors.Is(err, runtime.ErrUnavailable):
 		return codeInfrastructure
 	case errors.Is(err, runtime.ErrNotFound), errors.Is(err, runtime.ErrInvalid):

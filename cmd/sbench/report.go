@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -14,60 +15,106 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-type reportCmd struct {
-	RunDirs  []string `arg:"" name:"run-dir" help:"Output directories of runs. Each further one is compared with the first."`
-	HTML     string   `name:"html" xor:"format" placeholder:"FILE" help:"Write one self-contained HTML file."`
-	JSON     bool     `name:"json" xor:"format" help:"Print JSON."`
-	Markdown bool     `xor:"format" help:"Print Markdown, as for a comment on a change."`
-	Key      string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
+// summed names runs whose records are summed up.
+type summed struct {
+	RunDirs []string `arg:"" name:"run-dir" help:"Output directories of runs. Each further one is compared with the first."`
+	Key     string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
 
 	AcceptUnsigned bool `help:"Sum up records that are damaged, or not signed by --key. The report says so."`
 }
 
+type reportCmd struct {
+	summed
+	HTML      string   `name:"html" placeholder:"FILE" help:"Write one self-contained HTML file."`
+	JUnit     string   `name:"junit" placeholder:"FILE" help:"Write JUnit XML, a case for each attempt."`
+	CSV       string   `name:"csv" placeholder:"FILE" help:"Write a table with a line for each attempt."`
+	JSON      bool     `name:"json" xor:"format" help:"Print JSON."`
+	Markdown  bool     `xor:"format" help:"Print Markdown, as for a comment on a change."`
+	FailUnder *float64 `placeholder:"PERCENT" help:"Exit with code 5 if less than PERCENT % of the attempts of a run passed. What has no verdict, or was planned and is not recorded, did not pass."`
+}
+
 // Run sums up the records of runs.
 func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
-	var sources []*report.Source
-	defer func() {
-		for _, s := range sources {
-			err = errors.Join(err, s.Close())
-		}
-	}()
-	key, err := publicKey(cmd.Key)
+	if under := cmd.FailUnder; under != nil && (math.IsNaN(*under) || *under < 0 || *under > 100) {
+		return fmt.Errorf("%w: --fail-under %v is not between 0 and 100", errUsage, *under)
+	}
+	sources, err := cmd.open(ctx)
+	defer func() { err = errors.Join(err, closeAll(sources)) }()
 	if err != nil {
 		return err
-	}
-	for _, dir := range cmd.RunDirs {
-		s, err := report.Open(ctx, dir)
-		if errors.Is(err, report.ErrNoRun) {
-			return fmt.Errorf("%w: %w", errUsage, err)
-		}
-		if err != nil {
-			return err
-		}
-		sources = append(sources, s)
-		if err := cmd.believe(s, key); err != nil {
-			return err
-		}
 	}
 	r := report.Summarize(sources)
 	if err := complain(a.stderr, r); err != nil {
 		return err
 	}
+	if err := cmd.files(ctx, a, r, sources); err != nil {
+		return err
+	}
 	switch {
 	case cmd.JSON:
-		return a.json(r)
+		err = a.json(r)
 	case cmd.Markdown:
-		return report.WriteMarkdown(a.stdout, r)
-	case cmd.HTML != "":
-		return cmd.page(ctx, a, r, sources)
+		err = report.WriteMarkdown(a.stdout, r)
+	case cmd.HTML+cmd.JUnit+cmd.CSV == "":
+		err = report.WriteText(a.stdout, r)
 	}
-	return report.WriteText(a.stdout, r)
+	return errors.Join(err, cmd.judge(r))
+}
+
+// open opens the runs' directories. The caller closes the sources, also after an error.
+func (cmd *summed) open(ctx context.Context) ([]*report.Source, error) {
+	key, err := publicKey(cmd.Key)
+	if err != nil {
+		return nil, err
+	}
+	var sources []*report.Source
+	for _, dir := range cmd.RunDirs {
+		s, err := report.Open(ctx, dir)
+		if errors.Is(err, report.ErrNoRun) {
+			err = fmt.Errorf("%w: %w", errUsage, err)
+		}
+		if err != nil {
+			return sources, err
+		}
+		sources = append(sources, s)
+		if err := cmd.believe(s, key); err != nil {
+			return sources, err
+		}
+	}
+	return sources, nil
+}
+
+func closeAll(sources []*report.Source) error {
+	var errs []error
+	for _, s := range sources {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// errBelow means that a run passed less than --fail-under asks for.
+var errBelow = errors.New("below --fail-under")
+
+// judge compares each run with --fail-under.
+func (cmd *reportCmd) judge(r report.Report) error {
+	if cmd.FailUnder == nil {
+		return nil
+	}
+	var errs []error
+	for _, run := range r.Runs {
+		all := run.Counts.Attempts + run.Missing()
+		if share := 100 * float64(run.Counts.Passed) / float64(max(1, all)); all == 0 || share < *cmd.FailUnder {
+			errs = append(errs, fmt.Errorf("%w %v: %q: %d of %d attempts passed (%.1f %%), %d have no verdict",
+				errBelow, *cmd.FailUnder, run.Dir, run.Counts.Passed, all, share, all-run.Counts.Scored()))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // believe refuses records that are damaged or not signed by key, unless --accept-unsigned
 // is given: then the report mentions it. Without a key, the report also mentions that
 // records have no seal, but they are not refused: a run in progress has none yet.
-func (cmd *reportCmd) believe(s *report.Source, key ed25519.PublicKey) error {
+func (cmd *summed) believe(s *report.Source, key ed25519.PublicKey) error {
 	accepted, err := record.Read(s.Dir, record.Trust{Key: key}, func(record.Record) error { return nil })
 	switch {
 	case err == nil && accepted > 0:
@@ -77,7 +124,7 @@ func (cmd *reportCmd) believe(s *report.Source, key ed25519.PublicKey) error {
 	case !cmd.AcceptUnsigned && (key != nil || !errors.Is(err, record.ErrUnsigned)):
 		return fmt.Errorf("%w: %s: %w: --accept-unsigned sums them up all the same", errUsage, s.Dir, err)
 	}
-	s.Problems = append(s.Problems, report.Problem{File: record.RecordsFile, Message: err.Error()})
+	s.Problems = append(s.Problems, report.Problem{File: record.RecordsFile, Message: err.Error(), Unverified: true})
 	return nil
 }
 
@@ -93,21 +140,46 @@ func complain(w io.Writer, r report.Report) error {
 	return nil
 }
 
-// page writes the HTML file as a whole or not at all.
-func (cmd *reportCmd) page(ctx context.Context, a *app, r report.Report, sources []*report.Source) error {
-	f, err := os.CreateTemp(filepath.Dir(cmd.HTML), ".sbench-report-*")
+// files writes the files that were asked for, and says so: on standard error if standard
+// output has the report itself.
+func (cmd *reportCmd) files(ctx context.Context, a *app, r report.Report, sources []*report.Source) error {
+	say := a.stdout
+	if cmd.JSON || cmd.Markdown {
+		say = a.stderr
+	}
+	for _, form := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{cmd.HTML, func(w io.Writer) error { return page.Page{Report: r, Sources: sources}.Write(ctx, w) }},
+		{cmd.JUnit, func(w io.Writer) error { return report.WriteJUnit(w, r, sources) }},
+		{cmd.CSV, func(w io.Writer) error { return report.WriteCSV(w, r, sources) }},
+	} {
+		if form.name == "" {
+			continue
+		}
+		size, err := writeWhole(form.name, form.write)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(say, "wrote %s: %s\n", form.name, report.Bytes(float64(size))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeWhole writes a file as a whole or not at all, and returns its size in bytes.
+func writeWhole(name string, write func(io.Writer) error) (int64, error) {
+	f, err := os.CreateTemp(filepath.Dir(name), ".sbench-report-*")
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return 0, fmt.Errorf("%w: %w", errUsage, err)
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // gone already if all went well
-	err = errors.Join(page.Write(ctx, f, r, sources), f.Chmod(0o644))
+	err = errors.Join(write(f), f.Chmod(0o644))
 	size, sizeErr := f.Seek(0, io.SeekCurrent)
 	if err = errors.Join(err, sizeErr, f.Close()); err != nil {
-		return err
+		return 0, err
 	}
-	if err := os.Rename(f.Name(), cmd.HTML); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.stdout, "wrote %s: %s\n", cmd.HTML, report.Bytes(float64(size)))
-	return err
+	return size, os.Rename(f.Name(), name)
 }

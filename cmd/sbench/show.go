@@ -55,7 +55,7 @@ func (cmd *showCmd) Run(ctx context.Context, a *app) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := (&reportCmd{AcceptUnsigned: cmd.AcceptUnsigned}).believe(s, key); err != nil {
+	if err := (&summed{AcceptUnsigned: cmd.AcceptUnsigned}).believe(s, key); err != nil {
 		return err
 	}
 	for _, p := range s.Problems {

@@ -145,11 +145,17 @@ func (b *browser) wait(method string) {
 // load opens a file.
 func (b *browser) load(name, hash string) {
 	b.t.Helper()
+	b.visit("file://" + name + hash)
+}
+
+// visit opens an address.
+func (b *browser) visit(address string) {
+	b.t.Helper()
 	b.events = nil
 	b.call("Page.navigate", object{"url": "about:blank"}, nil)
 	b.wait("Page.loadEventFired")
 	b.events = nil
-	b.call("Page.navigate", object{"url": "file://" + name + hash}, nil)
+	b.call("Page.navigate", object{"url": address}, nil)
 	b.wait("Page.loadEventFired")
 }
 

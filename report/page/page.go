@@ -4,7 +4,8 @@
 // All text from records is hostile. It reaches the page in two ways only: through
 // html/template, and as JSON in elements that are not executed, which the page's only
 // script shows as text. The page's content security policy allows only that script, by
-// its hash, forbids it to turn text into markup, and allows nothing to be loaded or sent.
+// its hash, forbids it to turn text into markup, and allows nothing to be loaded or sent; a
+// page that a server shows live may ask that server whether there is more.
 //
 // The charts are not drawn with a library: those for Go write style attributes, which the
 // policy forbids, and fixed colors, which do not suit a dark mode.
@@ -36,9 +37,19 @@ const (
 	mostBytes  = 512 << 10
 )
 
-// Write writes the page of a report and of the sources that it sums up. Details of one
-// attempt at a time are in memory.
-func Write(ctx context.Context, w io.Writer, r report.Report, sources []*report.Source) error {
+// A Page is a report, with the sources that it sums up.
+type Page struct {
+	Report  report.Report
+	Sources []*report.Source
+	// Live identifies the records as they are, if a server shows the page while they grow.
+	// The page then asks the server for wait?since=LIVE, and loads itself again when the
+	// answer is 200 instead of 204. A page with an empty Live asks for nothing.
+	Live string
+}
+
+// Write writes the page. Details of one attempt at a time are in memory.
+func (p Page) Write(ctx context.Context, w io.Writer) error {
+	sources := p.Sources
 	style, script, err := programs()
 	if err != nil {
 		return err
@@ -46,12 +57,12 @@ func Write(ctx context.Context, w io.Writer, r report.Report, sources []*report.
 	out := bufio.NewWriterSize(w, 1<<16)
 	put := func(text string) { _, _ = out.WriteString(text) } // out keeps the error
 	put("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
-	put("<meta http-equiv=\"Content-Security-Policy\" content=\"" + policy(style, script) + "\">\n")
+	put("<meta http-equiv=\"Content-Security-Policy\" content=\"" + policy(style, script, p.Live != "") + "\">\n")
 	put("<style>" + style + "</style>\n")
-	if err := writeBody(out, r, sources); err != nil {
+	if err := p.writeBody(out); err != nil {
 		return err
 	}
-	if err := writeIndex(out, r, sources); err != nil {
+	if err := p.writeIndex(out); err != nil {
 		return err
 	}
 	attempts := 0
@@ -78,7 +89,7 @@ func Write(ctx context.Context, w io.Writer, r report.Report, sources []*report.
 
 // programs returns the page's only style sheet and its only script.
 func programs() (style, script string, err error) {
-	for _, name := range []string{"page.css", "text.js", "code.js", "table.js", "attempt.js", "app.js"} {
+	for _, name := range []string{"page.css", "text.js", "code.js", "table.js", "attempt.js", "app.js", "live.js"} {
 		data, err := assets.ReadFile("assets/" + name)
 		if err != nil {
 			return "", "", err
@@ -92,12 +103,16 @@ func programs() (style, script string, err error) {
 	return style, "\"use strict\";\n(() => {\n" + script + "})();\n", nil
 }
 
-func policy(style, script string) string {
+func policy(style, script string, live bool) string {
+	connect := ""
+	if live {
+		connect = "; connect-src 'self'"
+	}
 	hash := func(text string) string {
 		sum := sha256.Sum256([]byte(text))
 		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 	}
-	return "default-src 'none'; style-src " + hash(style) + "; script-src " + hash(script) +
+	return "default-src 'none'; style-src " + hash(style) + "; script-src " + hash(script) + connect +
 		"; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 }
 
@@ -112,17 +127,17 @@ func writeJSON(w io.Writer, id string, v any) error {
 }
 
 // writeBody writes what is visible without the script.
-func writeBody(w io.Writer, r report.Report, sources []*report.Source) error {
+func (p Page) writeBody(w io.Writer) error {
 	t, err := template.New("page.html").Funcs(template.FuncMap{
 		"percent": report.Percent, "between": report.Between, "seconds": report.Seconds, "bytes": func(n float64) string { return report.Bytes(n) },
 		"many": func(n int64) string { return report.Many(float64(n)) }, "name": report.NameOr, "points": report.Points, "ref": func(v float64) *float64 { return &v },
-		"plain": func(s string) string { return report.Visible(s, 120) }, "short": func(s string) string { return report.Visible(s, 44) },
+		"plain": func(s string) string { return report.Visible(s, 120) }, "short": func(s string) string { return report.Visible(s, 44) }, "long": func(s string) string { return report.Visible(s, 400) }, "letter": report.Letter,
 		"pc": pc, "of": func(part, whole float64) string { return pc(part / whole) }, "span": spanOf, "term": term, "groups": func(key string, list []report.Group) groupsView { return groupsView{key, list} },
 	}).ParseFS(assets, "assets/*.html")
 	if err != nil {
 		return err
 	}
-	return t.Execute(w, newView(r, sources))
+	return t.Execute(w, p.view())
 }
 
 // A row is what the table of attempts shows of one.
@@ -135,6 +150,7 @@ type row struct {
 	Category string  `json:"category"`
 	Reason   string  `json:"reason"`
 	Phase    string  `json:"phase"`
+	Message  string  `json:"message"`
 	Seconds  float64 `json:"seconds"`
 	Tokens   int64   `json:"tokens"`
 	Cached   int64   `json:"cached"`
@@ -143,18 +159,19 @@ type row struct {
 	Tries    int     `json:"tries"`
 }
 
-func writeIndex(w io.Writer, r report.Report, sources []*report.Source) error {
+func (p Page) writeIndex(w io.Writer) error {
 	var index struct {
 		Runs []string `json:"runs"`
 		Rows []row    `json:"rows"`
+		Live string   `json:"live,omitempty"`
 	}
-	index.Rows = []row{}
-	for i, s := range sources {
-		index.Runs = append(index.Runs, cut(r.Runs[i].Title()))
+	index.Rows, index.Live = []row{}, p.Live
+	for i, s := range p.Sources {
+		index.Runs = append(index.Runs, cut(p.Report.Runs[i].Title()))
 		for _, a := range s.Attempts {
 			row := row{
 				Run: i, Task: cut(a.Task), Attempt: a.Number, Status: string(a.Status), Family: cut(a.Family), Category: cut(a.Category),
-				Reason: cut(a.Reason), Phase: cut(a.Phase), Seconds: a.Total, Memory: a.PeakMemory, Tries: len(a.Tries),
+				Reason: cut(a.Reason), Phase: cut(a.Phase), Message: cut(a.Message), Seconds: a.Total, Memory: a.PeakMemory, Tries: len(a.Tries),
 			}
 			if t := a.Tokens; t != nil {
 				row.Tokens, row.Cached, row.Output = t.Input+t.Output, t.Cached, t.Output

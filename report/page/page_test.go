@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/securebench/sbench/report"
@@ -25,7 +26,7 @@ func write(t *testing.T, runs ...example) string {
 	name := filepath.Join(t.TempDir(), "report.html")
 	f, err := os.Create(name)
 	check(t, err)
-	check(t, page.Write(t.Context(), f, report.Summarize(sources), sources))
+	check(t, page.Page{Report: report.Summarize(sources), Sources: sources}.Write(t.Context(), f))
 	check(t, f.Close())
 	return name
 }
@@ -42,7 +43,7 @@ func check(t *testing.T, err error) {
 func TestPictures(t *testing.T) {
 	b := open(t)
 	single := write(t, one())
-	both := write(t, one(), two())
+	both := write(t, one(), two(), three())
 	for _, dark := range []bool{false, true} {
 		suffix := map[bool]string{true: "-dark", false: "-light"}[dark]
 		b.size(1400, 1000, dark)
@@ -63,6 +64,18 @@ func TestPictures(t *testing.T) {
 		b.picture("egress" + suffix)
 		b.load(both, "")
 		b.picture("comparison" + suffix)
+		b.size(390, 844, dark)
+		b.load(both, "")
+		b.picture("phone-overview" + suffix)
+		for _, part := range []string{".matrix", "#run-0", "#run-0 .example", "#tasks"} {
+			b.eval("document.querySelector('" + part + "').scrollIntoView()")
+			b.picture("phone-" + strings.Trim(strings.ReplaceAll(part, " ", "-"), "#.") + suffix)
+		}
+		for _, part := range []string{".attempt-head", ".part.candidate", ".part.egress", ".part.usage", ".part.provenance"} {
+			b.load(both, "#a0")
+			b.eval("document.querySelector('" + part + "').scrollIntoView()")
+			b.picture("phone" + strings.ReplaceAll(part, ".", "-") + suffix)
+		}
 		if bytes.Equal(overview, attempt) || len(overview) < 20000 {
 			t.Errorf("the pictures are of nothing: %d and %d bytes", len(overview), len(attempt))
 		}
@@ -74,6 +87,10 @@ func TestPictures(t *testing.T) {
 
 func one() example {
 	return example{RunID: "workbench-mini", Seed: 4, Tasks: 72, Attempts: 3, Skill: 0.72, Agent: "codex", Model: "large-1"}
+}
+
+func three() example {
+	return example{RunID: "workbench-next", Seed: 11, Tasks: 40, Planned: 216, Attempts: 3, Skill: 0.8, Agent: "codex", Model: "large-3"}
 }
 
 func two() example {

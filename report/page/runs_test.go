@@ -22,6 +22,7 @@ type example struct {
 	Seed     uint64
 	Tasks    int
 	Attempts int     // of each task
+	Planned  int     // attempts that run.json plans; 0: it does not say
 	Skill    float64 // between 0 and 1: the share of attempts that pass
 	Agent    string  // codex or claude_code
 	Model    string
@@ -80,7 +81,11 @@ func (w *writer) manifest() error {
 		Harness: record.Harness{Type: w.Agent, Version: "1.4.2", Config: digest("config")},
 		Inputs:  map[string]record.Input{"tester": {Path: "/packs/tester.yaml", Digest: digest("tester")}},
 	}
-	return writeJSON(filepath.Join(w.dir, record.ManifestFile), m)
+	planned := struct {
+		record.Manifest
+		Planned int `json:"planned_attempts,omitempty"`
+	}{m, w.Planned}
+	return writeJSON(filepath.Join(w.dir, record.ManifestFile), planned)
 }
 
 func version() record.Version { return record.Version{Version: "0.3.0", Commit: "98e4cf8"} }
@@ -292,7 +297,7 @@ func (w *writer) judge(rec *record.Record, s *subject) {
 	}
 	rec.VerificationStatus = record.Failed
 	reason := s.kind.failures[w.random.IntN(len(s.kind.failures))]
-	rec.FailureReason, rec.FailurePhase, rec.FailureMessage = reason, "verifier", "the tests exited with code 1"
+	rec.FailureReason, rec.FailurePhase, rec.FailureMessage = reason, "verifier", "the tests exited with code 1: AssertionError: assert 'hello---world-' == 'hello-world' (tests/test_words.py:14)"
 	if strings.HasPrefix(reason, "producer") || reason == "candidate_missing" {
 		rec.FailurePhase, rec.FailureMessage = "producer", "the agent was killed after its time limit"
 		rec.Passed, rec.Score, rec.VerifierMetadata = nil, nil, nil

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,26 +11,47 @@ import (
 )
 
 const (
-	maxCells  = 4000 // attempts drawn as cells
+	maxCells  = 4000 // cells of the matrix
+	maxWide   = 40   // cells of a task and a run that stand in columns
 	maxDots   = 2000 // attempts drawn as dots
 	maxGroups = 24   // rows of a chart
-	maxDiffer = 60   // tasks in the list of a comparison
+	maxDiffer = 60   // tasks in a list of a comparison
 )
 
 // A view is the data of the template.
 type view struct {
 	Title       string
+	Live        bool
+	Leaders     []leader // nil for a single run
 	Runs        []runView
 	Comparisons []comparisonView
+	Matrix      []matrixRow
+	MatrixCut   int // tasks without a row
+}
+
+// A leader is a run's row in the table of several runs.
+type leader struct {
+	report.Run
+	Index   int
+	Against *report.Comparison // with the first run, which has none
+}
+
+// Tokens returns how many all tries read and wrote.
+func (l leader) Tokens() int64 { return l.Spent.Input + l.Spent.Output }
+
+// A matrixRow has a task's attempts, a list for each run, in the order of their numbers. A
+// mark without a status stands for no attempt.
+type matrixRow struct {
+	Task string
+	Runs [][]mark
 }
 
 type runView struct {
 	report.Run // with its lists cut to what is shown
-	Letter     string
+	Index      int
 	Several    bool // there are other runs
 	Parts      []part
-	Cells      []mark
-	CellsCut   int // attempts without a cell
+	First      int // row of the first attempt
 	MostFailed int // the largest Count of Outcomes
 	Curve      *curve
 	Measures   []histogram
@@ -75,32 +97,82 @@ type slowView struct {
 	Row int
 }
 
-func newView(r report.Report, sources []*report.Source) view {
-	var v view
+func (p Page) view() view {
+	r := p.Report
+	v := view{Live: p.Live != ""}
 	var titles []string
 	first := 0
 	for i, run := range r.Runs {
-		v.Runs = append(v.Runs, newRun(i, run, sources[i], first))
+		v.Runs = append(v.Runs, newRun(i, run, p.Sources[i], first))
 		v.Runs[i].Several = len(r.Runs) > 1
-		first += len(sources[i].Attempts)
+		first += len(p.Sources[i].Attempts)
 		if i < 4 {
 			titles = append(titles, report.Visible(run.Title(), 40))
 		}
 	}
 	v.Title = strings.Join(titles, ", ")
+	if len(r.Runs) > 1 {
+		for _, i := range r.Ranking() {
+			l := leader{Run: r.Runs[i], Index: i}
+			if c, ok := r.Against(i); ok && c.Tasks > 0 {
+				l.Against = &c
+			}
+			v.Leaders = append(v.Leaders, l)
+		}
+	}
 	for _, c := range r.Comparisons {
 		v.Comparisons = append(v.Comparisons, newComparison(r, c))
 	}
+	v.Matrix, v.MatrixCut = p.matrix()
 	return v
 }
 
+// matrix returns the rows of the matrix of tasks by attempts, and how many are left out.
+func (p Page) matrix() (rows []matrixRow, more int) {
+	index := map[string]int{}
+	wide := make([]int, len(p.Sources)) // cells of a run
+	first := 0
+	for run, s := range p.Sources {
+		for i, a := range s.Attempts {
+			at, ok := index[a.Task]
+			if !ok {
+				at = len(rows)
+				index[a.Task] = at
+				rows = append(rows, matrixRow{a.Task, make([][]mark, len(p.Sources))})
+			}
+			title := report.Visible(a.Task, 80)
+			if a.Number > 1 {
+				title += fmt.Sprintf(" #%d", a.Number)
+			}
+			cells := append(rows[at].Runs[run], mark{X: float64(a.Number), Row: first + i, Status: a.Status, Title: title + ": " + words(a)})
+			rows[at].Runs[run], wide[run] = cells, max(wide[run], min(len(cells), maxWide))
+		}
+		first += len(s.Attempts)
+	}
+	slices.SortFunc(rows, func(a, b matrixRow) int { return report.Natural(a.Task, b.Task) })
+	drawn := 0
+	for i := range rows {
+		if drawn >= maxCells {
+			return rows[:i], len(rows) - i
+		}
+		for run, cells := range rows[i].Runs {
+			slices.SortStableFunc(cells, func(a, b mark) int { return cmp.Compare(a.X, b.X) })
+			for len(cells) < wide[run] {
+				cells = append(cells, mark{})
+			}
+			cells = cells[:min(len(cells), maxCells)]
+			rows[i].Runs[run], drawn = cells, drawn+len(cells)
+		}
+	}
+	return rows, 0
+}
+
 func newRun(index int, r report.Run, s *report.Source, first int) runView {
-	v := runView{Run: r, Letter: letter(index), Parts: parts(r.Counts)}
+	v := runView{Run: r, Index: index, First: first, Parts: parts(r.Counts)}
 	if r.StartedAt != nil && r.EndedAt != nil {
 		v.Took = report.Seconds(r.EndedAt.Sub(*r.StartedAt).Seconds())
 	}
 	v.ByFamily, v.ByCategory = r.ByFamily[:min(len(r.ByFamily), maxGroups)], r.ByCategory[:min(len(r.ByCategory), maxGroups)]
-	v.Cells, v.CellsCut = cells(s, first)
 	v.Outcomes = slices.DeleteFunc(slices.Clone(r.Outcomes), func(o report.Outcome) bool { return o.Status == record.Passed })
 	for _, o := range v.Outcomes {
 		v.MostFailed = max(v.MostFailed, o.Count)
@@ -121,19 +193,14 @@ func newRun(index int, r report.Run, s *report.Source, first int) runView {
 // Share returns the length of an outcome's count relative to the largest one.
 func (v runView) Share(count int) string { return pc(float64(count) / float64(v.MostFailed)) }
 
+// RowOf returns the row of one of the run's attempts in the table.
+func (v runView) RowOf(attempt int) int { return v.First + attempt }
+
 // A groupsView is a list of groups with the key by which the table's filter finds their
 // attempts.
 type groupsView struct {
 	Key  string
 	List []report.Group
-}
-
-// letter returns the name of a run in comparisons.
-func letter(i int) string {
-	if i < 26 {
-		return string(rune('A' + i))
-	}
-	return fmt.Sprint(i + 1)
 }
 
 func parts(c report.Counts) []part {
@@ -157,17 +224,6 @@ func term(key string, value any) string {
 	return key + `:"` + text + `"`
 }
 
-func cells(s *report.Source, first int) (list []mark, cut int) {
-	for i, a := range s.Attempts[:min(len(s.Attempts), maxCells)] {
-		title := report.Visible(a.Task, 80)
-		if a.Number > 1 {
-			title += fmt.Sprintf(" #%d", a.Number)
-		}
-		list = append(list, mark{Row: first + i, Status: a.Status, Title: title + ": " + words(a)})
-	}
-	return list, len(s.Attempts) - len(list)
-}
-
 // words says how an attempt ended.
 func words(a report.Attempt) string {
 	if a.Reason == "" {
@@ -177,18 +233,28 @@ func words(a report.Attempt) string {
 }
 
 type comparisonView struct {
-	report.Comparison // with its Differ cut to what is shown
-	A, B              string
-	Span              *span // on an axis from -100 to 100 points
-	Scale             string
-	DifferMore        int
-	LetterA, LetterB  string
+	report.Comparison
+	TitleA, TitleB string
+	Span           *span // on an axis from -100 to 100 points
+	Scale          string
+	Lists          []differsView
+}
+
+// A differsView lists tasks that are better in a run, or worse.
+type differsView struct {
+	Words, Class string
+	List         []report.Differs
+	More         int
 }
 
 func newComparison(r report.Report, c report.Comparison) comparisonView {
-	v := comparisonView{Comparison: c, A: r.Runs[c.A].Title(), B: r.Runs[c.B].Title(), LetterA: letter(c.A), LetterB: letter(c.B)}
-	v.Differ = c.Differ[:min(len(c.Differ), maxDiffer)]
-	v.DifferMore = len(c.Differ) - len(v.Differ)
+	v := comparisonView{Comparison: c, TitleA: r.Runs[c.A].Title(), TitleB: r.Runs[c.B].Title()}
+	better, worse := c.Apart()
+	for _, l := range []differsView{{Words: "Better", Class: "up", List: better}, {Words: "Worse", Class: "down", List: worse}} {
+		l.More = max(0, len(l.List)-maxDiffer)
+		l.List = l.List[:len(l.List)-l.More]
+		v.Lists = append(v.Lists, l)
+	}
 	if i := c.Interval; i != nil {
 		// The axis is the shortest of four that holds the interval.
 		scale := 1.0

@@ -19,7 +19,7 @@ function route() {
   else if (hash === "tasks") {
     byId("tasks").scrollIntoView();
     if (view.at >= 0) choose(view.at);
-  } else if (hash === "compare" && byId("compare")) byId("compare").scrollIntoView();
+  } else if (/^(compare|run-\d+)$/.test(hash) && byId(hash)) byId(hash).scrollIntoView();
   else if (hash === "") scrollTo(0, 0);
 }
 

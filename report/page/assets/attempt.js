@@ -9,7 +9,7 @@ function show(id) {
   page.replaceChildren(headOf(r), tilesOf(r, d));
   if (r.status !== "passed" && (r.reason || d.message)) page.append(failureOf(r, d));
   if (d.missing) page.append(section("missing", "What could not be read", ...d.missing.map((m) => line("p", "note", m))));
-  const parts = [promptOf(d), traceOf(d), candidateOf(d), verifierOf(d), egressOf(d), usageOf(r, d), producerOf(d), provenanceOf(d)].filter(Boolean);
+  const parts = [promptOf(r, d), traceOf(d), candidateOf(d), verifierOf(d), egressOf(d), usageOf(r, d), producerOf(d), provenanceOf(d)].filter(Boolean);
   const jump = make("nav", "jump");
   jump.setAttribute("aria-label", "Parts");
   for (const p of parts) {
@@ -39,7 +39,7 @@ function headOf(r) {
   return make("div", "attempt-head",
     make("div", "steps", back, step(where - 1, "← Previous", "←"), step(where + 1, "Next →", "→"),
       make("span", "soft", where < 0 ? "" : `${where + 1} of ${view.rows.length}`)),
-    make("h1", "", make("span", "badge " + known(r.status), r.status), " ", line("span", "", r.task)),
+    make("h1", "", badge(r.status), " ", line("span", "", r.task)),
     line("p", "soft", names + (several.attempts ? ` · attempt ${r.attempt}` : "") + (several.runs ? ` · run ${letters(r.run)}: ${index.runs[r.run]}` : "")));
 }
 
@@ -83,10 +83,28 @@ function section(name, title, ...children) {
   return s;
 }
 
-function promptOf(d) {
-  if (!empty(d.prompt)) return section("prompt", "Prompt", block(d.prompt, "prose"));
-  if (!d.public) return null;
-  return section("prompt", "Task", ...d.public.flatMap((v) => [line("h3", "", v.name), block(v.text, "prose")]));
+function promptOf(r, d) {
+  const values = once(empty(d.prompt) ? d.public || [] : fields(d.prompt));
+  if (!values.length) return null;
+  const code = (v) => /code|patch|diff/i.test(v.name) ||
+    (r.family === "code_completion" && /^((async def|def|class|import|func|function|package|#include|fn) |from \S+ import )/m.test(whole(v.text)));
+  return section("prompt", empty(d.prompt) ? "Task" : "Prompt",
+    ...values.flatMap((v) => [v.name ? line("h3", "", v.name) : "", code(v) ? program(v.text) : block(v.text, "prose")]));
+}
+
+// fields divides a prompt at its headings.
+function fields(t) {
+  if (t.cut) return [{name: "", text: t}];
+  const pieces = ["", ...t.head.split(/^## (.+)$/m)];
+  const list = [];
+  for (let i = 0; i < pieces.length; i += 2) list.push({name: pieces[i], text: {head: pieces[i + 1].replace(/^\n+|\s+$/g, "")}});
+  return list.filter((v) => v.name || v.text.head);
+}
+
+// once leaves out values that another one repeats, or contains if they are long.
+function once(list) {
+  const texts = list.map((v) => whole(v.text).trim());
+  return list.filter((_, i) => !texts.some((t, j) => j !== i && (t === texts[i] ? j < i : texts[i].length > 80 && t.includes(texts[i]))));
 }
 
 const glyphs = {message: "●", thinking: "∴", command: "$", tool: "⚙", files: "±", note: "·", error: "!", raw: "?"};
@@ -231,8 +249,8 @@ function provenanceOf(d) {
   const children = [dl];
   if (d.tries.length > 1) {
     const body = make("tbody", "");
-    for (const t of d.tries) body.append(make("tr", "", make("td", "num", String(t.line)), make("td", "", make("span", "badge " + known(t.status), t.status)), line("td", "", t.reason), line("td", "", t.started), make("td", "num", seconds(t.seconds))));
-    children.unshift(make("h3", "", "Tries; the last one counts"), make("table", "", make("thead", "", make("tr", "", ...["Line", "Status", "Reason", "Started", "Time"].map((n) => make("th", "", n)))), body));
+    for (const t of d.tries) body.append(make("tr", "", make("td", "num", String(t.line)), make("td", "", badge(t.status)), line("td", "", t.reason), line("td", "", t.started), make("td", "num", seconds(t.seconds))));
+    children.unshift(make("h3", "", "Tries; the last one counts"), make("div", "scroll", make("table", "", make("thead", "", make("tr", "", ...["Line", "Status", "Reason", "Started", "Time"].map((n) => make("th", "", n)))), body)));
   }
   return section("provenance", "Provenance", ...children);
 }

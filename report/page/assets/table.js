@@ -3,30 +3,36 @@
 const index = JSON.parse(byId("index").textContent);
 index.rows.forEach((r, i) => {
   r.id = i;
-  r.text = [r.task, r.status, r.family, r.category, r.reason, r.phase, index.runs[r.run]].join("\u0001").toLowerCase();
+  r.text = [r.task, r.status, r.family, r.category, r.reason, r.phase, r.message, index.runs[r.run]].join("\u0001").toLowerCase();
 });
 const letters = (i) => (i < 26 ? String.fromCharCode(65 + i) : String(i + 1));
+// natural compares names as people do: task-2 comes before task-10.
+const natural = new Intl.Collator("en", {numeric: true}).compare;
+const ordered = [...index.rows].sort((a, b) => natural(a.task, b.task) || a.run - b.run || a.attempt - b.attempt);
+ordered.forEach((r, i) => { r.at = i; });
 const statuses = ["passed", "failed", "pending", "error"];
 const several = {runs: index.runs.length > 1, attempts: index.rows.some((r) => r.attempt > 1)};
 
 const columns = [
-  {key: "status", name: "Status", cell: (r) => make("span", "badge " + known(r.status), r.status)},
+  {key: "status", name: "Status", cell: (r) => badge(r.status)},
   ...(several.runs ? [{key: "run", name: "Run", cell: (r) => make("span", "letter", letters(r.run)), number: true}] : []),
   {key: "task", name: "Task", cell: (r) => line("span", "task", r.task)},
   ...(several.attempts ? [{key: "attempt", name: "№", cell: (r) => String(r.attempt), number: true}] : []),
   {key: "family", name: "Family", cell: (r) => line("span", "", r.family)},
   {key: "category", name: "Category", cell: (r) => line("span", "", r.category)},
   {key: "reason", name: "Reason", cell: (r) => line("span", "reason", r.reason)},
+  {key: "message", name: "Message", cell: (r) => line("span", "soft", r.message)},
   {key: "seconds", name: "Time", cell: (r) => seconds(r.seconds), number: true},
   {key: "tokens", name: "Tokens", cell: (r) => (r.tokens ? many(r.tokens) : "–"), number: true},
   {key: "memory", name: "Memory", cell: (r) => (r.memory ? size(r.memory) : "–"), number: true},
   {key: "tries", name: "Tries", cell: (r) => String(r.tries), number: true},
-];
+].filter((c) => ["status", "run", "task"].includes(c.key) || index.rows.some((r) => r[c.key])); // no empty columns
 
 const known = (status) => (statuses.includes(status) ? status : "pending");
+const badge = (status) => make("span", "badge " + known(status), status);
 
 // view is what the table shows now.
-const view = {rows: index.rows, made: 0, at: -1, sort: "", down: false, query: ""};
+const view = {rows: ordered, made: 0, at: -1, sort: "", down: false, query: ""};
 const chunk = 150;
 
 // parse takes a filter apart: key:value, key:"a value", and words.
@@ -49,25 +55,24 @@ function matches(r, terms) {
 function filter(query) {
   view.query = query;
   const terms = parse(query);
-  view.rows = index.rows.filter((r) => matches(r, terms));
+  view.rows = ordered.filter((r) => matches(r, terms));
   sortRows();
   draw();
 }
 
 function sortRows() {
-  const key = view.sort, sign = view.down ? -1 : 1;
-  if (!key) return;
+  const key = view.sort || "at", sign = view.down ? -1 : 1;
   const order = (r) => (key === "status" ? statuses.indexOf(r.status) : r[key]);
   view.rows.sort((a, b) => {
     const x = order(a), y = order(b);
-    return sign * (typeof x === "number" ? x - y : x < y ? -1 : x > y ? 1 : 0) || a.id - b.id;
+    return sign * (typeof x === "number" ? x - y : natural(x, y)) || a.at - b.at;
   });
 }
 
 function sortBy(key) {
   if (view.sort !== key) { view.sort = key; view.down = columns.find((c) => c.key === key).number === true; }
   else if (view.down === (columns.find((c) => c.key === key).number === true)) view.down = !view.down;
-  else { view.sort = ""; view.rows = index.rows.filter((r) => matches(r, parse(view.query))); }
+  else { view.sort = ""; view.down = false; }
   sortRows();
   draw();
 }

@@ -1,0 +1,60 @@
+package report
+
+import (
+	"encoding/csv"
+	"io"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// formula finds where a spreadsheet would begin a formula: at the beginning of a cell, also
+// in spreadsheets that divide lines at semicolons whatever the quotes.
+var formula = regexp.MustCompile(`(^|;)( *[=+\-@＝＋－＠])`)
+
+// harmlessCell returns a hostile text as one line that no spreadsheet takes for a formula:
+// what would begin one has an apostrophe before it.
+func harmlessCell(s string) string { return formula.ReplaceAllString(Visible(s, 2000), "${1}'${2}") }
+
+// WriteCSV writes a line for each attempt, with the try that counts, under a line of
+// names. Times are in seconds, sizes in bytes; an empty cell stands for an unknown number.
+// Control characters in texts are escaped, and no text is a formula.
+func WriteCSV(w io.Writer, r Report, sources []*Source) error {
+	out := csv.NewWriter(w)
+	_ = out.Write([]string{ // the error comes back below
+		"run", "benchmark", "task", "attempt", "status", "reason", "phase", "message", "family", "category", "agent", "started_at", "tries",
+		"total_seconds", "producer_seconds", "verifier_seconds", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "peak_memory_bytes",
+	})
+	for i, s := range sources {
+		for _, a := range ordered(s.Attempts) {
+			line := []string{
+				r.Runs[i].Title(), a.Benchmark, a.Task, strconv.Itoa(a.Number), string(a.Status), a.Reason, a.Phase, a.Message, a.Family, a.Category, a.Agent,
+			}
+			for i := range line {
+				line[i] = harmlessCell(line[i])
+			}
+			started := ""
+			if !a.Started.IsZero() {
+				started = a.Started.UTC().Format(time.RFC3339)
+			}
+			line = append(line, started, strconv.Itoa(len(a.Tries)), decimal(a.Total), decimal(a.Producer), decimal(a.Verifier))
+			tokens := make([]string, 4)
+			if t := a.Tokens; t != nil {
+				for i, n := range []int64{t.Input, t.Cached, t.Output, t.Reasoning} {
+					tokens[i] = strconv.FormatInt(n, 10)
+				}
+			}
+			_ = out.Write(append(append(line, tokens...), decimal(float64(a.PeakMemory))))
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// decimal formats a positive number without an exponent, and an unknown one as "".
+func decimal(v float64) string {
+	if v <= 0 {
+		return ""
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}

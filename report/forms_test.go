@@ -1,0 +1,222 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/report"
+)
+
+// planned writes records with messages, and a manifest that plans n attempts.
+func planned(t *testing.T, n int, records ...map[string]any) *report.Source {
+	t.Helper()
+	dir := t.TempDir()
+	var text bytes.Buffer
+	for _, r := range records {
+		check(t, json.NewEncoder(&text).Encode(r))
+	}
+	manifest, err := json.Marshal(map[string]any{"run_id": "=run", "planned_attempts": n})
+	check(t, err)
+	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), text.Bytes(), 0o644))
+	check(t, os.WriteFile(filepath.Join(dir, "run.json"), manifest, 0o644))
+	s, err := report.Open(t.Context(), dir)
+	check(t, err)
+	t.Cleanup(func() { check(t, s.Close()) })
+	return s
+}
+
+const evil = "=HYPERLINK(\"http://evil.example\")\t\r\n;=1+1\x00\x1b[31m]]><x a='&'>\u202e\ufffe\xff, \"q\""
+
+// TestCSV: no cell is a formula, whatever divides cells, and the table is whole.
+func TestCSV(t *testing.T) {
+	var records []map[string]any
+	starts := []string{"=", "+", "-", "@", "\t=", "\r=", " =", "＝", "＋", "－", "＠", ";=", "x; @", "task-10", "task-2"}
+	for _, s := range starts {
+		records = append(records, map[string]any{"task_id": s + evil, "category": s, "verification_status": "failed", "failure_reason": s, "failure_message": s + evil})
+	}
+	s := planned(t, 0, records...)
+	var out bytes.Buffer
+	check(t, report.WriteCSV(&out, report.Summarize([]*report.Source{s}), []*report.Source{s}))
+	for _, comma := range []rune{',', ';'} {
+		in := csv.NewReader(bytes.NewReader(out.Bytes()))
+		in.Comma, in.LazyQuotes, in.FieldsPerRecord = comma, comma == ';', -1
+		rows, err := in.ReadAll()
+		check(t, err)
+		if len(rows) != len(starts)+1 {
+			t.Fatalf("%d rows with %q", len(rows), comma)
+		}
+		for _, row := range rows {
+			if comma == ',' && len(row) != len(rows[0]) {
+				t.Errorf("%d cells: %q", len(row), row)
+			}
+			for _, cell := range row {
+				if strings.ContainsAny(cell, "\t\r\n\x00\x1b") || strings.ContainsRune("=+-@＝＋－＠", []rune(strings.TrimLeft(cell, " \"") + ".")[0]) {
+					t.Errorf("a formula, or a control character, divided at %q: %q", comma, cell)
+				}
+			}
+		}
+	}
+	if two, ten := strings.Index(out.String(), "task-2="), strings.Index(out.String(), "task-10="); two < 0 || ten < two {
+		t.Error("not in natural order")
+	}
+}
+
+// TestJUnit: any text makes valid XML, and what is not recorded is an error.
+func TestJUnit(t *testing.T) {
+	s := planned(t, 9,
+		map[string]any{"task_id": "one", "verification_status": "passed", "times": map[string]any{"producer": 1.5}},
+		map[string]any{"task_id": evil, "task_type": evil, "verification_status": "failed", "failure_reason": evil, "failure_message": evil},
+		map[string]any{"task_id": "three", "verification_status": "pending", "failure_reason": "no_verifier"},
+		map[string]any{"task_id": "four", "attempt": 2, "verification_status": "error", "failure_message": "the provider failed"},
+	)
+	var out bytes.Buffer
+	check(t, report.WriteJUnit(&out, report.Summarize([]*report.Source{s}), []*report.Source{s}))
+	var got struct {
+		Suite struct {
+			Tests    int `xml:"tests,attr"`
+			Failures int `xml:"failures,attr"`
+			Errors   int `xml:"errors,attr"`
+			Skipped  int `xml:"skipped,attr"`
+			Cases    []struct {
+				Name    string `xml:"name,attr"`
+				Failure *struct {
+					Message string `xml:"message,attr"`
+				} `xml:"failure"`
+				Error *struct {
+					Message string `xml:"message,attr"`
+				} `xml:"error"`
+				Skipped *struct{} `xml:"skipped"`
+			} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
+	check(t, xml.Unmarshal(out.Bytes(), &got))
+	suite := got.Suite
+	if suite.Tests != 5 || suite.Failures != 1 || suite.Errors != 2 || suite.Skipped != 1 || len(suite.Cases) != 5 {
+		t.Fatalf("%+v\n%s", suite, &out)
+	}
+	shown := report.Visible(strings.ToValidUTF8(evil, "\uFFFD"), 1000)
+	failed, errored, missing := 0, suite.Cases[1], suite.Cases[4]
+	for _, c := range suite.Cases {
+		if c.Failure != nil {
+			failed++
+			if c.Name != shown || c.Failure.Message != shown {
+				t.Errorf("%q: %q", c.Name, c.Failure.Message)
+			}
+		}
+	}
+	if failed != 1 || errored.Name != "four #2" || errored.Error.Message != "the provider failed" || missing.Error == nil || missing.Error.Message != "5 of 9 planned attempts are not recorded" {
+		t.Errorf("%+v", suite.Cases)
+	}
+	if strings.ContainsAny(out.String(), "\x00\x1b\u202e") || !strings.Contains(out.String(), `<property name="partial"`) {
+		t.Errorf("%s", &out)
+	}
+}
+
+// TestWarnings: what makes a run's numbers doubtful is said, and nothing else.
+func TestWarnings(t *testing.T) {
+	passed := func(task, state string) map[string]any {
+		r := map[string]any{"task_id": task, "verification_status": "passed"}
+		if state != "" {
+			r["contrast"] = map[string]any{"state": state}
+		}
+		return r
+	}
+	degraded := passed("one", "")
+	degraded["degraded"] = []string{"memory", "swap"}
+	for _, tt := range []struct {
+		name    string
+		planned int
+		record  map[string]any
+		doubt   bool
+		want    string
+	}{
+		{"nothing", 1, passed("one", "calibrated"), false, ""},
+		{"unknown plan", 0, passed("one", ""), false, ""},
+		{"fewer planned than recorded", -1, passed("one", ""), false, ""},
+		{"partial", 30, passed("one", ""), false, "partial: 1 of 30 planned attempts are recorded: the run was interrupted, or is still going on"},
+		{"degraded", 1, degraded, false, "degraded: the host did not enforce these limits: memory, swap"},
+		{"uncalibrated", 1, passed("one", "uncalibrated"), false, "uncalibrated: 1 of 1 passes are not confirmed by calibrated changes to their tests"},
+		{"nothing to change", 1, passed("one", "none"), false, "uncalibrated: 1 of 1 passes are not confirmed by calibrated changes to their tests"},
+		{"unscored", 1, map[string]any{"task_id": "one", "verification_status": "error"}, false, "unscored: 1 error and 0 pending are in no denominator"},
+		{"unverified", 1, passed("one", ""), true, "unverified: candidates.jsonl: no seal"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := planned(t, tt.planned, tt.record)
+			if tt.doubt {
+				s.Problems = append(s.Problems, report.Problem{File: "candidates.jsonl", Message: "no seal", Unverified: true})
+			}
+			var got []string
+			for _, w := range report.Summarize([]*report.Source{s}).Runs[0].Warnings() {
+				got = append(got, w.Kind+": "+w.Text)
+			}
+			if strings.Join(got, "\n") != tt.want {
+				t.Errorf("says %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestCauses: failures are grouped by cause, each with the most frequent message.
+func TestCauses(t *testing.T) {
+	fail := func(task, reason, message string) map[string]any {
+		return map[string]any{"task_id": task, "verification_status": "failed", "failure_reason": reason, "failure_message": message}
+	}
+	s := planned(t, 4, fail("a", "tests_failed", "rare"), fail("b", "tests_failed", "usual"), fail("c", "tests_failed", "usual"), fail("d", "timeout", strings.Repeat("long", 400)))
+	r := report.Summarize([]*report.Source{s}).Runs[0]
+	if o := r.Outcomes[0]; len(r.Outcomes) != 2 || o.Count != 3 || o.Task != "b" || o.Index != 1 || o.Message != "usual" {
+		t.Errorf("%+v", r.Outcomes)
+	}
+	if m := r.Outcomes[1].Message; len(m) > 650 || !strings.Contains(m, " … ") {
+		t.Errorf("%d bytes", len(m))
+	}
+	if len(r.NotPassed) != 4 || r.NotPassed[2].Message != "usual" {
+		t.Errorf("%+v", r.NotPassed)
+	}
+	var text, markdown strings.Builder
+	check(t, report.WriteText(&text, report.Report{Runs: []report.Run{r}}))
+	check(t, report.WriteMarkdown(&markdown, report.Report{Runs: []report.Run{r}}))
+	for _, form := range []string{text.String(), markdown.String()} {
+		if strings.Count(form, "usual") != 3 || strings.Count(form, "rare") != 1 {
+			t.Errorf("%s", form)
+		}
+	}
+}
+
+func TestNatural(t *testing.T) {
+	order := []string{"", "a", "a01", "a1", "a2", "a10", "a10b", "a99999999999999999999", "a100000000000000000000", "b"}
+	for i, a := range order {
+		for j, b := range order {
+			if got, want := report.Natural(a, b), min(1, max(-1, i-j)); got != want {
+				t.Errorf("%q and %q: %d, want %d", a, b, got, want)
+			}
+		}
+	}
+}
+
+// TestRanking: the best run is first, one without a verdict last.
+func TestRanking(t *testing.T) {
+	run := func(statuses ...string) *report.Source {
+		var records []map[string]any
+		for i, s := range statuses {
+			records = append(records, map[string]any{"task_id": string(rune('a' + i)), "verification_status": s})
+		}
+		return planned(t, len(statuses), records...)
+	}
+	r := report.Summarize([]*report.Source{run("failed", "passed"), run(), run("passed", "passed")})
+	if got := r.Ranking(); got[0] != 2 || got[1] != 0 || got[2] != 1 {
+		t.Errorf("%v", got)
+	}
+	var text strings.Builder
+	check(t, report.WriteText(&text, r))
+	head, _, _ := strings.Cut(text.String(), "\n\n")
+	lines := strings.Split(head, "\n")
+	if len(lines) != 4 || !strings.HasPrefix(lines[1], "C ") || !strings.Contains(lines[1], "+50.0 (") || !strings.Contains(lines[1], "1.000") {
+		t.Errorf("%s", head)
+	}
+}

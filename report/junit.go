@@ -1,0 +1,104 @@
+package report
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/securebench/sbench/run/record"
+)
+
+// The elements of JUnit's XML, as continuous integration servers read it.
+type (
+	junitSuites struct {
+		XMLName xml.Name     `xml:"testsuites"`
+		Suites  []junitSuite `xml:"testsuite"`
+	}
+	junitSuite struct {
+		Name       string          `xml:"name,attr"`
+		Tests      int             `xml:"tests,attr"`
+		Failures   int             `xml:"failures,attr"`
+		Errors     int             `xml:"errors,attr"`
+		Skipped    int             `xml:"skipped,attr"`
+		Time       string          `xml:"time,attr"`
+		Timestamp  string          `xml:"timestamp,attr,omitempty"`
+		Properties []junitProperty `xml:"properties>property,omitempty"`
+		Cases      []junitCase     `xml:"testcase"`
+	}
+	junitProperty struct {
+		Name  string `xml:"name,attr"`
+		Value string `xml:"value,attr"`
+	}
+	junitCase struct {
+		Class   string      `xml:"classname,attr"`
+		Name    string      `xml:"name,attr"`
+		Time    string      `xml:"time,attr"`
+		Failure *junitCause `xml:"failure"`
+		Error   *junitCause `xml:"error"`
+		Skipped *junitCause `xml:"skipped"`
+	}
+	junitCause struct {
+		Type    string `xml:"type,attr,omitempty"`
+		Message string `xml:"message,attr"`
+	}
+)
+
+// WriteJUnit writes runs as JUnit XML: a suite for each run, and a case for each attempt.
+// Failed attempts are failures, those with errors are errors, and pending ones are skipped.
+// If planned attempts have no record, one more case is an error that says so. Warnings are
+// properties of the suite. Control characters in texts are escaped.
+func WriteJUnit(w io.Writer, r Report, sources []*Source) error {
+	var all junitSuites
+	for i, s := range sources {
+		all.Suites = append(all.Suites, r.Runs[i].junit(s))
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	enc := xml.NewEncoder(w)
+	enc.Indent("", "  ")
+	if err := enc.Encode(all); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+func (r Run) junit(s *Source) junitSuite {
+	c := r.Counts
+	suite := junitSuite{Name: Visible(r.Title(), maxName), Tests: c.Attempts, Failures: c.Failed, Errors: c.Errors, Skipped: c.Pending}
+	if r.StartedAt != nil {
+		suite.Timestamp = r.StartedAt.UTC().Format(time.RFC3339)
+	}
+	for _, w := range r.Warnings() {
+		suite.Properties = append(suite.Properties, junitProperty{w.Kind, Visible(w.Text, maxName)})
+	}
+	total := 0.0
+	for _, a := range ordered(s.Attempts) {
+		total += a.Total
+		test := junitCase{Class: Visible(strings.Trim(a.Benchmark+"."+a.Family, "."), maxName), Name: Visible(a.Task, maxName), Time: fmt.Sprintf("%.3f", a.Total)}
+		if a.Number > 1 {
+			test.Name += fmt.Sprintf(" #%d", a.Number)
+		}
+		cause := &junitCause{Visible(a.Reason, maxName), Visible(a.Message, maxName)}
+		switch a.Status {
+		case record.Passed:
+		case record.Failed:
+			test.Failure = cause
+		case record.Pending:
+			test.Skipped = cause
+		default:
+			test.Error = cause
+		}
+		suite.Cases = append(suite.Cases, test)
+	}
+	if n := r.Missing(); n > 0 {
+		suite.Tests, suite.Errors = suite.Tests+1, suite.Errors+1
+		missing := &junitCause{"not_recorded", fmt.Sprintf("%d of %d planned attempts are not recorded", n, *r.Planned)}
+		suite.Cases = append(suite.Cases, junitCase{Class: Visible(r.BenchmarkID, maxName), Name: "planned attempts", Time: "0.000", Error: missing})
+	}
+	suite.Time = fmt.Sprintf("%.3f", total)
+	return suite
+}
