@@ -55,11 +55,19 @@ const HarnessCommand = "command"
 // agents; what reads tester files is given their types.
 type AgentType struct {
 	Name string // the value of harness.type
+	// Credentials are the variables of harness.env that may hold the provider's key, at
+	// least one; the first that is set is used. No key reaches the agent's sandbox.
+	Credentials []Credential
+	Model       string // in the tester files that an import of a pack writes
 	// Config are the keys of harness.config that not every agent has. HarnessConfig.Own
 	// has their values.
 	Config []schema.Field
-	Key    string // the variable of harness.env that usually holds the provider's key
-	Model  string // the model in the tester files that an import writes
+}
+
+// A Credential is an environment variable that holds a provider's key.
+type Credential struct {
+	Name   string
+	Bearer bool // send it as a bearer token if the provider accepts keys in two ways
 }
 
 // HarnessSection says which harness produces candidates.

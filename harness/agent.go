@@ -16,7 +16,6 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/harness/tooling"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
@@ -33,19 +32,11 @@ const (
 // A CLI describes an agent's command-line program: everything in which one agent
 // differs from another.
 type CLI struct {
-	Name     string // of harness.type
+	compiler.AgentType
 	Provider relay.Provider
-	// Credentials are the environment variables that may hold the provider's key, at least
-	// one; the first that is set is used. No key reaches the agent's sandbox.
-	Credentials []Credential
 	// Packages are the npm packages by architecture, as GOARCH. Packages that images with
 	// musl need instead have "-musl" after the architecture.
 	Packages map[string]tooling.Package
-	// Model is the model in the tester files that an import of a pack writes.
-	Model string
-	// Config are the keys of harness.config that only this agent has, besides those of
-	// all agents. Args and Env find their values in Agent.Own.
-	Config []schema.Field
 
 	// Args returns the program's arguments. The program reads the prompt from
 	// standard input.
@@ -56,11 +47,6 @@ type CLI struct {
 	// Read parses one line of the program's output. It returns false if the line is not an
 	// event.
 	Read func(line []byte) ([]Step, bool)
-}
-
-// Type returns what tester files may say of the agent.
-func (c CLI) Type() compiler.AgentType {
-	return compiler.AgentType{Name: c.Name, Config: c.Config, Key: c.Credentials[0].Name, Model: c.Model}
 }
 
 // Package returns the npm package for an architecture, and for images with musl or with
@@ -76,12 +62,6 @@ func (c CLI) Package(arch string, musl bool) (tooling.Package, error) {
 	return p, nil
 }
 
-// A Credential is an environment variable that holds a provider's key.
-type Credential struct {
-	Name   string
-	Bearer bool // send it as a bearer token if the provider accepts keys in two ways
-}
-
 // Agent is a harness that runs an agent's command-line program in the task's image. The
 // program reaches its model through a relay. Produce is safe for concurrent use.
 type Agent struct {
@@ -91,7 +71,7 @@ type Agent struct {
 	Tools  *tooling.Cache
 	Arch   string // of the images, as GOARCH
 	Key    relay.Key
-	Bearer bool // see Credential
+	Bearer bool // see compiler.Credential
 
 	mu       sync.Mutex
 	prepared map[string]prepared // by image

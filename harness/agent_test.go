@@ -163,7 +163,7 @@ func TestVariant(t *testing.T) {
 
 // TestAgentPrintsNoKey: an agent's key cannot be printed.
 func TestAgentPrintsNoKey(t *testing.T) {
-	agent := &harness.Agent{CLI: harness.CLI{Name: "x"}, Key: relay.NewKey("sk-secret")}
+	agent := &harness.Agent{CLI: harness.CLI{AgentType: compiler.AgentType{Name: "x"}}, Key: relay.NewKey("sk-secret")}
 	text, err := json.Marshal(struct{ Key relay.Key }{agent.Key})
 	must(t, err)
 	if strings.Contains(string(text), "sk-secret") {

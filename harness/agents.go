@@ -24,7 +24,7 @@ func CLIOf(name string) (CLI, bool) {
 func AgentTypes() []compiler.AgentType {
 	var types []compiler.AgentType
 	for _, c := range CLIs() {
-		types = append(types, c.Type())
+		types = append(types, c.AgentType)
 	}
 	return types
 }
@@ -33,6 +33,6 @@ func AgentTypes() []compiler.AgentType {
 // the agents.
 func isCredential(name string) bool {
 	return slices.ContainsFunc(CLIs(), func(c CLI) bool {
-		return slices.ContainsFunc(c.Credentials, func(k Credential) bool { return k.Name == name })
+		return slices.ContainsFunc(c.Credentials, func(k compiler.Credential) bool { return k.Name == name })
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/harness/tooling"
 	"github.com/securebench/sbench/proxy/relay"
@@ -14,17 +15,19 @@ import (
 // claudeCode is Anthropic's agent. It has a binary for glibc and one for musl.
 func claudeCode() CLI {
 	return CLI{
-		Name: "claude_code", Provider: relay.Anthropic,
-		Credentials: []Credential{{Name: "ANTHROPIC_API_KEY"}, {Name: "ANTHROPIC_AUTH_TOKEN", Bearer: true}},
+		AgentType: compiler.AgentType{
+			Name: "claude_code", Model: "sonnet",
+			Credentials: []compiler.Credential{{Name: "ANTHROPIC_API_KEY"}, {Name: "ANTHROPIC_AUTH_TOKEN", Bearer: true}},
+			Config:      []schema.Field{{Name: "reasoning_effort", Schema: schema.Word("How hard the model is to think.")}},
+		},
+		Provider: relay.Anthropic,
 		Packages: map[string]tooling.Package{
 			"amd64":      {Name: "@anthropic-ai/claude-code-linux-x64", Program: "claude"},
 			"amd64-musl": {Name: "@anthropic-ai/claude-code-linux-x64-musl", Program: "claude"},
 			"arm64":      {Name: "@anthropic-ai/claude-code-linux-arm64", Program: "claude"},
 			"arm64-musl": {Name: "@anthropic-ai/claude-code-linux-arm64-musl", Program: "claude"},
 		},
-		Model:  "sonnet",
-		Config: []schema.Field{{Name: "reasoning_effort", Schema: schema.Word("How hard the model is to think.")}},
-		Args:   claudeArgs,
+		Args: claudeArgs,
 		Env: func(a *Agent, baseURL, key, home string) []string {
 			return []string{
 				// The relay allows one model only, so minor tasks must not use another.

@@ -3,6 +3,7 @@ package harness
 import (
 	"encoding/json"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/harness/tooling"
 	"github.com/securebench/sbench/proxy/relay"
@@ -11,15 +12,17 @@ import (
 // codex is OpenAI's agent, a static binary that runs in every image.
 func codex() CLI {
 	return CLI{
-		Name: "codex", Provider: relay.OpenAI,
-		Credentials: []Credential{{Name: "OPENAI_API_KEY"}, {Name: "CODEX_API_KEY"}},
+		AgentType: compiler.AgentType{
+			Name: "codex", Model: "gpt-5-codex",
+			Credentials: []compiler.Credential{{Name: "OPENAI_API_KEY"}, {Name: "CODEX_API_KEY"}},
+			Config:      []schema.Field{{Name: "reasoning_effort", Schema: schema.Word("How hard the model is to think.")}},
+		},
+		Provider: relay.OpenAI,
 		Packages: map[string]tooling.Package{
 			"amd64": {Name: "@openai/codex", Suffix: "-linux-x64", Program: "vendor/x86_64-unknown-linux-musl/bin/codex"},
 			"arm64": {Name: "@openai/codex", Suffix: "-linux-arm64", Program: "vendor/aarch64-unknown-linux-musl/bin/codex"},
 		},
-		Model:  "gpt-5-codex",
-		Config: []schema.Field{{Name: "reasoning_effort", Schema: schema.Word("How hard the model is to think.")}},
-		Args:   codexArgs,
+		Args: codexArgs,
 		Env: func(_ *Agent, _, key, home string) []string {
 			return []string{"CODEX_HOME=" + home, codexKeyName + "=" + key}
 		},

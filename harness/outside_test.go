@@ -34,9 +34,12 @@ import (
 // outsider is an agent that this package does not know.
 func outsider() harness.CLI {
 	return harness.CLI{
-		Name: "outsider", Provider: relay.OpenAI, Credentials: []harness.Credential{{Name: "OUTSIDER_KEY"}},
+		AgentType: compiler.AgentType{
+			Name: "outsider", Credentials: []compiler.Credential{{Name: "OUTSIDER_KEY"}},
+			Config: []schema.Field{{Name: "mood", Schema: schema.Enum("The agent's mood.", "calm", "keen")}},
+		},
+		Provider: relay.OpenAI,
 		Packages: map[string]tooling.Package{"amd64": {Name: "outsider", Program: "bin/outsider"}},
-		Config:   []schema.Field{{Name: "mood", Schema: schema.Enum("The agent's mood.", "calm", "keen")}},
 		Args: func(a *harness.Agent, _ string) []string {
 			return []string{"--model", a.Model, "--mood", a.Own["mood"]}
 		},
@@ -83,7 +86,7 @@ func testerFor(t *testing.T, config string) (compiler.HarnessConfig, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tester.yaml")
 	must(t, os.WriteFile(file, []byte("schema_version: \"0.2\"\nrun: {id: r, output_dir: o}\nbenchmark: {manifest: m, tasks: t}\nharness: {type: outsider, config: "+config+"}\n"), 0o644))
-	tester, _, err := compiler.LoadTester(file, []compiler.AgentType{outsider().Type()})
+	tester, _, err := compiler.LoadTester(file, []compiler.AgentType{outsider().AgentType})
 	if err != nil {
 		return compiler.HarnessConfig{}, err
 	}

@@ -35,7 +35,7 @@ func (b *Builder) describe(ctx context.Context) error {
 	comment := "# Put your agent into harness.config.command. It finds its task in task.json, and leaves " + candidateOf(b.format.Family) + ".\n"
 	err = b.tester(comment, harnessSection{Type: compiler.HarnessCommand, Config: map[string]any{"command": "true"}})
 	for _, a := range b.Agents {
-		err = errors.Join(err, b.tester("", harnessSection{a.Name, []string{a.Key}, map[string]any{"model": a.Model}}))
+		err = errors.Join(err, b.tester("", harnessSection{a.Name, []string{a.Credentials[0].Name}, map[string]any{"model": a.Model}}))
 	}
 	return err
 }

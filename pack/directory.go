@@ -303,8 +303,7 @@ func (b *Builder) place(dir string, files []taskFile) error {
 // A terminalTask is what a format says about a task in a directory.
 type terminalTask struct {
 	row      Row        // without what addTask sets
-	pytest   bool       // pytest checks the workspace
-	script   taskFile   // else this does; it is placed beside the tests
+	script   taskFile   // checks the workspace, and is placed beside the tests; zero if pytest checks
 	seconds  any        // for the check
 	solution []taskFile // a script solve.sh and its files; nothing if there is none
 	image    []taskFile // the build context of the image; nil if the image exists
@@ -315,7 +314,7 @@ type terminalTask struct {
 func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error {
 	tests, script := t.below("tests"), spec.script.path
 	checker := map[string]any{"source": compiler.CheckerScript, "timeout_seconds": spec.seconds}
-	if spec.pytest {
+	if script == "" {
 		checker["source"], script = compiler.CheckerPytest, pytestFile(t, tests)
 	} else {
 		if _, ok := t.file("tests/" + script); ok {

@@ -85,8 +85,8 @@ func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 		}
 		spec.check(t)
 		task := terminalTask{
-			row:    Row{Input: map[string]any{"instructions": instructionOf(t)}, Environment: spec.environment(t), Metadata: map[string]any{}},
-			pytest: o.Pytest, seconds: float64(harborSeconds), solution: b.harborSolution(t),
+			row:     Row{Input: map[string]any{"instructions": instructionOf(t)}, Environment: spec.environment(t), Metadata: map[string]any{}},
+			seconds: float64(harborSeconds), solution: b.harborSolution(t),
 		}
 		if !o.Pytest {
 			task.script = spec.script(t)

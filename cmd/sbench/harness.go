@@ -190,7 +190,7 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	}
 	key, bearer := credential(agent, env)
 	if key == "" {
-		return refuse("$.harness.env", fmt.Sprintf("%s needs a key of its provider: name %s here, and set it in the environment or the env file; it stays outside of the sandbox", agent.Name, joined(agent.Credentials, " or ", func(c harness.Credential) string { return c.Name })))
+		return refuse("$.harness.env", fmt.Sprintf("%s needs a key of its provider: name %s here, and set it in the environment or the env file; it stays outside of the sandbox", agent.Name, joined(agent.Credentials, " or ", func(c compiler.Credential) string { return c.Name })))
 	}
 	if _, err := url.Parse(c.BaseURL); err != nil {
 		return refuse("$.harness.config.base_url", err.Error())

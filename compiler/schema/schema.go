@@ -6,6 +6,7 @@ package schema
 import (
 	"fmt"
 	"regexp"
+	"sync"
 
 	"github.com/securebench/sbench/compiler/document"
 )
@@ -133,9 +134,9 @@ func Checked(doc string, rule String, check func(text string) (hint string, err 
 // Matching allows strings that match the regular expression pattern. Allowed describes
 // these for people.
 func Matching(doc, pattern, allowed string) *Schema {
-	match := regexp.MustCompile(pattern)
+	match := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 	return Checked(doc, String{NonBlank: true, Pattern: pattern}, func(text string) (string, error) {
-		if !match.MatchString(text) {
+		if !match().MatchString(text) {
 			return "allowed are " + allowed, fmt.Errorf("%q holds something else", text)
 		}
 		return "", nil
