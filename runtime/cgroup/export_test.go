@@ -1,7 +1,5 @@
 package cgroup
 
-import "io"
-
 // At returns hierarchies of version 2 alone, mounted at dir and showing the group top.
 func At(dir, top string) Hierarchies { return Hierarchies{unified: dir, top: top} }
 
@@ -15,5 +13,5 @@ func (h Hierarchies) DelegatedTo(own string, self int, delegates func(string) (b
 	return h.delegatedTo(own, self, delegates)
 }
 
-// Listed is Mounted for a table of mounts.
-func Listed(table io.Reader) (Hierarchies, error) { return listed(table) }
+// Listed is Mounted for another table of mounts.
+func Listed(table string) (Hierarchies, error) { return listed(table) }
