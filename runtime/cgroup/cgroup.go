@@ -82,7 +82,7 @@ func (h Hierarchies) Mode() Mode {
 }
 
 // Controllers lists which of memory, swap, pids and cpu can be limited in a new group.
-// For hierarchies that [Hierarchies.Delegated] returned, they can be limited only after
+// For hierarchies that [Usable] returned to an ordinary user, they can be limited only after
 // [Hierarchies.Claim].
 func (h Hierarchies) Controllers() []string {
 	var have []string
@@ -149,7 +149,7 @@ type Group struct {
 }
 
 // Group names the group at path, which is absolute within the hierarchies or, if
-// [Hierarchies.Delegated] returned them, within the delegated group. It creates
+// [Usable] returned them to an ordinary user, within the delegated group. It creates
 // nothing.
 func (h Hierarchies) Group(path string) Group { return Group{h, path} }
 

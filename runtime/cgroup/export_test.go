@@ -8,7 +8,7 @@ func AtV1(dir string) Hierarchies {
 	return Hierarchies{byController: map[string]string{"memory": dir}}
 }
 
-// DelegatedTo is Delegated for the process self in the group own.
+// DelegatedTo is Usable for the process self in the group own.
 func (h Hierarchies) DelegatedTo(own string, self int, delegates func(string) (bool, error)) Hierarchies {
 	return h.delegatedTo(own, self, delegates)
 }
