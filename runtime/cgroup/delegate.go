@@ -53,10 +53,10 @@ type delegation struct {
 }
 
 // Usable returns the mounted hierarchies as this process may use them. For the host's root
-// they are those of [Mounted]. For anyone else, including root in a user namespace, groups are named
-// relative to the delegated group. That is the one with the most controllers among the
-// process's own group and its ancestors, as far as the process may write to them and
-// systemd does not manage them; the nearest one if several have as many. If there is
+// they are those of [Mounted]. For anyone else, including root in a user namespace, groups
+// are named relative to the delegated group. That is the one with the most controllers
+// among the process's own group and its ancestors, as far as the process may write to them
+// and systemd does not manage them; the nearest one if several have as many. If there is
 // none, Controllers returns nothing and Lack says why; that is not an error.
 //
 // Usable creates and removes empty groups and changes nothing else; the controllers
