@@ -92,12 +92,14 @@ func (c *Cache) fetch(ctx context.Context, p Package, exact string) (Installed, 
 	if err := unpack(archive, tree); err != nil {
 		return in, err
 	}
-	if in.Tree, in.Bytes, err = digestTree(tree); err != nil {
+	found, err := digestTree(ctx, tree)
+	if err != nil {
 		return in, err
 	}
+	in.Tree, in.Bytes = found.Digest, found.Bytes
 	err = os.Rename(tree, in.Dir)
 	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) { // another installation was faster
-		err = in.check()
+		err = in.check(ctx)
 	}
 	return in, err
 }

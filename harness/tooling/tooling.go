@@ -121,7 +121,7 @@ func (c *Cache) Install(ctx context.Context, p Package, exact string) (Installed
 	}
 	in, err := c.readEntry(c.indexPath(p, exact))
 	if err == nil {
-		err = in.check()
+		err = in.check(ctx)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if in, err = c.fetch(ctx, p, exact); err != nil {
@@ -134,12 +134,12 @@ func (c *Cache) Install(ctx context.Context, p Package, exact string) (Installed
 }
 
 // check compares the files in the cache with what was unpacked.
-func (in Installed) check() error {
-	tree, _, err := digestTree(in.Dir)
+func (in Installed) check(ctx context.Context) error {
+	tree, err := digestTree(ctx, in.Dir)
 	if err != nil {
 		return err
 	}
-	if tree != in.Tree {
+	if tree.Digest != in.Tree {
 		return fmt.Errorf("%s@%s: %w: %s has changed since it was installed; remove it to install it again", in.Package, in.Version, ErrIntegrity, in.Dir)
 	}
 	return nil
@@ -148,13 +148,13 @@ func (in Installed) check() error {
 // List returns the installed packages, sorted by package and version. Entries that
 // cannot be read are left out.
 func (c *Cache) List() ([]Installed, error) {
-	entries, err := os.ReadDir(filepath.Join(c.Dir, "index"))
+	entries, err := os.ReadDir(filepath.Join(c.Dir, index))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	var all []Installed
 	for _, e := range entries {
-		in, err := c.readEntry(filepath.Join(c.Dir, "index", e.Name()))
+		in, err := c.readEntry(filepath.Join(c.Dir, index, e.Name()))
 		if err == nil && in.Integrity != "" { // else it is the version of a tag
 			all = append(all, in)
 		}
@@ -184,8 +184,12 @@ func (c *Cache) Remove(match func(Installed) bool) ([]Installed, error) {
 	return removed, nil
 }
 
+// index is the directory of the entries of a cache. Earlier versions of sbench, which had
+// another digest of the files, used "index".
+const index = "installed"
+
 func (c *Cache) indexPath(p Package, version string) string {
-	return filepath.Join(c.Dir, "index", fileName(p.Name+"@"+version+p.Suffix)+".json")
+	return filepath.Join(c.Dir, index, fileName(p.Name+"@"+version+p.Suffix)+".json")
 }
 
 func (c *Cache) readEntry(path string) (Installed, error) {

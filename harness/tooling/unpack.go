@@ -3,8 +3,7 @@ package tooling
 import (
 	"archive/tar"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/securebench/sbench/workspace"
 )
 
 const (
@@ -91,35 +92,16 @@ func unpackEntry(from io.Reader, h *tar.Header, root *os.Root) error {
 	return errors.Join(err, f.Chmod(mode), f.Close())
 }
 
-// digestTree returns a digest over the names, modes and contents of the files below dir,
-// and their total size in bytes.
-func digestTree(dir string) (digest string, size int64, err error) {
+// digestTree digests what is below dir. Special files, which have no digest, are an error.
+func digestTree(ctx context.Context, dir string) (workspace.TreeReport, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return "", 0, err
+		return workspace.TreeReport{}, err
 	}
 	defer func() { _ = root.Close() }()
-	all := sha256.New()
-	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		if !info.Mode().IsRegular() {
-			return fmt.Errorf("%s: is no file", name)
-		}
-		f, err := root.Open(name)
-		if err != nil {
-			return err
-		}
-		one := sha256.New()
-		n, err := io.Copy(one, f)
-		size += n
-		_, _ = fmt.Fprintf(all, "%q %o %x\n", name, info.Mode().Perm(), one.Sum(nil)) // writing to a hash never fails
-		return errors.Join(err, f.Close())
-	})
-	return "sha256:" + hex.EncodeToString(all.Sum(nil)), size, err
+	tree, err := workspace.DigestTree(ctx, root, workspace.TreeOptions{})
+	if err == nil && tree.DroppedCount > 0 {
+		err = fmt.Errorf("%w: %s is no file", ErrIntegrity, tree.Dropped[0])
+	}
+	return tree, err
 }

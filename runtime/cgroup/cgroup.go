@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -45,20 +44,13 @@ type Hierarchies struct {
 }
 
 // Mounted finds the mounted hierarchies. It is not an error if there are none.
-func Mounted() (Hierarchies, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return Hierarchies{}, err
-	}
-	defer func() { _ = f.Close() }()
-	return listed(f)
-}
+func Mounted() (Hierarchies, error) { return listed("/proc/self/mountinfo") }
 
 // listed finds the hierarchies in a table of mounts.
-func listed(table io.Reader) (Hierarchies, error) {
-	mounts, err := mountinfo.GetMountsFromReader(table, mountinfo.FSTypeFilter("cgroup", "cgroup2"))
+func listed(table string) (Hierarchies, error) {
+	mounts, err := proc.Mounts(table, mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
-		return Hierarchies{}, fmt.Errorf("read the table of mounts: %w", err)
+		return Hierarchies{}, err
 	}
 	h := Hierarchies{byController: map[string]string{}}
 	for _, m := range mounts {
@@ -90,7 +82,7 @@ func (h Hierarchies) Mode() Mode {
 }
 
 // Controllers lists which of memory, swap, pids and cpu can be limited in a new group.
-// For hierarchies that [Hierarchies.Delegated] returned, they can be limited only after
+// For hierarchies that [Usable] returned to an ordinary user, they can be limited only after
 // [Hierarchies.Claim].
 func (h Hierarchies) Controllers() []string {
 	var have []string
@@ -157,7 +149,7 @@ type Group struct {
 }
 
 // Group names the group at path, which is absolute within the hierarchies or, if
-// [Hierarchies.Delegated] returned them, within the delegated group. It creates
+// [Usable] returned them to an ordinary user, within the delegated group. It creates
 // nothing.
 func (h Hierarchies) Group(path string) Group { return Group{h, path} }
 

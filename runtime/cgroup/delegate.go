@@ -52,28 +52,20 @@ type delegation struct {
 	lack  Lack
 }
 
-// Usable returns what [Hierarchies.Delegated] does for those that are mounted.
-func Usable() (Hierarchies, error) {
-	h, err := Mounted()
-	if err != nil {
-		return h, err
-	}
-	return h.Delegated()
-}
-
-// Delegated returns the hierarchies as this process may use them. For the host's root
-// they are h. For anyone else, including root in a user namespace, groups are named
-// relative to the delegated group. That is the one with the most controllers among the
-// process's own group and its ancestors, as far as the process may write to them and
-// systemd does not manage them; the nearest one if several have as many. If there is
+// Usable returns the mounted hierarchies as this process may use them. For the host's root
+// they are those of [Mounted]. For anyone else, including root in a user namespace, groups
+// are named relative to the delegated group. That is the one with the most controllers
+// among the process's own group and its ancestors, as far as the process may write to them
+// and systemd does not manage them; the nearest one if several have as many. If there is
 // none, Controllers returns nothing and Lack says why; that is not an error.
 //
-// Delegated creates and removes empty groups and changes nothing else; the controllers
+// Usable creates and removes empty groups and changes nothing else; the controllers
 // become available with [Hierarchies.Claim]. The user's systemd can be asked only from
 // outside a user namespace, so a process that will enter one must call Claim first.
-func (h Hierarchies) Delegated() (Hierarchies, error) {
-	if userns.HostRoot() {
-		return h, nil
+func Usable() (Hierarchies, error) {
+	h, err := Mounted()
+	if err != nil || userns.HostRoot() {
+		return h, err
 	}
 	own, err := ownGroup()
 	if err != nil {
@@ -127,7 +119,7 @@ func ownGroup() (string, error) {
 	return "", nil
 }
 
-// delegatedTo is Delegated for the process self in the group own. delegates reports
+// delegatedTo is Usable for the process self in the group own. delegates reports
 // whether a unit of the user's systemd is delegated.
 func (h Hierarchies) delegatedTo(own string, self int, delegates func(unit string) (bool, error)) Hierarchies {
 	none := func(cure, format string, args ...any) Hierarchies {

@@ -42,8 +42,7 @@ const (
 	DefaultNamespace   = "sbench"
 	DefaultSnapshotter = "overlayfs"
 	DefaultHandler     = "io.containerd.runc.v2"
-	OCIRuntimeAuto     = "auto"                            // runc, or what the daemon has
-	SystemAddress      = "/run/containerd/containerd.sock" // the system's daemon
+	OCIRuntimeAuto     = "auto" // runc, or what the daemon has
 	// NoAddress, as an address, asks for a private daemon even if another one runs.
 	NoAddress = "none"
 )
@@ -177,8 +176,8 @@ func (c *Client) connect(ctx context.Context) error {
 	case c.opts.Address == NoAddress:
 	case c.opts.Address != "":
 		return c.dial(ctx, strings.TrimPrefix(c.opts.Address, "unix://"))
-	case daemon.Answers(SystemAddress):
-		err := c.dial(ctx, SystemAddress)
+	case daemon.Answers(daemon.SystemAddress):
+		err := c.dial(ctx, daemon.SystemAddress)
 		if err == nil {
 			return nil
 		}

@@ -28,6 +28,10 @@ import (
 
 const program = "containerd"
 
+// SystemAddress is the socket of the system's containerd, and also that of a rootless one in
+// its own mount namespace.
+const SystemAddress = "/run/containerd/containerd.sock"
+
 const (
 	startTimeout = 20 * time.Second
 	stopTimeout  = 10 * time.Second

@@ -3,7 +3,6 @@ package daemon_test
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,13 +41,13 @@ func TestShared(t *testing.T) {
 	if err := first.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if !answers(second.Address()) {
+	if !daemon.Answers(second.Address()) {
 		t.Error("the daemon was stopped while it had a user")
 	}
 	if err := second.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if answers(second.Address()) {
+	if daemon.Answers(second.Address()) {
 		t.Error("the daemon outlives its last user")
 	}
 	third, err := daemon.Start(ctx, cfg)
@@ -97,15 +96,6 @@ func TestMissingPrograms(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `install the package "containerd"`) || !strings.Contains(err.Error(), `install the package "runc"`) {
 		t.Errorf("error %v does not name the packages", err)
 	}
-}
-
-func answers(address string) bool {
-	conn, err := net.Dial("unix", address)
-	if err != nil {
-		return false
-	}
-	_ = conn.Close()
-	return true
 }
 
 func TestLongDirectory(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package proc finds out what processes of this host are, and signals them without
-// mistaking one for another that has the same id later.
+// Package proc finds out from /proc what the processes of this host are and what is mounted,
+// and signals processes without mistaking one for another that has the same id later.
 package proc
 
 import (

@@ -23,14 +23,11 @@ func runningDaemon(address string) (int, error) {
 		return namedDaemon(strings.TrimPrefix(address, "unix://"))
 	}
 	pid, ok := kitChild()
-	if !ok || !socketIn(pid, systemSocket) {
+	if !ok || !socketIn(pid, daemon.SystemAddress) {
 		return 0, nil
 	}
 	return pid, nil
 }
-
-// systemSocket is containerd's default socket, also in rootlesskit's mount namespace.
-const systemSocket = "/run/containerd/containerd.sock"
 
 // namedDaemon finds the daemon behind a socket that can be reached from this process's
 // mount namespace or from rootlesskit's.

@@ -17,10 +17,10 @@
 package rootless
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -103,9 +103,7 @@ func Enter(ctx context.Context, o Options) error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if err := enter(ctx, o); err != nil {
 		return fmt.Errorf("rootless: %w", err)
 	}

@@ -127,27 +127,25 @@ func OpenWith(tb testing.TB, opts containerd.Options) *containerd.Client {
 			tb.Errorf("close the client: %v", err)
 		}
 	})
-	if _, err := BaseImage(ctx, c, archive); err != nil {
+	if err := importBase(ctx, c, archive); err != nil {
 		tb.Fatal(err)
 	}
 	return c
 }
 
-// BaseImage returns the base image, importing it from archive if it is missing.
-func BaseImage(ctx context.Context, c *containerd.Client, archive string) (runtime.Image, error) {
-	img, err := c.Image(ctx, Image, containerd.PullNever)
-	if err == nil || !errors.Is(err, runtime.ErrNotFound) {
-		return img, err
+// importBase imports the base image from archive if it is missing.
+func importBase(ctx context.Context, c *containerd.Client, archive string) error {
+	_, err := c.Image(ctx, Image, containerd.PullNever)
+	if !errors.Is(err, runtime.ErrNotFound) {
+		return err
 	}
 	f, err := os.Open(archive)
 	if err != nil {
-		return img, err
+		return err
 	}
 	defer func() { _ = f.Close() }()
-	if _, err := c.Import(ctx, f, ""); err != nil {
-		return img, err
-	}
-	return c.Image(ctx, Image, containerd.PullNever)
+	_, err = c.Import(ctx, f, "")
+	return err
 }
 
 // NewRun returns a run that is closed with the test, and the base image.

@@ -1,17 +1,16 @@
 // Package mounts makes, lists and removes mounts by their paths, in this process's mount
-// namespace unless it says otherwise.
+// namespace.
 package mounts
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // Bind bind-mounts source at target, which must exist, nosuid and nodev. Mounts below
@@ -48,36 +47,15 @@ func DetachBelow(dir string) error {
 	return errors.Join(errs...)
 }
 
-// Below lists the mount points at and below dir, parents first. It ignores lines of the
-// table that are longer than the library takes, since no mount of sbench's has one.
+// Below lists the mount points at and below dir, parents first; see [proc.Mounts].
 func Below(dir string) ([]string, error) {
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	found, err := proc.Mounts("/proc/self/mountinfo", mountinfo.PrefixFilter(dir))
 	if err != nil {
-		return nil, fmt.Errorf("read the table of mounts: %w", err)
-	}
-	var short []byte
-	for line := range bytes.Lines(text) {
-		if len(line) < bufio.MaxScanTokenSize {
-			short = append(short, line...)
-		}
-	}
-	found, err := mountinfo.GetMountsFromReader(bytes.NewReader(short), mountinfo.PrefixFilter(dir))
-	if err != nil {
-		return nil, fmt.Errorf("read the table of mounts: %w", err)
+		return nil, err
 	}
 	var points []string
 	for _, m := range found {
 		points = append(points, m.Mountpoint)
 	}
 	return points, nil
-}
-
-// Table returns the mounts of a process's mount namespace, parents first.
-func Table(pid int) ([]*mountinfo.Info, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", pid))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	return mountinfo.GetMountsFromReader(f, nil)
 }

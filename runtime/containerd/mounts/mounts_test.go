@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/moby/sys/mountinfo"
-
 	"github.com/securebench/sbench/runtime/containerd/mounts"
 )
 
@@ -44,10 +42,6 @@ func TestBelow(t *testing.T) {
 	}
 	if got, err := mounts.Below(dir); !slices.Equal(got, []string{dir, inner}) || err != nil {
 		t.Errorf("%q, %v", got, err)
-	}
-	table, err := mounts.Table(os.Getpid())
-	if err != nil || !slices.ContainsFunc(table, func(m *mountinfo.Info) bool { return m.Mountpoint == inner }) {
-		t.Errorf("it is not among %d mounts, %v", len(table), err)
 	}
 	if err := mounts.DetachBelow(dir); err != nil {
 		t.Error(err)

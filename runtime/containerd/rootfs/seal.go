@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/runtime/containerd/mounts"
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/thread"
 )
 
@@ -46,7 +46,7 @@ func (f *FS) Check(pid int) error {
 // rootLacks reports whether the topmost mount at / of a process lacks any of the options
 // in want (/proc/PID/mountinfo in proc(5)).
 func rootLacks(pid int, want []string) (bool, error) {
-	table, err := mounts.Table(pid)
+	table, err := proc.Mounts(fmt.Sprintf("/proc/%d/mountinfo", pid), nil)
 	if err != nil {
 		return false, err
 	}

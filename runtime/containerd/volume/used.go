@@ -75,7 +75,7 @@ func (v *Volume) used(pids []int) (bytes, inodes int64, err error) {
 // more. A process that is gone has none.
 func nameless(pid int) []unix.Stat_t {
 	overlays := map[string]bool{} // mount ids
-	// Not by mounts.Table: an agent that moves a mount point makes its line as long as it likes.
+	// Not by proc.Mounts: an agent that moves a mount point makes its line as long as it likes.
 	table, _ := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
 	for line := range strings.Lines(string(table)) {
 		mount, rest, _ := strings.Cut(line, " ")
