@@ -74,6 +74,9 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := run.Check(ctx, run.Inputs{Tester: tester, Pack: pack}, options); err != nil {
+		return err
+	}
 	err = a.withClient(ctx, tester, func(c *containerd.Client) error {
 		check := packCheck{c, tester, pack, egress, out, options, &report, show}
 		var err error
@@ -172,8 +175,6 @@ func (r *checkReport) inOrder(pack *compiler.Pack) error {
 func (cmd *packCheckCmd) print(a *app, r checkReport) error {
 	var err error
 	switch {
-	case r.Reference.Total == 0:
-		return fmt.Errorf("%w: no such task", errUsage)
 	case cmd.JSON:
 		err = a.json(r)
 	default:

@@ -51,6 +51,9 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	if err := run.Check(ctx, in, options); err != nil {
+		return err
+	}
 	c, err := a.client(ctx, in.Tester)
 	if err != nil {
 		return err
@@ -110,7 +113,7 @@ func loadTester(a *app, config string) (run.Inputs, error) {
 	if err != nil {
 		return run.Inputs{}, err
 	}
-	pack, err := compiler.OpenPack(tester.Benchmark.Manifest, tester.Benchmark.Tasks)
+	pack, err := tester.OpenPack()
 	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
@@ -123,7 +126,10 @@ func (cmd *runCmd) environment(tester *compiler.Tester) (map[string]string, erro
 	}
 	if name != "" {
 		var err error
-		if file, err = compiler.LoadEnvFile(name); err != nil {
+		if file, err = compiler.LoadEnvFile(name); errors.Is(err, os.ErrNotExist) {
+			err = fmt.Errorf("%w: --env-file: %w", errUsage, err)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
