@@ -20,7 +20,7 @@ import (
 func writeRows(tb testing.TB, n int) string {
 	tb.Helper()
 	dir := tb.TempDir()
-	manifest := "id: big\nversion: 1\ndefaults: {environment: {image: \"img@sha256:0\", workdir: /app}}\n"
+	manifest := "id: big\nversion: 1\ndefaults: {environment: {image: \"img@sha256:0000000000000000000000000000000000000000000000000000000000000000\", workdir: /app}}\n"
 	if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(manifest), 0o644); err != nil {
 		tb.Fatal(err)
 	}

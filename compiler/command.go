@@ -42,7 +42,13 @@ func parseCommand(v document.Value) Command {
 }
 
 // secondsSchema allows a number of seconds above zero; null means absent.
-func secondsSchema(doc string) *schema.Schema { return schema.Nullable(schema.Positive(doc)) }
+func secondsSchema(doc string) *schema.Schema { return schema.Nullable(positiveSeconds(doc)) }
+
+func positiveSeconds(doc string) *schema.Schema {
+	s := schema.Positive(doc)
+	s.Number.Seconds = true
+	return s
+}
 
 // seconds returns a number of seconds as a duration, and zero for anything else. It
 // returns the longest duration if the number is too large for the type.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/distribution/reference"
+
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 )
@@ -53,7 +55,7 @@ func environmentSchema() *schema.Schema {
 
 func environmentFields() []schema.Field {
 	return []schema.Field{
-		optional("image", schema.Nullable(schema.Text("The image of the harness's and the verifier's sandbox."))),
+		optional("image", schema.Nullable(imageSchema())),
 		optional("workdir", workdirSchema()),
 		optional("timeout_seconds", secondsSchema("The time the harness has.")),
 		optional("materialize_workdir_from_image", schema.Nullable(schema.Boolean(
@@ -74,6 +76,15 @@ var environmentKeys = sync.OnceValue(func() []string {
 	return names
 })
 
+func imageSchema() *schema.Schema {
+	return schema.Checked("The image of the harness's and the verifier's sandbox.", schema.String{NonBlank: true}, func(text string) (string, error) {
+		if _, err := reference.ParseDockerRef(strings.TrimSpace(text)); err != nil {
+			return `such as "docker.io/library/python:3.12@sha256:" and 64 hexadecimal digits`, fmt.Errorf("%q names no image: %w", text, err)
+		}
+		return "", nil
+	})
+}
+
 func workdirSchema() *schema.Schema {
 	const doc, hint = "The working directory in the sandbox, an absolute path; also where the workspace is mounted.", `such as "/workspace"`
 	return schema.Nullable(schema.Checked(doc, schema.String{NonEmpty: true, Pattern: `^/[^\\]*$`}, func(p string) (string, error) {
@@ -82,6 +93,8 @@ func workdirSchema() *schema.Schema {
 			return hint, errors.New("workdir is the root directory")
 		case !isWorkdir(p):
 			return hint, fmt.Errorf("workdir %q is no absolute path without %q and backslash", p, "..")
+		case isTaken(path.Clean(p)):
+			return hint, fmt.Errorf("workdir %q is taken by the sandbox itself", p)
 		}
 		return "", nil
 	}))
@@ -92,20 +105,42 @@ func isWorkdir(p string) bool {
 		!slices.Contains(strings.Split(p, "/"), "..") && len(p) <= maxPath
 }
 
+// isTaken reports whether every sandbox mounts the clean path dir or needs it unchanged.
+func isTaken(dir string) bool {
+	if slices.Contains([]string{"/tmp", "/run", "/etc", "/opt"}, dir) {
+		return true
+	}
+	return slices.ContainsFunc([]string{"/proc", "/sys", "/dev", CheckerMount, "/logs", "/opt/securebench", "/opt/sbench", "/sbench", "/.sbench"}, func(top string) bool {
+		return isBelow(dir, top)
+	})
+}
+
 func resourcesSchema() *schema.Schema {
 	return schema.Nullable(schema.Closed("Bounds on a sandbox.", resourceFields()...))
 }
 
 func resourceFields() []schema.Field {
 	return []schema.Field{
-		optional("memory", bytesSchema("Memory in bytes, or as \"512m\" or \"2GiB\".")),
-		optional("cpus", secondsSchema("Processor cores; a fraction is allowed.")),
-		optional("pids", schema.Nullable(schema.PositiveInteger("The number of processes and threads."))),
+		// The OCI runtime itself needs some memory.
+		optional("memory", bytesSchema("Memory in bytes, or as \"512m\" or \"2GiB\"; at least 16 MiB.", 16<<20)),
+		optional("cpus", schema.Nullable(boundedSchema(schema.Positive("Processor cores, from 0.01 to 4096."), 0.01, 4096))),
+		// PID_MAX_LIMIT of the kernel
+		optional("pids", schema.Nullable(boundedSchema(schema.PositiveInteger("The number of processes and threads, at most 4194304."), 1, 1<<22))),
 	}
 }
 
+// boundedSchema adds bounds, both inclusive, to a schema of numbers.
+func boundedSchema(s *schema.Schema, least, most float64) *schema.Schema {
+	s.Check = func(c *schema.Checker, v document.Value) {
+		if n, _ := v.Float64(); n < least || n > most {
+			c.Errorf(v, nil, "", "expected a number from %v to %.0f, found %s", least, most, v.Raw())
+		}
+	}
+	return s
+}
+
 // bytesSchema allows a number of bytes, or a string with a unit.
-func bytesSchema(doc string) *schema.Schema {
+func bytesSchema(doc string, least int64) *schema.Schema {
 	return &schema.Schema{
 		Doc:    doc,
 		Null:   true,
@@ -116,6 +151,8 @@ func bytesSchema(doc string) *schema.Schema {
 			switch n := parseBytes(v); {
 			case v.Kind() == document.String && n == 0:
 				c.Errorf(v, nil, `such as "512m" or "2GiB"`, "%q is no number of bytes", v.Text())
+			case n < least:
+				c.Errorf(v, nil, "", "%d bytes are less than the least, %d", n, least)
 			case n > most:
 				c.Errorf(v, nil, "at most 1024TiB", "%d bytes are more than any host has", n)
 			}

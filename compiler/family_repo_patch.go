@@ -36,7 +36,7 @@ func repoTestsSchema() *schema.Schema {
 		required("source", schema.Enum("Where the tests come from.", "command")),
 		required("command", commandSchema("The command that runs the tests.")),
 		optional("workdir", schema.Text("Where to run it, environment.workdir unless given.")),
-		optional("timeout_seconds", schema.Positive("How long it may take.")),
+		optional("timeout_seconds", positiveSeconds("How long it may take.")),
 		optional("setup_patch", patchSchema("A patch to apply before the candidate's.")),
 		optional("test_patch", patchSchema("A patch with the tests, to apply after the candidate's.")),
 		optional("candidate_policy", policySchema()),

@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -113,6 +114,14 @@ func (r *rowReader) next() (row, error) {
 		return row{}, err
 	}
 	if problems := r.doc.ParseJSON(text, r.lines.line); len(problems) > 0 {
+		opened := (text[0] == '{' || text[0] == '[') && !bytes.ContainsAny(text[len(text)-1:], "}]")
+		if begin := text[0]; opened && r.lines.continued() {
+			hint := "jq -c . FILE writes it so"
+			if begin == '[' {
+				hint = "jq -c '.[]' FILE writes it so, if FILE is a list of rows"
+			}
+			problems = Problems{{Line: problems[0].Line, Message: "value goes on in the next line, but a row is one line", Hint: hint}}
+		}
 		return row{}, problems.In(r.pack.TasksPath)
 	}
 	r.checker.Reset()

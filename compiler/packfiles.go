@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"unicode/utf8"
 )
 
 // errSymlink says that a pack's file is, or is reached through, a symbolic
@@ -47,8 +48,8 @@ func (r *assetRoot) close() {
 }
 
 // walk calls visit for the file or directory name and for everything below it, in the
-// order of the names. A symbolic link, also in the path to name, or a special file is
-// an error.
+// order of the names. A symbolic link, also in the path to name, a special file or a name
+// that is not UTF-8 is an error.
 func (r *assetRoot) walk(name string, visit func(name string, info fs.FileInfo) error) error {
 	if err := r.open(); err != nil {
 		return fmt.Errorf("%q: %w", name, bare(err))
@@ -61,6 +62,9 @@ func (r *assetRoot) walk(name string, visit func(name string, info fs.FileInfo) 
 		}
 	}
 	return fs.WalkDir(r.root.FS(), path.Clean(name), func(name string, _ fs.DirEntry, err error) error {
+		if !utf8.ValidString(name) {
+			return fmt.Errorf("%q: the name is not UTF-8, which records and other file systems need", name)
+		}
 		info, statErr := r.root.Lstat(name)
 		switch {
 		case statErr != nil || err != nil:

@@ -45,6 +45,23 @@ func (l *lineReader) next() ([]byte, error) {
 	}
 }
 
+// continued skips the lines that go on with a value which the last line began: those that are
+// indented or begin with a closing bracket, as programs print JSON for people. It reports
+// whether there were any.
+func (l *lineReader) continued() (found bool) {
+	for {
+		next, err := l.r.Peek(1)
+		if err != nil || !bytes.ContainsAny(next, " \t}]") {
+			return found
+		}
+		if _, err := l.read(); err != nil && err != io.EOF {
+			return found // the next line has the same error
+		}
+		l.line++
+		found = true
+	}
+}
+
 // read returns the next line, and of a line that is too long at least max+1 bytes.
 func (l *lineReader) read() ([]byte, error) {
 	text, err := l.r.ReadSlice('\n')

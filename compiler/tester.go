@@ -1,9 +1,14 @@
 package compiler
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,8 +27,8 @@ type Tester struct {
 	Harness      HarnessSection      `key:"harness"`
 	Runtime      RuntimeSection      `key:"runtime"`
 
-	envLines []int  // 1-based, of the items of Harness.Env
-	name     string // the path as it was given to LoadTester
+	doc  *document.Document
+	name string // the path as it was given to LoadTester
 }
 
 // RunSection names a run and says which tasks it runs and how often.
@@ -143,6 +148,9 @@ type LimitsSection struct {
 // Relative paths are relative to its directory, those of settings too. The error holds
 // Problems, possibly with warnings among them.
 func LoadTester(path string, agents []AgentType, settings ...Setting) (*Tester, Problems, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, nil, Problems{{File: path, Message: "is a directory, not a tester file", Hint: testersIn(path)}}
+	}
 	doc, problems := readYAML(path)
 	if len(problems) == 0 {
 		doc, problems = withSettings(doc, settings, agents)
@@ -155,11 +163,17 @@ func LoadTester(path string, agents []AgentType, settings ...Setting) (*Tester, 
 		return nil, nil, problemsOf(path, err)
 	}
 	root := doc.Root()
+	if !hasTesterKey(root) && root.Get("id").Kind() != 0 {
+		return nil, nil, Problems{{File: path, Message: "is a pack's manifest, not a tester file", Hint: "a tester file names it in benchmark.manifest"}}
+	}
 	harness := root.Get("harness")
 	c := schema.Checker{File: path}
 	sound := c.Check(testerSchema(agents), root)
 	if config := harnessConfigs(agents)[harness.Get("type").Text()]; config != nil && isObjectOrAbsent(harness.Get("config")) {
 		c.At("harness", func() { sound = c.CheckAt("config", config, harness) && sound })
+	}
+	if sound {
+		sound = checkHandler(&c, root.Get("runtime"))
 	}
 	for i := range c.Problems {
 		if c.Problems[i].Line == 0 {
@@ -169,7 +183,7 @@ func LoadTester(path string, agents []AgentType, settings ...Setting) (*Tester, 
 	if !sound {
 		return nil, nil, c.Problems
 	}
-	t := &Tester{Path: absolute, Settings: settings, name: path}
+	t := &Tester{Path: absolute, Settings: settings, doc: doc, name: path}
 	t.fill(root)
 	if i := slices.IndexFunc(agents, func(a AgentType) bool { return a.Name == t.Harness.Type }); i >= 0 {
 		t.Harness.Config.Own = ownConfig(agents[i], harness.Get("config"))
@@ -193,6 +207,77 @@ func ownConfig(agent AgentType, config document.Value) map[string]string {
 	return own
 }
 
+// testersIn says which tester files a directory has.
+func testersIn(dir string) string {
+	var names []string
+	entries, _ := os.ReadDir(dir) // sorted; what cannot be read cannot be named
+	for _, e := range entries {
+		if name := filepath.Join(dir, e.Name()); isYAML(name) && e.Type().IsRegular() && looksLikeTester(name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return "and there is none in it"
+	}
+	return "name one in it: " + strings.Join(names, ", ")
+}
+
+// checkHandler refuses to choose the OCI runtime of a shim that has its own.
+func checkHandler(c *schema.Checker, runtime document.Value) bool {
+	program, handler := runtime.Get("oci_runtime").Text(), runtime.Get("handler").Text()
+	if program == "" || program == "auto" || handler == "" || handler == "io.containerd.runc.v2" {
+		return true
+	}
+	c.Errorf(runtime.Get("oci_runtime"), []any{"runtime", "oci_runtime"}, "remove one of the two", "the handler %q has an OCI runtime of its own", handler)
+	return false
+}
+
+// Problem returns a problem of the value at a JSON path such as $.run.tasks[0], with the line
+// of the value or, if the file does not have it, of the nearest one above it.
+func (t *Tester) Problem(path, hint, message string) Problem {
+	p := Problem{File: cmp.Or(t.name, t.Path), Path: path, Message: message, Hint: hint}
+	if t.doc == nil {
+		return p
+	}
+	v := t.doc.Root()
+	for step := range strings.FieldsFuncSeq(path, func(r rune) bool { return strings.ContainsRune("$.[]", r) }) {
+		next := v.Get(step)
+		for i, item := range v.Items() {
+			if strconv.Itoa(i) == step {
+				next = item
+			}
+		}
+		if next.Kind() == 0 {
+			break
+		}
+		v = next
+	}
+	p.Line = v.Line()
+	return p
+}
+
+// OpenPack opens the pack that the tester file names. That the manifest or the file of rows
+// does not exist is a problem of the tester file. The error holds Problems.
+func (t *Tester) OpenPack() (*Pack, error) {
+	return t.openPack(t.Benchmark.Manifest, t.Benchmark.Tasks)
+}
+
+// openPack is OpenPack with other names of the same files. T may be nil.
+func (t *Tester) openPack(manifest, tasks string) (*Pack, error) {
+	pack, err := OpenPack(manifest, tasks)
+	if err == nil || t == nil {
+		return pack, err
+	}
+	problems := problemsOf(manifest, err)
+	for i, p := range problems {
+		field := map[string]string{manifest: "$.benchmark.manifest", tasks: "$.benchmark.tasks"}[p.File]
+		if _, err := os.Stat(p.File); field != "" && errors.Is(err, fs.ErrNotExist) {
+			problems[i] = t.Problem(field, "paths are relative to the tester file", fmt.Sprintf("there is no file %q", p.File))
+		}
+	}
+	return nil, problems
+}
+
 func (t *Tester) fill(root document.Value) {
 	harness := root.Get("harness")
 	config := &t.Harness.Config
@@ -212,9 +297,6 @@ func (t *Tester) fill(root document.Value) {
 		}
 	}
 	t.Verification.DenyCommands = dangerousList(root.Get("verification").Get("deny_commands"))
-	for _, v := range harness.Get("env").Items() {
-		t.envLines = append(t.envLines, v.Line())
-	}
 	config.Model, config.Version = strings.TrimSpace(config.Model), strings.TrimSpace(config.Version)
 	config.RefuseExternalTools = harness.Get("config").Get("on_external_tools").Is("refuse")
 	config.TaskFile, _ = ParsePath(config.TaskFile) // the schema's check has passed
@@ -268,11 +350,8 @@ func (t *Tester) ResolveEnv(environ []string, file map[string]string) (map[strin
 			value = file[name]
 		}
 		if value == "" {
-			problems = append(problems, Problem{
-				File: t.name, Line: t.envLines[i], Path: fmt.Sprintf("$.harness.env[%d]", i),
-				Message: fmt.Sprintf("environment variable %q has no value", name),
-				Hint:    "set it, or give it in the env file",
-			})
+			path, message := fmt.Sprintf("$.harness.env[%d]", i), fmt.Sprintf("environment variable %q has no value", name)
+			problems = append(problems, t.Problem(path, "set it, or give it in the env file", message))
 			continue
 		}
 		values[name] = value

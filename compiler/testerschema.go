@@ -2,9 +2,11 @@ package compiler
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
@@ -69,7 +71,7 @@ func envNamesSchema() *schema.Schema {
 
 func runtimeSchema() *schema.Schema {
 	return schema.Closed("Which containerd to use and how.",
-		optional("address", schema.Text("The socket of containerd; none for one of sbench's own.")),
+		optional("address", schema.Matching("The socket of containerd; none for one of sbench's own.", `^(none|(unix://)?/.*)$`, "an absolute path, or none")),
 		optional("namespace", schema.Text("The containerd namespace.")),
 		optional("snapshotter", schema.Text("The snapshotter.")),
 		optional("handler", schema.Text("The shim of the OCI runtime, such as io.containerd.runc.v2.")),
@@ -83,8 +85,8 @@ func runtimeSchema() *schema.Schema {
 			optional("ca_bundle", schema.Text("A file of certificates to trust in sandboxes whose image has none, relative to this file.")),
 		))),
 		optional("limits", schema.Nullable(schema.Closed("Bounds on sandboxes and on what they leave.", append(resourceFields(),
-			optional("workspace_bytes", bytesSchema("The size of a workspace in bytes, or as \"1g\".")),
-			optional("output_bytes", bytesSchema("How much of a command's output is kept, in bytes or as \"1m\".")),
+			optional("workspace_bytes", bytesSchema("The size of a workspace in bytes, or as \"1g\".", 1)),
+			optional("output_bytes", bytesSchema("How much of a command's output is kept, in bytes or as \"1m\".", 1)),
 		)...))),
 		optional("allow_degraded", schema.List("The limits that the kernel of the host need not enforce.", schema.Enum("The name of a limit.", "memory", "swap", "pids", "cpu"))),
 	)
@@ -131,5 +133,14 @@ func modelSchema() *schema.Schema {
 }
 
 func urlSchema(doc string) *schema.Schema {
-	return schema.Matching(doc, `^https?://[^\s/?#@]+(/[^\s?#]*)?$`, "http:// or https://, a host and perhaps a path, without credentials and query")
+	s := schema.Matching(doc, `^https?://[^\s/?#@]+(/[^\s?#]*)?$`, "http:// or https://, a host and perhaps a path, without credentials and query")
+	form := s.Check
+	s.Check = func(c *schema.Checker, v document.Value) {
+		if _, err := url.Parse(v.Text()); err != nil {
+			c.Errorf(v, nil, "", "%v", err)
+			return
+		}
+		form(c, v)
+	}
+	return s
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/securebench/sbench/compiler/document"
 )
 
 // Summary counts what Validate checked and found.
@@ -32,10 +34,11 @@ type Summary struct {
 //   - any other directory, which is searched for packs and tester files; a pack found
 //     there may still lack its rows
 //
-// What is named twice is checked once. Tester files may name the agents as their harness.
-// The error is the context's.
-func Validate(ctx context.Context, paths []string, agents []AgentType, report func(Problem)) (Summary, error) {
-	v := validator{agents: agents, report: report, checked: map[string]bool{}, unfilled: map[string]bool{}}
+// What is named twice is checked once. Tester files may name the agents as their harness. An
+// error among the problems means that a run of the pack, or with the tester file, would
+// refuse to start. Checks are further checks of tester files. The error is the context's.
+func Validate(ctx context.Context, paths []string, agents []AgentType, report func(Problem), checks ...func(*Tester) Problems) (Summary, error) {
+	v := validator{agents: agents, report: report, checks: checks, checked: map[string]bool{}, unfilled: map[string]bool{}}
 	for _, path := range paths {
 		v.path(ctx, filepath.Clean(path))
 	}
@@ -45,6 +48,7 @@ func Validate(ctx context.Context, paths []string, agents []AgentType, report fu
 type validator struct {
 	agents   []AgentType
 	report   func(Problem)
+	checks   []func(*Tester) Problems
 	summary  Summary
 	unfilled map[string]bool // missing files of rows, which imports add; by absolute path
 	checked  map[string]bool // tester files, and pairs of a manifest and rows; by absolute paths
@@ -149,12 +153,11 @@ func looksLikeTester(path string) bool {
 	if doc == nil || len(problems) > 0 {
 		return doc != nil && strings.HasPrefix(filepath.Base(path), "tester")
 	}
-	for _, key := range []string{"schema_version", "harness", "run"} {
-		if doc.Root().Get(key).Kind() != 0 {
-			return true
-		}
-	}
-	return false
+	return hasTesterKey(doc.Root())
+}
+
+func hasTesterKey(root document.Value) bool {
+	return slices.ContainsFunc([]string{"schema_version", "harness", "run"}, func(key string) bool { return root.Get(key).Kind() != 0 })
 }
 
 // tester checks a tester file and its pack.
@@ -165,10 +168,14 @@ func (v *validator) tester(ctx context.Context, path string) {
 	v.summary.Testers++
 	t, warnings, err := LoadTester(path, v.agents)
 	v.emit(warnings...)
-	switch {
-	case err != nil:
+	if err != nil {
 		v.emit(problemsOf(path, err)...)
-	case !v.unfilled[t.Benchmark.Tasks]:
+		return
+	}
+	for _, check := range v.checks {
+		v.emit(check(t)...)
+	}
+	if !v.unfilled[t.Benchmark.Tasks] {
 		v.checkPack(ctx, beside(t, t.Benchmark.Manifest), beside(t, t.Benchmark.Tasks), t)
 	}
 }
@@ -198,15 +205,19 @@ func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Te
 	if first {
 		v.summary.Packs++
 	}
-	p, err := OpenPack(manifest, tasks)
-	pv := packValidator{pack: p, tester: t, smells: first, emit: v.emit}
-	switch {
-	case err == nil && first:
-		v.summary.Rows += pv.run(ctx)
-	case err == nil:
-		pv.run(ctx)
-	case first:
-		v.emit(problemsOf(manifest, err)...)
+	p, err := t.openPack(manifest, tasks)
+	if err != nil {
+		for _, problem := range problemsOf(manifest, err) {
+			if first || t != nil && problem.File == t.name {
+				v.emit(problem)
+			}
+		}
+		return
+	}
+	pv := packValidator{pack: p, tester: t, smells: first, emit: v.emit, check: p.NewPrecheck(t), seen: map[string]bool{}}
+	defer pv.check.Close()
+	if rows := pv.run(ctx); first {
+		v.summary.Rows += rows
 	}
 }
 
@@ -228,19 +239,13 @@ type packValidator struct {
 	smells  bool
 	emit    func(...Problem)
 	seen    map[string]bool // warnings that are given once
-	assets  fileProbe
-	eval    fileProbe
-	used    map[string]bool // eval files and directories that rows refer to
-	matched []bool          // globs of the tester file that match an id
-	failed  bool            // a row has errors, so that it is unknown which files it refers to
+	check   *Precheck
+	matched []bool // globs of the tester file that match an id
+	failed  bool   // a row has errors, so that it is unknown which files it refers to
 }
 
 // run checks the rows until ctx is done, and returns their number.
 func (pv *packValidator) run(ctx context.Context) (rows int) {
-	pv.seen, pv.used = map[string]bool{}, map[string]bool{}
-	pv.assets.path, pv.eval.path = pv.pack.PublicRoot, pv.pack.EvalRoot
-	defer pv.assets.close()
-	defer pv.eval.close()
 	if pv.smells {
 		environment := pv.pack.manifest.Root().Get("defaults").Get("environment")
 		pv.environmentSmells(pv.pack.ManifestPath, "$.defaults.environment", environment)
@@ -266,11 +271,6 @@ func (pv *packValidator) run(ctx context.Context) (rows int) {
 	return rows
 }
 
-// at returns a problem of a row.
-func (pv *packValidator) at(r row, path, hint, format string, args ...any) Problem {
-	return Problem{File: pv.pack.TasksPath, Line: r.line, Path: path, Message: fmt.Sprintf(format, args...), Hint: hint}
-}
-
 // warn emits a problem as a warning.
 func (pv *packValidator) warn(p Problem) {
 	p.Warning = true
@@ -280,40 +280,32 @@ func (pv *packValidator) warn(p Problem) {
 func (pv *packValidator) row(r row) {
 	if pv.smells {
 		pv.emit(r.warnings...)
+		pv.emit(pv.check.row(r)...)
 		pv.rowSmells(r)
 	}
-	if pv.tester != nil {
-		pv.testerSmells(r)
+	pv.emit(pv.check.collisions(r)...)
+	id := r.doc.Root().Get("id").Text()
+	for i, matched := range pv.matched {
+		pv.matched[i] = matched || MatchTask(pv.tester.Run.Tasks[i], id)
 	}
 }
 
 func (pv *packValidator) atEnd(rows int) {
 	if pv.smells && rows == 0 {
-		pv.warn(Problem{File: pv.pack.TasksPath, Message: "file has no rows"})
+		pv.emit(Problem{File: pv.pack.TasksPath, Message: "file has no rows"})
 	}
 	if pv.smells && !pv.failed {
 		for _, name := range pv.orphans() {
 			pv.warn(Problem{File: filepath.Join(pv.pack.EvalRoot, name), Message: "no row refers to this eval file"})
 		}
 	}
+	if len(pv.matched) > 0 && !slices.Contains(pv.matched, true) && rows > 0 {
+		pv.emit(pv.tester.Problem("$.run.tasks", "its globs match ids of tasks", "no task is selected"))
+		return
+	}
 	for i, matched := range pv.matched {
 		if !matched {
-			message := fmt.Sprintf("glob %q matches no task", pv.tester.Run.Tasks[i])
-			pv.warn(Problem{File: pv.tester.name, Path: fmt.Sprintf("$.run.tasks[%d]", i), Message: message})
-		}
-	}
-}
-
-// testerSmells reports what is wrong with the row only for this tester file.
-func (pv *packValidator) testerSmells(r row) {
-	id := r.doc.Root().Get("id").Text()
-	for i, glob := range pv.tester.Run.Tasks {
-		pv.matched[i] = pv.matched[i] || MatchTask(glob, id)
-	}
-	file := pv.tester.Harness.Config.TaskFile
-	for _, v := range r.family.resources(r.doc.Root(), true) {
-		if v.section == "assets" && file != "" && Overlap(FoldPath(v.file.Mount), FoldPath(file)) {
-			pv.emit(pv.at(r, v.where(), "", "mount %q collides with harness.config.task_file of %s", v.file.Mount, pv.tester.name))
+			pv.warn(pv.tester.Problem(fmt.Sprintf("$.run.tasks[%d]", i), "", fmt.Sprintf("glob %q matches no task", pv.tester.Run.Tasks[i])))
 		}
 	}
 }

@@ -40,7 +40,7 @@ func TestValidateOnce(t *testing.T) {
 	paths := []string{".", "p", "p/tester.yaml", "p/manifest.yaml", "p/tasks.jsonl", filepath.Join(dir, "p")}
 	problems := 0
 	summary, err := compiler.Validate(t.Context(), paths, nil, func(compiler.Problem) { problems++ })
-	want := compiler.Summary{Testers: 1, Packs: 1, Rows: 1, Warnings: 1} // no image
+	want := compiler.Summary{Testers: 1, Packs: 1, Rows: 1, Errors: 1} // no image
 	if err != nil || summary != want || problems != 1 {
 		t.Errorf("%+v, %d problems, %v", summary, problems, err)
 	}
@@ -62,7 +62,7 @@ func TestValidateStops(t *testing.T) {
 func TestValidateLink(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
-		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: tool_call, environment: {image: \"i@sha256:0\"}}\n",
+		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: tool_call, environment: {image: \"i@sha256:0000000000000000000000000000000000000000000000000000000000000000\"}}\n",
 		"tasks.jsonl":   `{"id":"a","eval":{"initial_state":{"path":"d"}}}`, "hidden/d/x": "",
 	})
 	if err := os.Symlink("x", filepath.Join(dir, "hidden/d/y")); err != nil {

@@ -158,7 +158,7 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 }
 
 func outputProblem(cfg Config, err error) error {
-	return compiler.Problems{{File: cfg.Tester.Path, Path: "$.run.output_dir", Message: withHint(err).Error()}}
+	return compiler.Problems{cfg.Tester.Problem("$.run.output_dir", "", withHint(err).Error())}
 }
 
 // withHint adds to an error what the user can do about it.

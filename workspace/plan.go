@@ -158,17 +158,6 @@ func (p Plan) Lane(lane compiler.Lane) Plan {
 	return part
 }
 
-// Conflict returns the first entry that lies at, above or below the clean path
-// dest, such as a harness's task file.
-func (p Plan) Conflict(dest string) (Entry, bool) {
-	for _, e := range p.Entries {
-		if compiler.Overlap(compiler.FoldPath(e.Dest), compiler.FoldPath(dest)) {
-			return e, true
-		}
-	}
-	return Entry{}, false
-}
-
 // resolve opens the sources to fill in their sizes, and checks the plan as a whole.
 func (p Plan) resolve() (Plan, error) {
 	var errs []error

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -160,28 +159,56 @@ func (a *app) resolveVersion(ctx context.Context, cache *tooling.Cache, pkg tool
 	return exact, err
 }
 
-// egressFor returns what the tester file lets a harness reach.
+// testerProblems returns what is wrong with a tester file that the package compiler cannot
+// know.
+func testerProblems(t *compiler.Tester) compiler.Problems {
+	_, err := egressFor(t)
+	problems := keyProblems(t)
+	if also := (compiler.Problems{}); errors.As(err, &also) {
+		problems = append(problems, also...)
+	}
+	return problems
+}
+
+// egressFor returns what the tester file lets a harness reach. The error holds
+// compiler.Problems.
 func egressFor(t *compiler.Tester) (harness.Egress, error) {
+	var problems compiler.Problems
 	domains, err := proxy.ParseDomains(t.Harness.Config.AllowedDomains)
 	if err != nil {
-		return harness.Egress{}, compiler.Problems{{File: t.Path, Path: "$.harness.config.allowed_domains", Message: err.Error()}}
+		problems = append(problems, t.Problem("$.harness.config.allowed_domains", "", err.Error()))
 	}
 	bundle := t.Runtime.Network.CABundle
 	if bundle != "" {
-		if bundle, err = filepath.Abs(bundle); err == nil {
-			_, err = os.Stat(bundle)
+		info, err := os.Stat(bundle)
+		if err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is not a regular file", bundle)
 		}
 		if err != nil {
-			return harness.Egress{}, compiler.Problems{{File: t.Path, Path: "$.runtime.network.ca_bundle", Message: err.Error()}}
+			problems = append(problems, t.Problem("$.runtime.network.ca_bundle", "the path is relative to the tester file", err.Error()))
 		}
 	}
+	if len(problems) > 0 {
+		return harness.Egress{}, problems
+	}
 	return harness.Egress{Domains: domains, Transparent: t.Runtime.Network.Transparent, CABundle: bundle}, nil
+}
+
+// keyProblems returns a problem if the harness is an agent, and harness.env names no key of
+// its provider.
+func keyProblems(t *compiler.Tester) compiler.Problems {
+	agent, ok := harness.CLIOf(string(t.Harness.Type))
+	if !ok || slices.ContainsFunc(agent.Credentials, func(c compiler.Credential) bool { return slices.Contains(t.Harness.Env, c.Name) }) {
+		return nil
+	}
+	keys := joined(agent.Credentials, " or ", func(c compiler.Credential) string { return c.Name })
+	return compiler.Problems{t.Problem("$.harness.env", "name "+keys+" here, and set it in the environment or the env file; it stays outside of the sandbox", agent.Name+" needs a key of its provider")}
 }
 
 // producerFor makes the harness that the tester file names.
 func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[string]string) (harness.Producer, error) {
 	refuse := func(path, message string) (harness.Producer, error) {
-		return nil, compiler.Problems{{File: t.Path, Path: path, Message: message}}
+		return nil, compiler.Problems{t.Problem(path, "", message)}
 	}
 	c := t.Harness.Config
 	agent, isAgent := harness.CLIOf(t.Harness.Type)
@@ -190,10 +217,7 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	}
 	key, bearer := credential(agent, env)
 	if key == "" {
-		return refuse("$.harness.env", fmt.Sprintf("%s needs a key of its provider: name %s here, and set it in the environment or the env file; it stays outside of the sandbox", agent.Name, joined(agent.Credentials, " or ", func(c compiler.Credential) string { return c.Name })))
-	}
-	if _, err := url.Parse(c.BaseURL); err != nil {
-		return refuse("$.harness.config.base_url", err.Error())
+		return nil, keyProblems(t)
 	}
 	cache, err := a.tools()
 	if err != nil {
@@ -223,7 +247,7 @@ func checkAgent(ctx context.Context, p harness.Producer) error {
 	err := agent.Check(ctx)
 	switch {
 	case errors.Is(err, relay.ErrRefused):
-		return fmt.Errorf("%w: harness.env: %w: set another %s", run.ErrInfrastructure, err, joined(agent.CLI.Credentials, " or ", func(c harness.Credential) string { return c.Name }))
+		return fmt.Errorf("%w: harness.env: %w: set another %s", run.ErrInfrastructure, err, joined(agent.CLI.Credentials, " or ", func(c compiler.Credential) string { return c.Name }))
 	case errors.Is(err, relay.ErrUnreachable):
 		return fmt.Errorf("%w: harness.config.base_url: %w", run.ErrInfrastructure, err)
 	}

@@ -75,6 +75,9 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := run.Check(ctx, run.Inputs{Tester: tester, Pack: pack}, options); err != nil {
+		return err
+	}
 	err = a.withClient(ctx, tester, func(c *containerd.Client) error {
 		check := packCheck{c, tester, pack, egress, out, options, &report, show}
 		var err error

@@ -56,6 +56,9 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	options.Progress = show
+	if err := run.Check(ctx, in, options); err != nil {
+		return err
+	}
 	c, err := a.client(ctx, in.Tester)
 	if err != nil {
 		return err
@@ -130,7 +133,7 @@ func loadTester(a *app, s testerSource) (run.Inputs, error) {
 	if err != nil {
 		return run.Inputs{}, err
 	}
-	pack, err := compiler.OpenPack(tester.Benchmark.Manifest, tester.Benchmark.Tasks)
+	pack, err := tester.OpenPack()
 	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
@@ -143,7 +146,10 @@ func (cmd *runCmd) environment(tester *compiler.Tester) (map[string]string, erro
 	}
 	if name != "" {
 		var err error
-		if file, err = compiler.LoadEnvFile(name); err != nil {
+		if file, err = compiler.LoadEnvFile(name); errors.Is(err, os.ErrNotExist) {
+			err = fmt.Errorf("%w: --env-file: %w", errUsage, err)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

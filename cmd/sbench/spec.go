@@ -49,6 +49,9 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 	if len(cmd.Task) == 0 {
 		options.Limit = 1
 	}
+	if err := run.Check(ctx, in, options); err != nil {
+		return err
+	}
 	return a.withClient(ctx, in.Tester, func(c *containerd.Client) error {
 		cfg, engine, err := configure(ctx, c, in, run.Dependencies{Producer: producer, Egress: egress}, options)
 		if err != nil {
@@ -59,7 +62,6 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 }
 
 func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config) error {
-	shown := 0
 	for request, err := range run.Requests(ctx, cfg) {
 		if err != nil {
 			return err
@@ -71,10 +73,6 @@ func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config) error {
 		if err := a.json(taskSpec{request.Task.ID(), spec}); err != nil {
 			return err
 		}
-		shown++
-	}
-	if shown == 0 {
-		return fmt.Errorf("%w: no task matches %q", errUsage, cmd.Task)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (cmd *validateCmd) Run(ctx context.Context, a *app) error {
 		}
 		total = "],\n  \"testers\": %d,\n  \"packs\": %d,\n  \"rows\": %d,\n  \"errors\": %d,\n  \"warnings\": %d\n}\n"
 	}
-	s, err := compiler.Validate(ctx, cmd.Paths, harness.AgentTypes(), show)
+	s, err := compiler.Validate(ctx, cmd.Paths, harness.AgentTypes(), show, testerProblems)
 	if cmd.JSON && s.Errors+s.Warnings > 0 {
 		printf("\n  ")
 	}

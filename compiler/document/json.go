@@ -74,8 +74,10 @@ func (p *jsonParser) fail(at int, hint, format string, args ...any) *Problem {
 	}
 }
 
+const byteOrderMark = "\ufeff"
+
 func (p *jsonParser) document() *Problem {
-	if p.has("\ufeff") {
+	if p.has(byteOrderMark) {
 		return p.fail(0, "save the file without one", "byte order mark")
 	}
 	if problem := p.value(); problem != nil {
@@ -156,8 +158,13 @@ func (p *jsonParser) noValue() *Problem {
 		}
 	}
 	hint := ""
-	if p.has("'") {
+	switch {
+	case p.has("'"):
 		hint = "strings stand in double quotes"
+	case p.has("True"), p.has("False"), p.has("None"):
+		hint = "JSON writes true, false and null: in Python, json.dumps does"
+	case p.i == 0 && (p.has("\xff\xfe") || p.has("\xfe\xff")):
+		hint = "this looks like UTF-16: save the file as UTF-8"
 	}
 	return p.fail(p.i, hint, "expected a value, found %s", p.found())
 }

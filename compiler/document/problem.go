@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Problem is one thing wrong with an input file.
@@ -27,7 +29,7 @@ type Problem struct {
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.File != "" {
-		b.WriteString(p.File)
+		b.WriteString(visible(p.File))
 		if p.Line > 0 {
 			b.WriteString(":" + strconv.Itoa(p.Line))
 		}
@@ -46,6 +48,14 @@ func (p Problem) String() string {
 		b.WriteString(" (" + p.Hint + ")")
 	}
 	return b.String()
+}
+
+// visible returns a file's name, in quotes if it has anything that a terminal would not show.
+func visible(name string) string {
+	if utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return name
+	}
+	return strconv.Quote(name)
 }
 
 // Problems lists everything wrong with an input. It is an error unless all of them

@@ -51,7 +51,7 @@ func decodeYAML(text []byte) (*yaml.Node, *Problem) {
 		return nil, &Problem{Message: fmt.Sprintf("file has more than %d bytes", maxYAMLText)}
 	}
 	if line := invalidUTF8(text); line > 0 {
-		return nil, &Problem{Line: line, Message: "invalid UTF-8"}
+		return nil, &Problem{Line: line, Message: "invalid UTF-8", Hint: "save the file as UTF-8"}
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var root, second yaml.Node
@@ -64,9 +64,27 @@ func decodeYAML(text []byte) (*yaml.Node, *Problem) {
 	if !errors.Is(err, io.EOF) {
 		m := yamlMessage.FindStringSubmatch(err.Error())
 		line, _ := strconv.Atoi(m[1])
-		return nil, &Problem{Line: line, Message: "invalid YAML: " + m[2]}
+		p := Problem{Line: line, Message: "invalid YAML: " + m[2]}
+		if at := tabNear(text, line); at > 0 {
+			p.Line, p.Hint = at, "a tab: YAML is indented by spaces only"
+		}
+		return nil, &p
 	}
 	return &root, nil
+}
+
+// tabNear returns the line that is indented by a tab and nearest to the given one, which may be
+// off by one; 0 if there is none.
+func tabNear(text []byte, line int) (at int) {
+	n := 0
+	for l := range bytes.Lines(text) {
+		n++
+		indent := l[:len(l)-len(bytes.TrimLeft(l, " \t-"))]
+		if bytes.IndexByte(indent, '\t') >= 0 && n >= line-1 && n <= line+1 && (at == 0 || n == line) {
+			at = n
+		}
+	}
+	return at
 }
 
 // yamlMessage matches the errors of the YAML module, most of which name a line.

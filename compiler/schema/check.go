@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/securebench/sbench/compiler/document"
 )
@@ -133,6 +134,8 @@ func found(v document.Value) string {
 // kindHint guesses why a value is of the wrong kind.
 func kindHint(s *Schema, v document.Value) string {
 	switch {
+	case v.Kind() == document.String && s.Number != nil && s.Number.Seconds:
+		return secondsHint(v.Text())
 	case v.Kind() == document.String && (s.Number != nil || s.Boolean):
 		text := v.Text()
 		if _, err := strconv.ParseFloat(text, 64); err == nil && s.Number != nil || s.Boolean && (text == "true" || text == "false") {
@@ -142,8 +145,24 @@ func kindHint(s *Schema, v document.Value) string {
 		return "put it in quotes"
 	case v.Kind() == document.String && s.Array != nil:
 		return "write a list of one item"
+	case v.Kind() == document.Array && s.Object != nil:
+		return `a list is not wanted here: in YAML, leave out the "- "; in JSON, write {} instead of []`
+	case v.Kind() == document.String && s.Object != nil && len(s.Object.Fields) > 0:
+		return "its keys are " + strings.Join(s.Object.names(), ", ")
 	}
 	return ""
+}
+
+// secondsHint says how to write what was meant as a number of seconds.
+func secondsHint(text string) string {
+	text = strings.ReplaceAll(text, " ", "")
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		return fmt.Sprintf("remove the quotes: %v", n)
+	}
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		return fmt.Sprintf("write %v, the number of seconds", d.Seconds())
+	}
+	return "a number of seconds without a unit, such as 60"
 }
 
 // expected describes the allowed kinds.

@@ -49,6 +49,7 @@ type Number struct {
 	Integer bool
 	Min     *float64 // inclusive; nil is no bound
 	Above   *float64 // exclusive; nil is no bound
+	Seconds bool     // it counts seconds, which a hint says
 }
 
 // At returns a bound for a Number.

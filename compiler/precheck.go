@@ -1,0 +1,220 @@
+package compiler
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/securebench/sbench/compiler/patch"
+)
+
+// Precheck finds what is wrong with a pack's tasks beyond the form of their rows, so that no
+// attempt could be measured: missing files, malformed patches, scripts that cannot be
+// executed. Validate and every run use it, so that they agree. It is not safe for concurrent
+// use.
+type Precheck struct {
+	pack    *Pack
+	tester  *Tester // nil for none
+	public  fileProbe
+	eval    fileProbe
+	used    map[string]bool // files and directories below the pack's eval root that rows refer to
+	noImage bool            // the lack of an image was reported
+}
+
+// NewPrecheck returns a Precheck of the pack's tasks. If tester is not nil, it also finds what
+// is wrong with them only for that tester file. The caller closes it.
+func (p *Pack) NewPrecheck(tester *Tester) *Precheck {
+	c := &Precheck{pack: p, tester: tester, used: map[string]bool{}}
+	c.public.path, c.eval.path = p.PublicRoot, p.EvalRoot
+	return c
+}
+
+// Close releases the pack's directories.
+func (c *Precheck) Close() {
+	c.public.close()
+	c.eval.close()
+}
+
+// Task returns everything that is wrong with a task of the pack. That tasks have no image is
+// returned for the first of them only.
+func (c *Precheck) Task(t *Task) Problems {
+	r := row{doc: t.doc, line: t.line, family: t.family}
+	return append(c.row(r), c.collisions(r)...)
+}
+
+// at returns a problem of a row.
+func (c *Precheck) at(r row, path, hint, format string, args ...any) Problem {
+	return Problem{File: c.pack.TasksPath, Line: r.line, Path: path, Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// row returns what is wrong with the row whatever the tester file is.
+func (c *Precheck) row(r row) (all Problems) {
+	root := r.doc.Root()
+	if !c.noImage && c.pack.environment.withRow(root.Get("environment")).Image == "" {
+		c.noImage = true
+		all = append(all, c.at(r, "$.environment.image", "set defaults.environment.image in the manifest", "task has no image, which every harness needs"))
+	}
+	for _, v := range r.family.resources(root, true) {
+		switch {
+		case v.file == nil:
+		case v.lane == Public:
+			if err := c.public.check(v.file.Path, v.file.Mount); err != nil {
+				all = append(all, c.at(r, v.where()+".path", below(c.pack.publicRel, err), "asset %v", err))
+			}
+		default:
+			all = append(all, c.evalFile(r, v.where()+".path", v.file.Path, "eval file")...)
+		}
+	}
+	return append(append(all, c.checker(r)...), c.patches(r)...)
+}
+
+func (c *Precheck) evalFile(r row, path, name, what string) Problems {
+	err := c.eval.check(name, "")
+	if !errors.Is(err, fs.ErrNotExist) {
+		c.used[name] = true
+	}
+	if err != nil {
+		return Problems{c.at(r, path, below(c.pack.evalRel, err), "%s %v", what, err)}
+	}
+	return nil
+}
+
+// below says where a file has to be if the error is that it does not exist.
+func below(root string, err error) (hint string) {
+	if errors.Is(err, fs.ErrNotExist) {
+		hint = "it has to be below " + root
+	}
+	return hint
+}
+
+// checker returns what is wrong with the files of a terminal_task's checker.
+func (c *Precheck) checker(r row) Problems {
+	if r.family.Family != TerminalTask {
+		return nil
+	}
+	const field = "$.eval.checker.path"
+	checker := parseChecker(r.doc.Root().Get("eval").Get("checker"), c.pack.EvalRoot)
+	if checker.Path == "" {
+		return nil
+	}
+	if problems := c.evalFile(r, field, checker.Path, "checker file"); problems != nil {
+		return problems
+	}
+	// What is mounted is the whole directory.
+	if problems := c.evalFile(r, field, checker.Directory(), "directory of the checker"); problems != nil {
+		return problems
+	}
+	if checker.Source != CheckerScript {
+		return nil
+	}
+	hint, err := scriptFault(filepath.Join(c.pack.EvalRoot, checker.Path))
+	if err != nil {
+		return Problems{c.at(r, field, hint, "script %q %v", checker.Path, err)}
+	}
+	return nil
+}
+
+// scriptFault returns why no kernel executes the script, and the cure.
+func scriptFault(name string) (hint string, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", bare(err)
+	}
+	defer shut(f)
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return "", bare(err)
+	case info.IsDir():
+		return "name the script in it", errors.New("is a directory")
+	case info.Mode()&0o111 == 0:
+		return "chmod +x", errors.New("is not executable")
+	}
+	line, _ := bufio.NewReader(f).ReadSlice('\n') // a line that is too long is judged by its beginning
+	text := string(line)
+	switch {
+	case strings.HasPrefix(text, "\x7fELF"):
+		return "", nil
+	case strings.HasPrefix(text, byteOrderMark+"#!"):
+		return "save the file without one", errors.New("begins with a byte order mark, so that the kernel finds no interpreter")
+	case !strings.HasPrefix(text, "#!"):
+		return `begin it with a line such as "#!/bin/sh"`, errors.New("names no interpreter in its first line")
+	case strings.HasSuffix(text, "\r\n"):
+		return "save it with the line ends of Unix: sed -i 's/\\r$//' FILE", errors.New("has CRLF line ends, so that the kernel finds no interpreter")
+	}
+	return "", nil
+}
+
+const byteOrderMark = "\ufeff"
+
+// patches returns what is wrong with the patches of a repo_patch.
+func (c *Precheck) patches(r row) (all Problems) {
+	if r.family.Family != RepoPatch {
+		return nil
+	}
+	eval := r.doc.Root().Get("eval")
+	for _, p := range []struct{ path, text string }{
+		{"$.eval.gold_patch", eval.Get("gold_patch").Text()},
+		{"$.eval.tests.setup_patch", patchText(eval.Get("tests").Get("setup_patch"))},
+		{"$.eval.tests.test_patch", patchText(eval.Get("tests").Get("test_patch"))},
+	} {
+		if p.text == "" {
+			continue
+		}
+		if _, err := patch.Parse(p.text); err != nil {
+			hint := "write it with git diff"
+			if strings.Contains(p.text, "\r\n") {
+				hint = "it has CRLF line ends"
+			}
+			all = append(all, c.at(r, p.path, hint, "malformed patch: %v", err))
+		}
+	}
+	return all
+}
+
+// collisions returns which public files of the row are where the tester file wants the task
+// file.
+func (c *Precheck) collisions(r row) (all Problems) {
+	if c.tester == nil || c.tester.Harness.Config.TaskFile == "" {
+		return nil
+	}
+	file := c.tester.Harness.Config.TaskFile
+	for _, v := range r.family.resources(r.doc.Root(), true) {
+		if v.lane == Public && Overlap(FoldPath(v.place()), FoldPath(file)) {
+			all = append(all, c.at(r, v.where(), "choose another task_file", "%q collides with harness.config.task_file %q of %s", v.place(), file, cmp.Or(c.tester.name, "the tester file")))
+		}
+	}
+	return all
+}
+
+// fileProbe finds out whether files below a root can be used, and caches the answers.
+type fileProbe struct {
+	assetRoot
+	known map[[2]string]error // by name and mount
+}
+
+// check returns an error unless name is a file or directory without symbolic links and, if
+// mount is not "", what is in it may be mounted there for an agent.
+func (p *fileProbe) check(name, mount string) error {
+	key := [2]string{name, mount}
+	err, ok := p.known[key]
+	if !ok {
+		err = p.walk(name, func(below string, _ fs.FileInfo) error {
+			if mount == "" || below == name {
+				return nil
+			}
+			return CheckPublicMount(path.Join(mount, strings.TrimPrefix(below, name+"/")))
+		})
+		if p.known == nil || len(p.known) > maxKnown {
+			p.known = map[[2]string]error{}
+		}
+		p.known[key] = err
+	}
+	return err
+}
