@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
 // Reason is the failure reason that this package gives a candidate.
@@ -41,6 +42,19 @@ type Summary struct {
 	Unobserved []string `json:"unobserved,omitempty"`
 	// Unread are assertions and files that sbench cannot read, and so did not change.
 	Unread []string `json:"unread,omitempty"`
+}
+
+// Weaknesses says for the pack's author which assertions nothing observes, and which were not
+// read; "" if there are none.
+func (s Summary) Weaknesses() string {
+	var parts []string
+	if len(s.Unobserved) > 0 {
+		parts = append(parts, "nothing observes what is expected at "+strings.Join(s.Unobserved, ", "))
+	}
+	if len(s.Unread) > 0 {
+		parts = append(parts, "the assertions at "+strings.Join(s.Unread, ", ")+" cannot be read, and are not changed")
+	}
+	return strings.Join(parts, "; ")
 }
 
 // Values of [Summary.State].
