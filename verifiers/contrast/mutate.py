@@ -64,11 +64,13 @@ class File:
         self.helpers, self.origin = self.calls(), {}
         self.helped = {call for calls in self.helpers.values() for call, _ in calls}
         self.known = self.bindings()
-        self.held, self.loads = {}, {}  # which names have a value, and where a name is used
+        self.held, self.loads, self.uses = {}, {}, {}  # which names have a value, and where a name, or one of an attribute, is used
         for name, values in self.known.items():
             for value in values:
                 self.held.setdefault(value, []).append(name)
         for n in ast.walk(self.tree):
+            if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load):
+                self.uses.setdefault(getattr(n, "attr", getattr(n, "id", "")), []).append(n)
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load):
                 self.loads.setdefault(n.id, []).append(n)
         imported = {(a.asname or a.name).partition(".")[0]: not getattr(n, "level", 0) and (getattr(n, "module", None) or a.name).partition(".")[0] in LIBRARY
@@ -581,16 +583,16 @@ class File:
                 names.insert(0, n.name)
         return "::".join(names)
 
-    def callers(self, function, seen=()):
-        """The tests that use a helper of theirs."""
-        found = set()
-        for n in ast.walk(self.tree):
-            if isinstance(n, (ast.Name, ast.Attribute)) and getattr(n, "attr", getattr(n, "id", "")) == function.name:
-                user = self.function(n)
+    def callers(self, helper):
+        """The tests that use a helper of theirs, or one that uses it."""
+        helpers, found = [helper], set()
+        for h in helpers:
+            for use in self.uses.get(h.name, ()):
+                user = self.function(use)
                 if user is not None and user.name.startswith("test"):
-                    found.add(self.test(n))
-                elif user is not None and user not in seen:
-                    found |= self.callers(user, seen + (user,))
+                    found.add(self.test(use))
+                elif user is not None and user not in helpers:
+                    helpers.append(user)
         return found
 
     def stated_at(self, at, node):
@@ -759,7 +761,7 @@ class File:
         if at["tests"] is None:
             at["tests"] = {at["test"]: at["place"]}
             if self.by_test and isinstance(at["own"], FUNCTIONS) and not at["own"].name.startswith("test"):
-                at["tests"] = {name: self.place + i for i, name in enumerate(sorted(self.callers(at["own"], (at["own"],))), 1)}
+                at["tests"] = {name: self.place + i for i, name in enumerate(sorted(self.callers(at["own"])), 1)}
                 self.place += len(at["tests"])
         for test, place in at["tests"].items():  # in a helper, for each of the tests that use it
             others = users if users == "*" else " ".join(sorted((set(users.split()) | set(at["tests"])) - {test}))
