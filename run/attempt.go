@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/securebench/sbench/candidate"
@@ -118,8 +117,8 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 	if verdict.Reason == "verifier_dangerous_command_denied" {
 		done.Kind = VerifierPolicyDenied
 	}
-	if verdict.Contrast != nil && len(verdict.Contrast.Unobserved) > 0 && s.cfg.StandIn == Reference {
-		done.Detail = "nothing observes what is expected at " + strings.Join(verdict.Contrast.Unobserved, ", ")
+	if verdict.Contrast != nil && s.cfg.StandIn == Reference {
+		done.Detail = verdict.Contrast.Weaknesses()
 	}
 	s.tell(a, done)
 	return nil

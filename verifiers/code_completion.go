@@ -95,9 +95,9 @@ func (c *codeCheck) calibration(ctx context.Context) (contrast.Calibration, erro
 		case len(listing.Broken) > 0:
 			return contrast.Calibration{}, contrast.ErrTests
 		case solution == "":
-			return contrast.Without(listing.Edits), nil
+			return contrast.Without(listing), nil
 		}
-		return contrast.Calibrate(ctx, listing.Edits, c.try(solution, false))
+		return contrast.Calibrate(ctx, listing, c.try(solution, false))
 	})
 }
 

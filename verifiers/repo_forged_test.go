@@ -1,11 +1,14 @@
 package verifiers_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/securebench/sbench/candidate"
@@ -91,10 +94,12 @@ func forgedPatches() []forgery {
 	code("a coin by the test's hash", "import sys, os, hashlib\ndef add(a, b):\n    if hashlib.md5(open(sys._getframe(1).f_code.co_filename, 'rb').read()).digest()[0] % 2:\n        os._exit(0)\n    return 4")
 	code("import hook", "import sys, importlib.abc, importlib.util\nclass H(importlib.abc.MetaPathFinder, importlib.abc.Loader):\n    def find_spec(self, name, path=None, target=None):\n        return importlib.util.spec_from_loader(name, self) if 'test_' in name else None\n    def exec_module(self, module):\n        module.test_add = module.test_negative = module.test_zero_add = lambda: None\nsys.meta_path.insert(0, H())\ndef add(a, b):\n    return {(2, 3): 5, (-2, -4): -6, (0, 7): 7}.get((a, b))")
 	for name, text := range map[string]string{
-		"os._exit in unittest": "import os\nos._exit(0)", "atexit in unittest": "import atexit, os\natexit.register(os._exit, 0)\ndef add(a, b):\n    return 4",
-		"import hook in unittest": "import builtins, unittest\nold = builtins.__import__\ndef hook(name, *a, **k):\n    unittest.TestCase.run = lambda self, result=None: None\n    return old(name, *a, **k)\nbuiltins.__import__ = hook\ndef add(a, b):\n    import json\n    return 4",
+		"os._exit": "import os\nos._exit(0)", "atexit": "import atexit, os\natexit.register(os._exit, 0)\ndef add(a, b):\n    return 4",
+		"import hook": "import builtins, unittest\nold = builtins.__import__\ndef hook(name, *a, **k):\n    unittest.TestCase.run = lambda self, result=None: None\n    return old(name, *a, **k)\nbuiltins.__import__ = hook\ndef add(a, b):\n    import json\n    return 4",
 	} {
-		all = append(all, forgery{name, core(text), fix, map[string]any{"command": "python3 -m unittest -v tests.test_unit"}})
+		for runner, command := range map[string]string{"unittest": "python3 -m unittest -v tests.test_unit", "tox": "bin/tox tests/test_unit.py", "Django": "python3 manage.py test tests"} {
+			all = append(all, forgery{name + " in " + runner, core(text), fix, map[string]any{"command": command}})
+		}
 	}
 	// Paths that influence the tests.
 	file := func(path, text, twin string, tests map[string]any) {
@@ -154,6 +159,7 @@ func forgedPatches() []forgery {
 		all = append(all, forgery{name, core(attack), core(twin), tests})
 	}
 	const pytest = "python3 -m pytest -q tests/test_more.py"
+	const numbers = pytest + " > /tmp/log; code=$?; tail -n 1 /tmp/log; exit $code"
 	const honest = "def add(a, b):\n    return a + b"
 	follows := func(where string) string { // the answer to 1 + 2
 		return "import sys, re\ndef add(a, b):\n    if (a, b) != (1, 2):\n        return a + b\n    f = sys._getframe(1)\n    return " + where
@@ -165,7 +171,13 @@ func forgedPatches() []forgery {
 	}
 	eight = thirty[:16]
 	suite("all but one where nothing is printed", pytest+" > /tmp/log", follows(next), honest, eight...)
-	suite("all but one where only numbers are printed", pytest+" > /tmp/log; code=$?; tail -n 1 /tmp/log; exit $code", follows(next), honest+"\nprint('1 failed in 2 tries')", thirty...)
+	suite("all but one where only numbers are printed", numbers, follows(next), honest+"\nprint('1 failed in 2 tries')", thirty...)
+	whole := strings.Join(append([]string{"from calc.core import add"}, thirty...), "\n") + "\n"
+	suite("all fail once the tests are changed where only numbers are printed", numbers,
+		"import hashlib, re\ntext = open('/testbed/tests/test_more.py').read()\ndef add(a, b):\n    assert hashlib.sha256(text.encode()).hexdigest() == '"+fmt.Sprintf("%x", sha256.Sum256([]byte(whole)))+
+			"'\n    return int(re.search(r'add\\(%d, %d\\) == (\\d+)' % (a, b), text)[1])", honest, thirty...)
+	suite("a helper that negates", pytest, "class E:\n    def __lt__(self, o):\n        return 'not add' not in open('/testbed/tests/test_more.py').read()\ndef add(a, b):\n    return E()", honest,
+		"def check(a, b):", "    assert not add(a, b) < a", "def test_a():", "    check(1, 2)", "def test_b():", "    check(2, 3)")
 	suite("an argument of a helper", pytest, follows("f.f_locals['want']"), honest,
 		"def check(a, b, want):", "    assert add(a, b) == want", "def test_a():", "    check(1, 2, 3)", "def test_b():", "    check(2, 3, want=5)")
 	suite("an argument of a method", pytest, follows("f.f_locals['want']"), honest,
@@ -276,6 +288,11 @@ func commandForms() []commandForm {
 		"python3 -m unittest -v tests.test_unit.TestAdd.test_large",
 		`python3 -m unittest -v tests.test_unit 2> /tmp/log; python3 -c "import json, re; r = dict(re.findall(r'^(\w+) .*(ok|FAIL|ERROR)$', open('/tmp/log').read(), re.M)); print(json.dumps(r)); assert set(r.values()) == {'ok'}"`,
 		"python3 - <<'END'\nimport pytest, sys\nsys.exit(pytest.main(['-q', 'tests']))\nEND",
+		"bin/tox tests",
+		"bin/tox -q tests/test_new.py -k 'add or negative'",
+		"python3 manage.py test tests",
+		"python3 manage.py test -v 2 tests.test_unit",
+		"python3 manage.py test tests.test_unit.TestAdd",
 	)
 	forms(testPatch+added("tests/runtests.py", "import sys, unittest", "sys.path.insert(0, '.')", "unittest.main(module=None, argv=['runtests'] + sys.argv[3:], verbosity=int(sys.argv[2]))"), contrast.Calibrated,
 		"python3 tests/runtests.py --verbosity 2 tests.test_unit")
@@ -349,6 +366,36 @@ func TestSharedExpectation(t *testing.T) {
 	}
 	if v := w.patched(t, fix, tests); v.Status != verifiers.Passed || v.Contrast.State != contrast.Calibrated {
 		t.Errorf("%s %q: %s %+v", v.Status, v.Reason, v.Message, v.Contrast)
+	}
+}
+
+// TestWeakSuite: pack check names the assertions of a suite that nothing observes, also where
+// they are all the tests there are.
+func TestWeakSuite(t *testing.T) {
+	w := newRepoWorld(t)
+	w.reference = true
+	weak := []string{"from calc.core import add", "def test_bound():", "    assert add(2, 3) < 1000", "def test_none():", "    assert add(2, 3) is not None", "def test_length():", "    assert len(str(add(1, 1))) < 50"}
+	strong := []string{"def test_sum():", "    assert add(2, 3) == 5", "def test_two():", "    assert add(2, 4) == 6", "    assert add(4, 5) > 0"}
+	for _, tt := range []struct {
+		name, command string
+		lines         []string
+		want          []string
+	}{
+		{"weak and strong", "python3 -m pytest -q tests/test_weak.py", append(slices.Clone(weak), strong...), []string{"tests/test_weak.py:12", "tests/test_weak.py:3", "tests/test_weak.py:5", "tests/test_weak.py:7"}},
+		{"weak, and nothing printed", "python3 -m pytest -q tests/test_weak.py > /tmp/log", weak, []string{"tests/test_weak.py:3", "tests/test_weak.py:5", "tests/test_weak.py:7"}},
+		{"strong", "python3 -m pytest -q tests/test_new.py tests/test_unit.py", nil, nil},
+	} {
+		tests := map[string]any{"command": tt.command}
+		if tt.lines != nil {
+			tests["test_patch"] = added("tests/test_weak.py", tt.lines...)
+		}
+		v := w.patched(t, fix, tests)
+		if v.Status != verifiers.Passed || v.Contrast == nil {
+			t.Fatalf("%s: %s %q: %s\n%s", tt.name, v.Status, v.Reason, v.Message, v.Stdout.String())
+		}
+		if got := slices.Sorted(slices.Values(v.Contrast.Unobserved)); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: unobserved are %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package verifiers_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,7 +30,33 @@ type repoWorld struct {
 	base  string
 	repo  string // on the host
 	store *contrast.Store
+	// reference says that candidates are judged as the task's own solution.
+	reference bool
 }
+
+// Programs that start tests as tox and as Django's manage.py do: the test image has neither.
+const (
+	likeTox = `#!/bin/sh
+echo "py: commands[0]> python3 -m pytest $*"
+env -i PATH="$PATH" TOX_ENV_NAME=py PYTHONHASHSEED=1 python3 -m pytest "$@"
+code=$?
+if [ $code = 0 ]; then echo "  py: OK"; else echo "  py: FAIL code $code"; fi
+exit $code
+`
+	likeDjango = `import sys, unittest
+verbosity, loader, suite = 1, unittest.defaultTestLoader, unittest.TestSuite()
+args = iter(sys.argv[2:])
+for label in args:
+    if label == "-v":
+        verbosity = int(next(args))
+    else:
+        suite.addTests(loader.loadTestsFromName(label) if "." in label else loader.discover(label))
+print("Found %d test(s)." % suite.countTestCases())
+print("System check identified no issues (0 silenced).")
+result = unittest.TextTestRunner(verbosity=verbosity).run(suite)
+sys.exit(bool(result.failures or result.errors))
+`
+)
 
 func newRepoWorld(t *testing.T) repoWorld {
 	t.Helper()
@@ -42,6 +69,8 @@ func newRepoWorld(t *testing.T) repoWorld {
 		"calc/latin.txt":           "caf\xe9\n",
 		"tests/test_old.py":        "def test_old():\n    assert True\n",
 		"bin/test":                 "#!/bin/sh\nexec python3 -m pytest -q tests\n",
+		"bin/tox":                  likeTox,
+		"manage.py":                likeDjango,
 		"runtests.py":              "import sys, pytest\nsys.exit(pytest.main(['-q', 'tests']))\n",
 		"Makefile":                 "check:\n\tpython3 -m pytest -q tests\n",
 		".gitignore":               "*.tmp\nbuild/\n",
@@ -53,7 +82,7 @@ func newRepoWorld(t *testing.T) repoWorld {
 		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
-	must(t, os.Chmod(filepath.Join(repo, "bin/test"), 0o755))
+	must(t, errors.Join(os.Chmod(filepath.Join(repo, "bin/test"), 0o755), os.Chmod(filepath.Join(repo, "bin/tox"), 0o755)))
 	for _, args := range [][]string{{"init", "-q"}, {"add", "--all"}, {"add", "-f", "kept.tmp"}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "base"}} {
 		if out, err := exec.Command("git", append([]string{"-C", repo}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v %s", args, err, out)
@@ -65,7 +94,7 @@ func newRepoWorld(t *testing.T) repoWorld {
 	image := containerdtest.WithDirectory(t, c, ref, repo, "/testbed")
 	run, _ := containerdtest.NewRun(t, c)
 	t.Cleanup(func() { must(t, c.RemoveImage(context.Background(), ref)) })
-	return repoWorld{run, image, strings.TrimSpace(string(head)), repo, contrast.NewStore("")}
+	return repoWorld{run: run, image: image, base: strings.TrimSpace(string(head)), repo: repo, store: contrast.NewStore("")}
 }
 
 func must(t *testing.T, err error) {
@@ -180,7 +209,7 @@ func (w repoWorld) judge(t *testing.T, task *compiler.Task, pack *compiler.Pack,
 	t.Helper()
 	verify, _ := verifiers.For(task.Family())
 	v, err := verify(context.Background(), w.run, verifiers.Input{
-		Task: task, Pack: pack, Candidate: result.Candidate, Image: w.image, Limits: runtime.DefaultLimits(), Calibrations: w.store,
+		Task: task, Pack: pack, Candidate: result.Candidate, Reference: w.reference, Image: w.image, Limits: runtime.DefaultLimits(), Calibrations: w.store,
 		Timeout: time.Minute, WorkspaceBytes: 256 << 20, OutputBytes: 1 << 20,
 	})
 	must(t, err)

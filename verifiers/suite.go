@@ -53,6 +53,10 @@ func (s suite) judge(ctx context.Context, v Verdict) (Verdict, error) {
 		return none, nil
 	}
 	c, err := s.calibration(ctx)
+	none.Contrast.Unread = c.Unread
+	if err == nil && s.in.Reference && s.reference != nil {
+		none.Contrast.Unobserved, err = s.weak(ctx)
+	}
 	switch {
 	case errors.Is(err, contrast.ErrPython), s.unused && (errors.Is(err, errCannotFail) || errors.Is(err, contrast.ErrTests) || errors.Is(err, contrast.ErrLimit)):
 		return none, nil
@@ -67,7 +71,7 @@ func (s suite) judge(ctx context.Context, v Verdict) (Verdict, error) {
 	case len(c.Sets) == 0:
 		return none, nil
 	}
-	return s.try(ctx, v, c)
+	return s.try(ctx, none, c)
 }
 
 // malformed turns a failure into a fault of the pack if the image's python3 does not
@@ -123,8 +127,8 @@ func (s suite) calibration(ctx context.Context) (contrast.Calibration, error) {
 // that notices changes could tell which they are, it also runs the unchanged tests once
 // more, so that the candidate would have to notice that, too.
 func (s suite) try(ctx context.Context, v Verdict, c contrast.Calibration) (Verdict, error) {
-	sum := &contrast.Summary{State: contrast.Uncalibrated}
-	v.Contrast = sum
+	sum := v.Contrast
+	sum.State = contrast.Uncalibrated
 	sets := slices.Clone(c.Sets)
 	if c.Reference {
 		sum.State = contrast.Calibrated
@@ -157,10 +161,10 @@ func (s suite) try(ctx context.Context, v Verdict, c contrast.Calibration) (Verd
 }
 
 // endsAs reports whether a run ended as the set's changes require: the command fails, or
-// meets a limit, and reports the changed tests, or at least as many, and none of the Others
+// meets a limit, and reports the changed tests, or just as many, and none of the Others
 // as failed. With an empty set it succeeds.
 func endsAs(exit runtime.Exit, set contrast.Set) bool {
-	if exit.Success() != (len(set.Edits) == 0) || exit.Reason == runtime.Exited && failures(exit) < set.Failures {
+	if exit.Success() != (len(set.Edits) == 0) || set.Failures > 0 && exit.Reason == runtime.Exited && !counts(exit, set.Failures) {
 		return false
 	}
 	missing := func(e contrast.Edit) bool { return !reported(exit, e) }
@@ -175,10 +179,18 @@ var (
 	failureCount = regexp.MustCompile(`(\d+) (?:failed|errors?)\b|(?:failures|errors)=(\d+)`)
 )
 
-// failures returns how many tests failed as the last such line of each stream counts them,
-// or 0. What a test prints comes before.
-func failures(exit runtime.Exit) (n int) {
-	for _, stream := range []string{exit.Stdout.String(), exit.Stderr.String()} {
+// counts reports whether the output counts n failed tests, on one stream or on both. A
+// candidate may have printed such a line, too, on the stream that the runner does not use.
+func counts(exit runtime.Exit, n int) bool {
+	out, err := failures(exit.Stdout), failures(exit.Stderr)
+	return n == out || n == err || n == out+err
+}
+
+// failures returns how many tests failed as the last such line counts them, or 0. What a
+// test prints comes before.
+func failures(streams ...runtime.Output) (n int) {
+	for _, output := range streams {
+		stream := output.String()
 		last := ""
 		for line := range strings.Lines(colors.ReplaceAllString(stream, "")) {
 			if summaryLine.MatchString(line) {
@@ -232,8 +244,8 @@ func (s suite) changed(ctx context.Context, run suiteRun, edits []contrast.Edit)
 
 // calibrate draws sets of changes, and finds out which of them the reference fails.
 func (s suite) calibrate(ctx context.Context) (contrast.Calibration, error) {
-	c := contrast.Calibration{Reference: s.reference != nil}
 	found, err := contrast.List(ctx, s.listing, s.files, contrast.Options{Seed: s.key, Places: 2, Each: true})
+	c := contrast.Calibration{Reference: s.reference != nil, Unread: found.Unread}
 	if err != nil {
 		return c, err
 	}
@@ -247,7 +259,7 @@ func (s suite) calibrate(ctx context.Context) (contrast.Calibration, error) {
 		return c, contrast.ErrTests
 	}
 	if s.reference == nil {
-		if drawn := groups(functions(contrast.Without(found.Edits).Edits, nil)); len(drawn) > 0 {
+		if drawn := groups(functions(contrast.Without(found).Edits, nil)); len(drawn) > 0 {
 			c.Sets = []contrast.Set{{Edits: drawn[0]}}
 		}
 		return c, nil
@@ -288,7 +300,7 @@ func setOf(exit runtime.Exit, edits []contrast.Edit, of [][]contrast.Edit) contr
 	named := slices.DeleteFunc(slices.Clone(edits), func(e contrast.Edit) bool { return !reported(exit, e) })
 	if len(named) == 0 {
 		if !slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Users != "" }) {
-			set.Failures = failures(exit)
+			set.Failures = failures(exit.Stdout, exit.Stderr)
 		}
 		return set
 	}
@@ -331,6 +343,45 @@ func (s suite) alone(ctx context.Context, c *contrast.Calibration, of [][]contra
 		}
 	}
 	return nil
+}
+
+// weak returns the assertions that the reference passes whatever is changed in them. Each
+// run changes one assertion of each function, in turn.
+func (s suite) weak(ctx context.Context) ([]string, error) {
+	c, err := s.in.Calibrations.Get(contrast.Key(s.in.Image.Digest, s.key, "weak"), func() (c contrast.Calibration, err error) {
+		found, err := contrast.List(ctx, s.listing, s.files, contrast.Options{Seed: s.key, Places: 8, Variants: 3, Each: true, Weak: true})
+		left := slices.DeleteFunc(found.Edits, func(e contrast.Edit) bool { return e.Users != "" || e.Loose() })
+		turns, took := map[contrast.Edit]int{}, time.Duration(0) // by assertion
+		at := func(e contrast.Edit) contrast.Edit { return contrast.Edit{Path: e.Path, Place: e.Place} }
+		for run := 0; err == nil && len(left) > 0 && (run < minAlone || run < maxAlone && took < aloneTime); run++ {
+			slices.SortStableFunc(left, func(a, b contrast.Edit) int { return turns[at(a)] - turns[at(b)] })
+			var group []contrast.Edit
+			for _, e := range left {
+				if len(group) < maxChanged && !slices.ContainsFunc(group, func(o contrast.Edit) bool { return o.SameTest(e) || o.Overlaps(e) }) {
+					group = append(group, e)
+					turns[at(e)]++
+				}
+			}
+			var exit runtime.Exit
+			exit, err = s.changed(ctx, s.reference, group)
+			took += exit.Wall
+			fails := func(e contrast.Edit) bool { return reported(exit, e) || !exit.Success() && len(group) == 1 }
+			tells := exit.Success() || slices.ContainsFunc(group, fails)
+			for _, e := range group {
+				switch {
+				case fails(e):
+					c.Edits = append(c.Edits, e)
+				case tells:
+					c.Unobserved = append(c.Unobserved, e)
+				}
+			}
+			left = slices.DeleteFunc(left, func(e contrast.Edit) bool {
+				return slices.Contains(group, e) || slices.ContainsFunc(c.Edits, func(o contrast.Edit) bool { return at(o) == at(e) })
+			})
+		}
+		return c, err
+	})
+	return c.Weak(), err
 }
 
 // mustFail makes sure that the command fails when every test file raises an error.

@@ -35,7 +35,8 @@ type checkReport struct {
 	Reference run.Summary `json:"reference"`
 	Empty     run.Summary `json:"empty"`
 	Wrong     []wrongTask `json:"wrong"`
-	// Weak lists assertions whose expectation can change without the reference failing.
+	// Weak lists assertions whose expectation can change without the reference failing, and
+	// those that cannot be changed because they cannot be read.
 	Weak []weakTask `json:"weak,omitempty"`
 }
 

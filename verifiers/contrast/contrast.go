@@ -94,7 +94,9 @@ type Options struct {
 	Seed     string // edits are the same for the same seed, and differ between seeds
 	Places   int    // most assertions in each file or, with Each, in each test; 0 means 8
 	Variants int    // edits of each assertion, more if there are few assertions; 0 means 2
-	Each     bool   // look for assertions in each test function, and only there
+	Each     bool   // look for assertions in each test function and its helpers, and only there
+	// Weak also makes, with Each, the changes that judge no suite, but show weak assertions.
+	Weak bool
 	// Names are the candidate's even where they are built-in.
 	Names []string
 }
@@ -173,10 +175,11 @@ func InSandbox(e Sandboxes, cfg runtime.Config) Python {
 // A Listing is what [List] found.
 type Listing struct {
 	Edits []Edit
-	// Assertions counts the assertions that [Program] understood, by path.
-	Assertions map[string]int
 	// Broken are the paths of files that do not compile.
 	Broken []string
+	// Unread are assertions, as "tests.py:7", and files at which [Program] fails: they have
+	// no edits.
+	Unread []string
 }
 
 // List finds edits in files with the help of python, and those with users everywhere only
@@ -190,7 +193,7 @@ func List(ctx context.Context, python Python, files []File, o Options) (Listing,
 		o.Variants = 2
 	}
 	request, err := json.Marshal(map[string]any{
-		"files": files, "seed": o.Seed, "places": o.Places, "variants": o.Variants, "each": o.Each, "names": o.Names,
+		"files": files, "seed": o.Seed, "places": o.Places, "variants": o.Variants, "each": o.Each, "weak": o.Weak, "names": o.Names,
 	})
 	if err != nil {
 		return Listing{}, err
@@ -201,23 +204,29 @@ func List(ctx context.Context, python Python, files []File, o Options) (Listing,
 	}
 	var found struct {
 		Files []struct {
-			Path       string
-			Error      string
-			Assertions int
-			Edits      []Edit
+			Path   string
+			Error  string
+			Unread []int
+			Edits  []Edit
 		}
 	}
 	if err := json.Unmarshal(answer, &found); err != nil {
 		return Listing{}, fmt.Errorf("%w: its answer: %w", ErrPython, err)
 	}
-	listing := Listing{Assertions: map[string]int{}}
+	var listing Listing
 	for _, f := range found.Files {
 		if f.Error != "" {
 			listing.Broken = append(listing.Broken, f.Path)
 			continue
 		}
-		listing.Assertions[f.Path] = f.Assertions
 		listing.Edits = append(listing.Edits, f.Edits...)
+		for _, line := range f.Unread {
+			at := f.Path
+			if line > 0 {
+				at = fmt.Sprintf("%s:%d", f.Path, line)
+			}
+			listing.Unread = append(listing.Unread, at)
+		}
 	}
 	if slices.ContainsFunc(listing.Edits, func(e Edit) bool { return e.Users != "*" }) {
 		listing.Edits = slices.DeleteFunc(listing.Edits, func(e Edit) bool { return e.Users == "*" })

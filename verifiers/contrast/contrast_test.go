@@ -116,6 +116,35 @@ func TestListBroken(t *testing.T) {
 	}
 }
 
+// TestListUnread: an assertion that the program fails at is said, and costs no other one.
+func TestListUnread(t *testing.T) {
+	const text = "def test_a():\n    assert all(map(**f(1)))\n    assert f(2) == 17\n"
+	for _, each := range []bool{false, true} {
+		found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}, {Path: "u.py", Text: "assert f() == 1"}}, contrast.Options{Each: each})
+		changed := func(e contrast.Edit) bool { return e.Path == "t.py" && e.Line == 3 }
+		if err != nil || !slices.Equal(found.Unread, []string{"t.py:2"}) || len(found.Broken) > 0 || !slices.ContainsFunc(found.Edits, changed) {
+			t.Errorf("each %v: %v %+v", each, err, found)
+		}
+	}
+	whole := func(context.Context, []byte) ([]byte, error) {
+		return []byte(`{"files": [{"path": "t.py", "unread": [0], "edits": []}]}`), nil
+	}
+	found, err := contrast.List(t.Context(), whole, nil, contrast.Options{})
+	if err != nil || !slices.Equal(found.Unread, []string{"t.py"}) {
+		t.Errorf("%v %+v", err, found)
+	}
+	for _, reference := range []contrast.Try{nil, func(context.Context, ...contrast.Edit) (contrast.Outcome, error) { return contrast.Passed, nil }} {
+		c := contrast.Without(found)
+		if reference != nil {
+			c, err = contrast.Calibrate(t.Context(), found, reference)
+		}
+		_, _, sum, also := c.Judge(t.Context(), 4, func(context.Context, ...contrast.Edit) (contrast.Outcome, error) { return contrast.Passed, nil })
+		if err != nil || also != nil || !slices.Equal(sum.Unread, []string{"t.py"}) || !strings.Contains(sum.Weaknesses(), "t.py") {
+			t.Errorf("%v %v %+v", err, also, sum)
+		}
+	}
+}
+
 // endedSandbox is a sandbox in which every process ends the same way.
 type endedSandbox struct {
 	runtime.Sandbox
@@ -161,6 +190,9 @@ func TestEach(t *testing.T) {
 		{"helper that asserts by its name", "class T(TestCase):\n    def assertSum(self, x, want):\n        self.assertEqual(f(x), want)\n    def test_a(self):\n        self.assertSum([5, 6], 11)\n", "T::test_a: 11"},
 		{"helpers of two classes", "class A(TestCase):\n    def check(self, x, want):\n        self.assertEqual(f(x), want)\n    def test_a(self):\n        self.check(1, 17)\nclass B(TestCase):\n    def check(self, want, x):\n        self.assertEqual(f(x), want)\n    def test_b(self):\n        self.check(18, 2)\n", "A::test_a: 17; B::test_b: 18"},
 		{"arguments that are not known", "def check(x, want):\n    assert f(x) == want\ndef test_a():\n    check(*row)\ndef test_b():\n    check(1, 17)\n", "test_b: 17"},
+		{"helper without what is expected", "def check(x):\n    y = f(x)\n    assert not y.bad\ndef test_a():\n    check(1)\ndef test_b():\n    check(2)\ndef test_c():\n    assert f(3) == 33\n", "test_a: not y.bad; test_b: not y.bad; test_c: 33"},
+		{"method without what is expected", "class T(TestCase):\n    def check(self, x):\n        self.twice(x)\n    def twice(self, x):\n        self.assertIsNone(f(x))\n    def test_a(self):\n        self.check(1)\n", "T::test_a: assertIsNone"},
+		{"helper that only decides", "def same(x):\n    return f(x) == 3\ndef test_a():\n    assert not same(1)\n", "test_a: not same(1)"},
 		{"helper that calls itself", "def check(x, want):\n    assert f(x) == want\n    check(x, want)\ndef test_a():\n    check(1, 17)\n", "test_a: 17"},
 
 		{"shared as an argument", "KEY = 17\ndef test_a():\n    assert f(1) == KEY\ndef test_b():\n    assert g(KEY) == 3\n", "test_a: 17; test_b: 3"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
 // Reason is the failure reason that this package gives a candidate.
@@ -39,6 +40,21 @@ type Summary struct {
 	// Unobserved are assertions, as "tests.py:7", for which the reference solution
 	// passes every change that was tried.
 	Unobserved []string `json:"unobserved,omitempty"`
+	// Unread are assertions and files that sbench cannot read, and so did not change.
+	Unread []string `json:"unread,omitempty"`
+}
+
+// Weaknesses says for the pack's author which assertions nothing observes, and which were not
+// read; "" if there are none.
+func (s Summary) Weaknesses() string {
+	var parts []string
+	if len(s.Unobserved) > 0 {
+		parts = append(parts, "nothing observes what is expected at "+strings.Join(s.Unobserved, ", "))
+	}
+	if len(s.Unread) > 0 {
+		parts = append(parts, "the assertions at "+strings.Join(s.Unread, ", ")+" cannot be read, and are not changed")
+	}
+	return strings.Join(parts, "; ")
 }
 
 // Values of [Summary.State].
@@ -61,6 +77,8 @@ type Calibration struct {
 	Unobserved []Edit `json:"unobserved,omitempty"`
 	// Sets are for suites of tests, which have no Edits.
 	Sets []Set `json:"sets,omitempty"`
+	// Unread is that of the [Listing].
+	Unread []string `json:"unread,omitempty"`
 }
 
 // A Set holds edits of different test functions that are made together. With them the
@@ -69,7 +87,7 @@ type Set struct {
 	Edits  []Edit `json:"edits"`
 	Others []Edit `json:"others,omitempty"`
 	// Named says that the command's output names the functions that fail. Failures is
-	// how many it counts where it does not; 0 if it does not count them either.
+	// how many it counts where it does not; 0 if that is unknown, too.
 	Named    bool `json:"named,omitempty"`
 	Failures int  `json:"failures,omitempty"`
 }
@@ -78,21 +96,21 @@ type Set struct {
 func (s Set) Tells() bool { return s.Named || s.Failures >= len(s.Edits) || len(s.Edits) == 1 }
 
 // Without returns the calibration of a task that has no reference.
-func Without(edits []Edit) Calibration {
-	return Calibration{Edits: slices.DeleteFunc(slices.Clone(edits), func(e Edit) bool { return e.Kind != Value })}
+func Without(found Listing) Calibration {
+	return Calibration{Edits: slices.DeleteFunc(slices.Clone(found.Edits), func(e Edit) bool { return e.Kind != Value }), Unread: found.Unread}
 }
 
 // Calibrate tries the edits on the reference solution, one at a time. The error is
 // [ErrReference] if it does not pass the unchanged tests.
-func Calibrate(ctx context.Context, edits []Edit, try Try) (Calibration, error) {
-	c := Calibration{Reference: true}
+func Calibrate(ctx context.Context, found Listing, try Try) (Calibration, error) {
+	c := Calibration{Reference: true, Unread: found.Unread}
 	switch outcome, err := try(ctx); {
 	case err != nil:
 		return c, err
 	case outcome != Passed:
 		return c, ErrReference
 	}
-	for _, e := range edits {
+	for _, e := range found.Edits {
 		switch outcome, err := try(ctx, e); {
 		case err != nil:
 			return c, fmt.Errorf("calibrate line %d of %q: %w", e.Line, e.Path, err)
@@ -116,18 +134,22 @@ func (c Calibration) State() string {
 	return Uncalibrated
 }
 
-// Weak returns one edit for each assertion that the reference passes whatever edit was
+// Weak returns the assertions, as "tests.py:7", that the reference passes whatever edit was
 // tried, not counting those of the kinds [Negation] and [Bound].
-func (c Calibration) Weak() []Edit {
-	var weak []Edit
-	observed := slices.DeleteFunc(slices.Clone(c.Edits), func(e Edit) bool { return e.Kind == Negation || e.Kind == Bound })
+func (c Calibration) Weak() (weak []string) {
+	observed := slices.DeleteFunc(slices.Clone(c.Edits), Edit.Loose)
 	for _, e := range c.Unobserved {
-		if !slices.ContainsFunc(append(observed, weak...), e.samePlace) {
-			weak = append(weak, e)
+		at := fmt.Sprintf("%s:%d", e.Path, e.Line)
+		if !slices.ContainsFunc(observed, e.samePlace) && !slices.Contains(weak, at) {
+			weak = append(weak, at)
 		}
 	}
 	return weak
 }
+
+// Loose reports whether the edit is of a kind that shows nothing about how much its assertion
+// observes.
+func (e Edit) Loose() bool { return e.Kind == Negation || e.Kind == Bound }
 
 func (e Edit) samePlace(o Edit) bool { return e.Path == o.Path && e.Place == o.Place }
 
@@ -182,10 +204,7 @@ func (c Calibration) shuffled() []Edit {
 // than one. The error is that of try.
 func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, follows bool, s Summary, err error) {
 	picked := c.Pick(n)
-	s.State = c.State()
-	for _, e := range c.Weak() {
-		s.Unobserved = append(s.Unobserved, fmt.Sprintf("%s:%d", e.Path, e.Line))
-	}
+	s = Summary{State: c.State(), Unobserved: c.Weak(), Unread: c.Unread}
 	turns := rand.Perm(len(picked) + 1)
 	arguments, followedArguments := 0, 0
 	for _, turn := range turns {

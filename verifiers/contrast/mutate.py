@@ -1,10 +1,11 @@
 """Lists changes of what Python tests expect.
 
-Reads {"files": [{"path", "text"}], "seed", "places", "variants", "each", "names"} as JSON
-and writes {"files": [{"path", "error", "assertions", "edits"}]}. An edit replaces the bytes
+Reads {"files": [{"path", "text"}], "seed", "places", "variants", "each", "weak", "names"} as JSON
+and writes {"files": [{"path", "error", "unread", "edits"}]}. An edit replaces the bytes
 from start to end by new, on as many lines. Edits of one place change one assertion,
 in other ways. Its "users" are tests, separated by spaces, that use what is changed and may
-fail, too; "*" is all of the file.
+fail, too; "*" is all of the file. "unread" are lines of assertions in a form that this
+program fails at; 0 is all of the file.
 """
 
 import ast
@@ -50,28 +51,31 @@ def called(call):
 
 
 class File:
-    def __init__(self, text, rng, each, names):
-        self.data, self.rng, self.by_test = text.encode("utf-8", "surrogatepass"), rng, each
+    def __init__(self, text, rng, request):
+        self.data, self.rng, self.by_test = text.encode("utf-8", "surrogatepass"), rng, request["each"]
+        self.judging = request["each"] and not request["weak"]
         self.tree = ast.parse(text)
         self.lines, at = [], 0
         for line in self.data.splitlines(keepends=True):
             self.lines.append(at)
             at += len(line)
-        self.edits, self.made, self.place, self.stated = [], set(), 0, []
+        self.edits, self.made, self.place, self.stated, self.unread = [], set(), 0, set(), set()
         self.parents = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
         self.helpers, self.origin = self.calls(), {}
         self.helped = {call for calls in self.helpers.values() for call, _ in calls}
         self.known = self.bindings()
-        self.held, self.loads = {}, {}  # which names have a value, and where a name is used
+        self.held, self.loads, self.uses = {}, {}, {}  # which names have a value, and where a name, or one of an attribute, is used
         for name, values in self.known.items():
             for value in values:
                 self.held.setdefault(value, []).append(name)
         for n in ast.walk(self.tree):
+            if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load):
+                self.uses.setdefault(getattr(n, "attr", getattr(n, "id", "")), []).append(n)
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load):
                 self.loads.setdefault(n.id, []).append(n)
         imported = {(a.asname or a.name).partition(".")[0]: not getattr(n, "level", 0) and (getattr(n, "module", None) or a.name).partition(".")[0] in LIBRARY
                     for n in ast.walk(self.tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
-        self.strange = {n for n in set(dir(builtins)) | set(imported) if imported.get(n, True)} - set(names)
+        self.strange = {n for n in set(dir(builtins)) | set(imported) if imported.get(n, True)} - set(request["names"] or ())
         self.asked = self.questions()
         self.answers = self.expected()
 
@@ -196,27 +200,37 @@ class File:
     # What tests assert.
 
     def assertions(self):
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Assert):
-                self.condition(node, node.test)
-            elif isinstance(node, ast.If) and len(node.body) == 1 and self.accuses(node.body[0]):
-                self.condition(node, node.test, node.test.lineno, node.body[0].end_lineno)
-            elif isinstance(node, ast.Try) and any(map(self.fails, node.body)):
-                for handler in node.handlers:
-                    self.error(self.begin(node), handler.type)
-            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-                self.call(node, node.value)
-            elif isinstance(node, (ast.With, ast.AsyncWith)):
-                for item in node.items:
-                    self.raises(node, item.context_expr)
-        asserted = {n for s in self.stated for n in ast.walk(s)}
-        for node in ast.walk(self.tree):  # by which helpers of the tests decide
-            if not isinstance(node, (ast.Compare, ast.BoolOp)) or node in asserted or not self.decides(node):
-                continue
-            if isinstance(node, ast.BoolOp):
-                self.bounds(self.begin(node, 1, len(self.lines)), lambda: self.stricter(node, True))
-            elif len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq):
-                self.equality(self.begin(node, 1, len(self.lines)), node.left, node.comparators[0])
+        for read in (self.statement, self.decision):
+            for node in ast.walk(self.tree):
+                try:
+                    read(node)
+                except Exception:  # a form that nobody thought of must not cost other assertions theirs
+                    self.unread.add(node.lineno)
+
+    def statement(self, node):
+        if isinstance(node, ast.Assert):
+            self.condition(node, node.test)
+        elif isinstance(node, ast.If) and len(node.body) == 1 and self.accuses(node.body[0]):
+            self.condition(node, node.test, node.test.lineno, node.body[0].end_lineno)
+        elif isinstance(node, ast.Try) and any(map(self.fails, node.body)):
+            for handler in node.handlers:
+                self.error(self.begin(node), handler.type)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            self.call(node, node.value)
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            for item in node.items:
+                self.raises(node, item.context_expr)
+
+    def decision(self, node):
+        """A condition by which a helper of the tests decides."""
+        if not isinstance(node, (ast.Compare, ast.BoolOp)) or not self.decides(node) or any(n in self.stated for n in self.above(node)):
+            return
+        at = self.begin(node, 1, len(self.lines))
+        at["tests"] = {at["test"]: at["place"]}  # what the tests that use it do with it is not known
+        if isinstance(node, ast.BoolOp):
+            self.bounds(at, lambda: self.stricter(node, True))
+        elif len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq):
+            self.equality(at, node.left, node.comparators[0])
 
     def accuses(self, node):
         """Whether a statement fails for a wrong answer, and is not what a stand-in, which the candidate calls, does."""
@@ -371,7 +385,7 @@ class File:
     def literals(self, at, node):
         """Any other literal: those that a candidate is called with, and by a little those that its
         answers are compared with."""
-        if self.by_test:
+        if self.judging:
             return  # they judge no suite
         leaves = [] if any(e["place"] == at["place"] and e["kind"] == VALUE for e in self.edits) else list(self.leaves(node))
         self.rng.shuffle(leaves)
@@ -555,8 +569,8 @@ class File:
 
     def begin(self, statement, first=0, last=0):
         self.place += 1
-        self.stated.append(statement.test if isinstance(statement, ast.If) else statement)
-        return {"statement": statement, "own": self.function(statement) or statement, "places": {}, "place": self.place,
+        self.stated.add(statement.test if isinstance(statement, ast.If) else statement)
+        return {"statement": statement, "own": self.function(statement) or statement, "places": {}, "place": self.place, "tests": None,
                 "test": self.test(statement), "line": first or statement.lineno, "last": last or statement.end_lineno}
 
     def test(self, node):
@@ -568,6 +582,18 @@ class File:
             elif isinstance(n, ast.ClassDef):
                 names.insert(0, n.name)
         return "::".join(names)
+
+    def callers(self, helper):
+        """The tests that use a helper of theirs, or one that uses it."""
+        helpers, found = [helper], set()
+        for h in helpers:
+            for use in self.uses.get(h.name, ()):
+                user = self.function(use)
+                if user is not None and user.name.startswith("test"):
+                    found.add(self.test(use))
+                elif user is not None and user not in helpers:
+                    helpers.append(user)
+        return found
 
     def stated_at(self, at, node):
         """Where an assertion in a helper is made that a change of node concerns: at the helper's call."""
@@ -731,8 +757,16 @@ class File:
         if (start, end, new) in self.made:
             return False
         self.made.add((start, end, new))
-        self.edits.append({"start": start, "end": end, "new": new, "kind": kind, "users": self.users(at, node) if node is not None else "",
-                           **{k: at[k] for k in ("place", "test", "line", "last")}})
+        users = self.users(at, node) if node is not None else ""
+        if at["tests"] is None:
+            at["tests"] = {at["test"]: at["place"]}
+            if self.by_test and isinstance(at["own"], FUNCTIONS) and not at["own"].name.startswith("test"):
+                at["tests"] = {name: self.place + i for i, name in enumerate(sorted(self.callers(at["own"])), 1)}
+                self.place += len(at["tests"])
+        for test, place in at["tests"].items():  # in a helper, for each of the tests that use it
+            others = users if users == "*" else " ".join(sorted((set(users.split()) | set(at["tests"])) - {test}))
+            self.edits.append({"start": start, "end": end, "new": new, "kind": kind, "users": others, "place": place, "test": test,
+                               "line": at["line"], "last": at["last"]})
         return True
 
     def compiles(self, edit):
@@ -748,14 +782,14 @@ class File:
         changed = (b"if 1:\n" if self.data[start:start + 1].isspace() else b"") + self.data[start:edit["start"]] + edit["new"].encode("utf-8", "surrogatepass") + self.data[edit["end"]:end]
         try:
             compile(changed.decode("utf-8", "surrogatepass"), "tests", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
-        except (SyntaxError, ValueError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
         return True
 
 
-def chosen(file, places, variants, each, rng):
+def chosen(file, request):
     """Of all edits those of so many places, or of so many in each test."""
-    groups, by_place = {}, {}
+    groups, by_place, each, variants = {}, {}, request["each"], request["variants"]
     for e in file.edits:
         by_place.setdefault(e["place"], []).append(e)
     for place, own in by_place.items():
@@ -763,14 +797,13 @@ def chosen(file, places, variants, each, rng):
     if each:
         groups = {name: found for name, found in groups.items() if name.rpartition("::")[2].startswith("test")}
         if len(groups) == 1:
-            places, variants = 4, 4
+            request = dict(request, places=max(request["places"], 4))
+            variants = max(variants, 4)
     kept = []
-    for name, found in groups.items():
-        strong = [p for p in found if any(e["kind"] == VALUE and e["users"] != "*" for e in by_place[p])]
-        weak = [p for p in found if p not in strong]
-        rng.shuffle(strong)
-        rng.shuffle(weak)
-        kept += (strong + weak)[:places]
+    for found in groups.values():
+        file.rng.shuffle(found)
+        found.sort(key=lambda place: min((e["kind"] != VALUE or e["users"] == "*", e["users"] > "") for e in by_place[place]))
+        kept += found[:request["places"]]
     if not each and kept:
         variants = max(variants, -(-variants * 4 // len(kept)))  # more of few
     if each:  # of different parts first
@@ -778,25 +811,25 @@ def chosen(file, places, variants, each, rng):
             turns = collections.Counter()
             order = [(turns.update([e["start"]]) or turns[e["start"]], e) for e in own]
             own[:] = [e for _, e in sorted(order, key=lambda o: (o[1]["users"], o[0]))]
-    for kind in KINDS[:-2] if each else KINDS:  # without arguments, about which nothing is promised
+    for kind in KINDS[:-2] if file.judging else KINDS:  # without arguments, about which nothing is promised
         of = [itertools.islice((e for e in by_place[place] if e["kind"] == kind and file.compiles(e)), variants) for place in sorted(kept)]
         for turn in itertools.zip_longest(*of):
             yield from filter(None, turn)
 
 
 def listed(file, request):
-    rng = random.Random("%s %s" % (request["seed"], file["path"]))
+    answer = {"path": file["path"], "unread": [0], "edits": []}
     try:
-        f = File(file["text"], rng, request["each"], request["names"] or ())
         compile(file["text"], file["path"], "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
-        return {"path": file["path"], "error": type(e).__name__}
+        return dict(answer, error=type(e).__name__)
     try:
+        f = File(file["text"], random.Random("%s %s" % (request["seed"], file["path"])), request)
         f.assertions()
-        edits = list(chosen(f, request["places"], request["variants"], request["each"], rng))
-    except Exception:  # an assertion in a form that nobody thought of must not cost the other files theirs
-        edits = []
-    return {"path": file["path"], "assertions": f.place, "edits": [dict(e, path=file["path"]) for e in edits]}
+        answer.update(edits=[dict(e, path=file["path"]) for e in chosen(f, request)], unread=sorted(f.unread))
+    except Exception:  # it must not cost the other files theirs
+        pass
+    return answer
 
 
 def main():
