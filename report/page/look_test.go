@@ -156,7 +156,10 @@ func TestLive(t *testing.T) {
 			http.NotFound(w, r)
 		}
 	}))
-	defer server.Close()
+	defer func() {
+		server.CloseClientConnections() // one waits for more
+		server.Close()
+	}()
 	b.visit(server.URL + "/x/")
 	b.want(`document.getElementById("live").textContent`, "live")
 	other, hits := canary(t)
