@@ -27,7 +27,7 @@ func TestSettings(t *testing.T) {
 		{"text that only looks like JSON", codex, []compiler.Setting{{Key: "run.id", Value: "true"}}, func(t *compiler.Tester) any { return t.Run.ID }, "true"},
 		{"number", codex, []compiler.Setting{{Key: "harness.config.timeout_seconds", Value: "1.5"}}, func(t *compiler.Tester) any { return t.Harness.Config.Timeout }, 1500 * time.Millisecond},
 		{"number or text", codex, []compiler.Setting{{Key: "runtime.limits.memory", Value: "2g"}}, func(t *compiler.Tester) any { return t.Runtime.Limits.Memory }, int64(2 << 30)},
-		{"number or text, as a number", codex, []compiler.Setting{{Key: "runtime.limits.memory", Value: "4096"}}, func(t *compiler.Tester) any { return t.Runtime.Limits.Memory }, int64(4096)},
+		{"number or text, as a number", codex, []compiler.Setting{{Key: "runtime.limits.memory", Value: "33554432"}}, func(t *compiler.Tester) any { return t.Runtime.Limits.Memory }, int64(32 << 20)},
 		{"boolean", codex, []compiler.Setting{{Key: "harness.config.allow_external_tools", Value: "true"}}, func(t *compiler.Tester) any { return t.Harness.Config.AllowExternalTools }, true},
 		{"list", codex, []compiler.Setting{{Key: "run.tasks", Value: `["a/*","b"]`}}, func(t *compiler.Tester) any { return t.Run.Tasks }, []string{"a/*", "b"}},
 		{"in a section that is null", codex, []compiler.Setting{{Key: "runtime.address", Value: "none"}}, func(t *compiler.Tester) any { return t.Runtime.Address }, "none"},
@@ -75,7 +75,7 @@ func TestWrongSettings(t *testing.T) {
 		{"range", codex, []compiler.Setting{{Key: "run.attempts", Value: "0"}}, `--set: $.run.attempts: expected an integer of at least 1, found 0`},
 		{"list", codex, []compiler.Setting{{Key: "run.tasks", Value: "a"}}, `--set: $.run.tasks: expected an array, found a string (write a list of one item)`},
 		{"empty", codex, []compiler.Setting{{Key: "run.id", Value: ""}}, `--set: $.run.id: expected a non-empty string, found an empty string`},
-		{"not UTF-8", codex, []compiler.Setting{{Key: "run.id", Value: "\xff"}}, `--set: $.run.id: invalid JSON at column 2: invalid UTF-8`},
+		{"not UTF-8", codex, []compiler.Setting{{Key: "run.id", Value: "\xff"}}, `--set: $.run.id: invalid JSON at column 2: invalid UTF-8 byte 0xff in a string`},
 		{"value and file", testerHead + "harness: {type: codex, config: {modl: a}}\n", []compiler.Setting{{Key: "run.jobs", Value: "x"}},
 			"--set: $.run.jobs: expected an integer of at least 1, found a string\n" +
 				`FILE:4: $.harness.config.modl: unknown key "modl" (did you mean "model"?)` + "\n" + `FILE:4: $.harness.config: key "model" is missing (the model)`},

@@ -67,7 +67,7 @@ func TestMetadata(t *testing.T) {
 // TestPayload pins what a harness finds in its task file.
 func TestPayload(t *testing.T) {
 	row := `{"id":"a","input":{"prompt":"<é>","n":1.50,"id":"own"},"eval":{"x":1},"metadata":{"m":1},` +
-		`"assets":[{"path":"f"}],"environment":{"image":"i","timeout_seconds":1.5,"env":{"A":"b"},"network":"none","user":"1","resources":{"memory":1,"cpus":2.5,"pids":3},"other":1}}`
+		`"assets":[{"path":"f"}],"environment":{"image":"i","timeout_seconds":1.5,"env":{"A":"b"},"network":"none","user":"1","resources":{"memory":16777216,"cpus":2.5,"pids":3},"other":1}}`
 	payload, err := oneTask(t, "id: p\nversion: 1\ndefaults: {family: tool_call}\n", row).AgentView().Payload()
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestPayload(t *testing.T) {
     "network": "none",
     "resources": {
       "cpus": 2.5,
-      "memory": 1,
+      "memory": 16777216,
       "pids": 3
     },
     "timeout_seconds": 1.5,

@@ -21,7 +21,7 @@ func planned(t *testing.T, n int, records ...map[string]any) *report.Source {
 	for _, r := range records {
 		check(t, json.NewEncoder(&text).Encode(r))
 	}
-	manifest, err := json.Marshal(map[string]any{"run_id": "=run", "planned_attempts": n})
+	manifest, err := json.Marshal(map[string]any{"run_id": "=run", "planned": n})
 	check(t, err)
 	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), text.Bytes(), 0o644))
 	check(t, os.WriteFile(filepath.Join(dir, "run.json"), manifest, 0o644))

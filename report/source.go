@@ -130,25 +130,29 @@ func (s *Source) problem(file string, line int, message string) {
 	s.Problems = append(s.Problems, Problem{File: file, Line: line, Message: message})
 }
 
+// readManifest reads what the run was to be. A run that was resumed may have planned more
+// attempts than its manifest says; its seal says how many.
 func (s *Source) readManifest() {
-	f, err := record.OpenFile(s.root, record.ManifestFile, os.O_RDONLY)
-	if errors.Is(err, fs.ErrNotExist) {
-		return // runs of earlier versions have none
+	var seal record.Seal
+	s.readFile(record.ManifestFile, &s.Manifest) // runs of earlier versions have none
+	s.readFile(record.SealFile, &seal)           // there is none before the run's end
+	if planned := max(s.Manifest.Planned, seal.Planned); planned > 0 {
+		s.Planned = &planned
 	}
-	var m struct {
-		record.Manifest
-		Planned *int `json:"planned_attempts"` // which earlier versions did not write
+}
+
+// readFile decodes a file of the run. It may be missing.
+func (s *Source) readFile(name string, into any) {
+	f, err := record.OpenFile(s.root, name, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
 	}
 	if err == nil {
-		err = json.NewDecoder(io.LimitReader(f, maxManifest)).Decode(&m)
+		err = json.NewDecoder(io.LimitReader(f, maxManifest)).Decode(into)
 		err = errors.Join(err, f.Close())
 	}
-	s.Manifest = m.Manifest
-	if m.Planned != nil && *m.Planned > 0 {
-		s.Planned = m.Planned
-	}
 	if err != nil {
-		s.problem(record.ManifestFile, 0, err.Error())
+		s.problem(name, 0, err.Error())
 	}
 }
 

@@ -81,7 +81,7 @@ func (c Config) nothing() string {
 	if c.Select == nil {
 		return "the pack has no tasks"
 	}
-	return "none of the pack's tasks is selected (--task, and run.tasks of the tester file)"
+	return "no task is selected (--task, and run.tasks of the tester file)"
 }
 
 // resolve finds the task's image, if it has one.

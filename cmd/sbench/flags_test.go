@@ -8,13 +8,15 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/securebench/sbench/pack"
 )
 
 // TestSharedFlags: a flag has the same short form in all commands, and docs/commands.md
 // lists each flag that several commands have, with just these commands. The exit codes
 // there are those that --help prints.
 func TestSharedFlags(t *testing.T) {
-	parser, err := kong.New(&cli{}, kong.Vars{"version": ""})
+	parser, err := kong.New(&cli{}, helpVars(pack.Formats()))
 	if err != nil {
 		t.Fatal(err)
 	}

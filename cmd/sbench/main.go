@@ -45,11 +45,7 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		kong.Description("Run untrusted agents on benchmark tasks in hardened sandboxes on containerd.\n\n"+exitCodes),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { exited = code }),
-		kong.Vars{
-			"version": versionLine(),
-			"agents":  joined(harness.CLIs(), " or ", func(c harness.CLI) string { return c.Name }),
-			"formats": joined(formats, ", ", func(f pack.Format) string { return f.Name }),
-		},
+		helpVars(formats),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(app),
 		kong.UsageOnError(),
@@ -87,4 +83,13 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		app.say(slog.LevelError, err.Error())
 	}
 	return exitCode(ctx, err)
+}
+
+// helpVars are the variables in the help of commands.
+func helpVars(formats []pack.Format) kong.Vars {
+	return kong.Vars{
+		"version": versionLine(),
+		"agents":  joined(harness.CLIs(), " or ", func(c harness.CLI) string { return c.Name }),
+		"formats": joined(formats, ", ", func(f pack.Format) string { return f.Name }),
+	}
 }

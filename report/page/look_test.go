@@ -132,7 +132,7 @@ func TestLive(t *testing.T) {
 	dir := t.TempDir()
 	check(t, example{RunID: "r", Seed: 3, Tasks: 9, Skill: 0.6, Agent: "codex"}.write(dir))
 	var served atomic.Int32
-	more := make(chan struct{}, 1)
+	more, over := make(chan struct{}, 1), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/wait") && r.URL.Query().Get("since") != fmt.Sprint("state ", served.Load()):
@@ -140,6 +140,7 @@ func TestLive(t *testing.T) {
 		case strings.HasSuffix(r.URL.Path, "/wait"):
 			select {
 			case <-more:
+			case <-over:
 			case <-r.Context().Done():
 			}
 		case r.URL.Path == "/x/":
@@ -157,7 +158,7 @@ func TestLive(t *testing.T) {
 		}
 	}))
 	defer func() {
-		server.CloseClientConnections() // one waits for more
+		close(over) // the page waits for more, and a browser asks again if its connection is cut
 		server.Close()
 	}()
 	b.visit(server.URL + "/x/")

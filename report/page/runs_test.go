@@ -77,15 +77,11 @@ func (w *writer) run() error {
 
 func (w *writer) manifest() error {
 	m := record.Manifest{
-		RunID: w.RunID, StartedAt: w.now, Sbench: version(), Host: host(), Pack: pack(), Jobs: 8, Attempts: max(1, w.Attempts),
+		RunID: w.RunID, StartedAt: w.now, Sbench: version(), Host: host(), Pack: pack(), Jobs: 8, Attempts: max(1, w.Attempts), Planned: w.Planned,
 		Harness: record.Harness{Type: w.Agent, Version: "1.4.2", Config: digest("config")},
 		Inputs:  map[string]record.Input{"tester": {Path: "/packs/tester.yaml", Digest: digest("tester")}},
 	}
-	planned := struct {
-		record.Manifest
-		Planned int `json:"planned_attempts,omitempty"`
-	}{m, w.Planned}
-	return writeJSON(filepath.Join(w.dir, record.ManifestFile), planned)
+	return writeJSON(filepath.Join(w.dir, record.ManifestFile), m)
 }
 
 func version() record.Version { return record.Version{Version: "0.3.0", Commit: "98e4cf8"} }
