@@ -591,8 +591,8 @@ func TestPlannedCount(t *testing.T) {
 // TestNothingSelected: a run without tasks is a problem, and not a run.
 func TestNothingSelected(t *testing.T) {
 	for name, change := range map[string]func(*run.Config){
-		"no task is selected": func(c *run.Config) { c.Select = func(string) bool { return false } },
-		"the pack has no tasks":                func(c *run.Config) { _ = os.Truncate(c.Pack.TasksPath, 0) },
+		"no task is selected":   func(c *run.Config) { c.Select = func(string) bool { return false } },
+		"the pack has no tasks": func(c *run.Config) { _ = os.Truncate(c.Pack.TasksPath, 0) },
 	} {
 		cfg, _ := config(t, row("one", "do it right", ""))
 		change(&cfg)
