@@ -37,7 +37,7 @@ func TestCheck(t *testing.T) {
 		{"a gateway without the list", status(404), good, nil},
 		{"a key that may not read the list", status(403), good, nil},
 		{"a provider in trouble", status(503), good, nil},
-		{"one that leads elsewhere", http.RedirectHandler("http://192.0.2.1/", 302), good, nil},
+		{"one that leads elsewhere", http.RedirectHandler("http://192.0.2.1/", http.StatusFound), good, nil},
 	} {
 		for _, provider := range []relay.Provider{relay.Anthropic, relay.OpenAI} {
 			t.Run(tt.name+"/"+string(provider), func(t *testing.T) {
