@@ -15,7 +15,8 @@
 # The systems are built and kept by hosts-system.sh; --force builds them again.
 # Needs Go, mmdebstrap, mke2fs, qemu-system-x86_64, and for the build of a system
 # root. SBENCH_HOSTS_ACCEL is qemu's -accel: "tcg,thread=multi" unless it is set,
-# since that works everywhere; "kvm" is many times faster.
+# since that works everywhere; "kvm" is many times faster. A machine has
+# SBENCH_HOSTS_CPUS processors, 2 unless it is set: 1 where two machines run at a time.
 set -euo pipefail
 
 here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
@@ -24,7 +25,7 @@ export SAY_PREFIX=hosts
 . "$here/oci-archive.sh"
 PATH="$PATH:/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
-readonly accel="${SBENCH_HOSTS_ACCEL:-tcg,thread=multi}"
+readonly accel="${SBENCH_HOSTS_ACCEL:-tcg,thread=multi}" cpus="${SBENCH_HOSTS_CPUS:-2}"
 
 length=full
 only=""
@@ -150,11 +151,11 @@ test_host() {
 # of four levels, as most machines have, are walked faster than those of five. The
 # kernel's test of its timer (no_timer_check) would fail where the emulator has to wait.
 boot() {
-	local suite="$1" system="$2" limit=2h lines
+	local suite="$1" system="$2" limit=3h lines
 	[ "$length" = full ] || limit=20m
 	say "$suite boots"
 	: >"$stage/$suite.results"
-	TMPDIR="$stage" timeout --kill-after=10 "$limit" qemu-system-x86_64 -accel "$accel" -cpu max -smp 2 -m 4G \
+	TMPDIR="$stage" timeout --kill-after=10 "$limit" qemu-system-x86_64 -accel "$accel" -cpu max -smp "$cpus" -m 4G \
 		-kernel "$system/vmlinuz" -initrd "$system/initrd" \
 		-append "console=ttyS0 root=/dev/vda rw quiet panic=1 mitigations=off no5lvl no_timer_check systemd.show_status=0 hosts=$suite:$length:$only" \
 		-drive "file=$system/disk.img,if=virtio,format=raw,snapshot=on,cache=unsafe" \
