@@ -103,7 +103,7 @@ bill() {
 		plus = $2
 		gsub(/\+/, "%2B", plus)
 		purl = "pkg:golang/" tolower($1) "@" plus
-		printf "%s{\"type\": \"library\", \"bom-ref\": \"%s\", \"name\": \"%s\", \"version\": \"%s\", \"purl\": \"%s\"", NR > 1 ? ",\n" : "", purl, $1, $2, purl
+		printf "%s{\"type\": \"library\", \"bom-ref\": \"%s\", \"name\": \"%s\", \"version\": \"%s\", \"purl\": \"%s\"", (NR > 1 ? ",\n" : ""), purl, $1, $2, purl
 		if ($3 ~ /^h1:/) printf ", \"properties\": [{\"name\": \"go:sum\", \"value\": \"%s\"}]", $3
 		printf "}"
 	}'
