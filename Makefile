@@ -68,14 +68,12 @@ test: setup-tests build
 	$(call say,test: the runtime's tests and the example packs on the newest containerd and runc)
 	@newest="$$(scripts/containerd2.sh):$$(scripts/runc.sh $(RUNC))"; PATH="$$newest:$$PATH"; export PATH; \
 	scripts/go-test.sh -timeout 10m ./runtime/...; scripts/go-test.sh -timeout 10m -run VerdictsRecordByRecord ./cmd/sbench
-	$(call say,test: the release files of this machine's architecture)
-	@scripts/test-dist.sh --short
 	$(call say,test: an emulated Debian 13 as root and as an ordinary user)
 	@[ "$$(id -u)" != 0 ] || [ "$$(uname -m)" != x86_64 ] || scripts/hosts.sh --short
 	$(call say,test: once more as an ordinary user without control groups)
 	@[ "$$(id -u)" != 0 ] || scripts/test-rootless.sh
 
-## check: gofmt, vet, staticcheck, errcheck, doc comments, tidy, shellcheck, race detector
+## check: gofmt, vet, staticcheck, errcheck, doc comments, tidy, shellcheck, release files, race detector
 .PHONY: check
 check: setup-check
 	$(call say,check: gofmt)
@@ -93,6 +91,8 @@ check: setup-check
 	@go mod tidy -diff
 	$(call say,check: shellcheck)
 	@shellcheck -x $(SCRIPTS)
+	$(call say,check: the release files of this machine's architecture)
+	@scripts/test-dist.sh --short
 	$(call say,check: go test -race -short)
 	@CGO_ENABLED=1 go test -count=1 -p 1 -race -short -timeout 15m ./...
 
