@@ -483,8 +483,8 @@ func TestGivesUp(t *testing.T) {
 		records int
 		stopped string // part of the error
 	}{
-		{"the same from the start", 0, always, 164, 3, "stopped after 3 tries failed in a row for the same cause: "},
-		{"retries count", 1, always, 164, 3, "stopped after 3 tries"},
+		{"the same from the start", 0, always, 24, 3, "stopped after 3 tries failed in a row for the same cause: "},
+		{"retries count", 1, always, 24, 3, "stopped after 3 tries"},
 		{"different causes", 0, func(n int) error { return errors.New(strings.Repeat("x", n)) }, 5, 5, "in 5 of 5 attempts"},
 		{"in between one that works", 0, func(n int) error {
 			if n == 3 || n == 4 {
@@ -497,7 +497,7 @@ func TestGivesUp(t *testing.T) {
 				return nil
 			}
 			return refused(n)
-		}, 164, 11, "stopped after 10 tries"},
+		}, 24, 11, "stopped after 10 tries"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var rows []string
