@@ -1,7 +1,6 @@
 package run
 
 import (
-	"strings"
 	"time"
 
 	"github.com/securebench/sbench/run/record"
@@ -57,15 +56,4 @@ type Event struct {
 	// run_done event.
 	Resumed int      `json:"resumed,omitempty"`
 	Summary *Summary `json:"summary,omitempty"` // of a run_done event
-}
-
-// Printable replaces control characters, which a terminal would obey, with question
-// marks.
-func Printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, s)
 }

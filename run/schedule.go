@@ -103,31 +103,39 @@ func (s *session) countRecorded() error {
 	return nil
 }
 
-// recorded reports whether an earlier session measured the attempt from the same inputs,
-// and adds it to the summary the first time. If not, why is the reason.
+// recorded reports whether an earlier session measured the attempt from the same inputs. If
+// not, why is the reason. The first time it compares them, and adds to the summary what
+// counts; countRecorded does that before any attempt begins.
 func (s *session) recorded(task *compiler.Task, attempt int) (done bool, why string, err error) {
 	of := key{task.ID(), attempt}
 	old, known := s.before[of]
-	switch {
-	case !known:
+	if !known {
 		return false, "not recorded yet", nil
-	case !old.status.Scored():
-		return false, "was " + string(old.status), nil
-	case old.kept:
-		return true, "", nil
+	}
+	if !old.checked {
+		if old.why, err = s.outdated(task, old); err != nil {
+			return false, "", err
+		}
+		old.checked = true
+		s.before[of] = old
+		if old.why == "" {
+			s.count(of, old)
+			s.summary.Resumed++
+		}
+	}
+	return old.why == "", old.why, nil
+}
+
+// outdated says why an earlier record of the task does not count, "" if it does.
+func (s *session) outdated(task *compiler.Task, old earlier) (string, error) {
+	if !old.status.Scored() {
+		return "was " + string(old.status), nil
 	}
 	now, err := s.provenance(task)
-	if err != nil {
-		return false, "", err
+	if err == nil && now.Inputs != old.inputs {
+		return "what it is made from has changed", nil
 	}
-	if now.Inputs != old.inputs {
-		return false, "what it is made from has changed", nil
-	}
-	old.kept = true
-	s.before[of] = old // before any attempt begins
-	s.count(of, old)
-	s.summary.Resumed++
-	return true, "", nil
+	return "", err
 }
 
 // untilMeasured makes an attempt, and retries it up to cfg.Retries times if the

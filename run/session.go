@@ -35,7 +35,8 @@ type earlier struct {
 	reason, message string
 	tries           int
 	inputs          string // Provenance.Inputs
-	kept            bool   // it counts, and is in the summary
+	checked         bool   // compared with this session's inputs
+	why             string // why it does not count, once it is checked; "" if it does
 }
 
 // session is a run in progress.

@@ -274,11 +274,11 @@ func (c canvas) paint(colour, text string) string {
 // or break a line or change its width.
 func harmless(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector) {
+		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector) {
 			return '?'
 		}
 		return r
-	}, run.Printable(text))
+	}, text)
 }
 
 // fit makes text harmless and truncates it to at most the given columns.

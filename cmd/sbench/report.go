@@ -44,8 +44,10 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 		return err
 	}
 	r := report.Summarize(sources)
-	if err := complain(a.stderr, r); err != nil {
-		return err
+	for _, run := range r.Runs {
+		if err := complain(a.stderr, run.Dir, run.Problems); err != nil {
+			return err
+		}
 	}
 	if err := cmd.files(ctx, a, r, sources); err != nil {
 		return err
@@ -128,13 +130,11 @@ func (cmd *summed) believe(s *report.Source, key ed25519.PublicKey) error {
 	return nil
 }
 
-// complain prints what could not be read.
-func complain(w io.Writer, r report.Report) error {
-	for _, run := range r.Runs {
-		for _, p := range run.Problems {
-			if _, err := fmt.Fprintf(w, "sbench: %s: %s\n", report.Visible(run.Dir, 400), report.Visible(p.String(), 400)); err != nil {
-				return err
-			}
+// complain prints what could not be read of a run.
+func complain(w io.Writer, dir string, problems []report.Problem) error {
+	for _, p := range problems {
+		if _, err := fmt.Fprintf(w, "sbench: %s: %s\n", report.Visible(dir, 400), report.Visible(p.String(), 400)); err != nil {
+			return err
 		}
 	}
 	return nil

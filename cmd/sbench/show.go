@@ -58,8 +58,8 @@ func (cmd *showCmd) Run(ctx context.Context, a *app) (err error) {
 	if err := (&summed{AcceptUnsigned: cmd.AcceptUnsigned}).believe(s, key); err != nil {
 		return err
 	}
-	for _, p := range s.Problems {
-		_, _ = fmt.Fprintf(a.stderr, "sbench: %s\n", report.Visible(p.String(), shownLine))
+	if err := complain(a.stderr, s.Dir, s.Problems); err != nil {
+		return err
 	}
 	at, of, err := cmd.find(s.Attempts)
 	if err != nil {

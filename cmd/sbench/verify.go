@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -54,7 +54,7 @@ func (cmd *verifyCmd) print(a *app, v record.Verification) error {
 	if cmd.JSON {
 		return a.json(v)
 	}
-	err := printTable(a, v.Findings, func(f record.Finding) string { return run.Printable(f.String()) })
+	err := printTable(a, v.Findings, func(f record.Finding) string { return report.Visible(f.String(), shownLine) })
 	state := "not sealed"
 	switch {
 	case v.Signed:

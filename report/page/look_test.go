@@ -25,14 +25,7 @@ func TestLittle(t *testing.T) {
 {"task_id": "task-2", "verification_status": "passed", "producer_metadata": null, "provenance": null, "times": null}
 {"task_id": "task-1", "verification_status": "error", "failure_message": "the provider failed", "candidate_workspace": "none"}
 `), 0o644))
-	s, err := report.Open(t.Context(), dir)
-	check(t, err)
-	defer func() { check(t, s.Close()) }()
-	name := filepath.Join(t.TempDir(), "report.html")
-	f, err := os.Create(name)
-	check(t, err)
-	check(t, page.Page{Report: report.Summarize([]*report.Source{s}), Sources: []*report.Source{s}}.Write(t.Context(), f))
-	check(t, f.Close())
+	name := written(t, dir)
 	for i, task := range []string{"failed task-10", "passed task-2", "error task-1"} {
 		b.load(name, fmt.Sprintf("#a%d", i))
 		b.want(titled, task)
@@ -49,14 +42,9 @@ func TestLittle(t *testing.T) {
 	b.want(`document.querySelector(".example[href='#a2']").textContent`, "for example task-1: the provider failed")
 }
 
-// TestPrompt: code in a prompt is shown as code, and what is in it twice is shown once.
-func TestPrompt(t *testing.T) {
-	b := open(t)
-	dir := t.TempDir()
-	const starter = "def add(a, b):\\n    return a + b\\n"
-	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(`{"task_id": "twice", "task_type": "code_completion", "verification_status": "failed", "resource_summary": [{"name": "prompt", "value": "`+starter+`"}, {"name": "starter_code", "value": "`+starter+`"}]}
-{"task_id": "apart", "task_type": "code_completion", "verification_status": "failed", "resource_summary": [{"name": "prompt", "value": "Complete add."}, {"name": "starter_code", "value": "`+starter+`"}]}
-`), 0o644))
+// written writes the page of a run and returns its name.
+func written(t *testing.T, dir string) string {
+	t.Helper()
 	s, err := report.Open(t.Context(), dir)
 	check(t, err)
 	defer func() { check(t, s.Close()) }()
@@ -65,6 +53,18 @@ func TestPrompt(t *testing.T) {
 	check(t, err)
 	check(t, page.Page{Report: report.Summarize([]*report.Source{s}), Sources: []*report.Source{s}}.Write(t.Context(), f))
 	check(t, f.Close())
+	return name
+}
+
+// TestPrompt: code in a prompt is shown as code, and what is in it twice is shown once.
+func TestPrompt(t *testing.T) {
+	b := open(t)
+	dir := t.TempDir()
+	const starter = "def add(a, b):\\n    return a + b\\n"
+	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(`{"task_id": "twice", "task_type": "code_completion", "verification_status": "failed", "resource_summary": [{"name": "prompt", "value": "`+starter+`"}, {"name": "starter_code", "value": "`+starter+`"}]}
+{"task_id": "apart", "task_type": "code_completion", "verification_status": "failed", "resource_summary": [{"name": "prompt", "value": "Complete add."}, {"name": "starter_code", "value": "`+starter+`"}]}
+`), 0o644))
+	name := written(t, dir)
 	shown := `[...document.querySelectorAll(".part.prompt pre")].map(p => p.className + " " + getComputedStyle(p).fontFamily.includes("monospace")).join()`
 	b.load(name, "#a0")
 	b.want(shown, "code true")

@@ -10,8 +10,9 @@ import (
 )
 
 // Claim prepares the group that [Usable] found for child groups with limits: it moves this
-// process into a child group of its own and enables the controllers. Child processes start in that group too, from where the kernel lets
-// them move processes into other groups below the delegated one.
+// process into a child group of its own and enables the controllers. Child processes start
+// in that group too, from where the kernel lets them move processes into other groups below
+// the delegated one.
 //
 // Call it before starting any process and before entering a user or PID namespace.
 // Calling it again, also from a child process, changes nothing. It does nothing for
