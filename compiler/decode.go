@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/proxy/domain"
 )
 
 // decode sets the fields of the struct that target points to: each to the field of v,
@@ -25,6 +26,8 @@ func decode(v document.Value, target any) {
 			*field = value.Text()
 		case *[]string:
 			*field = stringList(value)
+		case *[]domain.Domain:
+			*field, _ = domain.ParseAll(stringList(value)) // the schema's checks have passed
 		case *int:
 			n, _ := value.Int64()
 			*field = int(n)

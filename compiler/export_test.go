@@ -10,8 +10,7 @@ import (
 
 // What tests of the package's surface call besides it.
 var (
-	ParseMount  = parseMount
-	ParseDomain = parseDomain
+	ParseMount = parseMount
 )
 
 // Contract is the part of a family that does not depend on a row.

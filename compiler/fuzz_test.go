@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/compilertest"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/proxy/domain"
 )
 
 // seed adds to the corpus every document of this name in the test cases, and what
@@ -191,9 +192,9 @@ func FuzzTester(f *testing.F) {
 		if (tester.Harness.Type == compiler.HarnessCommand) == c.Command.IsZero() {
 			t.Fatalf("type %q, command %v", tester.Harness.Type, c.Command)
 		}
-		for _, domain := range c.AllowedDomains {
-			if again, err := compiler.ParseDomain(domain); err != nil || again != domain {
-				t.Fatalf("domain %q: %q, %v", domain, again, err)
+		for _, allowed := range c.AllowedDomains {
+			if again, err := domain.Parse(allowed.String()); err != nil || again != allowed {
+				t.Fatalf("domain %q: %q, %v", allowed, again, err)
 			}
 		}
 		if !filepath.IsAbs(tester.Run.OutputDir) || !filepath.IsAbs(tester.Benchmark.Manifest) || c.Timeout < 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/proxy/domain"
 )
 
 // Tester is a tester file: which tasks to run, with which harness, and what to allow.
@@ -87,9 +88,8 @@ type HarnessSection struct {
 type HarnessConfig struct {
 	TaskFile string        `key:"task_file"`       // clean, relative to the workspace; never empty
 	Timeout  time.Duration `key:"timeout_seconds"` // zero if the file does not say
-	// AllowedDomains are in lower case, each once; a name allows its
-	// subdomains too.
-	AllowedDomains []string `key:"allowed_domains"`
+	// AllowedDomains may be reached, and what is below them; each is there once.
+	AllowedDomains []domain.Domain `key:"allowed_domains"`
 
 	// For a command.
 	Command Command `key:"command"`
@@ -300,13 +300,6 @@ func (t *Tester) fill(root document.Value) {
 	config.Model, config.Version = strings.TrimSpace(config.Model), strings.TrimSpace(config.Version)
 	config.RefuseExternalTools = harness.Get("config").Get("on_external_tools").Is("refuse")
 	config.TaskFile, _ = ParsePath(config.TaskFile) // the schema's check has passed
-	var domains []string
-	for _, name := range config.AllowedDomains {
-		if domain, err := parseDomain(name); err == nil && !slices.Contains(domains, domain) {
-			domains = append(domains, domain)
-		}
-	}
-	config.AllowedDomains = domains
 }
 
 // warnOfSecrets warns of variables for a command that look like secrets: a command

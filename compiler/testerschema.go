@@ -8,6 +8,7 @@ import (
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/proxy/domain"
 )
 
 // testerVersion is the only supported schema_version of tester files.
@@ -119,11 +120,27 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 
 func domainsSchema() *schema.Schema {
 	rule := schema.String{NonBlank: true, Pattern: `^\s*[A-Za-z0-9.-]+\s*$`}
-	domain := schema.Checked("A DNS name of two or more labels, without scheme, port, path or wildcard.", rule, func(name string) (string, error) {
-		_, err := parseDomain(name)
+	name := schema.Checked("A DNS name of two or more labels, without scheme, port, path or wildcard.", rule, func(name string) (string, error) {
+		_, err := domain.Parse(name)
 		return domainHint(name), err
 	})
-	return schema.Nullable(schema.List("DNS names that the harness may reach. A name allows its subdomains too.", domain))
+	return schema.Nullable(schema.List("DNS names that the harness may reach. A name allows its subdomains too.", name))
+}
+
+// domainHint guesses what the author meant.
+func domainHint(name string) string {
+	bare := strings.TrimSpace(name)
+	if _, after, ok := strings.Cut(bare, "://"); ok {
+		bare = after
+	}
+	bare = strings.TrimPrefix(bare, "*.")
+	if i := strings.IndexAny(bare, ":/?#"); i >= 0 {
+		bare = bare[:i]
+	}
+	if d, err := domain.Parse(bare); err == nil {
+		return fmt.Sprintf("write %q; it allows its subdomains too", d)
+	}
+	return "a DNS name of two or more labels, such as \"example.org\""
 }
 
 // modelSchema is schema.Word with the separators that gateways use in the names of

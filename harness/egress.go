@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
 )
@@ -20,7 +21,7 @@ const (
 
 // Egress says what a harness may reach. With the zero Egress it reaches nothing.
 type Egress struct {
-	Domains []proxy.Domain
+	Domains []domain.Domain
 	// Transparent also serves programs that do not use a proxy.
 	Transparent bool
 	// CABundle is a host file of certificates to trust in the sandbox, for images

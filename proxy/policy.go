@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/securebench/sbench/proxy/domain"
 )
 
 // Phase names a part of an attempt.
@@ -16,8 +18,8 @@ const PhaseHarness Phase = "harness"
 // A Policy says what a sandbox may reach, in PhaseHarness only. The zero Policy denies
 // everything.
 type Policy struct {
-	Domains []Domain // what may be reached; empty means nothing
-	Ports   []uint16 // that may be reached there; empty means 80 and 443
+	Domains []domain.Domain // what may be reached; empty means nothing
+	Ports   []uint16        // that may be reached there; empty means 80 and 443
 
 	// AllowMissingSNI lets tunnels through whose ClientHello names no host.
 	AllowMissingSNI bool
@@ -90,7 +92,7 @@ func (d Decision) refuse(reason Reason, rule string) Decision {
 // match returns the first rule that allows the normalised name.
 func (p Policy) match(name string) (string, bool) {
 	for _, d := range p.Domains {
-		if d.allows(name) {
+		if d.Allows(name) {
 			return d.String(), true
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
@@ -78,12 +79,12 @@ func benchProxy(origin string) *proxy.Proxy {
 		}
 		return err
 	}
-	allowed, err := proxy.ParseDomain("allowed.test")
+	allowed, err := domain.Parse("allowed.test")
 	if err != nil {
 		log.Fatal(err)
 	}
 	p, err := proxy.New(proxy.WithHooks(proxy.Config{
-		Log: proxy.NewLog(io.Discard), Policy: proxy.Policy{Domains: []proxy.Domain{allowed}},
+		Log: proxy.NewLog(io.Discard), Policy: proxy.Policy{Domains: []domain.Domain{allowed}},
 		Limits: proxy.Limits{Connections: 1 << 20, Tunnels: 1 << 14, Requests: 1 << 40, Up: 1 << 50, Down: 1 << 50, TunnelUp: 1 << 50, TunnelDown: 1 << 50},
 	}, hooks))
 	if err != nil {

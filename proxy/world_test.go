@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/domain"
 )
 
 // public is the address of every name in the world that has no other.
@@ -305,9 +306,9 @@ func words(e proxy.Entry) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Kind, e.Verdict, e.Reason))
 }
 
-func domains(t testing.TB, names ...string) []proxy.Domain {
+func domains(t testing.TB, names ...string) []domain.Domain {
 	t.Helper()
-	d, err := proxy.ParseDomains(names)
+	d, err := domain.ParseAll(names)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,7 +119,10 @@ func (c Config) policy(task *compiler.Task) record.Policy {
 		AllowSeccomp: c.Tester.Runtime.AllowSeccomp, AllowNetlink: c.Tester.Runtime.AllowNetlink,
 	}
 	if !env.NetworkNone {
-		p.Domains, p.Transparent = c.Tester.Harness.Config.AllowedDomains, c.Egress.Transparent
+		for _, d := range c.Tester.Harness.Config.AllowedDomains {
+			p.Domains = append(p.Domains, d.String())
+		}
+		p.Transparent = c.Egress.Transparent
 	}
 	return p
 }

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/fake"
@@ -160,9 +160,9 @@ func TestIrregularOutput(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cfg, _ := config(t, row("one", "do it right", ""))
 			if c.name == record.EgressFile {
-				domains, err := proxy.ParseDomains([]string{"example.org"})
+				allowed, err := domain.Parse("example.org")
 				must(t, err)
-				cfg.Egress.Domains = domains
+				cfg.Egress.Domains = []domain.Domain{allowed}
 			}
 			cfg.Resume = true
 			must(t, os.MkdirAll(cfg.Output, 0o755))

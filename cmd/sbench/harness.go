@@ -14,7 +14,6 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/tooling"
-	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
 )
@@ -174,10 +173,6 @@ func testerProblems(t *compiler.Tester) compiler.Problems {
 // compiler.Problems.
 func egressFor(t *compiler.Tester) (harness.Egress, error) {
 	var problems compiler.Problems
-	domains, err := proxy.ParseDomains(t.Harness.Config.AllowedDomains)
-	if err != nil {
-		problems = append(problems, t.Problem("$.harness.config.allowed_domains", "", err.Error()))
-	}
 	bundle := t.Runtime.Network.CABundle
 	if bundle != "" {
 		info, err := os.Stat(bundle)
@@ -191,7 +186,7 @@ func egressFor(t *compiler.Tester) (harness.Egress, error) {
 	if len(problems) > 0 {
 		return harness.Egress{}, problems
 	}
-	return harness.Egress{Domains: domains, Transparent: t.Runtime.Network.Transparent, CABundle: bundle}, nil
+	return harness.Egress{Domains: t.Harness.Config.AllowedDomains, Transparent: t.Runtime.Network.Transparent, CABundle: bundle}, nil
 }
 
 // keyProblems returns a problem if the harness is an agent, and harness.env names no key of
