@@ -208,7 +208,7 @@ func (a *Agent) install(ctx context.Context, e Engine, image runtime.Image) (too
 	}
 	in, err := a.Tools.Install(ctx, pkg, a.Version)
 	if err != nil {
-		err = fmt.Errorf("install %s: %w", a.CLI.Name, err)
+		err = fmt.Errorf("%w: %s: %w", ErrNotInstalled, a.CLI.Name, err)
 	}
 	return in, err
 }
@@ -227,6 +227,12 @@ func usesMusl(ctx context.Context, e Engine, image runtime.Image) (bool, error) 
 	}
 	return false, nil
 }
+
+// Errors of an [Agent] that its task has no part in: they will be those of other tasks, too.
+var (
+	ErrProvider     = errors.New("the provider failed")
+	ErrNotInstalled = errors.New("the agent's program cannot be installed")
+)
 
 // errDoesNotRun means that the agent's program does not run in the task's image.
 var errDoesNotRun = errors.New("this CLI does not run in this image")
@@ -264,9 +270,9 @@ func (a *Agent) outcome(result Result, events int) (Result, error) {
 	}
 	switch {
 	case ended != nil && outage(facts): // checked first: retries may have used up a budget
-		return result, fmt.Errorf("the provider failed: %s, %d times at the end", facts.LastCause, facts.Outage)
+		return result, fmt.Errorf("%w: %s, %d times at the end", ErrProvider, facts.LastCause, facts.Outage)
 	case ended != nil && unknownModel(facts):
-		return result, fmt.Errorf("the provider answers every request with 404: it does not know the model %q, or harness.config.base_url leads elsewhere", a.Model)
+		return result, fmt.Errorf("%w: it answers every request with 404: it does not know the model %q, or harness.config.base_url leads elsewhere", ErrProvider, a.Model)
 	case facts.Exceeded != "":
 		result.Failure = &candidate.Failure{Reason: string(facts.Exceeded) + "_exceeded", Phase: phaseProducer, Message: "the agent used up harness.config." + string(facts.Exceeded)}
 		return result, nil

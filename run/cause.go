@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 )
@@ -70,15 +71,16 @@ func bounded(message string) string {
 }
 
 const (
-	// maxAlike is how many tries in a row may fail for the same cause before anything has
-	// been measured, and how many may find no daemon at any time. More would not help.
+	// maxAlike is how many tries in a row may fail for the same shared cause before anything
+	// has been measured, and how many may find no daemon at any time. More would not help.
 	maxAlike = 3
 	// maxAlikeLater is the same once something has been measured, for each of the attempts
 	// that run at a time: one bad moment of a provider makes all of them fail.
 	maxAlikeLater = 10
 )
 
-// A streak is a row of tries that could not be measured for the same cause.
+// A streak is a row of tries that could not be measured for the same cause. Tries with a
+// cause of their own, such as an image that the agent does not run in, do not end it.
 type streak struct {
 	measured bool // at least one try of this session was
 	kind     string
@@ -86,8 +88,8 @@ type streak struct {
 }
 
 // giveUp ends a run that would not get better, such as one with a wrong key, instead of
-// recording an error for every attempt that is left. The error cause is that of the latest
-// try, nil if it was measured.
+// recording an error for every attempt that is left. Only causes that all tasks share
+// count. The error cause is that of the latest try, nil if it was measured.
 func (s *session) giveUp(cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,6 +101,8 @@ func (s *session) giveUp(cause error) error {
 	switch {
 	case errors.Is(cause, runtime.ErrUnavailable):
 		kind, what = "daemon", "failures of the daemon in a row"
+	case !errors.Is(cause, harness.ErrProvider) && !errors.Is(cause, harness.ErrNotInstalled):
+		return nil
 	case s.streak.measured:
 		most = maxAlikeLater * s.cfg.Jobs
 	}
