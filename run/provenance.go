@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
@@ -51,6 +52,9 @@ func (c Config) settings(secrets redactor) map[string]string {
 	all := make(map[string]string, len(c.Tester.Settings))
 	for _, s := range c.Tester.Settings {
 		all[s.Key] = secrets.text(s.Value)
+		if strings.HasPrefix(s.Key, "harness.config.command") { // as in record.Harness
+			all[s.Key] = record.Digest([]byte(s.Value))
+		}
 	}
 	return all
 }
@@ -60,7 +64,7 @@ func (s *session) manifest(ctx context.Context) (record.Manifest, error) {
 	c := s.cfg
 	m := record.Manifest{
 		RunID: c.Tester.Run.ID, StartedAt: time.Now().UTC(), Sbench: c.Version, Host: c.Host, Pack: s.common.Pack,
-		Harness: s.common.Harness, Settings: s.common.Settings, Jobs: c.Jobs, Attempts: c.Attempts, Planned: s.summary.Planned, Inputs: map[string]record.Input{},
+		Harness: s.common.Harness, Settings: s.common.Settings, Jobs: c.Jobs, Attempts: c.Attempts, Planned: s.planned(), Inputs: map[string]record.Input{},
 	}
 	for name, path := range map[string]string{"tester": c.Tester.Path, "manifest": c.Pack.ManifestPath, "tasks": c.Pack.TasksPath} {
 		if path == "" { // no tester file, as in a pack check

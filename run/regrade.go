@@ -30,7 +30,7 @@ func Regrade(ctx context.Context, cfg Config, old string) (Summary, []Change, er
 	r := &regraded{dir: old, records: map[key]record.Record{}}
 	tasks := map[string]bool{}
 	var err error
-	r.accepted, err = record.Read(old, cfg.Trust, func(rec record.Record) error {
+	r.seal, err = record.Read(old, cfg.Trust, func(rec record.Record) error {
 		r.records[key{rec.TaskID, rec.Attempt}] = rec // the last one counts
 		tasks[rec.TaskID] = true
 		cfg.Attempts = max(cfg.Attempts, rec.Attempt)
@@ -51,9 +51,9 @@ func Regrade(ctx context.Context, cfg Config, old string) (Summary, []Change, er
 
 // regraded is a run whose candidates are verified again.
 type regraded struct {
-	dir      string
-	records  map[key]record.Record
-	accepted int // records that were accepted unsigned
+	dir     string
+	records map[key]record.Record
+	seal    record.Seal
 
 	mu      sync.Mutex
 	changes []Change

@@ -472,7 +472,7 @@ func TestVerification(t *testing.T) {
 // a row do later, and can be resumed. Messages may differ in names and numbers.
 func TestGivesUp(t *testing.T) {
 	refused := func(n int) error {
-		return fmt.Errorf("sandbox %q: the provider failed: bad_key, %d times at the end", fmt.Sprint("s-", n), n)
+		return fmt.Errorf("sandbox %q: %w: bad_key, %d times at the end", fmt.Sprint("s-", n), harness.ErrProvider, n)
 	}
 	always := func(n int) error { return refused(n) }
 	for _, tt := range []struct {
@@ -485,7 +485,14 @@ func TestGivesUp(t *testing.T) {
 	}{
 		{"the same from the start", 0, always, 24, 3, "stopped after 3 tries failed in a row for the same cause: "},
 		{"retries count", 1, always, 24, 3, "stopped after 3 tries"},
-		{"different causes", 0, func(n int) error { return errors.New(strings.Repeat("x", n)) }, 5, 5, "in 5 of 5 attempts"},
+		{"different causes", 0, func(n int) error { return fmt.Errorf("%w: %s", harness.ErrProvider, strings.Repeat("x", n)) }, 5, 5, "in 5 of 5 attempts"},
+		{"causes of the tasks' own", 0, func(int) error { return errors.New("the agent does not run in this image") }, 24, 24, "in 24 of 24 attempts"},
+		{"the provider's, with others in between", 0, func(n int) error {
+			if n%2 == 0 {
+				return errors.New("the agent does not run in this image")
+			}
+			return refused(n)
+		}, 24, 5, "stopped after 3 tries"},
 		{"in between one that works", 0, func(n int) error {
 			if n == 3 || n == 4 {
 				return nil
@@ -572,6 +579,9 @@ func TestPlannedCount(t *testing.T) {
 	cfg.Stop, cfg.Resume = stop, true
 	cfg.Progress = func(e run.Event) {
 		if e.Kind == run.SandboxCommand {
+			if s := planned(record.SealFile); s != 8 { // it would stay if sbench were killed now
+				t.Errorf("seal.json %d while the resumed run goes on", s)
+			}
 			close(stop)
 		}
 	}
@@ -586,6 +596,27 @@ func TestPlannedCount(t *testing.T) {
 		t.Errorf("after the resumption: run.json %d, seal.json %d", m, s)
 	}
 	verified(t, cfg.Output)
+	// Resumed with one more task that is selected alone: what was planned before stays so.
+	rows += "\n" + row("four", "do it right", "")
+	if err := os.WriteFile(cfg.Pack.TasksPath, []byte(rows), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Stop, cfg.Progress, cfg.Select = nil, nil, func(id string) bool { return id == "four" }
+	if summary, err = run.Run(t.Context(), cfg); err != nil || summary.Total != 2 || summary.Planned != 2 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+	if s := planned(record.SealFile); s != 8 {
+		t.Errorf("after one task alone: seal.json %d", s)
+	}
+	// A regraded run is no more complete than the run.
+	old := cfg.Output
+	cfg.Output, cfg.Resume, cfg.Select = filepath.Join(t.TempDir(), "again"), false, nil
+	if _, _, err = run.Regrade(t.Context(), cfg, old); err != nil {
+		t.Error(err)
+	}
+	if m, s := planned(record.ManifestFile), planned(record.SealFile); m != 8 || s != 8 {
+		t.Errorf("regraded: run.json %d, seal.json %d", m, s)
+	}
 }
 
 // TestNothingSelected: a run without tasks is a problem, and not a run.

@@ -51,6 +51,8 @@ type session struct {
 	egress       *egressFile     // nil if nothing may leave the sandboxes
 	common       record.Provenance
 	before       map[key]earlier
+	again        int  // of before: how many are planned again
+	resumed      bool // the directory had a run
 
 	progress sync.Mutex  // held while cfg.Progress is called
 	failed   atomic.Bool // an attempt did not pass, under FailFast
@@ -97,7 +99,11 @@ func begin(ctx context.Context, cfg Config, old *regraded) (*session, error) {
 	if err := s.openFiles(); err != nil {
 		return nil, outputProblem(cfg, errors.Join(err, s.ledger.Close()))
 	}
-	if err := s.countRecorded(); err != nil {
+	err = s.countRecorded()
+	if err == nil && s.resumed { // its manifest may have planned less
+		err = s.seal()
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.egress.close(), s.ledger.Close())
 	}
 	s.code = verifiers.NewCodePool(observed{s.cfg.Engine, s, nil, cfg.Tester.Verification.DenyCommands})
@@ -114,11 +120,7 @@ func begin(ctx context.Context, cfg Config, old *regraded) (*session, error) {
 
 // end seals the records and releases everything. The error err is that of the attempts.
 func (s *session) end(ctx context.Context, err error) (Summary, error) {
-	seal := record.Seal{At: time.Now().UTC(), Planned: s.summary.Planned}
-	if s.old != nil {
-		seal.AcceptedUnsigned = s.old.accepted
-	}
-	err = errors.Join(err, s.code.Close(ctx), s.egress.close(), remove.All(s.out, unjudgedDir), s.ledger.Seal(seal, s.cfg.Sign), s.ledger.Close())
+	err = errors.Join(err, s.code.Close(ctx), s.egress.close(), remove.All(s.out, unjudgedDir), s.seal(), s.ledger.Close())
 	s.summary.Causes = s.causes.sorted()
 	summary := s.summary
 	s.emit(Event{Kind: RunDone, Resumed: summary.Resumed, Detail: summary.Verification(), Summary: &summary})
@@ -126,6 +128,24 @@ func (s *session) end(ctx context.Context, err error) (Summary, error) {
 		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, s.summary.Errors, s.summary.Total)
 	}
 	return s.summary, err
+}
+
+// seal seals what is recorded, with what is planned.
+func (s *session) seal() error {
+	seal := record.Seal{At: time.Now().UTC(), Planned: s.planned()}
+	if s.old != nil {
+		seal.AcceptedUnsigned = s.old.seal.AcceptedUnsigned
+	}
+	return s.ledger.Seal(seal, s.cfg.Sign)
+}
+
+// planned returns how many attempts the run is to have in all; see record.Seal.
+func (s *session) planned() int {
+	n := s.summary.Planned + len(s.before) - s.again
+	if s.old != nil {
+		n = max(n, s.old.seal.Planned)
+	}
+	return n
 }
 
 // openLedger begins the chain of records, or resumes it.
@@ -148,6 +168,7 @@ func (s *session) openLedger(ctx context.Context) error {
 	case old.RunID != s.cfg.Tester.Run.ID:
 		return errors.Join(fmt.Errorf("the directory belongs to the run %q, not to %q", old.RunID, s.cfg.Tester.Run.ID), s.ledger.Close())
 	}
+	s.resumed = true
 	s.emit(Event{Kind: Resume, Detail: fmt.Sprintf("%d attempts were recorded before", len(s.before))})
 	if torn > 0 {
 		s.emit(Event{Kind: Resume, Detail: fmt.Sprintf("cut off %d bytes of a record that a crash left unfinished", torn)})

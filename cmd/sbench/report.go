@@ -117,10 +117,10 @@ func (cmd *reportCmd) judge(r report.Report) error {
 // is given: then the report mentions it. Without a key, the report also mentions that
 // records have no seal, but they are not refused: a run in progress has none yet.
 func (cmd *summed) believe(s *report.Source, key ed25519.PublicKey) error {
-	accepted, err := record.Read(s.Dir, record.Trust{Key: key}, func(record.Record) error { return nil })
+	seal, err := record.Read(s.Dir, record.Trust{Key: key}, func(record.Record) error { return nil })
 	switch {
-	case err == nil && accepted > 0:
-		err = fmt.Errorf("the first %d records were accepted unsigned", accepted)
+	case err == nil && seal.AcceptedUnsigned > 0:
+		err = fmt.Errorf("the first %d records were accepted unsigned", seal.AcceptedUnsigned)
 	case err == nil:
 		return nil
 	case !cmd.AcceptUnsigned && (key != nil || !errors.Is(err, record.ErrUnsigned)):

@@ -29,18 +29,18 @@ type Trust struct {
 }
 
 // Read calls each with every record in the directory dir, without locking it, and
-// returns how many of them were accepted unsigned. If the error is not nil the calls
+// returns the seal that covers them, without a time. If the error is not nil the calls
 // must be disregarded: [ErrDamaged] means that the records are not what was written,
 // [ErrUnsigned] that they do not meet t.
-func Read(dir string, t Trust, each func(Record) error) (accepted int, err error) {
+func Read(dir string, t Trust, each func(Record) error) (Seal, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return 0, err
+		return Seal{}, err
 	}
 	defer func() { _ = root.Close() }()
 	var c chain
 	err = c.read(root, t, each)
-	return c.accepted, err
+	return c.seal(), err
 }
 
 // chain is what was read from a directory, from the manifest to the seal.
@@ -54,6 +54,11 @@ type chain struct {
 	signature bool   // there is a signature, by whatever key
 	unsigned  error  // why a required signature is missing, or why one does not fit
 	accepted  int    // see Seal.AcceptedUnsigned
+	planned   int    // see Seal.Planned
+}
+
+func (c *chain) seal() Seal {
+	return Seal{RunID: c.manifest.RunID, Records: c.records, Last: c.last, AcceptedUnsigned: c.accepted, Planned: max(c.manifest.Planned, c.planned)}
 }
 
 func (c *chain) wrong(file string, line int, format string, args ...any) {
@@ -150,6 +155,7 @@ func (c *chain) readSeal(root *os.Root, key ed25519.PublicKey) (*Seal, error) {
 		c.wrong(SealFile, 0, "%v", err)
 		return nil, nil
 	}
+	c.planned = seal.Planned
 	if c.accepted = seal.AcceptedUnsigned; c.accepted > 0 {
 		c.note(SealFile, "of the first %d records it is not known who wrote them: they were accepted unsigned", c.accepted)
 	}

@@ -91,7 +91,7 @@ func (l *Ledger) create(m Manifest) error {
 	if err := l.writeWhole(ManifestFile, data); err != nil {
 		return err
 	}
-	l.seal = Seal{RunID: m.RunID, Last: Digest(data)}
+	l.seal = Seal{RunID: m.RunID, Last: Digest(data), Planned: m.Planned}
 	l.file, err = OpenFile(l.root, RecordsFile, os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY)
 	return err
 }
@@ -166,7 +166,7 @@ func (l *Ledger) resume(t Trust, each func(Record) error) (c chain, err error) {
 	if err = c.read(l.root, t, each); err != nil {
 		return c, fmt.Errorf("%s: %w", l.root.Name(), err)
 	}
-	l.seal = Seal{RunID: c.manifest.RunID, Records: c.records, Last: c.last, AcceptedUnsigned: c.accepted}
+	l.seal = c.seal()
 	if c.torn > 0 {
 		err = errors.Join(l.file.Truncate(c.end), l.file.Sync())
 	}
@@ -216,10 +216,11 @@ func appendLine(f *os.File, line []byte) error {
 }
 
 // Seal writes the seal that records where the chain ends, and signs it with key. Of s,
-// only At, AcceptedUnsigned and Planned count. The signature of an earlier seal is removed; if key
-// is nil there is no new one.
+// only At, AcceptedUnsigned and Planned count, the latter two if they are more than before.
+// The signature of an earlier seal is removed; if key is nil there is no new one.
 func (l *Ledger) Seal(s Seal, key *Key) error {
-	l.seal.At, l.seal.Planned, l.seal.AcceptedUnsigned = s.At, s.Planned, max(s.AcceptedUnsigned, l.seal.AcceptedUnsigned)
+	l.seal.At = s.At
+	l.seal.Planned, l.seal.AcceptedUnsigned = max(s.Planned, l.seal.Planned), max(s.AcceptedUnsigned, l.seal.AcceptedUnsigned)
 	data, err := l.seal.encode()
 	if err != nil {
 		return err

@@ -251,9 +251,8 @@ type Seal struct {
 	// seal or signature when the run was resumed ([Trust]) or, after a regrading, those
 	// accepted of the run that was regraded.
 	AcceptedUnsigned int `json:"accepted_unsigned,omitempty"`
-	// Planned is how many attempts of all tasks the last session was to make, with those
-	// recorded before. It can be more than Manifest.Planned, since a run may be resumed with
-	// more tasks than it began with.
+	// Planned is how many attempts the run is to have in all: those of the last session's
+	// tasks, and those that were recorded before. It is never less than Manifest.Planned.
 	Planned int    `json:"planned,omitempty"`
 	Digest  string `json:"digest"` // of the seal as compact JSON with an empty Digest
 }

@@ -354,8 +354,8 @@ func TestTrust(t *testing.T) {
 					read, accepted = nil, map[bool]int{true: 3, false: 2}[c.dir == tail]
 				}
 				each := func(record.Record) error { return nil }
-				if n, err := record.Read(c.dir, trust, each); !errors.Is(err, read) || err == nil && n != accepted {
-					t.Errorf("read with %+v: %d, %v, want %d, %v", trust, n, err, accepted, read)
+				if s, err := record.Read(c.dir, trust, each); !errors.Is(err, read) || err == nil && s.AcceptedUnsigned != accepted {
+					t.Errorf("read with %+v: %+v, %v, want %d, %v", trust, s, err, accepted, read)
 				}
 				if trust.AcceptUnsigned && errors.Is(resume, record.ErrUnsigned) {
 					resume = nil
