@@ -3,8 +3,10 @@ package relay
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 )
@@ -20,12 +22,13 @@ var (
 const (
 	checkTimeout = 10 * time.Second
 	checkAgain   = time.Second // after which a provider that cannot be reached is tried again
+	checkBytes   = 64 << 10    // of an answer
 )
 
 // Check asks the provider for the list of its models, which costs nothing, and so finds out
 // before the first attempt that nothing can come of any. Of the answer only the status 401
-// counts, since gateways may not have the list, and keys may not be allowed to read it. No
-// error contains the key.
+// counts, and only if it says that the key is wrong: gateways may not have the list, and a
+// key that may only generate is refused with 401, too. No error contains the key.
 func Check(ctx context.Context, cfg Config) error {
 	if err := cfg.check(); err != nil {
 		return fmt.Errorf("provider relay: %w", err)
@@ -65,9 +68,19 @@ func check(ctx context.Context, cfg Config) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	_ = resp.Body.Close()
-	if resp.StatusCode == http.StatusUnauthorized {
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusUnauthorized && wrongKey(resp.Body) {
 		return fmt.Errorf("%w (%s)", ErrRefused, http.StatusText(resp.StatusCode))
 	}
 	return nil
+}
+
+// wrongKey reports whether a provider's error says that there is no such key: as Anthropic
+// does by its type, and OpenAI by its code.
+func wrongKey(body io.Reader) bool {
+	var said struct {
+		Error struct{ Type, Code any }
+	}
+	err := json.NewDecoder(io.LimitReader(body, checkBytes)).Decode(&said)
+	return err == nil && (said.Error.Type == "authentication_error" || said.Error.Code == "invalid_api_key")
 }

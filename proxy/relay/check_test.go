@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -20,9 +21,13 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	status := func(code int) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
+	answer := func(code int, body string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, body)
+		})
 	}
+	status := func(code int) http.Handler { return answer(code, "") }
 	gone := httptest.NewServer(status(200))
 	gone.Close()
 	for _, tt := range []struct {
@@ -36,6 +41,10 @@ func TestCheck(t *testing.T) {
 		{"nobody listens", nil, good, relay.ErrUnreachable},
 		{"a gateway without the list", status(404), good, nil},
 		{"a key that may not read the list", status(403), good, nil},
+		{"a key that may only generate", answer(401, `{"error": {"message": "Missing scopes: api.model.read", "type": "invalid_request_error", "code": null}}`), good, nil},
+		{"a gateway that refuses without a word", status(401), good, nil},
+		{"a key that OpenAI does not know", answer(401, `{"error": {"message": "Incorrect API key", "type": "invalid_request_error", "code": "invalid_api_key"}}`), good, relay.ErrRefused},
+		{"a key that Anthropic does not know", answer(401, `{"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}}`), good, relay.ErrRefused},
 		{"a provider in trouble", status(503), good, nil},
 		{"one that leads elsewhere", http.RedirectHandler("http://192.0.2.1/", http.StatusFound), good, nil},
 	} {
