@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os/exec"
 	"slices"
@@ -192,6 +193,7 @@ func TestEach(t *testing.T) {
 		{"arguments that are not known", "def check(x, want):\n    assert f(x) == want\ndef test_a():\n    check(*row)\ndef test_b():\n    check(1, 17)\n", "test_b: 17"},
 		{"helper without what is expected", "def check(x):\n    y = f(x)\n    assert not y.bad\ndef test_a():\n    check(1)\ndef test_b():\n    check(2)\ndef test_c():\n    assert f(3) == 33\n", "test_a: not y.bad; test_b: not y.bad; test_c: 33"},
 		{"method without what is expected", "class T(TestCase):\n    def check(self, x):\n        self.twice(x)\n    def twice(self, x):\n        self.assertIsNone(f(x))\n    def test_a(self):\n        self.check(1)\n", "T::test_a: assertIsNone"},
+		{"stand-in that asserts", "def fake(url):\n    assert url == 'abc'\ndef test_a(monkeypatch):\n    monkeypatch.setattr(m, 'send', fake)\n    assert save(1) == 17\n", "test_a: 17"},
 		{"helper that only decides", "def same(x):\n    return f(x) == 3\ndef test_a():\n    assert not same(1)\n", "test_a: not same(1)"},
 		{"helper that calls itself", "def check(x, want):\n    assert f(x) == want\n    check(x, want)\ndef test_a():\n    check(1, 17)\n", "test_a: 17"},
 
@@ -306,5 +308,27 @@ func TestStore(t *testing.T) {
 	}
 	if made != 1 {
 		t.Errorf("made %d times", made)
+	}
+}
+
+// TestHelperOfManyTests: an assertion in a helper that a thousand tests use does not make the
+// listing grow with the square of their number.
+func TestHelperOfManyTests(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("def check(x):\n    y = f(x)\n    assert y.kind == 'abcdef'\n    assert y.state == 'ghijkl'\n")
+	for i := range 1000 {
+		fmt.Fprintf(&text, "def test_with_a_long_name_that_says_what_it_is_about_%d():\n    check(%d)\n", i, i)
+	}
+	found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text.String()}}, contrast.Options{Each: true, Places: 2})
+	if err != nil || len(found.Edits) == 0 {
+		t.Fatalf("%v, %d edits", err, len(found.Edits))
+	}
+	for _, e := range found.Edits {
+		if e.Users != "*" {
+			t.Fatalf("users of %s: %d bytes", e.Test, len(e.Users))
+		}
+	}
+	if len(found.Edits) > 1000 {
+		t.Errorf("%d edits", len(found.Edits))
 	}
 }

@@ -37,6 +37,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Kinds of changes, the best first.
 VALUE, WRAPPED, SWAP, BOUND, NEGATION, LITERAL, SLACK = KINDS = ("value", "wrapped", "swap", "bound", "negation", "literal", "slack")
 LIBRARY = {"pytest", "numpy"} | set(getattr(sys, "stdlib_module_names", ("math", "random", "copy", "json", "unittest")))
+MANY = 50  # tests that use a helper: no more of them are listed
 METHODS = {n for t in (str, bytes, list, dict, set) for n in dir(t)}
 SYMBOLS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.GtE: ">=", ast.Gt: ">", ast.LtE: "<=", ast.In: "in",
            ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not"}
@@ -570,7 +571,7 @@ class File:
     def begin(self, statement, first=0, last=0):
         self.place += 1
         self.stated.add(statement.test if isinstance(statement, ast.If) else statement)
-        return {"statement": statement, "own": self.function(statement) or statement, "places": {}, "place": self.place, "tests": None,
+        return {"statement": statement, "own": self.function(statement) or statement, "places": {}, "place": self.place, "tests": None, "many": False,
                 "test": self.test(statement), "line": first or statement.lineno, "last": last or statement.end_lineno}
 
     def test(self, node):
@@ -588,6 +589,8 @@ class File:
         helpers, found = [helper], set()
         for h in helpers:
             for use in self.uses.get(h.name, ()):
+                if getattr(self.parents[use], "func", None) is not use:  # a stand-in, which the candidate calls
+                    continue
                 user = self.function(use)
                 if user is not None and user.name.startswith("test"):
                     found.add(self.test(use))
@@ -761,8 +764,13 @@ class File:
         if at["tests"] is None:
             at["tests"] = {at["test"]: at["place"]}
             if self.by_test and isinstance(at["own"], FUNCTIONS) and not at["own"].name.startswith("test"):
-                at["tests"] = {name: self.place + i for i, name in enumerate(sorted(self.callers(at["own"])), 1)}
+                callers = sorted(self.callers(at["own"]))
+                at["many"] = len(callers) > MANY
+                callers = self.rng.sample(callers, min(MANY, len(callers)))
+                at["tests"] = {name: self.place + i for i, name in enumerate(callers, 1)}
                 self.place += len(at["tests"])
+        if at["many"]:
+            users = "*"
         for test, place in at["tests"].items():  # in a helper, for each of the tests that use it
             others = users if users == "*" else " ".join(sorted((set(users.split()) | set(at["tests"])) - {test}))
             self.edits.append({"start": start, "end": end, "new": new, "kind": kind, "users": others, "place": place, "test": test,
