@@ -116,7 +116,7 @@ func (cmd *imageRmCmd) Run(ctx context.Context, a *app) error {
 type imagePruneCmd struct {
 	Refs      []string      `arg:"" optional:"" name:"glob" help:"Only names that match one of these patterns."`
 	OlderThan time.Duration `placeholder:"DURATION" help:"Only names that the daemon has had for longer, as 720h."`
-	All       bool          `help:"Also names that no registry has: those of sbench.local, which were built or imported."`
+	All       bool          `help:"Also names that sbench has not pulled, which may be in no registry: what was built, imported or tagged, and what other programs have."`
 	Plan      bool          `help:"Print what would be forgotten, and forget nothing."`
 	JSON      bool          `name:"json" help:"Print JSON."`
 }
@@ -133,7 +133,7 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 		}
 		matches := selector(cmd.Refs)
 		list = slices.DeleteFunc(list, func(i containerd.ImageInfo) bool {
-			return matches != nil && !matches(i.Ref) || !cmd.All && containerd.Local(i.Ref) || time.Since(i.Created) < cmd.OlderThan
+			return matches != nil && !matches(i.Ref) || !cmd.All && !i.Pulled || time.Since(i.Created) < cmd.OlderThan
 		})
 		var gone []containerd.ImageInfo
 		var errs []error

@@ -40,6 +40,8 @@ type ImageInfo struct {
 	// Bytes is the size of what the daemon has of the image, packed and unpacked. Layers
 	// that images share count for each of them.
 	Bytes int64 `json:"bytes"`
+	// Pulled says that sbench pulled it, so that a registry has it.
+	Pulled bool `json:"pulled"`
 }
 
 // NormalizeRef returns the full form of a reference: "python:3.11" becomes
@@ -200,6 +202,7 @@ func (c *Client) Tag(ctx context.Context, source, target string) (runtime.Image,
 		return runtime.Image{}, fmt.Errorf("tag %s: %w", name, native(err))
 	}
 	old.Name = name
+	delete(old.Labels, labelPulled)
 	if _, err = is.Create(ctx, old); errdefs.IsAlreadyExists(err) {
 		_, err = is.Update(ctx, old)
 	}
@@ -222,7 +225,7 @@ func (c *Client) Images(ctx context.Context) ([]ImageInfo, error) {
 		if err != nil {
 			return nil, fmt.Errorf("size of image %s: %w", i.Name, native(err))
 		}
-		infos = append(infos, ImageInfo{Ref: i.Name, Digest: i.Target.Digest.String(), Created: i.CreatedAt, Bytes: bytes})
+		infos = append(infos, ImageInfo{Ref: i.Name, Digest: i.Target.Digest.String(), Created: i.CreatedAt, Bytes: bytes, Pulled: i.Labels[labelPulled] != ""})
 	}
 	slices.SortFunc(infos, func(a, b ImageInfo) int { return strings.Compare(a.Ref, b.Ref) })
 	return infos, nil
@@ -250,15 +253,21 @@ func (c *Client) imageBytes(ctx context.Context, i images.Image) (int64, error) 
 	return bytes, err
 }
 
-// RemoveImage removes a name. The content is removed once no other name and no run
-// refers to it.
+// RemoveImage removes a name, as [Client.Images] lists it, or else in its full form. The
+// content is removed once no other name and no run refers to it.
 func (c *Client) RemoveImage(ctx context.Context, ref string) error {
-	name, err := NormalizeRef(ref)
-	if err != nil {
-		return err
+	remove := func(name string) error {
+		return c.c.ImageService().Delete(c.ctx(ctx), name, images.SynchronousDelete())
 	}
-	if err := c.c.ImageService().Delete(c.ctx(ctx), name, images.SynchronousDelete()); err != nil {
-		return fmt.Errorf("remove image %s: %w", name, native(err))
+	err := remove(ref)
+	if errdefs.IsNotFound(err) {
+		if ref, err = NormalizeRef(ref); err != nil {
+			return err
+		}
+		err = remove(ref)
+	}
+	if err != nil {
+		return fmt.Errorf("remove image %s: %w", ref, native(err))
 	}
 	return nil
 }

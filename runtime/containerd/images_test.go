@@ -123,6 +123,17 @@ func TestPull(t *testing.T) {
 	t.Cleanup(func() { must(t, c.RemoveImage(ctx, byDigest)) })
 	checkView(t, c, img)
 	checkUser(t, c, img)
+	tag := host + "/team/tagged:1" // which no registry has
+	_, err = c.Tag(ctx, ref, tag)
+	must(t, err)
+	t.Cleanup(func() { must(t, c.RemoveImage(ctx, tag)) })
+	list, err := c.Images(ctx)
+	must(t, err)
+	for _, i := range list {
+		if strings.HasPrefix(i.Ref, host) && i.Pulled == (i.Ref == tag) {
+			t.Errorf("pulled: %+v", i)
+		}
+	}
 
 	must(t, os.WriteFile(filepath.Join(config, "config.json"), []byte("{}"), 0o600))
 	if _, err := c.Image(ctx, ref, containerd.PullAlways); !errors.Is(err, sbruntime.ErrNotFound) {

@@ -36,7 +36,7 @@ func (c *Client) Pull(ctx context.Context, ref string) (runtime.Image, error) {
 	err = c.owned(ctx, func(ctx context.Context) (err error) {
 		img, err = c.c.Pull(ctx, full,
 			client.WithResolver(docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(ctx, hosts)})),
-			client.WithPullUnpack, client.WithPullSnapshotter(c.opts.Snapshotter),
+			client.WithPullLabel(labelPulled, "true"), client.WithPullUnpack, client.WithPullSnapshotter(c.opts.Snapshotter),
 		)
 		return err
 	})

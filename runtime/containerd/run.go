@@ -28,6 +28,8 @@ const (
 	labelRun  = "org.securebench.run"
 	labelLock = "org.securebench.lock" // path of the lock file whose holder owns the run
 	labelName = "org.securebench.name"
+	// labelPulled is that of the names that sbench pulled.
+	labelPulled = "org.securebench.pulled"
 )
 
 const cgroupPrefix = "sbench-"
