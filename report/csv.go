@@ -10,7 +10,7 @@ import (
 
 // formula finds where a spreadsheet would begin a formula: at the beginning of a cell, also
 // in spreadsheets that divide lines at semicolons whatever the quotes.
-var formula = regexp.MustCompile(`(^|;)( *[=+\-@＝＋－＠])`)
+var formula = regexp.MustCompile(`(^|;)(["' ]*[=+\-@＝＋－＠])`)
 
 // harmlessCell returns a hostile text as one line that no spreadsheet takes for a formula:
 // what would begin one has an apostrophe before it.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
@@ -98,13 +100,16 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.stderr, options))
 }
 
-// say prints a message for the user: as a line, or as a record of the log if that is JSON.
+// say prints a message for the user: as lines, or as a record of the log if that is JSON.
+// It may repeat what an image's program printed, and so comes without control characters.
 func (a *app) say(level slog.Level, text string) {
 	if a.flags.LogFormat == "json" {
 		a.logger().Log(context.Background(), level, text)
 		return
 	}
-	_, _ = fmt.Fprintln(a.stderr, "sbench:", text)
+	for line := range strings.Lines("sbench: " + text) {
+		_, _ = fmt.Fprintln(a.stderr, report.Visible(strings.TrimSuffix(line, "\n"), len(line)))
+	}
 }
 
 // options returns the runtime's options: those of the flags, else those of the tester
