@@ -21,19 +21,20 @@ const module = "github.com/securebench/sbench/"
 // directory may import. Packages below a directory count as the directory.
 func layout() map[string][]string {
 	return map[string][]string{
-		"cmd/sbench": {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "oci", "proxy", "report", "pack", "docs"},
-		"docs":       {},
-		"pack":       {"compiler", "workspace"},
-		"run":        {"harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "proxy"},
-		"report":     {"run", "harness"},
-		"harness":    {"candidate", "workspace", "compiler", "runtime", "proxy"},
-		"verifiers":  {"candidate", "workspace", "compiler", "runtime"},
-		"candidate":  {"workspace", "compiler", "runtime"},
-		"workspace":  {"compiler"},
-		"compiler":   {},
-		"runtime":    {"oci"},
-		"oci":        {},
-		"proxy":      {},
+		"cmd/sbench":   {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "oci", "proxy", "report", "pack", "docs"},
+		"docs":         {},
+		"pack":         {"compiler", "workspace"},
+		"run":          {"harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "proxy"},
+		"report":       {"run", "harness"},
+		"harness":      {"candidate", "workspace", "compiler", "runtime", "proxy", "proxy/domain"},
+		"verifiers":    {"candidate", "workspace", "compiler", "runtime"},
+		"candidate":    {"workspace", "compiler", "runtime"},
+		"workspace":    {"compiler"},
+		"compiler":     {"proxy/domain"},
+		"runtime":      {"oci"},
+		"oci":          {},
+		"proxy":        {"proxy/domain"},
+		"proxy/domain": {},
 	}
 }
 
@@ -149,12 +150,13 @@ func checkFile(t *testing.T, path string) {
 }
 
 func directoryOf(pkg string) string {
+	longest := ""
 	for directory := range layout() {
-		if pkg == directory || strings.HasPrefix(pkg, directory+"/") {
-			return directory
+		if (pkg == directory || strings.HasPrefix(pkg, directory+"/")) && len(directory) > len(longest) {
+			longest = directory
 		}
 	}
-	return ""
+	return longest
 }
 
 // TestDirectories: the top level holds what the layout names, and nothing else.

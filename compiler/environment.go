@@ -199,6 +199,16 @@ func envSchema() *schema.Schema {
 	}
 }
 
+// Environ returns variables as "NAME=value", sorted.
+func Environ(vars map[string]string) []string {
+	list := make([]string, 0, len(vars))
+	for name, value := range vars {
+		list = append(list, name+"="+value)
+	}
+	slices.Sort(list)
+	return list
+}
+
 func isEnvName(name string) bool { return name != "" && !strings.ContainsAny(name, "=\x00") }
 
 // withRow returns e with the keys of v, a value that environmentSchema allows, in

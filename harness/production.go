@@ -149,7 +149,7 @@ func (p production) exec(ctx context.Context, dir string) (result Result, err er
 	env := r.Task.Environment()
 	cfg := runtime.Config{
 		Name: SandboxName, Image: r.Image, Mounts: append(workspaceMounts(r, dir, places), p.mounts...), Limits: r.Limits, Workdir: env.Workdir, User: env.User,
-		Env: append(environment(env.Env), p.env...), Network: p.network,
+		Env: append(compiler.Environ(env.Env), p.env...), Network: p.network,
 	}
 	if p.writable || r.Kind == compiler.CandidatePatch { // the repository is in the image
 		cfg.WritableRoot, cfg.Limits.LayerBytes = true, r.WorkspaceBytes
@@ -219,14 +219,6 @@ func takePatch(ctx context.Context, e Engine, r Request, sandbox runtime.Sandbox
 	return candidate.ExtractPatch(ctx, e, candidate.PatchSource{
 		Image: r.Image, Repo: env.Workdir, Tree: tree, Exclude: places, User: env.User, Limits: r.Limits, MaxBytes: r.WorkspaceBytes,
 	})
-}
-
-func environment(vars map[string]string) []string {
-	env := make([]string, 0, len(vars))
-	for name, value := range vars {
-		env = append(env, name+"="+value)
-	}
-	return env
 }
 
 // finish extracts the candidate from a workspace that nothing writes to any more.

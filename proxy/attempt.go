@@ -40,7 +40,6 @@ func (p *Proxy) attempt(kind Kind) *attempt {
 
 // decide asks the policy.
 func (a *attempt) decide(r Request) Decision {
-	r.Phase = PhaseHarness
 	d := a.p.cfg.Policy.Decide(r)
 	a.entry.Host, a.entry.Port = d.Host, int(d.Port)
 	if d.Allowed && a.blocked != "" {

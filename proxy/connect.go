@@ -149,7 +149,7 @@ func (p *Proxy) readHello(c *client, host string) (raw []byte, reason Reason) {
 		case reason != "":
 			return raw, reason
 		case whole:
-			return raw, p.cfg.Policy.checkHello(shown, host)
+			return raw, checkHello(shown, host)
 		case ok && netErr.Timeout():
 			return raw, ReasonHelloTimeout
 		case err != nil:

@@ -99,7 +99,7 @@ func FuzzDecide(f *testing.F) {
 	}
 	policy := proxy.Policy{Domains: domains(f, "allowed.test")}
 	f.Fuzz(func(t *testing.T, host, port string) {
-		d := policy.Decide(proxy.Request{Phase: proxy.PhaseHarness, Kind: proxy.KindConnect, Host: host, Port: port})
+		d := policy.Decide(proxy.Request{Kind: proxy.KindConnect, Host: host, Port: port})
 		if !d.Allowed {
 			if d.Reason == "" || d.Cure == "" {
 				t.Errorf("refused without a reason: %+v", d)

@@ -159,13 +159,14 @@ func parseSNI(content []byte) (string, bool) {
 }
 
 // checkHello returns why a ClientHello may not be sent to the normalised host, or "".
-func (p Policy) checkHello(h hello, host string) Reason {
+// Chromium and Firefox pretend to hide a name (RFC 9849), which looks the same as hiding one.
+func checkHello(h hello, host string) Reason {
 	switch name, bad := normalise(h.name); {
 	case h.named && (bad != "" || name != host):
 		return ReasonSNIMismatch
-	case h.ech && !p.AllowECH:
+	case h.ech:
 		return ReasonECH
-	case !h.named && !p.AllowMissingSNI:
+	case !h.named:
 		return ReasonSNIMissing
 	}
 	return ""

@@ -55,7 +55,7 @@ func (p *Proxy) newTransport() *http.Transport {
 // whatever the library makes of a request.
 func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, error) {
 	host, port, _ := splitAuthority(address, "")
-	d := p.cfg.Policy.Decide(Request{Phase: PhaseHarness, Kind: KindConnect, Host: host, Port: port})
+	d := p.cfg.Policy.Decide(Request{Kind: KindConnect, Host: host, Port: port})
 	if !d.Allowed {
 		return nil, &refusedAddress{rule: d.Rule}
 	}

@@ -3,35 +3,24 @@ package proxy
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/securebench/sbench/proxy/domain"
 )
 
-// Phase names a part of an attempt.
-type Phase string
+// Ports and methods that may be used at an allowed host.
+var (
+	ports   = []uint16{80, 443}
+	methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+)
 
-// PhaseHarness is the only phase with access to a network; verifiers never have any.
-const PhaseHarness Phase = "harness"
-
-// A Policy says what a sandbox may reach, in PhaseHarness only. The zero Policy denies
-// everything.
+// A Policy says what a harness may reach. The zero Policy denies everything.
 type Policy struct {
 	Domains []domain.Domain // what may be reached; empty means nothing
-	Ports   []uint16        // that may be reached there; empty means 80 and 443
-
-	// AllowMissingSNI lets tunnels through whose ClientHello names no host.
-	AllowMissingSNI bool
-	// AllowECH lets ClientHellos through that hide, or pretend to hide, a name
-	// (RFC 9849). Chromium and Firefox always pretend. What a hidden name reaches is
-	// then up to the server of the name that is shown.
-	AllowECH bool
 }
 
 // A Request is what something in a sandbox asks for. The zero Request is denied.
 type Request struct {
-	Phase  Phase
 	Kind   Kind
 	Method string // used for KindHTTP only
 	Host   string // as it was asked for; may be an address
@@ -56,8 +45,6 @@ func (p Policy) Decide(r Request) Decision {
 	port, okPort := parsePort(r.Port)
 	d.Host, d.Port = host, port
 	switch rule, ok := p.match(host); {
-	case r.Phase != PhaseHarness:
-		return d.refuse(ReasonPhase, "phases")
 	case badName != "":
 		return d.refuse(badName, "hosts are named by DNS names")
 	case !ok:
@@ -67,16 +54,12 @@ func (p Policy) Decide(r Request) Decision {
 	default:
 		d.Rule = rule
 	}
-	ports, methods := p.Ports, []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
-	if len(ports) == 0 {
-		ports = []uint16{80, 443}
-	}
 	switch {
 	case r.Kind == KindDNS:
 	case !okPort:
 		return d.refuse(ReasonBadPort, "ports are decimal numbers")
 	case !slices.Contains(ports, port):
-		return d.refuse(ReasonPort, "ports "+joinPorts(ports))
+		return d.refuse(ReasonPort, "ports 80, 443")
 	case r.Kind == KindHTTP && !slices.Contains(methods, r.Method):
 		return d.refuse(ReasonMethod, "methods "+strings.Join(methods, ", "))
 	}
@@ -97,12 +80,4 @@ func (p Policy) match(name string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-func joinPorts(ports []uint16) string {
-	words := make([]string, len(ports))
-	for i, p := range ports {
-		words[i] = strconv.Itoa(int(p))
-	}
-	return strings.Join(words, ", ")
 }

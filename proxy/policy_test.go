@@ -15,7 +15,7 @@ import (
 func TestDecide(t *testing.T) {
 	policy := proxy.Policy{Domains: domains(t, "example.org", "xn--bcher-kva.example")}
 	request := func(host, port string) proxy.Request {
-		return proxy.Request{Phase: proxy.PhaseHarness, Kind: proxy.KindConnect, Host: host, Port: port}
+		return proxy.Request{Kind: proxy.KindConnect, Host: host, Port: port}
 	}
 	tests := []struct {
 		name    string
@@ -29,12 +29,10 @@ func TestDecide(t *testing.T) {
 			Rule: "no entry of harness.config.allowed_domains matches", Reason: "host_not_allowed", Cure: `add "example.org" to harness.config.allowed_domains`}},
 		{"zero domain", proxy.Policy{Domains: make([]domain.Domain, 1)}, request("example.org", "443"), proxy.Decision{Host: "example.org", Port: 443,
 			Rule: "no entry of harness.config.allowed_domains matches", Reason: "host_not_allowed", Cure: `add "example.org" to harness.config.allowed_domains`}},
-		{"zero request", policy, proxy.Request{}, proxy.Decision{Rule: "phases", Reason: "phase_not_allowed", Cure: proxy.Reasons()["phase_not_allowed"]}},
-		{"another phase", policy, proxy.Request{Phase: "verify", Kind: proxy.KindConnect, Host: "example.org", Port: "443"},
-			proxy.Decision{Host: "example.org", Port: 443, Rule: "phases", Reason: "phase_not_allowed", Cure: proxy.Reasons()["phase_not_allowed"]}},
+		{"zero request", policy, proxy.Request{}, proxy.Decision{Rule: "hosts are named by DNS names", Reason: "bad_name", Cure: proxy.Reasons()["bad_name"]}},
 		{"another port", policy, request("example.org", "22"), proxy.Decision{Host: "example.org", Port: 22, Rule: "ports 80, 443", Reason: "port_not_allowed", Cure: proxy.Reasons()["port_not_allowed"]}},
-		{"a name", policy, proxy.Request{Phase: proxy.PhaseHarness, Kind: proxy.KindDNS, Host: "example.org."}, proxy.Decision{Allowed: true, Host: "example.org", Rule: "example.org"}},
-		{"no method", policy, proxy.Request{Phase: proxy.PhaseHarness, Kind: proxy.KindHTTP, Host: "example.org", Port: "80"},
+		{"a name", policy, proxy.Request{Kind: proxy.KindDNS, Host: "example.org."}, proxy.Decision{Allowed: true, Host: "example.org", Rule: "example.org"}},
+		{"no method", policy, proxy.Request{Kind: proxy.KindHTTP, Host: "example.org", Port: "80"},
 			proxy.Decision{Host: "example.org", Port: 80, Rule: "methods GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS", Reason: "method_not_allowed", Cure: proxy.Reasons()["method_not_allowed"]}},
 	}
 	for _, tt := range tests {

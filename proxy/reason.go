@@ -19,7 +19,6 @@ const (
 	ReasonBadName        Reason = "bad_name"   // not an ASCII DNS name
 	ReasonIPLiteral      Reason = "ip_literal" // an address, in whatever spelling
 	ReasonHost           Reason = "host_not_allowed"
-	ReasonPhase          Reason = "phase_not_allowed"
 	ReasonHostMismatch   Reason = "host_mismatch" // a redirected request for another name than its address stands for
 )
 
@@ -74,7 +73,6 @@ func Reasons() map[Reason]string {
 		ReasonBadName:        "use the host's ASCII DNS name",
 		ReasonIPLiteral:      "use the host's name; addresses have no way out",
 		ReasonHost:           "add the host to harness.config.allowed_domains",
-		ReasonPhase:          "nothing; this phase of a task has no network",
 		ReasonHostMismatch:   "ask the host whose name was looked up",
 		ReasonAddress:        "nothing; only public addresses have a way out",
 		ReasonResolve:        "check the name and the name server of the host",

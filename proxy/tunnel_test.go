@@ -301,28 +301,24 @@ func openFiles(t testing.TB) int {
 	return len(entries)
 }
 
-// TestPolicySwitches: the policy's switches allow what they are for, and never
-// another name.
-func TestPolicySwitches(t *testing.T) {
+// TestHiddenNames: a name that is hidden, missing or another one is refused.
+func TestHiddenNames(t *testing.T) {
 	ech := captureHello(t, &tls.Config{ServerName: "evil.test", MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: echConfigList(t, "allowed.test")})
 	other := captureHello(t, &tls.Config{ServerName: "evil.test", MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: echConfigList(t, "other.test")})
 	nameless := captureHello(t, &tls.Config{InsecureSkipVerify: true})
 	tests := []struct {
-		name   string
-		policy proxy.Policy
-		hello  []byte
-		want   string
+		name  string
+		hello []byte
+		want  string
 	}{
-		{"ECH", proxy.Policy{AllowECH: true}, ech, "connect allow"},
-		{"ECH behind another name", proxy.Policy{AllowECH: true}, other, "connect deny sni_mismatch"},
-		{"ECH, the other switch", proxy.Policy{AllowMissingSNI: true}, ech, "connect deny ech"},
-		{"no SNI", proxy.Policy{AllowMissingSNI: true}, nameless, "connect allow"},
-		{"no SNI, the other switch", proxy.Policy{AllowECH: true}, nameless, "connect deny sni_missing"},
+		{"ECH", ech, "connect deny ech"},
+		{"ECH behind another name", other, "connect deny sni_mismatch"},
+		{"no SNI", nameless, "connect deny sni_missing"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
-			p, log := w.startProxy(proxy.Config{Policy: tt.policy})
+			p, log := w.startProxy(proxy.Config{})
 			c, err := net.Dial("tcp", serveLocal(t, p))
 			if err != nil {
 				t.Fatal(err)

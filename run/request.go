@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
@@ -22,7 +21,7 @@ func (c Config) request(task *compiler.Task, image runtime.Image) (harness.Reque
 	p := c.policy(task)
 	return harness.Request{
 		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: image, Timeout: c.timeout(task), Limits: p.Limits,
-		WorkspaceBytes: p.WorkspaceBytes, OutputBytes: p.OutputBytes, Env: pairs(c.Env), Attempt: 1, Egress: c.Egress,
+		WorkspaceBytes: p.WorkspaceBytes, OutputBytes: p.OutputBytes, Env: compiler.Environ(c.Env), Attempt: 1, Egress: c.Egress,
 	}, nil
 }
 
@@ -53,15 +52,6 @@ func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error]
 func (c Config) timeout(task *compiler.Task) time.Duration {
 	own, most := task.Environment().Timeout, c.Tester.Harness.Config.Timeout
 	return min(cmp.Or(own, most, DefaultTimeout), cmp.Or(most, own, DefaultTimeout))
-}
-
-func pairs(env map[string]string) []string {
-	list := make([]string, 0, len(env))
-	for name, value := range env {
-		list = append(list, name+"="+value)
-	}
-	slices.Sort(list)
-	return list
 }
 
 // limits returns the limits of a task's sandboxes: the task's own, else those of

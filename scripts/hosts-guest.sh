@@ -75,9 +75,9 @@ step() {
 
 detail() { printf '%s\n' "$*" >>"$work/detail"; }
 
-# wait_for COMMAND... runs it until it succeeds, for a minute.
+# wait_for COMMAND... runs it until it succeeds, for five minutes: machines are emulated.
 wait_for() {
-	local deadline=$((SECONDS + 60))
+	local deadline=$((SECONDS + 300))
 	until "$@"; do
 		[ "$SECONDS" -lt "$deadline" ] || return 1
 		sleep 0.2

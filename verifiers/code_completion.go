@@ -2,6 +2,7 @@ package verifiers
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -137,7 +138,7 @@ func (c *codeCheck) try(code string, foreign bool) contrast.Try {
 		if err != nil {
 			return 0, err
 		}
-		token := randomName()
+		token := rand.Text() // which no candidate can guess
 		run, err := c.run(ctx, code, tests, token, foreign)
 		if err != nil {
 			return 0, err

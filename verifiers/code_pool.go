@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers/contrast"
 )
@@ -86,11 +87,9 @@ func codeConfig(in Input, stage string) runtime.Config {
 	env := in.Task.Environment()
 	limits := in.Limits
 	limits.LayerBytes = min(limits.LayerBytes, codeLayer)
-	vars := environ(env.Env)
-	slices.Sort(vars)
 	return runtime.Config{
 		Name: "verifier", Image: in.Image, Limits: limits, Mounts: []runtime.Mount{{Source: stage, Dest: codeMount}},
-		Workdir: "/tmp", User: "0:0", Env: vars, Capabilities: []string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL"},
+		Workdir: "/tmp", User: "0:0", Env: compiler.Environ(env.Env), Capabilities: []string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL"},
 	}
 }
 

@@ -2,6 +2,7 @@ package verifiers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +106,7 @@ func (c *repoCheck) verify(ctx context.Context, changes []patch.File) (Verdict, 
 func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, files []contrast.File, v Verdict) (Verdict, error) {
 	s := suite{
 		in: c.in, key: c.evaluation(files), files: files, unused: c.guessed,
-		listing: contrast.InSandbox(c.engine, runtime.Config{Name: "listing", Image: c.in.Image, Limits: c.in.Limits, User: c.in.Task.Environment().User, Env: environ(c.in.Task.Environment().Env)}),
+		listing: contrast.InSandbox(c.engine, c.in.sandbox("listing")),
 		candidate: func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
 			return c.testChanged(ctx, prepared, files)
 		},
@@ -280,7 +281,7 @@ func (c *repoCheck) config(name string) runtime.Config {
 	env, limits := c.in.Task.Environment(), c.in.Limits
 	limits.LayerBytes = c.in.WorkspaceBytes
 	return runtime.Config{
-		Name: name, Image: c.in.Image, Limits: limits, WritableRoot: true, User: env.User, Workdir: env.Workdir, Env: environ(env.Env),
+		Name: name, Image: c.in.Image, Limits: limits, WritableRoot: true, User: env.User, Workdir: env.Workdir, Env: compiler.Environ(env.Env),
 	}
 }
 
@@ -395,7 +396,7 @@ func (c *repoCheck) test(ctx context.Context, name string, prepared runtime.Sand
 	cfg.From, cfg.Mounts = prepared, append(slices.Clone(c.inputs), more...)
 	return once(ctx, c.engine, cfg, runtime.Process{
 		Args: c.eval.Command.Args(), Dir: within(env.Workdir, c.eval.Workdir),
-		Wall: timeout(c.eval.Timeout, env.Timeout, c.in.Timeout), OutputBytes: c.in.OutputBytes,
+		Wall: cmp.Or(c.eval.Timeout, env.Timeout, c.in.Timeout), OutputBytes: c.in.OutputBytes,
 	})
 }
 

@@ -2,6 +2,7 @@ package verifiers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -200,8 +201,7 @@ func (c *terminalCheck) withoutPytest(ctx context.Context, dir string, v Verdict
 	if v.Status == Passed || !lacksPytest(v) || !c.usesPytest(dir) {
 		return v, nil
 	}
-	env := c.in.Task.Environment()
-	exit, err := once(ctx, c.engine, runtime.Config{Name: "pytest", Image: c.in.Image, Limits: c.in.Limits, User: env.User, Env: environ(env.Env)},
+	exit, err := once(ctx, c.engine, c.in.sandbox("pytest"),
 		runtime.Process{Args: []string{"sh", "-c", "pytest --version || python3 -m pytest --version || python -m pytest --version"}, Dir: "/", Wall: c.in.Timeout})
 	if errors.Is(err, runtime.ErrNotStarted) || err == nil && !exit.Success() {
 		v.Status, v.Reason, v.Message = Faulty, "pytest_missing", "the task's image has no pytest"
@@ -239,14 +239,14 @@ func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, erro
 		Workdir: c.workdir(), User: env.User, Sealed: true, Env: c.env(dir),
 	}, runtime.Process{
 		Args: checkerArgs(c.eval.Checker), Dir: within(c.workdir(), c.eval.Checker.Workdir),
-		Wall: timeout(c.eval.Checker.Timeout, env.Timeout, c.in.Timeout), OutputBytes: c.in.OutputBytes,
+		Wall: cmp.Or(c.eval.Checker.Timeout, env.Timeout, c.in.Timeout), OutputBytes: c.in.OutputBytes,
 	})
 }
 
 // env returns the checker's environment. It keeps the user's site directory, configured
 // plug-ins and the workspace's modules out of a checker in Python.
 func (c *terminalCheck) env(dir string) []string {
-	own := environ(c.in.Task.Environment().Env)
+	own := compiler.Environ(c.in.Task.Environment().Env)
 	given := func(name, separator string) string { // the value from the task or else its image
 		for _, e := range slices.Concat(own, c.in.Image.Env) {
 			if value, ok := strings.CutPrefix(e, name+"="); ok && value != "" {
@@ -399,7 +399,7 @@ func overwrite(root *os.Root, f contrast.File) error {
 // if the candidate is it.
 func (c *terminalCheck) contrast(ctx context.Context, dir string, v Verdict) (Verdict, error) {
 	_, stagedTests := c.tests()
-	s := suite{in: c.in, unused: true, listing: contrast.InSandbox(c.engine, runtime.Config{Name: "listing", Image: c.in.Image, Limits: c.in.Limits, User: c.in.Task.Environment().User, Env: environ(c.in.Task.Environment().Env)})}
+	s := suite{in: c.in, unused: true, listing: contrast.InSandbox(c.engine, c.in.sandbox("listing"))}
 	if stagedTests != "" {
 		root, err := os.OpenRoot(dir)
 		if err != nil {

@@ -7,6 +7,7 @@
 package verifiers
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -105,7 +106,13 @@ type Input struct {
 }
 
 // wall returns the time limit of a run of tests.
-func (in Input) wall() time.Duration { return timeout(in.Task.Environment().Timeout, in.Timeout) }
+func (in Input) wall() time.Duration { return cmp.Or(in.Task.Environment().Timeout, in.Timeout) }
+
+// sandbox returns the configuration of a sandbox that has nothing of the candidate.
+func (in Input) sandbox(name string) runtime.Config {
+	env := in.Task.Environment()
+	return runtime.Config{Name: name, Image: in.Image, Limits: in.Limits, User: env.User, Env: compiler.Environ(env.Env)}
+}
 
 // A Verifier judges one candidate in sandboxes of e. An error means that nothing was
 // judged and that a retry may help. Verifiers are safe for concurrent use.
