@@ -25,14 +25,17 @@ func TestSlowAgents(t *testing.T) {
 			}
 		}
 	})
-	for _, c := range []struct{ name, send, reason string }{
-		{"head", "POST /v1/mess", "malformed_head"},
-		{"body", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", "body_unreadable"},
-		{"answer", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{\"model\":\"m\"}", "agent_left"},
+	for _, c := range []struct {
+		name, send, reason string
+		limits             relay.Limits
+	}{
+		{"head", "POST /v1/mess", "malformed_head", relay.Limits{Head: 50 * time.Millisecond}},
+		{"body", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", "body_unreadable", relay.Limits{Upload: 50 * time.Millisecond}},
+		{"answer", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{\"model\":\"m\"}", "agent_left", relay.Limits{Download: 100 * time.Millisecond}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, relay.Anthropic, big, func(cfg *relay.Config) {
-				cfg.Limits.Head, cfg.Limits.Upload, cfg.Limits.Download = 50*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond
+				cfg.Limits = c.limits
 				cfg.Limits.Linger = time.Millisecond
 			})
 			conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
