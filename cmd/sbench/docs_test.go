@@ -1,0 +1,183 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+)
+
+// A block is a fenced block of a page.
+type block struct {
+	language string
+	lines    []string
+	first    int // number of the first line
+}
+
+// blocks returns the fenced blocks of a page, and its other lines by their numbers.
+func blocks(text string) (fenced []block, others map[int]string) {
+	others = map[int]string{}
+	within := false
+	for i, line := range strings.Split(text, "\n") {
+		language, fence := strings.CutPrefix(line, "```")
+		switch {
+		case fence && within:
+			within = false
+		case fence:
+			within = true
+			fenced = append(fenced, block{language: language, first: i + 2})
+		case within:
+			last := &fenced[len(fenced)-1]
+			last.lines = append(last.lines, line)
+		default:
+			others[i+1] = line
+		}
+	}
+	return fenced, others
+}
+
+// pages returns the documentation by path.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("../../docs/*.md")
+	check(t, err)
+	found := map[string]string{}
+	for _, file := range append(files, "../../README.md") {
+		text, err := os.ReadFile(file)
+		check(t, err)
+		found[file] = string(text)
+	}
+	return found
+}
+
+// TestDocs runs every page's blocks of shell commands (```sh) as one script, in a directory
+// that looks like a checkout. A block of text (```text) behind one shows lines of its output,
+// in which "…" stands for anything. make is not run again: its targets must be there. The image of sbench init is
+// the tests' own.
+func TestDocs(t *testing.T) {
+	containerdtest.Open(t)
+	ran := 0
+	for page, text := range pages(t) {
+		fenced, _ := blocks(text)
+		script, shown := "", []string{}
+		for i, b := range fenced {
+			if b.language == "sh" {
+				script += strings.Join(b.lines, "\n") + "\n"
+			} else if b.language == "text" && i > 0 && fenced[i-1].language == "sh" && b.first-fenced[i-1].first-len(fenced[i-1].lines) <= 4 {
+				shown = append(shown, b.lines...)
+			}
+		}
+		if script == "" {
+			continue
+		}
+		ran++
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			output := runPage(t, script)
+			for _, line := range shown {
+				parts := strings.Split(line, "…")
+				for i := range parts {
+					parts[i] = regexp.QuoteMeta(strings.Join(strings.Fields(parts[i]), " "))
+				}
+				if found, err := regexp.MatchString("(?m)^"+strings.Join(parts, ".*")+"$", output); err != nil || !found {
+					t.Errorf("it did not print %q, %v; output:\n%s", line, err, output)
+				}
+			}
+		})
+	}
+	if ran < 4 {
+		t.Errorf("only %d pages have commands", ran)
+	}
+}
+
+// runPage returns what the script prints, with single spaces.
+func runPage(t *testing.T, script string) string {
+	t.Helper()
+	dir := t.TempDir()
+	check(t, os.Chmod(dir, 0o755))
+	sbench, err := exec.LookPath("sbench")
+	check(t, err)
+	repository, err := filepath.Abs("../..")
+	check(t, err)
+	check(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
+	for name, target := range map[string]string{
+		"bin/sbench": sbench, "benchmarks": filepath.Join(repository, "benchmarks"), "scripts": filepath.Join(repository, "scripts"),
+	} {
+		check(t, os.Symlink(target, filepath.Join(dir, name)))
+	}
+	const before = `make() { for target; do grep -q "^$target:" "$REPOSITORY/Makefile"; done; }
+sbench image tag "$IMAGE" debian:12-slim >/dev/null
+trap 'sbench image rm debian:12-slim' EXIT
+`
+	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", before+script)
+	cmd.Dir, cmd.WaitDelay = dir, time.Minute
+	cmd.Env = append(os.Environ(), containerdtest.Environment()...)
+	cmd.Env = append(cmd.Env, "HOME="+dir, "REPOSITORY="+repository, "IMAGE="+containerdtest.Image)
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	var lines []string
+	for line := range strings.Lines(string(output)) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	t.Log(string(output)) // with -v
+	return strings.Join(lines, "\n")
+}
+
+// TestDocsBlocks: a command that can be run is in a block that TestDocs runs. The others are in
+// blocks of a console (```console), and here, with the reason.
+func TestDocsBlocks(t *testing.T) {
+	reasons := map[string]string{ // of commands that begin so
+		"buildah ": "not installed", "podman ": "not installed", "docker ": "not installed",
+		"sbench image build ":           "needs BuildKit",
+		"sbench pack import human":      "needs the published data set",
+		"sbench validate humaneval":     "needs the published data set",
+		"sbench pack check humaneval":   "needs the published data set",
+		"sbench run --config humaneval": "needs the published data set, a key and a network",
+		"sbench run tester.yaml --mod":  "needs a key and a network",
+		"sbench doctor":                 "of an installed package: the step deb of scripts/hosts.sh",
+		"cd /usr/share/doc/sbench":      "of an installed package",
+		"sbench run --config benchm":    "of an installed package: the step deb of scripts/hosts.sh",
+		"sbench report ~/smoke":         "of an installed package",
+		"sbench image import ":          "needs the archive that one of the others makes",
+		"OPENAI_API_KEY=":               "needs a key and a network",
+		"bin/sbench pack import human":  "needs the published data set",
+		"bin/sbench pack check packs/h": "needs the published data set",
+	}
+	command := regexp.MustCompile(`^ {4}(\$ )?(bin/)?(sbench|make|scripts/\S+)( |$)`)
+	synopsis := regexp.MustCompile(`\[|\.\.\.| [A-Z_]{3,}\b`)
+	for page, text := range pages(t) {
+		page = strings.TrimPrefix(page, "../../")
+		fenced, others := blocks(text)
+		for number, line := range others {
+			if command.MatchString(line) && !synopsis.MatchString(line) {
+				t.Errorf("%s:%d: %q is a command outside of a block of commands", page, number, line)
+			}
+		}
+		for _, b := range fenced {
+			for i, line := range b.lines {
+				where := fmt.Sprintf("%s:%d: %q", page, b.first+i, line)
+				shown, isCommand := strings.CutPrefix(line, "$ ")
+				switch {
+				case b.language == "sh" && isCommand:
+					t.Errorf("%s: without the prompt", where)
+				case b.language != "console" || !isCommand:
+				default:
+					known := false
+					for prefix := range reasons {
+						known = known || strings.HasPrefix(shown, prefix)
+					}
+					if !known {
+						t.Errorf("%s: run it (```sh), or say here why not", where)
+					}
+				}
+			}
+		}
+	}
+}
