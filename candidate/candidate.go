@@ -1,7 +1,7 @@
 // Package candidate extracts what a harness produced from a sandbox that has stopped.
 //
-// The candidate is then data of bounded size, without anything that could harm a reader,
-// such as devices, pipes, setuid bits and links that are followed.
+// The candidate is then data of bounded size, without anything that could harm a reader:
+// devices, pipes, setuid bits, links that are followed.
 package candidate
 
 import (
@@ -19,32 +19,31 @@ import (
 
 const (
 	codeFile     = "candidate.py"
-	fileBytes    = 8 << 10 // bytes of a workspace's bound that allow it one more file or hard link
+	fileBytes    = 8 << 10 // bytes of a workspace's bound for each file or hard link
 	minFiles     = 1000
 	maxFileBytes = 4 << 20
 	phase        = "extraction"
 )
 
-// A Candidate is what a harness produced. The task's kind of candidate decides which field
-// counts.
+// A Candidate is what a harness produced. Which field counts depends on the task's kind of
+// candidate.
 type Candidate struct {
 	Text      string   // of a text or code candidate, UTF-8
 	Patch     string   // in git's format, UTF-8
 	Workspace string   // host directory, absolute
 	Digest    string   // of the tree as the agent left it; see workspace.TreeReport
 	Dropped   []string // special files that were not copied; see workspace.TreeReport
-	// Attributes is the digest of the list of owners and modes that the agent left and
-	// the files in Workspace do not have; "" if there are none. The list's name is
-	// Workspace with workspace.AttributesSuffix.
+	// Attributes is the digest of the list of owners and modes that the agent left and the
+	// files in Workspace lack; "" if there are none. The list's name is Workspace with
+	// workspace.AttributesSuffix.
 	Attributes string
 }
 
-// A Failure is a fault of the candidate itself: the attempt counts as measured and
-// failed.
+// A Failure is a fault of the candidate itself: the attempt is measured and has failed.
 type Failure struct {
 	Reason  string // producer_timeout, producer_failed, candidate_missing, …
 	Phase   string // producer or extraction
-	Message string // for people; never contains what the agent printed
+	Message string // for people; never quotes what the agent printed
 }
 
 // A Source says where a candidate is extracted from. Nothing may write to it any more.
@@ -52,20 +51,19 @@ type Source struct {
 	Kind      compiler.CandidateKind
 	Stdout    runtime.Output // the answer of a text candidate without a File
 	Workspace string         // host directory
-	// File is the path of a text or code candidate, relative to the workspace; empty
-	// means standard output for text, and candidate.py for code.
+	// File is the path of a text or code candidate, relative to the workspace; "" means
+	// standard output for text, candidate.py for code.
 	File string
-	// Keep is an existing, empty host directory that the workspace is copied to.
+	// Keep is an existing, empty host directory to which the workspace is copied.
 	Keep     string
 	MaxBytes int64 // of the workspace
-	// Own makes the process's user the owner of everything that is kept, so that this
-	// user can remove it without privileges. The original owners and modes are then
-	// kept in a list.
+	// Own makes the process's user the owner of everything kept, who can then remove it
+	// without privileges. The original owners and modes are kept in a list.
 	Own bool
 }
 
-// Kept returns the candidate's workspace together with the attributes that its files have
-// lost. The caller closes its Root.
+// Kept returns the candidate's workspace with the attributes that its files have lost. The
+// caller closes its Root.
 func (c Candidate) Kept() (workspace.Kept, error) {
 	root, err := os.OpenRoot(filepath.Dir(c.Workspace))
 	return workspace.Kept{Root: root, Name: filepath.Base(c.Workspace), List: c.Attributes}, err
@@ -73,7 +71,7 @@ func (c Candidate) Kept() (workspace.Kept, error) {
 
 // Extract extracts the candidate, except for a patch. A Failure is the candidate's fault; an
 // error means that sbench could not extract it. The workspace is kept for every kind of
-// candidate, so that people can look at it.
+// candidate, for people to look at.
 func Extract(ctx context.Context, s Source) (Candidate, *Failure, error) {
 	var c Candidate
 	root, err := os.OpenRoot(s.Workspace)
@@ -120,8 +118,8 @@ func (c *Candidate) setText(text []byte, where string) *Failure {
 
 var errNotRegular = errors.New("not a regular file of acceptable size")
 
-// readBounded does not leave root, follow a link in the last element, or wait for the other
-// end of a pipe.
+// readBounded neither leaves root, nor follows a link in the last element, nor waits for the
+// other end of a pipe.
 func readBounded(root *os.Root, name string) ([]byte, error) {
 	info, err := root.Lstat(name)
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxFileBytes) {
@@ -140,8 +138,8 @@ func (c *Candidate) keep(ctx context.Context, s Source, from *os.Root) (*Failure
 		return nil, err
 	}
 	defer func() { _ = to.Close() }()
-	// Owners are preserved if possible, so that the verifier's sandbox, which has the
-	// same users, sees the files as they were.
+	// Owners are preserved if possible: the verifier's sandbox has the same users, and so
+	// sees the files as they were.
 	list := workspace.NewAttributesWriter(s.Keep + workspace.AttributesSuffix)
 	report, err := workspace.CopyTree(ctx, from, to, workspace.TreeOptions{
 		MaxBytes: s.MaxBytes, MaxFiles: max(minFiles, s.MaxBytes/fileBytes), Preserve: os.Geteuid() == 0, Own: s.Own, Lost: list.Add,

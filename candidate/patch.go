@@ -28,12 +28,12 @@ type Engine interface {
 	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
 }
 
-// A PatchSource describes a repository that an agent worked in.
+// A PatchSource describes a repository in which an agent worked.
 type PatchSource struct {
 	Image runtime.Image
 	Repo  string // path of the repository in the image
-	// Tree is the host directory that contains the repository's directory as the agent
-	// left it. Nothing may write to it any more.
+	// Tree is the host directory with the repository's directory as the agent left it.
+	// Nothing may write to it any more.
 	Tree string
 	// Exclude are paths of sbench's own files, relative to the repository.
 	Exclude  []string
@@ -43,10 +43,9 @@ type PatchSource struct {
 }
 
 // ExtractPatch returns the agent's changes as a patch in git's format, in UTF-8. The image's
-// git creates it in a fresh sandbox, as the difference to the image's own repository. Git
-// follows the ignore rules that the agent left, but not its configuration, attributes or
-// hooks. A Failure is the candidate's fault; an error means that sbench could not create the
-// patch.
+// git creates it in a fresh sandbox, as the difference from the image's own repository. Git
+// follows the agent's ignore rules, but not its configuration, attributes or hooks. A
+// Failure is the candidate's fault; an error means that sbench could not create the patch.
 func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (patch string, failure *Failure, err error) {
 	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: s.MaxBytes, Inodes: patchInodes})
 	if err != nil {
@@ -72,8 +71,8 @@ func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (patch string, f
 	return patch, failure, errors.Join(err, sandbox.Close(ctx))
 }
 
-// diff runs git for a text patch first. A record cannot contain a patch that is not UTF-8,
-// so in that case diff runs git again for a binary patch.
+// diff asks git for a text patch first. If that is not UTF-8, which a record cannot contain,
+// diff asks for a binary patch.
 func (s PatchSource) diff(ctx context.Context, sandbox runtime.Sandbox) (string, *Failure, error) {
 	for _, form := range []string{"text", "binary"} {
 		exit, err := sandbox.Exec(ctx, runtime.Process{

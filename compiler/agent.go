@@ -12,9 +12,9 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// AgentView is the part of a task that a harness may see: the public lane, and of a
-// repo_patch the paths that may change. It shares no memory with the task and holds
-// no reference to it.
+// AgentView is the part of a task that a harness may see: the public lane and, for a
+// repo_patch, the paths that may change. It neither shares memory with the task nor refers
+// to it.
 type AgentView struct {
 	id          string
 	family      Family
@@ -31,8 +31,8 @@ type PublicValue struct {
 	Text  []byte // Value as indented JSON, with a line break at its end
 }
 
-// Plain returns the value as a person would write it: a string as it is, a list of
-// strings as lines that begin with "- ", anything else as indented JSON.
+// Plain returns the value as a person would write it: a string as is, a list of strings as
+// lines that begin with "- ", anything else as indented JSON.
 func (v PublicValue) Plain() (string, error) {
 	var text string
 	var list []string
@@ -73,9 +73,8 @@ func (v AgentView) ID() string { return v.id }
 // Family returns the task's family.
 func (v AgentView) Family() Family { return v.family }
 
-// Untouchable describes, in sentences for an agent, which paths of a repository its
-// change may not touch; "" if the family is not repo_patch. These paths are the only
-// part of the evaluation that agents are told.
+// Untouchable tells an agent, in sentences, which paths of a repository it must not change;
+// "" if the family is not repo_patch. Agents are told nothing else about the evaluation.
 func (v AgentView) Untouchable() string {
 	if v.family != RepoPatch {
 		return ""
@@ -103,9 +102,9 @@ func (v AgentView) Assets() []FileRef { return slices.Clone(v.assets) }
 // Environment returns the environment.
 func (v AgentView) Environment() Environment { return v.environment.clone() }
 
-// Payload returns the content of the task file, indented JSON with a line break at
-// its end. It is an object with every field of the row's input under its own name,
-// the list assets if there are any, and:
+// Payload returns the content of the task file: indented JSON that ends with a line break.
+// It is an object with every field of the row's input under its own name, the list assets if
+// there are any, and:
 //
 //	id           the task's id
 //	family       its family
@@ -114,8 +113,8 @@ func (v AgentView) Environment() Environment { return v.environment.clone() }
 //	environment  those of image, workdir, timeout_seconds, network, user,
 //	             resources and env that are set
 //
-// A field of input with one of these names replaces it. The row's metadata is left
-// out, since authors may keep there what helps to solve the task.
+// A field of input with one of these names replaces it. The row's metadata is left out,
+// since it may contain help for solving the task.
 func (v AgentView) Payload() ([]byte, error) {
 	input := make(map[string]json.RawMessage, len(v.input))
 	payload := map[string]any{"id": v.id, "family": v.family, "input": input, "environment": v.environment.public()}
@@ -145,7 +144,7 @@ func encodeIndented(payload any) ([]byte, error) {
 	return append(doc.Root().AppendIndented(nil), '\n'), nil
 }
 
-// public returns those values of the environment that are set, by the keys of a row.
+// public returns the environment's values that are set, by the keys of a row.
 func (e Environment) public() map[string]any {
 	values := map[string]any{
 		"image": e.Image, "workdir": e.Workdir, "timeout_seconds": float64(e.Timeout) / float64(time.Second),

@@ -50,8 +50,8 @@ func positiveSeconds(doc string) *schema.Schema {
 	return s
 }
 
-// seconds returns a number of seconds as a duration, and zero for anything else. It
-// returns the longest duration if the number is too large for the type.
+// seconds returns a number of seconds as a duration: the longest one if the number is too
+// large, and zero for anything but a number.
 func seconds(v document.Value) time.Duration {
 	n, ok := v.Float64()
 	if !ok {
@@ -63,8 +63,8 @@ func seconds(v document.Value) time.Duration {
 	return max(time.Duration(n*float64(time.Second)), 1)
 }
 
-// dangerousSchema allows a list of names of dangerous commands, which verifiers may
-// use only if the tester file allows them.
+// dangerousSchema allows a list of names of dangerous commands, which verifiers may use only
+// with the tester file's permission.
 func dangerousSchema(doc string) *schema.Schema {
 	const hint = `the only one known is "chroot"`
 	rule := schema.String{NonBlank: true, Pattern: `^\s*chroot\s*$`}

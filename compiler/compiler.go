@@ -1,11 +1,11 @@
-// Package compiler turns what people write (a tester file, a pack's manifest and
-// rows) into what the rest of sbench runs: tasks whose values are divided into lanes.
-// It only reads files: those, the pack's assets and env files.
+// Package compiler turns what people write (a tester file, a pack's manifest and rows) into
+// what the rest of sbench runs: tasks whose values are divided into lanes. It writes no
+// files, and reads only these, the pack's assets and env files.
 //
-// Terms: a pack is a manifest, a file of rows and directories of assets; a row is one
-// task as its author writes it; a Task is a compiled row; a Family is the kind of a
-// task, which determines the fields of its row; a Lane says who may see a value; a
-// Component is a part of sbench that values are shown to.
+// Terms: a pack is a manifest, a file of rows and directories of assets; a row is one task
+// as its author writes it; a Task is a compiled row; a Family is the kind of a task, which
+// determines the fields of its row; a Lane says who may see a value; a Component is a part
+// of sbench to which values are shown.
 //
 // Loaders report all problems at once: their errors hold Problems (use errors.As),
 // each with file, line, JSON path and, if one is known, a hint.
@@ -27,15 +27,13 @@ type Lane string
 const (
 	// Public values are seen by everyone.
 	Public Lane = "public"
-	// EvaluationInputs are seen by the sandbox that verifies, and never by a
-	// harness.
+	// EvaluationInputs are seen by the sandbox that verifies, never by a harness.
 	EvaluationInputs Lane = "evaluation_inputs"
-	// HiddenLane values are seen by the verifier's own process only.
+	// HiddenLane values are seen only by the verifier's own process.
 	HiddenLane Lane = "hidden"
 )
 
-// Component is a part of sbench that values are shown to. The zero Component is
-// invalid.
+// Component is a part of sbench to which values are shown. The zero Component is invalid.
 type Component string
 
 // The components.
@@ -46,8 +44,8 @@ const (
 	Result      Component = "result"       // everything, with what is not public redacted
 )
 
-// Sees reports whether the component is shown values of the lane. A result is shown
-// public values only; of the others it has the names.
+// Sees reports whether the component is shown values of the lane. A result shows only public
+// values, and the names of the others.
 func (c Component) Sees(lane Lane) bool {
 	switch lane {
 	case Public:
@@ -60,8 +58,8 @@ func (c Component) Sees(lane Lane) bool {
 	return false
 }
 
-// CandidateKind is the kind of thing that a harness has to produce. The zero
-// CandidateKind is invalid.
+// CandidateKind is the kind of thing that a harness has to produce. The zero CandidateKind
+// is invalid.
 type CandidateKind string
 
 // The kinds of candidates.
@@ -72,8 +70,8 @@ const (
 	CandidateWorkspace CandidateKind = "workspace" // the final state of the workspace
 )
 
-// Command is a command to execute. At most one of its fields is set; there is no
-// command if neither is.
+// Command is a command to execute. At most one of its fields is set; if neither is, there is
+// no command.
 type Command struct {
 	Shell string   // a line for sh -c
 	Argv  []string // executed as it is

@@ -8,9 +8,9 @@ import (
 	"github.com/securebench/sbench/proxy/domain"
 )
 
-// decode sets the fields of the struct that target points to: each to the field of v,
-// an object that its schema allows, that its tag "key" names. A field that v lacks, or
-// has as null, stays as it is.
+// decode sets fields of the struct that target points to: each gets the field of v that its
+// tag "key" names. v is an object that its schema allows. A field that v lacks, or has as
+// null, stays as it is.
 func decode(v document.Value, target any) {
 	s := reflect.ValueOf(target).Elem()
 	for i := range s.NumField() {

@@ -19,8 +19,8 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// Labels are hashed first, one for each kind of digest, so that no two kinds can be
-// equal. docs/digests.md specifies all digests for other programs.
+// Labels are hashed first, so that digests of different kinds are never equal.
+// docs/digests.md specifies all digests for other programs.
 const (
 	labelRow        = "sbench row 1\n"
 	labelManifest   = "sbench manifest 1\n"
@@ -29,8 +29,8 @@ const (
 	labelPack       = "sbench pack 1\n"
 )
 
-// Digests identify what a task is made of, each as "sha256:" and hexadecimal
-// digits. None depends on the order of keys, on white space or on file times.
+// Digests identify what a task is made of, each as "sha256:" and hexadecimal digits. None
+// depends on the order of keys, white space or file times.
 type Digests struct {
 	Row        string // the row as the author wrote it
 	Evaluation string // the row's eval values and the bytes of its eval files
@@ -54,9 +54,8 @@ func (p *Pack) ManifestDigest() string {
 	return sum(labelManifest, p.manifest.Root().AppendCanonical(nil))
 }
 
-// Digest reads all rows and the files they refer to, and returns the digest of
-// everything: the manifest, the rows in their order, and those files. It has the form
-// of Digests. The error for an invalid row holds Problems.
+// Digest reads all rows and the files they refer to, and returns the digest of these and the
+// manifest, in the form of Digests. The error for an invalid row holds Problems.
 func (p *Pack) Digest(ctx context.Context) (string, error) {
 	h := newPackHasher(p)
 	defer h.close()
@@ -138,12 +137,11 @@ type fileHasher struct {
 	size  int                          // records in known
 }
 
-// maxKnown bounds the records that a fileHasher caches, and the answers of a
-// fileProbe.
+// maxKnown bounds the cached records of a fileHasher, and the answers of a fileProbe.
 const maxKnown = 1 << 16
 
-// sum returns the digest of a text and of the records of everything at and below the
-// paths, each once, sorted by the bytes of the path.
+// sum returns the digest of a text and the records of everything at or below the paths, each
+// once, sorted by the bytes of the path.
 func (h *fileHasher) sum(label string, text []byte, paths []string) (string, error) {
 	all := map[string]string{}
 	for _, path := range paths {
@@ -161,9 +159,9 @@ func (h *fileHasher) sum(label string, text []byte, paths []string) (string, err
 	return format(w), nil
 }
 
-// records returns the record of every file and directory at and below path, keyed by its
-// path: "f MODE SHA256" or "d 0755 -", where MODE is 0755 if the file is executable
-// by anyone and 0644 otherwise.
+// records returns the record of every file and directory at or below path, by its path: "f
+// MODE SHA256" or "d 0755 -", where MODE is 0755 if anyone may execute the file and 0644
+// otherwise.
 func (h *fileHasher) records(path string) (map[string]string, error) {
 	if records, ok := h.known[path]; ok {
 		return records, nil
@@ -202,8 +200,7 @@ func (h *fileHasher) record(name string, info fs.FileInfo) (string, error) {
 	return fmt.Sprintf("f %s %x", mode, sum.Sum(nil)), nil
 }
 
-// appendObject appends the canonical form of an object, or {} if it is absent or
-// null.
+// appendObject appends the canonical form of an object, {} if absent or null.
 func appendObject(dst []byte, v document.Value) []byte {
 	if v.Kind() != document.Object {
 		return append(dst, "{}"...)

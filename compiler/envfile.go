@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// LoadEnvFile reads a file of lines NAME=VALUE, which may begin with "export " and
-// have quotes around the value. Blank lines and lines that begin with "#" are
-// skipped; if a name occurs again, the last line counts. The error for a file that
-// does not exist matches fs.ErrNotExist; any other holds Problems, none of which
-// quotes a value.
+// LoadEnvFile reads a file of lines NAME=VALUE, which may begin with "export " and quote the
+// value. It skips blank lines and those that begin with "#"; the last line for a name
+// counts. If the file does not exist, the error matches fs.ErrNotExist; any other error
+// holds Problems, none of which quotes a value.
 func LoadEnvFile(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -12,21 +12,21 @@ import (
 // candidates are verified. The zero Family is invalid.
 type Family string
 
-// family is the full definition of a Family. Each is returned by a function of its
-// own, which registry calls.
+// family is the full definition of a Family. Each has a function that returns it, which
+// registry calls.
 type family struct {
 	Family        Family
 	Active        bool // rows are validated and candidates verified
 	CandidateKind CandidateKind
 
 	doc string
-	// input and eval are closed for an active family and open for a deferred
-	// one. Every input field is public.
+	// input and eval are closed for an active family, open for a deferred one. Every input
+	// field is public.
 	input, eval *schema.Object
 	// inputs names the eval fields that are evaluation inputs; all others are hidden.
 	inputs []string
-	// check, if not nil, finds errors that the schemas cannot express. It is called
-	// for a row whose input and eval satisfy them.
+	// check, if not nil, finds errors that the schemas cannot express. It is called only for
+	// rows whose input and eval satisfy them.
 	check func(c *schema.Checker, input, eval document.Value)
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// CodeCompletion asks for source code, which tests then use.
+// CodeCompletion asks for source code, which is then tested.
 const CodeCompletion Family = "code_completion"
 
 func codeCompletion() *family {

@@ -2,8 +2,7 @@ package compiler
 
 import "github.com/securebench/sbench/compiler/schema"
 
-// Families whose rows load and compile, and whose harness runs, but which have no
-// verifier yet.
+// Families whose rows compile and whose harness runs, but which have no verifier yet.
 const (
 	ToolCall       Family = "tool_call"       // calls of tools that reach a state
 	BrowserTask    Family = "browser_task"    // actions in a web browser

@@ -56,7 +56,7 @@ func containsAny() *schema.Object {
 	}}
 }
 
-// checkRubric checks a contains_any rubric, and warns of one that has no verifier.
+// checkRubric checks a contains_any rubric, and warns about one without a verifier.
 func checkRubric(c *schema.Checker, v document.Value) {
 	if v.Kind() == document.String {
 		c.Warnf(v, nil, "give an object of type contains_any", "a rubric in prose has no verifier: records stay pending")
@@ -83,9 +83,9 @@ func checkRubric(c *schema.Checker, v document.Value) {
 
 // Rubric is a structured rubric, of type contains_any.
 type Rubric struct {
-	AcceptedAnswers []string `key:"accepted_answers"` // phrases of which an answer has to contain or resemble one
-	RejectedAnswers []string `key:"rejected_answers"` // phrases that it must not contain or resemble as much
-	MinTokenF1      float64  `key:"min_token_f1"`     // how much it has to resemble an accepted one, 0 to 1
+	AcceptedAnswers []string `key:"accepted_answers"` // an answer has to contain or resemble one of these phrases
+	RejectedAnswers []string `key:"rejected_answers"` // and must not contain one of these, or resemble one as much
+	MinTokenF1      float64  `key:"min_token_f1"`     // how much an answer has to resemble an accepted one, 0 to 1
 }
 
 // FreeResponseEval is what is needed to verify a free_response task.

@@ -40,8 +40,8 @@ func multipleChoice() *family {
 
 // Answer is one accepted answer of a multiple_choice task.
 type Answer struct {
-	// Choice is the index of the choice, or -1 if Text is not the text of a choice;
-	// then only that text is right.
+	// Choice is the index of the choice, or -1 if Text is not the text of any: then only
+	// Text is right.
 	Choice int
 	// Text is the choice's text, or the answer as the author wrote it.
 	Text string

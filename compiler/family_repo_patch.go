@@ -72,8 +72,8 @@ func checkRepoPatch(c *schema.Checker, _, eval document.Value) {
 	}
 }
 
-// CandidatePolicy says which paths a candidate's patch may change, by globs; see
-// patch.Match. The zero policy leaves it to the defaults.
+// CandidatePolicy says by globs which paths a candidate's patch may change; see patch.Match.
+// The zero policy has the defaults.
 type CandidatePolicy struct {
 	AllowPaths          []string `key:"allow_paths"`           // the only paths that may change; empty means all
 	AllowSensitivePaths []string `key:"allow_sensitive_paths"` // may change although the defaults deny them

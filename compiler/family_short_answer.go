@@ -38,8 +38,8 @@ type ShortAnswerEval struct {
 	Question string
 	// Accepted are the accepted answers, with numbers as they were written.
 	Accepted Hidden[[]string]
-	// Tolerance is how far a number may be off. HasTolerance is false if the author
-	// gave none; then a decimal has to be written as in an accepted answer.
+	// Tolerance is how far a number may be off. If the author gave none, HasTolerance is
+	// false, and a decimal has to be written as in an accepted answer.
 	Tolerance    Hidden[float64]
 	HasTolerance bool
 }

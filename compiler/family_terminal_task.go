@@ -57,8 +57,7 @@ func checkerSchema() *schema.Schema {
 	return s
 }
 
-// checkChecker makes sure that a checker has either a command or a path, whichever
-// its source needs.
+// checkChecker checks that a checker has a command or a path, whichever its source needs.
 func checkChecker(c *schema.Checker, v document.Value) {
 	source, command, file := v.Get("source"), v.Get("command"), v.Get("path")
 	if source.Kind() == 0 || source.Is(checkerCommand) {
@@ -88,17 +87,16 @@ type Checker struct {
 	Path    string
 	Workdir string        // empty if the author gave none
 	Timeout time.Duration `key:"timeout_seconds"` // zero if the author gave none
-	// RunCandidate closes the tests to other users than the checker's, and offers
-	// run-candidate, which runs a program as one of those.
+	// RunCandidate makes the tests readable only to the checker's user, and offers
+	// run-candidate, which runs a program as another user.
 	RunCandidate bool `key:"run_candidate"`
 
 	directory string
 }
 
 // Directory returns the directory below Pack.EvalRoot that is mounted at CheckerMount: Path
-// if it is a directory, otherwise the one that contains it, so that a test finds its
-// conftest.py and its data. It is "." for a file directly in the root, and "" for a
-// command.
+// if that is a directory, otherwise its parent, so that a test finds its conftest.py and its
+// data. It is "." for a file directly in the root, and "" for a command.
 func (c Checker) Directory() string { return c.directory }
 
 // Mounted returns the path of the file or directory Path in a sandbox; "" for a command.

@@ -5,14 +5,13 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// FileRef names a file or directory below one of the pack's asset roots, and the path in
-// a workspace at which it appears.
+// FileRef names a file or directory below one of the pack's asset roots, and its path in a
+// workspace.
 type FileRef struct {
 	// Name is the name of the eval field, or "assets[0]" for the first asset.
 	Name string `json:"-"`
 	Lane Lane   `json:"-"`
-	// Path is clean and relative to Pack.PublicRoot for a public file, and to
-	// Pack.EvalRoot for any other.
+	// Path is clean and relative to Pack.PublicRoot if public, otherwise to Pack.EvalRoot.
 	Path string `json:"path"`
 	// Mount is clean and relative to the workspace.
 	Mount    string `json:"mount"`
@@ -27,8 +26,8 @@ func pathSchema(doc string) *schema.Schema {
 	})
 }
 
-// isFileRef reports whether an eval value has the shape of a file reference:
-// an object with a path and nothing but path, mount and read_only.
+// isFileRef reports whether an eval value looks like a file reference: an object with a path
+// and no keys but path, mount and read_only.
 func isFileRef(v document.Value) bool {
 	if v.Kind() != document.Object {
 		return false
@@ -65,8 +64,8 @@ func checkFileRef(c *schema.Checker, lane Lane, v document.Value) {
 	}
 }
 
-// newFileRef reads a reference whose paths are valid. Without a mount, a public file
-// appears at its path, and any other at its path below the directory of its lane.
+// newFileRef reads a reference whose paths are valid. Without a mount, a public file appears
+// at its path, and any other file at its path below its lane's directory.
 func newFileRef(name string, lane Lane, v document.Value, readOnly bool) FileRef {
 	ref := FileRef{Name: name, Lane: lane, ReadOnly: readOnly}
 	ref.Path, _ = ParsePath(v.Get("path").Text())

@@ -6,15 +6,15 @@ import (
 	"log/slog"
 )
 
-// Redacted replaces a value that may not be shown.
+// Redacted replaces a value that must not be shown.
 const Redacted = "<redacted>"
 
-// Hidden holds a value that is not public. However it is printed, logged or
-// marshalled, it comes out as "<redacted>"; only Reveal returns the value.
+// Hidden holds a value that is not public. It is printed, logged and marshalled as
+// "<redacted>"; only Reveal returns the value.
 //
-// The value is kept in a closure, because some printers do not call methods: those
-// that follow pointers by reflection, and fmt for unexported fields. The zero Hidden
-// holds T's zero value.
+// The value is kept in a closure, because some printers call no methods: those that follow
+// pointers by reflection, and fmt for unexported fields. The zero Hidden holds T's zero
+// value.
 type Hidden[T any] struct {
 	redacted
 	reveal func() T
@@ -35,8 +35,8 @@ func (h Hidden[T]) Reveal() T {
 // IsZero reports whether nothing was hidden.
 func (h Hidden[T]) IsZero() bool { return h.reveal == nil }
 
-// redacted is embedded in types whose fields must not be printed: the whole value
-// prints as "<redacted>", for every verb and flag.
+// redacted is embedded in types whose fields must not be printed: the whole value prints as
+// "<redacted>", for every verb and flag.
 type redacted struct{}
 
 func (redacted) Format(f fmt.State, _ rune)   { _, _ = io.WriteString(f, Redacted) }

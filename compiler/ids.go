@@ -9,9 +9,9 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// idSet finds repeated ids with four bytes per id: it keeps 32 bits of a hash of each
-// in 4096 lists, and reads the file again to confirm that a hash seen before belongs to
-// the same id. A million distinct ids cause about 0.03 such readings by chance.
+// idSet finds repeated ids with four bytes per id: it keeps 32 bits of each id's hash in
+// 4096 lists. If a hash repeats, it reads the file again to compare the ids. Among a million
+// distinct ids, chance causes about 0.03 such readings.
 type idSet struct {
 	file    string
 	seed    maphash.Seed
@@ -19,12 +19,12 @@ type idSet struct {
 	lookups int
 }
 
-// maxLookups bounds how often the file is read again. Only a file with very many
-// duplicates reaches it; further ones are reported without the line of the first.
+// maxLookups bounds how often the file is read again. Duplicates beyond that are reported
+// without the line of the first.
 const maxLookups = 64
 
-// add adds the id of the row on this line. It reports whether an earlier line has the
-// same id, and which one, or 0 if the file was not read again.
+// add adds the id of the row on this line. used reports whether an earlier line has the same
+// id; first is that line, 0 if the file was not read again.
 func (s *idSet) add(id string, line int) (first int, used bool) {
 	hash := maphash.String(s.seed, id)
 	set := &s.hashes[hash%uint64(len(s.hashes))]
@@ -53,8 +53,7 @@ func (s *idSet) find(id string, before int) int {
 		if lines.line >= before || err != nil && err != errLongLine {
 			return 0
 		}
-		// An id may be written with escapes, so lines with a backslash are parsed
-		// too.
+		// An id may be written with escapes, so lines with a backslash are parsed, too.
 		if !bytes.Contains(text, []byte(id)) && !bytes.ContainsRune(text, '\\') {
 			continue
 		}

@@ -46,9 +46,8 @@ func manifestSchema() *schema.Schema {
 
 func familySchema(doc string) *schema.Schema { return schema.Enum(doc, familyNames()...) }
 
-// OpenPack reads the manifest of a pack and makes sure that the file of rows exists;
-// it reads no row. Relative paths are relative to the working directory. The error
-// holds Problems.
+// OpenPack reads the manifest of a pack and checks that the file of rows exists; it reads no
+// row. Relative paths are relative to the working directory. The error holds Problems.
 func OpenPack(manifest, tasks string) (*Pack, error) {
 	p := &Pack{ManifestPath: manifest, TasksPath: tasks}
 	problems := p.readManifest()
@@ -94,8 +93,8 @@ func (p *Pack) readManifest() Problems {
 	return c.Problems
 }
 
-// setRoots sets the absolute asset roots. It makes sure that they are inside the pack
-// and do not overlap, also after symbolic links are resolved.
+// setRoots sets the absolute asset roots. It checks that they are inside the pack and do not
+// overlap, even with symbolic links resolved.
 func (p *Pack) setRoots(c *schema.Checker, v document.Value) {
 	roots := struct {
 		Public string `key:"public"`
@@ -117,8 +116,8 @@ func (p *Pack) setRoots(c *schema.Checker, v document.Value) {
 	}
 }
 
-// checkRoot makes sure that the root is inside the pack, and returns it with symbolic
-// links resolved, or "" if it does not exist.
+// checkRoot checks that the root is inside the pack, and returns it with symbolic links
+// resolved, or "" if it does not exist.
 func (p *Pack) checkRoot(c *schema.Checker, v document.Value, name, root string) string {
 	pack, err := filepath.EvalSymlinks(p.dir)
 	if err != nil {
@@ -135,8 +134,7 @@ func (p *Pack) checkRoot(c *schema.Checker, v document.Value, name, root string)
 	return actual
 }
 
-// readYAML reads a manifest or tester file. The document is nil if the file cannot be
-// read.
+// readYAML reads a manifest or tester file. The document is nil if the file is unreadable.
 func readYAML(name string) (*document.Document, Problems) {
 	f, err := os.Open(name)
 	var text []byte

@@ -33,11 +33,10 @@ type Pack struct {
 	manifest           *document.Document
 }
 
-// Tasks reads the rows and yields them as tasks, in order. For an invalid row it
-// yields nil and an error that holds Problems, and goes on with the next row. Any
-// other error means that the file cannot be read, and is the last. Memory does not
-// grow with the number of rows, except by about four bytes per row to find repeated
-// ids.
+// Tasks reads the rows and yields them as tasks, in order. For an invalid row it yields nil
+// and an error that holds Problems, and continues with the next row. Any other error means
+// that the file cannot be read, and is the last. Per row it keeps only about four bytes, to
+// find repeated ids.
 func (p *Pack) Tasks() iter.Seq2[*Task, error] {
 	return func(yield func(*Task, error) bool) {
 		for row, err := range p.rows() {
@@ -101,8 +100,8 @@ type row struct {
 	warnings Problems
 }
 
-// next returns the next row. The error holds Problems if reading can go on, and is
-// io.EOF at the end.
+// next returns the next row. The error holds Problems if reading can continue, and is io.EOF
+// at the end.
 func (r *rowReader) next() (row, error) {
 	text, err := r.lines.next()
 	if errors.Is(err, errLongLine) {

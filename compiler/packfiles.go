@@ -12,8 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// errSymlink says that a pack's file is, or is reached through, a symbolic
-// link.
+// errSymlink means that a pack's file is a symbolic link or is reached through one.
 var errSymlink = errors.New("symbolic links are not allowed in a pack's files")
 
 // shut closes a file that was only read: an error cannot mean lost data.
@@ -28,7 +27,7 @@ func bare(err error) error {
 	return err
 }
 
-// assetRoot is one of a pack's asset roots. It is opened when it is first needed.
+// assetRoot is one of a pack's asset roots, opened on first use.
 type assetRoot struct {
 	path string
 	root *os.Root
@@ -47,9 +46,9 @@ func (r *assetRoot) close() {
 	}
 }
 
-// walk calls visit for the file or directory name and for everything below it, in the
-// order of the names. A symbolic link, also in the path to name, a special file or a name
-// that is not UTF-8 is an error.
+// walk calls visit for the file or directory name and everything below it, in the order of
+// names. A symbolic link (even on the way to name), a special file or a name that is not
+// UTF-8 is an error.
 func (r *assetRoot) walk(name string, visit func(name string, info fs.FileInfo) error) error {
 	if err := r.open(); err != nil {
 		return fmt.Errorf("%q: %w", name, bare(err))

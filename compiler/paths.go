@@ -19,8 +19,8 @@ const (
 	EvaluatorRoot        = "securebench/evaluator"
 )
 
-// CheckerMount is where a verifier's sandbox has the files of a checker that is given
-// by a path: outside the workspace, read-only.
+// CheckerMount is where a verifier's sandbox has the files of a checker given by a path:
+// outside the workspace, read-only.
 const CheckerMount = "/tests"
 
 const (
@@ -28,9 +28,8 @@ const (
 	maxName = 255  // bytes; NAME_MAX
 )
 
-// deniedMounts returns the paths at or below which nothing may be mounted. Other
-// benchmark runners keep answers and scores there, and an agent could mistake such a
-// file for one of those.
+// deniedMounts returns the paths at or below which nothing may be mounted. Other benchmark
+// runners keep answers and scores there, for which an agent could mistake such a file.
 func deniedMounts() []string {
 	return []string{
 		"ground_truth", "scorer", "eval", "task/hidden.json", "task/evaluation_inputs.json",
@@ -38,10 +37,9 @@ func deniedMounts() []string {
 	}
 }
 
-// ParsePath returns the clean form of a relative slash-separated path that an author
-// wrote, or an error that says which rule it breaks: it must not be empty, ".",
-// absolute or longer than file systems allow, and must not contain "..", a backslash,
-// a control character or invalid UTF-8.
+// ParsePath returns the clean form of a relative slash-separated path that an author wrote,
+// or an error that names the broken rule: it must not be empty, ".", absolute or longer than
+// file systems allow, or contain "..", a backslash, a control character or invalid UTF-8.
 func ParsePath(p string) (string, error) {
 	switch {
 	case p == "":
@@ -72,9 +70,9 @@ func ParsePath(p string) (string, error) {
 
 func isOdd(r rune) bool { return r == unicode.ReplacementChar || unicode.IsControl(r) }
 
-// parseMount returns the clean form of the path in the workspace at which an author
-// wants a file of the lane: a public one anywhere but at the denied paths and in the
-// directories of other lanes, any other below the directory of its lane.
+// parseMount returns the clean form of the workspace path that an author chose for a file of
+// the lane. A public file may be anywhere but at the denied paths and in other lanes'
+// directories, any other file only in its lane's directory.
 func parseMount(lane Lane, mount string) (string, error) {
 	clean, err := ParsePath(mount)
 	switch {
@@ -88,9 +86,8 @@ func parseMount(lane Lane, mount string) (string, error) {
 	return clean, nil
 }
 
-// CheckPublicMount returns an error if nothing that an agent sees may be at a clean
-// path in the workspace. It does not check what is inside a directory that is mounted
-// there.
+// CheckPublicMount returns an error if an agent must not see anything at a clean path in the
+// workspace. It does not check the contents of a directory that is mounted there.
 func CheckPublicMount(clean string) error {
 	folded := FoldPath(clean)
 	for _, denied := range deniedMounts() {
@@ -117,7 +114,7 @@ func laneRoot(lane Lane) string {
 	return PublicRoot
 }
 
-// isBelow reports whether the clean path p is root or lies below it.
+// isBelow reports whether the clean path p is at or below root.
 func isBelow(p, root string) bool {
 	return p == root || strings.HasPrefix(p, root+"/")
 }
@@ -126,9 +123,9 @@ func isBelow(p, root string) bool {
 // the results of FoldPath to compare as a file system that ignores case would.
 func Overlap(a, b string) bool { return isBelow(a, b) || isBelow(b, a) }
 
-// FoldPath returns the same form for all paths that some file system treats as equal:
-// NFC of the full case folding. Linux keeps them apart, but a copy of the workspace
-// on another file system would lose a file.
+// FoldPath returns the same form for all paths that some file system treats as equal: NFC of
+// the full case folding. Linux distinguishes them, but copying the workspace to another file
+// system would lose a file.
 func FoldPath(p string) string {
 	ascii := !strings.ContainsFunc(p, func(r rune) bool { return r > unicode.MaxASCII })
 	if ascii {
@@ -138,9 +135,9 @@ func FoldPath(p string) string {
 	return norm.NFC.String(strings.Map(foldRune, folded))
 }
 
-// foldRune returns the same rune for all that differ by case only. The full folding,
-// which maps "ß" to "ss", yields lower case for some scripts and upper case for
-// others, such as Cherokee.
+// foldRune returns the same rune for all that differ only by case. The full folding, which
+// maps "ß" to "ss", gives lower case for some scripts and upper case for others, such as
+// Cherokee.
 func foldRune(r rune) rune {
 	least := r
 	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {

@@ -14,10 +14,10 @@ import (
 	"github.com/securebench/sbench/compiler/patch"
 )
 
-// Precheck finds what is wrong with a pack's tasks beyond the form of their rows, so that no
-// attempt could be measured: missing files, malformed patches, scripts that cannot be
-// executed. Validate and every run use it, so that they agree. It is not safe for concurrent
-// use.
+// Precheck finds faults in a pack's tasks, beyond the form of their rows, that would keep
+// every attempt from being measured: missing files, malformed patches, scripts that cannot
+// be executed. Validate and every run use it, so that they agree. It is not safe for
+// concurrent use.
 type Precheck struct {
 	pack    *Pack
 	tester  *Tester // nil for none
@@ -27,8 +27,8 @@ type Precheck struct {
 	noImage bool            // the lack of an image was reported
 }
 
-// NewPrecheck returns a Precheck of the pack's tasks. If tester is not nil, it also finds what
-// is wrong with them only for that tester file. The caller closes it.
+// NewPrecheck returns a Precheck of the pack's tasks. If tester is not nil, it also finds
+// what is wrong for that tester file alone. The caller closes it.
 func (p *Pack) NewPrecheck(tester *Tester) *Precheck {
 	c := &Precheck{pack: p, tester: tester, used: map[string]bool{}}
 	c.public.path, c.eval.path = p.PublicRoot, p.EvalRoot
@@ -41,8 +41,8 @@ func (c *Precheck) Close() {
 	c.eval.close()
 }
 
-// Task returns everything that is wrong with a task of the pack. That tasks have no image is
-// returned for the first of them only.
+// Task returns everything that is wrong with a task of the pack. It reports a missing image
+// only for the first task without one.
 func (c *Precheck) Task(t *Task) Problems {
 	r := row{doc: t.doc, line: t.line, family: t.family}
 	return append(c.row(r), c.collisions(r)...)
@@ -53,7 +53,7 @@ func (c *Precheck) at(r row, path, hint, format string, args ...any) Problem {
 	return Problem{File: c.pack.TasksPath, Line: r.line, Path: path, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// row returns what is wrong with the row whatever the tester file is.
+// row returns what is wrong with the row whatever the tester file.
 func (c *Precheck) row(r row) (all Problems) {
 	root := r.doc.Root()
 	if !c.noImage && c.pack.environment.withRow(root.Get("environment")).Image == "" {
@@ -85,7 +85,7 @@ func (c *Precheck) evalFile(r row, path, name, what string) Problems {
 	return nil
 }
 
-// below says where a file has to be if the error is that it does not exist.
+// below hints at where a file belongs if the error is that it does not exist.
 func below(root string, err error) (hint string) {
 	if errors.Is(err, fs.ErrNotExist) {
 		hint = "it has to be below " + root
@@ -106,7 +106,7 @@ func (c *Precheck) checker(r row) Problems {
 	if problems := c.evalFile(r, field, checker.Path, "checker file"); problems != nil {
 		return problems
 	}
-	// What is mounted is the whole directory.
+	// The whole directory is mounted.
 	if problems := c.evalFile(r, field, checker.Directory(), "directory of the checker"); problems != nil {
 		return problems
 	}
@@ -120,7 +120,7 @@ func (c *Precheck) checker(r row) Problems {
 	return nil
 }
 
-// scriptFault returns why no kernel executes the script, and the cure.
+// scriptFault returns why the kernel cannot execute the script, and the cure.
 func scriptFault(name string) (hint string, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -136,7 +136,7 @@ func scriptFault(name string) (hint string, err error) {
 	case info.Mode()&0o111 == 0:
 		return "chmod +x", errors.New("is not executable")
 	}
-	line, _ := bufio.NewReader(f).ReadSlice('\n') // a line that is too long is judged by its beginning
+	line, _ := bufio.NewReader(f).ReadSlice('\n') // an overlong line is judged by its beginning
 	text := string(line)
 	switch {
 	case strings.HasPrefix(text, "\x7fELF"):
@@ -178,8 +178,8 @@ func (c *Precheck) patches(r row) (all Problems) {
 	return all
 }
 
-// collisions returns which public files of the row are where the tester file wants the task
-// file.
+// collisions returns which public files of the row are at the tester file's path for the
+// task file.
 func (c *Precheck) collisions(r row) (all Problems) {
 	if c.tester == nil || c.tester.Harness.Config.TaskFile == "" {
 		return nil
@@ -193,14 +193,14 @@ func (c *Precheck) collisions(r row) (all Problems) {
 	return all
 }
 
-// fileProbe finds out whether files below a root can be used, and caches the answers.
+// fileProbe checks whether files below a root can be used, and caches the answers.
 type fileProbe struct {
 	assetRoot
 	known map[[2]string]error // by name and mount
 }
 
 // check returns an error unless name is a file or directory without symbolic links and, if
-// mount is not "", what is in it may be mounted there for an agent.
+// mount is not "", its contents may be mounted there for an agent.
 func (p *fileProbe) check(name, mount string) error {
 	key := [2]string{name, mount}
 	err, ok := p.known[key]

@@ -6,8 +6,8 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// resource is what a component may see as one thing: a field of a row's input or eval,
-// or an asset.
+// resource is something that components see as a unit: a field of a row's input or eval, or
+// an asset.
 type resource struct {
 	document.Value
 	name    string // of the field; assets[0] for the first asset
@@ -42,9 +42,9 @@ func (r resource) place() string {
 	return laneRoot(r.lane) + "/" + r.name + ".json"
 }
 
-// resources returns everything that a row of the family shows to some component: the
-// fields of input, the assets, and the fields of eval. ReadOnly is the manifest's
-// default for assets.
+// resources returns everything that a row of the family shows to some component: the fields
+// of input, the assets, and the fields of eval. readOnly is the manifest's default for
+// assets.
 func (f *family) resources(root document.Value, readOnly bool) (all []resource) {
 	for key, v := range root.Get("input").Fields() {
 		all = append(all, resource{Value: v, name: key.Text(), lane: Public, section: "input", key: key})

@@ -9,7 +9,7 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// rowObject returns the rule for what rows of all families have in common.
+// rowObject returns the rule for what the rows of all families have in common.
 var rowObject = sync.OnceValue(func() *schema.Object { return rowRule(nil) })
 
 // rowRule returns the rule for rows of one family, or, if f is nil, of any family,
@@ -119,9 +119,8 @@ func (r *rowReader) checkID(id document.Value) {
 	}
 }
 
-// checkNames makes sure that every value compiles to a resource with a unique name
-// that can also be the name of a file. An active family needs no check, since its
-// schemas fix the names.
+// checkNames checks that every value compiles to a resource whose name is unique and usable
+// as a file name. An active family needs no check, since its schemas fix the names.
 func (r *rowReader) checkNames(f *family, root document.Value) {
 	if f.Active {
 		return
@@ -161,8 +160,8 @@ func (r *rowReader) checkFiles(f *family, root document.Value) bool {
 	return len(r.checker.Problems) == before
 }
 
-// checkCollisions makes sure that no two things that a row puts into a workspace have
-// the same path or one a path below the other's.
+// checkCollisions checks that no two things that a row puts into a workspace have the same
+// path, or one a path below the other's.
 func (r *rowReader) checkCollisions(f *family, root document.Value) {
 	type placed struct {
 		resource

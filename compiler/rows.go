@@ -23,12 +23,12 @@ func newLineReader(r io.Reader, longest int) *lineReader {
 	return &lineReader{r: bufio.NewReaderSize(r, 256<<10), max: longest}
 }
 
-// errLongLine says that a line was skipped because it is too long.
+// errLongLine means that a line was skipped because it is too long.
 var errLongLine = errors.New("line is too long")
 
-// next returns the next line that is not blank, without its line end. The text is
-// valid until the next call. The error is io.EOF at the end of the file, and
-// errLongLine if a line was skipped.
+// next returns the next line that is not blank, without its line end. The text is valid
+// until the next call. The error is io.EOF at the end, and errLongLine if a line was
+// skipped.
 func (l *lineReader) next() ([]byte, error) {
 	for {
 		text, err := l.read()
@@ -45,8 +45,8 @@ func (l *lineReader) next() ([]byte, error) {
 	}
 }
 
-// continued skips the lines that go on with a value which the last line began: those that are
-// indented or begin with a closing bracket, as programs print JSON for people. It reports
+// continued skips lines that continue the value begun on the last line: those that are
+// indented or begin with a closing bracket, as in JSON printed for people. It reports
 // whether there were any.
 func (l *lineReader) continued() (found bool) {
 	for {
@@ -62,7 +62,7 @@ func (l *lineReader) continued() (found bool) {
 	}
 }
 
-// read returns the next line, and of a line that is too long at least max+1 bytes.
+// read returns the next line, or at least max+1 bytes of it if it is too long.
 func (l *lineReader) read() ([]byte, error) {
 	text, err := l.r.ReadSlice('\n')
 	if err != bufio.ErrBufferFull {
@@ -80,8 +80,7 @@ func (l *lineReader) read() ([]byte, error) {
 	return long, err
 }
 
-// plainError returns the message of a file error without the path, which the problem
-// names anyway.
+// plainError returns the message of a file error without the path, which the problem names.
 func plainError(err error) string {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {

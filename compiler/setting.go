@@ -8,19 +8,19 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// A Setting gives a key of a tester file a value that replaces the file's.
+// A Setting replaces the value of a key in a tester file.
 type Setting struct {
 	Key string // such as harness.config.model
-	// Value is the value: text where the key's schema allows text, otherwise JSON. Where
-	// both are allowed, JSON of the other kinds counts, such as a list of arguments.
+	// Value is text if the key's schema allows text, otherwise JSON. If both are allowed,
+	// JSON of another kind, such as a list of arguments, is read as JSON.
 	Value string
 }
 
 // settingsFile stands for the file in problems of settings.
 const settingsFile = "--set"
 
-// withSettings returns a copy of a tester file with the settings in it. The problems are
-// those of their keys; whether the values are allowed is up to the check of the copy.
+// withSettings returns a copy of a tester file with the settings applied. The problems
+// concern their keys; the values are checked with the copy.
 func withSettings(doc *document.Document, settings []Setting, agents []AgentType) (*document.Document, Problems) {
 	kind := doc.Root().Get("harness").Get("type").Text()
 	for _, s := range settings {
@@ -53,8 +53,8 @@ func withSettings(doc *document.Document, settings []Setting, agents []AgentType
 	return doc, problems.In(settingsFile)
 }
 
-// settable returns the schema of a key's value. It is nil for keys of harness.config if
-// there is no harness of that type, which is a problem of its own.
+// settable returns the schema of a key's value. It is nil for keys of harness.config if no
+// harness has that type, which is reported elsewhere.
 func settable(key, kind string, agents []AgentType) (*schema.Schema, *Problem) {
 	rule := testerSchema(agents)
 	var path document.Path

@@ -15,7 +15,7 @@ import (
 // maxSeen bounds the warnings that once remembers; it drops any beyond.
 const maxSeen = 10_000
 
-// once emits a warning that many rows may have for the first of them only.
+// once emits only the first of equal warnings, which many rows may cause.
 func (pv *packValidator) once(p Problem) {
 	key := p.Path + "\x00" + p.Message
 	if pv.seen[key] || len(pv.seen) >= maxSeen {
@@ -31,11 +31,11 @@ func (pv *packValidator) rowSmells(r row) {
 	pv.checkerSmells(r)
 }
 
-// steerable matches commands that sbench cannot protect from files of the candidate
-// that steer Python, pytest or the tool itself.
+// steerable matches commands that sbench cannot protect from candidate files that steer
+// Python, pytest or the tool itself.
 var steerable = regexp.MustCompile(`\b(env\s+-i|PYTHONPATH=|PYTEST_ADDOPTS=|python[0-9.]*\s+-[a-zA-Z]*[ES])|\b(npm|npx|yarn|pnpm|cargo|make|mvn|gradle|tox)\b`)
 
-// checkerSmells warns of a checker that the candidate's files may steer.
+// checkerSmells warns about a checker that the candidate's files may steer.
 func (pv *packValidator) checkerSmells(r row) {
 	if r.family.Family != TerminalTask {
 		return
@@ -74,15 +74,15 @@ func (pv *packValidator) environmentSmells(file, path string, env document.Value
 	}
 }
 
-// Lengths in bytes from which a value that is not public is searched for in public
-// text. Shorter ones occur by chance.
+// Lengths in bytes from which values that are not public are searched for in public text.
+// Shorter ones occur by chance.
 const (
 	minAnswer = 3  // for a short_answer
 	minLeak   = 16 // for all other families
 )
 
-// leakSmells searches public fields for values that are not public. It skips context,
-// which is meant to contain the answer, and choices, which contain the right one.
+// leakSmells searches public fields for values that are not public. It skips context, which
+// may contain the answer, and choices, which include the right one.
 func (pv *packValidator) leakSmells(r row) {
 	shortest, words := minLeak, r.family.Family == ShortAnswer
 	if words {
@@ -117,8 +117,7 @@ func secretsOf(key, v document.Value, shortest int) []string {
 	return all
 }
 
-// holds reports whether text contains the secret; if words is set, only as whole
-// words.
+// holds reports whether text contains the secret, as whole words if words is set.
 func holds(text, secret string, words bool) bool {
 	for start := 0; ; {
 		i := strings.Index(text[start:], secret)
@@ -138,8 +137,7 @@ func isWord(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c >= 0x80
 }
 
-// Bounds on the files that are searched for some that no row refers to, and on those
-// that are reported.
+// Bounds on the files that are checked for references from rows, and on those reported.
 const (
 	maxFiles   = 100_000
 	maxOrphans = 20

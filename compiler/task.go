@@ -10,9 +10,9 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// Task is a compiled row. It holds the values of every lane, so it is for trusted
-// code only: a harness gets an AgentView. Printing or marshalling a Task shows at
-// most its id and family. It is safe for concurrent use.
+// Task is a compiled row. It holds the values of every lane, so it is for trusted code only:
+// a harness gets an AgentView. Printing or marshalling a Task shows at most its id and
+// family. It is safe for concurrent use.
 type Task struct {
 	pack        *Pack
 	doc         *document.Document
@@ -34,14 +34,12 @@ func (t *Task) Family() Family { return t.family.Family }
 // CandidateKind returns what a harness has to produce.
 func (t *Task) CandidateKind() CandidateKind { return t.family.CandidateKind }
 
-// Environment returns the manifest's default environment with the row's keys in place
-// of its own.
+// Environment returns the manifest's default environment, overridden by the row's keys.
 func (t *Task) Environment() Environment { return t.environment.clone() }
 
 // Metadata returns the row's metadata in the types of encoding/json, with the keys
-// benchmark_pack, environment, asset_roots and asset_defaults set from the pack.
-// Authors may put anything into metadata, answers included: it is for records, never
-// for a harness.
+// benchmark_pack, environment, asset_roots and asset_defaults set from the pack. It may
+// contain anything, even answers: it is for records, never for a harness.
 func (t *Task) Metadata() map[string]any {
 	metadata, ok := t.doc.Root().Get("metadata").Any().(map[string]any)
 	if !ok {
@@ -85,8 +83,7 @@ func (t *Task) eval() document.Value  { return t.doc.Root().Get("eval") }
 // String returns the task's family and id.
 func (t *Task) String() string { return fmt.Sprintf("%s task %q", t.family.Family, t.id) }
 
-// Format prints String for every verb and flag, since the fields hold values
-// of every lane.
+// Format prints String for every verb and flag, since the fields hold values of every lane.
 func (t *Task) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, t.String()) }
 
 // MarshalJSON returns the task's id.

@@ -17,11 +17,11 @@ import (
 	"github.com/securebench/sbench/proxy/domain"
 )
 
-// Tester is a tester file: which tasks to run, with which harness, and what to allow.
-// An optional field is zero if the file does not set it, unless stated otherwise.
+// Tester is a tester file: which tasks to run, with which harness, and what to allow. Unless
+// stated otherwise, an optional field that the file does not set is zero.
 type Tester struct {
 	Path         string              // absolute
-	Settings     []Setting           // that were applied to the file; of each key one
+	Settings     []Setting           // applied to the file; at most one per key
 	Run          RunSection          `key:"run"`
 	Benchmark    BenchmarkSection    `key:"benchmark"`
 	Verification VerificationSection `key:"verification"`
@@ -53,20 +53,20 @@ type VerificationSection struct {
 	DenyCommands              []string `key:"deny_commands"`               // refused in any case
 }
 
-// HarnessCommand is the type of a harness that runs a command of the tester file. Any
+// HarnessCommand is the type of a harness that runs a command from the tester file. Any
 // other type is the Name of an AgentType.
 const HarnessCommand = "command"
 
-// AgentType is what a tester file may say of one agent. Package harness describes the
-// agents; what reads tester files is given their types.
+// AgentType is what a tester file may say about one agent. Package harness describes the
+// agents; functions that read tester files are given their types.
 type AgentType struct {
 	Name string // the value of harness.type
 	// Credentials are the variables of harness.env that may hold the provider's key, at
-	// least one; the first that is set is used. No key reaches the agent's sandbox.
+	// least one; the first that is set is used. The key never reaches the agent's sandbox.
 	Credentials []Credential
-	Model       string // in the tester files that an import of a pack writes
-	// Config are the keys of harness.config that not every agent has. HarnessConfig.Own
-	// has their values.
+	Model       string // for tester files that an import of a pack writes
+	// Config are the agent's own keys of harness.config. Their values are in
+	// HarnessConfig.Own.
 	Config []schema.Field
 }
 
@@ -88,7 +88,7 @@ type HarnessSection struct {
 type HarnessConfig struct {
 	TaskFile string        `key:"task_file"`       // clean, relative to the workspace; never empty
 	Timeout  time.Duration `key:"timeout_seconds"` // zero if the file does not say
-	// AllowedDomains may be reached, and what is below them; each is there once.
+	// AllowedDomains may be reached, and so may their subdomains. Each is listed once.
 	AllowedDomains []domain.Domain `key:"allowed_domains"`
 
 	// For a command.
@@ -99,38 +99,38 @@ type HarnessConfig struct {
 	Version            string `key:"version"`              // "latest" unless the file says otherwise
 	BaseURL            string `key:"base_url"`             // of the provider's API, for gateways and tests
 	AllowExternalTools bool   `key:"allow_external_tools"` // tools that the provider runs, such as web search
-	// RefuseExternalTools refuses a request for tools that are not allowed, instead
-	// of removing them from it.
+	// RefuseExternalTools refuses requests that contain tools that are not allowed, instead
+	// of removing the tools.
 	RefuseExternalTools bool
 	MaxTotalTokens      int64 `key:"max_total_tokens"` // per attempt; 0 means no limit
 	MaxRequests         int64 `key:"max_requests"`     // per attempt; 0 means no limit
-	// Own are the values of AgentType.Config that the file sets: strings without white
-	// space around them, other values as JSON.
+	// Own are the values of AgentType.Config that the file sets: strings without surrounding
+	// white space, other values as JSON.
 	Own map[string]string
 }
 
 // RuntimeSection says which containerd to use and how.
 type RuntimeSection struct {
-	Address       string `key:"address"` // containerd's socket; empty for a containerd that sbench manages
+	Address       string `key:"address"` // containerd's socket; "" for the system's if usable, else a private daemon; "none" for a private one
 	Namespace     string `key:"namespace"`
 	Snapshotter   string `key:"snapshotter"`
 	Handler       string `key:"handler"`        // the OCI runtime's shim, such as io.containerd.runc.v2
-	OCIRuntime    string `key:"oci_runtime"`    // the program that the shim executes, such as crun; "" and auto are runc
+	OCIRuntime    string `key:"oci_runtime"`    // the program that the shim executes, such as crun; "" and auto mean runc, or what the daemon has
 	Pull          string `key:"pull"`           // missing, never or always
 	UserNamespace string `key:"user_namespace"` // auto or host
-	// AllowSeccomp and AllowNetlink let programs in sandboxes install filters of
-	// their own, which includes Landlock, and open netlink sockets.
+	// AllowSeccomp and AllowNetlink let programs in sandboxes install filters of their own
+	// (including Landlock) and open netlink sockets.
 	AllowSeccomp bool           `key:"allow_seccomp"`
 	AllowNetlink bool           `key:"allow_netlink"`
 	Network      NetworkSection `key:"network"`
 	Limits       LimitsSection  `key:"limits"`
-	// AllowDegraded names the limits that a host's kernel need not enforce.
+	// AllowDegraded names limits that the host's kernel need not enforce.
 	AllowDegraded []string `key:"allow_degraded"`
 }
 
 // NetworkSection says how sandboxes reach the domains they are allowed.
 type NetworkSection struct {
-	Transparent bool   `key:"transparent"` // also catch connections of programs that do not use the proxy
+	Transparent bool   `key:"transparent"` // also redirect connections of programs that do not use the proxy
 	CABundle    string `key:"ca_bundle"`   // file of certificates to trust in sandboxes, absolute; "" for none
 }
 
@@ -144,9 +144,9 @@ type LimitsSection struct {
 }
 
 // LoadTester reads a tester file, whose harness is a command or one of the agents, applies
-// the settings to it as if it had been written so, and returns it with its warnings.
-// Relative paths are relative to its directory, those of settings too. The error holds
-// Problems, possibly with warnings among them.
+// the settings to it, and returns it with its warnings. Relative paths, including those in
+// settings, are relative to its directory. The error holds Problems, possibly with warnings
+// among them.
 func LoadTester(path string, agents []AgentType, settings ...Setting) (*Tester, Problems, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, nil, Problems{{File: path, Message: "is a directory, not a tester file", Hint: testersIn(path)}}
@@ -192,7 +192,7 @@ func LoadTester(path string, agents []AgentType, settings ...Setting) (*Tester, 
 	return t, c.Problems, nil
 }
 
-// ownConfig returns what config sets of the agent's own keys.
+// ownConfig returns the agent's own keys that config sets.
 func ownConfig(agent AgentType, config document.Value) map[string]string {
 	own := map[string]string{}
 	for _, field := range agent.Config {
@@ -210,7 +210,7 @@ func ownConfig(agent AgentType, config document.Value) map[string]string {
 // testersIn says which tester files a directory has.
 func testersIn(dir string) string {
 	var names []string
-	entries, _ := os.ReadDir(dir) // sorted; what cannot be read cannot be named
+	entries, _ := os.ReadDir(dir) // sorted; unreadable entries cannot be named
 	for _, e := range entries {
 		if name := filepath.Join(dir, e.Name()); isYAML(name) && e.Type().IsRegular() && looksLikeTester(name) {
 			names = append(names, name)
@@ -222,7 +222,7 @@ func testersIn(dir string) string {
 	return "name one in it: " + strings.Join(names, ", ")
 }
 
-// checkHandler refuses to choose the OCI runtime of a shim that has its own.
+// checkHandler refuses an OCI runtime for a shim that has its own.
 func checkHandler(c *schema.Checker, runtime document.Value) bool {
 	program, handler := runtime.Get("oci_runtime").Text(), runtime.Get("handler").Text()
 	if program == "" || program == "auto" || handler == "" || handler == "io.containerd.runc.v2" {
@@ -232,8 +232,8 @@ func checkHandler(c *schema.Checker, runtime document.Value) bool {
 	return false
 }
 
-// Problem returns a problem of the value at a JSON path such as $.run.tasks[0], with the line
-// of the value or, if the file does not have it, of the nearest one above it.
+// Problem returns a problem with the value at a JSON path such as $.run.tasks[0], with the
+// line of that value or, if the file lacks it, of the nearest one above it.
 func (t *Tester) Problem(path, hint, message string) Problem {
 	p := Problem{File: cmp.Or(t.name, t.Path), Path: path, Message: message, Hint: hint}
 	if t.doc == nil {
@@ -256,13 +256,13 @@ func (t *Tester) Problem(path, hint, message string) Problem {
 	return p
 }
 
-// OpenPack opens the pack that the tester file names. That the manifest or the file of rows
-// does not exist is a problem of the tester file. The error holds Problems.
+// OpenPack opens the pack that the tester file names. A missing manifest or file of rows is
+// a problem of the tester file. The error holds Problems.
 func (t *Tester) OpenPack() (*Pack, error) {
 	return t.openPack(t.Benchmark.Manifest, t.Benchmark.Tasks)
 }
 
-// openPack is OpenPack with other names of the same files. T may be nil.
+// openPack is OpenPack with other names of the same files. t may be nil.
 func (t *Tester) openPack(manifest, tasks string) (*Pack, error) {
 	pack, err := OpenPack(manifest, tasks)
 	if err == nil || t == nil {
@@ -302,8 +302,8 @@ func (t *Tester) fill(root document.Value) {
 	config.TaskFile, _ = ParsePath(config.TaskFile) // the schema's check has passed
 }
 
-// warnOfSecrets warns of variables for a command that look like secrets: a command
-// gets the values themselves, whereas an agent gets placeholders.
+// warnOfSecrets warns about variables for a command that look like secrets: a command gets
+// the values themselves, whereas an agent gets placeholders.
 func warnOfSecrets(c *schema.Checker, t *Tester, env document.Value) {
 	if t.Harness.Type != HarnessCommand {
 		return
@@ -325,10 +325,9 @@ func looksSecret(name string) bool {
 	return strings.HasSuffix(name, "_KEY") || strings.HasSuffix(name, "_PAT") || strings.HasSuffix(name, "_AUTH") || name == "KEY"
 }
 
-// ResolveEnv returns the values of the names in harness.env. Environ is a list of
-// NAME=VALUE as os.Environ returns it, and takes precedence over file, which
-// LoadEnvFile returns. A name without a value, or with an empty one, is an error; it
-// holds Problems, none of which quotes a value.
+// ResolveEnv returns the values of the names in harness.env. environ has entries NAME=VALUE,
+// as from os.Environ, and takes precedence over file, which is from LoadEnvFile. A missing
+// or empty value is an error; the error holds Problems, none of which quotes a value.
 func (t *Tester) ResolveEnv(environ []string, file map[string]string) (map[string]string, error) {
 	known := make(map[string]string, len(environ))
 	for _, pair := range environ {

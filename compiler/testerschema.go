@@ -143,8 +143,7 @@ func domainHint(name string) string {
 	return "a DNS name of two or more labels, such as \"example.org\""
 }
 
-// modelSchema is schema.Word with the separators that gateways use in the names of
-// models.
+// modelSchema is schema.Word with the separators that gateways use in model names.
 func modelSchema() *schema.Schema {
 	return schema.Matching("The model.", `^\s*[A-Za-z0-9._+:/@-]+\s*$`, "letters, digits and . _ + - : / @")
 }

@@ -23,9 +23,9 @@ type Summary struct {
 	Warnings int `json:"warnings"`
 }
 
-// Validate checks packs and tester files, and warns of what is valid but suspicious.
-// It calls report for every problem as it is found; memory does not grow with the
-// number of rows. A path is one of:
+// Validate checks packs and tester files, and warns about valid but suspicious things. It
+// calls report for every problem as it is found; memory does not grow with the number of
+// rows. A path is one of:
 //
 //   - a manifest, with tasks.jsonl next to it
 //   - a file of rows, with manifest.yaml next to it
@@ -34,9 +34,9 @@ type Summary struct {
 //   - any other directory, which is searched for packs and tester files; a pack found
 //     there may still lack its rows
 //
-// What is named twice is checked once. Tester files may name the agents as their harness. An
-// error among the problems means that a run of the pack, or with the tester file, would
-// refuse to start. Checks are further checks of tester files. The error is the context's.
+// What is named twice is checked once. Tester files may name agents as their harness. If any
+// problem is an error, a run of the pack, or with the tester file, would refuse to start.
+// checks are further checks of tester files. The returned error is that of ctx.
 func Validate(ctx context.Context, paths []string, agents []AgentType, report func(Problem), checks ...func(*Tester) Problems) (Summary, error) {
 	v := validator{agents: agents, report: report, checks: checks, checked: map[string]bool{}, unfilled: map[string]bool{}}
 	for _, path := range paths {
@@ -54,7 +54,7 @@ type validator struct {
 	checked  map[string]bool // tester files, and pairs of a manifest and rows; by absolute paths
 }
 
-// again reports whether what the paths name has been checked, and notes that it is.
+// again reports whether it has been called with the same paths before.
 func (v *validator) again(paths ...string) bool {
 	for i := range paths {
 		paths[i] = absolute(paths[i])
@@ -93,17 +93,17 @@ func (v *validator) path(ctx context.Context, path string) {
 	}
 }
 
-// The names of a pack's files unless a tester file gives others.
+// The default names of a pack's files.
 const (
 	manifestName = "manifest.yaml"
 	tasksName    = "tasks.jsonl"
 )
 
-// maxDirectories bounds how deep directories are searched for packs.
+// maxDirectories bounds the depth of the search for packs.
 const maxDirectories = 4
 
-// directory checks a pack with its tester files, or searches a directory, and
-// reports whether there was anything to check.
+// directory checks a pack with its tester files, or searches a directory. It reports whether
+// there was anything to check.
 func (v *validator) directory(ctx context.Context, dir string, depth int) (found bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -132,8 +132,8 @@ func (v *validator) directory(ctx context.Context, dir string, depth int) (found
 	return found
 }
 
-// withoutRows checks a pack that was found by searching and has no rows yet: an
-// import adds them. For a pack that the user names, missing rows are an error.
+// withoutRows checks a pack found by searching that has no rows yet: an import adds them. In
+// a pack that the user names, missing rows are an error.
 func (v *validator) withoutRows(dir string) {
 	v.summary.Packs++
 	v.emit((&Pack{ManifestPath: filepath.Join(dir, manifestName)}).readManifest()...)
@@ -146,8 +146,7 @@ func isYAML(name string) bool {
 	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
 }
 
-// looksLikeTester reports whether a YAML file has a key that only tester files
-// have.
+// looksLikeTester reports whether a YAML file has a key that only tester files have.
 func looksLikeTester(path string) bool {
 	doc, problems := readYAML(path)
 	if doc == nil || len(problems) > 0 {
@@ -180,8 +179,8 @@ func (v *validator) tester(ctx context.Context, path string) {
 	}
 }
 
-// beside returns an absolute path of a tester file in the way the file itself was
-// named: relative to the working directory, unless that name is absolute.
+// beside returns an absolute path from a tester file in the way the file itself was named:
+// relative to the working directory, unless that name is absolute.
 func beside(t *Tester, path string) string {
 	rel, err := filepath.Rel(filepath.Dir(t.Path), path)
 	if err != nil || filepath.IsAbs(t.name) {
@@ -198,8 +197,8 @@ func problemsOf(file string, err error) (problems Problems) {
 	return Problems{{File: file, Message: plainError(err)}}
 }
 
-// checkPack checks a pack, unless that was done before, and, if there is a tester
-// file, what is wrong with the pack only for that file.
+// checkPack checks a pack, unless it has been checked, and what is wrong with it only for
+// the tester file, if there is one.
 func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Tester) {
 	first := !v.again(manifest, tasks)
 	if first {
@@ -221,8 +220,7 @@ func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Te
 	}
 }
 
-// absolute returns the absolute form of a path for comparison, or the path itself if
-// there is an error.
+// absolute returns the absolute form of a path for comparison, or the path itself on error.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
@@ -234,14 +232,14 @@ func absolute(path string) string {
 type packValidator struct {
 	pack   *Pack
 	tester *Tester
-	// smells is false if the pack was checked before: then only what concerns the
-	// tester file is reported.
+	// smells is false if the pack was checked before: then only problems with the tester
+	// file are reported.
 	smells  bool
 	emit    func(...Problem)
 	seen    map[string]bool // warnings that are given once
 	check   *Precheck
 	matched []bool // globs of the tester file that match an id
-	failed  bool   // a row has errors, so that it is unknown which files it refers to
+	failed  bool   // a row has errors, so it is unknown which files it refers to
 }
 
 // run checks the rows until ctx is done, and returns their number.
@@ -310,9 +308,9 @@ func (pv *packValidator) atEnd(rows int) {
 	}
 }
 
-// MatchTask reports whether a glob of run.tasks matches a task's id: * matches any
-// text, including slashes, ? one character, and [abc] one of several. A malformed
-// glob matches only the id that is equal to it.
+// MatchTask reports whether a glob of run.tasks matches a task's id: * matches any text,
+// including slashes, ? any character, and [abc] any of several. A malformed glob matches
+// only the id that equals it.
 func MatchTask(glob, id string) bool {
 	if glob == id {
 		return true

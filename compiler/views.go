@@ -15,19 +15,18 @@ import (
 type Resource struct {
 	Name string
 	Lane Lane
-	// File is set if the resource is a file or directory; then Value is the
-	// reference itself. The assets of a task are one Resource each.
+	// File is set if the resource is a file or directory; then Value is the reference
+	// itself. Each asset of a task is a Resource.
 	File *FileRef
 	// Value is the value as JSON. It prints as "<redacted>" even if the
 	// resource is public.
 	Value Hidden[json.RawMessage]
-	// Text is the value as indented JSON with a line break at its end, as it
-	// is written to a file.
+	// Text is the value as written to a file: indented JSON that ends with a line break.
 	Text Hidden[[]byte]
 }
 
-// View is what one component other than the agent sees: resources in the order
-// of the row, public ones first.
+// View is what a component other than the agent sees: resources in the order of the row,
+// public ones first.
 type View struct {
 	Component Component
 	Resources []Resource
@@ -36,8 +35,8 @@ type View struct {
 // TestSandboxView returns the public values and the evaluation inputs.
 func (t *Task) TestSandboxView() View { return t.view(TestSandbox) }
 
-// EvaluatorView returns the public and the hidden values. They may only be
-// used in sbench's own process.
+// EvaluatorView returns the public and the hidden values, for use only in sbench's own
+// process.
 func (t *Task) EvaluatorView() View { return t.view(Evaluator) }
 
 func (t *Task) view(component Component) View {
@@ -67,8 +66,8 @@ type ResourceSummary struct {
 	Redacted bool `json:"redacted,omitempty"`
 }
 
-// ResourceSummary returns a summary of every resource, in the order of the
-// row. All assets are one resource.
+// ResourceSummary returns a summary of every resource, in the order of the row. All assets
+// together are one resource.
 func (t *Task) ResourceSummary() []ResourceSummary {
 	var all []ResourceSummary
 	for _, v := range t.resources() {
@@ -90,15 +89,15 @@ func (t *Task) ResourceSummary() []ResourceSummary {
 	return all
 }
 
-// MinSecret is the length in bytes from which a string of the pack or of harness.env
-// is a secret that can be searched for in other text. Shorter ones occur by chance,
-// and redacting those would reveal more than it hides.
+// MinSecret is the length in bytes from which a string of the pack or harness.env is
+// searched for in other text as a secret. Shorter ones occur by chance, and redacting them
+// would reveal more than it hides.
 const MinSecret = 6
 
-// Secrets returns every string in the evaluation inputs and the hidden values that is
-// worth replacing in logs: at least [MinSecret] bytes long, each once, the longest
-// first. It includes the lines of patches and of a terminal task's checker and eval
-// files, and leaves out object keys, paths and keywords of sbench.
+// Secrets returns every string in the evaluation inputs and hidden values that is worth
+// replacing in logs: at least [MinSecret] bytes long, each once, the longest first. It
+// includes lines of patches and of a terminal task's checker and eval files, but no object
+// keys, paths or keywords of sbench.
 func (t *Task) Secrets() []string {
 	var secrets []string
 	for _, v := range t.resources() {
@@ -110,7 +109,7 @@ func (t *Task) Secrets() []string {
 		if !strings.Contains(text, "\n@@ ") {
 			continue
 		}
-		for line := range strings.Lines(text) { // of a patch, without the signs before them
+		for line := range strings.Lines(text) { // of a patch, without their signs
 			if line = strings.TrimSpace(strings.TrimLeft(line, "+- ")); len(line) >= MinSecret {
 				secrets = append(secrets, line)
 			}
@@ -140,7 +139,7 @@ func (p *Pack) fileLines(places []string) (lines []string) {
 		if place == "" {
 			continue
 		}
-		// A place with an error has no files that a sandbox could get.
+		// A place with an error has no files for a sandbox.
 		_ = eval.walk(place, func(name string, info fs.FileInfo) error {
 			if info.IsDir() {
 				return nil
@@ -163,8 +162,8 @@ func (p *Pack) fileLines(places []string) (lines []string) {
 	return lines
 }
 
-// appendSecrets appends the strings in a value that are at least shortest bytes long.
-// Key is the key of the value.
+// appendSecrets appends the strings in a value that are at least shortest bytes long. key is
+// the value's key.
 func appendSecrets(secrets []string, key, v document.Value, shortest int) []string {
 	eachString(key, v, func(key document.Value, text string) {
 		if text = strings.TrimSpace(text); len(text) >= shortest && !isPlainKey(key) {

@@ -29,28 +29,25 @@ const (
 	preflightWall = time.Minute
 )
 
-// A CLI describes an agent's command-line program: everything in which one agent
-// differs from another.
+// A CLI describes an agent's command-line program: everything in which agents differ.
 type CLI struct {
 	compiler.AgentType
 	Provider relay.Provider
-	// Packages are the npm packages by architecture, as GOARCH. Packages that images with
-	// musl need instead have "-musl" after the architecture.
+	// Packages are the npm packages by architecture, as GOARCH, with "-musl" appended for
+	// those that images with musl need instead.
 	Packages map[string]tooling.Package
 
 	// Args returns the program's arguments. The program reads the prompt from
 	// standard input.
 	Args func(a *Agent, baseURL string) []string
-	// Env returns the variables, as NAME=value, that the program needs besides HOME,
-	// which is the directory home. key is a placeholder for the provider's key.
+	// Env returns the variables, as NAME=value, that the program needs besides HOME, which
+	// is home. key is a placeholder for the provider's key.
 	Env func(a *Agent, baseURL, key, home string) []string
-	// Read parses one line of the program's output. It returns false if the line is not an
-	// event.
+	// Read parses a line of the program's output; ok is false if it is not an event.
 	Read func(line []byte) ([]Step, bool)
 }
 
-// Package returns the npm package for an architecture, and for images with musl or with
-// glibc.
+// Package returns the npm package for an architecture and a C library, musl or glibc.
 func (c CLI) Package(arch string, musl bool) (tooling.Package, error) {
 	p, ok := c.Packages[arch+"-musl"]
 	if !musl || !ok {
@@ -77,7 +74,7 @@ type Agent struct {
 	prepared map[string]prepared // by image
 }
 
-// prepared is the agent's program for an image, or why it does not run there.
+// prepared is the agent's program for an image, or why it does not run in it.
 type prepared struct {
 	in  tooling.Installed
 	err error
@@ -92,8 +89,8 @@ type About struct {
 	Model   string `json:"model"`
 }
 
-// Produce runs the agent. It is an error if the agent does not run in the image,
-// ends before its first event, or fails because its provider does.
+// Produce runs the agent. It returns an error if the agent does not run in the image, ends
+// before its first event, or fails because of its provider.
 func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error) {
 	in, err := a.prepare(ctx, e, r)
 	if err != nil {
@@ -131,7 +128,7 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	return a.outcome(result, events.count)
 }
 
-// Check asks the provider whether it accepts the key, before the first attempt. See
+// Check asks the provider, before the first attempt, whether it accepts the key. See
 // [relay.Check].
 func (a *Agent) Check(ctx context.Context) error {
 	provider, err := a.provider()
@@ -228,7 +225,7 @@ func usesMusl(ctx context.Context, e Engine, image runtime.Image) (bool, error) 
 	return false, nil
 }
 
-// Errors of an [Agent] that its task has no part in: they will be those of other tasks, too.
+// Errors of an [Agent] that are not due to its task: other tasks will meet them, too.
 var (
 	ErrProvider     = errors.New("the provider failed")
 	ErrNotInstalled = errors.New("the agent's program cannot be installed")
@@ -260,8 +257,7 @@ func (a *Agent) version(ctx context.Context, e Engine, r Request, in tooling.Ins
 	return nil
 }
 
-// outcome judges how the agent ended by what the relay saw, never by what the agent
-// printed.
+// outcome judges the agent's end by what the relay saw, never by what the agent printed.
 func (a *Agent) outcome(result Result, events int) (Result, error) {
 	facts := result.Egress.Relay
 	ended := result.Failure
@@ -285,10 +281,9 @@ func (a *Agent) outcome(result Result, events int) (Result, error) {
 	return result, nil
 }
 
-// outage reports whether the provider, and not the agent, is the reason why an attempt
-// ended badly. After one successful answer the key is known to be good. Agents retry,
-// so an outage causes several failures; a single one at the end may have been provoked
-// from inside the sandbox.
+// outage reports whether an attempt ended badly because of the provider, not the agent.
+// After one successful answer the key is known to be good. Agents retry, so an outage causes
+// several failures; a single one at the end may have been provoked from inside the sandbox.
 func outage(f *relay.Facts) bool {
 	if !f.ProviderFailed() {
 		return false
@@ -296,13 +291,13 @@ func outage(f *relay.Facts) bool {
 	return f.Succeeded == 0 || f.Outage > 1 && f.LastCause != relay.BadKey
 }
 
-// unknownModel reports whether the provider found nothing, ever. The relay lets only the
-// configured model and a few paths through, so the agent did not choose what is missing.
+// unknownModel reports whether every answer was 404. The relay passes only the configured
+// model and a few paths, so the agent did not choose what is missing.
 func unknownModel(f *relay.Facts) bool {
 	return f.Succeeded == 0 && len(f.Statuses) > 0 && !slices.ContainsFunc(f.Statuses, func(status int) bool { return status != http.StatusNotFound })
 }
 
-// eventReader splits an agent's output into lines and passes each one on.
+// eventReader splits an agent's output into lines and parses them.
 type eventReader struct {
 	read  func(line []byte) ([]Step, bool)
 	trace io.Writer
@@ -312,8 +307,8 @@ type eventReader struct {
 	count int    // of events
 }
 
-// maxEvent bounds, in bytes, an incomplete line that is kept in memory. A longer line
-// is replaced by a cutEvent.
+// maxEvent bounds an incomplete line in memory, in bytes. A longer line is replaced by a
+// cutEvent.
 const maxEvent = 16 << 20
 
 func (r *eventReader) Write(p []byte) (int, error) {
@@ -336,8 +331,8 @@ func (r *eventReader) end() {
 	}
 }
 
-// take passes on one line. An error of the trace does not stop the agent, because the
-// record holds the output as well.
+// take handles one line. A trace error does not stop the agent, since the record has the
+// output as well.
 func (r *eventReader) take() {
 	line := r.line
 	r.line = r.line[:0]

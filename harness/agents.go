@@ -20,7 +20,7 @@ func CLIOf(name string) (CLI, bool) {
 	return CLI{}, false
 }
 
-// AgentTypes returns what tester files may say of the agents.
+// AgentTypes returns what tester files may say about the agents.
 func AgentTypes() []compiler.AgentType {
 	var types []compiler.AgentType
 	for _, c := range CLIs() {
@@ -29,8 +29,7 @@ func AgentTypes() []compiler.AgentType {
 	return types
 }
 
-// isCredential reports whether the variable name may hold a provider's key for any of
-// the agents.
+// isCredential reports whether the variable name may hold a provider's key for some agent.
 func isCredential(name string) bool {
 	return slices.ContainsFunc(CLIs(), func(c CLI) bool {
 		return slices.ContainsFunc(c.Credentials, func(k compiler.Credential) bool { return k.Name == name })

@@ -60,7 +60,7 @@ func readClaude(line []byte) ([]Step, bool) {
 		Duration                     float64 `json:"duration_ms"`
 		Message                      struct{ Content json.RawMessage }
 	}
-	_ = json.Unmarshal(line, &e) // what is not an event has no type
+	_ = json.Unmarshal(line, &e) // anything but an event has no type
 	switch e.Type {
 	case "":
 		return nil, false
@@ -88,8 +88,8 @@ type claudePart struct {
 	IsError                        bool   `json:"is_error"`
 }
 
-// claudeMessage returns the steps of a message of the role from. content is a string or a
-// list of parts.
+// claudeMessage returns the steps of a message by from. content is a string or a list of
+// parts.
 func claudeMessage(from string, content json.RawMessage) (steps []Step) {
 	var parts []claudePart
 	if json.Unmarshal(content, &parts) != nil {

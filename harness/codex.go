@@ -57,7 +57,7 @@ func readCodex(line []byte) ([]Step, bool) {
 		Error          struct{ Message string }
 		Item           *codexItem
 	}
-	_ = json.Unmarshal(line, &e) // what is not an event has no type
+	_ = json.Unmarshal(line, &e) // anything but an event has no type
 	switch e.Type {
 	case "":
 		return nil, false

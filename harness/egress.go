@@ -19,7 +19,7 @@ const (
 	caDest       = "/opt/sbench/ca.pem"
 )
 
-// Egress says what a harness may reach. With the zero Egress it reaches nothing.
+// Egress says what a harness may reach. The zero Egress allows nothing.
 type Egress struct {
 	Domains []domain.Domain
 	// Transparent also serves programs that do not use a proxy.
@@ -35,8 +35,8 @@ type Egress struct {
 type EgressTotals struct {
 	Proxy *proxy.Totals `json:"proxy,omitempty"`
 	Relay *relay.Facts  `json:"relay,omitempty"`
-	// AnyAddress says that the kernel has no nftables: only connections to ports 80 and
-	// 443 were redirected, and the sandbox could not listen on those ports.
+	// AnyAddress says that the kernel has no nftables: only connections to ports 80 and 443
+	// were redirected, and nothing in the sandbox could listen on those ports.
 	AnyAddress bool `json:"any_address,omitempty"`
 }
 
@@ -49,9 +49,8 @@ type way struct {
 	serving    sync.WaitGroup
 }
 
-// openWay opens the network access that a request allows, and for an agent the relay
-// to its provider. With "network: none" in the task's environment, only the relay is
-// left.
+// openWay opens the network access that a request allows, and an agent's relay to its
+// provider. If the task's environment has "network: none", there is only the relay.
 func openWay(r Request, provider *relay.Config) (*way, error) {
 	w := &way{egress: r.Egress}
 	if r.Task.Environment().NetworkNone {
@@ -110,14 +109,14 @@ func (w *way) serve(s runtime.Sockets) error {
 	return nil
 }
 
-// listen serves in the background until the listener or the server is closed. The
-// error only reports that, and is dropped.
+// listen serves in the background until the listener or the server is closed. The error says
+// only that, and is dropped.
 func (w *way) listen(serve func(net.Listener) error, l net.Listener) {
 	w.serving.Go(func() { _ = serve(l) })
 }
 
-// env returns the variables that point programs to the proxy, except for loopback
-// addresses, and to the CA bundle.
+// env returns the variables that point programs to the CA bundle and, except for loopback
+// addresses, to the proxy.
 func (w *way) env() []string {
 	if w.proxy == nil {
 		return nil

@@ -1,8 +1,8 @@
 // Package harness runs a producer of candidates in one sandbox, and extracts the candidate
 // once every process in the sandbox is dead.
 //
-// A producer receives only a [Request], and so has no access to evaluation inputs or
-// hidden values.
+// A producer receives only a [Request], so it has no access to evaluation inputs or hidden
+// values.
 package harness
 
 import (
@@ -30,8 +30,8 @@ type Engine interface {
 
 // A Producer makes one candidate for one task.
 type Producer interface {
-	// Produce runs one attempt in sandboxes of e. An error means that nothing was
-	// measured; whatever the agent itself did wrong is a Failure in the Result.
+	// Produce runs one attempt in sandboxes of e. An error means that nothing was measured;
+	// any fault of the agent itself is a Failure in the Result.
 	Produce(ctx context.Context, e Engine, r Request) (Result, error)
 }
 
@@ -48,13 +48,13 @@ type Request struct {
 	Env            []string // NAME=value of harness.env
 	Attempt        int      // of this task, from 1
 	Egress         Egress
-	// Trace, when not nil, receives an agent's output as it is written, one line with
-	// each Write. Said, when not nil, receives the text of each [Step] that has one.
-	// Both are called from one goroutine.
+	// Trace, if not nil, receives an agent's output as it is written, one line per Write.
+	// Said, if not nil, receives the text of each [Step] that has one. Both are called from
+	// one goroutine.
 	Trace io.Writer
 	Said  func(text string)
-	// Dest is an existing, empty host directory that receives the workspace as the
-	// agent left it, without what a candidate may not contain.
+	// Dest is an existing, empty host directory. It receives the workspace as the agent left
+	// it, without what a candidate must not contain.
 	Dest string
 	// OwnDest makes the process's user the owner of everything in Dest. See
 	// candidate.Source.

@@ -18,7 +18,7 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// SandboxName is the name of the sandbox that a harness works in.
+// SandboxName is the name of the sandbox in which a harness works.
 const SandboxName = "harness"
 
 const (
@@ -28,9 +28,9 @@ const (
 	phaseProducer = "producer"
 )
 
-// production is one run of a harness: it prepares a fresh workspace, runs one process
-// in a sandbox, and extracts the candidate once every process is dead. The sandbox
-// writes to a volume, never to the directory that receives the result.
+// production is one run of a harness: it fills a fresh workspace, runs one process in a
+// sandbox, and extracts the candidate once every process is dead. The sandbox writes to a
+// volume, never to the directory that receives the result.
 type production struct {
 	engine  Engine
 	request Request
@@ -38,8 +38,7 @@ type production struct {
 	taskFile string // relative to the workspace
 	textFile string // holds a text candidate, relative to the workspace; "" is standard output
 	process  runtime.Process
-	// writable lets the process change the image's files. For a repository that is
-	// always so.
+	// writable lets the process change the image's files. For a repository it always may.
 	writable bool
 	stateAt  string   // where a fresh, writable directory is mounted for the process's state; "" for none
 	env      []string // NAME=value, over the task's
@@ -82,8 +81,8 @@ func (p production) produce(ctx context.Context, vol runtime.Volume) (Result, er
 	return p.finish(ctx, dir, result)
 }
 
-// gitConfig returns the .gitconfig of a HOME that is not the user's own. It includes the
-// identity and settings that the image has for the user (git-config(1), "Includes").
+// gitConfig returns the .gitconfig for a HOME other than the user's own. It includes the
+// image's identity and settings for the user (git-config(1), "Includes").
 func gitConfig(r Request) []byte {
 	user, _, _ := strings.Cut(cmp.Or(r.Task.Environment().User, r.Image.User, "root"), ":")
 	home := "~" + user
@@ -96,7 +95,7 @@ func gitConfig(r Request) []byte {
 	return fmt.Appendf(nil, "[include]\n\tpath = %[1]s/.config/git/config\n\tpath = %[1]s/.gitconfig\n", home)
 }
 
-// fill puts everything the agent may see into the workspace.
+// fill puts everything that the agent may see into the workspace.
 func (p production) fill(ctx context.Context, dir string) error {
 	r := p.request
 	root, err := os.OpenRoot(dir)
@@ -138,8 +137,8 @@ func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 	return err
 }
 
-// exec runs the command. If the candidate is a patch, it extracts that before it closes
-// the stopped sandbox.
+// exec runs the command. If the candidate is a patch, it extracts it before closing the
+// stopped sandbox.
 func (p production) exec(ctx context.Context, dir string) (result Result, err error) {
 	r := p.request
 	places, err := repositoryPlaces(ctx, p.engine, r, dir)
@@ -166,9 +165,9 @@ func (p production) exec(ctx context.Context, dir string) (result Result, err er
 	return result, errors.Join(err, sandbox.Close(ctx))
 }
 
-// workspaceMounts mounts the workspace at the working directory. If that is a
-// repository, it mounts what is in the workspace instead, at places that hide no
-// directory of the repository.
+// workspaceMounts mounts the workspace at the working directory. If that is a repository, it
+// mounts the workspace's entries instead, at places that hide no directory of the
+// repository.
 func workspaceMounts(r Request, dir string, places []string) []runtime.Mount {
 	workdir := r.Task.Environment().Workdir
 	mounts := []runtime.Mount{{Source: dir, Dest: workdir, Writable: true, Give: true}}
@@ -179,8 +178,8 @@ func workspaceMounts(r Request, dir string, places []string) []runtime.Mount {
 			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, name), Dest: path.Join(workdir, name), Writable: !sealed, Give: true})
 		}
 	}
-	// Read-only assets are mounted over themselves, so that their owner cannot change
-	// them either.
+	// Read-only assets are mounted over themselves, so that even their owner cannot change
+	// them.
 	for _, e := range r.Plan.Entries {
 		if e.ReadOnly && !slices.ContainsFunc(places, func(name string) bool { return isAtOrBelow(name, e.Dest) }) {
 			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, e.Dest), Dest: path.Join(workdir, e.Dest)})
@@ -191,8 +190,8 @@ func workspaceMounts(r Request, dir string, places []string) []runtime.Mount {
 
 func isAtOrBelow(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
 
-// repositoryPlaces returns the paths, relative to the repository, at which to mount what
-// is in dir. If the candidate is not a patch, there are none.
+// repositoryPlaces returns the paths, relative to the repository, at which to mount the
+// entries of dir. There are none unless the candidate is a patch.
 func repositoryPlaces(ctx context.Context, e Engine, r Request, dir string) ([]string, error) {
 	if r.Kind != compiler.CandidatePatch {
 		return nil, nil
@@ -205,8 +204,7 @@ func repositoryPlaces(ctx context.Context, e Engine, r Request, dir string) ([]s
 	return places, errors.Join(err, view.Close())
 }
 
-// takePatch compares the repository that the stopped sandbox left with the
-// image's.
+// takePatch compares the repository in the stopped sandbox with the image's.
 func takePatch(ctx context.Context, e Engine, r Request, sandbox runtime.Sandbox, places []string) (string, *candidate.Failure, error) {
 	env := r.Task.Environment()
 	tree, err := sandbox.Path(env.Workdir)
@@ -236,8 +234,8 @@ func (p production) finish(ctx context.Context, dir string, result Result) (Resu
 	return result, err
 }
 
-// failure returns why a command that ended in this way leaves no candidate, or nil. A
-// text, code or patch candidate counts even if the command fails; a workspace does not.
+// failure returns why a command that ended in this way leaves no candidate, or nil. A text,
+// code or patch counts even if the command fails; a workspace does not.
 func failure(r Request, exit runtime.Exit) *candidate.Failure {
 	switch {
 	case exit.Reason == runtime.WallTime:

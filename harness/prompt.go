@@ -7,9 +7,9 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// Prompt returns the instructions for an agent, which are the same for all agents: the
-// task's public input and a paragraph on how the result is collected. taskFile is
-// relative to the workspace.
+// Prompt returns the instructions for an agent, the same for every agent: the task's public
+// input, and a paragraph on how the result is collected. taskFile is relative to the
+// workspace.
 func Prompt(r Request, taskFile string) (string, error) {
 	var b strings.Builder
 	for _, v := range r.Task.Input() {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A Step is something that an agent said or did, as it reports it itself.
+// A Step is something that an agent reports having said or done.
 type Step struct {
 	Kind   StepKind
 	Title  string
@@ -16,8 +16,8 @@ type Step struct {
 	Output string // of a command or tool
 	Exit   int    // a command's exit code
 	Failed bool
-	// Call relates a StepResult to the earlier step whose Output and Failed it has; ""
-	// relates to none.
+	// Call links a StepResult to the earlier step whose Output and Failed it provides; ""
+	// links to none.
 	Call string
 }
 
@@ -36,7 +36,7 @@ const (
 	StepError    StepKind = "error"
 )
 
-// String returns the step for people who watch the agent, possibly several lines; "" if
+// String returns the step, possibly as several lines, for people who watch the agent; "" if
 // there is nothing to show.
 func (s Step) String() string {
 	lines := []string{s.Text, s.Output}
@@ -67,7 +67,7 @@ func (s Step) String() string {
 // cutEvent replaces an event that is too long.
 const cutEvent = "sbench.cut"
 
-// unknown returns the step for an event, or a part of one, that an agent's parser does not
+// unknown returns the step for an event, or part of one, that an agent's parser does not
 // know.
 func unknown(kind string) []Step {
 	if kind == cutEvent {

@@ -1,12 +1,10 @@
-// Package oci builds locked-down OCI runtime specifications. It is pure:
-// options go in, a specification comes out. It never consults a daemon, a file
-// or the host.
+// Package oci builds locked-down OCI runtime specifications. It is pure: options go in, a
+// specification comes out. It never consults a daemon, a file or the host.
 //
-// [New] starts from the strictest specification that sbench uses. Each [Option]
-// opens or sizes one point of it, and options are applied in the order given.
-// An option that cannot do exactly what it was asked to do returns an error; it
-// never falls back to a default. A specification that lacks a required limit is
-// refused.
+// [New] starts from the strictest specification that sbench uses. Each [Option] opens or
+// sizes one point of it, and options are applied in order. An option that cannot do exactly
+// what was asked returns an error; it never falls back to a default. A specification without
+// a required limit is refused.
 //
 // A minimal specification:
 //
@@ -20,17 +18,16 @@
 //		oci.WithCPUs(1),
 //	)
 //
-// Without further options the sandbox has no capabilities, cannot gain
-// privileges through execve(2), has its own PID, IPC, UTS, mount and cgroup
-// namespaces, and runs under the system call filter of [WithSeccomp]. What it
-// can write, and how large that may grow, is the caller's choice of root file
-// system and mounts.
+// Without further options the sandbox has no capabilities, cannot gain privileges through
+// execve(2), has its own PID, IPC, UTS, mount and cgroup namespaces, and runs under the
+// system call filter of [WithSeccomp]. What it can write, and how much, follows from the
+// caller's root file system and mounts.
 //
-// Sizes are in bytes. Paths are absolute and clean, and hold neither NUL nor
-// newline. Nothing in this package keeps state, so everything may be called
-// concurrently, with a different specification in each goroutine.
+// Sizes are in bytes. Paths are absolute and clean, without NUL or newline. Nothing in this
+// package keeps state, so everything may be called concurrently, with a different
+// specification in each goroutine.
 //
-// The sources of the individual settings are the OCI runtime specification 1.0.2
-// (the newest version that runc 1.1 reads) and the kernel documentation and
-// manual pages named beside them.
+// The sources of the individual settings are the OCI runtime specification 1.0.2 (the newest
+// version that runc 1.1 reads) and the kernel documentation and manual pages named beside
+// them.
 package oci

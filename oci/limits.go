@@ -15,15 +15,14 @@ const (
 	minCPUs   = 0.01    // the kernel refuses quotas under 1 ms
 )
 
-// WithMemoryLimit caps the sandbox's memory at limit bytes and forbids swap. It
-// fails below 6 MiB, which runc itself needs, and above 1 PiB: 0 and -1 are errors,
-// never "unlimited".
+// WithMemoryLimit caps the sandbox's memory at limit bytes and forbids swap. It fails below
+// 6 MiB, which runc itself needs, and above 1 PiB: 0 and -1 are errors, never "unlimited".
 func WithMemoryLimit(limit int64) Option {
 	return func(s *draft) error {
 		if limit < minMemory || limit > maxMemory {
 			return fmt.Errorf("memory limit of %d bytes is not between %d and %d", limit, minMemory, int64(maxMemory))
 		}
-		// Limit and swap equal: in the specification swap means memory plus swap.
+		// Limit and Swap are equal: in the specification, swap means memory plus swap.
 		resources(s).Memory = &specs.LinuxMemory{Limit: &limit, Swap: &limit}
 		return nil
 	}
@@ -47,9 +46,8 @@ func WithPidsLimit(limit int64) Option {
 	}
 }
 
-// WithCPUs caps CPU time at cpus cores, which may be a fraction. The quota is
-// enforced in periods of 100 ms. It fails below 0.01, since the kernel refuses
-// quotas under 1 ms, above 4096, and for NaN.
+// WithCPUs caps CPU time at cpus cores, which may be a fraction, in periods of 100 ms. It
+// fails below 0.01, since the kernel refuses quotas under 1 ms, above 4096, and for NaN.
 func WithCPUs(cpus float64) Option {
 	return func(s *draft) error {
 		if math.IsNaN(cpus) || cpus < minCPUs || cpus > 4096 {
@@ -67,11 +65,10 @@ func WithoutCPULimit() Option {
 	return always(func(s *draft) { s.withoutCPU = true })
 }
 
-// WithCgroup places the sandbox in the cgroup at p, an absolute path within the
-// cgroup hierarchy, and denies access to every device except the default ones that
-// the OCI runtime always adds (config-linux.md, "Default Devices"). It fails if p is
-// not clean and absolute or is "/". [New] then requires the memory, process and CPU
-// limits too.
+// WithCgroup places the sandbox in the cgroup at p, an absolute path within the cgroup
+// hierarchy, and denies access to every device except the default ones that the OCI runtime
+// always adds (config-linux.md, "Default Devices"). It fails if p is not clean and absolute
+// or is "/". [New] then also requires the memory, process and CPU limits.
 func WithCgroup(p string) Option {
 	return func(s *draft) error {
 		if !cleanAbs(p) || p == "/" {
@@ -83,12 +80,11 @@ func WithCgroup(p string) Option {
 	}
 }
 
-// WithoutCgroup states that the kernel cannot limit the sandbox as a whole, so that
-// a process outside has to watch how much memory it uses. Since that process sees
-// only mapped memory, the option rules out memory that is not: memfd_create(2) fails
-// with ENOSYS, and a System V segment is removed with the last process attached to it
-// (kernel.shm_rmid_forced in proc(5)). [New] fails if a cgroup or a limit is given as
-// well.
+// WithoutCgroup states that the kernel cannot limit the sandbox as a whole, so that a
+// process outside has to watch its memory use. Since that process sees only mapped memory,
+// the option rules out other memory: memfd_create(2) fails with ENOSYS, and a System V
+// segment is removed with the last process attached to it (kernel.shm_rmid_forced in
+// proc(5)). [New] fails if a cgroup or a limit is also given.
 func WithoutCgroup() Option {
 	return always(func(s *draft) {
 		s.Linux.Sysctl = map[string]string{"kernel.shm_rmid_forced": "1"}
@@ -96,10 +92,9 @@ func WithoutCgroup() Option {
 	})
 }
 
-// WithNoFile bounds the open files of each process (RLIMIT_NOFILE, setrlimit(2)).
-// There is no default: [New] requires it. It fails below 16 and if given twice. A
-// limit above the OCI runtime's own hard limit needs CAP_SYS_RESOURCE, and makes
-// the runtime fail without it.
+// WithNoFile bounds the open files of each process (RLIMIT_NOFILE, setrlimit(2)). There is
+// no default: [New] requires it. It fails below 16 and if given twice. With a limit above
+// its own hard limit, an OCI runtime without CAP_SYS_RESOURCE fails.
 func WithNoFile(limit uint64) Option {
 	return func(s *draft) error {
 		if limit < 16 {
@@ -109,17 +104,16 @@ func WithNoFile(limit uint64) Option {
 	}
 }
 
-// WithLowCoreLimit sets RLIMIT_CORE to 0 instead of 1, for an OCI runtime whose own
-// hard limit is 0. The price: where kernel.core_pattern is a pipe, a crash in the
-// sandbox starts the host's core dump handler (core(5)); only a limit of 1 prevents
-// that.
+// WithLowCoreLimit sets RLIMIT_CORE to 0 instead of 1, for an OCI runtime whose own hard
+// limit is 0. The price: where kernel.core_pattern is a pipe, a crash in the sandbox starts
+// the host's core dump handler (core(5)), which only a limit of 1 prevents.
 func WithLowCoreLimit() Option {
 	return always(func(s *draft) { s.Process.Rlimits[0] = specs.POSIXRlimit{Type: rlimitCore} })
 }
 
-// WithNProc bounds the number of processes and threads of the sandbox's user
-// (RLIMIT_NPROC), for hosts without cgroups. The kernel counts them per user
-// namespace and user id (setrlimit(2)). It fails for 0 and if given twice.
+// WithNProc bounds the number of processes and threads of the sandbox's user (RLIMIT_NPROC),
+// for hosts without cgroups. The kernel counts them per user namespace and user id
+// (setrlimit(2)). It fails for 0 and if given twice.
 func WithNProc(limit uint64) Option {
 	return func(s *draft) error {
 		if limit < 1 {
@@ -129,9 +123,9 @@ func WithNProc(limit uint64) Option {
 	}
 }
 
-// WithDataSize bounds the private writable mappings of each process to bytes,
-// whether touched or not (RLIMIT_DATA, setrlimit(2)). It fails below 256 MiB, with
-// which runc itself does not start, and if given twice.
+// WithDataSize bounds the private writable mappings of each process to bytes, whether
+// touched or not (RLIMIT_DATA, setrlimit(2)). It fails below 256 MiB, with which runc itself
+// does not start, and if given twice.
 func WithDataSize(bytes uint64) Option {
 	return func(s *draft) error {
 		if bytes < 256<<20 {
@@ -141,10 +135,9 @@ func WithDataSize(bytes uint64) Option {
 	}
 }
 
-// WithOOMScoreAdj sets how strongly the kernel prefers the sandbox's processes as
-// victims when memory runs out, from 0 to 1000 (oom_score_adj in proc(5)). Negative
-// values are refused: they need CAP_SYS_RESOURCE and would protect the sandbox at
-// the host's expense.
+// WithOOMScoreAdj sets how strongly the kernel prefers the sandbox's processes as victims
+// when memory runs out, from 0 to 1000 (oom_score_adj in proc(5)). Negative values are
+// refused: they need CAP_SYS_RESOURCE and would protect the sandbox at the host's expense.
 func WithOOMScoreAdj(adj int) Option {
 	return func(s *draft) error {
 		if adj < 0 || adj > 1000 {

@@ -9,10 +9,10 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// WithArgs sets the argument vector of the sandbox's first process. The first
-// argument is looked up in the PATH of the process's environment unless it
-// contains a slash. It fails if the first argument is missing or empty, or if any
-// argument contains a NUL byte. There is no default: [New] requires it.
+// WithArgs sets the argument vector of the sandbox's first process. The first argument is
+// looked up in the PATH of the process's environment unless it contains a slash. It fails if
+// the first argument is missing or empty, or if any contains a NUL byte. There is no
+// default: [New] requires it.
 func WithArgs(args ...string) Option {
 	return func(s *draft) error {
 		if len(args) == 0 || args[0] == "" {
@@ -28,10 +28,10 @@ func WithArgs(args ...string) Option {
 	}
 }
 
-// WithEnv adds NAME=value entries to the environment, which is empty otherwise. A
-// later entry replaces an earlier one of the same name. It fails for an entry
-// without "=", with an empty name or with a NUL byte. Errors quote the name and
-// never the value, which may be a secret.
+// WithEnv adds NAME=value entries to the environment, which is otherwise empty. A later
+// entry replaces an earlier one of the same name. It fails for an entry without "=", with an
+// empty name or with a NUL byte. Errors quote the name but never the value, which may be a
+// secret.
 func WithEnv(env ...string) Option {
 	return func(s *draft) error {
 		for _, e := range env {
@@ -46,8 +46,8 @@ func WithEnv(env ...string) Option {
 	}
 }
 
-// WithCwd sets the working directory, a clean absolute path inside the sandbox.
-// The default is "/".
+// WithCwd sets the working directory, a clean absolute path inside the sandbox. The default
+// is "/".
 func WithCwd(dir string) Option {
 	return func(s *draft) error {
 		if !cleanAbs(dir) {
@@ -58,24 +58,23 @@ func WithCwd(dir string) Option {
 	}
 }
 
-// WithUser sets the numeric user, group and supplementary group ids of the first
-// process, as seen inside the sandbox. The default is 0 for both and no
-// supplementary groups: root without any capability.
+// WithUser sets the numeric user, group and supplementary group ids of the first process, as
+// seen inside the sandbox. The default is 0 for user and group and no supplementary groups:
+// root without any capability.
 func WithUser(uid, gid uint32, groups ...uint32) Option {
 	return always(func(s *draft) { s.Process.User = specs.User{UID: uid, GID: gid, AdditionalGids: slices.Clone(groups)} })
 }
 
-// WithUserNamespace joins the existing user namespace at p, an absolute host path.
-// Files whose owner has no mapping there appear to be owned by the overflow user
+// WithUserNamespace joins the existing user namespace at p, an absolute host path. Files
+// whose owner has no mapping there appear to belong to the overflow user
 // (user_namespaces(7)). Without this option the sandbox stays in the caller's user
-// namespace. It fails if p is not clean and absolute, if a namespace was given
-// before, or if a mapping has size 0.
+// namespace. It fails if p is not clean and absolute, if a namespace was given before, or if
+// a mapping has size 0.
 //
-// The mappings apply to user and group ids alike and must be those of the
-// namespace itself. Only runc before 1.1.11 needs them, and refuses to join without
-// them. The OCI specification reserves mappings for a namespace that the runtime
-// creates (config-linux.md, "User namespace mappings"), so later versions of runc,
-// and crun, must be given none.
+// The mappings apply to user and group ids alike and must be those of the namespace. Only
+// runc before 1.1.11 needs them, and refuses to join without them. The OCI specification
+// reserves mappings for a namespace that the runtime creates (config-linux.md, "User
+// namespace mappings"), so later versions of runc, and crun, must be given none.
 func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
 	return func(s *draft) error {
 		if !cleanAbs(p) {
@@ -93,11 +92,10 @@ func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
 	}
 }
 
-// WithDevices mounts the host directory source as /dev, in place of the tmpfs that
-// the OCI runtime fills itself. The directory must already contain the device
-// nodes, the symbolic links and the directories pts and shm. It is for hosts on
-// which the runtime may not create device nodes. It fails if source is not clean
-// and absolute.
+// WithDevices mounts the host directory source as /dev, instead of the tmpfs that the OCI
+// runtime fills itself. The directory must already contain the device nodes, the symbolic
+// links and the directories pts and shm. It is for hosts on which the runtime cannot
+// create device nodes. It fails if source is not clean and absolute.
 func WithDevices(source string) Option {
 	return func(s *draft) error {
 		if !cleanAbs(source) {
@@ -109,10 +107,9 @@ func WithDevices(source string) Option {
 	}
 }
 
-// WithNetworkNamespace joins the existing network namespace at p, an absolute host
-// path. There is no default, since [New] requires it, and no option that shares the
-// host's network. It fails if p is not clean and absolute or if a namespace was
-// given before.
+// WithNetworkNamespace joins the existing network namespace at p, an absolute host path.
+// There is no default, since [New] requires it, and no option to share the host's network.
+// It fails if p is not clean and absolute or if a namespace was given before.
 func WithNetworkNamespace(p string) Option {
 	return func(s *draft) error {
 		if !cleanAbs(p) {
@@ -126,11 +123,10 @@ func WithNetworkNamespace(p string) Option {
 	}
 }
 
-// WithSealedProcesses keeps the processes of a sandbox from reading or writing one
-// another's memory. It is for a trusted process that starts an untrusted one as the
-// same user. /proc becomes read-only, which includes /proc/PID/mem (proc(5)), and
-// ptrace(2) fails with EPERM; process_vm_readv(2) and process_vm_writev(2) are
-// denied in any case.
+// WithSealedProcesses keeps the processes of a sandbox from reading or writing each other's
+// memory. It is for a trusted process that starts an untrusted one as the same user. /proc
+// becomes read-only, which includes /proc/PID/mem (proc(5)), and ptrace(2) fails with EPERM;
+// process_vm_readv(2) and process_vm_writev(2) are always denied.
 func WithSealedProcesses() Option {
 	return always(func(s *draft) {
 		s.Linux.ReadonlyPaths = append(s.Linux.ReadonlyPaths, "/proc")
@@ -138,35 +134,33 @@ func WithSealedProcesses() Option {
 	})
 }
 
-// WithOwnFilters lets processes confine themselves: install seccomp filters and
-// socket filters, and use Landlock, for programs that need these. The kernel compiles
-// such filters into memory that no limit of the sandbox bounds, within one budget for
-// the whole host (net.core.bpf_jit_limit), and writes each access that Landlock denies
-// to the host's audit log.
+// WithOwnFilters lets processes confine themselves with seccomp filters, socket filters and
+// Landlock, for programs that need these. The kernel compiles such filters into memory that
+// no limit of the sandbox bounds, within one budget for the whole host
+// (net.core.bpf_jit_limit), and writes each access that Landlock denies to the host's audit
+// log.
 func WithOwnFilters() Option {
 	return always(func(s *draft) { s.ownFilters = true })
 }
 
-// WithNetlink lets processes open netlink sockets (netlink(7)), for programs that
-// need them. Messages queued in them take kernel memory that no limit of the
-// sandbox bounds.
+// WithNetlink lets processes open netlink sockets (netlink(7)), for programs that need them.
+// Messages queued in them take kernel memory that no limit of the sandbox bounds.
 func WithNetlink() Option {
 	return always(func(s *draft) { s.netlink = true })
 }
 
-// WithTmpfs mounts an empty in-memory file system at dest that every user of the
-// sandbox may write to (mode 1777). It holds at most bytes, rounded up to whole
-// KiB, and inodes files. Setuid programs and device nodes have no effect on it;
-// programs can be executed. Its contents count towards the memory limit. It fails
-// below 4 KiB or 2 inodes, and for the same destinations as [WithBind].
+// WithTmpfs mounts an empty in-memory file system at dest that every user of the sandbox may
+// write to (mode 1777). It holds at most bytes, rounded up to whole KiB, and inodes files.
+// Setuid programs and device nodes have no effect on it; programs can be executed. Its
+// contents count towards the memory limit. It fails below 4 KiB or 2 inodes, and for the
+// same destinations as [WithBind].
 func WithTmpfs(dest string, bytes, inodes int64) Option {
 	return tmpfs(dest, bytes, inodes, "nosuid", "nodev")
 }
 
-// WithSharedMemory mounts /dev/shm, where POSIX shared memory lives
-// (shm_overview(7)), with room for at most bytes. It differs from [WithTmpfs] in
-// that programs on it cannot be executed. It fails below 4 KiB. Without it there
-// is no /dev/shm.
+// WithSharedMemory mounts /dev/shm, for POSIX shared memory (shm_overview(7)), with room for
+// at most bytes. Unlike with [WithTmpfs], programs on it cannot be executed. It fails below
+// 4 KiB. Without it there is no /dev/shm.
 func WithSharedMemory(bytes int64) Option {
 	return tmpfs("/dev/shm", bytes, bytes/(4*kib)+16, "nosuid", "nodev", "noexec")
 }
@@ -180,11 +174,10 @@ func tmpfs(dest string, bytes, inodes int64, flags ...string) Option {
 	}
 }
 
-// WithBind makes the host file or directory source visible at dest, read-only
-// unless writable is set. Mounts below source on the host are not included, and
-// setuid programs and device nodes have no effect. It fails if either path is not
-// clean and absolute, if dest is "/", was mounted before, or lies in /proc, /sys or
-// /dev; /dev/shm alone is allowed.
+// WithBind makes the host file or directory source visible at dest, read-only unless
+// writable is set. Mounts below source on the host are not included, and setuid programs and
+// device nodes have no effect. It fails if either path is not clean and absolute, or if dest
+// is "/", was mounted before, or is in /proc, /sys or /dev, except /dev/shm.
 func WithBind(source, dest string, writable bool) Option {
 	return func(s *draft) error {
 		if !cleanAbs(source) {
@@ -198,12 +191,11 @@ func WithBind(source, dest string, writable bool) Option {
 	}
 }
 
-// WithCapabilities sets the bounding, effective and permitted capability sets of
-// the first process to names (capabilities(7)), and admits the system calls that
-// need them. The default is none. It accepts CAP_SYS_CHROOT, for tasks that need
-// chroot(2), and CAP_SETUID, CAP_SETGID and CAP_KILL, for a trusted first process
-// that runs others as a different user of the sandbox. Any other name is an error.
-// A second call replaces the first.
+// WithCapabilities sets the bounding, effective and permitted capability sets of the first
+// process to names (capabilities(7)), and admits the system calls that need them. The
+// default is none. It accepts CAP_SYS_CHROOT, for tasks that need chroot(2), and CAP_SETUID,
+// CAP_SETGID and CAP_KILL, for a trusted first process that runs others as a different user
+// of the sandbox. Any other name is an error. A second call replaces the first.
 func WithCapabilities(names ...string) Option {
 	return func(s *draft) error {
 		for _, n := range names {
@@ -219,9 +211,8 @@ func WithCapabilities(names ...string) Option {
 	}
 }
 
-// WithAnnotation attaches value under key, for people and other programs. The OCI
-// runtime ignores keys that it does not know. A later value replaces an earlier
-// one. It fails if key is empty.
+// WithAnnotation attaches value under key, for people and other programs. The OCI runtime
+// ignores unknown keys. A later value replaces an earlier one. It fails if key is empty.
 func WithAnnotation(key, value string) Option {
 	return func(s *draft) error {
 		if key == "" {
@@ -239,8 +230,7 @@ func (s *draft) annotate(key, value string) {
 	s.Annotations[key] = value
 }
 
-// addMount refuses destinations that would cover what the specification itself
-// relies on.
+// addMount refuses destinations that would cover what the specification relies on.
 func addMount(s *draft, m specs.Mount) error {
 	if !cleanAbs(m.Destination) || m.Destination == "/" {
 		return fmt.Errorf("mount destination %q is not a clean absolute path below the root", m.Destination)

@@ -18,20 +18,18 @@ const (
 	errnoPROTONOSUPPORT = 93
 )
 
-// cloneNamespaces are the CLONE_NEW* bits of clone(2), none of which a sandbox may
-// use: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
+// cloneNamespaces are the CLONE_NEW* bits of clone(2), all denied to a sandbox: NEWNS,
+// NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
 const cloneNamespaces = 0x7e02_0000
 
-// WithSeccomp makes the system call filter (seccomp(2)) one for arch, a GOARCH name:
-// amd64 or arm64. Any other name is an error. The default is the host's own
-// architecture.
+// WithSeccomp sets the architecture of the system call filter (seccomp(2)) to arch, a GOARCH
+// name: amd64 or arm64. Any other name is an error. The default is the host's architecture.
 //
-// The filter is an allow-list. A call that is not on it fails with EPERM; it never
-// kills the process, which would look like the task's own fault. clone3(2) fails
-// with ENOSYS, so that C libraries fall back to clone(2), whose flags can be
-// filtered; so do other calls that programs can do without. The entry points of
-// other architectures are closed, because the 32-bit ones reach socketcall(2), whose
-// arguments a filter cannot see.
+// The filter is an allow-list. Other calls fail with EPERM; the filter never kills the
+// process, which would look like the task's own fault. clone3(2) fails with ENOSYS, so that
+// C libraries fall back to clone(2), whose flags can be filtered; so do other calls that
+// programs can do without. The entry points of other architectures are closed, because the
+// 32-bit ones reach socketcall(2), whose arguments a filter cannot see.
 func WithSeccomp(arch string) Option {
 	return always(func(s *draft) { s.arch = arch })
 }
@@ -76,14 +74,13 @@ func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 	}, nil
 }
 
-// socketRules admit UNIX sockets, and INET and INET6 sockets of the protocols built
-// into the kernel: TCP, UDP and ICMP echo. A socket of another protocol (UDP-Lite,
-// SCTP, SMC) makes the kernel load a module, and none of these accounts for its
-// memory as TCP does; nor does MPTCP before Linux 6.2. AF_VSOCK above all must stay
-// out: network namespaces do not contain it. So must AF_NETLINK: messages queued in
-// its sockets take kernel memory that is charged to no cgroup, some hundred kilobytes
-// per socket. It fails as if the kernel lacked it, which C libraries and Node.js are
-// prepared for. Socket pairs exist for UNIX only.
+// socketRules admit UNIX sockets, and INET and INET6 sockets of the protocols built into the
+// kernel: TCP, UDP and ICMP echo. A socket of another protocol (UDP-Lite, SCTP, SMC) makes
+// the kernel load a module, and none of these accounts for its memory as TCP does; nor does
+// MPTCP before Linux 6.2. AF_VSOCK above all must stay out: network namespaces do not
+// contain it. So must AF_NETLINK: messages queued in its sockets take kernel memory that is
+// charged to no cgroup, some hundred kilobytes per socket. It fails as if the kernel lacked
+// it, for which C libraries and Node.js are prepared. Socket pairs exist for UNIX only.
 func socketRules(netlink bool) []specs.LinuxSyscall {
 	const (
 		afUnix, afInet, afInet6, afNetlink     = 1, 2, 10, 16 // socket(2)
@@ -116,15 +113,15 @@ func socketRules(netlink bool) []specs.LinuxSyscall {
 	return rules
 }
 
-// filterRules keep a sandbox from giving the kernel programs to compile: seccomp
-// filters here, and socket filters in [optionRules]. The compiled code takes memory
-// from one budget for the whole host (net.core.bpf_jit_limit) and is charged to no
-// cgroup; and freeing thousands of filters at once blocked Linux 6.18 forever.
+// filterRules keep a sandbox from giving the kernel programs to compile: seccomp filters
+// here, and socket filters in [optionRules]. The compiled code takes memory from one budget
+// for the whole host (net.core.bpf_jit_limit) and is charged to no cgroup; and freeing
+// thousands of filters at once blocked Linux 6.18 forever.
 //
-// Three operations of prctl(2) fail as if the kernel lacked them: naming mappings,
-// because the names are charged to no cgroup; merging equal pages, through which one
-// sandbox could find out what is in another's memory; and core scheduling, which lets
-// the other hardware threads of a core idle (core-scheduling.rst).
+// Three operations of prctl(2) fail as if the kernel lacked them: naming mappings, whose
+// names are charged to no cgroup; merging equal pages, through which one sandbox could find
+// out what is in another's memory; and core scheduling, which makes the other hardware
+// threads of a core idle (core-scheduling.rst).
 //
 // The kernel uses the low 32 bits of these arguments, so the rules compare only those.
 func filterRules(own bool) []specs.LinuxSyscall {
@@ -149,10 +146,10 @@ func filterRules(own bool) []specs.LinuxSyscall {
 	return rules
 }
 
-// optionRules admit all socket options except filters and those that use up memory or
-// flow labels of the whole host, or change its kernel's code: the first socket with a
-// time stamp or with UDP encapsulation, and the end of the last one, interrupt every
-// processor (static keys, static-keys.rst).
+// optionRules admit all socket options except filters and those that use up memory or flow
+// labels of the whole host, or change its kernel's code: the first socket with a time stamp
+// or with UDP encapsulation, and the end of the last one, interrupt every processor (static
+// keys, static-keys.rst).
 func optionRules(own bool) []specs.LinuxSyscall {
 	const solIP, solSocket, solTCP, solUDP, solIPv6 = 0, 1, 6, 17, 41
 	denied := map[uint32][]uint32{
@@ -162,7 +159,7 @@ func optionRules(own bool) []specs.LinuxSyscall {
 		// TCP_LINGER2: how long a connection outlives its process. TCP_ULP: 1 KiB of state
 		// that is charged to no cgroup. TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY,
 		// TCP_AO_DEL_KEY, TCP_AO_INFO: keys for connections between routers, a thousand per
-		// socket, charged to no cgroup either.
+		// socket, also charged to no cgroup.
 		solTCP: {8, 31, 14, 32, 38, 39, 40},
 		// IPV6_JOIN_GROUP, IPV6_JOIN_ANYCAST, MCAST_*, as above. IPV6_FLOWLABEL_MGR: the whole
 		// host shares one pool of flow labels.
@@ -186,10 +183,9 @@ func optionRules(own bool) []specs.LinuxSyscall {
 	return rules
 }
 
-// ioctlRules admit all requests except those for which the kernel loads modules on
-// behalf of any caller: terminal line disciplines (TIOCSETD), bridges (SIOCGIFBR,
-// SIOCSIFBR, SIOCBRADDBR, SIOCBRDELBR), VLANs (SIOCGIFVLAN, SIOCSIFVLAN) and frame relay
-// (SIOCADDDLCI, SIOCDELDLCI).
+// ioctlRules admit all requests except those for which the kernel loads modules for any
+// caller: terminal line disciplines (TIOCSETD), bridges (SIOCGIFBR, SIOCSIFBR, SIOCBRADDBR,
+// SIOCBRDELBR), VLANs (SIOCGIFVLAN, SIOCSIFVLAN) and frame relay (SIOCADDDLCI, SIOCDELDLCI).
 func ioctlRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
 	for _, request := range but(0x5423, 0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89a0, 0x89a1) {
@@ -199,9 +195,9 @@ func ioctlRules() []specs.LinuxSyscall {
 }
 
 // adviceRules admit madvise(2), as on a kernel that cannot merge equal pages
-// (MADV_MERGEABLE; see [filterRules]), and posix_fadvise(2). Advice to drop pages of
-// files from memory succeeds without effect: all sandboxes share the host's page cache,
-// and one could signal to another by dropping pages from it.
+// (MADV_MERGEABLE; see [filterRules]), and posix_fadvise(2). Advice to drop file pages from
+// memory succeeds without effect: all sandboxes share the host's page cache, and one could
+// signal to another by dropping pages from it.
 func adviceRules() []specs.LinuxSyscall {
 	const mergeable, cold, pageOut, dontNeed = 12, 20, 21, 4
 	rules := []specs.LinuxSyscall{
@@ -219,8 +215,8 @@ func adviceRules() []specs.LinuxSyscall {
 	return rules
 }
 
-// coreRules let programs believe that they changed the limit on core files, which
-// many set to 0. They do not change it, for the reason given at [noCores].
+// coreRules let programs believe that they changed the limit on core files, which many set
+// to 0. They do not change it, for the reason given at [noCores].
 func coreRules() []specs.LinuxSyscall {
 	const core = 4
 	rules := []specs.LinuxSyscall{
@@ -243,8 +239,8 @@ func (b block) of(argument uint) specs.LinuxSeccompArg {
 	return specs.LinuxSeccompArg{Index: argument, Op: specs.OpMaskedEqual, Value: uint64(b.mask), ValueTwo: uint64(b.value)}
 }
 
-// below covers the numbers below limit, a power of two, except those in not, with
-// the fewest blocks.
+// below covers the numbers below limit, a power of two, except those in not, with the fewest
+// blocks.
 func below(limit uint32, not ...uint32) []block {
 	return halve(block{^(limit - 1), 0}, limit>>1, not)
 }
@@ -252,8 +248,7 @@ func below(limit uint32, not ...uint32) []block {
 // but covers all 32-bit numbers except those in not.
 func but(not ...uint32) []block { return halve(block{}, 1<<31, not) }
 
-// halve splits a block, from bit downwards, into blocks that contain none of the
-// numbers in not.
+// halve splits a block, from bit downwards, into blocks without the numbers in not.
 func halve(b block, bit uint32, not []uint32) []block {
 	if !slices.ContainsFunc(not, func(n uint32) bool { return n&b.mask == b.value }) {
 		return []block{b}
@@ -264,9 +259,9 @@ func halve(b block, bit uint32, not []uint32) []block {
 	return append(halve(block{b.mask | bit, b.value}, bit>>1, not), halve(block{b.mask | bit, b.value | bit}, bit>>1, not)...)
 }
 
-// hugePageRules admit all memory except from the huge page pool, which the whole host
-// shares and which does not count as the sandbox's memory (hugetlbpage.rst).
-// Requests for such pages fail as if the pool were empty.
+// hugePageRules admit all memory except from the huge page pool, which the whole host shares
+// and which does not count as the sandbox's memory (hugetlbpage.rst). Requests for such
+// pages fail as if the pool were empty.
 func hugePageRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
 	for _, call := range []struct {
@@ -286,8 +281,8 @@ func hugePageRules() []specs.LinuxSyscall {
 	return rules
 }
 
-// personalityRules admit querying the personality and setting PER_LINUX or PER_LINUX32,
-// each with and without UNAME26. ADDR_NO_RANDOMIZE and the like stay out.
+// personalityRules admit querying the personality and setting PER_LINUX or PER_LINUX32, each
+// with and without UNAME26, but not ADDR_NO_RANDOMIZE and the like.
 func personalityRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
 	for _, persona := range []uint64{0x0, 0x8, 0x20000, 0x20008, 0xffffffff} { // personality(2)
@@ -296,7 +291,7 @@ func personalityRules() []specs.LinuxSyscall {
 	return rules
 }
 
-// mknodRules admit regular files, pipes and sockets, and no devices.
+// mknodRules admit regular files, pipes and sockets, but no devices.
 func mknodRules() []specs.LinuxSyscall {
 	const typeMask = 0o170000 // inode(7), S_IFMT
 	var rules []specs.LinuxSyscall
@@ -308,10 +303,10 @@ func mknodRules() []specs.LinuxSyscall {
 	return rules
 }
 
-// fcntlRules admit all commands below 0x410 except those for leases and for directory
-// change notification (F_SETLEASE, F_GETLEASE and F_NOTIFY of fcntl(2)). With a lease on
-// a file that several sandboxes share read-only, root in one of them can block the
-// others, and the host, for as long as /proc/sys/fs/lease-break-time.
+// fcntlRules admit all commands below 0x410 except those for leases and directory change
+// notification (F_SETLEASE, F_GETLEASE and F_NOTIFY of fcntl(2)). With a lease on a file
+// that several sandboxes share read-only, root in one of them can block the others, and the
+// host, for as long as /proc/sys/fs/lease-break-time.
 func fcntlRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
 	for _, commands := range []block{

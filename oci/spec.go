@@ -12,8 +12,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Version is the OCI runtime specification version written into every spec. It is
-// not the newest: runc 1.1 refuses or ignores what later versions added.
+// Version is the OCI runtime specification version in every spec. It is not the newest: runc
+// 1.1 refuses or ignores what later versions added.
 const Version = "1.0.2"
 
 // Hostname is the host name inside every sandbox (uts_namespaces(7)).
@@ -21,29 +21,28 @@ const Hostname = "sbench"
 
 const kib = 1 << 10
 
-// DevBytes and DevInodes are the size of the tmpfs at /dev, in bytes and in
-// inodes. It has room for device nodes and links, not for data.
+// DevBytes and DevInodes are the size of the tmpfs at /dev, in bytes and inodes. It has room
+// for device nodes and links, not for data.
 const (
 	DevBytes  = 64 << 10
 	DevInodes = 64
 )
 
-// maxTerminals bounds the pseudo-terminals of one sandbox, because kernel.pty.max
-// bounds only those of the whole host (devpts.rst).
+// maxTerminals bounds the pseudo-terminals of one sandbox: kernel.pty.max bounds only those
+// of the whole host (devpts.rst).
 const maxTerminals = 256
 
-// noCores is the value of RLIMIT_CORE, in bytes. It is smaller than any core file,
-// which would carry memory out of the sandbox. Where kernel.core_pattern is a pipe, 1
-// is also the only value that keeps the kernel from starting the host's handler,
-// outside all limits, for each crash in a sandbox (fs/coredump.c); 0 does not
-// (core(5)).
+// noCores is the value of RLIMIT_CORE, in bytes. It is smaller than any core file, which
+// would carry memory out of the sandbox. Where kernel.core_pattern is a pipe, 1 is also the
+// only value that keeps the kernel from starting the host's handler, outside all limits, for
+// each crash in a sandbox (fs/coredump.c); 0 does not (core(5)).
 const noCores = 1
 
 const rlimitCore = "RLIMIT_CORE" // the first in every specification
 
-// An Option opens or sizes one point of a specification. It returns an error
-// rather than do less than it was asked to. Options are values without state: one
-// may be used for several specifications, concurrently. A nil Option panics.
+// An Option opens or sizes one point of a specification. It returns an error rather than do
+// less than asked. Options have no state: one may be used for several specifications,
+// concurrently. A nil Option panics.
 type Option func(*draft) error
 
 // always returns an option that cannot fail.
@@ -54,8 +53,8 @@ func always(set func(*draft)) Option {
 	}
 }
 
-// A draft is a specification in the making, with what options have said about parts that
-// [New] makes when all of them have been applied.
+// A draft is an unfinished specification, with what options say about parts that [New] makes
+// after applying all of them.
 type draft struct {
 	*specs.Spec
 	arch                                   string // of the filter; see WithSeccomp
@@ -63,14 +62,14 @@ type draft struct {
 	withoutCgroup, withoutCPU, withoutSwap bool
 }
 
-// New returns a specification for a process in the root file system at rootfs, a
-// clean absolute host path, after applying opts in order. Its system call filter is
-// that of [WithSeccomp]. The caller owns the result.
+// New returns a specification for a process in the root file system at rootfs, a clean
+// absolute host path, after applying opts in order. Its system call filter is that of
+// [WithSeccomp]. The caller owns the result.
 //
-// These have no default and must be given: [WithArgs], [WithNetworkNamespace],
-// [WithNoFile], and either [WithCgroup] with [WithMemoryLimit], [WithPidsLimit] and
-// [WithCPUs] (or [WithoutCPULimit]), or [WithoutCgroup]. The error joins every
-// missing point and every failed option; no specification is returned with it.
+// These have no default and must be given: [WithArgs], [WithNetworkNamespace], [WithNoFile],
+// and either [WithCgroup] with [WithMemoryLimit], [WithPidsLimit] and [WithCPUs] (or
+// [WithoutCPULimit]), or [WithoutCgroup]. The error joins every missing point and every
+// failed option; the specification is then nil.
 func New(rootfs string, opts ...Option) (*specs.Spec, error) {
 	var errs []error
 	if !cleanAbs(rootfs) {
@@ -92,7 +91,7 @@ func New(rootfs string, opts ...Option) (*specs.Spec, error) {
 	return s.Spec, nil
 }
 
-// complete makes the filter, and notes for people what options have left out or opened.
+// complete makes the filter, and notes for people what options left out or opened.
 func (s *draft) complete() error {
 	for key, set := range map[string]bool{
 		"without-cgroup": s.withoutCgroup, "without-cpu-limit": s.withoutCPU, "own-filters": s.ownFilters, "netlink": s.netlink, "sealed-processes": s.sealed,
@@ -117,7 +116,7 @@ func base(rootfs string) *specs.Spec {
 		Process: &specs.Process{
 			Cwd: "/",
 			Env: []string{},
-			// All five sets, spelt out: an absent set would be the runtime's choice.
+			// All five sets, spelt out: the runtime would choose an absent one.
 			Capabilities: &specs.LinuxCapabilities{
 				Bounding: []string{}, Effective: []string{}, Inheritable: []string{}, Permitted: []string{}, Ambient: []string{},
 			},
@@ -141,8 +140,8 @@ func base(rootfs string) *specs.Spec {
 	}
 }
 
-// baseMounts gives nosuid and nodev to every mount except /dev and /dev/pts, which
-// hold the devices and lack nodev. There is no /sys and no mqueue.
+// baseMounts gives nosuid and nodev to every mount except /dev and /dev/pts, which hold the
+// devices and lack nodev. There is no /sys and no mqueue.
 func baseMounts() []specs.Mount {
 	return []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
@@ -152,11 +151,11 @@ func baseMounts() []specs.Mount {
 }
 
 // maskedPaths lists the files that describe the whole host whatever the namespaces
-// (proc(5)): its hardware, kernel, boot and disks, and in /proc/locks every lock that
-// any process holds. It also lists host-wide counters, which any sandbox can change,
-// for example by opening files or pseudo-terminals, and through which two sandboxes
-// could communicate. /proc/stat, meminfo, loadavg and uptime stay visible, because
-// programs cannot do without them.
+// (proc(5)): its hardware, kernel, boot and disks, and in /proc/locks every lock of any
+// process. It also lists host-wide counters, which any sandbox can change, for example by
+// opening files or pseudo-terminals, and through which two sandboxes could communicate.
+// /proc/stat, meminfo, loadavg and uptime stay visible, because programs cannot do without
+// them.
 func maskedPaths() []string {
 	return []string{
 		"/proc/acpi", "/proc/allocinfo", "/proc/asound", "/proc/buddyinfo", "/proc/bus", "/proc/cgroups", "/proc/cmdline", "/proc/config.gz", "/proc/consoles",
@@ -181,8 +180,7 @@ func sized(bytes, inodes int64, mode uint32) []string {
 	}
 }
 
-// missing lists the required points that s lacks, for which New must not invent a
-// value.
+// missing lists the required points that s lacks, for which New must not invent a value.
 func missing(s *draft) []error {
 	var errs []error
 	need := func(ok bool, what string) {
@@ -215,8 +213,8 @@ func hasRlimit(s *draft, name string) bool {
 	return slices.ContainsFunc(s.Process.Rlimits, func(l specs.POSIXRlimit) bool { return l.Type == name })
 }
 
-// cleanAbs reports whether p is absolute, clean, and free of bytes that would
-// truncate it in the kernel or in mountinfo.
+// cleanAbs reports whether p is absolute, clean, and free of bytes that would truncate it in
+// the kernel or in mountinfo.
 func cleanAbs(p string) bool {
 	return path.IsAbs(p) && path.Clean(p) == p && !strings.ContainsAny(p, "\x00\n")
 }

@@ -5,17 +5,16 @@ import (
 	"strings"
 )
 
-// allowedSyscalls returns, sorted, the calls that every sandbox may make with any
-// arguments. The OCI runtime ignores names that an architecture lacks. Each is also
-// allowed by the default profile of the containers ecosystem, which a test checks.
+// allowedSyscalls returns, sorted, the calls that every sandbox may make with any arguments.
+// The OCI runtime ignores names that an architecture lacks. Each is also allowed by the
+// default profile of the containers ecosystem, which a test checks.
 //
-// That default allows some calls which are left out here: memfd_secret, modify_ldt,
+// That default allows some calls that are left out here: memfd_secret, modify_ldt,
 // name_to_handle_at, process_vm_readv and process_vm_writev, process_mrelease,
-// remap_file_pages, vmsplice, adjtimex, socketcall, listmount, statmount, and
-// asynchronous I/O, since io_uring bypasses this filter and the slots of io_setup are
-// counted for the whole host. ptrace is kept, because debuggers and leak checkers have
-// legitimate uses for it and, since Linux 4.8, a tracer cannot change a call after the
-// filter has judged it.
+// remap_file_pages, vmsplice, adjtimex, socketcall, listmount, statmount, and asynchronous
+// I/O, since io_uring bypasses this filter and the slots of io_setup are counted for the
+// whole host. ptrace is kept, because debuggers and leak checkers have legitimate uses for
+// it and, since Linux 4.8, a tracer cannot change a call after the filter has judged it.
 func allowedSyscalls() []string {
 	groups := []string{
 		// files by descriptor; ioctl has rules of its own

@@ -26,7 +26,7 @@ const (
 	imagesDir      = "images"
 )
 
-// maxProblems bounds the problems that are reported before an import gives up.
+// maxProblems bounds the problems reported before an import gives up.
 const maxProblems = 20
 
 // errDone ends the reading of a source when the limit is reached.
@@ -50,8 +50,8 @@ type Row struct {
 	Names map[string]string `json:"-"`
 }
 
-// Builder takes the tasks of a source and writes them to an unfinished pack. It is
-// not safe for concurrent use.
+// Builder takes the tasks of a source and writes them to an unfinished pack. It is not safe
+// for concurrent use.
 type Builder struct {
 	Options
 	format Format
@@ -79,7 +79,7 @@ func newBuilder(f Format, o Options, root *os.Root, leave map[Place]bool) (*Buil
 	return &Builder{Options: o, format: f, root: root, file: file, out: bufio.NewWriterSize(file, 1<<20), pinned: map[string]string{}, leave: leave}, nil
 }
 
-// read lets the format read the source to its end, or to the limit.
+// read makes the format read the source to its end or to the limit.
 func (b *Builder) read(ctx context.Context) error {
 	err := b.format.Read(ctx, b)
 	if errors.Is(err, errDone) {
@@ -113,7 +113,7 @@ func (b *Builder) emptyHint() string {
 	return "the source is empty"
 }
 
-// fatal returns the problems of tasks, or none if such tasks may be left out.
+// fatal returns the problems of tasks, or none if tasks with problems may be left out.
 func (b *Builder) fatal() compiler.Problems {
 	if b.Skip {
 		return nil
@@ -121,8 +121,8 @@ func (b *Builder) fatal() compiler.Problems {
 	return b.problems
 }
 
-// Wanted reports whether the task with this id is selected. A format that knows the id
-// early can skip the rest of a task that is not.
+// Wanted reports whether the task with this id is selected. A format that knows the id early
+// can skip the rest of the task if it is not.
 func (b *Builder) Wanted(id string) bool {
 	if len(b.Tasks) == 0 {
 		return true
@@ -130,8 +130,8 @@ func (b *Builder) Wanted(id string) bool {
 	return slices.ContainsFunc(b.Tasks, func(glob string) bool { return compiler.MatchTask(glob, id) })
 }
 
-// Count must be called once for each task of the source. It returns an error, which
-// must end the import, if there are too many or ctx is done.
+// Count must be called once for each task of the source. It returns an error, which must end
+// the import, if there are too many tasks or ctx is done.
 func (b *Builder) Count(ctx context.Context, at Place) error {
 	if b.seen++; b.seen > b.Options.Limits.Rows {
 		return at.problem("", "more than %d tasks", b.Options.Limits.Rows)
@@ -139,8 +139,8 @@ func (b *Builder) Count(ctx context.Context, at Place) error {
 	return context.Cause(ctx)
 }
 
-// Reject records what is wrong with a task, which then gets no row. It returns an error,
-// which must end the import, when too many tasks have been rejected.
+// Reject records what is wrong with a task, which then gets no row. When too many tasks have
+// been rejected, it returns an error, which must end the import.
 func (b *Builder) Reject(problems ...compiler.Problem) error {
 	b.problems = append(b.problems, problems...)
 	if !b.Skip && len(b.problems) >= maxProblems {
@@ -149,15 +149,15 @@ func (b *Builder) Reject(problems ...compiler.Problem) error {
 	return nil
 }
 
-// Note records something about a task that the operator should know.
+// Note records something about a task for the operator.
 func (b *Builder) Note(at Place, format string, args ...any) {
 	p := at.problem("", format, args...)[0]
 	p.Warning = true
 	b.notes = append(b.notes, p)
 }
 
-// Add writes a row, unless its task is not selected. An error must end the import; it
-// is errDone once there are enough rows.
+// Add writes a row if its task is selected. An error must end the import; it is errDone once
+// there are enough rows.
 func (b *Builder) Add(ctx context.Context, at Place, row Row) error {
 	if !b.Wanted(row.ID) || b.leave[at] {
 		return nil
@@ -185,7 +185,7 @@ func (b *Builder) Add(ctx context.Context, at Place, row Row) error {
 	return nil
 }
 
-// marshal writes one value as a line of JSON. Maps have their keys sorted.
+// marshal writes one value as a line of JSON, with sorted keys in maps.
 func marshal(v any) ([]byte, error) {
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)
@@ -194,7 +194,7 @@ func marshal(v any) ([]byte, error) {
 	return line.Bytes(), err
 }
 
-// problem returns one problem at the place, as an error. Path is relative to p.Path.
+// problem returns one problem at the place, as an error. path is relative to p.Path.
 func (p Place) problem(path, format string, args ...any) compiler.Problems {
 	if path == "" {
 		path = p.Path
@@ -204,17 +204,17 @@ func (p Place) problem(path, format string, args ...any) compiler.Problems {
 	return compiler.Problems{{File: p.File, Line: p.Line, Path: path, Message: fmt.Sprintf(format, args...)}}
 }
 
-// template returns the template of image references: the operator's, or else the
+// template returns the operator's template of image references or, failing that, the
 // format's.
 func (b *Builder) template() string {
 	return cmp.Or(b.Image, b.format.Image, defaultImage)
 }
 
-// ownImages reports whether tasks have images of their own.
+// ownImages reports whether each task has its own image.
 func (b *Builder) ownImages() bool { return strings.Contains(b.template(), "{") }
 
-// perRow reports whether rows name images: their own, or the operator's if the import
-// does not write the manifest.
+// perRow reports whether rows name images: their own or, if the import does not write the
+// manifest, the operator's.
 func (b *Builder) perRow() bool { return b.ownImages() || b.Fill && b.Image != "" }
 
 // reference returns a row's own image, from the template.
@@ -230,8 +230,8 @@ func (b *Builder) reference(names map[string]string) (string, error) {
 	return ref, nil
 }
 
-// setImage sets the row's image from the template, unless the task or the manifest
-// names one, and pins what the row names.
+// setImage sets the row's image from the template, unless the task or the manifest names
+// one, and pins an image that the row names.
 func (b *Builder) setImage(ctx context.Context, row *Row) error {
 	ref, given := row.Environment["image"].(string)
 	if !given && !b.perRow() {

@@ -16,8 +16,8 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// describe writes the rest of the pack: provenance, manifest and tester files. A pack
-// that is filled keeps its own manifest and tester files.
+// describe writes the rest of the pack: provenance, manifest and tester files. With Fill,
+// the pack keeps its own manifest and tester files.
 func (b *Builder) describe(ctx context.Context) error {
 	if err := b.provenance(); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (b *Builder) describe(ctx context.Context) error {
 	return err
 }
 
-// keep copies the files of the directory that is filled, except an old provenance.
+// keep copies the files of the directory to fill, except an old provenance.
 func (b *Builder) keep() error {
 	entries, err := os.ReadDir(b.Out)
 	if err != nil {
@@ -81,8 +81,8 @@ func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// provenance writes what the pack was made from. It contains no time and no path of
-// the host, so that it is the same everywhere.
+// provenance writes what the pack was made from. It contains no time and no host path, so it
+// is the same everywhere.
 func (b *Builder) provenance() error {
 	left := make([]string, 0, len(b.problems)+len(b.leave))
 	for _, p := range b.problems {
@@ -113,7 +113,7 @@ func (b *Builder) provenance() error {
 	return b.write(provenanceFile, append(text, '\n'), false)
 }
 
-// relative names a place by its path relative to the source.
+// relative names a place relative to the source.
 func (b *Builder) relative(file string, line int, path string) string {
 	name := filepath.Base(file)
 	if rel, err := filepath.Rel(b.Source, file); err == nil && filepath.IsLocal(rel) && rel != "." {
@@ -125,14 +125,14 @@ func (b *Builder) relative(file string, line int, path string) string {
 	return strings.TrimSpace(name + " " + path)
 }
 
-// harnessSection is the section harness of a tester file.
+// harnessSection is the harness section of a tester file.
 type harnessSection struct {
 	Type   string         `json:"type"`
 	Env    []string       `json:"env,omitempty"`
 	Config map[string]any `json:"config"`
 }
 
-// tester writes a tester file, which begins with a comment.
+// tester writes a tester file that begins with a comment.
 func (b *Builder) tester(comment string, h harnessSection) error {
 	name := strings.ReplaceAll(h.Type, "_", "-")
 	h.Config["timeout_seconds"] = b.format.Timeout

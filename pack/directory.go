@@ -27,12 +27,12 @@ type taskOptions struct {
 	Pytest bool `json:"pytest,omitempty" help:"Task directories: let pytest check instead of the task's own script."`
 }
 
-// A task is one directory of a source with all its files in memory.
+// A task is one directory of a source, with all its files in memory.
 type task struct {
 	id    string
 	place Place // the directory
 	files []taskFile
-	// problems are what is wrong with the task. If there are any, it gets no row.
+	// problems are those of the task. If there are any, it gets no row.
 	problems compiler.Problems
 }
 
@@ -44,9 +44,9 @@ type taskFile struct {
 
 var directoryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// tasks yields the task directories of the source, or the source itself if it contains
-// the file marker. Files, and directories whose names begin with a dot or an underscore,
-// are skipped.
+// tasks yields the task directories of the source, or the source itself if it contains the
+// file marker. It skips files, and directories whose names begin with a dot or an
+// underscore.
 func (b *Builder) tasks(ctx context.Context, marker string, yield func(*task) error) error {
 	at := Place{File: b.Source}
 	entries, err := os.ReadDir(b.Source)
@@ -101,8 +101,8 @@ func (b *Builder) oneTask(ctx context.Context, id, dir string, yield func(*task)
 	return nil
 }
 
-// read reads everything below dir. It is an error if dir or anything below it is a
-// symbolic link, or is neither a file nor a directory.
+// read reads everything below dir. dir and everything below it must be files or directories;
+// symbolic links are errors.
 func (t *task) read(dir string, limits Limits) error {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return errors.Join(err, errors.New("not a directory"))
@@ -154,8 +154,8 @@ func readTaskFile(root *os.Root, name string, limit int64) (taskFile, error) {
 	return taskFile{name, text, info.Mode()&0o111 != 0}, nil
 }
 
-// treeDigest returns the digest of all files: their paths, bytes, and whether they
-// are executable.
+// treeDigest returns the digest of all files: their paths, their bytes, and whether they are
+// executable.
 func treeDigest(files []taskFile) string {
 	h := sha256.New()
 	for _, f := range files {
@@ -188,8 +188,7 @@ func (t *task) below(dir string) []taskFile {
 	return files
 }
 
-// wrong records a problem with a file of the task; line is 0 if the problem has no
-// line.
+// wrong records a problem with a file of the task; line is 0 for none.
 func (t *task) wrong(name string, line int, hint, format string, args ...any) {
 	t.problems = append(t.problems, compiler.Problem{File: t.path(name), Line: line, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
@@ -247,8 +246,8 @@ func (t *task) sideCars(name, own string) {
 	}
 }
 
-// workdirOf returns the last working directory that a Dockerfile sets; "" if it sets
-// none, or uses a variable.
+// workdirOf returns the last working directory that a Dockerfile sets; "" if there is none
+// or it uses a variable.
 func workdirOf(dockerfile string) string {
 	dir := ""
 	for line := range strings.Lines(dockerfile) {
@@ -269,8 +268,7 @@ func workdirOf(dockerfile string) string {
 	return dir
 }
 
-// noteFetching notes the first line in the scripts of a task's tests that needs the
-// network.
+// noteFetching notes the first line in a task's test scripts that needs the network.
 func (b *Builder) noteFetching(t *task) {
 	for _, f := range t.files {
 		if f.path != "run-tests.sh" && !(strings.HasPrefix(f.path, "tests/") && strings.HasSuffix(f.path, ".sh")) {
@@ -304,13 +302,12 @@ func (b *Builder) place(dir string, files []taskFile) error {
 type terminalTask struct {
 	row      Row        // without what addTask sets
 	script   taskFile   // checks the workspace, and is placed beside the tests; zero if pytest checks
-	seconds  any        // for the check
-	solution []taskFile // a script solve.sh and its files; nothing if there is none
+	seconds  any        // of the check
+	solution []taskFile // a script solve.sh and its files; empty if there is none
 	image    []taskFile // the build context of the image; nil if the image exists
 }
 
-// addTask writes the files of a task to the pack and adds its row, unless there are
-// problems with the task.
+// addTask writes a task's files to the pack and adds its row, unless the task has problems.
 func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error {
 	tests, script := t.below("tests"), spec.script.path
 	checker := map[string]any{"source": compiler.CheckerScript, "timeout_seconds": spec.seconds}
@@ -335,7 +332,7 @@ func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error
 	}
 	hidden := path.Join(hiddenDir, t.id)
 	err := errors.Join(b.place(path.Join(hidden, "tests"), tests), b.place(path.Join(hidden, "solution"), spec.solution))
-	if err == nil && spec.image != nil && b.ownImages() { // otherwise the operator names an existing image
+	if err == nil && spec.image != nil && b.ownImages() { // otherwise the operator has named an existing image
 		err = b.buildContext(t, spec.image)
 	}
 	if err != nil {
@@ -344,7 +341,7 @@ func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error
 	return b.Add(ctx, t.place, row)
 }
 
-// buildContext writes the build context of a task's image to the pack and records the
+// buildContext writes the build context of a task's image to the pack, and records the
 // image.
 func (b *Builder) buildContext(t *task, files []taskFile) error {
 	ref, err := b.reference(t.names())

@@ -65,14 +65,14 @@ type harborEnvironment struct {
 	Internet *bool             `toml:"allow_internet"`
 	Network  string            `toml:"network_mode"`
 	Env      map[string]string `toml:"env"`
-	// How an image is built and how large a workspace is are up to the operator, so
-	// these keys are ignored.
+	// How images are built and how large workspaces are is up to the operator: these keys
+	// are ignored.
 	BuildTimeout any `toml:"build_timeout_sec"`
 	Storage      any `toml:"storage"`
 	StorageMB    any `toml:"storage_mb"`
 }
 
-// readHarbor turns each directory into a task that tests/test.sh checks.
+// readHarbor turns each directory into a task checked by tests/test.sh.
 func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 	return b.tasks(ctx, "task.toml", func(t *task) error {
 		var spec harborTask
@@ -104,7 +104,7 @@ func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 	})
 }
 
-// harborSolution returns the reference solution, and nothing if it has no solve.sh.
+// harborSolution returns the reference solution; nothing if there is no solve.sh.
 func (b *Builder) harborSolution(t *task) []taskFile {
 	if _, ok := t.file("solution/solve.sh"); ok {
 		return t.below("solution")
@@ -113,7 +113,7 @@ func (b *Builder) harborSolution(t *task) []taskFile {
 	return nil
 }
 
-// toml decodes a file as TOML into v and returns the keys that v has no field for.
+// toml decodes a file as TOML into v and returns the keys without a field in v.
 func (t *task) toml(name string, v any) (unknown []string, ok bool) {
 	text := t.text(name)
 	if text == "" {
@@ -138,7 +138,7 @@ func (t *task) toml(name string, v any) (unknown []string, ok bool) {
 	return nil, err == nil
 }
 
-// plainTOML turns what JSON cannot express, such as dates, into strings.
+// plainTOML turns values that JSON cannot express, such as dates, into strings.
 func plainTOML(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -163,8 +163,8 @@ func plainTOML(v any) any {
 	return fmt.Sprint(v)
 }
 
-// check records a problem for each invalid value and each feature that sandboxes do
-// not support.
+// check records a problem for each invalid value, and for each feature that sandboxes do not
+// support.
 func (spec harborTask) check(t *task) {
 	const file = "task.toml"
 	if len(spec.Steps) > 0 {
@@ -201,8 +201,8 @@ func (spec harborTask) check(t *task) {
 	}
 }
 
-// canary matches a comment that asks to keep a task out of training data. It is not
-// part of the instruction.
+// canary matches a comment that asks to keep a task out of training data. It is no part of
+// the instruction.
 var canary = regexp.MustCompile(`(?i)^\s*(<!--.*canary.*-->|#.*canary.*)\s*$`)
 
 func instructionOf(t *task) string {
@@ -256,7 +256,7 @@ func (spec harborTask) environment(t *task) map[string]any {
 	return env
 }
 
-// script returns the script that runs tests/test.sh, which it makes sure of.
+// script returns the script that runs tests/test.sh, which must exist.
 func (spec harborTask) script(t *task) taskFile {
 	t.text("tests/test.sh") // records a problem if it is missing
 	var exports strings.Builder

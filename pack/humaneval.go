@@ -8,8 +8,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// humanEval reads HumanEval.jsonl, plain or gzipped, and other files of the same
-// form.
+// humanEval reads HumanEval.jsonl, plain or gzipped, and files of the same form.
 func humanEval() Format {
 	return Format{
 		Name:   "humaneval",
@@ -20,8 +19,8 @@ func humanEval() Format {
 
 var pythonName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// readHumanEval turns each line into a task whose tests are the line's check function
-// and a call of it.
+// readHumanEval turns each line into a task whose tests are the line's check function and a
+// call of it.
 func readHumanEval(ctx context.Context, b *Builder) error {
 	return b.records(ctx, b.Source, func(r *record) error {
 		id := r.text("task_id")

@@ -9,12 +9,12 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// maxProvenance bounds the record of an import in bytes.
+// maxProvenance bounds an import's record in bytes.
 const maxProvenance = 64 << 20
 
-// Images returns the images that have to be built from contexts in the pack in the
-// directory dir. It reads them from the record of the import, and makes sure that the
-// contexts are inside the pack. An error holds compiler.Problems.
+// Images returns the images to build from contexts in the pack in the directory dir. It
+// reads them from the record of the import, and checks that the contexts are inside the
+// pack. An error holds compiler.Problems.
 func Images(dir string) ([]BuiltImage, error) {
 	name := filepath.Join(dir, provenanceFile)
 	at := Place{File: name}

@@ -16,13 +16,13 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// maxPasses bounds how often a source is read. After a pass leaves out what
-// validation warned of, the next is expected to have no new warnings.
+// maxPasses bounds how often a source is read. After a pass that leaves out the tasks of
+// which validation warned, no new warnings are expected.
 const maxPasses = 3
 
-// Import makes a pack from the source. The error holds compiler.Problems if the
-// source, the options or the destination are wrong; then there is no pack. An
-// interrupted process may leave a directory .sbench-import-* beside Out.
+// Import makes a pack from the source. If the source, the options or the destination are
+// wrong, the error holds compiler.Problems and there is no pack. An interrupted process may
+// leave a directory .sbench-import-* beside Out.
 func Import(ctx context.Context, f Format, o Options) (Report, error) {
 	if o.ID == "" {
 		o.ID = defaultID(f, o.Source)
@@ -59,7 +59,7 @@ func Import(ctx context.Context, f Format, o Options) (Report, error) {
 	return Report{}, fmt.Errorf("import %s: tasks are unfit after %d passes", o.Source, maxPasses)
 }
 
-// defaultID returns the format's name and the source's without its extensions.
+// defaultID returns the format's name and the source's name without extensions.
 func defaultID(f Format, source string) string {
 	name := filepath.Base(filepath.Clean(source))
 	for _, ending := range []string{".gz", ".jsonl", ".json", ".csv"} {
@@ -105,7 +105,7 @@ func checkOut(out string, o Options) error {
 	return nil
 }
 
-// once makes the pack, unless validation finds tasks unfit; then it returns these.
+// once makes the pack unless validation finds tasks unfit, which it then returns.
 func once(ctx context.Context, f Format, o Options, out string, leave map[Place]bool) (report Report, unfit map[Place]compiler.Problem, err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(out), ".sbench-import-*")
 	if err != nil {
@@ -141,8 +141,8 @@ func once(ctx context.Context, f Format, o Options, out string, leave map[Place]
 	}, nil, publish(dir, out, o.Fill)
 }
 
-// validate checks the pack as sbench validate does. Problems of a row are reported at
-// the place in the source from which it came.
+// validate checks the pack as sbench validate does. It reports a row's problems at the place
+// in the source from which the row came.
 func (b *Builder) validate(ctx context.Context, dir string) (unfit map[Place]compiler.Problem, notes compiler.Problems, err error) {
 	unfit = map[Place]compiler.Problem{}
 	var wrong compiler.Problems
@@ -185,8 +185,8 @@ func publish(dir, out string, fill bool) error {
 		flags, what = unix.RENAME_EXCHANGE, "fill"
 	}
 	err := unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, out, flags)
-	if errors.Is(err, unix.EINVAL) && !fill { // a file system without the flag
-		err = os.Rename(dir, out) // replaces nothing but an empty directory
+	if errors.Is(err, unix.EINVAL) && !fill { // the file system lacks the flag
+		err = os.Rename(dir, out) // replaces at most an empty directory
 	}
 	if err != nil {
 		return compiler.Problems{{File: out, Message: fmt.Sprintf("%s the pack: %v", what, err)}}

@@ -13,8 +13,8 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// mmlu reads the per-subject CSV files of MMLU: one of them, or a directory with them,
-// which is searched two levels deep, since they may be in test/, dev/ and val/.
+// mmlu reads the per-subject CSV files of MMLU: one file, or a directory, which is searched
+// two levels deep, since they may be in test/, dev/ and val/.
 func mmlu() Format {
 	return Format{
 		Name:   "mmlu",
@@ -25,8 +25,8 @@ func mmlu() Format {
 
 const mmluColumns = 6 // question, A, B, C, D, answer
 
-// readMmlu turns each record into a task. Its id is the file's name and the number of
-// the record.
+// readMmlu turns each record into a task, whose id is the file's name and the record's
+// number.
 func readMmlu(ctx context.Context, b *Builder) error {
 	files, err := csvFiles(b.Source)
 	if err != nil {
@@ -74,7 +74,7 @@ func mmluRow(ctx context.Context, b *Builder, n int, r *record) error {
 	})
 }
 
-// mmluSplit matches what the name of a file says besides the subject.
+// mmluSplit matches what a file's name says besides the subject.
 var mmluSplit = regexp.MustCompile(`(_val)?(_dev)?(_test)?$`)
 
 // csvFiles returns the file itself, or the CSV files of a directory, sorted.

@@ -1,13 +1,12 @@
 // Package pack makes packs from the files in which public benchmarks are published.
 //
-// Terms: a format is a way in which tasks are published; an import reads one source
-// in one format and writes one pack, with a tester file for every type of harness and
-// a record of where each row came from.
+// Terms: a format is a way in which tasks are published; an import reads one source in one
+// format and writes one pack, with a tester file for every type of harness and a record of
+// where each row came from.
 //
-// An import is reproducible: the same source and options give the same bytes,
-// anywhere and at any time. It is atomic: the pack appears complete, by a rename, or
-// not at all. Errors in a source are reported as compiler.Problems, each with the
-// source's file and line.
+// An import is reproducible: the same source and options give the same bytes anywhere, at
+// any time. It is atomic: the pack appears complete, by a rename, or not at all. Errors in a
+// source are reported as compiler.Problems with the source's file and line.
 package pack
 
 import (
@@ -19,31 +18,31 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// A Format is a kind of source: its name and description, the manifest of the packs
-// made from it, and how its tasks are read.
+// A Format is a kind of source: its name and description, how its tasks are read, and the
+// manifest of the packs made from it.
 type Format struct {
 	Name   string // what the command line calls the format
 	Source string // describes the source for users
 	Family compiler.Family
-	// Image is the reference of the rows' images, in which {name} is replaced by the
-	// row's value in Row.Names. Empty means defaultImage.
+	// Image is the template of the rows' image references: a row's value in Row.Names
+	// replaces {name}. Empty means defaultImage.
 	Image       string
-	Environment map[string]any // of the manifest's defaults, besides the image and, unless it is here, Timeout
-	Timeout     int            // seconds that a harness has, in the tester files
-	// Options points to a struct of the options that only some formats have, which Read
-	// obeys; nil if there are none. The command line makes a flag of each field, which is
-	// exported, with the tags of kong, and the provenance has the struct's JSON.
+	Environment map[string]any // of the manifest's defaults; image and, unless set here, Timeout are added
+	Timeout     int            // of a harness, in seconds; also written to the tester files
+	// Options points to a struct of options that only some formats have and Read obeys; nil
+	// if there are none. The command line makes a flag of each field, which must be exported
+	// and tagged for kong. The provenance has the struct's JSON.
 	Options any
-	// Read passes every task of the source to b, in the source's order. What is wrong
-	// with one task goes to b.Reject; an error ends the import.
+	// Read passes every task of the source to b, in the source's order. Problems with a task
+	// go to b.Reject; an error ends the import.
 	Read func(ctx context.Context, b *Builder) error
 }
 
 // defaultImage has Python, git and pytest; "make image" builds it.
 const defaultImage = "sbench.local/base:bookworm"
 
-// Formats returns all formats, sorted by name, each with options that nobody else has
-// set. Formats that share options point to the same ones.
+// Formats returns all formats, sorted by name, with options of this call's own. Formats that
+// share options point to the same ones.
 func Formats() []Format {
 	tasks := &taskOptions{}
 	return []Format{harbor(tasks), humanEval(), mmlu(), squad(), sweBench(), terminalBench(tasks), truthfulQA()}
@@ -61,25 +60,24 @@ func Named(formats []Format, name string) (Format, error) {
 	return Format{}, fmt.Errorf("no format %q: there are %s", name, strings.Join(names, ", "))
 }
 
-// Options say of any format what to import, and how. The provenance has their JSON, which
-// is what decides which rows there are.
+// Options say what to import of any format, and how. The provenance has their JSON, which
+// contains what determines the rows.
 type Options struct {
 	Source string `json:"-"` // file or directory
 	Out    string `json:"-"` // directory to make; see Fill
-	// Fill adds rows to the existing directory Out, which must contain a manifest, no
-	// rows, and only plain files. Its manifest and its tester files stay as they are.
+	// Fill adds rows to the existing directory Out, which must contain a manifest, no rows,
+	// and only plain files. Its manifest and tester files stay as they are.
 	Fill  bool     `json:"-"`
-	ID    string   `json:"-"`                // of the pack; empty means one derived from the format and the source
+	ID    string   `json:"-"`                // of the pack; empty derives one from the format and the source
 	Image string   `json:"image,omitempty"`  // reference, with {name} for a row's names; empty means the format's
-	Limit int      `json:"limit,omitempty"`  // rows at most; 0 means all
-	Tasks []string `json:"select,omitempty"` // globs of ids, as compiler.MatchTask has them; none means all
-	// Skip leaves out tasks that cannot be imported, or that validation would warn
-	// of, and reports them. Otherwise one such task is an error.
+	Limit int      `json:"limit,omitempty"`  // most rows; 0 means all
+	Tasks []string `json:"select,omitempty"` // globs of ids, see compiler.MatchTask; none means all
+	// Skip leaves out, and reports, tasks that cannot be imported or of which validation
+	// would warn. Otherwise one such task is an error.
 	Skip bool `json:"skip,omitempty"`
 	// Agents get a tester file each, besides the one for a command.
 	Agents []compiler.AgentType `json:"-"`
-	// Pin returns the reference with its current digest. If it is nil, references
-	// stay as they are.
+	// Pin returns the reference with its current digest; nil leaves references as they are.
 	Pin    func(ctx context.Context, ref string) (string, error) `json:"-"`
 	Limits Limits                                                `json:"-"`
 }
@@ -95,7 +93,7 @@ type Limits struct {
 	AllBytes  int64 // bytes of all task directories
 }
 
-// withDefaults replaces zero limits by ones far above any published benchmark.
+// withDefaults replaces zero limits by defaults far above any published benchmark.
 func (l Limits) withDefaults() Limits {
 	return Limits{
 		Rows:      cmp.Or(max(l.Rows, 0), 1_000_000),
@@ -114,11 +112,11 @@ type Report struct {
 	ID     string `json:"id"`
 	Out    string `json:"out"`
 	Rows   int    `json:"rows"`
-	// Left are the tasks that were left out, with what is wrong with them.
+	// Left are the tasks that were left out, with their problems.
 	Left compiler.Problems `json:"left_out"`
-	// Notes are what the operator should know; they are not errors.
+	// Notes are for the operator; they are not errors.
 	Notes compiler.Problems `json:"notes"`
-	// Images have to be built from contexts in the pack's directory images.
+	// Images must be built from contexts in the pack's directory images.
 	Images []BuiltImage `json:"images"`
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// A sourceFile is one file that was read, as the pack's provenance lists it.
+// A sourceFile is a file that was read, as listed in the pack's provenance.
 type sourceFile struct {
 	Name   string `json:"name"` // without its directory
 	Bytes  int64  `json:"bytes"`
@@ -34,8 +34,8 @@ func digest(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// load reads a file of the source, and decompresses it if it is gzip. It reads the
-// file only once, so that the digest belongs to what is parsed.
+// load reads a file of the source, and decompresses it if it is gzip. It reads the file only
+// once, so that the digest is that of the parsed text.
 func (b *Builder) load(name string) (text []byte, file sourceFile, err error) {
 	at := Place{File: name}
 	raw, err := readBounded(name, b.Limits.Text)
@@ -57,7 +57,7 @@ func (b *Builder) load(name string) (text []byte, file sourceFile, err error) {
 	return bytes.TrimPrefix(text, []byte("\ufeff")), file, err
 }
 
-// unsupported returns the problem of a variant that is recognized but not supported.
+// unsupported returns the problem of a known but unsupported variant.
 func unsupported(at Place, what, hint string) compiler.Problems {
 	return compiler.Problems{{File: at.File, Line: at.Line, Path: at.Path, Message: what + " is not supported", Hint: hint}}
 }
@@ -89,7 +89,7 @@ func readRegular(f *os.File, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// plain removes the path from a file error, since the place of a problem names it.
+// plain removes the path from a file error, since the problem's place names it.
 func plain(err error) error {
 	var pathErr *os.PathError
 	if errors.As(err, &pathErr) {
@@ -98,8 +98,8 @@ func plain(err error) error {
 	return err
 }
 
-// gunzip decompresses at most limit bytes. The line of a problem is the one at which
-// the decompressed data end.
+// gunzip decompresses at most limit bytes. A problem's line is where the decompressed data
+// end.
 func gunzip(at Place, raw []byte, limit int64) ([]byte, error) {
 	var text []byte
 	z, err := gzip.NewReader(bytes.NewReader(raw))
@@ -118,7 +118,7 @@ func gunzip(at Place, raw []byte, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// A record is one description of a task: a JSON object, or a line of a CSV file.
+// A record describes one task: a JSON object or a line of a CSV file.
 type record struct {
 	place    Place
 	value    document.Value // of JSON
@@ -161,7 +161,7 @@ func (b *Builder) records(ctx context.Context, name string, yield func(*record) 
 	return nil
 }
 
-// object yields a record, whose JSON text it parses if that was not done yet.
+// object yields a record, parsing its JSON text unless that was done.
 func (b *Builder) object(ctx context.Context, r *record, yield func(*record) error) error {
 	if err := b.Count(ctx, r.place); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (b *Builder) object(ctx context.Context, r *record, yield func(*record) err
 	return b.finish(r, yield)
 }
 
-// finish yields a record and rejects it if that recorded problems.
+// finish yields a record, and rejects it if that recorded problems.
 func (b *Builder) finish(r *record, yield func(*record) error) error {
 	err := yield(r)
 	if err == nil && len(r.problems) > 0 {
@@ -220,7 +220,7 @@ func (r *record) wrong(path, format string, args ...any) {
 	r.problems = append(r.problems, r.place.problem(path, format, args...)...)
 }
 
-// sourceOf returns the metadata that says where a row came from.
+// sourceOf returns metadata that says where a row came from.
 func (r *record) sourceOf(format string) map[string]any {
 	m := map[string]any{"format": format, "file": r.file.Name, "file_sha256": r.file.Digest, "sha256": digest(r.raw)}
 	if r.place.Path != "" {
@@ -231,8 +231,8 @@ func (r *record) sourceOf(format string) map[string]any {
 	return m
 }
 
-// table yields the records of a CSV file. Line breaks within quoted cells are
-// kept, as line feeds.
+// table yields the records of a CSV file. It keeps line breaks within quoted cells, as line
+// feeds.
 func (b *Builder) table(ctx context.Context, name string, yield func(*record) error) error {
 	text, file, err := b.load(name)
 	if err != nil {
@@ -271,8 +271,8 @@ func (b *Builder) table(ctx context.Context, name string, yield func(*record) er
 	}
 }
 
-// csvProblem returns the problem at which a file stops being CSV. It ends the import,
-// since what follows cannot be read reliably.
+// csvProblem returns the problem at which a file stops being CSV. It ends the import, since
+// the rest cannot be read reliably.
 func csvProblem(name string, err error) error {
 	var parse *csv.ParseError
 	if !errors.As(err, &parse) {

@@ -19,7 +19,7 @@ func squad() Format {
 	}
 }
 
-// readSquad turns each question into a task with the paragraph as its context.
+// readSquad turns each question into a task with its paragraph as context.
 func readSquad(ctx context.Context, b *Builder) error {
 	text, file, err := b.load(b.Source)
 	if err != nil {
@@ -74,7 +74,7 @@ func squadRow(ctx context.Context, b *Builder, r *record, article, paragraph doc
 	})
 }
 
-// squadAnswers returns the answers, each once, in their order.
+// squadAnswers returns the answers, each once, in order.
 func squadAnswers(r *record) []string {
 	var answers []string
 	for i, a := range r.value.Get("answers").Items() {

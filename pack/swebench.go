@@ -13,9 +13,9 @@ import (
 	"github.com/securebench/sbench/compiler/patch"
 )
 
-// sweBench reads the rows of SWE-bench (Lite, Verified, Multilingual) as JSONL or as
-// a JSON array. Its images are those that the benchmark's authors publish, named
-// after the row's id with "_1776_" for "__".
+// sweBench reads the rows of SWE-bench (Lite, Verified, Multilingual) as JSONL or a JSON
+// array. Its images are those published by the benchmark's authors, named after the row's id
+// with "_1776_" for "__".
 func sweBench() Format {
 	o := &sweBenchOptions{}
 	return Format{
@@ -30,11 +30,11 @@ func sweBench() Format {
 
 type sweBenchOptions struct {
 	Hints bool `json:"hints,omitempty" help:"swebench: show the agent hints_text."`
-	// TestCommands, by repository, take precedence over the known ones.
+	// TestCommands, by repository, override the known ones.
 	TestCommands map[string]string `json:"test_commands,omitempty" name:"test-command" mapsep:"none" placeholder:"REPO=COMMAND" help:"swebench: command of a repository's tests; {tests} and {files} stand for them."`
 }
 
-// testbed is where the published images contain the repository.
+// testbed is the repository's path in the published images.
 const testbed = "/testbed"
 
 const testSeconds = 1800
@@ -45,8 +45,8 @@ var (
 	repoName   = regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$`)
 )
 
-// read turns each row into a task whose tests are those that the row names,
-// or the test files that its test_patch touches.
+// read turns each row into a task whose tests are those that the row names, or the test
+// files that its test_patch touches.
 func (o *sweBenchOptions) read(ctx context.Context, b *Builder) error {
 	return b.records(ctx, b.Source, func(r *record) error {
 		id := r.text("instance_id")
@@ -160,7 +160,7 @@ func (i instance) row(command []string) Row {
 			"tests": map[string]any{
 				"source": "command", "command": command, "workdir": testbed, "timeout_seconds": testSeconds,
 				"test_patch": map[string]any{"source": "inline", "patch": i.test},
-				// A candidate may change whatever the right solution changes.
+				// A candidate may change whatever the gold patch changes.
 				"candidate_policy": map[string]any{"allow_sensitive_paths": i.goldPaths},
 			},
 			"gold_patch": i.gold,
@@ -174,9 +174,9 @@ func (i instance) row(command []string) Row {
 }
 
 // testCommands returns the commands of the repositories of SWE-bench Verified, as its
-// authors run them. {tests} stands for the names of the tests if pytest can take
-// them, and otherwise for the test files; {labels} is the same for Django's runner,
-// and {files} always stands for the files.
+// authors run them. {tests} stands for the names of the tests if pytest can take them,
+// otherwise for the test files; {labels} is the same for Django's runner; {files} always
+// stands for the files.
 func testCommands() map[string]string {
 	const pytest = "python -m pytest -rA {tests}"
 	return map[string]string{
@@ -198,8 +198,8 @@ func testCommands() map[string]string {
 // activate enters the conda environment of the published images, if there is one.
 const activate = "if [ -f /opt/miniconda3/bin/activate ]; then . /opt/miniconda3/bin/activate && conda activate testbed; fi"
 
-// command returns the shell command that runs the tests. The tests are positional
-// parameters, so that the shell never interprets their names as code.
+// command returns the shell command that runs the tests. They are positional parameters, so
+// that the shell never interprets their names as code.
 func (i instance) command(more map[string]string) ([]string, error) {
 	template, ok := more[i.repo]
 	if !ok {
@@ -232,15 +232,15 @@ func (i instance) files() []string {
 	})
 }
 
-// Bounds on the tests that a command names: their number, and the length of their
-// names in bytes. By default, Linux takes at most 2 MiB of arguments; see execve(2).
+// Bounds on the tests that a command names: their number, and the length of their names in
+// bytes. By default, Linux accepts at most 2 MiB of arguments; see execve(2).
 const (
 	maxNames     = 4000
 	maxNameBytes = 512 << 10
 )
 
-// pytestArgs returns the names of the tests that have to pass. Some rows have names
-// that are truncated or not pytest's; for those it returns the test files.
+// pytestArgs returns the names of the tests that have to pass. Some rows' names are
+// truncated or not pytest's; for those it returns the test files.
 func (i instance) pytestArgs() []string {
 	names := slices.Concat(i.failToPass, i.passToPass)
 	size := 0
@@ -257,13 +257,13 @@ func (i instance) pytestArgs() []string {
 	return names
 }
 
-// djangoName matches a test as unittest prints it: its name, and in parentheses the
-// class, with or without the name again.
+// djangoName matches a test as unittest prints it: its name, and in parentheses the class,
+// with or without that name.
 var djangoName = regexp.MustCompile(`^(test\w*) \(([\w.]+)\)$`)
 
-// djangoLabels returns the tests that have to pass as labels for Django's runner.
-// unittest prints a test with a docstring by that, not by its name; for a row with
-// such a test it returns the modules of the test files.
+// djangoLabels returns the tests that have to pass as labels for Django's runner. unittest
+// prints a test with a docstring by the docstring, not the name; for a row with such a test
+// it returns the modules of the test files.
 func (i instance) djangoLabels() []string {
 	var labels []string
 	names := slices.Concat(i.failToPass, i.passToPass)

@@ -32,7 +32,7 @@ const (
 	defaultTestSeconds  = 60
 )
 
-// readTerminalBench turns each directory into a task that run-tests.sh checks.
+// readTerminalBench turns each directory into a task checked by run-tests.sh.
 func (o *taskOptions) readTerminalBench(ctx context.Context, b *Builder) error {
 	return b.tasks(ctx, "task.yaml", func(t *task) error {
 		spec := t.yaml("task.yaml")
@@ -60,15 +60,15 @@ func (o *taskOptions) readTerminalBench(ctx context.Context, b *Builder) error {
 
 const runTests = "run-tests.sh"
 
-// isEvaluation reports whether a file is left out of the image's build context, since
-// the Dockerfile does not need it or agents must not find it in the image.
+// isEvaluation reports whether a file is left out of the image's build context: the
+// Dockerfile does not need it, or agents must not find it in the image.
 func isEvaluation(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	return slices.Contains([]string{"task.yaml", "docker-compose.yaml", "run-tests.sh", "tests", "solution", "solution.sh", "solution.yaml"}, top)
 }
 
-// terminalInstruction also reads an older form: descriptions with keys, of which base
-// is the instruction.
+// terminalInstruction also reads an older form: descriptions with keys, where base is the
+// instruction.
 func terminalInstruction(t *task, spec document.Value) string {
 	text := spec.Get("instruction")
 	for _, d := range spec.Get("descriptions").Items() {
@@ -113,7 +113,7 @@ func terminalMetadata(spec document.Value) map[string]any {
 	return m
 }
 
-// pytestFile returns the file that pytest is to run.
+// pytestFile returns the file for pytest.
 func pytestFile(t *task, tests []taskFile) string {
 	var found []string
 	for _, f := range tests {
@@ -131,8 +131,8 @@ func pytestFile(t *task, tests []taskFile) string {
 	return found[0]
 }
 
-// terminalSolution returns the reference solution as a script, solve.sh; nothing if
-// there is none.
+// terminalSolution returns the reference solution as a script, solve.sh; nothing if there is
+// none.
 func (b *Builder) terminalSolution(t *task) []taskFile {
 	if f, ok := t.file("solution.sh"); ok {
 		return []taskFile{{"solve.sh", f.text, true}}
@@ -149,8 +149,8 @@ func (b *Builder) terminalSolution(t *task) []taskFile {
 	return []taskFile{{"solve.sh", []byte(commands), true}}
 }
 
-// keystrokes turns a solution that was typed into a terminal into a script, or
-// returns why that is impossible.
+// keystrokes turns a solution typed into a terminal into a script, or returns why that is
+// impossible.
 func keystrokes(text string) (script, reason string) {
 	var doc document.Document
 	if problems := doc.ParseYAML([]byte(text)); len(problems) > 0 {

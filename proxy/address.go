@@ -17,10 +17,10 @@ type refusedAddress struct {
 
 func (e *refusedAddress) Error() string { return fmt.Sprintf("address %s: %s", e.address, e.rule) }
 
-// closedNetworks returns the special-purpose networks of the IANA registries (RFC
-// 6890) that are not globally reachable or lead to another address family, and the
-// addresses of clouds' metadata services, each with its name. IPv6 outside 2000::/3 is not
-// listed: check refuses all of it.
+// closedNetworks returns, each with its name, the special-purpose networks of the IANA
+// registries (RFC 6890) that are not globally reachable or lead to another address family,
+// and the addresses of clouds' metadata services. IPv6 outside 2000::/3 is not listed: check
+// refuses all of it.
 func closedNetworks() map[netip.Prefix]string {
 	all := map[netip.Prefix]string{}
 	for _, n := range [][2]string{
@@ -34,7 +34,7 @@ func closedNetworks() map[netip.Prefix]string {
 		{"192.0.2.0/24", "documentation"},
 		{"192.88.99.0/24", "6to4 relay"},
 		{"192.168.0.0/16", "private"},
-		{"198.18.0.0/15", "benchmarking"}, // inside a sandbox, ServeDNS hands these out
+		{"198.18.0.0/15", "benchmarking"}, // ServeDNS hands these out inside a sandbox
 		{"198.51.100.0/24", "documentation"},
 		{"203.0.113.0/24", "documentation"},
 		{"224.0.0.0/4", "multicast"},
@@ -51,7 +51,7 @@ func closedNetworks() map[netip.Prefix]string {
 }
 
 // newAddressCheck returns a function that returns nil if an address may be dialled: it is
-// public, and not this host's.
+// public and not this host's.
 func newAddressCheck(local func(netip.Addr) (bool, error)) func(netip.Addr) error {
 	if local == nil {
 		local = isLocal
@@ -84,9 +84,9 @@ func newAddressCheck(local func(netip.Addr) (bool, error)) func(netip.Addr) erro
 }
 
 // isLocal asks the kernel where a packet to the address would go (rtnetlink(7),
-// RTM_GETROUTE), and reports whether that is this host itself: an interface's address,
-// or any other in the table of local routes. An address without a route is not local,
-// and cannot be reached either.
+// RTM_GETROUTE), and reports whether that is this host: an interface's address, or any other
+// in the table of local routes. An address without a route is not local, but cannot be
+// reached either.
 func isLocal(a netip.Addr) (local bool, err error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {

@@ -10,20 +10,19 @@ import (
 	"time"
 )
 
-// EgressHeader is the header that states the [Reason] in the answer to a refused
-// request.
+// EgressHeader is the header that states the [Reason] in the answer to a refused request.
 const EgressHeader = "X-Sbench-Egress"
 
 // An attempt is one attempt to reach the network. It becomes one entry of the log.
 type attempt struct {
 	p       *Proxy
 	entry   Entry
-	refused Decision // the last decision; the answer to the sandbox is made from it
+	refused Decision // the last decision, from which the answer to the sandbox is made
 	blocked Reason   // if set, nothing is allowed, for this reason
 	silent  bool     // beyond Limits.Requests: counted but not logged
 }
 
-// attempt begins an attempt, whose end must be called.
+// attempt begins an attempt. The caller calls its end.
 func (p *Proxy) attempt(kind Kind) *attempt {
 	a := &attempt{p: p, entry: Entry{Time: time.Now(), Task: p.cfg.Task, Attempt: p.cfg.Attempt, Kind: kind}}
 	n := p.counts.requests.Add(1)
@@ -69,8 +68,8 @@ func (a *attempt) deny(reason Reason, rule string) Decision {
 	return a.refuse(reason, rule)
 }
 
-// tunnel takes one of the sandbox's tunnels, which the caller must give back, or refuses
-// the attempt and returns false.
+// tunnel takes one of the sandbox's tunnels, which the caller must give back. If none is
+// left, it refuses the attempt and returns false.
 func (a *attempt) tunnel() bool {
 	select {
 	case a.p.tunnels <- struct{}{}:
@@ -93,7 +92,7 @@ func (a *attempt) reach() *upstream {
 	return up
 }
 
-// failed records an error of dial, or of what came after it. It does not call end.
+// failed records an error of dial or of what follows it. It does not call end.
 func (a *attempt) failed(err error) Decision {
 	e := &a.entry
 	verdict, reason, rule := Error, ReasonUpstream, e.Rule
@@ -118,10 +117,10 @@ func (a *attempt) failed(err error) Decision {
 	return a.refused
 }
 
-// cut records why an allowed attempt was ended early.
+// cut records why an allowed attempt ended early.
 func (a *attempt) cut(reason Reason) { a.entry.Verdict, a.entry.Reason = Allow, string(reason) }
 
-// end writes the entry, with the bytes that went out and came in.
+// end writes the entry, with the bytes sent out and received.
 func (a *attempt) end(up, down int64) {
 	a.entry.Up, a.entry.Down, a.entry.Duration = up, down, time.Since(a.entry.Time)
 	c := &a.p.counts
@@ -163,7 +162,7 @@ func (r Reason) status() int {
 	return http.StatusForbidden
 }
 
-// text returns the body of a refusal. Of the request it repeats only a well-formed
+// text returns the body of a refusal. It repeats nothing of the request but a well-formed
 // name and port.
 func (d Decision) text() string {
 	what := "a request"
@@ -194,7 +193,7 @@ func (d Decision) header() http.Header {
 	}
 }
 
-// raw returns a refusal as a whole HTTP answer, the last one on its connection.
+// raw returns a refusal as a whole HTTP answer, the last on its connection.
 func (d Decision) raw() []byte {
 	var b bytes.Buffer
 	text, status := d.text(), d.Reason.status()

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// upBody counts the bytes of a request body that leave. If the body is chunked, the
+// upBody counts the bytes of a request body that are sent. If the body is chunked, the
 // transport sends each Read as one chunk.
 type upBody struct {
 	io.ReadCloser
@@ -40,7 +40,7 @@ func (b *upBody) Read(buf []byte) (int, error) {
 	return n, err
 }
 
-// downBody counts the bytes of an answer's body.
+// downBody counts the bytes of an answer body.
 type downBody struct {
 	io.ReadCloser
 	x *exchange
@@ -75,8 +75,8 @@ func cleanHeader(h http.Header) {
 	}
 }
 
-// requestHead returns the bytes on the wire of a request's head and of the last
-// chunk of a chunked body.
+// requestHead returns the bytes on the wire of a request's head and of a chunked body's last
+// chunk.
 func requestHead(r *http.Request) int64 {
 	n := int64(len(r.Method)+len(r.URL.RequestURI())+len(r.Host)) + headBytes(r.Header)
 	n += int64(len("  HTTP/1.1\r\nHost: \r\nConnection: close\r\n\r\n"))

@@ -2,8 +2,8 @@ package proxy
 
 import "sync"
 
-// A budget is a number of bytes that several flows share. Bytes from take are used;
-// bytes from reserve must soon be settled, since take may wait for them.
+// A budget is a number of bytes that several flows share. take uses bytes; reserved bytes
+// must soon be settled, since take may wait for them.
 type budget struct {
 	mu       sync.Mutex
 	settled  sync.Cond
@@ -19,8 +19,8 @@ func newBudget(total int64) *budget {
 	return b
 }
 
-// take uses up to n bytes and returns how many it used. Fewer than n means that the
-// budget is exhausted: take first waits for reserved bytes that may be given back.
+// take uses up to n bytes and returns how many it used. Fewer than n means that the budget
+// is exhausted: take waits for reserved bytes that may be given back.
 func (b *budget) take(n int64) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,7 +42,7 @@ func (b *budget) reserve(n int64) int64 {
 	return n
 }
 
-// settle gives back the reserved bytes that were not used.
+// settle gives back the unused part of reserved bytes.
 func (b *budget) settle(reserved, used int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,7 +51,7 @@ func (b *budget) settle(reserved, used int64) {
 	b.settled.Broadcast()
 }
 
-// open ends all waiting in take, now and later.
+// open stops take from waiting, now and later.
 func (b *budget) open() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 // clientKey is the context key of a request's *client.
 type clientKey struct{}
 
-// A client is a connection from the sandbox. Where net/http itself answers something
-// that is no valid request, the client logs that and sends a refusal instead.
+// A client is a connection from the sandbox. Where net/http itself would answer an invalid
+// request, the client logs that and sends a refusal instead.
 type client struct {
 	net.Conn
 	tcp    *net.TCPConn // the same connection, for direct copying
@@ -25,17 +25,17 @@ type client struct {
 	early  []byte   // already read; Read returns it first
 
 	handled atomic.Bool  // a handler has the request
-	heard   atomic.Int64 // bytes read that are not yet a request
+	heard   atomic.Int64 // bytes read that have not become a request
 	head    []byte       // the first of those bytes, for [client.twoLengths]
 	since   atomic.Int64 // when the current request could begin, in Unix nanoseconds
 	logged  atomic.Bool
 	counted bool // Proxy.Close waits for it
 	closing sync.Once
-	forget  func() bool // cancels that Proxy.Close closes it
+	forget  func() bool // keeps Proxy.Close from closing it
 }
 
-// newClient makes a client of a connection. If it is above the limit, newClient closes it
-// and returns nil.
+// newClient makes a client of a connection. Above the limit, it closes the connection and
+// returns nil.
 func (p *Proxy) newClient(conn net.Conn, kind Kind) *client {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -69,7 +69,7 @@ func (c *client) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. It fails if the client does not read for too long.
+// Write implements net.Conn. It fails if the client does not read in time.
 func (c *client) Write(b []byte) (int, error) {
 	if err := c.tcp.SetWriteDeadline(time.Now().Add(c.p.limits.writeTime())); err != nil {
 		return 0, err
@@ -77,7 +77,7 @@ func (c *client) Write(b []byte) (int, error) {
 	if c.handled.Load() {
 		return c.tcp.Write(b)
 	}
-	// Whatever net/http writes by itself is a whole answer, and the last one.
+	// Whatever net/http writes by itself is a whole answer and the last one.
 	reason := c.complaint()
 	if bytes.HasPrefix(b, []byte("HTTP/1.1 431 ")) {
 		reason = ReasonHeaderTooLarge
@@ -91,17 +91,17 @@ func (c *client) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// twoLengths reports whether a request has both a Content-Length and chunks, and thus
-// two meanings (RFC 9112, 6.3). net/http silently drops the length, so the raw head is
-// searched. A head that was read together with the previous request is not in c.head;
-// such a request counts as having both if it is chunked.
+// twoLengths reports whether a request has both a Content-Length and chunks, and so two
+// meanings (RFC 9112, 6.3). net/http silently drops the length, so twoLengths searches the
+// raw head. c.head lacks a head that was read together with the previous request; if
+// chunked, such a request counts as having both.
 func (c *client) twoLengths(r *http.Request) bool {
 	if len(r.TransferEncoding) == 0 {
 		return false
 	}
 	head := bytes.TrimLeft(c.head, "\r\n")
 	begin := []byte(r.Method + " " + r.RequestURI)
-	// net/http may have read one byte while the previous request was served.
+	// net/http may have read one byte during the previous request.
 	if !bytes.HasPrefix(head, begin) && !bytes.HasPrefix(head, begin[1:]) {
 		return true
 	}
@@ -120,7 +120,7 @@ func (c *client) twoLengths(r *http.Request) bool {
 // writeTime is how long a write may take.
 func (l Limits) writeTime() time.Duration { return max(l.Idle, 30*time.Second) }
 
-// malformed logs something that was no valid request, and returns the refusal.
+// malformed logs an invalid request and returns the refusal.
 func (c *client) malformed(reason Reason) Decision {
 	a := c.p.attempt(KindMalformed)
 	if c.mapped != nil {
@@ -142,8 +142,8 @@ func (c *client) Close() error {
 	return err
 }
 
-// reject sends a last answer, gives the client a chance to read it, and closes:
-// closing while the client still sends would reset the connection.
+// reject sends a last answer, gives the client time to read it, and closes: closing at once,
+// while the client still sends, would reset the connection.
 func (c *client) reject(answer []byte) {
 	defer func() { _ = c.Close() }()
 	_ = c.tcp.SetDeadline(time.Now().Add(time.Second))
@@ -153,7 +153,7 @@ func (c *client) reject(answer []byte) {
 	_, _ = io.CopyN(io.Discard, c.tcp, 64<<10)
 }
 
-// connState follows the server's connections.
+// connState tracks the server's connections.
 func (p *Proxy) connState(conn net.Conn, state http.ConnState) {
 	c := conn.(*client)
 	switch state {

@@ -11,8 +11,8 @@ import (
 	"github.com/elazarl/goproxy"
 )
 
-// newLibrary returns the dispatcher. Everything that it would do by itself (dial,
-// copy, log, answer with errors, ask the environment for a proxy) is replaced.
+// newLibrary returns the dispatcher. Everything that it would do itself is replaced:
+// dialling, copying, logging, error answers, and asking the environment for a proxy.
 func (p *Proxy) newLibrary() *goproxy.ProxyHttpServer {
 	lib := goproxy.NewProxyHttpServer()
 	lib.Logger = log.New(io.Discard, "", 0)
@@ -45,8 +45,8 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	p.exchange(w, r, c)
 }
 
-// hijackable is hijacked to the *client, to which it gives back the bytes that
-// net/http read beyond the request.
+// hijackable is hijacked to the *client, which gets back the bytes that net/http read beyond
+// the request.
 type hijackable struct {
 	http.ResponseWriter
 	c *client
@@ -81,8 +81,8 @@ func (p *Proxy) handleConnect(_ string, ctx *goproxy.ProxyCtx) (*goproxy.Connect
 	}}, ""
 }
 
-// decideConnect decides on the request target as it was sent; the Host header does
-// not count. A CONNECT with a body is malformed.
+// decideConnect decides on the request target as sent; the Host header does not count. A
+// CONNECT with a body is malformed.
 func (a *attempt) decideConnect(r *http.Request) Decision {
 	host, port, ok := splitAuthority(r.RequestURI, "")
 	_, bad := normalise(host)
@@ -96,7 +96,7 @@ func (a *attempt) decideConnect(r *http.Request) Decision {
 	return a.decide(Request{Kind: KindConnect, Host: host, Port: port})
 }
 
-// connect dials, and then lets nothing through but TLS for the host.
+// connect dials, and then passes only TLS for the host.
 func (p *Proxy) connect(a *attempt, c *client) {
 	defer func() { <-p.tunnels }()
 	up := a.reach()
@@ -118,7 +118,7 @@ func (p *Proxy) connect(a *attempt, c *client) {
 	p.tunnel(a, c, up, first)
 }
 
-// refuseHello ends a tunnel before a byte of it has left.
+// refuseHello ends a tunnel before any byte has left.
 func (p *Proxy) refuseHello(a *attempt, c *client, first []byte, reason Reason) {
 	switch {
 	case p.ctx.Err() != nil:
@@ -135,8 +135,8 @@ func (p *Proxy) refuseHello(a *attempt, c *client, first []byte, reason Reason) 
 	c.reject(nil)
 }
 
-// readHello reads until the ClientHello is whole, or until the bytes cannot be one, and
-// checks that it is for the normalised host.
+// readHello reads until the ClientHello is complete or the bytes cannot be one, and checks
+// that it is for the normalised host.
 func (p *Proxy) readHello(c *client, host string) (raw []byte, reason Reason) {
 	if err := c.tcp.SetReadDeadline(time.Now().Add(p.limits.HelloTime)); err != nil {
 		return nil, ReasonBadHello

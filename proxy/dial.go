@@ -14,7 +14,7 @@ import (
 // An upstream is a connection to an allowed host. It is closed with the proxy.
 type upstream struct {
 	*net.TCPConn
-	forget  func() bool    // cancels that Proxy.Close closes it
+	forget  func() bool    // keeps Proxy.Close from closing it
 	address netip.AddrPort // the one that passed the check
 }
 
@@ -24,13 +24,12 @@ func (u *upstream) Close() error {
 }
 
 // passedKey is the context key, in a dial, of the addresses that passed the check: a
-// [sync.Map] from socket descriptor to netip.AddrPort. There may be several, since the
-// addresses of a name are tried concurrently.
+// [sync.Map] from socket descriptor to netip.AddrPort. There may be several, since a name's
+// addresses are tried concurrently.
 type passedKey struct{}
 
-// newDialer returns a dialer that checks each address on the socket that is about to
-// be connected to it: this is the address that connect(2) gets, whatever a name server
-// said before.
+// newDialer returns a dialer that checks each address on the socket about to be connected to
+// it: connect(2) gets this address, whatever a name server said before.
 func (p *Proxy) newDialer() *net.Dialer {
 	check := newAddressCheck(p.cfg.hooks.local)
 	return &net.Dialer{
@@ -62,7 +61,7 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, 
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 	seen := &sync.Map{}
-	// With the dot at its end, the host's search list does not apply to the name.
+	// The final dot keeps the host's search list from applying to the name.
 	conn, err := p.dialer.DialContext(context.WithValue(ctx, passedKey{}, seen), "tcp", net.JoinHostPort(host+".", strconv.Itoa(int(port))))
 	if err != nil {
 		return nil, err
@@ -85,9 +84,8 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, 
 	return u, nil
 }
 
-// SpeakFirst returns conn with reads that block until something has been written to it
-// or it has been closed. Otherwise net/http prints to standard error what a server
-// sends without having been asked.
+// SpeakFirst returns conn with reads that block until something was written to it or it was
+// closed. Otherwise net/http prints what a server sends unasked to standard error.
 func SpeakFirst(conn net.Conn) net.Conn {
 	return &speaker{Conn: conn, spoken: make(chan struct{})}
 }

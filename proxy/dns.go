@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// nameTTL is the TTL of an answer, in seconds. The address in fact stays valid for as
-// long as the proxy lives.
+// nameTTL is the TTL of an answer, in seconds. In fact the address stays valid as long as
+// the proxy.
 const nameTTL = 60
 
 const (
@@ -25,7 +25,7 @@ const (
 	maxNames = 1<<17 - 2
 )
 
-// names assigns a permanent address to each name: the n-th after firstName to the n-th name.
+// names gives each name a permanent address: the n-th after firstName to the n-th name.
 type names struct {
 	mu    sync.Mutex
 	limit int
@@ -61,10 +61,10 @@ func (n *names) name(a netip.Addr) (string, bool) {
 	return "", false
 }
 
-// ServeDNS answers the sandbox's DNS questions on c. Every allowed name has its own
-// address in 198.18.0.0/15, and connections to it are for [Proxy.ServeRedirected]; any
-// other name does not exist. No question leaves the host. ServeDNS returns when c or
-// the proxy is closed, and closes c.
+// ServeDNS answers the sandbox's DNS questions on c. Every allowed name has its own address
+// in 198.18.0.0/15, connections to which are for [Proxy.ServeRedirected]; no other name
+// exists. No question leaves the host. ServeDNS returns when c or the proxy is closed, and
+// closes c.
 func (p *Proxy) ServeDNS(c net.PacketConn) error {
 	done := p.serves(c)
 	if done == nil {
@@ -117,7 +117,7 @@ func (p *Proxy) serveDNSConn(c *client) {
 	}
 }
 
-// answerDNS returns the answer to a message, or nil for one that gets none.
+// answerDNS returns the answer to a message; nil if it gets none.
 func (p *Proxy) answerDNS(message []byte) []byte {
 	head, question, ok := parseQuestion(message)
 	if !ok {
@@ -143,8 +143,8 @@ func (p *Proxy) answerDNS(message []byte) []byte {
 	return packAnswer(head, []dnsmessage.Question{question}, code, address)
 }
 
-// parseQuestion accepts a query with exactly one question, of class IN. It returns
-// false for anything else, also for responses.
+// parseQuestion accepts a query with exactly one question, of class IN. It returns false for
+// anything else, including responses.
 func parseQuestion(message []byte) (dnsmessage.Header, dnsmessage.Question, bool) {
 	var parser dnsmessage.Parser
 	head, err := parser.Start(message)
@@ -156,12 +156,12 @@ func parseQuestion(message []byte) (dnsmessage.Header, dnsmessage.Question, bool
 		return head, dnsmessage.Question{}, false
 	}
 	q := questions[0]
-	// In the text of a name, a dot inside a label looks like the end of a label.
+	// In a name's text, a dot inside a label looks like the end of a label.
 	return head, q, strings.Count(q.Name.String(), ".") == labels(message)
 }
 
-// labels counts the labels of the first question's name, which follows the header. It
-// returns -1 if the name is compressed.
+// labels counts the labels of the first question's name, which follows the header; -1 if the
+// name is compressed.
 func labels(message []byte) int {
 	count := 0
 	for i := 12; i < len(message) && message[i] != 0; i += 1 + int(message[i]) {

@@ -2,10 +2,9 @@ package proxy
 
 import "strings"
 
-// Environment returns the environment variables, as NAME=value, that make the programs
-// of a sandbox use the proxy at address, a "host:port". Each is there in upper and in
-// lower case, since programs differ. Connections to the sandbox's own loopback
-// addresses do not use the proxy.
+// Environment returns the variables, as NAME=value, that make a sandbox's programs use the
+// proxy at address, a "host:port", except for the sandbox's own loopback addresses. Each is
+// there in upper and lower case, since programs differ.
 func Environment(address string) []string {
 	var env []string
 	url := "http://" + address

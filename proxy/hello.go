@@ -13,7 +13,7 @@ const (
 	extensionSNI    = 0
 	maxRecord       = 1 << 14
 	maxHello        = 1 << 15
-	maxRecords      = 32 // of a hello: each read looks at all of them again
+	maxRecords      = 32 // of a hello: each read parses all of them again
 )
 
 // hidesName reports whether an extension is Encrypted Client Hello, one of its drafts,
@@ -22,18 +22,18 @@ func hidesName(extension uint16) bool {
 	return extension == 0xfe0d || extension >= 0xfe08 && extension <= 0xfe0c || extension == 0xffce
 }
 
-// A hello is what a ClientHello says about the server that it is for.
+// A hello is what a ClientHello says about its server.
 type hello struct {
 	name  string // as sent; "" if there is none
 	named bool   // it has a server_name extension
 	ech   bool   // it has an extension that hides a name
 }
 
-// parseHello reads a ClientHello from the first bytes of a connection. whole is false
-// while more bytes are needed; reason is set if the bytes cannot become one.
+// parseHello reads a ClientHello from the first bytes of a connection. whole is false while
+// more bytes are needed; reason is set if the bytes cannot become one.
 //
-// crypto/tls would be too lenient: it skips server names of other types beside the
-// one that it reports, and takes records that hold more than the ClientHello.
+// crypto/tls would be too lenient: it skips server names of types other than the one it
+// reports, and accepts records that hold more than the ClientHello.
 func parseHello(b []byte) (h hello, whole bool, reason Reason) {
 	message, reason := firstMessage(b)
 	if message == nil {
@@ -80,8 +80,7 @@ func firstMessage(b []byte) (message []byte, reason Reason) {
 	return nil, ""
 }
 
-// A field reads numbers and vectors (RFC 8446, 3.4). Once bytes are missing, bad stays
-// set.
+// A field reads numbers and vectors (RFC 8446, 3.4). bad stays set once bytes are missing.
 type field struct {
 	b   []byte
 	bad bool
@@ -98,7 +97,7 @@ func (f *field) take(n int) []byte {
 	return head
 }
 
-// number returns the next number, which has the given number of bytes.
+// number returns the next number, of the given number of bytes.
 func (f *field) number(bytes int) int {
 	n := 0
 	for _, c := range f.take(bytes) {
@@ -158,8 +157,8 @@ func parseSNI(content []byte) (string, bool) {
 	return string(name), true
 }
 
-// checkHello returns why a ClientHello may not be sent to the normalised host, or "".
-// Chromium and Firefox pretend to hide a name (RFC 9849), which looks the same as hiding one.
+// checkHello returns why a ClientHello must not be sent to the normalised host, or "".
+// Chromium and Firefox pretend to hide a name (RFC 9849), which looks like hiding one.
 func checkHello(h hello, host string) Reason {
 	switch name, bad := normalise(h.name); {
 	case h.named && (bad != "" || name != host):

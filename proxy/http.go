@@ -40,19 +40,19 @@ type exchange struct {
 	upstreamed bool // an answer came
 }
 
-// newTransport returns a transport that connects to allowed hosts only. A connection
-// is for one request: on an idle one, net/http prints to standard error what the
-// server sends, and a request that it silently retries is counted only once.
+// newTransport returns a transport that connects to allowed hosts only. A connection is for
+// one request: net/http prints what a server sends on an idle one to standard error, and a
+// silent retry would be counted only once.
 func (p *Proxy) newTransport() *http.Transport {
 	return &http.Transport{
 		DialContext: p.dialHTTP, DisableCompression: true, DisableKeepAlives: true,
-		MaxResponseHeaderBytes: int64(p.limits.HeaderBytes), // times are limited by the exchange
+		MaxResponseHeaderBytes: int64(p.limits.HeaderBytes), // the exchange limits times
 		DialTLSContext:         func(context.Context, string, string) (net.Conn, error) { return nil, ErrClosed },
 	}
 }
 
-// dialHTTP asks the policy again, so that the connection is to an allowed host,
-// whatever the library makes of a request.
+// dialHTTP asks the policy again, so that the connection is to an allowed host, whatever the
+// library makes of a request.
 func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, error) {
 	host, port, _ := splitAuthority(address, "")
 	d := p.cfg.Policy.Decide(Request{Kind: KindConnect, Host: host, Port: port})
@@ -66,13 +66,13 @@ func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, erro
 	return &upstreamHTTP{SpeakFirst(up), up.address.String()}, nil
 }
 
-// An upstreamHTTP is an upstream for one request of plain HTTP.
+// An upstreamHTTP is an upstream for one plain HTTP request.
 type upstreamHTTP struct {
 	net.Conn
 	address string
 }
 
-// exchange serves one request that is not a CONNECT to the forward proxy.
+// exchange serves one request to the forward proxy that is not a CONNECT.
 func (p *Proxy) exchange(w http.ResponseWriter, r *http.Request, c *client) {
 	kind := KindHTTP
 	if c.mapped != nil {
@@ -97,9 +97,9 @@ func (p *Proxy) exchange(w http.ResponseWriter, r *http.Request, c *client) {
 	}
 }
 
-// asAbsolute gives a redirected request the absolute URL of the name that the
-// connection's address stands for. It refuses a request that names another host, and
-// returns false.
+// asAbsolute gives a redirected request the absolute URL of the name for which the
+// connection's address stands. If the request names another host, it refuses it and returns
+// false.
 func (x *exchange) asAbsolute(r *http.Request) bool {
 	m := x.c.mapped
 	asked := r.Host
@@ -127,11 +127,11 @@ func (x *exchange) asAbsolute(r *http.Request) bool {
 	return false
 }
 
-// authority returns the name and port that the connection was made to.
+// authority returns the name and port to which the connection was made.
 func (m mapping) authority() string { return net.JoinHostPort(m.name, strconv.Itoa(int(m.port))) }
 
-// handleRequest is called by the library for each request. It returns the request to
-// send, or a refusal.
+// handleRequest is called by the library for each request. It returns the request to send or
+// a refusal.
 func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
 	x := r.Context().Value(exchangeKey{}).(*exchange)
 	d := x.decide(r)
@@ -210,8 +210,7 @@ func (x *exchange) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Respon
 	return &whole, nil
 }
 
-// handleResponse turns an error into an answer that says no more than its
-// reason.
+// handleResponse turns an error into an answer that says only its reason.
 func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http.Response {
 	if resp != nil {
 		return resp
@@ -263,8 +262,8 @@ func (x *exchange) answer(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, d.text()) // the client may be gone
 }
 
-// finish writes the log entry. ended says that the exchange was canceled: by stop, by
-// the proxy's end, or by the client, which left.
+// finish writes the log entry. ended says that the exchange was canceled: by stop, by the
+// end of the proxy, or because the client left.
 func (x *exchange) finish(ended bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -303,7 +302,7 @@ func (x *exchange) stop(reason Reason) {
 
 func (x *exchange) touch() { x.idle.Reset(x.p.limits.Idle) }
 
-// take counts n bytes. If they are over a limit, it stops the exchange.
+// take counts n bytes. If that exceeds a limit, it stops the exchange.
 func (x *exchange) take(count *int64, shared *budget, limit, n int64, reason Reason) bool {
 	x.mu.Lock()
 	over := *count+n > limit

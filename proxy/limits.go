@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Limits bound what one sandbox may do through its proxy. [New] takes fields that are 0
-// from [DefaultLimits]; a negative one is an error.
+// Limits bound what one sandbox may do through its proxy. For fields that are 0, [New] uses
+// [DefaultLimits]; negative ones are errors.
 type Limits struct {
 	Connections int   // from the sandbox, at a time
 	Tunnels     int   // at a time
-	Requests    int64 // requests, redirected connections and DNS questions in all; each is a line of the log
-	Names       int   // that the name server hands out addresses for, in all
+	Requests    int64 // requests, redirected connections and DNS questions in total; each is a line of the log
+	Names       int   // for which the name server hands out addresses, in total
 
 	HeaderBytes int   // of one request or answer
 	BodyBytes   int64 // of one plain HTTP request
 
-	Up, Down             int64 // bytes out of and into the sandbox, in all
+	Up, Down             int64 // bytes out of and into the sandbox, in total
 	TunnelUp, TunnelDown int64 // bytes of one tunnel or plain HTTP request
 
 	HeaderTime time.Duration // for a request's head
@@ -28,7 +28,7 @@ type Limits struct {
 	Lifetime   time.Duration // of a tunnel or a plain HTTP request
 }
 
-// DefaultLimits returns the limits of a sandbox for which none are set.
+// DefaultLimits returns the limits of a sandbox that sets none.
 func DefaultLimits() Limits {
 	return Limits{
 		Connections: 512, Tunnels: 128, Requests: 100_000, Names: 4096,
@@ -39,7 +39,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Over returns l with each field that is 0 taken from base.
+// Over returns l with the fields that are 0 taken from base.
 func (l Limits) Over(base Limits) Limits {
 	to, from := reflect.ValueOf(&l).Elem(), reflect.ValueOf(base)
 	for i := range to.NumField() {

@@ -20,7 +20,7 @@ const (
 	KindRelay       Kind = "relay"       // a request to the provider relay
 )
 
-// Verdict says what became of an attempt to reach the network.
+// Verdict is the result of an attempt to reach the network.
 type Verdict string
 
 // Verdicts of [Entry]. Error means that the attempt was allowed but failed.
@@ -30,8 +30,7 @@ const (
 	Error Verdict = "error"
 )
 
-// An Entry is one line of egress.jsonl. It never contains a header, a body or a query
-// string.
+// An Entry is one line of egress.jsonl. It never contains headers, bodies or query strings.
 type Entry struct {
 	Time    time.Time `json:"time"` // when the attempt began
 	Task    string    `json:"task,omitempty"`
@@ -41,7 +40,7 @@ type Entry struct {
 	Kind    Kind    `json:"kind"`
 	Host    string  `json:"host,omitempty"` // as requested, normalised where possible
 	Port    int     `json:"port,omitempty"`
-	Address string  `json:"address,omitempty"` // "IP:port" that was dialed, or the address that was refused
+	Address string  `json:"address,omitempty"` // "IP:port" dialled, or the address refused
 	Verdict Verdict `json:"verdict"`
 	Rule    string  `json:"rule,omitempty"`   // that allowed or refused it, as the tester wrote it
 	Reason  string  `json:"reason,omitempty"` // one of [Reasons], or of the relay's own list
@@ -57,17 +56,17 @@ type Entry struct {
 	Status   int      `json:"status,omitempty"` // HTTP status, of plain HTTP the server's; 0 if none
 	Model    string   `json:"model,omitempty"`
 	Stream   bool     `json:"stream,omitempty"`
-	Stripped []string `json:"stripped,omitempty"` // what was taken out of the request that was sent, or why external tools were refused
+	Stripped []string `json:"stripped,omitempty"` // what was removed from the request that was sent, or why external tools were refused
 	Usage    *Usage   `json:"usage,omitempty"`    // nil if the request used no tokens
 }
 
-// Usage counts tokens in the same terms for all providers. The zero Usage means none.
+// Usage counts tokens in the same terms for all providers. The zero Usage is none.
 type Usage struct {
 	Input     int64 `json:"input"`     // including Cached
 	Cached    int64 `json:"cached"`    // of Input, read from a cache
 	Output    int64 `json:"output"`    // including Reasoning
 	Reasoning int64 `json:"reasoning"` // of Output, where the provider says so
-	// Estimated: a count of the provider's was missing or unusable.
+	// Estimated: one of the provider's counts was missing or unusable.
 	Estimated bool `json:"estimated,omitempty"`
 }
 
@@ -82,12 +81,12 @@ func (u Usage) Add(v Usage) Usage {
 	}
 }
 
-// A Log writes entries as lines of JSON, each with a single Write. Its methods are safe
-// for concurrent use.
+// A Log writes entries as lines of JSON, each with a single Write. Its methods are safe for
+// concurrent use.
 type Log struct {
-	// Try is written to every entry. Redact, unless nil, is applied to the texts that
-	// a sandbox can influence: names, addresses, rules, paths, models. Both must be
-	// set before the first Write.
+	// Try is written to every entry. Redact, unless nil, is applied to texts that a sandbox
+	// can influence: names, addresses, rules, paths, models. Set both before the first
+	// Write.
 	Try    int
 	Redact func(string) string
 
@@ -131,8 +130,7 @@ func (e Entry) redacted(redact func(string) string) Entry {
 	return e
 }
 
-// Err returns the first error of writing an entry. If there is one the log is
-// incomplete.
+// Err returns the first error of writing an entry. After one, the log is incomplete.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

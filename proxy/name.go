@@ -20,8 +20,8 @@ func normalise(host string) (string, Reason) {
 	return name, ""
 }
 
-// parsePort accepts only a decimal number without sign or leading zeros, which every
-// parser reads alike.
+// parsePort accepts only a decimal number without sign or leading zeros, which all parsers
+// read alike.
 func parsePort(text string) (uint16, bool) {
 	if text == "" || text[0] < '1' || text[0] > '9' || strings.Trim(text, "0123456789") != "" {
 		return 0, false
@@ -30,8 +30,8 @@ func parsePort(text string) (uint16, bool) {
 	return uint16(n), err == nil
 }
 
-// splitAuthority splits "host:port" at its only colon, or after the bracket of an
-// IPv6 literal. Without a port, it returns otherwise. The parts may be malformed.
+// splitAuthority splits "host:port" at its only colon, or after the bracket of an IPv6
+// literal. If there is no port, port is otherwise. The parts may be malformed.
 func splitAuthority(authority, otherwise string) (host, port string, ok bool) {
 	colon := strings.IndexByte(authority, ':')
 	if strings.HasPrefix(authority, "[") {

@@ -23,8 +23,8 @@ type Policy struct {
 type Request struct {
 	Kind   Kind
 	Method string // used for KindHTTP only
-	Host   string // as it was asked for; may be an address
-	Port   string // as it was asked for; not used for KindDNS
+	Host   string // as requested; may be an address
+	Port   string // as requested; not used for KindDNS
 }
 
 // A Decision is a policy's answer to a [Request]. The zero Decision denies.
@@ -37,8 +37,8 @@ type Decision struct {
 	Cure    string // of a refusal: how to allow it
 }
 
-// Decide says whether the policy allows the request. It depends on nothing but p and r;
-// the address that a name resolves to is checked when it is dialled.
+// Decide says whether the policy allows the request. It depends only on p and r; the address
+// that a name resolves to is checked when it is dialled.
 func (p Policy) Decide(r Request) Decision {
 	d := Decision{}
 	host, badName := normalise(r.Host)

@@ -20,7 +20,7 @@ import (
 type Config struct {
 	Policy Policy
 	Limits Limits // unset fields are those of DefaultLimits
-	Log    *Log   // required; once it has an error, nothing leaves any more
+	Log    *Log   // required; after an error of the log, nothing leaves any more
 	// Task and Attempt go into the log's entries.
 	Task    string
 	Attempt int
@@ -28,7 +28,7 @@ type Config struct {
 	hooks hooks
 }
 
-// hooks can only be set by this package's tests. None of them replaces a check.
+// hooks are only set by this package's tests. None of them replaces a check.
 type hooks struct {
 	resolver *net.Resolver
 	// control runs on a socket whose address passed the check.
@@ -37,7 +37,7 @@ type hooks struct {
 	local func(netip.Addr) (bool, error)
 }
 
-// ErrClosed is the error of the Serve methods of a proxy that has been closed already.
+// ErrClosed is the error of the Serve methods once the proxy is closed.
 var ErrClosed = errors.New("proxy is closed")
 
 // A Proxy is the egress proxy of one sandbox. Its methods are safe for concurrent use.
@@ -79,8 +79,8 @@ type Totals struct {
 	Down        int64 `json:"down"`     // bytes into it
 }
 
-// New returns a proxy, which the caller must close. It fails for an invalid
-// configuration, such as one without a log or with a negative limit.
+// New returns a proxy, which the caller must close. It fails for an invalid configuration,
+// such as a missing log or a negative limit.
 func New(cfg Config) (*Proxy, error) {
 	if cfg.Log == nil {
 		return nil, errors.New("egress proxy without a log")
@@ -118,14 +118,14 @@ func (p *Proxy) newServer() *http.Server {
 	}
 }
 
-// Serve serves l as a forward proxy, which accepts CONNECT and requests with absolute
-// URLs. It returns when l or the proxy is closed, and closes l.
+// Serve serves l as a forward proxy for CONNECT and requests with absolute URLs. It returns
+// when l or the proxy is closed, and closes l.
 func (p *Proxy) Serve(l net.Listener) error {
 	return p.accept(l, KindMalformed, func(c *client) { p.queue.put(c) })
 }
 
-// accept hands the connections of a listener to use, up to the limit. kind is that of
-// the log entry for a connection above it.
+// accept passes the connections of a listener to use, up to the limit. kind is that of the
+// log entry for a connection beyond it.
 func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
 	done := p.serves(l)
 	if done == nil {
@@ -178,8 +178,8 @@ func (p *Proxy) Totals() Totals {
 	}
 }
 
-// serves makes Close close c, and wait until the caller calls done, which closes c, too.
-// Once the proxy is closed, it closes c and returns nil.
+// serves makes Close close c and wait for a call of done, which closes c, too. Once the
+// proxy is closed, it closes c and returns nil.
 func (p *Proxy) serves(c io.Closer) (done func()) {
 	if !p.begin() {
 		_ = c.Close()
@@ -193,8 +193,8 @@ func (p *Proxy) serves(c io.Closer) (done func()) {
 	}
 }
 
-// begin makes Close wait until the caller calls p.work.Done. Once the proxy is closed,
-// it returns false and Done must not be called.
+// begin makes Close wait for a call of p.work.Done. Once the proxy is closed, it returns
+// false and Done must not be called.
 func (p *Proxy) begin() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,8 +205,8 @@ func (p *Proxy) begin() bool {
 	return true
 }
 
-// start runs f, which closes c, on a goroutine that Close waits for. Once the proxy
-// is closed, f does not run, and start closes c.
+// start runs f, which closes c, on a goroutine that Close waits for. Once the proxy is
+// closed, it closes c instead.
 func (p *Proxy) start(c *client, f func()) {
 	if !p.begin() {
 		_ = c.Close()
@@ -218,10 +218,10 @@ func (p *Proxy) start(c *client, f func()) {
 	}()
 }
 
-// A queue is a listener of connections that were accepted elsewhere.
+// A queue is a listener of connections accepted elsewhere.
 type queue struct {
 	conns chan net.Conn
-	ctx   context.Context // of the proxy, with which the queue ends
+	ctx   context.Context // the proxy's; the queue ends with it
 }
 
 func (q queue) put(c net.Conn) {

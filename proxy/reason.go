@@ -1,12 +1,12 @@
 package proxy
 
-// Reason is a word that says why something was refused, failed or was cut off.
-// [Reasons] returns all there are.
+// Reason is a word that says why something was refused, failed or was cut off. See
+// [Reasons].
 type Reason string
 
-// Reasons that lie in the request itself.
+// Reasons found in the request itself.
 const (
-	ReasonMalformed      Reason = "malformed_request"   // no valid HTTP request, or one that can be read in two ways
+	ReasonMalformed      Reason = "malformed_request"   // no valid HTTP request, or one with two readings
 	ReasonHeaderTooLarge Reason = "header_too_large"    // Limits.HeaderBytes
 	ReasonHeaderTimeout  Reason = "header_timeout"      // Limits.HeaderTime
 	ReasonNotProxy       Reason = "not_a_proxy_request" // neither an absolute URL nor a CONNECT
@@ -19,7 +19,7 @@ const (
 	ReasonBadName        Reason = "bad_name"   // not an ASCII DNS name
 	ReasonIPLiteral      Reason = "ip_literal" // an address, in whatever spelling
 	ReasonHost           Reason = "host_not_allowed"
-	ReasonHostMismatch   Reason = "host_mismatch" // a redirected request for another name than its address stands for
+	ReasonHostMismatch   Reason = "host_mismatch" // a redirected request for a name other than its address stands for
 )
 
 // Reasons that arise on the way to the host.
@@ -30,7 +30,7 @@ const (
 	ReasonUpstream Reason = "upstream_failed" // the host's answer is not HTTP, or broke off
 )
 
-// Reasons that lie in the first bytes of a tunnel.
+// Reasons found in the first bytes of a tunnel.
 const (
 	ReasonNotTLS       Reason = "not_tls"
 	ReasonBadHello     Reason = "bad_hello"     // a malformed TLS ClientHello
@@ -40,7 +40,7 @@ const (
 	ReasonECH          Reason = "ech"          // the ClientHello hides a name
 )
 
-// Reasons that are limits, or the end of the sandbox.
+// Limits, and the end of the sandbox.
 const (
 	ReasonConnections Reason = "too_many_connections"
 	ReasonTunnels     Reason = "too_many_tunnels"
@@ -51,12 +51,12 @@ const (
 	ReasonBody        Reason = "body_too_large"
 	ReasonIdle        Reason = "idle"
 	ReasonLifetime    Reason = "lifetime"
-	ReasonShutdown    Reason = "shutdown"   // the sandbox is over
+	ReasonShutdown    Reason = "shutdown"   // the sandbox has ended
 	ReasonLog         Reason = "log_failed" // what cannot be logged does not leave
 )
 
-// Reasons returns every reason with its cure: what the author of the tester file, or of
-// the command in the sandbox, can do about it.
+// Reasons returns every reason with its cure: what the author of the tester file or of the
+// sandbox's command can do about it.
 func Reasons() map[Reason]string {
 	const limit = "a limit of the sandbox's way out; ask for less"
 	return map[Reason]string{
@@ -91,5 +91,5 @@ func Reasons() map[Reason]string {
 	}
 }
 
-// cure returns the cure that [Reasons] has for the reason.
+// cure returns the reason's cure from [Reasons].
 func (r Reason) cure() string { return Reasons()[r] }

@@ -12,18 +12,17 @@ import (
 // soOriginalDst is SO_ORIGINAL_DST of linux/netfilter_ipv4.h.
 const soOriginalDst = 80
 
-// A mapping is the name and port that a redirected connection was made to.
+// A mapping is the name and port of a redirected connection.
 type mapping struct {
 	name string
 	port uint16
 }
 
-// ServeRedirected serves connections that programs in the sandbox made to an address
-// from [Proxy.ServeDNS]. It accepts TLS whose ClientHello names the host that the
-// address stands for and, on ports other than 443, plain HTTP to that host. A
-// connection's original destination is its socket option SO_ORIGINAL_DST or, where that
-// is not set, its local address. ServeRedirected returns when l or the proxy is closed,
-// and closes l.
+// ServeRedirected serves connections that programs in the sandbox made to an address from
+// [Proxy.ServeDNS]. It accepts TLS whose ClientHello names the address's host and, on ports
+// other than 443, plain HTTP to that host. A connection's original destination is its socket
+// option SO_ORIGINAL_DST or, if that is not set, its local address. ServeRedirected returns
+// when l or the proxy is closed, and closes l.
 func (p *Proxy) ServeRedirected(l net.Listener) error {
 	return p.accept(l, KindTransparent, func(c *client) {
 		p.start(c, func() { p.redirected(c) })
@@ -70,8 +69,7 @@ func (p *Proxy) redirectedTLS(a *attempt, c *client, first []byte) {
 	}
 }
 
-// originalDestination is where a connection was to go before the kernel
-// redirected it.
+// originalDestination is where a connection was going before the kernel redirected it.
 func originalDestination(c *net.TCPConn) netip.AddrPort {
 	local := c.LocalAddr().(*net.TCPAddr).AddrPort()
 	raw, err := c.SyscallConn()

@@ -14,8 +14,8 @@ import (
 
 const (
 	copyBytes = 32 << 10
-	// spliceAfter is the bytes after which the kernel copies a flow. The pipes that
-	// this takes would cost a small tunnel four descriptors.
+	// spliceAfter is the number of bytes after which the kernel copies a flow. The pipes for
+	// that would cost a small tunnel four descriptors.
 	spliceAfter = 512 << 10
 	spliceBytes = 1 << 20
 	spliceTime  = 200 * time.Millisecond
@@ -40,8 +40,7 @@ type flow struct {
 	full     Reason // when one of the two is used up
 }
 
-// tunnel forwards first, then copies both ways until both sides end or a limit is
-// reached.
+// tunnel forwards first, then copies both ways until both sides end or a limit is reached.
 func (p *Proxy) tunnel(a *attempt, c *client, up *upstream, first []byte) {
 	t := &tunnel{p: p, begun: time.Now()}
 	t.up = flow{t: t, from: c.tcp, to: up.TCPConn, shared: p.up, left: p.limits.TunnelUp, full: ReasonUp}
@@ -66,7 +65,7 @@ func (p *Proxy) tunnel(a *attempt, c *client, up *upstream, first []byte) {
 	a.end(t.up.moved, t.down.moved)
 }
 
-// cut ends both flows. The first reason that is not "" counts.
+// cut ends both flows. The first reason other than "" counts.
 func (t *tunnel) cut(reason Reason) {
 	if reason != "" {
 		t.reason.CompareAndSwap(nil, &reason)
@@ -92,8 +91,7 @@ func (f *flow) run() {
 	}
 }
 
-// step moves what can be read, up to one buffer full. It holds no buffer while it
-// waits.
+// step moves what can be read, up to one buffer. It holds no buffer while it waits.
 func (f *flow) step(raw syscall.RawConn) (int, error) {
 	idle := f.t.p.limits.Idle
 	if err := f.from.SetReadDeadline(time.Now().Add(idle/4 + time.Millisecond)); err != nil {
@@ -139,8 +137,8 @@ func (f *flow) step(raw syscall.RawConn) (int, error) {
 
 func (t *tunnel) touch() { t.active.Store(int64(time.Since(t.begun))) }
 
-// write sends b. If it cannot, or if the limits allow only a part, which it sends, it
-// ends the tunnel and returns false.
+// write sends b. If it cannot, or if the limits allow only a part, which it sends, it ends
+// the tunnel and returns false.
 func (f *flow) write(b []byte) bool {
 	allowed := f.shared.take(min(int64(len(b)), f.left))
 	if err := f.to.SetWriteDeadline(time.Now().Add(f.t.p.limits.writeTime())); err != nil {
@@ -161,8 +159,8 @@ func (f *flow) write(b []byte) bool {
 	return false
 }
 
-// splice lets the kernel copy. full is false if there was less to copy than reserved:
-// it is better to wait in step, which reserves nothing.
+// splice lets the kernel copy. full is false if less was copied than reserved: it is better
+// to wait in step, which reserves nothing.
 func (f *flow) splice() (full bool, err error) {
 	reserved := f.shared.reserve(min(spliceBytes, f.left))
 	n := int64(0)

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// formula finds where a spreadsheet would begin a formula: at the beginning of a cell, also
-// in spreadsheets that divide lines at semicolons whatever the quotes.
+// formula finds where a spreadsheet would begin a formula: at the start of a cell, even in
+// spreadsheets that split lines at semicolons regardless of quotes.
 var formula = regexp.MustCompile(`(^|;)(["' ]*[=+\-@＝＋－＠])`)
 
 // harmlessCell returns a hostile text as one line that no spreadsheet takes for a formula:
-// what would begin one has an apostrophe before it.
+// an apostrophe precedes whatever would begin one.
 func harmlessCell(s string) string { return formula.ReplaceAllString(Visible(s, 2000), "${1}'${2}") }
 
-// WriteCSV writes a line for each attempt, with the try that counts, under a line of
-// names. Times are in seconds, sizes in bytes; an empty cell stands for an unknown number.
-// Control characters in texts are escaped, and no text is a formula.
+// WriteCSV writes a header and a line for each attempt, with the try that counts. Times are
+// in seconds, sizes in bytes; an empty cell is an unknown number. Control characters in
+// texts are escaped, and no text is a formula.
 func WriteCSV(w io.Writer, r Report, sources []*Source) error {
 	out := csv.NewWriter(w)
 	_ = out.Write([]string{ // the error comes back below
@@ -51,7 +51,7 @@ func WriteCSV(w io.Writer, r Report, sources []*Source) error {
 	return out.Error()
 }
 
-// decimal formats a positive number without an exponent, and an unknown one as "".
+// decimal formats a positive number without an exponent; an unknown one is "".
 func decimal(v float64) string {
 	if v <= 0 {
 		return ""

@@ -16,8 +16,8 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// A Detail is everything that can be shown of one attempt. Its texts are cut to the size
-// that was asked for.
+// A Detail is everything that can be shown of one attempt, with texts cut to the requested
+// size.
 type Detail struct {
 	Message   string          `json:"message,omitempty"`
 	Prompt    Text            `json:"prompt"`
@@ -45,7 +45,7 @@ type Candidate struct {
 	Directory string `json:"folder,omitempty"` // in the run's directory
 }
 
-// A Named text is a value or a file, with its name.
+// A Named text is a value or a file with its name.
 type Named struct {
 	Name string `json:"name"`
 	Text Text   `json:"text"`
@@ -67,7 +67,7 @@ type TryFacts struct {
 	Seconds float64       `json:"seconds"`
 }
 
-// Detail reads the details of s.Attempts[at]. Its texts have about most bytes together.
+// Detail reads the details of s.Attempts[at]. Its texts have about most bytes in total.
 // Detail.Missing says what could not be read.
 func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 	a := s.Attempts[at]
@@ -97,7 +97,7 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 	return d, ctx.Err()
 }
 
-// reread reads a record again, with all of its texts.
+// reread reads a record again, with all its texts.
 func (s *Source) reread(t Try) (record.Record, error) {
 	f, err := record.OpenFile(s.root, record.RecordsFile, os.O_RDONLY)
 	if err != nil {
@@ -119,7 +119,7 @@ func output(stdout, stderr string, metadata record.Metadata, most int) Output {
 	return o
 }
 
-// asJSON returns v as JSON or, if that is too long, the beginning of it as a string.
+// asJSON returns v as JSON or, if that is too long, its beginning as a string.
 func asJSON(v any, most int) json.RawMessage {
 	text, err := json.Marshal(v)
 	if err == nil && len(text) > most {
@@ -191,7 +191,7 @@ func (s *Source) logs(d *Detail, rec record.Record, most int) {
 	}
 }
 
-// parserOf returns the parser of the agent's output, in which an unknown agent has no
+// parserOf returns the parser of the agent's output; for an unknown agent, it finds no
 // events.
 func parserOf(rec record.Record) func([]byte) ([]harness.Step, bool) {
 	if rec.Agent != nil {

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	maxEgress   = 200 // lines of one attempt that are shown
-	maxIndexed  = 256 // lines of one attempt whose offset is kept
-	egressLines = 160 // bytes of a shown line, about
+	maxEgress   = 200 // lines of one attempt to show
+	maxIndexed  = 256 // lines of one attempt whose offsets are kept
+	egressLines = 160 // approximate bytes of a shown line
 )
 
-// An Egress is the egress log of one attempt. Its counts are over all entries.
+// An Egress is the egress log of one attempt. Its counts include all entries.
 type Egress struct {
 	Entries []Entry `json:"entries"`        // the first ones
-	More    int     `json:"more,omitempty"` // entries that are left out
+	More    int     `json:"more,omitempty"` // entries left out
 	Allowed int     `json:"allowed"`
 	Denied  int     `json:"denied"`
 	Errors  int     `json:"errors"`
@@ -53,7 +53,7 @@ type egressIndex struct {
 	total, allowed, denied, failed int
 }
 
-// egressLine is an entry with the attempt that it belongs to.
+// egressLine is an entry with its attempt.
 type egressLine struct {
 	Task    string    `json:"task"`
 	Attempt int       `json:"attempt"`
@@ -114,7 +114,7 @@ func (i *egressIndex) add(verdict string, offset int64) {
 	}
 }
 
-// egressOf returns an attempt's egress, or nil if nothing was logged.
+// egressOf returns an attempt's egress; nil if nothing was logged.
 func (s *Source) egressOf(a Attempt, d *Detail, most int) *Egress {
 	index := s.egress[attemptKey{a.Task, a.Number}]
 	if index == nil {

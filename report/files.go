@@ -31,8 +31,8 @@ const (
 	maxDepth   = 12      // nested directories
 )
 
-// files lists a candidate's directory, and reads text files in it up to most bytes
-// together. It follows no links.
+// files lists a candidate's directory, and reads text files in it up to most bytes in total.
+// It follows no links.
 func (s *Source) files(directory string, most int) (list []File, more bool, err error) {
 	if !filepath.IsLocal(directory) {
 		return nil, false, errors.New("its directory leads out of the run's directory")
@@ -61,7 +61,7 @@ type walker struct {
 	more    bool
 }
 
-// walk visits a directory in the order of names. A directory that cannot be read is skipped.
+// walk visits a directory in the order of names. It skips unreadable directories.
 func (w *walker) walk(dir string, depth int) {
 	f, err := w.root.Open(dir)
 	if err != nil {
@@ -121,7 +121,7 @@ func (w *walker) text(name string) *Text {
 	return &text
 }
 
-// ends reads the beginning and the end of a file, of most bytes together.
+// ends reads the beginning and the end of a file, most bytes in total.
 func ends(f *os.File, most int) (Text, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -45,10 +45,10 @@ type (
 	}
 )
 
-// WriteJUnit writes runs as JUnit XML: a suite for each run, and a case for each attempt.
-// Failed attempts are failures, those with errors are errors, and pending ones are skipped.
-// If planned attempts have no record, one more case is an error that says so. Warnings are
-// properties of the suite. Control characters in texts are escaped.
+// WriteJUnit writes runs as JUnit XML: a suite for each run, a case for each attempt. Failed
+// attempts are failures, unmeasured ones errors, and pending ones skipped. If planned
+// attempts have no record, an additional case says so as an error. Warnings are properties
+// of the suite. Control characters in texts are escaped.
 func WriteJUnit(w io.Writer, r Report, sources []*Source) error {
 	var all junitSuites
 	for i, s := range sources {

@@ -9,7 +9,7 @@ import (
 
 // The longest lines that are read, in bytes.
 const (
-	maxRecord = 256 << 20 // as record.Read has it
+	maxRecord = 256 << 20 // as in record.Read
 	maxEvent  = 32 << 20  // of an agent's trace, whose writer cuts events at 16 MiB
 	maxEntry  = 1 << 20   // of the egress log
 )
@@ -37,8 +37,8 @@ func newLineReader(r io.Reader, offset int64, most int) *lineReader {
 	return &lineReader{r: bufio.NewReaderSize(r, 64<<10), most: most, offset: offset}
 }
 
-// next returns the next line. It returns io.EOF after the last one, and errLong for one
-// that is too long, after which reading may go on.
+// next returns the next line, or io.EOF after the last. For a line that is too long it
+// returns errLong; reading may continue.
 func (l *lineReader) next() (line, error) {
 	found := line{offset: l.offset}
 	l.buffer = l.buffer[:0]

@@ -13,8 +13,8 @@ const (
 	markdownText = 80 // characters of a name
 )
 
-// WriteMarkdown writes a summary that fits into a comment. Names from records have no
-// effect in it: no markup, no links, no mentions.
+// WriteMarkdown writes a summary that fits into a comment. Names from records have no effect
+// in it as markup, links or mentions.
 func WriteMarkdown(w io.Writer, r Report) error {
 	var b strings.Builder
 	if len(r.Runs) > 1 {
@@ -36,8 +36,8 @@ func WriteMarkdown(w io.Writer, r Report) error {
 	return err
 }
 
-// literal returns a text as a code span, in which nothing is markup, a mention or a
-// link. Characters that would end the span or a table's cell are escaped.
+// literal returns a text as a code span, in which nothing is markup, a mention or a link. It
+// escapes characters that would end the span or a table's cell.
 func literal(s string, most int) string {
 	if s == "" {
 		return "–"

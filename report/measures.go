@@ -12,7 +12,7 @@ type Measure struct {
 	Write func(float64) string  // formats a value with its unit
 	Of    func(Attempt) float64 // negative if unknown
 
-	in func(*Distributions) *stat.Distribution // where it is summed up
+	in func(*Distributions) *stat.Distribution // where its distribution is
 }
 
 // Measures returns all measures, in the order to show them.
@@ -37,7 +37,7 @@ func Measures() []Measure {
 	}
 }
 
-// known returns v, and -1 instead of 0, which stands for an unknown time or size.
+// known returns v, or -1 for 0, which means an unknown time or size.
 func known(v float64) float64 {
 	if v == 0 {
 		return -1

@@ -35,8 +35,8 @@ func chance(p float64) string {
 	return fmt.Sprintf("%.3f", p)
 }
 
-// Seconds formats a duration, given in seconds, with about three digits; from 100 s as
-// min:sec, from one hour as h:min. Zero and less become "–".
+// Seconds formats seconds with about three digits; from 100 s as min:sec, from one hour as
+// h:min. Zero and less become "–".
 func Seconds(s float64) string {
 	switch {
 	case s <= 0:

@@ -2,8 +2,7 @@
 // that is, what they took, and how runs differ.
 //
 // It treats all text in records as hostile, since candidates wrote much of it. It reads
-// records as a stream, so that memory grows with the number of attempts and not with what
-// they printed.
+// records as a stream: memory grows with the number of attempts, not with their output.
 package report
 
 import (
@@ -14,7 +13,7 @@ import (
 )
 
 // Schema names the JSON form of a [Report]. New fields do not change the name; removing a
-// field, or changing its meaning, does.
+// field or changing its meaning does.
 const Schema = "sbench.report/1"
 
 // A Report sums up one or more runs. Shares are between 0 and 1, times in seconds,
@@ -59,22 +58,22 @@ type Run struct {
 	NotPassed  []Unpassed `json:"not_passed"` // in the order of Tasks
 
 	Distributions Distributions `json:"distributions"`
-	Spent         Tokens        `json:"tokens_spent"` // by all tries, also those that do not count
+	Spent         Tokens        `json:"tokens_spent"` // by all tries, even those that do not count
 	Slowest       []Slow        `json:"slowest"`      // at most 10, the slowest first
 	Tasks         []Task        `json:"tasks"`        // in the order of [Natural]
 }
 
-// A Problem is something that could not be read, or is not as it should be.
+// A Problem is something that could not be read or is not as it should be.
 type Problem struct {
 	File    string `json:"file"`           // in the run's directory
 	Line    int    `json:"line,omitempty"` // from 1; 0: none
 	Message string `json:"message"`
-	// Unverified means that the records as a whole are not proven to be what was written.
+	// Unverified means that the records are not proven to be what was written.
 	Unverified bool `json:"unverified,omitempty"`
 }
 
-// Counts are the numbers of tasks and of attempts, the latter also by the status of the
-// try that counts.
+// Counts are the numbers of tasks and of attempts, and of attempts by the status of the try
+// that counts.
 type Counts struct {
 	Tasks    int `json:"tasks"`
 	Attempts int `json:"attempts"`
@@ -94,14 +93,13 @@ type Accuracy struct {
 	Scored int            `json:"scored"`
 	Value  *float64       `json:"value"`
 	Wilson *stat.Interval `json:"wilson"`
-	// Clustered is a bootstrap over tasks, set if a task has several scored attempts:
-	// these are not independent, as Wilson's interval assumes.
+	// Clustered is a bootstrap over tasks, set if a task has several scored attempts: these
+	// are not independent, as Wilson's interval assumes.
 	Clustered *stat.Interval `json:"clustered,omitempty"`
 }
 
-// Interval returns the interval to show, the wider of the two, or nil. A bootstrap is too
-// narrow if the tasks are few or all alike, and Wilson's interval if a task's attempts
-// are alike.
+// Interval returns the wider of the two intervals, or nil. A bootstrap is too narrow if the
+// tasks are few or all alike, Wilson's interval if a task's attempts are alike.
 func (a Accuracy) Interval() *stat.Interval {
 	if a.Clustered != nil && a.Clustered.High-a.Clustered.Low > a.Wilson.High-a.Wilson.Low {
 		return a.Clustered
@@ -115,8 +113,8 @@ type Retries struct {
 	Passed   int `json:"passed"` // of those, in the end
 }
 
-// A PassK is an unbiased estimate: the mean over the tasks that have at least k scored
-// attempts. Value is nil if none has.
+// A PassK is an unbiased estimate: the mean over tasks with at least k scored attempts.
+// Value is nil if there are none.
 type PassK struct {
 	K       int      `json:"k"`
 	Value   *float64 `json:"value"`
@@ -132,7 +130,7 @@ type Group struct {
 }
 
 // An Outcome counts attempts with the same status, reason and phase. The example is the
-// first attempt with the most frequent message; it is empty for passed.
+// first attempt with the most frequent message; for passed it is empty.
 type Outcome struct {
 	Status  record.Status `json:"status"`
 	Reason  string        `json:"reason"` // "" for passed
@@ -154,8 +152,8 @@ type Unpassed struct {
 	Message string        `json:"message"`
 }
 
-// Distributions are over the tries that count, without errors, and each over those that
-// report the value.
+// Distributions are over the tries that count, without errors; each is over those that
+// report its value.
 type Distributions struct {
 	Producer   stat.Distribution `json:"producer_seconds"`
 	Verifier   stat.Distribution `json:"verifier_seconds"`
@@ -198,8 +196,8 @@ type Task struct {
 	Attempts int    `json:"attempts"`
 }
 
-// A Comparison compares two runs over the tasks that both scored and that were the same
-// in both.
+// A Comparison compares two runs over the tasks that both scored and that are the same in
+// both.
 type Comparison struct {
 	A int `json:"a"` // index in Report.Runs
 	B int `json:"b"`

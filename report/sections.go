@@ -9,8 +9,8 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// A section is the text of a report on a run or a comparison. The forms differ in how
-// they write it, and in how they make names harmless.
+// A section is the text of a report about a run or a comparison. The forms of a report
+// differ in how they write it and how they make names harmless.
 type section struct {
 	warnings []Warning
 	facts    []fact
@@ -28,8 +28,7 @@ type table struct {
 	rows  [][]any
 }
 
-// A name is the text of a fact or a cell that is from the records, and words are a longer
-// one.
+// A name is a text from the records in a fact or a cell; words are a longer one.
 type (
 	name  string
 	words string
@@ -95,7 +94,7 @@ func causes(outcomes []Outcome) table {
 	})
 }
 
-// leaders returns a table of several runs, the best first.
+// leaders returns a table of several runs, best first.
 func (r Report) leaders() table {
 	return tableOf([]string{"run", "", "accuracy", "interval", "scored", "against A", "p", "tokens", "producer", "warnings"}, r.Ranking(), func(at int) []any {
 		run := r.Runs[at]
@@ -115,8 +114,7 @@ func (r Report) versus(c Comparison, show func(string) string) string {
 	return fmt.Sprintf("%s (%s) against %s (%s)", show(r.Runs[c.B].Title()), Letter(c.B), show(r.Runs[c.A].Title()), Letter(c.A))
 }
 
-// Ranking returns the indices of all runs, that with the highest accuracy first and those
-// without one last.
+// Ranking returns the indices of all runs by accuracy, highest first and unknown last.
 func (r Report) Ranking() []int {
 	order := make([]int, len(r.Runs))
 	for i := range order {
@@ -132,7 +130,7 @@ func (r Report) Ranking() []int {
 	return order
 }
 
-// Against returns the comparison of a run with the first one, which has none itself.
+// Against returns the comparison of a run with the first run, which itself has none.
 func (r Report) Against(run int) (Comparison, bool) {
 	i := slices.IndexFunc(r.Comparisons, func(c Comparison) bool { return c.B == run })
 	if i < 0 {
@@ -149,7 +147,7 @@ func Letter(run int) string {
 	return fmt.Sprint(run + 1)
 }
 
-// measures returns those that have values.
+// measures returns the measures that have values.
 func (r Run) measures() []Measure {
 	return slices.DeleteFunc(Measures(), func(m Measure) bool { return m.in(&r.Distributions).Count == 0 })
 }
@@ -183,8 +181,7 @@ func (c Comparison) section() section {
 // Title returns the heading for a run.
 func (r Run) Title() string { return cmp.Or(r.RunID, r.Dir) }
 
-// Subtitle returns the run's benchmark, and its agents or its other harness; "" if none
-// is known.
+// Subtitle returns the run's benchmark and its agents or other harness; "" if unknown.
 func (r Run) Subtitle() string {
 	words := r.BenchmarkID
 	if r.PackVersion > 0 {
@@ -209,7 +206,7 @@ func (p Problem) String() string {
 // NameOr returns the name of a group, or a placeholder if it is empty.
 func NameOr(name string) string { return cmp.Or(name, "(none)") }
 
-// share formats a task's result: the verdict of a single attempt, or "passed/scored" of
+// share formats a task's result: the verdict of a single attempt, or "passed/scored" for
 // several.
 func (Differs) share(share float64, scored int) string {
 	switch {

@@ -23,11 +23,10 @@ const (
 	maxProblems = 100     // kept
 )
 
-// ErrNoRun means that a directory is not that of a run.
+// ErrNoRun means that a directory does not hold a run.
 var ErrNoRun = errors.New("not the directory of a run")
 
-// A Source gives access to the directory of a run. It must not be used by two goroutines
-// at once.
+// A Source gives access to a run's directory. It must not be used by two goroutines at once.
 type Source struct {
 	Dir      string          // as given to [Open]
 	Manifest record.Manifest // zero if there is none
@@ -43,8 +42,8 @@ type Source struct {
 	egress map[attemptKey]*egressIndex // nil until it is needed
 }
 
-// An Attempt is what is kept in memory of an attempt: the try that counts, and a list of
-// all tries. Times and memory that are 0 are unknown.
+// An Attempt is what memory holds of an attempt: the try that counts, and a list of all
+// tries. Times and memory of 0 are unknown.
 type Attempt struct {
 	Task, Benchmark, Family, Category string
 	Number                            int // of the task's attempts, from 1
@@ -79,9 +78,8 @@ type attemptKey struct {
 	number int
 }
 
-// Open reads the records in a run's directory. The caller must close the Source. Lines
-// that are not records become Problems. The error wraps [ErrNoRun] if there is no file of
-// records.
+// Open reads the records in a run's directory. Lines that are not records become Problems.
+// The error wraps [ErrNoRun] if there is no file of records. The caller closes the Source.
 func Open(ctx context.Context, dir string) (*Source, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -130,8 +128,8 @@ func (s *Source) problem(file string, line int, message string) {
 	s.Problems = append(s.Problems, Problem{File: file, Line: line, Message: message})
 }
 
-// readManifest reads what the run was to be. A run that was resumed may have planned more
-// attempts than its manifest says; its seal says how many.
+// readManifest reads what was planned. A resumed run may have planned more attempts than its
+// manifest says; its seal says how many.
 func (s *Source) readManifest() {
 	var seal record.Seal
 	s.readFile(record.ManifestFile, &s.Manifest) // runs of earlier versions have none
@@ -141,7 +139,7 @@ func (s *Source) readManifest() {
 	}
 }
 
-// readFile decodes a file of the run. It may be missing.
+// readFile decodes a file of the run, which may be missing.
 func (s *Source) readFile(name string, into any) {
 	f, err := record.OpenFile(s.root, name, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -191,7 +189,7 @@ func (s *Source) take(index map[attemptKey]int, n int, l line) {
 	s.Attempts[at] = a
 }
 
-// decode decodes one record. It fails for one that cannot be counted.
+// decode decodes one record. It fails if the record cannot be counted.
 func decode(text []byte) (record.Record, error) {
 	var rec record.Record
 	if err := json.Unmarshal(text, &rec); err != nil {

@@ -48,8 +48,7 @@ func (s *Source) run() Run {
 	return r
 }
 
-// describe fills in what only the attempts say, or what manifests of earlier versions
-// lack.
+// describe fills in what only the attempts say, and what earlier versions' manifests lack.
 func (s *Source) describe(r *Run) {
 	agents, degraded := map[string]bool{}, map[string]bool{}
 	for _, a := range s.Attempts {
@@ -152,8 +151,7 @@ func accuracy(attempts []Attempt) Accuracy {
 }
 
 // passK returns an estimate for each k up to the largest number of scored attempts of a
-// task. If no task has more than one, the list is empty: it would only repeat the
-// accuracy.
+// task. The list is empty if no task has more than one: it would only repeat the accuracy.
 func passK(tasks [][]Attempt, estimate func(n, c, k int) (float64, bool)) []PassK {
 	most := 0
 	for _, task := range tasks {
@@ -262,7 +260,7 @@ func summaries(tasks [][]Attempt) []Task {
 	return list
 }
 
-// ordered returns attempts in natural order of their tasks, and then of their numbers.
+// ordered sorts attempts by their tasks in natural order, then by number.
 func ordered(attempts []Attempt) []Attempt {
 	list := slices.Clone(attempts)
 	slices.SortStableFunc(list, func(a, b Attempt) int { return cmp.Or(Natural(a.Task, b.Task), cmp.Compare(a.Number, b.Number)) })

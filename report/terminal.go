@@ -76,7 +76,7 @@ func (p printer) section(title string, s section) {
 	}
 }
 
-// table writes a table's first rows, and nothing for one without rows.
+// table writes a table's first rows; nothing if it has none.
 func (p printer) table(t table) {
 	if len(t.rows) == 0 {
 		return

@@ -5,14 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// A Text is a text whose middle may have been left out.
+// A Text is a text whose middle may be missing.
 type Text struct {
 	Head string `json:"head"`
 	Cut  int64  `json:"cut,omitempty"` // bytes left out between Head and Tail
 	Tail string `json:"tail,omitempty"`
 }
 
-// cutText keeps at most most bytes of a text, two thirds of them from its beginning.
+// cutText keeps at most most bytes of a text, two thirds of them from the beginning.
 func cutText(s string, most int) Text {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= most {

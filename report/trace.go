@@ -21,7 +21,7 @@ type Step struct {
 // stepRaw is the kind of a line that is not an event.
 const stepRaw = "raw"
 
-// size returns about how many bytes the step takes.
+// size returns the approximate bytes that the step takes.
 func (s *Step) size() int {
 	n := len(s.Title) + s.Text.Len() + 64
 	if s.Output != nil {
@@ -30,14 +30,14 @@ func (s *Step) size() int {
 	return n
 }
 
-// A Trace is the steps of an agent, without those in the middle if there are too many.
+// A Trace is the steps of an agent; if there are too many, it lacks those in the middle.
 type Trace struct {
 	Steps []*Step `json:"steps"`         // never nil
 	Cut   int     `json:"cut,omitempty"` // steps that were left out
 	At    int     `json:"at,omitempty"`  // index in Steps where they were
 }
 
-// A tracer collects the first steps and the last ones.
+// A tracer collects the first and the last steps.
 type tracer struct {
 	most  int // bytes of all steps
 	text  int // bytes of one text
@@ -49,11 +49,11 @@ type tracer struct {
 	calls map[string]*Step // whose results are still to come
 }
 
-// maxSteps bounds the steps of a trace, however small they are.
+// maxSteps bounds the steps of a trace, however small.
 const maxSteps = 1000
 
-// readTrace turns an agent's output into steps. read is the agent's parser; a line that
-// is not an event becomes a raw step.
+// readTrace turns an agent's output into steps. read is the agent's parser; a line that is
+// no event becomes a raw step.
 func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) (Trace, error) {
 	t := &tracer{most: most, text: max(256, most/16), calls: map[string]*Step{}}
 	lines := newLineReader(r, 0, maxEvent)
@@ -103,7 +103,7 @@ func (t *tracer) add(from harness.Step) {
 	t.trim()
 }
 
-// result adds a result to the step of its call, which may have been left out already. It
+// result adds a result to the step of its call, which may have been left out already, and
 // reports whether there was such a call.
 func (t *tracer) result(r harness.Step) bool {
 	s, ok := t.calls[r.Call]

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Visible returns a hostile text as one line of at most most characters, and "…" if it
-// was longer. Control characters, and characters that are invisible or change the
-// direction of text, are written as escapes.
+// Visible returns a hostile text as one line of at most most characters, with "…" if it was
+// longer. It escapes control characters, and characters that are invisible or change the
+// direction of text.
 func Visible(s string, most int) string {
 	var b strings.Builder
 	n := 0
@@ -46,7 +46,7 @@ func Hidden(r rune) bool {
 		unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r))
 }
 
-// count returns a number with the noun that it counts, in the singular or plural.
+// count returns a number and its noun, in the singular or plural.
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -54,9 +54,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Natural compares two names as people do: numbers in them by their values, so that task-2
-// comes before task-10. Names that differ only in zeros before a number are compared as
-// they are.
+// Natural compares two names as people do: numbers in them by value, so that task-2 comes
+// before task-10. Names that differ only in leading zeros are compared literally.
 func Natural(a, b string) int {
 	x, y := a, b
 	for x != "" && y != "" {

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// A Warning is a reason why a run's numbers say less than they seem to. It is to be shown
-// above them.
+// A Warning is a reason why a run's numbers say less than they seem to. Show it above them.
 type Warning struct {
 	Kind string // partial, unverified, unreadable, degraded, uncalibrated or unscored
 	Text string // may contain hostile text of the records

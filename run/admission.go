@@ -19,16 +19,16 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// need is the most that an attempt may use under its limits. CPU time is not part of it:
-// too little of it only makes attempts slower, and every record has the number of cores.
+// need is the most that an attempt may use under its limits. CPU time is left out: a
+// shortage only slows attempts down, and every record states the number of cores.
 type need struct {
 	memory int64 // bytes
 	pids   int64
 	disk   int64 // bytes
 }
 
-// need returns the larger of what the harness's and the verifier's sandboxes may use:
-// they do not exist at the same time.
+// need returns the larger of the harness's and the verifier's needs: their sandboxes never
+// exist at the same time.
 func (c Config) need(task *compiler.Task) need {
 	p := c.policy(task)
 	n := need{memory: p.Limits.Memory, pids: p.Limits.Pids, disk: p.WorkspaceBytes + p.Limits.LayerBytes}
@@ -38,8 +38,8 @@ func (c Config) need(task *compiler.Task) need {
 	return n
 }
 
-// admission admits attempts, in the order in which they ask, while the host has what their
-// limits allow them to use. An attempt that needs more than the host has runs alone.
+// admission admits attempts in the order in which they ask, as soon as the host has all that
+// their limits allow. An attempt that needs more than the whole host runs alone.
 type admission struct {
 	mu   sync.Mutex
 	jobs int
@@ -65,8 +65,8 @@ func newAdmission(dir string, jobs int) (*admission, error) {
 	}, nil
 }
 
-// take waits until n is free. It calls waits at most once, with what is short, and not for a
-// job.
+// take waits until n is free. If something other than a job slot is short, it calls waits
+// once.
 func (h *admission) take(ctx context.Context, n need, waits func(short string)) error {
 	told := false
 	for {
@@ -131,9 +131,8 @@ func (p plan) defaultJobs() int {
 	return max(1, int(float64(goruntime.NumCPU())/p.cpus))
 }
 
-// descriptors bounds the connections of each sandbox, at two open files each, so that one
-// sandbox cannot use up the files that this process has to open for the others and for
-// itself.
+// descriptors bounds the connections of each sandbox, at two open files each, so that no
+// sandbox can use up the files that this process must open for itself and the others.
 func descriptors(jobs int) proxy.Limits {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -162,8 +161,8 @@ func availableMemory(root string) (int64, error) {
 	return min(kib<<10, groupMemory(root)), nil
 }
 
-// groupMemory returns the least memory limit of the control groups that this process is
-// in, from its own up to the top of what is mounted, where a container has its limit.
+// groupMemory returns the lowest memory limit of this process's control groups, from its own
+// up to the top of what is mounted, where a container has its limit.
 func groupMemory(root string) int64 {
 	least := int64(math.MaxInt64)
 	text, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) // missing in a kernel without control groups
@@ -191,8 +190,7 @@ func groupMemory(root string) int64 {
 	return least
 }
 
-// pidsLeft returns half of the processes that the kernel allows, of which 32768 count at
-// most.
+// pidsLeft returns half of the processes that the kernel allows, at most 16384.
 func pidsLeft() int64 {
 	most := int64(32768)
 	for _, name := range []string{"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"} {
@@ -203,7 +201,7 @@ func pidsLeft() int64 {
 	return most / 2
 }
 
-// numberIn reads a number from a file of the kernel; ok is false if it holds none.
+// numberIn reads a number from a kernel file; ok is false if it holds none.
 func numberIn(name string) (n int64, ok bool) {
 	text, err := os.ReadFile(name)
 	if err == nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// An attempt is one way of a task from the harness to a record. If it could not be measured,
-// the next one with its number is a retry.
+// An attempt takes a task from the harness to a record. If it could not be measured, another
+// with the same number is a retry.
 type attempt struct {
 	task   *compiler.Task
 	image  runtime.Image
@@ -31,10 +31,9 @@ type attempt struct {
 
 func (a attempt) key() key { return key{a.task.ID(), a.number} }
 
-// attempt makes a's way from the task to the record, in the order of "How a run works" in
-// the README. The context producing is that of the harness and may end before ctx does. The
-// record is complete in any case; err is the infrastructure error behind a record of status
-// error.
+// attempt runs a from the task to its record, in the order of "How a run works" in the
+// README. The harness runs under producing, which may end before ctx does. The record is
+// complete in any case; err is the infrastructure error behind a record of status error.
 func (s *session) attempt(ctx, producing context.Context, a attempt) (rec record.Record, err error) {
 	a.log = s.newLog(a)
 	if s.old != nil {
@@ -55,7 +54,7 @@ func (s *session) attempt(ctx, producing context.Context, a attempt) (rec record
 }
 
 // produce runs the harness in sandbox A. When it ends or its time is up, every process there
-// is killed, and the candidate is extracted from what they left: from here on it is data.
+// is killed, and the candidate is extracted: from here on it is data.
 func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (harness.Result, error) {
 	rec.FailurePhase = "producer"
 	dest := path.Join(unjudgedDir, a.workspaceName())
@@ -95,7 +94,7 @@ func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (h
 	return result, nil
 }
 
-// verify judges the candidate, as it was produced, in sandboxes that no harness has touched.
+// verify judges the candidate as produced, in sandboxes that no harness has touched.
 func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, rec *record.Record) error {
 	rec.FailurePhase = "verifier"
 	s.tell(a, Event{Kind: VerifierStart})
@@ -152,17 +151,17 @@ func (s *session) keep(ctx context.Context, a attempt, c candidate.Candidate, re
 	return errors.Join(err, s.out.Rename(from, to))
 }
 
-// complete finishes a record: it gives it the status error if cause is not nil, removes
-// secrets from its texts, and adds the attempt's logs. A log that cannot be written is an
-// infrastructure error, too.
+// complete finishes a record: it sets the status error if cause is not nil, removes secrets
+// from its texts, and adds the attempt's logs. Failing to write a log is an infrastructure
+// error, too.
 func (s *session) complete(rec record.Record, a attempt, cause error) (record.Record, error) {
 	if cause != nil {
 		unmeasured(&rec, cause)
 		rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes = nil, "", ""
 	}
 	rec.EndedAt = time.Now().UTC()
-	// a.log.secrets includes s.secrets: with both in one pass, a short secret is not cut
-	// out of a longer one whose rest would stay.
+	// a.log.secrets includes s.secrets: searched for in one pass, a short secret within a
+	// longer one does not leave the rest of it.
 	rec = s.secrets.everything(a.log.secrets.record(rec))
 	rec.CandidateDigest = candidateDigest(rec)
 	err := a.log.outsource(&rec)

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	maxMessage = 2000 // bytes of a failure message in progress and summary; the record has all of it
-	maxCauses  = 50   // beyond it, messages no longer tell causes apart
+	maxMessage = 2000 // bytes of a failure message in progress and summary; the record has it in full
+	maxCauses  = 50   // after that, messages no longer tell causes apart
 )
 
-// A Cause says why attempts did not pass, with one of them as an example. Attempts that
-// could not be measured have different causes if their messages differ, except for names
-// and numbers in them.
+// A Cause says why attempts did not pass, with one of them as an example. For attempts that
+// could not be measured, different messages are different causes, unless they differ only in
+// names and numbers.
 type Cause struct {
 	Status         record.Status `json:"status"` // failed, pending or error
 	Reason         string        `json:"reason"`
@@ -36,7 +36,7 @@ type causes struct {
 	kinds []string // of each; see kindOf
 }
 
-// add counts an attempt, which is the example if it is the first of its cause.
+// add counts an attempt. The first of each cause is its example.
 func (c *causes) add(one Cause) {
 	kind := ""
 	if one.Reason == Infrastructure {
@@ -56,8 +56,8 @@ func (c *causes) sorted() []Cause {
 	return slices.SortedStableFunc(slices.Values(c.list), func(a, b Cause) int { return cmp.Compare(b.Count, a.Count) })
 }
 
-// varying is what may differ between messages of the same cause: what is quoted, paths, and
-// words with digits.
+// varying matches what may differ between messages of the same cause: quoted text, paths,
+// and words with digits.
 var varying = regexp.MustCompile(`"[^"]*"|/\S+|\w*\d\w*`)
 
 func kindOf(message string) string { return varying.ReplaceAllString(message, "#") }
@@ -72,15 +72,15 @@ func bounded(message string) string {
 
 const (
 	// maxAlike is how many tries in a row may fail for the same shared cause before anything
-	// has been measured, and how many may find no daemon at any time. More would not help.
+	// has been measured, and at any time for lack of a daemon.
 	maxAlike = 3
-	// maxAlikeLater is the same once something has been measured, for each of the attempts
-	// that run at a time: one bad moment of a provider makes all of them fail.
+	// maxAlikeLater is the same once something has been measured, for each concurrent
+	// attempt: one bad moment of a provider fails them all.
 	maxAlikeLater = 10
 )
 
-// A streak is a row of tries that could not be measured for the same cause. Tries with a
-// cause of their own, such as an image that the agent does not run in, do not end it.
+// A streak is a row of tries that could not be measured for the same shared cause. Tries
+// that fail for a cause of their own, such as their image, do not end it.
 type streak struct {
 	measured bool // at least one try of this session was
 	kind     string
@@ -88,8 +88,8 @@ type streak struct {
 }
 
 // giveUp ends a run that would not get better, such as one with a wrong key, instead of
-// recording an error for every attempt that is left. Only causes that all tasks share
-// count. The error cause is that of the latest try, nil if it was measured.
+// recording an error for every remaining attempt. Only causes that all tasks share count.
+// cause is that of the latest try, nil if it was measured.
 func (s *session) giveUp(cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,7 +29,7 @@ const (
 	VerifierDone         Kind = "verifier_done"
 	TaskDone             Kind = "task_done" // a try was recorded
 	RunDone              Kind = "run_done"
-	Message              Kind = "message" // a line of what sbench says besides, such as a warning or an error
+	Message              Kind = "message" // any other line that sbench writes, such as a warning or an error
 )
 
 // An Event reports progress. Fields that do not apply are zero.
@@ -42,14 +42,14 @@ type Event struct {
 	Try     int           `json:"try,omitempty"`    // of a task_start or task_done event, from 1
 	Status  record.Status `json:"status,omitempty"` // of events that end a verification or a try
 	Reason  string        `json:"reason,omitempty"`
-	// FailureMessage is that of the record, of a task_done event. It may hold text that the
-	// candidate wrote, without secrets and of at most 2,000 bytes.
+	// FailureMessage is that of the record, of a task_done event: at most 2,000 bytes,
+	// without secrets, but possibly with text that the candidate wrote.
 	FailureMessage string  `json:"failure_message,omitempty"`
 	Detail         string  `json:"detail,omitempty"`  // for people; an agent's output has its line breaks
 	Seconds        float64 `json:"seconds,omitempty"` // that the try took, of a task_done event
 	Tokens         int64   `json:"tokens,omitempty"`  // of an egress event
 	Again          bool    `json:"again,omitempty"`   // of a task_done event that another try follows
-	// Totals, of a run_start event; Attempts counts those of all tasks.
+	// Totals of a run_start event; Attempts counts those of all tasks.
 	Tasks    int `json:"tasks,omitempty"`
 	Attempts int `json:"attempts,omitempty"`
 	// Resumed counts the attempts that were recorded before, of a run_start, task_start or

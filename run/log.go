@@ -24,8 +24,8 @@ func (c Config) networked() bool {
 	return c.agent() != nil || len(c.Egress.Domains) > 0
 }
 
-// egressFile is the run's egress log, which all attempts write to; nil if nothing may
-// leave the sandboxes.
+// egressFile is the run's egress log, shared by all attempts; nil if nothing may leave the
+// sandboxes.
 type egressFile struct {
 	mu   sync.Mutex
 	file *os.File
@@ -142,8 +142,8 @@ func (l *attemptLog) fill(r *record.Record) {
 	}
 }
 
-// logFile is a log that is being written. Each Write is redacted on its own, so it must
-// not split a text in which a secret could be.
+// logFile is a log that is being written. Each Write is redacted on its own, so a caller
+// must not split a text that may contain a secret.
 type logFile struct {
 	record.Log
 	of   *attemptLog
@@ -202,13 +202,13 @@ func (l *attemptLog) keep(name, text string) error {
 }
 
 const (
-	// inlineBytes is the longest output that a record holds as a whole. Of a longer one
-	// it holds edgeBytes of each end.
+	// inlineBytes is the longest output that a record holds in full. Of a longer one it
+	// holds edgeBytes from each end.
 	inlineBytes = 64 << 10
 	edgeBytes   = 16 << 10
 )
 
-// outsource moves the long outputs of a record to logs of their own.
+// outsource moves long outputs of a record to log files.
 func (l *attemptLog) outsource(r *record.Record) error {
 	var errs []error
 	for name, text := range map[string]*string{
@@ -225,8 +225,8 @@ func (l *attemptLog) outsource(r *record.Record) error {
 	return errors.Join(errs...)
 }
 
-// openTrace stores the prompt of an agent, and lets the request's events go to a trace of
-// the attempt and to the progress. The trace is nil for other harnesses.
+// openTrace stores an agent's prompt, and sends the request's events to the attempt's trace
+// and to the progress. The trace is nil for other harnesses.
 func (s *session) openTrace(a attempt, request *harness.Request) (*logFile, error) {
 	agent := s.cfg.agent()
 	if agent == nil || s.cfg.StandIn != "" {

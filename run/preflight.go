@@ -16,7 +16,7 @@ type plan struct {
 	cpus   float64                  // the most that a task may use
 }
 
-// stream yields the selected tasks, and the errors of rows that cannot be read.
+// stream yields the selected tasks, and errors for rows that cannot be read.
 func (p plan) stream(cfg Config) iter.Seq2[*compiler.Task, error] {
 	return func(yield func(*compiler.Task, error) bool) {
 		n := 0
@@ -35,17 +35,16 @@ func (p plan) stream(cfg Config) iter.Seq2[*compiler.Task, error] {
 	}
 }
 
-// Check checks everything of a run that needs no daemon: all but that its images are there.
-// The error holds compiler.Problems, which name everything that is wrong.
+// Check checks everything about a run that needs no daemon, which is all but its images. The
+// error holds compiler.Problems, which name everything that is wrong.
 func Check(ctx context.Context, in Inputs, o Options) error {
 	_, err := preflight(ctx, Config{Inputs: in, Options: o})
 	return err
 }
 
-// preflight reads every selected row, checks its files and, unless cfg.Images is nil, resolves
-// its image. It returns all problems together as compiler.Problems. That there is nothing to
-// run is one. An unreachable daemon is not a problem of the files: its error is returned at
-// once.
+// preflight reads every selected row, checks its files and, unless cfg.Images is nil,
+// resolves its image. It returns all problems together as compiler.Problems, including that
+// there is nothing to run. If the daemon cannot be reached, it returns that error at once.
 func preflight(ctx context.Context, cfg Config) (plan, error) {
 	p := plan{images: map[string]runtime.Image{}}
 	files := cfg.Pack.NewPrecheck(cfg.Tester)
@@ -76,7 +75,7 @@ func preflight(ctx context.Context, cfg Config) (plan, error) {
 	return p, context.Cause(ctx)
 }
 
-// nothing says why there is no task.
+// nothing says why there are no tasks.
 func (c Config) nothing() string {
 	if c.Select == nil {
 		return "the pack has no tasks"
@@ -94,7 +93,7 @@ func (p plan) resolve(ctx context.Context, cfg Config, task *compiler.Task) erro
 	if errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil {
 		return err
 	}
-	p.images[ref] = img // even if there is none: that is reported only once
+	p.images[ref] = img // also if there is none, so that it is reported only once
 	if err != nil {
 		return compiler.Problems{{File: cfg.Pack.TasksPath, Line: task.Line(), Path: "$.environment.image", Message: err.Error()}}
 	}

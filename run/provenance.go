@@ -24,8 +24,8 @@ func (c Config) agent() *harness.Agent {
 // provenance returns the provenance that all records of a run share.
 func (c Config) provenance() (record.Provenance, error) {
 	h := record.Harness{Type: c.Tester.Harness.Type}
-	// The values of the variables are secrets and left out: that they stay the same is up
-	// to the operator.
+	// The values of the variables are secrets and left out: keeping them the same is up to
+	// the operator.
 	config := struct {
 		Env    []string
 		Config compiler.HarnessConfig

@@ -17,19 +17,19 @@ import (
 
 const (
 	redacted = "<redacted>"
-	// maxNeedle is the length of the longest needle, in bytes. A longer secret is
-	// searched for in pieces, which overlap.
+	// maxNeedle is the length of the longest needle, in bytes. A longer secret is searched
+	// for in overlapping pieces.
 	maxNeedle = 256
 )
 
-// redactor replaces secrets in texts. It keeps hashes of them instead of the values, to
-// save memory. The zero redactor replaces nothing. It is safe for concurrent use.
+// redactor replaces secrets in texts. To save memory, it keeps hashes instead of the values.
+// The zero redactor replaces nothing. It is safe for concurrent use.
 type redactor struct {
 	sets    []needles
 	longest int
 }
 
-// needles are hashes of the strings to search for: the ways to write secrets, or pieces of
+// needles are hashes of the strings to search for: secrets in each encoding, or pieces of
 // them. Each takes about 14 bytes.
 type needles struct {
 	all   []uint64 // see newNeedle; sorted
@@ -44,9 +44,9 @@ func hashWindow(w uint64) uint32 { return uint32(w * 0x9E3779B97F4A7C15 >> (64 -
 
 const fnvOffset, fnvPrime = 14695981039346656037, 1099511628211 // FNV-1a
 
-// hashBits are the bits of a needle that are a hash of all of it. They follow
-// beginBits of a hash of its first compiler.MinSecret bytes, and 8 bits of its length minus
-// one. Many lines of tests begin alike, so that hashBits alone must keep false matches rare.
+// hashBits are the bits of a needle that hash all of it. They follow beginBits of a hash of
+// its first compiler.MinSecret bytes, and 8 bits of its length minus one. Many lines of
+// tests begin alike, so hashBits alone must keep false matches rare.
 const beginBits, hashBits = 24, 32
 
 func newNeedle(s string) uint64 {
@@ -61,8 +61,8 @@ func newNeedle(s string) uint64 {
 	return uint64(hashWindow(w))<<(64-beginBits) | uint64(len(s)-1)<<hashBits | h>>(64-hashBits)
 }
 
-// with returns a redactor that also replaces the secrets, and each line of one that has
-// several, as they are and in common encodings. Strings of less than compiler.MinSecret
+// with returns a redactor that also replaces the secrets, as they are and in common
+// encodings, and each line of those with several. Strings shorter than compiler.MinSecret
 // bytes are ignored.
 func (r redactor) with(secrets ...string) redactor {
 	var all []uint64
@@ -127,9 +127,9 @@ func (n needles) at(s string, begin uint32) (length int) {
 	return length
 }
 
-// encodings returns a value as it is, and as JSON, URLs, hexadecimal digits and base64
-// write it. Base64 has three forms, by the value's offset in what is encoded; each is
-// returned without the characters that also depend on the bytes around the value.
+// encodings returns a value as it is, and as JSON, URLs, hexadecimal digits and base64 write
+// it. Base64 has three forms, one for each offset of the value in the encoded data; each is
+// returned without the characters that also depend on neighbouring bytes.
 func encodings(s string) []string {
 	if len(s) < compiler.MinSecret {
 		return nil
@@ -147,7 +147,7 @@ func encodings(s string) []string {
 	for offset := range 3 {
 		for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 			text := e.EncodeToString(append(make([]byte, offset), s...))
-			first := (offset*8 + 5) / 6 // characters that also hold bits of what precedes
+			first := (offset*8 + 5) / 6 // characters that also hold bits of what comes before
 			last := (offset + len(s)) * 8 / 6
 			all = append(all, text[first:last])
 		}
@@ -158,8 +158,8 @@ func encodings(s string) []string {
 
 func (r redactor) text(s string) string { return r.cut(s, 0, len(s)) }
 
-// cut redacts the secrets in s, and all of s up to the offset before and from the offset
-// after on. Overlapping secrets are replaced as one.
+// cut redacts the secrets in s, and everything in s up to the offset before and from the
+// offset after. Overlapping secrets are replaced as one.
 func (r redactor) cut(s string, before, after int) string {
 	if r.longest == 0 {
 		return s
@@ -197,9 +197,9 @@ func (r redactor) cut(s string, before, after int) string {
 	return clean.String() + s[done:]
 }
 
-// output redacts the bytes of a stream, before they are made valid UTF-8. If the middle
-// of the stream is missing, the bytes next to it are redacted, too, as far as they could
-// be part of a secret.
+// output redacts the bytes of a stream before they are made valid UTF-8. If the middle of
+// the stream is missing, it also redacts as many bytes next to the gap as could be part of a
+// secret.
 func (r redactor) output(o runtime.Output) string {
 	cut := o.Cut()
 	if cut <= 0 {
@@ -212,7 +212,7 @@ func (r redactor) output(o runtime.Output) string {
 	return strings.ToValidUTF8(string(o.Bytes()), "\uFFFD")
 }
 
-// everything redacts what record redacts and the candidate's text or patch.
+// everything redacts what record does, and the candidate's text or patch.
 func (r redactor) everything(rec record.Record) record.Record {
 	for _, field := range []**string{&rec.CandidateText, &rec.CandidatePatch} {
 		if *field != nil {
@@ -223,8 +223,8 @@ func (r redactor) everything(rec record.Record) record.Record {
 	return r.record(rec)
 }
 
-// record redacts the texts of a record, except identifiers and the candidate, which is
-// meant to equal a hidden answer.
+// record redacts the texts of a record, except identifiers and the candidate, which may
+// rightly equal a hidden answer.
 func (r redactor) record(rec record.Record) record.Record {
 	rec.ProducerStdout, rec.ProducerStderr = r.text(rec.ProducerStdout), r.text(rec.ProducerStderr)
 	rec.VerifierStdout, rec.VerifierStderr = r.text(rec.VerifierStdout), r.text(rec.VerifierStderr)

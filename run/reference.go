@@ -16,8 +16,8 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// A StandIn makes candidates in the harness's place, so that a pack can be tried
-// without an agent. The zero StandIn is none.
+// A StandIn produces candidates instead of the harness, so that a pack can be tried without
+// an agent. The zero StandIn means none.
 type StandIn string
 
 // The stand-ins. A pack measures something if the reference passes everywhere
@@ -46,7 +46,7 @@ type standIn struct {
 }
 
 // Produce makes the candidate. Texts, code and patches need no sandbox; a terminal task's
-// solution runs in one as a command harness would.
+// solution runs in one, as a command harness would.
 func (p standIn) Produce(ctx context.Context, e harness.Engine, r harness.Request) (harness.Result, error) {
 	command := harness.Command{Args: []string{"sh", "-c", ":"}, TaskFile: "task.json"}
 	switch {
@@ -95,8 +95,7 @@ func missing(message string) harness.Result {
 	return harness.Result{Failure: &candidate.Failure{Reason: "reference_missing", Phase: "producer", Message: message}}
 }
 
-// solutionOf returns the right answer of a task whose candidate is a text, code
-// or a patch.
+// solutionOf returns the right answer of a task whose candidate is text, code or a patch.
 func solutionOf(task *compiler.Task) (c candidate.Candidate, ok bool) {
 	if eval, is := task.MultipleChoice(); is {
 		if answers := eval.Answers.Reveal(); len(answers) > 0 {

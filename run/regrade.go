@@ -22,10 +22,11 @@ type Change struct {
 	New     record.Status `json:"new"`
 }
 
-// Regrade verifies the candidates that the run in the directory old kept, without running
-// a harness, and records the results in cfg.Output as [Run] does. Attempts without a
-// candidate keep their record. An attempt whose candidate is not the recorded one gets a
-// record of status error. The records of old must meet cfg.Trust.
+// Regrade verifies again the candidates kept by the run in the directory old, without
+// running a harness, and records the results in cfg.Output as [Run] does. Attempts of status
+// error, and those that failed before verification, keep their record. If a kept candidate
+// is not the one that was recorded, its new record has status error. The records of old must
+// meet cfg.Trust.
 func Regrade(ctx context.Context, cfg Config, old string) (Summary, []Change, error) {
 	r := &regraded{dir: old, records: map[key]record.Record{}}
 	tasks := map[string]bool{}
@@ -59,12 +60,12 @@ type regraded struct {
 	changes []Change
 }
 
-// regrade is attempt for a candidate that was recorded.
+// regrade does the work of attempt for a recorded candidate.
 func (s *session) regrade(ctx context.Context, a attempt) (record.Record, error) {
 	before, ok := s.old.records[key{a.task.ID(), a.number}]
 	if failed := before.VerificationStatus == record.Failed && before.FailurePhase != "verifier"; failed || before.VerificationStatus == record.Error {
 		before.Logs, before.EgressDigest, before.CandidateWorkspace = nil, "", nil // of the old directory
-		return s.secrets.everything(before), nil                                   // there is no candidate
+		return s.secrets.everything(before), nil                                   // not judged again
 	}
 	rec, err := s.newRecord(a)
 	if !ok {
@@ -91,7 +92,7 @@ func (s *session) regrade(ctx context.Context, a attempt) (record.Record, error)
 	return rec, err
 }
 
-// stored returns a record's candidate, after comparing it with its digest.
+// stored returns a record's candidate after checking its digest.
 func (s *session) stored(ctx context.Context, rec *record.Record, before record.Record) (candidate.Candidate, error) {
 	var c candidate.Candidate
 	if before.CandidateText != nil {
@@ -125,8 +126,8 @@ func (s *session) stored(ctx context.Context, rec *record.Record, before record.
 	return c, nil
 }
 
-// inDirectory returns an error unless name is a directory in dir and no symbolic link leads
-// to it.
+// inDirectory returns an error unless name is a directory in dir, reached without symbolic
+// links.
 func inDirectory(dir, name string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// request returns what a producer gets for a task, except what differs between attempts.
+// request returns what a producer gets for a task, except for what differs between attempts.
 func (c Config) request(task *compiler.Task, image runtime.Image) (harness.Request, error) {
 	plan, err := workspace.PlanAgent(task, c.Pack)
 	if err != nil {
@@ -25,9 +25,9 @@ func (c Config) request(task *compiler.Task, image runtime.Image) (harness.Reque
 	}, nil
 }
 
-// Requests checks everything as [Run] does and then yields the request that the harness
-// would get for each task, in the pack's order. Dest is empty. An error is the last
-// element.
+// Requests checks everything as [Run] does, and then yields the request that the harness
+// would get for each task, in the pack's order, with an empty Dest. An error ends the
+// sequence.
 func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error] {
 	return func(yield func(harness.Request, error) bool) {
 		p, err := preflight(ctx, cfg)
@@ -47,15 +47,15 @@ func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error]
 	}
 }
 
-// timeout returns the time limit of a task's harness: the smaller one of those of the task
-// and the tester file, of which 0 is none, or DefaultTimeout.
+// timeout returns the time limit of a task's harness: the lower of the task's and the tester
+// file's, where 0 means none, or DefaultTimeout if neither sets one.
 func (c Config) timeout(task *compiler.Task) time.Duration {
 	own, most := task.Environment().Timeout, c.Tester.Harness.Config.Timeout
 	return min(cmp.Or(own, most, DefaultTimeout), cmp.Or(most, own, DefaultTimeout))
 }
 
-// limits returns the limits of a task's sandboxes: the task's own, else those of
-// c.Limits, but never more than the tester file allows.
+// limits returns the limits of a task's sandboxes: the task's own or, where it sets none,
+// those of c.Limits, but never more than the tester file allows.
 func (c Config) limits(env compiler.Environment) runtime.Limits {
 	l := runtime.Limits{Memory: env.Resources.Memory, CPUs: env.Resources.CPUs, Pids: env.Resources.Pids}.Over(c.Limits)
 	most := c.Tester.Runtime.Limits // 0 is none

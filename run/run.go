@@ -1,5 +1,5 @@
-// Package run runs a benchmark and records the results. Attempts run at the same time as
-// far as the host has resources for them. Each is produced, verified and recorded.
+// Package run runs a benchmark and records the results. Attempts run concurrently as far as
+// the host's resources allow. Each is produced, verified and recorded.
 package run
 
 import (
@@ -18,7 +18,7 @@ import (
 // not continue. The candidates are not at fault.
 var ErrInfrastructure = errors.New("infrastructure errors")
 
-// Infrastructure is the reason of records of status error that sbench or the host caused.
+// Infrastructure is the failure reason when sbench or the host caused a status of error.
 // Other reasons of that status are faults of the pack or its images.
 const Infrastructure = "infrastructure"
 
@@ -53,15 +53,15 @@ type Inputs struct {
 	Env    map[string]string // values of harness.env by name
 }
 
-// Dependencies are what a run works with, and what it says of them in the provenance of
-// every record.
+// Dependencies are what a run works with, and what every record's provenance says about
+// them.
 type Dependencies struct {
 	Engine   harness.Engine
 	Images   Images
 	Producer harness.Producer
 	Egress   harness.Egress // its Log is set for each attempt
-	// Calibrations is a directory in which calibrations of changed tests are kept from
-	// one run to the next; "" keeps them for this run only.
+	// Calibrations is a directory that keeps calibrations of changed tests between runs; ""
+	// keeps them for this run only.
 	Calibrations string
 	Degraded     []string // limits that the host does not enforce
 	Version      record.Version
@@ -73,9 +73,9 @@ type Options struct {
 	StandIn StandIn        // replaces the producer unless it is ""
 	Limits  runtime.Limits // for tasks that set none
 	Output  string         // directory; if it is missing, it is made for this user alone
-	// OwnFiles makes this process's user the owner of every file in Output, so that the
-	// user can remove them without privileges. It is always set in a user namespace,
-	// where other owners would be other users of the host.
+	// OwnFiles makes this process's user the owner of every file in Output, who can then
+	// remove them without privileges. It is always set in a user namespace, where other
+	// owners would be other users of the host.
 	OwnFiles bool
 	Limit    int                  // most tasks that run; 0 means all
 	Select   func(id string) bool // nil selects all
@@ -87,8 +87,8 @@ type Options struct {
 	FailFast bool        // start nothing more after an attempt with status failed or error
 	Resume   bool        // continue the run in Output, if there is one
 	Sign     *record.Key // signs the seal; nil for no signature
-	// Trust is what the records of a resumed or regraded run must prove. With Sign, those
-	// of a resumed run must be signed by the same key.
+	// Trust is what the records of a resumed or regraded run must prove. With Sign, those of
+	// a resumed run must be signed with the same key.
 	Trust record.Trust
 	// Stop ends the run once it is closed: nothing more starts, harnesses are ended, and
 	// verifications in progress finish. Nil never stops the run.
@@ -99,8 +99,8 @@ type Options struct {
 type Summary struct {
 	RunID string `json:"run_id"`
 	Total int    `json:"total"`
-	// Planned is how many attempts there were to make, with those of Resumed. If Total is
-	// less, the run was interrupted, or stopped early.
+	// Planned is how many attempts there were to make, including those of Resumed. If Total
+	// is less, the run was interrupted or stopped early.
 	Planned int `json:"planned"`
 	Passed  int `json:"passed"`
 	Failed  int `json:"failed"`
@@ -108,7 +108,7 @@ type Summary struct {
 	// be measured.
 	Pending int `json:"pending"`
 	Errors  int `json:"errors"`
-	// Retried counts those of Passed that took more than one try.
+	// Retried counts those of Passed that needed more than one try.
 	Retried int `json:"retried,omitempty"`
 	// Resumed counts those of Total that were recorded before this run resumed.
 	Resumed int `json:"resumed,omitempty"`
@@ -120,7 +120,7 @@ type Summary struct {
 // Verified returns the number of attempts with a verdict.
 func (s Summary) Verified() int { return s.Passed + s.Failed }
 
-// Interrupted reports whether attempts that were to be made are not recorded.
+// Interrupted reports whether some planned attempts are not recorded.
 func (s Summary) Interrupted() bool { return s.Total < s.Planned }
 
 // Verification returns the run's status: complete, pending or partial. A run that was

@@ -54,7 +54,7 @@ func (s *session) all(ctx context.Context) error {
 	return err
 }
 
-// watchStop ends the harnesses when the run is asked to stop.
+// watchStop ends the harnesses when the run is told to stop.
 func (s *session) watchStop(ctx context.Context, stop context.CancelCauseFunc) {
 	select {
 	case <-s.cfg.Stop: // nil: never
@@ -71,7 +71,7 @@ type planned struct {
 	why     string
 }
 
-// todo yields every attempt that has to be made. It adds those that need not to the summary.
+// todo yields every attempt that has to be made, and adds the others to the summary.
 func (s *session) todo() iter.Seq2[planned, error] {
 	return func(yield func(planned, error) bool) {
 		for task, err := range s.plan.stream(s.cfg) {
@@ -90,7 +90,7 @@ func (s *session) todo() iter.Seq2[planned, error] {
 }
 
 // countRecorded adds to the summary everything that earlier sessions measured from the same
-// inputs, so that the counts are right from the start and even if the run is interrupted.
+// inputs, so that the counts are right from the start, even if the run is interrupted.
 func (s *session) countRecorded() error {
 	if len(s.before) == 0 {
 		return nil
@@ -103,9 +103,9 @@ func (s *session) countRecorded() error {
 	return nil
 }
 
-// recorded reports whether an earlier session measured the attempt from the same inputs. If
-// not, why is the reason. The first time it compares them, and adds to the summary what
-// counts; countRecorded does that before any attempt begins.
+// recorded reports whether an earlier session measured the attempt from the same inputs; if
+// not, why is the reason. Its first call for an attempt makes the comparison and updates the
+// summary; countRecorded makes these calls before any attempt begins.
 func (s *session) recorded(task *compiler.Task, attempt int) (done bool, why string, err error) {
 	of := key{task.ID(), attempt}
 	old, known := s.before[of]
@@ -177,7 +177,7 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 	}
 }
 
-// interrupted returns nil if the run is only being stopped: an error would also end the
+// interrupted returns nil if the run is only stopping: an error would also end the
 // verifications of other attempts.
 func (s *session) interrupted(ctx context.Context) error {
 	s.cut.Store(true)

@@ -20,16 +20,15 @@ import (
 // one is replaced as a whole.
 const maxScrub = 64 << 20
 
-// errUnsearchable means that the workspace may still hold secrets, so that it is not
-// kept.
+// errUnsearchable means that the workspace may still hold secrets and so is not kept.
 var errUnsearchable = errors.New("the workspace could not be searched for secrets")
 
 // hostErrors are not the candidate's fault.
 var hostErrors = []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.EROFS, unix.ENOMEM, unix.EMFILE, unix.ENFILE}
 
-// scrub removes the values of harness.env from a candidate's workspace: from names,
-// contents and link targets. Hidden values stay: the agent was not given them, and a
-// candidate may rightly equal one. It returns how many entries it changed.
+// scrub removes the values of harness.env from a candidate's workspace: from names, contents
+// and link targets. Hidden values stay: the agent was not given them, and a candidate may
+// rightly equal one. It returns the number of changed entries.
 func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed int, err error) {
 	if s.secrets.longest == 0 {
 		return 0, nil
@@ -64,7 +63,7 @@ type scrubber struct {
 	changed int               // entries
 }
 
-// update brings the candidate's digests up to date with its workspace.
+// update makes the candidate's digests match its workspace again.
 func (s *scrubber) update(ctx context.Context, c *candidate.Candidate) (err error) {
 	if len(s.renamed) > 0 {
 		kept, err := c.Kept()
@@ -122,7 +121,7 @@ const (
 // short truncates a text that redaction may have made longer than a file system allows.
 func short(text string, most int) string { return text[:min(len(text), most)] }
 
-// freeName adds a number to a name that is taken.
+// freeName adds a number to a name that is already taken.
 func (s *scrubber) freeName(name string) string {
 	free := name
 	for {
@@ -152,7 +151,7 @@ func (s *scrubber) file(name string) error {
 		return err
 	}
 	f, err := s.root.OpenFile(name, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrPermission) { // only its mode forbids it: the file is this user's
+	if errors.Is(err, fs.ErrPermission) { // only its mode is in the way: the file belongs to this user
 		if err = s.root.Chmod(name, 0o600); err == nil {
 			f, err = s.root.OpenFile(name, os.O_RDWR, 0)
 		}

@@ -41,22 +41,22 @@ type earlier struct {
 
 // session is a run in progress.
 type session struct {
-	cfg          Config // Jobs, Attempts and OwnFiles as they are in force
+	cfg          Config // Jobs, Attempts and OwnFiles have their effective values
 	plan         plan
-	old          *regraded // the run whose candidates are judged again; nil unless it is a regrading
+	old          *regraded // the run whose candidates are judged again; nil unless regrading
 	secrets      redactor  // values of harness.env
 	code         *verifiers.CodePool
 	calibrations *contrast.Store // of changed tests
-	out          *os.Root        // cfg.Output; the ledger closes it
+	out          *os.Root        // cfg.Output; closed by the ledger
 	egress       *egressFile     // nil if nothing may leave the sandboxes
 	common       record.Provenance
 	before       map[key]earlier
 	again        int  // of before: how many are planned again
-	resumed      bool // the directory had a run
+	resumed      bool // the directory held a run
 
 	progress sync.Mutex  // held while cfg.Progress is called
 	failed   atomic.Bool // an attempt did not pass, under FailFast
-	cut      atomic.Bool // an attempt was ended by a stop
+	cut      atomic.Bool // stopping cut an attempt short
 
 	mu      sync.Mutex // guards what follows
 	ledger  *record.Ledger
@@ -118,7 +118,7 @@ func begin(ctx context.Context, cfg Config, old *regraded) (*session, error) {
 	return s, nil
 }
 
-// end seals the records and releases everything. The error err is that of the attempts.
+// end seals the records and releases everything. err is the error of the attempts.
 func (s *session) end(ctx context.Context, err error) (Summary, error) {
 	err = errors.Join(err, s.code.Close(ctx), s.egress.close(), remove.All(s.out, unjudgedDir), s.seal(), s.ledger.Close())
 	s.summary.Causes = s.causes.sorted()
@@ -130,7 +130,7 @@ func (s *session) end(ctx context.Context, err error) (Summary, error) {
 	return s.summary, err
 }
 
-// seal seals what is recorded, with what is planned.
+// seal seals the recorded chain and states how many attempts are planned.
 func (s *session) seal() error {
 	seal := record.Seal{At: time.Now().UTC(), Planned: s.planned()}
 	if s.old != nil {
@@ -139,7 +139,7 @@ func (s *session) seal() error {
 	return s.ledger.Seal(seal, s.cfg.Sign)
 }
 
-// planned returns how many attempts the run is to have in all; see record.Seal.
+// planned returns how many attempts the run is to have in total; see record.Seal.
 func (s *session) planned() int {
 	n := s.summary.Planned + len(s.before) - s.again
 	if s.old != nil {
@@ -157,7 +157,7 @@ func (s *session) openLedger(ctx context.Context) error {
 		s.ledger, old, torn, err = record.Resume(s.cfg.Output, s.cfg.resumeTrust(), s.remember)
 	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // a script may pass --resume the first time, too
+	case errors.Is(err, fs.ErrNotExist): // lets a script always pass --resume
 		m, err := s.manifest(ctx)
 		if err == nil {
 			s.ledger, err = record.Create(s.cfg.Output, m)
@@ -184,8 +184,8 @@ func (s *session) remember(r record.Record) error {
 	return nil
 }
 
-// resumeTrust returns what resumed records must prove. Whoever signs must have signed
-// them already: the new signature covers them, too.
+// resumeTrust returns what resumed records must prove. With a signing key, they must already
+// be signed by it, since the new signature covers them, too.
 func (c Config) resumeTrust() record.Trust {
 	t := c.Trust
 	t.Resume = true

@@ -5,10 +5,9 @@ import (
 	"sync"
 )
 
-// A Capture keeps the beginning and the end of a stream within a bound and passes
-// everything on to another writer. Writing to it never fails, so a process that
-// writes too much is not blocked. Make one with [NewCapture]; its methods are safe
-// for concurrent use.
+// A Capture keeps the beginning and the end of a stream within a bound and passes everything
+// on to another writer. Writing to it never fails, so a process that writes too much is not
+// blocked. Make one with [NewCapture]; its methods are safe for concurrent use.
 type Capture struct {
 	mu    sync.Mutex
 	head  []byte
@@ -19,10 +18,9 @@ type Capture struct {
 	tee   io.Writer
 }
 
-// NewCapture returns a Capture that keeps at most limit bytes, half of them from
-// the beginning and half from the end. It keeps at least 2; 0 or less means
-// [DefaultOutputBytes]. Everything is also written to tee unless that is nil; after
-// tee's first error it is no longer used.
+// NewCapture returns a Capture that keeps at most limit bytes, half from the beginning and
+// half from the end. It keeps at least 2; 0 or less means [DefaultOutputBytes]. Everything
+// is also written to tee, unless that is nil, until its first error.
 func NewCapture(limit int64, tee io.Writer) *Capture {
 	if limit <= 0 {
 		limit = DefaultOutputBytes
@@ -30,8 +28,8 @@ func NewCapture(limit int64, tee io.Writer) *Capture {
 	return &Capture{room: max(1, int(limit/2)), tee: tee}
 }
 
-// Write takes p and always reports success, also when the capture is full or the
-// other writer has failed.
+// Write takes p and always reports success, even if the capture is full or the other writer
+// has failed.
 func (c *Capture) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

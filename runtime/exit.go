@@ -9,26 +9,25 @@ import (
 // Reason says how a process ended. The zero Reason is invalid.
 type Reason int
 
-// The reasons. They follow from what the kernel reports and from sbench's own clock,
-// never from what the process wrote.
+// The reasons. They come from the kernel and sbench's own clock, never from what the process
+// wrote.
 const (
-	// Exited means that the process ended by itself, with [Exit.Code].
+	// Exited means that the process ended by itself with [Exit.Code].
 	Exited Reason = iota + 1
-	// Signaled means that a signal that sbench did not send ended the process.
+	// Signaled means that a signal not sent by sbench ended the process.
 	Signaled
 	// WallTime means that sbench killed the process because [Process.Wall] had elapsed.
 	WallTime
-	// OutOfMemory means that the process failed, and that the kernel, or sbench where
-	// the kernel cannot, meanwhile killed a process of the sandbox because the sandbox
-	// used too much memory.
+	// OutOfMemory means that the process failed after the kernel, or sbench where the kernel
+	// cannot, had killed a process because the sandbox used too much memory.
 	OutOfMemory
-	// PidsLimit means that the process failed, and that the kernel meanwhile
-	// refused the sandbox a new process or thread.
+	// PidsLimit means that the process failed after the kernel had refused the sandbox a new
+	// process or thread.
 	PidsLimit
 )
 
-// String returns the name of the reason as it stands in records, such as
-// "wall_time". An invalid reason is named as such.
+// String returns the name of the reason as in records, such as "wall_time", or says that it
+// is invalid.
 func (r Reason) String() string {
 	names := [...]string{"", "exited", "signaled", "wall_time", "out_of_memory", "pids_limit"}
 	if r < Exited || int(r) >= len(names) {
@@ -37,8 +36,8 @@ func (r Reason) String() string {
 	return names[r]
 }
 
-// MarshalText returns the name of the reason, as String does. It fails for an
-// invalid reason, so that none reaches a record.
+// MarshalText returns the same name as String. It fails for an invalid reason, so that none
+// reaches a record.
 func (r Reason) MarshalText() ([]byte, error) {
 	if r < Exited || r > PidsLimit {
 		return nil, fmt.Errorf("exit reason %d is invalid", int(r))
@@ -49,8 +48,7 @@ func (r Reason) MarshalText() ([]byte, error) {
 // Limit names a limit that a process reached.
 type Limit string
 
-// The limits that [Exit.Reached] can list. Reaching a limit does not by itself end
-// a process.
+// The limits that [Exit.Reached] can list. Reaching one need not end the process.
 const (
 	LimitWall   Limit = "wall_time" // Process.Wall
 	LimitMemory Limit = "memory"    // Limits.Memory
@@ -69,8 +67,7 @@ type Exit struct {
 	Usage   Usage
 	Stdout  Output
 	Stderr  Output
-	// Spec is the digest of the sandbox's OCI specification, "" for an engine that
-	// has none.
+	// Spec is the digest of the sandbox's OCI specification; "" if the engine has none.
 	Spec string
 }
 
@@ -94,28 +91,28 @@ func (e Exit) String() string {
 	return e.Reason.String()
 }
 
-// Usage is what the kernel counted for the sandbox's cgroup or, without one, what a
-// watchdog saw. In a one-shot sandbox it covers the sandbox's whole life. In a
-// persistent one the peaks are since the sandbox was created, and CPU since the
-// process started. A field that was not reported is 0.
+// Usage is what the kernel counted for the sandbox's cgroup or, without one, what a watchdog
+// saw. In a one-shot sandbox it covers the sandbox's whole life. In a persistent one the
+// peaks are since its creation, and CPU since the process started. Fields that were not
+// reported are 0.
 type Usage struct {
 	CPU        time.Duration `json:"cpu_ns"`            // user and system time
 	PeakMemory int64         `json:"peak_memory_bytes"` // bytes
 	PeakPids   int64         `json:"peak_pids"`         // processes and threads
 }
 
-// Output is what was kept of a stream: its beginning, its end, and its total
-// length. The zero Output is that of an empty stream.
+// Output is what was kept of a stream: its beginning, end and total length. The zero Output
+// is an empty stream.
 type Output struct {
 	Head, Tail []byte
 	Total      int64 // bytes written by the process
 }
 
-// Cut returns how many bytes between Head and Tail are missing.
+// Cut returns how many bytes are missing between Head and Tail.
 func (o Output) Cut() int64 { return o.Total - int64(len(o.Head)) - int64(len(o.Tail)) }
 
-// Bytes returns a copy of the output. Where bytes are missing, a separate line says
-// how many.
+// Bytes returns a copy of the output, with a line that says how many bytes are missing, if
+// any.
 func (o Output) Bytes() []byte {
 	if o.Cut() <= 0 {
 		return append(append([]byte{}, o.Head...), o.Tail...)
@@ -124,5 +121,5 @@ func (o Output) Bytes() []byte {
 	return append(append(append([]byte{}, o.Head...), mark...), o.Tail...)
 }
 
-// String returns what Bytes does, with invalid UTF-8 replaced by U+FFFD.
+// String returns the same as Bytes, with invalid UTF-8 replaced by U+FFFD.
 func (o Output) String() string { return strings.ToValidUTF8(string(o.Bytes()), "\uFFFD") }

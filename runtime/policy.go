@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// A CommandPolicy says by executable name which commands sbench itself may start in
-// a sandbox. It serves auditing and is no substitute for isolation, since it does
-// not see what a started command starts in turn.
+// A CommandPolicy says by executable name which commands sbench itself may start in a
+// sandbox. It is for auditing and does not replace isolation: it does not see what a started
+// command starts in turn.
 //
 // The zero policy denies everything. Deny takes precedence over Allow.
 type CommandPolicy struct {
@@ -24,8 +24,8 @@ type CommandDecision struct {
 	Reason     string // "allowed", "denied by name" or "not in the allow list"
 }
 
-// Decide decides by the base name of the command's first argument. A command
-// without one is denied.
+// Decide decides by the base name of the command's first argument, without which it denies
+// the command.
 func (p CommandPolicy) Decide(args []string) CommandDecision {
 	d := CommandDecision{Reason: "not in the allow list"}
 	if len(args) > 0 && args[0] != "" {
@@ -41,8 +41,8 @@ func (p CommandPolicy) Decide(args []string) CommandDecision {
 	return d
 }
 
-// An Observer is asked before each process that sbench starts in a sandbox, and told how it
-// ended. Its methods are safe for concurrent use.
+// An Observer is asked before each process that sbench starts in a sandbox, and told how the
+// process ended. Its methods are safe for concurrent use.
 type Observer interface {
 	// Starting returns an error, such as [ErrDenied], if the process must not start.
 	Starting(sandbox string, p Process) error

@@ -11,23 +11,22 @@ import (
 	"time"
 )
 
-// Errors that callers distinguish with errors.Is. An error, as opposed to an
-// [Exit], means that nothing was measured.
+// Errors that callers distinguish with errors.Is. An error, unlike an [Exit], means that
+// nothing was measured.
 var (
 	// ErrUnavailable means that the daemon behind the sandboxes does not answer, or
 	// that this host cannot run sandboxes.
 	ErrUnavailable = errors.New("runtime unavailable")
 	// ErrNotFound means that there is no such image.
 	ErrNotFound = errors.New("not found")
-	// ErrInvalid means that a setting which the operator chose cannot be used.
+	// ErrInvalid means that a setting chosen by the operator cannot be used.
 	ErrInvalid = errors.New("cannot be used")
 	// ErrSpent means that a one-shot sandbox was asked to run a second process.
 	ErrSpent = errors.New("one-shot sandbox has run its process")
 	// ErrClosed means that the sandbox was closed or has lost its first process.
 	ErrClosed = errors.New("sandbox is closed")
-	// ErrNotStarted means that the process could not be executed at all, because
-	// there is no such file or it is not executable. The command or the image is at
-	// fault, never the host.
+	// ErrNotStarted means that the process could not be executed: there is no such file, or
+	// it is not executable. The command or the image is at fault, never the host.
 	ErrNotStarted = errors.New("process was not started")
 	// ErrDenied means that a [CommandPolicy] refused the command; see [Observer].
 	ErrDenied = errors.New("command denied by policy")
@@ -36,31 +35,28 @@ var (
 	ErrStillAlive = errors.New("processes survived")
 )
 
-// A Sandbox runs processes in one isolated environment. Its methods are safe for
-// concurrent use. Whoever created it closes it.
+// A Sandbox runs processes in one isolated environment. Its methods are safe for concurrent
+// use. Whoever creates it closes it.
 type Sandbox interface {
-	// Exec runs p to completion. A process that fails, is killed or hits a limit
-	// is a result; err means there is no trustworthy Exit. When Exec returns,
-	// with or without an error other than ErrStillAlive, no process that p
-	// started is alive. Cancelling ctx kills p.
+	// Exec runs p to completion. A process that fails, is killed or hits a limit is a
+	// result; err means that there is no trustworthy Exit. Unless err is ErrStillAlive, no
+	// process that p started is alive when Exec returns. Cancelling ctx kills p.
 	//
 	// Calls are serialized. A one-shot sandbox takes one call.
 	Exec(ctx context.Context, p Process) (Exit, error)
-	// Path returns the host path of the directory dir, an absolute path inside the
-	// sandbox, as a one-shot sandbox left it in its root file system. Mounts are not
-	// included.
-	// No symbolic link is followed: the error is fs.ErrNotExist if any part of dir
-	// is not a directory. It fails before the process has ended; the path is valid
-	// until Close.
+	// Path returns the host path of the directory dir, an absolute path inside the sandbox,
+	// as a one-shot sandbox left it in its root file system, without mounts. It follows no
+	// symbolic link: the error is fs.ErrNotExist if any part of dir is not a directory. It
+	// fails before the process has ended; the path is valid until Close.
 	Path(dir string) (string, error)
-	// Close waits for a running Exec, kills what still runs, and removes everything
-	// except what the caller provided. It may be called again, and cleans up even
-	// when ctx has been cancelled.
+	// Close waits for a running Exec, kills what still runs, and removes everything except
+	// what the caller provided. It may be called again, and cleans up even if ctx is
+	// cancelled.
 	Close(ctx context.Context) error
 }
 
-// A Volume is a writable directory whose size and number of files are bounded where
-// the host can enforce that. Whoever made it closes it.
+// A Volume is a writable directory whose size and number of files are bounded where the host
+// can enforce that. Whoever makes it closes it.
 type Volume interface {
 	// Path is the absolute host path of the directory.
 	Path() string
@@ -87,8 +83,8 @@ type Image struct {
 	Workdir  string   `json:"workdir"`  // "" means /
 }
 
-// A View is read access to an image's files without running a process. Whoever
-// made it closes it.
+// A View is read access to an image's files without running a process. Whoever makes it
+// closes it.
 type View interface {
 	// Root returns the image's file system. It is closed with the view.
 	Root() *os.Root
@@ -101,16 +97,16 @@ type View interface {
 type Config struct {
 	Name  string // for people, in labels; need not be unique
 	Image Image
-	// From is a one-shot sandbox of the same engine that has run its process. Its root
-	// file system, including what was written to it, becomes the read-only base of this
-	// one. It must stay open until this one is closed.
+	// From is a one-shot sandbox of the same engine that has run its process. Its root file
+	// system as it left it becomes this sandbox's read-only base. It must stay open until
+	// this one is closed.
 	From Sandbox
 
-	Persistent   bool // takes any number of Exec calls, else one
-	WritableRoot bool // else only tmpfs and writable mounts can be written to
+	Persistent   bool // takes any number of Exec calls, otherwise one
+	WritableRoot bool // otherwise only tmpfs and writable mounts are writable
 	Mounts       []Mount
 	Capabilities []string // see oci.WithCapabilities
-	// Sealed keeps the sandbox's processes from accessing one another's memory; see
+	// Sealed keeps the sandbox's processes from accessing each other's memory; see
 	// oci.WithSealedProcesses.
 	Sealed  bool
 	Limits  Limits
@@ -122,21 +118,21 @@ type Config struct {
 	Observer Observer // of the sandbox's processes; nil for none
 }
 
-// A Network describes the sockets of sbench on a sandbox's loopback interface. The
-// sandbox has no other interface and no route to anything, so these sockets are all
-// it can reach. The zero Network has none.
+// A Network describes sbench's sockets on a sandbox's loopback interface. The sandbox has no
+// other interface and no route, so it can reach only these sockets. The zero Network has
+// none.
 type Network struct {
 	// TCP and UDP are host:port addresses on which sbench listens in the sandbox.
 	TCP, UDP []string
-	// Redirect sends the sandbox's TCP connections to 198.18.0.0/15 to listeners of
-	// sbench. The block is reserved for benchmarks of network devices (RFC 2544), so
-	// no server on the internet has an address in it.
+	// Redirect sends the sandbox's TCP connections to 198.18.0.0/15 to listeners of sbench.
+	// The block is reserved for benchmarking network devices (RFC 2544), so no server on the
+	// internet has an address in it.
 	Redirect bool
 	// Nameserver is the address in the sandbox's resolv.conf; "" means none.
 	Nameserver string
-	// Serve is called with the sockets before any process runs. It must return at
-	// once and serve them in the background. The sandbox closes them after its last
-	// process has ended; they may be closed earlier.
+	// Serve is called with the sockets before any process runs. It must return at once and
+	// serve them in the background. The sandbox closes them after its last process has
+	// ended; they may be closed earlier.
 	Serve func(Sockets) error
 }
 
@@ -144,12 +140,11 @@ type Network struct {
 type Sockets struct {
 	TCP []net.Listener   // in the order of Network.TCP
 	UDP []net.PacketConn // in the order of Network.UDP
-	// Redirected accept the redirected connections. The original destination of a
-	// connection is its socket option SO_ORIGINAL_DST or, where that is not set,
-	// its local address.
+	// Redirected accept the redirected connections. A connection's original destination is
+	// its socket option SO_ORIGINAL_DST or, if that is not set, its local address.
 	Redirected []net.Listener
-	// AnyAddress says that the kernel has no nftables. Only connections to ports 80
-	// and 443 are then redirected, and the sandbox cannot listen on those ports.
+	// AnyAddress says that the kernel has no nftables. Then only connections to ports 80 and
+	// 443 are redirected, and the sandbox cannot listen on those ports.
 	AnyAddress bool
 }
 
@@ -158,16 +153,16 @@ type Mount struct {
 	Source   string // absolute host path of a directory or regular file
 	Dest     string // absolute path inside
 	Writable bool   // the zero value is read-only
-	// Copy gives the sandbox a copy-on-write view of the directory Source, which
-	// itself is never written to.
+	// Copy gives the sandbox a copy-on-write view of the directory Source, which is never
+	// written to.
 	Copy bool
 	// Give changes the owner of every file at and below Source that belongs to this
 	// process's user to the sandbox's user.
 	Give bool
 }
 
-// Limits bound a sandbox. Every field must be positive when a sandbox is created;
-// [Limits.Over] fills in those that are 0.
+// Limits bound a sandbox. To create one, every field must be positive; [Limits.Over] fills
+// in those that are 0.
 type Limits struct {
 	Memory     int64   `json:"memory"`      // bytes, swap included
 	CPUs       float64 `json:"cpus"`        // cores
@@ -208,25 +203,22 @@ func (l Limits) Validate() error {
 	return errors.Join(errs...)
 }
 
-// A Process describes one command to run inside a sandbox. Args and Wall are
-// required.
+// A Process describes a command to run inside a sandbox. Args and Wall are required.
 type Process struct {
 	Args []string // the first is looked up in the PATH of the environment
 	Env  []string // NAME=value; overrides the sandbox's
 	Dir  string   // absolute; "" means the sandbox's working directory
 
 	Stdin io.Reader // nil is an empty input
-	// Stdout and Stderr, when not nil, receive the whole output as it is written,
-	// from one goroutine each. An error from one stops the copying to it, not the
-	// process.
+	// Stdout and Stderr, if not nil, receive the whole output as it is written, from one
+	// goroutine each. An error from one ends copying to it, not the process.
 	Stdout, Stderr io.Writer
-	// OutputBytes bounds what Exit keeps of each stream; 0 means
-	// DefaultOutputBytes.
+	// OutputBytes bounds what Exit keeps of each stream; 0 means DefaultOutputBytes.
 	OutputBytes int64
 
-	// Wall bounds the time from start to exit and must be positive. When it has elapsed,
-	// every process of the sandbox receives SIGTERM and, after Grace, SIGKILL. A Grace
-	// of 0 means DefaultGrace.
+	// Wall bounds the time from start to exit and must be positive. When it is over, every
+	// process of the sandbox receives SIGTERM and, after Grace, SIGKILL. A Grace of 0 means
+	// DefaultGrace.
 	Wall  time.Duration
 	Grace time.Duration
 }

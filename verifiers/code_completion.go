@@ -16,8 +16,8 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// codeCompletion runs the hidden tests, unchanged and changed, each time in one process
-// with the candidate, which is a module of its own.
+// codeCompletion runs the hidden tests, unchanged and changed. Each run is one process with
+// the candidate as a module of its own.
 func codeCompletion(ctx context.Context, e Engine, in Input) (v Verdict, err error) {
 	eval, ok := in.Task.CodeCompletion()
 	if !ok {
@@ -83,7 +83,7 @@ func (c *codeCheck) verify(ctx context.Context) (Verdict, error) {
 	return v, nil
 }
 
-// calibration returns the task's calibration, and makes it if there is none yet.
+// calibration returns the task's calibration, making it first if necessary.
 func (c *codeCheck) calibration(ctx context.Context) (contrast.Calibration, error) {
 	solution := Solution(c.eval)
 	key := contrast.Key(c.in.Image.Digest, codeUser(c.in), c.eval.Tests, solution, c.eval.Prompt, c.eval.StarterCode)
@@ -102,9 +102,9 @@ func (c *codeCheck) calibration(ctx context.Context) (contrast.Calibration, erro
 	})
 }
 
-// Solution returns the task's own solution: the whole one if there is one, and
-// otherwise the canonical one. If the indentation of the canonical one shows that it is
-// the body of a function, it is appended to the starter code.
+// Solution returns the task's own solution: the complete one if there is one, otherwise the
+// canonical one. If the latter's indentation shows that it is a function's body, it is
+// appended to the starter code.
 func Solution(eval compiler.CodeCompletionEval) string {
 	if whole := eval.ReferenceSolution.Reveal(); whole != "" {
 		return whole
@@ -131,14 +131,14 @@ func (c *codeCheck) python(ctx context.Context, request []byte) ([]byte, error) 
 }
 
 // try returns a function that runs code with the tests. foreign says that code is the
-// candidate's; otherwise it is the reference solution or empty.
+// candidate's, not the reference solution or empty.
 func (c *codeCheck) try(code string, foreign bool) contrast.Try {
 	return func(ctx context.Context, edits ...contrast.Edit) (contrast.Outcome, error) {
 		tests, err := contrast.Apply(c.tests(), edits...)
 		if err != nil {
 			return 0, err
 		}
-		token := rand.Text() // which no candidate can guess
+		token := rand.Text() // no candidate can guess it
 		run, err := c.run(ctx, code, tests, token, foreign)
 		if err != nil {
 			return 0, err
@@ -163,8 +163,8 @@ func (c *codeCheck) try(code string, foreign bool) contrast.Try {
 	}
 }
 
-// outcome returns contrast.FailedThere if there are failures and each one is at a changed
-// assertion.
+// outcome returns contrast.FailedThere if there are failures and all of them are at changed
+// assertions.
 func outcome(v Verdict, failures [][]int, edits []contrast.Edit) contrast.Outcome {
 	if v.Status == Passed {
 		return contrast.Passed
@@ -221,8 +221,8 @@ func declared(text string) (defined, mentioned []string) {
 	return defined, mentioned
 }
 
-// codeVerdict judges how a run ended, and returns for each failure the lines of the
-// tests in its traceback.
+// codeVerdict judges how a run ended, and returns for each failure the lines of the tests in
+// its traceback.
 func codeVerdict(run codeRun, token string) (v Verdict, failures [][]int, err error) {
 	switch {
 	case run.End == "timeout":

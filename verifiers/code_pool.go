@@ -20,8 +20,7 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// codeFiles are the programs of a supervised sandbox; docs/contrast.md says what
-// they do.
+// codeFiles are the programs of a supervised sandbox; see docs/contrast.md.
 //
 //go:embed code/*.py
 var codeFiles embed.FS
@@ -30,34 +29,33 @@ const (
 	codeMount  = "/opt/securebench/code"
 	codeBytes  = 1 << 20
 	codeInodes = 64
-	// codeLayer bounds what a sandbox may write over its read-only root, where almost
-	// nothing is written.
+	// codeLayer bounds writes over a sandbox's read-only root, which are few.
 	codeLayer = 4 << 20
-	// poolWall bounds the life of a sandbox; each run has its own time in it.
+	// poolWall bounds the life of a sandbox; each run in it has its own time limit.
 	poolWall = 24 * time.Hour
-	// readyWall bounds how long a sandbox's first process may take to be ready, and
-	// runSlack how much longer than its own limit a run may take.
+	// readyWall bounds how long a sandbox's first process takes to get ready, runSlack how
+	// far a run may exceed its own limit.
 	readyWall = 5 * time.Minute
 	runSlack  = time.Minute
 	// codeKilled is the status of code/supervise.py after the kernel killed a run.
 	codeKilled = 48
 	maxAnswer  = 64 << 20
-	// maxIdle bounds the idle sandboxes. A verification needs one for each of its runs,
-	// of which there are as many as changed tests and one more.
+	// maxIdle bounds the idle sandboxes. A verification needs one per run: one for each
+	// changed test and one more.
 	maxIdle = contrast.Mutants + 4
 )
 
-// errPython means that the image's interpreter cannot be used, whatever the candidate.
+// errPython means that the image's interpreter is unusable for any candidate.
 var errPython = contrast.ErrPython
 
-// A CodePool keeps sandboxes of code_completion from one verification to the next. The
-// first process of each is our own code/supervise.py. Every run of tests is a separate
-// process of a different user, and nothing that it wrote or started is left for the
-// next one; a sandbox for which that cannot be proven is discarded.
+// A CodePool keeps sandboxes of code_completion for later verifications. The first process
+// of each is our own code/supervise.py. Every run of tests is a separate process of a
+// different user and leaves nothing to the next one, neither files nor processes; a sandbox
+// for which that cannot be proven is discarded.
 //
-// The kernel's counters in a sandbox continue from one run to the next, so that a
-// candidate can find out what happened before. Two candidates' runs with the tests of
-// one task, changed or not, are therefore never in the same sandbox.
+// The kernel's counters in a sandbox continue from run to run, so a candidate can learn what
+// happened before. Two candidates' runs with one task's tests, changed or not, are therefore
+// never in the same sandbox.
 //
 // It is safe for concurrent use. Close it when no verification is running.
 type CodePool struct {
@@ -93,7 +91,7 @@ func codeConfig(in Input, stage string) runtime.Config {
 	}
 }
 
-// codeUser returns the user of the tests, as the task or else the image names it.
+// codeUser returns the user of the tests that the task or, failing that, the image names.
 func codeUser(in Input) string {
 	if user := in.Task.Environment().User; user != "" {
 		return user
@@ -101,15 +99,15 @@ func codeUser(in Input) string {
 	return in.Image.User
 }
 
-// take returns a sandbox for the task in which no candidate has run with these tests, an
-// idle one if there is any. tests is "" if the code to run is not a candidate's.
+// take returns a sandbox for the task in which no candidate has run with these tests, if
+// possible an idle one. tests is "" if the code to run is not a candidate's.
 func (p *CodePool) take(ctx context.Context, in Input, tests string) (*codeSandbox, error) {
 	cfg := codeConfig(in, "")
 	key := fmt.Sprintf("%s %s %+v %s %q", cfg.Image.Digest, cfg.Image.ChainID, cfg.Limits, codeUser(in), cfg.Env)
 	fits := func(s *codeSandbox) bool { return s.key == key && !s.seen[tests] }
 	for s := p.pop(fits); s != nil; s = p.pop(fits) {
 		select {
-		case <-s.ended: // with the daemon, or killed by the kernel
+		case <-s.ended: // with the daemon, or because the kernel killed it
 			if err := s.close(ctx); err != nil {
 				return nil, err
 			}
@@ -133,8 +131,8 @@ func (p *CodePool) pop(fits func(*codeSandbox) bool) *codeSandbox {
 	return nil
 }
 
-// put returns a sandbox to the pool. If there are too many, it closes the one that has
-// been idle for the longest time.
+// put returns a sandbox to the pool. If the pool is full, it closes the sandbox that has
+// been idle longest.
 func (p *CodePool) put(ctx context.Context, s *codeSandbox) error {
 	p.mu.Lock()
 	p.idle = append(p.idle, s)
@@ -186,8 +184,8 @@ func (p *CodePool) start(ctx context.Context, in Input, key string) (*codeSandbo
 	return s, nil
 }
 
-// firstLine returns how our own program ended and what it printed. No candidate has run
-// at that time, so an error may contain it.
+// firstLine returns how our own program ended and what it printed. No candidate has run yet,
+// so an error may quote it.
 func firstLine(exit runtime.Exit) string {
 	if exit.Reason == 0 {
 		return "it was not started"
@@ -201,7 +199,7 @@ func stageCode(dir string) error { return os.CopyFS(dir, codeFiles) }
 // codeSandbox is a sandbox that runs code/supervise.py.
 type codeSandbox struct {
 	key      string          // what a task must match; see CodePool.take
-	seen     map[string]bool // the tests that candidates have run with, never ""
+	seen     map[string]bool // the tests with which candidates have run, never ""
 	sandbox  runtime.Sandbox
 	stage    runtime.Volume
 	requests *io.PipeWriter
@@ -215,7 +213,7 @@ type codeSandbox struct {
 // errEnded means that the first process has ended; its exit says why.
 var errEnded = errors.New("the sandbox's first process has ended")
 
-// answer waits for the next frame, no longer than limit.
+// answer waits for the next frame, but not longer than limit.
 func (s *codeSandbox) answer(ctx context.Context, limit time.Duration) ([]byte, error) {
 	overtime := time.NewTimer(limit)
 	defer overtime.Stop()
@@ -266,8 +264,8 @@ func (r codeRun) output() runtime.Output {
 	return runtime.Output{Tail: text, Total: r.Total}
 }
 
-// run sends one request to the sandbox and waits for its end. It keeps output bytes of
-// the output. Unless clean is true, the sandbox must not be used again.
+// run sends one request to the sandbox and waits for its end. It keeps output bytes of the
+// output. If clean is false, the sandbox must not be used again.
 func (s *codeSandbox) run(ctx context.Context, request []byte, wall time.Duration, output int64) (r codeRun, clean bool, err error) {
 	begun := time.Now()
 	frame := fmt.Appendf(nil, "%010d%010d%010d", len(request), wall.Milliseconds(), output)
@@ -295,7 +293,7 @@ func (s *codeSandbox) run(ctx context.Context, request []byte, wall time.Duratio
 	return r, string(answer) == "clean", nil
 }
 
-// gone adds to r what ended the first process, and the run with it.
+// gone adds to r what ended the first process, and so the run.
 func (s *codeSandbox) gone(r codeRun) (codeRun, bool, error) {
 	switch {
 	case s.err != nil:

@@ -14,8 +14,8 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// freeResponse judges by a structured rubric; with any other the verdict is Pending. It
-// needs no engine.
+// freeResponse judges by a structured rubric; any other makes the verdict Pending. It needs
+// no engine.
 func freeResponse(_ context.Context, _ Engine, in Input) (Verdict, error) {
 	eval, ok := in.Task.FreeResponse()
 	if !ok {
@@ -27,7 +27,7 @@ func freeResponse(_ context.Context, _ Engine, in Input) (Verdict, error) {
 	return newFreeKey(eval.Prompt, eval.Rubric.Reveal()).judge(in.Candidate.Text), nil
 }
 
-// A freeKey holds a rubric, and the parts of the prompt that an answer may quote.
+// A freeKey holds a rubric, and the parts of the prompt that a response may quote.
 type freeKey struct {
 	prompt   [][]string      // words of the whole prompt, then of its sentences
 	asked    map[string]bool // the prompt's words
@@ -61,7 +61,7 @@ func newPhrases(all []string) []phrase {
 	return out
 }
 
-// minQuote is how many words a sentence of the prompt needs to count as quoted.
+// minQuote is the length in words from which a quoted sentence of the prompt counts.
 const minQuote = 4
 
 func newFreeKey(prompt string, r compiler.Rubric) freeKey {
@@ -91,8 +91,8 @@ func newFreeKey(prompt string, r compiler.Rubric) freeKey {
 	return k
 }
 
-// addQuote adds words that do not count when they are quoted, unless an accepted answer
-// contains them all.
+// addQuote adds words that do not count when quoted, unless an accepted answer contains them
+// all.
 func (k *freeKey) addQuote(quote []string) {
 	wanted := func(p phrase) bool { return len(find(p.words, quote)) > 0 }
 	if !slices.ContainsFunc(k.accepted, wanted) {
@@ -132,17 +132,16 @@ func (k freeKey) judge(text string) Verdict {
 	return failed(reasonWrong, "the answer neither holds nor resembles an accepted one")
 }
 
-// A response is an answer prepared to be searched many times, without quotes of
-// the prompt.
+// A response is a text prepared for repeated searches, without quotes of the prompt.
 type response struct {
 	folded     string
 	strict     []string    // words
 	loose      []string    // the same; see loosen
 	statements []statement // their mentions are those of accepted answers
-	last       map[int]int // the statement that mentions an accepted answer last
+	last       map[int]int // the last statement that mentions each accepted answer
 	count      map[string]int
 	counts     map[string]int // of the loose words
-	reach      []int          // by word: the furthest end of an accepted phrase that begins there or before
+	reach      []int          // by word: the furthest end of an accepted phrase that begins there or earlier
 }
 
 func (k freeKey) newResponse(text, folded string) *response {
@@ -185,8 +184,8 @@ func (k freeKey) newResponse(text, folded string) *response {
 	return r
 }
 
-// affirms reports whether the accepted answer i is contained, and asserted by the last
-// statement that mentions it.
+// affirms reports whether the response contains the accepted answer i, and the last
+// statement that mentions it asserts it.
 func (r *response) affirms(i int, p phrase) bool {
 	if p.text != "" {
 		return strings.Contains(oneLine(r.folded), p.text)
@@ -198,8 +197,7 @@ func (r *response) affirms(i int, p phrase) bool {
 	return !slices.ContainsFunc(r.statements[last+1:], (statement).takesBack)
 }
 
-// asserts reports whether what the statement mentions is neither denied nor left
-// open.
+// asserts reports whether the statement neither denies what it mentions nor leaves it open.
 func (s statement) asserts() bool {
 	if s.toneOf().denies {
 		return false
@@ -217,7 +215,7 @@ func (s statement) asserts() bool {
 	return true
 }
 
-// takesBack reports whether a statement only denies what was said before it.
+// takesBack reports whether a statement only denies what came before it.
 func (s statement) takesBack() bool {
 	if s.mentions != nil || !s.toneOf().denies {
 		return false
@@ -227,8 +225,8 @@ func (s statement) takesBack() bool {
 	})
 }
 
-// f1 returns the harmonic mean of precision and recall of words, whatever their order.
-// Unless loose, it is 0 if either text denies what the other says.
+// f1 returns the harmonic mean of precision and recall of words, in any order. Unless loose,
+// it is 0 if one text denies what the other says.
 func (r *response) f1(p phrase, loose bool) float64 {
 	want, count := p.words, r.count
 	if loose {
@@ -249,8 +247,8 @@ func (r *response) f1(p phrase, loose bool) float64 {
 	return 2 * float64(common) / float64(len(want)+len(r.strict))
 }
 
-// opposes reports whether the response denies a word of the phrase, or leaves
-// out the phrase's own negation.
+// opposes reports whether the response denies a word of the phrase, or lacks the phrase's
+// own negation.
 func (r *response) opposes(want []string) bool {
 	if denies(want) {
 		return !denies(r.strict)
@@ -264,8 +262,8 @@ func (r *response) opposes(want []string) bool {
 	})
 }
 
-// rejects reports whether p is contained other than as a part of an accepted
-// answer: "guilty" in "not guilty" does not count.
+// rejects reports whether the response contains p other than within an accepted answer:
+// "guilty" in "not guilty" does not count.
 func (r *response) rejects(p phrase, accepted []phrase) bool {
 	if p.text != "" {
 		return strings.Contains(oneLine(r.folded), p.text)
@@ -276,8 +274,8 @@ func (r *response) rejects(p phrase, accepted []phrase) bool {
 	})
 }
 
-// isList reports whether a response is nothing but short alternatives, of which
-// some are not accepted, or a pile of words.
+// isList reports whether a response is only a list of short alternatives, some of them not
+// accepted, or a pile of words.
 func (k freeKey) isList(r *response) bool {
 	if isPile(r) {
 		return true
@@ -357,20 +355,20 @@ func (k freeKey) classify(item []string) itemKind {
 }
 
 const (
-	minItem = 3 // words that every list allows in an item
-	minPile = 8 // words without a short one that make a pile
+	minItem = 3 // words that an item may have in every list
+	minPile = 8 // words, none of them short, that make a pile
 )
 
-// isPile reports whether a response is a pile of words without grammar: prose of eight
-// words has a short one, in any language with spaces.
+// isPile reports whether a response is a pile of words without grammar: in any language with
+// spaces, eight words of prose include a short one.
 func isPile(r *response) bool {
 	return len(r.strict) >= minPile && !slices.ContainsFunc(r.strict, func(w string) bool {
 		return isGlue(w) || utf8.RuneCountInString(w) <= 3
 	})
 }
 
-// loosen returns w without combining marks, and with Latin letters for Cyrillic and
-// Greek ones that look alike, so that a disguised rejected answer is found.
+// loosen returns w without combining marks, and with Latin letters for similar Cyrillic and
+// Greek ones, so that a disguised rejected answer is found.
 func loosen(w string) string {
 	ascii := !strings.ContainsFunc(w, func(r rune) bool { return r > unicode.MaxASCII })
 	if ascii {

@@ -16,18 +16,18 @@ import (
 
 const (
 	maxLinks = 40 // that the kernel follows in one lookup, path_resolution(7)
-	// maxSteps bounds how many names are resolved for one link, and maxAllSteps for all
-	// links of a workspace. Beyond that a candidate is assumed to keep the verifier busy
-	// on purpose, and its links count as forging.
+	// maxSteps bounds how many names are resolved for one link, maxAllSteps for all links of
+	// a workspace. A candidate that exceeds them is assumed to keep the verifier busy on
+	// purpose, and its links count as forging.
 	maxSteps    = 2000
 	maxAllSteps = 2_000_000
-	enoughLinks = 20 // counting may stop here: one is enough to fail
+	enoughLinks = 20 // counting may stop here: one suffices to fail
 )
 
-// forgingLinks counts the symbolic links in dir, a candidate's workspace, through which
-// the checker would read something that is not the candidate's answer. With dir mounted
-// at workdir they lead into a trusted directory, to a device, to a place where a checker
-// writes, or through /proc, where a path can lead anywhere.
+// forgingLinks counts the symbolic links in dir, a candidate's workspace, through which the
+// checker would read something other than the candidate's answer. With dir mounted at
+// workdir they lead to a trusted directory, to a device, to a place where a checker writes,
+// or through /proc, where a path can lead anywhere.
 func forgingLinks(ctx context.Context, e Engine, image runtime.Image, dir, workdir string, trusted []string) (int, error) {
 	view, err := e.View(ctx, image)
 	if err != nil {
@@ -99,7 +99,7 @@ func (l *linkResolver) count(ctx context.Context, name string) (int, error) {
 	return total, nil
 }
 
-// forges reports whether the absolute path at leads where it must not.
+// forges reports whether the absolute path at leads to a denied place.
 func (l *linkResolver) forges(at string) bool {
 	denied, steps := false, 0
 	l.follow(at, func(done string, rest []string) bool {
@@ -111,9 +111,9 @@ func (l *linkResolver) forges(at string) bool {
 	return denied
 }
 
-// follow resolves an absolute path and returns where it leads, as far as that is known.
-// At each step it calls visit, unless that is nil, with the resolved path and the rest of
-// the path, a stack of names with the next on top. It stops when visit returns true.
+// follow resolves an absolute path and returns where it leads, as far as that is known. At
+// each step it calls visit, unless nil, with the resolved path and the remaining names, a
+// stack with the next on top. It stops when visit returns true.
 func (l *linkResolver) follow(at string, visit func(done string, rest []string) bool) string {
 	done, rest := "/", push(nil, at)
 	for hops := 0; len(rest) > 0 && hops <= maxLinks; {
@@ -147,9 +147,8 @@ func push(stack []string, p string) []string {
 	return append(stack, names...)
 }
 
-// denied reports whether a path that has been resolved up to done leads where it must
-// not. Outside of the workspace it may lead to the image's files, which nothing writes
-// to, and to /dev/null.
+// denied reports whether a path resolved up to done leads to a denied place. Outside the
+// workspace it may lead to the image's files, which nothing writes to, and to /dev/null.
 func (l *linkResolver) denied(done string, rest []string) bool {
 	within := func(dir string) bool { return done == dir || strings.HasPrefix(done, dir+"/") }
 	if done == "/dev" && len(rest) > 0 || done == "/dev/null" && len(rest) == 0 {
@@ -160,7 +159,7 @@ func (l *linkResolver) denied(done string, rest []string) bool {
 		!inside && slices.ContainsFunc([]string{"/proc", "/sys", "/dev", "/tmp", "/run", logsMount}, within)
 }
 
-// readlink returns the target of a link, and "" for anything else or on an error.
+// readlink returns the target of a link; "" for anything else and on errors.
 func (l *linkResolver) readlink(at string) string {
 	root, name := l.image, strings.TrimPrefix(at, "/")
 	if rest, ok := strings.CutPrefix(at+"/", l.workdir+"/"); ok && l.candidate != nil {

@@ -18,13 +18,13 @@ func multipleChoice(_ context.Context, _ Engine, in Input) (Verdict, error) {
 	return judgeChoice(eval.Question, in.Candidate.Text, eval.Choices, eval.Answers.Reveal()), nil
 }
 
-// judgeChoice passes text if it names one choice, and that one is right. It is
-// pure, and linear in the text.
+// judgeChoice passes text if it names exactly one choice, the right one. It is pure, and
+// linear in the text.
 func judgeChoice(question, text string, choices []string, answers []compiler.Answer) Verdict {
 	accepted := map[int]bool{}
 	known := slices.Clone(choices)
 	for _, a := range answers {
-		if a.Choice < 0 { // a text that is not among the choices, and has no label
+		if a.Choice < 0 { // a text that is not one of the choices and has no label
 			a.Choice = len(known)
 			known = append(known, a.Text)
 		}
@@ -45,7 +45,7 @@ func judgeChoice(question, text string, choices []string, answers []compiler.Ans
 	return matched("choice")
 }
 
-// A ballot holds what choices are called.
+// A ballot holds the names of choices.
 type ballot struct {
 	question []string // its words, which an answer may quote
 	asked    echo
@@ -81,8 +81,8 @@ func rawWords(ts []token) []string {
 	return out
 }
 
-// read returns the choices that an answer names: several only if one text fits
-// them all. If there are none, it returns the reason.
+// read returns the choices that an answer names: several only if one text fits all of them.
+// If there are none, it returns the reason.
 func (b ballot) read(text string) ([]int, string) {
 	folded := fold(text)
 	whole := bare(folded)
@@ -115,7 +115,7 @@ func (b ballot) those(fit func(choice) bool) []int {
 	return out
 }
 
-// label returns the choice that has the label s, or -1.
+// label returns the choice labelled s, or -1.
 func (b ballot) label(s string) int {
 	if len(s) != 1 {
 		return -1
@@ -126,11 +126,11 @@ func (b ballot) label(s string) int {
 	return -1
 }
 
-// mentions returns where the text names a choice, by its text or its label.
+// mentions returns where the text names a choice by its text or label.
 func (b ballot) mentions(ts []token) []mention {
 	words, at := wordsOf(ts)
 	raw := rawWords(ts)
-	ends := make([]int, len(words)) // of the longest text that begins there
+	ends := make([]int, len(words)) // of the longest text that begins at each word
 	longest := map[int][]int{}
 	for i, c := range b.choices {
 		for _, from := range find(words, c.words) {

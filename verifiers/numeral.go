@@ -38,9 +38,9 @@ const (
 	maxExponent      = 400
 )
 
-// scanNumeral reads the number at i: a sign, digits with commas, apostrophes or
-// single spaces between groups of three, a fraction and an exponent. It returns
-// where the number ends. If more digits follow it directly, the number is malformed.
+// scanNumeral reads the number at i: a sign, digits with commas, apostrophes or single
+// spaces between groups of three, a fraction and an exponent. It returns the number's end. A
+// number directly followed by more digits is malformed.
 func scanNumeral(rs []rune, i int) (numeral, int) {
 	start, n := i, numeral{}
 	if rs[i] == '-' || rs[i] == '+' {
@@ -133,8 +133,8 @@ func joinNumbers(ts []token) []token {
 	return out
 }
 
-// extend returns the number that n forms with the first of ts, the tokens after it, and
-// how many of them belong to it.
+// extend returns the number that n forms with the tokens that follow it, ts, and how many of
+// these belong to it.
 func extend(n numeral, ts []token) (numeral, int) {
 	if len(ts) == 0 {
 		return n, 0
@@ -171,7 +171,7 @@ func extend(n numeral, ts []token) (numeral, int) {
 	return n, 0
 }
 
-// maxProduct bounds the bits of a number that is multiplied.
+// maxProduct bounds a multiplied number in bits.
 const maxProduct = 1 << 14
 
 // power returns b to the power of e, or nil if it is out of bounds.
@@ -191,7 +191,7 @@ func power(b, e *big.Rat) *big.Rat {
 	return r
 }
 
-// factor returns what the word w after a number multiplies it by, or nil.
+// factor returns the factor that the word w stands for after a number, or nil.
 func factor(w string) *big.Rat {
 	switch w {
 	case "hundred":
@@ -228,8 +228,8 @@ func factor(w string) *big.Rat {
 	return nil
 }
 
-// wordNumeral reads a number below a hundred that is written in words, and "a
-// thousand". A "one" before other words is usually a pronoun, and not read.
+// wordNumeral reads a number below a hundred in words, and "a thousand". It skips "one"
+// before other words, which is usually a pronoun.
 func wordNumeral(ts []token) (numeral, int) {
 	if ts[0].kind != word {
 		return numeral{}, 0
@@ -266,8 +266,8 @@ func smallNumber(w string) int {
 	return -1
 }
 
-// joinDates joins the tokens of each date with day, month and year, and of the day of
-// the week before it. In numbers only the order year, month, day is unambiguous.
+// joinDates joins the tokens of each date with day, month and year, and the weekday before
+// it. For numbers, only the order year, month, day is unambiguous.
 func joinDates(ts []token) []token {
 	out := ts[:0]
 	for i := 0; i < len(ts); i++ {

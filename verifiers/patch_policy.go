@@ -11,9 +11,8 @@ import (
 	"github.com/securebench/sbench/compiler/patch"
 )
 
-// judgePatch parses a candidate's patch and applies the path policy. It returns the
-// changes to apply and the paths that are left out or, if the patch is denied, the
-// verdict.
+// judgePatch parses a candidate's patch and applies the path policy. It returns the changes
+// to apply and the paths left out or, if the patch is denied, the verdict.
 func judgePatch(text string, eval compiler.RepoPatchEval) (kept []patch.File, left []string, denied *Verdict) {
 	deny := func(reason, format string, args ...any) ([]patch.File, []string, *Verdict) {
 		v := failed(reason, fmt.Sprintf(format, args...))
@@ -51,7 +50,7 @@ func judgePatch(text string, eval compiler.RepoPatchEval) (kept []patch.File, le
 	return kept, left, nil
 }
 
-// pathPolicy is a task's policy with what follows from its command and its tests.
+// pathPolicy is a task's policy with what its command and its tests add to it.
 type pathPolicy struct {
 	compiler.CandidatePolicy
 	runners  []string // files that the tests' command runs
@@ -78,8 +77,8 @@ func newPathPolicy(eval compiler.RepoPatchEval) pathPolicy {
 	return p
 }
 
-// leavesOut reports whether a change is neither applied nor denied: a change to a path
-// that keeps the repository's version, or a new test that the policy does not mention.
+// leavesOut reports whether a change is neither applied nor denied: it is to a path that
+// keeps the repository's version, or is a new test that the policy does not mention.
 func (p pathPolicy) leavesOut(f patch.File) bool {
 	for _, name := range f.Paths() {
 		if patch.CheckPath(name) == nil && patch.Match(p.PatchPreservedPaths, name) {
@@ -90,7 +89,7 @@ func (p pathPolicy) leavesOut(f patch.File) bool {
 	return f.Old == "" && sensitive && rule.Tests && !p.Strict && patch.CheckPath(f.New) == nil && !patch.Match(p.AllowSensitivePaths, f.New)
 }
 
-// denies returns why a path may not be changed, or "" if it may.
+// denies returns why a path must not be changed, or "" if it may.
 func (p pathPolicy) denies(name string) string {
 	first, _, _ := strings.Cut(name, "/")
 	rule, sensitive := patch.Sensitive(name)
@@ -112,16 +111,16 @@ func (p pathPolicy) denies(name string) string {
 	return ""
 }
 
-// shadows reports whether a change brings a new module to the top of the repository that
-// would be imported in place of one of Python's, of the test runner's or of the tests'
-// own: the working directory comes first in sys.path with "python -m pytest".
+// shadows reports whether a change adds a top-level module that would be imported instead of
+// one of Python's, the test runner's or the tests' own: with "python -m pytest", the working
+// directory comes first in sys.path.
 func (p pathPolicy) shadows(f patch.File) bool {
 	name := topModule(f)
 	return name != "" && f.New != f.Old && !patch.Match(p.AllowSensitivePaths, f.New) &&
 		(slices.Contains(p.imported, name) || slices.Contains(runnersModules(), name))
 }
 
-// topModule returns the module that a file at the top of a repository is, or whose
+// topModule returns the module that a file at the top of a repository defines, or whose
 // package it begins; "" if there is none.
 func topModule(f patch.File) string {
 	name, rest, directory := strings.Cut(f.New, "/")
@@ -137,8 +136,8 @@ func topModule(f patch.File) string {
 	return name
 }
 
-// runnersModules returns the modules of Python 3.11's standard library, of pytest and of
-// what pytest needs.
+// runnersModules returns the modules of Python 3.11's standard library, pytest and what
+// pytest needs.
 func runnersModules() []string {
 	return strings.Fields(`
 		__future__ _pytest abc aifc antigravity argparse array ast asynchat asyncio asyncore atexit attr attrs audioop

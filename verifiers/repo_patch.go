@@ -36,9 +36,9 @@ const (
 )
 
 // repoPatch applies the candidate to a fresh copy of the repository and runs the task's
-// tests. One sandbox prepares the repository without running any code of the candidate.
-// Each run of the tests has a sandbox of its own that starts from that state, so that no
-// run sees what another did.
+// tests. One sandbox prepares the repository without running any of the candidate's code.
+// Each run of the tests starts from that state in a sandbox of its own, so that no run sees
+// what another did.
 func repoPatch(ctx context.Context, e Engine, in Input) (Verdict, error) {
 	eval, ok := in.Task.RepoPatch()
 	if !ok {
@@ -71,7 +71,7 @@ type repoCheck struct {
 	eval   compiler.RepoPatchEval
 	volume string
 	inputs []runtime.Mount // the task's files besides the repository
-	// guessed says that the hidden tests are not test_patch's, but files of the
+	// guessed says that the hidden tests are not those of test_patch, but files of the
 	// repository that the command seems to run.
 	guessed bool
 }
@@ -88,7 +88,7 @@ func (c *repoCheck) verify(ctx context.Context, changes []patch.File) (Verdict, 
 	}
 	files, err := c.hiddenTests(prepared)
 	if err == nil {
-		// With the same mounts as later runs, so that the candidate cannot tell them apart.
+		// Same mounts as in later runs, so that the candidate cannot tell them apart.
 		v, err = testVerdict(c.testChanged(ctx, prepared, files))
 	}
 	switch {
@@ -101,8 +101,8 @@ func (c *repoCheck) verify(ctx context.Context, changes []patch.File) (Verdict, 
 	return v, errors.Join(err, prepared.Close(ctx))
 }
 
-// contrast checks whether a candidate that has passed follows the tests, and, for one
-// that has failed, whether the hidden tests compile.
+// contrast checks whether a candidate that passed follows the tests and, for one that
+// failed, whether the hidden tests compile.
 func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, files []contrast.File, v Verdict) (Verdict, error) {
 	s := suite{
 		in: c.in, key: c.evaluation(files), files: files, unused: c.guessed,
@@ -126,7 +126,7 @@ func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, file
 		return s.malformed(ctx, v)
 	}
 	gold, err := patch.Parse(c.eval.GoldPatch.Reveal())
-	if err != nil || len(files) == 0 { // no gold patch that can be parsed, or no tests to change
+	if err != nil || len(files) == 0 { // no gold patch that parses, or no tests to change
 		return s.judge(ctx, v)
 	}
 	var reference runtime.Sandbox // prepared when a calibration first needs it
@@ -147,12 +147,12 @@ func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, file
 	return v, err
 }
 
-// evaluation returns what a calibration depends on, except the image.
+// evaluation returns everything that a calibration depends on, except the image.
 func (c *repoCheck) evaluation(files []contrast.File) string {
 	return fmt.Sprintf("%q %q", files, append([]string{c.eval.SetupPatch, c.eval.TestPatch, c.eval.GoldPatch.Reveal(), c.eval.BaseCommit, c.eval.Workdir}, c.eval.Command.Args()...))
 }
 
-// testChanged runs the command with files mounted over those of the repository.
+// testChanged runs the command with files mounted over the repository's.
 func (c *repoCheck) testChanged(ctx context.Context, prepared runtime.Sandbox, files []contrast.File) (runtime.Exit, error) {
 	dir, err := os.MkdirTemp(c.volume, "tests-")
 	if err != nil {
@@ -175,8 +175,8 @@ const (
 	maxTestFiles = 200
 )
 
-// hiddenTests returns the Python test files that test_patch touches, or else those that
-// the command names, with their text in the prepared repository.
+// hiddenTests returns the Python test files that test_patch touches or, failing that, those
+// that the command names, with their text in the prepared repository.
 func (c *repoCheck) hiddenTests(prepared runtime.Sandbox) ([]contrast.File, error) {
 	dir, err := prepared.Path(c.repo())
 	if err != nil {
@@ -196,7 +196,7 @@ func (c *repoCheck) hiddenTests(prepared runtime.Sandbox) ([]contrast.File, erro
 	return files, nil
 }
 
-// readTests returns those of the named files that hold tests in Python.
+// readTests returns those of the named files that contain Python tests.
 func readTests(root *os.Root, names []string) (files []contrast.File) {
 	for _, name := range names {
 		base := path.Base(name)
@@ -215,9 +215,8 @@ func readTests(root *os.Root, names []string) (files []contrast.File) {
 	return files
 }
 
-// selected returns the files that the words of a command name, and the Python test files
-// in directories that they name. If they name none, it returns all test files below
-// workdir.
+// selected returns the files that words of a command name, and the Python test files in
+// directories they name. If there are none, it returns all test files below workdir.
 func selected(root *os.Root, workdir string, args []string) []string {
 	var names []string
 	for _, word := range strings.FieldsFunc(strings.Join(args, " "), func(r rune) bool { return strings.ContainsRune(" \t\n\"';|&()=", r) }) {
@@ -247,7 +246,7 @@ func testsBelow(root *os.Root, dir string) (names []string) {
 	return names
 }
 
-// stageInputs writes the task's files that the tests see besides the repository.
+// stageInputs writes the task's other files that the tests see.
 func (c *repoCheck) stageInputs(ctx context.Context) error {
 	plan, err := workspace.PlanTestSandbox(c.in.Task, c.in.Pack)
 	if err != nil {
@@ -285,9 +284,9 @@ func (c *repoCheck) config(name string) runtime.Config {
 	}
 }
 
-// prepare brings a fresh repository to the state in which its tests run, with the
-// changes of files applied, of which there may be none. If the verdict is Passed, the
-// caller closes the sandbox; otherwise there is none.
+// prepare brings a fresh repository to the state in which its tests run, with the changes of
+// files, if any. If the verdict is Passed, the caller closes the sandbox; otherwise there is
+// none.
 func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File) (runtime.Sandbox, Verdict, error) {
 	stage := filepath.Join(c.volume, name)
 	if err := c.stage(stage, files); err != nil {
@@ -320,7 +319,7 @@ func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File
 	return sandbox, v, nil
 }
 
-// stage writes the patches and the lists of paths, which prepare.sh needs sorted by bytes.
+// stage writes the patches, and the lists of paths that prepare.sh needs sorted by bytes.
 func (c *repoCheck) stage(dir string, files []patch.File) error {
 	patches := filepath.Join(dir, "patches")
 	if err := errors.Join(os.MkdirAll(patches, 0o755), os.Mkdir(filepath.Join(dir, "scratch"), 0o755), trustedgit.Stage(filepath.Join(dir, "git"))); err != nil {
@@ -370,8 +369,8 @@ func zeroTerminated(paths []string) string {
 	return b.String()
 }
 
-// prepareVerdict returns the verdict on a failed preparation. In the steps before the
-// candidate's patch is applied, the pack or the image is at fault.
+// prepareVerdict returns the verdict on a failed preparation. If a step before the
+// candidate's patch failed, the pack or the image is at fault.
 func prepareVerdict(exit runtime.Exit) Verdict {
 	reasons := map[int]Verdict{
 		exitRepository:      faulty("repository_missing", "the image has no git, or no repository at environment.workdir"),
@@ -400,11 +399,11 @@ func (c *repoCheck) test(ctx context.Context, name string, prepared runtime.Sand
 	})
 }
 
-// withoutCandidate repeats a command that seems to lack a program, on the repository
-// without the candidate, but with the gold patch if there is one. If that fails in the
-// same way, the pack is at fault.
+// withoutCandidate repeats a command that seems to lack a program, on the repository without
+// the candidate, but with the gold patch if there is one. If it fails in the same way, the
+// pack is at fault.
 func (c *repoCheck) withoutCandidate(ctx context.Context, v Verdict) (Verdict, error) {
-	gold, _ := patch.Parse(c.eval.GoldPatch.Reveal()) // without one there are no files
+	gold, _ := patch.Parse(c.eval.GoldPatch.Reveal()) // if there is none, no files
 	prepared, without, err := c.prepare(ctx, "without", gold)
 	if err != nil || without.Status != Passed {
 		return v, err

@@ -12,16 +12,16 @@ import (
 
 const (
 	restoredDir = "workspace" // within its volume
-	// The copy may be larger than the agent's workspace: hard links have become files,
-	// and files may have grown when secrets were replaced in them.
+	// The copy may exceed the agent's workspace: hard links have become files, and files may
+	// have grown when secrets were replaced.
 	restoredTimes  = 3       // times WorkspaceBytes
 	restoredInodes = 1000    // at least
 	restoredInode  = 4 << 10 // bytes of WorkspaceBytes for each further inode
 )
 
-// asLeft returns the input with a workspace whose files have the owners and modes that
-// the agent gave them. That is the kept workspace or, if it has lost some of them, a copy
-// in a new volume. done removes the copy.
+// asLeft returns the input with a workspace whose files have the owners and modes that the
+// agent gave them: the kept workspace or, if it has lost some, a copy in a new volume. done
+// removes the copy.
 func asLeft(ctx context.Context, e Engine, in Input) (restored Input, done func() error, err error) {
 	if in.Candidate.Attributes == "" {
 		return in, func() error { return nil }, nil

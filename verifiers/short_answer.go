@@ -21,7 +21,7 @@ func shortAnswer(_ context.Context, _ Engine, in Input) (Verdict, error) {
 	return newShortKey(eval.Question, eval.Accepted.Reveal(), tolerance).judge(in.Candidate.Text), nil
 }
 
-// A shortKey holds what answers to one question are compared with.
+// A shortKey holds what a question's answers are compared with.
 type shortKey struct {
 	question  []string // words of the question
 	asked     echo
@@ -88,7 +88,7 @@ func (k shortKey) judge(text string) Verdict {
 	}
 }
 
-// withoutQuote drops the words of a question where the text quotes all of them.
+// withoutQuote drops the question's words where the text quotes all of them.
 func withoutQuote(ts []token, quote []string) []token {
 	words, at := wordsOf(ts)
 	var out []token
@@ -141,8 +141,8 @@ func (k shortKey) mentions(ts []token, folded string) []mention {
 	return spans(ends, at, func(int) []int { return []int{0} })
 }
 
-// spans returns mentions that do not overlap. A mention begins at each word with a
-// positive end, also counted in words; at has the token of each word.
+// spans returns mentions that do not overlap. A mention begins at each word with a positive
+// end, which counts words, too; at has the token of each word.
 func spans(ends, at []int, answers func(word int) []int) []mention {
 	var out []mention
 	for i := 0; i < len(ends); i++ {
@@ -154,8 +154,8 @@ func spans(ends, at []int, answers func(word int) []int) []mention {
 	return out
 }
 
-// hasSymbolsOf reports whether a text contains the accepted answer literally, which is
-// required only if that has symbols: "5" is not "$5".
+// hasSymbolsOf reports whether a text contains the accepted answer literally. Only an answer
+// with symbols requires that: "5" is not "$5".
 func hasSymbolsOf(folded, accepted string) bool {
 	isSymbol := func(r rune) bool { return !isWordRune(r) && !strings.ContainsRune(" .,;:!()\"'-", r) }
 	return !strings.ContainsFunc(accepted, isSymbol) || strings.Contains(oneLine(folded), accepted)
@@ -182,7 +182,7 @@ func (k shortKey) near(n, a numeral) bool {
 
 func isDecimal(s string) bool { return strings.Trim(s, "-.0123456789") == "" }
 
-// valueOf returns the value of n in a new Rat. 25% is 1/4, unless the question asks for
+// valueOf returns the value of n in a new Rat. 25% is 1/4 unless the question asks for
 // percent.
 func (k shortKey) valueOf(n numeral) *big.Rat {
 	if n.value == nil {

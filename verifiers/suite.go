@@ -15,23 +15,23 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// A suite is a command that runs hidden tests in Python. A pass is checked by contrast:
-// the command runs again, each time in a new sandbox, with one half of the test functions
-// changed, with the other, and with a third group. Just the changed functions have to
-// fail. A candidate that follows the tests does not know which those are, because the
-// groups are drawn at random when the suite is calibrated.
+// A suite is a command that runs hidden tests in Python. A pass is checked by contrast: the
+// command runs again, in new sandboxes, with one half of the test functions changed, with
+// the other half, and with a third group. Exactly the changed functions have to fail. A
+// candidate that follows the tests does not know which they are, since the groups are drawn
+// at random in the calibration.
 type suite struct {
 	in    Input
 	key   string // names the evaluation in the store of calibrations
 	files []contrast.File
 	// unused says that the command may not use the files, so that it is no fault if they do
-	// not compile, or if it succeeds with all of them broken.
+	// not compile, or if the command succeeds with all of them broken.
 	unused bool
-	// candidate and reference run the command with files in place of the hidden ones
-	// of the same paths. reference is nil if there is no reference solution.
+	// candidate and reference run the command with files in place of the hidden ones at the
+	// same paths. reference is nil if there is no reference solution.
 	candidate, reference suiteRun
 	// unsolved runs the unchanged tests on what candidates start from, and returns an empty
-	// Exit if they do not start there. nil if it is not known what candidates start from.
+	// Exit if they do not start there; nil if that start is unknown.
 	unsolved func(ctx context.Context) (runtime.Exit, error)
 	// listing runs contrast.Program.
 	listing contrast.Python
@@ -45,7 +45,7 @@ var errCannotFail = errors.New("the tests' command succeeds although tests fail"
 // errNoReference means that there is no solution to calibrate with.
 var errNoReference = errors.New("no reference solution")
 
-// judge returns the verdict on a candidate that has passed.
+// judge returns the verdict on a candidate that passed.
 func (s suite) judge(ctx context.Context, v Verdict) (Verdict, error) {
 	none := v
 	none.Contrast = &contrast.Summary{State: contrast.None}
@@ -74,9 +74,9 @@ func (s suite) judge(ctx context.Context, v Verdict) (Verdict, error) {
 	return s.try(ctx, none, c)
 }
 
-// malformed turns a failure into a fault of the pack if the image's python3 does not
-// compile a hidden test file, and the command reports that, too, without a candidate. It
-// may use another interpreter.
+// malformed turns a failure into a fault of the pack if the image's python3 does not compile
+// a hidden test file, and the command (which may use another interpreter) reports the same
+// without a candidate.
 func (s suite) malformed(ctx context.Context, v Verdict) (Verdict, error) {
 	if len(s.files) == 0 || !syntaxError.MatchString(v.Stderr.String()+v.Stdout.String()) {
 		return v, nil
@@ -105,8 +105,8 @@ var notListed = faulty("tests_not_listed", "the image's python3 meets a limit wh
 
 const malformedTests = "a hidden test file is no Python that the image's interpreter compiles"
 
-// calibration returns the stored calibration or makes one. Without a reference solution
-// it prefers one that was stored when there was one.
+// calibration returns the stored calibration or makes one. If there is no reference
+// solution, it prefers one that was stored when there was.
 func (s suite) calibration(ctx context.Context) (contrast.Calibration, error) {
 	get := func(kind string) (contrast.Calibration, error) {
 		return s.in.Calibrations.Get(contrast.Key(s.in.Image.Digest, s.key, kind), func() (contrast.Calibration, error) {
@@ -123,9 +123,9 @@ func (s suite) calibration(ctx context.Context) (contrast.Calibration, error) {
 	return c, err
 }
 
-// try runs the candidate with each set of changes, in random order. Where a candidate
-// that notices changes could tell which they are, it also runs the unchanged tests once
-// more, so that the candidate would have to notice that, too.
+// try runs the candidate with each set of changes, in random order. Where a candidate that
+// notices changes could tell which they are, try also runs the unchanged tests again, so
+// that the candidate would have to recognize these, too.
 func (s suite) try(ctx context.Context, v Verdict, c contrast.Calibration) (Verdict, error) {
 	sum := v.Contrast
 	sum.State = contrast.Uncalibrated
@@ -160,9 +160,9 @@ func (s suite) try(ctx context.Context, v Verdict, c contrast.Calibration) (Verd
 	return v, nil
 }
 
-// endsAs reports whether a run ended as the set's changes require: the command fails, or
-// meets a limit, and reports the changed tests, or just as many, and none of the Others
-// as failed. With an empty set it succeeds.
+// endsAs reports whether a run ended as the set's changes require: the command fails or
+// meets a limit, and reports as failed the changed tests, or as many, and none of the
+// Others. With an empty set it succeeds.
 func endsAs(exit runtime.Exit, set contrast.Set) bool {
 	if exit.Success() != (len(set.Edits) == 0) || set.Failures > 0 && exit.Reason == runtime.Exited && !counts(exit, set.Failures) {
 		return false
@@ -172,22 +172,22 @@ func endsAs(exit runtime.Exit, set contrast.Set) bool {
 		!slices.ContainsFunc(set.Others, func(e contrast.Edit) bool { return reported(exit, e) })
 }
 
-// summaryLine matches the line with which pytest or unittest ends, failureCount the
+// summaryLine matches the line that ends the output of pytest or unittest, failureCount the
 // numbers in it.
 var (
 	summaryLine  = regexp.MustCompile(`^(=+ )?(\d+ [a-z]+, )*\d+ [a-z]+ in \d|^FAILED \(`)
 	failureCount = regexp.MustCompile(`(\d+) (?:failed|errors?)\b|(?:failures|errors)=(\d+)`)
 )
 
-// counts reports whether the output counts n failed tests, on one stream or on both. A
-// candidate may have printed such a line, too, on the stream that the runner does not use.
+// counts reports whether the output counts n failed tests, on one stream or both. A
+// candidate may have printed such a line on the stream that the runner does not use.
 func counts(exit runtime.Exit, n int) bool {
 	out, err := failures(exit.Stdout), failures(exit.Stderr)
 	return n == out || n == err || n == out+err
 }
 
-// failures returns how many tests failed as the last such line counts them, or 0. What a
-// test prints comes before.
+// failures returns the number of failed tests in the last such line, or 0. Output of the
+// tests precedes that line.
 func failures(streams ...runtime.Output) (n int) {
 	for _, output := range streams {
 		stream := output.String()
@@ -205,15 +205,14 @@ func failures(streams ...runtime.Output) (n int) {
 	return n
 }
 
-// failureLine matches a line that begins or ends with the word. Elsewhere the word may be
-// what a candidate prints beside a test's name.
+// failureLine matches a line that begins or ends with the word. Elsewhere it may be what a
+// candidate prints beside a test's name.
 var failureLine = regexp.MustCompile(`^(\W|\[.*\])*(FAILED|FAIL|ERROR)\b|\s(FAILED|FAIL|ERROR)(\s+\[[ \d%]+\])?\s*$`)
 
 // colors matches escape sequences for colors (ECMA-48, SGR).
 var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
-// reported says whether the output names the edit's test as one that failed, as
-// pytest's and unittest's do.
+// reported says whether pytest's or unittest's output names the edit's test as failed.
 func reported(exit runtime.Exit, e contrast.Edit) bool {
 	var words []*regexp.Regexp // the function's name and, if it is a method, its class's
 	for _, name := range strings.Split(e.Test, "::") {
@@ -242,14 +241,14 @@ func (s suite) changed(ctx context.Context, run suiteRun, edits []contrast.Edit)
 	return run(ctx, files)
 }
 
-// calibrate draws sets of changes, and finds out which of them the reference fails.
+// calibrate draws sets of changes, and finds out which of them make the reference fail.
 func (s suite) calibrate(ctx context.Context) (contrast.Calibration, error) {
 	found, err := contrast.List(ctx, s.listing, s.files, contrast.Options{Seed: s.key, Places: 2, Each: true})
 	c := contrast.Calibration{Reference: s.reference != nil, Unread: found.Unread}
 	if err != nil {
 		return c, err
 	}
-	if len(found.Broken) == len(s.files) { // if only some are, those are data that is named like tests
+	if len(found.Broken) == len(s.files) { // if only some are, they are data named like tests
 		if s.reference == nil {
 			return c, nil
 		}
@@ -277,7 +276,7 @@ func (s suite) calibrate(ctx context.Context) (contrast.Calibration, error) {
 	of := functions(found.Edits, needed)
 	for i, group := range groups(of) {
 		if i == 2 && len(c.Sets) > 0 && !slices.ContainsFunc(c.Sets, contrast.Set.Tells) {
-			break // another group would tell nothing new
+			break // another group would add nothing
 		}
 		exit, err := s.changed(ctx, s.reference, group)
 		if err != nil {
@@ -293,8 +292,8 @@ func (s suite) calibrate(ctx context.Context) (contrast.Calibration, error) {
 	return c, s.alone(ctx, &c, of, needed)
 }
 
-// setOf returns the set for a run of the reference that failed with these edits. of are
-// all functions.
+// setOf returns the set for a run in which the reference failed with these edits. of are all
+// functions.
 func setOf(exit runtime.Exit, edits []contrast.Edit, of [][]contrast.Edit) contrast.Set {
 	set := contrast.Set{Edits: edits}
 	named := slices.DeleteFunc(slices.Clone(edits), func(e contrast.Edit) bool { return !reported(exit, e) })
@@ -314,16 +313,16 @@ func setOf(exit runtime.Exit, edits []contrast.Edit, of [][]contrast.Edit) contr
 	return set
 }
 
-// Bounds of the functions that are changed alone: fewer if their runs take longer than
-// aloneTime.
+// Bounds of the functions that are changed alone. There are fewer if the runs take longer
+// than aloneTime.
 const (
 	minAlone, maxAlone = 3, 12
 	aloneTime          = time.Minute
 )
 
-// alone adds a set for each of some functions of which no set tells whether they fail,
-// such as where a command stops at the first failure or prints nothing, or where a
-// group was already changed where they could be.
+// alone adds sets of one function each, for some of the functions about whose failure no set
+// tells: the command may stop at the first failure or print nothing, or a group may have
+// been changed already where they could be.
 func (s suite) alone(ctx context.Context, c *contrast.Calibration, of [][]contrast.Edit, needed func(contrast.Edit) bool) error {
 	told := func(e contrast.Edit) bool {
 		return slices.ContainsFunc(c.Sets, func(set contrast.Set) bool { return set.Tells() && slices.ContainsFunc(set.Edits, e.SameTest) })
@@ -345,8 +344,8 @@ func (s suite) alone(ctx context.Context, c *contrast.Calibration, of [][]contra
 	return nil
 }
 
-// weak returns the assertions that the reference passes whatever is changed in them. Each
-// run changes one assertion of each function, in turn.
+// weak returns the assertions that the reference passes whatever change is made to them.
+// Each run changes one assertion of each function, in turn.
 func (s suite) weak(ctx context.Context) ([]string, error) {
 	c, err := s.in.Calibrations.Get(contrast.Key(s.in.Image.Digest, s.key, "weak"), func() (c contrast.Calibration, err error) {
 		found, err := contrast.List(ctx, s.listing, s.files, contrast.Options{Seed: s.key, Places: 8, Variants: 3, Each: true, Weak: true})
@@ -384,7 +383,7 @@ func (s suite) weak(ctx context.Context) ([]string, error) {
 	return c.Weak(), err
 }
 
-// mustFail makes sure that the command fails when every test file raises an error.
+// mustFail checks that the command fails when every test file raises an error.
 func (s suite) mustFail(ctx context.Context) error {
 	files := slices.Clone(s.files)
 	for i := range files {
@@ -397,12 +396,11 @@ func (s suite) mustFail(ctx context.Context) error {
 	return err
 }
 
-// maxChanged bounds the functions that are changed, so that their failures are not cut
-// from the output.
+// maxChanged bounds the changed functions, so that the output holds all their failures.
 const maxChanged = 40
 
-// functions returns the edits of each of at most maxChanged test functions, in random
-// order, those that are needed first. needed may be nil.
+// functions returns the edits of at most maxChanged test functions, in random order, needed
+// ones first. needed may be nil.
 func functions(edits []contrast.Edit, needed func(contrast.Edit) bool) (of [][]contrast.Edit) {
 	for _, e := range edits {
 		i := slices.IndexFunc(of, func(o []contrast.Edit) bool { return o[0].SameTest(e) })
@@ -419,10 +417,10 @@ func functions(edits []contrast.Edit, needed func(contrast.Edit) bool) (of [][]c
 	return of[:min(len(of), maxChanged)]
 }
 
-// groups draws groups of test functions, and returns one edit for each function of a
-// group: a function is in one of two halves, and every other one in a third group. That
-// some functions are in a group says nothing about another one. A single function is in up
-// to four groups, changed in different places. A function that can only be changed where
+// groups draws groups of test functions, and returns one edit for each function of a group:
+// a function is in one of two halves, and every other one also in a third group. Which
+// functions are in a group reveals nothing about the others. A single function is in up to
+// four groups, changed in different places. A function that can only be changed where
 // another one is changed already, such as in a value that both expect, is in none.
 func groups(of [][]contrast.Edit) (groups [][]contrast.Edit) {
 	if len(of) == 1 {

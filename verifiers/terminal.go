@@ -20,9 +20,8 @@ import (
 )
 
 const (
-	// trustedDir is the directory of a workspace that holds what sbench
-	// materializes. The verifier's sandbox gets a fresh one, whatever the candidate
-	// did to it.
+	// trustedDir is the directory of a workspace for what sbench materializes. The
+	// verifier's sandbox gets a fresh one, whatever the candidate did to it.
 	trustedDir = "securebench"
 	checkerDir = "checker" // beside it, for compiler.CheckerMount
 	assetsDir  = "assets"  // beside it, for read-only assets
@@ -32,12 +31,12 @@ const (
 	// sbenchDir holds sbench's own files in a sandbox.
 	sbenchDir   = "/opt/sbench"
 	stageInodes = 65536
-	// deniedReason is the reason if the tester file does not allow a command.
+	// deniedReason is the reason if the tester file forbids a command.
 	deniedReason = "verifier_dangerous_command_denied"
 )
 
-// terminalTask runs the task's checker on a throw-away copy of the workspace.
-// Exit code 0 passes.
+// terminalTask runs the task's checker on a throw-away copy of the workspace. Exit code 0
+// passes.
 func terminalTask(ctx context.Context, e Engine, in Input) (Verdict, error) {
 	eval, ok := in.Task.TerminalTask()
 	if !ok {
@@ -58,8 +57,8 @@ func terminalTask(ctx context.Context, e Engine, in Input) (Verdict, error) {
 	return verdict, errors.Join(err, done())
 }
 
-// needed returns the capabilities that commands need or, if the operator does not allow
-// a command, the verdict.
+// needed returns the capabilities that commands need or, if the operator forbids a command,
+// the verdict.
 func needed(commands []string, p Policy) ([]string, *Verdict) {
 	var capabilities []string
 	for _, c := range commands {
@@ -96,8 +95,8 @@ type terminalCheck struct {
 
 func (c *terminalCheck) workdir() string { return c.in.Task.Environment().Workdir }
 
-// tests returns where the hidden files are: inside the sandbox, and relative to a
-// directory from stage. Both are "" if the task has none.
+// tests returns where the hidden files are: in the sandbox, and relative to a directory made
+// by stage. Both are "" if the task has none.
 func (c *terminalCheck) tests() (inside, stagedTests string) {
 	switch {
 	case c.eval.Checker.Path != "":
@@ -140,8 +139,8 @@ func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
 	return c.contrast(ctx, dir, v)
 }
 
-// scriptFault returns a Faulty verdict if the checker is a script of the pack that the
-// image cannot run, and a pass otherwise.
+// scriptFault returns a Faulty verdict if the checker is a script that the image cannot run,
+// and a pass otherwise.
 func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v Verdict, err error) {
 	if c.eval.Checker.Source != compiler.CheckerScript {
 		return passed(), nil
@@ -175,9 +174,9 @@ func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v Verdict,
 	return v, view.Close()
 }
 
-// notStarted returns the verdict if the checker could not be executed. It is the
-// candidate's fault only if the program is in the workspace, or if the workspace has
-// something else in place of the checker's working directory.
+// notStarted returns the verdict if the checker could not be executed. The candidate is at
+// fault only if the program is in the workspace, or if something else there has taken the
+// place of the checker's working directory.
 func (c *terminalCheck) notStarted() Verdict {
 	dir := within(c.workdir(), c.eval.Checker.Workdir)
 	rel, inside := strings.CutPrefix(dir+"/", c.workdir()+"/")
@@ -195,8 +194,8 @@ func (c *terminalCheck) notStarted() Verdict {
 	return faulty("checker_not_runnable", "the checker cannot be executed in the task's image")
 }
 
-// withoutPytest returns v, or a Faulty verdict if v is a failure that looks as if pytest
-// were missing and the image does lack it.
+// withoutPytest returns v, or a Faulty verdict if v looks as if pytest were missing and the
+// image does lack it.
 func (c *terminalCheck) withoutPytest(ctx context.Context, dir string, v Verdict) (Verdict, error) {
 	if v.Status == Passed || !lacksPytest(v) || !c.usesPytest(dir) {
 		return v, nil
@@ -210,8 +209,8 @@ func (c *terminalCheck) withoutPytest(ctx context.Context, dir string, v Verdict
 	return v, err
 }
 
-// usesPytest reports whether the checker itself names pytest. What it prints proves
-// nothing, because it may come from the candidate.
+// usesPytest reports whether the checker itself names pytest. Its output proves nothing,
+// since it may come from the candidate.
 func (c *terminalCheck) usesPytest(dir string) bool {
 	checker := c.eval.Checker
 	if checker.Source == compiler.CheckerPytest || strings.Contains(strings.Join(checkerArgs(checker), " "), "pytest") {
@@ -243,8 +242,8 @@ func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, erro
 	})
 }
 
-// env returns the checker's environment. It keeps the user's site directory, configured
-// plug-ins and the workspace's modules out of a checker in Python.
+// env returns the checker's environment. It keeps a Python checker from using the user's
+// site directory, configured plug-ins and the workspace's modules.
 func (c *terminalCheck) env(dir string) []string {
 	own := compiler.Environ(c.in.Task.Environment().Env)
 	given := func(name, separator string) string { // the value from the task or else its image
@@ -287,8 +286,8 @@ func within(workdir, dir string) string {
 	return path.Join(workdir, dir)
 }
 
-// mounts returns the mounts of a copy of the workspace that the agent left and, over it,
-// of the files that the agent could not change.
+// mounts returns the mounts: a copy of the workspace as the agent left it and, over it, the
+// files that the agent could not change.
 func (c *terminalCheck) mounts(dir string) ([]runtime.Mount, error) {
 	closed := c.eval.Checker.RunCandidate
 	mounts := []runtime.Mount{
@@ -324,9 +323,9 @@ func trustedEntry(e workspace.Entry) bool { return strings.HasPrefix(e.Dest, tru
 //go:embed python/sitecustomize.py
 var sitecustomize string
 
-// stage writes what the checker may see to a new directory, from the pack and not from
-// the workspace: the trusted directory, the read-only assets, and the checker, with files
-// in place of the hidden ones of the same paths. The candidate may change other assets.
+// stage writes what the checker may see to a new directory, from the pack and never the
+// workspace: the trusted directory, the read-only assets, and the checker, with files
+// replacing the hidden ones at the same paths. The candidate may change other assets.
 func (c *terminalCheck) stage(ctx context.Context, files []contrast.File) (string, error) {
 	dir, err := os.MkdirTemp(c.volume, "stage-")
 	if err != nil {
@@ -394,9 +393,9 @@ func overwrite(root *os.Root, f contrast.File) error {
 	return errors.Join(root.Remove(f.Path), root.WriteFile(f.Path, []byte(f.Text), info.Mode().Perm()))
 }
 
-// contrast checks whether a candidate that has passed follows the tests, and, for one
-// that has failed, whether the hidden tests compile. There is a reference solution only
-// if the candidate is it.
+// contrast checks whether a candidate that passed follows the tests and, for one that
+// failed, whether the hidden tests compile. There is a reference solution only if the
+// candidate is it.
 func (c *terminalCheck) contrast(ctx context.Context, dir string, v Verdict) (Verdict, error) {
 	_, stagedTests := c.tests()
 	s := suite{in: c.in, unused: true, listing: contrast.InSandbox(c.engine, c.in.sandbox("listing"))}

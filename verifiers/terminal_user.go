@@ -11,15 +11,15 @@ import (
 const (
 	// runCandidate names a program in the sandbox of a checker with run_candidate.
 	runCandidate = "run-candidate"
-	// candidateID is the user and group that it runs programs as.
+	// candidateID is the user and group as which it runs programs.
 	candidateID = 65534
 )
 
-// RunCandidate returns at once unless this process was started under the name
-// run-candidate. In that case it runs its arguments as a user that can neither read the
-// tests nor inspect the checker's processes, and does not return. It must be called
-// first in main: sbench mounts its own executable under that name for checkers whose
-// task sets run_candidate.
+// RunCandidate returns at once unless this process was started under the name run-candidate.
+// If it was, RunCandidate runs its arguments as a user that can neither read the tests nor
+// inspect the checker's processes, and does not return. It must be called first in main:
+// sbench mounts its own executable under that name for checkers whose task sets
+// run_candidate.
 func RunCandidate() {
 	if filepath.Base(os.Args[0]) != runCandidate {
 		return

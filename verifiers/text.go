@@ -23,8 +23,8 @@ func matched(rule string) Verdict {
 	return v
 }
 
-// fold returns s in the form that is compared: NFKC, full case folding, nothing
-// invisible, one kind of quote, dash and digit, line breaks as "\n". It takes linear time.
+// fold returns s in the form for comparisons: NFKC, full case folding, nothing invisible,
+// one kind of quote, dash and digit, line breaks as "\n". It takes linear time.
 func fold(s string) string {
 	folded := cases.Fold().String(norm.NFKC.String(unify(s)))
 	return unify(norm.NFKC.String(folded))
@@ -34,8 +34,7 @@ func fold(s string) string {
 func plain(s string) string { return unify(norm.NFKC.String(unify(s))) }
 
 // unify drops invisible characters and replaces variants of quotes, dashes, digits and
-// spaces by one form. It separates what NFKC would join to another number: "10²" is not
-// 102.
+// spaces. It separates what NFKC would join into another number: "10²" is not 102.
 func unify(s string) string {
 	var b strings.Builder
 	b.Grow(len(s))
@@ -88,8 +87,7 @@ func unifyRune(r rune) rune {
 	return r
 }
 
-// asciiDigit relies on Unicode's encoding of decimal digits in runs of ten, from zero
-// to nine.
+// asciiDigit relies on Unicode's encoding of decimal digits as runs of ten, zero to nine.
 func asciiDigit(r rune) rune {
 	for _, t := range unicode.Nd.R16 {
 		if lo, hi := rune(t.Lo), rune(t.Hi); lo <= r && r <= hi {

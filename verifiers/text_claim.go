@@ -48,8 +48,8 @@ type said struct {
 	at      *statement
 }
 
-// read returns the answers that the text gives, several if the same words fit several.
-// If there are none, it returns the reason.
+// read returns the answers that the text gives: several if the same words fit several, none
+// with the reason.
 func (r reader) read(ts []token) ([]int, string) {
 	ss := statements(ts, r.mentions(ts))
 	all := r.understand(ss)
@@ -130,8 +130,8 @@ func meet(a, b []int) []int {
 	return out
 }
 
-// understand finds the role of each statement. An announcement that gives no answer
-// itself applies to what follows it.
+// understand finds the role of each statement. An announcement without an answer of its own
+// applies to what follows it.
 func (r reader) understand(ss []statement) []said {
 	all := make([]said, len(ss))
 	lead := idleLead
@@ -164,7 +164,7 @@ func (s *statement) startsWithMention() bool {
 
 const idleLead = -1
 
-// A count holds how many tokens of each kind a statement has outside of its mentions.
+// A count holds how many tokens of each kind a statement has outside its mentions.
 type count struct{ unknown, numbers, asked, copulas, signs int }
 
 func (r reader) classify(s *statement, isWorking bool) said {
@@ -269,8 +269,7 @@ func (s *statement) isExponent(i int) bool {
 	return i > 0 && s.tokens[i-1].kind == word
 }
 
-// narrates reports whether a statement says what somebody does, such as "they
-// scored more".
+// narrates reports whether a statement says what somebody does: "they scored more".
 func (s *statement) narrates() bool {
 	switch s.wordAt(0) {
 	case "he", "she", "it", "they", "we", "i":
@@ -303,8 +302,7 @@ func isQuiet(t token) bool {
 	return strings.ContainsRune("*_`'\"{}$~#\\-,:.!", r) || unicode.In(r, unicode.So, unicode.Sk) && !strings.ContainsRune("❌✗✘\ufffd", r)
 }
 
-// isPure reports whether a statement gives the answer that it mentions, and nothing
-// else.
+// isPure reports whether a statement gives the answer that it mentions, and nothing else.
 func (r reader) isPure(s *statement, c count) bool {
 	if c.signs > 0 || c.numbers > 0 {
 		return false
@@ -324,8 +322,8 @@ func (r reader) isPure(s *statement, c count) bool {
 	return r.isNumberPure(s)
 }
 
-// isLast reports whether nothing in the statement follows the mention that ends at to,
-// and only words of an announcement precede it.
+// isLast reports whether nothing in the statement follows the mention that ends at to, and
+// only words of an announcement precede it.
 func (s *statement) isLast(to int) bool {
 	if to < len(s.tokens) && slices.ContainsFunc(s.tokens[to:], func(t token) bool { return t.kind != symbol }) {
 		return false
@@ -367,8 +365,8 @@ func (s *statement) isClear(i int) bool {
 	return true
 }
 
-// isNumberPure is isPure for numbers, which may have a unit after them, and the name of
-// a quantity before "is".
+// isNumberPure is isPure for numbers, which may have a unit after them and the name of a
+// quantity before "is".
 func (r reader) isNumberPure(s *statement) bool {
 	first, last := s.mentions[0].from-s.from, s.mentions[len(s.mentions)-1].to-s.from
 	if !r.isQuantity(s, first) {
@@ -407,8 +405,8 @@ func (r reader) isQuantity(s *statement, to int) bool {
 	return unknown <= maxQuantity
 }
 
-// withoutUnit drops a unit at the start of ts, the tokens after a number. If the
-// question names units, the unit has to be one of those.
+// withoutUnit drops a unit at the start of ts, the tokens after a number. If the question
+// names units, it has to be one of them.
 func (r reader) withoutUnit(ts []token) []token {
 	for len(ts) > 0 && isQuiet(ts[0]) {
 		ts = ts[1:]

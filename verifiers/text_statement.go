@@ -26,7 +26,7 @@ type statement struct {
 }
 
 // statements splits a text into clauses, and marks the tokens of mentions as named. A
-// separator within a mention is part of the mention.
+// separator within a mention belongs to the mention.
 func statements(ts []token, ms []mention) []statement {
 	var out []statement
 	line, sentence := 0, 0
@@ -82,8 +82,8 @@ func statements(ts []token, ms []mention) []statement {
 	return out
 }
 
-// separates reports whether the symbol at i ends a clause. Between two numbers it may be
-// part of a single number instead.
+// separates reports whether the symbol at i ends a clause. Between two numbers it may belong
+// to a number.
 func separates(ts []token, i int) bool {
 	t := ts[i]
 	switch t.text {
@@ -199,7 +199,7 @@ func (s statement) isHarmless(i int) bool {
 	return false
 }
 
-// isNegation reports whether w denies what stands near it.
+// isNegation reports whether w denies something near it.
 func isNegation(w string) bool {
 	switch w {
 	case "not", "no", "never", "neither", "nor", "none", "nobody", "nothing", "non", "cannot", "without", "except", "unlike", "instead", "rather",
@@ -260,7 +260,7 @@ func announces(w string) bool {
 }
 
 // isStandIn reports whether w, such as a preposition or a letter, is a word to which
-// function words could be alternatives. As an answer it has to be given alone.
+// function words could be alternatives. As an answer it must stand alone.
 func isStandIn(w string) bool {
 	switch w {
 	case "under", "over", "above", "below", "into", "onto", "between", "among", "after", "before", "through", "during", "towards", "toward",
@@ -302,7 +302,7 @@ func newEcho(question []token) echo {
 
 func (e echo) has(t token) bool { return e[stem(t)] }
 
-// stem returns the same for the inflected forms of a word: it drops an ending, and the
+// stem returns the same text for the inflected forms of a word: it drops an ending, and the
 // vowels after the first letter, which change in "write", "wrote", "written".
 func stem(t token) string {
 	if t.kind != word {
@@ -334,7 +334,7 @@ func stem(t token) string {
 	return b.String()
 }
 
-// unitName returns one name for all spellings of a unit, or "" if w is none.
+// unitName returns one name for all spellings of a unit; "" if w is no unit.
 func unitName(w string) string {
 	for _, names := range [...][]string{
 		{"km", "kilometre", "kilometres", "kilometer", "kilometers"}, {"m", "metre", "metres", "meter", "meters"},

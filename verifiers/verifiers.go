@@ -1,9 +1,9 @@
 // Package verifiers judges candidates. Each family has a file of its own.
 //
-// A verifier runs after every process of the harness is dead, in sandboxes that the
-// harness has never touched. A task's checker or test command passes by its exit status,
-// never by what it prints. Whatever a candidate can cause makes it Failed; an error means
-// that nothing was judged.
+// A verifier runs after every process of the harness is dead, in sandboxes that the harness
+// has never touched. A task's checker or test command passes by its exit status, never by
+// its output. Whatever a candidate can cause makes it Failed; an error means that nothing
+// was judged.
 package verifiers
 
 import (
@@ -25,8 +25,8 @@ const (
 	Passed  Status = "passed"
 	Failed  Status = "failed"
 	Pending Status = "pending" // there is no verifier for such a task yet
-	// Faulty means that nothing was measured because the pack or its image is
-	// defective. No candidate can have caused that, and a retry would not help.
+	// Faulty means that a defect of the pack or its image kept anything from being measured.
+	// No candidate can cause that, and a retry would not help.
 	Faulty Status = "error"
 )
 
@@ -35,11 +35,10 @@ type Verdict struct {
 	Status  Status
 	Score   float64 // 0 to 1; 1 if and only if Status is Passed
 	Reason  string  // one word, such as "checker_failed"; "" if it passed
-	Message string  // the reason for people; never contains what a process printed
+	Message string  // the reason for people; never quotes what a process printed
 	// Stdout and Stderr are the output of the checker, for people.
 	Stdout, Stderr runtime.Output
-	// Contrast says how the candidate did on changed tests; nil if none were
-	// changed.
+	// Contrast says how the candidate did on changed tests; nil if none were changed.
 	Contrast *contrast.Summary
 	Metadata map[string]any // more entries for the record; nil if there are none
 }
@@ -88,8 +87,8 @@ type Input struct {
 	Task      *compiler.Task
 	Pack      *compiler.Pack
 	Candidate candidate.Candidate
-	// Reference says that the candidate is the task's own solution, with which
-	// changed tests can be calibrated.
+	// Reference says that the candidate is the task's own solution, by which changed tests
+	// can be calibrated.
 	Reference bool
 	Image     runtime.Image
 	Limits    runtime.Limits
@@ -97,10 +96,10 @@ type Input struct {
 	Timeout   time.Duration // of a check for which the task sets none
 	// Code provides the sandboxes of code_completion; nil means new ones each time.
 	Code *CodePool
-	// Calibrations stores those of changed tests; nil stores none.
+	// Calibrations stores calibrations of changed tests; nil stores none.
 	Calibrations *contrast.Store
-	// WorkspaceBytes bounds the temporary copy of the workspace, OutputBytes what is
-	// kept of each stream.
+	// WorkspaceBytes bounds the temporary copy of the workspace, OutputBytes what is kept of
+	// each stream.
 	WorkspaceBytes int64
 	OutputBytes    int64
 }
@@ -108,7 +107,7 @@ type Input struct {
 // wall returns the time limit of a run of tests.
 func (in Input) wall() time.Duration { return cmp.Or(in.Task.Environment().Timeout, in.Timeout) }
 
-// sandbox returns the configuration of a sandbox that has nothing of the candidate.
+// sandbox returns the configuration of a sandbox without anything of the candidate.
 func (in Input) sandbox(name string) runtime.Config {
 	env := in.Task.Environment()
 	return runtime.Config{Name: name, Image: in.Image, Limits: in.Limits, User: env.User, Env: compiler.Environ(env.Env)}

@@ -18,13 +18,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrAttributes means that a list of attributes is missing or malformed, or does not
-// belong to the tree that it is read with.
+// ErrAttributes means that a list of attributes is missing or malformed, or does not match
+// its tree.
 var ErrAttributes = errors.New("the list of owners and modes does not fit")
 
 const (
-	// maxListBytes bounds a list of attributes, and maxListLine each of its lines. A
-	// line has room for a path of 128 names of which every byte is escaped.
+	// maxListBytes bounds a list of attributes, maxListLine each line: enough for a path of
+	// 128 names with every byte escaped.
 	maxListBytes = 256 << 20
 	maxListLine  = 128 << 10
 	permBits     = 0o777
@@ -43,8 +43,8 @@ func attributesOf(rel string, st *unix.Stat_t) Attributes {
 }
 
 // line returns the only valid form of an entry in a list: a JSON object in ASCII without
-// white space, and a line break. In the path, every byte that is not printable ASCII, and
-// each of % " \, is written as % and two upper-case hexadecimal digits.
+// white space, and a line break. In the path, each byte that is not printable ASCII, or is
+// one of % " \, is written as % and two upper-case hexadecimal digits.
 func (a Attributes) line() []byte {
 	return fmt.Appendf(nil, `{"path":"%s","uid":%d,"gid":%d,"mode":"%04o"}`+"\n", escapePath(a.Path), a.UID, a.GID, a.Mode)
 }
@@ -61,7 +61,7 @@ func escapePath(path string) string {
 	return b.String()
 }
 
-// parseAttributes accepts what line writes, and nothing else.
+// parseAttributes accepts only what line writes.
 func parseAttributes(line []byte) (Attributes, error) {
 	var raw struct {
 		Path string `json:"path"`
@@ -82,8 +82,7 @@ func parseAttributes(line []byte) (Attributes, error) {
 	return a, nil
 }
 
-// AttributesWriter writes a list of attributes to a file. It is used by one
-// goroutine at a time.
+// AttributesWriter writes a list of attributes to a file. It is not safe for concurrent use.
 type AttributesWriter struct {
 	name string
 	file *os.File // nil before the first entry
@@ -98,8 +97,7 @@ func NewAttributesWriter(name string) *AttributesWriter {
 	return &AttributesWriter{name: name, sum: sha256.New()}
 }
 
-// Add appends an entry. Errors match ErrTooBig when the list becomes longer than
-// 256 MiB.
+// Add appends an entry. Errors match ErrTooBig if the list becomes longer than 256 MiB.
 func (w *AttributesWriter) Add(a Attributes) error {
 	if w.file == nil {
 		f, err := os.OpenFile(w.name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
@@ -138,9 +136,9 @@ func (w *AttributesWriter) Discard() error {
 }
 
 // attributesReader reads a list of attributes for one walk. The walk takes from it the
-// attributes of every entry that the list names, and checks that the tree has all of these
-// entries, in the order of the walk: that of TreeReport's Digest, a directory before its
-// contents. Nothing in a list is ever used as a path.
+// attributes of every listed entry, and checks that the tree has all of these in the order
+// of the walk: that of TreeReport's Digest, a directory before its contents. Nothing in a
+// list is ever used as a path.
 type attributesReader struct {
 	file  *os.File
 	in    *bufio.Reader
@@ -183,12 +181,12 @@ func (r *attributesReader) advance() {
 	}
 }
 
-// wrong returns an error that does not show the line, which an agent may have written.
+// wrong returns an error that does not quote the line, which an agent may have written.
 func (r *attributesReader) wrong(what string) error {
 	return fmt.Errorf("%w: line %d %s", ErrAttributes, r.line, what)
 }
 
-// apply gives st the attributes of the entry rel if it is the next one in the list.
+// apply gives st the attributes of the entry rel if that is the next in the list.
 func (r *attributesReader) apply(rel string, st *unix.Stat_t) error {
 	if r == nil || errors.Is(r.err, io.EOF) {
 		return nil
@@ -205,7 +203,7 @@ func (r *attributesReader) apply(rel string, st *unix.Stat_t) error {
 	return nil
 }
 
-// finished returns an error unless the walk has met every entry of the list.
+// finished returns an error unless the walk has met every listed entry.
 func (r *attributesReader) finished() error {
 	switch {
 	case r == nil || errors.Is(r.err, io.EOF):

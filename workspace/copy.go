@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CopyTree copies what lies below src into dst, which must not contain any of the same
-// names yet, and reports it. It is safe on a tree that an untrusted process created, as
-// long as that process has ended:
+// CopyTree copies the contents of src into dst, which must not have any of the same names
+// yet, and reports on them. It is safe on a tree that an untrusted process created, once
+// that process has ended:
 //
 //   - regular files, directories and symbolic links are copied; a symbolic link
 //     keeps its target and is never followed;
@@ -24,9 +24,9 @@ import (
 //     not carried over; the other permission bits and the times are;
 //   - holes stay holes, but count as bytes.
 //
-// CopyTree stops as soon as a bound is exceeded, with an error that matches ErrTooBig, and
-// leaves a partial copy. It also reads files and directories whose mode denies that to
-// their owner, if the process owns them or is privileged.
+// When a bound is exceeded, CopyTree stops with an error that matches ErrTooBig, and leaves
+// a partial copy. It also reads files and directories whose mode denies that to their owner,
+// if the process owns them or is privileged.
 func CopyTree(ctx context.Context, src, dst *os.Root, opts TreeOptions) (TreeReport, error) {
 	w := newTreeWalk(ctx, opts)
 	if err := w.root(src, dst); err != nil {
@@ -35,7 +35,7 @@ func CopyTree(ctx context.Context, src, dst *os.Root, opts TreeOptions) (TreeRep
 	return w.finish(), nil
 }
 
-// errChanged means that a tree that nothing may write to has changed.
+// errChanged means that a tree has changed to which nothing may write.
 var errChanged = errors.New("file changed while it was read")
 
 // file copies the file name of the directory src into the directory dst under the name to.
@@ -49,8 +49,8 @@ func (w *treeWalk) file(src, dst *os.File, name, to, rel string, st *unix.Stat_t
 		return fmt.Errorf("restore the mode of %q: %w", rel, err)
 	}
 	mode, uid, gid := st.Mode, st.Uid, st.Gid
-	// Between Fstatat and open the name may have come to mean another file, so the
-	// descriptor decides.
+	// Between Fstatat and open the name may have come to mean another file: the descriptor
+	// decides.
 	if err := unix.Fstat(fd(from), st); err != nil {
 		return fmt.Errorf("stat %q: %w", rel, err)
 	}
@@ -95,8 +95,8 @@ func (w *treeWalk) createFile(dir *os.File, name string) (*os.File, error) {
 	return openAt(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
 }
 
-// transfer reads exactly st.Size bytes into sum and, unless it is nil, to, where it leaves
-// out blocks of zeros if the file has holes.
+// transfer reads exactly st.Size bytes into sum and, unless it is nil, into to. If the file
+// has holes, it leaves out blocks of zeros.
 func (w *treeWalk) transfer(from, to *os.File, rel string, st *unix.Stat_t, sum hash.Hash) error {
 	if to != nil && st.Size > 0 {
 		if err := to.Truncate(st.Size); err != nil {
@@ -131,10 +131,10 @@ func (w *treeWalk) transfer(from, to *os.File, rel string, st *unix.Stat_t, sum 
 
 var zeros [16 << 10]byte
 
-// openUntrusted opens name in the open directory dir for reading without following a
+// openUntrusted opens name in the open directory dir for reading, without following a
 // symbolic link or waiting for a fifo's writer. If the mode denies its owner to read it, or
-// to search a directory, the mode is changed until restore is called. restore is nil if
-// there is an error.
+// to search a directory, the mode is changed until restore is called. On error, restore is
+// nil.
 func openUntrusted(dir *os.File, name string, flags int) (f *os.File, restore func() error, err error) {
 	flags |= unix.O_RDONLY | unix.O_NONBLOCK
 	f, err = openAt(dir, name, flags)
@@ -165,9 +165,9 @@ func openUntrusted(dir *os.File, name string, flags int) (f *os.File, restore fu
 	return f, restore, nil
 }
 
-// chmodHandle changes the mode of the file that an O_PATH descriptor refers to. The
-// descriptor's entry in /proc leads to that inode, whatever its name is now (proc(5),
-// /proc/pid/fd). It fails for symbolic links.
+// chmodHandle changes the mode of the file of an O_PATH descriptor. The descriptor's entry
+// in /proc leads to that inode, whatever its present name (proc(5), /proc/pid/fd). It fails
+// for symbolic links.
 func chmodHandle(handle *os.File, mode uint32) error {
 	return unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd(handle)), mode)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Inspection shows what every component sees of a task, file by file. It contains values
-// that are not public only if InspectOptions.Reveal asks for them.
+// that are not public only with InspectOptions.Reveal.
 type Inspection struct {
 	TaskID     string              `json:"task_id"`
 	Family     compiler.Family     `json:"family"`
@@ -39,13 +39,13 @@ type InspectedFile struct {
 	Lane     compiler.Lane `json:"lane"`
 	Resource string        `json:"resource"` // name of the value or file; "task" for the task file
 	ReadOnly bool          `json:"read_only,omitempty"`
-	// Size is in bytes; 0 for a value that may not be shown, since the length alone
-	// can help to guess an answer.
+	// Size is in bytes; 0 for a value that must not be shown, whose length alone could help
+	// to guess an answer.
 	Size int64 `json:"size,omitempty"`
 	// Source is the path of a file of the pack, relative to its root.
 	Source string `json:"source,omitempty"`
-	// Content is a value's JSON, "<redacted>" if it may not be shown, and empty
-	// for a file of the pack.
+	// Content is a value's JSON, "<redacted>" if it must not be shown, and empty for a file
+	// of the pack.
 	Content string `json:"content,omitempty"`
 }
 
@@ -54,8 +54,7 @@ type InspectedResource struct {
 	Name  string        `json:"name"`
 	Lane  compiler.Lane `json:"lane"`
 	Value string        `json:"value"` // "<redacted>" if it may not be shown
-	// SeenBy are the components that see the value. A result contains its name in any
-	// case.
+	// SeenBy are the components that see the value. A result always contains its name.
 	SeenBy []compiler.Component `json:"seen_by"`
 }
 
@@ -65,8 +64,8 @@ type InspectOptions struct {
 	TaskFile string // the harness's task file; task.json if empty
 }
 
-// Inspect returns what agent, test_sandbox, evaluator and result see of a
-// task. Files that are missing are Problems of the inspection, not an error.
+// Inspect returns what agent, test_sandbox, evaluator and result see of a task. Missing
+// files are Problems of the inspection, not errors.
 func Inspect(t *compiler.Task, p *compiler.Pack, opts InspectOptions) (Inspection, error) {
 	in := inspector{opts: opts, pack: p}
 	payload, err := t.AgentView().Payload()
@@ -145,7 +144,7 @@ func (in *inspector) show(lane compiler.Lane, content string) string {
 	return content
 }
 
-// expand lists the files of an entry that is a file or directory of the pack.
+// expand lists the pack's files in an entry.
 func (in *inspector) expand(e Entry, file InspectedFile) (files []InspectedFile, err error) {
 	if err := e.resolve(); err != nil {
 		return nil, err
@@ -210,9 +209,9 @@ func (in *inspector) resources(t *compiler.Task) []InspectedResource {
 // ErrNoTask means that a pack has no task with the given id.
 var ErrNoTask = errors.New("no such task")
 
-// FindTask returns the task with this id. It skips rows with mistakes. If no row has the
-// id, the error matches ErrNoTask and contains the mistakes of the skipped rows, since one
-// of them may be the task that is meant.
+// FindTask returns the task with this id. It skips invalid rows. If no row has the id, the
+// error matches ErrNoTask and contains the problems of the skipped rows, since one of them
+// may be the task.
 func FindTask(p *compiler.Pack, id string) (*compiler.Task, error) {
 	var problems compiler.Problems
 	for t, err := range p.Tasks() {

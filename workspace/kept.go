@@ -17,22 +17,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AttributesSuffix is what the name of the list of lost attributes adds to the name of the
-// kept tree.
+// AttributesSuffix, added to the kept tree's name, names its list of lost attributes.
 const AttributesSuffix = ".attributes.jsonl"
 
-// Kept is a copy that may have been made with TreeOptions.Own, together with the list of
-// the attributes that it lost. Both may have been changed since: its methods read nothing
-// outside Root and never block on a pipe. If the list does not match its digest or the
-// tree, the error matches ErrAttributes.
+// Kept is a copy, perhaps made with TreeOptions.Own, with the list of attributes that it
+// lost. Both may have been changed since: its methods read nothing outside Root and never
+// block on a pipe. If the list does not match its digest or the tree, the error matches
+// ErrAttributes.
 type Kept struct {
 	Root *os.Root // the directory that contains both; closed by the caller
 	Name string   // of the tree, relative to Root
 	List string   // digest of the list, as AttributesWriter.Close returns it; "" for none
 }
 
-// list opens the list, after comparing it with its digest. The reader is nil if there is no
-// list.
+// list opens the list after checking its digest. The reader is nil if there is no list.
 func (k Kept) list() (*attributesReader, error) {
 	if k.List == "" {
 		return nil, nil
@@ -51,7 +49,7 @@ func (k Kept) list() (*attributesReader, error) {
 	return newAttributesReader(f), nil
 }
 
-// checkList compares f with the digest, and leaves it at its start.
+// checkList checks f against the digest, and leaves it at its start.
 func checkList(f *os.File, digest string) error {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxListBytes {
@@ -68,11 +66,11 @@ func checkList(f *os.File, digest string) error {
 	return err
 }
 
-// Digest is like DigestTree for the tree as it was before it was copied.
+// Digest is DigestTree for the tree as it was before it was copied.
 func (k Kept) Digest(ctx context.Context) (TreeReport, error) { return k.walk(ctx, nil, TreeOptions{}) }
 
-// Restore is like CopyTree for the tree as it was before it was copied, with its owners
-// and modes. It needs CAP_CHOWN if any owner is not the calling process's user.
+// Restore is CopyTree for the tree as it was before it was copied, with its owners and
+// modes. It needs CAP_CHOWN if any owner is not the calling process's user.
 func (k Kept) Restore(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
 	opts.Preserve, opts.Own = true, false
 	return k.walk(ctx, dst, opts)
@@ -95,9 +93,9 @@ func (k Kept) walk(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeRep
 	return CopyTree(ctx, tree, dst, opts)
 }
 
-// Renamed rewrites the list after entries of the tree were renamed, and returns its
-// digest. The keys of names are the old paths of those entries, the values their new last
-// elements. If the process dies in between, there may be no list.
+// Renamed rewrites the list after entries of the tree were renamed, and returns its digest.
+// names maps the old paths of those entries to their new last elements. If the process dies
+// meanwhile, there may be no list.
 func (k Kept) Renamed(names map[string]string) (digest string, err error) {
 	if k.List == "" {
 		return "", nil
@@ -106,7 +104,7 @@ func (k Kept) Renamed(names map[string]string) (digest string, err error) {
 	if err != nil {
 		return "", err
 	}
-	// A walk meets a directory's contents right after it.
+	// A walk visits a directory's contents right after the directory.
 	walked := func(a Attributes) string { return strings.ReplaceAll(a.Path, "/", "\x00") }
 	slices.SortFunc(all, func(a, b Attributes) int { return strings.Compare(walked(a), walked(b)) })
 	name := path.Clean(k.Name) + AttributesSuffix
@@ -139,8 +137,8 @@ func (k Kept) entries(names map[string]string) (all []Attributes, err error) {
 	return all, nil
 }
 
-// renamed returns the new path of an entry. It replaces one element after the other, since
-// names has the old path of every renamed directory.
+// renamed returns the new path of an entry. It replaces the elements one by one, since names
+// has the old path of every renamed directory.
 func renamed(old string, names map[string]string) string {
 	parts := strings.Split(old, "/")
 	end := 0

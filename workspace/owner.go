@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes puts the listed attributes of an entry into st, and reports to Lost those
-// that its copy will not get.
+// attributes puts the listed attributes of an entry into st, and reports those that its copy
+// will not get to Lost.
 func (w *treeWalk) attributes(dst *os.File, rel string, st *unix.Stat_t) error {
 	if err := w.opts.attributes.apply(rel, st); err != nil {
 		return err
@@ -55,8 +55,8 @@ func ownMode(mode uint32) uint32 {
 	return mode&permBits | unix.S_IRUSR
 }
 
-// settle gives the finished copy its owner, permission bits and times, in this order,
-// since a change of owner may clear bits and writing changes times.
+// settle gives the finished copy its owner, permission bits and times, in this order: a
+// change of owner may clear bits, and writing changes times.
 func (w *treeWalk) settle(f *os.File, rel string, st *unix.Stat_t) error {
 	if uid, gid := w.owner(st); uid >= 0 {
 		if err := unix.Fchown(fd(f), uid, gid); err != nil {

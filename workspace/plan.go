@@ -14,7 +14,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// Plan says which files a component gets. Printing a plan shows no content of values.
+// Plan says which files a component gets. Printing a plan shows no values.
 type Plan struct {
 	Component compiler.Component
 	Entries   []Entry
@@ -25,15 +25,14 @@ type Entry struct {
 	// Name is the resource's name; "checker" for the entry of PlanChecker.
 	Name string
 	Lane compiler.Lane
-	// Dest is a clean slash path relative to the workspace (to
-	// compiler.CheckerMount for PlanChecker).
+	// Dest is a clean slash path relative to the workspace (for PlanChecker, to
+	// compiler.CheckerMount).
 	Dest   string
 	Source Source
-	// Mode is the permission bits of a file made from Source.Data. Of a file of the
-	// pack, only whether it is executable is kept.
+	// Mode is the permission bits of a file made from Source.Data. A file of the pack keeps
+	// only whether it is executable.
 	Mode uint32
-	// ReadOnly asks for a read-only mount, in addition to permission bits that deny
-	// writing.
+	// ReadOnly asks for a read-only mount besides permission bits that deny writing.
 	ReadOnly bool
 }
 
@@ -54,7 +53,7 @@ func PlanAgent(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 	return agentPlan(t.AgentView(), p).resolve()
 }
 
-// agentPlan gets only the agent's view, so that no other lane can get into the plan.
+// agentPlan gets only the agent's view, so no other lane can enter the plan.
 func agentPlan(view compiler.AgentView, p *compiler.Pack) Plan {
 	plan := Plan{Component: compiler.Agent}
 	for _, value := range view.Input() {
@@ -73,8 +72,8 @@ func PlanTestSandbox(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 	return viewPlan(t.TestSandboxView(), p).resolve()
 }
 
-// PlanEvaluator plans what a verifier may use in its own process. The plan is only for
-// display and must never be written to a sandbox.
+// PlanEvaluator plans what a verifier may use in its own process. The plan is for display
+// only and must never be written to a sandbox.
 func PlanEvaluator(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 	return viewPlan(t.EvaluatorView(), p).resolve()
 }
@@ -102,8 +101,8 @@ func viewPlan(view compiler.View, p *compiler.Pack) Plan {
 }
 
 // PlanChecker plans the contents of compiler.CheckerMount in the sandbox that checks a
-// terminal_task: the directory of the checker's path. The plan is empty for checkers without
-// a path and for other families.
+// terminal_task: the directory of the checker's path. The plan is empty for other families
+// and for checkers without a path.
 func PlanChecker(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 	plan := checkerPlan(t, p)
 	if len(plan.Entries) == 0 {
@@ -196,8 +195,8 @@ func (e *Entry) resolve() error {
 	return nil
 }
 
-// checkCollisions is a second line of defense: the compiler has already refused rows whose
-// files collide.
+// checkCollisions is a second line of defence: the compiler refuses rows whose files
+// collide.
 func (p Plan) checkCollisions() error {
 	type place struct{ fold, dest string }
 	places := make([]place, 0, len(p.Entries))
@@ -218,7 +217,7 @@ func (p Plan) checkCollisions() error {
 var errSymlink = errors.New("is a symbolic link, which an asset may not be or hold")
 
 // openSource opens the directory root, which may be a symbolic link, and describes the file
-// or directory rel in it, to which no symbolic link may lead.
+// or directory rel in it, which must be reached without symbolic links.
 func openSource(root, rel string) (*os.Root, fs.FileInfo, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
@@ -250,8 +249,8 @@ func notAsset(rel string, mode uint32) error {
 	return fmt.Errorf("%q is a %s, not a file or directory", rel, typeName(mode))
 }
 
-// checkBelow makes sure that the directory of the entry's source contains only files and
-// directories and, if agents see it, nothing that may not be mounted.
+// checkBelow checks that the directory of the entry's source contains only files and
+// directories and, if agents see it, nothing that must not be mounted.
 func (e *Entry) checkBelow(root *os.Root) error {
 	return fs.WalkDir(root.FS(), e.Source.Path, func(rel string, d fs.DirEntry, err error) error {
 		if err != nil || rel == e.Source.Path {

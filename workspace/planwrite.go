@@ -12,13 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteOptions bound what a plan writes, all entries together. Zero means 8 GiB and a
-// million.
+// WriteOptions bound what a plan writes in all. Zero means 8 GiB and a million.
 type WriteOptions struct{ MaxBytes, MaxFiles int64 }
 
-// Write writes the plan's entries below root. A file that exists is replaced, a
-// directory that exists is added to; neither is reached through a symbolic link.
-// When a bound is exceeded the error matches ErrTooBig.
+// Write writes the plan's entries below root. It replaces existing files, adds to existing
+// directories, and follows no symbolic links. If a bound is exceeded, the error matches
+// ErrTooBig.
 func (p Plan) Write(ctx context.Context, root *os.Root, opts WriteOptions) error {
 	top, err := root.Open(".")
 	if err != nil {
@@ -39,8 +38,8 @@ func (p Plan) Write(ctx context.Context, root *os.Root, opts WriteOptions) error
 
 // Places returns the paths, relative to the host directory dir, to mount one by one so that
 // the contents of dir appear in the directory at, an absolute path in the file system root,
-// without hiding any directory there: instead of a directory that root has too, its
-// contents are mounted. It is an error if dir has a file where root has a directory.
+// without hiding any directory there: if root has a directory too, its contents are mounted
+// instead. It is an error if dir has a file where root has a directory.
 func Places(dir string, root *os.Root, at string) (places []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -70,8 +69,8 @@ func Places(dir string, root *os.Root, at string) (places []string, err error) {
 // existing files.
 type assetCopy struct{ readOnly bool }
 
-// mode returns the permission bits that a pack's file would have in a fresh checkout,
-// whatever they are on this host.
+// mode returns the permission bits that a pack's file has in a fresh checkout, whatever they
+// are on this host.
 func (a *assetCopy) mode(st *unix.Stat_t) uint32 {
 	mode := uint32(0o644)
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR || st.Mode&0o111 != 0 {
@@ -132,8 +131,8 @@ func (w *treeWalk) place(top *os.File, e Entry) error {
 	return w.settle(dst, e.Dest, &st)
 }
 
-// makeDirs opens the directory dir below the open directory top, and creates the missing
-// part of it. A symbolic link on the way is an error.
+// makeDirs opens the directory dir below the open directory top, creating what is missing. A
+// symbolic link on the way is an error.
 func makeDirs(top *os.File, dir string) (*os.File, error) {
 	at, err := openAt(top, ".", unix.O_DIRECTORY)
 	if err != nil || dir == "." {

@@ -8,15 +8,14 @@ import (
 	"strings"
 )
 
-// maxTaskName bounds the readable part of a task's directory name in bytes, so that the
-// whole name stays far below the 255 bytes that a file name may have.
+// maxTaskName bounds the readable part of a task's directory name in bytes, which keeps the
+// whole name far below the limit of 255.
 const maxTaskName = 80
 
-// TaskDir returns the name of the directory for the workspace of the task with this id:
-// the id, in which one "_" replaces every run of characters other than ASCII letters,
-// digits, "_", "." and "-", cut to 80 characters, and a digest of the whole id, so that two
-// ids do not share a directory. The name is a single path component that is neither hidden
-// nor "..".
+// TaskDir returns the name of the directory for the workspace of the task with this id: the
+// id, with each run of characters other than ASCII letters, digits, "_", "." and "-"
+// replaced by "_", cut to 80 characters, and a digest of the whole id, so that no two ids
+// share a directory. The name is a single path component, neither hidden nor "..".
 func TaskDir(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return taskName(id) + "-" + hex.EncodeToString(sum[:8])

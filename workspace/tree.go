@@ -28,31 +28,29 @@ const (
 // maxDepth bounds how many directories lie inside one another.
 const maxDepth = 128
 
-// maxDropped bounds the names kept in TreeReport.Dropped; all are counted.
+// maxDropped bounds the names kept in TreeReport.Dropped.
 const maxDropped = 100
 
-// TreeOptions bound a walk over a tree, in which at most 128 directories may lie inside one
-// another, and say who owns the copy.
+// TreeOptions bound a walk over a tree, which may be at most 128 directories deep, and say
+// who owns the copy.
 type TreeOptions struct {
 	// MaxBytes bounds the sum of the apparent sizes of the regular files, holes
 	// included. Zero means 8 GiB.
 	MaxBytes int64
 	// MaxFiles bounds the number of entries of any type. Zero means a million.
 	MaxFiles int64
-	// Preserve gives every entry of a copy the numeric owner of its source, which
-	// needs CAP_CHOWN. Otherwise the calling process is the owner.
+	// Preserve gives every entry of a copy the numeric owner of its source, which needs
+	// CAP_CHOWN. Otherwise the calling process owns it.
 	Preserve bool
-	// Own makes a copy that the user of the calling process can read and remove
-	// without privileges, even while it is incomplete: each entry belongs to that
-	// user, directories have at least u+rwx, files at least u+r. It overrides
-	// Preserve.
+	// Own makes a copy that the calling process's user can read and remove without
+	// privileges, even while it is incomplete: each entry belongs to that user, directories
+	// have at least u+rwx, files at least u+r. It overrides Preserve.
 	Own bool
 	// Lost, if not nil, is called under Own with the attributes of every entry whose
 	// copy does not get them, in the order of the walk. Its error ends the walk.
 	Lost func(Attributes) error
-	// attributes, if not nil, replace those of the entries that the list names, both
-	// in the digest and in the copy. Errors match ErrAttributes when the list does
-	// not fit the tree.
+	// attributes, if not nil, replace those of the listed entries, both in the digest and in
+	// the copy. Errors match ErrAttributes if the list does not match the tree.
 	attributes *attributesReader
 }
 
@@ -75,15 +73,14 @@ type TreeReport struct {
 	//	d MODE - PATH NUL         a directory
 	//	l - TARGET PATH NUL       a symbolic link, TARGET its target's SHA-256
 	//
-	// MODE is the octal permission bits (four digits, without setuid, setgid
-	// and sticky), PATH is relative with slashes. Owners, times, links between
-	// files and dropped entries do not count.
+	// MODE is the permission bits as four octal digits, without setuid, setgid and sticky;
+	// PATH is relative with slashes. Owners, times, links between files and dropped entries
+	// do not count.
 	Digest string
 }
 
-// DigestTree reads the tree below root and reports its digest. Like CopyTree
-// it follows no symbolic link and never blocks on a fifo. Errors match
-// ErrTooBig when a bound is exceeded.
+// DigestTree reads the tree below root and reports its digest. Like CopyTree it follows no
+// symbolic link and never blocks on a fifo. Errors match ErrTooBig if a bound is exceeded.
 func DigestTree(ctx context.Context, root *os.Root, opts TreeOptions) (TreeReport, error) {
 	w := newTreeWalk(ctx, opts)
 	if err := w.root(root, nil); err != nil {
@@ -92,9 +89,9 @@ func DigestTree(ctx context.Context, root *os.Root, opts TreeOptions) (TreeRepor
 	return w.finish(), nil
 }
 
-// treeWalk is one walk over a tree, copying when it has a destination. It holds open one
-// descriptor per level (two when copying) and resolves no path of several elements. A
-// destination of nil stands for a walk that only reads.
+// treeWalk is one walk over a tree, which copies unless its destination is nil. It holds
+// open one descriptor per level (two when copying) and never resolves a path of several
+// elements.
 type treeWalk struct {
 	ctx    context.Context // kept because the walk lives no longer than the call that made it
 	opts   TreeOptions
@@ -103,8 +100,8 @@ type treeWalk struct {
 	list   hash.Hash
 	buf    []byte
 
-	// asset is set when a pack's files are copied into a workspace, where files with
-	// the same names may exist.
+	// asset is set when a pack's files are copied into a workspace, which may have files of
+	// the same names.
 	asset *assetCopy
 }
 
@@ -144,7 +141,7 @@ func (w *treeWalk) root(src, dst *os.Root) error {
 	return w.opts.attributes.finished()
 }
 
-// dir walks the directory src, which nothing has been read from, and copies it into dst.
+// dir walks the directory src, from which nothing has been read, and copies it into dst.
 func (w *treeWalk) dir(src, dst *os.File, rel string, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%w: more than %d directories deep", ErrTooBig, maxDepth)
@@ -290,6 +287,6 @@ func openAt(dir *os.File, name string, flags int) (*os.File, error) {
 
 func fd(f *os.File) int { return int(f.Fd()) }
 
-// shut closes without checking the error, for what was only read from or is not needed
-// after an earlier error.
+// shut closes without checking the error, for what was only read from, or after an earlier
+// error.
 func shut(c io.Closer) { _ = c.Close() }

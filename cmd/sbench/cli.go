@@ -64,7 +64,7 @@ type cli struct {
 	Man        manCmd        `cmd:"" hidden:"" help:"Print the manual page."`
 }
 
-// globals are the flags of every command that talks to a daemon.
+// globals are the flags of all commands. Most concern only those that talk to a daemon.
 type globals struct {
 	Address    string `env:"CONTAINERD_ADDRESS" placeholder:"SOCKET" help:"containerd's socket, or none for a private daemon. Default: the system's if it can be used, else a private one."`
 	Namespace  string `env:"CONTAINERD_NAMESPACE" placeholder:"NAME" help:"containerd namespace. Default: sbench."`
@@ -100,8 +100,8 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.stderr, options))
 }
 
-// say prints a message for the user: as lines, or as a record of the log if that is JSON.
-// It may repeat what an image's program printed, and so comes without control characters.
+// say prints a message for the user: as lines, or as a log record if the log is JSON. It
+// prints no control characters, since the message may quote output of an image's program.
 func (a *app) say(level slog.Level, text string) {
 	if a.flags.LogFormat == "json" {
 		a.logger().Log(context.Background(), level, text)
@@ -112,8 +112,8 @@ func (a *app) say(level slog.Level, text string) {
 	}
 }
 
-// options returns the runtime's options: those of the flags, else those of the tester
-// file, which is nil if the command has none.
+// options returns the runtime's options: those of the flags or, where they set none, of the
+// tester file t, which is nil if the command has none.
 func (a *app) options(t *compiler.Tester) containerd.Options {
 	o := containerd.Options{Address: a.flags.Address, Namespace: a.flags.Namespace, OCIRuntime: a.flags.OCIRuntime, Timeout: a.flags.Timeout, Root: a.flags.Root, State: a.flags.State, Logger: a.logger(), AllowDegraded: a.flags.AllowDegraded}
 	if t != nil {
@@ -127,9 +127,9 @@ func (a *app) options(t *compiler.Tester) containerd.Options {
 	return o
 }
 
-// open connects to the daemon. From then on the umask is 022, since sandboxes with ids of
-// their own read what is made for them as other users; directories of mode 0700 keep the
-// host's users out.
+// open connects to the daemon. From then on the umask is 022: sandboxes with ids of their
+// own read what is made for them as other users. Directories of mode 0700 keep out the
+// host's users.
 func (a *app) open(ctx context.Context, t *compiler.Tester) (*containerd.Client, error) {
 	unix.Umask(0o022)
 	return containerd.Open(ctx, a.options(t))
@@ -155,7 +155,7 @@ func (a *app) client(ctx context.Context, t *compiler.Tester) (*containerd.Clien
 	return c, nil
 }
 
-// withClient runs f with a client; t is as for options.
+// withClient calls f with a client; t is as for options.
 func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*containerd.Client) error) error {
 	c, err := a.client(ctx, t)
 	if err != nil {
@@ -213,8 +213,8 @@ func exitCode(ctx context.Context, err error) int {
 // errUsage marks errors that the user can fix in the command line.
 var errUsage = errors.New("usage")
 
-// said is an error that sums up problems of the user's files, which have been printed
-// already. It counts as a usage error.
+// said is an error that sums up problems in the user's files that have been printed already.
+// It counts as a usage error.
 type said string
 
 func (s said) Error() string { return string(s) }

@@ -19,13 +19,13 @@ func (cmd *completionCmd) Run(a *app) error {
 	return err
 }
 
-// The scripts run sbench with the command line up to the cursor in the variable
-// COMP_LINE, and offer the lines that it prints. If there are none, they offer files.
+// The scripts run sbench with the command line up to the cursor in the variable COMP_LINE,
+// and offer the lines that it prints or, if there are none, files.
 const (
 	bashCompletion = `complete -o default -o bashdefault -C sbench sbench
 `
 
-	// Both as a file of zsh's fpath and as a script that ~/.zshrc sources.
+	// Works both as a file in zsh's fpath and as a script that ~/.zshrc sources.
 	zshCompletion = `#compdef sbench
 _sbench() {
   local -a found
@@ -56,8 +56,8 @@ complete --command sbench --no-files --arguments '(__sbench_complete)'
 `
 )
 
-// answerShell prints the completions of the command line in COMP_LINE, if a shell has set
-// it, and calls exit.
+// answerShell prints the completions of the command line in COMP_LINE and calls exit, if a
+// shell has set that variable.
 func answerShell(parser *kong.Kong, exit func(code int)) {
 	if os.Getenv("COMP_LINE") == "" {
 		return

@@ -17,12 +17,12 @@ type dfCmd struct {
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
-// taken is what something takes on disk.
+// taken is the space that something takes on disk.
 type taken struct {
 	What   string `json:"what"`
 	Path   string `json:"path"` // a directory, or a daemon's socket
 	Bytes  int64  `json:"bytes"`
-	Remove string `json:"remove"` // the command that makes it less
+	Remove string `json:"remove"` // the command that frees some of it
 }
 
 // Run prints a line for everything that sbench keeps, except the output of runs.
@@ -69,8 +69,8 @@ func (cmd *dfCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// diskUsage returns the bytes that a directory tree takes, 0 if there is none. It leaves
-// out other file systems, and the directory without, unless that is the tree itself.
+// diskUsage returns the bytes that a directory tree takes, 0 if it does not exist. It leaves
+// out other file systems and the path without, unless that is the tree itself.
 func diskUsage(dir, without string) (int64, error) {
 	var bytes int64
 	var device uint64
@@ -80,7 +80,7 @@ func diskUsage(dir, without string) (int64, error) {
 		if err == nil {
 			info, err = d.Info()
 		}
-		if errors.Is(err, fs.ErrNotExist) { // removed by somebody else meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
 			return nil
 		}
 		if err != nil {

@@ -8,21 +8,21 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// testerFlags name a tester file, and keys of it that are to have other values. The help
-// of --config is up to the command.
+// testerFlags name a tester file, and override some of its keys. Each command has its own
+// help for --config.
 type testerFlags struct {
 	Config string   `short:"c" placeholder:"FILE" help:"${config}"`
 	Set    []string `sep:"none" placeholder:"KEY=VALUE" help:"Another value for a key of the tester file, as --set harness.config.timeout_seconds=60: text, or JSON where text is not allowed. Can be repeated."`
 }
 
-// testerArgs are testerFlags of commands that also take the file as an argument.
+// testerArgs are testerFlags for commands that also take the file as an argument.
 type testerArgs struct {
 	File        string `arg:"" optional:"" name:"file" help:"Tester file."`
 	testerFlags `set:"config=Tester file, instead of the argument."`
 	Model       string `short:"m" placeholder:"NAME" help:"The same as --set harness.config.model=NAME."`
 }
 
-// A testerSource is what a tester file is loaded from.
+// A testerSource says what a tester file is loaded from.
 type testerSource struct {
 	path     string // "" for none
 	settings []compiler.Setting
@@ -55,7 +55,7 @@ func (f testerArgs) source() (testerSource, error) {
 	return s, err
 }
 
-// progressFlags say what is shown of the progress of attempts.
+// progressFlags say how the progress of attempts is shown.
 type progressFlags struct {
 	Progress string `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: auto (a live view on a terminal, else plain), plain, json or none."`
 	Quiet    bool   `short:"q" help:"The same as --progress none."`
@@ -69,7 +69,7 @@ func (f progressFlags) check() error {
 	return nil
 }
 
-// notNegative returns an error for the first of the flags' values that is negative.
+// notNegative returns an error for the first flag with a negative value.
 func notNegative(flags ...flagValue) error {
 	for _, f := range flags {
 		if f.n < 0 {

@@ -60,7 +60,7 @@ func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app) error {
 	return a.printTools(all, cmd.JSON)
 }
 
-// joined returns the names of a list's items, with between between them.
+// joined returns the names of a list's items, separated by between.
 func joined[T any](list []T, between string, name func(T) string) string {
 	names := make([]string, len(list))
 	for i, item := range list {
@@ -91,8 +91,8 @@ type harnessRmCmd struct {
 	JSON   bool     `name:"json" help:"Print what was removed as JSON."`
 }
 
-// Run removes packages and prints them. A name that stands for nothing in the cache is an
-// error, but what the others stand for is removed.
+// Run removes packages and prints them. A name that matches nothing in the cache is an
+// error, but what the others match is removed.
 func (cmd *harnessRmCmd) Run(a *app) error {
 	cache, err := a.tools()
 	if err != nil {
@@ -148,8 +148,8 @@ func (a *app) tools() (*tooling.Cache, error) {
 	}, nil
 }
 
-// resolveVersion returns the exact version, and warns if the registry could not be
-// reached and the answer is an old one.
+// resolveVersion returns the exact version. It warns if the registry could not be reached
+// and the answer is from an earlier query.
 func (a *app) resolveVersion(ctx context.Context, cache *tooling.Cache, pkg tooling.Package, version string) (string, error) {
 	exact, stale, err := cache.Resolve(ctx, pkg, version)
 	if stale {
@@ -158,8 +158,8 @@ func (a *app) resolveVersion(ctx context.Context, cache *tooling.Cache, pkg tool
 	return exact, err
 }
 
-// testerProblems returns what is wrong with a tester file that the package compiler cannot
-// know.
+// testerProblems returns what is wrong with a tester file beyond what the package compiler
+// can know.
 func testerProblems(t *compiler.Tester) compiler.Problems {
 	_, err := egressFor(t)
 	problems := keyProblems(t)
@@ -189,8 +189,8 @@ func egressFor(t *compiler.Tester) (harness.Egress, error) {
 	return harness.Egress{Domains: t.Harness.Config.AllowedDomains, Transparent: t.Runtime.Network.Transparent, CABundle: bundle}, nil
 }
 
-// keyProblems returns a problem if the harness is an agent, and harness.env names no key of
-// its provider.
+// keyProblems returns a problem if the harness is an agent and harness.env names none of its
+// provider's keys.
 func keyProblems(t *compiler.Tester) compiler.Problems {
 	agent, ok := harness.CLIOf(string(t.Harness.Type))
 	if !ok || slices.ContainsFunc(agent.Credentials, func(c compiler.Credential) bool { return slices.Contains(t.Harness.Env, c.Name) }) {
@@ -232,7 +232,7 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	return &harness.Agent{HarnessConfig: c, CLI: agent, Tools: cache, Arch: goruntime.GOARCH, Key: relay.NewKey(key), Bearer: bearer}, nil
 }
 
-// checkAgent finds out before the first task whether an agent's provider can be reached and
+// checkAgent checks, before the first task, that an agent's provider can be reached and
 // accepts the key. Other harnesses have no provider.
 func checkAgent(ctx context.Context, p harness.Producer) error {
 	agent, ok := p.(*harness.Agent)

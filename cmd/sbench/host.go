@@ -14,7 +14,7 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// sbenchVersion returns what records say of this program.
+// sbenchVersion returns what records say about this program.
 func sbenchVersion() record.Version {
 	v := record.Version{Version: version}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -30,7 +30,7 @@ func sbenchVersion() record.Version {
 	return v
 }
 
-// hostFacts returns what records say of this host. What cannot be found out is zero.
+// hostFacts returns what records say about this host. Unknown facts are zero.
 func hostFacts(c *containerd.Client) record.Host {
 	h := record.Host{OS: goruntime.GOOS, Arch: goruntime.GOARCH, CPUs: goruntime.NumCPU(), Containerd: c.Version()}
 	var name unix.Utsname

@@ -56,7 +56,7 @@ func (cmd *imagePullCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// printImages prints what a call returned, unless that is an error.
+// printImages prints the list unless err is not nil.
 func (a *app) printImages(asJSON bool, err error, list ...runtime.Image) error {
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ type imagePruneCmd struct {
 	JSON      bool          `name:"json" help:"Print JSON."`
 }
 
-// Run prints the images whose names it has removed, with the sizes that they had.
+// Run prints the images whose names it removed, with their former sizes.
 func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 	if cmd.OlderThan < 0 {
 		return fmt.Errorf("%w: --older-than %s is negative", errUsage, cmd.OlderThan)

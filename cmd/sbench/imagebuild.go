@@ -25,10 +25,10 @@ type imageBuildCmd struct {
 	JSON    bool   `name:"json" help:"Print JSON."`
 }
 
-// buildkitSocket is where buildctl looks for BuildKit without an address.
+// buildkitSocket is where buildctl looks for BuildKit if no address is given.
 const buildkitSocket = "/run/buildkit/buildkitd.sock"
 
-// noBuilder is the error without BuildKit. It names the alternatives.
+// noBuilder is the error for missing BuildKit. It names the alternatives.
 const noBuilder = `%w: %s: sbench does not build images itself. Start BuildKit and give its address by --addr or BUILDKIT_HOST; ` +
 	`or build elsewhere, and import the archive (sbench image import, of "docker save" or "buildctl build --output type=oci"); or pull a published image (sbench image pull) and name it so (sbench image tag)`
 
@@ -64,7 +64,7 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 	return errors.Join(err, os.RemoveAll(dir), a.printImages(cmd.JSON, nil, built...))
 }
 
-// images returns what to build, with contexts as paths that this process can open.
+// images returns what to build. The contexts are paths that this process can open.
 func (cmd *imageBuildCmd) images() ([]pack.BuiltImage, error) {
 	switch {
 	case (cmd.Context == "") == (cmd.Pack == ""):

@@ -21,8 +21,7 @@ type initCmd struct {
 //go:embed starter
 var starter embed.FS
 
-// Run writes a tester file and a pack. It overwrites nothing: if one of the files exists,
-// nothing is written.
+// Run writes a tester file and a pack. If one of the files exists, it writes nothing.
 func (cmd *initCmd) Run(a *app) error {
 	if _, err := containerd.NormalizeRef(cmd.Image); err != nil {
 		return fmt.Errorf("%w: --image: %w", errUsage, err)

@@ -50,8 +50,8 @@ func (cmd *inspectCmd) Run(a *app) error {
 	return err
 }
 
-// networkOf describes the network access that a task with "network: none" has left of the
-// tester file's; "" for any other task.
+// networkOf describes the network access that a task with "network: none" keeps of what the
+// tester file grants; "" for any other task.
 func networkOf(tester *compiler.Tester, task *compiler.Task) string {
 	switch {
 	case !task.Environment().NetworkNone:
@@ -78,7 +78,7 @@ func printInspection(w io.Writer, in workspace.Inspection) error {
 	return err
 }
 
-// printFiles prints a table: one line for every file, one column for every component. A
+// printFiles prints a table with a line for each file and a column for each component. A
 // result has no files; its column shows what a record holds of the file's resource.
 func printFiles(b *strings.Builder, in workspace.Inspection) {
 	components := []compiler.Component{compiler.Agent, compiler.TestSandbox, compiler.Evaluator}

@@ -16,9 +16,9 @@ import (
 const lastGrace = 10 * time.Second
 
 // interruption cancels a context when a signal comes. For a command that called graceful,
-// the first signal closes a channel instead, and the second cancels the context. Any
-// signal after that ends the process. It also ends when lastGrace has passed after a
-// second signal that canceled the context, whatever hangs.
+// the first signal closes a channel instead, and the second cancels the context. Any signal
+// after the cancellation ends the process. So does lastGrace passing after a second signal
+// canceled the context, whatever hangs.
 type interruption struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -79,15 +79,15 @@ func (i *interruption) tell(line string) {
 	}
 }
 
-// sayTo lets messages go to w from now on, which must be safe to use at any time.
+// sayTo sends messages to w from now on. w must be safe for concurrent use.
 func (i *interruption) sayTo(w io.Writer) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.say = w
 }
 
-// graceful returns a channel that the next signal closes, instead of canceling the
-// context. Messages go to say from then on, which must be safe to use at any time.
+// graceful returns a channel that the next signal closes instead of canceling the context.
+// From then on messages go to say, which must be safe for concurrent use.
 func (i *interruption) graceful(say io.Writer) <-chan struct{} {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -30,8 +30,8 @@ type terminal struct {
 	colour bool
 }
 
-// terminalOf returns w as a terminal, and whether a live view can be shown on it. CI
-// systems often provide a terminal that nobody looks at.
+// terminalOf returns w as a terminal, and whether it can show a live view. CI systems often
+// provide a terminal that nobody watches.
 func terminalOf(w io.Writer, getenv func(string) string) (terminal, bool) {
 	f, ok := w.(*os.File)
 	if !ok || getenv("TERM") == "" || getenv("TERM") == "dumb" || getenv("CI") != "" {
@@ -53,13 +53,13 @@ func terminalOf(w io.Writer, getenv func(string) string) (terminal, bool) {
 // terminal's mode, hide the cursor or read keys: if the process is killed, the last view
 // stays, with a free line below it.
 //
-// What is written to it appears above the view, in whole lines, and passes through while
-// there is no view. Its methods may be called concurrently. While there is a view, events
-// and writes do not wait for the terminal.
+// Text written to it appears above the view, in whole lines; without a view it passes
+// through. Its methods may be called concurrently. While there is a view, neither events nor
+// writes wait for the terminal.
 //
-// No library draws it. bubbletea hides the cursor and switches to bracketed paste, which
-// stays so if the process is killed, and adds 17 modules. In mpb, whoever writes above the
-// bars waits for the terminal, and bars are redrawn even if nothing has changed.
+// No library draws it. bubbletea hides the cursor and enables bracketed paste, which persist
+// if the process is killed, and adds 17 modules. In mpb, a write above the bars waits for
+// the terminal, and bars are redrawn even if nothing has changed.
 type live struct {
 	term    terminal
 	now     func() time.Time
@@ -90,7 +90,7 @@ func newLive(t terminal) *live {
 	return &live{term: t, now: time.Now, resized: resized}
 }
 
-// add shows an event. The first event opens the view, the end of the run closes it and
+// add shows an event. The first event opens the view; the end of the run closes it and
 // prints the verdicts. An event after that opens another view.
 func (l *live) add(e run.Event, wanted bool) {
 	l.mu.Lock()
@@ -117,8 +117,7 @@ func (l *live) open() {
 	l.loop = d
 }
 
-// tell prints the events that should not be missed above the view. The caller holds the
-// lock.
+// tell prints events that should not be missed above the view. The caller holds the lock.
 func (l *live) tell(e run.Event) {
 	switch e.Kind {
 	case run.Resume, run.Stopping, run.SandboxCommand, run.SandboxResult:
@@ -148,7 +147,7 @@ func (l *live) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// bound drops the text that waits if it is too much. The caller holds the lock.
+// bound drops the waiting text if there is too much of it. The caller holds the lock.
 func (l *live) bound() {
 	if l.above.Len()+l.begun.Len() > maxAbove {
 		l.lost += bytes.Count(l.above.Bytes(), []byte("\n"))
@@ -186,7 +185,7 @@ func (l *live) canvas() canvas {
 	return canvas{min(columns, maxColumns), rows - 1, l.term.colour}
 }
 
-// takeAbove takes the whole lines that wait and, at the end, an incomplete one, too. The
+// takeAbove takes the waiting whole lines and, at the end, also an incomplete one. The
 // caller holds the lock.
 func (l *live) takeAbove(end bool) string {
 	if end && l.begun.Len() > 0 {
@@ -217,8 +216,7 @@ func (l *live) draw(d *drawing, above string, lines []string) {
 	d.drawn, d.rows, d.broken = text, len(lines), err != nil
 }
 
-// verdicts returns what takes the place of the view when the run has ended. The caller
-// holds the lock.
+// verdicts returns what replaces the view when the run has ended. The caller holds the lock.
 func (l *live) verdicts() string {
 	lines := l.board.totals(l.now(), l.canvas())
 	var rows strings.Builder
@@ -232,8 +230,8 @@ func (l *live) verdicts() string {
 // stop removes the view, if there is one.
 func (l *live) stop() { l.close(func() string { return "" }) }
 
-// close ends the goroutine and prints what last returns in place of the view. It holds
-// the lock while it calls last.
+// close ends the goroutine and prints the text from last in place of the view. It holds the
+// lock while it calls last.
 func (l *live) close(last func() string) {
 	l.mu.Lock()
 	d := l.loop
@@ -251,8 +249,8 @@ func (l *live) close(last func() string) {
 	}
 }
 
-// live returns the live view, which it puts in front of standard error if it is not there
-// yet, and whether it can be shown there.
+// live returns the live view, and whether standard error can show it. It puts the view in
+// front of standard error if it is not there yet.
 func (a *app) live() (*live, bool) {
 	if l, ok := a.stderr.(*live); ok {
 		return l, true

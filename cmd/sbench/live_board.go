@@ -30,9 +30,9 @@ const (
 	faint     = "2"
 )
 
-// A board is what a live view shows, gathered from events. Its size depends on how many
-// attempts run at a time, not on how many there are. The zero board is ready; it is not
-// for concurrent use.
+// A board is what a live view shows, gathered from events. Its size depends on the number of
+// concurrent attempts, not of all attempts. The zero board is ready; it is not for
+// concurrent use.
 type board struct {
 	began    time.Time // of the first event
 	started  bool      // the run has started: its images are there
@@ -132,8 +132,8 @@ func newest(lines []string, most int, line string) []string {
 	return slices.Clone(lines[max(0, len(lines)-most):])
 }
 
-// attempt returns the event's attempt, to be changed; if it is not running, a change has
-// no effect.
+// attempt returns the event's attempt for changes; if it is not running, changes have no
+// effect.
 func (b *board) attempt(e run.Event) *running {
 	if i := slices.IndexFunc(b.running, func(r running) bool { return r.is(e) }); i >= 0 {
 		return &b.running[i]
@@ -146,15 +146,14 @@ func (b *board) end(e run.Event) {
 	b.running = slices.DeleteFunc(b.running, func(r running) bool { return r.is(e) })
 }
 
-// canvas is the room for lines: their width in columns, which no line reaches, how many
-// there may be, and whether they may have colours.
+// canvas is the room for lines: their width in columns, which every line stays below, their
+// number, and whether they may have colours.
 type canvas struct {
 	width, height int
 	colour        bool
 }
 
-// lines returns the whole view as of now. It contains no control characters but those of
-// colours.
+// lines returns the whole view as of now. Its only control characters are those of colours.
 func (b *board) lines(now time.Time, c canvas) []string {
 	all := b.totals(now, c)
 	room := c.height - len(all) - len(b.said) - len(b.failures)
@@ -242,7 +241,7 @@ func (c canvas) bar(name string, done, total int, rest string) string {
 	return c.paint(plainText, head+bar+tail)
 }
 
-// part is a part of a line that is not broken.
+// part is a part of a line that is never broken.
 type part struct{ text, colour string }
 
 // flow puts parts side by side, on as many lines as they need.
@@ -270,8 +269,8 @@ func (c canvas) paint(colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// harmless replaces characters that a terminal would obey, and those that would reorder
-// or break a line or change its width.
+// harmless replaces characters that a terminal would obey, and those that reorder or break a
+// line or change its width.
 func harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector) {
@@ -289,7 +288,7 @@ func fit(text string, columns int) string {
 	return runewidth.Truncate(harmless(text), columns, cutMark)
 }
 
-// fitEnd is fit for texts that differ at their ends, as a pack's task ids do: it cuts off
+// fitEnd is fit for texts that differ at their ends, such as a pack's task ids: it cuts off
 // the beginning.
 func fitEnd(text string, columns int) string {
 	text = harmless(text)

@@ -66,11 +66,11 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		return codeUsage
 	}
 	app.flags = c.globals
-	// Libraries must not write to the operator's terminal: what they say of a connection
-	// may contain what came over it (net/http, "Unsolicited response").
+	// Libraries must not write to the operator's terminal: what they say about a connection
+	// may contain data from it (net/http, "Unsolicited response").
 	log.SetOutput(io.Discard)
-	// The containerd client logs every failing request of a pull by itself; the
-	// error that it returns says the same.
+	// The containerd client logs every failing request of a pull, although the returned
+	// error says the same.
 	if err := containerdlog.SetLevel("error"); err != nil {
 		_, _ = fmt.Fprintln(stderr, "sbench:", err)
 		return codeBug

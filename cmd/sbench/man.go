@@ -17,8 +17,8 @@ func (manCmd) Run(a *app, parsed *kong.Context) error {
 	return err
 }
 
-// manualPage returns the page in the macros of man(7). It has no date, so that it changes only
-// when the program does.
+// manualPage returns the page in the macros of man(7). It has no date, so it changes only
+// with the program.
 func manualPage(program *kong.Application) string {
 	var page strings.Builder
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&page, format+"\n", args...) }
@@ -57,7 +57,7 @@ func manualPage(program *kong.Application) string {
 	return page.String()
 }
 
-// roff escapes text, so that every character of it is printed as it is.
+// roff escapes text so that every character is printed as it is.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n\\&.", "\n'", "\n\\&'").Replace(text)
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {

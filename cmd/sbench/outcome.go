@@ -19,7 +19,7 @@ import (
 // maxCauses bounds the causes in a list.
 const maxCauses = 10
 
-// scored is a summary with the score that follows from it, for JSON.
+// scored is a summary with its score, for JSON.
 type scored struct {
 	run.Summary
 	Score  *float64       `json:"score"`  // passed of those with a verdict; null if there are none
@@ -35,7 +35,7 @@ func score(s run.Summary) scored {
 	return all
 }
 
-// writeOutcome prints what a run has shown, why attempts did not pass, what was not measured
+// writeOutcome prints the result of a run, why attempts did not pass, what was not measured,
 // and what to do next. args is the command line after the program's name.
 func writeOutcome(w io.Writer, s run.Summary, args []string) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
@@ -88,7 +88,7 @@ func writeOutcome(w io.Writer, s run.Summary, args []string) error {
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// quoted returns a word as a shell takes it.
+// quoted quotes a word for a shell.
 func quoted(word string) string {
 	if plainWord.MatchString(word) {
 		return word
@@ -96,8 +96,8 @@ func quoted(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// conclude prints the outcome of a run for people, on standard error. With JSON events the
-// last one has it.
+// conclude prints the outcome of a run for people, on standard error. With JSON events, the
+// last event has it.
 func (cmd *runCmd) conclude(a *app, s run.Summary) error {
 	_, isJSON := a.stderr.(*jsonEvents)
 	if s.RunID == "" || isJSON || cmd.Quiet || cmd.Progress == "none" {

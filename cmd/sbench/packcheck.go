@@ -36,7 +36,7 @@ type checkReport struct {
 	Empty     run.Summary `json:"empty"`
 	Wrong     []wrongTask `json:"wrong"`
 	// Weak lists assertions whose expectation can change without the reference failing, and
-	// those that cannot be changed because they cannot be read.
+	// assertions that cannot be changed because they cannot be read.
 	Weak []weakTask `json:"weak,omitempty"`
 }
 
@@ -52,8 +52,8 @@ type wrongTask struct {
 	Reason  string        `json:"reason,omitempty"`
 }
 
-// Run makes both runs. The exit code is 2 for a pack that does not measure, as for one
-// that is not valid.
+// Run makes both runs. The exit code is 2 for a pack that does not measure anything, as for
+// an invalid one.
 func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	if err := errors.Join(cmd.check(), notNegative(flagValue{"--limit", cmd.Limit}, flagValue{"--jobs", cmd.Jobs})); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	return cmd.print(a, report)
 }
 
-// load opens the pack and makes a tester file for it, with what counts of --config.
+// load opens the pack and makes a tester file for it, using what applies of --config.
 func (cmd *packCheckCmd) load(a *app) (*compiler.Tester, *compiler.Pack, error) {
 	tester := &compiler.Tester{Verification: compiler.VerificationSection{DisallowDangerousCommands: true}}
 	source, err := cmd.source()
@@ -127,7 +127,7 @@ type packCheck struct {
 	show    func(run.Event) // nil for none
 }
 
-// measure makes one of the runs and notes the tasks with another status than want.
+// measure makes one of the runs and notes the tasks whose status is not want.
 func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record.Status) (summary run.Summary, err error) {
 	out := filepath.Join(p.out, string(standIn))
 	p.tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out}
@@ -158,8 +158,8 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 	return summary, errors.Join(err, engine.Close(ctx))
 }
 
-// inOrder sorts the results, which come in any order: the references first, and the tasks
-// in the pack's order.
+// inOrder sorts the results, which arrive in any order: the references first, then by the
+// pack's order of tasks.
 func (r *checkReport) inOrder(pack *compiler.Pack) error {
 	order := map[string]int{}
 	for task, err := range pack.Tasks() {

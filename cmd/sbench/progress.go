@@ -21,13 +21,13 @@ const (
 	shownLine    = 2000 // characters of a line of agents' output, and of other details
 )
 
-// progress returns the function that shows events on standard error, since standard
-// output is for results alone; nil shows none. Errors of writing are ignored: they must
-// not stop a run. Output of agents and commands in sandboxes are shown only if also has
-// their kind, but always as JSON.
+// progress returns the function that shows events on standard error (standard output is for
+// results alone), or nil to show none. Write errors are ignored: they must not stop a run.
+// Output of agents and commands in sandboxes is shown if also has their kind; as JSON, it
+// always is.
 //
-// The caller calls it before anything is written to standard error: the live view stays
-// below what is written, and with json that becomes events, too.
+// It must be called before anything is written to standard error: the live view stays below
+// what is written, and with json that becomes events, too.
 func progress(a *app, format string, quiet bool, also ...run.Kind) func(run.Event) {
 	wanted := func(k run.Kind) bool {
 		return slices.Contains(also, k) || k != run.AgentOutput && k != run.SandboxCommand && k != run.SandboxResult
@@ -50,15 +50,15 @@ func progress(a *app, format string, quiet bool, also ...run.Kind) func(run.Even
 	}
 }
 
-// jsonEvents writes events as JSON, one on each line. Text that is written to it becomes
-// events of the kind message, one for each line, so that the stream holds nothing else.
+// jsonEvents writes events as JSON, one per line. Each line of text written to it becomes an
+// event of the kind message, so that the stream holds nothing else.
 type jsonEvents struct {
 	mu    sync.Mutex
 	enc   *json.Encoder
 	begun []byte // an incomplete line
 }
 
-// jsonEvents puts the writer of events in front of standard error, unless it is there.
+// jsonEvents puts the event writer in front of standard error, if it is not there yet.
 func (a *app) jsonEvents() *jsonEvents {
 	if j, ok := a.stderr.(*jsonEvents); ok {
 		return j
@@ -77,7 +77,7 @@ func (j *jsonEvents) add(e run.Event) {
 	_ = j.enc.Encode(e)
 }
 
-// Write takes whole lines of p; the rest waits for its end.
+// Write takes whole lines of p; an incomplete one waits for the rest.
 func (j *jsonEvents) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -114,8 +114,8 @@ func (p *plain) add(e run.Event) {
 	}
 }
 
-// eventLines returns the lines for people about an event, none for most kinds. They contain
-// no control characters. The pace includes the event.
+// eventLines returns the lines that tell people about an event: none for most kinds, and
+// without control characters. The pace includes the event.
 func eventLines(e run.Event, p pace) []string {
 	detail := report.Visible(e.Detail, shownLine)
 	task := report.Visible(e.Task, shownName)
@@ -180,7 +180,7 @@ func tookSeconds(s float64) string {
 	return seconds(time.Duration(s * float64(time.Second)))
 }
 
-// A pace says how far a run is, and estimates when it ends.
+// A pace says how far a run has come, and estimates when it ends.
 type pace struct {
 	began             time.Time // of the first attempt
 	attempts          int       // in all
@@ -202,7 +202,7 @@ func (p *pace) add(e run.Event) {
 
 func (p pace) done() int { return min(p.resumed+p.finished, p.attempts) }
 
-// left estimates how long the run will still take, if that can be known.
+// left estimates how much longer the run will take, if that can be known.
 func (p pace) left(now time.Time) (time.Duration, bool) {
 	if p.finished == 0 || p.done() == p.attempts {
 		return 0, false
@@ -210,7 +210,7 @@ func (p pace) left(now time.Time) (time.Duration, bool) {
 	return time.Duration(float64(now.Sub(p.began)) / float64(p.finished) * float64(p.attempts-p.done())), true
 }
 
-// rate returns the finished attempts a minute; 0 if it is not known.
+// rate returns the finished attempts per minute; 0 if unknown.
 func (p pace) rate(now time.Time) float64 {
 	took := now.Sub(p.began).Minutes()
 	if p.finished == 0 || took <= 0 {

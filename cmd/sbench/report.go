@@ -97,7 +97,7 @@ func closeAll(sources []*report.Source) error {
 // errBelow means that a run passed less than --fail-under asks for.
 var errBelow = errors.New("below --fail-under")
 
-// judge compares each run with --fail-under.
+// judge returns an error if a run passed less than --fail-under.
 func (cmd *reportCmd) judge(r report.Report) error {
 	if cmd.FailUnder == nil {
 		return nil
@@ -113,9 +113,9 @@ func (cmd *reportCmd) judge(r report.Report) error {
 	return errors.Join(errs...)
 }
 
-// believe refuses records that are damaged or not signed by key, unless --accept-unsigned
-// is given: then the report mentions it. Without a key, the report also mentions that
-// records have no seal, but they are not refused: a run in progress has none yet.
+// believe refuses records that are damaged or not signed by key. With --accept-unsigned, the
+// report mentions that instead. Without a key, it also mentions a missing seal, but does not
+// refuse: a run in progress has none yet.
 func (cmd *summed) believe(s *report.Source, key ed25519.PublicKey) error {
 	seal, err := record.Read(s.Dir, record.Trust{Key: key}, func(record.Record) error { return nil })
 	switch {
@@ -140,8 +140,8 @@ func complain(w io.Writer, dir string, problems []report.Problem) error {
 	return nil
 }
 
-// files writes the files that were asked for, and says so: on standard error if standard
-// output has the report itself.
+// files writes the requested files, and says so: on standard error if the report itself goes
+// to standard output.
 func (cmd *reportCmd) files(ctx context.Context, a *app, r report.Report, sources []*report.Source) error {
 	say := a.stdout
 	if cmd.JSON || cmd.Markdown {

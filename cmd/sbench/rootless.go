@@ -15,9 +15,9 @@ import (
 	"github.com/securebench/sbench/runtime/rootless"
 )
 
-// enter runs the program again, as root in a user namespace, if an ordinary user started
-// it with a command that is tagged as talking to a daemon. The command's tester file may
-// name which one.
+// enter runs the program again, as root in a user namespace, if an ordinary user started a
+// command whose tag says that it talks to a daemon. The command's tester file may name the
+// daemon.
 func (a *app) enter(ctx context.Context, command *kong.Node) error {
 	if os.Geteuid() == 0 || !command.Tag.Has("daemon") && !command.Parent.Tag.Has("daemon") {
 		return nil

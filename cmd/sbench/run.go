@@ -104,7 +104,7 @@ func (cmd *runCmd) load(a *app) (run.Inputs, error) {
 	return in, err
 }
 
-// source returns the tester file, with the flags that stand for keys of it.
+// source returns the tester file, with the flags that override its keys.
 func (cmd *runCmd) source() (testerSource, error) {
 	s, err := cmd.testerArgs.source()
 	if cmd.Attempts != nil {
@@ -156,7 +156,7 @@ func (cmd *runCmd) environment(tester *compiler.Tester) (map[string]string, erro
 	return tester.ResolveEnv(os.Environ(), file)
 }
 
-// prepare makes what needs no daemon: the harness and its egress, and the options.
+// prepare makes what needs no daemon: the harness, its egress, and the options.
 func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (with run.Dependencies, o run.Options, err error) {
 	o = run.Options{
 		StandIn: run.StandIn(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: selector(cmd.Task, in.Tester.Run.Tasks),
@@ -199,9 +199,9 @@ func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	return errors.Join(err, also)
 }
 
-// configure makes the configuration of a run on c: out of what is measured, a harness and
-// its egress, which may be missing, and the options, of which it sets the limits and, unless
-// it is set, the output directory. The caller closes the engine.
+// configure makes the configuration of a run on c. The harness and its egress may be missing
+// from with; of the options it sets the limits and, unless it is set, the output directory.
+// The caller closes the engine.
 func configure(ctx context.Context, c *containerd.Client, in run.Inputs, with run.Dependencies, o run.Options) (run.Config, *containerd.Run, error) {
 	degraded, err := c.Degraded()
 	if err != nil {
@@ -222,9 +222,8 @@ func configure(ctx context.Context, c *containerd.Client, in run.Inputs, with ru
 	return run.Config{Inputs: in, Dependencies: with, Options: o}, engine, nil
 }
 
-// selector returns a function that reports whether an id matches at least one glob of
-// each list. An empty list matches everything. If all lists are empty, the function is
-// nil.
+// selector returns a function that reports whether an id matches at least one glob of each
+// list. An empty list matches everything; if all are empty, the function is nil.
 func selector(lists ...[]string) func(string) bool {
 	lists = slices.DeleteFunc(lists, func(globs []string) bool { return len(globs) == 0 })
 	if len(lists) == 0 {
@@ -240,9 +239,9 @@ func selector(lists ...[]string) func(string) bool {
 	}
 }
 
-// resolver finds images as the tester file's pull policy says. On the first image it also
-// tries a sandbox, so that whatever keeps all sandboxes of a run from working is a single
-// error, before any task starts.
+// resolver finds images by the tester file's pull policy. On the first image it also tries a
+// sandbox, so that whatever keeps every sandbox from working is a single error before any
+// task starts.
 type resolver struct {
 	c        *containerd.Client
 	engine   *containerd.Run

@@ -121,7 +121,7 @@ func (cmd *showCmd) find(all []report.Attempt) (at, of int, err error) {
 	return at, of, nil
 }
 
-// print writes the attempt as text. What it says is untrusted: each line is made visible.
+// print writes the attempt as text. Its texts are untrusted: each line is made visible.
 func (v attemptView) print(w io.Writer) error {
 	p := &attemptPrinter{}
 	p.line("task %q: %s", v.Task, v.Status)

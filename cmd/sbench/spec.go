@@ -77,7 +77,7 @@ func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config) error {
 	return nil
 }
 
-// specOf lets the harness work up to the point where it would execute its command, and
+// specOf lets the harness run up to the point where it would execute its command, and
 // returns the specification of that sandbox.
 func specOf(ctx context.Context, cfg run.Config, r harness.Request) (*specs.Spec, error) {
 	dry := &dryEngine{Engine: cfg.Engine}

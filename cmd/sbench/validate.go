@@ -16,9 +16,9 @@ type validateCmd struct {
 	JSON   bool     `name:"json" help:"Print JSON."`
 }
 
-// Run prints every problem as it is found, so that a million rows need no memory, and a
-// summary: as lines, or as one JSON object with the list of problems and the summary's
-// fields.
+// Run prints every problem as it is found, so that a million rows need no memory, and then a
+// summary. Output is lines, or one JSON object with the summary's fields and the list of
+// problems.
 func (cmd *validateCmd) Run(ctx context.Context, a *app) error {
 	var failed error // the first error of printing
 	printf := func(format string, args ...any) {

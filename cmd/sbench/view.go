@@ -23,9 +23,9 @@ type viewCmd struct {
 	Port int `placeholder:"N" help:"Port on 127.0.0.1. Default: a free one."`
 }
 
-// The records are looked at every viewLooks. A browser waits for an answer no longer than
-// viewWaits. Between two pages are at least viewRests, and viewTimes what a page takes to
-// write.
+// The records are looked at every viewLooks. A browser waits for an answer for at most
+// viewWaits. Pages are apart by at least viewRests, and by viewTimes the time that one takes
+// to write.
 const (
 	viewLooks = 500 * time.Millisecond
 	viewWaits = 20 * time.Second
@@ -57,14 +57,14 @@ func (cmd *viewCmd) Run(ctx context.Context, a *app) error {
 }
 
 // A viewer serves the page of runs. Every user of the host can connect to loopback, and
-// every web page can make a browser do so: the address has a secret that they do not know.
+// every web page can make a browser do so; hence the secret in the address.
 type viewer struct {
 	open   func(context.Context) ([]*report.Source, error)
 	dirs   []string
 	secret string
 
 	mu   sync.Mutex // one page at a time
-	next time.Time  // no browser is told of changes before it
+	next time.Time  // no browser is told of changes before then
 }
 
 func (v *viewer) handler() http.Handler {
@@ -82,8 +82,8 @@ func (v *viewer) handler() http.Handler {
 	})
 }
 
-// page writes the page of the records as they are now. A page that breaks off has no
-// script, so that it cannot be taken for a whole one.
+// page writes the page for the records as they are now. A truncated page has no script, so
+// that it cannot be taken for a whole one.
 func (v *viewer) page(w http.ResponseWriter, r *http.Request) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -102,8 +102,8 @@ func (v *viewer) page(w http.ResponseWriter, r *http.Request) {
 	v.next = time.Now().Add(max(viewRests, viewTimes*time.Since(began)))
 }
 
-// wait answers 200 when the records are not those of the state since any more, and 204
-// if they still are after some time.
+// wait answers 200 as soon as the records differ from the state since, and 204 if they have
+// not changed after some time.
 func (v *viewer) wait(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), viewWaits)
 	defer cancel()
@@ -125,7 +125,7 @@ func (v *viewer) wait(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// state identifies the records, and whether they are sealed, by the sizes of the files.
+// state identifies the records and their seal by the sizes and times of the files.
 func (v *viewer) state() string {
 	var sizes []string
 	for _, dir := range v.dirs {

@@ -16,12 +16,12 @@ import (
 // integer.
 func (v Value) AppendCanonical(dst []byte) []byte { return v.write(dst, "") }
 
-// AppendIndented appends the value as JSON for human readers: indented by two spaces
-// per level, keys sorted, numbers as they were written.
+// AppendIndented appends the value as JSON for people: indented by two spaces per level,
+// keys sorted, numbers as written.
 func (v Value) AppendIndented(dst []byte) []byte { return v.write(dst, "\n") }
 
-// write appends the value in canonical form if line is empty. Otherwise it is a line
-// break and the indentation of the value.
+// write appends the value in canonical form if line is empty. Otherwise line is a line break
+// and the value's indentation.
 func (v Value) write(dst []byte, line string) []byte {
 	deeper, colon := "", ":"
 	if line != "" {
@@ -131,9 +131,8 @@ func appendNumber(dst, raw []byte, integer bool) []byte {
 	return strconv.AppendInt(dst, int64(exponent), 10)
 }
 
-// split returns a number's digits without the decimal point, and the power of ten by
-// which the integer they form is multiplied. The parser bounds exponents, so Atoi
-// cannot fail.
+// split returns a number's digits without the decimal point, and the power of ten that
+// scales the integer they form. The parser bounds exponents, so Atoi cannot fail.
 func split(raw []byte) (digits []byte, exponent int) {
 	if e := bytes.IndexAny(raw, "eE"); e >= 0 {
 		exponent, _ = strconv.Atoi(string(raw[e+1:]))

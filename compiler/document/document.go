@@ -1,10 +1,10 @@
 // Package document reads JSON and YAML strictly into one small model that keeps what
 // a good error message needs: the line of every value.
 //
-// A Document is a flat list of nodes over the text it was read from, so that a
-// benchmark row can be checked without an allocation for every value. Strict means
-// that input which two programs could read differently is refused: duplicate keys,
-// NaN and Infinity, invalid UTF-8, lone surrogates, a second value.
+// A Document is a flat list of nodes over its text, so that a benchmark row can be checked
+// without an allocation per value. Strict means refusing input that two programs could read
+// differently: duplicate keys, NaN and Infinity, invalid UTF-8, lone surrogates, a second
+// value.
 package document
 
 import (
@@ -33,15 +33,15 @@ func (k Kind) String() string {
 	return [...]string{"nothing", "null", "a boolean", "a number", "a string", "an array", "an object"}[k]
 }
 
-// Document is one parsed text. It may be reused for another text, which invalidates
-// every Value of the previous one. It is safe for concurrent reading.
+// Document is one parsed text. It may be reused for another text, which invalidates every
+// Value of the old one. It is safe for concurrent reading.
 type Document struct {
 	text  []byte
 	nodes []node
 }
 
-// node is one value or object key. Nodes are in document order; the descendants of a
-// node follow it directly.
+// node is a value or an object key. Nodes are in document order, each directly followed by
+// its descendants.
 type node struct {
 	start, end uint32 // its text as a range of bytes, without the quotes of a string
 	next       uint32 // index of the first node after the descendants
@@ -72,8 +72,8 @@ func (d *Document) Clone() *Document {
 	return &Document{text: bytes.Clone(d.text), nodes: slices.Clone(d.nodes)}
 }
 
-// Value is one value of a document. The zero Value stands for an absent value; every
-// method but Raw accepts it.
+// Value is one value of a document. The zero Value is an absent value; every method but Raw
+// accepts it.
 type Value struct {
 	d  *Document
 	at uint32
@@ -131,8 +131,8 @@ func (v Value) Is(s string) bool { return v.Kind() == String && string(v.bytes()
 // IsTrue reports whether the value is the boolean true.
 func (v Value) IsTrue() bool { return v.Kind() == Bool && v.node().flags&flagTrue != 0 }
 
-// IsInteger reports whether the value is a number without fraction and exponent: 1 is
-// an integer, 1.0 is not.
+// IsInteger reports whether the value is a number without fraction or exponent: 1 is an
+// integer, 1.0 is not.
 func (v Value) IsInteger() bool { return v.Kind() == Number && v.node().flags&flagFraction == 0 }
 
 // Int64 returns the value as an int64. It reports false unless the value is an
@@ -155,8 +155,7 @@ func (v Value) Float64() (float64, bool) {
 	return f, err == nil
 }
 
-// Len returns the number of an array's items or of an object's fields; 0 for any
-// other kind.
+// Len returns the number of an array's items or an object's fields; 0 for any other kind.
 func (v Value) Len() int {
 	if k := v.Kind(); k != Array && k != Object {
 		return 0
@@ -208,8 +207,7 @@ func (v Value) Get(name string) Value {
 	return Value{}
 }
 
-// Any returns the value in the types that encoding/json decodes to, with numbers as
-// json.Number.
+// Any returns the value in the types of encoding/json, with numbers as json.Number.
 func (v Value) Any() (value any) {
 	if v.Kind() == 0 {
 		return nil

@@ -10,16 +10,14 @@ import (
 // maxDepth bounds how deep values nest, so that no text exhausts the stack.
 const maxDepth = 1000
 
-// maxNumber bounds the length of a number in bytes, so that arithmetic on one
-// stays cheap.
+// maxNumber bounds the length of a number in bytes, so that arithmetic stays cheap.
 const maxNumber = 4300
 
-// maxDuplicates bounds the duplicate keys that are reported for a document.
+// maxDuplicates bounds the duplicate keys reported for a document.
 const maxDuplicates = 16
 
-// ParseJSON reads one JSON value and keeps text, which must not change while d is in
-// use. Line is the 1-based number of the text's first line. The problems returned
-// have no File.
+// ParseJSON reads one JSON value and keeps text, which must not change while d is in use.
+// line is the 1-based number of the text's first line. The returned problems have no File.
 func (d *Document) ParseJSON(text []byte, line int) Problems {
 	d.text, d.nodes = text, d.nodes[:0]
 	p := jsonParser{d: d, s: text, line: line}

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxExponent bounds the digits of an exponent, because a number whose digits are all
-// zero is in range with any exponent.
+// maxExponent bounds the digits of an exponent: a number whose digits are all zero is in
+// range with any exponent.
 const maxExponent = 6
 
 // text reads a string.
@@ -77,11 +77,11 @@ func (p *jsonParser) unicode() (rune, bool) {
 	return rune(r), err == nil
 }
 
-// likeNumber matches the beginning of a text as far as it could be a number.
+// likeNumber matches the start of a text as far as it could be a number.
 var likeNumber = regexp.MustCompile(`^-?[0-9]*(\.[0-9]*)?([eE][-+]?[0-9]*)?`)
 
-// number reads a number. It refuses one with a fraction or exponent whose nearest
-// float64 is an infinity.
+// number reads a number. It refuses a fraction or exponent whose nearest float64 is
+// infinite.
 func (p *jsonParser) number() *Problem {
 	start := p.i
 	raw := likeNumber.Find(p.s[start:])

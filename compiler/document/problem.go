@@ -10,22 +10,22 @@ import (
 
 // Problem is one thing wrong with an input file.
 type Problem struct {
-	// File is the file's name as it was given; empty if it is not known.
+	// File is the file's name as given; empty if unknown.
 	File string `json:"file,omitempty"`
 	// Line is 1-based; 0 if the problem has no line.
 	Line int `json:"line,omitempty"`
-	// Path is a JSON path such as $.harness.config.timeout_seconds; empty if the
-	// problem does not concern one value.
+	// Path is a JSON path such as $.harness.config.timeout_seconds; empty if the problem
+	// does not concern one value.
 	Path    string `json:"path,omitempty"`
 	Message string `json:"message"`
-	// Hint says what to do about it; may be empty.
+	// Hint says what to do about the problem; it may be empty.
 	Hint string `json:"hint,omitempty"`
 	// Warning means that the file can be used nevertheless.
 	Warning bool `json:"warning,omitempty"`
 }
 
-// String returns "file:line: $.path: message (hint)" without the parts that are
-// empty. A warning has "warning: " before its path.
+// String returns "file:line: $.path: message (hint)" without empty parts. A warning has
+// "warning: " before its path.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.File != "" {
@@ -50,7 +50,7 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// visible returns a file's name, in quotes if it has anything that a terminal would not show.
+// visible returns a file's name, quoted if a terminal would not show all of it.
 func visible(name string) string {
 	if utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return name

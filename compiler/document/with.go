@@ -1,13 +1,13 @@
 package document
 
-// With returns a copy of d in which the field that keys lead to, from the root, has the
-// root of value as its value. Objects that are absent or null on the way to it are made. If
-// something on the way is no object, the copy equals d. New values have the line 0.
+// With returns a copy of d in which the field at the path keys has the root of value as its
+// value. Absent and null objects on the way are created; anything else that is no object
+// leaves the copy equal to d. New values have line 0.
 func (d *Document) With(keys []string, value *Document) *Document {
 	var w rewriter
 	w.replace(d.Root(), keys, value)
 	c := new(Document)
-	_ = c.ParseJSON(w.text, 1) // it is made of parts that were accepted
+	_ = c.ParseJSON(w.text, 1) // it consists of accepted parts
 	for i := range c.nodes {
 		c.nodes[i].line = w.lines[i]
 	}

@@ -24,10 +24,9 @@ const (
 	maxYAMLProblems = 100
 )
 
-// ParseYAML reads one YAML document as SecureBench 0.2 did, with the scalars of YAML
-// 1.1 (yes is a boolean, 0o17 a string), into values that JSON can express. Aliases
-// and merge keys are expanded. An empty text is null. The problems returned have no
-// File.
+// ParseYAML reads one YAML document as SecureBench 0.2 did, with the scalars of YAML 1.1
+// (yes is a boolean, 0o17 a string), into values that JSON can express. It expands aliases
+// and merge keys. An empty text is null. The returned problems have no File.
 func (d *Document) ParseYAML(text []byte) Problems {
 	d.text, d.nodes = nil, d.nodes[:0]
 	root, problem := decodeYAML(text)
@@ -73,7 +72,7 @@ func decodeYAML(text []byte) (*yaml.Node, *Problem) {
 	return &root, nil
 }
 
-// tabNear returns the line that is indented by a tab and nearest to the given one, which may be
+// tabNear returns the line indented by a tab that is nearest to the given one, which may be
 // off by one; 0 if there is none.
 func tabNear(text []byte, line int) (at int) {
 	n := 0
@@ -90,8 +89,7 @@ func tabNear(text []byte, line int) (at int) {
 // yamlMessage matches the errors of the YAML module, most of which name a line.
 var yamlMessage = regexp.MustCompile(`^(?s:(?:yaml: )?(?:line (\d+): )?(.*))$`)
 
-// invalidUTF8 returns the 1-based line of the first invalid byte, or 0 if there is
-// none.
+// invalidUTF8 returns the 1-based line of the first invalid byte; 0 if there is none.
 func invalidUTF8(text []byte) int {
 	n := 0
 	for line := range bytes.Lines(text) {
@@ -102,8 +100,7 @@ func invalidUTF8(text []byte) int {
 	return 0
 }
 
-// yamlBuilder writes YAML nodes as JSON, which is well-formed unless there are
-// problems.
+// yamlBuilder writes YAML nodes as JSON, well-formed unless there are problems.
 type yamlBuilder struct {
 	text     []byte
 	lines    []int32 // of the values and keys, in order
@@ -135,8 +132,7 @@ func (b *yamlBuilder) fail(line int, hint, format string, args ...any) {
 	b.problems = append(b.problems, Problem{Line: line, Path: b.path.String(), Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// write appends a key, a scalar or the opening bracket of a value, and records its
-// line.
+// write appends a key, a scalar or the opening bracket of a value, and records its line.
 func (b *yamlBuilder) write(line int, text string) {
 	b.lines = append(b.lines, int32(line))
 	b.text = append(b.text, text...)
@@ -207,8 +203,7 @@ type yamlPair struct {
 	value *yaml.Node
 }
 
-// pairs returns a mapping's fields: its own, then those of its merge keys that it
-// does not define itself.
+// pairs returns a mapping's fields: its own, then those that only its merge keys define.
 func (b *yamlBuilder) pairs(n *yaml.Node, depth int) []yamlPair {
 	var own, merged []yamlPair
 	seen := map[string]bool{}
@@ -247,8 +242,8 @@ func isMergeKey(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Value == "<<" && isPlain(n)
 }
 
-// merge returns the fields that a merge key adds. Its value is a mapping, or a list
-// of mappings, of which earlier ones take precedence.
+// merge returns the fields that a merge key adds. Its value is a mapping or a list of
+// mappings, where earlier ones take precedence.
 func (b *yamlBuilder) merge(n *yaml.Node, depth int) []yamlPair {
 	if !b.step(n.Line, depth) {
 		return nil

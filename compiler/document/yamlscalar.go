@@ -32,9 +32,9 @@ func (b *yamlBuilder) scalar(n *yaml.Node) {
 	b.write(n.Line, text)
 }
 
-// resolve returns a scalar's kind and its JSON text (for a string, without the
-// quotes). It reports false for a tag without an equivalent in JSON, for a value that
-// does not match its tag, and for infinities and NaN.
+// resolve returns a scalar's kind and its JSON text (without the quotes of a string). ok is
+// false for a tag without an equivalent in JSON, a value that does not match its tag, an
+// infinity or NaN.
 func resolve(n *yaml.Node) (kind Kind, text string, ok bool) {
 	if n.Style&yaml.TaggedStyle != 0 {
 		kind, text, ok = resolvePlain(n.Value)
@@ -50,9 +50,8 @@ func resolve(n *yaml.Node) (kind Kind, text string, ok bool) {
 	return resolvePlain(n.Value)
 }
 
-// resolvePlain follows the implicit types of YAML 1.1 (https://yaml.org/type/) in the
-// forms that PyYAML's safe loader accepts, because SecureBench 0.2 reads with that
-// loader. Dates stay strings.
+// resolvePlain follows the implicit types of YAML 1.1 (https://yaml.org/type/) in the forms
+// that PyYAML's safe loader accepts, since SecureBench 0.2 uses that. Dates stay strings.
 func resolvePlain(s string) (kind Kind, text string, ok bool) {
 	switch s {
 	case "", "~", "null", "Null", "NULL":

@@ -10,8 +10,8 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// Checker checks values against schemas and collects the problems. It may be reused
-// for one document after another, but not concurrently.
+// Checker checks values against schemas and collects the problems. It may be reused for
+// further documents, but not concurrently.
 type Checker struct {
 	// File is the name of the file in problems.
 	File     string
@@ -26,8 +26,8 @@ const maxProblems = 100
 // Reset clears the problems. A copy of the previous Problems stays valid.
 func (c *Checker) Reset() { c.Problems, c.errors = nil, 0 }
 
-// Check reports everything in v that s does not allow. It returns false if that
-// includes an error, not only warnings.
+// Check reports everything in v that s does not allow. It returns false if any of that is an
+// error, not a warning.
 func (c *Checker) Check(s *Schema, v document.Value) bool {
 	before := c.errors
 	c.value(s, v)
@@ -46,8 +46,8 @@ func (c *Checker) CheckAt(name string, r *Object, parent document.Value) bool {
 	return c.missing(r, parent, 0)
 }
 
-// Errorf reports an error at v. The steps lead to v from the value that is being
-// checked: strings are keys, ints are indexes. Hint may be empty.
+// Errorf reports an error at v. steps lead to v from the value being checked: strings are
+// keys, ints are indexes. hint may be empty.
 func (c *Checker) Errorf(v document.Value, steps []any, hint, format string, args ...any) {
 	c.report(v, steps, document.Problem{Message: fmt.Sprintf(format, args...), Hint: hint})
 }
@@ -88,8 +88,7 @@ func (c *Checker) At(name string, check func()) {
 }
 
 func (c *Checker) value(s *Schema, v document.Value) {
-	// If allowed is set, the rule for the value's kind has reported what is wrong
-	// with it.
+	// If allowed is set, the rule for the value's kind has reported what is wrong.
 	ok, allowed := s.Any, false
 	switch v.Kind() {
 	case document.Null:
@@ -153,7 +152,7 @@ func kindHint(s *Schema, v document.Value) string {
 	return ""
 }
 
-// secondsHint says how to write what was meant as a number of seconds.
+// secondsHint says how to write what was meant as seconds.
 func secondsHint(text string) string {
 	text = strings.ReplaceAll(text, " ", "")
 	if n, err := strconv.ParseFloat(text, 64); err == nil {
@@ -221,8 +220,7 @@ func (r *Number) describe() string {
 	return word
 }
 
-// maxListed bounds the allowed values that a message lists if a hint names the one
-// that was probably meant.
+// maxListed bounds the allowed values in a message whose hint names the one probably meant.
 const maxListed = 4
 
 func (c *Checker) str(s *Schema, v document.Value) bool {
@@ -250,7 +248,7 @@ func (c *Checker) str(s *Schema, v document.Value) bool {
 	return false
 }
 
-// clip shortens a text that a message quotes.
+// clip shortens a text for a message.
 func clip(s string) string {
 	const most = 60
 	if r := []rune(s); len(r) > most {

@@ -25,7 +25,7 @@ func (c *Checker) array(r *Array, v document.Value) bool {
 	return ok && c.errors == before
 }
 
-// CheckObject is Check for an object and its rule alone.
+// CheckObject is Check for an object against r alone.
 func (c *Checker) CheckObject(r *Object, v document.Value) bool {
 	before := c.errors
 	// Bit i is set once field i was seen: a rule has at most 64 fields.
@@ -88,8 +88,8 @@ func (c *Checker) unknown(r *Object, key, value document.Value) {
 	c.Errorf(key, []any{name}, hint, "unknown key %q", clip(name))
 }
 
-// Find returns the schema of the named field. If there is no such field, it returns nil
-// and a hint at the field that was probably meant, or at all that there are.
+// Find returns the schema of the named field. If there is no such field, it returns nil and
+// a hint that names the field probably meant, or all fields.
 func (r *Object) Find(name string) (s *Schema, hint string) {
 	for _, f := range r.Fields {
 		if f.Name == name {

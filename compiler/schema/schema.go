@@ -1,6 +1,6 @@
-// Package schema describes as data what a document may hold. The same definitions
-// check documents and generate the JSON Schemas in docs/schemas, in a test of package
-// compiler, so that the two agree.
+// Package schema describes as data what a document may hold. The same definitions check
+// documents and, in a test of package compiler, generate the JSON Schemas in docs/schemas,
+// so that the two agree.
 package schema
 
 import (
@@ -11,14 +11,13 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// Schema says which values are allowed. A kind is allowed if its rule is set; as in
-// JSON Schema, a rule applies only to values of its kind. The zero Schema allows
-// nothing.
+// Schema says which values are allowed. A kind is allowed if its rule is set; as in JSON
+// Schema, a rule applies only to values of its kind. The zero Schema allows nothing.
 type Schema struct {
 	// Doc describes the value in one or two sentences for authors.
 	Doc string
-	// Default is what an absent value means, in the types of encoding/json; nil if
-	// that is not stated. It appears in the JSON Schema and has no effect on checks.
+	// Default is what an absent value means, in the types of encoding/json; nil if unstated.
+	// It appears in the JSON Schema and does not affect checks.
 	Default any
 
 	Any     bool // every value, of every kind
@@ -39,8 +38,8 @@ type String struct {
 	NonEmpty bool     // at least one character
 	NonBlank bool     // at least one character that is not white space
 	Enum     []string // the values allowed; empty allows all
-	// Pattern is a regular expression for the JSON Schema only, where it stands for
-	// Check: it accepts at least what Check accepts.
+	// Pattern is a regular expression that stands for Check in the JSON Schema and is used
+	// only there. It accepts at least what Check accepts.
 	Pattern string
 }
 
@@ -80,11 +79,11 @@ type Object struct {
 	Unknown Unknown
 	// Others is the schema of the values of accepted unknown keys; nil allows all.
 	Others *Schema
-	// CheckName returns what is wrong with an accepted unknown key, or nil. If it is
+	// CheckName returns what is wrong with an accepted unknown key, or nil. If CheckName is
 	// nil, all keys are allowed.
 	CheckName func(name string) error
-	// Variants are for the JSON Schema only: code that checks such an object picks
-	// the variant and checks its fields.
+	// Variants are for the JSON Schema only: code that checks such an object picks the
+	// variant and checks its fields.
 	Variants []Variant
 }
 
@@ -122,7 +121,7 @@ func Enum(doc string, values ...string) *Schema {
 	return &Schema{Doc: doc, String: &String{Enum: values}}
 }
 
-// Checked allows strings that check accepts as well as the rule. Check returns what is
+// Checked allows strings that satisfy the rule and that check accepts. check returns what is
 // wrong with a string, and a hint or "".
 func Checked(doc string, rule String, check func(text string) (hint string, err error)) *Schema {
 	return &Schema{Doc: doc, String: &rule, Check: func(c *Checker, v document.Value) {
@@ -132,8 +131,8 @@ func Checked(doc string, rule String, check func(text string) (hint string, err 
 	}}
 }
 
-// Matching allows strings that match the regular expression pattern. Allowed describes
-// these for people.
+// Matching allows strings that match the regular expression pattern. allowed describes them
+// for people.
 func Matching(doc, pattern, allowed string) *Schema {
 	match := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 	return Checked(doc, String{NonBlank: true, Pattern: pattern}, func(text string) (string, error) {
@@ -162,7 +161,7 @@ func PositiveInteger(doc string) *Schema {
 	return &Schema{Doc: doc, Number: &Number{Integer: true, Min: At(1)}}
 }
 
-// Closed allows objects with no other keys than those of fields.
+// Closed allows objects with no keys but those of fields.
 func Closed(doc string, fields ...Field) *Schema {
 	return &Schema{Doc: doc, Object: &Object{Fields: fields}}
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// suggest returns `did you mean "x"?` for the known word that is nearest to
-// what was written, or "" if none is near.
+// suggest returns `did you mean "x"?` for the known word nearest to written, or "" if none
+// is near.
 func suggest(written string, known []string) string {
 	if len(written) > 64 {
 		return ""
@@ -23,8 +23,8 @@ func suggest(written string, known []string) string {
 	return fmt.Sprintf("did you mean %q?", best)
 }
 
-// Suggest returns `did you mean "x"?` for the known word that written resembles or is
-// roughly the beginning of, or "" if there is none.
+// Suggest returns `did you mean "x"?` for the known word that written resembles or roughly
+// begins, or "" if there is none.
 func Suggest(written string, known []string) string {
 	if hint := suggest(written, known); hint != "" || len(written) < 4 || len(written) > 64 {
 		return hint

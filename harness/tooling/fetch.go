@@ -98,7 +98,7 @@ func (c *Cache) fetch(ctx context.Context, p Package, exact string) (Installed, 
 	}
 	in.Tree, in.Bytes = found.Digest, found.Bytes
 	err = os.Rename(tree, in.Dir)
-	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) { // another installation was faster
+	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) { // another installation was first
 		err = in.check(ctx)
 	}
 	return in, err

@@ -1,7 +1,7 @@
-// Package tooling installs the command-line programs of agents. It downloads their
-// platform packages from an npm registry, checks them against the registry's sha512,
-// and unpacks them into a cache whose directories are named by that digest. Nothing of
-// a package is executed on the host.
+// Package tooling installs the command-line programs of agents. It downloads their platform
+// packages from an npm registry, checks them against the registry's sha512, and unpacks them
+// into a cache whose directories are named by that digest. Nothing in a package is executed
+// on the host.
 package tooling
 
 import (
@@ -25,8 +25,7 @@ const Latest = "latest"
 
 // Errors that callers distinguish with errors.Is.
 var (
-	// ErrUnreachable means that the registry gave no usable answer, and that the cache
-	// has none either.
+	// ErrUnreachable means that neither the registry nor the cache gave a usable answer.
 	ErrUnreachable = errors.New("registry unreachable")
 	// ErrNoVersion means that the registry has no such package or version.
 	ErrNoVersion = errors.New("no such version")
@@ -35,8 +34,8 @@ var (
 	ErrIntegrity = errors.New("integrity check failed")
 )
 
-// A Package names a package in the registry. If the packages for all platforms share
-// one name, a suffix of the version selects the platform.
+// A Package names a package in the registry. If all platforms' packages share one name, a
+// suffix of the version selects the platform.
 type Package struct {
 	Name    string // such as @scope/name
 	Suffix  string // such as -linux-x64, "" for none
@@ -57,17 +56,17 @@ type Installed struct {
 	index string // the file that describes it
 }
 
-// A Cache is a directory of packages. Its methods are safe for concurrent use, also by
+// A Cache is a directory of packages. Its methods are safe for concurrent use, even by
 // several processes.
 type Cache struct {
 	Dir      string // created when needed
 	Registry string // its address
-	// Downloading, when not nil, is called when a download begins. bytes is -1 if the size
-	// is not known.
+	// Downloading, if not nil, is called when a download begins. bytes is -1 if the size is
+	// unknown.
 	Downloading func(pkg, version string, bytes int64)
 }
 
-// RegistryFrom returns the registry that npm would use with the given environment, whose
+// RegistryFrom returns the registry that npm would use with the environment environ, whose
 // entries are NAME=value.
 func RegistryFrom(environ []string) string {
 	for _, name := range []string{"npm_config_registry=", "NPM_CONFIG_REGISTRY="} {
@@ -80,9 +79,8 @@ func RegistryFrom(environ []string) string {
 	return DefaultRegistry
 }
 
-// Resolve returns the exact version for a version or tag. For a tag it asks the
-// registry; stale is true if the registry could not be reached and exact is its last
-// known answer.
+// Resolve returns the exact version for a version or tag. For a tag it asks the registry; if
+// that cannot be reached, exact is the last known answer and stale is true.
 func (c *Cache) Resolve(ctx context.Context, p Package, version string) (exact string, stale bool, err error) {
 	if isExact(version) {
 		if _, err := c.readEntry(c.indexPath(p, version)); errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +88,7 @@ func (c *Cache) Resolve(ctx context.Context, p Package, version string) (exact s
 				return "", false, fmt.Errorf("%s@%s: %w", p.Name, version, err)
 			}
 		}
-		return version, false, nil // Install reports whatever else is wrong
+		return version, false, nil // Install reports other faults
 	}
 	m, err := c.manifest(ctx, p.Name, version)
 	if errors.Is(err, ErrUnreachable) {
@@ -113,8 +111,8 @@ func isExact(version string) bool {
 	return version != "" && version[0] >= '0' && version[0] <= '9' && fileName(version) == version
 }
 
-// Install returns the package from the cache, or downloads it first. Files that are in
-// the cache are checked each time.
+// Install returns the package from the cache, downloading it first if necessary. Cached
+// files are checked each time.
 func (c *Cache) Install(ctx context.Context, p Package, exact string) (Installed, error) {
 	if !isExact(exact) {
 		return Installed{}, fmt.Errorf("%s@%s: %w: not an exact version", p.Name, exact, ErrNoVersion)
@@ -163,8 +161,8 @@ func (c *Cache) List() ([]Installed, error) {
 	return all, err
 }
 
-// Remove removes the installed packages that match, and returns them. A run that uses one
-// of them loses it.
+// Remove removes the installed packages that match, and returns them, even from under a run
+// that uses them.
 func (c *Cache) Remove(match func(Installed) bool) ([]Installed, error) {
 	all, err := c.List()
 	if err != nil {
@@ -184,8 +182,8 @@ func (c *Cache) Remove(match func(Installed) bool) ([]Installed, error) {
 	return removed, nil
 }
 
-// index is the directory of the entries of a cache. Earlier versions of sbench, which had
-// another digest of the files, used "index".
+// index is the directory of a cache's entries. Earlier versions of sbench, which digested
+// the files differently, used "index".
 const index = "installed"
 
 func (c *Cache) indexPath(p Package, version string) string {

@@ -22,9 +22,9 @@ const (
 	topDirectory = "package"
 )
 
-// unpack writes the regular files of an npm archive below to, which must not exist.
-// Every entry must be below "package". Anything but a file or directory is an error, so
-// there is no link that could be followed or lead out.
+// unpack writes the regular files of an npm archive below to, which must not exist. Every
+// entry must be below "package", and must be a file or directory: no link can be followed or
+// lead out.
 func unpack(archive, to string) error {
 	f, err := os.Open(archive)
 	if err != nil {
@@ -92,7 +92,7 @@ func unpackEntry(from io.Reader, h *tar.Header, root *os.Root) error {
 	return errors.Join(err, f.Chmod(mode), f.Close())
 }
 
-// digestTree digests what is below dir. Special files, which have no digest, are an error.
+// digestTree digests a directory tree. Special files, which have no digest, are an error.
 func digestTree(ctx context.Context, dir string) (workspace.TreeReport, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

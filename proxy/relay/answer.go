@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// maxError bounds the body of an error that is passed on.
+	// maxError bounds the body of a forwarded error.
 	maxError = 256 << 10
 	// pieceBytes is how much of an answer is read at a time.
 	pieceBytes = 32 << 10
 )
 
-// unusable returns why an answer must not reach the agent, or "": it leads elsewhere,
-// or its tokens cannot be counted.
+// unusable returns why an answer must not reach the agent, or "": it leads elsewhere, or its
+// tokens cannot be counted.
 func (x *exchange) unusable(resp *http.Response) Cause {
 	switch e := resp.Header.Get("Content-Encoding"); {
 	case resp.StatusCode < 200, resp.StatusCode >= 300 && resp.StatusCode < 400, resp.StatusCode == http.StatusProxyAuthRequired:
@@ -31,8 +31,8 @@ func (x *exchange) unusable(resp *http.Response) Cause {
 	return ""
 }
 
-// copyHeader passes on the fields that an agent needs. None names the account, and one
-// that contains the key is dropped.
+// copyHeader forwards the fields that an agent needs. None names the account, and one that
+// contains the key is dropped.
 func (x *exchange) copyHeader(resp *http.Response) {
 	for _, name := range []string{
 		"Content-Type", "Cache-Control", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id",
@@ -43,12 +43,12 @@ func (x *exchange) copyHeader(resp *http.Response) {
 	}
 }
 
-// account matches the identifiers of organizations, projects and workspaces that
-// providers use in their errors.
+// account matches identifiers of organizations, projects and workspaces in providers'
+// errors.
 var account = regexp.MustCompile(`\b(org-|proj_|wrkspc_)[A-Za-z0-9]{6,}`)
 
-// failed passes an error answer on. One about the credential is replaced, since it
-// shows parts of the real one.
+// failed forwards an error answer. One about the credential is replaced, since it shows
+// parts of the real one.
 func (x *exchange) failed(resp *http.Response) outcome {
 	out := outcome{status: resp.StatusCode, cause: causeOf(resp.StatusCode)}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxError+1))
@@ -76,8 +76,7 @@ func (x *exchange) failed(resp *http.Response) outcome {
 	return out
 }
 
-// causeOf returns the cause of a status of 400 or more, or "" if the request is at
-// fault.
+// causeOf returns the cause for a status of 400 or more; "" if the request is at fault.
 func causeOf(status int) Cause {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusPaymentRequired, status == http.StatusForbidden:
@@ -90,13 +89,13 @@ func causeOf(status int) Cause {
 	return ""
 }
 
-// A sink receives an answer. flush writes what it holds back.
+// A sink receives an answer. flush writes what it held back.
 type sink interface {
 	io.Writer
 	flush() error
 }
 
-// pass sends a good answer on as it comes, and counts it.
+// pass forwards a good answer as it comes, and counts it.
 func (x *exchange) pass(resp *http.Response) outcome {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	stream := media == "text/event-stream"
@@ -127,11 +126,11 @@ func (x *exchange) pass(resp *http.Response) outcome {
 	return out
 }
 
-// errSilent means that the provider sent nothing for too long. It may still be working
-// on the answer.
+// errSilent means that the provider sent nothing for too long. It may still be working on
+// the answer.
 var errSilent = errors.New("silent provider")
 
-// A patientBody is the body of an answer. Reads fail with errSilent once nothing has come
+// A patientBody is the body of an answer. Reads fail with errSilent when nothing has come
 // for the given time.
 type patientBody struct {
 	io.ReadCloser
@@ -160,7 +159,7 @@ func (b *patientBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// copy passes the answer on until it ends or the provider fails. If the agent leaves, copy
+// copy forwards the answer until it ends or the provider fails. If the agent leaves, copy
 // reads on until the tokens are counted.
 func (x *exchange) copy(from io.Reader, m *meter, to sink) (readErr, writeErr error) {
 	for buf := make([]byte, pieceBytes); ; {
@@ -183,7 +182,7 @@ func (x *exchange) copy(from io.Reader, m *meter, to sink) (readErr, writeErr er
 	}
 }
 
-// An agentWriter writes to the agent, flushes at once, and fails if the agent does not
+// An agentWriter writes to the agent and flushes at once. It fails if the agent does not
 // read in time.
 type agentWriter struct{ x *exchange }
 

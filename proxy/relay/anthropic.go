@@ -2,8 +2,7 @@ package relay
 
 import "regexp"
 
-// anthropicRules are the rules for the fields of the Messages API, token counting
-// included.
+// anthropicRules are the rules for the fields of the Messages API and its token counting.
 func anthropicRules() map[string]rule {
 	return passing(map[string]rule{
 		"model":                 modelRule,
@@ -35,7 +34,7 @@ func anthropicTool(in *inspector, v *value) error {
 		return err
 	case t == "", t == "custom", anthropicClientTool.MatchString(t):
 		return nil
-	case in.allow && (v.field("model").null() || model == in.model): // another one is such as the advisor's
+	case in.allow && (v.field("model").null() || model == in.model): // a tool with another model is, for example, the advisor's
 		return nil
 	}
 	if name, _ := v.word("name"); name != "" {

@@ -21,14 +21,14 @@ var (
 
 const (
 	checkTimeout = 10 * time.Second
-	checkAgain   = time.Second // after which a provider that cannot be reached is tried again
+	checkAgain   = time.Second // until an unreachable provider is tried again
 	checkBytes   = 64 << 10    // of an answer
 )
 
-// Check asks the provider for the list of its models, which costs nothing, and so finds out
-// before the first attempt that nothing can come of any. Of the answer only the status 401
-// counts, and only if it says that the key is wrong: gateways may not have the list, and a
-// key that may only generate is refused with 401, too. No error contains the key.
+// Check asks the provider for the list of its models, which costs nothing, to find out
+// before the first attempt whether none can succeed. Of the answer only the status 401
+// counts, and only if it says that the key is wrong: gateways may lack the list, and a key
+// that may only generate gets 401, too. No error contains the key.
 func Check(ctx context.Context, cfg Config) error {
 	if err := cfg.check(); err != nil {
 		return fmt.Errorf("provider relay: %w", err)
@@ -63,7 +63,7 @@ func check(ctx context.Context, cfg Config) error {
 	defer up.CloseIdleConnections()
 	resp, err := up.RoundTrip(req)
 	switch {
-	case ctx.Err() != nil: // slow, which says nothing about models
+	case ctx.Err() != nil: // slowness says nothing about models
 		return nil
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
@@ -75,8 +75,8 @@ func check(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// wrongKey reports whether a provider's error says that there is no such key: as Anthropic
-// does by its type, and OpenAI by its code.
+// wrongKey reports whether a provider's error says that there is no such key: Anthropic's by
+// its type, OpenAI's by its code.
 func wrongKey(body io.Reader) bool {
 	var said struct {
 		Error struct{ Type, Code any }

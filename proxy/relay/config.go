@@ -14,8 +14,8 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// Provider names a company's API, which determines authentication, paths and the
-// format of requests. The zero Provider is invalid.
+// Provider names a company's API, which determines authentication, paths and request
+// formats. The zero Provider is invalid.
 type Provider string
 
 // The providers that a [Relay] knows.
@@ -24,9 +24,9 @@ const (
 	OpenAI    Provider = "openai"    // Responses and Chat Completions
 )
 
-// AgentURL returns the base URL for an agent whose relay listens at host, an address
-// with a port such as "127.0.0.1:8099". As the provider's own clients expect, OpenAI's
-// ends in /v1 and Anthropic's does not.
+// AgentURL returns the base URL for an agent whose relay listens at host, an address with a
+// port such as "127.0.0.1:8099". As the providers' own clients expect, OpenAI's ends in /v1
+// and Anthropic's does not.
 func (p Provider) AgentURL(host string) string {
 	if p == OpenAI {
 		return "http://" + host + "/v1"
@@ -45,38 +45,37 @@ func (p Provider) publicURL() *url.URL {
 // Config describes a relay to one provider and one model for one attempt.
 type Config struct {
 	Provider Provider
-	// BaseURL is the provider's address, in the form of its own clients' setting:
-	// OpenAI's with /v1, Anthropic's without. Nil means the public API. The operator
-	// is trusted: http and loopback addresses are allowed.
+	// BaseURL is the provider's address in the form that its own clients use: OpenAI's with
+	// /v1, Anthropic's without. Nil means the public API. The operator is trusted: http and
+	// loopback addresses are allowed.
 	BaseURL *url.URL
 	// RootCAs verify the provider's certificate. Nil means the system's.
 	RootCAs *x509.CertPool
-	// Proxy returns the proxy through which the provider is reached; nil means none,
-	// whatever the environment says.
+	// Proxy returns the proxy for reaching the provider; nil means none, whatever the
+	// environment says.
 	Proxy func(*http.Request) (*url.URL, error)
 
 	Key Key // required; printable ASCII without white space
 	// MinSecret is how many characters of a key make it a secret. A shorter key, or a
-	// shorter beginning of it at the end of an answer, is not cut out of answers, since
-	// it may be there by chance.
+	// shorter beginning of it at the end of an answer, is not cut out of answers, since it
+	// may be there by chance.
 	MinSecret int
-	// Bearer sends an Anthropic key as a bearer token instead of x-api-key.
-	// OpenAI keys are always sent as one.
+	// Bearer sends an Anthropic key as a bearer token instead of x-api-key. OpenAI keys are
+	// always bearer tokens.
 	Bearer bool
 
 	Model string // required; the only one that may be asked for
 
-	// AllowExternalTools lets the provider act outside the sandbox (search, fetch, run
-	// code, contact MCP servers). Fields that cost more or refer to state that the
-	// provider keeps still do not pass.
+	// AllowExternalTools lets the provider act outside the sandbox (search, fetch, run code,
+	// contact MCP servers). Fields that raise the cost or refer to state that the provider
+	// keeps still do not pass.
 	AllowExternalTools bool
-	// RefuseExternalTools refuses a request that asks for external tools, instead of
-	// removing them from it, logging that and sending the rest.
+	// RefuseExternalTools refuses a request for external tools, instead of removing them,
+	// logging that and sending the rest.
 	RefuseExternalTools bool
 
-	// MaxTotalTokens and MaxRequests are budgets for generations (see [Facts]); 0
-	// means none. A request in progress is not cut off, so MaxTotalTokens may be
-	// exceeded by those in progress when it is reached.
+	// MaxTotalTokens and MaxRequests are budgets for generations (see [Facts]); 0 means
+	// none. Requests in progress are not cut off, so these may exceed MaxTotalTokens.
 	MaxTotalTokens int64
 	MaxRequests    int64
 
@@ -87,25 +86,24 @@ type Config struct {
 	Attempt int        // of the log's entries
 }
 
-// Limits bound what one sandbox may cost the host. A field that is 0 means its default,
-// which is given beside it.
+// Limits bound what one sandbox may cost the host. A field that is 0 means the default
+// stated beside it.
 type Limits struct {
 	Body     int64 // bytes of a request; 32 MiB
-	Bodies   int64 // bytes of all requests at once, more are answered with 429; twice Body
-	InFlight int   // requests at once, more are answered with 429; 16
+	Bodies   int64 // bytes of all requests at once, more get 429; twice Body
+	InFlight int   // requests at once, more get 429; 16
 	Conns    int   // connections at once, more are closed; 64
-	// Inspect is how many bytes of requests may be inspected a second on average, each
+	// Inspect is how many bytes of requests may be inspected per second on average, each
 	// counted as often as it is processed; 32 MiB. Up to 32 seconds' worth may be used at
-	// once, more is answered with 429. It is not a time, so that no result depends on the
-	// host's speed.
+	// once; more gets 429. It is no time, so that results do not depend on the host's speed.
 	Inspect  int64
-	Requests int64 // in all, malformed ones too; each is a line of the log; 100,000
+	Requests int64 // in total, including malformed ones; each is a line of the log; 100,000
 
 	Head     time.Duration // for a request's head; 10 s
 	Upload   time.Duration // for a request's body; 1 min
 	Silence  time.Duration // without a byte from the provider; 15 min
-	Download time.Duration // for the agent to take what was sent to it; 1 min
-	Linger   time.Duration // for the token counts of an answer after the agent has left; 30 s
+	Download time.Duration // for the agent to read what was sent to it; 1 min
+	Linger   time.Duration // for an answer's token counts after the agent has left; 30 s
 }
 
 func (l Limits) withDefaults() Limits {

@@ -49,7 +49,7 @@ func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
 			r.log(x.entry)
 		}
 		if x.aborted {
-			panic(http.ErrAbortHandler) // so that the agent does not take the answer for a whole one
+			panic(http.ErrAbortHandler) // so that the agent does not take the answer as complete
 		}
 	}()
 	if err := x.prepare(n, crowded); err != nil {
@@ -85,8 +85,8 @@ func (r *Relay) logMalformed() {
 	}
 }
 
-// prepare does everything with the n-th request that does not need the provider.
-// crowded says that too many requests are in progress.
+// prepare does everything with the n-th request that does not need the provider. crowded
+// says that too many requests are in progress.
 func (x *exchange) prepare(n int64, crowded bool) error {
 	cfg := x.relay.cfg
 	switch {
@@ -110,7 +110,7 @@ func (x *exchange) prepare(n int64, crowded bool) error {
 	if v := h.Get("Content-Encoding"); v != "" && !strings.EqualFold(v, "identity") {
 		return &refusal{status: http.StatusUnsupportedMediaType, reason: badEncoding, message: "an encoded body is not read here"}
 	}
-	if x.req.ContentLength < 0 { // chunked, perhaps with a length too, which net/http drops
+	if x.req.ContentLength < 0 { // chunked, perhaps also with a length, which net/http drops
 		return &refusal{status: http.StatusLengthRequired, reason: badEncoding, message: "a body must have a length, and no chunks"}
 	}
 	if route.rules == nil {
@@ -142,7 +142,7 @@ func (x *exchange) inspect() error {
 		x.body, err = in.inspect(raw, x.route.rules)
 		return in.size + in.work + in.tree
 	})
-	if refused != nil { // other requests used up the allowance meanwhile
+	if refused != nil { // meanwhile, other requests used up the allowance
 		return refused
 	}
 	x.bounds = in.bounds()
@@ -151,7 +151,7 @@ func (x *exchange) inspect() error {
 	return err
 }
 
-// read returns the whole body. It fails if the body is too large or comes too slowly.
+// read returns the whole body. It fails if the body is too large or too slow.
 func (x *exchange) read() ([]byte, error) {
 	limits := x.relay.cfg.Limits
 	if x.req.ContentLength > limits.Body {
@@ -171,7 +171,7 @@ func (x *exchange) read() ([]byte, error) {
 	return raw, nil
 }
 
-// deny answers with a refusal of the relay itself.
+// deny answers with the relay's own refusal.
 func (x *exchange) deny(err error) {
 	ref := &refusal{status: http.StatusInternalServerError, reason: badRequest, message: "internal error"}
 	_ = errors.As(err, &ref)
@@ -184,9 +184,9 @@ func (x *exchange) deny(err error) {
 	if ref.reason == tooMany || ref.reason == tooMuch {
 		x.w.Header().Set("Retry-After", "1")
 	} else {
-		x.w.Header().Set("X-Should-Retry", "false") // even where the status invites a retry
+		x.w.Header().Set("X-Should-Retry", "false") // even if the status invites a retry
 	}
-	// Limits the time in which net/http reads the rest of the body.
+	// Limits how long net/http reads the rest of the body.
 	_ = x.ctl.SetReadDeadline(time.Now().Add(x.relay.cfg.Limits.Head))
 	x.answer(status, string(ref.reason), ref.message)
 }
@@ -199,7 +199,7 @@ func (x *exchange) answer(status int, code, message string) {
 	x.write(status, errorBody(x.relay.cfg.Provider, status, code, message))
 }
 
-// write writes a whole answer, apart from its header.
+// write writes a whole answer except its header.
 func (x *exchange) write(status int, body []byte) {
 	x.entry.Down = int64(len(body))
 	_ = x.ctl.SetWriteDeadline(time.Now().Add(x.relay.cfg.Limits.Download))
@@ -207,7 +207,7 @@ func (x *exchange) write(status int, body []byte) {
 	_, _ = x.w.Write(body)
 }
 
-// forward sends the request and passes the answer on.
+// forward sends the request and forwards the answer.
 func (x *exchange) forward() {
 	input := int64(0)
 	if x.route.generates() {
@@ -234,8 +234,8 @@ func (x *exchange) forward() {
 	}
 }
 
-// exchange sends the request to the provider and handles the answer. If the agent
-// leaves, it may go on for Limits.Linger, to learn what the answer costs.
+// exchange sends the request to the provider and handles the answer. If the agent leaves, it
+// may continue for Limits.Linger to learn what the answer costs.
 func (x *exchange) exchange() outcome {
 	ctx, cancel := context.WithCancel(x.relay.ctx)
 	defer cancel()
@@ -272,7 +272,7 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	trace := &httptrace.ClientTrace{
 		GotConn:      func(info httptrace.GotConnInfo) { x.entry.Address = info.Conn.RemoteAddr().String() },
 		WroteHeaders: func() { x.sent.Store(true) },
-		// For HTTP/1 only: net/http prints what arrives on its idle connections.
+		// For HTTP/1 only: net/http prints what arrives on idle connections.
 		PutIdleConn: func(error) { x.relay.up.CloseIdleConnections() },
 	}
 	target := x.route.target(cfg.Provider, x.relay.base, x.req.URL.Query())
@@ -292,8 +292,8 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// unreachable answers in place of a provider that gave no usable answer. most says that
-// it may have done any amount of work on the request.
+// unreachable answers for a provider that gave no usable answer. most says that the provider
+// may have done any amount of work on the request.
 func (x *exchange) unreachable(cause Cause, most bool) outcome {
 	if x.gone() {
 		return x.left()
@@ -303,7 +303,7 @@ func (x *exchange) unreachable(cause Cause, most bool) outcome {
 	return outcome{status: status, cause: cause, usage: x.unseen(most)}
 }
 
-// unseen returns what a request is charged whose answer was not read.
+// unseen returns the charge for a request whose answer was not read.
 func (x *exchange) unseen(most bool) proxy.Usage {
 	if !x.sent.Load() {
 		return proxy.Usage{}
@@ -314,8 +314,8 @@ func (x *exchange) unseen(most bool) proxy.Usage {
 // gone reports whether the agent left or the relay was closed.
 func (x *exchange) gone() bool { return x.req.Context().Err() != nil || x.closed() }
 
-// closed reports whether the relay was closed before the agent left, so that no request
-// can follow.
+// closed reports whether the relay was closed before the agent left, so that no request can
+// follow.
 func (x *exchange) closed() bool {
 	if ctx := x.req.Context(); ctx.Err() != nil {
 		return errors.Is(context.Cause(ctx), ErrClosed)
@@ -323,8 +323,8 @@ func (x *exchange) closed() bool {
 	return x.relay.ctx.Err() != nil
 }
 
-// left is the outcome if the agent left, or the relay was closed, before the answer
-// came. What the answer costs is not known.
+// left is the outcome if the agent left or the relay was closed before the answer came,
+// whose cost is unknown.
 func (x *exchange) left() outcome {
 	x.aborted = true // otherwise net/http answers with an empty success
 	return outcome{left: true, usage: x.unseen(!x.closed())}

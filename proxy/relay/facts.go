@@ -5,14 +5,14 @@ import "github.com/securebench/sbench/proxy"
 // A Cause says how a request failed on the provider's side.
 type Cause string
 
-// The causes. A bad request by the agent (400, 404, 413 and so on) is not among them.
+// The causes. They do not include bad requests by the agent (400, 404, 413 and so on).
 const (
 	Unreachable  Cause = "unreachable"   // no connection, or it broke before the answer
 	RateLimited  Cause = "rate_limited"  // 429
 	ServerError  Cause = "server_error"  // 5xx, 408, or an error event of that kind
 	AnswerCut    Cause = "answer_cut"    // the answer broke off
 	BadKey       Cause = "bad_key"       // 401, 402 or 403
-	BrokenAnswer Cause = "broken_answer" // a redirect, another protocol, an encoding nobody asked for
+	BrokenAnswer Cause = "broken_answer" // a redirect, another protocol, an encoding that was not requested
 )
 
 // A Budget names one of the budgets in a [Config].
@@ -24,36 +24,36 @@ const (
 	RequestBudget Budget = "max_requests"
 )
 
-// Facts are what a [Relay] observed, from which the caller decides how an attempt ended.
+// Facts are what a [Relay] observed. From them the caller decides how an attempt ended.
 // Nothing in them comes from text that the agent or a model wrote.
 //
-// A generation is a request that makes a model write: Messages, Responses, Chat
-// Completions and compaction. Counting tokens and listing models are not.
+// A generation is a request that makes a model write: Messages, Responses, Chat Completions
+// and compaction, but not counting tokens or listing models.
 type Facts struct {
-	Seen    int64 `json:"seen"`    // all requests of the agent; 0: it never sent one
+	Seen    int64 `json:"seen"`    // all requests of the agent; 0 if it sent none
 	Refused int64 `json:"refused"` // of Seen, answered by the relay alone
-	// Unlogged counts those of Refused that have no line in the log, beyond Limits.Requests.
+	// Unlogged counts those of Refused beyond Limits.Requests, which the log lacks.
 	Unlogged int64 `json:"unlogged,omitempty"`
-	Sent     int64 `json:"sent"` // generations sent to the provider, retries included; 0: no model was asked
+	Sent     int64 `json:"sent"` // generations sent to the provider, including retries; 0 if no model was asked
 
 	Succeeded int64           `json:"succeeded"`          // of Sent, answered with 2xx and to the end
 	Failed    map[Cause]int64 `json:"failed,omitempty"`   // of Sent, failed on the provider's side
-	Left      int64           `json:"left,omitempty"`     // of Sent, given up by the agent, or ended by Close, before the answer's end
-	Statuses  []int           `json:"statuses,omitempty"` // of the last generations, at most 16, in the order in which they ended; 0: no answer
+	Left      int64           `json:"left,omitempty"`     // of Sent, ended early by the agent or by Close
+	Statuses  []int           `json:"statuses,omitempty"` // of the last generations, at most 16, in the order of their ends; 0: no answer
 
-	// Outage is how many of the latest generations failed in a row on the provider's
-	// side. Any other answer resets it to 0; a request that the agent gave up does not
-	// change it. LastCause is the cause of the last failure, and is never reset.
+	// Outage is how many of the latest generations failed in a row on the provider's side.
+	// Any other answer resets it; a request that the agent gave up does not change it.
+	// LastCause is the cause of the last failure and is never reset.
 	Outage    int64 `json:"outage,omitempty"`
 	LastCause Cause `json:"last_cause,omitempty"`
 
-	Exceeded Budget      `json:"exceeded,omitempty"` // the first that refused a request; empty: none did
+	Exceeded Budget      `json:"exceeded,omitempty"` // the first that refused a request; empty if none did
 	Usage    proxy.Usage `json:"usage"`              // of all requests
 
 	Stripped map[string]int64 `json:"stripped,omitempty"` // what was removed from requests that were sent, and how often
 	External map[string]int64 `json:"external,omitempty"` // why requests were refused under RefuseExternalTools, and how often
 }
 
-// ProviderFailed reports whether the last generation that the agent waited for failed on
-// the provider's side.
+// ProviderFailed reports whether the last generation that the agent waited for failed on the
+// provider's side.
 func (f Facts) ProviderFailed() bool { return f.Outage > 0 }

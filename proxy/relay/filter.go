@@ -10,16 +10,15 @@ import (
 	"strings"
 )
 
-// A secret is a key that an upstream may repeat: as it is, in base64 of either alphabet at
-// any offset, or in hexadecimal, each with any of its characters escaped as in JSON or a
-// URL.
+// A secret is a key that an upstream may repeat: literally, in base64 of either alphabet at
+// any offset, or in hexadecimal, with any character escaped as in JSON or a URL.
 type secret struct {
-	least int // characters of the key that are not there by chance
+	least int // characters of the key that are no coincidence
 	forms []form
 	first [256]uint16 // the forms that a byte may begin, one bit each
 }
 
-// A form is a way to write the key: the spellings of each of its characters.
+// A form is a way to write the key: each character's spellings.
 type form [][]string
 
 func newSecret(k Key, least int) *secret {
@@ -32,7 +31,7 @@ func newSecret(k Key, least int) *secret {
 	s.forms = []form{newForm(key, key), newForm(inHex, strings.ToUpper(inHex))}
 	for before := range 3 { // bytes of another text in the key's first group of three
 		raw := append(make([]byte, before), key...)
-		// The characters that contain bits of the key only.
+		// Characters that contain only bits of the key.
 		from, to := (8*before+5)/6, 8*len(raw)/6
 		s.forms = append(s.forms, newForm(base64.RawStdEncoding.EncodeToString(raw)[from:to], base64.RawURLEncoding.EncodeToString(raw)[from:to]))
 	}
@@ -44,7 +43,7 @@ func newSecret(k Key, least int) *secret {
 	return s
 }
 
-// newForm returns the form of a text whose characters may be replaced by the others. All are
+// newForm returns the form of a text whose characters the others may replace. All are
 // printable ASCII.
 func newForm(text, others string) (f form) {
 	for i := range len(text) {
@@ -73,12 +72,12 @@ func (s *secret) scrub(text []byte) []byte {
 	return out.Bytes()
 }
 
-// A scrubber passes bytes on without the key. It holds back at most one spelling of the
-// key, and only while one may have begun, which is never so at the end of an event.
+// A scrubber forwards bytes without the key. It holds back at most one spelling of the key,
+// and only while one may have begun, which is never the case at the end of an event.
 type scrubber struct {
 	*secret
 	out  io.Writer
-	held []byte // may be the beginning of a spelling
+	held []byte // possible beginning of a spelling
 }
 
 func (s *scrubber) Write(p []byte) (int, error) {
@@ -113,9 +112,8 @@ func (s *scrubber) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// at returns the size in bytes of the spelling of the key that b begins with, or 0, and
-// how many characters of the key b has of it. If b ends too soon to know, size is 0 and
-// begun is not.
+// at returns the size in bytes of the key's spelling at the start of b, or 0, and how many
+// characters of the key it covers. If b ends too soon to tell, size is 0 and begun is not.
 func (s *secret) at(b []byte) (size, begun int) {
 	mask := s.first[b[0]]
 	for i := 0; mask != 0; i, mask = i+1, mask>>1 {
@@ -131,8 +129,8 @@ func (s *secret) at(b []byte) (size, begun int) {
 	return 0, begun
 }
 
-// match returns the size of the spelling that b begins with, and its characters; if b
-// ends within one, 0 and the characters that have begun; otherwise 0 and 0.
+// match returns the size of the spelling at the start of b and its number of characters; if
+// b ends within one, 0 and the characters begun; otherwise 0 and 0.
 func (f form) match(b []byte) (size, chars int) {
 	for i, spellings := range f {
 		n, more := 0, false
@@ -157,8 +155,8 @@ func (f form) match(b []byte) (size, chars int) {
 	return size, len(f)
 }
 
-// flush writes what was held back. A beginning of the key that is too long to be there
-// by chance is replaced.
+// flush writes what was held back. It replaces a beginning of the key that is too long to be
+// there by chance.
 func (s *scrubber) flush() error {
 	held := s.held
 	s.held = nil
@@ -175,13 +173,11 @@ func (s *scrubber) flush() error {
 	return err
 }
 
-// maxHidden bounds the size of an event that a hider may hide. The chunk to hide is
-// short.
+// maxHidden bounds the size of an event to hide, which is a short chunk.
 const maxHidden = 64 << 10
 
-// A hider passes a chat's stream on, event by event, without the chunk that only
-// counts tokens: the agent did not ask for it, and some clients expect a choice in
-// every chunk.
+// A hider forwards a chat's stream, event by event, without the chunk that only counts
+// tokens: the agent did not ask for it, and some clients expect a choice in every chunk.
 type hider struct {
 	out  *scrubber
 	held []byte // of the current event
@@ -223,7 +219,7 @@ func (h *hider) pass() error {
 	return err
 }
 
-// flush writes the event that the stream's end cut off.
+// flush writes an event that the end of the stream cut off.
 func (h *hider) flush() error {
 	if err := h.pass(); err != nil {
 		return err

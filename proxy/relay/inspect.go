@@ -11,38 +11,38 @@ import (
 // maxFound bounds the names in inspector.found.
 const maxFound = 32
 
-// An inspector checks the body of one request. It visits only the places where the APIs
-// accept tools or references: what a tool takes or returns is data.
+// An inspector checks the body of one request. It visits only places where the APIs accept
+// tools or references: what a tool takes or returns is data.
 type inspector struct {
-	model  string // that may be asked for
+	model  string // the only one allowed
 	allow  bool   // external tools
-	refuse bool   // instead of taking out
+	refuse bool   // instead of removing
 	chat   bool   // Chat Completions, whose streams count tokens only when asked
 
 	found     []string // what was removed, or the first thing that was refused
 	lost      []string // names of removed tools
-	tools     int      // that are left
+	tools     int      // not removed
 	toolsGone bool     // at least one was removed
 	stream    bool
 	asked     string // the requested model, cleaned
-	hideUsage bool   // the agent did not ask for the chunk that counts tokens
+	hideUsage bool   // the agent did not ask for the chunk with token counts
 	options   bool   // the request has stream_options
 
 	most    int64 // tokens that one answer may have; 0: not stated
-	choices int64 // answers that were asked for; 0: one
+	choices int64 // requested answers; 0: one
 	size    int64 // of the body, in bytes
 	work    int64 // bytes of the values that were entered
 	tree    int64 // of the body, in bytes
 }
 
 const (
-	// mostOutput bounds the tokens of an answer if the request does not. No model
-	// writes more.
+	// mostOutput bounds the tokens of an answer if the request does not; no model writes
+	// more.
 	mostOutput = 128 << 10
-	// maxPasses bounds work, in sizes of the body: only nesting deeper than any API
-	// accepts takes more. Requests of real agents take less than 15.
+	// maxPasses bounds work, in sizes of the body: only nesting deeper than any API accepts
+	// takes more. Real agents' requests take less than 15.
 	maxPasses = 20
-	// valueBytes is what one value of a body costs, in bytes of inspection.
+	// valueBytes is the cost of a value in a body, in bytes of inspection.
 	valueBytes = 128
 )
 
@@ -52,11 +52,10 @@ func (in *inspector) bounds() bounds {
 	return bounds{input: in.size, output: most * min(max(in.choices, 1), 1<<10)}
 }
 
-// A rule checks a value, and changes or removes it if it must.
+// A rule checks a value, and changes or removes it if necessary.
 type rule func(in *inspector, v *value) error
 
-// inspect returns the body to send, which is the same slice if nothing was
-// changed.
+// inspect returns the body to send, which is the same slice if nothing changed.
 func (in *inspector) inspect(body []byte, fields map[string]rule) ([]byte, error) {
 	in.size = int64(len(body))
 	root, values, err := parse(body)
@@ -76,7 +75,7 @@ func (in *inspector) inspect(body []byte, fields map[string]rule) ([]byte, error
 		return nil, malformed("the request names no model")
 	}
 	in.toolChoice(root)
-	if in.chat && in.stream && !in.options { // without it, a stream has no counts
+	if in.chat && in.stream && !in.options { // without them, a stream has no counts
 		in.hideUsage = true
 		root.add("stream_options", `{"include_usage":true}`)
 	}
@@ -86,7 +85,7 @@ func (in *inspector) inspect(body []byte, fields map[string]rule) ([]byte, error
 	return root.appendTo(nil), nil
 }
 
-// field checks a field of the request. One without a rule passes only if external tools are
+// field checks a field of the request. Without a rule, it passes only if external tools are
 // allowed.
 func (in *inspector) field(m *value, fields map[string]rule) error {
 	check := fields[m.key]
@@ -101,8 +100,8 @@ func (in *inspector) field(m *value, fields map[string]rule) error {
 	return in.external(m, cleanName(m.key))
 }
 
-// external removes something that the provider must not do. An error means that the
-// whole request is refused.
+// external removes something that the provider must not do. On error, the whole request is
+// refused.
 func (in *inspector) external(v *value, name string) error {
 	v.remove()
 	if !slices.Contains(in.found, name) && len(in.found) < maxFound {
@@ -114,7 +113,7 @@ func (in *inspector) external(v *value, name string) error {
 	return nil
 }
 
-// instead replaces a part of a message by a text, since the APIs refuse messages without
+// instead replaces a part of a message with a text, since the APIs refuse messages without
 // content.
 func (in *inspector) instead(v *value, name, kind string) error {
 	err := in.external(v, name)
@@ -122,7 +121,7 @@ func (in *inspector) instead(v *value, name, kind string) error {
 	return err
 }
 
-// enter counts v as work, and fails if that is too much, or if v is of another kind.
+// enter counts v as work. It fails if that is too much, or if v is of another kind.
 func (in *inspector) enter(v *value, kind byte, what string) error {
 	if v.kind() != kind {
 		return malformed("the request holds something else where an " + what + " belongs")
@@ -133,7 +132,7 @@ func (in *inspector) enter(v *value, kind byte, what string) error {
 	return nil
 }
 
-// object enters an object, and refuses keys that are respelled.
+// object enters an object, and refuses respelled keys.
 func (in *inspector) object(v *value) error {
 	if err := in.enter(v, '{', "object"); err != nil {
 		return err
@@ -157,7 +156,7 @@ func (in *inspector) each(v *value, check rule) error {
 	return nil
 }
 
-// content checks the parts of a content that is not just a text.
+// content checks the parts of a content that is not just text.
 func (in *inspector) content(v *value, part rule) error {
 	if in.allow || v.null() || v.kind() == '"' {
 		return nil
@@ -165,8 +164,8 @@ func (in *inspector) content(v *value, part rule) error {
 	return in.each(v, part)
 }
 
-// respelled reports whether a key is one that matters here, in another case. Parsers
-// that ignore case, such as Go's own, read it as that one; strict parsers do not.
+// respelled reports whether a key is one that matters here, in different case. Parsers that
+// ignore case, such as Go's, read it as that key; strict parsers do not.
 func respelled(m *value) bool {
 	f := folded(m.key)
 	return f != m.key && slices.Contains([]string{
@@ -175,8 +174,8 @@ func respelled(m *value) bool {
 	}, f)
 }
 
-// folded returns a key as a parser that ignores case reads it (encoding/json). The long s
-// counts as an s there.
+// folded returns a key as a parser that ignores case reads it (encoding/json), to which the
+// long s is an s.
 func folded(key string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\u017f' {
@@ -186,8 +185,8 @@ func folded(key string) string {
 	}, key)
 }
 
-// typed enters an object and returns its type, or "" if that is absent. what names the
-// object in the error for a type that is not a string.
+// typed enters an object and returns its type, or "" if absent. what names the object in the
+// error for a type that is not a string.
 func (in *inspector) typed(v *value, what string) (string, error) {
 	if err := in.object(v); err != nil {
 		return "", err
@@ -199,7 +198,7 @@ func (in *inspector) typed(v *value, what string) (string, error) {
 	return t, nil
 }
 
-// part enters a part of a content, and returns its type. what is its name in the error if it
+// part enters a part of a content, and returns its type. what names it in the error if it
 // has none.
 func (in *inspector) part(v *value, what string) (string, error) {
 	if err := in.object(v); err != nil {
@@ -212,7 +211,7 @@ func (in *inspector) part(v *value, what string) (string, error) {
 	return t, nil
 }
 
-// choice lets a tool choice pass if its type is one of good.
+// choice passes a tool choice if its type is one of good.
 func (in *inspector) choice(v *value, good ...string) error {
 	if err := in.object(v); err != nil {
 		return err
@@ -245,8 +244,8 @@ func modelRule(in *inspector, v *value) error {
 	return nil
 }
 
-// mostRule reads how many tokens a model may write. It accepts any value: whether it is
-// valid is for the provider to decide.
+// mostRule reads how many tokens a model may write. It accepts any value, since the provider
+// decides whether it is valid.
 func mostRule(in *inspector, v *value) error {
 	in.most = max(in.most, int64(countOf(v.raw)))
 	return nil
@@ -265,8 +264,8 @@ func streamRule(in *inspector, v *value) error {
 	return nil
 }
 
-// oneOf lets the good strings pass and no others, even if external tools are allowed:
-// others make the same request cost more, or ask another model.
+// oneOf passes the good strings and no others, even if external tools are allowed: others
+// raise the cost of the request, or ask another model.
 func oneOf(name string, good ...string) rule {
 	return func(in *inspector, v *value) error {
 		if s, ok := v.text(); v.null() || ok && slices.Contains(good, s) {
@@ -276,7 +275,7 @@ func oneOf(name string, good ...string) rule {
 	}
 }
 
-// outside is the rule for a field that makes the provider act outside.
+// outside is the rule for a field that lets the provider act outside.
 func outside(name string) rule {
 	return func(in *inspector, v *value) error {
 		if in.allow || v.null() || v.kind() == '[' && len(v.parts) == 0 {
@@ -286,9 +285,8 @@ func outside(name string) rule {
 	}
 }
 
-// stateless refuses a request with a field that refers to something that the provider
-// keeps and the relay has not seen. Without the field, the request would mean something
-// else.
+// stateless refuses requests with a field that refers to something that the provider keeps
+// and the relay has not seen. Without the field, the request would have another meaning.
 func stateless(name string) rule {
 	return func(_ *inspector, v *value) error {
 		if k := v.kind(); k == 'n' || k == 'f' {
@@ -320,8 +318,8 @@ func toolsRule(tool rule) rule {
 	}
 }
 
-// toolChoice removes a tool choice that the remaining tools do not offer, since
-// providers refuse it.
+// toolChoice removes a tool choice that the remaining tools do not offer, which providers
+// refuse.
 func (in *inspector) toolChoice(root *value) {
 	for _, m := range root.parts {
 		choice := m.key == "tool_choice"

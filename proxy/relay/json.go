@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a request's JSON. The requests of real agents hold some thousands of
-// values, nested less than 20 deep.
+// Bounds of a request's JSON. Real agents' requests hold some thousands of values, nested
+// less than 20 deep.
 const (
 	maxDepth  = 256
 	maxValues = 1 << 18
@@ -26,25 +26,24 @@ var (
 	errKey      = errors.New("the body holds a key that is no Unicode text")
 )
 
-// A value is one value of a request. What no rule changes is sent on byte for byte. A nil
-// value is absent.
+// A value is one value of a request. Unchanged values are sent on byte for byte. A nil value
+// is absent.
 type value struct {
 	key     string // of a member
-	name    []byte // the key as it is written, with its quotes; nil unless a member
-	raw     []byte // as it is written
+	name    []byte // the key as written, with its quotes; nil unless a member
+	raw     []byte // as written
 	parts   []*value
 	in      *value // nil for the whole request
 	gone    bool   // removed
-	changed bool   // the parts are no longer those of raw
+	changed bool   // the parts differ from those of raw
 }
 
-// parse reads a body, which must be one JSON value (RFC 8259) that every parser reads
-// alike: no key twice in an object, not even spelled with escapes, no invalid UTF-8,
-// nothing after the value. Otherwise the provider might read what was removed here, or
-// miss what was not.
+// parse reads a body, which must be one JSON value (RFC 8259) that all parsers read alike:
+// no repeated key in an object, even spelled with escapes, no invalid UTF-8, nothing after
+// the value. Otherwise the provider might read what was removed here, or miss what was not.
 //
-// encoding/json checks the grammar. Its tokens are not used, since they hide how a key
-// is written and copy every string.
+// encoding/json checks the grammar. Its tokens are not used: they hide how a key is written,
+// and copy every string.
 func parse(body []byte) (root *value, values int, err error) {
 	switch {
 	case !utf8.Valid(body):
@@ -64,7 +63,7 @@ type parser struct {
 	values int // so far
 }
 
-// next goes to the beginning of the next value, key or end, and returns its first byte.
+// next advances to the next value, key or end, and returns its first byte.
 func (p *parser) next() byte {
 	for strings.IndexByte(" \t\r\n,:", p.data[p.pos]) >= 0 {
 		p.pos++
@@ -136,8 +135,8 @@ func (p *parser) text() []byte {
 	return p.data[begin:p.pos]
 }
 
-// unquote decodes a string of valid JSON. It returns false for half a surrogate pair,
-// which some parsers keep and others replace.
+// unquote decodes a string of valid JSON. It returns false for half a surrogate pair, which
+// some parsers keep and others replace.
 func unquote(raw []byte) (string, bool) {
 	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
 		return string(inner), true
@@ -151,7 +150,7 @@ func unquote(raw []byte) (string, bool) {
 
 // halfPair reports whether a string has an escaped surrogate without its other half.
 func halfPair(raw []byte) bool {
-	low := false // a low one must follow at once
+	low := false // a low one must follow immediately
 	for i := 0; i < len(raw); i++ {
 		if raw[i] != '\\' || raw[i+1] != 'u' {
 			if low {
@@ -173,7 +172,7 @@ func halfPair(raw []byte) bool {
 	return low
 }
 
-// kind returns the first byte of a value: one of {["tfn, '-' or a digit; 0 if it is absent.
+// kind returns the first byte of a value: one of {["tfn, '-' or a digit; 0 if absent.
 func (v *value) kind() byte {
 	if v == nil {
 		return 0
@@ -204,8 +203,8 @@ func (v *value) field(key string) *value {
 	return nil
 }
 
-// word returns the value of a string member, or "" if it is absent or null. It returns
-// false for any other value.
+// word returns the value of a string member; "" if absent or null. It returns false for any
+// other value.
 func (v *value) word(key string) (string, bool) {
 	if m := v.field(key); !m.null() {
 		return m.text()
@@ -218,20 +217,20 @@ func (v *value) emptied() bool {
 	return v.changed && !slices.ContainsFunc(v.parts, func(p *value) bool { return !p.gone })
 }
 
-// touch marks what v is in as changed.
+// touch marks everything that contains v as changed.
 func (v *value) touch() {
 	for in := v.in; in != nil; in = in.in {
 		in.changed = true
 	}
 }
 
-// remove removes v from what it is in.
+// remove removes v from its parent.
 func (v *value) remove() {
 	v.gone = true
 	v.touch()
 }
 
-// replace replaces v by JSON without changing its key.
+// replace replaces v with JSON without changing its key.
 func (v *value) replace(json string) {
 	v.raw, v.parts, v.gone, v.changed = []byte(json), nil, false, false
 	v.touch()

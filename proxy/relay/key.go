@@ -7,12 +7,12 @@ import (
 
 const redacted = "<redacted>"
 
-// A Key is a provider's credential. It cannot be printed by accident: formatting,
-// logging and encoding yield a placeholder, also within other structs. The zero Key
-// holds no credential.
+// A Key is a provider's credential. It cannot be printed by accident: formatting, logging
+// and encoding give a placeholder, even within other structs. The zero Key holds no
+// credential.
 type Key struct {
-	// reveal is a function because a printer that reaches an unexported field
-	// by reflection calls no methods, and prints no functions.
+	// reveal is a function, since a printer that reaches an unexported field by reflection
+	// calls no methods and prints no functions.
 	reveal func() string
 }
 

@@ -31,7 +31,7 @@ func newLedger(cfg Config) *ledger {
 	}
 }
 
-// enter counts a request. It returns how many there have been, and whether too many are
+// enter counts a request. It returns the number of requests so far, and whether too many are
 // in progress. The caller must call leave.
 func (l *ledger) enter() (n int64, crowded bool) {
 	l.mu.Lock()
@@ -41,8 +41,8 @@ func (l *ledger) enter() (n int64, crowded bool) {
 	return l.facts.Seen, l.inFlight > l.maxInFlight
 }
 
-// leave ends what enter began, gives back what hold took, and records what was removed
-// from the request, or why it was refused.
+// leave ends what enter began, gives back what hold took, and records what was removed from
+// the request or why it was refused.
 func (l *ledger) leave(x *exchange) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,9 +74,9 @@ func (l *ledger) hold(bytes int64) bool {
 	return true
 }
 
-// admit counts a generation towards the budgets, or refuses it. Its tokens are known
-// only afterwards, so it is admitted if the tokens counted so far, and the estimated
-// input of the requests in progress, are below the budget.
+// admit counts a generation towards the budgets, or refuses it. Its tokens are known only
+// afterwards: it is admitted if the tokens so far, and the estimated input of the requests
+// in progress, are below the budget.
 func (l *ledger) admit(input int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +104,7 @@ func (l *ledger) exceeded(b Budget) error {
 // An outcome is how one generation ended.
 type outcome struct {
 	status int   // 0: no answer
-	cause  Cause // empty: not failed on the provider's side
+	cause  Cause // empty unless failed on the provider's side
 	left   bool  // the agent gave up, or the relay was closed
 	good   bool  // answered with 2xx and to the end
 	usage  proxy.Usage

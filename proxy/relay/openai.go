@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// responsesRules are the rules for the fields of the Responses API, compaction
-// included.
+// responsesRules are the rules for the fields of the Responses API and its compaction.
 func responsesRules() map[string]rule {
 	rules := openAIRules()
 	maps.Copy(rules, map[string]rule{
@@ -40,7 +39,7 @@ func chatRules() map[string]rule {
 		"presence_penalty", "reasoning_effort", "response_format", "seed", "stop", "verbosity")
 }
 
-// openAIRules are the rules for the fields that both APIs have.
+// openAIRules are the rules for fields of both APIs.
 func openAIRules() map[string]rule {
 	return passing(map[string]rule{
 		"model":        modelRule,
@@ -58,7 +57,7 @@ func stringRule(_ *inspector, v *value) error {
 	return nil
 }
 
-// responsesTool lets the tools pass that run on the agent's side.
+// responsesTool passes tools that run on the agent's side.
 func responsesTool(in *inspector, v *value) error {
 	t, err := in.typed(v, "a tool")
 	if err != nil {
@@ -79,8 +78,8 @@ func responsesTool(in *inspector, v *value) error {
 	return in.external(v, cleanName(t))
 }
 
-// innerTools checks the tools within v. If none is left, it removes v or else leaves an
-// empty list.
+// innerTools checks the tools within v. If none is left, it removes v or leaves an empty
+// list.
 func (in *inspector) innerTools(v *value, remove bool) error {
 	tools := v.field("tools")
 	if tools == nil {
@@ -114,9 +113,9 @@ func openAIToolChoice(in *inspector, v *value) error {
 	return in.choice(v, "function", "custom", "local_shell", "apply_patch", "shell")
 }
 
-// allowedTools checks the list of a choice of type allowed_tools, which is removed if
-// nothing is left of it. The Responses API has the list at the top level, Chat Completions
-// in a field named like the type.
+// allowedTools checks the list of a choice of type allowed_tools, and removes the choice if
+// nothing is left. The Responses API has the list at the top level, Chat Completions in a
+// field with the name of the type.
 func (in *inspector) allowedTools(choice, v *value) error {
 	if err := in.object(v); err != nil {
 		return err
@@ -158,7 +157,7 @@ func responsesItem(in *inspector, v *value) error {
 		if t != "reasoning" {
 			return stateless("an item that is but an id")(in, v)
 		}
-		v.field("id").remove() // codex sends such items, from providers that encrypt nothing
+		v.field("id").remove() // codex sends such items from providers that encrypt nothing
 	}
 	if err := in.innerTools(v, t == "additional_tools"); err != nil || v.gone {
 		return err
@@ -181,8 +180,8 @@ func responsesItem(in *inspector, v *value) error {
 	return in.external(v, "input:"+cleanName(t))
 }
 
-// refersByID reports whether an item has an id and no content, which the provider then
-// takes from what it keeps.
+// refersByID reports whether an item has an id and no content, for which the provider would
+// use what it keeps.
 func refersByID(kind string, item *value) bool {
 	if item.field("id").null() {
 		return false
@@ -284,8 +283,7 @@ func inline(part *value) bool {
 	return image.null() || ok && strings.HasPrefix(s, "data:")
 }
 
-// chatStreamOptions asks the provider to count tokens, which in a stream it does only
-// on request.
+// chatStreamOptions asks the provider to count tokens; in a stream, it does not otherwise.
 func chatStreamOptions(in *inspector, v *value) error {
 	if v.null() {
 		v.remove() // inspect adds it

@@ -31,8 +31,8 @@ const (
 	relayClosed  reason = "relay_closed"
 )
 
-// A refusal is an answer of the relay itself. Its message goes to the agent: it
-// consists of fixed texts, the configured model and names that passed [cleanName].
+// A refusal is the relay's own answer. Its message goes to the agent: it consists of fixed
+// texts, the configured model and names that passed [cleanName].
 type refusal struct {
 	status  int // 0: what the provider uses for "not permitted"
 	reason  reason
@@ -48,15 +48,15 @@ func refuse(why reason, message string) error {
 // errTooMany tells the agent to retry a little later.
 var errTooMany = &refusal{status: http.StatusTooManyRequests, reason: tooMany, message: "too many requests at once"}
 
-// errTooMuch does, too: inspecting its requests costs the host more than is allowed.
+// errTooMuch does so, too: inspecting its requests costs the host more than allowed.
 var errTooMuch = &refusal{status: http.StatusTooManyRequests, reason: tooMuch, message: "too many bytes of requests to look at"}
 
 func malformed(message string) error {
 	return &refusal{status: http.StatusBadRequest, reason: badRequest, message: message}
 }
 
-// statusFor returns the status that makes the provider's own client end at once instead
-// of retrying: codex sends a request six times after a 403, and claude again without
+// statusFor returns the status at which the provider's own client gives up instead of
+// retrying: codex repeats a request six times after a 403, and claude repeats it without
 // beta features after a 400.
 func (r *refusal) statusFor(p Provider) int {
 	switch {
@@ -87,7 +87,7 @@ func errorType(p Provider, status int) string {
 	return "invalid_request_error"
 }
 
-// errorBody returns an error that has the fields of both providers.
+// errorBody returns an error with the fields of both providers.
 func errorBody(p Provider, status int, code, message string) []byte {
 	b, _ := json.Marshal(map[string]any{ // cannot fail: all values are strings
 		"type":  "error",
@@ -96,8 +96,8 @@ func errorBody(p Provider, status int, code, message string) []byte {
 	return append(b, '\n')
 }
 
-// cleanName returns a name that came from the agent, for logs and messages, or
-// "unknown" if it is too long or has other characters than names have.
+// cleanName returns a name from the agent for logs and messages; "unknown" if it is too long
+// or has characters that names do not have.
 func cleanName(s string) string {
 	const known = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/@[]"
 	if s == "" || len(s) > 64 || strings.Trim(s, known) != "" {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// ErrClosed is the error of [Relay.Serve] if the relay has been closed already.
+// ErrClosed is the error of [Relay.Serve] once the relay is closed.
 var ErrClosed = errors.New("relay is closed")
 
 // A Relay forwards requests from one sandbox to one provider. Its methods are safe for
@@ -39,8 +39,8 @@ type Relay struct {
 	conns map[net.Conn]*atomic.Int64 // the agent's, with the requests of each that have not reached the handler
 }
 
-// New returns a relay, which the caller must close. The error names everything that is
-// wrong with the configuration, and never contains the key.
+// New returns a relay, which the caller must close. The error names everything that is wrong
+// with the configuration, and never contains the key.
 func New(cfg Config) (*Relay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("provider relay: %w", err)
@@ -87,11 +87,11 @@ func (r *Relay) Serve(l net.Listener) error {
 	return nil
 }
 
-// Close stops serving, ends the requests in progress and waits until they have been
-// logged. The facts are final afterwards. The error is that of a listener that could not
-// be closed. Further calls do nothing.
+// Close stops serving, ends the requests in progress and waits until they are logged. After
+// it, the facts are final. The error is that of a listener that could not be closed. Further
+// calls do nothing.
 func (r *Relay) Close() error {
-	r.mu.Lock() // so that work is not added while it is waited for
+	r.mu.Lock() // so that no work is added during the wait
 	r.cancel(ErrClosed)
 	r.mu.Unlock()
 	err := r.server.Close()
@@ -103,12 +103,12 @@ func (r *Relay) Close() error {
 // Facts returns what the relay has observed so far.
 func (r *Relay) Facts() Facts { return r.ledger.snapshot() }
 
-// connKey is the context key of how many requests of a connection have not reached the
-// handler, an *atomic.Int64.
+// connKey is the context key of an *atomic.Int64: how many requests of a connection have not
+// reached the handler.
 type connKey struct{}
 
-// connContext is called by net/http for each connection, before connState. It registers
-// the connection, unless it is above the limit or the relay is closed.
+// connContext is called by net/http for each connection, before connState. It registers the
+// connection, unless there are too many or the relay is closed.
 func (r *Relay) connContext(ctx context.Context, c net.Conn) context.Context {
 	pending := &atomic.Int64{}
 	r.mu.Lock()
@@ -120,8 +120,8 @@ func (r *Relay) connContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, pending)
 }
 
-// connState closes connections that were not registered, and logs requests that
-// net/http answered without the handler because it could not read their heads.
+// connState closes unregistered connections, and logs requests whose heads net/http could
+// not read and so answered without the handler.
 func (r *Relay) connState(c net.Conn, now http.ConnState) {
 	r.mu.Lock()
 	pending := r.conns[c]

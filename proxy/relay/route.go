@@ -22,14 +22,14 @@ type route struct {
 	method, path string
 	rules        map[string]rule // nil: a request without a body
 	dialect      dialect
-	query        []string // parameters that are sent on
+	query        []string // parameters to forward
 }
 
 // generates reports whether the request makes a model write, which costs tokens.
 func (r route) generates() bool { return r.dialect != noUsage }
 
-// routes returns everything that may be sent. The rest of the providers' APIs keeps,
-// lists or runs files, jobs, agents or connections.
+// routes returns everything that may be sent. The rest of the providers' APIs keeps, lists
+// or runs files, jobs, agents or connections.
 func routes(p Provider) []route {
 	if p == OpenAI {
 		return []route{
@@ -46,8 +46,8 @@ func routes(p Provider) []route {
 	}
 }
 
-// find compares the bytes of the path as they were sent, so that the provider cannot
-// decode, clean or split the path in another way.
+// find compares the bytes of the path as sent, so that the provider cannot decode, clean or
+// split the path differently.
 func find(all []route, req *http.Request) (route, bool) {
 	path, _, _ := strings.Cut(req.RequestURI, "?")
 	for _, r := range all {
@@ -76,8 +76,8 @@ func (r route) target(p Provider, base *url.URL, query url.Values) *url.URL {
 	return u
 }
 
-// header returns the header for the provider. Of the agent's fields it has only those
-// listed here, and so none with a credential, an organization or a project.
+// header returns the header for the provider. It has only those of the agent's fields that
+// are listed here, and so no credential, organization or project.
 func header(p Provider, in http.Header) http.Header {
 	out := http.Header{"Accept-Encoding": {"identity"}}
 	for name := range in {
@@ -111,8 +111,8 @@ func keep(out, in http.Header, name string) {
 	}
 }
 
-// filterBetas drops the beta features whose fields and tools are removed from requests
-// anyway, in case the name of one has an effect by itself.
+// filterBetas drops beta features whose fields and tools are removed from requests anyway,
+// in case the name alone has an effect.
 func filterBetas(values []string) string {
 	var kept []string
 	for name := range strings.SplitSeq(strings.Join(values, ","), ",") {

@@ -2,13 +2,13 @@ package relay
 
 import "bytes"
 
-// maxEvent bounds one event of a stream. The last one of the Responses API
-// repeats the whole answer.
+// maxEvent bounds one event of a stream. The last one of the Responses API repeats the whole
+// answer.
 const maxEvent = 16 << 20
 
-// An eventReader finds the data of server-sent events in a stream that comes in
-// pieces. It accepts all line endings of the standard, but a CR alone takes effect only
-// once an LF follows or the stream ends.
+// An eventReader finds the data of server-sent events in a stream of pieces. It accepts all
+// of the standard's line endings, but a lone CR takes effect only when an LF follows or the
+// stream ends.
 type eventReader struct {
 	event func(data []byte) // called for each event with data, which is valid until it returns
 	line  []byte            // the current line
@@ -47,7 +47,7 @@ func (r *eventReader) hold(p []byte) {
 	r.line = append(r.line, p...)
 }
 
-// lines splits what lies between two LFs at its CRs.
+// lines splits the text between two LFs at its CRs.
 func (r *eventReader) lines(p []byte) {
 	for line := range bytes.SplitSeq(bytes.TrimSuffix(p, []byte{'\r'}), []byte{'\r'}) {
 		r.oneLine(line)

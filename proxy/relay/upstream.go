@@ -10,8 +10,8 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// newUpstream returns the transport to the provider. ctx is the relay's: when it ends,
-// all connections are closed, idle or not.
+// newUpstream returns the transport to the provider. When ctx, the relay's, ends, all
+// connections are closed, idle or not.
 func newUpstream(ctx context.Context, cfg Config) *http.Transport {
 	dialer := net.Dialer{Timeout: 15 * time.Second}
 	return &http.Transport{
@@ -38,7 +38,7 @@ func newUpstream(ctx context.Context, cfg Config) *http.Transport {
 
 type upstreamConn struct {
 	net.Conn
-	forget func() bool // cancels that the end of the relay closes it
+	forget func() bool // keeps the end of the relay from closing it
 }
 
 func (c *upstreamConn) Close() error {

@@ -10,13 +10,13 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// maxAnswer bounds the bytes of an unstreamed answer that are kept to read its counts.
+// maxAnswer bounds the bytes kept of an unstreamed answer, to read its counts.
 const maxAnswer = 32 << 20
 
-// maxTokens is more than any answer has. A count above it, or below zero, is garbage.
+// maxTokens is more than any answer has. A count above it or below zero is garbage.
 const maxTokens = 1 << 40
 
-// A meter reads the token counts from one answer while that passes through the relay.
+// A meter reads the token counts from an answer that passes through the relay.
 type meter struct {
 	dialect dialect
 	stream  bool
@@ -27,9 +27,9 @@ type meter struct {
 
 	usage counts
 	final bool  // a count of the whole output has come
-	whole bool  // the end that the API defines has come
-	cause Cause // of an error in place of an answer; empty: none
-	erred bool  // there was an error, on whatever side
+	whole bool  // the end defined by the API has come
+	cause Cause // of an error instead of an answer; empty if none
+	erred bool  // there was an error, on either side
 }
 
 func newMeter(d dialect, stream bool) *meter {
@@ -51,10 +51,10 @@ func (m *meter) write(p []byte) {
 	}
 }
 
-// close returns what was counted, also for an answer that is an error, since that may
-// have cost tokens before. Counts that are missing are estimated from the bytes of the
-// request and of the answer, and are never 0. most says that they may be as high as b:
-// the agent left, which it can do at any time, or the relay stopped waiting.
+// close returns what was counted, even for an answer that is an error, which may have cost
+// tokens before. Missing counts are estimated from the bytes of the request and the answer,
+// and are never 0. most says that they may be as high as b: the agent left, which it can do
+// at any time, or the relay stopped waiting.
 func (m *meter) close(b bounds, most bool) proxy.Usage {
 	if m.stream {
 		m.events.close()
@@ -83,17 +83,17 @@ func (m *meter) close(b bounds, most bool) proxy.Usage {
 // counted reports whether all counts have come.
 func (m *meter) counted() bool { return m.whole && m.final }
 
-// estimateInput assumes four bytes a token, as in English text.
+// estimateInput assumes four bytes per token, as in English text.
 func estimateInput(bytes int64) int64 { return max(bytes/4, 1) }
 
-// A count is a number of tokens. It is read leniently, since providers and gateways
-// differ: fractions are rounded up, and a number may be in a string. Anything else, and
-// a number that is negative or absurd, is garbage.
+// A count is a number of tokens. It is read leniently, since providers and gateways differ:
+// fractions are rounded up, and a number may be in a string. Anything else, including a
+// negative or absurd number, is garbage.
 type count int64
 
 const garbage count = -1
 
-// countOf reads a count from JSON. Null and nothing are 0.
+// countOf reads a count from JSON. Null and absent are 0.
 func countOf(raw []byte) count {
 	text := strings.TrimSpace(strings.Trim(string(raw), `"`))
 	if len(raw) == 0 || text == "null" {
@@ -120,7 +120,7 @@ func (c counts) add(usage json.RawMessage) {
 	}
 	sum := counts{}
 	// The samplings of one Anthropic answer, such as a compaction, which the other counts
-	// leave out.
+	// omit.
 	var samplings []map[string]json.RawMessage
 	_ = json.Unmarshal(fields["iterations"], &samplings) // skips elements of another type
 	for _, it := range samplings {
@@ -158,7 +158,7 @@ func plus(a, b count) count {
 	return min(a+b, maxTokens)
 }
 
-// sum converts the counts of an API. Garbage becomes its bound.
+// sum converts an API's counts. Garbage becomes its bound.
 func (c counts) sum(d dialect, b bounds) proxy.Usage {
 	var in, cached, out, reasoning count
 	switch d {
@@ -183,14 +183,14 @@ func (c counts) sum(d dialect, b bounds) proxy.Usage {
 	return u
 }
 
-// bounds are upper bounds of the tokens that one request can cost.
+// bounds are upper bounds of the tokens that a request can cost.
 type bounds struct {
 	input  int64 // bytes of the request: a token has at least one
 	output int64 // what the request allowed the model to write
 }
 
-// object returns the members of an object, and nil for anything else. They are decoded one
-// by one, since "message" may be an object or a string, and a code a number.
+// object returns the members of an object; nil for anything else. They are decoded one by
+// one, since "message" may be an object or a string, and a code may be a number.
 func object(raw json.RawMessage) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &members)
@@ -207,8 +207,8 @@ func str(raw json.RawMessage) string {
 	return s
 }
 
-// event reads one event of a stream. It parses only those that may have counts, errors
-// or the end.
+// event reads one event of a stream. It parses only events that may have counts, errors or
+// the end.
 func (m *meter) event(data []byte) {
 	if m.dialect == chat && bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")) {
 		m.whole = true
@@ -260,7 +260,7 @@ func (m *meter) answer(body []byte) {
 	}
 }
 
-// fail records an error in an answer that began well, and its cause if it is on the
+// fail records an error in an answer that began well, and its cause if that is on the
 // provider's side.
 func (m *meter) fail(raw json.RawMessage) {
 	if absent(raw) {

@@ -20,7 +20,7 @@ type histogram struct {
 	Logarithmic            bool
 }
 
-// A bar is the part of a column that one status has.
+// A bar is one status's part of a column.
 type bar struct {
 	Status              record.Status
 	X, Width, Y, Height float64
@@ -68,7 +68,7 @@ func (h histogram) scale(d stat.Distribution) func(float64) float64 {
 	return func(v float64) float64 { return (v - d.Min) / (d.Max - d.Min) }
 }
 
-// bars stacks the statuses in each column.
+// bars stacks the statuses within each column.
 func bars(attempts []report.Attempt, of func(report.Attempt) float64, at func(float64) float64) []bar {
 	order := []record.Status{record.Passed, record.Failed, record.Pending}
 	var counts [columns][3]int

@@ -1,14 +1,14 @@
 // Package page writes a report as one HTML file that needs neither a network nor
 // another file.
 //
-// All text from records is hostile. It reaches the page in two ways only: through
-// html/template, and as JSON in elements that are not executed, which the page's only
-// script shows as text. The page's content security policy allows only that script, by
-// its hash, forbids it to turn text into markup, and allows nothing to be loaded or sent; a
-// page that a server shows live may ask that server whether there is more.
+// All text from records is hostile. It reaches the page in only two ways: through
+// html/template, and as JSON in elements that are not executed, which the page's only script
+// shows as text. The page's content security policy allows only that script, by its hash,
+// keeps it from turning text into markup, and lets nothing be loaded or sent; a page that a
+// server shows live may only ask that server whether there is more.
 //
-// The charts are not drawn with a library: those for Go write style attributes, which the
-// policy forbids, and fixed colors, which do not suit a dark mode.
+// No library draws the charts: those for Go write style attributes, which the policy
+// forbids, and fixed colors, which do not suit a dark mode.
 package page
 
 import (
@@ -29,25 +29,24 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// All attempts' texts together may have about allBytes. Each attempt gets the same share
-// of them, within these bounds.
+// All attempts' texts together may have about allBytes, shared equally within these bounds.
 const (
 	allBytes   = 48 << 20
 	leastBytes = 6 << 10
 	mostBytes  = 512 << 10
 )
 
-// A Page is a report, with the sources that it sums up.
+// A Page is a report with its sources.
 type Page struct {
 	Report  report.Report
 	Sources []*report.Source
-	// Live identifies the records as they are, if a server shows the page while they grow.
-	// The page then asks the server for wait?since=LIVE, and loads itself again when the
-	// answer is 200 instead of 204. A page with an empty Live asks for nothing.
+	// Live identifies the present records, if a server shows the page while they grow. The
+	// page then asks the server for wait?since=LIVE, and reloads itself when the answer is
+	// 200 instead of 204. A page with an empty Live asks for nothing.
 	Live string
 }
 
-// Write writes the page. Details of one attempt at a time are in memory.
+// Write writes the page. It holds the details of one attempt at a time in memory.
 func (p Page) Write(ctx context.Context, w io.Writer) error {
 	sources := p.Sources
 	style, script, err := programs()
@@ -116,8 +115,8 @@ func policy(style, script string, live bool) string {
 		"; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 }
 
-// writeJSON writes data that the script reads when it needs it. json.Marshal escapes <, >
-// and &, so that nothing in the data ends the element.
+// writeJSON writes data that the script reads when necessary. json.Marshal escapes <, > and
+// &, so nothing in the data ends the element.
 func writeJSON(w io.Writer, id string, v any) error {
 	data, err := json.Marshal(v)
 	if err == nil {
@@ -140,7 +139,7 @@ func (p Page) writeBody(w io.Writer) error {
 	return t.Execute(w, p.view())
 }
 
-// A row is what the table of attempts shows of one.
+// A row is an attempt in the table of attempts.
 type row struct {
 	Run      int     `json:"run"`
 	Task     string  `json:"task"`

@@ -12,7 +12,7 @@ import (
 
 const (
 	maxCells  = 4000 // cells of the matrix
-	maxWide   = 40   // cells of a task and a run that stand in columns
+	maxWide   = 40   // cells of a task and a run that are shown in columns
 	maxDots   = 2000 // attempts drawn as dots
 	maxGroups = 24   // rows of a chart
 	maxDiffer = 60   // tasks in a list of a comparison
@@ -36,18 +36,18 @@ type leader struct {
 	Against *report.Comparison // with the first run, which has none
 }
 
-// Tokens returns how many all tries read and wrote.
+// Tokens returns how many tokens all tries read and wrote.
 func (l leader) Tokens() int64 { return l.Spent.Input + l.Spent.Output }
 
-// A matrixRow has a task's attempts, a list for each run, in the order of their numbers. A
-// mark without a status stands for no attempt.
+// A matrixRow has a task's attempts: a list for each run, in the order of their numbers. A
+// mark without a status means no attempt.
 type matrixRow struct {
 	Task string
 	Runs [][]mark
 }
 
 type runView struct {
-	report.Run // with its lists cut to what is shown
+	report.Run // with lists cut to what is shown
 	Index      int
 	Several    bool // there are other runs
 	Parts      []part
@@ -77,14 +77,14 @@ func spanOf(a report.Accuracy) *span {
 // pc returns a share as an SVG length.
 func pc(share float64) string { return fmt.Sprintf("%.2f%%", 100*min(max(share, 0), 1)) }
 
-// A part is one status's part of the bar of all attempts.
+// A part is one status's part of the bar for all attempts.
 type part struct {
 	Status      string
 	Count       int
 	Start, Size float64
 }
 
-// A mark stands for an attempt, which is a row of the table, or for a value of a curve.
+// A mark is an attempt, which is a row of the table, or a value of a curve.
 type mark struct {
 	X, Y   float64 // as shares of the axes, from the top left
 	Title  string
@@ -196,7 +196,7 @@ func (v runView) Share(count int) string { return pc(float64(count) / float64(v.
 // RowOf returns the row of one of the run's attempts in the table.
 func (v runView) RowOf(attempt int) int { return v.First + attempt }
 
-// A groupsView is a list of groups with the key by which the table's filter finds their
+// A groupsView is a list of groups, with the key by which the table's filter finds their
 // attempts.
 type groupsView struct {
 	Key  string
@@ -217,7 +217,7 @@ func parts(c report.Counts) []part {
 	return list
 }
 
-// term returns a term of the table's filter. A term cannot contain a quote: the value is
+// term returns a term of the table's filter. A term cannot contain a quote, so the value is
 // cut at the first one.
 func term(key string, value any) string {
 	text, _, _ := strings.Cut(cut(fmt.Sprint(value)), `"`)

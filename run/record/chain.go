@@ -23,15 +23,15 @@ type Trust struct {
 	// AcceptUnsigned accepts records that lack the required seal or signature; the next
 	// seal states how many. Damaged records are never accepted.
 	AcceptUnsigned bool
-	// Resume accepts a run that was interrupted and so has no seal. A signed run is
-	// accepted only with its Key, since its signature would be lost otherwise.
+	// Resume accepts a run that was interrupted and so has no seal. A signed run is accepted
+	// only with its Key, since its signature would otherwise be lost.
 	Resume bool
 }
 
-// Read calls each with every record in the directory dir, without locking it, and
-// returns the seal that covers them, without a time. If the error is not nil the calls
-// must be disregarded: [ErrDamaged] means that the records are not what was written,
-// [ErrUnsigned] that they do not meet t.
+// Read calls each with every record in the directory dir, without locking it, and returns
+// the seal that covers them, without a time. After an error the calls must be disregarded:
+// [ErrDamaged] means that the records are not what was written, [ErrUnsigned] that they do
+// not meet t.
 func Read(dir string, t Trust, each func(Record) error) (Seal, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *chain) note(file string, format string, args ...any) {
 	c.findings = append(c.findings, Finding{File: file, Message: fmt.Sprintf(format, args...), Note: true})
 }
 
-// read follows the chain, and returns why it must not be used under t.
+// read follows the chain, and returns an error if it must not be used under t.
 func (c *chain) read(root *os.Root, t Trust, each func(Record) error) error {
 	if err := c.follow(root, t.Key, func(_ int, r Record) error { return each(r) }); err != nil {
 		return err
@@ -77,10 +77,10 @@ func (c *chain) read(root *os.Root, t Trust, each func(Record) error) error {
 	return c.believe(t)
 }
 
-// follow reads the chain from the manifest to the seal and its signature, and notes what
-// is wrong as findings. It calls each for every line, even a damaged one, with as much of
-// the record as could be decoded. The error is that of each, or means that the directory
-// could not be read.
+// follow reads the chain from the manifest to the seal and its signature, and notes what is
+// wrong as findings. It calls each for every line, even a damaged one, with what could be
+// decoded of the record. An error comes from each, or means that the directory could not be
+// read.
 func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r Record) error) error {
 	manifest, err := readSmall(root, ManifestFile)
 	if err != nil {
@@ -162,8 +162,8 @@ func (c *chain) readSeal(root *os.Root, key ed25519.PublicKey) (*Seal, error) {
 	return &seal, nil
 }
 
-// believe returns why the records must not be used under t, or nil. If only
-// t.AcceptUnsigned permits them, it counts them as accepted.
+// believe returns an error if the records must not be used under t. If only t.AcceptUnsigned
+// permits them, it counts them as accepted.
 func (c *chain) believe(t Trust) error {
 	if i := slices.IndexFunc(c.findings, func(f Finding) bool { return !f.Note }); i >= 0 {
 		return fmt.Errorf("%w: %s", ErrDamaged, c.findings[i])
@@ -209,10 +209,9 @@ func decodeSeal(data []byte) (Seal, error) {
 	return s, nil
 }
 
-// OpenFile opens a regular file in a run's directory, creating it with mode 0644 if
-// flags say so. The directory may come from somebody else, so OpenFile follows no
-// symbolic link to the file or out of the directory, does not wait for a pipe, and
-// opens no device.
+// OpenFile opens a regular file in a run's directory, creating it with mode 0644 if flags
+// say so. The directory may come from somebody else, so OpenFile follows no symbolic link to
+// the file or out of the directory, and neither waits for a pipe nor opens a device.
 func OpenFile(root *os.Root, name string, flags int) (*os.File, error) {
 	irregular := fmt.Errorf("%s is no regular file", name)
 	if info, err := root.Lstat(name); err == nil && !info.Mode().IsRegular() {
@@ -270,8 +269,8 @@ func eachLine(r io.Reader, each func(n int, line []byte) error) (torn int64, err
 	return torn, nil
 }
 
-// check decodes a line and compares it with its own digest and with that of the previous
-// line. Even with an error, it returns as much of the record as could be decoded.
+// check decodes a line and compares it with its own digest and that of the previous line.
+// Even with an error, it returns what could be decoded.
 func check(line []byte, previous string) (Record, error) {
 	var r Record
 	if err := json.Unmarshal(line, &r); err != nil {

@@ -40,10 +40,10 @@ func Digest(data []byte) string {
 	return digestName + hex.EncodeToString(sum[:])
 }
 
-// A Ledger appends to the records in a run's directory. It holds a lock that keeps
-// other processes from doing so. Each line contains the digest of the line before it,
-// or of run.json in the first, and ends with the digest of everything before that
-// digest. A Ledger must not be used by two goroutines at once.
+// A Ledger appends to the records in a run's directory, and locks it against other
+// processes. Each line contains the digest of the line before it (the first, of run.json),
+// and ends with the digest of everything in it before that. A Ledger must not be used by two
+// goroutines at once.
 type Ledger struct {
 	root *os.Root
 	lock *os.File
@@ -51,10 +51,9 @@ type Ledger struct {
 	seal Seal // of what is written
 }
 
-// Create begins a chain in the directory dir, which it makes if it is missing,
-// accessible only to its owner. An existing directory keeps its mode. The error is
-// [ErrExists] for a directory with records, which stays as it is. The caller closes
-// the ledger.
+// Create begins a chain in the directory dir. It makes dir, accessible only to its owner, if
+// it is missing; an existing directory keeps its mode. If dir holds records already, it
+// stays as it is and the error is [ErrExists]. The caller closes the ledger.
 func Create(dir string, m Manifest) (*Ledger, error) {
 	dir = filepath.Clean(dir) // with a trailing slash, filepath.Dir would return dir itself
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -139,11 +138,11 @@ func (l *Ledger) writeWhole(name string, data []byte) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Resume opens the chain in the directory dir for appending. It first calls each with
-// every record. If the error is not nil, such as [ErrDamaged], or [ErrUnsigned] when
-// the records do not meet t, the calls must be disregarded and the directory stays as
-// it is. An incomplete last line, which a crash can leave, is removed; torn is its
-// length in bytes. The caller closes the ledger.
+// Resume opens the chain in the directory dir for appending, after calling each with every
+// record. After an error, such as [ErrDamaged], or [ErrUnsigned] if the records do not meet
+// t, the calls must be disregarded, and the directory is unchanged. An incomplete last line,
+// which a crash can leave, is removed; torn is its length in bytes. The caller closes the
+// ledger.
 func Resume(dir string, t Trust, each func(Record) error) (l *Ledger, m Manifest, torn int64, err error) {
 	if _, err := os.Lstat(filepath.Join(dir, ManifestFile)); err != nil {
 		return nil, m, 0, err
@@ -215,9 +214,9 @@ func appendLine(f *os.File, line []byte) error {
 	return nil
 }
 
-// Seal writes the seal that records where the chain ends, and signs it with key. Of s,
-// only At, AcceptedUnsigned and Planned count, the latter two if they are more than before.
-// The signature of an earlier seal is removed; if key is nil there is no new one.
+// Seal writes a seal for the present end of the chain, and signs it with key. Of s it uses
+// At, and AcceptedUnsigned and Planned if they are higher than before. An earlier signature
+// is removed; if key is nil there is no new one.
 func (l *Ledger) Seal(s Seal, key *Key) error {
 	l.seal.At = s.At
 	l.seal.Planned, l.seal.AcceptedUnsigned = max(s.Planned, l.seal.Planned), max(s.AcceptedUnsigned, l.seal.AcceptedUnsigned)

@@ -29,8 +29,7 @@ const (
 // written.
 type Status string
 
-// The statuses of a record. Error is not a score: such records are left out of every
-// denominator.
+// The statuses of a record. Error is not a score: no denominator includes such records.
 const (
 	Pending Status = "pending" // no verdict, mostly for lack of a verifier
 	Passed  Status = "passed"
@@ -60,7 +59,7 @@ type Record struct {
 	CandidateText      *string                    `json:"candidate_text"`      // nil if there is none
 	CandidatePatch     *string                    `json:"candidate_patch"`     // nil if there is none; may be empty
 	CandidateWorkspace *string                    `json:"candidate_workspace"` // relative to the run's directory; nil if none was kept
-	ProducerStdout     string                     `json:"producer_stdout"`     // redacted; a long one is in Logs, and here only its ends
+	ProducerStdout     string                     `json:"producer_stdout"`     // redacted; of a long one, only its ends (all of it is in Logs)
 	ProducerStderr     string                     `json:"producer_stderr"`
 	ProducerMetadata   Metadata                   `json:"producer_metadata"` // how the harness's process ended
 	ResourceSummary    []compiler.ResourceSummary `json:"resource_summary"`  // the task's resources; values that are not public are redacted
@@ -80,8 +79,8 @@ type Record struct {
 	FailurePhase   string `json:"failure_phase,omitempty"` // producer, extraction or verifier
 	FailureMessage string `json:"failure_message,omitempty"`
 
-	// NetworkEnabled is set if the run's harness could reach anything, even if only its
-	// model provider. egress.jsonl has the details.
+	// NetworkEnabled is set if the run's harness could reach anything, even only its model
+	// provider. See egress.jsonl for details.
 	NetworkEnabled bool                  `json:"network_enabled"`
 	Egress         *harness.EgressTotals `json:"egress,omitempty"` // nil if nothing could leave the sandbox
 	Agent          *harness.About        `json:"agent,omitempty"`  // nil unless the harness is an agent
@@ -96,15 +95,14 @@ type Record struct {
 	Logs       []Log      `json:"logs,omitempty"`
 	Provenance Provenance `json:"provenance"`
 
-	// CandidateDigest identifies the candidate as it is stored, without secrets: the
-	// [Digest] of the recorded text or patch, or the WorkspaceDigest; "" if there is no
-	// candidate.
+	// CandidateDigest identifies the candidate as stored, without secrets: the [Digest] of
+	// the recorded text or patch, or the WorkspaceDigest; "" if there is no candidate.
 	CandidateDigest string `json:"candidate_digest,omitempty"`
 	WorkspaceDigest string `json:"workspace_digest,omitempty"` // of the tree; see workspace.TreeReport
-	// WorkspaceAttributes is the digest of the file that lists the owners and modes that
-	// the workspace's entries lost when it was stored; "" if there is none. The file is
-	// named like the workspace, with workspace.AttributesSuffix. The WorkspaceDigest is
-	// that of the tree with the original modes.
+	// WorkspaceAttributes is the digest of the file that lists the owners and modes that the
+	// workspace's entries lost when it was stored; "" if there is none. The file's name is
+	// the workspace's with workspace.AttributesSuffix. WorkspaceDigest covers the original
+	// modes.
 	WorkspaceAttributes string `json:"workspace_attributes,omitempty"`
 	// EgressDigest is the [Digest] of this try's lines of egress.jsonl, concatenated; ""
 	// if there are none.
@@ -134,8 +132,8 @@ type Log struct {
 	Cut    int64  `json:"cut,omitempty"` // bytes that were not kept
 }
 
-// Provenance describes what an attempt was made from, the software and settings that were
-// used, and the host.
+// Provenance describes what an attempt was made from, the software and settings used, and
+// the host.
 type Provenance struct {
 	Sbench     Version           `json:"sbench"`
 	Pack       Pack              `json:"pack"`
@@ -146,12 +144,11 @@ type Provenance struct {
 	Policy     Policy            `json:"policy"`
 	Specs      map[string]string `json:"specs,omitempty"` // digests of the OCI specifications, by sandbox name
 	Host       Host              `json:"host"`
-	// Settings are keys of the tester file and the values that the command line gave them.
+	// Settings are the keys of the tester file that the command line set, with their values.
 	// Those that could change the outcome are also part of Harness and Policy.
 	Settings map[string]string `json:"settings,omitempty"`
-	// Inputs is a digest over what could change the outcome, except the host and the
-	// values of harness.env. A resumed run keeps a record only if its Inputs are the
-	// same.
+	// Inputs is a digest of everything that could change the outcome, except the host and
+	// the values of harness.env. A resumed run keeps only records with the same Inputs.
 	Inputs string `json:"inputs"`
 }
 
@@ -166,8 +163,8 @@ type Pack struct {
 	ID       string `json:"id"`
 	Version  int    `json:"version"`
 	Manifest string `json:"manifest"` // digest of the manifest file
-	// Digest is of the whole pack (docs/digests.md). It is set only in run.json, and only
-	// if all tasks were to be run: tasks that are left out are not checked.
+	// Digest covers the whole pack (docs/digests.md). It is set only in run.json, and only
+	// if all tasks were to be run, since the others are not checked.
 	Digest string `json:"digest,omitempty"`
 }
 
@@ -185,7 +182,7 @@ type Policy struct {
 	OutputBytes    int64          `json:"output_bytes"`            // most that is kept of each output stream
 	TimeoutSeconds float64        `json:"timeout_seconds"`         // of the harness
 	Domains        []string       `json:"domains,omitempty"`       // that the harness may reach
-	Transparent    bool           `json:"transparent,omitempty"`   // programs that ignore the proxy settings reach them, too
+	Transparent    bool           `json:"transparent,omitempty"`   // programs that ignore the proxy settings reach Domains, too
 	DenyCommands   []string       `json:"deny_commands,omitempty"` // executables that the verifier must not start
 	AllowDangerous bool           `json:"allow_dangerous,omitempty"`
 	AllowSeccomp   bool           `json:"allow_seccomp,omitempty"`
@@ -204,11 +201,10 @@ type Host struct {
 	Runtime    string `json:"runtime"` // the OCI runtime and its version
 	Cgroups    string `json:"cgroups"` // v1 or v2
 	Rootless   bool   `json:"rootless"`
-	// UserNamespace is own if each sandbox had a range of user ids of its own, nested if
-	// sbench itself ran in a user namespace, host if root in a sandbox was the host's.
+	// UserNamespace is own if each sandbox had its own range of user ids, nested if sbench
+	// itself ran in a user namespace, host if root in a sandbox was root on the host.
 	UserNamespace string `json:"user_namespace"`
-	// UserNamespaceReason says why it is host, or what own lacks; "" if there is nothing
-	// to say.
+	// UserNamespaceReason says why it is host, or what own lacks; "" if neither applies.
 	UserNamespaceReason string `json:"user_namespace_reason,omitempty"`
 }
 
@@ -228,7 +224,7 @@ type Manifest struct {
 	Settings map[string]string `json:"settings,omitempty"`
 	Jobs     int               `json:"jobs"`     // attempts at a time
 	Attempts int               `json:"attempts"` // of each task
-	// Planned is how many attempts of all tasks the run was to make. If fewer are recorded,
+	// Planned is how many attempts of all tasks the run was to make; if fewer are recorded,
 	// it was interrupted. 0 means unknown, as in runs of older versions. See Seal.Planned.
 	Planned int `json:"planned,omitempty"`
 }
@@ -239,20 +235,19 @@ type Input struct {
 	Digest string `json:"digest"`
 }
 
-// A Seal says where a chain ends, so that records cut off at the end are noticed. It is
-// written whenever an sbench process finishes with the run, and replaces the previous
-// one.
+// A Seal says where a chain ends, so that a truncated chain is noticed. It is written
+// whenever an sbench process finishes with the run, and replaces the previous seal.
 type Seal struct {
 	RunID   string    `json:"run_id"`
 	Records int       `json:"records"`
 	Last    string    `json:"last"` // Digest of the last line, or of the manifest
 	At      time.Time `json:"at"`
 	// AcceptedUnsigned counts the leading records that were accepted without the required
-	// seal or signature when the run was resumed ([Trust]) or, after a regrading, those
-	// accepted of the run that was regraded.
+	// seal or signature when the run was resumed ([Trust]) or, in a regrading, those so
+	// accepted of the regraded run.
 	AcceptedUnsigned int `json:"accepted_unsigned,omitempty"`
-	// Planned is how many attempts the run is to have in all: those of the last session's
-	// tasks, and those that were recorded before. It is never less than Manifest.Planned.
+	// Planned is how many attempts the run is to have in total: those of the last session's
+	// tasks and those recorded before. It is never less than Manifest.Planned.
 	Planned int    `json:"planned,omitempty"`
 	Digest  string `json:"digest"` // of the seal as compact JSON with an empty Digest
 }

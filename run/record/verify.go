@@ -55,9 +55,9 @@ func (v Verification) OK() bool {
 	return !slices.ContainsFunc(v.Findings, func(f Finding) bool { return !f.Note })
 }
 
-// Verify reads everything in the run's directory dir that the records refer to, and
-// compares it with their digests. If key is not nil, the seal must be signed with it.
-// What is wrong is a [Finding]; an error means that the directory could not be read.
+// Verify compares everything in the run's directory dir that the records refer to with their
+// digests. If key is not nil, it must have signed the seal. What is wrong is a [Finding]; an
+// error means that the directory could not be read.
 func Verify(ctx context.Context, dir string, key ed25519.PublicKey) (Verification, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -106,8 +106,8 @@ type verifier struct {
 	claimed map[egressKey]claim
 }
 
-// inputs compares the files that the run was made from with their present contents. They
-// are not part of the run's directory, so a change is only a note.
+// inputs compares the files that the run was made from with what they contain now. They are
+// not part of the run's directory, so a change is only a note.
 func (v *verifier) inputs() {
 	for _, name := range slices.Sorted(maps.Keys(v.manifest.Inputs)) {
 		in := v.manifest.Inputs[name]
@@ -168,8 +168,8 @@ func (v *verifier) log(n int, l Log) {
 	}
 }
 
-// digestInput returns the digest and the size of a regular file. The name may have come
-// to mean something else, so it does not wait for a pipe or read a device.
+// digestInput returns the digest and the size of a regular file. The name may now refer to
+// something else, so it neither waits for a pipe nor reads a device.
 func digestInput(name string) (digest string, size int64, err error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err == nil {

@@ -1,7 +1,7 @@
-// Package cgroup works with control groups that an OCI runtime has created: it reads
-// their counters and limits, lists and kills their processes, and removes them. It
-// supports version 1, version 2 and the hybrid of the two (cgroups(7)). For a process
-// that is not the host's root it finds the group that is delegated to it.
+// Package cgroup works with control groups that an OCI runtime has created: it reads their
+// counters and limits, lists and kills their processes, and removes them. It supports
+// version 1, version 2 and the hybrid of the two (cgroups(7)). For a process other than the
+// host's root, it finds the delegated group.
 package cgroup
 
 import (
@@ -81,9 +81,9 @@ func (h Hierarchies) Mode() Mode {
 	return None
 }
 
-// Controllers lists which of memory, swap, pids and cpu can be limited in a new group.
-// For hierarchies that [Usable] returned to an ordinary user, they can be limited only after
-// [Hierarchies.Claim].
+// Controllers lists which of memory, swap, pids and cpu can be limited in a new group. In
+// hierarchies that [Usable] returned to an ordinary user, that takes [Hierarchies.Claim]
+// first.
 func (h Hierarchies) Controllers() []string {
 	var have []string
 	switch {
@@ -118,8 +118,8 @@ func (h Hierarchies) Bounds() bool {
 	return slices.Contains(have, "memory") && slices.Contains(have, "pids")
 }
 
-// CountsSocketsApart reports whether the kernel accounts the memory of sockets
-// separately, so that it needs a limit of its own; see [Group.LimitSockets].
+// CountsSocketsApart reports whether the kernel accounts socket memory separately, so that
+// it needs its own limit; see [Group.LimitSockets].
 func (h Hierarchies) CountsSocketsApart() bool {
 	return h.Mode() != V2 && exists(h.byController["memory"], "memory.kmem.tcp.limit_in_bytes")
 }
@@ -129,8 +129,8 @@ func exists(dir, name string) bool {
 	return err == nil
 }
 
-// swapAccounted reports whether the kernel accounts swap, in which case memory.swap.max
-// exists in every group but the root, or whether the host has no swap.
+// swapAccounted reports whether the kernel accounts swap, so that every group but the root
+// has memory.swap.max, or the host has no swap.
 func swapAccounted(dir string) bool {
 	for _, at := range []string{dir, filepath.Join(dir, "*")} {
 		if files, err := filepath.Glob(filepath.Join(at, "memory.swap.max")); err == nil && len(files) > 0 {
@@ -142,15 +142,14 @@ func swapAccounted(dir string) bool {
 
 func noSwap() bool { return strings.Count(readString("/proc/swaps"), "\n") <= 1 }
 
-// A Group names one control group in every hierarchy. The group need not exist.
+// A Group names one control group in every hierarchy. It need not exist.
 type Group struct {
 	h    Hierarchies
 	path string
 }
 
-// Group names the group at path, which is absolute within the hierarchies or, if
-// [Usable] returned them to an ordinary user, within the delegated group. It creates
-// nothing.
+// Group names the group at path, absolute within the hierarchies or, if [Usable] returned
+// them to an ordinary user, within the delegated group. It creates nothing.
 func (h Hierarchies) Group(path string) Group { return Group{h, path} }
 
 // dirs lists the group's directories without duplicates.
@@ -170,8 +169,7 @@ func (g Group) dirs() []string {
 	return mounts
 }
 
-// file returns "" if nothing is delegated, since then no group's counters belong to this
-// process.
+// file returns "" if nothing is delegated: then no group's counters belong to this process.
 func (g Group) file(controller, name string) string {
 	if g.Path() == "" {
 		return ""
@@ -183,9 +181,9 @@ func (g Group) file(controller, name string) string {
 }
 
 // Pids lists the processes of the group and of all groups below it, in any hierarchy. A
-// group that does not exist has none. If no group is delegated, an empty list would prove
-// nothing, so the error is [ErrUndelegated]. The ids are those of this process's PID
-// namespace; version 2 lists processes outside it as 0.
+// missing group has none. If no group is delegated, an empty list would prove nothing, so
+// the error is [ErrUndelegated]. The ids are those of this process's PID namespace; version
+// 2 lists processes outside it as 0.
 func (g Group) Pids() ([]int, error) {
 	if g.Path() == "" {
 		return nil, fmt.Errorf("cgroup %s: %w", g.path, ErrUndelegated)
@@ -227,7 +225,7 @@ func addPids(file string, seen map[int]bool) error {
 }
 
 // Signal sends sig to every process of the group except spare (0 spares none). It skips
-// process 1 and processes that have ended or are outside this PID namespace.
+// process 1, and processes that have ended or are outside this PID namespace.
 func (g Group) Signal(sig unix.Signal, spare int) error {
 	pids, err := g.Pids()
 	if err != nil {
@@ -251,9 +249,9 @@ func within(path, top string) bool {
 	return path == top || strings.HasPrefix(path, top+"/")
 }
 
-// KillAll kills every process of the group except spare (0 spares none) and waits until
-// they have ended or ctx is done. If processes remain after two passes, KillAll freezes
-// the group before it signals, since the group may fork faster than it is killed.
+// KillAll kills every process of the group except spare (0 spares none) and waits until they
+// have ended or ctx is done. If some remain after two passes, it freezes the group before
+// signalling: the group may fork faster than it is killed.
 func (g Group) KillAll(ctx context.Context, spare int) error {
 	for pass := 0; ; pass++ {
 		pids, err := g.Pids()
@@ -279,8 +277,7 @@ func (g Group) KillAll(ctx context.Context, spare int) error {
 	}
 }
 
-// freeze suspends or resumes the group's processes. It is not an error if the group does
-// not exist.
+// freeze suspends or resumes the group's processes. A missing group is no error.
 func (g Group) freeze(on bool) error {
 	file, text := g.file("freezer", "freezer.state"), map[bool]string{true: "FROZEN", false: "THAWED"}[on]
 	if g.h.Mode() == V2 {
@@ -292,14 +289,14 @@ func (g Group) freeze(on bool) error {
 	return nil
 }
 
-// gone reports whether err is that of a group which was removed: its files do not exist, or
-// were opened before (kernfs answers ENODEV).
+// gone reports whether err comes from a removed group: its files do not exist, or were
+// opened before (kernfs answers ENODEV).
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
 }
 
-// Remove deletes the group and the groups below it, none of which may contain a
-// process. It is not an error if the group does not exist.
+// Remove deletes the group and those below it, none of which may contain a process. A
+// missing group is no error.
 func (g Group) Remove() error {
 	var errs []error
 	for _, dir := range g.dirs() {

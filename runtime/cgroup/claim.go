@@ -10,13 +10,12 @@ import (
 )
 
 // Claim prepares the group that [Usable] found for child groups with limits: it moves this
-// process into a child group of its own and enables the controllers. Child processes start
-// in that group too, from where the kernel lets them move processes into other groups below
-// the delegated one.
+// process into a child group and enables the controllers. Child processes start in that
+// child group, too, and so may move processes into other groups below the delegated one.
 //
-// Call it before starting any process and before entering a user or PID namespace.
-// Calling it again, also from a child process, changes nothing. It does nothing for
-// the host's root or if no group is delegated.
+// Call it before starting any process and before entering a user or PID namespace. Calling
+// it again, even from a child process, changes nothing. It does nothing for the host's root
+// or if no group is delegated.
 func (h Hierarchies) Claim() error {
 	if h.to == nil || len(h.to.can) == 0 {
 		return nil

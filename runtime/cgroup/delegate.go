@@ -18,9 +18,9 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// supervisor is the group below the delegated one that contains sbench itself: a group
-// that has processes of its own cannot enable controllers for its children (cgroups(7),
-// "no internal processes").
+// supervisor is the group below the delegated one that contains sbench itself: a group with
+// processes of its own cannot enable controllers for its children (cgroups(7), "no internal
+// processes").
 const supervisor = "sbench-supervisor"
 
 const askTimeout = 10 * time.Second
@@ -33,19 +33,17 @@ const (
 	cureUnified = "boot with systemd.unified_cgroup_hierarchy=1, or run as root"
 )
 
-// ErrUndelegated is the error for operations on groups where this process may not create
-// any.
+// ErrUndelegated is the error for operations on groups if this process may create none.
 var ErrUndelegated = errors.New("no control group is delegated to this user")
 
-// A Lack says why a controller is missing and what the user or the administrator can do
-// about it. The zero Lack means that none is missing.
+// A Lack says why a controller is missing and what the user or administrator can do. The
+// zero Lack means that none is missing.
 type Lack struct {
 	Why  string // the reason
 	Cure string // what to do, such as a command to run
 }
 
-// delegation describes the group that is delegated to a process that is not the host's
-// root.
+// delegation describes the group delegated to a process other than the host's root.
 type delegation struct {
 	group string   // the delegated group, absolute below the mount point; "" if there is none
 	can   []string // controllers of the groups below it once Claim has run
@@ -54,14 +52,14 @@ type delegation struct {
 
 // Usable returns the mounted hierarchies as this process may use them. For the host's root
 // they are those of [Mounted]. For anyone else, including root in a user namespace, groups
-// are named relative to the delegated group. That is the one with the most controllers
-// among the process's own group and its ancestors, as far as the process may write to them
-// and systemd does not manage them; the nearest one if several have as many. If there is
-// none, Controllers returns nothing and Lack says why; that is not an error.
+// are named relative to the delegated group: the one with the most controllers among the
+// process's group and those of its ancestors that the process may write to and systemd does
+// not manage, the nearest if several have as many. If there is none, Controllers returns
+// nothing and Lack says why; that is no error.
 //
-// Usable creates and removes empty groups and changes nothing else; the controllers
-// become available with [Hierarchies.Claim]. The user's systemd can be asked only from
-// outside a user namespace, so a process that will enter one must call Claim first.
+// Usable creates and removes empty groups and changes nothing else; [Hierarchies.Claim]
+// makes the controllers available. The user's systemd can be asked only from outside a user
+// namespace, so a process that will enter one must call Claim first.
 func Usable() (Hierarchies, error) {
 	h, err := Mounted()
 	if err != nil || userns.HostRoot() {
@@ -83,9 +81,8 @@ func (h Hierarchies) Lack() Lack {
 	return h.to.lack
 }
 
-// Path returns the group's path below the mount points of the hierarchies, as
-// linux.cgroupsPath of an OCI specification expects it. It is "" if nothing is
-// delegated.
+// Path returns the group's path below the hierarchies' mount points, as linux.cgroupsPath of
+// an OCI specification expects it; "" if nothing is delegated.
 func (g Group) Path() string {
 	switch {
 	case g.h.to == nil:
@@ -119,8 +116,8 @@ func ownGroup() (string, error) {
 	return "", nil
 }
 
-// delegatedTo is Usable for the process self in the group own. delegates reports
-// whether a unit of the user's systemd is delegated.
+// delegatedTo is Usable for the process self in the group own. delegates reports whether a
+// unit of the user's systemd is delegated.
 func (h Hierarchies) delegatedTo(own string, self int, delegates func(unit string) (bool, error)) Hierarchies {
 	none := func(cure, format string, args ...any) Hierarchies {
 		h.to = &delegation{lack: Lack{fmt.Sprintf(format, args...), cure}}
@@ -142,7 +139,7 @@ func (h Hierarchies) delegatedTo(own string, self int, delegates func(unit strin
 	if err != nil {
 		return none(cureScope, "the control group %s is not this user's: %v", group, err)
 	}
-	// The user owns the files of a unit even if it is not delegated, but then the user's
+	// A unit's files belong to the user even if it is not delegated, but then the user's
 	// systemd may disable controllers again (systemd.resource-control(5)).
 	if unit != "" && !claimed {
 		yes, err := delegates(unit)
@@ -157,8 +154,8 @@ func (h Hierarchies) delegatedTo(own string, self int, delegates func(unit strin
 	return h
 }
 
-// cutTop converts a group's path as /proc shows it into its path below the mount point,
-// which shows the group top. It returns false if the group is not below top.
+// cutTop converts a group's path in /proc into its path below the mount point, which shows
+// the group top. It returns false if the group is not below top.
 func cutTop(group, top string) (string, bool) {
 	if top == "" || top == "/" {
 		return group, path.IsAbs(group) && group == path.Clean(group)
@@ -169,10 +166,10 @@ func cutTop(group, top string) (string, bool) {
 	return path.Clean("/" + strings.TrimPrefix(group, top)), true
 }
 
-// lineage lists group and its ancestors up to the first that is a unit of systemd;
-// systemd manages everything above a unit. unit is the name of that unit if the user's
-// systemd manages it, otherwise "": the system's systemd gives a user the files of a unit
-// only by delegating it.
+// lineage lists group and its ancestors up to the first that is a unit of systemd, which
+// manages everything above a unit. unit is the name of that unit if the user's systemd
+// manages it, otherwise "": the system's systemd gives a user the files of a unit only by
+// delegating it.
 func lineage(group string) (unit string, groups []string) {
 	for at := group; ; at = path.Dir(at) {
 		groups = append(groups, at)
@@ -188,8 +185,8 @@ func lineage(group string) (unit string, groups []string) {
 	}
 }
 
-// best returns the group that can pass on the most controllers, the first in groups if
-// several can pass on as many. It fails if self may write to none of them.
+// best returns the group that can pass on the most controllers, the first of several equal
+// ones. It fails if self may write to none.
 func (h Hierarchies) best(groups []string, self int) (delegation, error) {
 	var found delegation
 	var refusal error
@@ -212,9 +209,9 @@ func (h Hierarchies) best(groups []string, self int) (delegation, error) {
 	return found, nil
 }
 
-// tryWrite tries everything that delegation permits, since owner and mode of the files
-// do not show it inside a user namespace. A process that may write to cgroup.procs may
-// move processes between the groups below.
+// tryWrite tries everything that delegation permits, since inside a user namespace the
+// files' owner and mode do not show it. A process that may write to cgroup.procs may move
+// processes between the groups below.
 func tryWrite(dir string) error {
 	if kind := strings.TrimSpace(readString(filepath.Join(dir, "cgroup.type"))); kind != "" && kind != "domain" {
 		return fmt.Errorf("it is of type %q", kind)
@@ -241,8 +238,8 @@ func inProbe(dir string, f func(probe string) error) error {
 	return errors.Join(err, unix.Rmdir(probe))
 }
 
-// examine finds the controllers that a group can pass on: those it passes on already,
-// and its others if it contains no process but self.
+// examine finds the controllers that a group can pass on: those it passes on already and, if
+// it contains no process but self, its others.
 func examine(dir string, self int) delegation {
 	have := words(dir, "cgroup.controllers")
 	on := words(dir, "cgroup.subtree_control")
@@ -274,7 +271,7 @@ func examine(dir string, self int) delegation {
 
 func words(dir, name string) []string { return strings.Fields(readString(filepath.Join(dir, name))) }
 
-// controllers are the ones that limit a sandbox.
+// controllers are those that limit a sandbox.
 func controllers() []string { return []string{"memory", "pids", "cpu"} }
 
 // askManager asks the user's systemd whether a unit is delegated.

@@ -10,10 +10,9 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// Verify reads the group's limits on memory, processes and CPUs back from the kernel,
-// since an OCI runtime may silently ignore settings that it does not know. With withoutSwap
-// the group must not be able to swap. A limit that is 0 is not checked. The error names every
-// limit that is not as wanted.
+// Verify reads the group's limits on memory, processes and CPUs back from the kernel, since
+// an OCI runtime may silently ignore unknown settings. With withoutSwap the group must not
+// be able to swap. Limits of 0 are not checked. The error names every limit that differs.
 func (g Group) Verify(want runtime.Limits, withoutSwap bool) error {
 	var errs []error
 	check := func(controller, name string, ok func(text string) bool) {
@@ -64,10 +63,9 @@ func atMost(quota []string, cpus float64) bool {
 	return err1 == nil && err2 == nil && q > 0 && p > 0 && q/p <= cpus*1.001
 }
 
-// LimitSockets limits the memory of the group's TCP and UDP sockets to bytes, and reads
-// the limit back. Only version 1 has this limit (memory.kmem.tcp.limit_in_bytes in
-// memory.rst), and current OCI runtimes do not set it; version 2 counts that memory with
-// the rest.
+// LimitSockets limits the memory of the group's TCP and UDP sockets to bytes, and reads the
+// limit back. Only version 1 has this limit (memory.kmem.tcp.limit_in_bytes in memory.rst),
+// and current OCI runtimes do not set it; version 2 counts that memory with the rest.
 func (g Group) LimitSockets(bytes int64) error {
 	name := g.file("memory", "memory.kmem.tcp.limit_in_bytes")
 	if err := os.WriteFile(name, strconv.AppendInt(nil, bytes, 10), 0); err != nil {

@@ -2,8 +2,7 @@ package cgroup
 
 import "time"
 
-// Stats are the kernel's counters for a group. A counter that the kernel does not have
-// is 0.
+// Stats are the kernel's counters for a group. Counters that the kernel lacks are 0.
 type Stats struct {
 	CPU        time.Duration // user and system time of all processes
 	PeakMemory int64         // bytes

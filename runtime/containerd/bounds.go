@@ -13,21 +13,20 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// DefaultTimeout is how long an answer of the daemon, or of the OCI runtime behind it,
-// may take. Making a sandbox takes a tenth of a second, or ten seconds on a host that
-// is a hundred times slower.
+// DefaultTimeout is how long an answer of the daemon, or of the OCI runtime behind it, may
+// take. Making a sandbox takes a tenth of a second, or ten seconds on a host a hundred times
+// slower.
 const DefaultTimeout = 30 * time.Second
 
 // bulkTimeout bounds the calls that move or remove the bytes of whole images.
 const bulkTimeout = 30 * time.Minute
 
-// cleanupTimeout bounds each removal. If [Options.Timeout] is shorter, that applies
-// instead; if it is more than three times as long, as on a slow host, a third of it does.
+// cleanupTimeout bounds each removal. A shorter [Options.Timeout] applies instead; if that
+// is more than three times as long, as on a slow host, a third of it does.
 const cleanupTimeout = 10 * time.Second
 
-// bound limits the duration of every call: a daemon that is stopped, or an OCI runtime
-// that hangs, would otherwise block a run forever. [native] turns its error into
-// runtime.ErrUnavailable.
+// bound limits the duration of every call: otherwise a stopped daemon or a hanging OCI
+// runtime would block a run forever. [native] turns its error into runtime.ErrUnavailable.
 func bound(usual time.Duration) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		limit := usual
@@ -49,8 +48,8 @@ func bound(usual time.Duration) grpc.UnaryClientInterceptor {
 	}
 }
 
-// late reports whether err comes from a deadline. The daemon knows the deadline and may
-// end the call before this process does, with an error of its own or its shim's; so may a
+// late reports whether err comes from a deadline. The daemon knows the deadline and may end
+// the call before this process does, with an error of its own or its shim's. So may a
 // shorter deadline of the caller.
 func late(err error) bool {
 	switch status.Code(err) {

@@ -1,10 +1,10 @@
 // Package containerd implements the runtime contract on a containerd daemon, version
 // 1.6 or later. It uses only services that both 1.x and 2.x have.
 //
-// Everything that it makes in the daemon or on the host belongs to a [Run]. In the daemon
-// it carries the run's label or is referenced by the run's lease. On the host it lies in a
-// directory or cgroup named after the run. The owner of a run holds the lock file in its
-// directory, and [Client.GC] removes what belongs to a run whose lock is not held.
+// Everything that it makes in the daemon or on the host belongs to a [Run]. In the daemon it
+// has the run's label or is referenced by the run's lease; on the host it is in a directory
+// or cgroup named after the run. The owner of a run holds the lock file in its directory.
+// [Client.GC] removes what belongs to runs whose lock nobody holds.
 package containerd
 
 import (
@@ -42,25 +42,25 @@ const (
 	DefaultNamespace   = "sbench"
 	DefaultSnapshotter = "overlayfs"
 	DefaultHandler     = "io.containerd.runc.v2"
-	OCIRuntimeAuto     = "auto" // runc, or what the daemon has
+	OCIRuntimeAuto     = "auto" // runc if it is in PATH, otherwise what the daemon has
 	// NoAddress, as an address, asks for a private daemon even if another one runs.
 	NoAddress = "none"
 )
 
 const dialTimeout = 10 * time.Second
 
-// Options says which daemon to use and where sbench keeps its own state. Fields that
-// are zero have the defaults above and those of [DefaultDirectories].
+// Options says which daemon to use and where sbench keeps its own state. Fields that are
+// zero have the defaults above and those of [DefaultDirectories].
 type Options struct {
 	// Address is the daemon's socket. "" means the system's daemon if it can be used,
-	// and otherwise a private one, which is started on demand.
+	// otherwise a private one, which is started on demand.
 	Address     string
 	Namespace   string // containerd's, which separates images and containers
 	Snapshotter string // "" means DefaultSnapshotter, or FuseSnapshotter where that does not work
 	Handler     string // the name of the OCI runtime's shim
-	// OCIRuntime is the program that the shim executes, by path or by name in PATH:
-	// runc, crun, or another one with the same command line. "" and OCIRuntimeAuto
-	// mean runc. It must be one of these two if Handler is not the default.
+	// OCIRuntime is the program that the shim executes, by path or by name in PATH: runc,
+	// crun, or another with the same command line. "" means OCIRuntimeAuto. It must be one
+	// of these two if Handler is not the default.
 	OCIRuntime  string
 	Root, State string // directories for persistent and for volatile state
 	HostsDir    string // registry configuration; "" means /etc/containerd/certs.d
@@ -70,8 +70,8 @@ type Options struct {
 	// Timeout bounds every answer of the daemon and the OCI runtime, except transfers
 	// of images, which may take longer; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// AllowSeccomp and AllowNetlink permit sandboxes system calls whose memory is
-	// not bounded by any limit; see oci.WithOwnFilters and oci.WithNetlink.
+	// AllowSeccomp and AllowNetlink permit sandboxes system calls whose memory no limit
+	// bounds; see oci.WithOwnFilters and oci.WithNetlink.
 	AllowSeccomp, AllowNetlink bool
 	// UserNamespace is UserNamespaceAuto or HostUserNamespace; "" means the former.
 	UserNamespace string
@@ -114,8 +114,8 @@ type Client struct {
 	ids      idMode // valid once settled
 }
 
-// Open connects to a daemon, starting a private one if necessary. The caller closes
-// the client. The error is runtime.ErrUnavailable if no daemon can be used, and
+// Open connects to a daemon, starting a private one if necessary. The caller closes the
+// client. The error is runtime.ErrUnavailable if no daemon can be used, and
 // runtime.ErrInvalid if one of opts is invalid.
 func Open(ctx context.Context, opts Options) (*Client, error) {
 	c := &Client{opts: withDefaults(opts), setup: make(chan struct{}, 2*goruntime.NumCPU())}
@@ -147,8 +147,8 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 	return c, nil
 }
 
-// stateDirectory makes a directory and returns its path without symbolic links, as the
-// mount table will show it.
+// stateDirectory makes a directory and returns its path without symbolic links, as in the
+// mount table.
 func stateDirectory(dir string) (string, error) {
 	// Overlay's mount options separate paths with some of these.
 	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, ":,\\\n\x00") {
@@ -169,8 +169,8 @@ func withDefaults(o Options) Options {
 	return o
 }
 
-// connect finds the daemon: the one at the given address, the system's, or a private
-// one. If none was asked for and the system's cannot be used, it logs that and goes on.
+// connect finds the daemon: at the given address, the system's, or a private one. If no
+// address was given and the system's cannot be used, it logs that and continues.
 func (c *Client) connect(ctx context.Context) error {
 	switch {
 	case c.opts.Address == NoAddress:
@@ -194,8 +194,7 @@ func (c *Client) connect(ctx context.Context) error {
 	return c.dial(ctx, c.daemon.Address())
 }
 
-// dial connects to a daemon that answers and that shares this process's view of the
-// host.
+// dial connects to a daemon that answers and shares this process's view of the host.
 func (c *Client) dial(ctx context.Context, address string) error {
 	if !filepath.IsAbs(address) {
 		return fmt.Errorf("containerd address %q %w: it is not an absolute path", address, runtime.ErrInvalid)
@@ -248,7 +247,7 @@ func (c *Client) Root() string { return c.opts.Root }
 // Version returns the version that the daemon reports.
 func (c *Client) Version() string { return c.version }
 
-// Private reports whether the daemon is one that sbench started itself.
+// Private reports whether sbench itself started the daemon.
 func (c *Client) Private() bool { return c.daemon != nil }
 
 // ctx adds the namespace that every call needs.
@@ -256,18 +255,18 @@ func (c *Client) ctx(ctx context.Context) context.Context {
 	return namespaces.WithNamespace(ctx, c.opts.Namespace)
 }
 
-// ready waits for a daemon that is being restarted. The error is runtime.ErrUnavailable if
-// it stays away for longer than reconnectTimeout.
+// ready waits for a restarting daemon. The error is runtime.ErrUnavailable if it stays away
+// for longer than reconnectTimeout.
 func (c *Client) ready(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(c.ctx(ctx), reconnectTimeout)
 	defer cancel()
 	if _, err := c.c.IsServing(bounded); err != nil && ctx.Err() == nil && errors.Is(native(err), runtime.ErrUnavailable) {
 		return fmt.Errorf("%w: containerd at %s has not answered for %s", runtime.ErrUnavailable, c.address, reconnectTimeout)
 	}
-	return nil // other errors come back from the calls that follow
+	return nil // other errors come back from later calls
 }
 
-// slot waits until one more sandbox may be made or started. The caller releases it.
+// slot waits until another sandbox may be made or started. The caller releases it.
 func (c *Client) slot(ctx context.Context) (release func(), err error) {
 	select {
 	case c.setup <- struct{}{}:
@@ -282,7 +281,7 @@ func (c *Client) cleanup(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(c.ctx(context.WithoutCancel(ctx)), max(min(cleanupTimeout, c.opts.Timeout), c.opts.Timeout/3))
 }
 
-// daemonLimits are the limits that every container inherits from the daemon. Loosening one
+// daemonLimits are the limits that every container inherits from the daemon. Raising one
 // needs CAP_SYS_RESOURCE.
 type daemonLimits struct {
 	files       uint64 // the hard limit on open files per process
@@ -320,7 +319,7 @@ func inspectDaemon(address string) (daemonLimits, error) {
 	return l, err
 }
 
-// native adds the sentinel error of the runtime contract to a daemon's error.
+// native adds the runtime contract's sentinel error to a daemon's error.
 func native(err error) error {
 	switch {
 	case err == nil:

@@ -10,9 +10,9 @@ import (
 	"github.com/securebench/sbench/runtime/hostcheck"
 )
 
-// Diagnose examines whether this host can run sandboxes with opts. It connects to a
-// daemon, starting one if necessary, runs a sandbox, makes a network namespace and an
-// overlay mount, and removes all of them. What it cannot do is a finding.
+// Diagnose examines whether this host can run sandboxes with opts. It connects to a daemon,
+// starting one if necessary, runs a sandbox, makes a network namespace and an overlay mount,
+// and removes them all. What it cannot do is a finding.
 func Diagnose(ctx context.Context, opts Options) []hostcheck.Finding {
 	opts = withDefaults(opts)
 	var findings []hostcheck.Finding
@@ -33,7 +33,7 @@ func Diagnose(ctx context.Context, opts Options) []hostcheck.Finding {
 	return findings
 }
 
-// ociRuntimeFinding reports which program is the OCI runtime. One without seccomp would
+// ociRuntimeFinding reports which program is the OCI runtime. Without seccomp, it would
 // refuse every sandbox.
 func (c *Client) ociRuntimeFinding() hostcheck.Finding {
 	const check = "oci runtime"

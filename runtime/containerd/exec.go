@@ -24,9 +24,9 @@ import (
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
-// killTimeout bounds the wait until killed processes have ended. It is minutes long,
-// because a process that waits for a slow disk ends only when the disk answers. After
-// slowKill the wait is logged. drainTimeout bounds the wait for the rest of the output.
+// killTimeout bounds the wait until killed processes have ended: minutes, because a process
+// that waits for a slow disk ends only when the disk answers. After slowKill the wait is
+// logged. drainTimeout bounds the wait for the rest of the output.
 const (
 	killTimeout  = 5 * time.Minute
 	slowKill     = 20 * time.Second
@@ -74,7 +74,7 @@ func (s *Sandbox) exec(ctx context.Context, p runtime.Process) (runtime.Exit, er
 }
 
 // finish releases a process that has ended. The daemon's record of it is deleted now in a
-// persistent sandbox, and with the sandbox in a one-shot one.
+// persistent sandbox, with the sandbox in a one-shot one.
 func (s *Sandbox) finish(ctx context.Context, proc *process) error {
 	err := proc.close()
 	if !s.cfg.Persistent {
@@ -86,8 +86,8 @@ func (s *Sandbox) finish(ctx context.Context, proc *process) error {
 	return errors.Join(err, native(deleteErr))
 }
 
-// start starts p: as the first process of a one-shot sandbox, or next to the idle process
-// of a persistent one.
+// start starts p: as the first process of a one-shot sandbox, or beside the idle process of
+// a persistent one.
 func (s *Sandbox) start(ctx context.Context, p runtime.Process, std *streams) (*process, error) {
 	ctx = s.run.ctx(ctx)
 	spec, err := s.spec(p.Args, p.Env, p.Dir)
@@ -121,7 +121,7 @@ func (s *Sandbox) startFirst(ctx context.Context, spec *specs.Spec, creator cio.
 	if err != nil {
 		return nil, fmt.Errorf("create container: %w", native(err))
 	}
-	// The daemon mounts nothing: the root that the specification names is mounted already.
+	// The daemon mounts nothing: the root in the specification is mounted already.
 	s.task, err = s.container.NewTask(ctx, creator)
 	if err != nil {
 		return nil, startError(err)
@@ -160,11 +160,11 @@ func (s *Sandbox) startNext(ctx context.Context, p *specs.Process, std *streams)
 	return hold(next), nil
 }
 
-// startError distinguishes a command that cannot be executed from a failing daemon. The
-// only sign is the wording of runc and crun about execve and the working directory.
+// startError distinguishes a command that cannot be executed from a failing daemon. The only
+// sign is what runc and crun say about execve and the working directory.
 func startError(err error) error {
 	text := err.Error()
-	// First what the host lacks for a moment: the error of a runtime that cannot fork
+	// First temporary shortages of the host: the error of a runtime that cannot fork
 	// contains "exec", too.
 	for _, sign := range []string{"fork/exec", "resource temporarily unavailable", "cannot allocate memory", "too many open files", "no space left on device"} {
 		if strings.Contains(strings.ToLower(text), sign) {
@@ -182,12 +182,12 @@ func startError(err error) error {
 	return refusal{fmt.Errorf("start: %w", native(err))}
 }
 
-// refusal is the error with which the OCI runtime, or the shim, refused a sandbox.
+// refusal is the error with which the OCI runtime or the shim refused a sandbox.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
 
-// lastPart keeps what runc says at the end of its chain of prefixes.
+// lastPart keeps what follows runc's chain of prefixes.
 func lastPart(text string) string {
 	text = strings.TrimSuffix(text, ": unknown")
 	for _, mark := range []string{"unable to start container process: ", "exec failed: ", "create failed: "} {
@@ -198,14 +198,14 @@ func lastPart(text string) string {
 	return text
 }
 
-// An end is how a process ended: its status, or why that is not known.
+// An end is how a process ended: its status, or why that is unknown.
 type end struct {
 	status uint32
 	err    error
 }
 
-// wait waits until p has ended and it is proven that none of its processes is alive.
-// The daemon may end before the process does.
+// wait waits until p has ended and all its processes are proven dead. The daemon may end
+// before the process does.
 func (s *Sandbox) wait(ctx context.Context, p runtime.Process, proc *process, begun time.Time) (runtime.Exit, error) {
 	waitCtx, stop := context.WithCancel(s.run.c.ctx(context.WithoutCancel(ctx)))
 	defer stop()
@@ -250,8 +250,8 @@ func (s *Sandbox) wait(ctx context.Context, p runtime.Process, proc *process, be
 	return exit, nil
 }
 
-// end sends SIGTERM to every process, unless grace is 0, and kills those that remain after
-// it. The daemon then reports the end in done.
+// end sends SIGTERM to every process, unless grace is 0, and after grace kills those that
+// remain. The daemon then reports the end in done.
 func (s *Sandbox) end(ctx context.Context, grace time.Duration, proc *process, done <-chan end) (end, error) {
 	if grace > 0 {
 		if err := s.group.Signal(unix.SIGTERM, s.idlePid()); err != nil {
@@ -274,8 +274,8 @@ func (s *Sandbox) end(ctx context.Context, grace time.Duration, proc *process, d
 	}
 }
 
-// idlePid returns the pid of the first process of a persistent sandbox, which is spared;
-// 0 if there is none.
+// idlePid returns the pid of a persistent sandbox's first process, which is spared; 0 if
+// there is none.
 func (s *Sandbox) idlePid() int {
 	if s.init == nil {
 		return 0
@@ -321,7 +321,7 @@ func (s *Sandbox) account(e *runtime.Exit, before cgroup.Stats) {
 	reached(runtime.LimitOutput, e.Stdout.Cut() > 0 || e.Stderr.Cut() > 0)
 	reached(runtime.LimitDisk, err == nil && full)
 	if e.Success() || e.Reason == runtime.WallTime {
-		return // it succeeded in spite of the limits, or sbench killed it first
+		return // it succeeded despite the limits, or sbench killed it first
 	}
 	switch {
 	case outOfMemory:
@@ -331,8 +331,8 @@ func (s *Sandbox) account(e *runtime.Exit, before cgroup.Stats) {
 	}
 }
 
-// volumes returns the sandbox's layer and the volumes that it mounts as they are, or of
-// these only the writable ones.
+// volumes returns the sandbox's layer and the volumes that it mounts directly, or of these
+// only the writable ones.
 func (s *Sandbox) volumes(writable bool) []*volume.Volume {
 	all := []*volume.Volume{s.layer}
 	for _, m := range s.cfg.Mounts {
@@ -353,8 +353,8 @@ func (s *Sandbox) full() (bool, error) {
 	return false, nil
 }
 
-// sound returns an error if something that was written to the sandbox's volumes has not
-// reached the disk.
+// sound returns an error if something written to the sandbox's volumes has not reached the
+// disk.
 func (s *Sandbox) sound() error {
 	for _, v := range s.volumes(false) {
 		if err := v.Sound(); err != nil {
@@ -364,8 +364,7 @@ func (s *Sandbox) sound() error {
 	return nil
 }
 
-// Path returns the host path of a directory that a stopped sandbox left; see
-// runtime.Sandbox.
+// Path returns the host path of a directory in a stopped sandbox; see runtime.Sandbox.
 func (s *Sandbox) Path(dir string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

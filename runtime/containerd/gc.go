@@ -23,7 +23,7 @@ import (
 	"github.com/securebench/sbench/runtime/remove"
 )
 
-// leftovers are what is left of one run. Whoever removes them holds the lock.
+// leftovers are what is left of a run. Whoever removes them holds the lock.
 type leftovers struct {
 	run  string
 	dir  string   // the run's directory; it may be gone
@@ -37,10 +37,10 @@ type Collected struct {
 	Left    []error  // what could not be removed; the next collection tries again
 }
 
-// GC removes what runs left behind, in the daemon and on this host, if their owner has
-// died. It does not touch live runs, whose owners hold a lock. The error means that GC
-// could not list the runs or was interrupted. If one run cannot be removed, GC goes on
-// with the next.
+// GC removes what runs left behind, in the daemon and on this host, if their owner has died.
+// It does not touch live runs, whose owners hold a lock. If a run cannot be removed, GC
+// continues with the next. The error means that GC could not list the runs or was
+// interrupted.
 func (c *Client) GC(ctx context.Context) (Collected, error) {
 	var done Collected
 	if err := c.reapTrials(ctx); err != nil {
@@ -74,8 +74,8 @@ func (c *Client) GC(ctx context.Context) (Collected, error) {
 	return done, nil
 }
 
-// knownRuns returns, by id, the runs with a directory on this host or with a container or
-// lease in the daemon.
+// knownRuns returns, by id, the runs with a directory on this host or a container or lease
+// in the daemon.
 func (c *Client) knownRuns(ctx context.Context) (map[string]leftovers, error) {
 	known := map[string]leftovers{}
 	runs := filepath.Join(c.opts.State, "runs")
@@ -112,8 +112,8 @@ func (c *Client) knownRuns(ctx context.Context) (map[string]leftovers, error) {
 	return known, nil
 }
 
-// validRun reports whether the value of a label can be the id of a run, so that no label
-// makes GC remove anything else.
+// validRun reports whether a label's value can be a run's id, so that no label makes GC
+// remove anything else.
 func validRun(run string) bool {
 	return len(run) == 16 && strings.Trim(run, "0123456789abcdef") == ""
 }
@@ -138,8 +138,8 @@ func (l *leftovers) claim() (dead bool, err error) {
 	return true, nil
 }
 
-// reap removes everything of a run, its directory last, so that an interrupted
-// removal is found again.
+// reap removes everything of a run, its directory last, so that an interrupted removal is
+// found again.
 func (c *Client) reap(ctx context.Context, l leftovers) error {
 	group := c.newGroup("/"+cgroupPrefix+l.run, runtime.Limits{}, nil)
 	errs := []error{
@@ -184,7 +184,7 @@ func (c *Client) reapContainers(ctx context.Context, run string) error {
 }
 
 // removeContainer kills and removes a container and its task. It is no error if they are
-// gone already.
+// gone.
 func (c *Client) removeContainer(ctx context.Context, ct client.Container) error {
 	ctx, cancel := c.cleanup(ctx)
 	defer cancel()
@@ -202,8 +202,8 @@ func (c *Client) removeContainer(ctx context.Context, ct client.Container) error
 }
 
 // forceDelete kills and deletes a task in any state. Killing the first process is enough,
-// since the kernel then kills all others of its PID namespace; asking the shim to kill all
-// processes fails without cgroups.
+// since the kernel then kills all others of its PID namespace; asking the shim to kill them
+// fails without cgroups.
 func forceDelete(ctx context.Context, task client.Task) error {
 	status, err := task.Status(ctx)
 	if err != nil {
@@ -246,8 +246,8 @@ func (c *Client) reapSnapshots(ctx context.Context, run string) error {
 	return errors.Join(errs...)
 }
 
-// reapLease deletes the run's lease. If the run's owner is dead it waits until the daemon
-// has collected what the lease held, such as half of an image: a private daemon might be
+// reapLease deletes the run's lease. If the run's owner is dead, it waits until the daemon
+// has collected what the lease held, such as half an image: a private daemon might be
 // stopped before it does so by itself.
 func (c *Client) reapLease(ctx context.Context, l leftovers) error {
 	var opts []leases.DeleteOpt

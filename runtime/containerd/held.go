@@ -10,8 +10,8 @@ import (
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
-// attach lets the watchdog, if there is one, watch the sandbox's first process, which is
-// not started yet, and opens the process's tmpfs mounts for held.
+// attach lets the watchdog, if there is one, watch the sandbox's first process before it
+// starts, and opens the process's tmpfs mounts for held.
 func (s *Sandbox) attach(pid uint32) error {
 	g, ok := s.group.(*watchdog.Group)
 	if !ok {
@@ -45,9 +45,9 @@ func (s *Sandbox) detach() error {
 	return errors.Join(errs...)
 }
 
-// held returns how many bytes of the sandbox's memory are taken by files: those on its own
-// tmpfs mounts, and those in a layer small enough to be kept in memory on any host. Larger
-// volumes have a bound of their own.
+// held returns how many bytes of the sandbox's memory are files: those on its own tmpfs
+// mounts, and those in a layer small enough to be in memory on any host. Larger volumes have
+// their own bound.
 func (s *Sandbox) held() (sum int64) {
 	if s.layer != nil {
 		sum = s.layer.InMemory()

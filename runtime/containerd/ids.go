@@ -13,15 +13,13 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// The values of [Options.UserNamespace] and of the mode that
-// [Client.UserNamespace] returns.
+// The values of [Options.UserNamespace], and the modes that [Client.UserNamespace] returns.
 const (
 	UserNamespaceAuto = "auto" // OwnUserNamespace where that is possible
 	HostUserNamespace = "host" // sandboxes have the same ids as sbench
 	OwnUserNamespace  = "own"  // each sandbox has its own range of ids
-	// NestedUserNamespace means that sbench itself runs in a user namespace, and
-	// that each sandbox has a child of it with the same ids. None of these ids is the
-	// host's root.
+	// NestedUserNamespace means that sbench itself runs in a user namespace, and each
+	// sandbox in a child of it with the same ids, none of which is the host's root.
 	NestedUserNamespace = "nested"
 )
 
@@ -30,15 +28,15 @@ type idMode struct {
 	name string      // one of the modes above
 	why  string      // reason for HostUserNamespace, or what OwnUserNamespace lacks
 	pool *idmap.Pool // nil except in OwnUserNamespace
-	// mappings means that the specification repeats the user namespace's mappings,
-	// without which some OCI runtimes do not join it; see oci.WithUserNamespace.
+	// mappings means that the specification repeats the user namespace's mappings, without
+	// which some OCI runtimes do not join it; see oci.WithUserNamespace.
 	mappings bool
 	// onDisk means that every volume is on disk, because the ids of a tmpfs cannot be
 	// shifted (before Linux 6.3).
 	onDisk bool
 }
 
-// sandboxIDs are the ids of one sandbox and the user namespace in which it has them.
+// sandboxIDs are a sandbox's ids and the user namespace in which it has them.
 type sandboxIDs struct {
 	own    *idmap.Range      // nil if the sandbox has the ids of this process
 	userns *userns.Namespace // nil if it is in sbench's user namespace
@@ -56,9 +54,9 @@ func (m idMode) take() (sandboxIDs, error) {
 	return sandboxIDs{own, own.Namespace}, nil
 }
 
-// nest makes the sandbox's user namespace if sbench itself is in one: a child of it with
-// the same ids. The sandbox's root then has no power over sbench's namespace, and the kernel
-// counts the processes of each sandbox separately (user_namespaces(7), setrlimit(2)).
+// nest makes the sandbox's user namespace if sbench itself is in one: a child of it with the
+// same ids. The sandbox's root then has no power over sbench's namespace, and the kernel
+// counts each sandbox's processes separately (user_namespaces(7), setrlimit(2)).
 func (s *sandboxIDs) nest() error {
 	if !userns.Inside() {
 		return nil
@@ -71,8 +69,8 @@ func (s *sandboxIDs) nest() error {
 	return err
 }
 
-// sameIDs maps every id of this user namespace to itself. One mapping must not span two of
-// the parent namespace's (user_namespaces(7)).
+// sameIDs maps every id of this user namespace to itself. No mapping may span two of the
+// parent namespace's (user_namespaces(7)).
 func sameIDs() ([]userns.Mapping, error) {
 	own, err := user.CurrentProcessUIDMap()
 	if err != nil {
@@ -85,7 +83,7 @@ func sameIDs() ([]userns.Mapping, error) {
 	return ms, nil
 }
 
-// check refuses a user that has no id in the sandbox's range.
+// check refuses a user without an id in the sandbox's range.
 func (s *sandboxIDs) check(u passwd.User) error {
 	if s.own == nil {
 		return nil
@@ -98,8 +96,8 @@ func (s *sandboxIDs) check(u passwd.User) error {
 	return nil
 }
 
-// options returns the specification's options for the user namespace. With ids of its own
-// the sandbox has its /dev in the directory devices.
+// options returns the specification's options for the user namespace. A sandbox with ids of
+// its own has its /dev in the directory devices.
 func (s *sandboxIDs) options(mappings bool, devices string) []oci.Option {
 	if s.userns == nil {
 		return nil
@@ -117,8 +115,8 @@ func (s *sandboxIDs) options(mappings bool, devices string) []oci.Option {
 	return append(opts, oci.WithDevices(devices))
 }
 
-// close releases the sandbox's user namespace and ids. All processes of the sandbox
-// must be known to have ended.
+// close releases the sandbox's user namespace and ids. All its processes must be known to
+// have ended.
 func (s *sandboxIDs) close() error {
 	var closer io.Closer = s.userns
 	switch {

@@ -40,13 +40,12 @@ type ImageInfo struct {
 	// Bytes is the size of what the daemon has of the image, packed and unpacked. Layers
 	// that images share count for each of them.
 	Bytes int64 `json:"bytes"`
-	// Pulled says that sbench pulled it, so that a registry has it.
+	// Pulled says that sbench pulled it, so a registry has it.
 	Pulled bool `json:"pulled"`
 }
 
 // NormalizeRef returns the full form of a reference: "python:3.11" becomes
-// "docker.io/library/python:3.11", and a name without tag or digest gets the tag
-// latest.
+// "docker.io/library/python:3.11", and a name without tag or digest gets the tag latest.
 func NormalizeRef(ref string) (string, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
@@ -55,9 +54,9 @@ func NormalizeRef(ref string) (string, error) {
 	return named.String(), nil
 }
 
-// Image resolves a reference to a local, unpacked image for this host's platform,
-// pulling it as policy says. The error is runtime.ErrNotFound if there is no such
-// image and policy forbids pulling it, or pulling it fails.
+// Image resolves a reference to a local, unpacked image for this host's platform, pulling it
+// as policy says. The error is runtime.ErrNotFound if there is no such image and policy
+// forbids pulling it, or pulling it fails.
 func (c *Client) Image(ctx context.Context, ref string, policy PullPolicy) (runtime.Image, error) {
 	name, err := NormalizeRef(ref)
 	if err != nil {
@@ -82,8 +81,8 @@ func (c *Client) Image(ctx context.Context, ref string, policy PullPolicy) (runt
 	return c.Pull(ctx, name)
 }
 
-// Local reports whether the reference names an image that is built and imported
-// locally, so that no registry has it.
+// Local reports whether the reference names an image that is built and imported locally and
+// so is in no registry.
 func Local(ref string) bool {
 	named, err := reference.ParseDockerRef(ref)
 	return err == nil && reference.Domain(named) == "sbench.local"
@@ -97,8 +96,7 @@ func (c *Client) store() string {
 	return fmt.Sprintf("namespace %q of containerd at %s: import it there (sbench image import ARCHIVE), or use sbench's own daemon and its images (--address none)", c.opts.Namespace, c.address)
 }
 
-// prepare checks the image's platform, unpacks it if necessary, and reads its
-// configuration.
+// prepare checks the image's platform, unpacks it if necessary, and reads its configuration.
 func (c *Client) prepare(ctx context.Context, img client.Image) (runtime.Image, error) {
 	ctx = c.ctx(ctx)
 	fail := func(err error) (runtime.Image, error) {
@@ -108,7 +106,7 @@ func (c *Client) prepare(ctx context.Context, img client.Image) (runtime.Image, 
 	if err != nil {
 		return fail(err)
 	}
-	// containerd accepts a manifest without an index whatever its platform is.
+	// containerd accepts a manifest without an index whatever its platform.
 	if spec.OS != "linux" || spec.Architecture != goruntime.GOARCH {
 		return fail(fmt.Errorf("is for %s/%s, and this host is linux/%s", spec.OS, spec.Architecture, goruntime.GOARCH))
 	}
@@ -137,8 +135,8 @@ func (c *Client) prepare(ctx context.Context, img client.Image) (runtime.Image, 
 }
 
 // Import reads an OCI or Docker archive and returns its images. If as is not empty, the
-// archive must contain exactly one image, which also gets that name and is returned
-// under it alone.
+// archive must contain exactly one image, which also gets that name and is returned under it
+// alone.
 func (c *Client) Import(ctx context.Context, archive io.Reader, as string) ([]runtime.Image, error) {
 	opts := []client.ImportOpt{client.WithImportPlatform(platforms.Default())}
 	if as != "" {
@@ -184,8 +182,7 @@ func (c *Client) Import(ctx context.Context, archive io.Reader, as string) ([]ru
 	return all, nil
 }
 
-// Tag gives the image source the additional name target. If another image had that
-// name, it loses it.
+// Tag gives the image source the additional name target, which another image may lose.
 func (c *Client) Tag(ctx context.Context, source, target string) (runtime.Image, error) {
 	img, err := c.Image(ctx, source, PullNever)
 	if err != nil {
@@ -253,8 +250,8 @@ func (c *Client) imageBytes(ctx context.Context, i images.Image) (int64, error) 
 	return bytes, err
 }
 
-// RemoveImage removes a name, as [Client.Images] lists it, or else in its full form. The
-// content is removed once no other name and no run refers to it.
+// RemoveImage removes a name as listed by [Client.Images] or, failing that, in its full
+// form. The content is removed once no other name and no run refers to it.
 func (c *Client) RemoveImage(ctx context.Context, ref string) error {
 	remove := func(name string) error {
 		return c.c.ImageService().Delete(c.ctx(ctx), name, images.SynchronousDelete())

@@ -18,7 +18,7 @@ import (
 // memory (cgroup v1). It is enough for lo, the only interface.
 const socketBytes = 64 << 20
 
-// group finds, counts and kills the processes of a sandbox, except the one whose pid is
+// group finds, counts and kills the processes of a sandbox, except the one with the pid
 // spare. It is a control group or a group of the watchdog.
 type group interface {
 	Pids() ([]int, error)
@@ -28,12 +28,12 @@ type group interface {
 	Remove() error
 }
 
-// watched reports whether a watchdog takes the place of the sandboxes' cgroups, because
-// they could not bound both memory and processes.
+// watched reports whether a watchdog replaces the sandboxes' cgroups, which could not bound
+// both memory and processes.
 func (c *Client) watched() bool { return !c.cgroups.Bounds() }
 
-// newGroup returns the group of a sandbox. A watchdog adds what held returns, if it is not
-// nil, to the memory of the processes.
+// newGroup returns the group of a sandbox. A watchdog adds held, unless it is nil, to the
+// memory of the processes.
 func (c *Client) newGroup(path string, l runtime.Limits, held func() int64) group {
 	if c.watched() {
 		return c.watch.Group(l, held)
@@ -41,10 +41,10 @@ func (c *Client) newGroup(path string, l runtime.Limits, held func() int64) grou
 	return c.cgroups.Group(path)
 }
 
-// Degraded lists the limits that the kernel of this host cannot enforce for a sandbox and
-// that may be missing: disk, and those in Options.AllowDegraded. The error names all other
-// limits that are missing. Without control groups a watchdog enforces the limit on memory
-// and the kernel that on processes, per user namespace; see package watchdog.
+// Degraded lists the limits that this host's kernel cannot enforce for a sandbox and that
+// may be missing: disk, and those in Options.AllowDegraded. The error names all other
+// missing limits. Without control groups, a watchdog enforces the limit on memory and the
+// kernel that on processes, per user namespace; see package watchdog.
 func (c *Client) Degraded() ([]string, error) {
 	var have []string
 	if c.watched() {
@@ -86,8 +86,7 @@ func (c *Client) Degraded() ([]string, error) {
 	return degraded, nil
 }
 
-// limitOptions turns limits into options, leaving out what Degraded allows to
-// be missing.
+// limitOptions turns limits into options, without those that Degraded allows to be missing.
 func (c *Client) limitOptions(l runtime.Limits, group string) ([]oci.Option, error) {
 	degraded, err := c.Degraded()
 	if err != nil {
@@ -119,8 +118,8 @@ func (c *Client) limitOptions(l runtime.Limits, group string) ([]oci.Option, err
 	return opts, nil
 }
 
-// checkLimits verifies that the kernel has the limits of a sandbox whose first process is
-// not started yet, and sets the limit on sockets, which OCI runtimes do not set.
+// checkLimits verifies that the kernel has the limits of a sandbox before its first process
+// starts, and sets the limit on sockets, which OCI runtimes do not set.
 func (s *Sandbox) checkLimits() error {
 	g, ok := s.group.(cgroup.Group)
 	if !ok {
@@ -141,9 +140,9 @@ func (s *Sandbox) checkLimits() error {
 }
 
 // withoutCgroup returns the limits that the kernel enforces per process or user namespace.
-// The bound on data is not the sandbox's memory limit, which the watchdog enforces. It keeps
-// one process from taking the host's memory between two readings of the watchdog, and is
-// generous, since programs reserve more memory than they use.
+// The bound on data is not the sandbox's memory limit, which the watchdog enforces: it keeps
+// one process from taking the host's memory between two readings, and is generous, since
+// programs reserve more memory than they use.
 func withoutCgroup(l runtime.Limits) []oci.Option {
 	const least = 1 << 30
 	var host unix.Sysinfo_t

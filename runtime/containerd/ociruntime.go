@@ -17,11 +17,11 @@ const versionTimeout = 10 * time.Second
 // ociRuntime is the program that containerd's shim executes.
 type ociRuntime struct {
 	path    string // absolute; "" leaves it to the daemon
-	version string // the whole output of --version; "" if it is not known
+	version string // the whole output of --version; "" if unknown
 }
 
 // findOCIRuntime looks for the program that opts name. It is no error if the default is not
-// in PATH, because a daemon that runs already may have another PATH.
+// in PATH, since a running daemon may have another PATH.
 func findOCIRuntime(ctx context.Context, opts Options) (ociRuntime, error) {
 	auto := opts.OCIRuntime == "" || opts.OCIRuntime == OCIRuntimeAuto
 	if opts.Handler != DefaultHandler {
@@ -59,8 +59,8 @@ func findOCIRuntime(ctx context.Context, opts Options) (ociRuntime, error) {
 	return ociRuntime{path: path, version: strings.TrimSpace(string(out))}, nil
 }
 
-// OCIRuntime returns the path of the OCI runtime and the version that it reports. Both
-// are "" if the daemon chooses the runtime and this process does not know which.
+// OCIRuntime returns the path of the OCI runtime and the version that it reports. Both are
+// "" if the daemon chooses the runtime and this process does not know which.
 func (c *Client) OCIRuntime() (path, version string) {
 	version, _, _ = strings.Cut(c.program.version, "\n")
 	return c.program.path, version

@@ -16,23 +16,23 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// FuseSnapshotter is the value of Options.Snapshotter for hosts whose kernel does not
-// let a user mount overlayfs. Directories are then stacked by fuse-overlayfs(1), and
-// the daemon's native snapshotter keeps one full copy of the image for each layer.
+// FuseSnapshotter is the value of Options.Snapshotter for hosts whose kernel does not let a
+// user mount overlayfs. fuse-overlayfs(1) then stacks directories, and the daemon's native
+// snapshotter keeps a full copy of the image for each layer.
 const FuseSnapshotter = "fuse-overlayfs"
 
 const nativeSnapshotter = "native"
 
-// trials returns the directory for trial mounts below a directory. Nothing else is made
-// there.
+// trials returns the directory for trial mounts below a directory. Nothing else is made in
+// it.
 func trials(under string) string { return filepath.Join(under, "trials") }
 
 // gateOf returns the path of the lock on what is below a directory. A collection holds it
-// exclusively. It is shared by those who are making something that a collection would take
-// for left behind.
+// exclusively; those who make something that a collection would take for a leftover share
+// it.
 func gateOf(under string) string { return filepath.Join(under, "gc.lock") }
 
-// reapTrials removes what trials left whose process was killed.
+// reapTrials removes leftovers of trials whose process was killed.
 func (c *Client) reapTrials(ctx context.Context) error {
 	var errs []error
 	for _, under := range []string{c.opts.State, c.opts.Root} {
@@ -49,8 +49,8 @@ func (c *Client) reapTrials(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// decideStacker chooses the first way of making overlays that works, and the snapshotter
-// that goes with it. It must be called before the daemon is asked for a snapshotter.
+// decideStacker chooses the first way of making overlays that works, and its snapshotter. It
+// must be called before the daemon is asked for a snapshotter.
 func (c *Client) decideStacker() error {
 	wanted := c.opts.Snapshotter
 	if wanted == "" {
@@ -127,8 +127,8 @@ func (c *Client) tryOverlay(s rootfs.Stacker) (err error) {
 }
 
 // findLayers sets c.layers to the directory in which the snapshotter keeps the layers of
-// images. If the daemon does not report one, that is Options.Root, which is taken to be on
-// the same file system. The error is the daemon's own if the snapshotter could not be
+// images. If the daemon reports none, that is Options.Root, which is assumed to be on the
+// same file system. The error is the daemon's own if the snapshotter could not be
 // initialized.
 func (c *Client) findLayers(ctx context.Context) error {
 	answer, err := c.c.IntrospectionService().Plugins(c.ctx(ctx), "type==io.containerd.snapshotter.v1,id=="+c.opts.Snapshotter)

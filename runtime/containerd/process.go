@@ -14,12 +14,12 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// reconnectTimeout is how long a daemon may be away before its sandboxes are
-// given up. A restarted one still knows them.
+// reconnectTimeout is how long a daemon may be away before its sandboxes are given up. A
+// restarted one still knows them.
 const reconnectTimeout = 10 * time.Second
 
-// process is a started process, as the daemon and as the kernel know it. The pidfd works
-// even if the daemon does not.
+// process is a started process, as the daemon and the kernel know it. The pidfd works even
+// if the daemon does not.
 type process struct {
 	p     client.Process
 	pidfd int // -1 if the process was gone before it could be opened
@@ -42,7 +42,7 @@ func (p *process) close() error {
 	return unix.Close(fd)
 }
 
-// kill works with or without the daemon. A process that is gone is no error.
+// kill works with or without the daemon. A missing process is no error.
 func (p *process) kill(ctx context.Context) error {
 	if p.pidfd >= 0 {
 		if err := unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -91,7 +91,7 @@ func (p *process) await(ctx context.Context) (uint32, error) {
 }
 
 // signal returns the signal that ended the process, 0 if none did. Exit statuses above 128
-// are ambiguous: a process may exit with 137. From Linux 6.15 on the kernel says which it
+// are ambiguous: a process may exit with 137. From Linux 6.15 on, the kernel says which it
 // was if the pidfd is open; otherwise such a status is taken for a signal.
 func (p *process) signal(status uint32) int {
 	if status <= 128 || status > 128+64 {

@@ -18,9 +18,9 @@ import (
 // and plain-http registries (registry configuration, "hosts.toml").
 const hostsDirectory = "/etc/containerd/certs.d"
 
-// Pull fetches and unpacks an image for this host's platform, with the credentials of
-// the user's Docker configuration. The error is runtime.ErrNotFound if the image cannot
-// be fetched, and also runtime.ErrUnavailable if the daemon is the cause.
+// Pull fetches and unpacks an image for this host's platform, with the credentials of the
+// user's Docker configuration. The error is runtime.ErrNotFound if the image cannot be
+// fetched, and also runtime.ErrUnavailable if that is due to the daemon.
 func (c *Client) Pull(ctx context.Context, ref string) (runtime.Image, error) {
 	full, err := NormalizeRef(ref)
 	if err != nil {
@@ -46,8 +46,8 @@ func (c *Client) Pull(ctx context.Context, ref string) (runtime.Image, error) {
 	return c.prepare(ctx, img)
 }
 
-// credentials looks in the user's Docker configuration and asks its credential helpers.
-// containerd takes an empty user name with a secret for an identity token.
+// credentials looks in the user's Docker configuration and asks its credential helpers. For
+// containerd, an empty user name with a secret is an identity token.
 func credentials(host string) (user, secret string, err error) {
 	registry, err := name.NewRegistry(host, name.WeakValidation)
 	if err != nil {

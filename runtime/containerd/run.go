@@ -28,7 +28,7 @@ const (
 	labelRun  = "org.securebench.run"
 	labelLock = "org.securebench.lock" // path of the lock file whose holder owns the run
 	labelName = "org.securebench.name"
-	// labelPulled is that of the names that sbench pulled.
+	// labelPulled marks the names that sbench pulled.
 	labelPulled = "org.securebench.pulled"
 )
 
@@ -49,9 +49,9 @@ type Run struct {
 }
 
 // NewRun makes a run, with a lock, a lease and a directory of the same random name. The
-// caller closes it; if the process dies instead, the next GC removes what is left. The
-// first run of a client finds out how this host can run sandboxes; the error is
-// runtime.ErrUnavailable if it cannot.
+// caller closes it; if the process dies instead, the next GC removes what is left. The first
+// run of a client finds out how this host can run sandboxes; if it cannot, the error is
+// runtime.ErrUnavailable.
 func (c *Client) NewRun(ctx context.Context) (*Run, error) {
 	r, err := c.claimRun(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func randomID() string {
 }
 
 // claim makes the run's directory and locks it. A shared lock on the gate keeps GC from
-// seeing the directory before it is locked.
+// seeing the directory before that.
 func (r *Run) claim(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(r.dir), 0o711); err != nil {
 		return err
@@ -130,8 +130,8 @@ func (r *Run) labels(name string) map[string]string {
 	return l
 }
 
-// ctx adds the namespace and the run's lease: the daemon does not collect what is made
-// with it while the run lives.
+// ctx adds the namespace and the run's lease: the daemon does not collect what is made with
+// it while the run lives.
 func (r *Run) ctx(ctx context.Context) context.Context {
 	return leases.WithLease(r.c.ctx(ctx), r.id)
 }
@@ -143,9 +143,9 @@ func (r *Run) Close(ctx context.Context) error {
 	return errors.Join(r.volumes.Close(), r.c.reap(context.WithoutCancel(ctx), leftovers{run: r.id, dir: r.dir, lock: r.lock}))
 }
 
-// NewVolume makes a volume, which the caller closes. Up to 64 MiB it is usually in memory.
-// A larger one is an image on disk if the host has loop devices, else in memory, too. Its
-// directory is owned by root and has mode 0755.
+// NewVolume makes a volume, which the caller closes. Up to 64 MiB it is usually in memory; a
+// larger one is an image on disk if the host has loop devices, otherwise in memory, too. Its
+// directory belongs to root and has mode 0755.
 func (r *Run) NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error) {
 	v, err := r.volumes.New(ctx, cfg, r.c.ids.onDisk)
 	if err != nil {
@@ -162,8 +162,8 @@ func (r *Run) newLayer(ctx context.Context, cfg runtime.VolumeConfig) (*volume.V
 	return r.volumes.New(ctx, cfg, r.c.ids.onDisk)
 }
 
-// lowers returns the directories that hold an image's file system, topmost first. A
-// read-only snapshot that belongs to the run keeps them from being removed.
+// lowers returns the directories of an image's file system, topmost first. A read-only
+// snapshot that belongs to the run keeps them from being removed.
 func (r *Run) lowers(ctx context.Context, image runtime.Image) ([]string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,8 +187,8 @@ func (r *Run) lowers(ctx context.Context, image runtime.Image) ([]string, error)
 	return l, nil
 }
 
-// lowerDirs reads the directories out of a read-only overlay or, for an image
-// of one layer, a bind mount.
+// lowerDirs returns the directories of a read-only overlay or, for an image of one layer, of
+// a bind mount.
 func lowerDirs(ms []mount.Mount) ([]string, error) {
 	if len(ms) != 1 {
 		return nil, fmt.Errorf("gives %d mounts, not one", len(ms))

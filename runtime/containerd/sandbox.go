@@ -62,9 +62,9 @@ type Sandbox struct {
 	closed     bool
 }
 
-// Create makes a sandbox, which the caller closes. The first process of a one-shot
-// sandbox starts with Exec, that of a persistent one starts now and idles. If Create
-// fails it leaves nothing behind.
+// Create makes a sandbox, which the caller closes. The first process of a one-shot sandbox
+// starts with Exec; that of a persistent one starts now and idles. If Create fails, it
+// leaves nothing behind.
 func (r *Run) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
 	if err := cfg.Limits.Validate(); err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
@@ -116,7 +116,7 @@ func (s *Sandbox) create(ctx context.Context) error {
 	return s.startPause(ctx)
 }
 
-// makeRoot makes everything that the sandbox's root file system consists of.
+// makeRoot makes everything in the sandbox's root file system.
 func (s *Sandbox) makeRoot(ctx context.Context) error {
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		return err
@@ -301,7 +301,7 @@ func (s *Sandbox) deleteContainer(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	if s.task != nil { // it has been killed, so that its status need not be asked for
+	if s.task != nil { // it was killed, so its status need not be asked for
 		if _, err = s.task.Delete(ctx); err == nil || errdefs.IsNotFound(err) {
 			err = s.container.Delete(ctx)
 		}
@@ -323,8 +323,8 @@ func (s *Sandbox) shimOptions() any {
 	}
 	o := &options.Options{BinaryName: s.run.c.program.path}
 	if s.ids.own != nil {
-		// The pipes of standard output must belong to the sandbox's root, or a process
-		// could not open /dev/stdout.
+		// The pipes of standard output must belong to the sandbox's root, or a process could
+		// not open /dev/stdout.
 		o.IoUid, o.IoGid = s.ids.own.Base(), s.ids.own.Base()
 	}
 	return o

@@ -16,7 +16,7 @@ import (
 )
 
 // reapShims kills the run's shims that the daemon does not know. The daemon starts a shim
-// before it records it, so that a client that is killed in between leaves one behind.
+// before it records it, so a client killed in between leaves one behind.
 func (c *Client) reapShims(ctx context.Context, run string) error {
 	pids, err := proc.All()
 	if err != nil {
@@ -31,7 +31,7 @@ func (c *Client) reapShims(ctx context.Context, run string) error {
 	return errors.Join(errs...)
 }
 
-// isShim reports whether a process's arguments are those of the shim of a container of the
+// isShim reports whether a process's arguments are those of a shim of a container of the
 // run, on this daemon.
 func (c *Client) isShim(pid int, run string) bool {
 	args := proc.Args(pid)
@@ -53,14 +53,14 @@ func (c *Client) reapShim(ctx context.Context, pid int, run string) error {
 		return nil // gone
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if !c.isShim(pid, run) { // again, now that the pidfd keeps the pid from meaning another
+	if !c.isShim(pid, run) { // again, now that the pidfd keeps the pid from being reused
 		return nil
 	}
 	bundle, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)) // a shim's working directory is its bundle
 	if err != nil {
 		return nil
 	}
-	// The OCI runtimes that it waits for are in the process group that it leads, or get a
+	// The OCI runtimes for which it waits are in the process group that it leads, or get a
 	// signal when it dies (PR_SET_PDEATHSIG).
 	if group, err := unix.Getpgid(pid); err == nil && group == pid {
 		_ = unix.Kill(-pid, unix.SIGKILL) // if it fails, it is gone or the next line says why

@@ -34,11 +34,11 @@ func (s *streams) creator(dir string) cio.Creator {
 	return cio.NewCreator(cio.WithStreams(s.in, s.out, s.err), cio.WithFIFODir(dir))
 }
 
-// drain waits until all output has been read, which may be after the exit. Every process
-// of the sandbox is dead by then, so a pipe that is still open can only be in a message
-// queued in a UNIX socket that no process can reach. An agent can arrange that, and must
-// not turn its attempt into an error by it. The kernel looks for such sockets when a
-// socket is closed (net/unix/garbage.c).
+// drain waits until all output has been read, which may be after the exit. Every process of
+// the sandbox is dead by then, so a pipe that is still open can only be in a message queued
+// in a UNIX socket that no process can reach. An agent can arrange that, and must not make
+// its attempt an error that way. The kernel looks for such sockets when a socket is closed
+// (net/unix/garbage.c).
 func (s *streams) drain(pipes cio.IO) {
 	done := make(chan struct{})
 	go func() {
@@ -53,7 +53,7 @@ func (s *streams) drain(pipes cio.IO) {
 			collectSockets()
 		}
 	}
-	pipes.Cancel() // what has been read so far must do
+	pipes.Cancel() // what has been read so far has to do
 }
 
 // collectSockets makes the kernel look for sockets that only refer to each other.
@@ -80,8 +80,8 @@ func (e *eofReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// closeInput closes the process's standard input once s.in has ended. The shim holds it
-// open until it is asked to close it.
+// closeInput closes the process's standard input once s.in has ended; until then, the shim
+// holds it open.
 func (s *Sandbox) closeInput(std *streams, p client.Process) {
 	if std.eof == nil {
 		return

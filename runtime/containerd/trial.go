@@ -21,13 +21,13 @@ import (
 )
 
 // UserNamespace returns the mode in which sandboxes get their ids: NestedUserNamespace,
-// OwnUserNamespace or HostUserNamespace. why is the reason for HostUserNamespace, or
-// what OwnUserNamespace lacks on this host; it is "" if there is nothing to say. Both
-// are known once a run has been made, and "" before.
+// OwnUserNamespace or HostUserNamespace. why is the reason for HostUserNamespace, or what
+// OwnUserNamespace lacks on this host; "" if neither applies. Both are "" until a run has
+// been made.
 func (c *Client) UserNamespace() (mode, why string) { return c.ids.name, c.ids.why }
 
-// settle chooses, once per client, how sandboxes get their ids: the first mode of
-// idModes in which a trial sandbox works.
+// settle chooses, once per client, how sandboxes get their ids: the first of idModes in
+// which a trial sandbox works.
 func (c *Client) settle(ctx context.Context, r *Run) error {
 	c.settling.Lock()
 	defer c.settling.Unlock()
@@ -47,7 +47,7 @@ func (c *Client) settle(ctx context.Context, r *Run) error {
 	var whys []string
 	for _, m := range modes {
 		if m.mappings && !errors.As(err, new(refusal)) {
-			continue // the failure was not for lack of mappings
+			continue // the failure was not due to missing mappings
 		}
 		if m.name == HostUserNamespace && m.why == "" {
 			m.why = strings.Join(whys, "; ")
@@ -73,9 +73,9 @@ func (c *Client) settle(ctx context.Context, r *Run) error {
 	return fmt.Errorf("%w: this host runs no sandbox: %s", runtime.ErrUnavailable, strings.Join(whys, "; "))
 }
 
-// lasting reports whether a trial failed because of a permanent property of the host: the
-// OCI runtime or the kernel refused something. A host that is short of memory or processes
-// for a moment must not lead to a weaker mode.
+// lasting reports whether a trial failed for a permanent reason: the OCI runtime or the
+// kernel refused something. A temporary shortage of memory or processes must not lead to a
+// weaker mode.
 func lasting(err error) bool {
 	if errors.Is(err, runtime.ErrUnavailable) {
 		return false
@@ -88,8 +88,7 @@ func lasting(err error) bool {
 	return errors.As(err, new(refusal))
 }
 
-// idModes lists the modes that Options allow on this host, in the order in which they are
-// tried.
+// idModes lists the modes that Options allow on this host, in the order of the trials.
 func (c *Client) idModes() ([]idMode, error) {
 	host := idMode{name: HostUserNamespace}
 	switch {
@@ -128,12 +127,12 @@ func (c *Client) idModes() ([]idMode, error) {
 	own.onDisk = !inMemory
 	mapped := own
 	mapped.mappings = true
-	return []idMode{own, mapped, own, mapped, host}, nil // own ids are tried twice before giving them up
+	return []idMode{own, mapped, own, mapped, host}, nil // own ids are tried twice before they are given up
 }
 
 // passable returns an error that names a directory on the way to dir which other users
-// cannot pass. The OCI runtime goes there as the root of a sandbox with its own ids, who
-// is such a user.
+// cannot pass. The OCI runtime goes there as the root of a sandbox with ids of its own,
+// which is such a user.
 func passable(dir string) error {
 	for ; dir != "/"; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
@@ -147,9 +146,9 @@ func passable(dir string) error {
 	return nil
 }
 
-// emptyImage returns an image for processes that need only what is mounted. Its one layer
-// is the snapshotter's directory, so that a trial finds out whether layers on that file
-// system work.
+// emptyImage returns an image for processes that need only what is mounted. Its one layer is
+// the snapshotter's directory, so that a trial shows whether layers on that file system
+// work.
 func (r *Run) emptyImage() runtime.Image {
 	const chain = "empty"
 	r.mu.Lock()
@@ -158,9 +157,9 @@ func (r *Run) emptyImage() runtime.Image {
 	return runtime.Image{Ref: "sbench.local/empty", ChainID: chain}
 }
 
-// Live creates a sandbox of the image, runs a program that does nothing in it and removes
-// it, to find out whether the attempts of a run can work. Its error is that of the step
-// that failed.
+// Live creates a sandbox of the image, runs a program in it that does nothing, and removes
+// it, to find out whether the attempts of a run can work. Its error is that of the step that
+// failed.
 func (r *Run) Live(ctx context.Context, image runtime.Image) error {
 	const dest = "/.sbench/true"
 	at := filepath.Join(r.dir, "trial", "true")

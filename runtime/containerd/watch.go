@@ -6,39 +6,39 @@ import (
 )
 
 // watchInterval is the least time between two counts of a directory's contents,
-// socketInterval that between two counts of the memory of sockets.
+// socketInterval between two counts of socket memory.
 const (
 	watchInterval  = 200 * time.Millisecond
 	socketInterval = 50 * time.Millisecond
 )
 
 // uncounted returns a channel that is closed once the sandbox's connections use too much
-// memory that no control group is charged for: more than 16 MiB and more than a sixteenth
-// of the sandbox's memory limit.
+// memory that is charged to no control group: more than 16 MiB and more than a sixteenth of
+// the sandbox's memory limit.
 func (s *Sandbox) uncounted(ctx context.Context) <-chan struct{} {
 	space, limit := s.netns, max(s.cfg.Limits.Memory/16, 16<<20)
 	return watch(ctx, socketInterval, func() bool {
 		bytes, err := space.Uncounted()
-		return err == nil && bytes > limit // an error means that the kernel lacks memory for a moment
+		return err == nil && bytes > limit // an error means that the kernel is short of memory for a moment
 	})
 }
 
 // overflow returns a channel that is closed once the contents of a layer that is only a
-// directory exceed its size or cannot be counted. Other layers are bounded by the kernel,
-// and the channel stays open.
+// directory exceed its size or cannot be counted. For other layers, which the kernel bounds,
+// it stays open.
 func (s *Sandbox) overflow(ctx context.Context) <-chan struct{} {
 	layer := s.layer
 	if layer.Bounded() {
 		return nil
 	}
 	return watch(ctx, watchInterval, func() bool {
-		pids, _ := s.group.Pids() // without them, only files that have a name are counted
+		pids, _ := s.group.Pids() // without them, only files with a name are counted
 		return layer.Over(pids) && ctx.Err() == nil
 	})
 }
 
-// watch returns a channel that is closed once over returns true, unless ctx is done
-// before. It waits at least interval between two calls, and longer if they take long.
+// watch returns a channel that is closed once over returns true, unless ctx is done first.
+// It waits at least interval between two calls, longer if they take long.
 func watch(ctx context.Context, interval time.Duration, over func() bool) <-chan struct{} {
 	reached := make(chan struct{})
 	go func() {

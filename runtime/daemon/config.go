@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// unused lists the plugins that sbench does not need, by their names in containerd 1.x
-// and 2.x; the daemon ignores names it does not know. Disabling CRI also avoids CNI, a
-// second listener and periodic work.
+// unused lists the plugins that sbench does not need, by their names in containerd 1.x and
+// 2.x; the daemon ignores unknown names. Disabling CRI also avoids CNI, a second listener
+// and periodic work.
 func unused() []string {
 	return []string{
 		"io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime", "io.containerd.podsandbox.controller.v1.podsandbox",

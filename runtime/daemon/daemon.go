@@ -1,9 +1,9 @@
 // Package daemon runs a private containerd that concurrent sbench processes share:
 // the first one starts it, the last one stops it.
 //
-// Each process that uses the daemon holds a shared lock on a file, which the kernel
-// releases when the process ends for whatever reason. If all of them were killed, the
-// next one takes the daemon over.
+// Each process that uses the daemon holds a shared lock on a file, which the kernel releases
+// when the process ends for whatever reason. If all of them are killed, the next one takes
+// over the daemon.
 package daemon
 
 import (
@@ -28,8 +28,8 @@ import (
 
 const program = "containerd"
 
-// SystemAddress is the socket of the system's containerd, and also that of a rootless one in
-// its own mount namespace.
+// SystemAddress is the socket of the system's containerd and, in its own mount namespace, of
+// a rootless one.
 const SystemAddress = "/run/containerd/containerd.sock"
 
 const (
@@ -63,9 +63,8 @@ type Daemon struct {
 // Address returns the path of the daemon's socket.
 func (d *Daemon) Address() string { return filepath.Join(d.cfg.State, "containerd.sock") }
 
-// Start joins the daemon of cfg, starting it if it is not running, and returns once its
-// socket accepts connections. If a program is missing, the error names the packages to
-// install.
+// Start joins the daemon of cfg, starting it if necessary, and returns once its socket
+// accepts connections. If a program is missing, the error names the packages to install.
 func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 	for _, dir := range []string{cfg.Root, cfg.State} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -90,8 +89,8 @@ func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 	return d, nil
 }
 
-// Close gives up this process's share, and stops the daemon if no other process has
-// one. It works even if ctx is done, within a time limit of its own.
+// Close gives up this process's share, and stops the daemon if no other process has one. It
+// works even if ctx is done, within its own time limit.
 func (d *Daemon) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stopTimeout)
 	defer cancel()
@@ -116,7 +115,7 @@ func (d *Daemon) lock(ctx context.Context, name string, mode filelock.Mode) (*os
 	return f, nil
 }
 
-// ensure makes sure that a daemon answers at the socket. The caller holds start.lock.
+// ensure makes a daemon answer at the socket. The caller holds start.lock.
 func (d *Daemon) ensure(ctx context.Context) error {
 	if Answers(d.Address()) {
 		return nil
@@ -140,8 +139,8 @@ func (d *Daemon) ensure(ctx context.Context) error {
 	cmd := exec.Command(path, "--config", config)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = d.cfg.State
-	// A session of its own, so that the terminal's Ctrl-C reaches only sbench, which
-	// still needs the daemon to clean up.
+	// In a session of its own, the terminal's Ctrl-C does not reach the daemon, which sbench
+	// still needs to clean up.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Env = environment(os.Environ())
 	if err := cmd.Start(); err != nil {
@@ -170,8 +169,7 @@ func (d *Daemon) await(ctx context.Context, exited <-chan error, p *os.Process) 
 	return nil
 }
 
-// environment keeps only the variables that the daemon needs: the others may hold
-// credentials.
+// environment keeps only the variables that the daemon needs: others may hold credentials.
 func environment(environ []string) []string {
 	return slices.DeleteFunc(environ, func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
@@ -190,8 +188,8 @@ func Answers(socket string) bool {
 	return conn.Close() == nil
 }
 
-// stop ends every daemon of this state directory, also one that hangs or whose starter
-// was killed before it answered: either would keep the database locked.
+// stop ends every daemon of this state directory, even one that hangs or whose starter was
+// killed before it answered: either would keep the database locked.
 func (d *Daemon) stop(ctx context.Context) error {
 	found, err := Find(d.cfg.State)
 	if err != nil {
@@ -231,16 +229,15 @@ func (d *Daemon) stopOne(ctx context.Context, pid int) error {
 	return fmt.Errorf("containerd: process %d does not end", pid)
 }
 
-// Find returns the process ids of this user's private daemons that have the state
-// directory state. It recognizes them by their arguments, and so finds a daemon from the
-// moment it runs.
+// Find returns the process ids of this user's private daemons with the state directory
+// state. It recognizes them by their arguments, and so as soon as they run.
 func Find(state string) ([]int, error) {
 	pids, err := proc.All()
 	return slices.DeleteFunc(pids, func(pid int) bool { return !serves(pid, state) }), err
 }
 
 // serves reports whether a process is a daemon with that state directory. A process in a
-// sandbox can choose any arguments, but is in another PID namespace.
+// sandbox can choose its arguments, but is in another PID namespace.
 func serves(pid int, state string) bool {
 	args := proc.Args(pid)
 	if len(args) != 3 || filepath.Base(args[0]) != program || args[1] != "--config" || args[2] != configFile(state) {

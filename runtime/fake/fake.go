@@ -22,8 +22,8 @@ import (
 // Signal is 0.
 type Status struct{ Code, Signal int }
 
-// A Program takes the place of a command. It must return soon after ctx is canceled,
-// which corresponds to SIGKILL.
+// A Program replaces a command. It must return soon after ctx is canceled, which corresponds
+// to SIGKILL.
 type Program func(ctx context.Context, p *Proc) Status
 
 // A Proc is what a [Program] sees of its process.
@@ -41,12 +41,11 @@ type Proc struct {
 	ctx        context.Context // canceled when the process ends; passed to the functions of Go
 }
 
-// Go runs f concurrently with the program, like a background process. ctx is canceled
-// when the program has ended.
+// Go runs f concurrently with the program, like a background process. ctx is canceled when
+// the program has ended.
 func (p *Proc) Go(f func(ctx context.Context)) { p.background.Go(func() { f(p.ctx) }) }
 
-// Path returns the host path that corresponds to the path name in the sandbox, and
-// whether it may be written to.
+// Path returns the host path for the path name in the sandbox, and whether it is writable.
 func (p *Proc) Path(name string) (host string, writable bool) { return p.sandbox.path(name) }
 
 // Engine creates fake sandboxes. Lookup returns the program for a command line, or nil if
@@ -54,8 +53,7 @@ func (p *Proc) Path(name string) (host string, writable bool) { return p.sandbox
 type Engine struct {
 	Lookup    func(args []string) Program
 	Directory string // the directory for the sandboxes' files
-	// Image is the directory that serves as the file system of every image; "" means
-	// an empty one.
+	// Image is the directory used as the file system of every image; "" means an empty one.
 	Image string
 }
 
@@ -64,7 +62,7 @@ type view struct{ root *os.Root }
 func (v view) Root() *os.Root { return v.root }
 func (v view) Close() error   { return v.root.Close() }
 
-// View opens the directory that serves as the image's file system.
+// View opens the directory used as the image's file system.
 func (e *Engine) View(context.Context, runtime.Image) (runtime.View, error) {
 	dir := e.Image
 	if dir == "" {
@@ -77,8 +75,8 @@ func (e *Engine) View(context.Context, runtime.Image) (runtime.View, error) {
 	return view{root}, err
 }
 
-// Create creates a sandbox whose root file system is an empty directory or, with
-// cfg.From, a copy of that sandbox's.
+// Create creates a sandbox whose root file system is an empty directory or, with cfg.From, a
+// copy of that sandbox's.
 func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
 	if err := cfg.Limits.Validate(); err != nil {
 		return nil, err

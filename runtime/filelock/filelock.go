@@ -1,5 +1,5 @@
-// Package filelock takes flock(2) locks. The kernel releases such a lock when the
-// process that holds it ends, for whatever reason.
+// Package filelock takes flock(2) locks. The kernel releases such a lock when its process
+// ends, for whatever reason.
 package filelock
 
 import (
@@ -26,8 +26,8 @@ const pollInterval = 5 * time.Millisecond
 // ErrHeld means that another open file holds a lock that excludes this one.
 var ErrHeld = errors.New("lock is held")
 
-// Acquire opens the file name, creating it if it is missing, and waits for a lock on
-// it until ctx is done. The caller closes the file, which releases the lock.
+// Acquire opens the file name, creating it if missing, and waits for a lock on it until ctx
+// is done. The caller closes the file, which releases the lock.
 func Acquire(ctx context.Context, name string, mode Mode) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -49,8 +49,8 @@ func Acquire(ctx context.Context, name string, mode Mode) (*os.File, error) {
 	}
 }
 
-// Try locks an open file, or changes the mode of the lock it already holds, without
-// waiting. It fails with [ErrHeld] if that is not possible at once.
+// Try locks an open file, or changes the mode of its lock, without waiting. It fails with
+// [ErrHeld] if that is not possible at once.
 func Try(f *os.File, mode Mode) error {
 	for {
 		err := unix.Flock(int(f.Fd()), int(mode)|unix.LOCK_NB)

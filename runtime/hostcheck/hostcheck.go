@@ -37,7 +37,7 @@ type Finding struct {
 	Cure     string   `json:"cure,omitempty"` // empty if nothing is wrong
 }
 
-// Fine returns a finding that nothing is wrong.
+// Fine returns a finding of no fault.
 func Fine(check, detail string) Finding { return Finding{check, OK, detail, ""} }
 
 // Warning returns a finding with the severity Warn.
@@ -46,8 +46,8 @@ func Warning(check, detail, cure string) Finding { return Finding{check, Warn, d
 // Failure returns a finding with the severity Error.
 func Failure(check, detail, cure string) Finding { return Finding{check, Error, detail, cure} }
 
-// Cgroups reports which limits the kernel can enforce for a sandbox of this user. Those
-// in allowDegraded may be missing.
+// Cgroups reports which limits the kernel can enforce for a sandbox of this user. Those in
+// allowDegraded may be missing.
 func Cgroups(allowDegraded []string) []Finding {
 	h, err := cgroup.Usable()
 	if err != nil {
@@ -139,8 +139,8 @@ func descriptors() Finding {
 	return Fine(check, "at most "+text)
 }
 
-// overcommit warns of mode 2, in which the kernel bounds the memory that all processes of
-// the host reserve together. No control group bounds what a sandbox reserves
+// overcommit warns about mode 2, in which the kernel bounds the memory that all processes of
+// the host reserve. No control group bounds what a sandbox reserves
 // (overcommit-accounting.rst).
 func overcommit() Finding {
 	const check = "memory that is only reserved"
@@ -205,7 +205,7 @@ func SubordinateIDs() Finding {
 	return Fine("rootless", "newuidmap, newgidmap and subordinate ids are there")
 }
 
-// Room warns if there is not enough room in dir for a handful of images and sandboxes.
+// Room warns if dir lacks room for a handful of images and sandboxes.
 func Room(dir string) Finding {
 	const wantBytes, wantInodes = 2 << 30, 100_000
 	var st unix.Statfs_t

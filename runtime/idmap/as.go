@@ -8,11 +8,11 @@ import (
 	"github.com/securebench/sbench/runtime/thread"
 )
 
-// As calls f with id as its user and group id for file access (setfsuid(2)), but with
-// the capabilities of this process, and returns f's error. It is needed to create files
-// through a mount that shifts ids into the range that begins with id; they then belong
-// to the range's root. The host's root has no id in the range, so that creating files
-// fails with EOVERFLOW. f runs on a thread of its own; see [thread.Run].
+// As calls f with id as its user and group id for file access (setfsuid(2)), but with this
+// process's capabilities, and returns f's error. It is needed to create files through a
+// mount that shifts ids into the range that begins with id; they then belong to the range's
+// root. The host's root has no id in the range, so its attempts fail with EOVERFLOW. f runs
+// on a thread of its own; see [thread.Run].
 func As(id uint32, f func() error) error {
 	return thread.Run(func() error {
 		if err := becomeForFiles(id); err != nil {
@@ -25,8 +25,8 @@ func As(id uint32, f func() error) error {
 	})
 }
 
-// becomeForFiles changes the ids of this thread alone. The kernel then clears the
-// thread's effective capabilities over files (capabilities(7)).
+// becomeForFiles changes only this thread's ids. The kernel then clears the thread's
+// effective capabilities over files (capabilities(7)).
 func becomeForFiles(id uint32) error {
 	for _, set := range []func(int) (int, error){unix.SetfsgidRetGid, unix.SetfsuidRetUid} {
 		_, _ = set(int(id))

@@ -7,16 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrCannotShift means that this kernel cannot shift the ids of the source's file
-// system, that the ids of the source's mount are shifted already, or that this mount
-// belongs to another user namespace.
+// ErrCannotShift means that this kernel cannot shift ids of the source's file system, or
+// that the source's mount is shifted already or belongs to another user namespace.
 var ErrCannotShift = errors.New("ids of the file system cannot be shifted")
 
-// Mount mounts the directory or file source at target, which must exist, with the
-// ids 0 to 65535 shifted to the range's. Files with other ids appear to be owned by
-// the overflow user. The mount is nosuid and nodev, and read-only unless writable is
-// set; mounts below source are not included. With a nil range no ids are shifted.
-// The error is [ErrCannotShift] if the ids of source cannot be.
+// Mount mounts the directory or file source at target, which must exist, with the ids 0 to
+// 65535 shifted to the range's. Files with other ids appear to belong to the overflow user.
+// The mount is nosuid and nodev, and read-only unless writable is set; mounts below source
+// are not included. A nil range shifts no ids. The error is [ErrCannotShift] if the ids of
+// source cannot be shifted.
 func (r *Range) Mount(source, target string, writable bool) error {
 	attr := unix.MountAttr{
 		Attr_set:    unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
@@ -35,8 +34,8 @@ func (r *Range) Mount(source, target string, writable bool) error {
 	return clone(source, target, attr)
 }
 
-// MountPrivate mounts the directory dir on itself. What is mounted below it later is
-// visible only in this mount namespace, and is removed with a single unmount.
+// MountPrivate mounts the directory dir on itself. Later mounts below it are visible only in
+// this mount namespace, and are removed with a single unmount.
 func MountPrivate(dir string) error {
 	return clone(dir, dir, unix.MountAttr{Propagation: unix.MS_PRIVATE})
 }
@@ -53,7 +52,7 @@ func clone(source, target string, attr unix.MountAttr) error {
 	return nil
 }
 
-// detached returns a clone of the part of source's mount that lies at and below source.
+// detached returns a clone of source's mount, from source downwards.
 func detached(source string, attr unix.MountAttr) (int, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {

@@ -9,13 +9,12 @@ import (
 	"github.com/securebench/sbench/runtime/thread"
 )
 
-// Overlay mounts at target an overlay of directories that [Range.Mount] has shifted.
-// The paths in options may be relative to dir, which keeps them short: the kernel
-// accepts at most one page of options. With a nil range the directories are any.
+// Overlay mounts at target an overlay of directories shifted by [Range.Mount] or, with a nil
+// range, of any directories. The paths in options may be relative to dir, which keeps them
+// short: the kernel accepts at most one page of options.
 //
-// The range's root mounts it, because overlayfs creates files of its own, such as those
-// in the work directory, with the credentials of the mounter (overlayfs.rst, "Permission
-// model").
+// The range's root mounts it, since overlayfs creates files of its own, such as those in the
+// work directory, with the mounter's credentials (overlayfs.rst, "Permission model").
 func (r *Range) Overlay(dir, target string, options []string) error {
 	mount := func() error {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil { // a working directory of this thread's own

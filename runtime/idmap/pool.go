@@ -26,25 +26,24 @@ const (
 
 const maxTries = 64
 
-// A Pool hands out ranges of ids that no other process has taken from a pool with the
-// same lock file, and that /etc/subuid and /etc/subgid do not assign to a user. Its
-// methods are safe for concurrent use.
+// A Pool hands out ranges of ids that no other process has taken from a pool with the same
+// lock file, and that /etc/subuid and /etc/subgid assign to no user. Its methods are safe
+// for concurrent use.
 type Pool struct {
 	locks     string
 	reserved  []userns.Grant
 	hostOwned bool
 }
 
-// NewPool returns a pool without the ids that /etc/subuid and /etc/subgid assign to
-// users; it reads these files once. locks is the path of a file, created if missing,
-// whose locks record which ranges are taken.
+// NewPool returns a pool without the ids that /etc/subuid and /etc/subgid assign to users;
+// it reads these files once. locks is the path of a file, created if missing, whose locks
+// record the taken ranges.
 //
 // The owner of a range's user namespace is the range's own root or, with hostOwned, the
-// host's root. Resources that the kernel counts per user, such as inotify instances,
-// also count for the owner in the parent namespace (namespaces(7), "The /proc/sys/user
-// directory"). With hostOwned, one sandbox can therefore use up what all of them share.
-// On the other hand, only the owner has all capabilities in the namespace
-// (user_namespaces(7)).
+// host's root. Resources that the kernel counts per user, such as inotify instances, also
+// count for the owner in the parent namespace (namespaces(7), "The /proc/sys/user
+// directory"), so with hostOwned one sandbox can use up what all share. On the other hand,
+// only the owner has all capabilities in the namespace (user_namespaces(7)).
 func NewPool(locks string, hostOwned bool) (*Pool, error) {
 	p := &Pool{locks: locks, hostOwned: hostOwned}
 	for _, name := range []string{"/etc/subuid", "/etc/subgid"} {
@@ -57,8 +56,7 @@ func NewPool(locks string, hostOwned bool) (*Pool, error) {
 	return p, nil
 }
 
-// Take returns a range that no other caller gets until it is closed. The caller closes
-// it.
+// Take returns a range that nobody else gets until it is closed. The caller closes it.
 func (p *Pool) Take() (*Range, error) {
 	r, err := p.claim()
 	if err != nil {
@@ -75,7 +73,7 @@ func (p *Pool) Take() (*Range, error) {
 	return r, nil
 }
 
-// claim finds and locks a range that is free.
+// claim finds and locks a free range.
 func (p *Pool) claim() (*Range, error) {
 	for range maxTries {
 		base := (firstSlot + rand.Uint32N(slots)) * Size
@@ -99,9 +97,9 @@ func (p *Pool) isReserved(base uint32) bool {
 	})
 }
 
-// claimBase reserves a range by a lock on one byte of a file that only this user may
-// open. The kernel releases the lock when this process ends (fcntl(2), "Open file
-// description locks").
+// claimBase reserves a range with a lock on one byte of a file that only this user may open.
+// The kernel releases the lock when this process ends (fcntl(2), "Open file description
+// locks").
 func (p *Pool) claimBase(base uint32) (*os.File, error) {
 	f, err := os.OpenFile(p.locks, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -114,8 +112,8 @@ func (p *Pool) claimBase(base uint32) (*os.File, error) {
 	return f, nil
 }
 
-// A Range is [Size] consecutive ids of the host, for users and groups alike, together
-// with a user namespace in which they are 0 to 65535.
+// A Range is [Size] consecutive ids of the host, for users and groups alike, with a user
+// namespace in which they are 0 to 65535.
 type Range struct {
 	*userns.Namespace
 	base    uint32
@@ -125,6 +123,6 @@ type Range struct {
 // Base returns the host's id for the root of the range.
 func (r *Range) Base() uint32 { return r.base }
 
-// Close returns the range to the pool. No process may still run with its ids, and r must
-// not be used again.
+// Close returns the range to the pool. No process may still run with its ids, and r must not
+// be used again.
 func (r *Range) Close() error { return errors.Join(r.Namespace.Close(), r.claimed.Close()) }

@@ -8,7 +8,7 @@ import (
 )
 
 // ShiftsTmpfs reports whether this kernel can shift the ids of a tmpfs, as Linux can from
-// version 6.3 on. It tries that on a mount that is not attached anywhere.
+// 6.3 on. It tries it on a mount that is attached nowhere.
 func (p *Pool) ShiftsTmpfs() (can bool, err error) {
 	r, err := p.Take()
 	if err != nil {
@@ -28,7 +28,7 @@ func (p *Pool) ShiftsTmpfs() (can bool, err error) {
 	return err == nil, err
 }
 
-// newTmpfs returns a descriptor of a mount that is not attached anywhere.
+// newTmpfs returns a descriptor of a mount that is attached nowhere.
 func newTmpfs() (int, error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {

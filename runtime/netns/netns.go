@@ -1,6 +1,6 @@
 // Package netns creates network namespaces (network_namespaces(7)) that contain only a
 // loopback interface and sockets of this process on it. A namespace is held by a file
-// descriptor and not by a mount, so nothing is left behind when this process dies.
+// descriptor, not a mount, so nothing is left behind when this process dies.
 package netns
 
 import (
@@ -22,18 +22,18 @@ import (
 type Options struct {
 	// TCP and UDP are host:port addresses of the loopback interface to listen on.
 	TCP, UDP []string
-	// Redirect makes TCP connections to any port of any address in [Range] arrive
-	// at sockets of this process.
+	// Redirect sends TCP connections to any port of any address in [Range] to sockets of
+	// this process.
 	Redirect bool
-	// Namespace, if not nil, is used instead of creating a namespace. Nothing may have
-	// been configured in it yet. The caller remains responsible for closing it.
+	// Namespace, if not nil, is used instead of a new namespace. Nothing may have been
+	// configured in it yet. The caller still closes it.
 	Namespace *os.File
 
 	noRules bool // behave as on a kernel without nftables
 }
 
-// A Namespace is a network namespace without any way out. It exists until it is
-// closed and the last process in it has ended.
+// A Namespace is a network namespace without any way out. It exists until it is closed and
+// its last process has ended.
 type Namespace struct {
 	file *os.File
 
@@ -45,9 +45,9 @@ type Namespace struct {
 	UDP []net.PacketConn
 	// Redirected accept the connections to [Range].
 	Redirected []net.Listener
-	// AnyAddress means that this kernel cannot redirect. Then only connections to
-	// ports 80 and 443 arrive, their original destination is the socket's local
-	// address, and nothing else in the namespace can listen on these ports.
+	// AnyAddress means that this kernel cannot redirect. Then only connections to ports 80
+	// and 443 arrive, their original destination is the socket's local address, and nothing
+	// else in the namespace can listen on these ports.
 	AnyAddress bool
 }
 
@@ -61,8 +61,8 @@ func New(o Options) (*Namespace, error) {
 	return n, nil
 }
 
-// make moves the calling thread into the namespace and opens the sockets there,
-// because a socket belongs to the namespace of the thread that created it.
+// make moves the calling thread into the namespace and opens the sockets there: a socket
+// belongs to the namespace of the thread that creates it.
 func (n *Namespace) make(o Options) error {
 	if err := enter(o.Namespace); err != nil {
 		return err
@@ -74,9 +74,9 @@ func (n *Namespace) make(o Options) error {
 	if err := loopbackUp(); err != nil {
 		return fmt.Errorf("bring lo up: %w", err)
 	}
-	// Low ports need no privilege in a namespace that nobody else shares. The OCI
-	// runtime could not set this for a sandbox with a user namespace of its own,
-	// which does not own the network namespace.
+	// Low ports need no privilege in a namespace that nobody shares. The OCI runtime could
+	// not set this for a sandbox with its own user namespace, which does not own the network
+	// namespace.
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0); err != nil {
 		return fmt.Errorf("open low ports: %w", err)
 	}
@@ -95,10 +95,10 @@ func (n *Namespace) make(o Options) error {
 	return n.redirect(!o.noRules)
 }
 
-// boundQueues limits memory that no control group is charged for: data queued in
-// connections that no process has accepted or that no process holds any more, and what
-// options add to a socket (ip-sysctl.rst, net.rst). Some kernels do not have all of these
-// settings per namespace, or not for a namespace that an ordinary user created.
+// boundQueues limits memory that is charged to no control group: data queued in connections
+// that no process has accepted or that no process holds any more, and what options add to a
+// socket (ip-sysctl.rst, net.rst). Some kernels lack some of these settings per namespace,
+// or in a namespace created by an ordinary user.
 func boundQueues() error {
 	for name, value := range map[string]string{
 		"core/somaxconn": "128", "core/optmem_max": "20480", "ipv4/tcp_rmem": "4096 131072 1048576",
@@ -116,10 +116,10 @@ func boundQueues() error {
 // sock_diag(7) for TCP.
 func (n *Namespace) Counts() bool { return n.diagnosis != nil }
 
-// Uncounted returns the memory, in bytes, of TCP sockets in the namespace that no
-// control group is charged for: data queued in connections that no process has
-// accepted or that no process holds any more, and a small amount for every connection.
-// It is 0 after Close, and where Counts is false.
+// Uncounted returns the memory, in bytes, of TCP sockets in the namespace that is charged to
+// no control group: data queued in connections that no process has accepted or that no
+// process holds any more, and a small amount per connection. It is 0 after Close and if
+// Counts is false.
 func (n *Namespace) Uncounted() (int64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -155,8 +155,8 @@ func (n *Namespace) listen(o Options) error {
 	return nil
 }
 
-// listenTCP listens without MPTCP, which would hide the original destination of
-// a redirected connection. If it fails, it returns those that it has opened.
+// listenTCP listens without MPTCP, which would hide a redirected connection's original
+// destination. On failure, it returns the listeners that it has opened.
 func listenTCP(addresses ...string) (all []net.Listener, err error) {
 	var config net.ListenConfig
 	config.SetMultipathTCP(false)
@@ -185,14 +185,13 @@ func loopbackUp() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }
 
-// Path returns a path to the namespace for a process that shares this one's /proc.
-// It is valid while n is open and this process lives.
+// Path returns a path to the namespace for processes that share this one's /proc. It is
+// valid while n is open and this process lives.
 func (n *Namespace) Path() string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.file.Fd())
 }
 
-// Close closes the sockets and releases the namespace. Sockets that have been closed
-// already are not an error.
+// Close closes the sockets and releases the namespace. Already closed sockets are no error.
 func (n *Namespace) Close() error {
 	var errs []error
 	n.mu.Lock()

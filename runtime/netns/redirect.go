@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Range returns the range of addresses from which connections are redirected to sockets of
-// this process. RFC 2544 reserves it for benchmarks of network devices, so no server on the
-// internet has an address in it.
+// Range returns the addresses from which connections are redirected to sockets of this
+// process. RFC 2544 reserves them for benchmarking network devices, so no server on the
+// internet has one of them.
 func Range() netip.Prefix { return netip.MustParsePrefix("198.18.0.0/15") }
 
 // errNoNFTables means that the kernel has no nftables, or does not let us use them.
 var errNoNFTables = errors.New("no nftables")
 
-// redirect makes connections to Range arrive at sockets of this process. It uses an
-// nftables rule if rule is set and the kernel supports it.
+// redirect sends connections to Range to sockets of this process. It uses an nftables rule
+// if rule is set and the kernel supports it.
 func (n *Namespace) redirect(rule bool) error {
 	if err := addLocalRoute(Range()); err != nil {
 		return fmt.Errorf("route %s to lo: %w", Range(), err)

@@ -21,20 +21,20 @@ const (
 	timeWait, listening          = 6, 10  // tcp_states.h
 )
 
-// socketBytes is about the size of a socket without its queues. For the socket of an
-// incoming connection no control group is charged, whether it is accepted or not.
+// socketBytes is the approximate size of a socket without its queues. An incoming
+// connection's socket is charged to no control group, whether it is accepted or not.
 const socketBytes = 2 << 10
 
 // A diagnosis asks the kernel for the sockets of a network namespace (sock_diag(7)). It
-// reads the answer in parts, since an agent decides how long it is.
+// reads the answer in parts, since an agent decides its length.
 type diagnosis struct {
 	space *os.File // the network namespace
 	fd    int      // -1 while it is not open
 	reply []byte   // the buffer for one part
 }
 
-// diagnose opens a diagnosis for the calling thread's namespace, which is space. It
-// returns nil if the kernel has no sock_diag for TCP.
+// diagnose opens a diagnosis for space, the calling thread's namespace. It returns nil if
+// the kernel has no sock_diag for TCP.
 func diagnose(space *os.File) (*diagnosis, error) {
 	d := &diagnosis{space: space, reply: make([]byte, 64<<10)}
 	err := d.open()
@@ -65,7 +65,7 @@ func (d *diagnosis) close() error {
 }
 
 // uncounted closes the socket after an error, since the rest of the answer may still be
-// waiting there, and opens another one for the next call.
+// waiting in it; the next call opens another.
 func (d *diagnosis) uncounted() (sum int64, err error) {
 	if d.fd < 0 {
 		err = thread.Run(func() error { return errors.Join(enter(d.space), d.open()) })
@@ -104,7 +104,7 @@ func (d *diagnosis) of(family byte) (sum int64, err error) {
 	return sum, err
 }
 
-// part reads one part of an answer; done means that it was the last one.
+// part reads one part of an answer; done means that it was the last.
 func (d *diagnosis) part() (sum int64, done bool, err error) {
 	n, _, flags, _, err := unix.Recvmsg(d.fd, d.reply, nil, 0)
 	switch {
@@ -138,8 +138,8 @@ func (d *diagnosis) part() (sum int64, done bool, err error) {
 	return sum, false, err
 }
 
-// queued returns how many bytes the queues and the backlog of a socket hold, according to
-// its attributes.
+// queued returns how many bytes the queues and the backlog of a socket hold, by its
+// attributes.
 func queued(attributes []byte) (sum int64, err error) {
 	const received, reserved, sent, backlog = 0, 4, 5, 7 // sock_diag.h, SK_MEMINFO_*
 	all, err := netlink.NewAttributeDecoder(attributes)

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// WriteFile records the living process pid in the file name, by its id and its start
-// time, so that a later process with the same id is not mistaken for it. It replaces the
-// file atomically, and only the owner can read it.
+// WriteFile records the living process pid in the file name, by its id and start time, so
+// that a later process with the same id is not mistaken for it. It replaces the file
+// atomically; only the owner can read it.
 func WriteFile(name string, pid int) error {
 	started, err := startTime(pid)
 	if err != nil {
@@ -21,8 +21,8 @@ func WriteFile(name string, pid int) error {
 	return os.Rename(name+".new", name)
 }
 
-// ReadFile returns the process that the file name records. ok is false if that process is
-// not alive, or if there is no such file or it cannot be parsed.
+// ReadFile returns the process recorded in the file name. ok is false if the process is not
+// alive, or the file is missing or malformed.
 func ReadFile(name string) (pid int, ok bool) {
 	text, err := os.ReadFile(name)
 	fields := strings.Fields(string(text))

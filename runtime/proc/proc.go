@@ -43,15 +43,15 @@ func (s Stat) Number(field int) int64 {
 	return n
 }
 
-// Zombie reports whether the state is that of a zombie. While other threads of the
-// process live, that means only that its first thread has ended.
+// Zombie reports whether the state is that of a zombie. If other threads of the process
+// live, that means only that its first thread has ended.
 func (s Stat) Zombie() bool { return s[0] == "Z" }
 
-// Ended reports whether the process has ended and only waits for its parent.
+// Ended reports whether the process has ended and only awaits its parent.
 func (s Stat) Ended() bool { return s[0] == "X" || s.Zombie() && s.Number(20) <= 1 }
 
-// Alive reports whether the process pid exists and has not ended. One that cannot be
-// examined, for want of file descriptors for instance, counts as alive.
+// Alive reports whether the process pid exists and has not ended. If it cannot be examined,
+// for instance for want of file descriptors, it counts as alive.
 func Alive(pid int) bool {
 	s, err := ReadStat(pid)
 	if err != nil {
@@ -84,17 +84,16 @@ func Args(pid int) []string {
 	return strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
 }
 
-// SharesNamespace reports whether a process is in this process's namespace of a kind, as
-// namespaces(7) names it: mnt, pid.
+// SharesNamespace reports whether a process is in this process's namespace of a kind from
+// namespaces(7): mnt, pid.
 func SharesNamespace(pid int, kind string) bool {
 	ours, err1 := os.Readlink("/proc/self/ns/" + kind)
 	theirs, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
 	return err1 == nil && err2 == nil && ours == theirs
 }
 
-// Signal sends sig to the process pid if still reports true once a pidfd keeps the id
-// from meaning another process. The error is unix.ESRCH if it does not, or if the
-// process is gone.
+// Signal sends sig to the process pid if still reports true once a pidfd keeps the id from
+// being reused. The error is unix.ESRCH if it does not, or if the process is gone.
 func Signal(pid int, sig unix.Signal, still func() bool) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -107,8 +106,8 @@ func Signal(pid int, sig unix.Signal, still func() bool) error {
 	return unix.PidfdSendSignal(fd, sig, nil, 0)
 }
 
-// SignalAll sends sig to those of pids for which still reports true; see [Signal]. It
-// skips spare (0 spares none), process 1 and ids that are no processes here.
+// SignalAll sends sig to those of pids for which still reports true; see [Signal]. It skips
+// spare (0 spares none), process 1 and ids of no process here.
 func SignalAll(pids []int, spare int, sig unix.Signal, still func(pid int) bool) error {
 	for _, pid := range pids {
 		if pid == spare || pid <= 1 {

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// chunk bounds how many names of a directory are in memory at a time.
+// chunk bounds how many names of a directory are in memory at once.
 const chunk = 1 << 16
 
-// Path is [All] for the host path name. No part of its directory may be under the control
-// of an untrusted process.
+// Path is [All] for the host path name. No untrusted process may control any part of its
+// directory.
 func Path(name string) error {
 	root, err := os.OpenRoot(filepath.Dir(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -31,10 +31,10 @@ func Path(name string) error {
 	return errors.Join(All(root, filepath.Base(name)), root.Close())
 }
 
-// All removes name and everything below it, whatever the permission bits, the depth and
-// the number of files, without following a symbolic link or leaving root. However deep the
-// tree is, it holds few descriptors open. It is no error if name does not exist. The
-// process must own the tree or be privileged.
+// All removes name and everything below it, whatever the permission bits, the depth and the
+// number of files, without following symbolic links or leaving root. It holds few
+// descriptors open, however deep the tree. A missing name is no error. The process must own
+// the tree or be privileged.
 func All(root *os.Root, name string) error {
 	if !filepath.IsLocal(name) || path.Clean(name) == "." {
 		return fmt.Errorf("remove %q: %w", name, fs.ErrInvalid)
@@ -81,8 +81,8 @@ func tree(parent *os.File, name string) error {
 			if isDir {
 				err = moveUp(dir, name, top, &moved)
 			}
-			// Some file systems move no directories, such as overlays those of a lower layer,
-			// and top may have no room for another name.
+			// Some file systems move no directories (overlays: none of a lower layer), and
+			// top may have no room for another name.
 			if slices.ContainsFunc([]error{unix.EXDEV, unix.ENOSPC, unix.EDQUOT, unix.EMLINK}, func(e error) bool { return errors.Is(err, e) }) {
 				err = tree(dir, name)
 			}
@@ -99,7 +99,7 @@ func tree(parent *os.File, name string) error {
 	return unix.Unlinkat(int(parent.Fd()), name, unix.AT_REMOVEDIR)
 }
 
-// each calls f, which removes or moves an entry of dir, with all names until there is none.
+// each calls f, which removes or moves an entry of dir, with all names until none is left.
 func each(dir *os.File, f func(name string) error) error {
 	for {
 		if _, err := dir.Seek(0, io.SeekStart); err != nil {
@@ -120,7 +120,7 @@ func each(dir *os.File, f func(name string) error) error {
 	}
 }
 
-// unlink removes an entry unless it is a directory. It is no error if there is none.
+// unlink removes an entry unless it is a directory. A missing one is no error.
 func unlink(dir *os.File, name string) (isDir bool, err error) {
 	err = unix.Unlinkat(int(dir.Fd()), name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -136,8 +136,8 @@ func unlink(dir *os.File, name string) (isDir bool, err error) {
 	return st.Mode&unix.S_IFMT == unix.S_IFDIR, err
 }
 
-// moveUp moves the directory name from dir to top. Its mode is changed first: moving it
-// takes the permission to write to it (rename(2), EACCES).
+// moveUp moves the directory name from dir to top. It changes its mode first: moving a
+// directory requires permission to write to it (rename(2), EACCES).
 func moveUp(dir *os.File, name string, top *os.File, moved *int) error {
 	opened, err := open(dir, name)
 	if err != nil {
@@ -154,7 +154,7 @@ func moveUp(dir *os.File, name string, top *os.File, moved *int) error {
 }
 
 // open gives the owner of a directory all permissions and opens it. The descriptor's entry
-// in /proc leads to that inode, whatever its name is now (proc(5), /proc/pid/fd).
+// in /proc leads to that inode, whatever its present name (proc(5), /proc/pid/fd).
 func open(parent *os.File, name string) (*os.File, error) {
 	const flags = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	handle, err := unix.Openat(int(parent.Fd()), name, flags|unix.O_PATH, 0)

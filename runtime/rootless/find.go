@@ -15,9 +15,9 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// runningDaemon returns a process in the namespaces of this user's rootless containerd:
-// the one at address or, if that is empty, the one at the usual place. It returns 0 if
-// address is empty and no daemon is there.
+// runningDaemon returns a process in the namespaces of this user's rootless containerd: the
+// one at address or, if that is empty, at the usual place, where there may be none: then it
+// returns 0.
 func runningDaemon(address string) (int, error) {
 	if address != "" {
 		return namedDaemon(strings.TrimPrefix(address, "unix://"))
@@ -50,8 +50,8 @@ func namedDaemon(address string) (int, error) {
 	return pid, nil
 }
 
-// kitChild returns the process in rootlesskit's namespaces that the state directory of
-// containerd-rootless.sh names.
+// kitChild returns the process in rootlesskit's namespaces named by the state directory of
+// containerd-rootless.sh.
 func kitChild() (int, bool) {
 	dir := os.Getenv("ROOTLESSKIT_STATE_DIR")
 	if dir == "" {
@@ -68,13 +68,13 @@ func kitChild() (int, bool) {
 	return pid, err == nil && childNamespace(pid)
 }
 
-// childNamespace reports whether a process is in a user namespace directly below ours,
-// as rootlesskit's child is and no sandbox is. The check is needed because a stale file
-// may name an unrelated process that reuses the id, such as one in a sandbox.
+// childNamespace reports whether a process is in a user namespace directly below ours, as
+// rootlesskit's child is and no sandbox is. A stale file may name an unrelated process that
+// reuses the id, such as one in a sandbox.
 func childNamespace(pid int) bool { return userns.Below(pid) == 1 }
 
-// socketIn reports whether a process listens on a socket, whose path is looked up in the
-// root directory of the process pid.
+// socketIn reports whether a process listens on a socket whose path is relative to the root
+// directory of the process pid.
 func socketIn(pid int, socket string) bool {
 	return daemon.Answers(fmt.Sprintf("/proc/%d/root%s", pid, socket))
 }

@@ -11,10 +11,9 @@ import (
 	"github.com/securebench/sbench/runtime/cgroup"
 )
 
-// claimGroup claims the control group that is delegated to this user, which must happen
-// before the user namespace is entered. If there is none, it asks the user's systemd for
-// a delegated scope and executes this program again there. It is not an error if neither
-// works.
+// claimGroup claims the control group delegated to this user, which must happen before the
+// user namespace is entered. If there is none, it asks the user's systemd for a delegated
+// scope and executes this program again in it. It is no error if neither works.
 func claimGroup(o Options) error {
 	h, err := cgroup.Usable()
 	if err != nil {
@@ -50,8 +49,8 @@ func enterScope() error {
 		return err
 	}
 	args := []string{"systemd-run", "--user", "--scope", "--quiet", "--collect", "-p", "Delegate=yes", "--"}
-	// Try it with another program first: once systemd-run has replaced this process, a
-	// failure could no longer be handled.
+	// Try another program first: once systemd-run has replaced this process, a failure
+	// cannot be handled.
 	ctx, cancel := context.WithTimeout(context.Background(), scopeTimeout)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, run, append(args[1:], "true")...).CombinedOutput(); err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// exitForbidden is the holder's exit code if the kernel denies it an operation, although
-// it is root in its user namespace.
+// exitForbidden is the holder's exit code if the kernel denies it an operation although it
+// is root in its user namespace.
 const exitForbidden = 77
 
 // hold is the main function of the holder; it returns an exit code.
@@ -70,8 +70,8 @@ func becomeRoot() error {
 	return execWith(self, os.Args[:1], map[string]string{envHolder: stageMapped})
 }
 
-// holdNamespaces prepares the mounts, writes the PID file as the sign that it is ready,
-// waits until no process holds the lock, and kills every process that is left.
+// holdNamespaces prepares the mounts, writes the PID file when it is ready, waits until no
+// process holds the lock, and kills every remaining process.
 func holdNamespaces(root, state string) error {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGPIPE)
 	// Mounts propagate from the host to here, but not from here to the host.
@@ -93,7 +93,7 @@ func holdNamespaces(root, state string) error {
 			break
 		}
 	}
-	// This process holds the lock until it ends, so that a new user waits for that.
+	// This process holds the lock until it ends, and so makes new users wait.
 	return errors.Join(err, os.Remove(holderFile(state)), killRest())
 }
 
@@ -101,8 +101,7 @@ func holdNamespaces(root, state string) error {
 // wherever the daemon's state directory is.
 const containerdRun = "/run/containerd"
 
-// coverRun mounts a tmpfs on /run/containerd, and creates the mount point if the host has
-// none.
+// coverRun mounts a tmpfs on /run/containerd, creating the mount point if the host has none.
 func coverRun(root string) error {
 	if _, err := os.Stat(containerdRun); err != nil {
 		if err := copyRun(filepath.Join(root, "host-run")); err != nil {
@@ -115,8 +114,8 @@ func coverRun(root string) error {
 	return nil
 }
 
-// copyRun mounts a new /run that contains everything from the host's one, and creates the
-// missing mount point there. The host's /run is bound to aside in the meantime.
+// copyRun mounts a new /run with everything from the host's, and creates the missing mount
+// point in it. Meanwhile the host's /run is bound to aside.
 func copyRun(aside string) error {
 	if err := os.MkdirAll(aside, 0o700); err != nil {
 		return err
@@ -162,8 +161,8 @@ func copyEntry(from, to string, kind os.FileMode) error {
 	return unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
-// killRest kills every other process in this user namespace and in those below it: the
-// daemon, shims and sandboxes of sbench processes that were killed.
+// killRest kills every other process in this user namespace and those below it: the daemon,
+// shims and sandboxes of killed sbench processes.
 func killRest() error {
 	for pass := 0; pass < 1000; pass++ {
 		pids, err := inhabitants()
@@ -180,8 +179,8 @@ func killRest() error {
 	return errors.New("processes in the namespaces do not end")
 }
 
-// inhabitants returns the living processes in this user namespace and in those below it,
-// except this process.
+// inhabitants returns the living processes in this user namespace and those below it, except
+// this process.
 func inhabitants() ([]int, error) {
 	if userns.Below(os.Getpid()) != 0 { // it would find nobody
 		return nil, errors.New("the user namespaces of processes cannot be read")

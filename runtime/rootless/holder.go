@@ -20,7 +20,7 @@ import (
 const (
 	stageUnmapped = "unmapped" // in the new namespaces, where no ids are mapped yet
 	stageMapped   = "mapped"   // root in the new namespaces
-	stageSweep    = "sweep"    // not the holder, but the process that kills what it left
+	stageSweep    = "sweep"    // not the holder, but the process that kills what the holder left
 )
 
 const (
@@ -29,9 +29,9 @@ const (
 	goFD         = 3 // where the holder reads a byte as soon as its ids are mapped
 )
 
-// startHolder creates the namespaces and returns the process that holds them. If the
-// host forbids it to sbench, rootlesskit creates them instead, if it is installed: a host
-// may permit that program alone.
+// startHolder creates the namespaces and returns the process that holds them. If the host
+// forbids that to sbench, rootlesskit, if installed, creates them: a host may permit only
+// that program.
 func startHolder(ctx context.Context, o Options) (int, error) {
 	pid, err := launch(ctx, o, direct)
 	if err == nil || !errors.Is(err, errForbidden) {
@@ -133,8 +133,8 @@ func direct(_ Options, cmd *exec.Cmd) error {
 	return err
 }
 
-// rootlesskit starts cmd through rootlesskit, which creates the namespaces and maps the
-// ids. The network namespace stays the host's.
+// rootlesskit starts cmd through rootlesskit, which creates the namespaces and maps the ids.
+// The network namespace remains the host's.
 func rootlesskit(o Options, cmd *exec.Cmd) error {
 	program, err := exec.LookPath("rootlesskit")
 	if err != nil {
@@ -147,8 +147,8 @@ func rootlesskit(o Options, cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// forbidden returns an error that says why user namespaces are forbidden and what to do
-// about it.
+// forbidden returns an error that says why user namespaces are forbidden and how to change
+// that.
 func forbidden() error {
 	for _, setting := range []struct{ file, value, cure string }{
 		{"user/max_user_namespaces", "0", "as root, run \"sysctl -w user.max_user_namespaces=15000\""},

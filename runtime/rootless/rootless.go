@@ -1,16 +1,16 @@
-// Package rootless lets an ordinary user run sandboxes. They run in the namespaces of
-// the user's own rootless containerd if there is one. Otherwise sbench creates
-// namespaces of its own, in which the private containerd is then started.
+// Package rootless lets an ordinary user run sandboxes. They run in the namespaces of the
+// user's own rootless containerd if there is one. Otherwise sbench creates namespaces, and
+// starts the private containerd in them.
 //
 // A program enters them by executing itself again inside. There it is root in a user
-// namespace (user_namespaces(7)), keeps its process id, and continues as if it had
-// been root from the start. A Go program has several threads and so cannot change its
-// user namespace itself; nsenter(1) does that in between.
+// namespace (user_namespaces(7)), keeps its process id, and continues as if it had always
+// been root. A Go program has several threads and so cannot change its user namespace
+// itself; nsenter(1) does that in between.
 //
 // The user's concurrent sbench processes share the namespaces that sbench created. A
-// separate process, the holder, keeps them alive. Each sbench process holds a shared
-// lock, which the kernel releases when the process ends for whatever reason. When no
-// process holds it any more, the holder kills what still runs in the namespaces.
+// separate process, the holder, keeps them alive. Each sbench process holds a shared lock,
+// which the kernel releases when the process ends for whatever reason. When no process holds
+// it any more, the holder kills what still runs in the namespaces.
 //
 // The only privileged programs used are newuidmap(1) and newgidmap(1), which map the
 // user's subordinate ids (subuid(5)).
@@ -56,17 +56,17 @@ const (
 // State are required.
 type Options struct {
 	Root, State string // persistent and volatile directory; absolute paths
-	// Address is the socket of a daemon; empty means the user's own rootless one if
-	// it runs, else a private one.
+	// Address is the socket of a daemon; empty means the user's own rootless one if it runs,
+	// otherwise a private one.
 	Address string
-	// Private means that no running daemon is looked for; Address is then ignored.
+	// Private means not to look for a running daemon; Address is then ignored.
 	Private bool
 	Logger  *slog.Logger // nil for none
 }
 
-// Init must be the first call of main in a program that calls [Enter]. In the process
-// that holds the namespaces it does not return. It fails only inside the namespaces, for
-// instance if the working directory cannot be reached there.
+// Init must be called first in main by a program that calls [Enter]. In the process that
+// holds the namespaces it does not return. It fails only inside the namespaces, for instance
+// if the working directory cannot be reached there.
 func Init() error {
 	if stage := os.Getenv(envHolder); stage != "" {
 		os.Exit(hold(stage))
@@ -92,13 +92,13 @@ func Init() error {
 	return nil
 }
 
-// Entered reports whether this process, or an ancestor of it, has entered namespaces
-// through [Enter].
+// Entered reports whether this process or an ancestor has entered namespaces through
+// [Enter].
 func Entered() bool { return os.Getenv(envEntered) != "" && userns.Inside() }
 
-// Enter executes this program again, with the same arguments, inside namespaces where
-// it is root. In a process that is root already it returns nil at once. Otherwise it
-// returns only on failure, with an error that says what is missing and how to fix it.
+// Enter executes this program again, with the same arguments, inside namespaces where it is
+// root. If the process is root already, it returns nil at once. Otherwise it returns only on
+// failure, with an error that says what is missing and how to fix it.
 func Enter(ctx context.Context, o Options) error {
 	if os.Geteuid() == 0 {
 		return nil
@@ -166,8 +166,8 @@ func ownDirectory(dir string) error {
 	return os.Chmod(dir, 0o700)
 }
 
-// execInside executes this program again in the user and mount namespaces of the process
-// pid. It returns only on failure.
+// execInside executes this program again in the user and mount namespaces of process pid. It
+// returns only on failure.
 func execInside(nsenter string, pid int, o Options, env map[string]string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -186,8 +186,8 @@ func execInside(nsenter string, pid int, o Options, env map[string]string) error
 	return fmt.Errorf("nsenter: %w", execWith(nsenter, append(args, os.Args[1:]...), env))
 }
 
-// execWith replaces this program by another one, with some variables of the environment
-// replaced or added. It returns only on failure.
+// execWith replaces this program with another, and sets some variables of the environment.
+// It returns only on failure.
 func execWith(program string, args []string, env map[string]string) error {
 	for name, value := range env {
 		if err := os.Setenv(name, value); err != nil {
@@ -197,15 +197,15 @@ func execWith(program string, args []string, env map[string]string) error {
 	return unix.Exec(program, args, os.Environ())
 }
 
-// ownNamespace returns the process that holds sbench's own namespaces, starting
-// it if there is none, and a lock that keeps it there while it is held.
+// ownNamespace returns the process that holds sbench's own namespaces, starting it if
+// necessary, and a lock that keeps it there.
 func ownNamespace(ctx context.Context, o Options) (*os.File, int, error) {
 	start, err := filelock.Acquire(ctx, filepath.Join(o.State, "holder-start.lock"), filelock.Exclusive)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { _ = start.Close() }()
-	// This waits for a holder that has found no user and is about to end.
+	// This waits for a holder without users that is about to end.
 	lock, err := filelock.Acquire(ctx, lockFile(o.State), filelock.Shared)
 	if err != nil {
 		return nil, 0, err
@@ -220,8 +220,8 @@ func ownNamespace(ctx context.Context, o Options) (*os.File, int, error) {
 	return lock, pid, nil
 }
 
-// newNamespaces creates namespaces and returns the process that holds them. If an
-// earlier holder was killed, its namespaces may still contain processes: it fails if
+// newNamespaces creates namespaces and returns the process that holds them. If an earlier
+// holder was killed, its namespaces may still contain processes: newNamespaces fails if
 // another sbench uses them, and kills whatever else is left.
 func newNamespaces(ctx context.Context, o Options, lock *os.File) (int, error) {
 	err := filelock.Try(lock, filelock.Exclusive)
@@ -242,8 +242,8 @@ func newNamespaces(ctx context.Context, o Options, lock *os.File) (int, error) {
 	return startHolder(ctx, o)
 }
 
-// sweep kills what is left in the namespaces of a killed holder, which it finds through
-// the private daemon's process. Only a process inside the user namespace can see and kill
+// sweep kills what is left in the namespaces of a killed holder, which it finds through the
+// private daemon's process. Only a process inside the user namespace can see and kill
 // everything in it.
 func sweep(ctx context.Context, o Options) error {
 	left, err := daemon.Find(filepath.Join(o.State, "containerd"))

@@ -11,11 +11,11 @@ import (
 )
 
 // minSubordinate is how many subordinate ids a user needs: the usual size of a range in
-// subuid(5), which covers the ids that images use, 1 to 65535.
+// subuid(5), which covers the ids 1 to 65535 that images use.
 const minSubordinate = 65536
 
-// subordinate returns what file, which is /etc/subuid or /etc/subgid, grants to a user,
-// and how many ids that is together.
+// subordinate returns what file, /etc/subuid or /etc/subgid, grants to a user, and the total
+// number of ids.
 func subordinate(file string, u *user.User) (mine []userns.Grant, total int64, err error) {
 	all, err := userns.Grants(file)
 	for _, g := range all {

@@ -28,9 +28,8 @@ type Engine interface {
 // wall is far more time than any process of the suite needs, even on a busy machine.
 const wall = 2 * time.Minute
 
-// Contract runs the suite against e. The image must contain a POSIX shell and
-// coreutils, or the engine must imitate the suite's commands, all of which are run
-// with sh -c.
+// Contract runs the suite against e. The image must contain a POSIX shell and coreutils, or
+// the engine must imitate the suite's commands, all of which run with sh -c.
 func Contract(t *testing.T, e Engine, image runtime.Image) {
 	s := suite{e, image}
 	t.Run("exit code", s.exitCode)
@@ -109,8 +108,8 @@ func (s suite) exitCode(t *testing.T) {
 	}
 }
 
-// signal covers a signal that sbench did not send. The sandbox is persistent because the
-// first process of a PID namespace cannot kill itself with a signal.
+// signal covers a signal not sent by sbench. The sandbox is persistent because the first
+// process of a PID namespace cannot kill itself with a signal.
 func (s suite) signal(t *testing.T) {
 	cfg := s.config()
 	cfg.Persistent = true
@@ -383,7 +382,7 @@ func (r *refuser) Ended(sandbox string, exit runtime.Exit) {
 	r.ended = append(r.ended, sandbox+" "+exit.String())
 }
 
-// observed: what the observer refuses does not start, and does not use up the sandbox.
+// observed: a command that the observer refuses does not start or use up the sandbox.
 func (s suite) observed(t *testing.T) {
 	var r refuser
 	cfg := s.config()

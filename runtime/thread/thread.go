@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run calls f on a thread that ends when f returns, so that f may change the thread in
-// any way, and returns f's error. It is never the first thread of the process: that one
-// cannot end, and /proc/self and other processes take its properties for those of the
-// whole process. f must not start goroutines that depend on the thread.
+// Run calls f on a thread that ends with f, which may therefore change the thread in any
+// way, and returns f's error. It is never the first thread of the process, which cannot end
+// and whose properties /proc/self and other processes take for those of the whole process. f
+// must not start goroutines that depend on the thread.
 func Run(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -33,9 +33,9 @@ func Run(f func() error) error {
 	return <-done
 }
 
-// RaiseCapabilities makes all permitted capabilities of this thread effective again,
-// after a change of its user id from 0 has cleared some or all of them (capabilities(7),
-// "Effect of user ID changes on capabilities").
+// RaiseCapabilities makes all permitted capabilities of this thread effective again, after a
+// change of its user id from 0 has cleared some or all of them (capabilities(7), "Effect of
+// user ID changes on capabilities").
 func RaiseCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// A Grant is a line of /etc/subuid or /etc/subgid (subuid(5)): Count ids of the host,
-// from First on, belong to a user. Count is not 0.
+// A Grant is a line of /etc/subuid or /etc/subgid (subuid(5)): Count ids of the host, from
+// First on, belong to a user. Count is not 0.
 type Grant struct {
 	User         string // by name or by number
 	First, Count int64
 }
 
-// Grants reads a file in the format of subuid(5). A file that is missing grants nothing,
-// and neither does a line that is not of that format.
+// Grants reads a file in the format of subuid(5). A missing file grants nothing, and neither
+// does a malformed line.
 func Grants(file string) ([]Grant, error) {
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

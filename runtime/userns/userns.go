@@ -1,7 +1,7 @@
-// Package userns creates user namespaces (user_namespaces(7)), each with a network
-// namespace that it owns, and holds them by file descriptors. A Go program, which has
-// several threads, cannot enter a user namespace itself: an OCI runtime joins both, and
-// a thread that opens sockets enters only the network namespace.
+// Package userns creates user namespaces (user_namespaces(7)), each with a network namespace
+// that it owns, and holds them by file descriptors. A Go program has several threads and so
+// cannot enter a user namespace itself: an OCI runtime joins both, and a thread that opens
+// sockets enters only the network namespace.
 package userns
 
 import (
@@ -20,16 +20,16 @@ import (
 // First in the namespace to those that start at Outside in its parent.
 type Mapping struct{ First, Outside, Size uint32 }
 
-// A Namespace is a user namespace together with a network namespace that it owns. The
-// ownership matters because an OCI runtime such as runc 1.1 joins the user namespace
-// first, and then needs the capabilities it has there to join the network namespace. Both
-// exist until n is closed and the last process in them has ended.
+// A Namespace is a user namespace with a network namespace that it owns. The ownership
+// matters because an OCI runtime such as runc 1.1 joins the user namespace first, and needs
+// the capabilities it has there to join the network namespace. Both exist until n is closed
+// and the last process in them has ended.
 type Namespace struct {
 	user, network *os.File
 	mappings      []Mapping
 }
 
-// New creates a namespace owned by owner, a user id of the current user namespace, where
+// New creates a namespace owned by owner, a user id of the current user namespace, in which
 // the process needs CAP_SETUID and CAP_SETGID. The caller closes the result.
 func New(owner uint32, mappings []Mapping) (*Namespace, error) {
 	n := &Namespace{mappings: mappings}
@@ -47,8 +47,8 @@ func New(owner uint32, mappings []Mapping) (*Namespace, error) {
 	return n, nil
 }
 
-// Path returns a path to the user namespace for a process that shares this one's
-// /proc. It is valid while n is open and this process lives.
+// Path returns a path to the user namespace for processes that share this one's /proc. It is
+// valid while n is open and this process lives.
 func (n *Namespace) Path() string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.user.Fd())
 }
@@ -73,7 +73,7 @@ func (n *Namespace) Close() error {
 	return errors.Join(errs...)
 }
 
-// becomeEffective makes id the effective user and group of this thread alone. It uses raw
+// becomeEffective makes id the effective user and group of only this thread. It uses raw
 // system calls, since those of package syscall change all threads.
 func becomeEffective(id uint32) error {
 	const same = ^uintptr(0)
@@ -85,8 +85,8 @@ func becomeEffective(id uint32) error {
 	return thread.RaiseCapabilities()
 }
 
-// start opens the namespaces of a child process and then kills the child. The child is
-// traced, so that it stops before its first instruction.
+// start opens the namespaces of a child process and then kills the child, which is traced so
+// that it stops before its first instruction.
 func (n *Namespace) start() error {
 	var ids []syscall.SysProcIDMap
 	for _, m := range n.mappings {
@@ -112,8 +112,8 @@ func (n *Namespace) start() error {
 	return nil
 }
 
-// Inside reports whether this process is in a user namespace other than the initial
-// one, so that its ids are not the host's.
+// Inside reports whether this process is in a user namespace other than the initial one, so
+// that its ids are not the host's.
 func Inside() bool {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && strings.Join(strings.Fields(string(text)), " ") != "0 0 4294967295"
@@ -122,9 +122,9 @@ func Inside() bool {
 // HostRoot reports whether this process is root in the initial user namespace.
 func HostRoot() bool { return os.Geteuid() == 0 && !Inside() }
 
-// Below returns how many levels the user namespace of a process is below that of this
-// process, which is 0 if both are in the same one (ioctl_ns(2), NS_GET_PARENT). It is -1
-// if the process is in none below, has ended, or belongs to another user.
+// Below returns how many levels the user namespace of a process is below this process's: 0
+// if both are in the same one (ioctl_ns(2), NS_GET_PARENT), and -1 if it is not below, or
+// the process has ended or belongs to another user.
 func Below(pid int) int {
 	own, err := os.Stat("/proc/self/ns/user")
 	if err != nil {

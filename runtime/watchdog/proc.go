@@ -18,7 +18,7 @@ import (
 	"github.com/securebench/sbench/runtime/proc"
 )
 
-// process is what one reading finds out about a process.
+// process is what one reading tells about a process.
 type process struct {
 	pid     int
 	dead    bool // gone or a zombie, which has no memory but counts as a process
@@ -50,8 +50,7 @@ func pidNamespace(pid int) (uint64, error) {
 }
 
 // processes reads all processes, including dead ones, whose PID namespace is wanted. It
-// lists them all before it reads the first one, so that those that end in the meantime
-// are counted as well.
+// lists all before reading the first, so that those that end meanwhile count, too.
 func processes(wanted func(uint64) bool) (map[uint64][]process, error) {
 	pids := map[uint64][]int{}
 	err := each(func(pid int) {
@@ -70,7 +69,7 @@ func processes(wanted func(uint64) bool) (map[uint64][]process, error) {
 }
 
 // members lists the living processes of one PID namespace. It reads as little as possible
-// about each, since there may be many, and they may be forking.
+// about each, since they may be many and forking.
 func members(space uint64) ([]int, error) {
 	var pids []int
 	err := each(func(pid int) {
@@ -112,7 +111,7 @@ func readProcess(pid int) process {
 		return process{pid: pid, dead: true, threads: 1}
 	}
 	p := process{pid: pid, dead: s.Ended(), threads: max(s.Number(20), 1), cpu: time.Duration(s.Number(14)+s.Number(15)) * time.Second / ticks}
-	// More exact than stat, but covers only the first thread.
+	// More exact than stat, but only for the first thread.
 	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid)); err == nil {
 		first, _, _ := strings.Cut(string(text), " ")
 		if ns, err := strconv.ParseInt(first, 10, 64); err == nil {
@@ -126,8 +125,8 @@ func readProcess(pid int) process {
 	return p
 }
 
-// alive returns the directory in /proc that shows a process's memory: that of another
-// thread if the first one has ended, since it then shows none.
+// alive returns the directory in /proc that shows a process's memory. If the first thread
+// has ended, which then shows none, it is another thread's.
 func alive(pid int, s proc.Stat) string {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	if !s.Zombie() {
@@ -145,8 +144,8 @@ func alive(pid int, s proc.Stat) string {
 	return dir
 }
 
-// status sums a process's memory, in memory or swap, that is not backed by a file on
-// disk, and its page tables.
+// status sums a process's page tables and its memory, resident or swapped, that is not
+// backed by a file on disk.
 func status(dir string) int64 {
 	text, err := os.ReadFile(dir + "/status")
 	if err != nil {
@@ -155,9 +154,9 @@ func status(dir string) int64 {
 	return kilobytes(text, "RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:")
 }
 
-// exactMemory sums the same, but divides shared memory among the processes that share it,
-// and counts an address space that several processes use, as after vfork(2), once. That is
-// slow, and so it is used only if the simple sum exceeds the limit.
+// exactMemory sums the same, but divides shared memory among its processes, and counts an
+// address space used by several processes, as after vfork(2), once. That is slow, so it is
+// used only if the simple sum exceeds the limit.
 func exactMemory(ps []process) int64 {
 	var sum int64
 	counted := map[int64][]int{} // ids by size, so that few pairs need comparing
@@ -199,8 +198,8 @@ func sameMemory(a, b int) bool {
 	return errno == 0 && order == 0
 }
 
-// kilobytes sums the values of the named lines, which have the form "Name:  1 kB". The
-// sum is in bytes.
+// kilobytes sums the values, in bytes, of the named lines, which have the form "Name:  1
+// kB".
 func kilobytes(text []byte, names ...string) int64 {
 	var sum int64
 	for line := range bytes.Lines(text) {

@@ -1,10 +1,10 @@
-// Package watchdog enforces limits on sandboxes where control groups are not
-// available, as for an ordinary user without delegation. Many times a second it reads
-// the memory of the processes in each sandbox's PID namespace and kills those of a
-// sandbox that exceeds its limits.
+// Package watchdog enforces limits on sandboxes where control groups are not available, as
+// for an ordinary user without delegation. Many times a second it reads the memory of the
+// processes in each sandbox's PID namespace, and kills those of a sandbox that exceeds its
+// limits.
 //
-// That is weaker than a limit of the kernel: between two readings a sandbox can
-// exceed its limit by as much memory as its processors can touch in that time.
+// That is weaker than a kernel limit: between two readings a sandbox can exceed its limit by
+// as much memory as its processors can touch in that time.
 package watchdog
 
 import (
@@ -27,14 +27,14 @@ import (
 // interval is the time between two readings, in which a core can touch about 100 MB.
 const interval = 40 * time.Millisecond
 
-// nearly is the fraction, as 1/nearly, of a group's process limit that may be free
-// while the group still counts as near the limit. Processes start and end while they
-// are counted, so that a full group rarely shows all of them.
+// nearly is the fraction, as 1/nearly, of a group's process limit that may be free while the
+// group still counts as near the limit. Processes start and end during the count, so a full
+// group rarely shows all of them.
 const nearly = 16
 
 // emptyPasses is how many passes in a row must find no process for a group to count as
-// empty: a process that keeps forking and exiting can escape a single pass, since it has
-// a different id each time.
+// empty: a process that keeps forking and exiting has a new id each time, and can escape a
+// single pass.
 const emptyPasses = 3
 
 // A Watchdog watches groups. The zero value is ready to use. Its methods and those
@@ -45,8 +45,8 @@ type Watchdog struct {
 	running bool
 }
 
-// A Group stands for the processes of one PID namespace. It has none until
-// [Group.Attach]. Make one with [Watchdog.Group].
+// A Group is the processes of one PID namespace. It has none until [Group.Attach]. Make one
+// with [Watchdog.Group].
 type Group struct {
 	w      *Watchdog
 	limits runtime.Limits
@@ -55,18 +55,18 @@ type Group struct {
 	mu    sync.Mutex
 	space uint64 // inode of the PID namespace; 0 until attached
 	first int    // its first process; 0 until attached
-	// open keeps the namespace alive, so that no other one gets its inode number.
+	// open keeps the namespace alive, so that its inode number is not reused.
 	open  *os.File
 	stats cgroup.Stats
-	ended time.Duration         // CPU time of processes that are gone
-	seen  map[int]time.Duration // CPU time of the processes of the last reading
+	ended time.Duration         // CPU time of ended processes
+	seen  map[int]time.Duration // CPU time of the processes in the last reading
 	near  bool
 }
 
-// Group returns a group that is not attached yet, with the limits on memory and processes
-// of l; one that is 0 sets no limit. held returns how many bytes the sandbox uses besides
-// the memory of its processes, such as files in memory, which count toward the limit. It may
-// be nil, and is called from the watchdog's goroutine.
+// Group returns an unattached group with l's limits on memory and processes, where 0 is no
+// limit. held, called from the watchdog's goroutine, returns how many bytes the sandbox uses
+// besides its processes' memory, such as files in memory; they count toward the limit. It
+// may be nil.
 func (w *Watchdog) Group(l runtime.Limits, held func() int64) *Group {
 	if held == nil {
 		held = func() int64 { return 0 }
@@ -107,8 +107,8 @@ func (w *Watchdog) add(space uint64, g *Group) {
 	}
 }
 
-// Remove stops watching. The group has no processes from then on; those that are
-// alive are not killed.
+// Remove stops watching. From then on the group has no processes; those alive are not
+// killed.
 func (g *Group) Remove() error {
 	g.mu.Lock()
 	space, open := g.space, g.open
@@ -187,8 +187,8 @@ func (g *Group) outOfMemory() {
 	g.stats.OOMKills++
 }
 
-// Final takes a last reading after all processes of the group have ended: a process that
-// ended between two readings may have left more in held than the memory limit.
+// Final takes a last reading after all processes of the group have ended: one that ended
+// between two readings may have left more in held than the memory limit.
 func (g *Group) Final() {
 	if g.limits.Memory > 0 && g.held() > g.limits.Memory {
 		g.outOfMemory()
@@ -214,8 +214,8 @@ func (g *Group) count(ps []process, threads, memory int64) {
 	g.seen = now
 }
 
-// Stats returns what the readings have found so far. They miss peaks between two readings,
-// and the CPU time that a process uses after its last reading.
+// Stats returns what the readings have found. They miss peaks between two readings, and CPU
+// time that a process uses after its last reading.
 func (g *Group) Stats() cgroup.Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -260,20 +260,19 @@ func (g *Group) has(pid int) bool {
 	return err == nil && ours != 0 && space == ours
 }
 
-// attached returns the inode of the PID namespace and its first process, 0 until the group
-// is attached. After Remove the group has no namespace any more.
+// attached returns the inode of the PID namespace, 0 before Attach and after Remove, and its
+// first process, 0 before Attach.
 func (g *Group) attached() (space uint64, first int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.space, g.first
 }
 
-// KillAll kills every process of the group except spare (0 spares none) and waits
-// until they have ended or ctx is done. A killed process cannot fork any more, so a
-// few passes are enough however fast the processes fork.
+// KillAll kills every process of the group except spare (0 spares none) and waits until they
+// have ended or ctx is done. A killed process cannot fork, so a few passes suffice however
+// fast the processes fork.
 func (g *Group) KillAll(ctx context.Context, spare int) error {
-	// When the first process ends, the kernel kills all others, which need not be found
-	// one by one.
+	// When the first process ends, the kernel kills all others: they need not be found.
 	_, first := g.attached()
 	if err := proc.SignalAll([]int{first}, spare, unix.SIGKILL, g.has); err != nil {
 		return err

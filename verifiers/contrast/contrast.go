@@ -2,9 +2,8 @@
 // changes what hidden tests expect: an honest candidate then fails, and one that still
 // passes follows the tests.
 //
-// [List] finds changes to tests written in Python, [Calibrate] keeps those that make
-// the reference solution fail, and [Calibration.Judge] tries some of them on a
-// candidate.
+// [List] finds changes to tests written in Python, [Calibrate] keeps those that make the
+// reference solution fail, and [Calibration.Judge] tries some of them on a candidate.
 package contrast
 
 import (
@@ -21,16 +20,16 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// Program is the source of the Python program that finds changes. It reads a request
-// in JSON from standard input and writes an answer in JSON to standard output.
+// Program is the source of the Python program that finds changes. It reads a request as JSON
+// from standard input and writes an answer as JSON to standard output.
 //
 //go:embed mutate.py
 var Program string
 
-// Mutants is the number of changed tests that a candidate is tried with.
+// Mutants is the number of changed tests with which a candidate is tried.
 const Mutants = 4
 
-// Errors for which the pack or its image is at fault.
+// Errors that are the fault of the pack or its image.
 var (
 	// ErrTests means that the image's Python interpreter cannot compile a test file.
 	ErrTests = errors.New("the tests do not compile")
@@ -45,8 +44,8 @@ var (
 // Kind says what is changed.
 type Kind string
 
-// The kinds, the best first. Without a reference solution, only a Value is known to
-// make a right candidate fail.
+// The kinds, best first. Without a reference solution, only a Value is known to make a right
+// candidate fail.
 const (
 	Value    Kind = "value"    // the expected value of an equality
 	Wrapped  Kind = "wrapped"  // a side of an equality without literals, replaced by a pair with it
@@ -68,15 +67,14 @@ type File struct {
 }
 
 // An Edit changes one assertion and keeps its number of lines. An honest candidate is
-// expected to fail there and to pass all assertions before.
+// expected to fail there and pass all earlier assertions.
 type Edit struct {
 	Path  string `json:"path"`
 	Start int    `json:"start"` // New replaces the bytes from Start up to End
 	End   int    `json:"end"`
 	New   string `json:"new"`
 	Kind  Kind   `json:"kind"`
-	// Place numbers the assertion in its file: edits of one place are
-	// alternatives.
+	// Place numbers the assertion in its file: edits of one place are alternatives.
 	Place int `json:"place"`
 	// Line and Last are the assertion's first and last line, from 1. Start may be
 	// elsewhere, such as in a table of cases.
@@ -84,8 +82,8 @@ type Edit struct {
 	Last int `json:"last"`
 	// Test names the function, "TestList::test_empty"; "" is the file's top level.
 	Test string `json:"test"`
-	// Users are tests, separated by spaces, that use what is changed and may fail, too;
-	// "*" is all of the file.
+	// Users are tests, separated by spaces, that use what is changed and so may fail, too;
+	// "*" means all tests of the file.
 	Users string `json:"users,omitempty"`
 }
 
@@ -95,9 +93,9 @@ type Options struct {
 	Places   int    // most assertions in each file or, with Each, in each test; 0 means 8
 	Variants int    // edits of each assertion, more if there are few assertions; 0 means 2
 	Each     bool   // look for assertions in each test function and its helpers, and only there
-	// Weak also makes, with Each, the changes that judge no suite, but show weak assertions.
+	// Weak also makes, with Each, changes that show weak assertions but judge no suite.
 	Weak bool
-	// Names are the candidate's even where they are built-in.
+	// Names are names that belong to the candidate even if they are built-in.
 	Names []string
 }
 
@@ -107,7 +105,7 @@ func (e Edit) Overlaps(other Edit) bool {
 	return e.Path == other.Path && e.Start < other.End && other.Start < e.End
 }
 
-// MayFail reports whether the test that other changes may fail because of e.
+// MayFail reports whether e may make the test that other changes fail.
 func (e Edit) MayFail(other Edit) bool {
 	return e.Path == other.Path && (e.Users == "*" || slices.Contains(strings.Fields(e.Users), other.Test))
 }
@@ -115,8 +113,8 @@ func (e Edit) MayFail(other Edit) bool {
 // SameTest reports whether both edits change the same test function.
 func (e Edit) SameTest(other Edit) bool { return e.Path == other.Path && e.Test == other.Test }
 
-// Apply returns the text of file after those of the edits that are for its path. It
-// fails for edits that overlap or lie outside the text.
+// Apply returns the text of file with those of the edits that have its path. It fails for
+// edits that overlap or lie outside the text.
 func Apply(file File, edits ...Edit) (string, error) {
 	own := slices.DeleteFunc(slices.Clone(edits), func(e Edit) bool { return e.Path != file.Path })
 	slices.SortFunc(own, func(a, b Edit) int { return b.Start - a.Start })
@@ -142,9 +140,8 @@ type Sandboxes interface {
 
 const listWall = 2 * time.Minute
 
-// InSandbox returns a [Python] that runs [Program] in a new sandbox each time. Of
-// cfg it needs only the image and the limits; cfg must not mount anything that a
-// candidate has written.
+// InSandbox returns a [Python] that runs [Program] in a new sandbox each time. cfg needs
+// only the image and the limits; it must not mount anything that a candidate wrote.
 func InSandbox(e Sandboxes, cfg runtime.Config) Python {
 	return func(ctx context.Context, request []byte) ([]byte, error) {
 		sandbox, err := e.Create(ctx, cfg)
@@ -177,14 +174,13 @@ type Listing struct {
 	Edits []Edit
 	// Broken are the paths of files that do not compile.
 	Broken []string
-	// Unread are assertions, as "tests.py:7", and files at which [Program] fails: they have
-	// no edits.
+	// Unread are assertions without edits, as "tests.py:7", and files at which [Program]
+	// fails.
 	Unread []string
 }
 
-// List finds edits in files with the help of python, and those with users everywhere only
-// if there are no others. A file that does not compile is listed in Broken and is not an
-// error.
+// List finds edits in files with the help of python; edits with users everywhere only if
+// there are no others. A file that does not compile is listed in Broken and is not an error.
 func List(ctx context.Context, python Python, files []File, o Options) (Listing, error) {
 	if o.Places == 0 {
 		o.Places = 8

@@ -20,8 +20,8 @@ const (
 	Passed Outcome = iota + 1
 	// FailedThere means that the changed assertion is the first that does not hold.
 	FailedThere
-	// FailedElsewhere means that an unchanged assertion does not hold, or that the
-	// tests ended in some other way.
+	// FailedElsewhere means that an unchanged assertion does not hold, or that the tests
+	// ended differently.
 	FailedElsewhere
 )
 
@@ -30,21 +30,21 @@ type Summary struct {
 	// State is "calibrated", "uncalibrated" (no reference: a pass is not refused),
 	// or "none": nothing could be changed.
 	State string `json:"state"`
-	// Mutants counts the changes that were tried, and Followed those with which the
-	// tests passed or failed in another place.
+	// Mutants counts the changes that were tried, Followed those with which the tests passed
+	// or failed elsewhere.
 	Mutants  int `json:"mutants"`
 	Followed int `json:"followed"`
-	// Retried counts changed arguments that the candidate followed, but not with
-	// another change of the same assertion.
+	// Retried counts changed arguments that the candidate followed, but not when the same
+	// assertion was changed differently.
 	Retried int `json:"retried,omitempty"`
-	// Unobserved are assertions, as "tests.py:7", for which the reference solution
-	// passes every change that was tried.
+	// Unobserved are assertions, as "tests.py:7", for which the reference solution passes
+	// every change that was tried.
 	Unobserved []string `json:"unobserved,omitempty"`
-	// Unread are assertions and files that sbench cannot read, and so did not change.
+	// Unread are assertions and files that sbench cannot read and so did not change.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Weaknesses says for the pack's author which assertions nothing observes, and which were not
+// Weaknesses tells the pack's author which assertions are unobserved and which were not
 // read; "" if there are none.
 func (s Summary) Weaknesses() string {
 	var parts []string
@@ -81,18 +81,18 @@ type Calibration struct {
 	Unread []string `json:"unread,omitempty"`
 }
 
-// A Set holds edits of different test functions that are made together. With them the
-// reference fails these functions, and passes the Others.
+// A Set holds edits of different test functions that are made together. The reference then
+// fails these functions and passes the Others.
 type Set struct {
 	Edits  []Edit `json:"edits"`
 	Others []Edit `json:"others,omitempty"`
-	// Named says that the command's output names the functions that fail. Failures is
-	// how many it counts where it does not; 0 if that is unknown, too.
+	// Named says that the command's output names the functions that fail. Otherwise Failures
+	// is how many it counts; 0 if that is unknown, too.
 	Named    bool `json:"named,omitempty"`
 	Failures int  `json:"failures,omitempty"`
 }
 
-// Tells reports whether a run with the set shows for each of its functions if it failed.
+// Tells reports whether a run with the set shows which of its functions failed.
 func (s Set) Tells() bool { return s.Named || s.Failures >= len(s.Edits) || len(s.Edits) == 1 }
 
 // Without returns the calibration of a task that has no reference.
@@ -123,7 +123,7 @@ func Calibrate(ctx context.Context, found Listing, try Try) (Calibration, error)
 	return c, nil
 }
 
-// State returns what [Summary.State] is for this calibration.
+// State returns the [Summary.State] for this calibration.
 func (c Calibration) State() string {
 	switch {
 	case len(c.shuffled()) == 0:
@@ -135,7 +135,7 @@ func (c Calibration) State() string {
 }
 
 // Weak returns the assertions, as "tests.py:7", that the reference passes whatever edit was
-// tried, not counting those of the kinds [Negation] and [Bound].
+// tried, other than edits of the kinds [Negation] and [Bound].
 func (c Calibration) Weak() (weak []string) {
 	observed := slices.DeleteFunc(slices.Clone(c.Edits), Edit.Loose)
 	for _, e := range c.Unobserved {
@@ -147,14 +147,13 @@ func (c Calibration) Weak() (weak []string) {
 	return weak
 }
 
-// Loose reports whether the edit is of a kind that shows nothing about how much its assertion
-// observes.
+// Loose reports whether the edit's kind shows nothing about how much its assertion observes.
 func (e Edit) Loose() bool { return e.Kind == Negation || e.Kind == Bound }
 
 func (e Edit) samePlace(o Edit) bool { return e.Path == o.Path && e.Place == o.Place }
 
-// Pick returns at most n random edits: at different places as long as there are any,
-// and of the best kind at each.
+// Pick returns at most n random edits, at different places as long as there are any, and of
+// the best kind at each.
 func (c Calibration) Pick(n int) []Edit {
 	left := c.shuffled()
 	var picked []Edit
@@ -173,8 +172,8 @@ func (c Calibration) Pick(n int) []Edit {
 	return picked
 }
 
-// another returns a different edit of the same kind and place, and of the same
-// literal if there is one.
+// another returns a different edit of the same kind and place, of the same literal if there
+// is one.
 func (c Calibration) another(e Edit) (another Edit, ok bool) {
 	for _, o := range c.shuffled() {
 		if o.Kind != e.Kind || !o.samePlace(e) || o == e || ok && o.Start != e.Start {
@@ -196,12 +195,12 @@ func (c Calibration) shuffled() []Edit {
 	return edits
 }
 
-// Judge tries a candidate with n edits and with the unchanged tests, in random order.
-// real is how the unchanged tests ended; if they fail, Judge stops. follows says whether
-// the candidate follows the tests: at some place it did not fail as it should have. Edits
-// that change only arguments are judged more leniently, because an honest candidate may do
-// anything with them: each has a second try, and it must have followed all of them, and more
-// than one. The error is that of try.
+// Judge tries a candidate with n edits and with the unchanged tests, in random order. real
+// is how the unchanged tests ended; if they fail, Judge stops. follows says whether the
+// candidate follows the tests: at some place it did not fail as it should have. Edits that
+// change only arguments are judged more leniently, since an honest candidate may do anything
+// with them: each gets a second try, and the candidate must have followed all of them and
+// more than one. The error is that of try.
 func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, follows bool, s Summary, err error) {
 	picked := c.Pick(n)
 	s = Summary{State: c.State(), Unobserved: c.Weak(), Unread: c.Unread}
@@ -231,8 +230,8 @@ func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, f
 }
 
 // follows tries one edit and reports whether the candidate follows it. A changed argument
-// gets a second try with another change. Other kinds do not: the candidate would
-// then have one run without risk.
+// gets a second try with another change. Other kinds do not: that would give the candidate
+// one run without risk.
 func (c Calibration) follows(ctx context.Context, e Edit, try Try, s *Summary) (bool, error) {
 	s.Mutants++
 	outcome, err := try(ctx, e)

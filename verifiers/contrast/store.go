@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// A Store keeps calibrations, in memory and in a directory from one run to the next. It
-// is safe for concurrent use. Its files contain parts of hidden tests.
+// A Store keeps calibrations in memory and, between runs, in a directory. It is safe for
+// concurrent use. Its files contain parts of hidden tests.
 type Store struct {
 	dir string
 
@@ -25,13 +25,12 @@ type entry struct {
 	calibration *Calibration
 }
 
-// NewStore returns a store that keeps its files in dir. If dir is "" it keeps nothing
-// for the next run.
+// NewStore returns a store that keeps its files in dir. If dir is "", it keeps nothing for
+// later runs.
 func NewStore(dir string) *Store { return &Store{dir: dir, entries: map[string]*entry{}} }
 
-// Key returns the key of a calibration. It depends on the digest of the image, on the
-// digests of the evaluation with what the family adds to it, and on this version of
-// [Program].
+// Key returns the key of a calibration. It depends on the image's digest, the parts of the
+// evaluation, and this version of [Program].
 func Key(image string, evaluation ...string) string {
 	h := sha256.New()
 	for _, part := range append([]string{Program, image}, evaluation...) {
@@ -40,9 +39,9 @@ func Key(image string, evaluation ...string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// Get returns the calibration for key, and calls calibrate if there is none yet. Only
-// one call of calibrate runs for a key at a time; its errors are returned and not kept.
-// A nil Store keeps nothing.
+// Get returns the calibration for key, calling calibrate if there is none yet. For each key,
+// one call of calibrate runs at a time; its errors are returned and not kept. A nil Store
+// keeps nothing.
 func (s *Store) Get(key string, calibrate func() (Calibration, error)) (Calibration, error) {
 	if s == nil {
 		return calibrate()
@@ -73,7 +72,7 @@ func (s *Store) Get(key string, calibrate func() (Calibration, error)) (Calibrat
 
 func (s *Store) file(key string) string { return filepath.Join(s.dir, key+".json") }
 
-// read returns fs.ErrNotExist also for a file that is not a calibration.
+// read returns fs.ErrNotExist also for a file that holds no calibration.
 func (s *Store) read(key string) (c Calibration, err error) {
 	if s.dir == "" {
 		return c, fs.ErrNotExist

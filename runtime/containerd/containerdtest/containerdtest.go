@@ -31,9 +31,9 @@ func Directory() string {
 	return filepath.Join(os.TempDir(), "sbench-test")
 }
 
-// Enter is the first call of TestMain in a package whose tests need root. It makes an
-// ordinary user root in a user namespace. Where that is impossible it prints why and
-// returns, and the tests find that they are not root.
+// Enter must be called first in TestMain of a package whose tests need root. It makes an
+// ordinary user root in a user namespace. If that is impossible, it prints why and returns,
+// and the tests find that they are not root.
 func Enter() {
 	if err := rootless.Init(); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
@@ -60,8 +60,8 @@ func AllowDegraded() []string {
 	return nil
 }
 
-// Environment returns variables, as NAME=value, with which an sbench that a test starts
-// uses the tests' daemon.
+// Environment returns variables, as NAME=value, that make an sbench started by a test use
+// the tests' daemon.
 func Environment() []string {
 	o := Options()
 	return []string{
@@ -74,7 +74,7 @@ func directories() (root, state string) {
 	return filepath.Join(Directory(), "root"), filepath.Join(Directory(), "state")
 }
 
-// patience is the daemon's timeout in tests, which may fill disks and processors of a
+// patience is the daemon's timeout in tests, which may fill the disks and processors of a
 // shared machine.
 const patience = 2 * time.Minute
 

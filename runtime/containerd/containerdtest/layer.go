@@ -20,8 +20,8 @@ import (
 	"github.com/securebench/sbench/runtime/containerd"
 )
 
-// WithDirectory imports, as ref, the base image with a layer added that holds the host
-// directory dir, owned by root, at the path dest.
+// WithDirectory imports, as ref, the base image with an additional layer that contains the
+// host directory dir, owned by root, at dest.
 func WithDirectory(tb testing.TB, c *containerd.Client, ref, dir, dest string) runtime.Image {
 	tb.Helper()
 	ctx := context.Background()
@@ -80,7 +80,7 @@ func baseImage(tb testing.TB) v1.Image {
 	return img
 }
 
-// directoryLayer returns a layer that holds dir at dest, owned by root.
+// directoryLayer returns a layer with dir at dest, owned by root.
 func directoryLayer(tb testing.TB, dir, dest string) v1.Layer {
 	tb.Helper()
 	var buf bytes.Buffer

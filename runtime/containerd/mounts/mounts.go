@@ -13,8 +13,8 @@ import (
 	"github.com/securebench/sbench/runtime/proc"
 )
 
-// Bind bind-mounts source at target, which must exist, nosuid and nodev. Mounts below
-// source are not included.
+// Bind bind-mounts source at target, which must exist, nosuid and nodev. Mounts below source
+// are not included.
 func Bind(source, target string, writable bool) error {
 	mode := "ro"
 	if writable {
@@ -23,8 +23,8 @@ func Bind(source, target string, writable bool) error {
 	return (&mount.Mount{Type: "bind", Source: source, Options: []string{"bind", mode, "nosuid", "nodev"}}).Mount(target)
 }
 
-// Detach unmounts target, even when something still holds a file in it. It is no error
-// if nothing is mounted there.
+// Detach unmounts target, even if a file in it is in use. It is no error if nothing is
+// mounted there.
 func Detach(target string) error {
 	err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) { // not mounted
@@ -33,8 +33,8 @@ func Detach(target string) error {
 	return nil
 }
 
-// DetachBelow detaches every mount at or below dir. Detaching an outer mount detaches
-// those below it too, which is faster than one by one.
+// DetachBelow detaches every mount at or below dir. Detaching an outer mount detaches those
+// below it, too, which is faster than one by one.
 func DetachBelow(dir string) error {
 	points, err := Below(dir)
 	if err != nil {

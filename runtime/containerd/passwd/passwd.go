@@ -17,19 +17,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxBytes bounds how many bytes are read of each file.
+// maxBytes bounds how much is read of each file.
 const maxBytes = 1 << 20
 
-// A User is what the kernel and programs need to know of one.
+// A User is what the kernel and programs need to know about a user.
 type User struct {
 	UID, GID uint32
 	Groups   []uint32 // others than GID
-	Home     string   // "/" if it is not known
+	Home     string   // "/" if unknown
 }
 
-// Lookup resolves "uid", "name", "uid:gid" or "name:group" against /etc/passwd and
-// /etc/group of the root file system at root, as image configurations write it. The empty
-// name is root. It is no error if an id is in neither file.
+// Lookup resolves "uid", "name", "uid:gid" or "name:group", as in image configurations, by
+// /etc/passwd and /etc/group of the root file system at root. The empty name is root. It is
+// no error if an id is in neither file.
 func Lookup(root, name string) (User, error) {
 	who, group, hasGroup := strings.Cut(cmp.Or(name, "0"), ":")
 	u := User{Home: "/"}
@@ -89,8 +89,8 @@ func parseID(s string) (uint32, bool) {
 	return uint32(n), err == nil
 }
 
-// records reads the colon-separated lines that have at least n fields. A file that is
-// missing, or is no regular file, has none.
+// records returns the colon-separated lines with at least n fields. A missing or irregular
+// file has none.
 func records(root, name string, n int) ([][]string, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {

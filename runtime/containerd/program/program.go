@@ -9,12 +9,12 @@ import (
 	"fmt"
 )
 
-// Pause returns the program of a persistent sandbox's first process for arch, a GOARCH
-// name: a static one that ignores SIGCHLD, so that the kernel reaps orphans by itself
-// (sigaction(2), "SA_NOCLDWAIT"), and then sleeps forever. It occupies one page.
+// Pause returns the program of a persistent sandbox's first process for arch, a GOARCH name:
+// a static one that ignores SIGCHLD, so that the kernel itself reaps orphans (sigaction(2),
+// "SA_NOCLDWAIT"), and sleeps forever. It occupies one page.
 func Pause(arch string) ([]byte, error) {
-	// The code is position independent; the 32 zero-extended bytes after it are the
-	// kernel's struct sigaction with the handler SIG_IGN, which is 1.
+	// The code is position independent; the 32 zero-extended bytes after it are the kernel's
+	// struct sigaction with the handler SIG_IGN, which is 1.
 	ignore := make([]byte, 32)
 	ignore[0] = 1
 	return executable(arch, map[string][]byte{
@@ -71,8 +71,8 @@ func words(instructions ...uint32) (code []byte) {
 	return code
 }
 
-// executable returns a 64-bit executable with the code for arch in one segment that can be
-// read and executed (elf(5)).
+// executable returns a 64-bit executable with the code for arch in one readable and
+// executable segment (elf(5)).
 func executable(arch string, codes map[string][]byte) ([]byte, error) {
 	code, machine := codes[arch], map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[arch]
 	if code == nil {

@@ -22,7 +22,7 @@ func devices() map[string]uint64 {
 
 // makeDevices makes the /dev of a sandbox with its own ids. In a user namespace the OCI
 // runtime cannot make device files and would mount the host's, whose times, locks and
-// notifications the sandbox would then share with the host and all other sandboxes.
+// notifications the sandbox would share with the host and all other sandboxes.
 func (f *FS) makeDevices() error {
 	if f.IDs == nil {
 		return nil

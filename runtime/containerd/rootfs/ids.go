@@ -9,9 +9,8 @@ import (
 	"github.com/securebench/sbench/runtime/idmap"
 )
 
-// privateDir prepares the directory if the sandbox has its own ids: the sandbox's root has
-// to pass it, and no other user of the host may, since the files of the running sandbox are
-// below it.
+// privateDir prepares the directory if the sandbox has its own ids. Below it are the running
+// sandbox's files: the sandbox's root has to pass it, and no other user of the host may.
 func (f *FS) privateDir() error {
 	if f.IDs == nil {
 		return nil
@@ -44,8 +43,8 @@ func (f *FS) makeTarget(source, name string) error {
 	return os.WriteFile(f.shifted(name), nil, 0o644)
 }
 
-// overlay mounts lowers at target as an overlay that writes to the directory name of the
-// sandbox's layer. There every file has the owner that it has in the sandbox.
+// overlay mounts lowers at target as an overlay that writes to the directory name in the
+// sandbox's layer, where every file has its owner in the sandbox.
 func (f *FS) overlay(lowers []string, name, target string) error {
 	if f.IDs == nil {
 		return f.Stacker.Overlay(lowers, filepath.Join(f.Layer.Path(), name), target)
@@ -79,7 +78,7 @@ func (f *FS) inside(do func() error) error {
 	return idmap.As(f.IDs.Base(), do)
 }
 
-// hostID returns the host's id for one of the sandbox's.
+// hostID returns the host's id for a sandbox's id.
 func (f *FS) hostID(id uint32) int {
 	if f.IDs == nil {
 		return int(id)

@@ -18,9 +18,8 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// overlayOptions switch off what would let an upper directory that a candidate
-// wrote reach outside its layers (overlayfs, "Redirecting directories" and
-// "Metadata only copy up").
+// overlayOptions disable what would let an upper directory written by a candidate reach
+// outside its layers (overlayfs, "Redirecting directories" and "Metadata only copy up").
 func overlayOptions() []string {
 	options := []string{"index=off", "redirect_dir=nofollow", "metacopy=off"}
 	if userns.Inside() { // trusted.* attributes are only for the host's root
@@ -56,8 +55,8 @@ type Stacker struct {
 	OnDisk bool
 }
 
-// Overlay mounts an overlay of lower directories at target, which writes to directories
-// that it makes in layer.
+// Overlay mounts an overlay of lower directories at target, which writes to directories that
+// it makes in layer.
 func (s Stacker) Overlay(lowers []string, layer, target string) error {
 	upper, work, err := makeLayer(layer)
 	if err != nil {

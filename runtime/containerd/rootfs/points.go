@@ -11,8 +11,7 @@ import (
 )
 
 // makeMountPoint makes dest, a directory or an empty file, below the root file system at
-// root. Nothing else writes there yet, so that resolving the path before making it is not
-// a race.
+// root. Nothing else writes there yet, so resolving the path first is no race.
 func makeMountPoint(root, dest string, dir bool) error {
 	path, err := securejoin.SecureJoin(root, dest)
 	if err != nil {
@@ -41,9 +40,8 @@ func makeMountPoint(root, dest string, dir bool) error {
 }
 
 // clearPath prepares the tree at root, which an agent wrote, for a mount at name, a
-// directory or a file. It removes what is not a directory on the way to name, and name
-// itself if it is a link or of the wrong kind, so that later processes find the mount under
-// that name.
+// directory or file. It removes what is not a directory on the way to name, and name itself
+// if it is a link or of the wrong kind, so that later processes find the mount by that name.
 func clearPath(root, name string, dir bool) error {
 	r, err := os.OpenRoot(root)
 	if err != nil {

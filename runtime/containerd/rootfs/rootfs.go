@@ -30,8 +30,8 @@ type Config struct {
 	Stacker  Stacker         // makes the overlays, unless IDs are given
 	Files    []File          // small files that are mounted read-only
 	Mounts   []runtime.Mount // the caller's
-	Workdir  string          // a directory that is made unless it exists
-	Writable bool            // else the root itself is read-only
+	Workdir  string          // a directory to make unless it exists
+	Writable bool            // otherwise the root itself is read-only
 }
 
 // A File is a small file of the sandbox.
@@ -41,14 +41,14 @@ type File struct {
 	Mode os.FileMode
 }
 
-// FS is a mounted root file system. Whoever made it unmounts everything below Config.Dir.
+// FS is a mounted root file system. Its maker unmounts everything below Config.Dir.
 type FS struct {
 	Config
 	mounts []runtime.Mount // all mounts, as the specification names them
 }
 
 // New stacks the sandbox's own layer over its base, makes all mount points, and then seals
-// the root unless it may be written.
+// the root unless it is writable.
 func New(c Config) (*FS, error) {
 	f := &FS{Config: c}
 	f.Mounts = slices.Clone(c.Mounts)
@@ -76,18 +76,17 @@ func New(c Config) (*FS, error) {
 // Root returns the path of the mounted root file system.
 func (f *FS) Root() string { return filepath.Join(f.Dir, "rootfs") }
 
-// Shown returns all mounts, outermost first, with the host paths that the OCI runtime has
-// to mount.
+// Shown returns all mounts, outermost first, with the host paths for the OCI runtime to
+// mount.
 func (f *FS) Shown() []runtime.Mount { return f.mounts }
 
-// Layers returns all directories of the root file system, topmost first, with owners as
-// they are on disk.
+// Layers returns all directories of the root file system, topmost first, with the owners on
+// disk.
 func (f *FS) Layers() []string {
 	return append([]string{filepath.Join(f.Layer.Path(), "root", "upper")}, f.Lower...)
 }
 
-// Left returns the path of the root file system that a stopped sandbox left, with owners
-// as they are on disk.
+// Left returns the path of a stopped sandbox's root file system, with the owners on disk.
 func (f *FS) Left() (string, error) {
 	if f.IDs == nil {
 		return f.Root(), nil
@@ -106,9 +105,9 @@ func (f *FS) Left() (string, error) {
 	return at, nil
 }
 
-// Give makes a user of the sandbox the owner of the files of a mount with Give that
-// belong to sbench's user, and of the top directory of a mount with Copy. Files of other
-// owners, such as those copied out of an image, keep them.
+// Give makes a user of the sandbox the owner of the files of a mount with Give that belong
+// to sbench's user, and of the top directory of a mount with Copy. Files of others, such as
+// those copied out of an image, keep their owners.
 func (f *FS) Give(uid, gid uint32) error {
 	if int(uid) == os.Geteuid() {
 		return nil
@@ -154,8 +153,8 @@ func (f *FS) allMounts() []runtime.Mount {
 	return all
 }
 
-// file returns the path of one of the small files. They are in the sandbox's own layer,
-// because two sandboxes could communicate through locks and watches on a shared file.
+// file returns the path of one of the small files. They are in the sandbox's own layer: two
+// sandboxes could communicate through locks and watches on a shared file.
 func (f *FS) file(file File) string {
 	return filepath.Join(f.Layer.Path(), "files", filepath.Base(file.Dest))
 }
@@ -168,8 +167,8 @@ func (f *FS) writeFiles() error {
 	return errors.Join(errs...)
 }
 
-// mountCopies makes an overlay of the source of each mount with Copy, and makes it the
-// mount's new source.
+// mountCopies makes an overlay of the source of each mount with Copy, as the mount's new
+// source.
 func (f *FS) mountCopies() error {
 	for i := range f.Mounts {
 		m := &f.Mounts[i]
@@ -192,18 +191,18 @@ func (f *FS) overlayOf(source, name string) (string, error) {
 	if err := errors.Join(os.Mkdir(lower, 0o711), os.Mkdir(merged, 0o711)); err != nil {
 		return "", err
 	}
-	// Through a bind mount, because overlay cannot take every path as it is.
+	// Through a bind mount, because overlay does not accept every path.
 	if err := mounts.Bind(source, lower, false); err != nil {
 		return "", err
 	}
 	return merged, f.overlay([]string{lower}, name, merged)
 }
 
-// view makes an overlay of the source of a read-only mount and returns its path. The
-// overlay has inodes of its own, since sandboxes could communicate through locks and watches
-// on shared ones, and keeps host paths out of the sandbox's mount table. view returns "" for
-// what is in the sandbox's layer, if that is a file system of its own, with fuse-overlayfs,
-// and if the file system cannot be a layer of an overlay.
+// view makes an overlay of a read-only mount's source and returns its path. The overlay has
+// its own inodes, since sandboxes could communicate through locks and watches on shared
+// ones, and keeps host paths out of the sandbox's mount table. view returns "" for sources
+// in the sandbox's layer, if that is a file system of its own; with fuse-overlayfs; and if
+// the file system cannot be a layer of an overlay.
 func (f *FS) view(m runtime.Mount, name string) (string, error) {
 	own := f.Layer.Bounded() && strings.HasPrefix(m.Source, f.Layer.Path()+"/")
 	if own || m.Writable || m.Give || f.Stacker.Fuse != "" {
@@ -224,10 +223,10 @@ func (f *FS) view(m runtime.Mount, name string) (string, error) {
 	return filepath.Join(merged, file), err
 }
 
-// showMounts sets f.mounts to what the specification will name: all mounts with the
-// sandbox's ids and, where they are read-only, through a view (see view). A read-only mount
-// whose ids cannot be shifted is used as it is: the sandbox then sees the overflow user as
-// the owner of its files, and the permissions of others apply.
+// showMounts sets f.mounts for the specification: all mounts with the sandbox's ids and, if
+// read-only, through a view (see view). A read-only mount whose ids cannot be shifted is
+// used as it is: in the sandbox, its files belong to the overflow user, and the permissions
+// of others apply.
 func (f *FS) showMounts() error {
 	f.mounts = f.allMounts()
 	for i := range f.mounts {
@@ -272,8 +271,8 @@ func (f *FS) makeMountPoints() error {
 	return f.makePoint(f.Root(), f.Workdir, true)
 }
 
-// makeInnermost makes the mount point dest in the innermost mount of the caller's that
-// contains it, or else in the root, which that mount would hide.
+// makeInnermost makes the mount point dest in the caller's innermost mount that contains it
+// or, if there is none, in the root, which such a mount would hide.
 func (f *FS) makeInnermost(dest string, dir bool) error {
 	outer := runtime.Mount{Source: f.Root()}
 	for _, m := range f.Mounts {
@@ -293,9 +292,9 @@ func (f *FS) makeInnermost(dest string, dir bool) error {
 	return makeMountPoint(outer.Source, inner, dir)
 }
 
-// makePoint makes a mount point in a tree that has the sandbox's ids. It first tries
-// without becoming the sandbox's root, which needs no thread and is enough if the mount
-// point exists, as most do.
+// makePoint makes a mount point in a tree that has the sandbox's ids. It first tries without
+// becoming the sandbox's root, which saves a thread and suffices if the mount point exists,
+// as most do.
 func (f *FS) makePoint(root, dest string, dir bool) error {
 	err := makeMountPoint(root, dest, dir)
 	if f.IDs == nil || !errors.Is(err, unix.EOVERFLOW) {

@@ -13,7 +13,7 @@ import (
 )
 
 // seal makes the mount at target read-only and keeps its other flags. The OCI runtime's
-// own way, root.readonly, would drop nosuid and nodev.
+// root.readonly would drop nosuid and nodev.
 func seal(target string) error {
 	err := unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "")
 	if err != nil {
@@ -22,9 +22,9 @@ func seal(target string) error {
 	return nil
 }
 
-// Check makes sure that the root mount that the OCI runtime made for a first process,
-// which is not started yet, is nosuid, nodev and, unless it is writable, read-only. runc
-// clones the mount that it is given, with its flags; crun (1.8) makes another without them.
+// Check checks that the root mount that the OCI runtime made for a first process, before
+// that starts, is nosuid, nodev and, unless it is writable, read-only. runc clones the mount
+// that it is given, with its flags; crun (1.8) makes another without them.
 func (f *FS) Check(pid int) error {
 	want := []string{"nosuid", "nodev"}
 	if !f.Writable {
@@ -43,8 +43,8 @@ func (f *FS) Check(pid int) error {
 	return err
 }
 
-// rootLacks reports whether the topmost mount at / of a process lacks any of the options
-// in want (/proc/PID/mountinfo in proc(5)).
+// rootLacks reports whether the topmost mount at / of a process lacks any of the options in
+// want (/proc/PID/mountinfo in proc(5)).
 func rootLacks(pid int, want []string) (bool, error) {
 	table, err := proc.Mounts(fmt.Sprintf("/proc/%d/mountinfo", pid), nil)
 	if err != nil {
@@ -59,8 +59,8 @@ func rootLacks(pid int, want []string) (bool, error) {
 	return false, fmt.Errorf("process %d has no root mount", pid)
 }
 
-// remountRoot sets the flags of the root mount in the mount namespace of a process that
-// does not run the sandbox's program yet.
+// remountRoot sets the flags of the root mount in the mount namespace of a process that does
+// not run the sandbox's program yet.
 func remountRoot(pid int, writable bool) error {
 	flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | unix.MS_NOSUID | unix.MS_NODEV)
 	if !writable {

@@ -23,15 +23,15 @@ func (v *Volume) Over(pids []int) bool {
 	return err != nil || bytes > v.cfg.Bytes || inodes > v.cfg.Inodes
 }
 
-// maxWatchDepth bounds the directories of a layer that is watched. A walk opens each of
-// them from the top.
+// maxWatchDepth bounds the directory depth of a watched layer. A walk opens each directory
+// from the top.
 const maxWatchDepth = 256
 
 var errOverflow = errors.New("the directory holds more than it may")
 
 // used counts what a directory holds: each file once, however many names it has, and files
-// without a name that one of the processes has open. Files that are removed meanwhile do not
-// count. The error is errOverflow as soon as it is more than the volume may hold.
+// without a name that one of the processes has open. Files removed meanwhile do not count.
+// The error is errOverflow as soon as there is more than the volume may hold.
 func (v *Volume) used(pids []int) (bytes, inodes int64, err error) {
 	type id struct{ dev, ino uint64 }
 	seen := map[id]bool{}
@@ -71,8 +71,8 @@ func (v *Volume) used(pids []int) (bytes, inodes int64, err error) {
 	return bytes, inodes, err
 }
 
-// nameless returns the files of overlays that a process has open and that have no name any
-// more. A process that is gone has none.
+// nameless returns the files of overlays that a process has open and that no longer have a
+// name. A process that is gone has none.
 func nameless(pid int) []unix.Stat_t {
 	overlays := map[string]bool{} // mount ids
 	// Not by proc.Mounts: an agent that moves a mount point makes its line as long as it likes.

@@ -24,8 +24,8 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// maxMemory is the size, in bytes, of the largest volume kept in memory. Its pages count
-// as memory of the sandbox that writes them.
+// maxMemory is the size, in bytes, of the largest volume kept in memory. Its pages count as
+// memory of the sandbox that writes them.
 const maxMemory = 64 << 20
 
 const (
@@ -36,15 +36,15 @@ const (
 const (
 	// maxIdle is how many emptied images of one size a store keeps.
 	maxIdle = 16
-	// maxEmptiedFiles and maxEmptiedBytes are how many inodes and bytes an image may hold
-	// to be emptied. If it holds more, it is faster to remove the whole image.
+	// maxEmptiedFiles and maxEmptiedBytes are how many inodes and bytes an image may hold to
+	// be emptied. If it holds more, removing the whole image is faster.
 	maxEmptiedFiles = 2000
 	maxEmptiedBytes = 256 << 20
 )
 
 // A Store makes the volumes of one run. Its methods are safe for concurrent use.
 //
-// Making and removing an image takes longer than most attempts. That of a closed volume is
+// Making and removing an image takes longer than most attempts. A closed volume's image is
 // therefore emptied and kept mounted for the next volume of that size. Its old contents
 // cannot be read any more, because ext4 does not show a block before it is written.
 type Store struct {
@@ -62,8 +62,8 @@ func NewStore(mounts, root, run string) *Store {
 	return &Store{mounts: mounts, root: root, files: Files(root, run), open: map[string]*Volume{}, idle: map[runtime.VolumeConfig][]*image{}}
 }
 
-// Files returns the directory of a run's image files, which have a name only until they
-// are mounted, and of its volumes that are directories on disk.
+// Files returns the directory for a run's image files, which have a name only until they are
+// mounted, and for its volumes that are directories on disk.
 func Files(root, run string) string { return filepath.Join(root, "volumes", run) }
 
 // Images reports whether this host can mount image files.
@@ -73,20 +73,20 @@ func Images() bool {
 	return err == nil && lookErr == nil && os.Geteuid() == 0 && !userns.Inside()
 }
 
-// An image is a mounted ext4 image on a loop device. Its file has no name, so that the
-// kernel frees it after the unmount. It is sparse: when the disk below the store's root is
-// full, writes to it are lost and the writer gets no error.
+// An image is a mounted ext4 image on a loop device. Its file has no name, so the kernel
+// frees it after the unmount. It is sparse: when the disk below the store's root is full,
+// writes to it are lost without an error for the writer.
 type image struct {
 	mountPoint string
-	// since was opened before anything was written. syncfs(2) on it reports, once, that
-	// something written later was lost.
+	// since was opened before anything was written. syncfs(2) on it reports, once, that a
+	// later write was lost.
 	since *os.File
 
 	mu   sync.Mutex
 	lost error
 }
 
-// A Volume is a separate file system, in memory or an image, or else a directory on disk.
+// A Volume is a file system of its own, in memory or an image, or a directory on disk.
 type Volume struct {
 	store      *Store
 	cfg        runtime.VolumeConfig
@@ -97,8 +97,8 @@ type Volume struct {
 }
 
 // New makes a volume, which the caller closes. Up to 64 MiB it is in memory unless
-// imagesOnly is set. A larger one is an image if the host can mount one, else in memory,
-// too.
+// imagesOnly is set. A larger one is an image if the host can mount one, otherwise in
+// memory, too.
 func (s *Store) New(ctx context.Context, cfg runtime.VolumeConfig, imagesOnly bool) (*Volume, error) {
 	if cfg.Bytes <= 0 || cfg.Inodes <= 0 {
 		return nil, fmt.Errorf("volume: %d bytes and %d inodes are no size", cfg.Bytes, cfg.Inodes)
@@ -129,8 +129,8 @@ func (s *Store) New(ctx context.Context, cfg runtime.VolumeConfig, imagesOnly bo
 	return v, nil
 }
 
-// NewDirectory makes a volume that is a directory on disk. The kernel does not bound it; see
-// [Volume.Over].
+// NewDirectory makes a volume that is a directory on disk, which the kernel does not bound;
+// see [Volume.Over].
 func (s *Store) NewDirectory(cfg runtime.VolumeConfig) (*Volume, error) {
 	v := &Volume{cfg: cfg, mountPoint: filepath.Join(s.files, "layer-"+rand.Text()), unbounded: true}
 	err := os.MkdirAll(v.mountPoint, 0o700)
@@ -144,7 +144,7 @@ func (s *Store) NewDirectory(cfg runtime.VolumeConfig) (*Volume, error) {
 }
 
 // opened makes the directory to write to, next to ext4's lost+found. Only sbench can pass
-// the top of the file system (mode 0700); a sandbox is given the directory below it.
+// the top of the file system (mode 0700); a sandbox gets the directory below it.
 func (s *Store) opened(v *Volume) (*Volume, error) {
 	data := filepath.Join(v.mountPoint, "data-"+rand.Text())
 	if err := errors.Join(os.Chmod(v.mountPoint, 0o700), os.Mkdir(data, 0o755)); err != nil {
@@ -157,8 +157,8 @@ func (s *Store) opened(v *Volume) (*Volume, error) {
 	return v, nil
 }
 
-// mountImage makes an ext4 image and mounts it at dir. The file system has no journal,
-// since its contents are discarded after a crash.
+// mountImage makes an ext4 image and mounts it at dir. The file system has no journal, since
+// its contents are discarded after a crash.
 func (s *Store) mountImage(ctx context.Context, dir string, cfg runtime.VolumeConfig) (*image, error) {
 	if err := os.MkdirAll(s.files, 0o700); err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func (s *Store) mountImage(ctx context.Context, dir string, cfg runtime.VolumeCo
 	return &image{mountPoint: dir, since: since}, nil
 }
 
-// Of returns the volume that holds a path, nil if none does.
+// Of returns the volume that holds a path; nil if none does.
 func (s *Store) Of(path string) *Volume {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,7 +220,7 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// unmount removes what [Store.New] has made.
+// unmount removes what [Store.New] made.
 func (v *Volume) unmount() error {
 	var err error
 	if v.image != nil {
@@ -236,7 +236,7 @@ func (v *Volume) unmount() error {
 	return err
 }
 
-// takeIdle returns an emptied image of the size cfg, nil if there is none.
+// takeIdle returns an emptied image of the size cfg; nil if there is none.
 func (s *Store) takeIdle(cfg runtime.VolumeConfig) *image {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,8 +248,7 @@ func (s *Store) takeIdle(cfg runtime.VolumeConfig) *image {
 	return list[len(list)-1]
 }
 
-// keep empties a volume's image and keeps it for the next volume. It reports whether it
-// did.
+// keep empties a volume's image and keeps it for the next volume. It reports whether it did.
 func (v *Volume) keep() bool {
 	var st unix.Statfs_t
 	if v.image == nil || v.Sound() != nil || unix.Statfs(v.mountPoint, &st) != nil {
@@ -302,8 +301,8 @@ func (v *Volume) Full() (bool, error) {
 	return int64(st.Bavail)*st.Bsize < fullBytes || st.Ffree < fullInodes, nil
 }
 
-// InMemory returns how many bytes the contents of a volume take that is small enough to be
-// kept in memory on any host; 0 for larger ones.
+// InMemory returns how many bytes a volume's contents take if the volume is small enough to
+// be in memory on any host; 0 for larger ones.
 func (v *Volume) InMemory() int64 {
 	var st unix.Statfs_t
 	if v.cfg.Bytes > maxMemory || v.unbounded || unix.Statfs(v.mountPoint, &st) != nil {
@@ -312,8 +311,8 @@ func (v *Volume) InMemory() int64 {
 	return int64(st.Blocks-st.Bfree) * st.Bsize
 }
 
-// Close removes the volume, or its contents if its image is kept for the next one. It may
-// be called again.
+// Close removes the volume, or its contents if its image is kept for the next one. It may be
+// called again.
 func (v *Volume) Close() error {
 	if v.data == "" {
 		return nil
