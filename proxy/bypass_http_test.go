@@ -61,7 +61,9 @@ func tlsRows(t *testing.T) []row {
 	parent := captureHello(t, &tls.Config{ServerName: "allowed.test"})
 	two := func(first, second []byte) []byte { return append(bytes.Clone(first), second...) }
 	broken := bytes.Clone(good)
-	broken[9+2+32] = 200 // the session's length
+	for i := range broken[9+2+32:] { // all lengths
+		broken[9+2+32+i] = 0xff
+	}
 	server := bytes.Clone(good)
 	server[5] = 2 // a ServerHello
 	early := connect("allowed.test:443", withSNI("allowed.test"))
