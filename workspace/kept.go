@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AttributesSuffix, added to the kept tree's name, names its list of lost attributes.
+// AttributesSuffix is added to the name of a kept tree to name its list of lost attributes.
 const AttributesSuffix = ".attributes.jsonl"
 
 // Kept is a copy, perhaps made with TreeOptions.Own, with the list of attributes that it

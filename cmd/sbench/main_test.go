@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -110,5 +111,15 @@ func TestSelector(t *testing.T) {
 				t.Errorf("selects %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestSay: a message cannot control the terminal, and keeps its lines.
+func TestSay(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{stderr: &out}
+	a.say(slog.LevelError, "the program said \x1b[2J\a\nsbench: \u202eon two lines\n")
+	if got, want := out.String(), "sbench: the program said \\x1b[2J\\x07\nsbench: \\u{202e}on two lines\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
