@@ -351,6 +351,9 @@ func TestPrivilegesWithin(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, persistent := range []bool{false, true} {
+				if persistent && tt.name == "oom score" && strings.HasPrefix(filepath.Base(containerdtest.Options().OCIRuntime), "crun") {
+					continue // crun sets it for the first process alone: see docs/hosts.md
+				}
 				cfg := runtime.Config{Name: tt.name, Image: image, Workdir: "/tmp", Persistent: persistent}
 				if tt.change != nil {
 					tt.change(&cfg)

@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -22,50 +23,61 @@ func seal(target string) error {
 	return nil
 }
 
-// Check checks that the root mount that the OCI runtime made for a first process, before
-// that starts, is nosuid, nodev and, unless it is writable, read-only. runc clones the mount
-// that it is given, with its flags; crun (1.8) makes another without them.
+// Check checks the mounts that the OCI runtime made for a first process, before that starts,
+// and seals those that are not as they were asked for: the root is nosuid, nodev and, unless it
+// is writable, read-only; what hides a directory of /proc or /sys is so, too, and always
+// read-only. runc clones the root that it is given, with its flags; crun (1.8) makes another
+// without them, and hides directories with file systems of any size that can be written.
 func (f *FS) Check(pid int) error {
-	want := []string{"nosuid", "nodev"}
-	if !f.Writable {
-		want = append(want, "ro")
-	}
-	lacks, err := rootLacks(pid, want)
-	if err != nil || !lacks {
+	loose, err := f.loose(pid)
+	if err != nil || len(loose) == 0 {
 		return err
 	}
-	if err := remountRoot(pid, f.Writable); err != nil {
-		return fmt.Errorf("seal the root that the OCI runtime made: %w", err)
+	if err := remount(pid, loose); err != nil {
+		return fmt.Errorf("seal what the OCI runtime mounted: %w", err)
 	}
-	if lacks, err = rootLacks(pid, want); err == nil && lacks {
-		err = fmt.Errorf("the root that the OCI runtime made is not %s", strings.Join(want, ", "))
+	loose, err = f.loose(pid)
+	for target := range loose {
+		err = errors.Join(err, fmt.Errorf("what the OCI runtime mounted at %s cannot be sealed", target))
 	}
 	return err
 }
 
-// rootLacks reports whether the topmost mount at / of a process lacks any of the options in
-// want (/proc/PID/mountinfo in proc(5)).
-func rootLacks(pid int, want []string) (bool, error) {
+// loose returns the flags that mounts of a process should have and lack, by their targets
+// (/proc/PID/mountinfo in proc(5)). Of several mounts at a target the topmost counts.
+func (f *FS) loose(pid int) (map[string]uintptr, error) {
 	table, err := proc.Mounts(fmt.Sprintf("/proc/%d/mountinfo", pid), nil)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
+	loose, seen := map[string]uintptr{}, map[string]bool{}
 	for _, m := range slices.Backward(table) {
-		if m.Mountpoint == "/" {
-			options := strings.Split(m.Options, ",")
-			return slices.ContainsFunc(want, func(w string) bool { return !slices.Contains(options, w) }), nil
+		if seen[m.Mountpoint] {
+			continue
+		}
+		seen[m.Mountpoint] = true
+		options := strings.Split(m.Options, ",")
+		has := func(option string) bool { return slices.Contains(options, option) }
+		flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
+		switch hides := m.FSType == "tmpfs" && (strings.HasPrefix(m.Mountpoint, "/proc/") || strings.HasPrefix(m.Mountpoint, "/sys/")); {
+		case m.Mountpoint == "/" && (!has("nosuid") || !has("nodev") || !f.Writable && !has("ro")):
+			if !f.Writable {
+				flags |= unix.MS_RDONLY
+			}
+			loose[m.Mountpoint] = flags
+		case hides && !has("ro"):
+			loose[m.Mountpoint] = flags | unix.MS_RDONLY | unix.MS_NOEXEC
 		}
 	}
-	return false, fmt.Errorf("process %d has no root mount", pid)
+	if !seen["/"] {
+		return nil, fmt.Errorf("process %d has no root mount", pid)
+	}
+	return loose, nil
 }
 
-// remountRoot sets the flags of the root mount in the mount namespace of a process that does
-// not run the sandbox's program yet.
-func remountRoot(pid int, writable bool) error {
-	flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | unix.MS_NOSUID | unix.MS_NODEV)
-	if !writable {
-		flags |= unix.MS_RDONLY
-	}
+// remount sets the flags of mounts in the mount namespace of a process that does not run the
+// sandbox's program yet.
+func remount(pid int, flags map[string]uintptr) error {
 	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid))
 	if err != nil {
 		return err
@@ -78,6 +90,12 @@ func remountRoot(pid int, writable bool) error {
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err != nil {
 			return err
 		}
-		return unix.Mount("", "/", "", flags, "")
+		var errs []error
+		for target, flags := range flags {
+			if err := unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|flags, ""); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", target, err))
+			}
+		}
+		return errors.Join(errs...)
 	})
 }
