@@ -25,9 +25,10 @@ func seal(target string) error {
 
 // Check checks the mounts that the OCI runtime made for a first process, before that starts,
 // and seals those that are not as they were asked for: the root is nosuid, nodev and, unless it
-// is writable, read-only; what hides a directory of /proc or /sys is so, too, and always
-// read-only. runc clones the root that it is given, with its flags; crun (1.8) makes another
-// without them, and hides directories with file systems of any size that can be written.
+// is writable, read-only; a file system that hides a directory of /proc or /sys is so, too, and
+// always read-only. Files there are hidden by the device null, which must stay one. runc clones
+// the root that it is given, with its flags; crun (1.8) makes another without them, and hides
+// directories with file systems of any size that can be written.
 func (f *FS) Check(pid int) error {
 	loose, err := f.loose(pid)
 	if err != nil || len(loose) == 0 {
@@ -59,7 +60,7 @@ func (f *FS) loose(pid int) (map[string]uintptr, error) {
 		options := strings.Split(m.Options, ",")
 		has := func(option string) bool { return slices.Contains(options, option) }
 		flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
-		switch hides := m.FSType == "tmpfs" && (strings.HasPrefix(m.Mountpoint, "/proc/") || strings.HasPrefix(m.Mountpoint, "/sys/")); {
+		switch hides := m.FSType == "tmpfs" && m.Root == "/" && (strings.HasPrefix(m.Mountpoint, "/proc/") || strings.HasPrefix(m.Mountpoint, "/sys/")); {
 		case m.Mountpoint == "/" && (!has("nosuid") || !has("nodev") || !f.Writable && !has("ro")):
 			if !f.Writable {
 				flags |= unix.MS_RDONLY
