@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
@@ -51,8 +50,7 @@ func (c Config) settings(secrets redactor) map[string]string {
 	}
 	all := make(map[string]string, len(c.Tester.Settings))
 	for _, s := range c.Tester.Settings {
-		all[s.Key] = secrets.text(s.Value)
-		if strings.HasPrefix(s.Key, "harness.config.command") { // as in record.Harness
+		if all[s.Key] = secrets.text(s.Value); s.Key == "harness.config.command" { // as in record.Harness
 			all[s.Key] = record.Digest([]byte(s.Value))
 		}
 	}

@@ -117,7 +117,6 @@ func (s *session) recorded(task *compiler.Task, attempt int) (done bool, why str
 			return false, "", err
 		}
 		old.checked = true
-		s.again++
 		s.before[of] = old
 		if old.why == "" {
 			s.count(of, old)

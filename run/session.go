@@ -51,7 +51,6 @@ type session struct {
 	egress       *egressFile     // nil if nothing may leave the sandboxes
 	common       record.Provenance
 	before       map[key]earlier
-	again        int  // of before: how many are planned again
 	resumed      bool // the directory held a run
 
 	progress sync.Mutex  // held while cfg.Progress is called
@@ -101,7 +100,9 @@ func begin(ctx context.Context, cfg Config, old *regraded) (*session, error) {
 	}
 	err = s.countRecorded()
 	if err == nil && s.resumed { // its manifest may have planned less
-		err = s.seal()
+		if err = s.seal(); err != nil {
+			err = outputProblem(cfg, err)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.egress.close(), s.ledger.Close())
@@ -141,7 +142,12 @@ func (s *session) seal() error {
 
 // planned returns how many attempts the run is to have in total; see record.Seal.
 func (s *session) planned() int {
-	n := s.summary.Planned + len(s.before) - s.again
+	n := s.summary.Planned
+	for _, old := range s.before {
+		if !old.checked { // of a task that is not this session's
+			n++
+		}
+	}
 	if s.old != nil {
 		n = max(n, s.old.seal.Planned)
 	}

@@ -277,11 +277,9 @@ func (c *repoCheck) stageInputs(ctx context.Context) error {
 
 // config returns what the check's sandboxes have in common.
 func (c *repoCheck) config(name string) runtime.Config {
-	env, limits := c.in.Task.Environment(), c.in.Limits
-	limits.LayerBytes = c.in.WorkspaceBytes
-	return runtime.Config{
-		Name: name, Image: c.in.Image, Limits: limits, WritableRoot: true, User: env.User, Workdir: env.Workdir, Env: compiler.Environ(env.Env),
-	}
+	cfg := c.in.sandbox(name)
+	cfg.Limits.LayerBytes, cfg.WritableRoot, cfg.Workdir = c.in.WorkspaceBytes, true, c.in.Task.Environment().Workdir
+	return cfg
 }
 
 // prepare brings a fresh repository to the state in which its tests run, with the changes of
