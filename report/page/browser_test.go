@@ -195,17 +195,23 @@ func (b *browser) want(expression, want string) {
 func (b *browser) press(keys ...string) {
 	b.t.Helper()
 	for _, key := range keys {
-		down := object{"type": "rawKeyDown", "key": key, "code": key}
-		if len(key) == 1 {
-			down["type"], down["text"] = "keyDown", key
-		}
-		if key == "Enter" {
-			down["type"], down["text"], down["windowsVirtualKeyCode"] = "keyDown", "\r", 13
-		}
-		b.call("Input.dispatchKeyEvent", down, nil)
-		b.call("Input.dispatchKeyEvent", object{"type": "keyUp", "key": key, "code": key}, nil)
+		b.strike(key)
 		b.settle()
 	}
+}
+
+// strike types a key and does not wait for what the page does with it.
+func (b *browser) strike(key string) {
+	b.t.Helper()
+	down := object{"type": "rawKeyDown", "key": key, "code": key}
+	if len(key) == 1 {
+		down["type"], down["text"] = "keyDown", key
+	}
+	if key == "Enter" {
+		down["type"], down["text"], down["windowsVirtualKeyCode"] = "keyDown", "\r", 13
+	}
+	b.call("Input.dispatchKeyEvent", down, nil)
+	b.call("Input.dispatchKeyEvent", object{"type": "keyUp", "key": key, "code": key}, nil)
 }
 
 // settle waits until the page has been drawn twice, which is after all events so far.

@@ -172,7 +172,7 @@ func TestLive(t *testing.T) {
 	b.want(`new Promise(done => { const i = setInterval(() => { if (document.getElementById("live").textContent !== "live") { clearInterval(i); done(document.getElementById("live").textContent); } }, 20); })`, "live: there is more")
 	b.want("document.getElementById('attempt').hidden", "false")
 	b.events = nil
-	b.press("Escape") // which leaves the attempt
+	b.strike("Escape") // which leaves the attempt, and so the page
 	b.wait("Page.loadEventFired")
 	b.want("document.getElementById('filter').value", "status:failed")
 	if n := served.Load(); n != 2 {
