@@ -60,6 +60,7 @@ sys.exit(bool(result.failures or result.errors))
 
 func newRepoWorld(t *testing.T) repoWorld {
 	t.Helper()
+	t.Parallel() // most of the time a sandbox is waited for
 	c := containerdtest.Open(t)
 	repo := t.TempDir()
 	for name, text := range map[string]string{

@@ -15,8 +15,8 @@ import (
 func TestRestored(t *testing.T) {
 	checks := `test "$(stat -c %u:%a answer.txt shut/f shut shut/link . | tr '\n' ' ')" = "1000:600 1000:0 1000:100 1000:777 1000:755 "`
 	script := `echo 44 > answer.txt; chmod 600 answer.txt; mkdir shut; echo x > shut/f; ln -s f shut/link; chmod 0 shut/f; chmod 100 shut`
+	w := newTerminalWorld(t)
 	for _, own := range []bool{false, true} {
-		w := newTerminalWorld(t)
 		w.user, w.own = "1000:1000", own
 		for name, test := range map[string]struct{ check, reason string }{
 			"as they were": {checks + " && grep -qx 44 answer.txt", ""},

@@ -33,6 +33,7 @@ type terminalWorld struct {
 
 func newTerminalWorld(t *testing.T) terminalWorld {
 	t.Helper()
+	t.Parallel()
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	w := terminalWorld{run: run, image: image, dir: t.TempDir()}
 	for name, text := range map[string]string{
