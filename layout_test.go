@@ -54,6 +54,7 @@ func soleUsers() map[string][]string {
 		"github.com/mattn/go-runewidth":           {"cmd/sbench"},
 		"github.com/mdlayher/netlink":             {"runtime"},
 		"github.com/moby/sys/":                    {"runtime"},
+		"go.opentelemetry.io/":                    {"run"},
 	}
 }
 

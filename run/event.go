@@ -46,9 +46,15 @@ type Event struct {
 	// without secrets, but possibly with text that the candidate wrote.
 	FailureMessage string  `json:"failure_message,omitempty"`
 	Detail         string  `json:"detail,omitempty"`  // for people; an agent's output has its line breaks
+	Sandbox        string  `json:"sandbox,omitempty"` // of events about a command in it
 	Seconds        float64 `json:"seconds,omitempty"` // that the try took, of a task_done event
-	Tokens         int64   `json:"tokens,omitempty"`  // of an egress event
-	Again          bool    `json:"again,omitempty"`   // of a task_done event that another try follows
+	// Totals of an egress event: decisions of the proxy, and tokens of the agent, of which the
+	// model wrote OutputTokens.
+	Allowed      int64 `json:"allowed,omitempty"`
+	Denied       int64 `json:"denied,omitempty"`
+	Tokens       int64 `json:"tokens,omitempty"`
+	OutputTokens int64 `json:"output_tokens,omitempty"`
+	Again        bool  `json:"again,omitempty"` // of a task_done event that another try follows
 	// Totals of a run_start event; Attempts counts those of all tasks.
 	Tasks    int `json:"tasks,omitempty"`
 	Attempts int `json:"attempts,omitempty"`

@@ -25,7 +25,7 @@ func (o observed) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandb
 // Starting implements runtime.Observer.
 func (o observed) Starting(sandbox string, p runtime.Process) error {
 	d := runtime.CommandPolicy{Allow: []string{"*"}, Deny: o.deny}.Decide(p.Args)
-	o.emit(Event{Kind: SandboxCommand, Detail: sandbox + ": " + d.Executable, Reason: d.Reason})
+	o.emit(Event{Kind: SandboxCommand, Sandbox: sandbox, Detail: sandbox + ": " + d.Executable, Reason: d.Reason})
 	return d.Check()
 }
 
@@ -34,12 +34,12 @@ func (o observed) Ended(sandbox string, exit runtime.Exit) {
 	if o.attempt != nil {
 		o.attempt.log.addSpec(sandbox, exit.Spec)
 	}
-	o.emit(Event{Kind: SandboxResult, Detail: sandbox + ": " + exit.String()})
+	o.emit(Event{Kind: SandboxResult, Sandbox: sandbox, Detail: sandbox + ": " + exit.String()})
 }
 
 func (o observed) emit(e Event) {
 	if o.attempt != nil {
-		e.Task = o.attempt.task.ID()
+		e.Task, e.Attempt = o.attempt.task.ID(), o.attempt.number
 	}
 	o.session.emit(e)
 }

@@ -238,10 +238,11 @@ func (s *session) tellEgress(a attempt, totals *harness.EgressTotals) {
 	}
 	e := Event{Kind: Egress}
 	if p := totals.Proxy; p != nil {
+		e.Allowed, e.Denied = p.Allowed, p.Denied
 		e.Detail = fmt.Sprintf("%d allowed, %d denied", p.Allowed, p.Denied)
 	}
 	if r := totals.Relay; r != nil {
-		e.Tokens = r.Usage.Total()
+		e.Tokens, e.OutputTokens = r.Usage.Total(), r.Usage.Output
 		e.Detail += fmt.Sprintf(", %d requests to the provider, %d tokens", r.Sent, e.Tokens)
 	}
 	s.tell(a, e)

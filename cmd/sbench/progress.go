@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/telemetry"
 )
 
 const (
@@ -48,6 +51,33 @@ func progress(a *app, format string, quiet bool, also ...run.Kind) func(run.Even
 			p.add(e)
 		}
 	}
+}
+
+// exported adds the export of telemetry, if the environment asks for it, to show, which may be
+// nil. The second function waits until all is sent. A collector that fails stops no run.
+func (a *app) exported(ctx context.Context, show func(run.Event)) (func(run.Event), func(), error) {
+	var once sync.Once
+	warn := func(err error) {
+		once.Do(func() { a.say(slog.LevelWarn, "telemetry is not exported: "+err.Error()) })
+	}
+	e, err := telemetry.New(ctx, version, warn)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if e == nil {
+		return show, func() {}, nil
+	}
+	both := func(ev run.Event) {
+		if show != nil {
+			show(ev)
+		}
+		e.Add(ev)
+	}
+	return both, func() {
+		if err := e.Close(); err != nil {
+			warn(err)
+		}
+	}, nil
 }
 
 // jsonEvents writes events as JSON, one per line. Each line of text written to it becomes an

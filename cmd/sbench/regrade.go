@@ -48,7 +48,11 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	options := run.Options{Output: cmd.OutputDir, Select: selector(cmd.Task), Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Trust: record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned}}
-	options.Progress = show
+	var sent func()
+	if options.Progress, sent, err = a.exported(ctx, show); err != nil {
+		return err
+	}
+	defer sent()
 	return a.withClient(ctx, in.Tester, func(c *containerd.Client) error {
 		cfg, engine, err := configure(ctx, c, in, run.Dependencies{}, options)
 		if err != nil {

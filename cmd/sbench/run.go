@@ -55,7 +55,11 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	options.Progress = show
+	var sent func()
+	if options.Progress, sent, err = a.exported(ctx, show); err != nil {
+		return err
+	}
+	defer sent()
 	if err := run.Check(ctx, in, options); err != nil {
 		return err
 	}

@@ -1,0 +1,278 @@
+// Package telemetry exports the progress of runs as OpenTelemetry traces and metrics.
+//
+// It is off unless the usual OTEL_* variables name a collector. What it sends are names,
+// numbers and times: ids of runs and tasks, verdicts and their reasons, phases, names of
+// sandboxes and of the programs that sbench starts in them, counts of connections and tokens.
+// No text of a task, a candidate or an agent is among it.
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
+)
+
+// patience is how long Close waits for a collector.
+const patience = 5 * time.Second
+
+// An Exporter sends what it is told of. A nil Exporter sends nothing.
+type Exporter struct {
+	ctx     context.Context // with the trace that TRACEPARENT names
+	traces  *sdktrace.TracerProvider
+	metrics *sdkmetric.MeterProvider
+	tracer  trace.Tracer
+
+	attempts, commands, decisions, tokens metric.Int64Counter
+	durations                             metric.Float64Histogram
+
+	mu   sync.Mutex
+	open map[key]span
+}
+
+// A key names what a span is about: the run if it is zero, an attempt, one of its phases
+// ("producer", "verifier"), or a command in a sandbox.
+type key struct {
+	task           string
+	attempt        int
+	phase, sandbox string
+}
+
+type span struct {
+	trace.Span
+	ctx   context.Context // for spans below it
+	begun time.Time
+}
+
+// New returns an exporter as the environment of this process configures it: nil if
+// OTEL_SDK_DISABLED is "true", or if there is neither an endpoint
+// (OTEL_EXPORTER_OTLP_ENDPOINT, or that of a signal) nor an exporter "otlp"
+// (OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER). Values that ask for what is not supported are
+// errors. Failures to export are passed to failed, possibly from other goroutines. Close must
+// be called.
+func New(ctx context.Context, version string, failed func(error)) (*Exporter, error) {
+	sendTraces, err := wanted("TRACES")
+	sendMetrics, also := wanted("METRICS")
+	if err = errors.Join(err, also); err != nil || !sendTraces && !sendMetrics {
+		return nil, err
+	}
+	of, err := resource.New(ctx, resource.WithTelemetrySDK(),
+		resource.WithAttributes(attribute.String("service.name", "sbench"), attribute.String("service.version", version)), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(failed))
+	spans, readers := []sdktrace.TracerProviderOption{sdktrace.WithResource(of)}, []sdkmetric.Option{sdkmetric.WithResource(of)}
+	if sendTraces {
+		to, err := otlptracehttp.New(ctx)
+		if err != nil {
+			return nil, err
+		}
+		spans = append(spans, sdktrace.WithBatcher(to))
+	}
+	if sendMetrics {
+		to, err := otlpmetrichttp.New(ctx)
+		if err != nil {
+			return nil, err
+		}
+		readers = append(readers, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(to)))
+	}
+	e := &Exporter{traces: sdktrace.NewTracerProvider(spans...), metrics: sdkmetric.NewMeterProvider(readers...), open: map[key]span{}}
+	e.ctx = propagation.TraceContext{}.Extract(context.WithoutCancel(ctx), propagation.MapCarrier{"traceparent": os.Getenv("TRACEPARENT"), "tracestate": os.Getenv("TRACESTATE")})
+	e.tracer = e.traces.Tracer("github.com/securebench/sbench")
+	return e, e.instruments()
+}
+
+// wanted reports whether a signal is to be exported.
+func wanted(signal string) (bool, error) {
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+		return false, nil
+	}
+	exporter := os.Getenv("OTEL_" + signal + "_EXPORTER")
+	endpoint := first("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+	protocol := first("OTEL_EXPORTER_OTLP_"+signal+"_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+	switch {
+	case exporter == "none" || exporter == "" && endpoint == "":
+		return false, nil
+	case exporter != "" && exporter != "otlp":
+		return false, fmt.Errorf("OTEL_%s_EXPORTER is %q, and there are only otlp and none", signal, exporter)
+	case protocol != "" && protocol != "http/protobuf":
+		return false, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q, and there is only http/protobuf (usually on port 4318)", protocol)
+	}
+	return true, nil
+}
+
+func first(names ...string) string {
+	for _, name := range names {
+		if value := os.Getenv(name); value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+func (e *Exporter) instruments() error {
+	meter := e.metrics.Meter("github.com/securebench/sbench")
+	counter := func(name, unit, description string) (metric.Int64Counter, error) {
+		return meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	}
+	var errs [5]error
+	e.attempts, errs[0] = counter("sbench.tries", "{try}", "Recorded tries of attempts, by status and reason.")
+	e.commands, errs[1] = counter("sbench.sandbox.commands", "{command}", "Commands in sandboxes, by decision.")
+	e.decisions, errs[2] = counter("sbench.proxy.decisions", "{decision}", "Decisions of the egress proxy.")
+	e.tokens, errs[3] = counter("sbench.tokens", "{token}", "Tokens that agents used, by type: input or output.")
+	e.durations, errs[4] = meter.Float64Histogram("sbench.phase.duration", metric.WithUnit("s"),
+		metric.WithDescription("Durations of tries (phase attempt), of their phases producer and verifier, and of commands in sandboxes (phase sandbox)."),
+		metric.WithExplicitBucketBoundaries(0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000))
+	return errors.Join(errs[:]...)
+}
+
+// Add exports an event. Events must be added in their order, and may be by several goroutines.
+func (e *Exporter) Add(ev run.Event) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	attempt := key{task: ev.Task, attempt: ev.Attempt}
+	producer, verifier, command := attempt, attempt, attempt
+	producer.phase, verifier.phase, command.sandbox = "producer", "verifier", ev.Sandbox
+	status, reason := attribute.String("sbench.status", string(ev.Status)), attribute.String("sbench.reason", ev.Reason)
+	switch ev.Kind {
+	case run.RunStart:
+		e.start(ev, key{}, "run", attribute.Int("sbench.tasks", ev.Tasks), attribute.Int("sbench.attempts", ev.Attempts), attribute.Int("sbench.resumed", ev.Resumed))
+	case run.TaskStart:
+		e.start(ev, attempt, "attempt", attribute.Int("sbench.try", ev.Try))
+	case run.ProducerStart:
+		e.start(ev, producer, "producer")
+	case run.ProducerDone:
+		e.end(ev, producer, false, reason)
+	case run.VerifierStart:
+		e.start(ev, verifier, "verifier")
+	case run.VerifierDone, run.VerifierPolicyDenied:
+		e.end(ev, verifier, false, status, reason)
+	case run.SandboxCommand:
+		e.start(ev, command, "sandbox", attribute.String("sbench.sandbox.command", ev.Detail))
+		decision := "allowed"
+		if ev.Reason != "" {
+			decision = "denied"
+			e.end(ev, command, true, reason)
+		}
+		e.commands.Add(e.ctx, 1, metric.WithAttributes(attribute.String("decision", decision)))
+	case run.SandboxResult:
+		e.end(ev, command, false, attribute.String("sbench.sandbox.exit", ev.Detail))
+	case run.Egress:
+		e.network(ev, attempt)
+	case run.TaskDone:
+		e.attempts.Add(e.ctx, 1, metric.WithAttributes(attribute.String("status", string(ev.Status)), attribute.String("reason", ev.Reason)))
+		e.end(ev, attempt, ev.Status == record.Error, status, reason, attribute.Bool("sbench.again", ev.Again))
+	case run.RunDone:
+		e.end(ev, key{}, false, attribute.String("sbench.verification", ev.Detail))
+	}
+}
+
+func (e *Exporter) network(ev run.Event, attempt key) {
+	for name, count := range map[string]int64{"allowed": ev.Allowed, "denied": ev.Denied} {
+		e.decisions.Add(e.ctx, count, metric.WithAttributes(attribute.String("decision", name)))
+	}
+	for name, count := range map[string]int64{"input": ev.Tokens - ev.OutputTokens, "output": ev.OutputTokens} {
+		e.tokens.Add(e.ctx, count, metric.WithAttributes(attribute.String("type", name)))
+	}
+	if s, ok := e.open[attempt]; ok {
+		s.SetAttributes(attribute.Int64("sbench.proxy.allowed", ev.Allowed), attribute.Int64("sbench.proxy.denied", ev.Denied),
+			attribute.Int64("sbench.tokens", ev.Tokens), attribute.Int64("sbench.tokens.output", ev.OutputTokens))
+	}
+}
+
+// start begins a span below the innermost open one that it is part of.
+func (e *Exporter) start(ev run.Event, k key, name string, attributes ...attribute.KeyValue) {
+	e.end(ev, k, false) // two commands at a time in one sandbox
+	parent := e.ctx
+	for _, above := range []key{{}, {task: k.task, attempt: k.attempt}, {task: k.task, attempt: k.attempt, phase: "producer"}, {task: k.task, attempt: k.attempt, phase: "verifier"}} {
+		if s, ok := e.open[above]; ok && above != k {
+			parent = s.ctx
+		}
+	}
+	attributes = append(attributes, attribute.String("sbench.run_id", ev.RunID))
+	if k.task != "" {
+		attributes = append(attributes, attribute.String("sbench.task", k.task), attribute.Int("sbench.attempt", k.attempt))
+	}
+	if k.sandbox != "" {
+		attributes = append(attributes, attribute.String("sbench.sandbox", k.sandbox))
+	}
+	ctx, s := e.tracer.Start(parent, name, trace.WithTimestamp(ev.Time), trace.WithAttributes(attributes...))
+	e.open[k] = span{s, ctx, ev.Time}
+}
+
+// end ends a span, and those below it that are still open, since what failed has no end of
+// its own.
+func (e *Exporter) end(ev run.Event, k key, failed bool, attributes ...attribute.KeyValue) {
+	s, ok := e.open[k]
+	if !ok {
+		return
+	}
+	if k.phase == "" && k.sandbox == "" {
+		for below := range e.open {
+			if below != k && (k == key{} || below.task == k.task && below.attempt == k.attempt) {
+				e.end(ev, below, failed)
+			}
+		}
+	}
+	delete(e.open, k)
+	s.SetAttributes(slices.DeleteFunc(attributes, func(a attribute.KeyValue) bool { return a.Value.Emit() == "" })...)
+	if failed {
+		s.SetStatus(codes.Error, ev.Reason)
+	}
+	s.End(trace.WithTimestamp(ev.Time))
+	if phase := k.name(); phase != "" {
+		e.durations.Record(e.ctx, ev.Time.Sub(s.begun).Seconds(), metric.WithAttributes(attribute.String("phase", phase)))
+	}
+}
+
+// name returns the phase of which a key's duration is; "" for that of the run.
+func (k key) name() string {
+	switch {
+	case k == key{}:
+		return ""
+	case k.sandbox != "":
+		return "sandbox"
+	case k.phase != "":
+		return k.phase
+	}
+	return "attempt"
+}
+
+// Close ends what is open, and waits at most some seconds until all is exported. What is not
+// is an error.
+func (e *Exporter) Close() error {
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, ok := e.open[key{}]; ok { // the run was interrupted
+		e.end(run.Event{Time: time.Now()}, key{}, true)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return errors.Join(e.traces.Shutdown(ctx), e.metrics.Shutdown(ctx))
+}
