@@ -39,7 +39,7 @@ failed=0
 `
 
 // TestSystemDaemon: the containerd at the default socket is used if it can be. If it
-// lacks something, the cure is named.
+// lacks something, the cure is named. If it restarts during a run, sbench waits for it.
 func TestSystemDaemon(t *testing.T) {
 	if userns.Inside() {
 		t.Skip("an ordinary user does not use the system's containerd")
@@ -56,6 +56,18 @@ func TestSystemDaemon(t *testing.T) {
 			expect 0 "$IMAGE" sbench image import "$ARCHIVE"
 			expect 0 'passed=1' sbench run --config "$TESTER"
 			expect 0 '/run/containerd/containerd.sock (running before sbench)' sbench doctor`},
+		{"restarts during a run", `
+			serve
+			expect 0 "$IMAGE" sbench image import "$ARCHIVE"
+			sbench run --config "$TESTER" --attempts 6 --jobs 1 --retries 1 --progress plain >"$DIR/out" 2>"$DIR/err" &
+			run=$!
+			for _ in $(seq 1500); do ! grep -q '^.2/6' "$DIR/err" || break; sleep 0.02; done
+			kill -KILL "$daemon"
+			sleep 4
+			serve
+			wait "$run" || failed=1
+			grep -q 'passed=6' "$DIR/out" || failed=1
+			[ "$failed" = 0 ] || cat "$DIR/out" "$DIR/err"`},
 		{"stopped", `
 			serve
 			kill -STOP "$daemon"

@@ -11,8 +11,12 @@ import (
 // testerFlags name a tester file, and override some of its keys. Each command has its own
 // help for --config.
 type testerFlags struct {
-	Config string   `short:"c" placeholder:"FILE" help:"${config}"`
-	Set    []string `sep:"none" placeholder:"KEY=VALUE" help:"Another value for a key of the tester file, as --set harness.config.timeout_seconds=60: text, or JSON where text is not allowed. Can be repeated."`
+	Config string `short:"c" placeholder:"FILE" help:"${config}"`
+	setFlag
+}
+
+type setFlag struct {
+	Set []string `sep:"none" placeholder:"KEY=VALUE" help:"Another value for a key of the tester file, as --set harness.config.timeout_seconds=60: text, or JSON where text is not allowed. Can be repeated."`
 }
 
 // testerArgs are testerFlags for commands that also take the file as an argument.

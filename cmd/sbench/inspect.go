@@ -15,13 +15,18 @@ import (
 type inspectCmd struct {
 	Config string `arg:"" help:"Tester file."`
 	Task   string `arg:"" help:"Id of the task."`
-	Reveal bool   `help:"Show values that are not public."`
-	JSON   bool   `name:"json" help:"Print JSON."`
+	setFlag
+	Reveal bool `help:"Show values that are not public."`
+	JSON   bool `name:"json" help:"Print JSON."`
 }
 
 // Run shows which component sees which file and value of a task.
 func (cmd *inspectCmd) Run(a *app) error {
-	loaded, err := loadTester(a, testerSource{path: cmd.Config})
+	source, err := testerFlags{cmd.Config, cmd.setFlag}.source()
+	if err != nil {
+		return err
+	}
+	loaded, err := loadTester(a, source)
 	if err != nil {
 		return err
 	}
