@@ -196,9 +196,7 @@ func (spec harborTask) check(t *task) {
 	if spec.Environment.MemoryMB != nil && (*spec.Environment.MemoryMB <= 0 || *spec.Environment.MemoryMB > 1<<32) {
 		t.wrong(file, 0, "", "memory_mb is %d", *spec.Environment.MemoryMB)
 	}
-	for _, name := range []string{"environment/docker-compose.yaml", "environment/docker-compose.yml"} {
-		t.sideCars(name, "main")
-	}
+	t.sideCars("environment/docker-compose.yaml", "main") // with another ending it is the task's data
 }
 
 // canary matches a comment that asks to keep a task out of training data. It is no part of
