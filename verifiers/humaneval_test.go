@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
 )
@@ -84,9 +85,8 @@ func each(problems []problem, jobs int, f func(p problem)) {
 }
 
 // TestHumanEval: with contrast every canonical solution passes, and no bare prompt does.
-// Without SBENCH_SOAK it takes every fourth problem.
 func TestHumanEval(t *testing.T) {
-	problems := short(humanEval(t), 4)
+	problems := short(humanEval(t))
 	w := newCodeWorld(t)
 	var mu sync.Mutex
 	var passed, prompts, mutants int
@@ -114,14 +114,23 @@ func TestHumanEval(t *testing.T) {
 		passed, len(problems), mutants, prompts, time.Since(begun).Round(time.Millisecond))
 }
 
-// short keeps every n-th case, unless SBENCH_SOAK is set.
-func short[T any](cases []T, n int) []T {
-	if os.Getenv("SBENCH_SOAK") != "" {
-		return cases
+// taken reports whether the i-th of many cases is tried: every fourth, for an ordinary user,
+// whose verdicts are those of root, every twelfth, and with SBENCH_SOAK all of them.
+func taken(i int) bool {
+	n := 4
+	if userns.Inside() {
+		n = 12
 	}
+	return os.Getenv("SBENCH_SOAK") != "" || i%n == 0
+}
+
+// short keeps the cases that are taken.
+func short[T any](cases []T) []T {
 	var kept []T
-	for i := 0; i < len(cases); i += n {
-		kept = append(kept, cases[i])
+	for i, c := range cases {
+		if taken(i) {
+			kept = append(kept, c)
+		}
 	}
 	return kept
 }

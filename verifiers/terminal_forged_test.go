@@ -183,7 +183,7 @@ func TestForgedWorkspaces(t *testing.T) {
 	all := forgedWorkspaces()
 	t.Logf("%d forged workspaces", len(all))
 	calibrated := map[string]bool{}
-	for _, f := range short(all, 4) {
+	for _, f := range short(all) {
 		t.Run(f.name, func(t *testing.T) {
 			form := fmt.Sprint(f.tests["checker"])
 			eval := forgedCheckers()[form]
@@ -303,7 +303,7 @@ func TestTerminalCommands(t *testing.T) {
 		map[string]any{"checker": map[string]any{"command": "python3 solve.py 2 3 | awk '$1 != 5 {bad = 1} END {exit bad || NR != 1}'"}},
 		map[string]any{"checker": map[string]any{"command": "python3 solve.py 2 3 | sed 's/^/sum: /' | tee /tmp/log | grep -x 'sum: 5'"}})
 	for i, f := range all {
-		if i%4 > 0 && os.Getenv("SBENCH_SOAK") == "" {
+		if !taken(i) {
 			continue
 		}
 		t.Run(fmt.Sprint(i, " ", f.eval["checker"]), func(t *testing.T) {

@@ -91,15 +91,14 @@ func checkNoSecret(t *testing.T, v verifiers.Verdict, secrets ...string) {
 }
 
 // checkFast fails if a verdict on 1 MiB takes far longer than linear time does,
-// which is some seconds; quadratic time is hours. It takes every fourth piece, and
-// all of them with SBENCH_SOAK=1.
+// which is some seconds; quadratic time is hours.
 func checkFast(t *testing.T, task *compiler.Task, pieces ...string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("long answers")
 	}
 	for i, piece := range pieces {
-		if i%4 != 0 && os.Getenv("SBENCH_SOAK") != "1" {
+		if !taken(i) {
 			continue
 		}
 		start := time.Now()
