@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"math/bits"
 	"net/url"
 	"slices"
@@ -157,6 +158,24 @@ func encodings(s string) []string {
 }
 
 func (r redactor) text(s string) string { return r.cut(s, 0, len(s)) }
+
+// in reports whether there is a secret in what is read.
+func (r redactor) in(from io.Reader) (bool, error) {
+	piece, kept := make([]byte, 1<<20), 0
+	for {
+		n, err := io.ReadFull(from, piece[kept:])
+		read := string(piece[:kept+n])
+		switch {
+		case r.text(read) != read:
+			return true, nil
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+		kept = copy(piece, read[len(read)-max(r.longest-1, 0):]) // the pieces overlap
+	}
+}
 
 // cut redacts the secrets in s, and everything in s up to the offset before and from the
 // offset after. Overlapping secrets are replaced as one.

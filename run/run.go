@@ -108,7 +108,7 @@ type Summary struct {
 	// be measured.
 	Pending int `json:"pending"`
 	Errors  int `json:"errors"`
-	// Retried counts those of Passed that needed more than one try.
+	// Retried counts those of Passed of which an earlier try could not be measured.
 	Retried int `json:"retried,omitempty"`
 	// Resumed counts those of Total that were recorded before this run resumed.
 	Resumed int `json:"resumed,omitempty"`

@@ -141,7 +141,8 @@ func (s *session) outdated(task *compiler.Task, old earlier) (string, error) {
 // untilMeasured makes an attempt, and retries it up to cfg.Retries times if the
 // infrastructure fails. An error ends the run.
 func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error {
-	first := s.before[key{a.task.ID(), a.number}].tries + 1
+	before := s.before[a.key()]
+	first, retried := before.tries+1, before.retried || before.status == record.Error
 	delay := retryDelay
 	for a.try = first; ; a.try++ {
 		s.tell(a, Event{Kind: TaskStart, Try: a.try, Resumed: s.summary.Resumed})
@@ -155,9 +156,13 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 		a.asked = time.Now()
 		ended := s.giveUp(cause)
 		again := ended == nil && cause != nil && a.try-first < s.cfg.Retries
-		last := earlier{status: rec.VerificationStatus, reason: rec.FailureReason, message: bounded(rec.FailureMessage), tries: a.try}
+		last := earlier{status: rec.VerificationStatus, reason: rec.FailureReason, message: bounded(rec.FailureMessage), tries: a.try, retried: retried}
+		retried = retried || cause != nil
 		if !again {
 			s.count(a.key(), last)
+			if s.cfg.FailFast && (last.status == record.Failed || last.status == record.Error) {
+				s.failed.Store(true)
+			}
 		}
 		s.tell(a, Event{
 			Kind: TaskDone, Try: a.try, Status: last.status, Reason: last.reason, FailureMessage: last.message,

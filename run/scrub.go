@@ -9,15 +9,14 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/candidate"
 )
 
-// maxScrub bounds a file that is searched for secrets, in bytes. The content of a larger
-// one is replaced as a whole.
+// maxScrub bounds a file in which secrets are replaced, in bytes. The content of a larger one
+// with a secret is replaced as a whole.
 const maxScrub = 64 << 20
 
 // errUnsearchable means that the workspace may still hold secrets and so is not kept.
@@ -160,16 +159,19 @@ func (s *scrubber) file(name string) error {
 	if err != nil {
 		return err
 	}
-	var b strings.Builder
-	size, err := io.Copy(&b, io.LimitReader(f, maxScrub+1))
-	clean := s.secrets.text(b.String())
-	if size > maxScrub {
-		clean = redacted // too large to search
-	}
-	if err == nil && clean != b.String() {
+	found, err := s.secrets.in(f)
+	if found && err == nil {
 		s.changed++
-		if err = f.Truncate(0); err == nil {
-			_, err = f.WriteAt([]byte(clean), 0)
+		clean := []byte(redacted)
+		if info.Size() <= maxScrub {
+			clean, err = io.ReadAll(io.NewSectionReader(f, 0, maxScrub))
+			clean = []byte(s.secrets.text(string(clean)))
+		}
+		if err == nil {
+			err = f.Truncate(0)
+		}
+		if err == nil {
+			_, err = f.WriteAt(clean, 0)
 		}
 	}
 	return errors.Join(err, f.Close())

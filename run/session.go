@@ -34,6 +34,7 @@ type earlier struct {
 	status          record.Status
 	reason, message string
 	tries           int
+	retried         bool   // a try before this one could not be measured
 	inputs          string // Provenance.Inputs
 	checked         bool   // compared with this session's inputs
 	why             string // why it does not count, once it is checked; "" if it does
@@ -114,7 +115,7 @@ func begin(ctx context.Context, cfg Config, old *regraded) (*session, error) {
 		Detail: fmt.Sprintf("tasks: %d, attempts of each: %d, at a time: %d", tasks, attempts, jobs),
 	})
 	if cores, used := float64(goruntime.NumCPU()), float64(jobs)*s.plan.cpus; used > cores && jobs > 1 {
-		s.emit(Event{Kind: Notice, Detail: fmt.Sprintf("%d attempts at a time may use %g cores, and there are %g: they will be slower, and their time limits do not know it", jobs, used, cores)})
+		s.emit(Event{Kind: Notice, Detail: fmt.Sprintf("%d attempts at a time may use %g cores, and there are %g: they will be slower, and their time limits stay the same", jobs, used, cores)})
 	}
 	return s, nil
 }
@@ -184,8 +185,10 @@ func (s *session) openLedger(ctx context.Context) error {
 
 // remember notes a record of an earlier session.
 func (s *session) remember(r record.Record) error {
+	before := s.before[key{r.TaskID, r.Attempt}]
 	s.before[key{r.TaskID, r.Attempt}] = earlier{
-		status: r.VerificationStatus, reason: r.FailureReason, message: strings.Clone(bounded(r.FailureMessage)), tries: r.Try, inputs: r.Provenance.Inputs,
+		retried: before.retried || before.status == record.Error,
+		status:  r.VerificationStatus, reason: r.FailureReason, message: strings.Clone(bounded(r.FailureMessage)), tries: r.Try, inputs: r.Provenance.Inputs,
 	}
 	return nil
 }
@@ -266,11 +269,10 @@ func (s *session) count(of key, last earlier) {
 	if last.status != record.Passed {
 		s.causes.add(Cause{Status: last.status, Reason: last.reason, Task: of.task, Attempt: of.attempt, FailureMessage: last.message})
 	}
-	status := last.status
-	switch status {
+	switch last.status {
 	case record.Passed:
 		s.summary.Passed++
-		if last.tries > 1 {
+		if last.retried {
 			s.summary.Retried++
 		}
 	case record.Failed:
@@ -279,8 +281,5 @@ func (s *session) count(of key, last earlier) {
 		s.summary.Pending++
 	case record.Error:
 		s.summary.Errors++
-	}
-	if s.cfg.FailFast && (status == record.Failed || status == record.Error) {
-		s.failed.Store(true)
 	}
 }

@@ -53,19 +53,23 @@ func judgePatch(text string, eval compiler.RepoPatchEval) (kept []patch.File, le
 // pathPolicy is a task's policy with what its command and its tests add to it.
 type pathPolicy struct {
 	compiler.CandidatePolicy
-	runners  []string // files that the tests' command runs
-	imported []string // top-level modules that the tests import and the gold patch does not bring
+	runners []string // files that the tests' command runs
+	// imported are top-level modules that the tests import and the gold patch does not bring.
+	// Without a gold patch there are none: the task may ask for any of them.
+	imported []string
 }
 
 var importLine = regexp.MustCompile(`(?m)^[+ ]\s*(?:from|import)\s+(\w+(?:\s*,\s*\w+)*)`)
 
 func newPathPolicy(eval compiler.RepoPatchEval) pathPolicy {
 	p := pathPolicy{CandidatePolicy: eval.Policy, runners: patch.Runners(eval.Command.Args())}
+	gold, err := patch.Parse(eval.GoldPatch.Reveal())
+	if err != nil || len(gold) == 0 {
+		return p
+	}
 	var brought []string
-	if gold, err := patch.Parse(eval.GoldPatch.Reveal()); err == nil {
-		for _, f := range gold {
-			brought = append(brought, topModule(f))
-		}
+	for _, f := range gold {
+		brought = append(brought, topModule(f))
 	}
 	for _, m := range importLine.FindAllStringSubmatch(eval.TestPatch, -1) {
 		for name := range strings.SplitSeq(m[1], ",") {

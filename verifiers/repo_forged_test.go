@@ -193,6 +193,14 @@ func forgedPatches() []forgery {
 		"from unittest.mock import Mock", "def test_a():", "    m = Mock()", "    add(1, 2)", "    m.assert_called_once_with(3)", "def test_b():", "    m = Mock()", "    add(2, 3)", "    m.assert_called_with(5)")
 	suite("a failure by pytest.fail", pytest, follows("int(re.search(r'add\\(1, 2\\) != (-?\\d+)', open(f.f_code.co_filename).read())[1])"), honest,
 		"import pytest", "def test_a():", "    if add(1, 2) != 3:", "        pytest.fail('no')", "def test_b():", "    if add(2, 3) != 5:", "        pytest.fail('no')")
+	suite("a message that is expected", pytest, "import sys\ndef add(a, b):\n    if a == 'x':\n        raise ValueError(sys._getframe(1).f_locals['msg'])\n    return a + b",
+		"def add(a, b):\n    if a == 'x':\n        raise ValueError('this is no number: x')\n    return a + b",
+		"import pytest", "def test_a():", "    msg = 'no number'", "    with pytest.raises(ValueError, match=msg):", "        add('x', 2)", "def test_b():", "    assert add(2, 3) == 5")
+	// Tests of the repository that the command does not name, or only seems to.
+	for _, command := range [][]string{{"python3", "-m", "pytest", "-q"}, {"python3", "runtests.py"}} {
+		tests := map[string]any{"test_patch": nil, "command": command, "setup_patch": added("tests/test_more.py", append([]string{"from calc.core import add"}, eight...)...)}
+		all = append(all, forgery{"tests of the repository, " + command[1], "mkdir python3; printf 'def test_x():\n    pass\n' > python3/testing_helpers.py\n" + core("import os\nos._exit(0)"), core(honest), tests})
+	}
 	// The task's policy lets a candidate influence the tests.
 	conftest := map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"conftest.py", "setup.cfg"}}}
 	for name, text := range map[string]string{
@@ -424,6 +432,27 @@ func TestFixtureLikeATest(t *testing.T) {
 	}
 	if v := w.patched(t, core("raise SyntaxError('no')"), tests); v.Status != verifiers.Failed {
 		t.Errorf("a candidate that does not compile: %s %q: %s", v.Status, v.Reason, v.Message)
+	}
+}
+
+// TestGoldPatchFails: a gold patch that does not apply is the pack's fault wherever the
+// reference is needed.
+func TestGoldPatchFails(t *testing.T) {
+	w := newRepoWorld(t)
+	tests := map[string]any{"gold_patch": "diff --git a/nowhere b/nowhere\n--- a/nowhere\n+++ b/nowhere\n@@ -1 +1 @@\n-a\n+b\n"}
+	if v := w.patched(t, fix, tests); v.Status != verifiers.Faulty || v.Reason != "reference_fails" {
+		t.Errorf("%s %q: %s", v.Status, v.Reason, v.Message)
+	}
+}
+
+// TestNewModule: without a gold patch, any new module may be what the task asks for.
+func TestNewModule(t *testing.T) {
+	w := newRepoWorld(t)
+	for gold, status := range map[string]verifiers.Status{"": verifiers.Passed, goldPatch: verifiers.Failed} {
+		tests := map[string]any{"gold_patch": gold, "command": "PYTHONPATH=. python3 -m pytest -q tests/test_slug.py", "test_patch": added("tests/test_slug.py", "from slug import slugify", "def test_a():", "    assert slugify('A b') == 'a-b'")}
+		if v := w.patched(t, "printf 'def slugify(t):\n    return t.lower().replace(\" \", \"-\")\n' > slug.py", tests); v.Status != status {
+			t.Errorf("gold patch %q: %s %q: %s", gold, v.Status, v.Reason, v.Message)
+		}
 	}
 }
 

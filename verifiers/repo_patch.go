@@ -86,7 +86,7 @@ func (c *repoCheck) verify(ctx context.Context, changes []patch.File) (Verdict, 
 	if err != nil || v.Status != Passed {
 		return v, err
 	}
-	files, err := c.hiddenTests(prepared)
+	files, err := c.hiddenTests(prepared, changes)
 	if err == nil {
 		// Same mounts as in later runs, so that the candidate cannot tell them apart.
 		v, err = testVerdict(c.testChanged(ctx, prepared, files))
@@ -134,7 +134,7 @@ func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, file
 		if reference == nil {
 			sandbox, gone, err := c.prepare(ctx, "reference", gold)
 			if err != nil || gone.Status != Passed {
-				return runtime.Exit{}, errors.Join(err, errors.New("the gold patch does not apply: "+gone.Message))
+				return runtime.Exit{}, cmp.Or(err, errGoldPatch)
 			}
 			reference = sandbox
 		}
@@ -175,9 +175,10 @@ const (
 	maxTestFiles = 200
 )
 
-// hiddenTests returns the Python test files that test_patch touches or, failing that, those
-// that the command names, with their text in the prepared repository.
-func (c *repoCheck) hiddenTests(prepared runtime.Sandbox) ([]contrast.File, error) {
+// hiddenTests returns the Python test files that test_patch touches, with their text in the
+// prepared repository. If there are none, they are those that the command names, or else all
+// below the tests' working directory, but for files that the candidate's changes bring.
+func (c *repoCheck) hiddenTests(prepared runtime.Sandbox, changes []patch.File) ([]contrast.File, error) {
 	dir, err := prepared.Path(c.repo())
 	if err != nil {
 		return nil, err
@@ -189,9 +190,15 @@ func (c *repoCheck) hiddenTests(prepared runtime.Sandbox) ([]contrast.File, erro
 	defer func() { _ = root.Close() }()
 	touched, _ := patch.Parse(c.eval.TestPatch) // stage has parsed it before
 	files := readTests(root, pathsOf(touched))
-	if len(files) == 0 {
-		c.guessed = true
-		files = readTests(root, selected(root, path.Join(".", strings.TrimPrefix(c.eval.Workdir, c.repo())), c.eval.Command.Args()))
+	c.guessed = len(files) == 0
+	workdir := path.Join(".", strings.TrimPrefix(c.eval.Workdir, c.repo()))
+	brought := func(name string) bool {
+		return slices.ContainsFunc(changes, func(f patch.File) bool { return f.New == name && f.Old != name })
+	}
+	for _, names := range [][]string{selected(root, workdir, c.eval.Command.Args()), testsBelow(root, workdir)} {
+		if len(files) == 0 {
+			files = readTests(root, slices.DeleteFunc(names, brought))
+		}
 	}
 	return files, nil
 }
@@ -216,7 +223,7 @@ func readTests(root *os.Root, names []string) (files []contrast.File) {
 }
 
 // selected returns the files that words of a command name, and the Python test files in
-// directories they name. If there are none, it returns all test files below workdir.
+// directories they name.
 func selected(root *os.Root, workdir string, args []string) []string {
 	var names []string
 	for _, word := range strings.FieldsFunc(strings.Join(args, " "), func(r rune) bool { return strings.ContainsRune(" \t\n\"';|&()=", r) }) {
@@ -227,9 +234,6 @@ func selected(root *os.Root, workdir string, args []string) []string {
 		} else if err == nil {
 			names = append(names, name)
 		}
-	}
-	if len(names) == 0 {
-		names = testsBelow(root, workdir)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -416,7 +420,7 @@ func (c *repoCheck) withoutCandidate(ctx context.Context, v Verdict) (Verdict, e
 // startsNothing reports whether a command failed as if a program were missing.
 func startsNothing(v Verdict) bool {
 	code, _ := v.Metadata["exit_code"].(int)
-	return v.Reason == "verifier_not_started" || v.Reason != "" && (code == 126 || code == 127 || lacksPytest(v))
+	return v.Reason == "verifier_not_started" || v.Reason != "" && (code == 126 || code == 127 || lacksPytest(v.Stdout, v.Stderr))
 }
 
 // testVerdict judges how the tests' command ended.

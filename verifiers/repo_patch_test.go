@@ -151,6 +151,9 @@ func (w repoWorld) task(t *testing.T, tests map[string]any) (*compiler.Task, *co
 	for k, v := range tests {
 		all[k] = v
 	}
+	if all["test_patch"] == nil {
+		delete(all, "test_patch")
+	}
 	base := w.base
 	if b, ok := all["base"].(string); ok {
 		base = b

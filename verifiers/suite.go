@@ -42,6 +42,9 @@ type suiteRun func(ctx context.Context, files []contrast.File) (runtime.Exit, er
 // errCannotFail means that the command succeeds although its tests raise errors.
 var errCannotFail = errors.New("the tests' command succeeds although tests fail")
 
+// errGoldPatch means that the repository cannot be prepared with the reference solution.
+var errGoldPatch = errors.New("the gold patch does not apply")
+
 // errNoReference means that there is no solution to calibrate with.
 var errNoReference = errors.New("no reference solution")
 
@@ -66,6 +69,8 @@ func (s suite) judge(ctx context.Context, v Verdict) (Verdict, error) {
 		return faulty("tests_malformed", malformedTests), nil
 	case errors.Is(err, errCannotFail):
 		return faulty("tests_cannot_fail", "the tests' command exits with 0 although every test fails"), nil
+	case errors.Is(err, errGoldPatch):
+		return faulty("reference_fails", errGoldPatch.Error()), nil
 	case err != nil:
 		return Verdict{}, err
 	case len(c.Sets) == 0:
@@ -209,6 +214,9 @@ func failures(streams ...runtime.Output) (n int) {
 // candidate prints beside a test's name.
 var failureLine = regexp.MustCompile(`^(\W|\[.*\])*(FAILED|FAIL|ERROR)\b|\s(FAILED|FAIL|ERROR)(\s+\[[ \d%]+\])?\s*$`)
 
+// namesFailure matches how pytest and unittest name a test that fails.
+var namesFailure = regexp.MustCompile(`(?m)^(FAILED \S+\.py::|(FAIL|ERROR): \w+ \()`)
+
 // colors matches escape sequences for colors (ECMA-48, SGR).
 var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
@@ -270,6 +278,9 @@ func (s suite) calibrate(ctx context.Context) (contrast.Calibration, error) {
 			return c, err
 		}
 		if needed = func(e contrast.Edit) bool { return reported(exit, e) }; !slices.ContainsFunc(found.Edits, needed) {
+			if namesFailure.MatchString(exit.Stdout.String() + exit.Stderr.String()) {
+				return c, s.mustFail(ctx) // what the tests of the task assert is not understood
+			}
 			needed = nil
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -195,35 +196,37 @@ func (c *terminalCheck) notStarted() Verdict {
 }
 
 // withoutPytest returns v, or a Faulty verdict if v looks as if pytest were missing and the
-// image does lack it.
+// checker says so without a candidate, too.
 func (c *terminalCheck) withoutPytest(ctx context.Context, dir string, v Verdict) (Verdict, error) {
-	if v.Status == Passed || !lacksPytest(v) || !c.usesPytest(dir) {
+	if v.Status == Passed || !lacksPytest(v.Stdout, v.Stderr) {
 		return v, nil
 	}
-	exit, err := once(ctx, c.engine, c.in.sandbox("pytest"),
-		runtime.Process{Args: []string{"sh", "-c", "pytest --version || python3 -m pytest --version || python -m pytest --version"}, Dir: "/", Wall: c.in.Timeout})
-	if errors.Is(err, runtime.ErrNotStarted) || err == nil && !exit.Success() {
+	exit, err := c.withoutCandidate(ctx, dir)
+	if err == nil && !exit.Success() && lacksPytest(exit.Stdout, exit.Stderr) {
 		v.Status, v.Reason, v.Message = Faulty, "pytest_missing", "the task's image has no pytest"
-		return v, nil
 	}
 	return v, err
 }
 
-// usesPytest reports whether the checker itself names pytest. Its output proves nothing,
-// since it may come from the candidate.
-func (c *terminalCheck) usesPytest(dir string) bool {
-	checker := c.eval.Checker
-	if checker.Source == compiler.CheckerPytest || strings.Contains(strings.Join(checkerArgs(checker), " "), "pytest") {
-		return true
+// withoutCandidate runs the checker on an empty workspace.
+func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (runtime.Exit, error) {
+	without := *c
+	var err error
+	if without.in.Candidate.Workspace, err = os.MkdirTemp(c.volume, "empty-"); err == nil {
+		err = os.Chmod(without.in.Candidate.Workspace, 0o777)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, checkerDir, path.Base(checker.Path)))
-	return err == nil && bytes.Contains(text, []byte("pytest"))
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	return without.run(ctx, dir)
 }
 
-func lacksPytest(v Verdict) bool {
-	text := v.Stderr.String() + v.Stdout.String()
-	return strings.Contains(text, "No module named pytest") || strings.Contains(text, "pytest: not found") || strings.Contains(text, "pytest: command not found")
+// lacksPytest reports whether the output says that there is no pytest.
+func lacksPytest(outputs ...runtime.Output) bool {
+	return slices.ContainsFunc(outputs, func(o runtime.Output) bool { return pytestMissing.MatchString(o.String()) })
 }
+
+var pytestMissing = regexp.MustCompile(`No module named '?pytest|pytest: (command )?not found`)
 
 // run runs the checker on a copy of the workspace, with the files staged in dir.
 func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, error) {
@@ -418,14 +421,7 @@ func (c *terminalCheck) contrast(ctx context.Context, dir string, v Verdict) (Ve
 		return c.run(ctx, changed)
 	}
 	if v.Status != Passed {
-		s.unsolved = func(ctx context.Context) (runtime.Exit, error) {
-			without := *c
-			without.in.Candidate.Workspace = filepath.Join(c.volume, "empty")
-			if err := os.Mkdir(without.in.Candidate.Workspace, 0o777); err != nil {
-				return runtime.Exit{}, err
-			}
-			return without.run(ctx, dir)
-		}
+		s.unsolved = func(ctx context.Context) (runtime.Exit, error) { return c.withoutCandidate(ctx, dir) }
 		return s.malformed(ctx, v)
 	}
 	if c.in.Reference {

@@ -98,6 +98,8 @@ func forgedCheckers() map[string]map[string]any {
 		"seed here":  seeded("cd securebench/evaluation_inputs/tests && python3 -m pytest -q"),
 		"unit":       {"checker": map[string]any{"command": "python3 securebench/evaluation_inputs/check.py"}, "test_files": map[string]any{"path": "unit/check.py", "mount": "securebench/evaluation_inputs/check.py"}},
 		"unit m":     {"checker": map[string]any{"command": "python3 -m unittest discover -q -s securebench/evaluation_inputs -p check.py"}, "test_files": map[string]any{"path": "unit/check.py", "mount": "securebench/evaluation_inputs/check.py"}},
+		"seed stdin": seeded("python3 - answer <<'END'\nimport json, sys\nsys.exit(0 if json.loads(open(sys.argv[1]).read()) == 5 else 1)\nEND"),
+		"seed uc":    seeded(`python3 -uc "import json, sys; sys.exit(0 if json.loads(open(sys.argv[1]).read()) == 5 else 1)" answer`),
 		"empty json": seeded(`python3 -c "import json, sys; sys.exit(0 if json.loads(open('answer').read()) == 5 else 1)"`),
 	}
 }
@@ -130,6 +132,7 @@ func forgedWorkspaces() []forgery {
 	steers("pytest/__main__.py", quit, "program", "seed -m", "seed here")
 	steers("_pytest/__init__.py", quit, "program", "seed -m")
 	steers("json.py", `def loads(x):\n    return 5\n`, "seed json", "empty json", "unit", "unit m")
+	steers("json.py", quit, "seed stdin", "seed uc")
 	steers("subprocess.py", `def check_output(*a):\n    return 5\n`, "seed json", "seed -m")
 	steers("conftest.py", quit, append(pythons, "module", "directory", "seed here")...)
 	steers("pytest.ini", `[pytest]\naddopts = --collect-only\n`, append(pythons, "directory")...)
@@ -230,11 +233,23 @@ func TestCheckerFaults(t *testing.T) {
 		{checker("path", "program/bare.sh"), "checker_not_runnable"},
 		{map[string]any{"checker": map[string]any{"command": []string{"no-such-program"}}}, "checker_not_runnable"},
 		{map[string]any{"checker": map[string]any{"source": "pytest", "path": "broken/test_it.py"}}, "tests_malformed"},
+		{checker("command", "python3 -S -m pytest -q /workspace"), "pytest_missing"},
 	} {
 		for _, script := range []string{"true", honestProgram} {
 			if v := w.leavings(t, contrast.NewStore(""), script, tt.eval, false); v.Status != verifiers.Faulty || v.Reason != tt.reason {
 				t.Errorf("%v: %s %q: %s", tt.eval, v.Status, v.Reason, v.Message)
 			}
+		}
+	}
+}
+
+// TestLiesAboutPytest: a candidate that says that there is no pytest fails.
+func TestLiesAboutPytest(t *testing.T) {
+	w := newForgedWorld(t)
+	const script = "echo 'raise SystemExit(\"No module named pytest\")' > solve.py"
+	for _, eval := range []map[string]any{forgedCheckers()["program"], seeded("PATH=/nowhere /usr/bin/python3 -m pytest -q securebench/evaluation_inputs/tests; /usr/bin/python3 solve.py")} {
+		if v := w.leavings(t, contrast.NewStore(""), script, eval, false); v.Status != verifiers.Failed {
+			t.Errorf("%v: %s %q: %s", eval, v.Status, v.Reason, v.Message)
 		}
 	}
 }

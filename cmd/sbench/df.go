@@ -35,7 +35,7 @@ func (cmd *dfCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	images := taken{"images", filepath.Join(c.Root(), "containerd"), 0, "sbench image prune"}
+	images := taken{"images", filepath.Join(c.Root(), "containerd"), 0, "sbench image prune --all"}
 	var list []containerd.ImageInfo
 	if !c.Private() {
 		images.Path = c.Address()

@@ -21,7 +21,7 @@ type imageCmd struct {
 	Build  imageBuildCmd  `cmd:"" help:"Build an image from a Dockerfile with BuildKit, and import it."`
 	Tag    imageTagCmd    `cmd:"" help:"Give an image a further name."`
 	Rm     imageRmCmd     `cmd:"" help:"Forget a name; its content goes when nothing else holds it."`
-	Prune  imagePruneCmd  `cmd:"" help:"Forget all names that a registry has, so that they can be pulled again."`
+	Prune  imagePruneCmd  `cmd:"" help:"Forget the names of images that sbench pulled."`
 }
 
 type imageLsCmd struct {

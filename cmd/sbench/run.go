@@ -34,11 +34,11 @@ type runCmd struct {
 	ShowCommandOutput bool `help:"Show the commands that sbench runs in sandboxes, and how they end."`
 	JSON              bool `name:"json" help:"Print the summary, or the plan, as JSON."`
 
-	Jobs     int    `short:"j" placeholder:"N" help:"Attempts at a time. Default: the tester file's, else what the cores can serve. Fewer if memory, processes or disk would not do."`
+	Jobs     int    `short:"j" placeholder:"N" help:"Attempts at a time. Default: the tester file's, else what the cores can serve. Fewer run if memory, processes or disk do not suffice."`
 	Resume   bool   `help:"Go on in an output directory: what is recorded with the same inputs is not run again."`
 	Plan     bool   `help:"Print what would run, and why, and run nothing."`
-	FailFast bool   `help:"Start nothing more after the first attempt that does not pass."`
-	Retries  int    `default:"1" placeholder:"N" help:"Try what could not be measured up to N times more."`
+	FailFast bool   `help:"Start nothing more after the first attempt that fails or cannot be measured."`
+	Retries  int    `default:"1" placeholder:"N" help:"Try what could not be measured up to N times more. Default: 1."`
 	Sign     string `placeholder:"KEY" help:"Sign the end of the records with this ed25519 key (PKCS #8, PEM). With --resume, it must have signed what is there."`
 
 	AcceptUnsigned bool `help:"With --resume, go on with records that nobody signed, or somebody else. The seal says so."`

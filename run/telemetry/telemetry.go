@@ -169,9 +169,11 @@ func (e *Exporter) Add(ev run.Event) {
 	case run.VerifierStart:
 		e.start(ev, verifier, "verifier")
 	case run.VerifierDone, run.VerifierPolicyDenied:
-		e.end(ev, verifier, false, status, reason)
+		e.end(ev, verifier, ev.Kind == run.VerifierPolicyDenied, status, reason)
 	case run.SandboxCommand:
-		e.start(ev, command, "sandbox", attribute.String("sbench.sandbox.command", ev.Detail))
+		if ev.Task != "" { // of those that several attempts share only the number is known
+			e.start(ev, command, "sandbox", attribute.String("sbench.sandbox.command", strings.TrimPrefix(ev.Detail, ev.Sandbox+": ")))
+		}
 		decision := "allowed"
 		if ev.Reason != "" {
 			decision = "denied"
@@ -179,14 +181,14 @@ func (e *Exporter) Add(ev run.Event) {
 		}
 		e.commands.Add(e.ctx, 1, metric.WithAttributes(attribute.String("decision", decision)))
 	case run.SandboxResult:
-		e.end(ev, command, false, attribute.String("sbench.sandbox.exit", ev.Detail))
+		e.end(ev, command, false, attribute.String("sbench.sandbox.exit", strings.TrimPrefix(ev.Detail, ev.Sandbox+": ")))
 	case run.Egress:
 		e.network(ev, attempt)
 	case run.TaskDone:
 		e.attempts.Add(e.ctx, 1, metric.WithAttributes(attribute.String("status", string(ev.Status)), attribute.String("reason", ev.Reason)))
 		e.end(ev, attempt, ev.Status == record.Error, status, reason, attribute.Bool("sbench.again", ev.Again))
 	case run.RunDone:
-		e.end(ev, key{}, false, attribute.String("sbench.verification", ev.Detail))
+		e.end(ev, key{}, ev.Summary != nil && ev.Summary.Interrupted(), attribute.String("sbench.verification", ev.Detail))
 	}
 }
 

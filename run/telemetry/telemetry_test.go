@@ -127,6 +127,7 @@ func events() []run.Event {
 		after(10, run.Event{Kind: run.TaskDone, Task: "a", Attempt: 1, Try: 1, Status: record.Failed, Reason: "tests_failed", FailureMessage: "my text"}),
 		after(11, run.Event{Kind: run.SandboxCommand, Task: "b", Attempt: 1, Sandbox: "harness-2", Detail: "harness-2: sh"}),
 		after(14, run.Event{Kind: run.TaskDone, Task: "b", Attempt: 1, Try: 1, Status: record.Error, Reason: "infrastructure"}),
+		after(15, run.Event{Kind: run.SandboxCommand, Sandbox: "verifier", Detail: "verifier: python3"}),
 		after(20, run.Event{Kind: run.RunDone, Detail: "partial"}),
 	}
 }
@@ -153,12 +154,12 @@ func TestExport(t *testing.T) {
 		"attempt/verifier STATUS_CODE_UNSET 3s attempt=1 reason=tests_failed run_id=r status=failed task=a",
 		"attempt/producer STATUS_CODE_ERROR 10s attempt=1 run_id=r task=b",
 		"b7ad6b7169203331/run STATUS_CODE_UNSET 20s attempts=2 resumed=0 run_id=r tasks=2 verification=partial",
-		"producer/sandbox STATUS_CODE_UNSET 3s attempt=1 run_id=r sandbox.command=harness-1: python3 sandbox.exit=harness-1: exit status 0 sandbox=harness-1 task=a",
-		"producer/sandbox STATUS_CODE_ERROR 3s attempt=1 run_id=r sandbox.command=harness-2: sh sandbox=harness-2 task=b",
+		"producer/sandbox STATUS_CODE_UNSET 3s attempt=1 run_id=r sandbox.command=python3 sandbox.exit=exit status 0 sandbox=harness-1 task=a",
+		"producer/sandbox STATUS_CODE_ERROR 3s attempt=1 run_id=r sandbox.command=sh sandbox=harness-2 task=b",
 		"resource name=nightly version=1.2",
 		"run/attempt STATUS_CODE_ERROR 10s again=false attempt=1 reason=infrastructure run_id=r status=error task=b try=1",
 		"run/attempt STATUS_CODE_UNSET 9s again=false attempt=1 proxy.allowed=3 proxy.denied=2 reason=tests_failed run_id=r status=failed task=a tokens.output=50 tokens=150 try=1",
-		"verifier/sandbox STATUS_CODE_ERROR 0s attempt=1 reason=denied_command run_id=r sandbox.command=verifier-1: mount sandbox=verifier-1 task=a",
+		"verifier/sandbox STATUS_CODE_ERROR 0s attempt=1 reason=denied_command run_id=r sandbox.command=mount sandbox=verifier-1 task=a",
 	}
 	slices.Sort(want)
 	slices.Sort(c.spans)
@@ -171,7 +172,7 @@ func TestExport(t *testing.T) {
 	sums := []string{
 		"sbench.phase.duration phase=attempt = 19", "sbench.phase.duration phase=producer = 15", "sbench.phase.duration phase=sandbox = 6", "sbench.phase.duration phase=verifier = 3",
 		"sbench.proxy.decisions decision=allowed = 3", "sbench.proxy.decisions decision=denied = 2",
-		"sbench.sandbox.commands decision=allowed = 2", "sbench.sandbox.commands decision=denied = 1",
+		"sbench.sandbox.commands decision=allowed = 3", "sbench.sandbox.commands decision=denied = 1",
 		"sbench.tokens type=input = 100", "sbench.tokens type=output = 50",
 		"sbench.tries reason=infrastructure status=error = 1", "sbench.tries reason=tests_failed status=failed = 1",
 	}

@@ -179,8 +179,8 @@ type Listing struct {
 	Unread []string
 }
 
-// List finds edits in files with the help of python; edits with users everywhere only if
-// there are no others. A file that does not compile is listed in Broken and is not an error.
+// List finds edits in files with the help of python; with Each, edits with users everywhere
+// only if there are no others. A file that does not compile is listed in Broken and is not an error.
 func List(ctx context.Context, python Python, files []File, o Options) (Listing, error) {
 	if o.Places == 0 {
 		o.Places = 8
@@ -224,7 +224,7 @@ func List(ctx context.Context, python Python, files []File, o Options) (Listing,
 			listing.Unread = append(listing.Unread, at)
 		}
 	}
-	if slices.ContainsFunc(listing.Edits, func(e Edit) bool { return e.Users != "*" }) {
+	if o.Each && slices.ContainsFunc(listing.Edits, func(e Edit) bool { return e.Users != "*" }) {
 		listing.Edits = slices.DeleteFunc(listing.Edits, func(e Edit) bool { return e.Users == "*" })
 	}
 	return listing, nil

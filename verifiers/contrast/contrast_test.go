@@ -127,6 +127,10 @@ func TestListUnread(t *testing.T) {
 			t.Errorf("each %v: %v %+v", each, err, found)
 		}
 	}
+	const unknown = "def test_a():\n    assert_close(f(1), 17)\n    assert_mine(f(1))\ndef assert_mine(x):\n    assert x == 3\n"
+	if found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: unknown}}, contrast.Options{Each: true}); err != nil || !slices.Equal(found.Unread, []string{"t.py:2"}) {
+		t.Errorf("%v %+v", err, found)
+	}
 	whole := func(context.Context, []byte) ([]byte, error) {
 		return []byte(`{"files": [{"path": "t.py", "unread": [0], "edits": []}]}`), nil
 	}
@@ -209,6 +213,9 @@ func TestEach(t *testing.T) {
 		{"warning", "import pytest\ndef test_a():\n    with pytest.warns(UserWarning):\n        f(1)\nclass T(TestCase):\n    def test_b(self):\n        with self.assertWarns(DeprecationWarning):\n            f(1)\n", "T::test_b: DeprecationWarning; test_a: UserWarning"},
 		{"calls of a mock", "def test_a():\n    f(m)\n    m.assert_called_once_with(17)\ndef test_b():\n    f(m)\n    m.assert_called_with(x, key=y)\ndef test_c():\n    f(m)\n    m.assert_called_once()\ndef test_d():\n    f(m)\n    m.assert_not_called()\n", "test_a: 17; test_b: x, y; test_c: assert_called_once; test_d: assert_not_called"},
 		{"fail", "import pytest\ndef test_a():\n    if f(1) != 17:\n        pytest.fail('no')\ndef test_b():\n    try:\n        f(1)\n        pytest.fail('no')\n    except ValueError:\n        pass\nclass T(TestCase):\n    def test_c(self):\n        if not f(1):\n            self.fail()\n", "T::test_c: not f(1); test_a: 17; test_b: ValueError"},
+		{"text of an exception", "import pytest\ndef test_a():\n    with pytest.raises(ValueError, match='abc'):\n        f(1)\nclass T(TestCase):\n    def test_b(self):\n        msg = 'abc'\n        with self.assertRaisesMessage(ValueError, msg):\n            f(1)\n    def test_c(self):\n        self.assertRaisesRegex(ValueError, 'abc', f, 1)\n", "T::test_b: 'abc'; T::test_c: 'abc'; test_a: 'abc'"},
+		{"what a program left", "import subprocess, json\nfrom pathlib import Path\ndef test_a():\n    assert subprocess.check_output(['x', '1'], text=True) == 'abc'\ndef test_b():\n    assert Path('/x').read_text().strip() == 'def'\nclass T(TestCase):\n    def test_c(self):\n        self.assertEqual(json.load(open('/y')), 17)\n", "T::test_c: 17; test_a: 'abc'; test_b: 'def'"},
+		{"pandas", "import pandas as pd\nfrom pandas.testing import assert_frame_equal\ndef test_a():\n    assert_frame_equal(f(1), pd.DataFrame([1]))\n", "test_a: f(1), pd.DataFrame([1])"},
 		{"names of built-ins", "from calc import sum\nimport math\ndef test_a():\n    assert sum(1, 2) == 3\ndef test_b():\n    assert math.floor(1.5) == 1\ndef test_c():\n    assert len([1]) == 1\n", "test_a: 3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -19,12 +19,13 @@ import sys
 EQUAL = {"assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual",
          "assertSequenceEqual", "assertMultiLineEqual", "assertCountEqual", "assertIs", "assertAlmostEqual", "assert_equal",
          "assert_array_equal", "assert_allclose", "assert_almost_equal", "assert_array_almost_equal", "assertQuerySetEqual",
-         "assertQuerysetEqual", "assertHTMLEqual", "assertXMLEqual", "assertJSONEqual", "assertRedirects"}
+         "assertQuerysetEqual", "assertHTMLEqual", "assertXMLEqual", "assertJSONEqual", "assertRedirects",
+         "assert_frame_equal", "assert_series_equal", "assert_index_equal", "assert_identical"}
 # What a mock was called with.
 CALLED = {"assert_called_with", "assert_called_once_with", "assert_any_call", "assert_awaited_with", "assert_awaited_once_with"}
 # Equalities that hold within a tolerance, if there are more arguments.
 ALMOST = {"assertAlmostEqual", "assert_allclose", "assert_almost_equal", "assert_array_almost_equal"}
-RAISES = {"raises", "assertRaises", "assertRaisesRegex", "warns", "assertWarns", "assertWarnsRegex"}
+RAISES = {"raises", "assertRaises", "assertRaisesRegex", "assertRaisesMessage", "warns", "assertWarns", "assertWarnsRegex", "assertWarnsMessage"}
 OPPOSITE = [("assertTrue", "assertFalse"), ("assertIn", "assertNotIn"), ("assertIsNone", "assertIsNotNone"),
             ("assertIs", "assertIsNot"), ("assertIsInstance", "assertNotIsInstance"), ("assertEqual", "assertNotEqual"),
             ("assertGreater", "assertLessEqual"), ("assertLess", "assertGreaterEqual"), ("assertRegex", "assertNotRegex"),
@@ -37,6 +38,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Kinds of changes, the best first.
 VALUE, WRAPPED, SWAP, BOUND, NEGATION, LITERAL, SLACK = KINDS = ("value", "wrapped", "swap", "bound", "negation", "literal", "slack")
 LIBRARY = {"pytest", "numpy"} | set(getattr(sys, "stdlib_module_names", ("math", "random", "copy", "json", "unittest")))
+REACH = {"open", "os", "io", "pathlib", "Path", "subprocess", "run", "check_output", "shutil", "urllib", "urlopen", "json", "csv", "sqlite3"}  # by which suites reach what a candidate left
 MANY = 50  # tests that use a helper: no more of them are listed
 METHODS = {n for t in (str, bytes, list, dict, set) for n in dir(t)}
 SYMBOLS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.GtE: ">=", ast.Gt: ">", ast.LtE: "<=", ast.In: "in",
@@ -45,6 +47,7 @@ INVERSE = {a: b for pair in (("==", "!="), ("<", ">="), (">", "<="), ("in", "not
 RELATIONS = {"assertLess": "<", "assertLessEqual": "<=", "assertGreater": ">", "assertGreaterEqual": ">=", "assertIn": "in"}
 CONTAINS = {"assertContains", "assertTemplateUsed"}  # Django's: the second argument is in the first
 HOLDERS = {"approx", "set", "frozenset", "tuple", "list", "dict", "sorted", "Counter", "Decimal", "Fraction", "deque", "bytearray", "OrderedDict"}
+READ = EQUAL | CALLED | RAISES | set(RELATIONS) | CONTAINS | {name for pair in OPPOSITE for name in pair}
 
 
 def called(call):
@@ -76,7 +79,7 @@ class File:
                 self.loads.setdefault(n.id, []).append(n)
         imported = {(a.asname or a.name).partition(".")[0]: not getattr(n, "level", 0) and (getattr(n, "module", None) or a.name).partition(".")[0] in LIBRARY
                     for n in ast.walk(self.tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
-        self.strange = {n for n in set(dir(builtins)) | set(imported) if imported.get(n, True)} - set(request["names"] or ())
+        self.strange = {n for n in set(dir(builtins)) | set(imported) if imported.get(n, True)} - set(request["names"] or ()) - (REACH if self.by_test else set())
         self.asked = self.questions()
         self.answers = self.expected()
 
@@ -215,7 +218,7 @@ class File:
             self.condition(node, node.test, node.test.lineno, node.body[0].end_lineno)
         elif isinstance(node, ast.Try) and any(map(self.fails, node.body)):
             for handler in node.handlers:
-                self.error(self.begin(node), handler.type)
+                self.exception(self.begin(node), handler.type)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             self.call(node, node.value)
         elif isinstance(node, (ast.With, ast.AsyncWith)):
@@ -362,9 +365,11 @@ class File:
                     end = self.span(call.func)[1]
                     self.edit(at, NEGATION, end - len(a.encode()), end, b)
         if name in RAISES and len(call.args) > 1:
-            self.error(at, call.args[0])
+            self.error(at, call)
         if name.lower().startswith("assert") and call not in self.helped:
             self.literals(at, call)
+            if self.by_test and name not in READ:
+                self.unread.add(call.lineno)
 
     def given(self, at, node):
         """Change what a mock is asserted to have been called with."""
@@ -373,9 +378,15 @@ class File:
 
     def raises(self, statement, call):
         if isinstance(call, ast.Call) and called(call) in RAISES and call.args:
-            self.error(self.begin(statement), call.args[0])
+            self.error(self.begin(statement), call)
 
-    def error(self, at, node):
+    def error(self, at, call):
+        """Change which exception or warning is expected, and the text that it is to have."""
+        self.exception(at, call.args[0])
+        for text in [n for v in call.args[1:2] + [k.value for k in call.keywords] for n in [v] + self.named(v)]:
+            self.bounds(at, lambda: [[(text, new)] for new in self.needle(text)] if isinstance(getattr(text, "value", None), str) else [])
+
+    def exception(self, at, node):
         if isinstance(node, (ast.Name, ast.Attribute)):
             expected = getattr(builtins, getattr(node, "id", ""), None)
             among = WARNINGS if isinstance(expected, type) and issubclass(expected, Warning) else ERRORS

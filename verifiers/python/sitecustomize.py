@@ -51,10 +51,11 @@ def program(args):
     """The script that is run; None for a module, a line of code or a terminal."""
     args = iter(args)
     for a in args:
-        if a in ("-W", "-X"):
-            next(args, None)
-        elif a.startswith("-c") or a.startswith("-m"):
+        short = a[:1] == "-" != a[1:2]
+        if a == "-" or short and set(a) & set("cm"):
             return None
+        if short and a[-1] in "WX" or a == "--check-hash-based-pycs":
+            next(args, None)
         elif not a.startswith("-"):
             return a
     return None
