@@ -152,7 +152,7 @@ func (p *CodePool) start(ctx context.Context, in Input, key string) (*codeSandbo
 	if err != nil {
 		return nil, err
 	}
-	if err := stageCode(stage.Path()); err != nil {
+	if err := os.CopyFS(stage.Path(), codeFiles); err != nil {
 		return nil, errors.Join(err, stage.Close())
 	}
 	sandbox, err := p.engine.Create(ctx, codeConfig(in, filepath.Join(stage.Path(), "code")))
@@ -192,9 +192,6 @@ func firstLine(exit runtime.Exit) string {
 	}
 	return exit.String() + ": " + exit.Stderr.String()
 }
-
-// stageCode writes the programs below a directory.
-func stageCode(dir string) error { return os.CopyFS(dir, codeFiles) }
 
 // codeSandbox is a sandbox that runs code/supervise.py.
 type codeSandbox struct {
