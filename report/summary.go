@@ -131,8 +131,7 @@ func accuracy(attempts []Attempt) Accuracy {
 	var a Accuracy
 	a.Passed, a.Scored = score(attempts)
 	if i, ok := stat.Wilson(a.Passed, a.Scored); ok {
-		value := float64(a.Passed) / float64(a.Scored)
-		a.Value, a.Wilson = &value, &i
+		a.Value, a.Wilson = new(float64(a.Passed)/float64(a.Scored)), &i
 	}
 	var clusters []stat.Cluster
 	several := false
@@ -175,8 +174,7 @@ func passK(tasks [][]Attempt, estimate func(n, c, k int) (float64, bool)) []Pass
 			sum += value
 		}
 		if p.Tasks > 0 {
-			mean := sum / float64(p.Tasks)
-			p.Value = &mean
+			p.Value = new(sum / float64(p.Tasks))
 		}
 		list = append(list, p)
 	}
