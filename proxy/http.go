@@ -121,14 +121,11 @@ func (x *exchange) asAbsolute(r *http.Request) bool {
 	case bad != "" || !ok || !okPort || name != m.name || number != m.port:
 		x.a.refuse(ReasonHostMismatch, "the address was given for "+m.name)
 	default:
-		r.URL.Scheme, r.URL.Host = "http", m.authority()
+		r.URL.Scheme, r.URL.Host = "http", net.JoinHostPort(m.name, strconv.Itoa(int(m.port))) // that of the connection
 		return true
 	}
 	return false
 }
-
-// authority returns the name and port to which the connection was made.
-func (m mapping) authority() string { return net.JoinHostPort(m.name, strconv.Itoa(int(m.port))) }
 
 // handleRequest is called by the library for each request. It returns the request to send or
 // a refusal.

@@ -68,7 +68,7 @@ func (p Policy) Decide(r Request) Decision {
 }
 
 func (d Decision) refuse(reason Reason, rule string) Decision {
-	d.Allowed, d.Reason, d.Rule, d.Cure = false, reason, rule, reason.cure()
+	d.Allowed, d.Reason, d.Rule, d.Cure = false, reason, rule, Reasons()[reason]
 	return d
 }
 
