@@ -135,7 +135,7 @@ func base(rootfs string) *specs.Spec {
 			// Nothing mounted on the host later appears inside, and nothing inside on the host.
 			RootfsPropagation: "private",
 			MaskedPaths:       maskedPaths(),
-			ReadonlyPaths:     readonlyPaths(),
+			ReadonlyPaths:     []string{"/proc/sys", "/proc/sysrq-trigger"},
 		},
 	}
 }
@@ -169,8 +169,6 @@ func maskedPaths() []string {
 		"/proc/vmstat", "/proc/zoneinfo",
 	}
 }
-
-func readonlyPaths() []string { return []string{"/proc/sys", "/proc/sysrq-trigger"} }
 
 func sized(bytes, inodes int64, mode uint32) []string {
 	return []string{

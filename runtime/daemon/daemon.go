@@ -182,10 +182,7 @@ func environment(environ []string) []string {
 // Answers reports whether something accepts connections at the socket.
 func Answers(socket string) bool {
 	conn, err := net.DialTimeout("unix", socket, time.Second)
-	if err != nil {
-		return false
-	}
-	return conn.Close() == nil
+	return err == nil && conn.Close() == nil
 }
 
 // stop ends every daemon of this state directory, even one that hangs or whose starter was
