@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/securebench/sbench/compiler"
 )
 
 const mmluColumns = 6 // question, A, B, C, D, answer
@@ -71,7 +73,7 @@ func csvFiles(source string) ([]string, error) {
 	at := Place{File: source}
 	info, err := os.Stat(source)
 	if err != nil {
-		return nil, at.problem("", "%v", plain(err))
+		return nil, at.problem("", "%v", compiler.Bare(err))
 	}
 	if !info.IsDir() {
 		return []string{source}, nil

@@ -216,11 +216,10 @@ func openSource(root, rel string) (*os.Root, fs.FileInfo, error) {
 	for name := range strings.SplitSeq(path.Clean(rel), "/") {
 		at = path.Join(at, name)
 		info, err = r.Lstat(at)
-		var failed *fs.PathError
 		switch {
-		case errors.As(err, &failed):
-			err = fmt.Errorf("open %q: %w", rel, failed.Err)
-		case err == nil && info.Mode()&fs.ModeSymlink != 0:
+		case err != nil:
+			err = fmt.Errorf("open %q: %w", rel, compiler.Bare(err))
+		case info.Mode()&fs.ModeSymlink != 0:
 			err = fmt.Errorf("%q: %q %w", rel, name, errSymlink)
 		}
 		if err != nil {
