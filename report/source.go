@@ -125,7 +125,7 @@ func (s *Source) problem(file string, line int, message string) {
 		s.more++
 		return
 	}
-	s.Problems = append(s.Problems, Problem{File: file, Line: line, Message: message})
+	s.Problems = append(s.Problems, Problem{Finding: record.Finding{File: file, Line: line, Message: message}})
 }
 
 // readManifest reads what was planned. A resumed run may have planned more attempts than its

@@ -31,7 +31,7 @@ func (s *Source) run() Run {
 		Jobs: m.Jobs, Planned: s.Planned, Records: s.Records, Problems: append([]Problem{}, s.Problems...), Spent: s.Spent,
 	}
 	if s.more > 0 {
-		r.Problems = append(r.Problems, Problem{File: record.RecordsFile, Message: "and more: " + count(s.more, "problem")})
+		r.Problems = append(r.Problems, Problem{Finding: record.Finding{File: record.RecordsFile, Message: "and more: " + count(s.more, "problem")}})
 	}
 	if !m.StartedAt.IsZero() {
 		r.StartedAt = &m.StartedAt
