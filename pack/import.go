@@ -24,9 +24,7 @@ const maxPasses = 3
 // wrong, the error holds compiler.Problems and there is no pack. An interrupted process may
 // leave a directory .sbench-import-* beside Out.
 func Import(ctx context.Context, f Format, o Options) (Report, error) {
-	if o.ID == "" {
-		o.ID = defaultID(f, o.Source)
-	}
+	o.ID = cmp.Or(o.ID, defaultID(f, o.Source))
 	out, err := filepath.Abs(o.Out)
 	if err != nil {
 		return Report{}, err

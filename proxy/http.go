@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -213,10 +214,7 @@ func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http
 		return resp
 	}
 	x := ctx.Req.Context().Value(exchangeKey{}).(*exchange)
-	err := ctx.Error
-	if err == nil {
-		err = io.ErrUnexpectedEOF
-	}
+	err := cmp.Or(ctx.Error, io.ErrUnexpectedEOF)
 	x.mu.Lock()
 	switch gone := ctx.Req.Context().Err() != nil && p.ctx.Err() == nil; {
 	case x.cut != "":
@@ -285,9 +283,7 @@ func (x *exchange) finish(ended bool) {
 // stop ends the exchange. The first reason counts.
 func (x *exchange) stop(reason Reason) {
 	x.mu.Lock()
-	if x.cut == "" {
-		x.cut = reason
-	}
+	x.cut = cmp.Or(x.cut, reason)
 	begun := x.upstreamed
 	x.mu.Unlock()
 	if begun {

@@ -146,8 +146,7 @@ func (s *Source) readFile(name string, into any) {
 		return
 	}
 	if err == nil {
-		err = json.NewDecoder(io.LimitReader(f, maxManifest)).Decode(into)
-		err = errors.Join(err, f.Close())
+		err = errors.Join(json.NewDecoder(io.LimitReader(f, maxManifest)).Decode(into), f.Close())
 	}
 	if err != nil {
 		s.problem(name, 0, err.Error())

@@ -1,6 +1,7 @@
 package verifiers
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"encoding/base64"
@@ -92,12 +93,7 @@ func codeConfig(in Input, stage string) runtime.Config {
 }
 
 // codeUser returns the user of the tests that the task or, failing that, the image names.
-func codeUser(in Input) string {
-	if user := in.Task.Environment().User; user != "" {
-		return user
-	}
-	return in.Image.User
-}
+func codeUser(in Input) string { return cmp.Or(in.Task.Environment().User, in.Image.User) }
 
 // take returns a sandbox for the task in which no candidate has run with these tests, if
 // possible an idle one. tests is "" if the code to run is not a candidate's.

@@ -165,10 +165,7 @@ func (s *Sandbox) base(ctx context.Context) ([]string, error) {
 
 // makeNetwork makes the network namespace and hands out the sockets in it.
 func (s *Sandbox) makeNetwork() error {
-	network := s.cfg.Network
-	if network == nil {
-		network = &runtime.Network{}
-	}
+	network := cmp.Or(s.cfg.Network, &runtime.Network{})
 	options := netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect}
 	if s.ids.userns != nil {
 		options.Namespace = s.ids.userns.Network() // which the sandbox's user namespace owns

@@ -7,6 +7,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -275,9 +276,7 @@ func (d *Daemon) lastWords() string {
 func lookPrograms(ociRuntime string) (string, error) {
 	var missing []string
 	var path string
-	if ociRuntime == "" {
-		ociRuntime = "runc"
-	}
+	ociRuntime = cmp.Or(ociRuntime, "runc")
 	for _, p := range []struct{ program, pkg string }{
 		{ociRuntime, filepath.Base(ociRuntime)}, {"containerd-shim-runc-v2", "containerd"}, {program, "containerd"},
 	} {
