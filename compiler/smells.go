@@ -59,7 +59,7 @@ func (pv *packValidator) environmentSmells(file, path string, env document.Value
 		pv.once(at)
 	}
 	for key := range env.Get("env").Fields() {
-		if name := key.Text(); looksSecret(strings.ToUpper(name)) {
+		if name := key.Text(); secretName.MatchString(strings.ToUpper(name)) {
 			pv.once(Problem{
 				File: file, Line: key.Line(), Path: path + ".env." + name,
 				Message: fmt.Sprintf("%q looks like the name of a secret", name), Hint: "a pack's environment variables are public",
