@@ -77,16 +77,11 @@ func New(rootfs string, opts ...Option) (*specs.Spec, error) {
 	}
 	s := &draft{Spec: base(rootfs), arch: runtime.GOARCH}
 	for _, opt := range opts {
-		if err := opt(s); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, opt(s))
 	}
-	if err := s.complete(); err != nil {
-		errs = append(errs, err)
-	}
-	errs = append(errs, missing(s)...)
-	if len(errs) > 0 {
-		return nil, fmt.Errorf("runtime spec: %w", errors.Join(errs...))
+	errs = append(errs, s.complete())
+	if err := errors.Join(append(errs, missing(s)...)...); err != nil {
+		return nil, fmt.Errorf("runtime spec: %w", err)
 	}
 	return s.Spec, nil
 }

@@ -154,11 +154,8 @@ func (p Plan) resolve() (Plan, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", p.Entries[i].Name, err))
 		}
 	}
-	if err := p.checkCollisions(); err != nil {
-		errs = append(errs, err)
-	}
-	if len(errs) > 0 {
-		return Plan{}, errors.Join(errs...)
+	if err := errors.Join(append(errs, p.checkCollisions())...); err != nil {
+		return Plan{}, err
 	}
 	return p, nil
 }
