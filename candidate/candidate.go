@@ -5,6 +5,7 @@
 package candidate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,10 +82,7 @@ func Extract(ctx context.Context, s Source) (Candidate, *Failure, error) {
 	defer func() { _ = root.Close() }()
 	failure := c.takeText(s, root)
 	kept, err := c.keep(ctx, s, root)
-	if failure == nil {
-		failure = kept
-	}
-	return c, failure, err
+	return c, cmp.Or(failure, kept), err
 }
 
 // takeText fills in a text or code candidate.

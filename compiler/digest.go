@@ -190,12 +190,12 @@ func (h *fileHasher) record(name string, info fs.FileInfo) (string, error) {
 	}
 	file, err := h.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return "", fmt.Errorf("%q: %w", name, bare(err))
+		return "", fmt.Errorf("%q: %w", name, Bare(err))
 	}
 	defer shut(file)
 	sum := sha256.New()
 	if _, err := io.Copy(sum, file); err != nil {
-		return "", fmt.Errorf("%q: %w", name, bare(err))
+		return "", fmt.Errorf("%q: %w", name, Bare(err))
 	}
 	return fmt.Sprintf("f %s %x", mode, sum.Sum(nil)), nil
 }

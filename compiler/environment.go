@@ -60,7 +60,7 @@ func environmentFields() []schema.Field {
 		optional("timeout_seconds", secondsSchema("The time the harness has.")),
 		optional("materialize_workdir_from_image", schema.Nullable(schema.Boolean(
 			"terminal_task only: copy the image's workdir into the workspace before the harness runs.", false))),
-		optional("resources", resourcesSchema()),
+		optional("resources", schema.Nullable(schema.Closed("Bounds on a sandbox.", resourceFields()...))),
 		optional("env", envSchema()),
 		optional("network", schema.Nullable(schema.Enum("\"none\" forbids egress whatever the tester allows.", "none"))),
 		optional("user", schema.Nullable(schema.Text("The user in the sandbox: name, uid or uid:gid."))),
@@ -115,10 +115,6 @@ func isTaken(dir string) bool {
 	})
 }
 
-func resourcesSchema() *schema.Schema {
-	return schema.Nullable(schema.Closed("Bounds on a sandbox.", resourceFields()...))
-}
-
 func resourceFields() []schema.Field {
 	return []schema.Field{
 		// The OCI runtime itself needs some memory.
@@ -144,7 +140,7 @@ func bytesSchema(doc string, least int64) *schema.Schema {
 	return &schema.Schema{
 		Doc:    doc,
 		Null:   true,
-		Number: &schema.Number{Integer: true, Min: schema.At(1)},
+		Number: &schema.Number{Integer: true, Min: new(1.0)},
 		String: &schema.String{NonBlank: true, Pattern: `^\s*[0-9.]+\s*[A-Za-z]*\s*$`},
 		Check: func(c *schema.Checker, v document.Value) {
 			const most = 1 << 50 // the kernel treats values near 2^63 as no limit

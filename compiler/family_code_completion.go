@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
@@ -71,11 +72,7 @@ func checkCodeCompletion(c *schema.Checker, input, _ document.Value) {
 }
 
 func isPython(language string) bool {
-	switch strings.ToLower(strings.TrimSpace(language)) {
-	case "", "python", "python3", "py":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"", "python", "python3", "py"}, strings.ToLower(strings.TrimSpace(language)))
 }
 
 // CodeCompletionEval is what is needed to verify a code_completion task. It prints as

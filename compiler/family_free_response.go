@@ -52,7 +52,7 @@ func containsAny() *schema.Object {
 		required("type", schema.Enum("The kind of rubric.", ContainsAny)),
 		required("accepted_answers", &schema.Schema{Array: &schema.Array{Items: phrase(), Min: 1}, Doc: "phrases of which one is enough"}),
 		optional("rejected_answers", &schema.Schema{Array: &schema.Array{Items: phrase()}}),
-		optional("min_token_f1", &schema.Schema{Number: &schema.Number{Min: schema.At(0)}}),
+		optional("min_token_f1", &schema.Schema{Number: &schema.Number{Min: new(0.0)}}),
 	}}
 }
 

@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -102,10 +103,7 @@ func (t *Task) RepoPatch() (RepoPatchEval, bool) {
 		return RepoPatchEval{}, false
 	}
 	tests := t.eval().Get("tests")
-	policy := tests.Get("candidate_policy")
-	if policy.Kind() == 0 {
-		policy = t.eval().Get("candidate_policy")
-	}
+	policy := cmp.Or(tests.Get("candidate_policy"), t.eval().Get("candidate_policy"))
 	eval := RepoPatchEval{
 		BaseCommit: strings.TrimSpace(t.input().Get("base_commit").Text()),
 		Workdir:    strings.TrimSpace(tests.Get("workdir").Text()),

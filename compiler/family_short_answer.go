@@ -26,7 +26,7 @@ func shortAnswer() *family {
 			}),
 			optional("tolerance", &schema.Schema{
 				Doc:    "How far a number may be from an accepted one.",
-				Number: &schema.Number{Min: schema.At(0)},
+				Number: &schema.Number{Min: new(0.0)},
 			}),
 		}},
 		check: checkShortAnswer,

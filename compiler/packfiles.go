@@ -18,8 +18,8 @@ var errSymlink = errors.New("symbolic links are not allowed in a pack's files")
 // shut closes a file that was only read: an error cannot mean lost data.
 func shut(c io.Closer) { _ = c.Close() }
 
-// bare removes the operation and the path from a file error.
-func bare(err error) error {
+// Bare removes the operation and the path from a file error, for messages that name the file.
+func Bare(err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
 		return pathErr.Err
@@ -51,7 +51,7 @@ func (r *assetRoot) close() {
 // UTF-8 is an error.
 func (r *assetRoot) walk(name string, visit func(name string, info fs.FileInfo) error) error {
 	if err := r.open(); err != nil {
-		return fmt.Errorf("%q: %w", name, bare(err))
+		return fmt.Errorf("%q: %w", name, Bare(err))
 	}
 	above := ""
 	for part := range strings.SplitSeq(path.Dir(path.Clean(name)), "/") {
@@ -67,7 +67,7 @@ func (r *assetRoot) walk(name string, visit func(name string, info fs.FileInfo) 
 		info, statErr := r.root.Lstat(name)
 		switch {
 		case statErr != nil || err != nil:
-			return fmt.Errorf("%q: %w", name, bare(cmp.Or(statErr, err)))
+			return fmt.Errorf("%q: %w", name, Bare(cmp.Or(statErr, err)))
 		case info.Mode()&fs.ModeSymlink != 0:
 			return fmt.Errorf("%q: %w", name, errSymlink)
 		case !info.IsDir() && !info.Mode().IsRegular():

@@ -124,13 +124,13 @@ func (c *Precheck) checker(r row) Problems {
 func scriptFault(name string) (hint string, err error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return "", bare(err)
+		return "", Bare(err)
 	}
 	defer shut(f)
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		return "", bare(err)
+		return "", Bare(err)
 	case info.IsDir():
 		return "name the script in it", errors.New("is a directory")
 	case info.Mode()&0o111 == 0:

@@ -56,8 +56,7 @@ func (f *family) resources(root document.Value, readOnly bool) (all []resource) 
 	for key, v := range root.Get("eval").Fields() {
 		r := resource{Value: v, name: key.Text(), lane: f.lane(key), section: "eval", key: key}
 		if isFileRef(v) {
-			ref := newFileRef(r.name, r.lane, v, true)
-			r.file = &ref
+			r.file = new(newFileRef(r.name, r.lane, v, true))
 		}
 		all = append(all, r)
 	}

@@ -25,12 +25,6 @@ func (pv *packValidator) once(p Problem) {
 	pv.warn(p)
 }
 
-func (pv *packValidator) rowSmells(r row) {
-	pv.environmentSmells(pv.pack.TasksPath, "$.environment", r.doc.Root().Get("environment"))
-	pv.leakSmells(r)
-	pv.checkerSmells(r)
-}
-
 // steerable matches commands that sbench cannot protect from candidate files that steer
 // Python, pytest or the tool itself.
 var steerable = regexp.MustCompile(`\b(env\s+-i|PYTHONPATH=|PYTEST_ADDOPTS=|python[0-9.]*\s+-[a-zA-Z]*[ES])|\b(npm|npx|yarn|pnpm|cargo|make|mvn|gradle|tox)\b`)
@@ -65,7 +59,7 @@ func (pv *packValidator) environmentSmells(file, path string, env document.Value
 		pv.once(at)
 	}
 	for key := range env.Get("env").Fields() {
-		if name := key.Text(); looksSecret(strings.ToUpper(name)) {
+		if name := key.Text(); secretName.MatchString(strings.ToUpper(name)) {
 			pv.once(Problem{
 				File: file, Line: key.Line(), Path: path + ".env." + name,
 				Message: fmt.Sprintf("%q looks like the name of a secret", name), Hint: "a pack's environment variables are public",

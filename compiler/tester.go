@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -309,21 +310,15 @@ func warnOfSecrets(c *schema.Checker, t *Tester, env document.Value) {
 		return
 	}
 	for i, v := range env.Items() {
-		if name := strings.ToUpper(v.Text()); looksSecret(name) {
+		if name := strings.ToUpper(v.Text()); secretName.MatchString(name) {
 			c.Warnf(v, []any{"harness", "env", i}, "the command, and whatever it runs, can read the value",
 				"%q looks like the name of a secret", v.Text())
 		}
 	}
 }
 
-func looksSecret(name string) bool {
-	for _, word := range []string{"SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "PRIVATE", "API_KEY", "APIKEY", "ACCESS_KEY", "AUTH_", "OAUTH"} {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return strings.HasSuffix(name, "_KEY") || strings.HasSuffix(name, "_PAT") || strings.HasSuffix(name, "_AUTH") || name == "KEY"
-}
+// secretName matches names of variables, in capitals, that look like secrets.
+var secretName = regexp.MustCompile(`SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|API_KEY|APIKEY|ACCESS_KEY|AUTH_|OAUTH|_(KEY|PAT|AUTH)$|^KEY$`)
 
 // ResolveEnv returns the values of the names in harness.env. environ has entries NAME=VALUE,
 // as from os.Environ, and takes precedence over file, which is from LoadEnvFile. A missing

@@ -279,7 +279,9 @@ func (pv *packValidator) row(r row) {
 	if pv.smells {
 		pv.emit(r.warnings...)
 		pv.emit(pv.check.row(r)...)
-		pv.rowSmells(r)
+		pv.environmentSmells(pv.pack.TasksPath, "$.environment", r.doc.Root().Get("environment"))
+		pv.leakSmells(r)
+		pv.checkerSmells(r)
 	}
 	pv.emit(pv.check.collisions(r)...)
 	id := r.doc.Root().Get("id").Text()

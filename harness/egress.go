@@ -145,12 +145,10 @@ func (w *way) close(result Result, err error) (Result, error) {
 	result.Egress = &EgressTotals{AnyAddress: w.anyAddress}
 	if w.relay != nil {
 		err = errors.Join(err, w.relay.Close())
-		facts := w.relay.Facts()
-		result.Egress.Relay = &facts
+		result.Egress.Relay = new(w.relay.Facts())
 	}
 	err = errors.Join(err, w.proxy.Close(), w.egress.Log.Err())
-	totals := w.proxy.Totals()
-	result.Egress.Proxy = &totals
+	result.Egress.Proxy = new(w.proxy.Totals())
 	w.serving.Wait()
 	return result, err
 }

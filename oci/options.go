@@ -77,19 +77,23 @@ func WithUser(uid, gid uint32, groups ...uint32) Option {
 // namespace mappings"), so later versions of runc, and crun, must be given none.
 func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
 	return func(s *draft) error {
-		if !cleanAbs(p) {
-			return fmt.Errorf("user namespace %q is not a clean absolute path", p)
-		}
-		if hasNamespace(s, specs.UserNamespace) {
-			return errors.New("user namespace: given twice")
-		}
 		if slices.ContainsFunc(mappings, func(m specs.LinuxIDMapping) bool { return m.Size == 0 }) {
 			return errors.New("user namespace: a mapping of no ids")
 		}
-		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace, Path: p})
 		s.Linux.UIDMappings, s.Linux.GIDMappings = slices.Clone(mappings), slices.Clone(mappings)
-		return nil
+		return joinNamespace(s, specs.UserNamespace, p)
 	}
+}
+
+func joinNamespace(s *draft, kind specs.LinuxNamespaceType, p string) error {
+	if !cleanAbs(p) {
+		return fmt.Errorf("%s namespace %q is not a clean absolute path", kind, p)
+	}
+	if hasNamespace(s, kind) {
+		return fmt.Errorf("%s namespace: given twice", kind)
+	}
+	s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: kind, Path: p})
+	return nil
 }
 
 // WithDevices mounts the host directory source as /dev, instead of the tmpfs that the OCI
@@ -111,16 +115,7 @@ func WithDevices(source string) Option {
 // There is no default, since [New] requires it, and no option to share the host's network.
 // It fails if p is not clean and absolute or if a namespace was given before.
 func WithNetworkNamespace(p string) Option {
-	return func(s *draft) error {
-		if !cleanAbs(p) {
-			return fmt.Errorf("network namespace %q is not a clean absolute path", p)
-		}
-		if hasNamespace(s, specs.NetworkNamespace) {
-			return errors.New("network namespace: given twice")
-		}
-		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: p})
-		return nil
-	}
+	return func(s *draft) error { return joinNamespace(s, specs.NetworkNamespace, p) }
 }
 
 // WithSealedProcesses keeps the processes of a sandbox from reading or writing each other's

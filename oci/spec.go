@@ -77,16 +77,11 @@ func New(rootfs string, opts ...Option) (*specs.Spec, error) {
 	}
 	s := &draft{Spec: base(rootfs), arch: runtime.GOARCH}
 	for _, opt := range opts {
-		if err := opt(s); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, opt(s))
 	}
-	if err := s.complete(); err != nil {
-		errs = append(errs, err)
-	}
-	errs = append(errs, missing(s)...)
-	if len(errs) > 0 {
-		return nil, fmt.Errorf("runtime spec: %w", errors.Join(errs...))
+	errs = append(errs, s.complete())
+	if err := errors.Join(append(errs, missing(s)...)...); err != nil {
+		return nil, fmt.Errorf("runtime spec: %w", err)
 	}
 	return s.Spec, nil
 }
@@ -135,7 +130,7 @@ func base(rootfs string) *specs.Spec {
 			// Nothing mounted on the host later appears inside, and nothing inside on the host.
 			RootfsPropagation: "private",
 			MaskedPaths:       maskedPaths(),
-			ReadonlyPaths:     readonlyPaths(),
+			ReadonlyPaths:     []string{"/proc/sys", "/proc/sysrq-trigger"},
 		},
 	}
 }
@@ -169,8 +164,6 @@ func maskedPaths() []string {
 		"/proc/vmstat", "/proc/zoneinfo",
 	}
 }
-
-func readonlyPaths() []string { return []string{"/proc/sys", "/proc/sysrq-trigger"} }
 
 func sized(bytes, inodes int64, mode uint32) []string {
 	return []string{

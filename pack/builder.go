@@ -124,10 +124,7 @@ func (b *Builder) fatal() compiler.Problems {
 // Wanted reports whether the task with this id is selected. A format that knows the id early
 // can skip the rest of the task if it is not.
 func (b *Builder) Wanted(id string) bool {
-	if len(b.Tasks) == 0 {
-		return true
-	}
-	return slices.ContainsFunc(b.Tasks, func(glob string) bool { return compiler.MatchTask(glob, id) })
+	return len(b.Tasks) == 0 || slices.ContainsFunc(b.Tasks, func(glob string) bool { return compiler.MatchTask(glob, id) })
 }
 
 // Count must be called once for each task of the source. It returns an error, which must end

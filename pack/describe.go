@@ -52,7 +52,7 @@ func (b *Builder) keep() error {
 		}
 		text, err := readBounded(filepath.Join(b.Out, e.Name()), b.Limits.File)
 		if err != nil {
-			return compiler.Problems{{File: filepath.Join(b.Out, e.Name()), Message: plain(err).Error()}}
+			return compiler.Problems{{File: filepath.Join(b.Out, e.Name()), Message: compiler.Bare(err).Error()}}
 		}
 		info, err := e.Info()
 		if err != nil {

@@ -51,7 +51,7 @@ func (b *Builder) tasks(ctx context.Context, marker string, yield func(*task) er
 	at := Place{File: b.Source}
 	entries, err := os.ReadDir(b.Source)
 	if err != nil {
-		return at.problem("", "%v", plain(err))
+		return at.problem("", "%v", compiler.Bare(err))
 	}
 	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == marker }) {
 		absolute, err := filepath.Abs(b.Source)
@@ -116,7 +116,7 @@ func (t *task) read(dir string, limits Limits) error {
 	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return fmt.Errorf("%q: %w", name, plain(err))
+			return fmt.Errorf("%q: %w", name, compiler.Bare(err))
 		case d.IsDir():
 			return nil
 		case d.Type()&fs.ModeSymlink != 0:
@@ -140,12 +140,12 @@ func (t *task) read(dir string, limits Limits) error {
 func readTaskFile(root *os.Root, name string, limit int64) (taskFile, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return taskFile{}, fmt.Errorf("%q: %w", name, plain(err))
+		return taskFile{}, fmt.Errorf("%q: %w", name, compiler.Bare(err))
 	}
 	defer func() { _ = f.Close() }()
 	text, err := readRegular(f, limit)
 	if err != nil {
-		return taskFile{}, fmt.Errorf("%q: %w", name, plain(err))
+		return taskFile{}, fmt.Errorf("%q: %w", name, compiler.Bare(err))
 	}
 	info, err := f.Stat()
 	if err != nil {

@@ -20,7 +20,7 @@ func Images(dir string) ([]BuiltImage, error) {
 	at := Place{File: name}
 	text, err := readBounded(name, maxProvenance)
 	if err != nil {
-		return nil, at.problem("", "%v", plain(err))
+		return nil, at.problem("", "%v", compiler.Bare(err))
 	}
 	var p struct {
 		Images []BuiltImage `json:"images"`

@@ -24,9 +24,7 @@ const maxPasses = 3
 // wrong, the error holds compiler.Problems and there is no pack. An interrupted process may
 // leave a directory .sbench-import-* beside Out.
 func Import(ctx context.Context, f Format, o Options) (Report, error) {
-	if o.ID == "" {
-		o.ID = defaultID(f, o.Source)
-	}
+	o.ID = cmp.Or(o.ID, defaultID(f, o.Source))
 	out, err := filepath.Abs(o.Out)
 	if err != nil {
 		return Report{}, err
@@ -81,11 +79,11 @@ func checkOut(out string, o Options) error {
 		return problem("", "there is no directory to fill")
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Stat(filepath.Dir(out)); err != nil {
-			return problem("", "%v", plain(err))
+			return problem("", "%v", compiler.Bare(err))
 		}
 		return nil
 	case err != nil:
-		return problem("", "%v", plain(err))
+		return problem("", "%v", compiler.Bare(err))
 	case !o.Fill:
 		return problem("name a directory that does not exist, or give --fill for one that holds a manifest and no rows", "is there already")
 	}
@@ -109,7 +107,7 @@ func checkOut(out string, o Options) error {
 func once(ctx context.Context, f Format, o Options, out string, leave map[Place]bool) (report Report, unfit map[Place]compiler.Problem, err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(out), ".sbench-import-*")
 	if err != nil {
-		return report, nil, compiler.Problems{{File: o.Out, Message: plain(err).Error()}}
+		return report, nil, compiler.Problems{{File: o.Out, Message: compiler.Bare(err).Error()}}
 	}
 	// After an exchange, dir is the old directory.
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()

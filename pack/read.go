@@ -40,7 +40,7 @@ func (b *Builder) load(name string) (text []byte, file sourceFile, err error) {
 	at := Place{File: name}
 	raw, err := readBounded(name, b.Limits.Text)
 	if err != nil {
-		return nil, file, at.problem("", "%v", plain(err))
+		return nil, file, at.problem("", "%v", compiler.Bare(err))
 	}
 	file = sourceFile{Name: filepath.Base(name), Bytes: int64(len(raw)), Digest: digest(raw)}
 	b.sources = append(b.sources, file)
@@ -87,15 +87,6 @@ func readRegular(f *os.File, limit int64) ([]byte, error) {
 		err = fmt.Errorf("file has more than %d bytes", limit)
 	}
 	return text, err
-}
-
-// plain removes the path from a file error, since the problem's place names it.
-func plain(err error) error {
-	var pathErr *os.PathError
-	if errors.As(err, &pathErr) {
-		return pathErr.Err
-	}
-	return err
 }
 
 // gunzip decompresses at most limit bytes. A problem's line is where the decompressed data

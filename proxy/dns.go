@@ -33,8 +33,6 @@ type names struct {
 	index map[string]int
 }
 
-func newNames(limit int) *names { return &names{limit: min(limit, maxNames), index: map[string]int{}} }
-
 // give returns the name's address, unless there are too many names.
 func (n *names) give(name string) (netip.Addr, bool) {
 	n.mu.Lock()

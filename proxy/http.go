@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -121,14 +122,11 @@ func (x *exchange) asAbsolute(r *http.Request) bool {
 	case bad != "" || !ok || !okPort || name != m.name || number != m.port:
 		x.a.refuse(ReasonHostMismatch, "the address was given for "+m.name)
 	default:
-		r.URL.Scheme, r.URL.Host = "http", m.authority()
+		r.URL.Scheme, r.URL.Host = "http", net.JoinHostPort(m.name, strconv.Itoa(int(m.port))) // that of the connection
 		return true
 	}
 	return false
 }
-
-// authority returns the name and port to which the connection was made.
-func (m mapping) authority() string { return net.JoinHostPort(m.name, strconv.Itoa(int(m.port))) }
 
 // handleRequest is called by the library for each request. It returns the request to send or
 // a refusal.
@@ -216,10 +214,7 @@ func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http
 		return resp
 	}
 	x := ctx.Req.Context().Value(exchangeKey{}).(*exchange)
-	err := ctx.Error
-	if err == nil {
-		err = io.ErrUnexpectedEOF
-	}
+	err := cmp.Or(ctx.Error, io.ErrUnexpectedEOF)
 	x.mu.Lock()
 	switch gone := ctx.Req.Context().Err() != nil && p.ctx.Err() == nil; {
 	case x.cut != "":
@@ -288,9 +283,7 @@ func (x *exchange) finish(ended bool) {
 // stop ends the exchange. The first reason counts.
 func (x *exchange) stop(reason Reason) {
 	x.mu.Lock()
-	if x.cut == "" {
-		x.cut = reason
-	}
+	x.cut = cmp.Or(x.cut, reason)
 	begun := x.upstreamed
 	x.mu.Unlock()
 	if begun {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"sync"
@@ -113,9 +114,7 @@ func (l *Log) Write(e Entry) {
 	if err == nil {
 		_, err = l.w.Write(append(line, '\n'))
 	}
-	if l.err == nil {
-		l.err = err
-	}
+	l.err = cmp.Or(l.err, err)
 }
 
 func (e Entry) redacted(redact func(string) string) Entry {

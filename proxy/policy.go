@@ -44,15 +44,15 @@ func (p Policy) Decide(r Request) Decision {
 	host, badName := normalise(r.Host)
 	port, okPort := parsePort(r.Port)
 	d.Host, d.Port = host, port
-	switch rule, ok := p.match(host); {
+	switch rule := slices.IndexFunc(p.Domains, func(allowed domain.Domain) bool { return allowed.Allows(host) }); {
 	case badName != "":
 		return d.refuse(badName, "hosts are named by DNS names")
-	case !ok:
+	case rule < 0:
 		d = d.refuse(ReasonHost, "no entry of harness.config.allowed_domains matches")
 		d.Cure = fmt.Sprintf("add %q to harness.config.allowed_domains", host)
 		return d
 	default:
-		d.Rule = rule
+		d.Rule = p.Domains[rule].String()
 	}
 	switch {
 	case r.Kind == KindDNS:
@@ -68,16 +68,6 @@ func (p Policy) Decide(r Request) Decision {
 }
 
 func (d Decision) refuse(reason Reason, rule string) Decision {
-	d.Allowed, d.Reason, d.Rule, d.Cure = false, reason, rule, reason.cure()
+	d.Allowed, d.Reason, d.Rule, d.Cure = false, reason, rule, Reasons()[reason]
 	return d
-}
-
-// match returns the first rule that allows the normalised name.
-func (p Policy) match(name string) (string, bool) {
-	for _, d := range p.Domains {
-		if d.Allows(name) {
-			return d.String(), true
-		}
-	}
-	return "", false
 }

@@ -93,7 +93,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.up, p.down = newBudget(p.limits.Up), newBudget(p.limits.Down)
 	p.tunnels = make(chan struct{}, p.limits.Tunnels)
 	p.buffers.New = func() any { return new([copyBytes]byte) }
-	p.names = newNames(p.limits.Names)
+	p.names = &names{limit: min(p.limits.Names, maxNames), index: map[string]int{}}
 	p.dialer = p.newDialer()
 	p.transport = p.newTransport()
 	p.library = p.newLibrary()

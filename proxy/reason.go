@@ -90,6 +90,3 @@ func Reasons() map[Reason]string {
 		ReasonLog:      "nothing inside the sandbox; the disk of the run's records is full or broken",
 	}
 }
-
-// cure returns the reason's cure from [Reasons].
-func (r Reason) cure() string { return Reasons()[r] }

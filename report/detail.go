@@ -156,12 +156,10 @@ func public(rec record.Record, most int) []Named {
 
 func (s *Source) candidate(d *Detail, rec record.Record, most int) {
 	if rec.CandidateText != nil {
-		text := cutText(*rec.CandidateText, 2*most)
-		d.Candidate.Text, d.Candidate.Code = &text, rec.TaskType == "code_completion"
+		d.Candidate.Text, d.Candidate.Code = new(cutText(*rec.CandidateText, 2*most)), rec.TaskType == "code_completion"
 	}
 	if rec.CandidatePatch != nil {
-		text := cutText(*rec.CandidatePatch, 3*most)
-		d.Candidate.Patch = &text
+		d.Candidate.Patch = new(cutText(*rec.CandidatePatch, 3*most))
 	}
 	if rec.CandidateWorkspace == nil {
 		return

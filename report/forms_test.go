@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/run/record"
 )
 
 // planned writes records with messages, and a manifest that plans n attempts.
@@ -149,7 +150,7 @@ func TestWarnings(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := planned(t, tt.planned, tt.record)
 			if tt.doubt {
-				s.Problems = append(s.Problems, report.Problem{File: "candidates.jsonl", Message: "no seal", Unverified: true})
+				s.Problems = append(s.Problems, report.Problem{Finding: record.Finding{File: "candidates.jsonl", Message: "no seal"}, Unverified: true})
 			}
 			var got []string
 			for _, w := range report.Summarize([]*report.Source{s}).Runs[0].Warnings() {

@@ -65,9 +65,7 @@ type Run struct {
 
 // A Problem is something that could not be read or is not as it should be.
 type Problem struct {
-	File    string `json:"file"`           // in the run's directory
-	Line    int    `json:"line,omitempty"` // from 1; 0: none
-	Message string `json:"message"`
+	record.Finding
 	// Unverified means that the records are not proven to be what was written.
 	Unverified bool `json:"unverified,omitempty"`
 }

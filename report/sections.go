@@ -194,15 +194,6 @@ func (r Run) Subtitle() string {
 	return strings.Trim(words+", "+strings.Join(harness, ", "), ", ")
 }
 
-// String returns the problem with its file and line.
-func (p Problem) String() string {
-	where := p.File
-	if p.Line > 0 {
-		where += fmt.Sprintf(":%d", p.Line)
-	}
-	return where + ": " + p.Message
-}
-
 // NameOr returns the name of a group, or a placeholder if it is empty.
 func NameOr(name string) string { return cmp.Or(name, "(none)") }
 

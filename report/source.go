@@ -125,7 +125,7 @@ func (s *Source) problem(file string, line int, message string) {
 		s.more++
 		return
 	}
-	s.Problems = append(s.Problems, Problem{File: file, Line: line, Message: message})
+	s.Problems = append(s.Problems, Problem{Finding: record.Finding{File: file, Line: line, Message: message}})
 }
 
 // readManifest reads what was planned. A resumed run may have planned more attempts than its
@@ -146,8 +146,7 @@ func (s *Source) readFile(name string, into any) {
 		return
 	}
 	if err == nil {
-		err = json.NewDecoder(io.LimitReader(f, maxManifest)).Decode(into)
-		err = errors.Join(err, f.Close())
+		err = errors.Join(json.NewDecoder(io.LimitReader(f, maxManifest)).Decode(into), f.Close())
 	}
 	if err != nil {
 		s.problem(name, 0, err.Error())

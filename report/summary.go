@@ -31,7 +31,7 @@ func (s *Source) run() Run {
 		Jobs: m.Jobs, Planned: s.Planned, Records: s.Records, Problems: append([]Problem{}, s.Problems...), Spent: s.Spent,
 	}
 	if s.more > 0 {
-		r.Problems = append(r.Problems, Problem{File: record.RecordsFile, Message: "and more: " + count(s.more, "problem")})
+		r.Problems = append(r.Problems, Problem{Finding: record.Finding{File: record.RecordsFile, Message: "and more: " + count(s.more, "problem")}})
 	}
 	if !m.StartedAt.IsZero() {
 		r.StartedAt = &m.StartedAt
@@ -131,8 +131,7 @@ func accuracy(attempts []Attempt) Accuracy {
 	var a Accuracy
 	a.Passed, a.Scored = score(attempts)
 	if i, ok := stat.Wilson(a.Passed, a.Scored); ok {
-		value := float64(a.Passed) / float64(a.Scored)
-		a.Value, a.Wilson = &value, &i
+		a.Value, a.Wilson = new(float64(a.Passed)/float64(a.Scored)), &i
 	}
 	var clusters []stat.Cluster
 	several := false
@@ -175,8 +174,7 @@ func passK(tasks [][]Attempt, estimate func(n, c, k int) (float64, bool)) []Pass
 			sum += value
 		}
 		if p.Tasks > 0 {
-			mean := sum / float64(p.Tasks)
-			p.Value = &mean
+			p.Value = new(sum / float64(p.Tasks))
 		}
 		list = append(list, p)
 	}

@@ -87,8 +87,7 @@ func (t *tracer) add(from harness.Step) {
 	}
 	s := &Step{Kind: from.Kind, Title: from.Title, Text: t.cutLines(from.Text), Exit: from.Exit, Failed: from.Failed}
 	if from.Output != "" {
-		output := t.cutLines(from.Output)
-		s.Output = &output
+		s.Output = new(t.cutLines(from.Output))
 	}
 	if from.Kind == harness.StepResult { // of a call that was not reported
 		s.Kind, s.Title = harness.StepTool, "result"

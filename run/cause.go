@@ -1,11 +1,9 @@
 package run
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/harness"
@@ -50,10 +48,6 @@ func (c *causes) add(one Cause) {
 	}
 	one.Count = 1
 	c.list, c.kinds = append(c.list, one), append(c.kinds, kind)
-}
-
-func (c *causes) sorted() []Cause {
-	return slices.SortedStableFunc(slices.Values(c.list), func(a, b Cause) int { return cmp.Compare(b.Count, a.Count) })
 }
 
 // varying matches what may differ between messages of the same cause: quoted text, paths,

@@ -67,20 +67,16 @@ func preflight(ctx context.Context, cfg Config) (plan, error) {
 		}
 	}
 	if len(all) == 0 && p.tasks == 0 {
-		all = append(all, compiler.Problem{File: cfg.Pack.TasksPath, Message: cfg.nothing()})
+		message := "no task is selected (--task, and run.tasks of the tester file)"
+		if cfg.Select == nil {
+			message = "the pack has no tasks"
+		}
+		all = append(all, compiler.Problem{File: cfg.Pack.TasksPath, Message: message})
 	}
 	if len(all) > 0 {
 		return p, all
 	}
 	return p, context.Cause(ctx)
-}
-
-// nothing says why there are no tasks.
-func (c Config) nothing() string {
-	if c.Select == nil {
-		return "the pack has no tasks"
-	}
-	return "no task is selected (--task, and run.tasks of the tester file)"
 }
 
 // resolve finds the task's image, if it has one.

@@ -235,8 +235,7 @@ func (r redactor) output(o runtime.Output) string {
 func (r redactor) everything(rec record.Record) record.Record {
 	for _, field := range []**string{&rec.CandidateText, &rec.CandidatePatch} {
 		if *field != nil {
-			text := r.text(**field)
-			*field = &text
+			*field = new(r.text(**field))
 		}
 	}
 	return r.record(rec)

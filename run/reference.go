@@ -132,9 +132,9 @@ func solutionPlan(task *compiler.Task, pack *compiler.Pack) (workspace.Plan, err
 	if err != nil {
 		return workspace.Plan{}, err
 	}
-	plan := workspace.Plan{Component: all.Component}
-	for _, e := range all.Lane(compiler.HiddenLane).Entries {
-		if e.Name != solutionField || e.Source.Root == "" {
+	var plan workspace.Plan
+	for _, e := range all.Entries {
+		if e.Lane != compiler.HiddenLane || e.Name != solutionField || e.Source.Root == "" {
 			continue
 		}
 		e.Dest = path.Base(solutionMount)

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,7 +124,7 @@ func begin(ctx context.Context, cfg Config, old *regraded) (*session, error) {
 // end seals the records and releases everything. err is the error of the attempts.
 func (s *session) end(ctx context.Context, err error) (Summary, error) {
 	err = errors.Join(err, s.code.Close(ctx), s.egress.close(), remove.All(s.out, unjudgedDir), s.seal(), s.ledger.Close())
-	s.summary.Causes = s.causes.sorted()
+	s.summary.Causes = slices.SortedStableFunc(slices.Values(s.causes.list), func(a, b Cause) int { return cmp.Compare(b.Count, a.Count) })
 	summary := s.summary
 	s.emit(Event{Kind: RunDone, Resumed: summary.Resumed, Detail: summary.Verification(), Summary: &summary})
 	if err == nil && s.summary.Errors > 0 {

@@ -1,6 +1,7 @@
 package verifiers
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -113,10 +114,7 @@ func Solution(eval compiler.CodeCompletionEval) string {
 	if body := strings.TrimLeft(canonical, "\r\n"); !strings.HasPrefix(body, " ") && !strings.HasPrefix(body, "\t") {
 		return canonical
 	}
-	starter := eval.StarterCode
-	if starter == "" {
-		starter = eval.Prompt
-	}
+	starter := cmp.Or(eval.StarterCode, eval.Prompt)
 	if !strings.HasSuffix(starter, "\n") {
 		starter += "\n"
 	}

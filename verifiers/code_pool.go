@@ -1,6 +1,7 @@
 package verifiers
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"encoding/base64"
@@ -92,12 +93,7 @@ func codeConfig(in Input, stage string) runtime.Config {
 }
 
 // codeUser returns the user of the tests that the task or, failing that, the image names.
-func codeUser(in Input) string {
-	if user := in.Task.Environment().User; user != "" {
-		return user
-	}
-	return in.Image.User
-}
+func codeUser(in Input) string { return cmp.Or(in.Task.Environment().User, in.Image.User) }
 
 // take returns a sandbox for the task in which no candidate has run with these tests, if
 // possible an idle one. tests is "" if the code to run is not a candidate's.
@@ -152,7 +148,7 @@ func (p *CodePool) start(ctx context.Context, in Input, key string) (*codeSandbo
 	if err != nil {
 		return nil, err
 	}
-	if err := stageCode(stage.Path()); err != nil {
+	if err := os.CopyFS(stage.Path(), codeFiles); err != nil {
 		return nil, errors.Join(err, stage.Close())
 	}
 	sandbox, err := p.engine.Create(ctx, codeConfig(in, filepath.Join(stage.Path(), "code")))
@@ -192,9 +188,6 @@ func firstLine(exit runtime.Exit) string {
 	}
 	return exit.String() + ": " + exit.Stderr.String()
 }
-
-// stageCode writes the programs below a directory.
-func stageCode(dir string) error { return os.CopyFS(dir, codeFiles) }
 
 // codeSandbox is a sandbox that runs code/supervise.py.
 type codeSandbox struct {

@@ -15,8 +15,7 @@ import (
 // to apply and the paths left out or, if the patch is denied, the verdict.
 func judgePatch(text string, eval compiler.RepoPatchEval) (kept []patch.File, left []string, denied *Verdict) {
 	deny := func(reason, format string, args ...any) ([]patch.File, []string, *Verdict) {
-		v := failed(reason, fmt.Sprintf(format, args...))
-		return nil, nil, &v
+		return nil, nil, new(failed(reason, fmt.Sprintf(format, args...)))
 	}
 	if strings.TrimSpace(text) == "" {
 		return deny("empty_patch", "the candidate changed nothing")

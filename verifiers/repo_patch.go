@@ -363,12 +363,7 @@ func pathsOf(files []patch.File) []string {
 }
 
 func zeroTerminated(paths []string) string {
-	var b bytes.Buffer
-	for _, p := range paths {
-		b.WriteString(p)
-		b.WriteByte(0)
-	}
-	return b.String()
+	return strings.Join(append(slices.Clip(paths), ""), "\x00")
 }
 
 // prepareVerdict returns the verdict on a failed preparation. If a step before the

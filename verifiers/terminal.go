@@ -64,8 +64,7 @@ func needed(commands []string, p Policy) ([]string, *Verdict) {
 	var capabilities []string
 	for _, c := range commands {
 		if !p.AllowDangerous || slices.Contains(p.Deny, c) {
-			v := failed(deniedReason, fmt.Sprintf("the task needs the command %q, which the tester file does not allow", c))
-			return nil, &v
+			return nil, new(failed(deniedReason, fmt.Sprintf("the task needs the command %q, which the tester file does not allow", c)))
 		}
 		if c == "chroot" { // the only one that the schema allows
 			capabilities = append(capabilities, "CAP_SYS_CHROOT")
@@ -357,7 +356,7 @@ func (c *terminalCheck) stage(ctx context.Context, files []contrast.File) (strin
 		{inputs, assetsDir, func(e workspace.Entry) bool { return e.ReadOnly && !trustedEntry(e) }},
 		{checker, checkerDir, func(workspace.Entry) bool { return true }},
 	} {
-		p := workspace.Plan{Component: part.plan.Component}
+		var p workspace.Plan
 		for _, e := range part.plan.Entries {
 			if part.wanted(e) {
 				e.Dest = path.Join(part.directory, e.Dest)

@@ -276,21 +276,13 @@ func (s *statement) narrates() bool {
 		return !isCopula(s.wordAt(1))
 	}
 	return slices.ContainsFunc(s.tokens, func(t token) bool {
-		switch t.text {
-		case "has", "have", "had", "do", "does", "did":
-			return true
-		}
-		return false
+		return slices.Contains([]string{"has", "have", "had", "do", "does", "did"}, t.text)
 	})
 }
 
 // isCopula reports whether w links a subject to what is said of it.
 func isCopula(w string) bool {
-	switch w {
-	case "is", "are", "was", "were", "be", "it's", "that's", "equals":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"is", "are", "was", "were", "be", "it's", "that's", "equals"}, w)
 }
 
 // isQuiet reports whether t is a symbol without meaning: a mark of emphasis, an emoji.

@@ -115,11 +115,7 @@ func isConjunction(ts []token, i int) bool {
 	}
 	switch ts[i].text {
 	case "but":
-		switch before.text {
-		case "anything", "everything", "anyone", "everyone", "all", "none", "nothing", "nobody":
-			return false
-		}
-		return true
+		return !slices.Contains([]string{"anything", "everything", "anyone", "everyone", "all", "none", "nothing", "nobody"}, before.text)
 	case "as":
 		return before.text == ","
 	case "so", "therefore", "thus", "hence", "then", "whereas", "while":
@@ -130,11 +126,7 @@ func isConjunction(ts []token, i int) bool {
 
 // isReason reports whether w begins a clause that only explains another.
 func isReason(w string) bool {
-	switch w {
-	case "because", "since", "as", "although", "though":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"because", "since", "as", "although", "though"}, w)
 }
 
 // A tone is the way in which a statement mentions something.

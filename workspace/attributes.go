@@ -38,10 +38,6 @@ type Attributes struct {
 	Mode     uint32 // permission bits; meaningless for a symbolic link
 }
 
-func attributesOf(rel string, st *unix.Stat_t) Attributes {
-	return Attributes{Path: rel, UID: st.Uid, GID: st.Gid, Mode: st.Mode & permBits}
-}
-
 // line returns the only valid form of an entry in a list: a JSON object in ASCII without
 // white space, and a line break. In the path, each byte that is not printable ASCII, or is
 // one of % " \, is written as % and two upper-case hexadecimal digits.

@@ -21,7 +21,7 @@ func (w *treeWalk) attributes(dst *os.File, rel string, st *unix.Stat_t) error {
 	if same && (st.Mode&unix.S_IFMT == unix.S_IFLNK || w.mode(st) == st.Mode&permBits) {
 		return nil
 	}
-	return w.opts.Lost(attributesOf(rel, st))
+	return w.opts.Lost(Attributes{Path: rel, UID: st.Uid, GID: st.Gid, Mode: st.Mode & permBits})
 }
 
 // owner returns the owner of an entry's copy; -1 leaves it unchanged.

@@ -16,8 +16,7 @@ import (
 
 // Plan says which files a component gets. Printing a plan shows no values.
 type Plan struct {
-	Component compiler.Component
-	Entries   []Entry
+	Entries []Entry
 }
 
 // Entry is one file or directory of a plan.
@@ -55,7 +54,7 @@ func PlanAgent(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 
 // agentPlan gets only the agent's view, so no other lane can enter the plan.
 func agentPlan(view compiler.AgentView, p *compiler.Pack) Plan {
-	plan := Plan{Component: compiler.Agent}
+	var plan Plan
 	for _, value := range view.Input() {
 		plan.Entries = append(plan.Entries, valueEntry(value.Name, compiler.Public, compiler.PublicRoot, compiler.Hide(value.Text)))
 	}
@@ -79,7 +78,7 @@ func PlanEvaluator(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 }
 
 func viewPlan(view compiler.View, p *compiler.Pack) Plan {
-	plan := Plan{Component: view.Component}
+	var plan Plan
 	for _, r := range view.Resources {
 		if r.File != nil {
 			// Public files are only for sandboxes: the evaluator has no file system.
@@ -118,7 +117,7 @@ func PlanChecker(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 }
 
 func checkerPlan(t *compiler.Task, p *compiler.Pack) Plan {
-	plan := Plan{Component: compiler.TestSandbox}
+	var plan Plan
 	eval, _ := t.TerminalTask()
 	if directory := eval.Checker.Directory(); directory != "" {
 		plan.Entries = []Entry{{
@@ -146,17 +145,6 @@ func fileEntry(ref compiler.FileRef, p *compiler.Pack) Entry {
 	}
 }
 
-// Lane returns the plan's entries in the lane.
-func (p Plan) Lane(lane compiler.Lane) Plan {
-	part := Plan{Component: p.Component}
-	for _, e := range p.Entries {
-		if e.Lane == lane {
-			part.Entries = append(part.Entries, e)
-		}
-	}
-	return part
-}
-
 // resolve opens the sources to fill in their sizes, and checks the plan as a whole.
 func (p Plan) resolve() (Plan, error) {
 	var errs []error
@@ -166,11 +154,8 @@ func (p Plan) resolve() (Plan, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", p.Entries[i].Name, err))
 		}
 	}
-	if err := p.checkCollisions(); err != nil {
-		errs = append(errs, err)
-	}
-	if len(errs) > 0 {
-		return Plan{}, errors.Join(errs...)
+	if err := errors.Join(append(errs, p.checkCollisions())...); err != nil {
+		return Plan{}, err
 	}
 	return p, nil
 }
@@ -228,11 +213,10 @@ func openSource(root, rel string) (*os.Root, fs.FileInfo, error) {
 	for name := range strings.SplitSeq(path.Clean(rel), "/") {
 		at = path.Join(at, name)
 		info, err = r.Lstat(at)
-		var failed *fs.PathError
 		switch {
-		case errors.As(err, &failed):
-			err = fmt.Errorf("open %q: %w", rel, failed.Err)
-		case err == nil && info.Mode()&fs.ModeSymlink != 0:
+		case err != nil:
+			err = fmt.Errorf("open %q: %w", rel, compiler.Bare(err))
+		case info.Mode()&fs.ModeSymlink != 0:
 			err = fmt.Errorf("%q: %q %w", rel, name, errSymlink)
 		}
 		if err != nil {

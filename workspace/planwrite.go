@@ -173,3 +173,19 @@ func (w *treeWalk) writeData(parent *os.File, e Entry) error {
 	_, err = f.Write(data)
 	return errors.Join(err, unix.Fchmod(fd(f), e.Mode&permBits), f.Close())
 }
+
+// Replace writes a file whole or not at all, whoever else does so. Only its owner can read it.
+func Replace(name string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}

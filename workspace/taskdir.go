@@ -18,12 +18,9 @@ const maxTaskName = 80
 // share a directory. The name is a single path component, neither hidden nor "..".
 func TaskDir(id string) string {
 	sum := sha256.Sum256([]byte(id))
-	return taskName(id) + "-" + hex.EncodeToString(sum[:8])
-}
-
-func taskName(id string) string {
 	name := strings.Trim(otherBytes.ReplaceAllString(id, "_"), "._")
-	return cmp.Or(strings.TrimRight(name[:min(len(name), maxTaskName)], "._-"), "task")
+	name = strings.TrimRight(name[:min(len(name), maxTaskName)], "._-")
+	return cmp.Or(name, "task") + "-" + hex.EncodeToString(sum[:8])
 }
 
 var otherBytes = regexp.MustCompile("[^A-Za-z0-9_.-]+")

@@ -172,7 +172,6 @@ func testerProblems(t *compiler.Tester) compiler.Problems {
 // egressFor returns what the tester file lets a harness reach. The error holds
 // compiler.Problems.
 func egressFor(t *compiler.Tester) (harness.Egress, error) {
-	var problems compiler.Problems
 	bundle := t.Runtime.Network.CABundle
 	if bundle != "" {
 		info, err := os.Stat(bundle)
@@ -180,11 +179,8 @@ func egressFor(t *compiler.Tester) (harness.Egress, error) {
 			err = fmt.Errorf("%s is not a regular file", bundle)
 		}
 		if err != nil {
-			problems = append(problems, t.Problem("$.runtime.network.ca_bundle", "the path is relative to the tester file", err.Error()))
+			return harness.Egress{}, compiler.Problems{t.Problem("$.runtime.network.ca_bundle", "the path is relative to the tester file", err.Error())}
 		}
-	}
-	if len(problems) > 0 {
-		return harness.Egress{}, problems
 	}
 	return harness.Egress{Domains: t.Harness.Config.AllowedDomains, Transparent: t.Runtime.Network.Transparent, CABundle: bundle}, nil
 }

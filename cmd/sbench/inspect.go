@@ -73,7 +73,7 @@ func printInspection(w io.Writer, in workspace.Inspection) error {
 	printFiles(&b, in)
 	b.WriteString("\nvalues\n")
 	for _, r := range in.Summary {
-		fmt.Fprintf(&b, "\n%s (%s)\n%s\n", r.Name, r.Lane, indent(r.Value))
+		fmt.Fprintf(&b, "\n%s (%s)\n    %s\n", r.Name, r.Lane, strings.ReplaceAll(strings.TrimRight(r.Value, "\n"), "\n", "\n    "))
 	}
 	fmt.Fprintf(&b, "\nrow        %s\nevaluation %s\nassets     %s\n", in.Digests.Row, in.Digests.Evaluation, in.Digests.Assets)
 	for _, problem := range in.Problems {
@@ -127,8 +127,4 @@ func printFiles(b *strings.Builder, in workspace.Inspection) {
 		_, _ = fmt.Fprintf(t, "\t%s\n", record)
 	}
 	_ = t.Flush()
-}
-
-func indent(text string) string {
-	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
 }

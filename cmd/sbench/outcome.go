@@ -29,8 +29,7 @@ type scored struct {
 func score(s run.Summary) scored {
 	all := scored{Summary: s}
 	if i, ok := stat.Wilson(s.Passed, s.Verified()); ok {
-		share := float64(s.Passed) / float64(s.Verified())
-		all.Score, all.Wilson = &share, &i
+		all.Score, all.Wilson = new(float64(s.Passed)/float64(s.Verified())), &i
 	}
 	return all
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/runtime/containerd"
@@ -130,8 +131,8 @@ func (cmd *packImportCmd) print(a *app, r pack.Report) error {
 	}
 	for _, list := range []struct {
 		what     string
-		problems []string
-	}{{"left out", lines(r.Left)}, {"note", lines(r.Notes)}} {
+		problems compiler.Problems
+	}{{"left out", r.Left}, {"note", r.Notes}} {
 		for i, p := range list.problems {
 			if i == maxShown {
 				_, _ = fmt.Fprintf(a.stderr, "sbench: %s: … and %d more (--json has all)\n", list.what, len(list.problems)-i)
@@ -146,12 +147,4 @@ func (cmd *packImportCmd) print(a *app, r pack.Report) error {
 		err = errors.Join(err, also)
 	}
 	return err
-}
-
-func lines[T fmt.Stringer](list []T) []string {
-	all := make([]string, len(list))
-	for i, item := range list {
-		all[i] = item.String()
-	}
-	return all
 }

@@ -126,7 +126,7 @@ func (cmd *summed) believe(s *report.Source, key ed25519.PublicKey) error {
 	case !cmd.AcceptUnsigned && (key != nil || !errors.Is(err, record.ErrUnsigned)):
 		return fmt.Errorf("%w: %s: %w: --accept-unsigned sums them up all the same", errUsage, s.Dir, err)
 	}
-	s.Problems = append(s.Problems, report.Problem{File: record.RecordsFile, Message: err.Error(), Unverified: true})
+	s.Problems = append(s.Problems, report.Problem{Finding: record.Finding{File: record.RecordsFile, Message: err.Error()}, Unverified: true})
 	return nil
 }
 

@@ -43,21 +43,12 @@ type attemptView struct {
 
 // Run shows one attempt.
 func (cmd *showCmd) Run(ctx context.Context, a *app) (err error) {
-	key, err := publicKey(cmd.Key)
+	sources, err := (&summed{RunDirs: []string{cmd.RunDir}, Key: cmd.Key, AcceptUnsigned: cmd.AcceptUnsigned}).open(ctx)
+	defer func() { err = errors.Join(err, closeAll(sources)) }()
 	if err = errors.Join(err, notNegative(flagValue{"--attempt", cmd.Attempt})); err != nil {
 		return err
 	}
-	s, err := report.Open(ctx, cmd.RunDir)
-	if errors.Is(err, report.ErrNoRun) {
-		return fmt.Errorf("%w: %w", errUsage, err)
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := (&summed{AcceptUnsigned: cmd.AcceptUnsigned}).believe(s, key); err != nil {
-		return err
-	}
+	s := sources[0]
 	if err := complain(a.stderr, s.Dir, s.Problems); err != nil {
 		return err
 	}
@@ -131,7 +122,11 @@ func (v attemptView) print(w io.Writer) error {
 		}
 	}
 	if v.Status != record.Passed {
-		fact("reason", strings.TrimSpace(v.Reason+" "+inBrackets(v.Phase)))
+		reason := v.Reason
+		if v.Phase != "" {
+			reason += " (" + v.Phase + ")"
+		}
+		fact("reason", strings.TrimSpace(reason))
 		fact("message", v.Message)
 	}
 	fact("attempt", fmt.Sprintf("%d of %d recorded", v.Attempt, v.Of))
@@ -159,13 +154,6 @@ func (v attemptView) print(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, p.String())
 	return err
-}
-
-func inBrackets(s string) string {
-	if s == "" {
-		return ""
-	}
-	return "(" + s + ")"
 }
 
 // attemptPrinter collects lines without control characters.

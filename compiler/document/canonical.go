@@ -2,6 +2,7 @@ package document
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
 	"strconv"
 )
@@ -14,36 +15,28 @@ import (
 // exact decimal value: digits without trailing zeros, "e", exponent. So 1.50 and
 // 15E-1 are both 15e-1, while 1 and 1.0 (1e0) stay distinct: only the first is an
 // integer.
-func (v Value) AppendCanonical(dst []byte) []byte { return v.write(dst, "") }
+func (v Value) AppendCanonical(dst []byte) []byte { return v.write(dst, true) }
 
 // AppendIndented appends the value as JSON for people: indented by two spaces per level,
 // keys sorted, numbers as written.
-func (v Value) AppendIndented(dst []byte) []byte { return v.write(dst, "\n") }
+func (v Value) AppendIndented(dst []byte) []byte {
+	b := bytes.NewBuffer(dst)
+	_ = json.Indent(b, v.write(nil, false), "", "  ") // what write returns is valid
+	return b.Bytes()
+}
 
-// write appends the value in canonical form if line is empty. Otherwise line is a line break
-// and the value's indentation.
-func (v Value) write(dst []byte, line string) []byte {
-	deeper, colon := "", ":"
-	if line != "" {
-		deeper, colon = line+"  ", ": "
-	}
-	next := func(i int) {
+// write appends the value in canonical form, but numbers only if canonical is set.
+func (v Value) write(dst []byte, canonical bool) []byte {
+	comma := func(i int) {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(dst, deeper...)
-	}
-	end := func(bracket byte) []byte {
-		if v.Len() > 0 {
-			dst = append(dst, line...)
-		}
-		return append(dst, bracket)
 	}
 	switch v.Kind() {
 	case Bool:
 		return strconv.AppendBool(dst, v.IsTrue())
 	case Number:
-		if line != "" {
+		if !canonical {
 			return append(dst, v.Raw()...)
 		}
 		return appendNumber(dst, v.Raw(), v.IsInteger())
@@ -52,18 +45,18 @@ func (v Value) write(dst []byte, line string) []byte {
 	case Array:
 		dst = append(dst, '[')
 		for i, item := range v.Items() {
-			next(i)
-			dst = item.write(dst, deeper)
+			comma(i)
+			dst = item.write(dst, canonical)
 		}
-		return end(']')
+		return append(dst, ']')
 	case Object:
 		dst = append(dst, '{')
 		for i, f := range v.sorted() {
-			next(i)
-			dst = append(AppendQuoted(dst, f.name), colon...)
-			dst = f.value.write(dst, deeper)
+			comma(i)
+			dst = append(AppendQuoted(dst, f.name), ':')
+			dst = f.value.write(dst, canonical)
 		}
-		return end('}')
+		return append(dst, '}')
 	}
 	return append(dst, "null"...)
 }

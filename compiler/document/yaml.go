@@ -212,7 +212,7 @@ func (b *yamlBuilder) pairs(n *yaml.Node, depth int) []yamlPair {
 		if key.Kind == yaml.AliasNode && key.Alias != nil {
 			key = key.Alias
 		}
-		if isMergeKey(key) {
+		if key.Kind == yaml.ScalarNode && key.Value == "<<" && isPlain(key) {
 			merged = append(merged, b.merge(value, depth+1)...)
 			continue
 		}
@@ -236,10 +236,6 @@ func (b *yamlBuilder) pairs(n *yaml.Node, depth int) []yamlPair {
 		}
 	}
 	return own
-}
-
-func isMergeKey(n *yaml.Node) bool {
-	return n.Kind == yaml.ScalarNode && n.Value == "<<" && isPlain(n)
 }
 
 // merge returns the fields that a merge key adds. Its value is a mapping or a list of

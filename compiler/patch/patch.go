@@ -7,6 +7,7 @@ package patch
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -42,12 +43,7 @@ func (f File) Paths() []string {
 // Irregular reports whether the file is, was or becomes anything but a regular
 // file.
 func (f File) Irregular() bool {
-	for _, mode := range []uint32{f.OldMode, f.NewMode} {
-		if mode != 0 && mode != 0o100644 && mode != 0o100755 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]uint32{f.OldMode, f.NewMode}, func(mode uint32) bool { return mode != 0 && mode != 0o100644 && mode != 0o100755 })
 }
 
 // Error says why a text is not a patch.

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
@@ -31,7 +32,7 @@ func (c *Checker) CheckObject(r *Object, v document.Value) bool {
 	// Bit i is set once field i was seen: a rule has at most 64 fields.
 	var met uint64
 	for key, value := range v.Fields() {
-		i := r.lookup(key)
+		i := slices.IndexFunc(r.Fields, func(f Field) bool { return key.Is(f.Name) })
 		if i < 0 {
 			c.unknown(r, key, value)
 			continue

@@ -51,9 +51,6 @@ type Number struct {
 	Seconds bool     // it counts seconds, which a hint says
 }
 
-// At returns a bound for a Number.
-func At(value float64) *float64 { return &value }
-
 // Array is a rule for arrays.
 type Array struct {
 	Items    *Schema
@@ -100,16 +97,6 @@ type Field struct {
 	Schema   *Schema
 }
 
-// lookup returns the index of the field that key names, or -1.
-func (r *Object) lookup(key document.Value) int {
-	for i := range r.Fields {
-		if key.Is(r.Fields[i].Name) {
-			return i
-		}
-	}
-	return -1
-}
-
 // Text allows strings with at least one character that is not white space.
 func Text(doc string) *Schema { return &Schema{Doc: doc, String: &String{NonBlank: true}} }
 
@@ -154,11 +141,11 @@ func Boolean(doc string, preset bool) *Schema {
 }
 
 // Positive allows numbers above zero.
-func Positive(doc string) *Schema { return &Schema{Doc: doc, Number: &Number{Above: At(0)}} }
+func Positive(doc string) *Schema { return &Schema{Doc: doc, Number: &Number{Above: new(0.0)}} }
 
 // PositiveInteger allows integers above zero.
 func PositiveInteger(doc string) *Schema {
-	return &Schema{Doc: doc, Number: &Number{Integer: true, Min: At(1)}}
+	return &Schema{Doc: doc, Number: &Number{Integer: true, Min: new(1.0)}}
 }
 
 // Closed allows objects with no keys but those of fields.

@@ -53,7 +53,7 @@ func check(t *testing.T, s *schema.Schema, text string) []string {
 }
 
 func TestCheck(t *testing.T) {
-	inner := &schema.Object{Fields: []schema.Field{{Name: "n", Required: true, Schema: &schema.Schema{Number: &schema.Number{Min: schema.At(0), Integer: true}}}}}
+	inner := &schema.Object{Fields: []schema.Field{{Name: "n", Required: true, Schema: &schema.Schema{Number: &schema.Number{Min: new(0.0), Integer: true}}}}}
 	s := schema.Closed("",
 		schema.Field{Name: "a", Schema: schema.List("", &schema.Schema{Object: inner})},
 		schema.Field{Name: "b", Schema: schema.Nullable(schema.Boolean("", true))},

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/securebench/sbench/workspace"
 )
 
 // DefaultRegistry is npm's public registry.
@@ -212,18 +214,7 @@ func (c *Cache) writeIndex(p Package, version string, in Installed) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(data, '\n'))
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return workspace.Replace(path, append(data, '\n'))
 }
 
 // fileName turns a name into a single path element.

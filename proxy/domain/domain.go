@@ -71,11 +71,8 @@ func (d Domain) String() string { return d.name }
 
 // Allows says whether a name that [Normalise] returned is the domain's or below it.
 func (d Domain) Allows(name string) bool {
-	if d.name == "" {
-		return false
-	}
 	head, ok := strings.CutSuffix(name, d.name)
-	return ok && (head == "" || head[len(head)-1] == '.')
+	return ok && d.name != "" && (head == "" || head[len(head)-1] == '.')
 }
 
 // Normalise returns the one spelling of a host that rules are compared with: in

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"slices"
@@ -92,9 +93,7 @@ func (l *ledger) admit(input int64) error {
 }
 
 func (l *ledger) exceeded(b Budget) error {
-	if l.facts.Exceeded == "" {
-		l.facts.Exceeded = b
-	}
+	l.facts.Exceeded = cmp.Or(l.facts.Exceeded, b)
 	return &refusal{
 		status: http.StatusTooManyRequests, reason: overBudget,
 		message: "the budget of this attempt is used up (" + string(b) + ")",

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/run/record"
 )
 
 // TestDetail reads every attempt of an invented run.
@@ -66,7 +67,7 @@ func TestHostileTexts(t *testing.T) {
 	defer func() { check(t, s.Close()) }()
 	r := report.Summarize([]*report.Source{s, s})
 	r.Comparisons[0].Differ = append(r.Comparisons[0].Differ, report.Differs{TaskID: hostile, ScoredA: 1, ScoredB: 1})
-	r.Runs[0].Problems = append(r.Runs[0].Problems, report.Problem{File: hostile, Message: hostile})
+	r.Runs[0].Problems = append(r.Runs[0].Problems, report.Problem{Finding: record.Finding{File: hostile, Message: hostile}})
 	var text, markdown strings.Builder
 	check(t, report.WriteText(&text, r))
 	check(t, report.WriteMarkdown(&markdown, r))

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -193,9 +194,7 @@ func (h Hierarchies) best(groups []string, self int) (delegation, error) {
 	for _, group := range groups {
 		dir := filepath.Join(h.unified, group)
 		if err := tryWrite(dir); err != nil {
-			if refusal == nil {
-				refusal = err
-			}
+			refusal = cmp.Or(refusal, err)
 			continue
 		}
 		if d := examine(dir, self); found.group == "" || len(d.can) > len(found.can) {

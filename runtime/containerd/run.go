@@ -72,7 +72,7 @@ func (c *Client) claimRun(ctx context.Context) (*Run, error) {
 	}
 	_, err := c.c.LeasesService().Create(c.ctx(ctx), leases.WithID(r.id), leases.WithLabels(r.labels("")))
 	if err != nil {
-		return nil, fmt.Errorf("run %s: lease: %w", r.id, errors.Join(native(err), r.disclaim()))
+		return nil, fmt.Errorf("run %s: lease: %w", r.id, errors.Join(native(err), os.RemoveAll(r.dir), r.lock.Close()))
 	}
 	return r, nil
 }
@@ -119,8 +119,6 @@ func (r *Run) claim(ctx context.Context) error {
 }
 
 func (r *Run) lockPath() string { return filepath.Join(r.dir, "lock") }
-
-func (r *Run) disclaim() error { return errors.Join(os.RemoveAll(r.dir), r.lock.Close()) }
 
 func (r *Run) labels(name string) map[string]string {
 	l := map[string]string{labelRun: r.id, labelLock: r.lockPath()}

@@ -165,10 +165,7 @@ func (s *Sandbox) base(ctx context.Context) ([]string, error) {
 
 // makeNetwork makes the network namespace and hands out the sockets in it.
 func (s *Sandbox) makeNetwork() error {
-	network := s.cfg.Network
-	if network == nil {
-		network = &runtime.Network{}
-	}
+	network := cmp.Or(s.cfg.Network, &runtime.Network{})
 	options := netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect}
 	if s.ids.userns != nil {
 		options.Namespace = s.ids.userns.Network() // which the sandbox's user namespace owns
@@ -242,10 +239,7 @@ func (s *Sandbox) spec(args []string, env []string, dir string) (*specs.Spec, er
 const runBytes = 16 << 20
 
 func (s *Sandbox) environment(extra []string) []string {
-	env := []string{defaultPath, "HOME=" + s.user.Home, "HOSTNAME=" + oci.Hostname}
-	env = append(env, s.cfg.Image.Env...)
-	env = append(env, s.cfg.Env...)
-	return append(env, extra...)
+	return slices.Concat([]string{defaultPath, "HOME=" + s.user.Home, "HOSTNAME=" + oci.Hostname}, s.cfg.Image.Env, s.cfg.Env, extra)
 }
 
 // Spec returns the OCI specification that p would run with, without running p.

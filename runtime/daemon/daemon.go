@@ -7,6 +7,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,10 +183,7 @@ func environment(environ []string) []string {
 // Answers reports whether something accepts connections at the socket.
 func Answers(socket string) bool {
 	conn, err := net.DialTimeout("unix", socket, time.Second)
-	if err != nil {
-		return false
-	}
-	return conn.Close() == nil
+	return err == nil && conn.Close() == nil
 }
 
 // stop ends every daemon of this state directory, even one that hangs or whose starter was
@@ -278,9 +276,7 @@ func (d *Daemon) lastWords() string {
 func lookPrograms(ociRuntime string) (string, error) {
 	var missing []string
 	var path string
-	if ociRuntime == "" {
-		ociRuntime = "runc"
-	}
+	ociRuntime = cmp.Or(ociRuntime, "runc")
 	for _, p := range []struct{ program, pkg string }{
 		{ociRuntime, filepath.Base(ociRuntime)}, {"containerd-shim-runc-v2", "containerd"}, {program, "containerd"},
 	} {

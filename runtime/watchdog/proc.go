@@ -73,10 +73,8 @@ func processes(wanted func(uint64) bool) (map[uint64][]process, error) {
 func members(space uint64) ([]int, error) {
 	var pids []int
 	err := each(func(pid int) {
-		if s, err := pidNamespace(pid); err == nil && s == space {
-			if proc.Alive(pid) {
-				pids = append(pids, pid)
-			}
+		if s, err := pidNamespace(pid); err == nil && s == space && proc.Alive(pid) {
+			pids = append(pids, pid)
 		}
 	})
 	return pids, err

@@ -8,6 +8,7 @@ package contrast
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -182,14 +183,8 @@ type Listing struct {
 // List finds edits in files with the help of python; with Each, edits with users everywhere
 // only if there are no others. A file that does not compile is listed in Broken and is not an error.
 func List(ctx context.Context, python Python, files []File, o Options) (Listing, error) {
-	if o.Places == 0 {
-		o.Places = 8
-	}
-	if o.Variants == 0 {
-		o.Variants = 2
-	}
 	request, err := json.Marshal(map[string]any{
-		"files": files, "seed": o.Seed, "places": o.Places, "variants": o.Variants, "each": o.Each, "weak": o.Weak, "names": o.Names,
+		"files": files, "seed": o.Seed, "places": cmp.Or(o.Places, 8), "variants": cmp.Or(o.Variants, 2), "each": o.Each, "weak": o.Weak, "names": o.Names,
 	})
 	if err != nil {
 		return Listing{}, err

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/securebench/sbench/workspace"
 )
 
 // A Store keeps calibrations in memory and, between runs, in a directory. It is safe for
@@ -95,16 +97,5 @@ func (s *Store) write(key string, c Calibration) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(s.dir, ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), s.file(key))
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return workspace.Replace(s.file(key), text)
 }
