@@ -118,10 +118,10 @@ func isTaken(dir string) bool {
 func resourceFields() []schema.Field {
 	return []schema.Field{
 		// The OCI runtime itself needs some memory.
-		optional("memory", bytesSchema("Memory in bytes, or as \"512m\" or \"2GiB\"; at least 16 MiB.", 16<<20)),
-		optional("cpus", schema.Nullable(boundedSchema(schema.Positive("Processor cores, from 0.01 to 4096."), 0.01, 4096))),
+		optional("memory", bytesSchema("Memory in bytes, or as \"512m\" or \"2GiB\"; at least 16 MiB. The default is 1 GiB.", 16<<20)),
+		optional("cpus", schema.Nullable(boundedSchema(schema.Positive("Processor cores, from 0.01 to 4096; 1 by default."), 0.01, 4096))),
 		// PID_MAX_LIMIT of the kernel
-		optional("pids", schema.Nullable(boundedSchema(schema.PositiveInteger("The number of processes and threads, at most 4194304."), 1, 1<<22))),
+		optional("pids", schema.Nullable(boundedSchema(schema.PositiveInteger("The number of processes and threads, at most 4194304; 256 by default."), 1, 1<<22))),
 	}
 }
 

@@ -70,7 +70,11 @@ func mountSchema() *schema.Schema {
 func (r *rowReader) check(root document.Value) *family {
 	c := &r.checker
 	if root.Kind() != document.Object {
-		c.Errorf(root, nil, "", "expected an object, found %s", root.Kind())
+		hint := ""
+		if root.Kind() == document.Array {
+			hint = "one row a line: jq -c '.[]' FILE takes a list apart"
+		}
+		c.Errorf(root, nil, hint, "expected an object, found %s", root.Kind())
 		return nil
 	}
 	sound := c.CheckObject(rowObject(), root)

@@ -23,8 +23,8 @@ func testerSchema(agents []AgentType) *schema.Schema {
 		required("run", schema.Closed("What the run is called and how much of it there is.",
 			required("id", name("The run's id.")),
 			required("output_dir", name("The directory for the records, relative to this file.")),
-			optional("jobs", schema.PositiveInteger("How many attempts run at the same time.")),
-			optional("attempts", schema.PositiveInteger("How often each task is tried.")),
+			optional("jobs", schema.PositiveInteger("How many attempts run at the same time. By default as many as the cores can serve.")),
+			optional("attempts", schema.PositiveInteger("How often each task is tried, by default once.")),
 			optional("tasks", schema.List("Globs of the ids of the tasks to run.", name("A glob."))),
 		)),
 		required("benchmark", schema.Closed("The pack.",
@@ -76,9 +76,9 @@ func runtimeSchema() *schema.Schema {
 		optional("namespace", schema.Text("The containerd namespace.")),
 		optional("snapshotter", schema.Text("The snapshotter.")),
 		optional("handler", schema.Text("The shim of the OCI runtime, such as io.containerd.runc.v2.")),
-		optional("oci_runtime", schema.Text("The program that the shim executes, by path or by name: auto, which is runc, or crun or another.")),
-		optional("pull", schema.Enum("When images are pulled.", "missing", "never", "always")),
-		optional("user_namespace", schema.Enum("Whether sandboxes have a user namespace of their own.", "auto", "host")),
+		optional("oci_runtime", schema.Text("The program that the shim executes, by path or by name: auto (the default), which is runc, or crun or another.")),
+		optional("pull", schema.Enum("When images are pulled; missing is the default.", "missing", "never", "always")),
+		optional("user_namespace", schema.Enum("Whether sandboxes have a user namespace of their own: auto, the default, or host, which means none.", "auto", "host")),
 		optional("allow_seccomp", schema.Boolean("Let programs in sandboxes install seccomp and socket filters, whose memory is the host's, and use Landlock.", false)),
 		optional("allow_netlink", schema.Boolean("Let programs in sandboxes open netlink sockets, whose queues are memory of the host's.", false)),
 		optional("network", schema.Nullable(schema.Closed("How sandboxes reach what they are allowed to.",
@@ -86,8 +86,8 @@ func runtimeSchema() *schema.Schema {
 			optional("ca_bundle", schema.Text("A file of certificates to trust in sandboxes whose image has none, relative to this file.")),
 		))),
 		optional("limits", schema.Nullable(schema.Closed("Bounds on sandboxes and on what they leave.", append(resourceFields(),
-			optional("workspace_bytes", bytesSchema("The size of a workspace in bytes, or as \"1g\".", 1)),
-			optional("output_bytes", bytesSchema("How much of a command's output is kept, in bytes or as \"1m\".", 1)),
+			optional("workspace_bytes", bytesSchema("The size of a workspace in bytes, or as \"1g\"; 2 GiB by default.", 1)),
+			optional("output_bytes", bytesSchema("How much of a command's output is kept, in bytes or as \"1m\"; 1 MiB by default.", 1)),
 		)...))),
 		optional("allow_degraded", schema.List("The limits that the kernel of the host need not enforce.", schema.Enum("The name of a limit.", "memory", "swap", "pids", "cpu"))),
 	)
@@ -99,7 +99,7 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 	taskFile.Doc, taskFile.Default = "The file that the task is written to, relative to the workspace.", "task.json"
 	common := []schema.Field{
 		optional("task_file", taskFile),
-		optional("timeout_seconds", secondsSchema("How long the harness may take; a task's own timeout may be shorter.")),
+		optional("timeout_seconds", secondsSchema("How long the harness may take, by default 10 minutes; a task's own timeout may be shorter.")),
 		optional("allowed_domains", domainsSchema()),
 	}
 	command := required("command", commandSchema("The command to run in the task's sandbox."))
@@ -109,7 +109,7 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 	for _, agent := range agents {
 		configs[agent.Name] = &schema.Object{Fields: slices.Concat([]schema.Field{required("model", modelSchema()), optional("version", version)}, agent.Config, []schema.Field{
 			optional("allow_external_tools", schema.Boolean("Allow tools that the provider runs, such as web search.", false)),
-			optional("on_external_tools", schema.Enum("What becomes of a request for such a tool that is not allowed: it is taken out of the request, or the request is refused.", "strip", "refuse")),
+			optional("on_external_tools", schema.Enum("What becomes of a request for such a tool that is not allowed: it is taken out of the request (strip, the default), or the request is refused.", "strip", "refuse")),
 			optional("max_total_tokens", schema.PositiveInteger("The tokens that an attempt may use.")),
 			optional("max_requests", schema.PositiveInteger("The requests that an attempt may make.")),
 			optional("base_url", urlSchema("The provider's API, for gateways and tests.")),

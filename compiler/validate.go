@@ -146,13 +146,11 @@ func isYAML(name string) bool {
 	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
 }
 
-// looksLikeTester reports whether a YAML file has a key that only tester files have.
+// looksLikeTester reports whether a YAML file is called like a tester file or has a key that
+// only tester files have.
 func looksLikeTester(path string) bool {
 	doc, problems := readYAML(path)
-	if doc == nil || len(problems) > 0 {
-		return doc != nil && strings.HasPrefix(filepath.Base(path), "tester")
-	}
-	return hasTesterKey(doc.Root())
+	return doc != nil && (strings.HasPrefix(filepath.Base(path), "tester") || len(problems) == 0 && hasTesterKey(doc.Root()))
 }
 
 func hasTesterKey(root document.Value) bool {
@@ -282,6 +280,12 @@ func (pv *packValidator) row(r row) {
 		pv.environmentSmells(pv.pack.TasksPath, "$.environment", r.doc.Root().Get("environment"))
 		pv.leakSmells(r)
 		pv.checkerSmells(r)
+	}
+	if needed := r.doc.Root().Get("eval").Get("needed_commands"); pv.tester != nil && pv.tester.Verification.DisallowDangerousCommands && needed.Len() > 0 {
+		pv.warn(Problem{
+			File: pv.pack.TasksPath, Line: r.line, Path: "$.eval.needed_commands", Message: "the tester file allows no dangerous commands, so every attempt fails",
+			Hint: "verification.disallow_dangerous_commands: false",
+		})
 	}
 	pv.emit(pv.check.collisions(r)...)
 	id := r.doc.Root().Get("id").Text()

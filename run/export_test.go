@@ -1,6 +1,10 @@
 package run
 
-import "github.com/securebench/sbench/runtime"
+import (
+	"io"
+
+	"github.com/securebench/sbench/runtime"
+)
 
 // A Redactor is a redactor of secrets.
 type Redactor struct{ r redactor }
@@ -10,6 +14,9 @@ func NewRedactor(secrets ...string) Redactor { return Redactor{redactor{}.with(s
 
 // Text is redactor.text.
 func (r Redactor) Text(s string) string { return r.r.text(s) }
+
+// In is redactor.in.
+func (r Redactor) In(from io.Reader) (bool, error) { return r.r.in(from) }
 
 // Output is redactor.output.
 func (r Redactor) Output(o runtime.Output) string { return r.r.output(o) }

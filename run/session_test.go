@@ -247,6 +247,11 @@ func TestFailFast(t *testing.T) {
 	if err != nil || summary.Total != 2 || summary.Failed != 1 {
 		t.Errorf("%+v, %v", summary, err)
 	}
+	cfg.Resume = true // and goes on
+	summary, err = run.Run(context.Background(), cfg)
+	if err != nil || summary.Total != 3 || summary.Passed != 2 {
+		t.Errorf("resumed: %+v, %v", summary, err)
+	}
 }
 
 // TestStop: verifications in progress finish, harnesses do not, and nothing more starts.

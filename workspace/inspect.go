@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/securebench/sbench/compiler"
 )
@@ -214,18 +215,21 @@ var ErrNoTask = errors.New("no such task")
 // may be the task.
 func FindTask(p *compiler.Pack, id string) (*compiler.Task, error) {
 	var problems compiler.Problems
+	near := ""
 	for t, err := range p.Tasks() {
 		var row compiler.Problems
 		switch {
 		case t != nil && t.ID() == id:
 			return t, nil
+		case t != nil && strings.HasSuffix(t.ID(), "/"+id):
+			near = fmt.Sprintf(" (did you mean %q?)", t.ID())
 		case errors.As(err, &row):
 			problems = append(problems, row[:min(len(row), 100-len(problems))]...)
 		case err != nil:
 			return nil, err
 		}
 	}
-	err := fmt.Errorf("%w: %q", ErrNoTask, id)
+	err := fmt.Errorf("%w: %q%s", ErrNoTask, id, near)
 	if len(problems) > 0 {
 		err = fmt.Errorf("%w\n%w", err, problems)
 	}

@@ -79,7 +79,7 @@ func TestVerifySays(t *testing.T) {
 		want string
 	}{
 		{"killed", false, "1 records, not sealed: is what was written, but more may be missing at the end\n"},
-		{"ended", true, "1 records, sealed, not signed by a key that was asked for: is what was written\n"},
+		{"ended", true, "1 records, sealed, no signature checked: is what was written\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "run")

@@ -33,7 +33,7 @@ const (
 	codeInterrupted    = 130
 )
 
-const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (nothing ran), 3 infrastructure errors, 4 records are not what was written (verify), 5 less passed than report --fail-under asks for, 130 interrupted."
+const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (nothing ran), 3 infrastructure errors, 4 records are not what was written (verify), 5 fewer attempts passed than report --fail-under asks for, 130 interrupted."
 
 // cli is the command line. A command with the tag daemon talks to a daemon.
 type cli struct {

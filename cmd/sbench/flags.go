@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -16,7 +17,7 @@ type testerFlags struct {
 }
 
 type setFlag struct {
-	Set []string `sep:"none" placeholder:"KEY=VALUE" help:"Another value for a key of the tester file, as --set harness.config.timeout_seconds=60: text, or JSON where text is not allowed. Can be repeated."`
+	Set []string `sep:"none" placeholder:"KEY=VALUE" help:"Another value for a key of the tester file, as --set runtime.limits.memory=2g: text, or JSON where text is not allowed. Can be repeated."`
 }
 
 // testerArgs are testerFlags for commands that also take the file as an argument.
@@ -30,6 +31,16 @@ type testerArgs struct {
 type testerSource struct {
 	path     string // "" for none
 	settings []compiler.Setting
+}
+
+// unlessReplaced returns an error for settings that another flag replaces.
+func (s testerSource) unlessReplaced(by map[string]bool) (err error) {
+	for _, set := range s.settings {
+		if by[set.Key] {
+			err = errors.Join(err, fmt.Errorf("%w: another flag replaces --set %s: give one of them", errUsage, set.Key))
+		}
+	}
+	return err
 }
 
 func (f testerFlags) source() (testerSource, error) {

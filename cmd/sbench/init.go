@@ -34,7 +34,7 @@ func (cmd *initCmd) Run(a *app) error {
 		name = strings.TrimPrefix(name, "starter/")
 		names = append(names, name)
 		if _, err := os.Lstat(filepath.Join(cmd.Dir, name)); !errors.Is(err, fs.ErrNotExist) {
-			return errors.Join(fmt.Errorf("%w: %s is there already", errUsage, filepath.Join(cmd.Dir, name)), err)
+			return errors.Join(fmt.Errorf("%w: %s is there already: name another directory", errUsage, filepath.Join(cmd.Dir, name)), err)
 		}
 		return nil
 	})

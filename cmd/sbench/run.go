@@ -98,6 +98,12 @@ func (a *app) printSummary(s run.Summary, asJSON bool) error {
 // load reads the tester file, the manifest and the environment.
 func (cmd *runCmd) load(a *app) (run.Inputs, error) {
 	source, err := cmd.source()
+	if cmd.AcceptUnsigned && !cmd.Resume {
+		err = errors.Join(err, fmt.Errorf("%w: --accept-unsigned is for --resume", errUsage))
+	}
+	if cmd.EnvFile != "" && cmd.Harness != "" {
+		err = errors.Join(err, fmt.Errorf("%w: --env-file has no effect with --harness %s, which gets no environment", errUsage, cmd.Harness))
+	}
 	if err = errors.Join(err, cmd.check(), notNegative(flagValue{"--limit", cmd.Limit}, flagValue{"--jobs", cmd.Jobs}, flagValue{"--retries", cmd.Retries})); err != nil {
 		return run.Inputs{}, err
 	}
@@ -114,13 +120,8 @@ func (cmd *runCmd) source() (testerSource, error) {
 	if cmd.Attempts != nil {
 		s.settings = append(s.settings, compiler.Setting{Key: "run.attempts", Value: strconv.Itoa(*cmd.Attempts)})
 	}
-	for _, set := range s.settings {
-		switch {
-		case set.Key == "run.jobs" && cmd.Jobs > 0, set.Key == "run.output_dir" && cmd.OutputDir != "", set.Key == "harness.config.model" && cmd.Harness != "":
-			err = errors.Join(err, fmt.Errorf("%w: another flag replaces %s, which is set: give one of them", errUsage, set.Key))
-		}
-	}
-	return s, err
+	replaced := map[string]bool{"run.jobs": cmd.Jobs > 0, "run.output_dir": cmd.OutputDir != "", "harness.config.model": cmd.Harness != ""}
+	return s, errors.Join(err, s.unlessReplaced(replaced))
 }
 
 // readTester reads a tester file and prints its warnings.

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run/record"
@@ -38,6 +39,9 @@ func (cmd *verifyCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	v, err := record.Verify(ctx, cmd.RunDir, key)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("not the directory of a run: %s: %w", cmd.RunDir, err)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
@@ -59,8 +63,10 @@ func (cmd *verifyCmd) print(a *app, v record.Verification) error {
 	switch {
 	case v.Signed:
 		state = "sealed and signed"
+	case v.Sealed && cmd.Key == "":
+		state = "sealed, no signature checked"
 	case v.Sealed:
-		state = "sealed, not signed by a key that was asked for"
+		state = "sealed"
 	}
 	word := "is what was written"
 	switch {

@@ -63,7 +63,7 @@ func decodeYAML(text []byte) (*yaml.Node, *Problem) {
 	if !errors.Is(err, io.EOF) {
 		m := yamlMessage.FindStringSubmatch(err.Error())
 		line, _ := strconv.Atoi(m[1])
-		p := Problem{Line: line, Message: "invalid YAML: " + m[2]}
+		p := Problem{Line: line, Message: "invalid YAML: " + m[2], Hint: "here or above: a colon without a space after it, an open quote, or wrong indentation"}
 		if at := tabNear(text, line); at > 0 {
 			p.Line, p.Hint = at, "a tab: YAML is indented by spaces only"
 		}
