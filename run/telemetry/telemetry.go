@@ -240,7 +240,7 @@ func (e *Exporter) end(ev run.Event, k key, failed bool, attributes ...attribute
 		}
 	}
 	delete(e.open, k)
-	s.SetAttributes(slices.DeleteFunc(attributes, func(a attribute.KeyValue) bool { return a.Value.Emit() == "" })...)
+	s.SetAttributes(slices.DeleteFunc(attributes, func(a attribute.KeyValue) bool { return a.Value.String() == "" })...)
 	if failed {
 		s.SetStatus(codes.Error, ev.Reason)
 	}
