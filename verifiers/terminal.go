@@ -411,7 +411,11 @@ func (c *terminalCheck) contrast(ctx context.Context, dir string, v Verdict) (Ve
 			return Verdict{}, err
 		}
 	}
-	s.key = fmt.Sprintf("%q %q %q", s.files, checkerArgs(c.eval.Checker), c.eval.Checker.Workdir)
+	digests, err := c.in.Task.Digests()
+	if err != nil {
+		return Verdict{}, err
+	}
+	s.key = fmt.Sprintf("%q %s", s.files, digests.Evaluation)
 	s.candidate = func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
 		changed, err := c.stage(ctx, files)
 		if err != nil {

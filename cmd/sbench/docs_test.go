@@ -141,6 +141,7 @@ func TestDocsBlocks(t *testing.T) {
 		"sbench pack check humaneval":   "needs the published data set",
 		"sbench run --config humaneval": "needs the published data set, a key and a network",
 		"sbench run tester.yaml --mod":  "needs a key and a network",
+		"sbench gc ":                    "the daemon is the tests'", "sbench image prune --all ": "the daemon is the tests'",
 		"sbench doctor":                 "of an installed package: the step deb of scripts/hosts.sh",
 		"cd /usr/share/doc/sbench":      "of an installed package",
 		"sbench run --config benchm":    "of an installed package: the step deb of scripts/hosts.sh",

@@ -141,6 +141,9 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 			if !cmd.Plan {
 				err = c.RemoveImage(ctx, i.Ref)
 			}
+			if errors.Is(err, runtime.ErrNotFound) {
+				continue // another process was faster
+			}
 			if errs = append(errs, err); err == nil {
 				gone = append(gone, i)
 			}
