@@ -133,6 +133,9 @@ func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, file
 	s.reference = func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
 		if reference == nil {
 			sandbox, gone, err := c.prepare(ctx, "reference", gold)
+			if err == nil && gone.Reason == "preparation_failed" {
+				err = errors.New(gone.Message)
+			}
 			if err != nil || gone.Status != Passed {
 				return runtime.Exit{}, cmp.Or(err, errGoldPatch)
 			}
@@ -177,7 +180,7 @@ const (
 
 // hiddenTests returns the Python test files that test_patch touches, with their text in the
 // prepared repository. If there are none, they are those that the command names, or else all
-// below the tests' working directory, but for files that the candidate's changes bring.
+// below the tests' working directory, but for files that the candidate changes.
 func (c *repoCheck) hiddenTests(prepared runtime.Sandbox, changes []patch.File) ([]contrast.File, error) {
 	dir, err := prepared.Path(c.repo())
 	if err != nil {
@@ -193,7 +196,7 @@ func (c *repoCheck) hiddenTests(prepared runtime.Sandbox, changes []patch.File) 
 	c.guessed = len(files) == 0
 	workdir := path.Join(".", strings.TrimPrefix(c.eval.Workdir, c.repo()))
 	brought := func(name string) bool {
-		return slices.ContainsFunc(changes, func(f patch.File) bool { return f.New == name && f.Old != name })
+		return slices.ContainsFunc(changes, func(f patch.File) bool { return f.New == name })
 	}
 	for _, names := range [][]string{selected(root, workdir, c.eval.Command.Args()), testsBelow(root, workdir)} {
 		if len(files) == 0 {

@@ -201,20 +201,34 @@ func (c *terminalCheck) withoutPytest(ctx context.Context, dir string, v Verdict
 		return v, nil
 	}
 	exit, err := c.withoutCandidate(ctx, dir)
+	if errors.Is(err, runtime.ErrNotStarted) {
+		return v, nil
+	}
 	if err == nil && !exit.Success() && lacksPytest(exit.Stdout, exit.Stderr) {
 		v.Status, v.Reason, v.Message = Faulty, "pytest_missing", "the task's image has no pytest"
 	}
 	return v, err
 }
 
-// withoutCandidate runs the checker on an empty workspace.
+// withoutCandidate runs the checker on a workspace with nothing but the task's own files.
 func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (runtime.Exit, error) {
 	without := *c
-	var err error
-	if without.in.Candidate.Workspace, err = os.MkdirTemp(c.volume, "empty-"); err == nil {
+	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
+	if err == nil {
+		without.in.Candidate.Workspace, err = os.MkdirTemp(c.volume, "empty-")
+	}
+	if err == nil {
 		err = os.Chmod(without.in.Candidate.Workspace, 0o777)
 	}
 	if err != nil {
+		return runtime.Exit{}, err
+	}
+	root, err := os.OpenRoot(without.in.Candidate.Workspace)
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	err = plan.Write(ctx, root, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes})
+	if err = errors.Join(err, root.Close()); err != nil {
 		return runtime.Exit{}, err
 	}
 	return without.run(ctx, dir)
@@ -225,7 +239,7 @@ func lacksPytest(outputs ...runtime.Output) bool {
 	return slices.ContainsFunc(outputs, func(o runtime.Output) bool { return pytestMissing.MatchString(o.String()) })
 }
 
-var pytestMissing = regexp.MustCompile(`No module named '?pytest|pytest: (command )?not found`)
+var pytestMissing = regexp.MustCompile(`(?m)No module named ('pytest'|pytest)\s*$|pytest: (command )?not found`)
 
 // run runs the checker on a copy of the workspace, with the files staged in dir.
 func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, error) {

@@ -24,7 +24,7 @@ type Rule struct {
 // not change it.
 var Rules = sync.OnceValue(func() []Rule {
 	rule := func(kind, globs string) Rule { return Rule{Kind: kind, Globs: strings.Fields(globs)} }
-	tests := rule("tests", `test/ tests/ __tests__/ test.py tests.py test_*.py *_test.py *_test.go *.test.* *.spec.* *_spec.rb *_test.rb *_test.exs
+	tests := rule("tests", `test/ tests/ __tests__/ tests.py test_*.py *_test.py *_test.go *.test.* *.spec.* *_spec.rb *_test.rb *_test.exs
 		*_test.cc *_test.cpp *_test.rs *_test.dart *test.java *tests.java *test.kt *test.php *tests.cs`)
 	tests.Tests = true
 	return []Rule{

@@ -26,6 +26,7 @@ CALLED = {"assert_called_with", "assert_called_once_with", "assert_any_call", "a
 # Equalities that hold within a tolerance, if there are more arguments.
 ALMOST = {"assertAlmostEqual", "assert_allclose", "assert_almost_equal", "assert_array_almost_equal"}
 RAISES = {"raises", "assertRaises", "assertRaisesRegex", "assertRaisesMessage", "warns", "assertWarns", "assertWarnsRegex", "assertWarnsMessage"}
+TEXTS = {"assertRaisesRegex", "assertRaisesMessage", "assertWarnsRegex", "assertWarnsMessage"}  # their second argument is one
 OPPOSITE = [("assertTrue", "assertFalse"), ("assertIn", "assertNotIn"), ("assertIsNone", "assertIsNotNone"),
             ("assertIs", "assertIsNot"), ("assertIsInstance", "assertNotIsInstance"), ("assertEqual", "assertNotEqual"),
             ("assertGreater", "assertLessEqual"), ("assertLess", "assertGreaterEqual"), ("assertRegex", "assertNotRegex"),
@@ -79,7 +80,9 @@ class File:
                 self.loads.setdefault(n.id, []).append(n)
         imported = {(a.asname or a.name).partition(".")[0]: not getattr(n, "level", 0) and (getattr(n, "module", None) or a.name).partition(".")[0] in LIBRARY
                     for n in ast.walk(self.tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
-        self.strange = {n for n in set(dir(builtins)) | set(imported) if imported.get(n, True)} - set(request["names"] or ()) - (REACH if self.by_test else set())
+        self.strange = {n for n in set(dir(builtins)) | set(imported) if imported.get(n, True)} - set(request["names"] or ())
+        self.foreign = self.strange  # also where a suite reaches a candidate by them
+        self.strange = self.foreign - (REACH if self.by_test else set())
         self.asked = self.questions()
         self.answers = self.expected()
 
@@ -383,8 +386,10 @@ class File:
     def error(self, at, call):
         """Change which exception or warning is expected, and the text that it is to have."""
         self.exception(at, call.args[0])
-        for text in [n for v in call.args[1:2] + [k.value for k in call.keywords] for n in [v] + self.named(v)]:
-            self.bounds(at, lambda: [[(text, new)] for new in self.needle(text)] if isinstance(getattr(text, "value", None), str) else [])
+        expected = (call.args[1:2] if called(call) in TEXTS else []) + [k.value for k in call.keywords if k.arg in ("match", "expected_regex", "expected_message")]
+        once = [v for v in expected if not isinstance(v, ast.Name) or len(self.loads[v.id]) == 1]  # or a candidate may be called with it
+        for text in [n for v in once for n in [v] + self.named(v) if isinstance(getattr(n, "value", None), str)]:
+            self.bounds(at, lambda: [[(text, new)] for new in self.needle(text)])
 
     def exception(self, at, node):
         if isinstance(node, (ast.Name, ast.Attribute)):
@@ -556,7 +561,8 @@ class File:
         return found
 
     def question(self, n):
-        if not isinstance(n, ast.Call) or n.keywords or not n.args or not all(map(self.plain, n.args)) or not self.candidates(n.func):
+        if not isinstance(n, ast.Call) or n.keywords or not n.args or not all(map(self.plain, n.args)) \
+                or not any(isinstance(f, ast.Name) and f.id not in self.foreign for f in ast.walk(n.func)):
             return None
         parent = self.parents[n]
         if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not):

@@ -51,10 +51,10 @@ def program(args):
     """The script that is run; None for a module, a line of code or a terminal."""
     args = iter(args)
     for a in args:
-        short = a[:1] == "-" != a[1:2]
-        if a == "-" or short and set(a) & set("cm"):
+        flags = a[1:].partition("W")[0].partition("X")[0] if a[:1] == "-" != a[1:2] else ""
+        if a == "-" or set(flags) & set("cm"):
             return None
-        if short and a[-1] in "WX" or a == "--check-hash-based-pycs":
+        if a in ("-" + flags + "W", "-" + flags + "X", "--check-hash-based-pycs"):
             next(args, None)
         elif not a.startswith("-"):
             return a
