@@ -47,7 +47,6 @@ func TestSystemDaemon(t *testing.T) {
 	h := newHost(t)
 	archive, err := containerdtest.Archive()
 	check(t, err)
-	tester, output := h.pack("system", containerdtest.Image)
 	tests := []struct{ name, script string }{
 		{"without the image", `
 			serve
@@ -87,7 +86,9 @@ func TestSystemDaemon(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
+			tester, output := h.pack(strings.Fields(tt.name)[0], containerdtest.Image)
 			cmd := exec.Command("unshare", "--mount", "--propagation", "private", "bash", "-euc", daemons+tt.script+"\nexit $failed")
 			for _, e := range h.env {
 				if !strings.HasPrefix(e, "CONTAINERD_") {
