@@ -41,8 +41,14 @@ func bound(usual time.Duration) grpc.UnaryClientInterceptor {
 		bounded, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		err := invoke(bounded, method, request, reply, conn, opts...)
-		if err != nil && !errors.Is(ctx.Err(), context.Canceled) && late(err) {
+		deadline, _ := bounded.Deadline()
+		switch {
+		case err == nil || errors.Is(ctx.Err(), context.Canceled):
+			return err
+		case late(err):
 			return status.Error(codes.DeadlineExceeded, own.Error())
+		case time.Until(deadline) < limit/50: // the shim, too, knows it, and kills the OCI runtime
+			return status.Errorf(codes.DeadlineExceeded, "%v: %s", own, status.Convert(err).Message())
 		}
 		return err
 	}
