@@ -11,7 +11,21 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/securebench/sbench/compiler"
 )
+
+// harbor reads the task directories of Harbor, the format of Terminal-Bench 2 and later.
+func harbor(o *taskOptions) Format {
+	return Format{
+		Name:   "harbor",
+		Source: "a task directory with a task.toml, or a directory of them", Family: compiler.TerminalTask,
+		Image: "sbench.local/harbor/{task}:latest", Timeout: 7200,
+		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "timeout_seconds": harborSeconds},
+		Options:     o,
+		Read:        o.readHarbor,
+	}
+}
 
 const (
 	harborSeconds = 600

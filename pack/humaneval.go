@@ -4,12 +4,23 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+
+	"github.com/securebench/sbench/compiler"
 )
+
+// humanEval reads HumanEval.jsonl, plain or gzipped, and files of the same form.
+func humanEval() Format {
+	return Format{
+		Name:   "humaneval",
+		Source: "HumanEval.jsonl or HumanEval.jsonl.gz", Family: compiler.CodeCompletion, Timeout: 300,
+		Read: readHumanEval,
+	}
+}
 
 var pythonName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// readHumanEval reads HumanEval.jsonl, plain or gzipped, and files of the same form. The tests
-// of a task are the line's check function and a call of it.
+// readHumanEval turns each line into a task whose tests are the line's check function and a
+// call of it.
 func readHumanEval(ctx context.Context, b *Builder) error {
 	return b.records(ctx, b.Source, func(r *record) error {
 		id := r.text("task_id")

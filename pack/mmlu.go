@@ -13,11 +13,20 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
+// mmlu reads the per-subject CSV files of MMLU: one file, or a directory, which is searched
+// two levels deep, since they may be in test/, dev/ and val/.
+func mmlu() Format {
+	return Format{
+		Name:   "mmlu",
+		Source: "a subject's CSV file, or a directory of them", Family: compiler.MultipleChoice, Timeout: 300,
+		Read: readMmlu,
+	}
+}
+
 const mmluColumns = 6 // question, A, B, C, D, answer
 
-// readMmlu reads the per-subject CSV files of MMLU: one file, or a directory, which is searched
-// two levels deep, since they may be in test/, dev/ and val/. The id of a task is the file's
-// name and the record's number.
+// readMmlu turns each record into a task, whose id is the file's name and the record's
+// number.
 func readMmlu(ctx context.Context, b *Builder) error {
 	files, err := csvFiles(b.Source)
 	if err != nil {

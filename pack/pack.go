@@ -44,31 +44,8 @@ const defaultImage = "sbench.local/base:bookworm"
 // Formats returns all formats, sorted by name, with options of this call's own. Formats that
 // share options point to the same ones.
 func Formats() []Format {
-	tasks, instances := &taskOptions{}, &sweBenchOptions{}
-	return []Format{
-		{
-			Name: "harbor", Source: "a task directory with a task.toml, or a directory of them", Family: compiler.TerminalTask, Timeout: 7200,
-			Image:       "sbench.local/harbor/{task}:latest",
-			Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "timeout_seconds": harborSeconds},
-			Options:     tasks, Read: tasks.readHarbor,
-		},
-		{Name: "humaneval", Source: "HumanEval.jsonl or HumanEval.jsonl.gz", Family: compiler.CodeCompletion, Timeout: 300, Read: readHumanEval},
-		{Name: "mmlu", Source: "a subject's CSV file, or a directory of them", Family: compiler.MultipleChoice, Timeout: 300, Read: readMmlu},
-		{Name: "squad", Source: "SQuAD v1.1 JSON", Family: compiler.ShortAnswer, Timeout: 300, Read: readSquad},
-		{
-			Name: "swebench", Source: "SWE-bench rows as JSONL or a JSON array", Family: compiler.RepoPatch, Timeout: 1800,
-			Image:       "docker.io/swebench/sweb.eval.x86_64.{instance}:latest", // published by the benchmark's authors
-			Environment: map[string]any{"workdir": testbed},
-			Options:     instances, Read: instances.read,
-		},
-		{
-			Name: "terminal-bench", Source: "a task directory with a task.yaml, or a directory of them", Family: compiler.TerminalTask, Timeout: 3600,
-			Image:       "sbench.local/terminal-bench/{task}:latest",
-			Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "timeout_seconds": defaultAgentSeconds},
-			Options:     tasks, Read: tasks.readTerminalBench,
-		},
-		{Name: "truthfulqa", Source: "TruthfulQA.csv", Family: compiler.FreeResponse, Timeout: 300, Read: readTruthfulQA},
-	}
+	tasks := &taskOptions{}
+	return []Format{harbor(tasks), humanEval(), mmlu(), squad(), sweBench(), terminalBench(tasks), truthfulQA()}
 }
 
 // Named returns the format with this name, or an error that lists all names.

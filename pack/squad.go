@@ -6,10 +6,20 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// readSquad turns each question of SQuAD v1.1 into a task with its paragraph as context.
+// squad reads SQuAD v1.1.
+func squad() Format {
+	return Format{
+		Name:   "squad",
+		Source: "SQuAD v1.1 JSON", Family: compiler.ShortAnswer, Timeout: 300,
+		Read: readSquad,
+	}
+}
+
+// readSquad turns each question into a task with its paragraph as context.
 func readSquad(ctx context.Context, b *Builder) error {
 	text, file, err := b.load(b.Source)
 	if err != nil {

@@ -8,9 +8,25 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/patch"
 )
+
+// sweBench reads the rows of SWE-bench (Lite, Verified, Multilingual) as JSONL or a JSON
+// array. Its images are those published by the benchmark's authors, named after the row's id
+// with "_1776_" for "__".
+func sweBench() Format {
+	o := &sweBenchOptions{}
+	return Format{
+		Name:   "swebench",
+		Source: "SWE-bench rows as JSONL or a JSON array", Family: compiler.RepoPatch, Timeout: 1800,
+		Image:       "docker.io/swebench/sweb.eval.x86_64.{instance}:latest",
+		Environment: map[string]any{"workdir": testbed},
+		Options:     o,
+		Read:        o.read,
+	}
+}
 
 type sweBenchOptions struct {
 	Hints bool `json:"hints,omitempty" help:"swebench: show the agent hints_text."`
@@ -29,8 +45,7 @@ var (
 	repoName   = regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$`)
 )
 
-// read reads the rows of SWE-bench (Lite, Verified, Multilingual) as JSONL or a JSON array. It
-// turns each row into a task whose tests are those that the row names, or the test
+// read turns each row into a task whose tests are those that the row names, or the test
 // files that its test_patch touches.
 func (o *sweBenchOptions) read(ctx context.Context, b *Builder) error {
 	return b.records(ctx, b.Source, func(r *record) error {

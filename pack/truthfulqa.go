@@ -9,6 +9,15 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
+// truthfulQA reads TruthfulQA.csv.
+func truthfulQA() Format {
+	return Format{
+		Name:   "truthfulqa",
+		Source: "TruthfulQA.csv", Family: compiler.FreeResponse, Timeout: 300,
+		Read: readTruthfulQA,
+	}
+}
+
 // minTokenF1 is how much an answer has to resemble an accepted one. Those are whole
 // sentences, which nobody repeats verbatim.
 const minTokenF1 = 0.5
