@@ -159,9 +159,9 @@ func encodings(s string) []string {
 
 func (r redactor) text(s string) string { return r.cut(s, 0, len(s)) }
 
-// in reports whether there is a secret in what is read.
-func (r redactor) in(from io.Reader) (bool, error) {
-	piece, kept := make([]byte, 1<<20), 0
+// in reports whether there is a secret in what is read, of which size bytes are expected.
+func (r redactor) in(from io.Reader, size int64) (bool, error) {
+	piece, kept := make([]byte, max(min(size+1, 1<<20), 2*maxNeedle)), 0
 	for {
 		n, err := io.ReadFull(from, piece[kept:])
 		read := string(piece[:kept+n])

@@ -129,8 +129,10 @@ func TestIn(t *testing.T) {
 	for _, at := range []int{0, 1<<20 - 30, 1<<20 - 5, 1 << 20, 1<<20 + 1, 2<<20 - 21, 2<<20 - 1, 3 << 20} {
 		text := strings.Repeat(".", at) + "the secret of the run" + strings.Repeat(".", 17)
 		for want, text := range map[bool]string{true: text, false: strings.Replace(text, "secret", "report", 1)} {
-			if got, err := r.In(strings.NewReader(text)); got != want || err != nil {
-				t.Errorf("at %d: %t, %v", at, got, err)
+			for _, size := range []int64{0, int64(len(text))} {
+				if got, err := r.In(strings.NewReader(text), size); got != want || err != nil {
+					t.Errorf("at %d: %t, %v", at, got, err)
+				}
 			}
 		}
 	}

@@ -80,11 +80,7 @@ func (p standIn) solve(ctx context.Context, e harness.Engine, r harness.Request,
 		return harness.Result{}, err
 	}
 	defer func() { err = errors.Join(err, vol.Close()) }()
-	root, err := os.OpenRoot(vol.Path())
-	if err != nil {
-		return harness.Result{}, err
-	}
-	if err := errors.Join(plan.Write(ctx, root, workspace.WriteOptions{MaxBytes: r.WorkspaceBytes}), root.Close()); err != nil {
+	if err := plan.WriteDir(ctx, vol.Path(), workspace.WriteOptions{MaxBytes: r.WorkspaceBytes}); err != nil {
 		return harness.Result{}, err
 	}
 	command.Mounts = []runtime.Mount{{Source: filepath.Join(vol.Path(), path.Base(solutionMount)), Dest: solutionMount}}

@@ -142,7 +142,7 @@ func (s *session) outdated(task *compiler.Task, old earlier) (string, error) {
 // infrastructure fails. An error ends the run.
 func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error {
 	before := s.before[a.key()]
-	first, retried := before.tries+1, before.retried || before.status == record.Error
+	first, retried := before.tries+1, before.unmeasured()
 	delay := retryDelay
 	for a.try = first; ; a.try++ {
 		s.tell(a, Event{Kind: TaskStart, Try: a.try, Resumed: s.summary.Resumed})

@@ -159,7 +159,7 @@ func (s *scrubber) file(name string) error {
 	if err != nil {
 		return err
 	}
-	found, err := s.secrets.in(f)
+	found, err := s.secrets.in(f, info.Size())
 	if found && err == nil {
 		s.changed++
 		clean := []byte(redacted)

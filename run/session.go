@@ -41,6 +41,9 @@ type earlier struct {
 	why             string // why it does not count, once it is checked; "" if it does
 }
 
+// unmeasured says whether this try or one before it could not be measured.
+func (e earlier) unmeasured() bool { return e.retried || e.status == record.Error }
+
 // session is a run in progress.
 type session struct {
 	cfg          Config // Jobs, Attempts and OwnFiles have their effective values
@@ -186,9 +189,9 @@ func (s *session) openLedger(ctx context.Context) error {
 
 // remember notes a record of an earlier session.
 func (s *session) remember(r record.Record) error {
-	before := s.before[key{r.TaskID, r.Attempt}]
-	s.before[key{r.TaskID, r.Attempt}] = earlier{
-		retried: before.retried || before.status == record.Error,
+	of := key{r.TaskID, r.Attempt}
+	s.before[of] = earlier{
+		retried: s.before[of].unmeasured(),
 		status:  r.VerificationStatus, reason: r.FailureReason, message: strings.Clone(bounded(r.FailureMessage)), tries: r.Try, inputs: r.Provenance.Inputs,
 	}
 	return nil

@@ -193,15 +193,16 @@ func (c *repoCheck) hiddenTests(prepared runtime.Sandbox, changes []patch.File) 
 	defer func() { _ = root.Close() }()
 	touched, _ := patch.Parse(c.eval.TestPatch) // stage has parsed it before
 	files := readTests(root, pathsOf(touched))
-	c.guessed = len(files) == 0
-	workdir := path.Join(".", strings.TrimPrefix(c.eval.Workdir, c.repo()))
-	brought := func(name string) bool {
+	if c.guessed = len(files) == 0; !c.guessed {
+		return files, nil
+	}
+	changed := func(name string) bool {
 		return slices.ContainsFunc(changes, func(f patch.File) bool { return f.New == name })
 	}
-	for _, names := range [][]string{selected(root, workdir, c.eval.Command.Args()), testsBelow(root, workdir)} {
-		if len(files) == 0 {
-			files = readTests(root, slices.DeleteFunc(names, brought))
-		}
+	workdir := path.Join(".", strings.TrimPrefix(c.eval.Workdir, c.repo()))
+	files = readTests(root, slices.DeleteFunc(selected(root, workdir, c.eval.Command.Args()), changed))
+	if len(files) == 0 {
+		files = readTests(root, slices.DeleteFunc(testsBelow(root, workdir), changed))
 	}
 	return files, nil
 }
@@ -263,12 +264,7 @@ func (c *repoCheck) stageInputs(ctx context.Context) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	err = plan.Write(ctx, root, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes})
-	if err := errors.Join(err, root.Close()); err != nil {
+	if err := plan.WriteDir(ctx, dir, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes}); err != nil {
 		return err
 	}
 	view, err := c.engine.View(ctx, c.in.Image)

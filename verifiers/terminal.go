@@ -220,15 +220,10 @@ func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (runti
 	if err == nil {
 		err = os.Chmod(without.in.Candidate.Workspace, 0o777)
 	}
-	if err != nil {
-		return runtime.Exit{}, err
+	if err == nil {
+		err = plan.WriteDir(ctx, without.in.Candidate.Workspace, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes})
 	}
-	root, err := os.OpenRoot(without.in.Candidate.Workspace)
 	if err != nil {
-		return runtime.Exit{}, err
-	}
-	err = plan.Write(ctx, root, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes})
-	if err = errors.Join(err, root.Close()); err != nil {
 		return runtime.Exit{}, err
 	}
 	return without.run(ctx, dir)

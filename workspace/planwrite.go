@@ -15,6 +15,15 @@ import (
 // WriteOptions bound what a plan writes in all. Zero means 8 GiB and a million.
 type WriteOptions struct{ MaxBytes, MaxFiles int64 }
 
+// WriteDir is Write for the directory of that name.
+func (p Plan) WriteDir(ctx context.Context, dir string, opts WriteOptions) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.Write(ctx, root, opts), root.Close())
+}
+
 // Write writes the plan's entries below root. It replaces existing files, adds to existing
 // directories, and follows no symbolic links. If a bound is exceeded, the error matches
 // ErrTooBig.
@@ -174,8 +183,8 @@ func (w *treeWalk) writeData(parent *os.File, e Entry) error {
 	return errors.Join(err, unix.Fchmod(fd(f), e.Mode&permBits), f.Close())
 }
 
-// Replace writes a file whole or not at all, whoever else does so. Only its owner can read it.
-func Replace(name string, data []byte) error {
+// ReplaceFile writes a file whole or not at all, whoever else does so. Only its owner can read it.
+func ReplaceFile(name string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {
 		return err

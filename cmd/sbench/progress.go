@@ -64,9 +64,6 @@ func (a *app) exported(ctx context.Context, show func(run.Event)) (func(run.Even
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errUsage, err)
 	}
-	if e == nil {
-		return show, func() {}, nil
-	}
 	both := func(ev run.Event) {
 		if show != nil {
 			show(ev)

@@ -214,7 +214,7 @@ func (c *Cache) writeIndex(p Package, version string, in Installed) error {
 	if err != nil {
 		return err
 	}
-	return workspace.Replace(path, append(data, '\n'))
+	return workspace.ReplaceFile(path, append(data, '\n'))
 }
 
 // fileName turns a name into a single path element.

@@ -7,6 +7,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,8 +43,8 @@ type Exporter struct {
 	metrics *sdkmetric.MeterProvider
 	tracer  trace.Tracer
 
-	attempts, commands, decisions, tokens metric.Int64Counter
-	durations                             metric.Float64Histogram
+	tries, commands, decisions, tokens metric.Int64Counter
+	durations                          metric.Float64Histogram
 
 	mu   sync.Mutex
 	open map[key]span
@@ -72,7 +73,7 @@ type span struct {
 func New(ctx context.Context, version string, failed func(error)) (*Exporter, error) {
 	sendTraces, err := wanted("TRACES")
 	sendMetrics, also := wanted("METRICS")
-	if err = errors.Join(err, also); err != nil || !sendTraces && !sendMetrics {
+	if err = cmp.Or(err, also); err != nil || !sendTraces && !sendMetrics {
 		return nil, err
 	}
 	of, err := resource.New(ctx, resource.WithTelemetrySDK(),
@@ -108,8 +109,8 @@ func wanted(signal string) (bool, error) {
 		return false, nil
 	}
 	exporter := os.Getenv("OTEL_" + signal + "_EXPORTER")
-	endpoint := first("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-	protocol := first("OTEL_EXPORTER_OTLP_"+signal+"_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+	endpoint := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
+	protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"))
 	switch {
 	case exporter == "none" || exporter == "" && endpoint == "":
 		return false, nil
@@ -121,22 +122,13 @@ func wanted(signal string) (bool, error) {
 	return true, nil
 }
 
-func first(names ...string) string {
-	for _, name := range names {
-		if value := os.Getenv(name); value != "" {
-			return value
-		}
-	}
-	return ""
-}
-
 func (e *Exporter) instruments() error {
 	meter := e.metrics.Meter("github.com/securebench/sbench")
 	counter := func(name, unit, description string) (metric.Int64Counter, error) {
 		return meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
 	}
 	var errs [5]error
-	e.attempts, errs[0] = counter("sbench.tries", "{try}", "Recorded tries of attempts, by status and reason.")
+	e.tries, errs[0] = counter("sbench.tries", "{try}", "Recorded tries of attempts, by status and reason.")
 	e.commands, errs[1] = counter("sbench.sandbox.commands", "{command}", "Commands in sandboxes, by decision.")
 	e.decisions, errs[2] = counter("sbench.proxy.decisions", "{decision}", "Decisions of the egress proxy.")
 	e.tokens, errs[3] = counter("sbench.tokens", "{token}", "Tokens that agents used, by type: input or output.")
@@ -185,7 +177,7 @@ func (e *Exporter) Add(ev run.Event) {
 	case run.Egress:
 		e.network(ev, attempt)
 	case run.TaskDone:
-		e.attempts.Add(e.ctx, 1, metric.WithAttributes(attribute.String("status", string(ev.Status)), attribute.String("reason", ev.Reason)))
+		e.tries.Add(e.ctx, 1, metric.WithAttributes(attribute.String("status", string(ev.Status)), attribute.String("reason", ev.Reason)))
 		e.end(ev, attempt, ev.Status == record.Error, status, reason, attribute.Bool("sbench.again", ev.Again))
 	case run.RunDone:
 		e.end(ev, key{}, ev.Summary != nil && ev.Summary.Interrupted(), attribute.String("sbench.verification", ev.Detail))

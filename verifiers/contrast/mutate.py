@@ -48,7 +48,8 @@ INVERSE = {a: b for pair in (("==", "!="), ("<", ">="), (">", "<="), ("in", "not
 RELATIONS = {"assertLess": "<", "assertLessEqual": "<=", "assertGreater": ">", "assertGreaterEqual": ">=", "assertIn": "in"}
 CONTAINS = {"assertContains", "assertTemplateUsed"}  # Django's: the second argument is in the first
 HOLDERS = {"approx", "set", "frozenset", "tuple", "list", "dict", "sorted", "Counter", "Decimal", "Fraction", "deque", "bytearray", "OrderedDict"}
-READ = EQUAL | CALLED | RAISES | set(RELATIONS) | CONTAINS | {name for pair in OPPOSITE for name in pair}
+# Assertions of which this program knows what they expect.
+FAMILIAR = EQUAL | CALLED | RAISES | set(RELATIONS) | CONTAINS | {name for pair in OPPOSITE for name in pair}
 
 
 def called(call):
@@ -80,9 +81,8 @@ class File:
                 self.loads.setdefault(n.id, []).append(n)
         imported = {(a.asname or a.name).partition(".")[0]: not getattr(n, "level", 0) and (getattr(n, "module", None) or a.name).partition(".")[0] in LIBRARY
                     for n in ast.walk(self.tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
-        self.strange = {n for n in set(dir(builtins)) | set(imported) if imported.get(n, True)} - set(request["names"] or ())
-        self.foreign = self.strange  # also where a suite reaches a candidate by them
-        self.strange = self.foreign - (REACH if self.by_test else set())
+        self.foreign = {n for n in set(dir(builtins)) | set(imported) if imported.get(n, True)} - set(request["names"] or ())
+        self.strange = self.foreign - (REACH if self.by_test else set())  # names that lead to nothing of a candidate
         self.asked = self.questions()
         self.answers = self.expected()
 
@@ -371,7 +371,7 @@ class File:
             self.error(at, call)
         if name.lower().startswith("assert") and call not in self.helped:
             self.literals(at, call)
-            if self.by_test and name not in READ:
+            if self.by_test and name not in FAMILIAR:
                 self.unread.add(call.lineno)
 
     def given(self, at, node):

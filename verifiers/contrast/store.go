@@ -97,5 +97,5 @@ func (s *Store) write(key string, c Calibration) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
-	return workspace.Replace(s.file(key), text)
+	return workspace.ReplaceFile(s.file(key), text)
 }
