@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"unicode/utf8"
 
+	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/workspace"
@@ -38,6 +39,9 @@ type Candidate struct {
 	// files in Workspace lack; "" if there are none. The list's name is Workspace with
 	// workspace.AttributesSuffix.
 	Attributes string
+	// Layer is the digest of the layer of everything that was changed outside the workspace;
+	// "" unless the whole machine is the candidate. Its name is Workspace with layer.Suffix.
+	Layer string
 }
 
 // A Failure is a fault of the candidate itself: the attempt is measured and has failed.
@@ -156,4 +160,44 @@ func (c *Candidate) keep(ctx context.Context, s Source, from *os.Root) (*Failure
 	}
 	c.Workspace, c.Digest, c.Attributes, c.Dropped = s.Keep, report.Digest, attributes, report.Dropped
 	return nil, nil
+}
+
+// KeepMachine writes what a sandbox that has stopped changed in its image beside the workspace
+// keep, and sets c.Layer. maxBytes bounds it.
+func (c *Candidate) KeepMachine(ctx context.Context, s runtime.Sandbox, keep string, maxBytes int64) (*Failure, error) {
+	changes, err := s.Changes()
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(keep+layer.Suffix, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	report, err := layer.Write(ctx, f, changes, LayerLimits(maxBytes))
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		c.Layer, c.Dropped = report.Digest, report.Dropped
+		return nil, nil
+	}
+	failure := &Failure{"candidate_too_big", phase, err.Error()}
+	if !errors.Is(err, workspace.ErrTooBig) {
+		failure, err = nil, fmt.Errorf("keep the changes to the image: %w", err)
+	} else {
+		err = nil
+	}
+	return failure, errors.Join(err, os.Remove(f.Name()))
+}
+
+// OpenLayer opens the candidate's layer after checking its digest. The caller closes it.
+func (c Candidate) OpenLayer() (*os.File, error) {
+	root, err := os.OpenRoot(filepath.Dir(c.Workspace))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	return layer.Open(root, filepath.Base(c.Workspace)+layer.Suffix, c.Layer)
+}
+
+// LayerLimits returns the limits of a layer of at most maxBytes.
+func LayerLimits(maxBytes int64) layer.Limits {
+	return layer.Limits{Bytes: maxBytes, Entries: max(minFiles, maxBytes/fileBytes)}
 }

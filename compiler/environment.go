@@ -30,8 +30,14 @@ type Environment struct {
 	// MaterializeWorkdirFromImage copies the image's workdir into the workspace
 	// before the harness runs. It is for terminal_task only.
 	MaterializeWorkdirFromImage bool
-	Resources                   Resources
-	Env                         map[string]string
+	// Machine makes the changes to the whole image the candidate, not only the workspace's.
+	// It is for terminal_task only.
+	Machine bool
+	// Capabilities are those of the processes in the task's sandboxes, as in
+	// capabilities(7), sorted; nil for none.
+	Capabilities []string
+	Resources    Resources
+	Env          map[string]string
 	// NetworkNone forbids egress whatever the tester allows.
 	NetworkNone bool
 	User        string // as in the OCI image configuration; empty if not given
@@ -60,6 +66,9 @@ func environmentFields() []schema.Field {
 		optional("timeout_seconds", secondsSchema("The time the harness has.")),
 		optional("materialize_workdir_from_image", schema.Nullable(schema.Boolean(
 			"terminal_task only: copy the image's workdir into the workspace before the harness runs.", false))),
+		optional("candidate", schema.Nullable(schema.Enum(
+			"terminal_task only: what the harness may change and the checker sees: workspace, the default, or machine, which is all of the image.", candidateWorkspace, candidateMachine))),
+		optional("capabilities", capabilitiesSchema()),
 		optional("resources", schema.Nullable(schema.Closed("Bounds on a sandbox.", resourceFields()...))),
 		optional("env", envSchema()),
 		optional("network", schema.Nullable(schema.Enum("\"none\" forbids egress whatever the tester allows.", "none"))),
@@ -75,6 +84,46 @@ var environmentKeys = sync.OnceValue(func() []string {
 	}
 	return names
 })
+
+// The values of environment.candidate.
+const (
+	candidateWorkspace = "workspace"
+	candidateMachine   = "machine"
+)
+
+// packagePowers in environment.capabilities stands for those that package managers need.
+const packagePowers = "packages"
+
+// capabilityNames are what environment.capabilities may list, without CAP_. They give power
+// over nothing but the sandbox's own files and processes, if it has a user namespace of its
+// own (user_namespaces(7)).
+var capabilityNames = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID", "SYS_CHROOT"}
+
+func capabilitiesSchema() *schema.Schema {
+	s := schema.List("Capabilities in the task's sandboxes, which the tester file has to allow (runtime.allow_capabilities), or \""+packagePowers+"\" for those that package managers need.",
+		schema.Enum("The name of a capability, without CAP_.", capabilityNames...))
+	s.String = &schema.String{Pattern: "^" + packagePowers + "$"}
+	s.Check = func(c *schema.Checker, v document.Value) {
+		if v.Kind() == document.String && !v.Is(packagePowers) {
+			c.Errorf(v, nil, "\""+packagePowers+"\", or a list of "+strings.Join(capabilityNames, ", "), "%q names no capabilities", v.Text())
+		}
+	}
+	return schema.Nullable(s)
+}
+
+// parseCapabilities reads a value that capabilitiesSchema allows.
+func parseCapabilities(v document.Value) []string {
+	names := stringList(v)
+	if v.Is(packagePowers) {
+		names = capabilityNames
+	}
+	var all []string
+	for _, name := range names {
+		all = append(all, "CAP_"+name)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
 
 func imageSchema() *schema.Schema {
 	return schema.Checked("The image of the harness's and the verifier's sandbox.", schema.String{NonBlank: true}, func(text string) (string, error) {
@@ -230,6 +279,10 @@ func (e *Environment) set(key string, v document.Value) {
 		e.Timeout = seconds(v)
 	case "materialize_workdir_from_image":
 		e.MaterializeWorkdirFromImage = v.IsTrue()
+	case "candidate":
+		e.Machine = v.Is(candidateMachine)
+	case "capabilities":
+		e.Capabilities = parseCapabilities(v)
 	case "resources":
 		e.Resources = Resources{}
 		decode(v, &e.Resources)
@@ -255,6 +308,6 @@ func stringMap(v document.Value) map[string]string {
 
 // clone returns a copy that shares no memory with e.
 func (e Environment) clone() Environment {
-	e.Env = maps.Clone(e.Env)
+	e.Env, e.Capabilities = maps.Clone(e.Env), slices.Clone(e.Capabilities)
 	return e
 }

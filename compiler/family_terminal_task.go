@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -34,10 +35,21 @@ func terminalTask() *family {
 			optional("run_tests", schema.Open("A file that the checker runs: {\"path\", \"mount\", \"read_only\"}.")),
 			optional("test_files", schema.Open("A file or directory that the checker uses: {\"path\", \"mount\", \"read_only\"}.")),
 			optional("needed_commands", dangerousSchema("Dangerous commands that the checker needs and the tester has to allow.")),
+			optional("expected_changes", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, of the image's programs and settings that the task is about. The checker sees them as the candidate left them.", machinePathSchema()))),
+			optional("trusted_paths", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, at and below which the checker sees the image's files, whatever the candidate changed.", machinePathSchema()))),
 			optional("expected_state", anything("What the workspace should be like, for people.")),
 		}},
-		inputs: []string{"checker", "run_tests", "test_files", "needed_commands"},
+		inputs: []string{"checker", "run_tests", "test_files", "needed_commands", "expected_changes", "trusted_paths"},
 	}
+}
+
+func machinePathSchema() *schema.Schema {
+	return schema.Checked("An absolute path.", schema.String{NonEmpty: true, Pattern: "^/"}, func(p string) (string, error) {
+		if !isWorkdir(p) || path.Clean(p) != p || p == "/" {
+			return `such as "/etc/profile"`, fmt.Errorf("%q is no clean absolute path below the root", p)
+		}
+		return "", nil
+	})
 }
 
 func checkerSchema() *schema.Schema {
@@ -118,6 +130,10 @@ type TerminalEval struct {
 	// NeededCommands are the dangerous commands the checker needs; only
 	// "chroot" is known.
 	NeededCommands []string
+	// ExpectedChanges and TrustedPaths are absolute paths in the image. The checker sees what
+	// the candidate changed at and below the first, and the image's files at and below the
+	// second. They have a meaning only if Environment.Machine is set.
+	ExpectedChanges, TrustedPaths []string
 	// Files are the eval files to put into the verifier's copy of the workspace.
 	Files []FileRef
 }
@@ -129,9 +145,10 @@ func (t *Task) TerminalTask() (TerminalEval, bool) {
 		return TerminalEval{}, false
 	}
 	return TerminalEval{
-		Checker:        parseChecker(t.eval().Get("checker"), t.pack.EvalRoot),
-		NeededCommands: dangerousList(t.eval().Get("needed_commands")),
-		Files:          t.laneFiles(EvaluationInputs),
+		Checker:         parseChecker(t.eval().Get("checker"), t.pack.EvalRoot),
+		NeededCommands:  dangerousList(t.eval().Get("needed_commands")),
+		ExpectedChanges: stringList(t.eval().Get("expected_changes")), TrustedPaths: stringList(t.eval().Get("trusted_paths")),
+		Files: t.laneFiles(EvaluationInputs),
 	}, true
 }
 

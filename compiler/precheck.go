@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/compiler/patch"
@@ -45,7 +46,17 @@ func (c *Precheck) Close() {
 // only for the first task without one.
 func (c *Precheck) Task(t *Task) Problems {
 	r := row{doc: t.doc, line: t.line, family: t.family}
-	return append(c.row(r), c.collisions(r)...)
+	return slices.Concat(c.row(r), c.collisions(r), c.capabilities(r))
+}
+
+// capabilities returns whether the task needs capabilities that the tester file does not allow.
+func (c *Precheck) capabilities(r row) Problems {
+	names := c.pack.environment.withRow(r.doc.Root().Get("environment")).Capabilities
+	if c.tester == nil || c.tester.Runtime.AllowCapabilities || len(names) == 0 {
+		return nil
+	}
+	return Problems{c.at(r, "$.environment.capabilities", "set runtime.allow_capabilities: true in the tester file, or leave the task out",
+		"task needs %s, which the tester file does not allow", strings.Join(names, ", "))}
 }
 
 // at returns a problem of a row.

@@ -93,8 +93,12 @@ func (r *rowReader) check(root document.Value) *family {
 	if f == nil {
 		return nil
 	}
-	if env := r.pack.environment.withRow(root.Get("environment")); sound && env.MaterializeWorkdirFromImage && f.Family != TerminalTask {
-		c.Errorf(root, []any{"environment", "materialize_workdir_from_image"}, "set it to false or null for this row", "only a terminal_task starts with the image's workdir, a %s does not", f.Family)
+	if env := r.pack.environment.withRow(root.Get("environment")); sound && f.Family != TerminalTask {
+		for key, set := range map[string]bool{"materialize_workdir_from_image": env.MaterializeWorkdirFromImage, "candidate": env.Machine, "capabilities": env.Capabilities != nil} {
+			if set {
+				c.Errorf(root, []any{"environment", key}, "set it to null for this row", "only a terminal_task has %s, a %s does not", key, f.Family)
+			}
+		}
 	}
 	inputSound := isObjectOrAbsent(root.Get("input")) && c.CheckAt("input", f.input, root)
 	evalSound := isObjectOrAbsent(root.Get("eval")) && c.CheckAt("eval", f.eval, root)

@@ -121,10 +121,12 @@ type RuntimeSection struct {
 	UserNamespace string `key:"user_namespace"` // auto or host
 	// AllowSeccomp and AllowNetlink let programs in sandboxes install filters of their own
 	// (including Landlock) and open netlink sockets.
-	AllowSeccomp bool           `key:"allow_seccomp"`
-	AllowNetlink bool           `key:"allow_netlink"`
-	Network      NetworkSection `key:"network"`
-	Limits       LimitsSection  `key:"limits"`
+	AllowSeccomp bool `key:"allow_seccomp"`
+	AllowNetlink bool `key:"allow_netlink"`
+	// AllowCapabilities lets tasks have the capabilities of environment.capabilities.
+	AllowCapabilities bool           `key:"allow_capabilities"`
+	Network           NetworkSection `key:"network"`
+	Limits            LimitsSection  `key:"limits"`
 	// AllowDegraded names limits that the host's kernel need not enforce.
 	AllowDegraded []string `key:"allow_degraded"`
 }

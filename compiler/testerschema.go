@@ -81,6 +81,7 @@ func runtimeSchema() *schema.Schema {
 		optional("user_namespace", schema.Enum("Whether sandboxes have a user namespace of their own: auto, the default, or host, which means none.", "auto", "host")),
 		optional("allow_seccomp", schema.Boolean("Let programs in sandboxes install seccomp and socket filters, whose memory is the host's, and use Landlock.", false)),
 		optional("allow_netlink", schema.Boolean("Let programs in sandboxes open netlink sockets, whose queues are memory of the host's.", false)),
+		optional("allow_capabilities", schema.Boolean("Let tasks have the capabilities that they name, such as CHOWN and SETUID for package managers, in sandboxes with a user namespace of their own.", false)),
 		optional("network", schema.Nullable(schema.Closed("How sandboxes reach what they are allowed to.",
 			optional("transparent", schema.Boolean("Catch connections that do not know of the proxy.", false)),
 			optional("ca_bundle", schema.Text("A file of certificates to trust in sandboxes whose image has none, relative to this file.")),

@@ -287,7 +287,7 @@ func (pv *packValidator) row(r row) {
 			Hint: "verification.disallow_dangerous_commands: false",
 		})
 	}
-	pv.emit(pv.check.collisions(r)...)
+	pv.emit(append(pv.check.collisions(r), pv.check.capabilities(r)...)...)
 	id := r.doc.Root().Get("id").Text()
 	for i, matched := range pv.matched {
 		pv.matched[i] = matched || MatchTask(pv.tester.Run.Tasks[i], id)

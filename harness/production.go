@@ -103,8 +103,9 @@ func (p production) fill(ctx context.Context, dir string) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	if r.Task.Environment().MaterializeWorkdirFromImage {
-		if err := copyWorkdir(ctx, p.engine, r, root); err != nil {
+	if env := r.Task.Environment(); env.MaterializeWorkdirFromImage || env.Machine {
+		err := copyWorkdir(ctx, p.engine, r, root)
+		if err != nil && (env.MaterializeWorkdirFromImage || !errors.Is(err, fs.ErrNotExist)) {
 			return fmt.Errorf("copy %s out of image %s: %w", r.Task.Environment().Workdir, r.Image.Ref, err)
 		}
 	}
@@ -150,9 +151,10 @@ func (p production) exec(ctx context.Context, dir string) (result Result, err er
 		Name: SandboxName, Image: r.Image, Mounts: append(workspaceMounts(r, dir, places), p.mounts...), Limits: r.Limits, Workdir: env.Workdir, User: env.User,
 		Env: append(compiler.Environ(env.Env), p.env...), Network: p.network,
 	}
-	if p.writable || r.Kind == compiler.CandidatePatch { // the repository is in the image
+	if p.writable || r.Kind == compiler.CandidatePatch || env.Machine { // a repository is in the image
 		cfg.WritableRoot, cfg.Limits.LayerBytes = true, r.WorkspaceBytes
 	}
+	cfg.Machine, cfg.Capabilities = env.Machine, env.Capabilities
 	sandbox, err := p.engine.Create(ctx, cfg)
 	if err != nil {
 		return result, err
@@ -161,6 +163,9 @@ func (p production) exec(ctx context.Context, dir string) (result Result, err er
 	result.Exit, err = sandbox.Exec(ctx, p.process)
 	if err == nil && r.Kind == compiler.CandidatePatch && failure(r, result.Exit) == nil {
 		result.Candidate.Patch, result.Failure, err = takePatch(ctx, p.engine, r, sandbox, places)
+	}
+	if err == nil && env.Machine && failure(r, result.Exit) == nil {
+		result.Failure, err = result.Candidate.KeepMachine(ctx, sandbox, r.Dest, r.WorkspaceBytes)
 	}
 	return result, errors.Join(err, sandbox.Close(ctx))
 }
@@ -229,7 +234,7 @@ func (p production) finish(ctx context.Context, dir string, result Result) (Resu
 		Kind: r.Kind, Stdout: result.Exit.Stdout, File: file, Workspace: dir, Keep: r.Dest, Own: r.OwnDest, MaxBytes: r.WorkspaceBytes,
 	})
 	result.Failure = cmp.Or(failure(r, result.Exit), failed, result.Failure)
-	taken.Patch = result.Candidate.Patch
+	taken.Patch, taken.Layer, taken.Dropped = result.Candidate.Patch, result.Candidate.Layer, append(taken.Dropped, result.Candidate.Dropped...)
 	result.Candidate = taken
 	return result, err
 }

@@ -190,11 +190,16 @@ func WithBind(source, dest string, writable bool) Option {
 // process to names (capabilities(7)), and admits the system calls that need them. The
 // default is none. It accepts CAP_SYS_CHROOT, for tasks that need chroot(2), and CAP_SETUID,
 // CAP_SETGID and CAP_KILL, for a trusted first process that runs others as a different user
-// of the sandbox. Any other name is an error. A second call replaces the first.
+// of the sandbox. After [WithUserNamespace], it also accepts CAP_CHOWN, CAP_DAC_OVERRIDE,
+// CAP_FOWNER, CAP_FSETID and CAP_NET_BIND_SERVICE, for package managers and services: there
+// they apply only to the namespace's own ids and network. Any other name is an error. A second
+// call replaces the first.
 func WithCapabilities(names ...string) Option {
 	return func(s *draft) error {
+		confined := hasNamespace(s, specs.UserNamespace)
 		for _, n := range names {
-			if !slices.Contains([]string{"CAP_SYS_CHROOT", "CAP_SETUID", "CAP_SETGID", "CAP_KILL"}, n) {
+			if !slices.Contains([]string{"CAP_SYS_CHROOT", "CAP_SETUID", "CAP_SETGID", "CAP_KILL"}, n) &&
+				!(confined && slices.Contains([]string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_NET_BIND_SERVICE"}, n)) {
 				return fmt.Errorf("capability %q cannot be given to a sandbox", n)
 			}
 		}

@@ -80,19 +80,23 @@ func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 // MPTCP before Linux 6.2. AF_VSOCK above all must stay out: network namespaces do not
 // contain it. So must AF_NETLINK: messages queued in its sockets take kernel memory that is
 // charged to no cgroup, some hundred kilobytes per socket. It fails as if the kernel lacked
-// it, for which C libraries and Node.js are prepared. Socket pairs exist for UNIX only.
+// it, for which C libraries and Node.js are prepared, and for the audit protocol as if that
+// were missing, without which useradd(8) would give up. Socket pairs exist for UNIX only.
 func socketRules(netlink bool) []specs.LinuxSyscall {
 	const (
 		afUnix, afInet, afInet6, afNetlink     = 1, 2, 10, 16 // socket(2)
 		stream, datagram                       = 1, 2
 		flags                                  = 0o2004000 // SOCK_CLOEXEC, SOCK_NONBLOCK
+		audit                                  = 9         // netlink(7)
 		icmp, tcp, udp, icmp6, multipath   int = 1, 6, 17, 58, 262
 	)
 	rules := []specs.LinuxSyscall{allow("socketpair", equal(0, afUnix)), allow("socket", equal(0, afUnix))}
 	if netlink {
 		rules = append(rules, allow("socket", equal(0, afNetlink)))
 	} else {
-		rules = append(rules, answer(errnoNOSYS, []string{"socket"}, equal(0, afNetlink)))
+		rules = append(rules,
+			answer(errnoNOSYS, []string{"socket"}, equal(0, afNetlink), specs.LinuxSeccompArg{Index: 2, Op: specs.OpNotEqual, Value: audit}),
+			answer(errnoPROTONOSUPPORT, []string{"socket"}, equal(0, afNetlink), equal(2, audit)))
 	}
 	for _, family := range []uint64{afInet, afInet6} {
 		echo := icmp

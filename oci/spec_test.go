@@ -388,6 +388,8 @@ func TestVerdicts(t *testing.T) {
 		{"allow", "socket", []uint64{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP}},
 		{"allow", "socket", []uint64{unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_ICMPV6}},
 		{"EPROTONOSUPPORT", "socket", []uint64{unix.AF_INET, unix.SOCK_STREAM | flags, unix.IPPROTO_MPTCP}},
+		{"EPROTONOSUPPORT", "socket", []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}},
+		{"ENOSYS", "socket", []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE}},
 		{"EPROTONOSUPPORT", "socket", []uint64{unix.AF_INET6, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}},
 		{"EPERM", "socket", []uint64{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE}},
 		{"EPERM", "socket", []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP}},

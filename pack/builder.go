@@ -68,6 +68,7 @@ type Builder struct {
 	leave    map[Place]bool // tasks that an earlier pass found unfit
 	seen     int            // tasks counted
 	bytes    int64          // of task directories
+	powers   int            // tasks that need capabilities
 }
 
 func newBuilder(f Format, o Options, root *os.Root, leave map[Place]bool) (*Builder, error) {

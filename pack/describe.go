@@ -32,6 +32,9 @@ func (b *Builder) describe(ctx context.Context) error {
 	if err := b.write(manifestFile, manifest, false); err != nil {
 		return err
 	}
+	if b.powers > 0 {
+		b.Note(Place{File: b.Source}, "%d task(s) install packages, or change users or owners, and get capabilities for that in their sandboxes: the tester files allow it (runtime.allow_capabilities)", b.powers)
+	}
 	comment := "# Put your agent into harness.config.command. It finds its task in task.json, and leaves " + candidateOf(b.format.Family) + ".\n"
 	err = b.tester(comment, harnessSection{Type: compiler.HarnessCommand, Config: map[string]any{"command": "true"}})
 	for _, a := range b.Agents {
@@ -136,12 +139,16 @@ type harnessSection struct {
 func (b *Builder) tester(comment string, h harnessSection) error {
 	name := strings.ReplaceAll(h.Type, "_", "-")
 	h.Config["timeout_seconds"] = b.format.Timeout
-	text, err := yaml.Marshal(map[string]any{
+	sections := map[string]any{
 		"schema_version": "0.2",
 		"run":            map[string]string{"id": b.ID + "-" + name, "output_dir": "runs/" + b.ID + "-" + name},
 		"benchmark":      map[string]string{"manifest": manifestFile, "tasks": tasksFile},
 		"harness":        h,
-	})
+	}
+	if b.powers > 0 {
+		sections["runtime"] = map[string]bool{"allow_capabilities": true}
+	}
+	text, err := yaml.Marshal(sections)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,8 @@ import (
 
 // taskOptions are the options of formats whose tasks are directories.
 type taskOptions struct {
-	Pytest bool `json:"pytest,omitempty" help:"Task directories: let pytest check instead of the task's own script."`
+	Pytest  bool `json:"pytest,omitempty" help:"Task directories: let pytest check instead of the task's own script."`
+	Machine bool `json:"machine,omitempty" help:"Task directories: let tasks change all of the image, not only those that name a place outside their working directory."`
 }
 
 // A task is one directory of a source, with all its files in memory.
@@ -305,6 +306,7 @@ type terminalTask struct {
 	seconds  any        // of the check
 	solution []taskFile // a script solve.sh and its files; empty if there is none
 	image    []taskFile // the build context of the image; nil if the image exists
+	machine  bool       // the whole machine is the candidate in any case
 }
 
 // addTask writes a task's files to the pack and adds its row, unless the task has problems.
@@ -330,6 +332,7 @@ func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error
 	if len(t.problems) > 0 {
 		return nil
 	}
+	b.machine(t, spec, row)
 	hidden := path.Join(hiddenDir, t.id)
 	err := errors.Join(b.place(path.Join(hidden, "tests"), tests), b.place(path.Join(hidden, "solution"), spec.solution))
 	if err == nil && spec.image != nil && b.ownImages() { // otherwise the operator has named an existing image

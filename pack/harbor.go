@@ -86,7 +86,7 @@ func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 		spec.check(t)
 		task := terminalTask{
 			row:     Row{Input: map[string]any{"instructions": instructionOf(t)}, Environment: spec.environment(t), Metadata: map[string]any{}},
-			seconds: float64(harborSeconds), solution: b.harborSolution(t),
+			seconds: float64(harborSeconds), solution: b.harborSolution(t), machine: o.Machine,
 		}
 		if !o.Pytest {
 			task.script = spec.script(t)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
@@ -144,10 +145,12 @@ func (s *session) keep(ctx context.Context, a attempt, c candidate.Candidate, re
 		rec.ProducerMetadata["redacted_entries"] = changed
 	}
 	from, to := path.Join(unjudgedDir, a.workspaceName()), path.Join(record.WorkspacesDir, a.workspaceName())
-	if c.Attributes != "" {
-		err = s.out.Rename(from+workspace.AttributesSuffix, to+workspace.AttributesSuffix)
+	for suffix, digest := range map[string]string{workspace.AttributesSuffix: c.Attributes, layer.Suffix: c.Layer} {
+		if digest != "" {
+			err = errors.Join(err, s.out.Rename(from+suffix, to+suffix))
+		}
 	}
-	rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes = &to, c.Digest, c.Attributes
+	rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = &to, c.Digest, c.Attributes, c.Layer
 	return errors.Join(err, s.out.Rename(from, to))
 }
 
@@ -157,7 +160,7 @@ func (s *session) keep(ctx context.Context, a attempt, c candidate.Candidate, re
 func (s *session) complete(rec record.Record, a attempt, cause error) (record.Record, error) {
 	if cause != nil {
 		unmeasured(&rec, cause)
-		rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes = nil, "", ""
+		rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = nil, "", "", ""
 	}
 	rec.EndedAt = time.Now().UTC()
 	// a.log.secrets includes s.secrets: searched for in one pass, a short secret within a
@@ -187,8 +190,8 @@ func (a attempt) workspaceName() string {
 	return name
 }
 
-// removeWorkspace removes an attempt's workspace in dir, and its attributes file.
+// removeWorkspace removes an attempt's workspace in dir, and the files that belong to it.
 func (s *session) removeWorkspace(dir string, a attempt) error {
 	name := path.Join(dir, a.workspaceName())
-	return errors.Join(remove.All(s.out, name), remove.All(s.out, name+workspace.AttributesSuffix))
+	return errors.Join(remove.All(s.out, name), remove.All(s.out, name+workspace.AttributesSuffix), remove.All(s.out, name+layer.Suffix))
 }

@@ -16,7 +16,7 @@ func NewRedactor(secrets ...string) Redactor { return Redactor{redactor{}.with(s
 func (r Redactor) Text(s string) string { return r.r.text(s) }
 
 // In is redactor.in.
-func (r Redactor) In(from io.Reader, size int64) (bool, error) { return r.r.in(from, size) }
+func (r Redactor) In(from io.Reader, size int64) (bool, error) { return r.r.In(from, size) }
 
 // Output is redactor.output.
 func (r Redactor) Output(o runtime.Output) string { return r.r.output(o) }

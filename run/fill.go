@@ -82,6 +82,8 @@ func candidateDigest(rec record.Record) string {
 		return record.Digest([]byte(*rec.CandidateText))
 	case rec.CandidatePatch != nil:
 		return record.Digest([]byte(*rec.CandidatePatch))
+	case rec.LayerDigest != "":
+		return record.Digest([]byte(rec.WorkspaceDigest + " " + rec.LayerDigest))
 	}
 	return rec.WorkspaceDigest
 }

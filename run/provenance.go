@@ -118,7 +118,7 @@ func (c Config) policy(task *compiler.Task) record.Policy {
 		OutputBytes:    cmp.Or(c.Tester.Runtime.Limits.OutputBytes, DefaultOutputBytes),
 		TimeoutSeconds: c.timeout(task).Seconds(),
 		DenyCommands:   v.DenyCommands, AllowDangerous: !v.DisallowDangerousCommands, Degraded: c.Degraded,
-		AllowSeccomp: c.Tester.Runtime.AllowSeccomp, AllowNetlink: c.Tester.Runtime.AllowNetlink,
+		Capabilities: env.Capabilities, AllowSeccomp: c.Tester.Runtime.AllowSeccomp, AllowNetlink: c.Tester.Runtime.AllowNetlink,
 	}
 	if !env.NetworkNone {
 		for _, d := range c.Tester.Harness.Config.AllowedDomains {

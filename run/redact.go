@@ -159,8 +159,11 @@ func encodings(s string) []string {
 
 func (r redactor) text(s string) string { return r.cut(s, 0, len(s)) }
 
-// in reports whether there is a secret in what is read, of which size bytes are expected.
-func (r redactor) in(from io.Reader, size int64) (bool, error) {
+// Replace and In implement layer.Secrets.
+func (r redactor) Replace(s string) string { return r.text(s) }
+
+// In reports whether there is a secret in what is read, of which size bytes are expected.
+func (r redactor) In(from io.Reader, size int64) (bool, error) {
 	piece, kept := make([]byte, max(min(size+1, 1<<20), 2*maxNeedle)), 0
 	for {
 		n, err := io.ReadFull(from, piece[kept:])

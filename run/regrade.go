@@ -74,7 +74,7 @@ func (s *session) regrade(ctx context.Context, a attempt) (record.Record, error)
 	}
 	rec.ProducerStdout, rec.ProducerStderr, rec.ProducerMetadata = before.ProducerStdout, before.ProducerStderr, before.ProducerMetadata
 	rec.CandidateText, rec.CandidatePatch = before.CandidateText, before.CandidatePatch
-	rec.WorkspaceDigest, rec.WorkspaceAttributes = before.WorkspaceDigest, before.WorkspaceAttributes
+	rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = before.WorkspaceDigest, before.WorkspaceAttributes, before.LayerDigest
 	rec.Agent, rec.Times.Producer = before.Agent, before.Times.Producer
 	var c candidate.Candidate
 	if err == nil {
@@ -111,7 +111,7 @@ func (s *session) stored(ctx context.Context, rec *record.Record, before record.
 		return c, fmt.Errorf("candidate_workspace %q leads out of the run's directory: %w", *before.CandidateWorkspace, err)
 	}
 	dir := filepath.Join(s.old.dir, *before.CandidateWorkspace)
-	c.Workspace, c.Attributes = dir, before.WorkspaceAttributes
+	c.Workspace, c.Attributes, c.Layer = dir, before.WorkspaceAttributes, before.LayerDigest
 	digest, err := digestOf(ctx, c)
 	if err != nil {
 		return c, fmt.Errorf("stored candidate: %w", err)

@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/candidate/layer"
 )
 
 // maxScrub bounds a file in which secrets are replaced, in bytes. The content of a larger one
@@ -25,7 +28,7 @@ var errUnsearchable = errors.New("the workspace could not be searched for secret
 // hostErrors are not the candidate's fault.
 var hostErrors = []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.EROFS, unix.ENOMEM, unix.EMFILE, unix.ENFILE}
 
-// scrub removes the values of harness.env from a candidate's workspace: from names, contents
+// scrub removes the values of harness.env from a candidate's workspace and layer: from names, contents
 // and link targets. Hidden values stay: the agent was not given them, and a candidate may
 // rightly equal one. It returns the number of changed entries.
 func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed int, err error) {
@@ -50,7 +53,33 @@ func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed in
 	case sc.changed > 0:
 		err = sc.update(ctx, c)
 	}
+	if err == nil && c.Layer != "" {
+		var more int
+		more, err = s.scrubLayer(ctx, c)
+		return sc.changed + more, err
+	}
 	return sc.changed, err
+}
+
+// scrubLayer does to the candidate's layer what scrub does to its workspace.
+func (s *session) scrubLayer(ctx context.Context, c *candidate.Candidate) (changed int, err error) {
+	from, err := c.OpenLayer()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = from.Close() }()
+	name := c.Workspace + layer.Suffix
+	to, err := os.CreateTemp(filepath.Dir(name), "layer-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.Remove(to.Name()) }()
+	report, changed, err := layer.Redact(ctx, from, to, candidate.LayerLimits(math.MaxInt64/2), s.secrets)
+	err = errors.Join(err, to.Chmod(0o644), to.Sync(), to.Close())
+	if err == nil && changed > 0 {
+		c.Layer, err = report.Digest, os.Rename(to.Name(), name)
+	}
+	return changed, err
 }
 
 // scrubber removes secrets from a directory.
@@ -159,7 +188,7 @@ func (s *scrubber) file(name string) error {
 	if err != nil {
 		return err
 	}
-	found, err := s.secrets.in(f, info.Size())
+	found, err := s.secrets.In(f, info.Size())
 	if found && err == nil {
 		s.changed++
 		clean := []byte(redacted)

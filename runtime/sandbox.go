@@ -49,10 +49,23 @@ type Sandbox interface {
 	// symbolic link: the error is fs.ErrNotExist if any part of dir is not a directory. It
 	// fails before the process has ended; the path is valid until Close.
 	Path(dir string) (string, error)
+	// Changes returns what a one-shot sandbox with Config.Machine has changed in its image. It
+	// fails before the process has ended; the paths are valid until Close.
+	Changes() (Changes, error)
 	// Close waits for a running Exec, kills what still runs, and removes everything except
 	// what the caller provided. It may be called again, and cleans up even if ctx is
 	// cancelled.
 	Close(ctx context.Context) error
+}
+
+// Changes are what a sandbox wrote over its image's files.
+type Changes struct {
+	// Dir is the host path of an upper directory of overlayfs: of each directory with a change
+	// it has only the changed entries, and device nodes 0/0 for those that were removed.
+	Dir string
+	// Mounts are the absolute paths in the sandbox at which something was mounted. What Dir
+	// has there is not the process's.
+	Mounts []string
 }
 
 // A Volume is a writable directory whose size and number of files are bounded where the host
@@ -81,6 +94,9 @@ type Image struct {
 	Env      []string `json:"env"`      // NAME=value
 	User     string   `json:"user"`     // uid[:gid] or names; "" means root
 	Workdir  string   `json:"workdir"`  // "" means /
+	// Over is the host path of a directory as in [Changes], whose contents replace those of
+	// the image in sandboxes and views; "" for none. It must stay as it is until they are closed.
+	Over string `json:"-"`
 }
 
 // A View is read access to an image's files without running a process. Whoever makes it
@@ -104,6 +120,9 @@ type Config struct {
 
 	Persistent   bool // takes any number of Exec calls, otherwise one
 	WritableRoot bool // otherwise only tmpfs and writable mounts are writable
+	// Machine implies WritableRoot and makes /tmp and /run directories of the root file system
+	// instead of file systems in memory.
+	Machine      bool
 	Mounts       []Mount
 	Capabilities []string // see oci.WithCapabilities
 	// Sealed keeps the sandbox's processes from accessing each other's memory; see

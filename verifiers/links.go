@@ -40,9 +40,19 @@ func forgingLinks(ctx context.Context, e Engine, image runtime.Image, dir, workd
 	}
 	defer func() { _ = root.Close() }()
 	l := newLinkResolver(root, view.Root(), workdir, trusted)
-	count, err := l.count(ctx, ".")
+	l.machine = image.Over != ""
+	count, err := l.count(ctx, root, l.workdir, ".")
+	if err == nil && l.machine {
+		var over *os.Root
+		if over, err = os.OpenRoot(image.Over); err == nil {
+			var more int
+			more, err = l.count(ctx, over, "/", ".")
+			count += more
+			_ = over.Close()
+		}
+	}
 	if err != nil {
-		return 0, fmt.Errorf("links of the workspace: %w", err)
+		return 0, fmt.Errorf("links of the candidate: %w", err)
 	}
 	return count, nil
 }
@@ -53,7 +63,8 @@ type linkResolver struct {
 	// Both with the image's links resolved, such as /var/run.
 	workdir string
 	trusted []string
-	steps   int // of all links together
+	machine bool // image has the candidate's files, too, also in /tmp and /run
+	steps   int  // of all links together
 }
 
 func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string) *linkResolver {
@@ -65,9 +76,10 @@ func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string
 	return l
 }
 
-// count counts the forging links below the candidate's directory name.
-func (l *linkResolver) count(ctx context.Context, name string) (int, error) {
-	f, err := l.candidate.Open(name)
+// count counts the forging links below the directory name of root, whose files the checker
+// finds at the path top.
+func (l *linkResolver) count(ctx context.Context, root *os.Root, top, name string) (int, error) {
+	f, err := root.Open(name)
 	if err != nil {
 		return 0, err
 	}
@@ -85,14 +97,14 @@ func (l *linkResolver) count(ctx context.Context, name string) (int, error) {
 		}
 		at := filepath.Join(name, entry.Name())
 		switch {
-		case at == trustedDir: // sbench's own is mounted over it
+		case at == trustedDir && top == l.workdir: // sbench's own is mounted over it
 		case entry.IsDir():
-			n, err := l.count(ctx, at)
+			n, err := l.count(ctx, root, top, at)
 			if err != nil {
 				return 0, err
 			}
 			total += n
-		case entry.Type()&fs.ModeSymlink != 0 && l.forges(path.Join(l.workdir, at)):
+		case entry.Type()&fs.ModeSymlink != 0 && l.forges(path.Join(top, at)):
 			total++
 		}
 	}
@@ -156,7 +168,8 @@ func (l *linkResolver) denied(done string, rest []string) bool {
 	}
 	inside := within(l.workdir)
 	return slices.ContainsFunc(l.trusted, within) ||
-		!inside && slices.ContainsFunc([]string{"/proc", "/sys", "/dev", "/tmp", "/run", logsMount}, within)
+		!inside && slices.ContainsFunc([]string{"/proc", "/sys", "/dev", logsMount}, within) ||
+		!inside && !l.machine && slices.ContainsFunc([]string{"/tmp", "/run"}, within)
 }
 
 // readlink returns the target of a link; "" for anything else and on errors.

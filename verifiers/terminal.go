@@ -50,12 +50,20 @@ func terminalTask(ctx context.Context, e Engine, in Input) (Verdict, error) {
 	if eval.Checker.RunCandidate {
 		capabilities = append(capabilities, "CAP_SETUID", "CAP_SETGID")
 	}
+	capabilities = append(capabilities, in.Task.Environment().Capabilities...)
 	in, done, err := asLeft(ctx, e, in)
 	if err != nil {
 		return Verdict{}, fmt.Errorf("restore the workspace: %w", err)
 	}
-	verdict, err := staged(ctx, e, in, eval, capabilities)
-	return verdict, errors.Join(err, done())
+	image, restored, removeMachine, err := machine(ctx, e, in, eval)
+	if err != nil {
+		return Verdict{}, errors.Join(fmt.Errorf("restore the machine: %w", err), done())
+	}
+	verdict, err := staged(ctx, e, terminalCheck{engine: e, in: in, image: image, eval: eval, capabilities: capabilities})
+	if len(restored) > 0 && err == nil {
+		verdict = verdict.with("restored", restored)
+	}
+	return verdict, errors.Join(err, removeMachine(), done())
 }
 
 // needed returns the capabilities that commands need or, if the operator forbids a command,
@@ -74,12 +82,12 @@ func needed(commands []string, p Policy) ([]string, *Verdict) {
 }
 
 // staged runs the check with a volume for files that the candidate must not change.
-func staged(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, capabilities []string) (Verdict, error) {
-	stage, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: in.WorkspaceBytes, Inodes: stageInodes})
+func staged(ctx context.Context, e Engine, c terminalCheck) (Verdict, error) {
+	stage, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: c.in.WorkspaceBytes, Inodes: stageInodes})
 	if err != nil {
 		return Verdict{}, err
 	}
-	c := terminalCheck{engine: e, in: in, eval: eval, capabilities: capabilities, volume: stage.Path()}
+	c.volume = stage.Path()
 	verdict, err := c.verify(ctx)
 	return verdict, errors.Join(err, stage.Close())
 }
@@ -88,6 +96,7 @@ func staged(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval,
 type terminalCheck struct {
 	engine       Engine
 	in           Input
+	image        runtime.Image // of in, with the changes of the candidate if it is a machine
 	eval         compiler.TerminalEval
 	capabilities []string
 	volume       string
@@ -116,12 +125,12 @@ func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
 		return v, err
 	}
 	trusted := []string{path.Join(c.workdir(), trustedDir), compiler.CheckerMount, sbenchDir}
-	forging, err := forgingLinks(ctx, c.engine, c.in.Image, c.in.Candidate.Workspace, c.workdir(), trusted)
+	forging, err := forgingLinks(ctx, c.engine, c.image, c.in.Candidate.Workspace, c.workdir(), trusted)
 	if err != nil {
 		return Verdict{}, err
 	}
 	if forging > 0 {
-		return failed("candidate_link_denied", fmt.Sprintf("%d symbolic links of the workspace lead to the checker's files, to devices, to /proc or to where a checker writes", forging)), nil
+		return failed("candidate_link_denied", fmt.Sprintf("%d symbolic links of the candidate lead to the checker's files, to devices, to /proc or to where a checker writes", forging)), nil
 	}
 	exit, err := c.run(ctx, dir)
 	switch {
@@ -213,6 +222,7 @@ func (c *terminalCheck) withoutPytest(ctx context.Context, dir string, v Verdict
 // withoutCandidate runs the checker on a workspace with nothing but the task's own files.
 func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (runtime.Exit, error) {
 	without := *c
+	without.image = c.in.Image
 	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
 	if err == nil {
 		without.in.Candidate.Workspace, err = os.MkdirTemp(c.volume, "empty-")
@@ -245,8 +255,8 @@ func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, erro
 	env, limits := c.in.Task.Environment(), c.in.Limits
 	limits.LayerBytes = c.in.WorkspaceBytes
 	return once(ctx, c.engine, runtime.Config{
-		Name: "verifier", Image: c.in.Image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
-		Workdir: c.workdir(), User: env.User, Sealed: true, Env: c.env(dir),
+		Name: "verifier", Image: c.image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
+		Workdir: c.workdir(), User: env.User, Sealed: true, Machine: env.Machine, Env: c.env(dir),
 	}, runtime.Process{
 		Args: checkerArgs(c.eval.Checker), Dir: within(c.workdir(), c.eval.Checker.Workdir),
 		Wall: cmp.Or(c.eval.Checker.Timeout, env.Timeout, c.in.Timeout), OutputBytes: c.in.OutputBytes,

@@ -96,7 +96,8 @@ type Record struct {
 	Provenance Provenance `json:"provenance"`
 
 	// CandidateDigest identifies the candidate as stored, without secrets: the [Digest] of
-	// the recorded text or patch, or the WorkspaceDigest; "" if there is no candidate.
+	// the recorded text or patch, or the WorkspaceDigest, with a layer that of both digests
+	// with a space between them; "" if there is no candidate.
 	CandidateDigest string `json:"candidate_digest,omitempty"`
 	WorkspaceDigest string `json:"workspace_digest,omitempty"` // of the tree; see workspace.TreeReport
 	// WorkspaceAttributes is the digest of the file that lists the owners and modes that the
@@ -104,6 +105,10 @@ type Record struct {
 	// the workspace's with workspace.AttributesSuffix. WorkspaceDigest covers the original
 	// modes.
 	WorkspaceAttributes string `json:"workspace_attributes,omitempty"`
+	// LayerDigest is the digest of the OCI layer of what the candidate changed outside the
+	// workspace; "" unless the whole machine was the candidate. The file's name is the
+	// workspace's with layer.Suffix.
+	LayerDigest string `json:"layer_digest,omitempty"`
 	// EgressDigest is the [Digest] of this try's lines of egress.jsonl, concatenated; ""
 	// if there are none.
 	EgressDigest string `json:"egress_digest,omitempty"`
@@ -185,6 +190,7 @@ type Policy struct {
 	Transparent    bool           `json:"transparent,omitempty"`   // programs that ignore the proxy settings reach Domains, too
 	DenyCommands   []string       `json:"deny_commands,omitempty"` // executables that the verifier must not start
 	AllowDangerous bool           `json:"allow_dangerous,omitempty"`
+	Capabilities   []string       `json:"capabilities,omitempty"` // of the task's sandboxes
 	AllowSeccomp   bool           `json:"allow_seccomp,omitempty"`
 	AllowNetlink   bool           `json:"allow_netlink,omitempty"`
 	Degraded       []string       `json:"degraded,omitempty"` // limits that the host does not enforce

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -149,6 +150,16 @@ func (v *verifier) workspace(n int, path string, r Record) {
 		v.wrong(path, 0, "the workspace of line %d: %v", n, err)
 	case report.Digest != r.WorkspaceDigest:
 		v.wrong(path, 0, "the workspace is not what line %d recorded", n)
+	}
+	if r.LayerDigest == "" {
+		return
+	}
+	f, err := layer.Open(v.root, filepath.Clean(path)+layer.Suffix, r.LayerDigest)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		v.wrong(filepath.Clean(path)+layer.Suffix, 0, "the layer of line %d: %v", n, err)
 	}
 }
 

@@ -368,8 +368,8 @@ func (s *Sandbox) sound() error {
 func (s *Sandbox) Path(dir string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.cfg.Persistent || !s.spent {
-		return "", errors.New("sandbox has not stopped, or is closed")
+	if err := s.left(); err != nil {
+		return "", err
 	}
 	if !filepath.IsAbs(dir) {
 		return "", fmt.Errorf("path %q is not absolute", dir)
@@ -386,4 +386,33 @@ func (s *Sandbox) Path(dir string) (string, error) {
 		}
 	}
 	return at, nil
+}
+
+// left returns an error unless a one-shot sandbox has ended its process and is not closed.
+func (s *Sandbox) left() error {
+	if s.closed || s.cfg.Persistent || !s.spent {
+		return errors.New("sandbox has not stopped, or is closed")
+	}
+	return nil
+}
+
+// Changes returns what was written over the image; see runtime.Sandbox.
+func (s *Sandbox) Changes() (runtime.Changes, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.left()
+	switch {
+	case err == nil && !s.cfg.Machine:
+		err = errors.New("the sandbox is no machine")
+	case err == nil && s.run.c.stack.Fuse != "":
+		err = fmt.Errorf("%w: fuse-overlayfs does not say what was changed; see docs/rootless.md", runtime.ErrUnavailable)
+	}
+	if err != nil {
+		return runtime.Changes{}, err
+	}
+	c := runtime.Changes{Dir: s.root.Layers()[0], Mounts: []string{"/proc", "/dev", "/sys"}}
+	for _, m := range s.root.Shown() {
+		c.Mounts = append(c.Mounts, m.Dest)
+	}
+	return c, nil
 }

@@ -163,6 +163,11 @@ func (r *Run) newLayer(ctx context.Context, cfg runtime.VolumeConfig) (*volume.V
 // lowers returns the directories of an image's file system, topmost first. A read-only
 // snapshot that belongs to the run keeps them from being removed.
 func (r *Run) lowers(ctx context.Context, image runtime.Image) ([]string, error) {
+	if over := image.Over; over != "" {
+		image.Over = ""
+		below, err := r.lowers(ctx, image)
+		return append([]string{over}, below...), err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if l, ok := r.bases[image.ChainID]; ok {

@@ -141,7 +141,7 @@ func (s *Sandbox) makeRoot(ctx context.Context) error {
 	}
 	s.root, err = rootfs.New(rootfs.Config{
 		Dir: s.dir, Lower: lower, Layer: s.layer, IDs: s.ids.own, Stacker: s.run.c.stack,
-		Files: files, Mounts: s.cfg.Mounts, Workdir: s.workdir(), Writable: s.cfg.WritableRoot,
+		Files: files, Mounts: s.cfg.Mounts, Workdir: s.workdir(), Writable: s.cfg.WritableRoot || s.cfg.Machine,
 	})
 	return err
 }
@@ -211,10 +211,10 @@ func (s *Sandbox) spec(args []string, env []string, dir string) (*specs.Spec, er
 		oci.WithUser(s.user.UID, s.user.GID, s.user.Groups...),
 		oci.WithNetworkNamespace(s.netns.Path()),
 		oci.WithSharedMemory(s.cfg.Limits.ShmBytes),
-		oci.WithTmpfs("/tmp", s.cfg.Limits.TmpBytes, max(minInodes, s.cfg.Limits.TmpBytes/tmpInodeBytes)),
-		oci.WithTmpfs("/run", runBytes, minInodes),
-		oci.WithCapabilities(s.cfg.Capabilities...),
 		oci.WithAnnotation(labelRun, s.run.id),
+	}
+	if !s.cfg.Machine {
+		opts = append(opts, oci.WithTmpfs("/tmp", s.cfg.Limits.TmpBytes, max(minInodes, s.cfg.Limits.TmpBytes/tmpInodeBytes)), oci.WithTmpfs("/run", runBytes, minInodes))
 	}
 	if s.run.c.opts.AllowSeccomp {
 		opts = append(opts, oci.WithOwnFilters())
@@ -226,6 +226,7 @@ func (s *Sandbox) spec(args []string, env []string, dir string) (*specs.Spec, er
 		opts = append(opts, oci.WithSealedProcesses())
 	}
 	opts = append(opts, s.ids.options(s.run.c.ids.mappings, s.root.Devices())...)
+	opts = append(opts, oci.WithCapabilities(s.cfg.Capabilities...)) // some only in a user namespace
 	for _, m := range s.root.Shown() {
 		opts = append(opts, oci.WithBind(m.Source, m.Dest, m.Writable))
 	}

@@ -95,6 +95,8 @@ func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox,
 	s := &sandbox{engine: e, cfg: cfg, root: root}
 	if from, ok := cfg.From.(*sandbox); ok {
 		err = os.CopyFS(root, os.DirFS(from.root))
+	} else if cfg.Image.Over != "" {
+		err = os.CopyFS(root, os.DirFS(cfg.Image.Over))
 	}
 	for i, m := range cfg.Mounts {
 		_, statErr := os.Stat(m.Source)
@@ -137,7 +139,7 @@ type sandbox struct {
 }
 
 func (s *sandbox) path(name string) (string, bool) {
-	host, writable, best := filepath.Join(s.root, name), s.cfg.WritableRoot, -1
+	host, writable, best := filepath.Join(s.root, name), s.cfg.WritableRoot || s.cfg.Machine, -1
 	for _, m := range s.cfg.Mounts {
 		if rest, ok := strings.CutPrefix(name+"/", m.Dest+"/"); ok && len(m.Dest) > best {
 			host, writable, best = filepath.Join(m.Source, rest), m.Writable, len(m.Dest)
@@ -234,6 +236,20 @@ func (s *sandbox) Path(dir string) (string, error) {
 		return "", fmt.Errorf("%s: %w", dir, fs.ErrNotExist)
 	}
 	return host, nil
+}
+
+// Changes returns the whole root file system; see [runtime.Sandbox].
+func (s *sandbox) Changes() (runtime.Changes, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.cfg.Persistent || !s.spent || !s.cfg.Machine {
+		return runtime.Changes{}, errors.New("sandbox is no machine, has not stopped, or is closed")
+	}
+	c := runtime.Changes{Dir: s.root}
+	for _, m := range s.cfg.Mounts {
+		c.Mounts = append(c.Mounts, m.Dest)
+	}
+	return c, nil
 }
 
 // Close removes the sandbox's files.

@@ -1,0 +1,213 @@
+package layer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Apply writes a layer as an upper directory of overlayfs (see runtime.Changes) to the empty
+// directory to, for the image with the files in image. It leaves out the entries that keep,
+// unless nil, refuses: then the image's stay, and what lies below a refused directory that the
+// image has is asked about on its own. It needs CAP_CHOWN, and CAP_MKNOD before Linux 5.8.
+// Errors are those of [Entries].
+func Apply(ctx context.Context, r io.Reader, to, image *os.Root, limits Limits, keep func(*Entry) (bool, error)) error {
+	a := applier{to: to, image: image, keep: keep}
+	for e, err := range Entries(ctx, r, limits) {
+		if err == nil {
+			err = a.apply(e)
+		}
+		if err != nil {
+			return fmt.Errorf("apply layer: %w", err)
+		}
+	}
+	return a.setTimes()
+}
+
+type applier struct {
+	to, image *os.Root
+	keep      func(*Entry) (bool, error)
+	times     []dated // of directories: writing into one changes its time
+}
+
+type dated struct {
+	name string
+	time time.Time
+}
+
+func (a *applier) apply(e *Entry) error {
+	if parent, err := a.to.Lstat(path.Dir(e.Path)); err != nil || !parent.IsDir() {
+		return nil // it was left out
+	}
+	if a.keep != nil {
+		kept, err := a.keep(e)
+		if err != nil {
+			return err
+		}
+		if !kept {
+			return a.passOver(e)
+		}
+	}
+	if e.Kind != Opaque {
+		if err := a.clear(e.Path); err != nil {
+			return err
+		}
+	}
+	switch e.Kind {
+	case Removed:
+		return a.remove(e.Path)
+	case Opaque:
+		return a.hide(e.Path)
+	case Directory:
+		if err := a.to.Mkdir(e.Path, 0o700); err != nil {
+			return err
+		}
+		return a.settle(e.Path, e.header.Uid, e.header.Gid, uint32(e.header.Mode), e.header.ModTime, true)
+	case Symlink:
+		if err := a.to.Symlink(e.Target, e.Path); err != nil {
+			return err
+		}
+		return a.to.Lchown(e.Path, e.header.Uid, e.header.Gid)
+	case Hardlink:
+		if info, err := a.to.Lstat(e.Target); err != nil || !info.Mode().IsRegular() {
+			return nil // that was left out
+		}
+		return a.to.Link(e.Target, e.Path)
+	}
+	return a.file(e)
+}
+
+// passOver keeps the image's directory of an entry's path, so that contents can be added.
+func (a *applier) passOver(e *Entry) error {
+	info, err := a.image.Lstat(e.Path)
+	if e.Kind != Directory || err != nil || !info.IsDir() {
+		return nil
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	if err := a.to.Mkdir(e.Path, 0o700); err != nil {
+		return err
+	}
+	return a.settle(e.Path, int(st.Uid), int(st.Gid), st.Mode&0o7777, info.ModTime(), true)
+}
+
+// clear removes the mark at a name that Opaque may have left there.
+func (a *applier) clear(name string) error {
+	info, err := a.to.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && info.Mode().Type() != fs.ModeDevice|fs.ModeCharDevice {
+		err = fmt.Errorf("%w: %q is there twice", ErrInvalid, name)
+	}
+	if err != nil {
+		return err
+	}
+	return a.to.Remove(name)
+}
+
+// remove leaves a mark that hides an entry of the image, if it has one.
+func (a *applier) remove(name string) error {
+	if _, err := a.image.Lstat(name); err != nil {
+		return nil
+	}
+	dir, err := a.to.Open(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	err = unix.Mknodat(int(dir.Fd()), path.Base(name), unix.S_IFCHR, 0)
+	return errors.Join(err, dir.Close())
+}
+
+// hide hides everything that the image has in a directory. Attributes would be shorter, but
+// not every file system has those that an unprivileged overlay needs.
+func (a *applier) hide(name string) error {
+	dir, err := a.image.Open(name)
+	if err != nil {
+		return nil // there is nothing to hide
+	}
+	names, err := dir.Readdirnames(-1)
+	if info, statErr := a.image.Lstat(name); statErr != nil || !info.IsDir() {
+		return dir.Close() // a link to a directory, which is replaced as a whole
+	}
+	if err = errors.Join(err, dir.Close()); err != nil {
+		return err
+	}
+	for _, below := range names {
+		if err := a.remove(path.Join(name, below)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *applier) file(e *Entry) error {
+	f, err := a.to.OpenFile(e.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(copySparse(f, e), f.Close()); err != nil {
+		return err
+	}
+	return a.settle(e.Path, e.header.Uid, e.header.Gid, uint32(e.header.Mode), e.header.ModTime, false)
+}
+
+// copySparse copies a file and leaves holes for blocks of zeros.
+func copySparse(to *os.File, e *Entry) error {
+	buf, zeros := make([]byte, 64<<10), make([]byte, 64<<10)
+	for at := int64(0); ; {
+		n, err := io.ReadFull(e, buf)
+		if !bytes.Equal(buf[:n], zeros[:n]) {
+			if _, err := to.WriteAt(buf[:n], at); err != nil {
+				return err
+			}
+		}
+		at += int64(n)
+		switch {
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			if at != e.Size {
+				return fmt.Errorf("%w: %q is cut", ErrInvalid, e.Path)
+			}
+			return to.Truncate(at)
+		case err != nil:
+			return fmt.Errorf("%w: %q: %w", ErrInvalid, e.Path, err)
+		}
+	}
+}
+
+// settle gives an entry its owner, mode and time, in this order: a change of owner may clear
+// bits.
+func (a *applier) settle(name string, uid, gid int, mode uint32, modified time.Time, later bool) error {
+	bits := fs.FileMode(mode & 0o777)
+	if mode&unix.S_ISVTX != 0 {
+		bits |= fs.ModeSticky
+	}
+	err := a.to.Lchown(name, uid, gid)
+	if err == nil {
+		err = a.to.Chmod(name, bits)
+	}
+	if err == nil && later {
+		a.times = append(a.times, dated{name, modified})
+	} else if err == nil {
+		err = a.to.Chtimes(name, modified, modified)
+	}
+	return err
+}
+
+func (a *applier) setTimes() error {
+	for _, d := range slices.Backward(a.times) {
+		if err := a.to.Chtimes(d.name, d.time, d.time); err != nil {
+			return fmt.Errorf("apply layer: %w", err)
+		}
+	}
+	return nil
+}

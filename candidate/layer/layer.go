@@ -1,0 +1,202 @@
+// Package layer stores what a sandbox changed in its image's files as an OCI image layer
+// (image-spec, "Image Layer Filesystem Changeset"), compressed with zstd, and puts such a layer
+// over an image again.
+//
+// A process that nobody trusts made the changes. They are read once it has ended, name by name
+// below open directories, and within bounds. The layer holds regular files, hard and symbolic
+// links and directories with their owners, permission bits and modification times. Left out are
+// devices, pipes, sockets, extended attributes, and setuid and setgid bits.
+package layer
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/workspace"
+)
+
+// Suffix is added to the name of a kept workspace to name the layer that belongs to it.
+const Suffix = ".layer.tar.zst"
+
+const (
+	whiteout = ".wh."                // before the name of an entry that was removed
+	opaque   = whiteout + ".wh..opq" // in a directory that hides the image's
+	// maxDepth bounds how many directories lie inside one another.
+	maxDepth = 128
+	// maxName bounds a path in a layer, in bytes.
+	maxName = 4096
+	// maxWindow bounds the memory that reading a layer takes, in bytes; Write uses less.
+	maxWindow = 8 << 20
+)
+
+// ErrInvalid means that a layer is not what Write writes.
+var ErrInvalid = errors.New("invalid layer")
+
+// Limits bound a layer. Both fields must be positive.
+type Limits struct {
+	Bytes   int64 // the sum of the regular files' sizes, holes included
+	Entries int64 // of any type
+}
+
+func (l *Limits) count(size int64) error {
+	if l.Entries--; l.Entries < 0 {
+		return errTooMany
+	}
+	if l.Bytes -= size; l.Bytes < 0 {
+		return fmt.Errorf("%w: too many bytes in the layer of changes to the image", workspace.ErrTooBig)
+	}
+	return nil
+}
+
+var errTooMany = fmt.Errorf("%w: too many entries in the layer of changes to the image", workspace.ErrTooBig)
+
+// Kind is the type of an entry of a layer.
+type Kind int
+
+// The kinds of entries.
+const (
+	File      Kind = iota + 1
+	Directory      // its contents are added to the image's
+	Symlink
+	Hardlink
+	Removed // the image's entry of this path is removed
+	Opaque  // follows a Directory of the same path: nothing of the image's contents is left
+)
+
+// An Entry is one change.
+type Entry struct {
+	Path   string // clean and relative to the root of the file system
+	Kind   Kind
+	Target string // of a link; of a hard link, a Path
+	Size   int64  // of a file, in bytes
+
+	header  *tar.Header
+	content *bufio.Reader
+}
+
+// Read reads the content of a file. It returns io.EOF at its end, and once the next entry was
+// read.
+func (e *Entry) Read(p []byte) (int, error) { return e.content.Read(p) }
+
+// Peek returns the first n bytes of a file from which nothing was read, fewer if it is shorter;
+// n is at most 64 KiB.
+func (e *Entry) Peek(n int) ([]byte, error) {
+	text, err := e.content.Peek(n)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return text, err
+}
+
+// Open opens the layer name in root if its content has the digest. The caller closes the file.
+func Open(root *os.Root, name, digest string) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	sum, info := sha256.New(), fs.FileInfo(nil)
+	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: %s is no regular file", ErrInvalid, name)
+	}
+	if err == nil {
+		_, err = io.Copy(sum, f)
+	}
+	if err == nil && digestOf(sum) != digest {
+		err = fmt.Errorf("%w: %s has another digest", ErrInvalid, name)
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func digestOf(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
+
+// Entries yields the entries of a layer in its order, a directory before its contents. An entry
+// is valid until the next is read. After an error, which matches ErrInvalid or
+// workspace.ErrTooBig if the layer is at fault, nothing follows.
+func Entries(ctx context.Context, r io.Reader, limits Limits) iter.Seq2[*Entry, error] {
+	return func(yield func(*Entry, error) bool) {
+		plain, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			yield(nil, fmt.Errorf("%w: %w", ErrInvalid, err))
+			return
+		}
+		defer plain.Close()
+		archive, content := tar.NewReader(plain), bufio.NewReaderSize(nil, 64<<10)
+		for {
+			header, err := archive.Next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			var e *Entry
+			if err == nil {
+				content.Reset(archive)
+				e, err = entryOf(header, content)
+			}
+			if err != nil {
+				err = fmt.Errorf("%w: %w", ErrInvalid, err)
+			} else {
+				err = errors.Join(limits.count(e.Size), context.Cause(ctx))
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// entryOf checks a header. Nothing in it is trusted: the file may have been replaced.
+func entryOf(h *tar.Header, content *bufio.Reader) (*Entry, error) {
+	name := strings.TrimSuffix(h.Name, "/")
+	if !valid(name) || len(name) > maxName || strings.Count(name, "/") >= maxDepth {
+		return nil, fmt.Errorf("%q is no path in a layer", h.Name)
+	}
+	e := &Entry{Path: name, header: h, content: content}
+	dir, base := path.Split(name)
+	switch {
+	case base == opaque:
+		e.Path, e.Kind = path.Clean(dir), Opaque
+	case strings.HasPrefix(base, whiteout):
+		e.Path, e.Kind = dir+strings.TrimPrefix(base, whiteout), Removed
+	case h.Typeflag == tar.TypeReg:
+		e.Kind, e.Size = File, h.Size
+	case h.Typeflag == tar.TypeDir:
+		e.Kind = Directory
+	case h.Typeflag == tar.TypeSymlink:
+		e.Kind, e.Target = Symlink, h.Linkname
+	case h.Typeflag == tar.TypeLink && valid(h.Linkname):
+		e.Kind, e.Target = Hardlink, h.Linkname
+	default:
+		return nil, fmt.Errorf("entry %q of type %q", name, h.Typeflag)
+	}
+	if (e.Kind == Opaque || e.Kind == Removed) && (!valid(e.Path) || h.Size != 0) {
+		return nil, fmt.Errorf("entry %q", name)
+	}
+	return e, nil
+}
+
+// valid reports whether name is a clean path of something below a root. Unlike for
+// [fs.ValidPath], it need not be UTF-8.
+func valid(name string) bool {
+	return name != "." && filepath.IsLocal(name) && path.Clean(name) == name
+}

@@ -1,0 +1,273 @@
+package layer_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/workspace"
+)
+
+var limits = layer.Limits{Bytes: 1 << 30, Entries: 1 << 20}
+
+// A machine is an image, and an overlay of changes over it.
+type machine struct{ dir string }
+
+func (m machine) path(name string) string { return filepath.Join(m.dir, name) }
+
+func newMachine(t *testing.T) machine {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	m := machine{t.TempDir()}
+	if err := unix.Mount("tmpfs", m.dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=64m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, unix.Unmount(m.dir, unix.MNT_DETACH)) })
+	for _, dir := range []string{"image", "upper", "work", "merged", "applied", "work2", "again"} {
+		check(t, os.Mkdir(m.path(dir), 0o755))
+	}
+	return m
+}
+
+// mount mounts an overlay of upper over the image.
+func (m machine) mount(t *testing.T, upper, work, at string) {
+	t.Helper()
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=nofollow,index=off,metacopy=off", m.path("image"), m.path(upper), m.path(work))
+	if err := unix.Mount("overlay", m.path(at), "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, unix.Unmount(m.path(at), 0)) })
+}
+
+func (m machine) root(t *testing.T, name string) *os.Root {
+	t.Helper()
+	root, err := os.OpenRoot(m.path(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, root.Close()) })
+	return root
+}
+
+func (m machine) sh(t *testing.T, dir, script string) {
+	t.Helper()
+	cmd := exec.Command("sh", "-euc", script)
+	cmd.Dir = m.path(dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+const image = `
+mkdir -p etc/conf.d usr/bin var/lib/old var/www srv
+echo old > etc/passwd; echo a > etc/conf.d/a; echo b > etc/conf.d/b; ln -s passwd etc/link
+echo x > var/lib/old/x; echo y > var/lib/old/y; echo tool > usr/bin/tool; chmod 755 usr/bin/tool; chown 7:8 var/www`
+
+const changes = `
+echo new > etc/passwd; rm etc/conf.d/a; echo c > etc/conf.d/c; rm etc/link; mkdir etc/link; echo in > etc/link/in
+rm -r var/lib/old; mkdir var/lib/old; echo z > var/lib/old/z
+rm -r srv; echo file > srv
+mkdir -p tmp/deep/er; chmod 1777 tmp; echo t > tmp/deep/er/t; chown 1000:1001 tmp/deep; chmod 700 tmp/deep
+ln usr/bin/tool usr/bin/hard; echo 1 > one; ln one two; ln -s /etc/passwd abs
+printf 'odd' > "$(printf 'a\nb\377')"; truncate -s 3M sparse; printf end >> sparse
+chmod 4755 usr/bin/tool; mkfifo pipe; : > .wh.forged; touch -d '2001-02-03 04:05:06' etc/passwd etc/conf.d`
+
+// list describes a tree: type, mode, owner, time of files, and content.
+func list(t *testing.T, dir string) string {
+	t.Helper()
+	cmd := exec.Command("sh", "-euc", `find . ! -name pipe ! -name .wh.forged ! -type d -printf '%P %y %m %U:%G %Ts %l\n' -o -type d -printf '%P d %m %U:%G\n' | LC_ALL=C sort; find . -type f ! -name .wh.forged | LC_ALL=C sort | tr '\n' '\0' | xargs -0 sha256sum 2>/dev/null || true`)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func write(t *testing.T, m machine) ([]byte, layer.Report) {
+	t.Helper()
+	var b bytes.Buffer
+	report, err := layer.Write(t.Context(), &b, runtime.Changes{Dir: m.path("upper"), Mounts: []string{"/proc", "/mounted"}}, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes(), report
+}
+
+// TestRoundTrip: what a layer was written from and what it is applied to look the same.
+func TestRoundTrip(t *testing.T) {
+	m := newMachine(t)
+	m.sh(t, "image", image)
+	m.mount(t, "upper", "work", "merged")
+	m.sh(t, "merged", changes+"; mkdir proc mounted; echo x > mounted/x")
+	text, report := write(t, m)
+	if again, same := write(t, m); !bytes.Equal(text, again) || report.Digest != same.Digest {
+		t.Error("the same changes gave other bytes")
+	}
+	if want := []string{"/.wh.forged (no name for a layer)", "/pipe (fifo)"}; !cmp.Equal(report.Dropped, want) || report.Size != int64(len(text)) {
+		t.Errorf("dropped %q, size %d", report.Dropped, report.Size)
+	}
+	check(t, layer.Apply(t.Context(), bytes.NewReader(text), m.root(t, "applied"), m.root(t, "image"), limits, nil))
+	m.mount(t, "applied", "work2", "again")
+	m.sh(t, "merged", "rmdir proc; rm -r mounted; chmod 755 usr/bin/tool") // no setuid bit in a layer
+	if diff := cmp.Diff(list(t, m.path("merged")), list(t, m.path("again"))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestKeep: the image's files stay where an entry is refused, and others can be added there.
+func TestKeep(t *testing.T) {
+	m := newMachine(t)
+	m.sh(t, "image", image)
+	m.mount(t, "upper", "work", "merged")
+	m.sh(t, "merged", changes)
+	text, _ := write(t, m)
+	keep := func(e *layer.Entry) (bool, error) {
+		return !strings.HasPrefix(e.Path, "etc") || e.Path == "etc/conf.d/c", nil
+	}
+	check(t, layer.Apply(t.Context(), bytes.NewReader(text), m.root(t, "applied"), m.root(t, "image"), limits, keep))
+	m.mount(t, "applied", "work2", "again")
+	m.sh(t, "again", `test "$(cat etc/passwd)" = old; test -L etc/link; test "$(ls etc/conf.d)" = "$(printf 'a\nb\nc')"; test -f srv`)
+}
+
+// TestBounds: what exceeds a limit is too big, before it has cost more than the limit.
+func TestBounds(t *testing.T) {
+	m := newMachine(t)
+	m.mount(t, "upper", "work", "merged")
+	m.sh(t, "merged", `truncate -s 10M hole; for i in $(seq 60); do : > $i; ln 1 link-$i; done; d=.; for i in $(seq 140); do d=$d/d; done; mkdir -p $d`)
+	for name, l := range map[string]layer.Limits{
+		"a hole": {Bytes: 9 << 20, Entries: 1000}, "many files": {Bytes: 1 << 30, Entries: 50}, "links": {Bytes: 1 << 30, Entries: 100}, "depth": limits,
+	} {
+		_, err := layer.Write(t.Context(), io.Discard, runtime.Changes{Dir: m.path("upper")}, l)
+		if !errors.Is(err, workspace.ErrTooBig) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func archive(t *testing.T, headers ...tar.Header) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z, err := zstd.NewWriter(&b)
+	check(t, err)
+	w := tar.NewWriter(z)
+	for _, h := range headers {
+		check(t, w.WriteHeader(&h))
+		_, err := w.Write(make([]byte, h.Size))
+		check(t, err)
+	}
+	check(t, errors.Join(w.Close(), z.Close()))
+	return b.Bytes()
+}
+
+// TestForged: an archive that Write does not write is refused, and nothing leaves the directory.
+func TestForged(t *testing.T) {
+	m := newMachine(t)
+	m.sh(t, "image", image)
+	dir := tar.Header{Name: "d/", Typeflag: tar.TypeDir, Mode: 0o755}
+	bomb := func() []byte {
+		var b bytes.Buffer
+		z, _ := zstd.NewWriter(&b)
+		w := tar.NewWriter(z)
+		check(t, w.WriteHeader(&tar.Header{Name: "bomb", Typeflag: tar.TypeReg, Size: 2 << 30}))
+		_, _ = z.Write(make([]byte, 1<<20))
+		check(t, z.Close())
+		return b.Bytes()
+	}
+	tests := map[string][]byte{
+		"parent":           archive(t, tar.Header{Name: "../x", Typeflag: tar.TypeReg}),
+		"absolute":         archive(t, tar.Header{Name: "/x", Typeflag: tar.TypeReg}),
+		"dots":             archive(t, dir, tar.Header{Name: "d/../../x", Typeflag: tar.TypeReg}),
+		"device":           archive(t, tar.Header{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}),
+		"twice":            archive(t, tar.Header{Name: "x", Typeflag: tar.TypeReg}, tar.Header{Name: "x", Typeflag: tar.TypeReg}),
+		"hard link out":    archive(t, tar.Header{Name: "x", Typeflag: tar.TypeLink, Linkname: "../../image/etc/passwd"}),
+		"whiteout of root": archive(t, tar.Header{Name: ".wh..", Typeflag: tar.TypeReg}),
+		"bomb":             bomb(),
+		"no archive":       []byte("text"),
+		"cut":              archive(t, tar.Header{Name: "x", Typeflag: tar.TypeReg, Size: 1 << 20})[:30],
+	}
+	for name, text := range tests {
+		t.Run(name, func(t *testing.T) {
+			check(t, os.RemoveAll(m.path("applied")))
+			check(t, os.Mkdir(m.path("applied"), 0o755))
+			err := layer.Apply(t.Context(), bytes.NewReader(text), m.root(t, "applied"), m.root(t, "image"), limits, nil)
+			if !errors.Is(err, layer.ErrInvalid) && !errors.Is(err, workspace.ErrTooBig) {
+				t.Errorf("applied: %v", err)
+			}
+		})
+	}
+	link := archive(t, tar.Header{Name: "out", Typeflag: tar.TypeSymlink, Linkname: m.path("image")}, tar.Header{Name: "out/etc/new", Typeflag: tar.TypeReg})
+	check(t, os.RemoveAll(m.path("applied")))
+	check(t, os.Mkdir(m.path("applied"), 0o755))
+	if err := layer.Apply(t.Context(), bytes.NewReader(link), m.root(t, "applied"), m.root(t, "image"), limits, nil); err != nil {
+		t.Log(err)
+	}
+	if _, err := os.Lstat(m.path("image/etc/new")); !errors.Is(err, os.ErrNotExist) {
+		t.Error("a link led out of the directory")
+	}
+}
+
+type secrets struct{}
+
+func (secrets) Replace(s string) string {
+	return strings.ReplaceAll(s, "hunter2-hunter2", "<redacted>")
+}
+func (secrets) In(r io.Reader, _ int64) (bool, error) {
+	text, err := io.ReadAll(r)
+	return bytes.Contains(text, []byte("hunter2-hunter2")), err
+}
+
+func TestRedact(t *testing.T) {
+	m := newMachine(t)
+	m.mount(t, "upper", "work", "merged")
+	m.sh(t, "merged", `echo clean > clean; mkdir d-hunter2-hunter2; echo "key=hunter2-hunter2" > d-hunter2-hunter2/f; ln -s /x/hunter2-hunter2 l`)
+	text, before := write(t, m)
+	var b bytes.Buffer
+	after, changed, err := layer.Redact(t.Context(), bytes.NewReader(text), &b, limits, secrets{})
+	if err != nil || changed != 3 || after.Digest == before.Digest {
+		t.Fatalf("changed %d, %v", changed, err)
+	}
+	var got []string
+	for e, err := range layer.Entries(context.Background(), &b, limits) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(e)
+		check(t, err)
+		got = append(got, e.Path+" "+e.Target+strings.TrimSpace(string(content)))
+	}
+	want := []string{"clean clean", "d-<redacted> ", "d-<redacted>/f key=<redacted>", "l /x/<redacted>"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if _, changed, err := layer.Redact(t.Context(), bytes.NewReader(text[:]), io.Discard, limits, none{}); changed != 0 || err != nil {
+		t.Errorf("a clean layer: %d, %v", changed, err)
+	}
+}
+
+type none struct{}
+
+func (none) Replace(s string) string           { return s }
+func (none) In(io.Reader, int64) (bool, error) { return false, nil }

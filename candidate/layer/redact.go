@@ -1,0 +1,80 @@
+package layer
+
+import (
+	"archive/tar"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// maxRedacted bounds a file in which secrets are replaced, in bytes. A larger one with a secret
+// becomes empty.
+const maxRedacted = 64 << 20
+
+// Secrets finds and replaces what a layer must not hold.
+type Secrets interface {
+	// Replace returns the text without secrets.
+	Replace(text string) string
+	// In reports whether there is a secret in what is read, of which size bytes are expected.
+	In(from io.Reader, size int64) (bool, error)
+}
+
+// Redact replaces secrets in the names, link targets and contents of a layer. It returns the
+// number of entries with one; if that is 0, nothing was written. Of entries whose names become
+// equal the first is kept. Errors are those of [Entries].
+func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Limits, s Secrets) (r Report, changed int, err error) {
+	dirty := map[string]bool{}
+	for e, err := range Entries(ctx, from, limits) {
+		found := false
+		if err == nil && e.Kind == File {
+			found, err = s.In(e, e.Size)
+		}
+		if err != nil {
+			return Report{}, 0, fmt.Errorf("search layer: %w", err)
+		}
+		if found || s.Replace(e.header.Name) != e.header.Name || s.Replace(e.Target) != e.Target {
+			dirty[e.header.Name] = true
+		}
+	}
+	if len(dirty) == 0 {
+		return Report{}, 0, nil
+	}
+	if _, err := from.Seek(0, io.SeekStart); err != nil {
+		return Report{}, 0, err
+	}
+	r, err = compress(to, func(archive *tar.Writer, _ *Report) error {
+		seen := map[string]bool{}
+		for e, err := range Entries(ctx, from, limits) {
+			if err != nil {
+				return err
+			}
+			h, content := *e.header, io.Reader(e)
+			h.Name, h.Linkname = s.Replace(h.Name), s.Replace(h.Linkname)
+			h.PAXRecords, h.Format = nil, tar.FormatUnknown
+			if seen[h.Name] {
+				continue
+			}
+			seen[h.Name] = true
+			if dirty[e.header.Name] && e.Kind == File {
+				text := "" // of a large file nothing is left
+				if e.Size <= maxRedacted {
+					all, err := io.ReadAll(e)
+					if err != nil {
+						return err
+					}
+					text = s.Replace(string(all))
+				}
+				h.Size, content = int64(len(text)), strings.NewReader(text)
+			}
+			if err := archive.WriteHeader(&h); err != nil {
+				return err
+			}
+			if _, err := io.Copy(archive, content); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return r, len(dirty), err
+}

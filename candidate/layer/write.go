@@ -1,0 +1,233 @@
+package layer
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/workspace"
+)
+
+// maxDropped bounds the names kept in Report.Dropped.
+const maxDropped = 100
+
+// A Report describes a layer that was written.
+type Report struct {
+	Digest  string   // "sha256:" and the SHA-256 of the compressed bytes
+	DiffID  string   // the same of the bytes before compression (image-spec, config.md)
+	Size    int64    // of the compressed bytes
+	Dropped []string // the first 100 entries that no layer may hold, absolute, with their types
+}
+
+// Write writes the changes of a sandbox that has stopped as a layer. The same changes give the
+// same bytes. Errors match workspace.ErrTooBig if the changes exceed the limits.
+func Write(ctx context.Context, to io.Writer, changes runtime.Changes, limits Limits) (Report, error) {
+	root, err := os.OpenRoot(changes.Dir)
+	if err != nil {
+		return Report{}, err
+	}
+	defer func() { _ = root.Close() }()
+	return compress(to, func(archive *tar.Writer, r *Report) error {
+		w := writer{ctx: ctx, archive: archive, mounts: changes.Mounts, limits: limits, links: map[inode]string{}, report: r}
+		return w.directory(root, "", 1)
+	})
+}
+
+// compress writes what fill puts into the archive to a layer.
+func compress(to io.Writer, fill func(*tar.Writer, *Report) error) (Report, error) {
+	sum, diff := sha256.New(), sha256.New()
+	size := &counter{}
+	packed, err := zstd.NewWriter(io.MultiWriter(to, sum, size), zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
+	if err != nil {
+		return Report{}, err
+	}
+	archive := tar.NewWriter(io.MultiWriter(packed, diff))
+	var r Report
+	err = fill(archive, &r)
+	if err == nil {
+		err = errors.Join(archive.Close(), packed.Close())
+	} else {
+		packed.Reset(nil) // releases its memory without writing
+	}
+	r.Digest, r.DiffID, r.Size = digestOf(sum), digestOf(diff), size.n
+	return r, err
+}
+
+type counter struct{ n int64 }
+
+func (c *counter) Write(p []byte) (int, error) { c.n += int64(len(p)); return len(p), nil }
+
+type inode struct{ device, number uint64 }
+
+type writer struct {
+	ctx     context.Context // kept because the writer lives no longer than the call that made it
+	archive *tar.Writer
+	mounts  []string
+	limits  Limits
+	links   map[inode]string // the first name of each file that has several
+	report  *Report
+}
+
+func (w *writer) directory(dir *os.Root, rel string, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("%w: more than %d directories deep", workspace.ErrTooBig, maxDepth)
+	}
+	f, err := dir.Open(".")
+	if err != nil {
+		return fmt.Errorf("open directory %q: %w", rel, err)
+	}
+	names, err := f.Readdirnames(int(w.limits.Entries) + 1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err == nil && rel != "" && isOpaque(f) {
+		err = w.mark(path.Join(rel, opaque))
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("read directory %q: %w", rel, err)
+	}
+	if int64(len(names)) > w.limits.Entries {
+		return errTooMany
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if w.ctx.Err() != nil {
+			return context.Cause(w.ctx)
+		}
+		if at := path.Join(rel, name); !slices.Contains(w.mounts, "/"+at) {
+			if err := w.entry(dir, name, at, depth); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// isOpaque reports whether a directory hides the one below it: overlayfs says so by an
+// attribute of the namespace trusted or, for an unprivileged mount, user (overlayfs.rst in the
+// kernel's documentation).
+func isOpaque(dir *os.File) bool {
+	for _, name := range []string{"trusted.overlay.opaque", "user.overlay.opaque"} {
+		value := make([]byte, 2)
+		if n, err := unix.Fgetxattr(int(dir.Fd()), name, value); err == nil && string(value[:n]) == "y" {
+			return true
+		}
+	}
+	return false
+}
+
+// mark writes an entry that removes something of the image's.
+func (w *writer) mark(name string) error {
+	if err := w.limits.count(0); err != nil {
+		return err
+	}
+	return w.archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600})
+}
+
+func (w *writer) entry(dir *os.Root, name, rel string, depth int) error {
+	info, err := dir.Lstat(name)
+	if err != nil {
+		return fmt.Errorf("stat %q: %w", rel, err)
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	kind, target := info.Mode().Type(), ""
+	switch {
+	case kind == fs.ModeDevice|fs.ModeCharDevice && st.Rdev == 0:
+		return w.mark(path.Join(path.Dir(rel), whiteout+name))
+	case strings.HasPrefix(name, whiteout) || len(rel) > maxName-len(opaque), kind&^(fs.ModeDir|fs.ModeSymlink) != 0:
+		return w.drop(rel, kind)
+	case kind == fs.ModeSymlink:
+		if target, err = dir.Readlink(name); err != nil {
+			return fmt.Errorf("read link %q: %w", rel, err)
+		}
+	}
+	header, err := tar.FileInfoHeader(info, target)
+	if err != nil {
+		return fmt.Errorf("entry %q: %w", rel, err)
+	}
+	header.Name, header.Uname, header.Gname = rel, "", "" // not the host's names
+	header.ModTime, header.AccessTime, header.ChangeTime = info.ModTime().Truncate(time.Second), time.Time{}, time.Time{}
+	header.Mode &= 0o777
+	if info.IsDir() {
+		header.Name, header.Mode = rel+"/", header.Mode|int64(st.Mode&unix.S_ISVTX)
+	} else if kind == 0 && st.Nlink > 1 {
+		at := inode{st.Dev, st.Ino}
+		if first, ok := w.links[at]; ok {
+			header.Typeflag, header.Linkname, header.Size = tar.TypeLink, first, 0
+		} else {
+			w.links[at] = rel
+		}
+	}
+	if err := errors.Join(w.limits.count(header.Size), w.archive.WriteHeader(header)); err != nil {
+		return fmt.Errorf("entry %q: %w", rel, err)
+	}
+	switch header.Typeflag {
+	case tar.TypeDir:
+		return w.below(dir, name, rel, depth)
+	case tar.TypeReg:
+		return w.content(dir, name, rel, info)
+	}
+	return nil
+}
+
+func (w *writer) drop(rel string, kind fs.FileMode) error {
+	if len(w.report.Dropped) < maxDropped {
+		w.report.Dropped = append(w.report.Dropped, fmt.Sprintf("/%s (%s)", rel, typeName(kind)))
+	}
+	return w.limits.count(0)
+}
+
+func typeName(kind fs.FileMode) string {
+	switch {
+	case kind&fs.ModeSocket != 0:
+		return "socket"
+	case kind&fs.ModeNamedPipe != 0:
+		return "fifo"
+	case kind&fs.ModeDevice != 0:
+		return "device"
+	}
+	return "no name for a layer"
+}
+
+func (w *writer) below(dir *os.Root, name, rel string, depth int) error {
+	sub, err := dir.OpenRoot(name)
+	if err != nil {
+		return fmt.Errorf("open directory %q: %w", rel, err)
+	}
+	return errors.Join(w.directory(sub, rel, depth+1), sub.Close())
+}
+
+func (w *writer) content(dir *os.Root, name, rel string, info fs.FileInfo) error {
+	f, err := dir.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fmt.Errorf("open %q: %w", rel, err)
+	}
+	_, err = io.Copy(w.archive, io.LimitReader(contextReader{w.ctx, f}, info.Size()))
+	return errors.Join(err, f.Close())
+}
+
+type contextReader struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.Reader.Read(p)
+}
