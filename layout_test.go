@@ -25,7 +25,7 @@ func layout() map[string][]string {
 		"docs":         {},
 		"pack":         {"compiler", "workspace"},
 		"run":          {"harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "proxy"},
-		"report":       {"run", "harness"},
+		"report":       {"run", "harness", "candidate"},
 		"harness":      {"candidate", "workspace", "compiler", "runtime", "proxy", "proxy/domain"},
 		"verifiers":    {"candidate", "workspace", "compiler", "runtime"},
 		"candidate":    {"workspace", "compiler", "runtime"},

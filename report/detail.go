@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
 )
@@ -85,7 +86,7 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 		Verifier: output(rec.VerifierStdout, rec.VerifierStderr, rec.VerifierMetadata, share),
 		Limits:   asJSON(rec.Provenance.Policy, share), Facts: facts(rec), Tries: tries(a.Tries),
 	}
-	s.candidate(&d, rec, share)
+	s.candidate(ctx, &d, rec, share)
 	s.logs(&d, rec, share)
 	if d.Prompt.Empty() {
 		d.Public = public(rec, share)
@@ -154,7 +155,7 @@ func public(rec record.Record, most int) []Named {
 	return list
 }
 
-func (s *Source) candidate(d *Detail, rec record.Record, most int) {
+func (s *Source) candidate(ctx context.Context, d *Detail, rec record.Record, most int) {
 	if rec.CandidateText != nil {
 		d.Candidate.Text, d.Candidate.Code = new(cutText(*rec.CandidateText, 2*most)), rec.TaskType == "code_completion"
 	}
@@ -169,6 +170,14 @@ func (s *Source) candidate(d *Detail, rec record.Record, most int) {
 	if d.Candidate.Files, d.Candidate.More, err = s.files(*rec.CandidateWorkspace, 2*most); err != nil {
 		d.Missing = append(d.Missing, "candidate: "+err.Error())
 	}
+	if rec.LayerDigest == "" {
+		return
+	}
+	changes, more, err := s.changes(ctx, *rec.CandidateWorkspace+layer.Suffix, rec.LayerDigest, 2*most)
+	if err != nil {
+		d.Missing = append(d.Missing, "the candidate's changes to the image: "+err.Error())
+	}
+	d.Candidate.Files, d.Candidate.More = append(d.Candidate.Files, changes...), d.Candidate.More || more
 }
 
 // maxLogs bounds the log files of one attempt.

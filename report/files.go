@@ -2,9 +2,11 @@ package report
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -12,13 +14,14 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/run/record"
 )
 
 // A File is part of a candidate's workspace.
 type File struct {
-	Path string `json:"path"`           // in the workspace
-	Mode string `json:"mode"`           // as [fs.FileMode] formats it
+	Path string `json:"path"`           // in the workspace; absolute for a change to the image
+	Mode string `json:"mode"`           // as [fs.FileMode] formats it; "removed" if the image's entry is gone
 	Size int64  `json:"size"`           // bytes
 	Link string `json:"link,omitempty"` // target of a symbolic link
 	Text *Text  `json:"text,omitempty"` // of a text file, if there is room for it
@@ -149,3 +152,42 @@ func ends(f *os.File, most int) (Text, error) {
 }
 
 func valid(b []byte) string { return string(bytes.ToValidUTF8(b, []byte("\uFFFD"))) }
+
+// changes lists what a layer changes in the image, and reads text files in it up to most bytes
+// in total.
+func (s *Source) changes(ctx context.Context, name, digest string, most int) (list []File, more bool, err error) {
+	if !filepath.IsLocal(name) {
+		return nil, false, errors.New("the layer leads out of the run's directory")
+	}
+	f, err := layer.Open(s.root, name, digest)
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { _ = f.Close() }()
+	for e, err := range layer.Entries(ctx, f, layer.Limits{Bytes: math.MaxInt64, Entries: math.MaxInt64}) {
+		if err != nil {
+			return list, true, err
+		}
+		if len(list) == maxFiles {
+			return list, true, nil
+		}
+		file := File{Path: cutText("/"+e.Path, 400).Head, Mode: e.Mode.String(), Size: e.Size, Link: cutText(e.Target, 400).Head}
+		switch e.Kind {
+		case layer.Directory: // it may be the image's, with a change below
+			continue
+		case layer.Removed:
+			file.Mode = "removed"
+		case layer.Opaque:
+			file.Mode = "emptied"
+		case layer.File:
+			head, err := e.Peek(min(maxShown, most))
+			if text := cutText(string(head), 2*maxShown); err == nil && len(head) > 0 && !strings.ContainsAny(text.Head, "\x00\uFFFD") {
+				text.Cut = e.Size - int64(len(head))
+				file.Text = &text
+				most -= len(head)
+			}
+		}
+		list = append(list, file)
+	}
+	return list, false, nil
+}

@@ -85,6 +85,7 @@ type Entry struct {
 	Kind   Kind
 	Target string // of a link; of a hard link, a Path
 	Size   int64  // of a file, in bytes
+	Mode   fs.FileMode
 
 	header  *tar.Header
 	content *bufio.Reader
@@ -171,7 +172,7 @@ func entryOf(h *tar.Header, content *bufio.Reader) (*Entry, error) {
 	if !valid(name) || len(name) > maxName || strings.Count(name, "/") >= maxDepth {
 		return nil, fmt.Errorf("%q is no path in a layer", h.Name)
 	}
-	e := &Entry{Path: name, header: h, content: content}
+	e := &Entry{Path: name, Mode: h.FileInfo().Mode(), header: h, content: content}
 	dir, base := path.Split(name)
 	switch {
 	case base == opaque:
