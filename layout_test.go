@@ -21,7 +21,7 @@ const module = "github.com/securebench/sbench/"
 // directory may import. Packages below a directory count as the directory.
 func layout() map[string][]string {
 	return map[string][]string{
-		"cmd/sbench":   {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "oci", "proxy", "report", "pack", "docs"},
+		"cmd/sbench":   {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "oci", "proxy", "proxy/domain", "report", "pack", "docs"},
 		"docs":         {},
 		"pack":         {"compiler", "workspace"},
 		"run":          {"harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "proxy"},
@@ -53,6 +53,7 @@ func soleUsers() map[string][]string {
 		"github.com/google/nftables":              {"runtime"},
 		"github.com/mattn/go-runewidth":           {"cmd/sbench"},
 		"github.com/mdlayher/netlink":             {"runtime"},
+		"github.com/moby/buildkit/":               {"harness"},
 		"github.com/moby/sys/":                    {"runtime"},
 		"go.opentelemetry.io/":                    {"run"},
 	}

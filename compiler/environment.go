@@ -111,12 +111,20 @@ func capabilitiesSchema() *schema.Schema {
 	return schema.Nullable(s)
 }
 
+// PackageCapabilities returns the capabilities for which "packages" stands in
+// environment.capabilities.
+func PackageCapabilities() []string { return prefixed(capabilityNames) }
+
 // parseCapabilities reads a value that capabilitiesSchema allows.
 func parseCapabilities(v document.Value) []string {
 	names := stringList(v)
 	if v.Is(packagePowers) {
 		names = capabilityNames
 	}
+	return prefixed(names)
+}
+
+func prefixed(names []string) []string {
 	var all []string
 	for _, name := range names {
 		all = append(all, "CAP_"+name)

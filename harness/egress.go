@@ -52,23 +52,28 @@ type way struct {
 // openWay opens the network access that a request allows, and an agent's relay to its
 // provider. If the task's environment has "network: none", there is only the relay.
 func openWay(r Request, provider *relay.Config) (*way, error) {
-	w := &way{egress: r.Egress}
+	e := r.Egress
 	if r.Task.Environment().NetworkNone {
-		w.egress.Domains, w.egress.Transparent = nil, false
+		e.Domains, e.Transparent = nil, false
 	}
-	if len(w.egress.Domains) == 0 && provider == nil {
+	return e.open(r.Task.ID(), r.Attempt, provider)
+}
+
+// open opens the network access that e allows, and a relay unless provider is nil.
+func (e Egress) open(task string, attempt int, provider *relay.Config) (*way, error) {
+	w := &way{egress: e}
+	if len(e.Domains) == 0 && provider == nil {
 		return w, nil
 	}
 	var err error
 	w.proxy, err = proxy.New(proxy.Config{
-		Policy: proxy.Policy{Domains: w.egress.Domains}, Limits: w.egress.Limits,
-		Log: r.Egress.Log, Task: r.Task.ID(), Attempt: r.Attempt,
+		Policy: proxy.Policy{Domains: e.Domains}, Limits: e.Limits, Log: e.Log, Task: task, Attempt: attempt,
 	})
 	if err != nil || provider == nil {
 		return w, err
 	}
 	cfg := *provider
-	cfg.Log, cfg.Task, cfg.Attempt = r.Egress.Log, r.Task.ID(), r.Attempt
+	cfg.Log, cfg.Task, cfg.Attempt = e.Log, task, attempt
 	if w.relay, err = relay.New(cfg); err != nil {
 		return nil, errors.Join(err, w.proxy.Close())
 	}

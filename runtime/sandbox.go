@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // Errors that callers distinguish with errors.Is. An error, unlike an [Exit], means that
@@ -97,6 +99,25 @@ type Image struct {
 	// Over is the host path of a directory as in [Changes], whose contents replace those of
 	// the image in sandboxes and views; "" for none. It must stay as it is until they are closed.
 	Over string `json:"-"`
+}
+
+// A Layer is a file system layer for a new image.
+type Layer struct {
+	Content   io.Reader // a tar archive compressed with zstd (image-spec, layer.md)
+	Digest    string    // of Content
+	DiffID    string    // of the archive
+	Size      int64     // of Content, in bytes
+	CreatedBy string    // for people
+}
+
+// A Commit describes an image that is made from another.
+type Commit struct {
+	Base   string // full reference of an image that is present
+	As     string // the new image's; another image may lose it
+	Key    string // what the image was made from; see Built in package runtime/containerd
+	Layers []Layer
+	// Change changes the configuration; nil leaves it.
+	Change func(*ocispec.ImageConfig)
 }
 
 // A View is read access to an image's files without running a process. Whoever makes it

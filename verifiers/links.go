@@ -12,10 +12,10 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/workspace"
 )
 
 const (
-	maxLinks = 40 // that the kernel follows in one lookup, path_resolution(7)
 	// maxSteps bounds how many names are resolved for one link, maxAllSteps for all links of
 	// a workspace. A candidate that exceeds them is assumed to keep the verifier busy on
 	// purpose, and its links count as forging.
@@ -123,40 +123,9 @@ func (l *linkResolver) forges(at string) bool {
 	return denied
 }
 
-// follow resolves an absolute path and returns where it leads, as far as that is known. At
-// each step it calls visit, unless nil, with the resolved path and the remaining names, a
-// stack with the next on top. It stops when visit returns true.
+// follow is workspace.Follow in the verifier's sandbox.
 func (l *linkResolver) follow(at string, visit func(done string, rest []string) bool) string {
-	done, rest := "/", push(nil, at)
-	for hops := 0; len(rest) > 0 && hops <= maxLinks; {
-		part := rest[len(rest)-1]
-		rest = rest[:len(rest)-1]
-		if part == "" || part == "." {
-			continue
-		}
-		done = path.Join(done, part) // ".." applies to the resolved path
-		if visit != nil && visit(done, rest) {
-			break
-		}
-		target := l.readlink(done)
-		if target == "" {
-			continue
-		}
-		hops++
-		done = path.Dir(done)
-		if path.IsAbs(target) {
-			done = "/"
-		}
-		rest = push(rest, target)
-	}
-	return done
-}
-
-// push puts the names of a path on a stack, the first on top.
-func push(stack []string, p string) []string {
-	names := strings.Split(p, "/")
-	slices.Reverse(names)
-	return append(stack, names...)
+	return workspace.Follow(at, l.readlink, visit)
 }
 
 // denied reports whether a path resolved up to done leads to a denied place. Outside the

@@ -135,7 +135,7 @@ trap 'sbench image rm debian:12-slim' EXIT
 func TestDocsBlocks(t *testing.T) {
 	reasons := map[string]string{ // of commands that begin so
 		"buildah ": "not installed", "podman ": "not installed", "docker ": "not installed",
-		"sbench image build ":           "needs BuildKit",
+		"sbench image build ":           "needs a Dockerfile",
 		"sbench pack import human":      "needs the published data set",
 		"sbench validate humaneval":     "needs the published data set",
 		"sbench pack check humaneval":   "needs the published data set",

@@ -4,60 +4,98 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/harness/build"
 	"github.com/securebench/sbench/pack"
+	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 )
 
 type imageBuildCmd struct {
-	Context string `arg:"" optional:"" help:"Directory with a Dockerfile and the files it copies."`
-	As      string `placeholder:"REF" help:"Name for the image."`
-	File    string `default:"Dockerfile" help:"Dockerfile, relative to the directory."`
-	Pack    string `placeholder:"DIR" help:"Build all images whose Dockerfiles an imported pack holds, instead of one."`
-	Addr    string `env:"BUILDKIT_HOST" placeholder:"ADDRESS" help:"Address of BuildKit, as buildctl takes it."`
-	JSON    bool   `name:"json" help:"Print JSON."`
+	Context string   `arg:"" optional:"" help:"Directory with a Dockerfile and the files it copies."`
+	As      string   `placeholder:"REF" help:"Name for the image."`
+	File    string   `default:"Dockerfile" help:"Dockerfile, relative to the directory."`
+	Pack    string   `placeholder:"DIR" help:"Build all images whose Dockerfiles an imported pack holds, instead of one."`
+	With    string   `enum:"auto,buildkit,buildah,podman,sbench" default:"auto" help:"What builds: buildkit, buildah, podman, or sbench itself in its own sandboxes. auto takes the first that this host has."`
+	Addr    string   `env:"BUILDKIT_HOST" placeholder:"ADDRESS" help:"Address of BuildKit, as buildctl takes it."`
+	Allow   []string `placeholder:"DOMAIN" help:"Domain that commands may reach where sbench itself builds, with its subdomains; can be repeated. Default: none."`
+	JSON    bool     `name:"json" help:"Print JSON."`
 }
 
 // buildkitSocket is where buildctl looks for BuildKit if no address is given.
 const buildkitSocket = "/run/buildkit/buildkitd.sock"
 
-// noBuilder is the error for missing BuildKit. It names the alternatives.
-const noBuilder = `%w: %s: sbench does not build images itself. Start BuildKit and give its address by --addr or BUILDKIT_HOST; ` +
-	`or build elsewhere, and import the archive (sbench image import, of "docker save" or "buildctl build --output type=oci"); or pull a published image (sbench image pull) and name it so (sbench image tag)`
+// The values of --with.
+const (
+	withBuildkit = "buildkit"
+	withBuildah  = "buildah"
+	withPodman   = "podman"
+	withSbench   = "sbench"
+)
 
-// Run builds with buildctl, which streams the image to a file, and imports that.
+// builder builds an image under the name ref.
+type builder func(ctx context.Context, c *containerd.Client, image pack.BuiltImage, ref string) (runtime.Image, error)
+
+// Run builds the images one after the other, and goes on with the next when one fails.
 func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 	images, err := cmd.images()
 	if err != nil {
 		return err
 	}
-	buildctl, err := cmd.find()
+	with, err := cmd.find()
 	if err != nil {
 		return err
+	}
+	domains, err := domain.ParseAll(cmd.Allow)
+	if err != nil {
+		return fmt.Errorf("%w: --allow: %w", errUsage, err)
+	}
+	if len(domains) > 0 && with != withSbench {
+		return fmt.Errorf("%w: --allow is for builds by sbench itself (--with sbench): %s has its own network", errUsage, with)
 	}
 	dir, err := os.MkdirTemp("", "sbench-build-*")
 	if err != nil {
 		return err
 	}
 	var built []runtime.Image
-	err = a.withClient(ctx, nil, func(c *containerd.Client) error {
+	err = a.withClient(ctx, nil, func(c *containerd.Client) (err error) {
+		build := cmd.archived(a, with, filepath.Join(dir, "image.tar"))
+		if with == withSbench {
+			engine, newErr := c.NewRun(ctx)
+			if newErr != nil {
+				return newErr
+			}
+			defer func() { err = errors.Join(err, engine.Close(ctx)) }()
+			build = cmd.own(a, engine, domains, dir)
+		}
 		var errs []error
 		for _, image := range images {
-			list, err := cmd.build(ctx, a, c, buildctl, image, filepath.Join(dir, "image.tar"))
+			ref, err := containerd.NormalizeRef(image.Ref)
+			var img runtime.Image
+			if err != nil {
+				err = fmt.Errorf("%w: %w", errUsage, err)
+			} else if img, err = build(ctx, c, image, ref); err == nil {
+				built = append(built, img)
+			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("build %s: %w", image.Ref, err))
 			}
 			if ctx.Err() != nil {
 				break
 			}
-			built = append(built, list...)
 		}
 		return errors.Join(errs...)
 	})
@@ -89,47 +127,97 @@ func (cmd *imageBuildCmd) images() ([]pack.BuiltImage, error) {
 	return []pack.BuiltImage{{Ref: cmd.As, Context: cmd.Context}}, nil
 }
 
-// find returns the path of buildctl, or an error if it or BuildKit is missing.
+// find returns what builds. A choice that this host does not have is an error.
 func (cmd *imageBuildCmd) find() (string, error) {
-	buildctl, err := exec.LookPath("buildctl")
-	if err != nil {
-		return "", fmt.Errorf(noBuilder, runtime.ErrUnavailable, "there is no buildctl in PATH")
+	_, noProgram := exec.LookPath("buildctl")
+	_, noSocket := os.Stat(buildkitSocket)
+	switch {
+	case noProgram == nil && (cmd.Addr != "" || noSocket == nil) && (cmd.With == "auto" || cmd.With == withBuildkit):
+		return withBuildkit, nil
+	case cmd.With == withBuildkit && noProgram != nil:
+		return "", fmt.Errorf("%w: there is no buildctl in PATH", runtime.ErrUnavailable)
+	case cmd.With == withBuildkit:
+		return "", fmt.Errorf("%w: no BuildKit listens on %s: start it, or give its address by --addr or BUILDKIT_HOST", runtime.ErrUnavailable, buildkitSocket)
+	case cmd.Addr != "":
+		return "", fmt.Errorf("%w: --addr is BuildKit's address, and there is no buildctl in PATH, or --with names another builder", errUsage)
 	}
-	if _, err := os.Stat(buildkitSocket); cmd.Addr == "" && err != nil {
-		return "", fmt.Errorf(noBuilder, runtime.ErrUnavailable, "no BuildKit listens on "+buildkitSocket)
+	for _, program := range []string{withBuildah, withPodman} {
+		_, err := exec.LookPath(program)
+		switch {
+		case err == nil && (cmd.With == "auto" || cmd.With == program):
+			return program, nil
+		case cmd.With == program:
+			return "", fmt.Errorf("%w: there is no %s in PATH", runtime.ErrUnavailable, program)
+		}
 	}
-	return buildctl, nil
+	return withSbench, nil
 }
 
-// build builds one image and imports it. buildctl's output goes to standard error.
-func (cmd *imageBuildCmd) build(ctx context.Context, a *app, c *containerd.Client, buildctl string, image pack.BuiltImage, archive string) ([]runtime.Image, error) {
-	ref, err := containerd.NormalizeRef(image.Ref)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUsage, err)
+// own returns the builder that runs commands in sbench's sandboxes.
+func (cmd *imageBuildCmd) own(a *app, engine *containerd.Run, domains []domain.Domain, temp string) builder {
+	limits := runtime.Limits{Memory: 2 << 30, CPUs: float64(goruntime.NumCPU()), Pids: 4096, LayerBytes: 8 << 30}.Over(runtime.DefaultLimits())
+	return func(ctx context.Context, c *containerd.Client, image pack.BuiltImage, ref string) (runtime.Image, error) {
+		b := build.Builder{
+			Engine: engine, Images: buildImages{c, &resolver{c: c, engine: engine, policy: containerd.PullMissing, lived: true}}, Limits: limits, Wall: time.Hour,
+			Egress: harness.Egress{Domains: domains, Log: proxy.NewLog(io.Discard)}, Output: a.stderr, Temp: temp,
+		}
+		img, err := b.Build(ctx, image.Context, cmd.File, ref)
+		if errors.Is(err, build.ErrUnsupported) || errors.Is(err, harness.ErrPreparation) || errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: %w", errUsage, err)
+		}
+		return img, err
 	}
-	var args []string
+}
+
+// buildImages are the images of a client for a build.
+type buildImages struct {
+	*containerd.Client
+	*resolver
+}
+
+// archived returns the builder that calls a program, which writes an archive, and imports that.
+// The program's output goes to standard error.
+func (cmd *imageBuildCmd) archived(a *app, with, archive string) builder {
+	return func(ctx context.Context, c *containerd.Client, image pack.BuiltImage, ref string) (runtime.Image, error) {
+		for _, args := range cmd.commands(with, image, ref, archive) {
+			process := exec.CommandContext(ctx, args[0], args[1:]...)
+			process.Stdout, process.Stderr = a.stderr, a.stderr
+			if err := process.Run(); err != nil {
+				return runtime.Image{}, fmt.Errorf("%w: %s: %w", run.ErrInfrastructure, args[0], err)
+			}
+		}
+		f, err := os.Open(archive)
+		if err != nil {
+			return runtime.Image{}, fmt.Errorf("%w: %s left no image: %w", run.ErrInfrastructure, with, err)
+		}
+		// The archive names the image itself. It cannot be imported under a given name, since
+		// BuildKit may have put a provenance document beside the image.
+		list, err := c.Import(ctx, f, "")
+		list = slices.DeleteFunc(list, func(i runtime.Image) bool { return i.Ref != ref })
+		if err == nil && len(list) != 1 {
+			err = fmt.Errorf("%w: %s left an image of another name", run.ErrInfrastructure, with)
+		}
+		if err = errors.Join(err, f.Close(), os.Remove(archive)); err != nil {
+			return runtime.Image{}, err
+		}
+		return list[0], nil
+	}
+}
+
+// commands returns the command lines that build an image and write its archive.
+func (cmd *imageBuildCmd) commands(with string, image pack.BuiltImage, ref, archive string) [][]string {
+	file := filepath.Join(image.Context, cmd.File)
+	switch with {
+	case withBuildah:
+		return [][]string{{"buildah", "build", "--tag", ref, "--file", file, image.Context}, {"buildah", "push", ref, "oci-archive:" + archive + ":" + ref}}
+	case withPodman:
+		return [][]string{{"podman", "build", "--tag", ref, "--file", file, image.Context}, {"podman", "save", "--format", "oci-archive", "--output", archive, ref}}
+	}
+	args := []string{"buildctl"}
 	if cmd.Addr != "" {
 		args = append(args, "--addr", cmd.Addr)
 	}
-	file := filepath.Join(image.Context, cmd.File)
-	args = append(args, "build", "--progress", "plain", "--frontend", "dockerfile.v0",
+	return [][]string{append(args, "build", "--progress", "plain", "--frontend", "dockerfile.v0",
 		"--local", "context="+image.Context, "--local", "dockerfile="+filepath.Dir(file), "--opt", "filename="+filepath.Base(file),
-		"--output", "type=oci,name="+ref+",dest="+archive)
-	process := exec.CommandContext(ctx, buildctl, args...)
-	process.Stdout, process.Stderr = a.stderr, a.stderr
-	if err := process.Run(); err != nil {
-		return nil, fmt.Errorf("%w: buildctl: %w", run.ErrInfrastructure, err)
-	}
-	f, err := os.Open(archive)
-	if err != nil {
-		return nil, fmt.Errorf("%w: buildctl left no image: %w", run.ErrInfrastructure, err)
-	}
-	// The archive names the image itself. It cannot be imported under a given name, since
-	// BuildKit may have put a provenance document beside the image.
-	list, err := c.Import(ctx, f, "")
-	list = slices.DeleteFunc(list, func(i runtime.Image) bool { return i.Ref != ref })
-	if err == nil && len(list) == 0 {
-		err = fmt.Errorf("%w: buildctl left an image of another name", run.ErrInfrastructure)
-	}
-	return list, errors.Join(err, f.Close(), os.Remove(archive))
+		"--output", "type=oci,name="+ref+",dest="+archive)}
 }

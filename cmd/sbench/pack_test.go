@@ -13,6 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
@@ -349,13 +350,97 @@ rm -r "${out##*dest=}.d"
 	if !strings.Contains(string(called), want) {
 		t.Errorf("buildctl was called as\n%s, not as\n%s", called, want)
 	}
-	for name, want := range map[string]string{"broken": "buildctl: exit status 7", "another": "buildctl left an image of another name"} {
+	for name, want := range map[string]string{"broken": "buildctl: exit status 7", "another": "buildkit left an image of another name"} {
 		directory := filepath.Join(t.TempDir(), name)
 		must(t, os.Mkdir(directory, 0o755))
 		must(t, os.WriteFile(filepath.Join(directory, "Dockerfile"), []byte("FROM scratch\n"), 0o644))
 		code, _, stderr := sbench(t, "image", "build", directory, "--as", "sbench.test/"+name+":x")
 		if code != codeInfrastructure || !strings.Contains(stderr, "build sbench.test/"+name+":x: infrastructure errors: "+want) {
 			t.Errorf("exit code %d\n%s", code, stderr)
+		}
+	}
+}
+
+// buildOwn builds a directory of files without another program.
+func buildOwn(t *testing.T, files map[string]string, ref string) (code int, stderr string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	code, _, stderr = sbench(t, "image", "build", dir, "--as", ref, "--with", "sbench")
+	return code, stderr
+}
+
+// TestImageBuildOwn: sbench builds in its own sandboxes, each step once.
+func TestImageBuildOwn(t *testing.T) {
+	c := containerdtest.Open(t)
+	const ref = "sbench.test/own:fixture"
+	files := map[string]string{
+		"Dockerfile": "ARG BASE=" + containerdtest.Image + `
+FROM ${BASE} AS one
+ENV GREETING="hello world"
+ARG LEVEL=3
+RUN echo "$GREETING $LEVEL" > /etc/greeting && useradd -m app && rm /etc/issue
+WORKDIR /srv/work
+COPY --chown=app data.txt sub/ ./in/
+COPY data.txt /etc/copied
+RUN <<EOF
+set -e
+stat -c %U in/data.txt in/inner > /listing
+EOF
+FROM one
+COPY --from=one /listing /two/
+USER app
+RUN id -un > ~/made
+`,
+		"data.txt": "data\n", "sub/inner": "inner\n",
+	}
+	t.Cleanup(func() {
+		list, err := c.Images(context.Background())
+		must(t, err)
+		for _, i := range list {
+			if i.Ref == ref || strings.HasPrefix(i.Ref, "sbench.local/build-step:") {
+				must(t, c.RemoveImage(context.Background(), i.Ref))
+			}
+		}
+	})
+	for n, want := range []int{0, 7} { // steps that were there
+		code, stderr := buildOwn(t, files, ref)
+		if got := strings.Count(stderr, "as before"); code != codeMeasured || got != want {
+			t.Fatalf("build %d: exit code %d, %d steps as before\n%s", n+1, code, got, stderr)
+		}
+	}
+	engine, err := c.NewRun(t.Context())
+	must(t, err)
+	defer func() { must(t, engine.Close(context.Background())) }()
+	img, err := c.Image(t.Context(), ref, containerd.PullNever)
+	must(t, err)
+	sandbox, err := engine.Create(t.Context(), runtime.Config{Name: "look", Image: img, Limits: runtime.DefaultLimits()})
+	must(t, err)
+	defer func() { must(t, sandbox.Close(context.Background())) }()
+	exit, err := sandbox.Exec(t.Context(), runtime.Process{Wall: time.Minute, Args: []string{"sh", "-c",
+		"pwd; cat /etc/greeting /two/listing /etc/copied in/inner ~/made; test -e /etc/issue && echo issue; echo $GREETING; id -un"}})
+	must(t, err)
+	if want := "/srv/work\nhello world 3\napp\napp\ndata\ninner\napp\nhello world\napp\n"; exit.Stdout.String() != want {
+		t.Errorf("%v: %q, want %q", exit, exit.Stdout, want)
+	}
+	from := "FROM " + containerdtest.Image + "\n"
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"a command fails": {map[string]string{"Dockerfile": from + "RUN true\nRUN exit 7\n"}, "Dockerfile:3: preparation failed: the command exited with code 7"},
+		"no such file":    {map[string]string{"Dockerfile": from + "COPY none /\n"}, "Dockerfile:2: there is no none"},
+		"a URL":           {map[string]string{"Dockerfile": from + "ADD https://example.org/x /\n"}, "Dockerfile:2: ADD of https://example.org/x, which is no plain local file, is not supported"},
+		"unknown":         {map[string]string{"Dockerfile": from + "NONSENSE x\n"}, "unknown instruction: NONSENSE"},
+		"ignored files":   {map[string]string{"Dockerfile": from, ".dockerignore": "x"}, ".dockerignore: not supported"},
+		"a secret":        {map[string]string{"Dockerfile": from + "RUN --mount=type=secret,id=x true\n"}, "RUN --mount=type=secret is not supported"},
+		"nothing leaves":  {map[string]string{"Dockerfile": from + "RUN exec 3<>/dev/tcp/127.0.0.1/80 || exit 9\n"}, "exited with code"},
+	} {
+		if code, stderr := buildOwn(t, tt.files, "sbench.test/broken:fixture"); code != codeUsage || !strings.Contains(stderr, tt.want) {
+			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
 		}
 	}
 }

@@ -1,0 +1,397 @@
+// Package build makes images from Dockerfiles without a build daemon: the commands of RUN run in
+// sandboxes, and each step becomes a layer of an image in containerd, which later builds that
+// begin with the same steps use again.
+//
+// It supports what most task images need: FROM (also several stages), RUN, COPY, ADD of local
+// files, ENV, ARG, WORKDIR, USER, SHELL, LABEL, EXPOSE, CMD and ENTRYPOINT. Anything else that
+// changes the image is an error that names its line.
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moby/buildkit/frontend/dockerfile/instructions"
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
+	"github.com/moby/buildkit/frontend/dockerfile/shell"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/runtime"
+)
+
+// Images are the images of the daemon.
+type Images interface {
+	// Resolve returns an image, which it may pull.
+	Resolve(ctx context.Context, ref string) (runtime.Image, error)
+	// Built returns the image as if it was committed with the key.
+	Built(ctx context.Context, as, key string) (img runtime.Image, ok bool, err error)
+	// Commit makes an image from another.
+	Commit(ctx context.Context, c runtime.Commit) (runtime.Image, error)
+}
+
+// A Builder builds images. All fields are required, except Output.
+type Builder struct {
+	Engine harness.Engine
+	Images Images
+	Limits runtime.Limits // of each command; LayerBytes also bounds what a step copies
+	Wall   time.Duration  // of each command
+	Egress harness.Egress // of commands; the zero value is none
+	Output io.Writer      // receives the steps and what the commands print
+	Temp   string         // a directory for a layer at a time
+}
+
+// ErrUnsupported means that a Dockerfile has an instruction that this package does not support.
+var ErrUnsupported = errors.New("not supported without BuildKit")
+
+// stepName is the name of the images of steps, which end with a part of their key.
+const stepName = "sbench.local/build-step:"
+
+// Build builds the Dockerfile file, relative to the directory dir, whose files it may copy, and
+// names the image as. Errors name the line of the Dockerfile.
+func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image, error) {
+	if b.Output == nil {
+		b.Output = io.Discard
+	}
+	f, err := os.Open(filepath.Join(dir, file))
+	if err != nil {
+		return runtime.Image{}, err
+	}
+	defer func() { _ = f.Close() }()
+	parsed, err := parser.Parse(f)
+	if err != nil {
+		return runtime.Image{}, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	stages, args, err := instructions.Parse(parsed.AST, nil)
+	if err != nil {
+		return runtime.Image{}, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return runtime.Image{}, err
+	}
+	defer func() { _ = root.Close() }()
+	if _, err := root.Lstat(".dockerignore"); err == nil {
+		return runtime.Image{}, fmt.Errorf("%s: %w: remove it, or what it names", filepath.Join(dir, ".dockerignore"), ErrUnsupported)
+	}
+	r := recipe{Builder: b, file: f.Name(), context: root, lex: shell.NewLex(parsed.EscapeToken), global: map[string]string{}, stages: map[string]*stage{}}
+	r.declare(args)
+	var last *stage
+	for i, s := range stages {
+		if last, err = r.stage(ctx, s); err != nil {
+			return runtime.Image{}, err
+		}
+		r.stages[fmt.Sprint(i)], r.stages[strings.ToLower(s.Name)] = last, last
+	}
+	if last == nil {
+		return runtime.Image{}, fmt.Errorf("%s: no FROM", f.Name())
+	}
+	return b.Images.Commit(ctx, runtime.Commit{Base: last.image.Ref, As: as, Key: last.key, Change: last.configure})
+}
+
+// recipe is one build.
+type recipe struct {
+	Builder
+	file    string
+	context *os.Root
+	lex     *shell.Lex
+	global  map[string]string // arguments before the first FROM
+	stages  map[string]*stage // by number and by name
+}
+
+// declare notes arguments before the first FROM.
+func (r *recipe) declare(args []instructions.ArgCommand) {
+	for _, a := range args {
+		for _, pair := range a.Args {
+			if pair.Value != nil {
+				r.global[pair.Key] = *pair.Value
+			}
+		}
+	}
+}
+
+// stage is a stage of the build, up to some instruction.
+type stage struct {
+	*recipe
+	image         runtime.Image     // with all layers so far
+	key           string            // what the image was made from, as a digest
+	env           []string          // NAME=value, set by the stage
+	args          map[string]string // its arguments
+	user, workdir string
+	shell         []string
+	changes       []func(*ocispec.ImageConfig)
+	line          int
+}
+
+// configure makes all changes of the configuration.
+func (s *stage) configure(c *ocispec.ImageConfig) {
+	for _, change := range s.changes {
+		change(c)
+	}
+}
+
+func (s *stage) change(f func(*ocispec.ImageConfig)) { s.changes = append(s.changes, f) }
+
+// stage builds one stage.
+func (r *recipe) stage(ctx context.Context, st instructions.Stage) (*stage, error) {
+	s := &stage{recipe: r, args: map[string]string{}, shell: []string{"/bin/sh", "-c"}}
+	if len(st.Location) > 0 {
+		s.line = st.Location[0].Start.Line
+	}
+	base, _, err := r.lex.ProcessWord(st.BaseName, environment{vars: r.global})
+	if err == nil {
+		err = s.from(ctx, base)
+	}
+	for _, c := range st.Commands {
+		if err != nil {
+			break
+		}
+		if at := c.Location(); len(at) > 0 {
+			s.line = at[0].Start.Line
+		}
+		_, _ = fmt.Fprintf(r.Output, "%s:%d: %s\n", r.file, s.line, c)
+		err = s.do(ctx, c)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s:%d: %w", r.file, s.line, err)
+	}
+	return s, nil
+}
+
+// from begins the stage with an image or an earlier stage.
+func (s *stage) from(ctx context.Context, base string) error {
+	if earlier, ok := s.stages[strings.ToLower(base)]; ok {
+		line := s.line
+		*s = *earlier
+		s.args, s.line, s.env, s.changes = map[string]string{}, line, slices.Clone(s.env), slices.Clone(s.changes)
+		return nil
+	}
+	if base == "scratch" {
+		return fmt.Errorf("FROM scratch is %w", ErrUnsupported)
+	}
+	var err error
+	s.image, err = s.Images.Resolve(ctx, base)
+	s.key = digest("from", s.image.Digest)
+	s.user, s.workdir = s.image.User, s.image.Workdir
+	return err
+}
+
+func digest(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(p), p) // a hash never fails
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// environment is what variables in a Dockerfile stand for.
+type environment struct {
+	vars map[string]string
+	env  []string // takes precedence
+}
+
+func (e environment) Get(name string) (string, bool) {
+	for _, entry := range slices.Backward(e.env) {
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			return value, true
+		}
+	}
+	value, ok := e.vars[name]
+	return value, ok
+}
+
+func (e environment) Keys() []string {
+	names := slices.Collect(maps.Keys(e.vars))
+	for _, entry := range e.env {
+		name, _, _ := strings.Cut(entry, "=")
+		names = append(names, name)
+	}
+	return names
+}
+
+func (s *stage) variables() environment {
+	return environment{s.args, slices.Concat(s.image.Env, s.env)}
+}
+
+// do does what an instruction says.
+func (s *stage) do(ctx context.Context, c instructions.Command) error {
+	if e, ok := c.(instructions.SupportsSingleWordExpansion); ok {
+		err := e.Expand(func(word string) (string, error) {
+			text, _, err := s.lex.ProcessWord(word, s.variables())
+			return text, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	switch c := c.(type) {
+	case *instructions.RunCommand:
+		return s.run(ctx, c)
+	case *instructions.CopyCommand:
+		if c.Parents || len(c.ExcludePatterns) > 0 {
+			return fmt.Errorf("COPY --parents and --exclude are %w", ErrUnsupported)
+		}
+		return s.copy(ctx, copying{c.SourcesAndDest, c.From, c.Chown, c.Chmod, c.String()})
+	case *instructions.AddCommand:
+		for _, source := range c.SourcePaths {
+			if strings.Contains(source, "://") || strings.HasPrefix(source, "git@") || isArchive(source) {
+				return fmt.Errorf("ADD of %s, which is no plain local file, is %w", source, ErrUnsupported)
+			}
+		}
+		return s.copy(ctx, copying{c.SourcesAndDest, "", c.Chown, c.Chmod, c.String()})
+	case *instructions.EnvCommand:
+		for _, pair := range c.Env {
+			s.set(pair.Key, pair.Value)
+		}
+	case *instructions.ArgCommand:
+		for _, pair := range c.Args {
+			if value, ok := s.global[pair.Key]; pair.Value != nil {
+				s.args[pair.Key] = *pair.Value
+			} else if ok {
+				s.args[pair.Key] = value
+			}
+		}
+	case *instructions.WorkdirCommand:
+		s.workdir = path.Join("/", s.workdir, c.Path)
+		if path.IsAbs(c.Path) {
+			s.workdir = path.Clean(c.Path)
+		}
+		dir := s.workdir
+		s.change(func(c *ocispec.ImageConfig) { c.WorkingDir = dir })
+		return s.makeWorkdir(ctx)
+	case *instructions.UserCommand:
+		s.user = c.User
+		s.change(func(config *ocispec.ImageConfig) { config.User = c.User })
+	case *instructions.ShellCommand:
+		s.shell = c.Shell
+	default:
+		return s.describe(c)
+	}
+	return nil
+}
+
+func isArchive(name string) bool {
+	for _, suffix := range []string{".tar", ".tgz", ".tar.gz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".tar.zst"} {
+		if strings.HasSuffix(name, suffix) {
+			return true
+		}
+	}
+	return false
+}
+
+// set sets a variable of the image.
+func (s *stage) set(name, value string) {
+	entry := name + "=" + value
+	without := func(env []string) []string {
+		return slices.DeleteFunc(slices.Clone(env), func(e string) bool { return strings.HasPrefix(e, name+"=") })
+	}
+	s.env = append(without(s.env), entry)
+	s.change(func(c *ocispec.ImageConfig) { c.Env = append(without(c.Env), entry) })
+}
+
+// describe does instructions that change no file and nothing for later steps.
+func (s *stage) describe(c instructions.Command) error {
+	command := func(line instructions.ShellDependantCmdLine) []string {
+		if line.PrependShell {
+			return append(slices.Clone(s.shell), strings.Join(line.CmdLine, " "))
+		}
+		return line.CmdLine
+	}
+	switch c := c.(type) {
+	case *instructions.CmdCommand:
+		args := command(c.ShellDependantCmdLine)
+		s.change(func(config *ocispec.ImageConfig) { config.Cmd = args })
+	case *instructions.EntrypointCommand:
+		args := command(c.ShellDependantCmdLine)
+		s.change(func(config *ocispec.ImageConfig) { config.Entrypoint, config.Cmd = args, nil })
+	case *instructions.LabelCommand:
+		s.change(func(config *ocispec.ImageConfig) {
+			config.Labels = maps.Clone(config.Labels)
+			if config.Labels == nil {
+				config.Labels = map[string]string{}
+			}
+			for _, pair := range c.Labels {
+				config.Labels[pair.Key] = pair.Value
+			}
+		})
+	case *instructions.ExposeCommand, *instructions.VolumeCommand, *instructions.HealthCheckCommand, *instructions.StopSignalCommand, *instructions.MaintainerCommand:
+		// They mean nothing to a sandbox.
+	default:
+		return fmt.Errorf("%s is %w", c.Name(), ErrUnsupported)
+	}
+	return nil
+}
+
+// run runs a command in a sandbox of the image so far.
+func (s *stage) run(ctx context.Context, c *instructions.RunCommand) error {
+	for _, m := range instructions.GetMounts(c) {
+		if m.Type != instructions.MountTypeCache && m.Type != instructions.MountTypeTmpfs { // which only save time
+			return fmt.Errorf("RUN --mount=type=%s is %w", m.Type, ErrUnsupported)
+		}
+	}
+	args := c.CmdLine
+	if c.PrependShell {
+		line := strings.Join(c.CmdLine, " ")
+		switch {
+		case len(c.Files) == 1 && strings.TrimSpace(line) == "<<"+c.Files[0].Name && !strings.HasPrefix(c.Files[0].Data, "#!"):
+			line = c.Files[0].Data
+		case len(c.Files) > 0:
+			return fmt.Errorf("a here-document that is not the whole script is %w", ErrUnsupported)
+		}
+		args = append(slices.Clone(s.shell), line)
+	}
+	var env []string
+	for _, name := range slices.Sorted(maps.Keys(s.args)) {
+		env = append(env, name+"="+s.args[name])
+	}
+	env = append(env, s.env...)
+	key := digest(slices.Concat([]string{"run", s.key, s.user, s.workdir, strings.Join(env, "\x00")}, args)...)
+	return s.step(ctx, key, c.String(), func(to *os.File) (runtime.Layer, error) {
+		report, err := harness.Preparation{
+			Name: "build", Image: s.image, Args: args, Env: env, Dir: s.workdir, User: s.user, Limits: s.Limits, Wall: s.Wall, Egress: s.Egress,
+			Stdout: s.Output, Stderr: s.Output,
+		}.Run(ctx, s.Engine, to)
+		return runtime.Layer{Digest: report.Digest, DiffID: report.DiffID, Size: report.Size}, err
+	})
+}
+
+// step adds the layer that fill writes, unless an earlier build has made the same step.
+func (s *stage) step(ctx context.Context, key, name string, fill func(to *os.File) (runtime.Layer, error)) error {
+	as := stepName + key[:40]
+	img, ok, err := s.Images.Built(ctx, as, key)
+	if err != nil {
+		return err
+	}
+	if ok {
+		_, _ = fmt.Fprintln(s.Output, "  as before")
+		s.image, s.key = img, key
+		return nil
+	}
+	f, err := os.CreateTemp(s.Temp, "layer-")
+	if err != nil {
+		return err
+	}
+	l, err := fill(f)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err == nil {
+		l.Content, l.CreatedBy = f, name
+		img, err = s.Images.Commit(ctx, runtime.Commit{Base: s.image.Ref, As: as, Key: key, Layers: []runtime.Layer{l}, Change: s.configure})
+	}
+	if err = errors.Join(err, f.Close(), os.Remove(f.Name())); err == nil {
+		s.image, s.key = img, key
+	}
+	return err
+}

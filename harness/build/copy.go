@@ -1,0 +1,322 @@
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/moby/buildkit/frontend/dockerfile/instructions"
+
+	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/workspace"
+)
+
+// copying is a COPY or an ADD.
+type copying struct {
+	instructions.SourcesAndDest
+	from, chown, chmod string
+	text               string // for people
+}
+
+// makeWorkdir makes the working directory, as WORKDIR does.
+func (s *stage) makeWorkdir(ctx context.Context) error {
+	return s.layered(ctx, digest("workdir", s.key, s.workdir), "WORKDIR "+s.workdir, func(u *upper) error {
+		at := u.resolve(s.workdir)
+		if at == "." {
+			return nil
+		}
+		return layer.MakeParents(u.to, u.image, path.Join(at, "x"))
+	})
+}
+
+// layered is a step whose layer holds what make writes to an upper directory.
+func (s *stage) layered(ctx context.Context, key, name string, fill func(*upper) error) error {
+	return s.step(ctx, key, name, func(to *os.File) (l runtime.Layer, err error) {
+		view, err := s.Engine.View(ctx, s.image)
+		if err != nil {
+			return l, err
+		}
+		defer func() { err = errors.Join(err, view.Close()) }()
+		limits := layer.Limits{Bytes: s.Limits.LayerBytes, Entries: 1 << 18}
+		vol, err := s.Engine.NewVolume(ctx, runtime.VolumeConfig{Bytes: limits.Bytes, Inodes: limits.Entries})
+		if err != nil {
+			return l, err
+		}
+		defer func() { err = errors.Join(err, vol.Close()) }()
+		root, err := os.OpenRoot(vol.Path())
+		if err != nil {
+			return l, err
+		}
+		defer func() { _ = root.Close() }()
+		if err := fill(&upper{to: root, image: view.Root()}); err != nil {
+			return l, err
+		}
+		report, err := layer.Write(ctx, to, runtime.Changes{Dir: vol.Path()}, limits)
+		return runtime.Layer{Digest: report.Digest, DiffID: report.DiffID, Size: report.Size}, err
+	})
+}
+
+// upper is the upper directory of an overlay over an image.
+type upper struct {
+	to, image *os.Root
+	uid, gid  int
+	mode      fs.FileMode // of files; 0 keeps theirs
+}
+
+// resolve returns the path in the image to which p leads, relative to its root.
+func (u *upper) resolve(p string) string {
+	at := workspace.Follow(p, func(at string) string {
+		target, _ := u.image.Readlink(strings.TrimPrefix(at, "/"))
+		return target
+	}, nil)
+	return path.Join(".", strings.TrimPrefix(at, "/"))
+}
+
+func (u *upper) isDir(name string) bool {
+	for _, root := range []*os.Root{u.to, u.image} {
+		if info, err := root.Lstat(name); err == nil {
+			return info.IsDir()
+		}
+	}
+	return name == "."
+}
+
+func (s *stage) copy(ctx context.Context, c copying) error {
+	source, closeSource, err := s.source(ctx, c.from)
+	if err != nil {
+		return err
+	}
+	defer closeSource()
+	var names []string
+	for _, pattern := range c.SourcePaths {
+		found, err := fs.Glob(source.FS(), path.Join(".", path.Clean("/" + pattern)[1:]))
+		if err != nil || len(found) == 0 {
+			return errors.Join(err, fmt.Errorf("there is no %s", pattern))
+		}
+		names = append(names, found...)
+	}
+	content, err := digestFiles(ctx, source, names)
+	if err != nil {
+		return err
+	}
+	for _, inline := range c.SourceContents {
+		content += digest(inline.Path, inline.Data)
+	}
+	dest := c.DestPath
+	if !path.IsAbs(dest) {
+		dest = path.Join("/", s.workdir) + "/" + dest
+	}
+	key := digest("copy", s.key, strings.Join(names, "\x00"), content, dest, c.chown, c.chmod)
+	return s.layered(ctx, key, c.text, func(u *upper) error {
+		if err := u.own(c.chown, c.chmod); err != nil {
+			return err
+		}
+		at := u.resolve(path.Clean(dest))
+		into := strings.HasSuffix(dest, "/") || strings.HasSuffix(dest, "/.") || len(names)+len(c.SourceContents) > 1 || u.isDir(at)
+		for _, name := range names {
+			info, err := source.Stat(name)
+			if err != nil {
+				return err
+			}
+			to := at
+			if into && !info.IsDir() {
+				to = path.Join(at, path.Base(name))
+			}
+			if err := u.tree(ctx, source, name, to); err != nil {
+				return err
+			}
+		}
+		for _, inline := range c.SourceContents {
+			to := at
+			if into {
+				to = path.Join(at, inline.Path)
+			}
+			if err := u.file(to, strings.NewReader(inline.Data), 0o644); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// source opens what a COPY reads: the context, an earlier stage or an image.
+func (s *stage) source(ctx context.Context, from string) (*os.Root, func(), error) {
+	if from == "" {
+		return s.context, func() {}, nil
+	}
+	img := runtime.Image{}
+	if earlier, ok := s.stages[strings.ToLower(from)]; ok {
+		img = earlier.image
+	} else {
+		var err error
+		if img, err = s.Images.Resolve(ctx, from); err != nil {
+			return nil, nil, err
+		}
+	}
+	view, err := s.Engine.View(ctx, img)
+	if err != nil {
+		return nil, nil, err
+	}
+	return view.Root(), func() { _ = view.Close() }, nil
+}
+
+// digestFiles returns a digest of the files and directories: paths, modes and contents.
+func digestFiles(ctx context.Context, root *os.Root, names []string) (string, error) {
+	h := sha256.New()
+	for _, name := range names {
+		err := fs.WalkDir(root.FS(), name, func(p string, d fs.DirEntry, err error) error {
+			if err == nil {
+				err = context.Cause(ctx)
+			}
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			_, _ = fmt.Fprintf(h, "%q %s ", p, info.Mode())
+			switch {
+			case info.Mode().IsRegular():
+				f, err := root.Open(p)
+				if err != nil {
+					return err
+				}
+				_, err = io.Copy(h, f)
+				return errors.Join(err, f.Close())
+			case d.Type()&fs.ModeSymlink != 0:
+				target, err := root.Readlink(p)
+				_, _ = io.WriteString(h, target)
+				return err
+			}
+			return nil
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// own reads the flags --chown and --chmod.
+func (u *upper) own(chown, chmod string) error {
+	user, group, _ := strings.Cut(chown, ":")
+	var err error
+	if u.uid, u.gid, err = u.id("etc/passwd", user); err != nil {
+		return err
+	}
+	if group != "" {
+		if u.gid, _, err = u.id("etc/group", group); err != nil {
+			return err
+		}
+	}
+	if chmod != "" {
+		mode, err := strconv.ParseUint(chmod, 8, 12)
+		if err != nil {
+			return fmt.Errorf("--chmod=%s is %w", chmod, ErrUnsupported)
+		}
+		u.mode = fs.FileMode(mode) & fs.ModePerm
+	}
+	return nil
+}
+
+// id looks a user or group up in a file of the image, in the form of passwd(5).
+func (u *upper) id(file, name string) (id, group int, err error) {
+	if name == "" {
+		return 0, 0, nil
+	}
+	if n, err := strconv.ParseUint(name, 10, 31); err == nil {
+		return int(n), int(n), nil
+	}
+	text, err := u.image.ReadFile(file)
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Split(strings.TrimSpace(line), ":"); len(f) >= 4 && f[0] == name {
+			id, err = strconv.Atoi(f[2])
+			if err == nil && file == "etc/passwd" {
+				group, err = strconv.Atoi(f[3])
+			}
+			return id, group, err
+		}
+	}
+	return 0, 0, fmt.Errorf("the image has no %q in /%s", name, file)
+}
+
+// tree copies a file, or the contents of a directory, to the path at.
+func (u *upper) tree(ctx context.Context, source *os.Root, name, at string) error {
+	return fs.WalkDir(source.FS(), name, func(p string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		to := path.Join(at, strings.TrimPrefix(strings.TrimPrefix(p, name), "/"))
+		if name == "." {
+			to = path.Join(at, p)
+		}
+		info, err := d.Info()
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return u.directory(to, info.Mode())
+		case d.Type()&fs.ModeSymlink != 0:
+			target, err := source.Readlink(p)
+			if err == nil {
+				err = layer.MakeParents(u.to, u.image, to)
+			}
+			if err == nil {
+				_ = u.to.Remove(to)
+				err = errors.Join(u.to.Symlink(target, to), u.to.Lchown(to, u.uid, u.gid))
+			}
+			return err
+		case !info.Mode().IsRegular():
+			return fmt.Errorf("%s is no file, directory or link", p)
+		}
+		f, err := source.Open(p)
+		if err != nil {
+			return err
+		}
+		return errors.Join(u.file(to, f, info.Mode().Perm()), f.Close())
+	})
+}
+
+func (u *upper) directory(at string, mode fs.FileMode) error {
+	if at == "." {
+		return nil
+	}
+	if err := layer.MakeParents(u.to, u.image, path.Join(at, "x")); err != nil {
+		return err
+	}
+	if info, err := u.image.Lstat(at); err == nil && info.IsDir() {
+		return nil // it keeps its owner and mode
+	}
+	return errors.Join(u.to.Lchown(at, u.uid, u.gid), u.to.Chmod(at, mode.Perm()))
+}
+
+func (u *upper) file(at string, from io.Reader, mode fs.FileMode) error {
+	if err := layer.MakeParents(u.to, u.image, at); err != nil {
+		return err
+	}
+	f, err := u.to.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, from)
+	if u.mode != 0 {
+		mode = u.mode
+	}
+	return errors.Join(err, f.Close(), u.to.Lchown(at, u.uid, u.gid), u.to.Chmod(at, mode))
+}

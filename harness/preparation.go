@@ -1,0 +1,71 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/runtime"
+)
+
+// A Preparation is a command that changes an image before any harness runs in it: a step of a
+// build, or a task's set-up. It runs in a sandbox of its own with the capabilities that package
+// managers need.
+type Preparation struct {
+	Name   string // for people
+	Image  runtime.Image
+	Args   []string
+	Env    []string // NAME=value, over the image's
+	Dir    string   // absolute; "" means the image's
+	User   string   // "" means the image's
+	Mounts []runtime.Mount
+	Limits runtime.Limits // LayerBytes bounds what the command writes
+	Wall   time.Duration
+	Egress Egress
+	// Stdout and Stderr receive the output as it is written; nil drops it.
+	Stdout, Stderr io.Writer
+}
+
+// ErrPreparation means that a command of a preparation failed.
+var ErrPreparation = errors.New("preparation failed")
+
+// Run runs the command and writes what it changed in the image to a layer. An error that matches
+// ErrPreparation is the command's fault.
+func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (layer.Report, error) {
+	way, err := p.Egress.open(p.Name, 1, nil)
+	if err != nil {
+		return layer.Report{}, err
+	}
+	report, err := p.run(ctx, e, way, to)
+	_, err = way.close(Result{}, err)
+	return report, err
+}
+
+func (p Preparation) run(ctx context.Context, e Engine, w *way, to io.Writer) (report layer.Report, err error) {
+	sandbox, err := e.Create(ctx, runtime.Config{
+		Name: p.Name, Image: p.Image, Machine: true, Capabilities: compiler.PackageCapabilities(), Limits: p.Limits, User: p.User, Workdir: p.Dir,
+		Env: append(w.env(), p.Env...), Mounts: append(w.mounts(), p.Mounts...), Network: w.network(),
+	})
+	if err != nil {
+		return report, err
+	}
+	exit, err := sandbox.Exec(ctx, runtime.Process{Args: p.Args, Wall: p.Wall, Stdout: p.Stdout, Stderr: p.Stderr})
+	if err == nil && !exit.Success() {
+		err = fmt.Errorf("%w: the command %s", ErrPreparation, exit)
+	}
+	var changes runtime.Changes
+	if err == nil {
+		changes, err = sandbox.Changes()
+	}
+	if err == nil {
+		report, err = layer.Write(ctx, to, changes, layer.Limits{Bytes: p.Limits.LayerBytes, Entries: max(1000, p.Limits.LayerBytes/layerEntry)})
+	}
+	return report, errors.Join(err, sandbox.Close(ctx))
+}
+
+// layerEntry is how many bytes of a layer's bound there are for each of its entries.
+const layerEntry = 4 << 10

@@ -1,0 +1,47 @@
+package workspace
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// maxLinks is how many links the kernel follows in one lookup, path_resolution(7).
+const maxLinks = 40
+
+// Follow resolves an absolute path and returns where it leads, as far as that is known.
+// readlink returns the target of the link at a resolved path; "" for anything else. At each step
+// Follow calls visit, unless nil, with the resolved path and the remaining names, a stack with
+// the next on top. It stops when visit returns true.
+func Follow(at string, readlink func(at string) string, visit func(done string, rest []string) bool) string {
+	done, rest := "/", push(nil, at)
+	for hops := 0; len(rest) > 0 && hops <= maxLinks; {
+		part := rest[len(rest)-1]
+		rest = rest[:len(rest)-1]
+		if part == "" || part == "." {
+			continue
+		}
+		done = path.Join(done, part) // ".." applies to the resolved path
+		if visit != nil && visit(done, rest) {
+			break
+		}
+		target := readlink(done)
+		if target == "" {
+			continue
+		}
+		hops++
+		done = path.Dir(done)
+		if path.IsAbs(target) {
+			done = "/"
+		}
+		rest = push(rest, target)
+	}
+	return done
+}
+
+// push puts the names of a path on a stack, the first on top.
+func push(stack []string, p string) []string {
+	names := strings.Split(p, "/")
+	slices.Reverse(names)
+	return append(stack, names...)
+}
