@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -162,7 +161,7 @@ func (cmd *imageBuildCmd) own(a *app, engine *containerd.Run, domains []domain.D
 			Egress: harness.Egress{Domains: domains, Log: proxy.NewLog(io.Discard)}, Output: a.stderr, Temp: temp,
 		}
 		img, err := b.Build(ctx, image.Context, cmd.File, ref)
-		if errors.Is(err, build.ErrUnsupported) || errors.Is(err, harness.ErrPreparation) || errors.Is(err, fs.ErrNotExist) {
+		if fault := (build.Fault{}); errors.As(err, &fault) {
 			err = fmt.Errorf("%w: %w", errUsage, err)
 		}
 		return img, err

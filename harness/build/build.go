@@ -55,6 +55,12 @@ type Builder struct {
 // ErrUnsupported means that a Dockerfile has an instruction that this package does not support.
 var ErrUnsupported = errors.New("not supported without BuildKit")
 
+// A Fault is an error of the Dockerfile or of the files that it copies.
+type Fault struct{ error }
+
+// Unwrap returns the error.
+func (f Fault) Unwrap() error { return f.error }
+
 // stepName is the name of the images of steps, which end with a part of their key.
 const stepName = "sbench.local/build-step:"
 
@@ -71,11 +77,11 @@ func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image
 	defer func() { _ = f.Close() }()
 	parsed, err := parser.Parse(f)
 	if err != nil {
-		return runtime.Image{}, fmt.Errorf("%s: %w", f.Name(), err)
+		return runtime.Image{}, Fault{fmt.Errorf("%s: %w", f.Name(), err)}
 	}
 	stages, args, err := instructions.Parse(parsed.AST, nil)
 	if err != nil {
-		return runtime.Image{}, fmt.Errorf("%s: %w", f.Name(), err)
+		return runtime.Image{}, Fault{fmt.Errorf("%s: %w", f.Name(), err)}
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -83,7 +89,7 @@ func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image
 	}
 	defer func() { _ = root.Close() }()
 	if _, err := root.Lstat(".dockerignore"); err == nil {
-		return runtime.Image{}, fmt.Errorf("%s: %w: remove it, or what it names", filepath.Join(dir, ".dockerignore"), ErrUnsupported)
+		return runtime.Image{}, Fault{fmt.Errorf("%s: %w: remove it, or what it names", filepath.Join(dir, ".dockerignore"), ErrUnsupported)}
 	}
 	r := recipe{Builder: b, file: f.Name(), context: root, lex: shell.NewLex(parsed.EscapeToken), global: map[string]string{}, stages: map[string]*stage{}}
 	r.declare(args)
@@ -95,7 +101,7 @@ func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image
 		r.stages[fmt.Sprint(i)], r.stages[strings.ToLower(s.Name)] = last, last
 	}
 	if last == nil {
-		return runtime.Image{}, fmt.Errorf("%s: no FROM", f.Name())
+		return runtime.Image{}, Fault{fmt.Errorf("%s: no FROM", f.Name())}
 	}
 	return b.Images.Commit(ctx, runtime.Commit{Base: last.image.Ref, As: as, Key: last.key, Change: last.configure})
 }
@@ -164,9 +170,12 @@ func (r *recipe) stage(ctx context.Context, st instructions.Stage) (*stage, erro
 		err = s.do(ctx, c)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s:%d: %w", r.file, s.line, err)
+		err = fmt.Errorf("%s:%d: %w", r.file, s.line, err)
 	}
-	return s, nil
+	if errors.Is(err, ErrUnsupported) || errors.Is(err, harness.ErrPreparation) {
+		err = Fault{err}
+	}
+	return s, err
 }
 
 // from begins the stage with an image or an earlier stage.

@@ -100,7 +100,7 @@ func (s *stage) copy(ctx context.Context, c copying) error {
 	for _, pattern := range c.SourcePaths {
 		found, err := fs.Glob(source.FS(), path.Join(".", path.Clean("/" + pattern)[1:]))
 		if err != nil || len(found) == 0 {
-			return errors.Join(err, fmt.Errorf("there is no %s", pattern))
+			return Fault{errors.Join(err, fmt.Errorf("there is no %s", pattern))}
 		}
 		names = append(names, found...)
 	}
@@ -250,7 +250,7 @@ func (u *upper) id(file, name string) (id, group int, err error) {
 			return id, group, err
 		}
 	}
-	return 0, 0, fmt.Errorf("the image has no %q in /%s", name, file)
+	return 0, 0, Fault{fmt.Errorf("the image has no %q in /%s", name, file)}
 }
 
 // tree copies a file, or the contents of a directory, to the path at.
