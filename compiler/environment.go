@@ -36,8 +36,10 @@ type Environment struct {
 	// Capabilities are those of the processes in the task's sandboxes, as in
 	// capabilities(7), sorted; nil for none.
 	Capabilities []string
-	Resources    Resources
-	Env          map[string]string
+	// Setup are shell commands that change the image before any harness runs in it.
+	Setup     []string
+	Resources Resources
+	Env       map[string]string
 	// NetworkNone forbids egress whatever the tester allows.
 	NetworkNone bool
 	User        string // as in the OCI image configuration; empty if not given
@@ -69,6 +71,7 @@ func environmentFields() []schema.Field {
 		optional("candidate", schema.Nullable(schema.Enum(
 			"terminal_task only: what the harness may change and the checker sees: workspace, the default, or machine, which is all of the image.", candidateWorkspace, candidateMachine))),
 		optional("capabilities", capabilitiesSchema()),
+		optional("setup", schema.Nullable(schema.List("Shell commands of root (sh -c) that change the image before the harness runs, once for all attempts. They may reach runtime.setup_domains of the tester file.", schema.Text("A command.")))),
 		optional("resources", schema.Nullable(schema.Closed("Bounds on a sandbox.", resourceFields()...))),
 		optional("env", envSchema()),
 		optional("network", schema.Nullable(schema.Enum("\"none\" forbids egress whatever the tester allows.", "none"))),
@@ -291,6 +294,8 @@ func (e *Environment) set(key string, v document.Value) {
 		e.Machine = v.Is(candidateMachine)
 	case "capabilities":
 		e.Capabilities = parseCapabilities(v)
+	case "setup":
+		e.Setup = stringList(v)
 	case "resources":
 		e.Resources = Resources{}
 		decode(v, &e.Resources)
@@ -317,5 +322,6 @@ func stringMap(v document.Value) map[string]string {
 // clone returns a copy that shares no memory with e.
 func (e Environment) clone() Environment {
 	e.Env, e.Capabilities = maps.Clone(e.Env), slices.Clone(e.Capabilities)
+	e.Setup = slices.Clone(e.Setup)
 	return e
 }

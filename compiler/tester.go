@@ -124,9 +124,11 @@ type RuntimeSection struct {
 	AllowSeccomp bool `key:"allow_seccomp"`
 	AllowNetlink bool `key:"allow_netlink"`
 	// AllowCapabilities lets tasks have the capabilities of environment.capabilities.
-	AllowCapabilities bool           `key:"allow_capabilities"`
-	Network           NetworkSection `key:"network"`
-	Limits            LimitsSection  `key:"limits"`
+	AllowCapabilities bool `key:"allow_capabilities"`
+	// SetupDomains may be reached by the commands of environment.setup.
+	SetupDomains []domain.Domain `key:"setup_domains"`
+	Network      NetworkSection  `key:"network"`
+	Limits       LimitsSection   `key:"limits"`
 	// AllowDegraded names limits that the host's kernel need not enforce.
 	AllowDegraded []string `key:"allow_degraded"`
 }

@@ -82,6 +82,7 @@ func runtimeSchema() *schema.Schema {
 		optional("allow_seccomp", schema.Boolean("Let programs in sandboxes install seccomp and socket filters, whose memory is the host's, and use Landlock.", false)),
 		optional("allow_netlink", schema.Boolean("Let programs in sandboxes open netlink sockets, whose queues are memory of the host's.", false)),
 		optional("allow_capabilities", schema.Boolean("Let tasks have the capabilities that they name, such as CHOWN and SETUID for package managers, in sandboxes with a user namespace of their own.", false)),
+		optional("setup_domains", domainsSchema("DNS names that the commands of environment.setup may reach. A name allows its subdomains too.")),
 		optional("network", schema.Nullable(schema.Closed("How sandboxes reach what they are allowed to.",
 			optional("transparent", schema.Boolean("Catch connections that do not know of the proxy.", false)),
 			optional("ca_bundle", schema.Text("A file of certificates to trust in sandboxes whose image has none, relative to this file.")),
@@ -101,7 +102,7 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 	common := []schema.Field{
 		optional("task_file", taskFile),
 		optional("timeout_seconds", secondsSchema("How long the harness may take, by default 10 minutes; a task's own timeout may be shorter.")),
-		optional("allowed_domains", domainsSchema()),
+		optional("allowed_domains", domainsSchema("DNS names that the harness may reach. A name allows its subdomains too.")),
 	}
 	command := required("command", commandSchema("The command to run in the task's sandbox."))
 	version := schema.Word("The version of the agent.")
@@ -119,13 +120,13 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 	return configs
 }
 
-func domainsSchema() *schema.Schema {
+func domainsSchema(doc string) *schema.Schema {
 	rule := schema.String{NonBlank: true, Pattern: `^\s*[A-Za-z0-9.-]+\s*$`}
 	name := schema.Checked("A DNS name of two or more labels, without scheme, port, path or wildcard.", rule, func(name string) (string, error) {
 		_, err := domain.Parse(name)
 		return domainHint(name), err
 	})
-	return schema.Nullable(schema.List("DNS names that the harness may reach. A name allows its subdomains too.", name))
+	return schema.Nullable(schema.List(doc, name))
 }
 
 // domainHint guesses what the author meant.

@@ -8,13 +8,11 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/candidate/layer"
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
 )
 
 // A Preparation is a command that changes an image before any harness runs in it: a step of a
-// build, or a task's set-up. It runs in a sandbox of its own with the capabilities that package
-// managers need.
+// build, or a task's set-up. It runs in a sandbox of its own.
 type Preparation struct {
 	Name   string // for people
 	Image  runtime.Image
@@ -23,9 +21,11 @@ type Preparation struct {
 	Dir    string   // absolute; "" means the image's
 	User   string   // "" means the image's
 	Mounts []runtime.Mount
-	Limits runtime.Limits // LayerBytes bounds what the command writes
-	Wall   time.Duration
-	Egress Egress
+	// Capabilities are those of the command; see runtime.Config.
+	Capabilities []string
+	Limits       runtime.Limits // LayerBytes bounds what the command writes
+	Wall         time.Duration
+	Egress       Egress
 	// Stdout and Stderr receive the output as it is written; nil drops it.
 	Stdout, Stderr io.Writer
 }
@@ -47,7 +47,7 @@ func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (layer.Rep
 
 func (p Preparation) run(ctx context.Context, e Engine, w *way, to io.Writer) (report layer.Report, err error) {
 	sandbox, err := e.Create(ctx, runtime.Config{
-		Name: p.Name, Image: p.Image, Machine: true, Capabilities: compiler.PackageCapabilities(), Limits: p.Limits, User: p.User, Workdir: p.Dir,
+		Name: p.Name, Image: p.Image, Machine: true, Capabilities: p.Capabilities, Limits: p.Limits, User: p.User, Workdir: p.Dir,
 		Env: append(w.env(), p.Env...), Mounts: append(w.mounts(), p.Mounts...), Network: w.network(),
 	})
 	if err != nil {

@@ -3,16 +3,18 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
 )
 
 // plan is the result of preflight.
 type plan struct {
 	tasks  int
-	images map[string]runtime.Image // by the reference in the pack
+	images map[string]runtime.Image // by imageKey
 	cpus   float64                  // the most that a task may use
 }
 
@@ -81,17 +83,30 @@ func preflight(ctx context.Context, cfg Config) (plan, error) {
 
 // resolve finds the task's image, if it has one.
 func (p plan) resolve(ctx context.Context, cfg Config, task *compiler.Task) error {
-	ref := task.Environment().Image
-	if _, known := p.images[ref]; known || ref == "" || cfg.Images == nil {
+	env := task.Environment()
+	key := imageKey(env)
+	if _, known := p.images[key]; known || env.Image == "" || cfg.Images == nil {
 		return nil
 	}
-	img, err := cfg.Images.Resolve(ctx, ref)
+	img, err := cfg.Images.Resolve(ctx, env)
 	if errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil {
 		return err
 	}
-	p.images[ref] = img // also if there is none, so that it is reported only once
+	p.images[key] = img // also if there is none, so that it is reported only once
+	path := "$.environment.image"
+	if errors.Is(err, harness.ErrPreparation) {
+		path = "$.environment.setup"
+	}
 	if err != nil {
-		return compiler.Problems{{File: cfg.Pack.TasksPath, Line: task.Line(), Path: "$.environment.image", Message: err.Error()}}
+		return compiler.Problems{{File: cfg.Pack.TasksPath, Line: task.Line(), Path: path, Message: err.Error()}}
 	}
 	return nil
+}
+
+// image returns the image of a task that was resolved.
+func (p plan) image(task *compiler.Task) runtime.Image { return p.images[imageKey(task.Environment())] }
+
+// imageKey tells images apart that tasks use.
+func imageKey(env compiler.Environment) string {
+	return fmt.Sprintf("%s %q", env.Image, env.Setup)
 }

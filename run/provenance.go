@@ -93,7 +93,7 @@ func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
 	}
 	p.Row, p.Evaluation, p.Assets = digests.Row, digests.Evaluation, digests.Assets
 	p.Policy = s.cfg.policy(task)
-	image := s.plan.images[task.Environment().Image]
+	image := s.plan.image(task)
 	// The host is recorded but not included: a run may be resumed on another one.
 	data, err := json.Marshal(struct {
 		Sbench                  record.Version

@@ -38,7 +38,7 @@ func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error]
 		for task, err := range p.stream(cfg) {
 			var r harness.Request
 			if err == nil {
-				r, err = cfg.request(task, p.images[task.Environment().Image])
+				r, err = cfg.request(task, p.image(task))
 			}
 			if !yield(r, err) || err != nil {
 				return

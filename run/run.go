@@ -34,9 +34,10 @@ const (
 
 // Images resolves image references before anything starts.
 type Images interface {
-	// Resolve returns the local, unpacked image that ref names. The error is
-	// runtime.ErrNotFound if there is none.
-	Resolve(ctx context.Context, ref string) (runtime.Image, error)
+	// Resolve returns the local, unpacked image that a task's environment names, changed by its
+	// set-up commands. The error is runtime.ErrNotFound if there is no such image, and
+	// harness.ErrPreparation if a command fails.
+	Resolve(ctx context.Context, env compiler.Environment) (runtime.Image, error)
 }
 
 // Config is everything a run needs.

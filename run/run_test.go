@@ -134,7 +134,8 @@ func tell(p *fake.Proc, s string) {
 
 type images struct{}
 
-func (images) Resolve(_ context.Context, ref string) (runtime.Image, error) {
+func (images) Resolve(_ context.Context, env compiler.Environment) (runtime.Image, error) {
+	ref := env.Image
 	if strings.HasPrefix(ref, "missing") {
 		return runtime.Image{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
 	}

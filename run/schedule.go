@@ -28,7 +28,7 @@ func (s *session) all(ctx context.Context) error {
 		if err = nextErr; err != nil {
 			break
 		}
-		a := attempt{task: next.task, image: s.plan.images[next.task.Environment().Image], number: next.attempt, asked: time.Now()}
+		a := attempt{task: next.task, image: s.plan.image(next.task), number: next.attempt, asked: time.Now()}
 		need := s.cfg.need(a.task)
 		if err = host.take(producing, need, func(short string) { s.emit(Event{Kind: Waiting, Task: a.task.ID(), Detail: short}) }); err != nil {
 			break

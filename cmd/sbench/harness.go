@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -14,6 +15,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/tooling"
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
 )
@@ -183,6 +185,13 @@ func egressFor(t *compiler.Tester) (harness.Egress, error) {
 		}
 	}
 	return harness.Egress{Domains: t.Harness.Config.AllowedDomains, Transparent: t.Runtime.Network.Transparent, CABundle: bundle}, nil
+}
+
+// setupEgress returns what the tester file lets the commands of environment.setup reach.
+func setupEgress(t *compiler.Tester) (harness.Egress, error) {
+	e, err := egressFor(t)
+	e.Domains, e.Log = t.Runtime.SetupDomains, proxy.NewLog(io.Discard)
+	return e, err
 }
 
 // keyProblems returns a problem if the harness is an agent and harness.env names none of its

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/build"
 	"github.com/securebench/sbench/pack"
@@ -152,13 +153,20 @@ func (cmd *imageBuildCmd) find() (string, error) {
 	return withSbench, nil
 }
 
+// buildWall is how long a step of a build or of a task's set-up may take.
+const buildWall = time.Hour
+
+// buildLimits returns the limits of such steps.
+func buildLimits() runtime.Limits {
+	return runtime.Limits{Memory: 2 << 30, CPUs: float64(goruntime.NumCPU()), Pids: 4096, LayerBytes: 8 << 30}.Over(runtime.DefaultLimits())
+}
+
 // own returns the builder that runs commands in sbench's sandboxes.
 func (cmd *imageBuildCmd) own(a *app, engine *containerd.Run, domains []domain.Domain, temp string) builder {
-	limits := runtime.Limits{Memory: 2 << 30, CPUs: float64(goruntime.NumCPU()), Pids: 4096, LayerBytes: 8 << 30}.Over(runtime.DefaultLimits())
 	return func(ctx context.Context, c *containerd.Client, image pack.BuiltImage, ref string) (runtime.Image, error) {
 		b := build.Builder{
-			Engine: engine, Images: buildImages{c, &resolver{c: c, engine: engine, policy: containerd.PullMissing, lived: true}}, Limits: limits, Wall: time.Hour,
-			Egress: harness.Egress{Domains: domains, Log: proxy.NewLog(io.Discard)}, Output: a.stderr, Temp: temp,
+			Engine: engine, Images: buildImages{c, &resolver{c: c, engine: engine, policy: containerd.PullMissing}}, Limits: buildLimits(), Wall: buildWall,
+			Egress: harness.Egress{Domains: domains, Log: proxy.NewLog(io.Discard)}, Capabilities: compiler.PackageCapabilities(), Output: a.stderr, Temp: temp,
 		}
 		img, err := b.Build(ctx, image.Context, cmd.File, ref)
 		if fault := (build.Fault{}); errors.As(err, &fault) {
@@ -171,7 +179,12 @@ func (cmd *imageBuildCmd) own(a *app, engine *containerd.Run, domains []domain.D
 // buildImages are the images of a client for a build.
 type buildImages struct {
 	*containerd.Client
-	*resolver
+	resolver *resolver
+}
+
+// Resolve implements build.Images.
+func (b buildImages) Resolve(ctx context.Context, ref string) (runtime.Image, error) {
+	return b.resolver.find(ctx, ref)
 }
 
 // archived returns the builder that calls a program, which writes an archive, and imports that.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -103,5 +104,56 @@ func TestMachineTasks(t *testing.T) {
 			})
 			must(t, err)
 		})
+	}
+}
+
+// setupPack writes a pack of one task with set-up commands, and a tester file, and returns the
+// path of that.
+func setupPack(t *testing.T, commands ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	row, err := json.Marshal(map[string]any{
+		"id": "machine/setup", "family": "terminal_task", "input": map[string]any{"instructions": "Write go to /etc/answer."},
+		"eval":        map[string]any{"checker": map[string]any{"command": "test \"$(cat /etc/answer)\" = go && id -u tool && grep -q one /etc/setup"}},
+		"environment": map[string]any{"image": containerdtest.Image, "candidate": "machine", "setup": commands},
+	})
+	must(t, err)
+	for name, text := range map[string]string{
+		"manifest.yaml": "id: machine\nversion: 1\n", "tasks.jsonl": string(row) + "\n",
+		"tester.yaml": `{"schema_version": "0.2", "run": {"id": "setup", "output_dir": "out"}, "benchmark": {"manifest": "manifest.yaml", "tasks": "tasks.jsonl"},
+"harness": {"type": "command", "config": {"command": "cat /etc/setup && echo go > /etc/answer"}}, "runtime": {"allow_capabilities": true}}`,
+	} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	return filepath.Join(dir, "tester.yaml")
+}
+
+// TestSetup: set-up commands change the image of the harness and of the verifier, once.
+func TestSetup(t *testing.T) {
+	c := containerdtest.Open(t)
+	t.Cleanup(func() {
+		list, err := c.Images(context.Background())
+		for _, i := range list {
+			if strings.HasPrefix(i.Ref, "sbench.local/build-step:") {
+				must(t, c.RemoveImage(context.Background(), i.Ref))
+			}
+		}
+		must(t, err)
+	})
+	stamp := fmt.Sprintf("test ! -e /etc/setup; echo one %s > /etc/setup", t.TempDir())
+	tester := setupPack(t, "useradd -m tool", stamp)
+	for range 2 {
+		out := filepath.Join(t.TempDir(), "out")
+		expect(t, codeMeasured, "passed=1", "run", tester, "-o", out, "--progress", "none")
+		expect(t, codeMeasured, "", "verify", out)
+	}
+	for name, tt := range map[string][2]string{
+		"fails":        {"echo broken >&2; exit 3", "$.environment.setup: \"echo broken >&2; exit 3\": preparation failed: the command exited with code 3"},
+		"reaches none": {"exec 3<>/dev/tcp/203.0.113.1/80", "$.environment.setup"},
+	} {
+		code, _, stderr := sbench(t, "run", setupPack(t, tt[0]), "--progress", "none")
+		if code != codeUsage || !strings.Contains(stderr, tt[1]) {
+			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/harness/build"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
@@ -222,7 +223,15 @@ func configure(ctx context.Context, c *containerd.Client, in run.Inputs, with ru
 	l := in.Tester.Runtime.Limits
 	o.Limits = runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
 	with.Engine, with.Degraded, with.Calibrations = engine, degraded, filepath.Join(c.Root(), "calibrations")
-	with.Images = &resolver{c: c, engine: engine, policy: containerd.PullPolicy(in.Tester.Runtime.Pull), progress: o.Progress}
+	setup, err := setupEgress(in.Tester)
+	if err != nil {
+		return run.Config{}, nil, errors.Join(err, engine.Close(ctx))
+	}
+	images := &resolver{c: c, engine: engine, policy: containerd.PullPolicy(in.Tester.Runtime.Pull), progress: o.Progress, setup: setup}
+	if in.Tester.Runtime.AllowCapabilities {
+		images.capabilities = compiler.PackageCapabilities()
+	}
+	with.Images = images
 	with.Version, with.Host = sbenchVersion(), hostFacts(c)
 	return run.Config{Inputs: in, Dependencies: with, Options: o}, engine, nil
 }
@@ -253,18 +262,27 @@ type resolver struct {
 	policy   containerd.PullPolicy
 	progress func(run.Event) // nil for none
 	lived    bool            // a sandbox has worked
+	// setup and capabilities are for the commands of environment.setup.
+	setup        harness.Egress
+	capabilities []string
 }
 
-func (r *resolver) Resolve(ctx context.Context, ref string) (runtime.Image, error) {
-	img, err := r.find(ctx, ref)
-	if err != nil || r.lived {
+func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runtime.Image, error) {
+	img, err := r.find(ctx, env.Image)
+	if err != nil {
 		return img, err
 	}
-	if err := r.engine.Live(ctx, img); err != nil {
-		return img, fmt.Errorf("%w: no sandbox lives on the image %s here: %w", runtime.ErrUnavailable, img.Ref, err)
+	if !r.lived {
+		if err := r.engine.Live(ctx, img); err != nil {
+			return img, fmt.Errorf("%w: no sandbox lives on the image %s here: %w", runtime.ErrUnavailable, img.Ref, err)
+		}
+		r.lived = true
 	}
-	r.lived = true
-	return img, nil
+	if len(env.Setup) == 0 {
+		return img, nil
+	}
+	b := build.Builder{Engine: r.engine, Images: buildImages{r.c, r}, Limits: buildLimits(), Wall: buildWall, Egress: r.setup, Capabilities: r.capabilities, Temp: os.TempDir()}
+	return b.Setup(ctx, img, env.Setup)
 }
 
 func (r *resolver) find(ctx context.Context, ref string) (runtime.Image, error) {

@@ -48,8 +48,10 @@ type Builder struct {
 	Limits runtime.Limits // of each command; LayerBytes also bounds what a step copies
 	Wall   time.Duration  // of each command
 	Egress harness.Egress // of commands; the zero value is none
-	Output io.Writer      // receives the steps and what the commands print
-	Temp   string         // a directory for a layer at a time
+	// Capabilities are those of commands; see runtime.Config.
+	Capabilities []string
+	Output       io.Writer // receives the steps and what the commands print
+	Temp         string    // a directory for a layer at a time
 }
 
 // ErrUnsupported means that a Dockerfile has an instruction that this package does not support.
@@ -104,6 +106,21 @@ func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image
 		return runtime.Image{}, Fault{fmt.Errorf("%s: no FROM", f.Name())}
 	}
 	return b.Images.Commit(ctx, runtime.Commit{Base: last.image.Ref, As: as, Key: last.key, Change: last.configure})
+}
+
+// Setup returns the image img as shell commands of root changed it, each a step as RUN is.
+func (b Builder) Setup(ctx context.Context, img runtime.Image, commands []string) (runtime.Image, error) {
+	if b.Output == nil {
+		b.Output = io.Discard
+	}
+	s := &stage{recipe: &recipe{Builder: b}, image: img, key: digest("from", img.Digest), user: "0", workdir: img.Workdir}
+	for _, c := range commands {
+		_, _ = fmt.Fprintf(b.Output, "setup: %s\n", c)
+		if err := s.command(ctx, c, []string{"/bin/sh", "-c", c}, nil); err != nil {
+			return runtime.Image{}, fmt.Errorf("%q: %w", c, err)
+		}
+	}
+	return s.image, nil
 }
 
 // recipe is one build.
@@ -365,11 +382,16 @@ func (s *stage) run(ctx context.Context, c *instructions.RunCommand) error {
 		env = append(env, name+"="+s.args[name])
 	}
 	env = append(env, s.env...)
-	key := digest(slices.Concat([]string{"run", s.key, s.user, s.workdir, strings.Join(env, "\x00")}, args)...)
-	return s.step(ctx, key, c.String(), func(to *os.File) (runtime.Layer, error) {
+	return s.command(ctx, c.String(), args, env)
+}
+
+// command adds what a command changes.
+func (s *stage) command(ctx context.Context, name string, args, env []string) error {
+	key := digest(slices.Concat([]string{"run", s.key, s.user, s.workdir, strings.Join(env, "\x00"), strings.Join(s.Capabilities, " ")}, args)...)
+	return s.step(ctx, key, name, func(to *os.File) (runtime.Layer, error) {
 		report, err := harness.Preparation{
-			Name: "build", Image: s.image, Args: args, Env: env, Dir: s.workdir, User: s.user, Limits: s.Limits, Wall: s.Wall, Egress: s.Egress,
-			Stdout: s.Output, Stderr: s.Output,
+			Name: "build", Image: s.image, Args: args, Env: env, Dir: s.workdir, User: s.user, Capabilities: s.Capabilities, Limits: s.Limits, Wall: s.Wall,
+			Egress: s.Egress, Stdout: s.Output, Stderr: s.Output,
 		}.Run(ctx, s.Engine, to)
 		return runtime.Layer{Digest: report.Digest, DiffID: report.DiffID, Size: report.Size}, err
 	})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"time"
 
 	client "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/content"
@@ -26,7 +25,7 @@ import (
 const labelBuilt = "org.securebench.built"
 
 // Commit makes an image with layers over those of another and with a changed configuration, and
-// unpacks it.
+// unpacks it. The same input gives the same image.
 func (c *Client) Commit(ctx context.Context, o runtime.Commit) (runtime.Image, error) {
 	name, err := NormalizeRef(o.As)
 	if err != nil {
@@ -75,8 +74,6 @@ func (c *Client) commit(ctx context.Context, o runtime.Commit) (ocispec.Descript
 	if err := json.Unmarshal(text, &config); err != nil {
 		return ocispec.Descriptor{}, err
 	}
-	now := time.Now().UTC().Truncate(time.Second)
-	config.Created = &now
 	for _, l := range o.Layers {
 		d := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayerZstd, Digest: digest.Digest(l.Digest), Size: l.Size}
 		if err := content.WriteBlob(ctx, store, "sbench-"+l.Digest, l.Content, d); err != nil {
@@ -84,7 +81,7 @@ func (c *Client) commit(ctx context.Context, o runtime.Commit) (ocispec.Descript
 		}
 		manifest.Layers = append(manifest.Layers, d)
 		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, digest.Digest(l.DiffID))
-		config.History = append(config.History, ocispec.History{Created: &now, CreatedBy: l.CreatedBy})
+		config.History = append(config.History, ocispec.History{CreatedBy: l.CreatedBy})
 	}
 	if o.Change != nil {
 		o.Change(&config.Config)
