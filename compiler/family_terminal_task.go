@@ -35,11 +35,16 @@ func terminalTask() *family {
 			optional("run_tests", schema.Open("A file that the checker runs: {\"path\", \"mount\", \"read_only\"}.")),
 			optional("test_files", schema.Open("A file or directory that the checker uses: {\"path\", \"mount\", \"read_only\"}.")),
 			optional("needed_commands", dangerousSchema("Dangerous commands that the checker needs and the tester has to allow.")),
+			optional("services", schema.Nullable(schema.List("Processes that run beside the checker, started one after the other before it.", schema.Closed("A service.",
+				required("command", commandSchema("The command of the service.")),
+				optional("ready", commandSchema("A command that succeeds as soon as the service can be used. It is tried again until then.")),
+				optional("timeout_seconds", secondsSchema("How long it may take until the service is ready, by default a minute.")),
+			)))),
 			optional("expected_changes", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, of the image's programs and settings that the task is about. The checker sees them as the candidate left them.", machinePathSchema()))),
 			optional("trusted_paths", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, at and below which the checker sees the image's files, whatever the candidate changed.", machinePathSchema()))),
 			optional("expected_state", anything("What the workspace should be like, for people.")),
 		}},
-		inputs: []string{"checker", "run_tests", "test_files", "needed_commands", "expected_changes", "trusted_paths"},
+		inputs: []string{"checker", "run_tests", "test_files", "needed_commands", "services", "expected_changes", "trusted_paths"},
 	}
 }
 
@@ -130,6 +135,7 @@ type TerminalEval struct {
 	// NeededCommands are the dangerous commands the checker needs; only
 	// "chroot" is known.
 	NeededCommands []string
+	Services       []Service
 	// ExpectedChanges and TrustedPaths are absolute paths in the image. The checker sees what
 	// the candidate changed at and below the first, and the image's files at and below the
 	// second. They have a meaning only if Environment.Machine is set.
@@ -138,13 +144,27 @@ type TerminalEval struct {
 	Files []FileRef
 }
 
+// A Service is a process that runs beside a checker.
+type Service struct {
+	Command Command       `key:"command"`
+	Ready   Command       `key:"ready"`           // succeeds as soon as the service can be used; the zero Command for none
+	Timeout time.Duration `key:"timeout_seconds"` // until it is ready; zero if the author gave none
+}
+
 // TerminalTask returns what is needed to verify the task. It reports false for
 // another family.
 func (t *Task) TerminalTask() (TerminalEval, bool) {
 	if t.family.Family != TerminalTask {
 		return TerminalEval{}, false
 	}
+	var services []Service
+	for _, item := range t.eval().Get("services").Items() {
+		var s Service
+		decode(item, &s)
+		services = append(services, s)
+	}
 	return TerminalEval{
+		Services:        services,
 		Checker:         parseChecker(t.eval().Get("checker"), t.pack.EvalRoot),
 		NeededCommands:  dangerousList(t.eval().Get("needed_commands")),
 		ExpectedChanges: stringList(t.eval().Get("expected_changes")), TrustedPaths: stringList(t.eval().Get("trusted_paths")),

@@ -9,7 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	verifiers.RunCandidate()
+	verifiers.Inside()
 	containerdtest.Enter()
 	os.Exit(m.Run())
 }

@@ -252,13 +252,22 @@ func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, erro
 	if err != nil {
 		return runtime.Exit{}, err
 	}
+	args := checkerArgs(c.eval.Checker)
+	if len(c.eval.Services) > 0 {
+		if err := (runtime.CommandPolicy{Allow: []string{"*"}, Deny: c.in.Policy.Deny}).Decide(args).Check(); err != nil {
+			return runtime.Exit{}, err // the engine sees only with-services
+		}
+		if args, err = serviceArgs(c.eval.Services, args); err != nil {
+			return runtime.Exit{}, err
+		}
+	}
 	env, limits := c.in.Task.Environment(), c.in.Limits
 	limits.LayerBytes = c.in.WorkspaceBytes
 	return once(ctx, c.engine, runtime.Config{
 		Name: "verifier", Image: c.image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
 		Workdir: c.workdir(), User: env.User, Sealed: true, Machine: env.Machine, Env: c.env(dir),
 	}, runtime.Process{
-		Args: checkerArgs(c.eval.Checker), Dir: within(c.workdir(), c.eval.Checker.Workdir),
+		Args: args, Dir: within(c.workdir(), c.eval.Checker.Workdir),
 		Wall: cmp.Or(c.eval.Checker.Timeout, env.Timeout, c.in.Timeout), OutputBytes: c.in.OutputBytes,
 	})
 }
@@ -329,14 +338,14 @@ func (c *terminalCheck) mounts(dir string) ([]runtime.Mount, error) {
 		mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, checkerDir), Dest: compiler.CheckerMount, Give: closed},
 			runtime.Mount{Source: filepath.Join(dir, logsDir), Dest: logsMount, Writable: true, Give: true})
 	}
-	if closed {
-		program, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
+	program, err := os.Executable()
+	if closed && err == nil {
 		mounts = append(mounts, runtime.Mount{Source: program, Dest: "/usr/local/bin/" + runCandidate})
 	}
-	return mounts, nil
+	if len(c.eval.Services) > 0 && err == nil {
+		mounts = append(mounts, runtime.Mount{Source: program, Dest: path.Join(sbenchDir, withServices)})
+	}
+	return mounts, err
 }
 
 func trustedEntry(e workspace.Entry) bool { return strings.HasPrefix(e.Dest, trustedDir+"/") }

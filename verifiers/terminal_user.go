@@ -15,17 +15,19 @@ const (
 	candidateID = 65534
 )
 
-// RunCandidate returns at once unless this process was started under the name run-candidate.
-// If it was, RunCandidate runs its arguments as a user that can neither read the tests nor
-// inspect the checker's processes, and does not return. It must be called first in main:
-// sbench mounts its own executable under that name for checkers whose task sets
-// run_candidate.
-func RunCandidate() {
-	if filepath.Base(os.Args[0]) != runCandidate {
+// Inside returns at once unless this process was started under the name run-candidate or
+// with-services, under which sbench mounts its own executable in sandboxes of checkers. It must
+// be called first in main. As run-candidate, it runs its arguments as a user that can neither
+// read the tests nor inspect the checker's processes; as with-services, it starts the services
+// that its first argument describes and then runs the rest. Then it does not return.
+func Inside() {
+	name := filepath.Base(os.Args[0])
+	become, ok := map[string]func([]string) error{runCandidate: becomeCandidate, withServices: startServices}[name]
+	if !ok {
 		return
 	}
-	if err := becomeCandidate(os.Args[1:]); err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, runCandidate+":", err)
+	if err := become(os.Args[1:]); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, name+":", err)
 		os.Exit(126)
 	}
 }

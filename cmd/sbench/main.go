@@ -23,7 +23,7 @@ import (
 var version = "devel"
 
 func main() {
-	verifiers.RunCandidate()
+	verifiers.Inside()
 	if err := rootless.Init(); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "sbench:", err)
 		os.Exit(codeInfrastructure)
