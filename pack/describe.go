@@ -33,7 +33,7 @@ func (b *Builder) describe(ctx context.Context) error {
 		return err
 	}
 	if b.powers > 0 {
-		b.Note(Place{File: b.Source}, "%d task(s) install packages, or change users or owners, and get capabilities for that in their sandboxes: the tester files allow it (runtime.allow_capabilities)", b.powers)
+		b.Note(Place{File: b.Source}, "%d task(s) may change all of their image, with the capabilities that package managers need: the tester files allow it (runtime.allow_capabilities)", b.powers)
 	}
 	comment := "# Put your agent into harness.config.command. It finds its task in task.json, and leaves " + candidateOf(b.format.Family) + ".\n"
 	err = b.tester(comment, harnessSection{Type: compiler.HarnessCommand, Config: map[string]any{"command": "true"}})

@@ -11,8 +11,9 @@ import (
 var (
 	// absolutePath matches a path that is no part of a URL or of a longer path.
 	absolutePath = regexp.MustCompile("(?m)(?:^|[\\s\"'`=(:,\\[{<>;|&@])(/[A-Za-z_][A-Za-z0-9._-]*(?:/[A-Za-z0-9._-]+)*)")
-	// ownerWork matches commands that work only with the powers of a system's owner.
-	ownerWork = regexp.MustCompile(`(?m)\b(apt-get|apt|dpkg|aptitude|dnf|yum|apk)\s+(-\S+\s+)*(install|remove|purge|add|upgrade|-i|--install|--configure)|\b(useradd|adduser|usermod|groupadd|chown|chgrp|su|runuser|sudo)\s`)
+	// ownerWork matches commands that change a system although they need not name a path of it.
+	ownerWork = regexp.MustCompile(`(?m)\b(apt-get|apt|dpkg|aptitude|dnf|yum|apk|pip3?|uv pip|npm|cargo|gem|make)\s+(-\S+\s+)*(install|remove|purge|add|upgrade|-i|--install|--configure|i\s+-g)\b|` +
+		`\b(useradd|adduser|usermod|groupadd|chown|chgrp|su|runuser|sudo|ldconfig|update-alternatives|systemctl|service|crontab)\s`)
 )
 
 // everywhere are the directories that tasks name although the candidate changes nothing there:
@@ -20,33 +21,36 @@ var (
 var everywhere = []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/lib", "/usr/lib", "/dev", "/proc", "/sys", "/logs", "/tests", "/solution", "/oracle"}
 
 // machine sets in the row's environment that the whole machine is the candidate if the task's
-// instruction, tests or solution name a place outside its working directory, or always if
-// spec says so, and which powers it needs and shell profiles it is about.
+// instruction, tests or solution name a place outside its working directory, if the instruction
+// or solution names a command that changes a system, or always if spec says so.
 func (b *Builder) machine(t *task, spec terminalTask, row Row) {
 	dir, _ := row.Environment["workdir"].(string)
 	if dir == "" {
 		dir = defaultWorkdir
 	}
 	instruction, _ := row.Input["instructions"].(string)
-	texts := []string{instruction}
-	for _, f := range slices.Concat(t.below("tests"), spec.solution) {
+	solution := append(textsOf(spec.solution), instruction)
+	texts := append(textsOf(t.below("tests")), solution...)
+	outside := slices.ContainsFunc(texts, func(text string) bool { return leaves(text, dir) })
+	if !spec.machine && !outside && !slices.ContainsFunc(solution, ownerWork.MatchString) {
+		return
+	}
+	// The format's own harness gives a task's root these powers, too.
+	row.Environment["candidate"], row.Environment["capabilities"] = "machine", "packages"
+	b.powers++
+	if asked := profiles(instruction); len(asked) > 0 {
+		row.Eval["expected_changes"] = asked
+	}
+}
+
+// textsOf returns the files that are text.
+func textsOf(files []taskFile) (texts []string) {
+	for _, f := range files {
 		if utf8.Valid(f.text) {
 			texts = append(texts, string(f.text))
 		}
 	}
-	outside := slices.ContainsFunc(texts, func(text string) bool { return leaves(text, dir) })
-	owner := slices.ContainsFunc(texts, ownerWork.MatchString)
-	if !spec.machine && !outside && !owner {
-		return
-	}
-	row.Environment["candidate"] = "machine"
-	if asked := profiles(instruction); len(asked) > 0 {
-		row.Eval["expected_changes"] = asked
-	}
-	if owner {
-		row.Environment["capabilities"] = "packages"
-		b.powers++
-	}
+	return texts
 }
 
 // profile matches the files by which shells are set up, which a checker sees as the image has

@@ -12,11 +12,12 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 const (
-	machineToml = "version = \"1.0\"\n\n[environment]\ndocker_image = \"" + appImage + "\"\nworkdir = \"/app\"\n"
+	machineToml = "version = \"1.0\"\n\n[environment]\nworkdir = \"/app\"\n"
 	machineTest = `#!/bin/bash
 mkdir -p /logs/verifier
 python3 -m pytest -q /tests/test_outputs.py
@@ -47,6 +48,9 @@ func machineTasks(t *testing.T) (dir string, cheats map[string][]string) {
 				content[f.Name] = string(f.Data)
 			}
 		}
+		if _, own := content["environment/Dockerfile"]; !own {
+			content["environment/Dockerfile"] = "FROM " + containerdtest.Image + "\nWORKDIR /app\n"
+		}
 		for name, text := range content {
 			name = filepath.Join(dir, id, name)
 			must(t, os.MkdirAll(filepath.Dir(name), 0o755))
@@ -59,11 +63,12 @@ func machineTasks(t *testing.T) (dir string, cheats map[string][]string) {
 // TestMachineTasks: of tasks whose candidate is the whole machine, the solution passes, an empty
 // candidate fails, and none passes that changes only what the verdict stands on.
 func TestMachineTasks(t *testing.T) {
-	withImage(t, containerdtest.Open(t), appImage, t.TempDir(), "/app")
+	forgetBuilt(t, containerdtest.Open(t))
 	source, cheats := machineTasks(t)
 	pack := filepath.Join(t.TempDir(), "pack")
 	count := fmt.Sprint(len(cheats))
 	expect(t, codeMeasured, "imported "+count+" task(s)", "pack", "import", "--out", pack, "harbor", source)
+	expect(t, codeMeasured, "sbench.local/harbor/", "image", "build", "--with", "sbench", "--pack", pack)
 	tester := filepath.Join(pack, "tester-command.yaml")
 	out := filepath.Join(t.TempDir(), "check")
 	t.Cleanup(func() {
@@ -107,6 +112,20 @@ func TestMachineTasks(t *testing.T) {
 	}
 }
 
+// forgetBuilt removes the images that sbench builds in the test.
+func forgetBuilt(t *testing.T, c *containerd.Client) {
+	t.Helper()
+	t.Cleanup(func() {
+		list, err := c.Images(context.Background())
+		must(t, err)
+		for _, i := range list {
+			if strings.HasPrefix(i.Ref, "sbench.local/build-step:") || strings.HasPrefix(i.Ref, "sbench.local/harbor/") {
+				must(t, c.RemoveImage(context.Background(), i.Ref))
+			}
+		}
+	})
+}
+
 // setupPack writes a pack of one task with set-up commands, and a tester file, and returns the
 // path of that.
 func setupPack(t *testing.T, commands ...string) string {
@@ -131,15 +150,7 @@ func setupPack(t *testing.T, commands ...string) string {
 // TestSetup: set-up commands change the image of the harness and of the verifier, once.
 func TestSetup(t *testing.T) {
 	c := containerdtest.Open(t)
-	t.Cleanup(func() {
-		list, err := c.Images(context.Background())
-		for _, i := range list {
-			if strings.HasPrefix(i.Ref, "sbench.local/build-step:") {
-				must(t, c.RemoveImage(context.Background(), i.Ref))
-			}
-		}
-		must(t, err)
-	})
+	forgetBuilt(t, c)
 	stamp := fmt.Sprintf("test ! -e /etc/setup; echo one %s > /etc/setup", t.TempDir())
 	tester := setupPack(t, "useradd -m tool", stamp)
 	for range 2 {
