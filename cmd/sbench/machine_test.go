@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,17 +29,20 @@ if [ $? -eq 0 ]; then echo 1 > /logs/verifier/reward.txt; else echo 0 > /logs/ve
 // machineTasks writes the tasks of testdata/machine in Harbor's form, every third unless
 // SBENCH_SOAK is set, and returns their directory and their cheats: shell scripts that change
 // only what the verdict stands on.
-func machineTasks(t *testing.T) (dir string, cheats map[string][]string) {
+func machineTasks(t *testing.T, c *containerd.Client) (dir string, cheats map[string][]string) {
 	t.Helper()
 	dir, cheats = t.TempDir(), map[string][]string{}
 	files, err := filepath.Glob("testdata/machine/*.txtar")
 	must(t, err)
+	absent := lacks(t, c, "gcc", "git")
 	for i, file := range files {
-		if i%3 != 0 && os.Getenv("SBENCH_SOAK") == "" {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		// The emulated machines' image has no compiler.
+		if i%3 != 0 && os.Getenv("SBENCH_SOAK") == "" || slices.ContainsFunc(absent, func(program string) bool { return strings.Contains(string(text), program+" ") }) {
 			continue
 		}
-		archive, err := txtar.ParseFile(file)
-		must(t, err)
+		archive := txtar.Parse(text)
 		id := strings.TrimSuffix(filepath.Base(file), ".txtar")
 		content := map[string]string{"task.toml": machineToml, "tests/test.sh": machineTest}
 		for _, f := range archive.Files {
@@ -60,11 +64,27 @@ func machineTasks(t *testing.T) (dir string, cheats map[string][]string) {
 	return dir, cheats
 }
 
+// lacks returns those of the programs that the base image has not.
+func lacks(t *testing.T, c *containerd.Client, programs ...string) (absent []string) {
+	t.Helper()
+	engine, img := containerdtest.NewRun(t, c)
+	view, err := engine.View(t.Context(), img)
+	must(t, err)
+	for _, p := range programs {
+		if _, err := view.Root().Lstat("usr/bin/" + p); err != nil {
+			absent = append(absent, p)
+		}
+	}
+	must(t, view.Close())
+	return absent
+}
+
 // TestMachineTasks: of tasks whose candidate is the whole machine, the solution passes, an empty
 // candidate fails, and none passes that changes only what the verdict stands on.
 func TestMachineTasks(t *testing.T) {
-	forgetBuilt(t, containerdtest.Open(t))
-	source, cheats := machineTasks(t)
+	c := containerdtest.Open(t)
+	forgetBuilt(t, c)
+	source, cheats := machineTasks(t, c)
 	pack := filepath.Join(t.TempDir(), "pack")
 	count := fmt.Sprint(len(cheats))
 	expect(t, codeMeasured, "imported "+count+" task(s)", "pack", "import", "--out", pack, "harbor", source)
