@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -69,13 +68,13 @@ func (s *session) scrubLayer(ctx context.Context, c *candidate.Candidate) (chang
 	}
 	defer func() { _ = from.Close() }()
 	name := c.Workspace + layer.Suffix
-	to, err := os.CreateTemp(filepath.Dir(name), "layer-")
+	to, err := os.OpenFile(name+".clean", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = os.Remove(to.Name()) }()
 	report, changed, err := layer.Redact(ctx, from, to, candidate.LayerLimits(math.MaxInt64/2), s.secrets)
-	err = errors.Join(err, to.Chmod(0o644), to.Sync(), to.Close())
+	err = errors.Join(err, to.Sync(), to.Close())
 	if err == nil && changed > 0 {
 		c.Layer, err = report.Digest, os.Rename(to.Name(), name)
 	}

@@ -19,7 +19,10 @@ import (
 )
 
 const (
-	machineSlack = 64 << 20 // bytes of the volume for a machine, for what its file system needs itself
+	// The volume for a machine has room for what the file system itself needs: a block for each
+	// entry, and a mark for each entry of the image in a directory that hides it.
+	machineBlock = 4 << 10
+	machineMarks = 1 << 18
 	// maxRestored bounds the restored paths that a record lists.
 	maxRestored = 100
 	// maxEntryPoints bounds what is searched of a file, in bytes.
@@ -35,7 +38,7 @@ func machine(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval
 		return image, nil, func() error { return nil }, nil
 	}
 	limits := candidate.LayerLimits(in.WorkspaceBytes)
-	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: limits.Bytes + machineSlack, Inodes: limits.Entries + restoredInodes})
+	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: limits.Bytes + (limits.Entries+machineMarks)*machineBlock, Inodes: limits.Entries + machineMarks})
 	if err != nil {
 		return image, nil, nil, err
 	}
@@ -99,7 +102,7 @@ var (
 	// ld.so(8), bash(1), nsswitch.conf(5), config(5ssl), perlrun(1).
 	closedTrees = []string{
 		"etc/ld.so.preload", "etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d", "etc/profile", "etc/profile.d", "etc/bash.bashrc", "etc/bashrc",
-		"etc/environment", "etc/zsh", "etc/zshenv", "etc/zprofile", "etc/zshrc", "etc/nsswitch.conf", "etc/ssl/openssl.cnf", "usr/lib/ssl", "etc/perl",
+		"etc/environment", "etc/zsh", "etc/zshenv", "etc/zprofile", "etc/zshrc", "etc/nsswitch.conf", "etc/ssl/openssl.cnf", "usr/lib/ssl/openssl.cnf", "etc/perl",
 		"tests", "logs", "opt/sbench", ".sbench", "sbench", "proc", "sys", "dev",
 	}
 	profiles = []string{
@@ -112,8 +115,9 @@ var (
 	// pythonSettings matches the directories of Python's system-wide settings on Debian, to which
 	// the standard library has links.
 	pythonSettings = regexp.MustCompile(`^etc/python3[0-9.]*(/|$)`)
-	// modulePath matches the directories in which Python looks for modules, and what follows.
-	modulePath = regexp.MustCompile(`(?:^|/)lib(?:32|64)?/python3[0-9.]*/(?:lib-dynload/|(?:site|dist)-packages/)?(.*)$`)
+	// modulePath matches a directory of a Python, one in it in which that looks for modules, and
+	// the path of a module there.
+	modulePath = regexp.MustCompile(`(?:^|/)lib(?:32|64)?/python3[0-9.]*/(lib-dynload/|(?:site|dist)-packages/)?(.*)$`)
 	// codeByName are files that are loaded because of where they are: hooks of Python's start,
 	// plug-ins of the C library, and libraries for certain processors (ld.so(8)).
 	codeByName = regexp.MustCompile(`(^|/)(glibc-hwcaps|gconv)(/|$)|/libnss_[^/]*$|\.(pth|egg-link)$|(^|/)((site|user)customize(\.[^/]*)?|pyvenv\.cfg|pybuilddir\.txt|python3[0-9.]*\.(_pth|zip))(/|$)`)
@@ -128,25 +132,25 @@ func newTrust(image *os.Root, env []string, eval compiler.TerminalEval) *trust {
 		t.closed = append(t.closed, t.resolve(p))
 	}
 	for _, p := range trustedTrees {
-		t.trees = append(t.trees, t.resolve(p))
+		t.trust(p)
 	}
 	paths := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	for _, e := range env {
 		if value, ok := strings.CutPrefix(e, "PATH="); ok {
 			paths += ":" + value
+		} else if value, ok := strings.CutPrefix(e, "LD_LIBRARY_PATH="); ok {
+			for dir := range strings.SplitSeq(value, ":") {
+				t.trust(dir)
+			}
 		}
 	}
 	for dir := range strings.SplitSeq(paths, ":") {
-		if !path.IsAbs(dir) || path.Clean(dir) == "/" {
-			continue
-		}
-		at, prefix := t.resolve(dir), t.resolve(path.Dir(dir))
-		t.path = append(t.path, at)
-		t.trees = append(t.trees, at)
-		if prefix != "" { // a virtual environment or another installation's prefix
-			t.trees = append(t.trees, path.Join(prefix, "lib"), path.Join(prefix, "lib64"), path.Join(prefix, "pyvenv.cfg"))
+		if path.IsAbs(dir) && path.Clean(dir) != "/" {
+			t.trustPrograms(dir)
 		}
 	}
+	slices.Sort(t.trees)
+	t.trees = slices.Compact(t.trees)
 	for _, tool := range testTools {
 		t.programs[tool], t.modules[tool] = true, true
 	}
@@ -154,6 +158,38 @@ func newTrust(image *os.Root, env []string, eval compiler.TerminalEval) *trust {
 		t.learn(tree, 0)
 	}
 	return t
+}
+
+// trust adds a directory or file: where the path leads in the image, and the path itself, since
+// a candidate could put something else in the place of a link.
+func (t *trust) trust(p string) {
+	if p = strings.Trim(path.Clean("/"+p), "/"); p != "" {
+		t.trees = append(t.trees, p, t.resolve(p))
+	}
+}
+
+// trustPrograms adds a directory of PATH, the libraries beside it, and those of programs that it
+// has links to: virtual environments and other installations of Python are found so.
+func (t *trust) trustPrograms(dir string) {
+	at := t.resolve(dir)
+	prefixes := []string{dir, at}
+	entries, _ := fs.ReadDir(t.image.FS(), at) // the image may have no such directory
+	for _, e := range entries {
+		if e.Type()&fs.ModeSymlink == 0 {
+			continue
+		}
+		if target := path.Dir(t.resolve(path.Join(at, e.Name()))); target != at && path.Base(target) == "bin" && !slices.Contains(prefixes, target) {
+			prefixes = append(prefixes, target)
+		}
+	}
+	t.path = append(t.path, at)
+	for _, bin := range prefixes {
+		t.trust(bin)
+		prefix := path.Dir(bin)
+		for _, name := range []string{"lib", "lib64", "pyvenv.cfg"} {
+			t.trust(path.Join(prefix, name))
+		}
+	}
 }
 
 // resolve returns the path in the image to which p leads, relative to its root.
@@ -177,7 +213,7 @@ func (t *trust) learn(dir string, depth int) {
 		if strings.Contains(e.Name(), ".so") {
 			t.libraries[e.Name()] = true
 		}
-		if m := modulePath.FindStringSubmatch(name); m != nil && m[1] == e.Name() {
+		if m := modulePath.FindStringSubmatch(name); m != nil && m[2] == e.Name() && !strings.Contains(e.Name(), "-") {
 			t.modules[moduleOf(e.Name())] = true
 		}
 		if e.IsDir() && depth < 3 {
@@ -197,8 +233,12 @@ func (t *trust) keep(e *layer.Entry) (bool, error) {
 	if slices.ContainsFunc(t.expected, func(p string) bool { return isBelow(e.Path, p) }) {
 		return true, nil
 	}
+	if e.Kind == layer.Directory && slices.ContainsFunc(t.expected, func(p string) bool { return isBelow(p, e.Path) }) {
+		return true, nil
+	}
 	info, err := t.image.Lstat(e.Path)
 	has := err == nil
+	merged := has && info.IsDir() && e.Kind == layer.Directory // changed below at most
 	trusted := slices.ContainsFunc(t.trees, func(p string) bool { return isBelow(e.Path, p) })
 	closed := slices.ContainsFunc(t.closed, func(p string) bool { return isBelow(e.Path, p) }) || isProfile(e.Path) || pythonSettings.MatchString(e.Path)
 	above := slices.ContainsFunc(slices.Concat(t.trees, t.closed), func(p string) bool { return isBelow(p, e.Path) })
@@ -211,13 +251,9 @@ func (t *trust) keep(e *layer.Entry) (bool, error) {
 		hook = bytes.Contains(text, []byte("pytest11")) || e.Size > maxEntryPoints
 	}
 	switch {
-	case hook || closed || trusted && (has || t.shadows(e.Path)):
-		if !has || !info.IsDir() || e.Kind != layer.Directory {
-			t.restore(e.Path)
-		}
-		return false, nil
-	case above && has: // a directory on the way to trusted files stays one
-		if e.Kind != layer.Directory {
+	case hook, closed, trusted && (has || t.shadows(e.Path)),
+		above && (has || e.Kind != layer.Directory): // a directory on the way to trusted files is one
+		if !merged {
 			t.restore(e.Path)
 		}
 		return false, nil
@@ -244,12 +280,11 @@ func (t *trust) shadows(p string) bool {
 		return t.programs[name]
 	case m == nil:
 		return t.libraries[name]
-	case strings.HasSuffix(name, "-info") && m[1] == name:
-		return false
 	}
-	top := strings.TrimPrefix(m[1], "__pycache__/")
-	if !strings.Contains(top, "/") {
-		return t.modules[moduleOf(top)]
+	top := strings.TrimPrefix(m[2], "__pycache__/")
+	if !strings.Contains(top, "/") { // of another version of Python, the standard library may be added
+		_, err := t.image.Lstat(strings.TrimSuffix(p[:len(p)-len(m[2])], "/"))
+		return t.modules[moduleOf(top)] && (err == nil || strings.HasSuffix(m[1], "-packages/"))
 	}
 	if path.Base(dir) == "__pycache__" {
 		dir = path.Dir(dir)
