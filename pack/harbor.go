@@ -51,6 +51,9 @@ type harborTask struct {
 		Env     map[string]string `toml:"env"`
 		Network string            `toml:"network_mode"`
 	} `toml:"verifier"`
+	Solution struct {
+		Env map[string]string `toml:"env"`
+	} `toml:"solution"`
 	Environment harborEnvironment `toml:"environment"`
 	Steps       []map[string]any  `toml:"steps"`
 }
@@ -65,6 +68,7 @@ type harborEnvironment struct {
 	Internet *bool             `toml:"allow_internet"`
 	Network  string            `toml:"network_mode"`
 	Env      map[string]string `toml:"env"`
+	Servers  []any             `toml:"mcp_servers"`
 	// How images are built and how large workspaces are is up to the operator: these keys
 	// are ignored.
 	BuildTimeout any `toml:"build_timeout_sec"`
@@ -86,7 +90,7 @@ func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 		spec.check(t)
 		task := terminalTask{
 			row:     Row{Input: map[string]any{"instructions": instructionOf(t)}, Environment: spec.environment(t), Metadata: map[string]any{}},
-			seconds: float64(harborSeconds), solution: b.harborSolution(t), machine: o.Machine,
+			seconds: float64(harborSeconds), solution: b.harborSolution(t, spec.Solution.Env), machine: o.Machine,
 		}
 		if !o.Pytest {
 			task.script = spec.script(t)
@@ -104,10 +108,22 @@ func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 	})
 }
 
-// harborSolution returns the reference solution; nothing if there is no solve.sh.
-func (b *Builder) harborSolution(t *task) []taskFile {
-	if _, ok := t.file("solution/solve.sh"); ok {
-		return t.below("solution")
+// harborSolution returns the reference solution, with its variables set at the beginning of
+// solve.sh; nothing if there is no solve.sh.
+func (b *Builder) harborSolution(t *task, env map[string]string) []taskFile {
+	files := t.below("solution")
+	for i, f := range files {
+		if f.path != "solve.sh" {
+			continue
+		}
+		if len(env) > 0 {
+			first, rest, ok := strings.Cut(string(f.text), "\n")
+			if !ok || !strings.HasPrefix(first, "#!") {
+				first, rest = "#!/bin/bash", string(f.text)
+			}
+			files[i].text = []byte(first + "\n" + exports(env) + rest)
+		}
+		return files
 	}
 	b.Note(t.place, "the task has no solution/solve.sh to check it by")
 	return nil
@@ -173,7 +189,10 @@ func (spec harborTask) check(t *task) {
 	if spec.Environment.GPUs > 0 {
 		t.wrong(file, 0, "", "a task with GPUs is not supported")
 	}
-	for _, env := range []map[string]string{spec.Environment.Env, spec.Verifier.Env} {
+	if len(spec.Environment.Servers) > 0 {
+		t.wrong(file, 0, "", "a task with MCP servers is not supported")
+	}
+	for _, env := range []map[string]string{spec.Environment.Env, spec.Verifier.Env, spec.Solution.Env} {
 		for _, name := range sortedKeys(env) {
 			if !pythonName.MatchString(name) {
 				t.wrong(file, 0, "", "%q is no name of a variable", name)
@@ -257,11 +276,16 @@ func (spec harborTask) environment(t *task) map[string]any {
 // script returns the script that runs tests/test.sh, which must exist.
 func (spec harborTask) script(t *task) taskFile {
 	t.text("tests/test.sh") // records a problem if it is missing
-	var exports strings.Builder
-	for _, name := range sortedKeys(spec.Verifier.Env) {
-		_, _ = fmt.Fprintf(&exports, "export %s=%s\n", name, quoteShell(spec.Verifier.Env[name]))
+	return taskFile{harborCheck, []byte(strings.Replace(harborCheckScript, "# @EXPORTS@\n", exports(spec.Verifier.Env), 1)), true}
+}
+
+// exports returns the shell commands that set variables.
+func exports(env map[string]string) string {
+	var b strings.Builder
+	for _, name := range sortedKeys(env) {
+		_, _ = fmt.Fprintf(&b, "export %s=%s\n", name, quoteShell(env[name]))
 	}
-	return taskFile{harborCheck, []byte(strings.Replace(harborCheckScript, "# @EXPORTS@\n", exports.String(), 1)), true}
+	return b.String()
 }
 
 // quoteShell quotes a string as one word of a shell.

@@ -1,6 +1,8 @@
 package verifiers_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/securebench/sbench/verifiers"
@@ -38,4 +40,23 @@ func TestServices(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPartialScore: a checker that fails may leave a score, which never makes a pass.
+func TestPartialScore(t *testing.T) {
+	w := newTerminalWorld(t)
+	for text, want := range map[string]float64{"0.5": 0.5, "0": 0, "1": 0, "2": 0, "-1": 0, "NaN": 0, "x": 0} {
+		w.add(t, "hidden/p/check.sh", "#!/bin/sh\nmkdir -p /logs/verifier; echo '"+text+"' > /logs/verifier/reward.txt; exit 1\n")
+		_, v := w.attempt(t, solve, map[string]any{"checker": map[string]any{"source": "script", "path": "p/check.sh"}}, verifiers.Policy{})
+		if v.Score != want || v.Reason != "checker_failed" {
+			t.Errorf("%s: score %v, %s", text, v.Score, v.Reason)
+		}
+	}
+}
+
+// add writes a file of the pack.
+func (w terminalWorld) add(t *testing.T, name, text string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(filepath.Join(w.dir, name)), 0o755))
+	must(t, os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o755))
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
@@ -142,10 +143,33 @@ func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
 		return Verdict{}, err
 	}
 	v, err := c.withoutPytest(ctx, dir, judge(exit))
+	if v.Status == Failed {
+		v.Score = partial(filepath.Join(dir, logsDir))
+	}
 	if err != nil || v.Status == Faulty {
 		return v, err
 	}
 	return c.contrast(ctx, dir, v)
+}
+
+// partial returns the score, between 0 and 1, that a checker has left in the directory of its
+// logs, in Harbor's file; 0 if there is none.
+func partial(logs string) float64 {
+	root, err := os.OpenRoot(logs)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = root.Close() }()
+	info, err := root.Lstat("verifier/reward.txt")
+	if err != nil || !info.Mode().IsRegular() || info.Size() > 100 {
+		return 0
+	}
+	text, err := root.ReadFile("verifier/reward.txt")
+	score, parseErr := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
+	if err != nil || parseErr != nil || !(score > 0 && score < 1) {
+		return 0
+	}
+	return score
 }
 
 // scriptFault returns a Faulty verdict if the checker is a script that the image cannot run,
