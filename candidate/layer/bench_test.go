@@ -50,7 +50,9 @@ func BenchmarkLayer(b *testing.B) {
 				}
 				return err
 			})
-			measure(b, "tar", func() error { return exec.Command("sh", "-c", `tar -cf - -C "$0" . | zstd -1 -c > /dev/null`, dir).Run() })
+			measure(b, "tar", func() error {
+				return exec.Command("sh", "-c", `tar -cf - -C "$0" . | zstd -1 -c > /dev/null`, dir).Run()
+			})
 			b.ReportMetric(float64(text.Len())/1e6, "MB")
 			b.ReportMetric(0, "ns/op")
 		})
