@@ -196,11 +196,13 @@ func WithBind(source, dest string, writable bool) Option {
 // call replaces the first.
 func WithCapabilities(names ...string) Option {
 	return func(s *draft) error {
-		confined := hasNamespace(s, specs.UserNamespace)
 		for _, n := range names {
-			if !slices.Contains([]string{"CAP_SYS_CHROOT", "CAP_SETUID", "CAP_SETGID", "CAP_KILL"}, n) &&
-				!(confined && slices.Contains([]string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_NET_BIND_SERVICE"}, n)) {
+			switch {
+			case slices.Contains([]string{"CAP_SYS_CHROOT", "CAP_SETUID", "CAP_SETGID", "CAP_KILL"}, n):
+			case !slices.Contains([]string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_NET_BIND_SERVICE"}, n):
 				return fmt.Errorf("capability %q cannot be given to a sandbox", n)
+			case !hasNamespace(s, specs.UserNamespace):
+				return fmt.Errorf("capability %q needs a user namespace of the sandbox's own (sbench doctor says why there is none)", n)
 			}
 		}
 		c := s.Process.Capabilities
