@@ -129,6 +129,21 @@ func WithSealedProcesses() Option {
 	})
 }
 
+// WithReadOnlyPaths makes paths of the root file system read-only, with everything below them
+// (config-linux.md, "Readonly Paths"). Those that do not exist are ignored. It fails if a path is
+// not clean and absolute.
+func WithReadOnlyPaths(paths ...string) Option {
+	return func(s *draft) error {
+		for _, p := range paths {
+			if !cleanAbs(p) || p == "/" {
+				return fmt.Errorf("read-only path %q is not a clean absolute path below the root", p)
+			}
+		}
+		s.Linux.ReadonlyPaths = append(s.Linux.ReadonlyPaths, paths...)
+		return nil
+	}
+}
+
 // WithOwnFilters lets processes confine themselves with seccomp filters, socket filters and
 // Landlock, for programs that need these. The kernel compiles such filters into memory that
 // no limit of the sandbox bounds, within one budget for the whole host

@@ -143,7 +143,10 @@ type Config struct {
 	WritableRoot bool // otherwise only tmpfs and writable mounts are writable
 	// Machine implies WritableRoot and makes /tmp and /run directories of the root file system
 	// instead of file systems in memory.
-	Machine      bool
+	Machine bool
+	// ReadOnly are absolute paths of the root file system, without links on the way, that
+	// nothing in the sandbox can change; those that are not there do not count.
+	ReadOnly     []string
 	Mounts       []Mount
 	Capabilities []string // see oci.WithCapabilities
 	// Sealed keeps the sandbox's processes from accessing each other's memory; see

@@ -30,49 +30,54 @@ const (
 )
 
 // machine puts the candidate's changes over the image, in a new volume, except for those to
-// what the verdict stands on; see trust. It returns the image with them, what was restored, and
-// a function that removes the volume.
-func machine(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval) (image runtime.Image, restored []string, done func() error, err error) {
-	image = in.Image
+// what the verdict stands on; see trust. done removes the volume.
+func machine(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval) (m restoredMachine, done func() error, err error) {
+	m.image = in.Image
 	if !in.Task.Environment().Machine || in.Candidate.Layer == "" {
-		return image, nil, func() error { return nil }, nil
+		return m, func() error { return nil }, nil
 	}
 	limits := candidate.LayerLimits(in.WorkspaceBytes)
 	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: limits.Bytes + (limits.Entries+machineMarks)*machineBlock, Inodes: limits.Entries + machineMarks})
 	if err != nil {
-		return image, nil, nil, err
+		return m, nil, err
 	}
-	image.Over = filepath.Join(vol.Path(), "machine")
-	if restored, err = applyMachine(ctx, e, in, eval, image.Over, limits); err != nil {
-		return image, nil, nil, errors.Join(err, vol.Close())
+	m.image.Over = filepath.Join(vol.Path(), "machine")
+	if err := m.apply(ctx, e, in, eval, limits); err != nil {
+		return m, nil, errors.Join(err, vol.Close())
 	}
-	return image, restored, vol.Close, nil
+	return m, vol.Close, nil
 }
 
-func applyMachine(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, over string, limits layer.Limits) ([]string, error) {
+// restoredMachine is an image with a candidate's changes over it.
+type restoredMachine struct {
+	image    runtime.Image
+	restored []string // absolute paths that are the image's again, or were left out
+	sealed   []string // absolute paths that nothing may change while the checker runs
+}
+
+func (m *restoredMachine) apply(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, limits layer.Limits) error {
 	view, err := e.View(ctx, in.Image)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = view.Close() }()
-	if err := os.Mkdir(over, 0o755); err != nil {
-		return nil, err
+	if err := os.Mkdir(m.image.Over, 0o755); err != nil {
+		return err
 	}
-	to, err := os.OpenRoot(over)
+	to, err := os.OpenRoot(m.image.Over)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = to.Close() }()
 	changes, err := in.Candidate.OpenLayer()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = changes.Close() }()
 	t := newTrust(view.Root(), slices.Concat(in.Image.Env, compiler.Environ(in.Task.Environment().Env)), eval)
-	if err := layer.Apply(ctx, changes, to, view.Root(), limits, t.keep); err != nil {
-		return nil, err
-	}
-	return t.restored, nil
+	err = layer.Apply(ctx, changes, to, view.Root(), limits, t.keep)
+	m.restored, m.sealed = t.restored, t.sealed(in.Task.Environment().Workdir)
+	return err
 }
 
 // trust decides which changes of a candidate's machine the checker sees. What the verdict
@@ -85,8 +90,10 @@ type trust struct {
 	closed   []string // below which nothing may be added either
 	expected []string // that the task is about
 	path     []string // the directories of PATH
-	// programs, libraries and modules are the names of the image's.
-	programs, libraries, modules map[string]bool
+	// programs, libraries and modules are the names of the image's; modules also has those that
+	// its Python imports if they are there. pythons are the names of the directories of its
+	// Pythons' libraries.
+	programs, libraries, modules, pythons map[string]bool
 
 	restored []string // absolute paths, at most maxRestored
 }
@@ -103,18 +110,25 @@ var (
 	closedTrees = []string{
 		"etc/ld.so.preload", "etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d", "etc/profile", "etc/profile.d", "etc/bash.bashrc", "etc/bashrc",
 		"etc/environment", "etc/zsh", "etc/zshenv", "etc/zprofile", "etc/zshrc", "etc/nsswitch.conf", "etc/ssl/openssl.cnf", "usr/lib/ssl/openssl.cnf", "etc/perl",
-		"tests", "logs", "opt/sbench", ".sbench", "sbench", "proc", "sys", "dev",
 	}
-	profiles = []string{
+	// mountPoints are sbench's and the kernel's.
+	mountPoints = []string{"tests", "logs", "opt/sbench", ".sbench", "sbench", "proc", "sys", "dev"}
+	profiles    = []string{
 		".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".zshenv", ".zshrc", ".zprofile", ".zlogin", ".cshrc", ".login",
 		".pam_environment", ".pdbrc", ".pythonrc.py",
 	}
 	// testTools must be the image's even if it has none.
-	testTools = []string{"pytest", "py.test", "_pytest", "pluggy", "iniconfig"}
+	testTools = []string{"pytest", "py.test", "_pytest", "pluggy", "iniconfig", "uv", "uvx", "tox", "nox", runCandidate}
+	// installers are modules that the standard library imports, and that candidates install.
+	installers = []string{"pip", "setuptools", "pkg_resources", "wheel", "distutils"}
+	// searchPaths are variables that list directories in which programs look for code.
+	searchPaths = []string{"LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "NODE_PATH", "PERL5LIB", "RUBYLIB", "GOROOT"}
+	// imports matches the modules that a line of Python imports.
+	imports = regexp.MustCompile(`(?m)^[ \t]*(?:import|from)[ \t]+([A-Za-z_]\w*)`)
 
-	// pythonSettings matches the directories of Python's system-wide settings on Debian, to which
-	// the standard library has links.
-	pythonSettings = regexp.MustCompile(`^etc/python3[0-9.]*(/|$)`)
+	// settings matches the directories of Python's system-wide settings on Debian, to which the
+	// standard library has links, and the search path of musl's loader.
+	settings = regexp.MustCompile(`^etc/(python3[0-9.]*(/|$)|ld-musl-)`)
 	// modulePath matches a directory of a Python, one in it in which that looks for modules, and
 	// the path of a module there.
 	modulePath = regexp.MustCompile(`(?:^|/)lib(?:32|64)?/python3[0-9.]*/(lib-dynload/|(?:site|dist)-packages/)?(.*)$`)
@@ -124,21 +138,23 @@ var (
 )
 
 func newTrust(image *os.Root, env []string, eval compiler.TerminalEval) *trust {
-	t := &trust{image: image, closed: slices.Clone(closedTrees), programs: map[string]bool{}, libraries: map[string]bool{}, modules: map[string]bool{}}
+	t := &trust{image: image, programs: map[string]bool{}, libraries: map[string]bool{}, modules: map[string]bool{}, pythons: map[string]bool{}}
+	both := func(p string) []string { return []string{strings.Trim(path.Clean(p), "/"), t.resolve(p)} }
 	for _, p := range eval.ExpectedChanges {
-		t.expected = append(t.expected, t.resolve(p))
+		t.expected = append(t.expected, both(p)...)
 	}
-	for _, p := range eval.TrustedPaths {
-		t.closed = append(t.closed, t.resolve(p))
+	for _, p := range slices.Concat(closedTrees, eval.TrustedPaths) {
+		t.closed = append(t.closed, both(p)...)
 	}
 	for _, p := range trustedTrees {
 		t.trust(p)
 	}
 	paths := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	for _, e := range env {
-		if value, ok := strings.CutPrefix(e, "PATH="); ok {
+		name, value, _ := strings.Cut(e, "=")
+		if name == "PATH" {
 			paths += ":" + value
-		} else if value, ok := strings.CutPrefix(e, "LD_LIBRARY_PATH="); ok {
+		} else if slices.Contains(searchPaths, name) {
 			for dir := range strings.SplitSeq(value, ":") {
 				t.trust(dir)
 			}
@@ -150,14 +166,32 @@ func newTrust(image *os.Root, env []string, eval compiler.TerminalEval) *trust {
 		}
 	}
 	slices.Sort(t.trees)
-	t.trees = slices.Compact(t.trees)
+	t.trees, t.closed = slices.Compact(t.trees), append(t.closed, mountPoints...)
 	for _, tool := range testTools {
 		t.programs[tool], t.modules[tool] = true, true
 	}
 	for _, tree := range t.trees {
 		t.learn(tree, 0)
 	}
+	for _, name := range installers {
+		delete(t.modules, name)
+	}
 	return t
+}
+
+// sealed returns what nothing in the checker's sandbox may change: the trusted trees and files
+// that are no links, except in the directory workdir, and without those in another of them.
+func (t *trust) sealed(workdir string) (paths []string) {
+	all := slices.Concat(t.trees, t.closed[:len(t.closed)-len(mountPoints)])
+	slices.Sort(all)
+	for _, p := range all {
+		inside := func(dir string) bool { return isBelow("/"+p, dir) }
+		info, err := t.image.Lstat(p)
+		if err == nil && info.Mode()&fs.ModeSymlink == 0 && !inside(workdir) && t.resolve(p) == p && !slices.ContainsFunc(paths, inside) {
+			paths = append(paths, "/"+p)
+		}
+	}
+	return paths
 }
 
 // trust adds a directory or file: where the path leads in the image, and the path itself, since
@@ -185,7 +219,11 @@ func (t *trust) trustPrograms(dir string) {
 	t.path = append(t.path, at)
 	for _, bin := range prefixes {
 		t.trust(bin)
-		prefix := path.Dir(bin)
+		prefix := strings.Trim(path.Dir(path.Clean("/"+bin)), "/")
+		if shared := []string{"", "usr", "usr/local", "root", "home", "opt"}; path.Base(bin) == "bin" && !slices.Contains(shared, prefix) && path.Dir(prefix) != "home" {
+			t.trust(prefix) // an installation of its own, such as of Go or conda
+			continue
+		}
 		for _, name := range []string{"lib", "lib64", "pyvenv.cfg"} {
 			t.trust(path.Join(prefix, name))
 		}
@@ -213,13 +251,37 @@ func (t *trust) learn(dir string, depth int) {
 		if strings.Contains(e.Name(), ".so") {
 			t.libraries[e.Name()] = true
 		}
-		if m := modulePath.FindStringSubmatch(name); m != nil && m[2] == e.Name() && !strings.Contains(e.Name(), "-") {
+		m := modulePath.FindStringSubmatch(name)
+		if m != nil && m[2] == e.Name() && !strings.Contains(e.Name(), "-") {
 			t.modules[moduleOf(e.Name())] = true
+		}
+		if m != nil && m[1] == "" && strings.HasSuffix(name, ".py") {
+			t.pythons[pythonOf(name)] = true
+			t.learnImports(name)
 		}
 		if e.IsDir() && depth < 3 {
 			t.learn(name, depth+1)
 		}
 	}
+}
+
+// learnImports notes which modules a file of the standard library imports: some are optional,
+// and missing on Linux.
+func (t *trust) learnImports(name string) {
+	text, err := t.image.ReadFile(name)
+	if err != nil {
+		return
+	}
+	for _, m := range imports.FindAllSubmatch(text, -1) {
+		t.modules[string(m[1])] = true
+	}
+}
+
+// pythonOf returns the name of the directory of a Python's library in a path, such as python3.11.
+func pythonOf(p string) string {
+	_, rest, _ := strings.Cut("/"+p, "/python3")
+	version, _, _ := strings.Cut(rest, "/")
+	return "python3" + version
 }
 
 // moduleOf returns the name of the Python module in a file or directory.
@@ -240,9 +302,11 @@ func (t *trust) keep(e *layer.Entry) (bool, error) {
 	has := err == nil
 	merged := has && info.IsDir() && e.Kind == layer.Directory // changed below at most
 	trusted := slices.ContainsFunc(t.trees, func(p string) bool { return isBelow(e.Path, p) })
-	closed := slices.ContainsFunc(t.closed, func(p string) bool { return isBelow(e.Path, p) }) || isProfile(e.Path) || pythonSettings.MatchString(e.Path)
+	closed := slices.ContainsFunc(t.closed, func(p string) bool { return isBelow(e.Path, p) }) || isProfile(e.Path) || settings.MatchString(e.Path)
 	above := slices.ContainsFunc(slices.Concat(t.trees, t.closed), func(p string) bool { return isBelow(p, e.Path) })
-	hook := trusted && codeByName.MatchString(e.Path)
+	// A link among modules could lead to what is not looked at here.
+	link := e.Kind == layer.Symlink || e.Kind == layer.Hardlink
+	hook := trusted && (codeByName.MatchString(e.Path) || link && modulePath.MatchString(e.Path))
 	if trusted && !hook && e.Kind == layer.File && path.Base(e.Path) == "entry_points.txt" {
 		text, err := e.Peek(maxEntryPoints)
 		if err != nil {
@@ -278,13 +342,14 @@ func (t *trust) shadows(p string) bool {
 	switch {
 	case slices.Contains(t.path, dir):
 		return t.programs[name]
+	case slices.ContainsFunc(t.path, func(bin string) bool { return isBelow(p, bin) }):
+		return true // Python looks for its library there
 	case m == nil:
 		return t.libraries[name]
 	}
 	top := strings.TrimPrefix(m[2], "__pycache__/")
 	if !strings.Contains(top, "/") { // of another version of Python, the standard library may be added
-		_, err := t.image.Lstat(strings.TrimSuffix(p[:len(p)-len(m[2])], "/"))
-		return t.modules[moduleOf(top)] && (err == nil || strings.HasSuffix(m[1], "-packages/"))
+		return t.modules[moduleOf(top)] && (t.pythons[pythonOf(p)] || strings.HasSuffix(m[1], "-packages/"))
 	}
 	if path.Base(dir) == "__pycache__" {
 		dir = path.Dir(dir)

@@ -30,6 +30,9 @@ func makeTree(t *testing.T, entries ...string) string {
 			err = os.MkdirAll(at, 0o755)
 		default:
 			text := "x"
+			if name == "usr/lib/python3.11/os.py" {
+				text = "try:\n    import msvcrt\nexcept ImportError: pass\nfrom org.python import core\nimport pip\n"
+			}
 			if strings.HasSuffix(name, "plugin-1.dist-info/entry_points.txt") {
 				text = "[pytest11]\nx = x\n"
 			}
@@ -48,7 +51,7 @@ func TestTrust(t *testing.T) {
 		"usr/lib/python3.11/os.py", "usr/lib/python3.11/json/__init__.py", "usr/lib/python3.11/lib-dynload/_ssl.cpython-311-x86_64-linux-gnu.so",
 		"usr/lib/python3.11/sitecustomize.py -> /etc/python3.11/sitecustomize.py", "etc/python3.11/sitecustomize.py",
 		"usr/lib/python3/dist-packages/pytest/__init__.py", "usr/lib/python3/dist-packages/six.py", "usr/lib/x86_64-linux-gnu/libc.so.6",
-		"usr/local/lib/", "etc/passwd", "etc/nsswitch.conf", "root/.bashrc", "opt/tool -> tool-1", "opt/tool-1/bin/run", "opt/py/bin/python3.12", "opt/py/lib/python3.12/os.py",
+		"usr/local/lib/", "etc/passwd", "etc/nsswitch.conf", "root/.bashrc", "opt/tool -> tool-1", "opt/tool-1/bin/run", "opt/py/bin/python3.12", "opt/py/lib/python3.12/os.py", "opt/py/etc/rc",
 		"usr/local/bin/python3.12 -> /opt/py/bin/python3.12", "srv/"))
 	if err != nil {
 		t.Fatal(err)
@@ -57,8 +60,8 @@ func TestTrust(t *testing.T) {
 	seen := []string{
 		"etc/passwd", "etc/new.conf", "usr/bin/new", "usr/local/bin/upper", "usr/local/lib/libanswer.so", "usr/lib/x86_64-linux-gnu/libnew.so.1", "tmp/x", "srv/json.py", "srv/model.pth",
 		"usr/local/lib/python3.11/dist-packages/greet/__init__.py", "usr/local/lib/python3.11/dist-packages/greet-1.dist-info/entry_points.txt",
-		"usr/lib/python3.11/distutils/core.py", "usr/lib/python3.12/os.py", "opt/venv/bin/python3 -> /usr/bin/python3", "opt/venv/pyvenv.cfg", "root/notes", "home/ada/.ssh/authorized_keys",
-		"root/.local/lib/python3.11/site-packages/x/__init__.py", "usr/share/doc/x", "var/lib/dpkg/status", "opt/venv/lib/python3.11/site-packages/x.pth", "etc/profile.d/asked.sh",
+		"usr/lib/python3.11/distutils/core.py", "usr/lib/python3.13/os.py", "opt/venv/bin/python3 -> /usr/bin/python3", "opt/venv/pyvenv.cfg", "root/notes", "home/ada/.ssh/authorized_keys",
+		"root/.local/lib/python3.11/site-packages/x/__init__.py", "usr/local/lib/python3.11/dist-packages/pip/__init__.py", "usr/share/doc/x", "var/lib/dpkg/status", "opt/venv/lib/python3.11/site-packages/x.pth", "etc/profile.d/asked.sh",
 	}
 	restored := []string{
 		"usr/bin/sh", "usr/bin/python3 -> /bin/true", "usr/local/bin/sh", "usr/local/bin/python3", "usr/local/bin/pytest", "usr/lib/python3.11/os.py", "usr/lib/python3.11/os.cpython-311-x86_64-linux-gnu.so",
@@ -70,6 +73,9 @@ func TestTrust(t *testing.T) {
 		"etc/python3.11/sitecustomize.py", "etc/ld.so.preload", "etc/ld.so.cache", "etc/nsswitch.conf", "usr/local/lib/libc.so.6", "usr/lib/x86_64-linux-gnu/glibc-hwcaps/x86-64-v3/libc.so.6",
 		"usr/lib/x86_64-linux-gnu/libnss_evil.so.2", "usr/lib/x86_64-linux-gnu/gconv/gconv-modules", "root/.bashrc", "home/ada/.profile", "etc/profile.d/x.sh", "opt/tool/bin/run", "opt/tool-1/bin/run",
 		"opt/py/bin/python3.12", "opt/py/lib/python3.12/os.py", "tests/test_outputs.py", "opt/sbench/python/sitecustomize.py", "nvidia/libc.so.6",
+		"usr/bin/lib/python3.11/os.py", "usr/bin/Modules/Setup.local", "usr/local/lib/python3.11/dist-packages/msvcrt.py", "usr/local/lib/python3.11/dist-packages/org/__init__.py",
+		"usr/local/lib/python3.11/dist-packages/f-1.dist-info -> /opt/x", "usr/local/lib/python3.11/dist-packages/f-1.dist-info/entry_points.txt -> /opt/x", "usr/lib/python3.11/new -> /opt/x",
+		"usr/local/sbin/run-candidate", "usr/local/bin/uv", "etc/ld-musl-x86_64.path", "usr/lib/python3.12/os.py", "opt/py/etc/rc",
 	}
 	check := func(names []string, want bool) {
 		for _, name := range names {

@@ -56,13 +56,13 @@ func terminalTask(ctx context.Context, e Engine, in Input) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, fmt.Errorf("restore the workspace: %w", err)
 	}
-	image, restored, removeMachine, err := machine(ctx, e, in, eval)
+	m, removeMachine, err := machine(ctx, e, in, eval)
 	if err != nil {
 		return Verdict{}, errors.Join(fmt.Errorf("restore the machine: %w", err), done())
 	}
-	verdict, err := staged(ctx, e, terminalCheck{engine: e, in: in, image: image, eval: eval, capabilities: capabilities})
-	if len(restored) > 0 && err == nil {
-		verdict = verdict.with("restored", restored)
+	verdict, err := staged(ctx, e, terminalCheck{engine: e, in: in, image: m.image, sealed: m.sealed, eval: eval, capabilities: capabilities})
+	if len(m.restored) > 0 && err == nil {
+		verdict = verdict.with("restored", m.restored)
 	}
 	return verdict, errors.Join(err, removeMachine(), done())
 }
@@ -98,6 +98,7 @@ type terminalCheck struct {
 	engine       Engine
 	in           Input
 	image        runtime.Image // of in, with the changes of the candidate if it is a machine
+	sealed       []string      // paths that nothing may change
 	eval         compiler.TerminalEval
 	capabilities []string
 	volume       string
@@ -221,7 +222,7 @@ func (c *terminalCheck) notStarted() Verdict {
 	}
 	args := checkerArgs(c.eval.Checker)
 	own := strings.Contains(args[0], "/") && (!path.IsAbs(args[0]) || strings.HasPrefix(args[0], c.workdir()+"/"))
-	if own || inside && blocked {
+	if own || inside && blocked || c.image.Over != "" { // what a machine lacks may have been the task
 		return failed("verifier_not_started", "the checker could not be executed in the candidate's workspace")
 	}
 	return faulty("checker_not_runnable", "the checker cannot be executed in the task's image")
@@ -289,7 +290,7 @@ func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, erro
 	limits.LayerBytes = c.in.WorkspaceBytes
 	return once(ctx, c.engine, runtime.Config{
 		Name: "verifier", Image: c.image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
-		Workdir: c.workdir(), User: env.User, Sealed: true, Machine: env.Machine, Env: c.env(dir),
+		Workdir: c.workdir(), User: env.User, Sealed: true, Machine: env.Machine, ReadOnly: c.sealed, Env: c.env(dir),
 	}, runtime.Process{
 		Args: args, Dir: within(c.workdir(), c.eval.Checker.Workdir),
 		Wall: cmp.Or(c.eval.Checker.Timeout, env.Timeout, c.in.Timeout), OutputBytes: c.in.OutputBytes,
@@ -430,7 +431,7 @@ func (c *terminalCheck) stage(ctx context.Context, files []contrast.File) (strin
 		}
 	}
 	tests, stagedTests := c.tests()
-	text := strings.NewReplacer("@WORKSPACE@", c.workdir(), "@TESTS@", tests).Replace(sitecustomize)
+	text := strings.NewReplacer("@WORKSPACE@", c.workdir(), "@TESTS@", tests, "@TRUSTED@", strings.Join(c.sealed, ":")).Replace(sitecustomize)
 	err = errors.Join(root.WriteFile(path.Join(pythonDir, "sitecustomize.py"), []byte(text), 0o644), root.WriteFile(path.Join(pythonDir, "pytest.ini"), []byte("[pytest]\n"), 0o644))
 	if c.eval.Checker.RunCandidate && stagedTests != "" {
 		err = errors.Join(err, root.Chmod(stagedTests, 0o700))

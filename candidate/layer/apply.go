@@ -58,8 +58,10 @@ func (a *applier) apply(e *Entry) error {
 			return a.passOver(e)
 		}
 	}
+	hidden := false
 	if e.Kind != Opaque {
-		if err := a.clear(e.Path); err != nil {
+		var err error
+		if hidden, err = a.clear(e.Path); err != nil {
 			return err
 		}
 	}
@@ -71,6 +73,11 @@ func (a *applier) apply(e *Entry) error {
 	case Directory:
 		if err := a.to.Mkdir(e.Path, 0o700); err != nil {
 			return err
+		}
+		if hidden { // overlayfs marks only the top of a tree that was made anew
+			if err := a.hide(e.Path); err != nil {
+				return err
+			}
 		}
 		return a.settle(e.Path, e.header.Uid, e.header.Gid, uint32(e.header.Mode), e.header.ModTime, true)
 	case Symlink:
@@ -100,19 +107,19 @@ func (a *applier) passOver(e *Entry) error {
 	return a.settle(e.Path, int(st.Uid), int(st.Gid), st.Mode&0o7777, info.ModTime(), true)
 }
 
-// clear removes the mark at a name that Opaque may have left there.
-func (a *applier) clear(name string) error {
+// clear removes the mark that hide may have left at a name, and reports whether there was one.
+func (a *applier) clear(name string) (hidden bool, err error) {
 	info, err := a.to.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err == nil && info.Mode().Type() != fs.ModeDevice|fs.ModeCharDevice {
 		err = fmt.Errorf("%w: %q is there twice", ErrInvalid, name)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	return a.to.Remove(name)
+	return true, a.to.Remove(name)
 }
 
 // remove leaves a mark that hides an entry of the image, if it has one.
@@ -131,14 +138,14 @@ func (a *applier) remove(name string) error {
 // hide hides everything that the image has in a directory. Attributes would be shorter, but
 // not every file system has those that an unprivileged overlay needs.
 func (a *applier) hide(name string) error {
-	dir, err := a.image.Open(name)
-	if err != nil {
+	if info, err := a.image.Lstat(name); err != nil || !info.IsDir() {
 		return nil // there is nothing to hide
 	}
-	names, err := dir.Readdirnames(-1)
-	if info, statErr := a.image.Lstat(name); statErr != nil || !info.IsDir() {
-		return dir.Close() // a link to a directory, which is replaced as a whole
+	dir, err := a.image.Open(name)
+	if err != nil {
+		return err
 	}
+	names, err := dir.Readdirnames(-1)
 	if err = errors.Join(err, dir.Close()); err != nil {
 		return err
 	}
@@ -186,16 +193,19 @@ func copySparse(to *os.File, e *Entry) error {
 
 // settle gives an entry its owner, mode and time, in this order: a change of owner may clear
 // bits.
-func (a *applier) settle(name string, uid, gid int, mode uint32, modified time.Time, later bool) error {
+func (a *applier) settle(name string, uid, gid int, mode uint32, modified time.Time, directory bool) error {
 	bits := fs.FileMode(mode & 0o777)
 	if mode&unix.S_ISVTX != 0 {
 		bits |= fs.ModeSticky
+	}
+	if mode&unix.S_ISGID != 0 && directory { // of a directory: its files get its group
+		bits |= fs.ModeSetgid
 	}
 	err := a.to.Lchown(name, uid, gid)
 	if err == nil {
 		err = a.to.Chmod(name, bits)
 	}
-	if err == nil && later {
+	if err == nil && directory {
 		a.times = append(a.times, dated{name, modified})
 	} else if err == nil {
 		err = a.to.Chtimes(name, modified, modified)

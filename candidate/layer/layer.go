@@ -5,7 +5,7 @@
 // A process that nobody trusts made the changes. They are read once it has ended, name by name
 // below open directories, and within bounds. The layer holds regular files, hard and symbolic
 // links and directories with their owners, permission bits and modification times. Left out are
-// devices, pipes, sockets, extended attributes, and setuid and setgid bits.
+// devices, pipes, sockets, extended attributes, and setuid and setgid bits of files.
 package layer
 
 import (

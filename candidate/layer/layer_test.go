@@ -81,13 +81,13 @@ func check(t *testing.T, err error) {
 }
 
 const image = `
-mkdir -p etc/conf.d usr/bin var/lib/old var/www srv
+mkdir -p etc/conf.d usr/bin var/lib/old var/lib/deep var/www srv
 echo old > etc/passwd; echo a > etc/conf.d/a; echo b > etc/conf.d/b; ln -s passwd etc/link
-echo x > var/lib/old/x; echo y > var/lib/old/y; echo tool > usr/bin/tool; chmod 755 usr/bin/tool; chown 7:8 var/www`
+mkdir -p var/lib/deep/a/b; echo d > var/lib/deep/a/b/d; echo e > var/lib/deep/a/e; echo x > var/lib/old/x; echo y > var/lib/old/y; echo tool > usr/bin/tool; chmod 755 usr/bin/tool; chown 7:8 var/www`
 
 const changes = `
 echo new > etc/passwd; rm etc/conf.d/a; echo c > etc/conf.d/c; rm etc/link; mkdir etc/link; echo in > etc/link/in
-rm -r var/lib/old; mkdir var/lib/old; echo z > var/lib/old/z
+rm -r var/lib/old; mkdir var/lib/old; echo z > var/lib/old/z; rm -r var/lib/deep; mkdir -p var/lib/deep/a/b; echo n > var/lib/deep/a/b/n; mkdir shared; chmod 2775 shared
 rm -r srv; echo file > srv
 mkdir -p tmp/deep/er; chmod 1777 tmp; echo t > tmp/deep/er/t; chown 1000:1001 tmp/deep; chmod 700 tmp/deep
 ln usr/bin/tool usr/bin/hard; echo 1 > one; ln one two; ln -s /etc/passwd abs

@@ -163,7 +163,7 @@ func (w *writer) entry(dir *os.Root, name, rel string, depth int) error {
 	header.ModTime, header.AccessTime, header.ChangeTime = info.ModTime().Truncate(time.Second), time.Time{}, time.Time{}
 	header.Mode &= 0o777
 	if info.IsDir() {
-		header.Name, header.Mode = rel+"/", header.Mode|int64(st.Mode&unix.S_ISVTX)
+		header.Name, header.Mode = rel+"/", header.Mode|int64(st.Mode&(unix.S_ISVTX|unix.S_ISGID))
 	} else if kind == 0 && st.Nlink > 1 {
 		at := inode{st.Dev, st.Ino}
 		if first, ok := w.links[at]; ok {

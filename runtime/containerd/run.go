@@ -223,6 +223,14 @@ func (v *view) Close() error {
 // View opens an image's file system for reading. The caller closes the view before the
 // run.
 func (r *Run) View(ctx context.Context, image runtime.Image) (runtime.View, error) {
+	v, err := r.view(ctx, image)
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+func (r *Run) view(ctx context.Context, image runtime.Image) (*view, error) {
 	lowers, err := r.lowers(ctx, image)
 	if err != nil {
 		return nil, err

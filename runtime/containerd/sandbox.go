@@ -95,7 +95,7 @@ func (s *Sandbox) create(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if s.user, err = passwd.Lookup(s.root.Root(), cmp.Or(s.cfg.User, s.cfg.Image.User)); err != nil {
+	if s.user, err = s.lookup(ctx); err != nil {
 		return err
 	}
 	if err := s.ids.check(s.user); err != nil {
@@ -114,6 +114,21 @@ func (s *Sandbox) create(ctx context.Context) error {
 		return nil
 	}
 	return s.startPause(ctx)
+}
+
+// lookup finds the sandbox's user, in the image's files whatever lies over them.
+func (s *Sandbox) lookup(ctx context.Context) (user passwd.User, err error) {
+	at := s.root.Root()
+	if image := s.cfg.Image; image.Over != "" {
+		image.Over = ""
+		v, err := s.run.view(ctx, image)
+		if err != nil {
+			return user, err
+		}
+		defer func() { err = errors.Join(err, v.Close()) }()
+		at = v.dir
+	}
+	return passwd.Lookup(at, cmp.Or(s.cfg.User, s.cfg.Image.User))
 }
 
 // makeRoot makes everything in the sandbox's root file system.
@@ -141,7 +156,7 @@ func (s *Sandbox) makeRoot(ctx context.Context) error {
 	}
 	s.root, err = rootfs.New(rootfs.Config{
 		Dir: s.dir, Lower: lower, Layer: s.layer, IDs: s.ids.own, Stacker: s.run.c.stack,
-		Files: files, Mounts: s.cfg.Mounts, Workdir: s.workdir(), Writable: s.cfg.WritableRoot || s.cfg.Machine,
+		Files: files, Mounts: s.cfg.Mounts, Workdir: s.workdir(), Writable: s.cfg.WritableRoot || s.cfg.Machine, Untrusted: s.cfg.Image.Over != "",
 	})
 	return err
 }
@@ -222,6 +237,7 @@ func (s *Sandbox) spec(args []string, env []string, dir string) (*specs.Spec, er
 	if s.run.c.opts.AllowNetlink {
 		opts = append(opts, oci.WithNetlink())
 	}
+	opts = append(opts, oci.WithReadOnlyPaths(s.cfg.ReadOnly...))
 	if s.cfg.Sealed {
 		opts = append(opts, oci.WithSealedProcesses())
 	}

@@ -7,6 +7,7 @@ import sys
 from importlib.machinery import PathFinder
 
 WORKSPACE, TESTS = "@WORKSPACE@", "@TESTS@"
+TRUSTED = [t for t in "@TRUSTED@".split(":") if t]  # in a machine, all else is the candidate's
 RUNNER = {"pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "exceptiongroup", "attr", "attrs", "tomli", "pygments", "coverage"}
 LIBRARY = os.path.dirname(os.__file__) + os.sep
 
@@ -21,7 +22,8 @@ def left(path):
         path = os.path.realpath(path or os.getcwd())
     except OSError:
         return True
-    return within(path, WORKSPACE) and not within(path, TESTS)
+    outside = TRUSTED and not any(within(path, t) for t in TRUSTED + [os.path.dirname(os.path.realpath(__file__))])
+    return (within(path, WORKSPACE) or bool(outside)) and not within(path, TESTS)
 
 
 def elsewhere():

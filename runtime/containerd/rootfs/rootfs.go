@@ -32,6 +32,8 @@ type Config struct {
 	Mounts   []runtime.Mount // the caller's
 	Workdir  string          // a directory to make unless it exists
 	Writable bool            // otherwise the root itself is read-only
+	// Untrusted says that an agent may have made anything of the places for mounts.
+	Untrusted bool
 }
 
 // A File is a small file of the sandbox.
@@ -255,7 +257,7 @@ func (f *FS) showMounts() error {
 
 func (f *FS) makeMountPoints() error {
 	for _, dir := range []string{"/proc", "/dev", "/tmp", "/run"} {
-		if err := f.makePoint(f.Root(), dir, true); err != nil {
+		if err := f.makeInnermost(dir, true); err != nil {
 			return err
 		}
 	}
@@ -281,7 +283,7 @@ func (f *FS) makeInnermost(dest string, dir bool) error {
 		}
 	}
 	inner := strings.TrimPrefix(dest, outer.Dest)
-	if outer.Copy {
+	if outer.Copy || outer.Dest == "" && f.Untrusted {
 		if err := f.inside(func() error { return clearPath(outer.Source, inner, dir) }); err != nil {
 			return err
 		}
