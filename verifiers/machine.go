@@ -25,6 +25,9 @@ const (
 	machineMarks = 1 << 18
 	// maxRestored bounds the restored paths that a record lists.
 	maxRestored = 100
+	// maxUsers bounds /etc/passwd and /etc/group, in bytes: OCI runtimes read them, and fail on
+	// lines of more than 64 KiB.
+	maxUsers = 60 << 10
 	// maxEntryPoints bounds what is searched of a file, in bytes.
 	maxEntryPoints = 64 << 10
 )
@@ -314,8 +317,9 @@ func (t *trust) keep(e *layer.Entry) (bool, error) {
 		}
 		hook = bytes.Contains(text, []byte("pytest11")) || e.Size > maxEntryPoints
 	}
+	unreadable := e.Size > maxUsers && (e.Path == "etc/passwd" || e.Path == "etc/group")
 	switch {
-	case hook, closed, trusted && (has || t.shadows(e.Path)),
+	case hook, closed, unreadable, trusted && (has || t.shadows(e.Path)),
 		above && (has || e.Kind != layer.Directory): // a directory on the way to trusted files is one
 		if !merged {
 			t.restore(e.Path)

@@ -192,3 +192,32 @@ func TestSetup(t *testing.T) {
 		}
 	}
 }
+
+// TestMachineBroken: whatever an agent does to its machine, the attempt is measured.
+func TestMachineBroken(t *testing.T) {
+	forgetBuilt(t, containerdtest.Open(t))
+	tester := setupPack(t, "useradd -m tool; echo one > /etc/setup")
+	const solved = "echo go > /etc/answer; "
+	for name, tt := range map[string]struct{ script, want string }{
+		"an id that no sandbox has":    {solved + "echo 'x:x:99999:root' >> /etc/group", "passed=1"},
+		"users behind a link":          {solved + "mv /etc/passwd /p; ln -s /p /etc/passwd", "passed=1"},
+		"another root":                 {solved + "sed -i 's#^root:.*#root:x:1000:1000::/opt/h:/bin/sh#' /etc/passwd", "passed=1"},
+		"no users":                     {solved + "rm /etc/passwd /etc/group", "verified=1"},
+		"an endless line":              {solved + "head -c 200000 /dev/zero | tr '\\0' x >> /etc/passwd", "passed=1"},
+		"mount points of another kind": {solved + "rm -rf /tmp /run /logs; : > /tmp; : > /run; ln -s /etc /logs; mkdir -p /usr/local/bin/run-candidate", "passed=1"},
+		"nothing is left":              {"rm -rf /etc /var /root /home /opt /srv 2>/dev/null; true", "passed=0"},
+		"no program is left":           {"rm -rf /usr /bin /lib /sbin 2>/dev/null; true", "passed=0"},
+		"closed":                       {solved + "chmod 000 /etc /usr /usr/bin /", "verified=1"},
+		"deep":                         {solved + "d=/d; for i in $(seq 100); do d=$d/d; done; mkdir -p $d", "passed=1"},
+		"too deep":                     {solved + "d=/d; for i in $(seq 200); do d=$d/d; done; mkdir -p $d", "passed=0"},
+		"a hole larger than the bound": {solved + "truncate -s 20G /hole", "passed=0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			command, err := json.Marshal([]string{"bash", "-c", tt.script})
+			must(t, err)
+			out := filepath.Join(t.TempDir(), "out")
+			expect(t, codeMeasured, tt.want, "run", tester, "-o", out, "--progress", "plain", "--set", "harness.config.command="+string(command))
+			expect(t, codeMeasured, "", "verify", out)
+		})
+	}
+}
