@@ -75,7 +75,7 @@ func socketCalls() []singleCall {
 		{"socket of a protocol with high bits", v4, stream, 1<<32 | unix.IPPROTO_TCP, 0, anyRoot},
 		{"netlink route socket", unix.AF_NETLINK, raw, unix.NETLINK_ROUTE, unix.ENOSYS, anyRoot},
 		{"netlink event socket", unix.AF_NETLINK, datagram, unix.NETLINK_KOBJECT_UEVENT, unix.ENOSYS, anyRoot},
-		{"netlink audit socket", unix.AF_NETLINK, raw, unix.NETLINK_AUDIT, unix.ENOSYS, nobody},
+		{"netlink audit socket", unix.AF_NETLINK, raw, unix.NETLINK_AUDIT, unix.EPROTONOSUPPORT, nobody},
 		{"netlink diagnosis socket", unix.AF_NETLINK, raw, unix.NETLINK_SOCK_DIAG, unix.ENOSYS, anyRoot},
 		{"netlink firewall socket", unix.AF_NETLINK, raw, unix.NETLINK_NETFILTER, unix.ENOSYS, nobody},
 		{"generic netlink socket", unix.AF_NETLINK, raw, unix.NETLINK_GENERIC, unix.ENOSYS, anyRoot},
