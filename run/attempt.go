@@ -151,6 +151,7 @@ func (s *session) keep(ctx context.Context, a attempt, c candidate.Candidate, re
 		}
 	}
 	rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = &to, c.Digest, c.Attributes, c.Layer
+	rec.Workdir = a.task.Environment().Workdir
 	return errors.Join(err, s.out.Rename(from, to))
 }
 
@@ -160,7 +161,7 @@ func (s *session) keep(ctx context.Context, a attempt, c candidate.Candidate, re
 func (s *session) complete(rec record.Record, a attempt, cause error) (record.Record, error) {
 	if cause != nil {
 		unmeasured(&rec, cause)
-		rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = nil, "", "", ""
+		rec.CandidateWorkspace, rec.Workdir, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = nil, "", "", "", ""
 	}
 	rec.EndedAt = time.Now().UTC()
 	// a.log.secrets includes s.secrets: searched for in one pass, a short secret within a

@@ -75,10 +75,14 @@ func (s *session) regrade(ctx context.Context, a attempt) (record.Record, error)
 	rec.ProducerStdout, rec.ProducerStderr, rec.ProducerMetadata = before.ProducerStdout, before.ProducerStderr, before.ProducerMetadata
 	rec.CandidateText, rec.CandidatePatch = before.CandidateText, before.CandidatePatch
 	rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = before.WorkspaceDigest, before.WorkspaceAttributes, before.LayerDigest
+	rec.Workdir = before.Workdir
 	rec.Agent, rec.Times.Producer = before.Agent, before.Times.Producer
 	var c candidate.Candidate
 	if err == nil {
-		c, err = s.stored(ctx, &rec, before)
+		c, err = Stored(ctx, s.old.dir, before)
+	}
+	if rel, relErr := filepath.Rel(s.cfg.Output, c.Workspace); err == nil && relErr == nil && c.Workspace != "" {
+		rec.CandidateWorkspace = &rel
 	}
 	if err == nil {
 		err = s.verify(ctx, a, c, &rec)
@@ -92,37 +96,34 @@ func (s *session) regrade(ctx context.Context, a attempt) (record.Record, error)
 	return rec, err
 }
 
-// stored returns a record's candidate after checking its digest.
-func (s *session) stored(ctx context.Context, rec *record.Record, before record.Record) (candidate.Candidate, error) {
+// Stored returns the candidate of a record of the run in dir after checking its digest; that of
+// a layer is checked where it is opened.
+func Stored(ctx context.Context, dir string, rec record.Record) (candidate.Candidate, error) {
 	var c candidate.Candidate
-	if before.CandidateText != nil {
-		c.Text = *before.CandidateText
+	if rec.CandidateText != nil {
+		c.Text = *rec.CandidateText
 	}
-	if before.CandidatePatch != nil {
-		c.Patch = *before.CandidatePatch
+	if rec.CandidatePatch != nil {
+		c.Patch = *rec.CandidatePatch
 	}
-	if candidateDigest(before) != before.CandidateDigest {
+	if candidateDigest(rec) != rec.CandidateDigest {
 		return c, errors.New("stored candidate is not what its record says")
 	}
-	if before.CandidateWorkspace == nil {
+	if rec.CandidateWorkspace == nil {
 		return c, nil
 	}
-	if err := inDirectory(s.old.dir, *before.CandidateWorkspace); err != nil {
-		return c, fmt.Errorf("candidate_workspace %q leads out of the run's directory: %w", *before.CandidateWorkspace, err)
+	if err := inDirectory(dir, *rec.CandidateWorkspace); err != nil {
+		return c, fmt.Errorf("candidate_workspace %q leads out of the run's directory: %w", *rec.CandidateWorkspace, err)
 	}
-	dir := filepath.Join(s.old.dir, *before.CandidateWorkspace)
-	c.Workspace, c.Attributes, c.Layer = dir, before.WorkspaceAttributes, before.LayerDigest
+	c.Workspace, c.Attributes, c.Layer = filepath.Join(dir, *rec.CandidateWorkspace), rec.WorkspaceAttributes, rec.LayerDigest
 	digest, err := digestOf(ctx, c)
 	if err != nil {
 		return c, fmt.Errorf("stored candidate: %w", err)
 	}
-	if digest != before.WorkspaceDigest {
+	if digest != rec.WorkspaceDigest {
 		return c, errors.New("stored candidate has changed since it was recorded")
 	}
 	c.Digest = digest
-	if rel, err := filepath.Rel(s.cfg.Output, dir); err == nil {
-		rec.CandidateWorkspace = &rel
-	}
 	return c, nil
 }
 

@@ -130,6 +130,18 @@ func Open(root *os.Root, name, digest string) (*os.File, error) {
 	return f, nil
 }
 
+// DiffID returns the digest of the archive in a layer (image-spec, config.md).
+func DiffID(r io.Reader) (string, error) {
+	plain, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return "", err
+	}
+	defer plain.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, plain)
+	return digestOf(sum), err
+}
+
 func digestOf(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
 
 // Entries yields the entries of a layer in its order, a directory before its contents. An entry

@@ -42,7 +42,7 @@ func Write(ctx context.Context, to io.Writer, changes runtime.Changes, limits Li
 	}
 	defer func() { _ = root.Close() }()
 	return compress(to, func(archive *tar.Writer, r *Report) error {
-		w := writer{ctx: ctx, archive: archive, mounts: changes.Mounts, limits: limits, links: map[inode]string{}, report: r}
+		w := writer{ctx: ctx, archive: archive, mounts: changes.Mounts, replaced: changes.Replaced, limits: limits, links: map[inode]string{}, report: r}
 		return w.directory(root, "", 1)
 	})
 }
@@ -80,6 +80,8 @@ type writer struct {
 	limits  Limits
 	links   map[inode]string // the first name of each file that has several
 	report  *Report
+
+	replaced string
 }
 
 func (w *writer) directory(dir *os.Root, rel string, depth int) error {
@@ -94,7 +96,7 @@ func (w *writer) directory(dir *os.Root, rel string, depth int) error {
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	if err == nil && rel != "" && isOpaque(f) {
+	if err == nil && rel != "" && ("/"+rel == w.replaced || isOpaque(f)) {
 		err = w.mark(path.Join(rel, opaque))
 	}
 	if err = errors.Join(err, f.Close()); err != nil {

@@ -18,7 +18,8 @@ type imageCmd struct {
 	Ls     imageLsCmd     `cmd:"" help:"List images."`
 	Pull   imagePullCmd   `cmd:"" help:"Fetch an image from its registry, with the credentials of the docker configuration."`
 	Import imageImportCmd `cmd:"" help:"Import an OCI or docker archive."`
-	Build  imageBuildCmd  `cmd:"" help:"Build an image from a Dockerfile with BuildKit, and import it."`
+	Build  imageBuildCmd  `cmd:"" help:"Build images from Dockerfiles, with the builder of this host or sbench itself."`
+	Export imageExportCmd `cmd:"" help:"Write what an attempt left, in its image, as an OCI archive."`
 	Tag    imageTagCmd    `cmd:"" help:"Give an image a further name."`
 	Rm     imageRmCmd     `cmd:"" help:"Forget a name; its content goes when nothing else holds it."`
 	Prune  imagePruneCmd  `cmd:"" help:"Forget the names of images that sbench pulled."`

@@ -100,6 +100,7 @@ type Record struct {
 	// with a space between them; "" if there is no candidate.
 	CandidateDigest string `json:"candidate_digest,omitempty"`
 	WorkspaceDigest string `json:"workspace_digest,omitempty"` // of the tree; see workspace.TreeReport
+	Workdir         string `json:"workdir,omitempty"`          // where the workspace was in the sandbox
 	// WorkspaceAttributes is the digest of the file that lists the owners and modes that the
 	// workspace's entries lost when it was stored; "" if there is none. The file's name is
 	// the workspace's with workspace.AttributesSuffix. WorkspaceDigest covers the original

@@ -123,9 +123,13 @@ func (c *Client) Built(ctx context.Context, as, key string) (img runtime.Image, 
 	return img, err == nil, native(err)
 }
 
-// Export writes an image as an OCI archive.
-func (c *Client) Export(ctx context.Context, to io.Writer, ref string) error {
-	err := c.c.Export(c.ctx(ctx), to, archive.WithPlatform(platforms.Default()), archive.WithImage(c.c.ImageService(), ref))
+// Export writes an image as an OCI archive, in which it has the full reference as.
+func (c *Client) Export(ctx context.Context, to io.Writer, ref, as string) error {
+	ctx = c.ctx(ctx)
+	img, err := c.c.ImageService().Get(ctx, ref)
+	if err == nil {
+		err = c.c.Export(ctx, to, archive.WithPlatform(platforms.Default()), archive.WithManifest(img.Target, as))
+	}
 	if err != nil {
 		return fmt.Errorf("export %s: %w", ref, native(err))
 	}

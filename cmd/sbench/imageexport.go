@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/workspace"
+)
+
+type imageExportCmd struct {
+	RunDir  string `arg:"" name:"run-dir" help:"Output directory of a run."`
+	Task    string `arg:"" help:"Id of the task."`
+	Attempt int    `default:"1" placeholder:"N" help:"Attempt of the task. Default: 1."`
+	Output  string `short:"o" required:"" placeholder:"FILE" help:"File to write, which must not exist."`
+	As      string `placeholder:"REF" default:"sbench.local/export:latest" help:"Name of the image in the archive. Default: ${default}"`
+	Key     string `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
+
+	AcceptUnsigned bool `help:"Take records that are not sealed, or not signed by --key."`
+}
+
+// Run writes the image of the attempt's task with the recorded workspace and, where the whole
+// machine was the candidate, its layer.
+func (cmd *imageExportCmd) Run(ctx context.Context, a *app) error {
+	key, err := publicKey(cmd.Key)
+	if err != nil {
+		return err
+	}
+	as, err := containerd.NormalizeRef(cmd.As)
+	if err != nil {
+		return fmt.Errorf("%w: --as: %w", errUsage, err)
+	}
+	rec, err := cmd.find(record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned})
+	if err != nil {
+		return err
+	}
+	to, err := os.OpenFile(cmd.Output, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("%w: --output: %w", errUsage, err)
+	}
+	kept, err := run.Stored(ctx, cmd.RunDir, rec)
+	if err == nil {
+		err = cmd.write(ctx, a, rec, kept, to, as)
+	}
+	if err = errors.Join(err, to.Sync(), to.Close()); err != nil {
+		return errors.Join(err, os.Remove(cmd.Output))
+	}
+	return nil
+}
+
+func (cmd *imageExportCmd) write(ctx context.Context, a *app, rec record.Record, kept candidate.Candidate, to io.Writer, as string) error {
+	return a.withClient(ctx, nil, func(c *containerd.Client) (err error) {
+		base, err := c.Image(ctx, rec.Image, containerd.PullMissing)
+		if err == nil && base.Digest != rec.ImageID {
+			err = fmt.Errorf("image %s is now %s, and the attempt had %s: import or pull that one", base.Ref, base.Digest, rec.ImageID)
+		}
+		if err != nil {
+			return err
+		}
+		engine, err := c.NewRun(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, engine.Close(ctx)) }()
+		layers, closeLayers, err := layersOf(ctx, engine, base, rec, kept)
+		if err != nil {
+			return err
+		}
+		defer closeLayers()
+		// A name of its own: nobody loses an image of the name that the archive gets.
+		own := fmt.Sprintf("sbench.local/export-%d:latest", os.Getpid())
+		if _, err = c.Commit(ctx, runtime.Commit{Base: base.Ref, As: own, Layers: layers}); err != nil {
+			return err
+		}
+		return errors.Join(c.Export(ctx, to, own, as), c.RemoveImage(context.WithoutCancel(ctx), own))
+	})
+}
+
+// find returns the record of the attempt, which must have a workspace.
+func (cmd *imageExportCmd) find(trust record.Trust) (rec record.Record, err error) {
+	found := false
+	_, err = record.Read(cmd.RunDir, trust, func(r record.Record) error {
+		if r.TaskID == cmd.Task && r.Attempt == cmd.Attempt {
+			rec, found = r, true // the last one counts
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return rec, fmt.Errorf("%s: %w", filepath.Join(cmd.RunDir, record.RecordsFile), err)
+	case !found:
+		return rec, fmt.Errorf("%w: attempt %d of %q is not recorded", errUsage, cmd.Attempt, cmd.Task)
+	case rec.CandidateWorkspace == nil || rec.Workdir == "":
+		return rec, fmt.Errorf("%w: attempt %d of %q left no workspace: only tasks of terminal_task do", errUsage, cmd.Attempt, cmd.Task)
+	}
+	return rec, nil
+}
+
+// layersOf returns the layers of a candidate. close releases their contents.
+func layersOf(ctx context.Context, e *containerd.Run, base runtime.Image, rec record.Record, c candidate.Candidate) (layers []runtime.Layer, close func(), err error) {
+	var files []*os.File
+	close = func() {
+		for _, f := range files {
+			_ = f.Close() // only read from
+		}
+	}
+	defer func() {
+		if err != nil {
+			close()
+		}
+	}()
+	f, err := os.CreateTemp("", "sbench-layer-*")
+	if err != nil {
+		return nil, nil, err
+	}
+	files = append(files, f)
+	report, err := workspaceLayer(ctx, e, base, rec, c, f)
+	if err == nil {
+		_, err = f.Seek(0, 0)
+	}
+	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
+		return nil, nil, err
+	}
+	layers = []runtime.Layer{{Content: f, Digest: report.Digest, DiffID: report.DiffID, Size: report.Size, CreatedBy: "workspace of " + rec.TaskID}}
+	if c.Layer == "" {
+		return layers, close, nil
+	}
+	if f, err = c.OpenLayer(); err != nil {
+		return nil, nil, err
+	}
+	files = append(files, f)
+	id, err := layer.DiffID(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	size, err := f.Seek(0, 1)
+	if err == nil {
+		_, err = f.Seek(0, 0)
+	}
+	return append(layers, runtime.Layer{Content: f, Digest: c.Layer, DiffID: id, Size: size, CreatedBy: "machine of " + rec.TaskID}), close, err
+}
+
+// workspaceLayer writes the workspace, in the place of what the image has there, as a layer.
+func workspaceLayer(ctx context.Context, e *containerd.Run, base runtime.Image, rec record.Record, c candidate.Candidate, to *os.File) (r layer.Report, err error) {
+	limits := candidate.LayerLimits(max(rec.Provenance.Policy.WorkspaceBytes, 64<<20))
+	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: limits.Bytes + 64<<20, Inodes: limits.Entries})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, vol.Close()) }()
+	view, err := e.View(ctx, base)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, view.Close()) }()
+	upper, err := os.OpenRoot(vol.Path())
+	if err != nil {
+		return r, err
+	}
+	defer func() { _ = upper.Close() }()
+	at := workspace.Follow(rec.Workdir, func(at string) string {
+		target, _ := view.Root().Readlink(strings.TrimPrefix(at, "/"))
+		return target
+	}, nil)
+	name := strings.TrimPrefix(at, "/")
+	if err := errors.Join(layer.MakeParents(upper, view.Root(), name), upper.Mkdir(name, 0o755)); err != nil {
+		return r, err
+	}
+	dir, err := upper.OpenRoot(name)
+	if err != nil {
+		return r, err
+	}
+	defer func() { _ = dir.Close() }()
+	stored, err := c.Kept()
+	if err != nil {
+		return r, err
+	}
+	defer func() { _ = stored.Root.Close() }()
+	if _, err := stored.Restore(ctx, dir, workspace.TreeOptions{MaxBytes: limits.Bytes, MaxFiles: limits.Entries}); err != nil {
+		return r, err
+	}
+	return layer.Write(ctx, to, runtime.Changes{Dir: vol.Path(), Replaced: path.Clean(at)}, limits)
+}
