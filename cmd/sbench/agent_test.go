@@ -56,7 +56,7 @@ type agentRun struct {
 func runAgent(t *testing.T, agent, pack, task, script, config string, code int) agentRun {
 	t.Helper()
 	dir, err := filepath.Abs("../../benchmarks/" + pack)
-	check(t, err)
+	must(t, err)
 	return runAgentOn(t, agent, dir, task, script, config, code)
 }
 
@@ -64,9 +64,9 @@ func runAgentOn(t *testing.T, agent, pack, task, script, config string, code int
 	t.Helper()
 	h := newHost(t)
 	parsed, err := providertest.ParseText(script)
-	check(t, err)
+	must(t, err)
 	provider, err := providertest.New(realKey, parsed)
-	check(t, err)
+	must(t, err)
 	server := httptest.NewServer(provider)
 	t.Cleanup(server.Close)
 	base, name := server.URL, "ANTHROPIC_API_KEY"
@@ -77,7 +77,7 @@ func runAgentOn(t *testing.T, agent, pack, task, script, config string, code int
 		h.sbench(0, "image", "import", testbed(t))
 	}
 	tester := filepath.Join(h.dir, "tester.yaml")
-	check(t, os.WriteFile(tester, fmt.Appendf(nil, `schema_version: "0.2"
+	must(t, os.WriteFile(tester, fmt.Appendf(nil, `schema_version: "0.2"
 run: {id: agent, output_dir: out}
 benchmark: {manifest: %[1]s/manifest.yaml, tasks: %[1]s/tasks.jsonl}
 harness:
@@ -89,12 +89,12 @@ harness:
 	h.env = append(h.env, name+"="+realKey)
 	_, r.stderr = h.sbench(code, "run", "--config", tester, "--task", task, "--show-agent-output", "--retries", "0")
 	f, err := os.Open(filepath.Join(r.output, "candidates.jsonl"))
-	check(t, err)
-	defer func() { check(t, f.Close()) }()
+	must(t, err)
+	defer func() { must(t, f.Close()) }()
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
-		check(t, json.Unmarshal(lines.Bytes(), &r.record))
+		must(t, json.Unmarshal(lines.Bytes(), &r.record))
 	}
 	r.noKey(t)
 	return r
@@ -105,9 +105,9 @@ harness:
 func testbed(t *testing.T) string {
 	t.Helper()
 	base, err := containerdtest.Archive()
-	check(t, err)
+	must(t, err)
 	found, err := filepath.Glob(filepath.Join(filepath.Dir(base), "repo-patch-smoke-*.oci.tar"))
-	check(t, err)
+	must(t, err)
 	if len(found) == 0 {
 		t.Fatal("no image of repo-patch-smoke: scripts/testbed-image.sh makes it")
 	}
@@ -120,7 +120,7 @@ func (r agentRun) noKey(t *testing.T) {
 	if strings.Contains(r.stderr, realKey) {
 		t.Error("the key is in the progress")
 	}
-	check(t, filepath.WalkDir(r.output, func(path string, d fs.DirEntry, err error) error {
+	must(t, filepath.WalkDir(r.output, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
@@ -135,12 +135,12 @@ func (r agentRun) noKey(t *testing.T) {
 func (r agentRun) trace(t *testing.T) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(r.output, "logs", "*", "*", "agent-trace.log"))
-	check(t, err)
+	must(t, err)
 	if len(found) != 1 {
 		t.Fatalf("traces %v", found)
 	}
 	data, err := os.ReadFile(found[0])
-	check(t, err)
+	must(t, err)
 	return string(data)
 }
 
@@ -268,12 +268,12 @@ type egressLine struct {
 func (r agentRun) egress(t *testing.T) []egressLine {
 	t.Helper()
 	f, err := os.Open(filepath.Join(r.output, "egress.jsonl"))
-	check(t, err)
-	defer func() { check(t, f.Close()) }()
+	must(t, err)
+	defer func() { must(t, f.Close()) }()
 	var all []egressLine
 	for d := json.NewDecoder(f); d.More(); {
 		var line egressLine
-		check(t, d.Decode(&line))
+		must(t, d.Decode(&line))
 		all = append(all, line)
 	}
 	return all
@@ -354,12 +354,12 @@ func TestAgentsTogether(t *testing.T) {
 func TestAgentDoesNotRun(t *testing.T) {
 	c := containerdtest.Open(t)
 	directory := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(directory, "ld-linux-x86-64.so.2"), []byte("broken"), 0o755))
+	must(t, os.WriteFile(filepath.Join(directory, "ld-linux-x86-64.so.2"), []byte("broken"), 0o755))
 	image := containerdtest.WithDirectory(t, c, "sbench.test/no-loader:latest", directory, "/usr/lib64")
-	t.Cleanup(func() { check(t, c.RemoveImage(context.Background(), image.Ref)) })
+	t.Cleanup(func() { must(t, c.RemoveImage(context.Background(), image.Ref)) })
 	dir := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '"+image.Ref+"'}}\n"), 0o644))
-	check(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(`{"id": "one", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`+"\n"), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '"+image.Ref+"'}}\n"), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(`{"id": "one", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`+"\n"), 0o644))
 	r := runAgentOn(t, "claude_code", dir, "one", greet, "", codeInfrastructure)
 	if r.record.Status != "error" || !strings.Contains(r.record.Message, "does not run in this image") {
 		t.Errorf("%+v", r.record)

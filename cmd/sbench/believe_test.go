@@ -19,28 +19,28 @@ import (
 // only if asked to, and says so.
 func TestReportBelieves(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	check(t, err)
+	must(t, err)
 	write := func(kind string, der []byte, err error) string {
-		check(t, err)
+		must(t, err)
 		name := filepath.Join(t.TempDir(), "key.pem")
-		check(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		must(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 		return name
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	key, err := record.LoadKey(write("PRIVATE KEY", der, err))
-	check(t, err)
+	must(t, err)
 	der, err = x509.MarshalPKIXPublicKey(public)
 	publicFile := write("PUBLIC KEY", der, err)
 	directory := func(seal bool, key *record.Key) string {
 		dir := filepath.Join(t.TempDir(), "run")
 		l, err := record.Create(dir, record.Manifest{RunID: "r"})
-		check(t, err)
+		must(t, err)
 		_, err = l.Append(record.Record{TaskID: "a", Attempt: 1, Try: 1, VerificationStatus: record.Passed})
-		check(t, err)
+		must(t, err)
 		if seal {
-			check(t, l.Seal(record.Seal{}, key))
+			must(t, l.Seal(record.Seal{}, key))
 		}
-		check(t, l.Close())
+		must(t, l.Close())
 		return dir
 	}
 	for _, c := range []struct {
@@ -84,15 +84,15 @@ func TestVerifySays(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "run")
 			l, err := record.Create(dir, record.Manifest{RunID: "r"})
-			check(t, err)
+			must(t, err)
 			_, err = l.Append(record.Record{TaskID: "a", Attempt: 1, Try: 1, VerificationStatus: record.Passed})
-			check(t, err)
+			must(t, err)
 			if c.seal {
-				check(t, l.Seal(record.Seal{}, nil))
+				must(t, l.Seal(record.Seal{}, nil))
 			}
-			check(t, l.Close())
+			must(t, l.Close())
 			var stdout strings.Builder
-			check(t, (&verifyCmd{RunDir: dir}).Run(context.Background(), &app{stdout: &stdout}))
+			must(t, (&verifyCmd{RunDir: dir}).Run(context.Background(), &app{stdout: &stdout}))
 			if !strings.HasSuffix(stdout.String(), c.want) {
 				t.Errorf("said %q", stdout.String())
 			}

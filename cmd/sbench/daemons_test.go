@@ -46,7 +46,7 @@ func TestSystemDaemon(t *testing.T) {
 	}
 	h := newHost(t)
 	archive, err := containerdtest.Archive()
-	check(t, err)
+	must(t, err)
 	tests := []struct{ name, script string }{
 		{"without the image", `
 			serve
@@ -100,7 +100,7 @@ func TestSystemDaemon(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
-			check(t, os.RemoveAll(output))
+			must(t, os.RemoveAll(output))
 		})
 	}
 }

@@ -46,11 +46,11 @@ func blocks(text string) (fenced []block, others map[int]string) {
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../../docs/*.md")
-	check(t, err)
+	must(t, err)
 	found := map[string]string{}
 	for _, file := range append(files, "../../README.md") {
 		text, err := os.ReadFile(file)
-		check(t, err)
+		must(t, err)
 		found[file] = string(text)
 	}
 	return found
@@ -99,16 +99,16 @@ func TestDocs(t *testing.T) {
 func runPage(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
-	check(t, os.Chmod(dir, 0o755))
+	must(t, os.Chmod(dir, 0o755))
 	sbench, err := exec.LookPath("sbench")
-	check(t, err)
+	must(t, err)
 	repository, err := filepath.Abs("../..")
-	check(t, err)
-	check(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
+	must(t, err)
+	must(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
 	for name, target := range map[string]string{
 		"bin/sbench": sbench, "benchmarks": filepath.Join(repository, "benchmarks"), "scripts": filepath.Join(repository, "scripts"),
 	} {
-		check(t, os.Symlink(target, filepath.Join(dir, name)))
+		must(t, os.Symlink(target, filepath.Join(dir, name)))
 	}
 	const before = `make() { for target; do grep -q "^$target:" "$REPOSITORY/Makefile"; done; }
 sbench image tag "$IMAGE" debian:12-slim >/dev/null

@@ -17,7 +17,7 @@ func (h host) egressPack(command, more string) string {
 	h.t.Helper()
 	dir := h.t.TempDir()
 	script, err := json.Marshal(command)
-	check(h.t, err)
+	must(h.t, err)
 	for name, text := range map[string]string{
 		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
 		"tasks.jsonl": `{"id": "open", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}` + "\n" +
@@ -25,7 +25,7 @@ func (h host) egressPack(command, more string) string {
 		"tester.yaml": "schema_version: '0.2'\nrun: {id: r, output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" + more +
 			"harness: {type: command, config: {allowed_domains: [allowed.invalid], command: " + string(script) + "}}\n",
 	} {
-		check(h.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		must(h.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	return filepath.Join(dir, "tester.yaml")
 }
@@ -53,10 +53,10 @@ P`, "runtime: {network: {transparent: true}}\n")
 	}
 	records := map[string]line{}
 	text, err := os.ReadFile(filepath.Join(output, "candidates.jsonl"))
-	check(t, err)
+	must(t, err)
 	for row := range strings.Lines(string(text)) {
 		var r line
-		check(t, json.Unmarshal([]byte(row), &r))
+		must(t, json.Unmarshal([]byte(row), &r))
 		records[r.Task] = r
 	}
 	open := records["open"]
@@ -72,7 +72,7 @@ P`, "runtime: {network: {transparent: true}}\n")
 		t.Errorf("network none: %+v", closed)
 	}
 	log, err := os.ReadFile(filepath.Join(output, "egress.jsonl"))
-	check(t, err)
+	must(t, err)
 	for _, want := range []string{`"kind":"connect","host":"evil.invalid","port":443`, `"verdict":"deny"`, `"host":"allowed.invalid"`, `"verdict":"error"`, `"task":"open"`} {
 		if !strings.Contains(string(log), want) {
 			t.Errorf("the egress log lacks %s:\n%s", want, log)
@@ -92,7 +92,7 @@ func TestKilledWayOut(t *testing.T) {
 	tester := h.egressPack("sleep 3000; : "+h.mark("way-out"), "")
 	cmd := exec.Command("sbench", "run", "--quiet", "--config", tester, "--task", "open", "--output-dir", filepath.Join(h.dir, "out"))
 	cmd.Env = h.env
-	check(t, cmd.Start())
+	must(t, cmd.Start())
 	h.await("way-out")
 	inside := h.pidOf("way-out")
 	dial := func() string {
@@ -102,7 +102,7 @@ func TestKilledWayOut(t *testing.T) {
 	if got := dial(); got != "open\n" {
 		t.Errorf("while sbench lives: %s", got)
 	}
-	check(t, cmd.Process.Signal(syscall.SIGKILL))
+	must(t, cmd.Process.Signal(syscall.SIGKILL))
 	_ = cmd.Wait()
 	if !h.alive("way-out") {
 		t.Error("the sandbox died with its owner, so that this test shows nothing")
@@ -123,7 +123,7 @@ func TestKilledWayOut(t *testing.T) {
 func (h host) pidOf(name string) string {
 	h.t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	check(h.t, err)
+	must(h.t, err)
 	for _, f := range found {
 		if line, err := os.ReadFile(f); err == nil && strings.Contains(string(line), "sleep 3") && strings.Contains(string(line), h.mark(name)) {
 			return filepath.Base(filepath.Dir(f))

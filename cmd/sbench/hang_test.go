@@ -29,10 +29,10 @@ func newHanging(t *testing.T, timeout string) hanging {
 		real = "runc"
 	}
 	real, err := exec.LookPath(real)
-	check(t, err)
+	must(t, err)
 	script := "#!/bin/sh\nif read -r command <" + h.file + "; then for a; do [ \"$a\" != \"$command\" ] || exec sleep 1000; done; fi 2>/dev/null\nexec " + real + " \"$@\"\n"
-	check(t, os.WriteFile(filepath.Join(h.dir, "runtime"), []byte(script), 0o755))
-	check(t, os.WriteFile(h.file, nil, 0o644))
+	must(t, os.WriteFile(filepath.Join(h.dir, "runtime"), []byte(script), 0o755))
+	must(t, os.WriteFile(h.file, nil, 0o644))
 	h.env = append(h.env, "SBENCH_OCI_RUNTIME="+filepath.Join(h.dir, "runtime"), "SBENCH_DAEMON_TIMEOUT="+timeout)
 	return h
 }
@@ -43,7 +43,7 @@ func (h hanging) in(command string) {
 	if command != "" {
 		command += "\n"
 	}
-	check(h.t, os.WriteFile(h.file, []byte(command), 0o644))
+	must(h.t, os.WriteFile(h.file, []byte(command), 0o644))
 }
 
 // within runs sbench, which must end by itself within the limit.
@@ -70,8 +70,8 @@ func (h host) pack(name, image string) (tester, output string) {
 		"tester.yaml": "schema_version: '0.2'\nrun: {id: " + name + ", output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
 			"harness: {type: command, config: {command: 'true'}}\n",
 	} {
-		check(h.t, os.MkdirAll(dir, 0o755))
-		check(h.t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
+		must(h.t, os.MkdirAll(dir, 0o755))
+		must(h.t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
 	}
 	return filepath.Join(dir, "tester.yaml"), filepath.Join(dir, "out")
 }
@@ -195,9 +195,9 @@ func TestCollectionGoesOn(t *testing.T) {
 	h := newHost(t)
 	tester, _ := h.pack("go-on", containerdtest.Image)
 	stuck, dead := filepath.Join(h.state, "runs", "0000000000000bad"), filepath.Join(h.state, "runs", "00000000000dead0")
-	check(t, os.MkdirAll(filepath.Join(stuck, "lock"), 0o700)) // a lock that cannot be opened
-	check(t, os.MkdirAll(dead, 0o700))
-	t.Cleanup(func() { check(t, os.RemoveAll(stuck)) })
+	must(t, os.MkdirAll(filepath.Join(stuck, "lock"), 0o700)) // a lock that cannot be opened
+	must(t, os.MkdirAll(dead, 0o700))
+	t.Cleanup(func() { must(t, os.RemoveAll(stuck)) })
 	code, text := h.within(bounded, "gc")
 	if code != codeInfrastructure || !strings.Contains(text, "0000000000000bad") || !strings.Contains(text, "removed what run 00000000000dead0 left") {
 		t.Errorf("gc: exit code %d\n%s", code, text)

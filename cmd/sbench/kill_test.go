@@ -78,15 +78,15 @@ func (h host) start(name string, seconds int) (cmd *exec.Cmd, output string, lin
 		"tester.yaml": "schema_version: '0.2'\nrun: {id: " + name + ", output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
 			fmt.Sprintf("harness: {type: command, config: {command: [sh, -c, 'sleep %d & sleep %d', %s]}}\n", seconds, seconds, h.mark(name)),
 	} {
-		check(h.t, os.MkdirAll(pack, 0o755))
-		check(h.t, os.WriteFile(filepath.Join(pack, file), []byte(text), 0o644))
+		must(h.t, os.MkdirAll(pack, 0o755))
+		must(h.t, os.WriteFile(filepath.Join(pack, file), []byte(text), 0o644))
 	}
 	output = filepath.Join(pack, "out")
 	cmd = exec.Command("sbench", "run", "--config", filepath.Join(pack, "tester.yaml"), "--progress", "json")
 	cmd.Env = h.env
 	stderr, err := cmd.StderrPipe()
-	check(h.t, err)
-	check(h.t, cmd.Start())
+	must(h.t, err)
+	must(h.t, cmd.Start())
 	h.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	lines = bufio.NewScanner(stderr)
 	for lines.Scan() {
@@ -115,7 +115,7 @@ func (h host) await(name string) {
 
 func (h host) alive(name string) bool {
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	check(h.t, err)
+	must(h.t, err)
 	for _, f := range found {
 		if line, err := os.ReadFile(f); err == nil && strings.Contains(string(line), "sleep 3") && strings.Contains(string(line), h.mark(name)) {
 			return true
@@ -142,18 +142,18 @@ func (h host) runs() []string {
 func (h host) left(run string) []string {
 	var left []string
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	check(h.t, err)
+	must(h.t, err)
 	if strings.Contains(string(mounts), run) {
 		left = append(left, "mounts")
 	}
-	check(h.t, filepath.WalkDir("/sys/fs/cgroup", func(p string, d fs.DirEntry, err error) error {
+	must(h.t, filepath.WalkDir("/sys/fs/cgroup", func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "sbench-"+run) {
 			left = append(left, p)
 		}
 		return nil // what is gone since is not left
 	}))
 	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	check(h.t, err)
+	must(h.t, err)
 	for _, p := range processes {
 		if line, err := os.ReadFile(p); err == nil && strings.Contains(string(line), run) {
 			left = append(left, "process "+strings.ReplaceAll(string(line), "\x00", " "))
@@ -179,7 +179,7 @@ func TestKilledRun(t *testing.T) {
 	if len(only) != 1 || len(killed) != 1 {
 		t.Fatalf("runs %v and %v", only, killed)
 	}
-	check(t, dead.Process.Kill())
+	must(t, dead.Process.Kill())
 	_ = dead.Wait()
 	if !h.alive("dead") {
 		t.Error("the sandbox died with its owner, so that this test shows nothing")
@@ -197,7 +197,7 @@ func TestKilledRun(t *testing.T) {
 	h.daemonIsClean(killed[0])
 	for lines.Scan() { // until it ends
 	}
-	check(t, live.Wait())
+	must(t, live.Wait())
 	if got := statuses(t, output); got != "passed passed" {
 		t.Errorf("the live run recorded %q", got)
 	}
@@ -222,7 +222,7 @@ func TestDaemonStopsMidRun(t *testing.T) {
 	cmd, output, lines := h.start("orphan", 3000)
 	pid := h.daemonPid()
 	runs := h.runs()
-	check(t, syscall.Kill(pid, syscall.SIGKILL))
+	must(t, syscall.Kill(pid, syscall.SIGKILL))
 	for lines.Scan() {
 	}
 	_ = cmd.Wait()
@@ -250,7 +250,7 @@ func TestInterrupted(t *testing.T) {
 	before := h.runs()
 	cmd, output, lines := h.start("interrupted", 3000)
 	ours := difference(h.runs(), before)
-	check(t, cmd.Process.Signal(os.Interrupt))
+	must(t, cmd.Process.Signal(os.Interrupt))
 	for lines.Scan() {
 	}
 	_ = cmd.Wait()
@@ -270,13 +270,13 @@ func TestInterrupted(t *testing.T) {
 func statuses(t *testing.T, output string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(output, "candidates.jsonl"))
-	check(t, err)
+	must(t, err)
 	var all []string
 	for line := range strings.Lines(string(text)) {
 		var r struct {
 			Status string `json:"verification_status"`
 		}
-		check(t, json.Unmarshal([]byte(line), &r))
+		must(t, json.Unmarshal([]byte(line), &r))
 		all = append(all, r.Status)
 	}
 	return strings.Join(all, " ")
@@ -292,26 +292,19 @@ func difference(now, before []string) []string {
 	return added
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestKilledImport: what a killed import made belongs to a run, which gc finds.
 func TestKilledImport(t *testing.T) {
 	h := newHost(t)
 	archive, err := containerdtest.Archive()
-	check(t, err)
+	must(t, err)
 	h.state = filepath.Join(h.dir, "state")
 	h.env = append(h.env, "SBENCH_ROOT="+filepath.Join(h.dir, "root"), "SBENCH_STATE="+h.state, "CONTAINERD_ADDRESS=none")
 	cmd := exec.Command("sbench", "image", "import", archive)
 	cmd.Env = h.env
-	check(t, cmd.Start())
+	must(t, cmd.Start())
 	unpacks := func() bool { // the layer's files appear
 		found, err := filepath.Glob(filepath.Join(h.dir, "root/containerd/root/io.containerd.snapshotter.v1.*/snapshots/*/fs/usr"))
-		check(t, err)
+		must(t, err)
 		return len(found) > 0
 	}
 	for range 3000 {
@@ -323,9 +316,9 @@ func TestKilledImport(t *testing.T) {
 	if !unpacks() {
 		t.Fatal("nothing was unpacked")
 	}
-	check(t, cmd.Process.Kill())
+	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	check(t, os.MkdirAll(filepath.Join(h.state, "trials/overlay-0/lower"), 0o700)) // left by a killed trial
+	must(t, os.MkdirAll(filepath.Join(h.state, "trials/overlay-0/lower"), 0o700)) // left by a killed trial
 	out, _ := h.sbench(0, "gc")
 	if !strings.Contains(out, "removed what run") {
 		t.Errorf("gc: %q", out)

@@ -35,16 +35,16 @@ type pty struct {
 func newPty(t *testing.T, columns, rows int) *pty {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	check(t, err)
-	check(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	must(t, err)
+	must(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	check(t, err)
+	must(t, err)
 	p := &pty{master: os.NewFile(uintptr(fd), "ptmx"), screen: newScreen(columns, rows), changed: make(chan struct{}, 1), gone: make(chan struct{})}
 	p.slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	check(t, err)
-	check(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(columns), Row: uint16(rows)}))
+	must(t, err)
+	must(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(columns), Row: uint16(rows)}))
 	p.before, err = unix.IoctlGetTermios(int(p.slave.Fd()), unix.TCGETS)
-	check(t, err)
+	must(t, err)
 	t.Cleanup(func() { _ = p.slave.Close(); <-p.gone; _ = p.master.Close() })
 	go p.read()
 	return p
@@ -86,7 +86,7 @@ func (p *pty) await(t *testing.T, want string) {
 func (p *pty) unbroken(t *testing.T) {
 	t.Helper()
 	now, err := unix.IoctlGetTermios(int(p.master.Fd()), unix.TCGETS) // of the slave
-	check(t, err)
+	must(t, err)
 	if *now != *p.before {
 		t.Errorf("the modes are %+v, were %+v", now, p.before)
 	}
@@ -100,7 +100,7 @@ func (p *pty) start(t *testing.T, h host, args ...string) *exec.Cmd {
 	cmd.Env = append(h.env, "TERM=xterm-256color", "CI=", "NO_COLOR=")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.slave, p.slave, p.slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	check(t, cmd.Start())
+	must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	return cmd
 }
@@ -115,7 +115,7 @@ func sleeper(t *testing.T, seconds string) (config string) {
 		"tester.yaml": "schema_version: '0.2'\nrun: {id: live, output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
 			"harness: {type: command, config: {command: [sleep, '" + seconds + "']}}\n",
 	} {
-		check(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
+		must(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
 	}
 	return filepath.Join(dir, "tester.yaml")
 }
@@ -135,7 +135,7 @@ func TestPtyRun(t *testing.T) {
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%v", err)
 		}
-		check(t, p.slave.Close())
+		must(t, p.slave.Close())
 		<-p.gone // everything is on the screen
 		got := p.screen.text()
 		lines := strings.Split(got, "\n")
@@ -162,9 +162,9 @@ func TestPtyResizes(t *testing.T) {
 	p.screen.mu.Lock()
 	p.screen.columns = 40 // the screen keeps its lines, as xterm does
 	p.screen.mu.Unlock()
-	check(t, unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 40, Row: 10}))
+	must(t, unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 40, Row: 10}))
 	p.await(t, "\n  0 pending\n") // it was on the line before
-	check(t, cmd.Process.Signal(syscall.SIGTERM))
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
 	_ = cmd.Wait()
 }
 
@@ -187,13 +187,13 @@ func TestPtyInterrupted(t *testing.T) {
 			h, p := newHost(t), newPty(t, 80, 24)
 			cmd := p.start(t, h, "run", "--config", sleeper(t, "300"))
 			p.await(t, "  harness ")
-			check(t, test.end(p, cmd))
+			must(t, test.end(p, cmd))
 			_ = cmd.Wait()
 			if got := cmd.ProcessState.ExitCode(); got != test.code {
 				t.Errorf("exit code %d, want %d", got, test.code)
 			}
 			p.await(t, test.shows)
-			check(t, p.slave.Close())
+			must(t, p.slave.Close())
 			<-p.gone // everything is on the screen
 			if got := p.screen.text(); strings.Count(got, "attempts [") != 1 {
 				t.Errorf("%s", got)
@@ -210,8 +210,8 @@ func TestPtyInterrupted(t *testing.T) {
 func TestTerminalOf(t *testing.T) {
 	p, flat := newPty(t, 80, 24), newPty(t, 0, 0)
 	r, w, err := os.Pipe()
-	check(t, err)
-	defer func() { check(t, errors.Join(r.Close(), w.Close())) }()
+	must(t, err)
+	defer func() { must(t, errors.Join(r.Close(), w.Close())) }()
 	for _, test := range []struct {
 		name         string
 		out          io.Writer
@@ -253,7 +253,7 @@ func TestProgressOnTerminal(t *testing.T) {
 			}
 			a.endLive()
 			_, err := p.slave.WriteString("the end\n")
-			check(t, err)
+			must(t, err)
 			p.await(t, "the end")
 			if got := p.screen.text(); strings.Contains(got, "run_done") != (format == "json") || strings.Contains(got, "] passed the-task") != (format == "plain") ||
 				strings.Count(got, "images") != map[string]int{"auto": 2}[format] {

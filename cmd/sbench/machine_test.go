@@ -3,15 +3,21 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
@@ -212,6 +218,7 @@ func TestMachineBroken(t *testing.T) {
 		"closed":                       {solved + "chmod 000 /etc /usr /usr/bin /", "verified=1"},
 		"deep":                         {solved + "d=/d; for i in $(seq 100); do d=$d/d; done; mkdir -p $d", "passed=1"},
 		"too deep":                     {solved + "d=/d; for i in $(seq 200); do d=$d/d; done; mkdir -p $d", "passed=0"},
+		"a web of hard links":          {solved + "python3 -c 'import os\nfor i in range(300000):\n  i % 50000 or open(\"/w%d\" % i, \"w\")\n  os.link(\"/w%d\" % (i // 50000 * 50000), \"/l%d\" % i)'", "passed=0"},
 		"a hole larger than the bound": {solved + "truncate -s 20G /hole", "passed=0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -252,4 +259,82 @@ RUN cd /workspace && echo * && test ! -e old && test -e kept && test -e also && 
 			t.Errorf("%s: exit code %d\n%s", want, code, stderr)
 		}
 	}
+}
+
+// bigMachine returns the arguments of a run whose only candidate changes 100 MB of its machine.
+func bigMachine(t *testing.T, output string) []string {
+	t.Helper()
+	command, err := json.Marshal([]string{"bash", "-c", "echo go > /etc/answer; head -c 100000000 /dev/urandom > /var/big"})
+	must(t, err)
+	return []string{
+		"run", setupPack(t, "useradd -m tool; echo one > /etc/setup"), "--output-dir", output, "--quiet",
+		"--set", "harness.config.command=" + string(command),
+	}
+}
+
+// TestCaptureKilled: kill -9 while a machine is stored leaves nothing that a resumed run or gc
+// does not remove.
+func TestCaptureKilled(t *testing.T) {
+	h := newHost(t)
+	forgetBuilt(t, containerdtest.Open(t))
+	before, output := h.runs(), filepath.Join(h.dir, "out")
+	args := bigMachine(t, output)
+	cmd := exec.Command("sbench", args...)
+	cmd.Env = h.env
+	must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	half := ""
+	for range 60000 {
+		found, err := filepath.Glob(filepath.Join(output, "unjudged", "*"+layer.Suffix))
+		must(t, err)
+		if len(found) == 1 {
+			half = found[0]
+			break
+		}
+		time.Sleep(time.Millisecond) // another program's file can only be polled for
+	}
+	must(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	if info, err := os.Stat(half); err != nil || info.Size() >= 100_000_000 {
+		t.Fatalf("the layer was not half written: %v, %v", info, err)
+	}
+	h.sbench(codeMeasured, append(args, "--resume")...)
+	h.sbench(codeMeasured, "verify", output)
+	if got := statuses(t, output); got != "passed" {
+		t.Errorf("recorded %q", got)
+	}
+	if _, err := os.Stat(filepath.Dir(half)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is still there: %v", filepath.Dir(half), err)
+	}
+	h.sbench(codeMeasured, "gc")
+	h.nothingLeft(before)
+}
+
+// TestCaptureFullDisk: a machine that the disk has no room for is not measured, and is when there
+// is room.
+func TestCaptureFullDisk(t *testing.T) {
+	h := newHost(t)
+	forgetBuilt(t, containerdtest.Open(t))
+	before, disk := h.runs(), filepath.Join(h.dir, "disk")
+	must(t, os.Mkdir(disk, 0o755))
+	must(t, syscall.Mount("none", disk, "tmpfs", 0, "size=20m"))
+	t.Cleanup(func() { must(t, syscall.Unmount(disk, 0)) })
+	output := filepath.Join(disk, "out")
+	args := bigMachine(t, output)
+	h.sbench(codeInfrastructure, args...)
+	_, err := record.Read(output, record.Trust{}, func(r record.Record) error {
+		if r.VerificationStatus != record.Error || !strings.Contains(r.FailureMessage, "no space left on device") {
+			t.Errorf("%s: %s", r.VerificationStatus, r.FailureMessage)
+		}
+		return nil
+	})
+	must(t, err)
+	must(t, syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=300m"))
+	h.sbench(codeMeasured, append(args, "--resume")...)
+	h.sbench(codeMeasured, "verify", output)
+	if got := statuses(t, output); !strings.HasSuffix(got, "passed") {
+		t.Errorf("recorded %q", got)
+	}
+	h.sbench(codeMeasured, "gc")
+	h.nothingLeft(before)
 }

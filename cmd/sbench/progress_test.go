@@ -120,7 +120,7 @@ next: sbench report /a
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
-			check(t, writeOutcome(&out, tt.s, tt.args))
+			must(t, writeOutcome(&out, tt.s, tt.args))
 			if diff := cmp.Diff(tt.want, out.String()); diff != "" {
 				t.Error(diff)
 			}
@@ -142,7 +142,7 @@ func TestMessagesInJSON(t *testing.T) {
 	var got []string
 	for d := json.NewDecoder(&out); d.More(); {
 		var e run.Event
-		check(t, d.Decode(&e))
+		must(t, d.Decode(&e))
 		got = append(got, string(e.Kind)+" "+e.Detail)
 	}
 	if diff := cmp.Diff([]string{"message sbench: one", "run_start ", "message two, which goes on\x1b"}, got); diff != "" {
@@ -154,9 +154,9 @@ func TestMessagesInJSON(t *testing.T) {
 // run over many tasks before the first, without a daemon, and say why.
 func TestHopelessAgent(t *testing.T) {
 	script, err := providertest.ParseText("say hello")
-	check(t, err)
+	must(t, err)
 	provider, err := providertest.New(realKey, script)
-	check(t, err)
+	must(t, err)
 	server := httptest.NewServer(provider)
 	t.Cleanup(server.Close)
 	gone := httptest.NewServer(provider)
@@ -176,7 +176,7 @@ func TestHopelessAgent(t *testing.T) {
 	}
 	write := func(name, text string) {
 		t.Helper()
-		check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	write("manifest.yaml", "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: 'sbench.local/none:1'}}\n")
 	write("tasks.jsonl", rows.String())
@@ -241,7 +241,7 @@ func TestExported(t *testing.T) {
 	t.Cleanup(collector.Close)
 	h := newHost(t)
 	tester, err := filepath.Abs("../../benchmarks/free-response-smoke/tester-command.yaml")
-	check(t, err)
+	must(t, err)
 	exported := func(code int, env ...string) string {
 		t.Helper()
 		h := h

@@ -30,7 +30,7 @@ import (
 func (h host) fortyTasks() string {
 	h.t.Helper()
 	dir := filepath.Join(h.dir, "forty")
-	check(h.t, os.MkdirAll(dir, 0o755))
+	must(h.t, os.MkdirAll(dir, 0o755))
 	var rows strings.Builder
 	for i := range 40 {
 		fmt.Fprintf(&rows, `{"id": "task-%02d", "input": {"instructions": "x"}, "eval": {"checker": {"command": "grep -q right answer"}}, "environment": {"resources": {"memory": 67108864}}}`+"\n", i)
@@ -53,7 +53,7 @@ harness:
       esac
 `,
 	} {
-		check(h.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		must(h.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	return filepath.Join(dir, "tester.yaml")
 }
@@ -63,7 +63,7 @@ harness:
 func verdicts(t *testing.T, output string) map[string]string {
 	t.Helper()
 	v, err := record.Verify(context.Background(), output, nil)
-	check(t, err)
+	must(t, err)
 	if !v.OK() {
 		t.Errorf("the records do not verify: %v", v.Findings)
 	}
@@ -75,7 +75,7 @@ func verdicts(t *testing.T, output string) map[string]string {
 		all[r.TaskID] = string(r.VerificationStatus) + " " + r.FailureReason
 		return nil
 	})
-	check(t, err)
+	must(t, err)
 	return all
 }
 
@@ -114,7 +114,7 @@ func TestSoakResumed(t *testing.T) {
 		if diff := cmp.Diff(want, verdicts(t, output)); diff != "" {
 			t.Errorf("life %d: %s", lives, diff)
 		}
-		check(t, os.RemoveAll(output))
+		must(t, os.RemoveAll(output))
 	}
 	h.sbench(0, "gc")
 	h.nothingLeft(before)
@@ -128,7 +128,7 @@ func (h host) disturbed(tester, output string, wait time.Duration, signal syscal
 	cmd.Env = h.env
 	var errOut bytes.Buffer
 	cmd.Stderr = &errOut
-	check(h.t, cmd.Start())
+	must(h.t, cmd.Start())
 	if !last {
 		timer := time.AfterFunc(wait, func() { _ = cmd.Process.Signal(signal) }) // the process may have ended
 		defer timer.Stop()
@@ -152,9 +152,9 @@ func TestSmallDisk(t *testing.T) {
 	tester := h.fortyTasks()
 	before := h.runs()
 	disk := filepath.Join(h.dir, "disk")
-	check(t, os.Mkdir(disk, 0o755))
-	check(t, syscall.Mount("none", disk, "tmpfs", 0, "size=1m"))
-	t.Cleanup(func() { check(t, syscall.Unmount(disk, 0)) })
+	must(t, os.Mkdir(disk, 0o755))
+	must(t, syscall.Mount("none", disk, "tmpfs", 0, "size=1m"))
+	t.Cleanup(func() { must(t, syscall.Unmount(disk, 0)) })
 	output := filepath.Join(disk, "out")
 	cmd := exec.Command("sbench", "run", "--quiet", "--config", tester, "--output-dir", output, "--jobs", "4")
 	cmd.Env = h.env
@@ -163,7 +163,7 @@ func TestSmallDisk(t *testing.T) {
 		t.Fatalf("on a full disk: %v\n%s", err, out)
 	}
 	h.sbench(0, "verify", output) // no line is torn
-	check(t, syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=200m"))
+	must(t, syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=200m"))
 	h.sbench(0, "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "4")
 	if diff := cmp.Diff(calmVerdicts(), countVerdicts(t, output)); diff != "" {
 		t.Error(diff)
@@ -197,15 +197,15 @@ func TestDaemonKilledResumed(t *testing.T) {
 	cmd := exec.Command("sbench", "run", "--progress", "plain", "--config", tester, "--output-dir", output, "--jobs", "4", "--retries", "0")
 	cmd.Env = h.env
 	stderr, err := cmd.StderrPipe()
-	check(t, err)
-	check(t, cmd.Start())
+	must(t, err)
+	must(t, cmd.Start())
 	lines := bufio.NewScanner(stderr)
 	for done := 0; done < 8 && lines.Scan(); {
 		if strings.HasPrefix(lines.Text(), "[") {
 			done++
 		}
 	}
-	check(t, syscall.Kill(h.daemonPid(), syscall.SIGKILL))
+	must(t, syscall.Kill(h.daemonPid(), syscall.SIGKILL))
 	for lines.Scan() {
 	}
 	_ = cmd.Wait()
@@ -226,7 +226,7 @@ func TestDaemonKilledResumed(t *testing.T) {
 func (h host) daemonPid() int {
 	h.t.Helper()
 	found, err := daemon.Find(filepath.Join(h.state, "containerd"))
-	check(h.t, err)
+	must(h.t, err)
 	if len(found) != 1 {
 		h.t.Fatalf("daemons %v", found)
 	}
@@ -246,7 +246,7 @@ func TestMemoryPressure(t *testing.T) {
 	group := newMemoryGroup(t)
 	killed := 0
 	for _, limit := range []int64{6 << 20, 8 << 20, 9 << 20, 10 << 20, 11 << 20, 12 << 20} {
-		check(t, group.limit(limit))
+		must(t, group.limit(limit))
 		cmd := exec.Command("sh", "-c", `echo $$ > "$1" && shift && exec "$@"`, "sh", group.procs(),
 			"sbench", "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "8")
 		cmd.Env = h.env
@@ -276,8 +276,8 @@ func newMemoryGroup(t *testing.T) memoryGroup {
 	if _, err := os.Stat("/sys/fs/cgroup/memory"); err != nil {
 		g = memoryGroup{filepath.Join("/sys/fs/cgroup", fmt.Sprint("sbench-test-", os.Getpid())), "memory.max"}
 	}
-	check(t, os.Mkdir(g.dir, 0o755))
-	t.Cleanup(func() { check(t, os.Remove(g.dir)) })
+	must(t, os.Mkdir(g.dir, 0o755))
+	t.Cleanup(func() { must(t, os.Remove(g.dir)) })
 	return g
 }
 

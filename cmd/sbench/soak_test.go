@@ -33,9 +33,9 @@ func TestSoakKilledAnywhere(t *testing.T) {
 	for n := range kills() {
 		cmd := exec.Command("sbench", "run", "--quiet", "--config", smokePack(t), "--output-dir", filepath.Join(h.dir, strconv.Itoa(n)))
 		cmd.Env = h.env
-		check(t, cmd.Start())
+		must(t, cmd.Start())
 		time.Sleep(time.Duration(random.IntN(2500)) * time.Millisecond) // a random moment is the point of the test
-		check(t, cmd.Process.Kill())
+		must(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 		dead := difference(h.runs(), before)
 		h.sbench(0, "gc")
@@ -64,7 +64,7 @@ func onlyDeletes(left []string) bool {
 func smokePack(t *testing.T) string {
 	t.Helper()
 	path, err := filepath.Abs("../../benchmarks/terminal-task-smoke/tester-command.yaml")
-	check(t, err)
+	must(t, err)
 	return path
 }
 
@@ -76,14 +76,14 @@ func (h host) nothingLeft(before []string) {
 		h.t.Errorf("directories of runs: %v", now)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	check(h.t, err)
+	must(h.t, err)
 	for line := range strings.Lines(string(mounts)) {
 		if strings.Contains(line, filepath.Join(h.state, "runs")) {
 			h.t.Errorf("mount: %s", line)
 		}
 	}
 	loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	check(h.t, err)
+	must(h.t, err)
 	for _, l := range loops {
 		if text, err := os.ReadFile(l); err == nil && strings.Contains(string(text), containerdtest.Directory()) {
 			h.t.Errorf("loop device: %s %s", l, text)

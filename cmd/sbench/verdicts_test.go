@@ -47,7 +47,7 @@ func TestVerdictsRecordByRecord(t *testing.T) {
 	testers := []string{h.hostilePack()}
 	for _, pack := range []string{"terminal-task", "code-completion", "free-response", "multiple-choice", "short-answer"} {
 		path, err := filepath.Abs("../../benchmarks/" + pack + "-smoke/tester-command.yaml")
-		check(t, err)
+		must(t, err)
 		testers = append(testers, path)
 	}
 	var got []verdict
@@ -80,7 +80,7 @@ func TestVerdictsRecordByRecord(t *testing.T) {
 func TestUmask(t *testing.T) {
 	h := newHost(t)
 	archive, err := containerdtest.Archive()
-	check(t, err)
+	must(t, err)
 	output := filepath.Join(h.dir, "out")
 	h.env = append(h.env, "SBENCH_ROOT="+filepath.Join(h.dir, "root"), "SBENCH_STATE="+filepath.Join(h.dir, "state"))
 	cmd := exec.Command("sh", "-c", "umask 077; sbench image import $0 && sbench run --quiet --config ../../benchmarks/code-completion-smoke/tester-command.yaml --output-dir $1", archive, output)
@@ -98,10 +98,10 @@ func TestUmask(t *testing.T) {
 func tellsExits(t *testing.T) bool {
 	t.Helper()
 	var name unix.Utsname
-	check(t, unix.Uname(&name))
+	must(t, unix.Uname(&name))
 	var major, minor int
 	_, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor)
-	check(t, err)
+	must(t, err)
 	return major > 6 || major == 6 && minor >= 15
 }
 
@@ -113,18 +113,18 @@ func slowness(t *testing.T) int {
 		return 1
 	}
 	n, err := strconv.Atoi(text)
-	check(t, err)
+	must(t, err)
 	return n
 }
 
 func readVerdicts(t *testing.T, output string) []verdict {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(output, record.RecordsFile))
-	check(t, err)
+	must(t, err)
 	var all []verdict
 	for line := range strings.Lines(string(text)) {
 		var r record.Record
-		check(t, json.Unmarshal([]byte(line), &r))
+		must(t, json.Unmarshal([]byte(line), &r))
 		v := verdict{
 			Task: r.BenchmarkID + " " + r.TaskID, Status: r.VerificationStatus, Passed: r.Passed, Score: r.Score, Reason: r.FailureReason, Phase: r.FailurePhase,
 			End: r.ProducerMetadata["exit_reason"], Reached: r.ProducerMetadata["limits_reached"],
@@ -144,7 +144,7 @@ func readVerdicts(t *testing.T, output string) []verdict {
 // by its files' owners and modes.
 func removable(t *testing.T, output string) {
 	t.Helper()
-	check(t, filepath.WalkDir(output, func(path string, d os.DirEntry, err error) error {
+	must(t, filepath.WalkDir(output, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func verdictLines(t *testing.T, all []verdict) []string {
 	var out []string
 	for _, v := range all {
 		text, err := json.Marshal(v)
-		check(t, err)
+		must(t, err)
 		out = append(out, string(text))
 	}
 	return out
@@ -172,13 +172,13 @@ func verdictLines(t *testing.T, all []verdict) []string {
 
 func writeVerdicts(t *testing.T, name string, all []verdict) {
 	t.Helper()
-	check(t, os.WriteFile(name, []byte(strings.Join(verdictLines(t, all), "\n")+"\n"), 0o644))
+	must(t, os.WriteFile(name, []byte(strings.Join(verdictLines(t, all), "\n")+"\n"), 0o644))
 }
 
 func readLines(t *testing.T, name string) []string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	check(t, err)
+	must(t, err)
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
@@ -225,9 +225,9 @@ func (h host) hostilePack() string {
 			"id": fmt.Sprintf("%02d %s", i, a.name), "input": map[string]any{"instructions": "Write right to answer."},
 			"eval": map[string]any{"checker": map[string]any{"command": "test \"$(cat answer)\" = right"}},
 		})
-		check(h.t, err)
+		must(h.t, err)
 		fmt.Fprintf(&rows, "%s\n", row)
-		check(h.t, os.MkdirAll(filepath.Join(h.dir, "hostile"), 0o755))
+		must(h.t, os.MkdirAll(filepath.Join(h.dir, "hostile"), 0o755))
 		fmt.Fprintf(&cases, "      *'\"%02d %s\"'*)\n        %s\n        ;;\n", i, a.name, strings.ReplaceAll(a.script, "\n", "\n        "))
 	}
 	tester := filepath.Join(h.dir, "hostile", "tester.yaml")
@@ -238,7 +238,7 @@ func (h host) hostilePack() string {
 			"runtime: {limits: {memory: 256MiB, pids: 100, workspace_bytes: 200MiB}}\n" +
 			"harness:\n  type: command\n  config:\n    timeout_seconds: " + strconv.Itoa(6*slowness(h.t)) + "\n    command: |\n      case \"$(cat task.json)\" in\n" + cases.String() + "      esac\n",
 	} {
-		check(h.t, os.WriteFile(filepath.Join(h.dir, "hostile", name), []byte(text), 0o644))
+		must(h.t, os.WriteFile(filepath.Join(h.dir, "hostile", name), []byte(text), 0o644))
 	}
 	return tester
 }

@@ -21,7 +21,7 @@ import (
 func TestViewer(t *testing.T) {
 	dir := t.TempDir()
 	records := filepath.Join(dir, record.RecordsFile)
-	write := func(text string) { check(t, os.WriteFile(records, []byte(text), 0o644)) }
+	write := func(text string) { must(t, os.WriteFile(records, []byte(text), 0o644)) }
 	write(`{"task_id": "one", "verification_status": "passed"}` + "\n")
 	synctest.Test(t, func(t *testing.T) {
 		cmd := summed{RunDirs: []string{dir}, AcceptUnsigned: true}
@@ -63,7 +63,7 @@ func TestViewer(t *testing.T) {
 		if got := get("/secret/", http.StatusOK).Body.String(); !strings.Contains(got, `"task":"two"`) {
 			t.Error("the page lacks the new record")
 		}
-		check(t, os.Remove(records))
+		must(t, os.Remove(records))
 		get("/secret/", http.StatusInternalServerError)
 	})
 }
@@ -72,8 +72,8 @@ func TestViewer(t *testing.T) {
 func TestView(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	l, err := record.Create(dir, record.Manifest{RunID: "r"})
-	check(t, err)
-	check(t, l.Close())
+	must(t, err)
+	must(t, l.Close())
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
 	ended := make(chan error)
@@ -81,18 +81,18 @@ func TestView(t *testing.T) {
 		ended <- (&viewCmd{summed: summed{RunDirs: []string{dir}}}).Run(ctx, &app{stdout: in, stderr: io.Discard})
 	}()
 	address, err := bufio.NewReader(out).ReadString('\n')
-	check(t, err)
+	must(t, err)
 	if !strings.HasPrefix(address, "http://127.0.0.1:") {
 		t.Errorf("the address %q", address)
 	}
 	answer, err := http.Get(strings.TrimSpace(address))
-	check(t, err)
+	must(t, err)
 	body, err := io.ReadAll(answer.Body)
-	check(t, err)
-	check(t, answer.Body.Close())
+	must(t, err)
+	must(t, answer.Body.Close())
 	if !strings.Contains(string(body), "<title>r · sbench report</title>") {
 		t.Errorf("%.300s", body)
 	}
 	cancel()
-	check(t, <-ended)
+	must(t, <-ended)
 }
