@@ -37,6 +37,8 @@ func decode(v document.Value, target any) {
 			*field, _ = value.Float64()
 		case *time.Duration:
 			*field = seconds(value)
+		case *map[string]string:
+			*field = stringMap(value)
 		case *Command:
 			*field = parseCommand(value)
 		default:

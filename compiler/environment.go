@@ -37,12 +37,28 @@ type Environment struct {
 	// capabilities(7), sorted; nil for none.
 	Capabilities []string
 	// Setup are shell commands that change the image before any harness runs in it.
-	Setup     []string
+	Setup []string
+	// Sidecars run beside the harness and beside the checker, which reach them by name on the
+	// loopback interface. They are for terminal_task only.
+	Sidecars  []Sidecar
 	Resources Resources
 	Env       map[string]string
 	// NetworkNone forbids egress whatever the tester allows.
 	NetworkNone bool
 	User        string // as in the OCI image configuration; empty if not given
+}
+
+// A Sidecar is a service in a sandbox of its own.
+type Sidecar struct {
+	Name  string `key:"name"`
+	Image string `key:"image"`
+	// Entrypoint and Command replace the image's, as in Docker: an entry point of the task's
+	// also replaces the image's command.
+	Entrypoint Command           `key:"entrypoint"`
+	Command    Command           `key:"command"`
+	Env        map[string]string `key:"env"`
+	Ready      Command           `key:"ready"`           // succeeds as soon as the service can be used; the zero Command for none
+	Timeout    time.Duration     `key:"timeout_seconds"` // until it is ready; zero if the author gave none
 }
 
 // Resources are the limits of a sandbox. Where a field is zero, the limit of the
@@ -63,7 +79,7 @@ func environmentSchema() *schema.Schema {
 
 func environmentFields() []schema.Field {
 	return []schema.Field{
-		optional("image", schema.Nullable(imageSchema())),
+		optional("image", schema.Nullable(imageSchema("The image of the harness's and the verifier's sandbox."))),
 		optional("workdir", workdirSchema()),
 		optional("timeout_seconds", secondsSchema("The time the harness has.")),
 		optional("materialize_workdir_from_image", schema.Nullable(schema.Boolean(
@@ -72,6 +88,7 @@ func environmentFields() []schema.Field {
 			"terminal_task only: what the harness may change and the checker sees: workspace, the default, or machine, which is all of the image.", candidateWorkspace, candidateMachine))),
 		optional("capabilities", capabilitiesSchema()),
 		optional("setup", schema.Nullable(schema.List("Shell commands of root (sh -c) that change the image before the harness runs, once for all attempts. They may reach runtime.setup_domains of the tester file.", schema.Text("A command.")))),
+		optional("sidecars", schema.Nullable(sidecarsSchema())),
 		optional("resources", schema.Nullable(schema.Closed("Bounds on a sandbox.", resourceFields()...))),
 		optional("env", envSchema()),
 		optional("network", schema.Nullable(schema.Enum("\"none\" forbids egress whatever the tester allows.", "none"))),
@@ -114,6 +131,30 @@ func capabilitiesSchema() *schema.Schema {
 	return schema.Nullable(s)
 }
 
+func sidecarsSchema() *schema.Schema {
+	s := schema.List("terminal_task only: services in sandboxes of their own, each with the task's resources, that share the loopback interface with the harness's and the checker's sandbox.",
+		schema.Closed("A service.",
+			required("name", schema.Matching("The name by which the others reach it.", `^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`, "letters, digits and, between them, - and _")),
+			required("image", imageSchema("The image of its sandbox.")),
+			optional("entrypoint", commandSchema("The entry point of the service, by default the image's. It replaces the image's command, too.")),
+			optional("command", commandSchema("The command of the service, which follows its entry point, by default the image's.")),
+			optional("env", envSchema()),
+			optional("ready", commandSchema("A command that succeeds in the service's sandbox as soon as it can be used. It is tried again until then.")),
+			optional("timeout_seconds", secondsSchema("How long it may take until the service is ready, by default a minute.")),
+		))
+	s.Check = func(c *schema.Checker, v document.Value) {
+		seen := map[string]bool{"localhost": true}
+		for _, item := range v.Items() {
+			if name := item.Get("name"); seen[name.Text()] {
+				c.Errorf(name, nil, "", "the name %q is taken", name.Text())
+			} else {
+				seen[name.Text()] = true
+			}
+		}
+	}
+	return s
+}
+
 // PackageCapabilities returns the capabilities for which "packages" stands in
 // environment.capabilities.
 func PackageCapabilities() []string { return prefixed(capabilityNames) }
@@ -136,8 +177,8 @@ func prefixed(names []string) []string {
 	return slices.Compact(all)
 }
 
-func imageSchema() *schema.Schema {
-	return schema.Checked("The image of the harness's and the verifier's sandbox.", schema.String{NonBlank: true}, func(text string) (string, error) {
+func imageSchema(doc string) *schema.Schema {
+	return schema.Checked(doc, schema.String{NonBlank: true}, func(text string) (string, error) {
 		if _, err := reference.ParseDockerRef(strings.TrimSpace(text)); err != nil {
 			return `such as "docker.io/library/python:3.12@sha256:" and 64 hexadecimal digits`, fmt.Errorf("%q names no image: %w", text, err)
 		}
@@ -296,6 +337,14 @@ func (e *Environment) set(key string, v document.Value) {
 		e.Capabilities = parseCapabilities(v)
 	case "setup":
 		e.Setup = stringList(v)
+	case "sidecars":
+		e.Sidecars = nil
+		for _, item := range v.Items() {
+			var s Sidecar
+			decode(item, &s)
+			s.Image = strings.TrimSpace(s.Image)
+			e.Sidecars = append(e.Sidecars, s)
+		}
 	case "resources":
 		e.Resources = Resources{}
 		decode(v, &e.Resources)
@@ -322,6 +371,6 @@ func stringMap(v document.Value) map[string]string {
 // clone returns a copy that shares no memory with e.
 func (e Environment) clone() Environment {
 	e.Env, e.Capabilities = maps.Clone(e.Env), slices.Clone(e.Capabilities)
-	e.Setup = slices.Clone(e.Setup)
+	e.Setup, e.Sidecars = slices.Clone(e.Setup), slices.Clone(e.Sidecars)
 	return e
 }

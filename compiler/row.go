@@ -94,7 +94,7 @@ func (r *rowReader) check(root document.Value) *family {
 		return nil
 	}
 	if env := r.pack.environment.withRow(root.Get("environment")); sound && f.Family != TerminalTask {
-		for key, set := range map[string]bool{"materialize_workdir_from_image": env.MaterializeWorkdirFromImage, "candidate": env.Machine, "capabilities": env.Capabilities != nil} {
+		for key, set := range map[string]bool{"materialize_workdir_from_image": env.MaterializeWorkdirFromImage, "candidate": env.Machine, "capabilities": env.Capabilities != nil, "sidecars": env.Sidecars != nil} {
 			if set {
 				c.Errorf(root, []any{"environment", key}, "set it to null for this row", "only a terminal_task has %s, a %s does not", key, f.Family)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -41,7 +42,8 @@ type Request struct {
 	Kind           compiler.CandidateKind
 	Plan           workspace.Plan // what the agent may see, and where
 	Image          runtime.Image
-	Timeout        time.Duration // of the harness's process
+	Sidecars       []service.Sidecar // beside the harness
+	Timeout        time.Duration     // of the harness's process
 	Limits         runtime.Limits
 	WorkspaceBytes int64    // bound of the workspace and of changes to the image's files, each
 	OutputBytes    int64    // of each stream kept in the record

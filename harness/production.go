@@ -15,6 +15,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -155,7 +156,7 @@ func (p production) exec(ctx context.Context, dir string) (result Result, err er
 		cfg.WritableRoot, cfg.Limits.LayerBytes = true, r.WorkspaceBytes
 	}
 	cfg.Machine, cfg.Capabilities = env.Machine, env.Capabilities
-	sandbox, err := p.engine.Create(ctx, cfg)
+	sandbox, err := service.Create(ctx, p.engine, cfg, r.Sidecars)
 	if err != nil {
 		return result, err
 	}

@@ -230,23 +230,6 @@ func (t *task) yaml(name string) document.Value {
 	return doc.Root()
 }
 
-// sideCars refuses a compose file that starts more than the task's own service.
-func (t *task) sideCars(name, own string) {
-	if _, ok := t.file(name); !ok {
-		return
-	}
-	var others []string
-	services := t.yaml(name).Get("services")
-	for service := range services.Fields() {
-		if service.Text() != own {
-			others = append(others, service.Text())
-		}
-	}
-	if len(others) > 0 {
-		t.wrong(name, services.Line(), "a sandbox is one container without a network", "the task needs side-cars (%s), which are not supported", strings.Join(others, ", "))
-	}
-}
-
 // workdirOf returns the last working directory that a Dockerfile sets; "" if there is none
 // or it uses a variable.
 func workdirOf(dockerfile string) string {
@@ -306,6 +289,7 @@ type terminalTask struct {
 	seconds  any        // of the check
 	solution []taskFile // a script solve.sh and its files; empty if there is none
 	image    []taskFile // the build context of the image; nil if the image exists
+	compose  composed   // what a compose file adds
 	machine  bool       // the whole machine is the candidate in any case
 }
 
@@ -336,7 +320,10 @@ func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error
 	hidden := path.Join(hiddenDir, t.id)
 	err := errors.Join(b.place(path.Join(hidden, "tests"), tests), b.place(path.Join(hidden, "solution"), spec.solution))
 	if err == nil && spec.image != nil && b.ownImages() { // otherwise the operator has named an existing image
-		err = b.buildContext(t, spec.image)
+		_, err = b.buildContext(t, t.names(), t.id, spec.image)
+	}
+	if err == nil {
+		err = spec.compose.addTo(b, t, row)
 	}
 	if err != nil {
 		return err
@@ -344,16 +331,15 @@ func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error
 	return b.Add(ctx, t.place, row)
 }
 
-// buildContext writes the build context of a task's image to the pack, and records the
-// image.
-func (b *Builder) buildContext(t *task, files []taskFile) error {
-	ref, err := b.reference(t.names())
-	if err != nil {
-		return t.place.problem("", "%v", err)
+// buildContext writes the build context of an image to the directory dir of the pack's images,
+// and records the image.
+func (b *Builder) buildContext(t *task, names map[string]string, dir string, files []taskFile) (ref string, err error) {
+	if ref, err = b.reference(names); err != nil {
+		return "", t.place.problem("", "%v", err)
 	}
-	dir := path.Join(imagesDir, t.id)
+	dir = path.Join(imagesDir, dir)
 	b.images = append(b.images, BuiltImage{Ref: ref, Context: dir, Digest: treeDigest(files)})
-	return b.place(dir, files)
+	return ref, b.place(dir, files)
 }
 
 // names returns the values for {name} in the template of the image.

@@ -91,6 +91,7 @@ func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 		task := terminalTask{
 			row:     Row{Input: map[string]any{"instructions": instructionOf(t)}, Environment: spec.environment(t), Metadata: map[string]any{}},
 			seconds: float64(harborSeconds), solution: b.harborSolution(t, spec.Solution.Env), machine: o.Machine,
+			compose: t.compose("environment/docker-compose.yaml", "main"), // with another ending it is the task's data
 		}
 		if !o.Pytest {
 			task.script = spec.script(t)
@@ -215,7 +216,6 @@ func (spec harborTask) check(t *task) {
 	if spec.Environment.MemoryMB != nil && (*spec.Environment.MemoryMB <= 0 || *spec.Environment.MemoryMB > 1<<32) {
 		t.wrong(file, 0, "", "memory_mb is %d", *spec.Environment.MemoryMB)
 	}
-	t.sideCars("environment/docker-compose.yaml", "main") // with another ending it is the task's data
 }
 
 // canary matches a comment that asks to keep a task out of training data. It is no part of

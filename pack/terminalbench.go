@@ -39,7 +39,6 @@ func (o *taskOptions) readTerminalBench(ctx context.Context, b *Builder) error {
 		if spec.Kind() != document.Object {
 			return nil
 		}
-		t.sideCars("docker-compose.yaml", "client")
 		var script taskFile
 		if !o.Pytest {
 			script = taskFile{runTests, []byte(t.text(runTests)), true}
@@ -52,7 +51,7 @@ func (o *taskOptions) readTerminalBench(ctx context.Context, b *Builder) error {
 			Environment: terminalEnvironment(t, spec), Metadata: terminalMetadata(spec),
 		}
 		return b.addTask(ctx, t, terminalTask{
-			row: row, script: script, machine: o.Machine, seconds: t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds), solution: b.terminalSolution(t),
+			row: row, script: script, machine: o.Machine, compose: t.compose("docker-compose.yaml", "client"), seconds: t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds), solution: b.terminalSolution(t),
 			image: slices.DeleteFunc(slices.Clone(t.files), func(f taskFile) bool { return isEvaluation(f.path) }),
 		})
 	})

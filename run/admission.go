@@ -31,7 +31,8 @@ type need struct {
 // exist at the same time.
 func (c Config) need(task *compiler.Task) need {
 	p := c.policy(task)
-	n := need{memory: p.Limits.Memory, pids: p.Limits.Pids, disk: p.WorkspaceBytes + p.Limits.LayerBytes}
+	sandboxes := int64(1 + len(task.Environment().Sidecars))
+	n := need{memory: sandboxes * p.Limits.Memory, pids: sandboxes * p.Limits.Pids, disk: p.WorkspaceBytes + sandboxes*p.Limits.LayerBytes}
 	if slices.Contains(c.Degraded, "disk") { // volumes are in memory then, but what is kept of them is not
 		n.memory += n.disk
 	}

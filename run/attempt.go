@@ -68,7 +68,7 @@ func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (h
 	}
 	s.tell(a, Event{Kind: ProducerStart})
 	begun := time.Now()
-	request, err := s.cfg.request(a.task, a.image)
+	request, err := s.cfg.request(a.task, s.plan)
 	if err != nil {
 		return harness.Result{}, err
 	}
@@ -103,7 +103,7 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 	policy := rec.Provenance.Policy
 	verifier, _ := verifiers.For(a.task.Family())
 	verdict, err := verifier(ctx, observed{s.cfg.Engine, s, &a, policy.DenyCommands}, verifiers.Input{
-		Task: a.task, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, Limits: policy.Limits,
+		Task: a.task, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, Sidecars: s.plan.sidecars(a.task), Limits: policy.Limits,
 		Policy:  verifiers.Policy{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
 		Timeout: DefaultTimeout, Code: s.code, Calibrations: s.calibrations,
 		WorkspaceBytes: policy.WorkspaceBytes, OutputBytes: policy.OutputBytes,

@@ -18,7 +18,7 @@ func (s *session) newRecord(a attempt) (record.Record, error) {
 	return record.Record{
 		RunID: s.cfg.Tester.Run.ID, TaskID: task.ID(), BenchmarkID: s.cfg.Pack.ID, TaskType: task.Family(), Category: category,
 		Attempt: a.number, Try: a.try, HiddenValues: redacted, ResourceSummary: task.ResourceSummary(), ProducerMetadata: record.Metadata{},
-		NetworkEnabled: s.cfg.networked(), Image: a.image.Ref, ImageID: a.image.Digest, Degraded: s.cfg.Degraded,
+		NetworkEnabled: s.cfg.networked(), Image: a.image.Ref, ImageID: a.image.Digest, Sidecars: s.plan.sidecarImages(a.task), Degraded: s.cfg.Degraded,
 		StartedAt: now, Times: record.Times{Waited: now.Sub(a.asked).Seconds()}, Provenance: provenance,
 	}, err
 }

@@ -1,14 +1,17 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/service"
 )
 
 // plan is the result of preflight.
@@ -81,9 +84,20 @@ func preflight(ctx context.Context, cfg Config) (plan, error) {
 	return p, context.Cause(ctx)
 }
 
-// resolve finds the task's image, if it has one.
+// resolve finds the task's images.
 func (p plan) resolve(ctx context.Context, cfg Config, task *compiler.Task) error {
 	env := task.Environment()
+	err := p.resolveOne(ctx, cfg, task, env, "$.environment.image")
+	for i, s := range env.Sidecars {
+		if err == nil {
+			err = p.resolveOne(ctx, cfg, task, compiler.Environment{Image: s.Image}, fmt.Sprintf("$.environment.sidecars[%d].image", i))
+		}
+	}
+	return err
+}
+
+// resolveOne finds the image of env, if it has one; path is where the row names it.
+func (p plan) resolveOne(ctx context.Context, cfg Config, task *compiler.Task, env compiler.Environment, path string) error {
 	key := imageKey(env)
 	if _, known := p.images[key]; known || env.Image == "" || cfg.Images == nil {
 		return nil
@@ -93,7 +107,6 @@ func (p plan) resolve(ctx context.Context, cfg Config, task *compiler.Task) erro
 		return err
 	}
 	p.images[key] = img // also if there is none, so that it is reported only once
-	path := "$.environment.image"
 	if errors.Is(err, harness.ErrPreparation) {
 		path = "$.environment.setup"
 	}
@@ -105,6 +118,44 @@ func (p plan) resolve(ctx context.Context, cfg Config, task *compiler.Task) erro
 
 // image returns the image of a task that was resolved.
 func (p plan) image(task *compiler.Task) runtime.Image { return p.images[imageKey(task.Environment())] }
+
+// sidecars returns the sidecars of a task whose images were resolved.
+func (p plan) sidecars(task *compiler.Task) []service.Sidecar {
+	var all []service.Sidecar
+	for _, s := range task.Environment().Sidecars {
+		image := p.images[imageKey(compiler.Environment{Image: s.Image})]
+		all = append(all, service.Sidecar{
+			Service: service.Service{Args: sidecarArgs(image, s), Ready: s.Ready.Args(), Wait: cmp.Or(s.Timeout, service.DefaultWait)},
+			Name:    s.Name, Image: image, Env: compiler.Environ(s.Env),
+		})
+	}
+	return all
+}
+
+// sidecarArgs returns the command line of a sidecar.
+func sidecarArgs(image runtime.Image, s compiler.Sidecar) []string {
+	entrypoint, command := image.Entrypoint, image.Command
+	if !s.Entrypoint.IsZero() {
+		entrypoint, command = s.Entrypoint.Args(), nil
+	}
+	if !s.Command.IsZero() {
+		command = s.Command.Args()
+	}
+	return slices.Concat(entrypoint, command)
+}
+
+// sidecarImages returns the digests of the images of a task's sidecars, by their names; nil for
+// none.
+func (p plan) sidecarImages(task *compiler.Task) map[string]string {
+	var all map[string]string
+	for _, s := range p.sidecars(task) {
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[s.Name] = s.Image.Digest
+	}
+	return all
+}
 
 // imageKey tells images apart that tasks use.
 func imageKey(env compiler.Environment) string {

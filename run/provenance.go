@@ -102,7 +102,8 @@ func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
 		Harness                 record.Harness
 		Policy                  record.Policy
 		Image, Layers           string
-	}{p.Sbench, p.Pack, p.Row, p.Evaluation, p.Assets, p.Harness, p.Policy, image.Digest, image.ChainID})
+		Sidecars                map[string]string `json:",omitempty"`
+	}{p.Sbench, p.Pack, p.Row, p.Evaluation, p.Assets, p.Harness, p.Policy, image.Digest, image.ChainID, s.plan.sidecarImages(task)})
 	if err != nil {
 		return p, fmt.Errorf("provenance of task %q: %w", task.ID(), err)
 	}

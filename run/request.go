@@ -13,15 +13,15 @@ import (
 )
 
 // request returns what a producer gets for a task, except for what differs between attempts.
-func (c Config) request(task *compiler.Task, image runtime.Image) (harness.Request, error) {
-	plan, err := workspace.PlanAgent(task, c.Pack)
+func (c Config) request(task *compiler.Task, p plan) (harness.Request, error) {
+	files, err := workspace.PlanAgent(task, c.Pack)
 	if err != nil {
 		return harness.Request{}, err
 	}
-	p := c.policy(task)
+	policy := c.policy(task)
 	return harness.Request{
-		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: image, Timeout: c.timeout(task), Limits: p.Limits,
-		WorkspaceBytes: p.WorkspaceBytes, OutputBytes: p.OutputBytes, Env: compiler.Environ(c.Env), Attempt: 1, Egress: c.Egress,
+		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: files, Image: p.image(task), Sidecars: p.sidecars(task), Timeout: c.timeout(task), Limits: policy.Limits,
+		WorkspaceBytes: policy.WorkspaceBytes, OutputBytes: policy.OutputBytes, Env: compiler.Environ(c.Env), Attempt: 1, Egress: c.Egress,
 	}, nil
 }
 
@@ -38,7 +38,7 @@ func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error]
 		for task, err := range p.stream(cfg) {
 			var r harness.Request
 			if err == nil {
-				r, err = cfg.request(task, p.image(task))
+				r, err = cfg.request(task, p)
 			}
 			if !yield(r, err) || err != nil {
 				return

@@ -99,6 +99,9 @@ type Image struct {
 	Env      []string `json:"env"`      // NAME=value
 	User     string   `json:"user"`     // uid[:gid] or names; "" means root
 	Workdir  string   `json:"workdir"`  // "" means /
+	// Entrypoint and Command are the words of the command that it is made for.
+	Entrypoint []string `json:"entrypoint"`
+	Command    []string `json:"command"`
 	// Over is the host path of a directory as in [Changes], whose contents replace those of
 	// the image in sandboxes and views; "" for none. It must stay as it is until they are closed.
 	Over string `json:"-"`
@@ -160,6 +163,11 @@ type Config struct {
 	Workdir string   // absolute; "" means the image's
 	User    string   // uid[:gid] or names; "" means the image's
 	Network *Network // nil means a loopback interface on which sbench does not listen
+	// Beside is a sandbox of the same engine whose network namespace and, where it has its own,
+	// user namespace this one shares. It must stay open until this one is closed, and Network
+	// must be nil.
+	Beside Sandbox
+	Hosts  []string // further names of 127.0.0.1
 
 	Observer Observer // of the sandbox's processes; nil for none
 }

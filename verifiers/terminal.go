@@ -17,6 +17,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/workspace"
 )
@@ -282,13 +283,17 @@ func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, erro
 		if err := (runtime.CommandPolicy{Allow: []string{"*"}, Deny: c.in.Policy.Deny}).Decide(args).Check(); err != nil {
 			return runtime.Exit{}, err // the engine sees only with-services
 		}
-		if args, err = serviceArgs(c.eval.Services, args); err != nil {
+		var services []service.Service
+		for _, s := range c.eval.Services {
+			services = append(services, service.Service{Args: s.Command.Args(), Ready: s.Ready.Args(), Wait: cmp.Or(s.Timeout, service.DefaultWait)})
+		}
+		if args, err = service.Args(services, args...); err != nil {
 			return runtime.Exit{}, err
 		}
 	}
 	env, limits := c.in.Task.Environment(), c.in.Limits
 	limits.LayerBytes = c.in.WorkspaceBytes
-	return once(ctx, c.engine, runtime.Config{
+	return once(ctx, withSidecars{c.engine, c.in.Sidecars}, runtime.Config{
 		Name: "verifier", Image: c.image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
 		Workdir: c.workdir(), User: env.User, Sealed: true, Machine: env.Machine, ReadOnly: c.sealed, Env: c.env(dir),
 	}, runtime.Process{
@@ -368,9 +373,22 @@ func (c *terminalCheck) mounts(dir string) ([]runtime.Mount, error) {
 		mounts = append(mounts, runtime.Mount{Source: program, Dest: "/usr/local/bin/" + runCandidate})
 	}
 	if len(c.eval.Services) > 0 && err == nil {
-		mounts = append(mounts, runtime.Mount{Source: program, Dest: path.Join(sbenchDir, withServices)})
+		var own runtime.Mount
+		own, err = service.Mount()
+		mounts = append(mounts, own)
 	}
 	return mounts, err
+}
+
+// withSidecars is an engine whose sandboxes have sidecars.
+type withSidecars struct {
+	Engine
+	sidecars []service.Sidecar
+}
+
+// Create implements Engine.
+func (e withSidecars) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
+	return service.Create(ctx, e.Engine, cfg, e.sidecars)
 }
 
 func trustedEntry(e workspace.Entry) bool { return strings.HasPrefix(e.Dest, trustedDir+"/") }

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+
+	"github.com/securebench/sbench/runtime/service"
 )
 
 const (
@@ -18,11 +20,11 @@ const (
 // Inside returns at once unless this process was started under the name run-candidate or
 // with-services, under which sbench mounts its own executable in sandboxes of checkers. It must
 // be called first in main. As run-candidate, it runs its arguments as a user that can neither
-// read the tests nor inspect the checker's processes; as with-services, it starts the services
-// that its first argument describes and then runs the rest. Then it does not return.
+// read the tests nor inspect the checker's processes; as with-services, it is [service.Start].
+// Then it does not return.
 func Inside() {
 	name := filepath.Base(os.Args[0])
-	become, ok := map[string]func([]string) error{runCandidate: becomeCandidate, withServices: startServices}[name]
+	become, ok := map[string]func([]string) error{runCandidate: becomeCandidate, service.Name: service.Start}[name]
 	if !ok {
 		return
 	}

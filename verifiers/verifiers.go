@@ -14,6 +14,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
@@ -91,6 +92,7 @@ type Input struct {
 	// can be calibrated.
 	Reference bool
 	Image     runtime.Image
+	Sidecars  []service.Sidecar // which a terminal_task has beside its checker
 	Limits    runtime.Limits
 	Policy    Policy
 	Timeout   time.Duration // of a check for which the task sets none

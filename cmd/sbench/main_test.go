@@ -16,9 +16,11 @@ import (
 
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 	"github.com/securebench/sbench/runtime/userns"
+	"github.com/securebench/sbench/verifiers"
 )
 
 func TestMain(m *testing.M) {
+	verifiers.Inside()
 	containerdtest.Enter()
 	testscript.Main(m, map[string]func(){"sbench": func() {
 		interrupts := watchSignals()

@@ -85,9 +85,10 @@ type Record struct {
 	Egress         *harness.EgressTotals `json:"egress,omitempty"` // nil if nothing could leave the sandbox
 	Agent          *harness.About        `json:"agent,omitempty"`  // nil unless the harness is an agent
 
-	Image    string   `json:"image,omitempty"` // reference
-	ImageID  string   `json:"image_digest,omitempty"`
-	Degraded []string `json:"degraded,omitempty"` // limits this host did not enforce
+	Image    string            `json:"image,omitempty"` // reference
+	ImageID  string            `json:"image_digest,omitempty"`
+	Sidecars map[string]string `json:"sidecars,omitempty"` // digests of their images, by name
+	Degraded []string          `json:"degraded,omitempty"` // limits this host did not enforce
 
 	StartedAt  time.Time  `json:"started_at"` // UTC
 	EndedAt    time.Time  `json:"ended_at"`

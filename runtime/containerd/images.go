@@ -131,6 +131,7 @@ func (c *Client) prepare(ctx context.Context, img client.Image) (runtime.Image, 
 		Ref: img.Name(), Digest: img.Target().Digest.String(), Platform: spec.OS + "/" + spec.Architecture,
 		ChainID: identity.ChainID(diffs).String(),
 		Env:     slices.Clone(spec.Config.Env), User: spec.Config.User, Workdir: spec.Config.WorkingDir,
+		Entrypoint: slices.Clone(spec.Config.Entrypoint), Command: slices.Clone(spec.Config.Cmd),
 	}, nil
 }
 

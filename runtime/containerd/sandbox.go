@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -104,8 +105,10 @@ func (s *Sandbox) create(ctx context.Context) error {
 	if err := s.root.Give(s.user.UID, s.user.GID); err != nil {
 		return err
 	}
-	if err := s.ids.nest(); err != nil {
-		return err
+	if s.cfg.Beside == nil {
+		if err := s.ids.nest(); err != nil {
+			return err
+		}
 	}
 	if err := s.makeNetwork(); err != nil {
 		return err
@@ -137,7 +140,12 @@ func (s *Sandbox) makeRoot(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if s.ids, err = s.run.c.ids.take(); err != nil {
+	if s.cfg.Beside != nil {
+		err = s.share()
+	} else {
+		s.ids, err = s.run.c.ids.take()
+	}
+	if err != nil {
 		return err
 	}
 	lower, err := s.base(ctx)
@@ -161,6 +169,21 @@ func (s *Sandbox) makeRoot(ctx context.Context) error {
 	return err
 }
 
+// share takes the ids and the network namespace of the sandbox beside this one, which stay its.
+func (s *Sandbox) share() error {
+	main, ok := s.cfg.Beside.(*Sandbox)
+	if !ok || main.run != s.run || s.cfg.Network != nil {
+		return errors.New("the sandbox beside is not of this run, or this one has a network of its own")
+	}
+	main.mu.Lock()
+	defer main.mu.Unlock()
+	if main.closed || main.netns == nil {
+		return errors.New("the sandbox beside is closed")
+	}
+	s.ids, s.netns = main.ids, main.netns
+	return nil
+}
+
 // base returns the directories below the sandbox's own layer.
 func (s *Sandbox) base(ctx context.Context) ([]string, error) {
 	if s.cfg.From == nil {
@@ -180,6 +203,9 @@ func (s *Sandbox) base(ctx context.Context) ([]string, error) {
 
 // makeNetwork makes the network namespace and hands out the sockets in it.
 func (s *Sandbox) makeNetwork() error {
+	if s.cfg.Beside != nil {
+		return nil
+	}
 	network := cmp.Or(s.cfg.Network, &runtime.Network{})
 	options := netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect}
 	if s.ids.userns != nil {
@@ -205,7 +231,7 @@ func (s *Sandbox) files() ([]rootfs.File, error) {
 		nameserver = "nameserver " + n.Nameserver + "\n"
 	}
 	files := []rootfs.File{
-		{Dest: "/etc/hosts", Text: []byte("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"), Mode: 0o644},
+		{Dest: "/etc/hosts", Text: []byte("127.0.0.1\t" + strings.Join(append([]string{"localhost"}, s.cfg.Hosts...), " ") + "\n::1\tlocalhost ip6-localhost ip6-loopback\n"), Mode: 0o644},
 		{Dest: "/etc/resolv.conf", Text: []byte(nameserver), Mode: 0o644},
 	}
 	if !s.cfg.Persistent {
@@ -285,10 +311,10 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	defer cancel()
 	deleted := make(chan error, 1)
 	go func() { deleted <- s.deleteContainer(ctx) }() // most of it is waiting for the shim
-	if s.netns != nil {
+	if s.netns != nil && s.cfg.Beside == nil {
 		errs = append(errs, s.netns.Close())
-		s.netns = nil
 	}
+	s.netns = nil
 	errs = append(errs, s.detach(), mounts.DetachBelow(s.dir), <-deleted)
 	if s.layer != nil {
 		errs = append(errs, s.layer.Close())
@@ -297,6 +323,9 @@ func (s *Sandbox) Close(ctx context.Context) error {
 		return fmt.Errorf("close sandbox %q: %w", s.cfg.Name, err) // Run.Close or Client.GC tries again
 	}
 	s.closed = true
+	if s.cfg.Beside != nil {
+		s.ids = sandboxIDs{} // the other sandbox's
+	}
 	return errors.Join(s.ids.close(), os.RemoveAll(s.dir), s.group.Remove())
 }
 

@@ -14,8 +14,12 @@ const (
 
 // uncounted returns a channel that is closed once the sandbox's connections use too much
 // memory that is charged to no control group: more than 16 MiB and more than a sixteenth of
-// the sandbox's memory limit.
+// the sandbox's memory limit. Connections of a namespace that two sandboxes share count for its
+// owner, while that runs a process.
 func (s *Sandbox) uncounted(ctx context.Context) <-chan struct{} {
+	if s.cfg.Beside != nil {
+		return nil // the other sandbox counts them
+	}
 	space, limit := s.netns, max(s.cfg.Limits.Memory/16, 16<<20)
 	return watch(ctx, socketInterval, func() bool {
 		bytes, err := space.Uncounted()

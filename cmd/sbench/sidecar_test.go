@@ -1,0 +1,90 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+)
+
+const (
+	serveAnswer = `import http.server, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(os.environ["ANSWER"].encode())
+http.server.HTTPServer(("", 8080), Handler).serve_forever()`
+	askAnswer = `python3 -c 'import urllib.request; print(urllib.request.urlopen("http://web:8080/").read().decode())'`
+)
+
+// sidecarPack writes a pack of one task with a sidecar, and a tester file whose harness runs the
+// script, and returns the path of that.
+func sidecarPack(t *testing.T, sidecar map[string]any, script string) string {
+	t.Helper()
+	dir := t.TempDir()
+	sidecar["name"], sidecar["image"], sidecar["env"] = "web", containerdtest.Image, map[string]any{"ANSWER": "forty-two"}
+	row, err := json.Marshal(map[string]any{
+		"id": "shop", "family": "terminal_task", "input": map[string]any{"instructions": "Write the answer of http://web:8080/ to answer.txt."},
+		"eval":        map[string]any{"checker": map[string]any{"command": `test "$(cat answer.txt)" = "$(` + askAnswer + `)"`}},
+		"environment": map[string]any{"image": containerdtest.Image, "sidecars": []any{sidecar}},
+	})
+	must(t, err)
+	command, err := json.Marshal([]string{"bash", "-c", script})
+	must(t, err)
+	for name, text := range map[string]string{
+		"manifest.yaml": "id: sidecars\nversion: 1\n", "tasks.jsonl": string(row) + "\n",
+		"tester.yaml": `{"schema_version": "0.2", "run": {"id": "sidecars", "output_dir": "out"}, "benchmark": {"manifest": "manifest.yaml", "tasks": "tasks.jsonl"},
+"harness": {"type": "command", "config": {"command": ` + string(command) + `}}}`,
+	} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	return filepath.Join(dir, "tester.yaml")
+}
+
+// TestSidecars: the harness and the checker reach a task's sidecar by name, each a fresh one, and
+// nothing else of it.
+func TestSidecars(t *testing.T) {
+	h := newHost(t)
+	before := h.runs()
+	serve := func() map[string]any {
+		return map[string]any{"command": []string{"python3", "-c", serveAnswer}, "ready": askAnswer, "timeout_seconds": 60}
+	}
+	for name, tt := range map[string]struct {
+		sidecar        map[string]any
+		script, status string
+		message        string
+	}{
+		"answers":      {serve(), askAnswer + " > answer.txt", "passed", ""},
+		"wrong answer": {serve(), "echo 41 > answer.txt", "failed", ""},
+		"is another sandbox": {
+			serve(), askAnswer + ` > answer.txt; echo > /tmp/mine; ps=$(cat /proc/[0-9]*/cmdline | tr '\0' ' '); case "$ps" in *serve_""forever*) exit 1;; esac`, "passed", "",
+		},
+		"from its image only": {map[string]any{"command": "sleep 1000", "ready": "test ! -e /workspace"}, "hostname; exit 3", "failed", "exited with code 3"},
+		"never ready":         {map[string]any{"command": "sleep 1000", "ready": "false", "timeout_seconds": 1}, "true", "error", `sidecar "web": exited with code 126: with-services: the service`},
+		"ends at once":        {map[string]any{"command": "no-such-command", "ready": askAnswer, "timeout_seconds": 1}, "true", "error", "is not ready after 1s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out")
+			code := codeMeasured
+			if tt.status == "error" {
+				code = codeInfrastructure
+			}
+			_, _ = h.sbench(code, "run", sidecarPack(t, tt.sidecar, tt.script), "-o", out, "--quiet")
+			h.sbench(codeMeasured, "verify", out)
+			_, err := record.Read(out, record.Trust{}, func(r record.Record) error {
+				if string(r.VerificationStatus) != tt.status || !strings.Contains(r.FailureMessage, tt.message) || r.Sidecars["web"] != r.ImageID {
+					t.Errorf("%s: %s, sidecars %v\n%s%s", r.VerificationStatus, r.FailureMessage, r.Sidecars, r.ProducerStdout, r.ProducerStderr)
+				}
+				return nil
+			})
+			must(t, err)
+		})
+	}
+	h.sbench(codeMeasured, "gc")
+	h.nothingLeft(before)
+}

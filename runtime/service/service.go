@@ -1,0 +1,107 @@
+// Package service starts processes beside those of a sandbox: services in the sandbox itself,
+// and sidecars in sandboxes of their own that share its network namespace.
+package service
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/securebench/sbench/runtime"
+)
+
+// Name is the name under which sbench's own executable, mounted in a sandbox, has to call
+// [Start].
+const Name = "with-services"
+
+const (
+	program = "/opt/sbench/" + Name
+	// interval is the time between two attempts of a ready command.
+	interval = 200 * time.Millisecond
+)
+
+// DefaultWait is how long a service may take to be ready if its task does not say.
+const DefaultWait = time.Minute
+
+// A Service is a process that runs until its sandbox ends, without input and output.
+type Service struct {
+	Args  []string      `json:"args"`
+	Ready []string      `json:"ready"` // succeeds as soon as the service can be used; empty for none
+	Wait  time.Duration `json:"wait"`  // until it is ready
+}
+
+// Mount returns the mount of which sandboxes with services have need.
+func Mount() (runtime.Mount, error) {
+	own, err := os.Executable()
+	return runtime.Mount{Source: own, Dest: program}, err
+}
+
+// Args returns the command line that starts services, one after the other as soon as the one
+// before is ready, and then becomes args. Without args it writes to standard output when all
+// are ready, and ends after them.
+func Args(services []Service, args ...string) ([]string, error) {
+	text, err := json.Marshal(services)
+	return append([]string{program, string(text)}, args...), err
+}
+
+// Start does in a sandbox what [Args] says, for the arguments after the name of the program. It
+// returns only errors.
+func Start(args []string) error {
+	var services []Service
+	if len(args) == 0 {
+		return errors.New("no services")
+	}
+	if err := json.Unmarshal([]byte(args[0]), &services); err != nil {
+		return err
+	}
+	for _, s := range services {
+		if err := s.start(); err != nil {
+			return err
+		}
+	}
+	if len(args) == 1 {
+		return hold()
+	}
+	found, err := exec.LookPath(args[1])
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(found, args[1:], os.Environ())
+}
+
+// hold says that all is ready, and waits for the children: as the first process of a sandbox it
+// gets all orphans.
+func hold() error {
+	if _, err := os.Stdout.WriteString("ready\n"); err != nil {
+		return err
+	}
+	for {
+		if _, err := syscall.Wait4(-1, nil, 0, nil); err != nil && !errors.Is(err, syscall.EINTR) {
+			return fmt.Errorf("the services have ended: %w", err)
+		}
+	}
+}
+
+// start starts the service and waits until it is ready.
+func (s Service) start() error {
+	cmd := exec.Command(s.Args[0], s.Args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("service: %w", err)
+	}
+	if len(s.Ready) == 0 {
+		return nil
+	}
+	for end := time.Now().Add(s.Wait); ; time.Sleep(interval) {
+		if exec.Command(s.Ready[0], s.Ready[1:]...).Run() == nil {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("the service %q is not ready after %s", s.Args, s.Wait)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/securebench/sbench/runtime"
+)
+
+// A Sidecar is a service in a sandbox of its own.
+type Sidecar struct {
+	Service
+	Name  string // of the host; it stands for 127.0.0.1 in all sandboxes of the task
+	Image runtime.Image
+	Env   []string // NAME=value, over the image's
+}
+
+// Engine makes sandboxes.
+type Engine interface {
+	// Create makes a sandbox, which the caller closes.
+	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
+}
+
+// wall is longer than any attempt.
+const wall = 1000 * time.Hour
+
+// Create makes a sandbox of cfg, and starts its sidecars one after the other as soon as the one
+// before is ready. They have the sandbox's limits, each, and its capabilities, and end when it
+// is closed. An error means that one of them is not ready; it is not the candidate's fault.
+func Create(ctx context.Context, e Engine, cfg runtime.Config, sidecars []Sidecar) (runtime.Sandbox, error) {
+	if len(sidecars) == 0 {
+		return e.Create(ctx, cfg)
+	}
+	for _, c := range sidecars {
+		cfg.Hosts = append(cfg.Hosts, c.Name)
+	}
+	main, err := e.Create(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	all := &beside{Sandbox: main}
+	for _, c := range sidecars {
+		r, err := c.start(ctx, e, cfg, main)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("sidecar %q: %w", c.Name, err), all.Close(ctx))
+		}
+		all.sidecars = append(all.sidecars, r)
+	}
+	return all, nil
+}
+
+// start returns when the service is ready.
+func (c Sidecar) start(ctx context.Context, e Engine, cfg runtime.Config, main runtime.Sandbox) (*sidecar, error) {
+	if len(c.Args) == 0 {
+		return nil, fmt.Errorf("the image %s has no command", c.Image.Ref)
+	}
+	args, err := Args([]Service{c.Service})
+	if err != nil {
+		return nil, err
+	}
+	own, err := Mount()
+	if err != nil {
+		return nil, err
+	}
+	sandbox, err := e.Create(ctx, runtime.Config{
+		Name: "sidecar " + c.Name, Image: c.Image, Env: c.Env, Beside: main, Hosts: cfg.Hosts, WritableRoot: true,
+		Mounts: []runtime.Mount{own}, Capabilities: cfg.Capabilities, Limits: cfg.Limits, Observer: cfg.Observer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &sidecar{sandbox: sandbox, ended: make(chan error, 1)}
+	started := &signal{first: make(chan struct{})}
+	running, cancel := context.WithCancel(ctx)
+	r.cancel = cancel
+	go func() {
+		exit, err := sandbox.Exec(running, runtime.Process{Args: args, Wall: wall, Stdout: started, OutputBytes: 64 << 10})
+		if err == nil {
+			err = fmt.Errorf("%s: %s", exit, exit.Stderr)
+		}
+		r.ended <- err
+	}()
+	select {
+	case <-started.first:
+		return r, nil
+	case err = <-r.ended:
+		r.ended <- err // for close
+		return nil, errors.Join(err, r.close(ctx))
+	}
+}
+
+// signal is a writer that says when it is first written to.
+type signal struct {
+	once  sync.Once
+	first chan struct{}
+}
+
+func (s *signal) Write(p []byte) (int, error) {
+	s.once.Do(func() { close(s.first) })
+	return len(p), nil
+}
+
+// sidecar is a Sidecar that is ready.
+type sidecar struct {
+	sandbox runtime.Sandbox
+	cancel  context.CancelFunc
+	ended   chan error // how its process ended
+}
+
+// close kills the sidecar; how its process ended does not matter then.
+func (r *sidecar) close(ctx context.Context) error {
+	r.cancel()
+	<-r.ended
+	return r.sandbox.Close(ctx)
+}
+
+// beside is a sandbox with its sidecars.
+type beside struct {
+	runtime.Sandbox
+	sidecars []*sidecar
+}
+
+// Close closes the sidecars, and then the sandbox whose network they share.
+func (b *beside) Close(ctx context.Context) error {
+	var errs []error
+	for _, s := range b.sidecars {
+		errs = append(errs, s.close(ctx))
+	}
+	b.sidecars = nil
+	return errors.Join(append(errs, b.Sandbox.Close(ctx))...)
+}
