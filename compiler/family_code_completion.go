@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -109,4 +110,14 @@ func (t *Task) CodeCompletion() (CodeCompletionEval, bool) {
 		eval.Language = "python"
 	}
 	return eval, true
+}
+
+// Continue returns the program that code completes: the starter code, or the prompt, and then
+// the code.
+func (e CodeCompletionEval) Continue(code string) string {
+	starter := cmp.Or(e.StarterCode, e.Prompt)
+	if !strings.HasSuffix(starter, "\n") {
+		starter += "\n"
+	}
+	return starter + code
 }

@@ -11,8 +11,13 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/harness/predictions"
 	"github.com/securebench/sbench/run/record"
 )
+
+// Predictions is the type of harness in the records of candidates that existed already. Its
+// configuration is the digest of where they come from.
+const Predictions = "predictions"
 
 // agent returns the producer if it is an agent, else nil.
 func (c Config) agent() *harness.Agent {
@@ -32,11 +37,13 @@ func (c Config) provenance() (record.Provenance, error) {
 	if agent := c.agent(); agent != nil {
 		h.Version, config.Config.Version = agent.Version, agent.Version
 	}
-	if c.StandIn != "" {
-		h.Type = string(c.StandIn)
-	}
 	data, err := json.Marshal(config)
 	h.Config = record.Digest(data)
+	if c.StandIn != "" {
+		h.Type = string(c.StandIn)
+	} else if set, ok := c.Producer.(*predictions.Set); ok {
+		h.Type, h.Config = Predictions, set.Digest
+	}
 	return record.Provenance{
 		Sbench: c.Version, Host: c.Host, Harness: h,
 		Pack: record.Pack{ID: c.Pack.ID, Version: c.Pack.Version, Manifest: c.Pack.ManifestDigest()},

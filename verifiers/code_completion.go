@@ -1,7 +1,6 @@
 package verifiers
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -104,8 +103,8 @@ func (c *codeCheck) calibration(ctx context.Context) (contrast.Calibration, erro
 }
 
 // Solution returns the task's own solution: the complete one if there is one, otherwise the
-// canonical one. If the latter's indentation shows that it is a function's body, it is
-// appended to the starter code.
+// canonical one. If the latter's indentation shows that it is a function's body, it continues
+// the starter code.
 func Solution(eval compiler.CodeCompletionEval) string {
 	if whole := eval.ReferenceSolution.Reveal(); whole != "" {
 		return whole
@@ -114,11 +113,7 @@ func Solution(eval compiler.CodeCompletionEval) string {
 	if body := strings.TrimLeft(canonical, "\r\n"); !strings.HasPrefix(body, " ") && !strings.HasPrefix(body, "\t") {
 		return canonical
 	}
-	starter := cmp.Or(eval.StarterCode, eval.Prompt)
-	if !strings.HasSuffix(starter, "\n") {
-		starter += "\n"
-	}
-	return starter + canonical
+	return eval.Continue(canonical)
 }
 
 // python is a contrast.Python: no candidate has touched its sandbox.

@@ -42,7 +42,12 @@ type runCmd struct {
 	Retries  int    `default:"1" placeholder:"N" help:"Try what could not be measured up to N times more. Default: 1."`
 	Sign     string `placeholder:"KEY" help:"Sign the end of the records with this ed25519 key (PKCS #8, PEM). With --resume, it must have signed what is there."`
 
-	AcceptUnsigned bool `help:"With --resume, go on with records that nobody signed, or somebody else. The seal says so."`
+	From string `placeholder:"DIR" help:"Take the candidates of another run instead of producing any."`
+
+	// predictions is a file or directory with candidates; see gradeCmd.
+	predictions string
+
+	AcceptUnsigned bool `help:"With --resume or --from, go on with records that nobody signed, or somebody else. The seal says so."`
 }
 
 // Run runs the benchmark and prints the summary line last.
@@ -99,20 +104,28 @@ func (a *app) printSummary(s run.Summary, asJSON bool) error {
 // load reads the tester file, the manifest and the environment.
 func (cmd *runCmd) load(a *app) (run.Inputs, error) {
 	source, err := cmd.source()
-	if cmd.AcceptUnsigned && !cmd.Resume {
-		err = errors.Join(err, fmt.Errorf("%w: --accept-unsigned is for --resume", errUsage))
+	if cmd.AcceptUnsigned && !cmd.Resume && cmd.From == "" {
+		err = errors.Join(err, fmt.Errorf("%w: --accept-unsigned is for --resume and --from", errUsage))
 	}
-	if cmd.EnvFile != "" && cmd.Harness != "" {
-		err = errors.Join(err, fmt.Errorf("%w: --env-file has no effect with --harness %s, which gets no environment", errUsage, cmd.Harness))
+	if cmd.Harness != "" && cmd.From != "" {
+		err = errors.Join(err, fmt.Errorf("%w: give --harness or --from", errUsage))
+	}
+	if cmd.EnvFile != "" && !cmd.harnessed() {
+		err = errors.Join(err, fmt.Errorf("%w: --env-file has no effect where the tester file's harness does not run", errUsage))
 	}
 	if err = errors.Join(err, cmd.check(), notNegative(flagValue{"--limit", cmd.Limit}, flagValue{"--jobs", cmd.Jobs}, flagValue{"--retries", cmd.Retries})); err != nil {
 		return run.Inputs{}, err
 	}
 	in, err := loadTester(a, source)
-	if err == nil && cmd.Harness == "" { // a stand-in needs no credentials
+	if err == nil && cmd.harnessed() { // others need no credentials
 		in.Env, err = cmd.environment(in.Tester)
 	}
 	return in, err
+}
+
+// harnessed reports whether the tester file's harness makes the candidates.
+func (cmd *runCmd) harnessed() bool {
+	return cmd.Harness == "" && cmd.From == "" && cmd.predictions == ""
 }
 
 // source returns the tester file, with the flags that override its keys.
@@ -121,7 +134,7 @@ func (cmd *runCmd) source() (testerSource, error) {
 	if cmd.Attempts != nil {
 		s.settings = append(s.settings, compiler.Setting{Key: "run.attempts", Value: strconv.Itoa(*cmd.Attempts)})
 	}
-	replaced := map[string]bool{"run.jobs": cmd.Jobs > 0, "run.output_dir": cmd.OutputDir != "", "harness.config.model": cmd.Harness != ""}
+	replaced := map[string]bool{"run.jobs": cmd.Jobs > 0, "run.output_dir": cmd.OutputDir != "", "harness.config.model": !cmd.harnessed()}
 	return s, errors.Join(err, s.unlessReplaced(replaced))
 }
 
@@ -169,10 +182,14 @@ func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (with run
 		Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Attempts: in.Tester.Run.Attempts, Retries: cmd.Retries, FailFast: cmd.FailFast,
 		Resume: cmd.Resume, Trust: record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
 	}
-	if with.Egress, err = egressFor(in.Tester); err != nil {
+	if cmd.predictions != "" || cmd.From != "" {
+		if err = cmd.existing(ctx, a, in.Pack, &with, &o); err != nil {
+			return with, o, err
+		}
+	} else if with.Egress, err = egressFor(in.Tester); err != nil {
 		return with, o, err
 	}
-	if cmd.Harness == "" {
+	if cmd.harnessed() {
 		if with.Producer, err = a.producerFor(ctx, in.Tester, in.Env); err != nil {
 			return with, o, err
 		}

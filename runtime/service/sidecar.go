@@ -113,7 +113,7 @@ type sidecar struct {
 // close kills the sidecar; how its process ended does not matter then.
 func (r *sidecar) close(ctx context.Context) error {
 	r.cancel()
-	<-r.ended
+	_ = <-r.ended
 	return r.sandbox.Close(ctx)
 }
 

@@ -1,0 +1,124 @@
+// Package predictions hands in candidates that exist already: answers from a file, or the
+// directories that agents left elsewhere.
+package predictions
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/workspace"
+)
+
+// A Set is a harness.Producer that hands in candidates without running anything. It is safe for
+// concurrent use as long as nobody changes it.
+type Set struct {
+	// Candidates are those of each task, by its id: one for each attempt. Of a Workspace, the
+	// tree and its Layer are copied when they are handed in.
+	Candidates map[string][]candidate.Candidate
+	// Digest identifies where they come from: "sha256:" and hexadecimal digits.
+	Digest string
+}
+
+// Attempts returns how many candidates a task has at most.
+func (s *Set) Attempts() int {
+	most := 0
+	for _, all := range s.Candidates {
+		most = max(most, len(all))
+	}
+	return most
+}
+
+// Produce hands in a candidate. A task that has none for the attempt fails with
+// candidate_missing.
+func (s *Set) Produce(ctx context.Context, e harness.Engine, r harness.Request) (harness.Result, error) {
+	all := s.Candidates[r.Task.ID()]
+	if r.Attempt > len(all) {
+		return harness.Result{Failure: &candidate.Failure{
+			Reason: "candidate_missing", Phase: "extraction", Message: fmt.Sprintf("%d of the predictions are for this task", len(all)),
+		}}, nil
+	}
+	c := all[r.Attempt-1]
+	if r.Kind != compiler.CandidateWorkspace {
+		return harness.Result{Candidate: c}, nil
+	}
+	return handIn(ctx, e, r, c)
+}
+
+// handIn copies a workspace and its layer to r.Dest, as if an agent had left them.
+func handIn(ctx context.Context, e harness.Engine, r harness.Request, c candidate.Candidate) (result harness.Result, err error) {
+	limits := candidate.LayerLimits(r.WorkspaceBytes)
+	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: r.WorkspaceBytes, Inodes: limits.Entries})
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, vol.Close()) }()
+	kept, err := c.Kept()
+	if err != nil {
+		return result, err
+	}
+	defer func() { _ = kept.Root.Close() }()
+	to, err := os.OpenRoot(vol.Path())
+	if err != nil {
+		return result, err
+	}
+	defer func() { _ = to.Close() }()
+	_, err = kept.Restore(ctx, to, workspace.TreeOptions{MaxBytes: limits.Bytes, MaxFiles: limits.Entries})
+	if err == nil {
+		result.Candidate, result.Failure, err = candidate.Extract(ctx, candidate.Source{
+			Kind: r.Kind, Workspace: vol.Path(), Keep: r.Dest, MaxBytes: r.WorkspaceBytes, Own: r.OwnDest,
+		})
+	}
+	if err == nil && c.Layer != "" && r.Task.Environment().Machine {
+		result.Candidate.Layer, err = c.Layer, copyLayer(ctx, c, r.Dest+layer.Suffix, limits)
+	}
+	if errors.Is(err, workspace.ErrTooBig) {
+		return harness.Result{Failure: &candidate.Failure{Reason: "candidate_too_big", Phase: "extraction", Message: err.Error()}}, nil
+	}
+	return result, err
+}
+
+// copyLayer copies a candidate's layer after checking its digest and its entries.
+func copyLayer(ctx context.Context, c candidate.Candidate, dest string, limits layer.Limits) error {
+	from, err := c.OpenLayer()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	for _, err := range layer.Entries(ctx, from, limits) {
+		if err != nil {
+			return err
+		}
+	}
+	to, err := os.OpenFile(dest, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = from.Seek(0, io.SeekStart)
+	if err == nil {
+		_, err = io.Copy(to, from)
+	}
+	return errors.Join(err, to.Sync(), to.Close())
+}
+
+// fileDigest returns the digest of a file.
+func fileDigest(name string) (string, error) {
+	f, err := os.Open(filepath.Clean(name))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), err
+}

@@ -1,0 +1,298 @@
+package predictions
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/workspace"
+)
+
+// Bounds on what is read.
+const (
+	maxLine = 64 << 20
+	maxFile = 1 << 30
+)
+
+// idKeys name a task, in this order.
+var idKeys = []string{"id", "instance_id", "task_id"}
+
+// answerKeys are the keys of a prediction for each kind of candidate. Only completion is the
+// continuation of the task's prompt; the others are whole.
+var answerKeys = map[compiler.CandidateKind][]string{
+	compiler.CandidatePatch: {"model_patch", "patch"},
+	compiler.CandidateCode:  {completion, "solution", "code"},
+	compiler.CandidateText:  {"answer", "text", "response"},
+}
+
+const completion = "completion"
+
+// Read reads the predictions for a pack. From a file it takes SWE-bench's predictions
+// (instance_id, model_patch), HumanEval's samples (task_id, completion), or objects with an id
+// and an answer, one on each line or, in a file .json, a list or an object of them by id. The
+// n-th for a task is that of its n-th attempt. From a directory it takes what is named like a
+// task: the directory or file that an agent left. The error holds compiler.Problems, for all of
+// what is wrong.
+func Read(ctx context.Context, name string, pack *compiler.Pack) (*Set, error) {
+	r := &reader{file: name, tasks: map[string]*compiler.Task{}, set: &Set{Candidates: map[string][]candidate.Candidate{}}}
+	for task, err := range pack.Tasks() {
+		if err != nil {
+			return nil, err
+		}
+		r.tasks[task.ID()] = task
+		r.ids = append(r.ids, task.ID())
+	}
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+	case info.IsDir():
+		err = r.directory(ctx)
+	case !info.Mode().IsRegular() || info.Size() > maxFile:
+		err = fmt.Errorf("no regular file of at most %d bytes", maxFile)
+	default:
+		if r.set.Digest, err = fileDigest(name); err == nil {
+			err = r.readFile(ctx)
+		}
+	}
+	if err != nil {
+		r.wrong(0, "", "", "%v", compiler.Bare(err))
+	}
+	if len(r.problems) == 0 && len(r.set.Candidates) == 0 {
+		r.wrong(0, "", "", "there are no predictions")
+	}
+	if len(r.problems) > 0 {
+		return nil, r.problems
+	}
+	return r.set, nil
+}
+
+type reader struct {
+	file     string
+	tasks    map[string]*compiler.Task
+	ids      []string
+	set      *Set
+	problems compiler.Problems
+}
+
+func (r *reader) wrong(line int, path, hint, format string, args ...any) {
+	r.problems = append(r.problems, compiler.Problem{File: r.file, Line: line, Path: path, Message: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+func (r *reader) readFile(ctx context.Context) error {
+	f, err := os.Open(r.file)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	if filepath.Ext(r.file) == ".json" {
+		text, err := io.ReadAll(f)
+		if err == nil {
+			r.whole(text)
+		}
+		return err
+	}
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, maxLine)
+	for n := 1; lines.Scan() && ctx.Err() == nil; n++ {
+		if line := bytes.TrimPrefix(lines.Bytes(), []byte("\ufeff")); len(bytes.TrimSpace(line)) > 0 {
+			if root, ok := r.parse(line, n); ok {
+				r.prediction(root, n, "")
+			}
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return fmt.Errorf("a line has more than %d bytes", maxLine)
+	}
+	return errors.Join(lines.Err(), context.Cause(ctx))
+}
+
+func (r *reader) parse(text []byte, line int) (document.Value, bool) {
+	var d document.Document
+	if problems := d.ParseJSON(text, line); len(problems) > 0 {
+		r.problems = append(r.problems, problems.In(r.file)...)
+		return document.Value{}, false
+	}
+	return d.Root(), true
+}
+
+// whole reads a file that is one JSON value.
+func (r *reader) whole(text []byte) {
+	root, ok := r.parse(text, 1)
+	if !ok {
+		return
+	}
+	switch root.Kind() {
+	case document.Array:
+		for _, item := range root.Items() {
+			r.prediction(item, item.Line(), "")
+		}
+	case document.Object:
+		for id, item := range root.Fields() {
+			r.prediction(item, item.Line(), id.Text())
+		}
+	default:
+		r.wrong(1, "", "", "expected a list or an object of predictions, found %s", root.Kind())
+	}
+}
+
+// prediction adds one prediction; id is that of its task, or "" if it says so itself.
+func (r *reader) prediction(v document.Value, line int, id string) {
+	if v.Kind() != document.Object {
+		r.wrong(line, "", `{"id": "…", "answer": "…"}`, "expected an object, found %s", v.Kind())
+		return
+	}
+	for _, key := range idKeys {
+		if own := v.Get(key); id == "" && own.Kind() == document.String {
+			id = own.Text()
+		}
+	}
+	if id == "" {
+		r.wrong(line, "", "", "the prediction names no task: it has no %s", strings.Join(idKeys, ", "))
+		return
+	}
+	task, ok := r.task(line, id)
+	if !ok {
+		return
+	}
+	keys := answerKeys[task.CandidateKind()]
+	if keys == nil {
+		r.wrong(line, "", "give a directory that holds the task's directory", "a candidate of %q, a %s, is no text", id, task.Family())
+		return
+	}
+	var found []string
+	for _, key := range keys {
+		if v.Get(key).Kind() != 0 {
+			found = append(found, key)
+		}
+	}
+	if len(found) != 1 {
+		r.wrong(line, "", "", "a prediction for %q, a %s, has one of %s, found %d", id, task.Family(), strings.Join(keys, ", "), len(found))
+		return
+	}
+	answer := v.Get(found[0])
+	if k := answer.Kind(); k != document.String && k != document.Null { // some tools write null for an empty patch
+		r.wrong(line, "$."+found[0], "", "expected text, found %s", k)
+		return
+	}
+	r.add(task, found[0], answer.Text())
+}
+
+// task returns the task with the id.
+func (r *reader) task(line int, id string) (*compiler.Task, bool) {
+	task, ok := r.tasks[id]
+	if !ok {
+		hint := "the predictions are for another pack, or for tasks that this one has not"
+		if near := schema.Suggest(id, r.ids); near != "" {
+			hint = "is it " + near + "?"
+		}
+		r.wrong(line, "", hint, "the pack has no task %q", id)
+	}
+	return task, ok
+}
+
+func (r *reader) add(task *compiler.Task, key, answer string) {
+	var c candidate.Candidate
+	if task.CandidateKind() == compiler.CandidatePatch {
+		c.Patch = answer
+	} else if c.Text = answer; key == completion {
+		eval, _ := task.CodeCompletion()
+		c.Text = eval.Continue(answer)
+	}
+	r.set.Candidates[task.ID()] = append(r.set.Candidates[task.ID()], c)
+}
+
+// directory reads a directory with an entry for each task: a directory for a terminal_task, with
+// its layer beside it where the whole machine was the candidate, a file for the others.
+func (r *reader) directory(ctx context.Context) error {
+	dir, err := filepath.Abs(r.file)
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	names := map[string]string{} // of entries of tasks whose ids are no names
+	for _, id := range r.ids {
+		names[workspace.TaskDir(id)] = id
+	}
+	sum := sha256.New()
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") || strings.HasSuffix(e.Name(), layer.Suffix) || strings.HasSuffix(e.Name(), workspace.AttributesSuffix) {
+			continue
+		}
+		id := e.Name()
+		if _, ok := r.tasks[id]; !ok && e.Type().IsRegular() {
+			id = strings.TrimSuffix(id, filepath.Ext(id))
+		}
+		if own, ok := names[id]; ok {
+			id = own
+		}
+		task, ok := r.task(0, id)
+		if !ok {
+			continue
+		}
+		if err := r.entry(ctx, task, filepath.Join(dir, e.Name()), e, sum); err != nil {
+			return err
+		}
+	}
+	r.set.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	return nil
+}
+
+// entry adds what a directory has for a task, and its digest to sum.
+func (r *reader) entry(ctx context.Context, task *compiler.Task, name string, e fs.DirEntry, sum io.Writer) error {
+	kind := task.CandidateKind()
+	digest := ""
+	switch {
+	case kind == compiler.CandidateWorkspace && e.IsDir():
+		c := candidate.Candidate{Workspace: name}
+		kept, err := c.Kept()
+		if err != nil {
+			return err
+		}
+		report, err := kept.Digest(ctx)
+		if err = errors.Join(err, kept.Root.Close()); err != nil {
+			return err
+		}
+		if c.Layer, err = fileDigest(name + layer.Suffix); errors.Is(err, fs.ErrNotExist) {
+			c.Layer, err = "", nil
+		}
+		if err != nil {
+			return err
+		}
+		digest = report.Digest + " " + c.Layer
+		r.set.Candidates[task.ID()] = append(r.set.Candidates[task.ID()], c)
+	case kind != compiler.CandidateWorkspace && e.Type().IsRegular():
+		var err error
+		if digest, err = fileDigest(name); err != nil {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if len(r.set.Candidates[task.ID()]) > 0 {
+			r.wrong(0, "", "", "%s: the task %q has another file already", filepath.Base(name), task.ID())
+		}
+		r.add(task, "", string(text))
+	default:
+		r.wrong(0, "", "", "%s: a candidate of %q, a %s, is a directory for a terminal_task and a file for the others", filepath.Base(name), task.ID(), task.Family())
+	}
+	_, err := fmt.Fprintf(sum, "%q %s\n", task.ID(), digest)
+	return err
+}
