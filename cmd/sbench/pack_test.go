@@ -252,8 +252,14 @@ func TestPackSWEBench(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "rows.jsonl")
 	must(t, os.WriteFile(file, source.Bytes(), 0o644))
-	checked(t, "3", "swebench", file, "--image", repoImages,
+	pack := checked(t, "3", "swebench", file, "--image", repoImages,
 		"--test-command", "example/calc=python3 -m pytest -q -p no:cacheprovider {tests}", "--test-command", "example/crlf=python3 {files}")
+	var gold []any
+	for _, row := range rows {
+		gold = append(gold, map[string]any{"instance_id": row["instance_id"], "model_patch": row["patch"], "model_name_or_path": "gold"})
+	}
+	expect(t, codeMeasured, "verified=3 passed=3", "grade", "-c", filepath.Join(pack, "tester-command.yaml"), "-p", lines(t, "gold.jsonl", gold...),
+		"-o", filepath.Join(t.TempDir(), "gold"), "--progress", "none")
 }
 
 // TestPackRewards: rewards that no run of the tests explains. Each "solution" cheats, and

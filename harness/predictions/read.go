@@ -3,6 +3,7 @@ package predictions
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -196,10 +197,7 @@ func (r *reader) task(line int, id string) (*compiler.Task, bool) {
 	task, ok := r.tasks[id]
 	if !ok {
 		hint := "the predictions are for another pack, or for tasks that this one has not"
-		if near := schema.Suggest(id, r.ids); near != "" {
-			hint = "is it " + near + "?"
-		}
-		r.wrong(line, "", hint, "the pack has no task %q", id)
+		r.wrong(line, "", cmp.Or(schema.Suggest(id, r.ids), hint), "the pack has no task %q", id)
 	}
 	return task, ok
 }

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+)
+
+// lines writes values to a file, each as a line of JSON.
+func lines(t *testing.T, name string, values ...any) string {
+	t.Helper()
+	var text strings.Builder
+	for _, v := range values {
+		must(t, json.NewEncoder(&text).Encode(v))
+	}
+	file := filepath.Join(t.TempDir(), name)
+	must(t, os.WriteFile(file, []byte(text.String()), 0o644))
+	return file
+}
+
+// TestGrade: HumanEval's own solutions as samples, twice: those that are right pass.
+func TestGrade(t *testing.T) {
+	containerdtest.Open(t)
+	pack := filepath.Join(t.TempDir(), "pack")
+	expect(t, codeMeasured, "imported 3 task(s)", "pack", "import", "--out", pack, "humaneval", fixture(t, "humaneval"))
+	tester := filepath.Join(pack, "tester-command.yaml")
+	text, err := os.ReadFile(filepath.Join(pack, "tasks.jsonl"))
+	must(t, err)
+	var samples []any
+	for line := range strings.Lines(string(text)) {
+		var row struct {
+			ID   string
+			Eval struct {
+				Canonical string `json:"canonical_solution"`
+			}
+		}
+		must(t, json.Unmarshal([]byte(line), &row))
+		samples = append(samples, map[string]any{"task_id": row.ID, "completion": row.Eval.Canonical}, map[string]any{"task_id": row.ID, "completion": "    return None\n", "model": "x"})
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	file := lines(t, "samples.jsonl", samples...)
+	expect(t, codeMeasured, "total=6 verification=complete verified=6 passed=3", "grade", "-c", tester, "-p", file, "-o", out, "--progress", "none")
+	expect(t, codeMeasured, "", "verify", out)
+	_, err = record.Read(out, record.Trust{}, func(r record.Record) error {
+		if r.Provenance.Harness.Type != run.Predictions || r.NetworkEnabled || (r.Attempt == 1) != (r.VerificationStatus == record.Passed) {
+			t.Errorf("%s attempt %d: %s by %+v, network %v", r.TaskID, r.Attempt, r.VerificationStatus, r.Provenance.Harness, r.NetworkEnabled)
+		}
+		return nil
+	})
+	must(t, err)
+	expect(t, codeMeasured, "total=6", "grade", "-c", tester, "-p", file, "-o", out, "--resume", "--progress", "none")
+	again := filepath.Join(t.TempDir(), "again")
+	expect(t, codeMeasured, "verified=6 passed=3", "run", tester, "--from", out, "-o", again, "--progress", "none")
+
+	code, stdout, stderr := sbench(t, "grade", "-c", tester, "-p", lines(t, "one.jsonl", samples[0]), "-o", filepath.Join(t.TempDir(), "one"), "--progress", "none")
+	if code != codeMeasured || !strings.Contains(stdout, "verified=3 passed=1") || !strings.Contains(stderr, "2 of the selected tasks have no candidate") {
+		t.Errorf("one of three: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	untouched := filepath.Join(t.TempDir(), "untouched")
+	broken := filepath.Join(t.TempDir(), "broken.jsonl")
+	must(t, os.WriteFile(broken, []byte("{\"task_id\": \"HumanEval/0\", \"completion\": \"x\"}\n{\"task_id\"\n"), 0o644))
+	code, _, stderr = sbench(t, "grade", "-c", tester, "-p", broken, "-o", untouched, "--progress", "none")
+	if _, err := os.Stat(untouched); code != codeUsage || !strings.Contains(stderr, "broken.jsonl:2: ") || err == nil {
+		t.Errorf("a broken line: exit code %d, %v\n%s", code, err, stderr)
+	}
+}
+
+// TestGradeWorkspaces: what an agent left elsewhere, its layer included.
+func TestGradeWorkspaces(t *testing.T) {
+	forgetBuilt(t, containerdtest.Open(t))
+	tester := setupPack(t, "useradd -m tool; echo one > /etc/setup")
+	left := filepath.Join(t.TempDir(), "left")
+	expect(t, codeMeasured, "passed=1", "run", tester, "-o", left, "--progress", "none")
+	out := filepath.Join(t.TempDir(), "out")
+	expect(t, codeMeasured, "verified=1 passed=1", "grade", "-c", tester, "-p", filepath.Join(left, "workspaces"), "-o", out, "--progress", "none")
+	expect(t, codeMeasured, "", "verify", out)
+	again := filepath.Join(t.TempDir(), "again")
+	expect(t, codeMeasured, "verified=1 passed=1", "run", tester, "--from", left, "-o", again, "--progress", "none")
+	layers, err := filepath.Glob(filepath.Join(left, "workspaces", "*.tar.zst"))
+	must(t, err)
+	must(t, os.Remove(layers[0]))
+	expect(t, codeMeasured, "verified=1 passed=0", "grade", "-c", tester, "-p", filepath.Join(left, "workspaces"), "-o", filepath.Join(t.TempDir(), "without"), "--progress", "none")
+	code, _, stderr := sbench(t, "run", tester, "--from", left, "-o", filepath.Join(t.TempDir(), "gone"), "--progress", "none")
+	if code == codeMeasured {
+		t.Errorf("without the layer of the record: exit code %d\n%s", code, stderr)
+	}
+}

@@ -1,0 +1,116 @@
+package predictions_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness/predictions"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const rows = `{"id": "code/1", "family": "code_completion", "input": {"prompt": "def f():"}, "eval": {"tests": {"source": "inline", "code": "assert f()"}}}
+{"id": "text", "family": "short_answer", "input": {"question": "1+1?"}, "eval": {"accepted_answers": ["2"]}}
+{"id": "patch", "family": "repo_patch", "input": {"repo": "r", "base_commit": "c", "instructions": "x"}, "eval": {"tests": {"source": "command", "command": "true"}}}
+{"id": "files", "family": "terminal_task", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}
+`
+
+func openPack(t *testing.T) *compiler.Pack {
+	t.Helper()
+	dir := t.TempDir()
+	manifest, tasks := filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl")
+	must(t, os.WriteFile(manifest, []byte("id: p\nversion: 1\n"), 0o644))
+	must(t, os.WriteFile(tasks, []byte(rows), 0o644))
+	pack, err := compiler.OpenPack(manifest, tasks)
+	must(t, err)
+	return pack
+}
+
+func TestRead(t *testing.T) {
+	pack := openPack(t)
+	code := func(text string) map[string][]candidate.Candidate {
+		return map[string][]candidate.Candidate{"code/1": {{Text: text}}}
+	}
+	tests := []struct {
+		name, file, text string
+		want             map[string][]candidate.Candidate
+		problems         string
+	}{
+		{"samples", "s.jsonl", `{"task_id": "code/1", "completion": " return 1"}`, code("def f():\n return 1"), ""},
+		{"whole programs", "s.jsonl", `{"task_id": "code/1", "solution": "def f(): return 1", "model": "x"}`, code("def f(): return 1"), ""},
+		{"attempts", "s.jsonl", "{\"id\": \"text\", \"answer\": \"1\"}\n\n{\"id\": \"text\", \"answer\": \"2\"}\n", map[string][]candidate.Candidate{"text": {{Text: "1"}, {Text: "2"}}}, ""},
+		{"patches", "s.jsonl", `{"instance_id": "patch", "model_patch": "diff", "model_name_or_path": "m"}`, map[string][]candidate.Candidate{"patch": {{Patch: "diff"}}}, ""},
+		{"no patch", "s.jsonl", `{"instance_id": "patch", "model_patch": null}`, map[string][]candidate.Candidate{"patch": {{}}}, ""},
+		{"a list", "s.json", `[{"instance_id": "patch", "model_patch": "a"}, {"id": "text", "text": "2"}]`, map[string][]candidate.Candidate{"patch": {{Patch: "a"}}, "text": {{Text: "2"}}}, ""},
+		{"by id", "s.json", `{"patch": {"model_patch": "a"}}`, map[string][]candidate.Candidate{"patch": {{Patch: "a"}}}, ""},
+
+		{"nothing", "s.jsonl", "\n", nil, "s.jsonl: there are no predictions"},
+		{"a broken line", "s.jsonl", "{\"id\": \"text\", \"answer\": \"1\"}\n{\"id\": \"text\", \n", nil, "s.jsonl:2: "},
+		{"a key twice", "s.jsonl", `{"id": "text", "answer": "1", "answer": "2"}`, nil, `s.jsonl:1: `},
+		{"no object", "s.jsonl", `["text"]`, nil, "s.jsonl:1: expected an object, found"},
+		{"no id", "s.jsonl", `{"answer": "1"}`, nil, "s.jsonl:1: the prediction names no task: it has no id, instance_id, task_id"},
+		{"another task", "s.jsonl", `{"id": "txet", "answer": "1"}`, nil, `s.jsonl:1: the pack has no task "txet" (did you mean "text"?)`},
+		{"no answer", "s.jsonl", `{"id": "text", "completion": "1"}`, nil, `s.jsonl:1: a prediction for "text", a short_answer, has one of answer, text, response, found 0`},
+		{"two answers", "s.jsonl", `{"id": "text", "answer": "1", "text": "2"}`, nil, `found 2`},
+		{"a number", "s.jsonl", `{"id": "text", "answer": 2}`, nil, "s.jsonl:1: $.answer: expected text, found"},
+		{"a directory's task", "s.jsonl", `{"id": "files", "answer": "x"}`, nil, "is no text (give a directory"},
+		{"all of it", "s.jsonl", "{}\n[]\n", nil, "s.jsonl:2: "},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), tt.file)
+			must(t, os.WriteFile(file, []byte(tt.text), 0o644))
+			set, err := predictions.Read(t.Context(), file, pack)
+			if tt.problems != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.problems) {
+					t.Errorf("error %v, want %s", err, tt.problems)
+				}
+				return
+			}
+			must(t, err)
+			if diff := cmp.Diff(tt.want, set.Candidates); diff != "" || !strings.HasPrefix(set.Digest, "sha256:") {
+				t.Errorf("%s%s", set.Digest, diff)
+			}
+		})
+	}
+}
+
+// TestReadDirectory: what is in a directory has the names of tasks, and its digest is that of all
+// of it.
+func TestReadDirectory(t *testing.T) {
+	pack, dir := openPack(t), t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "files"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "files", "a"), []byte("a"), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "text.md"), []byte("2"), 0o644))
+	set, err := predictions.Read(t.Context(), dir, pack)
+	must(t, err)
+	want := map[string][]candidate.Candidate{"text": {{Text: "2"}}, "files": {{Workspace: filepath.Join(dir, "files")}}}
+	if diff := cmp.Diff(want, set.Candidates); diff != "" {
+		t.Error(diff)
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "files", "a"), []byte("b"), 0o644))
+	other, err := predictions.Read(t.Context(), dir, pack)
+	if must(t, err); other.Digest == set.Digest {
+		t.Error("another file, and the same digest")
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "text.txt"), []byte("3"), 0o644))
+	must(t, os.Mkdir(filepath.Join(dir, "patch"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "other"), nil, 0o644))
+	_, err = predictions.Read(t.Context(), dir, pack)
+	for _, want := range []string{`has another file already`, `patch: a candidate of "patch"`, `the pack has no task "other"`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
