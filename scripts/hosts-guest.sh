@@ -319,7 +319,7 @@ main() {
 			step reasons tests containerd.test runtime/containerd 'TestLimitReasons|TestHogs|TestSocketMemory|TestHostMemory|TestProcTellsLittle'
 			step probe tests containerd.test runtime/containerd TestProbe
 			step verdicts tests sbench.test cmd/sbench TestVerdictsRecordByRecord
-			step machines tests sbench.test cmd/sbench '^(TestMachineTasks|TestSetup|TestImageBuildOwn)$'
+			step machines tests sbench.test cmd/sbench '^(TestMachineTasks|TestSetup|TestImageBuildOwn|TestSidecars|TestGradeWorkspaces)$'
 			[ "$who" != root ] || step deb deb
 		else
 			step probe tests containerd.test runtime/containerd 'TestProbe/^(hold a capability|become another user)$'
