@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -92,10 +93,12 @@ type HarnessConfig struct {
 	// AllowedDomains may be reached, and so may their subdomains. Each is listed once.
 	AllowedDomains []domain.Domain `key:"allowed_domains"`
 
-	// For a command.
-	Command Command `key:"command"`
+	// For a command. Files are in the order of the file.
+	Command  Command `key:"command"`
+	Files    []HarnessFile
+	Provider *ProviderConfig // nil if the file has none
 
-	// For an agent.
+	// For an agent, and for a command with a Provider.
 	Model              string `key:"model"`
 	Version            string `key:"version"`              // "latest" unless the file says otherwise
 	BaseURL            string `key:"base_url"`             // of the provider's API, for gateways and tests
@@ -108,6 +111,23 @@ type HarnessConfig struct {
 	// Own are the values of AgentType.Config that the file sets: strings without surrounding
 	// white space, other values as JSON.
 	Own map[string]string
+}
+
+// A HarnessFile is a file or directory of the tester's that a command finds in its sandbox.
+type HarnessFile struct {
+	Source string `key:"source"` // absolute
+	Dest   string `key:"dest"`   // in the sandbox, absolute
+}
+
+// ProviderConfig says which API a command reaches through a relay, and which of its variables
+// say how. Names that the file does not give are those of the provider's own clients.
+type ProviderConfig struct {
+	API string `key:"api"` // of AgentType, or of package harness
+	Key string `key:"key"` // the variable of harness.env that holds the real key; the command does not get it
+	// The variables of the command: the address of the relay, a stand-in for the key, the model.
+	BaseURLVariable string `key:"base_url_variable"`
+	KeyVariable     string `key:"key_variable"`
+	ModelVariable   string `key:"model_variable"`
 }
 
 // RuntimeSection says which containerd to use and how.
@@ -301,6 +321,20 @@ func (t *Tester) fill(root document.Value) {
 			*p = filepath.Join(filepath.Dir(t.Path), *p)
 		}
 	}
+	for _, item := range harness.Get("config").Get("files").Items() {
+		f := HarnessFile{}
+		decode(item, &f)
+		if !filepath.IsAbs(f.Source) {
+			f.Source = filepath.Join(filepath.Dir(t.Path), f.Source)
+		}
+		f.Source = filepath.Clean(f.Source)
+		f.Dest = cmp.Or(f.Dest, path.Join("/opt", filepath.Base(f.Source)))
+		config.Files = append(config.Files, f)
+	}
+	if p := harness.Get("config").Get("provider"); p.Kind() == document.Object {
+		config.Provider = &ProviderConfig{ModelVariable: "SBENCH_MODEL"}
+		decode(p, config.Provider)
+	}
 	t.Verification.DenyCommands = dangerousList(root.Get("verification").Get("deny_commands"))
 	config.Model, config.Version = strings.TrimSpace(config.Model), strings.TrimSpace(config.Version)
 	config.RefuseExternalTools = harness.Get("config").Get("on_external_tools").Is("refuse")
@@ -314,6 +348,9 @@ func warnOfSecrets(c *schema.Checker, t *Tester, env document.Value) {
 		return
 	}
 	for i, v := range env.Items() {
+		if p := t.Harness.Config.Provider; p != nil && p.Key == v.Text() {
+			continue // which the relay alone gets
+		}
 		if name := strings.ToUpper(v.Text()); secretName.MatchString(name) {
 			c.Warnf(v, []any{"harness", "env", i}, "the command, and whatever it runs, can read the value",
 				"%q looks like the name of a secret", v.Text())

@@ -3,6 +3,7 @@ package compiler
 import (
 	"fmt"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 
@@ -52,7 +53,11 @@ func harnessSchema(agents []AgentType) *schema.Schema {
 	)
 	configs := harnessConfigs(agents)
 	for _, name := range types {
-		field := required("config", &schema.Schema{Object: configs[name]})
+		config := &schema.Schema{Object: configs[name]}
+		if name == HarnessCommand {
+			config.Check = checkCommand
+		}
+		field := required("config", config)
 		s.Object.Variants = append(s.Object.Variants, schema.Variant{Key: "type", Value: name, Fields: []schema.Field{field}})
 	}
 	return s
@@ -107,17 +112,62 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 	command := required("command", commandSchema("The command to run in the task's sandbox."))
 	version := schema.Word("The version of the agent.")
 	version.Default = "latest"
-	configs := map[string]*schema.Object{HarnessCommand: {Fields: append([]schema.Field{command}, common...)}}
+	relayed := []schema.Field{
+		optional("allow_external_tools", schema.Boolean("Allow tools that the provider runs, such as web search.", false)),
+		optional("on_external_tools", schema.Enum("What becomes of a request for such a tool that is not allowed: it is taken out of the request (strip, the default), or the request is refused.", "strip", "refuse")),
+		optional("max_total_tokens", schema.PositiveInteger("The tokens that an attempt may use.")),
+		optional("max_requests", schema.PositiveInteger("The requests that an attempt may make.")),
+		optional("base_url", urlSchema("The provider's API, for gateways and tests.")),
+	}
+	own := []schema.Field{command, optional("files", filesSchema()), optional("provider", providerSchema()), optional("model", modelSchema())}
+	configs := map[string]*schema.Object{HarnessCommand: {Fields: slices.Concat(own, relayed, common)}}
 	for _, agent := range agents {
-		configs[agent.Name] = &schema.Object{Fields: slices.Concat([]schema.Field{required("model", modelSchema()), optional("version", version)}, agent.Config, []schema.Field{
-			optional("allow_external_tools", schema.Boolean("Allow tools that the provider runs, such as web search.", false)),
-			optional("on_external_tools", schema.Enum("What becomes of a request for such a tool that is not allowed: it is taken out of the request (strip, the default), or the request is refused.", "strip", "refuse")),
-			optional("max_total_tokens", schema.PositiveInteger("The tokens that an attempt may use.")),
-			optional("max_requests", schema.PositiveInteger("The requests that an attempt may make.")),
-			optional("base_url", urlSchema("The provider's API, for gateways and tests.")),
-		}, common)}
+		configs[agent.Name] = &schema.Object{Fields: slices.Concat([]schema.Field{required("model", modelSchema()), optional("version", version)}, agent.Config, relayed, common)}
 	}
 	return configs
+}
+
+// needProvider are keys of a command's configuration that mean nothing without a provider.
+var needProvider = []string{"model", "allow_external_tools", "on_external_tools", "max_total_tokens", "max_requests", "base_url"}
+
+// checkCommand checks the configuration of a command as a whole.
+func checkCommand(c *schema.Checker, v document.Value) {
+	provider := v.Get("provider").Kind() == document.Object
+	for _, key := range needProvider {
+		if own := v.Get(key); own.Kind() != 0 && !provider {
+			c.Errorf(own, []any{key}, "", "%q means nothing for a command without a provider", key)
+		}
+	}
+	if model := v.Get("model"); provider && model.Kind() == 0 {
+		c.Errorf(v, nil, "the relay allows one model only", "key %q is missing", "model")
+	}
+}
+
+func filesSchema() *schema.Schema {
+	dest := schema.Checked("Where it is in the sandbox, below /opt; by default /opt and its name.", schema.String{NonEmpty: true, Pattern: "^/opt/."}, func(p string) (string, error) {
+		if !isWorkdir(p) || path.Clean(p) != p || !isBelow(p, "/opt") || isTaken(p) {
+			return `such as "/opt/agent"`, fmt.Errorf("%q is no path below /opt, or is sbench's own", p)
+		}
+		return "", nil
+	})
+	return schema.Nullable(schema.List("Files and directories that the command finds in its sandbox, read-only.", schema.Closed("A file or directory.",
+		required("source", schema.Text("Its path, relative to this file.")), optional("dest", dest))))
+}
+
+// ProviderAPIs are the values of harness.config.provider.api. Package harness knows them.
+var ProviderAPIs = []string{"openai", "anthropic"}
+
+func providerSchema() *schema.Schema {
+	variable := func(doc string) *schema.Schema {
+		return schema.Matching(doc, `^[A-Za-z_][A-Za-z0-9_]*$`, "letters, digits and _")
+	}
+	return schema.Nullable(schema.Closed("The model provider that the command reaches through a relay, which adds the key.",
+		required("api", schema.Enum("Its API: openai (Responses and Chat Completions) or anthropic (Messages).", ProviderAPIs...)),
+		required("key", variable("The variable of harness.env that holds the key. The command does not get it.")),
+		optional("base_url_variable", variable("The command's variable for the address of the relay, by default OPENAI_BASE_URL or ANTHROPIC_BASE_URL.")),
+		optional("key_variable", variable("The command's variable for a stand-in for the key, by default OPENAI_API_KEY or ANTHROPIC_API_KEY.")),
+		optional("model_variable", variable("The command's variable for the model, by default SBENCH_MODEL.")),
+	))
 }
 
 func domainsSchema(doc string) *schema.Schema {

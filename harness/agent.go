@@ -259,27 +259,39 @@ func (a *Agent) version(ctx context.Context, e Engine, r Request, in tooling.Ins
 
 // outcome judges the agent's end by what the relay saw, never by what the agent printed.
 func (a *Agent) outcome(result Result, events int) (Result, error) {
-	facts := result.Egress.Relay
 	ended := result.Failure
 	if ended == nil && !result.Exit.Success() {
 		ended = &candidate.Failure{Reason: "producer_failed", Phase: phaseProducer, Message: "the agent " + result.Exit.String()}
 	}
+	result, settled, err := settle(result, ended, a.Model)
 	switch {
-	case ended != nil && outage(facts): // checked first: retries may have used up a budget
-		return result, fmt.Errorf("%w: %s, %d times at the end", ErrProvider, facts.LastCause, facts.Outage)
-	case ended != nil && unknownModel(facts):
-		return result, fmt.Errorf("%w: it answers every request with 404: it does not know the model %q, or harness.config.base_url leads elsewhere", ErrProvider, a.Model)
-	case facts.Exceeded != "":
-		result.Failure = &candidate.Failure{Reason: string(facts.Exceeded) + "_exceeded", Phase: phaseProducer, Message: "the agent used up harness.config." + string(facts.Exceeded)}
-		return result, nil
-	case ended == nil:
-		return result, nil
+	case settled || ended == nil:
+		return result, err
 	case events == 0 && result.Exit.Reason == runtime.Exited:
 		return result, fmt.Errorf("%s ended before its first event: it %s", a.CLI.Name, result.Exit)
 	}
 	result.Failure = ended
 	return result, nil
 }
+
+// settle judges an end that the provider or a budget explains; settled says that one does. ended
+// is nil if the agent ended well.
+func settle(result Result, ended *candidate.Failure, model string) (_ Result, settled bool, err error) {
+	facts := result.Egress.Relay
+	switch {
+	case ended != nil && outage(facts): // checked first: retries may have used up a budget
+		return result, true, fmt.Errorf("%w: %s, %d times at the end", ErrProvider, facts.LastCause, facts.Outage)
+	case ended != nil && unknownModel(facts):
+		return result, true, fmt.Errorf("%w: it answers every request with 404: it does not know the model %q, or harness.config.base_url leads elsewhere", ErrProvider, model)
+	case facts.Exceeded != "":
+		result.Failure = &candidate.Failure{Reason: string(facts.Exceeded) + "_exceeded", Phase: phaseProducer, Message: "the agent used up harness.config." + string(facts.Exceeded)}
+		return result, true, nil
+	}
+	return result, false, nil
+}
+
+// Relays reports that an agent has a provider.
+func (a *Agent) Relays() bool { return true }
 
 // outage reports whether an attempt ended badly because of the provider, not the agent.
 // After one successful answer the key is known to be good. Agents retry, so an outage causes

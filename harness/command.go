@@ -1,8 +1,13 @@
 package harness
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 
+	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -12,17 +17,61 @@ type Command struct {
 	Args     []string
 	TaskFile string // relative to the workspace
 	Mounts   []runtime.Mount
+	// Files identifies what Mounts show, as "sha256:" and hexadecimal digits; "" for none.
+	Files    string
+	Provider *OwnProvider // nil for none
 }
 
-// Produce runs the command. A text candidate is its standard output.
+// An OwnProvider is the model provider of a command. The command reaches it through a relay.
+type OwnProvider struct {
+	Relay  relay.Config
+	Secret string // the variable of Request.Env with the real key, which the command does not get
+	// The variables that the command gets; "" means that of the provider's own clients.
+	BaseURL, Key, Model string
+}
+
+// env returns the variables that the command gets.
+func (p *OwnProvider) env(given []string) []string {
+	own := map[relay.Provider]string{relay.OpenAI: "OPENAI", relay.Anthropic: "ANTHROPIC"}[p.Relay.Provider]
+	env := slices.DeleteFunc(slices.Clone(given), func(v string) bool { return strings.HasPrefix(v, p.Secret+"=") })
+	env = append(env, cmp.Or(p.BaseURL, own+"_BASE_URL")+"="+p.Relay.Provider.AgentURL(relayAddress), cmp.Or(p.Key, own+"_API_KEY")+"="+placeholder)
+	return append(env, cmp.Or(p.Model, "SBENCH_MODEL")+"="+p.Relay.Model)
+}
+
+// Produce runs the command. A text candidate is its standard output. With a provider, errors
+// are those of [Agent.Produce] that are the provider's.
 func (c Command) Produce(ctx context.Context, e Engine, r Request) (Result, error) {
-	way, err := openWay(r, nil)
+	env, provider := r.Env, (*relay.Config)(nil)
+	if c.Provider != nil {
+		env, provider = c.Provider.env(env), &c.Provider.Relay
+	}
+	way, err := openWay(r, provider)
 	if err != nil {
 		return Result{}, err
 	}
 	result, err := production{
 		engine: e, request: r, taskFile: c.TaskFile, process: runtime.Process{Args: c.Args},
-		env: append(way.env(), r.Env...), mounts: append(way.mounts(), c.Mounts...), network: way.network(),
+		env: append(way.env(), env...), mounts: append(way.mounts(), c.Mounts...), network: way.network(),
 	}.run(ctx)
-	return way.close(result, err)
+	if result, err = way.close(result, err); err != nil || c.Provider == nil {
+		return result, err
+	}
+	result.Agent = &About{Name: "command", Digest: c.Files, Model: provider.Model}
+	ended := result.Failure
+	if ended == nil && !result.Exit.Success() { // its candidate counts, unless the provider is at fault
+		ended = &candidate.Failure{}
+	}
+	result, _, err = settle(result, ended, provider.Model)
+	return result, err
 }
+
+// Check asks the provider, if there is one, whether it accepts the key. See [relay.Check].
+func (c Command) Check(ctx context.Context) error {
+	if c.Provider == nil {
+		return nil
+	}
+	return relay.Check(ctx, c.Provider.Relay)
+}
+
+// Relays reports whether the command has a provider.
+func (c Command) Relays() bool { return c.Provider != nil }

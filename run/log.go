@@ -21,7 +21,8 @@ import (
 
 // networked reports whether a harness of this run may reach anything.
 func (c Config) networked() bool {
-	return c.agent() != nil || len(c.Egress.Domains) > 0
+	p, ok := c.Producer.(interface{ Relays() bool })
+	return ok && p.Relays() || len(c.Egress.Domains) > 0
 }
 
 // egressFile is the run's egress log, shared by all attempts; nil if nothing may leave the

@@ -33,7 +33,11 @@ func (c Config) provenance() (record.Provenance, error) {
 	config := struct {
 		Env    []string
 		Config compiler.HarnessConfig
-	}{c.Tester.Harness.Env, c.Tester.Harness.Config}
+		Files  string `json:",omitempty"` // what they hold
+	}{Env: c.Tester.Harness.Env, Config: c.Tester.Harness.Config}
+	if command, ok := c.Producer.(harness.Command); ok {
+		config.Files = command.Files
+	}
 	if agent := c.agent(); agent != nil {
 		h.Version, config.Config.Version = agent.Version, agent.Version
 	}

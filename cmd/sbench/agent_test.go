@@ -76,6 +76,12 @@ func runAgentOn(t *testing.T, agent, pack, task, script, config string, code int
 	if filepath.Base(pack) == "repo-patch-smoke" {
 		h.sbench(0, "image", "import", testbed(t))
 	}
+	if agent == ownAgent {
+		base, name = server.URL+"/v1", "MY_KEY"
+		source, err := filepath.Abs("../../examples/agents")
+		must(t, err)
+		agent, config = "command", `, command: [python3, /opt/agents/agent.py], files: [{source: `+source+`}], provider: {api: openai, key: MY_KEY}`+config
+	}
 	tester := filepath.Join(h.dir, "tester.yaml")
 	must(t, os.WriteFile(tester, fmt.Appendf(nil, `schema_version: "0.2"
 run: {id: agent, output_dir: out}
@@ -142,6 +148,40 @@ func (r agentRun) trace(t *testing.T) string {
 	data, err := os.ReadFile(found[0])
 	must(t, err)
 	return string(data)
+}
+
+// ownAgent stands for the agent in examples/agents, which the tester brings.
+const ownAgent = "own"
+
+// TestOwnAgent: a tester's own agent reaches its model through the relay, and has no key.
+func TestOwnAgent(t *testing.T) {
+	const passed, none = "passed ", "error infrastructure"
+	tests := []struct{ name, pack, task, script, config, want string }{
+		{"workspace", "terminal-task-smoke", "terminal-task-smoke/create-file", "shell env; grep -r sk-real / --include=*.py --exclude-dir=proc --exclude-dir=sys 2>/dev/null; ls -ld /opt/agents; touch /opt/agents/x\n" + greet, "", passed},
+		{"patch", "repo-patch-smoke", "repo-patch-smoke/slug", "shell sed -i 's/\\[^a-z0-9\\]\", \"-\", title.lower())/[^a-z0-9]+\", \"-\", title.lower()).strip(\"-\")/' /testbed/textkit/words.py\nsay Mended.", "", passed},
+		{"500 for ever", "terminal-task-smoke", "terminal-task-smoke/create-file", "fail 500 forever\n" + greet, "", none},
+		{"cut", "terminal-task-smoke", "terminal-task-smoke/create-file", "cut 2\n" + greet, "", none},
+		{"requests are used up", "terminal-task-smoke", "terminal-task-smoke/create-file", greet, ", max_requests: 1", "failed max_requests_exceeded"},
+		{"model that gives up", "terminal-task-smoke", "terminal-task-smoke/create-file", "say I cannot.", "", "failed checker_failed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			code := 0
+			if tt.want == none {
+				code = codeInfrastructure
+			}
+			r := runAgent(t, ownAgent, tt.pack, tt.task, tt.script, tt.config, code)
+			if got := r.record.Status + " " + r.record.Reason; got != tt.want {
+				t.Errorf("%s (%s), want %s\n%s\n%s", got, r.record.Message, tt.want, r.stderr, r.record.Stderr)
+			}
+			for _, request := range r.provider.Problems() {
+				t.Error(request)
+			}
+			if tt.want == passed && (r.record.Agent.Name != "command" || r.record.Egress.Relay.Usage.Input < 20) {
+				t.Errorf("%+v", r.record)
+			}
+		})
+	}
 }
 
 func agents() []string { return []string{"codex", "claude_code"} }

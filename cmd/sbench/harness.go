@@ -197,6 +197,9 @@ func setupEgress(t *compiler.Tester) (harness.Egress, error) {
 // keyProblems returns a problem if the harness is an agent and harness.env names none of its
 // provider's keys.
 func keyProblems(t *compiler.Tester) compiler.Problems {
+	if p := t.Harness.Config.Provider; p != nil && !slices.Contains(t.Harness.Env, p.Key) {
+		return compiler.Problems{t.Problem("$.harness.env", "name "+p.Key+" here, and set it in the environment or the env file; it stays outside of the sandbox", "harness.config.provider needs its key")}
+	}
 	agent, ok := harness.CLIOf(string(t.Harness.Type))
 	if !ok || slices.ContainsFunc(agent.Credentials, func(c compiler.Credential) bool { return slices.Contains(t.Harness.Env, c.Name) }) {
 		return nil
@@ -213,7 +216,7 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	c := t.Harness.Config
 	agent, isAgent := harness.CLIOf(t.Harness.Type)
 	if !isAgent {
-		return harness.Command{Args: c.Command.Args(), TaskFile: c.TaskFile}, nil
+		return commandFor(ctx, t, env)
 	}
 	key, bearer := credential(agent, env)
 	if key == "" {
@@ -240,14 +243,23 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 // checkAgent checks, before the first task, that an agent's provider can be reached and
 // accepts the key. Other harnesses have no provider.
 func checkAgent(ctx context.Context, p harness.Producer) error {
-	agent, ok := p.(*harness.Agent)
+	checked, ok := p.(interface{ Check(context.Context) error })
 	if !ok {
 		return nil
 	}
-	err := agent.Check(ctx)
+	names := ""
+	switch p := p.(type) {
+	case *harness.Agent:
+		names = joined(p.CLI.Credentials, " or ", func(c compiler.Credential) string { return c.Name })
+	case harness.Command:
+		if p.Provider != nil {
+			names = p.Provider.Secret
+		}
+	}
+	err := checked.Check(ctx)
 	switch {
 	case errors.Is(err, relay.ErrRefused):
-		return fmt.Errorf("%w: harness.env: %w: set another %s", run.ErrInfrastructure, err, joined(agent.CLI.Credentials, " or ", func(c compiler.Credential) string { return c.Name }))
+		return fmt.Errorf("%w: harness.env: %w: set another %s", run.ErrInfrastructure, err, names)
 	case errors.Is(err, relay.ErrUnreachable):
 		return fmt.Errorf("%w: harness.config.base_url: %w", run.ErrInfrastructure, err)
 	}
@@ -267,6 +279,9 @@ func credential(agent harness.CLI, env map[string]string) (key string, bearer bo
 // noKeys returns a stand-in for the keys, for commands that execute nothing.
 func noKeys(t *compiler.Tester) map[string]string {
 	env := map[string]string{}
+	if p := t.Harness.Config.Provider; p != nil {
+		env[p.Key] = "none"
+	}
 	if agent, ok := harness.CLIOf(t.Harness.Type); ok {
 		env[agent.Credentials[0].Name] = "none"
 	}

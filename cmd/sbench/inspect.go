@@ -61,7 +61,7 @@ func networkOf(tester *compiler.Tester, task *compiler.Task) string {
 	switch {
 	case !task.Environment().NetworkNone:
 		return ""
-	case tester.Harness.Type == compiler.HarnessCommand:
+	case tester.Harness.Type == compiler.HarnessCommand && tester.Harness.Config.Provider == nil:
 		return "none: nothing leaves the harness's sandbox"
 	}
 	return "none, but for the requests of the agent to its provider, through the relay"

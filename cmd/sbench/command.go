@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/proxy/relay"
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/workspace"
+)
+
+// commandFor makes the harness of a command.
+func commandFor(ctx context.Context, t *compiler.Tester, env map[string]string) (harness.Producer, error) {
+	c := t.Harness.Config
+	command := harness.Command{Args: c.Command.Args(), TaskFile: c.TaskFile}
+	sum := sha256.New()
+	for i, f := range c.Files {
+		digest, err := readable(ctx, f.Source)
+		if err != nil {
+			return nil, compiler.Problems{t.Problem(fmt.Sprintf("$.harness.config.files[%d].source", i), "the path is relative to the tester file; everything in it has to be readable by others: chmod -R o+rX", err.Error())}
+		}
+		_, _ = fmt.Fprintf(sum, "%q %s\n", f.Dest, digest)
+		command.Mounts = append(command.Mounts, runtime.Mount{Source: f.Source, Dest: f.Dest})
+	}
+	if len(c.Files) > 0 {
+		command.Files = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	}
+	p := c.Provider
+	if p == nil {
+		return command, nil
+	}
+	if problems := keyProblems(t); problems != nil {
+		return nil, problems
+	}
+	command.Provider = &harness.OwnProvider{
+		Secret: p.Key, BaseURL: p.BaseURLVariable, Key: p.KeyVariable, Model: p.ModelVariable,
+		Relay: relay.Config{
+			Provider: relay.Provider(p.API), Key: relay.NewKey(env[p.Key]), MinSecret: compiler.MinSecret, Model: c.Model,
+			AllowExternalTools: c.AllowExternalTools, RefuseExternalTools: c.RefuseExternalTools, MaxTotalTokens: c.MaxTotalTokens, MaxRequests: c.MaxRequests,
+		},
+	}
+	if c.BaseURL == "" {
+		return command, nil
+	}
+	var err error
+	command.Provider.Relay.BaseURL, err = url.Parse(c.BaseURL)
+	return command, err
+}
+
+// readable returns the digest of a file or directory, all of which any user can read: users of
+// sandboxes are others.
+func readable(ctx context.Context, name string) (string, error) {
+	err := filepath.WalkDir(name, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		switch mode := info.Mode(); {
+		case mode.IsRegular() && mode&0o004 == 0, mode.IsDir() && mode&0o005 != 0o005:
+			return fmt.Errorf("others cannot read %s", p)
+		case !mode.IsRegular() && !mode.IsDir() && mode&fs.ModeSymlink == 0:
+			return fmt.Errorf("%s is neither file, directory nor link", p)
+		}
+		return nil
+	})
+	if err != nil {
+		return "", compiler.Bare(err)
+	}
+	if info, err := os.Stat(name); err != nil || !info.IsDir() {
+		text, readErr := os.ReadFile(name)
+		return record.Digest(text), errors.Join(err, readErr)
+	}
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = root.Close() }()
+	report, err := workspace.DigestTree(ctx, root, workspace.TreeOptions{})
+	return report.Digest, err
+}
