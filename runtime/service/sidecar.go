@@ -72,23 +72,22 @@ func (c Sidecar) start(ctx context.Context, e Engine, cfg runtime.Config, main r
 	if err != nil {
 		return nil, err
 	}
-	r := &sidecar{sandbox: sandbox, ended: make(chan error, 1)}
+	r := &sidecar{sandbox: sandbox, ended: make(chan struct{})}
 	started := &signal{first: make(chan struct{})}
 	running, cancel := context.WithCancel(ctx)
 	r.cancel = cancel
 	go func() {
 		exit, err := sandbox.Exec(running, runtime.Process{Args: args, Wall: wall, Stdout: started, OutputBytes: 64 << 10})
-		if err == nil {
-			err = fmt.Errorf("%s: %s", exit, exit.Stderr)
+		if r.err = err; err == nil {
+			r.err = fmt.Errorf("%s: %s", exit, exit.Stderr)
 		}
-		r.ended <- err
+		close(r.ended)
 	}()
 	select {
 	case <-started.first:
 		return r, nil
-	case err = <-r.ended:
-		r.ended <- err // for close
-		return nil, errors.Join(err, r.close(ctx))
+	case <-r.ended:
+		return nil, errors.Join(r.err, r.close(ctx))
 	}
 }
 
@@ -107,13 +106,14 @@ func (s *signal) Write(p []byte) (int, error) {
 type sidecar struct {
 	sandbox runtime.Sandbox
 	cancel  context.CancelFunc
-	ended   chan error // how its process ended
+	ended   chan struct{}
+	err     error // how its process ended, after that
 }
 
 // close kills the sidecar; how its process ended does not matter then.
 func (r *sidecar) close(ctx context.Context) error {
 	r.cancel()
-	_ = <-r.ended
+	<-r.ended
 	return r.sandbox.Close(ctx)
 }
 
