@@ -163,7 +163,7 @@ func directoryOf(pkg string) string {
 
 // TestDirectories: the top level holds what the layout names, and nothing else.
 func TestDirectories(t *testing.T) {
-	expected := []string{"benchmarks", "bin", "cmd", "dist", "scripts", "runs"}
+	expected := []string{"benchmarks", "bin", "cmd", "dist", "examples", "scripts", "runs"}
 	for directory := range layout() {
 		expected = append(expected, directory)
 	}

@@ -28,7 +28,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestRead parses lines of both agents' output.
+// TestRead parses lines of the agents' output.
 func TestRead(t *testing.T) {
 	tests := []struct{ name, agent, line, want string }{
 		{"codex starts", "codex", `{"type":"thread.started","thread_id":"x"}`, ""},
@@ -48,6 +48,12 @@ func TestRead(t *testing.T) {
 		{"claude fails", "claude_code", `{"type":"result","subtype":"error_during_execution","is_error":true,"result":"no"}`, "error: no"},
 		{"claude fails without a word", "claude_code", `{"type":"result","subtype":"error_max_turns","is_error":true,"num_turns":3,"duration_ms":1500}`, "error: result: error_max_turns, 3 turns, 1.5 s"},
 		{"claude thinks", "claude_code", `{"type":"assistant","message":{"content":[{"type":"thinking","thinking":"Hm."}]}}`, "Hm."},
+		{"opencode starts", "opencode", `{"type":"step_start","part":{"type":"step-start"}}`, ""},
+		{"opencode says", "opencode", `{"type":"text","part":{"type":"text","text":"Done."}}`, "Done."},
+		{"opencode runs", "opencode", `{"type":"tool_use","part":{"tool":"bash","state":{"status":"completed","input":{"command":"ls"},"output":"a\nb\n","metadata":{"exit":2}}}}`, "$ ls\na\nb\nexit status 2"},
+		{"opencode reads", "opencode", `{"type":"tool_use","part":{"tool":"read","state":{"status":"completed","input":{"filePath":"/w/a"},"output":"x"}}}`, "read\nx"},
+		{"opencode ends a step", "opencode", `{"type":"step_finish","part":{"reason":"stop","tokens":{"total":15}}}`, ""},
+		{"opencode fails", "opencode", `{"type":"error","error":{"name":"APIError","data":{"message":"no"}}}`, "error: {\"name\":\"APIError\",\"data\":{\"message\":\"no\"}}"},
 		{"an event that was too long", "claude_code", `{"type":"sbench.cut"}`, ""},
 		{"claude ends", "claude_code", `{"type":"result","subtype":"success","is_error":false,"result":"Done."}`, ""},
 	}
@@ -155,6 +161,7 @@ func TestVariant(t *testing.T) {
 	want := []string{
 		"/@openai/codex/1.2.3-linux-x64", "/@openai/codex/1.2.3-linux-x64",
 		"/@anthropic-ai/claude-code-linux-x64/1.2.3", "/@anthropic-ai/claude-code-linux-x64-musl/1.2.3",
+		"/opencode-linux-x64/1.2.3", "/opencode-linux-x64-musl/1.2.3",
 	}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Error(diff)

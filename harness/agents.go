@@ -8,7 +8,7 @@ import (
 
 // CLIs returns the agents that sbench knows. To add one, describe it in a file of its
 // own and list it here.
-func CLIs() []CLI { return []CLI{codex(), claudeCode()} }
+func CLIs() []CLI { return []CLI{codex(), claudeCode(), openCode()} }
 
 // CLIOf returns the agent with the given name.
 func CLIOf(name string) (CLI, bool) {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -70,7 +71,7 @@ func runAgentOn(t *testing.T, agent, pack, task, script, config string, code int
 	server := httptest.NewServer(provider)
 	t.Cleanup(server.Close)
 	base, name := server.URL, "ANTHROPIC_API_KEY"
-	if agent == "codex" {
+	if agent != "claude_code" {
 		base, name = server.URL+"/v1", "OPENAI_API_KEY"
 	}
 	if filepath.Base(pack) == "repo-patch-smoke" {
@@ -184,7 +185,7 @@ func TestOwnAgent(t *testing.T) {
 	}
 }
 
-func agents() []string { return []string{"codex", "claude_code"} }
+func agents() []string { return []string{"codex", "claude_code", "opencode"} }
 
 // TestAgentsSolve: both agents solve a task of each kind of sandbox.
 func TestAgentsSolve(t *testing.T) {
@@ -220,25 +221,25 @@ const greet = "shell echo 'hello, sandbox' > greeting.txt\nsay The file is there
 // that could have gone on, the attempt gets no verdict.
 func TestAgentsProvider(t *testing.T) {
 	const passed, failed, none = "passed ", "failed ", "error infrastructure"
-	tests := []struct{ name, script, config, codex, claude string }{
-		{"slow", "delay 100ms\n" + greet, "", passed, passed},
-		{"cut once", "cut 2\n" + greet, "", passed, passed},
-		{"429 once", "fail 429\n" + greet, "", none, passed},
-		{"429 for ever", "fail 429 forever after=0\n" + greet, ", timeout_seconds: 8", none, none},
-		{"500 once", "fail 500\n" + greet, "", passed, passed},
-		{"500 for ever", "fail 500 forever\n" + greet, ", timeout_seconds: 8", none, none},
-		{"garbled once", "garble\n" + greet, "", passed, passed},
-		{"garbled for ever", "garble forever\n" + greet, ", timeout_seconds: 8", none, none},
-		{"requests are used up", greet, ", max_requests: 1", failed + "max_requests_exceeded", failed + "max_requests_exceeded"},
-		{"tokens are used up", "tokens in=100 out=100\n" + greet, ", max_total_tokens: 150", failed + "max_total_tokens_exceeded", failed + "max_total_tokens_exceeded"},
-		{"model that gives up", "say I cannot.", "", failed + "checker_failed", failed + "checker_failed"},
-		{"model that hangs", "shell tail -f /dev/null", ", timeout_seconds: 6", failed + "producer_timeout", failed + "producer_timeout"},
+	tests := []struct{ name, script, config, codex, claude, opencode string }{ // opencode as codex unless it says otherwise
+		{"slow", "delay 100ms\n" + greet, "", passed, passed, ""},
+		{"cut once", "cut 2\n" + greet, "", passed, passed, ""},
+		{"429 once", "fail 429\n" + greet, "", none, passed, passed},
+		{"429 for ever", "fail 429 forever after=0\n" + greet, ", timeout_seconds: 8", none, none, ""},
+		{"500 once", "fail 500\n" + greet, "", passed, passed, ""},
+		{"500 for ever", "fail 500 forever\n" + greet, ", timeout_seconds: 8", none, none, ""},
+		{"garbled once", "garble\n" + greet, "", passed, passed, none},
+		{"garbled for ever", "garble forever\n" + greet, ", timeout_seconds: 8", none, none, ""},
+		{"requests are used up", greet, ", max_requests: 1, timeout_seconds: 12", failed + "max_requests_exceeded", failed + "max_requests_exceeded", ""},
+		{"tokens are used up", "tokens in=100 out=100\n" + greet, ", max_total_tokens: 150, timeout_seconds: 12", failed + "max_total_tokens_exceeded", failed + "max_total_tokens_exceeded", ""},
+		{"model that gives up", "say I cannot.", "", failed + "checker_failed", failed + "checker_failed", ""},
+		{"model that hangs", "shell tail -f /dev/null", ", timeout_seconds: 6", failed + "producer_timeout", failed + "producer_timeout", ""},
 	}
 	for _, agent := range agents() {
 		for _, tt := range tests {
 			t.Run(agent+"/"+tt.name, func(t *testing.T) {
 				t.Parallel()
-				want, code := map[string]string{"codex": tt.codex, "claude_code": tt.claude}[agent], 0
+				want, code := map[string]string{"codex": tt.codex, "claude_code": tt.claude, "opencode": cmp.Or(tt.opencode, tt.codex)}[agent], 0
 				if want == none {
 					code = codeInfrastructure
 				}
