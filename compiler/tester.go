@@ -198,7 +198,8 @@ func LoadTester(path string, agents []AgentType, settings ...Setting) (*Tester, 
 		c.At("harness", func() { sound = c.CheckAt("config", config, harness) && sound })
 	}
 	if sound {
-		sound = checkHandler(&c, root.Get("runtime"))
+		handler := checkHandler(&c, root.Get("runtime"))
+		sound = checkCommand(&c, harness) && handler
 	}
 	for i := range c.Problems {
 		if c.Problems[i].Line == 0 {

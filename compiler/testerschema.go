@@ -53,11 +53,7 @@ func harnessSchema(agents []AgentType) *schema.Schema {
 	)
 	configs := harnessConfigs(agents)
 	for _, name := range types {
-		config := &schema.Schema{Object: configs[name]}
-		if name == HarnessCommand {
-			config.Check = checkCommand
-		}
-		field := required("config", config)
+		field := required("config", &schema.Schema{Object: configs[name]})
 		s.Object.Variants = append(s.Object.Variants, schema.Variant{Key: "type", Value: name, Fields: []schema.Field{field}})
 	}
 	return s
@@ -130,17 +126,24 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 // needProvider are keys of a command's configuration that mean nothing without a provider.
 var needProvider = []string{"model", "allow_external_tools", "on_external_tools", "max_total_tokens", "max_requests", "base_url"}
 
-// checkCommand checks the configuration of a command as a whole.
-func checkCommand(c *schema.Checker, v document.Value) {
-	provider := v.Get("provider").Kind() == document.Object
+// checkCommand checks the configuration of a command as a whole. It returns false after an error.
+func checkCommand(c *schema.Checker, harness document.Value) bool {
+	config := harness.Get("config")
+	if !harness.Get("type").Is(HarnessCommand) {
+		return true
+	}
+	sound, provider := true, config.Get("provider").Kind() == document.Object
 	for _, key := range needProvider {
-		if own := v.Get(key); own.Kind() != 0 && !provider {
-			c.Errorf(own, []any{key}, "", "%q means nothing for a command without a provider", key)
+		if own := config.Get(key); own.Kind() != 0 && !provider {
+			c.Errorf(own, []any{"harness", "config", key}, "", "%q means nothing for a command without a provider", key)
+			sound = false
 		}
 	}
-	if model := v.Get("model"); provider && model.Kind() == 0 {
-		c.Errorf(v, nil, "the relay allows one model only", "key %q is missing", "model")
+	if provider && config.Get("model").Kind() == 0 {
+		c.Errorf(config, []any{"harness", "config"}, "the relay lets one model pass", "key %q is missing", "model")
+		sound = false
 	}
+	return sound
 }
 
 func filesSchema() *schema.Schema {
