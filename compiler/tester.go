@@ -36,11 +36,13 @@ type Tester struct {
 
 // RunSection names a run and says which tasks it runs and how often.
 type RunSection struct {
-	ID        string   `key:"id"`
-	OutputDir string   `key:"output_dir"` // absolute
-	Jobs      int      `key:"jobs"`       // attempts that run at the same time
-	Attempts  int      `key:"attempts"`   // per task
-	Tasks     []string `key:"tasks"`      // globs of task ids, see MatchTask; empty means all
+	ID        string `key:"id"`
+	OutputDir string `key:"output_dir"` // absolute
+	Jobs      int    `key:"jobs"`       // attempts that run at the same time
+	Attempts  int    `key:"attempts"`   // per task
+	// MaxCostUSD is what the run may cost at HarnessConfig.Prices; 0 means no limit.
+	MaxCostUSD float64  `key:"max_cost_usd"`
+	Tasks      []string `key:"tasks"` // globs of task ids, see MatchTask; empty means all
 }
 
 // BenchmarkSection says which pack is run.
@@ -106,11 +108,20 @@ type HarnessConfig struct {
 	// RefuseExternalTools refuses requests that contain tools that are not allowed, instead
 	// of removing the tools.
 	RefuseExternalTools bool
-	MaxTotalTokens      int64 `key:"max_total_tokens"` // per attempt; 0 means no limit
-	MaxRequests         int64 `key:"max_requests"`     // per attempt; 0 means no limit
+	MaxTotalTokens      int64         `key:"max_total_tokens"` // per attempt; 0 means no limit
+	MaxRequests         int64         `key:"max_requests"`     // per attempt; 0 means no limit
+	MaxCostUSD          float64       `key:"max_cost_usd"`     // per attempt, at Prices; 0 means no limit
+	Prices              *PricesConfig // nil if the file has none
 	// Own are the values of AgentType.Config that the file sets: strings without surrounding
 	// white space, other values as JSON.
 	Own map[string]string
+}
+
+// PricesConfig says what a provider asks for a million tokens, in US dollars.
+type PricesConfig struct {
+	Input       float64 `key:"input"`
+	CachedInput float64 `key:"cached_input"` // that of Input unless the file says otherwise
+	Output      float64 `key:"output"`       // reasoning included
 }
 
 // A HarnessFile is a file or directory of the tester's that a command finds in its sandbox.
@@ -200,6 +211,7 @@ func LoadTester(path string, agents []AgentType, settings ...Setting) (*Tester, 
 	if sound {
 		handler := checkHandler(&c, root.Get("runtime"))
 		sound = checkCommand(&c, harness) && handler
+		sound = checkCosts(&c, root) && sound
 	}
 	for i := range c.Problems {
 		if c.Problems[i].Line == 0 {
@@ -331,6 +343,11 @@ func (t *Tester) fill(root document.Value) {
 		f.Source = filepath.Clean(f.Source)
 		f.Dest = cmp.Or(f.Dest, path.Join("/opt", filepath.Base(f.Source)))
 		config.Files = append(config.Files, f)
+	}
+	if p := harness.Get("config").Get("prices"); p.Kind() == document.Object {
+		config.Prices = &PricesConfig{}
+		config.Prices.CachedInput, _ = p.Get("input").Float64()
+		decode(p, config.Prices)
 	}
 	if p := harness.Get("config").Get("provider"); p.Kind() == document.Object {
 		config.Provider = &ProviderConfig{ModelVariable: "SBENCH_MODEL"}

@@ -26,6 +26,7 @@ func testerSchema(agents []AgentType) *schema.Schema {
 			required("output_dir", name("The directory for the records, relative to this file.")),
 			optional("jobs", schema.PositiveInteger("How many attempts run at the same time. By default as many as the cores can serve.")),
 			optional("attempts", schema.PositiveInteger("How often each task is tried, by default once.")),
+			optional("max_cost_usd", schema.Positive("What the run may cost at harness.config.prices, in US dollars: once it has cost that, no attempt is started.")),
 			optional("tasks", schema.List("Globs of the ids of the tasks to run.", name("A glob."))),
 		)),
 		required("benchmark", schema.Closed("The pack.",
@@ -113,6 +114,12 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 		optional("on_external_tools", schema.Enum("What becomes of a request for such a tool that is not allowed: it is taken out of the request (strip, the default), or the request is refused.", "strip", "refuse")),
 		optional("max_total_tokens", schema.PositiveInteger("The tokens that an attempt may use.")),
 		optional("max_requests", schema.PositiveInteger("The requests that an attempt may make.")),
+		optional("max_cost_usd", schema.Positive("What an attempt may cost at the prices, in US dollars.")),
+		optional("prices", schema.Nullable(schema.Closed("What the provider asks for a million tokens, in US dollars.",
+			required("input", schema.Positive("Tokens that the model reads.")),
+			optional("cached_input", schema.Positive("Those of them that the provider has in its cache, by default as the others.")),
+			required("output", schema.Positive("Tokens that the model writes, reasoning included.")),
+		))),
 		optional("base_url", urlSchema("The provider's API, for gateways and tests.")),
 	}
 	own := []schema.Field{command, optional("files", filesSchema()), optional("provider", providerSchema()), optional("model", modelSchema())}
@@ -124,7 +131,7 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 }
 
 // needProvider are keys of a command's configuration that mean nothing without a provider.
-var needProvider = []string{"model", "allow_external_tools", "on_external_tools", "max_total_tokens", "max_requests", "base_url"}
+var needProvider = []string{"model", "allow_external_tools", "on_external_tools", "max_total_tokens", "max_requests", "max_cost_usd", "prices", "base_url"}
 
 // checkCommand checks the configuration of a command as a whole. It returns false after an error.
 func checkCommand(c *schema.Checker, harness document.Value) bool {
@@ -144,6 +151,23 @@ func checkCommand(c *schema.Checker, harness document.Value) bool {
 		sound = false
 	}
 	return sound
+}
+
+// checkCosts checks that there are prices for every budget in dollars. It returns false after an
+// error.
+func checkCosts(c *schema.Checker, root document.Value) bool {
+	sound := root.Get("harness").Get("config").Get("prices").Kind() == document.Object
+	for _, steps := range [][]any{{"run", "max_cost_usd"}, {"harness", "config", "max_cost_usd"}} {
+		v := root
+		for _, key := range steps {
+			v = v.Get(key.(string))
+		}
+		if v.Kind() != 0 && !sound {
+			c.Errorf(v, steps, "give harness.config.prices", "nobody knows what the tokens cost")
+			return false
+		}
+	}
+	return true
 }
 
 func filesSchema() *schema.Schema {

@@ -17,6 +17,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness/tooling"
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
 )
@@ -145,7 +146,7 @@ func (a *Agent) provider() (*relay.Config, error) {
 	cfg := &relay.Config{
 		Provider: a.CLI.Provider, Key: a.Key, MinSecret: compiler.MinSecret, Bearer: a.Bearer, Model: a.Model,
 		AllowExternalTools: a.AllowExternalTools, RefuseExternalTools: a.RefuseExternalTools,
-		MaxTotalTokens: a.MaxTotalTokens, MaxRequests: a.MaxRequests,
+		MaxTotalTokens: a.MaxTotalTokens, MaxRequests: a.MaxRequests, MaxCostUSD: a.MaxCostUSD, Prices: PricesOf(a.HarnessConfig),
 	}
 	if a.BaseURL == "" {
 		return cfg, nil
@@ -153,6 +154,14 @@ func (a *Agent) provider() (*relay.Config, error) {
 	var err error
 	cfg.BaseURL, err = url.Parse(a.BaseURL)
 	return cfg, err
+}
+
+// PricesOf returns the prices that a tester file gives; nil for none.
+func PricesOf(c compiler.HarnessConfig) *proxy.Prices {
+	if c.Prices == nil {
+		return nil
+	}
+	return &proxy.Prices{Input: c.Prices.Input, Cached: c.Prices.CachedInput, Output: c.Prices.Output}
 }
 
 // environment returns the agent's own variables, which take precedence over those of

@@ -74,6 +74,16 @@ type Usage struct {
 // Total returns the number of tokens that count towards a budget: input and output.
 func (u Usage) Total() int64 { return u.Input + u.Output }
 
+// Prices are what a provider asks for a million tokens, in US dollars.
+type Prices struct {
+	Input, Cached, Output float64
+}
+
+// Cost returns the price of u in US dollars.
+func (p Prices) Cost(u Usage) float64 {
+	return (float64(u.Input-u.Cached)*p.Input + float64(u.Cached)*p.Cached + float64(u.Output)*p.Output) / 1e6
+}
+
 // Add returns the sum of u and v.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{

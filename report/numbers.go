@@ -56,6 +56,14 @@ func Seconds(s float64) string {
 // Bytes formats a size in binary units.
 func Bytes(n float64) string { return scaled(n, 1024, []string{" B", " KiB", " MiB", " GiB", " TiB"}) }
 
+// Dollars formats an amount of US dollars: cents from one dollar on, four digits below.
+func Dollars(v float64) string {
+	if v >= 1 || v == 0 {
+		return fmt.Sprintf("%.2f USD", v)
+	}
+	return fmt.Sprintf("%.4f USD", v)
+}
+
 // Many formats a count with three digits.
 func Many(n float64) string { return scaled(n, 1000, []string{"", " k", " M", " G", " T"}) }
 

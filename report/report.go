@@ -58,9 +58,10 @@ type Run struct {
 	NotPassed  []Unpassed `json:"not_passed"` // in the order of Tasks
 
 	Distributions Distributions `json:"distributions"`
-	Spent         Tokens        `json:"tokens_spent"` // by all tries, even those that do not count
-	Slowest       []Slow        `json:"slowest"`      // at most 10, the slowest first
-	Tasks         []Task        `json:"tasks"`        // in the order of [Natural]
+	Spent         Tokens        `json:"tokens_spent"`        // by all tries, even those that do not count
+	SpentUSD      float64       `json:"usd_spent,omitempty"` // the same in US dollars; 0 if unknown
+	Slowest       []Slow        `json:"slowest"`             // at most 10, the slowest first
+	Tasks         []Task        `json:"tasks"`               // in the order of [Natural]
 }
 
 // A Problem is something that could not be read or is not as it should be.
@@ -160,6 +161,7 @@ type Distributions struct {
 	Cached     stat.Distribution `json:"cached_tokens"`
 	Output     stat.Distribution `json:"output_tokens"`
 	Reasoning  stat.Distribution `json:"reasoning_tokens"`
+	Cost       stat.Distribution `json:"cost_usd"`
 	PeakMemory stat.Distribution `json:"peak_memory_bytes"`
 }
 

@@ -60,6 +60,13 @@ func (r Run) section() section {
 	if t := r.Spent; t.Input+t.Output > 0 {
 		s.say("tokens", "%s in (%s cached), %s out (%s reasoning), in all tries", Many(float64(t.Input)), Many(float64(t.Cached)), Many(float64(t.Output)), Many(float64(t.Reasoning)))
 	}
+	if r.SpentUSD > 0 {
+		each := ""
+		if c.Passed > 0 {
+			each = ", " + Dollars(r.SpentUSD/float64(c.Passed)) + " for each attempt that passed"
+		}
+		s.say("cost", "%s in all tries%s", Dollars(r.SpentUSD), each)
+	}
 	if len(r.Contrast) > 0 {
 		s.say("contrast", "passes borne out by changed tests: %d calibrated, %d uncalibrated, %d without", r.Contrast["calibrated"], r.Contrast["uncalibrated"], r.Contrast["none"])
 	}

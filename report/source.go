@@ -36,10 +36,11 @@ type Source struct {
 	Problems []Problem
 	more     int // problems that were not kept
 
-	Spent  Tokens // by all tries
-	runID  string // of the first record
-	root   *os.Root
-	egress map[attemptKey]*egressIndex // nil until it is needed
+	Spent    Tokens  // by all tries
+	SpentUSD float64 // by all tries; 0 if unknown
+	runID    string  // of the first record
+	root     *os.Root
+	egress   map[attemptKey]*egressIndex // nil until it is needed
 }
 
 // An Attempt is what memory holds of an attempt: the try that counts, and a list of all
@@ -55,6 +56,7 @@ type Attempt struct {
 	Started, Ended            time.Time
 	Producer, Verifier, Total float64  // seconds
 	Tokens                    *Tokens  // nil if unknown
+	Cost                      float64  // in US dollars; 0 if unknown
 	PeakMemory                int64    // bytes
 	Agent                     string   // name, version and model
 	Degraded                  []string // limits that the host did not enforce
@@ -171,6 +173,7 @@ func (s *Source) take(index map[attemptKey]int, n int, l line) {
 		s.runID = rec.RunID
 	}
 	a := summarise(rec)
+	s.SpentUSD += a.Cost
 	if a.Tokens != nil {
 		s.Spent.add(*a.Tokens)
 	}
@@ -230,6 +233,7 @@ func summarise(rec record.Record) Attempt {
 	}
 	if rec.Egress != nil && rec.Egress.Relay != nil {
 		u := rec.Egress.Relay.Usage
+		a.Cost = max(0, rec.Egress.Relay.CostUSD)
 		a.Tokens = &Tokens{max(0, u.Input), max(0, u.Cached), max(0, u.Output), max(0, u.Reasoning), u.Estimated}
 	}
 	if rec.Agent != nil {

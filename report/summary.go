@@ -28,7 +28,7 @@ func (s *Source) run() Run {
 	m := s.Manifest
 	r := Run{
 		Dir: s.Dir, RunID: cmp.Or(m.RunID, s.runID), BenchmarkID: m.Pack.ID, PackVersion: m.Pack.Version, Sbench: m.Sbench, Harness: m.Harness,
-		Jobs: m.Jobs, Planned: s.Planned, Records: s.Records, Problems: append([]Problem{}, s.Problems...), Spent: s.Spent,
+		Jobs: m.Jobs, Planned: s.Planned, Records: s.Records, Problems: append([]Problem{}, s.Problems...), Spent: s.Spent, SpentUSD: s.SpentUSD,
 	}
 	if s.more > 0 {
 		r.Problems = append(r.Problems, Problem{Finding: record.Finding{File: record.RecordsFile, Message: "and more: " + count(s.more, "problem")}})

@@ -35,6 +35,9 @@ func (c Config) provenance() (record.Provenance, error) {
 		Config compiler.HarnessConfig
 		Files  string `json:",omitempty"` // what they hold
 	}{Env: c.Tester.Harness.Env, Config: c.Tester.Harness.Config}
+	if config.Config.MaxCostUSD == 0 { // prices alone change no outcome
+		config.Config.Prices = nil
+	}
 	if command, ok := c.Producer.(harness.Command); ok {
 		config.Files = command.Files
 	}

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 
@@ -153,6 +154,7 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 		if err := s.write(rec); err != nil {
 			return err
 		}
+		s.spend(rec)
 		a.asked = time.Now()
 		ended := s.giveUp(cause)
 		again := ended == nil && cause != nil && a.try-first < s.cfg.Retries
@@ -178,6 +180,20 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 			s.count(a.key(), last)
 			return s.interrupted(ctx)
 		}
+	}
+}
+
+// spend adds what a try has cost, and lets nothing more start once the run has cost what it may.
+func (s *session) spend(rec record.Record) {
+	if rec.Egress == nil || rec.Egress.Relay == nil {
+		return
+	}
+	s.mu.Lock()
+	s.cost += rec.Egress.Relay.CostUSD
+	cost := s.cost
+	s.mu.Unlock()
+	if most := s.cfg.Tester.Run.MaxCostUSD; most > 0 && cost >= most && !s.failed.Swap(true) {
+		s.emit(Event{Kind: Notice, Detail: fmt.Sprintf("the run has cost %.2f USD, and run.max_cost_usd is %.2f: nothing more starts", cost, most)})
 	}
 }
 

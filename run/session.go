@@ -59,12 +59,13 @@ type session struct {
 	resumed      bool // the directory held a run
 
 	progress sync.Mutex  // held while cfg.Progress is called
-	failed   atomic.Bool // an attempt did not pass, under FailFast
+	failed   atomic.Bool // nothing more is to start: an attempt did not pass, under FailFast, or the run has cost enough
 	cut      atomic.Bool // stopping cut an attempt short
 
 	mu      sync.Mutex // guards what follows
 	ledger  *record.Ledger
 	summary Summary
+	cost    float64 // of all tries, in US dollars
 	causes  causes
 	streak  streak
 }
@@ -190,6 +191,7 @@ func (s *session) openLedger(ctx context.Context) error {
 // remember notes a record of an earlier session.
 func (s *session) remember(r record.Record) error {
 	of := key{r.TaskID, r.Attempt}
+	s.spend(r)
 	s.before[of] = earlier{
 		retried: s.before[of].unmeasured(),
 		status:  r.VerificationStatus, reason: r.FailureReason, message: strings.Clone(bounded(r.FailureMessage)), tries: r.Try, inputs: r.Provenance.Inputs,

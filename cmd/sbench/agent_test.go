@@ -163,6 +163,7 @@ func TestOwnAgent(t *testing.T) {
 		{"500 for ever", "terminal-task-smoke", "terminal-task-smoke/create-file", "fail 500 forever\n" + greet, "", none},
 		{"cut", "terminal-task-smoke", "terminal-task-smoke/create-file", "cut 2\n" + greet, "", none},
 		{"requests are used up", "terminal-task-smoke", "terminal-task-smoke/create-file", greet, ", max_requests: 1", "failed max_requests_exceeded"},
+		{"money is used up", "terminal-task-smoke", "terminal-task-smoke/create-file", greet, ", max_cost_usd: 10, prices: {input: 1000000, output: 1000000}", "failed max_cost_usd_exceeded"},
 		{"model that gives up", "terminal-task-smoke", "terminal-task-smoke/create-file", "say I cannot.", "", "failed checker_failed"},
 	}
 	for _, tt := range tests {
@@ -182,6 +183,24 @@ func TestOwnAgent(t *testing.T) {
 				t.Errorf("%+v", r.record)
 			}
 		})
+	}
+}
+
+// TestMaxCost: once a run has cost what it may, nothing more starts, and a resumed run counts what
+// was spent.
+func TestMaxCost(t *testing.T) {
+	r := runAgent(t, ownAgent, "terminal-task-smoke", "terminal-task-smoke/create-file", greet, ", prices: {input: 1000000, cached_input: 1, output: 2000000}", 0)
+	tester, out := filepath.Join(r.host.dir, "tester.yaml"), filepath.Join(r.host.dir, "limited")
+	r.host.env = append(r.host.env, "MY_KEY="+realKey)
+	args := []string{"run", tester, "--output-dir", out, "--jobs", "1", "--max-cost", "50", "--progress", "plain"}
+	for _, more := range [][]string{nil, {"--resume"}} {
+		stdout, stderr := r.host.sbench(0, append(args, more...)...)
+		if !strings.Contains(stdout, "total=2 planned=5 verification=partial") || !strings.Contains(stderr, "the run has cost 80.00 USD, and run.max_cost_usd is 50.00") {
+			t.Errorf("%v:\n%s%s", more, stdout, stderr)
+		}
+	}
+	if stdout, _ := r.host.sbench(0, "report", out); !strings.Contains(stdout, "80.00 USD in all tries") {
+		t.Error(stdout)
 	}
 }
 

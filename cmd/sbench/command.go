@@ -47,6 +47,7 @@ func commandFor(ctx context.Context, t *compiler.Tester, env map[string]string) 
 		Relay: relay.Config{
 			Provider: relay.Provider(p.API), Key: relay.NewKey(env[p.Key]), MinSecret: compiler.MinSecret, Model: c.Model,
 			AllowExternalTools: c.AllowExternalTools, RefuseExternalTools: c.RefuseExternalTools, MaxTotalTokens: c.MaxTotalTokens, MaxRequests: c.MaxRequests,
+			MaxCostUSD: c.MaxCostUSD, Prices: harness.PricesOf(c),
 		},
 	}
 	if c.BaseURL == "" {

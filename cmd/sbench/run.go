@@ -23,7 +23,8 @@ import (
 
 type runCmd struct {
 	testerArgs
-	Attempts *int `placeholder:"N" help:"Attempts of each task. The same as --set run.attempts=N."`
+	Attempts *int     `placeholder:"N" help:"Attempts of each task. The same as --set run.attempts=N."`
+	MaxCost  *float64 `placeholder:"USD" help:"Start nothing more once the run has cost that. The same as --set run.max_cost_usd=USD."`
 
 	Limit     int      `short:"n" placeholder:"N" help:"Run the first N tasks only."`
 	Task      []string `short:"t" placeholder:"GLOB" help:"Of the tasks that the tester file selects, run only those whose id matches one of these patterns."`
@@ -133,6 +134,9 @@ func (cmd *runCmd) source() (testerSource, error) {
 	s, err := cmd.testerArgs.source()
 	if cmd.Attempts != nil {
 		s.settings = append(s.settings, compiler.Setting{Key: "run.attempts", Value: strconv.Itoa(*cmd.Attempts)})
+	}
+	if cmd.MaxCost != nil {
+		s.settings = append(s.settings, compiler.Setting{Key: "run.max_cost_usd", Value: strconv.FormatFloat(*cmd.MaxCost, 'f', -1, 64)})
 	}
 	replaced := map[string]bool{"run.jobs": cmd.Jobs > 0, "run.output_dir": cmd.OutputDir != "", "harness.config.model": !cmd.harnessed()}
 	return s, errors.Join(err, s.unlessReplaced(replaced))

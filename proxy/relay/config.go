@@ -77,7 +77,10 @@ type Config struct {
 	// MaxTotalTokens and MaxRequests are budgets for generations (see [Facts]); 0 means
 	// none. Requests in progress are not cut off, so these may exceed MaxTotalTokens.
 	MaxTotalTokens int64
-	MaxRequests    int64
+	// MaxCostUSD is a budget of what the tokens cost at Prices; 0 means none.
+	MaxCostUSD  float64
+	Prices      *proxy.Prices // nil: unknown
+	MaxRequests int64
 
 	Limits Limits
 
@@ -130,7 +133,7 @@ func (c Config) check() error {
 	if c.Model == "" {
 		errs = append(errs, errors.New("model: there is none"))
 	}
-	if c.MaxTotalTokens < 0 || c.MaxRequests < 0 {
+	if c.MaxTotalTokens < 0 || c.MaxRequests < 0 || c.MaxCostUSD < 0 {
 		errs = append(errs, errors.New("budget: is negative"))
 	}
 	for field, limit := range reflect.ValueOf(c.Limits).Fields() {

@@ -22,6 +22,7 @@ type Budget string
 const (
 	TokenBudget   Budget = "max_total_tokens"
 	RequestBudget Budget = "max_requests"
+	CostBudget    Budget = "max_cost_usd"
 )
 
 // Facts are what a [Relay] observed. From them the caller decides how an attempt ended.
@@ -49,6 +50,7 @@ type Facts struct {
 
 	Exceeded Budget      `json:"exceeded,omitempty"` // the first that refused a request; empty if none did
 	Usage    proxy.Usage `json:"usage"`              // of all requests
+	CostUSD  float64     `json:"cost_usd,omitempty"` // of Usage, if the prices are known
 
 	Stripped map[string]int64 `json:"stripped,omitempty"` // what was removed from requests that were sent, and how often
 	External map[string]int64 `json:"external,omitempty"` // why requests were refused under RefuseExternalTools, and how often

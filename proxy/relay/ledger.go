@@ -15,6 +15,8 @@ const keptStatuses = 16
 // A ledger keeps the facts and the budgets of one relay.
 type ledger struct {
 	maxTokens, maxRequests int64
+	maxCost                float64
+	prices                 proxy.Prices
 	maxInFlight            int
 	maxBodies              int64
 
@@ -27,7 +29,7 @@ type ledger struct {
 
 func newLedger(cfg Config) *ledger {
 	return &ledger{
-		maxTokens: cfg.MaxTotalTokens, maxRequests: cfg.MaxRequests, maxInFlight: cfg.Limits.InFlight, maxBodies: cfg.Limits.Bodies,
+		maxTokens: cfg.MaxTotalTokens, maxRequests: cfg.MaxRequests, maxCost: cfg.MaxCostUSD, prices: *cmp.Or(cfg.Prices, &proxy.Prices{}), maxInFlight: cfg.Limits.InFlight, maxBodies: cfg.Limits.Bodies,
 		facts: Facts{Failed: map[Cause]int64{}, Stripped: map[string]int64{}, External: map[string]int64{}},
 	}
 }
@@ -87,6 +89,9 @@ func (l *ledger) admit(input int64) error {
 	if l.maxTokens > 0 && l.facts.Usage.Total()+l.reserved >= l.maxTokens {
 		return l.exceeded(TokenBudget)
 	}
+	if l.maxCost > 0 && l.prices.Cost(l.facts.Usage.Add(proxy.Usage{Input: l.reserved})) >= l.maxCost {
+		return l.exceeded(CostBudget)
+	}
 	l.facts.Sent++
 	l.reserved += input
 	return nil
@@ -116,6 +121,7 @@ func (l *ledger) settle(input int64, o outcome) {
 	l.reserved -= input
 	f := &l.facts
 	f.Usage = f.Usage.Add(o.usage)
+	f.CostUSD = l.prices.Cost(f.Usage)
 	if f.Statuses = append(f.Statuses, o.status); len(f.Statuses) > keptStatuses {
 		f.Statuses = slices.Delete(f.Statuses, 0, 1)
 	}
