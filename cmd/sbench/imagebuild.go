@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	goruntime "runtime"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ type imageBuildCmd struct {
 	As      string   `placeholder:"REF" help:"Name for the image."`
 	File    string   `default:"Dockerfile" help:"Dockerfile, relative to the directory."`
 	Pack    string   `placeholder:"DIR" help:"Build all images whose Dockerfiles an imported pack holds, instead of one."`
-	With    string   `enum:"auto,buildkit,buildah,podman,sbench" default:"auto" help:"What builds: buildkit, buildah, podman, or sbench itself in its own sandboxes. auto takes the first that this host has."`
+	With    string   `enum:"auto,buildkit,buildah,podman,sbench" default:"auto" help:"What builds: buildkit, buildah, podman, or sbench itself in its own sandboxes. auto takes the first that this host has, or sbench for Dockerfiles whose base is an image of sbench.local."`
 	Addr    string   `env:"BUILDKIT_HOST" placeholder:"ADDRESS" help:"Address of BuildKit, as buildctl takes it."`
 	Allow   []string `placeholder:"DOMAIN" help:"Domain that commands may reach where sbench itself builds, with its subdomains; can be repeated. Default: none."`
 	JSON    bool     `name:"json" help:"Print JSON."`
@@ -55,7 +56,7 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	with, err := cmd.find()
+	with, err := cmd.find(images)
 	if err != nil {
 		return err
 	}
@@ -127,8 +128,18 @@ func (cmd *imageBuildCmd) images() ([]pack.BuiltImage, error) {
 	return []pack.BuiltImage{{Ref: cmd.As, Context: cmd.Context}}, nil
 }
 
+// ownBase matches a Dockerfile that begins with an image that only sbench's daemon has; see
+// containerd.Local.
+var ownBase = regexp.MustCompile(`(?im)^\s*FROM\s+(--\S+\s+)*sbench\.local/`)
+
 // find returns what builds. A choice that this host does not have is an error.
-func (cmd *imageBuildCmd) find() (string, error) {
+func (cmd *imageBuildCmd) find(images []pack.BuiltImage) (string, error) {
+	if cmd.With == "auto" && cmd.Addr == "" && slices.ContainsFunc(images, func(i pack.BuiltImage) bool {
+		text, err := os.ReadFile(filepath.Join(i.Context, cmd.File))
+		return err == nil && ownBase.Match(text)
+	}) {
+		return withSbench, nil
+	}
 	_, noProgram := exec.LookPath("buildctl")
 	_, noSocket := os.Stat(buildkitSocket)
 	switch {
