@@ -34,15 +34,14 @@ type Service struct {
 	Wait  time.Duration `json:"wait"`  // until it is ready
 }
 
-// Mount returns the mount of which sandboxes with services have need.
+// Mount returns the mount that a sandbox with services needs.
 func Mount() (runtime.Mount, error) {
 	own, err := os.Executable()
 	return runtime.Mount{Source: own, Dest: program}, err
 }
 
-// Args returns the command line that starts services, one after the other as soon as the one
-// before is ready, and then becomes args. Without args it writes to standard output when all
-// are ready, and ends after them.
+// Args returns the command line that starts services, each as soon as the one before is ready,
+// and then becomes args. Without args it prints a line when all are ready, and ends after them.
 func Args(services []Service, args ...string) ([]string, error) {
 	text, err := json.Marshal(services)
 	return append([]string{program, string(text)}, args...), err

@@ -27,9 +27,9 @@ type Engine interface {
 // wall is longer than any attempt.
 const wall = 1000 * time.Hour
 
-// Create makes a sandbox of cfg, and starts its sidecars one after the other as soon as the one
-// before is ready. They have the sandbox's limits, each, and its capabilities, and end when it
-// is closed. An error means that one of them is not ready; it is not the candidate's fault.
+// Create makes a sandbox of cfg, and starts its sidecars, each as soon as the one before is ready.
+// Each has the sandbox's limits and capabilities, and ends when the sandbox is closed. An error
+// means that one of them is not ready; it is not the candidate's fault.
 func Create(ctx context.Context, e Engine, cfg runtime.Config, sidecars []Sidecar) (runtime.Sandbox, error) {
 	if len(sidecars) == 0 {
 		return e.Create(ctx, cfg)
