@@ -84,8 +84,17 @@ type Credential struct {
 type HarnessSection struct {
 	Type string `key:"type"` // HarnessCommand, or the name of an agent; empty is invalid
 	// Env are the names of the environment variables that the harness gets.
-	Env    []string      `key:"env"`
-	Config HarnessConfig `key:"config"`
+	Env []string `key:"env"`
+	// Secrets say where the values of names in Env are that neither the environment nor the env
+	// file has.
+	Secrets map[string]SecretSource
+	Config  HarnessConfig `key:"config"`
+}
+
+// A SecretSource is a command that prints a value, or a file that holds it.
+type SecretSource struct {
+	Command Command `key:"command"`
+	File    string  `key:"file"` // absolute; "" for a command
 }
 
 // HarnessConfig configures a harness. Which fields apply depends on its type.
@@ -212,6 +221,7 @@ func LoadTester(path string, agents []AgentType, settings ...Setting) (*Tester, 
 		handler := checkHandler(&c, root.Get("runtime"))
 		sound = checkCommand(&c, harness) && handler
 		sound = checkCosts(&c, root) && sound
+		sound = checkSecrets(&c, harness) && sound
 	}
 	for i := range c.Problems {
 		if c.Problems[i].Line == 0 {
@@ -333,6 +343,16 @@ func (t *Tester) fill(root document.Value) {
 		default:
 			*p = filepath.Join(filepath.Dir(t.Path), *p)
 		}
+	}
+	for name, v := range harness.Get("secrets").Fields() {
+		s := SecretSource{}
+		if decode(v, &s); s.File != "" && !filepath.IsAbs(s.File) {
+			s.File = filepath.Join(filepath.Dir(t.Path), s.File)
+		}
+		if t.Harness.Secrets == nil {
+			t.Harness.Secrets = map[string]SecretSource{}
+		}
+		t.Harness.Secrets[name.Text()] = s
 	}
 	for _, item := range harness.Get("config").Get("files").Items() {
 		f := HarnessFile{}

@@ -50,6 +50,7 @@ func harnessSchema(agents []AgentType) *schema.Schema {
 	s := schema.Closed("What produces candidates.",
 		required("type", schema.Enum("The type of harness.", types...)),
 		optional("env", envNamesSchema()),
+		optional("secrets", secretsSchema()),
 		optional("config", schema.Nullable(schema.Open("What the type of harness needs."))),
 	)
 	configs := harnessConfigs(agents)
@@ -70,6 +71,34 @@ func envNamesSchema() *schema.Schema {
 		return "values come from the environment or the env file", fmt.Errorf("expected the name of an environment variable alone, such as %q", name)
 	})
 	return schema.Nullable(schema.List(doc, name))
+}
+
+func secretsSchema() *schema.Schema {
+	source := schema.Closed("Where a value is: one of command and file.",
+		optional("command", commandSchema("A command of this host that prints it, without a sandbox.")),
+		optional("file", schema.Text("A file that holds it, relative to this file.")),
+	)
+	source.Check = func(c *schema.Checker, v document.Value) {
+		if (v.Get("command").Kind() == 0) == (v.Get("file").Kind() == 0) {
+			c.Errorf(v, nil, "", "expected one of command and file")
+		}
+	}
+	return &schema.Schema{
+		Doc: "Where the values of harness.env are that neither the environment nor the env file has, by name.", Null: true,
+		Object: &schema.Object{Unknown: schema.Accept, Others: source},
+	}
+}
+
+// checkSecrets checks that harness.env lists all names. It returns false after an error.
+func checkSecrets(c *schema.Checker, harness document.Value) bool {
+	listed, sound := stringList(harness.Get("env")), true
+	for name := range harness.Get("secrets").Fields() {
+		if !slices.Contains(listed, name.Text()) {
+			c.Errorf(name, []any{"harness", "secrets", name.Text()}, "add it there", "harness.env does not list %q", name.Text())
+			sound = false
+		}
+	}
+	return sound
 }
 
 func runtimeSchema() *schema.Schema {

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
@@ -54,7 +56,7 @@ type runCmd struct {
 // Run runs the benchmark and prints the summary line last.
 func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	show := cmd.progress(a)
-	in, err := cmd.load(a)
+	in, err := cmd.load(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -103,7 +105,7 @@ func (a *app) printSummary(s run.Summary, asJSON bool) error {
 }
 
 // load reads the tester file, the manifest and the environment.
-func (cmd *runCmd) load(a *app) (run.Inputs, error) {
+func (cmd *runCmd) load(ctx context.Context, a *app) (run.Inputs, error) {
 	source, err := cmd.source()
 	if cmd.AcceptUnsigned && !cmd.Resume && cmd.From == "" {
 		err = errors.Join(err, fmt.Errorf("%w: --accept-unsigned is for --resume and --from", errUsage))
@@ -119,7 +121,7 @@ func (cmd *runCmd) load(a *app) (run.Inputs, error) {
 	}
 	in, err := loadTester(a, source)
 	if err == nil && cmd.harnessed() { // others need no credentials
-		in.Env, err = cmd.environment(in.Tester)
+		in.Env, err = cmd.environment(ctx, a, in.Tester)
 	}
 	return in, err
 }
@@ -160,7 +162,8 @@ func loadTester(a *app, s testerSource) (run.Inputs, error) {
 	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
-func (cmd *runCmd) environment(tester *compiler.Tester) (map[string]string, error) {
+// environment returns the values of harness.env.
+func (cmd *runCmd) environment(ctx context.Context, a *app, tester *compiler.Tester) (map[string]string, error) {
 	name, file := cmd.EnvFile, map[string]string{}
 	if name == "" {
 		if _, err := os.Stat(".env"); err == nil {
@@ -176,7 +179,37 @@ func (cmd *runCmd) environment(tester *compiler.Tester) (map[string]string, erro
 			return nil, err
 		}
 	}
+	for name, source := range tester.Harness.Secrets {
+		if os.Getenv(name) != "" || file[name] != "" {
+			continue
+		}
+		var err error
+		if file[name], err = secret(ctx, a, source); err != nil {
+			return nil, compiler.Problems{tester.Problem("$.harness.secrets."+name, "", err.Error())}
+		}
+	}
 	return tester.ResolveEnv(os.Environ(), file)
+}
+
+// secretTime is how long a command may take that prints a secret: somebody may have to type.
+const secretTime = 5 * time.Minute
+
+// secret returns the value of a source without white space around it. No error quotes it.
+func secret(ctx context.Context, a *app, source compiler.SecretSource) (string, error) {
+	if source.File != "" {
+		text, err := os.ReadFile(source.File)
+		return strings.TrimSpace(string(text)), err
+	}
+	ctx, cancel := context.WithTimeout(ctx, secretTime)
+	defer cancel()
+	args := source.Command.Args()
+	command := exec.CommandContext(ctx, args[0], args[1:]...)
+	command.Stdin, command.Stderr = os.Stdin, a.stderr
+	text, err := command.Output()
+	if err != nil {
+		err = fmt.Errorf("%s: %w", args[0], err)
+	}
+	return strings.TrimSpace(string(text)), err
 }
 
 // prepare makes what needs no daemon: the harness, its egress, and the options.
