@@ -215,7 +215,7 @@ func (c *Client) dial(ctx context.Context, address string) error {
 	defer cancel()
 	v, err := cl.Version(ctx)
 	if err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || late(err) { // gRPC's attempt to connect may end a moment earlier
 			err = fmt.Errorf("no answer within %s: it hangs, or was stopped", dialTimeout)
 		}
 		return fail(errors.Join(err, cl.Close()))
