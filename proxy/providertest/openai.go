@@ -3,6 +3,7 @@ package providertest
 import (
 	"cmp"
 	"fmt"
+	"maps"
 )
 
 // responses is OpenAI's Responses API.
@@ -123,17 +124,35 @@ func (d responses) streamFailure(r reply, kind string) sseEvent {
 	return sseEvent{"response.failed", m{"type": "response.failed", "sequence_number": 1, "response": resp}}
 }
 
-// chat is OpenAI's Chat Completions API, without tools: neither agent uses it.
+// chat is OpenAI's Chat Completions API.
 type chat struct{ openAI }
 
-func (chat) offers(tool) []offer { return nil }
+func (chat) offers(t tool) []offer {
+	if t.Function == nil {
+		return nil
+	}
+	return []offer{t.Function.offer(t.Function.Parameters, offer{})}
+}
+
+// calls returns the call of an answer as a list, and why the answer ends.
+func (chat) calls(r reply) (calls []m, finish string) {
+	if c := r.call; c != nil {
+		return []m{{"index": 0, "id": c.id, "type": "function", "function": m{"name": c.name, "arguments": c.input}}}, "tool_calls"
+	}
+	return nil, "stop"
+}
 
 func (d chat) frame(r reply, object string, choices []m) m {
 	return m{"id": fmt.Sprintf("chatcmpl-sbench-%04d", r.n), "object": object, "created": 1700000000, "model": r.model, "choices": choices}
 }
 
 func (d chat) answer(r reply) any {
-	choice := m{"index": 0, "message": m{"role": "assistant", "content": r.text}, "finish_reason": "stop"}
+	message := m{"role": "assistant", "content": r.text}
+	calls, finish := d.calls(r)
+	if calls != nil {
+		message["tool_calls"] = calls
+	}
+	choice := m{"index": 0, "message": message, "finish_reason": finish}
 	v := d.frame(r, "chat.completion", []m{choice})
 	v["usage"] = d.usage(r.usage, "prompt", "completion")
 	return v
@@ -150,10 +169,20 @@ func (d chat) events(t turn, r reply) []sseEvent {
 	}
 	delta := func(v m, finish any) { add([]m{{"index": 0, "delta": v, "finish_reason": finish}}, nil) }
 	delta(m{"role": "assistant", "content": ""}, nil)
-	for _, p := range pieces(r.text) {
-		delta(m{"content": p}, nil)
+	if r.text != "" {
+		for _, p := range pieces(r.text) {
+			delta(m{"content": p}, nil)
+		}
 	}
-	delta(m{}, "stop")
+	calls, finish := d.calls(r)
+	if calls != nil {
+		for _, p := range pieces(r.call.input) {
+			calls[0]["function"].(m)["arguments"] = p
+			delta(m{"tool_calls": []m{maps.Clone(calls[0])}}, nil)
+			calls = []m{{"index": 0, "function": m{}}} // only the first piece has a name
+		}
+	}
+	delta(m{}, finish)
 	if t.count {
 		add([]m{}, d.usage(r.usage, "prompt", "completion"))
 	}

@@ -39,7 +39,7 @@ type Provider struct {
 }
 
 // New returns a provider that accepts only the given key, as a bearer token or as
-// Anthropic's x-api-key. If key is "" it accepts any. It fails for an invalid script.
+// Anthropic's x-api-key or Google's x-goog-api-key. If key is "" it accepts any. It fails for an invalid script.
 func New(key string, s Script) (*Provider, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -95,12 +95,15 @@ func (p *Provider) answer(r *http.Request, body []byte, err error, rec *Request)
 		return fail(d, http.StatusNotFound, "no such path")
 	}
 	turn, err := parse(d, body)
+	if g, ok := d.(google); ok {
+		turn.stream = g.stream
+	}
 	if err != nil {
 		p.problem("%s: %v", r.URL.Path, err)
 		return fail(d, http.StatusBadRequest, err.Error())
 	}
-	if strings.HasSuffix(r.URL.Path, "/count_tokens") {
-		return whole(http.StatusOK, map[string]int{"input_tokens": len(body) / 4})
+	if strings.HasSuffix(r.URL.Path, "/count_tokens") || strings.HasSuffix(r.URL.Path, ":countTokens") {
+		return whole(http.StatusOK, map[string]int{"input_tokens": len(body) / 4, "totalTokens": len(body) / 4})
 	}
 	return p.turn(r.Context(), d, turn, rec)
 }
@@ -148,12 +151,12 @@ func (p *Provider) fault(n int, s Step) *Fault {
 }
 
 func (p *Provider) authorized(h http.Header) bool {
-	return p.key == "" || h.Get("X-Api-Key") == p.key || h.Get("Authorization") == "Bearer "+p.key
+	return p.key == "" || h.Get("X-Api-Key") == p.key || h.Get("X-Goog-Api-Key") == p.key || h.Get("Authorization") == "Bearer "+p.key
 }
 
 // masked repeats a part of the credential, as a real provider does.
 func masked(h http.Header) string {
-	key := strings.TrimPrefix(h.Get("Authorization")+h.Get("X-Api-Key"), "Bearer ")
+	key := strings.TrimPrefix(h.Get("Authorization")+h.Get("X-Api-Key")+h.Get("X-Goog-Api-Key"), "Bearer ")
 	if len(key) < 8 {
 		return "***"
 	}

@@ -33,7 +33,7 @@ type sseEvent struct {
 	data any
 }
 
-// A dialect is one of the three APIs.
+// A dialect is one of the APIs.
 type dialect interface {
 	offers(t tool) []offer
 	idPrefix() string // of calls
@@ -45,6 +45,9 @@ type dialect interface {
 }
 
 func dialectOf(path string) dialect {
+	if _, call, ok := strings.Cut(path, "/v1beta/models/"); ok {
+		return google{stream: strings.HasSuffix(call, ":streamGenerateContent")}
+	}
 	for end, d := range map[string]dialect{
 		"/messages": anthropic{}, "/messages/count_tokens": anthropic{}, "/responses": responses{}, "/responses/compact": responses{}, "/chat/completions": chat{},
 	} {

@@ -21,7 +21,7 @@ type offer struct {
 	bash bool // Anthropic's own bash tool, which has no schema
 }
 
-// A request has the fields of all three APIs that matter here.
+// A request has the fields of all APIs that matter here.
 type request struct {
 	Model         string `json:"model"`
 	Stream        bool   `json:"stream"`
@@ -30,15 +30,20 @@ type request struct {
 	} `json:"stream_options"`
 	Messages []item          `json:"messages"`
 	Input    json.RawMessage `json:"input"` // items, or a string
+	Contents []item          `json:"contents"`
 	Tools    []tool          `json:"tools"`
 }
 
 // An item is a message, or another item of the Responses API.
 type item struct {
-	Role    string          `json:"role"`
-	CallID  string          `json:"call_id"`
-	Content json.RawMessage `json:"content"` // blocks, or a string
-	Tools   []tool          `json:"tools"`
+	Role      string          `json:"role"`
+	CallID    string          `json:"call_id"`
+	Content   json.RawMessage `json:"content"`    // blocks, or a string
+	ToolCalls []block         `json:"tool_calls"` // of Chat Completions
+	Parts     []struct {
+		FunctionCall block `json:"functionCall"`
+	} `json:"parts"` // of Google's API
+	Tools []tool `json:"tools"`
 }
 
 type block struct {
@@ -53,6 +58,11 @@ type tool struct {
 	InputSchema json.RawMessage `json:"input_schema"`
 	Parameters  json.RawMessage `json:"parameters"`
 	Tools       []tool          `json:"tools"`
+	Function    *tool           `json:"function"` // of Chat Completions
+
+	// Of Google's API.
+	FunctionDeclarations []tool          `json:"functionDeclarations"`
+	ParametersJSONSchema json.RawMessage `json:"parametersJsonSchema"`
 }
 
 // offer completes an offer with what all tools have.
@@ -69,21 +79,25 @@ func parse(d dialect, body []byte) (turn, error) {
 		return turn{}, fmt.Errorf("request: %w", err)
 	}
 	t := turn{model: req.Model, stream: req.Stream, count: req.StreamOptions.IncludeUsage}
-	items := req.Messages
+	items := append(req.Messages, req.Contents...)
 	_ = json.Unmarshal(req.Input, &items) // a string has no items
 	tools := req.Tools
 	for _, i := range items {
 		tools = append(tools, i.Tools...)
 		var blocks []block
 		_ = json.Unmarshal(i.Content, &blocks) // a string has no blocks
+		blocks = append(append(blocks, i.ToolCalls...), block{i.CallID})
+		for _, p := range i.Parts {
+			blocks = append(blocks, p.FunctionCall)
+		}
 		called := false
-		for _, id := range append(blocks, block{i.CallID}) {
+		for _, id := range blocks {
 			_, step, _ := strings.Cut(id.ID, "_sbench_")
 			if n, err := strconv.Atoi(step); err == nil {
 				t.next, called = n+1, true
 			}
 		}
-		if i.Role == "assistant" && !called {
+		if (i.Role == "assistant" || i.Role == "model") && !called {
 			t.next++
 		}
 	}

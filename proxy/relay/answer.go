@@ -52,6 +52,9 @@ var account = regexp.MustCompile(`\b(org-|proj_|wrkspc_)[A-Za-z0-9]{6,}`)
 func (x *exchange) failed(resp *http.Response) outcome {
 	out := outcome{status: resp.StatusCode, cause: causeOf(resp.StatusCode)}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxError+1))
+	if x.relay.cfg.Provider == Google && wrongKey(resp.StatusCode, body) {
+		out.cause = BadKey
+	}
 	if m := newMeter(x.route.dialect, false); out.cause != BadKey && out.cause != RateLimited { // they are sent before any work is done
 		m.write(body)
 		out.usage = m.close(x.bounds, errors.Is(err, errSilent) && !x.closed())

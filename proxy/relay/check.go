@@ -26,7 +26,7 @@ const (
 )
 
 // Check asks the provider for the list of its models, which costs nothing, to find out
-// before the first attempt whether none can succeed. Of the answer only the status 401
+// before the first attempt whether none can succeed. Of the answer only an error
 // counts, and only if it says that the key is wrong: gateways may lack the list, and a key
 // that may only generate gets 401, too. No error contains the key.
 func Check(ctx context.Context, cfg Config) error {
@@ -53,6 +53,9 @@ func check(ctx context.Context, cfg Config) error {
 	defer cancel()
 	base := cmp.Or(cfg.BaseURL, cfg.Provider.publicURL())
 	models := route{path: "/v1/models"}
+	if cfg.Provider == Google {
+		models.path = "/v1beta/models"
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, models.target(cfg.Provider, base, nil).String(), nil)
 	if err != nil {
 		return err
@@ -69,18 +72,30 @@ func check(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode == http.StatusUnauthorized && wrongKey(resp.Body) {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, checkBytes))
+	if err == nil && wrongKey(resp.StatusCode, body) {
 		return fmt.Errorf("%w (%s)", ErrRefused, http.StatusText(resp.StatusCode))
 	}
 	return nil
 }
 
 // wrongKey reports whether a provider's error says that there is no such key: Anthropic's by
-// its type, OpenAI's by its code.
-func wrongKey(body io.Reader) bool {
+// its type, OpenAI's by its code, Google's by a reason in its details.
+func wrongKey(status int, body []byte) bool {
 	var said struct {
-		Error struct{ Type, Code any }
+		Error struct {
+			Type, Code any
+			Details    []struct{ Reason string }
+		}
 	}
-	err := json.NewDecoder(io.LimitReader(body, checkBytes)).Decode(&said)
-	return err == nil && (said.Error.Type == "authentication_error" || said.Error.Code == "invalid_api_key")
+	if json.Unmarshal(body, &said) != nil {
+		return false
+	}
+	switch e := said.Error; status {
+	case http.StatusUnauthorized:
+		return e.Type == "authentication_error" || e.Code == "invalid_api_key"
+	case http.StatusBadRequest:
+		return len(e.Details) > 0 && e.Details[0].Reason == "API_KEY_INVALID"
+	}
+	return false
 }

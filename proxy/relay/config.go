@@ -22,11 +22,12 @@ type Provider string
 const (
 	Anthropic Provider = "anthropic" // Messages
 	OpenAI    Provider = "openai"    // Responses and Chat Completions
+	Google    Provider = "google"    // generateContent of the Gemini API
 )
 
 // AgentURL returns the base URL for an agent whose relay listens at host, an address with a
 // port such as "127.0.0.1:8099". As the providers' own clients expect, OpenAI's ends in /v1
-// and Anthropic's does not.
+// and the others' do not.
 func (p Provider) AgentURL(host string) string {
 	if p == OpenAI {
 		return "http://" + host + "/v1"
@@ -36,8 +37,11 @@ func (p Provider) AgentURL(host string) string {
 
 // publicURL returns the address of the provider's public API.
 func (p Provider) publicURL() *url.URL {
-	if p == OpenAI {
+	switch p {
+	case OpenAI:
 		return &url.URL{Scheme: "https", Host: "api.openai.com", Path: "/v1"}
+	case Google:
+		return &url.URL{Scheme: "https", Host: "generativelanguage.googleapis.com"}
 	}
 	return &url.URL{Scheme: "https", Host: "api.anthropic.com"}
 }
@@ -46,7 +50,7 @@ func (p Provider) publicURL() *url.URL {
 type Config struct {
 	Provider Provider
 	// BaseURL is the provider's address in the form that its own clients use: OpenAI's with
-	// /v1, Anthropic's without. Nil means the public API. The operator is trusted: http and
+	// /v1, the others' without. Nil means the public API. The operator is trusted: http and
 	// loopback addresses are allowed.
 	BaseURL *url.URL
 	// RootCAs verify the provider's certificate. Nil means the system's.
@@ -61,7 +65,7 @@ type Config struct {
 	// may be there by chance.
 	MinSecret int
 	// Bearer sends an Anthropic key as a bearer token instead of x-api-key. OpenAI keys are
-	// always bearer tokens.
+	// always bearer tokens, Google's never.
 	Bearer bool
 
 	Model string // required; the only one that may be asked for
@@ -122,8 +126,8 @@ func (l Limits) withDefaults() Limits {
 // check returns all errors at once. No message contains the key.
 func (c Config) check() error {
 	var errs []error
-	if c.Provider != Anthropic && c.Provider != OpenAI {
-		errs = append(errs, fmt.Errorf("provider %q: must be %q or %q", c.Provider, Anthropic, OpenAI))
+	if c.Provider != Anthropic && c.Provider != OpenAI && c.Provider != Google {
+		errs = append(errs, fmt.Errorf("provider %q: must be %q, %q or %q", c.Provider, Anthropic, OpenAI, Google))
 	}
 	if c.Key.IsZero() {
 		errs = append(errs, errors.New("key: there is none"))
@@ -132,6 +136,8 @@ func (c Config) check() error {
 	}
 	if c.Model == "" {
 		errs = append(errs, errors.New("model: there is none"))
+	} else if c.Provider == Google && (cleanName(c.Model) != c.Model || strings.ContainsAny(c.Model, "/:")) {
+		errs = append(errs, fmt.Errorf("model %q: is part of a path, so it must consist of letters, digits, '-', '_' and '.'", c.Model))
 	}
 	if c.MaxTotalTokens < 0 || c.MaxRequests < 0 || c.MaxCostUSD < 0 {
 		errs = append(errs, errors.New("budget: is negative"))

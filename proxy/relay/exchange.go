@@ -99,10 +99,19 @@ func (x *exchange) prepare(n int64, crowded bool) error {
 	}
 	route, ok := find(x.relay.routes, x.req)
 	if !ok {
+		if cfg.Provider == Google {
+			if model := otherModel(x.req); model != "" {
+				x.entry.Model = model
+				return refuse(badModel, "only the model "+cfg.Model+" may be asked for here")
+			}
+		}
 		return &refusal{status: http.StatusNotFound, reason: badPath, message: "this method and path are not served here"}
 	}
 	x.route = route
 	x.entry.Method, x.entry.Path = route.method, route.path
+	if route.stream && x.req.URL.RawQuery != "alt=sse" {
+		return malformed("a stream is served as events only (alt=sse)")
+	}
 	h := x.req.Header
 	if h.Get("Upgrade") != "" {
 		return refuse(badHeader, "an upgrade to another protocol is not served here")
@@ -137,7 +146,7 @@ func (x *exchange) inspect() error {
 		return err
 	}
 	x.entry.Up = int64(len(raw))
-	in := &inspector{model: cfg.Model, allow: cfg.AllowExternalTools, refuse: cfg.RefuseExternalTools, chat: x.route.dialect == chat}
+	in := &inspector{model: cfg.Model, allow: cfg.AllowExternalTools, refuse: cfg.RefuseExternalTools, chat: x.route.dialect == chat, asked: x.route.model, stream: x.route.stream}
 	refused := x.relay.allowance.spend(func() int64 {
 		x.body, err = in.inspect(raw, x.route.rules)
 		return in.size + in.work + in.tree

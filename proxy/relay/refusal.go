@@ -62,7 +62,7 @@ func (r *refusal) statusFor(p Provider) int {
 	switch {
 	case r.status != 0:
 		return r.status
-	case p == OpenAI:
+	case p == OpenAI || p == Google:
 		return http.StatusBadRequest
 	}
 	return http.StatusForbidden
@@ -87,8 +87,14 @@ func errorType(p Provider, status int) string {
 	return "invalid_request_error"
 }
 
-// errorBody returns an error with the fields of both providers.
+// errorBody returns an error with the fields of all providers.
 func errorBody(p Provider, status int, code, message string) []byte {
+	if p == Google {
+		b, _ := json.Marshal(map[string]any{ // cannot fail: strings and a number
+			"error": map[string]any{"code": status, "status": googleStatus(status), "message": "sbench: " + code + ": " + message},
+		})
+		return append(b, '\n')
+	}
 	b, _ := json.Marshal(map[string]any{ // cannot fail: all values are strings
 		"type":  "error",
 		"error": map[string]any{"type": errorType(p, status), "code": code, "message": "sbench: " + message, "param": nil},

@@ -15,6 +15,7 @@ const (
 	messages
 	responses
 	chat
+	generateContent
 )
 
 // A route is a kind of request that may be sent to a provider.
@@ -23,6 +24,8 @@ type route struct {
 	rules        map[string]rule // nil: a request without a body
 	dialect      dialect
 	query        []string // parameters to forward
+	model        string   // that the path names; "" if the body does
+	stream       bool     // the answer is a stream; false if the body says so
 }
 
 // generates reports whether the request makes a model write, which costs tokens.
@@ -30,19 +33,30 @@ func (r route) generates() bool { return r.dialect != noUsage }
 
 // routes returns everything that may be sent. The rest of the providers' APIs keeps, lists
 // or runs files, jobs, agents or connections.
-func routes(p Provider) []route {
-	if p == OpenAI {
+func routes(p Provider, model string) []route {
+	const get, post = http.MethodGet, http.MethodPost
+	switch p {
+	case OpenAI:
 		return []route{
-			{http.MethodPost, "/v1/responses", responsesRules(), responses, nil},
-			{http.MethodPost, "/v1/responses/compact", responsesRules(), responses, nil},
-			{http.MethodPost, "/v1/chat/completions", chatRules(), chat, nil},
-			{http.MethodGet, "/v1/models", nil, noUsage, []string{"client_version"}},
+			{method: post, path: "/v1/responses", rules: responsesRules(), dialect: responses},
+			{method: post, path: "/v1/responses/compact", rules: responsesRules(), dialect: responses},
+			{method: post, path: "/v1/chat/completions", rules: chatRules(), dialect: chat},
+			{method: get, path: "/v1/models", query: []string{"client_version"}},
+		}
+	case Google:
+		at := "/v1beta/models/" + model
+		return []route{
+			{method: post, path: at + ":generateContent", rules: googleRules(), dialect: generateContent, model: model},
+			{method: post, path: at + ":streamGenerateContent", rules: googleRules(), dialect: generateContent, model: model, stream: true, query: []string{"alt"}},
+			{method: post, path: at + ":countTokens", rules: googleCountRules(), model: model},
+			{method: get, path: at, model: model},
+			{method: get, path: "/v1beta/models"},
 		}
 	}
 	return []route{
-		{http.MethodPost, "/v1/messages", anthropicRules(), messages, []string{"beta"}},
-		{http.MethodPost, "/v1/messages/count_tokens", anthropicRules(), noUsage, []string{"beta"}},
-		{http.MethodGet, "/v1/models", nil, noUsage, []string{"beta", "limit", "after_id", "before_id"}},
+		{method: post, path: "/v1/messages", rules: anthropicRules(), dialect: messages, query: []string{"beta"}},
+		{method: post, path: "/v1/messages/count_tokens", rules: anthropicRules(), query: []string{"beta"}},
+		{method: get, path: "/v1/models", query: []string{"beta", "limit", "after_id", "before_id"}},
 	}
 }
 
@@ -93,6 +107,10 @@ func header(p Provider, in http.Header) http.Header {
 		}
 		return out
 	}
+	if p == Google {
+		keep(out, in, "X-Goog-Api-Client")
+		return out
+	}
 	if keep(out, in, "Anthropic-Version"); out.Get("Anthropic-Version") == "" {
 		out.Set("Anthropic-Version", "2023-06-01")
 	}
@@ -128,9 +146,12 @@ func filterBetas(values []string) string {
 
 // authorize adds the real credential.
 func (c Config) authorize(h http.Header) {
-	if c.Provider == OpenAI || c.Bearer {
+	switch {
+	case c.Provider == Google:
+		h.Set("X-Goog-Api-Key", c.Key.value())
+	case c.Provider == OpenAI || c.Bearer:
 		h.Set("Authorization", "Bearer "+c.Key.value())
-		return
+	default:
+		h.Set("X-Api-Key", c.Key.value())
 	}
-	h.Set("X-Api-Key", c.Key.value())
 }

@@ -165,7 +165,7 @@ func (c counts) sum(d dialect, b bounds) proxy.Usage {
 	case messages:
 		cached, out, reasoning = c["cache_read_input_tokens"], c["output_tokens"], c["output_tokens_details.thinking_tokens"]
 		in = plus(plus(c["input_tokens"], c["cache_creation_input_tokens"]), cached)
-	case responses:
+	case responses, generateContent:
 		in, cached = c["input_tokens"], c["input_tokens_details.cached_tokens"]
 		out, reasoning = c["output_tokens"], c["output_tokens_details.reasoning_tokens"]
 	case chat:
@@ -210,6 +210,10 @@ func str(raw json.RawMessage) string {
 // event reads one event of a stream. It parses only events that may have counts, errors or
 // the end.
 func (m *meter) event(data []byte) {
+	if m.dialect == generateContent {
+		m.google(data)
+		return
+	}
 	if m.dialect == chat && bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")) {
 		m.whole = true
 		return
@@ -255,6 +259,10 @@ func (m *meter) add(usage json.RawMessage, final bool) {
 func (m *meter) answer(body []byte) {
 	if e := object(body); e != nil {
 		m.whole = true
+		if m.dialect == generateContent {
+			m.google(body)
+			return
+		}
 		m.add(e["usage"], true)
 		m.fail(e["error"])
 	}
@@ -268,11 +276,12 @@ func (m *meter) fail(raw json.RawMessage) {
 	}
 	m.erred = true
 	e := object(raw)
-	for _, word := range []string{str(e["type"]), str(e["code"])} {
+	for _, word := range []string{str(e["type"]), str(e["code"]), str(e["status"])} {
 		switch word {
-		case "rate_limit_error", "rate_limit_exceeded", "insufficient_quota":
+		case "rate_limit_error", "rate_limit_exceeded", "insufficient_quota", "RESOURCE_EXHAUSTED":
 			m.cause = RateLimited
-		case "overloaded_error", "api_error", "timeout_error", "server_error", "internal_server_error", "server_is_overloaded", "slow_down":
+		case "overloaded_error", "api_error", "timeout_error", "server_error", "internal_server_error", "server_is_overloaded", "slow_down",
+			"INTERNAL", "UNAVAILABLE", "DEADLINE_EXCEEDED":
 			m.cause = ServerError
 		}
 	}

@@ -1,0 +1,236 @@
+package relay
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+)
+
+// googleRules are the rules for the fields of generateContent and its token counting. The
+// API reads names as protocol buffers' JSON does: in camel case, or as in the definition.
+func googleRules() map[string]rule {
+	return passing(both(map[string]rule{
+		"contents":          googleContents,
+		"systemInstruction": googleContent,
+		"tools":             toolsRule(googleTool),
+		"toolConfig":        googleToolConfig,
+		"generationConfig":  googleGeneration,
+		"cachedContent":     stateless("cachedContent"),
+	}), "safetySettings", "safety_settings")
+}
+
+// googleCountRules are the rules for countTokens, which may have a whole request in a field.
+func googleCountRules() map[string]rule {
+	request := googleRules()
+	request["model"] = func(in *inspector, v *value) error {
+		if s, _ := v.text(); s != "models/"+in.model {
+			return refuse(badModel, "only the model "+in.model+" may be asked for here")
+		}
+		return nil
+	}
+	return both(map[string]rule{"contents": googleContents, "generateContentRequest": members(request)})
+}
+
+// both adds each field's other name.
+func both(rules map[string]rule) map[string]rule {
+	all := map[string]rule{}
+	for name, r := range rules {
+		all[name], all[snake(name)] = r, r
+	}
+	return all
+}
+
+// snake returns a name in camel case as the definition of the API has it.
+func snake(name string) string {
+	var b strings.Builder
+	for _, r := range name {
+		if r >= 'A' && r <= 'Z' {
+			b.WriteByte('_')
+			r += 'a' - 'A'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// members is the rule for an object whose members are fields of the API.
+func members(rules map[string]rule) rule {
+	return func(in *inspector, v *value) error {
+		if v.null() {
+			return nil
+		}
+		if err := in.object(v); err != nil {
+			return err
+		}
+		for _, m := range v.parts {
+			if err := in.field(m, rules); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+var (
+	// A tool is a list of functions, which run on the agent's side, or one of the provider's
+	// (Google Search, code execution, URL contexts, maps, files).
+	googleDeclarations = passing(map[string]rule{}, "functionDeclarations", "function_declarations")
+	googleConfig       = passing(map[string]rule{}, "functionCallingConfig", "function_calling_config", "includeServerSideToolInvocations", "include_server_side_tool_invocations")
+	googleParts        = passing(both(map[string]rule{"functionResponse": members(googleResponse)}),
+		"text", "thought", "thoughtSignature", "thought_signature", "inlineData", "inline_data", "functionCall", "function_call",
+		"videoMetadata", "video_metadata", "mediaResolution", "media_resolution")
+	// A result may hold media, which must be in the request itself.
+	googleResponse = passing(map[string]rule{"parts": eachOf(members(passing(map[string]rule{}, "inlineData", "inline_data")))},
+		"id", "name", "response", "willContinue", "will_continue", "scheduling")
+)
+
+func googleTool(in *inspector, v *value) error {
+	err := members(googleDeclarations)(in, v)
+	if v.emptied() {
+		v.remove()
+	}
+	return err
+}
+
+func googleToolConfig(in *inspector, v *value) error {
+	err := members(googleConfig)(in, v)
+	if v.emptied() {
+		v.remove()
+	}
+	return err
+}
+
+// eachOf is the rule for a list.
+func eachOf(element rule) rule {
+	return func(in *inspector, v *value) error {
+		if v.null() {
+			return nil
+		}
+		return in.each(v, element)
+	}
+}
+
+// googleContents passes a list, or one content instead of it.
+func googleContents(in *inspector, v *value) error {
+	if v.kind() == '[' {
+		return in.each(v, googleContent)
+	}
+	return googleContent(in, v)
+}
+
+func googleContent(in *inspector, v *value) error {
+	if v.null() {
+		return nil
+	}
+	if err := in.object(v); err != nil {
+		return err
+	}
+	for _, m := range v.parts {
+		if m.key != "parts" {
+			continue
+		}
+		if m.kind() != '[' { // the API takes one part instead of a list
+			return googlePart(in, m)
+		}
+		if err := in.each(m, googlePart); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// googlePart keeps a part that contains its own data. Without any, a text takes its place.
+func googlePart(in *inspector, v *value) error {
+	err := members(googleParts)(in, v)
+	if v.emptied() {
+		v.replace(`{"text":"` + notice + `"}`)
+	}
+	return err
+}
+
+// googleGeneration reads how much the model may write.
+func googleGeneration(in *inspector, v *value) error {
+	if v.null() {
+		return nil
+	}
+	if err := in.object(v); err != nil {
+		return err
+	}
+	for _, m := range v.parts {
+		switch m.key {
+		case "maxOutputTokens", "max_output_tokens":
+			_ = mostRule(in, m)
+		case "candidateCount", "candidate_count":
+			in.choices = max(in.choices, int64(countOf(m.raw)))
+		case "routingConfig", "routing_config", "modelConfig", "model_config": // lead to other models
+			if err := in.external(m, "routingConfig"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// googleUsage converts the API's counts to the names of [counts].
+func googleUsage(usage json.RawMessage) json.RawMessage {
+	f := object(usage)
+	if f == nil {
+		return usage
+	}
+	b, _ := json.Marshal(map[string]any{ // cannot fail: numbers and maps
+		"input_tokens":          plus(countOf(f["promptTokenCount"]), countOf(f["toolUsePromptTokenCount"])),
+		"output_tokens":         plus(countOf(f["candidatesTokenCount"]), countOf(f["thoughtsTokenCount"])),
+		"input_tokens_details":  map[string]count{"cached_tokens": countOf(f["cachedContentTokenCount"])},
+		"output_tokens_details": map[string]count{"reasoning_tokens": countOf(f["thoughtsTokenCount"])},
+	})
+	return b
+}
+
+// google reads an answer, or a piece of one: all have the same form. The counts of a stream
+// are complete in the piece that says why the model has finished.
+func (m *meter) google(data []byte) {
+	e := object(data)
+	var candidates []struct {
+		FinishReason string `json:"finishReason"`
+	}
+	_ = json.Unmarshal(e["candidates"], &candidates) // an error has none
+	finished := !absent(object(e["promptFeedback"])["blockReason"])
+	for _, c := range candidates {
+		finished = finished || c.FinishReason != ""
+	}
+	m.whole = m.whole || finished
+	if usage := e["usageMetadata"]; !absent(usage) {
+		m.add(googleUsage(usage), m.whole)
+	}
+	m.fail(e["error"])
+}
+
+// otherModel returns the model that a request to Google's API names in its path; "" if
+// there is none.
+func otherModel(req *http.Request) string {
+	rest, ok := strings.CutPrefix(req.URL.Path, "/v1beta/models/")
+	model, call, isCall := strings.Cut(rest, ":")
+	if !ok || !isCall || req.Method != http.MethodPost || cleanName(call) != call {
+		return ""
+	}
+	return cleanName(model)
+}
+
+// googleStatus returns the API's name for a status (google.rpc.Code).
+func googleStatus(status int) string {
+	switch {
+	case status == http.StatusTooManyRequests:
+		return "RESOURCE_EXHAUSTED"
+	case status == http.StatusNotFound:
+		return "NOT_FOUND"
+	case status == http.StatusUnauthorized:
+		return "UNAUTHENTICATED"
+	case status == http.StatusForbidden:
+		return "PERMISSION_DENIED"
+	case status == http.StatusServiceUnavailable:
+		return "UNAVAILABLE"
+	case status >= 500:
+		return "INTERNAL"
+	}
+	return "INVALID_ARGUMENT"
+}
