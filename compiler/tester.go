@@ -65,8 +65,8 @@ const HarnessCommand = "command"
 // agents; functions that read tester files are given their types.
 type AgentType struct {
 	Name string // the value of harness.type
-	// Credentials are the variables of harness.env that may hold the provider's key, at
-	// least one; the first that is set is used. The key never reaches the agent's sandbox.
+	// Credentials are the variables of harness.env that may hold the provider's key; the
+	// first that is set is used. None means that a file of the tester's names them. The key never reaches the agent's sandbox.
 	Credentials []Credential
 	Model       string // for tester files that an import of a pack writes
 	// Config are the agent's own keys of harness.config. Their values are in

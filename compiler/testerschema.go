@@ -211,17 +211,17 @@ func filesSchema() *schema.Schema {
 }
 
 // ProviderAPIs are the values of harness.config.provider.api. Package harness knows them.
-var ProviderAPIs = []string{"openai", "anthropic"}
+var ProviderAPIs = []string{"openai", "anthropic", "google"}
 
 func providerSchema() *schema.Schema {
 	variable := func(doc string) *schema.Schema {
 		return schema.Matching(doc, `^[A-Za-z_][A-Za-z0-9_]*$`, "letters, digits and _")
 	}
 	return schema.Nullable(schema.Closed("The model provider that the command reaches through a relay, which adds the key.",
-		required("api", schema.Enum("Its API: openai (Responses and Chat Completions) or anthropic (Messages).", ProviderAPIs...)),
+		required("api", schema.Enum("Its API: openai (Responses and Chat Completions), anthropic (Messages) or google (generateContent).", ProviderAPIs...)),
 		required("key", variable("The variable of harness.env that holds the key. The command does not get it.")),
-		optional("base_url_variable", variable("The command's variable for the address of the relay, by default OPENAI_BASE_URL or ANTHROPIC_BASE_URL.")),
-		optional("key_variable", variable("The command's variable for a stand-in for the key, by default OPENAI_API_KEY or ANTHROPIC_API_KEY.")),
+		optional("base_url_variable", variable("The command's variable for the address of the relay, by default OPENAI_BASE_URL, ANTHROPIC_BASE_URL or GOOGLE_GEMINI_BASE_URL.")),
+		optional("key_variable", variable("The command's variable for a stand-in for the key, by default OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY.")),
 		optional("model_variable", variable("The command's variable for the model, by default SBENCH_MODEL.")),
 	))
 }

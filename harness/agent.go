@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
@@ -24,41 +25,12 @@ import (
 
 const (
 	toolsDest     = "/opt/sbench/agent" // read-only, the same for all attempts
+	nodeDest      = "/opt/sbench/node"  // read-only, the same for all attempts
 	agentState    = "/opt/sbench/home"  // writable, one per attempt
 	placeholder   = "sbench-placeholder-key"
 	textFile      = "candidate.txt"
 	preflightWall = time.Minute
 )
-
-// A CLI describes an agent's command-line program: everything in which agents differ.
-type CLI struct {
-	compiler.AgentType
-	Provider relay.Provider
-	// Packages are the npm packages by architecture, as GOARCH, with "-musl" appended for
-	// those that images with musl need instead.
-	Packages map[string]tooling.Package
-
-	// Args returns the program's arguments. The program reads the prompt from
-	// standard input.
-	Args func(a *Agent, baseURL string) []string
-	// Env returns the variables, as NAME=value, that the program needs besides HOME, which
-	// is home. key is a placeholder for the provider's key.
-	Env func(a *Agent, baseURL, key, home string) []string
-	// Read parses a line of the program's output; ok is false if it is not an event.
-	Read func(line []byte) ([]Step, bool)
-}
-
-// Package returns the npm package for an architecture and a C library, musl or glibc.
-func (c CLI) Package(arch string, musl bool) (tooling.Package, error) {
-	p, ok := c.Packages[arch+"-musl"]
-	if !musl || !ok {
-		p, ok = c.Packages[arch]
-	}
-	if !ok {
-		return p, fmt.Errorf("%s has no package for %s", c.Name, arch)
-	}
-	return p, nil
-}
 
 // Agent is a harness that runs an agent's command-line program in the task's image. The
 // program reaches its model through a relay. Produce is safe for concurrent use.
@@ -67,6 +39,7 @@ type Agent struct {
 
 	CLI    CLI
 	Tools  *tooling.Cache
+	Digest string // of CLI.Directory
 	Arch   string // of the images, as GOARCH
 	Key    relay.Key
 	Bearer bool // see compiler.Credential
@@ -77,8 +50,8 @@ type Agent struct {
 
 // prepared is the agent's program for an image, or why it does not run in it.
 type prepared struct {
-	in  tooling.Installed
-	err error
+	in, node tooling.Installed // node is zero if the agent does not need it
+	err      error
 }
 
 // About is what a record says about the agent.
@@ -86,14 +59,19 @@ type About struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Package string `json:"package"`
-	Digest  string `json:"digest"` // of the package's archive, as the registry gives it
-	Model   string `json:"model"`
+	// Digest is that of the package's archive, as the registry gives it, or of the tester's
+	// files.
+	Digest string `json:"digest"`
+	Model  string `json:"model"`
+	// Interpreter is the program that runs the agent's, if sbench brought one: its package,
+	// version and digest.
+	Interpreter string `json:"interpreter,omitempty"`
 }
 
 // Produce runs the agent. It returns an error if the agent does not run in the image, ends
 // before its first event, or fails because of its provider.
 func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error) {
-	in, err := a.prepare(ctx, e, r)
+	p, err := a.prepare(ctx, e, r)
 	if err != nil {
 		return Result{}, err
 	}
@@ -109,20 +87,18 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	if err != nil {
 		return Result{}, err
 	}
-	baseURL := a.CLI.Provider.AgentURL(relayAddress)
+	args, env, files := a.process(p.in)
 	events := &eventReader{read: a.CLI.Read, trace: r.Trace, said: r.Said}
 	result, err := production{
-		engine: e, request: r, taskFile: a.TaskFile, textFile: textFile, writable: true, stateAt: agentState,
-		process: runtime.Process{
-			Args: append([]string{program(in)}, a.CLI.Args(a, baseURL)...), Stdin: strings.NewReader(prompt), Stdout: events,
-		},
-		env:     append(append(way.env(), passed(r.Env)...), a.environment(baseURL)...),
-		mounts:  append(way.mounts(), runtime.Mount{Source: in.Dir, Dest: toolsDest}),
+		engine: e, request: r, taskFile: a.TaskFile, textFile: textFile, writable: true, stateAt: agentState, stateFiles: files,
+		process: runtime.Process{Args: args, Stdin: strings.NewReader(prompt), Stdout: events},
+		env:     append(append(way.env(), a.passed(r.Env)...), env...), // over those of the image and of the tester file
+		mounts:  append(way.mounts(), p.mounts()...),
 		network: way.network(),
 	}.run(ctx)
 	events.end()
 	result, err = way.close(result, err)
-	result.Agent = &About{a.CLI.Name, in.Version, in.Package, in.Integrity, a.Model}
+	result.Agent = &About{Name: a.CLI.Name, Version: p.in.Version, Package: p.in.Package, Digest: p.in.Integrity, Model: a.Model, Interpreter: p.interpreter()}
 	if err != nil {
 		return result, err
 	}
@@ -139,8 +115,36 @@ func (a *Agent) Check(ctx context.Context) error {
 	return relay.Check(ctx, *provider)
 }
 
-// program returns the path of the agent's program in sandboxes.
-func program(in tooling.Installed) string { return path.Join(toolsDest, in.Program) }
+// mounts shows the agent's program and its interpreter.
+func (p prepared) mounts() []runtime.Mount {
+	mounts := []runtime.Mount{{Source: p.in.Dir, Dest: toolsDest}}
+	if p.node.Dir != "" {
+		mounts = append(mounts, runtime.Mount{Source: p.node.Dir, Dest: nodeDest})
+	}
+	return mounts
+}
+
+func (p prepared) interpreter() string {
+	if p.node.Dir == "" {
+		return ""
+	}
+	return p.node.Package + "@" + p.node.Version + " " + p.node.Integrity
+}
+
+// process returns the agent's process in sandboxes: its arguments, variables, and the files
+// below HOME.
+func (a *Agent) process(in tooling.Installed) (args, env []string, files map[string]string) {
+	values := maps.Clone(a.Own)
+	if values == nil {
+		values = map[string]string{}
+	}
+	maps.Copy(values, map[string]string{
+		"program": path.Join(toolsDest, in.Program), "node": nodeDest + "/bin/node", "model": a.Model,
+		"base_url": a.CLI.Provider.AgentURL(relayAddress), "key": placeholder, "home": agentState,
+	})
+	args, env, files = a.CLI.expand(values)
+	return args, append(env, "HOME="+agentState, "IS_SANDBOX=1"), files
+}
 
 func (a *Agent) provider() (*relay.Config, error) {
 	cfg := &relay.Config{
@@ -164,59 +168,62 @@ func PricesOf(c compiler.HarnessConfig) *proxy.Prices {
 	return &proxy.Prices{Input: c.Prices.Input, Cached: c.Prices.CachedInput, Output: c.Prices.Output}
 }
 
-// environment returns the agent's own variables, which take precedence over those of
-// the image and of the tester file.
-func (a *Agent) environment(baseURL string) []string {
-	return append(a.CLI.Env(a, baseURL, placeholder, agentState), "HOME="+agentState, "IS_SANDBOX=1")
-}
-
 // passed returns env without the variables that hold a provider's key: no key enters
 // a sandbox.
-func passed(env []string) []string {
+func (a *Agent) passed(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return isCredential(name)
+		return isCredential(name) || a.CLI.hasKey(name)
 	})
 }
 
 // prepare fetches the program for an image if necessary, and runs it with --version, both
 // once for each image.
-func (a *Agent) prepare(ctx context.Context, e Engine, r Request) (tooling.Installed, error) {
+func (a *Agent) prepare(ctx context.Context, e Engine, r Request) (prepared, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p, done := a.prepared[r.Image.ChainID]; done {
-		return p.in, p.err
+		return p, p.err
 	}
-	in, err := a.install(ctx, e, r.Image)
-	if err == nil {
-		err = a.version(ctx, e, r, in)
+	p, err := a.install(ctx, e, r.Image)
+	if err == nil && a.CLI.Directory == "" {
+		err = a.version(ctx, e, r, p)
 	}
 	if ctx.Err() != nil {
-		return in, context.Cause(ctx)
+		return p, context.Cause(ctx)
 	}
 	if err == nil || errors.Is(err, errDoesNotRun) { // other errors may be temporary
 		if a.prepared == nil {
 			a.prepared = map[string]prepared{}
 		}
-		a.prepared[r.Image.ChainID] = prepared{in, err}
+		p.err = err
+		a.prepared[r.Image.ChainID] = p
 	}
-	return in, err
+	return p, err
 }
 
-func (a *Agent) install(ctx context.Context, e Engine, image runtime.Image) (tooling.Installed, error) {
-	musl, err := usesMusl(ctx, e, image)
-	if err != nil {
-		return tooling.Installed{}, err
+func (a *Agent) install(ctx context.Context, e Engine, image runtime.Image) (p prepared, err error) {
+	if dir := a.CLI.Directory; dir != "" {
+		p.in = tooling.Installed{Dir: dir, Program: a.CLI.Program, Integrity: a.Digest}
+	} else {
+		musl, err := usesMusl(ctx, e, image)
+		if err != nil {
+			return p, err
+		}
+		pkg, err := a.CLI.Package(a.Arch, musl)
+		if err != nil {
+			return p, err
+		}
+		if p.in, err = a.Tools.Install(ctx, pkg, a.Version); err != nil {
+			return p, fmt.Errorf("%w: %s: %w", ErrNotInstalled, a.CLI.Name, err)
+		}
 	}
-	pkg, err := a.CLI.Package(a.Arch, musl)
-	if err != nil {
-		return tooling.Installed{}, err
+	if pkg, version, ok := a.CLI.Node(a.Arch); ok {
+		if p.node, err = a.Tools.Install(ctx, pkg, version); err != nil {
+			return p, fmt.Errorf("%w: Node.js for %s: %w", ErrNotInstalled, a.CLI.Name, err)
+		}
 	}
-	in, err := a.Tools.Install(ctx, pkg, a.Version)
-	if err != nil {
-		err = fmt.Errorf("%w: %s: %w", ErrNotInstalled, a.CLI.Name, err)
-	}
-	return in, err
+	return p, nil
 }
 
 // usesMusl reports whether an image has musl's dynamic loader.
@@ -243,15 +250,19 @@ var (
 // errDoesNotRun means that the agent's program does not run in the task's image.
 var errDoesNotRun = errors.New("this CLI does not run in this image")
 
-func (a *Agent) version(ctx context.Context, e Engine, r Request, in tooling.Installed) error {
+// version runs the beginning of the command, up to the program, with --version.
+func (a *Agent) version(ctx context.Context, e Engine, r Request, p prepared) error {
+	in := p.in
+	args, _, _ := a.process(in)
+	args = append(args[:slices.Index(args, path.Join(toolsDest, in.Program))+1:len(args)], "--version")
 	sandbox, err := e.Create(ctx, runtime.Config{
 		Name: SandboxName + "-preflight", Image: r.Image, Limits: r.Limits, Workdir: "/tmp", User: r.Task.Environment().User,
-		Mounts: []runtime.Mount{{Source: in.Dir, Dest: toolsDest}}, Env: []string{"HOME=/tmp"},
+		Mounts: p.mounts(), Env: []string{"HOME=/tmp"},
 	})
 	if err != nil {
 		return err
 	}
-	exit, err := sandbox.Exec(ctx, runtime.Process{Args: []string{program(in), "--version"}, Wall: preflightWall, OutputBytes: 4096})
+	exit, err := sandbox.Exec(ctx, runtime.Process{Args: args, Wall: preflightWall, OutputBytes: 4096})
 	closed := sandbox.Close(ctx)
 	switch {
 	case errors.Is(err, runtime.ErrNotStarted):
@@ -326,6 +337,7 @@ type eventReader struct {
 	line  []byte // incomplete
 	cut   bool   // the line was longer than maxEvent
 	count int    // of events
+	piece string // of a message whose end has not come
 }
 
 // maxEvent bounds an incomplete line in memory, in bytes. A longer line is replaced by a
@@ -350,6 +362,13 @@ func (r *eventReader) end() {
 	if len(r.line) > 0 {
 		r.take()
 	}
+	r.say(r.piece)
+}
+
+func (r *eventReader) say(text string) {
+	if text != "" && r.said != nil {
+		r.said(text)
+	}
 }
 
 // take handles one line. A trace error does not stop the agent, since the record has the
@@ -369,8 +388,12 @@ func (r *eventReader) take() {
 		r.count++
 	}
 	for _, s := range steps {
-		if text := s.String(); text != "" && r.said != nil {
-			r.said(text)
+		if s.Piece {
+			r.piece += s.Text
+			continue
 		}
+		r.say(r.piece)
+		r.piece = ""
+		r.say(s.String())
 	}
 }

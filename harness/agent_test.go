@@ -54,6 +54,13 @@ func TestRead(t *testing.T) {
 		{"opencode reads", "opencode", `{"type":"tool_use","part":{"tool":"read","state":{"status":"completed","input":{"filePath":"/w/a"},"output":"x"}}}`, "read\nx"},
 		{"opencode ends a step", "opencode", `{"type":"step_finish","part":{"reason":"stop","tokens":{"total":15}}}`, ""},
 		{"opencode fails", "opencode", `{"type":"error","error":{"name":"APIError","data":{"message":"no"}}}`, "error: {\"name\":\"APIError\",\"data\":{\"message\":\"no\"}}"},
+		{"gemini says a part", "gemini_cli", `{"type":"message","role":"assistant","content":"Do","delta":true}`, "Do"},
+		{"gemini runs", "gemini_cli", `{"type":"tool_use","tool_name":"run_shell_command","tool_id":"1","parameters":{"command":"ls"}}`, "$ ls"},
+		{"gemini sees", "gemini_cli", `{"type":"tool_result","tool_id":"1","status":"success","output":"a\nb"}`, "a\nb"},
+		{"gemini does something else", "gemini_cli", `{"type":"tool_use","tool_name":"glob","tool_id":"1","parameters":{"pattern":"*"}}`, "glob"},
+		{"gemini fails", "gemini_cli", `{"type":"result","status":"error","error":{"type":"x","message":"no"}}`, "error: no"},
+		{"gemini, something new", "gemini_cli", `{"type":"novelty"}`, ""},
+		{"qwen runs", "qwen_code", `{"type":"assistant","message":{"content":[{"type":"tool_use","name":"run_shell_command","input":{"command":"ls"}}]}}`, "$ ls"},
 		{"an event that was too long", "claude_code", `{"type":"sbench.cut"}`, ""},
 		{"claude ends", "claude_code", `{"type":"result","subtype":"success","is_error":false,"result":"Done."}`, ""},
 	}
@@ -80,7 +87,7 @@ func TestRead(t *testing.T) {
 }
 
 func TestCredentials(t *testing.T) {
-	for _, name := range []string{"OPENAI_API_KEY", "CODEX_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"} {
+	for _, name := range []string{"OPENAI_API_KEY", "CODEX_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY"} {
 		if !harness.IsCredential(name) {
 			t.Errorf("%s is the key of a provider", name)
 		}
@@ -159,9 +166,11 @@ func TestVariant(t *testing.T) {
 		}
 	}
 	want := []string{
-		"/@openai/codex/1.2.3-linux-x64", "/@openai/codex/1.2.3-linux-x64",
 		"/@anthropic-ai/claude-code-linux-x64/1.2.3", "/@anthropic-ai/claude-code-linux-x64-musl/1.2.3",
+		"/@openai/codex/1.2.3-linux-x64", "/@openai/codex/1.2.3-linux-x64",
+		"/@google/gemini-cli/1.2.3", "/@google/gemini-cli/1.2.3",
 		"/opencode-linux-x64/1.2.3", "/opencode-linux-x64-musl/1.2.3",
+		"/@qwen-code/qwen-code/1.2.3", "/@qwen-code/qwen-code/1.2.3",
 	}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Error(diff)

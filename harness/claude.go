@@ -5,51 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-
-	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/schema"
-	"github.com/securebench/sbench/harness/tooling"
-	"github.com/securebench/sbench/proxy/relay"
 )
-
-// claudeCode is Anthropic's agent. It has a binary for glibc and one for musl.
-func claudeCode() CLI {
-	return CLI{
-		AgentType: compiler.AgentType{
-			Name: "claude_code", Model: "sonnet",
-			Credentials: []compiler.Credential{{Name: "ANTHROPIC_API_KEY"}, {Name: "ANTHROPIC_AUTH_TOKEN", Bearer: true}},
-			Config:      []schema.Field{{Name: "reasoning_effort", Schema: schema.Word("How hard the model is to think.")}},
-		},
-		Provider: relay.Anthropic,
-		Packages: map[string]tooling.Package{
-			"amd64":      {Name: "@anthropic-ai/claude-code-linux-x64", Program: "claude"},
-			"amd64-musl": {Name: "@anthropic-ai/claude-code-linux-x64-musl", Program: "claude"},
-			"arm64":      {Name: "@anthropic-ai/claude-code-linux-arm64", Program: "claude"},
-			"arm64-musl": {Name: "@anthropic-ai/claude-code-linux-arm64-musl", Program: "claude"},
-		},
-		Args: claudeArgs,
-		Env: func(a *Agent, baseURL, key, home string) []string {
-			return []string{
-				// The relay allows one model only, so minor tasks must not use another.
-				"CLAUDE_CODE_SUBAGENT_MODEL=" + a.Model, "ANTHROPIC_DEFAULT_HAIKU_MODEL=" + a.Model,
-				"ANTHROPIC_DEFAULT_SONNET_MODEL=" + a.Model, "ANTHROPIC_DEFAULT_OPUS_MODEL=" + a.Model,
-				"ANTHROPIC_BASE_URL=" + baseURL, "ANTHROPIC_API_KEY=" + key, "CLAUDE_CONFIG_DIR=" + home + "/.claude",
-				"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1",
-			}
-		},
-		Read: readClaude,
-	}
-}
-
-// claudeArgs makes the program read one prompt from standard input and ask for no
-// permissions, since sbench's sandbox confines it. IS_SANDBOX allows that as root.
-func claudeArgs(a *Agent, _ string) []string {
-	args := []string{"--print", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions", "--model", a.Model}
-	if effort := a.Own["reasoning_effort"]; effort != "" {
-		args = append(args, "--effort", effort)
-	}
-	return args
-}
 
 // readClaude parses a line of "claude --output-format stream-json".
 func readClaude(line []byte) ([]Step, bool) {

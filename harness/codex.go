@@ -2,52 +2,7 @@ package harness
 
 import (
 	"encoding/json"
-
-	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/schema"
-	"github.com/securebench/sbench/harness/tooling"
-	"github.com/securebench/sbench/proxy/relay"
 )
-
-// codex is OpenAI's agent, a static binary that runs in every image.
-func codex() CLI {
-	return CLI{
-		AgentType: compiler.AgentType{
-			Name: "codex", Model: "gpt-5-codex",
-			Credentials: []compiler.Credential{{Name: "OPENAI_API_KEY"}, {Name: "CODEX_API_KEY"}},
-			Config:      []schema.Field{{Name: "reasoning_effort", Schema: schema.Word("How hard the model is to think.")}},
-		},
-		Provider: relay.OpenAI,
-		Packages: map[string]tooling.Package{
-			"amd64": {Name: "@openai/codex", Suffix: "-linux-x64", Program: "vendor/x86_64-unknown-linux-musl/bin/codex"},
-			"arm64": {Name: "@openai/codex", Suffix: "-linux-arm64", Program: "vendor/aarch64-unknown-linux-musl/bin/codex"},
-		},
-		Args: codexArgs,
-		Env: func(_ *Agent, _, key, home string) []string {
-			return []string{"CODEX_HOME=" + home, codexKeyName + "=" + key}
-		},
-		Read: readCodex,
-	}
-}
-
-const codexKeyName = "SBENCH_API_KEY"
-
-// codexArgs makes codex read one prompt from standard input, without its own sandbox
-// and approvals, since sbench's sandbox confines it.
-func codexArgs(a *Agent, baseURL string) []string {
-	args := []string{
-		"exec", "--json", "--skip-git-repo-check", "--ephemeral", "--dangerously-bypass-approvals-and-sandbox", "--model", a.Model,
-		// No requests to other servers, and no compression, which the relay cannot inspect.
-		"-c", "analytics.enabled=false", "--disable", "plugins", "--disable", "apps", "--disable", "enable_request_compression",
-		"-c", "model_provider=sbench", "-c", "model_providers.sbench.name=sbench",
-		"-c", "model_providers.sbench.base_url=" + baseURL, "-c", "model_providers.sbench.env_key=" + codexKeyName,
-		"-c", "model_providers.sbench.wire_api=responses",
-	}
-	if effort := a.Own["reasoning_effort"]; effort != "" {
-		args = append(args, "-c", "model_reasoning_effort="+effort)
-	}
-	return append(args, "-")
-}
 
 // readCodex parses a line of "codex exec --json".
 func readCodex(line []byte) ([]Step, bool) {

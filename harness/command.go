@@ -32,9 +32,15 @@ type OwnProvider struct {
 
 // env returns the variables that the command gets.
 func (p *OwnProvider) env(given []string) []string {
-	own := map[relay.Provider]string{relay.OpenAI: "OPENAI", relay.Anthropic: "ANTHROPIC"}[p.Relay.Provider]
+	baseURL, key := "OPENAI_BASE_URL", "OPENAI_API_KEY"
+	switch p.Relay.Provider {
+	case relay.Anthropic:
+		baseURL, key = "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"
+	case relay.Google:
+		baseURL, key = "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"
+	}
 	env := slices.DeleteFunc(slices.Clone(given), func(v string) bool { return strings.HasPrefix(v, p.Secret+"=") })
-	env = append(env, cmp.Or(p.BaseURL, own+"_BASE_URL")+"="+p.Relay.Provider.AgentURL(relayAddress), cmp.Or(p.Key, own+"_API_KEY")+"="+placeholder)
+	env = append(env, cmp.Or(p.BaseURL, baseURL)+"="+p.Relay.Provider.AgentURL(relayAddress), cmp.Or(p.Key, key)+"="+placeholder)
 	return append(env, cmp.Or(p.Model, "SBENCH_MODEL")+"="+p.Relay.Model)
 }
 

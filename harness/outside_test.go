@@ -14,7 +14,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path"
-	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/tooling"
 	"github.com/securebench/sbench/proxy"
@@ -32,24 +32,40 @@ import (
 )
 
 // outsider is an agent that this package does not know.
-func outsider() harness.CLI {
-	return harness.CLI{
-		AgentType: compiler.AgentType{
-			Name: "outsider", Credentials: []compiler.Credential{{Name: "OUTSIDER_KEY"}},
-			Config: []schema.Field{{Name: "mood", Schema: schema.Enum("The agent's mood.", "calm", "keen")}},
-		},
-		Provider: relay.OpenAI,
-		Packages: map[string]tooling.Package{"amd64": {Name: "outsider", Program: "bin/outsider"}},
-		Args: func(a *harness.Agent, _ string) []string {
-			return []string{"--model", a.Model, "--mood", a.Own["mood"]}
-		},
-		Env: func(_ *harness.Agent, _, key, _ string) []string { return []string{"OUTSIDER_KEY=" + key} },
-		Read: func(line []byte) ([]harness.Step, bool) {
-			kind, text, ok := strings.Cut(string(line), ": ")
-			return []harness.Step{{Kind: harness.StepKind(kind), Text: text}}, ok
-		},
-	}
-}
+const outsider = `name: outsider
+api: openai
+keys: [OUTSIDER_KEY, {name: OUTSIDER_TOKEN, bearer: true}]
+config:
+  mood: The agent's mood.
+  pace: The agent's pace.
+npm:
+  any: {package: outsider, file: bin/outsider}
+command:
+  - "{program}"
+  - --model
+  - "{model}"
+  - [--mood, "{mood}"]
+  - [--pace, "{pace}"]
+env:
+  OUTSIDER_KEY: "{key}"
+  OUTSIDER_URL: "{base_url}"
+files:
+  .config/outsider.json: |
+    {"home": "{home}"}
+events:
+  - when: {kind: [said, spoke]}
+    step: message
+    text: words
+  - when: {kind: ran, code: "*"}
+    step: command
+    title: kind
+    text: words
+    output: [out, err]
+    exit: code
+    call: id
+    failed: {code: 2}
+    piece: false
+`
 
 // registryOf serves an npm package with one program, in one version.
 func registryOf(t *testing.T, program string) *httptest.Server {
@@ -81,26 +97,17 @@ func (e offline) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbo
 	return e.Engine.Create(ctx, cfg)
 }
 
-// testerFor returns what a tester file with these lines says of the harness outsider.
-func testerFor(t *testing.T, config string) (compiler.HarnessConfig, error) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "tester.yaml")
-	must(t, os.WriteFile(file, []byte("schema_version: \"0.2\"\nrun: {id: r, output_dir: o}\nbenchmark: {manifest: m, tasks: t}\nharness: {type: outsider, config: "+config+"}\n"), 0o644))
-	tester, _, err := compiler.LoadTester(file, []compiler.AgentType{outsider().AgentType})
-	if err != nil {
-		return compiler.HarnessConfig{}, err
-	}
-	return tester.Harness.Config, nil
-}
-
-// TestAgentFromOutside: an agent is a value, its keys of the tester file included, so that
-// another package can bring one.
+// TestAgentFromOutside: an agent is a descriptor, which a tester can bring.
 func TestAgentFromOutside(t *testing.T) {
 	program := func(_ context.Context, p *fake.Proc) fake.Status {
 		if p.Args[1] == "--version" {
 			return fake.Status{}
 		}
-		_, _ = fmt.Fprintf(p.Stdout, "message: %s\nno event\ncommand: ls\n", strings.Join(p.Args[1:], " "))
+		_, _ = fmt.Fprintf(p.Stdout, `{"kind": "said", "words": "%s %s"}`+"\nno event\n"+`{"kind": "ran", "words": "ls", "code": 2, "out": "a", "err": "b"}`+"\n", strings.Join(p.Args[1:], " "), p.Env["OUTSIDER_URL"])
+		settings, _ := p.Path("/opt/sbench/home/.config/outsider.json")
+		if text, _ := os.ReadFile(settings); string(text) != `{"home": "/opt/sbench/home"}`+"\n" {
+			return fake.Status{Code: 3}
+		}
 		answer, _ := p.Path("/workspace/candidate.txt")
 		if p.Env["OUTSIDER_KEY"] == "" || strings.Contains(p.Env["OUTSIDER_KEY"], "sk-secret") || os.WriteFile(answer, []byte("four"), 0o644) != nil {
 			return fake.Status{Code: 1}
@@ -114,13 +121,13 @@ func TestAgentFromOutside(t *testing.T) {
 		return program
 	}}}
 	view, kind := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
-	if _, err := testerFor(t, "{model: m, mood: angry}"); err == nil || !strings.Contains(err.Error(), `$.harness.config.mood: expected "calm" or "keen"`) {
-		t.Errorf("another mood: %v", err)
+	cli, problems := harness.ParseDescriptor("outsider.yaml", []byte(outsider))
+	if problems != nil {
+		t.Fatal(problems)
 	}
-	config, err := testerFor(t, "{model: m, version: 1.2.3, mood: keen}")
-	must(t, err)
 	agent := &harness.Agent{
-		HarnessConfig: config, CLI: outsider(), Arch: "amd64", Key: relay.NewKey("sk-secret-of-the-provider"),
+		HarnessConfig: compiler.HarnessConfig{Model: "m", Version: "1.2.3", TaskFile: "task.json", Own: map[string]string{"mood": "keen"}},
+		CLI:           cli, Arch: "amd64", Key: relay.NewKey("sk-secret-of-the-provider"),
 		Tools: &tooling.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL},
 	}
 	var trace bytes.Buffer
@@ -133,7 +140,58 @@ func TestAgentFromOutside(t *testing.T) {
 	if result.Failure != nil || result.Candidate.Text != "four" || result.Agent.Name != "outsider" {
 		t.Errorf("%+v", result)
 	}
-	if diff := cmp.Diff([]string{"--model m --mood keen", "$ ls"}, said) + cmp.Diff("message: --model m --mood keen\nno event\ncommand: ls\n", trace.String()); diff != "" {
-		t.Error(diff)
+	if diff := cmp.Diff([]string{"--model m --mood keen http://127.0.0.1:8099/v1", "$ ls\nab\nexit status 2"}, said); diff != "" || !strings.Contains(trace.String(), "no event\n") {
+		t.Error(diff, trace.String())
+	}
+}
+
+// TestDescriptorTypos: a key of a descriptor that is misspelled is named, and the right one is
+// suggested.
+func TestDescriptorTypos(t *testing.T) {
+	key := regexp.MustCompile(`(?m)^( *(?:- )?)([a-z_]+):|([{,] ?)(package|file|bearer|name):`)
+	lines := strings.Split(outsider, "\n")
+	typos := 0
+	for i, line := range lines {
+		for _, at := range key.FindAllStringSubmatchIndex(line, -1) {
+			begin, end := at[4], at[5]
+			if begin < 0 {
+				begin, end = at[8], at[9]
+			}
+			name := line[begin:end]
+			if slices.Contains([]string{"mood", "pace"}, name) { // names of its own
+				continue
+			}
+			wrong := name[:len(name)-1] + name[len(name)-1:] + name[len(name)-1:]
+			typos++
+			text := slices.Clone(lines)
+			text[i] = line[:begin] + wrong + line[end:]
+			_, problems := harness.ParseDescriptor("outsider.yaml", []byte(strings.Join(text, "\n")))
+			said := fmt.Sprint(problems)
+			if !strings.Contains(said, fmt.Sprintf("outsider.yaml:%d:", i+1)) || !strings.Contains(said, wrong) || !strings.Contains(said, fmt.Sprintf("did you mean %q?", name)) {
+				t.Errorf("%s:\n%s", text[i], said)
+			}
+		}
+	}
+	if typos < 20 {
+		t.Errorf("%d typos", typos)
+	}
+	for _, tt := range []struct{ old, wrong, want string }{
+		{`"{mood}"`, `"{moood}"`, `outsider.yaml:13: $.command[3][1]: {moood} is no placeholder`},
+		{`"{key}"`, `"{keey}"`, `did you mean "key"?`},
+		{`  - "{program}"`, `  - outsider`, "the command does not run the program"},
+		{"npm:\n  any: {package: outsider, file: bin/outsider}\n", "", "there is no program"},
+		{"npm:", "directory: x\nfile: y\nnpm:", "in a package and in a directory"},
+		{"npm:\n  any: {package: outsider, file: bin/outsider}\n", "directory: x\n", `key "file" is missing`},
+		{"file: bin/outsider", "file: ../outsider", "is no path within it"},
+		{".config/outsider.json", "../outsider.json", "is no path below HOME"},
+		{"api: openai", "api: openia", `did you mean "openai"?`},
+		{"step: command", "step: comand", `did you mean "command"?`},
+		{"name: outsider", "name: Outsider", "small letters"},
+		{"any:", "anny:", `did you mean "any"?`},
+	} {
+		text := strings.Replace(outsider, tt.old, tt.wrong, 1)
+		if _, problems := harness.ParseDescriptor("outsider.yaml", []byte(text)); text == outsider || !strings.Contains(fmt.Sprint(problems), tt.want) {
+			t.Errorf("%s: %v, want %s", tt.wrong, problems, tt.want)
+		}
 	}
 }

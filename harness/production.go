@@ -40,11 +40,12 @@ type production struct {
 	textFile string // holds a text candidate, relative to the workspace; "" is standard output
 	process  runtime.Process
 	// writable lets the process change the image's files. For a repository it always may.
-	writable bool
-	stateAt  string   // where a fresh, writable directory is mounted for the process's state; "" for none
-	env      []string // NAME=value, over the task's
-	mounts   []runtime.Mount
-	network  *runtime.Network
+	writable   bool
+	stateFiles map[string]string // their contents, by path below stateAt
+	stateAt    string            // where a fresh, writable directory is mounted for the process's state; "" for none
+	env        []string          // NAME=value, over the task's
+	mounts     []runtime.Mount
+	network    *runtime.Network
 }
 
 func (p production) run(ctx context.Context) (Result, error) {
@@ -64,7 +65,12 @@ func (p production) produce(ctx context.Context, vol runtime.Volume) (Result, er
 	}
 	if p.stateAt != "" {
 		state := filepath.Join(vol.Path(), stateDir)
-		if err := errors.Join(os.Mkdir(state, 0o755), os.WriteFile(filepath.Join(state, ".gitconfig"), gitConfig(p.request), 0o644)); err != nil {
+		err := errors.Join(os.Mkdir(state, 0o755), os.WriteFile(filepath.Join(state, ".gitconfig"), gitConfig(p.request), 0o644))
+		for name, text := range p.stateFiles {
+			to := filepath.Join(state, name)
+			err = errors.Join(err, os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, []byte(text), 0o644))
+		}
+		if err != nil {
 			return Result{}, err
 		}
 		p.mounts = append(p.mounts, runtime.Mount{Source: state, Dest: p.stateAt, Writable: true, Give: true})

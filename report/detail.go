@@ -184,12 +184,13 @@ func (s *Source) candidate(ctx context.Context, d *Detail, rec record.Record, mo
 const maxLogs = 16
 
 func (s *Source) logs(d *Detail, rec record.Record, most int) {
+	read := s.parserOf(rec)
 	for i, l := range rec.Logs {
 		if i == maxLogs {
 			d.Missing = append(d.Missing, count(len(rec.Logs)-i, "further log"))
 			break
 		}
-		if err := s.log(d, l, parserOf(rec), most); err != nil {
+		if err := s.log(d, l, read, most); err != nil {
 			d.Missing = append(d.Missing, err.Error())
 		}
 		if l.Cut > 0 {
@@ -200,13 +201,38 @@ func (s *Source) logs(d *Detail, rec record.Record, most int) {
 
 // parserOf returns the parser of the agent's output; for an unknown agent, it finds no
 // events.
-func parserOf(rec record.Record) func([]byte) ([]harness.Step, bool) {
+func (s *Source) parserOf(rec record.Record) func([]byte) ([]harness.Step, bool) {
+	if i := slices.IndexFunc(rec.Logs, func(l record.Log) bool { return path.Base(l.Path) == record.AgentFile }); i >= 0 {
+		if cli, ok := s.descriptor(rec.Logs[i].Path); ok {
+			return cli.Read
+		}
+	}
 	if rec.Agent != nil {
 		if cli, ok := harness.CLIOf(rec.Agent.Name); ok {
 			return cli.Read
 		}
 	}
 	return func([]byte) ([]harness.Step, bool) { return nil, false }
+}
+
+// maxDescriptor bounds the descriptor of an agent, in bytes.
+const maxDescriptor = 1 << 20
+
+func (s *Source) descriptor(name string) (harness.CLI, bool) {
+	if !filepath.IsLocal(name) {
+		return harness.CLI{}, false
+	}
+	f, err := record.OpenFile(s.root, name, os.O_RDONLY)
+	if err != nil {
+		return harness.CLI{}, false
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxDescriptor))
+	if err != nil {
+		return harness.CLI{}, false
+	}
+	cli, problems := harness.ParseDescriptor(name, text)
+	return cli, problems == nil
 }
 
 func (s *Source) log(d *Detail, l record.Log, read func([]byte) ([]harness.Step, bool), most int) error {

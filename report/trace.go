@@ -57,10 +57,12 @@ const maxSteps = 1000
 func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) (Trace, error) {
 	t := &tracer{most: most, text: max(256, most/16), calls: map[string]*Step{}}
 	lines := newLineReader(r, 0, maxEvent)
+	var said harness.Step // whose pieces have come so far
 	for {
 		l, err := lines.next()
 		switch {
 		case err == io.EOF:
+			t.end(&said)
 			return Trace{append(append([]*Step{}, t.head...), t.tail...), t.cut, len(t.head)}, nil
 		case err == errLong:
 			t.add(harness.Step{Kind: harness.StepNote, Title: "an event was too long to be read"})
@@ -73,8 +75,21 @@ func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) 
 			steps = []harness.Step{{Kind: stepRaw, Text: string(l.text)}}
 		}
 		for _, s := range steps {
+			if s.Piece && len(said.Text) < maxEvent {
+				said.Kind, said.Text = s.Kind, said.Text+s.Text
+				continue
+			}
+			t.end(&said)
 			t.add(s)
 		}
+	}
+}
+
+// end adds a step that came in pieces, if there is one.
+func (t *tracer) end(said *harness.Step) {
+	if said.Text != "" {
+		t.add(*said)
+		*said = harness.Step{}
 	}
 }
 

@@ -226,7 +226,7 @@ func (l *attemptLog) outsource(r *record.Record) error {
 	return errors.Join(errs...)
 }
 
-// openTrace stores an agent's prompt, and sends the request's events to the attempt's trace
+// openTrace stores an agent's prompt, and the descriptor of one that the tester brought. It sends the request's events to the attempt's trace
 // and to the progress. The trace is nil for other harnesses.
 func (s *session) openTrace(a attempt, request *harness.Request) (*logFile, error) {
 	agent := s.cfg.agent()
@@ -236,6 +236,9 @@ func (s *session) openTrace(a attempt, request *harness.Request) (*logFile, erro
 	prompt, err := harness.Prompt(*request, agent.TaskFile)
 	if err == nil {
 		err = a.log.keep("prompt.txt", prompt)
+	}
+	if err == nil && !agent.CLI.Known() {
+		err = a.log.keep(record.AgentFile, string(agent.CLI.Descriptor))
 	}
 	if err != nil {
 		return nil, err

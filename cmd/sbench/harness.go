@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,15 +14,18 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/tooling"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
 )
 
 type harnessCmd struct {
 	Install harnessInstallCmd `cmd:"" help:"Fetch the command lines of agents into the cache."`
+	Show    harnessShowCmd    `cmd:"" help:"Print the descriptor of an agent, from which to write one of your own."`
 	Ls      harnessLsCmd      `cmd:"" help:"List the command lines in the cache."`
 	Rm      harnessRmCmd      `cmd:"" help:"Remove command lines from the cache."`
 }
@@ -43,7 +47,7 @@ func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app) error {
 		name, version, _ := strings.Cut(arg, "@")
 		agent, ok := harness.CLIOf(name)
 		if !ok {
-			return fmt.Errorf("%w: no agent %q; there are %s", errUsage, name, joined(harness.CLIs(), ", ", func(c harness.CLI) string { return c.Name }))
+			return noAgent(name)
 		}
 		pkg, err := agent.Package(goruntime.GOARCH, cmd.Musl)
 		if err != nil {
@@ -58,6 +62,12 @@ func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		all = append(all, in)
+		if node, version, ok := agent.Node(goruntime.GOARCH); ok {
+			if in, err = cache.Install(ctx, node, version); err != nil {
+				return err
+			}
+			all = append(all, in)
+		}
 	}
 	return a.printTools(all, cmd.JSON)
 }
@@ -69,6 +79,24 @@ func joined[T any](list []T, between string, name func(T) string) string {
 		names[i] = name(item)
 	}
 	return strings.Join(names, between)
+}
+
+type harnessShowCmd struct {
+	Agent string `arg:"" placeholder:"NAME" help:"${agents}."`
+}
+
+// Run prints the descriptor.
+func (cmd *harnessShowCmd) Run(a *app) error {
+	agent, ok := harness.CLIOf(cmd.Agent)
+	if !ok {
+		return noAgent(cmd.Agent)
+	}
+	_, err := a.stdout.Write(agent.Descriptor)
+	return err
+}
+
+func noAgent(name string) error {
+	return fmt.Errorf("%w: no agent %q; there are %s", errUsage, name, joined(harness.CLIs(), ", ", func(c harness.CLI) string { return c.Name }))
 }
 
 type harnessLsCmd struct {
@@ -89,7 +117,7 @@ func (cmd *harnessLsCmd) Run(a *app) error {
 }
 
 type harnessRmCmd struct {
-	Agents []string `arg:"" name:"agent" placeholder:"NAME[@VERSION]" help:"codex, claude_code or the name of a package, with a version or all of them. No run may be using it."`
+	Agents []string `arg:"" name:"agent" placeholder:"NAME[@VERSION]" help:"${agents}, or the name of a package, with a version or all of them. No run may be using it."`
 	JSON   bool     `name:"json" help:"Print what was removed as JSON."`
 }
 
@@ -200,9 +228,9 @@ func keyProblems(t *compiler.Tester) compiler.Problems {
 	if p := t.Harness.Config.Provider; p != nil && !slices.Contains(t.Harness.Env, p.Key) {
 		return compiler.Problems{t.Problem("$.harness.env", "name "+p.Key+" here, and set it in the environment or the env file; it stays outside of the sandbox", "harness.config.provider needs its key")}
 	}
-	agent, ok := harness.CLIOf(string(t.Harness.Type))
-	if !ok || slices.ContainsFunc(agent.Credentials, func(c compiler.Credential) bool { return slices.Contains(t.Harness.Env, c.Name) }) {
-		return nil
+	agent, ok, problems := agentOf(t)
+	if !ok || problems != nil || slices.ContainsFunc(agent.Credentials, func(c compiler.Credential) bool { return slices.Contains(t.Harness.Env, c.Name) }) {
+		return problems
 	}
 	keys := joined(agent.Credentials, " or ", func(c compiler.Credential) string { return c.Name })
 	return compiler.Problems{t.Problem("$.harness.env", "name "+keys+" here, and set it in the environment or the env file; it stays outside of the sandbox", agent.Name+" needs a key of its provider")}
@@ -214,8 +242,11 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 		return nil, compiler.Problems{t.Problem(path, "", message)}
 	}
 	c := t.Harness.Config
-	agent, isAgent := harness.CLIOf(t.Harness.Type)
-	if !isAgent {
+	agent, isAgent, problems := agentOf(t)
+	switch {
+	case problems != nil:
+		return nil, problems
+	case !isAgent:
 		return commandFor(ctx, t, env)
 	}
 	key, bearer := credential(agent, env)
@@ -226,18 +257,81 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	if err != nil {
 		return nil, err
 	}
+	made := &harness.Agent{HarnessConfig: c, CLI: agent, Tools: cache, Arch: goruntime.GOARCH, Key: relay.NewKey(key), Bearer: bearer}
+	if agent.Directory != "" {
+		made.Digest, err = readable(ctx, agent.Directory)
+		if err != nil {
+			return refuse("$.harness.config.descriptor", fmt.Sprintf("its directory: %v: everything in it has to be readable by others (chmod -R o+rX)", err))
+		}
+		made.Digest = record.Digest(fmt.Appendf(nil, "%s %s", made.Digest, record.Digest(agent.Descriptor)))
+		made.Own, made.Version = agentOptions(t), ""
+		return made, nil
+	}
 	pkg, err := agent.Package(goruntime.GOARCH, false)
 	if err != nil {
 		return refuse("$.harness.type", err.Error())
 	}
-	c.Version, err = a.resolveVersion(ctx, cache, pkg, c.Version)
+	made.Version, err = a.resolveVersion(ctx, cache, pkg, c.Version)
 	switch {
 	case errors.Is(err, tooling.ErrNoVersion):
 		return refuse("$.harness.config.version", err.Error())
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
 	}
-	return &harness.Agent{HarnessConfig: c, CLI: agent, Tools: cache, Arch: goruntime.GOARCH, Key: relay.NewKey(key), Bearer: bearer}, nil
+	if t.Harness.Type == harness.OwnAgent {
+		made.Own = agentOptions(t)
+	}
+	return made, nil
+}
+
+// agentOf returns the agent that the tester file names or describes; ok is false if its harness
+// is a command.
+func agentOf(t *compiler.Tester) (agent harness.CLI, ok bool, problems compiler.Problems) {
+	if t.Harness.Type != harness.OwnAgent {
+		agent, ok = harness.CLIOf(t.Harness.Type)
+		return agent, ok, nil
+	}
+	file := t.Harness.Config.Own["descriptor"]
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(filepath.Dir(t.Path), file)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return agent, true, compiler.Problems{t.Problem("$.harness.config.descriptor", "", compiler.Bare(err).Error())}
+	}
+	if agent, problems = harness.ParseDescriptor(file, text); problems != nil {
+		return agent, true, problems
+	}
+	if agent.Directory != "" && !filepath.IsAbs(agent.Directory) {
+		agent.Directory = filepath.Join(filepath.Dir(file), agent.Directory)
+	}
+	for name, value := range agentOptions(t) {
+		i := slices.IndexFunc(agent.Config, func(f schema.Field) bool { return f.Name == name })
+		known := joined(agent.Config, ", ", func(f schema.Field) string { return f.Name })
+		switch {
+		case i < 0:
+			problems = append(problems, t.Problem("$.harness.config.options."+name, "its descriptor names: "+cmp.Or(known, "none"), agent.Name+" has no such key"))
+		case strings.TrimSpace(value) == "":
+			problems = append(problems, t.Problem("$.harness.config.options."+name, "a word", "is empty, or no string"))
+		}
+	}
+	return agent, true, problems
+}
+
+// agentOptions returns the values of an own agent's own keys.
+func agentOptions(t *compiler.Tester) map[string]string {
+	var given map[string]any
+	_ = json.Unmarshal([]byte(t.Harness.Config.Own["options"]), &given) // absent, or an object
+	options := map[string]string{}
+	for name, value := range given {
+		switch value.(type) {
+		case string, float64, bool:
+			options[name] = fmt.Sprint(value)
+		default:
+			options[name] = ""
+		}
+	}
+	return options
 }
 
 // checkAgent checks, before the first task, that an agent's provider can be reached and
@@ -282,7 +376,7 @@ func noKeys(t *compiler.Tester) map[string]string {
 	if p := t.Harness.Config.Provider; p != nil {
 		env[p.Key] = "none"
 	}
-	if agent, ok := harness.CLIOf(t.Harness.Type); ok {
+	if agent, ok, problems := agentOf(t); ok && problems == nil {
 		env[agent.Credentials[0].Name] = "none"
 	}
 	return env

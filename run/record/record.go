@@ -21,6 +21,7 @@ const (
 	SignatureFile = "seal.dsse.json"
 	EgressFile    = "egress.jsonl"
 	TraceFile     = "agent-trace.log" // in an attempt's log directory
+	AgentFile     = "agent.yaml"      // in an attempt's log directory: the descriptor of a tester's agent
 	WorkspacesDir = "workspaces"
 	LogsDir       = "logs"
 )

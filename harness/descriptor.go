@@ -1,0 +1,291 @@
+package harness
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/harness/tooling"
+	"github.com/securebench/sbench/proxy/relay"
+)
+
+//go:embed agents/*.yaml
+var agentFiles embed.FS
+
+// descriptors are the agents that sbench knows, by name.
+var descriptors = sync.OnceValue(func() []CLI {
+	var all []CLI
+	entries, _ := agentFiles.ReadDir("agents")
+	for _, e := range entries {
+		text, _ := agentFiles.ReadFile("agents/" + e.Name())
+		cli, problems := ParseDescriptor(e.Name(), text)
+		if problems != nil {
+			panic(problems) // TestDescriptors
+		}
+		all = append(all, cli)
+	}
+	return all
+})
+
+// A CLI describes an agent's command-line program: everything in which agents differ.
+type CLI struct {
+	compiler.AgentType
+	Provider relay.Provider
+	// Packages are the npm packages by architecture, as GOARCH, with "-musl" appended for
+	// those that images with musl need instead, or "any" for one that fits all.
+	Packages map[string]tooling.Package
+	// Directory holds the program instead of a package, and Program is its path in there.
+	Directory, Program string
+	// Descriptor is the text that was parsed.
+	Descriptor []byte
+	// Read parses a line of the program's output; ok is false if it is not an event.
+	Read func(line []byte) (steps []Step, ok bool)
+
+	command [][]string        // groups of arguments, as templates
+	env     map[string]string // templates
+	files   map[string]string // templates, by path below HOME
+	node    bool
+}
+
+// descriptor is a descriptor as it is written.
+type descriptor struct {
+	Name, Model, API string
+	Keys             []credentialText
+	Config           map[string]string
+	NPM              map[string]struct{ Package, Suffix, File string }
+	Directory, File  string
+	Command          []group
+	Env, Files       map[string]string
+	Events           json.RawMessage
+}
+
+// A credentialText is the name of a variable, or an object.
+type credentialText struct{ compiler.Credential }
+
+func (c *credentialText) UnmarshalJSON(b []byte) error {
+	if b[0] == '"' {
+		return json.Unmarshal(b, &c.Name)
+	}
+	return json.Unmarshal(b, &c.Credential)
+}
+
+// A group is an argument, or several that are left out together.
+type group []string
+
+func (g *group) UnmarshalJSON(b []byte) error {
+	if b[0] == '"' {
+		*g = make(group, 1)
+		return json.Unmarshal(b, &(*g)[0])
+	}
+	return json.Unmarshal(b, (*[]string)(g))
+}
+
+// descriptorSchema is the schema of descriptors.
+var descriptorSchema = sync.OnceValue(func() *schema.Schema {
+	required := func(name string, s *schema.Schema) schema.Field {
+		return schema.Field{Name: name, Schema: s, Required: true}
+	}
+	optional := func(name string, s *schema.Schema) schema.Field { return schema.Field{Name: name, Schema: s} }
+	texts := func(doc string) *schema.Schema {
+		return &schema.Schema{Doc: doc, Object: &schema.Object{Unknown: schema.Accept, Others: schema.AnyText("A template.")}}
+	}
+	const variable = `^[A-Za-z_][A-Za-z0-9_]*$`
+	key := schema.Matching("A variable of harness.env.", variable, "letters, digits and _")
+	key.Object = &schema.Object{Fields: []schema.Field{
+		required("name", schema.Matching("A variable of harness.env.", variable, "letters, digits and _")),
+		optional("bearer", schema.Boolean("Whether the key is sent as a bearer token.", false)),
+	}}
+	key.String = &schema.String{Pattern: variable}
+	key.Check = nil
+	words := schema.Text("An argument, as a template.")
+	words.Array = &schema.Array{Items: schema.AnyText("An argument, as a template."), Min: 1}
+	platform := schema.Closed("A package of the npm registry.", required("package", schema.Text("Its name.")),
+		optional("suffix", schema.Text("What its versions for this platform end in.")), required("file", fileSchema("The program, relative to the package.")))
+	events := schema.Enum("A known format, or rules for lines of JSON.", slices.Sorted(maps.Keys(readers))...)
+	events.Array = &schema.Array{Items: ruleSchema()}
+	return schema.Closed("An agent: what its program is, how it is started, and how its output reads.",
+		required("name", schema.Matching("The agent's name, for records and reports.", `^[a-z][a-z0-9_]*$`, "small letters, digits and _")),
+		optional("model", schema.Text("The model of tester files that an import of a pack writes.")),
+		required("api", schema.Enum("The API that it speaks.", compiler.ProviderAPIs...)),
+		required("keys", &schema.Schema{Doc: "Variables of harness.env that may hold the provider's key. The first that is set is used, and none is passed on.", Array: &schema.Array{Items: key, Min: 1}}),
+		optional("config", texts("Keys of harness.config that the agent has besides those of all agents, with a description of each.")),
+		optional("npm", &schema.Schema{
+			Doc: "Its program as a package of the npm registry, by platform.",
+			Object: &schema.Object{Fields: []schema.Field{
+				optional("any", platform), optional("amd64", platform), optional("arm64", platform), optional("amd64-musl", platform), optional("arm64-musl", platform),
+			}},
+		}),
+		optional("directory", schema.Text("Its program as a directory, relative to this file.")),
+		optional("file", fileSchema("The program, relative to the directory.")),
+		required("command", &schema.Schema{Doc: "The arguments of its process, which reads the prompt from standard input. A list in the list is left out if a key of the configuration that it mentions is not set.", Array: &schema.Array{Items: words, Min: 1}}),
+		optional("env", texts("Its variables.")),
+		optional("files", texts("Files to write below HOME, which is fresh for each attempt.")),
+		optional("events", events),
+	)
+})
+
+func fileSchema(doc string) *schema.Schema {
+	return schema.Checked(doc, schema.String{NonBlank: true}, func(p string) (string, error) {
+		if path.IsAbs(p) || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../") {
+			return "such as bin/agent", fmt.Errorf("%q is no path within it", p)
+		}
+		return "", nil
+	})
+}
+
+// ParseDescriptor parses the descriptor of an agent, which docs/harnesses.md describes. file
+// names it in problems. A Directory is as the descriptor has it.
+func ParseDescriptor(file string, text []byte) (CLI, compiler.Problems) {
+	doc := new(document.Document)
+	if problems := doc.ParseYAML(text).In(file); len(problems) > 0 {
+		return CLI{}, problems
+	}
+	root := doc.Root()
+	c := schema.Checker{File: file}
+	if !c.Check(descriptorSchema(), root) {
+		return CLI{}, c.Problems
+	}
+	var d descriptor
+	if err := json.Unmarshal(root.Raw(), &d); err != nil {
+		return CLI{}, compiler.Problems{{File: file, Message: err.Error()}}
+	}
+	cli := CLI{
+		AgentType: compiler.AgentType{Name: d.Name, Model: d.Model}, Provider: relay.Provider(d.API), Packages: map[string]tooling.Package{},
+		Directory: d.Directory, Program: d.File, Descriptor: text, env: d.Env, files: d.Files,
+	}
+	for _, k := range d.Keys {
+		cli.Credentials = append(cli.Credentials, k.Credential)
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Config)) {
+		cli.Config = append(cli.Config, schema.Field{Name: name, Schema: schema.Word(d.Config[name])})
+	}
+	for platform, p := range d.NPM {
+		cli.Packages[platform] = tooling.Package{Name: p.Package, Suffix: p.Suffix, Program: p.File}
+	}
+	for _, g := range d.Command {
+		cli.command = append(cli.command, g)
+	}
+	cli.checkProgram(&c, root)
+	cli.checkTemplates(&c, root)
+	cli.Read = readerOf(d.Events)
+	if len(c.Problems) > 0 {
+		return CLI{}, c.Problems
+	}
+	return cli, nil
+}
+
+// checkProgram checks that there is one program, and that the command runs it.
+func (c *CLI) checkProgram(check *schema.Checker, root document.Value) {
+	switch {
+	case len(c.Packages) > 0 && c.Directory != "":
+		check.Errorf(root.Get("directory"), []any{"directory"}, "remove one of the two", "the program is in a package and in a directory")
+	case len(c.Packages) == 0 && c.Directory == "":
+		check.Errorf(root, nil, "give npm or directory", "there is no program")
+	case c.Directory != "" && c.Program == "":
+		check.Errorf(root, nil, "the path of the program in the directory", "key %q is missing", "file")
+	case c.Directory == "" && c.Program != "":
+		check.Errorf(root.Get("file"), []any{"file"}, "a package of npm names its own", "%q is for a directory", "file")
+	}
+	if !slices.ContainsFunc(c.command, func(g []string) bool { return slices.Contains(g, "{program}") }) {
+		check.Errorf(root.Get("command"), []any{"command"}, `with "{program}" as an argument`, "the command does not run the program")
+	}
+	for name := range c.files {
+		if path.IsAbs(name) || path.Clean(name) != name || name == ".." || strings.HasPrefix(name, "../") {
+			check.Errorf(root.Get("files").Get(name), []any{"files", name}, "such as .config/agent/settings.json", "is no path below HOME")
+		}
+	}
+}
+
+var holder = regexp.MustCompile(`\{([a-z_]+)\}`)
+
+// checkTemplates checks that every placeholder is known.
+func (c *CLI) checkTemplates(check *schema.Checker, root document.Value) {
+	known := []string{"program", "node", "model", "base_url", "key", "home"}
+	for _, f := range c.Config {
+		known = append(known, f.Name)
+	}
+	look := func(v document.Value, steps ...any) {
+		for _, m := range holder.FindAllStringSubmatch(v.Text(), -1) {
+			c.node = c.node || m[1] == "node"
+			if !slices.Contains(known, m[1]) {
+				check.Errorf(v, steps, schema.Suggest(m[1], known), "%s is no placeholder; there are {%s}", m[0], strings.Join(known, "}, {"))
+			}
+		}
+	}
+	for i, arg := range root.Get("command").Items() {
+		if arg.Kind() == document.String {
+			look(arg, "command", i)
+			continue
+		}
+		for j, inner := range arg.Items() {
+			look(inner, "command", i, j)
+		}
+	}
+	for _, section := range []string{"env", "files"} {
+		for key, v := range root.Get(section).Fields() {
+			look(v, section, key.Text())
+		}
+	}
+}
+
+// expand returns the process of an attempt. value gives what a placeholder stands for.
+func (c CLI) expand(values map[string]string) (args, env []string, files map[string]string) {
+	fill := func(text string) string {
+		return holder.ReplaceAllStringFunc(text, func(m string) string { return values[m[1:len(m)-1]] })
+	}
+	for _, g := range c.command {
+		unset := len(g) > 1 && slices.ContainsFunc(g, func(arg string) bool {
+			return slices.ContainsFunc(holder.FindAllStringSubmatch(arg, -1), func(m []string) bool { return values[m[1]] == "" })
+		})
+		for _, arg := range g {
+			if !unset {
+				args = append(args, fill(arg))
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.env)) {
+		env = append(env, name+"="+fill(c.env[name]))
+	}
+	files = map[string]string{}
+	for name, text := range c.files {
+		files[name] = fill(text)
+	}
+	return args, env, files
+}
+
+// Package returns the npm package for an architecture and a C library, musl or glibc.
+func (c CLI) Package(arch string, musl bool) (tooling.Package, error) {
+	names := []string{arch, "any"}
+	if musl {
+		names = append([]string{arch + "-musl"}, names...)
+	}
+	for _, name := range names {
+		if p, ok := c.Packages[name]; ok {
+			return p, nil
+		}
+	}
+	return tooling.Package{}, fmt.Errorf("%s has no package for %s", c.Name, arch)
+}
+
+// nodeVersion is the release of Node.js for agents that need it. It runs with glibc 2.28 and
+// later, and the C++ library.
+const nodeVersion = "24.21.0"
+
+// Node returns the npm package with Node.js for an architecture, and its version; ok is false if
+// the agent does not need it.
+func (c CLI) Node(arch string) (p tooling.Package, version string, ok bool) {
+	platform := map[string]string{"amd64": "x64"}[arch]
+	if platform == "" {
+		platform = arch
+	}
+	return tooling.Package{Name: "node-linux-" + platform, Program: "bin/node"}, nodeVersion, c.node
+}
