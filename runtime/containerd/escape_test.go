@@ -253,7 +253,7 @@ func TestLimitReasons(t *testing.T) {
 	}{
 		{"memory", func(c *runtime.Config) { c.Limits.Memory = 64 << 20 }, []string{"python3", "-c", "import time; b=b'x'*(200<<20); time.sleep(100)"}, wall, runtime.OutOfMemory, runtime.LimitMemory},
 		{"memory of a child", func(c *runtime.Config) { c.Limits.Memory = 64 << 20 }, []string{"sh", "-c", "python3 -c \"import time; b=b'x'*(200<<20); time.sleep(100)\""}, wall, runtime.OutOfMemory, runtime.LimitMemory},
-		{"memory by tmpfs", func(c *runtime.Config) { c.Limits.Memory = 64 << 20 }, []string{"sh", "-c", "head -c 150000000 /dev/zero > /tmp/x; exit $?"}, wall, runtime.OutOfMemory, runtime.LimitMemory},
+		{"memory by tmpfs", func(c *runtime.Config) { c.Limits.Memory = 64 << 20 }, []string{"sh", "-c", "head -c 150000000 /dev/zero > /tmp/x || exit $?; sleep 100"}, wall, runtime.OutOfMemory, runtime.LimitMemory},
 		{"pids", func(c *runtime.Config) { c.Limits.Pids = 20 }, []string{"python3", "-c", "import os,sys,time\ntry:\n  while True:\n    if os.fork()==0: time.sleep(100)\nexcept OSError: time.sleep(.3); sys.exit(9)"}, wall, runtime.PidsLimit, runtime.LimitPids},
 		{"fork bomb", func(c *runtime.Config) { c.Limits.Pids = 64 }, []string{"python3", "-c", bomb}, wall, runtime.PidsLimit, runtime.LimitPids},
 		{"fork bomb in shell", func(c *runtime.Config) { c.Limits.Pids = 64 }, []string{"bash", "-c", "b(){ b|b& }; b; while :; do :; done"}, 2 * time.Second * slowness(t), runtime.WallTime, runtime.LimitPids},
