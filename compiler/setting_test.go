@@ -79,7 +79,7 @@ func TestWrongSettings(t *testing.T) {
 		{"value and file", testerHead + "harness: {type: codex, config: {modl: a}}\n", []compiler.Setting{{Key: "run.jobs", Value: "x"}},
 			"--set: $.run.jobs: expected an integer of at least 1, found a string\n" +
 				`FILE:4: $.harness.config.modl: unknown key "modl" (did you mean "model"?)` + "\n" + `FILE:4: $.harness.config: key "model" is missing (the model)`},
-		{"harness that is none", codex, []compiler.Setting{{Key: "harness.type", Value: "x"}, {Key: "harness.config.model", Value: "m"}}, `--set: $.harness.type: expected "command", "codex", "claude_code" or "opencode", found "x"`},
+		{"harness that is none", codex, []compiler.Setting{{Key: "harness.type", Value: "x"}, {Key: "harness.config.model", Value: "m"}}, `--set: $.harness.type: expected "command", "claude_code", "codex", "gemini_cli", "opencode", "qwen_code" or "agent", found "x"`},
 		{"section that is none", "schema_version: \"0.2\"\nrun: 7\nbenchmark: {manifest: m, tasks: t}\nharness: {type: codex, config: {model: a}}\n", []compiler.Setting{{Key: "run.id", Value: "r"}},
 			`FILE:2: $.run: expected an object, found a number (7)`},
 	}

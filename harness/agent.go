@@ -39,7 +39,7 @@ type Agent struct {
 
 	CLI    CLI
 	Tools  *tooling.Cache
-	Digest string // of CLI.Directory
+	Digest string // of a tester's descriptor, and of CLI.Directory; "" for an agent that sbench knows
 	Arch   string // of the images, as GOARCH
 	Key    relay.Key
 	Bearer bool // see compiler.Credential

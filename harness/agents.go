@@ -35,11 +35,11 @@ func ownType() compiler.AgentType {
 
 // AgentTypes returns what tester files may say about the agents.
 func AgentTypes() []compiler.AgentType {
-	types := []compiler.AgentType{ownType()}
+	var types []compiler.AgentType
 	for _, c := range CLIs() {
 		types = append(types, c.AgentType)
 	}
-	return types
+	return append(types, ownType())
 }
 
 // Known reports whether the agent is one that sbench knows.

@@ -42,7 +42,7 @@ func (c Config) provenance() (record.Provenance, error) {
 		config.Files = command.Files
 	}
 	if agent := c.agent(); agent != nil {
-		h.Version, config.Config.Version = agent.Version, agent.Version
+		h.Version, config.Config.Version, config.Files = agent.Version, agent.Version, agent.Digest
 	}
 	data, err := json.Marshal(config)
 	h.Config = record.Digest(data)

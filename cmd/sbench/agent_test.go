@@ -207,7 +207,57 @@ func TestMaxCost(t *testing.T) {
 	}
 }
 
-func agents() []string { return []string{"codex", "claude_code", "opencode", "gemini_cli", "qwen_code"} }
+// TestOwnDescriptor: a tester's own agent that a descriptor describes, as docs/harnesses.md does.
+func TestOwnDescriptor(t *testing.T) {
+	h := newHost(t)
+	dir, err := filepath.Abs("../../examples/agents")
+	must(t, err)
+	pack, err := filepath.Abs("../../benchmarks/terminal-task-smoke")
+	must(t, err)
+	script, err := providertest.ParseText("think Let me see.\n" + greet)
+	must(t, err)
+	provider, err := providertest.New(realKey, script)
+	must(t, err)
+	server := httptest.NewServer(provider)
+	t.Cleanup(server.Close)
+	h.env = append(h.env, "MY_KEY="+realKey)
+	tester := filepath.Join(h.dir, "tester.yaml")
+	write := func(options string) {
+		must(t, os.WriteFile(tester, fmt.Appendf(nil, `schema_version: "0.2"
+run: {id: agent, output_dir: out, tasks: [terminal-task-smoke/create-file]}
+benchmark: {manifest: %[1]s/manifest.yaml, tasks: %[1]s/tasks.jsonl}
+harness:
+  type: agent
+  env: [MY_KEY]
+  config: {descriptor: %[2]s/agent.yaml, model: test-model, base_url: "%[3]s/v1"%[4]s}
+`, pack, dir, server.URL, options), 0o644))
+	}
+	for options, want := range map[string]string{
+		", options: {turn: 5}":   `my_agent has no such key (its descriptor names: turns)`,
+		", options: {turns: []}": "is empty, or no string",
+	} {
+		write(options)
+		if stdout, _ := h.sbench(codeUsage, "validate", tester); !strings.Contains(stdout, want) {
+			t.Errorf("%s: %s", options, stdout)
+		}
+	}
+	write(", options: {turns: 5}")
+	if stdout, stderr := h.sbench(0, "run", tester, "--show-agent-output"); !strings.Contains(stdout, "passed=1") || !strings.Contains(stderr, "$ echo 'hello, sandbox'") {
+		t.Fatal(stdout, stderr)
+	}
+	out := filepath.Join(h.dir, "out")
+	h.sbench(0, "verify", out)
+	if stdout, _ := h.sbench(0, "show", out, "terminal-task-smoke/create-file"); !strings.Contains(stdout, "name: my_agent") || !strings.Contains(stdout, "command (exit code 0)\n        echo 'hello, sandbox'") || strings.Contains(stdout, realKey) {
+		t.Error(stdout)
+	}
+	if shown, _ := h.sbench(0, "harness", "show", "gemini_cli"); !strings.Contains(shown, "api: google") {
+		t.Error(shown)
+	}
+}
+
+func agents() []string {
+	return []string{"codex", "claude_code", "opencode", "gemini_cli", "qwen_code"}
+}
 
 // TestAgentsSolve: the agents solve a task of each kind of sandbox.
 func TestAgentsSolve(t *testing.T) {
@@ -239,29 +289,40 @@ func TestAgentsSolve(t *testing.T) {
 
 const greet = "shell echo 'hello, sandbox' > greeting.txt\nsay The file is there."
 
+// dialects returns an agent for each of the providers' APIs; all agents with SBENCH_SOAK.
+func dialects() []string {
+	if os.Getenv("SBENCH_SOAK") != "" {
+		return agents()
+	}
+	return []string{"codex", "claude_code", "gemini_cli", "qwen_code"}
+}
+
 // TestAgentsProvider: the outcomes of attempts whose provider fails. If an agent gives up
 // that could have gone on, the attempt gets no verdict.
 func TestAgentsProvider(t *testing.T) {
 	const passed, failed, none = "passed ", "failed ", "error infrastructure"
-	tests := []struct{ name, script, config, codex, claude, opencode string }{ // opencode as codex unless it says otherwise
-		{"slow", "delay 100ms\n" + greet, "", passed, passed, ""},
-		{"cut once", "cut 2\n" + greet, "", passed, passed, ""},
-		{"429 once", "fail 429\n" + greet, "", none, passed, passed},
-		{"429 for ever", "fail 429 forever after=0\n" + greet, ", timeout_seconds: 8", none, none, ""},
-		{"500 once", "fail 500\n" + greet, "", passed, passed, ""},
-		{"500 for ever", "fail 500 forever\n" + greet, ", timeout_seconds: 8", none, none, ""},
-		{"garbled once", "garble\n" + greet, "", passed, passed, none},
-		{"garbled for ever", "garble forever\n" + greet, ", timeout_seconds: 8", none, none, ""},
-		{"requests are used up", greet, ", max_requests: 1, timeout_seconds: 12", failed + "max_requests_exceeded", failed + "max_requests_exceeded", ""},
-		{"tokens are used up", "tokens in=100 out=100\n" + greet, ", max_total_tokens: 150, timeout_seconds: 12", failed + "max_total_tokens_exceeded", failed + "max_total_tokens_exceeded", ""},
-		{"model that gives up", "say I cannot.", "", failed + "checker_failed", failed + "checker_failed", ""},
-		{"model that hangs", "shell tail -f /dev/null", ", timeout_seconds: 6", failed + "producer_timeout", failed + "producer_timeout", ""},
+	tests := []struct {
+		name, script, config, want string
+		but                        map[string]string // by agent
+	}{
+		{"slow", "delay 100ms\n" + greet, "", passed, nil},
+		{"cut once", "cut 2\n" + greet, "", passed, nil},
+		{"429 once", "fail 429\n" + greet, "", passed, map[string]string{"codex": none}},
+		{"429 for ever", "fail 429 forever after=0\n" + greet, ", timeout_seconds: 8", none, nil},
+		{"500 once", "fail 500\n" + greet, "", passed, nil},
+		{"500 for ever", "fail 500 forever\n" + greet, ", timeout_seconds: 8", none, nil},
+		{"garbled once", "garble\n" + greet, "", passed, map[string]string{"opencode": none, "qwen_code": none}},
+		{"garbled for ever", "garble forever\n" + greet, ", timeout_seconds: 8", none, nil},
+		{"requests are used up", greet, ", max_requests: 1, timeout_seconds: 12", failed + "max_requests_exceeded", nil},
+		{"tokens are used up", "tokens in=100 out=100\n" + greet, ", max_total_tokens: 150, timeout_seconds: 12", failed + "max_total_tokens_exceeded", nil},
+		{"model that gives up", "say I cannot.", "", failed + "checker_failed", nil},
+		{"model that hangs", "shell tail -f /dev/null", ", timeout_seconds: 6", failed + "producer_timeout", nil},
 	}
-	for _, agent := range agents() {
+	for _, agent := range dialects() {
 		for _, tt := range tests {
 			t.Run(agent+"/"+tt.name, func(t *testing.T) {
 				t.Parallel()
-				want, code := map[string]string{"codex": tt.codex, "claude_code": tt.claude, "opencode": cmp.Or(tt.opencode, tt.codex)}[agent], 0
+				want, code := cmp.Or(tt.but[agent], tt.want), 0
 				if want == none {
 					code = codeInfrastructure
 				}

@@ -263,8 +263,12 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 		if err != nil {
 			return refuse("$.harness.config.descriptor", fmt.Sprintf("its directory: %v: everything in it has to be readable by others (chmod -R o+rX)", err))
 		}
-		made.Digest = record.Digest(fmt.Appendf(nil, "%s %s", made.Digest, record.Digest(agent.Descriptor)))
-		made.Own, made.Version = agentOptions(t), ""
+		made.Version = ""
+	}
+	if t.Harness.Type == harness.OwnAgent {
+		made.Own, made.Digest = agentOptions(t), record.Digest(append([]byte(made.Digest), agent.Descriptor...))
+	}
+	if agent.Directory != "" {
 		return made, nil
 	}
 	pkg, err := agent.Package(goruntime.GOARCH, false)
@@ -277,9 +281,6 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 		return refuse("$.harness.config.version", err.Error())
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
-	}
-	if t.Harness.Type == harness.OwnAgent {
-		made.Own = agentOptions(t)
 	}
 	return made, nil
 }

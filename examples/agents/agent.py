@@ -16,6 +16,11 @@ SHELL = {
 }
 
 
+def event(**fields):
+    if "AGENT_EVENTS" in os.environ:  # agent.yaml says what they mean
+        print(json.dumps(fields), flush=True)
+
+
 def ask(conversation):
     body = {"model": os.environ["SBENCH_MODEL"], "input": conversation, "tools": [SHELL], "store": False}
     headers = {"Content-Type": "application/json", "Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
@@ -32,15 +37,20 @@ def run(command):
 def main():
     with open("task.json", encoding="utf-8") as task:
         conversation = [{"role": "user", "content": "Do this task, and then say in one sentence what you did.\n" + task.read()}]
-    while True:
+    for _ in range(int(os.environ.get("AGENT_TURNS") or 100)):
         output = ask(conversation)
         conversation += output
         calls = [item for item in output if item["type"] == "function_call"]
         for call in calls:
-            result = run(json.loads(call["arguments"])["command"])
+            command = json.loads(call["arguments"])["command"]
+            result = run(command)
+            event(kind="ran", command=command, output=result)
             conversation.append({"type": "function_call_output", "call_id": call["call_id"], "output": result})
         if not calls:
-            print("".join(part["text"] for item in output if item["type"] == "message" for part in item["content"]))
+            text = "".join(part["text"] for item in output if item["type"] == "message" for part in item["content"])
+            event(kind="said", text=text)
+            if "AGENT_EVENTS" not in os.environ:
+                print(text)
             return
 
 

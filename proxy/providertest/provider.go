@@ -88,6 +88,9 @@ func (p *Provider) answer(r *http.Request, body []byte, err error, rec *Request)
 		return fail(d, http.StatusBadRequest, "the body did not come to its end")
 	case !p.authorized(r.Header):
 		p.problem("%s %s: a wrong credential", r.Method, r.URL.Path)
+		if g, ok := d.(google); ok {
+			return whole(http.StatusBadRequest, g.failure("authentication_error", "API key not valid: "+masked(r.Header)))
+		}
 		return fail(d, http.StatusUnauthorized, "Incorrect API key provided: "+masked(r.Header))
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
 		return whole(http.StatusOK, map[string]any{"object": "list", "data": []any{}, "has_more": false})

@@ -45,7 +45,7 @@ type dialect interface {
 }
 
 func dialectOf(path string) dialect {
-	if _, call, ok := strings.Cut(path, "/v1beta/models/"); ok {
+	if _, call, ok := strings.Cut(path, "/v1beta/models"); ok {
 		return google{stream: strings.HasSuffix(call, ":streamGenerateContent")}
 	}
 	for end, d := range map[string]dialect{

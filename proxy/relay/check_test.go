@@ -45,10 +45,12 @@ func TestCheck(t *testing.T) {
 		{"a gateway that refuses without a word", status(401), good, nil},
 		{"a key that OpenAI does not know", answer(401, `{"error": {"message": "Incorrect API key", "type": "invalid_request_error", "code": "invalid_api_key"}}`), good, relay.ErrRefused},
 		{"a key that Anthropic does not know", answer(401, `{"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}}`), good, relay.ErrRefused},
+		{"a key that Google does not know", answer(400, `{"error": {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT", "details": [{"reason": "API_KEY_INVALID"}]}}`), good, relay.ErrRefused},
+		{"a request that is refused", answer(400, `{"error": {"code": 400, "message": "API_KEY_INVALID", "status": "INVALID_ARGUMENT", "details": []}}`), good, nil},
 		{"a provider in trouble", status(503), good, nil},
 		{"one that leads elsewhere", http.RedirectHandler("http://192.0.2.1/", http.StatusFound), good, nil},
 	} {
-		for _, provider := range []relay.Provider{relay.Anthropic, relay.OpenAI} {
+		for _, provider := range []relay.Provider{relay.Anthropic, relay.OpenAI, relay.Google} {
 			t.Run(tt.name+"/"+string(provider), func(t *testing.T) {
 				address := gone.URL
 				if tt.handler != nil {

@@ -100,7 +100,7 @@ func (x *exchange) prepare(n int64, crowded bool) error {
 	route, ok := find(x.relay.routes, x.req)
 	if !ok {
 		if cfg.Provider == Google {
-			if model := otherModel(x.req); model != "" {
+			if model := modelOf(x.req); model != "" && model != cfg.Model {
 				x.entry.Model = model
 				return refuse(badModel, "only the model "+cfg.Model+" may be asked for here")
 			}

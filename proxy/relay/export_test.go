@@ -25,9 +25,9 @@ func Values(data []byte) int {
 
 // Inspect inspects the body of a POST to path for the model "m".
 func Inspect(p Provider, path string, body []byte) (out []byte, found []string, err error) {
-	for _, r := range routes(p, "model") {
+	for _, r := range routes(p, "m") {
 		if r.path == path && r.rules != nil {
-			in := &inspector{model: "m", chat: r.dialect == chat}
+			in := &inspector{model: "m", chat: r.dialect == chat, asked: r.model, stream: r.stream}
 			out, err = in.inspect(body, r.rules)
 			return out, in.found, err
 		}
@@ -37,7 +37,7 @@ func Inspect(p Provider, path string, body []byte) (out []byte, found []string, 
 
 // Meter counts an answer that comes in the given pieces.
 func Meter(path string, p Provider, stream bool, pieces ...[]byte) (u proxy.Usage, whole bool, cause Cause) {
-	for _, r := range routes(p, "model") {
+	for _, r := range routes(p, "m") {
 		if r.path == path {
 			m := newMeter(r.dialect, stream)
 			for _, piece := range pieces {
@@ -95,9 +95,9 @@ func Hide(out io.Writer, pieces ...[]byte) error {
 
 // Work inspects a body as [Inspect] does. It returns what is counted beside the size, in bytes, and the bound of the answer's output.
 func Work(p Provider, path string, body []byte) (work, output int64, err error) {
-	for _, r := range routes(p, "model") {
+	for _, r := range routes(p, "m") {
 		if r.path == path && r.rules != nil {
-			in := &inspector{model: "m", chat: r.dialect == chat}
+			in := &inspector{model: "m", chat: r.dialect == chat, asked: r.model, stream: r.stream}
 			_, err = in.inspect(body, r.rules)
 			return in.work + in.tree, in.bounds().output, err
 		}

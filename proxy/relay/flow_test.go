@@ -36,7 +36,8 @@ func scripted(t *testing.T, script string) (*providertest.Provider, string) {
 	return p, srv.URL
 }
 
-// apis returns the three APIs with their paths.
+// apis returns the APIs with their paths, but Google's, whose requests have neither a model nor
+// a field that asks for a stream.
 func apis() []struct {
 	provider relay.Provider
 	path     string

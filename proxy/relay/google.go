@@ -119,24 +119,15 @@ func googleContents(in *inspector, v *value) error {
 }
 
 func googleContent(in *inspector, v *value) error {
-	if v.null() {
-		return nil
+	return members(passing(map[string]rule{"parts": googlePartList}, "role"))(in, v)
+}
+
+// googlePartList passes a list, or one part instead of it.
+func googlePartList(in *inspector, v *value) error {
+	if v.kind() == '{' {
+		return googlePart(in, v)
 	}
-	if err := in.object(v); err != nil {
-		return err
-	}
-	for _, m := range v.parts {
-		if m.key != "parts" {
-			continue
-		}
-		if m.kind() != '[' { // the API takes one part instead of a list
-			return googlePart(in, m)
-		}
-		if err := in.each(m, googlePart); err != nil {
-			return err
-		}
-	}
-	return nil
+	return eachOf(googlePart)(in, v)
 }
 
 // googlePart keeps a part that contains its own data. Without any, a text takes its place.
@@ -205,9 +196,9 @@ func (m *meter) google(data []byte) {
 	m.fail(e["error"])
 }
 
-// otherModel returns the model that a request to Google's API names in its path; "" if
+// modelOf returns the model that a request to Google's API names in its path; "" if
 // there is none.
-func otherModel(req *http.Request) string {
+func modelOf(req *http.Request) string {
 	rest, ok := strings.CutPrefix(req.URL.Path, "/v1beta/models/")
 	model, call, isCall := strings.Cut(rest, ":")
 	if !ok || !isCall || req.Method != http.MethodPost || cleanName(call) != call {
