@@ -25,7 +25,32 @@ func freeResponse() *family {
 		eval: &schema.Object{Fields: []schema.Field{
 			required("rubric", rubricSchema()),
 			optional("reference_answer", schema.Text("A good answer.")),
+			optional("judge", judgedSchema()),
 		}},
+		check: checkJudged,
+	}
+}
+
+func judgedSchema() *schema.Schema {
+	return schema.Nullable(schema.Closed("That a model may judge by a rubric in prose, where the tester file names one.",
+		required("wrong_answers", &schema.Schema{
+			Doc:   "Answers that are wrong in different ways. The judge must fail them, and the candidate's text with them in it.",
+			Array: &schema.Array{Items: schema.Text("A wrong answer."), Min: 1},
+		}),
+	))
+}
+
+// checkJudged checks that what a model judges has all that it needs.
+func checkJudged(c *schema.Checker, _, eval document.Value) {
+	judged, rubric := eval.Get("judge"), eval.Get("rubric")
+	switch {
+	case judged.Kind() != document.Object && rubric.Kind() == document.String:
+		c.Warnf(rubric, []any{"eval", "rubric"}, "give an object of type contains_any, or eval.judge", "a rubric in prose has no verifier: records stay pending")
+	case judged.Kind() != document.Object:
+	case rubric.Kind() != document.String:
+		c.Errorf(judged, []any{"eval", "judge"}, "remove it, or write the rubric in prose", "this rubric needs no judge")
+	case eval.Get("reference_answer").Kind() != document.String:
+		c.Errorf(judged, []any{"eval", "judge"}, "give eval.reference_answer, which the judge has to pass", "there is nothing to test the judge with")
 	}
 }
 
@@ -56,11 +81,10 @@ func containsAny() *schema.Object {
 	}}
 }
 
-// checkRubric checks a contains_any rubric, and warns about one without a verifier.
+// checkRubric checks a contains_any rubric, and warns about a type without a verifier.
 func checkRubric(c *schema.Checker, v document.Value) {
 	if v.Kind() == document.String {
-		c.Warnf(v, nil, "give an object of type contains_any", "a rubric in prose has no verifier: records stay pending")
-		return
+		return // see checkJudged
 	}
 	kind := v.Get("type")
 	if !kind.Is(ContainsAny) {
@@ -93,8 +117,12 @@ type FreeResponseEval struct {
 	Prompt string
 	// Structured reports whether Rubric is set. Otherwise the record stays pending,
 	// and Reason says why.
-	Structured      bool
-	Reason          string
+	Structured bool
+	Reason     string
+	// Prose is a rubric in prose, and Wrong are the wrong answers with which a model may judge
+	// by it; there are none if it may not.
+	Prose           Hidden[string]
+	Wrong           Hidden[[]string]
 	Rubric          Hidden[Rubric]
 	ReferenceAnswer Hidden[string] // "" if there is none
 }
@@ -113,6 +141,8 @@ func (t *Task) FreeResponse() (FreeResponseEval, bool) {
 	switch {
 	case rubric.Kind() == document.String:
 		eval.Reason = "the rubric is prose"
+		eval.Prose = Hide(rubric.Text())
+		eval.Wrong = Hide(stringList(t.eval().Get("judge").Get("wrong_answers")))
 	case !rubric.Get("type").Is(ContainsAny):
 		eval.Reason = "the rubric's type has no verifier"
 	default:
@@ -121,6 +151,12 @@ func (t *Task) FreeResponse() (FreeResponseEval, bool) {
 		eval.Structured, eval.Rubric = true, Hide(structured)
 	}
 	return eval, true
+}
+
+// Judged reports whether a model judges the task's answers, in a run that has a judge.
+func (t *Task) Judged() bool {
+	eval, ok := t.FreeResponse()
+	return ok && len(eval.Wrong.Reveal()) > 0
 }
 
 // isNumeric reports whether s is a number, possibly with commas between its digits.

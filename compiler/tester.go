@@ -53,8 +53,19 @@ type BenchmarkSection struct {
 
 // VerificationSection says which dangerous commands verifiers may use.
 type VerificationSection struct {
-	DisallowDangerousCommands bool     `key:"disallow_dangerous_commands"` // true unless the file says otherwise
-	DenyCommands              []string `key:"deny_commands"`               // refused in any case
+	DisallowDangerousCommands bool         `key:"disallow_dangerous_commands"` // true unless the file says otherwise
+	DenyCommands              []string     `key:"deny_commands"`               // refused in any case
+	Judge                     *JudgeConfig // nil if the file has none
+}
+
+// JudgeConfig names a model that judges answers by rubrics in prose.
+type JudgeConfig struct {
+	API         string   `key:"api"`
+	Key         string   `key:"key"` // the variable with the key
+	Model       string   `key:"model"`
+	BaseURL     string   `key:"base_url"` // "" means the provider's own
+	Votes       int      `key:"votes"`    // for each text; 3 unless the file says otherwise
+	Temperature *float64 // nil: the model's own
 }
 
 // HarnessCommand is the type of a harness that runs a command from the tester file. Any
@@ -372,6 +383,14 @@ func (t *Tester) fill(root document.Value) {
 	if p := harness.Get("config").Get("provider"); p.Kind() == document.Object {
 		config.Provider = &ProviderConfig{ModelVariable: "SBENCH_MODEL"}
 		decode(p, config.Provider)
+	}
+	if j := root.Get("verification").Get("judge"); j.Kind() == document.Object {
+		t.Verification.Judge = &JudgeConfig{Votes: 3}
+		decode(j, t.Verification.Judge)
+		if v := j.Get("temperature"); v.Kind() == document.Number {
+			n, _ := v.Float64()
+			t.Verification.Judge.Temperature = &n
+		}
 	}
 	t.Verification.DenyCommands = dangerousList(root.Get("verification").Get("deny_commands"))
 	config.Model, config.Version = strings.TrimSpace(config.Model), strings.TrimSpace(config.Version)

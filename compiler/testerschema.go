@@ -37,9 +37,27 @@ func testerSchema(agents []AgentType) *schema.Schema {
 		optional("verification", schema.Nullable(schema.Closed("What verifiers may do.",
 			optional("disallow_dangerous_commands", schema.Boolean("Refuse the dangerous commands that tasks need.", true)),
 			optional("deny_commands", dangerousSchema("Dangerous commands that are refused in any case.")),
+			optional("judge", judgeSchema()),
 		))),
 		optional("runtime", schema.Nullable(runtimeSchema())),
 	)
+}
+
+func judgeSchema() *schema.Schema {
+	votes := schema.PositiveInteger("How often the model is asked about each text, an odd number; 3 by default.")
+	votes.Check = func(c *schema.Checker, v document.Value) {
+		if n, _ := v.Int64(); n%2 == 0 || n > 15 {
+			c.Errorf(v, nil, "such as 3", "expected an odd number up to 15, found %s", v.Raw())
+		}
+	}
+	return schema.Nullable(schema.Closed("A model that judges answers by rubrics in prose, of the tasks that allow it (eval.judge).",
+		required("api", schema.Enum("Its API: openai (Chat Completions), anthropic (Messages) or google (generateContent).", ProviderAPIs...)),
+		required("key", schema.Matching("The environment variable that holds its key, or a name in the env file.", `^[A-Za-z_][A-Za-z0-9_]*$`, "letters, digits and _")),
+		required("model", modelSchema()),
+		optional("base_url", urlSchema("The provider's API, for gateways and tests.")),
+		optional("votes", votes),
+		optional("temperature", &schema.Schema{Doc: "The model's own unless given.", Number: &schema.Number{Min: new(0.0)}}),
+	))
 }
 
 func harnessSchema(agents []AgentType) *schema.Schema {

@@ -38,6 +38,9 @@ type Run struct {
 	Agents      []string       `json:"agents"` // name, version and model
 	Jobs        int            `json:"jobs,omitempty"`
 	Degraded    []string       `json:"degraded"` // limits that the host did not enforce for some attempt
+	// Judges are the models that judged answers, and Judged is how many answers they judged.
+	Judges []string `json:"judges,omitempty"`
+	Judged int      `json:"judged,omitempty"`
 	// Contrast counts passes by the state of their contrast; see docs/contrast.md.
 	Contrast map[string]int `json:"contrast,omitempty"`
 	// Planned is how many attempts were to be run in all; nil: unknown.

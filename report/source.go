@@ -60,6 +60,7 @@ type Attempt struct {
 	PeakMemory                int64    // bytes
 	Agent                     string   // name, version and model
 	Degraded                  []string // limits that the host did not enforce
+	Judge                     string   // the model that judged it; "" for none
 	Contrast                  string   // a state of docs/contrast.md; "" if there is none
 	rows                      string   // digests of the row and the evaluation
 }
@@ -224,6 +225,9 @@ func summarise(rec record.Record) Attempt {
 	a.Total = a.Producer + a.Verifier
 	if !rec.StartedAt.IsZero() && rec.EndedAt.After(rec.StartedAt) {
 		a.Total = rec.EndedAt.Sub(rec.StartedAt).Seconds()
+	}
+	if rec.VerifierMetadata["judge"] != nil {
+		a.Judge = rec.Provenance.Policy.Judge
 	}
 	if rec.Contrast != nil {
 		a.Contrast = rec.Contrast.State

@@ -50,11 +50,15 @@ func (s *Source) run() Run {
 
 // describe fills in what only the attempts say, and what earlier versions' manifests lack.
 func (s *Source) describe(r *Run) {
-	agents, degraded := map[string]bool{}, map[string]bool{}
+	agents, degraded, judges := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, a := range s.Attempts {
 		r.BenchmarkID = cmp.Or(r.BenchmarkID, a.Benchmark)
 		if a.Agent != "" {
 			agents[a.Agent] = true
+		}
+		if a.Judge != "" {
+			judges[a.Judge] = true
+			r.Judged++
 		}
 		for _, d := range a.Degraded {
 			degraded[d] = true
@@ -77,6 +81,9 @@ func (s *Source) describe(r *Run) {
 				r.Retries.Passed++
 			}
 		}
+	}
+	if r.Judged > 0 {
+		r.Judges = sortedKeys(judges)
 	}
 	r.Agents, r.Degraded = sortedKeys(agents), sortedKeys(degraded)
 }

@@ -32,6 +32,9 @@ func (r Run) Warnings() []Warning {
 		}
 		warn(kind, "%s", p)
 	}
+	if r.Judged > 0 {
+		warn("judged", "%s judged by a model: %s", count(r.Judged, "answer"), strings.Join(r.Judges, "; "))
+	}
 	if len(r.Degraded) > 0 {
 		warn("degraded", "the host did not enforce these limits: %s", strings.Join(r.Degraded, ", "))
 	}

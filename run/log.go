@@ -19,10 +19,10 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// networked reports whether a harness of this run may reach anything.
+// networked reports whether a harness of this run may reach anything, or its judge does.
 func (c Config) networked() bool {
 	p, ok := c.Producer.(interface{ Relays() bool })
-	return ok && p.Relays() || len(c.Egress.Domains) > 0
+	return ok && p.Relays() || len(c.Egress.Domains) > 0 || c.Judge != nil
 }
 
 // egressFile is the run's egress log, shared by all attempts; nil if nothing may leave the

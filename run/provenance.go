@@ -135,6 +135,9 @@ func (c Config) policy(task *compiler.Task) record.Policy {
 		DenyCommands:   v.DenyCommands, AllowDangerous: !v.DisallowDangerousCommands, Degraded: c.Degraded,
 		Capabilities: env.Capabilities, AllowSeccomp: c.Tester.Runtime.AllowSeccomp, AllowNetlink: c.Tester.Runtime.AllowNetlink,
 	}
+	if c.Judge != nil && task.Judged() {
+		p.Judge = c.Judge.String()
+	}
 	if !env.NetworkNone {
 		for _, d := range c.Tester.Harness.Config.AllowedDomains {
 			p.Domains = append(p.Domains, d.String())

@@ -64,6 +64,7 @@ type Dependencies struct {
 	// Calibrations is a directory that keeps calibrations of changed tests between runs; ""
 	// keeps them for this run only.
 	Calibrations string
+	Judge        *Judge   // nil for none
 	Degraded     []string // limits that the host does not enforce
 	Version      record.Version
 	Host         record.Host

@@ -22,6 +22,7 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
+	"github.com/securebench/sbench/verifiers/judge"
 )
 
 // key names an attempt.
@@ -52,6 +53,7 @@ type session struct {
 	secrets      redactor  // values of harness.env
 	code         *verifiers.CodePool
 	calibrations *contrast.Store // of changed tests
+	judge        *judge.Judge    // nil for none
 	out          *os.Root        // cfg.Output; closed by the ledger
 	egress       *egressFile     // nil if nothing may leave the sandboxes
 	common       record.Provenance
@@ -84,8 +86,12 @@ func newSession(ctx context.Context, cfg Config) (*session, error) {
 	common, err := cfg.provenance()
 	secrets := redactor{}.with(slices.Collect(maps.Values(cfg.Env))...)
 	common.Settings = cfg.settings(secrets)
+	var grader *judge.Judge
+	if cfg.Judge != nil {
+		grader = &judge.Judge{Votes: cfg.Judge.Votes}
+	}
 	return &session{
-		cfg: cfg, plan: p, common: common, before: map[key]earlier{}, calibrations: contrast.NewStore(cfg.Calibrations),
+		cfg: cfg, judge: grader, plan: p, common: common, before: map[key]earlier{}, calibrations: contrast.NewStore(cfg.Calibrations),
 		secrets: secrets,
 		summary: Summary{RunID: cfg.Tester.Run.ID, Planned: p.tasks * cfg.Attempts, Output: filepath.Join(cfg.Output, record.RecordsFile)},
 	}, err

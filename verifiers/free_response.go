@@ -1,7 +1,10 @@
 package verifiers
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -12,19 +15,65 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers/judge"
 )
 
-// freeResponse judges by a structured rubric; any other makes the verdict Pending. It needs
-// no engine.
-func freeResponse(_ context.Context, _ Engine, in Input) (Verdict, error) {
+// freeResponse judges by a structured rubric, or lets a model judge by one in prose if task and
+// operator allow it; otherwise the verdict is Pending. It needs no engine.
+func freeResponse(ctx context.Context, _ Engine, in Input) (Verdict, error) {
 	eval, ok := in.Task.FreeResponse()
 	if !ok {
 		return Verdict{}, fmt.Errorf("task %q is no free_response", in.Task.ID())
+	}
+	if !eval.Structured && in.Task.Judged() && in.Judge != nil {
+		return judged(ctx, in, eval)
 	}
 	if !eval.Structured {
 		return Verdict{Status: Pending, Reason: "no_structured_rubric", Message: eval.Reason}, nil
 	}
 	return newFreeKey(eval.Prompt, eval.Rubric.Reveal()).judge(in.Candidate.Text), nil
+}
+
+// judged returns a model's verdict. What the model was asked and answered is the verdict's output.
+func judged(ctx context.Context, in Input, eval compiler.FreeResponseEval) (Verdict, error) {
+	if strings.TrimSpace(in.Candidate.Text) == "" {
+		return failed(reasonNone, "the answer is empty"), nil
+	}
+	result, err := in.Judge.Grade(ctx, in.Model, judge.Question{
+		Prompt: eval.Prompt, Rubric: eval.Prose.Reveal(), Reference: eval.ReferenceAnswer.Reveal(), Wrong: eval.Wrong.Reveal(),
+	}, in.Candidate.Text)
+	var v Verdict
+	switch {
+	case errors.Is(err, judge.ErrTooLong):
+		return failed(reasonWrong, err.Error()), nil
+	case err != nil:
+		return Verdict{}, err
+	case result.Miscalibrated != "":
+		v = faulty("judge_miscalibrated", result.Miscalibrated+": another model, or a clearer rubric, may do")
+	case result.Swayed:
+		v = failed("judge_swayed", "the judge passes the same text with a wrong answer in it, too: what it passes is not the answer")
+	case result.Pass:
+		v = passed()
+	default:
+		v = failed(reasonWrong, "the judge does not pass the answer")
+	}
+	var transcript bytes.Buffer
+	counts := map[string]int{}
+	for _, vote := range result.Votes {
+		line, err := json.Marshal(vote)
+		if err != nil {
+			return Verdict{}, err
+		}
+		transcript.Write(append(line, '\n'))
+		kind := vote.About + "_failed"
+		if vote.Pass {
+			kind = vote.About + "_passed"
+		}
+		counts[kind]++
+	}
+	v.Stdout = runtime.Output{Head: transcript.Bytes(), Total: int64(transcript.Len())}
+	return v.with("judge", counts), nil
 }
 
 // A freeKey holds a rubric, and the parts of the prompt that a response may quote.

@@ -427,7 +427,7 @@ func testVerdict(exit runtime.Exit, err error) (Verdict, error) {
 	case err != nil:
 		return Verdict{}, err
 	}
-	v := judge(exit)
+	v := verdictOf(exit)
 	if v.Reason == "checker_failed" {
 		v.Reason, v.Message = "tests_failed", "the tests' command "+exit.String()
 	}

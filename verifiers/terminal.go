@@ -144,7 +144,7 @@ func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
 	case err != nil:
 		return Verdict{}, err
 	}
-	v, err := c.withoutPytest(ctx, dir, judge(exit))
+	v, err := c.withoutPytest(ctx, dir, verdictOf(exit))
 	if v.Status == Failed {
 		v.Score = partial(filepath.Join(dir, logsDir))
 	}
@@ -516,7 +516,7 @@ func checkerArgs(c compiler.Checker) []string {
 	return c.Command.Args()
 }
 
-func judge(exit runtime.Exit) Verdict {
+func verdictOf(exit runtime.Exit) Verdict {
 	v := passed()
 	switch {
 	case exit.Success():

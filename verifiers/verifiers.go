@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers/contrast"
+	"github.com/securebench/sbench/verifiers/judge"
 )
 
 // Status is the outcome of a verification. The zero Status is invalid.
@@ -100,6 +101,9 @@ type Input struct {
 	Code *CodePool
 	// Calibrations stores calibrations of changed tests; nil stores none.
 	Calibrations *contrast.Store
+	// Judge judges free responses by rubrics in prose, by what Model says; nil judges none.
+	Judge *judge.Judge
+	Model judge.Model
 	// WorkspaceBytes bounds the temporary copy of the workspace, OutputBytes what is kept of
 	// each stream.
 	WorkspaceBytes int64

@@ -247,7 +247,7 @@ harness:
 	}
 	out := filepath.Join(h.dir, "out")
 	h.sbench(0, "verify", out)
-	if stdout, _ := h.sbench(0, "show", out, "terminal-task-smoke/create-file"); !strings.Contains(stdout, "name: my_agent") || !strings.Contains(stdout, "command (exit code 0)\n        echo 'hello, sandbox'") || strings.Contains(stdout, realKey) {
+	if stdout, _ := h.sbench(0, "show", out, "terminal-task-smoke/create-file"); !strings.Contains(stdout, "name: my_agent") || !strings.Contains(stdout, "command (exit code 0)\n    echo 'hello, sandbox'") || strings.Contains(stdout, realKey) {
 		t.Error(stdout)
 	}
 	if shown, _ := h.sbench(0, "harness", "show", "gemini_cli"); !strings.Contains(shown, "api: google") {

@@ -40,6 +40,14 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	file, err := envFile("")
+	if err != nil {
+		return err
+	}
+	var with run.Dependencies
+	if with.Judge, err = judgeFor(in.Tester, file); err != nil {
+		return err
+	}
 	old, err := filepath.Abs(cmd.RunDir)
 	if err != nil {
 		return err
@@ -55,7 +63,7 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 	}
 	defer sent()
 	return a.withClient(ctx, in.Tester, func(c *containerd.Client) error {
-		cfg, engine, err := configure(ctx, c, in, run.Dependencies{}, options)
+		cfg, engine, err := configure(ctx, c, in, with, options)
 		if err != nil {
 			return err
 		}

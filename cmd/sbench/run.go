@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/build"
+	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
@@ -164,31 +166,56 @@ func loadTester(a *app, s testerSource) (run.Inputs, error) {
 
 // environment returns the values of harness.env.
 func (cmd *runCmd) environment(ctx context.Context, a *app, tester *compiler.Tester) (map[string]string, error) {
-	name, file := cmd.EnvFile, map[string]string{}
-	if name == "" {
-		if _, err := os.Stat(".env"); err == nil {
-			name = ".env"
-		}
-	}
-	if name != "" {
-		var err error
-		if file, err = compiler.LoadEnvFile(name); errors.Is(err, os.ErrNotExist) {
-			err = fmt.Errorf("%w: --env-file: %w", errUsage, err)
-		}
-		if err != nil {
-			return nil, err
-		}
+	file, err := envFile(cmd.EnvFile)
+	if err != nil {
+		return nil, err
 	}
 	for name, source := range tester.Harness.Secrets {
 		if os.Getenv(name) != "" || file[name] != "" {
 			continue
 		}
-		var err error
 		if file[name], err = secret(ctx, a, source); err != nil {
 			return nil, compiler.Problems{tester.Problem("$.harness.secrets."+name, "", err.Error())}
 		}
 	}
 	return tester.ResolveEnv(os.Environ(), file)
+}
+
+// envFile reads the env file: by default .env, if there is one.
+func envFile(name string) (map[string]string, error) {
+	if name == "" {
+		if _, err := os.Stat(".env"); err != nil {
+			return map[string]string{}, nil
+		}
+		name = ".env"
+	}
+	file, err := compiler.LoadEnvFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w: --env-file: %w", errUsage, err)
+	}
+	return file, err
+}
+
+// judgeFor returns the judge that the tester file names; nil if it names none.
+func judgeFor(t *compiler.Tester, file map[string]string) (*run.Judge, error) {
+	j := t.Verification.Judge
+	if j == nil {
+		return nil, nil
+	}
+	key := cmp.Or(os.Getenv(j.Key), file[j.Key])
+	if key == "" {
+		return nil, compiler.Problems{t.Problem("$.verification.judge.key", "set it, or give it in the env file", fmt.Sprintf("environment variable %q has no value", j.Key))}
+	}
+	made := &run.Judge{
+		Votes: j.Votes, Temperature: j.Temperature,
+		Relay: relay.Config{Provider: relay.Provider(j.API), Key: relay.NewKey(key), MinSecret: compiler.MinSecret, Model: strings.TrimSpace(j.Model)},
+	}
+	if j.BaseURL == "" {
+		return made, nil
+	}
+	var err error
+	made.Relay.BaseURL, err = url.Parse(j.BaseURL)
+	return made, err
 }
 
 // secretTime is how long a command may take that prints a secret: somebody may have to type.
@@ -235,6 +262,13 @@ func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (with run
 				return with, o, err
 			}
 		}
+	}
+	file, err := envFile(cmd.EnvFile)
+	if err == nil {
+		with.Judge, err = judgeFor(in.Tester, file)
+	}
+	if err != nil {
+		return with, o, err
 	}
 	if cmd.Sign != "" {
 		if o.Sign, err = record.LoadKey(cmd.Sign); err != nil {

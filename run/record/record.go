@@ -196,6 +196,7 @@ type Policy struct {
 	Capabilities   []string       `json:"capabilities,omitempty"` // of the task's sandboxes
 	AllowSeccomp   bool           `json:"allow_seccomp,omitempty"`
 	AllowNetlink   bool           `json:"allow_netlink,omitempty"`
+	Judge          string         `json:"judge,omitempty"`    // the model that judges the answer, and how
 	Degraded       []string       `json:"degraded,omitempty"` // limits that the host does not enforce
 }
 

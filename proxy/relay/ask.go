@@ -1,0 +1,199 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Prompt is one question to a model.
+type Prompt struct {
+	System, User string
+	Temperature  *float64 // nil: the model's own
+}
+
+// askTokens bounds an answer where the API requires a bound.
+const askTokens = 4096
+
+// Bounds of the waits between tries of [Ask].
+const (
+	askTries = 4
+	askPause = time.Second // doubled for each try, unless the provider says how long
+	maxPause = time.Minute
+)
+
+// ErrPrompt means that the provider refuses a prompt that the relay lets pass, which another
+// try would not change.
+var ErrPrompt = errors.New("the provider refuses the prompt")
+
+// Ask sends a prompt of sbench's own through a relay, which adds the key, and logs and bounds it
+// like an agent's, and returns the model's text. It tries again after errors on the provider's
+// side.
+func Ask(ctx context.Context, cfg Config, p Prompt) (string, error) {
+	r, err := New(cfg)
+	if err != nil {
+		return "", err
+	}
+	l := &memory{conns: make(chan net.Conn), done: make(chan struct{})}
+	go func() { _ = r.Serve(l) }() // until it is closed
+	defer func() { _ = r.Close() }()
+	client := &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}
+	path, body := p.request(cfg)
+	for try := range askTries {
+		text, again, failed := ask(ctx, client, cfg.Provider, path, body)
+		if failed == nil || again < 0 || ctx.Err() != nil {
+			return text, failed
+		}
+		err = failed
+		if try == askTries-1 {
+			break
+		}
+		if again == 0 {
+			again = askPause << try
+		}
+		select {
+		case <-time.After(min(again, maxPause)):
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
+	return "", err
+}
+
+// ask makes one try. again is how long to wait for the next, 0 if the provider does not say, or
+// negative if there is no use in it.
+func ask(ctx context.Context, client *http.Client, provider Provider, path string, body []byte) (text string, again time.Duration, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://relay"+path, bytes.NewReader(body))
+	if err != nil {
+		return "", -1, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", 0, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	own := resp.Header.Get("X-Sbench-Relay") // the relay refuses what the provider does not get
+	switch status := resp.StatusCode; {
+	case err != nil:
+		return "", 0, err
+	case status == http.StatusTooManyRequests, status >= 500:
+		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+		return "", time.Duration(seconds) * time.Second, fmt.Errorf("the provider answered %s", resp.Status)
+	case status == http.StatusBadRequest && (own == "" || own == "provider_error"), status == http.StatusRequestEntityTooLarge:
+		return "", -1, fmt.Errorf("%w (%s)", ErrPrompt, resp.Status)
+	case status != http.StatusOK:
+		return "", -1, fmt.Errorf("the provider answered %s", resp.Status)
+	}
+	return textOf(provider, answer), -1, nil
+}
+
+// request returns the path and the body of a prompt.
+func (p Prompt) request(cfg Config) (string, []byte) {
+	var path string
+	var body map[string]any
+	turn := func(role, text string) map[string]string { return map[string]string{"role": role, "content": text} }
+	parts := func(text string) map[string]any { return map[string]any{"parts": []map[string]string{{"text": text}}} }
+	switch cfg.Provider {
+	case Anthropic:
+		path = "/v1/messages"
+		body = map[string]any{"model": cfg.Model, "max_tokens": askTokens, "system": p.System, "messages": []any{turn("user", p.User)}}
+	case Google:
+		path = "/v1beta/models/" + cfg.Model + ":generateContent"
+		content := parts(p.User)
+		content["role"] = "user"
+		body = map[string]any{"systemInstruction": parts(p.System), "contents": []any{content}}
+	default:
+		path = "/v1/chat/completions"
+		body = map[string]any{"model": cfg.Model, "messages": []any{turn("system", p.System), turn("user", p.User)}}
+	}
+	switch {
+	case p.Temperature == nil:
+	case cfg.Provider == Google:
+		body["generationConfig"] = map[string]any{"temperature": *p.Temperature}
+	default:
+		body["temperature"] = *p.Temperature
+	}
+	text, _ := json.Marshal(body) // cannot fail: strings and numbers
+	return path, text
+}
+
+// textOf returns the text of an answer, "" if it has none.
+func textOf(p Provider, body []byte) string {
+	var a struct {
+		Content    []struct{ Type, Text string }
+		Choices    []struct{ Message struct{ Content string } }
+		Candidates []struct {
+			Content struct {
+				Parts []struct {
+					Text    string
+					Thought bool
+				}
+			}
+		}
+	}
+	_ = json.Unmarshal(body, &a) // what is no answer has no text
+	var b strings.Builder
+	switch {
+	case p == Anthropic:
+		for _, c := range a.Content {
+			if c.Type == "text" {
+				b.WriteString(c.Text)
+			}
+		}
+	case p == Google && len(a.Candidates) > 0:
+		for _, part := range a.Candidates[0].Content.Parts {
+			if !part.Thought {
+				b.WriteString(part.Text)
+			}
+		}
+	case p == OpenAI && len(a.Choices) > 0:
+		b.WriteString(a.Choices[0].Message.Content)
+	}
+	return b.String()
+}
+
+// memory is a listener within the process, so that no other program can use the key.
+type memory struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func (m *memory) Accept() (net.Conn, error) {
+	select {
+	case c := <-m.conns:
+		return c, nil
+	case <-m.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (m *memory) Close() error {
+	m.once.Do(func() { close(m.done) })
+	return nil
+}
+
+func (m *memory) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
+
+func (m *memory) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case m.conns <- theirs:
+		return ours, nil
+	case <-m.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

@@ -1,0 +1,56 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/securebench/sbench/proxy/relay"
+	"github.com/securebench/sbench/verifiers/judge"
+)
+
+// A Judge is a model that judges answers by rubrics in prose. It is asked from this process,
+// through a relay.
+type Judge struct {
+	Relay       relay.Config // its Log, Task and Attempt are set for each attempt
+	Votes       int          // for each text
+	Temperature *float64     // nil: the model's own
+}
+
+// String describes the judge for records.
+func (j *Judge) String() string {
+	s := fmt.Sprintf("%s (%s), %d votes", j.Relay.Model, j.Relay.Provider, j.Votes)
+	if j.Temperature != nil {
+		s += fmt.Sprintf(", temperature %v", *j.Temperature)
+	}
+	return s
+}
+
+// An asker asks the judge's model about one attempt.
+type asker struct {
+	cfg         relay.Config
+	temperature *float64
+}
+
+// Ask implements judge.Model.
+func (a asker) Ask(ctx context.Context, system, user string) (string, error) {
+	text, err := relay.Ask(ctx, a.cfg, relay.Prompt{System: system, User: user, Temperature: a.temperature})
+	switch {
+	case errors.Is(err, relay.ErrPrompt):
+		return "", judge.ErrRefused
+	case err != nil:
+		return "", fmt.Errorf("the judge's provider: %w", err)
+	}
+	return text, nil
+}
+
+// asker returns the judge's model for an attempt; nil without a judge.
+func (s *session) asker(a attempt) judge.Model {
+	j := s.cfg.Judge
+	if j == nil {
+		return nil
+	}
+	cfg := j.Relay
+	cfg.Log, cfg.Task, cfg.Attempt = a.log.proxyLog(a.try), a.task.ID(), a.number
+	return asker{cfg, j.Temperature}
+}
