@@ -78,6 +78,9 @@ func readerOf(events json.RawMessage) func([]byte) ([]Step, bool) {
 	var rules []eventRule
 	_ = json.Unmarshal(events, &rules) // the schema accepted them
 	return func(line []byte) ([]Step, bool) {
+		if len(line) > maxRuled { // each path is looked up on its own
+			return unknown(cutEvent), true
+		}
 		var event map[string]json.RawMessage
 		if json.Unmarshal(line, &event) != nil || event == nil {
 			return nil, false
@@ -93,6 +96,9 @@ func readerOf(events json.RawMessage) func([]byte) ([]Step, bool) {
 		return []Step{rules[i].step(line)}, true
 	}
 }
+
+// maxRuled bounds the lines to which rules apply, in bytes.
+const maxRuled = 1 << 20
 
 func fits(conditions map[string]anyOf, line []byte) bool {
 	for at, want := range conditions {

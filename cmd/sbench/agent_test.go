@@ -233,8 +233,9 @@ harness:
 `, pack, dir, server.URL, options), 0o644))
 	}
 	for options, want := range map[string]string{
-		", options: {turn: 5}":   `my_agent has no such key (its descriptor names: turns)`,
-		", options: {turns: []}": "is empty, or no string",
+		", options: {turn: 5}":       `my_agent has no such key (its descriptor names: turns)`,
+		", options: {turns: []}":     "is no word",
+		", options: {turns: 'a\"b'}": "is no word",
 	} {
 		write(options)
 		if stdout, _ := h.sbench(codeUsage, "validate", tester); !strings.Contains(stdout, want) {

@@ -312,12 +312,15 @@ func agentOf(t *compiler.Tester) (agent harness.CLI, ok bool, problems compiler.
 		switch {
 		case i < 0:
 			problems = append(problems, t.Problem("$.harness.config.options."+name, "its descriptor names: "+cmp.Or(known, "none"), agent.Name+" has no such key"))
-		case strings.TrimSpace(value) == "":
-			problems = append(problems, t.Problem("$.harness.config.options."+name, "a word", "is empty, or no string"))
+		case value == "" || strings.Trim(value, wordCharacters) != "":
+			problems = append(problems, t.Problem("$.harness.config.options."+name, "letters, digits and . _ + -", "is no word"))
 		}
 	}
 	return agent, true, problems
 }
+
+// wordCharacters are those of schema.Word.
+const wordCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-"
 
 // agentOptions returns the values of an own agent's own keys.
 func agentOptions(t *compiler.Tester) map[string]string {

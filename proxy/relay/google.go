@@ -16,19 +16,21 @@ func googleRules() map[string]rule {
 		"toolConfig":        googleToolConfig,
 		"generationConfig":  googleGeneration,
 		"cachedContent":     stateless("cachedContent"),
+		"model":             googleModel,
 	}), "safetySettings", "safety_settings")
 }
 
 // googleCountRules are the rules for countTokens, which may have a whole request in a field.
 func googleCountRules() map[string]rule {
-	request := googleRules()
-	request["model"] = func(in *inspector, v *value) error {
-		if s, _ := v.text(); s != "models/"+in.model {
-			return refuse(badModel, "only the model "+in.model+" may be asked for here")
-		}
-		return nil
+	return both(map[string]rule{"contents": googleContents, "generateContentRequest": members(googleRules()), "model": googleModel})
+}
+
+// googleModel passes the model that is in the path.
+func googleModel(in *inspector, v *value) error {
+	if s, _ := v.text(); s != "models/"+in.model && !v.null() {
+		return refuse(badModel, "only the model "+in.model+" may be asked for here")
 	}
-	return both(map[string]rule{"contents": googleContents, "generateContentRequest": members(request)})
+	return nil
 }
 
 // both adds each field's other name.
@@ -152,7 +154,9 @@ func googleGeneration(in *inspector, v *value) error {
 		case "maxOutputTokens", "max_output_tokens":
 			_ = mostRule(in, m)
 		case "candidateCount", "candidate_count":
-			in.choices = max(in.choices, int64(countOf(m.raw)))
+			if n := countOf(m.raw); n > 1 || n == garbage { // a stream has no end that counts them all
+				return malformed("one candidate is served at a time")
+			}
 		case "routingConfig", "routing_config", "modelConfig", "model_config": // lead to other models
 			if err := in.external(m, "routingConfig"); err != nil {
 				return err
