@@ -18,6 +18,7 @@ import (
 func TestAsk(t *testing.T) {
 	for _, provider := range []relay.Provider{relay.Anthropic, relay.OpenAI, relay.Google} {
 		t.Run(string(provider), func(t *testing.T) {
+			t.Parallel()
 			p, address := scripted(t, "fail 429 after=1\nfail 503\nthink Hm.\nsay It passes.")
 			if provider == relay.OpenAI {
 				address += "/v1"
