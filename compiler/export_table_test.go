@@ -60,7 +60,7 @@ func configRows(agents []AgentType) (rows []string) {
 // keyRows returns the rows of a field and, if it is an object, those of its fields instead.
 func keyRows(path string, f schema.Field) (rows []string) {
 	s := f.Schema
-	if s.Object != nil && s.String == nil {
+	if s.Object != nil && s.String == nil && len(s.Object.Fields) > 0 {
 		for _, below := range s.Object.Fields {
 			rows = append(rows, keyRows(path+"."+below.Name, below)...)
 		}
@@ -99,6 +99,9 @@ func kindOf(s *schema.Schema) string {
 	}
 	if s.Array != nil {
 		kinds = append(kinds, "list of: "+kindOf(s.Array.Items))
+	}
+	if s.Object != nil {
+		kinds = append(kinds, "object")
 	}
 	return strings.Join(kinds, " or ")
 }

@@ -40,6 +40,7 @@ func testerSchema(agents []AgentType) *schema.Schema {
 			optional("judge", judgeSchema()),
 		))),
 		optional("runtime", schema.Nullable(runtimeSchema())),
+		optional("matrix", matrixSchema()),
 	)
 }
 

@@ -169,8 +169,23 @@ func (v *validator) tester(ctx context.Context, path string) {
 		v.emit(problemsOf(path, err)...)
 		return
 	}
-	for _, check := range v.checks {
-		v.emit(check(t)...)
+	testers := []*Tester{t}
+	variants, _ := Variants(path, v.agents) // the file has been loaded
+	for _, variant := range variants {
+		t, _, err := LoadVariant(path, v.agents, variant)
+		if err != nil {
+			v.emit(problemsOf(path, err)...)
+			continue
+		}
+		testers = append(testers, t)
+	}
+	if len(variants) > 0 { // what the file says alone is not run
+		testers = testers[1:]
+	}
+	for _, t := range testers {
+		for _, check := range v.checks {
+			v.emit(check(t)...)
+		}
 	}
 	if !v.unfilled[t.Benchmark.Tasks] {
 		v.checkPack(ctx, beside(t, t.Benchmark.Manifest), beside(t, t.Benchmark.Tasks), t)

@@ -31,6 +31,7 @@ type runCmd struct {
 	MaxCost  *float64 `placeholder:"USD" help:"Start nothing more once the run has cost that. The same as --set run.max_cost_usd=USD."`
 
 	Limit     int      `short:"n" placeholder:"N" help:"Run the first N tasks only."`
+	Variant   []string `placeholder:"NAME" help:"Run only these variants of the tester file's matrix."`
 	Task      []string `short:"t" placeholder:"GLOB" help:"Of the tasks that the tester file selects, run only those whose id matches one of these patterns."`
 	Harness   string   `enum:",reference,empty" default:"" placeholder:"NAME" help:"Instead of the tester file's harness: reference, each task's own solution, or empty, nothing at all."`
 	OutputDir string   `short:"o" placeholder:"DIR" help:"Directory for records and workspaces, instead of the tester file's."`
@@ -51,12 +52,61 @@ type runCmd struct {
 
 	// predictions is a file or directory with candidates; see gradeCmd.
 	predictions string
+	variant     *compiler.Variant // to run; nil for the tester file itself
 
 	AcceptUnsigned bool `help:"With --resume or --from, go on with records that nobody signed, or somebody else. The seal says so."`
 }
 
-// Run runs the benchmark and prints the summary line last.
+// Run runs the benchmark and prints the summary line last; with a matrix, each variant.
 func (cmd *runCmd) Run(ctx context.Context, a *app) error {
+	source, err := cmd.source()
+	if err != nil {
+		return err
+	}
+	variants, err := compiler.Variants(source.path, harness.AgentTypes(), source.settings...)
+	switch {
+	case err != nil && len(cmd.Variant) > 0:
+		return err
+	case err == nil && len(variants) > 0 && cmd.harnessed():
+		return cmd.matrix(ctx, a, variants)
+	case len(cmd.Variant) > 0:
+		return fmt.Errorf("%w: --variant is for a tester file with a matrix", errUsage)
+	}
+	return cmd.one(ctx, a)
+}
+
+// matrix runs the variants one after the other. A variant that cannot be run does not keep the
+// others from it.
+func (cmd *runCmd) matrix(ctx context.Context, a *app, variants []compiler.Variant) error {
+	known := joined(variants, ", ", func(v compiler.Variant) string { return v.Name })
+	for _, name := range cmd.Variant {
+		if !slices.ContainsFunc(variants, func(v compiler.Variant) bool { return v.Name == name }) {
+			return fmt.Errorf("%w: --variant %s: the matrix has %s", errUsage, name, known)
+		}
+	}
+	var errs []error
+	for _, v := range variants {
+		if len(cmd.Variant) > 0 && !slices.Contains(cmd.Variant, v.Name) {
+			continue
+		}
+		a.say(slog.LevelInfo, "variant "+v.Name)
+		sub := *cmd
+		sub.variant = &v
+		if cmd.OutputDir != "" {
+			sub.OutputDir = filepath.Join(cmd.OutputDir, v.Name)
+		}
+		if err := sub.one(ctx, a); err != nil {
+			errs = append(errs, fmt.Errorf("variant %s: %w", v.Name, err))
+		}
+		if ctx.Err() != nil || errors.Is(errors.Join(errs...), run.ErrStopped) {
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// one runs the benchmark once.
+func (cmd *runCmd) one(ctx context.Context, a *app) error {
 	show := cmd.progress(a)
 	in, err := cmd.load(ctx, a)
 	if err != nil {
@@ -121,11 +171,28 @@ func (cmd *runCmd) load(ctx context.Context, a *app) (run.Inputs, error) {
 	if err = errors.Join(err, cmd.check(), notNegative(flagValue{"--limit", cmd.Limit}, flagValue{"--jobs", cmd.Jobs}, flagValue{"--retries", cmd.Retries})); err != nil {
 		return run.Inputs{}, err
 	}
-	in, err := loadTester(a, source)
+	load := loadTester
+	if cmd.variant != nil {
+		load = cmd.loadVariant
+	}
+	in, err := load(a, source)
 	if err == nil && cmd.harnessed() { // others need no credentials
 		in.Env, err = cmd.environment(ctx, a, in.Tester)
 	}
 	return in, err
+}
+
+// loadVariant is loadTester for a variant.
+func (cmd *runCmd) loadVariant(a *app, s testerSource) (run.Inputs, error) {
+	tester, warnings, err := compiler.LoadVariant(s.path, harness.AgentTypes(), *cmd.variant, s.settings...)
+	if err != nil {
+		return run.Inputs{}, err
+	}
+	for _, w := range warnings {
+		a.say(slog.LevelWarn, w.String())
+	}
+	pack, err := tester.OpenPack()
+	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
 // harnessed reports whether the tester file's harness makes the candidates.

@@ -1,0 +1,72 @@
+package compiler
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// A Variant is one of the configurations that the matrix of a tester file names. Its run is that
+// of the file with the settings, in a directory of its own.
+type Variant struct {
+	Name     string
+	Settings []Setting
+}
+
+func matrixSchema() *schema.Schema {
+	return &schema.Schema{
+		Doc: "Variants of this file, by name, each with other values of some keys, such as harness.config.model. They are run one after the other, in subdirectories of run.output_dir.", Null: true,
+		Object: &schema.Object{
+			Unknown: schema.Accept, Others: schema.Open("Values of keys, by path."),
+			CheckName: func(name string) error {
+				if name == "" || name[0] == '.' || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" {
+					return fmt.Errorf("%q names no directory: letters, digits and . _ - do", name)
+				}
+				return nil
+			},
+		},
+	}
+}
+
+// Variants returns the variants of a tester file with settings, in the order of the file. A
+// setting that a variant has, too, is a problem.
+func Variants(file string, agents []AgentType, settings ...Setting) ([]Variant, error) {
+	base, _, err := LoadTester(file, agents, settings...)
+	if err != nil {
+		return nil, err
+	}
+	var variants []Variant
+	for name, values := range base.doc.Root().Get("matrix").Fields() {
+		v := Variant{Name: name.Text()}
+		for key, value := range values.Fields() {
+			text := value.Text()
+			if value.Kind() != document.String {
+				text = string(value.Raw())
+			}
+			v.Settings = append(v.Settings, Setting{Key: key.Text(), Value: text})
+		}
+		variants = append(variants, v)
+	}
+	return variants, nil
+}
+
+// LoadVariant is LoadTester for a variant, whose name is added to the run's id and is a
+// subdirectory of the output directory.
+func LoadVariant(file string, agents []AgentType, v Variant, settings ...Setting) (*Tester, Problems, error) {
+	t, warnings, err := LoadTester(file, agents, slices.Concat(settings, v.Settings)...)
+	if err != nil {
+		problems := problemsOf(file, err)
+		for i := range problems {
+			if problems[i].File == settingsFile {
+				problems[i].File, problems[i].Path = file, "$.matrix."+v.Name+": "+problems[i].Path
+			}
+		}
+		return nil, nil, problems
+	}
+	t.Run.ID, t.Run.OutputDir = t.Run.ID+"-"+v.Name, filepath.Join(t.Run.OutputDir, v.Name)
+	return t, warnings, nil
+}
