@@ -124,13 +124,15 @@ type HarnessConfig struct {
 	Model              string `key:"model"`
 	Version            string `key:"version"`              // "latest" unless the file says otherwise
 	BaseURL            string `key:"base_url"`             // of the provider's API, for gateways and tests
+	KeyHeader          string `key:"key_header"`           // "" for the provider's own
 	AllowExternalTools bool   `key:"allow_external_tools"` // tools that the provider runs, such as web search
 	// RefuseExternalTools refuses requests that contain tools that are not allowed, instead
 	// of removing the tools.
 	RefuseExternalTools bool
-	MaxTotalTokens      int64         `key:"max_total_tokens"` // per attempt; 0 means no limit
-	MaxRequests         int64         `key:"max_requests"`     // per attempt; 0 means no limit
-	MaxCostUSD          float64       `key:"max_cost_usd"`     // per attempt, at Prices; 0 means no limit
+	MaxTotalTokens      int64         `key:"max_total_tokens"`        // per attempt; 0 means no limit
+	MaxRequests         int64         `key:"max_requests"`            // per attempt; 0 means no limit
+	MaxRequestsMinute   int64         `key:"max_requests_per_minute"` // of the run; 0 means no limit
+	MaxCostUSD          float64       `key:"max_cost_usd"`            // per attempt, at Prices; 0 means no limit
 	Prices              *PricesConfig // nil if the file has none
 	// Own are the values of AgentType.Config that the file sets: strings without surrounding
 	// white space, other values as JSON.

@@ -169,6 +169,8 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 			required("output", schema.Positive("Tokens that the model writes, reasoning included.")),
 		))),
 		optional("base_url", urlSchema("The provider's API, for gateways and tests.")),
+		optional("key_header", schema.Matching("The header for the provider's key, where a gateway has another than the provider, such as Azure's api-key.", `^[A-Za-z0-9-]*[Kk][Ee][Yy]$`, "letters, digits and -, with key at the end")),
+		optional("max_requests_per_minute", schema.PositiveInteger("How fast all attempts of a run together may ask the provider; a request that is too early waits.")),
 	}
 	own := []schema.Field{command, optional("files", filesSchema()), optional("provider", providerSchema()), optional("model", modelSchema())}
 	configs := map[string]*schema.Object{HarnessCommand: {Fields: slices.Concat(own, relayed, common)}}
@@ -179,7 +181,7 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 }
 
 // needProvider are keys of a command's configuration that mean nothing without a provider.
-var needProvider = []string{"model", "allow_external_tools", "on_external_tools", "max_total_tokens", "max_requests", "max_cost_usd", "prices", "base_url"}
+var needProvider = []string{"model", "allow_external_tools", "on_external_tools", "max_total_tokens", "max_requests", "max_cost_usd", "prices", "base_url", "key_header", "max_requests_per_minute"}
 
 // checkCommand checks the configuration of a command as a whole. It returns false after an error.
 func checkCommand(c *schema.Checker, harness document.Value) bool {

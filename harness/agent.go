@@ -42,7 +42,8 @@ type Agent struct {
 	Digest string // of a tester's descriptor, and of CLI.Directory; "" for an agent that sbench knows
 	Arch   string // of the images, as GOARCH
 	Key    relay.Key
-	Bearer bool // see compiler.Credential
+	Bearer bool        // see compiler.Credential
+	Pace   *relay.Pace // of all attempts; nil is no bound
 
 	mu       sync.Mutex
 	prepared map[string]prepared // by image
@@ -149,7 +150,7 @@ func (a *Agent) process(in tooling.Installed) (args, env []string, files map[str
 func (a *Agent) provider() (*relay.Config, error) {
 	cfg := &relay.Config{
 		Provider: a.CLI.Provider, Key: a.Key, MinSecret: compiler.MinSecret, Bearer: a.Bearer, Model: a.Model,
-		AllowExternalTools: a.AllowExternalTools, RefuseExternalTools: a.RefuseExternalTools,
+		KeyHeader: a.KeyHeader, Pace: a.Pace, AllowExternalTools: a.AllowExternalTools, RefuseExternalTools: a.RefuseExternalTools,
 		MaxTotalTokens: a.MaxTotalTokens, MaxRequests: a.MaxRequests, MaxCostUSD: a.MaxCostUSD, Prices: PricesOf(a.HarnessConfig),
 	}
 	if a.BaseURL == "" {

@@ -162,6 +162,7 @@ func TestOwnAgent(t *testing.T) {
 	const passed, none = "passed ", "error infrastructure"
 	tests := []struct{ name, pack, task, script, config, want string }{
 		{"workspace", "terminal-task-smoke", "terminal-task-smoke/create-file", "shell env; grep -r sk-real / --include=*.py --exclude-dir=proc --exclude-dir=sys 2>/dev/null; ls -ld /opt/agents; touch /opt/agents/x\n" + greet, "", passed},
+		{"code", "code-completion-smoke", "code-completion-smoke/starter", "shell printf 'def add_numbers(a, b):\\n    return a + b\\n' >candidate.py; cat task.json >&2\nsay Done.", "", passed},
 		{"patch", "repo-patch-smoke", "repo-patch-smoke/slug", "shell sed 's/\\[^a-z0-9\\]\", \"-\", title.lower())/[^a-z0-9]+\", \"-\", title.lower()).strip(\"-\")/' /testbed/textkit/words.py >/tmp/words.py && cp /tmp/words.py /testbed/textkit/\nsay Mended.", "", passed},
 		{"500 for ever", "terminal-task-smoke", "terminal-task-smoke/create-file", "fail 500 forever\n" + greet, "", none},
 		{"cut", "terminal-task-smoke", "terminal-task-smoke/create-file", "cut 2\n" + greet, "", none},

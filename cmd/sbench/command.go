@@ -46,6 +46,7 @@ func commandFor(ctx context.Context, t *compiler.Tester, env map[string]string) 
 		Secret: p.Key, BaseURL: p.BaseURLVariable, Key: p.KeyVariable, Model: p.ModelVariable,
 		Relay: relay.Config{
 			Provider: relay.Provider(p.API), Key: relay.NewKey(env[p.Key]), MinSecret: compiler.MinSecret, Model: c.Model,
+			KeyHeader: c.KeyHeader, Pace: relay.NewPace(c.MaxRequestsMinute),
 			AllowExternalTools: c.AllowExternalTools, RefuseExternalTools: c.RefuseExternalTools, MaxTotalTokens: c.MaxTotalTokens, MaxRequests: c.MaxRequests,
 			MaxCostUSD: c.MaxCostUSD, Prices: harness.PricesOf(c),
 		},

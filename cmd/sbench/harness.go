@@ -257,7 +257,7 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	if err != nil {
 		return nil, err
 	}
-	made := &harness.Agent{HarnessConfig: c, CLI: agent, Tools: cache, Arch: goruntime.GOARCH, Key: relay.NewKey(key), Bearer: bearer}
+	made := &harness.Agent{HarnessConfig: c, CLI: agent, Tools: cache, Arch: goruntime.GOARCH, Key: relay.NewKey(key), Bearer: bearer, Pace: relay.NewPace(c.MaxRequestsMinute)}
 	if agent.Directory != "" {
 		made.Digest, err = readable(ctx, agent.Directory)
 		if err != nil {

@@ -67,6 +67,9 @@ type Config struct {
 	// Bearer sends an Anthropic key as a bearer token instead of x-api-key. OpenAI keys are
 	// always bearer tokens, Google's never.
 	Bearer bool
+	// KeyHeader is the header for the key instead of the provider's own, such as Azure's
+	// api-key; "" for the provider's own.
+	KeyHeader string
 
 	Model string // required; the only one that may be asked for
 
@@ -85,6 +88,9 @@ type Config struct {
 	MaxCostUSD  float64
 	Prices      *proxy.Prices // nil: unknown
 	MaxRequests int64
+	// Pace bounds how fast the relays that share it may generate; nil is no bound. A request
+	// that is too early waits.
+	Pace *Pace
 
 	Limits Limits
 
@@ -134,6 +140,9 @@ func (c Config) check() error {
 	} else if strings.ContainsFunc(c.Key.value(), notInKey) {
 		errs = append(errs, errors.New("key: holds white space or what is no printable ASCII"))
 	}
+	if c.KeyHeader != "" && !IsKeyHeader(c.KeyHeader) {
+		errs = append(errs, fmt.Errorf("key header %q: must be a header of its own, such as api-key", c.KeyHeader))
+	}
 	if c.Model == "" {
 		errs = append(errs, errors.New("model: there is none"))
 	} else if c.Provider == Google && (cleanName(c.Model) != c.Model || strings.ContainsAny(c.Model, "/:")) {
@@ -148,6 +157,13 @@ func (c Config) check() error {
 		}
 	}
 	return errors.Join(append(errs, checkBase(c.BaseURL))...)
+}
+
+// IsKeyHeader reports whether a header may carry a key: it is a name that the relay does not use
+// for anything else.
+func IsKeyHeader(name string) bool {
+	lower := strings.ToLower(name)
+	return lower != "" && strings.Trim(lower, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && strings.HasSuffix(lower, "key")
 }
 
 func notInKey(r rune) bool { return r <= ' ' || r > '~' }

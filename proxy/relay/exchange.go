@@ -220,6 +220,10 @@ func (x *exchange) write(status int, body []byte) {
 func (x *exchange) forward() {
 	input := int64(0)
 	if x.route.generates() {
+		if !x.relay.cfg.Pace.wait(x.req.Context()) {
+			x.deny(errTooMany)
+			return
+		}
 		input = estimateInput(int64(len(x.body)))
 		if err := x.relay.ledger.admit(input); err != nil {
 			x.deny(err)

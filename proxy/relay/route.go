@@ -147,6 +147,8 @@ func filterBetas(values []string) string {
 // authorize adds the real credential.
 func (c Config) authorize(h http.Header) {
 	switch {
+	case c.KeyHeader != "":
+		h.Set(c.KeyHeader, c.Key.value())
 	case c.Provider == Google:
 		h.Set("X-Goog-Api-Key", c.Key.value())
 	case c.Provider == OpenAI || c.Bearer:
