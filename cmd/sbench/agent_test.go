@@ -17,6 +17,7 @@ import (
 
 	"github.com/securebench/sbench/proxy/providertest"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 const realKey = "sk-real-0123456789abcdef-of-the-operator"
@@ -257,7 +258,12 @@ harness:
 	}
 }
 
+// agents returns all agents; for an ordinary user, unless SBENCH_SOAK is set, a program on its own
+// and one for Node.js, since the others differ in nothing that root does not see.
 func agents() []string {
+	if userns.Inside() && os.Getenv("SBENCH_SOAK") == "" {
+		return []string{"codex", "gemini_cli"}
+	}
 	return []string{"codex", "claude_code", "opencode", "gemini_cli", "qwen_code"}
 }
 
@@ -293,7 +299,7 @@ const greet = "shell echo 'hello, sandbox' > greeting.txt\nsay The file is there
 
 // dialects returns an agent for each of the providers' APIs; all agents with SBENCH_SOAK.
 func dialects() []string {
-	if os.Getenv("SBENCH_SOAK") != "" {
+	if os.Getenv("SBENCH_SOAK") != "" || userns.Inside() {
 		return agents()
 	}
 	return []string{"codex", "claude_code", "gemini_cli", "qwen_code"}
