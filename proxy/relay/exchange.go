@@ -220,7 +220,7 @@ func (x *exchange) write(status int, body []byte) {
 func (x *exchange) forward() {
 	input := int64(0)
 	if x.route.generates() {
-		if !x.relay.cfg.Pace.wait(x.req.Context()) {
+		if !x.relay.await(x.req.Context()) {
 			x.deny(errTooMany)
 			return
 		}

@@ -1,6 +1,9 @@
 package relay_test
 
 import (
+	"context"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,7 +31,20 @@ func TestPace(t *testing.T) {
 	if took := time.Since(begun); took < 500*time.Millisecond {
 		t.Errorf("six at 600 a minute took %s", took)
 	}
-	if n := len(p.Requests()); n != 6 {
+	slow := relay.NewPace(1)
+	hasty := newRig(t, relay.Anthropic, url, func(c *relay.Config) { c.Pace = slow })
+	for range 5 { // only the first has a turn
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, hasty.url+messagesPath, strings.NewReader(`{"model":"m","messages":[]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			_ = resp.Body.Close()
+		}
+		cancel()
+	}
+	if n := len(p.Requests()); n != 7 {
 		t.Errorf("%d requests", n)
 	}
 	if relay.NewPace(0) != nil {

@@ -34,6 +34,8 @@ type Relay struct {
 
 	allowance allowance
 
+	waiting chan struct{} // holds one value while a request waits for Config.Pace
+
 	mu    sync.Mutex
 	work  sync.WaitGroup             // Serve and the agent's connections
 	conns map[net.Conn]*atomic.Int64 // the agent's, with the requests of each that have not reached the handler
@@ -49,6 +51,7 @@ func New(cfg Config) (*Relay, error) {
 	r := &Relay{
 		cfg: cfg, base: cmp.Or(cfg.BaseURL, cfg.Provider.publicURL()), routes: routes(cfg.Provider, cfg.Model), ledger: newLedger(cfg),
 		secret: newSecret(cfg.Key, cfg.MinSecret), conns: map[net.Conn]*atomic.Int64{},
+		waiting: make(chan struct{}, 1),
 	}
 	r.allowance.rate = cfg.Limits.Inspect
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
