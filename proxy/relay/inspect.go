@@ -230,7 +230,7 @@ func passing(rules map[string]rule, fields ...string) map[string]rule {
 	return rules
 }
 
-// Rules that both providers share.
+// Rules that several APIs share.
 
 func modelRule(in *inspector, v *value) error {
 	s, ok := v.text()
