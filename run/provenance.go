@@ -36,7 +36,7 @@ func (c Config) provenance() (record.Provenance, error) {
 		Files  string `json:",omitempty"` // what they hold
 	}{Env: c.Tester.Harness.Env, Config: c.Tester.Harness.Config}
 	config.Config.MaxRequestsMinute = 0 // no more than patience
-	if config.Config.MaxCostUSD == 0 { // prices alone change no outcome
+	if config.Config.MaxCostUSD == 0 {  // prices alone change no outcome
 		config.Config.Prices = nil
 	}
 	if command, ok := c.Producer.(harness.Command); ok {
