@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -54,6 +55,9 @@ type agentRun struct {
 	record   agentRecord
 }
 
+// dead begins a script whose provider is gone from the first generation on.
+const dead = "dead\n"
+
 // runAgent runs a real, unmodified agent.
 func runAgent(t *testing.T, agent, pack, task, script, config string, code int) agentRun {
 	t.Helper()
@@ -65,12 +69,22 @@ func runAgent(t *testing.T, agent, pack, task, script, config string, code int) 
 func runAgentOn(t *testing.T, agent, pack, task, script, config string, code int) agentRun {
 	t.Helper()
 	h := newHost(t)
+	script, dies := strings.CutPrefix(script, dead)
 	parsed, err := providertest.ParseText(script)
 	must(t, err)
 	provider, err := providertest.New(realKey, parsed)
 	must(t, err)
 	server := httptest.NewServer(provider)
 	t.Cleanup(server.Close)
+	if dies {
+		server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				_ = server.Listener.Close()
+				panic(http.ErrAbortHandler)
+			}
+			provider.ServeHTTP(w, r)
+		})
+	}
 	base, name := server.URL+"/v1", "OPENAI_API_KEY"
 	switch agent {
 	case "claude_code":
@@ -320,6 +334,7 @@ func TestAgentsProvider(t *testing.T) {
 		{"429 for ever", "fail 429 forever after=0\n" + greet, ", timeout_seconds: 8", none, nil},
 		{"500 once", "fail 500\n" + greet, "", passed, nil},
 		{"500 for ever", "fail 500 forever\n" + greet, ", timeout_seconds: 8", none, nil},
+		{"dead", dead + greet, ", timeout_seconds: 8", none, nil},
 		{"garbled once", "garble\n" + greet, "", passed, map[string]string{"opencode": none, "qwen_code": none}},
 		{"garbled for ever", "garble forever\n" + greet, ", timeout_seconds: 8", none, nil},
 		{"requests are used up", greet, ", max_requests: 1, timeout_seconds: 12", failed + "max_requests_exceeded", nil},
