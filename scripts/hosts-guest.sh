@@ -1,9 +1,9 @@
 #!/bin/bash
-# hosts-guest.sh SUITE short|full [STEP,...]
+# hosts-guest.sh SUITE short|full|soak [STEP,...]
 #
 # Tests sbench on the machine that hosts.sh has booted, as root and as the
 # ordinary user u. /payload has bin/ (sbench and test programs), tree/ (the
-# repository), base.oci.tar and, if full, dist/ (with the deb). With STEPs it does no
+# repository), base.oci.tar and, unless short, dist/ (with the deb). With STEPs it does no
 # others, which need an imported image all the same. On stdout is one line for each step,
 #
 #     hosts: SUITE WHO STEP ok|FAILED SECONDSs DETAIL
@@ -41,6 +41,7 @@ become() {
 as() {
 	local environment=(HOME="$home" PATH="$path" LANG=C.UTF-8 CI=true SBENCH_TEST_SLOWNESS=8
 		SBENCH_TEST_DIR="$directory" SBENCH_TEST_IMAGE="$payload/base.oci.tar")
+	[ "$length" != soak ] || environment+=(SBENCH_SOAK=1)
 	case "$who" in
 	root) env -i "${environment[@]}" "$@" ;;
 	u)
@@ -236,7 +237,7 @@ cores() {
 tests() {
 	local status=0 log="$work/tests"
 	cd "$payload/tree/$2"
-	as "$payload/bin/$1" -test.v -test.timeout 60m -test.run "$3" >"$log" 2>&1 || status=$?
+	as "$payload/bin/$1" -test.v -test.timeout 6h -test.run "$3" >"$log" 2>&1 || status=$?
 	grep -v ' level=DEBUG \|^=== ' "$log" || true
 	detail "passed=$(grep -c '^ *--- PASS' "$log" || true)" "failed=$(grep -c '^ *--- FAIL' "$log" || true)" \
 		"skipped=$(grep -c '^ *--- SKIP' "$log" || true)"
@@ -315,7 +316,7 @@ main() {
 		step limits limits
 		step cores cores
 		step killed killed
-		if [ "$length" = full ]; then
+		if [ "$length" != short ]; then
 			step reasons tests containerd.test runtime/containerd 'TestLimitReasons|TestHogs|TestSocketMemory|TestHostMemory|TestProcTellsLittle'
 			step probe tests containerd.test runtime/containerd TestProbe
 			step verdicts tests sbench.test cmd/sbench TestVerdictsRecordByRecord

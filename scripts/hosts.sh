@@ -1,12 +1,12 @@
 #!/bin/bash
-# hosts.sh [--short] [--only STEP,...] [--force] [SUITE...]
+# hosts.sh [--short|--soak] [--only STEP,...] [--force] [SUITE...]
 #
 # Tests sbench on whole Debian machines: bookworm, trixie and sid (with --short
 # trixie alone), each with its own kernel, systemd, control groups of version 2,
 # AppArmor, containerd and runc, as root and as an ordinary user whose systemd
 # delegates control groups. hosts-guest.sh says what is tested; --short leaves the
-# long tests out, --only all steps but those named. The machines are emulated, one
-# after the other.
+# long tests out, --only all steps but those named, and --soak runs the tests with all
+# their cases (hours). The machines are emulated, one after the other.
 #
 # A line for each step goes to stderr as it ends, and a table of all machines to
 # stdout. The exit status is 1 if a step failed, or a machine did not get to its
@@ -54,6 +54,7 @@ arguments() {
 	while [ $# -gt 0 ]; do
 		case "$1" in
 		--short) length=short ;;
+		--soak) length=soak ;;
 		--only)
 			[ $# -gt 1 ] || die "--only names steps: --only import,smoke"
 			only="$2"
@@ -61,13 +62,13 @@ arguments() {
 			;;
 		--force) force=(--force) ;;
 		bookworm | trixie | sid) suites+=("$1") ;;
-		*) die "usage: hosts.sh [--short] [--only STEP,...] [--force] [bookworm|trixie|sid]..." ;;
+		*) die "usage: hosts.sh [--short|--soak] [--only STEP,...] [--force] [bookworm|trixie|sid]..." ;;
 		esac
 		shift
 	done
 	[ "${#suites[@]}" -gt 0 ] || case "$length" in
 	short) suites=(trixie) ;;
-	full) suites=(bookworm trixie sid) ;;
+	*) suites=(bookworm trixie sid) ;;
 	esac
 }
 
@@ -83,9 +84,14 @@ clean_up() {
 
 # make_image ARCHIVE writes to ARCHIVE the base image without what no sandbox of these
 # tests starts: two thirds of it, which an emulated machine takes a minute to import.
+# The soak's tests start all of it.
 make_image() {
 	local archive layer stage="$stage/image"
 	archive="$("$here/base-image.sh")"
+	if [ "$length" = soak ]; then
+		cp -- "$archive" "$1"
+		return
+	fi
 	mkdir -p "$stage/base" "$stage/layout"
 	tar -C "$stage/base" -xf "$archive"
 	layer="$(find "$stage/base/blobs" -type f -size +1M)"
@@ -152,7 +158,10 @@ test_host() {
 # kernel's test of its timer (no_timer_check) would fail where the emulator has to wait.
 boot() {
 	local suite="$1" system="$2" limit=3h lines
-	[ "$length" = full ] || limit=20m
+	case "$length" in
+	short) limit=20m ;;
+	soak) limit=12h ;;
+	esac
 	say "$suite boots"
 	: >"$stage/$suite.results"
 	TMPDIR="$stage" timeout --kill-after=10 "$limit" qemu-system-x86_64 -accel "$accel" -cpu max -smp "$cpus" -m 4G \
