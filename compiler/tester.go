@@ -115,9 +115,10 @@ type HarnessConfig struct {
 	// AllowedDomains may be reached, and so may their subdomains. Each is listed once.
 	AllowedDomains []domain.Domain `key:"allowed_domains"`
 
-	// For a command. Files are in the order of the file.
-	Command  Command `key:"command"`
-	Files    []HarnessFile
+	Files []HarnessFile // in the order of the file
+
+	// For a command.
+	Command  Command         `key:"command"`
 	Provider *ProviderConfig // nil if the file has none
 
 	// For an agent, and for a command with a Provider.
@@ -134,6 +135,8 @@ type HarnessConfig struct {
 	MaxRequestsMinute   int64         `key:"max_requests_per_minute"` // of the run; 0 means no limit
 	MaxCostUSD          float64       `key:"max_cost_usd"`            // per attempt, at Prices; 0 means no limit
 	Prices              *PricesConfig // nil if the file has none
+	// MCPServers are the servers of tools that the agent is told of, by name.
+	MCPServers map[string]MCPServer `json:",omitempty"`
 	// Own are the values of AgentType.Config that the file sets: strings without surrounding
 	// white space, other values as JSON.
 	Own map[string]string
@@ -146,7 +149,15 @@ type PricesConfig struct {
 	Output      float64 `key:"output"`       // reasoning included
 }
 
-// A HarnessFile is a file or directory of the tester's that a command finds in its sandbox.
+// An MCPServer is a server of the Model Context Protocol: a program that the agent starts in its
+// sandbox, or one that it reaches by HTTP.
+type MCPServer struct {
+	Command Command           `key:"command"` // zero for a URL
+	Env     map[string]string `key:"env"`     // of the command
+	URL     string            `key:"url"`     // "" for a command
+}
+
+// A HarnessFile is a file or directory of the tester's that a harness finds in its sandbox.
 type HarnessFile struct {
 	Source string `key:"source"` // absolute
 	Dest   string `key:"dest"`   // in the sandbox, absolute
@@ -376,6 +387,14 @@ func (t *Tester) fill(root document.Value) {
 		f.Source = filepath.Clean(f.Source)
 		f.Dest = cmp.Or(f.Dest, path.Join("/opt", filepath.Base(f.Source)))
 		config.Files = append(config.Files, f)
+	}
+	for name, v := range harness.Get("config").Get("mcp_servers").Fields() {
+		s := MCPServer{}
+		decode(v, &s)
+		if config.MCPServers == nil {
+			config.MCPServers = map[string]MCPServer{}
+		}
+		config.MCPServers[name.Text()] = s
 	}
 	if p := harness.Get("config").Get("prices"); p.Kind() == document.Object {
 		config.Prices = &PricesConfig{}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -152,6 +153,7 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 	common := []schema.Field{
 		optional("task_file", taskFile),
 		optional("timeout_seconds", secondsSchema("How long the harness may take, by default 10 minutes; a task's own timeout may be shorter.")),
+		optional("files", filesSchema()),
 		optional("allowed_domains", domainsSchema("DNS names that the harness may reach. A name allows its subdomains too.")),
 	}
 	command := required("command", commandSchema("The command to run in the task's sandbox."))
@@ -172,10 +174,10 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 		optional("key_header", schema.Matching("The header for the provider's key, where a gateway has another than the provider, such as Azure's api-key.", `^[A-Za-z0-9-]*[Kk][Ee][Yy]$`, "letters, digits and -, with key at the end")),
 		optional("max_requests_per_minute", schema.PositiveInteger("How fast all attempts of a run together may ask the provider; a request that is too early waits.")),
 	}
-	own := []schema.Field{command, optional("files", filesSchema()), optional("provider", providerSchema()), optional("model", modelSchema())}
+	own := []schema.Field{command, optional("provider", providerSchema()), optional("model", modelSchema())}
 	configs := map[string]*schema.Object{HarnessCommand: {Fields: slices.Concat(own, relayed, common)}}
 	for _, agent := range agents {
-		configs[agent.Name] = &schema.Object{Fields: slices.Concat([]schema.Field{required("model", modelSchema()), optional("version", version)}, agent.Config, relayed, common)}
+		configs[agent.Name] = &schema.Object{Fields: slices.Concat([]schema.Field{required("model", modelSchema()), optional("version", version), optional("mcp_servers", serversSchema())}, agent.Config, relayed, common)}
 	}
 	return configs
 }
@@ -227,8 +229,36 @@ func filesSchema() *schema.Schema {
 		}
 		return "", nil
 	})
-	return schema.Nullable(schema.List("Files and directories that the command finds in its sandbox, read-only.", schema.Closed("A file or directory.",
+	return schema.Nullable(schema.List("Files and directories that the harness finds in its sandbox, read-only.", schema.Closed("A file or directory.",
 		required("source", schema.Text("Its path, relative to this file.")), optional("dest", dest))))
+}
+
+func serversSchema() *schema.Schema {
+	server := schema.Closed("A server: one of command and url.",
+		optional("command", commandSchema("A command that the agent runs in its sandbox, and speaks with by its standard streams.")),
+		optional("env", &schema.Schema{Doc: "The variables of the command.", Object: &schema.Object{Unknown: schema.Accept, Others: schema.AnyText("A value.")}}),
+		optional("url", urlSchema("Where the server is; its host has to be in allowed_domains.")),
+	)
+	server.Check = func(c *schema.Checker, v document.Value) {
+		switch command, url := v.Get("command").Kind() != 0, v.Get("url").Kind() != 0; {
+		case command == url:
+			c.Errorf(v, nil, "", "expected one of command and url")
+		case url && v.Get("env").Kind() != 0:
+			c.Errorf(v.Get("env"), []any{"env"}, "", "%q is for a command", "env")
+		}
+	}
+	name := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,31}$`)
+	return &schema.Schema{
+		Doc: "Servers of the Model Context Protocol that the agent is told of, by name.", Null: true,
+		Object: &schema.Object{Unknown: schema.Accept, Others: server},
+		Check: func(c *schema.Checker, v document.Value) {
+			for key := range v.Fields() {
+				if !name.MatchString(key.Text()) {
+					c.Errorf(key, []any{key.Text()}, "up to 32 letters, digits, _ and -, a letter first", "is no name of a server")
+				}
+			}
+		},
+	}
 }
 
 // ProviderAPIs are the values of harness.config.provider.api. Package harness knows them.

@@ -44,6 +44,7 @@ type Agent struct {
 	Key    relay.Key
 	Bearer bool        // see compiler.Credential
 	Pace   *relay.Pace // of all attempts; nil is no bound
+	Files  Files       // of the tester's
 
 	mu       sync.Mutex
 	prepared map[string]prepared // by image
@@ -67,6 +68,8 @@ type About struct {
 	// Interpreter is the program that runs the agent's, if sbench brought one: its package,
 	// version and digest.
 	Interpreter string `json:"interpreter,omitempty"`
+	// Files is the digest of the tester's files; "" for none.
+	Files string `json:"files,omitempty"`
 }
 
 // Produce runs the agent. It returns an error if the agent does not run in the image, ends
@@ -94,12 +97,12 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 		engine: e, request: r, taskFile: a.TaskFile, textFile: textFile, writable: true, stateAt: agentState, stateFiles: files,
 		process: runtime.Process{Args: args, Stdin: strings.NewReader(prompt), Stdout: events},
 		env:     append(append(way.env(), a.passed(r.Env)...), env...), // over those of the image and of the tester file
-		mounts:  append(way.mounts(), p.mounts()...),
+		mounts:  slices.Concat(way.mounts(), p.mounts(), a.Files.Mounts),
 		network: way.network(),
 	}.run(ctx)
 	events.end()
 	result, err = way.close(result, err)
-	result.Agent = &About{Name: a.CLI.Name, Version: p.in.Version, Package: p.in.Package, Digest: p.in.Integrity, Model: a.Model, Interpreter: p.interpreter()}
+	result.Agent = &About{Name: a.CLI.Name, Version: p.in.Version, Package: p.in.Package, Digest: p.in.Integrity, Model: a.Model, Interpreter: p.interpreter(), Files: a.Files.Digest}
 	if err != nil {
 		return result, err
 	}
@@ -139,9 +142,10 @@ func (a *Agent) process(in tooling.Installed) (args, env []string, files map[str
 	if values == nil {
 		values = map[string]string{}
 	}
+	servers, table := a.CLI.servers(a.MCPServers)
 	maps.Copy(values, map[string]string{
 		"program": path.Join(toolsDest, in.Program), "node": nodeDest + "/bin/node", "model": a.Model,
-		"base_url": a.CLI.Provider.AgentURL(relayAddress), "key": placeholder, "home": agentState,
+		"base_url": a.CLI.Provider.AgentURL(relayAddress), "key": placeholder, "home": agentState, mcpJSON: servers, mcpTOML: table,
 	})
 	args, env, files = a.CLI.expand(values)
 	return args, append(env, "HOME="+agentState, "IS_SANDBOX=1"), files

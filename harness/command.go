@@ -16,10 +16,14 @@ import (
 type Command struct {
 	Args     []string
 	TaskFile string // relative to the workspace
-	Mounts   []runtime.Mount
-	// Files identifies what Mounts show, as "sha256:" and hexadecimal digits; "" for none.
-	Files    string
+	Files    Files
 	Provider *OwnProvider // nil for none
+}
+
+// Files are files of the tester's that a harness finds in its sandbox.
+type Files struct {
+	Mounts []runtime.Mount
+	Digest string // of what they show, as "sha256:" and hexadecimal digits; "" for none
 }
 
 // An OwnProvider is the model provider of a command. The command reaches it through a relay.
@@ -57,12 +61,12 @@ func (c Command) Produce(ctx context.Context, e Engine, r Request) (Result, erro
 	}
 	result, err := production{
 		engine: e, request: r, taskFile: c.TaskFile, process: runtime.Process{Args: c.Args},
-		env: append(way.env(), env...), mounts: append(way.mounts(), c.Mounts...), network: way.network(),
+		env: append(way.env(), env...), mounts: append(way.mounts(), c.Files.Mounts...), network: way.network(),
 	}.run(ctx)
 	if result, err = way.close(result, err); err != nil || c.Provider == nil {
 		return result, err
 	}
-	result.Agent = &About{Name: "command", Digest: c.Files, Model: provider.Model}
+	result.Agent = &About{Name: "command", Digest: c.Files.Digest, Model: provider.Model}
 	ended := result.Failure
 	if ended == nil && !result.Exit.Success() { // its candidate counts, unless the provider is at fault
 		ended = &candidate.Failure{}

@@ -53,7 +53,10 @@ type CLI struct {
 	command [][]string        // groups of arguments, as templates
 	env     map[string]string // templates
 	files   map[string]string // templates, by path below HOME
+	mcp     mcpForms
 	node    bool
+
+	passesServers bool // of tools
 }
 
 // descriptor is a descriptor as it is written.
@@ -65,6 +68,7 @@ type descriptor struct {
 	Directory, File  string
 	Command          []group
 	Env, Files       map[string]string
+	MCP              mcpForms
 	Events           json.RawMessage
 }
 
@@ -126,9 +130,10 @@ var descriptorSchema = sync.OnceValue(func() *schema.Schema {
 		}),
 		optional("directory", schema.Text("Its program as a directory, relative to this file.")),
 		optional("file", fileSchema("The program, relative to the directory.")),
-		required("command", &schema.Schema{Doc: "The arguments of its process, which reads the prompt from standard input. A list in the list is left out if a key of the configuration that it mentions is not set.", Array: &schema.Array{Items: words, Min: 1}}),
+		required("command", &schema.Schema{Doc: "The arguments of its process, which reads the prompt from standard input. A list in the list is left out if a key of the configuration that it mentions is not set, or if there are no servers that it could mention.", Array: &schema.Array{Items: words, Min: 1}}),
 		optional("env", texts("Its variables.")),
 		optional("files", texts("Files to write below HOME, which is fresh for each attempt.")),
+		optional("mcp", mcpSchema()),
 		optional("events", events),
 	)
 })
@@ -160,7 +165,7 @@ func ParseDescriptor(file string, text []byte) (CLI, compiler.Problems) {
 	}
 	cli := CLI{
 		AgentType: compiler.AgentType{Name: d.Name, Model: d.Model}, Provider: relay.Provider(d.API), Packages: map[string]tooling.Package{},
-		Directory: d.Directory, Program: d.File, Descriptor: text, env: d.Env, files: d.Files,
+		Directory: d.Directory, Program: d.File, Descriptor: text, env: d.Env, files: d.Files, mcp: d.MCP,
 	}
 	for _, k := range d.Keys {
 		cli.Credentials = append(cli.Credentials, k.Credential)
@@ -176,6 +181,7 @@ func ParseDescriptor(file string, text []byte) (CLI, compiler.Problems) {
 	}
 	cli.checkProgram(&c, root)
 	cli.checkTemplates(&c, root)
+	cli.checkServers(&c, root)
 	cli.Read = readerOf(d.Events)
 	if len(c.Problems) > 0 {
 		return CLI{}, c.Problems
@@ -209,13 +215,14 @@ var holder = regexp.MustCompile(`\{([a-z_]+)\}`)
 
 // checkTemplates checks that every placeholder is known.
 func (c *CLI) checkTemplates(check *schema.Checker, root document.Value) {
-	known := []string{"program", "node", "model", "base_url", "key", "home"}
+	known := []string{"program", "node", "model", "base_url", "key", "home", mcpJSON, mcpTOML}
 	for _, f := range c.Config {
 		known = append(known, f.Name)
 	}
 	look := func(v document.Value, steps ...any) {
 		for _, m := range holder.FindAllStringSubmatch(v.Text(), -1) {
 			c.node = c.node || m[1] == "node"
+			c.passesServers = c.passesServers || m[1] == mcpJSON || m[1] == mcpTOML
 			if !slices.Contains(known, m[1]) {
 				check.Errorf(v, steps, schema.Suggest(m[1], known), "%s is no placeholder; there are {%s}", m[0], strings.Join(known, "}, {"))
 			}
@@ -239,12 +246,13 @@ func (c *CLI) checkTemplates(check *schema.Checker, root document.Value) {
 
 // expand returns the process of an attempt. value gives what a placeholder stands for.
 func (c CLI) expand(values map[string]string) (args, env []string, files map[string]string) {
+	none := []string{"", noServers}
 	fill := func(text string) string {
 		return holder.ReplaceAllStringFunc(text, func(m string) string { return values[m[1:len(m)-1]] })
 	}
 	for _, g := range c.command {
 		unset := len(g) > 1 && slices.ContainsFunc(g, func(arg string) bool {
-			return slices.ContainsFunc(holder.FindAllStringSubmatch(arg, -1), func(m []string) bool { return values[m[1]] == "" })
+			return slices.ContainsFunc(holder.FindAllStringSubmatch(arg, -1), func(m []string) bool { return slices.Contains(none, values[m[1]]) })
 		})
 		for _, arg := range g {
 			if !unset {

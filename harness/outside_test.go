@@ -46,12 +46,16 @@ command:
   - "{model}"
   - [--mood, "{mood}"]
   - [--pace, "{pace}"]
+  - [--servers, "{mcp_servers_toml}"]
 env:
   OUTSIDER_KEY: "{key}"
   OUTSIDER_URL: "{base_url}"
 files:
   .config/outsider.json: |
-    {"home": "{home}"}
+    {"home": "{home}", "servers": {mcp_servers}}
+mcp:
+  stdio: {run: "{argv}", with: "{env}", kind: local}
+  http: {at: "{url}"}
 events:
   - when: {kind: [said, spoke]}
     step: message
@@ -103,9 +107,9 @@ func TestAgentFromOutside(t *testing.T) {
 		if p.Args[1] == "--version" {
 			return fake.Status{}
 		}
-		_, _ = fmt.Fprintf(p.Stdout, `{"kind": "said", "words": "%s %s"}`+"\nno event\n"+`{"kind": "ran", "words": "ls", "code": 2, "out": "a", "err": "b"}`+"\n", strings.Join(p.Args[1:], " "), p.Env["OUTSIDER_URL"])
+		_, _ = fmt.Fprintf(p.Stdout, `{"kind": "said", "words": %q}`+"\nno event\n"+`{"kind": "ran", "words": "ls", "code": 2, "out": "a", "err": "b"}`+"\n", strings.Join(append(p.Args[1:], p.Env["OUTSIDER_URL"]), " "))
 		settings, _ := p.Path("/opt/sbench/home/.config/outsider.json")
-		if text, _ := os.ReadFile(settings); string(text) != `{"home": "/opt/sbench/home"}`+"\n" {
+		if text, _ := os.ReadFile(settings); string(text) != `{"home": "/opt/sbench/home", "servers": {"far":{"at":"https://x.org/{url}"},"near":{"kind":"local","run":["sh","-c","a \"b\""],"with":{"A":"{key}"}}}}`+"\n" {
 			return fake.Status{Code: 3}
 		}
 		answer, _ := p.Path("/workspace/candidate.txt")
@@ -126,7 +130,9 @@ func TestAgentFromOutside(t *testing.T) {
 		t.Fatal(problems)
 	}
 	agent := &harness.Agent{
-		HarnessConfig: compiler.HarnessConfig{Model: "m", Version: "1.2.3", TaskFile: "task.json", Own: map[string]string{"mood": "keen"}},
+		HarnessConfig: compiler.HarnessConfig{Model: "m", Version: "1.2.3", TaskFile: "task.json", Own: map[string]string{"mood": "keen"}, MCPServers: map[string]compiler.MCPServer{
+			"near": {Command: compiler.Command{Shell: `a "b"`}, Env: map[string]string{"A": "{key}"}}, "far": {URL: "https://x.org/{url}"},
+		}},
 		CLI:           cli, Arch: "amd64", Key: relay.NewKey("sk-secret-of-the-provider"),
 		Tools: &tooling.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL},
 	}
@@ -140,7 +146,7 @@ func TestAgentFromOutside(t *testing.T) {
 	if result.Failure != nil || result.Candidate.Text != "four" || result.Agent.Name != "outsider" {
 		t.Errorf("%+v", result)
 	}
-	if diff := cmp.Diff([]string{"--model m --mood keen http://127.0.0.1:8099/v1", "$ ls\nab\nexit status 2"}, said); diff != "" || !strings.Contains(trace.String(), "no event\n") {
+	if diff := cmp.Diff([]string{`--model m --mood keen --servers {"far"={"at"="https://x.org/{url}"},"near"={"kind"="local","run"=["sh","-c","a \"b\""],"with"={"A"="{key}"}}} http://127.0.0.1:8099/v1`, "$ ls\nab\nexit status 2"}, said); diff != "" || !strings.Contains(trace.String(), "no event\n") {
 		t.Error(diff, trace.String())
 	}
 }
@@ -187,6 +193,8 @@ func TestDescriptorTypos(t *testing.T) {
 		{"api: openai", "api: openia", `did you mean "openai"?`},
 		{"step: command", "step: comand", `did you mean "command"?`},
 		{"name: outsider", "name: Outsider", "small letters"},
+		{`"{argv}"`, `"{argw}"`, "outsider.yaml:23: $.mcp.stdio.run: {argw} cannot stand here (a text, or one of {command}, {args}, {argv}, {env})"},
+		{`{at: "{url}"}`, `{at: "x{url}"}`, "$.mcp.http.at: x{url} cannot stand here"},
 		{"any:", "anny:", `did you mean "any"?`},
 	} {
 		text := strings.Replace(outsider, tt.old, tt.wrong, 1)

@@ -40,10 +40,10 @@ func (c Config) provenance() (record.Provenance, error) {
 		config.Config.Prices = nil
 	}
 	if command, ok := c.Producer.(harness.Command); ok {
-		config.Files = command.Files
+		config.Files = command.Files.Digest
 	}
 	if agent := c.agent(); agent != nil {
-		h.Version, config.Config.Version, config.Files = agent.Version, agent.Version, agent.Digest
+		h.Version, config.Config.Version, config.Files = agent.Version, agent.Version, agent.Digest+agent.Files.Digest
 	}
 	data, err := json.Marshal(config)
 	h.Config = record.Digest(data)

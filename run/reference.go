@@ -83,7 +83,7 @@ func (p standIn) solve(ctx context.Context, e harness.Engine, r harness.Request,
 	if err := plan.WriteDir(ctx, vol.Path(), workspace.WriteOptions{MaxBytes: r.WorkspaceBytes}); err != nil {
 		return harness.Result{}, err
 	}
-	command.Mounts = []runtime.Mount{{Source: filepath.Join(vol.Path(), path.Base(solutionMount)), Dest: solutionMount}}
+	command.Files.Mounts = []runtime.Mount{{Source: filepath.Join(vol.Path(), path.Base(solutionMount)), Dest: solutionMount}}
 	return command.Produce(ctx, e, r)
 }
 

@@ -22,19 +22,11 @@ import (
 // commandFor makes the harness of a command.
 func commandFor(ctx context.Context, t *compiler.Tester, env map[string]string) (harness.Producer, error) {
 	c := t.Harness.Config
-	command := harness.Command{Args: c.Command.Args(), TaskFile: c.TaskFile}
-	sum := sha256.New()
-	for i, f := range c.Files {
-		digest, err := readable(ctx, f.Source)
-		if err != nil {
-			return nil, compiler.Problems{t.Problem(fmt.Sprintf("$.harness.config.files[%d].source", i), "the path is relative to the tester file; everything in it has to be readable by others: chmod -R o+rX", err.Error())}
-		}
-		_, _ = fmt.Fprintf(sum, "%q %s\n", f.Dest, digest)
-		command.Mounts = append(command.Mounts, runtime.Mount{Source: f.Source, Dest: f.Dest})
+	files, err := filesFor(ctx, t)
+	if err != nil {
+		return nil, err
 	}
-	if len(c.Files) > 0 {
-		command.Files = "sha256:" + hex.EncodeToString(sum.Sum(nil))
-	}
+	command := harness.Command{Args: c.Command.Args(), TaskFile: c.TaskFile, Files: files}
 	p := c.Provider
 	if p == nil {
 		return command, nil
@@ -54,9 +46,25 @@ func commandFor(ctx context.Context, t *compiler.Tester, env map[string]string) 
 	if c.BaseURL == "" {
 		return command, nil
 	}
-	var err error
 	command.Provider.Relay.BaseURL, err = url.Parse(c.BaseURL)
 	return command, err
+}
+
+// filesFor returns the tester's files for the harness.
+func filesFor(ctx context.Context, t *compiler.Tester) (all harness.Files, err error) {
+	sum := sha256.New()
+	for i, f := range t.Harness.Config.Files {
+		digest, err := readable(ctx, f.Source)
+		if err != nil {
+			return all, compiler.Problems{t.Problem(fmt.Sprintf("$.harness.config.files[%d].source", i), "the path is relative to the tester file; everything in it has to be readable by others: chmod -R o+rX", err.Error())}
+		}
+		_, _ = fmt.Fprintf(sum, "%q %s\n", f.Dest, digest)
+		all.Mounts = append(all.Mounts, runtime.Mount{Source: f.Source, Dest: f.Dest})
+	}
+	if len(all.Mounts) > 0 {
+		all.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	}
+	return all, nil
 }
 
 // readable returns the digest of a file or directory, all of which any user can read: users of

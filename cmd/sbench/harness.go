@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -18,6 +19,7 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/tooling"
 	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -258,6 +260,9 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 		return nil, err
 	}
 	made := &harness.Agent{HarnessConfig: c, CLI: agent, Tools: cache, Arch: goruntime.GOARCH, Key: relay.NewKey(key), Bearer: bearer, Pace: relay.NewPace(c.MaxRequestsMinute)}
+	if made.Files, err = filesFor(ctx, t); err != nil {
+		return nil, err
+	}
 	if agent.Directory != "" {
 		made.Digest, err = readable(ctx, agent.Directory)
 		if err != nil {
@@ -290,7 +295,7 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 func agentOf(t *compiler.Tester) (agent harness.CLI, ok bool, problems compiler.Problems) {
 	if t.Harness.Type != harness.OwnAgent {
 		agent, ok = harness.CLIOf(t.Harness.Type)
-		return agent, ok, nil
+		return agent, ok, serverProblems(t, agent)
 	}
 	file := t.Harness.Config.Own["descriptor"]
 	if !filepath.IsAbs(file) {
@@ -316,7 +321,24 @@ func agentOf(t *compiler.Tester) (agent harness.CLI, ok bool, problems compiler.
 			problems = append(problems, t.Problem("$.harness.config.options."+name, "letters, digits and . _ + -", "is no word"))
 		}
 	}
-	return agent, true, problems
+	return agent, true, append(problems, serverProblems(t, agent)...)
+}
+
+// serverProblems returns a problem for each server of tools that the agent cannot be told of, or
+// cannot reach.
+func serverProblems(t *compiler.Tester, agent harness.CLI) (problems compiler.Problems) {
+	for name, s := range t.Harness.Config.MCPServers {
+		at := "$.harness.config.mcp_servers." + name
+		address, err := url.Parse(s.URL)
+		switch {
+		case !agent.Serves(s):
+			problems = append(problems, t.Problem(at, "a descriptor says how in mcp", agent.Name+" cannot be told of such a server"))
+		case s.URL != "" && (err != nil || !slices.ContainsFunc(t.Harness.Config.AllowedDomains, func(d domain.Domain) bool { return d.Allows(address.Hostname()) })):
+			problems = append(problems, t.Problem(at+".url", "add its name there", "harness.config.allowed_domains has no "+address.Hostname()))
+		}
+	}
+	slices.SortFunc(problems, func(a, b compiler.Problem) int { return cmp.Compare(a.Path, b.Path) })
+	return problems
 }
 
 // wordCharacters are those of schema.Word.

@@ -13,11 +13,12 @@ type Script struct {
 	Steps []Step
 }
 
-// A Step is one answer: exactly one of Say, Shell and Write.
+// A Step is one answer: exactly one of Say, Shell, Write and Call.
 type Step struct {
 	Say   string // text
 	Shell string // a command for the agent's shell
 	Write *File
+	Call  *Call
 
 	Think  string        // reasoning before the answer
 	Usage  *Usage        // as reported; nil: 10 in, 5 out
@@ -29,6 +30,12 @@ type Step struct {
 type File struct {
 	Path    string
 	Content string
+}
+
+// A Call is of a tool that the agent offers under this name, perhaps after a prefix.
+type Call struct {
+	Tool  string
+	Input string // JSON
 }
 
 // Usage is the tokens of one answer. Input includes Cached, Output includes Reasoning.
@@ -64,8 +71,8 @@ func (s Script) check() error {
 }
 
 func (s Step) check() error {
-	if count(s.Say != "", s.Shell != "", s.Write != nil) != 1 {
-		return errors.New("must have exactly one of say, shell and write")
+	if count(s.Say != "", s.Shell != "", s.Write != nil, s.Call != nil) != 1 {
+		return errors.New("must have exactly one of say, shell, write and call")
 	}
 	if s.Write != nil && s.Write.Path == "" {
 		return errors.New("is incomplete")

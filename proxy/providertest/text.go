@@ -13,8 +13,8 @@ import (
 //
 //	say TEXT                     steps; TEXT and COMMAND may be a here-document:
 //	shell COMMAND                  shell <<END
-//	write PATH <<END               ...
-//	                               END
+//	call TOOL JSON                 ...
+//	write PATH <<END               END
 //
 //	think TEXT                   about the next step
 //	tokens in=N cached=N out=N reasoning=N
@@ -67,6 +67,9 @@ func (p *textParser) line(line string) (err error) {
 		p.step.Write = &File{Path: strings.TrimSpace(path)}
 		p.step.Write.Content, err = p.text("<<" + mark)
 		p.step.Write.Content += "\n"
+	case "call":
+		tool, input, _ := strings.Cut(rest, " ")
+		p.step.Call = &Call{Tool: tool, Input: input}
 	case "think":
 		p.step.Think, err = p.text(rest)
 		return err

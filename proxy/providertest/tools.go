@@ -122,17 +122,30 @@ type toolCall struct {
 
 var errNoTool = errors.New("the agent offers no tool that the step could use")
 
-// callFor returns the call of a Shell or Write step.
+// callFor returns the call of a Shell, Write or Call step.
 func callFor(s Step, offers []offer, id string) (*toolCall, error) {
 	c := shellCall(s.Shell, offers)
 	if s.Write != nil {
 		c = writeCall(*s.Write, offers)
+	}
+	if s.Call != nil {
+		c = namedCall(*s.Call, offers)
 	}
 	if c == nil {
 		return nil, errNoTool
 	}
 	c.id = id
 	return c, nil
+}
+
+// namedCall calls the tool, or returns nil.
+func namedCall(c Call, offers []offer) *toolCall {
+	for _, o := range offers {
+		if strings.HasSuffix(o.name, c.Tool) {
+			return o.call(json.RawMessage(c.Input))
+		}
+	}
+	return nil
 }
 
 func (o offer) call(input any) *toolCall {

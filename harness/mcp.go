@@ -1,0 +1,109 @@
+package harness
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// mcpForms are how an agent's configuration names servers of the Model Context Protocol: the
+// keys of a server, with templates. A kind that is nil is not supported.
+type mcpForms struct{ Stdio, HTTP map[string]string }
+
+// Placeholders for all servers, in command, env and files.
+const (
+	mcpJSON = "mcp_servers"
+	mcpTOML = "mcp_servers_toml"
+)
+
+// noServers is what both placeholders stand for if there is none.
+const noServers = "{}"
+
+// Placeholders for one server, which are values of these types: a string, two lists, an object and a
+// string.
+var mcpHolders = map[string][]string{"stdio": {"command", "args", "argv", "env"}, "http": {"url"}}
+
+func mcpSchema() *schema.Schema {
+	form := func(doc string) *schema.Schema {
+		return &schema.Schema{Doc: doc, Object: &schema.Object{Unknown: schema.Accept, Others: schema.AnyText("A placeholder, or a text.")}}
+	}
+	return schema.Closed("The keys of a server of the Model Context Protocol in the agent's own configuration.",
+		schema.Field{Name: "stdio", Schema: form("Those of a program that the agent starts.")},
+		schema.Field{Name: "http", Schema: form("Those of a server that is reached by HTTP.")},
+	)
+}
+
+// checkServers checks the placeholders of both forms, and that the servers are passed on. It runs
+// after checkTemplates.
+func (c *CLI) checkServers(check *schema.Checker, root document.Value) {
+	for _, kind := range slices.Sorted(maps.Keys(mcpHolders)) {
+		known := mcpHolders[kind]
+		for key, v := range root.Get("mcp").Get(kind).Fields() {
+			if m := holder.FindStringSubmatch(v.Text()); m != nil && (m[0] != v.Text() || !slices.Contains(known, m[1])) {
+				check.Errorf(v, []any{"mcp", kind, key.Text()}, "a text, or one of {"+strings.Join(known, "}, {")+"}", "%s cannot stand here", v.Text())
+			}
+		}
+	}
+	if mcp := root.Get("mcp"); mcp.Kind() != 0 && !c.passesServers {
+		check.Errorf(mcp, []any{"mcp"}, "put {"+mcpJSON+"} into one of files, or into command", "nothing passes the servers on")
+	}
+}
+
+// Serves reports whether the agent can be told of a server.
+func (c CLI) Serves(s compiler.MCPServer) bool { return c.mcpForm(s) != nil }
+
+func (c CLI) mcpForm(s compiler.MCPServer) map[string]string {
+	if s.URL != "" {
+		return c.mcp.HTTP
+	}
+	return c.mcp.Stdio
+}
+
+// servers returns what the placeholders for all servers stand for. The agent must serve each.
+func (c CLI) servers(all map[string]compiler.MCPServer) (asJSON, asTOML string) {
+	table := map[string]any{}
+	for name, s := range all {
+		values := map[string]any{"url": s.URL}
+		if argv := s.Command.Args(); len(argv) > 0 {
+			env := map[string]any{}
+			for name, value := range s.Env {
+				env[name] = value
+			}
+			values = map[string]any{"command": argv[0], "args": argv[1:], "argv": argv, "env": env}
+		}
+		server := map[string]any{}
+		for key, text := range c.mcpForm(s) {
+			server[key] = text
+			if m := holder.FindStringSubmatch(text); m != nil {
+				server[key] = values[m[1]]
+			}
+		}
+		table[name] = server
+	}
+	return jsonText(table), tomlInline(table)
+}
+
+func jsonText(v any) string {
+	text, _ := json.Marshal(v) // cannot fail: strings, lists and maps of strings
+	return string(text)
+}
+
+// tomlInline returns an inline table. JSON's strings and lists of strings are TOML's, too; a library
+// would write tables of several lines.
+func tomlInline(table map[string]any) string {
+	pairs := make([]string, 0, len(table))
+	for _, key := range slices.Sorted(maps.Keys(table)) {
+		value, inner := table[key].(map[string]any)
+		if inner {
+			pairs = append(pairs, jsonText(key)+"="+tomlInline(value))
+		} else {
+			pairs = append(pairs, jsonText(key)+"="+jsonText(table[key]))
+		}
+	}
+	return "{" + strings.Join(pairs, ",") + "}"
+}
