@@ -10,6 +10,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
 )
@@ -19,6 +20,8 @@ type plan struct {
 	tasks  int
 	images map[string]runtime.Image // by imageKey
 	cpus   float64                  // the most that a task may use
+	shard  *record.Shard            // nil for all attempts
+	whole  bool                     // no task of the pack is left out, except for the shard
 }
 
 // stream yields the selected tasks, and errors for rows that cannot be read.
@@ -71,7 +74,7 @@ func preflight(ctx context.Context, cfg Config) (plan, error) {
 			return p, err
 		}
 	}
-	if len(all) == 0 && p.tasks == 0 {
+	if len(all) == 0 && p.tasks == 0 && cfg.Shard == nil {
 		message := "no task is selected (--task, and run.tasks of the tester file)"
 		if cfg.Select == nil {
 			message = "the pack has no tasks"

@@ -77,7 +77,7 @@ func (s *session) manifest(ctx context.Context) (record.Manifest, error) {
 	c := s.cfg
 	m := record.Manifest{
 		RunID: c.Tester.Run.ID, StartedAt: time.Now().UTC(), Sbench: c.Version, Host: c.Host, Pack: s.common.Pack,
-		Harness: s.common.Harness, Settings: s.common.Settings, Jobs: c.Jobs, Attempts: c.Attempts, Planned: s.planned(), Inputs: map[string]record.Input{},
+		Harness: s.common.Harness, Settings: s.common.Settings, Jobs: c.Jobs, Attempts: c.Attempts, Planned: s.planned(), Inputs: map[string]record.Input{}, Shard: s.plan.shard,
 	}
 	for name, path := range map[string]string{"tester": c.Tester.Path, "manifest": c.Pack.ManifestPath, "tasks": c.Pack.TasksPath} {
 		if path == "" { // no tester file, as in a pack check
@@ -93,7 +93,7 @@ func (s *session) manifest(ctx context.Context) (record.Manifest, error) {
 		m.Inputs[name] = record.Input{Path: path, Digest: record.Digest(data)}
 	}
 	var err error
-	if c.Limit == 0 && c.Select == nil {
+	if s.plan.whole {
 		m.Pack.Digest, err = c.Pack.Digest(ctx)
 	}
 	return m, err

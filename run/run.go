@@ -82,6 +82,7 @@ type Options struct {
 	Limit    int                  // most tasks that run; 0 means all
 	Select   func(id string) bool // nil selects all
 	Progress func(Event)          // nil for none; calls never overlap
+	Shard    *Shard               // of the attempts that are selected, only those of a shard; nil for all
 
 	Jobs     int         // attempts at a time; 0 means as many as the cores can serve
 	Attempts int         // of each task; 0 means one

@@ -80,7 +80,7 @@ func (s *session) todo() iter.Seq2[planned, error] {
 				yield(planned{}, err)
 				return
 			}
-			for n := 1; n <= s.cfg.Attempts; n++ {
+			for _, n := range s.plan.numbers(task.ID(), s.cfg.Attempts) {
 				done, why, err := s.recorded(task, n)
 				if !done && !yield(planned{task, n, why}, err) || err != nil {
 					return

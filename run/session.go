@@ -74,14 +74,21 @@ type session struct {
 
 // newSession checks every input, and writes nothing.
 func newSession(ctx context.Context, cfg Config) (*session, error) {
+	cfg.Attempts = max(cfg.Attempts, 1)
+	whole := cfg.Limit == 0 && cfg.Select == nil
+	shard, err := cfg.deal()
+	if err != nil {
+		return nil, err
+	}
 	p, err := preflight(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
+	p.shard, p.whole = shard, whole
 	if cfg.Jobs <= 0 {
 		cfg.Jobs = p.defaultJobs()
 	}
-	cfg.Attempts, cfg.OwnFiles = max(cfg.Attempts, 1), cfg.OwnFiles || userns.Inside()
+	cfg.OwnFiles = cfg.OwnFiles || userns.Inside()
 	cfg.Egress.Limits = descriptors(cfg.Jobs)
 	common, err := cfg.provenance()
 	secrets := redactor{}.with(slices.Collect(maps.Values(cfg.Env))...)
@@ -93,7 +100,7 @@ func newSession(ctx context.Context, cfg Config) (*session, error) {
 	return &session{
 		cfg: cfg, judge: grader, plan: p, common: common, before: map[key]earlier{}, calibrations: contrast.NewStore(cfg.Calibrations),
 		secrets: secrets,
-		summary: Summary{RunID: cfg.Tester.Run.ID, Planned: p.tasks * cfg.Attempts, Output: filepath.Join(cfg.Output, record.RecordsFile)},
+		summary: Summary{RunID: cfg.Tester.Run.ID, Planned: p.attempts(cfg.Attempts), Output: filepath.Join(cfg.Output, record.RecordsFile)},
 	}, err
 }
 
@@ -185,6 +192,8 @@ func (s *session) openLedger(ctx context.Context) error {
 		return err
 	case old.RunID != s.cfg.Tester.Run.ID:
 		return errors.Join(fmt.Errorf("the directory belongs to the run %q, not to %q", old.RunID, s.cfg.Tester.Run.ID), s.ledger.Close())
+	case !sameShard(old.Shard, s.plan.shard):
+		return errors.Join(fmt.Errorf("the directory belongs to %s, not to %s", shardName(old.Shard), shardName(s.plan.shard)), s.ledger.Close())
 	}
 	s.resumed = true
 	s.emit(Event{Kind: Resume, Detail: fmt.Sprintf("%d attempts were recorded before", len(s.before))})

@@ -21,6 +21,7 @@ type gradeCmd struct {
 	Jobs        int      `short:"j" placeholder:"N" help:"Candidates at a time. Default: the tester file's, else what the cores can serve."`
 	Resume      bool     `help:"Go on in an output directory: what is recorded with the same inputs is not judged again."`
 	Sign        string   `placeholder:"KEY" help:"Sign the end of the records with this ed25519 key (PKCS #8, PEM)."`
+	shardFlags
 	progressFlags
 	JSON bool `name:"json" help:"Print the summary as JSON."`
 }
@@ -32,7 +33,7 @@ func (cmd *gradeCmd) Run(ctx context.Context, a *app) error {
 	}
 	r := &runCmd{
 		testerArgs: testerArgs{testerFlags: cmd.testerFlags}, predictions: cmd.Predictions, OutputDir: cmd.OutputDir, Task: cmd.Task,
-		Jobs: cmd.Jobs, Resume: cmd.Resume, Sign: cmd.Sign, Retries: 1, progressFlags: cmd.progressFlags, JSON: cmd.JSON,
+		Jobs: cmd.Jobs, Resume: cmd.Resume, Sign: cmd.Sign, Retries: 1, shardFlags: cmd.shardFlags, progressFlags: cmd.progressFlags, JSON: cmd.JSON,
 	}
 	return r.Run(ctx, a)
 }

@@ -48,6 +48,8 @@ type runCmd struct {
 	Retries  int    `default:"1" placeholder:"N" help:"Try what could not be measured up to N times more. Default: 1."`
 	Sign     string `placeholder:"KEY" help:"Sign the end of the records with this ed25519 key (PKCS #8, PEM). With --resume, it must have signed what is there."`
 
+	shardFlags
+
 	From string `placeholder:"DIR" help:"Take the candidates of another run instead of producing any."`
 
 	// predictions is a file or directory with candidates; see gradeCmd.
@@ -312,6 +314,9 @@ func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (with run
 		StandIn: run.StandIn(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: selector(cmd.Task, in.Tester.Run.Tasks),
 		Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Attempts: in.Tester.Run.Attempts, Retries: cmd.Retries, FailFast: cmd.FailFast,
 		Resume: cmd.Resume, Trust: record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
+	}
+	if err = cmd.deal(in.Tester, &o); err != nil {
+		return with, o, err
 	}
 	if cmd.predictions != "" || cmd.From != "" {
 		if err = cmd.existing(ctx, a, in.Pack, &with, &o); err != nil {

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,6 +56,7 @@ type chain struct {
 	unsigned  error  // why a required signature is missing, or why one does not fit
 	accepted  int    // see Seal.AcceptedUnsigned
 	planned   int    // see Seal.Planned
+	at        time.Time
 }
 
 func (c *chain) seal() Seal {
@@ -99,16 +101,22 @@ func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r 
 	}
 	defer func() { _ = f.Close() }()
 	c.last = Digest(manifest)
+	parts := parts{left: c.manifest.Merged}
 	fits := seal == nil || seal.Records == 0 && seal.Last == c.last
 	c.torn, err = eachLine(f, func(n int, line []byte) error {
 		r, err := check(line, c.last)
 		if err != nil {
+			c.wrong(RecordsFile, n, "%v", err)
+		} else if err := parts.take(line); err != nil {
 			c.wrong(RecordsFile, n, "%v", err)
 		}
 		c.records, c.last, c.end = n, r.Digest, c.end+int64(len(line))+1
 		fits = fits || n == seal.Records && r.Digest == seal.Last
 		return each(n, r)
 	})
+	if missing := parts.end(); missing != nil && err == nil {
+		c.wrong(RecordsFile, 0, "%v", missing)
+	}
 	switch {
 	case seal == nil:
 	case seal.Records > c.records:
@@ -155,7 +163,7 @@ func (c *chain) readSeal(root *os.Root, key ed25519.PublicKey) (*Seal, error) {
 		c.wrong(SealFile, 0, "%v", err)
 		return nil, nil
 	}
-	c.planned = seal.Planned
+	c.planned, c.at = seal.Planned, seal.At
 	if c.accepted = seal.AcceptedUnsigned; c.accepted > 0 {
 		c.note(SealFile, "of the first %d records it is not known who wrote them: they were accepted unsigned", c.accepted)
 	}

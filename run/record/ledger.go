@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -55,14 +56,7 @@ type Ledger struct {
 // it is missing; an existing directory keeps its mode. If dir holds records already, it
 // stays as it is and the error is [ErrExists]. The caller closes the ledger.
 func Create(dir string, m Manifest) (*Ledger, error) {
-	dir = filepath.Clean(dir) // with a trailing slash, filepath.Dir would return dir itself
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // open sees whether it is a directory
-		return nil, err
-	}
-	l, err := open(dir)
+	l, err := openNew(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +89,18 @@ func (l *Ledger) create(m Manifest) error {
 	return err
 }
 
+// openNew is open for a directory that may be missing.
+func openNew(dir string) (*Ledger, error) {
+	dir = filepath.Clean(dir) // with a trailing slash, filepath.Dir would return dir itself
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // open sees whether it is a directory
+		return nil, err
+	}
+	return open(dir)
+}
+
 // open opens and locks the directory dir.
 func open(dir string) (*Ledger, error) {
 	root, err := os.OpenRoot(dir)
@@ -116,6 +122,14 @@ func open(dir string) (*Ledger, error) {
 
 // writeWhole writes a file atomically and syncs it to disk.
 func (l *Ledger) writeWhole(name string, data []byte) error {
+	return l.writeStream(name, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// writeStream is writeWhole for what write writes.
+func (l *Ledger) writeStream(name string, write func(io.Writer) error) error {
 	fresh := ".new-" + name
 	if err := l.root.RemoveAll(fresh); err != nil { // left by a killed process
 		return err
@@ -124,7 +138,10 @@ func (l *Ledger) writeWhole(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
+	w := bufio.NewWriter(f)
+	if err = write(w); err == nil {
+		err = w.Flush()
+	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		err = l.root.Rename(fresh, name)
 	}

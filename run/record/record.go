@@ -237,6 +237,36 @@ type Manifest struct {
 	// Planned is how many attempts of all tasks the run was to make; if fewer are recorded,
 	// it was interrupted. 0 means unknown, as in runs of older versions. See Seal.Planned.
 	Planned int `json:"planned,omitempty"`
+	// Shard is set if this is a part of a run, and Merged if the run was put together from such
+	// parts; see [Merge].
+	Shard  *Shard   `json:"shard,omitempty"`
+	Merged []Merged `json:"merged,omitempty"`
+}
+
+// A Shard is a part of a run, whose attempts were dealt out to several machines.
+type Shard struct {
+	Index int `json:"index"` // from 1
+	Count int `json:"count"`
+	// Deal is the digest of which attempt belongs to which shard, the same in all shards.
+	Deal string `json:"deal"`
+	// Whole is how many attempts all shards have together.
+	Whole int `json:"whole"`
+	// Attempts are the numbers of this shard's attempts, by task.
+	Attempts map[string][]int `json:"attempts"`
+}
+
+// Merged is a shard whose records are in this run, after those of the shards before it. They
+// are as they were, except for their place in the chain: Manifest and Last are the ends of the
+// chain that they had.
+type Merged struct {
+	Index    int    `json:"index"`
+	Manifest string `json:"manifest"` // digest of the shard's run.json
+	Records  int    `json:"records"`
+	Last     string `json:"last"` // digest of its last record or, if there is none, of its run.json
+	// Unsigned is Seal.AcceptedUnsigned of the shard.
+	Unsigned int `json:"unsigned,omitempty"`
+	// Missing is how many of the shard's attempts have no record.
+	Missing int `json:"missing,omitempty"`
 }
 
 // An Input names a file and the digest of its contents.

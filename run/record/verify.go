@@ -65,7 +65,7 @@ func Verify(ctx context.Context, dir string, key ed25519.PublicKey) (Verificatio
 		return Verification{}, err
 	}
 	defer func() { _ = root.Close() }()
-	v := verifier{ctx: ctx, root: root, egress: map[egressKey]hash.Hash{}, claimed: map[egressKey]claim{}}
+	v := newVerifier(ctx, root)
 	err = v.follow(root, key, func(n int, r Record) error {
 		v.record(n, r)
 		return ctx.Err()
@@ -105,6 +105,10 @@ type verifier struct {
 	root    *os.Root
 	egress  map[egressKey]hash.Hash
 	claimed map[egressKey]claim
+}
+
+func newVerifier(ctx context.Context, root *os.Root) *verifier {
+	return &verifier{ctx: ctx, root: root, egress: map[egressKey]hash.Hash{}, claimed: map[egressKey]claim{}}
 }
 
 // inputs compares the files that the run was made from with what they contain now. They are

@@ -1,0 +1,485 @@
+package record
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/workspace"
+)
+
+// ErrShards means that shards cannot be merged: one is damaged, or they are not of one run.
+var ErrShards = errors.New("the shards cannot be merged")
+
+// MergeOptions say what shards must prove, and who signs what they become.
+type MergeOptions struct {
+	Key  ed25519.PublicKey // must have signed each shard; nil requires no signature
+	Sign *Key              // nil for no signature
+}
+
+// A MergeReport says what was merged.
+type MergeReport struct {
+	RunID   string `json:"run_id"`
+	Records int    `json:"records"`
+	// Attempts is how many are recorded, and Planned how many all shards have together.
+	Attempts int `json:"attempts"`
+	Planned  int `json:"planned"`
+	Shards   int `json:"shards"` // that were merged
+	Count    int `json:"count"`  // of all shards
+	// Kept is how many of them an earlier merge had read already.
+	Kept int `json:"kept"`
+	// Missing says which attempts have no record, in the order of the shards.
+	Missing []string `json:"missing"`
+}
+
+// Merge puts the shards of a run together: it verifies those in dirs, and writes to output, which
+// is missing or holds an earlier merge, one run with the records of all. What it writes does
+// not depend on the order of dirs. A shard that has not ended is left out, and a shard that output holds
+// already is not verified again. The error is ErrShards if a shard is damaged or does not fit
+// the others; output is as it was then.
+func Merge(ctx context.Context, dirs []string, output string, o MergeOptions) (MergeReport, error) {
+	m := &merger{options: o, before: map[string]Merged{}, going: map[int]bool{}}
+	defer m.close()
+	if err := m.open(output); err != nil {
+		return MergeReport{}, err
+	}
+	for _, dir := range dirs {
+		s, err := m.read(ctx, dir)
+		if err != nil {
+			return MergeReport{}, err
+		}
+		if s != nil {
+			m.shards = append(m.shards, s)
+		}
+	}
+	slices.SortFunc(m.shards, func(a, b *shard) int { return cmp.Compare(a.manifest.Shard.Index, b.manifest.Shard.Index) })
+	if err := m.fit(); err != nil {
+		return MergeReport{}, fmt.Errorf("%w: %w", ErrShards, err)
+	}
+	if err := m.write(ctx, output); err != nil {
+		return MergeReport{}, err
+	}
+	return m.report(), nil
+}
+
+// merger is a merge in progress.
+type merger struct {
+	options MergeOptions
+	before  map[string]Merged // shards that the output holds, by the digests of their manifests
+	shards  []*shard
+	going   map[int]bool // shards that were left out, since they have not ended
+}
+
+// A shard is one that was read.
+type shard struct {
+	dir      string
+	root     *os.Root
+	manifest Manifest
+	sealed   time.Time
+	part     Merged
+	kept     bool // the output holds it
+	// done are the attempts that are recorded; of each, the last record counts.
+	done  map[attempt]*about
+	kinds map[about]*about
+	files []string // beside the records, relative to root
+}
+
+type attempt struct {
+	task   string
+	number int
+}
+
+// about is what records of one run have in common, and the image.
+type about struct {
+	Sbench         Version
+	Pack           Pack
+	Harness        Harness
+	Image, ImageID string
+}
+
+func (m *merger) close() {
+	for _, s := range m.shards {
+		_ = s.root.Close()
+	}
+}
+
+// open reads the manifest of an earlier merge.
+func (m *merger) open(output string) error {
+	root, err := os.OpenRoot(output)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	data, err := readSmall(root, ManifestFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var old Manifest
+	if err == nil {
+		err = json.Unmarshal(data, &old)
+	}
+	if err == nil && old.Merged == nil {
+		err = fmt.Errorf("%s: %w, not of a merge", output, ErrExists)
+	}
+	for _, part := range old.Merged {
+		m.before[part.Manifest] = part
+	}
+	return err
+}
+
+// read verifies the shard in dir. It returns nil for one that has not ended.
+func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &shard{dir: dir, root: root, done: map[attempt]*about{}, kinds: map[about]*about{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("%w: %s: %w", ErrShards, dir, err), root.Close())
+		}
+	}()
+	data, err := readSmall(root, ManifestFile)
+	if err != nil {
+		return nil, err
+	}
+	part, known := m.before[Digest(data)]
+	v := newVerifier(ctx, root)
+	err = v.follow(root, m.options.Key, func(n int, r Record) error {
+		if !known || n > part.Records {
+			v.record(n, r)
+		}
+		s.take(r)
+		return ctx.Err()
+	})
+	s.manifest, s.sealed = v.manifest, v.at
+	switch {
+	case err != nil:
+		return nil, err
+	case s.manifest.Shard == nil:
+		return nil, errors.New("is no shard of a run")
+	}
+	if s.kept = known && part.Records == v.records && part.Last == v.last; !s.kept {
+		v.egressLines()
+	}
+	if i := slices.IndexFunc(v.findings, func(f Finding) bool { return !f.Note }); i >= 0 {
+		return nil, fmt.Errorf("%w: %s", ErrDamaged, v.findings[i])
+	}
+	if !v.sealed || v.torn > 0 {
+		m.going[s.manifest.Shard.Index] = true
+		return nil, root.Close()
+	}
+	if v.unsigned != nil {
+		return nil, fmt.Errorf("%s: %w", SignatureFile, v.unsigned)
+	}
+	s.part = Merged{Index: s.manifest.Shard.Index, Manifest: Digest(data), Records: v.records, Last: v.last, Unsigned: v.accepted}
+	return s, nil
+}
+
+// take notes what a record has.
+func (s *shard) take(r Record) {
+	p := r.Provenance
+	is := about{Sbench: p.Sbench, Pack: p.Pack, Harness: p.Harness, Image: r.Image, ImageID: r.ImageID}
+	if s.kinds[is] == nil {
+		s.kinds[is] = &is
+	}
+	s.done[attempt{r.TaskID, r.Attempt}] = s.kinds[is]
+	for _, l := range r.Logs {
+		s.files = append(s.files, l.Path)
+	}
+	if r.CandidateWorkspace == nil {
+		return
+	}
+	name := filepath.Clean(*r.CandidateWorkspace)
+	s.files = append(s.files, name)
+	if r.WorkspaceAttributes != "" {
+		s.files = append(s.files, name+workspace.AttributesSuffix)
+	}
+	if r.LayerDigest != "" {
+		s.files = append(s.files, name+layer.Suffix)
+	}
+}
+
+// fit checks that the shards are parts of one run.
+func (m *merger) fit() error {
+	if len(m.shards) == 0 {
+		return errors.New("none of them has ended")
+	}
+	first := m.shards[0]
+	known := same{images: map[string]string{}}
+	owners, files := map[attempt]int{}, map[string]bool{}
+	for i, s := range m.shards {
+		if i > 0 && s.part.Index == m.shards[i-1].part.Index {
+			return fmt.Errorf("%s and %s are both shard %d", m.shards[i-1].dir, s.dir, s.part.Index)
+		}
+		if what, a, b := difference(facts(first.manifest), facts(s.manifest)); what != "" {
+			return fmt.Errorf("%s of %s is %s, that of %s is %s", what, first.dir, a, s.dir, b)
+		}
+		for task, numbers := range s.manifest.Shard.Attempts {
+			for _, n := range numbers {
+				if other, twice := owners[attempt{task, n}]; twice {
+					return fmt.Errorf("attempt %d of task %q is in the shards %d and %d", n, task, other, s.part.Index)
+				}
+				owners[attempt{task, n}] = s.part.Index
+			}
+		}
+		for a, is := range s.done {
+			if owners[a] != s.part.Index {
+				return fmt.Errorf("%s: attempt %d of task %q does not belong to it", s.dir, a.number, a.task)
+			}
+			if err := known.check(s, *is); err != nil {
+				return err
+			}
+		}
+		for _, name := range s.files {
+			if files[name] || !filepath.IsLocal(name) || !strings.HasPrefix(name, WorkspacesDir+"/") && !strings.HasPrefix(name, LogsDir+"/") {
+				return fmt.Errorf("%s: %s cannot be a file of this shard alone", s.dir, name)
+			}
+			files[name] = true
+		}
+		s.part.Missing = s.planned() - len(s.done)
+	}
+	for _, part := range m.before {
+		if !slices.ContainsFunc(m.shards, func(s *shard) bool { return s.part.Index == part.Index }) {
+			return fmt.Errorf("shard %d was merged before, and is not among them", part.Index)
+		}
+	}
+	return nil
+}
+
+// same compares what attempts were made from.
+type same struct {
+	common about // zero before the first; without an image
+	of     *shard
+	images map[string]string // digests by reference
+}
+
+func (c *same) check(s *shard, is about) error {
+	if before := c.images[is.Image]; is.ImageID != "" && before != "" && before != is.ImageID {
+		return fmt.Errorf("%s: the image %s is %s, in another shard %s", s.dir, is.Image, is.ImageID, before)
+	}
+	if is.ImageID != "" {
+		c.images[is.Image] = is.ImageID
+	}
+	is.Image, is.ImageID = "", ""
+	if c.of == nil {
+		c.common, c.of = is, s
+	}
+	if is == c.common {
+		return nil
+	}
+	what, a, b := difference(fields(c.common), fields(is))
+	return fmt.Errorf("%s of an attempt of %s is %s, of one of %s %s", what, c.of.dir, a, s.dir, b)
+}
+
+func (s *shard) planned() (n int) {
+	for _, numbers := range s.manifest.Shard.Attempts {
+		n += len(numbers)
+	}
+	return n
+}
+
+// facts are what the manifests of all shards have in common.
+func facts(m Manifest) map[string]string {
+	digests := map[string]string{}
+	for name, in := range m.Inputs {
+		digests[name] = in.Digest
+	}
+	return fields(map[string]any{
+		"run_id": m.RunID, "sbench": m.Sbench, "pack": m.Pack, "harness": m.Harness, "settings": m.Settings, "attempts": m.Attempts,
+		"inputs": digests, "shard.count": m.Shard.Count, "shard.deal": m.Shard.Deal, "shard.whole": m.Shard.Whole,
+	})
+}
+
+// fields returns the fields of a value's JSON by their paths.
+func fields(v any) map[string]string {
+	data, _ := json.Marshal(v) // cannot fail: texts and numbers
+	var object map[string]any
+	all := map[string]string{}
+	if json.Unmarshal(data, &object) != nil {
+		return map[string]string{"": string(data)}
+	}
+	for key, value := range object {
+		for inner, text := range fields(value) {
+			if inner != "" {
+				inner = "." + inner
+			}
+			all[key+inner] = text
+		}
+	}
+	return all
+}
+
+// difference returns the first field in which a and b differ; what is "" if there is none.
+func difference(a, b map[string]string) (what, inA, inB string) {
+	names := slices.Sorted(maps.Keys(a))
+	for _, name := range slices.Concat(names, slices.Sorted(maps.Keys(b))) {
+		if a[name] != b[name] {
+			return name, cmp.Or(a[name], "missing"), cmp.Or(b[name], "missing")
+		}
+	}
+	return "", "", ""
+}
+
+// manifest returns that of the merged run.
+func (m *merger) manifest() Manifest {
+	all := m.shards[0].manifest
+	all.Shard, all.Merged, all.Jobs = nil, []Merged{}, 0
+	for _, s := range m.shards {
+		all.Merged = append(all.Merged, s.part)
+		all.Jobs += s.manifest.Jobs
+		if s.manifest.StartedAt.Before(all.StartedAt) {
+			all.StartedAt = s.manifest.StartedAt
+		}
+	}
+	all.Planned = m.shards[0].manifest.Shard.Whole
+	return all
+}
+
+// write writes the merged run. Until its manifest is written, an earlier merge is not valid.
+func (m *merger) write(ctx context.Context, output string) error {
+	l, err := openNew(output)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }()
+	for _, s := range m.shards {
+		if s.kept {
+			continue
+		}
+		for _, name := range s.files {
+			if err := linkTree(ctx, s.root, l.root, name); err != nil {
+				return fmt.Errorf("%s: %w", s.dir, err)
+			}
+		}
+	}
+	data, err := json.MarshalIndent(m.manifest(), "", "  ")
+	if err != nil {
+		return err
+	}
+	data = append(data, '\n')
+	l.seal = Seal{RunID: m.shards[0].manifest.RunID, Last: Digest(data), Planned: m.shards[0].manifest.Shard.Whole}
+	if err := m.records(ctx, l); err != nil {
+		return err
+	}
+	if err := m.egress(l); err != nil {
+		return err
+	}
+	for _, s := range m.shards {
+		if s.sealed.After(l.seal.At) {
+			l.seal.At = s.sealed
+		}
+	}
+	if err := l.writeWhole(ManifestFile, data); err != nil {
+		return err
+	}
+	return l.Seal(l.seal, m.options.Sign)
+}
+
+// records writes the records of all shards as one chain.
+func (m *merger) records(ctx context.Context, l *Ledger) error {
+	return l.writeStream(RecordsFile, func(w io.Writer) error {
+		for _, s := range m.shards {
+			own := s.part.Manifest
+			err := s.lines(RecordsFile, func(n int, line []byte) error {
+				head, err := unlink(line)
+				if err != nil {
+					return err
+				}
+				_, own = link(head, own)
+				linked, digest := link(head, l.seal.Last)
+				if _, err = w.Write(append(linked, '\n')); err == nil {
+					l.seal.Last, l.seal.Records = digest, l.seal.Records+1
+				}
+				if n <= s.part.Unsigned {
+					l.seal.AcceptedUnsigned = l.seal.Records // and of those before, which a seal cannot except
+				}
+				return errors.Join(err, ctx.Err())
+			})
+			if err == nil && own != s.part.Last {
+				err = errors.New("was written to while it was merged")
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.dir, err)
+			}
+		}
+		return nil
+	})
+}
+
+// egress writes the egress logs of all shards one after the other.
+func (m *merger) egress(l *Ledger) error {
+	logged := slices.ContainsFunc(m.shards, func(s *shard) bool {
+		_, err := s.root.Lstat(EgressFile)
+		return err == nil
+	})
+	if !logged {
+		return nil
+	}
+	return l.writeStream(EgressFile, func(w io.Writer) error {
+		for _, s := range m.shards {
+			err := s.lines(EgressFile, func(_ int, line []byte) error {
+				_, err := w.Write(append(slices.Clone(line), '\n'))
+				return err
+			})
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("%s: %w", s.dir, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (s *shard) lines(name string, each func(n int, line []byte) error) error {
+	f, err := OpenFile(s.root, name, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	_, err = eachLine(f, each)
+	return err
+}
+
+func (m *merger) report() MergeReport {
+	first := m.shards[0].manifest
+	r := MergeReport{RunID: first.RunID, Planned: first.Shard.Whole, Shards: len(m.shards), Count: first.Shard.Count, Missing: []string{}}
+	there := map[int]bool{}
+	for _, s := range m.shards {
+		r.Records, r.Attempts = r.Records+s.part.Records, r.Attempts+len(s.done)
+		there[s.part.Index] = true
+		if s.kept {
+			r.Kept++
+		}
+		for _, task := range slices.Sorted(maps.Keys(s.manifest.Shard.Attempts)) {
+			for _, n := range s.manifest.Shard.Attempts[task] {
+				if _, done := s.done[attempt{task, n}]; !done {
+					r.Missing = append(r.Missing, fmt.Sprintf("attempt %d of task %q, of shard %d", n, task, s.part.Index))
+				}
+			}
+		}
+	}
+	for i := 1; i <= first.Shard.Count; i++ {
+		switch {
+		case m.going[i]:
+			r.Missing = append(r.Missing, fmt.Sprintf("shard %d of %d, which has not ended", i, first.Shard.Count))
+		case !there[i]:
+			r.Missing = append(r.Missing, fmt.Sprintf("shard %d of %d", i, first.Shard.Count))
+		}
+	}
+	return r
+}

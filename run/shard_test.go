@@ -1,0 +1,310 @@
+package run_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
+)
+
+// shards runs all shards of cfg below dir, and returns their directories.
+func shards(t *testing.T, cfg run.Config, count int, dir string) (dirs []string) {
+	t.Helper()
+	for i := 1; i <= count; i++ {
+		cfg.Shard, cfg.Output = &run.Shard{Index: i, Count: count}, filepath.Join(dir, fmt.Sprint("shard-", i))
+		_, err := run.Run(t.Context(), cfg)
+		must(t, err)
+		dirs = append(dirs, cfg.Output)
+	}
+	return dirs
+}
+
+// TestMerge: shards become one run, with the verdicts that a run of all has. It can be verified
+// and judged again, and does not depend on the order in which the shards are named.
+func TestMerge(t *testing.T) {
+	var rows []string
+	for i := range 5 {
+		rows = append(rows, row(fmt.Sprint("right-", i), "do it right", ""), row(fmt.Sprint("wrong/", i), "do it wrong", ""))
+	}
+	cfg, _ := config(t, append(rows, row("flood", "flood and fail", ""))...)
+	cfg.Attempts = 2
+	_, err := run.Run(t.Context(), cfg)
+	must(t, err)
+	all := outcomes(records(t, cfg))
+
+	dir := t.TempDir()
+	dirs := shards(t, cfg, 3, dir)
+	merged := filepath.Join(dir, "merged")
+	first, err := record.Merge(t.Context(), dirs[1:], merged, record.MergeOptions{})
+	must(t, err)
+	if len(first.Missing) != 1 || first.Missing[0] != "shard 1 of 3" || first.Attempts >= first.Planned {
+		t.Errorf("%+v", first)
+	}
+	verified(t, merged)
+	key := newKey(t)
+	slices.Reverse(dirs)
+	report, err := record.Merge(t.Context(), dirs, merged, record.MergeOptions{Sign: key})
+	must(t, err)
+	if report.Attempts != 22 || report.Planned != 22 || report.Shards != 3 || report.Kept != 2 || len(report.Missing) > 0 {
+		t.Errorf("%+v", report)
+	}
+	if v, err := record.Verify(t.Context(), merged, key.Public()); err != nil || !v.OK() || !v.Signed {
+		t.Errorf("%+v, %v", v, err)
+	}
+	cfg.Output = merged
+	got := outcomes(records(t, cfg))
+	slices.Sort(all)
+	slices.Sort(got)
+	if diff := cmp.Diff(all, got); diff != "" {
+		t.Error(diff)
+	}
+
+	again := filepath.Join(dir, "again")
+	_, err = record.Merge(t.Context(), []string{dirs[1], dirs[2], dirs[0]}, again, record.MergeOptions{})
+	must(t, err)
+	for _, name := range []string{record.ManifestFile, record.RecordsFile, record.SealFile} {
+		a, err := os.ReadFile(filepath.Join(merged, name))
+		must(t, err)
+		b, err := os.ReadFile(filepath.Join(again, name))
+		must(t, err)
+		if !bytes.Equal(a, b) {
+			t.Errorf("%s depends on the order of the shards", name)
+		}
+	}
+	cfg.Output, cfg.Shard = filepath.Join(dir, "regraded"), nil
+	summary, changes, err := run.Regrade(t.Context(), cfg, merged)
+	if err != nil || summary.Passed != 10 || summary.Total != 22 || len(changes) > 0 {
+		t.Errorf("%+v, %v, %v", summary, changes, err)
+	}
+}
+
+// TestMergeRefuses: a shard that is damaged, or that is not of the same run, is refused by name,
+// and what was merged before stays.
+func TestMergeRefuses(t *testing.T) {
+	cfg, _ := config(t, row("a", "do it right", ""), row("b", "do it wrong", ""), row("c", "do it right", ""), row("d", "do it right", ""))
+	dir := t.TempDir()
+	dirs := shards(t, cfg, 2, dir)
+	other, _ := config(t, row("a", "do it right", ""), row("b", "do it wrong", ""), row("c", "do it right", ""), row("d", "do it right", ""), row("e", "do it right", ""))
+	others := shards(t, other, 2, t.TempDir())
+	whole := cfg
+	whole.Output = filepath.Join(dir, "whole")
+	_, err := run.Run(t.Context(), whole)
+	must(t, err)
+	version := cfg
+	version.Version.Version = "2"
+	versions := shards(t, version, 2, t.TempDir())
+	thirds := shards(t, cfg, 3, t.TempDir())
+	damaged := filepath.Join(dir, "damaged")
+	must(t, os.CopyFS(damaged, os.DirFS(dirs[1])))
+	spoil(t, filepath.Join(damaged, record.RecordsFile), `"passed"`, `"failed"`)
+	torn := filepath.Join(dir, "torn")
+	must(t, os.CopyFS(torn, os.DirFS(dirs[1])))
+	must(t, os.RemoveAll(filepath.Join(torn, record.WorkspacesDir)))
+	must(t, os.Mkdir(filepath.Join(torn, record.WorkspacesDir), 0o755))
+	for _, tt := range []struct {
+		name string
+		dirs []string
+		want string
+	}{
+		{"damaged record", []string{dirs[0], damaged}, damaged + ": records are damaged: candidates.jsonl:"},
+		{"workspace is missing", []string{dirs[0], torn}, torn + ": records are damaged: workspaces/"},
+		{"twice", []string{dirs[0], dirs[0]}, "are both shard 1"},
+		{"another pack", []string{dirs[0], others[1]}, "inputs.tasks of " + dirs[0] + ` is "sha256:`},
+		{"another version", []string{dirs[0], versions[1]}, "sbench.version of " + dirs[0] + ` is "", that of ` + versions[1] + ` is "2"`},
+		{"another count", []string{dirs[0], thirds[1]}, "shard.count of " + dirs[0] + " is 2, that of " + thirds[1] + " is 3"},
+		{"no shard", []string{dirs[0], whole.Output}, whole.Output + ": is no shard of a run"},
+		{"none", nil, "none of them has ended"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			output := filepath.Join(t.TempDir(), "merged")
+			_, err := record.Merge(t.Context(), tt.dirs, output, record.MergeOptions{})
+			if !errors.Is(err, record.ErrShards) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+			if _, err := os.Stat(output); err == nil {
+				t.Error("something was written")
+			}
+		})
+	}
+	if _, err := record.Merge(t.Context(), dirs, whole.Output, record.MergeOptions{}); !errors.Is(err, record.ErrExists) {
+		t.Errorf("merged over another run: %v", err)
+	}
+	if _, err := record.Merge(t.Context(), dirs, filepath.Join(dir, "signed"), record.MergeOptions{Key: newKey(t).Public()}); !errors.Is(err, record.ErrShards) || !strings.Contains(err.Error(), record.SignatureFile) {
+		t.Errorf("unsigned shards: %v", err)
+	}
+	merged := filepath.Join(dir, "merged")
+	_, err = record.Merge(t.Context(), dirs, merged, record.MergeOptions{})
+	must(t, err)
+	if _, err := record.Merge(t.Context(), dirs[:1], merged, record.MergeOptions{}); err == nil || !strings.Contains(err.Error(), "shard 2 was merged before") {
+		t.Errorf("a shard was dropped: %v", err)
+	}
+	verified(t, merged)
+	cfg.Output, cfg.Shard, cfg.Resume = dirs[0], &run.Shard{Index: 2, Count: 2}, true
+	if _, err := run.Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "belongs to shard 1 of 2") {
+		t.Errorf("another shard's directory was resumed: %v", err)
+	}
+}
+
+// TestMergedHeads: records of a merged run that are not those of its shards are noticed, even if
+// they form a chain.
+func TestMergedHeads(t *testing.T) {
+	cfg, _ := config(t, row("a", "do it right", ""), row("b", "do it wrong", ""), row("c", "do it wrong", ""), row("d", "do it right", ""))
+	dir := t.TempDir()
+	merged := filepath.Join(dir, "merged")
+	_, err := record.Merge(t.Context(), shards(t, cfg, 2, dir), merged, record.MergeOptions{Sign: newKey(t)})
+	must(t, err)
+	forge(t, merged)
+	v, err := record.Verify(t.Context(), merged, nil)
+	if err != nil || v.OK() || !strings.Contains(fmt.Sprint(v.Findings), "not those that it had") {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// spoil replaces a text in a file.
+func spoil(t *testing.T, name, old, text string) {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	must(t, err)
+	if !bytes.Contains(data, []byte(old)) {
+		t.Fatalf("%s has no %s", name, old)
+	}
+	must(t, os.WriteFile(name, bytes.Replace(data, []byte(old), []byte(text), 1), 0o644))
+}
+
+// TestShardsThatFail: whatever happens to the machines of shards, no attempt is lost and none is
+// there twice. With SBENCH_SOAK it is 100,000 attempts in 500 shards.
+func TestShardsThatFail(t *testing.T) {
+	tasks, attempts, count := 60, 10, 12
+	if os.Getenv("SBENCH_SOAK") != "" {
+		tasks, attempts, count = 2000, 50, 500
+	}
+	var rows []string
+	for i := range tasks {
+		rows = append(rows, choice(fmt.Sprint("task-", i)))
+	}
+	cfg, _ := config(t, rows...)
+	cfg.StandIn, cfg.Producer, cfg.Attempts, cfg.Jobs = run.Reference, nil, attempts, 4
+	dir, luck := t.TempDir(), rand.New(rand.NewPCG(1, 2))
+	var dirs []string
+	for i := 1; i <= count; i++ {
+		cfg.Shard, cfg.Output, cfg.Resume = &run.Shard{Index: i, Count: count}, filepath.Join(dir, fmt.Sprintf("shard-%03d", i)), true
+		dirs = append(dirs, cfg.Output)
+		for luck.IntN(3) == 0 { // the machine fails
+			cfg := cfg
+			ctx, fail := context.WithCancel(t.Context())
+			after := luck.IntN(2 * tasks * attempts / count)
+			cfg.Progress = func(e run.Event) {
+				if e.Kind == run.TaskDone {
+					if after--; after == 0 {
+						fail()
+					}
+				}
+			}
+			_, _ = run.Run(ctx, cfg)
+			fail()
+			lose(t, luck, cfg.Output)
+		}
+		_, err := run.Run(t.Context(), cfg)
+		must(t, err)
+	}
+	merged := filepath.Join(dir, "merged")
+	start := time.Now()
+	report, err := record.Merge(t.Context(), dirs, merged, record.MergeOptions{})
+	must(t, err)
+	t.Logf("merged in %.1f s", time.Since(start).Seconds())
+	if report.Attempts != tasks*attempts || report.Planned != tasks*attempts || len(report.Missing) > 0 {
+		t.Errorf("%d of %d, missing %v", report.Attempts, report.Planned, report.Missing)
+	}
+	seen := map[string]int{}
+	_, err = record.Read(merged, record.Trust{}, func(r record.Record) error {
+		if r.VerificationStatus == record.Passed {
+			seen[fmt.Sprint(r.TaskID, " ", r.Attempt)]++
+		}
+		return nil
+	})
+	must(t, err)
+	for attempt, n := range seen {
+		if n != 1 {
+			t.Errorf("%s was measured %d times", attempt, n)
+		}
+	}
+	if len(seen) != tasks*attempts {
+		t.Errorf("%d attempts passed", len(seen))
+	}
+}
+
+func choice(id string) string {
+	return fmt.Sprintf(`{"id": %q, "family": "multiple_choice", "input": {"question": "?", "choices": ["one", "two"]}, "eval": {"answer": "B"}, "environment": {"image": "base"}}`, id)
+}
+
+// lose does to a shard's directory what a machine's end may do.
+func lose(t *testing.T, luck *rand.Rand, dir string) {
+	t.Helper()
+	name := filepath.Join(dir, record.RecordsFile)
+	info, err := os.Stat(name)
+	if err != nil {
+		return // it ended before the first record
+	}
+	must(t, os.RemoveAll(filepath.Join(dir, record.SealFile)))
+	switch luck.IntN(3) {
+	case 0: // all of it, with the disk
+		must(t, os.RemoveAll(dir))
+	case 1: // what was not on disk yet
+		must(t, os.Truncate(name, max(0, info.Size()-int64(luck.IntN(3000)))))
+	}
+}
+
+// TestDeal: shards have as many attempts as each other or, by their durations, take as long as
+// each other, and every machine deals in the same way.
+func TestDeal(t *testing.T) {
+	var rows []string
+	seconds := map[string]float64{}
+	for i := range 40 {
+		id := fmt.Sprint("task-", i)
+		rows = append(rows, choice(id))
+		if i%4 != 3 {
+			seconds[id] = float64(1 + i*i%17)
+		}
+	}
+	cfg, _ := config(t, rows...)
+	cfg.StandIn, cfg.Producer, cfg.Attempts = run.Reference, nil, 3
+	for name, times := range map[string]map[string]float64{"evenly": nil, "by time": seconds} {
+		t.Run(name, func(t *testing.T) {
+			seen, loads := map[string]int{}, make([]float64, 7)
+			for i := range loads {
+				cfg.Shard = &run.Shard{Index: i + 1, Count: len(loads), Seconds: times}
+				all, _, err := run.Plan(t.Context(), cfg)
+				must(t, err)
+				for _, a := range all {
+					seen[fmt.Sprint(a.Task, " ", a.Attempt)]++
+					if loads[i]++; times != nil {
+						loads[i] += times[a.Task] - 1
+					}
+				}
+			}
+			if len(seen) != 120 || slices.Max(slices.Collect(maps.Values(seen))) != 1 {
+				t.Errorf("%d attempts of 120, or one of them twice", len(seen))
+			}
+			if slices.Max(loads)-slices.Min(loads) > 12 && times != nil || slices.Max(loads)-slices.Min(loads) > 1 && times == nil {
+				t.Errorf("%v", loads)
+			}
+		})
+	}
+	cfg.Shard, cfg.Output = &run.Shard{Index: 130, Count: 200}, filepath.Join(t.TempDir(), "empty")
+	if summary, err := run.Run(t.Context(), cfg); err != nil || summary.Total != 0 {
+		t.Errorf("a shard without attempts: %+v, %v", summary, err)
+	}
+}
