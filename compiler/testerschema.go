@@ -234,9 +234,11 @@ func filesSchema() *schema.Schema {
 }
 
 func serversSchema() *schema.Schema {
+	variables := envSchema()
+	variables.Doc = "The variables of the command."
 	server := schema.Closed("A server: one of command and url.",
 		optional("command", commandSchema("A command that the agent runs in its sandbox, and speaks with by its standard streams.")),
-		optional("env", &schema.Schema{Doc: "The variables of the command.", Object: &schema.Object{Unknown: schema.Accept, Others: schema.AnyText("A value.")}}),
+		optional("env", variables),
 		optional("url", urlSchema("Where the server is; its host has to be in allowed_domains.")),
 	)
 	server.Check = func(c *schema.Checker, v document.Value) {
@@ -250,14 +252,12 @@ func serversSchema() *schema.Schema {
 	name := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,31}$`)
 	return &schema.Schema{
 		Doc: "Servers of the Model Context Protocol that the agent is told of, by name.", Null: true,
-		Object: &schema.Object{Unknown: schema.Accept, Others: server},
-		Check: func(c *schema.Checker, v document.Value) {
-			for key := range v.Fields() {
-				if !name.MatchString(key.Text()) {
-					c.Errorf(key, []any{key.Text()}, "up to 32 letters, digits, _ and -, a letter first", "is no name of a server")
-				}
+		Object: &schema.Object{Unknown: schema.Accept, Others: server, CheckName: func(text string) error {
+			if !name.MatchString(text) {
+				return fmt.Errorf("%q is no name of a server: up to 32 letters, digits, _ and -, a letter first", text)
 			}
-		},
+			return nil
+		}},
 	}
 }
 
