@@ -133,7 +133,7 @@ func TestAgentFromOutside(t *testing.T) {
 		HarnessConfig: compiler.HarnessConfig{Model: "m", Version: "1.2.3", TaskFile: "task.json", Own: map[string]string{"mood": "keen"}, MCPServers: map[string]compiler.MCPServer{
 			"near": {Command: compiler.Command{Shell: `a "b"`}, Env: map[string]string{"A": "{key}"}}, "far": {URL: "https://x.org/{url}"},
 		}},
-		CLI:           cli, Arch: "amd64", Key: relay.NewKey("sk-secret-of-the-provider"),
+		CLI: cli, Arch: "amd64", Key: relay.NewKey("sk-secret-of-the-provider"),
 		Tools: &tooling.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL},
 	}
 	var trace bytes.Buffer

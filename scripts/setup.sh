@@ -59,6 +59,10 @@ find_missing() {
 		need chromium chromium
 		need fuse-overlayfs fuse-overlayfs
 		need rootlesskit rootlesskit
+		if [ "$(id -u)" = 0 ]; then
+			need munge munged
+			need slurm-wlm slurmctld slurmd sbatch
+		fi
 		# Another runc is compiled.
 		need gcc cc
 		need pkg-config pkg-config

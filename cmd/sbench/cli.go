@@ -43,6 +43,7 @@ type cli struct {
 	Run      runCmd      `cmd:"" daemon:"" help:"Run a benchmark and record the verdicts."`
 	Grade    gradeCmd    `cmd:"" daemon:"" help:"Verify answers that exist already, as a run would."`
 	Regrade  regradeCmd  `cmd:"" daemon:"" help:"Verify the candidates of a run again, without its harness."`
+	Submit   submitCmd   `cmd:"" help:"Make the shards of a run on a cluster."`
 	Merge    mergeCmd    `cmd:"" help:"Put the shards of a run together."`
 	Report   reportCmd   `cmd:"" help:"Sum up the records of runs, and compare runs."`
 	Show     showCmd     `cmd:"" help:"Show one attempt of a run: how it ended, and what was said and done."`

@@ -1,0 +1,354 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/runtime/userns"
+)
+
+// cluster is a Slurm of two nodes on this machine.
+type cluster struct {
+	host
+	dir   string
+	nodes map[string]*exec.Cmd
+}
+
+// newCluster starts Slurm's daemons, all of which end with the test.
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	h := newHost(t)
+	dir, err := os.MkdirTemp("", "slurm") // short enough for the path of a socket
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	must(t, os.Chmod(dir, 0o755))
+	for _, name := range []string{"munge", "state", "spool"} {
+		must(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+	}
+	c := &cluster{host: h, dir: dir, nodes: map[string]*exec.Cmd{}}
+	c.env = append(c.env, "SLURM_CONF="+filepath.Join(dir, "slurm.conf"))
+	must(t, os.WriteFile(filepath.Join(dir, "munge/key"), bytes.Repeat([]byte("sbench's test. "), 10), 0o400))
+	socket := filepath.Join(dir, "munge/socket")
+	c.daemon("munged", "--foreground", "--force", "--key-file="+dir+"/munge/key", "--socket="+socket, "--pid-file="+dir+"/munge/pid", "--log-file="+dir+"/munge/log", "--seed-file="+dir+"/munge/seed")
+	name, err := os.Hostname()
+	must(t, err)
+	name, _, _ = strings.Cut(name, ".")
+	ports := freePorts(t, 3)
+	must(t, os.WriteFile(filepath.Join(dir, "slurm.conf"), fmt.Appendf(nil, `ClusterName=test
+SlurmctldHost=%[1]s(127.0.0.1)
+SlurmctldPort=%[3]d
+AuthInfo=socket=%[6]s,cred_expire=5
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation=%[2]s/state
+SlurmdSpoolDir=%[2]s/spool/%%n
+SlurmctldPidFile=%[2]s/ctld.pid
+SlurmdPidFile=%[2]s/%%n.pid
+SlurmctldLogFile=%[2]s/ctld.log
+SlurmdLogFile=%[2]s/%%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+SlurmdTimeout=10
+SchedulerParameters=bf_interval=2,sched_interval=2
+KillWait=5
+ReturnToService=2
+NodeName=n1 NodeHostname=%[1]s NodeAddr=127.0.0.1 Port=%[4]d CPUs=4 RealMemory=64000
+NodeName=n2 NodeHostname=%[1]s NodeAddr=127.0.0.1 Port=%[5]d CPUs=4 RealMemory=64000
+PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE
+`, name, dir, ports[0], ports[1], ports[2], socket), 0o644))
+	awaited(t, "munge's socket", func() bool { _, err := os.Stat(socket); return err == nil })
+	c.daemon("slurmctld", "-D")
+	for _, node := range []string{"n1", "n2"} {
+		c.nodes[node] = c.daemon("slurmd", "-D", "-N", node)
+	}
+	awaited(t, "two idle nodes", func() bool { return strings.Count(c.slurm("sinfo", "-h", "-N", "-o", "%N %T"), "idle") == 2 })
+	return c
+}
+
+// in returns the cluster for a test within that of newCluster.
+func (c *cluster) in(t *testing.T) *cluster {
+	within := *c
+	within.t = t
+	return &within
+}
+
+// daemon starts one of Slurm's daemons.
+func (c *cluster) daemon(name string, args ...string) *exec.Cmd {
+	c.t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Env = c.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		c.t.Fatalf("%v: install slurm-wlm and munge", err)
+	}
+	c.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+		if c.t.Failed() {
+			c.t.Logf("%s: %s", name, &output)
+		}
+	})
+	return cmd
+}
+
+// slurm runs one of Slurm's programs.
+func (c *cluster) slurm(name string, args ...string) string {
+	c.t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Env = c.env
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		c.t.Fatal(err)
+	}
+	return string(out)
+}
+
+func freePorts(t *testing.T, n int) (ports []int) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		defer func() { must(t, l.Close()) }()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
+
+// awaited waits until a condition holds.
+func awaited(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// slow writes a pack with tasks whose harness takes so many seconds, and returns the tester file.
+func (c *cluster) slow(name string, tasks int, seconds float64) (tester, out string) {
+	c.t.Helper()
+	dir := filepath.Join(c.host.dir, name)
+	rows := ""
+	for i := range tasks {
+		rows += fmt.Sprintf(`{"id": "task-%d", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`+"\n", i)
+	}
+	must(c.t, os.MkdirAll(dir, 0o755))
+	for file, text := range map[string]string{
+		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
+		"tasks.jsonl":   rows,
+		"tester.yaml": "schema_version: '0.2'\nrun: {id: " + name + ", output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\nruntime: {limits: {memory: 256m}}\n" +
+			fmt.Sprintf("harness: {type: command, config: {command: [sh, -c, 'sleep %g', %s]}}\n", seconds, c.mark(name)),
+	} {
+		must(c.t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
+	}
+	return filepath.Join(dir, "tester.yaml"), filepath.Join(dir, "out")
+}
+
+// states returns the states of a submission's shards, and how many attempts are recorded.
+func (c *cluster) states(out string) (states []string, done int) {
+	c.t.Helper()
+	text, _ := c.sbench(0, "submit", "status", "--json", out)
+	var all []shardState
+	must(c.t, json.Unmarshal([]byte(text), &all))
+	for _, s := range all {
+		states, done = append(states, s.State), done+s.Done
+	}
+	return states, done
+}
+
+// merged waits for a submission, and checks that its run has all attempts once.
+func (c *cluster) merged(t *testing.T, out string, attempts int) {
+	t.Helper()
+	c.sbench(0, "submit", "wait", out)
+	merged := filepath.Join(out, "merged")
+	c.sbench(0, "verify", merged)
+	passed := map[string]int{}
+	_, err := record.Read(merged, record.Trust{}, func(r record.Record) error {
+		if r.VerificationStatus == record.Passed {
+			passed[r.TaskID]++
+		}
+		return nil
+	})
+	must(t, err)
+	for task, n := range passed {
+		if n != 1 {
+			t.Errorf("%s was measured %d times", task, n)
+		}
+	}
+	if len(passed) != attempts {
+		t.Errorf("%d attempts passed, want %d", len(passed), attempts)
+	}
+}
+
+// TestSlurm: an array job makes the shards of a run, whatever happens to its tasks.
+func TestSlurm(t *testing.T) {
+	if userns.Inside() { // Slurm's daemons here are root's
+		containerdtest.Open(t)
+		return
+	}
+	c := newCluster(t)
+	t.Run("work", func(t *testing.T) {
+		t.Run("verdicts", func(t *testing.T) { t.Parallel(); c.in(t).verdicts(t) })
+		t.Run("node", func(t *testing.T) { t.Parallel(); c.in(t).nodeFails(t) })
+		t.Run("time", func(t *testing.T) { t.Parallel(); c.in(t).timeIsUp(t) })
+		t.Run("cancel", func(t *testing.T) { t.Parallel(); c.in(t).cancelled(t) })
+	})
+	if left := c.slurm("squeue", "-h"); left != "" {
+		t.Errorf("jobs are left: %s", left)
+	}
+}
+
+// verdicts: shards have the verdicts of one run; a damaged one is refused.
+func (c *cluster) verdicts(t *testing.T) {
+	dir := filepath.Join(c.host.dir, "verdicts")
+	args := []string{"pack", "import", "--out", dir}
+	source, err := filepath.Abs(filepath.Join(cmp.Or(os.Getenv("SBENCH_DATA"), "../../../shared/data"), "humaneval", "HumanEval.jsonl.gz"))
+	must(t, err)
+	count := 17
+	if _, err := os.Stat(source); err == nil {
+		args = append(args, "--select", "HumanEval/*0", "humaneval", source)
+	} else {
+		count = 3
+		args = append(args, "humaneval", fixture(t, "humaneval"))
+	}
+	c.sbench(0, args...)
+	tester, out := filepath.Join(dir, "tester-command.yaml"), filepath.Join(dir, "shards")
+	c.sbench(0, "submit", "slurm", tester, "--shards", "4", "--output-dir", out, "--", "--harness", "reference")
+	c.sbench(0, "run", tester, "--output-dir", filepath.Join(dir, "whole"), "--harness", "reference", "--quiet")
+	c.merged(t, out, count)
+	if one, all := recorded(t, filepath.Join(dir, "whole")), recorded(t, filepath.Join(out, "merged")); !slices.Equal(one, all) {
+		t.Errorf("one run: %v\nshards: %v", one, all)
+	}
+	c.sbench(0, "report", filepath.Join(out, "merged"))
+	c.sbench(2, "submit", "slurm", tester, "--shards", "4", "--output-dir", out)
+	if said, _ := c.sbench(0, "submit", "retry", out); !strings.Contains(said, "every shard is complete") {
+		t.Error(said)
+	}
+	damaged := filepath.Join(out, "shard-2-of-4")
+	name := filepath.Join(damaged, record.RecordsFile)
+	text, err := os.ReadFile(name)
+	must(t, err)
+	must(t, os.WriteFile(name, bytes.Replace(text, []byte("passed"), []byte("failed"), 1), 0o644))
+	if _, said := c.sbench(codeNotVerified, "merge", "--output-dir", filepath.Join(dir, "again"), out); !strings.Contains(said, damaged+": records are damaged: candidates.jsonl:1: ") {
+		t.Error(said)
+	}
+}
+
+// recorded returns what the records of a run say, in the order of the tasks.
+func recorded(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	_, err := record.Read(dir, record.Trust{}, func(r record.Record) error {
+		all = append(all, fmt.Sprint(r.TaskID, " ", r.Attempt, " ", r.VerificationStatus, " ", r.FailureReason, " ", r.CandidateDigest, " ", r.Provenance.Inputs))
+		return nil
+	})
+	must(t, err)
+	slices.Sort(all)
+	return all
+}
+
+// nodeFails: the attempts of a node that is lost are made on another one, except those that it
+// recorded.
+func (c *cluster) nodeFails(t *testing.T) {
+	tester, out := c.slow("node", 8, 3)
+	c.sbench(0, "submit", "slurm", tester, "--shards", "2", "--", "--retries", "0")
+	var pids []int
+	awaited(t, "records of both shards", func() bool {
+		pids = jobProcesses(out)
+		_, done := c.states(out)
+		return done >= 2 && len(pids) > 0
+	})
+	must(t, c.nodes["n2"].Process.Kill())
+	for _, pid := range jobProcesses(c.host.dir + "/") {
+		if strings.Contains(environ(pid), "SLURMD_NODENAME=n2") {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	awaited(t, "the loss to be noticed", func() bool { return strings.Contains(c.slurm("sinfo", "-h", "-N", "-o", "%N %T"), "n2 down") })
+	c.nodes["n2"] = c.daemon("slurmd", "-D", "-N", "n2")
+	c.merged(t, out, 8)
+}
+
+// jobProcesses returns the processes of tasks that have the path in their command lines.
+func jobProcesses(path string) (pids []int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		text, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if bytes.Contains(text, []byte(path)) && strings.Contains(environ(pid), "SLURM_ARRAY_TASK_ID=") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func environ(pid int) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return string(text)
+}
+
+// timeIsUp: a shard that needs more time than its task has goes on in the next one.
+func (c *cluster) timeIsUp(t *testing.T) {
+	tester, out := c.slow("time", 8, 7)
+	c.sbench(0, "submit", "slurm", tester, "--shards", "1", "--time", "1m", "--grace", "20s")
+	c.merged(t, out, 8)
+	logs, err := filepath.Glob(filepath.Join(out, "submit", "*.log"))
+	must(t, err)
+	log, err := os.ReadFile(logs[0])
+	must(t, err)
+	if !strings.Contains(string(log), "what is being verified comes to its end") || !strings.Contains(string(log), "attempts were recorded before") {
+		t.Errorf("the task did not run out of time:\n%s", log)
+	}
+}
+
+// working reports whether a process of a pack's harness lives.
+func (c *cluster) working(name string) bool {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	return slices.ContainsFunc(files, func(f string) bool {
+		text, _ := os.ReadFile(f)
+		return bytes.HasPrefix(text, []byte("sh\x00-c\x00sleep ")) && bytes.Contains(text, []byte(c.mark(name)))
+	})
+}
+
+// cancelled: tasks that are cancelled end in order, and retry goes on with them.
+func (c *cluster) cancelled(t *testing.T) {
+	tester, out := c.slow("cancel", 4, 5)
+	c.sbench(0, "submit", "slurm", tester, "--shards", "2")
+	awaited(t, "both shards to work", func() bool { return len(jobProcesses(out)) >= 2 && c.working("cancel") })
+	c.sbench(0, "submit", "cancel", out)
+	awaited(t, "the end of both shards", func() bool {
+		states, _ := c.states(out)
+		return !slices.ContainsFunc(states, func(s string) bool { return s != "ended" && s != "complete" })
+	})
+	if c.working("cancel") {
+		t.Error("processes of harnesses are left")
+	}
+	if states, done := c.states(out); done == 4 || !slices.Contains(states, "ended") {
+		t.Errorf("nothing was cancelled: %v", states)
+	}
+	c.sbench(0, "submit", "retry", out)
+	c.merged(t, out, 4)
+}
