@@ -43,6 +43,7 @@ func soleUsers() map[string][]string {
 	return map[string][]string{
 		"github.com/alecthomas/kong":              {"cmd/sbench"},
 		"github.com/jotaen/kong-completion":       {"cmd/sbench"},
+		"github.com/aymanbagabas/go-udiff":        {"run"},
 		"github.com/containerd/":                  {"runtime", "cmd/sbench"}, // the command quiets the client's log
 		"github.com/opencontainers/runtime-spec":  {"oci", "runtime", "cmd/sbench"},
 		"sigs.k8s.io/yaml":                        {"pack"},

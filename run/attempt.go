@@ -152,7 +152,10 @@ func (s *session) keep(ctx context.Context, a attempt, c candidate.Candidate, re
 	}
 	rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = &to, c.Digest, c.Attributes, c.Layer
 	rec.Workdir = a.task.Environment().Workdir
-	return errors.Join(err, s.out.Rename(from, to))
+	if err = errors.Join(err, s.out.Rename(from, to)); err == nil && c.Layer != "" {
+		err = s.diffChanges(ctx, a, to+layer.Suffix, c.Layer)
+	}
+	return err
 }
 
 // complete finishes a record: it sets the status error if cause is not nil, removes secrets

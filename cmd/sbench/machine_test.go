@@ -237,9 +237,12 @@ func TestImageExport(t *testing.T) {
 	forgetBuilt(t, c)
 	tester := setupPack(t, "useradd -m tool; echo one > /etc/setup; mkdir -p /workspace; echo old > /workspace/old; echo kept > /workspace/kept")
 	out, archive := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "left.tar")
-	command, err := json.Marshal([]string{"bash", "-c", "echo go > /etc/answer; rm old /etc/motd; echo new > new; chmod 700 new; ln new also"})
+	command, err := json.Marshal([]string{"bash", "-c", "echo go > /etc/answer; echo two >> /etc/setup; rm old /etc/motd; echo new > new; chmod 700 new; ln new also"})
 	must(t, err)
 	expect(t, codeMeasured, "passed=1", "run", tester, "-o", out, "--progress", "none", "--set", "harness.config.command="+string(command))
+	for _, want := range []string{"--- a/etc/setup", " one", "+two", "etc/answer"} {
+		expect(t, codeMeasured, want, "show", out, "machine/setup")
+	}
 	expect(t, codeMeasured, "", "image", "export", out, "machine/setup", "-o", archive)
 	expect(t, codeMeasured, "sbench.local/export:latest", "image", "import", archive)
 	t.Cleanup(func() { must(t, c.RemoveImage(context.Background(), "sbench.local/export:latest")) })

@@ -22,6 +22,7 @@ const (
 	EgressFile    = "egress.jsonl"
 	TraceFile     = "agent-trace.log" // in an attempt's log directory
 	AgentFile     = "agent.yaml"      // in an attempt's log directory: the descriptor of a tester's agent
+	ChangesFile   = "changes.diff"    // in an attempt's log directory: how texts of the image were changed
 	WorkspacesDir = "workspaces"
 	LogsDir       = "logs"
 )

@@ -1,0 +1,87 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	udiff "github.com/aymanbagabas/go-udiff"
+
+	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/run/record"
+)
+
+const (
+	maxDiffed  = 32 << 10  // bytes of a text that is compared
+	maxDiff    = 256 << 10 // bytes of all differences
+	maxEntries = 20_000    // of a layer that are looked at
+)
+
+// diffChanges logs how the texts of the image differ that a candidate changed: small ones, up to
+// a bound for all. The layer is in the file name of the run's directory.
+func (s *session) diffChanges(ctx context.Context, a attempt, name, digest string) error {
+	f, err := layer.Open(s.out, name, digest)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	view, err := s.cfg.Engine.View(ctx, a.image)
+	if err != nil {
+		return err
+	}
+	text, err := diffs(ctx, f, view.Root())
+	if err = errors.Join(err, view.Close()); err != nil || text == "" {
+		return err
+	}
+	return a.log.keep(record.ChangesFile, text)
+}
+
+// diffs returns the differences between texts of an image and of a layer, in the unified format.
+func diffs(ctx context.Context, changes io.Reader, image *os.Root) (string, error) {
+	var all strings.Builder
+	entries := 0
+	for e, err := range layer.Entries(ctx, changes, candidate.LayerLimits(math.MaxInt64/2)) {
+		if err != nil {
+			return "", err
+		}
+		if entries++; entries > maxEntries || all.Len() > maxDiff {
+			_, _ = fmt.Fprintln(&all, "[... the other changes are not compared ...]")
+			break
+		}
+		if e.Kind != layer.File || e.Size > maxDiffed {
+			continue
+		}
+		before, ok := imageText(image, e.Path)
+		if !ok {
+			continue // new, large, or no text
+		}
+		now, err := e.Peek(maxDiffed)
+		if err != nil {
+			return "", err
+		}
+		if isText(now) {
+			all.WriteString(udiff.Unified("a/"+e.Path, "b/"+e.Path, before, string(now)))
+		}
+	}
+	return all.String(), nil
+}
+
+// imageText returns the text of a small file of an image.
+func imageText(image *os.Root, name string) (text string, ok bool) {
+	f, err := record.OpenFile(image, name, os.O_RDONLY)
+	if err != nil {
+		return "", false
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxDiffed+1))
+	return string(data), err == nil && len(data) <= maxDiffed && isText(data)
+}
+
+func isText(data []byte) bool { return utf8.Valid(data) && !bytes.Contains(data, []byte{0}) }
