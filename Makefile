@@ -80,7 +80,7 @@ check: setup-check
 	@unformatted="$$(gofmt -l .)"; \
 	[ -z "$$unformatted" ] || { echo "not formatted with gofmt:"; echo "$$unformatted"; exit 1; }
 	$(call say,check: go vet)
-	@go vet ./...
+	@go vet ./... && go vet -tags kubernetes ./cmd/sbench
 	$(call say,check: staticcheck)
 	@$(LINT) staticcheck -checks all ./...
 	$(call say,check: errcheck)
@@ -122,6 +122,15 @@ soak: setup build
 hosts: setup-tests
 	$(call say,hosts: three emulated machines (an hour or two))
 	@scripts/hosts.sh
+
+## kubernetes: submit kubernetes on a real API server, and sbench's container image in both modes
+.PHONY: kubernetes
+kubernetes: setup build
+	$(call say,kubernetes: compiling an API server (once, many minutes), and making sbench's image)
+	@archive="$$(mktemp -d)"; trap 'rm -r "$$archive"' EXIT; \
+	scripts/container-image.sh bin/sbench test "$$archive/sbench.oci.tar"; programs="$$(scripts/kubernetes.sh)"; \
+	SBENCH_TEST_KUBERNETES="$$programs" SBENCH_TEST_CONTAINER="$$archive/sbench.oci.tar" \
+	scripts/go-test.sh -tags kubernetes -timeout 30m -run '^TestKubernetes$$' ./cmd/sbench
 
 ## test-dist: make the release files twice, and install the deb on bare Debian 12 and 13
 .PHONY: test-dist

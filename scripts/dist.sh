@@ -1,17 +1,19 @@
 #!/bin/bash
-# dist.sh [--arch amd64|arm64]... [--out DIRECTORY]
+# dist.sh [--arch amd64|arm64]... [--out DIRECTORY] [--container no]
 #
 # Makes what a release consists of in DIRECTORY (dist/ of the repository unless it is given):
 # for each architecture a tarball, a deb, an rpm and a CycloneDX list of the modules in the
-# program, and SHA256SUMS of them all. What an earlier call left there is removed.
+# program, for this machine's architecture the container image too, and SHA256SUMS of them
+# all. What an earlier call left there is removed.
 #
 # The same commit and the same Go make the same bytes, wherever and by whom they are made:
 # times are SOURCE_DATE_EPOCH, which is the commit's unless it is set. The version is
 # VERSION, else what git describe says; without a tag packages are 0.0.0 with the commit's
-# time, so that a later one is newer.
+# time, so that a later one is newer. The container image is the same only with the same
+# packages of Debian.
 #
-# Needs Go, git (unless VERSION and SOURCE_DATE_EPOCH are set), tar, gzip; progress goes to
-# stderr.
+# Needs Go, git (unless VERSION and SOURCE_DATE_EPOCH are set), tar, gzip, and for the container
+# image mmdebstrap; progress goes to stderr.
 set -euo pipefail
 
 here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
@@ -27,6 +29,7 @@ export GOFLAGS=-mod=readonly GOWORK=off GOOS=linux GOAMD64=v1 GOARM64=v8.0 GOEXP
 
 arches=()
 out=""
+container=yes
 stage=""
 
 arguments() {
@@ -34,7 +37,8 @@ arguments() {
 		case "$1 ${2:-}" in
 		"--arch amd64" | "--arch arm64") arches+=("$2") ;;
 		"--out "?*) out="$2" ;;
-		*) die "usage: dist.sh [--arch amd64|arm64]... [--out DIRECTORY]" ;;
+		"--container no") container=no ;;
+		*) die "usage: dist.sh [--arch amd64|arm64]... [--out DIRECTORY] [--container no]" ;;
 		esac
 		shift 2
 	done
@@ -122,6 +126,9 @@ release() {
 	tar --create --format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mode=go-w \
 		-C "$stage" "$name" | gzip -9n >"$out/$name.tar.gz"
 	bill "$stage/sbench-$arch" >"$out/$name.cdx.json"
+	if [ "$container" = yes ] && [ "$arch" = "$(debian_arch)" ]; then
+		"$here/container-image.sh" "$stage/sbench-$arch" "$PACKAGE_VERSION" "$out/$name.oci.tar"
+	fi
 	for file in deb rpm; do
 		(cd "$here/.." && STAGE="$tree" ARCH="$arch" "$stage/nfpm" package --config scripts/nfpm.yaml --packager "$file" --target "$out/" >&2)
 	done

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # oci-archive.sh: functions that wrap root filesystem tars as an OCI image
-# layout archive. Sourced by base-image.sh and testbed-image.sh; does nothing
-# by itself. It needs tar, gzip, sha256sum and coreutils: no jq, no python.
+# layout archive. Sourced by the scripts that make images; does nothing by
+# itself. It needs tar, gzip, sha256sum and coreutils: no jq, no python.
 #
 # A layout under construction is a directory with blobs/sha256/. Every function
 # prints its result on stdout and nothing else; say() writes to stderr.
@@ -103,6 +103,23 @@ oci_write_index() {
 		"${manifest% *}" "${manifest#* }" "$arch" "$name" "${name##*:}" >"$layout/index.json"
 	printf '{"imageLayoutVersion":"1.0.0"}' >"$layout/oci-layout"
 	printf 'sha256:%s\n' "${manifest% *}"
+}
+
+# oci_take_layer FROM LAYOUT moves the only layer of FROM, which oci_write_index has
+# written, into LAYOUT, and prints it as oci_add_layer does.
+oci_take_layer() {
+	local blobs="$1/blobs/sha256" manifest config layer diff_id
+	manifest="$(sed -E 's/.*"digest":"sha256:([0-9a-f]{64})".*/\1/' "$1/index.json")"
+	config="$(sed -E 's/.*"config":\{[^}]*"digest":"sha256:([0-9a-f]{64})".*\},"layers".*/\1/' "$blobs/$manifest")"
+	layer="$(sed -E 's/.*"layers":\[\{[^}]*"digest":"sha256:([0-9a-f]{64})".*/\1/' "$blobs/$manifest")"
+	diff_id="$(sed -E 's/.*"diff_ids":\["sha256:([0-9a-f]{64})"\].*/\1/' "$blobs/$config")"
+	local hex
+	for hex in "$layer" "$diff_id"; do
+		[[ "$hex" =~ ^[0-9a-f]{64}$ ]] || die "the base archive is of another form"
+	done
+	mkdir -p "$2/blobs/sha256"
+	mv -- "$blobs/$layer" "$2/blobs/sha256/"
+	printf '%s %s %s\n' "$layer" "$(stat -c %s "$2/blobs/sha256/$layer")" "$diff_id"
 }
 
 # oci_pack LAYOUT FILE writes the layout as one tar file.

@@ -24,20 +24,6 @@ readonly pack="$here/../benchmarks/repo-patch-smoke"
 # When the files in /testbed say that they were written.
 readonly epoch=1700000000
 
-# base_layer LAYOUT prints the base image's only layer as oci_add_layer does.
-base_layer() {
-	local blobs="$1/blobs/sha256" manifest config layer diff_id
-	manifest="$(sed -E 's/.*"digest":"sha256:([0-9a-f]{64})".*/\1/' "$1/index.json")"
-	config="$(sed -E 's/.*"config":\{[^}]*"digest":"sha256:([0-9a-f]{64})".*\},"layers".*/\1/' "$blobs/$manifest")"
-	layer="$(sed -E 's/.*"layers":\[\{[^}]*"digest":"sha256:([0-9a-f]{64})".*/\1/' "$blobs/$manifest")"
-	diff_id="$(sed -E 's/.*"diff_ids":\["sha256:([0-9a-f]{64})"\].*/\1/' "$blobs/$config")"
-	local hex
-	for hex in "$layer" "$diff_id"; do
-		[[ "$hex" =~ ^[0-9a-f]{64}$ ]] || die "the base archive is not of the form that base-image.sh writes"
-	done
-	printf '%s %s %s\n' "$layer" "$(stat -c %s "$blobs/$layer")" "$diff_id"
-}
-
 # make_testbed DIR fills DIR/testbed.
 make_testbed() {
 	local clean=(env -i PATH="$PATH" HOME="$1" TMPDIR="$1" LC_ALL=C TZ=UTC GIT_CONFIG_NOSYSTEM=1)
@@ -58,8 +44,7 @@ build() {
 	trap 'exit 143' TERM
 	mkdir -p "$stage/base" "$stage/tree" "$stage/layout/blobs/sha256"
 	tar -C "$stage/base" -xf "$base"
-	lower="$(base_layer "$stage/base")"
-	mv -- "$stage/base/blobs/sha256/${lower%% *}" "$stage/layout/blobs/sha256/"
+	lower="$(oci_take_layer "$stage/base" "$stage/layout")"
 	make_testbed "$stage/tree"
 	tar -C "$stage/tree" --format=posix --sort=name --owner=0 --group=0 --numeric-owner \
 		--pax-option='exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime,delete=mtime' \

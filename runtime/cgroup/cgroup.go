@@ -39,7 +39,7 @@ const (
 type Hierarchies struct {
 	byController map[string]string // v1 controller → mount point
 	unified      string            // mount point of v2; "" if there is none
-	top          string            // the group that this mount point shows
+	top          string            // the group that the mount points show; not "/" in a container without a cgroup namespace
 	to           *delegation       // nil if the hierarchies are used without delegation
 }
 
@@ -61,6 +61,9 @@ func listed(table string) (Hierarchies, error) {
 		for option := range strings.SplitSeq(m.VFSOptions, ",") {
 			if option != "rw" && option != "ro" {
 				h.byController[option] = m.Mountpoint
+			}
+			if option == "memory" && h.unified == "" {
+				h.top = m.Root
 			}
 		}
 	}

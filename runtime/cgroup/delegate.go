@@ -95,12 +95,7 @@ func (g Group) Path() string {
 }
 
 // shown returns the group's path as /proc shows it.
-func (g Group) shown() string {
-	if g.h.to == nil {
-		return g.path
-	}
-	return filepath.Join(g.h.top, g.Path())
-}
+func (g Group) shown() string { return filepath.Join("/", g.h.top, g.Path()) }
 
 // ownGroup returns this process's group in version 2, as /proc shows it; "" if version 2
 // is not mounted.

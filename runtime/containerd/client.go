@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -202,7 +203,7 @@ func (c *Client) dial(ctx context.Context, address string) error {
 	fail := func(err error) error {
 		return fmt.Errorf("%w: containerd at %s: %w", runtime.ErrUnavailable, address, err)
 	}
-	limits, err := inspectDaemon(address)
+	limits, err := inspectDaemon(address, c.opts.Root, c.opts.State)
 	if err != nil {
 		return fail(err)
 	}
@@ -291,14 +292,16 @@ type daemonLimits struct {
 }
 
 // inspectDaemon reads the limits of the process behind a socket (unix(7), SO_PEERCRED). It
-// fails if that process is in another mount or PID namespace.
-func inspectDaemon(address string) (daemonLimits, error) {
+// fails if that process is in another PID namespace, or in another mount namespace that does not
+// share dirs, in which files of sandboxes are.
+func inspectDaemon(address string, dirs ...string) (daemonLimits, error) {
 	var l daemonLimits
 	pid, err := proc.Listener(address, dialTimeout)
 	if err != nil {
 		return l, err
 	}
-	if !proc.SharesNamespace(pid, "mnt") || !proc.SharesNamespace(pid, "pid") {
+	apart := func(dir string) bool { return !proc.SharesDirectory(pid, dir) }
+	if !proc.SharesNamespace(pid, "pid") || !proc.SharesNamespace(pid, "mnt") && slices.ContainsFunc(dirs, apart) {
 		return l, errors.New("it runs in another mount or pid namespace, where it cannot see the sandboxes' files: " +
 			"run sbench beside it, or let sbench start one of its own (--address none)")
 	}

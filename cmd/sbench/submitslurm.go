@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/run/slurm"
+)
+
+type submitSlurmCmd struct {
+	submitFlags
+	OutputDir string        `short:"o" placeholder:"DIR" help:"Directory for the shards, on a file system of all nodes, instead of the tester file's."`
+	Partition string        `placeholder:"NAME" help:"Slurm's partition."`
+	Account   string        `placeholder:"NAME" help:"Slurm's account."`
+	Time      time.Duration `placeholder:"DURATION" help:"How long a shard may run before it makes room for others and is queued again. Default: the partition's limit."`
+	Grace     time.Duration `default:"2m" placeholder:"DURATION" help:"How long before that its attempts are ended. Default: 2m."`
+	NodeDir   string        `placeholder:"DIR" help:"Directory of each node's own for images and volumes, such as /local/sbench. Default: that of sbench there."`
+	Script    string        `placeholder:"FILE" help:"Submit this script, such as --print printed and somebody changed."`
+}
+
+// Run submits the job.
+func (cmd *submitSlurmCmd) Run(ctx context.Context, a *app) error {
+	p, err := cmd.load(a, cmd.OutputDir)
+	if err != nil {
+		return err
+	}
+	job, err := cmd.job(p)
+	if err != nil {
+		return err
+	}
+	script, err := job.Script()
+	if cmd.Script != "" {
+		var text []byte
+		text, err = os.ReadFile(cmd.Script)
+		script = string(text)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if cmd.Print {
+		_, err := fmt.Fprint(a.stdout, script)
+		return err
+	}
+	within, err := p.begin()
+	if err == nil {
+		err = os.WriteFile(slurm.ScriptFile(within), []byte(script), 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	return slurmEngine{p.dir, submission{Shards: cmd.Shards}}.retry(ctx, a, nil)
+}
+
+// job returns the array job.
+func (cmd *submitSlurmCmd) job(p submissionPlan) (slurm.Job, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return slurm.Job{}, err
+	}
+	config, err := filepath.Abs(p.source.path)
+	if err != nil {
+		return slurm.Job{}, err
+	}
+	env, err := cmd.keys(p.tester)
+	if err != nil {
+		return slurm.Job{}, err
+	}
+	cpus, memory := cmd.resources(p.tester)
+	j := slurm.Job{
+		Name: "sbench-" + otherCharacters.ReplaceAllString(p.tester.Run.ID, "-"), Shards: cmd.Shards, Dir: filepath.Join(p.dir, submitDir),
+		Command: cmd.command(self, config, p.dir, p, env...), Time: cmd.Time, Grace: cmd.Grace,
+		Partition: cmd.Partition, Account: cmd.Account, Export: exported(os.Environ()), NodeDir: cmd.NodeDir,
+		CPUs: int(math.Ceil(cpus)), Memory: memory,
+	}
+	for _, archive := range cmd.Import {
+		name, err := filepath.Abs(archive)
+		if err == nil {
+			_, err = os.Stat(name)
+		}
+		if err != nil {
+			return j, fmt.Errorf("%w: --import: %w", errUsage, err)
+		}
+		j.Prepare = append(j.Prepare, []string{self, "image", "import", name})
+	}
+	return j, nil
+}
+
+// exported returns the names of the variables that jobs get: where programs and files are, and
+// none that may be a secret.
+func exported(environ []string) (names []string) {
+	for _, v := range environ {
+		name, _, _ := strings.Cut(v, "=")
+		switch {
+		case name == "SBENCH_SHARD":
+		case strings.HasPrefix(name, "SBENCH_"), slices.Contains([]string{
+			"PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "CONTAINERD_ADDRESS", "CONTAINERD_NAMESPACE", "npm_config_registry", "SSL_CERT_FILE", "SLURM_CONF",
+		}, name):
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// keys returns the flags for the env file, after checking that jobs can find every value of
+// harness.env.
+func (cmd *submitSlurmCmd) keys(t *compiler.Tester) ([]string, error) {
+	name := cmd.EnvFile
+	if _, err := os.Stat(".env"); name == "" && err == nil {
+		name = ".env"
+	}
+	values, err := envFile(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, variable := range t.Harness.Env {
+		if _, from := t.Harness.Secrets[variable]; values[variable] == "" && !from {
+			return nil, compiler.Problems{t.Problem("$.harness.env", "give it in a file, by --env-file, or by harness.secrets", fmt.Sprintf("the job does not get %q, whose environment everybody could read who runs Slurm", variable))}
+		}
+	}
+	if name == "" {
+		return nil, nil
+	}
+	if name, err = filepath.Abs(name); err != nil {
+		return nil, err
+	}
+	return []string{"--env-file", name}, nil
+}
+
+// slurmEngine is Slurm with the jobs of a submission.
+type slurmEngine struct {
+	dir string
+	is  submission
+}
+
+// retry submits shards, all of them if none are named, and notes the job.
+func (s slurmEngine) retry(ctx context.Context, a *app, shards []int) error {
+	within := filepath.Join(s.dir, submitDir)
+	if err := os.Remove(filepath.Join(within, slurm.Cancelled)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	id, err := slurm.Submit(ctx, slurm.ScriptFile(within), shards...)
+	if err != nil {
+		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+	}
+	s.is.Jobs = append(s.is.Jobs, id)
+	err = s.is.write(s.dir)
+	_, also := fmt.Fprintf(a.stdout, "submitted as job %s: sbench submit wait %s\n", id, s.dir)
+	return errors.Join(err, also)
+}
+
+func (s slurmEngine) busy(ctx context.Context) (bool, error) {
+	queue, err := slurm.Queue(ctx, s.is.Jobs...)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+	}
+	return len(queue) > 0, err
+}
+
+func (s slurmEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd) error {
+	merge := mergeCmd{RunDirs: []string{s.dir}, OutputDir: filepath.Join(s.dir, "merged"), Sign: cmd.Sign, JSON: cmd.JSON}
+	return merge.Run(ctx, a)
+}
+
+func (s slurmEngine) cancel(ctx context.Context) error {
+	err := os.WriteFile(filepath.Join(s.dir, submitDir, slurm.Cancelled), nil, 0o644)
+	if err != nil {
+		return err
+	}
+	if err := slurm.Cancel(ctx, s.is.Jobs...); err != nil {
+		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+	}
+	return nil
+}
+
+func (s slurmEngine) states(ctx context.Context) ([]shardState, error) {
+	queue, err := slurm.Queue(ctx, s.is.Jobs...)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+	}
+	all := make([]shardState, s.is.Shards)
+	for i := range all {
+		all[i] = shardState{Shard: i + 1, State: queue[i+1]}
+		dir := filepath.Join(s.dir, shardDir(i+1, s.is.Shards))
+		type attempt struct {
+			task   string
+			number int
+		}
+		done := map[attempt]bool{}
+		seal, err := record.Read(dir, record.Trust{Resume: true}, func(r record.Record) error {
+			done[attempt{r.TaskID, r.Attempt}] = r.VerificationStatus != record.Error
+			return nil
+		})
+		for _, measured := range done {
+			if measured {
+				all[i].Done++
+			}
+		}
+		if all[i].Planned = seal.Planned; all[i].State != "" {
+			continue
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			all[i].State = "ended" // before its first attempt
+		case err != nil:
+			all[i].State = "damaged"
+		case all[i].Done >= seal.Planned:
+			all[i].State = "complete"
+		default:
+			all[i].State = "ended"
+		}
+	}
+	return all, nil
+}

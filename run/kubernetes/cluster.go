@@ -1,0 +1,333 @@
+// Package kubernetes makes the shards of a run with an Indexed Job of Kubernetes: it makes the
+// objects, creates them, and follows and ends the Job, as whom kubectl would be.
+package kubernetes
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+)
+
+// Objects are what the shards of a run are made of.
+type Objects struct {
+	Files *corev1.ConfigMap // nil if there are none
+	Keys  *corev1.Secret    // nil if there are none
+	Job   *batchv1.Job
+}
+
+// YAML returns the objects without Keys.
+func (o Objects) YAML() ([]byte, error) {
+	var all [][]byte
+	for _, object := range []runtime.Object{o.Files, o.Job} {
+		if object == runtime.Object((*corev1.ConfigMap)(nil)) {
+			continue
+		}
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, text)
+	}
+	return bytes.Join(all, []byte(separator)), nil
+}
+
+const separator = "---\n"
+
+// Parse parses what YAML returned, strictly.
+func Parse(text []byte) (o Objects, err error) {
+	for document := range bytes.SplitSeq(text, []byte("\n"+separator)) {
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal(document, &kind); err != nil {
+			return o, err
+		}
+		var object any
+		switch kind.Kind {
+		case "ConfigMap":
+			o.Files = new(corev1.ConfigMap)
+			object = o.Files
+		case "Job":
+			o.Job = new(batchv1.Job)
+			object = o.Job
+		default:
+			return o, fmt.Errorf("kind %q: expected a ConfigMap and a Job", kind.Kind)
+		}
+		if err := yaml.UnmarshalStrict(document, object); err != nil {
+			return o, err
+		}
+	}
+	if o.Job == nil {
+		return o, errors.New("there is no Job")
+	}
+	return o, nil
+}
+
+// A Cluster is a namespace of an API server.
+type Cluster struct {
+	Namespace   string
+	core, batch *rest.RESTClient
+}
+
+// requestTime bounds a request.
+const requestTime = 30 * time.Second
+
+// Connect returns the cluster that kubectl would use, with another context and namespace
+// unless they are empty. It sends nothing.
+func Connect(contextName, namespace string) (*Cluster, error) {
+	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(),
+		&clientcmd.ConfigOverrides{CurrentContext: contextName})
+	config, err := loaded.ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Namespace: namespace}
+	if namespace == "" {
+		if c.Namespace, _, err = loaded.Namespace(); err != nil {
+			return nil, err
+		}
+	}
+	config.Timeout = requestTime
+	config.UserAgent = "sbench"
+	// Not package kubernetes of client-go, whose clients for every kind of object double this program's
+	// size and what it does before main.
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	utilruntime.Must(batchv1.AddToScheme(scheme))
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	for _, group := range []struct {
+		version schema.GroupVersion
+		path    string
+		client  **rest.RESTClient
+	}{{corev1.SchemeGroupVersion, "/api", &c.core}, {batchv1.SchemeGroupVersion, "/apis", &c.batch}} {
+		of := rest.CopyConfig(config)
+		of.GroupVersion, of.APIPath = &group.version, group.path
+		if *group.client, err = rest.RESTClientFor(of); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// Create creates the objects, after the API server has checked all of them.
+func (c *Cluster) Create(ctx context.Context, o Objects) error {
+	for _, try := range []bool{true, false} {
+		if o.Files != nil {
+			if err := create(ctx, c.core, "configmaps", c.Namespace, o.Files, try); err != nil {
+				return err
+			}
+		}
+		if o.Keys != nil {
+			if err := create(ctx, c.core, "secrets", c.Namespace, o.Keys, try); err != nil {
+				return err
+			}
+		}
+		if err := create(ctx, c.batch, "jobs", c.Namespace, o.Job, try); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func create(ctx context.Context, client *rest.RESTClient, resource, namespace string, object runtime.Object, try bool) error {
+	request := client.Post().Namespace(namespace).Resource(resource).Param("fieldValidation", "Strict").Param("fieldManager", "sbench").Body(object)
+	if try {
+		request.Param("dryRun", metav1.DryRunAll)
+	}
+	return request.Do(ctx).Error()
+}
+
+// DeleteKeys deletes the Secret of a Job, if there is one.
+func (c *Cluster) DeleteKeys(ctx context.Context, job string) error {
+	return found(c.core.Delete().Namespace(c.Namespace).Resource("secrets").Name(job + keysSuffix).Do(ctx).Error())
+}
+
+// DeleteJob deletes a Job, if there is one, and returns when it and its pods are gone.
+func (c *Cluster) DeleteJob(ctx context.Context, name string) error {
+	err := c.batch.Delete().Namespace(c.Namespace).Resource("jobs").Name(name).
+		Body(&metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}).Do(ctx).Error()
+	for err == nil {
+		if _, err = c.Job(ctx, name); err == nil {
+			err = sleep(ctx, pollInterval)
+		}
+	}
+	return found(err)
+}
+
+// found returns err unless it says that an object is missing.
+func found(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+const pollInterval = time.Second
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Job returns a Job.
+func (c *Cluster) Job(ctx context.Context, name string) (*batchv1.Job, error) {
+	var job batchv1.Job
+	err := c.batch.Get().Namespace(c.Namespace).Resource("jobs").Name(name).Do(ctx).Into(&job)
+	return &job, err
+}
+
+// Suspend ends the pods of a Job in order, and makes no others, or makes them again.
+func (c *Cluster) Suspend(ctx context.Context, name string, on bool) error {
+	return c.batch.Patch(types.MergePatchType).Namespace(c.Namespace).Resource("jobs").Name(name).
+		Body(fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, on)).Do(ctx).Error()
+}
+
+// Ended reports whether a Job makes no more pods, and why. A suspended Job has ended once its
+// pods have.
+func Ended(job *batchv1.Job) (reason string, ended bool) {
+	for _, c := range job.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+			return cmp.Or(c.Message, string(c.Type)), true
+		}
+	}
+	if job.Spec.Suspend != nil && *job.Spec.Suspend && job.Status.Active == 0 && (job.Status.Terminating == nil || *job.Status.Terminating == 0) {
+		return "suspended", true
+	}
+	return "", false
+}
+
+// The states of indexes that have no pod. Others have the phase of their pod, or why it waits.
+const (
+	Complete = "complete"
+	Failed   = "failed"
+	Waiting  = "waiting"
+)
+
+// States returns the states of all indexes of a Job, from index 0.
+func (c *Cluster) States(ctx context.Context, job *batchv1.Job) ([]string, error) {
+	states := slices.Repeat([]string{Waiting}, int(*job.Spec.Completions))
+	pods, err := c.pods(ctx, job.Name)
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range pods {
+		i, err := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
+		if err == nil && i >= 0 && i < len(states) && (pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning) {
+			states[i] = podState(pod)
+		}
+	}
+	for state, text := range map[string]string{Complete: job.Status.CompletedIndexes, Failed: *cmp.Or(job.Status.FailedIndexes, new(""))} {
+		if err := eachIndex(text, func(i int) {
+			if i < len(states) {
+				states[i] = state
+			}
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return states, nil
+}
+
+// podState returns the phase of a pod, or why it waits.
+func podState(pod corev1.Pod) string {
+	for _, s := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
+		if w := s.State.Waiting; w != nil && w.Reason != "" && w.Reason != "PodInitializing" && w.Reason != "ContainerCreating" {
+			return fmt.Sprintf("%s (%s)", strings.ToLower(string(pod.Status.Phase)), w.Reason)
+		}
+	}
+	return strings.ToLower(string(pod.Status.Phase))
+}
+
+// eachIndex calls f for the indexes in a text such as 1,3-5.
+func eachIndex(text string, f func(int)) error {
+	if text == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, more := strings.Cut(part, "-")
+		from, err := strconv.Atoi(first)
+		to := from
+		if err == nil && more {
+			to, err = strconv.Atoi(last)
+		}
+		if err != nil {
+			return fmt.Errorf("indexes %q: %w", text, err)
+		}
+		for i := from; i <= to; i++ {
+			f(i)
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) pods(ctx context.Context, job string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := c.core.Get().Namespace(c.Namespace).Resource("pods").Param("labelSelector", batchv1.JobNameLabel+"="+job).Do(ctx).Into(&list)
+	return list.Items, err
+}
+
+// Run replaces a Job with one pod, waits until it has ended, and returns the exit code of its
+// container and what it has printed.
+func (c *Cluster) Run(ctx context.Context, job *batchv1.Job) (code int, log []byte, err error) {
+	if err := c.DeleteJob(ctx, job.Name); err != nil {
+		return 0, nil, err
+	}
+	if err := create(ctx, c.batch, "jobs", c.Namespace, job, false); err != nil {
+		return 0, nil, err
+	}
+	for {
+		now, err := c.Job(ctx, job.Name)
+		if err != nil {
+			return 0, nil, err
+		}
+		if why, ended := Ended(now); ended {
+			return c.result(ctx, job.Name, why)
+		}
+		if err := sleep(ctx, pollInterval); err != nil {
+			return 0, nil, err
+		}
+	}
+}
+
+// maxLog bounds what is read of a pod's log.
+const maxLog = 1 << 20
+
+func (c *Cluster) result(ctx context.Context, job, why string) (int, []byte, error) {
+	pods, err := c.pods(ctx, job)
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(pods) != 1 || len(pods[0].Status.ContainerStatuses) != 1 || pods[0].Status.ContainerStatuses[0].State.Terminated == nil {
+		return 0, nil, fmt.Errorf("job %s has no pod that has ended: %s", job, why)
+	}
+	stream, err := c.core.Get().Namespace(c.Namespace).Resource("pods").Name(pods[0].Name).SubResource("log").Stream(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = stream.Close() }()
+	log, err := io.ReadAll(io.LimitReader(stream, maxLog))
+	return int(pods[0].Status.ContainerStatuses[0].State.Terminated.ExitCode), log, err
+}
