@@ -65,7 +65,10 @@ func TestKubernetes(t *testing.T) {
 		k := k.in(t)
 		dir, args := submit("cancelled", "--shards", "2", "--parallel", "1")
 		k.sbench(0, args...)
-		awaited(t, "an attempt", func() bool { return strings.Contains(k.logs(), "cancelled-0") })
+		awaited(t, "an attempt", func() bool {
+			pods := k.podsOf("cancelled")
+			return len(pods) > 0 && strings.Contains(k.logOf(pods[0]), "[1/")
+		})
 		k.sbench(0, "submit", "cancel", dir)
 		stdout, _ := k.sbench(codeInfrastructure, "submit", "wait", dir)
 		t.Logf("after cancelling: %s", stdout)
@@ -77,7 +80,9 @@ func TestKubernetes(t *testing.T) {
 		k := k.in(t)
 		dir, args := submit("mistake", "--shards", "2", "--", "--task", "there is none")
 		k.sbench(0, args...)
-		k.sbench(codeInfrastructure, "submit", "wait", dir)
+		if _, stderr := k.sbench(codeUsage, "submit", "wait", dir); !strings.Contains(stderr, "no task is selected") {
+			t.Errorf("wait: %s", stderr)
+		}
 		if stdout, _ := k.sbench(0, "submit", "status", dir); !strings.Contains(stdout, "shard 1 of 2: ended") {
 			t.Errorf("status: %s", stdout)
 		}

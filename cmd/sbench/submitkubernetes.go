@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path"
@@ -384,6 +385,9 @@ func (k kubernetesEngine) busy(ctx context.Context) (bool, error) {
 func (k kubernetesEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd) error {
 	if cmd.Sign != "" {
 		return fmt.Errorf("%w: --sign: the key is here, and the results are not: sbench merge --sign signs them where the claim is mounted", errUsage)
+	}
+	if words, err := k.LastWords(ctx, k.name); err == nil && len(words) > 0 {
+		a.say(slog.LevelWarn, "the last words of a pod that failed:\n"+strings.TrimSpace(string(words)))
 	}
 	results := path.Join(kubernetes.ResultsDir, k.name)
 	args := []string{"sbench", "merge", results, "--output-dir", path.Join(results, "merged")}

@@ -323,11 +323,26 @@ func (c *Cluster) result(ctx context.Context, job, why string) (int, []byte, err
 	if len(pods) != 1 || len(pods[0].Status.ContainerStatuses) != 1 || pods[0].Status.ContainerStatuses[0].State.Terminated == nil {
 		return 0, nil, fmt.Errorf("job %s has no pod that has ended: %s", job, why)
 	}
-	stream, err := c.core.Get().Namespace(c.Namespace).Resource("pods").Name(pods[0].Name).SubResource("log").Stream(ctx)
+	log, err := c.log(ctx, pods[0].Name, "limitBytes", strconv.Itoa(maxLog))
+	return int(pods[0].Status.ContainerStatuses[0].State.Terminated.ExitCode), log, err
+}
+
+func (c *Cluster) log(ctx context.Context, pod, bound, value string) ([]byte, error) {
+	stream, err := c.core.Get().Namespace(c.Namespace).Resource("pods").Name(pod).SubResource("log").Param(bound, value).Stream(ctx)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	defer func() { _ = stream.Close() }()
-	log, err := io.ReadAll(io.LimitReader(stream, maxLog))
-	return int(pods[0].Status.ContainerStatuses[0].State.Terminated.ExitCode), log, err
+	return io.ReadAll(io.LimitReader(stream, maxLog))
+}
+
+// LastWords returns the end of what a pod of a Job has printed that failed; nil if none did.
+func (c *Cluster) LastWords(ctx context.Context, job string) ([]byte, error) {
+	pods, err := c.pods(ctx, job)
+	for _, pod := range pods {
+		if pod.Status.Phase == corev1.PodFailed {
+			return c.log(ctx, pod.Name, "tailLines", "5")
+		}
+	}
+	return nil, err
 }
