@@ -284,6 +284,23 @@ killed() {
 	if find /sys/fs/cgroup -name '*sbench-*' -not -name sbench-supervisor | grep .; then return 1; fi
 }
 
+# container runs sbench's container image with a private containerd, as a pod does, in a cgroup
+# namespace as other engines give it.
+container() {
+	local image
+	ctr image import "$payload"/dist/sbench-*.oci.tar
+	image="$(ctr image ls -q | grep '^sbench.local/sbench:')"
+	mkdir -p "$work/scratch"
+	ctr run --rm --privileged --mount type=bind,src="$payload",dst="$payload",options=rbind:ro \
+		--mount type=cgroup,src=cgroup,dst=/sys/fs/cgroup,options=rw:nosuid:noexec:nodev \
+		--mount type=bind,src="$work/scratch",dst=/var/lib/sbench,options=rbind:rw \
+		--env SBENCH_STATE=/var/lib/sbench/state --env CONTAINERD_ADDRESS=none "$image" contained \
+		tini -s -- sh -c "sbench image import $payload/base.oci.tar && sbench run --config $smoke/tester-command.yaml -o /var/lib/sbench/out"
+	grep -q 'total=5 .*verified=5 passed=3' "$work/log"
+	ctr image rm "$image"
+	rm -r "$work/scratch"
+}
+
 # deb: the package is installed, works, and leaves nothing. What it depends on is there.
 deb() {
 	local program=/usr/bin/sbench files left
@@ -322,6 +339,7 @@ main() {
 			step verdicts tests sbench.test cmd/sbench TestVerdictsRecordByRecord
 			step machines tests sbench.test cmd/sbench '^(TestMachineTasks|TestSetup|TestImageBuildOwn|TestSidecars|TestGradeWorkspaces)$'
 			[ "$who" != root ] || step deb deb
+			[ "$who" != root ] || step container container
 		else
 			step probe tests containerd.test runtime/containerd 'TestProbe/^(hold a capability|become another user)$'
 		fi

@@ -118,7 +118,7 @@ make_payload() {
 		go test -c -ldflags -s -o "$payload/bin/containerd.test" ./runtime/containerd
 		[ "$length" = short ] || go test -c -ldflags -s -o "$payload/bin/sbench.test" ./cmd/sbench
 	)
-	[ "$length" = short ] || "$here/dist.sh" --arch amd64 --container no --out "$payload/dist"
+	[ "$length" = short ] || "$here/dist.sh" --arch amd64 --out "$payload/dist"
 	make_image "$payload/base.oci.tar"
 	cat >"$payload/start" <<-'END'
 		#!/bin/bash

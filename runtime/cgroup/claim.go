@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // Claim prepares the group that [Usable] found for child groups with limits: it moves this
@@ -15,7 +17,7 @@ import (
 //
 // Call it before starting any process and before entering a user or PID namespace. Calling
 // it again, even from a child process, changes nothing. It does nothing for the host's root
-// or if no group is delegated.
+// outside of containers, or if no group is delegated. In a container it moves all processes.
 func (h Hierarchies) Claim() error {
 	if h.to == nil || len(h.to.can) == 0 {
 		return nil
@@ -37,8 +39,14 @@ func (h Hierarchies) claim(own string, self int) error {
 		if err := os.Mkdir(home, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
-		if err := write(home, "cgroup.procs", strconv.Itoa(self)); err != nil {
-			return err
+		movers := []string{strconv.Itoa(self)}
+		if h.to.all {
+			movers = words(dir, "cgroup.procs")
+		}
+		for _, pid := range movers {
+			if err := write(home, "cgroup.procs", pid); err != nil && !(h.to.all && errors.Is(err, unix.ESRCH)) { // it has ended
+				return err
+			}
 		}
 	}
 	on := words(dir, "cgroup.subtree_control")

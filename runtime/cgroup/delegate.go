@@ -48,11 +48,13 @@ type Lack struct {
 type delegation struct {
 	group string   // the delegated group, absolute below the mount point; "" if there is none
 	can   []string // controllers of the groups below it once Claim has run
+	all   bool     // Claim moves all processes of the group
 	lack  Lack
 }
 
 // Usable returns the mounted hierarchies as this process may use them. For the host's root
-// they are those of [Mounted]. For anyone else, including root in a user namespace, groups
+// they are those of [Mounted]; in a container with a cgroup namespace the top of the tree counts
+// as delegated. For anyone else, including root in a user namespace, groups
 // are named relative to the delegated group: the one with the most controllers among the
 // process's group and those of its ancestors that the process may write to and systemd does
 // not manage, the nearest if several have as many. If there is none, Controllers returns
@@ -64,13 +66,24 @@ type delegation struct {
 func Usable() (Hierarchies, error) {
 	h, err := Mounted()
 	if err != nil || userns.HostRoot() {
-		return h, err
+		return h.contained(), err
 	}
 	own, err := ownGroup()
 	if err != nil {
 		return Hierarchies{}, err
 	}
 	return h.delegatedTo(own, os.Getpid(), askManager), nil
+}
+
+// contained returns the hierarchies of the host's root. The top of a container's tree is a group
+// as others, which unlike the kernel's root group has a type (cgroups(7)), and cannot pass on
+// controllers while it holds processes.
+func (h Hierarchies) contained() Hierarchies {
+	if h.Mode() == V2 && exists(h.unified, "cgroup.type") {
+		has := words(h.unified, "cgroup.controllers")
+		h.to = &delegation{group: "/", all: true, can: slices.DeleteFunc(controllers(), func(c string) bool { return !slices.Contains(has, c) })}
+	}
+	return h
 }
 
 // Lack says why a controller that could be delegated is missing from Controllers. It is

@@ -133,6 +133,11 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 	if c.cgroups, err = cgroup.Usable(); err != nil {
 		return nil, fmt.Errorf("find the cgroup hierarchies: %w", err)
 	}
+	if userns.HostRoot() { // an ordinary user's process did so before it entered its user namespace
+		if err := c.cgroups.Claim(); err != nil {
+			return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+		}
+	}
 	if err := c.decideStacker(); err != nil {
 		return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}
