@@ -15,14 +15,16 @@ import (
 )
 
 type imageCmd struct {
-	Ls     imageLsCmd     `cmd:"" help:"List images."`
-	Pull   imagePullCmd   `cmd:"" help:"Fetch an image from its registry, with the credentials of the docker configuration."`
-	Import imageImportCmd `cmd:"" help:"Import an OCI or docker archive."`
-	Build  imageBuildCmd  `cmd:"" help:"Build images from Dockerfiles, with the builder of this host or sbench itself."`
-	Export imageExportCmd `cmd:"" help:"Write what an attempt left, in its image, as an OCI archive."`
-	Tag    imageTagCmd    `cmd:"" help:"Give an image a further name."`
-	Rm     imageRmCmd     `cmd:"" help:"Forget a name; its content goes when nothing else holds it."`
-	Prune  imagePruneCmd  `cmd:"" help:"Forget the names of images that sbench pulled."`
+	Ls       imageLsCmd       `cmd:"" help:"List images."`
+	Pull     imagePullCmd     `cmd:"" help:"Fetch an image from its registry, with the credentials of the docker configuration."`
+	Import   imageImportCmd   `cmd:"" help:"Import an OCI or docker archive."`
+	Build    imageBuildCmd    `cmd:"" help:"Build images from Dockerfiles, with the builder of this host or sbench itself."`
+	Export   imageExportCmd   `cmd:"" help:"Write what an attempt left, in its image, as an OCI archive."`
+	Tag      imageTagCmd      `cmd:"" help:"Give an image a further name."`
+	Rm       imageRmCmd       `cmd:"" help:"Forget a name; its content goes when nothing else holds it."`
+	Prune    imagePruneCmd    `cmd:"" help:"Forget the names of images that sbench pulled."`
+	Copy     imageCopyCmd     `cmd:"" help:"Copy the images of a pack to a directory or a registry, from which many machines take them."`
+	Prefetch imagePrefetchCmd `cmd:"" help:"Make the images of a pack ready before a run."`
 }
 
 type imageLsCmd struct {
@@ -117,6 +119,7 @@ func (cmd *imageRmCmd) Run(ctx context.Context, a *app) error {
 type imagePruneCmd struct {
 	Refs      []string      `arg:"" optional:"" name:"glob" help:"Only names that match one of these patterns."`
 	OlderThan time.Duration `placeholder:"DURATION" help:"Only names that the daemon has had for longer, as 720h."`
+	Keep      size          `placeholder:"SIZE" help:"Only as many as it takes, those first that were not used for longest, until all images take at most this much, such as 200g."`
 	All       bool          `help:"Also names that sbench has not pulled, which may be in no registry: what was built, imported or tagged, and what other programs have."`
 	Plan      bool          `help:"Print what would be forgotten, and forget nothing."`
 	JSON      bool          `name:"json" help:"Print JSON."`
@@ -136,6 +139,11 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 		list = slices.DeleteFunc(list, func(i containerd.ImageInfo) bool {
 			return matches != nil && !matches(i.Ref) || !cmd.All && !i.Pulled || time.Since(i.Created) < cmd.OlderThan
 		})
+		if cmd.Keep > 0 {
+			if list, err = c.Evict(ctx, list, int64(cmd.Keep)); err != nil {
+				return err
+			}
+		}
 		var gone []containerd.ImageInfo
 		var errs []error
 		for _, i := range list {

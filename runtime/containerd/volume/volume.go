@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -178,7 +179,14 @@ func (s *Store) mountImage(ctx context.Context, dir string, cfg runtime.VolumeCo
 		return nil, fmt.Errorf("mke2fs: %w: %s", err, bytes.TrimSpace(out))
 	}
 	m := mount.Mount{Type: "ext4", Source: file, Options: []string{"loop", "nosuid", "nodev", "noatime", "nobarrier", "noinit_itable"}}
-	if err := m.Mount(dir); err != nil {
+	err = m.Mount(dir)
+	for range maxLoopDevices {
+		if err == nil || !makeLoopDevice(err) {
+			break
+		}
+		err = m.Mount(dir)
+	}
+	if err != nil {
 		return nil, err
 	}
 	since, err := os.Open(dir)
@@ -186,6 +194,28 @@ func (s *Store) mountImage(ctx context.Context, dir string, cfg runtime.VolumeCo
 		return nil, err
 	}
 	return &image{mountPoint: dir, since: since}, nil
+}
+
+const (
+	// maxLoopDevices bounds how many loop devices one mount makes: others may use them up.
+	maxLoopDevices = 64
+	loopMajor      = 7 // of all loop devices (admin-guide/devices.txt)
+)
+
+// makeLoopDevice makes the file of the loop device whose absence err reports. The kernel does so
+// only in a devtmpfs, which the /dev of a container is not.
+func makeLoopDevice(err error) bool {
+	var missing *fs.PathError
+	if !errors.As(err, &missing) || !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	text, ok := strings.CutPrefix(missing.Path, "/dev/loop")
+	n, numErr := strconv.ParseUint(text, 10, 20)
+	if !ok || numErr != nil {
+		return false
+	}
+	err = unix.Mknod(missing.Path, unix.S_IFBLK|0o600, int(unix.Mkdev(loopMajor, uint32(n))))
+	return err == nil || errors.Is(err, fs.ErrExist)
 }
 
 // Of returns the volume that holds a path; nil if none does.

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd"
+)
+
+// packImagesFlags name a pack whose images are meant.
+type packImagesFlags struct {
+	Pack string   `arg:"" help:"Directory of the pack."`
+	Task []string `short:"t" placeholder:"GLOB" help:"Only images of tasks whose id matches. Can be repeated."`
+	JSON bool     `name:"json" help:"Print JSON."`
+}
+
+// images returns the names of the images that the tasks and their side-cars use, sorted.
+func (f packImagesFlags) images() ([]string, error) {
+	pack, err := compiler.OpenPack(filepath.Join(f.Pack, "manifest.yaml"), filepath.Join(f.Pack, "tasks.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	matches := selector(f.Task)
+	var refs []string
+	for task, err := range pack.Tasks() {
+		if err != nil {
+			return nil, err
+		}
+		if matches != nil && !matches(task.ID()) {
+			continue
+		}
+		env := task.Environment()
+		used := []string{env.Image}
+		for _, s := range env.Sidecars {
+			used = append(used, s.Image)
+		}
+		for _, ref := range used {
+			if ref == "" {
+				continue
+			}
+			full, err := containerd.NormalizeRef(ref)
+			if err != nil {
+				return nil, err
+			}
+			refs = append(refs, full)
+		}
+	}
+	slices.Sort(refs)
+	if refs = slices.Compact(refs); len(refs) == 0 {
+		return nil, fmt.Errorf("%w: no task of %s names an image", errUsage, f.Pack)
+	}
+	return refs, nil
+}
+
+type imageCopyCmd struct {
+	packImagesFlags
+	To string `required:"" placeholder:"PLACE" help:"A directory (with / or a dot first), or a registry with a path, such as registry.example.org/mirror."`
+}
+
+// copiedImage is an image that was copied.
+type copiedImage struct {
+	Ref    string `json:"ref"`
+	Digest string `json:"digest"`
+}
+
+// Run copies the images, and prints their digests.
+func (cmd *imageCopyCmd) Run(ctx context.Context, a *app) error {
+	refs, err := cmd.images()
+	if err != nil {
+		return err
+	}
+	return a.withClient(ctx, nil, func(c *containerd.Client) error {
+		var all []copiedImage
+		var errs []error
+		for _, ref := range refs {
+			digest, err := c.Copy(ctx, ref, cmd.To)
+			if errs = append(errs, err); err == nil {
+				all = append(all, copiedImage{ref, digest})
+			}
+			if ctx.Err() != nil {
+				break
+			}
+		}
+		print := printList(a, cmd.JSON, all, func(i copiedImage) string { return i.Ref + "\t" + i.Digest })
+		return errors.Join(append(errs, print)...)
+	})
+}
+
+type imagePrefetchCmd struct {
+	packImagesFlags
+	From string `placeholder:"PLACE" help:"The directory or registry that image copy has filled. Default: each image's own registry."`
+	Keep size   `placeholder:"SIZE" help:"Forget before and after that pulled images that were not used for longest, until all take at most this much, such as 200g."`
+}
+
+// Run makes the images ready.
+func (cmd *imagePrefetchCmd) Run(ctx context.Context, a *app) error {
+	refs, err := cmd.images()
+	if err != nil {
+		return err
+	}
+	return a.withClient(ctx, nil, func(c *containerd.Client) error {
+		var all []runtime.Image
+		var errs []error
+		evict := func() {
+			if cmd.Keep > 0 {
+				errs = append(errs, evictImages(ctx, c, refs, int64(cmd.Keep)))
+			}
+		}
+		evict()
+		for _, ref := range refs {
+			img, err := c.Prefetch(ctx, ref, cmd.From)
+			if errs = append(errs, err); err == nil {
+				all = append(all, img)
+			}
+			if ctx.Err() != nil {
+				break
+			}
+		}
+		evict()
+		return errors.Join(append(errs, a.printImages(cmd.JSON, nil, all...))...)
+	})
+}
+
+// evictImages forgets pulled images other than refs until all images take at most keep bytes.
+func evictImages(ctx context.Context, c *containerd.Client, refs []string, keep int64) error {
+	list, err := c.Images(ctx)
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(i containerd.ImageInfo) bool { return !i.Pulled || slices.Contains(refs, i.Ref) })
+	if list, err = c.Evict(ctx, list, keep); err != nil {
+		return err
+	}
+	var errs []error
+	for _, i := range list {
+		if err := c.RemoveImage(ctx, i.Ref); !errors.Is(err, runtime.ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// size is a number of bytes, written as in a tester file.
+type size int64
+
+// UnmarshalText is for the command line.
+func (s *size) UnmarshalText(text []byte) error {
+	n := compiler.ParseBytes(string(text))
+	if n <= 0 {
+		return fmt.Errorf("%q is no size: write 200g, 500m or a number of bytes", text)
+	}
+	*s = size(n)
+	return nil
+}
