@@ -46,7 +46,8 @@ func soleUsers() map[string][]string {
 		"github.com/aymanbagabas/go-udiff":        {"run"},
 		"github.com/containerd/":                  {"runtime", "cmd/sbench"}, // the command quiets the client's log
 		"github.com/opencontainers/runtime-spec":  {"oci", "runtime", "cmd/sbench"},
-		"sigs.k8s.io/yaml":                        {"pack"},
+		"k8s.io/":                                 {"run"},
+		"sigs.k8s.io/yaml":                        {"pack", "run"},
 		"go.yaml.in/yaml":                         {"compiler"},
 		"github.com/elazarl/goproxy":              {"proxy"},
 		"github.com/pelletier/go-toml":            {"pack"},

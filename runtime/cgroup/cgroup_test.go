@@ -118,13 +118,17 @@ func TestListed(t *testing.T) {
 	for _, tt := range []struct {
 		table string
 		want  cgroup.Mode
-	}{{other, cgroup.None}, {other + memory, cgroup.V1}, {unified + other, cgroup.V2}, {unified + memory, cgroup.Hybrid}, {long + memory, cgroup.V1}} {
+		shown string // of the group /a
+	}{
+		{other, cgroup.None, "/a"}, {other + memory, cgroup.V1, "/a"}, {unified + other, cgroup.V2, "/top/a"}, {unified + memory, cgroup.Hybrid, "/top/a"}, {long + memory, cgroup.V1, "/a"},
+		{strings.Replace(memory, " / ", " /pod/x ", 1), cgroup.V1, "/pod/x/a"}, // in a container without a cgroup namespace
+	} {
 		table := filepath.Join(t.TempDir(), "mountinfo")
 		if err := os.WriteFile(table, []byte(tt.table), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if h, err := cgroup.Listed(table); err != nil || h.Mode() != tt.want {
-			t.Errorf("%s, %v, want %s:\n%.200s", h.Mode(), err, tt.want, tt.table)
+		if h, err := cgroup.Listed(table); err != nil || h.Mode() != tt.want || h.Group("/a").Shown() != tt.shown {
+			t.Errorf("%s, %s, %v, want %s, %s:\n%.200s", h.Mode(), h.Group("/a").Shown(), err, tt.want, tt.shown, tt.table)
 		}
 	}
 }

@@ -88,11 +88,11 @@ func (c *Client) Image(ctx context.Context, ref string, policy PullPolicy) (runt
 // counts as older than it is.
 func (c *Client) noteUse(ctx context.Context, img client.Image) {
 	const precision = time.Hour
-	last, err := time.Parse(time.RFC3339, img.Labels()[labelUsed])
+	last, err := time.Parse(time.RFC3339Nano, img.Labels()[labelUsed])
 	if err == nil && time.Since(last) < precision {
 		return
 	}
-	_ = c.label(ctx, img.Name(), labelUsed, time.Now().UTC().Format(time.RFC3339))
+	_ = c.label(ctx, img.Name(), labelUsed, time.Now().UTC().Format(time.RFC3339Nano))
 }
 
 // markPulled notes that an image's content can be had again.
@@ -248,7 +248,7 @@ func (c *Client) Images(ctx context.Context) ([]ImageInfo, error) {
 		if err != nil {
 			return nil, fmt.Errorf("size of image %s: %w", i.Name, native(err))
 		}
-		used, err := time.Parse(time.RFC3339, i.Labels[labelUsed])
+		used, err := time.Parse(time.RFC3339Nano, i.Labels[labelUsed])
 		if err != nil {
 			used = i.CreatedAt
 		}
