@@ -84,13 +84,15 @@ func (cmd *submitKubernetesCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := cluster.Create(ctx, objects); err != nil {
-		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
-	}
 	job := &kubernetesJob{Context: cmd.Context, Namespace: cluster.Namespace, Name: objects.Job.Name}
-	err = submission{Kubernetes: job, Shards: cmd.Shards}.write(p.dir)
-	_, also := fmt.Fprintf(a.stdout, "submitted as job %s in namespace %s: sbench submit wait %s\n", job.Name, job.Namespace, p.dir)
-	return errors.Join(err, also)
+	if err := (submission{Kubernetes: job, Shards: cmd.Shards}).write(p.dir); err != nil {
+		return err
+	}
+	if err := cluster.Create(ctx, objects); err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", run.ErrInfrastructure, err), os.RemoveAll(within))
+	}
+	_, err = fmt.Fprintf(a.stdout, "submitted as job %s in namespace %s: sbench submit wait %s\n", job.Name, job.Namespace, p.dir)
+	return err
 }
 
 // objects returns what is created.
@@ -351,19 +353,22 @@ type kubernetesEngine struct {
 	objects kubernetes.Objects
 }
 
+// job returns the Job as it is now. One that somebody has deleted has ended.
+func (k kubernetesEngine) job(ctx context.Context) (job *kubernetes.Status, err error) {
+	if job, err = k.Status(ctx, k.objects.Job); err != nil {
+		err = fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+	}
+	return job, err
+}
+
 func (k kubernetesEngine) states(ctx context.Context) ([]shardState, error) {
-	job, err := k.Job(ctx, k.name)
+	job, err := k.job(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return nil, err
 	}
-	states, err := k.States(ctx, job)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
-	}
-	_, ended := kubernetes.Ended(job)
-	all := make([]shardState, len(states))
-	for i, state := range states {
-		if ended && state != kubernetes.Complete {
+	all := make([]shardState, len(job.Shards))
+	for i, state := range job.Shards {
+		if job.Ended && state != kubernetes.Complete {
 			state = "ended"
 		}
 		all[i] = shardState{Shard: i + 1, State: state}
@@ -372,12 +377,8 @@ func (k kubernetesEngine) states(ctx context.Context) ([]shardState, error) {
 }
 
 func (k kubernetesEngine) busy(ctx context.Context) (bool, error) {
-	job, err := k.Job(ctx, k.name)
-	if err != nil {
-		return false, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
-	}
-	_, ended := kubernetes.Ended(job)
-	return !ended, nil
+	job, err := k.job(ctx)
+	return err == nil && !job.Ended, err
 }
 
 // merge merges the shards in a pod, as they are on the claim. Once all are there, the keys are
@@ -386,7 +387,12 @@ func (k kubernetesEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd)
 	if cmd.Sign != "" {
 		return fmt.Errorf("%w: --sign: the key is here, and the results are not: sbench merge --sign signs them where the claim is mounted", errUsage)
 	}
-	if words, err := k.LastWords(ctx, k.name); err == nil && len(words) > 0 {
+	state, err := k.job(ctx)
+	if err != nil {
+		return err
+	}
+	incomplete := func(state string) bool { return state != kubernetes.Complete }
+	if words, err := k.LastWords(ctx, k.name); err == nil && len(words) > 0 && slices.ContainsFunc(state.Shards, incomplete) {
 		a.say(slog.LevelWarn, "the last words of a pod that failed:\n"+strings.TrimSpace(string(words)))
 	}
 	results := path.Join(kubernetes.ResultsDir, k.name)
@@ -429,16 +435,14 @@ func (k kubernetesEngine) cancel(ctx context.Context) error {
 // retry lets a suspended Job go on, and makes one that has ended again: its complete shards end
 // at once.
 func (k kubernetesEngine) retry(ctx context.Context, a *app, _ []int) error {
-	job, err := k.Job(ctx, k.name)
-	suspended := err == nil && job.Spec.Suspend != nil && *job.Spec.Suspend
-	switch {
-	case err != nil:
-	case suspended:
+	job, err := k.job(ctx)
+	if err != nil {
+		return err
+	}
+	if job.Suspended {
 		err = k.Suspend(ctx, k.name, false)
-	default:
-		if err = k.DeleteJob(ctx, k.name); err == nil {
-			err = k.Create(ctx, kubernetes.Objects{Job: k.objects.Job})
-		}
+	} else if err = k.DeleteJob(ctx, k.name); err == nil {
+		err = k.Create(ctx, kubernetes.Objects{Job: k.objects.Job})
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)

@@ -128,20 +128,33 @@ func Connect(contextName, namespace string) (*Cluster, error) {
 	return c, nil
 }
 
-// Create creates the objects, after the API server has checked all of them.
+// Create creates the objects, after the API server has checked all of them. If it fails, none of
+// them is left.
 func (c *Cluster) Create(ctx context.Context, o Objects) error {
+	type object struct {
+		client         *rest.RESTClient
+		resource, name string
+		is             runtime.Object
+	}
+	var all []object
+	if o.Files != nil {
+		all = append(all, object{c.core, "configmaps", o.Files.Name, o.Files})
+	}
+	if o.Keys != nil {
+		all = append(all, object{c.core, "secrets", o.Keys.Name, o.Keys})
+	}
+	all = append(all, object{c.batch, "jobs", o.Job.Name, o.Job})
 	for _, try := range []bool{true, false} {
-		if o.Files != nil {
-			if err := create(ctx, c.core, "configmaps", c.Namespace, o.Files, try); err != nil {
-				return err
+		for i, object := range all {
+			err := create(ctx, object.client, object.resource, c.Namespace, object.is, try)
+			if err == nil {
+				continue
 			}
-		}
-		if o.Keys != nil {
-			if err := create(ctx, c.core, "secrets", c.Namespace, o.Keys, try); err != nil {
-				return err
+			for _, made := range all[:i] {
+				if !try {
+					err = errors.Join(err, made.client.Delete().Namespace(c.Namespace).Resource(made.resource).Name(made.name).Do(context.WithoutCancel(ctx)).Error())
+				}
 			}
-		}
-		if err := create(ctx, c.batch, "jobs", c.Namespace, o.Job, try); err != nil {
 			return err
 		}
 	}
@@ -166,7 +179,7 @@ func (c *Cluster) DeleteJob(ctx context.Context, name string) error {
 	err := c.batch.Delete().Namespace(c.Namespace).Resource("jobs").Name(name).
 		Body(&metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}).Do(ctx).Error()
 	for err == nil {
-		if _, err = c.Job(ctx, name); err == nil {
+		if _, err = c.job(ctx, name); err == nil {
 			err = sleep(ctx, pollInterval)
 		}
 	}
@@ -192,8 +205,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Job returns a Job.
-func (c *Cluster) Job(ctx context.Context, name string) (*batchv1.Job, error) {
+func (c *Cluster) job(ctx context.Context, name string) (*batchv1.Job, error) {
 	var job batchv1.Job
 	err := c.batch.Get().Namespace(c.Namespace).Resource("jobs").Name(name).Do(ctx).Into(&job)
 	return &job, err
@@ -205,9 +217,63 @@ func (c *Cluster) Suspend(ctx context.Context, name string, on bool) error {
 		Body(fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, on)).Do(ctx).Error()
 }
 
-// Ended reports whether a Job makes no more pods, and why. A suspended Job has ended once its
+// Status says how far a Job is.
+type Status struct {
+	Shards    []string // Complete, Failed, Waiting, or the phase of its pod and why it waits
+	Ended     bool     // no pod runs, and none will be made
+	Suspended bool
+}
+
+// The states of shards that have no pod.
+const (
+	Complete = "complete"
+	Failed   = "failed"
+	Waiting  = "waiting"
+)
+
+// Status returns how far the Job of is, which is as it was created. A Job that is not there has
+// ended.
+func (c *Cluster) Status(ctx context.Context, of *batchv1.Job) (*Status, error) {
+	if of.Spec.Completions == nil {
+		return nil, errors.New("the job has no completions")
+	}
+	s := &Status{Shards: slices.Repeat([]string{Waiting}, int(*of.Spec.Completions))}
+	job, err := c.job(ctx, of.Name)
+	if apierrors.IsNotFound(err) {
+		s.Ended = true
+		return s, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Suspended = job.Spec.Suspend != nil && *job.Spec.Suspend
+	_, s.Ended = ended(job)
+	pods, err := c.pods(ctx, job.Name)
+	if err != nil {
+		return nil, err
+	}
+	set := func(i int, state string) {
+		if i >= 0 && i < len(s.Shards) {
+			s.Shards[i] = state
+		}
+	}
+	for _, pod := range pods {
+		i, err := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
+		if err == nil && (pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning) {
+			set(i, podState(pod))
+		}
+	}
+	for state, text := range map[string]string{Complete: job.Status.CompletedIndexes, Failed: *cmp.Or(job.Status.FailedIndexes, new(""))} {
+		if err := eachIndex(text, func(i int) { set(i, state) }); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// ended reports whether a Job makes no more pods, and why. A suspended Job has ended once its
 // pods have.
-func Ended(job *batchv1.Job) (reason string, ended bool) {
+func ended(job *batchv1.Job) (reason string, ended bool) {
 	for _, c := range job.Status.Conditions {
 		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
 			return cmp.Or(c.Message, string(c.Type)), true
@@ -217,38 +283,6 @@ func Ended(job *batchv1.Job) (reason string, ended bool) {
 		return "suspended", true
 	}
 	return "", false
-}
-
-// The states of indexes that have no pod. Others have the phase of their pod, or why it waits.
-const (
-	Complete = "complete"
-	Failed   = "failed"
-	Waiting  = "waiting"
-)
-
-// States returns the states of all indexes of a Job, from index 0.
-func (c *Cluster) States(ctx context.Context, job *batchv1.Job) ([]string, error) {
-	states := slices.Repeat([]string{Waiting}, int(*job.Spec.Completions))
-	pods, err := c.pods(ctx, job.Name)
-	if err != nil {
-		return nil, err
-	}
-	for _, pod := range pods {
-		i, err := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
-		if err == nil && i >= 0 && i < len(states) && (pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning) {
-			states[i] = podState(pod)
-		}
-	}
-	for state, text := range map[string]string{Complete: job.Status.CompletedIndexes, Failed: *cmp.Or(job.Status.FailedIndexes, new(""))} {
-		if err := eachIndex(text, func(i int) {
-			if i < len(states) {
-				states[i] = state
-			}
-		}); err != nil {
-			return nil, err
-		}
-	}
-	return states, nil
 }
 
 // podState returns the phase of a pod, or why it waits.
@@ -299,11 +333,11 @@ func (c *Cluster) Run(ctx context.Context, job *batchv1.Job) (code int, log []by
 		return 0, nil, err
 	}
 	for {
-		now, err := c.Job(ctx, job.Name)
+		now, err := c.job(ctx, job.Name)
 		if err != nil {
 			return 0, nil, err
 		}
-		if why, ended := Ended(now); ended {
+		if why, done := ended(now); done {
 			return c.result(ctx, job.Name, why)
 		}
 		if err := sleep(ctx, pollInterval); err != nil {
