@@ -1,5 +1,5 @@
-// Package kubernetes makes the shards of a run with an Indexed Job of Kubernetes: it makes the
-// objects, creates them, and follows and ends the Job, as whom kubectl would be.
+// Package kubernetes makes the shards of a run with an Indexed Job of Kubernetes: it creates the
+// objects, and follows and ends the Job, with the access that kubectl would have.
 package kubernetes
 
 import (
