@@ -22,13 +22,13 @@ DEGRADED = $(shell [ "$$(id -u)" = 0 ] || echo --allow-degraded memory,pids,cpu)
 
 say = @echo "==> $(1)"
 
-## build: compile bin/sbench
+## build: compile bin/sbench and its shim
 .PHONY: build
 build:
 	$(call say,build: compiling bin/sbench $(VERSION))
-	@go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/sbench ./cmd/sbench
+	@go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/...
 
-## install: install bin/sbench, man page, completion and docs below PREFIX (/usr/local)
+## install: install bin/sbench, its shim, man page, completion and docs below PREFIX (/usr/local)
 .PHONY: install
 install:
 	@[ -x bin/sbench ] || $(MAKE) build

@@ -21,20 +21,21 @@ const module = "github.com/securebench/sbench/"
 // directory may import. Packages below a directory count as the directory.
 func layout() map[string][]string {
 	return map[string][]string{
-		"cmd/sbench":   {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "oci", "proxy", "proxy/domain", "report", "pack", "docs"},
-		"docs":         {},
-		"pack":         {"compiler", "workspace"},
-		"run":          {"harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "proxy"},
-		"report":       {"run", "harness", "candidate"},
-		"harness":      {"candidate", "workspace", "compiler", "runtime", "proxy", "proxy/domain"},
-		"verifiers":    {"candidate", "workspace", "compiler", "runtime"},
-		"candidate":    {"workspace", "compiler", "runtime"},
-		"workspace":    {"compiler"},
-		"compiler":     {"proxy/domain"},
-		"runtime":      {"oci"},
-		"oci":          {},
-		"proxy":        {"proxy/domain"},
-		"proxy/domain": {},
+		"cmd/sbench":                    {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "oci", "proxy", "proxy/domain", "report", "pack", "docs"},
+		"cmd/containerd-shim-sbench-v1": {"runtime"},
+		"docs":                          {},
+		"pack":                          {"compiler", "workspace"},
+		"run":                           {"harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "proxy"},
+		"report":                        {"run", "harness", "candidate"},
+		"harness":                       {"candidate", "workspace", "compiler", "runtime", "proxy", "proxy/domain"},
+		"verifiers":                     {"candidate", "workspace", "compiler", "runtime"},
+		"candidate":                     {"workspace", "compiler", "runtime"},
+		"workspace":                     {"compiler"},
+		"compiler":                      {"proxy/domain"},
+		"runtime":                       {"oci"},
+		"oci":                           {},
+		"proxy":                         {"proxy/domain"},
+		"proxy/domain":                  {},
 	}
 }
 

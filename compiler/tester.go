@@ -179,7 +179,7 @@ type RuntimeSection struct {
 	Address       string `key:"address"` // containerd's socket; "" for the system's if usable, else a private daemon; "none" for a private one
 	Namespace     string `key:"namespace"`
 	Snapshotter   string `key:"snapshotter"`
-	Handler       string `key:"handler"`        // the OCI runtime's shim, such as io.containerd.runc.v2
+	Handler       string `key:"handler"`        // the OCI runtime's shim; "" and auto mean sbench's own, or else containerd's
 	OCIRuntime    string `key:"oci_runtime"`    // the program that the shim executes, such as crun; "" and auto mean runc, or what the daemon has
 	Pull          string `key:"pull"`           // missing, never or always
 	UserNamespace string `key:"user_namespace"` // auto or host
@@ -297,7 +297,7 @@ func testersIn(dir string) string {
 // checkHandler refuses an OCI runtime for a shim that has its own.
 func checkHandler(c *schema.Checker, runtime document.Value) bool {
 	program, handler := runtime.Get("oci_runtime").Text(), runtime.Get("handler").Text()
-	if program == "" || program == "auto" || handler == "" || handler == "io.containerd.runc.v2" {
+	if program == "" || program == "auto" || slices.Contains([]string{"", "auto", "io.containerd.runc.v2", "io.containerd.sbench.v1"}, handler) {
 		return true
 	}
 	c.Errorf(runtime.Get("oci_runtime"), []any{"runtime", "oci_runtime"}, "remove one of the two", "the handler %q has an OCI runtime of its own", handler)

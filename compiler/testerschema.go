@@ -126,7 +126,7 @@ func runtimeSchema() *schema.Schema {
 		optional("address", schema.Matching("The socket of containerd; none for one of sbench's own.", `^(none|(unix://)?/.*)$`, "an absolute path, or none")),
 		optional("namespace", schema.Text("The containerd namespace.")),
 		optional("snapshotter", schema.Text("The snapshotter.")),
-		optional("handler", schema.Text("The shim of the OCI runtime, such as io.containerd.runc.v2.")),
+		optional("handler", schema.Text("The shim of the OCI runtime: auto (the default), which is sbench's own or, where that does not work, containerd's; io.containerd.sbench.v1, io.containerd.runc.v2, or another.")),
 		optional("oci_runtime", schema.Text("The program that the shim executes, by path or by name: auto (the default), which is runc, or crun or another.")),
 		optional("pull", schema.Enum("When images are pulled; missing is the default.", "missing", "never", "always")),
 		optional("user_namespace", schema.Enum("Whether sandboxes have a user namespace of their own: auto, the default, or host, which means none.", "auto", "host")),

@@ -2,8 +2,8 @@
 # container-image.sh BINARY VERSION FILE
 #
 # Makes the container image of sbench, as which Kubernetes runs it: a minimal Debian trixie
-# with containerd, runc, mke2fs and tini, and BINARY over it as /usr/bin/sbench, for this machine's
-# architecture. FILE becomes an OCI image layout archive with the name
+# with containerd, runc, mke2fs and tini, and BINARY with the shim beside it over it in /usr/bin, for
+# this machine's architecture. FILE becomes an OCI image layout archive with the name
 # sbench.local/sbench:VERSION. No daemon takes part. The system is built once, and kept beside
 # the archives of base-image.sh; equal systems and programs make equal archives.
 #
@@ -30,9 +30,9 @@ add_program() {
 	mkdir "$stage/system"
 	tar -C "$stage/system" -xf "$4"
 	lower="$(oci_take_layer "$stage/system" "$stage/layout")"
-	install -D -m 755 -- "$1" "$stage/tree/usr/bin/sbench"
+	install -D -m 755 -t "$stage/tree/usr/bin" -- "$1" "$(dirname -- "$1")/containerd-shim-sbench-v1"
 	tar -C "$stage/tree" --format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mode=go-w \
-		--mtime=@0 -cf "$stage/layer.tar" usr/bin/sbench
+		--mtime=@0 -cf "$stage/layer.tar" usr/bin
 	upper="$(oci_add_layer "$stage/layout" "$stage/layer.tar")"
 	oci_write_index "$stage/layout" "sbench.local/sbench:${2//+/-}" "$(oci_arch "$(debian_arch)")" \
 		1970-01-01T00:00:00Z / "$lower" "$upper" >/dev/null

@@ -63,10 +63,10 @@ package_version() {
 	fi
 }
 
-# compile ARCH FILE
+# compile ARCH DIRECTORY makes the programs.
 compile() {
 	(cd "$here/.." && GOARCH="$1" go build -trimpath -buildvcs=false \
-		-ldflags "-s -w -X main.version=$VERSION" -o "$2" ./cmd/sbench)
+		-ldflags "-s -w -X main.version=$VERSION" -o "$2/" ./cmd/...)
 }
 
 # modules FILE prints path, version and checksum of each module that a program was made from.
@@ -116,18 +116,19 @@ bill() {
 
 # release ARCH HERE makes the files for one architecture; HERE is the program for this machine.
 release() {
-	local arch="$1" name="sbench-$PACKAGE_VERSION-linux-$1" tree file
+	local arch="$1" name="sbench-$PACKAGE_VERSION-linux-$1" tree file binary
 	tree="$stage/$name"
 	say "$arch"
-	compile "$arch" "$stage/sbench-$arch"
-	"$here/install.sh" "$tree" "$stage/sbench-$arch" "$2"
-	licenses "$stage/sbench-$arch" >"$tree/share/doc/sbench/LICENSES"
+	binary="$stage/$arch/sbench"
+	compile "$arch" "$stage/$arch"
+	"$here/install.sh" "$tree" "$binary" "$2"
+	licenses "$binary" >"$tree/share/doc/sbench/LICENSES"
 	find "$tree" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 	tar --create --format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mode=go-w \
 		-C "$stage" "$name" | gzip -9n >"$out/$name.tar.gz"
-	bill "$stage/sbench-$arch" >"$out/$name.cdx.json"
+	bill "$binary" >"$out/$name.cdx.json"
 	if [ "$container" = yes ] && [ "$arch" = "$(debian_arch)" ]; then
-		"$here/container-image.sh" "$stage/sbench-$arch" "$PACKAGE_VERSION" "$out/$name.oci.tar"
+		"$here/container-image.sh" "$binary" "$PACKAGE_VERSION" "$out/$name.oci.tar"
 	fi
 	for file in deb rpm; do
 		(cd "$here/.." && STAGE="$tree" ARCH="$arch" "$stage/nfpm" package --config scripts/nfpm.yaml --packager "$file" --target "$out/" >&2)
@@ -152,7 +153,7 @@ main() {
 	host="$(go env GOHOSTARCH)"
 	compile "$host" "$stage/here"
 	GOARCH="$host" go build -modfile=scripts/tools/go.mod -o "$stage/nfpm" github.com/goreleaser/nfpm/v2/cmd/nfpm
-	for arch in "${arches[@]}"; do release "$arch" "$stage/here"; done
+	for arch in "${arches[@]}"; do release "$arch" "$stage/here/sbench"; done
 	(cd "$out" && sha256sum -- sbench[-_]* >SHA256SUMS)
 	say "made $out"
 }

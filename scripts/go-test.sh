@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # go-test.sh ARGUMENTS...
 #
-# go test with the base image at hand and a state directory of its own, where the
-# private containerd of the tests lives, and which is gone afterwards. Packages
+# go test with the base image and sbench's shim at hand and a state directory of its own,
+# where the private containerd of the tests lives, and which is gone afterwards. Packages
 # are tested one after the other: they share the daemon, and their time limits
 # assume that they have the machine to themselves.
 set -euo pipefail
@@ -12,5 +12,8 @@ SBENCH_TEST_DIR="$(mktemp -d /var/tmp/sbench-test.XXXXXX)"
 chmod 711 "$SBENCH_TEST_DIR" # or sandboxes could have no ids of their own
 export SBENCH_TEST_IMAGE SBENCH_TEST_DIR
 trap 'rm -rf "$SBENCH_TEST_DIR"' EXIT
+mkdir -m 711 "$SBENCH_TEST_DIR/bin"
+CGO_ENABLED=0 go build -o "$SBENCH_TEST_DIR/bin/" ./cmd/containerd-shim-sbench-v1
+export PATH="$SBENCH_TEST_DIR/bin:$PATH"
 
 go test -count=1 -p 1 "$@"

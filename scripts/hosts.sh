@@ -114,7 +114,7 @@ make_payload() {
 	(
 		cd "$payload/tree"
 		export CGO_ENABLED=0
-		go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=hosts" -o "$payload/bin/sbench" ./cmd/sbench
+		go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=hosts" -o "$payload/bin/" ./cmd/...
 		go test -c -ldflags -s -o "$payload/bin/containerd.test" ./runtime/containerd
 		[ "$length" = short ] || go test -c -ldflags -s -o "$payload/bin/sbench.test" ./cmd/sbench
 	)

@@ -2,8 +2,8 @@
 # install.sh DIRECTORY BINARY [HERE]
 # install.sh --remove DIRECTORY
 #
-# Installs sbench below DIRECTORY, a prefix such as /usr/local: the program BINARY, its manual
-# page, completion for bash, zsh and fish, and its documentation with the example packs.
+# Installs sbench below DIRECTORY, a prefix such as /usr/local: the program BINARY and the shim
+# beside it, its manual page, completion for bash, zsh and fish, and its documentation with the example packs.
 # HERE is the same program for this machine, if BINARY is for another: it prints the page and
 # the scripts. Existing files are replaced. --remove removes what an installation consists
 # of, and nothing else.
@@ -15,7 +15,7 @@ set -euo pipefail
 root="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)"
 readonly root
 
-readonly program=bin/sbench page=share/man/man1/sbench.1.gz documentation=share/doc/sbench
+readonly program=bin/sbench shim=bin/containerd-shim-sbench-v1 page=share/man/man1/sbench.1.gz documentation=share/doc/sbench
 declare -Ar completions=(
 	[bash]=share/bash-completion/completions/sbench
 	[zsh]=share/zsh/site-functions/_sbench
@@ -33,7 +33,7 @@ tracked() {
 
 remove() {
 	local directory="$1" shell
-	rm -f -- "$directory/$program" "$directory/$page"
+	rm -f -- "$directory/$program" "$directory/$shim" "$directory/$page"
 	for shell in "${!completions[@]}"; do rm -f -- "$directory/${completions[$shell]}"; done
 	rm -rf -- "${directory:?}/$documentation"
 }
@@ -52,6 +52,7 @@ main() {
 	directory="$1" binary="$2" here="$(realpath -- "${3:-$2}")"
 	remove "$directory"
 	install -D -m 755 -- "$binary" "$directory/$program"
+	install -D -m 755 -- "$(dirname -- "$binary")/${shim#bin/}" "$directory/$shim"
 	mkdir -p -- "$(dirname -- "$directory/$page")"
 	"$here" man | gzip -9n >"$directory/$page"
 	for shell in "${!completions[@]}"; do

@@ -79,7 +79,7 @@ check_files() {
 		die "owners or modes of these are wrong"
 	fi
 	dpkg-deb --extract "$deb" "$root"
-	for file in bin/sbench share/man/man1/sbench.1.gz share/bash-completion/completions/sbench share/zsh/vendor-completions/_sbench \
+	for file in bin/sbench bin/containerd-shim-sbench-v1 share/man/man1/sbench.1.gz share/bash-completion/completions/sbench share/zsh/vendor-completions/_sbench \
 		share/fish/vendor_completions.d/sbench.fish share/doc/sbench/copyright; do
 		[ -s "$root/usr/$file" ] || die "the deb has no $file"
 	done

@@ -42,6 +42,7 @@ func hostFacts(c *containerd.Client) record.Host {
 		h.Memory = int64(info.Totalram) * int64(info.Unit)
 	}
 	_, h.Runtime = c.OCIRuntime()
+	h.Shim = c.Shim()
 	if hierarchies, err := cgroup.Mounted(); err == nil {
 		h.Cgroups = fmt.Sprint(hierarchies.Mode())
 	}

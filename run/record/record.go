@@ -209,8 +209,9 @@ type Host struct {
 	CPUs       int    `json:"cpus"`
 	Memory     int64  `json:"memory"` // bytes
 	Containerd string `json:"containerd"`
-	Runtime    string `json:"runtime"` // the OCI runtime and its version
-	Cgroups    string `json:"cgroups"` // v1 or v2
+	Runtime    string `json:"runtime"`        // the OCI runtime and its version
+	Shim       string `json:"shim,omitempty"` // what executed it for containerd, such as io.containerd.sbench.v1
+	Cgroups    string `json:"cgroups"`        // v1 or v2
 	Rootless   bool   `json:"rootless"`
 	// UserNamespace is own if each sandbox had its own range of user ids, nested if sbench
 	// itself ran in a user namespace, host if root in a sandbox was root on the host.

@@ -42,7 +42,8 @@ import (
 const (
 	DefaultNamespace   = "sbench"
 	DefaultSnapshotter = "overlayfs"
-	DefaultHandler     = "io.containerd.runc.v2"
+	HandlerAuto        = "auto" // sbench's own shim if it is installed and works, otherwise RuncHandler
+	RuncHandler        = "io.containerd.runc.v2"
 	OCIRuntimeAuto     = "auto" // runc if it is in PATH, otherwise what the daemon has
 	// NoAddress, as an address, asks for a private daemon even if another one runs.
 	NoAddress = "none"
@@ -58,10 +59,10 @@ type Options struct {
 	Address     string
 	Namespace   string // containerd's, which separates images and containers
 	Snapshotter string // "" means DefaultSnapshotter, or FuseSnapshotter where that does not work
-	Handler     string // the name of the OCI runtime's shim
+	Handler     string // the shim: HandlerAuto, the name of a runtime, or a program's path; "" means HandlerAuto
 	// OCIRuntime is the program that the shim executes, by path or by name in PATH: runc,
 	// crun, or another with the same command line. "" means OCIRuntimeAuto. It must be one
-	// of these two if Handler is not the default.
+	// of these two if Handler is neither sbench's shim nor containerd's for runc.
 	OCIRuntime  string
 	Root, State string // directories for persistent and for volatile state
 	HostsDir    string // registry configuration; "" means /etc/containerd/certs.d
@@ -113,6 +114,7 @@ type Client struct {
 	settling sync.Mutex
 	settled  bool
 	ids      idMode // valid once settled
+	shim     string // the daemon's name of the shim, valid once settled
 }
 
 // Open connects to a daemon, starting a private one if necessary. The caller closes the
@@ -168,7 +170,7 @@ func stateDirectory(dir string) (string, error) {
 
 func withDefaults(o Options) Options {
 	root, state := DefaultDirectories()
-	o.Namespace, o.Handler = cmp.Or(o.Namespace, DefaultNamespace), cmp.Or(o.Handler, DefaultHandler)
+	o.Namespace, o.Handler = cmp.Or(o.Namespace, DefaultNamespace), cmp.Or(o.Handler, HandlerAuto)
 	o.Root, o.State = cmp.Or(o.Root, root), cmp.Or(o.State, state)
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/hostcheck"
+	"github.com/securebench/sbench/runtime/shim"
 )
 
 // Diagnose examines whether this host can run sandboxes with opts. It connects to a daemon,
@@ -20,7 +21,7 @@ func Diagnose(ctx context.Context, opts Options) []hostcheck.Finding {
 	if err != nil {
 		findings = append(findings, hostcheck.Failure("daemon", err.Error(), "install the packages containerd and runc, or name a running daemon with --address"))
 	} else {
-		findings = append(findings, c.describe(), c.ociRuntimeFinding(), c.life(ctx), c.userNamespaceFinding(), c.imageStore(ctx))
+		findings = append(findings, c.describe(), c.ociRuntimeFinding(), c.life(ctx), c.shimFinding(), c.userNamespaceFinding(), c.imageStore(ctx))
 	}
 	findings = slices.Concat(findings, hostcheck.Cgroups(opts.AllowDegraded), hostcheck.Kernel(),
 		[]hostcheck.Finding{overlay(c), loopVolumes(c), hostcheck.SubordinateIDs()}, hostcheck.Shared(c != nil && c.limits.lowCores),
@@ -58,6 +59,19 @@ func (c *Client) life(ctx context.Context) hostcheck.Finding {
 		return hostcheck.Failure(check, "its end: "+err.Error(), cure)
 	}
 	return hostcheck.Fine(check, "created, started, and removed without a trace")
+}
+
+// shimFinding reports which shim a run uses.
+func (c *Client) shimFinding() hostcheck.Finding {
+	const check = "shim"
+	switch name := c.Shim(); {
+	case name == "":
+		return hostcheck.Failure(check, "not known: no sandbox lived", "see above")
+	case name == RuncHandler && c.opts.Handler == HandlerAuto:
+		return hostcheck.Warning(check, name+", containerd's own: sandboxes take up to twice as long", "install "+shim.Program+" beside sbench, where the daemon, too, can execute it")
+	default:
+		return hostcheck.Fine(check, name)
+	}
 }
 
 func (c *Client) describe() hostcheck.Finding {

@@ -114,7 +114,7 @@ func (s *Sandbox) startFirst(ctx context.Context, spec *specs.Spec, creator cio.
 	s.specDigest = digest.FromBytes(data).String()
 	s.container, err = s.run.c.c.NewContainer(ctx, s.id,
 		client.WithSpec(spec),
-		client.WithRuntime(s.run.c.opts.Handler, s.shimOptions()),
+		client.WithRuntime(s.run.c.shim, s.shimOptions()),
 		client.WithImageName(s.cfg.Image.Ref),
 		client.WithContainerLabels(s.run.labels(s.cfg.Name)),
 	)

@@ -24,7 +24,7 @@ type ociRuntime struct {
 // in PATH, since a running daemon may have another PATH.
 func findOCIRuntime(ctx context.Context, opts Options) (ociRuntime, error) {
 	auto := opts.OCIRuntime == "" || opts.OCIRuntime == OCIRuntimeAuto
-	if opts.Handler != DefaultHandler {
+	if !executesProgram(opts.Handler) {
 		if !auto {
 			return ociRuntime{}, fmt.Errorf("OCI runtime %q %w: the handler %s has its own", opts.OCIRuntime, runtime.ErrInvalid, opts.Handler)
 		}

@@ -358,7 +358,7 @@ func (s *Sandbox) deleteContainer(ctx context.Context) error {
 
 // shimOptions returns what the shim needs besides the specification.
 func (s *Sandbox) shimOptions() any {
-	if s.run.c.opts.Handler != DefaultHandler {
+	if !executesProgram(s.run.c.opts.Handler) {
 		return nil
 	}
 	o := &options.Options{BinaryName: s.run.c.program.path}

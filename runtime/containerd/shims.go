@@ -5,18 +5,71 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd/mounts"
 	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/runtime/shim"
 )
 
-// reapShims kills the run's shims that the daemon does not know. The daemon starts a shim
-// before it records it, so a client killed in between leaves one behind.
+// executesProgram reports whether a handler's shim executes the OCI runtime that it is told.
+func executesProgram(handler string) bool {
+	return handler == HandlerAuto || handler == RuncHandler || isOwn(handler)
+}
+
+func isOwn(handler string) bool {
+	return handler == shim.Runtime || filepath.Base(handler) == shim.Program
+}
+
+// findShims returns the names, for the daemon, of the shims to be tried for a handler.
+func findShims(handler string) ([]string, error) {
+	own, err := findOwn()
+	switch {
+	case handler == HandlerAuto && err != nil:
+		return []string{RuncHandler}, nil
+	case handler == HandlerAuto:
+		return []string{own, RuncHandler}, nil
+	case handler == shim.Runtime && err != nil:
+		return nil, fmt.Errorf("handler %s %w: %w", handler, runtime.ErrInvalid, err)
+	case handler == shim.Runtime:
+		return []string{own}, nil
+	}
+	return []string{handler}, nil
+}
+
+// findOwn returns the path of sbench's shim: beside this program or in PATH.
+func findOwn() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(self), shim.Program)
+		if path, err := exec.LookPath(beside); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath(shim.Program)
+	if err != nil {
+		return "", fmt.Errorf("%s is neither beside sbench nor in PATH", shim.Program)
+	}
+	return filepath.Abs(path)
+}
+
+// Shim returns the name of the shim in use, as Options.Handler has it; "" until a run has been
+// made.
+func (c *Client) Shim() string {
+	if isOwn(c.shim) {
+		return shim.Runtime
+	}
+	return c.shim
+}
+
+// reapShims kills the run's shims: the server of sbench's own, and those of containerd's that
+// the daemon does not know. It starts a shim before it records it, so a client killed in
+// between leaves one behind.
 func (c *Client) reapShims(ctx context.Context, run string) error {
 	pids, err := proc.All()
 	if err != nil {
@@ -27,6 +80,10 @@ func (c *Client) reapShims(ctx context.Context, run string) error {
 		if c.isShim(pid, run) {
 			errs = append(errs, c.reapShim(ctx, pid, run))
 		}
+	}
+	// The server of sbench's own shim, which has no sandbox any more, is among them.
+	if err := os.Remove(shim.Socket(c.address, run)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

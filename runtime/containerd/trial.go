@@ -26,23 +26,42 @@ import (
 // been made.
 func (c *Client) UserNamespace() (mode, why string) { return c.ids.name, c.ids.why }
 
-// settle chooses, once per client, how sandboxes get their ids: the first of idModes in
-// which a trial sandbox works.
+// settle chooses, once per client, the shim, and how sandboxes get their ids: the first of
+// both with which a trial sandbox works.
 func (c *Client) settle(ctx context.Context, r *Run) error {
 	c.settling.Lock()
 	defer c.settling.Unlock()
 	if c.settled {
 		return nil
 	}
+	shims, err := findShims(c.opts.Handler)
+	if err != nil {
+		return err
+	}
+	for i, s := range shims {
+		c.shim = s
+		last := i == len(shims)-1
+		if err = c.settleIDs(ctx, r, last); err == nil || last || ctx.Err() != nil {
+			break
+		}
+		c.log.Warn("sbench's own shim does not work here; containerd's is used, which takes longer (runtime.handler: "+RuncHandler+" says so from the start)", "shim", s, "cause", err)
+	}
+	if err != nil {
+		c.ids, c.shim = idMode{}, ""
+	}
+	return err
+}
+
+// settleIDs chooses how sandboxes get their ids. The host's are only for the last shim: no
+// defect of the other must lead to them.
+func (c *Client) settleIDs(ctx context.Context, r *Run, last bool) error {
 	modes, err := c.idModes()
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if !c.settled {
-			c.ids = idMode{}
-		}
-	}()
+	if final := len(modes) - 1; !last && final > 0 && modes[final].name == HostUserNamespace {
+		modes = modes[:final]
+	}
 	image := r.emptyImage()
 	var whys []string
 	for _, m := range modes {

@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/runtime/shim"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -79,14 +80,20 @@ func directories() (root, state string) {
 const patience = 2 * time.Minute
 
 // Options returns the options of the tests' daemon, or of the one at SBENCH_TEST_ADDRESS,
-// with the OCI runtime of SBENCH_TEST_OCI_RUNTIME.
+// with the OCI runtime of SBENCH_TEST_OCI_RUNTIME and the shim of SBENCH_TEST_HANDLER. In CI
+// the shim is sbench's own unless that is set: it must not be missed without a word.
 func Options() containerd.Options {
 	level := slog.LevelWarn
 	if testing.Verbose() {
 		level = slog.LevelDebug
 	}
+	handler := os.Getenv("SBENCH_TEST_HANDLER")
+	if handler == "" && os.Getenv("CI") != "" {
+		handler = shim.Runtime
+	}
 	root, state := directories()
 	return containerd.Options{
+		Handler: handler,
 		Address: os.Getenv("SBENCH_TEST_ADDRESS"), OCIRuntime: os.Getenv("SBENCH_TEST_OCI_RUNTIME"), Root: root, State: state,
 		AllowDegraded: AllowDegraded(), Timeout: patience,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),

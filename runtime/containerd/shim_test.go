@@ -1,0 +1,260 @@
+package containerd_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/runtime/runtimetest"
+	"github.com/securebench/sbench/runtime/shim"
+)
+
+// TestContractOnRuncShim checks the contract on containerd's own shim; the other tests use
+// that of the options, which is sbench's unless SBENCH_TEST_HANDLER says otherwise.
+func TestContractOnRuncShim(t *testing.T) {
+	opts := containerdtest.Options()
+	opts.Handler = containerd.RuncHandler
+	run, image := containerdtest.NewRun(t, containerdtest.OpenWith(t, opts))
+	runtimetest.Contract(t, run, image)
+}
+
+// ownShim opens a client with sbench's own shim.
+func ownShim(t *testing.T) *containerd.Client {
+	t.Helper()
+	opts := containerdtest.Options()
+	opts.Handler = shim.Runtime
+	return containerdtest.OpenWith(t, opts)
+}
+
+// servers returns the pids of the servers of a run's shim.
+func servers(t *testing.T, run string) []int {
+	t.Helper()
+	pids, err := proc.All()
+	report(t, err)
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		args := proc.Args(pid)
+		at := slices.Index(args, "-id")
+		return len(args) == 0 || filepath.Base(args[0]) != shim.Program || args[len(args)-1] != "serve" || at < 0 || !strings.HasPrefix(args[at+1], run+"-")
+	})
+}
+
+// TestOneServerForARun: the sandboxes of a run have one process between them and the OCI
+// runtime, however many there are at a time, and it ends with the run.
+func TestOneServerForARun(t *testing.T) {
+	ctx := context.Background()
+	c := ownShim(t)
+	run, err := c.NewRun(ctx)
+	report(t, err)
+	image, err := c.Image(ctx, containerdtest.Image, containerd.PullNever)
+	report(t, err)
+	var wg sync.WaitGroup
+	sandboxes := make([]runtime.Sandbox, 8)
+	for i := range sandboxes {
+		wg.Go(func() {
+			var err error
+			sandboxes[i], err = run.Create(ctx, runtime.Config{Name: "one of many", Image: image, Persistent: true, Limits: runtime.DefaultLimits()})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if found := servers(t, run.ID()); len(found) != 1 {
+		t.Errorf("the servers %v, want one", found)
+	}
+	if _, err := os.Stat(shim.Socket(c.Address(), run.ID())); err != nil {
+		t.Error(err)
+	}
+	for _, s := range sandboxes {
+		if s != nil {
+			report(t, s.Close(ctx))
+		}
+	}
+	report(t, run.Close(ctx))
+	goneWithRun(t, c, run.ID())
+}
+
+// goneWithRun checks that nothing of a run is left but what the daemon removes in the
+// background.
+func goneWithRun(t *testing.T, c *containerd.Client, run string) {
+	t.Helper()
+	if found := servers(t, run); len(found) != 0 {
+		t.Errorf("the servers %v are left", found)
+	}
+	for _, pattern := range []string{
+		shim.Socket(c.Address(), run), filepath.Join(filepath.Dir(c.Address()), "io.containerd.runtime.v2.task", "*", run+"-*"), "/sys/fs/cgroup/*/sbench-" + run, "/sys/fs/cgroup/sbench-" + run,
+	} {
+		left, err := filepath.Glob(pattern)
+		report(t, err)
+		for deadline := time.Now().Add(10 * time.Second); len(left) > 0 && time.Now().Before(deadline); {
+			time.Sleep(50 * time.Millisecond)
+			left, err = filepath.Glob(pattern)
+			report(t, err)
+		}
+		if len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	}
+}
+
+// TestServerKilled: when the server is killed, the sandboxes that it serves fail with an
+// error that is nobody's verdict, and are removed; the next one gets a new server.
+func TestServerKilled(t *testing.T) {
+	ctx := context.Background()
+	for _, state := range []struct {
+		name       string
+		persistent bool
+		args       []string
+	}{
+		{"no sandbox", false, nil},
+		{"an idle sandbox", true, nil},
+		{"a process", false, []string{"sleep", "60"}},
+		{"an added process", true, []string{"sleep", "60"}},
+	} {
+		t.Run(state.name, func(t *testing.T) {
+			c := ownShim(t)
+			run, err := c.NewRun(ctx)
+			report(t, err)
+			image, err := c.Image(ctx, containerdtest.Image, containerd.PullNever)
+			report(t, err)
+			life := sbenchLife(run, runtime.Config{Name: "life", Image: image, Limits: runtime.DefaultLimits()})
+			report(t, life(0))
+			sandbox := create(t, run, runtime.Config{Name: "victim", Image: image, Persistent: state.persistent})
+			killed := time.AfterFunc(time.Second, func() { killServers(t, run.ID()) })
+			if state.args == nil {
+				killed.Stop()
+				killServers(t, run.ID())
+			} else if exit, err := sandbox.Exec(ctx, runtime.Process{Args: state.args, Wall: wall}); err == nil {
+				t.Errorf("its process has ended with %v", exit)
+			} else {
+				t.Log(err)
+			}
+			report(t, life(1))
+			report(t, sandbox.Close(ctx))
+			report(t, life(2))
+			report(t, run.Close(ctx))
+			goneWithRun(t, c, run.ID())
+		})
+	}
+}
+
+func killServers(t *testing.T, run string) {
+	t.Helper()
+	found := servers(t, run)
+	if len(found) == 0 {
+		t.Error("no server to be killed")
+	}
+	for _, pid := range found {
+		report(t, unix.Kill(pid, unix.SIGKILL))
+	}
+}
+
+// TestServerKilledAnytime: however the kills of the server fall, every life of a sandbox ends
+// with its own result or an error, within its time, and nothing is left.
+func TestServerKilledAnytime(t *testing.T) {
+	kills := 12
+	if os.Getenv("SBENCH_SOAK") != "" {
+		kills = 300
+	}
+	ctx := context.Background()
+	c := ownShim(t)
+	run, err := c.NewRun(ctx)
+	report(t, err)
+	image, err := c.Image(ctx, containerdtest.Image, containerd.PullNever)
+	report(t, err)
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	var mu sync.Mutex
+	lived, failed := 0, 0
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				err := oddLife(ctx, run, image)
+				mu.Lock()
+				if err == nil {
+					lived++
+				} else {
+					failed++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for range kills {
+		time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
+		for _, pid := range servers(t, run.ID()) {
+			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+		}
+	}
+	close(done)
+	wg.Wait()
+	t.Logf("%d lives, %d failures", lived, failed)
+	if failed == 0 {
+		t.Error("no kill has hit")
+	}
+	report(t, oddLife(ctx, run, image))
+	report(t, run.Close(ctx))
+	goneWithRun(t, c, run.ID())
+}
+
+// oddLife is a life whose process exits with 7, and an error if it does not.
+func oddLife(ctx context.Context, run *containerd.Run, image runtime.Image) error {
+	sandbox, err := run.Create(ctx, runtime.Config{Name: "odd", Image: image, Limits: runtime.DefaultLimits()})
+	if err != nil {
+		return err
+	}
+	exit, err := sandbox.Exec(ctx, runtime.Process{Args: []string{"sh", "-c", "exit 7"}, Wall: time.Minute})
+	if err == nil && (exit.Code != 7 || exit.Reason != runtime.Exited) {
+		panic("a killed shim has changed how a process ended: " + exit.String())
+	}
+	if closeErr := sandbox.Close(ctx); closeErr != nil {
+		return closeErr
+	}
+	return err
+}
+
+// TestShimThatDoesNotWork: a shim that cannot be started or says nonsense is replaced by
+// containerd's, unless it was asked for by name.
+func TestShimThatDoesNotWork(t *testing.T) {
+	containerdtest.Open(t) // or the test is skipped
+	for _, test := range []struct{ name, text string }{
+		{"fails", "#!/bin/sh\necho no >&2\nexit 1\n"},
+		{"says nonsense", "#!/bin/sh\necho nonsense\n"},
+		{"names no server", "#!/bin/sh\necho unix:///nowhere\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			report(t, os.WriteFile(filepath.Join(dir, shim.Program), []byte(test.text), 0o755))
+			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+			for handler, want := range map[string]string{containerd.HandlerAuto: containerd.RuncHandler, shim.Runtime: ""} {
+				opts := containerdtest.Options()
+				opts.Handler = handler
+				c := containerdtest.OpenWith(t, opts)
+				run, err := c.NewRun(context.Background())
+				if c.Shim() != want || (err == nil) != (want != "") {
+					t.Errorf("%s: the shim %q and %v, want %q", handler, c.Shim(), err, want)
+				}
+				if err == nil {
+					report(t, run.Close(context.Background()))
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,156 @@
+package shim
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bundle is the directory of a sandbox, which containerd makes and removes. The OCI
+// runtime's state is in it, so that it needs no removal of its own.
+type bundle string
+
+func (b bundle) file(name string) string { return filepath.Join(string(b), name) }
+
+func (b bundle) state() string { return b.file("oci") }
+
+// runtime returns the OCI runtime that has, or may have, a container in this bundle; "" if
+// none has.
+func (b bundle) runtime() (string, error) {
+	path, err := os.ReadFile(b.file("runtime"))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	return string(path), err
+}
+
+// ociRuntime is the OCI runtime of one sandbox.
+type ociRuntime struct {
+	path   string
+	bundle bundle
+	id     string
+}
+
+// run executes the runtime with arguments after the global ones. The error says what the
+// runtime said.
+func (r ociRuntime) run(stdio stdio, args ...string) error {
+	logFile := r.bundle.file("log.json")
+	cmd := exec.Command(r.path, append([]string{"--root", r.bundle.state(), "--log", logFile, "--log-format", "json"}, args...)...)
+	cmd.Dir = string(r.bundle)
+	// A file that is nil must not become an interface that is not.
+	if stdio.in != nil {
+		cmd.Stdin = stdio.in
+	}
+	if stdio.out != nil {
+		cmd.Stdout = stdio.out
+	}
+	if stdio.err != nil {
+		cmd.Stderr = stdio.err
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	err := cmd.Run()
+	if err == nil {
+		return nil
+	}
+	said := lastError(logFile)
+	if said == "" {
+		said = err.Error()
+	}
+	return fmt.Errorf("%s: OCI runtime %s failed: %s", filepath.Base(r.path), args[0], said)
+}
+
+// lastError returns the last error in an OCI runtime's log, "" if there is none.
+func lastError(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	said := ""
+	for line := range bytes.Lines(text) {
+		var entry struct{ Level, Msg string }
+		if json.Unmarshal(line, &entry) == nil && entry.Level == "error" {
+			said = strings.TrimSpace(entry.Msg)
+		}
+	}
+	return said
+}
+
+func readPid(file string) (int, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}
+
+// release lets a created container's process execute its program. What "runc start" does is
+// read the one byte that the process writes to a FIFO before it goes on; that is done here,
+// without an execution of runc. Other runtimes, and a runc without the FIFO, are executed.
+// ended is closed when the process ends.
+func (r ociRuntime) release(ended <-chan struct{}) error {
+	name := filepath.Join(r.bundle.state(), r.id, "exec.fifo")
+	if !isRunc(r.path) {
+		return r.run(stdio{}, "start", r.id)
+	}
+	// With a writer's end open, too, the read waits until there is a byte.
+	fifo, err := os.OpenFile(name, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return r.run(stdio{}, "start", r.id)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = fifo.Close() }()
+	released := make(chan struct{})
+	defer close(released)
+	go func() {
+		select {
+		case <-ended:
+			_ = fifo.SetReadDeadline(time.Unix(1, 0))
+		case <-released:
+		}
+	}()
+	_, err = fifo.Read(make([]byte, 1))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = readNow(fifo) // the process may have written before it ended
+	}
+	if err != nil {
+		return fmt.Errorf("the first process has ended before it was started: %w", err)
+	}
+	return os.Remove(name)
+}
+
+// readNow reads one byte that is there already.
+func readNow(f *os.File) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = conn.Control(func(fd uintptr) { _, failed = unix.Read(int(fd), make([]byte, 1)) })
+	return errors.Join(err, failed)
+}
+
+// kinds has, by path, whether an OCI runtime is runc.
+var kinds sync.Map
+
+func isRunc(path string) bool {
+	if is, ok := kinds.Load(path); ok {
+		return is.(bool)
+	}
+	out, err := exec.Command(path, "--version").Output()
+	is := err == nil && bytes.HasPrefix(out, []byte("runc version "))
+	kinds.Store(path, is)
+	return is
+}
