@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -101,25 +104,38 @@ func TestPackText(t *testing.T) {
 	}
 }
 
-// TestPackHumanEval imports HumanEval: every tenth problem, and all with SBENCH_SOAK.
+// TestPackHumanEval imports HumanEval.
 func TestPackHumanEval(t *testing.T) {
-	dir := os.Getenv("SBENCH_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "data")
-	}
-	source := filepath.Join(dir, "humaneval", "HumanEval.jsonl.gz")
-	if _, err := os.Stat(source); err != nil {
-		if _, missing := os.Stat(dir); missing == nil && os.Getenv("CI") == "true" {
-			t.Fatalf("the data directory is there, and the HumanEval problems are not: %v", err)
-		}
-		t.Skipf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the directory with humaneval/HumanEval.jsonl.gz: %v", err)
+	args, count, err := humanEval(t)
+	if err != nil {
+		t.Skip(err)
 	}
 	containerdtest.Open(t)
-	if os.Getenv("SBENCH_SOAK") != "" {
-		checked(t, "164", "humaneval", source)
-	} else {
-		checked(t, "17", "humaneval", source, "--select", "HumanEval/*0")
+	checked(t, strconv.Itoa(count), append([]string{"humaneval"}, args...)...)
+}
+
+// humanEval returns what imports HumanEval, and how many problems that is: every tenth, and
+// all with SBENCH_SOAK. The error says that the data are not here, which is fatal in CI if
+// other data are.
+func humanEval(t *testing.T) (args []string, count int, err error) {
+	t.Helper()
+	dir, err := filepath.Abs(cmp.Or(os.Getenv("SBENCH_DATA"), filepath.Join("..", "..", "..", "shared", "data")))
+	must(t, err)
+	source := filepath.Join(dir, "humaneval", "HumanEval.jsonl.gz")
+	switch _, err := os.Stat(source); {
+	case err != nil && os.Getenv("CI") == "true" && isDir(dir):
+		t.Fatalf("the data directory is there, and the HumanEval problems are not: %v", err)
+	case err != nil:
+		return nil, 0, fmt.Errorf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the directory with humaneval/HumanEval.jsonl.gz: %w", err)
+	case os.Getenv("SBENCH_SOAK") != "":
+		return []string{source}, 164, nil
 	}
+	return []string{source, "--select", "HumanEval/*0"}, 17, nil
+}
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
 }
 
 // TestPackTasks: formats of task directories, whose solutions run in a sandbox.
