@@ -80,7 +80,8 @@ func (c Call) locked(f func(socket string) error) error {
 	return f(socket)
 }
 
-// Start writes the address of the run's server, which it starts unless it runs.
+// Start writes the address of the run's server, which it starts unless it runs. The working
+// directory is the bundle.
 func (c Call) Start(w io.Writer) error {
 	return c.locked(func(socket string) error {
 		if !answers(socket) {
@@ -93,7 +94,12 @@ func (c Call) Start(w io.Writer) error {
 		if err := os.Chtimes(socket, now, now); err != nil {
 			return err
 		}
-		_, err := io.WriteString(w, "unix://"+socket)
+		// containerd 1.6 does not keep the answer, and reads this file after a restart.
+		address := "unix://" + socket
+		if err := os.WriteFile("address", []byte(address), 0o600); err != nil {
+			return err
+		}
+		_, err := io.WriteString(w, address)
 		return err
 	})
 }
@@ -195,9 +201,11 @@ func (c Call) Delete(w io.Writer) error {
 	if runtime == "" {
 		return nil
 	}
-	cmd := exec.Command(runtime, "--root", b.state(), "delete", "--force", c.ID)
-	if out, err := cmd.CombinedOutput(); err != nil && !strings.Contains(string(out), "does not exist") {
-		return fmt.Errorf("%s delete: %w: %s", runtime, err, out)
+	if _, err := os.Stat(filepath.Join(b.state(), c.ID)); err == nil {
+		out, err := exec.Command(runtime, "--root", b.state(), "delete", "--force", c.ID).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%s delete: %w: %s", runtime, err, out)
+		}
 	}
 	answer, err := proto.Marshal(&taskapi.DeleteResponse{ExitStatus: 128 + uint32(unix.SIGKILL), ExitedAt: timestamppb.Now()})
 	if err != nil {
