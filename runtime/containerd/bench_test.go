@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,14 +27,12 @@ import (
 const dockerImage = "sbench.local/base:bookworm"
 
 // BenchmarkLife measures the whole life of a sandbox that runs true: create, start, wait,
-// delete. It compares runc alone with the same specification, crun if it is installed and,
-// where a Docker daemon answers, docker with the same restrictions.
+// delete. It compares runc alone with the same specification, containerd's shim with sbench's,
+// crun if it is installed and, where a Docker daemon answers, docker with the same
+// restrictions.
 func BenchmarkLife(b *testing.B) {
 	run, image := containerdtest.NewRun(b, containerdtest.Open(b))
 	cfg := runtime.Config{Name: "bench", Image: image, Limits: runtime.DefaultLimits(), Workdir: "/tmp"}
-	opts := containerdtest.Options()
-	opts.UserNamespace = containerd.HostUserNamespace
-	hostRun, _ := containerdtest.NewRun(b, containerdtest.OpenWith(b, opts))
 	type rival struct {
 		name string
 		life func(n int64) error
@@ -42,13 +41,21 @@ func BenchmarkLife(b *testing.B) {
 		{"runc-run", runcLife(b, run, cfg, runcRun)},
 		{"runc-steps", runcLife(b, run, cfg, runcSteps)},
 		{"sbench", sbenchLife(run, cfg)},
-		{"sbench-host-ids", sbenchLife(hostRun, cfg)},
 	}
-	if life, err := crunLife(b, cfg); err == nil {
-		rivals = append(rivals, rival{"sbench-crun", life})
-	} else {
-		b.Logf("no crun that runs sandboxes here: not measured: %v", err)
+	for name, change := range map[string]func(*containerd.Options){
+		"sbench-host-ids":       func(o *containerd.Options) { o.UserNamespace = containerd.HostUserNamespace },
+		"sbench-runc-shim":      func(o *containerd.Options) { o.Handler = containerd.RuncHandler },
+		"sbench-crun":           func(o *containerd.Options) { o.OCIRuntime = "crun" },
+		"sbench-crun-runc-shim": func(o *containerd.Options) { o.OCIRuntime, o.Handler = "crun", containerd.RuncHandler },
+	} {
+		life, err := otherLife(b, cfg, change)
+		if err != nil {
+			b.Logf("%s: not measured: %v", name, err)
+			continue
+		}
+		rivals = append(rivals, rival{name, life})
 	}
+	slices.SortFunc(rivals, func(a, b rival) int { return strings.Compare(a.name, b.name) })
 	if exec.Command("docker", "image", "inspect", dockerImage).Run() == nil {
 		rivals = append(rivals, rival{"docker", dockerLife})
 	} else {
@@ -119,11 +126,12 @@ func sbenchLife(run *containerd.Run, cfg runtime.Config) func(int64) error {
 	}
 }
 
-// crunLife returns the life of a sandbox with crun instead of runc.
-func crunLife(b *testing.B, cfg runtime.Config) (func(int64) error, error) {
+// otherLife returns the life of a sandbox with other options.
+func otherLife(b *testing.B, cfg runtime.Config, change func(*containerd.Options)) (func(int64) error, error) {
+	b.Helper()
 	ctx := context.Background()
 	opts := containerdtest.Options()
-	opts.OCIRuntime = "crun"
+	change(&opts)
 	c, err := containerd.Open(ctx, opts)
 	if err != nil {
 		return nil, err
