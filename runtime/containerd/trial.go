@@ -41,8 +41,8 @@ func (c *Client) settle(ctx context.Context, r *Run) error {
 	for i, s := range shims {
 		c.shim = s
 		last := i == len(shims)-1
-		if err = c.settleIDs(ctx, r, last); err == nil || last || ctx.Err() != nil {
-			break
+		if err = c.settleIDs(ctx, r, last); last || !errors.Is(err, errNoSandbox) {
+			break // a runtime that hangs, or a shortage, is not the shim's fault
 		}
 		c.log.Warn("sbench's own shim does not work here; containerd's is used, which takes longer (runtime.handler: "+RuncHandler+" says so from the start)", "shim", s, "cause", err)
 	}
@@ -51,6 +51,8 @@ func (c *Client) settle(ctx context.Context, r *Run) error {
 	}
 	return err
 }
+
+var errNoSandbox = errors.New("this host runs no sandbox")
 
 // settleIDs chooses how sandboxes get their ids. The host's are only for the last shim: no
 // defect of the other must lead to them.
@@ -89,7 +91,7 @@ func (c *Client) settleIDs(ctx context.Context, r *Run, last bool) error {
 			whys = append(whys, err.Error())
 		}
 	}
-	return fmt.Errorf("%w: this host runs no sandbox: %s", runtime.ErrUnavailable, strings.Join(whys, "; "))
+	return fmt.Errorf("%w: %w: %s", runtime.ErrUnavailable, errNoSandbox, strings.Join(whys, "; "))
 }
 
 // lasting reports whether a trial failed for a permanent reason: the OCI runtime or the
