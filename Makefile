@@ -101,7 +101,8 @@ check: setup-check
 bench: setup build
 	@scripts/docker-image.sh "$$(scripts/base-image.sh)"
 	$(call say,bench: go test -bench)
-	@scripts/without-hybrid.sh scripts/go-test.sh -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 60m $(BENCH)
+	@mkdir -p runs; scripts/without-hybrid.sh scripts/go-test.sh -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 60m $(BENCH) | tee runs/bench.txt
+	@scripts/bench-table.sh runs/bench.txt docs/performance.md
 	$(call say,bench: a sandbox as root and as an ordinary user)
 	@[ "$$(id -u)" != 0 ] || scripts/test-rootless.sh --bench
 

@@ -21,6 +21,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // dockerImage must be in Docker's image store; scripts/bench.sh puts it there.
@@ -285,4 +286,60 @@ func BenchmarkCreate(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkIdle measures the memory that a sandbox costs while it idles beside that of its own
+// processes: that of the run's shims.
+func BenchmarkIdle(b *testing.B) {
+	for name, handler := range map[string]string{"sbench": containerdtest.Options().Handler, "sbench-runc-shim": containerd.RuncHandler} {
+		opts := containerdtest.Options()
+		opts.Handler = handler
+		run, image := containerdtest.NewRun(b, containerdtest.OpenWith(b, opts))
+		b.Run(name, func(b *testing.B) {
+			const sandboxes = 8
+			for b.Loop() {
+				var all []runtime.Sandbox
+				for range sandboxes {
+					sandbox, err := run.Create(b.Context(), runtime.Config{Name: "idle", Image: image, Limits: runtime.DefaultLimits(), Persistent: true})
+					if err != nil {
+						b.Fatal(err)
+					}
+					all = append(all, sandbox)
+				}
+				b.ReportMetric(float64(shimMemory(b, run.ID()))/sandboxes/1024, "MiB/sandbox")
+				for _, sandbox := range all {
+					if err := sandbox.Close(b.Context()); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// shimMemory returns the proportional set size of a run's shims, in KiB.
+func shimMemory(b *testing.B, run string) (sum int) {
+	b.Helper()
+	pids, err := proc.All()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, pid := range pids {
+		args := proc.Args(pid)
+		at := slices.Index(args, "-id")
+		if at < 0 || !strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") || !strings.HasPrefix(args[at+1], run+"-") {
+			continue
+		}
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+		if err != nil {
+			b.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			var kib int
+			if n, _ := fmt.Sscanf(line, "Pss: %d kB", &kib); n == 1 {
+				sum += kib
+			}
+		}
+	}
+	return sum
 }

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# bench-table.sh RESULTS [PAGE]
+#
+# Prints a table of what the benchmarks in the file RESULTS (the output of go test -bench, as
+# benchstat reads it) measured, with the ratios to the rivals and the aims. With PAGE, it
+# replaces the lines between "<!-- figures -->" and "<!-- end of figures -->" there, unless
+# one of the rivals is missing.
+set -euo pipefail
+
+table() {
+	awk '
+	/^Benchmark/ {
+		sub(/-[0-9]+$/, "", $1)
+		for (i = 3; i < NF; i += 2) value[$1, $(i + 1)] = $i
+	}
+	function number(x) { return x == "" ? "not measured" : sprintf(x < 10 ? "%.1f" : "%.0f", x) }
+	function each(rate) { return rate == "" ? "" : 1000 / rate }
+	# row TEXT OURS THEIRS AIM SIGN: SIGN is 1 if the ratio is to be at least the aim, -1 if at most.
+	function row(text, ours, theirs, aim, sign, unit,    ratio, verdict) {
+		ratio = "-"; verdict = "not measured"
+		if (ours != "" && theirs != "") {
+			ratio = ours / theirs
+			verdict = sign * (ratio - aim) >= 0 ? "met" : "missed"
+			ratio = sprintf("%.1f", ratio)
+		}
+		printf "| %s | %s%s | %s%s | %s | %s %s | %s |\n", text, number(ours), unit, number(theirs), unit, ratio, sign > 0 ? "at least" : "at most", aim, verdict
+	}
+	function life(rival, parallel, what) { return value["BenchmarkLife/" rival "/parallel=" parallel, what] }
+	END {
+		print "| | sbench | rival | ratio | aim | |"
+		print "|---|---|---|---|---|---|"
+		row("life of a sandbox, p50, rival `runc run`", life("sbench", 1, "p50-ms"), life("runc-run", 1, "p50-ms"), 1.6, -1, " ms")
+		row("lives a second, 8 in parallel, rival Docker", life("sbench", 8, "lives/s"), life("docker", 8, "lives/s"), 8, 1, "")
+		row("tasks a minute, 8 jobs, rival Docker", value["BenchmarkThroughput/sbench/jobs=8", "tasks/min"], value["BenchmarkThroughput/docker/jobs=8", "tasks/min"], 6, 1, "")
+		row("HumanEval with four mutants each, 2 jobs, time of one, rival a plain process", each(value["BenchmarkHumanEval/contrast/jobs=2", "verifications/s"]), each(value["BenchmarkHumanEval/plain/jobs=2", "verifications/s"]), 6, -1, " ms")
+		memory = value["BenchmarkIdle/sbench", "MiB/sandbox"]
+		printf "| memory of an idle sandbox over that of its processes, rival containerd'"'"'s shim | %s MiB | %s MiB | | at most 4 MiB | %s |\n", number(memory), number(value["BenchmarkIdle/sbench-runc-shim", "MiB/sandbox"]), memory == "" ? "not measured" : memory <= 4 ? "met" : "missed"
+		print "\n| | p50, one at a time | sandboxes per second, 1 / 8 / 32 in parallel |"
+		print "|---|---|---|"
+		split("runc-run runc-steps sbench sbench-host-ids sbench-crun sbench-runc-shim sbench-crun-runc-shim docker", rivals)
+		text["runc-run"] = "`runc run`, attached, nothing read back"
+		text["runc-steps"] = "`runc create`, `start`, `delete`"
+		text["sbench"] = "sbench"
+		text["sbench-host-ids"] = "sbench with the ids of the host"
+		text["sbench-crun"] = "sbench with crun"
+		text["sbench-runc-shim"] = "sbench with containerd'"'"'s shim"
+		text["sbench-crun-runc-shim"] = "sbench with crun and containerd'"'"'s shim"
+		text["docker"] = "`docker run -d`, `exec`, `rm -f`"
+		for (i = 1; i in rivals; i++) {
+			r = rivals[i]
+			if (life(r, 1, "p50-ms") == "") { missing = 1; continue }
+			printf "| %s | %s ms | %s / %s / %s |\n", text[r], number(life(r, 1, "p50-ms")), number(life(r, 1, "lives/s")), number(life(r, 8, "lives/s")), number(life(r, 32, "lives/s"))
+		}
+		exit missing ? 3 : 0
+	}' "$1"
+}
+
+status=0
+text="$(table "$1")" || status=$?
+printf '%s\n' "$text"
+[ "$status" = 0 ] || [ "$status" = 3 ] || exit "$status"
+if [ $# = 2 ] && [ "$status" = 0 ]; then
+	text="$text" awk '
+		/^<!-- end of figures -->$/ { inside = 0 }
+		!inside { print }
+		/^<!-- figures -->$/ { print ENVIRON["text"]; inside = 1 }
+	' "$2" >"$2.new"
+	mv -- "$2.new" "$2"
+elif [ $# = 2 ]; then
+	echo "bench: not every rival was measured: $2 is not changed" >&2
+fi
