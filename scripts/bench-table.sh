@@ -23,7 +23,7 @@ table() {
 			verdict = sign * (ratio - aim) >= 0 ? "met" : "missed"
 			ratio = sprintf("%.1f", ratio)
 		}
-		printf "| %s | %s%s | %s%s | %s | %s %s | %s |\n", text, number(ours), unit, number(theirs), unit, ratio, sign > 0 ? "at least" : "at most", aim, verdict
+		printf "| %s | %s%s | %s%s | %s | %s %s | %s |\n", text, number(ours), unit, number(theirs), unit, ratio, (sign > 0 ? "at least" : "at most"), aim, verdict
 	}
 	function life(rival, parallel, what) { return value["BenchmarkLife/" rival "/parallel=" parallel, what] }
 	END {
@@ -34,7 +34,7 @@ table() {
 		row("tasks a minute, 8 jobs, rival Docker", value["BenchmarkThroughput/sbench/jobs=8", "tasks/min"], value["BenchmarkThroughput/docker/jobs=8", "tasks/min"], 6, 1, "")
 		row("HumanEval with four mutants each, 2 jobs, time of one, rival a plain process", each(value["BenchmarkHumanEval/contrast/jobs=2", "verifications/s"]), each(value["BenchmarkHumanEval/plain/jobs=2", "verifications/s"]), 6, -1, " ms")
 		memory = value["BenchmarkIdle/sbench", "MiB/sandbox"]
-		printf "| memory of an idle sandbox over that of its processes, rival containerd'"'"'s shim | %s MiB | %s MiB | | at most 4 MiB | %s |\n", number(memory), number(value["BenchmarkIdle/sbench-runc-shim", "MiB/sandbox"]), memory == "" ? "not measured" : memory <= 4 ? "met" : "missed"
+		printf "| memory of an idle sandbox over that of its processes, rival containerd'"'"'s shim | %s MiB | %s MiB | | at most 4 MiB | %s |\n", number(memory), number(value["BenchmarkIdle/sbench-runc-shim", "MiB/sandbox"]), (memory == "" ? "not measured" : memory <= 4 ? "met" : "missed")
 		print "\n| | p50, one at a time | sandboxes per second, 1 / 8 / 32 in parallel |"
 		print "|---|---|---|"
 		split("runc-run runc-steps sbench sbench-host-ids sbench-crun sbench-runc-shim sbench-crun-runc-shim docker", rivals)

@@ -134,6 +134,7 @@ run() {
 	records "$out/$name/candidates.jsonl" '"\n".join(sorted({str(x.get("failure_message")) for x in r if x["verification_status"] == "error"}))'
 	had="$(records "$out/$name/candidates.jsonl" '",".join(sorted({x["provenance"]["host"].get("user_namespace", "none") for x in r}))')"
 	detail "ids=$had" \
+		"shim=$(records "$out/$name/candidates.jsonl" '",".join(sorted({x["provenance"]["host"].get("shim", "none") for x in r}))')" \
 		"degraded=$(records "$out/$name/candidates.jsonl" '",".join(sorted({d for x in r for d in x.get("degraded", [])})) or "none"')"
 	[ "$status" = 0 ] || return "$status"
 	[ "$had" = "$ids" ]
@@ -348,6 +349,7 @@ main() {
 		step limits limits
 		step cores cores
 		step killed killed
+		step shim tests containerd.test runtime/containerd '^(TestContract|TestOneServerForARun|TestServerKilled|TestShimThatDoesNotWork)$'
 		if [ "$length" != short ]; then
 			step reasons tests containerd.test runtime/containerd 'TestLimitReasons|TestHogs|TestSocketMemory|TestHostMemory|TestProcTellsLittle'
 			step probe tests containerd.test runtime/containerd TestProbe

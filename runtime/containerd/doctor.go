@@ -68,7 +68,7 @@ func (c *Client) shimFinding() hostcheck.Finding {
 	case name == "":
 		return hostcheck.Failure(check, "not known: no sandbox lived", "see above")
 	case name == RuncHandler && c.opts.Handler == HandlerAuto:
-		return hostcheck.Warning(check, name+", containerd's own: sandboxes take up to twice as long", "install "+shim.Program+" beside sbench, where the daemon, too, can execute it")
+		return hostcheck.Warning(check, name+", containerd's own: sandboxes take a third longer", "install "+shim.Program+" beside sbench, where the daemon, too, can execute it")
 	default:
 		return hostcheck.Fine(check, name)
 	}
