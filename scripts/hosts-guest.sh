@@ -349,7 +349,7 @@ main() {
 		step limits limits
 		step cores cores
 		step killed killed
-		step shim tests containerd.test runtime/containerd '^(TestContract|TestOneServerForARun|TestServerKilled|TestShimThatDoesNotWork)$'
+		step shim tests containerd.test runtime/containerd '^(TestContract|TestOneServerForARun|TestServerKilled)$'
 		if [ "$length" != short ]; then
 			step reasons tests containerd.test runtime/containerd 'TestLimitReasons|TestHogs|TestSocketMemory|TestHostMemory|TestProcTellsLittle'
 			step probe tests containerd.test runtime/containerd TestProbe

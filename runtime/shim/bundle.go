@@ -2,6 +2,7 @@ package shim
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,11 +43,11 @@ type ociRuntime struct {
 	id     string
 }
 
-// run executes the runtime with arguments after the global ones. The error says what the
-// runtime said.
-func (r ociRuntime) run(stdio stdio, args ...string) error {
+// run executes the runtime with arguments after the global ones, and kills it when the caller
+// gives up. The error says what the runtime said.
+func (r ociRuntime) run(ctx context.Context, stdio stdio, args ...string) error {
 	logFile := r.bundle.file("log.json")
-	cmd := exec.Command(r.path, append([]string{"--root", r.bundle.state(), "--log", logFile, "--log-format", "json"}, args...)...)
+	cmd := exec.CommandContext(ctx, r.path, append([]string{"--root", r.bundle.state(), "--log", logFile, "--log-format", "json"}, args...)...)
 	cmd.Dir = string(r.bundle)
 	// A file that is nil must not become an interface that is not.
 	if stdio.in != nil {
@@ -64,7 +65,10 @@ func (r ociRuntime) run(stdio stdio, args ...string) error {
 		return nil
 	}
 	said := lastError(logFile)
-	if said == "" {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: OCI runtime %s: %w", filepath.Base(r.path), args[0], context.Cause(ctx))
+	case said == "":
 		said = err.Error()
 	}
 	return fmt.Errorf("%s: OCI runtime %s failed: %s", filepath.Base(r.path), args[0], said)
@@ -98,15 +102,15 @@ func readPid(file string) (int, error) {
 // read the one byte that the process writes to a FIFO before it goes on; that is done here,
 // without an execution of runc. Other runtimes, and a runc without the FIFO, are executed.
 // ended is closed when the process ends.
-func (r ociRuntime) release(ended <-chan struct{}) error {
+func (r ociRuntime) release(ctx context.Context, ended <-chan struct{}) error {
 	name := filepath.Join(r.bundle.state(), r.id, "exec.fifo")
 	if !isRunc(r.path) {
-		return r.run(stdio{}, "start", r.id)
+		return r.run(ctx, stdio{}, "start", r.id)
 	}
 	// With a writer's end open, too, the read waits until there is a byte.
 	fifo, err := os.OpenFile(name, os.O_RDWR|unix.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) {
-		return r.run(stdio{}, "start", r.id)
+		return r.run(ctx, stdio{}, "start", r.id)
 	}
 	if err != nil {
 		return err
@@ -117,16 +121,18 @@ func (r ociRuntime) release(ended <-chan struct{}) error {
 	go func() {
 		select {
 		case <-ended:
-			_ = fifo.SetReadDeadline(time.Unix(1, 0))
+		case <-ctx.Done():
 		case <-released:
+			return
 		}
+		_ = fifo.SetReadDeadline(time.Unix(1, 0))
 	}()
 	_, err = fifo.Read(make([]byte, 1))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = readNow(fifo) // the process may have written before it ended
 	}
 	if err != nil {
-		return fmt.Errorf("the first process has ended before it was started: %w", err)
+		return errors.Join(fmt.Errorf("the first process has ended, or does not wait for its start: %w", err), ctx.Err())
 	}
 	return os.Remove(name)
 }

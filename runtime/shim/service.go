@@ -129,11 +129,11 @@ func (t *task) create(ctx context.Context, p *process) error {
 		return err
 	}
 	pidFile := t.oci.bundle.file("first.pid")
-	if err := t.oci.run(std, "create", "--bundle", string(t.oci.bundle), "--pid-file", pidFile, t.oci.id); err != nil {
-		return err // the runtime has removed what it made
+	if err := t.oci.run(ctx, std, "create", "--bundle", string(t.oci.bundle), "--pid-file", pidFile, t.oci.id); err != nil {
+		return err // what it made, it has removed, or the action "delete" removes
 	}
 	if err := p.adopt(pidFile); err != nil {
-		return errors.Join(err, t.oci.run(stdio{}, "delete", "--force", t.oci.id))
+		return errors.Join(err, t.oci.run(context.WithoutCancel(ctx), stdio{}, "delete", "--force", t.oci.id))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +152,7 @@ func (s *service) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.
 	case started || p.hasEnded():
 		err = fmt.Errorf("the process was started, or has ended: %w", errdefs.ErrFailedPrecondition)
 	case r.ExecID == "":
-		err = t.oci.release(p.done)
+		err = t.oci.release(ctx, p.done)
 	default:
 		err = t.add(ctx, r.ExecID, p)
 	}
@@ -176,7 +176,7 @@ func (t *task) add(ctx context.Context, id string, p *process) error {
 	if err := os.WriteFile(specFile, p.spec, 0o600); err != nil {
 		return err
 	}
-	if err := t.oci.run(std, "exec", "--detach", "--process", specFile, "--pid-file", pidFile, t.oci.id); err != nil {
+	if err := t.oci.run(ctx, std, "exec", "--detach", "--process", specFile, "--pid-file", pidFile, t.oci.id); err != nil {
 		return err
 	}
 	return p.adopt(pidFile)
