@@ -31,7 +31,7 @@ build:
 ## install: install bin/sbench, its shim, man page, completion and docs below PREFIX (/usr/local)
 .PHONY: install
 install:
-	@[ -x bin/sbench ] || $(MAKE) build
+	@[ -x bin/sbench ] && [ -x bin/containerd-shim-sbench-v1 ] || $(MAKE) build
 	$(call say,install: into $(DESTDIR)$(PREFIX))
 	@scripts/install.sh "$(DESTDIR)$(PREFIX)" bin/sbench
 

@@ -6,9 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/shim"
 )
@@ -43,9 +40,7 @@ func act(call shim.Call, action string) error {
 	case "delete":
 		return call.Delete(os.Stdout)
 	case "serve":
-		stop := make(chan os.Signal, 1)
-		signal.Notify(stop, unix.SIGTERM, unix.SIGINT)
-		return call.Serve(stop)
+		return call.Serve()
 	}
 	return fmt.Errorf("action %q: containerd calls this program with start or delete", action)
 }

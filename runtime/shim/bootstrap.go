@@ -6,7 +6,7 @@
 // containerd executes the shim's program with an action for each sandbox: "start", which
 // starts the server of the run or finds it, and prints its address; and "delete", once the
 // connection to the server has ended for whatever reason. A server ends when it has had
-// no sandbox for [Linger], or on SIGTERM.
+// no sandbox for ten seconds.
 //
 // The shim does only what sbench needs: no terminals, root file systems that are mounted
 // already, no checkpoints, no statistics, no events.
@@ -40,8 +40,8 @@ const (
 	Runtime = "io.containerd.sbench.v1"
 )
 
-// Linger is for how long a server without sandboxes waits for the next.
-const Linger = 10 * time.Second
+// linger is for how long a server without sandboxes waits for the next.
+const linger = 10 * time.Second
 
 // A Call is an execution of the program by containerd.
 type Call struct {
@@ -118,7 +118,10 @@ func (c Call) spawn(socket string) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	// Whoever connects can have programs executed. The sandboxes inherit the old mask.
+	mask := unix.Umask(0o077)
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	unix.Umask(mask)
 	if err != nil {
 		return err
 	}
@@ -143,9 +146,8 @@ func (c Call) spawn(socket string) error {
 	return cmd.Process.Release()
 }
 
-// Serve serves the socket that Start made, which is file descriptor 3, until a signal comes
-// from stop or the server is idle.
-func (c Call) Serve(stop <-chan os.Signal) error {
+// Serve serves the socket that Start made, which is file descriptor 3, until it is idle.
+func (c Call) Serve() error {
 	// Memory matters more than time here: a host may run a server for each of many runs.
 	debug.SetGCPercent(40)
 	// Processes whose parents were OCI runtimes become this one's children.
@@ -168,21 +170,16 @@ func (c Call) Serve(stop <-chan os.Signal) error {
 		select {
 		case err := <-served:
 			return err
-		case <-stop:
-			return c.locked(os.Remove)
-		case <-time.After(Linger / 2):
+		case <-time.After(linger / 2):
 		}
 		idle := false
 		err := c.locked(func(socket string) error {
 			info, err := os.Stat(socket)
-			if err != nil {
-				idle = tasks.empty() // nobody can come any more
+			if err == nil && time.Since(info.ModTime()) <= linger || !tasks.empty() {
 				return nil
 			}
-			if idle = tasks.empty() && time.Since(info.ModTime()) > Linger; idle {
-				return os.Remove(socket)
-			}
-			return nil
+			idle = true
+			return os.RemoveAll(socket) // which may be gone
 		})
 		if idle || err != nil && tasks.empty() {
 			return err

@@ -103,10 +103,10 @@ func readPid(file string) (int, error) {
 // without an execution of runc. Other runtimes, and a runc without the FIFO, are executed.
 // ended is closed when the process ends.
 func (r ociRuntime) release(ctx context.Context, ended <-chan struct{}) error {
-	name := filepath.Join(r.bundle.state(), r.id, "exec.fifo")
 	if !isRunc(r.path) {
 		return r.run(ctx, stdio{}, "start", r.id)
 	}
+	name := filepath.Join(r.bundle.state(), r.id, "exec.fifo")
 	// With a writer's end open, too, the read waits until there is a byte.
 	fifo, err := os.OpenFile(name, os.O_RDWR|unix.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) {

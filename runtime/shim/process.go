@@ -17,7 +17,7 @@ type process struct {
 
 	mu      sync.Mutex
 	pid     int      // 0 until the OCI runtime has made it
-	pidfd   *os.File // nil before that, and after close
+	pidfd   *os.File // nil before that, and after the end
 	started bool     // it executes its program
 
 	done   chan struct{} // closed at the end, when the following are known
@@ -73,6 +73,10 @@ func (p *process) reap(pid int, pidfd *os.File) {
 	case status.Signaled():
 		p.status = 128 + uint32(status.Signal())
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = pidfd.Close()
+	p.pidfd = nil
 	close(p.done)
 }
 
@@ -85,8 +89,8 @@ func (p *process) hasEnded() bool {
 	}
 }
 
-// now returns the pid and whether the process has been started.
-func (p *process) now() (pid uint32, started bool) {
+// state returns the pid, 0 if there is none yet, and whether the process has been started.
+func (p *process) state() (pid uint32, started bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return uint32(p.pid), p.started
@@ -101,8 +105,11 @@ func (p *process) setStarted() {
 func (p *process) signal(number uint32) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.pidfd == nil {
+	switch {
+	case p.pid == 0:
 		return fmt.Errorf("the process was not started: %w", errdefs.ErrFailedPrecondition)
+	case p.pidfd == nil:
+		return unix.ESRCH
 	}
 	// Not Fd, which would make the descriptor blocking.
 	conn, err := p.pidfd.SyscallConn()
@@ -115,13 +122,4 @@ func (p *process) signal(number uint32) error {
 		return err
 	}
 	return sent
-}
-
-func (p *process) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pidfd != nil {
-		_ = p.pidfd.Close()
-		p.pidfd = nil
-	}
 }

@@ -108,7 +108,7 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 		s.forget(r.ID)
 		return nil, toGRPC(err)
 	}
-	pid, _ := p.now()
+	pid, _ := p.state()
 	return &taskapi.CreateTaskResponse{Pid: pid}, nil
 }
 
@@ -148,7 +148,7 @@ func (s *service) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.
 	}
 	t.changing.Lock()
 	defer t.changing.Unlock()
-	switch _, started := p.now(); {
+	switch _, started := p.state(); {
 	case started || p.hasEnded():
 		err = fmt.Errorf("the process was started, or has ended: %w", errdefs.ErrFailedPrecondition)
 	case r.ExecID == "":
@@ -160,7 +160,7 @@ func (s *service) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.
 		return nil, toGRPC(err)
 	}
 	p.setStarted()
-	pid, _ := p.now()
+	pid, _ := p.state()
 	return &taskapi.StartResponse{Pid: pid}, nil
 }
 
@@ -211,7 +211,7 @@ func (s *service) Delete(_ context.Context, r *taskapi.DeleteRequest) (*taskapi.
 	}
 	t.changing.Lock()
 	defer t.changing.Unlock()
-	pid, _ := p.now()
+	pid, _ := p.state()
 	if pid != 0 && !p.hasEnded() {
 		return nil, toGRPC(fmt.Errorf("process %d has not ended: %w", pid, errdefs.ErrFailedPrecondition))
 	}
@@ -220,17 +220,11 @@ func (s *service) Delete(_ context.Context, r *taskapi.DeleteRequest) (*taskapi.
 			return nil, toGRPC(err)
 		}
 		s.forget(r.ID)
-		t.mu.Lock()
-		for _, other := range t.added {
-			other.close()
-		}
-		t.mu.Unlock()
 	} else {
 		t.mu.Lock()
 		delete(t.added, r.ExecID)
 		t.mu.Unlock()
 	}
-	p.close()
 	answer := &taskapi.DeleteResponse{Pid: pid}
 	if pid != 0 {
 		answer.ExitStatus, answer.ExitedAt = p.status, timestamppb.New(p.ended)
@@ -243,7 +237,7 @@ func (s *service) State(_ context.Context, r *taskapi.StateRequest) (*taskapi.St
 	if err != nil {
 		return nil, err
 	}
-	pid, started := p.now()
+	pid, started := p.state()
 	state := &taskapi.StateResponse{
 		ID: r.ID, Bundle: string(t.oci.bundle), Pid: pid, Status: tasktypes.Status_CREATED,
 		Stdin: p.stdin, Stdout: p.stdout, Stderr: p.stderr, ExecID: r.ExecID,
@@ -289,7 +283,7 @@ func (s *service) Pids(_ context.Context, r *taskapi.PidsRequest) (*taskapi.Pids
 	defer t.mu.Unlock()
 	answer := &taskapi.PidsResponse{}
 	for _, p := range append(slices.Collect(maps.Values(t.added)), t.first) {
-		if pid, _ := p.now(); pid != 0 && !p.hasEnded() {
+		if pid, _ := p.state(); pid != 0 && !p.hasEnded() {
 			answer.Processes = append(answer.Processes, &tasktypes.ProcessInfo{Pid: pid})
 		}
 	}
@@ -301,7 +295,7 @@ func (s *service) Connect(_ context.Context, r *taskapi.ConnectRequest) (*taskap
 	if err != nil {
 		return nil, err
 	}
-	pid, _ := p.now()
+	pid, _ := p.state()
 	return &taskapi.ConnectResponse{ShimPid: uint32(os.Getpid()), TaskPid: pid}, nil
 }
 
@@ -311,7 +305,7 @@ func (s *service) CloseIO(context.Context, *taskapi.CloseIORequest) (*emptypb.Em
 	return &emptypb.Empty{}, nil
 }
 
-// Shutdown does nothing, because there may be other sandboxes; see [Linger].
+// Shutdown does nothing, because there may be other sandboxes; see linger.
 func (s *service) Shutdown(context.Context, *taskapi.ShutdownRequest) (*emptypb.Empty, error) {
 	return &emptypb.Empty{}, nil
 }
