@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -25,33 +26,47 @@ const bulkTimeout = 30 * time.Minute
 // is more than three times as long, as on a slow host, a third of it does.
 const cleanupTimeout = 10 * time.Second
 
-// bound limits the duration of every call: otherwise a stopped daemon or a hanging OCI
-// runtime would block a run forever. [native] turns its error into runtime.ErrUnavailable.
+// bound limits the duration of every call of the daemon: otherwise a stopped daemon or a hanging
+// OCI runtime would block a run forever. [native] turns its error into runtime.ErrUnavailable.
 func bound(usual time.Duration) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		limit := usual
 		switch service := strings.Trim(path.Dir(method), "/"); {
-		case path.Base(method) == "Wait": // as long as a process runs
-			return invoke(ctx, method, request, reply, conn, opts...)
 		case strings.HasPrefix(service, "containerd.services.diff."), strings.HasPrefix(service, "containerd.services.snapshots."),
 			path.Base(method) == "Delete" && !strings.HasPrefix(service, "containerd.services.tasks."):
 			limit = bulkTimeout
 		}
-		own := fmt.Errorf("containerd, or the OCI runtime behind it, gave no answer to %s within %s", path.Base(method), limit)
-		bounded, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		err := invoke(bounded, method, request, reply, conn, opts...)
-		deadline, _ := bounded.Deadline()
-		switch {
-		case err == nil || errors.Is(ctx.Err(), context.Canceled):
-			return err
-		case late(err):
-			return status.Error(codes.DeadlineExceeded, own.Error())
-		case time.Until(deadline) < limit/50: // the shim, too, knows it, and kills the OCI runtime
-			return status.Errorf(codes.DeadlineExceeded, "%v: %s", own, status.Convert(err).Message())
-		}
-		return err
+		return within(ctx, limit, path.Base(method), func(ctx context.Context) error { return invoke(ctx, method, request, reply, conn, opts...) })
 	}
+}
+
+// boundShim does the same for the calls of sbench's own shim.
+func boundShim(limit time.Duration) ttrpc.UnaryClientInterceptor {
+	return func(ctx context.Context, request *ttrpc.Request, response *ttrpc.Response, _ *ttrpc.UnaryClientInfo, invoke ttrpc.Invoker) error {
+		return within(ctx, limit, request.Method, func(ctx context.Context) error { return invoke(ctx, request, response) })
+	}
+}
+
+// within calls invoke, which calls the method, with a limit unless it takes as long as a process
+// runs.
+func within(ctx context.Context, limit time.Duration, method string, invoke func(context.Context) error) error {
+	if method == "Wait" {
+		return invoke(ctx)
+	}
+	own := fmt.Errorf("containerd, or the OCI runtime behind it, gave no answer to %s within %s", method, limit)
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := invoke(bounded)
+	deadline, _ := bounded.Deadline()
+	switch {
+	case err == nil || errors.Is(ctx.Err(), context.Canceled):
+		return err
+	case late(err):
+		return status.Error(codes.DeadlineExceeded, own.Error())
+	case time.Until(deadline) < limit/50: // the shim, too, knows it, and kills the OCI runtime
+		return status.Errorf(codes.DeadlineExceeded, "%v: %s", own, status.Convert(err).Message())
+	}
+	return err
 }
 
 // late reports whether err comes from a deadline. The daemon knows the deadline and may end

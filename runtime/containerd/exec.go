@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	client "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -66,7 +65,7 @@ func (s *Sandbox) exec(ctx context.Context, p runtime.Process) (runtime.Exit, er
 	if err != nil {
 		return runtime.Exit{}, errors.Join(err, proc.close())
 	}
-	streams.drain(proc.p.IO())
+	streams.drain(proc.IO())
 	exit.Stdout, exit.Stderr = streams.out.Output(), streams.err.Output()
 	s.account(&exit, before)
 	exit.Spec = s.specDigest
@@ -82,8 +81,7 @@ func (s *Sandbox) finish(ctx context.Context, proc *process) error {
 	}
 	ctx, cancel := s.run.c.cleanup(ctx)
 	defer cancel()
-	_, deleteErr := proc.p.Delete(ctx)
-	return errors.Join(err, native(deleteErr))
+	return errors.Join(err, proc.Delete(ctx))
 }
 
 // start starts p: as the first process of a one-shot sandbox, or beside the idle process of
@@ -112,29 +110,40 @@ func (s *Sandbox) startFirst(ctx context.Context, spec *specs.Spec, creator cio.
 		return nil, err
 	}
 	s.specDigest = digest.FromBytes(data).String()
-	s.container, err = s.run.c.c.NewContainer(ctx, s.id,
-		client.WithSpec(spec),
-		client.WithRuntime(s.run.c.shim, s.shimOptions()),
-		client.WithImageName(s.cfg.Image.Ref),
-		client.WithContainerLabels(s.run.labels(s.cfg.Name)),
-	)
-	if err != nil {
-		return nil, fmt.Errorf("create container: %w", native(err))
-	}
-	// The daemon mounts nothing: the root in the specification is mounted already.
-	s.task, err = s.container.NewTask(ctx, creator)
-	if err != nil {
+	if err := s.makeContainer(ctx, spec, data, creator); err != nil {
 		return nil, startError(err)
 	}
-	proc := hold(s.task)
-	if err := errors.Join(s.root.Check(int(s.task.Pid())), s.checkLimits(), s.attach(s.task.Pid())); err != nil {
+	proc := hold(s.container)
+	pid := s.container.Pid()
+	if err := errors.Join(s.root.Check(int(pid)), s.checkLimits(), s.attach(pid)); err != nil {
 		return nil, errors.Join(err, proc.close())
 	}
-	if err := s.task.Start(ctx); err != nil {
+	if err := s.container.Start(ctx); err != nil {
 		return nil, errors.Join(startError(err), proc.close())
 	}
-	s.closeInput(std, s.task)
+	s.closeInput(std, s.container)
 	return proc, nil
+}
+
+// makeContainer makes the container of a specification, whose JSON is data, with sbench's own
+// shim or the daemon's.
+func (s *Sandbox) makeContainer(ctx context.Context, spec *specs.Spec, data []byte, creator cio.Creator) error {
+	if isOwn(s.run.c.shim) {
+		bundle, err := s.writeBundle(data)
+		if err != nil {
+			return err
+		}
+		made, err := s.newOwnContainer(ctx, bundle, creator)
+		if err == nil {
+			s.container = made
+		}
+		return err
+	}
+	made, err := s.newDaemonContainer(ctx, spec, creator)
+	if made != nil {
+		s.container = made
+	}
+	return err
 }
 
 func (s *Sandbox) startPause(ctx context.Context) error {
@@ -148,13 +157,12 @@ func (s *Sandbox) startPause(ctx context.Context) error {
 }
 
 func (s *Sandbox) startNext(ctx context.Context, p *specs.Process, std *streams) (*process, error) {
-	next, err := s.task.Exec(ctx, "exec-"+randomID(), p, std.creator(s.dir))
+	next, err := s.container.Add(ctx, "exec-"+randomID(), p, std.creator(s.dir))
 	if err != nil {
 		return nil, startError(err)
 	}
 	if err := next.Start(ctx); err != nil {
-		_, deleteErr := next.Delete(ctx)
-		return nil, errors.Join(startError(err), native(deleteErr))
+		return nil, errors.Join(startError(err), next.Delete(ctx))
 	}
 	s.closeInput(std, next)
 	return hold(next), nil
@@ -211,7 +219,7 @@ func (s *Sandbox) wait(ctx context.Context, p runtime.Process, proc *process, be
 	defer stop()
 	done := make(chan end, 1)
 	go func() {
-		status, err := proc.await(waitCtx)
+		status, err := proc.Wait(waitCtx)
 		done <- end{status, err}
 	}()
 	limit := time.NewTimer(p.Wall)
@@ -280,7 +288,7 @@ func (s *Sandbox) idlePid() int {
 	if s.init == nil {
 		return 0
 	}
-	return int(s.init.p.Pid())
+	return int(s.init.Pid())
 }
 
 // killAll kills every process of the sandbox except the idle one, and verifies in the

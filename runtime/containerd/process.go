@@ -4,33 +4,50 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 	"unsafe"
 
-	client "github.com/containerd/containerd/v2/client"
-	"github.com/containerd/errdefs"
+	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
 )
 
-// reconnectTimeout is how long a daemon may be away before its sandboxes are given up. A
-// restarted one still knows them.
-const reconnectTimeout = 10 * time.Second
+// A task is a process that a shim has made, or is to make when it starts it.
+type task interface {
+	Pid() uint32 // 0 before it was made
+	Start(ctx context.Context) error
+	// Wait returns the exit status.
+	Wait(ctx context.Context) (uint32, error)
+	Kill(ctx context.Context) error
+	// CloseInput tells a shim that holds the standard input open to close it.
+	CloseInput(ctx context.Context) error
+	// Delete makes the shim forget the task, which must have ended. It is no error if the shim
+	// does not know it, or is gone.
+	Delete(ctx context.Context) error
+	IO() cio.IO
+}
 
-// process is a started process, as the daemon and the kernel know it. The pidfd works even
-// if the daemon does not.
+// A container has a first process, which is the embedded task, and others beside it.
+type container interface {
+	task
+	// Add adds a process, which starts with its Start.
+	Add(ctx context.Context, id string, p *specs.Process, creator cio.Creator) (task, error)
+}
+
+// process is a started task with its pidfd, which works even if neither the shim nor the daemon
+// does.
 type process struct {
-	p     client.Process
+	task
 	pidfd int // -1 if the process was gone before it could be opened
 }
 
-func hold(p client.Process) *process {
-	fd, err := unix.PidfdOpen(int(p.Pid()), 0)
-	if err != nil || p.Pid() == 0 {
+func hold(t task) *process {
+	fd, err := unix.PidfdOpen(int(t.Pid()), 0)
+	if err != nil || t.Pid() == 0 {
 		fd = -1
 	}
-	return &process{p: p, pidfd: fd}
+	return &process{task: t, pidfd: fd}
 }
 
 func (p *process) close() error {
@@ -42,52 +59,18 @@ func (p *process) close() error {
 	return unix.Close(fd)
 }
 
-// kill works with or without the daemon. A missing process is no error.
+// kill is no error if the process is missing.
 func (p *process) kill(ctx context.Context) error {
+	var err error
 	if p.pidfd >= 0 {
-		if err := unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("kill: %w", err)
-		}
-		return nil
+		err = unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0)
+	} else {
+		err = native(p.Kill(ctx))
 	}
-	if err := p.p.Kill(ctx, unix.SIGKILL); err != nil && !errdefs.IsNotFound(err) {
-		return fmt.Errorf("kill: %w", native(err))
+	if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, runtime.ErrNotFound) {
+		return fmt.Errorf("kill: %w", err)
 	}
 	return nil
-}
-
-// await waits for the process and returns the exit status that the daemon reports. It
-// survives a restart of the daemon, and gives up with ErrUnavailable if the daemon stays
-// away.
-func (p *process) await(ctx context.Context) (uint32, error) {
-	var lost time.Time
-	for {
-		exited, err := p.p.Wait(ctx)
-		if err == nil {
-			st := <-exited
-			if err = st.Error(); err == nil {
-				return st.ExitCode(), nil
-			}
-		}
-		if ctx.Err() != nil {
-			return 0, context.Cause(ctx)
-		}
-		err = native(err)
-		if !errors.Is(err, runtime.ErrUnavailable) {
-			return 0, err
-		}
-		if lost.IsZero() {
-			lost = time.Now()
-		}
-		if time.Since(lost) > reconnectTimeout {
-			return 0, err
-		}
-		select {
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }
 
 // signal returns the signal that ended the process, 0 if none did. Exit statuses above 128

@@ -48,6 +48,9 @@ type Run struct {
 
 	mu    sync.Mutex
 	bases map[string][]string // chain id → lower directories
+
+	serving sync.Mutex
+	server  *server // of sbench's own shim; nil until a sandbox needs it
 }
 
 // NewRun makes a run, with a lock, a lease and a directory of the same random name. The

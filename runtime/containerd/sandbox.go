@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/api/types/runc/options"
-	client "github.com/containerd/containerd/v2/client"
-	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/securebench/sbench/oci"
@@ -54,12 +52,11 @@ type Sandbox struct {
 	inMemory atomic.Pointer[[]*os.File] // the open tmpfs mounts, whose contents the watchdog counts
 
 	mu        sync.Mutex
-	container client.Container
+	container container // of the first process; nil before that
 	// specDigest is the digest of the first process's specification.
 	specDigest string
-	task       client.Task // the first process
-	init       *process    // the same, of a persistent sandbox
-	spent      bool        // a process was run
+	init       *process // the first process of a persistent sandbox
+	spent      bool     // a process was run
 	closed     bool
 }
 
@@ -340,19 +337,10 @@ func (s *Sandbox) deleteContainer(ctx context.Context) error {
 	if s.container == nil {
 		return nil
 	}
-	var err error
-	if s.task != nil { // it was killed, so its status need not be asked for
-		if _, err = s.task.Delete(ctx); err == nil || errdefs.IsNotFound(err) {
-			err = s.container.Delete(ctx)
-		}
-	}
-	if s.task == nil || err != nil && !errdefs.IsNotFound(err) {
-		err = s.run.c.removeContainer(ctx, s.container)
-	}
-	if err != nil && !errdefs.IsNotFound(err) {
+	if err := s.container.Delete(ctx); err != nil {
 		return err
 	}
-	s.container, s.task = nil, nil
+	s.container = nil
 	return nil
 }
 

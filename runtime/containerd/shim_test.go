@@ -77,8 +77,15 @@ func TestOneServerForARun(t *testing.T) {
 	if found := servers(t, run.ID()); len(found) != 1 {
 		t.Errorf("the servers %v, want one", found)
 	}
-	if info, err := os.Stat(shim.Socket(c.Address(), run.ID())); err != nil || info.Mode().Perm()&0o077 != 0 {
-		t.Errorf("the socket: %v, %v", info, err)
+	sockets, err := filepath.Glob(shim.Socket(c.Address(), run.ID()+"-*"))
+	report(t, err)
+	for _, socket := range sockets {
+		if info, err := os.Stat(socket); err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("the socket: %v, %v", info, err)
+		}
+	}
+	if len(sockets) != 1 {
+		t.Errorf("the sockets %v, want one", sockets)
 	}
 	for _, s := range sandboxes {
 		if s != nil {
@@ -97,7 +104,7 @@ func goneWithRun(t *testing.T, c *containerd.Client, run string) {
 		t.Errorf("the servers %v are left", found)
 	}
 	for _, pattern := range []string{
-		shim.Socket(c.Address(), run), filepath.Join(filepath.Dir(c.Address()), "io.containerd.runtime.v2.task", "*", run+"-*"), "/sys/fs/cgroup/*/sbench-" + run, "/sys/fs/cgroup/sbench-" + run,
+		shim.Socket(c.Address(), run+"-*"), filepath.Join(filepath.Dir(c.Address()), "io.containerd.runtime.v2.task", "*", run+"-*"), "/sys/fs/cgroup/*/sbench-" + run, "/sys/fs/cgroup/sbench-" + run,
 	} {
 		left, err := filepath.Glob(pattern)
 		report(t, err)

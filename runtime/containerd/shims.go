@@ -67,9 +67,8 @@ func (c *Client) Shim() string {
 	return c.shim
 }
 
-// reapShims kills the run's shims: the server of sbench's own, and those of containerd's that
-// the daemon does not know. It starts a shim before it records it, so a client killed in
-// between leaves one behind.
+// reapShims kills those shims of the run that the daemon does not know. It starts a shim before
+// it records it, so a client killed in between leaves one behind.
 func (c *Client) reapShims(ctx context.Context, run string) error {
 	pids, err := proc.All()
 	if err != nil {
@@ -80,10 +79,6 @@ func (c *Client) reapShims(ctx context.Context, run string) error {
 		if c.isShim(pid, run) {
 			errs = append(errs, c.reapShim(ctx, pid, run))
 		}
-	}
-	// The server of sbench's own shim, which has no sandbox any more, is among them.
-	if err := os.Remove(shim.Socket(c.address, run)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	client "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"golang.org/x/sys/unix"
 
@@ -80,9 +79,9 @@ func (e *eofReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// closeInput closes the process's standard input once s.in has ended; until then, the shim
-// holds it open.
-func (s *Sandbox) closeInput(std *streams, p client.Process) {
+// closeInput closes the process's standard input once s.in has ended; until then,
+// containerd's shim holds it open.
+func (s *Sandbox) closeInput(std *streams, t task) {
 	if std.eof == nil {
 		return
 	}
@@ -94,6 +93,6 @@ func (s *Sandbox) closeInput(std *streams, p client.Process) {
 		}
 		ctx, cancel := s.run.c.cleanup(context.Background())
 		defer cancel()
-		_ = p.CloseIO(ctx, client.WithStdinCloser) // the process may be gone
+		_ = t.CloseInput(ctx) // the process may be gone
 	}()
 }

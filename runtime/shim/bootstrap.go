@@ -1,15 +1,18 @@
 // Package shim implements sbench's shim for containerd: the process between the daemon and
-// the OCI runtime. It serves version 2 of the task API, which containerd 1.6 to 2.x speak,
-// with far fewer executions of programs than containerd's own shim, and for all sandboxes of
-// a run from one process.
+// the OCI runtime.
 //
-// containerd executes the shim's program with an action for each sandbox: "start", which
-// starts the server of the run or finds it, and prints its address; and "delete", once the
-// connection to the server has ended for whatever reason. A server ends when it has had
-// no sandbox for ten seconds.
+// A run has one server, which containerd starts, watches and ends as it does any shim: the
+// daemon knows one container of the run, the anchor, whose task is the server itself. The
+// sandboxes of the run are tasks of which the daemon knows nothing. sbench makes them by
+// calling the server, with version 2 of containerd's task API and bundles of its own. So the
+// life of a sandbox costs neither an entry in the daemon's database nor an execution of the
+// shim, while what containerd promises about a shim holds for all sandboxes of the run: they
+// survive a restart of the daemon, and when the server has ended, for whatever reason, the
+// daemon executes the program once more, with the action "delete", which removes them.
 //
 // The shim does only what sbench needs: no terminals, root file systems that are mounted
-// already, no checkpoints, no statistics, no events.
+// already, no checkpoints, no statistics, no events. It does not use containerd's library for
+// shims: what that of containerd 2.4 prints when it starts, 1.6 to 2.3 cannot read.
 package shim
 
 import (
@@ -23,6 +26,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -40,84 +44,37 @@ const (
 	Runtime = "io.containerd.sbench.v1"
 )
 
-// linger is for how long a server without sandboxes waits for the next.
-const linger = 10 * time.Second
-
 // A Call is an execution of the program by containerd.
 type Call struct {
 	Namespace string // the daemon's
-	ID        string // of the container: the run's id, a hyphen, and anything
+	ID        string // of the anchor
 	Address   string // of the daemon
-	Bundle    string // the container's directory
+	Bundle    string // the anchor's directory
 }
 
-// Socket returns the path of the socket of a run's server, beside that of the daemon.
-func Socket(daemon, run string) string {
-	return filepath.Join(filepath.Dir(strings.TrimPrefix(daemon, "unix://")), "sbench-"+run)
+// Socket returns the path of the socket of the server whose anchor has the given id: it is
+// beside the daemon's.
+func Socket(daemon, anchor string) string {
+	return filepath.Join(filepath.Dir(strings.TrimPrefix(daemon, "unix://")), "sbench-"+anchor)
 }
 
-func (c Call) socket() string {
-	run, _, _ := strings.Cut(c.ID, "-")
-	return Socket(c.Address, run)
-}
-
-// locked calls f while no other process starts or ends a server of this daemon.
-func (c Call) locked(f func(socket string) error) error {
-	socket := c.socket()
-	dir, err := os.Open(filepath.Dir(socket))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = dir.Close() }() // and with it the lock
-	for {
-		if err = unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != unix.EINTR {
-			break
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("lock %s: %w", dir.Name(), err)
-	}
-	return f(socket)
-}
-
-// Start writes the address of the run's server, which it starts unless it runs. The working
-// directory is the bundle.
+// Start starts the server and writes its address. The working directory is the bundle.
 func (c Call) Start(w io.Writer) error {
-	return c.locked(func(socket string) error {
-		if !answers(socket) {
-			if err := c.spawn(socket); err != nil {
-				return err
-			}
-		}
-		// The server sees by the time that it must wait for one more sandbox.
-		now := time.Now()
-		if err := os.Chtimes(socket, now, now); err != nil {
-			return err
-		}
-		// containerd 1.6 does not keep the answer, and reads this file after a restart.
-		address := "unix://" + socket
-		if err := os.WriteFile("address", []byte(address), 0o600); err != nil {
-			return err
-		}
-		_, err := io.WriteString(w, address)
+	socket := Socket(c.Address, c.ID)
+	if err := c.spawn(socket); err != nil {
 		return err
-	})
-}
-
-func answers(socket string) bool {
-	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		return false
 	}
-	_ = conn.Close()
-	return true
+	// containerd 1.6 does not keep the answer, and reads this file after a restart.
+	address := "unix://" + socket
+	if err := os.WriteFile("address", []byte(address), 0o600); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, address)
+	return err
 }
 
 // spawn starts the server, which serves the socket that it inherits.
 func (c Call) spawn(socket string) error {
-	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
 	// Whoever connects can have programs executed. The sandboxes inherit the old mask.
 	mask := unix.Umask(0o077)
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
@@ -146,7 +103,8 @@ func (c Call) spawn(socket string) error {
 	return cmd.Process.Release()
 }
 
-// Serve serves the socket that Start made, which is file descriptor 3, until it is idle.
+// Serve serves the socket that Start made, which is file descriptor 3, until the daemon shuts
+// the server down.
 func (c Call) Serve() error {
 	// Memory matters more than time here: a host may run a server for each of many runs.
 	debug.SetGCPercent(40)
@@ -162,52 +120,45 @@ func (c Call) Serve() error {
 	if err != nil {
 		return err
 	}
-	tasks := newService()
-	taskapi.RegisterTTRPCTaskService(server, tasks)
+	shutdown := make(chan struct{})
+	taskapi.RegisterTTRPCTaskService(server, newService(c.ID, sync.OnceFunc(func() { close(shutdown) })))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(context.Background(), l) }()
-	for {
-		select {
-		case err := <-served:
-			return err
-		case <-time.After(linger / 2):
-		}
-		idle := false
-		err := c.locked(func(socket string) error {
-			info, err := os.Stat(socket)
-			if err == nil && time.Since(info.ModTime()) <= linger || !tasks.empty() {
-				return nil
-			}
-			idle = true
-			return os.RemoveAll(socket) // which may be gone
-		})
-		if idle || err != nil && tasks.empty() {
-			return err
-		}
+	select {
+	case err := <-served:
+		return err
+	case <-shutdown:
+		// The daemon has its answer, or takes the end of the connection for one.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		return server.Shutdown(ctx)
 	}
 }
 
-// Delete removes what a server that died left of a sandbox, and writes how the sandbox
-// ended. After the server's own deletion nothing is left.
+// Delete removes what a server that has ended left: its socket, and sandboxes that it did not
+// delete. It writes how the anchor's task ended.
 func (c Call) Delete(w io.Writer) error {
-	b := bundle(c.Bundle)
-	runtime, err := b.runtime()
-	if err != nil {
-		return err
+	errs := []error{os.Remove(Socket(c.Address, c.ID))}
+	if errors.Is(errs[0], os.ErrNotExist) {
+		errs[0] = nil
 	}
-	if runtime == "" {
-		return nil
+	left, err := leftIn(c.Bundle)
+	errs = append(errs, err)
+	var mu sync.Mutex
+	var each sync.WaitGroup // the daemon waits five seconds for all of them
+	for _, sandbox := range left {
+		each.Go(func() {
+			if err := sandbox.remove(); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+		})
 	}
-	if _, err := os.Stat(filepath.Join(b.state(), c.ID)); err == nil {
-		out, err := exec.Command(runtime, "--root", b.state(), "delete", "--force", c.ID).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("%s delete: %w: %s", runtime, err, out)
-		}
+	each.Wait()
+	answer, err := proto.Marshal(&taskapi.DeleteResponse{ExitStatus: killed, ExitedAt: timestamppb.Now()})
+	if err == nil {
+		_, err = w.Write(answer)
 	}
-	answer, err := proto.Marshal(&taskapi.DeleteResponse{ExitStatus: 128 + uint32(unix.SIGKILL), ExitedAt: timestamppb.Now()})
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(answer)
-	return err
+	return errors.Join(append(errs, err)...)
 }

@@ -18,23 +18,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bundle is the directory of a sandbox, which containerd makes and removes. The OCI
-// runtime's state is in it, so that it needs no removal of its own.
+// bundle is the directory of a sandbox, which sbench makes and removes. The OCI runtime's
+// state is in it, so that it needs no removal of its own.
 type bundle string
 
 func (b bundle) file(name string) string { return filepath.Join(string(b), name) }
 
 func (b bundle) state() string { return b.file("oci") }
-
-// runtime returns the OCI runtime that has, or may have, a container in this bundle; "" if
-// none has.
-func (b bundle) runtime() (string, error) {
-	path, err := os.ReadFile(b.file("runtime"))
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
-	}
-	return string(path), err
-}
 
 // ociRuntime is the OCI runtime of one sandbox.
 type ociRuntime struct {
@@ -42,6 +32,54 @@ type ociRuntime struct {
 	bundle bundle
 	id     string
 }
+
+// notes is the directory, in the anchor's bundle, with a file for each sandbox that the OCI
+// runtime has made, or may have made. For the action "delete" it says what to execute.
+const notes = "sandboxes"
+
+// note writes the sandbox's file.
+func (r ociRuntime) note(anchor bundle) error {
+	return os.WriteFile(filepath.Join(anchor.file(notes), r.id), []byte(r.path+"\n"+string(r.bundle)), 0o600)
+}
+
+// forget removes the sandbox's file.
+func (r ociRuntime) forget(anchor bundle) error {
+	return os.Remove(filepath.Join(anchor.file(notes), r.id))
+}
+
+// leftIn returns the sandboxes of which there are files in the anchor's bundle.
+func leftIn(anchor string) ([]ociRuntime, error) {
+	dir := bundle(anchor).file(notes)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var left []ociRuntime
+	errs := []error{err}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		path, at, ok := strings.Cut(string(text), "\n")
+		if err != nil || !ok { // an unfinished file was written before the OCI runtime was executed
+			errs = append(errs, err)
+			continue
+		}
+		left = append(left, ociRuntime{path: path, bundle: bundle(at), id: e.Name()})
+	}
+	return left, errors.Join(errs...)
+}
+
+// remove kills and removes the sandbox, if the OCI runtime knows it.
+func (r ociRuntime) remove() error {
+	if _, err := os.Stat(filepath.Join(r.bundle.state(), r.id)); err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), removal, errors.New("it does not end"))
+	defer cancel()
+	return r.run(ctx, stdio{}, "delete", "--force", r.id)
+}
+
+// removal bounds an OCI runtime that removes a sandbox.
+const removal = 10 * time.Second
 
 // run executes the runtime with arguments after the global ones, and kills it when the caller
 // gives up. The error says what the runtime said.

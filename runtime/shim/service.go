@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v2"
 	"github.com/containerd/containerd/api/types/runc/options"
@@ -23,20 +24,32 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// service implements the task API for the sandboxes of a run. Calls for one sandbox exclude
-// each other, except Kill, Wait and State; calls for different sandboxes never wait for each
-// other.
+// killed is the exit status of a process that SIGKILL ended.
+const killed = 128 + uint32(unix.SIGKILL)
+
+// service implements the task API for the anchor, which the daemon calls, and for the
+// sandboxes, which sbench calls. Calls for one sandbox exclude each other, except Kill and
+// Wait; calls for different sandboxes never wait for each other.
 type service struct {
+	shutdown func()
+	anchor   struct {
+		id     string
+		bundle bundle // "" until the daemon has created it
+		self   *process
+	}
+
 	mu    sync.Mutex
 	tasks map[string]*task
+	ended bool // no sandbox is made any more
 }
 
-func newService() *service { return &service{tasks: map[string]*task{}} }
-
-func (s *service) empty() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.tasks) == 0
+// newService returns the service of the server with the given anchor. The daemon's last call
+// calls shutdown.
+func newService(anchor string, shutdown func()) *service {
+	s := &service{shutdown: shutdown, tasks: map[string]*task{}}
+	s.anchor.id, s.anchor.self = anchor, newProcess("", "", "", nil)
+	s.anchor.self.pid = os.Getpid()
+	return s
 }
 
 // task is a sandbox.
@@ -50,7 +63,8 @@ type task struct {
 	added    map[string]*process
 }
 
-// find returns a sandbox, and in it the process of the given id: "" is the first.
+// find returns a sandbox, and in it the process of the given id: "" is the first. The anchor is
+// no sandbox.
 func (s *service) find(id, processID string) (*task, *process, error) {
 	s.mu.Lock()
 	t := s.tasks[id]
@@ -78,6 +92,9 @@ func toGRPC(err error) error {
 }
 
 func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*taskapi.CreateTaskResponse, error) {
+	if r.ID == s.anchor.id {
+		return s.createAnchor(bundle(r.Bundle))
+	}
 	if r.Terminal || len(r.Rootfs) > 0 || r.Checkpoint != "" {
 		return nil, toGRPC(fmt.Errorf("container with a terminal, mounts or a checkpoint: %w", errdefs.ErrNotImplemented))
 	}
@@ -94,46 +111,70 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 	t := &task{oci: ociRuntime{path: path, bundle: bundle(r.Bundle), id: r.ID}, owner: opts.IoUid, added: map[string]*process{}}
 	t.changing.Lock()
 	defer t.changing.Unlock()
-	s.mu.Lock()
-	_, exists := s.tasks[r.ID]
-	if !exists {
-		s.tasks[r.ID] = t
-	}
-	s.mu.Unlock()
-	if exists {
-		return nil, toGRPC(fmt.Errorf("container %s: %w", r.ID, errdefs.ErrAlreadyExists))
+	anchor, err := s.register(t)
+	if err != nil {
+		return nil, toGRPC(err)
 	}
 	p := newProcess(r.Stdin, r.Stdout, r.Stderr, nil)
-	if err := t.create(ctx, p); err != nil {
-		s.forget(r.ID)
+	if err := t.create(ctx, anchor, p); err != nil {
+		s.unregister(t)
 		return nil, toGRPC(err)
 	}
 	pid, _ := p.state()
 	return &taskapi.CreateTaskResponse{Pid: pid}, nil
 }
 
-func (s *service) forget(id string) {
+func (s *service) createAnchor(b bundle) (*taskapi.CreateTaskResponse, error) {
+	if err := os.Mkdir(b.file(notes), 0o700); err != nil {
+		return nil, toGRPC(err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.tasks, id)
+	s.anchor.bundle = b
+	return &taskapi.CreateTaskResponse{Pid: uint32(s.anchor.self.pid)}, nil
 }
 
-func (t *task) create(ctx context.Context, p *process) error {
+// register makes a sandbox known, and returns the anchor's bundle.
+func (s *service) register(t *task) (bundle, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.anchor.bundle == "" || s.ended:
+		return "", fmt.Errorf("the anchor was not created, or has ended: %w", errdefs.ErrFailedPrecondition)
+	case t.oci.id == "" || filepath.Base(t.oci.id) != t.oci.id || !filepath.IsAbs(string(t.oci.bundle)):
+		return "", fmt.Errorf("container %q with the bundle %q: %w", t.oci.id, t.oci.bundle, errdefs.ErrInvalidArgument)
+	case s.tasks[t.oci.id] != nil:
+		return "", fmt.Errorf("container %s: %w", t.oci.id, errdefs.ErrAlreadyExists)
+	}
+	s.tasks[t.oci.id] = t
+	return s.anchor.bundle, nil
+}
+
+func (s *service) unregister(t *task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.tasks, t.oci.id)
+}
+
+func (t *task) create(ctx context.Context, anchor bundle, p *process) error {
 	std, err := openStdio(ctx, p.stdin, p.stdout, p.stderr, t.owner)
 	if err != nil {
 		return err
 	}
 	defer std.close()
-	// From now on, the action "delete" has something to do.
-	if err := os.WriteFile(t.oci.bundle.file("runtime"), []byte(t.oci.path), 0o600); err != nil {
+	if err := t.oci.note(anchor); err != nil {
 		return err
 	}
 	pidFile := t.oci.bundle.file("first.pid")
-	if err := t.oci.run(ctx, std, "create", "--bundle", string(t.oci.bundle), "--pid-file", pidFile, t.oci.id); err != nil {
-		return err // what it made, it has removed, or the action "delete" removes
+	err = t.oci.run(ctx, std, "create", "--bundle", string(t.oci.bundle), "--pid-file", pidFile, t.oci.id)
+	if err == nil {
+		err = p.adopt(pidFile)
 	}
-	if err := p.adopt(pidFile); err != nil {
-		return errors.Join(err, t.oci.run(context.WithoutCancel(ctx), stdio{}, "delete", "--force", t.oci.id))
+	if err != nil {
+		if left := t.oci.remove(); left != nil {
+			return errors.Join(err, left) // the action "delete" tries again
+		}
+		return errors.Join(err, t.oci.forget(anchor))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -201,60 +242,55 @@ func (s *service) Exec(_ context.Context, r *taskapi.ExecProcessRequest) (*empty
 	return &emptypb.Empty{}, nil
 }
 
-// Delete forgets a process that has ended or was never made, and with the first its sandbox.
-// The OCI runtime's state goes with the bundle, which containerd removes; its control group
-// is within sbench's, which sbench removes.
-func (s *service) Delete(_ context.Context, r *taskapi.DeleteRequest) (*taskapi.DeleteResponse, error) {
+// Delete waits for the end of a process, unless it was never made, and forgets it, and with
+// the first its sandbox. The OCI runtime's state goes with the bundle, which sbench removes; its
+// control group is within sbench's, which sbench removes.
+func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskapi.DeleteResponse, error) {
+	if r.ID == s.anchor.id {
+		return deleted(s.anchor.self), nil // after its end, as the daemon's clients ask for it
+	}
 	t, p, err := s.find(r.ID, r.ExecID)
 	if err != nil {
 		return nil, err
 	}
 	t.changing.Lock()
 	defer t.changing.Unlock()
-	pid, _ := p.state()
-	if pid != 0 && !p.hasEnded() {
-		return nil, toGRPC(fmt.Errorf("process %d has not ended: %w", pid, errdefs.ErrFailedPrecondition))
+	if pid, _ := p.state(); pid != 0 {
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+			return nil, toGRPC(fmt.Errorf("process %d has not ended: %w", pid, errdefs.ErrFailedPrecondition))
+		}
 	}
 	if r.ExecID == "" {
-		if err := os.Remove(t.oci.bundle.file("runtime")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := t.oci.forget(s.anchor.bundle); err != nil {
 			return nil, toGRPC(err)
 		}
-		s.forget(r.ID)
+		s.unregister(t)
 	} else {
 		t.mu.Lock()
 		delete(t.added, r.ExecID)
 		t.mu.Unlock()
 	}
-	answer := &taskapi.DeleteResponse{Pid: pid}
-	if pid != 0 {
-		answer.ExitStatus, answer.ExitedAt = p.status, timestamppb.New(p.ended)
-	}
-	return answer, nil
+	return deleted(p), nil
 }
 
-func (s *service) State(_ context.Context, r *taskapi.StateRequest) (*taskapi.StateResponse, error) {
-	t, p, err := s.find(r.ID, r.ExecID)
-	if err != nil {
-		return nil, err
+func deleted(p *process) *taskapi.DeleteResponse {
+	pid, _ := p.state()
+	answer := &taskapi.DeleteResponse{Pid: pid}
+	if p.hasEnded() {
+		answer.ExitStatus, answer.ExitedAt = p.status, timestamppb.New(p.ended)
 	}
-	pid, started := p.state()
-	state := &taskapi.StateResponse{
-		ID: r.ID, Bundle: string(t.oci.bundle), Pid: pid, Status: tasktypes.Status_CREATED,
-		Stdin: p.stdin, Stdout: p.stdout, Stderr: p.stderr, ExecID: r.ExecID,
-	}
-	switch {
-	case p.hasEnded():
-		state.Status, state.ExitStatus, state.ExitedAt = tasktypes.Status_STOPPED, p.status, timestamppb.New(p.ended)
-	case started:
-		state.Status = tasktypes.Status_RUNNING
-	}
-	return state, nil
+	return answer
 }
 
 func (s *service) Wait(ctx context.Context, r *taskapi.WaitRequest) (*taskapi.WaitResponse, error) {
-	_, p, err := s.find(r.ID, r.ExecID)
-	if err != nil {
-		return nil, err
+	p := s.anchor.self
+	if r.ID != s.anchor.id {
+		var err error
+		if _, p, err = s.find(r.ID, r.ExecID); err != nil {
+			return nil, err
+		}
 	}
 	select {
 	case <-p.done:
@@ -265,8 +301,12 @@ func (s *service) Wait(ctx context.Context, r *taskapi.WaitRequest) (*taskapi.Wa
 }
 
 // Kill signals one process. The kernel kills a sandbox's others with its first, whose PID
-// namespace it is; so All is no more than that.
+// namespace it is; so All is no more than that. To kill the anchor ends all sandboxes.
 func (s *service) Kill(_ context.Context, r *taskapi.KillRequest) (*emptypb.Empty, error) {
+	if r.ID == s.anchor.id {
+		go s.end()
+		return &emptypb.Empty{}, nil
+	}
 	_, p, err := s.find(r.ID, r.ExecID)
 	if err == nil {
 		err = toGRPC(p.signal(r.Signal))
@@ -274,29 +314,59 @@ func (s *service) Kill(_ context.Context, r *taskapi.KillRequest) (*emptypb.Empt
 	return &emptypb.Empty{}, err
 }
 
-func (s *service) Pids(_ context.Context, r *taskapi.PidsRequest) (*taskapi.PidsResponse, error) {
-	t, _, err := s.find(r.ID, "")
-	if err != nil {
-		return nil, err
+// end kills the processes of all sandboxes; once they have ended, so has the anchor.
+func (s *service) end() {
+	s.mu.Lock()
+	tasks, again := slices.Collect(maps.Values(s.tasks)), s.ended
+	s.ended = true
+	s.mu.Unlock()
+	if again {
+		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	var each sync.WaitGroup
+	for _, t := range tasks {
+		each.Go(func() {
+			t.changing.Lock() // it may be about to be created
+			p := t.first
+			t.changing.Unlock()
+			if p != nil && p.signal(uint32(unix.SIGKILL)) == nil {
+				<-p.done
+			}
+		})
+	}
+	each.Wait()
+	s.anchor.self.status, s.anchor.self.ended = killed, time.Now()
+	close(s.anchor.self.done)
+}
+
+// State tells the daemon of the anchor.
+func (s *service) State(_ context.Context, r *taskapi.StateRequest) (*taskapi.StateResponse, error) {
+	if r.ID != s.anchor.id {
+		return nil, errUnused
+	}
+	p := s.anchor.self
+	state := &taskapi.StateResponse{ID: r.ID, Bundle: string(s.anchor.bundle), Pid: uint32(p.pid), Status: tasktypes.Status_RUNNING}
+	if p.hasEnded() {
+		state.Status, state.ExitStatus, state.ExitedAt = tasktypes.Status_STOPPED, p.status, timestamppb.New(p.ended)
+	}
+	return state, nil
+}
+
+// Pids tells the daemon, which asks after a restart, that the anchor exists.
+func (s *service) Pids(context.Context, *taskapi.PidsRequest) (*taskapi.PidsResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	answer := &taskapi.PidsResponse{}
-	for _, p := range append(slices.Collect(maps.Values(t.added)), t.first) {
-		if pid, _ := p.state(); pid != 0 && !p.hasEnded() {
-			answer.Processes = append(answer.Processes, &tasktypes.ProcessInfo{Pid: pid})
-		}
+	if s.anchor.bundle != "" {
+		answer.Processes = append(answer.Processes, &tasktypes.ProcessInfo{Pid: uint32(s.anchor.self.pid)})
 	}
 	return answer, nil
 }
 
-func (s *service) Connect(_ context.Context, r *taskapi.ConnectRequest) (*taskapi.ConnectResponse, error) {
-	_, p, err := s.find(r.ID, "")
-	if err != nil {
-		return nil, err
-	}
-	pid, _ := p.state()
-	return &taskapi.ConnectResponse{ShimPid: uint32(os.Getpid()), TaskPid: pid}, nil
+// Connect tells the daemon of the anchor.
+func (s *service) Connect(context.Context, *taskapi.ConnectRequest) (*taskapi.ConnectResponse, error) {
+	pid := uint32(s.anchor.self.pid)
+	return &taskapi.ConnectResponse{ShimPid: pid, TaskPid: pid}, nil
 }
 
 // CloseIO has nothing to close: the process reads the caller's FIFO, whose end is the
@@ -305,8 +375,9 @@ func (s *service) CloseIO(context.Context, *taskapi.CloseIORequest) (*emptypb.Em
 	return &emptypb.Empty{}, nil
 }
 
-// Shutdown does nothing, because there may be other sandboxes; see linger.
+// Shutdown ends the server. It is the daemon's last call, after the anchor's deletion.
 func (s *service) Shutdown(context.Context, *taskapi.ShutdownRequest) (*emptypb.Empty, error) {
+	s.shutdown()
 	return &emptypb.Empty{}, nil
 }
 

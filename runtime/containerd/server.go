@@ -1,0 +1,189 @@
+package containerd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	taskapi "github.com/containerd/containerd/api/runtime/task/v2"
+	client "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/containerd/ttrpc"
+	"github.com/containerd/typeurl/v2"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/securebench/sbench/runtime/shim"
+)
+
+// A server is the server of sbench's own shim for one run. The daemon knows its anchor, and
+// nothing of the sandboxes; see package shim.
+type server struct {
+	anchor client.Container
+	conn   *ttrpc.Client
+	tasks  taskapi.TTRPCTaskService
+	gone   chan struct{} // closed once the connection has ended
+}
+
+// shimServer returns the run's server, which it starts if there is none, or if it has ended.
+func (r *Run) shimServer(ctx context.Context) (*server, error) {
+	r.serving.Lock()
+	defer r.serving.Unlock()
+	if s := r.server; s != nil {
+		select {
+		case <-s.gone:
+			r.server = nil
+			if err := r.c.removeContainer(ctx, s.anchor); err != nil {
+				return nil, err
+			}
+		default:
+			return s, nil
+		}
+	}
+	s, err := r.startServer(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sbench's shim: %w", err)
+	}
+	r.server = s
+	return s, nil
+}
+
+func (r *Run) startServer(ctx context.Context) (*server, error) {
+	anchor, err := r.c.c.NewContainer(ctx, r.id+"-"+randomID(), client.WithSpec(&specs.Spec{Version: specs.Version}),
+		client.WithRuntime(r.c.shim, nil), client.WithContainerLabels(r.labels("shim")))
+	if err != nil {
+		return nil, native(err)
+	}
+	_, err = anchor.NewTask(ctx, cio.NullIO)
+	if err == nil {
+		var conn net.Conn
+		if conn, err = net.Dial("unix", shim.Socket(r.c.address, anchor.ID())); err == nil {
+			s := &server{anchor: anchor, gone: make(chan struct{})}
+			s.conn = ttrpc.NewClient(conn, ttrpc.WithOnClose(func() { close(s.gone) }), ttrpc.WithUnaryClientInterceptor(boundShim(r.c.opts.Timeout)))
+			s.tasks = taskapi.NewTTRPCTaskClient(s.conn)
+			return s, nil
+		}
+	}
+	return nil, errors.Join(err, r.c.removeContainer(ctx, anchor))
+}
+
+// ownTask is a task that the server of sbench's own shim makes.
+type ownTask struct {
+	server *server
+	id     string // of the container
+	added  string // id of a process beside the first; "" for the first
+	pid    uint32
+	io     cio.IO
+}
+
+// newOwnContainer makes a container. The specification must be in the bundle.
+func (s *Sandbox) newOwnContainer(ctx context.Context, bundle string, creator cio.Creator) (*ownTask, error) {
+	server, err := s.run.shimServer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	options, err := typeurl.MarshalAnyToProto(s.shimOptions())
+	if err != nil {
+		return nil, err
+	}
+	io, err := creator(s.id)
+	if err != nil {
+		return nil, err
+	}
+	made, err := server.tasks.Create(ctx, &taskapi.CreateTaskRequest{
+		ID: s.id, Bundle: bundle, Stdin: io.Config().Stdin, Stdout: io.Config().Stdout, Stderr: io.Config().Stderr, Options: options,
+	})
+	if err != nil {
+		return nil, errors.Join(errgrpc.ToNative(err), discard(io))
+	}
+	return &ownTask{server: server, id: s.id, pid: made.Pid, io: io}, nil
+}
+
+func discard(io cio.IO) error {
+	io.Cancel()
+	return io.Close()
+}
+
+func (t *ownTask) Add(ctx context.Context, id string, p *specs.Process, creator cio.Creator) (task, error) {
+	spec, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	io, err := creator(id)
+	if err != nil {
+		return nil, err
+	}
+	_, err = t.server.tasks.Exec(ctx, &taskapi.ExecProcessRequest{
+		ID: t.id, ExecID: id, Stdin: io.Config().Stdin, Stdout: io.Config().Stdout, Stderr: io.Config().Stderr, Spec: &anypb.Any{Value: spec},
+	})
+	if err != nil {
+		return nil, errors.Join(errgrpc.ToNative(err), discard(io))
+	}
+	return &ownTask{server: t.server, id: t.id, added: id, io: io}, nil
+}
+
+func (t *ownTask) Pid() uint32 { return t.pid }
+
+func (t *ownTask) IO() cio.IO { return t.io }
+
+func (t *ownTask) Start(ctx context.Context) error {
+	started, err := t.server.tasks.Start(ctx, &taskapi.StartRequest{ID: t.id, ExecID: t.added})
+	if err != nil {
+		t.io.Cancel()
+		return errgrpc.ToNative(err)
+	}
+	t.pid = started.Pid
+	return nil
+}
+
+func (t *ownTask) Wait(ctx context.Context) (uint32, error) {
+	done := make(chan end, 1)
+	go func() { // until the process ends: the answer to a call that was given up would be logged as an error
+		exited, err := t.server.tasks.Wait(context.WithoutCancel(ctx), &taskapi.WaitRequest{ID: t.id, ExecID: t.added})
+		done <- end{exited.GetExitStatus(), native(errgrpc.ToNative(err))}
+	}()
+	select {
+	case e := <-done:
+		return e.status, e.err
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+func (t *ownTask) Kill(ctx context.Context) error {
+	_, err := t.server.tasks.Kill(ctx, &taskapi.KillRequest{ID: t.id, ExecID: t.added, Signal: uint32(unix.SIGKILL)})
+	return errgrpc.ToNative(err)
+}
+
+// CloseInput has nothing to do: the process itself reads from the FIFO.
+func (t *ownTask) CloseInput(context.Context) error { return nil }
+
+func (t *ownTask) Delete(ctx context.Context) error {
+	t.io.Cancel()
+	t.io.Wait()
+	_, err := t.server.tasks.Delete(ctx, &taskapi.DeleteRequest{ID: t.id, ExecID: t.added})
+	if errors.Is(err, ttrpc.ErrClosed) {
+		err = nil
+	}
+	err = errgrpc.ToNative(err)
+	if errdefs.IsNotFound(err) {
+		err = nil
+	}
+	return errors.Join(native(err), t.io.Close())
+}
+
+// writeBundle writes the bundle of a sandbox's container, and returns its directory.
+func (s *Sandbox) writeBundle(spec []byte) (string, error) {
+	dir := filepath.Join(s.dir, "bundle")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "config.json"), spec, 0o600)
+}
