@@ -74,14 +74,14 @@ func (r *Run) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, 
 		cgroup: "/" + cgroupPrefix + r.id + "/" + id,
 	}
 	s.group = r.c.newGroup(s.cgroup, cfg.Limits, s.held)
-	if err := r.c.ready(ctx); err != nil {
-		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
-	}
 	release, err := r.c.slot(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
 	}
 	defer release()
+	if err := r.reach(ctx); err != nil {
+		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
+	}
 	if err := s.create(ctx); err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, errors.Join(err, s.Close(ctx)))
 	}
@@ -312,7 +312,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 		errs = append(errs, s.netns.Close())
 	}
 	s.netns = nil
-	errs = append(errs, s.detach(), mounts.DetachBelow(s.dir), <-deleted)
+	errs = append(errs, s.detach(), s.unmount(), <-deleted)
 	if s.layer != nil {
 		errs = append(errs, s.layer.Close())
 	}
@@ -324,6 +324,14 @@ func (s *Sandbox) Close(ctx context.Context) error {
 		s.ids = sandboxIDs{} // the other sandbox's
 	}
 	return errors.Join(s.ids.close(), os.RemoveAll(s.dir), s.group.Remove())
+}
+
+// unmount removes all mounts below the sandbox's directory.
+func (s *Sandbox) unmount() error {
+	if s.root != nil {
+		return s.root.Unmount()
+	}
+	return mounts.DetachBelow(s.dir)
 }
 
 // kill kills all processes of a group within the given time, even if ctx is cancelled.

@@ -32,6 +32,16 @@ type server struct {
 	gone   chan struct{} // closed once the connection has ended
 }
 
+// reach waits for a restarting daemon, if the next sandbox needs it: with sbench's own shim, only
+// the server does.
+func (r *Run) reach(ctx context.Context) error {
+	if isOwn(r.c.shim) {
+		_, err := r.shimServer(r.ctx(ctx))
+		return err
+	}
+	return r.c.ready(ctx)
+}
+
 // shimServer returns the run's server, which it starts if there is none, or if it has ended.
 func (r *Run) shimServer(ctx context.Context) (*server, error) {
 	r.serving.Lock()
@@ -49,13 +59,16 @@ func (r *Run) shimServer(ctx context.Context) (*server, error) {
 	}
 	s, err := r.startServer(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("sbench's shim: %w", err)
+		return nil, refusal{fmt.Errorf("start sbench's shim: %w", native(err))}
 	}
 	r.server = s
 	return s, nil
 }
 
 func (r *Run) startServer(ctx context.Context) (*server, error) {
+	if err := r.c.ready(ctx); err != nil {
+		return nil, err
+	}
 	anchor, err := r.c.c.NewContainer(ctx, r.id+"-"+randomID(), client.WithSpec(&specs.Spec{Version: specs.Version}),
 		client.WithRuntime(r.c.shim, nil), client.WithContainerLabels(r.labels("shim")))
 	if err != nil {

@@ -234,14 +234,15 @@ func oddLife(ctx context.Context, run *containerd.Run, image runtime.Image) erro
 	return errors.Join(err, sandbox.Close(ctx))
 }
 
-// TestShimThatDoesNotWork: a shim that cannot be started or says nonsense is replaced by
-// containerd's, unless it was asked for by name.
+// TestShimThatDoesNotWork: a shim that cannot be started, says nonsense or does not know sbench's
+// use of it, as a much older one, is replaced by containerd's, unless it was asked for by name.
 func TestShimThatDoesNotWork(t *testing.T) {
 	containerdtest.Open(t) // or the test is skipped
 	for _, test := range []struct{ name, text string }{
 		{"fails", "#!/bin/sh\necho no >&2\nexit 1\n"},
 		{"says nonsense", "#!/bin/sh\necho nonsense\n"},
 		{"names no server", "#!/bin/sh\necho unix:///nowhere\n"},
+		{"makes no sandboxes but the daemon's", "#!/bin/sh\nexec containerd-shim-runc-v2 \"$@\"\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -42,21 +42,23 @@ func (s *Sandbox) overflow(ctx context.Context) <-chan struct{} {
 }
 
 // watch returns a channel that is closed once over returns true, unless ctx is done first.
-// It waits at least interval between two calls, longer if they take long.
+// It waits at least interval before each call, longer if they take long.
 func watch(ctx context.Context, interval time.Duration, over func() bool) <-chan struct{} {
 	reached := make(chan struct{})
 	go func() {
+		wait := interval
 		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wait):
+			}
 			begun := time.Now()
 			if over() {
 				close(reached)
 				return
 			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(max(interval, 4*time.Since(begun))):
-			}
+			wait = max(interval, 4*time.Since(begun))
 		}
 	}()
 	return reached

@@ -114,7 +114,12 @@ func boundQueues() error {
 
 // Counts reports whether [Namespace.Uncounted] works, which needs a kernel with
 // sock_diag(7) for TCP.
-func (n *Namespace) Counts() bool { return n.diagnosis != nil }
+func (n *Namespace) Counts() bool {
+	_, err := n.Uncounted()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return err == nil && n.diagnosis != nil
+}
 
 // Uncounted returns the memory, in bytes, of TCP sockets in the namespace that is charged to
 // no control group: data queued in connections that no process has accepted or that no
@@ -126,7 +131,12 @@ func (n *Namespace) Uncounted() (int64, error) {
 	if n.diagnosis == nil {
 		return 0, nil
 	}
-	return n.diagnosis.uncounted()
+	bytes, err := n.diagnosis.uncounted()
+	if errors.Is(err, os.ErrNotExist) { // the kernel has no sock_diag for TCP
+		n.diagnosis = nil
+		return 0, nil
+	}
+	return bytes, err
 }
 
 // enter moves the calling thread into namespace, or into a new one if it is nil.

@@ -34,20 +34,14 @@ type diagnosis struct {
 }
 
 // diagnose opens a diagnosis for space, the calling thread's namespace. It returns nil if
-// the kernel has no sock_diag for TCP.
+// the kernel has no sock_diag.
 func diagnose(space *os.File) (*diagnosis, error) {
 	d := &diagnosis{space: space, reply: make([]byte, 64<<10)}
 	err := d.open()
-	if err == nil {
-		_, err = d.uncounted()
-	}
-	switch {
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.EPROTONOSUPPORT):
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil, nil
-	case err != nil:
-		return nil, err
 	}
-	return d, nil
+	return d, err
 }
 
 func (d *diagnosis) open() (err error) {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/securebench/sbench/runtime/containerd/mounts"
 	"github.com/securebench/sbench/runtime/idmap"
 )
 
@@ -19,6 +20,14 @@ func (f *FS) privateDir() error {
 		return err
 	}
 	return idmap.MountPrivate(f.Dir)
+}
+
+// Unmount detaches all mounts below the file system's directory.
+func (f *FS) Unmount() error {
+	if f.IDs != nil {
+		return mounts.Detach(f.Dir) // see idmap.MountPrivate
+	}
+	return mounts.DetachBelow(f.Dir)
 }
 
 // shifted returns the path of a mount that has the sandbox's ids.
