@@ -9,12 +9,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/runtime/shim"
 )
 
 // host is where a test runs sbench: state directories and the daemon to use. After
@@ -68,7 +71,7 @@ func (h host) sbench(code int, args ...string) (stdout, stderr string) {
 }
 
 // start runs a pack whose harness sleeps, and returns once it does.
-func (h host) start(name string, seconds int) (cmd *exec.Cmd, output string, lines *bufio.Scanner) {
+func (h host) start(name string, seconds int, flags ...string) (cmd *exec.Cmd, output string, lines *bufio.Scanner) {
 	h.t.Helper()
 	pack := filepath.Join(h.dir, name)
 	for file, text := range map[string]string{
@@ -82,20 +85,22 @@ func (h host) start(name string, seconds int) (cmd *exec.Cmd, output string, lin
 		must(h.t, os.WriteFile(filepath.Join(pack, file), []byte(text), 0o644))
 	}
 	output = filepath.Join(pack, "out")
-	cmd = exec.Command("sbench", "run", "--config", filepath.Join(pack, "tester.yaml"), "--progress", "json")
+	cmd = exec.Command("sbench", append([]string{"run", "--config", filepath.Join(pack, "tester.yaml"), "--progress", "json"}, flags...)...)
 	cmd.Env = h.env
 	stderr, err := cmd.StderrPipe()
 	must(h.t, err)
 	must(h.t, cmd.Start())
 	h.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	lines = bufio.NewScanner(stderr)
+	var said strings.Builder
 	for lines.Scan() {
+		said.WriteString(lines.Text() + "\n")
 		if strings.Contains(lines.Text(), `"event":"producer_start"`) && strings.Contains(lines.Text(), `"task":"one"`) {
 			h.await(name)
 			return cmd, output, lines
 		}
 	}
-	h.t.Fatalf("%s did not start", name)
+	h.t.Fatalf("%s did not start:\n%s", name, said.String())
 	return nil, "", nil
 }
 
@@ -215,31 +220,42 @@ func (h host) daemonIsClean(run string) {
 	}
 }
 
-// TestDaemonStopsMidRun: the attempt is recorded as error, the exit code is 3, the
-// harness is dead, and the next command removes the rest.
+// TestDaemonStopsMidRun: with sbench's own shim, attempts go on without the daemon; with
+// containerd's, they are recorded as errors, and the harness is dead. In both cases the exit
+// code is 3, and the next command removes what is left.
 func TestDaemonStopsMidRun(t *testing.T) {
-	h := newHost(t).private()
-	cmd, output, lines := h.start("orphan", 3000)
-	pid := h.daemonPid()
-	runs := h.runs()
-	must(t, syscall.Kill(pid, syscall.SIGKILL))
-	for lines.Scan() {
-	}
-	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != codeInfrastructure {
-		t.Errorf("exit code %d", code)
-	}
-	if got := statuses(t, output); got == "" || strings.Trim(got, "ero ") != "" {
-		t.Errorf("recorded %q", got)
-	}
-	if h.alive("orphan") {
-		t.Error("the harness goes on")
-	}
-	h.sbench(0, "gc")
-	for _, r := range runs {
-		if left := h.left(r); len(left) > 0 {
-			t.Errorf("left behind: %v", left)
-		}
+	for _, test := range []struct {
+		handler, recorded string
+		seconds           int
+	}{
+		{shim.Runtime, "^passed passed$", 3},
+		{containerd.RuncHandler, "^error( error)*$", 3000},
+	} {
+		t.Run(test.handler, func(t *testing.T) {
+			h := newHost(t).private()
+			cmd, output, lines := h.start("orphan", test.seconds, "--set", "runtime.handler="+test.handler)
+			pid := h.daemonPid()
+			runs := h.runs()
+			must(t, syscall.Kill(pid, syscall.SIGKILL))
+			for lines.Scan() {
+			}
+			_ = cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != codeInfrastructure {
+				t.Errorf("exit code %d", code)
+			}
+			if got := statuses(t, output); !regexp.MustCompile(test.recorded).MatchString(got) {
+				t.Errorf("recorded %q, want %s", got, test.recorded)
+			}
+			if h.alive("orphan") {
+				t.Error("the harness goes on")
+			}
+			h.sbench(0, "gc")
+			for _, r := range runs {
+				if left := h.left(r); len(left) > 0 {
+					t.Errorf("left behind: %v", left)
+				}
+			}
+		})
 	}
 }
 

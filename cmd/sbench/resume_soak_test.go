@@ -18,11 +18,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/userns"
-
-	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 // fortyTasks writes a pack whose tasks pass, fail, print a lot and take a while, and
@@ -187,14 +187,15 @@ func countVerdicts(t *testing.T, output string) map[string]int {
 	return counts
 }
 
-// TestDaemonKilledResumed kills containerd in the middle of a run of 40 tasks. The run
-// reports that it could not measure. Resumed with a new daemon, it has the verdicts of an
-// undisturbed run.
+// TestDaemonKilledResumed kills containerd in the middle of a run of 40 tasks with containerd's
+// shim, which needs the daemon for each. The run reports that it could not measure. Resumed with
+// a new daemon, it has the verdicts of an undisturbed run.
 func TestDaemonKilledResumed(t *testing.T) {
 	h := newHost(t).private()
 	tester := h.fortyTasks()
 	output := filepath.Join(h.dir, "out")
-	cmd := exec.Command("sbench", "run", "--progress", "plain", "--config", tester, "--output-dir", output, "--jobs", "4", "--retries", "0")
+	cmd := exec.Command("sbench", "run", "--progress", "plain", "--config", tester, "--output-dir", output, "--jobs", "4", "--retries", "0",
+		"--set", "runtime.handler="+containerd.RuncHandler)
 	cmd.Env = h.env
 	stderr, err := cmd.StderrPipe()
 	must(t, err)

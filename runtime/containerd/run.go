@@ -51,6 +51,7 @@ type Run struct {
 
 	serving sync.Mutex
 	server  *server // of sbench's own shim; nil until a sandbox needs it
+	servers int     // how many there have been
 }
 
 // NewRun makes a run, with a lock, a lease and a directory of the same random name. The
@@ -142,8 +143,8 @@ func (r *Run) ctx(ctx context.Context) context.Context {
 // Close removes the run and everything that belongs to it. Its sandboxes, volumes and
 // views must be closed first.
 func (r *Run) Close(ctx context.Context) error {
-	// Each call has its own deadline; see bound.
-	return errors.Join(r.volumes.Close(), r.c.reap(context.WithoutCancel(ctx), leftovers{run: r.id, dir: r.dir, lock: r.lock}))
+	ctx = context.WithoutCancel(ctx) // each call has its own deadline; see bound
+	return errors.Join(r.volumes.Close(), r.c.ready(ctx), r.c.reap(ctx, leftovers{run: r.id, dir: r.dir, lock: r.lock}))
 }
 
 // NewVolume makes a volume, which the caller closes. Up to 64 MiB it is usually in memory; a

@@ -69,7 +69,9 @@ func (r *Run) startServer(ctx context.Context) (*server, error) {
 	if err := r.c.ready(ctx); err != nil {
 		return nil, err
 	}
-	anchor, err := r.c.c.NewContainer(ctx, r.id+"-"+randomID(), client.WithSpec(&specs.Spec{Version: specs.Version}),
+	id := fmt.Sprintf("%s-%d", r.id, r.servers) // short, see shim.Socket
+	r.servers++
+	anchor, err := r.c.c.NewContainer(ctx, id, client.WithSpec(&specs.Spec{Version: specs.Version}),
 		client.WithRuntime(r.c.shim, nil), client.WithContainerLabels(r.labels("shim")))
 	if err != nil {
 		return nil, native(err)

@@ -53,9 +53,10 @@ type Call struct {
 }
 
 // Socket returns the path of the socket of the server whose anchor has the given id: it is
-// beside the daemon's.
+// beside the daemon's. With an id of up to 20 bytes it is no longer than that of
+// containerd.sock.ttrpc, which the daemon makes there, so that it is short enough (unix(7)).
 func Socket(daemon, anchor string) string {
-	return filepath.Join(filepath.Dir(strings.TrimPrefix(daemon, "unix://")), "sbench-"+anchor)
+	return filepath.Join(filepath.Dir(strings.TrimPrefix(daemon, "unix://")), "s"+anchor)
 }
 
 // Start starts the server and writes its address. The working directory is the bundle.
