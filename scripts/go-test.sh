@@ -4,15 +4,17 @@
 # go test with the base image and sbench's shim at hand and a state directory of its own,
 # where the private containerd of the tests lives, and which is gone afterwards. Packages
 # are tested one after the other: they share the daemon, and their time limits
-# assume that they have the machine to themselves.
+# assume that they have the machine to themselves. With SBENCH_TEST_MEMORY=1, as root, the
+# volatile state is in memory, as on hosts whose /run is.
 set -euo pipefail
 
 SBENCH_TEST_IMAGE="$("$(dirname "$0")/base-image.sh")"
 SBENCH_TEST_DIR="$(mktemp -d /var/tmp/sbench-test.XXXXXX)"
 chmod 711 "$SBENCH_TEST_DIR" # or sandboxes could have no ids of their own
 export SBENCH_TEST_IMAGE SBENCH_TEST_DIR
-trap 'rm -rf "$SBENCH_TEST_DIR"' EXIT
-mkdir -m 711 "$SBENCH_TEST_DIR/bin"
+trap 'umount -q "$SBENCH_TEST_DIR/state"; rm -rf "$SBENCH_TEST_DIR"' EXIT
+mkdir -m 711 "$SBENCH_TEST_DIR/bin" "$SBENCH_TEST_DIR/state"
+[ -z "${SBENCH_TEST_MEMORY:-}" ] || [ "$(id -u)" != 0 ] || mount -t tmpfs -o mode=711 sbench-test "$SBENCH_TEST_DIR/state"
 CGO_ENABLED=0 go build -o "$SBENCH_TEST_DIR/bin/" ./cmd/containerd-shim-sbench-v1
 export PATH="$SBENCH_TEST_DIR/bin:$PATH"
 

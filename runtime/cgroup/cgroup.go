@@ -303,21 +303,32 @@ func gone(err error) bool {
 func (g Group) Remove() error {
 	var errs []error
 	for _, dir := range g.dirs() {
-		var below []string
-		err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil
-			}
-			if err == nil && d.IsDir() {
-				below = append(below, p)
-			}
-			return err
-		})
-		errs = append(errs, err)
-		for _, p := range slices.Backward(below) {
-			if err := unix.Rmdir(p); err != nil && !errors.Is(err, unix.ENOENT) {
-				errs = append(errs, fmt.Errorf("remove %s: %w", p, err))
-			}
+		err := unix.Rmdir(dir)
+		if errors.Is(err, unix.EBUSY) { // there are groups below it
+			err = removeBelow(dir)
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			errs = append(errs, fmt.Errorf("remove %s: %w", dir, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func removeBelow(dir string) error {
+	var below []string
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && d.IsDir() {
+			below = append(below, p)
+		}
+		return err
+	})
+	errs := []error{err}
+	for _, p := range slices.Backward(below) {
+		if err := unix.Rmdir(p); err != nil && !errors.Is(err, unix.ENOENT) {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

@@ -224,7 +224,16 @@ func runcLife(b *testing.B, run *containerd.Run, cfg runtime.Config, life func(s
 	if err != nil {
 		b.Fatal(err)
 	}
-	bundles, state := b.TempDir(), b.TempDir()
+	dir, err := os.MkdirTemp(containerdtest.Options().State, "runc-") // where sbench has its own
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			b.Error(err)
+		}
+	})
+	bundles, state := filepath.Join(dir, "bundles"), filepath.Join(dir, "state")
 	cgroup := spec.Linux.CgroupsPath
 	return func(n int64) error {
 		id := "bench-" + strconv.FormatInt(n, 10)

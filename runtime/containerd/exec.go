@@ -65,6 +65,7 @@ func (s *Sandbox) exec(ctx context.Context, p runtime.Process) (runtime.Exit, er
 	if err != nil {
 		return runtime.Exit{}, errors.Join(err, proc.close())
 	}
+	s.dead = !s.cfg.Persistent
 	streams.drain(proc.IO())
 	exit.Stdout, exit.Stderr = streams.out.Output(), streams.err.Output()
 	s.account(&exit, before)

@@ -57,6 +57,7 @@ type Sandbox struct {
 	specDigest string
 	init       *process // the first process of a persistent sandbox
 	spent      bool     // a process was run
+	dead       bool     // all processes have ended, and none can be started
 	closed     bool
 }
 
@@ -303,7 +304,9 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	if s.init != nil {
 		errs = append(errs, s.init.close())
 	}
-	errs = append(errs, kill(ctx, s.group, killTimeout))
+	if !s.dead {
+		errs = append(errs, kill(ctx, s.group, killTimeout))
+	}
 	ctx, cancel := s.run.c.cleanup(ctx)
 	defer cancel()
 	deleted := make(chan error, 1)
