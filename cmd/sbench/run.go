@@ -114,34 +114,27 @@ func (cmd *runCmd) one(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	with, options, err := cmd.prepare(ctx, a, in)
+	cfg, err := cmd.prepare(ctx, a, in)
 	if err != nil {
 		return err
 	}
 	var sent func()
-	if options.Progress, sent, err = a.exported(ctx, show); err != nil {
+	if cfg.Progress, sent, err = a.exported(ctx, show); err != nil {
 		return err
 	}
 	defer sent()
-	if err := run.Check(ctx, in, options); err != nil {
+	if err := run.Check(ctx, in, cfg.Options); err != nil {
 		return err
-	}
-	c, err := a.client(ctx, in.Tester)
-	if err != nil {
-		return err
-	}
-	cfg, engine, err := configure(ctx, c, in, with, options)
-	if err != nil {
-		return errors.Join(err, c.Close(ctx))
 	}
 	var summary run.Summary
-	if cmd.Plan {
-		err = cmd.plan(ctx, a, cfg)
-	} else {
+	err = a.withRun(ctx, cfg, func(cfg run.Config) (err error) {
+		if cmd.Plan {
+			return cmd.plan(ctx, a, cfg)
+		}
 		cfg.Stop = a.interrupts.graceful(a.stderr)
 		summary, err = run.Run(ctx, cfg)
-	}
-	err = errors.Join(err, engine.Close(ctx), c.Close(ctx))
+		return err
+	})
 	a.endLive()
 	return errors.Join(err, cmd.conclude(a, summary), a.printSummary(summary, cmd.JSON))
 }
@@ -309,45 +302,46 @@ func secret(ctx context.Context, a *app, source compiler.SecretSource) (string, 
 }
 
 // prepare makes what needs no daemon: the harness, its egress, and the options.
-func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (with run.Dependencies, o run.Options, err error) {
-	o = run.Options{
+func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (run.Config, error) {
+	cfg := run.Config{Inputs: in, Options: run.Options{
 		StandIn: run.StandIn(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: selector(cmd.Task, in.Tester.Run.Tasks),
 		Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Attempts: in.Tester.Run.Attempts, Retries: cmd.Retries, FailFast: cmd.FailFast,
 		Resume: cmd.Resume, Trust: record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
-	}
-	if err = cmd.deal(in.Tester, &o); err != nil {
-		return with, o, err
+	}}
+	err := cmd.deal(in.Tester, &cfg.Options)
+	if err != nil {
+		return cfg, err
 	}
 	if cmd.predictions != "" || cmd.From != "" {
-		if err = cmd.existing(ctx, a, in.Pack, &with, &o); err != nil {
-			return with, o, err
+		if err = cmd.existing(ctx, a, &cfg); err != nil {
+			return cfg, err
 		}
-	} else if with.Egress, err = egressFor(in.Tester); err != nil {
-		return with, o, err
+	} else if cfg.Egress, err = egressFor(in.Tester); err != nil {
+		return cfg, err
 	}
 	if cmd.harnessed() {
-		if with.Producer, err = a.producerFor(ctx, in.Tester, in.Env); err != nil {
-			return with, o, err
+		if cfg.Producer, err = a.producerFor(ctx, in.Tester, in.Env); err != nil {
+			return cfg, err
 		}
 		if !cmd.Plan {
-			if err = checkAgent(ctx, with.Producer); err != nil {
-				return with, o, err
+			if err = checkAgent(ctx, cfg.Producer); err != nil {
+				return cfg, err
 			}
 		}
 	}
 	file, err := envFile(cmd.EnvFile)
 	if err == nil {
-		with.Judge, err = judgeFor(in.Tester, file)
+		cfg.Judge, err = judgeFor(in.Tester, file)
 	}
 	if err != nil {
-		return with, o, err
+		return cfg, err
 	}
 	if cmd.Sign != "" {
-		if o.Sign, err = record.LoadKey(cmd.Sign); err != nil {
-			return with, o, fmt.Errorf("%w: --sign: %w", errUsage, err)
+		if cfg.Sign, err = record.LoadKey(cmd.Sign); err != nil {
+			return cfg, fmt.Errorf("%w: --sign: %w", errUsage, err)
 		}
 	}
-	return with, o, nil
+	return cfg, nil
 }
 
 // plan prints what would run.
@@ -365,35 +359,39 @@ func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	return errors.Join(err, also)
 }
 
-// configure makes the configuration of a run on c. The harness and its egress may be missing
-// from with; of the options it sets the limits and, unless it is set, the output directory.
-// The caller closes the engine.
-func configure(ctx context.Context, c *containerd.Client, in run.Inputs, with run.Dependencies, o run.Options) (run.Config, *containerd.Run, error) {
-	degraded, err := c.Degraded()
-	if err != nil {
-		return run.Config{}, nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+// withRun calls f with the completed configuration of a run on a client of its own; see onClient.
+func (a *app) withRun(ctx context.Context, cfg run.Config, f func(run.Config) error) error {
+	return a.withClient(ctx, cfg.Tester, func(c *containerd.Client) error { return onClient(ctx, c, cfg, f) })
+}
+
+// onClient calls f with the completed configuration of a run on c. The harness and its egress may
+// be missing; of the options it sets the limits and, unless it is set, the output directory.
+func onClient(ctx context.Context, c *containerd.Client, cfg run.Config, f func(run.Config) error) (err error) {
+	t := cfg.Tester
+	if cfg.Degraded, err = c.Degraded(); err != nil {
+		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
 	}
-	if o.Output, err = filepath.Abs(cmp.Or(o.Output, in.Tester.Run.OutputDir)); err != nil {
-		return run.Config{}, nil, err
+	if cfg.Output, err = filepath.Abs(cmp.Or(cfg.Output, t.Run.OutputDir)); err != nil {
+		return err
+	}
+	setup, err := setupEgress(t)
+	if err != nil {
+		return err
 	}
 	engine, err := c.NewRun(ctx)
 	if err != nil {
-		return run.Config{}, nil, err
+		return err
 	}
-	l := in.Tester.Runtime.Limits
-	o.Limits = runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
-	with.Engine, with.Degraded, with.Calibrations = engine, degraded, filepath.Join(c.Root(), "calibrations")
-	setup, err := setupEgress(in.Tester)
-	if err != nil {
-		return run.Config{}, nil, errors.Join(err, engine.Close(ctx))
-	}
-	images := &resolver{c: c, engine: engine, policy: containerd.PullPolicy(in.Tester.Runtime.Pull), progress: o.Progress, setup: setup}
-	if in.Tester.Runtime.AllowCapabilities {
+	policy := containerd.PullPolicy(t.Runtime.Pull)
+	images := &resolver{c: c, engine: engine, policy: policy, progress: cfg.Progress, setup: setup}
+	if t.Runtime.AllowCapabilities {
 		images.capabilities = compiler.PackageCapabilities()
 	}
-	with.Images = images
-	with.Version, with.Host = sbenchVersion(), hostFacts(c)
-	return run.Config{Inputs: in, Dependencies: with, Options: o}, engine, nil
+	l := t.Runtime.Limits
+	cfg.Limits = runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
+	cfg.Engine, cfg.Images, cfg.Calibrations = engine, images, filepath.Join(c.Root(), "calibrations")
+	cfg.Version, cfg.Host = sbenchVersion(), hostFacts(c)
+	return errors.Join(f(cfg), engine.Close(ctx))
 }
 
 // selector returns a function that reports whether an id matches at least one glob of each
