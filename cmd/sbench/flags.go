@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
 )
 
 // testerFlags name a tester file, and override some of its keys. Each command has its own
@@ -31,6 +32,15 @@ type testerArgs struct {
 type testerSource struct {
 	path     string // "" for none
 	settings []compiler.Setting
+	variant  *compiler.Variant // nil for the tester file itself
+}
+
+// load loads the tester file, and returns its warnings.
+func (s testerSource) load() (*compiler.Tester, compiler.Problems, error) {
+	if s.variant != nil {
+		return compiler.LoadVariant(s.path, harness.AgentTypes(), *s.variant, s.settings...)
+	}
+	return compiler.LoadTester(s.path, harness.AgentTypes(), s.settings...)
 }
 
 // unlessReplaced returns an error for settings that another flag replaces.

@@ -39,11 +39,7 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	file, err := envFile("")
-	if err != nil {
-		return err
-	}
-	judge, err := judgeFor(in.Tester, file)
+	judge, _, err := judgeFor(in.Tester, "")
 	if err != nil {
 		return err
 	}

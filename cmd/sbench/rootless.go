@@ -9,7 +9,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/rootless"
@@ -26,7 +25,7 @@ func (a *app) enter(ctx context.Context, command *kong.Node) error {
 	if c, ok := command.Target.Addr().Interface().(interface{ source() (testerSource, error) }); ok {
 		s, err := c.source()
 		if err == nil && s.path != "" {
-			tester, _, err = compiler.LoadTester(s.path, harness.AgentTypes(), s.settings...)
+			tester, _, err = s.load()
 		}
 		if err != nil {
 			return nil // the command reports everything that is wrong with it

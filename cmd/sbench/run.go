@@ -166,28 +166,11 @@ func (cmd *runCmd) load(ctx context.Context, a *app) (run.Inputs, error) {
 	if err = errors.Join(err, cmd.check(), notNegative(flagValue{"--limit", cmd.Limit}, flagValue{"--jobs", cmd.Jobs}, flagValue{"--retries", cmd.Retries})); err != nil {
 		return run.Inputs{}, err
 	}
-	load := loadTester
-	if cmd.variant != nil {
-		load = cmd.loadVariant
-	}
-	in, err := load(a, source)
+	in, err := loadTester(a, source)
 	if err == nil && cmd.harnessed() { // others need no credentials
 		in.Env, err = cmd.environment(ctx, a, in.Tester)
 	}
 	return in, err
-}
-
-// loadVariant is loadTester for a variant.
-func (cmd *runCmd) loadVariant(a *app, s testerSource) (run.Inputs, error) {
-	tester, warnings, err := compiler.LoadVariant(s.path, harness.AgentTypes(), *cmd.variant, s.settings...)
-	if err != nil {
-		return run.Inputs{}, err
-	}
-	for _, w := range warnings {
-		a.say(slog.LevelWarn, w.String())
-	}
-	pack, err := tester.OpenPack()
-	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
 // harnessed reports whether the tester file's harness makes the candidates.
@@ -198,6 +181,7 @@ func (cmd *runCmd) harnessed() bool {
 // source returns the tester file, with the flags that override its keys.
 func (cmd *runCmd) source() (testerSource, error) {
 	s, err := cmd.testerArgs.source()
+	s.variant = cmd.variant
 	if cmd.Attempts != nil {
 		s.settings = append(s.settings, compiler.Setting{Key: "run.attempts", Value: strconv.Itoa(*cmd.Attempts)})
 	}
@@ -210,7 +194,7 @@ func (cmd *runCmd) source() (testerSource, error) {
 
 // readTester reads a tester file and prints its warnings.
 func readTester(a *app, s testerSource) (*compiler.Tester, error) {
-	tester, warnings, err := compiler.LoadTester(s.path, harness.AgentTypes(), s.settings...)
+	tester, warnings, err := s.load()
 	for _, w := range warnings {
 		a.say(slog.LevelWarn, w.String())
 	}
@@ -258,26 +242,26 @@ func envFile(name string) (map[string]string, error) {
 	return file, err
 }
 
-// judgeFor returns the judge that the tester file names; nil if it names none.
-func judgeFor(t *compiler.Tester, file map[string]string) (*run.Judge, error) {
+// judgeFor returns the judge that the tester file names, and its key, which the environment has or
+// the env file; nil and "" if it names none.
+func judgeFor(t *compiler.Tester, env string) (*run.Judge, string, error) {
+	file, err := envFile(env)
 	j := t.Verification.Judge
-	if j == nil {
-		return nil, nil
+	if err != nil || j == nil {
+		return nil, "", err
 	}
 	key := cmp.Or(os.Getenv(j.Key), file[j.Key])
 	if key == "" {
-		return nil, compiler.Problems{t.Problem("$.verification.judge.key", "set it, or give it in the env file", fmt.Sprintf("environment variable %q has no value", j.Key))}
+		return nil, "", compiler.Problems{t.Problem("$.verification.judge.key", "set it, or give it in the env file", fmt.Sprintf("environment variable %q has no value", j.Key))}
 	}
 	made := &run.Judge{
 		Votes: j.Votes, Temperature: j.Temperature,
 		Relay: relay.Config{Provider: relay.Provider(j.API), Key: relay.NewKey(key), MinSecret: compiler.MinSecret, Model: strings.TrimSpace(j.Model)},
 	}
-	if j.BaseURL == "" {
-		return made, nil
+	if j.BaseURL != "" {
+		made.Relay.BaseURL, err = url.Parse(j.BaseURL)
 	}
-	var err error
-	made.Relay.BaseURL, err = url.Parse(j.BaseURL)
-	return made, err
+	return made, key, err
 }
 
 // secretTime is how long a command may take that prints a secret: somebody may have to type.
@@ -329,11 +313,7 @@ func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (run.Conf
 			}
 		}
 	}
-	file, err := envFile(cmd.EnvFile)
-	if err == nil {
-		cfg.Judge, err = judgeFor(in.Tester, file)
-	}
-	if err != nil {
+	if cfg.Judge, _, err = judgeFor(in.Tester, cmd.EnvFile); err != nil {
 		return cfg, err
 	}
 	if cmd.Sign != "" {

@@ -182,16 +182,8 @@ func (cmd *submitKubernetesCmd) keys(ctx context.Context, a *app, t *compiler.Te
 	if err != nil || t.Verification.Judge == nil {
 		return values, err
 	}
-	file, err := envFile(cmd.EnvFile)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := judgeFor(t, file); err != nil {
-		return nil, err
-	}
-	key := t.Verification.Judge.Key
-	values[key] = cmp.Or(os.Getenv(key), file[key])
-	return values, nil
+	_, values[t.Verification.Judge.Key], err = judgeFor(t, cmd.EnvFile)
+	return values, err
 }
 
 // testerFiles are the files that a run reads on the machine that makes it.
