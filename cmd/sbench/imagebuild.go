@@ -82,23 +82,19 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 			defer func() { err = errors.Join(err, engine.Close(ctx)) }()
 			build = cmd.own(a, engine, domains, dir)
 		}
-		var errs []error
-		for _, image := range images {
+		built, err = forEach(ctx, images, func(image pack.BuiltImage) (img runtime.Image, err error) {
 			ref, err := containerd.NormalizeRef(image.Ref)
-			var img runtime.Image
 			if err != nil {
 				err = fmt.Errorf("%w: %w", errUsage, err)
-			} else if img, err = build(ctx, c, image, ref); err == nil {
-				built = append(built, img)
+			} else {
+				img, err = build(ctx, c, image, ref)
 			}
 			if err != nil {
-				errs = append(errs, fmt.Errorf("build %s: %w", image.Ref, err))
+				err = fmt.Errorf("build %s: %w", image.Ref, err)
 			}
-			if ctx.Err() != nil {
-				break
-			}
-		}
-		return errors.Join(errs...)
+			return img, err
+		})
+		return err
 	})
 	return errors.Join(err, os.RemoveAll(dir), a.printImages(cmd.JSON, nil, built...))
 }
