@@ -94,17 +94,10 @@ func (f progressFlags) check() error {
 	return nil
 }
 
-// notNegative returns an error for the first flag with a negative value.
-func notNegative(flags ...flagValue) error {
-	for _, f := range flags {
-		if f.n < 0 {
-			return fmt.Errorf("%w: %s %d is negative", errUsage, f.name, f.n)
-		}
+// notNegative returns an error if the flag's value n is negative.
+func notNegative(flag string, n int) error {
+	if n < 0 {
+		return fmt.Errorf("%w: %s %d is negative", errUsage, flag, n)
 	}
 	return nil
-}
-
-type flagValue struct {
-	name string
-	n    int
 }

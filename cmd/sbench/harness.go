@@ -53,7 +53,7 @@ func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app) error {
 		}
 		pkg, err := agent.Package(goruntime.GOARCH, cmd.Musl)
 		if err != nil {
-			return fmt.Errorf("%w: %w", errUsage, err)
+			return marked(errUsage, err)
 		}
 		exact, err := a.resolveVersion(ctx, cache, pkg, cmp.Or(version, tooling.Latest))
 		if err != nil {
@@ -285,7 +285,7 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	case errors.Is(err, tooling.ErrNoVersion):
 		return refuse("$.harness.config.version", err.Error())
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return nil, marked(run.ErrInfrastructure, err)
 	}
 	return made, nil
 }

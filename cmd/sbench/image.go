@@ -78,7 +78,7 @@ func (cmd *imageImportCmd) Run(ctx context.Context, a *app) error {
 	if cmd.Archive != "-" {
 		f, err := os.Open(cmd.Archive)
 		if err != nil {
-			return fmt.Errorf("%w: %w", errUsage, err)
+			return marked(errUsage, err)
 		}
 		defer func() { _ = f.Close() }()
 		archive = f

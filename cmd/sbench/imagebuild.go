@@ -85,7 +85,7 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 		built, err = forEach(ctx, images, func(image pack.BuiltImage) (img runtime.Image, err error) {
 			ref, err := containerd.NormalizeRef(image.Ref)
 			if err != nil {
-				err = fmt.Errorf("%w: %w", errUsage, err)
+				err = marked(errUsage, err)
 			} else {
 				img, err = build(ctx, c, image, ref)
 			}
@@ -119,7 +119,7 @@ func (cmd *imageBuildCmd) images() ([]pack.BuiltImage, error) {
 		return nil, fmt.Errorf("%w: --as %s: nobody knows the digest before", errUsage, cmd.As)
 	}
 	if _, err := os.Stat(filepath.Join(cmd.Context, cmd.File)); err != nil {
-		return nil, fmt.Errorf("%w: %w", errUsage, err)
+		return nil, marked(errUsage, err)
 	}
 	return []pack.BuiltImage{{Ref: cmd.As, Context: cmd.Context}}, nil
 }
@@ -177,7 +177,7 @@ func (cmd *imageBuildCmd) own(a *app, engine *containerd.Run, domains []domain.D
 		}
 		img, err := b.Build(ctx, image.Context, cmd.File, ref)
 		if fault := (build.Fault{}); errors.As(err, &fault) {
-			err = fmt.Errorf("%w: %w", errUsage, err)
+			err = marked(errUsage, err)
 		}
 		return img, err
 	}

@@ -43,7 +43,7 @@ func (cmd *initCmd) Run(a *app) error {
 	}
 	for _, name := range names {
 		if err := cmd.write(name); err != nil {
-			return fmt.Errorf("%w: %w", errUsage, err)
+			return marked(errUsage, err)
 		}
 	}
 	if cmd.JSON {

@@ -32,7 +32,7 @@ func (cmd *inspectCmd) Run(a *app) error {
 	}
 	task, err := workspace.FindTask(loaded.Pack, cmd.Task)
 	if errors.Is(err, workspace.ErrNoTask) {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return marked(errUsage, err)
 	}
 	if err != nil {
 		return err

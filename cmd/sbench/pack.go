@@ -76,13 +76,13 @@ func (cmd *packImportCmd) checkFlags(given []*kong.Path) error {
 func (cmd *packImportCmd) Run(ctx context.Context, a *app, line *kong.Context) error {
 	format, err := pack.Named(cmd.formats, cmd.Format)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return marked(errUsage, err)
 	}
 	if err := cmd.checkFlags(line.Path); err != nil {
 		return err
 	}
-	if cmd.Limit < 0 {
-		return fmt.Errorf("%w: --limit %d is negative", errUsage, cmd.Limit)
+	if err := notNegative("--limit", cmd.Limit); err != nil {
+		return err
 	}
 	options := pack.Options{
 		Source: cmd.Source, Out: cmd.Out, Fill: cmd.Fill, ID: cmd.ID, Limit: cmd.Limit, Tasks: cmd.Select, Image: cmd.Image,

@@ -54,7 +54,7 @@ type wrongTask struct {
 // Run makes both runs. The exit code is 2 for a pack that does not measure anything, as for
 // an invalid one.
 func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
-	if err := errors.Join(cmd.check(), notNegative(flagValue{"--limit", cmd.Limit}, flagValue{"--jobs", cmd.Jobs})); err != nil {
+	if err := errors.Join(cmd.check(), notNegative("--limit", cmd.Limit), notNegative("--jobs", cmd.Jobs)); err != nil {
 		return err
 	}
 	show := progress(a, cmd.Progress, cmd.Quiet)

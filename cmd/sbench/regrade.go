@@ -29,7 +29,7 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 	show := progress(a, cmd.Progress, cmd.Quiet)
 	source, err := cmd.source()
 	replaced := map[string]bool{"run.jobs": cmd.Jobs > 0, "run.output_dir": cmd.OutputDir != ""}
-	if err = errors.Join(err, source.unlessReplaced(replaced), cmd.check(), notNegative(flagValue{"--jobs", cmd.Jobs})); err != nil {
+	if err = errors.Join(err, source.unlessReplaced(replaced), cmd.check(), notNegative("--jobs", cmd.Jobs)); err != nil {
 		return err
 	}
 	if source.path == "" {

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/alecthomas/kong"
@@ -34,8 +33,5 @@ func (a *app) enter(ctx context.Context, command *kong.Node) error {
 	o := a.options(tester)
 	root, state := containerd.DefaultDirectories()
 	err := rootless.Enter(ctx, rootless.Options{Root: cmp.Or(o.Root, root), State: cmp.Or(o.State, state), Address: o.Address, Private: o.Address == containerd.NoAddress, Logger: o.Logger})
-	if err != nil {
-		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
-	}
-	return nil
+	return marked(runtime.ErrUnavailable, err)
 }

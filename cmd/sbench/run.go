@@ -163,7 +163,7 @@ func (cmd *runCmd) load(ctx context.Context, a *app) (run.Inputs, error) {
 	if cmd.EnvFile != "" && !cmd.harnessed() {
 		err = errors.Join(err, fmt.Errorf("%w: --env-file has no effect where the tester file's harness does not run", errUsage))
 	}
-	if err = errors.Join(err, cmd.check(), notNegative(flagValue{"--limit", cmd.Limit}, flagValue{"--jobs", cmd.Jobs}, flagValue{"--retries", cmd.Retries})); err != nil {
+	if err = errors.Join(err, cmd.check(), notNegative("--limit", cmd.Limit), notNegative("--jobs", cmd.Jobs), notNegative("--retries", cmd.Retries)); err != nil {
 		return run.Inputs{}, err
 	}
 	in, err := loadTester(a, source)
@@ -349,7 +349,7 @@ func (a *app) withRun(ctx context.Context, cfg run.Config, f func(run.Config) er
 func onClient(ctx context.Context, c *containerd.Client, cfg run.Config, f func(run.Config) error) (err error) {
 	t := cfg.Tester
 	if cfg.Degraded, err = c.Degraded(); err != nil {
-		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return marked(run.ErrInfrastructure, err)
 	}
 	if cfg.Output, err = filepath.Abs(cmp.Or(cfg.Output, t.Run.OutputDir)); err != nil {
 		return err

@@ -115,11 +115,11 @@ func (cmd *mergeCmd) Run(ctx context.Context, a *app) error {
 	merged, err := record.Merge(ctx, dirs, cmd.OutputDir, options)
 	switch {
 	case errors.Is(err, record.ErrDamaged):
-		return fmt.Errorf("%w: %w", errNotVerified, err)
+		return marked(errNotVerified, err)
 	case errors.Is(err, record.ErrShards), errors.Is(err, record.ErrExists):
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return marked(errUsage, err)
 	case err != nil:
-		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return marked(run.ErrInfrastructure, err)
 	}
 	if err := cmd.print(a, merged); err != nil {
 		return err

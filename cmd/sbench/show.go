@@ -45,7 +45,7 @@ type attemptView struct {
 func (cmd *showCmd) Run(ctx context.Context, a *app) (err error) {
 	sources, err := (&summed{RunDirs: []string{cmd.RunDir}, Key: cmd.Key, AcceptUnsigned: cmd.AcceptUnsigned}).open(ctx)
 	defer func() { err = errors.Join(err, closeAll(sources)) }()
-	if err = errors.Join(err, notNegative(flagValue{"--attempt", cmd.Attempt})); err != nil {
+	if err = errors.Join(err, notNegative("--attempt", cmd.Attempt)); err != nil {
 		return err
 	}
 	s := sources[0]

@@ -75,7 +75,7 @@ func (cmd *submitKubernetesCmd) Run(ctx context.Context, a *app) error {
 	}
 	cluster, err := kubernetes.Connect(cmd.Context, cmd.KubeNamespace)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return marked(errUsage, err)
 	}
 	within, err := p.begin()
 	if err == nil {
@@ -89,7 +89,7 @@ func (cmd *submitKubernetesCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if err := cluster.Create(ctx, objects); err != nil {
-		return errors.Join(fmt.Errorf("%w: %w", run.ErrInfrastructure, err), os.RemoveAll(within))
+		return errors.Join(marked(run.ErrInfrastructure, err), os.RemoveAll(within))
 	}
 	_, err = fmt.Fprintf(a.stdout, "submitted as job %s in namespace %s: sbench submit wait %s\n", job.Name, job.Namespace, p.dir)
 	return err
@@ -106,7 +106,7 @@ func (cmd *submitKubernetesCmd) objects(ctx context.Context, a *app, p submissio
 	case errors.Is(err, kubernetes.ErrTooLarge):
 		return objects, fmt.Errorf("%w: the tester file and what it names are %w: put them on the claim, and say where by --on-claim", errUsage, err)
 	case err != nil:
-		return objects, fmt.Errorf("%w: %w", errUsage, err)
+		return objects, marked(errUsage, err)
 	case cmd.Objects == "":
 		return objects, nil
 	}
@@ -137,7 +137,7 @@ func (cmd *submitKubernetesCmd) job(ctx context.Context, a *app, p submissionPla
 		name := "sbench-" + strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(otherCharacters.ReplaceAllString(p.tester.Run.ID, "-")))
 		j.Name = strings.TrimRight(name[:min(len(name), 40)], "-")
 	}
-	if err := notNegative(flagValue{"--parallel", cmd.Parallel}, flagValue{"--retries", cmd.Retries}); err != nil {
+	if err := errors.Join(notNegative("--parallel", cmd.Parallel), notNegative("--retries", cmd.Retries)); err != nil {
 		return j, err
 	}
 	for _, dir := range []string{cmp.Or(cmd.NodeSocket, "/"), cmd.NodeRoot, cmd.NodeDir} {
@@ -325,11 +325,11 @@ func (f testerFiles) check(source testerSource) error {
 func (j kubernetesJob) connect(dir string) (engine, error) {
 	cluster, err := kubernetes.Connect(j.Context, j.Namespace)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUsage, err)
+		return nil, marked(errUsage, err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, submitDir, objectsFile))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUsage, err)
+		return nil, marked(errUsage, err)
 	}
 	objects, err := kubernetes.Parse(text)
 	if err != nil {
@@ -347,10 +347,8 @@ type kubernetesEngine struct {
 
 // job returns the Job as it is now. One that somebody has deleted has ended.
 func (k kubernetesEngine) job(ctx context.Context) (job *kubernetes.Status, err error) {
-	if job, err = k.Status(ctx, k.objects.Job); err != nil {
-		err = fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
-	}
-	return job, err
+	job, err = k.Status(ctx, k.objects.Job)
+	return job, marked(run.ErrInfrastructure, err)
 }
 
 func (k kubernetesEngine) states(ctx context.Context) ([]shardState, error) {
@@ -394,11 +392,11 @@ func (k kubernetesEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd)
 	}
 	job, err := kubernetes.MergeJob(k.objects.Job, args)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return marked(errUsage, err)
 	}
 	code, log, err := k.Run(ctx, job)
 	if err != nil {
-		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return marked(run.ErrInfrastructure, err)
 	}
 	if i := bytes.IndexByte(log, '{'); cmd.JSON && i >= 0 { // warnings are before it
 		log = log[i:]
@@ -418,10 +416,7 @@ func (k kubernetesEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd)
 }
 
 func (k kubernetesEngine) cancel(ctx context.Context) error {
-	if err := k.Suspend(ctx, k.name, true); err != nil {
-		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
-	}
-	return nil
+	return marked(run.ErrInfrastructure, k.Suspend(ctx, k.name, true))
 }
 
 // retry lets a suspended Job go on, and makes one that has ended again: its complete shards end
@@ -437,7 +432,7 @@ func (k kubernetesEngine) retry(ctx context.Context, a *app, _ []int) error {
 		err = k.Create(ctx, kubernetes.Objects{Job: k.objects.Job})
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return marked(run.ErrInfrastructure, err)
 	}
 	_, err = fmt.Fprintf(a.stdout, "submitted again as job %s\n", k.name)
 	return err

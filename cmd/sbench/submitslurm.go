@@ -46,7 +46,7 @@ func (cmd *submitSlurmCmd) Run(ctx context.Context, a *app) error {
 		script = string(text)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return marked(errUsage, err)
 	}
 	if cmd.Print {
 		_, err := fmt.Fprint(a.stdout, script)
@@ -152,7 +152,7 @@ func (s slurmEngine) retry(ctx context.Context, a *app, shards []int) error {
 	}
 	id, err := slurm.Submit(ctx, slurm.ScriptFile(within), shards...)
 	if err != nil {
-		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return marked(run.ErrInfrastructure, err)
 	}
 	s.is.Jobs = append(s.is.Jobs, id)
 	err = s.is.write(s.dir)
@@ -162,10 +162,7 @@ func (s slurmEngine) retry(ctx context.Context, a *app, shards []int) error {
 
 func (s slurmEngine) busy(ctx context.Context) (bool, error) {
 	queue, err := slurm.Queue(ctx, s.is.Jobs...)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
-	}
-	return len(queue) > 0, err
+	return len(queue) > 0, marked(run.ErrInfrastructure, err)
 }
 
 func (s slurmEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd) error {
@@ -178,16 +175,13 @@ func (s slurmEngine) cancel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := slurm.Cancel(ctx, s.is.Jobs...); err != nil {
-		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
-	}
-	return nil
+	return marked(run.ErrInfrastructure, slurm.Cancel(ctx, s.is.Jobs...))
 }
 
 func (s slurmEngine) states(ctx context.Context) ([]shardState, error) {
 	queue, err := slurm.Queue(ctx, s.is.Jobs...)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return nil, marked(run.ErrInfrastructure, err)
 	}
 	all := make([]shardState, s.is.Shards)
 	for i := range all {

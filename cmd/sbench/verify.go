@@ -43,7 +43,7 @@ func (cmd *verifyCmd) Run(ctx context.Context, a *app) error {
 		err = fmt.Errorf("not the directory of a run: %s: %w", cmd.RunDir, err)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return marked(errUsage, err)
 	}
 	if err := cmd.print(a, v); err != nil {
 		return err
