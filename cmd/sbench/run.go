@@ -308,7 +308,7 @@ func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (run.Conf
 			return cfg, err
 		}
 		if !cmd.Plan {
-			if err = checkAgent(ctx, cfg.Producer); err != nil {
+			if err = checkAgent(ctx, in.Tester, cfg.Producer); err != nil {
 				return cfg, err
 			}
 		}

@@ -199,10 +199,10 @@ func (cmd *submitKubernetesCmd) files(p submissionPlan) (testerFiles, error) {
 	for _, f := range t.Harness.Config.Files {
 		sources = append(sources, f.Source)
 	}
-	if agent, _, problems := agentOf(t); problems != nil {
+	if agent, problems := agentOf(t); problems != nil {
 		return testerFiles{}, problems
 	} else if file := t.Harness.Config.Own["descriptor"]; file != "" {
-		sources = append(sources, absolute(filepath.Dir(t.Path), file))
+		sources = append(sources, beside(t.Path, file))
 		if agent.Directory != "" {
 			sources = append(sources, agent.Directory)
 		}
@@ -213,7 +213,11 @@ func (cmd *submitKubernetesCmd) files(p submissionPlan) (testerFiles, error) {
 			top = filepath.Dir(top)
 		}
 	}
-	never := []string{t.Run.OutputDir, p.dir, absolute("", cmp.Or(cmd.EnvFile, ".env"))}
+	env, err := filepath.Abs(cmp.Or(cmd.EnvFile, ".env"))
+	if err != nil {
+		return testerFiles{}, err
+	}
+	never := []string{t.Run.OutputDir, p.dir, env}
 	for _, secret := range t.Harness.Secrets {
 		never = append(never, secret.File)
 	}
@@ -234,18 +238,6 @@ func (cmd *submitKubernetesCmd) files(p submissionPlan) (testerFiles, error) {
 		return files, nil
 	}
 	return files, files.check(p.source)
-}
-
-// absolute returns the path name, which is relative to dir or, if dir is empty, to the working
-// directory.
-func absolute(dir, name string) string {
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(dir, name)
-	}
-	if whole, err := filepath.Abs(name); err == nil {
-		return whole
-	}
-	return name
 }
 
 func isWithin(name, dir string) bool {
