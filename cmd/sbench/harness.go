@@ -39,11 +39,7 @@ type harnessInstallCmd struct {
 }
 
 // Run installs the agents and prints what was installed.
-func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app) error {
-	cache, err := a.tools()
-	if err != nil {
-		return err
-	}
+func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app, cache *tooling.Cache) error {
 	var all []tooling.Installed
 	for _, arg := range cmd.Agents {
 		name, version, _ := strings.Cut(arg, "@")
@@ -106,11 +102,7 @@ type harnessLsCmd struct {
 }
 
 // Run prints what is in the cache.
-func (cmd *harnessLsCmd) Run(a *app) error {
-	cache, err := a.tools()
-	if err != nil {
-		return err
-	}
+func (cmd *harnessLsCmd) Run(a *app, cache *tooling.Cache) error {
 	all, err := cache.List()
 	if err != nil {
 		return err
@@ -125,11 +117,7 @@ type harnessRmCmd struct {
 
 // Run removes packages and prints them. A name that matches nothing in the cache is an
 // error, but what the others match is removed.
-func (cmd *harnessRmCmd) Run(a *app) error {
-	cache, err := a.tools()
-	if err != nil {
-		return err
-	}
+func (cmd *harnessRmCmd) Run(a *app, cache *tooling.Cache) error {
 	var all []tooling.Installed
 	var errs []error
 	for _, arg := range cmd.Agents {
