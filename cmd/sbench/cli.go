@@ -159,6 +159,12 @@ func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*contai
 	return f(c)
 }
 
+// printf prints a result.
+func (a *app) printf(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.stdout, format, args...)
+	return err
+}
+
 func (a *app) json(v any) error {
 	enc := json.NewEncoder(a.stdout)
 	enc.SetIndent("", "  ")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"os"
 
 	"github.com/alecthomas/kong"
@@ -14,9 +13,7 @@ type completionCmd struct {
 
 // Run prints a script that makes the shell ask sbench for completions; see answerShell.
 func (cmd *completionCmd) Run(a *app) error {
-	script := map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[cmd.Shell]
-	_, err := io.WriteString(a.stdout, script)
-	return err
+	return a.printf("%s", map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[cmd.Shell])
 }
 
 // The scripts run sbench with the command line up to the cursor in the variable COMP_LINE,

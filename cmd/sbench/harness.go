@@ -89,8 +89,7 @@ func (cmd *harnessShowCmd) Run(a *app) error {
 	if !ok {
 		return noAgent(cmd.Agent)
 	}
-	_, err := a.stdout.Write(agent.Descriptor)
-	return err
+	return a.printf("%s", agent.Descriptor)
 }
 
 func noAgent(name string) error {

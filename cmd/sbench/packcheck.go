@@ -174,16 +174,14 @@ func (r *checkReport) inOrder(pack *compiler.Pack) error {
 
 func (cmd *packCheckCmd) print(a *app, r checkReport) error {
 	var err error
-	switch {
-	case cmd.JSON:
+	if cmd.JSON {
 		err = a.json(r)
-	default:
+	} else {
 		err = errors.Join(
 			printTable(a, r.Wrong, func(w wrongTask) string { return fmt.Sprintf("%q: %s %s %s", w.Task, w.StandIn, w.Status, w.Reason) }),
 			printTable(a, r.Weak, func(w weakTask) string { return fmt.Sprintf("%q: %s", w.Task, w.Message) }),
+			a.printf("checked %d task(s): reference passed %d, empty passed %d\n", r.Reference.Total, r.Reference.Passed, r.Empty.Passed),
 		)
-		_, also := fmt.Fprintf(a.stdout, "checked %d task(s): reference passed %d, empty passed %d\n", r.Reference.Total, r.Reference.Passed, r.Empty.Passed)
-		err = errors.Join(err, also)
 	}
 	if err == nil && len(r.Wrong) > 0 {
 		err = said(fmt.Sprintf("the pack does not measure: %d result(s) are not as they should be", len(r.Wrong)))

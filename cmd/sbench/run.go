@@ -147,8 +147,7 @@ func (a *app) printSummary(s run.Summary, asJSON bool) error {
 	case asJSON:
 		return a.json(score(s))
 	}
-	_, err := fmt.Fprintln(a.stdout, s)
-	return err
+	return a.printf("%s\n", s)
 }
 
 // load reads the tester file, the manifest and the environment.
@@ -334,9 +333,10 @@ func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	if cmd.JSON {
 		return a.json(map[string]any{"attempts": append([]run.PlannedAttempt{}, attempts...), "recorded": summary.Resumed})
 	}
-	err = printTable(a, attempts, func(p run.PlannedAttempt) string { return fmt.Sprintf("%q attempt %d: %s", p.Task, p.Attempt, p.Why) })
-	_, also := fmt.Fprintf(a.stdout, "%d attempts would run, %d are recorded\n", len(attempts), summary.Resumed)
-	return errors.Join(err, also)
+	return errors.Join(
+		printTable(a, attempts, func(p run.PlannedAttempt) string { return fmt.Sprintf("%q attempt %d: %s", p.Task, p.Attempt, p.Why) }),
+		a.printf("%d attempts would run, %d are recorded\n", len(attempts), summary.Resumed),
+	)
 }
 
 // withRun calls f with the completed configuration of a run on a client of its own; see onClient.

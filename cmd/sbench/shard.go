@@ -144,9 +144,8 @@ func (cmd *mergeCmd) print(a *app, m record.MergeReport) error {
 		}
 		a.say(slog.LevelWarn, "missing: "+what)
 	}
-	_, err := fmt.Fprintf(a.stdout, "sbench: run_id=%s shards=%d of %d (%d merged before) attempts=%d of %d records=%d output=%s\n",
+	return a.printf("sbench: run_id=%s shards=%d of %d (%d merged before) attempts=%d of %d records=%d output=%s\n",
 		m.RunID, m.Shards, m.Count, m.Kept, m.Attempts, m.Planned, m.Records, cmd.OutputDir)
-	return err
 }
 
 // shardsIn returns the directories of shards: dirs, or those in them.

@@ -70,8 +70,7 @@ func (cmd *submitKubernetesCmd) Run(ctx context.Context, a *app) error {
 		if objects.Keys != nil {
 			text = append(fmt.Appendf(nil, "# The Secret %s with these variables is not printed: %s\n", objects.Keys.Name, strings.Join(slices.Sorted(maps.Keys(objects.Keys.StringData)), ", ")), text...)
 		}
-		_, err = a.stdout.Write(text)
-		return err
+		return a.printf("%s", text)
 	}
 	cluster, err := kubernetes.Connect(cmd.Context, cmd.KubeNamespace)
 	if err != nil {
@@ -91,8 +90,7 @@ func (cmd *submitKubernetesCmd) Run(ctx context.Context, a *app) error {
 	if err := cluster.Create(ctx, objects); err != nil {
 		return errors.Join(marked(run.ErrInfrastructure, err), os.RemoveAll(within))
 	}
-	_, err = fmt.Fprintf(a.stdout, "submitted as job %s in namespace %s: sbench submit wait %s\n", job.Name, job.Namespace, p.dir)
-	return err
+	return a.printf("submitted as job %s in namespace %s: sbench submit wait %s\n", job.Name, job.Namespace, p.dir)
 }
 
 // objects returns what is created.
@@ -393,7 +391,7 @@ func (k kubernetesEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd)
 	if i := bytes.IndexByte(log, '{'); cmd.JSON && i >= 0 { // warnings are before it
 		log = log[i:]
 	}
-	if _, err := a.stdout.Write(log); err != nil {
+	if err := a.printf("%s", log); err != nil {
 		return err
 	}
 	switch code {
@@ -426,6 +424,5 @@ func (k kubernetesEngine) retry(ctx context.Context, a *app, _ []int) error {
 	if err != nil {
 		return marked(run.ErrInfrastructure, err)
 	}
-	_, err = fmt.Fprintf(a.stdout, "submitted again as job %s\n", k.name)
-	return err
+	return a.printf("submitted again as job %s\n", k.name)
 }

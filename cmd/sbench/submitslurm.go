@@ -49,8 +49,7 @@ func (cmd *submitSlurmCmd) Run(ctx context.Context, a *app) error {
 		return marked(errUsage, err)
 	}
 	if cmd.Print {
-		_, err := fmt.Fprint(a.stdout, script)
-		return err
+		return a.printf("%s", script)
 	}
 	within, err := p.begin()
 	if err == nil {
@@ -155,9 +154,7 @@ func (s slurmEngine) retry(ctx context.Context, a *app, shards []int) error {
 		return marked(run.ErrInfrastructure, err)
 	}
 	s.is.Jobs = append(s.is.Jobs, id)
-	err = s.is.write(s.dir)
-	_, also := fmt.Fprintf(a.stdout, "submitted as job %s: sbench submit wait %s\n", id, s.dir)
-	return errors.Join(err, also)
+	return errors.Join(s.is.write(s.dir), a.printf("submitted as job %s: sbench submit wait %s\n", id, s.dir))
 }
 
 func (s slurmEngine) busy(ctx context.Context) (bool, error) {

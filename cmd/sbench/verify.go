@@ -75,6 +75,5 @@ func (cmd *verifyCmd) print(a *app, v record.Verification) error {
 	case !v.Sealed:
 		word = "is what was written, but more may be missing at the end"
 	}
-	_, also := fmt.Fprintf(a.stdout, "%d records, %s: %s\n", v.Records, state, word)
-	return errors.Join(err, also)
+	return errors.Join(err, a.printf("%d records, %s: %s\n", v.Records, state, word))
 }
