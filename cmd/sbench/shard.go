@@ -160,18 +160,13 @@ func shardsIn(dirs []string) ([]string, error) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		found, err := filepath.Glob(filepath.Join(globQuoted(dir), "shard-*-of-*", record.ManifestFile))
+		found, err := fs.Glob(os.DirFS(dir), "shard-*-of-*/"+record.ManifestFile)
 		if err != nil || len(found) == 0 {
 			return nil, errors.Join(err, fmt.Errorf("%w: %s is neither a run nor holds shards of one", errUsage, dir))
 		}
 		for _, name := range found {
-			all = append(all, filepath.Dir(name))
+			all = append(all, filepath.Join(dir, filepath.Dir(name)))
 		}
 	}
 	return all, nil
-}
-
-// globQuoted returns a pattern that matches only the name.
-func globQuoted(name string) string {
-	return strings.NewReplacer("\\", "\\\\", "*", "\\*", "?", "\\?", "[", "\\[").Replace(name)
 }
