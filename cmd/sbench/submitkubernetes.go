@@ -160,17 +160,18 @@ func (cmd *submitKubernetesCmd) job(ctx context.Context, a *app, p submissionPla
 	if j.Keys, err = cmd.keys(ctx, a, p.tester); err != nil {
 		return j, err
 	}
-	files, err := cmd.files(p)
-	if err != nil {
+	var tester string
+	if tester, j.Files, err = cmd.files(p); err != nil {
 		return j, err
 	}
-	config := path.Join(kubernetes.FilesDir, files.tester)
-	if cmd.OnClaim == "" {
-		j.Files = files.all
-	} else if config = path.Join(kubernetes.ResultsDir, cmd.OnClaim, files.tester); !fs.ValidPath(cmd.OnClaim) {
-		return j, fmt.Errorf("%w: --on-claim %s: expected a path on the claim", errUsage, cmd.OnClaim)
+	dir := kubernetes.FilesDir
+	if cmd.OnClaim != "" {
+		dir = path.Join(kubernetes.ResultsDir, cmd.OnClaim)
+		if !fs.ValidPath(cmd.OnClaim) {
+			return j, fmt.Errorf("%w: --on-claim %s: expected a path on the claim", errUsage, cmd.OnClaim)
+		}
 	}
-	j.Command = cmd.command("sbench", config, path.Join(kubernetes.ResultsDir, j.Name), p)
+	j.Command = cmd.command("sbench", path.Join(dir, tester), path.Join(kubernetes.ResultsDir, j.Name), p)
 	return j, nil
 }
 
@@ -184,21 +185,17 @@ func (cmd *submitKubernetesCmd) keys(ctx context.Context, a *app, t *compiler.Te
 	return values, err
 }
 
-// testerFiles are the files that a run reads on the machine that makes it.
-type testerFiles struct {
-	all    []kubernetes.File
-	tester string // the path of the tester file among them
-}
-
-// files returns the tester file, its pack and the other files that it names.
-func (cmd *submitKubernetesCmd) files(p submissionPlan) (testerFiles, error) {
+// files returns the files that a run reads on the machine that makes it (the tester file, its pack
+// and the other files that it names), unless they are on the claim, and the path of the tester file
+// among them.
+func (cmd *submitKubernetesCmd) files(p submissionPlan) (tester string, files []kubernetes.File, err error) {
 	t := p.tester
 	sources := []string{t.Path, filepath.Dir(t.Benchmark.Manifest), filepath.Dir(t.Benchmark.Tasks)}
 	for _, f := range t.Harness.Config.Files {
 		sources = append(sources, f.Source)
 	}
 	if agent, problems := agentOf(t); problems != nil {
-		return testerFiles{}, problems
+		return "", nil, problems
 	} else if file := t.Harness.Config.Own["descriptor"]; file != "" {
 		sources = append(sources, beside(t.Path, file))
 		if agent.Directory != "" {
@@ -211,9 +208,13 @@ func (cmd *submitKubernetesCmd) files(p submissionPlan) (testerFiles, error) {
 			top = filepath.Dir(top)
 		}
 	}
+	tester = relative(top, t.Path)
+	if cmd.OnClaim != "" {
+		return tester, nil, nil
+	}
 	env, err := filepath.Abs(cmp.Or(cmd.EnvFile, ".env"))
 	if err != nil {
-		return testerFiles{}, err
+		return "", nil, err
 	}
 	never := []string{t.Run.OutputDir, p.dir, env}
 	for _, secret := range t.Harness.Secrets {
@@ -222,20 +223,13 @@ func (cmd *submitKubernetesCmd) files(p submissionPlan) (testerFiles, error) {
 	texts := map[string]kubernetes.File{}
 	for _, source := range sources {
 		if err := addFiles(texts, top, source, never); err != nil {
-			return testerFiles{}, err
-		}
-		if cmd.OnClaim != "" { // they are there already
-			break
+			return "", nil, err
 		}
 	}
-	files := testerFiles{tester: relative(top, t.Path)}
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		files.all = append(files.all, texts[name])
+		files = append(files, texts[name])
 	}
-	if cmd.OnClaim != "" {
-		return files, nil
-	}
-	return files, files.check(p.source)
+	return tester, files, checkFiles(files, tester, p.source)
 }
 
 func isWithin(name, dir string) bool {
@@ -276,15 +270,15 @@ func addFiles(texts map[string]kubernetes.File, top, source string, never []stri
 	})
 }
 
-// check loads the files as a pod will, which finds those that the tester file names by a path
+// checkFiles loads the files as a pod will, which finds those that the tester file names by a path
 // of this machine.
-func (f testerFiles) check(source testerSource) error {
+func checkFiles(files []kubernetes.File, tester string, source testerSource) error {
 	dir, err := os.MkdirTemp("", "sbench-submit-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	for _, file := range f.all {
+	for _, file := range files {
 		name := filepath.Join(dir, filepath.FromSlash(file.Path))
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			return err
@@ -293,7 +287,7 @@ func (f testerFiles) check(source testerSource) error {
 			return err
 		}
 	}
-	source.path = filepath.Join(dir, filepath.FromSlash(f.tester))
+	source.path = filepath.Join(dir, filepath.FromSlash(tester))
 	in, err := loadTester(&app{stderr: new(bytes.Buffer)}, source)
 	if err != nil {
 		return err
