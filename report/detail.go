@@ -32,7 +32,7 @@ type Detail struct {
 	Limits    json.RawMessage `json:"limits"`           // the policy of the record's provenance
 	Times     record.Times    `json:"times"`
 	Facts     [][2]string     `json:"facts"`             // provenance: name and value
-	Tries     []TryFacts      `json:"tries"`             // the last 20
+	Tries     []Try           `json:"tries"`             // the last 20
 	Missing   []string        `json:"missing,omitempty"` // what could not be read
 }
 
@@ -59,15 +59,6 @@ type Output struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"` // an object, or its text if it is too long
 }
 
-// TryFacts describes a try without its results.
-type TryFacts struct {
-	Line    int           `json:"line"` // of the records, from 1
-	Status  record.Status `json:"status"`
-	Reason  string        `json:"reason"`
-	Started string        `json:"started"`
-	Seconds float64       `json:"seconds"`
-}
-
 // Detail reads the details of s.Attempts[at]. Its texts have about most bytes in total.
 // Detail.Missing says what could not be read.
 func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
@@ -84,7 +75,7 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 		Message: cutText(rec.FailureMessage, 2000).Head, Times: rec.Times,
 		Producer: output(rec.ProducerStdout, rec.ProducerStderr, rec.ProducerMetadata, share),
 		Verifier: output(rec.VerifierStdout, rec.VerifierStderr, rec.VerifierMetadata, share),
-		Limits:   asJSON(rec.Provenance.Policy, share), Facts: facts(rec), Tries: tries(a.Tries),
+		Limits:   asJSON(rec.Provenance.Policy, share), Facts: facts(rec), Tries: a.Tries[max(0, len(a.Tries)-20):],
 	}
 	s.candidate(ctx, &d, rec, share)
 	s.logs(&d, rec, share)
@@ -130,14 +121,6 @@ func asJSON(v any, most int) json.RawMessage {
 		return json.RawMessage("null")
 	}
 	return text
-}
-
-func tries(all []Try) []TryFacts {
-	var list []TryFacts
-	for _, t := range all[max(0, len(all)-20):] {
-		list = append(list, TryFacts{t.Line, t.Status, t.Reason, stamp(t.Started), t.Seconds})
-	}
-	return list
 }
 
 func public(rec record.Record, most int) []Named {

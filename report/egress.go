@@ -14,7 +14,6 @@ import (
 
 const (
 	maxEgress   = 200 // lines of one attempt to show
-	maxIndexed  = 256 // lines of one attempt whose offsets are kept
 	egressLines = 160 // approximate bytes of a shown line
 )
 
@@ -48,9 +47,10 @@ type Entry struct {
 	Usage    *Tokens  `json:"usage,omitempty"`
 }
 
+// An egressIndex is an egress log without its entries.
 type egressIndex struct {
-	offsets                        []int64 // the first maxIndexed
-	total, allowed, denied, failed int
+	Egress
+	offsets []int64 // of the first maxEgress lines
 }
 
 // egressLine is an entry with its attempt.
@@ -100,16 +100,15 @@ func (s *Source) indexEgress(ctx context.Context) error {
 }
 
 func (i *egressIndex) add(verdict string, offset int64) {
-	i.total++
 	switch verdict {
 	case "allow":
-		i.allowed++
+		i.Allowed++
 	case "deny":
-		i.denied++
+		i.Denied++
 	default:
-		i.failed++
+		i.Errors++
 	}
-	if len(i.offsets) < maxIndexed {
+	if len(i.offsets) < maxEgress {
 		i.offsets = append(i.offsets, offset)
 	}
 }
@@ -120,22 +119,23 @@ func (s *Source) egressOf(a Attempt, d *Detail, most int) *Egress {
 	if index == nil {
 		return nil
 	}
-	e := &Egress{Entries: []Entry{}, Allowed: index.allowed, Denied: index.denied, Errors: index.failed}
+	e := index.Egress
+	e.Entries = []Entry{}
 	f, err := record.OpenFile(s.root, record.EgressFile, os.O_RDONLY)
 	if err != nil {
 		d.Missing = append(d.Missing, err.Error())
-		return e
+		return &e
 	}
 	defer func() { _ = f.Close() }()
-	for _, offset := range index.offsets[:min(len(index.offsets), maxEgress, max(4, 2*most/egressLines))] {
+	for _, offset := range index.offsets[:min(len(index.offsets), max(4, 2*most/egressLines))] {
 		l, err := newLineReader(io.NewSectionReader(f, offset, maxEntry), offset, maxEntry).next()
 		var entry egressLine
 		if err == nil && json.Unmarshal(l.text, &entry) == nil {
 			e.Entries = append(e.Entries, entry.shown(a.Started))
 		}
 	}
-	e.More = index.total - len(e.Entries)
-	return e
+	e.More = e.Allowed + e.Denied + e.Errors - len(e.Entries)
+	return &e
 }
 
 // shown cuts an entry's texts, which the sandbox may have chosen.

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/run/record"
@@ -141,17 +139,8 @@ func ends(f *os.File, most int) (Text, error) {
 	if _, err := f.ReadAt(tail, info.Size()-int64(len(tail))); err != nil {
 		return Text{}, err
 	}
-	for i := 0; i < 3 && len(head) > 0 && !utf8.Valid(head); i++ { // half a character at its end
-		head = head[:len(head)-1]
-	}
-	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
-		tail = tail[1:]
-	}
-	cut := info.Size() - int64(len(head)) - int64(len(tail))
-	return Text{valid(head), cut, valid(tail)}, nil
+	return textOf(string(head), string(tail), info.Size()), nil
 }
-
-func valid(b []byte) string { return string(bytes.ToValidUTF8(b, []byte("\uFFFD"))) }
 
 // changes lists what a layer changes in the image, and reads text files in it up to most bytes
 // in total.

@@ -200,8 +200,8 @@ func TestNatural(t *testing.T) {
 	}
 }
 
-// TestRanking: the best run is first, one without a verdict last.
-func TestRanking(t *testing.T) {
+// TestLeaders: the best run is first, one without a verdict last.
+func TestLeaders(t *testing.T) {
 	run := func(statuses ...string) *report.Source {
 		var records []map[string]any
 		for i, s := range statuses {
@@ -210,7 +210,7 @@ func TestRanking(t *testing.T) {
 		return planned(t, len(statuses), records...)
 	}
 	r := report.Summarize([]*report.Source{run("failed", "passed"), run(), run("passed", "passed")})
-	if got := r.Ranking(); got[0] != 2 || got[1] != 0 || got[2] != 1 {
+	if got := r.Leaders(); got[0].Index != 2 || got[1].Index != 0 || got[2].Index != 1 {
 		t.Errorf("%v", got)
 	}
 	var text strings.Builder

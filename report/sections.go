@@ -103,15 +103,14 @@ func causes(outcomes []Outcome) table {
 
 // leaders returns a table of several runs, best first.
 func (r Report) leaders() table {
-	return tableOf([]string{"run", "", "accuracy", "interval", "scored", "against A", "p", "tokens", "producer", "warnings"}, r.Ranking(), func(at int) []any {
-		run := r.Runs[at]
+	return tableOf([]string{"run", "", "accuracy", "interval", "scored", "against A", "p", "tokens", "producer", "warnings"}, r.Leaders(), func(l Leader) []any {
 		gap, p := "–", "–"
-		if c, ok := r.Against(at); ok && c.Tasks > 0 {
-			gap, p = c.Short(), c.Chance()
+		if l.Against != nil {
+			gap, p = l.Against.Short(), l.Against.Chance()
 		}
 		return []any{
-			Letter(at), name(run.Title()), Percent(run.Accuracy.Value), Between(run.Accuracy.Interval()), run.Accuracy.Scored, gap, p,
-			Many(float64(run.Spent.Input + run.Spent.Output)), Seconds(run.Distributions.Producer.P50), strings.Join(run.Doubts(), ", "),
+			Letter(l.Index), name(l.Title()), Percent(l.Accuracy.Value), Between(l.Accuracy.Interval()), l.Accuracy.Scored, gap, p,
+			Many(float64(l.Tokens())), Seconds(l.Distributions.Producer.P50), strings.Join(l.Doubts(), ", "),
 		}
 	})
 }
@@ -121,29 +120,35 @@ func (r Report) versus(c Comparison, show func(string) string) string {
 	return fmt.Sprintf("%s (%s) against %s (%s)", show(r.Runs[c.B].Title()), Letter(c.B), show(r.Runs[c.A].Title()), Letter(c.A))
 }
 
-// Ranking returns the indices of all runs by accuracy, highest first and unknown last.
-func (r Report) Ranking() []int {
-	order := make([]int, len(r.Runs))
-	for i := range order {
-		order[i] = i
-	}
-	value := func(i int) float64 {
-		if v := r.Runs[i].Accuracy.Value; v != nil {
-			return *v
-		}
-		return -1
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(value(b), value(a)) })
-	return order
+// A Leader is a run in a table of several runs.
+type Leader struct {
+	Run
+	Index   int         // in Report.Runs
+	Against *Comparison // with the first run; nil for that itself, and where no task can be compared
 }
 
-// Against returns the comparison of a run with the first run, which itself has none.
-func (r Report) Against(run int) (Comparison, bool) {
-	i := slices.IndexFunc(r.Comparisons, func(c Comparison) bool { return c.B == run })
-	if i < 0 {
-		return Comparison{}, false
+// Tokens returns how many tokens all tries read and wrote.
+func (l Leader) Tokens() int64 { return l.Spent.Input + l.Spent.Output }
+
+// Leaders returns all runs by accuracy, highest first and unknown last.
+func (r Report) Leaders() []Leader {
+	list := make([]Leader, len(r.Runs))
+	for i, run := range r.Runs {
+		list[i] = Leader{Run: run, Index: i}
 	}
-	return r.Comparisons[i], true
+	for i, c := range r.Comparisons {
+		if c.Tasks > 0 {
+			list[c.B].Against = &r.Comparisons[i]
+		}
+	}
+	value := func(l Leader) float64 {
+		if l.Accuracy.Value == nil {
+			return -1
+		}
+		return *l.Accuracy.Value
+	}
+	slices.SortStableFunc(list, func(a, b Leader) int { return cmp.Compare(value(b), value(a)) })
+	return list
 }
 
 // Letter returns the name of a run in comparisons: A for the first.

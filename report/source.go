@@ -67,13 +67,13 @@ type Attempt struct {
 
 // A Try is one line of the records.
 type Try struct {
-	Line    int // from 1
-	Status  record.Status
-	Reason  string
-	Started time.Time
-	Seconds float64 // in total
-	offset  int64   // in bytes, of the line
-	size    int64   // in bytes, with the newline
+	Line    int           `json:"line"` // from 1
+	Status  record.Status `json:"status"`
+	Reason  string        `json:"reason"`
+	Started string        `json:"started"` // UTC; "" if unknown
+	Seconds float64       `json:"seconds"` // in total
+	offset  int64         // in bytes, of the line
+	size    int64         // in bytes, with the newline
 }
 
 type attemptKey struct {
@@ -178,7 +178,7 @@ func (s *Source) take(index map[attemptKey]int, n int, l line) {
 	if a.Tokens != nil {
 		s.Spent.add(*a.Tokens)
 	}
-	a.Tries = []Try{{Line: n, Status: a.Status, Reason: a.Reason, Started: a.Started, Seconds: a.Total, offset: l.offset, size: l.size}}
+	a.Tries = []Try{{Line: n, Status: a.Status, Reason: a.Reason, Started: stamp(a.Started), Seconds: a.Total, offset: l.offset, size: l.size}}
 	key := attemptKey{a.Task, a.Number}
 	at, again := index[key]
 	if !again {

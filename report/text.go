@@ -18,14 +18,20 @@ func cutText(s string, most int) Text {
 	if len(s) <= most {
 		return Text{Head: s}
 	}
-	head, tail := most*2/3, len(s)-most/3
-	for head > 0 && !utf8.RuneStart(s[head]) {
-		head--
+	return textOf(s[:most*2/3], s[len(s)-most/3:], int64(len(s)))
+}
+
+// textOf returns the beginning and the end of a text of size bytes, without the parts of
+// characters where it was cut.
+func textOf(head, tail string, size int64) Text {
+	for i := 0; i < utf8.UTFMax-1 && !utf8.ValidString(head); i++ {
+		head = head[:len(head)-1]
 	}
-	for tail < len(s) && !utf8.RuneStart(s[tail]) {
-		tail++
+	for tail != "" && !utf8.RuneStart(tail[0]) {
+		tail = tail[1:]
 	}
-	return Text{s[:head], int64(tail - head), s[tail:]}
+	cut := size - int64(len(head)) - int64(len(tail))
+	return Text{strings.ToValidUTF8(head, "\uFFFD"), cut, strings.ToValidUTF8(tail, "\uFFFD")}
 }
 
 // Len returns how many bytes of the text are kept.

@@ -39,13 +39,10 @@ type Trace struct {
 
 // A tracer collects the first and the last steps.
 type tracer struct {
-	most  int // bytes of all steps
-	text  int // bytes of one text
-	head  []*Step
-	used  int // bytes of head
-	tail  []*Step
-	kept  int // bytes of tail
-	cut   int
+	Trace
+	most  int              // bytes of all steps
+	text  int              // bytes of one text
+	size  int              // bytes of the steps so far
 	calls map[string]*Step // whose results are still to come
 }
 
@@ -55,7 +52,7 @@ const maxSteps = 1000
 // readTrace turns an agent's output into steps. read is the agent's parser; a line that is
 // no event becomes a raw step.
 func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) (Trace, error) {
-	t := &tracer{most: most, text: max(256, most/16), calls: map[string]*Step{}}
+	t := &tracer{Trace: Trace{Steps: []*Step{}}, most: most, text: max(256, most/16), calls: map[string]*Step{}}
 	lines := newLineReader(r, 0, maxEvent)
 	var said harness.Step // whose pieces have come so far
 	for {
@@ -63,7 +60,7 @@ func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) 
 		switch {
 		case err == io.EOF:
 			t.end(&said)
-			return Trace{append(append([]*Step{}, t.head...), t.tail...), t.cut, len(t.head)}, nil
+			return t.Trace, nil
 		case err == errLong:
 			t.add(harness.Step{Kind: harness.StepNote, Title: "an event was too long to be read"})
 			continue
@@ -109,11 +106,11 @@ func (t *tracer) add(from harness.Step) {
 	} else if from.Call != "" {
 		t.calls[from.Call] = s
 	}
-	if len(t.tail) == 0 && t.used+s.size() <= t.most/2 && len(t.head) < maxSteps/2 {
-		t.head, t.used = append(t.head, s), t.used+s.size()
-		return
+	t.size += s.size()
+	if t.At == len(t.Steps) && t.size <= t.most/2 && t.At < maxSteps/2 { // it is one of the first
+		t.At++
 	}
-	t.tail, t.kept = append(t.tail, s), t.kept+s.size()
+	t.Steps = append(t.Steps, s)
 	t.trim()
 }
 
@@ -127,20 +124,17 @@ func (t *tracer) result(r harness.Step) bool {
 	delete(t.calls, r.Call)
 	before, output := s.size(), t.cutLines(r.Output)
 	s.Output, s.Failed = &output, r.Failed
-	if slices.Contains(t.tail, s) {
-		t.kept += s.size() - before
+	if slices.Contains(t.Steps, s) {
+		t.size += s.size() - before
 		t.trim()
-	} else {
-		t.used += s.size() - before
 	}
 	return true
 }
 
-// trim drops the oldest steps of the tail.
+// trim leaves out the oldest steps, but for the first ones and the last.
 func (t *tracer) trim() {
-	for len(t.tail) > 1 && (t.kept > t.most/2 || len(t.tail) > maxSteps/2) {
-		t.kept -= t.tail[0].size()
-		t.tail[0] = nil
-		t.tail, t.cut = t.tail[1:], t.cut+1
+	for len(t.Steps)-t.At > 1 && (t.size > t.most || len(t.Steps) > maxSteps) {
+		t.size -= t.Steps[t.At].size()
+		t.Steps, t.Cut = slices.Delete(t.Steps, t.At, t.At+1), t.Cut+1
 	}
 }

@@ -138,33 +138,31 @@ func (a *app) open(ctx context.Context, t *compiler.Tester) (*containerd.Client,
 	return containerd.Open(ctx, a.options(t))
 }
 
-// client connects to the daemon and removes what dead runs left behind. The caller closes
-// the client.
-func (a *app) client(ctx context.Context, t *compiler.Tester) (*containerd.Client, error) {
+// withClient connects to the daemon, removes what dead runs left behind, and calls f; t is as for
+// options.
+func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*containerd.Client) error) (err error) {
 	c, err := a.open(ctx, t)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	defer func() { err = errors.Join(err, c.Close(ctx)) }()
 	gone, err := c.GC(ctx)
 	if err != nil {
-		return nil, errors.Join(err, c.Close(ctx))
+		return err
 	}
 	if len(gone.Removed) > 0 {
 		a.logger().Warn("removed what dead runs left behind", "runs", gone.Removed)
 	}
-	for _, err := range gone.Left {
-		a.logger().Warn("something of a dead run is still there", "cause", err)
+	for _, left := range gone.Left {
+		a.logger().Warn("something of a dead run is still there", "cause", left)
 	}
-	return c, nil
+	return f(c)
 }
 
-// withClient calls f with a client; t is as for options.
-func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*containerd.Client) error) error {
-	c, err := a.client(ctx, t)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f(c), c.Close(ctx))
+// printf prints a result.
+func (a *app) printf(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.stdout, format, args...)
+	return err
 }
 
 func (a *app) json(v any) error {
@@ -215,6 +213,14 @@ func exitCode(ctx context.Context, err error) int {
 
 // errUsage marks errors that the user can fix in the command line.
 var errUsage = errors.New("usage")
+
+// marked puts an error that exitCode knows before err. It returns nil for nil.
+func marked(as, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", as, err)
+}
 
 // said is an error that sums up problems in the user's files that have been printed already.
 // It counts as a usage error.

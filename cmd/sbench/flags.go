@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
 )
 
 // testerFlags name a tester file, and override some of its keys. Each command has its own
@@ -31,6 +32,15 @@ type testerArgs struct {
 type testerSource struct {
 	path     string // "" for none
 	settings []compiler.Setting
+	variant  *compiler.Variant // nil for the tester file itself
+}
+
+// load loads the tester file, and returns its warnings.
+func (s testerSource) load() (*compiler.Tester, compiler.Problems, error) {
+	if s.variant != nil {
+		return compiler.LoadVariant(s.path, harness.AgentTypes(), *s.variant, s.settings...)
+	}
+	return compiler.LoadTester(s.path, harness.AgentTypes(), s.settings...)
 }
 
 // unlessReplaced returns an error for settings that another flag replaces.
@@ -84,17 +94,10 @@ func (f progressFlags) check() error {
 	return nil
 }
 
-// notNegative returns an error for the first flag with a negative value.
-func notNegative(flags ...flagValue) error {
-	for _, f := range flags {
-		if f.n < 0 {
-			return fmt.Errorf("%w: %s %d is negative", errUsage, f.name, f.n)
-		}
+// notNegative returns an error if the flag's value n is negative.
+func notNegative(flag string, n int) error {
+	if n < 0 {
+		return fmt.Errorf("%w: %s %d is negative", errUsage, flag, n)
 	}
 	return nil
-}
-
-type flagValue struct {
-	name string
-	n    int
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"github.com/securebench/sbench/candidate"
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness/predictions"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -39,25 +38,25 @@ func (cmd *gradeCmd) Run(ctx context.Context, a *app) error {
 }
 
 // existing sets up a run of candidates that exist already.
-func (cmd *runCmd) existing(ctx context.Context, a *app, pack *compiler.Pack, with *run.Dependencies, o *run.Options) error {
-	read := func() (*predictions.Set, error) { return predictions.Read(ctx, cmd.predictions, pack) }
+func (cmd *runCmd) existing(ctx context.Context, a *app, cfg *run.Config) error {
+	read := func() (*predictions.Set, error) { return predictions.Read(ctx, cmd.predictions, cfg.Pack) }
 	if cmd.From != "" {
-		read = func() (*predictions.Set, error) { return candidatesOf(ctx, cmd.From, o.Trust) }
+		read = func() (*predictions.Set, error) { return candidatesOf(ctx, cmd.From, cfg.Trust) }
 	}
 	set, err := read()
 	if err != nil {
 		return err
 	}
 	without := 0
-	for task, err := range pack.Tasks() {
-		if err == nil && len(set.Candidates[task.ID()]) == 0 && (o.Select == nil || o.Select(task.ID())) {
+	for task, err := range cfg.Pack.Tasks() {
+		if err == nil && len(set.Candidates[task.ID()]) == 0 && (cfg.Select == nil || cfg.Select(task.ID())) {
 			without++
 		}
 	}
 	if without > 0 {
 		a.say(slog.LevelWarn, fmt.Sprintf("%d of the selected tasks have no candidate, and count as failed (--task selects others)", without))
 	}
-	with.Producer, o.Attempts = set, set.Attempts()
+	cfg.Producer, cfg.Attempts = set, set.Attempts()
 	return nil
 }
 

@@ -39,11 +39,7 @@ type harnessInstallCmd struct {
 }
 
 // Run installs the agents and prints what was installed.
-func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app) error {
-	cache, err := a.tools()
-	if err != nil {
-		return err
-	}
+func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app, cache *tooling.Cache) error {
 	var all []tooling.Installed
 	for _, arg := range cmd.Agents {
 		name, version, _ := strings.Cut(arg, "@")
@@ -53,7 +49,7 @@ func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app) error {
 		}
 		pkg, err := agent.Package(goruntime.GOARCH, cmd.Musl)
 		if err != nil {
-			return fmt.Errorf("%w: %w", errUsage, err)
+			return marked(errUsage, err)
 		}
 		exact, err := a.resolveVersion(ctx, cache, pkg, cmp.Or(version, tooling.Latest))
 		if err != nil {
@@ -93,8 +89,7 @@ func (cmd *harnessShowCmd) Run(a *app) error {
 	if !ok {
 		return noAgent(cmd.Agent)
 	}
-	_, err := a.stdout.Write(agent.Descriptor)
-	return err
+	return a.printf("%s", agent.Descriptor)
 }
 
 func noAgent(name string) error {
@@ -106,11 +101,7 @@ type harnessLsCmd struct {
 }
 
 // Run prints what is in the cache.
-func (cmd *harnessLsCmd) Run(a *app) error {
-	cache, err := a.tools()
-	if err != nil {
-		return err
-	}
+func (cmd *harnessLsCmd) Run(a *app, cache *tooling.Cache) error {
 	all, err := cache.List()
 	if err != nil {
 		return err
@@ -125,11 +116,7 @@ type harnessRmCmd struct {
 
 // Run removes packages and prints them. A name that matches nothing in the cache is an
 // error, but what the others match is removed.
-func (cmd *harnessRmCmd) Run(a *app) error {
-	cache, err := a.tools()
-	if err != nil {
-		return err
-	}
+func (cmd *harnessRmCmd) Run(a *app, cache *tooling.Cache) error {
 	var all []tooling.Installed
 	var errs []error
 	for _, arg := range cmd.Agents {
@@ -224,18 +211,29 @@ func setupEgress(t *compiler.Tester) (harness.Egress, error) {
 	return e, err
 }
 
-// keyProblems returns a problem if the harness is an agent and harness.env names none of its
-// provider's keys.
-func keyProblems(t *compiler.Tester) compiler.Problems {
-	if p := t.Harness.Config.Provider; p != nil && !slices.Contains(t.Harness.Env, p.Key) {
-		return compiler.Problems{t.Problem("$.harness.env", "name "+p.Key+" here, and set it in the environment or the env file; it stays outside of the sandbox", "harness.config.provider needs its key")}
+// keysOf returns the keys of the harness's provider, any of which does, and the message that it
+// needs one. There are none if it has no provider.
+func keysOf(t *compiler.Tester) (keys []compiler.Credential, need string, problems compiler.Problems) {
+	agent, problems := agentOf(t)
+	if p := t.Harness.Config.Provider; p != nil {
+		return []compiler.Credential{{Name: p.Key}}, "harness.config.provider needs its key", problems
 	}
-	agent, ok, problems := agentOf(t)
-	if !ok || problems != nil || slices.ContainsFunc(agent.Credentials, func(c compiler.Credential) bool { return slices.Contains(t.Harness.Env, c.Name) }) {
+	return agent.Credentials, agent.Name + " needs a key of its provider", problems
+}
+
+// alternatives returns the names of keys.
+func alternatives(keys []compiler.Credential) string {
+	return joined(keys, " or ", func(c compiler.Credential) string { return c.Name })
+}
+
+// keyProblems returns a problem if harness.env names none of the keys of the harness's provider.
+func keyProblems(t *compiler.Tester) compiler.Problems {
+	keys, need, problems := keysOf(t)
+	named := func(c compiler.Credential) bool { return slices.Contains(t.Harness.Env, c.Name) }
+	if problems != nil || len(keys) == 0 || slices.ContainsFunc(keys, named) {
 		return problems
 	}
-	keys := joined(agent.Credentials, " or ", func(c compiler.Credential) string { return c.Name })
-	return compiler.Problems{t.Problem("$.harness.env", "name "+keys+" here, and set it in the environment or the env file; it stays outside of the sandbox", agent.Name+" needs a key of its provider")}
+	return compiler.Problems{t.Problem("$.harness.env", "name "+alternatives(keys)+" here, and set it in the environment or the env file; it stays outside of the sandbox", need)}
 }
 
 // producerFor makes the harness that the tester file names.
@@ -244,11 +242,11 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 		return nil, compiler.Problems{t.Problem(path, "", message)}
 	}
 	c := t.Harness.Config
-	agent, isAgent, problems := agentOf(t)
+	agent, problems := agentOf(t)
 	switch {
 	case problems != nil:
 		return nil, problems
-	case !isAgent:
+	case agent.Name == "":
 		return commandFor(ctx, t, env)
 	}
 	key, bearer := credential(agent, env)
@@ -264,11 +262,10 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 		return nil, err
 	}
 	if agent.Directory != "" {
-		made.Digest, err = readable(ctx, agent.Directory)
-		if err != nil {
+		made.Version = ""
+		if made.Digest, err = readable(ctx, agent.Directory); err != nil {
 			return refuse("$.harness.config.descriptor", fmt.Sprintf("its directory: %v: everything in it has to be readable by others (chmod -R o+rX)", err))
 		}
-		made.Version = ""
 	}
 	if t.Harness.Type == harness.OwnAgent {
 		made.Own, made.Digest = agentOptions(t), record.Digest(append([]byte(made.Digest), agent.Descriptor...))
@@ -285,31 +282,28 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	case errors.Is(err, tooling.ErrNoVersion):
 		return refuse("$.harness.config.version", err.Error())
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return nil, marked(run.ErrInfrastructure, err)
 	}
 	return made, nil
 }
 
-// agentOf returns the agent that the tester file names or describes; ok is false if its harness
+// agentOf returns the agent that the tester file names or describes; it has no name if the harness
 // is a command.
-func agentOf(t *compiler.Tester) (agent harness.CLI, ok bool, problems compiler.Problems) {
+func agentOf(t *compiler.Tester) (agent harness.CLI, problems compiler.Problems) {
 	if t.Harness.Type != harness.OwnAgent {
-		agent, ok = harness.CLIOf(t.Harness.Type)
-		return agent, ok, serverProblems(t, agent)
+		agent, _ = harness.CLIOf(t.Harness.Type)
+		return agent, serverProblems(t, agent)
 	}
-	file := t.Harness.Config.Own["descriptor"]
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(filepath.Dir(t.Path), file)
-	}
+	file := beside(t.Path, t.Harness.Config.Own["descriptor"])
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return agent, true, compiler.Problems{t.Problem("$.harness.config.descriptor", "", compiler.Bare(err).Error())}
+		return agent, compiler.Problems{t.Problem("$.harness.config.descriptor", "", compiler.Bare(err).Error())}
 	}
 	if agent, problems = harness.ParseDescriptor(file, text); problems != nil {
-		return agent, true, problems
+		return agent, problems
 	}
-	if agent.Directory != "" && !filepath.IsAbs(agent.Directory) {
-		agent.Directory = filepath.Join(filepath.Dir(file), agent.Directory)
+	if agent.Directory != "" {
+		agent.Directory = beside(file, agent.Directory)
 	}
 	for name, value := range agentOptions(t) {
 		i := slices.IndexFunc(agent.Config, func(f schema.Field) bool { return f.Name == name })
@@ -321,7 +315,15 @@ func agentOf(t *compiler.Tester) (agent harness.CLI, ok bool, problems compiler.
 			problems = append(problems, t.Problem("$.harness.config.options."+name, "letters, digits and . _ + -", "is no word"))
 		}
 	}
-	return agent, true, append(problems, serverProblems(t, agent)...)
+	return agent, append(problems, serverProblems(t, agent)...)
+}
+
+// beside returns the path of what file names: name is absolute, or relative to the file's directory.
+func beside(file, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(file), name)
 }
 
 // serverProblems returns a problem for each server of tools that the agent cannot be told of, or
@@ -362,24 +364,16 @@ func agentOptions(t *compiler.Tester) map[string]string {
 
 // checkAgent checks, before the first task, that an agent's provider can be reached and
 // accepts the key. Other harnesses have no provider.
-func checkAgent(ctx context.Context, p harness.Producer) error {
+func checkAgent(ctx context.Context, t *compiler.Tester, p harness.Producer) error {
 	checked, ok := p.(interface{ Check(context.Context) error })
 	if !ok {
 		return nil
 	}
-	names := ""
-	switch p := p.(type) {
-	case *harness.Agent:
-		names = joined(p.CLI.Credentials, " or ", func(c compiler.Credential) string { return c.Name })
-	case harness.Command:
-		if p.Provider != nil {
-			names = p.Provider.Secret
-		}
-	}
 	err := checked.Check(ctx)
 	switch {
 	case errors.Is(err, relay.ErrRefused):
-		return fmt.Errorf("%w: harness.env: %w: set another %s", run.ErrInfrastructure, err, names)
+		keys, _, _ := keysOf(t)
+		return fmt.Errorf("%w: harness.env: %w: set another %s", run.ErrInfrastructure, err, alternatives(keys))
 	case errors.Is(err, relay.ErrUnreachable):
 		return fmt.Errorf("%w: harness.config.base_url: %w", run.ErrInfrastructure, err)
 	}
@@ -398,12 +392,9 @@ func credential(agent harness.CLI, env map[string]string) (key string, bearer bo
 
 // noKeys returns a stand-in for the keys, for commands that execute nothing.
 func noKeys(t *compiler.Tester) map[string]string {
-	env := map[string]string{}
-	if p := t.Harness.Config.Provider; p != nil {
-		env[p.Key] = "none"
+	keys, _, _ := keysOf(t)
+	if len(keys) == 0 {
+		return nil
 	}
-	if agent, ok, problems := agentOf(t); ok && problems == nil {
-		env[agent.Credentials[0].Name] = "none"
-	}
-	return env
+	return map[string]string{keys[0].Name: "none"}
 }

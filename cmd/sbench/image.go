@@ -78,7 +78,7 @@ func (cmd *imageImportCmd) Run(ctx context.Context, a *app) error {
 	if cmd.Archive != "-" {
 		f, err := os.Open(cmd.Archive)
 		if err != nil {
-			return fmt.Errorf("%w: %w", errUsage, err)
+			return marked(errUsage, err)
 		}
 		defer func() { _ = f.Close() }()
 		archive = f
@@ -144,19 +144,40 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 				return err
 			}
 		}
-		var gone []containerd.ImageInfo
-		var errs []error
-		for _, i := range list {
-			if !cmd.Plan {
-				err = c.RemoveImage(ctx, i.Ref)
-			}
-			if errors.Is(err, runtime.ErrNotFound) {
-				continue // another process was faster
-			}
-			if errs = append(errs, err); err == nil {
-				gone = append(gone, i)
-			}
+		if !cmd.Plan {
+			list, err = forget(ctx, c, list)
 		}
-		return errors.Join(append(errs, printImageList(a, cmd.JSON, gone))...)
+		return errors.Join(err, printImageList(a, cmd.JSON, list))
 	})
+}
+
+// forget removes the names of images, and returns those that it removed: another process may have
+// been faster.
+func forget(ctx context.Context, c *containerd.Client, list []containerd.ImageInfo) ([]containerd.ImageInfo, error) {
+	var gone []containerd.ImageInfo
+	var err error
+	for _, i := range list {
+		switch failed := c.RemoveImage(ctx, i.Ref); {
+		case failed == nil:
+			gone = append(gone, i)
+		case !errors.Is(failed, runtime.ErrNotFound):
+			err = errors.Join(err, failed)
+		}
+	}
+	return gone, err
+}
+
+// forEach returns what f returns for those items for which it does not fail, and all its errors. It
+// goes on after an error unless ctx is done.
+func forEach[T, R any](ctx context.Context, list []T, f func(T) (R, error)) (all []R, err error) {
+	for _, item := range list {
+		result, failed := f(item)
+		if err = errors.Join(err, failed); failed == nil {
+			all = append(all, result)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return all, err
 }

@@ -82,23 +82,19 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 			defer func() { err = errors.Join(err, engine.Close(ctx)) }()
 			build = cmd.own(a, engine, domains, dir)
 		}
-		var errs []error
-		for _, image := range images {
+		built, err = forEach(ctx, images, func(image pack.BuiltImage) (img runtime.Image, err error) {
 			ref, err := containerd.NormalizeRef(image.Ref)
-			var img runtime.Image
 			if err != nil {
-				err = fmt.Errorf("%w: %w", errUsage, err)
-			} else if img, err = build(ctx, c, image, ref); err == nil {
-				built = append(built, img)
+				err = marked(errUsage, err)
+			} else {
+				img, err = build(ctx, c, image, ref)
 			}
 			if err != nil {
-				errs = append(errs, fmt.Errorf("build %s: %w", image.Ref, err))
+				err = fmt.Errorf("build %s: %w", image.Ref, err)
 			}
-			if ctx.Err() != nil {
-				break
-			}
-		}
-		return errors.Join(errs...)
+			return img, err
+		})
+		return err
 	})
 	return errors.Join(err, os.RemoveAll(dir), a.printImages(cmd.JSON, nil, built...))
 }
@@ -123,7 +119,7 @@ func (cmd *imageBuildCmd) images() ([]pack.BuiltImage, error) {
 		return nil, fmt.Errorf("%w: --as %s: nobody knows the digest before", errUsage, cmd.As)
 	}
 	if _, err := os.Stat(filepath.Join(cmd.Context, cmd.File)); err != nil {
-		return nil, fmt.Errorf("%w: %w", errUsage, err)
+		return nil, marked(errUsage, err)
 	}
 	return []pack.BuiltImage{{Ref: cmd.As, Context: cmd.Context}}, nil
 }
@@ -181,7 +177,7 @@ func (cmd *imageBuildCmd) own(a *app, engine *containerd.Run, domains []domain.D
 		}
 		img, err := b.Build(ctx, image.Context, cmd.File, ref)
 		if fault := (build.Fault{}); errors.As(err, &fault) {
-			err = fmt.Errorf("%w: %w", errUsage, err)
+			err = marked(errUsage, err)
 		}
 		return img, err
 	}

@@ -75,19 +75,11 @@ func (cmd *imageCopyCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.withClient(ctx, nil, func(c *containerd.Client) error {
-		var all []copiedImage
-		var errs []error
-		for _, ref := range refs {
+		all, err := forEach(ctx, refs, func(ref string) (copiedImage, error) {
 			digest, err := c.Copy(ctx, ref, cmd.To)
-			if errs = append(errs, err); err == nil {
-				all = append(all, copiedImage{ref, digest})
-			}
-			if ctx.Err() != nil {
-				break
-			}
-		}
-		print := printList(a, cmd.JSON, all, func(i copiedImage) string { return i.Ref + "\t" + i.Digest })
-		return errors.Join(append(errs, print)...)
+			return copiedImage{ref, digest}, err
+		})
+		return errors.Join(err, printList(a, cmd.JSON, all, func(i copiedImage) string { return i.Ref + "\t" + i.Digest }))
 	})
 }
 
@@ -104,45 +96,26 @@ func (cmd *imagePrefetchCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.withClient(ctx, nil, func(c *containerd.Client) error {
-		var all []runtime.Image
-		var errs []error
-		evict := func() {
-			if cmd.Keep > 0 {
-				errs = append(errs, evictImages(ctx, c, refs, int64(cmd.Keep)))
-			}
-		}
-		evict()
-		for _, ref := range refs {
-			img, err := c.Prefetch(ctx, ref, cmd.From)
-			if errs = append(errs, err); err == nil {
-				all = append(all, img)
-			}
-			if ctx.Err() != nil {
-				break
-			}
-		}
-		evict()
-		return errors.Join(append(errs, a.printImages(cmd.JSON, nil, all...))...)
+		before := cmd.evict(ctx, c, refs)
+		all, err := forEach(ctx, refs, func(ref string) (runtime.Image, error) { return c.Prefetch(ctx, ref, cmd.From) })
+		return errors.Join(before, err, cmd.evict(ctx, c, refs), a.printImages(cmd.JSON, nil, all...))
 	})
 }
 
-// evictImages forgets pulled images other than refs until all images take at most keep bytes.
-func evictImages(ctx context.Context, c *containerd.Client, refs []string, keep int64) error {
+// evict forgets pulled images other than refs until all images take at most what --keep says.
+func (cmd *imagePrefetchCmd) evict(ctx context.Context, c *containerd.Client, refs []string) error {
+	if cmd.Keep == 0 {
+		return nil
+	}
 	list, err := c.Images(ctx)
 	if err != nil {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(i containerd.ImageInfo) bool { return !i.Pulled || slices.Contains(refs, i.Ref) })
-	if list, err = c.Evict(ctx, list, keep); err != nil {
-		return err
+	if list, err = c.Evict(ctx, list, int64(cmd.Keep)); err == nil {
+		_, err = forget(ctx, c, list)
 	}
-	var errs []error
-	for _, i := range list {
-		if err := c.RemoveImage(ctx, i.Ref); !errors.Is(err, runtime.ErrNotFound) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return err
 }
 
 // size is a number of bytes, written as in a tester file.

@@ -73,11 +73,31 @@ func (cmd *imageExportCmd) write(ctx context.Context, a *app, rec record.Record,
 			return err
 		}
 		defer func() { err = errors.Join(err, engine.Close(ctx)) }()
-		layers, closeLayers, err := layersOf(ctx, engine, base, rec, kept)
+		f, err := os.CreateTemp("", "sbench-layer-*")
 		if err != nil {
 			return err
 		}
-		defer closeLayers()
+		defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+		files, err := workspaceLayer(ctx, engine, base, rec, kept, f)
+		if err != nil {
+			return err
+		}
+		content := io.NewSectionReader(f, 0, files.Size)
+		layers := []runtime.Layer{{
+			Content: content, Digest: files.Digest, DiffID: files.DiffID, Size: files.Size, CreatedBy: "workspace of " + rec.TaskID,
+		}}
+		if kept.Layer != "" {
+			stored, err := kept.OpenLayer()
+			if err != nil {
+				return err
+			}
+			defer func() { _ = stored.Close() }() // only read from
+			machine, err := machineLayer(stored, kept.Layer, rec.TaskID)
+			if err != nil {
+				return err
+			}
+			layers = append(layers, machine)
+		}
 		// A name of its own: nobody loses an image of the name that the archive gets.
 		own := fmt.Sprintf("sbench.local/export-%d:latest", os.Getpid())
 		if _, err = c.Commit(ctx, runtime.Commit{Base: base.Ref, As: own, Layers: layers}); err != nil {
@@ -107,48 +127,15 @@ func (cmd *imageExportCmd) find(trust record.Trust) (rec record.Record, err erro
 	return rec, nil
 }
 
-// layersOf returns the layers of a candidate. close releases their contents.
-func layersOf(ctx context.Context, e *containerd.Run, base runtime.Image, rec record.Record, c candidate.Candidate) (layers []runtime.Layer, close func(), err error) {
-	var files []*os.File
-	close = func() {
-		for _, f := range files {
-			_ = f.Close() // only read from
-		}
-	}
-	defer func() {
-		if err != nil {
-			close()
-		}
-	}()
-	f, err := os.CreateTemp("", "sbench-layer-*")
+// machineLayer returns the layer in f, which is of the whole machine.
+func machineLayer(f *os.File, digest, task string) (runtime.Layer, error) {
+	info, err := f.Stat()
 	if err != nil {
-		return nil, nil, err
+		return runtime.Layer{}, err
 	}
-	files = append(files, f)
-	report, err := workspaceLayer(ctx, e, base, rec, c, f)
-	if err == nil {
-		_, err = f.Seek(0, 0)
-	}
-	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
-		return nil, nil, err
-	}
-	layers = []runtime.Layer{{Content: f, Digest: report.Digest, DiffID: report.DiffID, Size: report.Size, CreatedBy: "workspace of " + rec.TaskID}}
-	if c.Layer == "" {
-		return layers, close, nil
-	}
-	if f, err = c.OpenLayer(); err != nil {
-		return nil, nil, err
-	}
-	files = append(files, f)
-	id, err := layer.DiffID(f)
-	if err != nil {
-		return nil, nil, err
-	}
-	size, err := f.Seek(0, 1)
-	if err == nil {
-		_, err = f.Seek(0, 0)
-	}
-	return append(layers, runtime.Layer{Content: f, Digest: c.Layer, DiffID: id, Size: size, CreatedBy: "machine of " + rec.TaskID}), close, err
+	id, err := layer.DiffID(io.NewSectionReader(f, 0, info.Size()))
+	content := io.NewSectionReader(f, 0, info.Size())
+	return runtime.Layer{Content: content, Digest: digest, DiffID: id, Size: info.Size(), CreatedBy: "machine of " + task}, err
 }
 
 // workspaceLayer writes the workspace, in the place of what the image has there, as a layer.

@@ -43,14 +43,13 @@ func (cmd *initCmd) Run(a *app) error {
 	}
 	for _, name := range names {
 		if err := cmd.write(name); err != nil {
-			return fmt.Errorf("%w: %w", errUsage, err)
+			return marked(errUsage, err)
 		}
 	}
 	if cmd.JSON {
 		return a.json(map[string]any{"directory": cmd.Dir, "files": names})
 	}
-	_, err = fmt.Fprintf(a.stdout, "wrote %s in %s\nnext: sbench validate %[2]s\n      sbench run %s\n", strings.Join(names, ", "), cmd.Dir, filepath.Join(cmd.Dir, "tester.yaml"))
-	return err
+	return a.printf("wrote %s in %s\nnext: sbench validate %[2]s\n      sbench run %s\n", strings.Join(names, ", "), cmd.Dir, filepath.Join(cmd.Dir, "tester.yaml"))
 }
 
 func (cmd *initCmd) write(name string) error {

@@ -32,7 +32,7 @@ func (cmd *inspectCmd) Run(a *app) error {
 	}
 	task, err := workspace.FindTask(loaded.Pack, cmd.Task)
 	if errors.Is(err, workspace.ErrNoTask) {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return marked(errUsage, err)
 	}
 	if err != nil {
 		return err
@@ -51,8 +51,7 @@ func (cmd *inspectCmd) Run(a *app) error {
 	if err := printInspection(a.stdout, in); err != nil || network == "" {
 		return err
 	}
-	_, err = fmt.Fprintf(a.stdout, "\nnetwork    %s\n", network)
-	return err
+	return a.printf("\nnetwork    %s\n", network)
 }
 
 // networkOf describes the network access that a task with "network: none" keeps of what the

@@ -48,6 +48,7 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		helpVars(formats),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(app),
+		kong.BindToProvider(app.tools),
 		kong.UsageOnError(),
 	)
 	if err != nil {

@@ -47,8 +47,7 @@ func (cmd *versionCmd) Run(a *app) error {
 	if cmd.JSON {
 		return a.json(map[string]string{"version": version, "go": goruntime.Version(), "platform": goruntime.GOOS + "/" + goruntime.GOARCH})
 	}
-	_, err := fmt.Fprintln(a.stdout, versionLine())
-	return err
+	return a.printf("%s\n", versionLine())
 }
 
 type helpCmd struct {

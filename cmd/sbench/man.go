@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -13,8 +12,7 @@ type manCmd struct{}
 
 // Run prints the manual page, sbench(1), made from the definitions that --help is made from.
 func (manCmd) Run(a *app, parsed *kong.Context) error {
-	_, err := io.WriteString(a.stdout, manualPage(parsed.Model))
-	return err
+	return a.printf("%s", manualPage(parsed.Model))
 }
 
 // manualPage returns the page in the macros of man(7). It has no date, so it changes only

@@ -76,13 +76,13 @@ func (cmd *packImportCmd) checkFlags(given []*kong.Path) error {
 func (cmd *packImportCmd) Run(ctx context.Context, a *app, line *kong.Context) error {
 	format, err := pack.Named(cmd.formats, cmd.Format)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return marked(errUsage, err)
 	}
 	if err := cmd.checkFlags(line.Path); err != nil {
 		return err
 	}
-	if cmd.Limit < 0 {
-		return fmt.Errorf("%w: --limit %d is negative", errUsage, cmd.Limit)
+	if err := notNegative("--limit", cmd.Limit); err != nil {
+		return err
 	}
 	options := pack.Options{
 		Source: cmd.Source, Out: cmd.Out, Fill: cmd.Fill, ID: cmd.ID, Limit: cmd.Limit, Tasks: cmd.Select, Image: cmd.Image,
@@ -141,10 +141,9 @@ func (cmd *packImportCmd) print(a *app, r pack.Report) error {
 			_, _ = fmt.Fprintf(a.stderr, "sbench: %s: %s\n", list.what, p)
 		}
 	}
-	_, err := fmt.Fprintf(a.stdout, "imported %d task(s) into %s; left out %d\n", r.Rows, r.Out, len(r.Left))
+	err := a.printf("imported %d task(s) into %s; left out %d\n", r.Rows, r.Out, len(r.Left))
 	if len(r.Images) > 0 && !cmd.Pin { // pinned images exist already
-		_, also := fmt.Fprintf(a.stdout, "%d image(s) to build: sbench image build --pack %s\n", len(r.Images), r.Out)
-		err = errors.Join(err, also)
+		err = errors.Join(err, a.printf("%d image(s) to build: sbench image build --pack %s\n", len(r.Images), r.Out))
 	}
 	return err
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/containerd"
@@ -55,11 +54,11 @@ type wrongTask struct {
 // Run makes both runs. The exit code is 2 for a pack that does not measure anything, as for
 // an invalid one.
 func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
-	if err := errors.Join(cmd.check(), notNegative(flagValue{"--limit", cmd.Limit}, flagValue{"--jobs", cmd.Jobs})); err != nil {
+	if err := errors.Join(cmd.check(), notNegative("--limit", cmd.Limit), notNegative("--jobs", cmd.Jobs)); err != nil {
 		return err
 	}
 	show := progress(a, cmd.Progress, cmd.Quiet)
-	tester, pack, err := cmd.load(a)
+	in, err := cmd.load(a)
 	if err != nil {
 		return err
 	}
@@ -71,16 +70,17 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(out)) }()
 	}
 	report := checkReport{Wrong: []wrongTask{}}
-	options := run.Options{Limit: cmd.Limit, Select: selector(cmd.Task), Jobs: cmp.Or(cmd.Jobs, tester.Run.Jobs)}
-	egress, err := egressFor(tester)
-	if err != nil {
+	cfg := run.Config{Inputs: in, Options: run.Options{
+		Limit: cmd.Limit, Select: selector(cmd.Task), Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs),
+	}}
+	if cfg.Egress, err = egressFor(in.Tester); err != nil {
 		return err
 	}
-	if err := run.Check(ctx, run.Inputs{Tester: tester, Pack: pack}, options); err != nil {
+	if err := run.Check(ctx, in, cfg.Options); err != nil {
 		return err
 	}
-	err = a.withClient(ctx, tester, func(c *containerd.Client) error {
-		check := packCheck{c, tester, pack, egress, out, options, &report, show}
+	err = a.withClient(ctx, in.Tester, func(c *containerd.Client) error {
+		check := packCheck{c, cfg, out, &report, show}
 		var err error
 		if report.Reference, err = check.measure(ctx, run.Reference, record.Passed); err != nil {
 			return err
@@ -88,7 +88,7 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 		if report.Empty, err = check.measure(ctx, run.Empty, record.Failed); err != nil {
 			return err
 		}
-		return report.inOrder(pack)
+		return report.inOrder(in.Pack)
 	})
 	if err != nil {
 		return err
@@ -97,14 +97,14 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 }
 
 // load opens the pack and makes a tester file for it, using what applies of --config.
-func (cmd *packCheckCmd) load(a *app) (*compiler.Tester, *compiler.Pack, error) {
+func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
 	tester := &compiler.Tester{Verification: compiler.VerificationSection{DisallowDangerousCommands: true}}
 	source, err := cmd.source()
 	if err == nil && source.path != "" {
 		tester, err = readTester(a, source)
 	}
 	if err != nil {
-		return nil, nil, err
+		return run.Inputs{}, err
 	}
 	manifest, tasks := filepath.Join(cmd.Dir, "manifest.yaml"), filepath.Join(cmd.Dir, "tasks.jsonl")
 	tester.Benchmark = compiler.BenchmarkSection{Manifest: manifest, Tasks: tasks}
@@ -112,32 +112,25 @@ func (cmd *packCheckCmd) load(a *app) (*compiler.Tester, *compiler.Pack, error) 
 		Type: compiler.HarnessCommand, Config: compiler.HarnessConfig{TaskFile: "task.json", AllowedDomains: tester.Harness.Config.AllowedDomains},
 	}
 	pack, err := compiler.OpenPack(manifest, tasks)
-	return tester, pack, err
+	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
 // packCheck is one check of a pack.
 type packCheck struct {
-	client  *containerd.Client
-	tester  *compiler.Tester
-	pack    *compiler.Pack
-	egress  harness.Egress
-	out     string
-	options run.Options // of both runs
-	report  *checkReport
-	show    func(run.Event) // nil for none
+	client *containerd.Client
+	cfg    run.Config // of both runs
+	out    string
+	report *checkReport
+	show   func(run.Event) // nil for none
 }
 
 // measure makes one of the runs and notes the tasks whose status is not want.
 func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record.Status) (summary run.Summary, err error) {
 	out := filepath.Join(p.out, string(standIn))
-	p.tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out}
+	p.cfg.Tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out}
+	p.cfg.StandIn, p.cfg.Output = standIn, out
 	faults := 0 // errors that the pack caused: a check is meant to find them
-	p.options.StandIn, p.options.Output = standIn, out
-	cfg, engine, err := configure(ctx, p.client, run.Inputs{Tester: p.tester, Pack: p.pack}, run.Dependencies{Egress: p.egress}, p.options)
-	if err != nil {
-		return summary, err
-	}
-	cfg.Progress = func(e run.Event) {
+	progress := func(e run.Event) {
 		if e.Kind == run.TaskDone && !e.Again && e.Status != want {
 			p.report.Wrong = append(p.report.Wrong, wrongTask{e.Task, standIn, e.Status, e.Reason})
 			if e.Status == record.Error && e.Reason != run.Infrastructure {
@@ -151,11 +144,15 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 			p.show(e)
 		}
 	}
-	summary, err = run.Run(ctx, cfg)
-	if errors.Is(err, run.ErrInfrastructure) && summary.Errors == faults {
-		err = nil
-	}
-	return summary, errors.Join(err, engine.Close(ctx))
+	err = onClient(ctx, p.client, p.cfg, func(cfg run.Config) error {
+		cfg.Progress = progress
+		summary, err = run.Run(ctx, cfg)
+		if errors.Is(err, run.ErrInfrastructure) && summary.Errors == faults {
+			return nil
+		}
+		return err
+	})
+	return summary, err
 }
 
 // inOrder sorts the results, which arrive in any order: the references first, then by the
@@ -177,16 +174,14 @@ func (r *checkReport) inOrder(pack *compiler.Pack) error {
 
 func (cmd *packCheckCmd) print(a *app, r checkReport) error {
 	var err error
-	switch {
-	case cmd.JSON:
+	if cmd.JSON {
 		err = a.json(r)
-	default:
+	} else {
 		err = errors.Join(
 			printTable(a, r.Wrong, func(w wrongTask) string { return fmt.Sprintf("%q: %s %s %s", w.Task, w.StandIn, w.Status, w.Reason) }),
 			printTable(a, r.Weak, func(w weakTask) string { return fmt.Sprintf("%q: %s", w.Task, w.Message) }),
+			a.printf("checked %d task(s): reference passed %d, empty passed %d\n", r.Reference.Total, r.Reference.Passed, r.Empty.Passed),
 		)
-		_, also := fmt.Fprintf(a.stdout, "checked %d task(s): reference passed %d, empty passed %d\n", r.Reference.Total, r.Reference.Passed, r.Empty.Passed)
-		err = errors.Join(err, also)
 	}
 	if err == nil && len(r.Wrong) > 0 {
 		err = said(fmt.Sprintf("the pack does not measure: %d result(s) are not as they should be", len(r.Wrong)))

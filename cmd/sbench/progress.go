@@ -62,7 +62,7 @@ func (a *app) exported(ctx context.Context, show func(run.Event)) (func(run.Even
 	}
 	e, err := telemetry.New(ctx, version, warn)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", errUsage, err)
+		return nil, nil, marked(errUsage, err)
 	}
 	both := func(ev run.Event) {
 		if show != nil {

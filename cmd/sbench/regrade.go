@@ -9,7 +9,6 @@ import (
 
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime/containerd"
 )
 
 type regradeCmd struct {
@@ -30,7 +29,7 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 	show := progress(a, cmd.Progress, cmd.Quiet)
 	source, err := cmd.source()
 	replaced := map[string]bool{"run.jobs": cmd.Jobs > 0, "run.output_dir": cmd.OutputDir != ""}
-	if err = errors.Join(err, source.unlessReplaced(replaced), cmd.check(), notNegative(flagValue{"--jobs", cmd.Jobs})); err != nil {
+	if err = errors.Join(err, source.unlessReplaced(replaced), cmd.check(), notNegative("--jobs", cmd.Jobs)); err != nil {
 		return err
 	}
 	if source.path == "" {
@@ -40,12 +39,8 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	file, err := envFile("")
+	judge, _, err := judgeFor(in.Tester, "")
 	if err != nil {
-		return err
-	}
-	var with run.Dependencies
-	if with.Judge, err = judgeFor(in.Tester, file); err != nil {
 		return err
 	}
 	old, err := filepath.Abs(cmd.RunDir)
@@ -56,19 +51,18 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	options := run.Options{Output: cmd.OutputDir, Select: selector(cmd.Task), Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Trust: record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned}}
+	cfg := run.Config{Inputs: in, Dependencies: run.Dependencies{Judge: judge}, Options: run.Options{
+		Output: cmd.OutputDir, Select: selector(cmd.Task), Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs),
+		Trust: record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned},
+	}}
 	var sent func()
-	if options.Progress, sent, err = a.exported(ctx, show); err != nil {
+	if cfg.Progress, sent, err = a.exported(ctx, show); err != nil {
 		return err
 	}
 	defer sent()
-	return a.withClient(ctx, in.Tester, func(c *containerd.Client) error {
-		cfg, engine, err := configure(ctx, c, in, with, options)
-		if err != nil {
-			return err
-		}
+	return a.withRun(ctx, cfg, func(cfg run.Config) error {
 		summary, changes, err := run.Regrade(ctx, cfg, old)
-		return errors.Join(err, cmd.print(a, summary, changes), engine.Close(ctx))
+		return errors.Join(err, cmd.print(a, summary, changes))
 	})
 }
 

@@ -73,7 +73,7 @@ func (cmd *summed) open(ctx context.Context) ([]*report.Source, error) {
 	for _, dir := range cmd.RunDirs {
 		s, err := report.Open(ctx, dir)
 		if errors.Is(err, report.ErrNoRun) {
-			err = fmt.Errorf("%w: %w", errUsage, err)
+			err = marked(errUsage, err)
 		}
 		if err != nil {
 			return sources, err
@@ -173,7 +173,7 @@ func (cmd *reportCmd) files(ctx context.Context, a *app, r report.Report, source
 func writeWhole(name string, write func(io.Writer) error) (int64, error) {
 	f, err := os.CreateTemp(filepath.Dir(name), ".sbench-report-*")
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errUsage, err)
+		return 0, marked(errUsage, err)
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // gone already if all went well
 	err = errors.Join(write(f), f.Chmod(0o644))

@@ -3,13 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/rootless"
@@ -26,7 +24,7 @@ func (a *app) enter(ctx context.Context, command *kong.Node) error {
 	if c, ok := command.Target.Addr().Interface().(interface{ source() (testerSource, error) }); ok {
 		s, err := c.source()
 		if err == nil && s.path != "" {
-			tester, _, err = compiler.LoadTester(s.path, harness.AgentTypes(), s.settings...)
+			tester, _, err = s.load()
 		}
 		if err != nil {
 			return nil // the command reports everything that is wrong with it
@@ -35,8 +33,5 @@ func (a *app) enter(ctx context.Context, command *kong.Node) error {
 	o := a.options(tester)
 	root, state := containerd.DefaultDirectories()
 	err := rootless.Enter(ctx, rootless.Options{Root: cmp.Or(o.Root, root), State: cmp.Or(o.State, state), Address: o.Address, Private: o.Address == containerd.NoAddress, Logger: o.Logger})
-	if err != nil {
-		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
-	}
-	return nil
+	return marked(runtime.ErrUnavailable, err)
 }

@@ -114,34 +114,27 @@ func (cmd *runCmd) one(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	with, options, err := cmd.prepare(ctx, a, in)
+	cfg, err := cmd.prepare(ctx, a, in)
 	if err != nil {
 		return err
 	}
 	var sent func()
-	if options.Progress, sent, err = a.exported(ctx, show); err != nil {
+	if cfg.Progress, sent, err = a.exported(ctx, show); err != nil {
 		return err
 	}
 	defer sent()
-	if err := run.Check(ctx, in, options); err != nil {
+	if err := run.Check(ctx, in, cfg.Options); err != nil {
 		return err
-	}
-	c, err := a.client(ctx, in.Tester)
-	if err != nil {
-		return err
-	}
-	cfg, engine, err := configure(ctx, c, in, with, options)
-	if err != nil {
-		return errors.Join(err, c.Close(ctx))
 	}
 	var summary run.Summary
-	if cmd.Plan {
-		err = cmd.plan(ctx, a, cfg)
-	} else {
+	err = a.withRun(ctx, cfg, func(cfg run.Config) (err error) {
+		if cmd.Plan {
+			return cmd.plan(ctx, a, cfg)
+		}
 		cfg.Stop = a.interrupts.graceful(a.stderr)
 		summary, err = run.Run(ctx, cfg)
-	}
-	err = errors.Join(err, engine.Close(ctx), c.Close(ctx))
+		return err
+	})
 	a.endLive()
 	return errors.Join(err, cmd.conclude(a, summary), a.printSummary(summary, cmd.JSON))
 }
@@ -154,8 +147,7 @@ func (a *app) printSummary(s run.Summary, asJSON bool) error {
 	case asJSON:
 		return a.json(score(s))
 	}
-	_, err := fmt.Fprintln(a.stdout, s)
-	return err
+	return a.printf("%s\n", s)
 }
 
 // load reads the tester file, the manifest and the environment.
@@ -170,31 +162,14 @@ func (cmd *runCmd) load(ctx context.Context, a *app) (run.Inputs, error) {
 	if cmd.EnvFile != "" && !cmd.harnessed() {
 		err = errors.Join(err, fmt.Errorf("%w: --env-file has no effect where the tester file's harness does not run", errUsage))
 	}
-	if err = errors.Join(err, cmd.check(), notNegative(flagValue{"--limit", cmd.Limit}, flagValue{"--jobs", cmd.Jobs}, flagValue{"--retries", cmd.Retries})); err != nil {
+	if err = errors.Join(err, cmd.check(), notNegative("--limit", cmd.Limit), notNegative("--jobs", cmd.Jobs), notNegative("--retries", cmd.Retries)); err != nil {
 		return run.Inputs{}, err
 	}
-	load := loadTester
-	if cmd.variant != nil {
-		load = cmd.loadVariant
-	}
-	in, err := load(a, source)
+	in, err := loadTester(a, source)
 	if err == nil && cmd.harnessed() { // others need no credentials
 		in.Env, err = cmd.environment(ctx, a, in.Tester)
 	}
 	return in, err
-}
-
-// loadVariant is loadTester for a variant.
-func (cmd *runCmd) loadVariant(a *app, s testerSource) (run.Inputs, error) {
-	tester, warnings, err := compiler.LoadVariant(s.path, harness.AgentTypes(), *cmd.variant, s.settings...)
-	if err != nil {
-		return run.Inputs{}, err
-	}
-	for _, w := range warnings {
-		a.say(slog.LevelWarn, w.String())
-	}
-	pack, err := tester.OpenPack()
-	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
 // harnessed reports whether the tester file's harness makes the candidates.
@@ -205,6 +180,7 @@ func (cmd *runCmd) harnessed() bool {
 // source returns the tester file, with the flags that override its keys.
 func (cmd *runCmd) source() (testerSource, error) {
 	s, err := cmd.testerArgs.source()
+	s.variant = cmd.variant
 	if cmd.Attempts != nil {
 		s.settings = append(s.settings, compiler.Setting{Key: "run.attempts", Value: strconv.Itoa(*cmd.Attempts)})
 	}
@@ -217,7 +193,7 @@ func (cmd *runCmd) source() (testerSource, error) {
 
 // readTester reads a tester file and prints its warnings.
 func readTester(a *app, s testerSource) (*compiler.Tester, error) {
-	tester, warnings, err := compiler.LoadTester(s.path, harness.AgentTypes(), s.settings...)
+	tester, warnings, err := s.load()
 	for _, w := range warnings {
 		a.say(slog.LevelWarn, w.String())
 	}
@@ -265,26 +241,26 @@ func envFile(name string) (map[string]string, error) {
 	return file, err
 }
 
-// judgeFor returns the judge that the tester file names; nil if it names none.
-func judgeFor(t *compiler.Tester, file map[string]string) (*run.Judge, error) {
+// judgeFor returns the judge that the tester file names, and its key, which the environment has or
+// the env file; nil and "" if it names none.
+func judgeFor(t *compiler.Tester, env string) (*run.Judge, string, error) {
+	file, err := envFile(env)
 	j := t.Verification.Judge
-	if j == nil {
-		return nil, nil
+	if err != nil || j == nil {
+		return nil, "", err
 	}
 	key := cmp.Or(os.Getenv(j.Key), file[j.Key])
 	if key == "" {
-		return nil, compiler.Problems{t.Problem("$.verification.judge.key", "set it, or give it in the env file", fmt.Sprintf("environment variable %q has no value", j.Key))}
+		return nil, "", compiler.Problems{t.Problem("$.verification.judge.key", "set it, or give it in the env file", fmt.Sprintf("environment variable %q has no value", j.Key))}
 	}
 	made := &run.Judge{
 		Votes: j.Votes, Temperature: j.Temperature,
 		Relay: relay.Config{Provider: relay.Provider(j.API), Key: relay.NewKey(key), MinSecret: compiler.MinSecret, Model: strings.TrimSpace(j.Model)},
 	}
-	if j.BaseURL == "" {
-		return made, nil
+	if j.BaseURL != "" {
+		made.Relay.BaseURL, err = url.Parse(j.BaseURL)
 	}
-	var err error
-	made.Relay.BaseURL, err = url.Parse(j.BaseURL)
-	return made, err
+	return made, key, err
 }
 
 // secretTime is how long a command may take that prints a secret: somebody may have to type.
@@ -309,45 +285,42 @@ func secret(ctx context.Context, a *app, source compiler.SecretSource) (string, 
 }
 
 // prepare makes what needs no daemon: the harness, its egress, and the options.
-func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (with run.Dependencies, o run.Options, err error) {
-	o = run.Options{
+func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (run.Config, error) {
+	cfg := run.Config{Inputs: in, Options: run.Options{
 		StandIn: run.StandIn(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: selector(cmd.Task, in.Tester.Run.Tasks),
 		Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Attempts: in.Tester.Run.Attempts, Retries: cmd.Retries, FailFast: cmd.FailFast,
 		Resume: cmd.Resume, Trust: record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
-	}
-	if err = cmd.deal(in.Tester, &o); err != nil {
-		return with, o, err
+	}}
+	err := cmd.deal(in.Tester, &cfg.Options)
+	if err != nil {
+		return cfg, err
 	}
 	if cmd.predictions != "" || cmd.From != "" {
-		if err = cmd.existing(ctx, a, in.Pack, &with, &o); err != nil {
-			return with, o, err
+		if err = cmd.existing(ctx, a, &cfg); err != nil {
+			return cfg, err
 		}
-	} else if with.Egress, err = egressFor(in.Tester); err != nil {
-		return with, o, err
+	} else if cfg.Egress, err = egressFor(in.Tester); err != nil {
+		return cfg, err
 	}
 	if cmd.harnessed() {
-		if with.Producer, err = a.producerFor(ctx, in.Tester, in.Env); err != nil {
-			return with, o, err
+		if cfg.Producer, err = a.producerFor(ctx, in.Tester, in.Env); err != nil {
+			return cfg, err
 		}
 		if !cmd.Plan {
-			if err = checkAgent(ctx, with.Producer); err != nil {
-				return with, o, err
+			if err = checkAgent(ctx, in.Tester, cfg.Producer); err != nil {
+				return cfg, err
 			}
 		}
 	}
-	file, err := envFile(cmd.EnvFile)
-	if err == nil {
-		with.Judge, err = judgeFor(in.Tester, file)
-	}
-	if err != nil {
-		return with, o, err
+	if cfg.Judge, _, err = judgeFor(in.Tester, cmd.EnvFile); err != nil {
+		return cfg, err
 	}
 	if cmd.Sign != "" {
-		if o.Sign, err = record.LoadKey(cmd.Sign); err != nil {
-			return with, o, fmt.Errorf("%w: --sign: %w", errUsage, err)
+		if cfg.Sign, err = record.LoadKey(cmd.Sign); err != nil {
+			return cfg, fmt.Errorf("%w: --sign: %w", errUsage, err)
 		}
 	}
-	return with, o, nil
+	return cfg, nil
 }
 
 // plan prints what would run.
@@ -360,40 +333,45 @@ func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	if cmd.JSON {
 		return a.json(map[string]any{"attempts": append([]run.PlannedAttempt{}, attempts...), "recorded": summary.Resumed})
 	}
-	err = printTable(a, attempts, func(p run.PlannedAttempt) string { return fmt.Sprintf("%q attempt %d: %s", p.Task, p.Attempt, p.Why) })
-	_, also := fmt.Fprintf(a.stdout, "%d attempts would run, %d are recorded\n", len(attempts), summary.Resumed)
-	return errors.Join(err, also)
+	return errors.Join(
+		printTable(a, attempts, func(p run.PlannedAttempt) string { return fmt.Sprintf("%q attempt %d: %s", p.Task, p.Attempt, p.Why) }),
+		a.printf("%d attempts would run, %d are recorded\n", len(attempts), summary.Resumed),
+	)
 }
 
-// configure makes the configuration of a run on c. The harness and its egress may be missing
-// from with; of the options it sets the limits and, unless it is set, the output directory.
-// The caller closes the engine.
-func configure(ctx context.Context, c *containerd.Client, in run.Inputs, with run.Dependencies, o run.Options) (run.Config, *containerd.Run, error) {
-	degraded, err := c.Degraded()
-	if err != nil {
-		return run.Config{}, nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+// withRun calls f with the completed configuration of a run on a client of its own; see onClient.
+func (a *app) withRun(ctx context.Context, cfg run.Config, f func(run.Config) error) error {
+	return a.withClient(ctx, cfg.Tester, func(c *containerd.Client) error { return onClient(ctx, c, cfg, f) })
+}
+
+// onClient calls f with the completed configuration of a run on c. The harness and its egress may
+// be missing; of the options it sets the limits and, unless it is set, the output directory.
+func onClient(ctx context.Context, c *containerd.Client, cfg run.Config, f func(run.Config) error) (err error) {
+	t := cfg.Tester
+	if cfg.Degraded, err = c.Degraded(); err != nil {
+		return marked(run.ErrInfrastructure, err)
 	}
-	if o.Output, err = filepath.Abs(cmp.Or(o.Output, in.Tester.Run.OutputDir)); err != nil {
-		return run.Config{}, nil, err
+	if cfg.Output, err = filepath.Abs(cmp.Or(cfg.Output, t.Run.OutputDir)); err != nil {
+		return err
+	}
+	setup, err := setupEgress(t)
+	if err != nil {
+		return err
 	}
 	engine, err := c.NewRun(ctx)
 	if err != nil {
-		return run.Config{}, nil, err
+		return err
 	}
-	l := in.Tester.Runtime.Limits
-	o.Limits = runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
-	with.Engine, with.Degraded, with.Calibrations = engine, degraded, filepath.Join(c.Root(), "calibrations")
-	setup, err := setupEgress(in.Tester)
-	if err != nil {
-		return run.Config{}, nil, errors.Join(err, engine.Close(ctx))
-	}
-	images := &resolver{c: c, engine: engine, policy: containerd.PullPolicy(in.Tester.Runtime.Pull), progress: o.Progress, setup: setup}
-	if in.Tester.Runtime.AllowCapabilities {
+	policy := containerd.PullPolicy(t.Runtime.Pull)
+	images := &resolver{c: c, engine: engine, policy: policy, progress: cfg.Progress, setup: setup}
+	if t.Runtime.AllowCapabilities {
 		images.capabilities = compiler.PackageCapabilities()
 	}
-	with.Images = images
-	with.Version, with.Host = sbenchVersion(), hostFacts(c)
-	return run.Config{Inputs: in, Dependencies: with, Options: o}, engine, nil
+	l := t.Runtime.Limits
+	cfg.Limits = runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
+	cfg.Engine, cfg.Images, cfg.Calibrations = engine, images, filepath.Join(c.Root(), "calibrations")
+	cfg.Version, cfg.Host = sbenchVersion(), hostFacts(c)
+	return errors.Join(f(cfg), engine.Close(ctx))
 }
 
 // selector returns a function that reports whether an id matches at least one glob of each

@@ -115,11 +115,11 @@ func (cmd *mergeCmd) Run(ctx context.Context, a *app) error {
 	merged, err := record.Merge(ctx, dirs, cmd.OutputDir, options)
 	switch {
 	case errors.Is(err, record.ErrDamaged):
-		return fmt.Errorf("%w: %w", errNotVerified, err)
+		return marked(errNotVerified, err)
 	case errors.Is(err, record.ErrShards), errors.Is(err, record.ErrExists):
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return marked(errUsage, err)
 	case err != nil:
-		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return marked(run.ErrInfrastructure, err)
 	}
 	if err := cmd.print(a, merged); err != nil {
 		return err
@@ -144,9 +144,8 @@ func (cmd *mergeCmd) print(a *app, m record.MergeReport) error {
 		}
 		a.say(slog.LevelWarn, "missing: "+what)
 	}
-	_, err := fmt.Fprintf(a.stdout, "sbench: run_id=%s shards=%d of %d (%d merged before) attempts=%d of %d records=%d output=%s\n",
+	return a.printf("sbench: run_id=%s shards=%d of %d (%d merged before) attempts=%d of %d records=%d output=%s\n",
 		m.RunID, m.Shards, m.Count, m.Kept, m.Attempts, m.Planned, m.Records, cmd.OutputDir)
-	return err
 }
 
 // shardsIn returns the directories of shards: dirs, or those in them.
@@ -161,18 +160,13 @@ func shardsIn(dirs []string) ([]string, error) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		found, err := filepath.Glob(filepath.Join(globQuoted(dir), "shard-*-of-*", record.ManifestFile))
+		found, err := fs.Glob(os.DirFS(dir), "shard-*-of-*/"+record.ManifestFile)
 		if err != nil || len(found) == 0 {
 			return nil, errors.Join(err, fmt.Errorf("%w: %s is neither a run nor holds shards of one", errUsage, dir))
 		}
 		for _, name := range found {
-			all = append(all, filepath.Dir(name))
+			all = append(all, filepath.Join(dir, filepath.Dir(name)))
 		}
 	}
 	return all, nil
-}
-
-// globQuoted returns a pattern that matches only the name.
-func globQuoted(name string) string {
-	return strings.NewReplacer("\\", "\\\\", "*", "\\*", "?", "\\?", "[", "\\[").Replace(name)
 }

@@ -45,7 +45,7 @@ type attemptView struct {
 func (cmd *showCmd) Run(ctx context.Context, a *app) (err error) {
 	sources, err := (&summed{RunDirs: []string{cmd.RunDir}, Key: cmd.Key, AcceptUnsigned: cmd.AcceptUnsigned}).open(ctx)
 	defer func() { err = errors.Join(err, closeAll(sources)) }()
-	if err = errors.Join(err, notNegative(flagValue{"--attempt", cmd.Attempt})); err != nil {
+	if err = errors.Join(err, notNegative("--attempt", cmd.Attempt)); err != nil {
 		return err
 	}
 	s := sources[0]
@@ -76,14 +76,18 @@ func (cmd *showCmd) Run(ctx context.Context, a *app) (err error) {
 // are.
 func (cmd *showCmd) find(all []report.Attempt) (at, of int, err error) {
 	var ids []string // of matching tasks
-	for _, a := range all {
-		if compiler.MatchTask(cmd.Task, a.Task) && !slices.Contains(ids, a.Task) {
+	indices := map[string][]int{}
+	for i, a := range all {
+		if a.Task != cmd.Task && !compiler.MatchTask(cmd.Task, a.Task) {
+			continue
+		}
+		if indices[a.Task] == nil {
 			ids = append(ids, a.Task)
 		}
-		if a.Task == cmd.Task {
-			ids = []string{a.Task}
-			break
-		}
+		indices[a.Task] = append(indices[a.Task], i)
+	}
+	if indices[cmd.Task] != nil {
+		ids = []string{cmd.Task}
 	}
 	switch {
 	case len(ids) == 0:
@@ -91,25 +95,17 @@ func (cmd *showCmd) find(all []report.Attempt) (at, of int, err error) {
 	case len(ids) > 1:
 		return 0, 0, fmt.Errorf("%w: %q matches %d tasks: name one, as %s", errUsage, cmd.Task, len(ids), report.Visible(ids[0], shownLine))
 	}
-	at = -1
-	for i, a := range all {
-		if a.Task != ids[0] {
-			continue
+	of = len(indices[ids[0]])
+	i := slices.IndexFunc(indices[ids[0]], func(i int) bool {
+		if cmd.Attempt > 0 {
+			return all[i].Number == cmd.Attempt
 		}
-		of++
-		switch {
-		case cmd.Attempt > 0:
-			if a.Number == cmd.Attempt {
-				at = i
-			}
-		case at < 0, all[at].Status == record.Passed && a.Status != record.Passed:
-			at = i
-		}
-	}
-	if at < 0 {
+		return all[i].Status != record.Passed
+	})
+	if i < 0 && cmd.Attempt > 0 {
 		return 0, 0, fmt.Errorf("%w: attempt %d of %q is not recorded", errUsage, cmd.Attempt, cmd.Task)
 	}
-	return at, of, nil
+	return indices[ids[0]][max(i, 0)], of, nil
 }
 
 // print writes the attempt as text. Its texts are untrusted: each line is made visible.

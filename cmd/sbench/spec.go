@@ -52,13 +52,8 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 	if err := run.Check(ctx, in, options); err != nil {
 		return err
 	}
-	return a.withClient(ctx, in.Tester, func(c *containerd.Client) error {
-		cfg, engine, err := configure(ctx, c, in, run.Dependencies{Producer: producer, Egress: egress}, options)
-		if err != nil {
-			return err
-		}
-		return errors.Join(cmd.print(ctx, a, cfg), engine.Close(ctx))
-	})
+	cfg := run.Config{Inputs: in, Dependencies: run.Dependencies{Producer: producer, Egress: egress}, Options: options}
+	return a.withRun(ctx, cfg, func(cfg run.Config) error { return cmd.print(ctx, a, cfg) })
 }
 
 func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config) error {

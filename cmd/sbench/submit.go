@@ -245,8 +245,7 @@ func (cmd *submitRetryCmd) Run(ctx context.Context, a *app) error {
 		}
 	}
 	if len(again) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "every shard is complete, or waits or runs")
-		return err
+		return a.printf("every shard is complete, or waits or runs\n")
 	}
 	return with.retry(ctx, a, again)
 }

@@ -70,12 +70,11 @@ func (cmd *submitKubernetesCmd) Run(ctx context.Context, a *app) error {
 		if objects.Keys != nil {
 			text = append(fmt.Appendf(nil, "# The Secret %s with these variables is not printed: %s\n", objects.Keys.Name, strings.Join(slices.Sorted(maps.Keys(objects.Keys.StringData)), ", ")), text...)
 		}
-		_, err = a.stdout.Write(text)
-		return err
+		return a.printf("%s", text)
 	}
 	cluster, err := kubernetes.Connect(cmd.Context, cmd.KubeNamespace)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return marked(errUsage, err)
 	}
 	within, err := p.begin()
 	if err == nil {
@@ -89,10 +88,9 @@ func (cmd *submitKubernetesCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if err := cluster.Create(ctx, objects); err != nil {
-		return errors.Join(fmt.Errorf("%w: %w", run.ErrInfrastructure, err), os.RemoveAll(within))
+		return errors.Join(marked(run.ErrInfrastructure, err), os.RemoveAll(within))
 	}
-	_, err = fmt.Fprintf(a.stdout, "submitted as job %s in namespace %s: sbench submit wait %s\n", job.Name, job.Namespace, p.dir)
-	return err
+	return a.printf("submitted as job %s in namespace %s: sbench submit wait %s\n", job.Name, job.Namespace, p.dir)
 }
 
 // objects returns what is created.
@@ -106,7 +104,7 @@ func (cmd *submitKubernetesCmd) objects(ctx context.Context, a *app, p submissio
 	case errors.Is(err, kubernetes.ErrTooLarge):
 		return objects, fmt.Errorf("%w: the tester file and what it names are %w: put them on the claim, and say where by --on-claim", errUsage, err)
 	case err != nil:
-		return objects, fmt.Errorf("%w: %w", errUsage, err)
+		return objects, marked(errUsage, err)
 	case cmd.Objects == "":
 		return objects, nil
 	}
@@ -137,7 +135,7 @@ func (cmd *submitKubernetesCmd) job(ctx context.Context, a *app, p submissionPla
 		name := "sbench-" + strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(otherCharacters.ReplaceAllString(p.tester.Run.ID, "-")))
 		j.Name = strings.TrimRight(name[:min(len(name), 40)], "-")
 	}
-	if err := notNegative(flagValue{"--parallel", cmd.Parallel}, flagValue{"--retries", cmd.Retries}); err != nil {
+	if err := errors.Join(notNegative("--parallel", cmd.Parallel), notNegative("--retries", cmd.Retries)); err != nil {
 		return j, err
 	}
 	for _, dir := range []string{cmp.Or(cmd.NodeSocket, "/"), cmd.NodeRoot, cmd.NodeDir} {
@@ -162,17 +160,18 @@ func (cmd *submitKubernetesCmd) job(ctx context.Context, a *app, p submissionPla
 	if j.Keys, err = cmd.keys(ctx, a, p.tester); err != nil {
 		return j, err
 	}
-	files, err := cmd.files(p)
-	if err != nil {
+	var tester string
+	if tester, j.Files, err = cmd.files(p); err != nil {
 		return j, err
 	}
-	config := path.Join(kubernetes.FilesDir, files.tester)
-	if cmd.OnClaim == "" {
-		j.Files = files.all
-	} else if config = path.Join(kubernetes.ResultsDir, cmd.OnClaim, files.tester); !fs.ValidPath(cmd.OnClaim) {
-		return j, fmt.Errorf("%w: --on-claim %s: expected a path on the claim", errUsage, cmd.OnClaim)
+	dir := kubernetes.FilesDir
+	if cmd.OnClaim != "" {
+		dir = path.Join(kubernetes.ResultsDir, cmd.OnClaim)
+		if !fs.ValidPath(cmd.OnClaim) {
+			return j, fmt.Errorf("%w: --on-claim %s: expected a path on the claim", errUsage, cmd.OnClaim)
+		}
 	}
-	j.Command = cmd.command("sbench", config, path.Join(kubernetes.ResultsDir, j.Name), p)
+	j.Command = cmd.command("sbench", path.Join(dir, tester), path.Join(kubernetes.ResultsDir, j.Name), p)
 	return j, nil
 }
 
@@ -182,35 +181,23 @@ func (cmd *submitKubernetesCmd) keys(ctx context.Context, a *app, t *compiler.Te
 	if err != nil || t.Verification.Judge == nil {
 		return values, err
 	}
-	file, err := envFile(cmd.EnvFile)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := judgeFor(t, file); err != nil {
-		return nil, err
-	}
-	key := t.Verification.Judge.Key
-	values[key] = cmp.Or(os.Getenv(key), file[key])
-	return values, nil
+	_, values[t.Verification.Judge.Key], err = judgeFor(t, cmd.EnvFile)
+	return values, err
 }
 
-// testerFiles are the files that a run reads on the machine that makes it.
-type testerFiles struct {
-	all    []kubernetes.File
-	tester string // the path of the tester file among them
-}
-
-// files returns the tester file, its pack and the other files that it names.
-func (cmd *submitKubernetesCmd) files(p submissionPlan) (testerFiles, error) {
+// files returns the files that a run reads on the machine that makes it (the tester file, its pack
+// and the other files that it names), unless they are on the claim, and the path of the tester file
+// among them.
+func (cmd *submitKubernetesCmd) files(p submissionPlan) (tester string, files []kubernetes.File, err error) {
 	t := p.tester
 	sources := []string{t.Path, filepath.Dir(t.Benchmark.Manifest), filepath.Dir(t.Benchmark.Tasks)}
 	for _, f := range t.Harness.Config.Files {
 		sources = append(sources, f.Source)
 	}
-	if agent, _, problems := agentOf(t); problems != nil {
-		return testerFiles{}, problems
+	if agent, problems := agentOf(t); problems != nil {
+		return "", nil, problems
 	} else if file := t.Harness.Config.Own["descriptor"]; file != "" {
-		sources = append(sources, absolute(filepath.Dir(t.Path), file))
+		sources = append(sources, beside(t.Path, file))
 		if agent.Directory != "" {
 			sources = append(sources, agent.Directory)
 		}
@@ -221,39 +208,28 @@ func (cmd *submitKubernetesCmd) files(p submissionPlan) (testerFiles, error) {
 			top = filepath.Dir(top)
 		}
 	}
-	never := []string{t.Run.OutputDir, p.dir, absolute("", cmp.Or(cmd.EnvFile, ".env"))}
+	tester = relative(top, t.Path)
+	if cmd.OnClaim != "" {
+		return tester, nil, nil
+	}
+	env, err := filepath.Abs(cmp.Or(cmd.EnvFile, ".env"))
+	if err != nil {
+		return "", nil, err
+	}
+	never := []string{t.Run.OutputDir, p.dir, env}
 	for _, secret := range t.Harness.Secrets {
 		never = append(never, secret.File)
 	}
 	texts := map[string]kubernetes.File{}
 	for _, source := range sources {
 		if err := addFiles(texts, top, source, never); err != nil {
-			return testerFiles{}, err
-		}
-		if cmd.OnClaim != "" { // they are there already
-			break
+			return "", nil, err
 		}
 	}
-	files := testerFiles{tester: relative(top, t.Path)}
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		files.all = append(files.all, texts[name])
+		files = append(files, texts[name])
 	}
-	if cmd.OnClaim != "" {
-		return files, nil
-	}
-	return files, files.check(p.source)
-}
-
-// absolute returns the path name, which is relative to dir or, if dir is empty, to the working
-// directory.
-func absolute(dir, name string) string {
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(dir, name)
-	}
-	if whole, err := filepath.Abs(name); err == nil {
-		return whole
-	}
-	return name
+	return tester, files, checkFiles(files, tester, p.source)
 }
 
 func isWithin(name, dir string) bool {
@@ -294,15 +270,15 @@ func addFiles(texts map[string]kubernetes.File, top, source string, never []stri
 	})
 }
 
-// check loads the files as a pod will, which finds those that the tester file names by a path
+// checkFiles loads the files as a pod will, which finds those that the tester file names by a path
 // of this machine.
-func (f testerFiles) check(source testerSource) error {
+func checkFiles(files []kubernetes.File, tester string, source testerSource) error {
 	dir, err := os.MkdirTemp("", "sbench-submit-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	for _, file := range f.all {
+	for _, file := range files {
 		name := filepath.Join(dir, filepath.FromSlash(file.Path))
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			return err
@@ -311,7 +287,7 @@ func (f testerFiles) check(source testerSource) error {
 			return err
 		}
 	}
-	source.path = filepath.Join(dir, filepath.FromSlash(f.tester))
+	source.path = filepath.Join(dir, filepath.FromSlash(tester))
 	in, err := loadTester(&app{stderr: new(bytes.Buffer)}, source)
 	if err != nil {
 		return err
@@ -333,11 +309,11 @@ func (f testerFiles) check(source testerSource) error {
 func (j kubernetesJob) connect(dir string) (engine, error) {
 	cluster, err := kubernetes.Connect(j.Context, j.Namespace)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUsage, err)
+		return nil, marked(errUsage, err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, submitDir, objectsFile))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUsage, err)
+		return nil, marked(errUsage, err)
 	}
 	objects, err := kubernetes.Parse(text)
 	if err != nil {
@@ -355,10 +331,8 @@ type kubernetesEngine struct {
 
 // job returns the Job as it is now. One that somebody has deleted has ended.
 func (k kubernetesEngine) job(ctx context.Context) (job *kubernetes.Status, err error) {
-	if job, err = k.Status(ctx, k.objects.Job); err != nil {
-		err = fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
-	}
-	return job, err
+	job, err = k.Status(ctx, k.objects.Job)
+	return job, marked(run.ErrInfrastructure, err)
 }
 
 func (k kubernetesEngine) states(ctx context.Context) ([]shardState, error) {
@@ -402,16 +376,16 @@ func (k kubernetesEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd)
 	}
 	job, err := kubernetes.MergeJob(k.objects.Job, args)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return marked(errUsage, err)
 	}
 	code, log, err := k.Run(ctx, job)
 	if err != nil {
-		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return marked(run.ErrInfrastructure, err)
 	}
 	if i := bytes.IndexByte(log, '{'); cmd.JSON && i >= 0 { // warnings are before it
 		log = log[i:]
 	}
-	if _, err := a.stdout.Write(log); err != nil {
+	if err := a.printf("%s", log); err != nil {
 		return err
 	}
 	switch code {
@@ -426,10 +400,7 @@ func (k kubernetesEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd)
 }
 
 func (k kubernetesEngine) cancel(ctx context.Context) error {
-	if err := k.Suspend(ctx, k.name, true); err != nil {
-		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
-	}
-	return nil
+	return marked(run.ErrInfrastructure, k.Suspend(ctx, k.name, true))
 }
 
 // retry lets a suspended Job go on, and makes one that has ended again: its complete shards end
@@ -445,8 +416,7 @@ func (k kubernetesEngine) retry(ctx context.Context, a *app, _ []int) error {
 		err = k.Create(ctx, kubernetes.Objects{Job: k.objects.Job})
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return marked(run.ErrInfrastructure, err)
 	}
-	_, err = fmt.Fprintf(a.stdout, "submitted again as job %s\n", k.name)
-	return err
+	return a.printf("submitted again as job %s\n", k.name)
 }

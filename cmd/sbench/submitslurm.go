@@ -46,11 +46,10 @@ func (cmd *submitSlurmCmd) Run(ctx context.Context, a *app) error {
 		script = string(text)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return marked(errUsage, err)
 	}
 	if cmd.Print {
-		_, err := fmt.Fprint(a.stdout, script)
-		return err
+		return a.printf("%s", script)
 	}
 	within, err := p.begin()
 	if err == nil {
@@ -152,20 +151,15 @@ func (s slurmEngine) retry(ctx context.Context, a *app, shards []int) error {
 	}
 	id, err := slurm.Submit(ctx, slurm.ScriptFile(within), shards...)
 	if err != nil {
-		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return marked(run.ErrInfrastructure, err)
 	}
 	s.is.Jobs = append(s.is.Jobs, id)
-	err = s.is.write(s.dir)
-	_, also := fmt.Fprintf(a.stdout, "submitted as job %s: sbench submit wait %s\n", id, s.dir)
-	return errors.Join(err, also)
+	return errors.Join(s.is.write(s.dir), a.printf("submitted as job %s: sbench submit wait %s\n", id, s.dir))
 }
 
 func (s slurmEngine) busy(ctx context.Context) (bool, error) {
 	queue, err := slurm.Queue(ctx, s.is.Jobs...)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
-	}
-	return len(queue) > 0, err
+	return len(queue) > 0, marked(run.ErrInfrastructure, err)
 }
 
 func (s slurmEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd) error {
@@ -178,16 +172,13 @@ func (s slurmEngine) cancel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := slurm.Cancel(ctx, s.is.Jobs...); err != nil {
-		return fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
-	}
-	return nil
+	return marked(run.ErrInfrastructure, slurm.Cancel(ctx, s.is.Jobs...))
 }
 
 func (s slurmEngine) states(ctx context.Context) ([]shardState, error) {
 	queue, err := slurm.Queue(ctx, s.is.Jobs...)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return nil, marked(run.ErrInfrastructure, err)
 	}
 	all := make([]shardState, s.is.Shards)
 	for i := range all {

@@ -43,7 +43,7 @@ func (cmd *verifyCmd) Run(ctx context.Context, a *app) error {
 		err = fmt.Errorf("not the directory of a run: %s: %w", cmd.RunDir, err)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return marked(errUsage, err)
 	}
 	if err := cmd.print(a, v); err != nil {
 		return err
@@ -75,6 +75,5 @@ func (cmd *verifyCmd) print(a *app, v record.Verification) error {
 	case !v.Sealed:
 		word = "is what was written, but more may be missing at the end"
 	}
-	_, also := fmt.Fprintf(a.stdout, "%d records, %s: %s\n", v.Records, state, word)
-	return errors.Join(err, also)
+	return errors.Join(err, a.printf("%d records, %s: %s\n", v.Records, state, word))
 }

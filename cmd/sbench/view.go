@@ -47,7 +47,7 @@ func (cmd *viewCmd) Run(ctx context.Context, a *app) error {
 	server := &http.Server{Handler: v.handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	if _, err := fmt.Fprintf(a.stdout, "http://%s/%s/\n", l.Addr(), v.secret); err != nil {
+	if err := a.printf("http://%s/%s/\n", l.Addr(), v.secret); err != nil {
 		return errors.Join(err, server.Close())
 	}
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

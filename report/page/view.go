@@ -22,22 +22,12 @@ const (
 type view struct {
 	Title       string
 	Live        bool
-	Leaders     []leader // nil for a single run
+	Leaders     []report.Leader // nil for a single run
 	Runs        []runView
 	Comparisons []comparisonView
 	Matrix      []matrixRow
 	MatrixCut   int // tasks without a row
 }
-
-// A leader is a run's row in the table of several runs.
-type leader struct {
-	report.Run
-	Index   int
-	Against *report.Comparison // with the first run, which has none
-}
-
-// Tokens returns how many tokens all tries read and wrote.
-func (l leader) Tokens() int64 { return l.Spent.Input + l.Spent.Output }
 
 // A matrixRow has a task's attempts: a list for each run, in the order of their numbers. A
 // mark without a status means no attempt.
@@ -56,7 +46,6 @@ type runView struct {
 	Curve      *curve
 	Measures   []histogram
 	Scatter    *scatter
-	Slow       []slowView
 	Took       string
 }
 
@@ -92,11 +81,6 @@ type mark struct {
 	Status record.Status
 }
 
-type slowView struct {
-	report.Slow
-	Row int
-}
-
 func (p Page) view() view {
 	r := p.Report
 	v := view{Live: p.Live != ""}
@@ -112,13 +96,7 @@ func (p Page) view() view {
 	}
 	v.Title = strings.Join(titles, ", ")
 	if len(r.Runs) > 1 {
-		for _, i := range r.Ranking() {
-			l := leader{Run: r.Runs[i], Index: i}
-			if c, ok := r.Against(i); ok && c.Tasks > 0 {
-				l.Against = &c
-			}
-			v.Leaders = append(v.Leaders, l)
-		}
+		v.Leaders = r.Leaders()
 	}
 	for _, c := range r.Comparisons {
 		v.Comparisons = append(v.Comparisons, newComparison(r, c))
@@ -181,11 +159,11 @@ func newRun(index int, r report.Run, s *report.Source, first int) runView {
 	v.Curve = newCurve(r)
 	v.Measures = histograms(s.Attempts)
 	v.Scatter = newScatter(s.Attempts, first)
-	for _, o := range r.Slowest {
+	v.Slowest = slices.Clone(r.Slowest)
+	for i, o := range v.Slowest {
 		if o.Producer+o.Verifier == 0 {
-			o.Producer = o.Total
+			v.Slowest[i].Producer = o.Total
 		}
-		v.Slow = append(v.Slow, slowView{o, first + o.Index})
 	}
 	return v
 }

@@ -1,0 +1,1 @@
+complete -o default -o bashdefault -C sbench sbench
