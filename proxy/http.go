@@ -1,13 +1,13 @@
 package proxy
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -33,12 +33,11 @@ type exchange struct {
 	cancel   context.CancelFunc
 	idle     *time.Timer
 
-	mu         sync.Mutex // both bodies are read at the same time
+	mu         sync.Mutex // request and answer pass at the same time
 	up, down   int64      // bytes on the wire
-	body       int64      // bytes of the request's body, without chunk framing
 	cut        Reason
-	connected  bool // there is a connection to the host
 	upstreamed bool // an answer came
+	finished   bool // the entry is written: nothing may pass any more
 }
 
 // newTransport returns a transport that connects to allowed hosts only. A connection is for
@@ -53,7 +52,7 @@ func (p *Proxy) newTransport() *http.Transport {
 }
 
 // dialHTTP asks the policy again, so that the connection is to an allowed host, whatever the
-// library makes of a request.
+// library makes of a request. The context is that of the exchange's request.
 func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, error) {
 	host, port, _ := splitAuthority(address, "")
 	d := p.cfg.Policy.Decide(Request{Kind: KindConnect, Host: host, Port: port})
@@ -64,13 +63,33 @@ func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, erro
 	if err != nil {
 		return nil, err // a nil *upstream is not a nil net.Conn
 	}
-	return &upstreamHTTP{SpeakFirst(up), up.address.String()}, nil
+	x := ctx.Value(exchangeKey{}).(*exchange)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.a.entry.Address = up.address.String()
+	return &upstreamHTTP{SpeakFirst(up), x}, nil
 }
 
-// An upstreamHTTP is an upstream for one plain HTTP request.
+// An upstreamHTTP is an upstream for one plain HTTP request. It counts each byte before it
+// leaves, and before the client gets it.
 type upstreamHTTP struct {
 	net.Conn
-	address string
+	x *exchange
+}
+
+func (u *upstreamHTTP) Write(b []byte) (int, error) {
+	if !u.x.take(&u.x.up, u.x.p.up, u.x.p.limits.TunnelUp, len(b), ReasonUp) {
+		return 0, errCut
+	}
+	return u.Conn.Write(b)
+}
+
+func (u *upstreamHTTP) Read(b []byte) (int, error) {
+	n, err := u.Conn.Read(b)
+	if !u.x.take(&u.x.down, u.x.p.down, u.x.p.limits.TunnelDown, n, ReasonDown) {
+		return 0, errCut
+	}
+	return n, err
 }
 
 // exchange serves one request to the forward proxy that is not a CONNECT.
@@ -92,7 +111,9 @@ func (p *Proxy) exchange(w http.ResponseWriter, r *http.Request, c *client) {
 	} else {
 		p.library.ServeHTTP(w, r)
 	}
-	x.finish(ctx.Err() != nil)
+	ended := ctx.Err() != nil
+	cancel() // of an answer that came before the end of the request
+	x.finish(ended)
 	if x.broken.Load() {
 		panic(http.ErrAbortHandler) // otherwise half an answer would look whole
 	}
@@ -147,12 +168,14 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 	if _, ok := r.Header["User-Agent"]; !ok {
 		r.Header["User-Agent"] = []string{""} // otherwise the transport adds its own
 	}
-	if !x.take(&x.up, x.p.up, x.p.limits.TunnelUp, requestHead(r), ReasonUp) {
-		x.a.refuse(ReasonUp, "")
+	var head bytes.Buffer
+	_ = (&http.Request{Method: r.Method, URL: r.URL, Host: r.Host, Header: r.Header}).Write(&head) // a bytes.Buffer does not fail
+	if int64(head.Len()) > min(p.limits.TunnelUp, p.limits.Up-p.up.used()) {
+		x.a.refuse(ReasonUp, "") // before a name is looked up
 		return r, x.refusal(r)
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = &upBody{r.Body, x, r.ContentLength < 0}
+		r.Body = &upBody{ReadCloser: r.Body, x: x}
 	}
 	ctx.RoundTripper = goproxy.RoundTripperFunc(x.roundTrip)
 	return r, nil
@@ -179,14 +202,7 @@ func (x *exchange) decide(r *http.Request) Decision {
 
 // roundTrip sends the request and prepares the answer before the library sees it.
 func (x *exchange) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
-	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if up, ok := info.Conn.(*upstreamHTTP); ok {
-			x.mu.Lock()
-			defer x.mu.Unlock()
-			x.a.entry.Address, x.connected = up.address, true
-		}
-	}}
-	resp, err := x.p.transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	resp, err := x.p.transport.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
@@ -198,10 +214,6 @@ func (x *exchange) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Respon
 	x.upstreamed = true
 	x.a.entry.Status = resp.StatusCode
 	x.mu.Unlock()
-	x.touch()
-	if !x.take(&x.down, x.p.down, x.p.limits.TunnelDown, headBytes(resp.Header), ReasonDown) {
-		return nil, errors.Join(errCut, resp.Body.Close())
-	}
 	// A copy, since the transport puts the trailer into the original.
 	whole := *resp
 	whole.Trailer, whole.Body = nil, &downBody{resp.Body, x}
@@ -273,20 +285,19 @@ func (x *exchange) finish(ended bool) {
 	case x.broken.Load():
 		x.a.failed(io.ErrUnexpectedEOF)
 	}
-	if !x.connected { // nothing has left
-		x.p.up.settle(0, -x.up)
-		x.up = 0
-	}
+	x.finished = true
 	x.a.end(x.up, x.down)
 }
 
-// stop ends the exchange. The first reason counts.
+// stop ends the exchange, unless it is finished. The first reason counts.
 func (x *exchange) stop(reason Reason) {
 	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.finished {
+		return
+	}
 	x.cut = cmp.Or(x.cut, reason)
-	begun := x.upstreamed
-	x.mu.Unlock()
-	if begun {
+	if x.upstreamed {
 		x.broken.Store(true)
 	}
 	_ = x.c.tcp.SetReadDeadline(time.Now()) // ends a read that waits for the rest of the body
@@ -295,20 +306,21 @@ func (x *exchange) stop(reason Reason) {
 
 func (x *exchange) touch() { x.idle.Reset(x.p.limits.Idle) }
 
-// take counts n bytes. If that exceeds a limit, it stops the exchange.
-func (x *exchange) take(count *int64, shared *budget, limit, n int64, reason Reason) bool {
+// take counts n bytes. If that exceeds a limit, it stops the exchange. The bytes may pass only
+// if it returns true.
+func (x *exchange) take(count *int64, shared *budget, limit int64, n int, reason Reason) bool {
 	x.mu.Lock()
-	over := *count+n > limit
+	over := *count+int64(n) > limit
 	x.mu.Unlock()
-	if !over {
-		over = shared.take(n) < n
-	}
-	if over {
+	if over || shared.take(int64(n)) < int64(n) {
 		x.stop(reason)
 		return false
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	*count += n
-	return true
+	if n > 0 && !x.finished {
+		*count += int64(n)
+		x.touch()
+	}
+	return !x.finished
 }
