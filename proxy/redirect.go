@@ -48,7 +48,7 @@ func (p *Proxy) redirected(c *client) {
 	switch {
 	case reason == ReasonNotTLS && to.Port() != 443:
 		c.early, c.mapped = append(first, c.early...), &mapping{name, to.Port()}
-		p.queue.put(c) // each request is an attempt of its own
+		p.queue.Put(c) // each request is an attempt of its own
 	case reason != "":
 		p.refuseHello(a, c, first, reason)
 	default:
