@@ -166,21 +166,6 @@ func googleGeneration(in *inspector, v *value) error {
 	return nil
 }
 
-// googleUsage converts the API's counts to the names of [counts].
-func googleUsage(usage json.RawMessage) json.RawMessage {
-	f := object(usage)
-	if f == nil {
-		return usage
-	}
-	b, _ := json.Marshal(map[string]any{ // cannot fail: numbers and maps
-		"input_tokens":          plus(countOf(f["promptTokenCount"]), countOf(f["toolUsePromptTokenCount"])),
-		"output_tokens":         plus(countOf(f["candidatesTokenCount"]), countOf(f["thoughtsTokenCount"])),
-		"input_tokens_details":  map[string]count{"cached_tokens": countOf(f["cachedContentTokenCount"])},
-		"output_tokens_details": map[string]count{"reasoning_tokens": countOf(f["thoughtsTokenCount"])},
-	})
-	return b
-}
-
 // google reads an answer, or a piece of one: all have the same form. The counts of a stream
 // are complete in the piece that says why the model has finished.
 func (m *meter) google(data []byte) {
@@ -194,9 +179,7 @@ func (m *meter) google(data []byte) {
 		finished = finished || c.FinishReason != ""
 	}
 	m.whole = m.whole || finished
-	if usage := e["usageMetadata"]; !absent(usage) {
-		m.add(googleUsage(usage), m.whole)
-	}
+	m.add(e["usageMetadata"], m.whole)
 	m.fail(e["error"])
 }
 
