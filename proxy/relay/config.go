@@ -28,23 +28,7 @@ const (
 // AgentURL returns the base URL for an agent whose relay listens at host, an address with a
 // port such as "127.0.0.1:8099". As the providers' own clients expect, OpenAI's ends in /v1
 // and the others' do not.
-func (p Provider) AgentURL(host string) string {
-	if p == OpenAI {
-		return "http://" + host + "/v1"
-	}
-	return "http://" + host
-}
-
-// publicURL returns the address of the provider's public API.
-func (p Provider) publicURL() *url.URL {
-	switch p {
-	case OpenAI:
-		return &url.URL{Scheme: "https", Host: "api.openai.com", Path: "/v1"}
-	case Google:
-		return &url.URL{Scheme: "https", Host: "generativelanguage.googleapis.com"}
-	}
-	return &url.URL{Scheme: "https", Host: "api.anthropic.com"}
-}
+func (p Provider) AgentURL(host string) string { return "http://" + host + apis()[p].base }
 
 // Config describes a relay to one provider and one model for one attempt.
 type Config struct {
@@ -132,7 +116,7 @@ func (l Limits) withDefaults() Limits {
 // check returns all errors at once. No message contains the key.
 func (c Config) check() error {
 	var errs []error
-	if c.Provider != Anthropic && c.Provider != OpenAI && c.Provider != Google {
+	if _, known := apis()[c.Provider]; !known {
 		errs = append(errs, fmt.Errorf("provider %q: must be %q, %q or %q", c.Provider, Anthropic, OpenAI, Google))
 	}
 	if c.Key.IsZero() {

@@ -189,7 +189,7 @@ func (x *exchange) deny(err error) {
 		x.entry.Stripped = nil
 	}
 	x.entry.Verdict, x.entry.Reason = proxy.Deny, string(ref.reason)
-	status := ref.statusFor(x.relay.cfg.Provider)
+	status := cmp.Or(ref.status, apis()[x.relay.cfg.Provider].forbidden)
 	if ref.reason == tooMany || ref.reason == tooMuch {
 		x.w.Header().Set("Retry-After", "1")
 	} else {

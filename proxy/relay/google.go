@@ -193,22 +193,3 @@ func modelOf(req *http.Request) string {
 	}
 	return cleanName(model)
 }
-
-// googleStatus returns the API's name for a status (google.rpc.Code).
-func googleStatus(status int) string {
-	switch {
-	case status == http.StatusTooManyRequests:
-		return "RESOURCE_EXHAUSTED"
-	case status == http.StatusNotFound:
-		return "NOT_FOUND"
-	case status == http.StatusUnauthorized:
-		return "UNAUTHENTICATED"
-	case status == http.StatusForbidden:
-		return "PERMISSION_DENIED"
-	case status == http.StatusServiceUnavailable:
-		return "UNAVAILABLE"
-	case status >= 500:
-		return "INTERNAL"
-	}
-	return "INVALID_ARGUMENT"
-}
