@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -153,22 +152,7 @@ func parseQuestion(message []byte) (dnsmessage.Header, dnsmessage.Question, bool
 	if err != nil || len(questions) != 1 || questions[0].Class != dnsmessage.ClassINET {
 		return head, dnsmessage.Question{}, false
 	}
-	q := questions[0]
-	// In a name's text, a dot inside a label looks like the end of a label.
-	return head, q, strings.Count(q.Name.String(), ".") == labels(message)
-}
-
-// labels counts the labels of the first question's name, which follows the header; -1 if the
-// name is compressed.
-func labels(message []byte) int {
-	count := 0
-	for i := 12; i < len(message) && message[i] != 0; i += 1 + int(message[i]) {
-		if message[i] > 63 {
-			return -1
-		}
-		count++
-	}
-	return count
+	return head, questions[0], true // dnsmessage accepts no name with a dot inside a label
 }
 
 // packAnswer returns nil if the answer cannot be packed.
