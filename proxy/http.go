@@ -253,7 +253,7 @@ func (p *Proxy) notProxy(w http.ResponseWriter, r *http.Request) {
 func (x *exchange) refusal(r *http.Request) *http.Response {
 	x.answered = true
 	d := x.a.refused
-	resp := goproxy.NewResponse(r, "text/plain", d.Reason.status(), d.text())
+	resp := goproxy.NewResponse(r, "text/plain", d.status(), d.text())
 	resp.Header = d.header()
 	return resp
 }
@@ -265,7 +265,7 @@ func (x *exchange) answer(w http.ResponseWriter) {
 	for name, values := range d.header() {
 		w.Header()[name] = values
 	}
-	w.WriteHeader(d.Reason.status())
+	w.WriteHeader(d.status())
 	_, _ = io.WriteString(w, d.text()) // the client may be gone
 }
 
