@@ -12,8 +12,8 @@ func googleRules() map[string]rule {
 	return passing(both(map[string]rule{
 		"contents":          googleContents,
 		"systemInstruction": googleContent,
-		"tools":             toolsRule(googleTool),
-		"toolConfig":        googleToolConfig,
+		"tools":             toolsRule(orNothing(googleDeclarations)),
+		"toolConfig":        orNothing(googleConfig),
 		"generationConfig":  googleGeneration,
 		"cachedContent":     stateless("cachedContent"),
 		"model":             googleModel,
@@ -61,15 +61,18 @@ func members(rules map[string]rule) rule {
 		if v.null() {
 			return nil
 		}
-		if err := in.object(v); err != nil {
-			return err
+		return in.members(v, rules)
+	}
+}
+
+// orNothing is the rule for an object that is removed if nothing of it may stay.
+func orNothing(rules map[string]rule) rule {
+	return func(in *inspector, v *value) error {
+		err := members(rules)(in, v)
+		if v.emptied() {
+			v.remove()
 		}
-		for _, m := range v.parts {
-			if err := in.field(m, rules); err != nil {
-				return err
-			}
-		}
-		return nil
+		return err
 	}
 }
 
@@ -85,22 +88,6 @@ var (
 	googleResponse = passing(map[string]rule{"parts": eachOf(members(passing(map[string]rule{}, "inlineData", "inline_data")))},
 		"id", "name", "response", "willContinue", "will_continue", "scheduling")
 )
-
-func googleTool(in *inspector, v *value) error {
-	err := members(googleDeclarations)(in, v)
-	if v.emptied() {
-		v.remove()
-	}
-	return err
-}
-
-func googleToolConfig(in *inspector, v *value) error {
-	err := members(googleConfig)(in, v)
-	if v.emptied() {
-		v.remove()
-	}
-	return err
-}
 
 // eachOf is the rule for a list.
 func eachOf(element rule) rule {
