@@ -106,8 +106,14 @@ func (p *Proxy) exchange(w http.ResponseWriter, r *http.Request, c *client) {
 	defer x.idle.Stop()
 	defer time.AfterFunc(p.limits.Lifetime, func() { x.stop(ReasonLifetime) }).Stop()
 	r = r.WithContext(context.WithValue(ctx, exchangeKey{}, x))
-	if c.mapped != nil && !x.asAbsolute(r) {
-		x.answer(w)
+	if m := c.mapped; m != nil {
+		x.a.entry.Host, x.a.entry.Port = m.name, int(m.port)
+		if !r.URL.IsAbs() { // as requests to a server are
+			r.URL.Scheme, r.URL.Host = "http", r.Host
+		}
+	}
+	if r.Method == http.MethodConnect { // in a redirected connection
+		p.notProxy(w, r)
 	} else {
 		p.library.ServeHTTP(w, r)
 	}
@@ -117,36 +123,6 @@ func (p *Proxy) exchange(w http.ResponseWriter, r *http.Request, c *client) {
 	if x.broken.Load() {
 		panic(http.ErrAbortHandler) // otherwise half an answer would look whole
 	}
-}
-
-// asAbsolute gives a redirected request the absolute URL of the name for which the
-// connection's address stands. If the request names another host, it refuses it and returns
-// false.
-func (x *exchange) asAbsolute(r *http.Request) bool {
-	m := x.c.mapped
-	asked := r.Host
-	if r.URL.IsAbs() || r.Method == http.MethodConnect {
-		asked = r.URL.Host
-	}
-	host, port, ok := splitAuthority(asked, "80")
-	name, bad := normalise(host)
-	number, okPort := parsePort(port)
-	x.a.refused.Host, x.a.refused.Port = name, number
-	x.a.entry.Host, x.a.entry.Port = name, int(number)
-	switch {
-	case r.Method == http.MethodConnect:
-		x.a.refuse(ReasonNotProxy, "")
-	case r.URL.IsAbs() && r.URL.Scheme != "http":
-		x.a.refuse(ReasonScheme, "")
-	case bad == ReasonIPLiteral:
-		x.a.refuse(bad, "")
-	case bad != "" || !ok || !okPort || name != m.name || number != m.port:
-		x.a.refuse(ReasonHostMismatch, "the address was given for "+m.name)
-	default:
-		r.URL.Scheme, r.URL.Host = "http", net.JoinHostPort(m.name, strconv.Itoa(int(m.port))) // that of the connection
-		return true
-	}
-	return false
 }
 
 // handleRequest is called by the library for each request. It returns the request to send or
@@ -181,10 +157,13 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 	return r, nil
 }
 
-// decide checks a request with an absolute URL.
+// decide checks a request with an absolute URL. In a redirected connection, that must be for
+// the name and port for which the connection's address stands.
 func (x *exchange) decide(r *http.Request) Decision {
 	host, port, ok := splitAuthority(r.URL.Host, "80")
-	if name, bad := normalise(host); bad == "" {
+	number, _ := parsePort(port)
+	name, bad := normalise(host)
+	if bad == "" {
 		x.a.refused.Host, x.a.entry.Host = name, name
 	}
 	switch {
@@ -196,6 +175,9 @@ func (x *exchange) decide(r *http.Request) Decision {
 		return x.a.refuse(ReasonUpgrade, "")
 	case r.ContentLength > x.p.limits.BodyBytes:
 		return x.a.refuse(ReasonBody, strconv.FormatInt(x.p.limits.BodyBytes, 10)+" bytes")
+	case x.c.mapped != nil && bad != ReasonIPLiteral && *x.c.mapped != mapping{name, number}:
+		x.a.refused.Port, x.a.entry.Port = number, int(number)
+		return x.a.refuse(ReasonHostMismatch, "the address was given for "+x.c.mapped.name)
 	}
 	return x.a.decide(Request{Kind: KindHTTP, Method: r.Method, Host: host, Port: port})
 }
@@ -245,8 +227,13 @@ func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http
 // notProxy refuses a request without an absolute URL.
 func (p *Proxy) notProxy(w http.ResponseWriter, r *http.Request) {
 	x := r.Context().Value(exchangeKey{}).(*exchange)
-	x.a.refuse(ReasonNotProxy, "")
-	x.answer(w)
+	x.answered = true
+	d := x.a.refuse(ReasonNotProxy, "")
+	for name, values := range d.header() {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(d.status())
+	_, _ = io.WriteString(w, d.text()) // the client may be gone
 }
 
 // refusal returns the attempt's last refusal as an answer.
@@ -256,17 +243,6 @@ func (x *exchange) refusal(r *http.Request) *http.Response {
 	resp := goproxy.NewResponse(r, "text/plain", d.status(), d.text())
 	resp.Header = d.header()
 	return resp
-}
-
-// answer writes the refusal of a request that the library does not answer.
-func (x *exchange) answer(w http.ResponseWriter) {
-	x.answered = true
-	d := x.a.refused
-	for name, values := range d.header() {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(d.status())
-	_, _ = io.WriteString(w, d.text()) // the client may be gone
 }
 
 // finish writes the log entry. ended says that the exchange was canceled: by stop, by the
