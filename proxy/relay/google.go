@@ -10,7 +10,7 @@ import (
 // API reads names as protocol buffers' JSON does: in camel case, or as in the definition.
 func googleRules() map[string]rule {
 	return passing(both(map[string]rule{
-		"contents":          googleContents,
+		"contents":          eachOf(googleContent),
 		"systemInstruction": googleContent,
 		"tools":             toolsRule(orNothing(googleDeclarations)),
 		"toolConfig":        orNothing(googleConfig),
@@ -22,7 +22,7 @@ func googleRules() map[string]rule {
 
 // googleCountRules are the rules for countTokens, which may have a whole request in a field.
 func googleCountRules() map[string]rule {
-	return both(map[string]rule{"contents": googleContents, "generateContentRequest": members(googleRules()), "model": googleModel})
+	return both(map[string]rule{"contents": eachOf(googleContent), "generateContentRequest": members(googleRules()), "model": googleModel})
 }
 
 // googleModel passes the model that is in the path.
@@ -89,34 +89,21 @@ var (
 		"id", "name", "response", "willContinue", "will_continue", "scheduling")
 )
 
-// eachOf is the rule for a list.
+// eachOf is the rule for a list, or for one element instead of it.
 func eachOf(element rule) rule {
 	return func(in *inspector, v *value) error {
-		if v.null() {
+		switch {
+		case v.null():
 			return nil
+		case v.kind() == '{':
+			return element(in, v)
 		}
 		return in.each(v, element)
 	}
 }
 
-// googleContents passes a list, or one content instead of it.
-func googleContents(in *inspector, v *value) error {
-	if v.kind() == '[' {
-		return in.each(v, googleContent)
-	}
-	return googleContent(in, v)
-}
-
 func googleContent(in *inspector, v *value) error {
-	return members(passing(map[string]rule{"parts": googlePartList}, "role"))(in, v)
-}
-
-// googlePartList passes a list, or one part instead of it.
-func googlePartList(in *inspector, v *value) error {
-	if v.kind() == '{' {
-		return googlePart(in, v)
-	}
-	return eachOf(googlePart)(in, v)
+	return members(passing(map[string]rule{"parts": eachOf(googlePart)}, "role"))(in, v)
 }
 
 // googlePart keeps a part that contains its own data. Without any, a text takes its place.
