@@ -67,7 +67,7 @@ func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, erro
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.a.entry.Address = up.address.String()
-	return &upstreamHTTP{SpeakFirst(up), x}, nil
+	return &upstreamHTTP{SpeakFirst(p.ctx, up), x}, nil
 }
 
 // An upstreamHTTP is an upstream for one plain HTTP request. It counts each byte before it
