@@ -93,7 +93,7 @@ func (p *Provider) answer(r *http.Request, body []byte, err error, rec *Request)
 	case r.Method != http.MethodPost || d == nil:
 		return failure(d, http.StatusNotFound, "no such path")
 	}
-	turn, err := parse(d, body)
+	turn, err := parse(body)
 	if g, ok := d.(google); ok {
 		turn.stream = g.stream
 	}
@@ -117,7 +117,7 @@ func (p *Provider) turn(d dialect, t turn, rec *Request) response {
 			return responseTo(d, t, r, 0, nil)
 		}
 		var err error
-		if r.call, err = callFor(s, t.offers, fmt.Sprintf("%s%04d", d.idPrefix(), t.next)); err != nil {
+		if r.call, err = callFor(s, t.offers, fmt.Sprintf("call_sbench_%04d", t.next)); err != nil {
 			p.problem("step %d: %v", t.next, err)
 			return failure(d, http.StatusBadRequest, err.Error())
 		}

@@ -37,8 +37,6 @@ type sseEvent struct {
 
 // A dialect is one of the APIs.
 type dialect interface {
-	offers(t tool) []offer
-	idPrefix() string // of calls
 	answer(r reply) any
 	events(t turn, r reply) []sseEvent
 	failure(kind, message string) any
