@@ -144,8 +144,8 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 	if _, ok := r.Header["User-Agent"]; !ok {
 		r.Header["User-Agent"] = []string{""} // otherwise the transport adds its own
 	}
-	var head bytes.Buffer
-	_ = (&http.Request{Method: r.Method, URL: r.URL, Host: r.Host, Header: r.Header}).Write(&head) // a bytes.Buffer does not fail
+	var head bytes.Buffer // its Write does not fail
+	_ = (&http.Request{Method: r.Method, URL: r.URL, Host: r.Host, Header: r.Header}).Write(&head)
 	if int64(head.Len()) > min(p.limits.TunnelUp, p.limits.Up-p.up.used()) {
 		x.a.refuse(ReasonUp, "") // before a name is looked up
 		return r, x.refusal(r)
