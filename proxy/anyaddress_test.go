@@ -66,15 +66,25 @@ func anyAddress(t *testing.T) {
 	if e := log.next(t); words(e) != "dns allow" || address != "198.18.0.1" {
 		t.Fatalf("%+v, %s", e, address)
 	}
-	for _, tt := range []struct{ to, host, log, answer string }{
-		{address, "allowed.test", "transparent allow", "HIT host=allowed.test"},
-		{address, "evil.test", "transparent deny host_mismatch", "host_mismatch"},
-		{"198.18.0.2", "allowed.test", "transparent deny ip_literal", ""},
-		{"127.0.0.1", "allowed.test", "transparent deny ip_literal", ""},
+	for _, tt := range []struct{ to, line, host, log, answer string }{
+		{address, "GET /", "allowed.test", "transparent allow", "HIT host=allowed.test"},
+		{address, "GET http://allowed.test/", "evil.test", "transparent allow", "HIT host=allowed.test"},
+		{address, "GET /", "evil.test", "transparent deny host_mismatch", "host_mismatch"},
+		{address, "GET /", "allowed.test:443", "transparent deny host_mismatch", "host_mismatch"},
+		{address, "GET /", "allowed.test:x", "transparent deny host_mismatch", "host_mismatch"},
+		{address, "GET /", "", "transparent deny host_mismatch", "host_mismatch"},
+		{address, "GET /", "169.254.169.254", "transparent deny ip_literal", "ip_literal"},
+		{address, "GET http://evil.test/", "allowed.test", "transparent deny host_mismatch", "host_mismatch"},
+		{address, "GET https://allowed.test/", "allowed.test", "transparent deny scheme_not_allowed", "scheme_not_allowed"},
+		{address, "GET http://evil.test@allowed.test/", "allowed.test", "transparent deny bad_authority", "bad_authority"},
+		{address, "TRACE /", "allowed.test", "transparent deny method_not_allowed", "method_not_allowed"},
+		{address, "CONNECT allowed.test:443", "allowed.test", "transparent deny not_a_proxy_request", "not_a_proxy_request"},
+		{"198.18.0.2", "GET /", "allowed.test", "transparent deny ip_literal", ""},
+		{"127.0.0.1", "GET /", "allowed.test", "transparent deny ip_literal", ""},
 	} {
-		got := converse(t, tt.to+":80", fmt.Sprintf("GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", tt.host))
-		if e := log.next(t); words(e) != tt.log || !strings.Contains(got, tt.answer) {
-			t.Errorf("%s at %s: %+v, %q", tt.host, tt.to, e, got)
+		got := converse(t, tt.to+":80", fmt.Sprintf("%s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", tt.line, tt.host))
+		if e := log.next(t); words(e) != tt.log || !strings.Contains(got, tt.answer) || e.Port != 80 && tt.host != "allowed.test:443" && tt.host != "allowed.test:x" {
+			t.Errorf("%s for %s at %s: %+v, %q", tt.line, tt.host, tt.to, e, got)
 		}
 	}
 	report(t, p.Close())

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -139,29 +140,6 @@ func (a *attempt) end(up, down int64) {
 	a.p.cfg.Log.Write(a.entry)
 }
 
-// status is the HTTP status of a refusal.
-func (r Reason) status() int {
-	switch r {
-	case ReasonMalformed, ReasonNotProxy:
-		return http.StatusBadRequest
-	case ReasonHeaderTooLarge:
-		return http.StatusRequestHeaderFieldsTooLarge
-	case ReasonHeaderTimeout:
-		return http.StatusRequestTimeout
-	case ReasonBody:
-		return http.StatusRequestEntityTooLarge
-	case ReasonConnections, ReasonTunnels, ReasonRequests:
-		return http.StatusTooManyRequests
-	case ReasonResolve, ReasonDial, ReasonUpstream:
-		return http.StatusBadGateway
-	case ReasonIdle, ReasonLifetime:
-		return http.StatusGatewayTimeout
-	case ReasonShutdown, ReasonLog:
-		return http.StatusServiceUnavailable
-	}
-	return http.StatusForbidden
-}
-
 // text returns the body of a refusal. It repeats nothing of the request but a well-formed
 // name and port.
 func (d Decision) text() string {
@@ -186,6 +164,9 @@ func (d Decision) text() string {
 	return text + "cure: " + d.Cure + "\n"
 }
 
+// status returns the HTTP status of a refusal.
+func (d Decision) status() int { return cmp.Or(Reasons()[d.Reason].Status, http.StatusForbidden) }
+
 // header returns the header of a refusal.
 func (d Decision) header() http.Header {
 	return http.Header{
@@ -196,7 +177,7 @@ func (d Decision) header() http.Header {
 // raw returns a refusal as a whole HTTP answer, the last on its connection.
 func (d Decision) raw() []byte {
 	var b bytes.Buffer
-	text, status := d.text(), d.Reason.status()
+	text, status := d.text(), d.status()
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", status, http.StatusText(status))
 	_ = d.header().Write(&b) // a bytes.Buffer does not fail
 	fmt.Fprintf(&b, "Connection: close\r\nContent-Length: %d\r\n\r\n%s", len(text), text)

@@ -3,44 +3,29 @@ package proxy
 import (
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 )
 
-// upBody counts the bytes of a request body that are sent. If the body is chunked, the
-// transport sends each Read as one chunk.
+// upBody is the body of a request, whose size is limited.
 type upBody struct {
 	io.ReadCloser
-	x       *exchange
-	chunked bool
+	x    *exchange
+	read int64 // bytes so far
 }
 
 func (b *upBody) Read(buf []byte) (int, error) {
 	n, err := b.ReadCloser.Read(buf)
-	x := b.x
-	if n == 0 {
-		return 0, err
+	if n > 0 {
+		b.x.touch()
 	}
-	x.touch()
-	x.mu.Lock()
-	x.body += int64(n)
-	over := x.body > x.p.limits.BodyBytes
-	x.mu.Unlock()
-	if over {
-		x.stop(ReasonBody)
-		return 0, errCut
-	}
-	sent := int64(n)
-	if b.chunked {
-		sent += int64(len(strconv.FormatInt(sent, 16)) + len("\r\n\r\n"))
-	}
-	if !x.take(&x.up, x.p.up, x.p.limits.TunnelUp, sent, ReasonUp) {
+	if b.read += int64(n); b.read > b.x.p.limits.BodyBytes {
+		b.x.stop(ReasonBody)
 		return 0, errCut
 	}
 	return n, err
 }
 
-// downBody counts the bytes of an answer body.
+// downBody is the body of an answer, whose end may be missing.
 type downBody struct {
 	io.ReadCloser
 	x *exchange
@@ -48,12 +33,6 @@ type downBody struct {
 
 func (b *downBody) Read(buf []byte) (int, error) {
 	n, err := b.ReadCloser.Read(buf)
-	if n > 0 {
-		b.x.touch()
-		if !b.x.take(&b.x.down, b.x.p.down, b.x.p.limits.TunnelDown, int64(n), ReasonDown) {
-			return 0, errCut
-		}
-	}
 	if err != nil && err != io.EOF {
 		b.x.broken.Store(true)
 	}
@@ -73,25 +52,4 @@ func cleanHeader(h http.Header) {
 	} {
 		h.Del(name)
 	}
-}
-
-// requestHead returns the bytes on the wire of a request's head and of a chunked body's last
-// chunk.
-func requestHead(r *http.Request) int64 {
-	n := int64(len(r.Method)+len(r.URL.RequestURI())+len(r.Host)) + headBytes(r.Header)
-	n += int64(len("  HTTP/1.1\r\nHost: \r\nConnection: close\r\n\r\n"))
-	if r.ContentLength < 0 { // otherwise Content-Length is in r.Header
-		n += int64(len("Transfer-Encoding: chunked\r\n") + len("0\r\n\r\n"))
-	}
-	return n
-}
-
-func headBytes(h http.Header) int64 {
-	n := 0
-	for name, values := range h {
-		for _, value := range values {
-			n += len(name) + len(value) + 4
-		}
-	}
-	return int64(n)
 }

@@ -85,13 +85,20 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, 
 }
 
 // SpeakFirst returns conn with reads that block until something was written to it or it was
-// closed. Otherwise net/http prints what a server sends unasked to standard error.
-func SpeakFirst(conn net.Conn) net.Conn {
-	return &speaker{Conn: conn, spoken: make(chan struct{})}
+// closed. Otherwise net/http prints what a server sends unasked to standard error. When ctx ends,
+// the connection is closed.
+func SpeakFirst(ctx context.Context, conn net.Conn) net.Conn {
+	s := &speaker{Conn: conn, spoken: make(chan struct{})}
+	s.forget = context.AfterFunc(ctx, func() {
+		s.speak()
+		_ = conn.Close()
+	})
+	return s
 }
 
 type speaker struct {
 	net.Conn
+	forget func() bool // keeps the end of the context from closing it
 	once   sync.Once
 	spoken chan struct{}
 }
@@ -109,6 +116,7 @@ func (s *speaker) Write(b []byte) (int, error) {
 }
 
 func (s *speaker) Close() error {
+	s.forget()
 	s.speak()
 	return s.Conn.Close()
 }

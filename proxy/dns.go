@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -115,74 +114,48 @@ func (p *Proxy) serveDNSConn(c *client) {
 	}
 }
 
-// answerDNS returns the answer to a message; nil if it gets none.
+// answerDNS returns the answer to a query, an error unless it has exactly one question, of
+// class IN. Anything else gets no answer: nil.
 func (p *Proxy) answerDNS(message []byte) []byte {
-	head, question, ok := parseQuestion(message)
-	if !ok {
-		if len(message) < 12 || head.Response {
-			return nil
-		}
-		p.attempt(KindDNS).deny(ReasonMalformed, "")
-		return packAnswer(head, nil, dnsmessage.RCodeFormatError, netip.Addr{})
-	}
-	a := p.attempt(KindDNS)
-	d := a.decide(Request{Kind: KindDNS, Host: question.Name.String()})
-	address, code := netip.Addr{}, dnsmessage.RCodeSuccess
-	switch {
-	case !d.Allowed:
-		code = dnsmessage.RCodeNameError
-	case question.Type == dnsmessage.TypeA:
-		if address, ok = p.names.give(d.Host); !ok {
-			a.refuse(ReasonNames, strconv.Itoa(p.names.limit)+" names")
-			code = dnsmessage.RCodeRefused
-		}
-	}
-	a.end(0, 0)
-	return packAnswer(head, []dnsmessage.Question{question}, code, address)
-}
-
-// parseQuestion accepts a query with exactly one question, of class IN. It returns false for
-// anything else, including responses.
-func parseQuestion(message []byte) (dnsmessage.Header, dnsmessage.Question, bool) {
 	var parser dnsmessage.Parser
 	head, err := parser.Start(message)
-	if err != nil || head.Response || head.OpCode != 0 {
-		return head, dnsmessage.Question{}, false
+	if err != nil || head.Response {
+		return nil
 	}
-	questions, err := parser.AllQuestions()
-	if err != nil || len(questions) != 1 || questions[0].Class != dnsmessage.ClassINET {
-		return head, dnsmessage.Question{}, false
-	}
-	q := questions[0]
-	// In a name's text, a dot inside a label looks like the end of a label.
-	return head, q, strings.Count(q.Name.String(), ".") == labels(message)
-}
-
-// labels counts the labels of the first question's name, which follows the header; -1 if the
-// name is compressed.
-func labels(message []byte) int {
-	count := 0
-	for i := 12; i < len(message) && message[i] != 0; i += 1 + int(message[i]) {
-		if message[i] > 63 {
-			return -1
-		}
-		count++
-	}
-	return count
-}
-
-// packAnswer returns nil if the answer cannot be packed.
-func packAnswer(head dnsmessage.Header, questions []dnsmessage.Question, code dnsmessage.RCode, a netip.Addr) []byte {
-	m := dnsmessage.Message{Questions: questions, Header: dnsmessage.Header{
-		ID: head.ID, Response: true, OpCode: head.OpCode, RecursionDesired: head.RecursionDesired, RecursionAvailable: true, RCode: code,
+	m := dnsmessage.Message{Header: dnsmessage.Header{
+		ID: head.ID, Response: true, OpCode: head.OpCode, RecursionDesired: head.RecursionDesired, RecursionAvailable: true,
 	}}
-	if a.IsValid() {
-		h := dnsmessage.ResourceHeader{Name: questions[0].Name, Class: dnsmessage.ClassINET, TTL: nameTTL}
-		m.Answers = []dnsmessage.Resource{{Header: h, Body: &dnsmessage.AResource{A: a.As4()}}}
+	a := p.attempt(KindDNS)
+	questions, err := parser.AllQuestions() // no name has a dot inside a label
+	if err != nil || head.OpCode != 0 || len(questions) != 1 || questions[0].Class != dnsmessage.ClassINET {
+		a.refuse(ReasonMalformed, "")
+		m.RCode = dnsmessage.RCodeFormatError
+	} else {
+		m.Questions = questions
+		m.RCode, m.Answers = p.resolve(a, questions[0])
 	}
+	a.end(0, 0)
 	answer, err := m.Pack()
 	if err != nil {
 		return nil
 	}
 	return answer
+}
+
+// resolve decides on a question. The answer is empty unless the question is for an IPv4 address.
+func (p *Proxy) resolve(a *attempt, q dnsmessage.Question) (dnsmessage.RCode, []dnsmessage.Resource) {
+	d := a.decide(Request{Kind: KindDNS, Host: q.Name.String()})
+	switch {
+	case !d.Allowed:
+		return dnsmessage.RCodeNameError, nil
+	case q.Type != dnsmessage.TypeA:
+		return dnsmessage.RCodeSuccess, nil
+	}
+	address, ok := p.names.give(d.Host)
+	if !ok {
+		a.refuse(ReasonNames, strconv.Itoa(p.names.limit)+" names")
+		return dnsmessage.RCodeRefused, nil
+	}
+	h := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: nameTTL}
+	return dnsmessage.RCodeSuccess, []dnsmessage.Resource{{Header: h, Body: &dnsmessage.AResource{A: address.As4()}}}
 }

@@ -185,6 +185,21 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
+// TestDotInLabel: a name whose only label has a dot inside is not the name that it looks like.
+func TestDotInLabel(t *testing.T) {
+	w := newWorld(t)
+	p, log := w.startProxy(proxy.Config{})
+	label := "allowed.test"
+	question := append([]byte{0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, byte(len(label))}, label...)
+	var m dnsmessage.Message
+	if err := m.Unpack(p.AnswerDNS(append(question, 0, 0, 1, 0, 1))); err != nil || m.RCode != dnsmessage.RCodeFormatError {
+		t.Errorf("%v, %+v", err, m)
+	}
+	if e := log.next(t); words(e) != "dns deny malformed_request" {
+		t.Errorf("%+v", e)
+	}
+}
+
 // FuzzDNS: an answer can be parsed, has the question's ID, and has addresses for
 // allowed names only.
 func FuzzDNS(f *testing.F) {

@@ -1,13 +1,13 @@
 package proxy
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -33,12 +33,11 @@ type exchange struct {
 	cancel   context.CancelFunc
 	idle     *time.Timer
 
-	mu         sync.Mutex // both bodies are read at the same time
+	mu         sync.Mutex // request and answer pass at the same time
 	up, down   int64      // bytes on the wire
-	body       int64      // bytes of the request's body, without chunk framing
 	cut        Reason
-	connected  bool // there is a connection to the host
 	upstreamed bool // an answer came
+	finished   bool // the entry is written: nothing may pass any more
 }
 
 // newTransport returns a transport that connects to allowed hosts only. A connection is for
@@ -53,7 +52,7 @@ func (p *Proxy) newTransport() *http.Transport {
 }
 
 // dialHTTP asks the policy again, so that the connection is to an allowed host, whatever the
-// library makes of a request.
+// library makes of a request. The context is that of the exchange's request.
 func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, error) {
 	host, port, _ := splitAuthority(address, "")
 	d := p.cfg.Policy.Decide(Request{Kind: KindConnect, Host: host, Port: port})
@@ -64,13 +63,33 @@ func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, erro
 	if err != nil {
 		return nil, err // a nil *upstream is not a nil net.Conn
 	}
-	return &upstreamHTTP{SpeakFirst(up), up.address.String()}, nil
+	x := ctx.Value(exchangeKey{}).(*exchange)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.a.entry.Address = up.address.String()
+	return &upstreamHTTP{SpeakFirst(p.ctx, up), x}, nil
 }
 
-// An upstreamHTTP is an upstream for one plain HTTP request.
+// An upstreamHTTP is an upstream for one plain HTTP request. It counts each byte before it
+// leaves, and before the client gets it.
 type upstreamHTTP struct {
 	net.Conn
-	address string
+	x *exchange
+}
+
+func (u *upstreamHTTP) Write(b []byte) (int, error) {
+	if !u.x.take(&u.x.up, u.x.p.up, u.x.p.limits.TunnelUp, len(b), ReasonUp) {
+		return 0, errCut
+	}
+	return u.Conn.Write(b)
+}
+
+func (u *upstreamHTTP) Read(b []byte) (int, error) {
+	n, err := u.Conn.Read(b)
+	if !u.x.take(&u.x.down, u.x.p.down, u.x.p.limits.TunnelDown, n, ReasonDown) {
+		return 0, errCut
+	}
+	return n, err
 }
 
 // exchange serves one request to the forward proxy that is not a CONNECT.
@@ -87,45 +106,23 @@ func (p *Proxy) exchange(w http.ResponseWriter, r *http.Request, c *client) {
 	defer x.idle.Stop()
 	defer time.AfterFunc(p.limits.Lifetime, func() { x.stop(ReasonLifetime) }).Stop()
 	r = r.WithContext(context.WithValue(ctx, exchangeKey{}, x))
-	if c.mapped != nil && !x.asAbsolute(r) {
-		x.answer(w)
+	if m := c.mapped; m != nil {
+		x.a.entry.Host, x.a.entry.Port = m.name, int(m.port)
+		if !r.URL.IsAbs() { // as requests to a server are
+			r.URL.Scheme, r.URL.Host = "http", r.Host
+		}
+	}
+	if r.Method == http.MethodConnect { // in a redirected connection
+		p.notProxy(w, r)
 	} else {
 		p.library.ServeHTTP(w, r)
 	}
-	x.finish(ctx.Err() != nil)
+	ended := ctx.Err() != nil
+	cancel() // of an answer that came before the end of the request
+	x.finish(ended)
 	if x.broken.Load() {
 		panic(http.ErrAbortHandler) // otherwise half an answer would look whole
 	}
-}
-
-// asAbsolute gives a redirected request the absolute URL of the name for which the
-// connection's address stands. If the request names another host, it refuses it and returns
-// false.
-func (x *exchange) asAbsolute(r *http.Request) bool {
-	m := x.c.mapped
-	asked := r.Host
-	if r.URL.IsAbs() || r.Method == http.MethodConnect {
-		asked = r.URL.Host
-	}
-	host, port, ok := splitAuthority(asked, "80")
-	name, bad := normalise(host)
-	number, okPort := parsePort(port)
-	x.a.refused.Host, x.a.refused.Port = name, number
-	x.a.entry.Host, x.a.entry.Port = name, int(number)
-	switch {
-	case r.Method == http.MethodConnect:
-		x.a.refuse(ReasonNotProxy, "")
-	case r.URL.IsAbs() && r.URL.Scheme != "http":
-		x.a.refuse(ReasonScheme, "")
-	case bad == ReasonIPLiteral:
-		x.a.refuse(bad, "")
-	case bad != "" || !ok || !okPort || name != m.name || number != m.port:
-		x.a.refuse(ReasonHostMismatch, "the address was given for "+m.name)
-	default:
-		r.URL.Scheme, r.URL.Host = "http", net.JoinHostPort(m.name, strconv.Itoa(int(m.port))) // that of the connection
-		return true
-	}
-	return false
 }
 
 // handleRequest is called by the library for each request. It returns the request to send or
@@ -147,21 +144,26 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 	if _, ok := r.Header["User-Agent"]; !ok {
 		r.Header["User-Agent"] = []string{""} // otherwise the transport adds its own
 	}
-	if !x.take(&x.up, x.p.up, x.p.limits.TunnelUp, requestHead(r), ReasonUp) {
-		x.a.refuse(ReasonUp, "")
+	var head bytes.Buffer // its Write does not fail
+	_ = (&http.Request{Method: r.Method, URL: r.URL, Host: r.Host, Header: r.Header}).Write(&head)
+	if int64(head.Len()) > min(p.limits.TunnelUp, p.limits.Up-p.up.used()) {
+		x.a.refuse(ReasonUp, "") // before a name is looked up
 		return r, x.refusal(r)
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = &upBody{r.Body, x, r.ContentLength < 0}
+		r.Body = &upBody{ReadCloser: r.Body, x: x}
 	}
 	ctx.RoundTripper = goproxy.RoundTripperFunc(x.roundTrip)
 	return r, nil
 }
 
-// decide checks a request with an absolute URL.
+// decide checks a request with an absolute URL. In a redirected connection, that must be for
+// the name and port for which the connection's address stands.
 func (x *exchange) decide(r *http.Request) Decision {
 	host, port, ok := splitAuthority(r.URL.Host, "80")
-	if name, bad := normalise(host); bad == "" {
+	number, _ := parsePort(port)
+	name, bad := normalise(host)
+	if bad == "" {
 		x.a.refused.Host, x.a.entry.Host = name, name
 	}
 	switch {
@@ -173,20 +175,16 @@ func (x *exchange) decide(r *http.Request) Decision {
 		return x.a.refuse(ReasonUpgrade, "")
 	case r.ContentLength > x.p.limits.BodyBytes:
 		return x.a.refuse(ReasonBody, strconv.FormatInt(x.p.limits.BodyBytes, 10)+" bytes")
+	case x.c.mapped != nil && bad != ReasonIPLiteral && *x.c.mapped != mapping{name, number}:
+		x.a.refused.Port, x.a.entry.Port = number, int(number)
+		return x.a.refuse(ReasonHostMismatch, "the address was given for "+x.c.mapped.name)
 	}
 	return x.a.decide(Request{Kind: KindHTTP, Method: r.Method, Host: host, Port: port})
 }
 
 // roundTrip sends the request and prepares the answer before the library sees it.
 func (x *exchange) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
-	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if up, ok := info.Conn.(*upstreamHTTP); ok {
-			x.mu.Lock()
-			defer x.mu.Unlock()
-			x.a.entry.Address, x.connected = up.address, true
-		}
-	}}
-	resp, err := x.p.transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	resp, err := x.p.transport.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
@@ -198,10 +196,6 @@ func (x *exchange) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Respon
 	x.upstreamed = true
 	x.a.entry.Status = resp.StatusCode
 	x.mu.Unlock()
-	x.touch()
-	if !x.take(&x.down, x.p.down, x.p.limits.TunnelDown, headBytes(resp.Header), ReasonDown) {
-		return nil, errors.Join(errCut, resp.Body.Close())
-	}
 	// A copy, since the transport puts the trailer into the original.
 	whole := *resp
 	whole.Trailer, whole.Body = nil, &downBody{resp.Body, x}
@@ -233,28 +227,22 @@ func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http
 // notProxy refuses a request without an absolute URL.
 func (p *Proxy) notProxy(w http.ResponseWriter, r *http.Request) {
 	x := r.Context().Value(exchangeKey{}).(*exchange)
-	x.a.refuse(ReasonNotProxy, "")
-	x.answer(w)
+	x.answered = true
+	d := x.a.refuse(ReasonNotProxy, "")
+	for name, values := range d.header() {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(d.status())
+	_, _ = io.WriteString(w, d.text()) // the client may be gone
 }
 
 // refusal returns the attempt's last refusal as an answer.
 func (x *exchange) refusal(r *http.Request) *http.Response {
 	x.answered = true
 	d := x.a.refused
-	resp := goproxy.NewResponse(r, "text/plain", d.Reason.status(), d.text())
+	resp := goproxy.NewResponse(r, "text/plain", d.status(), d.text())
 	resp.Header = d.header()
 	return resp
-}
-
-// answer writes the refusal of a request that the library does not answer.
-func (x *exchange) answer(w http.ResponseWriter) {
-	x.answered = true
-	d := x.a.refused
-	for name, values := range d.header() {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(d.Reason.status())
-	_, _ = io.WriteString(w, d.text()) // the client may be gone
 }
 
 // finish writes the log entry. ended says that the exchange was canceled: by stop, by the
@@ -273,20 +261,19 @@ func (x *exchange) finish(ended bool) {
 	case x.broken.Load():
 		x.a.failed(io.ErrUnexpectedEOF)
 	}
-	if !x.connected { // nothing has left
-		x.p.up.settle(0, -x.up)
-		x.up = 0
-	}
+	x.finished = true
 	x.a.end(x.up, x.down)
 }
 
-// stop ends the exchange. The first reason counts.
+// stop ends the exchange, unless it is finished. The first reason counts.
 func (x *exchange) stop(reason Reason) {
 	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.finished {
+		return
+	}
 	x.cut = cmp.Or(x.cut, reason)
-	begun := x.upstreamed
-	x.mu.Unlock()
-	if begun {
+	if x.upstreamed {
 		x.broken.Store(true)
 	}
 	_ = x.c.tcp.SetReadDeadline(time.Now()) // ends a read that waits for the rest of the body
@@ -295,20 +282,21 @@ func (x *exchange) stop(reason Reason) {
 
 func (x *exchange) touch() { x.idle.Reset(x.p.limits.Idle) }
 
-// take counts n bytes. If that exceeds a limit, it stops the exchange.
-func (x *exchange) take(count *int64, shared *budget, limit, n int64, reason Reason) bool {
+// take counts n bytes. If that exceeds a limit, it stops the exchange. The bytes may pass only
+// if it returns true.
+func (x *exchange) take(count *int64, shared *budget, limit int64, n int, reason Reason) bool {
 	x.mu.Lock()
-	over := *count+n > limit
+	over := *count+int64(n) > limit
 	x.mu.Unlock()
-	if !over {
-		over = shared.take(n) < n
-	}
-	if over {
+	if over || shared.take(int64(n)) < int64(n) {
 		x.stop(reason)
 		return false
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	*count += n
-	return true
+	if n > 0 && !x.finished {
+		*count += int64(n)
+		x.touch()
+	}
+	return !x.finished
 }

@@ -68,6 +68,6 @@ func (p Policy) Decide(r Request) Decision {
 }
 
 func (d Decision) refuse(reason Reason, rule string) Decision {
-	d.Allowed, d.Reason, d.Rule, d.Cure = false, reason, rule, Reasons()[reason]
+	d.Allowed, d.Reason, d.Rule, d.Cure = false, reason, rule, Reasons()[reason].Text
 	return d
 }

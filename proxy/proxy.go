@@ -47,7 +47,7 @@ type Proxy struct {
 	limits    Limits
 	library   *goproxy.ProxyHttpServer // dispatches; all decisions are made here
 	server    *http.Server
-	queue     queue
+	queue     *Queue
 	transport *http.Transport
 	dialer    *net.Dialer
 	buffers   sync.Pool // of *[copyBytes]byte; an idle tunnel holds none
@@ -97,7 +97,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.dialer = p.newDialer()
 	p.transport = p.newTransport()
 	p.library = p.newLibrary()
-	p.queue = queue{make(chan net.Conn), p.ctx}
+	p.queue = NewQueue(p.ctx)
 	p.server = p.newServer()
 	p.work.Go(func() { _ = p.server.Serve(p.queue) })
 	return p, nil
@@ -121,7 +121,7 @@ func (p *Proxy) newServer() *http.Server {
 // Serve serves l as a forward proxy for CONNECT and requests with absolute URLs. It returns
 // when l or the proxy is closed, and closes l.
 func (p *Proxy) Serve(l net.Listener) error {
-	return p.accept(l, KindMalformed, func(c *client) { p.queue.put(c) })
+	return p.accept(l, KindMalformed, func(c *client) { p.queue.Put(c) })
 }
 
 // accept passes the connections of a listener to use, up to the limit. kind is that of the
@@ -217,31 +217,3 @@ func (p *Proxy) start(c *client, f func()) {
 		f()
 	}()
 }
-
-// A queue is a listener of connections accepted elsewhere.
-type queue struct {
-	conns chan net.Conn
-	ctx   context.Context // the proxy's; the queue ends with it
-}
-
-func (q queue) put(c net.Conn) {
-	select {
-	case q.conns <- c:
-	case <-q.ctx.Done():
-		_ = c.Close()
-	}
-}
-
-func (q queue) Accept() (net.Conn, error) {
-	select {
-	case c := <-q.conns:
-		return c, nil
-	case <-q.ctx.Done():
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements net.Listener; the queue ends with the proxy.
-func (q queue) Close() error { return nil }
-
-func (q queue) Addr() net.Addr { return &net.TCPAddr{} }

@@ -55,38 +55,51 @@ const (
 	ReasonLog         Reason = "log_failed" // what cannot be logged does not leave
 )
 
-// Reasons returns every reason with its cure: what the author of the tester file or of the
-// sandbox's command can do about it.
-func Reasons() map[Reason]string {
+// A Cure is what the author of the tester file or of the sandbox's command can do about a
+// refusal, and the HTTP status with which the client is told.
+type Cure struct {
+	Status int
+	Text   string
+}
+
+// Reasons returns every reason with its cure.
+func Reasons() map[Reason]Cure {
 	const limit = "a limit of the sandbox's way out; ask for less"
-	return map[Reason]string{
-		ReasonMalformed:      "send one well-formed HTTP/1.1 request",
-		ReasonHeaderTooLarge: "send smaller headers",
-		ReasonHeaderTimeout:  "send the whole request head at once",
-		ReasonNotProxy:       "send an absolute URL, or CONNECT name:port",
-		ReasonScheme:         "use CONNECT for https; other schemes have no way out",
-		ReasonMethod:         "use a method that the policy lists",
-		ReasonUpgrade:        "use the protocol over TLS",
-		ReasonAuthority:      "name the host as name:port, without user information",
-		ReasonBadPort:        "give the port as a decimal number from 1 to 65535",
-		ReasonPort:           "use a port that the policy lists",
-		ReasonBadName:        "use the host's ASCII DNS name",
-		ReasonIPLiteral:      "use the host's name; addresses have no way out",
-		ReasonHost:           "add the host to harness.config.allowed_domains",
-		ReasonHostMismatch:   "ask the host whose name was looked up",
-		ReasonAddress:        "nothing; only public addresses have a way out",
-		ReasonResolve:        "check the name and the name server of the host",
-		ReasonDial:           "check that the host is up and listens on the port",
-		ReasonUpstream:       "check the host's own log",
-		ReasonNotTLS:         "speak TLS through CONNECT; plain HTTP goes as an absolute URL",
-		ReasonBadHello:       "use a usual TLS client",
-		ReasonHelloTimeout:   "send the TLS ClientHello at once",
-		ReasonSNIMissing:     "send the host's name in the TLS ClientHello",
-		ReasonSNIMismatch:    "send the name of the CONNECT in the TLS ClientHello",
-		ReasonECH:            "switch Encrypted Client Hello off in the client",
-		ReasonConnections:    limit, ReasonTunnels: limit, ReasonRequests: limit, ReasonNames: limit, ReasonUp: limit,
-		ReasonDown: limit, ReasonBody: limit, ReasonIdle: limit, ReasonLifetime: limit,
-		ReasonShutdown: "nothing; the sandbox is over",
-		ReasonLog:      "nothing inside the sandbox; the disk of the run's records is full or broken",
+	return map[Reason]Cure{
+		ReasonMalformed:      {400, "send one well-formed HTTP/1.1 request"},
+		ReasonHeaderTooLarge: {431, "send smaller headers"},
+		ReasonHeaderTimeout:  {408, "send the whole request head at once"},
+		ReasonNotProxy:       {400, "send an absolute URL, or CONNECT name:port"},
+		ReasonScheme:         {403, "use CONNECT for https; other schemes have no way out"},
+		ReasonMethod:         {403, "use a method that the policy lists"},
+		ReasonUpgrade:        {403, "use the protocol over TLS"},
+		ReasonAuthority:      {403, "name the host as name:port, without user information"},
+		ReasonBadPort:        {403, "give the port as a decimal number from 1 to 65535"},
+		ReasonPort:           {403, "use a port that the policy lists"},
+		ReasonBadName:        {403, "use the host's ASCII DNS name"},
+		ReasonIPLiteral:      {403, "use the host's name; addresses have no way out"},
+		ReasonHost:           {403, "add the host to harness.config.allowed_domains"},
+		ReasonHostMismatch:   {403, "ask the host whose name was looked up"},
+		ReasonAddress:        {403, "nothing; only public addresses have a way out"},
+		ReasonResolve:        {502, "check the name and the name server of the host"},
+		ReasonDial:           {502, "check that the host is up and listens on the port"},
+		ReasonUpstream:       {502, "check the host's own log"},
+		ReasonNotTLS:         {403, "speak TLS through CONNECT; plain HTTP goes as an absolute URL"},
+		ReasonBadHello:       {403, "use a usual TLS client"},
+		ReasonHelloTimeout:   {403, "send the TLS ClientHello at once"},
+		ReasonSNIMissing:     {403, "send the host's name in the TLS ClientHello"},
+		ReasonSNIMismatch:    {403, "send the name of the CONNECT in the TLS ClientHello"},
+		ReasonECH:            {403, "switch Encrypted Client Hello off in the client"},
+		ReasonConnections:    {429, limit},
+		ReasonTunnels:        {429, limit},
+		ReasonRequests:       {429, limit},
+		ReasonNames:          {403, limit},
+		ReasonUp:             {403, limit},
+		ReasonDown:           {403, limit},
+		ReasonBody:           {413, limit},
+		ReasonIdle:           {504, limit},
+		ReasonLifetime:       {504, limit},
+		ReasonShutdown:       {503, "nothing; the sandbox is over"},
+		ReasonLog:            {503, "nothing inside the sandbox; the disk of the run's records is full or broken"},
 	}
 }

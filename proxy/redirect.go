@@ -48,7 +48,7 @@ func (p *Proxy) redirected(c *client) {
 	switch {
 	case reason == ReasonNotTLS && to.Port() != 443:
 		c.early, c.mapped = append(first, c.early...), &mapping{name, to.Port()}
-		p.queue.put(c) // each request is an attempt of its own
+		p.queue.Put(c) // each request is an attempt of its own
 	case reason != "":
 		p.refuseHello(a, c, first, reason)
 	default:
@@ -71,23 +71,15 @@ func (p *Proxy) redirectedTLS(a *attempt, c *client, first []byte) {
 
 // originalDestination is where a connection was going before the kernel redirected it.
 func originalDestination(c *net.TCPConn) netip.AddrPort {
-	local := c.LocalAddr().(*net.TCPAddr).AddrPort()
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return local
-	}
-	to := local
-	err = raw.Control(func(fd uintptr) {
-		// The value is a struct sockaddr_in, whose 16 bytes fit into Multiaddr.
-		got, err := unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, soOriginalDst)
-		if err != nil {
-			return
-		}
-		b := got.Multiaddr
-		to = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), binary.BigEndian.Uint16(b[2:]))
-	})
-	if err != nil {
-		return local
+	to := c.LocalAddr().(*net.TCPAddr).AddrPort()
+	if raw, err := c.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { // fails only once c is closed
+			// The value is a struct sockaddr_in, whose 16 bytes fit into Multiaddr.
+			if got, err := unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, soOriginalDst); err == nil {
+				b := got.Multiaddr
+				to = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), binary.BigEndian.Uint16(b[2:]))
+			}
+		})
 	}
 	return netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
 }

@@ -153,9 +153,7 @@ func TestMessagesInJSON(t *testing.T) {
 // TestHopelessAgent: a wrong key, a missing provider and a version that does not exist end a
 // run over many tasks before the first, without a daemon, and say why.
 func TestHopelessAgent(t *testing.T) {
-	script, err := providertest.ParseText("say hello")
-	must(t, err)
-	provider, err := providertest.New(realKey, script)
+	provider, err := providertest.New(realKey, "say hello")
 	must(t, err)
 	server := httptest.NewServer(provider)
 	t.Cleanup(server.Close)

@@ -3,19 +3,12 @@ package providertest
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 )
 
 // anthropic is the Messages API.
 type anthropic struct{}
 
 type m = map[string]any
-
-func (anthropic) idPrefix() string { return "toolu_sbench_" }
-
-func (anthropic) offers(t tool) []offer {
-	return []offer{t.offer(t.InputSchema, offer{bash: strings.HasPrefix(t.Type, "bash_")})}
-}
 
 func (anthropic) usage(u Usage, output int64) m {
 	return m{

@@ -10,19 +10,6 @@ import (
 // kind of answer in the path.
 type google struct{ stream bool }
 
-func (google) idPrefix() string { return "call_sbench_" }
-
-func (google) offers(t tool) (all []offer) {
-	for _, f := range t.FunctionDeclarations {
-		schema := f.ParametersJSONSchema
-		if len(schema) == 0 {
-			schema = f.Parameters
-		}
-		all = append(all, f.offer(schema, offer{}))
-	}
-	return all
-}
-
 // piece is an answer, or a part of a stream. reason is "" if there is more.
 func (google) piece(r reply, parts []m, reason string) m {
 	candidate := m{"index": 0, "content": m{"role": "model", "parts": parts}}

@@ -1,28 +1,12 @@
 package providertest
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 )
 
 // responses is OpenAI's Responses API.
 type responses struct{ openAI }
-
-func (d responses) offers(t tool) (all []offer) {
-	switch t.Type {
-	case "namespace":
-		for _, inner := range t.Tools {
-			for _, o := range d.offers(inner) {
-				o.namespace = cmp.Or(o.namespace, t.Name)
-				all = append(all, o)
-			}
-		}
-	case "function", "custom":
-		all = []offer{t.offer(t.Parameters, offer{freeText: t.Type == "custom"})}
-	}
-	return all
-}
 
 func (responses) items(r reply) (items []m) {
 	if r.think != "" {
@@ -127,13 +111,6 @@ func (d responses) streamFailure(r reply, kind string) sseEvent {
 // chat is OpenAI's Chat Completions API.
 type chat struct{ openAI }
 
-func (chat) offers(t tool) []offer {
-	if t.Function == nil {
-		return nil
-	}
-	return []offer{t.Function.offer(t.Function.Parameters, offer{})}
-}
-
 // calls returns the call of an answer as a list, and why the answer ends.
 func (chat) calls(r reply) (calls []m, finish string) {
 	if c := r.call; c != nil {
@@ -195,8 +172,6 @@ func (d chat) streamFailure(_ reply, kind string) sseEvent {
 
 // openAI is what the two APIs of OpenAI share.
 type openAI struct{}
-
-func (openAI) idPrefix() string { return "call_sbench_" }
 
 func (openAI) usage(u Usage, input, output string) m {
 	return m{

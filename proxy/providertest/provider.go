@@ -2,8 +2,6 @@ package providertest
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -29,8 +27,8 @@ type Request struct {
 // A Provider answers as its script says. It is an [http.Handler] and safe for concurrent
 // use.
 type Provider struct {
-	key    string
-	script Script
+	key   string
+	steps []Step
 
 	mu       sync.Mutex
 	requests []Request
@@ -38,13 +36,12 @@ type Provider struct {
 	spoiled  map[int]int // by step: requests that got a fault
 }
 
-// New returns a provider that accepts only the given key, as a bearer token or as
-// Anthropic's x-api-key or Google's x-goog-api-key. If key is "" it accepts any. It fails for an invalid script.
-func New(key string, s Script) (*Provider, error) {
-	if err := s.check(); err != nil {
-		return nil, err
-	}
-	return &Provider{key: key, script: s, spoiled: map[int]int{}}, nil
+// New returns a provider that answers as a script says ([ParseText]). It accepts only the
+// given key, as a bearer token or as Anthropic's x-api-key or Google's x-goog-api-key. If key
+// is "" it accepts any. It fails for an invalid script.
+func New(key, script string) (*Provider, error) {
+	steps, err := ParseText(script)
+	return &Provider{key: key, steps: steps, spoiled: map[int]int{}}, err
 }
 
 // Requests returns the requests received so far, in order.
@@ -77,62 +74,61 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.requests = append(p.requests, rec)
 	p.mu.Unlock()
-	a(w)
+	a.write(r.Context(), w)
 }
 
-// answer returns a function that writes the answer.
-func (p *Provider) answer(r *http.Request, body []byte, err error, rec *Request) func(http.ResponseWriter) {
+func (p *Provider) answer(r *http.Request, body []byte, err error, rec *Request) response {
 	d := dialectOf(r.URL.Path)
 	switch {
 	case err != nil:
-		return fail(d, http.StatusBadRequest, "the body did not come to its end")
+		return failure(d, http.StatusBadRequest, "the body did not come to its end")
 	case !p.authorized(r.Header):
 		p.problem("%s %s: a wrong credential", r.Method, r.URL.Path)
 		if g, ok := d.(google); ok {
-			return whole(http.StatusBadRequest, g.failure("authentication_error", "API key not valid: "+masked(r.Header)))
+			return response{status: http.StatusBadRequest, body: g.failure("authentication_error", "API key not valid: "+masked(r.Header))}
 		}
-		return fail(d, http.StatusUnauthorized, "Incorrect API key provided: "+masked(r.Header))
+		return failure(d, http.StatusUnauthorized, "Incorrect API key provided: "+masked(r.Header))
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
-		return whole(http.StatusOK, map[string]any{"object": "list", "data": []any{}, "has_more": false})
+		return response{status: http.StatusOK, body: m{"object": "list", "data": []any{}, "has_more": false}}
 	case r.Method != http.MethodPost || d == nil:
-		return fail(d, http.StatusNotFound, "no such path")
+		return failure(d, http.StatusNotFound, "no such path")
 	}
-	turn, err := parse(d, body)
+	turn, err := parse(body)
 	if g, ok := d.(google); ok {
 		turn.stream = g.stream
 	}
 	if err != nil {
 		p.problem("%s: %v", r.URL.Path, err)
-		return fail(d, http.StatusBadRequest, err.Error())
+		return failure(d, http.StatusBadRequest, err.Error())
 	}
 	if strings.HasSuffix(r.URL.Path, "/count_tokens") || strings.HasSuffix(r.URL.Path, ":countTokens") {
-		return whole(http.StatusOK, map[string]int{"input_tokens": len(body) / 4, "totalTokens": len(body) / 4})
+		return response{status: http.StatusOK, body: m{"input_tokens": len(body) / 4, "totalTokens": len(body) / 4}}
 	}
-	return p.turn(r.Context(), d, turn, rec)
+	return p.turn(d, turn, rec)
 }
 
 // turn answers with the next step, or with a fault.
-func (p *Provider) turn(ctx context.Context, d dialect, t turn, rec *Request) func(http.ResponseWriter) {
+func (p *Provider) turn(d dialect, t turn, rec *Request) response {
 	s := p.step(t.next)
 	r := reply{n: t.next, model: t.model, text: s.Say, think: s.Think, usage: *cmp.Or(s.Usage, &Usage{Input: 10, Output: 5})}
 	if s.Say == "" {
 		if len(t.offers) == 0 { // a side request, such as for the conversation's title
 			r.text = "ok"
-			return p.send(ctx, d, t, r, 0, nil)
+			return responseTo(d, t, r, 0, nil)
 		}
 		var err error
-		if r.call, err = callFor(s, t.offers, fmt.Sprintf("%s%04d", d.idPrefix(), t.next)); err != nil {
+		if r.call, err = callFor(s, t.offers, fmt.Sprintf("call_sbench_%04d", t.next)); err != nil {
 			p.problem("step %d: %v", t.next, err)
-			return fail(d, http.StatusBadRequest, err.Error())
+			return failure(d, http.StatusBadRequest, err.Error())
 		}
 	}
 	rec.Step, rec.Fault = t.next, p.fault(t.next, s)
-	return p.send(ctx, d, t, r, s.Delay, rec.Fault)
+	return responseTo(d, t, r, s.Delay, rec.Fault)
 }
 
 func (p *Provider) step(n int) Step {
-	if n < len(p.script.Steps) {
-		return p.script.Steps[n]
+	if n < len(p.steps) {
+		return p.steps[n]
 	}
 	return Step{Say: "done"}
 }
@@ -164,13 +160,4 @@ func masked(h http.Header) string {
 		return "***"
 	}
 	return key[:4] + "***" + key[len(key)-4:]
-}
-
-// whole answers with one JSON value.
-func whole(status int, v any) func(http.ResponseWriter) {
-	return func(w http.ResponseWriter) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(v)
-	}
 }

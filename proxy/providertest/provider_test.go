@@ -18,11 +18,7 @@ const key = "sk-test-0123456789"
 // serve runs a script.
 func serve(t *testing.T, script string) (*providertest.Provider, *httptest.Server) {
 	t.Helper()
-	s, err := providertest.ParseText(script)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := providertest.New(key, s)
+	p, err := providertest.New(key, script)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 package providertest
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -35,8 +37,6 @@ type sseEvent struct {
 
 // A dialect is one of the APIs.
 type dialect interface {
-	offers(t tool) []offer
-	idPrefix() string // of calls
 	answer(r reply) any
 	events(t turn, r reply) []sseEvent
 	failure(kind, message string) any
@@ -58,8 +58,18 @@ func dialectOf(path string) dialect {
 	return nil
 }
 
-// fail answers with an error.
-func fail(d dialect, status int, message string) func(http.ResponseWriter) {
+// A response is what is written as an answer: events if there are any, otherwise a body.
+type response struct {
+	status     int
+	retryAfter int // the header, in seconds; 0: none
+	body       any
+	events     []sseEvent
+	delay      time.Duration // before the body or each event
+	fault      *Fault        // nil: none
+}
+
+// failure is the response with the API's error of a status.
+func failure(d dialect, status int, message string) response {
 	if d == nil {
 		d = chat{}
 	}
@@ -72,61 +82,67 @@ func fail(d dialect, status int, message string) func(http.ResponseWriter) {
 	case status >= 500:
 		kind = "api_error"
 	}
-	return whole(status, d.failure(kind, message))
+	return response{status: status, body: d.failure(kind, message)}
 }
 
-// send answers with a reply, spoiled by f unless it is nil.
-func (p *Provider) send(ctx context.Context, d dialect, t turn, r reply, delay time.Duration, f *Fault) func(http.ResponseWriter) {
+// responseTo is the response with a reply, spoiled by f unless it is nil.
+func responseTo(d dialect, t turn, r reply, delay time.Duration, f *Fault) response {
+	a := response{status: http.StatusOK, delay: delay, fault: f}
 	switch {
 	case f != nil && f.Status != 0:
-		answer := fail(d, f.Status, "scripted failure")
-		return func(w http.ResponseWriter) {
-			if f.RetryAfter > 0 {
-				w.Header().Set("Retry-After", strconv.Itoa(f.RetryAfter))
-			}
-			answer(w)
-		}
+		a = failure(d, f.Status, "scripted failure")
+		a.retryAfter = f.RetryAfter
 	case !t.stream:
-		return func(w http.ResponseWriter) { sendWhole(ctx, w, d.answer(r), delay, f) }
+		a.body = d.answer(r)
+	default:
+		a.events = d.events(t, r)
+		if f != nil && f.Error != "" {
+			a.events = append(a.events[:1], d.streamFailure(r, f.Error))
+		}
 	}
-	events := d.events(t, r)
-	if f != nil && f.Error != "" {
-		events = append(events[:1], d.streamFailure(r, f.Error))
-	}
-	return func(w http.ResponseWriter) { sendStream(ctx, w, events, delay, f) }
+	return a
 }
 
-func sendWhole(ctx context.Context, w http.ResponseWriter, answer any, delay time.Duration, f *Fault) {
-	wait(ctx, delay)
-	body, _ := json.Marshal(answer) // cannot fail: the maps are made here
+func (a response) write(ctx context.Context, w http.ResponseWriter) {
+	if a.events != nil {
+		a.stream(ctx, w)
+		return
+	}
+	wait(ctx, a.delay)
+	body, _ := json.Marshal(a.body) // cannot fail: the maps are made here
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	if a.retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(a.retryAfter))
+	}
+	w.WriteHeader(a.status)
 	switch {
-	case f == nil:
-	case f.Cut > 0:
-		_, _ = w.Write(body[:min(f.Cut, len(body)-1)])
+	case a.fault == nil:
+	case a.fault.Cut > 0:
+		_, _ = w.Write(body[:min(a.fault.Cut, len(body)-1)])
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	default:
-		body = []byte(strings.Repeat("?", len(body)))
+		body = bytes.Repeat([]byte("?"), len(body))
 	}
 	_, _ = w.Write(body)
 }
 
-func sendStream(ctx context.Context, w http.ResponseWriter, events []sseEvent, delay time.Duration, f *Fault) {
+func (a response) stream(ctx context.Context, w http.ResponseWriter) {
+	f := cmp.Or(a.fault, &Fault{})
 	w.Header().Set("Content-Type", "text/event-stream")
 	ctl := http.NewResponseController(w)
 	_ = ctl.Flush()
-	for i, e := range events {
-		if f != nil && f.Cut > 0 && i >= f.Cut {
+	for i, e := range a.events {
+		if f.Cut > 0 && i >= f.Cut {
 			panic(http.ErrAbortHandler)
 		}
-		wait(ctx, delay)
+		wait(ctx, a.delay)
 		if ctx.Err() != nil {
 			return
 		}
 		text := e.bytes()
-		if f != nil && f.Garble {
+		if f.Garble {
 			text = []byte("event: ???\ndata: {\"type\": \ndata\n: \x00}\n\n")
 		}
 		if _, err := w.Write(text); err != nil {

@@ -1,10 +1,12 @@
 package providertest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -65,15 +67,33 @@ type tool struct {
 	ParametersJSONSchema json.RawMessage `json:"parametersJsonSchema"`
 }
 
-// offer completes an offer with what all tools have.
-func (t tool) offer(schema json.RawMessage, o offer) offer {
-	o.name, o.description = t.Name, t.Description
-	_ = json.Unmarshal(schema, &o.schema) // a schema of another form has no properties
-	return o
+// offers returns what may be called of a tool: itself, or the tools within it.
+func (t tool) offers() (all []offer) {
+	inner := slices.Concat(t.Tools, t.FunctionDeclarations)
+	if t.Function != nil {
+		inner = append(inner, *t.Function)
+	}
+	for _, i := range inner {
+		for _, o := range i.offers() {
+			o.namespace = cmp.Or(o.namespace, t.Name)
+			all = append(all, o)
+		}
+	}
+	if len(inner) > 0 || t.Name == "" {
+		return all
+	}
+	o := offer{
+		name: t.Name, description: t.Description, bash: strings.HasPrefix(t.Type, "bash_"),
+		freeText: t.Type == "custom" && len(t.InputSchema) == 0,
+	}
+	for _, schema := range []json.RawMessage{t.InputSchema, t.Parameters, t.ParametersJSONSchema} {
+		_ = json.Unmarshal(schema, &o.schema) // a schema of another form has no properties
+	}
+	return []offer{o}
 }
 
 // parse finds out which step the conversation has come to, and what may be called in it.
-func parse(d dialect, body []byte) (turn, error) {
+func parse(body []byte) (turn, error) {
 	var req request
 	if err := json.Unmarshal(body, &req); err != nil {
 		return turn{}, fmt.Errorf("request: %w", err)
@@ -102,7 +122,7 @@ func parse(d dialect, body []byte) (turn, error) {
 		}
 	}
 	for _, tool := range tools {
-		t.offers = append(t.offers, d.offers(tool)...)
+		t.offers = append(t.offers, tool.offers()...)
 	}
 	return t, nil
 }

@@ -19,16 +19,12 @@ const (
 	pieceBytes = 32 << 10
 )
 
-// unusable returns why an answer must not reach the agent, or "": it leads elsewhere, or its
+// unusable reports whether an answer must not reach the agent: it leads elsewhere, or its
 // tokens cannot be counted.
-func (x *exchange) unusable(resp *http.Response) Cause {
-	switch e := resp.Header.Get("Content-Encoding"); {
-	case resp.StatusCode < 200, resp.StatusCode >= 300 && resp.StatusCode < 400, resp.StatusCode == http.StatusProxyAuthRequired:
-		return BrokenAnswer
-	case e != "" && !strings.EqualFold(e, "identity"):
-		return BrokenAnswer
-	}
-	return ""
+func unusable(resp *http.Response) bool {
+	status, encoding := resp.StatusCode, resp.Header.Get("Content-Encoding")
+	return status < 200 || status >= 300 && status < 400 || status == http.StatusProxyAuthRequired ||
+		encoding != "" && !strings.EqualFold(encoding, "identity")
 }
 
 // copyHeader forwards the fields that an agent needs. None names the account, and one that

@@ -62,22 +62,18 @@ func anthropicMessages(in *inspector, v *value) error {
 	})
 }
 
-func anthropicContent(in *inspector, v *value) error { return in.content(v, anthropicBlock) }
+func anthropicContent(in *inspector, v *value) error { return in.content(v, "block", anthropicBlock) }
 
-func anthropicBlock(in *inspector, v *value) error {
-	t, err := in.part(v, "block")
-	if err != nil {
-		return err
-	}
-	switch t {
+func anthropicBlock(in *inspector, v *value, kind string) error {
+	switch kind {
 	case "text", "thinking", "redacted_thinking", "tool_use", "tool_reference", "search_result", "compaction":
 		return nil
 	case "tool_result":
 		return anthropicContent(in, v.field("content"))
 	case "image", "document":
-		return in.anthropicSource(v, t)
+		return in.anthropicSource(v, kind)
 	}
-	return in.instead(v, cleanName(t), "text")
+	return in.instead(v, cleanName(kind), "text")
 }
 
 // anthropicSource keeps a source that contains its own bytes.

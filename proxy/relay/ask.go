@@ -11,8 +11,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/securebench/sbench/proxy"
 )
 
 // A Prompt is one question to a model.
@@ -43,10 +44,17 @@ func Ask(ctx context.Context, cfg Config, p Prompt) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	l := &memory{conns: make(chan net.Conn), done: make(chan struct{})}
-	go func() { _ = r.Serve(l) }() // until it is closed
 	defer func() { _ = r.Close() }()
-	client := &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	within := proxy.NewQueue(ctx)       // of this process, so that no other program can use the key
+	go func() { _ = r.Serve(within) }() // until ctx ends
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		within.Put(theirs)
+		return ours, nil
+	}
+	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	path, body := p.request(cfg)
 	for try := range askTries {
 		text, again, failed := ask(ctx, client, cfg.Provider, path, body)
@@ -161,39 +169,4 @@ func textOf(p Provider, body []byte) string {
 		b.WriteString(a.Choices[0].Message.Content)
 	}
 	return b.String()
-}
-
-// memory is a listener within the process, so that no other program can use the key.
-type memory struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func (m *memory) Accept() (net.Conn, error) {
-	select {
-	case c := <-m.conns:
-		return c, nil
-	case <-m.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (m *memory) Close() error {
-	m.once.Do(func() { close(m.done) })
-	return nil
-}
-
-func (m *memory) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
-
-func (m *memory) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	select {
-	case m.conns <- theirs:
-		return ours, nil
-	case <-m.done:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }

@@ -51,12 +51,9 @@ func Check(ctx context.Context, cfg Config) error {
 func check(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	base := cmp.Or(cfg.BaseURL, cfg.Provider.publicURL())
-	models := route{path: "/v1/models"}
-	if cfg.Provider == Google {
-		models.path = "/v1beta/models"
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, models.target(cfg.Provider, base, nil).String(), nil)
+	api := apis()[cfg.Provider]
+	models := route{path: api.models}.target(cfg.Provider, cmp.Or(cfg.BaseURL, api.publicURL()), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, models.String(), nil)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 // nothing else is taken for either.
 func TestCheck(t *testing.T) {
 	const good = "sk-good-0123456789abcdef"
-	scripted, err := providertest.New(good, providertest.Script{Steps: []providertest.Step{{Say: "hello"}}})
+	scripted, err := providertest.New(good, "say hello")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,23 +28,7 @@ const (
 // AgentURL returns the base URL for an agent whose relay listens at host, an address with a
 // port such as "127.0.0.1:8099". As the providers' own clients expect, OpenAI's ends in /v1
 // and the others' do not.
-func (p Provider) AgentURL(host string) string {
-	if p == OpenAI {
-		return "http://" + host + "/v1"
-	}
-	return "http://" + host
-}
-
-// publicURL returns the address of the provider's public API.
-func (p Provider) publicURL() *url.URL {
-	switch p {
-	case OpenAI:
-		return &url.URL{Scheme: "https", Host: "api.openai.com", Path: "/v1"}
-	case Google:
-		return &url.URL{Scheme: "https", Host: "generativelanguage.googleapis.com"}
-	}
-	return &url.URL{Scheme: "https", Host: "api.anthropic.com"}
-}
+func (p Provider) AgentURL(host string) string { return "http://" + host + apis()[p].base }
 
 // Config describes a relay to one provider and one model for one attempt.
 type Config struct {
@@ -132,29 +116,24 @@ func (l Limits) withDefaults() Limits {
 // check returns all errors at once. No message contains the key.
 func (c Config) check() error {
 	var errs []error
-	if c.Provider != Anthropic && c.Provider != OpenAI && c.Provider != Google {
-		errs = append(errs, fmt.Errorf("provider %q: must be %q, %q or %q", c.Provider, Anthropic, OpenAI, Google))
-	}
-	if c.Key.IsZero() {
-		errs = append(errs, errors.New("key: there is none"))
-	} else if strings.ContainsFunc(c.Key.value(), notInKey) {
-		errs = append(errs, errors.New("key: holds white space or what is no printable ASCII"))
-	}
-	if c.KeyHeader != "" && !IsKeyHeader(c.KeyHeader) {
-		errs = append(errs, fmt.Errorf("key header %q: must be a header of its own, such as api-key", c.KeyHeader))
-	}
-	if c.Model == "" {
-		errs = append(errs, errors.New("model: there is none"))
-	} else if c.Provider == Google && (cleanName(c.Model) != c.Model || strings.ContainsAny(c.Model, "/:")) {
-		errs = append(errs, fmt.Errorf("model %q: is part of a path, so it must consist of letters, digits, '-', '_' and '.'", c.Model))
-	}
-	if c.MaxTotalTokens < 0 || c.MaxRequests < 0 || c.MaxCostUSD < 0 {
-		errs = append(errs, errors.New("budget: is negative"))
-	}
-	for field, limit := range reflect.ValueOf(c.Limits).Fields() {
-		if limit.Int() < 0 {
-			errs = append(errs, fmt.Errorf("limit %s: is negative", field.Name))
+	refuse := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
 		}
+	}
+	_, known := apis()[c.Provider]
+	refuse(!known, "provider %q: must be %q, %q or %q", c.Provider, Anthropic, OpenAI, Google)
+	refuse(c.Key.IsZero(), "key: there is none")
+	refuse(strings.ContainsFunc(c.Key.value(), notInKey), "key: holds white space or what is no printable ASCII")
+	refuse(c.KeyHeader != "" && !IsKeyHeader(c.KeyHeader),
+		"key header %q: must be a header of its own, such as api-key", c.KeyHeader)
+	refuse(c.Model == "", "model: there is none")
+	inPath := c.Model != "" && c.Provider == Google
+	refuse(inPath && (cleanName(c.Model) != c.Model || strings.ContainsAny(c.Model, "/:")),
+		"model %q: is part of a path, so it must consist of letters, digits, '-', '_' and '.'", c.Model)
+	refuse(c.MaxTotalTokens < 0 || c.MaxRequests < 0 || c.MaxCostUSD < 0, "budget: is negative")
+	for field, limit := range reflect.ValueOf(c.Limits).Fields() {
+		refuse(limit.Int() < 0, "limit %s: is negative", field.Name)
 	}
 	return errors.Join(append(errs, checkBase(c.BaseURL))...)
 }

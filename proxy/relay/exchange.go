@@ -189,7 +189,7 @@ func (x *exchange) deny(err error) {
 		x.entry.Stripped = nil
 	}
 	x.entry.Verdict, x.entry.Reason = proxy.Deny, string(ref.reason)
-	status := ref.statusFor(x.relay.cfg.Provider)
+	status := cmp.Or(ref.status, apis()[x.relay.cfg.Provider].forbidden)
 	if ref.reason == tooMany || ref.reason == tooMuch {
 		x.w.Header().Set("Retry-After", "1")
 	} else {
@@ -271,8 +271,8 @@ func (x *exchange) exchange() outcome {
 	resp.Body = newPatientBody(resp.Body, x.relay.cfg.Limits.Silence, cancel)
 	defer func() { _ = resp.Body.Close() }()
 	x.entry.Status = resp.StatusCode
-	if cause := x.unusable(resp); cause != "" {
-		return x.unreachable(cause, resp.StatusCode/100 == 2)
+	if unusable(resp) {
+		return x.unreachable(BrokenAnswer, resp.StatusCode/100 == 2)
 	}
 	if resp.StatusCode >= 300 {
 		return x.failed(resp)
@@ -309,7 +309,8 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 // may have done any amount of work on the request.
 func (x *exchange) unreachable(cause Cause, most bool) outcome {
 	if x.gone() {
-		return x.left()
+		x.aborted = true // otherwise net/http answers with an empty success
+		return outcome{left: true, usage: x.unseen(!x.closed())}
 	}
 	status := x.entry.Status // 0 unless the provider answered
 	x.answer(http.StatusBadGateway, string(cause), "the provider cannot be reached or gave no usable answer")
@@ -334,11 +335,4 @@ func (x *exchange) closed() bool {
 		return errors.Is(context.Cause(ctx), ErrClosed)
 	}
 	return x.relay.ctx.Err() != nil
-}
-
-// left is the outcome if the agent left or the relay was closed before the answer came,
-// whose cost is unknown.
-func (x *exchange) left() outcome {
-	x.aborted = true // otherwise net/http answers with an empty success
-	return outcome{left: true, usage: x.unseen(!x.closed())}
 }

@@ -23,11 +23,7 @@ import (
 // scripted serves a script to clients with the real key.
 func scripted(t *testing.T, script string) (*providertest.Provider, string) {
 	t.Helper()
-	s, err := providertest.ParseText(script)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := providertest.New(realKey, s)
+	p, err := providertest.New(realKey, script)
 	if err != nil {
 		t.Fatal(err)
 	}

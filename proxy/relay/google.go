@@ -10,10 +10,10 @@ import (
 // API reads names as protocol buffers' JSON does: in camel case, or as in the definition.
 func googleRules() map[string]rule {
 	return passing(both(map[string]rule{
-		"contents":          googleContents,
+		"contents":          eachOf(googleContent),
 		"systemInstruction": googleContent,
-		"tools":             toolsRule(googleTool),
-		"toolConfig":        googleToolConfig,
+		"tools":             toolsRule(orNothing(googleDeclarations)),
+		"toolConfig":        orNothing(googleConfig),
 		"generationConfig":  googleGeneration,
 		"cachedContent":     stateless("cachedContent"),
 		"model":             googleModel,
@@ -22,7 +22,7 @@ func googleRules() map[string]rule {
 
 // googleCountRules are the rules for countTokens, which may have a whole request in a field.
 func googleCountRules() map[string]rule {
-	return both(map[string]rule{"contents": googleContents, "generateContentRequest": members(googleRules()), "model": googleModel})
+	return both(map[string]rule{"contents": eachOf(googleContent), "generateContentRequest": members(googleRules()), "model": googleModel})
 }
 
 // googleModel passes the model that is in the path.
@@ -61,15 +61,18 @@ func members(rules map[string]rule) rule {
 		if v.null() {
 			return nil
 		}
-		if err := in.object(v); err != nil {
-			return err
+		return in.members(v, rules)
+	}
+}
+
+// orNothing is the rule for an object that is removed if nothing of it may stay.
+func orNothing(rules map[string]rule) rule {
+	return func(in *inspector, v *value) error {
+		err := members(rules)(in, v)
+		if v.emptied() {
+			v.remove()
 		}
-		for _, m := range v.parts {
-			if err := in.field(m, rules); err != nil {
-				return err
-			}
-		}
-		return nil
+		return err
 	}
 }
 
@@ -86,50 +89,21 @@ var (
 		"id", "name", "response", "willContinue", "will_continue", "scheduling")
 )
 
-func googleTool(in *inspector, v *value) error {
-	err := members(googleDeclarations)(in, v)
-	if v.emptied() {
-		v.remove()
-	}
-	return err
-}
-
-func googleToolConfig(in *inspector, v *value) error {
-	err := members(googleConfig)(in, v)
-	if v.emptied() {
-		v.remove()
-	}
-	return err
-}
-
-// eachOf is the rule for a list.
+// eachOf is the rule for a list, or for one element instead of it.
 func eachOf(element rule) rule {
 	return func(in *inspector, v *value) error {
-		if v.null() {
+		switch {
+		case v.null():
 			return nil
+		case v.kind() == '{':
+			return element(in, v)
 		}
 		return in.each(v, element)
 	}
 }
 
-// googleContents passes a list, or one content instead of it.
-func googleContents(in *inspector, v *value) error {
-	if v.kind() == '[' {
-		return in.each(v, googleContent)
-	}
-	return googleContent(in, v)
-}
-
 func googleContent(in *inspector, v *value) error {
-	return members(passing(map[string]rule{"parts": googlePartList}, "role"))(in, v)
-}
-
-// googlePartList passes a list, or one part instead of it.
-func googlePartList(in *inspector, v *value) error {
-	if v.kind() == '{' {
-		return googlePart(in, v)
-	}
-	return eachOf(googlePart)(in, v)
+	return members(passing(map[string]rule{"parts": eachOf(googlePart)}, "role"))(in, v)
 }
 
 // googlePart keeps a part that contains its own data. Without any, a text takes its place.
@@ -166,21 +140,6 @@ func googleGeneration(in *inspector, v *value) error {
 	return nil
 }
 
-// googleUsage converts the API's counts to the names of [counts].
-func googleUsage(usage json.RawMessage) json.RawMessage {
-	f := object(usage)
-	if f == nil {
-		return usage
-	}
-	b, _ := json.Marshal(map[string]any{ // cannot fail: numbers and maps
-		"input_tokens":          plus(countOf(f["promptTokenCount"]), countOf(f["toolUsePromptTokenCount"])),
-		"output_tokens":         plus(countOf(f["candidatesTokenCount"]), countOf(f["thoughtsTokenCount"])),
-		"input_tokens_details":  map[string]count{"cached_tokens": countOf(f["cachedContentTokenCount"])},
-		"output_tokens_details": map[string]count{"reasoning_tokens": countOf(f["thoughtsTokenCount"])},
-	})
-	return b
-}
-
 // google reads an answer, or a piece of one: all have the same form. The counts of a stream
 // are complete in the piece that says why the model has finished.
 func (m *meter) google(data []byte) {
@@ -194,9 +153,7 @@ func (m *meter) google(data []byte) {
 		finished = finished || c.FinishReason != ""
 	}
 	m.whole = m.whole || finished
-	if usage := e["usageMetadata"]; !absent(usage) {
-		m.add(googleUsage(usage), m.whole)
-	}
+	m.add(e["usageMetadata"], m.whole)
 	m.fail(e["error"])
 }
 
@@ -209,23 +166,4 @@ func modelOf(req *http.Request) string {
 		return ""
 	}
 	return cleanName(model)
-}
-
-// googleStatus returns the API's name for a status (google.rpc.Code).
-func googleStatus(status int) string {
-	switch {
-	case status == http.StatusTooManyRequests:
-		return "RESOURCE_EXHAUSTED"
-	case status == http.StatusNotFound:
-		return "NOT_FOUND"
-	case status == http.StatusUnauthorized:
-		return "UNAUTHENTICATED"
-	case status == http.StatusForbidden:
-		return "PERMISSION_DENIED"
-	case status == http.StatusServiceUnavailable:
-		return "UNAVAILABLE"
-	case status >= 500:
-		return "INTERNAL"
-	}
-	return "INVALID_ARGUMENT"
 }

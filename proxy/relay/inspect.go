@@ -63,13 +63,8 @@ func (in *inspector) inspect(body []byte, fields map[string]rule) ([]byte, error
 	if err != nil {
 		return nil, &refusal{status: http.StatusBadRequest, reason: badJSON, message: err.Error()}
 	}
-	if err := in.object(root); err != nil {
+	if err := in.members(root, fields); err != nil {
 		return nil, err
-	}
-	for _, m := range root.parts {
-		if err := in.field(m, fields); err != nil {
-			return nil, err
-		}
 	}
 	if in.asked == "" {
 		return nil, malformed("the request names no model")
@@ -83,6 +78,19 @@ func (in *inspector) inspect(body []byte, fields map[string]rule) ([]byte, error
 		return body, nil
 	}
 	return root.appendTo(nil), nil
+}
+
+// members enters an object, and checks its members.
+func (in *inspector) members(v *value, rules map[string]rule) error {
+	if err := in.object(v); err != nil {
+		return err
+	}
+	for _, m := range v.parts {
+		if err := in.field(m, rules); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // field checks a field of the request. Without a rule, it passes only if external tools are
@@ -156,12 +164,22 @@ func (in *inspector) each(v *value, check rule) error {
 	return nil
 }
 
-// content checks the parts of a content that is not just text.
-func (in *inspector) content(v *value, part rule) error {
+// content checks the parts of a content that is not just text, each by its type. what names
+// a part in the error for one without a type.
+func (in *inspector) content(v *value, what string, part func(in *inspector, v *value, kind string) error) error {
 	if in.allow || v.null() || v.kind() == '"' {
 		return nil
 	}
-	return in.each(v, part)
+	return in.each(v, func(in *inspector, v *value) error {
+		if err := in.object(v); err != nil {
+			return err
+		}
+		kind, _ := v.word("type")
+		if kind == "" {
+			return malformed("a " + what + " of content has no type")
+		}
+		return part(in, v, kind)
+	})
 }
 
 // respelled reports whether a key is one that matters here, in different case. Parsers that
@@ -194,19 +212,6 @@ func (in *inspector) typed(v *value, what string) (string, error) {
 	t, ok := v.word("type")
 	if !ok {
 		return "", malformed(what + "'s type is no string")
-	}
-	return t, nil
-}
-
-// part enters a part of a content, and returns its type. what names it in the error if it
-// has none.
-func (in *inspector) part(v *value, what string) (string, error) {
-	if err := in.object(v); err != nil {
-		return "", err
-	}
-	t, _ := v.word("type")
-	if t == "" {
-		return "", malformed("a " + what + " of content has no type")
 	}
 	return t, nil
 }

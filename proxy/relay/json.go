@@ -136,40 +136,17 @@ func (p *parser) text() []byte {
 }
 
 // unquote decodes a string of valid JSON. It returns false for half a surrogate pair, which
-// some parsers keep and others replace.
+// some parsers keep and others replace: encoding/json by U+FFFD, which is not accepted beside
+// escapes at all.
 func unquote(raw []byte) (string, bool) {
 	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
 		return string(inner), true
 	}
 	var s string
-	if halfPair(raw) || json.Unmarshal(raw, &s) != nil {
+	if json.Unmarshal(raw, &s) != nil || strings.ContainsRune(s, utf8.RuneError) {
 		return "", false
 	}
 	return s, true
-}
-
-// halfPair reports whether a string has an escaped surrogate without its other half.
-func halfPair(raw []byte) bool {
-	low := false // a low one must follow immediately
-	for i := 0; i < len(raw); i++ {
-		if raw[i] != '\\' || raw[i+1] != 'u' {
-			if low {
-				return true
-			}
-			if raw[i] == '\\' {
-				i++
-			}
-			continue
-		}
-		unit, _ := strconv.ParseUint(string(raw[i+2:i+6]), 16, 16)
-		isLow := 0xDC00 <= unit && unit < 0xE000
-		if low != isLow {
-			return true
-		}
-		low = 0xD800 <= unit && unit < 0xDC00
-		i += 5
-	}
-	return low
 }
 
 // kind returns the first byte of a value: one of {["tfn, '-' or a digit; 0 if absent.

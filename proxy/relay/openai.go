@@ -212,11 +212,7 @@ func (in *inspector) responsesParts(item *value, name string) error {
 	if role, _ := item.word("role"); role == "assistant" {
 		kind = "output_text"
 	}
-	return in.content(item.field(name), func(in *inspector, v *value) error {
-		t, err := in.part(v, "part")
-		if err != nil {
-			return err
-		}
+	return in.content(item.field(name), "part", func(in *inspector, v *value, t string) error {
 		switch t {
 		case "input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text", "encrypted_content", "input_audio":
 			return nil
@@ -237,16 +233,12 @@ func chatMessages(in *inspector, v *value) error {
 		if err := in.object(msg); err != nil {
 			return err
 		}
-		return in.content(msg.field("content"), chatPart)
+		return in.content(msg.field("content"), "part", chatPart)
 	})
 }
 
-func chatPart(in *inspector, v *value) error {
-	t, err := in.part(v, "part")
-	if err != nil {
-		return err
-	}
-	switch t {
+func chatPart(in *inspector, v *value, kind string) error {
+	switch kind {
 	case "text", "refusal", "input_audio":
 		return nil
 	case "image_url":
@@ -259,7 +251,7 @@ func chatPart(in *inspector, v *value) error {
 			return err
 		}
 	}
-	return in.instead(v, cleanName(t), "text")
+	return in.instead(v, cleanName(kind), "text")
 }
 
 // inline reports whether a part contains its own bytes and refers to nothing.

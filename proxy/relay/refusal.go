@@ -33,6 +33,10 @@ const (
 
 // A refusal is the relay's own answer. Its message goes to the agent: it consists of fixed
 // texts, the configured model and names that passed [cleanName].
+//
+// What is not permitted is answered with the status at which the provider's own client gives
+// up instead of retrying: codex repeats a request six times after a 403, and claude repeats it
+// without beta features after a 400.
 type refusal struct {
 	status  int // 0: what the provider uses for "not permitted"
 	reason  reason
@@ -55,49 +59,17 @@ func malformed(message string) error {
 	return &refusal{status: http.StatusBadRequest, reason: badRequest, message: message}
 }
 
-// statusFor returns the status at which the provider's own client gives up instead of
-// retrying: codex repeats a request six times after a 403, and claude repeats it without
-// beta features after a 400.
-func (r *refusal) statusFor(p Provider) int {
-	switch {
-	case r.status != 0:
-		return r.status
-	case p == OpenAI || p == Google:
-		return http.StatusBadRequest
-	}
-	return http.StatusForbidden
-}
-
-// errorType returns the provider's name for the error of a status.
-func errorType(p Provider, status int) string {
-	switch {
-	case status == http.StatusTooManyRequests:
-		return "rate_limit_error"
-	case status >= 500 && p == OpenAI:
-		return "server_error"
-	case status >= 500:
-		return "api_error"
-	case status == http.StatusUnauthorized:
-		return "authentication_error"
-	case status == http.StatusForbidden:
-		return "permission_error"
-	case status == http.StatusNotFound && p == Anthropic:
-		return "not_found_error"
-	}
-	return "invalid_request_error"
-}
-
 // errorBody returns an error with the fields of all providers.
 func errorBody(p Provider, status int, code, message string) []byte {
 	if p == Google {
 		b, _ := json.Marshal(map[string]any{ // cannot fail: strings and a number
-			"error": map[string]any{"code": status, "status": googleStatus(status), "message": "sbench: " + code + ": " + message},
+			"error": map[string]any{"code": status, "status": apis()[p].errorName(status), "message": "sbench: " + code + ": " + message},
 		})
 		return append(b, '\n')
 	}
 	b, _ := json.Marshal(map[string]any{ // cannot fail: all values are strings
 		"type":  "error",
-		"error": map[string]any{"type": errorType(p, status), "code": code, "message": "sbench: " + message, "param": nil},
+		"error": map[string]any{"type": apis()[p].errorName(status), "code": code, "message": "sbench: " + message, "param": nil},
 	})
 	return append(b, '\n')
 }

@@ -49,7 +49,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
 	r := &Relay{
-		cfg: cfg, base: cmp.Or(cfg.BaseURL, cfg.Provider.publicURL()), routes: routes(cfg.Provider, cfg.Model), ledger: newLedger(cfg),
+		cfg: cfg, base: cmp.Or(cfg.BaseURL, apis()[cfg.Provider].publicURL()), routes: routes(cfg.Provider, cfg.Model), ledger: newLedger(cfg),
 		secret: newSecret(cfg.Key, cfg.MinSecret), conns: map[net.Conn]*atomic.Int64{},
 		waiting: make(chan struct{}, 1),
 	}

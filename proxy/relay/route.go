@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -75,11 +76,7 @@ func find(all []route, req *http.Request) (route, bool) {
 // target returns the URL at the provider, with the first value of each query parameter
 // that the route lists.
 func (r route) target(p Provider, base *url.URL, query url.Values) *url.URL {
-	path := r.path
-	if p == OpenAI {
-		path = strings.TrimPrefix(path, "/v1")
-	}
-	u := base.JoinPath(path)
+	u := base.JoinPath(strings.TrimPrefix(r.path, apis()[p].base))
 	kept := url.Values{}
 	for _, name := range r.query {
 		if v := query.Get(name); v != "" && cleanName(v) == v {
@@ -99,21 +96,17 @@ func header(p Provider, in http.Header) http.Header {
 			keep(out, in, name)
 		}
 	}
-	if p == OpenAI {
-		keep(out, in, "Openai-Beta")
-		// With it, codex declares that its tools are in the input.
-		if in.Get(codexLite) == "true" {
-			out.Set(codexLite, "true")
-		}
+	for _, name := range apis()[p].headers {
+		keep(out, in, name)
+	}
+	// With it, codex declares that its tools are in the input.
+	if p == OpenAI && in.Get(codexLite) == "true" {
+		out.Set(codexLite, "true")
+	}
+	if p != Anthropic {
 		return out
 	}
-	if p == Google {
-		keep(out, in, "X-Goog-Api-Client")
-		return out
-	}
-	if keep(out, in, "Anthropic-Version"); out.Get("Anthropic-Version") == "" {
-		out.Set("Anthropic-Version", "2023-06-01")
-	}
+	out.Set("Anthropic-Version", cmp.Or(out.Get("Anthropic-Version"), "2023-06-01"))
 	if betas := filterBetas(in.Values("Anthropic-Beta")); betas != "" {
 		out.Set("Anthropic-Beta", betas)
 	}
@@ -146,14 +139,12 @@ func filterBetas(values []string) string {
 
 // authorize adds the real credential.
 func (c Config) authorize(h http.Header) {
-	switch {
-	case c.KeyHeader != "":
-		h.Set(c.KeyHeader, c.Key.value())
-	case c.Provider == Google:
-		h.Set("X-Goog-Api-Key", c.Key.value())
-	case c.Provider == OpenAI || c.Bearer:
-		h.Set("Authorization", "Bearer "+c.Key.value())
-	default:
-		h.Set("X-Api-Key", c.Key.value())
+	api := apis()[c.Provider]
+	if c.Bearer && c.Provider == Anthropic {
+		api = apis()[OpenAI]
 	}
+	if c.KeyHeader != "" {
+		api.key, api.ahead = c.KeyHeader, ""
+	}
+	h.Set(api.key, api.ahead+c.Key.value())
 }

@@ -21,8 +21,7 @@ func newUpstream(ctx context.Context, cfg Config) *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			conn = proxy.SpeakFirst(conn)
-			return &upstreamConn{conn, context.AfterFunc(ctx, func() { _ = conn.Close() })}, nil
+			return proxy.SpeakFirst(ctx, conn), nil
 		},
 		TLSClientConfig:        &tls.Config{RootCAs: cfg.RootCAs, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    15 * time.Second,
@@ -34,14 +33,4 @@ func newUpstream(ctx context.Context, cfg Config) *http.Transport {
 		ForceAttemptHTTP2:      true, // off by default with a DialContext
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
-}
-
-type upstreamConn struct {
-	net.Conn
-	forget func() bool // keeps the end of the relay from closing it
-}
-
-func (c *upstreamConn) Close() error {
-	c.forget()
-	return c.Conn.Close()
 }

@@ -19,6 +19,7 @@ const maxTokens = 1 << 40
 // A meter reads the token counts from an answer that passes through the relay.
 type meter struct {
 	dialect dialect
+	tally   tally
 	stream  bool
 	events  eventReader
 	body    []byte // of an unstreamed answer
@@ -33,7 +34,7 @@ type meter struct {
 }
 
 func newMeter(d dialect, stream bool) *meter {
-	m := &meter{dialect: d, stream: stream, usage: counts{}}
+	m := &meter{dialect: d, tally: tallies()[d], stream: stream, usage: counts{}}
 	m.events.event = m.event
 	return m
 }
@@ -61,7 +62,7 @@ func (m *meter) close(b bounds, most bool) proxy.Usage {
 	} else {
 		m.answer(m.body)
 	}
-	u := m.usage.sum(m.dialect, b)
+	u := m.usage.sum(m.tally, b)
 	if m.dialect == noUsage {
 		return u
 	}
@@ -105,40 +106,56 @@ func countOf(raw []byte) count {
 	return garbage
 }
 
-// counts are the largest values in an answer, by their names and "details.name": in a
-// stream, counts are cumulative.
+// counts are the largest values in an answer, by the names of a [tally]: in a stream, counts
+// are cumulative.
 type counts map[string]count
 
-// add merges the counts of a usage object. Anything else is garbage.
-func (c counts) add(usage json.RawMessage) {
-	fields := object(usage)
-	if fields == nil {
-		for _, name := range []string{"input_tokens", "output_tokens", "prompt_tokens", "completion_tokens"} {
-			c[name] = garbage
-		}
-		return
+// A tally says which fields of an API's usage make up each count: their sum. A field in
+// another has a name like "details.name".
+type tally struct{ input, cached, output, reasoning string }
+
+func tallies() map[dialect]tally {
+	return map[dialect]tally{
+		messages: {
+			"input_tokens cache_creation_input_tokens cache_read_input_tokens", "cache_read_input_tokens",
+			"output_tokens", "output_tokens_details.thinking_tokens",
+		},
+		responses: {
+			"input_tokens", "input_tokens_details.cached_tokens",
+			"output_tokens", "output_tokens_details.reasoning_tokens",
+		},
+		chat: {
+			"prompt_tokens", "prompt_tokens_details.cached_tokens",
+			"completion_tokens", "completion_tokens_details.reasoning_tokens",
+		},
+		generateContent: {
+			"promptTokenCount toolUsePromptTokenCount", "cachedContentTokenCount",
+			"candidatesTokenCount thoughtsTokenCount", "thoughtsTokenCount",
+		},
 	}
-	sum := counts{}
+}
+
+// add merges the counts of a usage object. In anything else, all are garbage.
+func (c counts) add(t tally, usage json.RawMessage) {
+	fields := object(usage)
 	// The samplings of one Anthropic answer, such as a compaction, which the other counts
 	// omit.
 	var samplings []map[string]json.RawMessage
 	_ = json.Unmarshal(fields["iterations"], &samplings) // skips elements of another type
-	for _, it := range samplings {
-		for _, name := range []string{"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"} {
-			sum[name] = plus(sum[name], countOf(it[name]))
-		}
-	}
-	for _, name := range []string{
-		"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens", "prompt_tokens", "completion_tokens",
-		"input_tokens_details.cached_tokens", "output_tokens_details.reasoning_tokens", "output_tokens_details.thinking_tokens",
-		"prompt_tokens_details.cached_tokens", "completion_tokens_details.reasoning_tokens",
-	} {
+	for _, name := range strings.Fields(t.input + " " + t.cached + " " + t.output + " " + t.reasoning) {
 		outer, inner, isDetail := strings.Cut(name, ".")
 		raw := fields[outer]
 		if isDetail {
 			raw = object(raw)[inner]
 		}
-		c[name] = larger(c[name], larger(countOf(raw), sum[name]))
+		n, sum := countOf(raw), count(0)
+		if fields == nil {
+			n = garbage
+		}
+		for _, it := range samplings {
+			sum = plus(sum, countOf(it[name]))
+		}
+		c[name] = larger(c[name], larger(n, sum))
 	}
 }
 
@@ -158,20 +175,15 @@ func plus(a, b count) count {
 	return min(a+b, maxTokens)
 }
 
-// sum converts an API's counts. Garbage becomes its bound.
-func (c counts) sum(d dialect, b bounds) proxy.Usage {
-	var in, cached, out, reasoning count
-	switch d {
-	case messages:
-		cached, out, reasoning = c["cache_read_input_tokens"], c["output_tokens"], c["output_tokens_details.thinking_tokens"]
-		in = plus(plus(c["input_tokens"], c["cache_creation_input_tokens"]), cached)
-	case responses, generateContent:
-		in, cached = c["input_tokens"], c["input_tokens_details.cached_tokens"]
-		out, reasoning = c["output_tokens"], c["output_tokens_details.reasoning_tokens"]
-	case chat:
-		in, cached = c["prompt_tokens"], c["prompt_tokens_details.cached_tokens"]
-		out, reasoning = c["completion_tokens"], c["completion_tokens_details.reasoning_tokens"]
+// sum adds up the counts. Garbage becomes its bound.
+func (c counts) sum(t tally, b bounds) proxy.Usage {
+	total := func(names string) (n count) {
+		for name := range strings.FieldsSeq(names) {
+			n = plus(n, c[name])
+		}
+		return n
 	}
+	in, cached, out, reasoning := total(t.input), total(t.cached), total(t.output), total(t.reasoning)
 	u := proxy.Usage{Input: int64(in), Output: int64(out), Estimated: in == garbage || out == garbage}
 	if in == garbage {
 		u.Input = b.input
@@ -250,7 +262,7 @@ func (m *meter) parse(data []byte) {
 
 func (m *meter) add(usage json.RawMessage, final bool) {
 	if !absent(usage) {
-		m.usage.add(usage)
+		m.usage.add(m.tally, usage)
 		m.final = m.final || final
 	}
 }
