@@ -251,7 +251,7 @@ func (s statement) asserts() bool {
 	if s.toneOf().denies {
 		return false
 	}
-	hedge := slices.IndexFunc(s.tokens, func(t token) bool { return isHedge(t.text) && !t.named })
+	hedge := slices.IndexFunc(s.tokens, func(t token) bool { return hedge.has(t.text) && !t.named })
 	for _, m := range s.mentions {
 		from, to := m.from-s.from, m.to-s.from
 		if 0 <= hedge && hedge < from || s.wordAt(from-1) == "or" || s.wordAt(to) == "or" {
@@ -270,7 +270,7 @@ func (s statement) takesBack() bool {
 		return false
 	}
 	return !slices.ContainsFunc(s.tokens, func(t token) bool {
-		return t.kind != symbol && !isGlue(t.text) && !isNegation(t.text) && !isDenial(t.text)
+		return t.kind != symbol && !glue.has(t.text) && !denial.has(t.text)
 	})
 }
 
@@ -304,7 +304,7 @@ func (r *response) opposes(want []string) bool {
 	}
 	wanted := map[string]bool{}
 	for _, w := range want {
-		wanted[w] = !isGlue(w)
+		wanted[w] = !glue.has(w)
 	}
 	return slices.ContainsFunc(r.statements, func(s statement) bool {
 		return slices.ContainsFunc(s.tokens, func(t token) bool { return wanted[t.text] }) && s.toneOf().denies
@@ -384,7 +384,7 @@ func (k freeKey) classify(item []string) itemKind {
 	for _, w := range item {
 		switch {
 		case w == "a", w == "an", w == "the", w == "and", w == "of", w == "in":
-		case isGlue(w):
+		case glue.has(w):
 			return proseItem
 		case k.asked[w] && !k.offered, strings.HasSuffix(w, "ly"), w == "yes", w == "no", w == "ok", w == "please":
 		default:
@@ -412,7 +412,7 @@ const (
 // spaces, eight words of prose include a short one.
 func isPile(r *response) bool {
 	return len(r.strict) >= minPile && !slices.ContainsFunc(r.strict, func(w string) bool {
-		return isGlue(w) || utf8.RuneCountInString(w) <= 3
+		return glue.has(w) || utf8.RuneCountInString(w) <= 3
 	})
 }
 

@@ -2,7 +2,6 @@ package verifiers
 
 import (
 	"fmt"
-	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -13,13 +12,10 @@ import (
 // exactTolerance returns f as the decimal that the author wrote; nil if f is negative or
 // not finite.
 func exactTolerance(f float64) *big.Rat {
-	if math.IsNaN(f) || math.IsInf(f, 0) || f < 0 {
+	if f < 0 {
 		return nil
 	}
-	r, ok := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))
-	if !ok {
-		return nil
-	}
+	r, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64)) // nil if it is no number
 	return r
 }
 
@@ -103,10 +99,7 @@ func parseDecimal(s string) *big.Rat {
 			return nil
 		}
 	}
-	r, ok := new(big.Rat).SetString(s)
-	if !ok {
-		return nil
-	}
+	r, _ := new(big.Rat).SetString(s) // nil if it is no number
 	return r
 }
 
@@ -165,8 +158,9 @@ func extend(n numeral, ts []token) (numeral, int) {
 		return numeral{text: n.text + "%", value: n.value, comma: n.comma, percent: true}, 1
 	case t.text == "per" && len(ts) > 1 && ts[1].text == "cent":
 		return numeral{text: n.text + "%", value: n.value, comma: n.comma, percent: true}, 2
-	case factor(t.text) != nil:
-		return numeral{text: n.text + " " + t.text, value: product(factor(t.text))}, 1
+	case factor.has(t.text):
+		f, _ := new(big.Rat).SetString(factor.of(t.text))
+		return numeral{text: n.text + " " + t.text, value: product(f)}, 1
 	}
 	return n, 0
 }
@@ -191,43 +185,6 @@ func power(b, e *big.Rat) *big.Rat {
 	return r
 }
 
-// factor returns the factor that the word w stands for after a number, or nil.
-func factor(w string) *big.Rat {
-	switch w {
-	case "hundred":
-		return big.NewRat(100, 1)
-	case "thousand", "k":
-		return big.NewRat(1e3, 1)
-	case "million", "mn", "mio":
-		return big.NewRat(1e6, 1)
-	case "billion", "bn":
-		return big.NewRat(1e9, 1)
-	case "trillion", "tn":
-		return big.NewRat(1e12, 1)
-	case "dozen", "dozens":
-		return big.NewRat(12, 1)
-	case "‰":
-		return big.NewRat(1, 1000)
-	case "half", "halves":
-		return big.NewRat(1, 2)
-	case "third", "thirds":
-		return big.NewRat(1, 3)
-	case "quarter", "quarters", "fourths":
-		return big.NewRat(1, 4)
-	case "fifths":
-		return big.NewRat(1, 5)
-	case "eighths":
-		return big.NewRat(1, 8)
-	case "tenths":
-		return big.NewRat(1, 10)
-	case "hundredths":
-		return big.NewRat(1, 100)
-	case "thousandths":
-		return big.NewRat(1, 1000)
-	}
-	return nil
-}
-
 // wordNumeral reads a number below a hundred in words, and "a thousand". It skips "one"
 // before other words, which is usually a pronoun.
 func wordNumeral(ts []token) (numeral, int) {
@@ -235,7 +192,7 @@ func wordNumeral(ts []token) (numeral, int) {
 		return numeral{}, 0
 	}
 	n, size := smallNumber(ts[0].text), 1
-	scaled := len(ts) > 1 && factor(ts[1].text) != nil
+	scaled := len(ts) > 1 && factor.has(ts[1].text)
 	switch {
 	case ts[0].text == "a" && scaled && len(ts[1].text) > 4 && ts[1].text != "third" && ts[1].text != "quarter":
 		n = 1
@@ -254,16 +211,14 @@ func wordNumeral(ts []token) (numeral, int) {
 }
 
 func smallNumber(w string) int {
-	units := [...]string{"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
-		"fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"}
-	tens := [...]string{"twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"}
-	if i := slices.Index(units[:], w); i >= 0 {
-		return i
+	names := [...]string{"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+		"fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+		"twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"}
+	i := slices.Index(names[:], w)
+	if i >= 20 {
+		return 10 * (i - 18)
 	}
-	if i := slices.Index(tens[:], w); i >= 0 {
-		return 10 * (i + 2)
-	}
-	return -1
+	return i
 }
 
 // joinDates joins the tokens of each date with day, month and year, and the weekday before
