@@ -1,11 +1,11 @@
 """Lists changes of what Python tests expect.
 
 Reads {"files": [{"path", "text"}], "seed", "places", "variants", "each", "weak", "names"} as JSON
-and writes {"files": [{"path", "error", "unread", "edits"}]}. An edit replaces the bytes
-from start to end by new, on as many lines. Edits of one place change one assertion,
-in other ways. Its "users" are tests, separated by spaces, that use what is changed and may
-fail, too; "*" is all of the file. "unread" are lines of assertions in a form that this
-program fails at; 0 is all of the file.
+and writes {"edits", "broken", "unread"}. An edit replaces the bytes from start to end of the
+file at its path by new, on as many lines. Edits of one place change one assertion, in other
+ways. Its "users" are tests, separated by spaces, that use what is changed and may fail, too;
+"*" is all of the file. "broken" are paths of files that do not compile. "unread" are assertions
+in a form that this program fails at, as "tests.py:7", or paths of files.
 """
 
 import ast
@@ -842,25 +842,33 @@ def chosen(file, request):
             yield from filter(None, turn)
 
 
-def listed(file, request):
-    answer = {"path": file["path"], "unread": [0], "edits": []}
+def listed(file, request, found):
+    """Add to what is found that of a file."""
+    path = file["path"]
     try:
-        compile(file["text"], file["path"], "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
-        return dict(answer, error=type(e).__name__)
+        compile(file["text"], path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        found["broken"].append(path)
+        return
     try:
-        f = File(file["text"], random.Random("%s %s" % (request["seed"], file["path"])), request)
+        f = File(file["text"], random.Random("%s %s" % (request["seed"], path)), request)
         f.assertions()
-        answer.update(edits=[dict(e, path=file["path"]) for e in chosen(f, request)], unread=sorted(f.unread))
+        edits, unread = [dict(e, path=path) for e in chosen(f, request)], ["%s:%d" % (path, line) for line in sorted(f.unread)]
     except Exception:  # it must not cost the other files theirs
-        pass
-    return answer
+        edits, unread = [], [path]
+    found["edits"] += edits
+    found["unread"] += unread
 
 
 def main():
     sys.setrecursionlimit(10000)
     request = json.loads(sys.stdin.buffer.read())
-    json.dump({"files": [listed(f, request) for f in request["files"]]}, sys.stdout)
+    found = {"edits": [], "broken": [], "unread": []}
+    for file in request["files"]:
+        listed(file, request, found)
+    if request["each"] and any(e["users"] != "*" for e in found["edits"]):
+        found["edits"] = [e for e in found["edits"] if e["users"] != "*"]
+    json.dump(found, sys.stdout)
 
 
 if __name__ == "__main__":
