@@ -18,11 +18,7 @@ import (
 
 // codeCompletion runs the hidden tests, unchanged and changed. Each run is one process with
 // the candidate as a module of its own.
-func codeCompletion(ctx context.Context, e Engine, in Input) (v Verdict, err error) {
-	eval, ok := in.Task.CodeCompletion()
-	if !ok {
-		return Verdict{}, fmt.Errorf("task %q is no code_completion", in.Task.ID())
-	}
+func codeCompletion(ctx context.Context, e Engine, in Input, eval compiler.CodeCompletionEval) (v Verdict, err error) {
 	if eval.Language != "python" {
 		return Verdict{Status: Pending, Reason: "language_without_verifier", Message: "no verifier for code in the language of this task; only python has one"}, nil
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -21,11 +20,7 @@ import (
 
 // freeResponse judges by a structured rubric, or lets a model judge by one in prose if task and
 // operator allow it; otherwise the verdict is Pending. It needs no engine.
-func freeResponse(ctx context.Context, _ Engine, in Input) (Verdict, error) {
-	eval, ok := in.Task.FreeResponse()
-	if !ok {
-		return Verdict{}, fmt.Errorf("task %q is no free_response", in.Task.ID())
-	}
+func freeResponse(ctx context.Context, _ Engine, in Input, eval compiler.FreeResponseEval) (Verdict, error) {
 	if !eval.Structured && in.Task.Judged() && in.Judge != nil {
 		return judged(ctx, in, eval)
 	}

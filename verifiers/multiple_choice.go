@@ -2,7 +2,6 @@ package verifiers
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,11 +9,7 @@ import (
 )
 
 // multipleChoice judges an answer that names a choice. It needs no engine.
-func multipleChoice(_ context.Context, _ Engine, in Input) (Verdict, error) {
-	eval, ok := in.Task.MultipleChoice()
-	if !ok {
-		return Verdict{}, fmt.Errorf("task %q is no multiple_choice", in.Task.ID())
-	}
+func multipleChoice(_ context.Context, _ Engine, in Input, eval compiler.MultipleChoiceEval) (Verdict, error) {
 	return judgeChoice(eval.Question, in.Candidate.Text, eval.Choices, eval.Answers.Reveal()), nil
 }
 

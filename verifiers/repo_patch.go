@@ -39,11 +39,7 @@ const (
 // tests. One sandbox prepares the repository without running any of the candidate's code.
 // Each run of the tests starts from that state in a sandbox of its own, so that no run sees
 // what another did.
-func repoPatch(ctx context.Context, e Engine, in Input) (Verdict, error) {
-	eval, ok := in.Task.RepoPatch()
-	if !ok {
-		return Verdict{}, fmt.Errorf("task %q is no repo_patch", in.Task.ID())
-	}
+func repoPatch(ctx context.Context, e Engine, in Input, eval compiler.RepoPatchEval) (Verdict, error) {
 	for name, text := range map[string]string{"setup_patch": eval.SetupPatch, "test_patch": eval.TestPatch} {
 		if _, err := patch.Parse(text); text != "" && err != nil {
 			return faulty("pack_patch_malformed", name+" cannot be read: "+err.Error()), nil

@@ -2,18 +2,15 @@ package verifiers
 
 import (
 	"context"
-	"fmt"
 	"math/big"
 	"slices"
 	"strings"
+
+	"github.com/securebench/sbench/compiler"
 )
 
 // shortAnswer judges a word, a phrase, a number or a date. It needs no engine.
-func shortAnswer(_ context.Context, _ Engine, in Input) (Verdict, error) {
-	eval, ok := in.Task.ShortAnswer()
-	if !ok {
-		return Verdict{}, fmt.Errorf("task %q is no short_answer", in.Task.ID())
-	}
+func shortAnswer(_ context.Context, _ Engine, in Input, eval compiler.ShortAnswerEval) (Verdict, error) {
 	var tolerance *big.Rat
 	if eval.HasTolerance {
 		tolerance = exactTolerance(eval.Tolerance.Reveal())

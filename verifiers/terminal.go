@@ -40,11 +40,7 @@ const (
 
 // terminalTask runs the task's checker on a throw-away copy of the workspace. Exit code 0
 // passes.
-func terminalTask(ctx context.Context, e Engine, in Input) (Verdict, error) {
-	eval, ok := in.Task.TerminalTask()
-	if !ok {
-		return Verdict{}, fmt.Errorf("task %q is no terminal_task", in.Task.ID())
-	}
+func terminalTask(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval) (Verdict, error) {
 	capabilities, denied := needed(eval.NeededCommands, in.Policy)
 	if denied != nil {
 		return *denied, nil

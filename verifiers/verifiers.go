@@ -9,6 +9,7 @@ package verifiers
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/securebench/sbench/candidate"
@@ -128,19 +129,31 @@ type Verifier func(ctx context.Context, e Engine, in Input) (Verdict, error)
 func For(family compiler.Family) (v Verifier, needsSandbox bool) {
 	switch family {
 	case compiler.TerminalTask:
-		return terminalTask, true
+		return by(family, (*compiler.Task).TerminalTask, terminalTask), true
 	case compiler.CodeCompletion:
-		return codeCompletion, true
+		return by(family, (*compiler.Task).CodeCompletion, codeCompletion), true
 	case compiler.RepoPatch:
-		return repoPatch, true
+		return by(family, (*compiler.Task).RepoPatch, repoPatch), true
 	case compiler.MultipleChoice:
-		return multipleChoice, false
+		return by(family, (*compiler.Task).MultipleChoice, multipleChoice), false
 	case compiler.ShortAnswer:
-		return shortAnswer, false
+		return by(family, (*compiler.Task).ShortAnswer, shortAnswer), false
 	case compiler.FreeResponse:
-		return freeResponse, false
+		return by(family, (*compiler.Task).FreeResponse, freeResponse), false
 	}
 	return pending, false
+}
+
+// by returns a verifier that judges by what a task of the family has for it.
+func by[E any](family compiler.Family, of func(*compiler.Task) (E, bool),
+	judge func(context.Context, Engine, Input, E) (Verdict, error)) Verifier {
+	return func(ctx context.Context, e Engine, in Input) (Verdict, error) {
+		eval, ok := of(in.Task)
+		if !ok {
+			return Verdict{}, fmt.Errorf("task %q is no %s", in.Task.ID(), family)
+		}
+		return judge(ctx, e, in, eval)
+	}
 }
 
 func pending(_ context.Context, _ Engine, in Input) (Verdict, error) {
