@@ -282,21 +282,17 @@ func (s *codeSandbox) run(ctx context.Context, request []byte, wall time.Duratio
 	}
 	answer, err := s.answer(ctx, wall+runSlack)
 	r.took = time.Since(begun)
+	if err == nil {
+		err = json.Unmarshal(answer, &r)
+	}
+	if err == nil {
+		answer, err = s.answer(ctx, runSlack)
+	}
 	switch {
 	case errors.Is(err, errEnded):
 		return s.gone(r)
 	case err != nil:
-		return r, false, err
-	}
-	if err := json.Unmarshal(answer, &r); err != nil {
 		return r, false, fmt.Errorf("the answer of a run: %w", err)
-	}
-	answer, err = s.answer(ctx, runSlack)
-	switch {
-	case errors.Is(err, errEnded):
-		return s.gone(r)
-	case err != nil:
-		return r, false, err
 	}
 	return r, string(answer) == `"clean"`, nil
 }
