@@ -24,17 +24,6 @@ import (
 
 const patchesDest = "/opt/sbench/patches"
 
-// Exit codes of trustedgit's prepare.sh.
-const (
-	exitBaseMismatch = 10 + iota
-	exitSetupPatch
-	exitCandidatePatch
-	exitChangedPaths
-	exitTestPatch
-	exitRepository
-	exitTestPatchOnBase
-)
-
 // repoPatch applies the candidate to a fresh copy of the repository and runs the task's
 // tests. One sandbox prepares the repository without running any of the candidate's code.
 // Each run of the tests starts from that state in a sandbox of its own, so that no run sees
@@ -361,19 +350,21 @@ func zeroTerminated(paths []string) string {
 	return strings.Join(append(slices.Clip(paths), ""), "\x00")
 }
 
-// prepareVerdict returns the verdict on a failed preparation. If a step before the
-// candidate's patch failed, the pack or the image is at fault.
+// prepareVerdicts has the verdicts on the exit codes of trustedgit's prepare.sh. If a step
+// before the candidate's patch failed, the pack or the image is at fault.
+var prepareVerdicts = map[int]Verdict{
+	10: faulty("base_commit_mismatch", "the image's repository is not at the task's base_commit"),
+	11: faulty("pack_patch_fails", "setup_patch does not apply to the image's repository"),
+	12: failed("candidate_patch_failed", "the candidate's patch does not apply"),
+	13: failed("changed_paths_mismatch", "the candidate's patch changed other paths than it names"),
+	14: failed("test_patch_failed", "the tests' patch does not apply after the candidate's"),
+	15: faulty("repository_missing", "the image has no git, or no repository at environment.workdir"),
+	16: faulty("pack_patch_fails", "test_patch does not apply to the repository without a candidate"),
+}
+
+// prepareVerdict returns the verdict on a failed preparation.
 func prepareVerdict(exit runtime.Exit) Verdict {
-	reasons := map[int]Verdict{
-		exitRepository:      faulty("repository_missing", "the image has no git, or no repository at environment.workdir"),
-		exitBaseMismatch:    faulty("base_commit_mismatch", "the image's repository is not at the task's base_commit"),
-		exitSetupPatch:      faulty("pack_patch_fails", "setup_patch does not apply to the image's repository"),
-		exitTestPatchOnBase: faulty("pack_patch_fails", "test_patch does not apply to the repository without a candidate"),
-		exitCandidatePatch:  failed("candidate_patch_failed", "the candidate's patch does not apply"),
-		exitChangedPaths:    failed("changed_paths_mismatch", "the candidate's patch changed other paths than it names"),
-		exitTestPatch:       failed("test_patch_failed", "the tests' patch does not apply after the candidate's"),
-	}
-	v, known := reasons[exit.Code]
+	v, known := prepareVerdicts[exit.Code]
 	if exit.Reason != runtime.Exited || !known {
 		v = failed("preparation_failed", "the repository could not be brought to the state in which its tests run: git "+exit.String())
 	}
