@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"iter"
 	"slices"
 	"strings"
 	"unicode"
@@ -324,7 +323,7 @@ func (k freeKey) isList(r *response) bool {
 	if isPile(r) {
 		return true
 	}
-	items, foreign, bracket := 0, 0, false
+	count, bracket := map[itemKind]int{}, false
 	for _, s := range r.statements {
 		if s.opened == "because" || bracket && s.opened == ")" {
 			return false
@@ -333,35 +332,28 @@ func (k freeKey) isList(r *response) bool {
 		if s.mentions == nil && s.toneOf().denies {
 			continue
 		}
-		for item := range splitItems(s.tokens) {
-			switch k.classify(item) {
-			case proseItem:
-				return false
-			case foreignItem:
-				foreign++
-				fallthrough
-			case acceptedItem:
-				items++
-			}
+		for _, item := range splitItems(s.tokens) {
+			count[k.classify(item)]++
 		}
 	}
-	return items > 1 && foreign > 0
+	return count[proseItem] == 0 && count[foreignItem] > 0 && count[foreignItem]+count[acceptedItem] > 1
 }
 
-// splitItems yields the words of the alternatives within a statement.
-func splitItems(ts []token) iter.Seq[[]string] {
-	return func(yield func([]string) bool) {
-		begin := 0
-		for i := range len(ts) + 1 {
-			if i < len(ts) && ts[i].text != "or" && ts[i].text != "/" && ts[i].text != "&" {
-				continue
+// splitItems returns the words of the alternatives within a statement.
+func splitItems(ts []token) (items [][]string) {
+	var words []string
+	for _, t := range append(slices.Clip(ts), token{text: "or"}) {
+		switch {
+		case t.text == "or", t.text == "/", t.text == "&":
+			if words != nil {
+				items = append(items, words)
 			}
-			if words, _ := wordsOf(ts[begin:i]); len(words) > 0 && !yield(words) {
-				return
-			}
-			begin = i + 1
+			words = nil
+		case t.kind != symbol:
+			words = append(words, t.text)
 		}
 	}
+	return items
 }
 
 type itemKind int

@@ -325,31 +325,25 @@ func (s *statement) isLast(to int) bool {
 
 // isClear reports whether nothing next to the number at i changes its value.
 func (s *statement) isClear(i int) bool {
-	for j := i - 1; j >= 0; j-- {
-		t := s.tokens[j]
-		if t.kind == symbol && strings.Contains("*_`'\"{}$:,", t.text) {
-			continue
+	const quiet = "*_`'\"{}$:,"
+	near := func(step int, skipped string) token {
+		for j := i + step; 0 <= j && j < len(s.tokens); j += step {
+			if t := s.tokens[j]; t.kind != symbol || !strings.Contains(skipped, t.text) {
+				return t
+			}
 		}
-		if t.kind == symbol && !strings.Contains("~≈=([|.!?;\n", t.text) || t.kind == word && (changer.has(t.text) || t.text == "from" || t.text == "to") {
-			return false
-		}
-		break
+		return token{}
 	}
-	for j := i + 1; j < len(s.tokens); j++ {
-		t := s.tokens[j]
-		if t.kind == symbol && strings.Contains("*_`'\"{}$:,.", t.text) {
-			continue
-		}
-		if t.kind == symbol {
-			r, _ := utf8.DecodeRuneInString(t.text)
-			return strings.ContainsRune("°€£¥", r) || unicode.In(r, unicode.So)
-		}
-		if t.glued && (t.text == "th" || t.text == "st" || t.text == "nd" || t.text == "rd" || t.text == "s") || changer.has(t.text) {
-			return false
-		}
-		break
+	before, after := near(-1, quiet), near(1, quiet+".")
+	r, size := utf8.DecodeRuneInString(after.text)
+	switch {
+	case before.kind == symbol && !strings.Contains("~≈=([|.!?;\n", before.text),
+		before.kind == word && (changer.has(before.text) || before.text == "from" || before.text == "to"):
+		return false
+	case after.kind == symbol:
+		return size == 0 || strings.ContainsRune("°€£¥", r) || unicode.In(r, unicode.So)
 	}
-	return true
+	return !changer.has(after.text) && !(after.glued && slices.Contains([]string{"th", "st", "nd", "rd", "s"}, after.text))
 }
 
 // isNumberPure is isPure for numbers, which may have a unit after them and the name of a
@@ -359,13 +353,9 @@ func (r reader) isNumberPure(s *statement) bool {
 	if !r.isQuantity(s, first) {
 		return false
 	}
-	rest := r.withoutUnit(s.tokens[last:])
-	for _, t := range rest {
-		if t.kind == word && !glue.has(t.text) && !r.question.has(t) && !r.aside[t.text] || t.kind == word && changer.has(t.text) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.withoutUnit(s.tokens[last:]), func(t token) bool {
+		return t.kind == word && (changer.has(t.text) || !glue.has(t.text) && !r.question.has(t) && !r.aside[t.text])
+	})
 }
 
 const maxQuantity = 4 // words in the name of a quantity that the question does not use
