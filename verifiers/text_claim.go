@@ -14,7 +14,6 @@ type reader struct {
 	denial   bool            // an accepted answer is itself a negation
 	numeric  bool            // the answers are numbers or dates, to which words are no alternatives
 	open     bool            // an unknown text is an alternative to the known answers
-	mentions func([]token) []mention
 }
 
 // firmness is how clearly a statement gives its answer.
@@ -48,11 +47,10 @@ type said struct {
 	at      *statement
 }
 
-// read returns the answers that the text gives: several if the same words fit several, none
+// read returns the answers that a text with the mentions gives: several if the same words fit several, none
 // with the reason.
-func (r reader) read(ts []token) ([]int, string) {
-	ss := statements(ts, r.mentions(ts))
-	all := r.understand(ss)
+func (r reader) read(ts []token, ms []mention) ([]int, string) {
+	all := r.understand(statements(ts, ms))
 	last := r.decisive(all)
 	if last < 0 {
 		return nil, r.withoutClaim(all)
