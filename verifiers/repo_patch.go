@@ -374,12 +374,9 @@ func prepareVerdict(exit runtime.Exit) Verdict {
 
 // test runs the command in a sandbox that starts from a prepared repository.
 func (c *repoCheck) test(ctx context.Context, name string, prepared runtime.Sandbox, more ...runtime.Mount) (runtime.Exit, error) {
-	env, cfg := c.in.Task.Environment(), c.config(name)
+	cfg := c.config(name)
 	cfg.From, cfg.Mounts = prepared, append(slices.Clone(c.inputs), more...)
-	return once(ctx, c.engine, cfg, runtime.Process{
-		Args: c.eval.Command.Args(), Dir: within(env.Workdir, c.eval.Workdir),
-		Wall: cmp.Or(c.eval.Timeout, env.Timeout, c.in.Timeout), OutputBytes: c.in.OutputBytes,
-	})
+	return c.in.run(ctx, c.engine, cfg, runtime.Process{Args: c.eval.Command.Args(), Dir: c.eval.Workdir, Wall: c.eval.Timeout})
 }
 
 // withoutCandidate repeats a command that seems to lack a program, on the repository without
@@ -419,14 +416,4 @@ func testVerdict(exit runtime.Exit, err error) (Verdict, error) {
 		v.Reason, v.Message = "tests_failed", "the tests' command "+exit.String()
 	}
 	return v, nil
-}
-
-// once runs a process in a new sandbox.
-func once(ctx context.Context, e Engine, cfg runtime.Config, p runtime.Process) (runtime.Exit, error) {
-	sandbox, err := e.Create(ctx, cfg)
-	if err != nil {
-		return runtime.Exit{}, err
-	}
-	exit, err := sandbox.Exec(ctx, p)
-	return exit, errors.Join(err, sandbox.Close(ctx))
 }

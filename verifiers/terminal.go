@@ -289,13 +289,10 @@ func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, erro
 	}
 	env, limits := c.in.Task.Environment(), c.in.Limits
 	limits.LayerBytes = c.in.WorkspaceBytes
-	return once(ctx, withSidecars{c.engine, c.in.Sidecars}, runtime.Config{
+	return c.in.run(ctx, c.engine, runtime.Config{
 		Name: "verifier", Image: c.image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
 		Workdir: c.workdir(), User: env.User, Sealed: true, Machine: env.Machine, ReadOnly: c.sealed, Env: c.env(dir),
-	}, runtime.Process{
-		Args: args, Dir: within(c.workdir(), c.eval.Checker.Workdir),
-		Wall: cmp.Or(c.eval.Checker.Timeout, env.Timeout, c.in.Timeout), OutputBytes: c.in.OutputBytes,
-	})
+	}, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
 }
 
 // env returns the checker's environment. It keeps a Python checker from using the user's
@@ -374,17 +371,6 @@ func (c *terminalCheck) mounts(dir string) ([]runtime.Mount, error) {
 		mounts = append(mounts, own)
 	}
 	return mounts, err
-}
-
-// withSidecars is an engine whose sandboxes have sidecars.
-type withSidecars struct {
-	Engine
-	sidecars []service.Sidecar
-}
-
-// Create implements Engine.
-func (e withSidecars) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
-	return service.Create(ctx, e.Engine, cfg, e.sidecars)
 }
 
 func trustedEntry(e workspace.Entry) bool { return strings.HasPrefix(e.Dest, trustedDir+"/") }

@@ -9,6 +9,7 @@ package verifiers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -118,6 +119,18 @@ func (in Input) wall() time.Duration { return cmp.Or(in.Task.Environment().Timeo
 func (in Input) sandbox(name string) runtime.Config {
 	env := in.Task.Environment()
 	return runtime.Config{Name: name, Image: in.Image, Limits: in.Limits, User: env.User, Env: compiler.Environ(env.Env)}
+}
+
+// run runs tests in a new sandbox, beside which the task's sidecars run. p names their directory
+// as the task does, and their own time limit, if any.
+func (in Input) run(ctx context.Context, e Engine, cfg runtime.Config, p runtime.Process) (runtime.Exit, error) {
+	sandbox, err := service.Create(ctx, e, cfg, in.Sidecars)
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	p.Dir, p.Wall, p.OutputBytes = within(in.Task.Environment().Workdir, p.Dir), cmp.Or(p.Wall, in.wall()), in.OutputBytes
+	exit, err := sandbox.Exec(ctx, p)
+	return exit, errors.Join(err, sandbox.Close(ctx))
 }
 
 // A Verifier judges one candidate in sandboxes of e. An error means that nothing was
