@@ -55,16 +55,14 @@ func judged(ctx context.Context, in Input, eval compiler.FreeResponseEval) (Verd
 	var transcript bytes.Buffer
 	counts := map[string]int{}
 	for _, vote := range result.Votes {
-		line, err := json.Marshal(vote)
-		if err != nil {
+		if err := json.NewEncoder(&transcript).Encode(vote); err != nil {
 			return Verdict{}, err
 		}
-		transcript.Write(append(line, '\n'))
-		kind := vote.About + "_failed"
 		if vote.Pass {
-			kind = vote.About + "_passed"
+			counts[vote.About+"_passed"]++
+		} else {
+			counts[vote.About+"_failed"]++
 		}
-		counts[kind]++
 	}
 	v.Stdout = runtime.Output{Head: transcript.Bytes(), Total: int64(transcript.Len())}
 	return v.with("judge", counts), nil
@@ -155,12 +153,12 @@ func (k freeKey) judge(text string) Verdict {
 	for i, p := range k.accepted {
 		if !list && r.affirms(i, p) {
 			score, rule = 1, "contained"
-		} else if f1 := r.f1(p, false); f1 > score {
+		} else if f1 := f1(p.words, r.strict); f1 > score && !r.opposes(p.words) {
 			score, rule = f1, "token_f1"
 		}
 	}
 	for _, p := range k.rejected {
-		if r.rejects(p, k.accepted) || score > 0 && r.f1(p, true) >= score {
+		if r.rejects(p, k.accepted) || score > 0 && f1(p.loose, r.loose) >= score {
 			return failed(reasonRejected, "the answer holds or resembles a rejected one")
 		}
 	}
@@ -182,9 +180,7 @@ type response struct {
 	loose      []string    // the same; see loosen
 	statements []statement // their mentions are those of accepted answers
 	last       map[int]int // the last statement that mentions each accepted answer
-	count      map[string]int
-	counts     map[string]int // of the loose words
-	reach      []int          // by word: the furthest end of an accepted phrase that begins there or earlier
+	reach      []int       // by word: the furthest end of an accepted phrase that begins there or earlier
 }
 
 func (k freeKey) newResponse(text, folded string) *response {
@@ -193,12 +189,9 @@ func (k freeKey) newResponse(text, folded string) *response {
 		ts = withoutQuote(ts, quote)
 	}
 	ws, at := wordsOf(ts)
-	r := &response{folded: folded, strict: ws, last: map[int]int{}, count: map[string]int{}, counts: map[string]int{}, reach: make([]int, len(ws))}
+	r := &response{folded: folded, strict: ws, last: map[int]int{}, reach: make([]int, len(ws))}
 	for _, w := range ws {
-		l := loosen(w)
-		r.loose = append(r.loose, l)
-		r.count[w]++
-		r.counts[l]++
+		r.loose = append(r.loose, loosen(w))
 	}
 	found := map[int][]int{} // the phrases that begin at a word
 	for i, p := range k.accepted {
@@ -268,26 +261,22 @@ func (s statement) takesBack() bool {
 	})
 }
 
-// f1 returns the harmonic mean of precision and recall of words, in any order. Unless loose,
-// it is 0 if one text denies what the other says.
-func (r *response) f1(p phrase, loose bool) float64 {
-	want, count := p.words, r.count
-	if loose {
-		want, count = p.loose, r.counts
-	} else if r.opposes(p.words) {
+// f1 returns the harmonic mean of precision and recall of words, in any order.
+func f1(want, got []string) float64 {
+	if len(want)+len(got) == 0 {
 		return 0
 	}
-	if len(want)+len(r.strict) == 0 {
-		return 0
-	}
-	used, common := map[string]int{}, 0
+	left, common := map[string]int{}, 0
 	for _, w := range want {
-		if used[w] < count[w] {
-			used[w]++
+		left[w]++
+	}
+	for _, w := range got {
+		if left[w] > 0 {
+			left[w]--
 			common++
 		}
 	}
-	return 2 * float64(common) / float64(len(want)+len(r.strict))
+	return 2 * float64(common) / float64(len(want)+len(got))
 }
 
 // opposes reports whether the response denies a word of the phrase, or lacks the phrase's
