@@ -74,7 +74,7 @@ func (c *codeCheck) verify(ctx context.Context) (Verdict, error) {
 		v = failed(contrast.Reason, "the candidate passes tests that expect what is wrong")
 	}
 	v.Contrast = &summary
-	v.Stderr = c.real.output()
+	v.Stderr = runtime.Output{Tail: c.real.Output, Total: c.real.Total}
 	v.Metadata = map[string]any{"exit_reason": c.real.End, "wall_seconds": c.real.took.Seconds()}
 	return v, nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"embed"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -260,16 +259,11 @@ func (s *codeSandbox) close(ctx context.Context) error {
 type codeRun struct {
 	End    string // "exit 0", "signal 11", "killed", "timeout"
 	Result string // what the process reported, if it did
-	Output string // the end of its output, base64
+	Output []byte // the end of its output
 	Total  int64  // bytes of output
 	took   time.Duration
 	// limit is the sandbox's limit that ended the run; 0 if none did.
 	limit runtime.Reason
-}
-
-func (r codeRun) output() runtime.Output {
-	text, _ := base64.StdEncoding.DecodeString(r.Output)
-	return runtime.Output{Tail: text, Total: r.Total}
 }
 
 // run sends one request to the sandbox and waits for its end. It keeps output bytes of the
