@@ -198,8 +198,7 @@ func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v Verdict,
 	}
 	v = passed()
 	fields := append(strings.Fields(line), "")
-	plain := &linkResolver{image: view.Root()}
-	if _, err := view.Root().Lstat(strings.TrimPrefix(plain.follow(fields[0], nil), "/")); err != nil {
+	if _, err := view.Root().Lstat(inImage(view.Root(), fields[0])); err != nil {
 		v = faulty("checker_not_runnable", "the image lacks the interpreter of the checker's script")
 	}
 	return v, view.Close()
