@@ -190,7 +190,8 @@ func (t *trust) sealed(workdir string) (paths []string) {
 	for _, p := range all {
 		inside := func(dir string) bool { return isBelow("/"+p, dir) }
 		info, err := t.image.Lstat(p)
-		if err == nil && info.Mode()&fs.ModeSymlink == 0 && !inside(workdir) && inImage(t.image, p) == p && !slices.ContainsFunc(paths, inside) {
+		if err == nil && info.Mode()&fs.ModeSymlink == 0 && !inside(workdir) &&
+			inImage(t.image, p) == p && !slices.ContainsFunc(paths, inside) {
 			paths = append(paths, "/"+p)
 		}
 	}
@@ -215,7 +216,8 @@ func (t *trust) trustPrograms(dir string) {
 		if e.Type()&fs.ModeSymlink == 0 {
 			continue
 		}
-		if target := path.Dir(inImage(t.image, path.Join(at, e.Name()))); target != at && path.Base(target) == "bin" && !slices.Contains(prefixes, target) {
+		target := path.Dir(inImage(t.image, path.Join(at, e.Name())))
+		if target != at && path.Base(target) == "bin" && !slices.Contains(prefixes, target) {
 			prefixes = append(prefixes, target)
 		}
 	}

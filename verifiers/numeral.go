@@ -216,9 +216,11 @@ func wordNumeral(ts []token) (numeral, int) {
 }
 
 func smallNumber(w string) int {
-	names := [...]string{"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
-		"fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-		"twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"}
+	names := [...]string{
+		"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+		"thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+		"twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety",
+	}
 	i := slices.Index(names[:], w)
 	if i >= 20 {
 		return 10 * (i - 18)
@@ -228,7 +230,9 @@ func smallNumber(w string) int {
 
 // dateForms are the ways to write a date; what ends with "?" may be missing. For numbers, only
 // the order year, month, day is unambiguous.
-var dateForms = [...]string{"month .? day ordinal? ,? year", "day ordinal? .? of? month .? ,? year", "yyyy - mm - dd", "yyyy / mm / dd"}
+var dateForms = [...]string{
+	"month .? day ordinal? ,? year", "day ordinal? .? of? month .? ,? year", "yyyy - mm - dd", "yyyy / mm / dd",
+}
 
 // dateAt returns the date at the start of ts, with the weekday before it, as year-month-day,
 // and how many tokens it takes.

@@ -59,6 +59,7 @@ func (c wordClass) of(w string) string {
 	return lexicon()[c][w]
 }
 
+// has reports whether w is in the class. Any single letter is a stand-in.
 func (c wordClass) has(w string) bool {
 	return c.of(w) != "" || c == standIn && utf8.RuneCountInString(w) == 1
 }

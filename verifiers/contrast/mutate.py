@@ -848,7 +848,8 @@ def listed(file, request, found):
     try:
         f = File(file["text"], random.Random("%s %s" % (request["seed"], path)), request)
         f.assertions()
-        edits, unread = [dict(e, path=path) for e in chosen(f, request)], ["%s:%d" % (path, line) for line in sorted(f.unread)]
+        edits = [dict(e, path=path) for e in chosen(f, request)]
+        unread = ["%s:%d" % (path, line) for line in sorted(f.unread)]
     except Exception:  # it must not cost the other files theirs
         edits, unread = [], [path]
     found["edits"] += edits
