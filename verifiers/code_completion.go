@@ -18,11 +18,7 @@ import (
 
 // codeCompletion runs the hidden tests, unchanged and changed. Each run is one process with
 // the candidate as a module of its own.
-func codeCompletion(ctx context.Context, e Engine, in Input) (v Verdict, err error) {
-	eval, ok := in.Task.CodeCompletion()
-	if !ok {
-		return Verdict{}, fmt.Errorf("task %q is no code_completion", in.Task.ID())
-	}
+func codeCompletion(ctx context.Context, e Engine, in Input, eval compiler.CodeCompletionEval) (v Verdict, err error) {
 	if eval.Language != "python" {
 		return Verdict{Status: Pending, Reason: "language_without_verifier", Message: "no verifier for code in the language of this task; only python has one"}, nil
 	}
@@ -78,7 +74,7 @@ func (c *codeCheck) verify(ctx context.Context) (Verdict, error) {
 		v = failed(contrast.Reason, "the candidate passes tests that expect what is wrong")
 	}
 	v.Contrast = &summary
-	v.Stderr = c.real.output()
+	v.Stderr = runtime.Output{Tail: c.real.Output, Total: c.real.Total}
 	v.Metadata = map[string]any{"exit_reason": c.real.End, "wall_seconds": c.real.took.Seconds()}
 	return v, nil
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"embed"
-	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,9 +43,6 @@ const (
 	// changed test and one more.
 	maxIdle = contrast.Mutants + 4
 )
-
-// errPython means that the image's interpreter is unusable for any candidate.
-var errPython = contrast.ErrPython
 
 // A CodePool keeps sandboxes of code_completion for later verifications. The first process
 // of each is our own code/supervise.py. Every run of tests is a separate process of a
@@ -156,22 +151,27 @@ func (p *CodePool) start(ctx context.Context, in Input, key string) (*codeSandbo
 		return nil, errors.Join(err, stage.Close())
 	}
 	input, requests := io.Pipe()
-	s := &codeSandbox{key: key, seen: map[string]bool{}, sandbox: sandbox, stage: stage, requests: requests, answers: &answers{arrived: make(chan []byte, 2)}, ended: make(chan struct{})}
+	answers, output := io.Pipe()
+	s := &codeSandbox{
+		key: key, seen: map[string]bool{}, sandbox: sandbox, stage: stage, requests: requests,
+		answers: make(chan json.RawMessage, 2), ended: make(chan struct{}),
+	}
 	life, kill := context.WithCancel(context.WithoutCancel(ctx))
 	s.kill = kill
 	go func() {
 		defer close(s.ended)
 		s.exit, s.err = sandbox.Exec(life, runtime.Process{
-			Args: []string{"python3", codeMount + "/supervise.py", codeUser(in)}, Stdin: input, Stdout: s.answers,
+			Args: []string{"python3", codeMount + "/supervise.py", codeUser(in)}, Stdin: input, Stdout: output,
 			Wall: poolWall, Grace: time.Millisecond, OutputBytes: 64 << 10,
 		})
-		_ = input.CloseWithError(io.ErrClosedPipe)
+		_, _ = input.CloseWithError(io.ErrClosedPipe), output.Close()
 	}()
-	if answer, err := s.answer(ctx, readyWall); err != nil || string(answer) != "ready" {
+	go s.read(answers)
+	if answer, err := s.answer(ctx, readyWall); err != nil || string(answer) != `"ready"` {
 		select {
 		case <-s.ended:
 			if errors.Is(s.err, runtime.ErrNotStarted) || s.err == nil {
-				err = fmt.Errorf("%w: %w: %s", errPython, errors.Join(err, s.err), firstLine(s.exit))
+				err = fmt.Errorf("%w: %w: %s", contrast.ErrPython, errors.Join(err, s.err), firstLine(s.exit))
 			}
 		default:
 		}
@@ -196,7 +196,7 @@ type codeSandbox struct {
 	sandbox  runtime.Sandbox
 	stage    runtime.Volume
 	requests *io.PipeWriter
-	answers  *answers
+	answers  chan json.RawMessage // closed when there are no more
 	kill     func()
 	ended    chan struct{} // closed when its process has ended; then exit and err are set
 	exit     runtime.Exit
@@ -206,22 +206,36 @@ type codeSandbox struct {
 // errEnded means that the first process has ended; its exit says why.
 var errEnded = errors.New("the sandbox's first process has ended")
 
-// answer waits for the next frame, but not longer than limit.
-func (s *codeSandbox) answer(ctx context.Context, limit time.Duration) ([]byte, error) {
-	overtime := time.NewTimer(limit)
-	defer overtime.Stop()
-	select {
-	case a := <-s.answers.arrived:
-		return a, nil
-	case <-s.ended:
-		select {
-		case a := <-s.answers.arrived: // before it ended
-			return a, nil
-		default:
-			return nil, errEnded
+// read passes on what the first process writes: JSON values, none of more than maxAnswer bytes.
+func (s *codeSandbox) read(output *io.PipeReader) {
+	defer close(s.answers)
+	bounded := &io.LimitedReader{R: output}
+	for values := json.NewDecoder(bounded); ; {
+		bounded.N = maxAnswer
+		var answer json.RawMessage
+		if err := values.Decode(&answer); err != nil {
+			_ = output.CloseWithError(err)
+			return
 		}
-	case <-overtime.C:
-		return nil, errOvertime
+		s.answers <- answer
+	}
+}
+
+// answer waits for the next answer, but not longer than limit.
+func (s *codeSandbox) answer(ctx context.Context, limit time.Duration) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errOvertime)
+	defer cancel()
+	select {
+	case a, ok := <-s.answers:
+		if ok {
+			return a, nil
+		}
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	select {
+	case <-s.ended:
+		return nil, errEnded
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -245,16 +259,11 @@ func (s *codeSandbox) close(ctx context.Context) error {
 type codeRun struct {
 	End    string // "exit 0", "signal 11", "killed", "timeout"
 	Result string // what the process reported, if it did
-	Output string // the end of its output, base64
+	Output []byte // the end of its output
 	Total  int64  // bytes of output
 	took   time.Duration
 	// limit is the sandbox's limit that ended the run; 0 if none did.
 	limit runtime.Reason
-}
-
-func (r codeRun) output() runtime.Output {
-	text, _ := base64.StdEncoding.DecodeString(r.Output)
-	return runtime.Output{Tail: text, Total: r.Total}
 }
 
 // run sends one request to the sandbox and waits for its end. It keeps output bytes of the
@@ -267,23 +276,19 @@ func (s *codeSandbox) run(ctx context.Context, request []byte, wall time.Duratio
 	}
 	answer, err := s.answer(ctx, wall+runSlack)
 	r.took = time.Since(begun)
+	if err == nil {
+		err = json.Unmarshal(answer, &r)
+	}
+	if err == nil {
+		answer, err = s.answer(ctx, runSlack)
+	}
 	switch {
 	case errors.Is(err, errEnded):
 		return s.gone(r)
 	case err != nil:
-		return r, false, err
-	}
-	if err := json.Unmarshal(answer, &r); err != nil {
 		return r, false, fmt.Errorf("the answer of a run: %w", err)
 	}
-	answer, err = s.answer(ctx, runSlack)
-	switch {
-	case errors.Is(err, errEnded):
-		return s.gone(r)
-	case err != nil:
-		return r, false, err
-	}
-	return r, string(answer) == "clean", nil
+	return r, string(answer) == `"clean"`, nil
 }
 
 // gone adds to r what ended the first process, and so the run.
@@ -299,28 +304,4 @@ func (s *codeSandbox) gone(r codeRun) (codeRun, bool, error) {
 		return r, false, nil
 	}
 	return r, false, fmt.Errorf("%w: it %s", errEnded, s.exit)
-}
-
-// answers splits a stream into frames, each preceded by its length in four bytes.
-type answers struct {
-	data    []byte
-	arrived chan []byte
-}
-
-var errAnswer = errors.New("an answer that is too long")
-
-func (a *answers) Write(p []byte) (int, error) {
-	a.data = append(a.data, p...)
-	for len(a.data) >= 4 {
-		size := int(binary.BigEndian.Uint32(a.data))
-		if size > maxAnswer {
-			return 0, errAnswer
-		}
-		if len(a.data) < 4+size {
-			break
-		}
-		a.arrived <- slices.Clone(a.data[4 : 4+size])
-		a.data = a.data[4+size:]
-	}
-	return len(p), nil
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"unicode"
@@ -21,11 +19,7 @@ import (
 
 // freeResponse judges by a structured rubric, or lets a model judge by one in prose if task and
 // operator allow it; otherwise the verdict is Pending. It needs no engine.
-func freeResponse(ctx context.Context, _ Engine, in Input) (Verdict, error) {
-	eval, ok := in.Task.FreeResponse()
-	if !ok {
-		return Verdict{}, fmt.Errorf("task %q is no free_response", in.Task.ID())
-	}
+func freeResponse(ctx context.Context, _ Engine, in Input, eval compiler.FreeResponseEval) (Verdict, error) {
 	if !eval.Structured && in.Task.Judged() && in.Judge != nil {
 		return judged(ctx, in, eval)
 	}
@@ -61,16 +55,14 @@ func judged(ctx context.Context, in Input, eval compiler.FreeResponseEval) (Verd
 	var transcript bytes.Buffer
 	counts := map[string]int{}
 	for _, vote := range result.Votes {
-		line, err := json.Marshal(vote)
-		if err != nil {
+		if err := json.NewEncoder(&transcript).Encode(vote); err != nil {
 			return Verdict{}, err
 		}
-		transcript.Write(append(line, '\n'))
-		kind := vote.About + "_failed"
 		if vote.Pass {
-			kind = vote.About + "_passed"
+			counts[vote.About+"_passed"]++
+		} else {
+			counts[vote.About+"_failed"]++
 		}
-		counts[kind]++
 	}
 	v.Stdout = runtime.Output{Head: transcript.Bytes(), Total: int64(transcript.Len())}
 	return v.with("judge", counts), nil
@@ -161,12 +153,12 @@ func (k freeKey) judge(text string) Verdict {
 	for i, p := range k.accepted {
 		if !list && r.affirms(i, p) {
 			score, rule = 1, "contained"
-		} else if f1 := r.f1(p, false); f1 > score {
+		} else if f1 := f1(p.words, r.strict); f1 > score && !r.opposes(p.words) {
 			score, rule = f1, "token_f1"
 		}
 	}
 	for _, p := range k.rejected {
-		if r.rejects(p, k.accepted) || score > 0 && r.f1(p, true) >= score {
+		if r.rejects(p, k.accepted) || score > 0 && f1(p.loose, r.loose) >= score {
 			return failed(reasonRejected, "the answer holds or resembles a rejected one")
 		}
 	}
@@ -188,9 +180,7 @@ type response struct {
 	loose      []string    // the same; see loosen
 	statements []statement // their mentions are those of accepted answers
 	last       map[int]int // the last statement that mentions each accepted answer
-	count      map[string]int
-	counts     map[string]int // of the loose words
-	reach      []int          // by word: the furthest end of an accepted phrase that begins there or earlier
+	reach      []int       // by word: the furthest end of an accepted phrase that begins there or earlier
 }
 
 func (k freeKey) newResponse(text, folded string) *response {
@@ -199,12 +189,9 @@ func (k freeKey) newResponse(text, folded string) *response {
 		ts = withoutQuote(ts, quote)
 	}
 	ws, at := wordsOf(ts)
-	r := &response{folded: folded, strict: ws, last: map[int]int{}, count: map[string]int{}, counts: map[string]int{}, reach: make([]int, len(ws))}
+	r := &response{folded: folded, strict: ws, last: map[int]int{}, reach: make([]int, len(ws))}
 	for _, w := range ws {
-		l := loosen(w)
-		r.loose = append(r.loose, l)
-		r.count[w]++
-		r.counts[l]++
+		r.loose = append(r.loose, loosen(w))
 	}
 	found := map[int][]int{} // the phrases that begin at a word
 	for i, p := range k.accepted {
@@ -251,7 +238,7 @@ func (s statement) asserts() bool {
 	if s.toneOf().denies {
 		return false
 	}
-	hedge := slices.IndexFunc(s.tokens, func(t token) bool { return isHedge(t.text) && !t.named })
+	hedge := slices.IndexFunc(s.tokens, func(t token) bool { return hedge.has(t.text) && !t.named })
 	for _, m := range s.mentions {
 		from, to := m.from-s.from, m.to-s.from
 		if 0 <= hedge && hedge < from || s.wordAt(from-1) == "or" || s.wordAt(to) == "or" {
@@ -270,30 +257,26 @@ func (s statement) takesBack() bool {
 		return false
 	}
 	return !slices.ContainsFunc(s.tokens, func(t token) bool {
-		return t.kind != symbol && !isGlue(t.text) && !isNegation(t.text) && !isDenial(t.text)
+		return t.kind != symbol && !glue.has(t.text) && !denial.has(t.text)
 	})
 }
 
-// f1 returns the harmonic mean of precision and recall of words, in any order. Unless loose,
-// it is 0 if one text denies what the other says.
-func (r *response) f1(p phrase, loose bool) float64 {
-	want, count := p.words, r.count
-	if loose {
-		want, count = p.loose, r.counts
-	} else if r.opposes(p.words) {
+// f1 returns the harmonic mean of precision and recall of words, in any order.
+func f1(want, got []string) float64 {
+	if len(want)+len(got) == 0 {
 		return 0
 	}
-	if len(want)+len(r.strict) == 0 {
-		return 0
-	}
-	used, common := map[string]int{}, 0
+	left, common := map[string]int{}, 0
 	for _, w := range want {
-		if used[w] < count[w] {
-			used[w]++
+		left[w]++
+	}
+	for _, w := range got {
+		if left[w] > 0 {
+			left[w]--
 			common++
 		}
 	}
-	return 2 * float64(common) / float64(len(want)+len(r.strict))
+	return 2 * float64(common) / float64(len(want)+len(got))
 }
 
 // opposes reports whether the response denies a word of the phrase, or lacks the phrase's
@@ -304,7 +287,7 @@ func (r *response) opposes(want []string) bool {
 	}
 	wanted := map[string]bool{}
 	for _, w := range want {
-		wanted[w] = !isGlue(w)
+		wanted[w] = !glue.has(w)
 	}
 	return slices.ContainsFunc(r.statements, func(s statement) bool {
 		return slices.ContainsFunc(s.tokens, func(t token) bool { return wanted[t.text] }) && s.toneOf().denies
@@ -329,7 +312,7 @@ func (k freeKey) isList(r *response) bool {
 	if isPile(r) {
 		return true
 	}
-	items, foreign, bracket := 0, 0, false
+	count, bracket := map[itemKind]int{}, false
 	for _, s := range r.statements {
 		if s.opened == "because" || bracket && s.opened == ")" {
 			return false
@@ -338,35 +321,28 @@ func (k freeKey) isList(r *response) bool {
 		if s.mentions == nil && s.toneOf().denies {
 			continue
 		}
-		for item := range splitItems(s.tokens) {
-			switch k.classify(item) {
-			case proseItem:
-				return false
-			case foreignItem:
-				foreign++
-				fallthrough
-			case acceptedItem:
-				items++
-			}
+		for _, item := range splitItems(s.tokens) {
+			count[k.classify(item)]++
 		}
 	}
-	return items > 1 && foreign > 0
+	return count[proseItem] == 0 && count[foreignItem] > 0 && count[foreignItem]+count[acceptedItem] > 1
 }
 
-// splitItems yields the words of the alternatives within a statement.
-func splitItems(ts []token) iter.Seq[[]string] {
-	return func(yield func([]string) bool) {
-		begin := 0
-		for i := range len(ts) + 1 {
-			if i < len(ts) && ts[i].text != "or" && ts[i].text != "/" && ts[i].text != "&" {
-				continue
+// splitItems returns the words of the alternatives within a statement.
+func splitItems(ts []token) (items [][]string) {
+	var words []string
+	for _, t := range append(slices.Clip(ts), token{text: "or"}) {
+		switch {
+		case t.text == "or", t.text == "/", t.text == "&":
+			if words != nil {
+				items = append(items, words)
 			}
-			if words, _ := wordsOf(ts[begin:i]); len(words) > 0 && !yield(words) {
-				return
-			}
-			begin = i + 1
+			words = nil
+		case t.kind != symbol:
+			words = append(words, t.text)
 		}
 	}
+	return items
 }
 
 type itemKind int
@@ -384,7 +360,7 @@ func (k freeKey) classify(item []string) itemKind {
 	for _, w := range item {
 		switch {
 		case w == "a", w == "an", w == "the", w == "and", w == "of", w == "in":
-		case isGlue(w):
+		case glue.has(w):
 			return proseItem
 		case k.asked[w] && !k.offered, strings.HasSuffix(w, "ly"), w == "yes", w == "no", w == "ok", w == "please":
 		default:
@@ -412,7 +388,7 @@ const (
 // spaces, eight words of prose include a short one.
 func isPile(r *response) bool {
 	return len(r.strict) >= minPile && !slices.ContainsFunc(r.strict, func(w string) bool {
-		return isGlue(w) || utf8.RuneCountInString(w) <= 3
+		return glue.has(w) || utf8.RuneCountInString(w) <= 3
 	})
 }
 

@@ -68,12 +68,17 @@ type linkResolver struct {
 }
 
 func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string) *linkResolver {
-	plain := &linkResolver{image: image}
-	l := &linkResolver{candidate: candidate, image: image, workdir: plain.follow(workdir, nil)}
+	l := &linkResolver{candidate: candidate, image: image, workdir: "/" + inImage(image, workdir)}
 	for _, t := range trusted {
-		l.trusted = append(l.trusted, plain.follow(t, nil))
+		l.trusted = append(l.trusted, "/"+inImage(image, t))
 	}
 	return l
+}
+
+// inImage returns where the path p, from the root, leads in an image: a path relative to the root.
+func inImage(image *os.Root, p string) string {
+	l := &linkResolver{image: image}
+	return strings.TrimPrefix(workspace.Follow(p, l.readlink, nil), "/")
 }
 
 // count counts the forging links below the directory name of root, whose files the checker
@@ -120,18 +125,13 @@ func (l *linkResolver) forges(at string) bool {
 		return false
 	}
 	denied, steps := false, 0
-	l.follow(at, func(done string, rest []string) bool {
+	workspace.Follow(at, l.readlink, func(done string, rest []string) bool {
 		steps++
 		l.steps++
 		denied = steps > maxSteps || l.steps > maxAllSteps || l.denied(done, rest)
 		return denied
 	})
 	return denied
-}
-
-// follow is workspace.Follow in the verifier's sandbox.
-func (l *linkResolver) follow(at string, visit func(done string, rest []string) bool) string {
-	return workspace.Follow(at, l.readlink, visit)
 }
 
 // denied reports whether a path resolved up to done leads to a denied place. Outside the

@@ -142,7 +142,7 @@ var (
 
 func newTrust(image *os.Root, env []string, eval compiler.TerminalEval) *trust {
 	t := &trust{image: image, programs: map[string]bool{}, libraries: map[string]bool{}, modules: map[string]bool{}, pythons: map[string]bool{}}
-	both := func(p string) []string { return []string{strings.Trim(path.Clean(p), "/"), t.resolve(p)} }
+	both := func(p string) []string { return []string{strings.Trim(path.Clean(p), "/"), inImage(t.image, p)} }
 	for _, p := range eval.ExpectedChanges {
 		t.expected = append(t.expected, both(p)...)
 	}
@@ -190,7 +190,8 @@ func (t *trust) sealed(workdir string) (paths []string) {
 	for _, p := range all {
 		inside := func(dir string) bool { return isBelow("/"+p, dir) }
 		info, err := t.image.Lstat(p)
-		if err == nil && info.Mode()&fs.ModeSymlink == 0 && !inside(workdir) && t.resolve(p) == p && !slices.ContainsFunc(paths, inside) {
+		if err == nil && info.Mode()&fs.ModeSymlink == 0 && !inside(workdir) &&
+			inImage(t.image, p) == p && !slices.ContainsFunc(paths, inside) {
 			paths = append(paths, "/"+p)
 		}
 	}
@@ -201,21 +202,22 @@ func (t *trust) sealed(workdir string) (paths []string) {
 // a candidate could put something else in the place of a link.
 func (t *trust) trust(p string) {
 	if p = strings.Trim(path.Clean("/"+p), "/"); p != "" {
-		t.trees = append(t.trees, p, t.resolve(p))
+		t.trees = append(t.trees, p, inImage(t.image, p))
 	}
 }
 
 // trustPrograms adds a directory of PATH, the libraries beside it, and those of programs that it
 // has links to: virtual environments and other installations of Python are found so.
 func (t *trust) trustPrograms(dir string) {
-	at := t.resolve(dir)
+	at := inImage(t.image, dir)
 	prefixes := []string{dir, at}
 	entries, _ := fs.ReadDir(t.image.FS(), at) // the image may have no such directory
 	for _, e := range entries {
 		if e.Type()&fs.ModeSymlink == 0 {
 			continue
 		}
-		if target := path.Dir(t.resolve(path.Join(at, e.Name()))); target != at && path.Base(target) == "bin" && !slices.Contains(prefixes, target) {
+		target := path.Dir(inImage(t.image, path.Join(at, e.Name())))
+		if target != at && path.Base(target) == "bin" && !slices.Contains(prefixes, target) {
 			prefixes = append(prefixes, target)
 		}
 	}
@@ -231,12 +233,6 @@ func (t *trust) trustPrograms(dir string) {
 			t.trust(path.Join(prefix, name))
 		}
 	}
-}
-
-// resolve returns the path in the image to which p leads, relative to its root.
-func (t *trust) resolve(p string) string {
-	plain := &linkResolver{image: t.image}
-	return strings.TrimPrefix(plain.follow(path.Join("/", p), nil), "/")
 }
 
 // learn notes the names of the image's programs, libraries and modules in dir and up to three

@@ -2,7 +2,6 @@ package verifiers
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,11 +9,7 @@ import (
 )
 
 // multipleChoice judges an answer that names a choice. It needs no engine.
-func multipleChoice(_ context.Context, _ Engine, in Input) (Verdict, error) {
-	eval, ok := in.Task.MultipleChoice()
-	if !ok {
-		return Verdict{}, fmt.Errorf("task %q is no multiple_choice", in.Task.ID())
-	}
+func multipleChoice(_ context.Context, _ Engine, in Input, eval compiler.MultipleChoiceEval) (Verdict, error) {
 	return judgeChoice(eval.Question, in.Candidate.Text, eval.Choices, eval.Answers.Reveal()), nil
 }
 
@@ -101,8 +96,8 @@ func (b ballot) read(text string) ([]int, string) {
 	if len(fits) > 0 {
 		return fits, ""
 	}
-	r := reader{question: b.asked, mentions: b.mentions}
-	return r.read(withoutQuote(tokenize(text), b.question))
+	ts := withoutQuote(tokenize(text), b.question)
+	return reader{question: b.asked}.read(ts, b.mentions(ts))
 }
 
 func (b ballot) those(fit func(choice) bool) []int {
@@ -129,42 +124,36 @@ func (b ballot) label(s string) int {
 // mentions returns where the text names a choice by its text or label.
 func (b ballot) mentions(ts []token) []mention {
 	words, at := wordsOf(ts)
-	raw := rawWords(ts)
-	ends := make([]int, len(words)) // of the longest text that begins at each word
-	longest := map[int][]int{}
+	found := make([]mention, len(words)) // the longest text that begins at each word
 	for i, c := range b.choices {
 		for _, from := range find(words, c.words) {
-			end := from + len(c.words)
-			if end > ends[from] {
-				ends[from], longest[from] = end, nil
+			m, end := &found[from], from+len(c.words)
+			if end > m.to {
+				*m = mention{to: end}
 			}
-			if end == ends[from] {
-				longest[from] = append(longest[from], i)
+			if end == m.to {
+				m.answers = append(m.answers, i)
 			}
 		}
 	}
-	labels := map[int]bool{} // by token, whether the label's text follows
 	for i, w := range words {
 		c := b.label(w)
-		if c < 0 || ends[i] > i+1 || !isLabel(ts, at[i]) {
+		if c < 0 || found[i].to > i+1 || !isLabel(ts, at[i]) {
 			continue
 		}
-		ends[i], longest[i], labels[at[i]] = i+1, []int{c}, false
+		found[i] = mention{answers: []int{c}, to: i + 1, label: true}
 		own := b.choices[c].words
 		if end := i + 1 + len(own); len(own) > 0 && end <= len(words) && slices.Equal(words[i+1:end], own) && !hasBreak(ts[at[i]:at[i+1]]) {
-			ends[i], labels[at[i]] = end, true
+			found[i].to, found[i].listed = end, true
 		}
 	}
-	out := spans(ends, at, func(from int) []int {
-		fits := longest[from]
-		same := func(i int) bool { return slices.Equal(b.choices[i].raw, raw[from:ends[from]]) }
-		if len(fits) > 1 && slices.ContainsFunc(fits, same) {
-			fits = slices.DeleteFunc(slices.Clone(fits), func(i int) bool { return !same(i) })
+	out := apart(found, at)
+	for i, m := range out {
+		raw := rawWords(ts[m.from:m.to])
+		same := func(c int) bool { return slices.Equal(b.choices[c].raw, raw) }
+		if len(m.answers) > 1 && slices.ContainsFunc(m.answers, same) {
+			out[i].answers = slices.DeleteFunc(m.answers, func(c int) bool { return !same(c) })
 		}
-		return fits
-	})
-	for i := range out {
-		out[i].listed, out[i].label = labels[out[i].from]
 	}
 	return out
 }

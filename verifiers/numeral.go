@@ -2,7 +2,6 @@ package verifiers
 
 import (
 	"fmt"
-	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -13,13 +12,10 @@ import (
 // exactTolerance returns f as the decimal that the author wrote; nil if f is negative or
 // not finite.
 func exactTolerance(f float64) *big.Rat {
-	if math.IsNaN(f) || math.IsInf(f, 0) || f < 0 {
+	if f < 0 {
 		return nil
 	}
-	r, ok := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))
-	if !ok {
-		return nil
-	}
+	r, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64)) // nil if it is no number
 	return r
 }
 
@@ -103,34 +99,36 @@ func parseDecimal(s string) *big.Rat {
 			return nil
 		}
 	}
-	r, ok := new(big.Rat).SetString(s)
-	if !ok {
-		return nil
-	}
+	r, _ := new(big.Rat).SetString(s) // nil if it is no number
 	return r
 }
 
-// joinNumbers joins the tokens of each number that consists of several: words
-// ("twenty-two"), powers, fractions, and factors ("3 × 10^8", "2 thousand", "25%").
-func joinNumbers(ts []token) []token {
+// join replaces each part of ts that read finds at a token by what it returns, with the number
+// of tokens; 0 if there is none.
+func join(ts []token, read func([]token) (token, int)) []token {
 	out := ts[:0]
 	for i := 0; i < len(ts); i++ {
 		t := ts[i]
-		if n, size := wordNumeral(ts[i:]); size > 0 {
-			t, i = token{kind: number, text: n.text, raw: t.raw, glued: t.glued, num: n}, i+size-1
-		}
-		if t.kind == number {
-			for t.num.value != nil {
-				n, size := extend(t.num, ts[i+1:])
-				if size == 0 {
-					break
-				}
-				t.num, t.text, i = n, n.text, i+size
-			}
+		if joined, size := read(ts[i:]); size > 0 {
+			joined.glued = t.glued
+			t, i = joined, i+size-1
 		}
 		out = append(out, t)
 	}
 	return out
+}
+
+// numberAt returns the number at the start of ts, and how many tokens it takes: words
+// ("twenty-two"), powers, fractions, and factors ("3 × 10^8", "2 thousand", "25%").
+func numberAt(ts []token) (token, int) {
+	n, size := wordNumeral(ts)
+	if ts[0].kind == number {
+		n, size = ts[0].num, 1
+	}
+	for more := size; more > 0 && n.value != nil; size += more {
+		n, more = extend(n, ts[size:])
+	}
+	return token{kind: number, text: n.text, raw: ts[0].raw, num: n}, size
 }
 
 // extend returns the number that n forms with the tokens that follow it, ts, and how many of
@@ -165,8 +163,9 @@ func extend(n numeral, ts []token) (numeral, int) {
 		return numeral{text: n.text + "%", value: n.value, comma: n.comma, percent: true}, 1
 	case t.text == "per" && len(ts) > 1 && ts[1].text == "cent":
 		return numeral{text: n.text + "%", value: n.value, comma: n.comma, percent: true}, 2
-	case factor(t.text) != nil:
-		return numeral{text: n.text + " " + t.text, value: product(factor(t.text))}, 1
+	case factor.has(t.text):
+		f, _ := new(big.Rat).SetString(factor.of(t.text))
+		return numeral{text: n.text + " " + t.text, value: product(f)}, 1
 	}
 	return n, 0
 }
@@ -191,43 +190,6 @@ func power(b, e *big.Rat) *big.Rat {
 	return r
 }
 
-// factor returns the factor that the word w stands for after a number, or nil.
-func factor(w string) *big.Rat {
-	switch w {
-	case "hundred":
-		return big.NewRat(100, 1)
-	case "thousand", "k":
-		return big.NewRat(1e3, 1)
-	case "million", "mn", "mio":
-		return big.NewRat(1e6, 1)
-	case "billion", "bn":
-		return big.NewRat(1e9, 1)
-	case "trillion", "tn":
-		return big.NewRat(1e12, 1)
-	case "dozen", "dozens":
-		return big.NewRat(12, 1)
-	case "‰":
-		return big.NewRat(1, 1000)
-	case "half", "halves":
-		return big.NewRat(1, 2)
-	case "third", "thirds":
-		return big.NewRat(1, 3)
-	case "quarter", "quarters", "fourths":
-		return big.NewRat(1, 4)
-	case "fifths":
-		return big.NewRat(1, 5)
-	case "eighths":
-		return big.NewRat(1, 8)
-	case "tenths":
-		return big.NewRat(1, 10)
-	case "hundredths":
-		return big.NewRat(1, 100)
-	case "thousandths":
-		return big.NewRat(1, 1000)
-	}
-	return nil
-}
-
 // wordNumeral reads a number below a hundred in words, and "a thousand". It skips "one"
 // before other words, which is usually a pronoun.
 func wordNumeral(ts []token) (numeral, int) {
@@ -235,7 +197,7 @@ func wordNumeral(ts []token) (numeral, int) {
 		return numeral{}, 0
 	}
 	n, size := smallNumber(ts[0].text), 1
-	scaled := len(ts) > 1 && factor(ts[1].text) != nil
+	scaled := len(ts) > 1 && factor.has(ts[1].text)
 	switch {
 	case ts[0].text == "a" && scaled && len(ts[1].text) > 4 && ts[1].text != "third" && ts[1].text != "quarter":
 		n = 1
@@ -254,114 +216,92 @@ func wordNumeral(ts []token) (numeral, int) {
 }
 
 func smallNumber(w string) int {
-	units := [...]string{"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
-		"fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"}
-	tens := [...]string{"twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"}
-	if i := slices.Index(units[:], w); i >= 0 {
-		return i
+	names := [...]string{
+		"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+		"thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+		"twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety",
 	}
-	if i := slices.Index(tens[:], w); i >= 0 {
-		return 10 * (i + 2)
+	i := slices.Index(names[:], w)
+	if i >= 20 {
+		return 10 * (i - 18)
 	}
-	return -1
+	return i
 }
 
-// joinDates joins the tokens of each date with day, month and year, and the weekday before
-// it. For numbers, only the order year, month, day is unambiguous.
-func joinDates(ts []token) []token {
-	out := ts[:0]
-	for i := 0; i < len(ts); i++ {
-		if text, size := dateAt(ts[i:]); size > 0 {
-			out = append(out, token{kind: date, text: text, raw: text, glued: ts[i].glued})
-			i += size - 1
+// dateForms are the ways to write a date; what ends with "?" may be missing. For numbers, only
+// the order year, month, day is unambiguous.
+var dateForms = [...]string{
+	"month .? day ordinal? ,? year", "day ordinal? .? of? month .? ,? year", "yyyy - mm - dd", "yyyy / mm / dd",
+}
+
+// dateAt returns the date at the start of ts, with the weekday before it, as year-month-day,
+// and how many tokens it takes.
+func dateAt(ts []token) (token, int) {
+	_, start := datePattern(ts, "weekday ,? the?")
+	for _, form := range dateForms {
+		if found, size := datePattern(ts[start:], form); size > 0 {
+			text := fmt.Sprintf("%d-%d-%d", found['y'], found['m'], found['d'])
+			return token{kind: date, text: text, raw: text}, start + size
+		}
+	}
+	return token{}, 0
+}
+
+// datePattern returns the parts of a date that a form names, by their first letters, and how
+// many tokens they take.
+func datePattern(ts []token, form string) (found map[byte]int, size int) {
+	for part := range strings.FieldsSeq(form) {
+		part, optional := strings.CutSuffix(part, "?")
+		n := 0
+		if size < len(ts) {
+			n = datePart(ts[size], part)
+		}
+		switch {
+		case n == 0 && !optional:
+			return nil, 0
+		case n == 0:
 			continue
+		case found == nil:
+			found = map[byte]int{}
 		}
-		out = append(out, ts[i])
+		found[part[0]] = n
+		size++
 	}
-	return out
+	return found, size
 }
 
-// dateAt returns the date at the start of ts as year-month-day, and how many
-// tokens it takes.
-func dateAt(ts []token) (string, int) {
-	i := 0
-	skip := func(texts ...string) {
-		for _, s := range texts {
-			if i < len(ts) && ts[i].text == s {
-				i++
-			}
-		}
+// datePart returns the value of t as a part of a date, 1 for one without a value, and 0 if it
+// is not that part.
+func datePart(t token, part string) int {
+	n := 0
+	if t.kind == number {
+		n, _ = strconv.Atoi(t.text) // 0 for a fraction
 	}
-	read := func(lo, hi int) int {
-		if i < len(ts) && ts[i].kind == number {
-			if n, err := strconv.Atoi(ts[i].text); err == nil && lo <= n && n <= hi {
-				i++
-				return n
-			}
-		}
+	within := func(lo, hi int) bool { return lo <= n && n <= hi }
+	fits := t.text == part
+	switch part {
+	case "weekday":
+		fits = t.kind == word && strings.HasSuffix(t.text, "day") && len(t.text) >= 6
+	case "month":
+		n = monthOf(t.text)
+		fits = t.kind == word && n > 0
+	case "ordinal":
+		fits = t.glued && slices.Contains([]string{"st", "nd", "rd", "th"}, t.text)
+	case "day":
+		fits = within(1, 31)
+	case "year":
+		fits = within(1000, 9999)
+	case "yyyy":
+		fits = within(1, 9999) && len(t.text) == 4
+	case "mm":
+		fits = within(1, 12) && len(t.text) == 2
+	case "dd":
+		fits = within(1, 31) && len(t.text) == 2
+	}
+	if !fits {
 		return 0
 	}
-	month := func() int {
-		if i < len(ts) && ts[i].kind == word {
-			if m := monthOf(ts[i].text); m > 0 {
-				i++
-				skip(".")
-				return m
-			}
-		}
-		return 0
-	}
-	day := func() int {
-		d := read(1, 31)
-		if d > 0 && i < len(ts) && ts[i].glued {
-			skip("st", "nd", "rd", "th")
-		}
-		return d
-	}
-	if ts[0].kind == word && strings.HasSuffix(ts[0].text, "day") && len(ts[0].text) >= 6 {
-		i++
-		skip(",", "the")
-	}
-	var y, m, d int
-	if i < len(ts) && ts[i].kind == word {
-		if m = month(); m > 0 {
-			d = day()
-			skip(",")
-			y = read(1000, 9999)
-		}
-	} else if i < len(ts) && ts[i].kind == number {
-		if y, m, d = numericDate(ts[i:]); y > 0 {
-			return fmt.Sprintf("%d-%d-%d", y, m, d), i + 5
-		} else if d = day(); d > 0 {
-			skip(".", "of")
-			m = month()
-			skip(",")
-			y = read(1000, 9999)
-		}
-	}
-	if y == 0 || m == 0 || d == 0 {
-		return "", 0
-	}
-	return fmt.Sprintf("%d-%d-%d", y, m, d), i
-}
-
-// numericDate reads 2016-02-07.
-func numericDate(ts []token) (y, m, d int) {
-	if len(ts) < 5 || ts[1].text != "-" && ts[1].text != "/" || ts[3].text != ts[1].text {
-		return 0, 0, 0
-	}
-	part := func(t token, size int) int {
-		if t.kind != number || len(t.text) != size {
-			return 0
-		}
-		n, _ := strconv.Atoi(t.text)
-		return n
-	}
-	y, m, d = part(ts[0], 4), part(ts[2], 2), part(ts[4], 2)
-	if m == 0 || d == 0 || m > 12 || d > 31 {
-		return 0, 0, 0
-	}
-	return y, m, d
+	return max(n, 1)
 }
 
 func monthOf(w string) int {

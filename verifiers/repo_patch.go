@@ -24,26 +24,11 @@ import (
 
 const patchesDest = "/opt/sbench/patches"
 
-// Exit codes of trustedgit's prepare.sh.
-const (
-	exitBaseMismatch = 10 + iota
-	exitSetupPatch
-	exitCandidatePatch
-	exitChangedPaths
-	exitTestPatch
-	exitRepository
-	exitTestPatchOnBase
-)
-
 // repoPatch applies the candidate to a fresh copy of the repository and runs the task's
 // tests. One sandbox prepares the repository without running any of the candidate's code.
 // Each run of the tests starts from that state in a sandbox of its own, so that no run sees
 // what another did.
-func repoPatch(ctx context.Context, e Engine, in Input) (Verdict, error) {
-	eval, ok := in.Task.RepoPatch()
-	if !ok {
-		return Verdict{}, fmt.Errorf("task %q is no repo_patch", in.Task.ID())
-	}
+func repoPatch(ctx context.Context, e Engine, in Input, eval compiler.RepoPatchEval) (Verdict, error) {
 	for name, text := range map[string]string{"setup_patch": eval.SetupPatch, "test_patch": eval.TestPatch} {
 		if _, err := patch.Parse(text); text != "" && err != nil {
 			return faulty("pack_patch_malformed", name+" cannot be read: "+err.Error()), nil
@@ -365,19 +350,21 @@ func zeroTerminated(paths []string) string {
 	return strings.Join(append(slices.Clip(paths), ""), "\x00")
 }
 
-// prepareVerdict returns the verdict on a failed preparation. If a step before the
-// candidate's patch failed, the pack or the image is at fault.
+// prepareVerdicts has the verdicts on the exit codes of trustedgit's prepare.sh. If a step
+// before the candidate's patch failed, the pack or the image is at fault.
+var prepareVerdicts = map[int]Verdict{
+	10: faulty("base_commit_mismatch", "the image's repository is not at the task's base_commit"),
+	11: faulty("pack_patch_fails", "setup_patch does not apply to the image's repository"),
+	12: failed("candidate_patch_failed", "the candidate's patch does not apply"),
+	13: failed("changed_paths_mismatch", "the candidate's patch changed other paths than it names"),
+	14: failed("test_patch_failed", "the tests' patch does not apply after the candidate's"),
+	15: faulty("repository_missing", "the image has no git, or no repository at environment.workdir"),
+	16: faulty("pack_patch_fails", "test_patch does not apply to the repository without a candidate"),
+}
+
+// prepareVerdict returns the verdict on a failed preparation.
 func prepareVerdict(exit runtime.Exit) Verdict {
-	reasons := map[int]Verdict{
-		exitRepository:      faulty("repository_missing", "the image has no git, or no repository at environment.workdir"),
-		exitBaseMismatch:    faulty("base_commit_mismatch", "the image's repository is not at the task's base_commit"),
-		exitSetupPatch:      faulty("pack_patch_fails", "setup_patch does not apply to the image's repository"),
-		exitTestPatchOnBase: faulty("pack_patch_fails", "test_patch does not apply to the repository without a candidate"),
-		exitCandidatePatch:  failed("candidate_patch_failed", "the candidate's patch does not apply"),
-		exitChangedPaths:    failed("changed_paths_mismatch", "the candidate's patch changed other paths than it names"),
-		exitTestPatch:       failed("test_patch_failed", "the tests' patch does not apply after the candidate's"),
-	}
-	v, known := reasons[exit.Code]
+	v, known := prepareVerdicts[exit.Code]
 	if exit.Reason != runtime.Exited || !known {
 		v = failed("preparation_failed", "the repository could not be brought to the state in which its tests run: git "+exit.String())
 	}
@@ -387,12 +374,9 @@ func prepareVerdict(exit runtime.Exit) Verdict {
 
 // test runs the command in a sandbox that starts from a prepared repository.
 func (c *repoCheck) test(ctx context.Context, name string, prepared runtime.Sandbox, more ...runtime.Mount) (runtime.Exit, error) {
-	env, cfg := c.in.Task.Environment(), c.config(name)
+	cfg := c.config(name)
 	cfg.From, cfg.Mounts = prepared, append(slices.Clone(c.inputs), more...)
-	return once(ctx, c.engine, cfg, runtime.Process{
-		Args: c.eval.Command.Args(), Dir: within(env.Workdir, c.eval.Workdir),
-		Wall: cmp.Or(c.eval.Timeout, env.Timeout, c.in.Timeout), OutputBytes: c.in.OutputBytes,
-	})
+	return c.in.run(ctx, c.engine, cfg, runtime.Process{Args: c.eval.Command.Args(), Dir: c.eval.Workdir, Wall: c.eval.Timeout})
 }
 
 // withoutCandidate repeats a command that seems to lack a program, on the repository without
@@ -432,14 +416,4 @@ func testVerdict(exit runtime.Exit, err error) (Verdict, error) {
 		v.Reason, v.Message = "tests_failed", "the tests' command "+exit.String()
 	}
 	return v, nil
-}
-
-// once runs a process in a new sandbox.
-func once(ctx context.Context, e Engine, cfg runtime.Config, p runtime.Process) (runtime.Exit, error) {
-	sandbox, err := e.Create(ctx, cfg)
-	if err != nil {
-		return runtime.Exit{}, err
-	}
-	exit, err := sandbox.Exec(ctx, p)
-	return exit, errors.Join(err, sandbox.Close(ctx))
 }

@@ -2,18 +2,15 @@ package verifiers
 
 import (
 	"context"
-	"fmt"
 	"math/big"
 	"slices"
 	"strings"
+
+	"github.com/securebench/sbench/compiler"
 )
 
 // shortAnswer judges a word, a phrase, a number or a date. It needs no engine.
-func shortAnswer(_ context.Context, _ Engine, in Input) (Verdict, error) {
-	eval, ok := in.Task.ShortAnswer()
-	if !ok {
-		return Verdict{}, fmt.Errorf("task %q is no short_answer", in.Task.ID())
-	}
+func shortAnswer(_ context.Context, _ Engine, in Input, eval compiler.ShortAnswerEval) (Verdict, error) {
 	var tolerance *big.Rat
 	if eval.HasTolerance {
 		tolerance = exactTolerance(eval.Tolerance.Reveal())
@@ -76,7 +73,7 @@ func (k shortKey) judge(text string) Verdict {
 		}
 	}
 	ts := withoutQuote(tokenize(text), k.question)
-	switch _, reason := k.reader(folded).read(ts); reason {
+	switch _, reason := k.reader().read(ts, k.mentions(ts, folded)); reason {
 	case "":
 		return matched("said")
 	case reasonNone:
@@ -106,7 +103,7 @@ func withoutQuote(ts []token, quote []string) []token {
 	return append(out, ts[next:]...)
 }
 
-func (k shortKey) reader(folded string) reader {
+func (k shortKey) reader() reader {
 	r := reader{question: k.asked, aside: map[string]bool{}, open: true, numeric: true}
 	for _, a := range k.accepted {
 		r.numeric = r.numeric && (a.number != nil || a.date)
@@ -117,38 +114,37 @@ func (k shortKey) reader(folded string) reader {
 			r.aside[w] = !denies(a.words) && len(k.accepted) > 1
 		}
 	}
-	r.mentions = func(ts []token) []mention { return k.mentions(ts, folded) }
 	return r
 }
 
 // mentions returns where the text names an accepted answer, in the text's order.
 func (k shortKey) mentions(ts []token, folded string) []mention {
 	words, at := wordsOf(ts)
-	ends := make([]int, len(words)) // of the longest answer that begins there
+	found := make([]mention, len(words)) // the longest answer that begins at each word
+	add := func(from, end int) { found[from] = mention{answers: []int{0}, to: max(found[from].to, end)} }
 	for _, a := range k.accepted {
 		if a.number != nil {
 			for i, j := range at {
 				if ts[j].kind == number && k.near(ts[j].num, *a.number) {
-					ends[i] = max(ends[i], i+1)
+					add(i, i+1)
 				}
 			}
 		} else if hasSymbolsOf(folded, a.text) {
 			for _, i := range find(words, a.words) {
-				ends[i] = max(ends[i], i+len(a.words))
+				add(i, i+len(a.words))
 			}
 		}
 	}
-	return spans(ends, at, func(int) []int { return []int{0} })
+	return apart(found, at)
 }
 
-// spans returns mentions that do not overlap. A mention begins at each word with a positive
-// end, which counts words, too; at has the token of each word.
-func spans(ends, at []int, answers func(word int) []int) []mention {
-	var out []mention
-	for i := 0; i < len(ends); i++ {
-		if ends[i] > 0 {
-			out = append(out, mention{answers: answers(i), from: at[i], to: at[ends[i]-1] + 1})
-			i = ends[i] - 1
+// apart returns those mentions that do not overlap an earlier one. found has the mention that
+// begins at each word, with its end among the words, or an empty one; at has the token of each word.
+func apart(found []mention, at []int) (out []mention) {
+	for i := 0; i < len(found); i++ {
+		if m := found[i]; m.to > 0 {
+			m.from, m.to, i = at[i], at[m.to-1]+1, m.to-1
+			out = append(out, m)
 		}
 	}
 	return out

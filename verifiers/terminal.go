@@ -40,11 +40,7 @@ const (
 
 // terminalTask runs the task's checker on a throw-away copy of the workspace. Exit code 0
 // passes.
-func terminalTask(ctx context.Context, e Engine, in Input) (Verdict, error) {
-	eval, ok := in.Task.TerminalTask()
-	if !ok {
-		return Verdict{}, fmt.Errorf("task %q is no terminal_task", in.Task.ID())
-	}
+func terminalTask(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval) (Verdict, error) {
 	capabilities, denied := needed(eval.NeededCommands, in.Policy)
 	if denied != nil {
 		return *denied, nil
@@ -202,8 +198,7 @@ func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v Verdict,
 	}
 	v = passed()
 	fields := append(strings.Fields(line), "")
-	plain := &linkResolver{image: view.Root()}
-	if _, err := view.Root().Lstat(strings.TrimPrefix(plain.follow(fields[0], nil), "/")); err != nil {
+	if _, err := view.Root().Lstat(inImage(view.Root(), fields[0])); err != nil {
 		v = faulty("checker_not_runnable", "the image lacks the interpreter of the checker's script")
 	}
 	return v, view.Close()
@@ -293,13 +288,10 @@ func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, erro
 	}
 	env, limits := c.in.Task.Environment(), c.in.Limits
 	limits.LayerBytes = c.in.WorkspaceBytes
-	return once(ctx, withSidecars{c.engine, c.in.Sidecars}, runtime.Config{
+	return c.in.run(ctx, c.engine, runtime.Config{
 		Name: "verifier", Image: c.image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
 		Workdir: c.workdir(), User: env.User, Sealed: true, Machine: env.Machine, ReadOnly: c.sealed, Env: c.env(dir),
-	}, runtime.Process{
-		Args: args, Dir: within(c.workdir(), c.eval.Checker.Workdir),
-		Wall: cmp.Or(c.eval.Checker.Timeout, env.Timeout, c.in.Timeout), OutputBytes: c.in.OutputBytes,
-	})
+	}, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
 }
 
 // env returns the checker's environment. It keeps a Python checker from using the user's
@@ -378,17 +370,6 @@ func (c *terminalCheck) mounts(dir string) ([]runtime.Mount, error) {
 		mounts = append(mounts, own)
 	}
 	return mounts, err
-}
-
-// withSidecars is an engine whose sandboxes have sidecars.
-type withSidecars struct {
-	Engine
-	sidecars []service.Sidecar
-}
-
-// Create implements Engine.
-func (e withSidecars) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
-	return service.Create(ctx, e.Engine, cfg, e.sidecars)
 }
 
 func trustedEntry(e workspace.Entry) bool { return strings.HasPrefix(e.Dest, trustedDir+"/") }

@@ -1,6 +1,7 @@
 package verifiers
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -89,17 +90,11 @@ func unifyRune(r rune) rune {
 
 // asciiDigit relies on Unicode's encoding of decimal digits as runs of ten, zero to nine.
 func asciiDigit(r rune) rune {
-	for _, t := range unicode.Nd.R16 {
-		if lo, hi := rune(t.Lo), rune(t.Hi); lo <= r && r <= hi {
-			return '0' + (r-lo)%10
-		}
+	n := rune(0)
+	for unicode.IsDigit(r - n - 1) {
+		n++
 	}
-	for _, t := range unicode.Nd.R32 {
-		if lo, hi := rune(t.Lo), rune(t.Hi); lo <= r && r <= hi {
-			return '0' + (r-lo)%10
-		}
-	}
-	return r
+	return '0' + n%10
 }
 
 type numberClass int
@@ -144,26 +139,19 @@ func find(hay, needle []string) []int {
 	if len(needle) == 0 || len(needle) > len(hay) {
 		return nil
 	}
-	fail := make([]int, len(needle)+1)
-	for i, k := 1, 0; i < len(needle); i++ {
-		for k > 0 && needle[i] != needle[k] {
-			k = fail[k]
-		}
-		if needle[i] == needle[k] {
-			k++
-		}
-		fail[i+1] = k
-	}
+	all := slices.Concat(needle, []string{"\n"}, hay) // no word is a line break
+	border := make([]int, len(all))                   // how many words at the needle's start the text ends with
 	var at []int
-	for i, k := 0, 0; i < len(hay); i++ {
-		for k > 0 && (k == len(needle) || hay[i] != needle[k]) {
-			k = fail[k]
+	for i := 1; i < len(all); i++ {
+		k := border[i-1]
+		for k > 0 && all[i] != all[k] {
+			k = border[k-1]
 		}
-		if hay[i] == needle[k] {
+		if all[i] == all[k] {
 			k++
 		}
-		if k == len(needle) {
-			at = append(at, i+1-k)
+		if border[i] = k; k == len(needle) {
+			at = append(at, i-2*len(needle))
 		}
 	}
 	return at

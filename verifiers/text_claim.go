@@ -14,7 +14,6 @@ type reader struct {
 	denial   bool            // an accepted answer is itself a negation
 	numeric  bool            // the answers are numbers or dates, to which words are no alternatives
 	open     bool            // an unknown text is an alternative to the known answers
-	mentions func([]token) []mention
 }
 
 // firmness is how clearly a statement gives its answer.
@@ -48,11 +47,10 @@ type said struct {
 	at      *statement
 }
 
-// read returns the answers that the text gives: several if the same words fit several, none
+// read returns the answers that a text with the mentions gives: several if the same words fit several, none
 // with the reason.
-func (r reader) read(ts []token) ([]int, string) {
-	ss := statements(ts, r.mentions(ts))
-	all := r.understand(ss)
+func (r reader) read(ts []token, ms []mention) ([]int, string) {
+	all := r.understand(statements(ts, ms))
 	last := r.decisive(all)
 	if last < 0 {
 		return nil, r.withoutClaim(all)
@@ -245,13 +243,13 @@ func (r reader) count(s *statement) (c count, announcing bool) {
 			} else {
 				c.numbers++
 			}
-		case announces(t.text):
+		case announcement.has(t.text):
 			announcing = true
 		case r.aside[t.text], t.text == "yes" && !r.denial:
-		case isNegation(t.text), isDenial(t.text), isHedge(t.text): // see toneOf
-		case isCopula(t.text):
+		case denial.has(t.text), hedge.has(t.text): // see toneOf
+		case copula.has(t.text):
 			c.copulas++
-		case isGlue(t.text):
+		case glue.has(t.text):
 		case r.question.has(t):
 			c.asked++
 		default:
@@ -273,16 +271,11 @@ func (s *statement) isExponent(i int) bool {
 func (s *statement) narrates() bool {
 	switch s.wordAt(0) {
 	case "he", "she", "it", "they", "we", "i":
-		return !isCopula(s.wordAt(1))
+		return !copula.has(s.wordAt(1))
 	}
 	return slices.ContainsFunc(s.tokens, func(t token) bool {
 		return slices.Contains([]string{"has", "have", "had", "do", "does", "did"}, t.text)
 	})
-}
-
-// isCopula reports whether w links a subject to what is said of it.
-func isCopula(w string) bool {
-	return slices.Contains([]string{"is", "are", "was", "were", "be", "it's", "that's", "equals"}, w)
 }
 
 // isQuiet reports whether t is a symbol without meaning: a mark of emphasis, an emoji.
@@ -304,7 +297,7 @@ func (r reader) isPure(s *statement, c count) bool {
 		if isNumberAt(s.tokens, from) && to == from+1 && !s.isClear(from) {
 			return false
 		}
-		if to == from+1 && s.tokens[from].kind == word && isStandIn(s.tokens[from].text) && !m.label && (len(s.mentions) > 1 || !s.isLast(to)) {
+		if to == from+1 && s.tokens[from].kind == word && standIn.has(s.tokens[from].text) && !m.label && (len(s.mentions) > 1 || !s.isLast(to)) {
 			return false
 		}
 	}
@@ -321,7 +314,7 @@ func (s *statement) isLast(to int) bool {
 		return false
 	}
 	for _, t := range s.tokens[:to] {
-		if t.kind == word && !t.named && !announces(t.text) && !isCopula(t.text) && t.text != "the" {
+		if t.kind == word && !t.named && !announcement.has(t.text) && !copula.has(t.text) && t.text != "the" {
 			return false
 		}
 	}
@@ -330,31 +323,25 @@ func (s *statement) isLast(to int) bool {
 
 // isClear reports whether nothing next to the number at i changes its value.
 func (s *statement) isClear(i int) bool {
-	for j := i - 1; j >= 0; j-- {
-		t := s.tokens[j]
-		if t.kind == symbol && strings.Contains("*_`'\"{}$:,", t.text) {
-			continue
+	const quiet = "*_`'\"{}$:,"
+	near := func(step int, skipped string) token {
+		for j := i + step; 0 <= j && j < len(s.tokens); j += step {
+			if t := s.tokens[j]; t.kind != symbol || !strings.Contains(skipped, t.text) {
+				return t
+			}
 		}
-		if t.kind == symbol && !strings.Contains("~≈=([|.!?;\n", t.text) || t.kind == word && (changes(t.text) || t.text == "from" || t.text == "to") {
-			return false
-		}
-		break
+		return token{}
 	}
-	for j := i + 1; j < len(s.tokens); j++ {
-		t := s.tokens[j]
-		if t.kind == symbol && strings.Contains("*_`'\"{}$:,.", t.text) {
-			continue
-		}
-		if t.kind == symbol {
-			r, _ := utf8.DecodeRuneInString(t.text)
-			return strings.ContainsRune("°€£¥", r) || unicode.In(r, unicode.So)
-		}
-		if t.glued && (t.text == "th" || t.text == "st" || t.text == "nd" || t.text == "rd" || t.text == "s") || changes(t.text) {
-			return false
-		}
-		break
+	before, after := near(-1, quiet), near(1, quiet+".")
+	r, size := utf8.DecodeRuneInString(after.text)
+	switch {
+	case before.kind == symbol && !strings.Contains("~≈=([|.!?;\n", before.text),
+		before.kind == word && (changer.has(before.text) || before.text == "from" || before.text == "to"):
+		return false
+	case after.kind == symbol:
+		return size == 0 || strings.ContainsRune("°€£¥", r) || unicode.In(r, unicode.So)
 	}
-	return true
+	return !changer.has(after.text) && !(after.glued && slices.Contains([]string{"th", "st", "nd", "rd", "s"}, after.text))
 }
 
 // isNumberPure is isPure for numbers, which may have a unit after them and the name of a
@@ -364,13 +351,9 @@ func (r reader) isNumberPure(s *statement) bool {
 	if !r.isQuantity(s, first) {
 		return false
 	}
-	rest := r.withoutUnit(s.tokens[last:])
-	for _, t := range rest {
-		if t.kind == word && !isGlue(t.text) && !r.question.has(t) && !r.aside[t.text] || t.kind == word && changes(t.text) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.withoutUnit(s.tokens[last:]), func(t token) bool {
+		return t.kind == word && (changer.has(t.text) || !glue.has(t.text) && !r.question.has(t) && !r.aside[t.text])
+	})
 }
 
 const maxQuantity = 4 // words in the name of a quantity that the question does not use
@@ -381,13 +364,13 @@ func (r reader) isQuantity(s *statement, to int) bool {
 		t := s.tokens[i]
 		switch {
 		case t.kind == symbol, t.named:
-		case t.kind == word && changes(t.text):
+		case t.kind == word && changer.has(t.text):
 			if !r.question.has(t) {
 				return false
 			}
-		case isCopula(t.text):
+		case copula.has(t.text):
 			linked = true
-		case isGlue(t.text), r.question.has(t), r.aside[t.text]:
+		case glue.has(t.text), r.question.has(t), r.aside[t.text]:
 		case !linked:
 			return false
 		default:
@@ -403,10 +386,10 @@ func (r reader) withoutUnit(ts []token) []token {
 	for len(ts) > 0 && isQuiet(ts[0]) {
 		ts = ts[1:]
 	}
-	if len(ts) == 0 || ts[0].kind != word || isGlue(ts[0].text) || isStandIn(ts[0].text) && unitName(ts[0].text) == "" || changes(ts[0].text) {
+	if len(ts) == 0 || ts[0].kind != word || glue.has(ts[0].text) || standIn.has(ts[0].text) && !unit.has(ts[0].text) || changer.has(ts[0].text) {
 		return ts
 	}
-	if unitName(ts[0].text) != "" && !r.question.has(ts[0]) && r.question.hasUnit() {
+	if unit.has(ts[0].text) && !r.question.has(ts[0]) && r.question.hasUnit() {
 		return ts
 	}
 	ts = ts[1:]
@@ -418,21 +401,9 @@ func (r reader) withoutUnit(ts []token) []token {
 
 func (e echo) hasUnit() bool {
 	for w := range e {
-		if unitName(w) != "" {
+		if unit.has(w) {
 			return true
 		}
 	}
 	return false
-}
-
-// changes reports whether w changes the value of a number next to it.
-func changes(w string) bool {
-	switch w {
-	case "or", "and", "than", "least", "most", "minus", "negative", "above", "below", "over", "under", "plus", "times", "multiplied", "divided",
-		"half", "third", "quarter", "twice", "thrice", "double", "triple", "k", "b", "squared", "cubed", "factorial", "root", "square", "log", "ln",
-		"mod", "modulo", "base", "more", "less", "fewer", "before", "after", "until", "bc", "bce", "between", "within", "per", "inverse", "opposite", "bound",
-		"minimum", "maximum", "limit", "power", "up", "almost", "nearly", "late", "early", "mid", "if", "unless", "otherwise", "something":
-		return true
-	}
-	return isNegation(w) || isDenial(w) || isHedge(w)
 }

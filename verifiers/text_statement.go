@@ -3,7 +3,6 @@ package verifiers
 import (
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // A mention is a place where a text names a known answer: an accepted one, or a choice.
@@ -51,15 +50,9 @@ func statements(ts []token, ms []mention) []statement {
 		}
 		t := ts[i]
 		switch {
-		case t.kind == word && isConjunction(ts, i):
+		case t.kind == word && conjunctionAt(ts, i) != "":
 			flush(i)
-			begin, opened = i+1, ","
-			switch {
-			case isReason(t.text):
-				opened = "because"
-			case t.text == "but":
-				opened = "but"
-			}
+			begin, opened = i+1, conjunctionAt(ts, i)
 		case t.kind != symbol || !separates(ts, i):
 		case strings.Contains("\n.!?;", t.text):
 			flush(i)
@@ -106,27 +99,17 @@ func separates(ts []token, i int) bool {
 
 func isNumberAt(ts []token, i int) bool { return 0 <= i && i < len(ts) && ts[i].kind == number }
 
-// isConjunction reports whether the word at i begins a clause. The "but" of
-// "anything but" does not.
-func isConjunction(ts []token, i int) bool {
-	before := token{kind: symbol}
+// conjunctionAt returns what the word at i opens a clause with; "" if it begins none, like the
+// "but" of "anything but".
+func conjunctionAt(ts []token, i int) string {
+	before := ""
 	if i > 0 {
-		before = ts[i-1]
+		before = ts[i-1].text
 	}
-	switch ts[i].text {
-	case "but":
-		return !slices.Contains([]string{"anything", "everything", "anyone", "everyone", "all", "none", "nothing", "nobody"}, before.text)
-	case "as":
-		return before.text == ","
-	case "so", "therefore", "thus", "hence", "then", "whereas", "while":
-		return true
+	if w := ts[i].text; w == "as" && before != "," || w == "but" && quantifier.has(before) {
+		return ""
 	}
-	return isReason(ts[i].text)
-}
-
-// isReason reports whether w begins a clause that only explains another.
-func isReason(w string) bool {
-	return slices.Contains([]string{"because", "since", "as", "although", "though"}, w)
+	return conjunction.of(ts[i].text)
 }
 
 // A tone is the way in which a statement mentions something.
@@ -145,11 +128,11 @@ func (s statement) toneOf() tone {
 			continue
 		}
 		switch {
-		case isNegation(w) || isDenial(w):
+		case denial.has(w):
 			t.denies = t.denies || !s.isHarmless(i)
 		case w == "but":
 			t.denies = true
-		case isHedge(w):
+		case hedge.has(w):
 			t.hedges = true
 		case w == "or":
 			t.or = true
@@ -170,97 +153,26 @@ func (s statement) wordAt(i int) string {
 // isHarmless reports whether the negation at i denies nothing: "not only", "no
 // doubt", "without question".
 func (s statement) isHarmless(i int) bool {
-	next := s.wordAt(i + 1)
-	if next == "a" || next == "any" {
-		next = s.wordAt(i + 2)
-	}
-	switch w := s.tokens[i].text; w {
-	case "without":
-		return next == "doubt" || next == "question"
-	case "no":
-		return next == "doubt" || next == "question"
-	case "not":
-		return next == "only" || next == "just" || next == "merely" || next == "simply"
-	case "doubt":
-		before := s.wordAt(i - 1)
-		if before == "a" || before == "any" {
-			before = s.wordAt(i - 2)
+	near := func(step int) string { // the word beside it, but for an article
+		if w := s.wordAt(i + step); w != "a" && w != "any" {
+			return w
 		}
-		return before == "no" || before == "without"
+		return s.wordAt(i + 2*step)
 	}
-	return false
-}
-
-// isNegation reports whether w denies something near it.
-func isNegation(w string) bool {
-	switch w {
-	case "not", "no", "never", "neither", "nor", "none", "nobody", "nothing", "non", "cannot", "without", "except", "unlike", "instead", "rather",
-		"isnt", "wasnt", "arent", "dont", "hardly", "scarcely", "nowhere", "least":
-		return true
-	}
-	return strings.HasSuffix(w, "n't")
-}
-
-// isDenial reports whether w calls something untrue.
-func isDenial(w string) bool {
-	switch w {
-	case "wrong", "incorrect", "false", "untrue", "mistaken", "mistake", "error", "myth", "misconception", "doubt", "doubtful", "unlikely", "impossible",
-		"ruled", "rule", "excluded", "exclude", "eliminated", "eliminate", "reject", "rejected", "refuted", "disproved", "debunked", "irrelevant",
-		"distractor":
-		return true
-	}
-	return false
-}
-
-// isHedge reports whether w leaves open whether a statement is true.
-func isHedge(w string) bool {
-	switch w {
-	case "maybe", "perhaps", "possibly", "might", "may", "could", "either", "if", "unless", "otherwise", "whether", "unsure", "supposedly", "allegedly":
-		return true
+	switch s.tokens[i].text {
+	case "without", "no":
+		return slices.Contains([]string{"doubt", "question"}, near(1))
+	case "not":
+		return slices.Contains([]string{"only", "just", "merely", "simply"}, near(1))
+	case "doubt":
+		return slices.Contains([]string{"no", "without"}, near(-1))
 	}
 	return false
 }
 
 // denies reports whether any word is a negation.
 func denies(ws []string) bool {
-	return slices.ContainsFunc(ws, func(w string) bool { return isNegation(w) || isDenial(w) })
-}
-
-// isGlue reports whether w is a word that cannot be an answer by itself.
-func isGlue(w string) bool {
-	switch w {
-	case "a", "an", "the", "this", "that", "these", "those", "it", "its", "it's", "that's", "he", "she", "they", "we", "you", "i", "i'm", "me",
-		"my", "our", "his", "her", "their", "there", "here", "is", "are", "was", "were", "be", "been", "being", "am", "has", "have", "had",
-		"do", "does", "did", "would", "should", "must", "will", "of", "in", "on", "at", "to", "for", "from", "by", "with",
-		"as", "and", "which", "who", "what", "where", "when", "whose", "how", "one", "i'd", "i'll", "we'll", "us", "get", "go", "say",
-		"called", "named", "known", "name", "namely", "think", "thinking", "believe", "believed", "know", "said", "let", "sure", "course", "indeed",
-		"option", "choice", "letter", "question", "q", "simply", "just", "also", "very", "exactly", "equals", "equal", "well", "confident", "certain",
-		"definitely", "certainly", "undoubtedly", "clearly", "obviously", "probably", "likely", "most",
-		"approximately", "about", "around", "roughly", "ca", "circa":
-		return true
-	}
-	return announces(w)
-}
-
-// announces reports whether w belongs to an announcement of the answer.
-func announces(w string) bool {
-	switch w {
-	case "answer", "answers", "ans", "final", "correct", "right", "best", "solution", "result", "choose", "pick", "select", "chosen":
-		return true
-	}
-	return false
-}
-
-// isStandIn reports whether w, such as a preposition or a letter, is a word to which
-// function words could be alternatives. As an answer it must stand alone.
-func isStandIn(w string) bool {
-	switch w {
-	case "under", "over", "above", "below", "into", "onto", "between", "among", "after", "before", "through", "during", "towards", "toward",
-		"until", "than", "or", "but", "if", "why", "him", "them", "your", "mine", "yours", "hers", "ours", "theirs",
-		"shall", "can", "may", "might", "ought", "near", "some", "any", "all", "so", "then":
-		return true
-	}
-	return utf8.RuneCountInString(w) == 1 || isGlue(w) && w != "correct" && w != "right"
+	return slices.ContainsFunc(ws, denial.has)
 }
 
 // An echo holds the stems of a question's words, which say nothing new in an answer.
@@ -302,7 +214,7 @@ func stem(t token) string {
 	}
 	w := t.text
 	w = strings.TrimSuffix(w, "'s")
-	if c := unitName(w); c != "" {
+	if c := unit.of(w); c != "" {
 		return c
 	}
 	if len(w) < 3 {
@@ -324,22 +236,4 @@ func stem(t token) string {
 		last = r
 	}
 	return b.String()
-}
-
-// unitName returns one name for all spellings of a unit; "" if w is no unit.
-func unitName(w string) string {
-	for _, names := range [...][]string{
-		{"km", "kilometre", "kilometres", "kilometer", "kilometers"}, {"m", "metre", "metres", "meter", "meters"},
-		{"cm", "centimetre", "centimetres", "centimeter", "centimeters"}, {"mm", "millimetre", "millimetres", "millimeter", "millimeters"},
-		{"mi", "mile", "miles"}, {"ft", "foot", "feet"}, {"in.", "inch", "inches"},
-		{"kg", "kilogram", "kilograms"}, {"g", "gram", "grams"}, {"mg", "milligram", "milligrams"}, {"lb", "pound", "pounds"},
-		{"s", "sec", "second", "seconds"}, {"min", "minute", "minutes"}, {"h", "hour", "hours"}, {"ms", "millisecond", "milliseconds"},
-		{"day", "days"}, {"year", "years"}, {"l", "litre", "litres", "liter", "liters"}, {"ml", "millilitre", "millilitres"},
-		{"percent", "percentage"},
-	} {
-		if slices.Contains(names, w) {
-			return names[0]
-		}
-	}
-	return ""
 }

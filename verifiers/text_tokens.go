@@ -29,7 +29,7 @@ const (
 
 // tokenize splits a text into tokens. Markdown and LaTeX become punctuation,
 // and a box or tag around an answer becomes "answer:".
-func tokenize(s string) []token { return joinNumbers(joinDates(scan(unmark(plain(s))))) }
+func tokenize(s string) []token { return join(join(scan(unmark(plain(s))), dateAt), numberAt) }
 
 var (
 	latexFraction = regexp.MustCompile(`\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}`)

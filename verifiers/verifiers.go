@@ -9,6 +9,8 @@ package verifiers
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/securebench/sbench/candidate"
@@ -119,6 +121,18 @@ func (in Input) sandbox(name string) runtime.Config {
 	return runtime.Config{Name: name, Image: in.Image, Limits: in.Limits, User: env.User, Env: compiler.Environ(env.Env)}
 }
 
+// run runs tests in a new sandbox, beside which the task's sidecars run. p names their directory
+// as the task does, and their own time limit, if any.
+func (in Input) run(ctx context.Context, e Engine, cfg runtime.Config, p runtime.Process) (runtime.Exit, error) {
+	sandbox, err := service.Create(ctx, e, cfg, in.Sidecars)
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	p.Dir, p.Wall, p.OutputBytes = within(in.Task.Environment().Workdir, p.Dir), cmp.Or(p.Wall, in.wall()), in.OutputBytes
+	exit, err := sandbox.Exec(ctx, p)
+	return exit, errors.Join(err, sandbox.Close(ctx))
+}
+
 // A Verifier judges one candidate in sandboxes of e. An error means that nothing was
 // judged and that a retry may help. Verifiers are safe for concurrent use.
 type Verifier func(ctx context.Context, e Engine, in Input) (Verdict, error)
@@ -128,19 +142,31 @@ type Verifier func(ctx context.Context, e Engine, in Input) (Verdict, error)
 func For(family compiler.Family) (v Verifier, needsSandbox bool) {
 	switch family {
 	case compiler.TerminalTask:
-		return terminalTask, true
+		return by(family, (*compiler.Task).TerminalTask, terminalTask), true
 	case compiler.CodeCompletion:
-		return codeCompletion, true
+		return by(family, (*compiler.Task).CodeCompletion, codeCompletion), true
 	case compiler.RepoPatch:
-		return repoPatch, true
+		return by(family, (*compiler.Task).RepoPatch, repoPatch), true
 	case compiler.MultipleChoice:
-		return multipleChoice, false
+		return by(family, (*compiler.Task).MultipleChoice, multipleChoice), false
 	case compiler.ShortAnswer:
-		return shortAnswer, false
+		return by(family, (*compiler.Task).ShortAnswer, shortAnswer), false
 	case compiler.FreeResponse:
-		return freeResponse, false
+		return by(family, (*compiler.Task).FreeResponse, freeResponse), false
 	}
 	return pending, false
+}
+
+// by returns a verifier that judges by what a task of the family has for it.
+func by[E any](family compiler.Family, of func(*compiler.Task) (E, bool),
+	judge func(context.Context, Engine, Input, E) (Verdict, error)) Verifier {
+	return func(ctx context.Context, e Engine, in Input) (Verdict, error) {
+		eval, ok := of(in.Task)
+		if !ok {
+			return Verdict{}, fmt.Errorf("task %q is no %s", in.Task.ID(), family)
+		}
+		return judge(ctx, e, in, eval)
+	}
 }
 
 func pending(_ context.Context, _ Engine, in Input) (Verdict, error) {

@@ -103,23 +103,16 @@ def lines(tb):
 
 def record(failures):
     """Note what the tests of unittest fail at."""
-    result = unittest.TestResult
-    failure, error, sub = result.addFailure, result.addError, result.addSubTest
+    def noting(method):
+        def note(self, *args):
+            error = args[-1]
+            if error is not None:  # as of a subtest that passes
+                failures.append(lines(error[2]))
+            return method(self, *args)
+        return note
 
-    def addFailure(self, test, err):
-        failures.append(lines(err[2]))
-        return failure(self, test, err)
-
-    def addError(self, test, err):
-        failures.append(lines(err[2]))
-        return error(self, test, err)
-
-    def addSubTest(self, test, subtest, err):
-        if err is not None:
-            failures.append(lines(err[2]))
-        return sub(self, test, subtest, err)
-
-    result.addFailure, result.addError, result.addSubTest = addFailure, addError, addSubTest
+    for name in ("addFailure", "addError", "addSubTest"):
+        setattr(unittest.TestResult, name, noting(getattr(unittest.TestResult, name)))
 
 
 def left_by_tests(tb):

@@ -2,9 +2,8 @@
 
 A run is a frame on descriptor 0: three decimal numbers of ten digits (bytes of the request, its
 limit of time in milliseconds, bytes of output to keep), and the request, which judge.py reads. Each run answers
-with two frames on descriptor 1, with their length in four bytes before them: how it ended, and
-"clean" if it left nothing. This process reads neither requests nor output, so that no run finds anything
-of another in its memory; see docs/contrast.md.
+with two lines of JSON on descriptor 1: how it ended, and "clean" if it left nothing. This process reads neither
+requests nor output, so that no run finds anything of another in its memory; see docs/contrast.md.
 """
 
 import base64
@@ -61,8 +60,8 @@ def write(fd, data):
         data = data[os.write(fd, data):]
 
 
-def send(body):
-    write(1, len(body).to_bytes(4, "big") + body)
+def send(answer):
+    write(1, json.dumps(answer).encode() + b"\n")
 
 
 def read(count):
@@ -103,8 +102,7 @@ def keep(ids):
     os.close(outputs[1])
     os.close(results[1])
     end, kept, total, result = watch(runner, time.monotonic() + wall / 1000, outputs[0], results[0], output)
-    send(json.dumps({"end": end, "result": result.decode("latin-1"), "total": total,
-                     "output": base64.b64encode(kept).decode()}).encode())
+    send({"end": end, "result": result.decode("latin-1"), "total": total, "output": base64.b64encode(kept).decode()})
     os._exit(KILLED if end == "killed" else 0)
 
 
@@ -238,7 +236,7 @@ def main():
     os.chmod("/dev/shm", 0o1777)  # runc leaves it as it finds the directory
     if status_of(child(clear, ids)) or not clean():
         sys.exit("what is to be empty is not")
-    send(b"ready")
+    send("ready")
     while True:
         select.select([0], [], [])
         status = status_of(child(keep, ids))
@@ -249,7 +247,7 @@ def main():
             os._exit(0 if os.WEXITSTATUS(status) == GONE else 1)
         sound = status_of(child(clear, ids)) == 0 and clean()
         bury()
-        send(b"clean" if sound else b"unclean")
+        send("clean" if sound else "unclean")
         if not sound:
             os._exit(1)
 

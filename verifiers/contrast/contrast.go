@@ -170,7 +170,7 @@ func InSandbox(e Sandboxes, cfg runtime.Config) Python {
 	}
 }
 
-// A Listing is what [List] found.
+// A Listing is what [List] found, and the answer of [Program].
 type Listing struct {
 	Edits []Edit
 	// Broken are the paths of files that do not compile.
@@ -193,34 +193,9 @@ func List(ctx context.Context, python Python, files []File, o Options) (Listing,
 	if err != nil {
 		return Listing{}, err
 	}
-	var found struct {
-		Files []struct {
-			Path   string
-			Error  string
-			Unread []int
-			Edits  []Edit
-		}
-	}
-	if err := json.Unmarshal(answer, &found); err != nil {
-		return Listing{}, fmt.Errorf("%w: its answer: %w", ErrPython, err)
-	}
 	var listing Listing
-	for _, f := range found.Files {
-		if f.Error != "" {
-			listing.Broken = append(listing.Broken, f.Path)
-			continue
-		}
-		listing.Edits = append(listing.Edits, f.Edits...)
-		for _, line := range f.Unread {
-			at := f.Path
-			if line > 0 {
-				at = fmt.Sprintf("%s:%d", f.Path, line)
-			}
-			listing.Unread = append(listing.Unread, at)
-		}
-	}
-	if o.Each && slices.ContainsFunc(listing.Edits, func(e Edit) bool { return e.Users != "*" }) {
-		listing.Edits = slices.DeleteFunc(listing.Edits, func(e Edit) bool { return e.Users == "*" })
+	if err := json.Unmarshal(answer, &listing); err != nil {
+		return Listing{}, fmt.Errorf("%w: its answer: %w", ErrPython, err)
 	}
 	return listing, nil
 }

@@ -132,7 +132,7 @@ func TestListUnread(t *testing.T) {
 		t.Errorf("%v %+v", err, found)
 	}
 	whole := func(context.Context, []byte) ([]byte, error) {
-		return []byte(`{"files": [{"path": "t.py", "unread": [0], "edits": []}]}`), nil
+		return []byte(`{"unread": ["t.py"], "edits": []}`), nil
 	}
 	found, err := contrast.List(t.Context(), whole, nil, contrast.Options{})
 	if err != nil || !slices.Equal(found.Unread, []string{"t.py"}) {

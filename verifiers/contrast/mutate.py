@@ -1,11 +1,11 @@
 """Lists changes of what Python tests expect.
 
 Reads {"files": [{"path", "text"}], "seed", "places", "variants", "each", "weak", "names"} as JSON
-and writes {"files": [{"path", "error", "unread", "edits"}]}. An edit replaces the bytes
-from start to end by new, on as many lines. Edits of one place change one assertion,
-in other ways. Its "users" are tests, separated by spaces, that use what is changed and may
-fail, too; "*" is all of the file. "unread" are lines of assertions in a form that this
-program fails at; 0 is all of the file.
+and writes {"edits", "broken", "unread"}. An edit replaces the bytes from start to end of the
+file at its path by new, on as many lines. Edits of one place change one assertion, in other
+ways. Its "users" are tests, separated by spaces, that use what is changed and may fail, too;
+"*" is all of the file. "broken" are paths of files that do not compile. "unread" are assertions
+in a form that this program fails at, as "tests.py:7", or paths of files.
 """
 
 import ast
@@ -69,7 +69,8 @@ class File:
         self.parents = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
         self.helpers, self.origin = self.calls(), {}
         self.helped = {call for calls in self.helpers.values() for call, _ in calls}
-        self.known = self.bindings()
+        self.known = {}  # the values that names have: by scope and name, all there are
+        self.bindings()
         self.held, self.loads, self.uses = {}, {}, {}  # which names have a value, and where a name, or one of an attribute, is used
         for name, values in self.known.items():
             for value in values:
@@ -129,44 +130,40 @@ class File:
                 found.setdefault(f, []).append((call, list(zip(names, call.args)) + [(k.arg, k.value) for k in call.keywords]))
         return found
 
+    def bind(self, target, value, at):
+        if isinstance(target, ast.Name):
+            self.known.setdefault((self.scope(at), target.id), []).append(value)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for i, part in enumerate(target.elts):
+                whole = value if isinstance(value, (ast.Tuple, ast.List)) else None
+                self.bind(part, whole.elts[i] if whole and i < len(whole.elts) else None, at)
+
     def bindings(self):
-        """The values that names have: by scope and name, all there are."""
-        found = {}
-
-        def bind(target, value, at):
-            if isinstance(target, ast.Name):
-                found.setdefault((self.scope(at), target.id), []).append(value)
-            elif isinstance(target, (ast.Tuple, ast.List)):
-                for i, part in enumerate(target.elts):
-                    whole = value if isinstance(value, (ast.Tuple, ast.List)) else None
-                    bind(part, whole.elts[i] if whole and i < len(whole.elts) else None, at)
-
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Assign):
                 for target in node.targets:
-                    bind(target, node.value, node)
+                    self.bind(target, node.value, node)
             elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
-                bind(node.target, node.value, node)
+                self.bind(node.target, node.value, node)
             elif isinstance(node, ast.AugAssign):
-                bind(node.target, None, node)
+                self.bind(node.target, None, node)
         for function, calls in self.helpers.items():
             for call, values in calls:
                 for name, value in values:
-                    found.setdefault((function, name), []).append(value)
+                    self.known.setdefault((function, name), []).append(value)
                     self.origin[function, value] = call
         for node in ast.walk(self.tree):
             if isinstance(node, (ast.For, ast.comprehension)):
                 at = node if isinstance(node, ast.For) else self.parents[node]
-                table = self.resolve(node.iter, found)
-                for table in self.values(table, found) if isinstance(table, ast.Name) else [table]:
+                table = self.resolve(node.iter)
+                for table in self.values(table) if isinstance(table, ast.Name) else [table]:
                     for row in self.rows(table):
-                        bind(node.target, row, at)
+                        self.bind(node.target, row, at)
             elif isinstance(node, FUNCTIONS):
                 for mark in node.decorator_list:
-                    self.parametrized(mark, node, bind, found)
-        return found
+                    self.parametrized(mark, node)
 
-    def parametrized(self, mark, function, bind, found):
+    def parametrized(self, mark, function):
         if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Attribute) and mark.func.attr == "parametrize" and len(mark.args) > 1:
             try:
                 names = ast.literal_eval(mark.args[0])
@@ -176,10 +173,10 @@ class File:
             if not names:
                 return
             target = ast.Tuple([ast.Name(n) for n in names])
-            for row in self.rows(self.resolve(mark.args[1], found)):
+            for row in self.rows(self.resolve(mark.args[1])):
                 if isinstance(row, ast.Call):  # pytest.param
                     row = ast.Tuple(row.args)
-                bind(target if len(names) > 1 else target.elts[0], row, function.body[0])
+                self.bind(target if len(names) > 1 else target.elts[0], row, function.body[0])
 
     @staticmethod
     def rows(table):
@@ -187,20 +184,18 @@ class File:
             return [ast.Tuple([k, v]) for k, v in zip(table.keys, table.values) if k is not None]
         return table.elts if isinstance(table, (ast.List, ast.Tuple, ast.Set)) else []
 
-    def resolve(self, node, found=None):
+    def resolve(self, node):
         """What a name stands for, if that is one thing."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "items" and not node.args:
             node = node.func.value
-        if not isinstance(node, ast.Name) or found is None and not hasattr(self, "known"):
-            return node
-        values = self.values(node, self.known if found is None else found)
+        values = self.values(node) if isinstance(node, ast.Name) else []
         return values[0] if len(values) == 1 else node
 
-    def values(self, name, known):
+    def values(self, name):
         if name in self.parents:
             for scope in (self.scope(name), self.tree):
-                if (scope, name.id) in known:
-                    values = known[scope, name.id]
+                if (scope, name.id) in self.known:
+                    values = self.known[scope, name.id]
                     return [] if None in values else values
         return []
 
@@ -337,7 +332,7 @@ class File:
 
     def arguments(self, node):
         """The values that a helper of the tests is called with, if a name is its parameter."""
-        values = self.values(node, self.known) if isinstance(node, ast.Name) else []
+        values = self.values(node) if isinstance(node, ast.Name) else []
         return [v for v in values if (self.scope(node), v) in self.origin]
 
     def wrap(self, at, node):
@@ -466,7 +461,7 @@ class File:
             return []
         seen.add(node)
         found = []
-        for value in self.values(node, self.known):
+        for value in self.values(node):
             if value in seen:
                 continue
             others = self.named(value, seen)
@@ -842,25 +837,34 @@ def chosen(file, request):
             yield from filter(None, turn)
 
 
-def listed(file, request):
-    answer = {"path": file["path"], "unread": [0], "edits": []}
+def listed(file, request, found):
+    """Add to what is found that of a file."""
+    path = file["path"]
     try:
-        compile(file["text"], file["path"], "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
-        return dict(answer, error=type(e).__name__)
+        compile(file["text"], path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        found["broken"].append(path)
+        return
     try:
-        f = File(file["text"], random.Random("%s %s" % (request["seed"], file["path"])), request)
+        f = File(file["text"], random.Random("%s %s" % (request["seed"], path)), request)
         f.assertions()
-        answer.update(edits=[dict(e, path=file["path"]) for e in chosen(f, request)], unread=sorted(f.unread))
+        edits = [dict(e, path=path) for e in chosen(f, request)]
+        unread = ["%s:%d" % (path, line) for line in sorted(f.unread)]
     except Exception:  # it must not cost the other files theirs
-        pass
-    return answer
+        edits, unread = [], [path]
+    found["edits"] += edits
+    found["unread"] += unread
 
 
 def main():
     sys.setrecursionlimit(10000)
     request = json.loads(sys.stdin.buffer.read())
-    json.dump({"files": [listed(f, request) for f in request["files"]]}, sys.stdout)
+    found = {"edits": [], "broken": [], "unread": []}
+    for file in request["files"]:
+        listed(file, request, found)
+    if request["each"] and any(e["users"] != "*" for e in found["edits"]):
+        found["edits"] = [e for e in found["edits"] if e["users"] != "*"]
+    json.dump(found, sys.stdout)
 
 
 if __name__ == "__main__":

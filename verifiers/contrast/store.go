@@ -16,10 +16,8 @@ import (
 // A Store keeps calibrations in memory and, between runs, in a directory. It is safe for
 // concurrent use. Its files contain parts of hidden tests.
 type Store struct {
-	dir string
-
-	mu      sync.Mutex
-	entries map[string]*entry
+	dir     string
+	entries sync.Map // an *entry by its key
 }
 
 type entry struct {
@@ -29,7 +27,7 @@ type entry struct {
 
 // NewStore returns a store that keeps its files in dir. If dir is "", it keeps nothing for
 // later runs.
-func NewStore(dir string) *Store { return &Store{dir: dir, entries: map[string]*entry{}} }
+func NewStore(dir string) *Store { return &Store{dir: dir} }
 
 // Key returns the key of a calibration. It depends on the image's digest, the parts of the
 // evaluation, and this version of [Program].
@@ -48,13 +46,8 @@ func (s *Store) Get(key string, calibrate func() (Calibration, error)) (Calibrat
 	if s == nil {
 		return calibrate()
 	}
-	s.mu.Lock()
-	e := s.entries[key]
-	if e == nil {
-		e = &entry{}
-		s.entries[key] = e
-	}
-	s.mu.Unlock()
+	found, _ := s.entries.LoadOrStore(key, &entry{})
+	e := found.(*entry)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.calibration != nil {

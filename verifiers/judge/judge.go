@@ -58,8 +58,7 @@ type Result struct {
 type Judge struct {
 	Votes int // for each text; at least 1, and odd
 
-	mu         sync.Mutex
-	calibrated map[string]*calibration
+	calibrated sync.Map // a *calibration by the question's digest
 }
 
 type calibration struct {
@@ -99,17 +98,8 @@ func (j *Judge) Grade(ctx context.Context, m Model, q Question, answer string) (
 // calibrate returns why the model cannot judge answers to q, once for each question.
 func (j *Judge) calibrate(ctx context.Context, m Model, q Question, r *Result) (fault string, err error) {
 	text, _ := json.Marshal(q) // cannot fail: strings
-	sum := sha256.Sum256(text)
-	j.mu.Lock()
-	if j.calibrated == nil {
-		j.calibrated = map[string]*calibration{}
-	}
-	c := j.calibrated[string(sum[:])]
-	if c == nil {
-		c = &calibration{}
-		j.calibrated[string(sum[:])] = c
-	}
-	j.mu.Unlock()
+	found, _ := j.calibrated.LoadOrStore(sha256.Sum256(text), &calibration{})
+	c := found.(*calibration)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.done {
