@@ -1,11 +1,12 @@
 package harness
 
 import (
+	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -50,7 +51,7 @@ type CLI struct {
 	// Read parses a line of the program's output; ok is false if it is not an event.
 	Read func(line []byte) (steps []Step, ok bool)
 
-	command [][]string        // groups of arguments, as templates
+	command []texts           // arguments, or groups that are left out together, as templates
 	env     map[string]string // templates
 	files   map[string]string // templates, by path below HOME
 	mcp     mcpForms
@@ -64,9 +65,9 @@ type descriptor struct {
 	Name, Model, API string
 	Keys             []credentialText
 	Config           map[string]string
-	NPM              map[string]struct{ Package, Suffix, File string }
+	NPM              map[string]tooling.Package
 	Directory, File  string
-	Command          []group
+	Command          []texts
 	Env, Files       map[string]string
 	MCP              mcpForms
 	Events           json.RawMessage
@@ -82,46 +83,58 @@ func (c *credentialText) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &c.Credential)
 }
 
-// A group is an argument, or several that are left out together.
-type group []string
+// texts are one text, or a list of them. Numbers and booleans are texts, too.
+type texts []string
 
-func (g *group) UnmarshalJSON(b []byte) error {
-	if b[0] == '"' {
-		*g = make(group, 1)
-		return json.Unmarshal(b, &(*g)[0])
+func (t *texts) UnmarshalJSON(b []byte) error {
+	list := []json.RawMessage{b}
+	if b[0] == '[' {
+		list = nil
+		if err := json.Unmarshal(b, &list); err != nil {
+			return err
+		}
 	}
-	return json.Unmarshal(b, (*[]string)(g))
+	for _, v := range list {
+		*t = append(*t, plain(v))
+	}
+	return nil
+}
+
+func required(name string, s *schema.Schema) schema.Field {
+	return schema.Field{Name: name, Schema: s, Required: true}
+}
+
+func optional(name string, s *schema.Schema) schema.Field { return schema.Field{Name: name, Schema: s} }
+
+// mapOf allows objects with any keys, and such values.
+func mapOf(doc string, values *schema.Schema) *schema.Schema {
+	return &schema.Schema{Doc: doc, Object: &schema.Object{Unknown: schema.Accept, Others: values}}
+}
+
+// orList lets s also allow a list of so many items or more.
+func orList(s, items *schema.Schema, least int) *schema.Schema {
+	s.Array = &schema.Array{Items: items, Min: least}
+	return s
 }
 
 // descriptorSchema is the schema of descriptors.
 var descriptorSchema = sync.OnceValue(func() *schema.Schema {
-	required := func(name string, s *schema.Schema) schema.Field {
-		return schema.Field{Name: name, Schema: s, Required: true}
-	}
-	optional := func(name string, s *schema.Schema) schema.Field { return schema.Field{Name: name, Schema: s} }
-	texts := func(doc string) *schema.Schema {
-		return &schema.Schema{Doc: doc, Object: &schema.Object{Unknown: schema.Accept, Others: schema.AnyText("A template.")}}
-	}
+	templates := func(doc string) *schema.Schema { return mapOf(doc, schema.AnyText("A template.")) }
 	const variable = `^[A-Za-z_][A-Za-z0-9_]*$`
-	key := schema.Matching("A variable of harness.env.", variable, "letters, digits and _")
-	key.Object = &schema.Object{Fields: []schema.Field{
+	key := &schema.Schema{Doc: "A variable of harness.env.", String: &schema.String{Pattern: variable}, Object: &schema.Object{Fields: []schema.Field{
 		required("name", schema.Matching("A variable of harness.env.", variable, "letters, digits and _")),
 		optional("bearer", schema.Boolean("Whether the key is sent as a bearer token.", false)),
-	}}
-	key.String = &schema.String{Pattern: variable}
-	key.Check = nil
-	words := schema.Text("An argument, as a template.")
-	words.Array = &schema.Array{Items: schema.AnyText("An argument, as a template."), Min: 1}
+	}}}
+	words := orList(schema.Text("An argument, as a template."), schema.AnyText("An argument, as a template."), 1)
 	platform := schema.Closed("A package of the npm registry.", required("package", schema.Text("Its name.")),
 		optional("suffix", schema.Text("What its versions for this platform end in.")), required("file", fileSchema("The program, relative to the package.")))
-	events := schema.Enum("A known format, or rules for lines of JSON.", slices.Sorted(maps.Keys(readers))...)
-	events.Array = &schema.Array{Items: ruleSchema()}
+	events := orList(schema.Enum("A known format, or rules for lines of JSON.", slices.Sorted(maps.Keys(readers))...), ruleSchema(), 0)
 	return schema.Closed("An agent: what its program is, how it is started, and how its output reads.",
 		required("name", schema.Matching("The agent's name, for records and reports.", `^[a-z][a-z0-9_]*$`, "small letters, digits and _")),
 		optional("model", schema.Text("The model of tester files that an import of a pack writes.")),
 		required("api", schema.Enum("The API that it speaks.", compiler.ProviderAPIs...)),
 		required("keys", &schema.Schema{Doc: "Variables of harness.env that may hold the provider's key. The first that is set is used, and none is passed on.", Array: &schema.Array{Items: key, Min: 1}}),
-		optional("config", texts("Keys of harness.config that the agent has besides those of all agents, with a description of each.")),
+		optional("config", templates("Keys of harness.config that the agent has besides those of all agents, with a description of each.")),
 		optional("npm", &schema.Schema{
 			Doc: "Its program as a package of the npm registry, by platform.",
 			Object: &schema.Object{Fields: []schema.Field{
@@ -131,8 +144,8 @@ var descriptorSchema = sync.OnceValue(func() *schema.Schema {
 		optional("directory", schema.Text("Its program as a directory, relative to this file.")),
 		optional("file", fileSchema("The program, relative to the directory.")),
 		required("command", &schema.Schema{Doc: "The arguments of its process, which reads the prompt from standard input. A list in the list is left out if a key of the configuration that it mentions is not set, or if there are no servers that it could mention.", Array: &schema.Array{Items: words, Min: 1}}),
-		optional("env", texts("Its variables.")),
-		optional("files", texts("Files to write below HOME, which is fresh for each attempt.")),
+		optional("env", templates("Its variables.")),
+		optional("files", templates("Files to write below HOME, which is fresh for each attempt.")),
 		optional("mcp", mcpSchema()),
 		optional("events", events),
 	)
@@ -140,7 +153,7 @@ var descriptorSchema = sync.OnceValue(func() *schema.Schema {
 
 func fileSchema(doc string) *schema.Schema {
 	return schema.Checked(doc, schema.String{NonBlank: true}, func(p string) (string, error) {
-		if path.IsAbs(p) || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../") {
+		if !fs.ValidPath(p) {
 			return "such as bin/agent", fmt.Errorf("%q is no path within it", p)
 		}
 		return "", nil
@@ -164,20 +177,14 @@ func ParseDescriptor(file string, text []byte) (CLI, compiler.Problems) {
 		return CLI{}, compiler.Problems{{File: file, Message: err.Error()}}
 	}
 	cli := CLI{
-		AgentType: compiler.AgentType{Name: d.Name, Model: d.Model}, Provider: relay.Provider(d.API), Packages: map[string]tooling.Package{},
-		Directory: d.Directory, Program: d.File, Descriptor: text, env: d.Env, files: d.Files, mcp: d.MCP,
+		AgentType: compiler.AgentType{Name: d.Name, Model: d.Model}, Provider: relay.Provider(d.API), Packages: d.NPM,
+		Directory: d.Directory, Program: d.File, Descriptor: text, command: d.Command, env: d.Env, files: d.Files, mcp: d.MCP,
 	}
 	for _, k := range d.Keys {
 		cli.Credentials = append(cli.Credentials, k.Credential)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Config)) {
 		cli.Config = append(cli.Config, schema.Field{Name: name, Schema: schema.Word(d.Config[name])})
-	}
-	for platform, p := range d.NPM {
-		cli.Packages[platform] = tooling.Package{Name: p.Package, Suffix: p.Suffix, Program: p.File}
-	}
-	for _, g := range d.Command {
-		cli.command = append(cli.command, g)
 	}
 	cli.checkProgram(&c, root)
 	cli.checkTemplates(&c, root)
@@ -201,11 +208,11 @@ func (c *CLI) checkProgram(check *schema.Checker, root document.Value) {
 	case c.Directory == "" && c.Program != "":
 		check.Errorf(root.Get("file"), []any{"file"}, "a package of npm names its own", "%q is for a directory", "file")
 	}
-	if !slices.ContainsFunc(c.command, func(g []string) bool { return slices.Contains(g, "{program}") }) {
+	if !slices.ContainsFunc(c.command, func(g texts) bool { return slices.Contains(g, "{program}") }) {
 		check.Errorf(root.Get("command"), []any{"command"}, `with "{program}" as an argument`, "the command does not run the program")
 	}
 	for name := range c.files {
-		if path.IsAbs(name) || path.Clean(name) != name || name == ".." || strings.HasPrefix(name, "../") {
+		if !fs.ValidPath(name) {
 			check.Errorf(root.Get("files").Get(name), []any{"files", name}, "such as .config/agent/settings.json", "is no path below HOME")
 		}
 	}
@@ -291,9 +298,6 @@ const nodeVersion = "24.21.0"
 // Node returns the npm package with Node.js for an architecture, and its version; ok is false if
 // the agent does not need it.
 func (c CLI) Node(arch string) (p tooling.Package, version string, ok bool) {
-	platform := map[string]string{"amd64": "x64"}[arch]
-	if platform == "" {
-		platform = arch
-	}
+	platform := cmp.Or(map[string]string{"amd64": "x64"}[arch], arch)
 	return tooling.Package{Name: "node-linux-" + platform, Program: "bin/node"}, nodeVersion, c.node
 }
