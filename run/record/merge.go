@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unique"
 
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/workspace"
@@ -91,8 +92,7 @@ type shard struct {
 	part     Merged
 	kept     bool // the output holds it
 	// done are the attempts that are recorded; of each, the last record counts.
-	done  map[attempt]*about
-	kinds map[about]*about
+	done  map[attempt]unique.Handle[about]
 	files []string // beside the records, relative to root
 }
 
@@ -117,15 +117,12 @@ func (m *merger) close() {
 
 // open reads the manifest of an earlier merge.
 func (m *merger) open(output string) error {
+	var data []byte
 	root, err := os.OpenRoot(output)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err == nil {
+		data, err = readSmall(root, ManifestFile)
+		err = errors.Join(err, root.Close())
 	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }()
-	data, err := readSmall(root, ManifestFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -148,7 +145,7 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shard{dir: dir, root: root, done: map[attempt]*about{}, kinds: map[about]*about{}}
+	s := &shard{dir: dir, root: root, done: map[attempt]unique.Handle[about]{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("%w: %s: %w", ErrShards, dir, err), root.Close())
@@ -194,11 +191,7 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 // take notes what a record has.
 func (s *shard) take(r Record) {
 	p := r.Provenance
-	is := about{Sbench: p.Sbench, Pack: p.Pack, Harness: p.Harness, Image: r.Image, ImageID: r.ImageID}
-	if s.kinds[is] == nil {
-		s.kinds[is] = &is
-	}
-	s.done[attempt{r.TaskID, r.Attempt}] = s.kinds[is]
+	s.done[attempt{r.TaskID, r.Attempt}] = unique.Make(about{Sbench: p.Sbench, Pack: p.Pack, Harness: p.Harness, Image: r.Image, ImageID: r.ImageID})
 	for _, l := range r.Logs {
 		s.files = append(s.files, l.Path)
 	}
@@ -242,7 +235,7 @@ func (m *merger) fit() error {
 			if owners[a] != s.part.Index {
 				return fmt.Errorf("%s: attempt %d of task %q does not belong to it", s.dir, a.number, a.task)
 			}
-			if err := known.check(s, *is); err != nil {
+			if err := known.check(s, is.Value()); err != nil {
 				return err
 			}
 		}
