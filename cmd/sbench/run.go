@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -275,16 +274,8 @@ func judgeFor(t *compiler.Tester, file map[string]string) (*run.Judge, error) {
 	if key == "" {
 		return nil, compiler.Problems{t.Problem("$.verification.judge.key", "set it, or give it in the env file", fmt.Sprintf("environment variable %q has no value", j.Key))}
 	}
-	made := &run.Judge{
-		Votes: j.Votes, Temperature: j.Temperature,
-		Relay: relay.Config{Provider: relay.Provider(j.API), Key: relay.NewKey(key), MinSecret: compiler.MinSecret, Model: strings.TrimSpace(j.Model)},
-	}
-	if j.BaseURL == "" {
-		return made, nil
-	}
-	var err error
-	made.Relay.BaseURL, err = url.Parse(j.BaseURL)
-	return made, err
+	to, err := harness.RelayTo(relay.Provider(j.API), key, compiler.HarnessConfig{Model: strings.TrimSpace(j.Model), BaseURL: j.BaseURL})
+	return &run.Judge{Votes: j.Votes, Temperature: j.Temperature, Relay: to}, err
 }
 
 // secretTime is how long a command may take that prints a secret: somebody may have to type.
