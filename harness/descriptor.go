@@ -51,12 +51,8 @@ type CLI struct {
 	// Read parses a line of the program's output; ok is false if it is not an event.
 	Read func(line []byte) (steps []Step, ok bool)
 
-	command []texts           // arguments, or groups that are left out together, as templates
-	env     map[string]string // templates
-	files   map[string]string // templates, by path below HOME
-	mcp     mcpForms
-	node    bool
-
+	written       descriptor
+	node          bool // whether it needs Node.js
 	passesServers bool // of tools
 }
 
@@ -67,8 +63,8 @@ type descriptor struct {
 	Config           map[string]string
 	NPM              map[string]tooling.Package
 	Directory, File  string
-	Command          []texts
-	Env, Files       map[string]string
+	Command          []texts           // arguments, or groups that are left out together, as templates
+	Env, Files       map[string]string // templates; files by path below HOME
 	MCP              mcpForms
 	Events           json.RawMessage
 }
@@ -178,7 +174,7 @@ func ParseDescriptor(file string, text []byte) (CLI, compiler.Problems) {
 	}
 	cli := CLI{
 		AgentType: compiler.AgentType{Name: d.Name, Model: d.Model}, Provider: relay.Provider(d.API), Packages: d.NPM,
-		Directory: d.Directory, Program: d.File, Descriptor: text, command: d.Command, env: d.Env, files: d.Files, mcp: d.MCP,
+		Directory: d.Directory, Program: d.File, Descriptor: text, written: d,
 	}
 	for _, k := range d.Keys {
 		cli.Credentials = append(cli.Credentials, k.Credential)
@@ -208,10 +204,10 @@ func (c *CLI) checkProgram(check *schema.Checker, root document.Value) {
 	case c.Directory == "" && c.Program != "":
 		check.Errorf(root.Get("file"), []any{"file"}, "a package of npm names its own", "%q is for a directory", "file")
 	}
-	if !slices.ContainsFunc(c.command, func(g texts) bool { return slices.Contains(g, "{program}") }) {
+	if !slices.ContainsFunc(c.written.Command, func(g texts) bool { return slices.Contains(g, "{program}") }) {
 		check.Errorf(root.Get("command"), []any{"command"}, `with "{program}" as an argument`, "the command does not run the program")
 	}
-	for name := range c.files {
+	for name := range c.written.Files {
 		if !fs.ValidPath(name) {
 			check.Errorf(root.Get("files").Get(name), []any{"files", name}, "such as .config/agent/settings.json", "is no path below HOME")
 		}
@@ -226,7 +222,14 @@ func (c *CLI) checkTemplates(check *schema.Checker, root document.Value) {
 	for _, f := range c.Config {
 		known = append(known, f.Name)
 	}
-	look := func(v document.Value, steps ...any) {
+	var look func(v document.Value, steps []any)
+	look = func(v document.Value, steps []any) {
+		for i, inner := range v.Items() {
+			look(inner, slices.Concat(steps, []any{i}))
+		}
+		for key, inner := range v.Fields() {
+			look(inner, slices.Concat(steps, []any{key.Text()}))
+		}
 		for _, m := range holder.FindAllStringSubmatch(v.Text(), -1) {
 			c.node = c.node || m[1] == "node"
 			c.passesServers = c.passesServers || m[1] == mcpJSON || m[1] == mcpTOML
@@ -235,19 +238,8 @@ func (c *CLI) checkTemplates(check *schema.Checker, root document.Value) {
 			}
 		}
 	}
-	for i, arg := range root.Get("command").Items() {
-		if arg.Kind() == document.String {
-			look(arg, "command", i)
-			continue
-		}
-		for j, inner := range arg.Items() {
-			look(inner, "command", i, j)
-		}
-	}
-	for _, section := range []string{"env", "files"} {
-		for key, v := range root.Get(section).Fields() {
-			look(v, section, key.Text())
-		}
+	for _, section := range []string{"command", "env", "files"} {
+		look(root.Get(section), []any{section})
 	}
 }
 
@@ -257,7 +249,7 @@ func (c CLI) expand(values map[string]string) (args, env []string, files map[str
 	fill := func(text string) string {
 		return holder.ReplaceAllStringFunc(text, func(m string) string { return values[m[1:len(m)-1]] })
 	}
-	for _, g := range c.command {
+	for _, g := range c.written.Command {
 		unset := len(g) > 1 && slices.ContainsFunc(g, func(arg string) bool {
 			return slices.ContainsFunc(holder.FindAllStringSubmatch(arg, -1), func(m []string) bool { return slices.Contains(none, values[m[1]]) })
 		})
@@ -267,11 +259,11 @@ func (c CLI) expand(values map[string]string) (args, env []string, files map[str
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.env)) {
-		env = append(env, name+"="+fill(c.env[name]))
+	for _, name := range slices.Sorted(maps.Keys(c.written.Env)) {
+		env = append(env, name+"="+fill(c.written.Env[name]))
 	}
 	files = map[string]string{}
-	for name, text := range c.files {
+	for name, text := range c.written.Files {
 		files[name] = fill(text)
 	}
 	return args, env, files

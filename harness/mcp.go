@@ -57,9 +57,9 @@ func (c CLI) Serves(s compiler.MCPServer) bool { return c.mcpForm(s) != nil }
 
 func (c CLI) mcpForm(s compiler.MCPServer) map[string]string {
 	if s.URL != "" {
-		return c.mcp.HTTP
+		return c.written.MCP.HTTP
 	}
-	return c.mcp.Stdio
+	return c.written.MCP.Stdio
 }
 
 // servers returns what the placeholders for all servers stand for. The agent must serve each.
