@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,50 +137,24 @@ var jobTemplate = template.Must(template.New("job").Funcs(template.FuncMap{
 		text, err := json.Marshal(v)
 		return string(text), err
 	},
-	"key": key, "command": command, "dir": path.Dir, "base": path.Base,
+	"key": key, "command": command, "meta": Job.meta, "dir": path.Dir, "base": path.Base, "join": path.Join,
+	"shard": func(j Job) []string {
+		return append(slices.Clone(j.Command), "--shard", "auto/"+strconv.Itoa(j.Shards), "--resume")
+	},
 	"min":     func(a, b int) int { return min(a, b) },
 	"seconds": func(d time.Duration) int64 { return int64(d.Round(time.Second) / time.Second) },
+	"cores": func(n float64) *resource.Quantity {
+		return resource.NewMilliQuantity(int64(n*1000), resource.DecimalSI)
+	},
+	"bytes":   func(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) },
+	"results": func() string { return ResultsDir },
+	"files":   func() string { return FilesDir },
+	"private": func() string { return privateDir },
 }).Parse(jobText))
 
-// A hostPath is a directory of the nodes that pods see.
-type hostPath struct {
-	Name, Path  string
-	Type        corev1.HostPathType
-	Propagation corev1.MountPropagationMode
-}
-
 func (j Job) job() (*batchv1.Job, error) {
-	root := privateDir
-	var hostPaths []hostPath
-	if j.NodeSocket != "" {
-		root = j.NodeDir
-		hostPaths = []hostPath{
-			// The socket's directory, so that a daemon that starts again is found.
-			{"containerd", filepath.Dir(j.NodeSocket), corev1.HostPathDirectory, corev1.MountPropagationHostToContainer},
-			{"layers", j.NodeRoot, corev1.HostPathDirectory, corev1.MountPropagationHostToContainer},
-			{"node", j.NodeDir, corev1.HostPathDirectoryOrCreate, corev1.MountPropagationBidirectional},
-			{"cgroup", "/sys/fs/cgroup", corev1.HostPathDirectory, corev1.MountPropagationHostToContainer},
-		}
-	}
 	var text bytes.Buffer
-	err := jobTemplate.Execute(&text, struct {
-		Job
-		Labels                           map[string]string
-		Shard                            []string // the command line
-		CPU, Bytes                       string   // CPUs and Memory as the API writes them
-		FilesName, KeysName              string   // of the other objects
-		Root                             string   // for what sbench keeps
-		HostPaths                        []hostPath
-		ResultsDir, FilesDir, PrivateDir string
-	}{
-		Job: j, Labels: j.meta("").Labels, Root: root, HostPaths: hostPaths,
-		Shard:     append(slices.Clone(j.Command), "--shard", "auto/"+strconv.Itoa(j.Shards), "--resume"),
-		CPU:       resource.NewMilliQuantity(int64(j.CPUs*1000), resource.DecimalSI).String(),
-		Bytes:     resource.NewQuantity(j.Memory, resource.BinarySI).String(),
-		FilesName: j.Name + filesSuffix, KeysName: j.Name + keysSuffix,
-		ResultsDir: ResultsDir, FilesDir: FilesDir, PrivateDir: privateDir,
-	})
-	if err != nil {
+	if err := jobTemplate.Execute(&text, j); err != nil {
 		return nil, err
 	}
 	job := new(batchv1.Job)

@@ -37,6 +37,9 @@ func TestTexts(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	if key := pod.Containers[0].Env[3]; pod.Volumes[1].ConfigMap.Name != objects.Files.Name || key.Name != "KEY" || key.ValueFrom.SecretKeyRef.Name != objects.Keys.Name {
+		t.Errorf("%+v, %+v", pod.Volumes[1], key)
+	}
 	text, err := objects.YAML()
 	if err != nil {
 		t.Fatal(err)
