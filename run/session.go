@@ -192,8 +192,9 @@ func (s *session) openLedger(ctx context.Context) error {
 		return err
 	case old.RunID != s.cfg.Tester.Run.ID:
 		return errors.Join(fmt.Errorf("the directory belongs to the run %q, not to %q", old.RunID, s.cfg.Tester.Run.ID), s.ledger.Close())
-	case !sameShard(old.Shard, s.plan.shard):
-		return errors.Join(fmt.Errorf("the directory belongs to %s, not to %s", shardName(old.Shard), shardName(s.plan.shard)), s.ledger.Close())
+	}
+	if before, now := shardName(old.Shard), shardName(s.plan.shard); before != now {
+		return errors.Join(fmt.Errorf("the directory belongs to %s, not to %s", before, now), s.ledger.Close())
 	}
 	s.resumed = true
 	s.emit(Event{Kind: Resume, Detail: fmt.Sprintf("%d attempts were recorded before", len(s.before))})

@@ -122,24 +122,14 @@ func (p plan) numbers(task string, attempts int) []int {
 }
 
 // attempts returns how many attempts are planned if there are so many of each task.
-func (p plan) attempts(each int) (n int) {
+func (p plan) attempts(each int) int {
 	if p.shard == nil {
 		return p.tasks * each
 	}
-	for _, numbers := range p.shard.Attempts {
-		n += len(numbers)
-	}
-	return n
+	return p.shard.Planned()
 }
 
-// sameShard reports whether both are the same part of the same run.
-func sameShard(a, b *record.Shard) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.Index == b.Index && a.Count == b.Count && a.Deal == b.Deal
-}
-
+// shardName says which part of which run it is.
 func shardName(s *record.Shard) string {
 	if s == nil {
 		return "a run that is not dealt out"

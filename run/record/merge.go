@@ -245,7 +245,7 @@ func (m *merger) fit() error {
 			}
 			files[name] = true
 		}
-		s.part.Missing = s.planned() - len(s.done)
+		s.part.Missing = s.manifest.Shard.Planned() - len(s.done)
 	}
 	for _, part := range m.before {
 		if !slices.ContainsFunc(m.shards, func(s *shard) bool { return s.part.Index == part.Index }) {
@@ -278,13 +278,6 @@ func (c *same) check(s *shard, is about) error {
 	}
 	what, a, b := difference(fields(c.common), fields(is))
 	return fmt.Errorf("%s of an attempt of %s is %s, of one of %s %s", what, c.of.dir, a, s.dir, b)
-}
-
-func (s *shard) planned() (n int) {
-	for _, numbers := range s.manifest.Shard.Attempts {
-		n += len(numbers)
-	}
-	return n
 }
 
 // facts are what the manifests of all shards have in common.
