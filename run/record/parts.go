@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // unlink returns what a line has before the digest of the line before it.
@@ -18,7 +19,7 @@ func unlink(line []byte) ([]byte, error) {
 
 // link returns a line that follows previous in a chain, without a newline, and its digest.
 func link(head []byte, previous string) (line []byte, digest string) {
-	line = fmt.Appendf(bytes.Clone(head), `,"previous":%q,"digest":`, previous)
+	line = fmt.Appendf(slices.Clip(head), `,"previous":%q,"digest":`, previous)
 	digest = Digest(line)
 	return fmt.Appendf(line, "%q}", digest), digest
 }
