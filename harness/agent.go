@@ -143,7 +143,8 @@ func (a *Agent) process(in tooling.Installed) (args, env []string, files map[str
 // set for each attempt, and its Pace is that of all.
 func RelayTo(provider relay.Provider, key string, c compiler.HarnessConfig) (cfg relay.Config, err error) {
 	cfg = relay.Config{
-		Provider: provider, Key: relay.NewKey(key), MinSecret: compiler.MinSecret, Model: c.Model, KeyHeader: c.KeyHeader, Pace: relay.NewPace(c.MaxRequestsMinute),
+		Provider: provider, Key: relay.NewKey(key), MinSecret: compiler.MinSecret, Model: c.Model,
+		KeyHeader: c.KeyHeader, Pace: relay.NewPace(c.MaxRequestsMinute),
 		AllowExternalTools: c.AllowExternalTools, RefuseExternalTools: c.RefuseExternalTools,
 		MaxTotalTokens: c.MaxTotalTokens, MaxRequests: c.MaxRequests, MaxCostUSD: c.MaxCostUSD,
 	}

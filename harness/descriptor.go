@@ -117,14 +117,14 @@ func orList(s, items *schema.Schema, least int) *schema.Schema {
 var descriptorSchema = sync.OnceValue(func() *schema.Schema {
 	templates := func(doc string) *schema.Schema { return mapOf(doc, schema.AnyText("A template.")) }
 	const variable = `^[A-Za-z_][A-Za-z0-9_]*$`
-	key := &schema.Schema{Doc: "A variable of harness.env.", String: &schema.String{Pattern: variable}, Object: &schema.Object{Fields: []schema.Field{
+	key := schema.Closed("A variable of harness.env.",
 		required("name", schema.Matching("A variable of harness.env.", variable, "letters, digits and _")),
-		optional("bearer", schema.Boolean("Whether the key is sent as a bearer token.", false)),
-	}}}
+		optional("bearer", schema.Boolean("Whether the key is sent as a bearer token.", false)))
+	key.String = &schema.String{Pattern: variable}
 	words := orList(schema.Text("An argument, as a template."), schema.AnyText("An argument, as a template."), 1)
 	platform := schema.Closed("A package of the npm registry.", required("package", schema.Text("Its name.")),
 		optional("suffix", schema.Text("What its versions for this platform end in.")), required("file", fileSchema("The program, relative to the package.")))
-	events := orList(schema.Enum("A known format, or rules for lines of JSON.", slices.Sorted(maps.Keys(readers))...), ruleSchema(), 0)
+	format := schema.Enum("A known format, or rules for lines of JSON.", slices.Sorted(maps.Keys(readers))...)
 	return schema.Closed("An agent: what its program is, how it is started, and how its output reads.",
 		required("name", schema.Matching("The agent's name, for records and reports.", `^[a-z][a-z0-9_]*$`, "small letters, digits and _")),
 		optional("model", schema.Text("The model of tester files that an import of a pack writes.")),
@@ -143,7 +143,7 @@ var descriptorSchema = sync.OnceValue(func() *schema.Schema {
 		optional("env", templates("Its variables.")),
 		optional("files", templates("Files to write below HOME, which is fresh for each attempt.")),
 		optional("mcp", mcpSchema()),
-		optional("events", events),
+		optional("events", orList(format, ruleSchema(), 0)),
 	)
 })
 

@@ -274,7 +274,8 @@ func judgeFor(t *compiler.Tester, file map[string]string) (*run.Judge, error) {
 	if key == "" {
 		return nil, compiler.Problems{t.Problem("$.verification.judge.key", "set it, or give it in the env file", fmt.Sprintf("environment variable %q has no value", j.Key))}
 	}
-	to, err := harness.RelayTo(relay.Provider(j.API), key, compiler.HarnessConfig{Model: strings.TrimSpace(j.Model), BaseURL: j.BaseURL})
+	asked := compiler.HarnessConfig{Model: strings.TrimSpace(j.Model), BaseURL: j.BaseURL}
+	to, err := harness.RelayTo(relay.Provider(j.API), key, asked)
 	return &run.Judge{Votes: j.Votes, Temperature: j.Temperature, Relay: to}, err
 }
 

@@ -191,7 +191,8 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 // take notes what a record has.
 func (s *shard) take(r Record) {
 	p := r.Provenance
-	s.done[attempt{r.TaskID, r.Attempt}] = unique.Make(about{Sbench: p.Sbench, Pack: p.Pack, Harness: p.Harness, Image: r.Image, ImageID: r.ImageID})
+	is := about{Sbench: p.Sbench, Pack: p.Pack, Harness: p.Harness, Image: r.Image, ImageID: r.ImageID}
+	s.done[attempt{r.TaskID, r.Attempt}] = unique.Make(is)
 	for _, l := range r.Logs {
 		s.files = append(s.files, l.Path)
 	}

@@ -202,7 +202,9 @@ func (e *Exporter) network(ev run.Event, attempt key) {
 func (e *Exporter) start(ev run.Event, k key, attributes ...attribute.KeyValue) {
 	e.end(ev, k, false) // two commands at a time in one sandbox
 	parent := e.ctx
-	for _, above := range []key{{phase: "run"}, {"attempt", k.task, k.attempt, ""}, {"producer", k.task, k.attempt, ""}, {"verifier", k.task, k.attempt, ""}} {
+	for _, above := range []key{
+		{phase: "run"}, {"attempt", k.task, k.attempt, ""}, {"producer", k.task, k.attempt, ""}, {"verifier", k.task, k.attempt, ""},
+	} {
 		if s, ok := e.open[above]; ok && above != k {
 			parent = s.ctx
 		}
