@@ -39,12 +39,10 @@ type Agent struct {
 
 	CLI    CLI
 	Tools  *tooling.Cache
-	Digest string // of a tester's descriptor, and of CLI.Directory; "" for an agent that sbench knows
-	Arch   string // of the images, as GOARCH
-	Key    relay.Key
-	Bearer bool        // see compiler.Credential
-	Pace   *relay.Pace // of all attempts; nil is no bound
-	Files  Files       // of the tester's
+	Digest string       // of a tester's descriptor, and of CLI.Directory; "" for an agent that sbench knows
+	Arch   string       // of the images, as GOARCH
+	Relay  relay.Config // to its provider; see RelayTo
+	Files  Files        // of the tester's
 
 	mu       sync.Mutex
 	prepared map[string]prepared // by image
@@ -83,11 +81,7 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	if err != nil {
 		return Result{}, err
 	}
-	provider, err := a.provider()
-	if err != nil {
-		return Result{}, err
-	}
-	way, err := openWay(r, provider)
+	way, err := openWay(r, &a.Relay)
 	if err != nil {
 		return Result{}, err
 	}
@@ -111,13 +105,7 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 
 // Check asks the provider, before the first attempt, whether it accepts the key. See
 // [relay.Check].
-func (a *Agent) Check(ctx context.Context) error {
-	provider, err := a.provider()
-	if err != nil {
-		return err
-	}
-	return relay.Check(ctx, *provider)
-}
+func (a *Agent) Check(ctx context.Context) error { return relay.Check(ctx, a.Relay) }
 
 // mounts shows the agent's program and its interpreter.
 func (p prepared) mounts() []runtime.Mount {
@@ -151,26 +139,22 @@ func (a *Agent) process(in tooling.Installed) (args, env []string, files map[str
 	return args, append(env, "HOME="+agentState, "IS_SANDBOX=1"), files
 }
 
-func (a *Agent) provider() (*relay.Config, error) {
-	cfg := &relay.Config{
-		Provider: a.CLI.Provider, Key: a.Key, MinSecret: compiler.MinSecret, Bearer: a.Bearer, Model: a.Model,
-		KeyHeader: a.KeyHeader, Pace: a.Pace, AllowExternalTools: a.AllowExternalTools, RefuseExternalTools: a.RefuseExternalTools,
-		MaxTotalTokens: a.MaxTotalTokens, MaxRequests: a.MaxRequests, MaxCostUSD: a.MaxCostUSD, Prices: PricesOf(a.HarnessConfig),
+// RelayTo returns the relay to a provider that a tester file asks for. Its Log, Task and Attempt are
+// set for each attempt, and its Pace is that of all.
+func RelayTo(provider relay.Provider, key string, c compiler.HarnessConfig) (cfg relay.Config, err error) {
+	cfg = relay.Config{
+		Provider: provider, Key: relay.NewKey(key), MinSecret: compiler.MinSecret, Model: c.Model,
+		KeyHeader: c.KeyHeader, Pace: relay.NewPace(c.MaxRequestsMinute),
+		AllowExternalTools: c.AllowExternalTools, RefuseExternalTools: c.RefuseExternalTools,
+		MaxTotalTokens: c.MaxTotalTokens, MaxRequests: c.MaxRequests, MaxCostUSD: c.MaxCostUSD,
 	}
-	if a.BaseURL == "" {
-		return cfg, nil
+	if p := c.Prices; p != nil {
+		cfg.Prices = &proxy.Prices{Input: p.Input, Cached: p.CachedInput, Output: p.Output}
 	}
-	var err error
-	cfg.BaseURL, err = url.Parse(a.BaseURL)
+	if c.BaseURL != "" {
+		cfg.BaseURL, err = url.Parse(c.BaseURL)
+	}
 	return cfg, err
-}
-
-// PricesOf returns the prices that a tester file gives; nil for none.
-func PricesOf(c compiler.HarnessConfig) *proxy.Prices {
-	if c.Prices == nil {
-		return nil
-	}
-	return &proxy.Prices{Input: c.Prices.Input, Cached: c.Prices.CachedInput, Output: c.Prices.Output}
 }
 
 // passed returns env without the variables that hold a provider's key: no key enters

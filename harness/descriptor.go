@@ -1,11 +1,12 @@
 package harness
 
 import (
+	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -50,12 +51,8 @@ type CLI struct {
 	// Read parses a line of the program's output; ok is false if it is not an event.
 	Read func(line []byte) (steps []Step, ok bool)
 
-	command [][]string        // groups of arguments, as templates
-	env     map[string]string // templates
-	files   map[string]string // templates, by path below HOME
-	mcp     mcpForms
-	node    bool
-
+	written       descriptor
+	node          bool // whether it needs Node.js
 	passesServers bool // of tools
 }
 
@@ -64,10 +61,10 @@ type descriptor struct {
 	Name, Model, API string
 	Keys             []credentialText
 	Config           map[string]string
-	NPM              map[string]struct{ Package, Suffix, File string }
+	NPM              map[string]tooling.Package
 	Directory, File  string
-	Command          []group
-	Env, Files       map[string]string
+	Command          []texts           // arguments, or groups that are left out together, as templates
+	Env, Files       map[string]string // templates; files by path below HOME
 	MCP              mcpForms
 	Events           json.RawMessage
 }
@@ -82,46 +79,58 @@ func (c *credentialText) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &c.Credential)
 }
 
-// A group is an argument, or several that are left out together.
-type group []string
+// texts are one text, or a list of them. Numbers and booleans are texts, too.
+type texts []string
 
-func (g *group) UnmarshalJSON(b []byte) error {
-	if b[0] == '"' {
-		*g = make(group, 1)
-		return json.Unmarshal(b, &(*g)[0])
+func (t *texts) UnmarshalJSON(b []byte) error {
+	list := []json.RawMessage{b}
+	if b[0] == '[' {
+		list = nil
+		if err := json.Unmarshal(b, &list); err != nil {
+			return err
+		}
 	}
-	return json.Unmarshal(b, (*[]string)(g))
+	for _, v := range list {
+		*t = append(*t, plain(v))
+	}
+	return nil
+}
+
+func required(name string, s *schema.Schema) schema.Field {
+	return schema.Field{Name: name, Schema: s, Required: true}
+}
+
+func optional(name string, s *schema.Schema) schema.Field { return schema.Field{Name: name, Schema: s} }
+
+// mapOf allows objects with any keys, and such values.
+func mapOf(doc string, values *schema.Schema) *schema.Schema {
+	return &schema.Schema{Doc: doc, Object: &schema.Object{Unknown: schema.Accept, Others: values}}
+}
+
+// orList lets s also allow a list of so many items or more.
+func orList(s, items *schema.Schema, least int) *schema.Schema {
+	s.Array = &schema.Array{Items: items, Min: least}
+	return s
 }
 
 // descriptorSchema is the schema of descriptors.
 var descriptorSchema = sync.OnceValue(func() *schema.Schema {
-	required := func(name string, s *schema.Schema) schema.Field {
-		return schema.Field{Name: name, Schema: s, Required: true}
-	}
-	optional := func(name string, s *schema.Schema) schema.Field { return schema.Field{Name: name, Schema: s} }
-	texts := func(doc string) *schema.Schema {
-		return &schema.Schema{Doc: doc, Object: &schema.Object{Unknown: schema.Accept, Others: schema.AnyText("A template.")}}
-	}
+	templates := func(doc string) *schema.Schema { return mapOf(doc, schema.AnyText("A template.")) }
 	const variable = `^[A-Za-z_][A-Za-z0-9_]*$`
-	key := schema.Matching("A variable of harness.env.", variable, "letters, digits and _")
-	key.Object = &schema.Object{Fields: []schema.Field{
+	key := schema.Closed("A variable of harness.env.",
 		required("name", schema.Matching("A variable of harness.env.", variable, "letters, digits and _")),
-		optional("bearer", schema.Boolean("Whether the key is sent as a bearer token.", false)),
-	}}
+		optional("bearer", schema.Boolean("Whether the key is sent as a bearer token.", false)))
 	key.String = &schema.String{Pattern: variable}
-	key.Check = nil
-	words := schema.Text("An argument, as a template.")
-	words.Array = &schema.Array{Items: schema.AnyText("An argument, as a template."), Min: 1}
+	words := orList(schema.Text("An argument, as a template."), schema.AnyText("An argument, as a template."), 1)
 	platform := schema.Closed("A package of the npm registry.", required("package", schema.Text("Its name.")),
 		optional("suffix", schema.Text("What its versions for this platform end in.")), required("file", fileSchema("The program, relative to the package.")))
-	events := schema.Enum("A known format, or rules for lines of JSON.", slices.Sorted(maps.Keys(readers))...)
-	events.Array = &schema.Array{Items: ruleSchema()}
+	format := schema.Enum("A known format, or rules for lines of JSON.", slices.Sorted(maps.Keys(readers))...)
 	return schema.Closed("An agent: what its program is, how it is started, and how its output reads.",
 		required("name", schema.Matching("The agent's name, for records and reports.", `^[a-z][a-z0-9_]*$`, "small letters, digits and _")),
 		optional("model", schema.Text("The model of tester files that an import of a pack writes.")),
 		required("api", schema.Enum("The API that it speaks.", compiler.ProviderAPIs...)),
 		required("keys", &schema.Schema{Doc: "Variables of harness.env that may hold the provider's key. The first that is set is used, and none is passed on.", Array: &schema.Array{Items: key, Min: 1}}),
-		optional("config", texts("Keys of harness.config that the agent has besides those of all agents, with a description of each.")),
+		optional("config", templates("Keys of harness.config that the agent has besides those of all agents, with a description of each.")),
 		optional("npm", &schema.Schema{
 			Doc: "Its program as a package of the npm registry, by platform.",
 			Object: &schema.Object{Fields: []schema.Field{
@@ -131,16 +140,16 @@ var descriptorSchema = sync.OnceValue(func() *schema.Schema {
 		optional("directory", schema.Text("Its program as a directory, relative to this file.")),
 		optional("file", fileSchema("The program, relative to the directory.")),
 		required("command", &schema.Schema{Doc: "The arguments of its process, which reads the prompt from standard input. A list in the list is left out if a key of the configuration that it mentions is not set, or if there are no servers that it could mention.", Array: &schema.Array{Items: words, Min: 1}}),
-		optional("env", texts("Its variables.")),
-		optional("files", texts("Files to write below HOME, which is fresh for each attempt.")),
+		optional("env", templates("Its variables.")),
+		optional("files", templates("Files to write below HOME, which is fresh for each attempt.")),
 		optional("mcp", mcpSchema()),
-		optional("events", events),
+		optional("events", orList(format, ruleSchema(), 0)),
 	)
 })
 
 func fileSchema(doc string) *schema.Schema {
 	return schema.Checked(doc, schema.String{NonBlank: true}, func(p string) (string, error) {
-		if path.IsAbs(p) || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../") {
+		if !fs.ValidPath(p) {
 			return "such as bin/agent", fmt.Errorf("%q is no path within it", p)
 		}
 		return "", nil
@@ -164,20 +173,14 @@ func ParseDescriptor(file string, text []byte) (CLI, compiler.Problems) {
 		return CLI{}, compiler.Problems{{File: file, Message: err.Error()}}
 	}
 	cli := CLI{
-		AgentType: compiler.AgentType{Name: d.Name, Model: d.Model}, Provider: relay.Provider(d.API), Packages: map[string]tooling.Package{},
-		Directory: d.Directory, Program: d.File, Descriptor: text, env: d.Env, files: d.Files, mcp: d.MCP,
+		AgentType: compiler.AgentType{Name: d.Name, Model: d.Model}, Provider: relay.Provider(d.API), Packages: d.NPM,
+		Directory: d.Directory, Program: d.File, Descriptor: text, written: d,
 	}
 	for _, k := range d.Keys {
 		cli.Credentials = append(cli.Credentials, k.Credential)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Config)) {
 		cli.Config = append(cli.Config, schema.Field{Name: name, Schema: schema.Word(d.Config[name])})
-	}
-	for platform, p := range d.NPM {
-		cli.Packages[platform] = tooling.Package{Name: p.Package, Suffix: p.Suffix, Program: p.File}
-	}
-	for _, g := range d.Command {
-		cli.command = append(cli.command, g)
 	}
 	cli.checkProgram(&c, root)
 	cli.checkTemplates(&c, root)
@@ -201,11 +204,11 @@ func (c *CLI) checkProgram(check *schema.Checker, root document.Value) {
 	case c.Directory == "" && c.Program != "":
 		check.Errorf(root.Get("file"), []any{"file"}, "a package of npm names its own", "%q is for a directory", "file")
 	}
-	if !slices.ContainsFunc(c.command, func(g []string) bool { return slices.Contains(g, "{program}") }) {
+	if !slices.ContainsFunc(c.written.Command, func(g texts) bool { return slices.Contains(g, "{program}") }) {
 		check.Errorf(root.Get("command"), []any{"command"}, `with "{program}" as an argument`, "the command does not run the program")
 	}
-	for name := range c.files {
-		if path.IsAbs(name) || path.Clean(name) != name || name == ".." || strings.HasPrefix(name, "../") {
+	for name := range c.written.Files {
+		if !fs.ValidPath(name) {
 			check.Errorf(root.Get("files").Get(name), []any{"files", name}, "such as .config/agent/settings.json", "is no path below HOME")
 		}
 	}
@@ -219,7 +222,14 @@ func (c *CLI) checkTemplates(check *schema.Checker, root document.Value) {
 	for _, f := range c.Config {
 		known = append(known, f.Name)
 	}
-	look := func(v document.Value, steps ...any) {
+	var look func(v document.Value, steps []any)
+	look = func(v document.Value, steps []any) {
+		for i, inner := range v.Items() {
+			look(inner, slices.Concat(steps, []any{i}))
+		}
+		for key, inner := range v.Fields() {
+			look(inner, slices.Concat(steps, []any{key.Text()}))
+		}
 		for _, m := range holder.FindAllStringSubmatch(v.Text(), -1) {
 			c.node = c.node || m[1] == "node"
 			c.passesServers = c.passesServers || m[1] == mcpJSON || m[1] == mcpTOML
@@ -228,19 +238,8 @@ func (c *CLI) checkTemplates(check *schema.Checker, root document.Value) {
 			}
 		}
 	}
-	for i, arg := range root.Get("command").Items() {
-		if arg.Kind() == document.String {
-			look(arg, "command", i)
-			continue
-		}
-		for j, inner := range arg.Items() {
-			look(inner, "command", i, j)
-		}
-	}
-	for _, section := range []string{"env", "files"} {
-		for key, v := range root.Get(section).Fields() {
-			look(v, section, key.Text())
-		}
+	for _, section := range []string{"command", "env", "files"} {
+		look(root.Get(section), []any{section})
 	}
 }
 
@@ -250,7 +249,7 @@ func (c CLI) expand(values map[string]string) (args, env []string, files map[str
 	fill := func(text string) string {
 		return holder.ReplaceAllStringFunc(text, func(m string) string { return values[m[1:len(m)-1]] })
 	}
-	for _, g := range c.command {
+	for _, g := range c.written.Command {
 		unset := len(g) > 1 && slices.ContainsFunc(g, func(arg string) bool {
 			return slices.ContainsFunc(holder.FindAllStringSubmatch(arg, -1), func(m []string) bool { return slices.Contains(none, values[m[1]]) })
 		})
@@ -260,11 +259,11 @@ func (c CLI) expand(values map[string]string) (args, env []string, files map[str
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.env)) {
-		env = append(env, name+"="+fill(c.env[name]))
+	for _, name := range slices.Sorted(maps.Keys(c.written.Env)) {
+		env = append(env, name+"="+fill(c.written.Env[name]))
 	}
 	files = map[string]string{}
-	for name, text := range c.files {
+	for name, text := range c.written.Files {
 		files[name] = fill(text)
 	}
 	return args, env, files
@@ -291,9 +290,6 @@ const nodeVersion = "24.21.0"
 // Node returns the npm package with Node.js for an architecture, and its version; ok is false if
 // the agent does not need it.
 func (c CLI) Node(arch string) (p tooling.Package, version string, ok bool) {
-	platform := map[string]string{"amd64": "x64"}[arch]
-	if platform == "" {
-		platform = arch
-	}
+	platform := cmp.Or(map[string]string{"amd64": "x64"}[arch], arch)
 	return tooling.Package{Name: "node-linux-" + platform, Program: "bin/node"}, nodeVersion, c.node
 }

@@ -13,53 +13,31 @@ var readers = map[string]func([]byte) ([]Step, bool){"codex": readCodex, "claude
 
 // An eventRule says what lines of a program's output mean. The first rule that fits decides.
 type eventRule struct {
-	When        map[string]anyOf // what values must be, by path
+	When        map[string]texts // what values must be, by path
 	Step        StepKind         // "" for none
 	Title, Text string           // paths
-	Output      anyOf            // paths, whose texts follow each other
+	Output      texts            // paths, whose texts follow each other
 	Exit, Call  string           // paths
-	Failed      map[string]anyOf // as When
+	Failed      map[string]texts // as When
 	Piece       bool             // see Step
 }
 
-// anyOf is one text or a list of them. Numbers and booleans are texts, too.
-type anyOf []string
-
-func (a *anyOf) UnmarshalJSON(b []byte) error {
-	if b[0] == '[' {
-		var list []json.RawMessage
-		if err := json.Unmarshal(b, &list); err != nil {
-			return err
-		}
-		for _, v := range list {
-			*a = append(*a, plain(v))
-		}
-		return nil
-	}
-	*a = anyOf{plain(b)}
-	return nil
-}
-
 func ruleSchema() *schema.Schema {
-	optional := func(name string, s *schema.Schema) schema.Field { return schema.Field{Name: name, Schema: s} }
-	value := &schema.Schema{Doc: "What the value must be, or one of several; * for anything but null.", String: &schema.String{}, Number: &schema.Number{}, Boolean: true}
-	value.Array = &schema.Array{Items: &schema.Schema{String: &schema.String{}, Number: &schema.Number{}, Boolean: true}, Min: 1}
-	conditions := func(doc string) *schema.Schema {
-		return &schema.Schema{Doc: doc, Object: &schema.Object{Unknown: schema.Accept, Others: value}}
+	one := func(doc string) *schema.Schema {
+		return &schema.Schema{Doc: doc, String: &schema.String{}, Number: &schema.Number{}, Boolean: true}
 	}
+	value := orList(one("What the value must be, or one of several; * for anything but null."), one(""), 1)
 	at := func(doc string) *schema.Schema { return schema.Text(doc + ", as a path such as part.text.") }
-	output := at("Where the output of a command or tool is")
-	output.Array = &schema.Array{Items: at("Where a part of it is")}
 	return schema.Closed("What a line of JSON means.",
-		schema.Field{Name: "when", Schema: conditions("Conditions that all must hold, by path."), Required: true},
+		required("when", mapOf("Conditions that all must hold, by path.", value)),
 		optional("step", schema.Enum("What the agent did; none if absent.", string(StepMessage), string(StepThinking), string(StepCommand), string(StepTool),
 			string(StepFiles), string(StepResult), string(StepNote), string(StepError))),
 		optional("title", at("Where its title is, such as a tool's name")),
 		optional("text", at("Where its text is: what was said, the command, the tool's input")),
-		optional("output", output),
+		optional("output", orList(at("Where the output of a command or tool is"), at("Where a part of it is"), 0)),
 		optional("exit", at("Where a command's exit code is")),
 		optional("call", at("Where the call's id is, by which a result finds its step")),
-		optional("failed", conditions("Conditions under which it failed.")),
+		optional("failed", mapOf("Conditions under which it failed.", value)),
 		optional("piece", schema.Boolean("Whether it continues the message before it.", false)),
 	)
 }
@@ -100,7 +78,7 @@ func readerOf(events json.RawMessage) func([]byte) ([]Step, bool) {
 // maxRuled bounds the lines to which rules apply, in bytes.
 const maxRuled = 1 << 20
 
-func fits(conditions map[string]anyOf, line []byte) bool {
+func fits(conditions map[string]texts, line []byte) bool {
 	for at, want := range conditions {
 		v := lookUp(line, at)
 		if len(v) == 0 || string(v) == "null" || !slices.Contains(want, "*") && !slices.Contains(want, plain(v)) {

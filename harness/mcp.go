@@ -29,12 +29,10 @@ const noServers = "{}"
 var mcpHolders = map[string][]string{"stdio": {"command", "args", "argv", "env"}, "http": {"url"}}
 
 func mcpSchema() *schema.Schema {
-	form := func(doc string) *schema.Schema {
-		return &schema.Schema{Doc: doc, Object: &schema.Object{Unknown: schema.Accept, Others: schema.AnyText("A placeholder, or a text.")}}
-	}
+	form := schema.AnyText("A placeholder, or a text.")
 	return schema.Closed("The keys of a server of the Model Context Protocol in the agent's own configuration.",
-		schema.Field{Name: "stdio", Schema: form("Those of a program that the agent starts.")},
-		schema.Field{Name: "http", Schema: form("Those of a server that is reached by HTTP.")},
+		optional("stdio", mapOf("Those of a program that the agent starts.", form)),
+		optional("http", mapOf("Those of a server that is reached by HTTP.", form)),
 	)
 }
 
@@ -59,9 +57,9 @@ func (c CLI) Serves(s compiler.MCPServer) bool { return c.mcpForm(s) != nil }
 
 func (c CLI) mcpForm(s compiler.MCPServer) map[string]string {
 	if s.URL != "" {
-		return c.mcp.HTTP
+		return c.written.MCP.HTTP
 	}
-	return c.mcp.Stdio
+	return c.written.MCP.Stdio
 }
 
 // servers returns what the placeholders for all servers stand for. The agent must serve each.

@@ -26,7 +26,6 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/tooling"
 	"github.com/securebench/sbench/proxy"
-	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/fake"
 )
@@ -129,11 +128,13 @@ func TestAgentFromOutside(t *testing.T) {
 	if problems != nil {
 		t.Fatal(problems)
 	}
+	config := compiler.HarnessConfig{Model: "m", Version: "1.2.3", TaskFile: "task.json", Own: map[string]string{"mood": "keen"}, MCPServers: map[string]compiler.MCPServer{
+		"near": {Command: compiler.Command{Shell: `a "b"`}, Env: map[string]string{"A": "{key}"}}, "far": {URL: "https://x.org/{url}"},
+	}}
+	to, err := harness.RelayTo(cli.Provider, "sk-secret-of-the-provider", config)
+	must(t, err)
 	agent := &harness.Agent{
-		HarnessConfig: compiler.HarnessConfig{Model: "m", Version: "1.2.3", TaskFile: "task.json", Own: map[string]string{"mood": "keen"}, MCPServers: map[string]compiler.MCPServer{
-			"near": {Command: compiler.Command{Shell: `a "b"`}, Env: map[string]string{"A": "{key}"}}, "far": {URL: "https://x.org/{url}"},
-		}},
-		CLI: cli, Arch: "amd64", Key: relay.NewKey("sk-secret-of-the-provider"),
+		HarnessConfig: config, CLI: cli, Arch: "amd64", Relay: to,
 		Tools: &tooling.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL},
 	}
 	var trace bytes.Buffer

@@ -72,7 +72,7 @@ type planned struct {
 	why     string
 }
 
-// todo yields every attempt that has to be made, and adds the others to the summary.
+// todo yields every attempt that has to be made, once compareRecorded has returned.
 func (s *session) todo() iter.Seq2[planned, error] {
 	return func(yield func(planned, error) bool) {
 		for task, err := range s.plan.stream(s.cfg) {
@@ -81,8 +81,11 @@ func (s *session) todo() iter.Seq2[planned, error] {
 				return
 			}
 			for _, n := range s.plan.numbers(task.ID(), s.cfg.Attempts) {
-				done, why, err := s.recorded(task, n)
-				if !done && !yield(planned{task, n, why}, err) || err != nil {
+				old, known := s.before[key{task.ID(), n}]
+				if !known {
+					old.why = "not recorded yet"
+				}
+				if old.why != "" && !yield(planned{task, n, old.why}, nil) {
 					return
 				}
 			}
@@ -90,53 +93,38 @@ func (s *session) todo() iter.Seq2[planned, error] {
 	}
 }
 
-// countRecorded adds to the summary everything that earlier sessions measured from the same
-// inputs, so that the counts are right from the start, even if the run is interrupted.
-func (s *session) countRecorded() error {
+// compareRecorded says why records of earlier sessions do not count, and adds to the summary
+// everything that these measured from the same inputs, so that the counts are right from the
+// start, even if the run is interrupted.
+func (s *session) compareRecorded() error {
 	if len(s.before) == 0 {
 		return nil
 	}
-	for _, err := range s.todo() {
+	for task, err := range s.plan.stream(s.cfg) {
 		if err != nil {
 			return err
 		}
+		for _, n := range s.plan.numbers(task.ID(), s.cfg.Attempts) {
+			of := key{task.ID(), n}
+			old, known := s.before[of]
+			if !known {
+				continue
+			}
+			if now, err := s.provenance(task); err != nil {
+				return err
+			} else if !old.status.Scored() {
+				old.why = "was " + string(old.status)
+			} else if now.Inputs != old.inputs {
+				old.why = "what it is made from has changed"
+			} else {
+				s.count(of, old)
+				s.summary.Resumed++
+			}
+			old.checked = true
+			s.before[of] = old
+		}
 	}
 	return nil
-}
-
-// recorded reports whether an earlier session measured the attempt from the same inputs; if
-// not, why is the reason. Its first call for an attempt makes the comparison and updates the
-// summary; countRecorded makes these calls before any attempt begins.
-func (s *session) recorded(task *compiler.Task, attempt int) (done bool, why string, err error) {
-	of := key{task.ID(), attempt}
-	old, known := s.before[of]
-	if !known {
-		return false, "not recorded yet", nil
-	}
-	if !old.checked {
-		if old.why, err = s.outdated(task, old); err != nil {
-			return false, "", err
-		}
-		old.checked = true
-		s.before[of] = old
-		if old.why == "" {
-			s.count(of, old)
-			s.summary.Resumed++
-		}
-	}
-	return old.why == "", old.why, nil
-}
-
-// outdated says why an earlier record of the task does not count, "" if it does.
-func (s *session) outdated(task *compiler.Task, old earlier) (string, error) {
-	if !old.status.Scored() {
-		return "was " + string(old.status), nil
-	}
-	now, err := s.provenance(task)
-	if err == nil && now.Inputs != old.inputs {
-		return "what it is made from has changed", nil
-	}
-	return "", err
 }
 
 // untilMeasured makes an attempt, and retries it up to cfg.Retries times if the
@@ -222,6 +210,9 @@ func Plan(ctx context.Context, cfg Config) ([]PlannedAttempt, Summary, error) {
 		if _, err := record.Read(cfg.Output, cfg.resumeTrust(), s.remember); err != nil {
 			return nil, Summary{}, outputProblem(cfg, err)
 		}
+	}
+	if err := s.compareRecorded(); err != nil {
+		return nil, s.summary, err
 	}
 	var all []PlannedAttempt
 	for next, err := range s.todo() {

@@ -38,8 +38,8 @@ type earlier struct {
 	tries           int
 	retried         bool   // a try before this one could not be measured
 	inputs          string // Provenance.Inputs
-	checked         bool   // compared with this session's inputs
-	why             string // why it does not count, once it is checked; "" if it does
+	checked         bool   // by compareRecorded: it is of a task of this session
+	why             string // why it does not count; "" if it does
 }
 
 // unmeasured says whether this try or one before it could not be measured.
@@ -117,7 +117,7 @@ func begin(ctx context.Context, cfg Config, old *regraded) (*session, error) {
 	if err := s.openFiles(); err != nil {
 		return nil, outputProblem(cfg, errors.Join(err, s.ledger.Close()))
 	}
-	err = s.countRecorded()
+	err = s.compareRecorded()
 	if err == nil && s.resumed { // its manifest may have planned less
 		if err = s.seal(); err != nil {
 			err = outputProblem(cfg, err)
@@ -192,8 +192,9 @@ func (s *session) openLedger(ctx context.Context) error {
 		return err
 	case old.RunID != s.cfg.Tester.Run.ID:
 		return errors.Join(fmt.Errorf("the directory belongs to the run %q, not to %q", old.RunID, s.cfg.Tester.Run.ID), s.ledger.Close())
-	case !sameShard(old.Shard, s.plan.shard):
-		return errors.Join(fmt.Errorf("the directory belongs to %s, not to %s", shardName(old.Shard), shardName(s.plan.shard)), s.ledger.Close())
+	}
+	if before, now := shardName(old.Shard), shardName(s.plan.shard); before != now {
+		return errors.Join(fmt.Errorf("the directory belongs to %s, not to %s", before, now), s.ledger.Close())
 	}
 	s.resumed = true
 	s.emit(Event{Kind: Resume, Detail: fmt.Sprintf("%d attempts were recorded before", len(s.before))})

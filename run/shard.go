@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/securebench/sbench/compiler"
@@ -46,17 +47,17 @@ func (c *Config) deal() (*record.Shard, error) {
 		return cmp.Or(cmp.Compare(b.seconds, a.seconds), bytes.Compare(a.sum[:], b.sum[:]))
 	})
 	shard := &record.Shard{Index: c.Shard.Index, Count: c.Shard.Count, Whole: len(all), Attempts: map[string][]int{}}
-	loads, list := make([]load, c.Shard.Count), sha256.New()
-	for _, a := range all { // the longest first, each to whom has the least to do
-		to := 0
-		for i := range loads {
-			if loads[i].less(loads[to]) {
-				to = i
-			}
-		}
-		loads[to] = load{loads[to].seconds + a.seconds, loads[to].attempts + 1}
-		_, _ = fmt.Fprintf(list, "%d %x\n", to+1, a.sum) // a hash never returns an error
-		if to+1 == shard.Index {
+	loads, list := make([]*load, c.Shard.Count), sha256.New()
+	for i := range loads {
+		loads[i] = &load{shard: i + 1}
+	}
+	for _, a := range all { // the longest first, each to the first of those who have the least to do
+		to := slices.MinFunc(loads, func(a, b *load) int {
+			return cmp.Or(cmp.Compare(a.seconds, b.seconds), cmp.Compare(a.attempts, b.attempts))
+		})
+		to.seconds, to.attempts = to.seconds+a.seconds, to.attempts+1
+		_, _ = fmt.Fprintf(list, "%d %x\n", to.shard, a.sum) // a hash never returns an error
+		if to.shard == shard.Index {
 			shard.Attempts[a.task] = append(shard.Attempts[a.task], a.attempt)
 		}
 	}
@@ -70,12 +71,9 @@ func (c *Config) deal() (*record.Shard, error) {
 
 // load is what a shard has to do.
 type load struct {
+	shard    int // from 1
 	seconds  float64
 	attempts int
-}
-
-func (l load) less(than load) bool {
-	return l.seconds < than.seconds || l.seconds == than.seconds && l.attempts < than.attempts
 }
 
 // everyAttempt returns the attempts of all shards.
@@ -83,12 +81,7 @@ func (c *Config) everyAttempt() (all []dealt, err error) {
 	mean := 1.0
 	if n := len(c.Shard.Seconds); n > 0 {
 		mean = 0
-		names := make([]string, 0, n)
-		for task := range c.Shard.Seconds {
-			names = append(names, task)
-		}
-		slices.Sort(names) // sums of floating-point numbers depend on their order
-		for _, task := range names {
+		for _, task := range slices.Sorted(maps.Keys(c.Shard.Seconds)) { // sums of floating-point numbers depend on their order
 			mean += c.Shard.Seconds[task] / float64(n)
 		}
 	}
@@ -129,24 +122,14 @@ func (p plan) numbers(task string, attempts int) []int {
 }
 
 // attempts returns how many attempts are planned if there are so many of each task.
-func (p plan) attempts(each int) (n int) {
+func (p plan) attempts(each int) int {
 	if p.shard == nil {
 		return p.tasks * each
 	}
-	for _, numbers := range p.shard.Attempts {
-		n += len(numbers)
-	}
-	return n
+	return p.shard.Planned()
 }
 
-// sameShard reports whether both are the same part of the same run.
-func sameShard(a, b *record.Shard) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.Index == b.Index && a.Count == b.Count && a.Deal == b.Deal
-}
-
+// shardName says which part of which run it is.
 func shardName(s *record.Shard) string {
 	if s == nil {
 		return "a run that is not dealt out"

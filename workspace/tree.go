@@ -49,6 +49,9 @@ type TreeOptions struct {
 	// Lost, if not nil, is called under Own with the attributes of every entry whose
 	// copy does not get them, in the order of the walk. Its error ends the walk.
 	Lost func(Attributes) error
+	// Link makes hard links of files and symbolic links instead of copies, where that is possible.
+	// Their contents are not read, and the report lacks their digests and bytes.
+	Link bool
 	// attributes, if not nil, replace those of the listed entries, both in the digest and in
 	// the copy. Errors match ErrAttributes if the list does not match the tree.
 	attributes *attributesReader
@@ -186,6 +189,11 @@ func (w *treeWalk) entry(src, dst *os.File, name, rel string, depth int) error {
 		return err
 	}
 	w.report.Entries++
+	if w.opts.Link && dst != nil && kind != unix.S_IFDIR {
+		if linked, err := Link(src, dst, name); linked || err != nil {
+			return err
+		}
+	}
 	switch kind {
 	case unix.S_IFREG:
 		w.report.Files++
@@ -194,6 +202,19 @@ func (w *treeWalk) entry(src, dst *os.File, name, rel string, depth int) error {
 		return w.subdir(src, dst, name, rel, &st, depth)
 	}
 	return w.link(src, dst, name, rel, &st)
+}
+
+// Link makes a hard link of the file or symbolic link name of the directory src in the directory
+// dst. It returns false without an error where there can be none, as between file systems.
+func Link(src, dst *os.File, name string) (bool, error) {
+	err := unix.Linkat(fd(src), name, fd(dst), name, 0)
+	if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMLINK) {
+		return false, nil
+	}
+	if err != nil {
+		return false, &os.LinkError{Op: "link", Old: name, New: name, Err: err}
+	}
+	return true, nil
 }
 
 // drop leaves out a special file.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 
@@ -36,17 +35,8 @@ func commandFor(ctx context.Context, t *compiler.Tester, env map[string]string) 
 	}
 	command.Provider = &harness.OwnProvider{
 		Secret: p.Key, BaseURL: p.BaseURLVariable, Key: p.KeyVariable, Model: p.ModelVariable,
-		Relay: relay.Config{
-			Provider: relay.Provider(p.API), Key: relay.NewKey(env[p.Key]), MinSecret: compiler.MinSecret, Model: c.Model,
-			KeyHeader: c.KeyHeader, Pace: relay.NewPace(c.MaxRequestsMinute),
-			AllowExternalTools: c.AllowExternalTools, RefuseExternalTools: c.RefuseExternalTools, MaxTotalTokens: c.MaxTotalTokens, MaxRequests: c.MaxRequests,
-			MaxCostUSD: c.MaxCostUSD, Prices: harness.PricesOf(c),
-		},
 	}
-	if c.BaseURL == "" {
-		return command, nil
-	}
-	command.Provider.Relay.BaseURL, err = url.Parse(c.BaseURL)
+	command.Provider.Relay, err = harness.RelayTo(relay.Provider(p.API), env[p.Key], c)
 	return command, err
 }
 

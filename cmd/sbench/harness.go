@@ -257,7 +257,11 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	if err != nil {
 		return nil, err
 	}
-	made := &harness.Agent{HarnessConfig: c, CLI: agent, Tools: cache, Arch: goruntime.GOARCH, Key: relay.NewKey(key), Bearer: bearer, Pace: relay.NewPace(c.MaxRequestsMinute)}
+	made := &harness.Agent{HarnessConfig: c, CLI: agent, Tools: cache, Arch: goruntime.GOARCH}
+	if made.Relay, err = harness.RelayTo(agent.Provider, key, c); err != nil {
+		return nil, err
+	}
+	made.Relay.Bearer = bearer
 	if made.Files, err = filesFor(ctx, t); err != nil {
 		return nil, err
 	}

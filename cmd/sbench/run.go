@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -253,14 +252,9 @@ func judgeFor(t *compiler.Tester, env string) (*run.Judge, string, error) {
 	if key == "" {
 		return nil, "", compiler.Problems{t.Problem("$.verification.judge.key", "set it, or give it in the env file", fmt.Sprintf("environment variable %q has no value", j.Key))}
 	}
-	made := &run.Judge{
-		Votes: j.Votes, Temperature: j.Temperature,
-		Relay: relay.Config{Provider: relay.Provider(j.API), Key: relay.NewKey(key), MinSecret: compiler.MinSecret, Model: strings.TrimSpace(j.Model)},
-	}
-	if j.BaseURL != "" {
-		made.Relay.BaseURL, err = url.Parse(j.BaseURL)
-	}
-	return made, key, err
+	asked := compiler.HarnessConfig{Model: strings.TrimSpace(j.Model), BaseURL: j.BaseURL}
+	to, err := harness.RelayTo(relay.Provider(j.API), key, asked)
+	return &run.Judge{Votes: j.Votes, Temperature: j.Temperature, Relay: to}, key, err
 }
 
 // secretTime is how long a command may take that prints a secret: somebody may have to type.

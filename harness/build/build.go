@@ -18,6 +18,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +28,8 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/shell"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
 )
@@ -172,7 +175,7 @@ func (r *recipe) stage(ctx context.Context, st instructions.Stage) (*stage, erro
 	if len(st.Location) > 0 {
 		s.line = st.Location[0].Start.Line
 	}
-	base, _, err := r.lex.ProcessWord(st.BaseName, environment{vars: r.global})
+	base, _, err := r.lex.ProcessWord(st.BaseName, shell.EnvsFromSlice(compiler.Environ(r.global)))
 	if err == nil {
 		err = s.from(ctx, base)
 	}
@@ -221,33 +224,9 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// environment is what variables in a Dockerfile stand for.
-type environment struct {
-	vars map[string]string
-	env  []string // takes precedence
-}
-
-func (e environment) Get(name string) (string, bool) {
-	for _, entry := range slices.Backward(e.env) {
-		if value, ok := strings.CutPrefix(entry, name+"="); ok {
-			return value, true
-		}
-	}
-	value, ok := e.vars[name]
-	return value, ok
-}
-
-func (e environment) Keys() []string {
-	names := slices.Collect(maps.Keys(e.vars))
-	for _, entry := range e.env {
-		name, _, _ := strings.Cut(entry, "=")
-		names = append(names, name)
-	}
-	return names
-}
-
-func (s *stage) variables() environment {
-	return environment{s.args, slices.Concat(s.image.Env, s.env)}
+// variables are what variables in a Dockerfile stand for.
+func (s *stage) variables() shell.EnvGetter {
+	return shell.EnvsFromSlice(slices.Concat(compiler.Environ(s.args), s.image.Env, s.env)) // the last of a name counts
 }
 
 // do does what an instruction says.
@@ -271,7 +250,7 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 		return s.copy(ctx, copying{c.SourcesAndDest, c.From, c.Chown, c.Chmod, c.String()})
 	case *instructions.AddCommand:
 		for _, source := range c.SourcePaths {
-			if strings.Contains(source, "://") || strings.HasPrefix(source, "git@") || isArchive(source) {
+			if strings.Contains(source, "://") || strings.HasPrefix(source, "git@") || archive.MatchString(source) {
 				return fmt.Errorf("ADD of %s, which is no plain local file, is %w", source, ErrUnsupported)
 			}
 		}
@@ -307,14 +286,7 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 	return nil
 }
 
-func isArchive(name string) bool {
-	for _, suffix := range []string{".tar", ".tgz", ".tar.gz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".tar.zst"} {
-		if strings.HasSuffix(name, suffix) {
-			return true
-		}
-	}
-	return false
-}
+var archive = regexp.MustCompile(`\.(tar|tar\.(gz|xz|bz2|zst)|tgz|txz|tbz2)$`)
 
 // set sets a variable of the image.
 func (s *stage) set(name, value string) {
@@ -377,28 +349,22 @@ func (s *stage) run(ctx context.Context, c *instructions.RunCommand) error {
 		}
 		args = append(slices.Clone(s.shell), line)
 	}
-	var env []string
-	for _, name := range slices.Sorted(maps.Keys(s.args)) {
-		env = append(env, name+"="+s.args[name])
-	}
-	env = append(env, s.env...)
-	return s.command(ctx, c.String(), args, env)
+	return s.command(ctx, c.String(), args, append(compiler.Environ(s.args), s.env...))
 }
 
 // command adds what a command changes.
 func (s *stage) command(ctx context.Context, name string, args, env []string) error {
 	key := digest(slices.Concat([]string{"run", s.key, s.user, s.workdir, strings.Join(env, "\x00"), strings.Join(s.Capabilities, " ")}, args)...)
-	return s.step(ctx, key, name, func(to *os.File) (runtime.Layer, error) {
-		report, err := harness.Preparation{
+	return s.step(ctx, key, name, func(to *os.File) (layer.Report, error) {
+		return harness.Preparation{
 			Name: "build", Image: s.image, Args: args, Env: env, Dir: s.workdir, User: s.user, Capabilities: s.Capabilities, Limits: s.Limits, Wall: s.Wall,
 			Egress: s.Egress, Stdout: s.Output, Stderr: s.Output,
 		}.Run(ctx, s.Engine, to)
-		return runtime.Layer{Digest: report.Digest, DiffID: report.DiffID, Size: report.Size}, err
 	})
 }
 
 // step adds the layer that fill writes, unless an earlier build has made the same step.
-func (s *stage) step(ctx context.Context, key, name string, fill func(to *os.File) (runtime.Layer, error)) error {
+func (s *stage) step(ctx context.Context, key, name string, fill func(to *os.File) (layer.Report, error)) error {
 	as := stepName + key[:40]
 	img, ok, err := s.Images.Built(ctx, as, key)
 	if err != nil {
@@ -413,12 +379,12 @@ func (s *stage) step(ctx context.Context, key, name string, fill func(to *os.Fil
 	if err != nil {
 		return err
 	}
-	l, err := fill(f)
+	report, err := fill(f)
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err == nil {
-		l.Content, l.CreatedBy = f, name
+		l := runtime.Layer{Digest: report.Digest, DiffID: report.DiffID, Size: report.Size, Content: f, CreatedBy: name}
 		img, err = s.Images.Commit(ctx, runtime.Commit{Base: s.image.Ref, As: as, Key: key, Layers: []runtime.Layer{l}, Change: s.configure})
 	}
 	if err = errors.Join(err, f.Close(), os.Remove(f.Name())); err == nil {

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd/passwd"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -40,28 +42,27 @@ func (s *stage) makeWorkdir(ctx context.Context) error {
 
 // layered is a step whose layer holds what make writes to an upper directory.
 func (s *stage) layered(ctx context.Context, key, name string, fill func(*upper) error) error {
-	return s.step(ctx, key, name, func(to *os.File) (l runtime.Layer, err error) {
+	return s.step(ctx, key, name, func(to *os.File) (report layer.Report, err error) {
 		view, err := s.Engine.View(ctx, s.image)
 		if err != nil {
-			return l, err
+			return report, err
 		}
 		defer func() { err = errors.Join(err, view.Close()) }()
 		limits := layer.Limits{Bytes: s.Limits.LayerBytes, Entries: 1 << 18}
 		vol, err := s.Engine.NewVolume(ctx, runtime.VolumeConfig{Bytes: limits.Bytes, Inodes: limits.Entries})
 		if err != nil {
-			return l, err
+			return report, err
 		}
 		defer func() { err = errors.Join(err, vol.Close()) }()
 		root, err := os.OpenRoot(vol.Path())
 		if err != nil {
-			return l, err
+			return report, err
 		}
 		defer func() { _ = root.Close() }()
 		if err := fill(&upper{to: root, image: view.Root()}); err != nil {
-			return l, err
+			return report, err
 		}
-		report, err := layer.Write(ctx, to, runtime.Changes{Dir: vol.Path()}, limits)
-		return runtime.Layer{Digest: report.Digest, DiffID: report.DiffID, Size: report.Size}, err
+		return layer.Write(ctx, to, runtime.Changes{Dir: vol.Path()}, limits)
 	})
 }
 
@@ -210,15 +211,15 @@ func digestFiles(ctx context.Context, root *os.Root, names []string) (string, er
 // own reads the flags --chown and --chmod.
 func (u *upper) own(chown, chmod string) error {
 	user, group, _ := strings.Cut(chown, ":")
-	var err error
-	if u.uid, u.gid, err = u.id("etc/passwd", user); err != nil {
-		return err
+	user = cmp.Or(user, "0")
+	if _, err := strconv.ParseUint(user, 10, 31); err == nil {
+		group = cmp.Or(group, user) // without one, that of a number is the same number
 	}
-	if group != "" {
-		if u.gid, _, err = u.id("etc/group", group); err != nil {
-			return err
-		}
+	owner, err := passwd.Lookup(u.image.Name(), strings.TrimSuffix(user+":"+group, ":"))
+	if err != nil {
+		return Fault{err}
 	}
+	u.uid, u.gid = int(owner.UID), int(owner.GID)
 	if chmod != "" {
 		mode, err := strconv.ParseUint(chmod, 8, 12)
 		if err != nil {
@@ -227,30 +228,6 @@ func (u *upper) own(chown, chmod string) error {
 		u.mode = fs.FileMode(mode) & fs.ModePerm
 	}
 	return nil
-}
-
-// id looks a user or group up in a file of the image, in the form of passwd(5).
-func (u *upper) id(file, name string) (id, group int, err error) {
-	if name == "" {
-		return 0, 0, nil
-	}
-	if n, err := strconv.ParseUint(name, 10, 31); err == nil {
-		return int(n), int(n), nil
-	}
-	text, err := u.image.ReadFile(file)
-	if err != nil {
-		return 0, 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Split(strings.TrimSpace(line), ":"); len(f) >= 4 && f[0] == name {
-			id, err = strconv.Atoi(f[2])
-			if err == nil && file == "etc/passwd" {
-				group, err = strconv.Atoi(f[3])
-			}
-			return id, group, err
-		}
-	}
-	return 0, 0, Fault{fmt.Errorf("the image has no %q in /%s", name, file)}
 }
 
 // tree copies a file, or the contents of a directory, to the path at.

@@ -39,9 +39,9 @@ var (
 // A Package names a package in the registry. If all platforms' packages share one name, a
 // suffix of the version selects the platform.
 type Package struct {
-	Name    string // such as @scope/name
+	Name    string `json:"package"` // such as @scope/name
 	Suffix  string // such as -linux-x64, "" for none
-	Program string // the path of the program in the package
+	Program string `json:"file"` // the path of the program in the package
 }
 
 // An Installed is a package in the cache.

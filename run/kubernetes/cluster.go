@@ -25,6 +25,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/cpuset"
 	"sigs.k8s.io/yaml"
 )
 
@@ -264,8 +265,12 @@ func (c *Cluster) Status(ctx context.Context, of *batchv1.Job) (*Status, error) 
 		}
 	}
 	for state, text := range map[string]string{Complete: job.Status.CompletedIndexes, Failed: *cmp.Or(job.Status.FailedIndexes, new(""))} {
-		if err := eachIndex(text, func(i int) { set(i, state) }); err != nil {
-			return nil, err
+		indexes, err := cpuset.Parse(text) // in this form, such as 1,3-5
+		if err != nil {
+			return nil, fmt.Errorf("indexes %q: %w", text, err)
+		}
+		for _, i := range indexes.UnsortedList() {
+			set(i, state)
 		}
 	}
 	return s, nil
@@ -293,28 +298,6 @@ func podState(pod corev1.Pod) string {
 		}
 	}
 	return strings.ToLower(string(pod.Status.Phase))
-}
-
-// eachIndex calls f for the indexes in a text such as 1,3-5.
-func eachIndex(text string, f func(int)) error {
-	if text == "" {
-		return nil
-	}
-	for part := range strings.SplitSeq(text, ",") {
-		first, last, more := strings.Cut(part, "-")
-		from, err := strconv.Atoi(first)
-		to := from
-		if err == nil && more {
-			to, err = strconv.Atoi(last)
-		}
-		if err != nil {
-			return fmt.Errorf("indexes %q: %w", text, err)
-		}
-		for i := from; i <= to; i++ {
-			f(i)
-		}
-	}
-	return nil
 }
 
 func (c *Cluster) pods(ctx context.Context, job string) ([]corev1.Pod, error) {

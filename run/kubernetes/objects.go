@@ -1,15 +1,17 @@
 package kubernetes
 
 import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"text/template"
 	"time"
 	"unicode/utf8"
 
@@ -18,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
 )
 
 // Where pods find things.
@@ -91,14 +94,16 @@ func (j Job) Objects() (Objects, error) {
 	if size > maxFiles {
 		return Objects{}, fmt.Errorf("%w: %d files of %d bytes", ErrTooLarge, len(j.Files), size)
 	}
-	o := Objects{Job: j.job()}
+	var o Objects
 	if len(j.Files) > 0 {
 		o.Files = j.configMap()
 	}
 	if len(j.Keys) > 0 {
 		o.Keys = &corev1.Secret{TypeMeta: kind("v1", "Secret"), ObjectMeta: j.meta(keysSuffix), Immutable: new(true), StringData: j.Keys}
 	}
-	return o, nil
+	var err error
+	o.Job, err = j.job()
+	return o, err
 }
 
 func kind(version, name string) metav1.TypeMeta {
@@ -124,37 +129,36 @@ func (j Job) configMap() *corev1.ConfigMap {
 // key returns the key of a file in the ConfigMap, where paths are not possible.
 func key(i int) string { return "file" + strconv.Itoa(i) }
 
-func (j Job) job() *batchv1.Job {
-	count := int32(j.Shards)
-	parallel := count
-	if j.Parallel > 0 {
-		parallel = min(count, int32(j.Parallel))
+//go:embed job.yaml
+var jobText string
+
+var jobTemplate = template.Must(template.New("job").Funcs(template.FuncMap{
+	"json": func(v any) (string, error) {
+		text, err := json.Marshal(v)
+		return string(text), err
+	},
+	"key": key, "command": command, "meta": Job.meta, "dir": path.Dir, "base": path.Base, "join": path.Join,
+	"shard": func(j Job) []string {
+		return append(slices.Clone(j.Command), "--shard", "auto/"+strconv.Itoa(j.Shards), "--resume")
+	},
+	"min":     func(a, b int) int { return min(a, b) },
+	"seconds": func(d time.Duration) int64 { return int64(d.Round(time.Second) / time.Second) },
+	"cores": func(n float64) *resource.Quantity {
+		return resource.NewMilliQuantity(int64(n*1000), resource.DecimalSI)
+	},
+	"bytes":   func(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) },
+	"results": func() string { return ResultsDir },
+	"files":   func() string { return FilesDir },
+	"private": func() string { return privateDir },
+}).Parse(jobText))
+
+func (j Job) job() (*batchv1.Job, error) {
+	var text bytes.Buffer
+	if err := jobTemplate.Execute(&text, j); err != nil {
+		return nil, err
 	}
-	pod := j.pod(j.container("sbench", append(slices.Clone(j.Command), "--shard", "auto/"+strconv.Itoa(j.Shards), "--resume")))
-	for i, args := range j.Prepare {
-		pod.InitContainers = append(pod.InitContainers, j.container("prepare-"+strconv.Itoa(i), args))
-	}
-	j.powers(&pod)
-	on := func(action batchv1.PodFailurePolicyAction, code int32) batchv1.PodFailurePolicyRule {
-		return batchv1.PodFailurePolicyRule{Action: action, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
-			ContainerName: new("sbench"), Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{code},
-		}}
-	}
-	return &batchv1.Job{TypeMeta: kind("batch/v1", "Job"), ObjectMeta: j.meta(""), Spec: batchv1.JobSpec{
-		CompletionMode: new(batchv1.IndexedCompletion), Completions: &count, Parallelism: &parallel,
-		BackoffLimitPerIndex: &j.Retries,
-		// Two pods of one shard would write to one directory.
-		PodReplacementPolicy: new(batchv1.Failed),
-		PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
-			// A node that is drained or lost is no failure of the shard's.
-			{Action: batchv1.PodFailurePolicyActionIgnore, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
-				{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue},
-			}},
-			on(batchv1.PodFailurePolicyActionFailJob, 2), // the same in every shard
-			on(batchv1.PodFailurePolicyActionCount, 3),   // some attempts were not measured; the next pod makes them
-		}},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: j.meta("").Labels}, Spec: pod},
-	}}
+	job := new(batchv1.Job)
+	return job, yaml.UnmarshalStrict(text.Bytes(), job)
 }
 
 // MergeJob returns the Job with the command line args that puts the shards of the Job of
@@ -187,86 +191,6 @@ func MergeJob(of *batchv1.Job, args []string) (*batchv1.Job, error) {
 // command returns the command of a container. tini reaps what containerd's shims leave, and
 // passes signals on.
 func command(args []string) []string { return append([]string{"tini", "-s", "--"}, args...) }
-
-func (j Job) container(name string, args []string) corev1.Container {
-	have := corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewMilliQuantity(int64(j.CPUs*1000), resource.DecimalSI),
-		corev1.ResourceMemory: *resource.NewQuantity(j.Memory, resource.BinarySI),
-	}
-	c := corev1.Container{
-		Name: name, Image: j.Image, Command: command(args),
-		Resources:    corev1.ResourceRequirements{Requests: have, Limits: have},
-		VolumeMounts: []corev1.VolumeMount{{Name: "results", MountPath: ResultsDir}},
-	}
-	if len(j.Files) > 0 {
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "files", MountPath: path.Dir(FilesDir), ReadOnly: true})
-	}
-	for _, name := range slices.Sorted(maps.Keys(j.Keys)) {
-		c.Env = append(c.Env, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: j.Name + keysSuffix}, Key: name,
-		}}})
-	}
-	return c
-}
-
-// pod returns a pod that has no more power than others.
-func (j Job) pod(c corev1.Container) corev1.PodSpec {
-	pod := corev1.PodSpec{
-		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{c},
-		// The API of Kubernetes is none of its business, nor are the addresses of services.
-		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
-		TerminationGracePeriodSeconds: new(int64(j.Grace.Round(time.Second) / time.Second)),
-		NodeSelector:                  j.NodeSelector, Tolerations: j.Tolerations,
-		Volumes: []corev1.Volume{{Name: "results", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: j.Claim}}}},
-	}
-	if j.PullSecret != "" {
-		pod.ImagePullSecrets = []corev1.LocalObjectReference{{Name: j.PullSecret}}
-	}
-	if len(j.Files) == 0 {
-		return pod
-	}
-	files := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: j.Name + filesSuffix}}
-	for i, f := range j.Files {
-		mode := int32(0o444)
-		if f.Executable {
-			mode = 0o555
-		}
-		// In a directory of the volume: the volume's own entries are symbolic links.
-		files.Items = append(files.Items, corev1.KeyToPath{Key: key(i), Path: path.Join(path.Base(FilesDir), f.Path), Mode: &mode})
-	}
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "files", VolumeSource: corev1.VolumeSource{ConfigMap: files}})
-	return pod
-}
-
-// powers gives a pod what sandboxes need: docs/scale.md says what each of it is for.
-func (j Job) powers(pod *corev1.PodSpec) {
-	env := []corev1.EnvVar{{Name: "CONTAINERD_ADDRESS", Value: "none"}, {Name: "SBENCH_ROOT", Value: privateDir}, {Name: "SBENCH_STATE", Value: privateDir + "/state"}}
-	volumes := []corev1.Volume{{Name: "private", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-	mounts := []corev1.VolumeMount{{Name: "private", MountPath: privateDir}}
-	if j.NodeSocket != "" {
-		pod.HostPID = true
-		env[0].Value, env[1].Value, env[2].Value = j.NodeSocket, j.NodeDir, filepath.Join(j.NodeDir, "state")
-		host := func(name, dir string, kind corev1.HostPathType, propagation corev1.MountPropagationMode) {
-			volumes = append(volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir, Type: &kind}}})
-			mounts = append(mounts, corev1.VolumeMount{Name: name, MountPath: dir, MountPropagation: &propagation})
-		}
-		volumes, mounts = nil, nil
-		// The directory, so that a daemon that starts again is found.
-		host("containerd", filepath.Dir(j.NodeSocket), corev1.HostPathDirectory, corev1.MountPropagationHostToContainer)
-		host("layers", j.NodeRoot, corev1.HostPathDirectory, corev1.MountPropagationHostToContainer)
-		host("node", j.NodeDir, corev1.HostPathDirectoryOrCreate, corev1.MountPropagationBidirectional)
-		host("cgroup", "/sys/fs/cgroup", corev1.HostPathDirectory, corev1.MountPropagationHostToContainer)
-	}
-	pod.Volumes = append(pod.Volumes, volumes...)
-	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
-		for i := range containers {
-			c := &containers[i]
-			c.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
-			c.Env = append(env[:len(env):len(env)], c.Env...)
-			c.VolumeMounts = append(c.VolumeMounts, mounts...)
-		}
-	}
-}
 
 // ParseToleration parses KEY, KEY=VALUE, KEY:EFFECT or KEY=VALUE:EFFECT, as taints are written.
 func ParseToleration(text string) (corev1.Toleration, error) {

@@ -195,20 +195,20 @@ func (l *Ledger) Append(r Record) (Record, error) {
 	if !r.VerificationStatus.Valid() {
 		return r, fmt.Errorf("record of task %q: status %q is invalid", r.TaskID, r.VerificationStatus)
 	}
-	r.Previous, r.Digest = l.seal.Last, ""
+	r.Previous, r.Digest = "", ""
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // "<redacted>" stays readable
 	if err := enc.Encode(r); err != nil {
 		return r, fmt.Errorf("record of task %q: %w", r.TaskID, err)
 	}
-	body, ok := bytes.CutSuffix(b.Bytes(), []byte("\"\"}\n")) // Digest is the last field
+	head, ok := bytes.CutSuffix(b.Bytes(), []byte(`,"previous":"","digest":""}`+"\n")) // the last fields
 	if !ok {
 		return r, fmt.Errorf("record of task %q: does not end with its digest", r.TaskID)
 	}
-	r.Digest = Digest(body)
-	line := fmt.Appendf(body, "%q}\n", r.Digest)
-	if err := appendLine(l.file, line); err != nil {
+	line, digest := link(head, l.seal.Last)
+	r.Previous, r.Digest = l.seal.Last, digest
+	if err := appendLine(l.file, append(line, '\n')); err != nil {
 		return r, fmt.Errorf("record of task %q: %w", r.TaskID, err)
 	}
 	l.seal.Last, l.seal.Records = r.Digest, l.seal.Records+1

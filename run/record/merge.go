@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unique"
 
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/workspace"
@@ -91,8 +92,7 @@ type shard struct {
 	part     Merged
 	kept     bool // the output holds it
 	// done are the attempts that are recorded; of each, the last record counts.
-	done  map[attempt]*about
-	kinds map[about]*about
+	done  map[attempt]unique.Handle[about]
 	files []string // beside the records, relative to root
 }
 
@@ -117,15 +117,12 @@ func (m *merger) close() {
 
 // open reads the manifest of an earlier merge.
 func (m *merger) open(output string) error {
+	var data []byte
 	root, err := os.OpenRoot(output)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err == nil {
+		data, err = readSmall(root, ManifestFile)
+		err = errors.Join(err, root.Close())
 	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }()
-	data, err := readSmall(root, ManifestFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -148,7 +145,7 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shard{dir: dir, root: root, done: map[attempt]*about{}, kinds: map[about]*about{}}
+	s := &shard{dir: dir, root: root, done: map[attempt]unique.Handle[about]{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("%w: %s: %w", ErrShards, dir, err), root.Close())
@@ -195,10 +192,7 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 func (s *shard) take(r Record) {
 	p := r.Provenance
 	is := about{Sbench: p.Sbench, Pack: p.Pack, Harness: p.Harness, Image: r.Image, ImageID: r.ImageID}
-	if s.kinds[is] == nil {
-		s.kinds[is] = &is
-	}
-	s.done[attempt{r.TaskID, r.Attempt}] = s.kinds[is]
+	s.done[attempt{r.TaskID, r.Attempt}] = unique.Make(is)
 	for _, l := range r.Logs {
 		s.files = append(s.files, l.Path)
 	}
@@ -242,7 +236,7 @@ func (m *merger) fit() error {
 			if owners[a] != s.part.Index {
 				return fmt.Errorf("%s: attempt %d of task %q does not belong to it", s.dir, a.number, a.task)
 			}
-			if err := known.check(s, *is); err != nil {
+			if err := known.check(s, is.Value()); err != nil {
 				return err
 			}
 		}
@@ -252,7 +246,7 @@ func (m *merger) fit() error {
 			}
 			files[name] = true
 		}
-		s.part.Missing = s.planned() - len(s.done)
+		s.part.Missing = s.manifest.Shard.Planned() - len(s.done)
 	}
 	for _, part := range m.before {
 		if !slices.ContainsFunc(m.shards, func(s *shard) bool { return s.part.Index == part.Index }) {
@@ -285,13 +279,6 @@ func (c *same) check(s *shard, is about) error {
 	}
 	what, a, b := difference(fields(c.common), fields(is))
 	return fmt.Errorf("%s of an attempt of %s is %s, of one of %s %s", what, c.of.dir, a, s.dir, b)
-}
-
-func (s *shard) planned() (n int) {
-	for _, numbers := range s.manifest.Shard.Attempts {
-		n += len(numbers)
-	}
-	return n
 }
 
 // facts are what the manifests of all shards have in common.

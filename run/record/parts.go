@@ -2,8 +2,10 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // unlink returns what a line has before the digest of the line before it.
@@ -17,7 +19,7 @@ func unlink(line []byte) ([]byte, error) {
 
 // link returns a line that follows previous in a chain, without a newline, and its digest.
 func link(head []byte, previous string) (line []byte, digest string) {
-	line = fmt.Appendf(bytes.Clone(head), `,"previous":%q,"digest":`, previous)
+	line = fmt.Appendf(slices.Clip(head), `,"previous":%q,"digest":`, previous)
 	digest = Digest(line)
 	return fmt.Appendf(line, "%q}", digest), digest
 }
@@ -31,48 +33,34 @@ type parts struct {
 
 // take looks at the next line of the merged run.
 func (p *parts) take(line []byte) error {
-	for len(p.left) > 0 && p.seen == p.left[0].Records {
-		if err := p.next(); err != nil {
-			return err
-		}
-	}
-	if len(p.left) == 0 {
-		return nil
+	if err := p.finish(); err != nil || len(p.left) == 0 {
+		return err
 	}
 	head, err := unlink(line)
 	if err != nil {
 		return err
 	}
-	if p.seen == 0 {
-		p.last = p.left[0].Manifest
-	}
-	_, p.last = link(head, p.last)
+	_, p.last = link(head, cmp.Or(p.last, p.left[0].Manifest))
 	p.seen++
 	return nil
 }
 
-// next goes on to the next shard.
-func (p *parts) next() error {
-	part, last := p.left[0], p.last
-	if p.seen == 0 {
-		last = part.Manifest
-	}
-	p.left, p.seen, p.last = p.left[1:], 0, ""
-	if last != part.Last {
-		return fmt.Errorf("the records of shard %d, which end before this line, are not those that it had", part.Index)
+// finish goes on to the next shard that has more records.
+func (p *parts) finish() error {
+	for len(p.left) > 0 && p.seen == p.left[0].Records {
+		part, last := p.left[0], cmp.Or(p.last, p.left[0].Manifest)
+		p.left, p.seen, p.last = p.left[1:], 0, ""
+		if last != part.Last {
+			return fmt.Errorf("the records of shard %d, which end before this line, are not those that it had", part.Index)
+		}
 	}
 	return nil
 }
 
 // end returns an error if the records of a shard are missing or are not those that it had.
 func (p *parts) end() error {
-	for len(p.left) > 0 {
-		if p.seen < p.left[0].Records {
-			return fmt.Errorf("ends within the records of shard %d, of which there were %d", p.left[0].Index, p.left[0].Records)
-		}
-		if err := p.next(); err != nil {
-			return err
-		}
+	if err := p.finish(); err != nil || len(p.left) == 0 {
+		return err
 	}
-	return nil
+	return fmt.Errorf("ends within the records of shard %d, of which there were %d", p.left[0].Index, p.left[0].Records)
 }

@@ -257,6 +257,14 @@ type Shard struct {
 	Attempts map[string][]int `json:"attempts"`
 }
 
+// Planned returns how many attempts are in the shard.
+func (s *Shard) Planned() (n int) {
+	for _, numbers := range s.Attempts {
+		n += len(numbers)
+	}
+	return n
+}
+
 // Merged is a shard whose records are in this run, after those of the shards before it. They
 // are as they were, except for their place in the chain: Manifest and Last are the ends of the
 // chain that they had.

@@ -50,12 +50,13 @@ type Exporter struct {
 	open map[key]span
 }
 
-// A key names what a span is about: the run if it is zero, an attempt, one of its phases
-// ("producer", "verifier"), or a command in a sandbox.
+// A key names what a span is about: the run, an attempt, one of its phases, or a command in a
+// sandbox.
 type key struct {
-	task           string
-	attempt        int
-	phase, sandbox string
+	phase   string // run, attempt, producer, verifier or sandbox
+	task    string
+	attempt int
+	sandbox string
 }
 
 type span struct {
@@ -145,26 +146,26 @@ func (e *Exporter) Add(ev run.Event) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	attempt := key{task: ev.Task, attempt: ev.Attempt}
-	producer, verifier, command := attempt, attempt, attempt
-	producer.phase, verifier.phase, command.sandbox = "producer", "verifier", ev.Sandbox
+	of := func(phase string) key { return key{phase: phase, task: ev.Task, attempt: ev.Attempt} }
+	command := of("sandbox")
+	command.sandbox = ev.Sandbox
 	status, reason := attribute.String("sbench.status", string(ev.Status)), attribute.String("sbench.reason", ev.Reason)
 	switch ev.Kind {
 	case run.RunStart:
-		e.start(ev, key{}, "run", attribute.Int("sbench.tasks", ev.Tasks), attribute.Int("sbench.attempts", ev.Attempts), attribute.Int("sbench.resumed", ev.Resumed))
+		e.start(ev, key{phase: "run"}, attribute.Int("sbench.tasks", ev.Tasks), attribute.Int("sbench.attempts", ev.Attempts), attribute.Int("sbench.resumed", ev.Resumed))
 	case run.TaskStart:
-		e.start(ev, attempt, "attempt", attribute.Int("sbench.try", ev.Try))
+		e.start(ev, of("attempt"), attribute.Int("sbench.try", ev.Try))
 	case run.ProducerStart:
-		e.start(ev, producer, "producer")
+		e.start(ev, of("producer"))
 	case run.ProducerDone:
-		e.end(ev, producer, false, reason)
+		e.end(ev, of("producer"), false, reason)
 	case run.VerifierStart:
-		e.start(ev, verifier, "verifier")
+		e.start(ev, of("verifier"))
 	case run.VerifierDone, run.VerifierPolicyDenied:
-		e.end(ev, verifier, ev.Kind == run.VerifierPolicyDenied, status, reason)
+		e.end(ev, of("verifier"), ev.Kind == run.VerifierPolicyDenied, status, reason)
 	case run.SandboxCommand:
 		if ev.Task != "" { // of those that several attempts share only the number is known
-			e.start(ev, command, "sandbox", attribute.String("sbench.sandbox.command", strings.TrimPrefix(ev.Detail, ev.Sandbox+": ")))
+			e.start(ev, command, attribute.String("sbench.sandbox.command", strings.TrimPrefix(ev.Detail, ev.Sandbox+": ")))
 		}
 		decision := "allowed"
 		if ev.Reason != "" {
@@ -175,12 +176,12 @@ func (e *Exporter) Add(ev run.Event) {
 	case run.SandboxResult:
 		e.end(ev, command, false, attribute.String("sbench.sandbox.exit", strings.TrimPrefix(ev.Detail, ev.Sandbox+": ")))
 	case run.Egress:
-		e.network(ev, attempt)
+		e.network(ev, of("attempt"))
 	case run.TaskDone:
 		e.tries.Add(e.ctx, 1, metric.WithAttributes(attribute.String("status", string(ev.Status)), attribute.String("reason", ev.Reason)))
-		e.end(ev, attempt, ev.Status == record.Error, status, reason, attribute.Bool("sbench.again", ev.Again))
+		e.end(ev, of("attempt"), ev.Status == record.Error, status, reason, attribute.Bool("sbench.again", ev.Again))
 	case run.RunDone:
-		e.end(ev, key{}, ev.Summary != nil && ev.Summary.Interrupted(), attribute.String("sbench.verification", ev.Detail))
+		e.end(ev, key{phase: "run"}, ev.Summary != nil && ev.Summary.Interrupted(), attribute.String("sbench.verification", ev.Detail))
 	}
 }
 
@@ -198,10 +199,12 @@ func (e *Exporter) network(ev run.Event, attempt key) {
 }
 
 // start begins a span below the innermost open one that it is part of.
-func (e *Exporter) start(ev run.Event, k key, name string, attributes ...attribute.KeyValue) {
+func (e *Exporter) start(ev run.Event, k key, attributes ...attribute.KeyValue) {
 	e.end(ev, k, false) // two commands at a time in one sandbox
 	parent := e.ctx
-	for _, above := range []key{{}, {task: k.task, attempt: k.attempt}, {task: k.task, attempt: k.attempt, phase: "producer"}, {task: k.task, attempt: k.attempt, phase: "verifier"}} {
+	for _, above := range []key{
+		{phase: "run"}, {"attempt", k.task, k.attempt, ""}, {"producer", k.task, k.attempt, ""}, {"verifier", k.task, k.attempt, ""},
+	} {
 		if s, ok := e.open[above]; ok && above != k {
 			parent = s.ctx
 		}
@@ -213,7 +216,7 @@ func (e *Exporter) start(ev run.Event, k key, name string, attributes ...attribu
 	if k.sandbox != "" {
 		attributes = append(attributes, attribute.String("sbench.sandbox", k.sandbox))
 	}
-	ctx, s := e.tracer.Start(parent, name, trace.WithTimestamp(ev.Time), trace.WithAttributes(attributes...))
+	ctx, s := e.tracer.Start(parent, k.phase, trace.WithTimestamp(ev.Time), trace.WithAttributes(attributes...))
 	e.open[k] = span{s, ctx, ev.Time}
 }
 
@@ -224,9 +227,9 @@ func (e *Exporter) end(ev run.Event, k key, failed bool, attributes ...attribute
 	if !ok {
 		return
 	}
-	if k.phase == "" && k.sandbox == "" {
+	if k.phase == "run" || k.phase == "attempt" {
 		for below := range e.open {
-			if below != k && (k == key{} || below.task == k.task && below.attempt == k.attempt) {
+			if below != k && (k.phase == "run" || below.task == k.task && below.attempt == k.attempt) {
 				e.end(ev, below, failed)
 			}
 		}
@@ -237,22 +240,9 @@ func (e *Exporter) end(ev run.Event, k key, failed bool, attributes ...attribute
 		s.SetStatus(codes.Error, ev.Reason)
 	}
 	s.End(trace.WithTimestamp(ev.Time))
-	if phase := k.name(); phase != "" {
-		e.durations.Record(e.ctx, ev.Time.Sub(s.begun).Seconds(), metric.WithAttributes(attribute.String("phase", phase)))
+	if k.phase != "run" {
+		e.durations.Record(e.ctx, ev.Time.Sub(s.begun).Seconds(), metric.WithAttributes(attribute.String("phase", k.phase)))
 	}
-}
-
-// name returns the phase of which a key's duration is; "" for that of the run.
-func (k key) name() string {
-	switch {
-	case k == key{}:
-		return ""
-	case k.sandbox != "":
-		return "sandbox"
-	case k.phase != "":
-		return k.phase
-	}
-	return "attempt"
 }
 
 // Close ends what is open, and waits at most some seconds until all is exported. What is not
@@ -263,9 +253,7 @@ func (e *Exporter) Close() error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, ok := e.open[key{}]; ok { // the run was interrupted
-		e.end(run.Event{Time: time.Now()}, key{}, true)
-	}
+	e.end(run.Event{Time: time.Now()}, key{phase: "run"}, true) // open only if the run was interrupted
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return errors.Join(e.traces.Shutdown(ctx), e.metrics.Shutdown(ctx))

@@ -1,0 +1,51 @@
+package kubernetes_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/securebench/sbench/run/kubernetes"
+)
+
+// TestTexts: texts of the tester's stay texts in the template of the Job, whatever they hold.
+func TestTexts(t *testing.T) {
+	texts := []string{"x: y", `--a="q"`, "{{.Keys}}", "a\tb\nc", "# no comment", "'", "- a", "true", "0o17", "é\u2028"}
+	job := kubernetes.Job{
+		Name: "a-job", Shards: 2, Image: texts[0], Claim: texts[1], Command: texts, Prepare: [][]string{texts}, NodeSocket: texts[2], NodeDir: texts[3], NodeRoot: texts[4],
+		Files: []kubernetes.File{{Path: texts[6]}}, Keys: map[string]string{"KEY": "secret"}, NodeSelector: map[string]string{"a": texts[7]},
+		Tolerations: []corev1.Toleration{{Key: texts[8]}}, PullSecret: texts[5],
+	}
+	objects, err := job.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := objects.Job.Spec.Template.Spec
+	command := append([]string{"tini", "-s", "--"}, texts...)
+	if diff := cmp.Diff(command, pod.InitContainers[0].Command); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(append(command, "--shard", "auto/2", "--resume"), pod.Containers[0].Command); diff != "" {
+		t.Error(diff)
+	}
+	got := []string{
+		pod.Containers[0].Image, pod.Volumes[0].PersistentVolumeClaim.ClaimName, pod.Containers[0].Env[0].Value, pod.Containers[0].Env[1].Value, pod.Volumes[3].HostPath.Path,
+		pod.ImagePullSecrets[0].Name, pod.Volumes[1].ConfigMap.Items[0].Path, pod.NodeSelector["a"], pod.Tolerations[0].Key,
+	}
+	want := append(texts[:6:6], "files/"+texts[6], texts[7], texts[8])
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if key := pod.Containers[0].Env[3]; pod.Volumes[1].ConfigMap.Name != objects.Files.Name || key.Name != "KEY" || key.ValueFrom.SecretKeyRef.Name != objects.Keys.Name {
+		t.Errorf("%+v, %+v", pod.Volumes[1], key)
+	}
+	text, err := objects.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := kubernetes.Parse(text)
+	if diff := cmp.Diff(objects.Job, again.Job); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+}
