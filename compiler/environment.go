@@ -125,7 +125,7 @@ func capabilitiesSchema() *schema.Schema {
 	s.String = &schema.String{Pattern: "^" + packagePowers + "$"}
 	s.Check = func(c *schema.Checker, v document.Value) {
 		if v.Kind() == document.String && !v.Is(packagePowers) {
-			c.Errorf(v, nil, "\""+packagePowers+"\", or a list of "+strings.Join(capabilityNames, ", "), "%q names no capabilities", v.Text())
+			c.Errorf(v, "\""+packagePowers+"\", or a list of "+strings.Join(capabilityNames, ", "), "%q names no capabilities", v.Text())
 		}
 	}
 	return schema.Nullable(s)
@@ -146,7 +146,7 @@ func sidecarsSchema() *schema.Schema {
 		seen := map[string]bool{"localhost": true}
 		for _, item := range v.Items() {
 			if name := item.Get("name"); seen[name.Text()] {
-				c.Errorf(name, nil, "", "the name %q is taken", name.Text())
+				c.Errorf(name, "", "the name %q is taken", name.Text())
 			} else {
 				seen[name.Text()] = true
 			}
@@ -230,7 +230,7 @@ func resourceFields() []schema.Field {
 func boundedSchema(s *schema.Schema, least, most float64) *schema.Schema {
 	s.Check = func(c *schema.Checker, v document.Value) {
 		if n, _ := v.Float64(); n < least || n > most {
-			c.Errorf(v, nil, "", "expected a number from %v to %.0f, found %s", least, most, v.Raw())
+			c.Errorf(v, "", "expected a number from %v to %.0f, found %s", least, most, v.Raw())
 		}
 	}
 	return s
@@ -247,11 +247,11 @@ func bytesSchema(doc string, least int64) *schema.Schema {
 			const most = 1 << 50 // the kernel treats values near 2^63 as no limit
 			switch n := parseBytes(v); {
 			case v.Kind() == document.String && n == 0:
-				c.Errorf(v, nil, `such as "512m" or "2GiB"`, "%q is no number of bytes", v.Text())
+				c.Errorf(v, `such as "512m" or "2GiB"`, "%q is no number of bytes", v.Text())
 			case n < least:
-				c.Errorf(v, nil, "", "%d bytes are less than the least, %d", n, least)
+				c.Errorf(v, "", "%d bytes are less than the least, %d", n, least)
 			case n > most:
-				c.Errorf(v, nil, "at most 1024TiB", "%d bytes are more than any host has", n)
+				c.Errorf(v, "at most 1024TiB", "%d bytes are more than any host has", n)
 			}
 		},
 	}

@@ -43,16 +43,15 @@ func codeCompletion() *family {
 func checkCodeTests(c *schema.Checker, v document.Value) {
 	source := v.Get("source")
 	if !source.Is("inline") {
-		at := source
-		if at.Kind() == 0 {
-			at = v
-		}
-		c.Warnf(at, []any{"source"}, `give {"source": "inline", "code": "…"}`, "tests that are not inline have no verifier")
+		c.Report(v, Problem{
+			Path: v.Path() + ".source", Message: "tests that are not inline have no verifier",
+			Hint: `give {"source": "inline", "code": "…"}`, Warning: true,
+		})
 		return
 	}
 	c.CheckObject(inlineTests(), v)
 	if isolation := v.Get("isolation"); isolation.Kind() != 0 {
-		c.Warnf(isolation, []any{"isolation"}, "leave it out", "it has no effect: tests and candidate are two modules of one process")
+		c.Warnf(isolation, "leave it out", "it has no effect: tests and candidate are two modules of one process")
 	}
 }
 
@@ -68,7 +67,7 @@ func inlineTests() *schema.Object {
 func checkCodeCompletion(c *schema.Checker, input, _ document.Value) {
 	language := input.Get("language")
 	if language.Kind() == document.String && !isPython(language.Text()) {
-		c.Warnf(language, []any{"input", "language"}, "", "only python has a verifier, not %q", language.Text())
+		c.Warnf(language, "", "only python has a verifier, not %q", language.Text())
 	}
 }
 

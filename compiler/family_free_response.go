@@ -45,12 +45,12 @@ func checkJudged(c *schema.Checker, _, eval document.Value) {
 	judged, rubric := eval.Get("judge"), eval.Get("rubric")
 	switch {
 	case judged.Kind() != document.Object && rubric.Kind() == document.String:
-		c.Warnf(rubric, []any{"eval", "rubric"}, "give an object of type contains_any, or eval.judge", "a rubric in prose has no verifier: records stay pending")
+		c.Warnf(rubric, "give an object of type contains_any, or eval.judge", "a rubric in prose has no verifier: records stay pending")
 	case judged.Kind() != document.Object:
 	case rubric.Kind() != document.String:
-		c.Errorf(judged, []any{"eval", "judge"}, "remove it, or write the rubric in prose", "this rubric needs no judge")
+		c.Errorf(judged, "remove it, or write the rubric in prose", "this rubric needs no judge")
 	case eval.Get("reference_answer").Kind() != document.String:
-		c.Errorf(judged, []any{"eval", "judge"}, "give eval.reference_answer, which the judge has to pass", "there is nothing to test the judge with")
+		c.Errorf(judged, "give eval.reference_answer, which the judge has to pass", "there is nothing to test the judge with")
 	}
 }
 
@@ -86,13 +86,11 @@ func checkRubric(c *schema.Checker, v document.Value) {
 	if v.Kind() == document.String {
 		return // see checkJudged
 	}
-	kind := v.Get("type")
-	if !kind.Is(ContainsAny) {
-		at := kind
-		if at.Kind() == 0 {
-			at = v
-		}
-		c.Warnf(at, []any{"type"}, "give an object of type contains_any", "this type of rubric has no verifier: records stay pending")
+	if !v.Get("type").Is(ContainsAny) {
+		c.Report(v, Problem{
+			Path: v.Path() + ".type", Message: "this type of rubric has no verifier: records stay pending",
+			Hint: "give an object of type contains_any", Warning: true,
+		})
 		return
 	}
 	if !c.CheckObject(containsAny(), v) {
@@ -100,7 +98,7 @@ func checkRubric(c *schema.Checker, v document.Value) {
 	}
 	if f1 := v.Get("min_token_f1"); f1.Kind() == document.Number {
 		if n, _ := f1.Float64(); n > 1 {
-			c.Errorf(f1, []any{"min_token_f1"}, "", "expected a number from 0 to 1, found %s", f1.Raw())
+			c.Errorf(f1, "", "expected a number from 0 to 1, found %s", f1.Raw())
 		}
 	}
 }

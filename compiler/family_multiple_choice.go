@@ -118,26 +118,20 @@ func normalAnswer(s string) string {
 func checkMultipleChoice(c *schema.Checker, input, eval document.Value) {
 	choices := stringList(input.Get("choices"))
 	seen := map[string]int{}
-	for i, choice := range choices {
-		normal := normalAnswer(choice)
+	for i, choice := range input.Get("choices").Items() {
+		normal := normalAnswer(choice.Text())
 		if first, ok := seen[normal]; ok {
-			c.Warnf(input.Get("choices"), []any{"input", "choices", i}, "an answer by text cannot tell them apart",
-				"choice is the same as choice %d", first)
+			c.Warnf(choice, "an answer by text cannot tell them apart", "choice is the same as choice %d", first)
 		} else {
 			seen[normal] = i
 		}
 	}
-	answer := eval.Get("answer")
-	for i, v := range oneOrMore(answer) {
-		steps := []any{"eval", "answer", i}
-		if answer.Kind() != document.Array {
-			steps = steps[:2]
-		}
+	for _, v := range oneOrMore(eval.Get("answer")) {
 		switch got, ok := parseAnswer(v, choices); {
 		case !ok:
-			c.Errorf(v, steps, "indexes count from 0", "answer is no index of the %d choices", len(choices))
+			c.Errorf(v, "indexes count from 0", "answer is no index of the %d choices", len(choices))
 		case got.Choice < 0:
-			c.Warnf(v, steps, "give a label, a choice's text or an index", "answer names none of the choices")
+			c.Warnf(v, "give a label, a choice's text or an index", "answer names none of the choices")
 		}
 	}
 }

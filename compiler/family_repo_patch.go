@@ -69,7 +69,7 @@ func policySchema() *schema.Schema {
 
 func checkRepoPatch(c *schema.Checker, _, eval document.Value) {
 	if top := eval.Get("candidate_policy"); top.Kind() != 0 && eval.Get("tests").Get("candidate_policy").Kind() != 0 {
-		c.Errorf(top, []any{"eval", "candidate_policy"}, "keep one of the two", "eval.tests has a candidate_policy too")
+		c.Errorf(top, "keep one of the two", "eval.tests has a candidate_policy too")
 	}
 }
 

@@ -81,5 +81,5 @@ func checkShortAnswer(c *schema.Checker, _, eval document.Value) {
 			return
 		}
 	}
-	c.Warnf(tolerance, []any{"eval", "tolerance"}, "", "no accepted answer is a number that it could apply to")
+	c.Warnf(tolerance, "", "no accepted answer is a number that it could apply to")
 }

@@ -79,18 +79,18 @@ func checkChecker(c *schema.Checker, v document.Value) {
 	source, command, file := v.Get("source"), v.Get("command"), v.Get("path")
 	if source.Kind() == 0 || source.Is(checkerCommand) {
 		if command.Kind() == 0 {
-			c.Errorf(v, nil, "the command that checks; exit status 0 passes", "key %q is missing", "command")
+			c.Errorf(v, "the command that checks; exit status 0 passes", "key %q is missing", "command")
 		}
 		if file.Kind() != 0 {
-			c.Errorf(file, []any{"path"}, `a path needs "source": "pytest" or "script"`, "a command has no path")
+			c.Errorf(file, `a path needs "source": "pytest" or "script"`, "a command has no path")
 		}
 		return
 	}
 	if file.Kind() == 0 {
-		c.Errorf(v, nil, "the file below asset_roots.eval", "key %q is missing", "path")
+		c.Errorf(v, "the file below asset_roots.eval", "key %q is missing", "path")
 	}
 	if command.Kind() != 0 {
-		c.Errorf(command, []any{"command"}, "remove one of the two", "a checker of source %q has no command", source.Text())
+		c.Errorf(command, "remove one of the two", "a checker of source %q has no command", source.Text())
 	}
 }
 

@@ -239,7 +239,7 @@ func LoadTester(path string, agents []AgentType, settings ...Setting) (*Tester, 
 	c := schema.Checker{File: path}
 	sound := c.Check(testerSchema(agents), root)
 	if config := harnessConfigs(agents)[harness.Get("type").Text()]; config != nil && isObjectOrAbsent(harness.Get("config")) {
-		c.At("harness", func() { sound = c.CheckAt("config", config, harness) && sound })
+		sound = c.CheckAt("config", config, harness) && sound
 	}
 	if sound {
 		handler := checkHandler(&c, root.Get("runtime"))
@@ -300,7 +300,7 @@ func checkHandler(c *schema.Checker, runtime document.Value) bool {
 	if program == "" || program == "auto" || slices.Contains([]string{"", "auto", "io.containerd.runc.v2", "io.containerd.sbench.v1"}, handler) {
 		return true
 	}
-	c.Errorf(runtime.Get("oci_runtime"), []any{"runtime", "oci_runtime"}, "remove one of the two", "the handler %q has an OCI runtime of its own", handler)
+	c.Errorf(runtime.Get("oci_runtime"), "remove one of the two", "the handler %q has an OCI runtime of its own", handler)
 	return false
 }
 
@@ -425,12 +425,12 @@ func warnOfSecrets(c *schema.Checker, t *Tester, env document.Value) {
 	if t.Harness.Type != HarnessCommand {
 		return
 	}
-	for i, v := range env.Items() {
+	for _, v := range env.Items() {
 		if p := t.Harness.Config.Provider; p != nil && p.Key == v.Text() {
 			continue // which the relay alone gets
 		}
 		if name := strings.ToUpper(v.Text()); secretName.MatchString(name) {
-			c.Warnf(v, []any{"harness", "env", i}, "the command, and whatever it runs, can read the value",
+			c.Warnf(v, "the command, and whatever it runs, can read the value",
 				"%q looks like the name of a secret", v.Text())
 		}
 	}

@@ -49,7 +49,7 @@ func judgeSchema() *schema.Schema {
 	votes := schema.PositiveInteger("How often the model is asked about each text, an odd number; 3 by default.")
 	votes.Check = func(c *schema.Checker, v document.Value) {
 		if n, _ := v.Int64(); n%2 == 0 || n > 15 {
-			c.Errorf(v, nil, "such as 3", "expected an odd number up to 15, found %s", v.Raw())
+			c.Errorf(v, "such as 3", "expected an odd number up to 15, found %s", v.Raw())
 		}
 	}
 	return schema.Nullable(schema.Closed("A model that judges answers by rubrics in prose, of the tasks that allow it (eval.judge).",
@@ -100,7 +100,7 @@ func secretsSchema() *schema.Schema {
 	)
 	source.Check = func(c *schema.Checker, v document.Value) {
 		if (v.Get("command").Kind() == 0) == (v.Get("file").Kind() == 0) {
-			c.Errorf(v, nil, "", "expected one of command and file")
+			c.Errorf(v, "", "expected one of command and file")
 		}
 	}
 	return &schema.Schema{
@@ -114,7 +114,7 @@ func checkSecrets(c *schema.Checker, harness document.Value) bool {
 	listed, sound := stringList(harness.Get("env")), true
 	for name := range harness.Get("secrets").Fields() {
 		if !slices.Contains(listed, name.Text()) {
-			c.Errorf(name, []any{"harness", "secrets", name.Text()}, "add it there", "harness.env does not list %q", name.Text())
+			c.Errorf(name, "add it there", "harness.env does not list %q", name.Text())
 			sound = false
 		}
 	}
@@ -194,12 +194,12 @@ func checkCommand(c *schema.Checker, harness document.Value) bool {
 	sound, provider := true, config.Get("provider").Kind() == document.Object
 	for _, key := range needProvider {
 		if own := config.Get(key); own.Kind() != 0 && !provider {
-			c.Errorf(own, []any{"harness", "config", key}, "", "%q means nothing for a command without a provider", key)
+			c.Errorf(own, "", "%q means nothing for a command without a provider", key)
 			sound = false
 		}
 	}
 	if provider && config.Get("model").Kind() == 0 {
-		c.Errorf(config, []any{"harness", "config"}, "the relay lets one model pass", "key %q is missing", "model")
+		c.Errorf(config, "the relay lets one model pass", "key %q is missing", "model")
 		sound = false
 	}
 	return sound
@@ -209,13 +209,9 @@ func checkCommand(c *schema.Checker, harness document.Value) bool {
 // error.
 func checkCosts(c *schema.Checker, root document.Value) bool {
 	sound := root.Get("harness").Get("config").Get("prices").Kind() == document.Object
-	for _, steps := range [][]any{{"run", "max_cost_usd"}, {"harness", "config", "max_cost_usd"}} {
-		v := root
-		for _, key := range steps {
-			v = v.Get(key.(string))
-		}
-		if v.Kind() != 0 && !sound {
-			c.Errorf(v, steps, "give harness.config.prices", "nobody knows what the tokens cost")
+	for _, section := range []document.Value{root.Get("run"), root.Get("harness").Get("config")} {
+		if v := section.Get("max_cost_usd"); v.Kind() != 0 && !sound {
+			c.Errorf(v, "give harness.config.prices", "nobody knows what the tokens cost")
 			return false
 		}
 	}
@@ -244,9 +240,9 @@ func serversSchema() *schema.Schema {
 	server.Check = func(c *schema.Checker, v document.Value) {
 		switch command, url := v.Get("command").Kind() != 0, v.Get("url").Kind() != 0; {
 		case command == url:
-			c.Errorf(v, nil, "", "expected one of command and url")
+			c.Errorf(v, "", "expected one of command and url")
 		case url && v.Get("env").Kind() != 0:
-			c.Errorf(v.Get("env"), []any{"env"}, "", "%q is for a command", "env")
+			c.Errorf(v.Get("env"), "", "%q is for a command", "env")
 		}
 	}
 	name := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,31}$`)
@@ -312,7 +308,7 @@ func urlSchema(doc string) *schema.Schema {
 	form := s.Check
 	s.Check = func(c *schema.Checker, v document.Value) {
 		if _, err := url.Parse(v.Text()); err != nil {
-			c.Errorf(v, nil, "", "%v", err)
+			c.Errorf(v, "", "%v", err)
 			return
 		}
 		form(c, v)

@@ -97,6 +97,32 @@ func (v Value) Line() int {
 	return int(v.node().line)
 }
 
+// Path returns where in its document the value is, in the notation $.key[0]["odd key"]. The path
+// of a key is that of its field, and the path of the zero Value is $.
+func (v Value) Path() string {
+	path, at := "$", Value{v.d, 0}
+	for at != v {
+		parent := at
+		for i, item := range parent.Items() {
+			if item.contains(v) {
+				path, at = itemPath(path, i), item
+			}
+		}
+		for key, value := range parent.Fields() {
+			if key == v {
+				return FieldPath(path, key.Text())
+			}
+			if value.contains(v) {
+				path, at = FieldPath(path, key.Text()), value
+			}
+		}
+	}
+	return path
+}
+
+// contains reports whether v is, or contains, another value of its document.
+func (v Value) contains(other Value) bool { return v.at <= other.at && other.at < v.node().next }
+
 // Raw returns the value's JSON text, which the caller must not change. It panics on
 // the zero Value.
 func (v Value) Raw() []byte {

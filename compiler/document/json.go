@@ -19,38 +19,30 @@ const maxDuplicates = 16
 // ParseJSON reads one JSON value and keeps text, which must not change while d is in use.
 // line is the 1-based number of the text's first line. The returned problems have no File.
 func (d *Document) ParseJSON(text []byte, line int) Problems {
-	d.text, d.nodes = text, d.nodes[:0]
-	p := jsonParser{d: d, s: text, line: line}
-	if problem := p.document(); problem != nil {
+	if problem := d.parse(text, line); problem != nil {
 		d.nodes = d.nodes[:0]
 		return Problems{*problem}
 	}
-	return d.Root().duplicates()
+	return d.duplicates()
 }
 
-// duplicates returns a problem for each repeated key in v, up to maxDuplicates. The
-// paths begin at v.
-func (v Value) duplicates() (found Problems) {
-	below := func(s step, inner Problems) {
-		for _, p := range inner[:min(len(inner), maxDuplicates-len(found))] {
-			p.Path = (&Path{[]step{s}}).String() + p.Path[1:]
-			found = append(found, p)
-		}
-	}
-	for i, item := range v.Items() {
-		below(step{index: i}, item.duplicates())
-	}
-	for key, value := range v.Fields() {
-		if value.Len() > 0 {
-			below(step{key.Text(), -1}, value.duplicates())
-		}
-	}
-	fields := v.sorted()
-	for i := 1; i < len(fields); i++ {
-		if key := fields[i].key; bytes.Equal(fields[i-1].name, fields[i].name) {
-			below(step{key.Text(), -1}, Problems{{
-				Line: key.Line(), Path: "$", Message: fmt.Sprintf("duplicate key %q", key.Text()), Hint: "readers disagree on which one counts",
-			}})
+// parse is ParseJSON without the search for duplicate keys.
+func (d *Document) parse(text []byte, line int) *Problem {
+	d.text, d.nodes = text, d.nodes[:0]
+	p := jsonParser{d: d, s: text, line: line}
+	return p.document()
+}
+
+// duplicates returns a problem for each repeated key, up to maxDuplicates.
+func (d *Document) duplicates() (found Problems) {
+	for at := range d.nodes {
+		fields := Value{d, uint32(at)}.sorted()
+		for i := 1; i < len(fields) && len(found) < maxDuplicates; i++ {
+			if key := fields[i].key; bytes.Equal(fields[i-1].name, fields[i].name) {
+				found = append(found, Problem{
+					Line: key.Line(), Path: key.Path(), Message: fmt.Sprintf("duplicate key %q", key.Text()), Hint: "readers disagree on which one counts",
+				})
+			}
 		}
 	}
 	return found

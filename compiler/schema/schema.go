@@ -113,7 +113,7 @@ func Enum(doc string, values ...string) *Schema {
 func Checked(doc string, rule String, check func(text string) (hint string, err error)) *Schema {
 	return &Schema{Doc: doc, String: &rule, Check: func(c *Checker, v document.Value) {
 		if hint, err := check(v.Text()); err != nil {
-			c.Errorf(v, nil, hint, "%v", err)
+			c.Errorf(v, hint, "%v", err)
 		}
 	}}
 }
