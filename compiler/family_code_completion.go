@@ -79,32 +79,24 @@ func isPython(language string) bool {
 // "<redacted>".
 type CodeCompletionEval struct {
 	redacted
-	Prompt      string
-	Language    string // "python" unless the author gave another
-	StarterCode string // empty if the author gave none
+	Prompt      string `key:"prompt"`
+	Language    string `key:"language"`     // "python" unless the author gave another
+	StarterCode string `key:"starter_code"` // empty if the author gave none
 	// Inline reports whether Tests holds code; otherwise the task cannot be verified.
-	Inline            bool
-	Tests             string
-	ReferenceSolution Hidden[string] // complete; "" if there is none
-	CanonicalSolution Hidden[string] // possibly a body that continues Prompt; "" if there is none
+	Inline            bool           `key:"source" is:"inline"`
+	Tests             string         `key:"code"`
+	ReferenceSolution Hidden[string] `key:"reference_solution"` // complete; "" if there is none
+	CanonicalSolution Hidden[string] `key:"canonical_solution"` // possibly a body that continues Prompt; "" if there is none
 }
 
 // CodeCompletion returns what is needed to verify the task. It reports false for
 // another family.
 func (t *Task) CodeCompletion() (CodeCompletionEval, bool) {
-	if t.family.Family != CodeCompletion {
-		return CodeCompletionEval{}, false
+	eval, ok := evalOf[CodeCompletionEval](t, CodeCompletion)
+	if !ok {
+		return eval, false
 	}
-	tests := t.eval().Get("tests")
-	eval := CodeCompletionEval{
-		Prompt:            t.input().Get("prompt").Text(),
-		Language:          t.input().Get("language").Text(),
-		StarterCode:       t.input().Get("starter_code").Text(),
-		Inline:            tests.Get("source").Is("inline"),
-		Tests:             tests.Get("code").Text(),
-		ReferenceSolution: Hide(t.eval().Get("reference_solution").Text()),
-		CanonicalSolution: Hide(t.eval().Get("canonical_solution").Text()),
-	}
+	decode(t.eval().Get("tests"), &eval)
 	if isPython(eval.Language) {
 		eval.Language = "python"
 	}

@@ -112,7 +112,7 @@ type Rubric struct {
 
 // FreeResponseEval is what is needed to verify a free_response task.
 type FreeResponseEval struct {
-	Prompt string
+	Prompt string `key:"prompt"`
 	// Structured reports whether Rubric is set. Otherwise the record stays pending,
 	// and Reason says why.
 	Structured bool
@@ -122,18 +122,15 @@ type FreeResponseEval struct {
 	Prose           Hidden[string]
 	Wrong           Hidden[[]string]
 	Rubric          Hidden[Rubric]
-	ReferenceAnswer Hidden[string] // "" if there is none
+	ReferenceAnswer Hidden[string] `key:"reference_answer"` // "" if there is none
 }
 
 // FreeResponse returns what is needed to verify the task. It reports false for
 // another family.
 func (t *Task) FreeResponse() (FreeResponseEval, bool) {
-	if t.family.Family != FreeResponse {
-		return FreeResponseEval{}, false
-	}
-	eval := FreeResponseEval{
-		Prompt:          t.input().Get("prompt").Text(),
-		ReferenceAnswer: Hide(t.eval().Get("reference_answer").Text()),
+	eval, ok := evalOf[FreeResponseEval](t, FreeResponse)
+	if !ok {
+		return eval, false
 	}
 	rubric := t.eval().Get("rubric")
 	switch {

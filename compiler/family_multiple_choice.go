@@ -49,27 +49,26 @@ type Answer struct {
 
 // MultipleChoiceEval is what is needed to verify a multiple_choice task.
 type MultipleChoiceEval struct {
-	Question string
-	Choices  []string
+	Question string           `key:"question"`
+	Choices  []string         `key:"choices"`
 	Answers  Hidden[[]Answer] // any one is right
 }
 
 // MultipleChoice returns what is needed to verify the task. It reports false for
 // another family.
 func (t *Task) MultipleChoice() (MultipleChoiceEval, bool) {
-	if t.family.Family != MultipleChoice {
-		return MultipleChoiceEval{}, false
+	eval, ok := evalOf[MultipleChoiceEval](t, MultipleChoice)
+	if !ok {
+		return eval, false
 	}
-	choices := stringList(t.input().Get("choices"))
 	var answers []Answer
 	for _, v := range oneOrMore(t.eval().Get("answer")) {
-		if answer, ok := parseAnswer(v, choices); ok {
+		if answer, ok := parseAnswer(v, eval.Choices); ok {
 			answers = append(answers, answer)
 		}
 	}
-	return MultipleChoiceEval{
-		Question: t.input().Get("question").Text(), Choices: choices, Answers: Hide(answers),
-	}, true
+	eval.Answers = Hide(answers)
+	return eval, true
 }
 
 // oneOrMore returns the items of an array, or the value itself.
