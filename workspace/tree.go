@@ -199,7 +199,7 @@ func (w *treeWalk) entry(src, dst *os.File, name, rel string, depth int) error {
 // drop leaves out a special file.
 func (w *treeWalk) drop(rel string, mode uint32) error {
 	if w.asset != nil {
-		return notAsset(rel, mode)
+		return fmt.Errorf("%q is a %s, not a file or directory", rel, typeName(mode))
 	}
 	w.report.DroppedCount++
 	if len(w.report.Dropped) < maxDropped {
@@ -254,7 +254,7 @@ func (w *treeWalk) below(in, dst *os.File, name, rel string, st *unix.Stat_t, de
 
 func (w *treeWalk) link(src, dst *os.File, name, rel string, st *unix.Stat_t) error {
 	if w.asset != nil {
-		return fmt.Errorf("%q: %w", rel, errSymlink)
+		return fmt.Errorf("%q is a symbolic link, which an asset may not be or hold", rel)
 	}
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd(src), name, buf)
