@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -112,7 +111,7 @@ func newTreeWalk(ctx context.Context, opts TreeOptions) *treeWalk {
 }
 
 func (w *treeWalk) finish() TreeReport {
-	w.report.Digest = "sha256:" + hex.EncodeToString(w.list.Sum(nil))
+	w.report.Digest = DigestOf(w.list)
 	return w.report
 }
 
@@ -199,16 +198,17 @@ func (w *treeWalk) entry(src, dst *os.File, name, rel string, depth int) error {
 // drop leaves out a special file.
 func (w *treeWalk) drop(rel string, mode uint32) error {
 	if w.asset != nil {
-		return fmt.Errorf("%q is a %s, not a file or directory", rel, typeName(mode))
+		return fmt.Errorf("%q is a %s, not a file or directory", rel, TypeName(mode))
 	}
 	w.report.DroppedCount++
 	if len(w.report.Dropped) < maxDropped {
-		w.report.Dropped = append(w.report.Dropped, rel+" ("+typeName(mode)+")")
+		w.report.Dropped = append(w.report.Dropped, rel+" ("+TypeName(mode)+")")
 	}
 	return nil
 }
 
-func typeName(mode uint32) string {
+// TypeName names the type of a special file; "" if it is none.
+func TypeName(mode uint32) string {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFSOCK:
 		return "socket"
@@ -219,7 +219,7 @@ func typeName(mode uint32) string {
 	case unix.S_IFBLK:
 		return "block device"
 	}
-	return "unknown"
+	return ""
 }
 
 func (w *treeWalk) subdir(src, dst *os.File, name, rel string, st *unix.Stat_t, depth int) error {
