@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -241,12 +240,6 @@ func LoadTester(path string, agents []AgentType, settings ...Setting) (*Tester, 
 	if config := harnessConfigs(agents)[harness.Get("type").Text()]; config != nil && isObjectOrAbsent(harness.Get("config")) {
 		sound = c.CheckAt("config", config, harness) && sound
 	}
-	if sound {
-		handler := checkHandler(&c, root.Get("runtime"))
-		sound = checkCommand(&c, harness) && handler
-		sound = checkCosts(&c, root) && sound
-		sound = checkSecrets(&c, harness) && sound
-	}
 	for i := range c.Problems {
 		if c.Problems[i].Line == 0 {
 			c.Problems[i].File = settingsFile
@@ -294,16 +287,6 @@ func testersIn(dir string) string {
 	return "name one in it: " + strings.Join(names, ", ")
 }
 
-// checkHandler refuses an OCI runtime for a shim that has its own.
-func checkHandler(c *schema.Checker, runtime document.Value) bool {
-	program, handler := runtime.Get("oci_runtime").Text(), runtime.Get("handler").Text()
-	if program == "" || program == "auto" || slices.Contains([]string{"", "auto", "io.containerd.runc.v2", "io.containerd.sbench.v1"}, handler) {
-		return true
-	}
-	c.Errorf(runtime.Get("oci_runtime"), "remove one of the two", "the handler %q has an OCI runtime of its own", handler)
-	return false
-}
-
 // Problem returns a problem with the value at a JSON path such as $.run.tasks[0], with the
 // line of that value or, if the file lacks it, of the nearest one above it.
 func (t *Tester) Problem(path, hint, message string) Problem {
@@ -311,20 +294,7 @@ func (t *Tester) Problem(path, hint, message string) Problem {
 	if t.doc == nil {
 		return p
 	}
-	v := t.doc.Root()
-	for step := range strings.FieldsFuncSeq(path, func(r rune) bool { return strings.ContainsRune("$.[]", r) }) {
-		next := v.Get(step)
-		for i, item := range v.Items() {
-			if strconv.Itoa(i) == step {
-				next = item
-			}
-		}
-		if next.Kind() == 0 {
-			break
-		}
-		v = next
-	}
-	p.Line = v.Line()
+	p.Line = t.doc.Nearest(path).Line()
 	return p
 }
 

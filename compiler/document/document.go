@@ -13,6 +13,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Kind is the type of a value. The zero Kind is invalid.
@@ -118,6 +119,18 @@ func (v Value) Path() string {
 		}
 	}
 	return path
+}
+
+// Nearest returns the value at a path as Path returns it or, if there is none, the deepest one
+// above it.
+func (d *Document) Nearest(path string) (v Value) {
+	for at := range d.nodes {
+		next := Value{d, uint32(at)}
+		if rest, ok := strings.CutPrefix(path, next.Path()); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			v = next
+		}
+	}
+	return v
 }
 
 // contains reports whether v is, or contains, another value of its document.
