@@ -84,18 +84,8 @@ func settable(key, kind string, agents []AgentType) (*schema.Schema, *Problem) {
 func (s Setting) parse(rule *schema.Schema) (*document.Document, Problems) {
 	d := new(document.Document)
 	if problems := d.ParseJSON([]byte(s.Value), 1); len(problems) == 0 {
-		fits := rule.String == nil
-		switch d.Root().Kind() {
-		case document.Null:
-			fits = rule.Null
-		case document.Bool:
-			fits = fits || rule.Boolean
-		case document.Number:
-			fits = fits || rule.Number != nil
-		case document.Array:
-			fits = fits || rule.Array != nil
-		}
-		if fits {
+		kind := d.Root().Kind()
+		if rule.String == nil || kind != document.String && rule.Allows(kind) {
 			return d, nil
 		}
 	}

@@ -70,35 +70,25 @@ func (c *Checker) Report(v document.Value, p document.Problem) {
 }
 
 func (c *Checker) value(s *Schema, v document.Value) {
-	// If allowed is set, the rule for the value's kind has reported what is wrong.
-	ok, allowed := s.Any, false
-	switch v.Kind() {
-	case document.Null:
-		if s.Null {
-			return
-		}
-	case document.Bool:
-		ok = ok || s.Boolean
-	case document.String:
-		allowed = s.String != nil
-		ok = ok || allowed && c.str(s, v)
-	case document.Number:
-		allowed = s.Number != nil
-		ok = ok || allowed && c.number(s, v)
-	case document.Array:
-		if allowed = s.Array != nil; allowed {
-			ok = c.array(s.Array, v)
-		}
-	case document.Object:
-		if allowed = s.Object != nil; allowed {
-			ok = c.CheckObject(s.Object, v)
-		}
-	}
-	switch {
-	case ok && s.Check != nil:
-		s.Check(c, v)
-	case !ok && !allowed:
+	ok := true
+	switch kind := v.Kind(); {
+	case s.Any:
+	case !s.Allows(kind):
 		c.Errorf(v, kindHint(s, v), "expected %s, found %s", s.expected(), found(v))
+		return
+	case kind == document.Null:
+		return
+	case kind == document.String:
+		ok = c.str(s, v)
+	case kind == document.Number:
+		ok = c.number(s, v)
+	case kind == document.Array:
+		ok = c.array(s.Array, v)
+	case kind == document.Object:
+		ok = c.CheckObject(s.Object, v)
+	}
+	if ok && s.Check != nil {
+		s.Check(c, v)
 	}
 }
 

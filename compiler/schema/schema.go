@@ -33,6 +33,14 @@ type Schema struct {
 	Check func(c *Checker, v document.Value)
 }
 
+// Allows reports whether some values of the kind are allowed.
+func (s *Schema) Allows(kind document.Kind) bool {
+	return s.Any || [...]bool{
+		document.Null: s.Null, document.Bool: s.Boolean, document.String: s.String != nil,
+		document.Number: s.Number != nil, document.Array: s.Array != nil, document.Object: s.Object != nil,
+	}[kind]
+}
+
 // String is a rule for strings. The zero String allows all of them.
 type String struct {
 	NonEmpty bool     // at least one character
