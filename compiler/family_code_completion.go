@@ -92,15 +92,12 @@ type CodeCompletionEval struct {
 // CodeCompletion returns what is needed to verify the task. It reports false for
 // another family.
 func (t *Task) CodeCompletion() (CodeCompletionEval, bool) {
-	eval, ok := evalOf[CodeCompletionEval](t, CodeCompletion)
-	if !ok {
-		return eval, false
-	}
-	decode(t.eval().Get("tests"), &eval)
-	if isPython(eval.Language) {
-		eval.Language = "python"
-	}
-	return eval, true
+	return evalOf(t, CodeCompletion, func(eval *CodeCompletionEval) {
+		decode(t.eval().Get("tests"), eval)
+		if isPython(eval.Language) {
+			eval.Language = "python"
+		}
+	})
 }
 
 // Continue returns the program that code completes: the starter code, or the prompt, and then

@@ -128,24 +128,21 @@ type FreeResponseEval struct {
 // FreeResponse returns what is needed to verify the task. It reports false for
 // another family.
 func (t *Task) FreeResponse() (FreeResponseEval, bool) {
-	eval, ok := evalOf[FreeResponseEval](t, FreeResponse)
-	if !ok {
-		return eval, false
-	}
-	rubric := t.eval().Get("rubric")
-	switch {
-	case rubric.Kind() == document.String:
-		eval.Reason = "the rubric is prose"
-		eval.Prose = Hide(rubric.Text())
-		eval.Wrong = Hide(stringList(t.eval().Get("judge").Get("wrong_answers")))
-	case !rubric.Get("type").Is(ContainsAny):
-		eval.Reason = "the rubric's type has no verifier"
-	default:
-		structured := Rubric{MinTokenF1: 1}
-		decode(rubric, &structured)
-		eval.Structured, eval.Rubric = true, Hide(structured)
-	}
-	return eval, true
+	return evalOf(t, FreeResponse, func(eval *FreeResponseEval) {
+		rubric := t.eval().Get("rubric")
+		switch {
+		case rubric.Kind() == document.String:
+			eval.Reason = "the rubric is prose"
+			eval.Prose = Hide(rubric.Text())
+			eval.Wrong = Hide(stringList(t.eval().Get("judge").Get("wrong_answers")))
+		case !rubric.Get("type").Is(ContainsAny):
+			eval.Reason = "the rubric's type has no verifier"
+		default:
+			structured := Rubric{MinTokenF1: 1}
+			decode(rubric, &structured)
+			eval.Structured, eval.Rubric = true, Hide(structured)
+		}
+	})
 }
 
 // Judged reports whether a model judges the task's answers, in a run that has a judge.

@@ -57,18 +57,15 @@ type MultipleChoiceEval struct {
 // MultipleChoice returns what is needed to verify the task. It reports false for
 // another family.
 func (t *Task) MultipleChoice() (MultipleChoiceEval, bool) {
-	eval, ok := evalOf[MultipleChoiceEval](t, MultipleChoice)
-	if !ok {
-		return eval, false
-	}
-	var answers []Answer
-	for _, v := range oneOrMore(t.eval().Get("answer")) {
-		if answer, ok := parseAnswer(v, eval.Choices); ok {
-			answers = append(answers, answer)
+	return evalOf(t, MultipleChoice, func(eval *MultipleChoiceEval) {
+		var answers []Answer
+		for _, v := range oneOrMore(t.eval().Get("answer")) {
+			if answer, ok := parseAnswer(v, eval.Choices); ok {
+				answers = append(answers, answer)
+			}
 		}
-	}
-	eval.Answers = Hide(answers)
-	return eval, true
+		eval.Answers = Hide(answers)
+	})
 }
 
 // oneOrMore returns the items of an array, or the value itself.

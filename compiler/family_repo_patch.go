@@ -97,14 +97,11 @@ type RepoPatchEval struct {
 // RepoPatch returns what is needed to verify the task. It reports false for another
 // family.
 func (t *Task) RepoPatch() (RepoPatchEval, bool) {
-	eval, ok := evalOf[RepoPatchEval](t, RepoPatch)
-	if !ok {
-		return eval, false
-	}
-	tests := t.eval().Get("tests")
-	decode(tests, &eval)
-	eval.SetupPatch, eval.TestPatch = patchText(tests.Get("setup_patch")), patchText(tests.Get("test_patch"))
-	return eval, true
+	return evalOf(t, RepoPatch, func(eval *RepoPatchEval) {
+		tests := t.eval().Get("tests")
+		decode(tests, eval)
+		eval.SetupPatch, eval.TestPatch = patchText(tests.Get("setup_patch")), patchText(tests.Get("test_patch"))
+	})
 }
 
 func patchText(v document.Value) string {

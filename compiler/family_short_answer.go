@@ -47,17 +47,14 @@ type ShortAnswerEval struct {
 // ShortAnswer returns what is needed to verify the task. It reports false for another
 // family.
 func (t *Task) ShortAnswer() (ShortAnswerEval, bool) {
-	eval, ok := evalOf[ShortAnswerEval](t, ShortAnswer)
-	if !ok {
-		return eval, false
-	}
-	var accepted []string
-	for _, v := range t.eval().Get("accepted_answers").Items() {
-		accepted = append(accepted, textOrNumber(v))
-	}
-	tolerance, has := t.eval().Get("tolerance").Float64()
-	eval.Accepted, eval.Tolerance, eval.HasTolerance = Hide(accepted), Hide(tolerance), has
-	return eval, true
+	return evalOf(t, ShortAnswer, func(eval *ShortAnswerEval) {
+		var accepted []string
+		for _, v := range t.eval().Get("accepted_answers").Items() {
+			accepted = append(accepted, textOrNumber(v))
+		}
+		tolerance, has := t.eval().Get("tolerance").Float64()
+		eval.Accepted, eval.Tolerance, eval.HasTolerance = Hide(accepted), Hide(tolerance), has
+	})
 }
 
 // textOrNumber returns a string's content or a number as it was written.

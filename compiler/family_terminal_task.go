@@ -154,13 +154,11 @@ type Service struct {
 // TerminalTask returns what is needed to verify the task. It reports false for
 // another family.
 func (t *Task) TerminalTask() (TerminalEval, bool) {
-	eval, ok := evalOf[TerminalEval](t, TerminalTask)
-	if ok {
+	return evalOf(t, TerminalTask, func(eval *TerminalEval) {
 		eval.Checker = parseChecker(t.eval().Get("checker"), t.pack.EvalRoot)
 		eval.NeededCommands = dangerousList(t.eval().Get("needed_commands"))
 		eval.Files = t.laneFiles(EvaluationInputs)
-	}
-	return eval, ok
+	})
 }
 
 // parseChecker reads a checker that the schema allows.

@@ -138,10 +138,8 @@ func (r *rowReader) checkNames(f *family, root document.Value) {
 		return
 	}
 	seen := map[string]string{}
-	for _, v := range f.resources(root, true) {
-		if v.section == "assets" {
-			seen["assets"] = "assets"
-		}
+	if root.Get("assets").Len() > 0 {
+		seen["assets"] = "assets"
 	}
 	for _, v := range f.resources(root, true) {
 		if v.section == "assets" {

@@ -79,12 +79,13 @@ func (t *Task) laneFiles(lane Lane) []FileRef {
 
 func (t *Task) eval() document.Value { return t.doc.Root().Get("eval") }
 
-// evalOf returns the values of input and eval that T has fields for, if the task is of the
-// family.
-func evalOf[T any](t *Task, f Family) (eval T, ok bool) {
+// evalOf returns the values of input and eval that T has tags for, and what fill adds, if the
+// task is of the family.
+func evalOf[T any](t *Task, f Family, fill func(eval *T)) (eval T, ok bool) {
 	if ok = t.family.Family == f; ok {
 		decode(t.doc.Root().Get("input"), &eval)
 		decode(t.eval(), &eval)
+		fill(&eval)
 	}
 	return eval, ok
 }
