@@ -49,16 +49,7 @@ type node struct {
 	size       uint32 // number of items of an array, or of fields of an object
 	line       int32
 	kind       Kind
-	flags      flag
 }
-
-type flag uint8
-
-const (
-	flagEscaped  flag = 1 << iota // a string with escapes
-	flagTrue                      // the boolean true
-	flagFraction                  // a number with a fraction or an exponent
-)
 
 // Root returns the document's value, or the zero Value if nothing was parsed.
 func (d *Document) Root() Value {
@@ -156,8 +147,8 @@ func (v Value) bytes() []byte {
 		return nil
 	}
 	n := v.node()
-	if n.flags&flagEscaped == 0 {
-		return v.d.text[n.start:n.end]
+	if raw := v.d.text[n.start:n.end]; bytes.IndexByte(raw, '\\') < 0 {
+		return raw
 	}
 	var text string
 	_ = json.Unmarshal(v.Raw(), &text) // the parser has accepted it
@@ -168,11 +159,13 @@ func (v Value) bytes() []byte {
 func (v Value) Is(s string) bool { return v.Kind() == String && string(v.bytes()) == s }
 
 // IsTrue reports whether the value is the boolean true.
-func (v Value) IsTrue() bool { return v.Kind() == Bool && v.node().flags&flagTrue != 0 }
+func (v Value) IsTrue() bool { return v.Kind() == Bool && string(v.Raw()) == "true" }
 
 // IsInteger reports whether the value is a number without fraction or exponent: 1 is an
 // integer, 1.0 is not.
-func (v Value) IsInteger() bool { return v.Kind() == Number && v.node().flags&flagFraction == 0 }
+func (v Value) IsInteger() bool {
+	return v.Kind() == Number && !bytes.ContainsAny(v.Raw(), ".eE")
+}
 
 // Int64 returns the value as an int64. It reports false unless the value is an
 // integer in that range.

@@ -129,11 +129,11 @@ func (p *jsonParser) value() *Problem {
 	case '"':
 		return p.text()
 	case 't':
-		return p.word("true", Bool, flagTrue)
+		return p.word("true", Bool)
 	case 'f':
-		return p.word("false", Bool, 0)
+		return p.word("false", Bool)
 	case 'n':
-		return p.word("null", Null, 0)
+		return p.word("null", Null)
 	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		return p.number()
 	default:
@@ -161,12 +161,11 @@ func (p *jsonParser) noValue() *Problem {
 
 func (p *jsonParser) has(word string) bool { return bytes.HasPrefix(p.s[p.i:], []byte(word)) }
 
-func (p *jsonParser) word(word string, kind Kind, flags flag) *Problem {
+func (p *jsonParser) word(word string, kind Kind) *Problem {
 	if !p.has(word) {
 		return p.noValue()
 	}
 	at := p.add(kind, p.i)
-	p.d.nodes[at].flags = flags
 	p.i += len(word)
 	p.end(at, p.i)
 	return nil
