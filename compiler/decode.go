@@ -13,7 +13,11 @@ import (
 // tag "key" names; with a tag "is", a boolean says whether that is this text, and with a tag
 // "trim", a string loses white space around it. v is an object that its schema allows. What v
 // lacks stays as it is. Null resets it, but not the fields of a struct.
-func decode(v document.Value, target any) { set(reflect.ValueOf(target).Elem(), v) }
+func decode(v document.Value, target any) {
+	if v.Len() > 0 { // most rows have no environment
+		set(reflect.ValueOf(target).Elem(), v)
+	}
+}
 
 func set(to reflect.Value, v document.Value) {
 	switch field := to.Addr().Interface().(type) {
