@@ -112,7 +112,9 @@ func (p *Pack) setRoots(c *schema.Checker, v document.Value) {
 	realPublic := p.checkRoot(c, v, "public", p.PublicRoot)
 	realEval := p.checkRoot(c, v, "eval", p.EvalRoot)
 	if realPublic != "" && realEval != "" && Overlap(realPublic, realEval) {
-		c.Report(v, Problem{Path: "$.asset_roots", Message: "public root and eval root lead to the same directory", Hint: "agents would see hidden files"})
+		c.Report(v, Problem{
+			Path: "$.asset_roots", Message: "public root and eval root lead to the same directory", Hint: "agents would see hidden files",
+		})
 	}
 }
 

@@ -40,7 +40,8 @@ func (d *Document) duplicates() (found Problems) {
 		for i := 1; i < len(fields) && len(found) < maxDuplicates; i++ {
 			if key := fields[i].key; bytes.Equal(fields[i-1].name, fields[i].name) {
 				found = append(found, Problem{
-					Line: key.Line(), Path: key.Path(), Message: fmt.Sprintf("duplicate key %q", key.Text()), Hint: "readers disagree on which one counts",
+					Line: key.Line(), Path: key.Path(),
+					Message: fmt.Sprintf("duplicate key %q", key.Text()), Hint: "readers disagree on which one counts",
 				})
 			}
 		}
