@@ -22,14 +22,14 @@ func commandSchema(doc string) *schema.Schema {
 
 // checkNoNUL refuses strings with a NUL byte, which execve(2) cannot pass.
 func checkNoNUL(c *schema.Checker, v document.Value) {
-	for i, item := range oneOrMore(v) {
+	for _, item := range oneOrMore(v) {
 		if !strings.Contains(item.Text(), "\x00") {
 			continue
 		}
 		if v.Kind() == document.Array {
-			c.Errorf(item, []any{i}, "", "argument holds a NUL byte")
+			c.Errorf(item, "", "argument holds a NUL byte")
 		} else {
-			c.Errorf(item, nil, "", "command holds a NUL byte")
+			c.Errorf(item, "", "command holds a NUL byte")
 		}
 	}
 }

@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/securebench/sbench/compiler/document"
@@ -9,40 +10,83 @@ import (
 )
 
 // decode sets fields of the struct that target points to: each gets the field of v that its
-// tag "key" names. v is an object that its schema allows. A field that v lacks, or has as
-// null, stays as it is.
+// tag "key" names; with a tag "is", a boolean says whether that is this text, and with a tag
+// "trim", a string loses white space around it. v is an object that its schema allows. What v
+// lacks stays as it is. Null resets it, but not the fields of a struct.
 func decode(v document.Value, target any) {
-	s := reflect.ValueOf(target).Elem()
-	for i := range s.NumField() {
-		key, ok := s.Type().Field(i).Tag.Lookup("key")
-		value := v.Get(key)
-		if !ok || value.Kind() == 0 || value.Kind() == document.Null {
-			continue
+	if v.Len() > 0 { // most rows have no environment
+		set(reflect.ValueOf(target).Elem(), v)
+	}
+}
+
+func set(to reflect.Value, v document.Value) {
+	switch field := to.Addr().Interface().(type) {
+	case *bool:
+		*field = v.IsTrue()
+	case *string:
+		*field = v.Text()
+	case *Hidden[string]:
+		*field = Hide(v.Text())
+	case *[]string:
+		*field = stringList(v)
+	case *[]domain.Domain:
+		*field, _ = domain.ParseAll(stringList(v)) // the schema's checks have passed
+	case *int:
+		n, _ := v.Int64()
+		*field = int(n)
+	case *int64:
+		*field = parseBytes(v)
+	case *float64:
+		*field, _ = v.Float64()
+	case *time.Duration:
+		*field = seconds(v)
+	case *map[string]string:
+		*field = stringMap(v)
+	case *Command:
+		*field = parseCommand(v)
+	default:
+		setCompound(to, v)
+	}
+}
+
+func setCompound(to reflect.Value, v document.Value) {
+	switch to.Kind() {
+	case reflect.Pointer:
+		to.SetZero()
+		if v.Kind() != document.Null {
+			to.Set(reflect.New(to.Type().Elem()))
+			set(to.Elem(), v)
 		}
-		switch field := s.Field(i).Addr().Interface().(type) {
-		case *bool:
-			*field = value.IsTrue()
-		case *string:
-			*field = value.Text()
-		case *[]string:
-			*field = stringList(value)
-		case *[]domain.Domain:
-			*field, _ = domain.ParseAll(stringList(value)) // the schema's checks have passed
-		case *int:
-			n, _ := value.Int64()
-			*field = int(n)
-		case *int64:
-			*field = parseBytes(value)
-		case *float64:
-			*field, _ = value.Float64()
-		case *time.Duration:
-			*field = seconds(value)
-		case *map[string]string:
-			*field = stringMap(value)
-		case *Command:
-			*field = parseCommand(value)
-		default:
-			decode(value, field)
+	case reflect.Slice:
+		to.SetZero()
+		for _, item := range v.Items() {
+			element := reflect.New(to.Type().Elem()).Elem()
+			set(element, item)
+			to.Set(reflect.Append(to, element))
+		}
+	case reflect.Map:
+		if to.SetZero(); v.Len() > 0 {
+			to.Set(reflect.MakeMap(to.Type()))
+		}
+		for key, value := range v.Fields() {
+			element := reflect.New(to.Type().Elem()).Elem()
+			set(element, value)
+			to.SetMapIndex(reflect.ValueOf(key.Text()), element)
+		}
+	case reflect.Struct:
+		for i := range to.NumField() {
+			tag := to.Type().Field(i).Tag
+			key, ok := tag.Lookup("key")
+			value := v.Get(key)
+			switch is := tag.Get("is"); {
+			case !ok || value.Kind() == 0:
+			case is != "":
+				to.Field(i).SetBool(value.Is(is))
+			case tag.Get("trim") != "":
+				to.Field(i).SetString(strings.TrimSpace(value.Text()))
+			default:
+				set(to.Field(i), value)
+			}
 		}
 	}
 }

@@ -17,7 +17,7 @@ func LoadEnvFile(path string) (map[string]string, error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, Problems{{File: path, Message: plainError(err)}}
+		return nil, problemsOf(path, err)
 	}
 	values := map[string]string{}
 	var problems Problems

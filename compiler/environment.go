@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,35 +24,35 @@ const defaultWorkdir = "/workspace"
 
 // Environment describes the sandboxes of a task. All of it is public.
 type Environment struct {
-	Image   string // empty if the author gave none
-	Workdir string // absolute; defaultWorkdir if the author gave none
+	Image   string `key:"image" trim:"space"` // empty if the author gave none
+	Workdir string `key:"workdir"`            // absolute; defaultWorkdir if the author gave none
 	// Timeout is how long the harness may take; zero if the author gave none.
-	Timeout time.Duration
+	Timeout time.Duration `key:"timeout_seconds"`
 	// MaterializeWorkdirFromImage copies the image's workdir into the workspace
 	// before the harness runs. It is for terminal_task only.
-	MaterializeWorkdirFromImage bool
+	MaterializeWorkdirFromImage bool `key:"materialize_workdir_from_image"`
 	// Machine makes the changes to the whole image the candidate, not only the workspace's.
 	// It is for terminal_task only.
-	Machine bool
+	Machine bool `key:"candidate" is:"machine"`
 	// Capabilities are those of the processes in the task's sandboxes, as in
 	// capabilities(7), sorted; nil for none.
 	Capabilities []string
 	// Setup are shell commands that change the image before any harness runs in it.
-	Setup []string
+	Setup []string `key:"setup"`
 	// Sidecars run beside the harness and beside the checker, which reach them by name on the
 	// loopback interface. They are for terminal_task only.
-	Sidecars  []Sidecar
-	Resources Resources
-	Env       map[string]string
+	Sidecars  []Sidecar         `key:"sidecars"`
+	Resources Resources         `key:"resources"`
+	Env       map[string]string `key:"env"`
 	// NetworkNone forbids egress whatever the tester allows.
-	NetworkNone bool
-	User        string // as in the OCI image configuration; empty if not given
+	NetworkNone bool   `key:"network" is:"none"`
+	User        string `key:"user" trim:"space"` // as in the OCI image configuration; empty if not given
 }
 
 // A Sidecar is a service in a sandbox of its own.
 type Sidecar struct {
 	Name  string `key:"name"`
-	Image string `key:"image"`
+	Image string `key:"image" trim:"space"`
 	// Entrypoint and Command replace the image's, as in Docker: an entry point of the task's
 	// also replaces the image's command.
 	Entrypoint Command           `key:"entrypoint"`
@@ -85,7 +86,7 @@ func environmentFields() []schema.Field {
 		optional("materialize_workdir_from_image", schema.Nullable(schema.Boolean(
 			"terminal_task only: copy the image's workdir into the workspace before the harness runs.", false))),
 		optional("candidate", schema.Nullable(schema.Enum(
-			"terminal_task only: what the harness may change and the checker sees: workspace, the default, or machine, which is all of the image.", candidateWorkspace, candidateMachine))),
+			"terminal_task only: what the harness may change and the checker sees: workspace, the default, or machine, which is all of the image.", "workspace", "machine"))),
 		optional("capabilities", capabilitiesSchema()),
 		optional("setup", schema.Nullable(schema.List("Shell commands of root (sh -c) that change the image before the harness runs, once for all attempts. They may reach runtime.setup_domains of the tester file.", schema.Text("A command.")))),
 		optional("sidecars", schema.Nullable(sidecarsSchema())),
@@ -105,12 +106,6 @@ var environmentKeys = sync.OnceValue(func() []string {
 	return names
 })
 
-// The values of environment.candidate.
-const (
-	candidateWorkspace = "workspace"
-	candidateMachine   = "machine"
-)
-
 // packagePowers in environment.capabilities stands for those that package managers need.
 const packagePowers = "packages"
 
@@ -125,7 +120,7 @@ func capabilitiesSchema() *schema.Schema {
 	s.String = &schema.String{Pattern: "^" + packagePowers + "$"}
 	s.Check = func(c *schema.Checker, v document.Value) {
 		if v.Kind() == document.String && !v.Is(packagePowers) {
-			c.Errorf(v, nil, "\""+packagePowers+"\", or a list of "+strings.Join(capabilityNames, ", "), "%q names no capabilities", v.Text())
+			c.Errorf(v, "\""+packagePowers+"\", or a list of "+strings.Join(capabilityNames, ", "), "%q names no capabilities", v.Text())
 		}
 	}
 	return schema.Nullable(s)
@@ -146,7 +141,7 @@ func sidecarsSchema() *schema.Schema {
 		seen := map[string]bool{"localhost": true}
 		for _, item := range v.Items() {
 			if name := item.Get("name"); seen[name.Text()] {
-				c.Errorf(name, nil, "", "the name %q is taken", name.Text())
+				c.Errorf(name, "", "the name %q is taken", name.Text())
 			} else {
 				seen[name.Text()] = true
 			}
@@ -230,7 +225,7 @@ func resourceFields() []schema.Field {
 func boundedSchema(s *schema.Schema, least, most float64) *schema.Schema {
 	s.Check = func(c *schema.Checker, v document.Value) {
 		if n, _ := v.Float64(); n < least || n > most {
-			c.Errorf(v, nil, "", "expected a number from %v to %.0f, found %s", least, most, v.Raw())
+			c.Errorf(v, "", "expected a number from %v to %.0f, found %s", least, most, v.Raw())
 		}
 	}
 	return s
@@ -247,11 +242,11 @@ func bytesSchema(doc string, least int64) *schema.Schema {
 			const most = 1 << 50 // the kernel treats values near 2^63 as no limit
 			switch n := parseBytes(v); {
 			case v.Kind() == document.String && n == 0:
-				c.Errorf(v, nil, `such as "512m" or "2GiB"`, "%q is no number of bytes", v.Text())
+				c.Errorf(v, `such as "512m" or "2GiB"`, "%q is no number of bytes", v.Text())
 			case n < least:
-				c.Errorf(v, nil, "", "%d bytes are less than the least, %d", n, least)
+				c.Errorf(v, "", "%d bytes are less than the least, %d", n, least)
 			case n > most:
-				c.Errorf(v, nil, "at most 1024TiB", "%d bytes are more than any host has", n)
+				c.Errorf(v, "at most 1024TiB", "%d bytes are more than any host has", n)
 			}
 		},
 	}
@@ -316,50 +311,15 @@ func isEnvName(name string) bool { return name != "" && !strings.ContainsAny(nam
 // withRow returns e with the keys of v, a value that environmentSchema allows, in
 // place of its own.
 func (e Environment) withRow(v document.Value) Environment {
-	for key, value := range v.Fields() {
-		e.set(key.Text(), value)
-	}
-	return e
-}
-
-// set sets the key, if it has a meaning. Null resets it.
-func (e *Environment) set(key string, v document.Value) {
-	switch key {
-	case "image":
-		e.Image = strings.TrimSpace(v.Text())
-	case "workdir":
-		e.Workdir = defaultWorkdir
-		if v.Kind() == document.String {
-			e.Workdir = path.Clean(v.Text())
-		}
-	case "timeout_seconds":
-		e.Timeout = seconds(v)
-	case "materialize_workdir_from_image":
-		e.MaterializeWorkdirFromImage = v.IsTrue()
-	case "candidate":
-		e.Machine = v.Is(candidateMachine)
-	case "capabilities":
-		e.Capabilities = parseCapabilities(v)
-	case "setup":
-		e.Setup = stringList(v)
-	case "sidecars":
-		e.Sidecars = nil
-		for _, item := range v.Items() {
-			var s Sidecar
-			decode(item, &s)
-			s.Image = strings.TrimSpace(s.Image)
-			e.Sidecars = append(e.Sidecars, s)
-		}
-	case "resources":
+	if v.Get("resources").Kind() != 0 {
 		e.Resources = Resources{}
-		decode(v, &e.Resources)
-	case "env":
-		e.Env = stringMap(v)
-	case "network":
-		e.NetworkNone = v.Is("none")
-	case "user":
-		e.User = strings.TrimSpace(v.Text())
 	}
+	decode(v, &e)
+	if names := v.Get("capabilities"); names.Kind() != 0 {
+		e.Capabilities = parseCapabilities(names)
+	}
+	e.Workdir = path.Clean(cmp.Or(e.Workdir, defaultWorkdir))
+	return e
 }
 
 func stringMap(v document.Value) map[string]string {

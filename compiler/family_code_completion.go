@@ -43,16 +43,15 @@ func codeCompletion() *family {
 func checkCodeTests(c *schema.Checker, v document.Value) {
 	source := v.Get("source")
 	if !source.Is("inline") {
-		at := source
-		if at.Kind() == 0 {
-			at = v
-		}
-		c.Warnf(at, []any{"source"}, `give {"source": "inline", "code": "…"}`, "tests that are not inline have no verifier")
+		c.Report(v, Problem{
+			Path: v.Path() + ".source", Message: "tests that are not inline have no verifier",
+			Hint: `give {"source": "inline", "code": "…"}`, Warning: true,
+		})
 		return
 	}
 	c.CheckObject(inlineTests(), v)
 	if isolation := v.Get("isolation"); isolation.Kind() != 0 {
-		c.Warnf(isolation, []any{"isolation"}, "leave it out", "it has no effect: tests and candidate are two modules of one process")
+		c.Warnf(isolation, "leave it out", "it has no effect: tests and candidate are two modules of one process")
 	}
 }
 
@@ -68,7 +67,7 @@ func inlineTests() *schema.Object {
 func checkCodeCompletion(c *schema.Checker, input, _ document.Value) {
 	language := input.Get("language")
 	if language.Kind() == document.String && !isPython(language.Text()) {
-		c.Warnf(language, []any{"input", "language"}, "", "only python has a verifier, not %q", language.Text())
+		c.Warnf(language, "", "only python has a verifier, not %q", language.Text())
 	}
 }
 
@@ -80,36 +79,25 @@ func isPython(language string) bool {
 // "<redacted>".
 type CodeCompletionEval struct {
 	redacted
-	Prompt      string
-	Language    string // "python" unless the author gave another
-	StarterCode string // empty if the author gave none
+	Prompt      string `key:"prompt"`
+	Language    string `key:"language"`     // "python" unless the author gave another
+	StarterCode string `key:"starter_code"` // empty if the author gave none
 	// Inline reports whether Tests holds code; otherwise the task cannot be verified.
-	Inline            bool
-	Tests             string
-	ReferenceSolution Hidden[string] // complete; "" if there is none
-	CanonicalSolution Hidden[string] // possibly a body that continues Prompt; "" if there is none
+	Inline            bool           `key:"source" is:"inline"`
+	Tests             string         `key:"code"`
+	ReferenceSolution Hidden[string] `key:"reference_solution"` // complete; "" if there is none
+	CanonicalSolution Hidden[string] `key:"canonical_solution"` // possibly a body that continues Prompt; "" if there is none
 }
 
 // CodeCompletion returns what is needed to verify the task. It reports false for
 // another family.
 func (t *Task) CodeCompletion() (CodeCompletionEval, bool) {
-	if t.family.Family != CodeCompletion {
-		return CodeCompletionEval{}, false
-	}
-	tests := t.eval().Get("tests")
-	eval := CodeCompletionEval{
-		Prompt:            t.input().Get("prompt").Text(),
-		Language:          t.input().Get("language").Text(),
-		StarterCode:       t.input().Get("starter_code").Text(),
-		Inline:            tests.Get("source").Is("inline"),
-		Tests:             tests.Get("code").Text(),
-		ReferenceSolution: Hide(t.eval().Get("reference_solution").Text()),
-		CanonicalSolution: Hide(t.eval().Get("canonical_solution").Text()),
-	}
-	if isPython(eval.Language) {
-		eval.Language = "python"
-	}
-	return eval, true
+	return evalOf(t, CodeCompletion, func(eval *CodeCompletionEval) {
+		decode(t.eval().Get("tests"), eval)
+		if isPython(eval.Language) {
+			eval.Language = "python"
+		}
+	})
 }
 
 // Continue returns the program that code completes: the starter code, or the prompt, and then

@@ -45,12 +45,12 @@ func checkJudged(c *schema.Checker, _, eval document.Value) {
 	judged, rubric := eval.Get("judge"), eval.Get("rubric")
 	switch {
 	case judged.Kind() != document.Object && rubric.Kind() == document.String:
-		c.Warnf(rubric, []any{"eval", "rubric"}, "give an object of type contains_any, or eval.judge", "a rubric in prose has no verifier: records stay pending")
+		c.Warnf(rubric, "give an object of type contains_any, or eval.judge", "a rubric in prose has no verifier: records stay pending")
 	case judged.Kind() != document.Object:
 	case rubric.Kind() != document.String:
-		c.Errorf(judged, []any{"eval", "judge"}, "remove it, or write the rubric in prose", "this rubric needs no judge")
+		c.Errorf(judged, "remove it, or write the rubric in prose", "this rubric needs no judge")
 	case eval.Get("reference_answer").Kind() != document.String:
-		c.Errorf(judged, []any{"eval", "judge"}, "give eval.reference_answer, which the judge has to pass", "there is nothing to test the judge with")
+		c.Errorf(judged, "give eval.reference_answer, which the judge has to pass", "there is nothing to test the judge with")
 	}
 }
 
@@ -86,13 +86,11 @@ func checkRubric(c *schema.Checker, v document.Value) {
 	if v.Kind() == document.String {
 		return // see checkJudged
 	}
-	kind := v.Get("type")
-	if !kind.Is(ContainsAny) {
-		at := kind
-		if at.Kind() == 0 {
-			at = v
-		}
-		c.Warnf(at, []any{"type"}, "give an object of type contains_any", "this type of rubric has no verifier: records stay pending")
+	if !v.Get("type").Is(ContainsAny) {
+		c.Report(v, Problem{
+			Path: v.Path() + ".type", Message: "this type of rubric has no verifier: records stay pending",
+			Hint: "give an object of type contains_any", Warning: true,
+		})
 		return
 	}
 	if !c.CheckObject(containsAny(), v) {
@@ -100,7 +98,7 @@ func checkRubric(c *schema.Checker, v document.Value) {
 	}
 	if f1 := v.Get("min_token_f1"); f1.Kind() == document.Number {
 		if n, _ := f1.Float64(); n > 1 {
-			c.Errorf(f1, []any{"min_token_f1"}, "", "expected a number from 0 to 1, found %s", f1.Raw())
+			c.Errorf(f1, "", "expected a number from 0 to 1, found %s", f1.Raw())
 		}
 	}
 }
@@ -114,7 +112,7 @@ type Rubric struct {
 
 // FreeResponseEval is what is needed to verify a free_response task.
 type FreeResponseEval struct {
-	Prompt string
+	Prompt string `key:"prompt"`
 	// Structured reports whether Rubric is set. Otherwise the record stays pending,
 	// and Reason says why.
 	Structured bool
@@ -124,33 +122,27 @@ type FreeResponseEval struct {
 	Prose           Hidden[string]
 	Wrong           Hidden[[]string]
 	Rubric          Hidden[Rubric]
-	ReferenceAnswer Hidden[string] // "" if there is none
+	ReferenceAnswer Hidden[string] `key:"reference_answer"` // "" if there is none
 }
 
 // FreeResponse returns what is needed to verify the task. It reports false for
 // another family.
 func (t *Task) FreeResponse() (FreeResponseEval, bool) {
-	if t.family.Family != FreeResponse {
-		return FreeResponseEval{}, false
-	}
-	eval := FreeResponseEval{
-		Prompt:          t.input().Get("prompt").Text(),
-		ReferenceAnswer: Hide(t.eval().Get("reference_answer").Text()),
-	}
-	rubric := t.eval().Get("rubric")
-	switch {
-	case rubric.Kind() == document.String:
-		eval.Reason = "the rubric is prose"
-		eval.Prose = Hide(rubric.Text())
-		eval.Wrong = Hide(stringList(t.eval().Get("judge").Get("wrong_answers")))
-	case !rubric.Get("type").Is(ContainsAny):
-		eval.Reason = "the rubric's type has no verifier"
-	default:
-		structured := Rubric{MinTokenF1: 1}
-		decode(rubric, &structured)
-		eval.Structured, eval.Rubric = true, Hide(structured)
-	}
-	return eval, true
+	return evalOf(t, FreeResponse, func(eval *FreeResponseEval) {
+		rubric := t.eval().Get("rubric")
+		switch {
+		case rubric.Kind() == document.String:
+			eval.Reason = "the rubric is prose"
+			eval.Prose = Hide(rubric.Text())
+			eval.Wrong = Hide(stringList(t.eval().Get("judge").Get("wrong_answers")))
+		case !rubric.Get("type").Is(ContainsAny):
+			eval.Reason = "the rubric's type has no verifier"
+		default:
+			structured := Rubric{MinTokenF1: 1}
+			decode(rubric, &structured)
+			eval.Structured, eval.Rubric = true, Hide(structured)
+		}
+	})
 }
 
 // Judged reports whether a model judges the task's answers, in a run that has a judge.

@@ -49,27 +49,23 @@ type Answer struct {
 
 // MultipleChoiceEval is what is needed to verify a multiple_choice task.
 type MultipleChoiceEval struct {
-	Question string
-	Choices  []string
+	Question string           `key:"question"`
+	Choices  []string         `key:"choices"`
 	Answers  Hidden[[]Answer] // any one is right
 }
 
 // MultipleChoice returns what is needed to verify the task. It reports false for
 // another family.
 func (t *Task) MultipleChoice() (MultipleChoiceEval, bool) {
-	if t.family.Family != MultipleChoice {
-		return MultipleChoiceEval{}, false
-	}
-	choices := stringList(t.input().Get("choices"))
-	var answers []Answer
-	for _, v := range oneOrMore(t.eval().Get("answer")) {
-		if answer, ok := parseAnswer(v, choices); ok {
-			answers = append(answers, answer)
+	return evalOf(t, MultipleChoice, func(eval *MultipleChoiceEval) {
+		var answers []Answer
+		for _, v := range oneOrMore(t.eval().Get("answer")) {
+			if answer, ok := parseAnswer(v, eval.Choices); ok {
+				answers = append(answers, answer)
+			}
 		}
-	}
-	return MultipleChoiceEval{
-		Question: t.input().Get("question").Text(), Choices: choices, Answers: Hide(answers),
-	}, true
+		eval.Answers = Hide(answers)
+	})
 }
 
 // oneOrMore returns the items of an array, or the value itself.
@@ -118,26 +114,20 @@ func normalAnswer(s string) string {
 func checkMultipleChoice(c *schema.Checker, input, eval document.Value) {
 	choices := stringList(input.Get("choices"))
 	seen := map[string]int{}
-	for i, choice := range choices {
-		normal := normalAnswer(choice)
+	for i, choice := range input.Get("choices").Items() {
+		normal := normalAnswer(choice.Text())
 		if first, ok := seen[normal]; ok {
-			c.Warnf(input.Get("choices"), []any{"input", "choices", i}, "an answer by text cannot tell them apart",
-				"choice is the same as choice %d", first)
+			c.Warnf(choice, "an answer by text cannot tell them apart", "choice is the same as choice %d", first)
 		} else {
 			seen[normal] = i
 		}
 	}
-	answer := eval.Get("answer")
-	for i, v := range oneOrMore(answer) {
-		steps := []any{"eval", "answer", i}
-		if answer.Kind() != document.Array {
-			steps = steps[:2]
-		}
+	for _, v := range oneOrMore(eval.Get("answer")) {
 		switch got, ok := parseAnswer(v, choices); {
 		case !ok:
-			c.Errorf(v, steps, "indexes count from 0", "answer is no index of the %d choices", len(choices))
+			c.Errorf(v, "indexes count from 0", "answer is no index of the %d choices", len(choices))
 		case got.Choice < 0:
-			c.Warnf(v, steps, "give a label, a choice's text or an index", "answer names none of the choices")
+			c.Warnf(v, "give a label, a choice's text or an index", "answer names none of the choices")
 		}
 	}
 }

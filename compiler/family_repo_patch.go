@@ -1,8 +1,6 @@
 package compiler
 
 import (
-	"cmp"
-	"strings"
 	"time"
 
 	"github.com/securebench/sbench/compiler/document"
@@ -69,7 +67,7 @@ func policySchema() *schema.Schema {
 
 func checkRepoPatch(c *schema.Checker, _, eval document.Value) {
 	if top := eval.Get("candidate_policy"); top.Kind() != 0 && eval.Get("tests").Get("candidate_policy").Kind() != 0 {
-		c.Errorf(top, []any{"eval", "candidate_policy"}, "keep one of the two", "eval.tests has a candidate_policy too")
+		c.Errorf(top, "keep one of the two", "eval.tests has a candidate_policy too")
 	}
 }
 
@@ -86,34 +84,24 @@ type CandidatePolicy struct {
 // "<redacted>".
 type RepoPatchEval struct {
 	redacted
-	BaseCommit string        // the commit that the image's checkout is at
-	Command    Command       `key:"command"` // runs the tests; exit status 0 passes
-	Workdir    string        // empty if the author gave none
-	Timeout    time.Duration `key:"timeout_seconds"` // zero if the author gave none
-	SetupPatch string        // empty if there is none
-	TestPatch  string        // empty if there is none
-	Policy     CandidatePolicy
-	GoldPatch  Hidden[string] // "" if there is none
+	BaseCommit string          `key:"base_commit" trim:"space"` // the commit that the image's checkout is at
+	Command    Command         `key:"command"`                  // runs the tests; exit status 0 passes
+	Workdir    string          `key:"workdir" trim:"space"`     // empty if the author gave none
+	Timeout    time.Duration   `key:"timeout_seconds"`          // zero if the author gave none
+	SetupPatch string          // empty if there is none
+	TestPatch  string          // empty if there is none
+	Policy     CandidatePolicy `key:"candidate_policy"` // of eval or of its tests
+	GoldPatch  Hidden[string]  `key:"gold_patch"`       // "" if there is none
 }
 
 // RepoPatch returns what is needed to verify the task. It reports false for another
 // family.
 func (t *Task) RepoPatch() (RepoPatchEval, bool) {
-	if t.family.Family != RepoPatch {
-		return RepoPatchEval{}, false
-	}
-	tests := t.eval().Get("tests")
-	policy := cmp.Or(tests.Get("candidate_policy"), t.eval().Get("candidate_policy"))
-	eval := RepoPatchEval{
-		BaseCommit: strings.TrimSpace(t.input().Get("base_commit").Text()),
-		Workdir:    strings.TrimSpace(tests.Get("workdir").Text()),
-		SetupPatch: patchText(tests.Get("setup_patch")),
-		TestPatch:  patchText(tests.Get("test_patch")),
-		GoldPatch:  Hide(t.eval().Get("gold_patch").Text()),
-	}
-	decode(tests, &eval)
-	decode(policy, &eval.Policy)
-	return eval, true
+	return evalOf(t, RepoPatch, func(eval *RepoPatchEval) {
+		tests := t.eval().Get("tests")
+		decode(tests, eval)
+		eval.SetupPatch, eval.TestPatch = patchText(tests.Get("setup_patch")), patchText(tests.Get("test_patch"))
+	})
 }
 
 func patchText(v document.Value) string {

@@ -35,7 +35,7 @@ func shortAnswer() *family {
 
 // ShortAnswerEval is what is needed to verify a short_answer task.
 type ShortAnswerEval struct {
-	Question string
+	Question string `key:"question"`
 	// Accepted are the accepted answers, with numbers as they were written.
 	Accepted Hidden[[]string]
 	// Tolerance is how far a number may be off. If the author gave none, HasTolerance is
@@ -47,20 +47,14 @@ type ShortAnswerEval struct {
 // ShortAnswer returns what is needed to verify the task. It reports false for another
 // family.
 func (t *Task) ShortAnswer() (ShortAnswerEval, bool) {
-	if t.family.Family != ShortAnswer {
-		return ShortAnswerEval{}, false
-	}
-	var accepted []string
-	for _, v := range t.eval().Get("accepted_answers").Items() {
-		accepted = append(accepted, textOrNumber(v))
-	}
-	tolerance, has := t.eval().Get("tolerance").Float64()
-	return ShortAnswerEval{
-		Question:     t.input().Get("question").Text(),
-		Accepted:     Hide(accepted),
-		Tolerance:    Hide(tolerance),
-		HasTolerance: has,
-	}, true
+	return evalOf(t, ShortAnswer, func(eval *ShortAnswerEval) {
+		var accepted []string
+		for _, v := range t.eval().Get("accepted_answers").Items() {
+			accepted = append(accepted, textOrNumber(v))
+		}
+		tolerance, has := t.eval().Get("tolerance").Float64()
+		eval.Accepted, eval.Tolerance, eval.HasTolerance = Hide(accepted), Hide(tolerance), has
+	})
 }
 
 // textOrNumber returns a string's content or a number as it was written.
@@ -81,5 +75,5 @@ func checkShortAnswer(c *schema.Checker, _, eval document.Value) {
 			return
 		}
 	}
-	c.Warnf(tolerance, []any{"eval", "tolerance"}, "", "no accepted answer is a number that it could apply to")
+	c.Warnf(tolerance, "", "no accepted answer is a number that it could apply to")
 }

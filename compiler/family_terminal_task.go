@@ -5,7 +5,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/securebench/sbench/compiler/document"
@@ -79,18 +78,18 @@ func checkChecker(c *schema.Checker, v document.Value) {
 	source, command, file := v.Get("source"), v.Get("command"), v.Get("path")
 	if source.Kind() == 0 || source.Is(checkerCommand) {
 		if command.Kind() == 0 {
-			c.Errorf(v, nil, "the command that checks; exit status 0 passes", "key %q is missing", "command")
+			c.Errorf(v, "the command that checks; exit status 0 passes", "key %q is missing", "command")
 		}
 		if file.Kind() != 0 {
-			c.Errorf(file, []any{"path"}, `a path needs "source": "pytest" or "script"`, "a command has no path")
+			c.Errorf(file, `a path needs "source": "pytest" or "script"`, "a command has no path")
 		}
 		return
 	}
 	if file.Kind() == 0 {
-		c.Errorf(v, nil, "the file below asset_roots.eval", "key %q is missing", "path")
+		c.Errorf(v, "the file below asset_roots.eval", "key %q is missing", "path")
 	}
 	if command.Kind() != 0 {
-		c.Errorf(command, []any{"command"}, "remove one of the two", "a checker of source %q has no command", source.Text())
+		c.Errorf(command, "remove one of the two", "a checker of source %q has no command", source.Text())
 	}
 }
 
@@ -102,8 +101,8 @@ type Checker struct {
 	Command Command `key:"command"`
 	// Path is set otherwise: clean, relative to Pack.EvalRoot.
 	Path    string
-	Workdir string        // empty if the author gave none
-	Timeout time.Duration `key:"timeout_seconds"` // zero if the author gave none
+	Workdir string        `key:"workdir" trim:"space"` // empty if the author gave none
+	Timeout time.Duration `key:"timeout_seconds"`      // zero if the author gave none
 	// RunCandidate makes the tests readable only to the checker's user, and offers
 	// run-candidate, which runs a program as another user.
 	RunCandidate bool `key:"run_candidate"`
@@ -135,11 +134,12 @@ type TerminalEval struct {
 	// NeededCommands are the dangerous commands the checker needs; only
 	// "chroot" is known.
 	NeededCommands []string
-	Services       []Service
+	Services       []Service `key:"services"`
 	// ExpectedChanges and TrustedPaths are absolute paths in the image. The checker sees what
 	// the candidate changed at and below the first, and the image's files at and below the
 	// second. They have a meaning only if Environment.Machine is set.
-	ExpectedChanges, TrustedPaths []string
+	ExpectedChanges []string `key:"expected_changes"`
+	TrustedPaths    []string `key:"trusted_paths"`
 	// Files are the eval files to put into the verifier's copy of the workspace.
 	Files []FileRef
 }
@@ -154,27 +154,16 @@ type Service struct {
 // TerminalTask returns what is needed to verify the task. It reports false for
 // another family.
 func (t *Task) TerminalTask() (TerminalEval, bool) {
-	if t.family.Family != TerminalTask {
-		return TerminalEval{}, false
-	}
-	var services []Service
-	for _, item := range t.eval().Get("services").Items() {
-		var s Service
-		decode(item, &s)
-		services = append(services, s)
-	}
-	return TerminalEval{
-		Services:        services,
-		Checker:         parseChecker(t.eval().Get("checker"), t.pack.EvalRoot),
-		NeededCommands:  dangerousList(t.eval().Get("needed_commands")),
-		ExpectedChanges: stringList(t.eval().Get("expected_changes")), TrustedPaths: stringList(t.eval().Get("trusted_paths")),
-		Files: t.laneFiles(EvaluationInputs),
-	}, true
+	return evalOf(t, TerminalTask, func(eval *TerminalEval) {
+		eval.Checker = parseChecker(t.eval().Get("checker"), t.pack.EvalRoot)
+		eval.NeededCommands = dangerousList(t.eval().Get("needed_commands"))
+		eval.Files = t.laneFiles(EvaluationInputs)
+	})
 }
 
 // parseChecker reads a checker that the schema allows.
 func parseChecker(v document.Value, evalRoot string) Checker {
-	checker := Checker{Source: checkerCommand, Workdir: strings.TrimSpace(v.Get("workdir").Text())}
+	checker := Checker{Source: checkerCommand}
 	decode(v, &checker)
 	if checker.Source == checkerCommand {
 		return checker

@@ -59,7 +59,7 @@ func checkFileRef(c *schema.Checker, lane Lane, v document.Value) {
 	}
 	if mount := v.Get("mount"); mount.Kind() == document.String {
 		if _, err := parseMount(lane, mount.Text()); err != nil {
-			c.Errorf(mount, []any{"mount"}, "", "%v", err)
+			c.Errorf(mount, "", "%v", err)
 		}
 	}
 }

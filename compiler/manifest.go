@@ -82,11 +82,11 @@ func (p *Pack) readManifest() Problems {
 	p.ID = root.Get("id").Text()
 	version, ok := root.Get("version").Int64()
 	if !ok {
-		c.Errorf(root.Get("version"), []any{"version"}, "", "number is out of range")
+		c.Errorf(root.Get("version"), "", "number is out of range")
 	}
 	p.Version = int(version)
 	p.defaultFamily = familyNamed(root.Get("defaults").Get("family").Text())
-	p.environment = Environment{Workdir: defaultWorkdir}.withRow(root.Get("defaults").Get("environment"))
+	p.environment = Environment{}.withRow(root.Get("defaults").Get("environment"))
 	readOnly := root.Get("asset_defaults").Get("read_only")
 	p.readOnly = readOnly.Kind() == 0 || readOnly.IsTrue()
 	p.setRoots(&c, root.Get("asset_roots"))
@@ -106,22 +106,27 @@ func (p *Pack) setRoots(c *schema.Checker, v document.Value) {
 	eval, _ := ParsePath(p.evalRel)
 	p.PublicRoot, p.EvalRoot = filepath.Join(p.dir, public), filepath.Join(p.dir, eval)
 	if Overlap(FoldPath(public), FoldPath(eval)) {
-		c.Errorf(v, []any{"asset_roots"}, "agents would see hidden files", "public root %q and eval root %q overlap", p.publicRel, p.evalRel)
+		c.Errorf(v, "agents would see hidden files", "public root %q and eval root %q overlap", p.publicRel, p.evalRel)
 		return
 	}
 	realPublic := p.checkRoot(c, v, "public", p.PublicRoot)
 	realEval := p.checkRoot(c, v, "eval", p.EvalRoot)
 	if realPublic != "" && realEval != "" && Overlap(realPublic, realEval) {
-		c.Errorf(v, []any{"asset_roots"}, "agents would see hidden files", "public root and eval root lead to the same directory")
+		c.Report(v, Problem{
+			Path: "$.asset_roots", Message: "public root and eval root lead to the same directory", Hint: "agents would see hidden files",
+		})
 	}
 }
 
 // checkRoot checks that the root is inside the pack, and returns it with symbolic links
 // resolved, or "" if it does not exist.
 func (p *Pack) checkRoot(c *schema.Checker, v document.Value, name, root string) string {
+	wrong := func(message string) {
+		c.Report(v, Problem{Path: "$.asset_roots." + name, Message: message})
+	}
 	pack, err := filepath.EvalSymlinks(p.dir)
 	if err != nil {
-		c.Errorf(v, []any{"asset_roots", name}, "", "%v", err)
+		wrong(err.Error())
 		return ""
 	}
 	actual, err := filepath.EvalSymlinks(root)
@@ -129,7 +134,7 @@ func (p *Pack) checkRoot(c *schema.Checker, v document.Value, name, root string)
 		return "" // an error only if a row refers to a file below it
 	}
 	if actual == pack || !strings.HasPrefix(actual, strings.TrimSuffix(pack, "/")+"/") {
-		c.Errorf(v, []any{"asset_roots", name}, "", "directory leads outside the pack")
+		wrong("directory leads outside the pack")
 	}
 	return actual
 }

@@ -46,9 +46,16 @@ func (r *assetRoot) close() {
 	}
 }
 
-// walk calls visit for the file or directory name and everything below it, in the order of
-// names. A symbolic link (even on the way to name), a special file or a name that is not
-// UTF-8 is an error.
+// WalkFiles calls visit for the file or directory name below an asset root and everything below
+// it, in the order of names. A symbolic link (even on the way to name), a special file or a name
+// that is not UTF-8 is an error.
+func WalkFiles(root, name string, visit func(name string, info fs.FileInfo) error) error {
+	r := assetRoot{path: root}
+	defer r.close()
+	return r.walk(name, visit)
+}
+
+// walk is WalkFiles for an open root.
 func (r *assetRoot) walk(name string, visit func(name string, info fs.FileInfo) error) error {
 	if err := r.open(); err != nil {
 		return fmt.Errorf("%q: %w", name, Bare(err))
@@ -57,7 +64,7 @@ func (r *assetRoot) walk(name string, visit func(name string, info fs.FileInfo) 
 	for part := range strings.SplitSeq(path.Dir(path.Clean(name)), "/") {
 		above = path.Join(above, part)
 		if info, err := r.root.Lstat(above); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			return fmt.Errorf("%q: %w", name, errSymlink)
+			return fmt.Errorf("%q: %w", above, errSymlink)
 		}
 	}
 	return fs.WalkDir(r.root.FS(), path.Clean(name), func(name string, _ fs.DirEntry, err error) error {
@@ -66,10 +73,10 @@ func (r *assetRoot) walk(name string, visit func(name string, info fs.FileInfo) 
 		}
 		info, statErr := r.root.Lstat(name)
 		switch {
+		case statErr == nil && info.Mode()&fs.ModeSymlink != 0:
+			return fmt.Errorf("%q: %w", name, errSymlink)
 		case statErr != nil || err != nil:
 			return fmt.Errorf("%q: %w", name, Bare(cmp.Or(statErr, err)))
-		case info.Mode()&fs.ModeSymlink != 0:
-			return fmt.Errorf("%q: %w", name, errSymlink)
 		case !info.IsDir() && !info.Mode().IsRegular():
 			return fmt.Errorf("%q is no file or directory", name)
 		}

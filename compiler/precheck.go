@@ -76,10 +76,10 @@ func (c *Precheck) row(r row) (all Problems) {
 		case v.file == nil:
 		case v.lane == Public:
 			if err := c.public.check(v.file.Path, v.file.Mount); err != nil {
-				all = append(all, c.at(r, v.where()+".path", below(c.pack.publicRel, err), "asset %v", err))
+				all = append(all, c.at(r, v.Path()+".path", below(c.pack.publicRel, err), "asset %v", err))
 			}
 		default:
-			all = append(all, c.evalFile(r, v.where()+".path", v.file.Path, "eval file")...)
+			all = append(all, c.evalFile(r, v.Path()+".path", v.file.Path, "eval file")...)
 		}
 	}
 	return append(append(all, c.checker(r)...), c.patches(r)...)
@@ -198,7 +198,7 @@ func (c *Precheck) collisions(r row) (all Problems) {
 	file := c.tester.Harness.Config.TaskFile
 	for _, v := range r.family.resources(r.doc.Root(), true) {
 		if v.lane == Public && Overlap(FoldPath(v.place()), FoldPath(file)) {
-			all = append(all, c.at(r, v.where(), "choose another task_file", "%q collides with harness.config.task_file %q of %s", v.place(), file, cmp.Or(c.tester.name, "the tester file")))
+			all = append(all, c.at(r, v.Path(), "choose another task_file", "%q collides with harness.config.task_file %q of %s", v.place(), file, cmp.Or(c.tester.name, "the tester file")))
 		}
 	}
 	return all

@@ -18,22 +18,6 @@ type resource struct {
 	file    *FileRef       // nil unless it is a file reference
 }
 
-// where returns its JSON path.
-func (r resource) where() string {
-	if r.section == "assets" {
-		return "$." + r.name
-	}
-	return "$." + r.section + "." + r.name
-}
-
-// steps returns the path for a schema.Checker.
-func (r resource) steps() []any {
-	if r.section == "assets" {
-		return []any{r.section, r.index}
-	}
-	return []any{r.section, r.name}
-}
-
 // place returns the path at which it appears in a workspace.
 func (r resource) place() string {
 	if r.file != nil {

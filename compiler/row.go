@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -50,7 +51,7 @@ func assetsSchema() *schema.Schema {
 					return
 				}
 				if _, err := parseMount(Public, v.Get("path").Text()); err != nil {
-					c.Errorf(v.Get("path"), []any{"path"}, "give another mount", "%v", err)
+					c.Errorf(v.Get("path"), "give another mount", "%v", err)
 				}
 			},
 		}},
@@ -74,7 +75,7 @@ func (r *rowReader) check(root document.Value) *family {
 		if root.Kind() == document.Array {
 			hint = "one row a line: jq -c '.[]' FILE takes a list apart"
 		}
-		c.Errorf(root, nil, hint, "expected an object, found %s", root.Kind())
+		c.Errorf(root, hint, "expected an object, found %s", root.Kind())
 		return nil
 	}
 	sound := c.CheckObject(rowObject(), root)
@@ -88,7 +89,7 @@ func (r *rowReader) check(root document.Value) *family {
 	case name.Kind() != 0 && name.Kind() != document.Null:
 		f = nil
 	case f == nil:
-		c.Errorf(root, nil, "the manifest has no defaults.family", "key %q is missing", "family")
+		c.Errorf(root, "the manifest has no defaults.family", "key %q is missing", "family")
 	}
 	if f == nil {
 		return nil
@@ -96,7 +97,10 @@ func (r *rowReader) check(root document.Value) *family {
 	if env := r.pack.environment.withRow(root.Get("environment")); sound && f.Family != TerminalTask {
 		for key, set := range map[string]bool{"materialize_workdir_from_image": env.MaterializeWorkdirFromImage, "candidate": env.Machine, "capabilities": env.Capabilities != nil, "sidecars": env.Sidecars != nil} {
 			if set {
-				c.Errorf(root, []any{"environment", key}, "set it to null for this row", "only a terminal_task has %s, a %s does not", key, f.Family)
+				c.Report(root, Problem{
+					Path: "$.environment." + key, Message: fmt.Sprintf("only a terminal_task has %s, a %s does not", key, f.Family),
+					Hint: "set it to null for this row",
+				})
 			}
 		}
 	}
@@ -121,9 +125,9 @@ func (r *rowReader) checkID(id document.Value) {
 	first, used := r.ids.add(id.Text(), id.Line())
 	switch {
 	case used && first > 0:
-		r.checker.Errorf(id, []any{"id"}, "ids are unique in a pack", "id %q is used on line %d", id.Text(), first)
+		r.checker.Errorf(id, "ids are unique in a pack", "id %q is used on line %d", id.Text(), first)
 	case used:
-		r.checker.Errorf(id, []any{"id"}, "ids are unique in a pack", "id %q is used on an earlier line", id.Text())
+		r.checker.Errorf(id, "ids are unique in a pack", "id %q is used on an earlier line", id.Text())
 	}
 }
 
@@ -134,10 +138,8 @@ func (r *rowReader) checkNames(f *family, root document.Value) {
 		return
 	}
 	seen := map[string]string{}
-	for _, v := range f.resources(root, true) {
-		if v.section == "assets" {
-			seen["assets"] = "assets"
-		}
+	if root.Get("assets").Len() > 0 {
+		seen["assets"] = "assets"
 	}
 	for _, v := range f.resources(root, true) {
 		if v.section == "assets" {
@@ -145,12 +147,12 @@ func (r *rowReader) checkNames(f *family, root document.Value) {
 		}
 		folded, name := FoldPath(v.name), v.name+".json"
 		if first, ok := seen[folded]; ok {
-			r.checker.Errorf(v.key, v.steps(), "names of input, eval and assets share one space",
+			r.checker.Errorf(v.key, "names of input, eval and assets share one space",
 				"resource %q is defined by $.%s too", v.name, first)
 		}
 		seen[folded] = v.section
 		if clean, err := ParsePath(name); v.name == "" || err != nil || clean != name || strings.Contains(v.name, "/") || strings.Contains(v.name, "..") {
-			r.checker.Errorf(v.key, v.steps(), "", "%q cannot name a resource", v.name)
+			r.checker.Errorf(v.key, "", "%q cannot name a resource", v.name)
 		}
 	}
 }
@@ -160,9 +162,7 @@ func (r *rowReader) checkFiles(f *family, root document.Value) bool {
 	before := len(r.checker.Problems)
 	for _, v := range f.resources(root, true) {
 		if v.section == "eval" && v.file != nil {
-			r.checker.At("eval", func() {
-				r.checker.At(v.name, func() { checkFileRef(&r.checker, v.lane, v.Value) })
-			})
+			checkFileRef(&r.checker, v.lane, v.Value)
 		}
 	}
 	return len(r.checker.Problems) == before
@@ -196,7 +196,7 @@ func (r *rowReader) checkCollisions(f *family, root document.Value) {
 			last = i
 			continue
 		}
-		r.checker.Errorf(b.Value, b.steps(), "mounts may not be equal or lie inside one another",
-			"%q collides with %q of %s", b.place(), a.place(), a.where())
+		r.checker.Errorf(b.Value, "mounts may not be equal or lie inside one another",
+			"%q collides with %q of %s", b.place(), a.place(), a.Path())
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"io/fs"
 )
 
 // DefaultMaxLine is the largest size of a row in bytes.
@@ -78,13 +77,4 @@ func (l *lineReader) read() ([]byte, error) {
 		l.buf = nil
 	}
 	return long, err
-}
-
-// plainError returns the message of a file error without the path, which the problem names.
-func plainError(err error) string {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return pathErr.Op + ": " + pathErr.Err.Error()
-	}
-	return err.Error()
 }

@@ -57,25 +57,25 @@ func withSettings(doc *document.Document, settings []Setting, agents []AgentType
 // harness has that type, which is reported elsewhere.
 func settable(key, kind string, agents []AgentType) (*schema.Schema, *Problem) {
 	rule := testerSchema(agents)
-	var path document.Path
+	path := "$"
 	for name := range strings.SplitSeq(key, ".") {
 		object := rule.Object
-		if path.String() == "$.harness.config" {
+		if path == "$.harness.config" {
 			if object = harnessConfigs(agents)[kind]; object == nil {
 				return nil, nil
 			}
 		}
 		if object == nil {
-			return nil, &Problem{Path: path.String(), Message: "has no keys, and so no " + fmt.Sprintf("%q", name)}
+			return nil, &Problem{Path: path, Message: "has no keys, and so no " + fmt.Sprintf("%q", name)}
 		}
-		path.PushKey(name)
+		path = document.FieldPath(path, name)
 		var hint string
 		if rule, hint = object.Find(name); rule == nil {
-			return nil, &Problem{Path: path.String(), Message: fmt.Sprintf("unknown key %q", name), Hint: hint}
+			return nil, &Problem{Path: path, Message: fmt.Sprintf("unknown key %q", name), Hint: hint}
 		}
 	}
 	if rule.Object != nil {
-		return nil, &Problem{Path: path.String(), Message: "is a section", Hint: "set its keys one by one, as " + settingsFile + " " + key + ".KEY=VALUE"}
+		return nil, &Problem{Path: path, Message: "is a section", Hint: "set its keys one by one, as " + settingsFile + " " + key + ".KEY=VALUE"}
 	}
 	return rule, nil
 }
@@ -84,18 +84,8 @@ func settable(key, kind string, agents []AgentType) (*schema.Schema, *Problem) {
 func (s Setting) parse(rule *schema.Schema) (*document.Document, Problems) {
 	d := new(document.Document)
 	if problems := d.ParseJSON([]byte(s.Value), 1); len(problems) == 0 {
-		fits := rule.String == nil
-		switch d.Root().Kind() {
-		case document.Null:
-			fits = rule.Null
-		case document.Bool:
-			fits = fits || rule.Boolean
-		case document.Number:
-			fits = fits || rule.Number != nil
-		case document.Array:
-			fits = fits || rule.Array != nil
-		}
-		if fits {
+		kind := d.Root().Kind()
+		if rule.String == nil || kind != document.String && rule.Allows(kind) {
 			return d, nil
 		}
 	}

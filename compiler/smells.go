@@ -94,7 +94,7 @@ func (pv *packValidator) leakSmells(r row) {
 		case slices.ContainsFunc(secretsOf(v.key, v.Value, shortest), func(secret string) bool {
 			return slices.ContainsFunc(public, func(text string) bool { return holds(text, secret, words) })
 		}):
-			pv.warn(pv.check.at(r, v.where(), "the agent can read it there", "value appears verbatim in a public field of input"))
+			pv.warn(pv.check.at(r, v.Path(), "the agent can read it there", "value appears verbatim in a public field of input"))
 		}
 	}
 }

@@ -77,8 +77,18 @@ func (t *Task) laneFiles(lane Lane) []FileRef {
 	return refs
 }
 
-func (t *Task) input() document.Value { return t.doc.Root().Get("input") }
-func (t *Task) eval() document.Value  { return t.doc.Root().Get("eval") }
+func (t *Task) eval() document.Value { return t.doc.Root().Get("eval") }
+
+// evalOf returns the values of input and eval that T has tags for, and what fill adds, if the
+// task is of the family.
+func evalOf[T any](t *Task, f Family, fill func(eval *T)) (eval T, ok bool) {
+	if ok = t.family.Family == f; ok {
+		decode(t.doc.Root().Get("input"), &eval)
+		decode(t.eval(), &eval)
+		fill(&eval)
+	}
+	return eval, ok
+}
 
 // String returns the task's family and id.
 func (t *Task) String() string { return fmt.Sprintf("%s task %q", t.family.Family, t.id) }

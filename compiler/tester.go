@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -55,7 +54,7 @@ type BenchmarkSection struct {
 type VerificationSection struct {
 	DisallowDangerousCommands bool         `key:"disallow_dangerous_commands"` // true unless the file says otherwise
 	DenyCommands              []string     `key:"deny_commands"`               // refused in any case
-	Judge                     *JudgeConfig // nil if the file has none
+	Judge                     *JudgeConfig `key:"judge"`                       // nil if the file has none
 }
 
 // JudgeConfig names a model that judges answers by rubrics in prose.
@@ -63,9 +62,9 @@ type JudgeConfig struct {
 	API         string   `key:"api"`
 	Key         string   `key:"key"` // the variable with the key
 	Model       string   `key:"model"`
-	BaseURL     string   `key:"base_url"` // "" means the provider's own
-	Votes       int      `key:"votes"`    // for each text; 3 unless the file says otherwise
-	Temperature *float64 // nil: the model's own
+	BaseURL     string   `key:"base_url"`    // "" means the provider's own
+	Votes       int      `key:"votes"`       // for each text; 3 unless the file says otherwise
+	Temperature *float64 `key:"temperature"` // nil: the model's own
 }
 
 // HarnessCommand is the type of a harness that runs a command from the tester file. Any
@@ -98,8 +97,8 @@ type HarnessSection struct {
 	Env []string `key:"env"`
 	// Secrets say where the values of names in Env are that neither the environment nor the env
 	// file has.
-	Secrets map[string]SecretSource
-	Config  HarnessConfig `key:"config"`
+	Secrets map[string]SecretSource `key:"secrets"`
+	Config  HarnessConfig           `key:"config"`
 }
 
 // A SecretSource is a command that prints a value, or a file that holds it.
@@ -115,28 +114,28 @@ type HarnessConfig struct {
 	// AllowedDomains may be reached, and so may their subdomains. Each is listed once.
 	AllowedDomains []domain.Domain `key:"allowed_domains"`
 
-	Files []HarnessFile // in the order of the file
+	Files []HarnessFile `key:"files"` // in the order of the file
 
 	// For a command.
 	Command  Command         `key:"command"`
-	Provider *ProviderConfig // nil if the file has none
+	Provider *ProviderConfig `key:"provider"` // nil if the file has none
 
 	// For an agent, and for a command with a Provider.
-	Model              string `key:"model"`
-	Version            string `key:"version"`              // "latest" unless the file says otherwise
+	Model              string `key:"model" trim:"space"`
+	Version            string `key:"version" trim:"space"` // "latest" unless the file says otherwise
 	BaseURL            string `key:"base_url"`             // of the provider's API, for gateways and tests
 	KeyHeader          string `key:"key_header"`           // "" for the provider's own
 	AllowExternalTools bool   `key:"allow_external_tools"` // tools that the provider runs, such as web search
 	// RefuseExternalTools refuses requests that contain tools that are not allowed, instead
 	// of removing the tools.
-	RefuseExternalTools bool
+	RefuseExternalTools bool          `key:"on_external_tools" is:"refuse"`
 	MaxTotalTokens      int64         `key:"max_total_tokens"`        // per attempt; 0 means no limit
 	MaxRequests         int64         `key:"max_requests"`            // per attempt; 0 means no limit
 	MaxRequestsMinute   int64         `key:"max_requests_per_minute"` // of the run; 0 means no limit
 	MaxCostUSD          float64       `key:"max_cost_usd"`            // per attempt, at Prices; 0 means no limit
-	Prices              *PricesConfig // nil if the file has none
+	Prices              *PricesConfig `key:"prices"`                  // nil if the file has none
 	// MCPServers are the servers of tools that the agent is told of, by name.
-	MCPServers map[string]MCPServer `json:",omitempty"`
+	MCPServers map[string]MCPServer `key:"mcp_servers" json:",omitempty"`
 	// Own are the values of AgentType.Config that the file sets: strings without surrounding
 	// white space, other values as JSON.
 	Own map[string]string
@@ -239,13 +238,7 @@ func LoadTester(path string, agents []AgentType, settings ...Setting) (*Tester, 
 	c := schema.Checker{File: path}
 	sound := c.Check(testerSchema(agents), root)
 	if config := harnessConfigs(agents)[harness.Get("type").Text()]; config != nil && isObjectOrAbsent(harness.Get("config")) {
-		c.At("harness", func() { sound = c.CheckAt("config", config, harness) && sound })
-	}
-	if sound {
-		handler := checkHandler(&c, root.Get("runtime"))
-		sound = checkCommand(&c, harness) && handler
-		sound = checkCosts(&c, root) && sound
-		sound = checkSecrets(&c, harness) && sound
+		sound = c.CheckAt("config", config, harness) && sound
 	}
 	for i := range c.Problems {
 		if c.Problems[i].Line == 0 {
@@ -294,16 +287,6 @@ func testersIn(dir string) string {
 	return "name one in it: " + strings.Join(names, ", ")
 }
 
-// checkHandler refuses an OCI runtime for a shim that has its own.
-func checkHandler(c *schema.Checker, runtime document.Value) bool {
-	program, handler := runtime.Get("oci_runtime").Text(), runtime.Get("handler").Text()
-	if program == "" || program == "auto" || slices.Contains([]string{"", "auto", "io.containerd.runc.v2", "io.containerd.sbench.v1"}, handler) {
-		return true
-	}
-	c.Errorf(runtime.Get("oci_runtime"), []any{"runtime", "oci_runtime"}, "remove one of the two", "the handler %q has an OCI runtime of its own", handler)
-	return false
-}
-
 // Problem returns a problem with the value at a JSON path such as $.run.tasks[0], with the
 // line of that value or, if the file lacks it, of the nearest one above it.
 func (t *Tester) Problem(path, hint, message string) Problem {
@@ -311,20 +294,7 @@ func (t *Tester) Problem(path, hint, message string) Problem {
 	if t.doc == nil {
 		return p
 	}
-	v := t.doc.Root()
-	for step := range strings.FieldsFuncSeq(path, func(r rune) bool { return strings.ContainsRune("$.[]", r) }) {
-		next := v.Get(step)
-		for i, item := range v.Items() {
-			if strconv.Itoa(i) == step {
-				next = item
-			}
-		}
-		if next.Kind() == 0 {
-			break
-		}
-		v = next
-	}
-	p.Line = v.Line()
+	p.Line = t.doc.Nearest(path).Line()
 	return p
 }
 
@@ -351,72 +321,48 @@ func (t *Tester) openPack(manifest, tasks string) (*Pack, error) {
 }
 
 func (t *Tester) fill(root document.Value) {
-	harness := root.Get("harness")
 	config := &t.Harness.Config
 	t.Verification.DisallowDangerousCommands = true
 	config.TaskFile = "task.json"
-	if !harness.Get("type").Is(HarnessCommand) {
+	if !root.Get("harness").Get("type").Is(HarnessCommand) {
 		config.Version = "latest"
 	}
 	decode(root, t)
 	for _, p := range []*string{&t.Run.OutputDir, &t.Benchmark.Manifest, &t.Benchmark.Tasks, &t.Runtime.Network.CABundle} {
-		switch {
-		case *p == "":
-		case filepath.IsAbs(*p):
-			*p = filepath.Clean(*p)
-		default:
-			*p = filepath.Join(filepath.Dir(t.Path), *p)
-		}
+		*p = t.resolve(*p)
 	}
-	for name, v := range harness.Get("secrets").Fields() {
-		s := SecretSource{}
-		if decode(v, &s); s.File != "" && !filepath.IsAbs(s.File) {
-			s.File = filepath.Join(filepath.Dir(t.Path), s.File)
-		}
-		if t.Harness.Secrets == nil {
-			t.Harness.Secrets = map[string]SecretSource{}
-		}
-		t.Harness.Secrets[name.Text()] = s
+	for name, s := range t.Harness.Secrets {
+		s.File = t.resolve(s.File)
+		t.Harness.Secrets[name] = s
 	}
-	for _, item := range harness.Get("config").Get("files").Items() {
-		f := HarnessFile{}
-		decode(item, &f)
-		if !filepath.IsAbs(f.Source) {
-			f.Source = filepath.Join(filepath.Dir(t.Path), f.Source)
-		}
-		f.Source = filepath.Clean(f.Source)
+	for i := range config.Files {
+		f := &config.Files[i]
+		f.Source = t.resolve(f.Source)
 		f.Dest = cmp.Or(f.Dest, path.Join("/opt", filepath.Base(f.Source)))
-		config.Files = append(config.Files, f)
 	}
-	for name, v := range harness.Get("config").Get("mcp_servers").Fields() {
-		s := MCPServer{}
-		decode(v, &s)
-		if config.MCPServers == nil {
-			config.MCPServers = map[string]MCPServer{}
-		}
-		config.MCPServers[name.Text()] = s
+	if p := config.Prices; p != nil {
+		p.CachedInput = cmp.Or(p.CachedInput, p.Input)
 	}
-	if p := harness.Get("config").Get("prices"); p.Kind() == document.Object {
-		config.Prices = &PricesConfig{}
-		config.Prices.CachedInput, _ = p.Get("input").Float64()
-		decode(p, config.Prices)
+	if p := config.Provider; p != nil {
+		p.ModelVariable = cmp.Or(p.ModelVariable, "SBENCH_MODEL")
 	}
-	if p := harness.Get("config").Get("provider"); p.Kind() == document.Object {
-		config.Provider = &ProviderConfig{ModelVariable: "SBENCH_MODEL"}
-		decode(p, config.Provider)
-	}
-	if j := root.Get("verification").Get("judge"); j.Kind() == document.Object {
-		t.Verification.Judge = &JudgeConfig{Votes: 3}
-		decode(j, t.Verification.Judge)
-		if v := j.Get("temperature"); v.Kind() == document.Number {
-			n, _ := v.Float64()
-			t.Verification.Judge.Temperature = &n
-		}
+	if j := t.Verification.Judge; j != nil {
+		j.Votes = cmp.Or(j.Votes, 3)
 	}
 	t.Verification.DenyCommands = dangerousList(root.Get("verification").Get("deny_commands"))
-	config.Model, config.Version = strings.TrimSpace(config.Model), strings.TrimSpace(config.Version)
-	config.RefuseExternalTools = harness.Get("config").Get("on_external_tools").Is("refuse")
 	config.TaskFile, _ = ParsePath(config.TaskFile) // the schema's check has passed
+}
+
+// resolve returns the clean form of a path that is absolute or relative to the tester file; ""
+// for none.
+func (t *Tester) resolve(p string) string {
+	switch {
+	case p == "":
+		return ""
+	case filepath.IsAbs(p):
+		return filepath.Clean(p)
+	}
+	return filepath.Join(filepath.Dir(t.Path), p)
 }
 
 // warnOfSecrets warns about variables for a command that look like secrets: a command gets
@@ -425,12 +371,12 @@ func warnOfSecrets(c *schema.Checker, t *Tester, env document.Value) {
 	if t.Harness.Type != HarnessCommand {
 		return
 	}
-	for i, v := range env.Items() {
+	for _, v := range env.Items() {
 		if p := t.Harness.Config.Provider; p != nil && p.Key == v.Text() {
 			continue // which the relay alone gets
 		}
 		if name := strings.ToUpper(v.Text()); secretName.MatchString(name) {
-			c.Warnf(v, []any{"harness", "env", i}, "the command, and whatever it runs, can read the value",
+			c.Warnf(v, "the command, and whatever it runs, can read the value",
 				"%q looks like the name of a secret", v.Text())
 		}
 	}

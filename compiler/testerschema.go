@@ -20,7 +20,7 @@ func testerSchema(agents []AgentType) *schema.Schema {
 	name := func(doc string) *schema.Schema {
 		return &schema.Schema{Doc: doc, String: &schema.String{NonEmpty: true}, Check: checkNoNUL}
 	}
-	return schema.Closed("A SecureBench tester file, schema version 0.2.",
+	s := schema.Closed("A SecureBench tester file, schema version 0.2.",
 		required("schema_version", schema.Enum("The version of this format: \"0.2\".", testerVersion)),
 		required("run", schema.Closed("What the run is called and how much of it there is.",
 			required("id", name("The run's id.")),
@@ -43,13 +43,15 @@ func testerSchema(agents []AgentType) *schema.Schema {
 		optional("runtime", schema.Nullable(runtimeSchema())),
 		optional("matrix", matrixSchema()),
 	)
+	s.Check = checkCosts
+	return s
 }
 
 func judgeSchema() *schema.Schema {
 	votes := schema.PositiveInteger("How often the model is asked about each text, an odd number; 3 by default.")
 	votes.Check = func(c *schema.Checker, v document.Value) {
 		if n, _ := v.Int64(); n%2 == 0 || n > 15 {
-			c.Errorf(v, nil, "such as 3", "expected an odd number up to 15, found %s", v.Raw())
+			c.Errorf(v, "such as 3", "expected an odd number up to 15, found %s", v.Raw())
 		}
 	}
 	return schema.Nullable(schema.Closed("A model that judges answers by rubrics in prose, of the tasks that allow it (eval.judge).",
@@ -78,6 +80,12 @@ func harnessSchema(agents []AgentType) *schema.Schema {
 		field := required("config", &schema.Schema{Object: configs[name]})
 		s.Object.Variants = append(s.Object.Variants, schema.Variant{Key: "type", Value: name, Fields: []schema.Field{field}})
 	}
+	s.Check = func(c *schema.Checker, harness document.Value) {
+		checkSecrets(c, harness)
+		if harness.Get("type").Is(HarnessCommand) {
+			checkCommand(c, harness.Get("config"))
+		}
+	}
 	return s
 }
 
@@ -100,7 +108,7 @@ func secretsSchema() *schema.Schema {
 	)
 	source.Check = func(c *schema.Checker, v document.Value) {
 		if (v.Get("command").Kind() == 0) == (v.Get("file").Kind() == 0) {
-			c.Errorf(v, nil, "", "expected one of command and file")
+			c.Errorf(v, "", "expected one of command and file")
 		}
 	}
 	return &schema.Schema{
@@ -109,20 +117,18 @@ func secretsSchema() *schema.Schema {
 	}
 }
 
-// checkSecrets checks that harness.env lists all names. It returns false after an error.
-func checkSecrets(c *schema.Checker, harness document.Value) bool {
-	listed, sound := stringList(harness.Get("env")), true
+// checkSecrets checks that harness.env lists all names.
+func checkSecrets(c *schema.Checker, harness document.Value) {
+	listed := stringList(harness.Get("env"))
 	for name := range harness.Get("secrets").Fields() {
 		if !slices.Contains(listed, name.Text()) {
-			c.Errorf(name, []any{"harness", "secrets", name.Text()}, "add it there", "harness.env does not list %q", name.Text())
-			sound = false
+			c.Errorf(name, "add it there", "harness.env does not list %q", name.Text())
 		}
 	}
-	return sound
 }
 
 func runtimeSchema() *schema.Schema {
-	return schema.Closed("Which containerd to use and how.",
+	s := schema.Closed("Which containerd to use and how.",
 		optional("address", schema.Matching("The socket of containerd; none for one of sbench's own.", `^(none|(unix://)?/.*)$`, "an absolute path, or none")),
 		optional("namespace", schema.Text("The containerd namespace.")),
 		optional("snapshotter", schema.Text("The snapshotter.")),
@@ -144,6 +150,14 @@ func runtimeSchema() *schema.Schema {
 		)...))),
 		optional("allow_degraded", schema.List("The limits that the kernel of the host need not enforce.", schema.Enum("The name of a limit.", "memory", "swap", "pids", "cpu"))),
 	)
+	s.Check = func(c *schema.Checker, v document.Value) {
+		program, handler := v.Get("oci_runtime"), v.Get("handler").Text()
+		own := !slices.Contains([]string{"", "auto", "io.containerd.runc.v2", "io.containerd.sbench.v1"}, handler)
+		if own && program.Text() != "" && !program.Is("auto") {
+			c.Errorf(program, "remove one of the two", "the handler %q has an OCI runtime of its own", handler)
+		}
+	}
+	return s
 }
 
 // harnessConfigs returns the rules for harness.config by type of harness.
@@ -185,41 +199,28 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 // needProvider are keys of a command's configuration that mean nothing without a provider.
 var needProvider = []string{"model", "allow_external_tools", "on_external_tools", "max_total_tokens", "max_requests", "max_cost_usd", "prices", "base_url", "key_header", "max_requests_per_minute"}
 
-// checkCommand checks the configuration of a command as a whole. It returns false after an error.
-func checkCommand(c *schema.Checker, harness document.Value) bool {
-	config := harness.Get("config")
-	if !harness.Get("type").Is(HarnessCommand) {
-		return true
-	}
-	sound, provider := true, config.Get("provider").Kind() == document.Object
+// checkCommand checks the configuration of a command as a whole.
+func checkCommand(c *schema.Checker, config document.Value) {
+	provider := config.Get("provider").Kind() == document.Object
 	for _, key := range needProvider {
 		if own := config.Get(key); own.Kind() != 0 && !provider {
-			c.Errorf(own, []any{"harness", "config", key}, "", "%q means nothing for a command without a provider", key)
-			sound = false
+			c.Errorf(own, "", "%q means nothing for a command without a provider", key)
 		}
 	}
 	if provider && config.Get("model").Kind() == 0 {
-		c.Errorf(config, []any{"harness", "config"}, "the relay lets one model pass", "key %q is missing", "model")
-		sound = false
+		c.Errorf(config, "the relay lets one model pass", "key %q is missing", "model")
 	}
-	return sound
 }
 
-// checkCosts checks that there are prices for every budget in dollars. It returns false after an
-// error.
-func checkCosts(c *schema.Checker, root document.Value) bool {
-	sound := root.Get("harness").Get("config").Get("prices").Kind() == document.Object
-	for _, steps := range [][]any{{"run", "max_cost_usd"}, {"harness", "config", "max_cost_usd"}} {
-		v := root
-		for _, key := range steps {
-			v = v.Get(key.(string))
-		}
-		if v.Kind() != 0 && !sound {
-			c.Errorf(v, steps, "give harness.config.prices", "nobody knows what the tokens cost")
-			return false
+// checkCosts checks that there are prices for every budget in dollars.
+func checkCosts(c *schema.Checker, root document.Value) {
+	config := root.Get("harness").Get("config")
+	for _, section := range []document.Value{root.Get("run"), config} {
+		if v := section.Get("max_cost_usd"); v.Kind() != 0 && config.Get("prices").Kind() != document.Object {
+			c.Errorf(v, "give harness.config.prices", "nobody knows what the tokens cost")
+			return
 		}
 	}
-	return true
 }
 
 func filesSchema() *schema.Schema {
@@ -244,9 +245,9 @@ func serversSchema() *schema.Schema {
 	server.Check = func(c *schema.Checker, v document.Value) {
 		switch command, url := v.Get("command").Kind() != 0, v.Get("url").Kind() != 0; {
 		case command == url:
-			c.Errorf(v, nil, "", "expected one of command and url")
+			c.Errorf(v, "", "expected one of command and url")
 		case url && v.Get("env").Kind() != 0:
-			c.Errorf(v.Get("env"), []any{"env"}, "", "%q is for a command", "env")
+			c.Errorf(v.Get("env"), "", "%q is for a command", "env")
 		}
 	}
 	name := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,31}$`)
@@ -312,7 +313,7 @@ func urlSchema(doc string) *schema.Schema {
 	form := s.Check
 	s.Check = func(c *schema.Checker, v document.Value) {
 		if _, err := url.Parse(v.Text()); err != nil {
-			c.Errorf(v, nil, "", "%v", err)
+			c.Errorf(v, "", "%v", err)
 			return
 		}
 		form(c, v)

@@ -79,7 +79,7 @@ func (v *validator) path(ctx context.Context, path string) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		v.emit(Problem{File: path, Message: plainError(err)})
+		v.emit(problemsOf(path, err)...)
 	case info.IsDir():
 		if !v.directory(ctx, path, 0) {
 			v.emit(Problem{File: path, Message: "directory holds no pack and no tester file", Hint: "a pack has a manifest.yaml"})
@@ -107,7 +107,7 @@ const maxDirectories = 4
 func (v *validator) directory(ctx context.Context, dir string, depth int) (found bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		v.emit(Problem{File: dir, Message: plainError(err)})
+		v.emit(problemsOf(dir, err)...)
 		return true
 	}
 	isPack := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == manifestName })
@@ -207,7 +207,7 @@ func problemsOf(file string, err error) (problems Problems) {
 	if errors.As(err, &problems) {
 		return problems
 	}
-	return Problems{{File: file, Message: plainError(err)}}
+	return Problems{{File: file, Message: Bare(err).Error()}}
 }
 
 // checkPack checks a pack, unless it has been checked, and what is wrong with it only for

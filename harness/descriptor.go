@@ -196,20 +196,20 @@ func ParseDescriptor(file string, text []byte) (CLI, compiler.Problems) {
 func (c *CLI) checkProgram(check *schema.Checker, root document.Value) {
 	switch {
 	case len(c.Packages) > 0 && c.Directory != "":
-		check.Errorf(root.Get("directory"), []any{"directory"}, "remove one of the two", "the program is in a package and in a directory")
+		check.Errorf(root.Get("directory"), "remove one of the two", "the program is in a package and in a directory")
 	case len(c.Packages) == 0 && c.Directory == "":
-		check.Errorf(root, nil, "give npm or directory", "there is no program")
+		check.Errorf(root, "give npm or directory", "there is no program")
 	case c.Directory != "" && c.Program == "":
-		check.Errorf(root, nil, "the path of the program in the directory", "key %q is missing", "file")
+		check.Errorf(root, "the path of the program in the directory", "key %q is missing", "file")
 	case c.Directory == "" && c.Program != "":
-		check.Errorf(root.Get("file"), []any{"file"}, "a package of npm names its own", "%q is for a directory", "file")
+		check.Errorf(root.Get("file"), "a package of npm names its own", "%q is for a directory", "file")
 	}
 	if !slices.ContainsFunc(c.written.Command, func(g texts) bool { return slices.Contains(g, "{program}") }) {
-		check.Errorf(root.Get("command"), []any{"command"}, `with "{program}" as an argument`, "the command does not run the program")
+		check.Errorf(root.Get("command"), `with "{program}" as an argument`, "the command does not run the program")
 	}
 	for name := range c.written.Files {
 		if !fs.ValidPath(name) {
-			check.Errorf(root.Get("files").Get(name), []any{"files", name}, "such as .config/agent/settings.json", "is no path below HOME")
+			check.Errorf(root.Get("files").Get(name), "such as .config/agent/settings.json", "is no path below HOME")
 		}
 	}
 }
@@ -222,24 +222,24 @@ func (c *CLI) checkTemplates(check *schema.Checker, root document.Value) {
 	for _, f := range c.Config {
 		known = append(known, f.Name)
 	}
-	var look func(v document.Value, steps []any)
-	look = func(v document.Value, steps []any) {
-		for i, inner := range v.Items() {
-			look(inner, slices.Concat(steps, []any{i}))
+	var look func(v document.Value)
+	look = func(v document.Value) {
+		for _, inner := range v.Items() {
+			look(inner)
 		}
-		for key, inner := range v.Fields() {
-			look(inner, slices.Concat(steps, []any{key.Text()}))
+		for _, inner := range v.Fields() {
+			look(inner)
 		}
 		for _, m := range holder.FindAllStringSubmatch(v.Text(), -1) {
 			c.node = c.node || m[1] == "node"
 			c.passesServers = c.passesServers || m[1] == mcpJSON || m[1] == mcpTOML
 			if !slices.Contains(known, m[1]) {
-				check.Errorf(v, steps, schema.Suggest(m[1], known), "%s is no placeholder; there are {%s}", m[0], strings.Join(known, "}, {"))
+				check.Errorf(v, schema.Suggest(m[1], known), "%s is no placeholder; there are {%s}", m[0], strings.Join(known, "}, {"))
 			}
 		}
 	}
 	for _, section := range []string{"command", "env", "files"} {
-		look(root.Get(section), []any{section})
+		look(root.Get(section))
 	}
 }
 

@@ -41,14 +41,14 @@ func mcpSchema() *schema.Schema {
 func (c *CLI) checkServers(check *schema.Checker, root document.Value) {
 	for _, kind := range slices.Sorted(maps.Keys(mcpHolders)) {
 		known := mcpHolders[kind]
-		for key, v := range root.Get("mcp").Get(kind).Fields() {
+		for _, v := range root.Get("mcp").Get(kind).Fields() {
 			if m := holder.FindStringSubmatch(v.Text()); m != nil && (m[0] != v.Text() || !slices.Contains(known, m[1])) {
-				check.Errorf(v, []any{"mcp", kind, key.Text()}, "a text, or one of {"+strings.Join(known, "}, {")+"}", "%s cannot stand here", v.Text())
+				check.Errorf(v, "a text, or one of {"+strings.Join(known, "}, {")+"}", "%s cannot stand here", v.Text())
 			}
 		}
 	}
 	if mcp := root.Get("mcp"); mcp.Kind() != 0 && !c.passesServers {
-		check.Errorf(mcp, []any{"mcp"}, "put {"+mcpJSON+"} into one of files, or into command", "nothing passes the servers on")
+		check.Errorf(mcp, "put {"+mcpJSON+"} into one of files, or into command", "nothing passes the servers on")
 	}
 }
 

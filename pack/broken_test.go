@@ -130,14 +130,14 @@ func TestTaskDirectories(t *testing.T) {
 		limits pack.Limits
 		want   string
 	}{
-		{"link out", func(t *testing.T, task string) { must(t, os.Symlink("/etc/passwd", filepath.Join(task, "tests", "p"))) }, pack.Limits{}, `/one: "tests/p" is a symbolic link`},
-		{"link within", func(t *testing.T, task string) { must(t, os.Symlink("task.yaml", filepath.Join(task, "copy"))) }, pack.Limits{}, `"copy" is a symbolic link`},
-		{"link to a directory", func(t *testing.T, task string) { must(t, os.Symlink("..", filepath.Join(task, "tests", "up"))) }, pack.Limits{}, `"tests/up" is a symbolic link`},
+		{"link out", func(t *testing.T, task string) { must(t, os.Symlink("/etc/passwd", filepath.Join(task, "tests", "p"))) }, pack.Limits{}, `/one: "tests/p": symbolic links are not allowed`},
+		{"link within", func(t *testing.T, task string) { must(t, os.Symlink("task.yaml", filepath.Join(task, "copy"))) }, pack.Limits{}, `"copy": symbolic links are not allowed`},
+		{"link to a directory", func(t *testing.T, task string) { must(t, os.Symlink("..", filepath.Join(task, "tests", "up"))) }, pack.Limits{}, `"tests/up": symbolic links are not allowed`},
 		{"task is a link", func(t *testing.T, task string) { must(t, os.Symlink(task, filepath.Join(filepath.Dir(task), "two"))) }, pack.Limits{}, "/two: not a directory"},
-		{"fifo", mkfifo, pack.Limits{}, `"pipe" is neither a file nor a directory`},
+		{"fifo", mkfifo, pack.Limits{}, `"pipe" is no file or directory`},
 		{"backslash", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, `..\x`), nil, 0o644)) }, pack.Limits{}, "holds a backslash"},
 		{"control character", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "a\nb"), nil, 0o644)) }, pack.Limits{}, "holds a control character"},
-		{"not utf-8", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "a\xff"), nil, 0o644)) }, pack.Limits{}, "invalid UTF-8"},
+		{"not utf-8", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "a\xff"), nil, 0o644)) }, pack.Limits{}, "the name is not UTF-8"},
 		{"large file", func(t *testing.T, task string) {
 			must(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
 		}, pack.Limits{File: 1000}, `"big": file has 2000 bytes, more than 1000`},

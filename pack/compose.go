@@ -2,6 +2,7 @@ package pack
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -11,7 +12,7 @@ import (
 
 // composed is what a compose file adds to a task.
 type composed struct {
-	env      map[string]any // of the task's own sandbox
+	env      map[string]string // of the task's own sandbox
 	sidecars []map[string]any
 	builds   []sidecarBuild
 }
@@ -86,8 +87,8 @@ func (t *task) composeText(name string, v document.Value) string {
 }
 
 // composeEnv returns variables, which are a mapping or a list of NAME=value.
-func (t *task) composeEnv(name string, v document.Value) map[string]any {
-	env := map[string]any{}
+func (t *task) composeEnv(name string, v document.Value) map[string]string {
+	env := map[string]string{}
 	for key, value := range v.Fields() {
 		if value.Kind() == document.Null {
 			t.wrong(name, key.Line(), "a pack has no variables of the host", "the variable %s comes from the host, which is not supported", key.Text())
@@ -187,15 +188,9 @@ func (c composed) addTo(b *Builder, t *task, row Row) error {
 		row.Environment["sidecars"] = c.sidecars
 	}
 	if len(c.env) > 0 {
-		env, _ := row.Environment["env"].(map[string]string)
-		merged := map[string]string{}
-		for key, value := range c.env {
-			merged[key] = fmt.Sprint(value)
-		}
-		for key, value := range env {
-			merged[key] = value
-		}
-		row.Environment["env"] = merged
+		own, _ := row.Environment["env"].(map[string]string)
+		maps.Copy(c.env, own)
+		row.Environment["env"] = c.env
 	}
 	return nil
 }

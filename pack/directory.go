@@ -113,17 +113,10 @@ func (t *task) read(dir string, limits Limits) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	var size int64
-	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return fmt.Errorf("%q: %w", name, compiler.Bare(err))
-		case d.IsDir():
+	left := limits.TaskBytes
+	return compiler.WalkFiles(dir, ".", func(name string, info fs.FileInfo) error {
+		if info.IsDir() {
 			return nil
-		case d.Type()&fs.ModeSymlink != 0:
-			return fmt.Errorf("%q is a symbolic link, which a task directory may not hold", name)
-		case !d.Type().IsRegular():
-			return fmt.Errorf("%q is neither a file nor a directory", name)
 		}
 		if _, err := compiler.ParsePath(name); err != nil {
 			return err
@@ -131,28 +124,19 @@ func (t *task) read(dir string, limits Limits) error {
 		if len(t.files) == limits.TaskFiles {
 			return fmt.Errorf("more than %d files", limits.TaskFiles)
 		}
-		f, err := readTaskFile(root, name, min(limits.File, limits.TaskBytes-size))
-		size += int64(len(f.text))
-		t.files = append(t.files, f)
-		return err
+		f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		var text []byte
+		if err == nil {
+			text, err = readRegular(f, min(limits.File, left))
+			_ = f.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("%q: %w", name, compiler.Bare(err))
+		}
+		left -= int64(len(text))
+		t.files = append(t.files, taskFile{name, text, info.Mode()&0o111 != 0})
+		return nil
 	})
-}
-
-func readTaskFile(root *os.Root, name string, limit int64) (taskFile, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return taskFile{}, fmt.Errorf("%q: %w", name, compiler.Bare(err))
-	}
-	defer func() { _ = f.Close() }()
-	text, err := readRegular(f, limit)
-	if err != nil {
-		return taskFile{}, fmt.Errorf("%q: %w", name, compiler.Bare(err))
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return taskFile{}, err
-	}
-	return taskFile{name, text, info.Mode()&0o111 != 0}, nil
 }
 
 // treeDigest returns the digest of all files: their paths, their bytes, and whether they are

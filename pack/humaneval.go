@@ -13,35 +13,26 @@ func humanEval() Format {
 	return Format{
 		Name:   "humaneval",
 		Source: "HumanEval.jsonl or HumanEval.jsonl.gz", Family: compiler.CodeCompletion, Timeout: 300,
-		Read: readHumanEval,
+		Read: func(ctx context.Context, b *Builder) error { return b.records(ctx, b.Source, humanEvalRow) },
 	}
 }
 
 var pythonName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// readHumanEval turns each line into a task whose tests are the line's check function and a
-// call of it.
-func readHumanEval(ctx context.Context, b *Builder) error {
-	return b.records(ctx, b.Source, func(r *record) error {
-		id := r.text("task_id")
-		if len(r.problems) == 0 && !b.Wanted(id) {
-			return nil
-		}
-		prompt, tests, entry, solution := r.text("prompt"), r.text("test"), r.text("entry_point"), r.text("canonical_solution")
-		if entry != "" && !pythonName.MatchString(entry) {
-			r.wrong("$.entry_point", "%q is no name in Python", entry)
-		}
-		if len(r.problems) > 0 {
-			return nil
-		}
-		return b.Add(ctx, r.place, Row{
-			ID:    id,
-			Input: map[string]any{"prompt": prompt, "language": "python", "starter_code": prompt},
-			Eval: map[string]any{
-				"tests":              map[string]any{"source": "inline", "code": fmt.Sprintf("%s\ncheck(%s)\n", tests, entry)},
-				"canonical_solution": solution,
-			},
-			Metadata: map[string]any{"entry_point": entry, "source": r.sourceOf(b.format.Name)},
-		})
-	})
+// humanEvalRow makes a task whose tests are the line's check function and a call of it.
+func humanEvalRow(r *record) (Row, error) {
+	id, prompt, tests := r.text("task_id"), r.text("prompt"), r.text("test")
+	entry, solution := r.text("entry_point"), r.text("canonical_solution")
+	if entry != "" && !pythonName.MatchString(entry) {
+		r.wrong("$.entry_point", "%q is no name in Python", entry)
+	}
+	return Row{
+		ID:    id,
+		Input: map[string]any{"prompt": prompt, "language": "python", "starter_code": prompt},
+		Eval: map[string]any{
+			"tests":              map[string]any{"source": "inline", "code": fmt.Sprintf("%s\ncheck(%s)\n", tests, entry)},
+			"canonical_solution": solution,
+		},
+		Metadata: map[string]any{"entry_point": entry},
+	}, nil
 }

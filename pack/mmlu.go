@@ -34,13 +34,13 @@ func readMmlu(ctx context.Context, b *Builder) error {
 	}
 	for _, name := range files {
 		n := 0
-		err := b.table(ctx, name, func(r *record) error {
+		err := b.table(ctx, name, func(r *record) (Row, error) {
 			n++
 			if n == 1 && len(r.fields) == mmluColumns && slices.Contains([]string{"answer", "target"}, strings.ToLower(strings.TrimSpace(r.fields[5]))) {
 				n = 0 // a header, which some copies have
-				return nil
+				return Row{}, nil
 			}
-			return mmluRow(ctx, b, n, r)
+			return mmluRow(r, n), nil
 		})
 		if err != nil {
 			return err
@@ -49,29 +49,29 @@ func readMmlu(ctx context.Context, b *Builder) error {
 	return nil
 }
 
-func mmluRow(ctx context.Context, b *Builder, n int, r *record) error {
+func mmluRow(r *record, n int) Row {
 	if len(r.fields) != mmluColumns {
 		r.wrong("", "expected %d columns (question, four choices, answer), found %d", mmluColumns, len(r.fields))
-		return nil
+		return Row{}
 	}
 	answer := strings.TrimSpace(r.fields[5])
 	if len(answer) != 1 || !strings.Contains("ABCD", answer) {
 		r.wrong("", "the answer %q is none of A, B, C and D", answer)
-		return nil
+		return Row{}
 	}
 	for i, name := range []string{"question", "choice A", "choice B", "choice C", "choice D"} {
 		if strings.TrimSpace(r.fields[i]) == "" {
 			r.wrong("", "the %s is blank", name)
-			return nil
+			return Row{}
 		}
 	}
 	file := strings.TrimSuffix(strings.TrimSuffix(r.file.Name, ".gz"), ".csv")
-	return b.Add(ctx, r.place, Row{
+	return Row{
 		ID:       fmt.Sprintf("%s/%d", file, n),
 		Input:    map[string]any{"question": r.fields[0], "choices": r.fields[1:5]},
 		Eval:     map[string]any{"answer": answer},
-		Metadata: map[string]any{"subject": mmluSplit.ReplaceAllString(file, ""), "source": r.sourceOf(b.format.Name)},
-	})
+		Metadata: map[string]any{"subject": mmluSplit.ReplaceAllString(file, "")},
+	}
 }
 
 // mmluSplit matches what a file's name says besides the subject.

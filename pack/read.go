@@ -119,8 +119,12 @@ type record struct {
 	problems compiler.Problems
 }
 
-// records yields the lines of a JSONL file, or the items of a JSON array.
-func (b *Builder) records(ctx context.Context, name string, yield func(*record) error) error {
+// A rowOf makes a row of a record. If it has recorded problems, the row needs at most its id, by
+// which tasks are selected; a row without an id is left out. An error ends the import.
+type rowOf func(*record) (Row, error)
+
+// records adds the rows of the lines of a JSONL file, or of the items of a JSON array.
+func (b *Builder) records(ctx context.Context, name string, row rowOf) error {
 	text, file, err := b.load(name)
 	if err != nil {
 		return err
@@ -132,7 +136,7 @@ func (b *Builder) records(ctx context.Context, name string, yield func(*record) 
 		}
 		for i, v := range doc.Root().Items() {
 			at := Place{File: name, Line: v.Line(), Path: fmt.Sprintf("$[%d]", i)}
-			if err := b.object(ctx, &record{place: at, value: v, file: file}, yield); err != nil {
+			if err := b.object(ctx, &record{place: at, value: v, file: file}, row); err != nil {
 				return err
 			}
 		}
@@ -145,15 +149,15 @@ func (b *Builder) records(ctx context.Context, name string, yield func(*record) 
 			continue
 		}
 		r := &record{place: Place{File: name, Line: n}, raw: line, file: file}
-		if err := b.object(ctx, r, yield); err != nil {
+		if err := b.object(ctx, r, row); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// object yields a record, parsing its JSON text unless that was done.
-func (b *Builder) object(ctx context.Context, r *record, yield func(*record) error) error {
+// object adds the row of a record, parsing its JSON text unless that was done.
+func (b *Builder) object(ctx context.Context, r *record, row rowOf) error {
 	if err := b.Count(ctx, r.place); err != nil {
 		return err
 	}
@@ -172,16 +176,25 @@ func (b *Builder) object(ctx context.Context, r *record, yield func(*record) err
 	if r.value.Kind() != document.Object {
 		return b.Reject(r.place.problem("", "expected an object, found %s", r.value.Kind())...)
 	}
-	return b.finish(r, yield)
+	return b.addRecord(ctx, r, row)
 }
 
-// finish yields a record, and rejects it if that recorded problems.
-func (b *Builder) finish(r *record, yield func(*record) error) error {
-	err := yield(r)
-	if err == nil && len(r.problems) > 0 {
-		err = b.Reject(r.problems...)
+// addRecord adds the row of a record, or rejects the record if there are problems.
+func (b *Builder) addRecord(ctx context.Context, r *record, to rowOf) error {
+	row, err := to(r)
+	named := strings.TrimSpace(row.ID) != ""
+	switch {
+	case err != nil:
+		return err
+	case named && !b.Wanted(row.ID):
+		return nil
+	case len(r.problems) > 0:
+		return b.Reject(r.problems...)
+	case !named:
+		return nil
 	}
-	return err
+	row.Metadata["source"] = r.sourceOf(b.format.Name)
+	return b.Add(ctx, r.place, row)
 }
 
 // text returns a string that must be present and not blank.
@@ -222,9 +235,9 @@ func (r *record) sourceOf(format string) map[string]any {
 	return m
 }
 
-// table yields the records of a CSV file. It keeps line breaks within quoted cells, as line
+// table adds the rows of the records of a CSV file. It keeps line breaks within quoted cells, as line
 // feeds.
-func (b *Builder) table(ctx context.Context, name string, yield func(*record) error) error {
+func (b *Builder) table(ctx context.Context, name string, row rowOf) error {
 	text, file, err := b.load(name)
 	if err != nil {
 		return err
@@ -245,17 +258,14 @@ func (b *Builder) table(ctx context.Context, name string, yield func(*record) er
 		if err := b.Count(ctx, r.place); err != nil {
 			return err
 		}
-		err = b.finish(r, func(r *record) error {
-			switch {
-			case len(r.raw) > b.Limits.Line:
-				r.wrong("", "record is longer than %d bytes", b.Limits.Line)
-			case !utf8.Valid(r.raw):
-				r.wrong("", "invalid UTF-8")
-			default:
-				return yield(r)
-			}
-			return nil
-		})
+		switch {
+		case len(r.raw) > b.Limits.Line:
+			err = b.Reject(r.place.problem("", "record is longer than %d bytes", b.Limits.Line)...)
+		case !utf8.Valid(r.raw):
+			err = b.Reject(r.place.problem("", "invalid UTF-8")...)
+		default:
+			err = b.addRecord(ctx, r, row)
+		}
 		if err != nil {
 			return err
 		}

@@ -40,8 +40,11 @@ func readSquad(ctx context.Context, b *Builder) error {
 		for j, paragraph := range article.Get("paragraphs").Items() {
 			for k, qa := range paragraph.Get("qas").Items() {
 				at := Place{File: b.Source, Line: qa.Line(), Path: fmt.Sprintf("$.data[%d].paragraphs[%d].qas[%d]", i, j, k)}
+				if qa.Get("is_impossible").Kind() != 0 {
+					return unsupported(at, "SQuAD 2.0, whose questions may have no answer,", "the v1.1 files can be imported")
+				}
 				r := &record{place: at, value: qa, file: file}
-				if err := b.object(ctx, r, func(r *record) error { return squadRow(ctx, b, r, article, paragraph) }); err != nil {
+				if err := b.object(ctx, r, func(r *record) (Row, error) { return squadRow(r, article, paragraph), nil }); err != nil {
 					return err
 				}
 			}
@@ -50,28 +53,18 @@ func readSquad(ctx context.Context, b *Builder) error {
 	return nil
 }
 
-func squadRow(ctx context.Context, b *Builder, r *record, article, paragraph document.Value) error {
-	id := r.text("id")
-	if len(r.problems) == 0 && !b.Wanted(id) {
-		return nil
-	}
-	if r.value.Get("is_impossible").Kind() != 0 {
-		return unsupported(r.place, "SQuAD 2.0, whose questions may have no answer,", "the v1.1 files can be imported")
-	}
-	question, answers := r.text("question"), squadAnswers(r)
+func squadRow(r *record, article, paragraph document.Value) Row {
+	id, question, answers := r.text("id"), r.text("question"), squadAnswers(r)
 	passage := paragraph.Get("context")
 	if strings.TrimSpace(passage.Text()) == "" {
 		r.wrong("", "the paragraph has no context")
 	}
-	if len(r.problems) > 0 {
-		return nil
-	}
-	return b.Add(ctx, r.place, Row{
+	return Row{
 		ID:       id,
 		Input:    map[string]any{"question": question, "context": passage.Text()},
 		Eval:     map[string]any{"accepted_answers": answers},
-		Metadata: map[string]any{"title": article.Get("title").Text(), "source": r.sourceOf(b.format.Name)},
-	})
+		Metadata: map[string]any{"title": article.Get("title").Text()},
+	}
 }
 
 // squadAnswers returns the answers, each once, in order.

@@ -24,7 +24,7 @@ func sweBench() Format {
 		Image:       "docker.io/swebench/sweb.eval.x86_64.{instance}:latest",
 		Environment: map[string]any{"workdir": testbed},
 		Options:     o,
-		Read:        o.read,
+		Read:        func(ctx context.Context, b *Builder) error { return b.records(ctx, b.Source, o.row) },
 	}
 }
 
@@ -45,35 +45,27 @@ var (
 	repoName   = regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$`)
 )
 
-// read turns each row into a task whose tests are those that the row names, or the test
-// files that its test_patch touches.
-func (o *sweBenchOptions) read(ctx context.Context, b *Builder) error {
-	return b.records(ctx, b.Source, func(r *record) error {
-		id := r.text("instance_id")
-		if len(r.problems) == 0 && !b.Wanted(id) {
-			return nil
+// row makes a task whose tests are those that the record names, or the test files that its
+// test_patch touches.
+func (o *sweBenchOptions) row(r *record) (Row, error) {
+	i := newInstance(r)
+	if len(r.problems) > 0 {
+		return Row{ID: i.id}, nil
+	}
+	command, err := i.command(o.TestCommands)
+	if err != nil {
+		r.wrong("$.repo", "%v", err)
+	}
+	row := i.row(command)
+	if hints := r.optional("hints_text"); o.Hints && strings.TrimSpace(hints) != "" {
+		row.Input["hints"] = hints
+	}
+	for _, key := range []string{"version", "environment_setup_commit", "created_at", "difficulty"} {
+		if v := r.value.Get(key); v.Kind() != 0 && v.Kind() != document.Null {
+			row.Metadata[key] = v.Any()
 		}
-		i := newInstance(r, id)
-		if len(r.problems) > 0 {
-			return nil
-		}
-		command, err := i.command(o.TestCommands)
-		if err != nil {
-			r.wrong("$.repo", "%v", err)
-			return nil
-		}
-		row := i.row(command)
-		if hints := r.optional("hints_text"); o.Hints && strings.TrimSpace(hints) != "" {
-			row.Input["hints"] = hints
-		}
-		row.Metadata["source"] = r.sourceOf(b.format.Name)
-		for _, key := range []string{"version", "environment_setup_commit", "created_at", "difficulty"} {
-			if v := r.value.Get(key); v.Kind() != 0 && v.Kind() != document.Null {
-				row.Metadata[key] = v.Any()
-			}
-		}
-		return b.Add(ctx, r.place, row)
-	})
+	}
+	return row, nil
 }
 
 // instance is one row of the benchmark.
@@ -83,16 +75,16 @@ type instance struct {
 	failToPass, passToPass              []string
 }
 
-func newInstance(r *record, id string) instance {
+func newInstance(r *record) instance {
 	i := instance{
-		id: id, repo: r.text("repo"), base: r.text("base_commit"), problem: r.text("problem_statement"),
+		id: r.text("instance_id"), repo: r.text("repo"), base: r.text("base_commit"), problem: r.text("problem_statement"),
 		gold: r.text("patch"), test: r.text("test_patch"),
 		failToPass: r.names("FAIL_TO_PASS"), passToPass: r.names("PASS_TO_PASS"),
 	}
 	for _, c := range []struct {
 		key, value string
 		form       *regexp.Regexp
-	}{{"instance_id", id, instanceID}, {"repo", i.repo, repoName}, {"base_commit", i.base, commitID}} {
+	}{{"instance_id", i.id, instanceID}, {"repo", i.repo, repoName}, {"base_commit", i.base, commitID}} {
 		if c.value != "" && !c.form.MatchString(c.value) {
 			r.wrong("$."+c.key, "%q has not the form %s", c.value, c.form)
 		}

@@ -28,18 +28,18 @@ var truthfulColumns = []string{"Type", "Category", "Question", "Best Answer", "C
 func readTruthfulQA(ctx context.Context, b *Builder) error {
 	var columns map[string]int
 	n, width := 0, 0
-	err := b.table(ctx, b.Source, func(r *record) (err error) {
+	err := b.table(ctx, b.Source, func(r *record) (row Row, err error) {
 		if columns == nil {
 			width = len(r.fields)
 			columns, err = header(r)
-			return err
+			return row, err
 		}
 		n++
 		if len(r.fields) != width {
 			r.wrong("", "expected %d columns, as in the header, found %d", width, len(r.fields))
-			return nil
+			return row, nil
 		}
-		return truthfulRow(ctx, b, n, r, func(name string) string { return strings.TrimSpace(r.fields[columns[name]]) })
+		return truthfulRow(r, n, func(name string) string { return strings.TrimSpace(r.fields[columns[name]]) }), nil
 	})
 	if err == nil && columns == nil {
 		return Place{File: b.Source, Line: 1}.problem("", "no header")
@@ -64,17 +64,17 @@ func header(r *record) (map[string]int, error) {
 	return columns, nil
 }
 
-func truthfulRow(ctx context.Context, b *Builder, n int, r *record, cell func(string) string) error {
+func truthfulRow(r *record, n int, cell func(string) string) Row {
 	prompt, best := cell("Question"), cell("Best Answer")
 	for _, name := range []string{"Question", "Best Answer", "Correct Answers", "Incorrect Answers"} {
 		if cell(name) == "" {
 			r.wrong("", "%q is blank", name)
-			return nil
+			return Row{}
 		}
 	}
 	accepted := slices.DeleteFunc(list(cell("Correct Answers")), func(answer string) bool { return answer == best })
 	accepted = append([]string{best}, accepted...)
-	return b.Add(ctx, r.place, Row{
+	return Row{
 		ID:    fmt.Sprintf("truthfulqa/%d", n),
 		Input: map[string]any{"prompt": prompt},
 		Eval: map[string]any{
@@ -83,8 +83,8 @@ func truthfulRow(ctx context.Context, b *Builder, n int, r *record, cell func(st
 			},
 			"reference_answer": best,
 		},
-		Metadata: map[string]any{"type": cell("Type"), "category": cell("Category"), "url": cell("Source"), "source": r.sourceOf(b.format.Name)},
-	})
+		Metadata: map[string]any{"type": cell("Type"), "category": cell("Category"), "url": cell("Source")},
+	}
 }
 
 // list splits a cell at its semicolons.

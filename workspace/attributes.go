@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -120,7 +119,7 @@ func (w *AttributesWriter) Close() (digest string, err error) {
 	if err := errors.Join(w.out.Flush(), w.file.Sync(), w.file.Close()); err != nil {
 		return "", err
 	}
-	return "sha256:" + hex.EncodeToString(w.sum.Sum(nil)), nil
+	return DigestOf(w.sum), nil
 }
 
 // Discard closes and removes the file, if there is one.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -128,11 +127,13 @@ func (in *inspector) files(plan Plan) []InspectedFile {
 			continue
 		}
 		file.Content = ""
-		below, err := in.expand(e, file)
+		err := e.walk(func(rel string, info fs.FileInfo) {
+			file.Path, file.Source, file.Size = path.Join(e.Dest, rel), path.Join(e.Source.Path, rel), info.Size()
+			files = append(files, file)
+		})
 		if err != nil {
 			in.problem(fmt.Errorf("%s: %w", e.Name, err))
 		}
-		files = append(files, below...)
 	}
 	slices.SortStableFunc(files, func(a, b InspectedFile) int { return cmp.Compare(a.Path, b.Path) })
 	return files
@@ -143,29 +144,6 @@ func (in *inspector) show(lane compiler.Lane, content string) string {
 		return compiler.Redacted
 	}
 	return content
-}
-
-// expand lists the pack's files in an entry.
-func (in *inspector) expand(e Entry, file InspectedFile) (files []InspectedFile, err error) {
-	if err := e.resolve(); err != nil {
-		return nil, err
-	}
-	if file.Size = e.Source.Size; !e.Source.Dir {
-		return []InspectedFile{file}, nil
-	}
-	err = fs.WalkDir(os.DirFS(path.Join(e.Source.Root, e.Source.Path)), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		file.Path, file.Source, file.Size = path.Join(e.Dest, name), path.Join(e.Source.Path, name), info.Size()
-		files = append(files, file)
-		return nil
-	})
-	return files, err
 }
 
 // summary lists what a record contains of the task.

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -35,36 +36,41 @@ func (k Kept) list() (*attributesReader, error) {
 	if k.List == "" {
 		return nil, nil
 	}
-	f, err := k.Root.OpenFile(path.Clean(k.Name)+AttributesSuffix, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: it is missing", ErrAttributes)
-	}
+	f, err := OpenChecked(k.Root, path.Clean(k.Name)+AttributesSuffix, k.List, maxListBytes)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAttributes, err)
-	}
-	if err := checkList(f, k.List); err != nil {
-		shut(f)
-		return nil, err
 	}
 	return newAttributesReader(f), nil
 }
 
-// checkList checks f against the digest, and leaves it at its start.
-func checkList(f *os.File, digest string) error {
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxListBytes {
-		return errors.Join(err, fmt.Errorf("%w: it is no regular file of at most %d bytes", ErrAttributes, maxListBytes))
+// OpenChecked opens the file name in root if it is a regular file of at most limit bytes whose
+// digest is the given one. The caller closes it.
+func OpenChecked(root *os.Root, name, digest string, limit int64) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
 	}
-	sum := sha256.New()
-	if _, err := io.Copy(sum, io.LimitReader(f, maxListBytes)); err != nil {
-		return err
+	sum, info := sha256.New(), fs.FileInfo(nil)
+	if info, err = f.Stat(); err == nil && (!info.Mode().IsRegular() || info.Size() > limit) {
+		err = fmt.Errorf("%s is no regular file of at most %d bytes", name, limit)
 	}
-	if "sha256:"+hex.EncodeToString(sum.Sum(nil)) != digest {
-		return fmt.Errorf("%w: its bytes are not what its digest says", ErrAttributes)
+	if err == nil {
+		_, err = io.Copy(sum, io.LimitReader(f, limit))
 	}
-	_, err = f.Seek(0, io.SeekStart)
-	return err
+	if err == nil && DigestOf(sum) != digest {
+		err = fmt.Errorf("%s has another digest", name)
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
+
+// DigestOf returns "sha256:" and the hexadecimal sum of a SHA-256 hash.
+func DigestOf(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
 
 // Digest is DigestTree for the tree as it was before it was copied.
 func (k Kept) Digest(ctx context.Context) (TreeReport, error) { return k.walk(ctx, nil, TreeOptions{}) }

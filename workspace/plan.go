@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/securebench/sbench/compiler"
 )
@@ -108,11 +107,9 @@ func PlanChecker(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 		return plan, nil
 	}
 	eval, _ := t.TerminalTask()
-	root, _, err := openSource(p.EvalRoot, eval.Checker.Path)
-	if err != nil {
+	if err := compiler.WalkFiles(p.EvalRoot, eval.Checker.Path, func(string, fs.FileInfo) error { return nil }); err != nil {
 		return Plan{}, fmt.Errorf("checker: %w", err)
 	}
-	shut(root)
 	return plan.resolve()
 }
 
@@ -167,17 +164,33 @@ func (e *Entry) resolve() error {
 	if e.Source.Root == "" {
 		return nil
 	}
-	root, info, err := openSource(e.Source.Root, e.Source.Path)
-	if err != nil {
-		return err
+	if err := e.walk(func(string, fs.FileInfo) {}); err != nil {
+		return fmt.Errorf("below %q: %w", e.Source.Root, err)
 	}
-	defer shut(root)
-	if e.Source.Dir = info.IsDir(); e.Source.Dir {
-		e.Source.Size = 0
-		return e.checkBelow(root)
-	}
-	e.Source.Size = info.Size()
 	return nil
+}
+
+// walk calls visit for the files in the entry's source, with their paths relative to it; "."
+// for the source itself. It checks that they are regular files and that agents may see those
+// that are public, and sets the source's type and size.
+func (e *Entry) walk(visit func(rel string, info fs.FileInfo)) error {
+	return compiler.WalkFiles(e.Source.Root, e.Source.Path, func(name string, info fs.FileInfo) error {
+		rel, err := filepath.Rel(e.Source.Path, name)
+		switch {
+		case err != nil:
+			return err
+		case rel == ".":
+			if e.Source.Dir, e.Source.Size = info.IsDir(), 0; !info.IsDir() {
+				e.Source.Size = info.Size()
+			}
+		case e.Lane == compiler.Public:
+			err = compiler.CheckPublicMount(path.Join(e.Dest, rel))
+		}
+		if err == nil && !info.IsDir() {
+			visit(rel, info)
+		}
+		return err
+	})
 }
 
 // checkCollisions is a second line of defence: the compiler refuses rows whose files
@@ -196,64 +209,4 @@ func (p Plan) checkCollisions() error {
 		}
 	}
 	return nil
-}
-
-// errSymlink means that a pack's file is, contains or is reached through a symbolic link.
-var errSymlink = errors.New("is a symbolic link, which an asset may not be or hold")
-
-// openSource opens the directory root, which may be a symbolic link, and describes the file
-// or directory rel in it, which must be reached without symbolic links.
-func openSource(root, rel string) (*os.Root, fs.FileInfo, error) {
-	r, err := os.OpenRoot(root)
-	if err != nil {
-		return nil, nil, err
-	}
-	var info fs.FileInfo
-	at := "."
-	for name := range strings.SplitSeq(path.Clean(rel), "/") {
-		at = path.Join(at, name)
-		info, err = r.Lstat(at)
-		switch {
-		case err != nil:
-			err = fmt.Errorf("open %q: %w", rel, compiler.Bare(err))
-		case info.Mode()&fs.ModeSymlink != 0:
-			err = fmt.Errorf("%q: %q %w", rel, name, errSymlink)
-		}
-		if err != nil {
-			return nil, nil, errors.Join(err, r.Close())
-		}
-	}
-	if !info.Mode().IsRegular() && !info.IsDir() {
-		return nil, nil, errors.Join(notAsset(rel, info.Sys().(*syscall.Stat_t).Mode), r.Close())
-	}
-	return r, info, nil
-}
-
-func notAsset(rel string, mode uint32) error {
-	return fmt.Errorf("%q is a %s, not a file or directory", rel, typeName(mode))
-}
-
-// checkBelow checks that the directory of the entry's source contains only files and
-// directories and, if agents see it, nothing that must not be mounted.
-func (e *Entry) checkBelow(root *os.Root) error {
-	return fs.WalkDir(root.FS(), e.Source.Path, func(rel string, d fs.DirEntry, err error) error {
-		if err != nil || rel == e.Source.Path {
-			return err
-		}
-		if e.Lane == compiler.Public {
-			name := strings.TrimPrefix(rel, e.Source.Path+"/") // "./" is no prefix
-			if err := compiler.CheckPublicMount(path.Join(e.Dest, name)); err != nil {
-				return err
-			}
-		}
-		switch info, err := d.Info(); {
-		case err != nil:
-			return err
-		case info.Mode()&fs.ModeSymlink != 0:
-			return fmt.Errorf("%q %w", rel, errSymlink)
-		case !info.IsDir() && !info.Mode().IsRegular():
-			return notAsset(rel, info.Sys().(*syscall.Stat_t).Mode)
-		}
-		return nil
-	})
 }

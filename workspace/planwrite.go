@@ -97,7 +97,7 @@ func (w *treeWalk) place(top *os.File, e Entry) error {
 	if w.report.Entries++; w.report.Entries > w.opts.MaxFiles {
 		return w.tooMany()
 	}
-	parent, err := makeDirs(top, path.Dir(e.Dest))
+	parent, err := openDirs(top, path.Dir(e.Dest), makeDir)
 	if err != nil {
 		return err
 	}
@@ -105,16 +105,16 @@ func (w *treeWalk) place(top *os.File, e Entry) error {
 	if e.Source.Root == "" {
 		return w.writeData(parent, e)
 	}
-	root, info, err := openSource(e.Source.Root, e.Source.Path)
+	root, err := os.Open(e.Source.Root)
 	if err != nil {
 		return err
 	}
 	defer shut(root)
 	directory, name := e.Source.Path, "."
-	if !info.IsDir() {
+	if !e.Source.Dir {
 		directory, name = path.Dir(directory), path.Base(directory)
 	}
-	src, err := root.Open(directory)
+	src, err := openDirs(root, directory, openDir)
 	if err != nil {
 		return err
 	}
@@ -124,12 +124,12 @@ func (w *treeWalk) place(top *os.File, e Entry) error {
 		return err
 	}
 	switch {
-	case !info.IsDir():
+	case !e.Source.Dir:
 		return w.file(src, parent, name, path.Base(e.Dest), e.Source.Path, &st)
 	case e.Dest == ".":
 		return w.dir(src, parent, "", 1)
 	}
-	dst, err := makeDirs(parent, path.Base(e.Dest))
+	dst, err := openDirs(parent, path.Base(e.Dest), makeDir)
 	if err != nil {
 		return err
 	}
@@ -140,30 +140,35 @@ func (w *treeWalk) place(top *os.File, e Entry) error {
 	return w.settle(dst, e.Dest, &st)
 }
 
-// makeDirs opens the directory dir below the open directory top, creating what is missing. A
-// symbolic link on the way is an error.
-func makeDirs(top *os.File, dir string) (*os.File, error) {
-	at, err := openAt(top, ".", unix.O_DIRECTORY)
+// openDirs opens the directory dir below the open directory top, name by name. A symbolic link
+// on the way is an error.
+func openDirs(top *os.File, dir string, open func(parent *os.File, name string) (*os.File, error)) (*os.File, error) {
+	at, err := openDir(top, ".")
 	if err != nil || dir == "." {
 		return at, err
 	}
 	for name := range strings.SplitSeq(dir, "/") {
-		next, err := makeDir(at, name)
+		next, err := open(at, name)
 		shut(at)
 		if err != nil {
-			return nil, fmt.Errorf("make directory %q: %w", dir, err)
+			return nil, fmt.Errorf("open directory %q: %w", dir, err)
 		}
 		at = next
 	}
 	return at, nil
 }
 
+func openDir(parent *os.File, name string) (*os.File, error) {
+	return openAt(parent, name, unix.O_DIRECTORY)
+}
+
+// makeDir is openDir for a directory that may be missing.
 func makeDir(parent *os.File, name string) (*os.File, error) {
 	made := unix.Mkdirat(fd(parent), name, 0o755)
 	if made != nil && !errors.Is(made, unix.EEXIST) {
 		return nil, made
 	}
-	dir, err := openAt(parent, name, unix.O_DIRECTORY)
+	dir, err := openDir(parent, name)
 	if err == nil && made == nil {
 		err = dir.Chmod(0o755) // the umask may have cleared bits
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -115,7 +114,7 @@ func newTreeWalk(ctx context.Context, opts TreeOptions) *treeWalk {
 }
 
 func (w *treeWalk) finish() TreeReport {
-	w.report.Digest = "sha256:" + hex.EncodeToString(w.list.Sum(nil))
+	w.report.Digest = DigestOf(w.list)
 	return w.report
 }
 
@@ -220,16 +219,17 @@ func Link(src, dst *os.File, name string) (bool, error) {
 // drop leaves out a special file.
 func (w *treeWalk) drop(rel string, mode uint32) error {
 	if w.asset != nil {
-		return notAsset(rel, mode)
+		return fmt.Errorf("%q is a %s, not a file or directory", rel, TypeName(mode))
 	}
 	w.report.DroppedCount++
 	if len(w.report.Dropped) < maxDropped {
-		w.report.Dropped = append(w.report.Dropped, rel+" ("+typeName(mode)+")")
+		w.report.Dropped = append(w.report.Dropped, rel+" ("+TypeName(mode)+")")
 	}
 	return nil
 }
 
-func typeName(mode uint32) string {
+// TypeName names the type of a special file; "" if it is none.
+func TypeName(mode uint32) string {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFSOCK:
 		return "socket"
@@ -240,7 +240,7 @@ func typeName(mode uint32) string {
 	case unix.S_IFBLK:
 		return "block device"
 	}
-	return "unknown"
+	return ""
 }
 
 func (w *treeWalk) subdir(src, dst *os.File, name, rel string, st *unix.Stat_t, depth int) error {
@@ -275,7 +275,7 @@ func (w *treeWalk) below(in, dst *os.File, name, rel string, st *unix.Stat_t, de
 
 func (w *treeWalk) link(src, dst *os.File, name, rel string, st *unix.Stat_t) error {
 	if w.asset != nil {
-		return fmt.Errorf("%q: %w", rel, errSymlink)
+		return fmt.Errorf("%q is a symbolic link, which an asset may not be or hold", rel)
 	}
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd(src), name, buf)

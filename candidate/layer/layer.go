@@ -13,20 +13,18 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"iter"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
-	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/workspace"
 )
@@ -107,25 +105,9 @@ func (e *Entry) Peek(n int) ([]byte, error) {
 
 // Open opens the layer name in root if its content has the digest. The caller closes the file.
 func Open(root *os.Root, name, digest string) (*os.File, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := workspace.OpenChecked(root, name, digest, math.MaxInt64)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	sum, info := sha256.New(), fs.FileInfo(nil)
-	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%w: %s is no regular file", ErrInvalid, name)
-	}
-	if err == nil {
-		_, err = io.Copy(sum, f)
-	}
-	if err == nil && digestOf(sum) != digest {
-		err = fmt.Errorf("%w: %s has another digest", ErrInvalid, name)
-	}
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
@@ -139,10 +121,8 @@ func DiffID(r io.Reader) (string, error) {
 	defer plain.Close()
 	sum := sha256.New()
 	_, err = io.Copy(sum, plain)
-	return digestOf(sum), err
+	return workspace.DigestOf(sum), err
 }
-
-func digestOf(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
 
 // Entries yields the entries of a layer in its order, a directory before its contents. An entry
 // is valid until the next is read. After an error, which matches ErrInvalid or

@@ -2,6 +2,7 @@ package layer
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -63,7 +64,7 @@ func compress(to io.Writer, fill func(*tar.Writer, *Report) error) (Report, erro
 	} else {
 		packed.Reset(nil) // releases its memory without writing
 	}
-	r.Digest, r.DiffID, r.Size = digestOf(sum), digestOf(diff), size.n
+	r.Digest, r.DiffID, r.Size = workspace.DigestOf(sum), workspace.DigestOf(diff), size.n
 	return r, err
 }
 
@@ -151,7 +152,7 @@ func (w *writer) entry(dir *os.Root, name, rel string, depth int) error {
 	case kind == fs.ModeDevice|fs.ModeCharDevice && st.Rdev == 0:
 		return w.mark(path.Join(path.Dir(rel), whiteout+name))
 	case strings.HasPrefix(name, whiteout) || len(rel) > maxName-len(opaque), kind&^(fs.ModeDir|fs.ModeSymlink) != 0:
-		return w.drop(rel, kind)
+		return w.drop(rel, st.Mode)
 	case kind == fs.ModeSymlink:
 		if target, err = dir.Readlink(name); err != nil {
 			return fmt.Errorf("read link %q: %w", rel, err)
@@ -186,23 +187,11 @@ func (w *writer) entry(dir *os.Root, name, rel string, depth int) error {
 	return nil
 }
 
-func (w *writer) drop(rel string, kind fs.FileMode) error {
+func (w *writer) drop(rel string, mode uint32) error {
 	if len(w.report.Dropped) < maxDropped {
-		w.report.Dropped = append(w.report.Dropped, fmt.Sprintf("/%s (%s)", rel, typeName(kind)))
+		w.report.Dropped = append(w.report.Dropped, fmt.Sprintf("/%s (%s)", rel, cmp.Or(workspace.TypeName(mode), "no name for a layer")))
 	}
 	return w.limits.count(0)
-}
-
-func typeName(kind fs.FileMode) string {
-	switch {
-	case kind&fs.ModeSocket != 0:
-		return "socket"
-	case kind&fs.ModeNamedPipe != 0:
-		return "fifo"
-	case kind&fs.ModeDevice != 0:
-		return "device"
-	}
-	return "no name for a layer"
 }
 
 func (w *writer) below(dir *os.Root, name, rel string, depth int) error {

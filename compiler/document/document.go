@@ -13,6 +13,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Kind is the type of a value. The zero Kind is invalid.
@@ -48,16 +49,7 @@ type node struct {
 	size       uint32 // number of items of an array, or of fields of an object
 	line       int32
 	kind       Kind
-	flags      flag
 }
-
-type flag uint8
-
-const (
-	flagEscaped  flag = 1 << iota // a string with escapes
-	flagTrue                      // the boolean true
-	flagFraction                  // a number with a fraction or an exponent
-)
 
 // Root returns the document's value, or the zero Value if nothing was parsed.
 func (d *Document) Root() Value {
@@ -97,6 +89,44 @@ func (v Value) Line() int {
 	return int(v.node().line)
 }
 
+// Path returns where in its document the value is, in the notation $.key[0]["odd key"]. The path
+// of a key is that of its field, and the path of the zero Value is $.
+func (v Value) Path() string {
+	path, at := "$", Value{v.d, 0}
+	for at != v {
+		parent := at
+		for i, item := range parent.Items() {
+			if item.contains(v) {
+				path, at = itemPath(path, i), item
+			}
+		}
+		for key, value := range parent.Fields() {
+			if key == v {
+				return FieldPath(path, key.Text())
+			}
+			if value.contains(v) {
+				path, at = FieldPath(path, key.Text()), value
+			}
+		}
+	}
+	return path
+}
+
+// Nearest returns the value at a path as Path returns it or, if there is none, the deepest one
+// above it.
+func (d *Document) Nearest(path string) (v Value) {
+	for at := range d.nodes {
+		next := Value{d, uint32(at)}
+		if rest, ok := strings.CutPrefix(path, next.Path()); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			v = next
+		}
+	}
+	return v
+}
+
+// contains reports whether v is, or contains, another value of its document.
+func (v Value) contains(other Value) bool { return v.at <= other.at && other.at < v.node().next }
+
 // Raw returns the value's JSON text, which the caller must not change. It panics on
 // the zero Value.
 func (v Value) Raw() []byte {
@@ -117,8 +147,8 @@ func (v Value) bytes() []byte {
 		return nil
 	}
 	n := v.node()
-	if n.flags&flagEscaped == 0 {
-		return v.d.text[n.start:n.end]
+	if raw := v.d.text[n.start:n.end]; bytes.IndexByte(raw, '\\') < 0 {
+		return raw
 	}
 	var text string
 	_ = json.Unmarshal(v.Raw(), &text) // the parser has accepted it
@@ -129,11 +159,13 @@ func (v Value) bytes() []byte {
 func (v Value) Is(s string) bool { return v.Kind() == String && string(v.bytes()) == s }
 
 // IsTrue reports whether the value is the boolean true.
-func (v Value) IsTrue() bool { return v.Kind() == Bool && v.node().flags&flagTrue != 0 }
+func (v Value) IsTrue() bool { return v.Kind() == Bool && string(v.Raw()) == "true" }
 
 // IsInteger reports whether the value is a number without fraction or exponent: 1 is an
 // integer, 1.0 is not.
-func (v Value) IsInteger() bool { return v.Kind() == Number && v.node().flags&flagFraction == 0 }
+func (v Value) IsInteger() bool {
+	return v.Kind() == Number && !bytes.ContainsAny(v.Raw(), ".eE")
+}
 
 // Int64 returns the value as an int64. It reports false unless the value is an
 // integer in that range.

@@ -19,38 +19,31 @@ const maxDuplicates = 16
 // ParseJSON reads one JSON value and keeps text, which must not change while d is in use.
 // line is the 1-based number of the text's first line. The returned problems have no File.
 func (d *Document) ParseJSON(text []byte, line int) Problems {
-	d.text, d.nodes = text, d.nodes[:0]
-	p := jsonParser{d: d, s: text, line: line}
-	if problem := p.document(); problem != nil {
+	if problem := d.parse(text, line); problem != nil {
 		d.nodes = d.nodes[:0]
 		return Problems{*problem}
 	}
-	return d.Root().duplicates()
+	return d.duplicates()
 }
 
-// duplicates returns a problem for each repeated key in v, up to maxDuplicates. The
-// paths begin at v.
-func (v Value) duplicates() (found Problems) {
-	below := func(s step, inner Problems) {
-		for _, p := range inner[:min(len(inner), maxDuplicates-len(found))] {
-			p.Path = (&Path{[]step{s}}).String() + p.Path[1:]
-			found = append(found, p)
-		}
-	}
-	for i, item := range v.Items() {
-		below(step{index: i}, item.duplicates())
-	}
-	for key, value := range v.Fields() {
-		if value.Len() > 0 {
-			below(step{key.Text(), -1}, value.duplicates())
-		}
-	}
-	fields := v.sorted()
-	for i := 1; i < len(fields); i++ {
-		if key := fields[i].key; bytes.Equal(fields[i-1].name, fields[i].name) {
-			below(step{key.Text(), -1}, Problems{{
-				Line: key.Line(), Path: "$", Message: fmt.Sprintf("duplicate key %q", key.Text()), Hint: "readers disagree on which one counts",
-			}})
+// parse is ParseJSON without the search for duplicate keys.
+func (d *Document) parse(text []byte, line int) *Problem {
+	d.text, d.nodes = text, d.nodes[:0]
+	p := jsonParser{d: d, s: text, line: line}
+	return p.document()
+}
+
+// duplicates returns a problem for each repeated key, up to maxDuplicates.
+func (d *Document) duplicates() (found Problems) {
+	for at := range d.nodes {
+		fields := Value{d, uint32(at)}.sorted()
+		for i := 1; i < len(fields) && len(found) < maxDuplicates; i++ {
+			if key := fields[i].key; bytes.Equal(fields[i-1].name, fields[i].name) {
+				found = append(found, Problem{
+					Line: key.Line(), Path: key.Path(),
+					Message: fmt.Sprintf("duplicate key %q", key.Text()), Hint: "readers disagree on which one counts",
+				})
+			}
 		}
 	}
 	return found
@@ -137,11 +130,11 @@ func (p *jsonParser) value() *Problem {
 	case '"':
 		return p.text()
 	case 't':
-		return p.word("true", Bool, flagTrue)
+		return p.word("true", Bool)
 	case 'f':
-		return p.word("false", Bool, 0)
+		return p.word("false", Bool)
 	case 'n':
-		return p.word("null", Null, 0)
+		return p.word("null", Null)
 	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		return p.number()
 	default:
@@ -169,12 +162,11 @@ func (p *jsonParser) noValue() *Problem {
 
 func (p *jsonParser) has(word string) bool { return bytes.HasPrefix(p.s[p.i:], []byte(word)) }
 
-func (p *jsonParser) word(word string, kind Kind, flags flag) *Problem {
+func (p *jsonParser) word(word string, kind Kind) *Problem {
 	if !p.has(word) {
 		return p.noValue()
 	}
 	at := p.add(kind, p.i)
-	p.d.nodes[at].flags = flags
 	p.i += len(word)
 	p.end(at, p.i)
 	return nil

@@ -28,7 +28,6 @@ func (p *jsonParser) text() *Problem {
 			p.i++
 			return nil
 		case r == '\\':
-			p.d.nodes[at].flags |= flagEscaped
 			if problem := p.escape(); problem != nil {
 				return problem
 			}
@@ -99,7 +98,6 @@ func (p *jsonParser) number() *Problem {
 	case !bytes.ContainsAny(raw, ".eE"):
 		return nil
 	}
-	p.d.nodes[at].flags = flagFraction
 	digits := 0 // of the exponent
 	if e := bytes.IndexAny(raw, "eE"); e >= 0 {
 		digits = len(bytes.TrimLeft(raw[e+1:], "+-"))

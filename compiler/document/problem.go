@@ -79,38 +79,15 @@ func (ps Problems) In(file string) Problems {
 	return ps
 }
 
-// Path is the path of a value in a document. The zero Path is the root.
-type Path struct{ steps []step }
-
-type step struct {
-	key   string // if index is negative
-	index int
-}
-
-// PushKey extends the path to a field of the object it leads to.
-func (p *Path) PushKey(key string) { p.steps = append(p.steps, step{key, -1}) }
-
-// PushIndex extends the path to an item of the array it leads to.
-func (p *Path) PushIndex(i int) { p.steps = append(p.steps, step{"", i}) }
-
-// Pop undoes the last push.
-func (p *Path) Pop() { p.steps = p.steps[:len(p.steps)-1] }
-
-// String returns the path in the notation $.key[0]["odd key"].
-func (p *Path) String() string {
-	var b strings.Builder
-	b.WriteByte('$')
-	for _, s := range p.steps {
-		switch {
-		case s.index >= 0:
-			b.WriteString("[" + strconv.Itoa(s.index) + "]")
-		case isName(s.key):
-			b.WriteString("." + s.key)
-		default:
-			b.WriteString("[" + strconv.Quote(s.key) + "]")
-		}
+// FieldPath returns the path of a field of the object at path.
+func FieldPath(path, name string) string {
+	if isName(name) {
+		return path + "." + name
 	}
-	return b.String()
+	return path + "[" + strconv.Quote(name) + "]"
 }
+
+// itemPath returns the path of an item of the array at path.
+func itemPath(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 var isName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`).MatchString

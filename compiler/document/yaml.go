@@ -35,12 +35,18 @@ func (d *Document) ParseYAML(text []byte) Problems {
 	}
 	var b yamlBuilder
 	b.value(root, 1)
-	if len(b.problems) > 0 {
-		return b.problems
+	if problem := d.parse(b.text, 1); problem != nil {
+		return Problems{*problem}
 	}
-	problems := d.ParseJSON(b.text, 1)
 	for i := range d.nodes {
 		d.nodes[i].line = b.lines[i]
+	}
+	for i, at := range b.places {
+		b.problems[i].Path = Value{d, at}.Path()
+	}
+	problems := append(b.problems, d.duplicates()...)
+	if len(b.problems) > 0 {
+		d.nodes = d.nodes[:0]
 	}
 	return problems
 }
@@ -100,13 +106,13 @@ func invalidUTF8(text []byte) int {
 	return 0
 }
 
-// yamlBuilder writes YAML nodes as JSON, well-formed unless there are problems.
+// yamlBuilder writes YAML nodes as JSON, with null for a value that JSON lacks.
 type yamlBuilder struct {
 	text     []byte
 	lines    []int32 // of the values and keys, in order
-	path     Path
 	problems Problems
-	steps    int // nodes visited; those behind an alias count at every visit
+	places   []uint32 // of the problems, as indexes of values; the last may have none
+	steps    int      // nodes visited; those behind an alias count at every visit
 	stopped  bool
 }
 
@@ -128,8 +134,10 @@ func (b *yamlBuilder) step(line, depth int) bool {
 	return false
 }
 
+// fail records what is wrong with the value that is written next.
 func (b *yamlBuilder) fail(line int, hint, format string, args ...any) {
-	b.problems = append(b.problems, Problem{Line: line, Path: b.path.String(), Message: fmt.Sprintf(format, args...), Hint: hint})
+	b.problems = append(b.problems, Problem{Line: line, Message: fmt.Sprintf(format, args...), Hint: hint})
+	b.places = append(b.places, uint32(len(b.lines)))
 }
 
 // write appends a key, a scalar or the opening bracket of a value, and records its line.
@@ -142,6 +150,7 @@ func quoted(s string) string { return string(AppendQuoted(nil, []byte(s))) }
 
 func (b *yamlBuilder) value(n *yaml.Node, depth int) {
 	if !b.step(n.Line, depth) {
+		b.write(n.Line, "null")
 		return
 	}
 	switch n.Kind {
@@ -167,9 +176,7 @@ func (b *yamlBuilder) sequence(n *yaml.Node, depth int) {
 		if i > 0 {
 			b.text = append(b.text, ',')
 		}
-		b.path.PushIndex(i)
 		b.value(item, depth+1)
-		b.path.Pop()
 	}
 	b.text = append(b.text, ']')
 }
@@ -183,16 +190,15 @@ func (b *yamlBuilder) checkTag(n *yaml.Node, own string) {
 
 func (b *yamlBuilder) mapping(n *yaml.Node, depth int) {
 	b.checkTag(n, "!!map")
+	pairs := b.pairs(n, depth)
 	b.write(n.Line, "{")
-	for i, p := range b.pairs(n, depth) {
+	for i, p := range pairs {
 		if i > 0 {
 			b.text = append(b.text, ',')
 		}
 		b.write(p.line, quoted(p.key))
 		b.text = append(b.text, ':')
-		b.path.PushKey(p.key)
 		b.value(p.value, depth+1)
-		b.path.Pop()
 	}
 	b.text = append(b.text, '}')
 }
@@ -218,12 +224,6 @@ func (b *yamlBuilder) pairs(n *yaml.Node, depth int) []yamlPair {
 		}
 		name, ok := b.key(key)
 		if !ok {
-			continue
-		}
-		if seen[name] {
-			b.path.PushKey(name)
-			b.fail(n.Content[i].Line, "readers disagree on which one counts", "duplicate key %q", name)
-			b.path.Pop()
 			continue
 		}
 		seen[name] = true

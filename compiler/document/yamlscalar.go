@@ -19,14 +19,14 @@ func (b *yamlBuilder) scalar(n *yaml.Node) {
 	switch {
 	case !ok:
 		b.fail(n.Line, "use a string, number, boolean or null", "unsupported value %q of tag %q", n.Value, n.Tag)
-		return
+		text = "null"
 	case kind == String:
 		text = quoted(text)
 	case kind == Number:
 		var check Document
 		if problems := check.ParseJSON([]byte(text), n.Line); len(problems) > 0 {
 			b.fail(n.Line, "", "%s", problems[0].Message)
-			return
+			text = "null"
 		}
 	}
 	b.write(n.Line, text)

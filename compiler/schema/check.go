@@ -16,8 +16,7 @@ type Checker struct {
 	// File is the name of the file in problems.
 	File     string
 	Problems document.Problems // since the last Reset, at most maxProblems
-	path     document.Path
-	errors   int // errors reported, including those not kept
+	errors   int               // errors reported, including those not kept
 }
 
 // maxProblems bounds the problems kept for one document.
@@ -37,27 +36,25 @@ func (c *Checker) Check(s *Schema, v document.Value) bool {
 // CheckAt is CheckObject for the named field of parent. An absent or null field
 // counts as an empty object, whose missing keys are reported at parent's line.
 func (c *Checker) CheckAt(name string, r *Object, parent document.Value) bool {
-	c.path.PushKey(name)
-	defer c.path.Pop()
 	v := parent.Get(name)
 	if v.Kind() == document.Object {
 		return c.CheckObject(r, v)
 	}
-	return c.missing(r, parent, 0)
+	return c.missing(r, parent, document.FieldPath(parent.Path(), name), 0)
 }
 
-// Errorf reports an error at v. steps lead to v from the value being checked: strings are
-// keys, ints are indexes. hint may be empty.
-func (c *Checker) Errorf(v document.Value, steps []any, hint, format string, args ...any) {
-	c.report(v, steps, document.Problem{Message: fmt.Sprintf(format, args...), Hint: hint})
+// Errorf reports an error at v. hint may be empty.
+func (c *Checker) Errorf(v document.Value, hint, format string, args ...any) {
+	c.Report(v, document.Problem{Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
 // Warnf is like Errorf, but reports a warning.
-func (c *Checker) Warnf(v document.Value, steps []any, hint, format string, args ...any) {
-	c.report(v, steps, document.Problem{Message: fmt.Sprintf(format, args...), Hint: hint, Warning: true})
+func (c *Checker) Warnf(v document.Value, hint, format string, args ...any) {
+	c.Report(v, document.Problem{Message: fmt.Sprintf(format, args...), Hint: hint, Warning: true})
 }
 
-func (c *Checker) report(v document.Value, steps []any, p document.Problem) {
+// Report reports a problem at v, or at p.Path if that is set, as for a value that v lacks.
+func (c *Checker) Report(v document.Value, p document.Problem) {
 	if !p.Warning {
 		c.errors++
 	}
@@ -65,58 +62,33 @@ func (c *Checker) report(v document.Value, steps []any, p document.Problem) {
 		c.Problems[maxProblems-1] = document.Problem{File: c.File, Line: v.Line(), Message: "and more problems"}
 		return
 	}
-	for _, step := range steps {
-		switch step := step.(type) {
-		case int:
-			c.path.PushIndex(step)
-		case string:
-			c.path.PushKey(step)
-		}
-	}
-	p.File, p.Line, p.Path = c.File, v.Line(), c.path.String()
-	for range steps {
-		c.path.Pop()
+	p.File, p.Line = c.File, v.Line()
+	if p.Path == "" {
+		p.Path = v.Path()
 	}
 	c.Problems = append(c.Problems, p)
 }
 
-// At calls check with the checker's path extended by the named field.
-func (c *Checker) At(name string, check func()) {
-	c.path.PushKey(name)
-	check()
-	c.path.Pop()
-}
-
 func (c *Checker) value(s *Schema, v document.Value) {
-	// If allowed is set, the rule for the value's kind has reported what is wrong.
-	ok, allowed := s.Any, false
-	switch v.Kind() {
-	case document.Null:
-		if s.Null {
-			return
-		}
-	case document.Bool:
-		ok = ok || s.Boolean
-	case document.String:
-		allowed = s.String != nil
-		ok = ok || allowed && c.str(s, v)
-	case document.Number:
-		allowed = s.Number != nil
-		ok = ok || allowed && c.number(s, v)
-	case document.Array:
-		if allowed = s.Array != nil; allowed {
-			ok = c.array(s.Array, v)
-		}
-	case document.Object:
-		if allowed = s.Object != nil; allowed {
-			ok = c.CheckObject(s.Object, v)
-		}
+	ok := true
+	switch kind := v.Kind(); {
+	case s.Any:
+	case !s.Allows(kind):
+		c.Errorf(v, kindHint(s, v), "expected %s, found %s", s.expected(), found(v))
+		return
+	case kind == document.Null:
+		return
+	case kind == document.String:
+		ok = c.str(s, v)
+	case kind == document.Number:
+		ok = c.number(s, v)
+	case kind == document.Array:
+		ok = c.array(s.Array, v)
+	case kind == document.Object:
+		ok = c.CheckObject(s.Object, v)
 	}
-	switch {
-	case ok && s.Check != nil:
+	if ok && s.Check != nil {
 		s.Check(c, v)
-	case !ok && !allowed:
-		c.Errorf(v, nil, kindHint(s, v), "expected %s, found %s", s.expected(), found(v))
 	}
 }
 
@@ -231,17 +203,17 @@ func (c *Checker) str(s *Schema, v document.Value) bool {
 		}
 		hint := suggest(v.Text(), r.Enum)
 		if hint != "" && len(r.Enum) > maxListed {
-			c.Errorf(v, nil, hint, "%q is none of the known values", clip(v.Text()))
+			c.Errorf(v, hint, "%q is none of the known values", clip(v.Text()))
 		} else {
-			c.Errorf(v, nil, hint, "expected %s, found %q", s.expected(), clip(v.Text()))
+			c.Errorf(v, hint, "expected %s, found %q", s.expected(), clip(v.Text()))
 		}
 		return false
 	}
 	switch text := v.Text(); {
 	case text == "" && (r.NonEmpty || r.NonBlank):
-		c.Errorf(v, nil, "", "expected %s, found an empty string", s.expected())
+		c.Errorf(v, "", "expected %s, found an empty string", s.expected())
 	case r.NonBlank && strings.TrimSpace(text) == "":
-		c.Errorf(v, nil, "", "expected %s, found only white space", s.expected())
+		c.Errorf(v, "", "expected %s, found only white space", s.expected())
 	default:
 		return true
 	}
@@ -264,11 +236,11 @@ func (c *Checker) number(s *Schema, v document.Value) bool {
 		_, fits = v.Int64()
 	}
 	if bounded := r.Integer || r.Above != nil || r.Min != nil; bounded && !fits && n > 0 {
-		c.Errorf(v, nil, "", "number is too large: %s", clip(string(v.Raw())))
+		c.Errorf(v, "", "number is too large: %s", clip(string(v.Raw())))
 		return false
 	}
 	if r.Integer && !v.IsInteger() || r.Above != nil && n <= *r.Above || r.Min != nil && n < *r.Min {
-		c.Errorf(v, nil, "", "expected %s, found %s", s.expected(), clip(string(v.Raw())))
+		c.Errorf(v, "", "expected %s, found %s", s.expected(), clip(string(v.Raw())))
 		return false
 	}
 	return true

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -10,18 +11,16 @@ import (
 func (c *Checker) array(r *Array, v document.Value) bool {
 	ok := true
 	if v.Len() < r.Min {
-		c.Errorf(v, nil, "", "expected at least %d item(s), found %d", r.Min, v.Len())
+		c.Errorf(v, "", "expected at least %d item(s), found %d", r.Min, v.Len())
 		ok = false
 	}
 	if r.Max > 0 && v.Len() > r.Max {
-		c.Errorf(v, nil, "", "expected at most %d items, found %d", r.Max, v.Len())
+		c.Errorf(v, "", "expected at most %d items, found %d", r.Max, v.Len())
 		ok = false
 	}
 	before := c.errors
-	for i, item := range v.Items() {
-		c.path.PushIndex(i)
+	for _, item := range v.Items() {
 		c.value(r.Items, item)
-		c.path.Pop()
 	}
 	return ok && c.errors == before
 }
@@ -38,19 +37,18 @@ func (c *Checker) CheckObject(r *Object, v document.Value) bool {
 			continue
 		}
 		met |= 1 << i
-		c.path.PushKey(r.Fields[i].Name)
 		c.value(r.Fields[i].Schema, value)
-		c.path.Pop()
 	}
-	return c.missing(r, v, met) && c.errors == before
+	return c.missing(r, v, "", met) && c.errors == before
 }
 
-// missing reports the required fields whose bits in met are not set.
-func (c *Checker) missing(r *Object, v document.Value, met uint64) bool {
+// missing reports the required fields whose bits in met are not set. path is that of the object
+// if it is absent from v, otherwise "".
+func (c *Checker) missing(r *Object, v document.Value, path string, met uint64) bool {
 	before := c.errors
-	for i := range r.Fields {
-		if r.Fields[i].Required && met&(1<<i) == 0 {
-			c.Errorf(v, nil, hintFrom(r.Fields[i].Schema.Doc), "key %q is missing", r.Fields[i].Name)
+	for i, f := range r.Fields {
+		if f.Required && met&(1<<i) == 0 {
+			c.Report(v, document.Problem{Path: path, Message: fmt.Sprintf("key %q is missing", f.Name), Hint: hintFrom(f.Schema.Doc)})
 		}
 	}
 	return c.errors == before
@@ -70,23 +68,21 @@ func (c *Checker) unknown(r *Object, key, value document.Value) {
 	if r.Unknown == Accept {
 		if r.CheckName != nil {
 			if err := r.CheckName(key.Text()); err != nil {
-				c.Errorf(key, []any{key.Text()}, "", "%v", err)
+				c.Errorf(key, "", "%v", err)
 			}
 		}
 		if r.Others != nil {
-			c.path.PushKey(key.Text())
 			c.value(r.Others, value)
-			c.path.Pop()
 		}
 		return
 	}
 	name := key.Text()
 	if r.Unknown == Tolerate && suggest(name, r.names()) == "" {
-		c.Warnf(key, []any{name}, "it has no meaning and is ignored", "unknown key %q", clip(name))
+		c.Warnf(key, "it has no meaning and is ignored", "unknown key %q", clip(name))
 		return
 	}
 	_, hint := r.Find(name)
-	c.Errorf(key, []any{name}, hint, "unknown key %q", clip(name))
+	c.Errorf(key, hint, "unknown key %q", clip(name))
 }
 
 // Find returns the schema of the named field. If there is no such field, it returns nil and

@@ -33,6 +33,14 @@ type Schema struct {
 	Check func(c *Checker, v document.Value)
 }
 
+// Allows reports whether some values of the kind are allowed.
+func (s *Schema) Allows(kind document.Kind) bool {
+	return s.Any || [...]bool{
+		document.Null: s.Null, document.Bool: s.Boolean, document.String: s.String != nil,
+		document.Number: s.Number != nil, document.Array: s.Array != nil, document.Object: s.Object != nil,
+	}[kind]
+}
+
 // String is a rule for strings. The zero String allows all of them.
 type String struct {
 	NonEmpty bool     // at least one character
@@ -113,7 +121,7 @@ func Enum(doc string, values ...string) *Schema {
 func Checked(doc string, rule String, check func(text string) (hint string, err error)) *Schema {
 	return &Schema{Doc: doc, String: &rule, Check: func(c *Checker, v document.Value) {
 		if hint, err := check(v.Text()); err != nil {
-			c.Errorf(v, nil, hint, "%v", err)
+			c.Errorf(v, hint, "%v", err)
 		}
 	}}
 }
