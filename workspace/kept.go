@@ -44,21 +44,24 @@ func (k Kept) list() (*attributesReader, error) {
 }
 
 // OpenChecked opens the file name in root if it is a regular file of at most limit bytes whose
-// digest is the given one. The caller closes it.
+// digest is the given one. The caller closes it. Errors do not name the file.
 func OpenChecked(root *os.Root, name, digest string, limit int64) (*os.File, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("it is missing")
+	}
 	if err != nil {
 		return nil, err
 	}
 	sum, info := sha256.New(), fs.FileInfo(nil)
 	if info, err = f.Stat(); err == nil && (!info.Mode().IsRegular() || info.Size() > limit) {
-		err = fmt.Errorf("%s is no regular file of at most %d bytes", name, limit)
+		err = fmt.Errorf("it is no regular file of at most %d bytes", limit)
 	}
 	if err == nil {
 		_, err = io.Copy(sum, io.LimitReader(f, limit))
 	}
 	if err == nil && DigestOf(sum) != digest {
-		err = fmt.Errorf("%s has another digest", name)
+		err = errors.New("its bytes are not what its digest says")
 	}
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
