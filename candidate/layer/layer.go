@@ -107,7 +107,7 @@ func (e *Entry) Peek(n int) ([]byte, error) {
 func Open(root *os.Root, name, digest string) (*os.File, error) {
 	f, err := workspace.OpenChecked(root, name, digest, math.MaxInt64)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
 	}
 	return f, nil
 }
