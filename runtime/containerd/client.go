@@ -108,7 +108,11 @@ type Client struct {
 	program ociRuntime
 	stack   rootfs.Stacker
 	layers  string        // the directory of the layers of images
-	setup   chan struct{} // bounds concurrent creation and deletion
+	missing struct {
+		degraded []string
+		refused  error
+	} // see Degraded
+	setup chan struct{} // bounds concurrent creation and deletion
 	log     *slog.Logger
 
 	settling sync.Mutex
@@ -140,6 +144,7 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 			return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 		}
 	}
+	c.missing.degraded, c.missing.refused = c.findMissing()
 	if err := c.decideStacker(); err != nil {
 		return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}

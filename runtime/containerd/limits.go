@@ -45,7 +45,9 @@ func (c *Client) newGroup(path string, l runtime.Limits, held func() int64) grou
 // may be missing: disk, and those in Options.AllowDegraded. The error names all other
 // missing limits. Without control groups, a watchdog enforces the limit on memory and the
 // kernel that on processes, per user namespace; see package watchdog.
-func (c *Client) Degraded() ([]string, error) {
+func (c *Client) Degraded() ([]string, error) { return c.missing.degraded, c.missing.refused }
+
+func (c *Client) findMissing() (degraded []string, refusal error) {
 	var have []string
 	if c.watched() {
 		have = append(have, "swap") // the watchdog counts it as memory
@@ -66,7 +68,7 @@ func (c *Client) Degraded() ([]string, error) {
 		{"cpu", mount},
 		{"disk", "install e2fsprogs and make /dev/loop-control available; until then large volumes live in memory"},
 	}
-	var degraded, refused, cured []string
+	var refused, cured []string
 	for _, l := range cures {
 		switch {
 		case slices.Contains(have, l.limit):

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -85,32 +84,62 @@ func becomeEffective(id uint32) error {
 	return thread.RaiseCapabilities()
 }
 
-// start opens the namespaces of a child process and then kills the child, which is traced so
-// that it stops before its first instruction.
+// start opens the namespaces of a child process and then kills the child, which does nothing.
+// It must be called on a thread that is not used again.
+//
+// The child shares this process's memory. A copy of it, as os.StartProcess makes for a new user
+// namespace, costs a large process more than all the rest: first its page tables and then, until
+// the copy is gone, every page that it writes.
 func (n *Namespace) start() error {
-	var ids []syscall.SysProcIDMap
-	for _, m := range n.mappings {
-		ids = append(ids, syscall.SysProcIDMap{ContainerID: int(m.First), HostID: int(m.Outside), Size: int(m.Size)})
+	// The child has no memory of its own for a signal handler.
+	var all unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^all.Val[i]
 	}
-	child, err := os.StartProcess("/proc/self/exe", []string{"sbench"}, &os.ProcAttr{
-		Sys: &syscall.SysProcAttr{
-			Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET, UidMappings: ids, GidMappings: ids,
-			GidMappingsEnableSetgroups: true, Ptrace: true, Pdeathsig: syscall.SIGKILL,
-		},
-	})
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &all, nil); err != nil {
+		return fmt.Errorf("block signals: %w", err)
+	}
+	pid := clone(unix.CLONE_VM | unix.CLONE_NEWUSER | unix.CLONE_NEWNET | uintptr(unix.SIGCHLD))
+	if pid < 0 {
+		return os.NewSyscallError("clone", unix.Errno(-pid))
+	}
+	err := n.open(pid)
+	err = errors.Join(err, unix.Kill(pid, unix.SIGKILL))
+	for {
+		if _, waitErr := unix.Wait4(pid, nil, 0, nil); waitErr != unix.EINTR {
+			err = errors.Join(err, waitErr)
+			break
+		}
+	}
 	if err != nil {
-		return err
-	}
-	var openErrs [2]error
-	n.user, openErrs[0] = os.Open(fmt.Sprintf("/proc/%d/ns/user", child.Pid))
-	n.network, openErrs[1] = os.Open(fmt.Sprintf("/proc/%d/ns/net", child.Pid))
-	killErr := child.Kill()
-	_, waitErr := child.Wait()
-	if err := errors.Join(openErrs[0], openErrs[1], killErr, waitErr); err != nil {
 		return errors.Join(err, n.Close())
 	}
 	return nil
 }
+
+// open sets the mappings of a process's user namespace and opens its namespaces.
+func (n *Namespace) open(pid int) error {
+	var ids strings.Builder
+	for _, m := range n.mappings {
+		fmt.Fprintln(&ids, m.First, m.Outside, m.Size)
+	}
+	process := fmt.Sprintf("/proc/%d/", pid)
+	for _, name := range []string{"uid_map", "gid_map"} {
+		if err := os.WriteFile(process+name, []byte(ids.String()), 0); err != nil {
+			return err
+		}
+	}
+	var err error
+	if n.user, err = os.Open(process + "ns/user"); err == nil {
+		n.network, err = os.Open(process + "ns/net")
+	}
+	return err
+}
+
+// clone makes a child process with the given flags of clone(2), among them CLONE_VM, which is
+// killed when the calling thread ends, and executes nothing but pause(2). It returns the child's
+// id or, negative, an error number. All signals must be blocked.
+func clone(flags uintptr) (pid int)
 
 // Inside reports whether this process is in a user namespace other than the initial one, so
 // that its ids are not the host's.
