@@ -22,19 +22,14 @@ const (
 // NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
 const cloneNamespaces = 0x7e02_0000
 
-// WithSeccomp sets the architecture of the system call filter (seccomp(2)) to arch, a GOARCH
-// name: amd64 or arm64. Any other name is an error. The default is the host's architecture.
+// filter returns the system call filter (seccomp(2)) for the architecture s.arch, a GOARCH
+// name: amd64 or arm64. Any other name is an error.
 //
 // The filter is an allow-list. Other calls fail with EPERM; the filter never kills the
 // process, which would look like the task's own fault. clone3(2) fails with ENOSYS, so that
 // C libraries fall back to clone(2), whose flags can be filtered; so do other calls that
 // programs can do without. The entry points of other architectures are closed, because the
 // 32-bit ones reach socketcall(2), whose arguments a filter cannot see.
-func WithSeccomp(arch string) Option {
-	return always(func(s *draft) { s.arch = arch })
-}
-
-// filter returns the filter that [WithSeccomp] describes.
 func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 	native, ok := map[string]specs.Arch{"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64}[s.arch]
 	if !ok {

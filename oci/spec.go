@@ -57,14 +57,14 @@ func always(set func(*draft)) Option {
 // after applying all of them.
 type draft struct {
 	*specs.Spec
-	arch                                   string // of the filter; see WithSeccomp
+	arch                                   string // of the filter
 	ownFilters, netlink, sealed            bool
 	withoutCgroup, withoutCPU, withoutSwap bool
 }
 
 // New returns a specification for a process in the root file system at rootfs, a clean
-// absolute host path, after applying opts in order. Its system call filter is that of
-// [WithSeccomp]. The caller owns the result.
+// absolute host path, after applying opts in order. Its system call filter is for the
+// architecture of this program. The caller owns the result.
 //
 // These have no default and must be given: [WithArgs], [WithNetworkNamespace], [WithNoFile],
 // and either [WithCgroup] with [WithMemoryLimit], [WithPidsLimit] and [WithCPUs] (or
