@@ -169,26 +169,20 @@ func (d *Daemon) stop(ctx context.Context) error {
 }
 
 func (d *Daemon) stopOne(ctx context.Context, pid int) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
+	still := func() bool { return serves(pid, d.cfg.State) }
+	if proc.Signal(pid, unix.SIGTERM, still) != nil {
 		return nil // it has ended
 	}
-	defer func() { _ = unix.Close(fd) }()
-	if !serves(pid, d.cfg.State) { // the id may have been reused before the pidfd was opened
-		return nil
-	}
-	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
-		if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil {
-			return nil // it has ended
+	for begun := time.Now(); proc.Alive(pid); time.Sleep(pollInterval) {
+		waited := time.Since(begun)
+		if ctx.Err() != nil || waited > 2*stopTimeout {
+			return fmt.Errorf("containerd: process %d does not end", pid)
 		}
-		ctx, cancel := context.WithTimeout(ctx, stopTimeout)
-		err := awaitExit(ctx, fd)
-		cancel()
-		if err == nil {
-			return nil
+		if waited > stopTimeout {
+			_ = proc.Signal(pid, unix.SIGKILL, still) // if it fails, it has ended or is ending
 		}
 	}
-	return fmt.Errorf("containerd: process %d does not end", pid)
+	return nil
 }
 
 // Find returns the process ids of this user's private daemons with the state directory
@@ -210,21 +204,6 @@ func serves(pid int, state string) bool {
 }
 
 func configFile(state string) string { return filepath.Join(state, "config.toml") }
-
-func awaitExit(ctx context.Context, pidfd int) error {
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 20)
-		if n > 0 {
-			return nil
-		}
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-}
 
 func lookPrograms(ociRuntime string) (string, error) {
 	var missing []string
