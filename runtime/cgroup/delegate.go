@@ -220,7 +220,7 @@ func (h Hierarchies) best(groups []string, self int) (delegation, error) {
 // files' owner and mode do not show it. A process that may write to cgroup.procs may move
 // processes between the groups below.
 func tryWrite(dir string) error {
-	if kind := strings.TrimSpace(readString(filepath.Join(dir, "cgroup.type"))); kind != "" && kind != "domain" {
+	if kind := readString(filepath.Join(dir, "cgroup.type")); kind != "" && kind != "domain" {
 		return fmt.Errorf("it is of type %q", kind)
 	}
 	for _, name := range []string{"cgroup.procs", "cgroup.subtree_control"} {
