@@ -144,7 +144,7 @@ func swapAccounted(dir string) bool {
 }
 
 // noSwap reports whether the host has no swap: a line in /proc/swaps besides the headings.
-func noSwap() bool { return !strings.Contains(readString("/proc/swaps"), "\n") }
+func noSwap() bool { return !strings.Contains(proc.Text("/proc/swaps"), "\n") }
 
 // A Group names one control group in every hierarchy. It need not exist.
 type Group struct {
@@ -238,7 +238,7 @@ func (g Group) Signal(sig unix.Signal, spare int) error {
 		return err
 	}
 	err = proc.SignalAll(pids, spare, sig, func(pid int) bool {
-		for line := range strings.Lines(readString(fmt.Sprintf("/proc/%d/cgroup", pid))) {
+		for line := range strings.Lines(proc.Text(fmt.Sprintf("/proc/%d/cgroup", pid))) {
 			if _, path, ok := strings.Cut(strings.TrimSpace(line), ":/"); ok && within("/"+path, g.shown()) {
 				return true
 			}
@@ -313,17 +313,8 @@ func (g Group) Remove() error {
 	return err
 }
 
-// readString returns the text of a file without surrounding space; "" if it cannot be read.
-func readString(file string) string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
-}
-
-// read returns the text of one of the group's files; see readString.
-func (g Group) read(controller, name string) string { return readString(g.file(controller, name)) }
+// read returns the text of one of the group's files; see [proc.Text].
+func (g Group) read(controller, name string) string { return proc.Text(g.file(controller, name)) }
 
 // number returns the number after key at the beginning of a line of one of the group's files, or
 // 0.

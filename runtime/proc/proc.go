@@ -18,6 +18,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Text returns the text of a small file, such as one of a setting in /proc/sys, without
+// surrounding space; "" if it cannot be read.
+func Text(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
 // Stat is the content of /proc/PID/stat (proc(5)) from field 3, the state, on.
 type Stat []string
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -117,7 +116,7 @@ func forbidden() error {
 		{"kernel/unprivileged_userns_clone", "0", "as root, run \"sysctl -w kernel.unprivileged_userns_clone=1\""},
 		{"kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts them: install the package rootlesskit, or give sbench the profile in docs/rootless.md"},
 	} {
-		if text, err := os.ReadFile("/proc/sys/" + setting.file); err == nil && strings.TrimSpace(string(text)) == setting.value {
+		if proc.Text("/proc/sys/"+setting.file) == setting.value {
 			return fmt.Errorf("%w: %s", errForbidden, setting.cure)
 		}
 	}
