@@ -49,18 +49,6 @@ func processes(wanted func(space string) bool) (map[string][]process, error) {
 	return found, err
 }
 
-// members lists the living processes of one PID namespace. It reads as little as possible
-// about each, since they may be many and forking.
-func members(space string) ([]int, error) {
-	var pids []int
-	err := proc.Each(func(pid int) {
-		if s, err := proc.Namespace(pid, "pid"); err == nil && s == space && proc.Alive(pid) {
-			pids = append(pids, pid)
-		}
-	})
-	return pids, err
-}
-
 // readProcess reads what the watchdog needs to know about a process.
 func readProcess(pid int) process {
 	s, err := proc.ReadStat(pid)

@@ -134,19 +134,13 @@ func (w *Watchdog) watch() {
 		}
 		groups := maps.Clone(w.groups)
 		w.mu.Unlock()
-		look(groups)
+		found, err := processes(func(space string) bool { return groups[space] != nil })
+		if err == nil { // otherwise the next reading may succeed
+			for space, g := range groups {
+				g.check(found[space])
+			}
+		}
 		time.Sleep(interval)
-	}
-}
-
-// look takes one reading of the processes of all groups.
-func look(groups map[string]*Group) {
-	found, err := processes(func(space string) bool { return groups[space] != nil })
-	if err != nil {
-		return // until the next reading
-	}
-	for space, g := range groups {
-		g.check(found[space])
 	}
 }
 
@@ -234,13 +228,16 @@ func (g *Group) NearPids() bool {
 	return g.near
 }
 
-// Pids lists the living processes of the group.
+// Pids lists the living processes of the group. It reads as little as possible about each, since
+// they may be many and forking.
 func (g *Group) Pids() ([]int, error) {
-	space, _ := g.attached()
-	if space == "" {
-		return nil, nil
-	}
-	return members(space)
+	var pids []int
+	err := proc.Each(func(pid int) {
+		if g.has(pid) && proc.Alive(pid) {
+			pids = append(pids, pid)
+		}
+	})
+	return pids, err
 }
 
 // Signal sends sig to every process of the group except spare (0 spares none).
