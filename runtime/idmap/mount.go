@@ -43,34 +43,25 @@ func MountPrivate(dir string) error {
 	return clone(dir, dir, unix.MountAttr{Propagation: unix.MS_PRIVATE})
 }
 
+// clone mounts at target a clone of source's mount, from source downwards.
 func clone(source, target string, attr unix.MountAttr) error {
-	fd, err := detached(source, attr)
+	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("mount %s: %w", source, err)
 	}
 	defer func() { _ = unix.Close(fd) }() // unmounts it unless it has been attached
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		// EINVAL means that the file system cannot shift ids, EPERM that the mount is
+		// shifted already or belongs to another user namespace (mount_setattr(2)).
+		if attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM)) {
+			err = fmt.Errorf("%w: %w", ErrCannotShift, err)
+		}
+		return fmt.Errorf("mount %s: %w", source, err)
+	}
 	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("mount %s at %s: %w", source, target, err)
 	}
 	return nil
-}
-
-// detached returns a clone of source's mount, from source downwards.
-func detached(source string, attr unix.MountAttr) (int, error) {
-	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-	if err != nil {
-		return -1, err
-	}
-	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr)
-	if err == nil {
-		return fd, nil
-	}
-	// EINVAL means that the file system cannot shift ids, EPERM that the mount is
-	// shifted already or belongs to another user namespace (mount_setattr(2)).
-	if attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM)) {
-		err = fmt.Errorf("%w: %w", ErrCannotShift, err)
-	}
-	return -1, errors.Join(err, unix.Close(fd))
 }
 
 // Overlay mounts at target an overlay of directories shifted by [Range.Mount] or, with a nil
